@@ -1,0 +1,121 @@
+package jobs
+
+import (
+	"errors"
+	"strings"
+)
+
+// Kind says what sort of trouble an error is; the exit code follows from it.
+type Kind int
+
+// The kinds of errors. The number in the comment is the exit code.
+const (
+	KindUnknown  Kind = iota // 5: nobody classified it
+	KindUsage                // 2: the caller's words or files are wrong
+	KindNotFound             // 3: the thing named does not exist
+	KindAuth                 // 4: who the caller is does not suffice
+	KindInfra                // 5: the machine, the scheduler or the network failed
+	KindAgain                // 75: it may work later, unchanged
+	KindConfig               // 78: configuration, or containment that cannot be had
+	KindRejected             // 2: the scheduler understood and said no
+	KindUnclear              // 5: it may or may not have happened; look before repeating
+)
+
+// Exit codes of the command line; docs/exit-codes.md is their page.
+const (
+	CodeOK          = 0
+	CodeTaskFailed  = 1
+	CodeUsage       = 2
+	CodeNotFound    = 3
+	CodeAuth        = 4
+	CodeInfra       = 5
+	CodeNoChanges   = 7
+	CodePending     = 8
+	CodeOutOfScope  = 9
+	CodeAgain       = 75
+	CodeConfig      = 78
+	CodeTimeout     = 124
+	CodeInterrupted = 130
+)
+
+// Error is an error that a person will read: what failed, and what to do.
+type Error struct {
+	Kind Kind
+	Msg  string // lower case, names the thing, no period
+	Hint string // what to do next, with a command when one mends it
+	Err  error  // the cause, may be nil
+}
+
+// Error returns the message and its cause, without the hint.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Msg
+	}
+	if e.Msg == "" {
+		return e.Err.Error()
+	}
+	return e.Msg + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// KindOf returns the kind of the outermost classified error in the chain.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return KindUnknown
+}
+
+// HintOf returns the outermost hint in the chain, or "".
+func HintOf(err error) string {
+	for err != nil {
+		var e *Error
+		if !errors.As(err, &e) {
+			return ""
+		}
+		if e.Hint != "" {
+			return e.Hint
+		}
+		err = e.Err
+	}
+	return ""
+}
+
+// CodeOf returns the exit code that an error deserves; 0 for nil.
+func CodeOf(err error) int {
+	if err == nil {
+		return CodeOK
+	}
+	switch KindOf(err) {
+	case KindUsage, KindRejected:
+		return CodeUsage
+	case KindNotFound:
+		return CodeNotFound
+	case KindAuth:
+		return CodeAuth
+	case KindAgain:
+		return CodeAgain
+	case KindConfig:
+		return CodeConfig
+	case KindUnknown, KindInfra, KindUnclear:
+	}
+	return CodeInfra
+}
+
+// CheckText refuses control characters (which includes line breaks) in a value
+// that will stand in a job script or on a command line; what names the value
+// in the error. An injected line in a #SBATCH header would be a directive.
+func CheckText(what, s string) error {
+	if i := strings.IndexFunc(s, func(r rune) bool {
+		return r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == '\u2028' || r == '\u2029'
+	}); i >= 0 {
+		return &Error{Kind: KindUsage, Msg: what + " holds a control character", Hint: "remove line breaks, tabs and escape characters from it"}
+	}
+	if strings.ToValidUTF8(s, "") != s {
+		return &Error{Kind: KindUsage, Msg: what + " is not valid UTF-8"}
+	}
+	return nil
+}

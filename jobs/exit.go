@@ -1,0 +1,73 @@
+package jobs
+
+import (
+	"fmt"
+	"time"
+)
+
+// Exit is how a command ended. That it could not be found out is an error, and
+// not an Exit.
+type Exit struct {
+	Started bool   `json:"started"`          // the command's first instruction was reached
+	Code    int    `json:"code"`             // exit code; 128+Signal for a signal; 126, 127 when not started
+	Signal  int    `json:"signal,omitempty"` // the signal that ended it, or 0
+	OOM     bool   `json:"oom,omitempty"`    // the kernel killed it for memory
+	Error   string `json:"error,omitempty"`  // why it did not start
+}
+
+// OK tells whether the command ran and exited 0.
+func (e Exit) OK() bool { return e.Started && e.Code == 0 && e.Signal == 0 }
+
+// String says it in a few words.
+func (e Exit) String() string {
+	switch {
+	case !e.Started:
+		return "did not start: " + e.Error
+	case e.OOM:
+		return "killed: out of memory"
+	case e.Signal != 0:
+		return fmt.Sprintf("killed by signal %d", e.Signal)
+	}
+	return fmt.Sprintf("exit code %d", e.Code)
+}
+
+// ExitRecord is exit.json: the runner's last word on an attempt, written once.
+type ExitRecord struct {
+	Version   int          `json:"version"`
+	Attempt   string       `json:"attempt"`
+	State     State        `json:"state"`
+	Exit      Exit         `json:"exit"`
+	Code      int          `json:"code"` // what `berth wait` exits with
+	Reason    string       `json:"reason,omitempty"`
+	Hint      string       `json:"hint,omitempty"`
+	Started   time.Time    `json:"started,omitzero"` // of the command
+	Ended     time.Time    `json:"ended"`
+	Node      string       `json:"node,omitempty"`
+	OOMKills  int          `json:"oom_kills,omitempty"`
+	MaxRSS    Bytes        `json:"max_rss_bytes,omitempty"` // peak of the cgroup, or of the process tree
+	Result    *Result      `json:"result,omitempty"`
+	Done      []DoneResult `json:"done,omitempty"`
+	Artifacts []string     `json:"artifacts,omitempty"`
+	Notes     []string     `json:"notes,omitempty"` // limits dropped, programs chosen
+}
+
+// Result is what changed in the workspace.
+type Result struct {
+	Branch     string   `json:"branch,omitempty"`
+	Base       string   `json:"base"`
+	Commit     string   `json:"commit,omitempty"` // "" when nothing changed
+	Tree       string   `json:"tree,omitempty"`
+	Files      int      `json:"files"`
+	Insertions int      `json:"insertions"`
+	Deletions  int      `json:"deletions"`
+	OutOfScope []string `json:"out_of_scope,omitempty"`
+	Skipped    int      `json:"skipped,omitempty"` // paths that git cannot hold; the manifest lists them
+	Taken      bool     `json:"taken"`             // the branch stands in the user's repository
+	TakeError  string   `json:"take_error,omitempty"`
+}
+
+// DoneResult is one of the task's done commands and how it ended.
+type DoneResult struct {
+	Command Command `json:"command"`
+	Exit    Exit    `json:"exit"`
+}

@@ -1,0 +1,88 @@
+package jobs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// NewID returns a fresh job or attempt id: a UUIDv7 in its usual text form.
+// The first digits are a clock, so people are shown the last ones ([Short]).
+func NewID() (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make an id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// Short returns what people see of an id: its last 8 characters.
+func Short(id string) string {
+	if len(id) <= 8 {
+		return id
+	}
+	return id[len(id)-8:]
+}
+
+// ValidID tells whether id has the form that [NewID] gives.
+func ValidID(id string) bool {
+	if len(id) != 36 {
+		return false
+	}
+	_, err := uuid.Parse(id)
+	return err == nil
+}
+
+// MatchID tells whether the user's word for a job, an unambiguous prefix or
+// suffix of its id, names this id. Upper case is accepted.
+func MatchID(id, word string) bool {
+	word = strings.ToLower(word)
+	return word != "" && (strings.HasPrefix(id, word) || strings.HasSuffix(id, word))
+}
+
+// maxSlug keeps job names, branch names and paths readable.
+const maxSlug = 40
+
+// Slug turns a task's free name into what may stand in job names, branch names
+// and paths: lower-case ASCII letters, digits and single dashes, at most 40
+// characters. A name with none of these becomes "task".
+func Slug(name string) string {
+	var b strings.Builder
+	dash := false
+	for _, r := range strings.ToLower(name) {
+		if (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') {
+			if dash && b.Len() > 0 {
+				b.WriteByte('-')
+			}
+			dash = false
+			b.WriteRune(r)
+		} else {
+			dash = true
+		}
+		if b.Len() >= maxSlug {
+			break
+		}
+	}
+	s := strings.Trim(b.String(), "-")
+	if s == "" {
+		return "task"
+	}
+	return s
+}
+
+// JobName is the name an attempt carries in its scheduler. It is the key by
+// which an attempt is found again after an unclear submission, so it holds the
+// 48 random bits at the end of the attempt's id, not only the short form.
+func JobName(slug, attemptID string) string {
+	tail := attemptID
+	if len(tail) > 12 {
+		tail = tail[len(tail)-12:]
+	}
+	return "berth-" + slug + "-" + tail
+}
+
+// BranchName is the branch on which a job's result comes back.
+func BranchName(slug, jobID string) string {
+	return "berth/" + slug + "/" + Short(jobID)
+}

@@ -1,0 +1,98 @@
+package jobs
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bytes is an amount of memory or disk, in bytes.
+type Bytes int64
+
+// Multiples of a byte.
+const (
+	KiB Bytes = 1 << 10
+	MiB Bytes = 1 << 20
+	GiB Bytes = 1 << 30
+	TiB Bytes = 1 << 40
+)
+
+var byteUnits = []struct {
+	suffix string
+	unit   Bytes
+}{{"KiB", KiB}, {"MiB", MiB}, {"GiB", GiB}, {"TiB", TiB}}
+
+// ParseBytes reads a size such as "512MiB" or "5GiB"; a bare number is MiB.
+// Other units are refused with the nearest right spelling, because "4GB",
+// "4G" and "4GiB" are three different amounts to different programs.
+func ParseBytes(s string) (Bytes, error) {
+	t := strings.TrimSpace(s)
+	digits := strings.TrimRight(t, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+	suffix := strings.TrimSpace(t[len(digits):])
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil || digits == "" || math.IsNaN(n) || math.IsInf(n, 0) {
+		return 0, fmt.Errorf("%q is not a size: write for example 512MiB or 5GiB", s)
+	}
+	unit := MiB
+	if suffix != "" {
+		unit = 0
+		for _, u := range byteUnits {
+			if suffix == u.suffix {
+				unit = u.unit
+			}
+		}
+		if unit == 0 {
+			near := "MiB"
+			for _, u := range byteUnits {
+				if strings.EqualFold(suffix[:1], u.suffix[:1]) {
+					near = u.suffix
+				}
+			}
+			return 0, fmt.Errorf("%q has the unit %q: the units are KiB, MiB, GiB and TiB; did you mean %s%s?", s, suffix, digits, near)
+		}
+	}
+	v := n * float64(unit)
+	if v < 1 || v >= math.MaxInt64 {
+		return 0, fmt.Errorf("size %q is out of range", s)
+	}
+	return Bytes(math.Ceil(v)), nil
+}
+
+// MiB returns the size in whole MiB, rounded up: Slurm's --mem=0 means "all
+// the memory of the node" (sbatch(1)), so a small size must never become 0.
+func (b Bytes) MiB() int64 {
+	return int64((b + MiB - 1) / MiB)
+}
+
+// String writes the size with the largest unit that divides it.
+func (b Bytes) String() string {
+	for i := len(byteUnits) - 1; i >= 0; i-- {
+		u := byteUnits[i]
+		if b != 0 && b%u.unit == 0 {
+			return strconv.FormatInt(int64(b/u.unit), 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(int64(b), 10) + "B"
+}
+
+// ParseDuration reads a Go duration such as "90s", "2h" or "1h30m"; a bare
+// number is seconds. Negative and zero durations are refused.
+func ParseDuration(s string) (time.Duration, error) {
+	t := strings.TrimSpace(s)
+	if n, err := strconv.ParseInt(t, 10, 64); err == nil {
+		if n <= 0 || n > int64(math.MaxInt64/time.Second) {
+			return 0, fmt.Errorf("duration %q is out of range", s)
+		}
+		return time.Duration(n) * time.Second, nil
+	}
+	d, err := time.ParseDuration(t)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration: write for example 90s, 30m or 2h", s)
+	}
+	if d <= 0 {
+		return 0, fmt.Errorf("duration %q is out of range", s)
+	}
+	return d, nil
+}
