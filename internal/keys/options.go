@@ -1,0 +1,109 @@
+package keys
+
+import (
+	"slices"
+	"strings"
+)
+
+// owned are the options of sbatch that berth writes itself or that would take
+// the job out of its hands, each with the reason.
+var owned = map[string]string{
+	"job-name":    "berth finds its jobs by their name",
+	"output":      "berth writes the output into the job's record",
+	"error":       "berth writes the output into the job's record",
+	"input":       "the prompt is the input",
+	"wrap":        "berth writes the job script",
+	"array":       "one task is one job",
+	"parsable":    "berth reads what sbatch prints",
+	"quiet":       "berth reads what sbatch prints",
+	"verbose":     "berth reads what sbatch prints",
+	"test-only":   "nothing would be submitted; use `berth render`",
+	"help":        "nothing would be submitted",
+	"usage":       "nothing would be submitted",
+	"version":     "nothing would be submitted",
+	"wait":        "use `berth wait`",
+	"export":      "berth sets the environment; use env in [terminal]",
+	"export-file": "berth sets the environment; use env in [terminal]",
+	"open-mode":   "berth needs the log of every attempt",
+	"requeue":     "berth decides what happens after a node failure",
+	"no-requeue":  "berth decides what happens after a node failure",
+	"dependency":  "berth uses it so that no attempt runs twice",
+	"chdir":       "berth chooses the working directory",
+	"uid":         "a job runs as the one who submits it",
+	"gid":         "a job runs as the one who submits it",
+	"signal":      "berth asks for the signal that it needs",
+	"ntasks":      "a job is one task; use cpus and nodes in [resources]",
+	"clusters":    "jobs on other clusters are not supported by this version of berth",
+	"container":   "berth starts the container; use image in [terminal]",
+}
+
+// keyed are the options that have a key.
+var keyed = map[string]string{
+	"cpus-per-task": "cpus in [resources]",
+	"mem":           "memory in [resources]",
+	"tmp":           "disk in [resources]",
+	"time":          "time in [resources]",
+	"gpus":          "gpus in [resources]",
+	"nodes":         "nodes in [resources]",
+	"partition":     "partition in [slurm]",
+	"account":       "account in [slurm]",
+	"qos":           "qos in [slurm]",
+	"constraint":    "constraint in [slurm]",
+}
+
+// other are the rest of sbatch's long options up to Slurm 25.05 (sbatch(1)).
+// An option that stands nowhere here may be a plugin's and passes.
+var other = []string{
+	"acctg-freq", "batch", "bb", "bbf", "begin", "cluster-constraint", "comment",
+	"consolidate-segments", "container-id", "contiguous", "core-spec", "cores-per-socket",
+	"cpu-freq", "cpus-per-gpu", "deadline", "delay-boot", "distribution", "exclude", "exclusive",
+	"extra", "extra-node-info", "get-user-env", "gpu-bind", "gpu-freq", "gpus-per-node",
+	"gpus-per-socket", "gpus-per-task", "gres", "gres-flags", "hint", "hold", "ignore-pbs",
+	"kill-on-invalid-dep", "licenses", "mail-type", "mail-user", "mcs-label", "mem-bind",
+	"mem-per-cpu", "mem-per-gpu", "mincpus", "network", "nice", "no-kill", "nodefile", "nodelist",
+	"ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "overcommit",
+	"oversubscribe", "power", "prefer", "priority", "profile", "propagate", "reboot", "reservation",
+	"resv-ports", "segment", "sockets-per-node", "spread-job", "spank", "stepmgr", "switches",
+	"thread-spec", "threads-per-core", "time-min", "tres-bind", "tres-per-task", "use-min-nodes",
+	"wait-all-nodes", "wckey", "x11",
+}
+
+// short are sbatch's short options and the long ones for them.
+var short = map[string]string{
+	"-A": "account", "-a": "array", "-b": "begin", "-B": "extra-node-info", "-C": "constraint",
+	"-c": "cpus-per-task", "-D": "chdir", "-d": "dependency", "-e": "error", "-F": "nodefile",
+	"-G": "gpus", "-H": "hold", "-h": "help", "-i": "input", "-J": "job-name", "-k": "no-kill",
+	"-L": "licenses", "-M": "clusters", "-m": "distribution", "-N": "nodes", "-n": "ntasks",
+	"-O": "overcommit", "-o": "output", "-p": "partition", "-Q": "quiet", "-q": "qos",
+	"-S": "core-spec", "-s": "oversubscribe", "-t": "time", "-v": "verbose", "-V": "version",
+	"-W": "wait", "-w": "nodelist", "-x": "exclude",
+}
+
+// Options returns the long options of sbatch, sorted, without dashes.
+func Options() []string {
+	all := slices.Clone(other)
+	for o := range owned {
+		all = append(all, o)
+	}
+	for o := range keyed {
+		all = append(all, o)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Expand returns the option that sbatch would take a name for: itself when it
+// is one or begins none, and "" when it is an abbreviation, which getopt_long(3)
+// accepts and which would let --outp past a check for --output.
+func Expand(name string) string {
+	all := Options()
+	if slices.Contains(all, name) {
+		return name
+	}
+	for _, o := range all {
+		if strings.HasPrefix(o, name) {
+			return ""
+		}
+	}
+	return name
+}

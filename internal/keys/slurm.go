@@ -1,0 +1,85 @@
+package keys
+
+import (
+	"regexp"
+	"strings"
+
+	"berth/internal/strict"
+	"berth/jobs"
+)
+
+// Slurm reads the keys of a [slurm] table.
+func Slurm(t *strict.Reader) jobs.SlurmOptions {
+	t.Synonyms("extra", "options", "args", "sbatch", "flags")
+	t.Synonyms("partition", "queue")
+	o := jobs.SlurmOptions{
+		Partition:  word(t.Take("partition")),
+		Account:    word(t.Take("account")),
+		QOS:        word(t.Take("qos")),
+		Constraint: t.Take("constraint").Text(),
+	}
+	for _, v := range t.Take("extra").Items("sbatch options") {
+		if s := v.Text(); s != "" && checkExtra(v, s) {
+			o.Extra = append(o.Extra, s)
+		}
+	}
+	return o
+}
+
+// word reads a name that has no white space in it.
+func word(v strict.Value) string {
+	s := v.Text()
+	if strings.ContainsAny(s, " \u00a0") {
+		v.Failf("", "holds white space")
+		return ""
+	}
+	return s
+}
+
+var optionForm = regexp.MustCompile(`^--([A-Za-z0-9][A-Za-z0-9_-]*)(=.*)?$`)
+
+// checkExtra tells whether an option of sbatch may be passed through.
+func checkExtra(v strict.Value, s string) bool {
+	m := optionForm.FindStringSubmatch(s)
+	if m == nil {
+		extraForm(v, s)
+		return false
+	}
+	name := m[1]
+	full := Expand(name)
+	if full == "" {
+		v.Failf("write the option's name in full", "option --%s is an abbreviation", name)
+		return false
+	}
+	if why, ok := owned[full]; ok {
+		v.Failf("", "option --%s cannot be set: %s", full, why)
+		return false
+	}
+	if key, ok := keyed[full]; ok {
+		v.Failf("", "option --%s has a key of its own: use %s", full, key)
+		return false
+	}
+	return true
+}
+
+// extraForm explains what is wrong with something that is not --option=value.
+func extraForm(v strict.Value, s string) {
+	name, value, spaced := strings.Cut(s, " ")
+	switch long := short[firstTwo(s)]; {
+	case strings.HasPrefix(s, "--") && spaced && optionForm.MatchString(name) && !strings.Contains(name, "="):
+		v.Failf("", "must have the form --option=value: write %q", name+"="+strings.TrimSpace(value))
+	case long != "" && !strings.HasPrefix(s, "--"):
+		v.Failf("", "is a short option, found %q: write the long one, --%s", s, long)
+	case strings.HasPrefix(s, "-"):
+		v.Failf("", "must have the form --option or --option=value, found %q", s)
+	default:
+		v.Failf("", "must begin with --, found %q", s)
+	}
+}
+
+func firstTwo(s string) string {
+	if len(s) < 2 {
+		return s
+	}
+	return s[:2]
+}

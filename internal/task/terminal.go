@@ -1,0 +1,97 @@
+package task
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"berth/internal/keys"
+	"berth/internal/strict"
+	"berth/jobs"
+)
+
+// later are the backends whose names are known and that are not built yet.
+var later = []string{"docker", "ssh", "modal", "daytona"}
+
+var overlayForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+func terminal(t *strict.Reader) jobs.Terminal {
+	t.Refuse("network levels are not built yet", "network", "level", "egress", "allow", "ports")
+	t.Refuse("named environments and sessions are not built yet", "session", "lifetime_seconds", "lifetime")
+	t.Refuse("snapshots are not built yet", "snapshot")
+	t.Refuse("templates are not built yet", "template")
+	t.Refuse("secrets are not built yet", "secrets")
+	t.Refuse("remote targets are not built yet", "target", "host")
+	t.Synonyms("bind", "mounts", "mount", "volumes", "binds")
+	t.Synonyms("env", "environment")
+	t.Synonyms("image", "container", "sif")
+	return jobs.Terminal{
+		Backend: backend(t.Take("backend")),
+		Image:   keys.Image(t.Take("image")),
+		Overlay: overlay(t.Take("overlay")),
+		Bind:    binds(t.Take("bind")),
+		Env:     env(t.Take("env")),
+	}
+}
+
+func backend(v strict.Value) string {
+	s := v.Text()
+	switch {
+	case slices.Contains(later, s):
+		v.Failf("", "%q is not supported by this version of berth: this backend is not built yet", s)
+		return ""
+	case s == "apptainer":
+		v.Failf("", "must be %q, %q or %q, found %q: did you mean %q?", jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendLocal, s, jobs.BackendSingularity)
+		return ""
+	}
+	return v.OneOf(jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendLocal)
+}
+
+func overlay(v strict.Value) string {
+	s := v.Text()
+	if s != "" && !overlayForm.MatchString(s) {
+		v.Failf("", "must be a name of lower-case letters, digits, dots, dashes and underscores, at most 64, found %q", s)
+		return ""
+	}
+	return s
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// env reads NAME and NAME=VALUE.
+func env(v strict.Value) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, item := range v.Items(`"NAME" or "NAME=VALUE"`) {
+		s, ok := item.Raw()
+		if !ok {
+			continue
+		}
+		if err := jobs.CheckText("an environment variable", s); err != nil {
+			item.Fail(err)
+			continue
+		}
+		name, _, _ := strings.Cut(s, "=")
+		switch owner := envOwner(name); {
+		case !envName.MatchString(name):
+			item.Failf("", "is not NAME or NAME=VALUE: the name is %q", name)
+		case owner != "":
+			item.Failf("", "sets %s, and names with %s belong to berth and its container program", name, owner)
+		case seen[name]:
+			item.Failf("", "names %s a second time", name)
+		default:
+			out = append(out, s)
+		}
+		seen[name] = true
+	}
+	return out
+}
+
+func envOwner(name string) string {
+	for _, p := range []string{"APPTAINER", "SINGULARITY", "BERTH_"} {
+		if strings.HasPrefix(name, p) {
+			return p
+		}
+	}
+	return ""
+}

@@ -1,0 +1,61 @@
+package task
+
+import (
+	"path/filepath"
+	"strings"
+
+	"berth/internal/strict"
+	"berth/jobs"
+)
+
+// workspace reads [workspace]; a table without repo means the directory of the
+// task file.
+func workspace(t *strict.Reader) *jobs.Workspace {
+	t.Refuse("templates are not built yet", "template")
+	t.Refuse("the name of the branch is chosen by berth", "branch")
+	t.Refuse("it is not built yet", "submodules", "lfs", "depth", "bootstrap")
+	t.Synonyms("repo", "repository", "path", "dir")
+	t.Synonyms("base", "ref", "commit", "rev")
+	t.Synonyms("scope", "paths", "allow")
+	repo, base := t.Take("repo"), t.Take("base")
+	w := &jobs.Workspace{Repo: repo.Path(), Base: base.Text(), Scope: patterns(t.Take("scope"))}
+	if !t.Given() {
+		return nil
+	}
+	if !repo.Given() {
+		w.Repo = repo.Resolve(".")
+	}
+	if strings.HasPrefix(w.Base, "-") || strings.ContainsAny(w.Base, " ") {
+		base.Failf("", "is not the name of a commit: %q", w.Base)
+	}
+	return w
+}
+
+// patterns reads a list of paths inside the workspace.
+func patterns(v strict.Value) []string {
+	var out []string
+	for _, item := range v.Items("paths") {
+		s := item.Text()
+		switch {
+		case s == "":
+			continue
+		case filepath.IsAbs(s) || strings.HasPrefix(s, "~"):
+			item.Failf("", "must be relative to the workspace, found %q", s)
+			continue
+		case hasDotDot(s):
+			item.Failf("", "must stay inside the workspace, found %q", s)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func hasDotDot(s string) bool {
+	for part := range strings.SplitSeq(s, "/") {
+		if part == ".." {
+			return true
+		}
+	}
+	return false
+}
