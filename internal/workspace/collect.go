@@ -1,0 +1,240 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxRefusals bounds how often a commit is built anew without the paths that
+// git's fsck refused.
+const maxRefusals = 10
+
+// Collect makes the result of the task's work tree in attemptDir, which
+// Prepare made and which nothing writes to any more, and writes the bundle,
+// the diff and the manifest beside it, the manifest last. When nothing changed
+// there is no bundle. It may be repeated.
+func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts CollectOptions) (Result, error) {
+	opts.Limits = opts.Limits.orDefaults()
+	if opts.Author == (Identity{}) {
+		opts.Author = defaultIdentity
+	}
+	if opts.Time.IsZero() {
+		opts.Time = time.Now()
+	}
+	gitDir := filepath.Join(attemptDir, GitDir)
+	if err := g.checkBranch(ctx, gitDir, opts.Branch); err != nil {
+		return Result{}, err
+	}
+	work, err := openWork(attemptDir)
+	if err != nil {
+		return Result{}, fmt.Errorf("collect the result: %w", err)
+	}
+	defer work.Close()
+	base, err := g.readTree(ctx, gitDir, src.Base)
+	if err != nil {
+		return Result{}, fmt.Errorf("collect the result: %w", err)
+	}
+	seen, err := g.walk(ctx, work, gitDir, base)
+	if err != nil {
+		return Result{}, fmt.Errorf("collect the result: %w", err)
+	}
+	delta := seen.delta(ctx, work, base, len(src.Base), opts.Limits)
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	c := &collector{g: g, src: src, opts: opts, attempt: attemptDir, gitDir: gitDir, work: work, base: base, seen: seen, sizes: map[string]int64{}}
+	res, err := c.build(ctx, delta)
+	if err != nil {
+		return Result{}, fmt.Errorf("collect the result: %w", err)
+	}
+	return res, nil
+}
+
+// openWork opens the work tree, which must still be the directory it was.
+func openWork(attemptDir string) (*os.Root, error) {
+	dir := filepath.Join(attemptDir, WorkDir)
+	if fi, err := os.Lstat(dir); err != nil {
+		return nil, err
+	} else if !fi.IsDir() {
+		return nil, fmt.Errorf("%q is not a directory", dir)
+	}
+	return os.OpenRoot(dir)
+}
+
+// delta is what has to be done to the base's tree.
+type delta struct {
+	remove []string
+	put    []found
+}
+
+func (d delta) empty() bool { return len(d.remove) == 0 && len(d.put) == 0 }
+
+// without leaves paths at the base's version.
+func (d delta) without(paths map[string]bool) delta {
+	return delta{
+		remove: slices.DeleteFunc(slices.Clone(d.remove), func(p string) bool { return paths[p] }),
+		put:    slices.DeleteFunc(slices.Clone(d.put), func(f found) bool { return paths[f.path] }),
+	}
+}
+
+// delta compares what was seen with the base, and applies the limits.
+func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int, limits Limits) delta {
+	var d delta
+	for _, p := range slices.Sorted(maps.Keys(base.entries)) {
+		if _, there := s.tracked[p]; !there && !s.keeps(p) {
+			d.remove = append(d.remove, p)
+		}
+	}
+	var total int64
+	put := func(f found) {
+		switch {
+		case f.sizeBytes > limits.FileBytes:
+			s.skip(f.path, fmt.Sprintf("%d bytes are more than a result may have in one file (%d)", f.sizeBytes, limits.FileBytes))
+		case total+f.sizeBytes > limits.TotalBytes:
+			s.skip(f.path, fmt.Sprintf("the changed files together exceed %d bytes", limits.TotalBytes))
+		default:
+			total += f.sizeBytes
+			d.put = append(d.put, f)
+		}
+	}
+	var compare []found
+	for _, p := range slices.Sorted(maps.Keys(s.tracked)) {
+		f := s.tracked[p]
+		switch {
+		case f.mode == modeGitlink:
+		case f.mode == base.entries[p].mode || f.mode != modeLink && isFile(base.entries[p].mode):
+			compare = append(compare, f)
+		default:
+			put(f)
+		}
+	}
+	for _, h := range hashAll(ctx, work, compare, idLen) {
+		switch {
+		case h.err != nil:
+			s.skip(h.path, "cannot be read: "+reason(h.err))
+		case h.id != base.entries[h.path].id || h.mode != base.entries[h.path].mode:
+			put(h.found)
+		}
+	}
+	for i, f := range s.fresh {
+		if i == limits.NewFiles {
+			s.skip(f.path, fmt.Sprintf("there are more than %d new files; ignore some with .gitignore", limits.NewFiles))
+			s.unlisted += len(s.fresh) - i - 1
+			break
+		}
+		put(f)
+	}
+	return d
+}
+
+func isFile(mode string) bool { return mode != modeLink && mode != modeGitlink }
+
+// collector builds and writes a result.
+type collector struct {
+	g       *Git
+	src     Source
+	opts    CollectOptions
+	attempt string
+	gitDir  string
+	work    *os.Root
+	base    tree
+	seen    *survey
+	sizes   map[string]int64 // of what was put into the commit
+}
+
+// build makes the commit and its bundle, leaving out what git's own check
+// refuses, and writes the files.
+func (c *collector) build(ctx context.Context, d delta) (Result, error) {
+	baseTree, err := c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", "--verify", c.src.Base + "^{tree}"}})
+	if err != nil {
+		return Result{}, err
+	}
+	res := Result{SchemaVersion: ManifestVersion, Base: c.src.Base, Tree: baseTree, Branch: c.opts.Branch,
+		Files: []Change{}, OutOfScope: []Path{}}
+	for try := 0; !d.empty(); try++ {
+		if res.Commit, d, err = c.commit(ctx, d); err != nil {
+			return Result{}, err
+		}
+		if res.Tree, err = c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", "--verify", res.Commit + "^{tree}"}}); err != nil {
+			return Result{}, err
+		}
+		if res.Tree == baseTree {
+			break
+		}
+		if res.Files, err = c.changes(ctx, res.Commit); err != nil {
+			return Result{}, err
+		}
+		refused, err := c.bundle(ctx, res)
+		if err != nil && (len(refused) == 0 || try == maxRefusals) {
+			return Result{}, err
+		}
+		if err == nil {
+			res.Changed = true
+			break
+		}
+		d = c.leaveOut(d, refused)
+	}
+	return c.finish(ctx, res)
+}
+
+// leaveOut takes paths out of the delta and reports them.
+func (c *collector) leaveOut(d delta, why map[string]string) delta {
+	out := map[string]bool{}
+	for _, p := range slices.Sorted(maps.Keys(why)) {
+		c.seen.skip(p, why[p])
+		out[p] = true
+	}
+	return d.without(out)
+}
+
+// finish completes the result and writes the diff and the manifest.
+func (c *collector) finish(ctx context.Context, res Result) (Result, error) {
+	bundle := filepath.Join(c.attempt, BundleFile)
+	if !res.Changed {
+		res.Commit, res.Files = "", []Change{}
+		if err := os.Remove(bundle); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return Result{}, err
+		}
+	}
+	for i := range res.Files {
+		f := &res.Files[i]
+		if f.Status != Deleted {
+			f.SizeBytes = c.sizes[string(f.Path)]
+		}
+		if f.Status != Deleted && f.Mode == modeLink {
+			target, err := c.work.Readlink(string(f.Path))
+			if err != nil {
+				return Result{}, err
+			}
+			f.Target, f.Escapes = Path(target), escapes(string(f.Path), target)
+		}
+		for _, p := range []Path{f.OldPath, f.Path} {
+			if p != "" && !c.opts.Scope.Covers(string(p)) {
+				f.OutOfScope = true
+				res.OutOfScope = append(res.OutOfScope, p)
+			}
+		}
+		res.Insertions += f.Insertions
+		res.Deletions += f.Deletions
+	}
+	slices.SortFunc(c.seen.skipped, func(a, b Skipped) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	res.Skipped, res.SkippedMore = append([]Skipped{}, c.seen.skipped...), c.seen.unlisted
+	if err := c.diff(ctx, res); err != nil {
+		return Result{}, err
+	}
+	manifest, err := res.manifest()
+	if err != nil {
+		return Result{}, err
+	}
+	return res, writeWhole(filepath.Join(c.attempt, ManifestFile), func(f *os.File) error {
+		_, err := f.Write(manifest)
+		return err
+	})
+}

@@ -1,0 +1,165 @@
+package workspace
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// maxRestarts bounds how often a commit is begun again because a file could
+// not be read to its end.
+const maxRestarts = 20
+
+// errTorn stops a stream to git in the middle of a file.
+var errTorn = errors.New("file could not be read to its end")
+
+// commit makes the commit of a delta on the branch in berth's git directory.
+// Files that turn out to be unreadable are reported and left out: the delta
+// that was used is given back.
+func (c *collector) commit(ctx context.Context, d delta) (string, delta, error) {
+	for try := 0; ; try++ {
+		s := &stream{collector: c, delta: d, failed: map[string]string{}}
+		err := s.run(ctx)
+		d = c.leaveOut(d, s.failed)
+		if errors.Is(err, errTorn) && try < maxRestarts {
+			continue
+		}
+		if err != nil {
+			return "", d, err
+		}
+		id, err := c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", "--verify", "refs/heads/" + c.opts.Branch}})
+		return id, d, err
+	}
+}
+
+// stream feeds one commit to git fast-import. Git is given names and bytes; it
+// has no work tree to look at.
+type stream struct {
+	*collector
+	delta  delta
+	failed map[string]string
+}
+
+func (s *stream) run(ctx context.Context) error {
+	pr, pw := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		w := bufio.NewWriterSize(pw, 64<<10)
+		err := s.write(ctx, w)
+		if err == nil {
+			err = w.Flush()
+		}
+		pw.CloseWithError(err)
+		wrote <- err
+	}()
+	err := s.g.run(ctx, call{gitDir: s.gitDir, stdin: pr, args: []string{
+		"fast-import", "--quiet", "--force", "--done", "--date-format=raw", "--depth=0"}})
+	pr.CloseWithError(io.ErrClosedPipe) // git may have ended without reading all
+	if werr := <-wrote; errors.Is(werr, errTorn) || err == nil {
+		return werr
+	}
+	return err
+}
+
+// write writes the stream. It ends in "done", without which git makes nothing
+// of it.
+func (s *stream) write(ctx context.Context, w *bufio.Writer) error {
+	who := fmt.Sprintf("%s <%s> %d +0000", identPart(s.opts.Author.Name), identPart(s.opts.Author.Email), s.opts.Time.Unix())
+	message := messageOf(s.opts.Message)
+	fmt.Fprintf(w, "commit refs/heads/%s\nauthor %s\ncommitter %s\ndata %d\n%s\nfrom %s\n",
+		s.opts.Branch, who, who, len(message), message, s.src.Base)
+	// Deletions first: a file may have become a directory, or a directory a
+	// file.
+	for _, p := range s.delta.remove {
+		fmt.Fprintf(w, "D %s\n", quote(p))
+	}
+	for _, f := range s.delta.put {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.put(w, f); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "\ndone\n")
+	return err
+}
+
+func (s *stream) put(w *bufio.Writer, f found) error {
+	content, n, err := contentOf(s.work, f)
+	if err != nil {
+		s.failed[f.path] = "cannot be read: " + reason(err)
+		return nil
+	}
+	defer content.Close()
+	fmt.Fprintf(w, "M %s inline %s\ndata %d\n", f.mode, quote(f.path), n)
+	got, err := io.Copy(w, &sourceReader{r: io.LimitReader(content, n)})
+	var rerr *readError
+	switch {
+	case errors.As(err, &rerr):
+		s.failed[f.path] = "cannot be read: " + reason(rerr.err)
+		return errTorn
+	case err != nil:
+		return err
+	case got < n:
+		s.failed[f.path] = "changed while it was read"
+		return errTorn
+	}
+	s.sizes[f.path] = n
+	return w.WriteByte('\n')
+}
+
+// sourceReader marks the errors of the source, to tell them from git's.
+type sourceReader struct{ r io.Reader }
+
+type readError struct{ err error }
+
+func (e *readError) Error() string { return e.err.Error() }
+
+func (s *sourceReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = &readError{err}
+	}
+	return n, err
+}
+
+// contentOf gives the bytes of a file, or the target of a link, and how many
+// they are.
+func contentOf(work *os.Root, f found) (io.ReadCloser, int64, error) {
+	if f.mode == modeLink {
+		target, err := work.Readlink(f.path)
+		if err != nil {
+			return nil, 0, err
+		}
+		return io.NopCloser(strings.NewReader(target)), int64(len(target)), nil
+	}
+	file, fi, err := openRegular(work, f.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	return file, fi.Size(), nil
+}
+
+// messageOf makes a commit message that git's fsck accepts.
+func messageOf(s string) string {
+	s = strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\ufffd"))
+	if s == "" {
+		s = "berth: result of a task"
+	}
+	return s + "\n"
+}
+
+// identPart takes out what would end a name or address.
+func identPart(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r == '<' || r == '>' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\ufffd")))
+}

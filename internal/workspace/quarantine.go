@@ -1,0 +1,141 @@
+package workspace
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+const quarantinePrefix = "quarantine-"
+
+// quarantine is a git directory of its own, borrowing the user's objects, into
+// which a bundle is unpacked and checked before the user's repository sees it.
+type quarantine struct {
+	g      *Git
+	dir    string
+	strict string // the flag that makes git check what it unpacks
+}
+
+// openQuarantine makes one inside the attempt's directory.
+func (g *Git) openQuarantine(ctx context.Context, attemptDir string, src Source) (_ *quarantine, err error) {
+	dir, err := os.MkdirTemp(attemptDir, quarantinePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("make a quarantine: %w", err)
+	}
+	q := &quarantine{g: g, dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("make a quarantine: %w", err), q.close())
+		}
+	}()
+	if err := g.initBare(ctx, dir, src); err != nil {
+		return nil, err
+	}
+	// What the base has already is the user's own and not judged again: git
+	// checks .gitmodules whenever a tree that names it is new.
+	base, err := g.readTree(ctx, dir, src.Base)
+	if err != nil {
+		return nil, err
+	}
+	var known strings.Builder
+	for name, e := range base.entries {
+		if e.mode != modeGitlink && readByGit(path.Base(name)) {
+			known.WriteString(e.id + "\n")
+		}
+	}
+	if err := writeFiles(dir, map[string]string{"known": known.String()}); err != nil {
+		return nil, err
+	}
+	// Relative, because the flag is cut at commas and spaces; git runs in dir.
+	q.strict = "--strict=skiplist=known"
+	return q, nil
+}
+
+func (q *quarantine) close() error { return os.RemoveAll(q.dir) }
+
+// load unpacks a bundle. The pack goes straight to index-pack: git fetch does
+// not check what it takes from a bundle before 2.46, whatever
+// transfer.fsckObjects says.
+func (q *quarantine) load(ctx context.Context, bundle string) error {
+	f, err := os.Open(bundle)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	if err := skipBundleHeader(r); err != nil {
+		return fmt.Errorf("%s: %w", bundle, err)
+	}
+	return q.g.run(ctx, call{gitDir: q.dir, stdin: r, args: []string{"index-pack", q.strict, "--fix-thin", "--stdin"}})
+}
+
+// skipBundleHeader reads up to the pack: a signature line, lines for
+// capabilities, prerequisites and refs, an empty line (gitformat-bundle).
+func skipBundleHeader(r *bufio.Reader) error {
+	for n := 0; n < 1000; n++ {
+		line, err := r.ReadString('\n')
+		switch {
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("not a git bundle: %w", ErrRejected)
+		case err != nil:
+			return err
+		case n == 0 && line != "# v2 git bundle\n" && line != "# v3 git bundle\n":
+			return fmt.Errorf("not a git bundle: %w", ErrRejected)
+		case line == "\n":
+			return nil
+		}
+	}
+	return fmt.Errorf("too many lines before the pack: %w", ErrRejected)
+}
+
+var fsckComplaint = regexp.MustCompile(`(?m)^error: object ([0-9a-f]{40,64}): (.*)$`)
+
+// refusals gives, by object id, what git's check said when it refused a pack.
+func refusals(err error) map[string]string {
+	var ge *GitError
+	if !errors.As(err, &ge) {
+		return nil
+	}
+	out := map[string]string{}
+	for _, m := range fsckComplaint.FindAllStringSubmatch(ge.Stderr, -1) {
+		out[m[1]] = m[2]
+	}
+	return out
+}
+
+// bundle writes the bundle and tries it in a quarantine, so that a result that
+// is there can also be taken in. When git refuses files of it, they are given
+// with the reason.
+func (c *collector) bundle(ctx context.Context, res Result) (refused map[string]string, err error) {
+	ref := "refs/heads/" + c.opts.Branch
+	name := filepath.Join(c.attempt, BundleFile)
+	err = writeWhole(name, func(f *os.File) error {
+		return c.g.run(ctx, call{gitDir: c.gitDir, stdout: f, args: []string{"bundle", "create", "-", ref, "^" + c.src.Base}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	q, err := c.g.openQuarantine(ctx, c.attempt, c.src)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, q.close()) }()
+	if err = q.load(ctx, name); err == nil {
+		return nil, nil
+	}
+	why := refusals(err)
+	refused = map[string]string{}
+	for _, f := range res.Files {
+		if w, ok := why[f.id]; ok {
+			refused[string(f.Path)] = "git refuses it: " + lastLines(w, 1)
+		}
+	}
+	return refused, err
+}

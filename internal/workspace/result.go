@@ -1,0 +1,121 @@
+package workspace
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// ManifestVersion is the schema version of the manifest.
+const ManifestVersion = 1
+
+// Identity is an author and committer.
+type Identity struct{ Name, Email string }
+
+var defaultIdentity = Identity{Name: "berth", Email: "berth@localhost"}
+
+// Limits of a result; zero fields mean the defaults. What exceeds them is left
+// out and reported, the smaller parts of the tree (outer directories) first
+// being kept.
+type Limits struct {
+	FileBytes  int64 // of one file; default 100 MiB
+	TotalBytes int64 // of all new and changed files; default 1 GiB
+	NewFiles   int   // default 50,000
+}
+
+func (l Limits) orDefaults() Limits {
+	if l.FileBytes == 0 {
+		l.FileBytes = 100 << 20
+	}
+	if l.TotalBytes == 0 {
+		l.TotalBytes = 1 << 30
+	}
+	if l.NewFiles == 0 {
+		l.NewFiles = 50_000
+	}
+	return l
+}
+
+// CollectOptions say how a result is made.
+type CollectOptions struct {
+	Branch  string    // short name of the branch in the bundle; required
+	Message string    // of the commit
+	Author  Identity  // default berth <berth@localhost>
+	Time    time.Time // of the commit; default now. With the same time, the same tree gives the same commit
+	Scope   Scope     // the zero Scope allows everything
+	Limits  Limits
+}
+
+// Status says what happened to a path.
+type Status string
+
+// The statuses of a [Change].
+const (
+	Added       Status = "added"
+	Modified    Status = "modified"
+	Deleted     Status = "deleted"
+	Renamed     Status = "renamed"
+	TypeChanged Status = "type-changed" // between file, symbolic link and submodule
+)
+
+// Change is one changed path.
+type Change struct {
+	Path       Path   `json:"path"`
+	OldPath    Path   `json:"old_path,omitempty"` // of a rename
+	Status     Status `json:"status"`
+	Mode       string `json:"mode,omitempty"`     // git's: 100644, 100755, 120000; empty when deleted
+	OldMode    string `json:"old_mode,omitempty"` // empty when added
+	SizeBytes  int64  `json:"size_bytes"`
+	Insertions int    `json:"insertions"` // lines
+	Deletions  int    `json:"deletions"`
+	Binary     bool   `json:"binary,omitempty"`
+	// Target is what a symbolic link says, and Escapes whether that is
+	// outside the tree, judged by the words alone.
+	Target     Path `json:"target,omitempty"`
+	Escapes    bool `json:"escapes,omitempty"`
+	OutOfScope bool `json:"out_of_scope,omitempty"`
+
+	id string // of the new blob
+}
+
+// Skipped is a path that was left out of the result. When the base has it,
+// the base's version stays if the path could not be read, was too large or was
+// refused by git, and is deleted if something that is no file is in its place.
+type Skipped struct {
+	Path   Path   `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Result is what a task changed; the manifest is its JSON.
+type Result struct {
+	SchemaVersion int    `json:"schema_version"`
+	Base          string `json:"base"`
+	// Commit is the result commit, whose only parent is Base; empty when
+	// nothing changed.
+	Commit     string   `json:"commit,omitempty"`
+	Tree       string   `json:"tree"`
+	Branch     string   `json:"branch"`
+	Changed    bool     `json:"changed"`
+	Files      []Change `json:"files"`
+	Insertions int      `json:"insertions"`
+	Deletions  int      `json:"deletions"`
+	// OutOfScope lists the paths that the scope does not cover, both names of
+	// a rename.
+	OutOfScope []Path    `json:"out_of_scope"`
+	Skipped    []Skipped `json:"skipped"`
+	// SkippedMore counts what was left out beyond the list.
+	SkippedMore int `json:"skipped_more,omitempty"`
+}
+
+// manifest is the JSON of a result.
+func (r Result) manifest() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(r); err != nil {
+		return nil, fmt.Errorf("write the manifest: %w", err)
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,269 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// maxEntries bounds how much of a tree is looked at, so that a task cannot use
+// up the memory of the host by making names.
+const maxEntries = 2_000_000
+
+// maxSkipped bounds the list of what was left out; the rest is counted.
+const maxSkipped = 1000
+
+// found is a file or a symbolic link of the work tree.
+type found struct {
+	path      string
+	mode      string
+	sizeBytes int64
+}
+
+// survey is what a walk over the work tree saw.
+type survey struct {
+	tracked  map[string]found // paths that the base has and that are still files, links or submodules
+	fresh    []found          // new and not ignored, outer directories first
+	kept     map[string]bool  // paths and directories not to be judged: the base's version stays
+	skipped  []Skipped
+	unlisted int // more skipped ones
+}
+
+func (s *survey) skip(p, why string) {
+	if len(s.skipped) == maxSkipped {
+		s.unlisted++
+		return
+	}
+	s.skipped = append(s.skipped, Skipped{Path: Path(p), Reason: why})
+}
+
+// keeps says whether the base's version of a path stays for want of knowledge.
+func (s *survey) keeps(p string) bool {
+	if len(s.kept) == 0 {
+		return false
+	}
+	for ; p != "."; p = path.Dir(p) {
+		if s.kept[p] {
+			return true
+		}
+	}
+	return s.kept["."]
+}
+
+// candidate is an entry that the base does not decide about.
+type candidate struct {
+	found
+	dir     bool
+	special string // what it is, when it is neither file nor link
+}
+
+type walker struct {
+	work    *os.Root
+	base    tree
+	ignore  *ignorer
+	out     *survey
+	entries int
+	// inIgnored: directories that are ignored but hold tracked files.
+	inIgnored map[string]bool
+}
+
+// walk looks at the whole work tree, one level of directories at a time, so
+// that git is asked once a level what is ignored and ignored directories are
+// never entered.
+func (g *Git) walk(ctx context.Context, work *os.Root, gitDir string, base tree) (_ *survey, err error) {
+	ig, err := g.newIgnorer(gitDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ig.close()) }()
+	w := &walker{work: work, base: base, ignore: ig, inIgnored: map[string]bool{},
+		out: &survey{tracked: map[string]found{}, kept: map[string]bool{}}}
+	for level := []string{"."}; len(level) > 0; {
+		var candidates []candidate
+		var ask []string
+		for _, dir := range level {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			cs, err := w.list(dir)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range cs {
+				if !w.inIgnored[dir] {
+					ask = append(ask, slashed(c))
+				}
+				candidates = append(candidates, c)
+			}
+		}
+		ignored, err := ig.match(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		level = w.sort(candidates, ignored)
+	}
+	return w.out, nil
+}
+
+func slashed(c candidate) string {
+	if c.dir {
+		return c.path + "/"
+	}
+	return c.path
+}
+
+// sort records the candidates and gives the directories of the next level.
+func (w *walker) sort(candidates []candidate, ignored map[string]bool) []string {
+	var next []string
+	for _, c := range candidates {
+		out := ignored[slashed(c)] || w.inIgnored[path.Dir(c.path)]
+		switch {
+		case c.dir && out && w.base.dirs[c.path]:
+			w.inIgnored[c.path] = true
+			next = append(next, c.path)
+		case out:
+		case c.dir:
+			next = append(next, c.path)
+		case c.special != "":
+			w.out.skip(c.path, c.special)
+		default:
+			w.out.fresh = append(w.out.fresh, c.found)
+		}
+	}
+	return next
+}
+
+// list looks at one directory: tracked files are recorded, what is left is
+// given back.
+func (w *walker) list(dir string) ([]candidate, error) {
+	names, err := readNames(w.work, dir, maxEntries-w.entries)
+	w.entries += len(names)
+	if err == nil && w.entries >= maxEntries {
+		err = fmt.Errorf("the tree has more than %d entries", maxEntries)
+	}
+	if err != nil {
+		w.out.skip(dir, "cannot be read: "+reason(err))
+		w.out.kept[dir] = true
+		return nil, nil
+	}
+	if !w.inIgnored[dir] && slices.Contains(names, ".gitignore") {
+		if err := w.ignore.add(w.work, dir); err != nil {
+			return nil, err
+		}
+	}
+	bare := w.becameBare(dir, names)
+	var out []candidate
+	for _, name := range names {
+		p := path.Join(dir, name)
+		if name == ".git" {
+			if dir != "." {
+				w.out.skip(p, "belongs to an embedded git repository")
+			}
+			continue
+		}
+		if why := refusedPath(p, bare); why != "" {
+			w.out.skip(p, why)
+			w.out.kept[p] = true
+			continue
+		}
+		c, err := w.look(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			w.out.skip(p, "cannot be read: "+reason(err))
+			w.out.kept[p] = true
+			continue
+		}
+		if c != nil {
+			out = append(out, *c)
+		}
+	}
+	return out, nil
+}
+
+// refusedPath says why a path cannot be stored, or "".
+func refusedPath(p string, inBare bool) string {
+	switch {
+	case inBare && path.Base(p) == "HEAD":
+		return "would make the directory a bare git repository, whose configuration git obeys"
+	case len(p) >= maxPathBytes:
+		return fmt.Sprintf("path is longer than %d bytes", maxPathBytes-1)
+	}
+	return refusedName(path.Base(p))
+}
+
+// look records the path when the base decides about it; otherwise it is a
+// candidate.
+func (w *walker) look(p string) (*candidate, error) {
+	fi, err := w.work.Lstat(filepath.FromSlash(p))
+	if err != nil {
+		return nil, err
+	}
+	entry, tracked := w.base.entries[p]
+	c := candidate{found: found{path: p, sizeBytes: fi.Size()}}
+	switch m := fi.Mode(); {
+	case m.IsDir() && tracked && entry.mode == modeGitlink:
+		// A submodule stays the commit it was; nothing below it is looked at.
+		w.out.tracked[p] = found{path: p, mode: modeGitlink}
+		if names, err := readNames(w.work, p, 1); err != nil || len(names) > 0 {
+			w.out.skip(p, "content of a submodule is not collected")
+		}
+		return nil, nil
+	case m.IsDir():
+		c.dir = true
+		return &c, nil
+	case m.IsRegular():
+		c.mode = modeFile
+		if m.Perm()&0o100 != 0 {
+			c.mode = modeExec
+		}
+	case m&fs.ModeSymlink != 0:
+		c.mode = modeLink
+		if why := refusedLink(path.Base(p)); why != "" {
+			w.out.skip(p, why)
+			w.out.kept[p] = true
+			return nil, nil
+		}
+	default:
+		c.special = special(m)
+		if tracked {
+			w.out.skip(p, c.special)
+			return nil, nil
+		}
+		return &c, nil
+	}
+	if tracked {
+		w.out.tracked[p] = c.found
+		return nil, nil
+	}
+	return &c, nil
+}
+
+func special(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "is a FIFO"
+	case m&fs.ModeSocket != 0:
+		return "is a socket"
+	case m&fs.ModeDevice != 0:
+		return "is a device"
+	}
+	return "is neither a file, a directory nor a symbolic link"
+}
+
+// becameBare says whether git would take the directory for a bare repository
+// and did not in the base. Somebody who enters such a directory of a checkout
+// and runs git there runs what its config says.
+func (w *walker) becameBare(dir string, names []string) bool {
+	if _, was := w.base.entries[path.Join(dir, "HEAD")]; was {
+		return false
+	}
+	has := func(n string) bool { _, ok := slices.BinarySearch(names, n); return ok }
+	return has("HEAD") && (has("objects") && has("refs") || has("commondir"))
+}
