@@ -1,0 +1,98 @@
+package run
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Times of a [Drain] once the writer has ended.
+const (
+	drainSilence = 200 * time.Millisecond // this long without data is the end
+	drainLimit   = 2 * time.Second        // no longer than this for what others write
+)
+
+// Drain copies what a process writes into a pipe. As long as the process
+// lives, it copies until the end of the file. Once [Drain.Ended] was called it
+// still copies everything that the pipe held at that moment, however slow the
+// receiver is, and then waits only shortly for the end of the file: a process
+// left in the background may hold the pipe open for ever.
+type Drain struct {
+	r     *os.File
+	once  sync.Once
+	ended chan struct{}
+}
+
+// NewDrain returns a Drain of r, which must be the pollable read end of a pipe
+// (as os.Pipe makes it). The Drain closes r.
+func NewDrain(r *os.File) *Drain {
+	return &Drain{r: r, ended: make(chan struct{})}
+}
+
+// Ended says that the process has ended. It may be called more than once.
+func (d *Drain) Ended() {
+	d.once.Do(func() {
+		close(d.ended)
+		// Wakes a Read that waits for data; Copy sets new deadlines itself.
+		_ = d.r.SetReadDeadline(time.Unix(1, 0))
+	})
+}
+
+// Copy copies to w until the end as the type describes it, and closes the
+// pipe. When w fails, the pipe is closed at once, so that the process sees
+// EPIPE as it would in a shell's pipeline, and the error is returned.
+func (d *Drain) Copy(w io.Writer) error {
+	defer func() { _ = d.r.Close() }()
+	buf := make([]byte, 32<<10)
+	var last time.Time // zero while the process lives
+	owed := 0          // bytes that were in the pipe when it ended
+	for {
+		if last.IsZero() {
+			select {
+			case <-d.ended:
+				last = time.Now().Add(drainLimit)
+				owed = d.buffered()
+			default:
+			}
+		}
+		if !last.IsZero() {
+			wait := time.Now().Add(drainSilence)
+			if owed <= 0 && wait.After(last) {
+				wait = last
+			}
+			_ = d.r.SetReadDeadline(wait)
+		}
+		n, err := d.r.Read(buf)
+		if n > 0 {
+			owed -= n
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded) && last.IsZero():
+			// Ended woke us; the next round sees it.
+		default:
+			// The end of the file, silence, or a pipe that broke: all that
+			// the process wrote is out.
+			return nil
+		}
+	}
+}
+
+// buffered returns how many bytes wait in the pipe.
+func (d *Drain) buffered() (n int) {
+	rc, err := d.r.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = rc.Control(func(fd uintptr) {
+		n, _ = unix.IoctlGetInt(int(fd), fionread)
+	})
+	return n
+}
