@@ -49,6 +49,7 @@ type Status struct {
 	State  State  // Pending or Running, or a final state; "" when it does not know the job
 	Word   string // the scheduler's own word, such as PENDING or NODE_FAIL
 	Reason string // why it waits or ended, in the scheduler's words
+	Hint   string // what a person can do about it, or ""
 	Node   string
 	Start  time.Time // expected or real; zero when unknown
 	Code   int

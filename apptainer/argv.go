@@ -1,0 +1,98 @@
+package apptainer
+
+import (
+	"encoding/csv"
+	"path"
+	"strings"
+
+	"berth/jobs"
+)
+
+// GuestPath is where the guest program stands inside.
+const GuestPath = "/.berth/node"
+
+// Backend makes containers with Apptainer or SingularityCE.
+type Backend struct {
+	// On starts the programs that [Backend.Check] asks; nil is only good for
+	// Argv.
+	On jobs.Starter
+}
+
+// Name returns "singularity".
+func (*Backend) Name() string { return jobs.BackendSingularity }
+
+// Level returns the containment of a container with the host's network.
+func (*Backend) Level() jobs.Level { return jobs.LevelFS }
+
+// Argv returns the container's command line. Every flag is one that all
+// supported versions know, unless the profile names a newer version:
+//
+//   - --containall, --no-home: own /tmp, HOME, PID and IPC namespaces; the
+//     host's home directory and the site's bind paths stay out.
+//   - --cleanenv, --no-eval: nothing of the caller's environment, and values
+//     are not evaluated by a shell.
+//   - --workdir: /tmp and /var/tmp on real scratch; without it they share a
+//     64 MiB tmpfs ("sessiondir max size" in apptainer.conf).
+//   - --mount: the only bind syntax that takes ':' and ',' in a path, by CSV
+//     quoting.
+func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
+	argv := []string{"apptainer", "exec", "--containall", "--no-home", "--cleanenv", "--no-eval"}
+	argv = append(argv, cwdFlag(p.Apptainer), "/tmp")
+	argv = append(argv, "--workdir", jobs.HoleScratch)
+	argv = append(argv, "--overlay", jobs.HoleOverlay)
+	switch p.GPU {
+	case "":
+	case "nvidia":
+		argv = append(argv, "--nv")
+	case "amd":
+		argv = append(argv, "--rocm")
+	default:
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown kind of GPU " + p.GPU, Hint: `the profile's key is gpu = "nvidia" or gpu = "amd"`}
+	}
+	mounts := append([]jobs.Mount{{Source: p.Guest, Destination: GuestPath}}, p.Mounts...)
+	for _, m := range mounts {
+		w, err := mountWord(m)
+		if err != nil {
+			return nil, err
+		}
+		argv = append(argv, "--mount", w)
+	}
+	argv = append(argv, jobs.HoleImage, GuestPath)
+	return append(argv, guestArgs...), nil
+}
+
+// cwdFlag is --cwd from Apptainer 1.2 on; the older spelling is known to every
+// version of Apptainer and SingularityCE, newer ones accept it silently.
+func cwdFlag(version string) string {
+	if versionAtLeast(version, 1, 2) {
+		return "--cwd"
+	}
+	return "--pwd"
+}
+
+// mountWord writes one --mount value. The fields are CSV (docker's syntax,
+// which Apptainer reads with a CSV reader), so that quotes, commas and colons
+// in paths arrive as they are.
+func mountWord(m jobs.Mount) (string, error) {
+	for _, s := range []string{m.Source, m.Destination} {
+		if err := jobs.CheckText("mount path "+quote(s), s); err != nil {
+			return "", err
+		}
+		if !path.IsAbs(s) {
+			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "mount path " + quote(s) + " is not absolute"}
+		}
+	}
+	fields := []string{"type=bind", "source=" + m.Source, "destination=" + m.Destination}
+	if !m.Writable {
+		fields = append(fields, "readonly")
+	}
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	if err := w.Write(fields); err != nil {
+		return "", err
+	}
+	w.Flush()
+	return strings.TrimSuffix(b.String(), "\n"), w.Error()
+}
+
+func quote(s string) string { return `"` + s + `"` }

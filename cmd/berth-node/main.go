@@ -1,0 +1,12 @@
+// Berth-node is the part of berth that runs on compute nodes and inside
+// environments: the runner and the guest. It is small and starts fast; berth
+// carries it embedded and puts it on the nodes by its hash.
+package main
+
+import (
+	"os"
+
+	"berth/internal/node"
+)
+
+func main() { os.Exit(node.Main(os.Args[1:])) }

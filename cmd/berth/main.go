@@ -1,0 +1,16 @@
+// Berth gives every agent task a contained place on a cluster.
+package main
+
+import (
+	"os"
+
+	"berth/internal/cli"
+	"berth/internal/node"
+)
+
+func main() {
+	if node.Is(os.Args[1:]) {
+		os.Exit(node.Main(os.Args[1:]))
+	}
+	os.Exit(cli.Main(os.Args[1:]))
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"os"
+	"os/user"
+	"time"
+
+	"berth/internal/workspace"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// Engine holds the parts. All of them are safe for concurrent use.
+type Engine struct {
+	Store      *store.Store
+	Schedulers []jobs.Scheduler // in the order in which "auto" tries them
+	Backends   []jobs.Backend   // likewise
+	Git        *workspace.Git
+	// Node puts the program for the nodes in place and returns its path.
+	Node func() (string, error)
+	// Getenv is the caller's environment.
+	Getenv func(string) (string, bool)
+	Now    func() time.Time
+	// Sleep waits, or returns the context's error.
+	Sleep func(context.Context, time.Duration) error
+}
+
+// Choice is what the caller picked for this call, over the task's own words.
+type Choice struct {
+	Scheduler string // "" and "auto": the first that can be used here
+	Backend   string // "" is the task's
+	Profile   jobs.Profile
+}
+
+// Sleep is the real clock's wait, for [Engine.Sleep].
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+func (e *Engine) scheduler(name string) (jobs.Scheduler, error) {
+	for _, s := range e.Schedulers {
+		if s.Name() == name {
+			return s, nil
+		}
+	}
+	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown scheduler " + name, Hint: "the schedulers are: " + names(e.Schedulers)}
+}
+
+func (e *Engine) backend(name string) (jobs.Backend, error) {
+	for _, b := range e.Backends {
+		if b.Name() == name {
+			return b, nil
+		}
+	}
+	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown backend " + name, Hint: "the backends are: auto " + names(e.Backends)}
+}
+
+func names[T interface{ Name() string }](list []T) string {
+	s := ""
+	for i, v := range list {
+		if i > 0 {
+			s += " "
+		}
+		s += v.Name()
+	}
+	return s
+}
+
+// identity is who submits, as far as it can be told without a name service
+// that this static program cannot ask.
+func identity() jobs.Identity {
+	id := jobs.Identity{User: os.Getenv("USER"), Home: os.Getenv("HOME"), Shell: os.Getenv("SHELL")}
+	if u, err := user.Current(); err == nil {
+		id.User, id.Home = u.Username, u.HomeDir
+		if h := os.Getenv("HOME"); h != "" {
+			id.Home = h
+		}
+	}
+	if id.Shell == "" {
+		id.Shell = "/bin/sh"
+	}
+	return id
+}

@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"berth/jobs"
+	"berth/overlay"
+)
+
+// Plan settles a task into a spec: every value chosen, every limit either held
+// or refused. It starts nothing. With dry, nothing outside the task and the
+// profile is asked, so that a script can be rendered on any machine.
+func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jobs.Spec, error) {
+	if t.Name == "" || t.Command.Empty() {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a task needs a name and a command"}
+	}
+	host, _ := os.Hostname()
+	id := "00000000-0000-7000-8000-000000000000" // shown by render; a submitted job has its own
+	if !dry {
+		var err error
+		if id, err = jobs.NewID(); err != nil {
+			return nil, err
+		}
+	}
+	who := identity()
+	s := &jobs.Spec{
+		Version: jobs.SpecVersion, ID: id, Name: t.Name, Slug: jobs.Slug(t.Name), Command: t.Command, Prompt: t.Prompt != "",
+		Resources: t.Resources, Mounts: t.Terminal.Bind, Slurm: mergeSlurm(c.Profile.Slurm, t.Slurm), Profile: c.Profile,
+		Done: t.Done, Artifacts: t.Artifacts, Created: e.Now().UTC(), User: who.User, Host: host,
+	}
+	if err := e.pickScheduler(ctx, s, c, dry); err != nil {
+		return nil, err
+	}
+	if err := e.pickBackend(ctx, s, t, c, dry); err != nil {
+		return nil, err
+	}
+	if err := e.settleLimits(s); err != nil {
+		return nil, err
+	}
+	if err := e.settleEnv(s, t, dry); err != nil {
+		return nil, err
+	}
+	if t.Workspace != nil {
+		if err := e.settleWorkspace(ctx, s, t); err != nil {
+			return nil, err
+		}
+	} else if len(t.Artifacts) > 0 {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "artifacts are taken from the workspace, and this task has none", Hint: `add [workspace] repo = "."`}
+	}
+	return s, checkSpec(s)
+}
+
+func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, c Choice, dry bool) error {
+	name := c.Scheduler
+	if name == "" || name == "auto" {
+		name = c.Profile.Scheduler
+	}
+	if name == "" {
+		if dry {
+			name = jobs.SchedulerSlurm
+		} else {
+			for _, sc := range e.Schedulers {
+				if got := sc.Check(ctx); got.Health != jobs.Undetected {
+					name = sc.Name()
+					break
+				}
+			}
+		}
+	}
+	if name == "" {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "no scheduler can be used on this machine"}
+	}
+	s.Scheduler = name
+	_, err := e.scheduler(name)
+	return err
+}
+
+func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, dry bool) error {
+	name := c.Backend
+	if name == "" {
+		name = t.Terminal.Backend
+	}
+	if name == "" || name == jobs.BackendAuto {
+		// On the nodes of a cluster the container program is checked by the
+		// runner: login nodes often have none.
+		name = jobs.BackendSingularity
+		if !dry && s.Scheduler != jobs.SchedulerSlurm {
+			b, err := e.backend(name)
+			if err != nil {
+				return err
+			}
+			if got := b.Check(ctx); got.Health != jobs.Healthy {
+				return &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains a task can be used here: singularity: " + got.Reason,
+					Hint: "install apptainer (Debian, Fedora: from their archives or apptainer.org); or run without containment, with your own rights: --backend local"}
+			}
+		}
+	}
+	b, err := e.backend(name)
+	if err != nil {
+		return err
+	}
+	s.Backend, s.Level = name, b.Level()
+	image := t.Terminal.Image
+	if image == "" {
+		image = c.Profile.Image
+	}
+	if s.Backend == jobs.BackendLocal {
+		return settleLocal(s, t)
+	}
+	return e.settleImage(s, t, image, dry)
+}
+
+// settleLocal refuses what the bare host cannot give.
+func settleLocal(s *jobs.Spec, t jobs.Task) error {
+	for what, set := range map[string]bool{
+		"[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0, "[resources] disk": t.Resources.Disk != 0,
+	} {
+		if set {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " cannot be had on the backend local, which runs on the bare host", Hint: "remove it, or use --backend singularity"}
+		}
+	}
+	s.Notes = append(s.Notes, "backend local: no containment; the command has all the rights of "+s.User)
+	return nil
+}
+
+func (e *Engine) settleImage(s *jobs.Spec, t jobs.Task, image string, dry bool) error {
+	if image == "" {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give a SIF with --image FILE, [terminal] image in the task, or image in the profile; apptainer pull debian.sif docker://debian makes one`}
+	}
+	abs, err := filepath.Abs(image)
+	if err != nil {
+		return err
+	}
+	s.Image = abs
+	if !dry {
+		if _, err := overlay.ImageID(abs); err != nil {
+			if os.IsNotExist(err) {
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + abs + " does not exist", Hint: "apptainer pull " + filepath.Base(abs) + " docker://IMAGE makes one"}
+			}
+			return err
+		}
+	}
+	return e.settleOverlay(s, t)
+}
+
+// settleOverlay chooses the driver at submit, so that the script shows the true
+// command line: the overlay's own mark, else ext3 where a size is to be held,
+// else the profile's, else a directory.
+func (e *Engine) settleOverlay(s *jobs.Spec, t jobs.Task) error {
+	o := jobs.OverlaySpec{Name: t.Terminal.Overlay, Driver: jobs.DriverFuse, Size: t.Resources.Disk}
+	if s.Profile.Overlay != "" {
+		o.Driver = s.Profile.Overlay
+	}
+	if o.Size != 0 {
+		o.Driver = jobs.DriverExt3
+	}
+	if o.Name != "" {
+		if err := overlay.CheckName(o.Name); err != nil {
+			return err
+		}
+		m, err := overlay.ReadMark(filepath.Join(e.Store.Overlays(), o.Name))
+		if err != nil {
+			return err
+		}
+		if m != nil && o.Size != 0 {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("overlay %s exists already (driver %s), and [resources] disk cannot resize it", o.Name, m.Driver), Hint: "remove disk from the task, or use another overlay name"}
+		}
+		if m != nil {
+			o.Driver = m.Driver
+		}
+	}
+	s.Overlay = o
+	return nil
+}
+
+// settleLimits refuses a limit that the chosen places cannot hold.
+func (e *Engine) settleLimits(s *jobs.Spec) error {
+	if s.Scheduler == jobs.SchedulerLocal {
+		if s.Resources.GPUs != "" {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus: the local scheduler does not hand out GPUs", Hint: "remove gpus, or use --scheduler slurm"}
+		}
+		if s.Resources.Nodes > 1 {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] nodes: the local scheduler has one node", Hint: "remove nodes, or use --scheduler slurm"}
+		}
+	}
+	forbidden := func(opt string) bool { return slices.Contains(s.Profile.Forbid, opt) }
+	for opt, set := range map[string]bool{"mem": s.Resources.Memory != 0, "tmp": s.Resources.Disk != 0, "time": s.Resources.Time != 0} {
+		if set && s.Scheduler == jobs.SchedulerSlurm && forbidden(opt) {
+			s.Notes = append(s.Notes, "--"+opt+" is not sent to Slurm: the profile "+s.Profile.Name+" forbids it")
+		}
+	}
+	return nil
+}
+
+// settleEnv splits the task's environment into values, which are recorded, and
+// names, whose values are taken from the caller and never recorded.
+func (e *Engine) settleEnv(s *jobs.Spec, t jobs.Task, dry bool) error {
+	for _, kv := range t.Terminal.Env {
+		if strings.Contains(kv, "=") {
+			s.Env = append(s.Env, kv)
+			continue
+		}
+		if _, ok := e.Getenv(kv); !ok && !dry {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + kv + " from your environment, where it is not set", Hint: "export " + kv + "=..."}
+		}
+		s.EnvNames = append(s.EnvNames, kv)
+	}
+	return nil
+}
+
+func (e *Engine) settleWorkspace(ctx context.Context, s *jobs.Spec, t jobs.Task) error {
+	src, err := e.Git.Resolve(ctx, t.Workspace.Repo, t.Workspace.Base)
+	if err != nil {
+		return repoError(err)
+	}
+	s.Workspace = workspaceSpec(src, jobs.BranchName(s.Slug, s.ID), t.Workspace.Scope)
+	if src.Modified || src.Untracked {
+		s.Notes = append(s.Notes, "the working tree has uncommitted changes, which the task does not see: it starts from commit "+src.Base[:12])
+	}
+	return nil
+}
+
+// mergeSlurm puts the task's words over the profile's.
+func mergeSlurm(p, t jobs.SlurmOptions) jobs.SlurmOptions {
+	out := t
+	for _, f := range []struct {
+		dst *string
+		def string
+	}{{&out.Partition, p.Partition}, {&out.Account, p.Account}, {&out.QOS, p.QOS}, {&out.Constraint, p.Constraint}} {
+		if *f.dst == "" {
+			*f.dst = f.def
+		}
+	}
+	out.Extra = append(slices.Clone(p.Extra), t.Extra...)
+	return out
+}
+
+// checkSpec refuses control characters in whatever will stand in a script.
+func checkSpec(s *jobs.Spec) error {
+	values := map[string]string{"the task's name": s.Name, "the image's path": s.Image, "partition": s.Slurm.Partition, "account": s.Slurm.Account, "qos": s.Slurm.QOS, "constraint": s.Slurm.Constraint}
+	for _, m := range s.Mounts {
+		values["bind source "+m.Source] = m.Source
+		values["bind destination "+m.Destination] = m.Destination
+	}
+	for what, v := range values {
+		if err := jobs.CheckText(what, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

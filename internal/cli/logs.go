@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"berth/jobs"
+	"berth/jobs/store"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) logsCmd() *cobra.Command {
+	var follow, done, runtime, onlyOut, onlyErr bool
+	c := &cobra.Command{
+		Use: "logs [-f] ID", Short: "show what a job's command has written",
+		Long: `Show what a job's command has written: its stdout on stdout, its stderr on
+stderr. With --done, what the done commands have written; with --runtime, what
+the runner and the container program say, and what the scheduler kept.
+` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job or nothing written yet, 130
+interrupted.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth logs needs one job id", Hint: "berth ps --all lists the jobs"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := a.engine()
+			if err != nil {
+				return err
+			}
+			rec, err := e.Store.Find(args[0])
+			if err != nil {
+				return err
+			}
+			dir := rec.Current().Dir
+			files := []logFile{{store.FileStdout, a.stdout}, {store.FileStderr, a.stderr}}
+			switch {
+			case done:
+				files = []logFile{{store.FileDoneStdout, a.stdout}, {store.FileDoneStderr, a.stderr}}
+			case runtime:
+				files = []logFile{{store.FileRuntime, a.stdout}, {store.FileSchedulerLog, a.stderr}}
+			}
+			if onlyOut {
+				files = files[:1]
+			} else if onlyErr {
+				files = files[1:]
+			}
+			l := a.followFiles(dir, files)
+			defer l.stop()
+			if follow {
+				if _, err := e.Wait(cmd.Context(), rec.Spec.ID, nil); err != nil {
+					if interrupted(cmd.Context(), err) {
+						return exitCode(jobs.CodeInterrupted)
+					}
+					return err
+				}
+			}
+			l.drain()
+			if !l.any() && !follow && !jobs.StateOf(rec).Final() {
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + jobs.Short(rec.Spec.ID) + " has written nothing yet: it is " + string(jobs.StateOf(rec)), Hint: "berth logs -f " + jobs.Short(rec.Spec.ID)}
+			}
+			return nil
+		},
+	}
+	fl := c.Flags()
+	fl.BoolVarP(&follow, "follow", "f", false, "show what comes until the job has ended")
+	fl.BoolVar(&done, "done", false, "of the done commands")
+	fl.BoolVar(&runtime, "runtime", false, "of the runner and the container program")
+	fl.BoolVar(&onlyOut, "stdout", false, "only its stdout")
+	fl.BoolVar(&onlyErr, "stderr", false, "only its stderr")
+	c.MarkFlagsMutuallyExclusive("done", "runtime")
+	c.MarkFlagsMutuallyExclusive("stdout", "stderr")
+	return c
+}
+
+type logFile struct {
+	name string
+	to   io.Writer
+}
+
+// follower copies growing files by looking at them: nothing notifies of a
+// change that another machine made on a shared file system.
+type follower struct {
+	dir    string
+	files  []logFile
+	offset []int64
+	quit   chan struct{}
+	once   sync.Once
+	idle   chan struct{} // closed when the loop has left
+	mu     sync.Mutex
+	seen   bool
+}
+
+func (a *app) follow(dir string) *follower {
+	return a.followFiles(dir, []logFile{{store.FileStdout, a.stdout}, {store.FileStderr, a.stderr}})
+}
+
+func (a *app) followFiles(dir string, files []logFile) *follower {
+	f := &follower{dir: dir, files: files, offset: make([]int64, len(files)), quit: make(chan struct{}), idle: make(chan struct{})}
+	go f.loop()
+	return f
+}
+
+func (f *follower) loop() {
+	defer close(f.idle)
+	const fast, slow = 100 * time.Millisecond, time.Second
+	pause := fast
+	for {
+		if f.copy() {
+			pause = fast
+		} else {
+			pause = min(pause*3/2, slow)
+		}
+		select {
+		case <-f.quit:
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// copy passes on what is new.
+func (f *follower) copy() (any bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, lf := range f.files {
+		n, err := copyFrom(filepath.Join(f.dir, lf.name), f.offset[i], lf.to)
+		f.offset[i] += n
+		if err == nil {
+			f.seen = true
+		}
+		any = any || n > 0
+	}
+	return any
+}
+
+func copyFrom(path string, offset int64, to io.Writer) (int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(to, file)
+	if errors.Is(err, fs.ErrClosed) {
+		err = nil
+	}
+	return n, err
+}
+
+// stop ends the loop.
+func (f *follower) stop() {
+	f.once.Do(func() { close(f.quit) })
+	<-f.idle
+}
+
+// drain ends the loop and passes on the rest.
+func (f *follower) drain() {
+	f.stop()
+	f.copy()
+}
+
+func (f *follower) any() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen
+}
+
+// secondInterrupt hears the next ctrl-C after the first has ended the context.
+func secondInterrupt() (<-chan os.Signal, context.CancelFunc) {
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, os.Interrupt)
+	return ch, func() { signal.Stop(ch) }
+}

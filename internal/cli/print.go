@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"berth/jobs"
+)
+
+// say prints a line for people, on stderr.
+func (a *app) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.stderr, "berth: "+format+"\n", args...)
+}
+
+// table prints rows: aligned under a header on a terminal, tab-separated
+// without one in a pipe.
+func (a *app) table(header []string, rows [][]string) error {
+	if !a.tty {
+		for _, r := range rows {
+			if _, err := fmt.Fprintln(a.stdout, strings.Join(clean(r), "\t")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, strings.Join(header, "\t"))
+	for _, r := range rows {
+		_, _ = fmt.Fprintln(w, strings.Join(clean(r), "\t"))
+	}
+	return w.Flush()
+}
+
+// clean keeps a value from another program from breaking the lines of a table
+// or driving the terminal.
+func clean(row []string) []string {
+	out := make([]string, len(row))
+	for i, s := range row {
+		out[i] = printable(s)
+	}
+	return out
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || (r >= 0x7f && r < 0xa0) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// printJSON prints one object with the schema version.
+func (a *app) printJSON(fields map[string]any) error {
+	fields["schema_version"] = schemaVersion
+	enc := json.NewEncoder(a.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(fields)
+}
+
+// when writes a time: relative on a terminal, absolute in a pipe.
+func (a *app) when(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	if !a.tty {
+		return t.UTC().Format(time.RFC3339)
+	}
+	return ago(a.now().Sub(t)) + " ago"
+}
+
+func ago(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func commandText(c jobs.Command) string {
+	if c.Shell != "" {
+		return c.Shell
+	}
+	return strings.Join(c.Argv, " ")
+}

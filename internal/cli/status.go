@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"berth/engine"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+const exitHelp = "\nExit status: "
+
+func (a *app) psCmd() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use: "ps", Short: "list jobs that wait or run",
+		Long: `List the jobs that wait or run, or with --all every job, oldest first.
+Columns: id, state, name, scheduler and its id, node, submitted.
+` + exitHelp + `0 ok, 5 the ledger could not be read.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			views, err := a.views(cmd, nil)
+			if err != nil {
+				return err
+			}
+			if !all {
+				live := views[:0]
+				for _, v := range views {
+					if !v.State.Final() {
+						live = append(live, v)
+					}
+				}
+				views = live
+			}
+			return a.list(views)
+		},
+	}
+	c.Flags().BoolVarP(&all, "all", "a", false, "ended jobs too")
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) statusCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "status [ID...]", Short: "show the state of jobs",
+		Long: `Show one job in full, several as a table; with no ID, every job.
+
+The ledger is read first; the scheduler is asked, once, only about jobs that
+wait or have gone silent. When it cannot be asked, the last known state is
+shown with the time it was known.
+` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job, 5 the ledger could not be read.`,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			views, err := a.views(cmd, ids)
+			if err != nil {
+				return err
+			}
+			if len(ids) != 1 || a.json {
+				return a.list(views)
+			}
+			for _, row := range a.detail(viewJSON(views[0])) {
+				format := "%s\t%s\n"
+				if a.tty {
+					format = "%-13s %s\n"
+				}
+				if _, err := fmt.Fprintf(a.stdout, format, row[0], printable(row[1])); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+// views reads the named jobs, or all, and brings them up to date.
+func (a *app) views(cmd *cobra.Command, ids []string) ([]engine.View, error) {
+	e, err := a.engine()
+	if err != nil {
+		return nil, err
+	}
+	var recs []*jobs.Record
+	if len(ids) > 0 {
+		recs, err = find(e, ids)
+	} else {
+		recs, err = e.Store.List()
+		if len(recs) > 0 && err != nil {
+			a.say("warning: %v", err)
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	views := e.Reconcile(cmd.Context(), recs)
+	a.warn(views)
+	return views, nil
+}
+
+// list prints jobs as a table or as JSON.
+func (a *app) list(views []engine.View) error {
+	list := make([]jobJSON, len(views))
+	for i, v := range views {
+		list[i] = viewJSON(v)
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"jobs": list})
+	}
+	if len(list) == 0 && a.tty {
+		a.say("no jobs")
+		return nil
+	}
+	rows := make([][]string, len(list))
+	for i, j := range list {
+		rows[i] = []string{j.Short, stateText(j), j.Name, dash(joinWords(j.Scheduler, j.NativeID)), dash(j.Node), a.when(j.Created)}
+	}
+	return a.table([]string{"ID", "STATE", "NAME", "SCHEDULER", "NODE", "SUBMITTED"}, rows)
+}
+
+func joinWords(x, y string) string {
+	if y == "" {
+		return x
+	}
+	return x + " " + y
+}
+
+func (a *app) rmCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm ID...", Short: "remove the records of ended jobs",
+		Long: `Remove the records of ended jobs: logs, diff, bundle and artifacts. Branches
+stay, and so do named overlays. A job that has not ended is refused.
+` + exitHelp + `0 ok, 2 the job has not ended, 3 no such job, 5 it could not be removed.`,
+		Args: someArgs("a job id"),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			e, err := a.engine()
+			if err != nil {
+				return err
+			}
+			recs, err := find(e, ids)
+			if err != nil {
+				return err
+			}
+			views := e.Reconcile(cmd.Context(), recs)
+			for _, v := range views {
+				if !v.State.Final() {
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(v.Spec.ID) + " has not ended: it is " + string(v.State), Hint: "berth cancel " + jobs.Short(v.Spec.ID)}
+				}
+			}
+			for _, v := range views {
+				if err := e.Store.Remove(v.Record); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) cancelCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel ID...", Short: "end jobs",
+		Long: `Ask for the end of jobs, waiting or running. A running command gets TERM and,
+after a grace of at most 10 seconds, everything in its container is killed;
+what it had changed is brought back as far as the scheduler leaves time.
+A job that has ended is left alone. The end itself is seen with berth wait.
+` + exitHelp + `0 asked, 2 an ambiguous id, 3 no such job, 5 the scheduler could not be
+reached: the wish is recorded and holds when the job starts.`,
+		Args: someArgs("a job id"),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			e, err := a.engine()
+			if err != nil {
+				return err
+			}
+			recs, err := find(e, ids)
+			if err != nil {
+				return err
+			}
+			views := e.Reconcile(cmd.Context(), recs)
+			for _, v := range views {
+				if v.State.Final() {
+					a.say("job %s has ended already: %s", jobs.Short(v.Spec.ID), v.State)
+				}
+			}
+			return e.Cancel(cmd.Context(), views, os.Getenv("USER"))
+		},
+	}
+}
+
+func (a *app) jsonFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&a.json, "json", false, "print one JSON object, errors too")
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s takes no arguments, got %q", cmd.CommandPath(), args[0]), Hint: cmd.CommandPath() + " --help"}
+	}
+	return nil
+}
+
+func someArgs(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs " + what, Hint: "berth ps --all lists the jobs"}
+		}
+		return nil
+	}
+}

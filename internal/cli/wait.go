@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"berth/engine"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) waitCmd() *cobra.Command {
+	var limit string
+	c := &cobra.Command{
+		Use: "wait ID...", Short: "wait for the end of jobs",
+		Long: `Wait until the jobs have ended, and exit with the first code that is not 0.
+` + exitHelp + `0 it succeeded, 1 the task failed, 5 berth or the site failed, 7 it
+changed nothing, 8 still going on when --timeout passed, 9 it changed files
+outside its scope, 75 try again, 78 its containment could not be had, 124 its
+time limit passed, 130 it was cancelled; 2, 3 as everywhere.`,
+		Args: someArgs("a job id"),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			e, err := a.engine()
+			if err != nil {
+				return err
+			}
+			recs, err := find(e, ids)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if limit != "" {
+				d, err := jobs.ParseDuration(limit)
+				if err != nil {
+					return usage("--timeout: %v", err)
+				}
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, d)
+				defer cancel()
+			}
+			code := 0
+			var views []engine.View
+			for _, r := range recs {
+				v, err := e.Wait(ctx, r.Spec.ID, nil)
+				if errors.Is(err, context.DeadlineExceeded) {
+					v, err = e.Reconcile(cmd.Context(), []*jobs.Record{v.Record})[0], nil
+				}
+				if err != nil {
+					return err
+				}
+				views = append(views, v)
+				if c := jobs.CodeOfRecord(v.Record); code == 0 {
+					code = c
+				}
+			}
+			a.warn(views)
+			if a.json {
+				if err := a.list(views); err != nil {
+					return err
+				}
+			} else {
+				for _, v := range views {
+					a.conclude(v)
+				}
+			}
+			if code != 0 {
+				return exitCode(code)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&limit, "timeout", "", "wait at most so long, such as 10m")
+	a.jsonFlag(c)
+	return c
+}
+
+// conclude says in a line or two how a job stands.
+func (a *app) conclude(v engine.View) {
+	j := viewJSON(v)
+	line := "job " + j.Short + " " + string(j.State)
+	if j.Reason != "" {
+		line += ": " + printable(j.Reason)
+	}
+	a.say("%s", line)
+	if j.Hint != "" {
+		a.say("hint: %s", printable(j.Hint))
+	}
+	for _, n := range j.Notes {
+		a.say("note: %s", printable(n))
+	}
+	if j.Branch != "" && j.BranchHere {
+		a.say("branch %s: %s, %s", j.Branch, plural(j.Result.Files, "file"), sign(j.Result.Insertions, j.Result.Deletions))
+	} else if j.Branch != "" {
+		a.say("the branch %s is not in the repository yet; it is kept in %s", j.Branch, j.Dir)
+	}
+	if r := j.Result; r != nil {
+		for _, p := range r.OutOfScope {
+			a.say("out of scope: %s", printable(p))
+		}
+	}
+}
+
+func (a *app) runCmd() *cobra.Command {
+	var f taskFlags
+	var ownCode bool
+	c := &cobra.Command{
+		Use: "run [flags] TASK.md | run [flags] -- COMMAND...", Short: "submit a task, show its logs, wait for its end",
+		Long: `Submit a task, show its output as it comes, and wait for its end.
+Ctrl-C leaves the job running and says how to come back; a second one cancels
+it.
+` + taskHelp + `
+  berth run fix.md
+  berth run --image py.sif --workspace . -- 'pytest -x && ruff check'
+` + exitHelp + `as for berth wait, and 130 when ctrl-C left it running; with --exit-code
+the command's own exit code.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, rec, err := a.submit(cmd, &f, args)
+			if err != nil {
+				return err
+			}
+			return a.watch(cmd.Context(), e, rec, ownCode)
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVar(&ownCode, "exit-code", false, "exit with the command's own code")
+	return c
+}
+
+// watch shows a job to its end.
+func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, ownCode bool) error {
+	id, short := rec.Spec.ID, jobs.Short(rec.Spec.ID)
+	a.say("job %s submitted to %s", short, joinWords(rec.Spec.Scheduler, rec.Current().Submitted.Handle.NativeID))
+	logs := a.follow(rec.Current().Dir)
+	defer logs.stop()
+	v, err := e.Wait(ctx, id, func(v engine.View) {
+		switch v.State {
+		case jobs.StatePending:
+			a.say("waiting in the queue")
+		case jobs.StateRunning:
+			a.say("running on %s", v.Current().Claim.Host)
+		case jobs.StateSubmitting, jobs.StateCompleted, jobs.StateFailed, jobs.StateCancelled, jobs.StateTimeout, jobs.StateOutOfMemory, jobs.StateError, jobs.StateLost:
+		}
+	})
+	if interrupted(ctx, err) {
+		return a.detach(e, v, short)
+	}
+	if err != nil {
+		return err
+	}
+	logs.drain()
+	a.warn([]engine.View{v})
+	a.conclude(v)
+	code := jobs.CodeOfRecord(v.Record)
+	if x := v.Current().Exit; ownCode && x != nil && x.Exit.Started && x.State != jobs.StateError {
+		code = x.Exit.Code
+	}
+	if code != 0 {
+		return exitCode(code)
+	}
+	return nil
+}
+
+// second is how long a second ctrl-C is waited for.
+const second = 2 * time.Second
+
+// detach leaves the job running, unless ctrl-C comes a second time.
+func (a *app) detach(e *engine.Engine, v engine.View, short string) error {
+	again, stop := secondInterrupt()
+	defer stop()
+	a.say("left job %s running; ctrl-C again within 2 s cancels it", short)
+	a.say("to come back: berth logs -f %s    to wait: berth wait %s    to end it: berth cancel %s", short, short, short)
+	select {
+	case <-again:
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := e.Cancel(ctx, []engine.View{v}, "ctrl-C"); err != nil {
+			return err
+		}
+		a.say("job %s is being cancelled", short)
+	case <-time.After(second):
+	}
+	return exitCode(jobs.CodeInterrupted)
+}

@@ -1,0 +1,39 @@
+// Package node dispatches the verbs that run on compute nodes and inside
+// environments: the runner, the guest, and a local job's turn in the queue.
+// It is what berth-node is made of; a berth that was built without an embedded
+// berth-node has it too, and uses itself.
+package node
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"berth/internal/guest"
+	"berth/internal/queue"
+	"berth/internal/runner"
+)
+
+// Verbs are the words that [Main] understands.
+var Verbs = []string{"runner", "guest", "queue-wait"}
+
+// Is tells whether a command line (without the program) is one of ours.
+func Is(args []string) bool {
+	return len(args) > 0 && slices.Contains(Verbs, args[0])
+}
+
+// Main runs one verb and returns the exit code of the process.
+func Main(args []string) int {
+	if !Is(args) {
+		_, _ = fmt.Fprintln(os.Stderr, "usage: berth-node runner|guest|queue-wait ...\nThis program is started by berth on compute nodes and inside containers.")
+		return 2
+	}
+	switch args[0] {
+	case "runner":
+		return runner.Main(args[1:], os.Stderr)
+	case "guest":
+		return guest.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	default:
+		return queue.WaitMain(args[1:])
+	}
+}

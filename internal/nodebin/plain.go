@@ -1,0 +1,6 @@
+//go:build !embednode
+
+package nodebin
+
+// embedded has nothing: a plain `go build` uses the program itself.
+func embedded(string) (data []byte, sum string) { return nil, "" }

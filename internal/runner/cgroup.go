@@ -1,0 +1,102 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"berth/jobs"
+)
+
+// cgroup is the memory controller's directory of this process, version 1 or 2.
+type cgroup struct {
+	dir string
+	v2  bool
+}
+
+// ownCgroup finds it, or returns nil where there is none to be seen.
+func ownCgroup() *cgroup {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil
+	}
+	var unified *cgroup
+	for line := range strings.Lines(string(b)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		if f[0] == "0" && f[1] == "" {
+			unified = &cgroup{dir: filepath.Join("/sys/fs/cgroup", f[2]), v2: true}
+			continue
+		}
+		for c := range strings.SplitSeq(f[1], ",") {
+			if c != "memory" {
+				continue
+			}
+			g := &cgroup{dir: filepath.Join("/sys/fs/cgroup/memory", f[2])}
+			if _, err := os.Stat(g.file("memory.oom_control")); err == nil {
+				return g
+			}
+		}
+	}
+	if unified != nil {
+		if _, err := os.Stat(unified.file("memory.events")); err == nil {
+			return unified
+		}
+	}
+	return nil
+}
+
+func (g *cgroup) file(name string) string { return filepath.Join(g.dir, name) }
+
+// oomKills counts the processes that the kernel has killed here for memory.
+// Version 1 counts in memory.oom_control since Linux 4.13, version 2 in
+// memory.events (the kernel's cgroup-v1/memory and cgroup-v2 documents).
+func (g *cgroup) oomKills() int {
+	if g == nil {
+		return 0
+	}
+	name := "memory.oom_control"
+	if g.v2 {
+		name = "memory.events"
+	}
+	b, err := os.ReadFile(g.file(name))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(v))
+			return n
+		}
+	}
+	return 0
+}
+
+// limit is the smallest memory limit from here up, or 0 when there is none.
+func (g *cgroup) limit() jobs.Bytes {
+	if g == nil {
+		return 0
+	}
+	name, top := "memory.limit_in_bytes", "/sys/fs/cgroup/memory"
+	if g.v2 {
+		name, top = "memory.max", "/sys/fs/cgroup"
+	}
+	var least jobs.Bytes
+	for dir := g.dir; strings.HasPrefix(dir, top); dir = filepath.Dir(dir) {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+			// Version 1 writes "no limit" as a number near 2^63.
+			if err == nil && n > 0 && n < 1<<60 && (least == 0 || jobs.Bytes(n) < least) {
+				least = jobs.Bytes(n)
+			}
+		}
+		if dir == top {
+			break
+		}
+	}
+	return least
+}

@@ -1,0 +1,237 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"berth/internal/run"
+	"berth/internal/session"
+	"berth/internal/workspace"
+	"berth/jobs"
+	"berth/jobs/store"
+	"berth/overlay"
+)
+
+func (r *attempt) git() *workspace.Git {
+	return &workspace.Git{Run: run.Git(r.on)}
+}
+
+// collect makes the result of what the task left in its work tree. The
+// container is gone, so nothing changes under it. When the scheduler leaves
+// little time and it runs out, the task's files stay where they are.
+func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace.Source, out *outcome) {
+	if w := r.stop.get(); w != nil && w.hurry > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, w.at.Add(w.hurry-time.Second))
+		defer cancel()
+	}
+	r.event("collecting", "")
+	w := r.spec.Workspace
+	keep := func(what string, err error) {
+		out.kept = true
+		r.note(fmt.Sprintf("%s: %v; the task's files are kept in %s", what, err, filepath.Join(r.dir, "work")))
+	}
+	if len(r.spec.Artifacts) > 0 {
+		arts, err := workspace.CollectArtifacts(ctx, filepath.Join(r.dir, "work"), filepath.Join(r.dir, "artifacts"), r.spec.Artifacts, workspace.ArtifactLimits{})
+		if err != nil {
+			keep("the artifacts could not be collected", err)
+		}
+		for _, a := range arts.Copied {
+			out.arts = append(out.arts, fmt.Sprint(a.Path))
+		}
+		for _, p := range arts.Missing {
+			r.note("no file matches the artifact pattern " + p)
+		}
+	}
+	scope, err := workspace.ParseScope(w.Scope)
+	if err != nil {
+		keep("the scope cannot be read", err)
+		return
+	}
+	res, err := git.Collect(ctx, r.dir, src, workspace.CollectOptions{Branch: w.Branch, Scope: scope,
+		Message: fmt.Sprintf("%s\n\nBerth-Job: %s\nBerth-Attempt: %s\n", r.spec.Name, r.spec.ID, r.info.ID)})
+	if err != nil {
+		keep("the result could not be collected", err)
+		out.err = workspaceError(err)
+		return
+	}
+	out.result = resultOf(res)
+	if !res.Changed {
+		return
+	}
+	if err := git.Intake(ctx, src, filepath.Join(r.dir, workspace.FileBundle), w.Branch, res); err != nil {
+		// The next client verb tries again, from where the repository may be
+		// writable.
+		out.result.TakeError = err.Error()
+		r.log.Warn("the branch could not be brought into the repository", "err", err)
+		return
+	}
+	out.result.Taken = true
+	r.event("branch", w.Branch)
+}
+
+// resultOf carries a workspace's result into the exit record; the manifest
+// beside it has every path.
+func resultOf(res workspace.Result) *jobs.Result {
+	out := &jobs.Result{Branch: res.Branch, Base: res.Base, Commit: res.Commit, Tree: res.Tree, Files: len(res.Files),
+		Insertions: res.Insertions, Deletions: res.Deletions, Skipped: len(res.Skipped) + res.SkippedMore}
+	const enough = 20
+	for i, p := range res.OutOfScope {
+		if i == enough {
+			out.OutOfScope = append(out.OutOfScope, fmt.Sprintf("and %d more", len(res.OutOfScope)-enough))
+			break
+		}
+		out.OutOfScope = append(out.OutOfScope, fmt.Sprint(p))
+	}
+	return out
+}
+
+// runDone runs the done commands in a fresh container of the same image: on a
+// clone of the result, so that nothing counts that is not on the branch, and
+// over a copy of the layer that is thrown away, so that what the agent
+// installed is there and what the checks do is not kept.
+func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace.Source, secrets []string, out *outcome) error {
+	r.event("checking", fmt.Sprintf("%d done commands", len(r.spec.Done)))
+	if r.spec.Workspace != nil {
+		if err := git.Recheckout(ctx, r.dir, src, out.result.Commit); err != nil {
+			return workspaceError(err)
+		}
+	}
+	p := *out.place
+	if p.layer != nil && r.spec.Overlay.Name != "" {
+		layer, err := overlay.Copy(ctx, r.on, p.layer, r.scratch.dir, r.spec.Overlay)
+		if err != nil {
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the overlay for the done commands", Err: err}
+		}
+		defer func() { _ = layer.Close() }()
+		p.layer = layer
+	}
+	c, err := r.openContainer(ctx, r.finalArgv(&p))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	stdout, err := r.openLog(store.FileDoneStdout)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stdout.Close() }()
+	stderr, err := r.openLog(store.FileDoneStderr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stderr.Close() }()
+	deadline := r.deadline(out.started)
+	for _, cmd := range r.spec.Done {
+		_, _ = io.WriteString(stderr, "+ "+commandText(cmd)+"\n")
+		p, err := c.session.Start(session.StartRequest{Command: cmd, Env: r.taskEnv(secrets, deadline), Dir: r.workDir()}, stdout, stderr)
+		if err != nil {
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "start a done command", Err: err}
+		}
+		res, err := r.supervise(c, p, deadline)
+		if err != nil {
+			return err
+		}
+		out.done = append(out.done, jobs.DoneResult{Command: cmd, Exit: res.Exit})
+		if !res.Exit.OK() || r.stop.get() != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// conclude makes the exit record.
+func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
+	rec := jobs.ExitRecord{Version: 1, Attempt: r.info.ID, Exit: out.exit, Started: out.started, Node: r.claim.Host,
+		OOMKills: r.cgroup.oomKills() - r.ooms, MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts}
+	w := r.stop.get()
+	switch {
+	case w != nil:
+		rec.State, rec.Reason, rec.Hint = w.state, w.reason, w.hint
+		if w.state == jobs.StateOutOfMemory {
+			rec.Exit.OOM = true
+		}
+	case out.err != nil:
+		rec.State, rec.Reason, rec.Hint = jobs.StateError, out.err.Error(), jobs.HintOf(out.err)
+	default:
+		r.concludeCommand(&rec)
+	}
+	rec.Code = codeOf(rec, out.err)
+	return rec
+}
+
+// concludeCommand judges a command that ended by itself. What our own record
+// says of it counts: Slurm calls a job OUT_OF_MEMORY when any child was killed,
+// even though the command went on and succeeded.
+func (r *attempt) concludeCommand(rec *jobs.ExitRecord) {
+	e := &rec.Exit
+	if rec.OOMKills > 0 {
+		if e.Signal == 9 || e.Code == 137 {
+			e.OOM = true
+		} else {
+			r.note(fmt.Sprintf("the kernel killed %d processes of the task for memory; the command itself went on", rec.OOMKills))
+		}
+	}
+	switch {
+	case e.OOM:
+		rec.State, rec.Reason, rec.Hint = jobs.StateOutOfMemory, "the command was killed for memory", "raise [resources] memory"
+	case !e.OK():
+		rec.State, rec.Reason = jobs.StateFailed, "the command ended with "+e.String()
+		if !e.Started {
+			rec.Reason = "the command " + e.String()
+		}
+		rec.Hint = "berth logs " + jobs.Short(r.spec.ID)
+	default:
+		rec.State = jobs.StateCompleted
+		for _, d := range rec.Done {
+			if !d.Exit.OK() {
+				rec.State = jobs.StateFailed
+				rec.Reason = "the done command " + commandText(d.Command) + " ended with " + d.Exit.String()
+				rec.Hint = "berth logs --done " + jobs.Short(r.spec.ID)
+			}
+		}
+	}
+	if rec.State == jobs.StateCompleted && rec.Result != nil {
+		if n := len(rec.Result.OutOfScope); n > 0 {
+			rec.Reason = fmt.Sprintf("it changed %d files outside its scope", n)
+		} else if rec.Result.Commit == "" {
+			rec.Reason = "it changed nothing"
+		}
+	}
+}
+
+// codeOf is the exit code of `berth wait`, as docs/exit-codes.md has it.
+func codeOf(rec jobs.ExitRecord, err error) int {
+	switch rec.State {
+	case jobs.StateCompleted:
+		if rec.Result != nil && len(rec.Result.OutOfScope) > 0 {
+			return jobs.CodeOutOfScope
+		}
+		if rec.Result != nil && rec.Result.Commit == "" {
+			return jobs.CodeNoChanges
+		}
+		return jobs.CodeOK
+	case jobs.StateCancelled:
+		return jobs.CodeInterrupted
+	case jobs.StateTimeout:
+		return jobs.CodeTimeout
+	case jobs.StateError:
+		if err != nil && !errors.Is(err, errStopped) {
+			return jobs.CodeOf(err)
+		}
+		return jobs.CodeInfra
+	case jobs.StateFailed, jobs.StateOutOfMemory, jobs.StateLost, jobs.StateSubmitting, jobs.StatePending, jobs.StateRunning:
+	}
+	return jobs.CodeTaskFailed
+}
+
+func commandText(c jobs.Command) string {
+	if c.Shell != "" {
+		return c.Shell
+	}
+	return fmt.Sprintf("%q", c.Argv)
+}

@@ -1,0 +1,155 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/apptainer"
+	"berth/internal/session"
+	"berth/jobs"
+	"berth/jobs/store"
+	"berth/overlay"
+)
+
+// expand fills the holes of the argv and resolves its program; nothing else of
+// it changes.
+func expand(argv []string, holes map[string]string, program string) []string {
+	out := slices.Clone(argv)
+	for i, w := range out {
+		if v, ok := holes[w]; ok {
+			out[i] = v
+		}
+	}
+	if out[0] == "apptainer" {
+		out[0] = program
+	}
+	return out
+}
+
+// place is what the container needs on this node.
+type place struct {
+	program string
+	layer   *overlay.Layer
+}
+
+// prepare makes the place. What it made is undone by cleanup, whatever happens
+// in between.
+func (r *attempt) prepare(ctx context.Context) (*place, error) {
+	base, err := scratchBase(r.spec.Profile.Scratch, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range sweepScratch(base, r.claim.BootID) {
+		r.log.Info("removed what a killed runner had left", "dir", dir)
+	}
+	name := r.info.Name
+	if r.scratch, err = newScratch(base, name[strings.LastIndexByte(name, '-')+1:], r.claim, r.dir); err != nil {
+		return nil, err
+	}
+	p := &place{}
+	if r.spec.Backend == jobs.BackendLocal {
+		return p, nil
+	}
+	if p.program, err = apptainer.FindProgram(os.Getenv("PATH")); err != nil {
+		return nil, err
+	}
+	if _, err := overlay.ImageID(r.spec.Image); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "image " + r.spec.Image + " does not exist on " + r.claim.Host, Hint: "put it on a file system that the compute nodes share"}
+		}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
+	}
+	if r.spec.Overlay.Name == "" {
+		p.layer, err = overlay.Temporary(ctx, r.on, r.scratch.dir, r.spec.Overlay)
+	} else {
+		dir := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), "overlays", r.spec.Overlay.Name)
+		me := overlay.Owner{Version: 1, Attempt: r.info.ID, Dir: r.dir, Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID, Time: time.Now().UTC()}
+		p.layer, err = overlay.Persistent(ctx, r.on, dir, r.spec.Overlay, r.spec.Image, me, r.ownerGone(ctx))
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.notes = append(r.notes, p.layer.Notes...)
+	return p, nil
+}
+
+// ownerGone tells whether an overlay's owner is provably gone: its end is
+// recorded, or it ran here under this boot and its process is no more, or its
+// beat does not change for a long time by our own clock. A beat that moves
+// ends the watch at once.
+func (r *attempt) ownerGone(ctx context.Context) func(overlay.Owner) bool {
+	return func(o overlay.Owner) bool {
+		if o.Host == r.claim.Host && o.BootID == r.claim.BootID && o.BootID != "" && startTime(o.PID) == "" {
+			return true
+		}
+		first, _ := os.ReadFile(filepath.Join(o.Dir, "beat"))
+		deadline := time.Now().Add(r.times.silent)
+		for time.Now().Before(deadline) {
+			if store.HasExit(o.Dir) {
+				return true
+			}
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(time.Second):
+			}
+			if now, _ := os.ReadFile(filepath.Join(o.Dir, "beat")); string(now) != string(first) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// watchMemory is the limit where no cgroup holds it: it looks once a second
+// and ends the tree when its resident memory is over. A process that grows
+// faster than that can pass it, so it is noted as advisory.
+func (r *attempt) watchMemory(ctx context.Context) {
+	asked := r.spec.Resources.Memory
+	if asked == 0 {
+		return
+	}
+	if got := r.cgroup.limit(); got != 0 && got <= asked+asked/10 {
+		return
+	}
+	r.note(fmt.Sprintf("memory %s is watched by the runner, advisory: no cgroup of this job holds it", asked))
+	go func() {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+				if rss := treeRSS(os.Getpid()); rss > int64(asked) {
+					r.stop.set(why{state: jobs.StateOutOfMemory, reason: fmt.Sprintf("it used %d MiB of memory, more than the %s it asked for", rss>>20, asked), hint: "raise [resources] memory"})
+					return
+				}
+			}
+		}
+	}()
+}
+
+func (r *attempt) setSession(s *session.Session) {
+	r.sessionMu.Lock()
+	defer r.sessionMu.Unlock()
+	r.session = s
+}
+
+func (r *attempt) ping() {
+	r.sessionMu.Lock()
+	s := r.session
+	r.sessionMu.Unlock()
+	if s != nil {
+		if err := s.Ping(); err != nil {
+			r.log.Warn("the guest could not be pinged", "err", err)
+		}
+	}
+}

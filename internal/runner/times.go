@@ -1,0 +1,80 @@
+package runner
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strconv"
+	"time"
+
+	"berth/internal/run"
+	"berth/jobs"
+)
+
+// times are the periods of supervision. They stand in a fixed ratio: a beat
+// every period, a guest that leaves after three without a ping, an owner that
+// counts as silent after eighteen.
+type times struct {
+	beat      time.Duration // between signs of life, and between pings
+	guestWait time.Duration // the guest ends the container after so long without a ping
+	silent    time.Duration // an owner without a new beat for so long is gone
+	start     time.Duration // for the container to come up
+	grace     time.Duration // between TERM and KILL, unless the scheduler allows less
+	unmount   time.Duration // for the container program to clean up after the end
+}
+
+func defaultTimes() times {
+	return timesOf(10 * time.Second)
+}
+
+func timesOf(beat time.Duration) times {
+	return times{beat: beat, guestWait: 3 * beat, silent: 18 * beat, start: 2 * time.Minute, grace: 10 * time.Second, unmount: 20 * time.Second}
+}
+
+// deadline is when the command must have ended, and how it is known: the
+// task's own limit from the start of the command, and a margin before the end
+// of the Slurm job, so that the result can be brought back. The zero time is
+// no limit.
+func (r *attempt) deadline(start time.Time) time.Time {
+	var d time.Time
+	if t := r.spec.Resources.Time; t > 0 {
+		d = start.Add(t)
+	}
+	// SLURM_JOB_END_TIME: epoch seconds (sbatch(1), output environment, 22.05+).
+	if n, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil && n > 0 {
+		end := time.Unix(n, 0)
+		end = end.Add(-margin(end.Sub(r.began)))
+		if d.IsZero() || end.Before(d) {
+			d = end
+		}
+	}
+	return d
+}
+
+// margin is a tenth of what is left, at least 5 s and at most 2 min.
+func margin(left time.Duration) time.Duration {
+	return min(max(left/10, 5*time.Second), 2*time.Minute)
+}
+
+var killWaitLine = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+) sec`)
+
+// slurmKillWait asks the time between TERM and KILL (slurm.conf(5), KillWait).
+// Where it cannot be asked, a short one is assumed.
+func slurmKillWait(ctx context.Context, on jobs.Starter) time.Duration {
+	const cautious = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := run.Output(ctx, on, jobs.Cmd{Argv: []string{"scontrol", "show", "config"}})
+	if err != nil {
+		return cautious
+	}
+	m := killWaitLine.FindSubmatch(out)
+	if m == nil {
+		return cautious
+	}
+	n, err := strconv.Atoi(string(m[1]))
+	if err != nil {
+		return cautious
+	}
+	return time.Duration(n) * time.Second
+}

@@ -1,0 +1,135 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// proc is a process as /proc shows it.
+type proc struct {
+	pid, ppid int
+	nspid     []int // its number in each PID namespace, outermost first
+	zombie    bool
+	rss       int64 // bytes
+}
+
+// descendants lists the processes below root, which sees them because the
+// runner is a child subreaper: an orphan's new parent is the runner.
+func descendants(root int) []proc {
+	all := map[int][]proc{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(d))
+		if err != nil {
+			continue
+		}
+		if p, ok := readProc(pid); ok {
+			all[p.ppid] = append(all[p.ppid], p)
+		}
+	}
+	var out []proc
+	queue := []int{root}
+	for len(queue) > 0 {
+		for _, p := range all[queue[0]] {
+			out = append(out, p)
+			queue = append(queue, p.pid)
+		}
+		queue = queue[1:]
+	}
+	return out
+}
+
+func readProc(pid int) (proc, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return proc{}, false
+	}
+	p := proc{pid: pid}
+	for line := range strings.Lines(string(b)) {
+		key, val, _ := strings.Cut(line, ":")
+		switch key {
+		case "State":
+			p.zombie = strings.HasPrefix(strings.TrimSpace(val), "Z")
+		case "PPid":
+			p.ppid, _ = strconv.Atoi(strings.TrimSpace(val))
+		case "VmRSS":
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(val), " kB"), 10, 64)
+			p.rss = kib * 1024
+		case "NSpid":
+			for f := range strings.FieldsSeq(val) {
+				n, _ := strconv.Atoi(f)
+				p.nspid = append(p.nspid, n)
+			}
+		}
+	}
+	return p, true
+}
+
+// killContainer kills the init of the container's PID namespace: the kernel
+// then kills all that is in it, setsid or not, and the container program's own
+// parent process lives on to unmount. Killing that parent instead would leave
+// its FUSE helpers behind. Found by its namespace, because its name differs
+// between versions.
+func killContainer(self int) (killed int) {
+	for _, p := range descendants(self) {
+		if n := len(p.nspid); n >= 2 && p.nspid[n-1] == 1 && !p.zombie {
+			if kill(p.pid, p.ppid) {
+				killed++
+			}
+		}
+	}
+	return killed
+}
+
+// killAll kills everything below self until nothing is left, or time is up.
+// It is for a place without a PID namespace, and for what a container program
+// has left behind.
+func killAll(self int, within time.Duration) (left int) {
+	deadline := time.Now().Add(within)
+	for {
+		left = 0
+		for _, p := range descendants(self) {
+			if p.zombie {
+				continue
+			}
+			left++
+			kill(p.pid, p.ppid)
+		}
+		if left == 0 || time.Now().After(deadline) {
+			return left
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// kill sends SIGKILL through a pidfd, after making sure that the number still
+// belongs to the process that was seen.
+func kill(pid, ppid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		// Linux before 5.3 has no pidfd_open(2).
+		if err == unix.ENOSYS {
+			return unix.Kill(pid, unix.SIGKILL) == nil
+		}
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if p, ok := readProc(pid); !ok || p.ppid != ppid {
+		return false
+	}
+	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+}
+
+// treeRSS is the resident memory of all processes below self, in bytes. Pages
+// shared between them count more than once, so it is an upper bound.
+func treeRSS(self int) (sum int64) {
+	for _, p := range descendants(self) {
+		sum += p.rss
+	}
+	return sum
+}

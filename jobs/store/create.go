@@ -1,0 +1,148 @@
+package store
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"berth/jobs"
+)
+
+// Names of the ledger's files.
+const (
+	fileJob       = "job.json"
+	fileTask      = "task.md"
+	filePrompt    = "prompt.md"
+	fileCancel    = "cancel"
+	dirAttempts   = "attempts"
+	fileAttempt   = "attempt.json"
+	fileScript    = "script.sh"
+	fileSubmitted = "submitted.json"
+	fileClaim     = "claim.json"
+	fileArgv      = "argv.json"
+	fileExit      = "exit.json"
+	fileVerdict   = "verdict.json"
+	fileTaken     = "taken.json"
+	fileBeat      = "beat"
+	fileEnv       = "env"
+
+	// FileStdout, FileStderr and FileRuntime are an attempt's logs: the
+	// command's two streams, and what the runner and the container program say.
+	FileStdout  = "stdout"
+	FileStderr  = "stderr"
+	FileRuntime = "runtime.log"
+	// FileDoneStdout and FileDoneStderr are what the done commands wrote.
+	FileDoneStdout = "done.stdout"
+	FileDoneStderr = "done.stderr"
+	// FileSchedulerLog is what the scheduler kept of the job script itself.
+	FileSchedulerLog = "slurm.log"
+	// FileEvents is what happened, one JSON object a line, by the runner.
+	FileEvents = "events.jsonl"
+)
+
+// New is a job about to be recorded, with its first attempt.
+type New struct {
+	Spec    jobs.Spec
+	Attempt jobs.AttemptInfo
+	Task    []byte   // the task file, may be nil
+	Prompt  []byte   // may be nil
+	Secrets []string // NAME=VALUE, kept 0600 until the runner takes them
+	// Script renders the job script for the directory that the attempt will have.
+	Script func(attemptDir string) (string, error)
+}
+
+// Create records the intent to run a job. When it returns, the record survives
+// a crash of this machine.
+func (s *Store) Create(n New) (*jobs.Record, error) {
+	dir := s.JobDir(n.Spec.ID)
+	shard := filepath.Dir(dir)
+	adir := AttemptDir(dir, 1)
+	script, err := n.Script(adir)
+	if err != nil {
+		return nil, err
+	}
+	job, err := encode(n.Spec)
+	if err != nil {
+		return nil, err
+	}
+	info, err := encode(n.Attempt)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) error {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the job", Err: err, Hint: "is there space left? df -h " + s.home + "; df -i " + s.home}
+	}
+	tmp := filepath.Join(shard, ".new-"+n.Spec.ID)
+	tdir := AttemptDir(tmp, 1)
+	if err := os.MkdirAll(tdir, 0o700); err != nil {
+		return nil, fail(err)
+	}
+	files := map[string][]byte{
+		filepath.Join(tmp, fileJob):      job,
+		filepath.Join(tdir, fileAttempt): info,
+		filepath.Join(tdir, fileScript):  []byte(script),
+	}
+	if n.Task != nil {
+		files[filepath.Join(tmp, fileTask)] = n.Task
+	}
+	if n.Prompt != nil {
+		files[filepath.Join(tmp, filePrompt)] = n.Prompt
+	}
+	if len(n.Secrets) > 0 {
+		var b bytes.Buffer
+		for _, kv := range n.Secrets {
+			b.WriteString(kv)
+			b.WriteByte(0)
+		}
+		files[filepath.Join(tdir, fileEnv)] = b.Bytes()
+	}
+	// A file system commits concurrent syncs together: one wait instead of
+	// one for each file.
+	err = each(files, func(path string, data []byte) error { return writeSynced(path, data, 0o600) })
+	if err == nil {
+		err = each(map[string][]byte{tmp: nil, tdir: nil, filepath.Dir(tdir): nil}, func(path string, _ []byte) error { return syncDir(path) })
+	}
+	if err == nil {
+		err = os.Rename(tmp, dir)
+	}
+	if err != nil {
+		_ = os.RemoveAll(tmp)
+		return nil, fail(err)
+	}
+	if err := syncDir(shard); err != nil {
+		return nil, fail(err)
+	}
+	return &jobs.Record{Dir: dir, Spec: n.Spec, Attempts: []jobs.Attempt{{N: 1, Dir: adir, Info: n.Attempt}}}, nil
+}
+
+func each(files map[string][]byte, do func(string, []byte) error) error {
+	var wg sync.WaitGroup
+	errs := make(chan error, len(files))
+	for path, data := range files {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := do(path, data); err != nil {
+				errs <- err
+			}
+		}()
+	}
+	wg.Wait()
+	close(errs)
+	return <-errs
+}
+
+// Remove deletes a job's record. The caller has made sure that it has ended.
+// The directory is renamed first, so that a crash leaves no half record.
+func (s *Store) Remove(r *jobs.Record) error {
+	dir := s.JobDir(r.Spec.ID)
+	tmp := filepath.Join(filepath.Dir(dir), ".gone-"+r.Spec.ID)
+	if err := os.Rename(dir, tmp); err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove job " + jobs.Short(r.Spec.ID), Err: err}
+	}
+	if err := os.RemoveAll(tmp); err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove job " + jobs.Short(r.Spec.ID), Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package overlay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/internal/run"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// DefaultSize of an ext3 image when the task names no disk. It is sparse: a
+// new one takes a few MiB.
+const DefaultSize = 10 * jobs.GiB
+
+// Layer is a writable layer that is ready to be mounted.
+type Layer struct {
+	Path  string // what stands for {overlay}
+	Notes []string
+	lease *Lease
+	temp  string // removed on Close
+}
+
+// Temporary makes a throw-away layer below dir, which must be on real disk.
+func Temporary(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec) (*Layer, error) {
+	temp := filepath.Join(dir, "overlay")
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return nil, fmt.Errorf("make a throw-away overlay: %w", err)
+	}
+	path, err := makeLayer(ctx, on, temp, spec)
+	if err != nil {
+		_ = RemoveTree(temp)
+		return nil, err
+	}
+	return &Layer{Path: path, temp: temp}, nil
+}
+
+// Persistent opens the named overlay in dir for one owner, and makes it when
+// it does not exist. The driver in its mark wins over the one in spec, unless
+// explicit says that the task asked for a size, which only ext3 can hold.
+func Persistent(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, image string, me Owner, gone func(Owner) bool) (*Layer, error) {
+	if err := CheckName(spec.Name); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make overlay %s: %w", spec.Name, err)
+	}
+	id, err := ImageID(image)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := Acquire(dir, me, gone)
+	if err != nil {
+		return nil, err
+	}
+	l, err := openLeased(ctx, on, dir, spec, image, id)
+	if err != nil {
+		_ = lease.Release()
+		return nil, err
+	}
+	l.lease = lease
+	return l, nil
+}
+
+func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, image, id string) (*Layer, error) {
+	m, err := ReadMark(dir)
+	if err != nil {
+		return nil, err
+	}
+	l := &Layer{}
+	if m == nil {
+		// No mark: whatever stands here is half made, by an owner that is gone.
+		if err := discard(dir); err != nil {
+			return nil, err
+		}
+		l.Path, err = makeLayer(ctx, on, dir, spec)
+		if err != nil {
+			return nil, err
+		}
+		b, err := json.MarshalIndent(Mark{Version: 1, Name: spec.Name, Driver: spec.Driver, Image: image, ImageID: id, Created: time.Now().UTC()}, "", "  ")
+		if err != nil {
+			return nil, err
+		}
+		_, err = store.CreateOnce(filepath.Join(dir, fileMark), b)
+		return l, err
+	}
+	if m.ImageID != id {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was made over another image (%s), and %s is not it", spec.Name, m.Image, image),
+			Hint: "use that image, or another overlay name"}
+	}
+	if m.Driver != spec.Driver {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was written by the driver %s, and this job asks for %s", spec.Name, m.Driver, spec.Driver),
+			Hint: "submit again: the driver follows the overlay's mark; a size ([resources] disk) needs an ext3 overlay"}
+	}
+	l.Path = layerPath(dir, m.Driver)
+	if m.Driver == jobs.DriverExt3 {
+		mended, err := checkExt3(ctx, on, l.Path)
+		if err != nil {
+			return nil, err
+		}
+		if mended {
+			l.Notes = append(l.Notes, "overlay "+spec.Name+" had not been unmounted cleanly and was checked with e2fsck")
+		}
+	}
+	return l, nil
+}
+
+// Close ends the use of the layer: a throw-away one is removed, a persistent
+// one is given back. Nothing may have it mounted any more.
+func (l *Layer) Close() error {
+	if l.temp != "" {
+		return RemoveTree(l.temp)
+	}
+	return l.lease.Release()
+}
+
+func layerPath(dir, driver string) string {
+	if driver == jobs.DriverExt3 {
+		return filepath.Join(dir, fileImage)
+	}
+	return filepath.Join(dir, dirLayer)
+}
+
+func makeLayer(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec) (string, error) {
+	path := layerPath(dir, spec.Driver)
+	switch spec.Driver {
+	case jobs.DriverExt3:
+		size := spec.Size
+		if size == 0 {
+			size = DefaultSize
+		}
+		return path, makeExt3(ctx, on, path, size)
+	case jobs.DriverFuse:
+		for _, d := range []string{"upper", "work"} {
+			if err := os.MkdirAll(filepath.Join(path, d), 0o700); err != nil {
+				return "", err
+			}
+		}
+		// The upper directory becomes the root directory inside, which others
+		// inside (a service user of a package) must be able to enter.
+		return path, os.Chmod(filepath.Join(path, "upper"), 0o755)
+	}
+	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth has no overlay driver " + spec.Driver}
+}
+
+func discard(dir string) error {
+	for _, n := range []string{dirLayer, fileImage, fileImage + ".new"} {
+		if err := RemoveTree(filepath.Join(dir, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Copy makes a throw-away copy of a layer that nothing has mounted. Only the
+// upper directory is copied: work/work has mode 000, and means nothing.
+func Copy(ctx context.Context, on jobs.Starter, from *Layer, dir string, spec jobs.OverlaySpec) (*Layer, error) {
+	temp := filepath.Join(dir, "copy")
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return nil, err
+	}
+	l := &Layer{Path: layerPath(temp, spec.Driver), temp: temp}
+	var argv []string
+	if spec.Driver == jobs.DriverExt3 {
+		argv = []string{"cp", "--reflink=auto", "--sparse=always", from.Path, l.Path}
+	} else {
+		if err := os.MkdirAll(filepath.Join(l.Path, "work"), 0o700); err != nil {
+			return nil, err
+		}
+		argv = []string{"cp", "-a", "--reflink=auto", filepath.Join(from.Path, "upper"), l.Path}
+	}
+	if _, err := run.Output(ctx, on, jobs.Cmd{Argv: argv}); err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("copy overlay %s: %w", spec.Name, err)
+	}
+	return l, nil
+}
