@@ -1,0 +1,201 @@
+package slurm
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/jobs"
+)
+
+// maxListed is how many ids or names stand in one command line. One argument
+// may have 128 KiB (execve(2)); an id has at most 10 digits and a name 60
+// characters.
+const (
+	maxListedIDs   = 8000
+	maxListedNames = 1000
+)
+
+// Status asks squeue once for all of the user's jobs, and only when some are
+// not among them, sacct once for these. Slurm forgets an ended job in squeue
+// after MinJobAge (300 s by default); where there is no accounting, the job is
+// then missing from the answer.
+//
+// A job counts only when both its id and its name are right.
+func (s *Scheduler) Status(ctx context.Context, handles []jobs.Handle) (map[string]jobs.Status, error) {
+	answer := map[string]jobs.Status{}
+	for _, cluster := range clusters(handles) {
+		wanted := onCluster(handles, cluster)
+		rows, err := s.queue(ctx, cluster, nil)
+		if err != nil {
+			return nil, err
+		}
+		gone := pick(answer, wanted, rows)
+		if len(gone) == 0 {
+			continue
+		}
+		if rows, err = s.accounted(ctx, cluster, gone); err != nil {
+			return nil, err
+		}
+		pick(answer, gone, rows)
+	}
+	return answer, nil
+}
+
+// pick takes the rows of the wanted jobs into the answer and returns the jobs
+// that have none.
+func pick(answer map[string]jobs.Status, wanted []jobs.Handle, rows []row) (missing []jobs.Handle) {
+	byID := make(map[string]row, len(rows))
+	for _, r := range rows {
+		byID[r.id+" "+r.name] = r
+	}
+	for _, h := range wanted {
+		if r, ok := byID[h.NativeID+" "+h.Name]; ok {
+			answer[h.Name] = r.status
+		} else {
+			missing = append(missing, h)
+		}
+	}
+	return missing
+}
+
+// Find looks for names in the queue, and in the accounting for those that
+// have left it. When one name was submitted twice, the job that is not over
+// counts, else the last.
+func (s *Scheduler) Find(ctx context.Context, names []string) (map[string]jobs.Handle, error) {
+	found := map[string]jobs.Handle{}
+	if len(names) == 0 {
+		return found, nil
+	}
+	rows, err := s.queue(ctx, "", names)
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	s.match(found, names, rows)
+	for _, n := range names {
+		if _, ok := found[n]; !ok {
+			left = append(left, n)
+		}
+	}
+	if len(left) == 0 {
+		return found, nil
+	}
+	on, err := s.accounting(ctx)
+	if err != nil || !on {
+		return found, err
+	}
+	for part := range slices.Chunk(left, maxListedNames) {
+		out, err := s.query(ctx, "sacct", "-X", "-P", "-n", "-S", s.window(nil), "--name="+strings.Join(part, ","), "-o", acctFormat)
+		if err != nil {
+			return nil, err
+		}
+		s.match(found, part, parseAcct(out))
+	}
+	return found, nil
+}
+
+func (s *Scheduler) match(found map[string]jobs.Handle, names []string, rows []row) {
+	live := map[string]bool{}
+	for _, r := range rows {
+		if !slices.Contains(names, r.name) || live[r.name] {
+			continue
+		}
+		live[r.name] = r.status.State != "" && !r.status.State.Final()
+		found[r.name] = s.handle(r.name, r.id, "", s.cfg.Now().Add(-findWindow).Unix())
+	}
+}
+
+// findWindow is how far back an attempt is looked for by name: an unclear
+// submission is resolved soon after, and sacct reads the whole window.
+const findWindow = 7 * 24 * time.Hour
+
+// statusWindow bounds the search of a job whose submission time is unknown.
+const statusWindow = 90 * 24 * time.Hour
+
+// queue asks squeue for the user's jobs in all states; names narrow it down.
+func (s *Scheduler) queue(ctx context.Context, cluster string, names []string) ([]row, error) {
+	argv := []string{"squeue", "--me", "-h", "-t", "all", "-O", queueFormat}
+	if cluster != "" {
+		argv = append(argv, "-M", cluster)
+	}
+	if len(names) > 0 && len(names) <= maxListedNames {
+		argv = append(argv, "-n", strings.Join(names, ","))
+	}
+	out, err := s.query(ctx, argv...)
+	if err != nil {
+		return nil, err
+	}
+	return parseQueue(out), nil
+}
+
+// accounted asks sacct for jobs by id; it has no answer where there is no
+// accounting.
+func (s *Scheduler) accounted(ctx context.Context, cluster string, handles []jobs.Handle) ([]row, error) {
+	on, err := s.accounting(ctx)
+	if err != nil || !on {
+		return nil, err
+	}
+	var rows []row
+	for part := range slices.Chunk(handles, maxListedIDs) {
+		ids := make([]string, len(part))
+		for i, h := range part {
+			ids[i] = h.NativeID
+		}
+		argv := []string{"sacct", "-X", "-P", "-n", "-S", s.window(part), "-j", strings.Join(ids, ","), "-o", acctFormat}
+		if cluster != "" {
+			argv = append(argv, "-M", cluster)
+		}
+		out, err := s.query(ctx, argv...)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, parseAcct(out)...)
+	}
+	return rows, nil
+}
+
+// window is sacct's -S for these jobs: without it sacct looks no further back
+// than last midnight. It is in UTC, as the queries are.
+func (s *Scheduler) window(handles []jobs.Handle) string {
+	now := s.cfg.Now()
+	since := now.Add(-findWindow)
+	for _, h := range handles {
+		var o opaque
+		submitted := now.Add(-statusWindow)
+		if err := json.Unmarshal(h.Opaque, &o); err == nil && o.Since > 0 {
+			// A day for clocks that disagree.
+			submitted = time.Unix(o.Since, 0).Add(-24 * time.Hour)
+		}
+		if submitted.Before(since) {
+			since = submitted
+		}
+	}
+	return since.UTC().Format("2006-01-02T15:04:05")
+}
+
+func clusters(handles []jobs.Handle) []string {
+	var names []string
+	for _, h := range handles {
+		if !slices.Contains(names, h.Cluster) {
+			names = append(names, h.Cluster)
+		}
+	}
+	return names
+}
+
+// onCluster returns the handles of one cluster that have a real id.
+func onCluster(handles []jobs.Handle, cluster string) []jobs.Handle {
+	var on []jobs.Handle
+	for _, h := range handles {
+		if h.Cluster == cluster && isID(h.NativeID) {
+			if n, err := strconv.ParseUint(h.NativeID, 10, 64); err == nil && n > 0 {
+				on = append(on, h)
+			}
+		}
+	}
+	return on
+}
