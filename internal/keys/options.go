@@ -29,6 +29,7 @@ var owned = map[string]string{
 	"no-requeue":  "berth decides what happens after a node failure",
 	"dependency":  "berth uses it so that no attempt runs twice",
 	"chdir":       "berth chooses the working directory",
+	"workdir":     "berth chooses the working directory",
 	"uid":         "a job runs as the one who submits it",
 	"gid":         "a job runs as the one who submits it",
 	"signal":      "berth asks for the signal that it needs",

@@ -48,15 +48,15 @@ func checkExtra(v strict.Value, s string) bool {
 	name := m[1]
 	full := Expand(name)
 	if full == "" {
-		v.Failf("write the option's name in full", "option --%s is an abbreviation", name)
+		v.Failf("", "must not abbreviate an option, found %q: write its name in full", s)
 		return false
 	}
 	if why, ok := owned[full]; ok {
-		v.Failf("", "option --%s cannot be set: %s", full, why)
+		v.Failf("", "must not set --%s: %s", full, why)
 		return false
 	}
 	if key, ok := keyed[full]; ok {
-		v.Failf("", "option --%s has a key of its own: use %s", full, key)
+		v.Failf("", "must not set --%s: use %s", full, key)
 		return false
 	}
 	return true

@@ -29,10 +29,10 @@ func Parse(file string, data []byte) (jobs.Profile, error) {
 		return jobs.Profile{}, err
 	}
 	root := doc.Root()
-	root.Refuse("the cache of images is not built yet", "image_cache")
-	root.Refuse("network levels are not built yet", "network", "level", "egress", "proxy")
-	root.Refuse("remote targets are not built yet", "target", "host")
-	root.Refuse("templates are not built yet", "template")
+	root.Later("the cache of images is not built yet", "image_cache")
+	root.Later("network and containment levels are not built yet", "network", "level", "egress", "proxy")
+	root.Later("remote targets are not built yet", "target", "host")
+	root.Later("templates are not built yet", "template")
 	root.Synonyms("modules", "module")
 	root.Synonyms("scratch", "tmp", "tmpdir")
 	p := jobs.Profile{

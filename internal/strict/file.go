@@ -17,7 +17,7 @@ const maxIssues = 10
 type Doc struct {
 	file   string
 	format Format
-	start  int // line to name when a whole table is missing; 0 is the first
+	start  int // line to name when something is missing; 0 is the first
 	root   *Reader
 	issues []issue
 	tables []*Reader // every table that was asked for
@@ -31,15 +31,12 @@ type issue struct {
 
 func newDoc(file string, format Format, root *node) *Doc {
 	d := &Doc{file: file, format: format}
-	d.root = d.reader("", "", root, 1)
+	d.root = d.reader("", "", root, 0)
 	return d
 }
 
 // Root returns the reader of the outermost table.
 func (d *Doc) Root() *Reader { return d.root }
-
-// Format returns the language of the keys.
-func (d *Doc) Format() Format { return d.format }
 
 // Failf adds a complaint about a line.
 func (d *Doc) Failf(line int, hint, format string, args ...any) {

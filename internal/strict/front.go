@@ -71,6 +71,9 @@ func decode(file, s string, format Format) (*Doc, error) {
 	if err := checkKeys(file, s); err != nil {
 		return nil, err
 	}
+	if err := checkDepth(file, s); err != nil {
+		return nil, err
+	}
 	var root *node
 	var err error
 	if format == YAML {

@@ -2,6 +2,7 @@ package strict
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -18,7 +19,7 @@ type Reader struct {
 
 	known    []string          // asked for, in that order
 	synonyms map[string]string // what others call a known key
-	refused  map[string]string // reserved for later, with the reason
+	refused  map[string]string // what is said of keys that are known and not taken
 }
 
 func (d *Doc) reader(name, where string, n *node, line int) *Reader {
@@ -35,7 +36,7 @@ func (r *Reader) Take(key string) Value {
 	if !slices.Contains(r.known, key) {
 		r.known = append(r.known, key)
 	}
-	v := Value{doc: r.doc, name: r.valueName(key), key: key, line: r.line}
+	v := Value{doc: r.doc, name: r.valueName(key), line: r.line}
 	if r.node == nil {
 		return v
 	}
@@ -57,7 +58,7 @@ func (r *Reader) Table(key string) *Reader {
 	if v.node != nil && v.node.kind == Null {
 		v.node = &node{kind: Table, line: v.line}
 	}
-	return r.doc.reader(strings.TrimPrefix(r.name+"."+key, "."), "", v.node, v.line)
+	return r.doc.reader(r.join(key), "", v.node, v.line)
 }
 
 // Synonyms tells what a known key is called elsewhere, for better answers.
@@ -67,27 +68,33 @@ func (r *Reader) Synonyms(key string, names ...string) {
 	}
 }
 
-// Refuse names keys whose power is not built yet, and the reason.
-func (r *Reader) Refuse(reason string, keys ...string) {
+// Later names keys whose power is not built yet, and the reason.
+func (r *Reader) Later(reason string, keys ...string) {
+	r.Refuse("is not supported by this version of berth: "+reason, keys...)
+}
+
+// Refuse names keys that people may look for here and what to say of them.
+func (r *Reader) Refuse(answer string, keys ...string) {
 	for _, k := range keys {
-		r.refused[k] = reason
+		r.refused[k] = answer
 	}
 }
 
-// Need complains when the key is missing; example is a line that mends it.
-func (r *Reader) Need(key, example string) {
-	if v := r.Take(key); v.node != nil {
+// Need complains when the key is missing; value is an example that both
+// formats write alike.
+func (r *Reader) Need(key, value string) {
+	if r.Take(key).Given() {
 		return
 	}
 	line := r.line
-	switch {
-	case r.name == "" && r.where == "":
-		r.doc.Failf(max(r.doc.start, 1), "", "missing key %q: add for example %s", key, example)
-	case r.node == nil:
-		r.doc.Failf(max(r.doc.start, 1), "", "missing key %q%s: add for example %s", key, r.in(), example)
-	default:
-		r.doc.Failf(line, "", "missing key %q%s: add for example %s", key, r.in(), example)
+	if r.node == nil || line == 0 {
+		line = r.doc.start
 	}
+	sep := " = "
+	if r.doc.format == YAML {
+		sep = ": "
+	}
+	r.doc.Failf(line, "", "missing key %q%s: add for example %s", key, r.in(), key+sep+value)
 }
 
 // unknown complains about every key that was not taken.
@@ -99,15 +106,15 @@ func (r *Reader) unknown() {
 		if slices.Contains(r.known, e.name) {
 			continue
 		}
-		if reason, ok := r.refused[e.name]; ok {
-			r.later(e, reason)
+		if answer, ok := r.refused[e.name]; ok {
+			r.refuse(e, answer)
 			continue
 		}
 		msg := fmt.Sprintf("unknown key %s%s", quote(e.name), r.in())
 		if near := r.suggest(e); near != "" {
 			msg += ": did you mean " + near + "?"
-		} else if reason := r.doc.refusedElsewhere(e.name); reason != "" {
-			r.later(e, reason)
+		} else if answer := r.doc.refusedElsewhere(e.name); answer != "" {
+			r.refuse(e, answer)
 			continue
 		} else {
 			msg += ": the keys are " + strings.Join(r.known, ", ")
@@ -116,15 +123,15 @@ func (r *Reader) unknown() {
 	}
 }
 
-func (r *Reader) later(e entry, reason string) {
-	r.doc.Failf(e.line, "", "key %q%s is not supported by this version of berth: %s", e.name, r.in(), reason)
+func (r *Reader) refuse(e entry, answer string) {
+	r.doc.Failf(e.line, "", "key %q%s %s", e.name, r.in(), answer)
 }
 
-// refusedElsewhere returns the reason for which another table refuses a key.
+// refusedElsewhere returns what another table says of a key that it refuses.
 func (d *Doc) refusedElsewhere(key string) string {
 	for _, t := range d.tables {
-		if reason, ok := t.refused[key]; ok {
-			return reason
+		if answer, ok := t.refused[key]; ok {
+			return answer
 		}
 	}
 	return ""
@@ -133,7 +140,7 @@ func (d *Doc) refusedElsewhere(key string) string {
 // suggest returns the right spelling or the right place of an unknown key.
 func (r *Reader) suggest(e entry) string {
 	if key, ok := r.synonyms[e.name]; ok {
-		return r.doc.keyName(key, e.value)
+		return r.keyName(key)
 	}
 	for _, t := range r.doc.tables {
 		if t != r && t.where == "" && slices.Contains(t.known, e.name) && t.suits(e) {
@@ -144,11 +151,19 @@ func (r *Reader) suggest(e entry) string {
 		}
 	}
 	if near := Nearest(e.name, r.known); near != "" {
-		return r.doc.keyName(near, e.value)
+		return r.keyName(near)
+	}
+	if near := Nearest(e.name, slices.Sorted(maps.Keys(r.synonyms))); near != "" {
+		return r.keyName(r.synonyms[near])
 	}
 	for _, t := range r.doc.tables {
 		if key, ok := t.synonyms[e.name]; ok && t != r && t.where == "" {
 			return fmt.Sprintf("%q%s", key, t.in())
+		}
+	}
+	for _, t := range r.doc.tables {
+		if near := Nearest(e.name, t.known); near != "" && t != r && t.where == "" {
+			return fmt.Sprintf("%q%s", near, t.in())
 		}
 	}
 	return ""
@@ -157,13 +172,7 @@ func (r *Reader) suggest(e entry) string {
 // suits keeps a table from being sent where a value of the same name belongs,
 // and the other way round.
 func (r *Reader) suits(e entry) bool {
-	isTable := e.value.kind == Table
-	for _, t := range r.doc.tables {
-		if t.where == "" && t.name == strings.TrimPrefix(r.name+"."+e.name, ".") {
-			return isTable
-		}
-	}
-	return !isTable
+	return r.doc.isTable(r.join(e.name)) == (e.value.kind == Table)
 }
 
 // in says in which table a key stands, as the format writes it.
@@ -179,16 +188,23 @@ func (r *Reader) in() string {
 	return " in [" + r.name + "]"
 }
 
-// keyName shows a key or the head of a table as the format writes it.
-func (d *Doc) keyName(key string, v *node) string {
-	if v.kind != Table {
+// keyName shows a key, or the head of a table as the format writes it.
+func (r *Reader) keyName(key string) string {
+	full := r.join(key)
+	switch {
+	case r.where != "" || !r.doc.isTable(full):
 		return fmt.Sprintf("%q", key)
-	}
-	if d.format == YAML {
+	case r.doc.format == YAML:
 		return key + ":"
 	}
-	return "[" + key + "]"
+	return "[" + full + "]"
 }
+
+func (d *Doc) isTable(name string) bool {
+	return slices.ContainsFunc(d.tables, func(t *Reader) bool { return t.where == "" && t.name == name })
+}
+
+func (r *Reader) join(key string) string { return strings.TrimPrefix(r.name+"."+key, ".") }
 
 func (r *Reader) valueName(key string) string {
 	switch {

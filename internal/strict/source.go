@@ -62,7 +62,11 @@ func refuse(file string, line int, hint, format string, args ...any) error {
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: place(file, line) + fmt.Sprintf(format, args...), Hint: hint}
 }
 
+// place names a line of a file so that a hostile file name stays text.
 func place(file string, line int) string {
+	if jobs.CheckText("", file) != nil {
+		file = quote(file)
+	}
 	if line == 0 {
 		return file + ": "
 	}

@@ -27,7 +27,11 @@ func tomlError(file, s string, err error) error {
 	if !errors.As(err, &pe) {
 		return refuse(file, 0, "", "not valid TOML: %v", err)
 	}
-	line := min(max(pe.Position.Line, 1), strings.Count(s, "\n")+1)
+	line := pe.Position.Line
+	if strings.Contains(pe.Message, `got '\n' instead`) {
+		line-- // the library has counted the line break that it stumbled over
+	}
+	line = min(max(line, 1), strings.Count(s, "\n")+1)
 	if key, ok := strings.CutSuffix(pe.Message, "' has already been defined."); ok {
 		return refuse(file, line, "", "duplicate key %s", quote(strings.TrimPrefix(key, "Key '")))
 	}

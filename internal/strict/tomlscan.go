@@ -182,9 +182,8 @@ func (t *tomlScanner) str() {
 		for t.i < len(t.s) && !t.at(long) {
 			t.char(q)
 		}
-		t.eat(long)
-		t.eat(q) // up to two quotes may stand before the closing three
-		t.eat(q)
+		for t.eat(q) { // up to two quotes may stand before the closing three
+		}
 		return
 	}
 	t.eat(q)

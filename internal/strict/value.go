@@ -7,13 +7,12 @@ import (
 	"berth/jobs"
 )
 
-// Value is the value of a key, or an item of a list, with its place. The zero
+// Value is the value of a key, or an item of a list, with its place. A nil
 // node stands for a key that is not in the file: the methods then return zero
 // values and complain about nothing.
 type Value struct {
 	doc  *Doc
 	name string // how errors call it
-	key  string
 	node *node
 	line int
 }
@@ -27,6 +26,13 @@ func (v Value) Is(k Kind) bool { return v.node != nil && v.node.kind == k }
 // Failf adds a complaint about the value; the message goes on after its name.
 func (v Value) Failf(hint, format string, args ...any) {
 	v.doc.Failf(v.line, hint, "%s %s", v.name, fmt.Sprintf(format, args...))
+}
+
+// On returns the value with the line of another one, for a complaint about a
+// part of it.
+func (v Value) On(part Value) Value {
+	v.line = part.line
+	return v
 }
 
 // Fail adds an error's text as a complaint about the value.
@@ -92,7 +98,7 @@ func (v Value) Raw() (string, bool) {
 		return "", false
 	}
 	if v.node.kind != String {
-		v.notString("a string")
+		v.MustBeText("a string")
 		return "", false
 	}
 	return v.node.text, true
@@ -103,7 +109,7 @@ func (v Value) str(what string) string {
 		return ""
 	}
 	if v.node.kind != String {
-		v.notString(what)
+		v.MustBeText(what)
 		return ""
 	}
 	if v.node.text == "" {
@@ -112,7 +118,8 @@ func (v Value) str(what string) string {
 	return v.node.text
 }
 
-func (v Value) notString(what string) {
+// MustBeText is [Value.MustBe] for something that would be right in quotes.
+func (v Value) MustBeText(what string) {
 	switch v.node.kind {
 	case Int, Number, Bool, Date:
 		v.mustBe(what, fmt.Sprintf("put it in quotes: %q", clip(v.node.text)))
@@ -178,7 +185,7 @@ func (v Value) Items(of string) []Value {
 	}
 	var items []Value
 	for i, n := range v.node.items {
-		items = append(items, Value{doc: v.doc, name: fmt.Sprintf("%s[%d]", v.name, i), key: v.key, node: n, line: n.line})
+		items = append(items, Value{doc: v.doc, name: fmt.Sprintf("%s[%d]", v.name, i), node: n, line: n.line})
 	}
 	return items
 }

@@ -35,7 +35,7 @@ func bind(v strict.Value) (jobs.Mount, bool) {
 	case v.Is(strict.Table):
 		return bindTable(v)
 	case !v.Is(strict.String):
-		v.MustBe("a string such as \"/data:/data:ro\", or a table with source and destination")
+		v.MustBe(`a string such as "/data:/data:ro", or a table with source and destination`)
 		return jobs.Mount{}, false
 	}
 	s := v.Text()
@@ -87,7 +87,7 @@ func bindTable(v strict.Value) (jobs.Mount, bool) {
 	if !dest.Given() {
 		dest, m.Destination = source, m.Source
 	}
-	return m, destination(dest, m.Destination)
+	return m, destination(v.On(dest), m.Destination)
 }
 
 // destination complains about a place where nothing may be bound.

@@ -21,7 +21,7 @@ func resources(t *strict.Reader) jobs.Resources {
 	t.Synonyms("time", "timeout", "walltime", "time_limit", "timelimit", "limit")
 	t.Synonyms("disk", "storage", "tmp", "size")
 	t.Synonyms("cpus", "cores", "threads")
-	t.Refuse("a job is one task", "tasks", "ntasks")
+	t.Refuse("is not needed: a job is one task", "tasks", "ntasks")
 	return jobs.Resources{
 		CPUs:   t.Take("cpus").Count(maxCPUs),
 		Memory: size(t.Take("memory")),

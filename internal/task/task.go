@@ -30,14 +30,14 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 	root := doc.Root()
 	t := jobs.Task{Prompt: prompt, Source: data}
 	reserve(root)
-	root.Need("name", example(doc, `name = "fix the parser"`, "name: fix the parser"))
+	root.Need("name", `"fix the parser"`)
 	name := root.Take("name")
 	t.Name = name.Text()
 	if len([]rune(t.Name)) > maxName {
 		name.Failf("", "has more than %d characters", maxName)
 	}
 
-	t.Command = agent(doc, root.Table("agent"))
+	t.Command = agent(root.Table("agent"))
 	t.Workspace = workspace(root.Table("workspace"))
 	t.Resources = resources(root.Table("resources"))
 	t.Terminal = terminal(root.Table("terminal"))
@@ -54,19 +54,11 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 	return t, nil
 }
 
-// example is a line in the language of the file.
-func example(doc *strict.Doc, toml, yaml string) string {
-	if doc.Format() == strict.YAML {
-		return yaml
-	}
-	return toml
-}
-
-func agent(doc *strict.Doc, t *strict.Reader) jobs.Command {
-	t.Refuse("agent adapters and their caps are not built yet; name the agent's own command",
+func agent(t *strict.Reader) jobs.Command {
+	t.Later("agent adapters and their caps are not built yet; name the agent's own command",
 		"adapter", "model", "base_url", "effort", "max_turns", "max_cost", "max_tokens", "caps", "tools", "mcp", "permissions", "session")
 	t.Synonyms("command", "cmd", "run", "argv", "exec")
-	t.Need("command", example(doc, `command = ["my-agent", "--print"]`, `command: ["my-agent", "--print"]`))
+	t.Need("command", `["my-agent", "--print"]`)
 	return command(t.Take("command"))
 }
 
@@ -78,7 +70,7 @@ func command(v strict.Value) jobs.Command {
 	case v.Is(strict.String):
 		return jobs.Command{Shell: v.Script()}
 	case !v.Is(strict.List):
-		v.MustBe("a string (for the shell) or a list of strings")
+		v.MustBeText("a string (for the shell) or a list of strings")
 		return jobs.Command{}
 	}
 	var argv []string

@@ -16,12 +16,12 @@ var later = []string{"docker", "ssh", "modal", "daytona"}
 var overlayForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 func terminal(t *strict.Reader) jobs.Terminal {
-	t.Refuse("network levels are not built yet", "network", "level", "egress", "allow", "ports")
-	t.Refuse("named environments and sessions are not built yet", "session", "lifetime_seconds", "lifetime")
-	t.Refuse("snapshots are not built yet", "snapshot")
-	t.Refuse("templates are not built yet", "template")
-	t.Refuse("secrets are not built yet", "secrets")
-	t.Refuse("remote targets are not built yet", "target", "host")
+	t.Later("network and containment levels are not built yet", "network", "level", "egress", "allow", "ports")
+	t.Later("named environments and sessions are not built yet", "session", "lifetime_seconds", "lifetime")
+	t.Later("snapshots are not built yet", "snapshot")
+	t.Later("templates are not built yet", "template")
+	t.Later("secrets are not built yet", "secrets")
+	t.Later("remote targets are not built yet", "target", "host")
 	t.Synonyms("bind", "mounts", "mount", "volumes", "binds")
 	t.Synonyms("env", "environment")
 	t.Synonyms("image", "container", "sif")
@@ -35,14 +35,15 @@ func terminal(t *strict.Reader) jobs.Terminal {
 }
 
 func backend(v strict.Value) string {
-	s := v.Text()
-	switch {
-	case slices.Contains(later, s):
-		v.Failf("", "%q is not supported by this version of berth: this backend is not built yet", s)
-		return ""
-	case s == "apptainer":
-		v.Failf("", "must be %q, %q or %q, found %q: did you mean %q?", jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendLocal, s, jobs.BackendSingularity)
-		return ""
+	if v.Is(strict.String) {
+		switch s, _ := v.Raw(); {
+		case slices.Contains(later, s):
+			v.Failf("", "%q is not supported by this version of berth: this backend is not built yet", s)
+			return ""
+		case s == "apptainer": // another program, the same backend
+			v.Failf("", "must not be %q: did you mean %q?", s, jobs.BackendSingularity)
+			return ""
+		}
 	}
 	return v.OneOf(jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendLocal)
 }

@@ -11,9 +11,9 @@ import (
 // workspace reads [workspace]; a table without repo means the directory of the
 // task file.
 func workspace(t *strict.Reader) *jobs.Workspace {
-	t.Refuse("templates are not built yet", "template")
-	t.Refuse("the name of the branch is chosen by berth", "branch")
-	t.Refuse("it is not built yet", "submodules", "lfs", "depth", "bootstrap")
+	t.Later("templates are not built yet", "template")
+	t.Refuse("is not needed: berth chooses the name of the branch", "branch")
+	t.Later("it is not built yet", "submodules", "lfs", "depth", "bootstrap")
 	t.Synonyms("repo", "repository", "path", "dir")
 	t.Synonyms("base", "ref", "commit", "rev")
 	t.Synonyms("scope", "paths", "allow")

@@ -1,0 +1,190 @@
+package profile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/jobs"
+)
+
+const full = `# A site.
+scheduler = "slurm"
+image = "images/base.sif"
+modules = ["apptainer/1.4.5", "gcc"]
+scratch = "/local/$USER/${SLURM_JOB_ID}"
+forbid = ["mem", "tmp"]
+overlay = "ext3"
+gpu = "nvidia"
+
+[slurm]
+partition = "batch"
+account = "phys-1"
+qos = "normal"
+constraint = "ib"
+extra = ["--mail-type=END"]
+
+[versions]
+slurm = "24.11"
+apptainer = "1.4.5"
+`
+
+func TestParse(t *testing.T) {
+	want := jobs.Profile{
+		Name: "site", Scheduler: "slurm", Image: "/p/images/base.sif", Modules: []string{"apptainer/1.4.5", "gcc"},
+		Scratch: "/local/$USER/${SLURM_JOB_ID}", Forbid: []string{"mem", "tmp"}, Overlay: "ext3", GPU: "nvidia",
+		Slurm: jobs.SlurmOptions{Partition: "batch", Account: "phys-1", QOS: "normal", Constraint: "ib",
+			Extra: []string{"--mail-type=END"}},
+		Versions: jobs.Versions{Slurm: "24.11", Apptainer: "1.4.5"},
+	}
+	for _, text := range []string{full, "\ufeff" + strings.ReplaceAll(full, "\n", "\r\n")} {
+		got, err := Parse("/p/site.toml", []byte(text))
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v\n%s", err, diff)
+		}
+	}
+	got, err := Parse("/p/empty.toml", nil)
+	if diff := cmp.Diff(jobs.Profile{Name: "empty"}, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+var refused = []struct{ text, want string }{
+	{`schedular = "slurm"`, `p.toml:1: unknown key "schedular": did you mean "scheduler"?`},
+	{`scheduler = "pbs"`, `p.toml:1: scheduler must be "slurm" or "local", found "pbs"`},
+	{`partition = "x"`, `p.toml:1: unknown key "partition": did you mean "partition" in [slurm]?`},
+	{`image_cache = "/x"`, `p.toml:1: key "image_cache" is not supported by this version of berth: the cache of images is not built yet`},
+	{`image = "docker://x"`, "p.toml:1: image is a URI, which is not supported by this version of berth: pull it first and name the SIF file\nhint: apptainer pull image.sif docker://x"},
+	{`overlay = "fuze"`, `p.toml:1: overlay must be "fuse" or "ext3", found "fuze": did you mean "fuse"?`},
+	{`gpu = "intel"`, `p.toml:1: gpu must be "nvidia" or "amd", found "intel"`},
+	{`gpu = true`, `p.toml:1: gpu must be a string, found true: put it in quotes: "true"`},
+	{"modules = [\n\"a\", \"b; rm\"]", `p.toml:2: modules[1] is not the name of a module: "b; rm" may hold only letters, digits and . _ + / -`},
+	{`modules = ["-x"]`, `p.toml:1: modules[0] is not the name of a module: "-x" may hold only letters, digits and . _ + / -`},
+	{`modules = "gcc"`, `p.toml:1: modules must be a list of module names, found the string "gcc": write ["gcc"]`},
+	{`scratch = "tmp"`, `p.toml:1: scratch must begin with / or a variable, found "tmp"`},
+	{`scratch = "/"`, `p.toml:1: scratch is "/": name a directory that jobs may fill`},
+	{`scratch = "/a/../b"`, `p.toml:1: scratch must not hold .., found "/a/../b"`},
+	{`scratch = "/a/$(id)"`, `p.toml:1: scratch may hold only $NAME and ${NAME} with an upper-case name, found "/a/$(id)"`},
+	{`scratch = "/a/${X:-b}"`, `p.toml:1: scratch may hold only $NAME and ${NAME} with an upper-case name, found "/a/${X:-b}"`},
+	{`scratch = "/a/$user"`, `p.toml:1: scratch may hold only $NAME and ${NAME} with an upper-case name, found "/a/$user"`},
+	{"scratch = \"/a/`id`\"", "p.toml:1: scratch may hold only letters, digits, . _ / + @ = - and variables, found \"/a/`id`\""},
+	{`scratch = "/a b"`, `p.toml:1: scratch may hold only letters, digits, . _ / + @ = - and variables, found "/a b"`},
+	{`scratch = "/a'b"`, `p.toml:1: scratch may hold only letters, digits, . _ / + @ = - and variables, found "/a'b"`},
+	{`scratch = "/a\nb"`, "p.toml:1: scratch holds a control character\nhint: remove line breaks, tabs and escape characters from it"},
+	{`forbid = ["--mem"]`, `p.toml:1: forbid[0] is written without dashes: "mem"`},
+	{`forbid = ["cpus-per-tasks"]`, `p.toml:1: forbid[0] is not an option of sbatch: "cpus-per-tasks": did you mean "cpus-per-task"?`},
+	{`forbid = ["mem", "mem"]`, `p.toml:1: forbid[1] names "mem" a second time`},
+	{"[versions]\nslurm = 24.10", `p.toml:2: versions.slurm must be a string, found the number 24.10: put it in quotes: "24.10"`},
+	{"[versions]\nslurm = \"v24\"", `p.toml:2: versions.slurm must be a version such as "24.11", found "v24"`},
+	{"[versions]\nsingularity = \"4.1\"", `p.toml:2: unknown key "singularity" in [versions]: did you mean "apptainer"?`},
+	{"[slurm]\nextra = [\"--export=ALL\"]", `p.toml:2: slurm.extra[0] must not set --export: berth sets the environment; use env in [terminal]`},
+	{"gpu = \"amd\"\ngpu = \"amd\"", `p.toml:2: duplicate key "gpu"`},
+	{"a = \x00", "p.toml:1: the file is binary: it holds a NUL byte"},
+	{strings.Repeat("#\n", 1<<16), "p.toml: the file has more than 64KiB"},
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range refused {
+		_, err := Parse("p.toml", []byte(c.text))
+		var e *jobs.Error
+		if !errors.As(err, &e) || e.Kind != jobs.KindUsage {
+			t.Errorf("%s: not a usage error: %v", c.text, err)
+			continue
+		}
+		got := e.Error()
+		if e.Hint != "" {
+			got += "\nhint: " + e.Hint
+		}
+		if got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.text, got, c.want)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	write := func(dir, name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	both := write(first, "both.toml", `gpu = "amd"`)
+	write(second, "both.toml", `gpu = "nvidia"`)
+	lake := write(second, "lake.toml", full)
+	write(second, "notes.txt", "")
+
+	for _, c := range []struct{ name, file, profile string }{
+		{"both", both, "both"}, {"lake", lake, "lake"}, {"lake.toml", lake, "lake"}, {lake, lake, "lake"},
+	} {
+		p, file, err := Load(c.name, first, filepath.Join(first, "none"), second)
+		if err != nil || file != c.file || p.Name != c.profile {
+			t.Errorf("Load(%q) = %q, %q, %v", c.name, p.Name, file, err)
+		}
+	}
+	if p, _, _ := Load("both", first, second); p.GPU != "amd" {
+		t.Errorf("the first directory does not win: %q", p.GPU)
+	}
+
+	for _, c := range []struct {
+		name, want, hint string
+		kind             jobs.Kind
+	}{
+		{"laek", `profile "laek" does not exist: did you mean "lake"?`, "the profiles are both, lake", jobs.KindNotFound},
+		{"./none.toml", "profile none.toml does not exist", "", jobs.KindNotFound},
+		{"a b", `profile name "a b" is not made of letters, digits, dots, dashes and underscores`, "", jobs.KindUsage},
+		{"", `profile name "" is not made of letters, digits, dots, dashes and underscores`, "", jobs.KindUsage},
+		{"..", `profile name ".." is not made of letters, digits, dots, dashes and underscores`, "", jobs.KindUsage},
+	} {
+		_, _, err := Load(c.name, first, second)
+		if err == nil || err.Error() != c.want || jobs.HintOf(err) != c.hint || jobs.KindOf(err) != c.kind {
+			t.Errorf("Load(%q): %v (%s)", c.name, err, jobs.HintOf(err))
+		}
+	}
+	_, _, err := Load("x", "/none")
+	if jobs.HintOf(err) != "write /none/x.toml" {
+		t.Errorf("hint %q", jobs.HintOf(err))
+	}
+}
+
+var plainScratch = regexp.MustCompile(`^(/|\$[A-Z_{])[A-Za-z0-9._/+@=${}-]*$`)
+
+func FuzzParse(f *testing.F) {
+	f.Add(full)
+	for _, c := range refused {
+		if len(c.text) < 1000 {
+			f.Add(c.text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := Parse("/p/x.toml", []byte(text))
+		if err != nil {
+			if jobs.KindOf(err) != jobs.KindUsage {
+				t.Errorf("not a usage error: %v", err)
+			}
+			return
+		}
+		if p.Scratch != "" && (!plainScratch.MatchString(p.Scratch) || strings.Contains(p.Scratch, "$(")) {
+			t.Errorf("scratch %q", p.Scratch)
+		}
+		for _, m := range p.Modules {
+			if !moduleForm.MatchString(m) {
+				t.Errorf("module %q", m)
+			}
+		}
+		all := append(append([]string{p.Image, p.Slurm.Partition, p.Slurm.Account, p.Slurm.QOS, p.Slurm.Constraint,
+			p.Versions.Slurm, p.Versions.Apptainer}, p.Slurm.Extra...), p.Forbid...)
+		for _, s := range all {
+			if err := jobs.CheckText("value", s); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,31 @@
+package strict
+
+import "regexp"
+
+// maxDepth is how many brackets may be open at once. Both parsers take time
+// that grows with the square of the depth, so a small hostile file could hold
+// a client for a minute. Brackets in strings count too: no file that people
+// write comes near.
+const maxDepth = 200
+
+// dotted is a TOML key of absurdly many parts, which costs the same.
+var dotted = regexp.MustCompile(`(?:[A-Za-z0-9_"'-]+[ \t]*\.[ \t]*){200}`)
+
+func checkDepth(file, s string) error {
+	depth := 0
+	for i := range len(s) {
+		switch s[i] {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth = max(depth-1, 0)
+		}
+		if depth > maxDepth {
+			return refuse(file, lineAt(s, i), "", "more than %d brackets are open", maxDepth)
+		}
+	}
+	if at := dotted.FindStringIndex(s); at != nil {
+		return refuse(file, lineAt(s, at[0]), "", "a key has too many parts")
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package strict
+
+import (
+	"strings"
+	"testing"
+)
+
+// checkLines walks a tree and holds it to the one thing that can be told from
+// outside: what occurs once in the source stands on the line that it is said
+// to stand on, and no line lies outside the file or before its parent's.
+func checkLines(t *testing.T, src string, n *node) {
+	t.Helper()
+	lines := strings.Split(src, "\n")
+	on := func(text string, line int, reach int) {
+		t.Helper()
+		if line < 1 || line > len(lines) {
+			t.Fatalf("%q: line %d of %d\n%s", text, line, len(lines), src)
+		}
+		if text != "" && !strings.Contains(text, "\n") && strings.Count(src, text) == 1 && !strings.Contains(strings.Join(lines[line-1:min(line-1+reach, len(lines))], "\n"), text) {
+			t.Fatalf("%q is not on line %d\n%s", text, line, src)
+		}
+	}
+	var walk func(n *node)
+	walk = func(n *node) {
+		on("", n.line, 1)
+		for _, e := range n.keys {
+			on(e.name, e.line, 1)
+			walk(e.value)
+		}
+		for _, i := range n.items {
+			if i.kind == String {
+				on(i.text, i.line, len(lines)) // a block may begin lines below its mark
+			}
+			walk(i)
+		}
+	}
+	walk(n)
+}
+
+// nodes counts the keys and items below a value.
+func nodes(n *node) int {
+	count := 0
+	for _, e := range n.keys {
+		count += 1 + nodes(e.value)
+	}
+	for _, i := range n.items {
+		count += 1 + nodes(i)
+	}
+	return count
+}
+
+var tomlSeeds = []string{
+	"a = 1\nb = \"\"\"\nc = 2\n\"\"\"\nd = 3\n",
+	"a = '''\nb = '' '\n'''''\nc = 1",
+	"a = \"\"\"x\\\n  y\\\"\"\"\"\"\"\nb = 1",
+	"[a.\"b.c\".'d']\ne.f = [1, # x ]\n 'g',\n [2, {h = \"#\"}]]\n",
+	"[[a]]\nb = 1\n[[a]]\nb = 2\n[a.c]\nd = 3\n[[a.e]]\nf = 1979-05-27 07:32:32\n[[a.e]]\n",
+	"\"\\u0061\" = inf # [x]\n\"\" = 0x1F\n[ q . w ]\n",
+	"a = {b = 1, c = {d = [ {e = 1}, {e = 2} ]}}\nf.g = true\nf.h = 1_0\n",
+	"a = {\n b = 1, # c\n d = \"\\e\",\n}\n",
+	"x = [[[[]]]]\n#y = 1\n",
+	"\n[agent] # c\ncommand = \"\"\"\n[x]\ny = 1\"\"\" # \"\"\"\nz=1",
+}
+
+func FuzzTOML(f *testing.F) {
+	for _, s := range tomlSeeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		s, err := clean("f", []byte(s))
+		if err != nil || checkKeys("f", s) != nil {
+			return
+		}
+		root, err := parseTOML("f", s)
+		if err != nil {
+			return
+		}
+		if have, want := len(scanTOML(s)), nodes(root); have != want {
+			t.Errorf("the scanner found %d keys and items, the library %d\n%s", have, want, s)
+		}
+		checkLines(t, s, root)
+	})
+}
+
+var yamlSeeds = []string{
+	"a: 1\nb: |\n  c: 2\n\n  d\ne: 3\n",
+	"a: \"x\n  y\n\n  z\"\nb: 'p\n\n  q'\nc: plain\n  more\nd: 1\n",
+	"# c\na:\n- b\n-\n  c\n- d: 1\n  e: 2\n# x\nf: [g, # y\n  h,\n  {i: j}]\nk:\n",
+	"a: >-\n  folded\n  text\n\n\nb: {c: 1,\n  d: 2}\n",
+	"a: &x 1\nb: *x\n", "<<: {a: 1}\n", "a: !!str 1\n", "? a\n: b\n", "a: 1\na: 2\n",
+	"a: 010\nb: 0x10\nc: 1_000\nd: 1:30\ne: on\nf: ~\ng: .inf\nh: 1.10\n",
+	"\"a b\": 1\n'c': 2\n1: 3\ntrue: 4\n", "a: 1\n...\nb: 2\n", "- a\n- b\n", "", "\n\n",
+	"a:\n  - |\n    x\n    y\n  - z\n  - - 1\n    - 2\n",
+}
+
+func FuzzYAML(f *testing.F) {
+	for _, s := range yamlSeeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		s, err := clean("f", []byte(s))
+		if err != nil || checkKeys("f", s) != nil {
+			return
+		}
+		root, err := parseYAML("f", s)
+		if err != nil {
+			return
+		}
+		checkLines(t, s, root)
+	})
+}
