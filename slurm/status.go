@@ -24,7 +24,8 @@ const (
 // after MinJobAge (300 s by default); where there is no accounting, the job is
 // then missing from the answer.
 //
-// A job counts only when both its id and its name are right.
+// A job counts only when both its id and its name are right. When the
+// accounting alone does not answer, what the queue said comes with the error.
 func (s *Scheduler) Status(ctx context.Context, handles []jobs.Handle) (map[string]jobs.Status, error) {
 	answer := map[string]jobs.Status{}
 	for _, cluster := range clusters(handles) {
@@ -38,7 +39,7 @@ func (s *Scheduler) Status(ctx context.Context, handles []jobs.Handle) (map[stri
 			continue
 		}
 		if rows, err = s.accounted(ctx, cluster, gone); err != nil {
-			return nil, err
+			return answer, err
 		}
 		pick(answer, gone, rows)
 	}

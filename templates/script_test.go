@@ -1,0 +1,160 @@
+package templates_test
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/jobs"
+	"berth/templates"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func launch() jobs.Launch {
+	return jobs.Launch{
+		Attempt:  "01890000-0000-7000-8000-0123456789ab",
+		Name:     "berth-fix-the-parser-0123456789ab",
+		Dir:      "/home/alice/.local/state/berth/jobs/01/a/attempts/0001",
+		Comment:  []string{"berth job 456789ab: fix the parser", "attempt 1, submitted by alice on login"},
+		Identity: jobs.Identity{User: "alice", Home: "/home/alice", Shell: "/bin/zsh"},
+		Argv: []string{"/home/alice/.local/state/berth/bin/0f0f/berth-node", "runner", "--attempt", "/home/alice/.local/state/berth/jobs/01/a/attempts/0001", "--",
+			"apptainer", "exec", "--containall", "--no-home", "--cleanenv", "--no-eval", "--pwd", "/tmp", "--workdir", jobs.HoleScratch, "--overlay", jobs.HoleOverlay,
+			"--mount", "type=bind,source=/home/alice/.local/state/berth/bin/0f0f/berth-node,destination=/.berth/node,readonly", jobs.HoleImage, "/.berth/node", "guest", "--json"},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	hostile := launch()
+	hostile.Comment = []string{`$(touch /tmp/pwned) "quotes' \ and %j and #SBATCH --array=1-9`, "日本語"}
+	hostile.Identity = jobs.Identity{User: "o'brien", Home: "/home/o'brien $HOME `x`"}
+	hostile.Profile.Modules = []string{"apptainer/1.4", `weird "module" $(id)`}
+	hostile.Argv = []string{"/srv/a b/berth-node", "runner", "--attempt", `/srv/it's "here" $(id) \ %j #x`, "--", "apptainer", "exec", "--mount", `type=bind,"source=/a,b:c ""q""",destination=/x`,
+		"{image}", "{scratch", "{overlay},x", "", "~", "*", "!!", "FOO=bar", "-n", "é 日本", "{a,b}", "a\\nb", "&&", "--"}
+	for name, c := range map[string]struct {
+		launch jobs.Launch
+		head   templates.Head
+	}{
+		"plain":   {launch(), templates.Head{}},
+		"slurm":   {launch(), templates.Head{Lines: []string{"#SBATCH --job-name=x", "# --mem is not sent: the profile forbids it"}, Env: []string{"SLURM_EXPORT_ENV=ALL"}, Unset: []string{"SLURM_EXIT_ERROR"}}},
+		"hostile": {hostile, templates.Head{Env: []string{"A=it's $HOME"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := templates.Script(c.launch, c.head)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", name+".golden.sh")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("differs from %s (run with -update when it is meant):\n%s", file, diff)
+			}
+		})
+	}
+}
+
+func TestGoldensAreSoundShell(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.golden.sh")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no golden files", err)
+	}
+	for _, check := range [][]string{{"bash", "-n"}, {"shellcheck", "--shell=bash"}} {
+		if _, err := exec.LookPath(check[0]); err != nil {
+			t.Skipf("%s is not installed", check[0])
+		}
+		for _, f := range files {
+			if out, err := exec.CommandContext(t.Context(), check[0], append(check[1:], f)...).CombinedOutput(); err != nil {
+				t.Errorf("%s %s: %v\n%s", check[0], f, err, out)
+			}
+		}
+	}
+}
+
+// The shell itself says what it makes of the words.
+func TestWordsArriveUnchanged(t *testing.T) {
+	dir := t.TempDir()
+	show := filepath.Join(dir, "show it")
+	if err := os.WriteFile(show, []byte("#!/bin/bash\nprintf '%s\\0' \"$@\"\nprintf 'env:%s\\0' \"$HOME\" \"$USER\" \"$SHELL\" \"${APPTAINER_BIND-unset}\" \"${SINGULARITYENV_X-unset}\" \"${BASH_ENV-unset}\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l := launch()
+	words := []string{"{image}", "{overlay}", "{scratch}", "", " ", "a b", "it's", `"`, `\`, `\\n`, "$HOME", "`id`", "$(id)", "*", "?", "[a]", "~", "~root", "{a,b}", "{1..3}", "{image", "a{image}b", "!!", "#x", "-n", "--", "--x", "é日本", ";", "&&", "|", "<", ">", "a=b", "%j", "x\u00a0y", "^", "(", ")"}
+	l.Argv = append([]string{show}, words...)
+	script, err := templates.Script(l, templates.Head{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "job.sh")
+	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", file)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "APPTAINER_BIND=/x", "SINGULARITYENV_X=1", "BASH_ENV=/dev/null", "HOME=/nope"}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	want := append(words, "env:/home/alice", "env:alice", "env:/bin/zsh", "env:unset", "env:unset", "env:unset")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestModulesThatCannotBeLoadedEndTheJob(t *testing.T) {
+	l := launch()
+	l.Profile.Modules = []string{"no/such $(module)"}
+	script, err := templates.Script(l, templates.Head{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-s")
+	cmd.Stdin = strings.NewReader(script)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 78 || !strings.Contains(string(out), "does not load: no/such $(module)") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, spoil := range map[string]func(*jobs.Launch, *templates.Head){
+		"line break in a word":      func(l *jobs.Launch, _ *templates.Head) { l.Argv = append(l.Argv, "a\nb") },
+		"line break in a comment":   func(l *jobs.Launch, _ *templates.Head) { l.Comment = []string{"a\n#SBATCH --array=1"} },
+		"carriage return":           func(l *jobs.Launch, _ *templates.Head) { l.Comment = []string{"a\r#SBATCH"} },
+		"escape":                    func(l *jobs.Launch, _ *templates.Head) { l.Argv = append(l.Argv, "\x1b[2J") },
+		"NUL":                       func(l *jobs.Launch, _ *templates.Head) { l.Identity.Home = "/home/\x00" },
+		"not UTF-8":                 func(l *jobs.Launch, _ *templates.Head) { l.Argv = append(l.Argv, "\xff") },
+		"line separator":            func(l *jobs.Launch, _ *templates.Head) { l.Argv = append(l.Argv, "a\u2028b") },
+		"directive in a comment":    func(l *jobs.Launch, _ *templates.Head) { l.Comment = []string{"SBATCH --array=1"} },
+		"header that is a command":  func(_ *jobs.Launch, h *templates.Head) { h.Lines = []string{"rm -rf x"} },
+		"line break in the header":  func(_ *jobs.Launch, h *templates.Head) { h.Lines = []string{"# a\nrm -rf x"} },
+		"variable with a bad name":  func(_ *jobs.Launch, h *templates.Head) { h.Env = []string{"A B=1"} },
+		"variable without a value":  func(_ *jobs.Launch, h *templates.Head) { h.Env = []string{"AB"} },
+		"unset of more than a name": func(_ *jobs.Launch, h *templates.Head) { h.Unset = []string{"A; id"} },
+		"module that is an option":  func(l *jobs.Launch, _ *templates.Head) { l.Profile.Modules = []string{"--force"} },
+		"relative program":          func(l *jobs.Launch, _ *templates.Head) { l.Argv[0] = "berth-node" },
+		"no command":                func(l *jobs.Launch, _ *templates.Head) { l.Argv = nil },
+		"nobody":                    func(l *jobs.Launch, _ *templates.Head) { l.Identity = jobs.Identity{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, h := launch(), templates.Head{}
+			spoil(&l, &h)
+			if s, err := templates.Script(l, h); err == nil {
+				t.Errorf("rendered:\n%s", s)
+			}
+		})
+	}
+}
