@@ -14,8 +14,8 @@ import (
 // first, because every level holds a file descriptor.
 const maxDepth = 64
 
-// Cleanup removes the work tree, berth's git directory and left-over
-// quarantines from the attempt's directory, and nothing else. Directories
+// Cleanup removes the work tree, berth's git directory and what an interrupted
+// Intake or Recheckout left from the attempt's directory, and nothing else. Directories
 // without write permission are made writable; symbolic links are removed and
 // not followed. What cannot be removed is in the error, and the rest is gone.
 // It may be repeated.
@@ -29,7 +29,7 @@ func Cleanup(attemptDir string) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if n := e.Name(); n == WorkDir || n == GitDir || strings.HasPrefix(n, quarantinePrefix) {
+		if n := e.Name(); n == WorkDir || n == GitDir || n == recheckDir || strings.HasPrefix(n, quarantinePrefix) {
 			if err := removeTree(attemptDir, n); err != nil {
 				errs = append(errs, fmt.Errorf("clean up the attempt: %w", err))
 			}

@@ -1,7 +1,9 @@
 package workspace
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -13,26 +15,44 @@ const maxPathBytes = 4096
 // "". These are the rules of git's fsck (is_hfs_dotgit and is_ntfs_dotgit in
 // git's utf8.c and path.c): names that some file system takes for ".git".
 func refusedName(name string) string {
-	switch {
-	case hfsDot(name, "git"), ntfsDotGit(name):
+	if hfsDot(name, "git") || slices.ContainsFunc(windowsNames(name), ntfsDotGit) {
 		return "git refuses the name: some file systems take it for .git"
-	case strings.Contains(name, `\`):
-		for _, part := range strings.Split(name, `\`)[1:] {
-			if ntfsDotGit(part) {
-				return "git refuses the name: Windows takes it for a path with .git in it"
-			}
-		}
 	}
 	return ""
 }
 
-// refusedLink says why git would not accept a symbolic link of this name, or
-// "": .gitmodules must be a file.
-func refusedLink(name string) string {
-	if hfsDot(name, "gitmodules") || ntfsGitModules.MatchString(ntfsTrim(name)) {
-		return "git refuses .gitmodules as a symbolic link"
+// windowsNames is the name and what stands behind each backslash in it, where
+// Windows would see a name of its own.
+func windowsNames(name string) []string {
+	names := []string{name}
+	for i, c := range []byte(name) {
+		if c == '\\' {
+			names = append(names, name[i+1:])
+		}
+	}
+	return names
+}
+
+// refusedUnlessFile says why git would not accept something of this name that
+// is no file (a symbolic link or a directory), or "".
+func refusedUnlessFile(name string, dir bool) string {
+	if isGitModules(name) {
+		return "git refuses .gitmodules when it is not a file"
+	}
+	if dir && isGitAttributes(name) {
+		return "git refuses .gitattributes as a directory"
 	}
 	return ""
+}
+
+func isGitModules(name string) bool {
+	return hfsDot(name, "gitmodules") || slices.ContainsFunc(windowsNames(name), func(n string) bool {
+		return ntfsGitModules.MatchString(ntfsTrim(n, ":"))
+	})
+}
+
+func isGitAttributes(name string) bool {
+	return hfsDot(name, "gitattributes") || ntfsGitAttributes.MatchString(ntfsTrim(name, ":"))
 }
 
 // hfsDot says whether HFS+ takes name for "."+word: it ignores case and
@@ -65,27 +85,34 @@ func hfsIgnores(r rune) bool {
 		r >= 0x206a && r <= 0x206f || r == 0xfeff
 }
 
-// ntfsTrim cuts what NTFS ignores at the end of a name: a stream after a
-// colon, then dots and spaces.
-func ntfsTrim(name string) string {
-	if i := strings.IndexAny(name, `\:`); i >= 0 {
+// ntfsTrim cuts what NTFS ignores at the end of a name: what follows one of
+// the stops, then dots and spaces.
+func ntfsTrim(name, stops string) string {
+	if i := strings.IndexAny(name, stops); i >= 0 {
 		name = name[:i]
 	}
 	return strings.TrimRight(name, " .")
 }
 
 func ntfsDotGit(name string) bool {
-	name = ntfsTrim(name)
+	name = ntfsTrim(name, `\:`)
 	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
 }
 
-// The short names NTFS gives .gitmodules: the first four by position, later
+// The short names NTFS gives to long ones: the first four by position, later
 // ones by a hash.
-var ntfsGitModules = regexp.MustCompile(`(?i)^(\.gitmodules|gitmod~[1-4]|gi7eba~[1-9]|gi7eb~[1-9][0-9]|gi7e~[1-9][0-9]{2}|gi7~[1-9][0-9]{3}|gi~[1-9][0-9]{4}|g~[1-9][0-9]{5}|~[1-9][0-9]{6})$`)
+var (
+	ntfsGitModules    = ntfsShort("gitmodules", "gitmod", "gi7eba")
+	ntfsGitAttributes = ntfsShort("gitattributes", "gitatt", "gi7d29")
+)
 
-// readByGit says whether git itself interprets files of this name, so that its
-// fsck looks into them. It says yes rather too often.
-func readByGit(name string) bool {
-	return strings.HasPrefix(strings.ToLower(name), ".git") || strings.Contains(name, "~") ||
-		hfsDot(name, "gitmodules") || hfsDot(name, "gitattributes")
+func ntfsShort(word, first, hash string) *regexp.Regexp {
+	alternatives := []string{`\.` + word, first + "~[1-4]"}
+	for n := len(hash); n >= 0; n-- {
+		alternatives = append(alternatives, fmt.Sprintf("%s~[1-9][0-9]{%d}", hash[:n], len(hash)-n))
+	}
+	return regexp.MustCompile("(?i)^(" + strings.Join(alternatives, "|") + ")$")
 }
+
+// readByGit says whether git's fsck looks into files of this name.
+func readByGit(name string) bool { return isGitModules(name) || isGitAttributes(name) }

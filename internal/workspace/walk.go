@@ -147,8 +147,7 @@ func (w *walker) list(dir string) ([]candidate, error) {
 		err = fmt.Errorf("the tree has more than %d entries", maxEntries)
 	}
 	if err != nil {
-		w.out.skip(dir, "cannot be read: "+reason(err))
-		w.out.kept[dir] = true
+		w.leave(dir, "cannot be read: "+reason(err))
 		return nil, nil
 	}
 	if !w.inIgnored[dir] && slices.Contains(names, ".gitignore") {
@@ -167,8 +166,7 @@ func (w *walker) list(dir string) ([]candidate, error) {
 			continue
 		}
 		if why := refusedPath(p, bare); why != "" {
-			w.out.skip(p, why)
-			w.out.kept[p] = true
+			w.leave(p, why)
 			continue
 		}
 		c, err := w.look(p)
@@ -176,8 +174,7 @@ func (w *walker) list(dir string) ([]candidate, error) {
 			continue
 		}
 		if err != nil {
-			w.out.skip(p, "cannot be read: "+reason(err))
-			w.out.kept[p] = true
+			w.leave(p, "cannot be read: "+reason(err))
 			continue
 		}
 		if c != nil {
@@ -216,6 +213,10 @@ func (w *walker) look(p string) (*candidate, error) {
 		}
 		return nil, nil
 	case m.IsDir():
+		if why := refusedUnlessFile(path.Base(p), true); why != "" {
+			w.leave(p, why)
+			return nil, nil
+		}
 		c.dir = true
 		return &c, nil
 	case m.IsRegular():
@@ -225,9 +226,8 @@ func (w *walker) look(p string) (*candidate, error) {
 		}
 	case m&fs.ModeSymlink != 0:
 		c.mode = modeLink
-		if why := refusedLink(path.Base(p)); why != "" {
-			w.out.skip(p, why)
-			w.out.kept[p] = true
+		if why := refusedUnlessFile(path.Base(p), false); why != "" {
+			w.leave(p, why)
 			return nil, nil
 		}
 	default:
@@ -243,6 +243,12 @@ func (w *walker) look(p string) (*candidate, error) {
 		return nil, nil
 	}
 	return &c, nil
+}
+
+// leave reports a path whose version in the base stays.
+func (w *walker) leave(p, why string) {
+	w.out.skip(p, why)
+	w.out.kept[p] = true
 }
 
 func special(m fs.FileMode) string {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +143,16 @@ const testBranch = "berth/fix-it/0123abcd"
 func (f *fixture) collect(opts CollectOptions) Result {
 	f.t.Helper()
 	opts.Branch = testBranch
-	res, err := f.g.Collect(testContext(f.t), f.attempt, f.src, opts)
+	// Git is never told where the tree is.
+	g := &Git{Run: func(ctx context.Context, c Cmd) error {
+		for _, s := range slices.Concat(c.Args, c.Env, []string{c.Dir}) {
+			if strings.Contains(s, f.work()) {
+				f.t.Errorf("git was given the task's tree: %q in %q", c.Args, c.Dir)
+			}
+		}
+		return f.g.Run(ctx, c)
+	}}
+	res, err := g.Collect(testContext(f.t), f.attempt, f.src, opts)
 	must(f.t, err)
 	if _, err := os.Stat(f.ran); err == nil {
 		said, _ := os.ReadFile(f.ran)

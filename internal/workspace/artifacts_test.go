@@ -1,0 +1,93 @@
+package workspace
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func TestCollectArtifacts(t *testing.T) {
+	f := newFixture(t)
+	work := f.repo
+	secret := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(secret, []byte("secret"), 0o644))
+	f.write(work, map[string]string{
+		"out/a.csv": "aaaa", "out/sub/b.csv": "+xbb", "model.bin": "0123456789", "notes.txt": "no", "out/link.csv": "->" + secret,
+		"out/inner.csv": "->a.csv", "dirlink": "->" + filepath.Dir(secret), ".git/x.csv": "never", "sub/.git/y.csv": "never", "odd\n\xe9.csv": "odd",
+	})
+	must(t, syscall.Mkfifo(filepath.Join(work, "out/fifo.csv"), 0o644))
+	must(t, os.Chmod(filepath.Join(work, "out/sub/b.csv"), 0o4777))
+	dest := filepath.Join(t.TempDir(), "new", "artifacts")
+	for range 2 { // it may be repeated
+		res, err := CollectArtifacts(testContext(t), work, dest, []string{"*.csv", "model.bin", "dirlink/secret", "absent/*"}, ArtifactLimits{})
+		must(t, err)
+		same(t, "artifacts", res, Artifacts{
+			Copied:  []Artifact{{"model.bin", 10}, {"odd\n\xe9.csv", 3}, {"out/a.csv", 4}, {"out/sub/b.csv", 2}},
+			Skipped: []Skipped{{"out/fifo.csv", "is a FIFO"}, {"out/inner.csv", "is a symbolic link"}, {"out/link.csv", "is a symbolic link"}},
+			Missing: []string{"dirlink/secret", "absent/*"},
+		})
+	}
+	files := map[string]string{}
+	must(t, filepath.WalkDir(dest, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o600)
+		if d.IsDir() {
+			want = 0o700 | fs.ModeDir
+		} else {
+			data, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			rel, _ := filepath.Rel(dest, p)
+			files[rel] = string(data)
+		}
+		if fi.Mode() != want {
+			t.Errorf("%s: %v", p, fi.Mode())
+		}
+		return nil
+	}))
+	same(t, "files", files, map[string]string{"model.bin": "0123456789", "odd\n\xe9.csv": "odd", "out/a.csv": "aaaa", "out/sub/b.csv": "bb"})
+}
+
+func TestCollectArtifactsLimits(t *testing.T) {
+	f := newFixture(t)
+	f.write(f.repo, map[string]string{"a": "1", "b": "22", "c": "333", "d/e": "1"})
+	paths := func(limits ArtifactLimits) (copied, skipped []Path) {
+		res, err := CollectArtifacts(testContext(t), f.repo, t.TempDir(), []string{"a", "b", "c", "d/"}, limits)
+		must(t, err)
+		for _, a := range res.Copied {
+			copied = append(copied, a.Path)
+		}
+		for _, s := range res.Skipped {
+			skipped = append(skipped, s.Path)
+		}
+		return copied, skipped
+	}
+	for _, tc := range []struct {
+		limits          ArtifactLimits
+		copied, skipped []Path
+	}{
+		{ArtifactLimits{FileBytes: 2}, []Path{"a", "b", "d/e"}, []Path{"c"}},
+		{ArtifactLimits{TotalBytes: 4}, []Path{"a", "b", "d/e"}, []Path{"c"}},
+		{ArtifactLimits{Files: 2}, []Path{"a", "b"}, []Path{"c", "d/e"}},
+	} {
+		copied, skipped := paths(tc.limits)
+		same(t, "copied", copied, tc.copied)
+		same(t, "skipped", skipped, tc.skipped)
+	}
+	res, err := CollectArtifacts(testContext(t), f.repo, filepath.Join(t.TempDir(), "none"), nil, ArtifactLimits{})
+	must(t, err)
+	same(t, "nothing asked", len(res.Copied), 0)
+	if _, err := CollectArtifacts(testContext(t), f.repo, t.TempDir(), []string{"../x"}, ArtifactLimits{}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
