@@ -36,7 +36,7 @@ func word(v strict.Value) string {
 	return s
 }
 
-var optionForm = regexp.MustCompile(`^--([A-Za-z0-9][A-Za-z0-9_-]*)(=.*)?$`)
+var optionForm = regexp.MustCompile(`^--([a-z][a-z0-9-]*)(=.*)?$`)
 
 // checkExtra tells whether an option of sbatch may be passed through.
 func checkExtra(v strict.Value, s string) bool {
@@ -68,6 +68,10 @@ func extraForm(v strict.Value, s string) {
 	switch long := short[firstTwo(s)]; {
 	case strings.HasPrefix(s, "--") && spaced && optionForm.MatchString(name) && !strings.Contains(name, "="):
 		v.Failf("", "must have the form --option=value: write %q", name+"="+strings.TrimSpace(value))
+	case owned[long] != "" && !strings.HasPrefix(s, "--"):
+		v.Failf("", "must not set %s (--%s): %s", s[:2], long, owned[long])
+	case keyed[long] != "" && !strings.HasPrefix(s, "--"):
+		v.Failf("", "must not set %s (--%s): use %s", s[:2], long, keyed[long])
 	case long != "" && !strings.HasPrefix(s, "--"):
 		v.Failf("", "is a short option, found %q: write the long one, --%s", s, long)
 	case strings.HasPrefix(s, "-"):

@@ -102,11 +102,11 @@ func TestPairs(t *testing.T) {
 			with(func(t *jobs.Task) {
 				t.Terminal.Bind = []jobs.Mount{{Source: "/t/sub/a:b", Destination: "/c:d", Writable: true}, {Source: "/e", Destination: "/e"}}
 			})},
-		{"slurm", headTOML + "[slurm]\npartition = \"gpu,long\"\naccount = \"p-1\"\nqos = \"high\"\nconstraint = \"[a|b]&c\"\nextra = [\"--exclusive\", \"--mail-type=END\", \"--comment=a b\", \"--container-image=x\"]\n+++",
-			headYAML + "slurm:\n  partition: gpu,long\n  account: p-1\n  qos: high\n  constraint: \"[a|b]&c\"\n  extra: [--exclusive, --mail-type=END, --comment=a b, --container-image=x]\n---",
+		{"slurm", headTOML + "[slurm]\npartition = \"gpu,long\"\naccount = \"p-1\"\nqos = \"high\"\nconstraint = \"[a|b]&c\"\nextra = [\"--exclusive\", \"--mail-type=END\", \"--wckey=a b\", \"--container-image=x\"]\n+++",
+			headYAML + "slurm:\n  partition: gpu,long\n  account: p-1\n  qos: high\n  constraint: \"[a|b]&c\"\n  extra: [--exclusive, --mail-type=END, --wckey=a b, --container-image=x]\n---",
 			with(func(t *jobs.Task) {
 				t.Slurm = jobs.SlurmOptions{Partition: "gpu,long", Account: "p-1", QOS: "high", Constraint: "[a|b]&c",
-					Extra: []string{"--exclusive", "--mail-type=END", "--comment=a b", "--container-image=x"}}
+					Extra: []string{"--exclusive", "--mail-type=END", "--wckey=a b", "--container-image=x"}}
 			})},
 		{"empty tables", headTOML + "[slurm]\n[resources]\n[terminal]\n+++", headYAML + "slurm:\nresources: {}\nterminal: ~\n---", minimal()},
 	} {

@@ -38,7 +38,7 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 	}
 
 	t.Command = agent(root.Table("agent"))
-	t.Workspace = workspace(root.Table("workspace"))
+	t.Workspace = workspaceOf(root.Table("workspace"))
 	t.Resources = resources(root.Table("resources"))
 	t.Terminal = terminal(root.Table("terminal"))
 	t.Slurm = keys.Slurm(root.Table("slurm"))

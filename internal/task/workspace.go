@@ -1,16 +1,18 @@
 package task
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 
 	"berth/internal/strict"
+	"berth/internal/workspace"
 	"berth/jobs"
 )
 
-// workspace reads [workspace]; a table without repo means the directory of the
+// workspaceOf reads [workspace]; a table without repo means the directory of the
 // task file.
-func workspace(t *strict.Reader) *jobs.Workspace {
+func workspaceOf(t *strict.Reader) *jobs.Workspace {
 	t.Later("templates are not built yet", "template")
 	t.Refuse("is not needed: berth chooses the name of the branch", "branch")
 	t.Later("it is not built yet", "submodules", "lfs", "depth", "bootstrap")
@@ -31,7 +33,8 @@ func workspace(t *strict.Reader) *jobs.Workspace {
 	return w
 }
 
-// patterns reads a list of paths inside the workspace.
+// patterns reads a list of paths inside the workspace, as [workspace.Scope]
+// understands them.
 func patterns(v strict.Value) []string {
 	var out []string
 	for _, item := range v.Items("paths") {
@@ -39,16 +42,33 @@ func patterns(v strict.Value) []string {
 		switch {
 		case s == "":
 			continue
-		case filepath.IsAbs(s) || strings.HasPrefix(s, "~"):
+		case filepath.IsAbs(s):
+			item.Failf("", "must be relative to the workspace, found %q: did you mean %q?", s, "."+filepath.Clean(s))
+			continue
+		case strings.HasPrefix(s, "~"):
 			item.Failf("", "must be relative to the workspace, found %q", s)
 			continue
 		case hasDotDot(s):
 			item.Failf("", "must stay inside the workspace, found %q", s)
 			continue
 		}
+		if _, err := workspace.ParseScope([]string{s}); err != nil {
+			failPattern(item, err)
+			continue
+		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// failPattern passes on what the workspace says of a pattern that it does not
+// understand: better here, with a line, than on a node hours later.
+func failPattern(item strict.Value, err error) {
+	hint := ""
+	if e := (*workspace.Error)(nil); errors.As(err, &e) {
+		hint = e.Hint()
+	}
+	item.Failf(hint, "is not understood: %v", err)
 }
 
 func hasDotDot(s string) bool {
