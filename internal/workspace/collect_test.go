@@ -222,11 +222,8 @@ func TestCollectChanges(t *testing.T) {
 
 func listen(t *testing.T, path string) {
 	t.Helper()
-	old, err := os.Getwd()
-	must(t, err)
-	must(t, os.Chdir(filepath.Dir(path))) // the name of a socket is short
+	t.Chdir(filepath.Dir(path)) // the name of a socket is short
 	l, err := net.Listen("unix", filepath.Base(path))
-	must(t, os.Chdir(old))
 	must(t, err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	must(t, l.Close())

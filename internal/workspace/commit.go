@@ -70,12 +70,17 @@ func (s *stream) run(ctx context.Context) error {
 func (s *stream) write(ctx context.Context, w *bufio.Writer) error {
 	who := fmt.Sprintf("%s <%s> %d +0000", identPart(s.opts.Author.Name), identPart(s.opts.Author.Email), s.opts.Time.Unix())
 	message := messageOf(s.opts.Message)
-	fmt.Fprintf(w, "commit refs/heads/%s\nauthor %s\ncommitter %s\ndata %d\n%s\nfrom %s\n",
+	_, err := fmt.Fprintf(w, "commit refs/heads/%s\nauthor %s\ncommitter %s\ndata %d\n%s\nfrom %s\n",
 		s.opts.Branch, who, who, len(message), message, s.src.Base)
+	if err != nil {
+		return err
+	}
 	// Deletions first: a file may have become a directory, or a directory a
 	// file.
 	for _, p := range s.delta.remove {
-		fmt.Fprintf(w, "D %s\n", quote(p))
+		if _, err := fmt.Fprintf(w, "D %s\n", quote(p)); err != nil {
+			return err
+		}
 	}
 	for _, f := range s.delta.put {
 		if err := ctx.Err(); err != nil {
@@ -85,7 +90,7 @@ func (s *stream) write(ctx context.Context, w *bufio.Writer) error {
 			return err
 		}
 	}
-	_, err := io.WriteString(w, "\ndone\n")
+	_, err = io.WriteString(w, "\ndone\n")
 	return err
 }
 
@@ -96,7 +101,9 @@ func (s *stream) put(w *bufio.Writer, f found) error {
 		return nil
 	}
 	defer content.Close()
-	fmt.Fprintf(w, "M %s inline %s\ndata %d\n", f.mode, quote(f.path), n)
+	if _, err := fmt.Fprintf(w, "M %s inline %s\ndata %d\n", f.mode, quote(f.path), n); err != nil {
+		return err
+	}
 	got, err := io.Copy(w, &sourceReader{r: io.LimitReader(content, n)})
 	var rerr *readError
 	switch {
@@ -122,7 +129,7 @@ func (e *readError) Error() string { return e.err.Error() }
 
 func (s *sourceReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = &readError{err}
 	}
 	return n, err

@@ -102,7 +102,7 @@ func TestResolveForeignOwner(t *testing.T) {
 	must(t, os.Chown(filepath.Join(f.repo, ".git"), 65534, 65534))
 	_, err := f.g.Resolve(testContext(t), f.repo, "")
 	var e *Error
-	if !errors.As(err, &e) || e.Kind != ErrNotRepository || e.Hint() == "" {
+	if !errors.As(err, &e) || !errors.Is(err, ErrNotRepository) || e.Hint() == "" {
 		t.Fatalf("got %v", err)
 	}
 	t.Logf("%v (%s)", e, e.Hint())

@@ -54,19 +54,19 @@ func ParseScope(patterns []string) (Scope, error) {
 }
 
 func parsePattern(text string) (pattern, error) {
-	bad := func(why, tip string) (pattern, error) {
-		return pattern{}, &Error{Kind: ErrInvalid, Msg: fmt.Sprintf("path pattern %q: %s", text, why), Tip: tip}
+	bad := func(why, tip string) error {
+		return &Error{Kind: ErrInvalid, Msg: fmt.Sprintf("path pattern %q: %s", text, why), Tip: tip}
 	}
 	rest := text
 	switch {
 	case rest == "." || rest == "./" || rest == "/":
 		return pattern{parts: []string{anyDepth}}, nil
 	case rest == "":
-		return bad("is empty", `"." covers everything`)
+		return pattern{}, bad("is empty", `"." covers everything`)
 	case strings.ContainsRune(rest, 0):
-		return bad("has a NUL byte", "")
+		return pattern{}, bad("has a NUL byte", "")
 	case rest[0] == '!':
-		return bad("negation is not supported", `list what is covered; \! is an ordinary !`)
+		return pattern{}, bad("negation is not supported", `list what is covered; \! is an ordinary !`)
 	}
 	rooted := strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "./")
 	rest = strings.TrimPrefix(strings.TrimPrefix(rest, "."), "/")
@@ -80,7 +80,7 @@ func parsePattern(text string) (pattern, error) {
 	for part := range strings.SplitSeq(rest, "/") {
 		switch part {
 		case "", ".", "..":
-			return bad(fmt.Sprintf("has the component %q", part), "write the path from the top of the repository")
+			return pattern{}, bad(fmt.Sprintf("has the component %q", part), "write the path from the top of the repository")
 		case anyDepth:
 			if len(p.parts) == 0 || p.parts[len(p.parts)-1] != anyDepth {
 				p.parts = append(p.parts, anyDepth)
@@ -88,11 +88,11 @@ func parsePattern(text string) (pattern, error) {
 			continue
 		}
 		if hasUnescaped(part, "{}") {
-			return bad("braces are not supported", `write one pattern for each; \{ is an ordinary {`)
+			return pattern{}, bad("braces are not supported", `write one pattern for each; \{ is an ordinary {`)
 		}
 		part = negated(part)
 		if _, err := path.Match(part, ""); err != nil {
-			return bad("has an unfinished [ or \\", "")
+			return pattern{}, bad("has an unfinished [ or \\", "")
 		}
 		p.parts = append(p.parts, part)
 	}
