@@ -13,9 +13,9 @@ var (
 	scratchForm = regexp.MustCompile(`^[A-Za-z0-9._/+@=-]*$`)
 )
 
-// scratch reads a directory of the node. It is expanded by the shell of the
-// job script, so only what has one reading there is accepted: plain path
-// characters and variables, and neither blanks, quotes nor substitutions.
+// scratch reads a directory of the node. The runner expands its variables
+// there, and nothing else that a shell would; so only what means the same to
+// both is accepted: plain path characters and variables.
 func scratch(v strict.Value) string {
 	s := v.Text()
 	if s == "" {
