@@ -98,7 +98,7 @@ func (a *app) assemble(st *store.Store) *engine.Engine {
 	node := func() (string, error) { return nodebin.Install(st.Bin()) }
 	return &engine.Engine{
 		Store:      st,
-		Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{}), queue.New(on, queue.Config{Dir: st.Queue(), Node: node})},
+		Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{}), queue.New(queue.Config{Dir: st.Queue()})},
 		Backends:   []jobs.Backend{&apptainer.Backend{On: on}, local.Backend{}},
 		Git:        workspace.New(on),
 		Node:       node,

@@ -7,6 +7,7 @@ import (
 
 	"berth/engine"
 	"berth/internal/profile"
+	"berth/internal/strict"
 	"berth/internal/task"
 	"berth/jobs"
 
@@ -19,7 +20,7 @@ type taskFlags struct {
 	name, image, overlay, workspace, base string
 	backend, scheduler, profile           string
 	memory, disk, time, gpus              string
-	cpus, nodes                           int
+	cpus, nodes                           string
 	bind, env, scope                      []string
 	slurm                                 jobs.SlurmOptions
 }
@@ -34,12 +35,12 @@ func (f *taskFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.workspace, "workspace", "", "git repository to work on")
 	fs.StringVar(&f.base, "base", "", "commit to start from (default HEAD)")
 	fs.StringArrayVar(&f.scope, "scope", nil, "path that may change")
-	fs.IntVar(&f.cpus, "cpus", 0, "CPUs")
+	fs.StringVar(&f.cpus, "cpus", "", "CPUs")
 	fs.StringVar(&f.memory, "memory", "", "memory, such as 512MiB; a bare number is MiB")
 	fs.StringVar(&f.disk, "disk", "", "size of the writable layer, such as 5GiB")
 	fs.StringVar(&f.time, "time", "", "time limit, such as 30m; a bare number is seconds")
 	fs.StringVar(&f.gpus, "gpus", "", "GPUs: N or TYPE:N")
-	fs.IntVar(&f.nodes, "nodes", 0, "nodes")
+	fs.StringVar(&f.nodes, "nodes", "", "nodes")
 	fs.StringVar(&f.slurm.Partition, "partition", "", "Slurm partition")
 	fs.StringVar(&f.slurm.Account, "account", "", "Slurm account")
 	fs.StringVar(&f.slurm.QOS, "qos", "", "Slurm quality of service")
@@ -60,7 +61,7 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string) (jobs.Task, engine.C
 	if err := f.override(cmd, &t); err != nil {
 		return t, c, err
 	}
-	c.Scheduler, c.Backend = f.scheduler, f.backend
+	c.Scheduler = f.scheduler
 	if c.Scheduler == "auto" {
 		c.Scheduler = ""
 	}
@@ -100,67 +101,36 @@ func nameOf(words []string) string {
 	return filepath.Base(first[0])
 }
 
-// override puts the flags over the task. The values pass the same checks as in
-// a task file.
+// override puts the flags over the task. They pass the same checks as the keys
+// of a task file.
 func (f *taskFlags) override(cmd *cobra.Command, t *jobs.Task) error {
-	set := cmd.Flags().Changed
-	var err error
-	for flag, put := range map[string]func() error{
-		"name":       func() error { t.Name = f.name; return task.CheckName(f.name) },
-		"image":      func() error { t.Terminal.Image, err = task.Image(f.image); return err },
-		"overlay":    func() error { t.Terminal.Overlay = f.overlay; return task.CheckOverlay(f.overlay) },
-		"bind":       func() error { t.Terminal.Bind, err = task.Binds(f.bind); return err },
-		"env":        func() error { t.Terminal.Env, err = task.Env(append(t.Terminal.Env, f.env...)); return err },
-		"cpus":       func() error { t.Resources.CPUs = f.cpus; return positive(f.cpus) },
-		"nodes":      func() error { t.Resources.Nodes = f.nodes; return positive(f.nodes) },
-		"memory":     func() error { t.Resources.Memory, err = jobs.ParseBytes(f.memory); return err },
-		"disk":       func() error { t.Resources.Disk, err = jobs.ParseBytes(f.disk); return err },
-		"time":       func() error { t.Resources.Time, err = jobs.ParseDuration(f.time); return err },
-		"gpus":       func() error { t.Resources.GPUs, err = task.GPUs(f.gpus); return err },
-		"partition":  func() error { t.Slurm.Partition = f.slurm.Partition; return task.CheckWord(f.slurm.Partition) },
-		"account":    func() error { t.Slurm.Account = f.slurm.Account; return task.CheckWord(f.slurm.Account) },
-		"qos":        func() error { t.Slurm.QOS = f.slurm.QOS; return task.CheckWord(f.slurm.QOS) },
-		"constraint": func() error { t.Slurm.Constraint = f.slurm.Constraint; return task.CheckWord(f.slurm.Constraint) },
-		"slurm": func() error {
-			t.Slurm.Extra = append(t.Slurm.Extra, f.slurm.Extra...)
-			return task.CheckExtra(f.slurm.Extra)
-		},
-		"workspace": func() error { return f.setWorkspace(t) },
+	text := func(v string) []string { return []string{v} }
+	var set []strict.Flag
+	for _, k := range []strict.Flag{
+		{Name: "name", Key: "name", Kind: strict.String, Values: text(f.name)},
+		{Name: "workspace", Table: "workspace", Key: "repo", Kind: strict.String, Values: text(f.workspace)},
+		{Name: "base", Table: "workspace", Key: "base", Kind: strict.String, Values: text(f.base)},
+		{Name: "scope", Table: "workspace", Key: "scope", Kind: strict.List, Values: f.scope},
+		{Name: "cpus", Table: "resources", Key: "cpus", Kind: strict.Int, Values: text(f.cpus)},
+		{Name: "memory", Table: "resources", Key: "memory", Kind: strict.String, Values: text(f.memory)},
+		{Name: "disk", Table: "resources", Key: "disk", Kind: strict.String, Values: text(f.disk)},
+		{Name: "time", Table: "resources", Key: "time", Kind: strict.String, Values: text(f.time)},
+		{Name: "gpus", Table: "resources", Key: "gpus", Kind: strict.String, Values: text(f.gpus)},
+		{Name: "nodes", Table: "resources", Key: "nodes", Kind: strict.Int, Values: text(f.nodes)},
+		{Name: "backend", Table: "terminal", Key: "backend", Kind: strict.String, Values: text(f.backend)},
+		{Name: "image", Table: "terminal", Key: "image", Kind: strict.String, Values: text(f.image)},
+		{Name: "overlay", Table: "terminal", Key: "overlay", Kind: strict.String, Values: text(f.overlay)},
+		{Name: "bind", Table: "terminal", Key: "bind", Kind: strict.List, Values: f.bind},
+		{Name: "env", Table: "terminal", Key: "env", Kind: strict.List, Values: f.env},
+		{Name: "partition", Table: "slurm", Key: "partition", Kind: strict.String, Values: text(f.slurm.Partition)},
+		{Name: "account", Table: "slurm", Key: "account", Kind: strict.String, Values: text(f.slurm.Account)},
+		{Name: "qos", Table: "slurm", Key: "qos", Kind: strict.String, Values: text(f.slurm.QOS)},
+		{Name: "constraint", Table: "slurm", Key: "constraint", Kind: strict.String, Values: text(f.slurm.Constraint)},
+		{Name: "slurm", Table: "slurm", Key: "extra", Kind: strict.List, Values: f.slurm.Extra},
 	} {
-		if !set(flag) {
-			continue
-		}
-		if err := put(); err != nil {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "--" + flag, Err: err}
+		if cmd.Flags().Changed(k.Name) {
+			set = append(set, k)
 		}
 	}
-	if (set("base") || set("scope")) && t.Workspace == nil {
-		return usage("--base and --scope need a workspace: give --workspace DIR")
-	}
-	if set("base") {
-		t.Workspace.Base = f.base
-	}
-	if set("scope") {
-		t.Workspace.Scope = f.scope
-	}
-	return nil
-}
-
-func (f *taskFlags) setWorkspace(t *jobs.Task) error {
-	abs, err := filepath.Abs(f.workspace)
-	if err != nil {
-		return err
-	}
-	if t.Workspace == nil {
-		t.Workspace = &jobs.Workspace{}
-	}
-	t.Workspace.Repo = abs
-	return nil
-}
-
-func positive(n int) error {
-	if n < 1 {
-		return usage("must be 1 or more")
-	}
-	return nil
+	return task.Override(t, set)
 }

@@ -20,6 +20,7 @@ type Doc struct {
 	start  int // line to name when something is missing; 0 is the first
 	root   *Reader
 	issues []issue
+	labels []string  // of a document of flags: what stands for a line's place
 	tables []*Reader // every table that was asked for
 }
 
@@ -61,12 +62,19 @@ func (d *Doc) Err() error {
 			lines = append(lines, fmt.Sprintf("%s: and %d more", d.file, len(d.issues)-i))
 			break
 		}
-		lines = append(lines, place(d.file, is.line)+is.msg)
+		lines = append(lines, d.place(is.line)+is.msg)
 		if hint == "" {
 			hint = is.hint
 		}
 	}
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: strings.Join(lines, "\n"), Hint: hint}
+}
+
+func (d *Doc) place(line int) string {
+	if line <= len(d.labels) {
+		return d.labels[line-1] + " "
+	}
+	return place(d.file, line)
 }
 
 // ReadFile reads a file of at most [MaxFile] bytes; what names it in errors.

@@ -25,7 +25,7 @@ func (v Value) Is(k Kind) bool { return v.node != nil && v.node.kind == k }
 
 // Failf adds a complaint about the value; the message goes on after its name.
 func (v Value) Failf(hint, format string, args ...any) {
-	v.doc.Failf(v.line, hint, "%s %s", v.name, fmt.Sprintf(format, args...))
+	v.doc.Failf(v.line, hint, "%s%s", v.label(" "), fmt.Sprintf(format, args...))
 }
 
 // On returns the value with the line of another one, for a complaint about a
@@ -37,7 +37,16 @@ func (v Value) On(part Value) Value {
 
 // Fail adds an error's text as a complaint about the value.
 func (v Value) Fail(err error) {
-	v.doc.Failf(v.line, jobs.HintOf(err), "%s: %v", v.name, err)
+	v.doc.Failf(v.line, jobs.HintOf(err), "%s%v", v.label(": "), err)
+}
+
+// label is the value's name and what follows it; a flag is named by its place
+// already.
+func (v Value) label(then string) string {
+	if v.doc.labels != nil {
+		return ""
+	}
+	return v.name + then
 }
 
 // MustBe complains that the value is of the wrong type.

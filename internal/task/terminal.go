@@ -72,7 +72,7 @@ func env(v strict.Value) []string {
 			item.Fail(err)
 			continue
 		}
-		name, _, _ := strings.Cut(s, "=")
+		name := nameOf(s)
 		switch owner := envOwner(name); {
 		case !envName.MatchString(name):
 			item.Failf("", "is not NAME or NAME=VALUE: the name is %q", name)
@@ -95,4 +95,10 @@ func envOwner(name string) string {
 		}
 	}
 	return ""
+}
+
+// nameOf is the name in NAME or NAME=VALUE.
+func nameOf(kv string) string {
+	name, _, _ := strings.Cut(kv, "=")
+	return name
 }
