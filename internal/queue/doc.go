@@ -1,0 +1,20 @@
+// Package queue is the scheduler "local": a first-in-first-out queue for a
+// machine without Slurm, bounded by its CPUs and memory.
+//
+// There is no daemon. Every job is one detached process that registers itself
+// as a file in the queue's directory, waits for its turn and then becomes the
+// job script (execve(2)), so that its pid stays. A file holds the pid and the
+// time that process started; together they name one process of this boot, so
+// a file whose process is gone counts for nothing, and a crash of a waiting or
+// running job frees its share without anybody's help.
+//
+// The turn of a job comes when all living jobs before it and the job itself
+// fit into the machine together. Numbers are drawn under a lock and never
+// below a living one's, so what runs never asks for more than there is.
+//
+// The directory is split by host, boot and process namespace, because a pid
+// means nothing elsewhere. About a job of another host the queue can say
+// nothing: [Queue.Status] then answers with an empty state, which is not the
+// same as a missing name. A job that is over leaves no state here; its own
+// exit record is the word on it.
+package queue

@@ -1,0 +1,121 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"berth/jobs"
+	"berth/templates"
+)
+
+// LogName is the file in an attempt's directory that takes what the job script
+// writes before the runner opens its own logs.
+const LogName = "queue.log"
+
+// Config is what the queue needs to know.
+type Config struct {
+	// Dir holds the queue; parts for this host and boot are made inside.
+	Dir string
+	// Node is the program that waits as "NODE queue-wait ..."; "" is the
+	// first word of the launch, which is berth-node.
+	Node string
+	// Environ is what the little of the environment that a job gets is
+	// taken from, as NAME=VALUE; nil is this process's own.
+	Environ []string
+	// CPUs and Memory bound the jobs that run at once; zero is what this
+	// process may use of the machine (sched_getaffinity(2), MemTotal).
+	CPUs   int
+	Memory jobs.Bytes
+}
+
+// Queue is the local scheduler. It is safe for concurrent use, by several
+// processes too.
+type Queue struct {
+	cfg Config
+}
+
+var _ jobs.Scheduler = (*Queue)(nil)
+
+// New returns the queue in a directory. It touches nothing.
+func New(cfg Config) *Queue {
+	if cfg.Environ == nil {
+		cfg.Environ = os.Environ()
+	}
+	if cfg.CPUs == 0 {
+		cfg.CPUs = runtime.NumCPU()
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = machineMemory()
+	}
+	return &Queue{cfg: cfg}
+}
+
+// Name returns "local".
+func (*Queue) Name() string { return jobs.SchedulerLocal }
+
+// Check tells what the machine has; the queue itself needs nothing.
+func (q *Queue) Check(context.Context) jobs.Checked {
+	if _, err := place(); err != nil {
+		return jobs.Checked{Health: jobs.Undetected, Reason: err.Error(), Hint: "the local queue needs Linux and /proc"}
+	}
+	return jobs.Checked{Health: jobs.Healthy, Reason: fmt.Sprintf("this machine: %d CPUs, %d MiB of memory", q.cfg.CPUs, q.cfg.Memory.MiB())}
+}
+
+// Render returns the job script.
+func (*Queue) Render(l jobs.Launch) (string, error) {
+	return templates.Script(l, templates.Head{Lines: []string{"# run on this machine by berth's own queue"}})
+}
+
+// want is a job's share of the machine.
+func want(r jobs.Resources) (cpus int, memory jobs.Bytes) {
+	return max(r.CPUs, 1), r.Memory
+}
+
+// fits refuses what this machine can never give; a job that waits for ever
+// would be worse.
+func (q *Queue) fits(r jobs.Resources) error {
+	rejected := func(hint, format string, args ...any) error {
+		return &jobs.Error{Kind: jobs.KindRejected, Msg: fmt.Sprintf(format, args...), Hint: hint}
+	}
+	cpus, memory := want(r)
+	switch {
+	case r.CPUs < 0 || r.Memory < 0:
+		return rejected("", "a resource is negative")
+	case cpus > q.cfg.CPUs:
+		return rejected("ask for fewer, or use a cluster: --scheduler slurm", "the job asks for %d CPUs and this machine has %d", cpus, q.cfg.CPUs)
+	case memory > q.cfg.Memory:
+		return rejected("ask for less, or use a cluster: --scheduler slurm", "the job asks for %d MiB of memory and this machine has %d", memory.MiB(), q.cfg.Memory.MiB())
+	case r.Nodes > 1:
+		return rejected("use a cluster: --scheduler slurm", "the job asks for %d nodes and the local queue has this machine only", r.Nodes)
+	case r.GPUs != "":
+		return rejected(`leave it out; a profile with gpu = "nvidia" or "amd" shows the task all GPUs of the machine`, "the local queue cannot give out GPUs")
+	}
+	return nil
+}
+
+// jobEnv is the environment that a job starts with: enough to find programs
+// and the user's session, and nothing else.
+func jobEnv(environ []string) []string {
+	var env []string
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		switch name {
+		case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS":
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+// here is the part of the queue's directory for this host and boot.
+func (q *Queue) here() (dir string, at location, err error) {
+	at, err = place()
+	if err != nil {
+		return "", at, &jobs.Error{Kind: jobs.KindInfra, Msg: "the local queue does not work here", Err: err, Hint: "use a cluster: --scheduler slurm"}
+	}
+	return filepath.Join(q.cfg.Dir, at.dir()), at, nil
+}

@@ -1,0 +1,104 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"berth/jobs"
+)
+
+// Find returns the jobs of this machine that wait or run.
+func (q *Queue) Find(_ context.Context, names []string) (map[string]jobs.Handle, error) {
+	alive, at, err := q.alive()
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]jobs.Handle{}
+	for _, e := range alive {
+		if slices.Contains(names, e.Name) {
+			found[e.Name] = handle(e, at)
+		}
+	}
+	return found, nil
+}
+
+// Status tells which jobs wait or run here. A job that is over is missing from
+// the answer. A job of another host is in it with an empty state: nothing can
+// be said about it from here.
+func (q *Queue) Status(_ context.Context, handles []jobs.Handle) (map[string]jobs.Status, error) {
+	alive, at, err := q.alive()
+	if err != nil {
+		return nil, err
+	}
+	answer := map[string]jobs.Status{}
+	byFile := map[string]entry{}
+	for _, e := range alive {
+		byFile[e.file()] = e
+	}
+	for _, h := range handles {
+		if host, yes := at.elsewhere(h); yes {
+			answer[h.Name] = jobs.Status{Word: "ELSEWHERE", Reason: "it is in the local queue of " + host, Hint: "ask on " + host, Node: host}
+			continue
+		}
+		if e, ok := byFile[h.NativeID]; ok && e.Name == h.Name {
+			answer[h.Name] = q.status(e, alive, at.Host)
+		}
+	}
+	return answer, nil
+}
+
+func (q *Queue) status(e entry, alive []entry, host string) jobs.Status {
+	if e.Running {
+		return jobs.Status{State: jobs.StateRunning, Word: "RUNNING", Node: host}
+	}
+	ahead := 0
+	for _, other := range alive {
+		if other.number < e.number {
+			ahead++
+		}
+	}
+	return jobs.Status{State: jobs.StatePending, Word: "WAITING", Node: host,
+		Reason: fmt.Sprintf("waits for %d CPUs and %d MiB behind %d jobs; the machine has %d CPUs and %d MiB", e.CPUs, e.Memory.MiB(), ahead, q.cfg.CPUs, q.cfg.Memory.MiB())}
+}
+
+// Cancel sends TERM to the jobs' processes: one that waits ends, one that runs
+// is the runner, which ends its task first. Jobs that are over are passed
+// over; a job of another host is an error, because it would go on.
+func (q *Queue) Cancel(_ context.Context, handles []jobs.Handle) error {
+	alive, at, err := q.alive()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range handles {
+		if host, yes := at.elsewhere(h); yes {
+			errs = append(errs, &jobs.Error{Kind: jobs.KindInfra, Msg: "job " + h.Name + " is in the local queue of " + host, Hint: "cancel it on " + host})
+			continue
+		}
+		for _, e := range alive {
+			if e.file() != h.NativeID || e.Name != h.Name || e.PID == os.Getpid() {
+				continue
+			}
+			if err := terminate(e.PID, e.Started); err != nil {
+				errs = append(errs, &jobs.Error{Kind: jobs.KindInfra, Msg: "cannot end the process of job " + h.Name, Err: err})
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// alive are the entries of this host whose process runs.
+func (q *Queue) alive() ([]entry, location, error) {
+	dir, at, err := q.here()
+	if err != nil {
+		return nil, at, err
+	}
+	all, err := entries(dir)
+	if err != nil {
+		return nil, at, &jobs.Error{Kind: jobs.KindInfra, Msg: "cannot read the local queue", Err: err}
+	}
+	return living(all), at, nil
+}
