@@ -3,9 +3,13 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"syscall"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"berth/internal/guest/wire"
 )
 
 // ErrGuestGone says that the stream to the guest broke before the answer came:
@@ -13,66 +17,196 @@ import (
 var ErrGuestGone = errors.New("the guest is gone")
 
 // Session is a conversation with one guest. It is safe for concurrent use.
-type Session struct{}
+type Session struct {
+	r     io.Reader
+	w     io.WriteCloser
+	in    *wire.Reader
+	out   *wire.Writer
+	guest Guest
 
-// Open begins a conversation over r and w, the guest's standard output and
-// input. Whatever stands in r before the guest's first word, such as a banner
-// of the site, is skipped up to a bound. When Open fails, it has closed w, and
-// r when it is an io.Closer.
-func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Session, error) {
-	return nil, errors.New("open a session: not built")
+	pings    chan struct{}
+	pong     atomic.Int64 // of LastPong, in Unix nanoseconds
+	gone     chan struct{}
+	closing  chan struct{}
+	shutting sync.Once
+	flushing sync.WaitGroup
+
+	starting  sync.Mutex // streams are numbered in the order of their first frames
+	mu        sync.Mutex
+	broken    error
+	last      uint32
+	processes map[uint32]*Process
+	ends      map[uint32]chan int // answers to End
 }
 
 // Guest returns what the guest said of itself.
-func (s *Session) Guest() Guest { return Guest{} }
+func (s *Session) Guest() Guest { return s.guest }
 
 // Start begins a command. It does not wait until the command runs: that it
 // could not be started is told by Wait, as an Exit with Started false. A nil
-// writer discards.
+// writer discards; the two must not be the same one unless it is safe for
+// concurrent use.
 func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, error) {
-	return nil, ErrGuestGone
+	if (req.Command.Shell == "") == (len(req.Command.Argv) == 0) {
+		return nil, errors.New("start a command: exactly one of an argv and a shell text is needed")
+	}
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	p, err := s.register(stdout, stderr)
+	if err != nil {
+		return nil, err
+	}
+	m := wire.StartMessage{
+		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env),
+		Dir: wire.Text(req.Dir), Prompt: req.Prompt != nil, Stdin: req.Prompt == nil && req.Stdin != nil,
+	}
+	// Before the frame goes out: its answer may come at once.
+	if m.Prompt {
+		p.input = wire.NewSender(s.out, wire.PromptData, p.stream)
+	} else if m.Stdin {
+		p.input = wire.NewSender(s.out, wire.Stdin, p.stream)
+	}
+	if err := s.out.Message(wire.Start, p.stream, m); err != nil {
+		s.forget(p)
+		p.lose()
+		if errors.Is(err, wire.ErrTooLong) {
+			return nil, fmt.Errorf("start a command: its words and variables are too long: %w", err)
+		}
+		return nil, fmt.Errorf("%w: %w", ErrGuestGone, err)
+	}
+	p.send(req)
+	return p, nil
 }
 
 // Ping tells the guest that its owner still stands. It never blocks: when an
 // earlier ping is still on its way, that one counts. The error says that the
 // guest is gone.
-func (s *Session) Ping() error { return ErrGuestGone }
+func (s *Session) Ping() error {
+	if err := s.err(); err != nil {
+		return err
+	}
+	select {
+	case s.pings <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// sendPings sends what Ping asks for; a write may block for as long as the
+// guest does not read.
+func (s *Session) sendPings() {
+	for n := int64(1); ; n++ {
+		select {
+		case <-s.closing:
+			return
+		case <-s.pings:
+			if s.out.Message(wire.Ping, 0, wire.PingMessage{Number: n}) != nil {
+				return
+			}
+		}
+	}
+}
 
 // LastPong returns when the guest last answered a ping; zero is never.
-func (s *Session) LastPong() time.Time { return time.Time{} }
+func (s *Session) LastPong() time.Time {
+	if n := s.pong.Load(); n != 0 {
+		return time.Unix(0, n)
+	}
+	return time.Time{}
+}
 
 // End ends all commands and all that they left behind: TERM to each main
 // process' group, SIGKILL to everything that is left when it has ended or
 // after grace. The session stays usable. left counts what could not be killed.
 func (s *Session) End(ctx context.Context, grace time.Duration) (left int, err error) {
-	return 0, ErrGuestGone
+	answer := make(chan int, 1)
+	s.mu.Lock()
+	stream := uint32(len(s.ends) + 1)
+	for s.ends[stream] != nil {
+		stream++
+	}
+	s.ends[stream] = answer
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.ends, stream)
+		s.mu.Unlock()
+	}()
+	if err := s.send(wire.End, stream, wire.EndMessage{Grace: grace}); err != nil {
+		return 0, err
+	}
+	select {
+	case left = <-answer:
+		return left, nil
+	case <-s.gone:
+		return 0, s.err()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
 }
 
 // Quit ends everything as End does, without grace, and waits until the guest
 // has left or ctx ends. The session is closed after it.
-func (s *Session) Quit(ctx context.Context) error { return ErrGuestGone }
+func (s *Session) Quit(ctx context.Context) error {
+	defer func() { _ = s.Close() }()
+	sent := make(chan error, 1)
+	go func() { sent <- s.send(wire.Quit, 0, wire.EndMessage{}) }()
+	select {
+	case <-s.gone: // it has left, or had been gone before
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the guest did not leave: %w", context.Cause(ctx))
+	}
+}
 
 // Close closes the stream. The guest, when it is alive, ends everything and
 // leaves. It may be called more than once.
-func (s *Session) Close() error { return nil }
+func (s *Session) Close() error {
+	s.shut(fmt.Errorf("%w: the session was closed", ErrGuestGone))
+	return nil
+}
 
 // Gone is closed when the guest has left or the stream has broken.
-func (s *Session) Gone() <-chan struct{} { return nil }
+func (s *Session) Gone() <-chan struct{} { return s.gone }
 
-// Process is a command in the environment.
-type Process struct{}
+// err returns why the session cannot be used any more, or nil.
+func (s *Session) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
+}
 
-// Signal delivers a signal to the process group of the command's main
-// process; after its end it does nothing.
-func (p *Process) Signal(sig syscall.Signal) error { return ErrGuestGone }
+// send sends a message, unless the guest is gone.
+func (s *Session) send(t wire.Type, stream uint32, v any) error {
+	if err := s.err(); err != nil {
+		return err
+	}
+	if err := s.out.Message(t, stream, v); err != nil {
+		return fmt.Errorf("%w: %w", ErrGuestGone, err)
+	}
+	return nil
+}
 
-// Terminate sends TERM to the main process' group, and SIGKILL to every
-// process that the command started and that still lives when the main process
-// has ended or after grace. It does not wait for that; Wait does.
-func (p *Process) Terminate(grace time.Duration) error { return ErrGuestGone }
+// shut ends the session; the first reason counts.
+func (s *Session) shut(why error) {
+	s.shutting.Do(func() {
+		s.mu.Lock()
+		s.broken = why
+		waiting := s.processes
+		s.processes = nil
+		s.mu.Unlock()
+		close(s.closing)
+		_ = s.w.Close()
+		closeReader(s.r)
+		for _, p := range waiting {
+			p.lose()
+		}
+		close(s.gone)
+	})
+}
 
-// Wait waits for the command's end and for its output, and gives the same
-// answer each time. A process left behind with the output open is not waited
-// for. The error is ErrGuestGone when the stream broke before the guest told
-// how the command ended; there is no other error.
-func (p *Process) Wait() (Result, error) { return Result{}, ErrGuestGone }
+func closeReader(r io.Reader) {
+	if c, ok := r.(io.Closer); ok {
+		_ = c.Close()
+	}
+}

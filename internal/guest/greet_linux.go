@@ -1,0 +1,60 @@
+package guest
+
+import (
+	"fmt"
+	"os"
+
+	"berth/internal/guest/wire"
+
+	"golang.org/x/sys/unix"
+)
+
+// greet takes the client's hello, prepares the place and answers.
+func (s *server) greet() error {
+	if _, err := s.in.Find(wire.ClientMagic, nil); err != nil {
+		return err
+	}
+	nonce, err := s.in.Nonce()
+	if err != nil {
+		return err
+	}
+	var hello wire.ClientHello
+	if err := s.in.Hello(&hello); err != nil {
+		return err
+	}
+	answer := wire.GuestHello{Version: wire.Version, PID: os.Getpid(), UID: os.Getuid(), Kernel: kernel()}
+	err = s.prepare(hello, &answer)
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	// The one write by the reading goroutine: nothing else is under way yet.
+	if werr := s.out.Open(wire.GuestMagic, nonce, answer); err == nil {
+		err = werr
+	}
+	return err
+}
+
+// prepare does what the hello asks for and fills in the answer.
+func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err error) {
+	if hello.Version != wire.Version {
+		return fmt.Errorf("the client speaks version %d of the protocol, this guest %d", hello.Version, wire.Version)
+	}
+	s.grace.Store(int64(hello.LeaveGrace))
+	s.ownNS.Store(hello.OwnPIDNamespace && ownPIDNamespace(hello.PIDNamespace))
+	if s.place, err = newPlace(os.Environ(), wire.Strings(hello.Home), string(hello.User)); err != nil {
+		return err
+	}
+	s.watch.set(hello.PingTimeout)
+	answer.OwnPIDNamespace = s.ownNS.Load()
+	answer.Home, answer.Path = wire.Text(s.place.get("HOME")), wire.Text(s.place.get("PATH"))
+	answer.Shell = s.place.shell
+	return nil
+}
+
+func kernel() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package guest
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// Main says that there is no guest for this system.
+func Main(_ []string, _, _ *os.File, stderr io.Writer) int {
+	_, _ = fmt.Fprintln(stderr, "berth guest: runs on Linux only")
+	return 2
+}

@@ -1,0 +1,158 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// place is what every command gets: the environment and the shell.
+type place struct {
+	env   []string
+	shell string // path of bash, or of sh where there is no bash
+}
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// newPlace makes a HOME and completes the environment that the guest was
+// started with.
+func newPlace(env, homes []string, user string) (place, error) {
+	p := place{env: cleanEnv(env), shell: "/bin/sh"}
+	for _, sh := range []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"} {
+		if executable(sh) == nil {
+			p.shell = sh
+			break
+		}
+	}
+	if len(homes) == 0 {
+		homes = []string{p.get("HOME")}
+	}
+	home, err := makeHome(append(slices.Clone(homes), fallbackHome()))
+	if err != nil {
+		return place{}, err
+	}
+	p.set("HOME", home)
+	if user == "" {
+		user = userName(os.Getuid())
+	}
+	for _, v := range [][2]string{{"USER", user}, {"LOGNAME", user}, {"SHELL", p.shell}, {"LANG", "C.UTF-8"}, {"PATH", defaultPath}} {
+		if p.get(v[0]) == "" {
+			p.set(v[0], v[1])
+		}
+	}
+	// What the host calls its directory for temporary files need not be here.
+	if fi, err := os.Stat(p.get("TMPDIR")); err != nil || !fi.IsDir() {
+		p.set("TMPDIR", "/tmp")
+	}
+	return p, nil
+}
+
+func (p *place) get(name string) string { return getEnv(p.env, name) }
+
+func (p *place) set(name, value string) { p.env = setEnv(p.env, name, value) }
+
+// getEnv returns the last value of a name, as exec(3) programs mostly do.
+func getEnv(env []string, name string) string {
+	for _, e := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// setEnv returns env with exactly one value for name.
+func setEnv(env []string, name, value string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	return append(env, name+"="+value)
+}
+
+// cleanEnv removes what the container program and berth left in the guest's
+// environment, and what makes a shell read files before its text.
+func cleanEnv(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(e string) bool {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			return true
+		}
+		for _, p := range []string{"APPTAINER_", "SINGULARITY_", "APPTAINERENV_", "SINGULARITYENV_", "BERTH_"} {
+			if strings.HasPrefix(name, p) {
+				return true
+			}
+		}
+		return slices.Contains([]string{"BASH_ENV", "ENV", "PWD", "OLDPWD", "SHLVL", "_"}, name)
+	})
+}
+
+// addEnv puts a command's own variables over the place's.
+func addEnv(env, more []string) ([]string, error) {
+	for i, e := range more {
+		name, value, ok := strings.Cut(e, "=")
+		if !ok || name == "" || strings.ContainsRune(e, 0) {
+			// The text may be a secret: only its number is told.
+			return nil, fmt.Errorf("variable %d of the environment is not NAME=VALUE without NUL bytes", i+1)
+		}
+		env = setEnv(env, name, value)
+	}
+	return env, nil
+}
+
+func fallbackHome() string { return "/tmp/home-" + strconv.Itoa(os.Getuid()) }
+
+// makeHome returns the first of the wanted directories that exists and can be
+// written, or can be made. Under --no-home HOME names a directory that does
+// not exist, and much fails without it: git config --global, pip, npm.
+func makeHome(wanted []string) (string, error) {
+	var errs []error
+	for _, dir := range wanted {
+		if !filepath.IsAbs(dir) || dir == "/" {
+			continue
+		}
+		err := useHome(filepath.Clean(dir))
+		if err == nil {
+			return filepath.Clean(dir), nil
+		}
+		errs = append(errs, err)
+	}
+	return "", fmt.Errorf("no directory can be HOME: %w", errors.Join(errs...))
+}
+
+func useHome(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, os.ErrNotExist) {
+		err = os.MkdirAll(filepath.Dir(dir), 0o755)
+		if err == nil {
+			err = os.Mkdir(dir, 0o700)
+		}
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if filepath.Dir(dir) == "/tmp" {
+		// Where /tmp is shared, somebody else may have made it first.
+		if err := private(dir); err != nil {
+			return err
+		}
+	}
+	f, err := os.CreateTemp(dir, ".berth-*")
+	if err != nil {
+		return err
+	}
+	_ = f.Close()
+	return os.Remove(f.Name())
+}
+
+// userName is the user's name as the environment's own files tell it.
+func userName(uid int) string {
+	b, _ := os.ReadFile("/etc/passwd")
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Split(line, ":"); len(f) > 3 && f[2] == strconv.Itoa(uid) {
+			return f[0]
+		}
+	}
+	return strconv.Itoa(uid)
+}

@@ -1,0 +1,53 @@
+package guest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// private makes sure that a directory is the user's own and nobody else's.
+func private(dir string) error {
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); !fi.IsDir() || !ok || int(st.Uid) != os.Getuid() {
+		return fmt.Errorf("%s belongs to somebody else", dir)
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+// privateDir is a directory for the guest's own files, made when one is needed
+// and removed when the guest leaves.
+type privateDir struct {
+	mu  sync.Mutex
+	dir string
+}
+
+// create makes a file that only the user can read.
+func (d *privateDir) create(name string) (*os.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dir == "" {
+		dir, err := os.MkdirTemp("/tmp", "berth-")
+		if err != nil {
+			if dir, err = os.MkdirTemp("", "berth-"); err != nil {
+				return nil, err
+			}
+		}
+		d.dir = dir
+	}
+	return os.OpenFile(filepath.Join(d.dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// remove removes everything.
+func (d *privateDir) remove() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dir != "" {
+		_ = os.RemoveAll(d.dir)
+	}
+}

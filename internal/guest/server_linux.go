@@ -1,0 +1,275 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"berth/internal/guest/wire"
+)
+
+// Times of the guest that nobody sets.
+const (
+	helloWait = 60 * time.Second // until the client's first word
+	killWait  = 5 * time.Second  // until SIGKILL must have worked
+	flushWait = 2 * time.Second  // until what commands wrote is out, when told to leave
+)
+
+// server is the guest's side of the conversation.
+type server struct {
+	in     *wire.Reader
+	out    *wire.Writer
+	stderr io.Writer
+
+	place  place
+	reaper *reaper
+	files  privateDir
+	watch  *watch
+	grace  atomic.Int64 // when it leaves by itself
+	ownNS  atomic.Bool
+
+	leaving chan departure
+	pongs   chan wire.PingMessage
+
+	mu       sync.Mutex
+	commands map[uint32]*command
+	last     uint32 // highest stream used
+	closing  bool
+	running  sync.WaitGroup // commands
+}
+
+// departure is why and how the guest leaves.
+type departure struct {
+	code  int
+	why   string // "" when it was told to
+	grace time.Duration
+}
+
+func newServer(in io.Reader, out io.Writer, stderr io.Writer) *server {
+	s := &server{
+		in: wire.NewReader(in), stderr: stderr,
+		reaper: newReaper(), watch: newWatch(helloWait, time.Now()),
+		leaving: make(chan departure, 1), pongs: make(chan wire.PingMessage, 1),
+		commands: map[uint32]*command{},
+	}
+	s.out = wire.NewWriter(writing(func(p []byte) (int, error) {
+		n, err := out.Write(p)
+		if err != nil {
+			s.leave(departure{code: codeClosed, why: "nobody reads the control stream", grace: s.leaveGrace()})
+		}
+		return n, err
+	}))
+	return s
+}
+
+// writing is a function as an io.Writer.
+type writing func(p []byte) (int, error)
+
+func (f writing) Write(p []byte) (int, error) { return f(p) }
+
+// serve runs until something makes the guest leave.
+func (s *server) serve() int {
+	s.guard(s.reaper.run)
+	s.guard(s.read)
+	s.guard(s.answerPings)
+	s.guard(func() {
+		s.watch.run()
+		s.leave(departure{code: codeSilent, why: "nobody has pinged for too long", grace: s.leaveGrace()})
+	})
+	d := <-s.leaving
+
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	ended := make(chan int, 1)
+	go func() { ended <- s.end(d.grace) }()
+	var left int
+	select {
+	case left = <-ended:
+	case <-time.After(d.grace + killWait + time.Second):
+		// Something in there hangs, as an exec from a dead file system does.
+		left = s.killAll()
+	}
+	s.explain(d, left)
+	if d.code == codeQuit {
+		within(flushWait, s.running.Wait)
+	}
+	s.files.remove()
+	return d.code
+}
+
+// explain says on the standard error why the guest leaves. It is the last
+// thing to do and must not take long: nobody may be reading there.
+func (s *server) explain(d departure, left int) {
+	within(time.Second, func() {
+		if d.why != "" {
+			_, _ = fmt.Fprintf(s.stderr, "berth guest: leaving: %s\n", d.why)
+		}
+		if left > 0 {
+			_, _ = fmt.Fprintf(s.stderr, "berth guest: %d processes could not be killed\n", left)
+		}
+	})
+}
+
+func (s *server) leaveGrace() time.Duration { return time.Duration(s.grace.Load()) }
+
+// leave makes serve go on; the first reason counts.
+func (s *server) leave(d departure) {
+	select {
+	case s.leaving <- d:
+	default:
+	}
+}
+
+// guard runs f in a goroutine; a panic there ends everything in order instead
+// of leaving commands without a guest.
+func (s *server) guard(f func()) {
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				_, _ = fmt.Fprintf(s.stderr, "berth guest: panic: %v\n%s", p, debug.Stack())
+				s.leave(departure{code: codeBroken, why: "a bug"})
+			}
+		}()
+		f()
+	}()
+}
+
+// within waits for f, but not longer than d.
+func within(d time.Duration, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(d):
+	}
+}
+
+// read serves the client's frames. It never writes, see package wire.
+func (s *server) read() {
+	err := s.greet()
+	for err == nil {
+		var f wire.Frame
+		if f, err = s.in.Next(); err == nil {
+			err = s.frame(f)
+		}
+	}
+	d := departure{code: codeClosed, why: "the control stream closed", grace: s.leaveGrace()}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
+		d.code, d.why = codeBroken, "the control stream broke: "+err.Error()
+	}
+	s.leave(d)
+}
+
+// frame serves one frame. An error ends the conversation.
+func (s *server) frame(f wire.Frame) error {
+	switch f.Type {
+	case wire.Ping:
+		var m wire.PingMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		s.watch.ping(time.Now())
+		select {
+		case <-s.pongs: // the client has waited long enough for a newer one
+		default:
+		}
+		s.pongs <- m
+	case wire.Start:
+		return s.start(f)
+	case wire.End:
+		var m wire.EndMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		stream := f.Stream
+		s.guard(func() {
+			_ = s.out.Message(wire.Ended, stream, wire.EndedMessage{Left: s.end(m.Grace)})
+		})
+	case wire.Quit:
+		var m wire.EndMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		s.leave(departure{code: codeQuit, grace: m.Grace})
+	default:
+		s.mu.Lock()
+		c := s.commands[f.Stream]
+		s.mu.Unlock()
+		if c != nil {
+			return c.frame(f)
+		}
+		// A command that has just ended, or a type that a newer client knows.
+	}
+	return nil
+}
+
+// answerPings sends pongs, which may block when the client does not read.
+func (s *server) answerPings() {
+	for m := range s.pongs {
+		_ = s.out.Message(wire.Pong, 0, m)
+	}
+}
+
+// start begins a command.
+func (s *server) start(f wire.Frame) error {
+	var m wire.StartMessage
+	if err := f.Decode(&m); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.Stream <= s.last {
+		return fmt.Errorf("stream %d was used before", f.Stream)
+	}
+	s.last = f.Stream
+	if s.closing {
+		return nil
+	}
+	c := newCommand(s, f.Stream, m)
+	s.commands[f.Stream] = c
+	s.running.Add(1)
+	s.guard(func() {
+		defer s.running.Done()
+		c.run()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.commands, f.Stream)
+	})
+	return nil
+}
+
+// all returns the commands under way.
+func (s *server) all() []*command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*command, 0, len(s.commands))
+	for _, c := range s.commands {
+		out = append(out, c)
+	}
+	return out
+}
+
+// end ends all commands and all that they left behind, and returns how many
+// processes could not be killed.
+func (s *server) end(grace time.Duration) (left int) {
+	var all sync.WaitGroup
+	for _, c := range s.all() {
+		all.Go(func() { c.endMain(grace) })
+	}
+	all.Wait()
+	return s.killAll()
+}
+
+// killAll kills everything below the guest.
+func (s *server) killAll() (left int) {
+	return killTree(s.ownNS.Load(), func(all []proc) []proc { return below(all, os.Getpid()) }, killWait)
+}

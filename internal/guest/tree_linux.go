@@ -1,0 +1,137 @@
+package guest
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// proc is a process as /proc shows it. Its start time tells it from a later
+// process with the same number.
+type proc struct {
+	pid, ppid, session int
+	start              uint64
+	zombie             bool
+}
+
+// readProc reads /proc/PID/stat, see proc(5).
+func readProc(pid int) (proc, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return proc{}, false
+	}
+	// The name is in parentheses and may hold any character, these too.
+	i := bytes.LastIndexByte(b, ')')
+	if i < 0 {
+		return proc{}, false
+	}
+	f := bytes.Fields(b[i+1:])
+	if len(f) < 20 {
+		return proc{}, false
+	}
+	p := proc{pid: pid, zombie: f[0][0] == 'Z' || f[0][0] == 'X'}
+	p.ppid, _ = strconv.Atoi(string(f[1]))
+	p.session, _ = strconv.Atoi(string(f[3]))
+	p.start, err = strconv.ParseUint(string(f[19]), 10, 64)
+	return p, err == nil
+}
+
+// processes lists all processes that can be seen.
+func processes() []proc {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = d.Close() }()
+	names, _ := d.Readdirnames(-1)
+	var out []proc
+	for _, n := range names {
+		if pid, err := strconv.Atoi(n); err == nil {
+			if p, ok := readProc(pid); ok {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// below picks the processes that descend from one of roots, without these.
+func below(all []proc, roots ...int) []proc {
+	children := map[int][]proc{}
+	for _, p := range all {
+		children[p.ppid] = append(children[p.ppid], p)
+	}
+	var out []proc
+	seen := map[int]bool{}
+	for _, r := range roots {
+		seen[r] = true
+	}
+	for len(roots) > 0 {
+		for _, p := range children[roots[0]] {
+			if !seen[p.pid] {
+				seen[p.pid] = true
+				out = append(out, p)
+				roots = append(roots, p.pid)
+			}
+		}
+		roots = roots[1:]
+	}
+	return out
+}
+
+// signalProc signals exactly this process, or nobody.
+func signalProc(p proc, sig unix.Signal) {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err != nil {
+		// Before Linux 5.3, or forbidden by a container's filter. The number
+		// was read a moment ago.
+		if err != unix.ESRCH {
+			if now, ok := readProc(p.pid); ok && now.start == p.start {
+				_ = unix.Kill(p.pid, sig)
+			}
+		}
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// The descriptor holds whoever has the number now: make sure it is p.
+	if now, ok := readProc(p.pid); ok && now.start == p.start {
+		if unix.PidfdSendSignal(fd, sig, nil, 0) == unix.ENOSYS {
+			_ = unix.Kill(p.pid, sig)
+		}
+	}
+}
+
+// killTree kills what pick chooses until nothing of it lives, because a tree
+// may grow while it is read; wait bounds it. With everything, the PID
+// namespace is the guest's own, and the kernel can kill all of it in one step
+// that no fork escapes. It returns how many still live.
+func killTree(everything bool, pick func(all []proc) []proc, wait time.Duration) (left int) {
+	deadline := time.Now().Add(wait)
+	killed := map[proc]bool{}
+	for {
+		if everything {
+			_ = unix.Kill(-1, unix.SIGKILL)
+		}
+		left = 0
+		fresh := false
+		for _, p := range pick(processes()) {
+			if p.zombie {
+				continue
+			}
+			left++
+			id := proc{pid: p.pid, start: p.start}
+			fresh = fresh || !killed[id]
+			killed[id] = true
+			signalProc(p, unix.SIGKILL)
+		}
+		if left == 0 || time.Now().After(deadline) {
+			return left
+		}
+		if !fresh {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package wire
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// Window is how many bytes of one channel may be on their way: enough for the
+// best that an ssh or srun link does in a round trip, little enough for many
+// channels.
+const Window = 256 << 10
+
+// ErrFlow is a side that sent more than it had credit for, or gave credit for
+// what was never sent.
+var ErrFlow = errors.New("flow control was ignored")
+
+// Sender sends a channel's bytes as its credit allows. It is an io.Writer for
+// one goroutine; Grant and Stop may be called by others.
+type Sender struct {
+	w      *Writer
+	typ    Type
+	stream uint32
+
+	mu      sync.Mutex
+	ready   sync.Cond
+	credit  int
+	stopped bool
+}
+
+// NewSender returns the sending side of a channel.
+func NewSender(w *Writer, typ Type, stream uint32) *Sender {
+	s := &Sender{w: w, typ: typ, stream: stream, credit: Window}
+	s.ready.L = &s.mu
+	return s
+}
+
+// Grant gives credit back.
+func (s *Sender) Grant(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n <= 0 || n > Window-s.credit {
+		return ErrFlow
+	}
+	s.credit += n
+	s.ready.Signal()
+	return nil
+}
+
+// Stop makes all writes fail from now on, waiting ones too.
+func (s *Sender) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	s.ready.Broadcast()
+}
+
+// take waits for credit and spends up to n bytes of it.
+func (s *Sender) take(n int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.credit == 0 && !s.stopped {
+		s.ready.Wait()
+	}
+	if s.stopped {
+		return 0, io.ErrClosedPipe
+	}
+	n = min(n, s.credit, MaxData)
+	s.credit -= n
+	return n, nil
+}
+
+// Write sends p, in pieces as there is credit.
+func (s *Sender) Write(p []byte) (written int, err error) {
+	for len(p) > 0 {
+		n, err := s.take(len(p))
+		if err != nil {
+			return written, err
+		}
+		if err := s.w.Data(s.typ, s.stream, p[:n]); err != nil {
+			return written, err
+		}
+		written, p = written+n, p[n:]
+	}
+	return written, nil
+}
+
+// Close ends the channel. It needs no credit.
+func (s *Sender) Close() error { return s.w.Data(s.typ, s.stream, nil) }
+
+// Inbox is the receiving side of a channel: it holds what has come and was not
+// taken yet, at most [Window] bytes. Put and Fail never block.
+type Inbox struct {
+	mu     sync.Mutex
+	ready  sync.Cond
+	buf    []byte
+	owed   int  // bytes put and not yet granted back
+	closed bool // its end has come
+	failed bool // nobody takes bytes any more
+}
+
+// NewInbox returns an empty Inbox.
+func NewInbox() *Inbox {
+	b := &Inbox{}
+	b.ready.L = &b.mu
+	return b
+}
+
+// Put takes the payload of a frame; an empty one is the end of the channel.
+func (b *Inbox) Put(p []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failed {
+		return nil // it was on its way when the channel was given up
+	}
+	if b.closed || len(p) > Window-b.owed {
+		return ErrFlow
+	}
+	b.closed = len(p) == 0
+	b.owed += len(p)
+	b.buf = append(b.buf, p...)
+	b.ready.Signal()
+	return nil
+}
+
+// Fail gives the channel up, because the stream is broken or nobody wants it.
+// What is held can still be taken; what comes later is thrown away.
+func (b *Inbox) Fail() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed, b.failed = true, true
+	b.ready.Signal()
+}
+
+// next waits for bytes and returns all there are, or nil at the end. spare is
+// the slice that the call before has returned.
+func (b *Inbox) next(spare []byte) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.buf) == 0 && !b.closed {
+		b.ready.Wait()
+	}
+	p := b.buf
+	b.buf = spare[:0]
+	return p
+}
+
+// Drain writes the channel to w until its end and calls grant with the bytes
+// that are done with, in portions. When w fails, the rest is thrown away, so
+// that the sender is not held up, and the first error is returned.
+func (b *Inbox) Drain(w io.Writer, grant func(n int)) (err error) {
+	var p []byte
+	done := 0
+	for {
+		if p = b.next(p); len(p) == 0 {
+			return err
+		}
+		if err == nil {
+			_, err = w.Write(p)
+		}
+		// Less than a quarter of the window is held back, so a sender whose
+		// bytes were all taken always has credit.
+		if done += len(p); done >= Window/4 {
+			b.mu.Lock()
+			b.owed -= done
+			b.mu.Unlock()
+			grant(done)
+			done = 0
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Type says what a frame is.
+type Type uint8
+
+// The types of frames. Their numbers never change.
+const (
+	Hello      Type = 1  // both ways, first
+	Ping       Type = 2  // client: its owner still stands
+	Pong       Type = 3  // guest: its answer
+	Start      Type = 4  // client: begin a command on this stream
+	Exit       Type = 5  // guest: how the command of this stream ended
+	Signal     Type = 6  // client: to the command of this stream
+	Terminate  Type = 7  // client: end the command of this stream
+	End        Type = 8  // client: end all commands
+	Ended      Type = 9  // guest: its answer, on the same stream number
+	Quit       Type = 10 // client: end all commands and leave
+	Credit     Type = 11 // both ways: bytes of a channel are done with
+	Stdin      Type = 128
+	Stdout     Type = 129
+	Stderr     Type = 130
+	PromptData Type = 131
+)
+
+// raw tells whether the payload of a type is bytes of a channel.
+func (t Type) raw() bool { return t >= Stdin }
+
+// Limits of the protocol.
+const (
+	MaxData    = 64 << 10 // payload of a raw frame
+	MaxMessage = 4 << 20  // payload of a message: argv and environment of a command fit (execve(2))
+	header     = 9
+)
+
+// Frame is one unit of the protocol.
+type Frame struct {
+	Type    Type
+	Stream  uint32
+	Payload []byte
+}
+
+// Decode reads the message that a frame carries.
+func (f Frame) Decode(v any) error {
+	if err := json.Unmarshal(f.Payload, v); err != nil {
+		return fmt.Errorf("read message of type %d: %w", f.Type, err)
+	}
+	return nil
+}
+
+// ErrTooLong is a frame whose announced length breaks the protocol.
+var ErrTooLong = errors.New("frame is too long")
+
+// Reader reads frames. It is not safe for concurrent use.
+type Reader struct {
+	r   *bufio.Reader
+	buf []byte
+}
+
+// NewReader returns a Reader of r.
+func NewReader(r io.Reader) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 32<<10)}
+}
+
+// step is how much memory a length that was only announced may cost.
+const step = 64 << 10
+
+// Next reads a frame, whose payload is valid until the next call. The error is
+// io.EOF only between two frames.
+func (r *Reader) Next() (Frame, error) {
+	var h [header]byte
+	if _, err := io.ReadFull(r.r, h[:]); err != nil {
+		return Frame{}, err
+	}
+	f := Frame{Type: Type(h[0]), Stream: binary.BigEndian.Uint32(h[1:])}
+	length := int64(binary.BigEndian.Uint32(h[5:]))
+	most := int64(MaxMessage)
+	if f.Type.raw() {
+		most = MaxData
+	}
+	if length > most {
+		return Frame{}, fmt.Errorf("type %d, %d bytes: %w", f.Type, length, ErrTooLong)
+	}
+	// The buffer grows as the bytes come, so that only bytes cost memory and
+	// not the promise of them; a large one is not kept.
+	if cap(r.buf) > step {
+		r.buf = nil
+	}
+	r.buf = r.buf[:0]
+	for n := int64(len(r.buf)); n < length; n = int64(len(r.buf)) {
+		more := int(min(length-n, max(step, n)))
+		r.buf = append(r.buf, make([]byte, more)...)
+		if _, err := io.ReadFull(r.r, r.buf[n:]); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return Frame{}, err
+		}
+	}
+	f.Payload = r.buf
+	return f, nil
+}
+
+// Writer writes frames, each in one call of the underlying Write. It is safe
+// for concurrent use; a writer that fails once fails for ever.
+type Writer struct {
+	mu  sync.Mutex
+	w   io.Writer
+	buf []byte
+	err error
+}
+
+// NewWriter returns a Writer to w.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+
+// Message sends v as JSON; a nil v is an empty object.
+func (w *Writer) Message(t Type, stream uint32, v any) error {
+	payload := []byte("{}")
+	if v != nil {
+		var err error
+		if payload, err = json.Marshal(v); err != nil {
+			return fmt.Errorf("write message of type %d: %w", t, err)
+		}
+	}
+	if len(payload) > MaxMessage {
+		return fmt.Errorf("write message of type %d, %d bytes: %w", t, len(payload), ErrTooLong)
+	}
+	return w.write(t, stream, payload)
+}
+
+// Data sends bytes of a channel, at most [MaxData]; none at all ends it.
+func (w *Writer) Data(t Type, stream uint32, p []byte) error {
+	if len(p) > MaxData {
+		return fmt.Errorf("write data of type %d, %d bytes: %w", t, len(p), ErrTooLong)
+	}
+	return w.write(t, stream, p)
+}
+
+func (w *Writer) write(t Type, stream uint32, payload []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return w.err
+	}
+	b := append(w.buf[:0], byte(t))
+	b = binary.BigEndian.AppendUint32(b, stream)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	b = append(b, payload...)
+	if cap(b) <= header+2*MaxData {
+		w.buf = b
+	}
+	_, w.err = w.w.Write(b)
+	return w.err
+}

@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Version is the version of the protocol.
+const Version = 1
+
+// What stands before the first frame of each side. They begin with a byte that
+// no text holds.
+const (
+	ClientMagic = "\x00berth-client\n"
+	GuestMagic  = "\x00berth-guest\n"
+)
+
+// MaxBanner bounds what may stand before the magic.
+const MaxBanner = 256 << 10
+
+// NonceSize is the length of the random bytes after the magic.
+const NonceSize = 16
+
+// Nonce is chosen by the client and repeated by the guest.
+type Nonce [NonceSize]byte
+
+// ErrNoHello says that the other side said something, but no hello.
+var ErrNoHello = errors.New("no hello from the other side")
+
+// NewNonce returns a random nonce.
+func NewNonce() (n Nonce) {
+	_, _ = rand.Read(n[:]) // never fails, see crypto/rand
+	return n
+}
+
+// Open sends the magic, the nonce and a hello message in one write.
+func (w *Writer) Open(magic string, n Nonce, hello any) error {
+	var head bytes.Buffer
+	head.WriteString(magic)
+	head.Write(n[:])
+	first := NewWriter(&head)
+	if err := first.Message(Hello, 0, hello); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		_, w.err = w.w.Write(head.Bytes())
+	}
+	return w.err
+}
+
+// Find skips to the end of the magic followed by the nonce, or of the magic
+// alone when n is nil, and returns what it skipped.
+func (r *Reader) Find(magic string, n *Nonce) (banner []byte, err error) {
+	want := []byte(magic)
+	if n != nil {
+		want = append(want, n[:]...)
+	}
+	for {
+		b, err := r.r.ReadByte()
+		if err != nil {
+			if err == io.EOF && len(banner) > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return banner, err
+		}
+		banner = append(banner, b)
+		if bytes.HasSuffix(banner, want) {
+			return banner[:len(banner)-len(want)], nil
+		}
+		if len(banner) >= MaxBanner+len(want) {
+			return banner, fmt.Errorf("%d bytes of something else: %w", len(banner), ErrNoHello)
+		}
+	}
+}
+
+// Nonce reads the bytes after the client's magic.
+func (r *Reader) Nonce() (n Nonce, err error) {
+	_, err = io.ReadFull(r.r, n[:])
+	return n, err
+}
+
+// Hello reads the frame after the magic into v.
+func (r *Reader) Hello(v any) error {
+	f, err := r.Next()
+	if err != nil {
+		return err
+	}
+	if f.Type != Hello || f.Stream != 0 {
+		return fmt.Errorf("frame of type %d: %w", f.Type, ErrNoHello)
+	}
+	return f.Decode(v)
+}

@@ -1,0 +1,95 @@
+package wire
+
+import (
+	"time"
+
+	"berth/jobs"
+)
+
+// ClientHello is the client's first message.
+type ClientHello struct {
+	Version int `json:"version"`
+	// PingTimeout is how long the guest lives without a ping; 0 is for ever.
+	PingTimeout time.Duration `json:"ping_timeout_ns"`
+	// LeaveGrace is the time between TERM and KILL when the guest leaves.
+	LeaveGrace time.Duration `json:"leave_grace_ns"`
+	// Home lists the places for HOME, the wanted one first.
+	Home []Text `json:"home,omitempty"`
+	// User is USER and LOGNAME where the environment has none.
+	User Text `json:"user,omitempty"`
+	// OwnPIDNamespace says that the guest's PID namespace is for it alone.
+	OwnPIDNamespace bool `json:"own_pid_namespace,omitempty"`
+	// PIDNamespace is the client's own, as readlink /proc/self/ns/pid shows
+	// it; a guest in the same one is not in one of its own.
+	PIDNamespace string `json:"pid_namespace,omitempty"`
+}
+
+// GuestHello is the guest's answer. When Error is set, the guest leaves.
+type GuestHello struct {
+	Version         int    `json:"version"`
+	PID             int    `json:"pid,omitempty"`
+	OwnPIDNamespace bool   `json:"own_pid_namespace,omitempty"` // said and verified
+	UID             int    `json:"uid"`
+	Kernel          string `json:"kernel,omitempty"`
+	Home            Text   `json:"home,omitempty"`
+	Path            Text   `json:"path,omitempty"`
+	Shell           string `json:"shell,omitempty"`
+	Error           string `json:"error,omitempty"`
+}
+
+// StartMessage begins a command. With Prompt, the client sends the channel
+// [PromptData] to its end and the command starts then; with Stdin, it sends the
+// channel [Stdin] as the command reads.
+type StartMessage struct {
+	Shell  Text   `json:"shell,omitempty"`
+	Argv   []Text `json:"argv,omitempty"`
+	Env    []Text `json:"env,omitempty"` // NAME=VALUE, added
+	Dir    Text   `json:"dir,omitempty"`
+	Prompt bool   `json:"prompt,omitempty"`
+	Stdin  bool   `json:"stdin,omitempty"`
+}
+
+// ExitMessage says how a command ended. It is sent as soon as that is known;
+// the ends of [Stdout] and [Stderr] follow when their bytes are out.
+type ExitMessage struct {
+	Exit    jobs.Exit  `json:"exit"`
+	MaxRSS  jobs.Bytes `json:"max_rss_bytes,omitempty"`
+	Started time.Time  `json:"started,omitzero"`
+	Ended   time.Time  `json:"ended,omitzero"`
+}
+
+// Scope says whom a signal is for.
+type Scope string
+
+// The scopes of a signal.
+const (
+	ScopeMain Scope = "main" // the process group of the command's main process
+	ScopeTree Scope = "tree" // every process that the command has started
+)
+
+// SignalMessage is a signal for a command.
+type SignalMessage struct {
+	Signal int   `json:"signal"`
+	Scope  Scope `json:"scope,omitempty"` // "" is main
+}
+
+// EndMessage is the body of [Terminate], [End] and [Quit].
+type EndMessage struct {
+	Grace time.Duration `json:"grace_ns,omitempty"` // between TERM and KILL; 0 is KILL at once
+}
+
+// EndedMessage is the answer to [End].
+type EndedMessage struct {
+	Left int `json:"left"` // processes that could not be killed
+}
+
+// PingMessage is the body of [Ping] and of its [Pong].
+type PingMessage struct {
+	Number int64 `json:"number"`
+}
+
+// CreditMessage gives credit back for a channel of a stream.
+type CreditMessage struct {
+	Channel Type `json:"channel"`
+	Bytes   int  `json:"bytes"`
+}

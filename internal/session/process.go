@@ -1,0 +1,186 @@
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/internal/guest/wire"
+)
+
+// Process is a command in the environment.
+type Process struct {
+	s      *Session
+	stream uint32
+	input  *wire.Sender // of its prompt or standard input, or nil
+
+	stdout, stderr *channel
+	exited         chan struct{} // closed when the guest told the end, or is gone
+	done           chan struct{} // closed when the output is out, too
+
+	mu   sync.Mutex
+	exit *wire.ExitMessage
+	lost bool // exited without an exit
+}
+
+// channel is one stream of output on its way to its writer.
+type channel struct {
+	typ   wire.Type
+	inbox *wire.Inbox
+	ended bool // its last frame has come; used by the reading goroutine only
+	err   error
+}
+
+func newProcess(s *Session, stream uint32, stdout, stderr io.Writer) *Process {
+	p := &Process{
+		s: s, stream: stream, exited: make(chan struct{}), done: make(chan struct{}),
+		stdout: &channel{typ: wire.Stdout, inbox: wire.NewInbox()},
+		stderr: &channel{typ: wire.Stderr, inbox: wire.NewInbox()},
+	}
+	var flushing sync.WaitGroup
+	for _, c := range []struct {
+		*channel
+		w io.Writer
+	}{{p.stdout, stdout}, {p.stderr, stderr}} {
+		if c.w == nil {
+			c.w = io.Discard
+		}
+		flushing.Go(func() {
+			c.err = c.inbox.Drain(c.w, func(n int) {
+				_ = s.out.Message(wire.Credit, stream, wire.CreditMessage{Channel: c.typ, Bytes: n})
+			})
+		})
+	}
+	go func() {
+		flushing.Wait()
+		<-p.exited
+		s.forget(p)
+		close(p.done)
+	}()
+	return p
+}
+
+// send begins to send what the command reads.
+func (p *Process) send(req StartRequest) {
+	if p.input == nil {
+		return
+	}
+	from := req.Stdin
+	if req.Prompt != nil {
+		from = bytes.NewReader(req.Prompt)
+	}
+	go func() {
+		// Stops when the command has ended, unless the reader itself blocks.
+		_, err := io.Copy(p.input, from)
+		select {
+		case <-p.exited:
+		default:
+			_ = p.input.Close()
+		}
+		_ = err
+	}()
+}
+
+// frame serves a frame for this process. It must not block.
+func (p *Process) frame(f wire.Frame) error {
+	switch f.Type {
+	case wire.Stdout:
+		return p.stdout.put(f.Payload)
+	case wire.Stderr:
+		return p.stderr.put(f.Payload)
+	case wire.Exit:
+		var m wire.ExitMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		p.end(&m)
+	case wire.Credit:
+		var m wire.CreditMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		if p.input != nil {
+			return p.input.Grant(m.Bytes)
+		}
+	}
+	return nil
+}
+
+func (c *channel) put(b []byte) error { return c.inbox.Put(b) }
+
+// end notes how the command ended; nil is that nobody knows. The first answer
+// counts.
+func (p *Process) end(m *wire.ExitMessage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.exit != nil || p.lost {
+		return
+	}
+	p.exit, p.lost = m, m == nil
+	close(p.exited)
+	if p.input != nil {
+		p.input.Stop()
+	}
+}
+
+// lose is called when the stream is gone.
+func (p *Process) lose() {
+	p.end(nil)
+	p.stdout.inbox.Fail()
+	p.stderr.inbox.Fail()
+}
+
+// ended tells whether the end is known, one way or the other.
+func (p *Process) ended() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// Signal delivers a signal to the process group of the command's main
+// process; after its end it does nothing.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if p.ended() {
+		return nil
+	}
+	return p.s.send(wire.Signal, p.stream, wire.SignalMessage{Signal: int(sig), Scope: wire.ScopeMain})
+}
+
+// Terminate sends TERM to the main process' group, and SIGKILL to every
+// process that the command started and that still lives when the main process
+// has ended or after grace. It does not wait for that; Wait does.
+func (p *Process) Terminate(grace time.Duration) error {
+	if p.ended() {
+		return nil
+	}
+	return p.s.send(wire.Terminate, p.stream, wire.EndMessage{Grace: grace})
+}
+
+// Wait waits for the command's end and for its output, and gives the same
+// answer each time. A process left behind with the output open is not waited
+// for. The error is ErrGuestGone when the stream broke before the guest told
+// how the command ended; there is no other error.
+func (p *Process) Wait() (Result, error) {
+	<-p.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	res := Result{Output: p.stdout.err}
+	if res.Output == nil {
+		res.Output = p.stderr.err
+	}
+	if p.exit == nil {
+		err := p.s.err()
+		if err == nil {
+			err = ErrGuestGone
+		}
+		return res, fmt.Errorf("wait for a command: %w", err)
+	}
+	res.Exit, res.MaxRSS, res.Started, res.Ended = p.exit.Exit, p.exit.MaxRSS, p.exit.Started, p.exit.Ended
+	return res, nil
+}
