@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"berth/internal/run"
 	"berth/internal/session"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -17,7 +16,7 @@ import (
 )
 
 func (r *attempt) git() *workspace.Git {
-	return &workspace.Git{Run: run.Git(r.on)}
+	return workspace.New(r.on)
 }
 
 // collect makes the result of what the task left in its work tree. The
@@ -63,7 +62,7 @@ func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace
 	if !res.Changed {
 		return
 	}
-	if err := git.Intake(ctx, src, filepath.Join(r.dir, workspace.FileBundle), w.Branch, res); err != nil {
+	if err := git.Intake(ctx, src, filepath.Join(r.dir, workspace.BundleFile), w.Branch, res); err != nil {
 		// The next client verb tries again, from where the repository may be
 		// writable.
 		out.result.TakeError = err.Error()
@@ -128,7 +127,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 	deadline := r.deadline(out.started)
 	for _, cmd := range r.spec.Done {
 		_, _ = io.WriteString(stderr, "+ "+commandText(cmd)+"\n")
-		p, err := c.session.Start(session.StartRequest{Command: cmd, Env: r.taskEnv(secrets, deadline), Dir: r.workDir()}, stdout, stderr)
+		p, err := c.session.Start(session.StartRequest{Command: cmd, Env: r.taskEnv(secrets, deadline), Dir: r.workDir(c)}, stdout, stderr)
 		if err != nil {
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: "start a done command", Err: err}
 		}

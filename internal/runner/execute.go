@@ -121,7 +121,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	deadline := r.deadline(out.started)
 	env := r.taskEnv(secrets, deadline)
 	r.event("started", "")
-	p, err := c.session.Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(), Prompt: prompt}, stdout, stderr)
+	p, err := c.session.Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt}, stdout, stderr)
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start the command", Err: err}
 	}
@@ -129,7 +129,10 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	if err != nil {
 		return err
 	}
-	out.exit, out.maxRSS = res.Exit, jobs.Bytes(res.MaxRSS)
+	out.exit, out.maxRSS = res.Exit, res.MaxRSS
+	if res.Output != nil {
+		r.note("some output was lost: " + res.Output.Error())
+	}
 	return nil
 }
 
@@ -220,11 +223,11 @@ func (r *attempt) openLog(name string) (*os.File, error) {
 	return f, nil
 }
 
-// workDir is where the command runs; "" is its HOME.
-func (r *attempt) workDir() string {
+// workDir is where commands run: the workspace, else their HOME.
+func (r *attempt) workDir(c *container) string {
 	switch {
 	case r.spec.Workspace == nil:
-		return ""
+		return c.session.Guest().Home
 	case r.spec.Backend == jobs.BackendLocal:
 		return filepath.Join(r.dir, "work")
 	}
