@@ -29,7 +29,7 @@ func extras(words []string) (opts []option, dependency string, err error) {
 		switch {
 		case m == nil:
 			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("extra sbatch option %q is not of the form --option=value", w)}
-		case slices.Contains(own, m[1]):
+		case slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, m[1]) }): // getopt takes abbreviations
 			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "extra sbatch option --" + m[1] + " is berth's own", Hint: "remove it from the extra options"}
 		case m[1] == "dependency" && strings.Contains(m[2], "?"):
 			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "alternatives (\"?\") in --dependency cannot be combined with berth's own singleton"}

@@ -64,11 +64,16 @@ func isID(s string) bool {
 	return s != "" && len(s) <= 20 && strings.Trim(s, "0123456789") == ""
 }
 
-// exitCode reads "CODE:SIGNAL".
+// exitCode reads "CODE:SIGNAL", or the plain status of wait(2) that squeue
+// printed until 22.05.
 func exitCode(s string) (code, signal int) {
 	c, g, ok := strings.Cut(s, ":")
 	if !ok {
-		return 0, 0
+		raw, err := strconv.ParseUint(s, 10, 16)
+		if err != nil {
+			return 0, 0
+		}
+		return int(raw >> 8), int(raw & 0x7f)
 	}
 	code, err1 := strconv.Atoi(c)
 	signal, err2 := strconv.Atoi(g)

@@ -94,9 +94,16 @@ func (s *Scheduler) Find(ctx context.Context, names []string) (map[string]jobs.H
 		if err != nil {
 			return nil, err
 		}
-		s.match(found, part, parseAcct(out))
+		s.match(found, part, slices.DeleteFunc(parseAcct(out), refusedRow))
 	}
 	return found, nil
+}
+
+// refusedRow tells a submission that Slurm refused and yet accounted: it has an
+// id and is FAILED, and never had a start or a node (seen with 24.11, for a
+// request that no node can satisfy).
+func refusedRow(r row) bool {
+	return r.status.Word == "FAILED" && r.status.Start.IsZero() && r.status.Node == ""
 }
 
 func (s *Scheduler) match(found map[string]jobs.Handle, names []string, rows []row) {
