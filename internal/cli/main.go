@@ -89,6 +89,7 @@ same task runs on this machine.
   berth logs -f ID                      watch a job
   berth cancel ID                       end it`,
 		SilenceErrors: true, SilenceUsage: true,
+		SuggestionsMinimumDistance: 2,
 		// A bare word that is no verb is a usage error with suggestions.
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -29,6 +29,10 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "berth guest: unknown argument %q\nusage: berth-node guest\nIt is started by berth inside an environment.\n", args[0])
 		return codeUsage
 	}
+	// What berth keeps is private and is written so; what commands make is
+	// theirs, with the modes that programs expect: package managers refuse
+	// directories that others cannot enter.
+	syscall.Umask(0o022)
 	// It shares its memory with the task, and it has little to do.
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
 	debug.SetGCPercent(50)

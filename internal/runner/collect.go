@@ -179,17 +179,14 @@ func (r *attempt) concludeCommand(rec *jobs.ExitRecord) {
 	case e.OOM:
 		rec.State, rec.Reason, rec.Hint = jobs.StateOutOfMemory, "the command was killed for memory", "raise [resources] memory"
 	case !e.OK():
-		rec.State, rec.Reason = jobs.StateFailed, "the command ended with "+e.String()
-		if !e.Started {
-			rec.Reason = "the command " + e.String()
-		}
+		rec.State, rec.Reason = jobs.StateFailed, "the command "+ended(*e)
 		rec.Hint = "berth logs " + jobs.Short(r.spec.ID)
 	default:
 		rec.State = jobs.StateCompleted
 		for _, d := range rec.Done {
 			if !d.Exit.OK() {
 				rec.State = jobs.StateFailed
-				rec.Reason = "the done command " + commandText(d.Command) + " ended with " + d.Exit.String()
+				rec.Reason = "the done command " + commandText(d.Command) + " " + ended(d.Exit)
 				rec.Hint = "berth logs --done " + jobs.Short(r.spec.ID)
 			}
 		}
@@ -226,6 +223,17 @@ func codeOf(rec jobs.ExitRecord, err error) int {
 	case jobs.StateFailed, jobs.StateOutOfMemory, jobs.StateLost, jobs.StateSubmitting, jobs.StatePending, jobs.StateRunning:
 	}
 	return jobs.CodeTaskFailed
+}
+
+// ended goes on after "the command".
+func ended(e jobs.Exit) string {
+	switch {
+	case !e.Started:
+		return e.String()
+	case e.Signal != 0:
+		return "was " + e.String()
+	}
+	return "ended with " + e.String()
 }
 
 func commandText(c jobs.Command) string {

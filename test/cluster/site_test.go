@@ -48,7 +48,8 @@ func root(t *testing.T) string {
 // on runs a program somewhere in the cluster as a user.
 func (s site) on(t *testing.T, host, user string, argv ...string) answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	// Not ended with the test: clean-up runs commands too.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*time.Minute)
 	defer cancel()
 	args := append([]string{"shell", "--slurm", s.version, "--profile", s.profile, "--host", host, "--user", user, "--"}, argv...)
 	cmd := exec.CommandContext(ctx, filepath.Join(root(t), "scripts", "testbed"), args...)
@@ -185,13 +186,14 @@ func (s site) state(t *testing.T, id, state string) status {
 }
 
 // quiet checks that a job has left nothing on the nodes: no process of
-// alice's, no scratch directory, no FUSE mount.
+// berth's or of a test's task (they sleep 31x seconds), no scratch directory, no
+// FUSE mount.
 func (s site) quiet(t *testing.T) {
 	t.Helper()
 	for _, node := range []string{"c1", "c2"} {
 		deadline := time.Now().Add(20 * time.Second)
 		for {
-			left := s.on(t, node, "root", "bash", "-c", `ps -u alice -o pid=,args= | grep -v ' ps -u'; ls -d /tmp/berth-1000-* /var/tmp/berth-1000-* 2>/dev/null; grep -E 'fuse\.(squashfuse|fuse-overlayfs|fuse2fs)' /proc/mounts`)
+			left := s.on(t, node, "root", "bash", "-c", `pgrep -u alice -af "berth|apptainer|fuse|sleep 31[0-9]"; ls -d /tmp/berth-1000-* /var/tmp/berth-1000-* 2>/dev/null; grep -E 'fuse\.(squashfuse|fuse-overlayfs|fuse2fs)' /proc/mounts`)
 			if strings.TrimSpace(left.out) == "" {
 				break
 			}
