@@ -146,7 +146,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	version := step{argv: "sbatch --version", stdout: "*** Welcome. ***\nslurm-wlm 24.11.5\n"}
+	version := step{argv: "sbatch --version", stdout: "*** Welcome to release 2.0. ***\nslurm-wlm 24.11.5\n"}
 	for name, c := range map[string]struct {
 		steps []step
 		want  jobs.Health
