@@ -3,6 +3,7 @@ package guest
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"berth/internal/guest/wire"
 
@@ -44,7 +45,7 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 	if s.place, err = newPlace(os.Environ(), wire.Strings(hello.Home), string(hello.User)); err != nil {
 		return err
 	}
-	s.watch.set(hello.PingTimeout)
+	s.watch.set(hello.PingTimeout, time.Now())
 	answer.OwnPIDNamespace = s.ownNS.Load()
 	answer.Home, answer.Path = wire.Text(s.place.get("HOME")), wire.Text(s.place.get("PATH"))
 	answer.Shell = s.place.shell

@@ -28,10 +28,12 @@ func newPlace(env, homes []string, user string) (place, error) {
 			break
 		}
 	}
-	if len(homes) == 0 {
-		homes = []string{p.get("HOME")}
+	wanted := slices.Clone(homes)
+	if len(wanted) == 0 || wanted[0] == "" {
+		// Nobody has a better idea than what HOME says already.
+		wanted = append([]string{p.get("HOME")}, wanted...)
 	}
-	home, err := makeHome(append(slices.Clone(homes), fallbackHome()))
+	home, err := makeHome(append(wanted, fallbackHome()))
 	if err != nil {
 		return place{}, err
 	}

@@ -12,18 +12,23 @@ type watch struct {
 	last    time.Time     // ping, or the beginning
 	seen    time.Time     // when check was last called
 	allowed bool          // the guest itself slept since the last ping, and got more time
+	changed chan struct{} // the tick is another one now
 }
 
 func newWatch(timeout time.Duration, now time.Time) *watch {
-	return &watch{timeout: timeout, last: now, seen: now}
+	return &watch{timeout: timeout, last: now, seen: now, changed: make(chan struct{}, 1)}
 }
 
 // set changes the timeout and counts as a ping.
-func (w *watch) set(timeout time.Duration) {
+func (w *watch) set(timeout time.Duration, now time.Time) {
 	w.mu.Lock()
-	w.timeout = timeout
+	w.timeout, w.seen = timeout, now
 	w.mu.Unlock()
-	w.ping(time.Now())
+	w.ping(now)
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
 }
 
 // ping notes that one has come.
@@ -68,9 +73,12 @@ func (w *watch) check(now time.Time) (silent bool) {
 // run returns when pings have stayed away for too long.
 func (w *watch) run() {
 	for {
-		time.Sleep(w.tick())
-		if w.check(time.Now()) {
-			return
+		select {
+		case <-w.changed:
+		case <-time.After(w.tick()):
+			if w.check(time.Now()) {
+				return
+			}
 		}
 	}
 }

@@ -1,0 +1,294 @@
+//go:build linux
+
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/internal/run"
+	"berth/internal/session"
+	"berth/jobs"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestTerminateEndsTheTree(t *testing.T) {
+	p := open(t, session.Options{})
+	proc, pids := p.startNasty()
+	began := time.Now()
+	if err := proc.Terminate(300 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	res, err := wait(t, proc)
+	if err != nil || res.Exit.Signal != 9 {
+		t.Errorf("got %+v %v", res, err)
+	}
+	if d := time.Since(began); d < 300*time.Millisecond || d > 5*time.Second {
+		t.Errorf("took %v", d)
+	}
+	dead(t, 3*time.Second, pids...)
+}
+
+// TestTerminateSparesOthers ends one of two commands with what it has started.
+func TestTerminateSparesOthers(t *testing.T) {
+	p := open(t, session.Options{})
+	a, one := p.startNasty()
+	b, two := p.startNasty()
+	if err := a.Terminate(0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wait(t, a); err != nil {
+		t.Fatal(err)
+	}
+	dead(t, 3*time.Second, one[:2]...)
+	for _, pid := range two {
+		if !alive(pid) {
+			t.Errorf("process %d of the other command is gone", pid)
+		}
+	}
+	if err := b.Terminate(0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wait(t, b); err != nil {
+		t.Fatal(err)
+	}
+	// The last command takes with it what escaped from the first.
+	dead(t, 3*time.Second, append(one, two...)...)
+}
+
+func TestEndKeepsTheSession(t *testing.T) {
+	p := open(t, session.Options{})
+	proc, pids := p.startNasty()
+	polite := p.start(shell("trap 'exit 5' TERM; while :; do sleep 0.05; done"), nil, nil)
+	time.Sleep(100 * time.Millisecond)
+	if left, err := p.s.End(p.ctx, 400*time.Millisecond); left != 0 || err != nil {
+		t.Errorf("%d left, %v", left, err)
+	}
+	dead(t, 0, pids...) // End has waited for it
+	if res, err := wait(t, proc); err != nil || res.Exit.Signal != 9 {
+		t.Errorf("%+v %v", res, err)
+	}
+	if res, err := wait(t, polite); err != nil || res.Exit.Code != 5 {
+		t.Errorf("%+v %v", res, err)
+	}
+	if _, out, _ := p.run(shell("echo next")); out != "next\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+// TestBackground ends a command whose child goes on and holds the output,
+// silent or not: the end must not wait for it.
+func TestBackground(t *testing.T) {
+	p := open(t, session.Options{})
+	for name, text := range map[string]string{
+		"silent":  "sleep 300 & echo $!; echo out; echo err >&2; exit 4",
+		"talking": "(while :; do echo x; sleep .01; done) & echo $!; echo err >&2; exit 4",
+	} {
+		began := time.Now()
+		res, out, errs := p.run(shell(text))
+		if res.Exit.Code != 4 || errs != "err\n" {
+			t.Errorf("%s: %+v %q", name, res, errs)
+		}
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("%s: took %v", name, d)
+		}
+		first, _, _ := strings.Cut(out, "\n")
+		pid := numbers(t, first)[0]
+		if left, err := p.s.End(p.ctx, 0); left != 0 || err != nil {
+			t.Errorf("%s: end: %d %v", name, left, err)
+		}
+		dead(t, 0, pid)
+	}
+}
+
+// TestLeaves has the guest leave, with all that runs, for every reason.
+func TestLeaves(t *testing.T) {
+	short := session.Options{LeaveGrace: 200 * time.Millisecond, PingTimeout: 700 * time.Millisecond}
+	for name, c := range map[string]struct {
+		o    session.Options
+		do   func(p *place)
+		code int
+		says string
+	}{
+		"quit":            {session.Options{}, func(p *place) { _ = p.s.Quit(p.ctx) }, 0, ""},
+		"closed":          {short, func(p *place) { _ = p.s.Close() }, 3, "closed"},
+		"silence":         {short, func(*place) {}, 4, "pinged"},
+		"in mid-frame":    {short, func(p *place) { _, _ = p.in.Write([]byte{4, 0, 0}); _ = p.in.Close() }, 1, "unexpected EOF"},
+		"huge frame":      {short, func(p *place) { _, _ = p.in.Write(bytes.Repeat([]byte{255}, 9)) }, 1, "too long"},
+		"not a message":   {short, func(p *place) { _, _ = p.in.Write([]byte{4, 0, 0, 0, 9, 0, 0, 0, 1, '{'}) }, 1, "read message"},
+		"stream anew":     {short, func(p *place) { _, _ = p.in.Write([]byte("\x04\x00\x00\x00\x01\x00\x00\x00\x02{}")) }, 1, "used before"},
+		"TERM is ignored": {short, func(p *place) { _ = unix.Kill(p.s.Guest().PID, unix.SIGTERM) }, 4, "pinged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			defer stop()
+			p, r := launch(t, ctx, []string{os.Args[0]}, env(roleGuest))
+			var err error
+			if p.s, err = session.Open(ctx, r, p.in, c.o); err != nil {
+				t.Fatal(err)
+			}
+			proc, pids := p.startNasty()
+			began := time.Now()
+			c.do(p)
+			exit, err := p.proc.Wait()
+			if err != nil || exit.Code != c.code || exit.Signal != 0 {
+				t.Errorf("guest: %+v %v", exit, err)
+			}
+			if d := time.Since(began); d > 6*time.Second {
+				t.Errorf("took %v", d)
+			}
+			dead(t, 0, append(pids, p.s.Guest().PID)...)
+			if says := p.stderr.String(); !strings.Contains(says, c.says) || (c.says == "") != (says == "") {
+				t.Errorf("guest says %q", says)
+			}
+			res, err := wait(t, proc)
+			if name == "quit" {
+				if err != nil || res.Exit.Signal != 9 {
+					t.Errorf("the command: %+v %v", res, err)
+				}
+			} else if err != nil && !errors.Is(err, session.ErrGuestGone) {
+				t.Errorf("the command: %+v %v", res, err)
+			}
+			_ = p.s.Close()
+			<-p.s.Gone()
+			if err := p.s.Ping(); !errors.Is(err, session.ErrGuestGone) {
+				t.Errorf("ping: %v", err)
+			}
+			if _, err := p.s.Start(shell("exit 0"), nil, nil); !errors.Is(err, session.ErrGuestGone) {
+				t.Errorf("start: %v", err)
+			}
+			if _, err := p.s.End(ctx, 0); !errors.Is(err, session.ErrGuestGone) {
+				t.Errorf("end: %v", err)
+			}
+		})
+	}
+}
+
+// TestClientKilled kills the client with SIGKILL.
+func TestClientKilled(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	var out, errs buffer
+	client, err := run.Local{}.Start(ctx, jobs.Cmd{Argv: []string{os.Args[0]}, Env: env(roleClient), Stdout: &out, Stderr: &errs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "four processes", func() bool { return strings.Count(out.String(), "\n") == 4 })
+	pids := numbers(t, out.String())
+	if err := client.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = client.Wait()
+	dead(t, 3*time.Second, pids...)
+}
+
+// TestGuestKilled kills the guest: that is told, and told apart from an exit.
+func TestGuestKilled(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	p, r := launch(t, ctx, []string{os.Args[0]}, env(roleGuest))
+	var err error
+	if p.s, err = session.Open(ctx, r, p.in, session.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var out buffer
+	proc := p.start(shell("echo $$; exec sleep 300"), &out, nil)
+	eventually(t, 5*time.Second, "output", func() bool { return out.String() != "" })
+	pids := numbers(t, out.String())
+	_ = p.proc.Signal(syscall.SIGKILL)
+	_, _ = p.proc.Wait()
+	if res, err := wait(t, proc); !errors.Is(err, session.ErrGuestGone) || res.Exit.Started {
+		t.Errorf("got %+v %v", res, err)
+	}
+	_ = unix.Kill(pids[0], unix.SIGKILL) // its guest cannot any more
+	_ = p.s.Close()
+}
+
+// TestPings keeps a guest alive, also one that was stopped for longer than its
+// patience.
+func TestPings(t *testing.T) {
+	p := open(t, session.Options{PingTimeout: 500 * time.Millisecond})
+	stop := make(chan struct{})
+	pinging := make(chan struct{})
+	go func() {
+		defer close(pinging)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(50 * time.Millisecond):
+				if err := p.s.Ping(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	proc := p.start(shell("sleep 3; exit 3"), nil, nil)
+	time.Sleep(time.Second)
+	pid := p.s.Guest().PID
+	_ = unix.Kill(pid, unix.SIGSTOP)
+	time.Sleep(1200 * time.Millisecond)
+	_ = unix.Kill(pid, unix.SIGCONT)
+	if res, err := wait(t, proc); err != nil || res.Exit.Code != 3 {
+		t.Errorf("%+v %v", res, err)
+	}
+	if age := time.Since(p.s.LastPong()); age > time.Second {
+		t.Errorf("last pong %v ago", age)
+	}
+	close(stop)
+	<-pinging
+}
+
+// TestOwnPIDNamespace has the guest in a PID namespace of its own, where it may
+// kill everything at once, and in the client's, where it must not, whatever the
+// client says.
+func TestOwnPIDNamespace(t *testing.T) {
+	p := open(t, session.Options{OwnPIDNamespace: true})
+	if p.s.Guest().OwnPIDNamespace {
+		t.Fatal("the guest takes this machine's processes for its own")
+	}
+	unshare := []string{"unshare", "--pid", "--fork", "--mount-proc", os.Args[0]}
+	if os.Getuid() != 0 {
+		unshare = append([]string{"unshare", "--map-root-user"}, unshare[1:]...)
+	}
+	if _, err := run.Output(t.Context(), run.Local{}, jobs.Cmd{Argv: append(unshare[:len(unshare)-1:len(unshare)-1], "true")}); err != nil {
+		t.Skipf("no namespaces here: %v", err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	p, r := launch(t, ctx, unshare, env(roleGuest))
+	var err error
+	if p.s, err = session.Open(ctx, r, p.in, session.Options{OwnPIDNamespace: true}); err != nil {
+		t.Fatalf("%v %s", err, p.stderr.String())
+	}
+	if g := p.s.Guest(); !g.OwnPIDNamespace || g.PID != 1 {
+		t.Fatalf("got %+v", g)
+	}
+	// A bomb: each process forks and ends, so that a list is always out of date.
+	bomb := p.start(shell(`f() { while :; do (sleep 0.01; f) & sleep 0.02; [ -e /proc/99999 ] && exit; exit; done; }; for i in 1 2 3 4 5 6 7 8; do (f) & done; wait; sleep 300`), nil, nil)
+	time.Sleep(200 * time.Millisecond)
+	if left, err := p.s.End(ctx, 0); left != 0 || err != nil {
+		t.Errorf("%d left, %v", left, err)
+	}
+	if _, err := wait(t, bomb); err != nil {
+		t.Error(err)
+	}
+	if _, out, _ := p.run(shell("ls -d /proc/[0-9]* | wc -l")); strings.TrimSpace(out) > "5" {
+		t.Errorf("%s processes", strings.TrimSpace(out))
+	}
+	if err := p.s.Quit(ctx); err != nil {
+		t.Error(err)
+	}
+	if exit, err := p.proc.Wait(); err != nil || !exit.OK() {
+		t.Errorf("%+v %v", exit, err)
+	}
+}

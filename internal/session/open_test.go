@@ -1,0 +1,104 @@
+//go:build linux
+
+package session_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/guest/wire"
+	"berth/internal/session"
+)
+
+// TestBanner puts a site's chatter before the guest's first word.
+func TestBanner(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	script := `echo "Welcome to the cluster"; printf '\000berth-guest\n\000\000'; head -c 50000 /dev/urandom; exec "$0"`
+	p, r := launch(t, ctx, []string{"/bin/sh", "-c", script, os.Args[0]}, env(roleGuest))
+	var err error
+	if p.s, err = session.Open(ctx, r, p.in, session.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, out, _ := p.run(shell("echo hello")); out != "hello\n" {
+		t.Errorf("got %q", out)
+	}
+	if err := p.s.Quit(ctx); err != nil {
+		t.Error(err)
+	}
+	_, _ = p.proc.Wait()
+}
+
+// TestOpenFails opens what is not a guest, or not the right one.
+func TestOpenFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		argv []string
+		want string
+	}{
+		"ends":      {[]string{"sh", "-c", "echo FATAL: no such image; exit 255"}, `the guest ended before it spoke; its output ends with "FATAL: no such image"`},
+		"ends mute": {[]string{"true"}, "the guest ended before it spoke"},
+		"silent":    {[]string{"sleep", "60"}, "no guest answered within 500ms"},
+		"echo":      {[]string{"cat"}, "no guest answered within 500ms"},
+		"endless":   {[]string{"yes"}, "no hello from the other side"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+			p, r := launch(t, ctx, c.argv, env(""))
+			_, err := session.Open(ctx, r, p.in, session.Options{StartTimeout: 500 * time.Millisecond})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v", err)
+			}
+			if _, err := p.in.Write([]byte("x")); err == nil {
+				t.Error("the stream was left open")
+			}
+			stop()
+			_, _ = p.proc.Wait()
+		})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, stop)
+	r, _ := io.Pipe()
+	_, w := io.Pipe()
+	if _, err := session.Open(ctx, r, w, session.Options{}); err == nil || !strings.Contains(err.Error(), "canceled") {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestOtherVersion has a guest, and a client, of another version.
+func TestOtherVersion(t *testing.T) {
+	r, guestW := io.Pipe()
+	guestR, w := io.Pipe()
+	go func() {
+		in := wire.NewReader(guestR)
+		_, _ = in.Find(wire.ClientMagic, nil)
+		n, _ := in.Nonce()
+		_ = wire.NewWriter(guestW).Open(wire.GuestMagic, n, wire.GuestHello{Version: wire.Version + 1})
+	}()
+	if _, err := session.Open(t.Context(), r, w, session.Options{}); err == nil || !strings.Contains(err.Error(), "the guest speaks version 2 of the protocol, this berth version 1") {
+		t.Errorf("got %v", err)
+	}
+
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	p, out := launch(t, ctx, []string{os.Args[0]}, env(roleGuest))
+	nonce := wire.NewNonce()
+	if err := wire.NewWriter(p.in).Open(wire.ClientMagic, nonce, wire.ClientHello{Version: wire.Version + 1}); err != nil {
+		t.Fatal(err)
+	}
+	in := wire.NewReader(out)
+	if _, err := in.Find(wire.GuestMagic, &nonce); err != nil {
+		t.Fatal(err)
+	}
+	var g wire.GuestHello
+	if err := in.Hello(&g); err != nil || !strings.Contains(g.Error, "version 2") {
+		t.Errorf("got %+v %v", g, err)
+	}
+	if exit, err := p.proc.Wait(); err != nil || exit.Code != 1 {
+		t.Errorf("got %+v %v", exit, err)
+	}
+	_, _ = p.in.Close(), out.Close()
+}
