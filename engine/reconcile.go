@@ -162,7 +162,7 @@ func (e *Engine) judge(v *View, known bool, st jobs.Status) {
 			verdict.Reason = "cancelled in the scheduler before it started"
 		default:
 			verdict.State, verdict.Reason = jobs.StateError, "the scheduler ended it before its runner began ("+st.Word+")"
-			verdict.Hint = "see " + a.Dir + "/slurm.log; do the nodes see " + e.Store.Home() + "?"
+			verdict.Hint = "see " + a.Dir + "/" + jobs.SchedulerLog + "; do the nodes see " + e.Store.Home() + "?"
 		}
 		e.conclude(v, verdict)
 	case known:

@@ -5,6 +5,11 @@ import (
 	"time"
 )
 
+// SchedulerLog is the file in an attempt's directory that takes what the job
+// script writes before the runner has opened its own logs, and the scheduler's
+// remarks.
+const SchedulerLog = "scheduler.log"
+
 // Health is what [Scheduler.Check] and [Backend.Check] find.
 type Health string
 

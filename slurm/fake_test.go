@@ -58,8 +58,8 @@ func (s *script) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 	if st.start != nil {
 		return nil, st.start
 	}
-	fmt.Fprint(c.Stdout, st.stdout)
-	fmt.Fprint(c.Stderr, st.stderr)
+	_, _ = fmt.Fprint(c.Stdout, st.stdout)
+	_, _ = fmt.Fprint(c.Stderr, st.stderr)
 	return ended{ctx, st}, nil
 }
 

@@ -13,10 +13,6 @@ import (
 	"berth/templates"
 )
 
-// LogName is the file in an attempt's directory that takes what the batch
-// process writes before the runner opens its own logs, and Slurm's remarks.
-const LogName = "slurm.log"
-
 // Render returns the job script. It fails with kind usage when a value cannot
 // be written into a "#SBATCH" line, or when an extra option is berth's own.
 func (*Scheduler) Render(l jobs.Launch) (string, error) {
@@ -63,7 +59,7 @@ func header(l jobs.Launch) ([]string, error) {
 		{"job-name", l.Name},
 		{"comment", "berth:" + l.Attempt},
 		{"chdir", l.Dir},
-		{"output", logPattern(path.Join(l.Dir, LogName))},
+		{"output", logPattern(path.Join(l.Dir, jobs.SchedulerLog))},
 		{"open-mode", "append"},
 		{"no-requeue", ""},
 		// Two submissions of one attempt never run side by side.

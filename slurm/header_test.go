@@ -43,7 +43,7 @@ func TestHeader(t *testing.T) {
 --job-name=berth-fix-0123456789ab
 # --comment is not sent: the profile forbids it
 --chdir="/home/a b/it's \"x\" #1 %j/日本"
---output="/home/a b/it's \"x\" #1 %%j/日本/slurm.log"
+--output="/home/a b/it's \"x\" #1 %%j/日本/scheduler.log"
 --open-mode=append
 --no-requeue
 --dependency=singleton,afterok:1

@@ -47,7 +47,7 @@ interrupted.`,
 			case done:
 				files = []logFile{{store.FileDoneStdout, a.stdout}, {store.FileDoneStderr, a.stderr}}
 			case runtime:
-				files = []logFile{{store.FileRuntime, a.stdout}, {store.FileSchedulerLog, a.stderr}}
+				files = []logFile{{store.FileRuntime, a.stdout}, {jobs.SchedulerLog, a.stderr}}
 			}
 			if onlyOut {
 				files = files[:1]

@@ -89,7 +89,7 @@ func terminate(pid int, started uint64) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	if !processAlive(pid, started) {
 		return nil
 	}

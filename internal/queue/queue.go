@@ -12,10 +12,6 @@ import (
 	"berth/templates"
 )
 
-// LogName is the file in an attempt's directory that takes what the job script
-// writes before the runner opens its own logs.
-const LogName = "queue.log"
-
 // Config is what the queue needs to know.
 type Config struct {
 	// Dir holds the queue; parts for this host and boot are made inside.

@@ -37,7 +37,7 @@ func submit(t *testing.T, q *Queue, name, line string, r jobs.Resources) jobs.Ha
 	}
 	h, err := q.Submit(t.Context(), jobs.Launch{Name: name, Dir: dir, Resources: r}, script)
 	if err != nil {
-		log, _ := os.ReadFile(filepath.Join(dir, LogName))
+		log, _ := os.ReadFile(filepath.Join(dir, jobs.SchedulerLog))
 		t.Fatalf("submit %s: %v\n%s", name, err, log)
 	}
 	t.Cleanup(func() {
@@ -203,7 +203,7 @@ func TestElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return jobs.Handle{Version: 1, Name: name, NativeID: "000000000001-" + name + ".job", Opaque: o}
+		return jobs.Handle{Version: 1, Name: name, NativeID: "1", Opaque: o}
 	}
 	other := handleAt("other", func(l *location) { l.Host = "elsewhere" })
 	inside := handleAt("inside", func(l *location) { l.NS = "1" })

@@ -34,16 +34,16 @@ func (q *Queue) Status(_ context.Context, handles []jobs.Handle) (map[string]job
 		return nil, err
 	}
 	answer := map[string]jobs.Status{}
-	byFile := map[string]entry{}
+	byID := map[string]entry{}
 	for _, e := range alive {
-		byFile[e.file()] = e
+		byID[e.nativeID()] = e
 	}
 	for _, h := range handles {
 		if host, yes := at.elsewhere(h); yes {
 			answer[h.Name] = jobs.Status{Word: "ELSEWHERE", Reason: "it is in the local queue of " + host, Hint: "ask on " + host, Node: host}
 			continue
 		}
-		if e, ok := byFile[h.NativeID]; ok && e.Name == h.Name {
+		if e, ok := byID[h.NativeID]; ok && e.Name == h.Name {
 			answer[h.Name] = q.status(e, alive, at.Host)
 		}
 	}
@@ -79,7 +79,7 @@ func (q *Queue) Cancel(_ context.Context, handles []jobs.Handle) error {
 			continue
 		}
 		for _, e := range alive {
-			if e.file() != h.NativeID || e.Name != h.Name || e.PID == os.Getpid() {
+			if e.nativeID() != h.NativeID || e.Name != h.Name || e.PID == os.Getpid() {
 				continue
 			}
 			if err := terminate(e.PID, e.Started); err != nil {

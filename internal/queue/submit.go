@@ -30,7 +30,7 @@ func (q *Queue) Submit(ctx context.Context, l jobs.Launch, scriptPath string) (j
 		return jobs.Handle{}, &jobs.Error{Kind: jobs.KindUsage, Msg: "job name " + l.Name + " cannot be the name of a file"}
 	}
 	failed := func(kind jobs.Kind, msg string, err error) (jobs.Handle, error) {
-		return jobs.Handle{}, &jobs.Error{Kind: kind, Msg: msg, Err: err, Hint: "see " + filepath.Join(l.Dir, LogName)}
+		return jobs.Handle{}, &jobs.Error{Kind: kind, Msg: msg, Err: err, Hint: "see " + filepath.Join(l.Dir, jobs.SchedulerLog)}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return failed(jobs.KindInfra, "cannot make the local queue", err)
@@ -38,7 +38,7 @@ func (q *Queue) Submit(ctx context.Context, l jobs.Launch, scriptPath string) (j
 	w := waiter{dir: dir, entry: entry{Name: l.Name}, cpus: q.cfg.CPUs, memory: q.cfg.Memory, argv: []string{"bash", scriptPath}}
 	w.entry.CPUs, w.entry.Memory = want(l.Resources)
 	argv := append(append(q.scope(l.Identity.User), q.node(l)), w.args()...)
-	p, err := run.Detach(argv, jobEnv(q.cfg.Environ), l.Dir, filepath.Join(l.Dir, LogName))
+	p, err := run.Detach(argv, jobEnv(q.cfg.Environ), l.Dir, filepath.Join(l.Dir, jobs.SchedulerLog))
 	if err != nil {
 		return failed(jobs.KindInfra, "cannot start the job's process", err)
 	}
@@ -76,7 +76,7 @@ func handle(e entry, at location) jobs.Handle {
 	if err != nil {
 		o = nil
 	}
-	return jobs.Handle{Version: 1, Scheduler: jobs.SchedulerLocal, NativeID: e.file(), Name: e.Name, Opaque: o}
+	return jobs.Handle{Version: 1, Scheduler: jobs.SchedulerLocal, NativeID: e.nativeID(), Name: e.Name, Opaque: o}
 }
 
 // scope is the prefix that moves a process out of the login session into a

@@ -59,7 +59,7 @@ func parseWaiter(args []string) (waiter, error) {
 	}
 	w.argv, w.entry.Memory, w.memory = f.Args(), jobs.Bytes(memory), jobs.Bytes(total)
 	if !filepath.IsAbs(w.dir) || !validEntry(w.entry.Name) || len(w.argv) == 0 || w.entry.CPUs < 1 || memory < 0 {
-		return w, errors.New("usage: queue-wait --queue DIR --entry NAME --cpus N --memory BYTES --total-cpus N --total-memory BYTES -- COMMAND...")
+		return w, errors.New("usage: queue-wait --queue DIR --entry NAME --cpus N --memory BYTES --total-cpus N --total-memory BYTES -- COMMAND")
 	}
 	return w, nil
 }

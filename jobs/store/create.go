@@ -35,8 +35,6 @@ const (
 	// FileDoneStdout and FileDoneStderr are what the done commands wrote.
 	FileDoneStdout = "done.stdout"
 	FileDoneStderr = "done.stderr"
-	// FileSchedulerLog is what the scheduler kept of the job script itself.
-	FileSchedulerLog = "slurm.log"
 	// FileEvents is what happened, one JSON object a line, by the runner.
 	FileEvents = "events.jsonl"
 )
