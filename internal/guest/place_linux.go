@@ -46,11 +46,23 @@ func newPlace(env, homes []string, user string) (place, error) {
 			p.set(v[0], v[1])
 		}
 	}
+	// Apptainer sets LANG=C under --cleanenv, which nobody chose, and by which
+	// tools garble every name that is not ASCII.
+	if p.get("LANG") == "C" && p.get("LC_ALL") == "" && inContainer(env) {
+		p.set("LANG", "C.UTF-8")
+	}
 	// What the host calls its directory for temporary files need not be here.
 	if fi, err := os.Stat(p.get("TMPDIR")); err != nil || !fi.IsDir() {
 		p.set("TMPDIR", "/tmp")
 	}
 	return p, nil
+}
+
+// inContainer tells whether a container program made this environment.
+func inContainer(env []string) bool {
+	return slices.ContainsFunc(env, func(e string) bool {
+		return strings.HasPrefix(e, "APPTAINER_") || strings.HasPrefix(e, "SINGULARITY_")
+	})
 }
 
 func (p *place) get(name string) string { return getEnv(p.env, name) }
@@ -74,7 +86,8 @@ func setEnv(env []string, name, value string) []string {
 }
 
 // cleanEnv removes what the container program and berth left in the guest's
-// environment, and what makes a shell read files before its text.
+// environment, what makes a shell read files before its text, and what is of
+// the shell that was there before.
 func cleanEnv(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(e string) bool {
 		name, _, ok := strings.Cut(e, "=")
@@ -86,7 +99,7 @@ func cleanEnv(env []string) []string {
 				return true
 			}
 		}
-		return slices.Contains([]string{"BASH_ENV", "ENV", "PWD", "OLDPWD", "SHLVL", "_"}, name)
+		return slices.Contains([]string{"BASH_ENV", "ENV", "PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND"}, name)
 	})
 }
 

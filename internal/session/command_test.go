@@ -113,7 +113,7 @@ func TestOutput(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	p := open(t, session.Options{User: "alice"}, "APPTAINER_NAME=x.sif", "SINGULARITY_BIND=/x", "BERTH_HOME=/x", "BASH_ENV=/no/such",
-		"KEPT=yes", "PWD=/wrong")
+		"KEPT=yes", "PWD=/wrong", "LANG=C", `PROMPT_COMMAND=PS1="Apptainer> "`)
 	req := shell("env -0")
 	req.Dir = "/"
 	req.Env = []string{"LINES2=one\ntwo", "BYTES=\xff\xfe", "EMPTY=", "KEPT=changed", "BERTH_JOB=j", "EQ=a=b"}
@@ -135,7 +135,7 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s is %q, want %q", k, w, v)
 		}
 	}
-	for _, k := range []string{"APPTAINER_NAME", "SINGULARITY_BIND", "BERTH_HOME", "BASH_ENV", roleVar, "BERTH_PROMPT_FILE"} {
+	for _, k := range []string{"APPTAINER_NAME", "SINGULARITY_BIND", "BERTH_HOME", "BASH_ENV", "PROMPT_COMMAND", roleVar, "BERTH_PROMPT_FILE"} {
 		if v, ok := got[k]; ok {
 			t.Errorf("%s=%s came through", k, v)
 		}
