@@ -150,11 +150,14 @@ func (e *Engine) settleImage(s *jobs.Spec, t jobs.Task, image string, dry bool) 
 
 // settleOverlay chooses the driver at submit, so that the script shows the true
 // command line: the overlay's own mark, else ext3 where a size is to be held,
-// else the profile's, else a directory.
+// else the profile's, else a directory, or ext3 for a named overlay on a file
+// system where a directory cannot be right.
 func (e *Engine) settleOverlay(s *jobs.Spec, t jobs.Task) error {
 	o := jobs.OverlaySpec{Name: t.Terminal.Overlay, Driver: jobs.DriverFuse, Size: t.Resources.Disk}
 	if s.Profile.Overlay != "" {
 		o.Driver = s.Profile.Overlay
+	} else if o.Name != "" && !overlay.TakesDirectories(e.Store.Overlays()) {
+		o.Driver = jobs.DriverExt3
 	}
 	if o.Size != 0 {
 		o.Driver = jobs.DriverExt3

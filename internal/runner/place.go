@@ -67,6 +67,9 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
 	}
 	if r.spec.Overlay.Name == "" {
+		if r.spec.Overlay.Driver == jobs.DriverFuse && !overlay.TakesDirectories(r.scratch.dir) {
+			r.note("the scratch directory " + base + " is on a network file system, where some changes to the image's directories fail; name a local one, or overlay = \"ext3\", in a profile")
+		}
 		p.layer, err = overlay.Temporary(ctx, r.on, r.scratch.dir, r.spec.Overlay)
 	} else {
 		dir := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), "overlays", r.spec.Overlay.Name)
