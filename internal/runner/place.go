@@ -73,6 +73,12 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 		p.layer, err = overlay.Temporary(ctx, r.on, r.scratch.dir, r.spec.Overlay)
 	} else {
 		dir := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), "overlays", r.spec.Overlay.Name)
+		// The submitter looked at this too, from its machine: a file server's
+		// own disk is a network file system here.
+		if r.spec.Overlay.Driver == jobs.DriverFuse && r.spec.Profile.Overlay == "" && !overlay.TakesDirectories(dir) {
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + r.spec.Overlay.Name + " would be a directory on a network file system, where changes to the image's directories fail",
+				Hint: `put overlay = "ext3" into a profile and submit with --profile, or give the overlay a size: [resources] disk`}
+		}
 		me := overlay.Owner{Version: 1, Attempt: r.info.ID, Dir: r.dir, Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID, Time: time.Now().UTC()}
 		p.layer, err = overlay.Persistent(ctx, r.on, dir, r.spec.Overlay, r.spec.Image, me, r.ownerGone(ctx))
 	}

@@ -178,7 +178,15 @@ func TestContainment(t *testing.T) {
 // A named overlay keeps what a task installs; two tasks do not write it at once.
 func TestOverlay(t *testing.T) {
 	each(t, modern, func(t *testing.T, s site) {
-		for _, kind := range []string{"fuse", "ext3"} {
+		kinds := []string{"fuse", "ext3"}
+		if s.profile == "strict" {
+			kinds = []string{"ext3"}
+			st := s.wait(t, s.ok(t, "berth submit --image "+s.image+" --overlay directory -- true"), 78)
+			if !strings.Contains(st.Reason, "network file system") || !strings.Contains(st.Hint, "ext3") {
+				t.Errorf("a directory over sshfs: %+v", st)
+			}
+		}
+		for _, kind := range kinds {
 			name := fmt.Sprintf("test-%s-%d", kind, time.Now().UnixNano())
 			first := "--overlay " + name
 			if kind == "ext3" {
