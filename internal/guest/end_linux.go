@@ -35,7 +35,7 @@ func (c *command) signal(m wire.SignalMessage) {
 		return
 	}
 	for _, p := range c.tree(processes()) {
-		signalProc(p, unix.Signal(sig))
+		signalProc(p, sig)
 	}
 }
 

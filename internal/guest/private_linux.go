@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,18 +28,26 @@ type privateDir struct {
 	dir string
 }
 
-// create makes a file that only the user can read.
+// create makes a file that only the user can read. The task owns the directory
+// as much as the guest does; when it is gone, there is a new one.
 func (d *privateDir) create(name string) (*os.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.dir == "" {
-		dir, err := os.MkdirTemp("/tmp", "berth-")
-		if err != nil {
-			if dir, err = os.MkdirTemp("", "berth-"); err != nil {
+	f, err := d.open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		if d.dir, err = os.MkdirTemp("/tmp", "berth-"); err != nil {
+			if d.dir, err = os.MkdirTemp("", "berth-"); err != nil {
 				return nil, err
 			}
 		}
-		d.dir = dir
+		f, err = d.open(name)
+	}
+	return f, err
+}
+
+func (d *privateDir) open(name string) (*os.File, error) {
+	if d.dir == "" {
+		return nil, os.ErrNotExist
 	}
 	return os.OpenFile(filepath.Join(d.dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }

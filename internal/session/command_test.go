@@ -195,6 +195,12 @@ func TestPrompt(t *testing.T) {
 	if res, _, _ := p.run(req); res.Exit.Code != 127 {
 		t.Errorf("no such command: %+v", res.Exit)
 	}
+	// A task may remove what is not its own.
+	req = shell(`rm -r "$(dirname "$BERTH_PROMPT_FILE")"`)
+	req.Prompt = []byte("x")
+	if res, _, errs := p.run(req); !res.Exit.OK() {
+		t.Errorf("%+v %s", res.Exit, errs)
+	}
 	// The file is gone with the command.
 	req = shell(`echo "$BERTH_PROMPT_FILE"`)
 	req.Prompt = []byte("x")

@@ -83,13 +83,42 @@ func TestEndKeepsTheSession(t *testing.T) {
 	}
 }
 
+// TestTerminateAtOnce ends commands that may not have begun yet, one by one and
+// all together.
+func TestTerminateAtOnce(t *testing.T) {
+	p := open(t, session.Options{})
+	var all []*session.Process
+	for i := range 40 {
+		req := shell("sleep 300")
+		if i%2 == 0 {
+			req.Prompt = make([]byte, i*20000)
+		}
+		proc := p.start(req, nil, nil)
+		if i%4 < 2 {
+			if err := proc.Terminate(0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all = append(all, proc)
+	}
+	if left, err := p.s.End(p.ctx, 0); left != 0 || err != nil {
+		t.Errorf("%d left, %v", left, err)
+	}
+	for i, proc := range all {
+		res, err := wait(t, proc)
+		if e := res.Exit; err != nil || !(e.Started && e.Signal == 9) && !(!e.Started && e.Code == 126 && strings.Contains(e.Error, "ended before it began")) {
+			t.Errorf("%d: %+v %v", i, e, err)
+		}
+	}
+}
+
 // TestBackground ends a command whose child goes on and holds the output,
 // silent or not: the end must not wait for it.
 func TestBackground(t *testing.T) {
 	p := open(t, session.Options{})
 	for name, text := range map[string]string{
-		"silent":  "sleep 300 & echo $!; echo out; echo err >&2; exit 4",
-		"talking": "(while :; do echo x; sleep .01; done) & echo $!; echo err >&2; exit 4",
+		"silent":  "sleep 300 & echo pid $!; echo out; echo err >&2; exit 4",
+		"talking": "(while :; do echo x; sleep .01; done) & echo pid $!; echo err >&2; exit 4",
 	} {
 		began := time.Now()
 		res, out, errs := p.run(shell(text))
@@ -99,8 +128,9 @@ func TestBackground(t *testing.T) {
 		if d := time.Since(began); d > 5*time.Second {
 			t.Errorf("%s: took %v", name, d)
 		}
-		first, _, _ := strings.Cut(out, "\n")
-		pid := numbers(t, first)[0]
+		_, after, _ := strings.Cut(out, "pid ")
+		line, _, _ := strings.Cut(after, "\n")
+		pid := numbers(t, line)[0]
 		if left, err := p.s.End(p.ctx, 0); left != 0 || err != nil {
 			t.Errorf("%s: end: %d %v", name, left, err)
 		}
@@ -130,7 +160,7 @@ func TestLeaves(t *testing.T) {
 			t.Parallel()
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 			defer stop()
-			p, r := launch(t, ctx, []string{os.Args[0]}, env(roleGuest))
+			p, r := launch(ctx, t, []string{os.Args[0]}, env(roleGuest))
 			var err error
 			if p.s, err = session.Open(ctx, r, p.in, c.o); err != nil {
 				t.Fatal(err)
@@ -194,7 +224,7 @@ func TestClientKilled(t *testing.T) {
 func TestGuestKilled(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
-	p, r := launch(t, ctx, []string{os.Args[0]}, env(roleGuest))
+	p, r := launch(ctx, t, []string{os.Args[0]}, env(roleGuest))
 	var err error
 	if p.s, err = session.Open(ctx, r, p.in, session.Options{}); err != nil {
 		t.Fatal(err)
@@ -215,37 +245,20 @@ func TestGuestKilled(t *testing.T) {
 // TestPings keeps a guest alive, also one that was stopped for longer than its
 // patience.
 func TestPings(t *testing.T) {
-	p := open(t, session.Options{PingTimeout: 500 * time.Millisecond})
-	stop := make(chan struct{})
-	pinging := make(chan struct{})
-	go func() {
-		defer close(pinging)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(50 * time.Millisecond):
-				if err := p.s.Ping(); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		}
-	}()
-	proc := p.start(shell("sleep 3; exit 3"), nil, nil)
+	p := open(t, session.Options{PingTimeout: time.Second})
+	p.keepPinging()
+	proc := p.start(shell("sleep 4; exit 3"), nil, nil)
 	time.Sleep(time.Second)
 	pid := p.s.Guest().PID
 	_ = unix.Kill(pid, unix.SIGSTOP)
-	time.Sleep(1200 * time.Millisecond)
+	time.Sleep(2 * time.Second)
 	_ = unix.Kill(pid, unix.SIGCONT)
 	if res, err := wait(t, proc); err != nil || res.Exit.Code != 3 {
 		t.Errorf("%+v %v", res, err)
 	}
-	if age := time.Since(p.s.LastPong()); age > time.Second {
+	if age := time.Since(p.s.LastPong()); age > 4*time.Second {
 		t.Errorf("last pong %v ago", age)
 	}
-	close(stop)
-	<-pinging
 }
 
 // TestOwnPIDNamespace has the guest in a PID namespace of its own, where it may
@@ -265,7 +278,7 @@ func TestOwnPIDNamespace(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
-	p, r := launch(t, ctx, unshare, env(roleGuest))
+	p, r := launch(ctx, t, unshare, env(roleGuest))
 	var err error
 	if p.s, err = session.Open(ctx, r, p.in, session.Options{OwnPIDNamespace: true}); err != nil {
 		t.Fatalf("%v %s", err, p.stderr.String())

@@ -78,7 +78,7 @@ type place struct {
 }
 
 // launch starts a guest's process; argv is what is started in its place.
-func launch(t *testing.T, ctx context.Context, argv, env []string) (p *place, r *os.File) {
+func launch(ctx context.Context, t *testing.T, argv, env []string) (p *place, r *os.File) {
 	t.Helper()
 	p = &place{t: t, ctx: ctx, stderr: &buffer{}}
 	inR, inW, err := os.Pipe()
@@ -103,7 +103,7 @@ func open(t *testing.T, o session.Options, more ...string) *place {
 	t.Helper()
 	// Not the test's own context: that ends before the cleanups run.
 	ctx, stop := context.WithTimeout(context.Background(), 60*time.Second)
-	p, r := launch(t, ctx, []string{os.Args[0]}, env(roleGuest, more...))
+	p, r := launch(ctx, t, []string{os.Args[0]}, env(roleGuest, more...))
 	var err error
 	p.s, err = session.Open(ctx, r, p.in, o)
 	if err != nil {
@@ -122,6 +122,30 @@ func open(t *testing.T, o session.Options, more ...string) *place {
 		}
 	})
 	return p
+}
+
+// keepPinging pings until the test ends.
+func (p *place) keepPinging() {
+	stop := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(50 * time.Millisecond):
+				if err := p.s.Ping(); err != nil {
+					p.t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	p.t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
 }
 
 func (p *place) start(req session.StartRequest, stdout, stderr io.Writer) *session.Process {

@@ -19,7 +19,7 @@ func TestBanner(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	script := `echo "Welcome to the cluster"; printf '\000berth-guest\n\000\000'; head -c 50000 /dev/urandom; exec "$0"`
-	p, r := launch(t, ctx, []string{"/bin/sh", "-c", script, os.Args[0]}, env(roleGuest))
+	p, r := launch(ctx, t, []string{"/bin/sh", "-c", script, os.Args[0]}, env(roleGuest))
 	var err error
 	if p.s, err = session.Open(ctx, r, p.in, session.Options{}); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestOpenFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
-			p, r := launch(t, ctx, c.argv, env(""))
+			p, r := launch(ctx, t, c.argv, env(""))
 			_, err := session.Open(ctx, r, p.in, session.Options{StartTimeout: 500 * time.Millisecond})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v", err)
@@ -84,7 +84,7 @@ func TestOtherVersion(t *testing.T) {
 
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
-	p, out := launch(t, ctx, []string{os.Args[0]}, env(roleGuest))
+	p, out := launch(ctx, t, []string{os.Args[0]}, env(roleGuest))
 	nonce := wire.NewNonce()
 	if err := wire.NewWriter(p.in).Open(wire.ClientMagic, nonce, wire.ClientHello{Version: wire.Version + 1}); err != nil {
 		t.Fatal(err)

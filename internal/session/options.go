@@ -57,7 +57,9 @@ type StartRequest struct {
 	// Prompt is written to a private file, whose path is in
 	// $BERTH_PROMPT_FILE, and is the command's standard input. Nil is none.
 	Prompt []byte
-	// Stdin is what the command reads when there is no Prompt; nil is empty.
+	// Stdin is what the command reads when there is no Prompt; nil is empty. A
+	// reader that blocks keeps its goroutine after the command's end, until it
+	// returns.
 	Stdin io.Reader
 }
 

@@ -30,7 +30,6 @@ type Process struct {
 type channel struct {
 	typ   wire.Type
 	inbox *wire.Inbox
-	ended bool // its last frame has come; used by the reading goroutine only
 	err   error
 }
 
@@ -74,13 +73,10 @@ func (p *Process) send(req StartRequest) {
 	}
 	go func() {
 		// Stops when the command has ended, unless the reader itself blocks.
-		_, err := io.Copy(p.input, from)
-		select {
-		case <-p.exited:
-		default:
+		_, _ = io.Copy(p.input, from)
+		if !p.ended() {
 			_ = p.input.Close()
 		}
-		_ = err
 	}()
 }
 
@@ -88,9 +84,9 @@ func (p *Process) send(req StartRequest) {
 func (p *Process) frame(f wire.Frame) error {
 	switch f.Type {
 	case wire.Stdout:
-		return p.stdout.put(f.Payload)
+		return p.stdout.inbox.Put(f.Payload)
 	case wire.Stderr:
-		return p.stderr.put(f.Payload)
+		return p.stderr.inbox.Put(f.Payload)
 	case wire.Exit:
 		var m wire.ExitMessage
 		if err := f.Decode(&m); err != nil {
@@ -108,8 +104,6 @@ func (p *Process) frame(f wire.Frame) error {
 	}
 	return nil
 }
-
-func (c *channel) put(b []byte) error { return c.inbox.Put(b) }
 
 // end notes how the command ended; nil is that nobody knows. The first answer
 // counts.

@@ -29,7 +29,6 @@ type Session struct {
 	gone     chan struct{}
 	closing  chan struct{}
 	shutting sync.Once
-	flushing sync.WaitGroup
 
 	starting  sync.Mutex // streams are numbered in the order of their first frames
 	mu        sync.Mutex
@@ -149,8 +148,7 @@ func (s *Session) End(ctx context.Context, grace time.Duration) (left int, err e
 // has left or ctx ends. The session is closed after it.
 func (s *Session) Quit(ctx context.Context) error {
 	defer func() { _ = s.Close() }()
-	sent := make(chan error, 1)
-	go func() { sent <- s.send(wire.Quit, 0, wire.EndMessage{}) }()
+	go func() { _ = s.send(wire.Quit, 0, wire.EndMessage{}) }() // may block; Close ends that
 	select {
 	case <-s.gone: // it has left, or had been gone before
 		return nil

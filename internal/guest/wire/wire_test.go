@@ -51,7 +51,7 @@ func TestFrames(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if _, err := r.Next(); err != io.EOF {
+	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
 	}
 }

@@ -1,0 +1,91 @@
+package guest
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+
+	"berth/internal/guest/wire"
+
+	"golang.org/x/sys/unix"
+)
+
+// promptVar tells a command where its prompt is.
+const promptVar = "BERTH_PROMPT_FILE"
+
+// input is a command's standard input.
+type input struct {
+	child *os.File // what the command gets
+	ours  *os.File // what the guest writes to, or nil
+	file  string   // where the prompt is, or ""
+	fed   sync.WaitGroup
+}
+
+// input prepares the standard input. A prompt is received to its end first, and
+// the command reads the file itself: nothing hangs when it does not.
+func (c *command) input() (*input, error) {
+	in := &input{}
+	var err error
+	switch {
+	case c.prompt != nil:
+		var f *os.File
+		f, err = c.s.files.create("prompt-" + strconv.FormatUint(uint64(c.stream), 10) + ".md")
+		w := io.Writer(f)
+		if err != nil {
+			w = io.Discard // the client sends it to its end in any case
+		}
+		derr := c.prompt.Drain(w, c.grant(wire.PromptData))
+		if err == nil {
+			err = errors.Join(derr, f.Close())
+			in.file = f.Name()
+		}
+		if err == nil {
+			in.child, err = os.Open(in.file)
+		}
+	case c.stdin != nil:
+		var fd [2]int
+		if err = unix.Pipe2(fd[:], unix.O_CLOEXEC); err == nil {
+			_ = unix.SetNonblock(fd[1], true)
+			in.child, in.ours = os.NewFile(uintptr(fd[0]), "stdin"), os.NewFile(uintptr(fd[1]), "stdin")
+		}
+	default:
+		in.child, err = os.Open(os.DevNull)
+	}
+	return in, err
+}
+
+// feed begins to write what the client sends to the command. A command that
+// closes its input, or ends, makes the rest be thrown away.
+func (in *input) feed(c *command) {
+	_ = in.child.Close()
+	if in.ours == nil {
+		return
+	}
+	in.fed.Add(1)
+	c.s.guard(func() {
+		defer in.fed.Done()
+		_ = c.stdin.Drain(in.ours, c.grant(wire.Stdin))
+		_ = in.ours.Close()
+	})
+}
+
+// close releases what the input still holds.
+func (in *input) close() {
+	_ = in.child.Close()
+	if in.ours != nil {
+		_ = in.ours.Close() // wakes a write to a command that has ended
+		in.fed.Wait()
+	}
+	if in.file != "" {
+		_ = os.Remove(in.file)
+	}
+}
+
+// grant gives credit for a channel back to the client.
+func (c *command) grant(t wire.Type) func(int) {
+	return func(n int) {
+		_ = c.s.out.Message(wire.Credit, c.stream, wire.CreditMessage{Channel: t, Bytes: n})
+	}
+}
