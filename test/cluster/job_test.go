@@ -18,6 +18,7 @@ var modern = []site{standard, newer, strict}
 func each(t *testing.T, sites []site, do func(t *testing.T, s site)) {
 	for _, s := range sites {
 		t.Run(s.version+"-"+s.profile, func(t *testing.T) {
+			t.Parallel() // the sites do not share anything
 			s.need(t)
 			do(t, s)
 			s.quiet(t)
@@ -401,7 +402,7 @@ func TestSlurmDown(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	start()
-	waitFor(t, 60*time.Second, func() bool { return s.sh(t, "sinfo -h -t idle,mix -o %n | grep -q .").code == 0 })
+	waitFor(t, 90*time.Second, func() bool { _, err := s.healthy(t); return err == nil })
 	s.quiet(t)
 }
 

@@ -98,10 +98,15 @@ func (s site) want(t *testing.T, text string, code int, stderr ...string) answer
 // where the cluster must be there.
 func (s site) need(t *testing.T) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(root(t), "scripts", "testbed"), "status", "--slurm", s.version, "--profile", s.profile)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := s.healthy(t); err != nil {
 		t.Skipf("the cluster %s %s is not up: %s", s.version, s.profile, out)
 	}
+}
+
+func (s site) healthy(t *testing.T) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(root(t), "scripts", "testbed"), "status", "--slurm", s.version, "--profile", s.profile).CombinedOutput()
+	return string(out), err
 }
 
 // put writes a file of alice's in a fresh directory that the nodes see, and
