@@ -3,6 +3,7 @@ package runner
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,6 +51,16 @@ func ownCgroup() *cgroup {
 }
 
 func (g *cgroup) file(name string) string { return filepath.Join(g.dir, name) }
+
+// forJob returns the cgroup when it is the Slurm job's own. Elsewhere it is a
+// login session's or the whole machine's, and a process killed there may have
+// nothing to do with the task.
+func (g *cgroup) forJob(slurmID string) *cgroup {
+	if g == nil || slurmID == "" || !slices.Contains(strings.Split(g.dir, "/"), "job_"+slurmID) {
+		return nil
+	}
+	return g
+}
 
 // oomKills counts the processes that the kernel has killed here for memory.
 // Version 1 counts in memory.oom_control since Linux 4.13, version 2 in

@@ -59,7 +59,8 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 		return fail(err)
 	}
 	r.cgroup = ownCgroup()
-	r.ooms = r.cgroup.oomKills()
+	r.jobCgroup = r.cgroup.forJob(r.claim.NativeID)
+	r.ooms = r.jobCgroup.oomKills()
 	if out.place, err = r.prepare(ctx); err != nil {
 		return fail(err)
 	}
@@ -204,7 +205,7 @@ func (r *attempt) guestGone(c *container, err error) error {
 	case <-c.ended:
 	case <-time.After(2 * time.Second):
 	}
-	if n := r.cgroup.oomKills() - r.ooms; n > 0 {
+	if n := r.jobCgroup.oomKills() - r.ooms; n > 0 {
 		r.stop.set(why{state: jobs.StateOutOfMemory, reason: "the container was killed for memory", hint: "raise [resources] memory"})
 		return errStopped
 	}

@@ -67,11 +67,12 @@ type attempt struct {
 	times       times
 	began       time.Time
 
-	scratch *scratch
-	cgroup  *cgroup
-	ooms    int // oom kills of the cgroup before the task began
-	stop    stopper
-	notes   []string
+	scratch   *scratch
+	cgroup    *cgroup // that this process is in
+	jobCgroup *cgroup // the same when it is the Slurm job's own, else nil
+	ooms      int     // kills in jobCgroup before the task began
+	stop      stopper
+	notes     []string
 
 	sessionMu sync.Mutex
 	session   *session.Session // of the open container, or nil; guarded by sessionMu
