@@ -22,7 +22,7 @@ func TakesDirectories(dir string) bool {
 		err := unix.Statfs(dir, &st)
 		if err == nil {
 			for _, magic := range local {
-				if int64(st.Type) == magic { //nolint:unconvert // the type differs between architectures
+				if st.Type == magic {
 					return true
 				}
 			}

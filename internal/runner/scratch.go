@@ -58,7 +58,7 @@ func usableBase(dir string) bool {
 
 func inMemory(dir string) bool {
 	var st syscall.Statfs_t
-	return syscall.Statfs(dir, &st) == nil && int64(st.Type) == tmpfsMagic
+	return syscall.Statfs(dir, &st) == nil && st.Type == tmpfsMagic
 }
 
 var varWord = regexp.MustCompile(`\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)`)
