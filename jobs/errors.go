@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 	"strings"
+	"unicode/utf8"
 )
 
 // Kind says what sort of trouble an error is; the exit code follows from it.
@@ -60,10 +61,33 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// find returns the first Error that is wanted, going from err inward. Of joined
+// errors the first is looked through before the second.
+func find(err error, wanted func(*Error) bool) *Error {
+	for err != nil {
+		e, ok := any(err).(*Error) // the chain itself is walked, so errors.As would look too far
+		if ok && e == nil {
+			return nil
+		}
+		if ok && wanted(e) {
+			return e
+		}
+		if many, ok := any(err).(interface{ Unwrap() []error }); ok {
+			for _, inner := range many.Unwrap() {
+				if e := find(inner, wanted); e != nil {
+					return e
+				}
+			}
+			return nil
+		}
+		err = errors.Unwrap(err)
+	}
+	return nil
+}
+
 // KindOf returns the kind of the outermost classified error in the chain.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e := find(err, func(e *Error) bool { return e.Kind != KindUnknown }); e != nil {
 		return e.Kind
 	}
 	return KindUnknown
@@ -71,15 +95,8 @@ func KindOf(err error) Kind {
 
 // HintOf returns the outermost hint in the chain, or "".
 func HintOf(err error) string {
-	for err != nil {
-		var e *Error
-		if !errors.As(err, &e) {
-			return ""
-		}
-		if e.Hint != "" {
-			return e.Hint
-		}
-		err = e.Err
+	if e := find(err, func(e *Error) bool { return e.Hint != "" }); e != nil {
+		return e.Hint
 	}
 	return ""
 }
@@ -114,7 +131,7 @@ func CheckText(what, s string) error {
 	}); i >= 0 {
 		return &Error{Kind: KindUsage, Msg: what + " holds a control character", Hint: "remove line breaks, tabs and escape characters from it"}
 	}
-	if strings.ToValidUTF8(s, "") != s {
+	if !utf8.ValidString(s) {
 		return &Error{Kind: KindUsage, Msg: what + " is not valid UTF-8"}
 	}
 	return nil

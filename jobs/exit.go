@@ -21,6 +21,8 @@ func (e Exit) OK() bool { return e.Started && e.Code == 0 && e.Signal == 0 }
 // String says it in a few words.
 func (e Exit) String() string {
 	switch {
+	case !e.Started && e.Error == "":
+		return "did not start"
 	case !e.Started:
 		return "did not start: " + e.Error
 	case e.OOM:

@@ -30,8 +30,8 @@ func ValidID(id string) bool {
 	if len(id) != 36 {
 		return false
 	}
-	_, err := uuid.Parse(id)
-	return err == nil
+	u, err := uuid.Parse(id)
+	return err == nil && u.String() == id // which is lower case
 }
 
 // MatchID tells whether the user's word for a job, an unambiguous prefix or
@@ -51,24 +51,23 @@ func Slug(name string) string {
 	var b strings.Builder
 	dash := false
 	for _, r := range strings.ToLower(name) {
-		if (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') {
-			if dash && b.Len() > 0 {
-				b.WriteByte('-')
-			}
-			dash = false
-			b.WriteRune(r)
-		} else {
-			dash = true
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') {
+			dash = b.Len() > 0
+			continue
 		}
-		if b.Len() >= maxSlug {
+		if dash && b.Len() >= maxSlug-1 || b.Len() >= maxSlug {
 			break
 		}
+		if dash {
+			b.WriteByte('-')
+			dash = false
+		}
+		b.WriteRune(r)
 	}
-	s := strings.Trim(b.String(), "-")
-	if s == "" {
+	if b.Len() == 0 {
 		return "task"
 	}
-	return s
+	return b.String()
 }
 
 // JobName is the name an attempt carries in its scheduler. It is the key by

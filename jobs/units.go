@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -22,19 +23,22 @@ const (
 var byteUnits = []struct {
 	suffix string
 	unit   Bytes
-}{{"KiB", KiB}, {"MiB", MiB}, {"GiB", GiB}, {"TiB", TiB}}
+}{{"B", 1}, {"KiB", KiB}, {"MiB", MiB}, {"GiB", GiB}, {"TiB", TiB}}
+
+// sizeForm is a decimal number and a unit: what [strconv.ParseFloat] takes
+// besides (hexadecimal, exponents, "inf") is more likely a slip than a size.
+var sizeForm = regexp.MustCompile(`^(-?[0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)$`)
 
 // ParseBytes reads a size such as "512MiB" or "5GiB"; a bare number is MiB.
 // Other units are refused with the nearest right spelling, because "4GB",
-// "4G" and "4GiB" are three different amounts to different programs.
+// "4G" and "4GiB" are three different amounts to different programs. It reads
+// whatever [Bytes.String] writes of a size that is not zero.
 func ParseBytes(s string) (Bytes, error) {
-	t := strings.TrimSpace(s)
-	digits := strings.TrimRight(t, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-	suffix := strings.TrimSpace(t[len(digits):])
-	n, err := strconv.ParseFloat(digits, 64)
-	if err != nil || digits == "" || math.IsNaN(n) || math.IsInf(n, 0) {
+	m := sizeForm.FindStringSubmatch(strings.TrimSpace(s))
+	if m == nil {
 		return 0, fmt.Errorf("%q is not a size: write for example 512MiB or 5GiB", s)
 	}
+	number, suffix := m[1], m[2]
 	unit := MiB
 	if suffix != "" {
 		unit = 0
@@ -44,31 +48,47 @@ func ParseBytes(s string) (Bytes, error) {
 			}
 		}
 		if unit == 0 {
-			near := "MiB"
-			for _, u := range byteUnits {
-				if strings.EqualFold(suffix[:1], u.suffix[:1]) {
-					near = u.suffix
-				}
-			}
-			return 0, fmt.Errorf("%q has the unit %q: the units are KiB, MiB, GiB and TiB; did you mean %s%s?", s, suffix, digits, near)
+			return 0, fmt.Errorf("%q has the unit %q: the units are KiB, MiB, GiB and TiB; did you mean %s%s?", s, suffix, number, nearestUnit(suffix))
 		}
 	}
-	v := n * float64(unit)
-	if v < 1 || v >= math.MaxInt64 {
+	// Whole numbers are not taken through a float, which has 53 bits.
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+		if n < 1 || n > math.MaxInt64/int64(unit) {
+			return 0, fmt.Errorf("size %q is out of range", s)
+		}
+		return Bytes(n) * unit, nil
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	v := math.Ceil(n * float64(unit))
+	if err != nil || n <= 0 || v >= math.MaxInt64 {
 		return 0, fmt.Errorf("size %q is out of range", s)
 	}
-	return Bytes(math.Ceil(v)), nil
+	return Bytes(v), nil
+}
+
+// nearestUnit is the right unit with the same first letter.
+func nearestUnit(suffix string) string {
+	for _, u := range byteUnits {
+		if strings.EqualFold(suffix[:1], u.suffix[:1]) {
+			return u.suffix
+		}
+	}
+	return "MiB"
 }
 
 // MiB returns the size in whole MiB, rounded up: Slurm's --mem=0 means "all
 // the memory of the node" (sbatch(1)), so a small size must never become 0.
 func (b Bytes) MiB() int64 {
-	return int64((b + MiB - 1) / MiB)
+	n := int64(b / MiB)
+	if b%MiB > 0 {
+		n++
+	}
+	return n
 }
 
 // String writes the size with the largest unit that divides it.
 func (b Bytes) String() string {
-	for i := len(byteUnits) - 1; i >= 0; i-- {
+	for i := len(byteUnits) - 1; i > 0; i-- {
 		u := byteUnits[i]
 		if b != 0 && b%u.unit == 0 {
 			return strconv.FormatInt(int64(b/u.unit), 10) + u.suffix
