@@ -62,10 +62,19 @@ func HasExit(attemptDir string) bool {
 	return err == nil
 }
 
-// ClaimStands tells whether the attempt's claim is still the given one.
+// ClaimStands tells whether the attempt's claim is still the given one. One
+// that cannot be read stands: only what is seen tells that it was taken over.
 func ClaimStands(attemptDir string, mine jobs.Claim) bool {
-	got, err := optional[jobs.Claim](filepath.Join(attemptDir, fileClaim))
-	return err == nil && got != nil && got.NativeID == mine.NativeID && got.Restart == mine.Restart && got.Host == mine.Host && got.PID == mine.PID
+	path := filepath.Join(attemptDir, fileClaim)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	var got jobs.Claim
+	if err := decode(path, b, &got, &got.Version); err != nil {
+		return false
+	}
+	return got.NativeID == mine.NativeID && got.Restart == mine.Restart && got.Host == mine.Host && got.BootID == mine.BootID && got.PID == mine.PID
 }
 
 func createJSON(dir, name string, v any) (bool, error) {
@@ -109,8 +118,10 @@ func TakeSecrets(attemptDir string) ([]string, error) {
 		return nil, err
 	}
 	var out []string
-	for kv := range bytes.SplitSeq(bytes.TrimSuffix(b, []byte{0}), []byte{0}) {
-		out = append(out, string(kv))
+	for kv := range bytes.SplitSeq(b, []byte{0}) {
+		if len(kv) > 0 {
+			out = append(out, string(kv))
+		}
 	}
 	return out, nil
 }

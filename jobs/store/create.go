@@ -2,6 +2,9 @@ package store
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -51,8 +54,12 @@ type New struct {
 }
 
 // Create records the intent to run a job. When it returns, the record survives
-// a crash of this machine.
+// a crash of this machine. After an error, or when this process is killed in
+// between, there is no record.
 func (s *Store) Create(n New) (*jobs.Record, error) {
+	if !jobs.ValidID(n.Spec.ID) {
+		return nil, fmt.Errorf("record the job: %q is not a job id", n.Spec.ID)
+	}
 	dir := s.JobDir(n.Spec.ID)
 	shard := filepath.Dir(dir)
 	adir := AttemptDir(dir, 1)
@@ -71,7 +78,10 @@ func (s *Store) Create(n New) (*jobs.Record, error) {
 	fail := func(err error) error {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the job", Err: err, Hint: "is there space left? df -h " + s.home + "; df -i " + s.home}
 	}
-	tmp := filepath.Join(shard, ".new-"+n.Spec.ID)
+	if err := makeDir(shard); err != nil {
+		return nil, fail(err)
+	}
+	tmp := filepath.Join(shard, prefixNew+n.Spec.ID)
 	tdir := AttemptDir(tmp, 1)
 	if err := os.MkdirAll(tdir, 0o700); err != nil {
 		return nil, fail(err)
@@ -102,18 +112,32 @@ func (s *Store) Create(n New) (*jobs.Record, error) {
 		err = each(map[string][]byte{tmp: nil, tdir: nil, filepath.Dir(tdir): nil}, func(path string, _ []byte) error { return syncDir(path) })
 	}
 	if err == nil {
-		err = os.Rename(tmp, dir)
+		err = moveDir(tmp, dir)
 	}
 	if err != nil {
 		_ = os.RemoveAll(tmp)
 		return nil, fail(err)
 	}
 	if err := syncDir(shard); err != nil {
+		_ = os.RemoveAll(dir)
 		return nil, fail(err)
 	}
 	return &jobs.Record{Dir: dir, Spec: n.Spec, Attempts: []jobs.Attempt{{N: 1, Dir: adir, Info: n.Attempt}}}, nil
 }
 
+// moveDir renames a directory to a name that nothing has. On a network file
+// system a lost reply makes a rename that was done look like a failure.
+func moveDir(from, to string) error {
+	err := os.Rename(from, to)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, serr := os.Stat(to); serr == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// each does something with all files at once and returns one of the errors.
 func each(files map[string][]byte, do func(string, []byte) error) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, len(files))
@@ -129,18 +153,4 @@ func each(files map[string][]byte, do func(string, []byte) error) error {
 	wg.Wait()
 	close(errs)
 	return <-errs
-}
-
-// Remove deletes a job's record. The caller has made sure that it has ended.
-// The directory is renamed first, so that a crash leaves no half record.
-func (s *Store) Remove(r *jobs.Record) error {
-	dir := s.JobDir(r.Spec.ID)
-	tmp := filepath.Join(filepath.Dir(dir), ".gone-"+r.Spec.ID)
-	if err := os.Rename(dir, tmp); err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove job " + jobs.Short(r.Spec.ID), Err: err}
-	}
-	if err := os.RemoveAll(tmp); err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove job " + jobs.Short(r.Spec.ID), Err: err}
-	}
-	return nil
 }

@@ -1,143 +1,173 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sort"
-	"strconv"
-	"sync"
 
 	"berth/jobs"
 )
 
 // AttemptDir is the directory of a job's n-th attempt.
 func AttemptDir(jobDir string, n int) string {
-	return filepath.Join(jobDir, dirAttempts, fmt.Sprintf("%04d", n))
+	return filepath.Join(jobDir, dirAttempts, attemptName(n))
 }
 
 // Load reads the record of one job.
 func (s *Store) Load(id string) (*jobs.Record, error) {
+	if !jobs.ValidID(id) {
+		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no job %q", id)}
+	}
 	return LoadDir(s.JobDir(id))
 }
 
 // LoadDir reads the record that stands in a job's directory.
 func LoadDir(dir string) (*jobs.Record, error) {
-	r := &jobs.Record{Dir: dir}
-	ok, err := readJSON(filepath.Join(dir, fileJob), &r.Spec)
+	s, err := scan(dir)
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
-		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no job record in " + dir}
+	return s.record(dir)
+}
+
+// LoadAttempt reads one attempt's files.
+func LoadAttempt(dir string) (*jobs.Attempt, error) {
+	s, err := scanAttempt(dir)
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && s.files[atAttempt] == nil) {
+		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no attempt in " + dir, Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.attempt(dir)
+}
+
+// LoadFresh reads one attempt's files for a decision that cannot be taken back.
+// Network file systems show old listings and times for up to a minute; a
+// change made here and an open of the file make them look again.
+func LoadFresh(dir string) (*jobs.Attempt, error) {
+	tmp, err := writeTemp(dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(tmp); err != nil {
+		return nil, err
+	}
+	a, err := LoadAttempt(dir)
+	if err != nil {
+		return nil, err
+	}
+	if f, err := os.Open(filepath.Join(dir, fileBeat)); err == nil {
+		if fi, err := f.Stat(); err == nil {
+			a.Beat = fi.ModTime()
+		}
+		_ = f.Close()
+	}
+	return a, nil
+}
+
+// record understands a scanned record.
+func (s *scanned) record(dir string) (*jobs.Record, error) {
+	r := &jobs.Record{Dir: dir}
+	path := filepath.Join(dir, fileJob)
+	if err := json.Unmarshal(s.job, &r.Spec); err != nil {
+		return nil, damaged(path, err)
 	}
 	if r.Spec.Version > jobs.SpecVersion {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("job %s was recorded by a newer berth (schema %d)", jobs.Short(r.Spec.ID), r.Spec.Version), Hint: "use that version of berth"}
+		return nil, newer(path, r.Spec.Version)
 	}
-	if r.Cancel, err = optional[jobs.Cancel](filepath.Join(dir, fileCancel)); err != nil {
-		return nil, err
+	if r.Spec.ID != filepath.Base(dir) {
+		return nil, damaged(path, fmt.Errorf("it is the record of job %q", r.Spec.ID))
 	}
-	names, err := readNames(filepath.Join(dir, dirAttempts))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		n, err := strconv.Atoi(name)
-		if err != nil || n < 1 {
-			continue
+	if s.cancel != nil {
+		r.Cancel = &jobs.Cancel{}
+		if err := decode(filepath.Join(dir, fileCancel), s.cancel, r.Cancel, &r.Cancel.Version); err != nil {
+			return nil, err
 		}
-		a, err := LoadAttempt(filepath.Join(dir, dirAttempts, name))
+	}
+	r.Attempts = make([]jobs.Attempt, 0, len(s.attempts))
+	for _, sa := range s.attempts {
+		a, err := sa.attempt(AttemptDir(dir, sa.n))
 		if err != nil {
 			return nil, err
 		}
-		a.N = n
+		a.N = sa.n
 		r.Attempts = append(r.Attempts, *a)
 	}
 	return r, nil
 }
 
-// LoadAttempt reads one attempt's files.
-func LoadAttempt(dir string) (*jobs.Attempt, error) {
-	// One listing instead of a failed open for each file that may exist: most
-	// attempts have half of them, and on a network file system each miss is a
-	// round trip.
-	names, err := readNames(dir)
-	if err != nil {
-		return nil, err
-	}
-	a := &jobs.Attempt{Dir: dir}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		var err error
-		switch name {
-		case fileAttempt:
-			_, err = readJSON(path, &a.Info)
-			a.N = a.Info.Number
-		case fileSubmitted:
-			a.Submitted, err = optional[jobs.Submitted](path)
-		case fileClaim:
-			a.Claim, err = optional[jobs.Claim](path)
-		case fileExit:
-			a.Exit, err = optional[jobs.ExitRecord](path)
-		case fileVerdict:
-			a.Verdict, err = optional[jobs.Verdict](path)
-		case fileTaken:
-			a.Taken, err = optional[jobs.Taken](path)
-		case fileBeat:
-			var fi os.FileInfo
-			if fi, err = os.Stat(path); err == nil {
-				a.Beat = fi.ModTime()
-			}
+// attempt understands a scanned attempt.
+func (s *scannedAttempt) attempt(dir string) (*jobs.Attempt, error) {
+	a := &jobs.Attempt{Dir: dir, Beat: s.beat}
+	for i, data := range s.files {
+		if data == nil {
+			continue
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		path := filepath.Join(dir, attemptFiles[i])
+		var err error
+		switch i {
+		case atAttempt:
+			err = decode(path, data, &a.Info, &a.Info.Version)
+			a.N = a.Info.Number
+		case atSubmitted:
+			a.Submitted = &jobs.Submitted{}
+			err = decode(path, data, a.Submitted, &a.Submitted.Version)
+		case atClaim:
+			a.Claim = &jobs.Claim{}
+			err = decode(path, data, a.Claim, &a.Claim.Version)
+		case atExit:
+			a.Exit = &jobs.ExitRecord{}
+			if err = decode(path, data, a.Exit, &a.Exit.Version); err == nil {
+				err = checkFinal(path, a.Exit.State)
+			}
+		case atVerdict:
+			a.Verdict = &jobs.Verdict{}
+			if err = decode(path, data, a.Verdict, &a.Verdict.Version); err == nil {
+				err = checkFinal(path, a.Verdict.State)
+			}
+		case atTaken:
+			a.Taken = &jobs.Taken{}
+			err = decode(path, data, a.Taken, &a.Taken.Version)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	return a, nil
 }
 
-func optional[T any](path string) (*T, error) {
-	var v T
-	ok, err := readJSON(path, &v)
-	if err != nil || !ok {
-		return nil, err
+// fileVersion is the newest schema of the ledger's files besides job.json.
+const fileVersion = 1
+
+// decode reads one of the ledger's files into v, whose version is at version.
+// A file of a newer schema is refused rather than half understood.
+func decode(path string, data []byte, v any, version *int) error {
+	if err := json.Unmarshal(data, v); err != nil {
+		return damaged(path, err)
 	}
-	return &v, nil
+	if *version > fileVersion {
+		return newer(path, *version)
+	}
+	return nil
 }
 
-// List reads all records, oldest first. A record that cannot be read is left
-// out and reported in the error, beside the others.
-func (s *Store) List() ([]*jobs.Record, error) {
-	ids, err := s.ids("")
-	if err != nil {
-		return nil, err
+// checkFinal refuses a last word that is none: who waits would wait forever.
+func checkFinal(path string, state jobs.State) error {
+	if !state.Final() {
+		return damaged(path, fmt.Errorf("%q is not a final state", state))
 	}
-	recs := make([]*jobs.Record, len(ids))
-	errs := make([]error, len(ids))
-	var wg sync.WaitGroup
-	workers := max(2, min(8, runtime.GOMAXPROCS(0)*2))
-	for w := range workers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for i := w; i < len(ids); i += workers {
-				recs[i], errs[i] = s.Load(ids[i])
-			}
-		}()
-	}
-	wg.Wait()
-	out := recs[:0]
-	for i, r := range recs {
-		if r != nil {
-			out = append(out, r)
-		} else if jobs.KindOf(errs[i]) == jobs.KindNotFound {
-			errs[i] = nil // removed while we looked
-		}
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Spec.ID < out[j].Spec.ID })
-	return out, errors.Join(errs...)
+	return nil
+}
+
+func damaged(path string, err error) error {
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the ledger's file " + path + " cannot be read", Err: err,
+		Hint: "the files are written once and whole, so the disk or somebody has changed it: restore it, or move the job's directory away"}
+}
+
+func newer(path string, version int) error {
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s was written by a newer berth (schema %d)", path, version), Hint: "use that version of berth"}
 }

@@ -8,15 +8,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"berth/jobs"
 )
+
+// hiddenFor is how long a name that link(2) says exists may stay unseen: network
+// file systems remember for some seconds that a name was missing.
+const hiddenFor = 5 * time.Second
 
 // CreateOnce writes a file that must be written at most once, by whoever comes
 // first, and returns whether this call did. The data is on the disk before the
 // name exists. link(2) decides the winner because it is the create that works
 // on NFS (open(2), O_EXCL); after an unclear error the content tells, because a
 // lost reply makes a won link look like EEXIST and nlink lies on some mounts.
+// Where the winner matters, data must therefore differ from what others write.
 func CreateOnce(path string, data []byte) (won bool, err error) {
 	dir := filepath.Dir(path)
 	tmp, err := writeTemp(dir, data)
@@ -24,14 +31,28 @@ func CreateOnce(path string, data []byte) (won bool, err error) {
 		return false, err
 	}
 	defer func() { _ = os.Remove(tmp) }()
-	if err := os.Link(tmp, path); err != nil {
-		got, rerr := os.ReadFile(path)
-		if rerr != nil {
-			return false, fmt.Errorf("create %s: %w", path, err)
+	deadline := time.Now().Add(hiddenFor)
+	for {
+		lerr := os.Link(tmp, path)
+		if lerr == nil {
+			return true, syncDir(dir)
 		}
-		return bytes.Equal(got, data), nil
+		got, rerr := os.ReadFile(path)
+		switch {
+		case rerr == nil && bytes.Equal(got, data):
+			return true, syncDir(dir)
+		case rerr == nil:
+			return false, nil
+		case errors.Is(lerr, fs.ErrExist) && errors.Is(rerr, fs.ErrNotExist) && time.Now().Before(deadline):
+			// Removed in between, or not seen yet: the next link tells.
+			time.Sleep(50 * time.Millisecond)
+		case errors.Is(lerr, errors.ErrUnsupported) || errors.Is(lerr, syscall.EPERM):
+			return false, &jobs.Error{Kind: jobs.KindConfig, Msg: "create " + path, Err: lerr,
+				Hint: "the file system cannot make hard links, which the ledger needs: set BERTH_HOME to another one"}
+		default:
+			return false, fmt.Errorf("create %s: %w", path, lerr)
+		}
 	}
-	return true, syncDir(dir)
 }
 
 // writeTemp writes data to a new file in dir and syncs it.
@@ -55,17 +76,36 @@ func writeTemp(dir string, data []byte) (string, error) {
 }
 
 // syncDir makes new names in a directory durable. File systems that cannot
-// sync a directory say EINVAL, and then there is nothing to do.
+// sync a directory say so, and then there is nothing to do.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = d.Close() }()
-	if err := d.Sync(); err != nil && !errors.Is(err, errInvalid) {
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
 		return fmt.Errorf("sync %s: %w", dir, err)
 	}
 	return nil
+}
+
+// makeDir makes a directory and its parents, all durable.
+func makeDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeDir(filepath.Dir(dir)); err == nil {
+			err = os.Mkdir(dir, 0o700)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		if fi, serr := os.Stat(dir); serr == nil && fi.IsDir() {
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
 }
 
 // writeSynced writes a new file and syncs its content.
@@ -90,20 +130,4 @@ func encode(v any) ([]byte, error) {
 		return nil, err
 	}
 	return append(b, '\n'), nil
-}
-
-// readJSON reads one of the ledger's files. A missing file is false without an
-// error; a file of a newer schema is refused rather than half understood.
-func readJSON(path string, v any) (bool, error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return false, &jobs.Error{Kind: jobs.KindInfra, Msg: "the ledger's file " + path + " cannot be read", Err: err}
-	}
-	return true, nil
 }
