@@ -3,16 +3,18 @@ package overlay
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"berth/internal/run"
 	"berth/jobs"
+
+	"al.essio.dev/pkg/shellescape"
 )
 
 // sbin is where e2fsprogs live; it is not on an ordinary user's PATH.
@@ -34,13 +36,13 @@ func tool(name string) (string, error) {
 
 // makeExt3 makes a sparse ext3 image of the given size, with the two
 // directories that the container program expects. No blocks are reserved for
-// root: there is no root inside.
-func makeExt3(ctx context.Context, on jobs.Starter, path string, size jobs.Bytes) error {
+// root: there is no root inside. A crash leaves only names that discard knows.
+func makeExt3(ctx context.Context, on jobs.Starter, path string, size jobs.Bytes) (err error) {
 	mke2fs, err := tool("mke2fs")
 	if err != nil {
 		return err
 	}
-	root, err := os.MkdirTemp(filepath.Dir(path), ".mkfs-*")
+	root, err := os.MkdirTemp(filepath.Dir(path), prefixMkfs+"*")
 	if err != nil {
 		return err
 	}
@@ -61,6 +63,11 @@ func makeExt3(ctx context.Context, on jobs.Starter, path string, size jobs.Bytes
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp)
+		}
+	}()
 	err = f.Truncate(int64(size))
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -71,20 +78,27 @@ func makeExt3(ctx context.Context, on jobs.Starter, path string, size jobs.Bytes
 	_, err = run.Output(ctx, on, jobs.Cmd{Argv: []string{mke2fs, "-q", "-F", "-t", "ext3", "-m", "0",
 		"-E", "root_owner=" + strconv.Itoa(os.Getuid()) + ":" + strconv.Itoa(os.Getgid()) + ",lazy_itable_init=1", "-d", root, tmp}})
 	if err != nil {
-		_ = os.Remove(tmp)
-		return fmt.Errorf("make an ext3 overlay: %w", err)
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("make an ext3 overlay of %s", size), Err: err, Hint: "is there space left? df -h " + filepath.Dir(path)}
 	}
 	return os.Rename(tmp, path)
 }
 
-// Offsets in an ext2/3/4 image (the kernel's ext4 documentation, "Super
-// Block"): the superblock starts at 1024, s_magic at 0x38, s_state at 0x3A.
+// prefixMkfs begins the name of the directory that a new image is made from.
+const prefixMkfs = ".mkfs-"
+
+// Offsets in the superblock of an ext2/3/4 image, which starts at 1024 (the
+// kernel's ext4 documentation, "Super Block"), and their flags. A kernel mount
+// leaves the state as it is and sets the flag for recovery instead.
 const (
-	superblock   = 1024
-	offsetMagic  = superblock + 0x38
-	magicExt     = 0xEF53
-	stateCleanly = 0x0001
-	stateErrors  = 0x0002
+	superblockAt   = 1024
+	superblockSize = 0x64
+	offsetMagic    = 0x38
+	offsetState    = 0x3A
+	offsetIncompat = 0x60
+	magicExt       = 0xEF53
+	stateClean     = 0x0001
+	stateErrors    = 0x0002
+	needsRecovery  = 0x0004
 )
 
 // checkExt3 mends an image that was not unmounted cleanly. The flag in the
@@ -95,17 +109,17 @@ func checkExt3(ctx context.Context, on jobs.Starter, path string) (mended bool, 
 	if err != nil {
 		return false, err
 	}
-	var b [4]byte
-	_, err = f.ReadAt(b[:], offsetMagic)
+	var b [superblockSize]byte
+	_, err = f.ReadAt(b[:], superblockAt)
 	_ = f.Close()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
-	if binary.LittleEndian.Uint16(b[0:]) != magicExt {
+	if binary.LittleEndian.Uint16(b[offsetMagic:]) != magicExt {
 		return false, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay image " + path + " is not an ext3 image", Hint: "restore it from a copy, or use another overlay name"}
 	}
-	state := binary.LittleEndian.Uint16(b[2:])
-	if state&stateCleanly != 0 && state&stateErrors == 0 {
+	state := binary.LittleEndian.Uint16(b[offsetState:])
+	if state&stateClean != 0 && state&stateErrors == 0 && binary.LittleEndian.Uint32(b[offsetIncompat:])&needsRecovery == 0 {
 		return false, nil
 	}
 	e2fsck, err := tool("e2fsck")
@@ -120,10 +134,13 @@ func checkExt3(ctx context.Context, on jobs.Starter, path string) (mended bool, 
 	if err != nil {
 		return false, err
 	}
+	if err := context.Cause(ctx); err != nil {
+		return false, fmt.Errorf("check overlay image %s: %w", path, err) // killed by us
+	}
 	// e2fsck(8): 0 no errors, 1 errors corrected.
-	if exit.Signal != 0 || exit.Code > 1 {
+	if !exit.Started || exit.Signal != 0 || exit.Code > 1 {
 		return false, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay image %s is damaged and e2fsck could not mend it (%s)", path, exit),
-			Hint: "look at it: " + strings.Join([]string{e2fsck, "-fn", path}, " ")}
+			Hint: "look at it with " + shellescape.QuoteCommand([]string{e2fsck, "-fn", path}) + "; restore it from a copy, or use another overlay name"}
 	}
 	return true, nil
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"berth/jobs"
@@ -25,9 +27,15 @@ type Owner struct {
 }
 
 // Lease is the right to write one overlay.
+//
+// Leases are numbered files, lease.1.json, lease.2.json and so on, each created
+// once; the one with the highest number counts. Giving one back creates
+// lease.N.free beside it, and taking the overlay creates number N+1. So no file
+// that somebody else may rely on is ever renamed or removed, which on a network
+// file system cannot be done without a moment in which two own it.
 type Lease struct {
-	path string
-	data []byte
+	dir string
+	n   int
 }
 
 // Acquire takes the lease of the overlay in dir. When another owner holds it,
@@ -39,69 +47,110 @@ func Acquire(dir string, me Owner, gone func(Owner) bool) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, fileLease)
-	for range 3 {
-		won, err := store.CreateOnce(path, data)
-		if err != nil {
-			return nil, fmt.Errorf("lease overlay %s: %w", filepath.Base(dir), err)
-		}
-		if won {
-			return &Lease{path: path, data: data}, nil
-		}
-		held, raw, err := readLease(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // given back in between
-		}
+	name := filepath.Base(dir)
+	for range 5 {
+		last, err := lastLease(dir)
 		if err != nil {
 			return nil, err
 		}
-		if !gone(held) {
-			return nil, &jobs.Error{Kind: jobs.KindAgain,
-				Msg:  fmt.Sprintf("overlay %s is in use by attempt %s on %s since %s", filepath.Base(dir), jobs.Short(held.Attempt), held.Host, held.Time.Format(time.RFC3339)),
-				Hint: "wait for that job (berth ps), or give this task an overlay of its own"}
+		if last > 0 {
+			held, err := heldBy(dir, last)
+			if err != nil {
+				return nil, err
+			}
+			if held != nil && !gone(*held) {
+				return nil, &jobs.Error{Kind: jobs.KindAgain,
+					Msg:  fmt.Sprintf("overlay %s is in use by attempt %s on %s since %s", name, jobs.Short(held.Attempt), held.Host, held.Time.Format(time.RFC3339)),
+					Hint: "wait for that job (berth ps), or give this task an overlay of its own"}
+			}
 		}
-		if err := remove(path, raw); err != nil {
-			return nil, err
+		l := &Lease{dir: dir, n: last + 1}
+		won, err := store.CreateOnce(l.file(), data)
+		if err != nil {
+			return nil, fmt.Errorf("lease overlay %s: %w", name, err)
 		}
+		if !won {
+			continue
+		}
+		// Whoever was slow may have made a number again that its owner's
+		// successors have cleared away.
+		if now, err := lastLease(dir); err != nil || now != l.n {
+			_ = os.Remove(l.file())
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		l.clear()
+		return l, nil
 	}
-	return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + filepath.Base(dir) + " changes hands too often", Hint: "try again"}
+	return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + name + " changes hands too often", Hint: "try again"}
 }
 
-// Release gives the lease back. A lease that somebody else has taken over in
-// the meantime is left alone.
-func (l *Lease) Release() error { return remove(l.path, l.data) }
-
-// remove takes away the lease with exactly this content. It is renamed to a
-// name of its content's first, so that of two who saw the same dead owner
-// only one goes on, and a fresh lease is put back if it was caught instead.
-func remove(path string, content []byte) error {
-	aside := fmt.Sprintf("%s.%d.%d", path, os.Getpid(), time.Now().UnixNano())
-	if err := os.Rename(path, aside); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
+// Release gives the lease back. It does nothing to a lease that somebody else
+// has taken over in the meantime.
+func (l *Lease) Release() error {
+	_, err := store.CreateOnce(freeFile(l.dir, l.n), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the overlay itself is gone
 	}
-	got, err := os.ReadFile(aside)
+	return err
+}
+
+func (l *Lease) file() string { return leaseFile(l.dir, l.n) }
+
+// clear removes what earlier owners have left. What cannot be removed does not
+// count anyway.
+func (l *Lease) clear() {
+	for n := l.n - 1; n > 0; n-- {
+		if err := os.Remove(leaseFile(l.dir, n)); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		_ = os.Remove(freeFile(l.dir, n))
+	}
+}
+
+func leaseFile(dir string, n int) string { return filepath.Join(dir, fmt.Sprintf("lease.%d.json", n)) }
+func freeFile(dir string, n int) string  { return filepath.Join(dir, fmt.Sprintf("lease.%d.free", n)) }
+
+// lastLease returns the highest number of a lease in dir, or 0.
+func lastLease(dir string) (int, error) {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if string(got) != string(content) {
-		if err := os.Link(aside, path); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+	last := 0
+	for _, e := range entries {
+		mid, ok := strings.CutPrefix(e.Name(), "lease.")
+		if !ok {
+			continue
+		}
+		if mid, ok = strings.CutSuffix(mid, ".json"); !ok {
+			continue
+		}
+		if n, err := strconv.Atoi(mid); err == nil {
+			last = max(last, n)
 		}
 	}
-	return os.Remove(aside)
+	return last, nil
 }
 
-func readLease(path string) (Owner, []byte, error) {
-	var o Owner
+// heldBy returns who holds lease n, or nil when it was given back.
+func heldBy(dir string, n int) (*Owner, error) {
+	if _, err := os.Stat(freeFile(dir, n)); err == nil {
+		return nil, nil
+	}
+	path := leaseFile(dir, n)
 	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // cleared away: there is a later one
+	}
 	if err != nil {
-		return o, nil, err
+		return nil, err
 	}
+	var o Owner
 	if err := json.Unmarshal(b, &o); err != nil {
-		return o, nil, fmt.Errorf("read lease %s: %w", path, err)
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "the lease " + path + " cannot be read", Err: err, Hint: "when no job uses the overlay, remove that file"}
 	}
-	return o, b, nil
+	return &o, nil
 }

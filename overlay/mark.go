@@ -1,6 +1,8 @@
 package overlay
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +30,6 @@ type Mark struct {
 
 const (
 	fileMark  = "mark.json"
-	fileLease = "lease.json"
 	fileImage = "layer.ext3"
 	dirLayer  = "layer"
 )
@@ -44,18 +45,25 @@ func CheckName(name string) error {
 	return nil
 }
 
+// markVersion is the schema of mark.json.
+const markVersion = 1
+
 // ReadMark returns the mark of the overlay in dir, or nil when there is none.
 func ReadMark(dir string) (*Mark, error) {
-	b, err := os.ReadFile(filepath.Join(dir, fileMark))
+	path := filepath.Join(dir, fileMark)
+	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the mark of overlay " + filepath.Base(dir), Err: err}
 	}
 	var m Mark
 	if err := json.Unmarshal(b, &m); err != nil {
-		return nil, fmt.Errorf("read the mark of overlay %s: %w", filepath.Base(dir), err)
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay's mark " + path + " cannot be read", Err: err, Hint: "restore it, or use another overlay name"}
+	}
+	if m.Version > markVersion {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was made by a newer berth (schema %d)", filepath.Base(dir), m.Version), Hint: "use that version of berth, or another overlay name"}
 	}
 	return &m, nil
 }
@@ -71,22 +79,49 @@ const (
 	sifIDEnd   = sifIDAt + 16
 )
 
+// headSize is how much of a SIF without a UUID is read in place of it: the
+// header, the descriptors, and the beginning of the file system, whose own
+// header holds its size and the time it was made.
+const headSize = 128 << 10
+
 // ImageID identifies the SIF at path by the UUID in its header, which is made
-// anew whenever an image is built and survives copying. A file that is no SIF
-// is refused: it cannot be the lower layer of a container.
+// anew whenever an image is built and survives copying; of a SIF built without
+// one, by the beginning of its content. A file that is no SIF is refused: it
+// cannot be the lower layer of a container.
 func ImageID(path string) (string, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	no := &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + path + " is not a SIF", Hint: "build one: apptainer build image.sif docker://IMAGE"}
+	if !fi.Mode().IsRegular() { // not opened: opening a FIFO would wait
+		return "", no
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
-	var h [sifIDEnd]byte
-	if _, err := io.ReadFull(f, h[:]); err != nil || string(h[sifMagicAt:sifMagicAt+len(sifMagic)]) != sifMagic {
-		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + path + " is not a SIF", Hint: "build one: apptainer build image.sif docker://IMAGE"}
+	head := make([]byte, sifIDEnd)
+	if _, err := io.ReadFull(f, head); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", no
+	} else if err != nil {
+		return "", err
 	}
-	id, err := uuid.FromBytes(h[sifIDAt:sifIDEnd])
+	if string(head[sifMagicAt:sifMagicAt+len(sifMagic)]) != sifMagic {
+		return "", no
+	}
+	id, err := uuid.FromBytes(head[sifIDAt:sifIDEnd])
 	if err != nil {
 		return "", err
 	}
-	return "sif:" + id.String(), nil
+	if id != uuid.Nil {
+		return "sif:" + id.String(), nil
+	}
+	rest, err := io.ReadAll(io.LimitReader(f, headSize-sifIDEnd))
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append(head, rest...))
+	return "sif-head:" + hex.EncodeToString(sum[:16]), nil
 }

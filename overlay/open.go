@@ -3,9 +3,11 @@ package overlay
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"berth/internal/run"
@@ -40,18 +42,18 @@ func Temporary(ctx context.Context, on jobs.Starter, dir string, spec jobs.Overl
 }
 
 // Persistent opens the named overlay in dir for one owner, and makes it when
-// it does not exist. The driver in its mark wins over the one in spec, unless
-// explicit says that the task asked for a size, which only ext3 can hold.
+// it does not exist. One that was written by another driver, or over another
+// image, is refused.
 func Persistent(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, image string, me Owner, gone func(Owner) bool) (*Layer, error) {
 	if err := CheckName(spec.Name); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make overlay %s: %w", spec.Name, err)
-	}
 	id, err := ImageID(image)
 	if err != nil {
 		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make overlay " + spec.Name, Err: err, Hint: "is there space left? df -h " + filepath.Dir(dir) + "; df -i " + filepath.Dir(dir)}
 	}
 	lease, err := Acquire(dir, me, gone)
 	if err != nil {
@@ -81,12 +83,18 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 		if err != nil {
 			return nil, err
 		}
-		b, err := json.MarshalIndent(Mark{Version: 1, Name: spec.Name, Driver: spec.Driver, Image: image, ImageID: id, Created: time.Now().UTC()}, "", "  ")
+		b, err := json.MarshalIndent(Mark{Version: markVersion, Name: spec.Name, Driver: spec.Driver, Image: image, ImageID: id, Created: time.Now().UTC()}, "", "  ")
 		if err != nil {
 			return nil, err
 		}
-		_, err = store.CreateOnce(filepath.Join(dir, fileMark), b)
-		return l, err
+		won, err := store.CreateOnce(filepath.Join(dir, fileMark), b)
+		if err != nil {
+			return nil, fmt.Errorf("mark overlay %s: %w", spec.Name, err)
+		}
+		if !won {
+			return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + spec.Name + " was made by another job at the same time", Hint: "try again"}
+		}
+		return l, nil
 	}
 	if m.ImageID != id {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was made over another image (%s), and %s is not it", spec.Name, m.Image, image),
@@ -97,6 +105,10 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 			Hint: "submit again: the driver follows the overlay's mark; a size ([resources] disk) needs an ext3 overlay"}
 	}
 	l.Path = layerPath(dir, m.Driver)
+	if err := hasLayer(l.Path, m.Driver); err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + spec.Name + " has lost its content", Err: err,
+			Hint: "restore it from a copy, or remove " + dir + " to begin anew; some sites remove old files"}
+	}
 	if m.Driver == jobs.DriverExt3 {
 		mended, err := checkExt3(ctx, on, l.Path)
 		if err != nil {
@@ -125,6 +137,19 @@ func layerPath(dir, driver string) string {
 	return filepath.Join(dir, dirLayer)
 }
 
+// hasLayer looks for what a marked overlay must hold: the container program
+// would make an empty one without a word.
+func hasLayer(path, driver string) error {
+	if driver == jobs.DriverFuse {
+		path = filepath.Join(path, "upper")
+	}
+	fi, err := os.Stat(path)
+	if err == nil && fi.IsDir() != (driver == jobs.DriverFuse) {
+		err = errors.New(path + " is of another kind")
+	}
+	return err
+}
+
 func makeLayer(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec) (string, error) {
 	path := layerPath(dir, spec.Driver)
 	switch spec.Driver {
@@ -147,10 +172,18 @@ func makeLayer(ctx context.Context, on jobs.Starter, dir string, spec jobs.Overl
 	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth has no overlay driver " + spec.Driver}
 }
 
+// discard removes what a killed owner has left half made.
 func discard(dir string) error {
-	for _, n := range []string{dirLayer, fileImage, fileImage + ".new"} {
-		if err := RemoveTree(filepath.Join(dir, n)); err != nil {
-			return err
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch n := e.Name(); {
+		case n == dirLayer, strings.HasPrefix(n, fileImage), strings.HasPrefix(n, prefixMkfs):
+			if err := RemoveTree(filepath.Join(dir, n)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -176,6 +209,12 @@ func Copy(ctx context.Context, on jobs.Starter, from *Layer, dir string, spec jo
 	if _, err := run.Output(ctx, on, jobs.Cmd{Argv: argv}); err != nil {
 		_ = l.Close()
 		return nil, fmt.Errorf("copy overlay %s: %w", spec.Name, err)
+	}
+	if spec.Driver == jobs.DriverExt3 {
+		if _, err := checkExt3(ctx, on, l.Path); err != nil {
+			_ = l.Close()
+			return nil, err
+		}
 	}
 	return l, nil
 }
