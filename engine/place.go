@@ -80,5 +80,8 @@ func repoError(err error) error {
 
 // intake brings a collected result into the user's repository.
 func (e *Engine) intake(ctx context.Context, w *jobs.WorkspaceSpec, adir string, res *jobs.Result) error {
-	return repoError(e.Git.Intake(ctx, Source(w), filepath.Join(adir, workspace.BundleFile), w.Branch, workspace.Result{Base: res.Base, Commit: res.Commit, Tree: res.Tree, Branch: w.Branch, Changed: true}))
+	return repoError(e.Git.Intake(ctx, Source(w), bundle(adir), w.Branch, workspace.Result{Base: res.Base, Commit: res.Commit, Tree: res.Tree, Branch: w.Branch, Changed: true}))
 }
+
+// bundle is where an attempt keeps its result.
+func bundle(adir string) string { return filepath.Join(adir, workspace.BundleFile) }

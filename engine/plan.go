@@ -2,9 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,8 +16,9 @@ import (
 )
 
 // Plan settles a task into a spec: every value chosen, every limit either held
-// or refused. It starts nothing. With dry, nothing outside the task and the
-// profile is asked, so that a script can be rendered on any machine.
+// or refused. It starts nothing. With dry, no scheduler and no container program
+// is asked, and image and environment need not be here, so that a script can be
+// rendered on any machine; the repository is read all the same.
 func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jobs.Spec, error) {
 	if t.Name == "" || t.Command.Empty() {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a task needs a name and a command"}
@@ -56,11 +60,13 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 }
 
 func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, c Choice, dry bool) error {
+	const auto = "auto"
 	name := c.Scheduler
-	if name == "" || name == "auto" {
+	if name == "" || name == auto {
 		name = c.Profile.Scheduler
 	}
-	if name == "" {
+	if name == "" || name == auto {
+		name = ""
 		if dry {
 			name = jobs.SchedulerSlurm
 		} else {
@@ -73,7 +79,7 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, c Choice, dry 
 		}
 	}
 	if name == "" {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "no scheduler can be used on this machine"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "no scheduler can be used on this machine", Hint: "the schedulers are: " + names(e.Schedulers) + "; --scheduler local needs nothing"}
 	}
 	s.Scheduler = name
 	_, err := e.scheduler(name)
@@ -85,24 +91,25 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	if name == "" {
 		name = t.Terminal.Backend
 	}
-	if name == "" || name == jobs.BackendAuto {
-		// On the nodes of a cluster the container program is checked by the
-		// runner: login nodes often have none.
+	auto := name == "" || name == jobs.BackendAuto
+	if auto {
 		name = jobs.BackendSingularity
-		if !dry && s.Scheduler != jobs.SchedulerSlurm {
-			b, err := e.backend(name)
-			if err != nil {
-				return err
-			}
-			if got := b.Check(ctx); got.Health != jobs.Healthy {
-				return &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains a task can be used here: singularity: " + got.Reason,
-					Hint: "install apptainer (Debian, Fedora: from their archives or apptainer.org); or run without containment, with your own rights: --backend local"}
-			}
-		}
 	}
 	b, err := e.backend(name)
 	if err != nil {
 		return err
+	}
+	// On the nodes of a cluster the container program is checked by the
+	// runner: login nodes often have none.
+	if !dry && s.Scheduler != jobs.SchedulerSlurm {
+		if got := b.Check(ctx); got.Health != jobs.Healthy {
+			msg := "the backend " + name + " cannot be used here: " + got.Reason
+			if auto {
+				msg = "no backend that contains a task can be used here: " + name + ": " + got.Reason
+			}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: msg,
+				Hint: "install apptainer (Debian, Fedora: from their archives or apptainer.org); or run without containment, with your own rights: --backend local"}
+		}
 	}
 	s.Backend, s.Level = name, b.Level()
 	image := t.Terminal.Image
@@ -117,11 +124,12 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 
 // settleLocal refuses what the bare host cannot give.
 func settleLocal(s *jobs.Spec, t jobs.Task) error {
-	for what, set := range map[string]bool{
-		"[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0, "[resources] disk": t.Resources.Disk != 0,
-	} {
-		if set {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " cannot be had on the backend local, which runs on the bare host", Hint: "remove it, or use --backend singularity"}
+	for _, k := range []struct {
+		key string
+		set bool
+	}{{"[terminal] overlay", t.Terminal.Overlay != ""}, {"[terminal] bind", len(t.Terminal.Bind) > 0}, {"[resources] disk", t.Resources.Disk != 0}} {
+		if k.set {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.key + " cannot be had on the backend local, which runs on the bare host", Hint: "remove it, or use --backend singularity"}
 		}
 	}
 	s.Notes = append(s.Notes, "backend local: no containment; the command has all the rights of "+s.User)
@@ -139,7 +147,7 @@ func (e *Engine) settleImage(s *jobs.Spec, t jobs.Task, image string, dry bool) 
 	s.Image = abs
 	if !dry {
 		if _, err := overlay.ImageID(abs); err != nil {
-			if os.IsNotExist(err) {
+			if errors.Is(err, fs.ErrNotExist) {
 				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + abs + " does not exist", Hint: "apptainer pull " + filepath.Base(abs) + " docker://IMAGE makes one"}
 			}
 			return err
@@ -191,10 +199,13 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] nodes: the local scheduler has one node", Hint: "remove nodes, or use --scheduler slurm"}
 		}
 	}
-	forbidden := func(opt string) bool { return slices.Contains(s.Profile.Forbid, opt) }
-	for opt, set := range map[string]bool{"mem": s.Resources.Memory != 0, "tmp": s.Resources.Disk != 0, "time": s.Resources.Time != 0} {
-		if set && s.Scheduler == jobs.SchedulerSlurm && forbidden(opt) {
-			s.Notes = append(s.Notes, "--"+opt+" is not sent to Slurm: the profile "+s.Profile.Name+" forbids it")
+	// What Slurm is not told the runner holds, so it is a note and no error.
+	for _, k := range []struct {
+		option string
+		set    bool
+	}{{"mem", s.Resources.Memory != 0}, {"tmp", s.Resources.Disk != 0}, {"time", s.Resources.Time != 0}} {
+		if k.set && s.Scheduler == jobs.SchedulerSlurm && slices.Contains(s.Profile.Forbid, k.option) {
+			s.Notes = append(s.Notes, "--"+k.option+" is not sent to Slurm: the profile "+s.Profile.Name+" forbids it")
 		}
 	}
 	return nil
@@ -243,16 +254,23 @@ func mergeSlurm(p, t jobs.SlurmOptions) jobs.SlurmOptions {
 	return out
 }
 
-// checkSpec refuses control characters in whatever will stand in a script.
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// checkSpec refuses control characters in whatever will stand in a script, and
+// names that are none.
 func checkSpec(s *jobs.Spec) error {
-	values := map[string]string{"the task's name": s.Name, "the image's path": s.Image, "partition": s.Slurm.Partition, "account": s.Slurm.Account, "qos": s.Slurm.QOS, "constraint": s.Slurm.Constraint}
+	values := [][2]string{{"the task's name", s.Name}, {"the image's path", s.Image}, {"partition", s.Slurm.Partition}, {"account", s.Slurm.Account}, {"qos", s.Slurm.QOS}, {"constraint", s.Slurm.Constraint}}
 	for _, m := range s.Mounts {
-		values["bind source "+m.Source] = m.Source
-		values["bind destination "+m.Destination] = m.Destination
+		values = append(values, [2]string{fmt.Sprintf("the bind source %q", m.Source), m.Source}, [2]string{fmt.Sprintf("the bind destination %q", m.Destination), m.Destination})
 	}
-	for what, v := range values {
-		if err := jobs.CheckText(what, v); err != nil {
+	for _, v := range values {
+		if err := jobs.CheckText(v[0], v[1]); err != nil {
 			return err
+		}
+	}
+	for _, kv := range append(slices.Clone(s.Env), s.EnvNames...) {
+		if name, _, _ := strings.Cut(kv, "="); !envName.MatchString(name) {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment variable", name), Hint: "letters, digits and underscores"}
 		}
 	}
 	return nil

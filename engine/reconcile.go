@@ -18,6 +18,11 @@ const (
 	silent = 180 * time.Second
 	// settle is how long a scheduler may take to show a job it has accepted.
 	settle = 60 * time.Second
+	// submitting is how long a submission may go on: sbatch waits for minutes
+	// while a queue is full, and an unclear answer is looked into after that.
+	submitting = 10 * time.Minute
+	// entering is how long a job is left alone that is being submitted now.
+	entering = 2 * time.Second
 )
 
 // View is a record with what is known of it now.
@@ -39,23 +44,25 @@ type View struct {
 func (e *Engine) Reconcile(ctx context.Context, recs []*jobs.Record) []View {
 	now := e.Now()
 	views := make([]View, len(recs))
-	ask := map[string][]int{}
+	ask := map[string][]*View{}
 	for i, r := range recs {
-		views[i] = View{Record: r, State: jobs.StateOf(r), AsOf: now}
-		if views[i].State.Final() {
-			continue
-		}
+		v := &views[i]
+		*v = View{Record: r, State: jobs.StateOf(r), AsOf: now}
 		a := r.Current()
-		if a == nil || (a.Claim != nil && now.Sub(a.Beat) < quiet) {
+		if v.State.Final() || a == nil {
 			continue
 		}
-		if a.Submitted == nil && now.Sub(a.Info.Created) < 2*time.Second {
-			continue // being submitted at this moment
+		// A time far in the future is a wrong clock and no sign of life.
+		if age := now.Sub(lastSign(a)); a.Claim != nil && age < quiet && age > -quiet {
+			continue
 		}
-		ask[r.Spec.Scheduler] = append(ask[r.Spec.Scheduler], i)
+		if a.Claim == nil && a.Submitted == nil && now.Sub(a.Info.Created) < entering {
+			continue
+		}
+		ask[r.Spec.Scheduler] = append(ask[r.Spec.Scheduler], v)
 	}
-	for name, idx := range ask {
-		e.askOne(ctx, name, views, idx)
+	for name, list := range ask {
+		e.askOne(ctx, name, list)
 	}
 	for i := range views {
 		e.take(ctx, &views[i])
@@ -63,153 +70,118 @@ func (e *Engine) Reconcile(ctx context.Context, recs []*jobs.Record) []View {
 	return views
 }
 
-// askOne asks one scheduler about the jobs with these indexes.
-func (e *Engine) askOne(ctx context.Context, name string, views []View, idx []int) {
-	fail := func(err error) {
-		for _, i := range idx {
-			views[i].AskError = err
-			if b := views[i].Current().Beat; !b.IsZero() {
-				views[i].AsOf = b
-			} else {
-				views[i].AsOf = views[i].Spec.Created
-			}
-		}
+// lastSign is when a claimed attempt's runner was last heard of. Its first beat
+// comes a moment after its claim.
+func lastSign(a *jobs.Attempt) time.Time {
+	if a.Claim != nil && a.Claim.Time.After(a.Beat) {
+		return a.Claim.Time
 	}
+	return a.Beat
+}
+
+// unasked notes that the scheduler gave no answer about a job: its state is as
+// old as the last thing that was recorded of it.
+func (v *View) unasked(err error) {
+	v.AskError, v.AsOf = err, v.Spec.Created
+	a := v.Current()
+	if a.Submitted != nil {
+		v.AsOf = a.Submitted.Time
+	}
+	if t := lastSign(a); t.After(v.AsOf) {
+		v.AsOf = t
+	}
+}
+
+// askOne asks one scheduler about its jobs.
+func (e *Engine) askOne(ctx context.Context, name string, views []*View) {
 	sc, err := e.scheduler(name)
 	if err != nil {
-		fail(err)
+		for _, v := range views {
+			v.unasked(err)
+		}
 		return
 	}
-	if err := e.findLost(ctx, sc, views, idx); err != nil {
-		fail(err)
-		return
-	}
+	e.findLost(ctx, sc, views)
+	var submitted []*View
 	var handles []jobs.Handle
-	for _, i := range idx {
-		if sub := views[i].Current().Submitted; sub != nil {
-			handles = append(handles, sub.Handle)
+	for _, v := range views {
+		if sub := v.Current().Submitted; sub != nil && !v.State.Final() {
+			submitted, handles = append(submitted, v), append(handles, sub.Handle)
 		}
 	}
 	if len(handles) == 0 {
 		return
 	}
+	// What is in the answer is true even if the rest could not be had.
 	got, err := sc.Status(ctx, handles)
-	if err != nil {
-		fail(err)
-		return
-	}
-	for _, i := range idx {
-		if sub := views[i].Current().Submitted; sub != nil {
-			st, known := got[sub.Handle.Name]
-			views[i].Asked, views[i].Status = known, st
-			e.judge(&views[i], known, st)
+	for i, v := range submitted {
+		st, known := got[handles[i].Name]
+		if err != nil && !known {
+			v.unasked(err)
+			continue
 		}
+		v.Asked, v.Status = known, st
+		e.judge(v, known, st)
 	}
 }
 
 // findLost looks by name for attempts whose submission was never confirmed.
-func (e *Engine) findLost(ctx context.Context, sc jobs.Scheduler, views []View, idx []int) error {
+func (e *Engine) findLost(ctx context.Context, sc jobs.Scheduler, views []*View) {
 	var names []string
-	for _, i := range idx {
-		if a := views[i].Current(); a.Submitted == nil {
-			names = append(names, a.Info.Name)
+	var lost []*View
+	for _, v := range views {
+		if a := v.Current(); a.Submitted == nil {
+			lost, names = append(lost, v), append(names, a.Info.Name)
 		}
 	}
 	if len(names) == 0 {
-		return nil
+		return
 	}
 	found, err := sc.Find(ctx, names)
-	if err != nil {
-		return err
-	}
-	for _, i := range idx {
-		a := views[i].Current()
-		if a.Submitted != nil {
-			continue
-		}
-		if h, ok := found[a.Info.Name]; ok {
+	for _, v := range lost {
+		a := v.Current()
+		h, ok := found[a.Info.Name]
+		switch {
+		case ok:
 			sub := jobs.Submitted{Version: 1, Handle: h, Time: e.Now().UTC()}
 			if _, err := store.SetSubmitted(a.Dir, sub); err != nil {
-				return err
+				v.Note = "its submission could not be recorded: " + err.Error()
 			}
 			a.Submitted = &sub
-			views[i].State = jobs.StateOf(views[i].Record)
-			continue
-		}
-		if a.Claim == nil && e.Now().Sub(a.Info.Created) > settle {
-			e.conclude(&views[i], jobs.Verdict{State: jobs.StateError, Reason: "it was never submitted: the submitting process ended before the scheduler had it", Hint: "submit it again"})
-		}
-	}
-	return nil
-}
-
-// judge draws the conclusion from a scheduler's word about an attempt without
-// an exit record. While the runner's beat is fresh, no word suffices.
-func (e *Engine) judge(v *View, known bool, st jobs.Status) {
-	a := v.Current()
-	age := e.Now().Sub(a.Beat)
-	switch {
-	case known && !st.State.Final():
-		return
-	case known && a.Claim == nil:
-		// Ended before a runner began: cancelled while it waited, or the site
-		// could not start it.
-		verdict := jobs.Verdict{State: st.State, Word: st.Word, Reason: st.Reason}
-		switch {
+			v.State = jobs.StateOf(v.Record)
+		case err != nil:
+			v.unasked(err)
+		case a.Claim != nil:
+			e.judge(v, false, jobs.Status{})
+		case e.Now().Sub(a.Info.Created) < submitting:
+			v.Note = "its submission is not confirmed; it counts as failed at " + a.Info.Created.Add(submitting).Format(time.RFC3339) + " if the scheduler does not know it by then"
 		case v.Cancel != nil:
-			verdict.State, verdict.Reason = jobs.StateCancelled, "cancelled before it started"
-		case st.State == jobs.StateCancelled:
-			verdict.Reason = "cancelled in the scheduler before it started"
+			e.conclude(v, cancelledBefore)
 		default:
-			verdict.State, verdict.Reason = jobs.StateError, "the scheduler ended it before its runner began ("+st.Word+")"
-			verdict.Hint = "see " + a.Dir + "/" + jobs.SchedulerLog + "; do the nodes see " + e.Store.Home() + "?"
+			e.conclude(v, jobs.Verdict{State: jobs.StateError, Reason: "it was never submitted: the submitting process ended before the scheduler had it", Hint: "submit it again"})
 		}
-		e.conclude(v, verdict)
-	case known:
-		// The batch process has ended, says the node; a node that is cut off
-		// says nothing, and may still be running it.
-		wait := quiet
-		if st.Word == "NODE_FAIL" || st.Word == "BOOT_FAIL" {
-			wait = silent
-		}
-		if age < wait {
-			v.Note = "the scheduler says " + st.Word + "; its runner has not recorded the end yet"
-			return
-		}
-		verdict := jobs.Verdict{State: st.State, Word: st.Word, Reason: "its runner ended without a record; the scheduler says " + st.Word}
-		if st.State == jobs.StateCompleted || st.State == jobs.StateFailed {
-			verdict.State = jobs.StateLost
-		}
-		if v.Cancel != nil {
-			verdict.State = jobs.StateCancelled
-		}
-		verdict.Hint = "what it left is in " + a.Dir
-		e.conclude(v, verdict)
-	case a.Claim == nil && e.Now().Sub(a.Submitted.Time) > settle:
-		verdict := jobs.Verdict{State: jobs.StateLost, Reason: "the scheduler does not know it any more, and no runner began it"}
-		if v.Cancel != nil {
-			verdict = jobs.Verdict{State: jobs.StateCancelled, Reason: "cancelled before it started"}
-		}
-		e.conclude(v, verdict)
-	case a.Claim != nil && age > silent:
-		e.conclude(v, jobs.Verdict{State: jobs.StateLost, Reason: "its runner has been silent since " + a.Beat.Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: "what it left is in " + a.Dir})
 	}
 }
 
-// conclude records a verdict, unless the runner's own record has appeared.
-func (e *Engine) conclude(v *View, verdict jobs.Verdict) {
-	verdict.Version, verdict.Time = 1, e.Now().UTC()
-	fresh, err := store.LoadAttempt(v.Current().Dir)
-	if err == nil && fresh.Exit == nil && fresh.Verdict == nil {
-		_, err = store.SetVerdict(v.Current().Dir, verdict)
-		fresh.Verdict = &verdict
-	}
-	if err != nil {
-		v.AskError = err
+// take brings a result's branch into the user's repository where the runner
+// could not, once. Its failure is a note: the bundle stays.
+func (e *Engine) take(ctx context.Context, v *View) {
+	a := v.Current()
+	if a == nil || a.Exit == nil || a.Exit.Result == nil || v.Spec.Workspace == nil {
 		return
 	}
-	store.DropSecrets(v.Current().Dir)
-	fresh.N = v.Current().N
-	v.Attempts[len(v.Attempts)-1] = *fresh
-	v.State = jobs.StateOf(v.Record)
+	res := a.Exit.Result
+	if res.Commit == "" || res.Taken || a.Taken != nil {
+		return
+	}
+	if err := e.intake(ctx, v.Spec.Workspace, a.Dir, res); err != nil {
+		v.Note = "the branch is not in the repository yet: " + err.Error() + "; it is kept in " + bundle(a.Dir)
+		return
+	}
+	t := jobs.Taken{Version: 1, Branch: v.Spec.Workspace.Branch, Commit: res.Commit, Time: e.Now().UTC()}
+	if _, err := store.SetTaken(a.Dir, t); err != nil {
+		v.Note = "the branch is in the repository, but that could not be recorded: " + err.Error()
+		return
+	}
+	a.Taken = &t
 }

@@ -75,15 +75,15 @@ func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.R
 	}
 	a := rec.Current()
 	h, err := sc.Submit(ctx, l, store.ScriptPath(a.Dir))
-	if jobs.KindOf(err) == jobs.KindUnclear {
+	if unclear(err) {
 		h, err = e.resolveUnclear(ctx, sc, info.Name, err)
 	}
 	switch {
 	case err == nil:
-	case jobs.KindOf(err) == jobs.KindUnclear:
+	case unclear(err):
 		return rec, &jobs.Error{Kind: jobs.KindUnclear, Msg: "job " + jobs.Short(s.ID) + " may or may not have been submitted", Err: err,
 			Hint: "berth status " + jobs.Short(s.ID) + " finds out; do not submit it again before"}
-	default:
+	default: // the scheduler has nothing
 		if rerr := e.Store.Remove(rec); rerr != nil {
 			return nil, errors.Join(err, rerr)
 		}
@@ -98,32 +98,45 @@ func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.R
 	return rec, nil
 }
 
-// unclearFor is how long an unclear submission is looked for before it counts
-// as not made: three times Slurm's message timeout (slurm.conf(5),
-// MessageTimeout, 10 s by default).
+// unclear tells an error after which the scheduler may have the job. What
+// nobody has classified says nothing about that either.
+func unclear(err error) bool {
+	kind := jobs.KindOf(err)
+	return err != nil && (kind == jobs.KindUnclear || kind == jobs.KindUnknown)
+}
+
+// unclearFor is how long a scheduler must answer "not known" before an unclear
+// submission counts as not made: three times Slurm's message timeout
+// (slurm.conf(5), MessageTimeout, 10 s by default). A request that waits in
+// front of a stopped slurmctld is still carried out when it goes on, so the
+// time counts from the first answer.
 const unclearFor = 30 * time.Second
 
 // resolveUnclear looks a submission up by name until it is found, or until the
 // scheduler has answered "not known" for long enough. If the scheduler cannot
-// be asked, the matter stays unclear.
+// be asked for as long, the matter stays unclear.
 func (e *Engine) resolveUnclear(ctx context.Context, sc jobs.Scheduler, name string, cause error) (jobs.Handle, error) {
+	stays := &jobs.Error{Kind: jobs.KindUnclear, Err: cause}
 	start := e.Now()
-	var lastErr error
+	var unknownSince time.Time
 	for pause := time.Second; ; pause = min(2*pause, 8*time.Second) {
 		found, err := sc.Find(ctx, []string{name})
 		if h, ok := found[name]; err == nil && ok {
 			return h, nil
 		}
-		lastErr = err
-		if e.Now().Sub(start) >= unclearFor {
-			break
+		now := e.Now()
+		switch {
+		case err != nil && now.Sub(start) >= unclearFor:
+			return jobs.Handle{}, stays
+		case err != nil:
+			unknownSince = time.Time{}
+		case unknownSince.IsZero():
+			unknownSince = now
+		case now.Sub(unknownSince) >= unclearFor:
+			return jobs.Handle{}, &jobs.Error{Kind: jobs.KindAgain, Msg: "the scheduler did not take the job", Err: cause, Hint: "nothing was submitted; try again"}
 		}
-		if err := e.Sleep(ctx, pause); err != nil {
-			return jobs.Handle{}, &jobs.Error{Kind: jobs.KindUnclear, Err: cause}
+		if e.Sleep(ctx, pause) != nil {
+			return jobs.Handle{}, stays
 		}
 	}
-	if lastErr != nil {
-		return jobs.Handle{}, &jobs.Error{Kind: jobs.KindUnclear, Err: cause}
-	}
-	return jobs.Handle{}, &jobs.Error{Kind: jobs.KindAgain, Msg: "the scheduler did not take the job", Err: cause, Hint: "nothing was submitted; try again"}
 }

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"path/filepath"
+	"time"
+
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+var cancelledBefore = jobs.Verdict{State: jobs.StateCancelled, Reason: "cancelled before it started"}
+
+// judge draws the conclusion from a scheduler's word about an attempt without
+// an exit record, or from its having none. While the runner's beat is fresh, no
+// word suffices.
+func (e *Engine) judge(v *View, known bool, st jobs.Status) {
+	a := v.Current()
+	age := e.Now().Sub(lastSign(a))
+	switch {
+	case known && !st.State.Final():
+	case known && a.Claim == nil:
+		e.conclude(v, e.neverClaimed(v, st))
+	case known:
+		// The batch process has ended, says the node; a node that is cut off
+		// says nothing, and may still be running it.
+		wait := quiet
+		if st.Word == "NODE_FAIL" || st.Word == "BOOT_FAIL" {
+			wait = silent
+		}
+		if age < wait {
+			v.Note = "the scheduler says " + st.Word + "; its runner has not recorded the end yet"
+			return
+		}
+		e.conclude(v, noRecord(v, st))
+	case a.Claim != nil:
+		if age >= silent {
+			e.conclude(v, jobs.Verdict{State: jobs.StateLost, Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: "what it left is in " + a.Dir})
+		}
+	case v.Cancel != nil:
+		// No need to wait: a runner that begins after all finds the wish.
+		e.conclude(v, cancelledBefore)
+	case e.Now().Sub(a.Submitted.Time) >= settle:
+		e.conclude(v, jobs.Verdict{State: jobs.StateLost, Reason: "the scheduler does not know it any more, and no runner began it",
+			Hint: "see " + filepath.Join(a.Dir, jobs.SchedulerLog) + ", if it is there; submit it again"})
+	}
+}
+
+// neverClaimed is the verdict on an attempt that ended before a runner began:
+// it was cancelled while it waited, or the site could not start it.
+func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
+	verdict := jobs.Verdict{State: st.State, Word: st.Word}
+	switch {
+	case v.Cancel != nil:
+		verdict.State, verdict.Reason = jobs.StateCancelled, cancelledBefore.Reason
+	case st.State == jobs.StateCancelled:
+		verdict.Reason = "cancelled in the scheduler before it started"
+	default:
+		verdict.State, verdict.Reason = jobs.StateError, "the scheduler ended it before its runner began ("+st.Word+")"
+		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; do the nodes see " + e.Store.Home() + "?"
+		if st.Hint != "" {
+			verdict.Hint = st.Hint
+		}
+	}
+	return verdict
+}
+
+// noRecord is the verdict on an attempt whose runner was ended before it could
+// record anything.
+func noRecord(v *View, st jobs.Status) jobs.Verdict {
+	verdict := jobs.Verdict{State: st.State, Word: st.Word, Reason: "its runner ended without a record; the scheduler says " + st.Word,
+		Hint: "what it left is in " + v.Current().Dir}
+	if st.State == jobs.StateCompleted || st.State == jobs.StateFailed {
+		verdict.State = jobs.StateLost
+	}
+	if v.Cancel != nil {
+		verdict.State = jobs.StateCancelled
+	}
+	return verdict
+}
+
+// conclude records a verdict, unless something has appeared that it did not
+// know of: the runner's own record, its claim, a new beat, another verdict.
+func (e *Engine) conclude(v *View, verdict jobs.Verdict) {
+	a := v.Current()
+	fresh, err := store.LoadFresh(a.Dir)
+	if err == nil && sameAs(fresh, a) {
+		verdict.Version, verdict.Time = 1, e.Now().UTC()
+		if _, err = store.SetVerdict(a.Dir, verdict); err == nil {
+			store.DropSecrets(a.Dir)
+			fresh, err = store.LoadAttempt(a.Dir)
+		}
+	}
+	if err != nil {
+		v.Note = "it has ended, but that could not be recorded: " + err.Error()
+		return
+	}
+	fresh.N = a.N
+	if fresh.Submitted == nil {
+		fresh.Submitted = a.Submitted
+	}
+	v.Attempts[len(v.Attempts)-1] = *fresh
+	v.State = jobs.StateOf(v.Record)
+}
+
+// sameAs tells whether nothing has happened to an attempt since it was read.
+func sameAs(fresh, a *jobs.Attempt) bool {
+	return fresh.Exit == nil && fresh.Verdict == nil && (fresh.Claim == nil) == (a.Claim == nil) && !lastSign(fresh).After(lastSign(a))
+}
