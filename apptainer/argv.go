@@ -2,6 +2,7 @@ package apptainer
 
 import (
 	"encoding/csv"
+	"fmt"
 	"path"
 	"strings"
 
@@ -61,10 +62,11 @@ func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 	return append(argv, guestArgs...), nil
 }
 
-// cwdFlag is --cwd from Apptainer 1.2 on; the older spelling is known to every
-// version of Apptainer and SingularityCE, newer ones accept it silently.
+// cwdFlag is --cwd from Apptainer 1.2 and SingularityCE 4.0 on; the older
+// spelling is known to every version of both, newer ones accept it silently.
+// Versions 2 and 3 are Singularity's, from before the two parted.
 func cwdFlag(version string) string {
-	if versionAtLeast(version, 1, 2) {
+	if versionAtLeast(version, 1, 2) && !versionAtLeast(version, 2, 0) || versionAtLeast(version, 4, 0) {
 		return "--cwd"
 	}
 	return "--pwd"
@@ -75,11 +77,11 @@ func cwdFlag(version string) string {
 // in paths arrive as they are.
 func mountWord(m jobs.Mount) (string, error) {
 	for _, s := range []string{m.Source, m.Destination} {
-		if err := jobs.CheckText("mount path "+quote(s), s); err != nil {
+		if err := jobs.CheckText(fmt.Sprintf("the mount path %q", s), s); err != nil {
 			return "", err
 		}
 		if !path.IsAbs(s) {
-			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "mount path " + quote(s) + " is not absolute"}
+			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the mount path %q is not absolute", s)}
 		}
 	}
 	fields := []string{"type=bind", "source=" + m.Source, "destination=" + m.Destination}
@@ -94,5 +96,3 @@ func mountWord(m jobs.Mount) (string, error) {
 	w.Flush()
 	return strings.TrimSuffix(b.String(), "\n"), w.Error()
 }
-
-func quote(s string) string { return `"` + s + `"` }

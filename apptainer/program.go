@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -41,12 +42,22 @@ func Version(ctx context.Context, on jobs.Starter, program string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	// "apptainer version 1.4.5", "singularity-ce version 4.1.0-jammy"
-	words := strings.Fields(string(out))
-	if len(words) == 0 {
-		return "", fmt.Errorf("%s --version printed nothing", program)
+	if v := parseVersion(string(out)); v != "" {
+		return v, nil
 	}
-	return words[len(words)-1], nil
+	return "", fmt.Errorf("%s --version printed no version: %.100q", program, out)
+}
+
+// versionLine is "apptainer version 1.4.5" or "singularity-ce version
+// 4.1.0-jammy"; sites' wrappers print more around it.
+var versionLine = regexp.MustCompile(`(?m)^(?:apptainer|singularity(?:-ce|-pro)?) version v?([0-9]+\.[0-9]\S*)\s*$`)
+
+func parseVersion(out string) string {
+	m := versionLine.FindStringSubmatch(out)
+	if m == nil {
+		return ""
+	}
+	return m[1]
 }
 
 // Check looks for the program on this machine and asks its version.

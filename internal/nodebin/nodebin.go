@@ -7,26 +7,31 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
+
+	"berth/jobs"
 )
 
 // Install makes sure that the program stands in dir and returns its path. An
 // existing one with the same hash in its name is used as it is: it was put
-// there by rename, whole, and is never written again.
+// there in one step, whole, and is never written again.
 func Install(dir string) (string, error) {
+	path, err := install(dir)
+	if err != nil {
+		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "install the program for the nodes", Err: err, Hint: "is there space left? df -h " + dir}
+	}
+	return path, nil
+}
+
+func install(dir string) (string, error) {
 	data, sum := embedded(runtime.GOARCH)
 	if data == nil {
 		return installSelf(dir)
 	}
-	path := filepath.Join(dir, "berth-node-"+sum[:12])
-	if fi, err := os.Stat(path); err == nil && fi.Size() == int64(len(data)) {
-		return path, nil
-	}
-	return path, write(dir, path, data)
+	return put(dir, "berth-node-"+short(sum), data)
 }
 
 // installSelf copies the running program, so that an upgrade of berth does not
@@ -41,20 +46,50 @@ func installSelf(dir string) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256(data)
-	path := filepath.Join(dir, "berth-"+hex.EncodeToString(sum[:])[:12])
-	if fi, err := os.Stat(path); err == nil && fi.Size() == int64(len(data)) {
-		return path, nil
-	}
-	return path, write(dir, path, data)
+	return put(dir, "berth-"+short(hex.EncodeToString(sum[:])), data)
 }
 
-func write(dir, path string, data []byte) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("install the program for the nodes: %w", err)
+func short(sum string) string { return sum[:min(12, len(sum))] }
+
+// put writes a program under its name, unless it stands there.
+func put(dir, name string, data []byte) (string, error) {
+	path := filepath.Join(dir, name)
+	if whole(path, data) {
+		return path, nil
 	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	tmp, err := writeTemp(dir, data)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.Remove(tmp) }()
+	// Not by rename: of two who come first at once, the second would take the
+	// file away that jobs of the first run from, and on NFS they would crash.
+	err = os.Link(tmp, path)
+	if err != nil && !whole(path, data) {
+		err = os.Rename(tmp, path) // no hard links here, or a damaged file
+	} else {
+		err = nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return path, syncDir(dir)
+}
+
+// whole tells whether the program stands at path. Its name holds its hash, so
+// the size tells a damaged one well enough.
+func whole(path string, data []byte) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular() && fi.Size() == int64(len(data)) && fi.Mode().Perm()&0o100 != 0
+}
+
+func writeTemp(dir string, data []byte) (string, error) {
 	f, err := os.CreateTemp(dir, ".new-*")
 	if err != nil {
-		return fmt.Errorf("install the program for the nodes: %w", err)
+		return "", err
 	}
 	_, err = f.Write(data)
 	if err == nil {
@@ -66,14 +101,22 @@ func write(dir, path string, data []byte) error {
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
 	if err != nil {
-		if rerr := os.Remove(f.Name()); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
-			err = errors.Join(err, rerr)
-		}
-		return fmt.Errorf("install the program for the nodes: %w", err)
+		_ = os.Remove(f.Name())
+		return "", err
+	}
+	return f.Name(), nil
+}
+
+// syncDir makes the new name durable before a job script relies on it.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }()
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
+		return err
 	}
 	return nil
 }
