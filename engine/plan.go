@@ -199,14 +199,26 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] nodes: the local scheduler has one node", Hint: "remove nodes, or use --scheduler slurm"}
 		}
 	}
-	// What Slurm is not told the runner holds, so it is a note and no error.
+	if s.Scheduler != jobs.SchedulerSlurm {
+		return nil
+	}
 	for _, k := range []struct {
-		option string
-		set    bool
-	}{{"mem", s.Resources.Memory != 0}, {"tmp", s.Resources.Disk != 0}, {"time", s.Resources.Time != 0}} {
-		if k.set && s.Scheduler == jobs.SchedulerSlurm && slices.Contains(s.Profile.Forbid, k.option) {
-			s.Notes = append(s.Notes, "--"+k.option+" is not sent to Slurm: the profile "+s.Profile.Name+" forbids it")
+		option, key string
+		set, held   bool // held: the runner holds it itself
+	}{
+		{"mem", "memory", s.Resources.Memory != 0, true},
+		{"tmp", "disk", s.Resources.Disk != 0, true},
+		{"time", "time", s.Resources.Time != 0, true},
+		{"cpus-per-task", "cpus", s.Resources.CPUs != 0, false},
+		{"nodes", "nodes", s.Resources.Nodes != 0, false},
+	} {
+		if !k.set || !slices.Contains(s.Profile.Forbid, k.option) {
+			continue
 		}
+		if !k.held {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] " + k.key + " cannot be had: the profile " + s.Profile.Name + " forbids --" + k.option, Hint: "remove " + k.key + " from the task"}
+		}
+		s.Notes = append(s.Notes, "--"+k.option+" is not sent to Slurm: the profile "+s.Profile.Name+" forbids it; the runner watches [resources] "+k.key)
 	}
 	return nil
 }

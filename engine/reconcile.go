@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"berth/jobs"
@@ -138,6 +139,7 @@ func (e *Engine) findLost(ctx context.Context, sc jobs.Scheduler, views []*View)
 		return
 	}
 	found, err := sc.Find(ctx, names)
+	host, _ := os.Hostname()
 	for _, v := range lost {
 		a := v.Current()
 		h, ok := found[a.Info.Name]
@@ -153,6 +155,8 @@ func (e *Engine) findLost(ctx context.Context, sc jobs.Scheduler, views []*View)
 			v.unasked(err)
 		case a.Claim != nil:
 			e.judge(v, false, jobs.Status{})
+		case v.Spec.Scheduler == jobs.SchedulerLocal && v.Spec.Host != host:
+			v.Note = "it was submitted on " + v.Spec.Host + ", whose local queue cannot be asked from here"
 		case e.Now().Sub(a.Info.Created) < submitting:
 			v.Note = "its submission is not confirmed; it counts as failed at " + a.Info.Created.Add(submitting).Format(time.RFC3339) + " if the scheduler does not know it by then"
 		case v.Cancel != nil:

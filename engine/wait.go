@@ -19,6 +19,7 @@ func (e *Engine) Wait(ctx context.Context, id string, see func(View)) (View, err
 		slow  = 2 * time.Second
 		often = 5 * time.Second
 		rare  = 20 * time.Second
+		soon  = time.Second // while the end of a job that waits is asked for
 	)
 	var last jobs.State
 	asked, ask := e.Now(), often
@@ -28,6 +29,9 @@ func (e *Engine) Wait(ctx context.Context, id string, see func(View)) (View, err
 			return View{}, err
 		}
 		v := View{Record: rec, State: jobs.StateOf(rec), AsOf: e.Now()}
+		if rec.Cancel != nil && v.State == jobs.StatePending {
+			ask = soon
+		}
 		if v.State.Final() || e.Now().Sub(asked) >= ask {
 			v = e.Reconcile(ctx, []*jobs.Record{rec})[0]
 			asked, ask = e.Now(), min(ask*5/4, rare)

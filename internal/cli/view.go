@@ -49,6 +49,9 @@ func viewJSON(v engine.View) jobJSON {
 	j := jobJSON{ID: v.Spec.ID, Short: jobs.Short(v.Spec.ID), Name: v.Spec.Name, State: v.State, Final: v.State.Final(), ExitCode: jobs.CodeOfRecord(v.Record),
 		Scheduler: v.Spec.Scheduler, Backend: v.Spec.Backend, Level: v.Spec.Level, Created: v.Spec.Created, AsOf: v.AsOf.UTC(), Cancel: v.Cancel != nil,
 		Dir: v.Dir, Notes: append([]string{}, v.Spec.Notes...), Word: v.Status.Word, Waiting: v.Status.Reason, Node: v.Status.Node}
+	if !j.Final {
+		j.Hint = v.Status.Hint
+	}
 	if v.AskError != nil {
 		j.AskError = v.AskError.Error()
 	}
