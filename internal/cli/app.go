@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"berth/apptainer"
@@ -31,6 +32,7 @@ type app struct {
 	stdout, stderr io.Writer
 	tty, errTTY    bool // stdout, stderr is a terminal
 	json           bool
+	running        bool // a verb has begun: the command line was understood
 	now            func() time.Time
 }
 
@@ -112,6 +114,10 @@ func (a *app) assemble(st *store.Store) *engine.Engine {
 func find(e *engine.Engine, words []string) ([]*jobs.Record, error) {
 	recs := make([]*jobs.Record, 0, len(words))
 	for _, w := range words {
+		// A variable of a script that is not set must not name the only job.
+		if strings.TrimSpace(w) == "" {
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a job id is empty", Hint: "berth ps --all lists the jobs"}
+		}
 		r, err := e.Store.Find(w)
 		if err != nil {
 			return nil, err

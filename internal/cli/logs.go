@@ -33,14 +33,21 @@ interrupted.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case done && runtime:
+				return usage("--done and --runtime show different logs: give one of them")
+			case onlyOut && onlyErr:
+				return usage("--stdout and --stderr: give one of them, or none for both")
+			}
 			e, err := a.engine()
 			if err != nil {
 				return err
 			}
-			rec, err := e.Store.Find(args[0])
+			recs, err := find(e, args)
 			if err != nil {
 				return err
 			}
+			rec := recs[0]
 			dir := rec.Current().Dir
 			files := []logFile{{store.FileStdout, a.stdout}, {store.FileStderr, a.stderr}}
 			switch {
@@ -77,8 +84,6 @@ interrupted.`,
 	fl.BoolVar(&runtime, "runtime", false, "of the runner and the container program")
 	fl.BoolVar(&onlyOut, "stdout", false, "only its stdout")
 	fl.BoolVar(&onlyErr, "stderr", false, "only its stderr")
-	c.MarkFlagsMutuallyExclusive("done", "runtime")
-	c.MarkFlagsMutuallyExclusive("stdout", "stderr")
 	return c
 }
 

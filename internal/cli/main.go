@@ -30,14 +30,22 @@ func Main(args []string) int {
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	root := newRoot(a)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	return a.report(err)
+	return a.report(a.commandLine(root.ExecuteContext(ctx)))
 }
 
 // exitCode is an error that only carries an exit code: everything has been said.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// commandLine makes a usage error of what cobra found wrong by itself: whatever
+// fails before a verb runs is about the words of the command line.
+func (a *app) commandLine(err error) error {
+	if err == nil || a.running || jobs.KindOf(err) != jobs.KindUnknown {
+		return err
+	}
+	return &jobs.Error{Kind: jobs.KindUsage, Err: err, Hint: "berth --help"}
+}
 
 // report prints an error and returns the exit code it deserves.
 func (a *app) report(err error) int {
@@ -48,20 +56,28 @@ func (a *app) report(err error) int {
 	if errors.As(err, &code) {
 		return int(code)
 	}
-	c := jobs.CodeOf(err)
+	c, text, hint := jobs.CodeOf(err), err.Error(), jobs.HintOf(err)
 	if errors.Is(err, context.Canceled) {
 		c = jobs.CodeInterrupted
+		// What an interrupted submission left open must be said; of anything
+		// else the signal is all there is to say.
+		if jobs.KindOf(err) != jobs.KindUnclear {
+			text, hint = "interrupted", ""
+		}
 	}
-	hint := jobs.HintOf(err)
 	if a.json {
-		_ = json.NewEncoder(a.stderr).Encode(map[string]any{"schema_version": schemaVersion, "error": map[string]any{"message": err.Error(), "hint": hint, "exit_code": c}})
+		_ = json.NewEncoder(a.stderr).Encode(map[string]any{"schema_version": schemaVersion, "error": map[string]any{"message": text, "hint": hint, "exit_code": c}})
 		return c
 	}
-	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
-		_, _ = fmt.Fprintf(a.stderr, "berth: error: %s\n", line)
+	if text == "interrupted" {
+		a.say("%s", text)
+		return c
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		a.say("error: %s", line)
 	}
 	if hint != "" {
-		_, _ = fmt.Fprintf(a.stderr, "berth: hint: %s\n", hint)
+		a.say("hint: %s", hint)
 	}
 	return c
 }
@@ -96,11 +112,7 @@ same task runs on this machine.
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			e := &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown command %q", args[0]), Hint: "berth --help lists the commands"}
-			if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-				e.Hint = "did you mean: berth " + s[0]
-			}
-			return e
+			return unknownCommand(cmd, args[0])
 		},
 	}
 	root.SetOut(a.stdout)
@@ -117,7 +129,53 @@ same task runs on this machine.
 	v := a.versionCmd()
 	v.GroupID = "other"
 	root.AddCommand(v)
+	root.SetHelpCommand(a.helpCmd())
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.Args = cobra.ArbitraryArgs
+		// cobra's own exits with 0 when it does not know the shell.
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is no completion for the shell %q", args[0]), Hint: "berth completion --help lists the shells"}
+			}
+			return cmd.Help()
+		}
+	}
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
+	for _, c := range append(root.Commands(), root) {
+		if run := c.RunE; run != nil {
+			c.RunE = func(cmd *cobra.Command, args []string) error {
+				a.running = true
+				return run(cmd, args)
+			}
+		}
+	}
 	return root
+}
+
+// helpCmd is "berth help"; cobra's own exits with 0 when it does not know the
+// topic.
+func (a *app) helpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "help about any command",
+		Long: "Show the help of berth, or of one of its commands." + "\n" + exitHelp + "0 ok, 2 no such command.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(cmd.Root(), strings.Join(args, " "))
+			}
+			topic.InitDefaultHelpFlag()
+			return topic.Help()
+		},
+	}
+}
+
+// unknownCommand is the error for a word that is no verb.
+func unknownCommand(root *cobra.Command, word string) error {
+	e := &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown command %q", word), Hint: "berth --help lists the commands"}
+	if s := root.SuggestionsFor(word); len(s) > 0 {
+		e.Hint = "did you mean: berth " + s[0]
+	}
+	return e
 }

@@ -10,9 +10,10 @@ import (
 	"berth/jobs"
 )
 
-// say prints a line for people, on stderr.
+// say prints a line for people, on stderr. What other programs and files put
+// into it does not drive the terminal.
 func (a *app) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.stderr, "berth: "+format+"\n", args...)
+	_, _ = fmt.Fprintln(a.stderr, "berth: "+printable(fmt.Sprintf(format, args...)))
 }
 
 // table prints rows: aligned under a header on a terminal, tab-separated

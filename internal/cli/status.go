@@ -129,11 +129,14 @@ func joinWords(x, y string) string {
 }
 
 func (a *app) rmCmd() *cobra.Command {
-	return &cobra.Command{
+	var force bool
+	c := &cobra.Command{
 		Use: "rm ID...", Short: "remove the records of ended jobs",
 		Long: `Remove the records of ended jobs: logs, diff, bundle and artifacts. Branches
-stay, and so do named overlays. A job that has not ended is refused.
-` + exitHelp + `0 ok, 2 the job has not ended, 3 no such job, 5 it could not be removed.`,
+stay, and so do named overlays. A job that has not ended is refused, and so is
+one whose branch is not in the repository: its record is the only copy.
+` + exitHelp + `0 ok, 2 the job has not ended or its branch is only in the record, 3 no
+such job, 5 it could not be removed.`,
 		Args: someArgs("a job id"),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()
@@ -149,6 +152,10 @@ stay, and so do named overlays. A job that has not ended is refused.
 				if !v.State.Final() {
 					return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(v.Spec.ID) + " has not ended: it is " + string(v.State), Hint: "berth cancel " + jobs.Short(v.Spec.ID)}
 				}
+				if j := viewJSON(v); !force && j.Branch != "" && !j.BranchHere {
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + j.Short + " has the only copy of its changes: " + dash(v.Note),
+						Hint: "berth status " + j.Short + " tries again to bring them in; berth rm --force " + j.Short + " throws them away"}
+				}
 			}
 			for _, v := range views {
 				if err := e.Store.Remove(v.Record); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -158,6 +165,8 @@ stay, and so do named overlays. A job that has not ended is refused.
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&force, "force", false, "also when that throws away the only copy of the changes")
+	return c
 }
 
 func (a *app) cancelCmd() *cobra.Command {
@@ -168,7 +177,7 @@ after a grace of at most 10 seconds, everything in its container is killed;
 what it had changed is brought back as far as the scheduler leaves time.
 A job that has ended is left alone. The end itself is seen with berth wait.
 ` + exitHelp + `0 asked, 2 an ambiguous id, 3 no such job, 5 the scheduler could not be
-reached: the wish is recorded and holds when the job starts.`,
+reached: the wish is recorded, and the job's runner finds it.`,
 		Args: someArgs("a job id"),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()
@@ -185,7 +194,11 @@ reached: the wish is recorded and holds when the job starts.`,
 					a.say("job %s has ended already: %s", jobs.Short(v.Spec.ID), v.State)
 				}
 			}
-			return e.Cancel(cmd.Context(), views, os.Getenv("USER"))
+			err = e.Cancel(cmd.Context(), views, os.Getenv("USER"))
+			if jobs.KindOf(err) == jobs.KindInfra {
+				a.say("the wish is recorded: a job that runs sees it within seconds where its node sees the record, one that waits when it starts")
+			}
+			return err
 		},
 	}
 }

@@ -31,7 +31,6 @@ try again, 78 the containment it asks for cannot be had.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, rec, err := a.submit(cmd, &f, args)
 			if rec != nil && (err == nil || jobs.KindOf(err) == jobs.KindUnclear) {
-				// The full id: a script keeps it for ever, the short one is for eyes.
 				if perr := a.printID(rec); perr != nil {
 					return perr
 				}

@@ -61,6 +61,11 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string) (jobs.Task, engine.C
 	if err := f.override(cmd, &t); err != nil {
 		return t, c, err
 	}
+	for _, v := range [][2]string{{"--scheduler", f.scheduler}, {"--profile", f.profile}} {
+		if err := jobs.CheckText(v[0], v[1]); err != nil {
+			return t, c, err
+		}
+	}
 	c.Scheduler = f.scheduler
 	if c.Scheduler == "auto" {
 		c.Scheduler = ""
@@ -85,6 +90,9 @@ func (f *taskFlags) read(cmd *cobra.Command, args []string) (jobs.Task, error) {
 		}
 		return jobs.Task{Name: nameOf(args), Command: jobs.Words(args)}, nil
 	case len(args) == 1:
+		if err := jobs.CheckText("the task file's name", args[0]); err != nil {
+			return jobs.Task{}, err
+		}
 		return task.Load(args[0])
 	case len(args) > 1:
 		return jobs.Task{}, &jobs.Error{Kind: jobs.KindUsage, Msg: "more than one task file", Hint: cmd.CommandPath() + " -- " + strings.Join(args, " ") + "   runs a command"}

@@ -68,6 +68,9 @@ func viewJSON(v engine.View) jobJSON {
 	}
 	if a.Claim != nil {
 		j.Claimed, j.Node = &a.Claim.Time, a.Claim.Host
+		if j.NativeID == "" { // the answer to its submission was lost
+			j.NativeID = a.Claim.NativeID
+		}
 	}
 	if d := a.Verdict; d != nil && a.Exit == nil {
 		j.Reason, j.Hint, j.Word, j.Ended = d.Reason, d.Hint, d.Word, &d.Time

@@ -80,24 +80,24 @@ time limit passed, 130 it was cancelled; 2, 3 as everywhere.`,
 func (a *app) conclude(v engine.View) {
 	j := viewJSON(v)
 	line := "job " + j.Short + " " + string(j.State)
-	if j.Reason != "" {
-		line += ": " + printable(j.Reason)
+	if j.Reason != "" && j.Reason != string(j.State) {
+		line += ": " + j.Reason
 	}
 	a.say("%s", line)
 	if j.Hint != "" {
-		a.say("hint: %s", printable(j.Hint))
+		a.say("hint: %s", j.Hint)
 	}
 	for _, n := range j.Notes {
-		a.say("note: %s", printable(n))
+		a.say("note: %s", n)
 	}
 	if j.Branch != "" && j.BranchHere {
 		a.say("branch %s: %s, %s", j.Branch, plural(j.Result.Files, "file"), sign(j.Result.Insertions, j.Result.Deletions))
-	} else if j.Branch != "" {
+	} else if j.Branch != "" && v.Note == "" { // the note says more
 		a.say("the branch %s is not in the repository yet; it is kept in %s", j.Branch, j.Dir)
 	}
 	if r := j.Result; r != nil {
 		for _, p := range r.OutOfScope {
-			a.say("out of scope: %s", printable(p))
+			a.say("out of scope: %s", p)
 		}
 	}
 }
@@ -153,7 +153,9 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 	a.warn([]engine.View{v})
 	a.conclude(v)
 	code := jobs.CodeOfRecord(v.Record)
-	if x := v.Current().Exit; ownCode && x != nil && x.Exit.Started && x.State != jobs.StateError {
+	// A command that could not be started has a code too: 126 or 127, as from
+	// a shell.
+	if x := v.Current().Exit; ownCode && x != nil && (x.Exit.Started || x.Exit.Code != 0) && x.State != jobs.StateError {
 		code = x.Exit.Code
 	}
 	if code != 0 {

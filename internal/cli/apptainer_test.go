@@ -1,0 +1,248 @@
+package cli_test
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The fake apptainer reads its command line as strictly as the real one and
+// then makes a small container of its own: user, mount and PID namespaces, a
+// new root in which the host's directories stand, with the job's own /tmp and
+// with the mounts it was given. Without the namespaces a command in /work
+// would work in the host's.
+const (
+	guestPath     = "/.berth/node"
+	containerInit = "apptainer-init"
+	fakeVersion   = "apptainer version 1.4.5"
+)
+
+// container is an "apptainer exec" command line.
+type container struct {
+	cwd, workdir, overlay, image string
+	mounts                       [][2]string // source, destination
+	command                      []string
+}
+
+func apptainer(args []string) int {
+	if strictly("apptainer", args, version) {
+		fmt.Println(fakeVersion)
+		return 0
+	}
+	c := theCluster()
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		if (strings.HasPrefix(name, "APPTAINER") && name != "APPTAINER_CONFIGDIR" && name != "APPTAINER_CACHEDIR") ||
+			(strings.HasPrefix(name, "SINGULARITY") && name != "SINGULARITY_CACHEDIR") || strings.HasPrefix(name, "SLURM_") {
+			return unexpected("apptainer with "+name+" in its environment", args)
+		}
+	}
+	if said, ok := c.order("apptainer-fails"); ok {
+		fmt.Fprintln(os.Stderr, said)
+		return 255
+	}
+	box, err := parseExec(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FATAL:  ", err)
+		return unexpected("apptainer", args)
+	}
+	root := filepath.Join(box.workdir, "root")
+	words := []string{root, box.cwd, box.workdir, box.overlay}
+	for _, m := range box.mounts {
+		words = append(words, m[0], m[1])
+	}
+	cmd := exec.Command("/proc/self/exe", append(append(words, "--"), box.command...)...)
+	cmd.Args[0] = containerInit
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + os.Getenv("HOME"), "LANG=C",
+		"APPTAINER_CONTAINER=" + box.image, "APPTAINER_NAME=" + filepath.Base(box.image), "PS1=Apptainer> "}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	// The real one passes signals on, or lets the container decide.
+	signal.Notify(make(chan os.Signal, 8), syscall.SIGTERM, syscall.SIGINT, syscall.SIGCONT)
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		if exit.ExitCode() < 0 {
+			return 255
+		}
+		return exit.ExitCode()
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "FATAL:  ", err)
+		return 255
+	}
+	return 0
+}
+
+// parseExec takes each flag that a container of berth's must have exactly
+// once, and no other.
+func parseExec(args []string) (*container, error) {
+	if len(args) == 0 || args[0] != "exec" {
+		return nil, errors.New("not exec")
+	}
+	box := &container{}
+	seen := map[string]int{}
+	values := map[string]*string{"--pwd": &box.cwd, "--cwd": &box.cwd, "--workdir": &box.workdir, "--overlay": &box.overlay}
+	rest := args[1:]
+	for len(rest) > 1 && strings.HasPrefix(rest[0], "-") {
+		flag := rest[0]
+		seen[flag]++
+		rest = rest[1:]
+		switch {
+		case flag == "--mount":
+			m, err := parseMount(rest[0])
+			if err != nil {
+				return nil, err
+			}
+			box.mounts, rest = append(box.mounts, m), rest[1:]
+		case values[flag] != nil:
+			*values[flag], rest = rest[0], rest[1:]
+		case slices.Contains([]string{"--containall", "--no-home", "--cleanenv", "--no-eval", "--nv", "--rocm"}, flag):
+		default:
+			return nil, fmt.Errorf("unknown flag: %s", flag)
+		}
+	}
+	for _, flag := range []string{"--containall", "--no-home", "--cleanenv", "--no-eval", "--workdir", "--overlay"} {
+		if seen[flag] != 1 {
+			return nil, fmt.Errorf("flag %s %d times", flag, seen[flag])
+		}
+	}
+	if seen["--pwd"]+seen["--cwd"] != 1 || len(rest) < 2 {
+		return nil, fmt.Errorf("no working directory, image or command")
+	}
+	box.image, box.command = rest[0], rest[1:]
+	for _, d := range []string{box.workdir, filepath.Join(box.overlay, "upper"), filepath.Join(box.overlay, "work")} {
+		if fi, err := os.Stat(d); err != nil || !fi.IsDir() {
+			return nil, fmt.Errorf("%s is not a directory", d)
+		}
+	}
+	_, err := os.Stat(box.image)
+	return box, err
+}
+
+func parseMount(word string) (m [2]string, err error) {
+	fields, err := csv.NewReader(strings.NewReader(word)).Read()
+	if err != nil || len(fields) < 3 || fields[0] != "type=bind" {
+		return m, fmt.Errorf("mount %q: %w", word, errors.Join(err, errors.New("want type=bind,source=...,destination=...[,readonly]")))
+	}
+	var ok1, ok2 bool
+	m[0], ok1 = strings.CutPrefix(fields[1], "source=")
+	m[1], ok2 = strings.CutPrefix(fields[2], "destination=")
+	if !ok1 || !ok2 || len(fields) > 4 || (len(fields) == 4 && fields[3] != "readonly") {
+		return m, fmt.Errorf("mount %q", word)
+	}
+	_, err = os.Stat(m[0])
+	return m, err
+}
+
+// containerMain is the first process in the namespaces: it makes the root and
+// becomes the command.
+func containerMain(args []string) int {
+	at := slices.Index(args, "--")
+	if err := enter(args[0], args[1], args[2], args[3], args[4:at]); err != nil {
+		fmt.Fprintln(os.Stderr, "FATAL:   container creation failed:", err)
+		return 255
+	}
+	command := args[at+1:]
+	fmt.Fprintf(os.Stderr, "FATAL:   exec %s: %v\n", command[0], syscall.Exec(command[0], command, os.Environ()))
+	return 255
+}
+
+func enter(root, cwd, workdir, overlay string, mounts []string) error {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	if err := unix.Mount("tmpfs", root, "tmpfs", 0, "mode=755"); err != nil {
+		return fmt.Errorf("new root: %w", err)
+	}
+	tmp := filepath.Join(workdir, "tmp")
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		return err
+	}
+	mounts = append([]string{tmp, "/tmp", filepath.Join(overlay, "upper"), "/layer"}, mounts...)
+	own := map[string]bool{"proc": true, ".berth": true}
+	for i := 1; i < len(mounts); i += 2 {
+		own[strings.Split(mounts[i], "/")[1]] = true
+	}
+	if err := host(root, own); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(root, "proc"), 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	for i := 0; i < len(mounts); i += 2 {
+		if err := bind(mounts[i], filepath.Join(root, mounts[i+1])); err != nil {
+			return err
+		}
+	}
+	if err := unix.Chroot(root); err != nil {
+		return fmt.Errorf("chroot: %w", err)
+	}
+	return os.Chdir(cwd)
+}
+
+// host puts what stands in the host's root into the new one.
+func host(root string, without map[string]bool) error {
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := "/" + e.Name()
+		switch {
+		case without[e.Name()]:
+		case e.Type()&os.ModeSymlink != 0:
+			to, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			if err := os.Symlink(to, filepath.Join(root, path)); err != nil {
+				return err
+			}
+		case e.IsDir():
+			if err := bind(path, filepath.Join(root, path)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func bind(from, to string) error {
+	fi, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if fi.IsDir() {
+		err = os.MkdirAll(to, 0o755)
+	} else if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil {
+		err = os.WriteFile(to, nil, 0o600)
+	}
+	if err == nil {
+		err = unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
+	}
+	if err != nil {
+		return fmt.Errorf("bind %s: %w", from, err)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package cli_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"), Setup: setup, UpdateScripts: *update, RequireUniqueNames: true,
+		Deadline: time.Now().Add(3 * time.Minute),
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code": codeCmd, "id": idCmd, "await": awaitCmd, "plain": plainCmd, "transcript": transcriptCmd, "spawn": spawnCmd, "sig": sigCmd, "reap": reapCmd, "norecords": noRecordsCmd,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "container" {
+				return containers() == nil, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+	})
+}
+
+// containers tells why the fake apptainer cannot work here, or nil.
+var containers = sync.OnceValue(func() error {
+	cmd := exec.Command("unshare", "-Urmpf", "--mount-proc", "true")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("user namespaces are off here: %w: %s", err, out)
+	}
+	return nil
+})
+
+// setup makes the place of a script: a state directory with the program for
+// the nodes, an image, a user with a git identity.
+func setup(env *testscript.Env) error {
+	home, state := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "state")
+	for _, dir := range []string{home, filepath.Join(home, clusterDir), filepath.Join(state, "bin"), filepath.Join(env.WorkDir, "config", "berth", "profiles"), filepath.Join(env.WorkDir, ".bare")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	program, err := exec.LookPath("berth")
+	if err != nil {
+		return err
+	}
+	// What nodebin would do at the first submission; 20 MB with each script
+	// would cost more than the scripts.
+	sum, err := programSum()
+	if err != nil {
+		return err
+	}
+	if err := os.Link(program, filepath.Join(state, "bin", "berth-"+sum[:12])); err != nil {
+		return err
+	}
+	if err := os.Link(program, filepath.Join(env.WorkDir, ".bare", "berth")); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"), 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(env.WorkDir, "py.sif"), sif(), 0o600); err != nil {
+		return err
+	}
+	env.Setenv("HOME", home)
+	env.Setenv("BERTH_HOME", state)
+	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+	env.Setenv("SHELL", "/bin/bash")
+	env.Setenv("BARE", filepath.Join(env.WorkDir, ".bare")+":/usr/bin:/bin") // no Slurm, no apptainer
+	env.Values[spawnedKey{}] = map[string]*exec.Cmd{}
+	env.Defer(func() { leftovers(env.T(), env.WorkDir) })
+	return nil
+}
+
+var programSum = sync.OnceValues(func() (string, error) {
+	program, err := exec.LookPath("berth")
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(program)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
+})
+
+// sif is as much of an image as anybody here looks at: the SIF header.
+func sif() []byte {
+	b := make([]byte, 128)
+	copy(b, "#!/usr/bin/env run-singularity\n")
+	copy(b[32:], "SIF_MAGIC\x0001\x0002\x000123456789abcdef")
+	return b
+}
+
+// leftovers fails a script that leaves a process, a scratch directory, a data
+// race or a panic behind, or that used a fake in a way the real program would
+// not take.
+func leftovers(t testscript.T, work string) {
+	var bad []string
+	deadline := time.Now().Add(8 * time.Second)
+	for {
+		procs := processesOf(work)
+		if len(procs) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			for pid, what := range procs {
+				bad = append(bad, fmt.Sprintf("process %d is left: %s", pid, what))
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if left, _ := filepath.Glob(filepath.Join(work, ".tmp", "berth-*")); len(left) > 0 {
+		bad = append(bad, fmt.Sprintf("left in the directory for temporary files: %q", left))
+	}
+	if b, err := os.ReadFile(filepath.Join(work, "home", clusterDir, "unexpected")); err == nil {
+		bad = append(bad, "the fakes were misused: "+string(b))
+	}
+	_ = filepath.WalkDir(filepath.Join(work, "state", "jobs"), func(path string, d os.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".log") {
+			if b, err := os.ReadFile(path); err == nil && (strings.Contains(string(b), "DATA RACE") || strings.Contains(string(b), "goroutine ")) {
+				bad = append(bad, path+":\n"+string(b))
+			}
+		}
+		return nil
+	})
+	if len(bad) > 0 {
+		t.Fatal(strings.Join(bad, "\n"))
+	}
+}
+
+// processesOf lists the processes that carry a script's directory in their
+// environment or command line. All of them were started by the script.
+func processesOf(work string) map[int]string {
+	out := map[int]string{}
+	files, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range files {
+		var pid int
+		if _, err := fmt.Sscan(filepath.Base(dir), &pid); err != nil || pid == os.Getpid() {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		if strings.Contains(string(line), work+"/") || strings.Contains(string(environ), work+"/") {
+			out[pid] = strings.ReplaceAll(string(line), "\x00", " ")
+		}
+	}
+	return out
+}
+
+// plainText replaces what differs from run to run.
+func plainText(ts *testscript.TestScript, s string) string {
+	for _, v := range []string{"ID", "ID2", "ID3"} {
+		if id := ts.Getenv(v); id != "" {
+			s = regexp.MustCompile(`(^|[^0-9a-f/-])`+id+`\b`).ReplaceAllString(s, "${1}"+v)
+		}
+	}
+	host, _ := os.Hostname()
+	name := "root"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if program, err := programSum(); err == nil {
+		s = strings.ReplaceAll(s, "berth-"+program[:12], "berth-SUM")
+	}
+	for _, r := range []struct{ pattern, by string }{
+		{`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "UUID"},
+		{`jobs/[0-9a-f]{2}/UUID`, "jobs/XX/UUID"},
+		{`(berth-[a-z0-9-]+-)[0-9a-f]{12}\b`, "${1}RANDOM"},
+		{`\b(berth/[a-z0-9-]+/)[0-9a-f]{8}\b`, "${1}SHORT"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`("max_rss_bytes": )\d+`, "${1}0"},
+		{`(peak memory\t)\S+`, "${1}SIZE"},
+		{`(this machine has) \d+`, "${1} N"},
+		{`\b(linux)/[a-z0-9]+\b`, "${1}/ARCH"},
+		{`\b[0-9a-f]{40}\b`, "COMMIT"}, {`\bcommit [0-9a-f]{12}\b`, "commit COMMIT"}, {`\b[0-9a-f]{8}\b`, "SHORT"},
+		{`\b(go1\.\d+)[.0-9a-z-]*( X:\S+)?`, "goVERSION"},
+		{regexp.QuoteMeta(ts.Getenv("WORK")), "WORK"},
+		{`\b` + regexp.QuoteMeta(host) + `\b`, "HOST"},
+		{`((?:USER|LOGNAME)=)` + regexp.QuoteMeta(name) + `\b`, "${1}USER"},
+		{`all the rights of ` + regexp.QuoteMeta(name) + `\b`, "all the rights of USER"},
+	} {
+		s = regexp.MustCompile(r.pattern).ReplaceAllString(s, r.by)
+	}
+	return s
+}
