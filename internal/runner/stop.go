@@ -88,6 +88,9 @@ func (r *attempt) whySignal(sig os.Signal) why {
 	if n, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil && n > 0 && time.Now().Unix() >= n-2 {
 		return why{state: jobs.StateTimeout, reason: "the Slurm job's time limit passed", hint: `ask for more in [resources] time`}
 	}
+	if r.spec.Scheduler != jobs.SchedulerSlurm {
+		return why{state: jobs.StateCancelled, reason: "ended from outside (signal " + sig.String() + "): not by berth cancel"}
+	}
 	return why{state: jobs.StateCancelled, reason: "ended by the scheduler (signal " + sig.String() + "): scancel, preemption or a shutdown", hint: "squeue and sacct say which: sacct -X -j " + r.claim.NativeID}
 }
 
