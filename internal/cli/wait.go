@@ -164,8 +164,12 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 	return nil
 }
 
-// second is how long a second ctrl-C is waited for.
-const second = 2 * time.Second
+const (
+	// second is how long a second ctrl-C is waited for.
+	second = 2 * time.Second
+	// echo is how long what comes after the first is taken for the same one.
+	echo = 200 * time.Millisecond
+)
 
 // detach leaves the job running, unless ctrl-C comes a second time.
 func (a *app) detach(e *engine.Engine, v engine.View, short string) error {
@@ -173,6 +177,12 @@ func (a *app) detach(e *engine.Engine, v engine.View, short string) error {
 	defer stop()
 	a.say("left job %s running; ctrl-C again within 2 s cancels it", short)
 	a.say("to come back: berth logs -f %s    to wait: berth wait %s    to end it: berth cancel %s", short, short, short)
+	// Some wrappers deliver one ctrl-C twice, to the process and to its group.
+	time.Sleep(echo)
+	select {
+	case <-again:
+	default:
+	}
 	select {
 	case <-again:
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

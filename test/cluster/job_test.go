@@ -143,7 +143,7 @@ func TestCancelPending(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	s.ok(t, "berth rm "+id)
-	s.want(t, "berth status "+id, 3, "no job "+id)
+	s.want(t, "berth status "+id, 3, `no job "`+id)
 }
 
 // What a task must not see, and must be able to do.
@@ -341,7 +341,7 @@ func TestErrors(t *testing.T) {
 		{"task file", "printf '+++\\nname = \"x\"\\n[agent]\\ncomand = \"true\"\\n+++\\n' >" + d + "/t.md; berth submit " + image + " " + d + "/t.md", 2, []string{`t.md:4: .*comand.*did you mean .*command`}},
 		{"no task", "berth submit /nowhere.md", 3, []string{"/nowhere.md"}},
 		{"no workspace", "berth submit " + image + " --workspace /tmp -- true", 2, []string{"/tmp", "git"}},
-		{"no job", "berth status ffffffff", 3, []string{"no job ffffffff", "hint: berth ps"}},
+		{"no job", "berth status ffffffff", 3, []string{`no job "ffffffff"`, "hint: berth ps"}},
 		{"bad flag", "berth submit --imagine x -- true", 2, []string{"imagine", "hint: berth submit --help"}},
 		{"bad verb", "berth sumbit", 2, []string{"sumbit", "did you mean: berth submit"}},
 		{"bad size", "berth submit " + image + " --memory 4GB -- true", 2, []string{"--memory.*4GiB"}},
