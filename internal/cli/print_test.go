@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/engine"
+	"berth/jobs"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// onTerminal is an app whose output is a terminal.
+func onTerminal(tty bool) (a *app, stdout, stderr *bytes.Buffer) {
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	return &app{stdout: stdout, stderr: stderr, tty: tty, errTTY: tty, now: func() time.Time { return noon }}, stdout, stderr
+}
+
+func view(state jobs.State, change func(*engine.View)) engine.View {
+	v := engine.View{State: state, AsOf: noon, Record: &jobs.Record{
+		Spec:     jobs.Spec{ID: "01890000-0000-7000-8000-0123456789ab", Name: "a job", Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Created: noon.Add(-90 * time.Second)},
+		Attempts: []jobs.Attempt{{N: 1, Dir: "/b/0001", Submitted: &jobs.Submitted{Handle: jobs.Handle{NativeID: "17"}}}},
+	}}
+	if change != nil {
+		change(&v)
+	}
+	return v
+}
+
+func TestListOnTerminal(t *testing.T) {
+	a, out, errs := onTerminal(true)
+	views := []engine.View{
+		view(jobs.StateRunning, func(v *engine.View) { v.Attempts[0].Claim = &jobs.Claim{Host: "node1"}; v.Cancel = &jobs.Cancel{} }),
+		view(jobs.StatePending, func(v *engine.View) { v.Status.Reason = "Resources"; v.Spec.Name = "b\x1b[31m\tc\u009b" }),
+		view(jobs.StatePending, func(v *engine.View) { v.Status.Reason = "None" }),
+	}
+	if err := a.list(views); err != nil {
+		t.Fatal(err)
+	}
+	want := "ID        STATE                 NAME       SCHEDULER  NODE   SUBMITTED\n" +
+		"456789ab  running (cancelling)  a job      slurm 17   node1  1m ago\n" +
+		"456789ab  pending (Resources)   b [31m c   slurm 17   -      1m ago\n" +
+		"456789ab  pending               a job      slurm 17   -      1m ago\n"
+	if got := out.String(); got != want || errs.Len() > 0 {
+		t.Errorf("got:\n%s\nwant:\n%s\nstderr: %s", got, want, errs)
+	}
+}
+
+func TestListOfNothing(t *testing.T) {
+	for tty, want := range map[bool]string{true: "berth: no jobs\n", false: ""} {
+		a, out, errs := onTerminal(tty)
+		if err := a.list(nil); err != nil || out.Len() > 0 || errs.String() != want {
+			t.Errorf("terminal %v: %v, %q, %q", tty, err, out, errs)
+		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0s", 0: "0s", 59 * time.Second: "59s", time.Minute: "1m", 59*time.Minute + 59*time.Second: "59m",
+		time.Hour: "1h", 47 * time.Hour: "47h", 48 * time.Hour: "2d", 1000 * time.Hour: "41d",
+	} {
+		if got := ago(d); got != want {
+			t.Errorf("ago(%v) = %q, want %q", d, got, want)
+		}
+	}
+	a, _, _ := onTerminal(true)
+	if got := a.when(time.Time{}); got != "-" {
+		t.Errorf("no time is %q", got)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain ü 日本": "plain ü 日本", "a\nb\tc\rd": "a b c d", "\x1b]0;title\x07": " ]0;title ", "\x7f\u0085\u009b": "   ", "bad \xff": "bad \ufffd",
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("printable(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	for _, c := range []struct {
+		name, want, json string
+		err              error
+		code             int
+	}{
+		{name: "nothing", code: 0},
+		{name: "said already", err: exitCode(9), code: 9},
+		{name: "plain", err: errors.New("oh"), code: 5, want: "berth: error: oh\n",
+			json: `{"error":{"exit_code":5,"hint":"","message":"oh"},"schema_version":1}` + "\n"},
+		{name: "several lines", err: &jobs.Error{Kind: jobs.KindUsage, Msg: "a:1: x\na:2: y\x1b[0m", Hint: "mend\x07 it"}, code: 2,
+			want: "berth: error: a:1: x\nberth: error: a:2: y [0m\nberth: hint: mend  it\n"},
+		{name: "interrupted", err: fmt.Errorf("wait: %w", context.Canceled), code: 130, want: "berth: interrupted\n",
+			json: `{"error":{"exit_code":130,"hint":"","message":"interrupted"},"schema_version":1}` + "\n"},
+		{name: "interrupted and unclear", err: &jobs.Error{Kind: jobs.KindUnclear, Msg: "maybe", Err: context.Canceled, Hint: "look"}, code: 130,
+			want: "berth: error: maybe: context canceled\nberth: hint: look\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, out, errs := onTerminal(false)
+			if got := a.report(c.err); got != c.code || errs.String() != c.want || out.Len() > 0 {
+				t.Errorf("code %d, stderr %q, stdout %q", got, errs, out)
+			}
+			if c.json == "" {
+				return
+			}
+			a, _, errs = onTerminal(false)
+			a.json = true
+			if got := a.report(c.err); got != c.code || errs.String() != c.json {
+				t.Errorf("as JSON: code %d, %q", got, errs)
+			}
+		})
+	}
+}
+
+func TestWarnOnce(t *testing.T) {
+	a, _, errs := onTerminal(false)
+	blind := func(v *engine.View) { v.AskError = errors.New("no answer") }
+	a.warn([]engine.View{view(jobs.StateRunning, blind), view(jobs.StatePending, blind), view(jobs.StatePending, nil)})
+	if got := strings.Count(errs.String(), "warning"); got != 1 {
+		t.Errorf("%d warnings: %s", got, errs)
+	}
+}
+
+// A branch that only the record has is said to be there, with all that status
+// prints about a result.
+func TestDetailOfResult(t *testing.T) {
+	a, _, _ := onTerminal(true)
+	v := view(jobs.StateCompleted, func(v *engine.View) {
+		v.AskError = errors.New("no answer")
+		v.Attempts[0].Exit = &jobs.ExitRecord{State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Started: noon, Ended: noon, MaxRSS: 3*jobs.MiB + 1, OOMKills: 1,
+			Result: &jobs.Result{Branch: "berth/x/1", Commit: "c", Files: 1, Insertions: 2, OutOfScope: []string{"a\nb"}, Skipped: 3},
+			Done:   []jobs.DoneResult{{Command: jobs.Command{Argv: []string{"go", "test"}}, Exit: jobs.Exit{Error: "no such file"}}}, Artifacts: []string{"out.csv"}}
+	})
+	got := map[string]string{}
+	for _, row := range a.detail(viewJSON(v)) {
+		got[row[0]] = row[1]
+	}
+	for label, want := range map[string]string{
+		"branch": "berth/x/1 (not in the repository yet; kept in /b/0001/result.bundle)", "changes": "1 file, +2 -0 lines", "diff": "/b/0001/diff.patch",
+		"out of scope": "a\nb", "left out": "3 paths that git cannot hold; see /b/0001/manifest.json", "done": "go test: did not start: no such file",
+		"artifact": "/b/0001/artifacts/out.csv", "peak memory": "4MiB", "ended": "0s ago", "as of": "0s ago",
+	} {
+		if got[label] != want {
+			t.Errorf("%s: %q, want %q", label, got[label], want)
+		}
+	}
+}
+
+func TestNameOfCommand(t *testing.T) {
+	for word, want := range map[string]string{"pytest -x": "pytest", "/usr/bin/python3": "python3", "  \t": "command", "./a/b.sh x": "b.sh"} {
+		if got := nameOf([]string{word, "-v"}); got != want {
+			t.Errorf("nameOf(%q) = %q, want %q", word, got, want)
+		}
+	}
+}

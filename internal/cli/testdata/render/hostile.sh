@@ -1,0 +1,42 @@
+#!/bin/bash
+# berth job 00000000: Ünïcode "quotes" 'n $(touch /tmp/pwned) `id` \ %j #SBATCH --uid=0; rm -rf /
+# backend singularity (containment: fs), attempt 00000000
+# image /images/a b:c,d "e" 'f' $(id) \ ü.sif
+# no profile: only flags that every supported version of Slurm and Apptainer knows
+#SBATCH --job-name=berth-n-code-quotes-n-touch-tmp-pwned-id-j-sba-000000000000
+#SBATCH --comment=berth:00000000-0000-7000-8000-000000000000
+#SBATCH --chdir="/shared/it's \"a\" place/ü $HOME %j & more/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001"
+#SBATCH --output="/shared/it's \"a\" place/ü $HOME %%j & more/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001/scheduler.log"
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --dependency=singleton
+#SBATCH --kill-on-invalid-dep=yes
+#SBATCH --export=NIL
+#SBATCH --partition="a\"b'c"
+#SBATCH --account="$(id)"
+#SBATCH --constraint="[a|b]&c"
+#SBATCH --nice=7
+
+# Every word below stands for itself.
+# shellcheck disable=SC1083,SC2016
+
+# A batch job may start with nothing in its environment.
+export PATH="${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+export HOME=/home/alice
+export USER=alice
+export LOGNAME=alice
+export SHELL=/bin/bash
+export LANG=C.UTF-8
+export SLURM_EXPORT_ENV=ALL
+
+# What a site sets here would add binds and flags to the container or change the shells in it.
+unset BASH_ENV ENV CDPATH PROMPT_COMMAND SLURM_EXIT_ERROR "${!APPTAINER@}" "${!SINGULARITY@}"
+
+# {image}, {overlay} and {scratch} are known on the node; the runner fills them in and changes nothing else.
+exec '/shared/it'"'"'s "a" place/ü $HOME %j & more/bin/berth-node' runner \
+  --attempt '/shared/it'"'"'s "a" place/ü $HOME %j & more/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001' \
+  -- apptainer exec --containall --no-home --cleanenv --no-eval --pwd /tmp --workdir {scratch} \
+  --overlay {overlay} \
+  --mount 'type=bind,"source=/shared/it'"'"'s ""a"" place/ü $HOME %j & more/bin/berth-node",destination=/.berth/node,readonly' \
+  --mount 'type=bind,"source=/data/it'"'"'s ""x"" $(id), ü","destination=/in put,2",readonly' \
+  {image} /.berth/node guest
