@@ -132,7 +132,7 @@ func CheckText(what, s string) error {
 		return &Error{Kind: KindUsage, Msg: what + " holds a control character", Hint: "remove line breaks, tabs and escape characters from it"}
 	}
 	if !utf8.ValidString(s) {
-		return &Error{Kind: KindUsage, Msg: what + " is not valid UTF-8"}
+		return &Error{Kind: KindUsage, Msg: what + " is not valid UTF-8", Hint: "write it in UTF-8"}
 	}
 	return nil
 }

@@ -82,6 +82,7 @@ type Verdict struct {
 	Word    string    `json:"word,omitempty"` // the scheduler's own, such as NODE_FAIL
 	Reason  string    `json:"reason,omitempty"`
 	Hint    string    `json:"hint,omitempty"`
+	Code    int       `json:"code,omitempty"` // what `berth wait` exits with; 0 follows from the state
 	Time    time.Time `json:"time"`
 }
 

@@ -54,6 +54,9 @@ func CodeOfRecord(r *Record) int {
 	if a != nil && a.Exit != nil {
 		return a.Exit.Code
 	}
+	if a != nil && a.Verdict != nil && a.Verdict.Code != 0 {
+		return a.Verdict.Code
+	}
 	switch StateOf(r) {
 	case StateCompleted:
 		return CodeOK

@@ -11,18 +11,15 @@ import (
 	"berth/jobs"
 )
 
-// fill records n jobs as a submission leaves them, without waiting for a disk.
+// fill records n jobs as a submission, or the end, leaves them, without waiting
+// for the disk.
 func fill(t testing.TB, s *Store, n int, ended bool) {
 	t.Helper()
 	for i := range n {
 		id, err := jobs.NewID()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		aid, err := jobs.NewID()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		now := time.Now().UTC()
 		spec := jobs.Spec{Version: 1, ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test && agent --go"}, Prompt: true,
 			Workspace: &jobs.WorkspaceSpec{Repo: "/home/alice/src/project", GitDir: "/home/alice/src/project/.git", Base: strings.Repeat("0123abcd", 5), BaseRef: "main", Branch: "berth/fix/" + jobs.Short(id), Scope: []string{"src/", "test/"}},
@@ -31,26 +28,23 @@ func fill(t testing.TB, s *Store, n int, ended bool) {
 			Slurm: jobs.SlurmOptions{Partition: "batch", Account: "proj"}, Profile: jobs.Profile{Name: "site", Modules: []string{"apptainer"}, Scratch: "/local/$USER", Versions: jobs.Versions{Slurm: "24.11", Apptainer: "1.4.5"}},
 			Done: []jobs.Command{{Shell: "make check"}}, Artifacts: []string{"out/*.log"}, Created: now, User: "alice", Host: "login1", Notes: []string{"the working tree has uncommitted changes, which the task does not see: it starts from commit 0123abcd0123"}}
 		info := jobs.AttemptInfo{Version: 1, ID: aid, Number: 1, Name: jobs.JobName(spec.Slug, aid), Created: now}
-		r, err := s.Create(New{Spec: spec, Attempt: info, Task: []byte("# task\n"), Prompt: []byte("do it"), Script: func(string) (string, error) { return "#!/bin/bash\nexec x\n", nil }})
-		if err != nil {
-			t.Fatal(err)
+		dir := s.JobDir(id)
+		adir := AttemptDir(dir, 1)
+		must(t, os.MkdirAll(adir, 0o700))
+		put := func(path string, v any) {
+			b, err := encode(v)
+			must(t, err)
+			must(t, os.WriteFile(path, b, 0o600))
 		}
-		dir := r.Current().Dir
-		if _, err := SetSubmitted(dir, jobs.Submitted{Version: 1, Handle: jobs.Handle{Version: 1, Scheduler: "slurm", NativeID: "12345", Name: info.Name, Opaque: []byte(`{"since":1700000000}`)}, Time: now}); err != nil {
-			t.Fatal(err)
-		}
+		put(filepath.Join(dir, fileJob), spec)
+		put(filepath.Join(adir, fileAttempt), info)
+		put(filepath.Join(adir, fileSubmitted), jobs.Submitted{Version: 1, Handle: jobs.Handle{Version: 1, Scheduler: "slurm", NativeID: "12345", Name: info.Name, Opaque: []byte(`{"since":1700000000}`)}, Time: now})
 		if ended {
-			if _, err := SetClaim(dir, jobs.Claim{Version: 1, Attempt: aid, NativeID: "12345", Host: "n1", BootID: "boot", PID: 12, Time: now}); err != nil {
-				t.Fatal(err)
-			}
-			if err := Beat(dir, 1, now); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := SetExit(dir, jobs.ExitRecord{Version: 1, Attempt: aid, State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Started: now, Ended: now, Node: "n1", MaxRSS: jobs.GiB,
+			put(filepath.Join(adir, fileClaim), jobs.Claim{Version: 1, Attempt: aid, NativeID: "12345", Host: "n1", BootID: "boot", PID: 12, Time: now})
+			must(t, Beat(adir, 1, now))
+			put(filepath.Join(adir, fileExit), jobs.ExitRecord{Version: 1, Attempt: aid, State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Started: now, Ended: now, Node: "n1", MaxRSS: jobs.GiB,
 				Result: &jobs.Result{Branch: spec.Workspace.Branch, Base: spec.Workspace.Base, Commit: spec.Workspace.Base, Tree: spec.Workspace.Base, Files: 3, Insertions: 10, Taken: true},
-				Done:   []jobs.DoneResult{{Command: jobs.Command{Shell: "make check"}, Exit: jobs.Exit{Started: true}}}, Notes: []string{"memory is held by the cgroup"}}); err != nil {
-				t.Fatal(err)
-			}
+				Done:   []jobs.DoneResult{{Command: jobs.Command{Shell: "make check"}, Exit: jobs.Exit{Started: true}}}, Notes: []string{"memory is held by the cgroup"}})
 		}
 	}
 }
@@ -60,15 +54,11 @@ func age(t testing.TB, s *Store) {
 	t.Helper()
 	hourAgo := time.Now().Add(-time.Hour)
 	ids, err := s.ids("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, id := range ids {
 		dir := s.JobDir(id)
 		for _, d := range []string{dir, filepath.Join(dir, dirAttempts), AttemptDir(dir, 1)} {
-			if err := os.Chtimes(d, hourAgo, hourAgo); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chtimes(d, hourAgo, hourAgo))
 		}
 	}
 }
@@ -80,11 +70,7 @@ func BenchmarkList(b *testing.B) {
 		ended, indexed bool
 	}{{"pending/files", false, false}, {"pending/index", false, true}, {"ended/files", true, false}, {"ended/index", true, true}} {
 		b.Run(c.name, func(b *testing.B) {
-			b.Setenv("XDG_CACHE_HOME", b.TempDir())
-			s, err := Open(b.TempDir() + "/h")
-			if err != nil {
-				b.Fatal(err)
-			}
+			s := open(b)
 			fill(b, s, 1000, c.ended)
 			if c.indexed {
 				age(b, s)

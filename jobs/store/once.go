@@ -15,8 +15,9 @@ import (
 )
 
 // hiddenFor is how long a name that link(2) says exists may stay unseen: network
-// file systems remember for some seconds that a name was missing.
-const hiddenFor = 5 * time.Second
+// file systems remember for some seconds that a name was missing. Tests shorten
+// it.
+var hiddenFor = 5 * time.Second
 
 // CreateOnce writes a file that must be written at most once, by whoever comes
 // first, and returns whether this call did. The data is on the disk before the
