@@ -20,12 +20,14 @@ import (
 
 // Mark is mark.json of a persistent overlay, written once when it is made.
 type Mark struct {
-	Version int       `json:"version"`
-	Name    string    `json:"name"`
-	Driver  string    `json:"driver"`
-	Image   string    `json:"image"`    // path when it was made, for people
-	ImageID string    `json:"image_id"` // what must agree: see [ImageID]
-	Created time.Time `json:"created"`
+	Version int    `json:"version"`
+	Name    string `json:"name"`
+	Driver  string `json:"driver"`
+	// Size is the size of an ext3 image that a task asked for; 0 is [DefaultSize].
+	Size    jobs.Bytes `json:"size_bytes,omitempty"`
+	Image   string     `json:"image"`    // path when it was made, for people
+	ImageID string     `json:"image_id"` // what must agree: see [ImageID]
+	Created time.Time  `json:"created"`
 }
 
 const (

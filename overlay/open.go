@@ -83,7 +83,7 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 		if err != nil {
 			return nil, err
 		}
-		b, err := json.MarshalIndent(Mark{Version: markVersion, Name: spec.Name, Driver: spec.Driver, Image: image, ImageID: id, Created: time.Now().UTC()}, "", "  ")
+		b, err := json.MarshalIndent(Mark{Version: markVersion, Name: spec.Name, Driver: spec.Driver, Size: spec.Size, Image: image, ImageID: id, Created: time.Now().UTC()}, "", "  ")
 		if err != nil {
 			return nil, err
 		}
