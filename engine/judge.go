@@ -54,6 +54,10 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 		verdict.State, verdict.Reason = jobs.StateCancelled, cancelledBefore.Reason
 	case st.State == jobs.StateCancelled:
 		verdict.Reason = "cancelled in the scheduler before it started"
+	case st.Code == jobs.CodeConfig:
+		// The job script says so itself, of a module that does not load.
+		verdict.State, verdict.Code, verdict.Reason = jobs.StateError, jobs.CodeConfig, "the job script could not prepare the node"
+		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; mend modules in the profile"
 	default:
 		verdict.State, verdict.Reason = jobs.StateError, "the scheduler ended it before its runner began ("+st.Word+")"
 		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; do the nodes see " + e.Store.Home() + "?"

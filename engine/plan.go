@@ -133,6 +133,9 @@ func settleLocal(s *jobs.Spec, t jobs.Task) error {
 		}
 	}
 	s.Notes = append(s.Notes, "backend local: no containment; the command has all the rights of "+s.User)
+	if t.Terminal.Image != "" {
+		s.Notes = append(s.Notes, "backend local: the image "+t.Terminal.Image+" is not used; the command sees this machine's programs")
+	}
 	return nil
 }
 
@@ -178,8 +181,8 @@ func (e *Engine) settleOverlay(s *jobs.Spec, t jobs.Task) error {
 		if err != nil {
 			return err
 		}
-		if m != nil && o.Size != 0 {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("overlay %s exists already (driver %s), and [resources] disk cannot resize it", o.Name, m.Driver), Hint: "remove disk from the task, or use another overlay name"}
+		if m != nil && o.Size != 0 && (m.Driver != jobs.DriverExt3 || m.Size != o.Size) {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("overlay %s exists already (%s), and [resources] disk cannot resize it to %s", o.Name, describe(m), o.Size), Hint: "remove disk from the task, or use another overlay name"}
 		}
 		if m != nil {
 			o.Driver = m.Driver
@@ -187,6 +190,16 @@ func (e *Engine) settleOverlay(s *jobs.Spec, t jobs.Task) error {
 	}
 	s.Overlay = o
 	return nil
+}
+
+func describe(m *overlay.Mark) string {
+	switch {
+	case m.Driver != jobs.DriverExt3:
+		return "a directory"
+	case m.Size == 0:
+		return overlay.DefaultSize.String()
+	}
+	return m.Size.String()
 }
 
 // settleLimits refuses a limit that the chosen places cannot hold.
@@ -201,6 +214,9 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 	}
 	if s.Scheduler != jobs.SchedulerSlurm {
 		return nil
+	}
+	if s.Resources.GPUs != "" && slices.Contains(s.Profile.Forbid, "gres") && slices.Contains(s.Profile.Forbid, "gpus") {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus cannot be had: the profile " + s.Profile.Name + " forbids --gres and --gpus", Hint: "remove gpus from the task"}
 	}
 	for _, k := range []struct {
 		option, key string

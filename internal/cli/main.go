@@ -87,6 +87,15 @@ func usage(format string, args ...any) error {
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf(format, args...)}
 }
 
+// exitHelp begins the part of a command's help that says how it exits. It is
+// cut off from the text and printed after the flags, where people look for it.
+const exitHelp = "\nExit status: "
+
+const exitTemplate = `{{with index .Annotations "exit"}}
+Exit status:
+{{.}}
+{{end}}`
+
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
@@ -126,6 +135,8 @@ same task runs on this machine.
 		c.GroupID = "jobs"
 		root.AddCommand(c)
 	}
+	root.SetUsageTemplate(root.UsageTemplate() + exitTemplate)
+	root.Annotations = map[string]string{"exit": "0 ok, 2 usage, 3 not found, 5 infrastructure, 75 try again, 78 configuration or\ncontainment, 130 interrupted; each command's help has its own."}
 	v := a.versionCmd()
 	v.GroupID = "other"
 	root.AddCommand(v)
@@ -139,6 +150,11 @@ same task runs on this machine.
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is no completion for the shell %q", args[0]), Hint: "berth completion --help lists the shells"}
 			}
 			return cmd.Help()
+		}
+	}
+	for _, c := range root.Commands() {
+		if long, exit, ok := strings.Cut(c.Long, exitHelp); ok {
+			c.Long, c.Annotations = strings.TrimRight(long, "\n"), map[string]string{"exit": exit}
 		}
 	}
 	root.SetHelpCommandGroupID("other")

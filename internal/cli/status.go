@@ -12,15 +12,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const exitHelp = "\nExit status: "
-
 func (a *app) psCmd() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use: "ps", Short: "list jobs that wait or run",
 		Long: `List the jobs that wait or run, or with --all every job, oldest first.
 Columns: id, state, name, scheduler and its id, node, submitted.
-` + exitHelp + `0 ok, 5 the ledger could not be read.`,
+` + exitHelp + `0 ok, 5 the ledger could not be read, 78 the state directory is open to others.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			views, err := a.views(cmd, nil)
@@ -52,7 +50,8 @@ func (a *app) statusCmd() *cobra.Command {
 The ledger is read first; the scheduler is asked, once, only about jobs that
 wait or have gone silent. When it cannot be asked, the last known state is
 shown with the time it was known.
-` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job, 5 the ledger could not be read.`,
+` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job, 5 the ledger could not be read, 78 the
+state directory is open to others.`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			views, err := a.views(cmd, ids)
 			if err != nil {

@@ -82,8 +82,8 @@ come from the profile. Ids in it are zeros; a submitted job has its own.
 
 {image}, {overlay} and {scratch} are known only on the node, and are filled in
 by the runner, which records the final command line in argv.json.
-` + taskHelp + exitHelp + `0 ok, 2 the task or an option is wrong, 78 the containment it asks for
-cannot be had.`,
+` + taskHelp + exitHelp + `0 ok, 2 the task or an option is wrong, 3 the task file or the profile does not
+exist, 78 the containment it asks for cannot be had.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, choice, err := f.task(cmd, args)
 			if err != nil {

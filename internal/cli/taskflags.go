@@ -106,7 +106,7 @@ func nameOf(words []string) string {
 	if len(first) == 0 {
 		return "command"
 	}
-	return filepath.Base(first[0])
+	return filepath.Base(strings.TrimLeft(first[0], "({[!\"'"))
 }
 
 // override puts the flags over the task. They pass the same checks as the keys

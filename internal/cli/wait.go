@@ -77,6 +77,7 @@ time limit passed, 130 it was cancelled; 2, 3 as everywhere.`,
 }
 
 // conclude says in a line or two how a job stands.
+// What was noted when it was submitted is not said again.
 func (a *app) conclude(v engine.View) {
 	j := viewJSON(v)
 	line := "job " + j.Short + " " + string(j.State)
@@ -87,8 +88,13 @@ func (a *app) conclude(v engine.View) {
 	if j.Hint != "" {
 		a.say("hint: %s", j.Hint)
 	}
-	for _, n := range j.Notes {
-		a.say("note: %s", n)
+	if x := v.Current().Exit; x != nil {
+		for _, n := range x.Notes {
+			a.say("note: %s", n)
+		}
+	}
+	if v.Note != "" {
+		a.say("note: %s", v.Note)
 	}
 	if j.Branch != "" && j.BranchHere {
 		a.say("branch %s: %s, %s", j.Branch, plural(j.Result.Files, "file"), sign(j.Result.Insertions, j.Result.Deletions))
@@ -175,14 +181,14 @@ const (
 func (a *app) detach(e *engine.Engine, v engine.View, short string) error {
 	again, stop := secondInterrupt()
 	defer stop()
-	a.say("left job %s running; ctrl-C again within 2 s cancels it", short)
-	a.say("to come back: berth logs -f %s    to wait: berth wait %s    to end it: berth cancel %s", short, short, short)
 	// Some wrappers deliver one ctrl-C twice, to the process and to its group.
 	time.Sleep(echo)
 	select {
 	case <-again:
 	default:
 	}
+	a.say("left job %s running; ctrl-C again within 2 s cancels it", short)
+	a.say("to come back: berth logs -f %s    to wait: berth wait %s    to end it: berth cancel %s", short, short, short)
 	select {
 	case <-again:
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

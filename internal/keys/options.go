@@ -27,7 +27,6 @@ var owned = map[string]string{
 	"open-mode":           "berth needs the log of every attempt",
 	"requeue":             "berth decides what happens after a node failure",
 	"no-requeue":          "berth decides what happens after a node failure",
-	"dependency":          "berth uses it so that no attempt runs twice",
 	"chdir":               "berth chooses the working directory",
 	"workdir":             "berth chooses the working directory",
 	"uid":                 "a job runs as the one who submits it",
@@ -61,7 +60,7 @@ var keyed = map[string]string{
 var other = []string{
 	"acctg-freq", "batch", "bb", "bbf", "begin", "cluster-constraint",
 	"consolidate-segments", "container-id", "contiguous", "core-spec", "cores-per-socket",
-	"cpu-freq", "cpus-per-gpu", "deadline", "delay-boot", "distribution", "exclude", "exclusive",
+	"cpu-freq", "cpus-per-gpu", "deadline", "delay-boot", "dependency", "distribution", "exclude", "exclusive",
 	"extra", "extra-node-info", "gpu-bind", "gpu-freq", "gpus-per-node",
 	"gpus-per-socket", "gpus-per-task", "gres", "gres-flags", "hint", "ignore-pbs",
 	"licenses", "mail-type", "mail-user", "mcs-label", "mem-bind",

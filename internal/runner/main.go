@@ -66,6 +66,7 @@ type attempt struct {
 	logFile     *os.File
 	times       times
 	began       time.Time
+	jobEnd      time.Time // when Slurm will end the job; zero when it will not, or is not known
 
 	scratch   *scratch
 	cgroup    *cgroup // that this process is in
@@ -107,7 +108,8 @@ func open(dir string, argv []string, stderr io.Writer) (*attempt, error) {
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "open the attempt's log", Err: err}
 	}
-	r.log = slog.New(slog.NewTextHandler(io.MultiWriter(r.logFile, stderr), nil)).With("attempt", jobs.Short(a.Info.ID))
+	// Slurm keeps stderr in its own log: what goes wrong is wanted there too.
+	r.log = slog.New(both{slog.NewTextHandler(r.logFile, nil), slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})}).With("attempt", jobs.Short(a.Info.ID))
 	return r, nil
 }
 
@@ -120,6 +122,9 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	defer cancel()
 	r.event("claimed", "on "+r.claim.Host)
 	r.stop.init()
+	if r.spec.Scheduler == jobs.SchedulerSlurm {
+		r.jobEnd = slurmEnd(ctx, r.on, r.claim.NativeID)
+	}
 	go r.watchSignals(ctx, signals)
 	go r.beat(ctx)
 

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"os"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -85,7 +84,7 @@ func (r *attempt) whySignal(sig os.Signal) why {
 	if store.Cancelled(r.jobDir) {
 		return why{state: jobs.StateCancelled, reason: "cancelled"}
 	}
-	if n, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil && n > 0 && time.Now().Unix() >= n-2 {
+	if !r.jobEnd.IsZero() && time.Until(r.jobEnd) < 2*time.Second {
 		return why{state: jobs.StateTimeout, reason: "the Slurm job's time limit passed", hint: `ask for more in [resources] time`}
 	}
 	if r.spec.Scheduler != jobs.SchedulerSlurm {

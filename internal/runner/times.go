@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"berth/internal/run"
@@ -40,15 +41,36 @@ func (r *attempt) deadline(start time.Time) time.Time {
 	if t := r.spec.Resources.Time; t > 0 {
 		d = start.Add(t)
 	}
-	// SLURM_JOB_END_TIME: epoch seconds (sbatch(1), output environment, 22.05+).
-	if n, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil && n > 0 {
-		end := time.Unix(n, 0)
-		end = end.Add(-margin(end.Sub(r.began)))
+	if !r.jobEnd.IsZero() {
+		end := r.jobEnd.Add(-margin(r.jobEnd.Sub(r.began)))
 		if d.IsZero() || end.Before(d) {
 			d = end
 		}
 	}
 	return d
+}
+
+// slurmEnd is when Slurm will end the job, or zero: SLURM_JOB_END_TIME (epoch
+// seconds; sbatch(1), output environment), which 22.05 does not set, so that
+// squeue is asked there.
+func slurmEnd(ctx context.Context, on jobs.Starter, jobID string) time.Time {
+	if n, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil && n > 0 {
+		return time.Unix(n, 0)
+	}
+	if jobID == "" {
+		return time.Time{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := run.Output(ctx, on, jobs.Cmd{Argv: []string{"squeue", "-h", "-j", jobID, "-o", "%e"}})
+	if err != nil {
+		return time.Time{}
+	}
+	end, err := time.ParseInLocation("2006-01-02T15:04:05", strings.TrimSpace(string(out)), time.Local)
+	if err != nil {
+		return time.Time{} // "N/A", "NONE": without a limit
+	}
+	return end
 }
 
 // margin is a tenth of what is left, at least 5 s and at most 2 min.

@@ -133,7 +133,7 @@ var refused = []struct{ lines, want string }{
 	{"[slurm]\nextra = [\"--outp=x\"]", `fix.md:5: slurm.extra[0] must not abbreviate an option, found "--outp=x": write its name in full`},
 	{"[slurm]\nextra = [\"--mem=4G\"]", "fix.md:5: slurm.extra[0] must not set --mem: use memory in [resources]"},
 	{"[slurm]\nextra = [\"--time\", \"--partition=x\", \"--tmp=1\"]", "fix.md:5: slurm.extra[0] must not set --time: use time in [resources]\nfix.md:5: slurm.extra[1] must not set --partition: use partition in [slurm]\nfix.md:5: slurm.extra[2] must not set --tmp: use disk in [resources]"},
-	{"[slurm]\nextra = [\"--wrap=x\", \"--dependency=singleton\", \"--array=1-3\"]", "fix.md:5: slurm.extra[0] must not set --wrap: berth writes the job script\nfix.md:5: slurm.extra[1] must not set --dependency: berth uses it so that no attempt runs twice\nfix.md:5: slurm.extra[2] must not set --array: one task is one job"},
+	{"[slurm]\nextra = [\"--wrap=x\", \"--array=1-3\"]", "fix.md:5: slurm.extra[0] must not set --wrap: berth writes the job script\nfix.md:5: slurm.extra[1] must not set --array: one task is one job"},
 	{"[slurm]\nextra = [\"--comment=a\\nb\"]", "fix.md:5: slurm.extra[0] holds a control character\nhint: remove line breaks, tabs and escape characters from it"},
 	{"x = 1\nx = 2", `fix.md:5: duplicate key "x"`},
 	{"[slurm]\nqos = \"a\"\n[slurm]\nqos = \"b\"", `fix.md:6: duplicate key "slurm"`},
