@@ -1,0 +1,105 @@
+package nodebin
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"berth/jobs"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInstall(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home", "bin")
+	path, err := Install(dir)
+	must(t, err)
+	if filepath.Dir(path) != dir {
+		t.Error(path)
+	}
+	fi, err := os.Stat(path)
+	must(t, err)
+	if fi.Mode() != 0o700 {
+		t.Errorf("%v", fi.Mode())
+	}
+	if !Embedded() { // then it is this program
+		got, err := os.ReadFile(path)
+		must(t, err)
+		self, err := os.ReadFile("/proc/self/exe")
+		must(t, err)
+		if !bytes.Equal(got, self) {
+			t.Error("it is another program")
+		}
+	}
+	again, err := Install(dir)
+	must(t, err)
+	if now, err := os.Stat(again); err != nil || again != path || !os.SameFile(fi, now) {
+		t.Errorf("a second time it was written anew: %s, %v", again, err)
+	}
+}
+
+// TestPutAtOnce: of many who come first, all get the same file, and nobody's
+// is taken away from under a job that runs it.
+func TestPutAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	data := bytes.Repeat([]byte("program\n"), 1000)
+	files := make([]os.FileInfo, 8)
+	var wg sync.WaitGroup
+	for i := range files {
+		wg.Go(func() {
+			path, err := put(dir, "berth-x", data)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if files[i], err = os.Stat(path); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, fi := range files[1:] {
+		if fi == nil || !os.SameFile(files[0], fi) {
+			t.Error("the file was replaced")
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	if len(entries) != 1 {
+		t.Errorf("left %v", entries)
+	}
+}
+
+func TestPutRepairs(t *testing.T) {
+	data := []byte("program")
+	for name, spoil := range map[string]func(path string) error{
+		"cut off":        func(p string) error { return os.WriteFile(p, []byte("pro"), 0o700) },
+		"not executable": func(p string) error { return os.WriteFile(p, data, 0o600) },
+		"a dead link":    func(p string) error { return os.Symlink("nowhere", p) },
+	} {
+		dir := t.TempDir()
+		must(t, spoil(filepath.Join(dir, "berth-x")))
+		path, err := put(dir, "berth-x", data)
+		must(t, err)
+		if b, err := os.ReadFile(path); err != nil || string(b) != "program" || !whole(path, data) {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+}
+
+func TestInstallFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	path, err := Install(filepath.Join(file, "bin"))
+	if path != "" || jobs.CodeOf(err) != jobs.CodeInfra || !strings.Contains(err.Error(), "install the program for the nodes") || jobs.HintOf(err) == "" {
+		t.Errorf("%q, %v, hint %q", path, err, jobs.HintOf(err))
+	}
+}
