@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/disk"
 	"berth/internal/run"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -35,7 +36,7 @@ func Temporary(ctx context.Context, on jobs.Starter, dir string, spec jobs.Overl
 	}
 	path, err := makeLayer(ctx, on, temp, spec)
 	if err != nil {
-		_ = RemoveTree(temp)
+		_ = disk.RemoveTree(temp)
 		return nil, err
 	}
 	return &Layer{Path: path, temp: temp}, nil
@@ -125,7 +126,7 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 // one is given back. Nothing may have it mounted any more.
 func (l *Layer) Close() error {
 	if l.temp != "" {
-		return RemoveTree(l.temp)
+		return disk.RemoveTree(l.temp)
 	}
 	return l.lease.Release()
 }
@@ -181,7 +182,7 @@ func discard(dir string) error {
 	for _, e := range entries {
 		switch n := e.Name(); {
 		case n == dirLayer, strings.HasPrefix(n, fileImage), strings.HasPrefix(n, prefixMkfs):
-			if err := RemoveTree(filepath.Join(dir, n)); err != nil {
+			if err := disk.RemoveTree(filepath.Join(dir, n)); err != nil {
 				return err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/disk"
 	"berth/jobs"
 
 	"github.com/google/uuid"
@@ -65,7 +66,7 @@ func TestPersistent(t *testing.T) {
 			}
 
 			// What a purge has taken away does not become an empty layer.
-			must(t, RemoveTree(l.Path))
+			must(t, disk.RemoveTree(l.Path))
 			if _, err := Persistent(t.Context(), here, dir, named(driver), image, me("cccccccc"), never); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "lost its content") {
 				t.Errorf("without its layer: %v", err)
 			}

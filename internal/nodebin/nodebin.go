@@ -6,12 +6,11 @@ package nodebin
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
-	"syscall"
 
+	"berth/internal/disk"
 	"berth/jobs"
 )
 
@@ -60,7 +59,7 @@ func put(dir, name string, data []byte) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	tmp, err := writeTemp(dir, data)
+	tmp, err := disk.WriteTemp(dir, data, 0o700)
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +75,7 @@ func put(dir, name string, data []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path, syncDir(dir)
+	return path, disk.SyncDir(dir)
 }
 
 // whole tells whether the program stands at path. Its name holds its hash, so
@@ -84,41 +83,6 @@ func put(dir, name string, data []byte) (string, error) {
 func whole(path string, data []byte) bool {
 	fi, err := os.Stat(path)
 	return err == nil && fi.Mode().IsRegular() && fi.Size() == int64(len(data)) && fi.Mode().Perm()&0o100 != 0
-}
-
-func writeTemp(dir string, data []byte) (string, error) {
-	f, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o700)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return "", err
-	}
-	return f.Name(), nil
-}
-
-// syncDir makes the new name durable before a job script relies on it.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
-	return nil
 }
 
 // Embedded tells whether this program carries a berth-node.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"berth/internal/disk"
 	"berth/jobs"
-	"berth/overlay"
 )
 
 const fileOwner = ".owner.json"
@@ -112,7 +112,7 @@ func (s *scratch) workdir() string { return filepath.Join(s.dir, "w") }
 // conf is where the container program keeps its own files.
 func (s *scratch) conf() string { return filepath.Join(s.dir, "apptainer") }
 
-func (s *scratch) remove() error { return overlay.RemoveTree(s.dir) }
+func (s *scratch) remove() error { return disk.RemoveTree(s.dir) }
 
 // scratchOwner says whose a scratch directory is, so that one whose runner was
 // killed can be told from one in use.
@@ -155,7 +155,7 @@ func sweepScratch(base, bootID string) (removed []string) {
 		if o.BootID == bootID && startTime(o.PID) == o.Start {
 			continue
 		}
-		if overlay.RemoveTree(dir) == nil {
+		if disk.RemoveTree(dir) == nil {
 			removed = append(removed, dir)
 		}
 	}

@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
-	"strconv"
+	"path/filepath"
 	"strings"
-)
 
-// maxDepth is how deep a tree is removed in place; what is deeper is moved up
-// first, because every level holds a file descriptor.
-const maxDepth = 64
+	"berth/internal/disk"
+)
 
 // Cleanup removes the work tree, berth's git directory and what an interrupted
 // Intake or Recheckout left from the attempt's directory, and nothing else. Directories
@@ -30,125 +27,10 @@ func Cleanup(attemptDir string) error {
 	var errs []error
 	for _, e := range entries {
 		if n := e.Name(); n == WorkDir || n == GitDir || n == recheckDir || strings.HasPrefix(n, quarantinePrefix) {
-			if err := removeTree(attemptDir, n); err != nil {
+			if err := disk.RemoveTree(filepath.Join(attemptDir, n)); err != nil {
 				errs = append(errs, fmt.Errorf("clean up the attempt: %w", err))
 			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// removeTree removes one entry of a directory with all below it.
-func removeTree(dir, name string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	fi, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !fi.IsDir() {
-		return root.Remove(name)
-	}
-	if err := writable(root, name, fi); err != nil {
-		return err
-	}
-	top, err := root.OpenRoot(name)
-	if err != nil {
-		return err
-	}
-	r := &remover{top: top}
-	r.empty(top, ".", 0)
-	// Each round may move more up.
-	for r.moved > 0 && len(r.errs) == 0 {
-		r.moved = 0
-		r.empty(top, ".", 0)
-	}
-	if err := top.Close(); err != nil {
-		r.errs = append(r.errs, err)
-	}
-	if len(r.errs) > 0 {
-		return errors.Join(r.errs...)
-	}
-	return root.Remove(name)
-}
-
-type remover struct {
-	top *os.Root
-	serial,
-	moved int
-	errs []error
-}
-
-func (r *remover) failed(err error) {
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && len(r.errs) < 10 {
-		r.errs = append(r.errs, err)
-	}
-}
-
-// empty removes all entries of the directory that root is; at is its path
-// below top.
-func (r *remover) empty(root *os.Root, at string, depth int) {
-	f, err := root.Open(".")
-	if err != nil {
-		r.failed(err)
-		return
-	}
-	names, err := f.Readdirnames(-1)
-	r.failed(err)
-	r.failed(f.Close())
-	for _, name := range names {
-		fi, err := root.Lstat(name)
-		if err != nil {
-			r.failed(err)
-			continue
-		}
-		if !fi.IsDir() {
-			r.failed(root.Remove(name))
-			continue
-		}
-		if err := writable(root, name, fi); err != nil {
-			r.failed(err)
-			continue
-		}
-		if depth >= maxDepth {
-			r.failed(r.moveUp(path.Join(at, name)))
-			continue
-		}
-		sub, err := root.OpenRoot(name)
-		if err != nil {
-			r.failed(err)
-			continue
-		}
-		r.empty(sub, path.Join(at, name), depth+1)
-		r.failed(sub.Close())
-		r.failed(root.Remove(name))
-	}
-}
-
-// moveUp moves a deep directory to the top of the tree, for a later round.
-func (r *remover) moveUp(p string) error {
-	for {
-		r.serial++
-		to := "moved-up-" + strconv.Itoa(r.serial)
-		if _, err := r.top.Lstat(to); err == nil {
-			continue
-		}
-		r.moved++
-		return r.top.Rename(p, to)
-	}
-}
-
-// writable makes a directory one that can be listed and emptied. The
-// directory was seen with Lstat, so it is no link that chmod would follow.
-func writable(root *os.Root, name string, fi fs.FileInfo) error {
-	if fi.Mode().Perm()&0o700 == 0o700 {
-		return nil
-	}
-	return root.Chmod(name, 0o700)
 }

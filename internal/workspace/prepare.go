@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"berth/internal/disk"
 )
 
 // Names in the attempt's directory.
@@ -59,7 +61,7 @@ func (g *Git) Prepare(ctx context.Context, src Source, attemptDir string) (_ Pre
 	defer func() {
 		if err != nil {
 			for _, d := range made {
-				err = errors.Join(err, removeTree(attemptDir, filepath.Base(d)))
+				err = errors.Join(err, disk.RemoveTree(d))
 			}
 		}
 	}()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"berth/internal/disk"
 )
 
 // recheckDir is where the new work tree is made before it takes the old one's
@@ -21,7 +23,7 @@ func (g *Git) Recheckout(ctx context.Context, attemptDir string, src Source, com
 		from.Repo, from.Top, from.Base = filepath.Join(attemptDir, GitDir), "", commit
 	}
 	fresh := filepath.Join(attemptDir, recheckDir)
-	if err := removeTree(attemptDir, recheckDir); err != nil {
+	if err := disk.RemoveTree(fresh); err != nil {
 		return fmt.Errorf("check out the result: %w", err)
 	}
 	if err := os.Mkdir(fresh, 0o700); err != nil {
@@ -30,11 +32,11 @@ func (g *Git) Recheckout(ctx context.Context, attemptDir string, src Source, com
 	if _, err := g.Prepare(ctx, from, fresh); err != nil {
 		return fmt.Errorf("check out the result: %w", err)
 	}
-	if err := removeTree(attemptDir, WorkDir); err != nil {
+	if err := disk.RemoveTree(filepath.Join(attemptDir, WorkDir)); err != nil {
 		return fmt.Errorf("check out the result: %w", err)
 	}
 	if err := os.Rename(filepath.Join(fresh, WorkDir), filepath.Join(attemptDir, WorkDir)); err != nil {
 		return fmt.Errorf("check out the result: %w", err)
 	}
-	return removeTree(attemptDir, recheckDir)
+	return disk.RemoveTree(fresh)
 }

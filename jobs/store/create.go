@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"berth/internal/disk"
 	"berth/jobs"
 )
 
@@ -109,7 +110,7 @@ func (s *Store) Create(n New) (*jobs.Record, error) {
 	// one for each file.
 	err = each(files, func(path string, data []byte) error { return writeSynced(path, data, 0o600) })
 	if err == nil {
-		err = each(map[string][]byte{tmp: nil, tdir: nil, filepath.Dir(tdir): nil}, func(path string, _ []byte) error { return syncDir(path) })
+		err = each(map[string][]byte{tmp: nil, tdir: nil, filepath.Dir(tdir): nil}, func(path string, _ []byte) error { return disk.SyncDir(path) })
 	}
 	if err == nil {
 		err = moveDir(tmp, dir)
@@ -118,7 +119,7 @@ func (s *Store) Create(n New) (*jobs.Record, error) {
 		_ = os.RemoveAll(tmp)
 		return nil, fail(err)
 	}
-	if err := syncDir(shard); err != nil {
+	if err := disk.SyncDir(shard); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, fail(err)
 	}

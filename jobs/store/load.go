@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"berth/internal/disk"
 	"berth/jobs"
 )
 
@@ -49,7 +50,7 @@ func LoadAttempt(dir string) (*jobs.Attempt, error) {
 // Network file systems show old listings and times for up to a minute; a
 // change made here and an open of the file make them look again.
 func LoadFresh(dir string) (*jobs.Attempt, error) {
-	tmp, err := writeTemp(dir, nil)
+	tmp, err := disk.WriteTemp(dir, nil, 0o600)
 	if err != nil {
 		return nil, err
 	}

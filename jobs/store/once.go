@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/disk"
 	"berth/jobs"
 )
 
@@ -27,7 +28,7 @@ var hiddenFor = 5 * time.Second
 // Where the winner matters, data must therefore differ from what others write.
 func CreateOnce(path string, data []byte) (won bool, err error) {
 	dir := filepath.Dir(path)
-	tmp, err := writeTemp(dir, data)
+	tmp, err := disk.WriteTemp(dir, data, 0o600)
 	if err != nil {
 		return false, err
 	}
@@ -36,12 +37,12 @@ func CreateOnce(path string, data []byte) (won bool, err error) {
 	for {
 		lerr := os.Link(tmp, path)
 		if lerr == nil {
-			return true, syncDir(dir)
+			return true, disk.SyncDir(dir)
 		}
 		got, rerr := os.ReadFile(path)
 		switch {
 		case rerr == nil && bytes.Equal(got, data):
-			return true, syncDir(dir)
+			return true, disk.SyncDir(dir)
 		case rerr == nil:
 			return false, nil
 		case errors.Is(lerr, fs.ErrExist) && errors.Is(rerr, fs.ErrNotExist) && time.Now().Before(deadline):
@@ -54,40 +55,6 @@ func CreateOnce(path string, data []byte) (won bool, err error) {
 			return false, fmt.Errorf("create %s: %w", path, lerr)
 		}
 	}
-}
-
-// writeTemp writes data to a new file in dir and syncs it.
-func writeTemp(dir string, data []byte) (string, error) {
-	f, err := os.CreateTemp(dir, ".tmp-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return "", err
-	}
-	return f.Name(), nil
-}
-
-// syncDir makes new names in a directory durable. File systems that cannot
-// sync a directory say so, and then there is nothing to do.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
 }
 
 // makeDir makes a directory and its parents, all durable.
@@ -106,7 +73,7 @@ func makeDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return disk.SyncDir(filepath.Dir(dir))
 }
 
 // writeSynced writes a new file and syncs its content.

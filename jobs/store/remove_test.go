@@ -82,33 +82,3 @@ func TestRemoveClosed(t *testing.T) {
 		t.Errorf("the mode of a directory outside has changed: %v, %v", fi.Mode(), err)
 	}
 }
-
-func TestRemoveTree(t *testing.T) {
-	dir := t.TempDir()
-	must(t, RemoveTree(filepath.Join(dir, "missing")))
-	must(t, RemoveTree(filepath.Join(dir, "missing", "too")))
-	target := filepath.Join(dir, "target")
-	must(t, os.Mkdir(target, 0o700))
-	must(t, os.WriteFile(filepath.Join(target, "canary"), nil, 0o600))
-	link := filepath.Join(dir, "link")
-	must(t, os.Symlink(target, link))
-	must(t, RemoveTree(link)) // the link, and not what it leads to
-	if _, err := os.Stat(filepath.Join(target, "canary")); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(link); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	deep := target
-	for range 200 {
-		deep = filepath.Join(deep, "0123456789")
-	}
-	must(t, os.MkdirAll(deep, 0o700))
-	must(t, RemoveTree(target))
-	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if err := RemoveTree("/proc/self/fd"); err == nil {
-		t.Error("what cannot be removed was")
-	}
-}
