@@ -34,7 +34,7 @@ func TestCluster(t *testing.T) {
 		base = me.HomeDir
 	}
 	jobstest.TestScheduler(t, func(t *testing.T) jobstest.Env {
-		dir, err := os.MkdirTemp(base, "berth suite's %j ")
+		dir, err := os.MkdirTemp(base, "berth suite's %j ") //nolint:usetesting // the nodes must see it
 		if err != nil {
 			t.Fatal(err)
 		}
