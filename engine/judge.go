@@ -34,7 +34,7 @@ func (e *Engine) judge(v *View, known bool, st jobs.Status) {
 		e.conclude(v, noRecord(v, st))
 	case a.Claim != nil:
 		if age >= silent {
-			e.conclude(v, jobs.Verdict{State: jobs.StateLost, Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: "what it left is in " + a.Dir})
+			e.conclude(v, jobs.Verdict{State: asWished(v, jobs.StateLost), Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: "what it left is in " + a.Dir})
 		}
 	case v.Cancel != nil:
 		// No need to wait: a runner that begins after all finds the wish.
@@ -71,15 +71,20 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 // noRecord is the verdict on an attempt whose runner was ended before it could
 // record anything.
 func noRecord(v *View, st jobs.Status) jobs.Verdict {
-	verdict := jobs.Verdict{State: st.State, Word: st.Word, Reason: "its runner ended without a record; the scheduler says " + st.Word,
+	state := st.State
+	if state == jobs.StateCompleted || state == jobs.StateFailed {
+		state = jobs.StateLost
+	}
+	return jobs.Verdict{State: asWished(v, state), Word: st.Word, Reason: "its runner ended without a record; the scheduler says " + st.Word,
 		Hint: "what it left is in " + v.Current().Dir}
-	if st.State == jobs.StateCompleted || st.State == jobs.StateFailed {
-		verdict.State = jobs.StateLost
-	}
+}
+
+// asWished is the state of a job that ended, of which somebody wished that.
+func asWished(v *View, state jobs.State) jobs.State {
 	if v.Cancel != nil {
-		verdict.State = jobs.StateCancelled
+		return jobs.StateCancelled
 	}
-	return verdict
+	return state
 }
 
 // conclude records a verdict, unless something has appeared that it did not

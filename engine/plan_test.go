@@ -1,0 +1,266 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/jobs"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestChoose goes through the choice of scheduler and backend.
+func TestChoose(t *testing.T) {
+	const (
+		slurm, local, sing = jobs.SchedulerSlurm, jobs.SchedulerLocal, jobs.BackendSingularity
+	)
+	gone := jobs.Checked{Health: jobs.Undetected, Reason: "no apptainer on the PATH"}
+	sick := jobs.Checked{Health: jobs.Unhealthy, Reason: "it does not run"}
+	for name, c := range map[string]struct {
+		choice    Choice
+		backend   string // of the task
+		slurm     jobs.Health
+		container jobs.Checked
+		dry       bool
+		scheduler string
+		want      string // the backend
+		code      int
+		text      string // in the error
+	}{
+		"auto, on a cluster":                  {scheduler: slurm, want: sing},
+		"auto, slurm is down":                 {slurm: jobs.Unhealthy, scheduler: slurm, want: sing},
+		"auto, no cluster":                    {slurm: jobs.Undetected, scheduler: local, want: sing},
+		"the profile's":                       {choice: Choice{Profile: jobs.Profile{Scheduler: local}}, scheduler: local, want: sing},
+		"the profile says auto":               {choice: Choice{Profile: jobs.Profile{Scheduler: "auto"}}, scheduler: slurm, want: sing},
+		"the flag over the profile's":         {choice: Choice{Scheduler: slurm, Profile: jobs.Profile{Scheduler: local}}, scheduler: slurm, want: sing},
+		"the flag auto":                       {choice: Choice{Scheduler: "auto", Backend: "auto"}, backend: "local", scheduler: slurm, want: sing},
+		"the task's backend":                  {backend: "local", scheduler: slurm, want: "local"},
+		"the flag over the task's":            {backend: "local", choice: Choice{Backend: sing}, scheduler: slurm, want: sing},
+		"dry asks nobody":                     {dry: true, slurm: jobs.Undetected, container: gone, scheduler: slurm, want: sing},
+		"login nodes need no apptainer":       {container: gone, scheduler: slurm, want: sing},
+		"no cluster and no apptainer":         {slurm: jobs.Undetected, container: gone, code: 78, text: "no apptainer on the PATH"},
+		"no cluster and a sick apptainer":     {slurm: jobs.Undetected, container: sick, code: 78, text: "it does not run"},
+		"apptainer by name, and it is absent": {choice: Choice{Scheduler: local, Backend: sing}, container: gone, code: 78, text: "singularity cannot be used here"},
+		"the bare host needs nothing":         {slurm: jobs.Undetected, container: gone, backend: "local", scheduler: local, want: "local"},
+		"an unknown scheduler":                {choice: Choice{Scheduler: "pbs"}, code: 2, text: "unknown scheduler pbs"},
+		"an unknown backend":                  {choice: Choice{Backend: "docker"}, code: 2, text: "unknown backend docker"},
+	} {
+		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
+			f := newFixture(t)
+			f.slurm.Health = c.slurm
+			if c.container.Health != "" {
+				f.container.checked = c.container
+			}
+			work := task(func(w *jobs.Task) { w.Terminal = jobs.Terminal{Backend: c.backend, Image: f.sif} })
+			s, err := f.Plan(t.Context(), work, c.choice, c.dry)
+			if c.code != 0 {
+				if s != nil && err == nil || jobs.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) || jobs.HintOf(err) == "" {
+					t.Errorf("%v, code %d, hint %q", err, jobs.CodeOf(err), jobs.HintOf(err))
+				}
+				return
+			}
+			must(t, err)
+			if s.Scheduler != c.scheduler || s.Backend != c.want {
+				t.Errorf("%s and %s", s.Scheduler, s.Backend)
+			}
+			if want := map[string]jobs.Level{"local": jobs.LevelNone, sing: jobs.LevelFS}[c.want]; s.Level != want {
+				t.Errorf("level %s", s.Level)
+			}
+		})
+	}
+	f := newFixture(t)
+	f.slurm.Health, f.queue.Health = jobs.Undetected, jobs.Undetected
+	if _, err := f.Plan(t.Context(), task(), Choice{}, false); jobs.CodeOf(err) != jobs.CodeConfig || jobs.HintOf(err) == "" {
+		t.Error(err)
+	}
+}
+
+// TestPlanRefuses: a limit or a place that cannot be had is an error.
+func TestPlanRefuses(t *testing.T) {
+	const sing = jobs.BackendSingularity
+	set := func(change func(*jobs.Task)) func(*fixture, *jobs.Task, *Choice) {
+		return func(_ *fixture, t *jobs.Task, _ *Choice) { change(t) }
+	}
+	for name, c := range map[string]struct {
+		change func(f *fixture, t *jobs.Task, c *Choice)
+		code   int
+		text   string
+	}{
+		"no name":             {set(func(t *jobs.Task) { t.Name = "" }), 2, "needs a name"},
+		"no command":          {set(func(t *jobs.Task) { t.Command = jobs.Command{} }), 2, "and a command"},
+		"name with a newline": {set(func(t *jobs.Task) { t.Name = "a\n#SBATCH --wrap=x" }), 2, "the task's name holds a control character"},
+		"overlay on the host": {set(func(t *jobs.Task) { t.Terminal.Overlay = "deps" }), 78, "[terminal] overlay"},
+		"bind on the host":    {set(func(t *jobs.Task) { t.Terminal.Bind = []jobs.Mount{{Source: "/a", Destination: "/a"}} }), 78, "[terminal] bind"},
+		"disk on the host":    {set(func(t *jobs.Task) { t.Resources.Disk = jobs.GiB }), 78, "[resources] disk"},
+		"gpus here": {func(_ *fixture, t *jobs.Task, c *Choice) {
+			t.Resources.GPUs, c.Scheduler = "1", "local"
+		}, 78, "[resources] gpus"},
+		"nodes here": {func(_ *fixture, t *jobs.Task, c *Choice) {
+			t.Resources.Nodes, c.Scheduler = 2, "local"
+		}, 78, "[resources] nodes"},
+		"forbidden cpus": {func(_ *fixture, t *jobs.Task, c *Choice) {
+			t.Resources.CPUs, c.Profile = 2, jobs.Profile{Name: "site", Forbid: []string{"cpus-per-task"}}
+		}, 78, "forbids --cpus-per-task"},
+		"forbidden gpus": {func(_ *fixture, t *jobs.Task, c *Choice) {
+			t.Resources.GPUs, c.Profile = "1", jobs.Profile{Name: "site", Forbid: []string{"gres", "gpus"}}
+		}, 78, "[resources] gpus cannot be had"},
+		"no image":        {set(func(t *jobs.Task) { t.Terminal.Backend = sing }), 2, "names no image"},
+		"image missing":   {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/none/x.sif"} }), 3, "/none/x.sif does not exist"},
+		"image is no SIF": {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/proc/self/status"} }), 78, "is not a SIF"},
+		"image is a tree": {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/tmp"} }), 78, "is not a SIF"},
+		"overlay by path": {func(f *fixture, t *jobs.Task, _ *Choice) {
+			t.Terminal = jobs.Terminal{Backend: sing, Image: f.sif, Overlay: "../x"}
+		}, 2, "cannot name an overlay"},
+		"env missing":        {set(func(t *jobs.Task) { t.Terminal.Env = []string{"ABSENT"} }), 2, "takes ABSENT from your environment"},
+		"env without a name": {set(func(t *jobs.Task) { t.Terminal.Env = []string{"=x"} }), 2, "cannot name an environment variable"},
+		"env with a bad name": {func(f *fixture, t *jobs.Task, _ *Choice) {
+			f.environ["A B"] = "1"
+			t.Terminal.Env = []string{"A B"}
+		}, 2, "cannot name an environment variable"},
+		"bind with an escape": {func(f *fixture, t *jobs.Task, _ *Choice) {
+			t.Terminal = jobs.Terminal{Backend: sing, Image: f.sif, Bind: []jobs.Mount{{Source: "/a\x1b[2J", Destination: "/a"}}}
+		}, 2, `the bind source "/a\x1b[2J"`},
+		"partition":      {set(func(t *jobs.Task) { t.Slurm.Partition = "a\nb" }), 2, "partition holds a control character"},
+		"artifacts only": {set(func(t *jobs.Task) { t.Artifacts = []string{"*"} }), 2, "artifacts are taken from the workspace"},
+		"no repository":  {set(func(t *jobs.Task) { t.Workspace = &jobs.Workspace{Repo: "/proc/self"} }), 2, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			work, choice := task(), Choice{}
+			c.change(f, &work, &choice)
+			_, err := f.Plan(t.Context(), work, choice, false)
+			if err == nil || jobs.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) || strings.ContainsAny(err.Error(), "\n\x1b") {
+				t.Errorf("%v, code %d", err, jobs.CodeOf(err))
+			}
+			if jobs.HintOf(err) == "" && name != "no name" && name != "no command" {
+				t.Errorf("no hint for %v", err)
+			}
+			if left := f.files(); len(left) != 0 {
+				t.Errorf("left %v", left)
+			}
+		})
+	}
+}
+
+func TestPlan(t *testing.T) {
+	f := newFixture(t)
+	choice := Choice{Profile: jobs.Profile{Name: "site", Slurm: jobs.SlurmOptions{Partition: "batch", Account: "proj", Extra: []string{"--exclusive"}}, Forbid: []string{"mem", "time"}, Image: f.sif}}
+	s, err := f.Plan(t.Context(), task(func(w *jobs.Task) {
+		w.Terminal = jobs.Terminal{Bind: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1=2", "TOKEN", "EMPTY="}}
+		w.Slurm = jobs.SlurmOptions{Partition: "long", QOS: "low", Extra: []string{"--nice"}}
+		w.Resources = jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}
+		w.Prompt = "canary"
+		w.Done = []jobs.Command{{Shell: "make check"}}
+	}), choice, false)
+	must(t, err)
+	want := &jobs.Spec{
+		Version: 1, ID: s.ID, Name: "Fix the parser", Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Prompt: true,
+		Resources: jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}, Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Image: f.sif,
+		Overlay: jobs.OverlaySpec{Driver: jobs.DriverFuse}, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}},
+		Env: []string{"A=1=2", "EMPTY="}, EnvNames: []string{"TOKEN"},
+		Slurm:   jobs.SlurmOptions{Partition: "long", Account: "proj", QOS: "low", Extra: []string{"--exclusive", "--nice"}},
+		Profile: choice.Profile, Done: []jobs.Command{{Shell: "make check"}}, Created: f.now(), User: s.User, Host: s.Host,
+		Notes: []string{
+			"--mem is not sent to Slurm: the profile site forbids it; the runner watches [resources] memory",
+			"--time is not sent to Slurm: the profile site forbids it; the runner watches [resources] time",
+		},
+	}
+	if d := cmp.Diff(want, s); d != "" {
+		t.Error(d)
+	}
+	if !jobs.ValidID(s.ID) || s.User == "" || s.Host == "" {
+		t.Errorf("%q, %q, %q", s.ID, s.User, s.Host)
+	}
+	if len(choice.Profile.Slurm.Extra) != 1 {
+		t.Error("the profile was changed")
+	}
+}
+
+func TestPlanNotes(t *testing.T) {
+	f := newFixture(t)
+	s := f.plan(task(), Choice{})
+	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "no containment") {
+		t.Errorf("%q", s.Notes)
+	}
+	s = f.plan(task(func(w *jobs.Task) { w.Terminal.Image = "/x.sif" }), Choice{})
+	if len(s.Notes) != 2 || !strings.Contains(s.Notes[1], "/x.sif is not used") || s.Image != "" {
+		t.Errorf("%q", s.Notes)
+	}
+}
+
+// TestOverlayDriver: the driver is settled at submit, so that the script shows
+// the true command line.
+func TestOverlayDriver(t *testing.T) {
+	for name, c := range map[string]struct {
+		overlay string
+		profile string
+		disk    jobs.Bytes
+		mark    string
+		want    string
+		code    int
+	}{
+		"thrown away":              {want: jobs.DriverFuse},
+		"thrown away, of a size":   {disk: jobs.GiB, want: jobs.DriverExt3},
+		"the profile's":            {profile: jobs.DriverExt3, want: jobs.DriverExt3},
+		"a size over the profile":  {profile: jobs.DriverFuse, disk: jobs.GiB, want: jobs.DriverExt3},
+		"its mark":                 {overlay: "deps", mark: `{"version":1,"driver":"ext3"}`, want: jobs.DriverExt3},
+		"its mark over all":        {overlay: "deps", profile: jobs.DriverExt3, mark: `{"version":1,"driver":"fuse"}`, want: jobs.DriverFuse},
+		"the same size":            {overlay: "deps", disk: jobs.GiB, mark: `{"version":1,"driver":"ext3","size_bytes":1073741824}`, want: jobs.DriverExt3},
+		"another size":             {overlay: "deps", disk: 2 * jobs.GiB, mark: `{"version":1,"driver":"ext3","size_bytes":1073741824}`, code: 2},
+		"a size for a directory":   {overlay: "deps", disk: jobs.GiB, mark: `{"version":1,"driver":"fuse"}`, code: 2},
+		"a mark that is no mark":   {overlay: "deps", mark: `{`, code: 78},
+		"a mark of a later schema": {overlay: "deps", mark: `{"version":9,"driver":"magic"}`, code: 78},
+	} {
+		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
+			f := newFixture(t)
+			if c.mark != "" {
+				dir := filepath.Join(f.Store.Overlays(), "deps")
+				must(t, os.MkdirAll(dir, 0o700))
+				must(t, os.WriteFile(filepath.Join(dir, "mark.json"), []byte(c.mark), 0o600))
+			}
+			s, err := f.Plan(t.Context(), task(func(w *jobs.Task) {
+				w.Terminal = jobs.Terminal{Image: f.sif, Overlay: c.overlay}
+				w.Resources.Disk = c.disk
+			}), Choice{Profile: jobs.Profile{Overlay: c.profile}}, false)
+			if jobs.CodeOf(err) != c.code || err != nil && jobs.HintOf(err) == "" {
+				t.Fatalf("%v, code %d", err, jobs.CodeOf(err))
+			}
+			if err == nil && (s.Overlay.Driver != c.want || s.Overlay.Size != c.disk || s.Overlay.Name != c.overlay) {
+				t.Errorf("%+v", s.Overlay)
+			}
+		})
+	}
+}
+
+// TestLaunch: what stands in the job script.
+func TestLaunch(t *testing.T) {
+	f := newFixture(t)
+	s := f.plan(task(func(w *jobs.Task) { w.Resources.GPUs = "1" }), Choice{})
+	s.Workspace = &jobs.WorkspaceSpec{Repo: "/repo"}
+	s.Backend, s.Image = jobs.BackendSingularity, f.sif
+	info, err := attemptInfo(s, "", f.now())
+	must(t, err)
+	l, err := f.launch(s, info, "/state/attempts/0001", "/bin/node")
+	must(t, err)
+	want := []string{"/bin/node", "runner", "--attempt", "/state/attempts/0001", "--", "/bin/node", "guest"} // the fake's container is the guest itself
+	if d := cmp.Diff(want, l.Argv); d != "" {
+		t.Error(d)
+	}
+	if l.Name != info.Name || l.Attempt != info.ID || l.Identity.User == "" || l.Identity.Shell == "" {
+		t.Errorf("%+v", l)
+	}
+	text := strings.Join(l.Comment, "\n")
+	for _, part := range []string{jobs.Short(s.ID), "Fix the parser", jobs.BackendSingularity, "image " + f.sif, "no profile"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in the comment\n%s", part, text)
+		}
+	}
+	s.Profile = jobs.Profile{Name: "site", Versions: jobs.Versions{Slurm: "24.11"}}
+	l, err = f.launch(s, info, "/x", "/bin/node")
+	must(t, err)
+	if got := l.Comment[len(l.Comment)-1]; got != "profile site: slurm 24.11, apptainer of unknown version" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,235 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/workspace"
+	"berth/jobs"
+	"berth/jobs/store"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWait(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(), Choice{})
+	start := f.now()
+	steps := []struct {
+		at time.Duration
+		do func()
+	}{
+		{30 * time.Second, func() { f.slurm.Start(r.Current().Info.Name); f.claim(r) }},
+		{time.Minute, func() { f.exit(r, jobs.StateFailed, 1) }},
+	}
+	f.onSleep = func() {
+		if len(steps) > 0 && f.now().Sub(start) >= steps[0].at {
+			steps[0].do()
+			steps = steps[1:]
+		}
+		if f.load(r).Current().Claim != nil {
+			f.beat(r)
+		}
+	}
+	var seen []jobs.State
+	v, err := f.Wait(t.Context(), r.Spec.ID, func(v View) { seen = append(seen, v.State) })
+	must(t, err)
+	if d := cmp.Diff([]jobs.State{jobs.StatePending, jobs.StateRunning, jobs.StateFailed}, seen); d != "" {
+		t.Error(d)
+	}
+	if v.State != jobs.StateFailed || jobs.CodeOfRecord(v.Record) != 1 {
+		t.Errorf("%s", v.State)
+	}
+	if f.slept[0] > 200*time.Millisecond {
+		t.Errorf("the first wait is %v", f.slept[0])
+	}
+	for _, d := range f.slept {
+		if d > 2*time.Second {
+			t.Errorf("a wait of %v", d)
+		}
+	}
+	// While it runs and beats, nobody is asked; before that seldom.
+	if n := f.slurm.Calls().Status; n < 2 || n > 6 {
+		t.Errorf("asked %d times in half a minute", n)
+	}
+	// What has ended is known at once.
+	before := len(f.slept)
+	if _, err := f.Wait(t.Context(), r.Spec.ID, nil); err != nil || len(f.slept) != before {
+		t.Errorf("waited for what has ended: %v", err)
+	}
+}
+
+// TestWaitLong: a job that waits for a day is not asked about every second.
+func TestWaitLong(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(), Choice{})
+	start := f.now()
+	f.onSleep = func() {
+		if f.now().Sub(start) > time.Hour {
+			f.slurm.Set(r.Current().Info.Name, word(jobs.StateCancelled, "CANCELLED"))
+		}
+	}
+	v, err := f.Wait(t.Context(), r.Spec.ID, nil)
+	if err != nil || v.State != jobs.StateCancelled {
+		t.Errorf("%s, %v", v.State, err)
+	}
+	if n := f.slurm.Calls().Status; n > 200 {
+		t.Errorf("asked %d times in an hour", n)
+	}
+	if over := f.now().Sub(start) - time.Hour; over > 30*time.Second {
+		t.Errorf("seen %v late", over)
+	}
+}
+
+func TestWaitEnds(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(), Choice{})
+	ctx, cancel := context.WithCancel(t.Context())
+	f.onSleep = cancel
+	v, err := f.Wait(ctx, r.Spec.ID, nil)
+	if !errors.Is(err, context.Canceled) || v.State != jobs.StatePending || v.Record == nil {
+		t.Errorf("%s, %v", v.State, err)
+	}
+	f.onSleep = func() { must(t, f.Store.Remove(r)) }
+	if _, err := f.Wait(t.Context(), r.Spec.ID, nil); jobs.CodeOf(err) != jobs.CodeNotFound {
+		t.Errorf("removed meanwhile: %v", err)
+	}
+	if _, err := f.Wait(t.Context(), "nonsense", nil); jobs.CodeOf(err) != jobs.CodeNotFound {
+		t.Error(err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	f := newFixture(t)
+	waits, other, ended := f.submit(task(), Choice{}), f.submit(task(), Choice{Scheduler: "local"}), f.submit(task(), Choice{})
+	f.exit(ended, jobs.StateCompleted, 0)
+	views := func() []View {
+		return f.Reconcile(t.Context(), []*jobs.Record{f.load(waits), f.load(ended), f.load(other)})
+	}
+	all := views()
+
+	// The wish is recorded although a scheduler cannot be reached, and that
+	// keeps the other from nothing.
+	down := &jobs.Error{Kind: jobs.KindInfra, Msg: "slurmctld does not answer", Hint: "scontrol ping"}
+	f.slurm.Queries = down
+	err := f.Cancel(t.Context(), all, "alice")
+	if !errors.Is(err, down) || jobs.CodeOf(err) != jobs.CodeInfra || jobs.HintOf(err) != "scontrol ping" {
+		t.Errorf("%v, hint %q", err, jobs.HintOf(err))
+	}
+	for _, r := range []*jobs.Record{waits, other} {
+		if c := f.load(r).Cancel; c == nil || c.By != "alice" || c.Version != 1 {
+			t.Errorf("the wish: %+v", c)
+		}
+	}
+	if f.load(ended).Cancel != nil {
+		t.Error("an ended job was to be ended")
+	}
+	if n := f.queue.Calls().Cancel; n != 1 {
+		t.Errorf("the queue was asked %d times", n)
+	}
+
+	f.slurm.Queries = nil
+	for range 2 {
+		must(t, f.Cancel(t.Context(), all, "bob"))
+	}
+	if c := f.load(waits).Cancel; c.By != "alice" {
+		t.Errorf("the wish is now %s's", c.By)
+	}
+	for i, v := range views() {
+		if want := []jobs.State{jobs.StateCancelled, jobs.StateCompleted, jobs.StateCancelled}[i]; v.State != want {
+			t.Errorf("%d is %s, want %s", i, v.State, want)
+		}
+	}
+	before := f.slurm.Calls().Cancel
+	must(t, f.Cancel(t.Context(), views(), "bob"))
+	if f.slurm.Calls().Cancel != before {
+		t.Error("what is over was cancelled")
+	}
+
+	// A job of which no scheduler knows yet.
+	f.slurm.LoseReplies, f.slurm.findFails = 1, -1
+	r, _ := f.Submit(t.Context(), f.plan(task(), Choice{}), task())
+	must(t, f.Cancel(t.Context(), f.Reconcile(t.Context(), []*jobs.Record{f.load(r)}), "alice"))
+	if f.load(r).Cancel == nil {
+		t.Error("the wish is not recorded")
+	}
+
+	// A wish that cannot be recorded is an error, and the scheduler hears of it
+	// all the same.
+	r = f.submit(task(), Choice{})
+	must(t, os.Mkdir(filepath.Join(r.Dir, "cancel"), 0o700))
+	err = f.Cancel(t.Context(), []View{{Record: r, State: jobs.StatePending}}, "alice")
+	if jobs.CodeOf(err) != jobs.CodeInfra || !strings.Contains(err.Error(), jobs.Short(r.Spec.ID)) || f.slurm.Calls().Cancel != before+1 {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestTake: a branch that the node could not bring in is brought in by the next
+// verb, once.
+func TestTake(t *testing.T) {
+	f := newFixture(t)
+	repo := t.TempDir()
+	git := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", repo, "-c", "user.name=a", "-c", "user.email=a@b.invalid"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "-q", "-b", "main")
+	must(t, os.WriteFile(filepath.Join(repo, "a"), []byte("1\n"), 0o600))
+	git("add", "a")
+	git("commit", "-q", "-m", "one")
+	must(t, os.WriteFile(filepath.Join(repo, "untracked"), nil, 0o600))
+	r := f.submit(task(func(w *jobs.Task) { w.Workspace = &jobs.Workspace{Repo: repo} }), Choice{})
+	if len(r.Spec.Notes) != 2 || !strings.Contains(r.Spec.Notes[1], "uncommitted changes") {
+		t.Errorf("%q", r.Spec.Notes)
+	}
+	dir, src := r.Current().Dir, Source(r.Spec.Workspace)
+	_, err := f.Git.Prepare(t.Context(), src, dir)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "work", "a"), []byte("2\n"), 0o600))
+	res, err := f.Git.Collect(t.Context(), dir, src, workspace.CollectOptions{Branch: r.Spec.Workspace.Branch, Message: "two"})
+	must(t, err)
+	_, err = store.SetExit(dir, jobs.ExitRecord{Version: 1, State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Ended: f.now(),
+		Result: &jobs.Result{Branch: res.Branch, Base: res.Base, Commit: res.Commit, Tree: res.Tree, TakeError: "read-only"}})
+	must(t, err)
+
+	// Not while the repository is away, which is a note.
+	must(t, os.Rename(repo, repo+"-away"))
+	v := f.see(r)
+	if v.Current().Taken != nil || !strings.Contains(v.Note, "not in the repository yet") || !strings.Contains(v.Note, bundle(dir)) || v.State != jobs.StateCompleted {
+		t.Errorf("%q", v.Note)
+	}
+	must(t, os.Rename(repo+"-away", repo))
+	v = f.see(r)
+	if v.Current().Taken == nil || v.Note != "" || v.Current().Taken.Commit != res.Commit {
+		t.Errorf("%+v, %q", v.Current().Taken, v.Note)
+	}
+	if got := git("rev-parse", r.Spec.Workspace.Branch); got != res.Commit {
+		t.Errorf("the branch is at %s", got)
+	}
+	// A branch that the user has removed does not come back.
+	git("branch", "-q", "-D", r.Spec.Workspace.Branch)
+	f.see(r)
+	if got := git("branch", "--list", "berth/*"); got != "" {
+		t.Errorf("%s came back", got)
+	}
+}
+
+func TestSleep(t *testing.T) {
+	must(t, Sleep(t.Context(), time.Millisecond))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
