@@ -141,6 +141,8 @@ same task runs on this machine.
 	v.GroupID = "other"
 	root.AddCommand(v)
 	root.SetHelpCommand(a.helpCmd())
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
 		c.Args = cobra.ArbitraryArgs
@@ -157,8 +159,6 @@ same task runs on this machine.
 			c.Long, c.Annotations = strings.TrimRight(long, "\n"), map[string]string{"exit": exit}
 		}
 	}
-	root.SetHelpCommandGroupID("other")
-	root.SetCompletionCommandGroupID("other")
 	for _, c := range append(root.Commands(), root) {
 		if run := c.RunE; run != nil {
 			c.RunE = func(cmd *cobra.Command, args []string) error {
