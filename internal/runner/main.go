@@ -88,6 +88,10 @@ func open(dir string, argv []string, stderr io.Writer) (*attempt, error) {
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err, Hint: "does this node see " + dir + "? BERTH_HOME must be on a file system that the nodes share"}
 	}
+	if v := a.Verdict; v != nil {
+		// Somebody may have submitted the job anew because of it.
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "attempt " + jobs.Short(a.Info.ID) + " counts as " + string(v.State) + " since " + v.Time.Format(time.RFC3339) + " (" + v.Reason + ")", Hint: "it came too late; nothing was touched"}
+	}
 	rec, err := store.LoadDir(store.JobDirOf(dir))
 	if err != nil {
 		return nil, err
