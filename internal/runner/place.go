@@ -46,7 +46,7 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range sweepScratch(base, r.claim.BootID) {
+	for _, dir := range sweepScratch(base, r.claim) {
 		r.log.Info("removed what a killed runner had left", "dir", dir)
 	}
 	name := r.info.Name
@@ -92,14 +92,20 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 // ownerGone tells whether an overlay's owner is provably gone: its end is
 // recorded, or it ran here under this boot and its process is no more, or its
 // beat does not change for a long time by our own clock. A beat that moves
-// ends the watch at once.
+// ends the watch at once. The container of a runner that was killed may live
+// on until its guest has missed the pings, so even then that time must have
+// passed since the last beat.
 func (r *attempt) ownerGone(ctx context.Context) func(overlay.Owner) bool {
 	return func(o overlay.Owner) bool {
+		wait := r.times.silent
 		if o.Host == r.claim.Host && o.BootID == r.claim.BootID && o.BootID != "" && startTime(o.PID) == "" {
-			return true
+			wait = r.times.guestWait
+			if fi, err := os.Stat(filepath.Join(o.Dir, "beat")); err == nil {
+				wait -= max(0, time.Since(fi.ModTime())) // the file's clock may be ahead
+			}
 		}
 		first, _ := os.ReadFile(filepath.Join(o.Dir, "beat"))
-		deadline := time.Now().Add(r.times.silent)
+		deadline := time.Now().Add(wait)
 		for time.Now().Before(deadline) {
 			if store.HasExit(o.Dir) {
 				return true
@@ -107,7 +113,7 @@ func (r *attempt) ownerGone(ctx context.Context) func(overlay.Owner) bool {
 			select {
 			case <-ctx.Done():
 				return false
-			case <-time.After(time.Second):
+			case <-time.After(r.times.beat / 10):
 			}
 			if now, _ := os.ReadFile(filepath.Join(o.Dir, "beat")); string(now) != string(first) {
 				return false

@@ -90,7 +90,7 @@ func newScratch(base, tail string, me jobs.Claim, attemptDir string) (*scratch, 
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: `is there space left on ` + base + `? scratch = "..." in a profile names another place`}
 	}
-	b, err := json.Marshal(scratchOwner{BootID: me.BootID, PID: me.PID, Start: startTime(me.PID), Attempt: attemptDir})
+	b, err := json.Marshal(scratchOwner{Host: me.Host, BootID: me.BootID, PID: me.PID, Start: startTime(me.PID), Attempt: attemptDir})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, fileOwner), b, 0o600)
 	}
@@ -117,16 +117,32 @@ func (s *scratch) remove() error { return disk.RemoveTree(s.dir) }
 // scratchOwner says whose a scratch directory is, so that one whose runner was
 // killed can be told from one in use.
 type scratchOwner struct {
-	BootID  string `json:"boot_id"`
+	Host    string `json:"host"`
+	BootID  string `json:"boot_id"` // [bootID]
 	PID     int    `json:"pid"`
 	Start   string `json:"start"` // the process's start time, in clock ticks since boot
 	Attempt string `json:"attempt"`
 }
 
+// gone tells whether the runner was of this host and is no more: of another
+// boot, or with no such process any more where its number means what it means
+// here. base may be on a file system that other hosts have too.
+func (o scratchOwner) gone(me jobs.Claim) bool {
+	if o.PID <= 0 || o.BootID == "" || me.BootID == "" || o.Host == "" || o.Host != me.Host {
+		return false
+	}
+	boot, _, _ := strings.Cut(o.BootID, "/")
+	now, _, _ := strings.Cut(me.BootID, "/")
+	if boot != now {
+		return true
+	}
+	at := startTime(o.PID)
+	return o.BootID == me.BootID && at != o.Start && at != unknownStart
+}
+
 // sweepScratch removes this user's directories below base whose runner is
-// provably gone: of another boot, or with no such process any more. One
-// without a readable owner is left alone.
-func sweepScratch(base, bootID string) (removed []string) {
+// provably gone. One without a readable owner is left alone.
+func sweepScratch(base string, me jobs.Claim) (removed []string) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return nil
@@ -149,10 +165,7 @@ func sweepScratch(base, bootID string) (removed []string) {
 			continue
 		}
 		var o scratchOwner
-		if json.Unmarshal(b, &o) != nil || o.PID <= 0 || o.BootID == "" {
-			continue
-		}
-		if o.BootID == bootID && startTime(o.PID) == o.Start {
+		if json.Unmarshal(b, &o) != nil || !o.gone(me) {
 			continue
 		}
 		if disk.RemoveTree(dir) == nil {
@@ -162,14 +175,24 @@ func sweepScratch(base, bootID string) (removed []string) {
 	return removed
 }
 
-// bootID names this boot of this machine; "" where it cannot be told.
+// bootID names this boot of this machine and, behind a slash, this process's
+// PID namespace: a job of its own namespace does not see the processes of the
+// next one, and would take every number for that of a process that is gone.
+// It is "" where either cannot be told.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(b))
+	ns, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b)) + "/" + strings.Trim(ns, "pid:[]")
 }
+
+// unknownStart is the start time of a process that may or may not be there.
+const unknownStart = "?"
 
 // startTime is field 22 of /proc/PID/stat (proc(5)), which tells a process
 // from a later one with the same number; "" when there is no such process.
@@ -179,7 +202,7 @@ func startTime(pid int) string {
 		if errors.Is(err, fs.ErrNotExist) {
 			return ""
 		}
-		return "?"
+		return unknownStart
 	}
 	s := string(b)
 	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])

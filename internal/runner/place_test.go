@@ -1,0 +1,93 @@
+package runner
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"berth/jobs"
+	"berth/jobs/store"
+	"berth/overlay"
+)
+
+func TestExpand(t *testing.T) {
+	holes := map[string]string{jobs.HoleImage: "/i.sif", jobs.HoleOverlay: "/o", jobs.HoleScratch: "/s"}
+	for _, c := range []struct{ name, argv, want []string }{
+		{argv: []string{"apptainer", "exec", "--workdir", "{scratch}", "--overlay", "{overlay}", "{image}", "guest"},
+			want: []string{"/opt/apptainer", "exec", "--workdir", "/s", "--overlay", "/o", "/i.sif", "guest"}},
+		// Only whole words are holes, and only the first word is the program.
+		{argv: []string{"apptainer", "{image}x", "a{scratch}", "source={overlay}", "{other}", "apptainer", "{IMAGE}"},
+			want: []string{"/opt/apptainer", "{image}x", "a{scratch}", "source={overlay}", "{other}", "apptainer", "{IMAGE}"}},
+		{argv: []string{"/b/node", "guest"}, want: []string{"/b/node", "guest"}},
+		{argv: []string{"/usr/bin/apptainer", "{image}"}, want: []string{"/usr/bin/apptainer", "/i.sif"}},
+	} {
+		before := slices.Clone(c.argv)
+		if got := expand(c.argv, holes, "/opt/apptainer"); !slices.Equal(got, c.want) {
+			t.Errorf("expand(%q) = %q, want %q", c.argv, got, c.want)
+		}
+		if !slices.Equal(c.argv, before) {
+			t.Errorf("%q was changed", before)
+		}
+	}
+}
+
+// An overlay's owner counts as gone only when that is proved.
+func TestOwnerGone(t *testing.T) {
+	mine := me()
+	const nobody = 1 << 30
+	live := overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: mine.PID}
+	for _, c := range []struct {
+		name   string
+		owner  overlay.Owner
+		beat   func(dir string) // what happens meanwhile
+		gone   bool
+		atOnce bool
+	}{
+		{name: "ended", owner: live, beat: func(dir string) { _, _ = store.SetExit(dir, jobs.ExitRecord{Version: 1}) }, gone: true, atOnce: true},
+		{name: "alive", owner: live, beat: beating, gone: false},
+		{name: "elsewhere, alive", owner: overlay.Owner{Host: "elsewhere", BootID: mine.BootID, PID: nobody}, beat: beating, gone: false},
+		{name: "elsewhere, silent", owner: overlay.Owner{Host: "elsewhere", BootID: "x", PID: mine.PID}, gone: true},
+		{name: "other namespace, alive", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID + "0", PID: nobody}, beat: beating, gone: false},
+		{name: "boot unknown, alive", owner: overlay.Owner{Host: mine.Host, PID: nobody}, beat: beating, gone: false},
+		{name: "dead", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: nobody}, gone: true},
+		{name: "dead for long", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: nobody}, gone: true, atOnce: true, beat: func(dir string) {
+			_ = store.Beat(dir, 1, time.Now())
+			_ = os.Chtimes(filepath.Join(dir, "beat"), time.Time{}, time.Now().Add(-time.Hour))
+		}},
+		{name: "dead, clock ahead", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: nobody}, gone: true, beat: func(dir string) {
+			_ = store.Beat(dir, 1, time.Now())
+			_ = os.Chtimes(filepath.Join(dir, "beat"), time.Time{}, time.Now().Add(time.Hour))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.owner.Dir = t.TempDir()
+			r := &attempt{claim: mine, times: times{beat: 100 * time.Millisecond, guestWait: 300 * time.Millisecond, silent: time.Second}}
+			if c.beat != nil {
+				c.beat(c.owner.Dir)
+			}
+			began := time.Now()
+			if got := r.ownerGone(t.Context())(c.owner); got != c.gone {
+				t.Errorf("gone: %v", got)
+			}
+			if took := time.Since(began); c.gone && !c.atOnce && took < r.times.guestWait {
+				t.Errorf("judged after %v", took)
+			}
+		})
+	}
+	// Told to stop, the watch ends, and the owner stays.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := &attempt{claim: mine, times: defaultTimes()}
+	if r.ownerGone(ctx)(overlay.Owner{Host: "elsewhere", Dir: t.TempDir()}) {
+		t.Error("gone, because nobody looked")
+	}
+}
+
+// beating writes the owner's beat a moment later.
+func beating(dir string) {
+	time.AfterFunc(150*time.Millisecond, func() { _ = store.Beat(dir, 2, time.Now()) })
+}

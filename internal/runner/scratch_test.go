@@ -1,0 +1,266 @@
+package runner
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/jobs"
+)
+
+func me() jobs.Claim {
+	host, _ := os.Hostname()
+	return jobs.Claim{Host: host, BootID: bootID(), PID: os.Getpid()}
+}
+
+func TestNewScratch(t *testing.T) {
+	base := t.TempDir()
+	s, err := newScratch(base, "0123456789ab", me(), "/b/0001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{s.dir, s.workdir(), s.conf()} {
+		if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", dir, fi, err)
+		}
+	}
+	// A name that exists, whoever made it, is not used.
+	if _, err := newScratch(base, "0123456789ab", me(), "/b/0001"); err == nil || !strings.Contains(jobs.HintOf(err), "space left") {
+		t.Errorf("the same again: %v", err)
+	}
+	planted := filepath.Join(base, "elsewhere")
+	if err := os.Mkdir(planted, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(planted, strings.Replace(s.dir, "0123456789ab", "planted", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newScratch(base, "planted", me(), "/b/0001"); err == nil {
+		t.Error("a planted link was followed")
+	}
+	if err := s.remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(s.dir); err == nil {
+		t.Error("it is still there")
+	}
+}
+
+func TestSweepScratch(t *testing.T) {
+	mine := me()
+	boot, ns, _ := strings.Cut(mine.BootID, "/")
+	if boot == "" || ns == "" {
+		t.Fatalf("boot and namespace: %q", mine.BootID)
+	}
+	alive := scratchOwner{Host: mine.Host, BootID: mine.BootID, PID: mine.PID, Start: startTime(mine.PID)}
+	change := func(do func(*scratchOwner)) scratchOwner {
+		o := alive
+		do(&o)
+		return o
+	}
+	const nobody = 1 << 30 // beyond the largest pid_max
+	for _, c := range []struct {
+		name  string
+		owner any
+		gone  bool
+	}{
+		{"alive", alive, false},
+		{"dead", change(func(o *scratchOwner) { o.PID, o.Start = nobody, "1" }), true},
+		{"number used again", change(func(o *scratchOwner) { o.Start = "1" }), true},
+		{"other boot", change(func(o *scratchOwner) { o.BootID = "other/" + ns }), true},
+		{"other host", change(func(o *scratchOwner) { o.Host, o.BootID = "elsewhere", "other/"+ns }), false},
+		{"other host, dead", change(func(o *scratchOwner) { o.Host, o.PID = "elsewhere", nobody }), false},
+		{"other namespace", change(func(o *scratchOwner) { o.BootID, o.PID = boot+"/1", nobody }), false},
+		{"no boot", change(func(o *scratchOwner) { o.BootID, o.PID = "", nobody }), false},
+		{"no host", change(func(o *scratchOwner) { o.Host, o.PID = "", nobody }), false},
+		{"no process", change(func(o *scratchOwner) { o.PID = 0 }), false},
+		{"not JSON", "owner", false},
+		{"no owner", nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			base := t.TempDir()
+			s, err := newScratch(base, "0123456789ab", mine, "/b/0001")
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(s.dir, fileOwner)
+			if c.owner == nil {
+				err = os.Remove(file)
+			} else {
+				var b []byte
+				if b, err = json.Marshal(c.owner); err == nil {
+					err = os.WriteFile(file, b, 0o600)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			removed := sweepScratch(base, mine)
+			if _, err := os.Lstat(s.dir); c.gone != (err != nil) || c.gone != (len(removed) == 1) {
+				t.Errorf("removed %q, want gone %v", removed, c.gone)
+			}
+		})
+	}
+}
+
+// What only looks like a scratch directory stays, and nothing is followed.
+func TestSweepForeign(t *testing.T) {
+	base, outside := t.TempDir(), t.TempDir()
+	mine := me()
+	s, err := newScratch(base, "dead", mine, "/b/0001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, err := json.Marshal(scratchOwner{Host: mine.Host, BootID: "other/1", PID: 1, Start: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := strings.TrimSuffix(s.dir, "dead")
+	keep := []string{filepath.Join(base, "berth-1-other-user"), filepath.Join(base, "something"), outside}
+	for _, dir := range append(keep, s.dir) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, fileOwner), dead, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A planted link, a file, and a link inside of what is removed.
+	if err := os.Symlink(outside, prefix+"link"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(prefix+"file", dead, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(s.dir, "w", "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(s.dir, "w", "locked", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(s.dir, "w", "locked"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 { // and one of somebody else's
+		other := prefix + "foreign"
+		keep = append(keep, other)
+		if err := os.Mkdir(other, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(other, fileOwner), dead, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(other, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if removed := sweepScratch(base, mine); len(removed) != 1 || removed[0] != s.dir {
+		t.Errorf("removed %q", removed)
+	}
+	for _, dir := range keep {
+		if _, err := os.Stat(filepath.Join(dir, fileOwner)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"link", "file"} {
+		if _, err := os.Lstat(prefix + name); err != nil {
+			t.Error(err)
+		}
+	}
+	if removed := sweepScratch(filepath.Join(base, "missing"), mine); removed != nil {
+		t.Errorf("removed %q", removed)
+	}
+}
+
+func TestStartTime(t *testing.T) {
+	if got := startTime(os.Getpid()); got == "" || got == unknownStart {
+		t.Errorf("of this process: %q", got)
+	}
+	if got := startTime(1 << 30); got != "" {
+		t.Errorf("of nobody: %q", got)
+	}
+}
+
+func TestScratchBase(t *testing.T) {
+	dir := t.TempDir()
+	odd := filepath.Join(dir, "a,b")
+	if err := os.Mkdir(odd, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		profile, tmpdir, want, err string
+	}{
+		{tmpdir: dir, want: dir},
+		{profile: dir, tmpdir: "/", want: dir},
+		{profile: "$TMPDIR/", tmpdir: dir, want: dir},
+		{profile: "${TMPDIR}", tmpdir: dir, want: dir},
+		{profile: "$TMPDIR", err: "names $TMPDIR, which is not set"},
+		{profile: dir + "/missing", err: "is not on this node"},
+		{profile: "relative", err: "is not an absolute path"},
+		{profile: odd, err: "without ':' and ','"},
+		{tmpdir: odd},              // not taken
+		{tmpdir: "relative"},       // not taken
+		{tmpdir: dir + "/missing"}, // not taken
+		{},
+	} {
+		got, err := scratchBase(c.profile, func(name string) string {
+			if name == "TMPDIR" {
+				return c.tmpdir
+			}
+			return ""
+		})
+		switch {
+		case c.err != "":
+			if err == nil || !strings.Contains(err.Error(), c.err) || jobs.KindOf(err) != jobs.KindConfig {
+				t.Errorf("%+v: %v", c, err)
+			}
+		case err != nil || (c.want != "" && got != c.want) || (c.want == "" && got != "/tmp" && got != "/var/tmp"):
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+}
+
+func vars(name string) string {
+	return map[string]string{"USER": "alice", "SLURM_JOB_ID": "17", "ODD": "/a b/$USER"}[name]
+}
+
+func TestExpandVars(t *testing.T) {
+	for in, want := range map[string]string{
+		"/scratch/$USER/$SLURM_JOB_ID": "/scratch/alice/17",
+		"/scratch/${USER}x":            "/scratch/alicex",
+		"/scratch/$USER-$USER.d":       "/scratch/alice-alice.d",
+		"$ODD":                         "/a b/$USER", // not a second time
+		"/a/$(id)/`id`/~/*/$1":         "/a/$(id)/`id`/~/*/$1",
+		"/a/${USER:-x}":                "", // a ':' stays
+		"/a//b/../c/":                  "/a/c",
+		"/a/${USER":                    "/a/${USER",
+		"/a/$NOBODY":                   "",
+		"$USER":                        "",
+		"":                             "",
+	} {
+		got, err := expandVars(in, vars)
+		if (want == "") != (err != nil) || got != want {
+			t.Errorf("expandVars(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+func FuzzExpandVars(f *testing.F) {
+	for _, s := range []string{"/a/$USER", "${USER}", "$", "${", "$$", "/$ODD/x", "/a:b", "/\x00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := expandVars(s, vars)
+		if err != nil {
+			return
+		}
+		if !filepath.IsAbs(got) || filepath.Clean(got) != got || strings.ContainsAny(got, ":,") {
+			t.Errorf("expandVars(%q) = %q", s, got)
+		}
+		if !strings.Contains(s, "$") && got != filepath.Clean(s) {
+			t.Errorf("without a variable, %q became %q", s, got)
+		}
+	})
+}
