@@ -13,12 +13,15 @@ import (
 // cgroup is the memory controller's directory of this process, version 1 or 2.
 type cgroup struct {
 	dir string
+	top string // of the controller's hierarchy
 	v2  bool
 }
 
-// ownCgroup finds it, or returns nil where there is none to be seen.
-func ownCgroup() *cgroup {
-	b, err := os.ReadFile("/proc/self/cgroup")
+// ownCgroup finds it by the process's list of cgroups (cgroups(7)) and the
+// directory where they are mounted, or returns nil where there is none to be
+// seen.
+func ownCgroup(list, mounted string) *cgroup {
+	b, err := os.ReadFile(list)
 	if err != nil {
 		return nil
 	}
@@ -29,14 +32,15 @@ func ownCgroup() *cgroup {
 			continue
 		}
 		if f[0] == "0" && f[1] == "" {
-			unified = &cgroup{dir: filepath.Join("/sys/fs/cgroup", f[2]), v2: true}
+			unified = &cgroup{dir: filepath.Join(mounted, f[2]), top: mounted, v2: true}
 			continue
 		}
 		for c := range strings.SplitSeq(f[1], ",") {
 			if c != "memory" {
 				continue
 			}
-			g := &cgroup{dir: filepath.Join("/sys/fs/cgroup/memory", f[2])}
+			top := filepath.Join(mounted, "memory")
+			g := &cgroup{dir: filepath.Join(top, f[2]), top: top}
 			if _, err := os.Stat(g.file("memory.oom_control")); err == nil {
 				return g
 			}
@@ -91,12 +95,12 @@ func (g *cgroup) limit() jobs.Bytes {
 	if g == nil {
 		return 0
 	}
-	name, top := "memory.limit_in_bytes", "/sys/fs/cgroup/memory"
+	name := "memory.limit_in_bytes"
 	if g.v2 {
-		name, top = "memory.max", "/sys/fs/cgroup"
+		name = "memory.max"
 	}
 	var least jobs.Bytes
-	for dir := g.dir; strings.HasPrefix(dir, top); dir = filepath.Dir(dir) {
+	for dir := g.dir; strings.HasPrefix(dir, g.top); dir = filepath.Dir(dir) {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
@@ -105,7 +109,7 @@ func (g *cgroup) limit() jobs.Bytes {
 				least = jobs.Bytes(n)
 			}
 		}
-		if dir == top {
+		if dir == g.top {
 			break
 		}
 	}

@@ -23,11 +23,24 @@ func (r *attempt) git() *workspace.Git {
 // container is gone, so nothing changes under it. When the scheduler leaves
 // little time and it runs out, the task's files stay where they are.
 func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace.Source, out *outcome) {
-	if w := r.stop.get(); w != nil && w.hurry > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, w.at.Add(w.hurry-time.Second))
-		defer cancel()
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // the scheduler may become impatient only now
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.stop.done:
+		}
+		w := r.stop.get()
+		if w.hurry == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(w.at.Add(w.hurry - time.Second))):
+			cancel()
+		}
+	}()
 	r.event("collecting", "")
 	w := r.spec.Workspace
 	keep := func(what string, err error) {
@@ -49,6 +62,7 @@ func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace
 	scope, err := workspace.ParseScope(w.Scope)
 	if err != nil {
 		keep("the scope cannot be read", err)
+		out.err = workspaceError(err)
 		return
 	}
 	res, err := git.Collect(ctx, r.dir, src, workspace.CollectOptions{Branch: w.Branch, Scope: scope,
@@ -134,6 +148,12 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 		res, err := r.supervise(c, p, deadline)
 		if err != nil {
 			return err
+		}
+		if !res.Exit.OK() {
+			r.heed(res.Exit)
+			if err := c.abandoned(); err != nil {
+				return err
+			}
 		}
 		out.done = append(out.done, jobs.DoneResult{Command: cmd, Exit: res.Exit})
 		if !res.Exit.OK() || r.stop.get() != nil {

@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"berth/apptainer"
 	"berth/internal/session"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // container is an open environment: the process that holds it and the session
@@ -24,6 +26,7 @@ type container struct {
 	stderr  *tail
 	ended   chan struct{} // closed when proc has ended
 	exit    jobs.Exit
+	closing sync.Once
 }
 
 // openContainer starts the argv of the job script, holes filled, and waits for
@@ -56,19 +59,25 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container,
 		c.exit, _ = c.proc.Wait()
 		close(c.ended)
 	}()
-	sctx, cancel := context.WithTimeout(ctx, r.times.start)
-	defer cancel()
+	sctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	go func() {
 		// A container that ends before the guest spoke closes its end of the
-		// stream, unless a helper process still holds it.
+		// stream, and what it wrote there says more; unless a helper process
+		// still holds it.
 		select {
 		case <-c.ended:
-			cancel()
+		case <-sctx.Done():
+			return
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+			cancel(errors.New("it ended before it spoke"))
 		case <-sctx.Done():
 		}
 	}()
 	c.session, err = session.Open(sctx, outR, inW, session.Options{
-		PingTimeout: r.times.guestWait, OwnPIDNamespace: r.spec.Backend != jobs.BackendLocal,
+		StartTimeout: r.times.start, PingTimeout: r.times.guestWait, OwnPIDNamespace: r.spec.Backend != jobs.BackendLocal,
 		Home: r.home(), User: r.spec.User,
 	})
 	if err != nil {
@@ -114,21 +123,40 @@ func (c *container) startError(ctx context.Context, err error) error {
 	case strings.Contains(text, "fuse"):
 		e.Kind, e.Hint = jobs.KindConfig, "FUSE does not work on this node: is /dev/fuse there, and are squashfuse and fuse-overlayfs installed?"
 	default:
-		e.Hint = "see " + filepath.Join(c.r.dir, "runtime.log")
+		e.Hint = "see " + filepath.Join(c.r.dir, store.FileRuntime)
 	}
 	return e
 }
 
 var errStopped = errors.New("stopped before the command began")
 
-// close ends the container after its command has ended.
+// close ends the container after its command has ended. It may be called more
+// than once.
 func (c *container) close() {
-	c.r.setSession(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	_ = c.session.Quit(ctx)
-	_ = c.session.Close()
-	c.awaitEnd()
+	c.closing.Do(func() {
+		c.r.setSession(nil)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = c.session.Quit(ctx)
+		_ = c.session.Close()
+		c.awaitEnd()
+	})
+}
+
+// guestSilent is the guest's exit code when nobody has pinged it for too long;
+// a container program passes it on.
+const guestSilent = 4
+
+// abandoned closes the container and tells whether its guest had left by
+// itself. It ends the command then, and tells how that ended, which says
+// nothing about the task.
+func (c *container) abandoned() error {
+	c.close()
+	if c.exit.Code != guestSilent {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the guest has ended the command because nobody pinged it: this runner was stopped, or could not write to " + c.r.dir,
+		Hint: "see " + filepath.Join(c.r.dir, store.FileRuntime)}
 }
 
 // awaitEnd waits for the container program to unmount and leave, and helps when
@@ -153,7 +181,7 @@ func (c *container) forceEnd() {
 	}
 	select {
 	case <-c.ended:
-	case <-time.After(c.r.times.unmount):
+	case <-time.After(c.r.hurried(c.r.times.unmount)):
 		c.r.log.Warn("the container program did not leave; killing what is left")
 		killAll(self, 5*time.Second)
 		<-c.ended
@@ -193,24 +221,33 @@ func localEnviron(getenv func(string) string) []string {
 	return env
 }
 
-// tail passes everything on and remembers the end of it.
+// tail passes everything on and remembers the end of it. It may be read while
+// it is written.
 type tail struct {
 	w   io.Writer
 	max int
+
+	mu  sync.Mutex
 	buf []byte
 }
 
 func newTail(w io.Writer, limit int) *tail { return &tail{w: w, max: limit} }
 
 func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
 	t.buf = append(t.buf, p...)
 	if n := len(t.buf) - t.max; n > 0 {
 		t.buf = append(t.buf[:0], t.buf[n:]...)
 	}
+	t.mu.Unlock()
 	return t.w.Write(p)
 }
 
-func (t *tail) String() string { return string(t.buf) }
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf)
+}
 
 func lastLines(s string, n int) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")

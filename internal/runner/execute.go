@@ -58,7 +58,7 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	if err != nil {
 		return fail(err)
 	}
-	r.cgroup = ownCgroup()
+	r.cgroup = ownCgroup("/proc/self/cgroup", "/sys/fs/cgroup")
 	r.jobCgroup = r.cgroup.forJob(r.claim.NativeID)
 	r.ooms = r.jobCgroup.oomKills()
 	if out.place, err = r.prepare(ctx); err != nil {
@@ -78,13 +78,15 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 		return fail(err)
 	}
 	r.watchMemory(ctx)
-	if err := r.runAgent(ctx, argv, secrets, prompt, out); err != nil {
-		return fail(err)
-	}
-	if r.spec.Workspace != nil {
+	err = r.runAgent(ctx, argv, secrets, prompt, out)
+	// Whatever ended the command, what it had done by then is its user's.
+	if r.spec.Workspace != nil && !out.started.IsZero() {
 		r.collect(parent, git, src, out)
 	}
-	if out.exit.OK() && r.stop.get() == nil && len(r.spec.Done) > 0 {
+	if err != nil {
+		return fail(err)
+	}
+	if out.err == nil && out.exit.OK() && r.stop.get() == nil && len(r.spec.Done) > 0 {
 		if err := r.runDone(ctx, git, src, secrets, out); err != nil {
 			return fail(err)
 		}
@@ -131,6 +133,10 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 		return err
 	}
 	out.exit, out.maxRSS = res.Exit, res.MaxRSS
+	r.heed(res.Exit)
+	if err := c.abandoned(); err != nil {
+		return err
+	}
 	if res.Output != nil {
 		r.note("some output was lost: " + res.Output.Error())
 	}
@@ -176,7 +182,7 @@ func (r *attempt) supervise(c *container, p *session.Process, deadline time.Time
 			stop = nil
 			w := r.stop.get()
 			r.event("ending", w.reason)
-			grace := r.grace(w)
+			grace := r.hurried(r.times.grace)
 			if err := p.Terminate(grace); err != nil {
 				c.forceEnd()
 			}
@@ -189,14 +195,13 @@ func (r *attempt) supervise(c *container, p *session.Process, deadline time.Time
 	}
 }
 
-// grace is the time between TERM and KILL: what is usual, or what the
-// scheduler leaves, less what the end itself needs.
-func (r *attempt) grace(w *why) time.Duration {
-	g := r.times.grace
-	if w.hurry > 0 {
-		g = min(g, max(w.hurry-3*time.Second, time.Second))
+// hurried is a usual time, such as the one between TERM and KILL, or what the
+// scheduler leaves of it, less what the end itself needs.
+func (r *attempt) hurried(d time.Duration) time.Duration {
+	if w := r.stop.get(); w != nil && w.hurry > 0 {
+		return min(d, max(w.hurry-3*time.Second, time.Second))
 	}
-	return g
+	return d
 }
 
 // guestGone explains a stream that closed before the command's end was told.
@@ -205,6 +210,7 @@ func (r *attempt) guestGone(c *container, err error) error {
 	case <-c.ended:
 	case <-time.After(2 * time.Second):
 	}
+	r.heed(jobs.Exit{})
 	if n := r.jobCgroup.oomKills() - r.ooms; n > 0 {
 		r.stop.set(why{state: jobs.StateOutOfMemory, reason: "the container was killed for memory", hint: "raise [resources] memory"})
 		return errStopped

@@ -26,6 +26,10 @@ import (
 // Main is `berth-node runner --attempt DIR -- ARGV...`, the last line of every
 // job script. It returns the exit code of the batch job.
 func Main(args []string, stderr io.Writer) int {
+	return start(args, stderr, defaultTimes())
+}
+
+func start(args []string, stderr io.Writer, periods times) int {
 	// Before anything else: a signal that arrives now must not kill the
 	// process, and SIGCONT, which Slurm sends before TERM, must not matter.
 	signals := make(chan os.Signal, 8)
@@ -42,7 +46,7 @@ func Main(args []string, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "usage: berth-node runner --attempt DIR -- ARGV...")
 		return jobs.CodeUsage
 	}
-	r, err := open(filepath.Clean(*dir), fs.Args(), stderr)
+	r, err := open(filepath.Clean(*dir), fs.Args(), stderr, periods)
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "berth: error: %v\n", err)
 		if h := jobs.HintOf(err); h != "" {
@@ -83,7 +87,7 @@ type attempt struct {
 var errClaimed = errors.New("the attempt is claimed by another runner")
 
 // open reads what to do and claims it.
-func open(dir string, argv []string, stderr io.Writer) (*attempt, error) {
+func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt, error) {
 	a, err := store.LoadAttempt(dir)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err, Hint: "does this node see " + dir + "? BERTH_HOME must be on a file system that the nodes share"}
@@ -98,7 +102,7 @@ func open(dir string, argv []string, stderr io.Writer) (*attempt, error) {
 	}
 	host, _ := os.Hostname()
 	restart, _ := strconv.Atoi(os.Getenv("SLURM_RESTART_COUNT"))
-	r := &attempt{dir: dir, jobDir: rec.Dir, argv: argv, spec: rec.Spec, info: a.Info, on: run.Local{}, times: defaultTimes(), began: time.Now(),
+	r := &attempt{dir: dir, jobDir: rec.Dir, argv: argv, spec: rec.Spec, info: a.Info, on: run.Local{}, times: periods, began: time.Now(),
 		claim: jobs.Claim{Version: 1, Attempt: a.Info.ID, NativeID: os.Getenv("SLURM_JOB_ID"), Restart: restart,
 			Host: host, BootID: bootID(), PID: os.Getpid(), Time: time.Now().UTC()}}
 	won, err := store.SetClaim(dir, r.claim)

@@ -78,6 +78,21 @@ func (r *attempt) watchSignals(ctx context.Context, signals <-chan os.Signal) {
 	}
 }
 
+// heed looks whether an end that seems to be the command's own is not: a
+// scheduler may send TERM to every process of a job at once, and then the
+// command can be gone before this process has heard of it.
+func (r *attempt) heed(e jobs.Exit) {
+	if !e.OK() {
+		select {
+		case <-r.stop.done:
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	if store.Cancelled(r.jobDir) {
+		r.stop.set(why{state: jobs.StateCancelled, reason: "cancelled"})
+	}
+}
+
 // whySignal tells the reasons for a TERM apart: a cancel is recorded before it
 // is asked for, and Slurm's time limit is known.
 func (r *attempt) whySignal(sig os.Signal) why {
@@ -106,6 +121,10 @@ func (r *attempt) beat(ctx context.Context) {
 			r.stop.set(why{state: jobs.StateError, reason: "the attempt was taken over by another runner"})
 		} else {
 			r.ping()
+		}
+		// Where the scheduler cannot be reached, the file is the only message.
+		if n > 1 && store.Cancelled(r.jobDir) {
+			r.stop.set(why{state: jobs.StateCancelled, reason: "cancelled"})
 		}
 		select {
 		case <-ctx.Done():

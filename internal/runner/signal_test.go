@@ -1,0 +1,242 @@
+package runner
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+func (j *job) cancel() {
+	j.t.Helper()
+	if _, err := store.SetCancel(j.rec.Dir, jobs.Cancel{Version: 1, Time: time.Now(), By: "alice"}); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// Every way to end a job from outside.
+func TestStopped(t *testing.T) {
+	for _, c := range []struct {
+		name, command string
+		how           func(j *job)
+		slurm         bool
+		env           []string
+		code          int
+		state         jobs.State
+		reason        string
+	}{
+		{name: "cancel and TERM", how: func(j *job) { j.cancel(); j.signal(syscall.SIGTERM) }, code: 130, state: jobs.StateCancelled, reason: "cancelled"},
+		{name: "cancel file alone", how: (*job).cancel, code: 130, state: jobs.StateCancelled, reason: "cancelled"},
+		{name: "cancel of the stubborn", command: stubborn, how: func(j *job) { j.cancel(); j.signal(syscall.SIGTERM) }, code: 130, state: jobs.StateCancelled, reason: "cancelled"},
+		{name: "TERM", how: func(j *job) { j.signal(syscall.SIGTERM) }, code: 130, state: jobs.StateCancelled, reason: "ended from outside (signal terminated)"},
+		{name: "INT", how: func(j *job) { j.signal(syscall.SIGINT) }, code: 130, state: jobs.StateCancelled, reason: "signal interrupt"},
+		{name: "TERM by Slurm", slurm: true, env: []string{"SLURM_JOB_ID=17"}, how: func(j *job) { j.signal(syscall.SIGCONT); j.signal(syscall.SIGTERM) },
+			code: 130, state: jobs.StateCancelled, reason: "ended by the scheduler"},
+		// A scheduler signals all processes of a job at once: here the command
+		// is the first to act on it.
+		{name: "command dies first", command: "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done",
+			how: func(j *job) { j.cancel(); j.termCommands(); j.signal(syscall.SIGTERM) }, code: 130, state: jobs.StateCancelled, reason: "cancelled"},
+		{name: "command is killed first", command: "echo ready; exec sleep 60",
+			how: func(j *job) { j.termCommands(); j.signal(syscall.SIGTERM) }, code: 130, state: jobs.StateCancelled, reason: "ended from outside"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.command == "" {
+				c.command = "echo ready; sleep 60"
+			}
+			j := newJob(t, c.command, func(n *store.New) {
+				if c.slurm {
+					n.Spec.Scheduler = jobs.SchedulerSlurm
+				}
+			})
+			j.env = c.env
+			j.start()
+			j.says("ready")
+			c.how(j)
+			code, rec := j.wait()
+			if code != c.code || rec.Code != c.code || rec.State != c.state || !strings.Contains(rec.Reason, c.reason) {
+				t.Errorf("exit %d, %+v", code, rec)
+			}
+			if c.slurm != (rec.Hint != "") {
+				t.Errorf("hint %q", rec.Hint)
+			}
+			if left := j.scratches(); len(left) > 0 {
+				t.Errorf("left on the node: %q", left)
+			}
+		})
+	}
+}
+
+// termCommands sends TERM to the guest and to all that it runs.
+func (j *job) termCommands() {
+	j.t.Helper()
+	for pid := range j.processes() {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+	}
+	time.Sleep(20 * time.Millisecond)
+}
+
+// A job that was cancelled before its runner began starts nothing, and its
+// secrets are gone.
+func TestCancelledBefore(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "echo never", func(n *store.New) { n.Secrets = []string{"A=b"} })
+	j.cancel()
+	code, rec := j.run()
+	if code != 130 || rec.State != jobs.StateCancelled || rec.Exit.Started || rec.Reason != "cancelled before it started" || j.read(store.FileStdout) != "" || j.read("env") != "" {
+		t.Errorf("exit %d, %+v", code, rec)
+	}
+}
+
+// Other signals, and TERM a second time, change nothing.
+func TestDeafSignals(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "trap '' HUP; echo ready; sleep 0.5", nil).start()
+	j.says("ready")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT} {
+		j.signal(sig)
+	}
+	if code, rec := j.wait(); code != 0 || rec.State != jobs.StateCompleted {
+		t.Errorf("exit %d, %+v", code, rec)
+	}
+}
+
+// A runner that is killed takes its guest and the whole tree along, without
+// anybody's help; the next runner on the node removes its scratch directory.
+func TestRunnerKilled(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, stubborn, nil).start()
+	j.says("ready")
+	if len(j.processes()) < 3 {
+		t.Fatalf("too few processes: %v", j.processes())
+	}
+	j.signal(syscall.SIGKILL)
+	<-j.done
+	eventually(t, "the tree ends", func() bool { return len(j.processes()) == 0 })
+	if len(j.scratches()) != 1 {
+		t.Errorf("on the node: %q", j.scratches())
+	}
+	next := newJob(t, "true", nil)
+	next.tmp = j.tmp
+	if code, _ := next.run(); code != 0 {
+		t.Errorf("the next one: exit %d", code)
+	}
+	if left := next.scratches(); len(left) > 0 {
+		t.Errorf("left on the node: %q", left)
+	}
+}
+
+// A runner that hangs no longer pings, and its guest leaves; when it goes on,
+// it finds that out.
+func TestRunnerStopped(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, stubborn, nil)
+	j.periods.GuestWait = time.Second
+	j.start()
+	j.says("ready")
+	j.signal(syscall.SIGSTOP)
+	eventually(t, "the tree ends", func() bool { return alive(j.processes()) == 0 })
+	j.signal(syscall.SIGCONT)
+	if code, rec := j.wait(); code != jobs.CodeInfra || rec.State != jobs.StateError || !strings.Contains(rec.Reason, "pinged") {
+		t.Errorf("exit %d, %+v", code, rec)
+	}
+}
+
+// alive counts those that are no zombies: their parent is stopped.
+func alive(pids map[int]string) (n int) {
+	for pid := range pids {
+		if p, ok := readProc(pid); ok && !p.zombie {
+			n++
+		}
+	}
+	return n
+}
+
+// A runner whose beat cannot be written, or whose claim is another's, lets its
+// guest go.
+func TestFenced(t *testing.T) {
+	for name, fence := range map[string]func(j *job) error{
+		"claim": func(j *job) error {
+			b := strings.Replace(j.read("claim.json"), `"pid": `, `"pid": 1`, 1)
+			return os.WriteFile(j.dir+"/claim.json", []byte(b), 0o600)
+		},
+		"no claim": func(j *job) error { return os.Remove(j.dir + "/claim.json") },
+		"no beat": func(j *job) error {
+			if err := os.Remove(j.dir + "/beat"); err != nil {
+				return err
+			}
+			return os.Mkdir(j.dir+"/beat", 0o700)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, stubborn, nil)
+			j.periods.GuestWait = time.Second
+			j.start()
+			j.says("ready")
+			if err := fence(j); err != nil {
+				t.Fatal(err)
+			}
+			code, rec := j.wait()
+			if code != jobs.CodeInfra || rec.State != jobs.StateError {
+				t.Errorf("exit %d, %+v", code, rec)
+			}
+		})
+	}
+}
+
+// killGuest kills the guest alone.
+func (j *job) killGuest() {
+	j.t.Helper()
+	for pid, line := range j.processes() {
+		if strings.HasSuffix(line, " guest ") {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				j.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// When a cancel takes the guest along before the runner has heard of it, it is
+// a cancel all the same.
+func TestGuestKilledByCancel(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "echo ready; sleep 60", nil)
+	j.periods.Beat = time.Minute
+	j.start()
+	j.says("ready")
+	j.cancel()
+	j.killGuest()
+	if code, rec := j.wait(); code != jobs.CodeInterrupted || rec.State != jobs.StateCancelled {
+		t.Errorf("exit %d, %+v", code, rec)
+	}
+}
+
+// A guest that is killed is an error of ours, and the tree goes with it.
+func TestGuestKilled(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, stubborn, nil).start()
+	j.says("ready")
+	j.killGuest()
+	code, rec := j.wait()
+	if code != jobs.CodeInfra || rec.State != jobs.StateError || !strings.Contains(rec.Reason, "before its command did") {
+		t.Errorf("exit %d, %+v", code, rec)
+	}
+}
+
+// Memory that no cgroup holds is watched.
+func TestMemoryWatched(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "echo small; sleep 0.1; head -c 600M /dev/zero | tail -c 500M | sleep 60", func(n *store.New) { n.Spec.Resources.Memory = 300 * jobs.MiB })
+	code, rec := j.run()
+	if got := ownCgroup("/proc/self/cgroup", "/sys/fs/cgroup").limit(); got != 0 && got <= 330*jobs.MiB {
+		t.Skipf("a cgroup holds %s here", got)
+	}
+	if code != 1 || rec.State != jobs.StateOutOfMemory || !rec.Exit.OOM || !strings.Contains(rec.Reason, "more than the 300MiB it asked for") || !strings.Contains(strings.Join(rec.Notes, " "), "advisory") {
+		t.Errorf("exit %d, %+v", code, rec)
+	}
+}

@@ -1,0 +1,181 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+func TestMargin(t *testing.T) {
+	for left, want := range map[time.Duration]time.Duration{
+		-time.Hour: 5 * time.Second, 0: 5 * time.Second, 10 * time.Second: 5 * time.Second, 50 * time.Second: 5 * time.Second,
+		2 * time.Minute: 12 * time.Second, 20 * time.Minute: 2 * time.Minute, 48 * time.Hour: 2 * time.Minute,
+	} {
+		if got := margin(left); got != want {
+			t.Errorf("margin(%v) = %v, want %v", left, got, want)
+		}
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	began := time.Unix(1_800_000_000, 0)
+	started := began.Add(30 * time.Second)
+	for _, c := range []struct {
+		name  string
+		limit time.Duration
+		end   string
+		want  time.Duration // after began; -1 is none
+	}{
+		{name: "none", want: -1},
+		{name: "the task's own", limit: time.Minute, want: 90 * time.Second},
+		{name: "Slurm's", end: "1800003600", want: time.Hour - 2*time.Minute},
+		{name: "a short one of Slurm's", end: "1800000060", want: 54 * time.Second},
+		{name: "the earlier one is the task's", limit: time.Minute, end: "1800003600", want: 90 * time.Second},
+		{name: "the earlier one is Slurm's", limit: 48 * time.Hour, end: "1800003600", want: time.Hour - 2*time.Minute},
+		{name: "passed", end: "1799999000", want: -1005 * time.Second},
+		{name: "not a number", end: "Unknown", want: -1},
+		{name: "zero", end: "0", want: -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("SLURM_JOB_END_TIME", c.end)
+			r := &attempt{began: began}
+			r.spec.Resources.Time = c.limit
+			got := r.deadline(started)
+			if c.want == -1 {
+				if !got.IsZero() {
+					t.Errorf("got %v", got)
+				}
+			} else if !got.Equal(began.Add(c.want)) {
+				t.Errorf("got %v after the beginning, want %v", got.Sub(began), c.want)
+			}
+		})
+	}
+}
+
+func TestDefaultTimes(t *testing.T) {
+	d := defaultTimes()
+	if d.guestWait != 3*d.beat || d.silent != 18*d.beat || d.guestWait <= d.grace {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestHurried(t *testing.T) {
+	for _, c := range []struct {
+		why  *why
+		want time.Duration
+	}{
+		{nil, 10 * time.Second},
+		{&why{}, 10 * time.Second},
+		{&why{hurry: time.Minute}, 10 * time.Second},
+		{&why{hurry: 8 * time.Second}, 5 * time.Second},
+		{&why{hurry: 2 * time.Second}, time.Second},
+	} {
+		r := &attempt{}
+		r.stop.init()
+		if c.why != nil {
+			r.stop.set(*c.why)
+		}
+		if got := r.hurried(10 * time.Second); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.why, got, c.want)
+		}
+	}
+}
+
+func TestFirstReasonCounts(t *testing.T) {
+	var s stopper
+	s.init()
+	if s.get() != nil {
+		t.Error("a reason before any")
+	}
+	if !s.set(why{reason: "one"}) || s.set(why{reason: "two"}) || s.get().reason != "one" || s.get().at.IsZero() {
+		t.Errorf("%+v", s.get())
+	}
+	<-s.done
+}
+
+func TestWhySignal(t *testing.T) {
+	jobDir := t.TempDir()
+	now := time.Now().Unix()
+	for _, c := range []struct {
+		name, scheduler, end string
+		cancel               bool
+		state                jobs.State
+		reason, hint         string
+	}{
+		{name: "cancel", scheduler: "slurm", cancel: true, state: jobs.StateCancelled, reason: "cancelled"},
+		{name: "cancel at the limit", scheduler: "slurm", cancel: true, end: fmt.Sprint(now - 5), state: jobs.StateCancelled, reason: "cancelled"},
+		{name: "limit", scheduler: "slurm", end: fmt.Sprint(now), state: jobs.StateTimeout, reason: "the Slurm job's time limit passed", hint: "ask for more"},
+		{name: "long before", scheduler: "slurm", end: fmt.Sprint(now + 600), state: jobs.StateCancelled, reason: "ended by the scheduler (signal terminated)", hint: "sacct -X -j 17"},
+		{name: "no limit known", scheduler: "slurm", state: jobs.StateCancelled, reason: "ended by the scheduler", hint: "sacct -X -j 17"},
+		{name: "local", scheduler: "local", state: jobs.StateCancelled, reason: "ended from outside (signal terminated)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("SLURM_JOB_END_TIME", c.end)
+			r := &attempt{jobDir: filepath.Join(jobDir, c.name), claim: jobs.Claim{NativeID: "17"}}
+			r.spec.Scheduler = c.scheduler
+			if err := os.Mkdir(r.jobDir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if c.cancel {
+				if _, err := store.SetCancel(r.jobDir, jobs.Cancel{Version: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := r.whySignal(syscall.SIGTERM)
+			if w.state != c.state || !strings.Contains(w.reason, c.reason) || !strings.Contains(w.hint, c.hint) || (c.hint == "" && w.hint != "") {
+				t.Errorf("%+v", w)
+			}
+		})
+	}
+}
+
+// answering is a place where every program prints the same.
+type answering struct {
+	text string
+	code int
+	err  error
+}
+
+func (a answering) Start(_ context.Context, c jobs.Cmd) (jobs.Process, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	if got := strings.Join(c.Argv, " "); got != "scontrol show config" {
+		return nil, fmt.Errorf("unexpected command: %s", got)
+	}
+	_, err := c.Stdout.Write([]byte(a.text))
+	return a, err
+}
+
+func (answering) Signal(syscall.Signal) error { return nil }
+
+func (a answering) Wait() (jobs.Exit, error) { return jobs.Exit{Started: true, Code: a.code}, nil }
+
+func TestKillWait(t *testing.T) {
+	for _, c := range []struct {
+		on   answering
+		want time.Duration
+	}{
+		{answering{text: "Banner\nKillOnBadExit           = 0\nKillWait                = 30 sec\nX = 1\n"}, 30 * time.Second},
+		{answering{text: "KillWait=300 sec\n"}, 300 * time.Second},
+		{answering{text: "KillWait = 0 sec\n"}, 0},
+		{answering{text: "KillWait = soon\n"}, 5 * time.Second},
+		{answering{text: "KillWait = 99999999999999999999 sec\n"}, 5 * time.Second},
+		{answering{}, 5 * time.Second},
+		{answering{text: "KillWait = 30 sec\n", code: 1}, 5 * time.Second},
+		{answering{err: errors.New("no scontrol")}, 5 * time.Second},
+	} {
+		if got := slurmKillWait(t.Context(), c.on); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.on, got, c.want)
+		}
+	}
+}
