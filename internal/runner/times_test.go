@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,12 +44,9 @@ func TestDeadline(t *testing.T) {
 		{name: "the earlier one is the task's", limit: time.Minute, end: "1800003600", want: 90 * time.Second},
 		{name: "the earlier one is Slurm's", limit: 48 * time.Hour, end: "1800003600", want: time.Hour - 2*time.Minute},
 		{name: "passed", end: "1799999000", want: -1005 * time.Second},
-		{name: "not a number", end: "Unknown", want: -1},
-		{name: "zero", end: "0", want: -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Setenv("SLURM_JOB_END_TIME", c.end)
-			r := &attempt{began: began}
+			r := &attempt{began: began, jobEnd: atSecond(t, c.end)}
 			r.spec.Resources.Time = c.limit
 			got := r.deadline(started)
 			if c.want == -1 {
@@ -58,6 +57,44 @@ func TestDeadline(t *testing.T) {
 				t.Errorf("got %v after the beginning, want %v", got.Sub(began), c.want)
 			}
 		})
+	}
+}
+
+// atSecond reads seconds of Unix time; "" is no time.
+func atSecond(t *testing.T, s string) time.Time {
+	if s == "" {
+		return time.Time{}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Unix(n, 0)
+}
+
+// Newer versions of Slurm put the end of the job into its environment; where it is
+// not, squeue is asked.
+func TestSlurmEnd(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
+	const ask = "squeue -h -j 17 -o %e"
+	for _, c := range []struct {
+		env, job string
+		on       answering
+		want     time.Time
+	}{
+		{env: "1800003600", job: "17", on: answering{err: errors.New("not asked")}, want: time.Unix(1_800_003_600, 0)},
+		{job: "17", on: answering{argv: ask, text: "2026-11-21T12:00:00\n"}, want: noon},
+		{env: "0", job: "17", on: answering{argv: ask, text: "2026-11-21T12:00:00\n"}, want: noon},
+		{env: "Unknown", job: "17", on: answering{argv: ask, text: "NONE\n"}},
+		{job: "17", on: answering{argv: ask, text: ""}},
+		{job: "17", on: answering{argv: ask, text: "2026-11-21T12:00:00\n", code: 1}},
+		{job: "17", on: answering{err: errors.New("no squeue")}},
+		{on: answering{err: errors.New("not asked")}},
+	} {
+		t.Setenv("SLURM_JOB_END_TIME", c.env)
+		if got := slurmEnd(t.Context(), c.on, c.job); !got.Equal(c.want) {
+			t.Errorf("%+v: %v, want %v", c, got, c.want)
+		}
 	}
 }
 
@@ -119,8 +156,7 @@ func TestWhySignal(t *testing.T) {
 		{name: "local", scheduler: "local", state: jobs.StateCancelled, reason: "ended from outside (signal terminated)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Setenv("SLURM_JOB_END_TIME", c.end)
-			r := &attempt{jobDir: filepath.Join(jobDir, c.name), claim: jobs.Claim{NativeID: "17"}}
+			r := &attempt{jobDir: filepath.Join(jobDir, c.name), claim: jobs.Claim{NativeID: "17"}, jobEnd: atSecond(t, c.end)}
 			r.spec.Scheduler = c.scheduler
 			if err := os.Mkdir(r.jobDir, 0o700); err != nil {
 				t.Fatal(err)
@@ -140,6 +176,7 @@ func TestWhySignal(t *testing.T) {
 
 // answering is a place where every program prints the same.
 type answering struct {
+	argv string // "" is the question for the configuration
 	text string
 	code int
 	err  error
@@ -149,8 +186,8 @@ func (a answering) Start(_ context.Context, c jobs.Cmd) (jobs.Process, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
-	if got := strings.Join(c.Argv, " "); got != "scontrol show config" {
-		return nil, fmt.Errorf("unexpected command: %s", got)
+	if want := cmp.Or(a.argv, "scontrol show config"); strings.Join(c.Argv, " ") != want {
+		return nil, fmt.Errorf("unexpected command: %q", c.Argv)
 	}
 	_, err := c.Stdout.Write([]byte(a.text))
 	return a, err
