@@ -1,0 +1,54 @@
+package node_test
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"berth/internal/node"
+)
+
+func TestIs(t *testing.T) {
+	for line, want := range map[string]bool{
+		"runner --attempt /x -- y": true, "guest": true, "queue-wait": true, "": false, "submit": false, "--help": false, "run": false, "Guest": false, "x guest": false,
+	} {
+		if got := node.Is(strings.Fields(line)); got != want {
+			t.Errorf("Is(%q) = %v", line, got)
+		}
+	}
+}
+
+// Each verb is dispatched to the one that knows it, and says what it wants.
+func TestMainUsage(t *testing.T) {
+	for line, want := range map[string]string{
+		"": "usage: berth-node runner|guest|queue-wait ...", "submit": "usage: berth-node runner|guest|queue-wait ...",
+		"runner": "usage: berth-node runner --attempt DIR -- ARGV...", "guest x": "usage: berth-node guest", "queue-wait": "usage: queue-wait --queue DIR",
+	} {
+		t.Run(line, func(t *testing.T) {
+			said, code := captured(t, func() int { return node.Main(strings.Fields(line)) })
+			if code != 2 || !strings.Contains(said, want) {
+				t.Errorf("exit %d: %s", code, said)
+			}
+		})
+	}
+}
+
+// captured returns what a function writes to the standard error.
+func captured(t *testing.T, do func() int) (string, int) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := os.Stderr
+	os.Stderr = w
+	code := do()
+	os.Stderr = old
+	_ = w.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), code
+}
