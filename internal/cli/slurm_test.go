@@ -51,7 +51,7 @@ func sbatch(args []string) int {
 	})
 	if err == nil && j.State == "RUNNING" {
 		// As slurmd does, in nobody's session.
-		_, err = run.Detach([]string{"slurmstepd", c.dir, j.ID}, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.Getenv("TMPDIR")}, "/", os.DevNull)
+		_, err = run.Detach([]string{"slurmstepd", c.dir, j.ID}, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.Getenv("TMPDIR"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}, "/", os.DevNull)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAKE: sbatch:", err)

@@ -39,7 +39,7 @@ func slurmstepd(args []string) int {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = j.Dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR"),
+		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"),
 		"SLURM_JOB_ID=" + id, "SLURM_JOB_NAME=" + j.Name, "SLURM_CPUS_ON_NODE=1", "SLURM_JOB_NUM_NODES=1", "SLURM_JOB_PARTITION=" + j.Partition,
 		"SLURM_JOB_START_TIME=" + strconv.FormatInt(start.Unix(), 10), "SLURM_JOB_END_TIME=" + strconv.FormatInt(start.Add(limit).Unix(), 10),
 		"SLURM_EXIT_ERROR=94", "APPTAINER_BINDPATH=/site", "SINGULARITYENV_TOKEN=site",

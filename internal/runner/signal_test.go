@@ -190,14 +190,30 @@ func TestFenced(t *testing.T) {
 }
 
 // killGuest kills the guest alone.
-func (j *job) killGuest() {
+func (j *job) killGuest() { j.signalGuest(syscall.SIGKILL) }
+
+func (j *job) signalGuest(sig syscall.Signal) {
 	j.t.Helper()
 	for pid, line := range j.processes() {
 		if strings.HasSuffix(line, " guest ") {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			if err := syscall.Kill(pid, sig); err != nil {
 				j.t.Fatal(err)
 			}
 		}
+	}
+}
+
+// A guest that hangs cannot end anything: the runner does, a little after the
+// grace.
+func TestGuestStopped(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, stubborn, nil).start()
+	j.says("ready")
+	j.signalGuest(syscall.SIGSTOP)
+	j.cancel()
+	j.signal(syscall.SIGTERM)
+	if code, rec := j.wait(); code != jobs.CodeInterrupted || rec.State != jobs.StateCancelled || rec.Exit.Signal != 9 {
+		t.Errorf("exit %d, %+v", code, rec)
 	}
 }
 
