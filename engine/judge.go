@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"os"
 	"path/filepath"
 	"time"
 
@@ -33,7 +34,11 @@ func (e *Engine) judge(v *View, known bool, st jobs.Status) {
 		}
 		e.conclude(v, noRecord(v, st))
 	case a.Claim != nil:
-		if age >= silent {
+		wait := silent
+		if host, _ := os.Hostname(); v.Spec.Scheduler == jobs.SchedulerLocal && a.Claim.Host == host {
+			wait = quiet // its queue knows the processes of this host
+		}
+		if age >= wait {
 			e.conclude(v, jobs.Verdict{State: asWished(v, jobs.StateLost), Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: "what it left is in " + a.Dir})
 		}
 	case v.Cancel != nil:

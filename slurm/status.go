@@ -41,7 +41,9 @@ func (s *Scheduler) Status(ctx context.Context, handles []jobs.Handle) (map[stri
 		if rows, err = s.accounted(ctx, cluster, gone); err != nil {
 			return answer, err
 		}
-		pick(answer, gone, rows)
+		// The accounting keeps calling a job pending or running that the
+		// controller has lost; the queue, which does not have it, is right.
+		pick(answer, gone, slices.DeleteFunc(rows, func(r row) bool { return !r.status.State.Final() && r.status.State != "" }))
 	}
 	return answer, nil
 }

@@ -144,7 +144,7 @@ func TestDetailOfResult(t *testing.T) {
 	}
 	for label, want := range map[string]string{
 		"branch": "berth/x/1 (not in the repository yet; kept in /b/0001/result.bundle)", "changes": "1 file, +2 -0 lines", "diff": "/b/0001/diff.patch",
-		"out of scope": "a\nb", "left out": "3 paths that git cannot hold; see /b/0001/manifest.json", "done": "go test: did not start: no such file",
+		"out of scope": "a\nb", "left out": "3 paths; the reasons are in /b/0001/manifest.json", "done": "go test: did not start: no such file",
 		"artifact": "/b/0001/artifacts/out.csv", "peak memory": "4MiB", "ended": "0s ago", "as of": "0s ago",
 	} {
 		if got[label] != want {

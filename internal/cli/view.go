@@ -111,7 +111,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 	}
 	add("reason", j.Reason)
 	add("hint", j.Hint)
-	if j.Exit != nil {
+	if j.Exit != nil && (j.Exit.Started || j.Exit.Error != "") {
 		add("exit", j.Exit.String())
 	}
 	where := j.Scheduler
@@ -145,7 +145,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 			add("out of scope", p)
 		}
 		if r.Skipped > 0 {
-			add("left out", plural(r.Skipped, "path")+" that git cannot hold; see "+filepath.Join(j.Dir, "manifest.json"))
+			add("left out", plural(r.Skipped, "path")+"; the reasons are in "+filepath.Join(j.Dir, "manifest.json"))
 		}
 	}
 	for _, d := range j.Done {

@@ -132,12 +132,12 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stdout.Close() }()
+	defer stdout.close()
 	stderr, err := r.openLog(store.FileDoneStderr)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stderr.Close() }()
+	defer stderr.close()
 	deadline := r.deadline(out.started)
 	for _, cmd := range r.spec.Done {
 		_, _ = io.WriteString(stderr, "+ "+commandText(cmd)+"\n")

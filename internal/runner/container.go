@@ -24,6 +24,7 @@ type container struct {
 	proc    jobs.Process
 	session *session.Session
 	stderr  *tail
+	fuse    []fuse        // the helpers that its file system lives in
 	ended   chan struct{} // closed when proc has ended
 	exit    jobs.Exit
 	closing sync.Once
@@ -86,6 +87,7 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container,
 		_ = inW.Close()
 		return nil, c.startError(ctx, err)
 	}
+	c.fuse = findFuse()
 	r.setSession(c.session)
 	return c, nil
 }

@@ -114,12 +114,12 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stdout.Close() }()
+	defer stdout.close()
 	stderr, err := r.openLog(store.FileStderr)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stderr.Close() }()
+	defer stderr.close()
 	out.started = time.Now().UTC()
 	deadline := r.deadline(out.started)
 	env := r.taskEnv(secrets, deadline)
@@ -154,6 +154,9 @@ func (r *attempt) supervise(c *container, p *session.Process, deadline time.Time
 		res, err := p.Wait()
 		ended <- answer{res, err}
 	}()
+	watch, unwatch := context.WithCancel(context.Background())
+	defer unwatch()
+	go c.watchFuse(watch)
 	var warn, limit <-chan time.Time
 	if !deadline.IsZero() {
 		left := time.Until(deadline)
@@ -170,6 +173,9 @@ func (r *attempt) supervise(c *container, p *session.Process, deadline time.Time
 					return session.Result{Exit: jobs.Exit{Started: true, Code: 137, Signal: 9}}, nil
 				}
 				return session.Result{}, r.guestGone(c, a.err)
+			}
+			if w := c.lostFuse(); w != nil {
+				r.stop.set(*w)
 			}
 			return a.res, nil
 		case <-warn:
@@ -215,19 +221,10 @@ func (r *attempt) guestGone(c *container, err error) error {
 		r.stop.set(why{state: jobs.StateOutOfMemory, reason: "the container was killed for memory", hint: "raise [resources] memory"})
 		return errStopped
 	}
-	text := lastLines(c.stderr.String(), 2)
-	if text != "" {
+	if text := troubles(c.stderr.String()); text != "" {
 		err = errors.New(text)
 	}
 	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the container ended before its command did", Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
-}
-
-func (r *attempt) openLog(name string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(r.dir, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "open the attempt's " + name, Err: err}
-	}
-	return f, nil
 }
 
 // workDir is where commands run: the workspace, else their HOME.

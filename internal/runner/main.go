@@ -142,7 +142,7 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	r.cleanup(out)
 	rec.Notes = r.notes
 	rec.Ended = time.Now().UTC()
-	won, err := store.SetExit(r.dir, rec)
+	won, err := r.record(rec)
 	if err != nil {
 		r.log.Error("the exit could not be recorded", "err", err)
 		return jobs.CodeInfra
@@ -152,6 +152,19 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	}
 	r.event("ended", string(rec.State)+": "+rec.Reason)
 	return rec.Code
+}
+
+// record writes the exit, and tries for a while: a full quota or a file server
+// that restarts must not cost the word on a job that has run for days.
+func (r *attempt) record(rec jobs.ExitRecord) (won bool, err error) {
+	for pause := 100 * time.Millisecond; ; pause *= 2 {
+		won, err = store.SetExit(r.dir, rec)
+		if w := r.stop.get(); err == nil || pause > time.Minute/2 || (w != nil && w.hurry > 0) {
+			return won, err
+		}
+		r.log.Warn("the exit could not be recorded; trying again", "err", err)
+		time.Sleep(pause)
+	}
 }
 
 func (r *attempt) event(name, text string) {

@@ -83,11 +83,16 @@ func expandVars(s string, getenv func(string) string) (string, error) {
 	return filepath.Clean(out), nil
 }
 
-// newScratch makes the directory for an attempt. Its name ends in 48 random
-// bits and mkdir refuses a name that exists, so nobody can have planted it.
+// newScratch makes the directory for an attempt, a new one in any case: mkdir
+// refuses a name that exists. Others can read the attempt's part of the name in
+// the queue and take it first; then random letters are added.
 func newScratch(base, tail string, me jobs.Claim, attemptDir string) (*scratch, error) {
 	dir := filepath.Join(base, fmt.Sprintf("berth-%d-%s", os.Getuid(), tail))
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		dir, err = os.MkdirTemp(base, filepath.Base(dir)+"-*")
+	}
+	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: `is there space left on ` + base + `? scratch = "..." in a profile names another place`}
 	}
 	b, err := json.Marshal(scratchOwner{Host: me.Host, BootID: me.BootID, PID: me.PID, Start: startTime(me.PID), Attempt: attemptDir})

@@ -26,9 +26,10 @@ func TestNewScratch(t *testing.T) {
 			t.Errorf("%s: %v, %v", dir, fi, err)
 		}
 	}
-	// A name that exists, whoever made it, is not used.
-	if _, err := newScratch(base, "0123456789ab", me(), "/b/0001"); err == nil || !strings.Contains(jobs.HintOf(err), "space left") {
-		t.Errorf("the same again: %v", err)
+	// A name that exists, whoever made it, is not used: another is found.
+	again, err := newScratch(base, "0123456789ab", me(), "/b/0001")
+	if err != nil || again.dir == s.dir {
+		t.Errorf("the same again: %+v, %v", again, err)
 	}
 	planted := filepath.Join(base, "elsewhere")
 	if err := os.Mkdir(planted, 0o700); err != nil {
@@ -37,8 +38,14 @@ func TestNewScratch(t *testing.T) {
 	if err := os.Symlink(planted, strings.Replace(s.dir, "0123456789ab", "planted", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newScratch(base, "planted", me(), "/b/0001"); err == nil {
-		t.Error("a planted link was followed")
+	if other, err := newScratch(base, "planted", me(), "/b/0001"); err != nil || other.dir == planted {
+		t.Errorf("beside a planted link: %+v, %v", other, err)
+	}
+	if left, err := os.ReadDir(planted); err != nil || len(left) > 0 {
+		t.Errorf("a planted link was followed: %v, %v", left, err)
+	}
+	if _, err := newScratch(filepath.Join(base, "missing"), "x", me(), "/b/0001"); err == nil || !strings.Contains(jobs.HintOf(err), "space left") {
+		t.Errorf("no such base: %v", err)
 	}
 	if err := s.remove(); err != nil {
 		t.Fatal(err)

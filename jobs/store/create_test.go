@@ -91,8 +91,8 @@ func TestCreateFails(t *testing.T) {
 }
 
 func TestFileModes(t *testing.T) {
+	s := open(t) // whose parents are as a user's umask makes them
 	defer syscall.Umask(syscall.Umask(0))
-	s := open(t)
 	r := create(t, s)
 	dir := r.Current().Dir
 	_, err := SetClaim(dir, jobs.Claim{Version: 1})

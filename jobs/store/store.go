@@ -43,11 +43,43 @@ func Open(home string) (*Store, error) {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the state directory " + s.home + " is open to other users",
 			Hint: "set BERTH_HOME to a directory of its own, or, if nobody else needs this one: chmod 700 " + s.home}
 	}
+	if err := checkAbove(s.home); err != nil {
+		return nil, err
+	}
 	if err := makeDir(filepath.Join(s.home, "jobs")); err != nil {
 		return nil, openError(err)
 	}
 	s.index = indexFile(s.home)
 	return s, nil
+}
+
+// checkAbove refuses a directory below one that everybody may write: somebody
+// could move ours away and put another in its place, and job scripts run
+// programs from it. A sticky directory such as /tmp keeps names to their
+// owners. Who may write for a group, and the owner of a directory above, are
+// taken to be trusted: laboratories share directories that way.
+func checkAbove(home string) error {
+	real, err := filepath.EvalSymlinks(home)
+	if err != nil {
+		return openError(err)
+	}
+	// The names that lead there, and the place itself, when links are between.
+	for _, path := range []string{home, real} {
+		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+			fi, err := os.Stat(dir)
+			if err != nil {
+				return openError(err)
+			}
+			if fi.Mode().Perm()&0o002 != 0 && fi.Mode()&os.ModeSticky == 0 {
+				return &jobs.Error{Kind: jobs.KindConfig, Msg: "everybody may write " + dir + ", and so replace the state directory " + home,
+					Hint: "set BERTH_HOME to a directory elsewhere, or, if " + dir + " is yours: chmod o-w " + dir}
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return nil
 }
 
 func openError(err error) error {

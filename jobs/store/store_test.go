@@ -149,3 +149,22 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
+
+func TestOpenBelowWritable(t *testing.T) {
+	top := t.TempDir()
+	shared := filepath.Join(top, "shared")
+	must(t, os.Mkdir(shared, 0o700))
+	must(t, os.Chmod(shared, 0o777))
+	link := filepath.Join(top, "link")
+	must(t, os.Symlink(shared, link))
+	for _, home := range []string{filepath.Join(shared, "home"), filepath.Join(shared, "deep", "home"), filepath.Join(link, "home")} {
+		_, err := Open(home)
+		if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(jobs.HintOf(err), "chmod o-w") {
+			t.Errorf("%s: %v", home, err)
+		}
+	}
+	must(t, os.Chmod(shared, 0o777|os.ModeSticky)) // as /tmp is
+	if _, err := Open(filepath.Join(shared, "home")); err != nil {
+		t.Error(err)
+	}
+}
