@@ -555,3 +555,31 @@ func waitFor(t *testing.T, limit time.Duration, ok func() bool) {
 		time.Sleep(300 * time.Millisecond)
 	}
 }
+
+// A FUSE helper that dies takes the container's file system with it: that is
+// no success, whatever the command says.
+func TestFileSystemDies(t *testing.T) {
+	s := standard
+	s.need(t)
+	id := s.submit(t, "", `echo ready; for i in $(seq 60); do echo x >/root/$i 2>/dev/null; sleep 0.2; done; exit 0`)
+	st := s.state(t, id, "running")
+	waitFor(t, 30*time.Second, func() bool { return strings.Contains(s.sh(t, "berth logs "+id).out, "ready") })
+	s.on(t, st.Node, "root", "pkill", "-9", "-u", "alice", "fuse-overlayfs")
+	st = s.wait(t, id, 5)
+	if st.State != "error" || !strings.Contains(st.Reason, "fuse-overlayfs ended") {
+		t.Errorf("status %+v", st)
+	}
+	s.quiet(t)
+}
+
+// What a task prints without end does not fill the disk.
+func TestFlood(t *testing.T) {
+	s := standard
+	s.need(t)
+	id := s.submit(t, "", `head -c 300000000 /dev/zero; echo end >&2`)
+	st := s.wait(t, id, 0)
+	if size := s.ok(t, "stat -c %s "+st.Dir+"/stdout"); size != "268435456" || !strings.Contains(strings.Join(st.Notes, " "), "256MiB") {
+		t.Errorf("kept %s bytes; notes %q", size, st.Notes)
+	}
+	s.ok(t, "berth rm "+id)
+}
