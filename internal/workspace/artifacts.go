@@ -84,12 +84,7 @@ type copier struct {
 }
 
 func (c *copier) run(ctx context.Context, workDir, destDir string) (err error) {
-	if fi, err := os.Lstat(workDir); err != nil {
-		return err
-	} else if !fi.IsDir() {
-		return fmt.Errorf("%q is not a directory", workDir)
-	}
-	if c.src, err = os.OpenRoot(workDir); err != nil {
+	if c.src, err = openTree(workDir); err != nil {
 		return err
 	}
 	defer c.src.Close()
@@ -104,7 +99,7 @@ func (c *copier) run(ctx context.Context, workDir, destDir string) (err error) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		below, err := c.dir(queue[0])
+		below, err := c.dir(ctx, queue[0])
 		if err != nil {
 			return err
 		}
@@ -114,17 +109,23 @@ func (c *copier) run(ctx context.Context, workDir, destDir string) (err error) {
 }
 
 // dir copies what is asked for from one directory and gives those below it.
-func (c *copier) dir(dir string) (below []string, err error) {
-	names, err := readNames(c.src, dir, maxEntries-c.entries)
+func (c *copier) dir(ctx context.Context, dir string) (below []string, err error) {
+	names, err := readNames(ctx, c.src, dir, maxEntries-c.entries)
 	c.entries += len(names)
 	if err == nil && c.entries >= maxEntries {
 		err = fmt.Errorf("the tree has more than %d entries", maxEntries)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	if err != nil {
 		c.rep.skip(dir, "cannot be read: "+reason(err))
 		return nil, nil
 	}
 	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		p := path.Join(dir, name)
 		if name == ".git" || len(p) >= maxPathBytes {
 			continue
@@ -136,7 +137,7 @@ func (c *copier) dir(dir string) (below []string, err error) {
 		case fi.IsDir():
 			below = append(below, p)
 		case c.asked(p):
-			if err := c.file(p, fi); err != nil {
+			if err := c.file(ctx, p, fi); err != nil {
 				return nil, err
 			}
 		}
@@ -155,7 +156,7 @@ func (c *copier) asked(p string) bool {
 	return asked
 }
 
-func (c *copier) file(p string, fi fs.FileInfo) error {
+func (c *copier) file(ctx context.Context, p string, fi fs.FileInfo) error {
 	switch size := fi.Size(); {
 	case fi.Mode()&fs.ModeSymlink != 0:
 		c.rep.skip(p, "is a symbolic link")
@@ -168,21 +169,20 @@ func (c *copier) file(p string, fi fs.FileInfo) error {
 	case len(c.res.Copied) >= c.limits.Files:
 		c.rep.skip(p, fmt.Sprintf("there are more than %d artifacts", c.limits.Files))
 	default:
-		return c.copy(p)
+		return c.copy(ctx, p, size)
 	}
 	return nil
 }
 
 // copy copies one file. An unreadable source is reported; a destination that
 // cannot be written is an error.
-func (c *copier) copy(p string) (err error) {
-	in, fi, err := openRegular(c.src, p)
+func (c *copier) copy(ctx context.Context, p string, size int64) (err error) {
+	in, n, err := contentOf(ctx, c.src, found{path: p, mode: modeFile, sizeBytes: size})
 	if err != nil {
 		c.rep.skip(p, "cannot be read: "+reason(err))
 		return nil
 	}
 	defer in.Close()
-	size := fi.Size()
 	if err := c.dst.MkdirAll(filepath.FromSlash(path.Dir(p)), 0o700); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (c *copier) copy(p string) (err error) {
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(out, &sourceReader{r: io.LimitReader(in, size)})
+	n, err = io.Copy(out, io.LimitReader(in, n))
 	cerr := out.Close()
 	var rerr *readError
 	switch {
@@ -202,7 +202,7 @@ func (c *copier) copy(p string) (err error) {
 		c.rep.skip(p, "cannot be read: "+reason(rerr.err))
 		return c.dst.Remove(p)
 	case err != nil:
-		return err
+		return errors.Join(err, c.dst.Remove(p))
 	case cerr != nil:
 		return cerr
 	}

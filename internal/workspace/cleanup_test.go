@@ -75,7 +75,7 @@ func TestWithoutRoot(t *testing.T) {
 	tmp := filepath.Join(dir, "tmp")
 	must(t, os.Mkdir(tmp, 0o700))
 	must(t, os.Chown(tmp, 65534, 65534))
-	cmd := exec.CommandContext(testContext(t), bin, "-test.v", "-test.run=^(TestUnreadable|TestCleanup|TestRoundTrip|TestReadOnlyRepository)$")
+	cmd := exec.CommandContext(testContext(t), bin, "-test.v", "-test.run=^(TestUnreadable|TestTopUnreadable|TestCleanup|TestRoundTrip|TestReadOnlyRepository)$")
 	cmd.Dir = tmp
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + tmp}
 	cmd.SysProcAttr = asNobody()

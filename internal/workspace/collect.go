@@ -32,12 +32,12 @@ func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts C
 	if err := g.checkBranch(ctx, gitDir, opts.Branch); err != nil {
 		return Result{}, err
 	}
-	work, err := openWork(attemptDir)
+	work, err := openTree(filepath.Join(attemptDir, WorkDir))
 	if err != nil {
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}
 	defer work.Close()
-	base, err := g.readTree(ctx, gitDir, src.Base)
+	base, err := g.readTree(ctx, gitDir, src.Base, "-l")
 	if err != nil {
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}
@@ -57,17 +57,6 @@ func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts C
 	return res, nil
 }
 
-// openWork opens the work tree, which must still be the directory it was.
-func openWork(attemptDir string) (*os.Root, error) {
-	dir := filepath.Join(attemptDir, WorkDir)
-	if fi, err := os.Lstat(dir); err != nil {
-		return nil, err
-	} else if !fi.IsDir() {
-		return nil, fmt.Errorf("%q is not a directory", dir)
-	}
-	return os.OpenRoot(dir)
-}
-
 // delta is what has to be done to the base's tree.
 type delta struct {
 	remove []string
@@ -84,7 +73,9 @@ func (d delta) without(paths map[string]bool) delta {
 	}
 }
 
-// delta compares what was seen with the base, and applies the limits.
+// delta compares what was seen with the base, and applies the limits. A file
+// is only read when it has the size it has in the base: so a task cannot make
+// it read more than the base holds.
 func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int, limits Limits) delta {
 	var d delta
 	for _, p := range slices.Sorted(maps.Keys(base.entries)) {
@@ -109,7 +100,7 @@ func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int,
 		f := s.tracked[p]
 		switch {
 		case f.mode == modeGitlink:
-		case f.mode == base.entries[p].mode || f.mode != modeLink && isFile(base.entries[p].mode):
+		case mayBeSame(f, base.entries[p], limits):
 			compare = append(compare, f)
 		default:
 			put(f)
@@ -119,7 +110,7 @@ func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int,
 		switch {
 		case h.err != nil:
 			s.skip(h.path, "cannot be read: "+reason(h.err))
-		case h.id != base.entries[h.path].id || h.mode != base.entries[h.path].mode:
+		case h.id != base.entries[h.path].id:
 			put(h.found)
 		}
 	}
@@ -134,7 +125,19 @@ func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int,
 	return d
 }
 
-func isFile(mode string) bool { return mode != modeLink && mode != modeGitlink }
+// mayBeSame says whether only the content can tell that a path is not as it is
+// in the base.
+func mayBeSame(f found, base treeEntry, limits Limits) bool {
+	switch {
+	case f.mode != base.mode:
+		return false
+	case f.mode == modeLink: // not every file system knows their sizes
+		return true
+	case base.size < 0:
+		return f.sizeBytes <= limits.FileBytes
+	}
+	return f.sizeBytes == base.size
+}
 
 // collector builds and writes a result.
 type collector struct {
@@ -204,6 +207,9 @@ func (c *collector) finish(ctx context.Context, res Result) (Result, error) {
 		}
 	}
 	for i := range res.Files {
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
+		}
 		f := &res.Files[i]
 		if f.Status != Deleted {
 			f.SizeBytes = c.sizes[string(f.Path)]

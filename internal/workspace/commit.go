@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 )
 
@@ -86,7 +85,7 @@ func (s *stream) write(ctx context.Context, w *bufio.Writer) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.put(w, f); err != nil {
+		if err := s.put(ctx, w, f); err != nil {
 			return err
 		}
 	}
@@ -94,8 +93,8 @@ func (s *stream) write(ctx context.Context, w *bufio.Writer) error {
 	return err
 }
 
-func (s *stream) put(w *bufio.Writer, f found) error {
-	content, n, err := contentOf(s.work, f)
+func (s *stream) put(ctx context.Context, w *bufio.Writer, f found) error {
+	content, n, err := contentOf(ctx, s.work, f)
 	if err != nil {
 		s.failed[f.path] = "cannot be read: " + reason(err)
 		return nil
@@ -104,7 +103,7 @@ func (s *stream) put(w *bufio.Writer, f found) error {
 	if _, err := fmt.Fprintf(w, "M %s inline %s\ndata %d\n", f.mode, quote(f.path), n); err != nil {
 		return err
 	}
-	got, err := io.Copy(w, &sourceReader{r: io.LimitReader(content, n)})
+	got, err := io.Copy(w, io.LimitReader(content, n))
 	var rerr *readError
 	switch {
 	case errors.As(err, &rerr):
@@ -118,38 +117,6 @@ func (s *stream) put(w *bufio.Writer, f found) error {
 	}
 	s.sizes[f.path] = n
 	return w.WriteByte('\n')
-}
-
-// sourceReader marks the errors of the source, to tell them from git's.
-type sourceReader struct{ r io.Reader }
-
-type readError struct{ err error }
-
-func (e *readError) Error() string { return e.err.Error() }
-
-func (s *sourceReader) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = &readError{err}
-	}
-	return n, err
-}
-
-// contentOf gives the bytes of a file, or the target of a link, and how many
-// they are.
-func contentOf(work *os.Root, f found) (io.ReadCloser, int64, error) {
-	if f.mode == modeLink {
-		target, err := work.Readlink(f.path)
-		if err != nil {
-			return nil, 0, err
-		}
-		return io.NopCloser(strings.NewReader(target)), int64(len(target)), nil
-	}
-	file, fi, err := openRegular(work, f.path)
-	if err != nil {
-		return nil, 0, err
-	}
-	return file, fi.Size(), nil
 }
 
 // messageOf makes a commit message that git's fsck accepts.

@@ -31,8 +31,8 @@ func blobID(idLen int, r io.Reader, n int64) (string, error) {
 }
 
 // idOf is the id of the content of a file or link of the work tree.
-func idOf(work *os.Root, f found, idLen int) (string, error) {
-	content, n, err := contentOf(work, f)
+func idOf(ctx context.Context, work *os.Root, f found, idLen int) (string, error) {
+	content, n, err := contentOf(ctx, work, f)
 	if err != nil {
 		return "", err
 	}
@@ -57,7 +57,7 @@ func hashAll(ctx context.Context, work *os.Root, files []found, idLen int) []has
 		wg.Go(func() {
 			for i := range next {
 				out[i] = hashed{found: files[i]}
-				out[i].id, out[i].err = idOf(work, files[i], idLen)
+				out[i].id, out[i].err = idOf(ctx, work, files[i], idLen)
 			}
 		})
 	}

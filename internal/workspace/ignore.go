@@ -14,6 +14,10 @@ import (
 // maxIgnoreFileBytes bounds a .gitignore; a larger one counts as absent.
 const maxIgnoreFileBytes = 4 << 20
 
+// maxIgnoreBytes bounds all of them, which are copied; further ones count as
+// absent.
+const maxIgnoreBytes = 64 << 20
+
 // ignorer asks git which paths are ignored, by git's own rules, without letting
 // it see the task's tree: it works in a shadow directory that holds copies of
 // the .gitignore files and nothing else.
@@ -22,6 +26,7 @@ type ignorer struct {
 	gitDir string // its info/exclude holds too
 	dir    string
 	shadow *os.Root
+	copied int64 // bytes in it
 }
 
 // newIgnorer makes the shadow inside berth's git directory.
@@ -49,13 +54,15 @@ func (ig *ignorer) add(work *os.Root, dir string) error {
 		return nil // git ignores one that it cannot read, or that is no file
 	}
 	defer f.Close()
-	if fi.Size() > maxIgnoreFileBytes {
+	limit := min(maxIgnoreFileBytes, maxIgnoreBytes-ig.copied)
+	if fi.Size() > limit {
 		return nil
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxIgnoreFileBytes))
+	data, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
 		return nil
 	}
+	ig.copied += int64(len(data))
 	if err := ig.shadow.MkdirAll(filepath.FromSlash(path.Dir(name)), 0o700); err != nil {
 		return fmt.Errorf("copy %q: %w", name, err)
 	}

@@ -1,14 +1,104 @@
 package workspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 )
+
+// openTree opens a work tree, which must still be the directory it was. A task
+// may have taken the permission to read it away.
+func openTree(dir string) (*os.Root, error) {
+	dir = filepath.Clean(dir)
+	parent, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	name := filepath.Base(dir)
+	seen, err := parent.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !seen.IsDir() {
+		return nil, fmt.Errorf("%q is not a directory", dir)
+	}
+	// It was seen with Lstat, so it is no link that chmod would follow.
+	if seen.Mode().Perm()&0o500 != 0o500 {
+		if err := parent.Chmod(name, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	root, err := parent.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := root.Stat(".")
+	if err == nil && !os.SameFile(seen, opened) {
+		err = fmt.Errorf("%q changed while it was opened", dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// contentOf gives the bytes of a file, or the target of a link, and how many
+// they are: not more than were seen, to which the limits were applied. It can
+// be interrupted.
+func contentOf(ctx context.Context, work *os.Root, f found) (io.ReadCloser, int64, error) {
+	if f.mode == modeLink {
+		target, err := work.Readlink(f.path)
+		if err != nil {
+			return nil, 0, err
+		}
+		return io.NopCloser(strings.NewReader(target)), int64(len(target)), nil
+	}
+	file, fi, err := openRegular(work, f.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if fi.Size() > f.sizeBytes {
+		return nil, 0, errors.Join(errors.New("grew while it was read"), file.Close())
+	}
+	return &content{ctx: ctx, file: file}, fi.Size(), nil
+}
+
+// content reads a file until the context is done. The errors of the file, not
+// those of the context, are marked, to tell them from those of the writer.
+type content struct {
+	ctx  context.Context
+	file *os.File
+}
+
+type readError struct{ err error }
+
+func (e *readError) Error() string { return e.err.Error() }
+
+func (e *readError) Unwrap() error { return e.err }
+
+// maxRead bounds what is read between two looks at the context.
+const maxRead = 1 << 20
+
+func (c *content) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.file.Read(p[:min(len(p), maxRead)])
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &readError{err}
+	}
+	return n, err
+}
+
+func (c *content) Close() error { return c.file.Close() }
 
 // openRegular opens a regular file of the tree for reading. A symbolic link is
 // not followed, and a FIFO does not block: what was opened must be the regular
@@ -37,7 +127,7 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 
 // readNames lists a directory of the tree in order of bytes, without following
 // a link in its place. It reads at most limit names.
-func readNames(root *os.Root, dir string, limit int) ([]string, error) {
+func readNames(ctx context.Context, root *os.Root, dir string, limit int) ([]string, error) {
 	if dir == "" {
 		dir = "."
 	}
@@ -55,9 +145,19 @@ func readNames(root *os.Root, dir string, limit int) ([]string, error) {
 	} else if !seen.IsDir() || !os.SameFile(seen, opened) {
 		return nil, fmt.Errorf("%q is not a directory", dir)
 	}
-	names, err := f.Readdirnames(max(limit, 1))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+	var names []string
+	for limit = max(limit, 1); len(names) < limit; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		some, err := f.Readdirnames(min(limit-len(names), 8192))
+		names = append(names, some...)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	slices.Sort(names)
 	return names, nil

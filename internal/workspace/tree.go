@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -20,6 +21,7 @@ const (
 type treeEntry struct {
 	mode string
 	id   string
+	size int64 // of a blob; -1 when it was not asked for or is not known
 }
 
 // tree is all paths of a commit, and the directories that they lie in.
@@ -28,9 +30,10 @@ type tree struct {
 	dirs    map[string]bool
 }
 
-// readTree lists the tree of a commit.
-func (g *Git) readTree(ctx context.Context, gitDir, commit string) (tree, error) {
-	out, err := g.output(ctx, call{gitDir: gitDir, args: []string{"ls-tree", "-r", "-z", "--full-tree", commit}})
+// readTree lists the tree of a commit. With the flag -l it finds out sizes.
+func (g *Git) readTree(ctx context.Context, gitDir, commit string, flags ...string) (tree, error) {
+	args := append([]string{"ls-tree", "-r", "-z", "--full-tree"}, flags...)
+	out, err := g.output(ctx, call{gitDir: gitDir, args: append(args, commit)})
 	if err != nil {
 		return tree{}, fmt.Errorf("list the files of %s: %w", commit, err)
 	}
@@ -41,10 +44,17 @@ func (g *Git) readTree(ctx context.Context, gitDir, commit string) (tree, error)
 		}
 		meta, name, ok := strings.Cut(string(rec), "\t")
 		f := strings.Fields(meta)
-		if !ok || len(f) != 3 {
+		if !ok || len(f) != 3+len(flags) {
 			return tree{}, fmt.Errorf("list the files of %s: unexpected line %q", commit, rec)
 		}
-		t.entries[name] = treeEntry{mode: f[0], id: f[2]}
+		size := int64(-1)
+		if len(flags) > 0 {
+			// A submodule has "-", a missing object "BAD".
+			if n, err := strconv.ParseInt(f[3], 10, 64); err == nil {
+				size = n
+			}
+		}
+		t.entries[name] = treeEntry{mode: f[0], id: f[2], size: size}
 		for d := path.Dir(name); d != "." && !t.dirs[d]; d = path.Dir(d) {
 			t.dirs[d] = true
 		}

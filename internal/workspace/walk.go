@@ -90,7 +90,7 @@ func (g *Git) walk(ctx context.Context, work *os.Root, gitDir string, base tree)
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			cs, err := w.list(dir)
+			cs, err := w.list(ctx, dir)
 			if err != nil {
 				return nil, err
 			}
@@ -140,8 +140,8 @@ func (w *walker) sort(candidates []candidate, ignored map[string]bool) []string 
 
 // list looks at one directory: tracked files are recorded, what is left is
 // given back.
-func (w *walker) list(dir string) ([]candidate, error) {
-	names, err := readNames(w.work, dir, maxEntries-w.entries)
+func (w *walker) list(ctx context.Context, dir string) ([]candidate, error) {
+	names, err := readNames(ctx, w.work, dir, maxEntries-w.entries)
 	w.entries += len(names)
 	if err == nil && w.entries >= maxEntries {
 		err = fmt.Errorf("the tree has more than %d entries", maxEntries)
@@ -158,6 +158,9 @@ func (w *walker) list(dir string) ([]candidate, error) {
 	bare := w.becameBare(dir, names)
 	var out []candidate
 	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		p := path.Join(dir, name)
 		if name == ".git" {
 			if dir != "." {
@@ -169,7 +172,7 @@ func (w *walker) list(dir string) ([]candidate, error) {
 			w.leave(p, why)
 			continue
 		}
-		c, err := w.look(p)
+		c, err := w.look(ctx, p)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -197,7 +200,7 @@ func refusedPath(p string, inBare bool) string {
 
 // look records the path when the base decides about it; otherwise it is a
 // candidate.
-func (w *walker) look(p string) (*candidate, error) {
+func (w *walker) look(ctx context.Context, p string) (*candidate, error) {
 	fi, err := w.work.Lstat(filepath.FromSlash(p))
 	if err != nil {
 		return nil, err
@@ -208,7 +211,7 @@ func (w *walker) look(p string) (*candidate, error) {
 	case m.IsDir() && tracked && entry.mode == modeGitlink:
 		// A submodule stays the commit it was; nothing below it is looked at.
 		w.out.tracked[p] = found{path: p, mode: modeGitlink}
-		if names, err := readNames(w.work, p, 1); err != nil || len(names) > 0 {
+		if names, err := readNames(ctx, w.work, p, 1); err != nil || len(names) > 0 {
 			w.out.skip(p, "content of a submodule is not collected")
 		}
 		return nil, nil
