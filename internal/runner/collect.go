@@ -23,6 +23,12 @@ func (r *attempt) git() *workspace.Git {
 // container is gone, so nothing changes under it. When the scheduler leaves
 // little time and it runs out, the task's files stay where they are.
 func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace.Source, out *outcome) {
+	if !r.jobEnd.IsZero() {
+		// Slurm's limit comes after berth's own, and ends the record too.
+		var done context.CancelFunc
+		ctx, done = context.WithDeadline(ctx, r.jobEnd.Add(-2*time.Second))
+		defer done()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // the scheduler may become impatient only now
