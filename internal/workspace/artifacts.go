@@ -52,7 +52,7 @@ type Artifacts struct {
 // 0700; ignored files are copied as others are, and what is under a .git is
 // not looked at. What cannot be copied is reported.
 func CollectArtifacts(ctx context.Context, workDir, destDir string, patterns []string, limits ArtifactLimits) (_ Artifacts, err error) {
-	c := &copier{limits: limits.orDefaults(), rep: &survey{}, res: Artifacts{Copied: []Artifact{}, Missing: []string{}}}
+	c := &copier{limits: limits.orDefaults(), rep: &omissions{}, res: Artifacts{Copied: []Artifact{}, Missing: []string{}}}
 	scope, err := ParseScope(patterns)
 	if err != nil {
 		return Artifacts{}, err
@@ -78,7 +78,7 @@ type copier struct {
 	hits     []bool
 	src, dst *os.Root
 	res      Artifacts
-	rep      *survey
+	rep      *omissions
 	total    int64
 	entries  int
 }
@@ -119,7 +119,7 @@ func (c *copier) dir(ctx context.Context, dir string) (below []string, err error
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		c.rep.skip(dir, "cannot be read: "+reason(err))
+		c.rep.skip(dir, Unreadable, "cannot be read: "+reason(err))
 		return nil, nil
 	}
 	for _, name := range names {
@@ -133,7 +133,7 @@ func (c *copier) dir(ctx context.Context, dir string) (below []string, err error
 		fi, err := c.src.Lstat(p)
 		switch {
 		case err != nil:
-			c.rep.skip(p, "cannot be read: "+reason(err))
+			c.rep.skip(p, Unreadable, "cannot be read: "+reason(err))
 		case fi.IsDir():
 			below = append(below, p)
 		case c.asked(p):
@@ -159,15 +159,15 @@ func (c *copier) asked(p string) bool {
 func (c *copier) file(ctx context.Context, p string, fi fs.FileInfo) error {
 	switch size := fi.Size(); {
 	case fi.Mode()&fs.ModeSymlink != 0:
-		c.rep.skip(p, "is a symbolic link")
+		c.rep.skip(p, Refused, "is a symbolic link")
 	case !fi.Mode().IsRegular():
-		c.rep.skip(p, special(fi.Mode()))
+		c.rep.skip(p, Refused, special(fi.Mode()))
 	case size > c.limits.FileBytes:
-		c.rep.skip(p, fmt.Sprintf("%d bytes are more than one artifact may have (%d)", size, c.limits.FileBytes))
+		c.rep.skip(p, TooLarge, fmt.Sprintf("%d bytes are more than one artifact may have (%d)", size, c.limits.FileBytes))
 	case c.total+size > c.limits.TotalBytes:
-		c.rep.skip(p, fmt.Sprintf("the artifacts together exceed %d bytes", c.limits.TotalBytes))
+		c.rep.skip(p, TooLarge, fmt.Sprintf("the artifacts together exceed %d bytes", c.limits.TotalBytes))
 	case len(c.res.Copied) >= c.limits.Files:
-		c.rep.skip(p, fmt.Sprintf("there are more than %d artifacts", c.limits.Files))
+		c.rep.skip(p, TooMany, fmt.Sprintf("there are more than %d artifacts", c.limits.Files))
 	default:
 		return c.copy(ctx, p, size)
 	}
@@ -179,7 +179,7 @@ func (c *copier) file(ctx context.Context, p string, fi fs.FileInfo) error {
 func (c *copier) copy(ctx context.Context, p string, size int64) (err error) {
 	in, n, err := contentOf(ctx, c.src, found{path: p, mode: modeFile, sizeBytes: size})
 	if err != nil {
-		c.rep.skip(p, "cannot be read: "+reason(err))
+		c.rep.skip(p, Unreadable, "cannot be read: "+reason(err))
 		return nil
 	}
 	defer in.Close()
@@ -199,7 +199,7 @@ func (c *copier) copy(ctx context.Context, p string, size int64) (err error) {
 	var rerr *readError
 	switch {
 	case errors.As(err, &rerr):
-		c.rep.skip(p, "cannot be read: "+reason(rerr.err))
+		c.rep.skip(p, Unreadable, "cannot be read: "+reason(rerr.err))
 		return c.dst.Remove(p)
 	case err != nil:
 		return errors.Join(err, c.dst.Remove(p))

@@ -87,9 +87,9 @@ func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int,
 	put := func(f found) {
 		switch {
 		case f.sizeBytes > limits.FileBytes:
-			s.skip(f.path, fmt.Sprintf("%d bytes are more than a result may have in one file (%d)", f.sizeBytes, limits.FileBytes))
+			s.skip(f.path, TooLarge, fmt.Sprintf("%d bytes are more than a result may have in one file (%d)", f.sizeBytes, limits.FileBytes))
 		case total+f.sizeBytes > limits.TotalBytes:
-			s.skip(f.path, fmt.Sprintf("the changed files together exceed %d bytes", limits.TotalBytes))
+			s.skip(f.path, TooLarge, fmt.Sprintf("the changed files together exceed %d bytes", limits.TotalBytes))
 		default:
 			total += f.sizeBytes
 			d.put = append(d.put, f)
@@ -109,15 +109,17 @@ func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int,
 	for _, h := range hashAll(ctx, work, compare, idLen) {
 		switch {
 		case h.err != nil:
-			s.skip(h.path, "cannot be read: "+reason(h.err))
+			s.skip(h.path, Unreadable, "cannot be read: "+reason(h.err))
 		case h.id != base.entries[h.path].id:
 			put(h.found)
 		}
 	}
 	for i, f := range s.fresh {
 		if i == limits.NewFiles {
-			s.skip(f.path, fmt.Sprintf("there are more than %d new files; ignore some with .gitignore", limits.NewFiles))
-			s.unlisted += len(s.fresh) - i - 1
+			s.skip(f.path, TooMany, fmt.Sprintf("there are more than %d new files; ignore some with .gitignore", limits.NewFiles))
+			more := len(s.fresh) - i - 1
+			s.unlisted += more
+			s.count(TooMany, more)
 			break
 		}
 		put(f)
@@ -182,16 +184,16 @@ func (c *collector) build(ctx context.Context, d delta) (Result, error) {
 			res.Changed = true
 			break
 		}
-		d = c.leaveOut(d, refused)
+		d = c.leaveOut(d, Refused, refused)
 	}
 	return c.finish(ctx, res)
 }
 
 // leaveOut takes paths out of the delta and reports them.
-func (c *collector) leaveOut(d delta, why map[string]string) delta {
+func (c *collector) leaveOut(d delta, kind Kind, why map[string]string) delta {
 	out := map[string]bool{}
 	for _, p := range slices.Sorted(maps.Keys(why)) {
-		c.seen.skip(p, why[p])
+		c.seen.skip(p, kind, why[p])
 		out[p] = true
 	}
 	return d.without(out)
@@ -232,6 +234,7 @@ func (c *collector) finish(ctx context.Context, res Result) (Result, error) {
 	}
 	slices.SortFunc(c.seen.skipped, func(a, b Skipped) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	res.Skipped, res.SkippedMore = append([]Skipped{}, c.seen.skipped...), c.seen.unlisted
+	res.SkippedKinds = c.seen.kinds
 	if err := c.diff(ctx, res); err != nil {
 		return Result{}, err
 	}

@@ -23,7 +23,7 @@ func (c *collector) commit(ctx context.Context, d delta) (string, delta, error) 
 	for try := 0; ; try++ {
 		s := &stream{collector: c, delta: d, failed: map[string]string{}}
 		err := s.run(ctx)
-		d = c.leaveOut(d, s.failed)
+		d = c.leaveOut(d, Unreadable, s.failed)
 		if errors.Is(err, errTorn) && try < maxRestarts {
 			continue
 		}

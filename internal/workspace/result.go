@@ -79,14 +79,6 @@ type Change struct {
 	id string // of the new blob
 }
 
-// Skipped is a path that was left out of the result. When the base has it,
-// the base's version stays if the path could not be read, was too large or was
-// refused by git, and is deleted if something that is no file is in its place.
-type Skipped struct {
-	Path   Path   `json:"path"`
-	Reason string `json:"reason"`
-}
-
 // Result is what a task changed; the manifest is its JSON.
 type Result struct {
 	SchemaVersion int    `json:"schema_version"`
@@ -106,6 +98,8 @@ type Result struct {
 	Skipped    []Skipped `json:"skipped"`
 	// SkippedMore counts what was left out beyond the list.
 	SkippedMore int `json:"skipped_more,omitempty"`
+	// SkippedKinds counts all that was left out, listed or not.
+	SkippedKinds map[Kind]int `json:"skipped_kinds,omitempty"`
 }
 
 // manifest is the JSON of a result.

@@ -15,9 +15,6 @@ import (
 // up the memory of the host by making names.
 const maxEntries = 2_000_000
 
-// maxSkipped bounds the list of what was left out; the rest is counted.
-const maxSkipped = 1000
-
 // found is a file or a symbolic link of the work tree.
 type found struct {
 	path      string
@@ -27,19 +24,10 @@ type found struct {
 
 // survey is what a walk over the work tree saw.
 type survey struct {
-	tracked  map[string]found // paths that the base has and that are still files, links or submodules
-	fresh    []found          // new and not ignored, outer directories first
-	kept     map[string]bool  // paths and directories not to be judged: the base's version stays
-	skipped  []Skipped
-	unlisted int // more skipped ones
-}
-
-func (s *survey) skip(p, why string) {
-	if len(s.skipped) == maxSkipped {
-		s.unlisted++
-		return
-	}
-	s.skipped = append(s.skipped, Skipped{Path: Path(p), Reason: why})
+	tracked map[string]found // paths that the base has and that are still files, links or submodules
+	fresh   []found          // new and not ignored, outer directories first
+	kept    map[string]bool  // paths and directories not to be judged: the base's version stays
+	omissions
 }
 
 // keeps says whether the base's version of a path stays for want of knowledge.
@@ -130,7 +118,7 @@ func (w *walker) sort(candidates []candidate, ignored map[string]bool) []string 
 		case c.dir:
 			next = append(next, c.path)
 		case c.special != "":
-			w.out.skip(c.path, c.special)
+			w.out.skip(c.path, Refused, c.special)
 		default:
 			w.out.fresh = append(w.out.fresh, c.found)
 		}
@@ -147,7 +135,7 @@ func (w *walker) list(ctx context.Context, dir string) ([]candidate, error) {
 		err = fmt.Errorf("the tree has more than %d entries", maxEntries)
 	}
 	if err != nil {
-		w.leave(dir, "cannot be read: "+reason(err))
+		w.leave(dir, Unreadable, "cannot be read: "+reason(err))
 		return nil, nil
 	}
 	if !w.inIgnored[dir] && slices.Contains(names, ".gitignore") {
@@ -164,12 +152,12 @@ func (w *walker) list(ctx context.Context, dir string) ([]candidate, error) {
 		p := path.Join(dir, name)
 		if name == ".git" {
 			if dir != "." {
-				w.out.skip(p, "belongs to an embedded git repository")
+				w.out.skip(p, Refused, "belongs to an embedded git repository")
 			}
 			continue
 		}
 		if why := refusedPath(p, bare); why != "" {
-			w.leave(p, why)
+			w.leave(p, Refused, why)
 			continue
 		}
 		c, err := w.look(ctx, p)
@@ -177,7 +165,7 @@ func (w *walker) list(ctx context.Context, dir string) ([]candidate, error) {
 			continue
 		}
 		if err != nil {
-			w.leave(p, "cannot be read: "+reason(err))
+			w.leave(p, Unreadable, "cannot be read: "+reason(err))
 			continue
 		}
 		if c != nil {
@@ -212,12 +200,12 @@ func (w *walker) look(ctx context.Context, p string) (*candidate, error) {
 		// A submodule stays the commit it was; nothing below it is looked at.
 		w.out.tracked[p] = found{path: p, mode: modeGitlink}
 		if names, err := readNames(ctx, w.work, p, 1); err != nil || len(names) > 0 {
-			w.out.skip(p, "content of a submodule is not collected")
+			w.out.skip(p, Refused, "content of a submodule is not collected")
 		}
 		return nil, nil
 	case m.IsDir():
 		if why := refusedUnlessFile(path.Base(p), true); why != "" {
-			w.leave(p, why)
+			w.leave(p, Refused, why)
 			return nil, nil
 		}
 		c.dir = true
@@ -230,13 +218,13 @@ func (w *walker) look(ctx context.Context, p string) (*candidate, error) {
 	case m&fs.ModeSymlink != 0:
 		c.mode = modeLink
 		if why := refusedUnlessFile(path.Base(p), false); why != "" {
-			w.leave(p, why)
+			w.leave(p, Refused, why)
 			return nil, nil
 		}
 	default:
 		c.special = special(m)
 		if tracked {
-			w.out.skip(p, c.special)
+			w.out.skip(p, Refused, c.special)
 			return nil, nil
 		}
 		return &c, nil
@@ -249,8 +237,8 @@ func (w *walker) look(ctx context.Context, p string) (*candidate, error) {
 }
 
 // leave reports a path whose version in the base stays.
-func (w *walker) leave(p, why string) {
-	w.out.skip(p, why)
+func (w *walker) leave(p string, kind Kind, why string) {
+	w.out.skip(p, kind, why)
 	w.out.kept[p] = true
 }
 
