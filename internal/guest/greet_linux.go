@@ -32,13 +32,25 @@ func (s *server) greet() error {
 	if werr := s.out.Open(wire.GuestMagic, nonce, answer); err == nil {
 		err = werr
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	key, err := wire.KeyOf(hello.Key)
+	if err != nil {
+		return err // prepare has said it
+	}
+	s.in.Seal(key, wire.FromClient)
+	s.out.Seal(key, wire.FromGuest)
+	return nil
 }
 
 // prepare does what the hello asks for and fills in the answer.
 func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err error) {
 	if hello.Version != wire.Version {
 		return fmt.Errorf("the client speaks version %d of the protocol, this guest %d", hello.Version, wire.Version)
+	}
+	if _, err := wire.KeyOf(hello.Key); err != nil {
+		return fmt.Errorf("the client's hello: %w", err)
 	}
 	s.grace.Store(int64(hello.LeaveGrace))
 	s.ownNS.Store(hello.OwnPIDNamespace && ownPIDNamespace(hello.PIDNamespace))

@@ -37,6 +37,14 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
 	debug.SetGCPercent(50)
 
+	// A task has the guest's user, and could otherwise read the key of the
+	// conversation in the guest's memory, or take the streams from its
+	// descriptors. An exec undoes it, so that commands are as debuggable as ever.
+	// It does not help against CAP_SYS_PTRACE in the guest's user namespace.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		_, _ = fmt.Fprintf(stderr, "berth guest: hide its memory: %v\n", err)
+		return codeBroken
+	}
 	in, out, err := takeStreams(stdin, stdout)
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "berth guest: take the control stream: %v\n", err)

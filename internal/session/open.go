@@ -57,8 +57,9 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 // greet exchanges the hellos.
 func (s *Session) greet(o Options) error {
 	nonce := wire.NewNonce()
+	key := wire.NewKey()
 	hello := wire.ClientHello{
-		Version: wire.Version, PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
+		Version: wire.Version, Key: key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
 		User: wire.Text(o.User), OwnPIDNamespace: o.OwnPIDNamespace, PIDNamespace: pidNamespace(),
 	}
 	if o.Home != "" {
@@ -82,11 +83,13 @@ func (s *Session) greet(o Options) error {
 		return fmt.Errorf("the guest speaks version %d of the protocol, this berth version %d: they come from different versions of berth", g.Version, wire.Version)
 	}
 	if g.Error != "" {
-		return fmt.Errorf("the guest cannot work here: %s", g.Error)
+		return fmt.Errorf("the guest cannot work here: %s", text(g.Error))
 	}
+	s.in.Seal(key, wire.FromGuest)
+	s.out.Seal(key, wire.FromClient)
 	s.guest = Guest{
-		Version: g.Version, PID: g.PID, OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: g.Kernel,
-		Home: string(g.Home), Path: string(g.Path), Shell: g.Shell,
+		Version: g.Version, PID: max(g.PID, 0), OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: text(g.Kernel),
+		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell),
 	}
 	return nil
 }
@@ -97,9 +100,9 @@ func noAnswer(banner []byte, err error) error {
 		err = errors.New("the guest ended before it spoke")
 	}
 	const most = 300
-	text := strings.TrimSpace(strings.ToValidUTF8(string(banner[max(0, len(banner)-most):]), "?"))
-	if text != "" {
-		return fmt.Errorf("%w; its output ends with %q", err, text)
+	said := strings.TrimSpace(strings.ToValidUTF8(string(banner[max(0, len(banner)-most):]), "?"))
+	if said != "" {
+		return fmt.Errorf("%w; its output ends with %q", err, said)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ package session_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -11,7 +12,9 @@ import (
 	"time"
 
 	"berth/internal/guest/wire"
+	"berth/internal/run"
 	"berth/internal/session"
+	"berth/jobs"
 )
 
 // TestBanner puts a site's chatter before the guest's first word.
@@ -78,7 +81,7 @@ func TestOtherVersion(t *testing.T) {
 		n, _ := in.Nonce()
 		_ = wire.NewWriter(guestW).Open(wire.GuestMagic, n, wire.GuestHello{Version: wire.Version + 1})
 	}()
-	if _, err := session.Open(t.Context(), r, w, session.Options{}); err == nil || !strings.Contains(err.Error(), "the guest speaks version 2 of the protocol, this berth version 1") {
+	if _, err := session.Open(t.Context(), r, w, session.Options{}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the guest speaks version %d of the protocol, this berth version %d", wire.Version+1, wire.Version)) {
 		t.Errorf("got %v", err)
 	}
 
@@ -94,11 +97,56 @@ func TestOtherVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	var g wire.GuestHello
-	if err := in.Hello(&g); err != nil || !strings.Contains(g.Error, "version 2") {
+	if err := in.Hello(&g); err != nil || !strings.Contains(g.Error, fmt.Sprintf("version %d", wire.Version+1)) {
 		t.Errorf("got %+v %v", g, err)
 	}
 	if exit, err := p.proc.Wait(); err != nil || exit.Code != 1 {
 		t.Errorf("got %+v %v", exit, err)
 	}
 	_, _ = p.in.Close(), out.Close()
+}
+
+// TestOwnPIDNamespace has the guest in a PID namespace of its own, where it may
+// kill everything at once, and in the client's, where it must not, whatever the
+// client says.
+func TestOwnPIDNamespace(t *testing.T) {
+	p := open(t, session.Options{OwnPIDNamespace: true})
+	if p.s.Guest().OwnPIDNamespace {
+		t.Fatal("the guest takes this machine's processes for its own")
+	}
+	unshare := []string{"unshare", "--pid", "--fork", "--mount-proc", os.Args[0]}
+	if os.Getuid() != 0 {
+		unshare = append([]string{"unshare", "--map-root-user"}, unshare[1:]...)
+	}
+	if _, err := run.Output(t.Context(), run.Local{}, jobs.Cmd{Argv: append(unshare[:len(unshare)-1:len(unshare)-1], "true")}); err != nil {
+		t.Skipf("no namespaces here: %v", err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	p, r := launch(ctx, t, unshare, env(roleGuest))
+	var err error
+	if p.s, err = session.Open(ctx, r, p.in, session.Options{OwnPIDNamespace: true}); err != nil {
+		t.Fatalf("%v %s", err, p.stderr.String())
+	}
+	if g := p.s.Guest(); !g.OwnPIDNamespace || g.PID != 1 {
+		t.Fatalf("got %+v", g)
+	}
+	// A bomb: each process forks and ends, so that a list is always out of date.
+	bomb := p.start(shell(`f() { while :; do (sleep 0.01; f) & sleep 0.02; [ -e /proc/99999 ] && exit; exit; done; }; for i in 1 2 3 4 5 6 7 8; do (f) & done; wait; sleep 300`), nil, nil)
+	time.Sleep(200 * time.Millisecond)
+	if left, err := p.s.End(ctx, 0); left != 0 || err != nil {
+		t.Errorf("%d left, %v", left, err)
+	}
+	if _, err := wait(t, bomb); err != nil {
+		t.Error(err)
+	}
+	if _, out, _ := p.run(shell("ls -d /proc/[0-9]* | wc -l")); strings.TrimSpace(out) > "5" {
+		t.Errorf("%s processes", strings.TrimSpace(out))
+	}
+	if err := p.s.Quit(ctx); err != nil {
+		t.Error(err)
+	}
+	if exit, err := p.proc.Wait(); err != nil || !exit.OK() {
+		t.Errorf("%+v %v", exit, err)
+	}
 }

@@ -92,6 +92,7 @@ func (p *Process) frame(f wire.Frame) error {
 		if err := f.Decode(&m); err != nil {
 			return err
 		}
+		clampExit(&m)
 		p.end(&m)
 	case wire.Credit:
 		var m wire.CreditMessage

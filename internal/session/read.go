@@ -43,7 +43,7 @@ func (s *Session) frame(f wire.Frame) error {
 		s.mu.Unlock()
 		if answer != nil {
 			select {
-			case answer <- m.Left:
+			case answer <- min(max(m.Left, 0), maxLeft):
 			default:
 			}
 		}

@@ -18,11 +18,26 @@
 // payload is raw bytes for types from [Stdin] on, and a JSON object for all
 // others. A raw frame without payload ends its channel.
 //
+// # Seals
+//
+// A task can reach the streams: the container program's own process holds
+// them, and Linux lets a process open what another one of the same user has
+// open. So the client's hello brings a key, which the guest has read before the
+// first command runs, and every frame after the two hellos, of both sides, ends
+// with a seal, which its length counts: an HMAC-SHA256 over the number of the
+// frame, its header and its payload, with a key that is derived for each side. A frame that was
+// forged, repeated, changed, or that misses the one before it ends the
+// conversation with [ErrTampered]. Bytes of channels are sealed, too: a forged
+// end of a channel, or a command's input that somebody else has written, would
+// not be harmless.
+//
 // # Versions
 //
 // A change that an older side would misunderstand raises [Version], and sides
 // of different versions do not talk. Unknown fields of messages and unknown
 // types of frames are skipped, so that what is only added needs no new version.
+// The hellos are not sealed and keep their form, so that sides of different
+// versions can say so.
 //
 // # Flow
 //

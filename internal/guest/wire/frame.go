@@ -62,8 +62,9 @@ var ErrTooLong = errors.New("frame is too long")
 
 // Reader reads frames. It is not safe for concurrent use.
 type Reader struct {
-	r   *bufio.Reader
-	buf []byte
+	r    *bufio.Reader
+	buf  []byte
+	seal *sealer // nil until the hellos are over
 }
 
 // NewReader returns a Reader of r.
@@ -75,7 +76,7 @@ func NewReader(r io.Reader) *Reader {
 const step = 64 << 10
 
 // Next reads a frame, whose payload is valid until the next call. The error is
-// io.EOF only between two frames.
+// io.EOF only between two frames, and ErrTampered for a wrong seal.
 func (r *Reader) Next() (Frame, error) {
 	var h [header]byte
 	if _, err := io.ReadFull(r.r, h[:]); err != nil {
@@ -86,6 +87,9 @@ func (r *Reader) Next() (Frame, error) {
 	most := int64(MaxMessage)
 	if f.Type.raw() {
 		most = MaxData
+	}
+	if r.seal != nil {
+		most += sealSize
 	}
 	if length > most {
 		return Frame{}, fmt.Errorf("type %d, %d bytes: %w", f.Type, length, ErrTooLong)
@@ -107,16 +111,22 @@ func (r *Reader) Next() (Frame, error) {
 		}
 	}
 	f.Payload = r.buf
+	if r.seal != nil {
+		var err error
+		f.Payload, err = r.seal.check(h[:], r.buf)
+		return f, err
+	}
 	return f, nil
 }
 
 // Writer writes frames, each in one call of the underlying Write. It is safe
 // for concurrent use; a writer that fails once fails for ever.
 type Writer struct {
-	mu  sync.Mutex
-	w   io.Writer
-	buf []byte
-	err error
+	mu   sync.Mutex
+	w    io.Writer
+	buf  []byte
+	err  error
+	seal *sealer // nil until the hellos are over
 }
 
 // NewWriter returns a Writer to w.
@@ -153,8 +163,15 @@ func (w *Writer) write(t Type, stream uint32, payload []byte) error {
 	}
 	b := append(w.buf[:0], byte(t))
 	b = binary.BigEndian.AppendUint32(b, stream)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	length := len(payload)
+	if w.seal != nil {
+		length += sealSize
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(length))
 	b = append(b, payload...)
+	if w.seal != nil {
+		b = append(b, w.seal.next(b[:header], payload)...)
+	}
 	if cap(b) <= header+2*MaxData {
 		w.buf = b
 	}

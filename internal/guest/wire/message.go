@@ -9,6 +9,8 @@ import (
 // ClientHello is the client's first message.
 type ClientHello struct {
 	Version int `json:"version"`
+	// Key seals all frames after the hellos, see [Key].
+	Key []byte `json:"key,omitempty"`
 	// PingTimeout is how long the guest lives without a ping; 0 is for ever.
 	PingTimeout time.Duration `json:"ping_timeout_ns"`
 	// LeaveGrace is the time between TERM and KILL when the guest leaves.
