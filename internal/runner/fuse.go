@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // fuseHelpers are the programs that a container's file system may live in. When
@@ -34,15 +35,36 @@ func findFuse() (found []fuse) {
 	return found
 }
 
-// lostFuse tells whether a part of the container's file system has ended.
+// fuseSettles is how long a container, or the order to end it, may take to show
+// after its file system has ended: all of it ends with the container, and a
+// scheduler's TERM reaches the helpers too.
+const fuseSettles = time.Second
+
+// lostFuse tells whether a part of the container's file system has ended while
+// the container runs on, and nobody has asked for its end.
 func (c *container) lostFuse() *why {
 	for _, f := range c.fuse {
-		if startTime(f.pid) != f.start {
+		if at := startTime(f.pid); at != f.start && at != unknownStart {
+			if c.ending(fuseSettles) {
+				return nil
+			}
 			return &why{state: jobs.StateError, reason: "the container's file system died (" + f.name + " ended): what the command wrote may be lost",
 				hint: "was the node out of memory? ask for more, or see " + c.r.dir}
 		}
 	}
 	return nil
+}
+
+// ending waits for a sign that the container is ending, or is to end.
+func (c *container) ending(within time.Duration) bool {
+	select {
+	case <-c.ended:
+	case <-c.session.Gone():
+	case <-c.r.stop.done:
+	case <-time.After(within):
+		return store.Cancelled(c.r.jobDir)
+	}
+	return true
 }
 
 // watchFuse ends the attempt when that happens.
