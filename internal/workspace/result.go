@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // ManifestVersion is the schema version of the manifest.
@@ -102,7 +105,7 @@ type Result struct {
 	SkippedKinds map[Kind]int `json:"skipped_kinds,omitempty"`
 }
 
-// manifest is the JSON of a result.
+// manifest is the JSON of a result, with nothing in it that is not printable.
 func (r Result) manifest() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -111,5 +114,30 @@ func (r Result) manifest() ([]byte, error) {
 	if err := enc.Encode(r); err != nil {
 		return nil, fmt.Errorf("write the manifest: %w", err)
 	}
-	return b.Bytes(), nil
+	return escapeUnprintable(b.Bytes()), nil
+}
+
+// escapeUnprintable escapes what a terminal would not show, or would obey, in
+// the strings of a JSON text: people read it there, and a task names files.
+// Outside of strings encoding/json writes nothing but ASCII.
+func escapeUnprintable(text []byte) []byte {
+	var out []byte
+	for _, r := range string(text) {
+		switch {
+		case r == '\n' || unicode.IsPrint(r) && !invisible(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
+}
+
+// invisible says whether a character that counts as a letter, mark or symbol
+// shows nothing: fillers, variation selectors and the blank of Braille.
+func invisible(r rune) bool {
+	return r == 0x2800 || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
