@@ -79,8 +79,9 @@ type attempt struct {
 	stop      stopper
 	notes     []string
 
-	sessionMu sync.Mutex
-	session   *session.Session // of the open container, or nil; guarded by sessionMu
+	sessionMu    sync.Mutex
+	session      *session.Session // of the open container, or nil; guarded by sessionMu
+	sessionSince time.Time        // guarded by sessionMu
 }
 
 // errClaimed says that another runner has the attempt.
@@ -126,6 +127,9 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	// Orphans of the container come to this process, so that they can be
 	// found and ended; without it they would go to init, out of reach.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	// Without a container the task is another process of the same user, and
+	// could read the key of the conversation with the guest from here.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r.event("claimed", "on "+r.claim.Host)

@@ -155,16 +155,27 @@ func (r *attempt) watchMemory(ctx context.Context) {
 func (r *attempt) setSession(s *session.Session) {
 	r.sessionMu.Lock()
 	defer r.sessionMu.Unlock()
-	r.session = s
+	r.session, r.sessionSince = s, time.Now()
 }
 
+// ping tells the guest that its owner stands, and ends the attempt when the
+// guest has not answered for as long as it would wait for a ping: a task can
+// stop its guest, and would hold the job until its time limit.
 func (r *attempt) ping() {
 	r.sessionMu.Lock()
-	s := r.session
+	s, heard := r.session, r.sessionSince
 	r.sessionMu.Unlock()
-	if s != nil {
-		if err := s.Ping(); err != nil {
-			r.log.Warn("the guest could not be pinged", "err", err)
-		}
+	if s == nil {
+		return
+	}
+	if err := s.Ping(); err != nil {
+		r.log.Warn("the guest could not be pinged", "err", err)
+		return
+	}
+	if pong := s.LastPong(); pong.After(heard) {
+		heard = pong
+	}
+	if silent := time.Since(heard); silent > r.times.guestWait+r.times.beat {
+		r.stop.set(why{state: jobs.StateError, reason: fmt.Sprintf("the guest in the container has not answered for %d s", int(silent.Seconds())), hint: "did the task stop it? see " + filepath.Join(r.dir, store.FileRuntime)})
 	}
 }

@@ -583,3 +583,18 @@ func TestFlood(t *testing.T) {
 	}
 	s.ok(t, "berth rm "+id)
 }
+
+// A task that writes its own end onto the guest's stream, which it can reach
+// through the container's init, does not succeed by that.
+func TestForgedExit(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.dir(t)
+	s.ok(t, "cat >"+d+"/forge.py <<'E'\nimport json, struct, time\nj = json.dumps({'exit': {'started': True, 'code': 0}}).encode()\nwith open('/proc/1/fd/1', 'wb', buffering=0) as f:\n    f.write(struct.pack('>BII', 5, 1, len(j)) + j)\n    for kind in (129, 130):\n        f.write(struct.pack('>BII', kind, 1, 0))\ntime.sleep(2)\nE")
+	id := s.submit(t, "--bind "+d+":/d", "python3 /d/forge.py; exit 3")
+	st := s.wait(t, id, 5)
+	if st.State != "error" {
+		t.Errorf("status %+v", st)
+	}
+	s.quiet(t)
+}
