@@ -30,8 +30,8 @@ func TestLostFuse(t *testing.T) {
 		}, 5, "the container's file system died"},
 		{"with the guest", "echo ready; sleep 60", func(j *job) { j.killGuest(); j.signalHelper(syscall.SIGKILL) }, 5, "the container ended before its command did"},
 		{"by a scheduler's TERM to all", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done", func(j *job) {
+			j.signal(syscall.SIGTERM) // first: a command that ends well before the runner knows has ended well
 			j.termCommands()
-			j.signal(syscall.SIGTERM)
 		}, 130, "ended from outside"},
 		{"by a cancel", "echo ready; sleep 60", func(j *job) { j.cancel(); j.signalHelper(syscall.SIGTERM); j.signal(syscall.SIGTERM) }, 130, "cancelled"},
 		{"not at all", "echo ready", func(*job) {}, 0, ""},

@@ -79,9 +79,10 @@ type attempt struct {
 	stop      stopper
 	notes     []string
 
-	sessionMu    sync.Mutex
-	session      *session.Session // of the open container, or nil; guarded by sessionMu
-	sessionSince time.Time        // guarded by sessionMu
+	sessionMu  sync.Mutex
+	session    *session.Session // of the open container, or nil; guarded by sessionMu
+	lastPong   time.Time        // of that session; guarded by sessionMu
+	unanswered int              // pings in a row; guarded by sessionMu
 }
 
 // errClaimed says that another runner has the attempt.

@@ -155,27 +155,35 @@ func (r *attempt) watchMemory(ctx context.Context) {
 func (r *attempt) setSession(s *session.Session) {
 	r.sessionMu.Lock()
 	defer r.sessionMu.Unlock()
-	r.session, r.sessionSince = s, time.Now()
+	r.session, r.lastPong, r.unanswered = s, time.Time{}, 0
 }
 
+// unansweredPings is how many pings in a row a guest may leave unanswered: as
+// many as it would itself miss, and one more. They are counted, because a clock
+// also runs while this process is stopped.
+const unansweredPings = 4
+
 // ping tells the guest that its owner stands, and ends the attempt when the
-// guest has not answered for as long as it would wait for a ping: a task can
-// stop its guest, and would hold the job until its time limit.
+// guest does not answer any more: a task can stop its guest, and would hold
+// the job until its time limit.
 func (r *attempt) ping() {
 	r.sessionMu.Lock()
-	s, heard := r.session, r.sessionSince
-	r.sessionMu.Unlock()
+	s := r.session
 	if s == nil {
+		r.sessionMu.Unlock()
 		return
+	}
+	if pong := s.LastPong(); pong.After(r.lastPong) {
+		r.lastPong, r.unanswered = pong, 0
+	} else {
+		r.unanswered++
+	}
+	silent := r.unanswered > unansweredPings
+	r.sessionMu.Unlock()
+	if silent {
+		r.stop.set(why{state: jobs.StateError, reason: "the guest in the container does not answer", hint: "did the task stop it? see " + filepath.Join(r.dir, store.FileRuntime)})
 	}
 	if err := s.Ping(); err != nil {
 		r.log.Warn("the guest could not be pinged", "err", err)
-		return
-	}
-	if pong := s.LastPong(); pong.After(heard) {
-		heard = pong
-	}
-	if silent := time.Since(heard); silent > r.times.guestWait+r.times.beat {
-		r.stop.set(why{state: jobs.StateError, reason: fmt.Sprintf("the guest in the container has not answered for %d s", int(silent.Seconds())), hint: "did the task stop it? see " + filepath.Join(r.dir, store.FileRuntime)})
 	}
 }
