@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"berth/internal/ids"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -24,7 +25,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	id := "00000000-0000-7000-8000-000000000000" // shown by render; a submitted job has its own
 	if !dry {
 		var err error
-		if id, err = jobs.NewID(); err != nil {
+		if id, err = ids.New(); err != nil {
 			return nil, err
 		}
 	}

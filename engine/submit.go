@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"berth/internal/ids"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -30,7 +31,7 @@ func (e *Engine) Render(s *jobs.Spec, node string) (string, error) {
 func attemptInfo(s *jobs.Spec, id string, now time.Time) (jobs.AttemptInfo, error) {
 	if id == "" {
 		var err error
-		if id, err = jobs.NewID(); err != nil {
+		if id, err = ids.New(); err != nil {
 			return jobs.AttemptInfo{}, err
 		}
 	}

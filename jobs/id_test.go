@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/ids"
 	"berth/jobs"
 )
 
 func newID(t testing.TB) string {
 	t.Helper()
-	id, err := jobs.NewID()
+	id, err := ids.New()
 	if err != nil {
 		t.Fatal(err)
 	}

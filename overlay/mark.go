@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,8 +15,6 @@ import (
 	"time"
 
 	"berth/jobs"
-
-	"github.com/google/uuid"
 )
 
 // Mark is mark.json of a persistent overlay, written once when it is made.
@@ -113,12 +112,8 @@ func ImageID(path string) (string, error) {
 	if string(head[sifMagicAt:sifMagicAt+len(sifMagic)]) != sifMagic {
 		return "", no
 	}
-	id, err := uuid.FromBytes(head[sifIDAt:sifIDEnd])
-	if err != nil {
-		return "", err
-	}
-	if id != uuid.Nil {
-		return "sif:" + id.String(), nil
+	if id := head[sifIDAt:sifIDEnd]; !bytes.Equal(id, make([]byte, len(id))) {
+		return fmt.Sprintf("sif:%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:16]), nil
 	}
 	rest, err := io.ReadAll(io.LimitReader(f, headSize-sifIDEnd))
 	if err != nil {

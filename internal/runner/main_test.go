@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/internal/guest"
+	"berth/internal/ids"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -83,11 +84,11 @@ func newJob(t *testing.T, command string, change func(*store.New)) *job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := jobs.NewID()
+	id, err := ids.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	attempt, err := jobs.NewID()
+	attempt, err := ids.New()
 	if err != nil {
 		t.Fatal(err)
 	}

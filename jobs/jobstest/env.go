@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/ids"
 	"berth/jobs"
 )
 
@@ -54,7 +55,7 @@ type job struct {
 // does before it submits.
 func newJob(t *testing.T, env Env, change ...func(*jobs.Launch)) *job {
 	t.Helper()
-	id, err := jobs.NewID()
+	id, err := ids.New()
 	if err != nil {
 		t.Fatal(err)
 	}

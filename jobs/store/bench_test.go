@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/ids"
 	"berth/jobs"
 )
 
@@ -16,9 +17,9 @@ import (
 func fill(t testing.TB, s *Store, n int, ended bool) {
 	t.Helper()
 	for i := range n {
-		id, err := jobs.NewID()
+		id, err := ids.New()
 		must(t, err)
-		aid, err := jobs.NewID()
+		aid, err := ids.New()
 		must(t, err)
 		now := time.Now().UTC()
 		spec := jobs.Spec{Version: 1, ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test && agent --go"}, Prompt: true,

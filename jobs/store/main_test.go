@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/ids"
 	"berth/jobs"
 
 	"go.uber.org/goleak"
@@ -94,9 +95,9 @@ func open(t testing.TB) *Store {
 // sample is a small job about to be recorded.
 func sample(t testing.TB) New {
 	t.Helper()
-	id, err := jobs.NewID()
+	id, err := ids.New()
 	must(t, err)
-	aid, err := jobs.NewID()
+	aid, err := ids.New()
 	must(t, err)
 	now := time.Now().UTC()
 	return New{
