@@ -67,6 +67,11 @@ func Script(l jobs.Launch, h Head) (string, error) {
 	return b.String(), nil
 }
 
+// WithRemark renders the script of a launch with one remark and no directives.
+func WithRemark(l jobs.Launch, remark string) (string, error) {
+	return Script(l, Head{Lines: []string{remark}})
+}
+
 func check(l jobs.Launch, h Head) error {
 	usage := func(format string, args ...any) error {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf(format, args...)}

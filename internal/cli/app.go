@@ -19,6 +19,7 @@ import (
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/slurm"
+	"berth/templates"
 
 	"golang.org/x/term"
 )
@@ -100,7 +101,7 @@ func (a *app) assemble(st *store.Store) *engine.Engine {
 	node := func() (string, error) { return nodebin.Install(st.Bin()) }
 	return &engine.Engine{
 		Store:      st,
-		Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{}), queue.New(queue.Config{Dir: st.Queue()})},
+		Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{}), queue.New(queue.Config{Dir: st.Queue(), Script: templates.WithRemark})},
 		Backends:   []jobs.Backend{&apptainer.Backend{On: on}, local.Backend{}},
 		Git:        workspace.New(on),
 		Node:       node,

@@ -9,13 +9,15 @@ import (
 	"strings"
 
 	"berth/jobs"
-	"berth/templates"
 )
 
 // Config is what the queue needs to know.
 type Config struct {
 	// Dir holds the queue; parts for this host and boot are made inside.
 	Dir string
+	// Script writes the job script with this remark at its head. It is given,
+	// because the program on the nodes waits in the queue too and writes none.
+	Script func(l jobs.Launch, remark string) (string, error)
 	// Node is the program that waits as "NODE queue-wait ..."; "" is the
 	// first word of the launch, which is berth-node.
 	Node string
@@ -62,8 +64,8 @@ func (q *Queue) Check(context.Context) jobs.Checked {
 }
 
 // Render returns the job script.
-func (*Queue) Render(l jobs.Launch) (string, error) {
-	return templates.Script(l, templates.Head{Lines: []string{"# run on this machine by berth's own queue"}})
+func (q *Queue) Render(l jobs.Launch) (string, error) {
+	return q.cfg.Script(l, "# run on this machine by berth's own queue")
 }
 
 // want is a job's share of the machine.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/jobs"
+	"berth/templates"
 )
 
 // at is a queue whose jobs run this test program as their berth-node.
@@ -23,7 +24,7 @@ func at(t *testing.T, cpus int, memory jobs.Bytes) *Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{Dir: t.TempDir(), Node: self, CPUs: cpus, Memory: memory})
+	return New(Config{Dir: t.TempDir(), Script: templates.WithRemark, Node: self, CPUs: cpus, Memory: memory})
 }
 
 // submit puts a job into the queue whose script is one line; the job is gone

@@ -10,6 +10,7 @@ import (
 	"berth/internal/queue"
 	"berth/jobs"
 	"berth/jobs/jobstest"
+	"berth/templates"
 )
 
 // The test program is its own berth-node.
@@ -26,7 +27,7 @@ func newQueue(t *testing.T, dir string, cpus int) *queue.Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return queue.New(queue.Config{Dir: dir, Node: self, CPUs: cpus, Memory: jobs.GiB})
+	return queue.New(queue.Config{Dir: dir, Script: templates.WithRemark, Node: self, CPUs: cpus, Memory: jobs.GiB})
 }
 
 func TestQueue(t *testing.T) {
