@@ -26,6 +26,7 @@ type command struct {
 	prompt, stdin  *wire.Inbox
 	stdout, stderr *wire.Sender
 	ended          chan struct{} // closed when the main process has ended, or did not start
+	delivered      chan struct{} // closed when the last order is; of the reading goroutine
 
 	mu      sync.Mutex
 	pid     int  // 0 until it runs
@@ -72,15 +73,30 @@ func (c *command) frame(f wire.Frame) error {
 		if err := f.Decode(&m); err != nil {
 			return err
 		}
-		c.s.guard(func() { c.signal(m) })
+		c.order(func() { c.signal(m) })
 	case wire.Terminate:
 		var m wire.EndMessage
 		if err := f.Decode(&m); err != nil {
 			return err
 		}
-		c.s.guard(func() { c.terminate(m.Grace) })
+		c.order(func() { c.s.guard(func() { c.terminate(m.Grace) }) })
 	}
 	return nil
+}
+
+// order runs f when what the client ordered before is delivered: a stop that
+// overtook its terminate would keep the command from taking it. Only the
+// reading goroutine calls it, and does not wait.
+func (c *command) order(f func()) {
+	before, done := c.delivered, make(chan struct{})
+	c.delivered = done
+	c.s.guard(func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		f()
+	})
 }
 
 // run takes the command from its request to the end of its output.

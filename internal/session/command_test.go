@@ -272,6 +272,25 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// A signal never overtakes the one that was sent before it.
+func TestSignalOrder(t *testing.T) {
+	p := open(t, session.Options{})
+	for range 40 {
+		var out buffer
+		proc := p.start(shell("echo ready; exec sleep 300"), &out, nil)
+		eventually(t, 5*time.Second, "ready", func() bool { return out.String() != "" })
+		if err := proc.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if err := proc.Terminate(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := wait(t, proc); err != nil || res.Exit != (jobs.Exit{Started: true, Code: 143, Signal: 15}) {
+			t.Fatalf("%+v %v", res, err)
+		}
+	}
+}
+
 func TestOOMScore(t *testing.T) {
 	p := open(t, session.Options{})
 	_, out, _ := p.run(shell("sleep .1; cat /proc/self/oom_score_adj"))
