@@ -24,9 +24,10 @@
 // them, and Linux lets a process open what another one of the same user has
 // open. So the client's hello brings a key, which the guest has read before the
 // first command runs, and every frame after the two hellos, of both sides, ends
-// with a seal, which its length counts: an HMAC-SHA256 over the number of the
-// frame, its header and its payload, with a key that is derived for each side. A frame that was
-// forged, repeated, changed, or that misses the one before it ends the
+// with a seal, which its length counts: the 16 byte tag of AES-256-GCM without
+// a plaintext (GMAC, NIST SP 800-38D) over its header and its payload, with a
+// key that is derived for each side and the number of the frame as the nonce.
+// Nothing is encrypted. A frame that was forged, repeated, changed, or that misses the one before it ends the
 // conversation with [ErrTampered]. Bytes of channels are sealed, too: a forged
 // end of a channel, or a command's input that somebody else has written, would
 // not be harmless.

@@ -26,6 +26,8 @@ const (
 	Ended      Type = 9  // guest: its answer, on the same stream number
 	Quit       Type = 10 // client: end all commands and leave
 	Credit     Type = 11 // both ways: bytes of a channel are done with
+	Resize     Type = 12 // client: the new size of the command's terminal
+	Started    Type = 13 // guest: the command of this stream has begun
 	Stdin      Type = 128
 	Stdout     Type = 129
 	Stderr     Type = 130
@@ -95,12 +97,14 @@ func (r *Reader) Next() (Frame, error) {
 		return Frame{}, fmt.Errorf("type %d, %d bytes: %w", f.Type, length, ErrTooLong)
 	}
 	// The buffer grows as the bytes come, so that only bytes cost memory and
-	// not the promise of them; a large one is not kept.
-	if cap(r.buf) > step {
+	// not the promise of them; a large one is not kept. The header stands
+	// before them, because the seal is over both.
+	if cap(r.buf) > header+step+sealSize {
 		r.buf = nil
 	}
-	r.buf = r.buf[:0]
-	for n := int64(len(r.buf)); n < length; n = int64(len(r.buf)) {
+	r.buf = append(r.buf[:0], h[:]...)
+	length += header
+	for n := int64(header); n < length; n = int64(len(r.buf)) {
 		more := int(min(length-n, max(step, n)))
 		r.buf = append(r.buf, make([]byte, more)...)
 		if _, err := io.ReadFull(r.r, r.buf[n:]); err != nil {
@@ -110,10 +114,10 @@ func (r *Reader) Next() (Frame, error) {
 			return Frame{}, err
 		}
 	}
-	f.Payload = r.buf
+	f.Payload = r.buf[header:]
 	if r.seal != nil {
 		var err error
-		f.Payload, err = r.seal.check(h[:], r.buf)
+		f.Payload, err = r.seal.check(r.buf)
 		return f, err
 	}
 	return f, nil
@@ -170,9 +174,9 @@ func (w *Writer) write(t Type, stream uint32, payload []byte) error {
 	b = binary.BigEndian.AppendUint32(b, uint32(length))
 	b = append(b, payload...)
 	if w.seal != nil {
-		b = append(b, w.seal.next(b[:header], payload)...)
+		b = append(b, w.seal.next(b)...)
 	}
-	if cap(b) <= header+2*MaxData {
+	if cap(b) <= header+2*(MaxData+sealSize) {
 		w.buf = b
 	}
 	_, w.err = w.w.Write(b)

@@ -9,7 +9,7 @@ import (
 )
 
 // Version is the version of the protocol.
-const Version = 2
+const Version = 3
 
 // What stands before the first frame of each side. They begin with a byte that
 // no text holds.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"time"
 
 	"berth/jobs"
@@ -19,6 +20,12 @@ type ClientHello struct {
 	Home []Text `json:"home,omitempty"`
 	// User is USER and LOGNAME where the environment has none.
 	User Text `json:"user,omitempty"`
+	// Login says that shells begin as login shells do: on a bare host that is
+	// where the site's modules and PATH come from. An image's PATH would be
+	// lost by it.
+	Login bool `json:"login,omitempty"`
+	// Dir is where sessions begin; "" is HOME.
+	Dir Text `json:"dir,omitempty"`
 	// OwnPIDNamespace says that the guest's PID namespace is for it alone.
 	OwnPIDNamespace bool `json:"own_pid_namespace,omitempty"`
 	// PIDNamespace is the client's own, as readlink /proc/self/ns/pid shows
@@ -49,6 +56,34 @@ type StartMessage struct {
 	Dir    Text   `json:"dir,omitempty"`
 	Prompt bool   `json:"prompt,omitempty"`
 	Stdin  bool   `json:"stdin,omitempty"`
+	// Session names the shell state that the command begins with; "" is none.
+	// One command at a time runs in a session's own shell and its changes stay;
+	// with Fork it runs beside that, from a copy of the state.
+	Session string `json:"session,omitempty"`
+	Fork    bool   `json:"fork,omitempty"`
+	// TTY makes a terminal of this size the command's standard streams; what
+	// it shows comes as [Stdout]. It implies Stdin.
+	TTY *Size `json:"tty,omitempty"`
+	// Timeout ends the command so long after it began: TERM, and KILL after
+	// Grace; 0 is never.
+	Timeout time.Duration `json:"timeout_ns,omitempty"`
+	Grace   time.Duration `json:"grace_ns,omitempty"`
+	// File is an operation of the guest itself in place of a command.
+	File *FileRequest `json:"file,omitempty"`
+	// Keep is for the keeper of a warm environment and does not reach a guest.
+	Keep *KeepRequest `json:"keep,omitempty"`
+}
+
+// Size is a terminal's, in characters.
+type Size struct {
+	Rows int `json:"rows"`
+	Cols int `json:"cols"`
+}
+
+// StartedMessage says that a command has begun, after it may have waited for
+// its session.
+type StartedMessage struct {
+	Time time.Time `json:"time"`
 }
 
 // ExitMessage says how a command ended. It is sent as soon as that is known;
@@ -58,6 +93,14 @@ type ExitMessage struct {
 	MaxRSS  jobs.Bytes `json:"max_rss_bytes,omitempty"`
 	Started time.Time  `json:"started,omitzero"`
 	Ended   time.Time  `json:"ended,omitzero"`
+	// Dir is the session's directory after the command.
+	Dir      Text `json:"dir,omitempty"`
+	TimedOut bool `json:"timed_out,omitempty"`
+	// ShellEnded says that the command has ended its session's shell: the next
+	// one begins with the state that was there before the command.
+	ShellEnded bool            `json:"shell_ended,omitempty"`
+	File       *FileResult     `json:"file,omitempty"`
+	Keep       json.RawMessage `json:"keep,omitempty"` // the answer to a [KeepRequest]
 }
 
 // Scope says whom a signal is for.

@@ -1,20 +1,21 @@
 package wire
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 )
 
 // KeySize is the length of a key.
 const KeySize = 32
 
 // sealSize is the length of the seal at the end of each frame.
-const sealSize = sha256.Size
+const sealSize = 16
 
 // Key is chosen by the client for one conversation. It seals the frames.
 type Key [KeySize]byte
@@ -48,39 +49,43 @@ const (
 // place: it was forged, replayed, or one before it was taken away.
 var ErrTampered = errors.New("the stream to the guest was tampered with")
 
-// sealer makes the seals of one side's frames. The count of the frames is in
-// each seal and not on the wire: both sides know it.
+// sealer makes the seals of one side's frames. The count of the frames is the
+// nonce of each seal and not on the wire: both sides know it.
 type sealer struct {
-	mac   hash.Hash
+	mac   cipher.AEAD
 	count uint64
+	nonce [12]byte
 	buf   [sealSize]byte
 }
 
 func newSealer(k Key, from Side) *sealer {
 	own := hmac.New(sha256.New, k[:])
 	_, _ = own.Write([]byte("berth frames from the " + from))
-	return &sealer{mac: hmac.New(sha256.New, own.Sum(nil))}
+	block, err := aes.NewCipher(own.Sum(nil))
+	if err != nil {
+		panic(err) // 32 bytes are a good key
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err) // it is a block cipher of 128 bits
+	}
+	return &sealer{mac: gcm}
 }
 
 // next returns the seal of the next frame; it is valid until the next call.
-func (s *sealer) next(head, payload []byte) []byte {
-	s.mac.Reset()
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], s.count)
+func (s *sealer) next(frame []byte) []byte {
+	binary.BigEndian.PutUint64(s.nonce[4:], s.count)
 	s.count++
-	for _, p := range [][]byte{n[:], head, payload} {
-		_, _ = s.mac.Write(p)
-	}
-	return s.mac.Sum(s.buf[:0])
+	return s.mac.Seal(s.buf[:0], s.nonce[:], nil, frame)
 }
 
-// check takes the seal off what a frame holds.
-func (s *sealer) check(head, held []byte) (payload []byte, err error) {
-	n := len(held) - sealSize
-	if n < 0 || !hmac.Equal(held[n:], s.next(head, held[:n])) {
+// check takes the seal off what a frame holds; frame is its header and that.
+func (s *sealer) check(frame []byte) (payload []byte, err error) {
+	n := len(frame) - sealSize
+	if n < header || !hmac.Equal(frame[n:], s.next(frame[:n])) {
 		return nil, ErrTampered
 	}
-	return held[:n], nil
+	return frame[header:n], nil
 }
 
 // Seal seals all that is written from now on.

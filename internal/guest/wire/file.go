@@ -1,0 +1,89 @@
+package wire
+
+import "time"
+
+// Operations on files, see [FileRequest].
+const (
+	FileStat   = "stat"
+	FileRead   = "read"   // [Limit] bytes from [Offset] come as [Stdout]
+	FileWrite  = "write"  // the content is [Stdin]; whole or not at all
+	FileEdit   = "edit"   // Old becomes New
+	FileList   = "list"   // the entries of a directory, sorted
+	FileSearch = "search" // lines that match a pattern
+	FilePack   = "pack"   // a tar stream of Path comes as [Stdout]
+	FileUnpack = "unpack" // a tar stream is [Stdin]
+)
+
+// FileRequest is an operation on files inside, with the rights of a command.
+type FileRequest struct {
+	Op   string `json:"op"`
+	Path Text   `json:"path"` // relative to the session's directory; "~/" is HOME
+	// Offset and Limit bound what is read, in bytes; Limit also bounds the
+	// number of entries and matches. 0 is the default of the operation.
+	Offset int64 `json:"offset,omitempty"`
+	Limit  int64 `json:"limit,omitempty"`
+	// Mode is of a file to write; 0 keeps the file's, or 0644 for a new one.
+	Mode uint32 `json:"mode,omitempty"`
+	// Parents makes missing directories above a file to write.
+	Parents bool `json:"parents,omitempty"`
+	// Old must stand in the file exactly once, unless All is set.
+	Old Text `json:"old,omitempty"`
+	New Text `json:"new,omitempty"`
+	All bool `json:"all,omitempty"`
+	// Pattern is a regular expression (RE2), or with Literal a text; Glob
+	// picks files by their names.
+	Pattern    Text `json:"pattern,omitempty"`
+	Literal    bool `json:"literal,omitempty"`
+	IgnoreCase bool `json:"ignore_case,omitempty"`
+	Glob       Text `json:"glob,omitempty"`
+	// Depth is how far a listing goes down; 0 and 1 are the directory itself.
+	Depth int `json:"depth,omitempty"`
+	// Name is what the top of an unpacked tree is called; "" keeps its name.
+	Name Text `json:"name,omitempty"`
+}
+
+// Kinds of trouble with a file.
+const (
+	FileNotFound   = "not_found"
+	FileExists     = "exists"
+	FileIsDir      = "is_directory"
+	FileNotDir     = "not_a_directory"
+	FileNotRegular = "not_a_regular_file"
+	FilePermission = "permission"
+	FileTooLarge   = "too_large"
+	FileNoMatch    = "no_match"     // edit: Old is not in the file
+	FileAmbiguous  = "many_matches" // edit: Old is in the file more than once
+	FileInvalid    = "invalid"      // the request makes no sense
+	FileNoSpace    = "no_space"
+	FileFailed     = "failed" // whatever else
+)
+
+// FileResult is what came of a [FileRequest].
+type FileResult struct {
+	Kind  string `json:"kind,omitempty"` // "" is success
+	Error string `json:"error,omitempty"`
+
+	Path      Text        `json:"path,omitempty"` // absolute
+	Entry     *FileEntry  `json:"entry,omitempty"`
+	Entries   []FileEntry `json:"entries,omitempty"`
+	Matches   []FileMatch `json:"matches,omitempty"`
+	Count     int         `json:"count,omitempty"` // replacements made
+	Truncated bool        `json:"truncated,omitempty"`
+}
+
+// FileEntry is a file or directory as lstat(2) shows it.
+type FileEntry struct {
+	Path   Text      `json:"path"` // relative to the directory listed
+	Type   string    `json:"type"` // "file", "directory", "symlink", "other"
+	Mode   uint32    `json:"mode"` // permission bits
+	Size   int64     `json:"size"`
+	Time   time.Time `json:"time"`
+	Target Text      `json:"target,omitempty"` // of a symlink
+}
+
+// FileMatch is a line that a search has found.
+type FileMatch struct {
+	Path Text `json:"path"`
+	Line int  `json:"line"` // from 1
+	Text Text `json:"text"` // without the line's end; long lines are cut
+}

@@ -1,0 +1,75 @@
+package wire
+
+import (
+	"time"
+
+	"berth/jobs"
+)
+
+// Operations of the keeper of a warm environment, see [KeepRequest].
+const (
+	KeepStatus  = "status"   // answer: KeepState
+	KeepStop    = "stop"     // end the environment, keep its files; no answer but the end
+	KeepBGStart = "bg.start" // answer: BG
+	KeepBGList  = "bg.list"  // answer: []BG
+	KeepBGLog   = "bg.log"   // the log comes as [Stdout]; answer: BG
+	KeepBGWait  = "bg.wait"  // answer when it has ended: BG
+	KeepBGWrite = "bg.write" // [Stdin] goes to its standard input; answer: BG
+	KeepBGKill  = "bg.kill"  // the whole tree; answer: BG
+)
+
+// KeepRequest is an operation of the keeper.
+type KeepRequest struct {
+	Op    string        `json:"op"`
+	ID    string        `json:"id,omitempty"`    // of the background process
+	Start *StartMessage `json:"start,omitempty"` // bg.start: the command
+	// Offset is where in the log to begin; negative counts from its end.
+	Offset int64 `json:"offset,omitempty"`
+	// Follow goes on with the log until the process has ended.
+	Follow bool `json:"follow,omitempty"`
+	// Close ends the standard input after what was written.
+	Close bool `json:"close,omitempty"`
+	// Signal and Grace are of bg.kill: TERM and KILL after Grace, unless a
+	// signal is named, which is sent and nothing else.
+	Signal int           `json:"signal,omitempty"`
+	Grace  time.Duration `json:"grace_ns,omitempty"`
+}
+
+// KeepAnswer is what the keeper answers. Its errors keep their kind and hint.
+type KeepAnswer struct {
+	Error string     `json:"error,omitempty"`
+	Kind  jobs.Kind  `json:"kind,omitempty"`
+	Hint  string     `json:"hint,omitempty"`
+	BG    []BG       `json:"bg,omitempty"`
+	State *KeepState `json:"state,omitempty"`
+}
+
+// BG is a background process and its record.
+type BG struct {
+	ID      string       `json:"id"` // "bg-1", unique in its environment
+	Command jobs.Command `json:"command"`
+	Session string       `json:"session,omitempty"`
+	PID     int          `json:"pid,omitempty"` // inside
+	Running bool         `json:"running"`
+	Exit    *jobs.Exit   `json:"exit,omitempty"` // nil while it runs, and when it is lost
+	Lost    string       `json:"lost,omitempty"` // why nobody knows how it ended
+	Started time.Time    `json:"started"`
+	Ended   time.Time    `json:"ended,omitzero"`
+	Log     int64        `json:"log_bytes"`
+	Cut     bool         `json:"log_cut,omitempty"` // the log has reached its limit
+}
+
+// KeepState is what a keeper says of its environment.
+type KeepState struct {
+	Host     string        `json:"host"`
+	PID      int           `json:"pid"`
+	Opened   time.Time     `json:"opened"`
+	Guest    GuestHello    `json:"guest"`
+	Running  int           `json:"running"`  // commands
+	BG       int           `json:"bg"`       // background processes
+	Sessions []string      `json:"sessions"` // with a shell
+	Idle     time.Duration `json:"idle_ns"`  // since the last of anything ended; 0 while something runs
+	Lifetime time.Duration `json:"lifetime_ns"`
+	MaxRSS   jobs.Bytes    `json:"memory_bytes,omitempty"` // used now
+	Notes    []string      `json:"notes,omitempty"`
+}
