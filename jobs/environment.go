@@ -49,6 +49,7 @@ type EnvSpec struct {
 	Scratch    string        `json:"scratch,omitempty"` // as in a profile
 	Lifetime   time.Duration `json:"lifetime_ns"`       // idle time after which its keeper ends; 0 is never
 	Docker     *DockerSpec   `json:"docker,omitempty"`
+	Home       string        `json:"home"` // the state directory that has its record
 	SSH        *SSHSpec      `json:"ssh,omitempty"`
 	Created    time.Time     `json:"created"`
 	User       string        `json:"user"`

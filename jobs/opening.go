@@ -1,0 +1,70 @@
+package jobs
+
+import (
+	"context"
+	"time"
+)
+
+// OpenPlace is where an environment is opened: the machine of its keeper.
+type OpenPlace struct {
+	Dir      string       // the environment's own directory, 0700; what persists lies below it
+	Guest    string       // path of berth-node here
+	Scratch  string       // a fresh directory of this keeper on the node's own disk, removed by it
+	On       Starter      // starts programs here
+	Progress func(string) // tells a person what takes long; never nil
+}
+
+// Opening is how the guest of an environment is started, once all that it
+// needs stands ready.
+type Opening struct {
+	Argv []string // runs the guest over its standard input and output
+	Env  []string // of that program: the whole environment, made from nothing
+	// OwnPIDNamespace says that nothing but the guest and its commands is in
+	// the guest's PID namespace.
+	OwnPIDNamespace bool
+	Login           bool   // shells begin as login shells
+	Home            string // wanted inside; "" is the place's own
+	Dir             string // where sessions begin; "" is HOME
+	Level           Level
+	Notes           []string // choices made and limits dropped, for people
+	// Rebuilt says that files of the environment were lost and made anew: why.
+	Rebuilt string
+	// Memory is watched by the keeper, advisory, when nothing else holds it; 0
+	// is not to be watched.
+	Memory Bytes
+	// End makes sure that nothing of it runs any more, after the program has
+	// ended or could not be ended through the guest. Nil is nothing to do.
+	End func(ctx context.Context) error
+	// Close gives back what was taken for it (a lease, a mount), last.
+	Close func() error
+}
+
+// Opener is a backend that can keep environments.
+type Opener interface {
+	Backend
+	// Open finds or makes what the environment consists of. It is called by
+	// the one keeper that holds the environment's lease.
+	Open(ctx context.Context, s *EnvSpec, at OpenPlace) (*Opening, error)
+	// Remove destroys what Open made outside of the environment's directory.
+	// It removes nothing that it cannot prove to be this environment's.
+	Remove(ctx context.Context, s *EnvSpec, on Starter) error
+	// List finds what stands on this machine of environments of this user made
+	// by berth, whether or not there is a record of them.
+	List(ctx context.Context, on Starter) ([]Found, error)
+	// Reap removes one thing that List has found.
+	Reap(ctx context.Context, on Starter, f Found) error
+}
+
+// Found is something of an environment that stands on a machine.
+type Found struct {
+	Backend string    `json:"backend"`
+	ID      string    `json:"id"`   // of the environment, as it is marked
+	Name    string    `json:"name"` // of the environment
+	What    string    `json:"what"` // "container", "directory"
+	Ref     string    `json:"ref"`  // its name or path there
+	Running bool      `json:"running"`
+	Created time.Time `json:"created,omitzero"`
+	// Home is the state directory that the record is to be in; only its owner
+	// may call the thing an orphan.
+	Home string `json:"home,omitempty"`
+}
