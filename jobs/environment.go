@@ -35,26 +35,30 @@ type EnvSpec struct {
 	Level   Level  `json:"level"`
 	// Image is a SIF's absolute path, the directory of an unpacked image, or a
 	// reference such as "docker://debian:12" ("debian:12" with docker).
-	Image      string        `json:"image,omitempty"`
-	Overlay    OverlaySpec   `json:"overlay,omitzero"` // Name is not used; Driver "" is chosen where it opens
-	Persistent bool          `json:"persistent"`       // the files outlive the keeper
-	Mounts     []Mount       `json:"mounts,omitempty"`
-	Env        []string      `json:"env,omitempty"` // NAME=VALUE for every command, not secret
-	Resources  Resources     `json:"resources,omitzero"`
-	Strict     bool          `json:"strict,omitempty"`  // a limit that cannot be held is an error
-	GPU        string        `json:"gpu,omitempty"`     // "", "nvidia" or "amd"
-	Network    string        `json:"network,omitempty"` // "" is the host's, "none"
-	Fakeroot   bool          `json:"fakeroot,omitempty"`
-	Dir        string        `json:"dir,omitempty"`     // where sessions begin; "" is HOME
-	Scratch    string        `json:"scratch,omitempty"` // as in a profile
-	Lifetime   time.Duration `json:"lifetime_ns"`       // idle time after which its keeper ends; 0 is never
-	Docker     *DockerSpec   `json:"docker,omitempty"`
-	Home       string        `json:"home"` // the state directory that has its record
-	SSH        *SSHSpec      `json:"ssh,omitempty"`
-	Created    time.Time     `json:"created"`
-	User       string        `json:"user"`
-	Host       string        `json:"host"` // where it was made
-	Notes      []string      `json:"notes,omitempty"`
+	Image      string      `json:"image,omitempty"`
+	Overlay    OverlaySpec `json:"overlay,omitzero"` // Name is not used; Driver "" is chosen where it opens
+	Persistent bool        `json:"persistent"`       // the files outlive the keeper
+	Mounts     []Mount     `json:"mounts,omitempty"`
+	Env        []string    `json:"env,omitempty"` // NAME=VALUE for every command, not secret
+	Resources  Resources   `json:"resources,omitzero"`
+	// Defaulted names the resources that nobody has asked for: "cpus",
+	// "memory". Where such a limit cannot be held it is dropped with a note;
+	// one that was asked for is then an error.
+	Defaulted []string      `json:"defaulted,omitempty"`
+	Strict    bool          `json:"strict,omitempty"`  // a limit that cannot be held is an error
+	GPU       string        `json:"gpu,omitempty"`     // "", "nvidia" or "amd"
+	Network   string        `json:"network,omitempty"` // "" is the host's, "none"
+	Fakeroot  bool          `json:"fakeroot,omitempty"`
+	Dir       string        `json:"dir,omitempty"`     // where sessions begin; "" is HOME
+	Scratch   string        `json:"scratch,omitempty"` // as in a profile
+	Lifetime  time.Duration `json:"lifetime_ns"`       // idle time after which its keeper ends; 0 is never
+	Docker    *DockerSpec   `json:"docker,omitempty"`
+	Home      string        `json:"home"` // the state directory that has its record
+	SSH       *SSHSpec      `json:"ssh,omitempty"`
+	Created   time.Time     `json:"created"`
+	User      string        `json:"user"`
+	Host      string        `json:"host"` // where it was made
+	Notes     []string      `json:"notes,omitempty"`
 }
 
 // DockerSpec is what only docker and podman understand.
