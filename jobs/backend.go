@@ -18,6 +18,8 @@ type Place struct {
 	Overlay   OverlaySpec // driver settled
 	Mounts    []Mount
 	GPU       string // "", "nvidia" or "amd"
+	Network   string // "" is the host's, "none"
+	Fakeroot  bool   // root inside, by ids of the user's own
 	Apptainer string // version known from the profile, or ""
 	Guest     string // path of berth-node on the host; bound read-only where there is a container
 }

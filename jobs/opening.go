@@ -19,6 +19,8 @@ type OpenPlace struct {
 type Opening struct {
 	Argv []string // runs the guest over its standard input and output
 	Env  []string // of that program: the whole environment, made from nothing
+	// OwnMounts is passed on in [Cmd]. Where it is not, one more process stays.
+	OwnMounts bool
 	// OwnPIDNamespace says that nothing but the guest and its commands is in
 	// the guest's PID namespace.
 	OwnPIDNamespace bool

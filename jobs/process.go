@@ -15,6 +15,9 @@ type Cmd struct {
 	Stdin io.Reader
 	// Stdout and Stderr take what it writes; nil discards.
 	Stdout, Stderr io.Writer
+	// OwnMounts asks for a user and a mount namespace of its own with the
+	// caller's ids, in which the command may mount. Only Linux has it.
+	OwnMounts bool
 }
 
 // Starter starts commands in one place: this machine, an ssh host, an

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"syscall"
 	"time"
 
 	"berth/jobs"
@@ -121,4 +122,20 @@ func ImageID(path string) (string, error) {
 	}
 	sum := sha256.Sum256(append(head, rest...))
 	return "sif-head:" + hex.EncodeToString(sum[:16]), nil
+}
+
+// DirID identifies an unpacked image that somebody keeps at path, by what
+// changes when it is made anew. That its files stay as they are is for its
+// owner to see to.
+func DirID(path string) (string, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !fi.IsDir() || !ok {
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + path + " is no directory"}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d", path, st.Ino, fi.ModTime().UnixNano()))
+	return "dir:" + hex.EncodeToString(sum[:16]), nil
 }

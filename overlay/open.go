@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +70,29 @@ func Persistent(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 	return l, nil
 }
 
+// ErrLost is in the chain of the error for a layer that its mark promises and
+// that is not there any more.
+var ErrLost = errors.New("its files are gone")
+
+// Own opens the layer in dir for a caller that is the only one to use dir, and
+// makes it when there is none. id is what [ImageID] or [DirID] says of image.
+// spec.Name is for people; what other driver or image the layer belongs to is
+// refused as by [Persistent].
+func Own(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, image, id string) (*Layer, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make overlay " + spec.Name, Err: err, Hint: "is there space left? df -h " + filepath.Dir(dir)}
+	}
+	return openLeased(ctx, on, dir, spec, image, id)
+}
+
+// Discard removes the layer in dir with its mark.
+func Discard(dir string) error {
+	if err := os.Remove(filepath.Join(dir, fileMark)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return discard(dir)
+}
+
 func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, image, id string) (*Layer, error) {
 	m, err := ReadMark(dir)
 	if err != nil {
@@ -107,7 +131,7 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 	}
 	l.Path = layerPath(dir, m.Driver)
 	if err := hasLayer(l.Path, m.Driver); err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + spec.Name + " has lost its content", Err: err,
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + spec.Name + " has lost its content", Err: fmt.Errorf("%w: %w", ErrLost, err),
 			Hint: "restore it from a copy, or remove " + dir + " to begin anew; some sites remove old files"}
 	}
 	if m.Driver == jobs.DriverExt3 {
@@ -128,6 +152,9 @@ func (l *Layer) Close() error {
 	if l.temp != "" {
 		return disk.RemoveTree(l.temp)
 	}
+	if l.lease == nil {
+		return nil
+	}
 	return l.lease.Release()
 }
 
@@ -141,11 +168,11 @@ func layerPath(dir, driver string) string {
 // hasLayer looks for what a marked overlay must hold: the container program
 // would make an empty one without a word.
 func hasLayer(path, driver string) error {
-	if driver == jobs.DriverFuse {
+	if driver != jobs.DriverExt3 {
 		path = filepath.Join(path, "upper")
 	}
 	fi, err := os.Stat(path)
-	if err == nil && fi.IsDir() != (driver == jobs.DriverFuse) {
+	if err == nil && fi.IsDir() == (driver == jobs.DriverExt3) {
 		err = errors.New(path + " is of another kind")
 	}
 	return err
@@ -160,7 +187,7 @@ func makeLayer(ctx context.Context, on jobs.Starter, dir string, spec jobs.Overl
 			size = DefaultSize
 		}
 		return path, makeExt3(ctx, on, path, size)
-	case jobs.DriverFuse:
+	case jobs.DriverFuse, jobs.DriverKernel:
 		for _, d := range []string{"upper", "work"} {
 			if err := os.MkdirAll(filepath.Join(path, d), 0o700); err != nil {
 				return "", err

@@ -8,10 +8,11 @@ import (
 	"berth/internal/guest"
 	"berth/internal/queue"
 	"berth/internal/runner"
+	"berth/overlay"
 )
 
 // Verbs are the words that [Main] understands.
-var Verbs = []string{"runner", "guest", "queue-wait"}
+var Verbs = []string{"runner", "guest", "queue-wait", "overlay-mount", "overlay-try"}
 
 // Is tells whether a command line (without the program) is one of ours.
 func Is(args []string) bool {
@@ -29,6 +30,10 @@ func Main(args []string) int {
 		return runner.Main(args[1:], os.Stderr)
 	case "guest":
 		return guest.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case "overlay-mount":
+		return overlay.MountMain(args[1:], os.Stderr)
+	case "overlay-try":
+		return overlay.TryMain(args[1:], os.Stdout, os.Stderr)
 	default:
 		return queue.WaitMain(args[1:])
 	}

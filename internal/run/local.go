@@ -35,6 +35,11 @@ func (Local) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 	cmd.Dir = c.Dir
 	cmd.Env = c.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.OwnMounts {
+		if err := ownMounts(cmd.SysProcAttr); err != nil {
+			return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
+		}
+	}
 
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	var childEnds []*os.File // closed here once the child has them

@@ -1,0 +1,35 @@
+package run
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountCaps are what a process keeps that mounts an overlay in a namespace of
+// its own. The kernel does an overlay's work with the rights of whoever has
+// mounted it (its documentation of overlayfs, "Permission model"): without
+// these it could not copy up a file of mode 000 or make a whiteout. They count
+// in the new user namespace alone.
+var mountCaps = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID,
+	unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN, unix.CAP_MKNOD, unix.CAP_SETFCAP}
+
+// ownMounts makes a command begin in a user and a mount namespace of its own
+// that has the caller's ids and no others.
+func ownMounts(attr *syscall.SysProcAttr) error {
+	attr.Cloneflags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+	attr.GidMappingsEnableSetgroups = false
+	attr.AmbientCaps = mountCaps
+	return nil
+}
+
+// HasOwnMounts tells whether this process was started with
+// [jobs.Cmd.OwnMounts]: ambient capabilities are what nobody has otherwise,
+// not even root.
+func HasOwnMounts() bool {
+	set, err := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, unix.CAP_SYS_ADMIN, 0, 0)
+	return err == nil && set == 1
+}

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package run
+
+import (
+	"errors"
+	"syscall"
+)
+
+func ownMounts(*syscall.SysProcAttr) error {
+	return errors.New("namespaces of mounts are Linux's")
+}
+
+// HasOwnMounts is false: only Linux has namespaces of mounts.
+func HasOwnMounts() bool { return false }
