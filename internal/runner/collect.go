@@ -122,7 +122,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 	}
 	p := *out.place
 	if p.layer != nil && r.spec.Overlay.Name != "" {
-		layer, err := overlay.Copy(ctx, r.on, p.layer, r.scratch.dir, r.spec.Overlay)
+		layer, err := overlay.Copy(ctx, r.on, p.layer, r.scratch.Dir, r.spec.Overlay)
 		if err != nil {
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the overlay for the done commands", Err: err}
 		}
@@ -133,7 +133,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer r.close(c)
 	stdout, err := r.openLog(store.FileDoneStdout)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 	deadline := r.deadline(out.started)
 	for _, cmd := range r.spec.Done {
 		_, _ = io.WriteString(stderr, "+ "+commandText(cmd)+"\n")
-		p, err := c.session.Start(session.StartRequest{Command: cmd, Env: r.taskEnv(secrets, deadline), Dir: r.workDir(c)}, stdout, stderr)
+		p, err := c.Session().Start(session.StartRequest{Command: cmd, Env: r.taskEnv(secrets, deadline), Dir: r.workDir(c)}, stdout, stderr)
 		if err != nil {
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: "start a done command", Err: err}
 		}
@@ -157,7 +157,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 		}
 		if !res.Exit.OK() {
 			r.heed(res.Exit)
-			if err := c.abandoned(); err != nil {
+			if err := r.abandoned(c); err != nil {
 				return err
 			}
 		}
@@ -172,7 +172,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 // conclude makes the exit record.
 func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
 	rec := jobs.ExitRecord{Version: 1, Attempt: r.info.ID, Exit: out.exit, Started: out.started, Node: r.claim.Host,
-		OOMKills: r.jobCgroup.oomKills() - r.ooms, MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts}
+		OOMKills: r.jobCgroup.OOMKills() - r.ooms, MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts}
 	w := r.stop.get()
 	switch {
 	case w != nil:

@@ -1,10 +1,8 @@
 package runner
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,32 +94,5 @@ func TestResultOfMany(t *testing.T) {
 	got := resultOf(res)
 	if len(got.OutOfScope) != 21 || got.OutOfScope[19] != "f19" || got.OutOfScope[20] != "and 5 more" || got.Skipped != 2 {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestTail(t *testing.T) {
-	var all bytes.Buffer
-	l := newTail(&all, 8)
-	for _, s := range []string{"0123", "4567", "89\n", strings.Repeat("x", 100), "end\n"} {
-		if n, err := l.Write([]byte(s)); n != len(s) || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if l.String() != "xxxxend\n" || all.Len() != 115 {
-		t.Errorf("%q of %d bytes", l, all.Len())
-	}
-	for in, want := range map[string]string{"": "", "a\n": "a", "a\nb\nc\nd\n\n": "b; c; d"} {
-		if got := lastLines(in, 3); got != want {
-			t.Errorf("lastLines(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestLocalEnviron(t *testing.T) {
-	got := localEnviron(func(name string) string {
-		return map[string]string{"PATH": "/bin", "HOME": "/home/a", "TMPDIR": "/t", "LC_ALL": "C", "SSH_AUTH_SOCK": "/s", "AWS_SECRET_ACCESS_KEY": "x", "BERTH_HOME": "/b", "LD_PRELOAD": "/l"}[name]
-	})
-	if want := []string{"PATH=/bin", "HOME=/home/a", "LC_ALL=C", "TMPDIR=/t"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

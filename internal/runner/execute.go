@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"berth/internal/container"
 	"berth/internal/session"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -58,9 +59,9 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	if err != nil {
 		return fail(err)
 	}
-	r.cgroup = ownCgroup("/proc/self/cgroup", "/sys/fs/cgroup")
-	r.jobCgroup = r.cgroup.forJob(r.claim.NativeID)
-	r.ooms = r.jobCgroup.oomKills()
+	r.cgroup = container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup")
+	r.jobCgroup = r.cgroup.ForJob(r.claim.NativeID)
+	r.ooms = r.jobCgroup.OOMKills()
 	if out.place, err = r.prepare(ctx); err != nil {
 		return fail(err)
 	}
@@ -96,7 +97,7 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 
 // finalArgv fills the holes. A throw-away place on the bare host has none.
 func (r *attempt) finalArgv(p *place) []string {
-	holes := map[string]string{jobs.HoleScratch: r.scratch.workdir(), jobs.HoleImage: r.spec.Image}
+	holes := map[string]string{jobs.HoleScratch: r.scratch.Workdir(), jobs.HoleImage: r.spec.Image}
 	if p.layer != nil {
 		holes[jobs.HoleOverlay] = p.layer.Path
 	}
@@ -109,7 +110,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer r.close(c)
 	stdout, err := r.openLog(store.FileStdout)
 	if err != nil {
 		return err
@@ -124,7 +125,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	deadline := r.deadline(out.started)
 	env := r.taskEnv(secrets, deadline)
 	r.event("started", "")
-	p, err := c.session.Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt}, stdout, stderr)
+	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt}, stdout, stderr)
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start the command", Err: err}
 	}
@@ -134,7 +135,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	}
 	out.exit, out.maxRSS = res.Exit, res.MaxRSS
 	r.heed(res.Exit)
-	if err := c.abandoned(); err != nil {
+	if err := r.abandoned(c); err != nil {
 		return err
 	}
 	if res.Output != nil {
@@ -144,7 +145,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 }
 
 // supervise waits for the command, and ends it for a reason or at the deadline.
-func (r *attempt) supervise(c *container, p *session.Process, deadline time.Time) (session.Result, error) {
+func (r *attempt) supervise(c *container.Container, p *session.Process, deadline time.Time) (session.Result, error) {
 	type answer struct {
 		res session.Result
 		err error
@@ -156,7 +157,7 @@ func (r *attempt) supervise(c *container, p *session.Process, deadline time.Time
 	}()
 	watch, unwatch := context.WithCancel(context.Background())
 	defer unwatch()
-	go c.watchFuse(watch)
+	go c.WatchFuse(watch, func(name string) { r.stop.set(r.lostFuse(name)) })
 	var warn, limit <-chan time.Time
 	if !deadline.IsZero() {
 		left := time.Until(deadline)
@@ -174,8 +175,8 @@ func (r *attempt) supervise(c *container, p *session.Process, deadline time.Time
 				}
 				return session.Result{}, r.guestGone(c, a.err)
 			}
-			if w := c.lostFuse(); w != nil {
-				r.stop.set(*w)
+			if name := c.LostFuse(); name != "" {
+				r.stop.set(r.lostFuse(name))
 			}
 			return a.res, nil
 		case <-warn:
@@ -190,13 +191,13 @@ func (r *attempt) supervise(c *container, p *session.Process, deadline time.Time
 			r.event("ending", w.reason)
 			grace := r.hurried(r.times.grace)
 			if err := p.Terminate(grace); err != nil {
-				c.forceEnd()
+				c.ForceEnd()
 			}
 			kill = time.After(grace + 2*time.Second)
 		case <-kill:
 			kill = nil
 			r.log.Warn("the guest did not end the command; ending the container")
-			c.forceEnd()
+			c.ForceEnd()
 		}
 	}
 }
@@ -211,27 +212,27 @@ func (r *attempt) hurried(d time.Duration) time.Duration {
 }
 
 // guestGone explains a stream that closed before the command's end was told.
-func (r *attempt) guestGone(c *container, err error) error {
+func (r *attempt) guestGone(c *container.Container, err error) error {
 	select {
-	case <-c.ended:
+	case <-c.Ended():
 	case <-time.After(2 * time.Second):
 	}
 	r.heed(jobs.Exit{})
-	if n := r.jobCgroup.oomKills() - r.ooms; n > 0 {
+	if n := r.jobCgroup.OOMKills() - r.ooms; n > 0 {
 		r.stop.set(why{state: jobs.StateOutOfMemory, reason: "the container was killed for memory", hint: "raise [resources] memory"})
 		return errStopped
 	}
-	if text := troubles(c.stderr.String()); text != "" {
+	if text := c.Troubles(); text != "" {
 		err = errors.New(text)
 	}
 	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the container ended before its command did", Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
 }
 
 // workDir is where commands run: the workspace, else their HOME.
-func (r *attempt) workDir(c *container) string {
+func (r *attempt) workDir(c *container.Container) string {
 	switch {
 	case r.spec.Workspace == nil:
-		return c.session.Guest().Home
+		return c.Session().Guest().Home
 	case r.spec.Backend == jobs.BackendLocal:
 		return filepath.Join(r.dir, "work")
 	}
@@ -266,7 +267,7 @@ func (r *attempt) cleanup(out *outcome) {
 		}
 	}
 	if r.scratch != nil {
-		if err := r.scratch.remove(); err != nil {
+		if err := r.scratch.Remove(); err != nil {
 			r.note("the scratch directory was not removed: " + err.Error())
 		}
 	}

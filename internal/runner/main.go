@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/container"
+	"berth/internal/lease"
 	"berth/internal/run"
 	"berth/internal/session"
 	"berth/jobs"
@@ -72,10 +74,10 @@ type attempt struct {
 	began       time.Time
 	jobEnd      time.Time // when Slurm will end the job; zero when it will not, or is not known
 
-	scratch   *scratch
-	cgroup    *cgroup // that this process is in
-	jobCgroup *cgroup // the same when it is the Slurm job's own, else nil
-	ooms      int     // kills in jobCgroup before the task began
+	scratch   *container.Scratch
+	cgroup    *container.Cgroup // that this process is in
+	jobCgroup *container.Cgroup // the same when it is the Slurm job's own, else nil
+	ooms      int               // kills in jobCgroup before the task began
 	stop      stopper
 	notes     []string
 
@@ -106,7 +108,7 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 	restart, _ := strconv.Atoi(os.Getenv("SLURM_RESTART_COUNT"))
 	r := &attempt{dir: dir, jobDir: rec.Dir, argv: argv, spec: rec.Spec, info: a.Info, on: run.Local{}, times: periods, began: time.Now(),
 		claim: jobs.Claim{Version: 1, Attempt: a.Info.ID, NativeID: os.Getenv("SLURM_JOB_ID"), Restart: restart,
-			Host: host, BootID: bootID(), PID: os.Getpid(), Time: time.Now().UTC()}}
+			Host: host, BootID: lease.BootID(), PID: os.Getpid(), Time: time.Now().UTC()}}
 	won, err := store.SetClaim(dir, r.claim)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "claim the attempt", Err: err}

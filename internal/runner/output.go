@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"berth/jobs"
 )
@@ -51,16 +50,4 @@ func (o *output) close() {
 		o.r.note(fmt.Sprintf("%s: only the first %s are kept, %d bytes more were thrown away", o.name, maxStream, o.lost))
 	}
 	_ = o.f.Close()
-}
-
-// troubles are the last lines of what the container program said, without its
-// remarks.
-func troubles(text string) string {
-	var kept []string
-	for line := range strings.Lines(text) {
-		if l := strings.TrimSpace(line); l != "" && !strings.HasPrefix(l, "INFO:") {
-			kept = append(kept, l)
-		}
-	}
-	return strings.Join(kept[max(0, len(kept)-3):], "; ")
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"berth/apptainer"
+	"berth/internal/container"
+	"berth/internal/lease"
 	"berth/internal/session"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -42,15 +44,15 @@ type place struct {
 // prepare makes the place. What it made is undone by cleanup, whatever happens
 // in between.
 func (r *attempt) prepare(ctx context.Context) (*place, error) {
-	base, err := scratchBase(r.spec.Profile.Scratch, os.Getenv)
+	base, err := container.ScratchBase(r.spec.Profile.Scratch, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range sweepScratch(base, r.claim) {
+	for _, dir := range container.SweepScratch(base, lease.Self()) {
 		r.log.Info("removed what a killed runner had left", "dir", dir)
 	}
 	name := r.info.Name
-	if r.scratch, err = newScratch(base, name[strings.LastIndexByte(name, '-')+1:], r.claim, r.dir); err != nil {
+	if r.scratch, err = container.NewScratch(base, name[strings.LastIndexByte(name, '-')+1:], lease.Self(), r.dir); err != nil {
 		return nil, err
 	}
 	p := &place{}
@@ -67,10 +69,10 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
 	}
 	if r.spec.Overlay.Name == "" {
-		if r.spec.Overlay.Driver == jobs.DriverFuse && !overlay.TakesDirectories(r.scratch.dir) {
+		if r.spec.Overlay.Driver == jobs.DriverFuse && !overlay.TakesDirectories(r.scratch.Dir) {
 			r.note("the scratch directory " + base + " is on a network file system, where some changes to the image's directories fail; name a local one, or overlay = \"ext3\", in a profile")
 		}
-		p.layer, err = overlay.Temporary(ctx, r.on, r.scratch.dir, r.spec.Overlay)
+		p.layer, err = overlay.Temporary(ctx, r.on, r.scratch.Dir, r.spec.Overlay)
 	} else {
 		dir := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), "overlays", r.spec.Overlay.Name)
 		// The submitter looked at this too, from its machine: a file server's
@@ -79,7 +81,7 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + r.spec.Overlay.Name + " would be a directory on a network file system, where changes to the image's directories fail",
 				Hint: `put overlay = "ext3" into a profile and submit with --profile, or give the overlay a size: [resources] disk`}
 		}
-		me := overlay.Owner{Version: 1, Attempt: r.info.ID, Dir: r.dir, Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID, Time: time.Now().UTC()}
+		me := overlay.Owner{Version: 1, Attempt: r.info.ID, Dir: r.dir, Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID, Start: lease.StartTime(r.claim.PID), Time: time.Now().UTC()}
 		p.layer, err = overlay.Persistent(ctx, r.on, dir, r.spec.Overlay, r.spec.Image, me, r.ownerGone(ctx))
 	}
 	if err != nil {
@@ -89,37 +91,14 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	return p, nil
 }
 
-// ownerGone tells whether an overlay's owner is provably gone: its end is
-// recorded, or it ran here under this boot and its process is no more, or its
-// beat does not change for a long time by our own clock. A beat that moves
-// ends the watch at once. The container of a runner that was killed may live
-// on until its guest has missed the pings, so even then that time must have
-// passed since the last beat.
+// ownerGone tells whether an overlay's owner is provably gone, see
+// [lease.Gone]. The container of a runner that was killed may live on until
+// its guest has missed the pings, so that time must have passed since the last
+// beat even when the process is no more.
 func (r *attempt) ownerGone(ctx context.Context) func(overlay.Owner) bool {
 	return func(o overlay.Owner) bool {
-		wait := r.times.silent
-		if o.Host == r.claim.Host && o.BootID == r.claim.BootID && o.BootID != "" && startTime(o.PID) == "" {
-			wait = r.times.guestWait
-			if fi, err := os.Stat(filepath.Join(o.Dir, "beat")); err == nil {
-				wait -= max(0, time.Since(fi.ModTime())) // the file's clock may be ahead
-			}
-		}
-		first, _ := os.ReadFile(filepath.Join(o.Dir, "beat"))
-		deadline := time.Now().Add(wait)
-		for time.Now().Before(deadline) {
-			if store.HasExit(o.Dir) {
-				return true
-			}
-			select {
-			case <-ctx.Done():
-				return false
-			case <-time.After(r.times.beat / 10):
-			}
-			if now, _ := os.ReadFile(filepath.Join(o.Dir, "beat")); string(now) != string(first) {
-				return false
-			}
-		}
-		return true
+		me := lease.Process{Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID}
+		return lease.Gone(ctx, o, me, lease.Patience{Look: r.times.beat / 10, Dead: r.times.guestWait, Silent: r.times.silent}, store.HasExit)
 	}
 }
 
@@ -131,25 +110,14 @@ func (r *attempt) watchMemory(ctx context.Context) {
 	if asked == 0 {
 		return
 	}
-	if got := r.cgroup.limit(); got != 0 && got <= asked+asked/10 {
+	if got := r.cgroup.Limit(); got != 0 && got <= asked+asked/10 {
 		return
 	}
 	r.note(fmt.Sprintf("memory %s is watched by the runner, advisory: no cgroup of this job holds it", asked))
-	go func() {
-		t := time.NewTicker(time.Second)
-		defer t.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-t.C:
-				if rss := treeRSS(os.Getpid()); rss > int64(asked) {
-					r.stop.set(why{state: jobs.StateOutOfMemory, reason: fmt.Sprintf("it used %d MiB of memory, more than the %s it asked for", rss>>20, asked), hint: "raise [resources] memory"})
-					return
-				}
-			}
-		}
-	}()
+	go container.WatchMemory(ctx, asked, func(used int64) bool {
+		r.stop.set(why{state: jobs.StateOutOfMemory, reason: fmt.Sprintf("it used %d MiB of memory, more than the %s it asked for", used>>20, asked), hint: "raise [resources] memory"})
+		return false
+	})
 }
 
 func (r *attempt) setSession(s *session.Session) {

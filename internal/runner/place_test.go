@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/lease"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"
@@ -36,7 +37,7 @@ func TestExpand(t *testing.T) {
 
 // An overlay's owner counts as gone only when that is proved.
 func TestOwnerGone(t *testing.T) {
-	mine := me()
+	mine := lease.Self()
 	const nobody = 1 << 30
 	live := overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: mine.PID}
 	for _, c := range []struct {
@@ -65,7 +66,7 @@ func TestOwnerGone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.owner.Dir = t.TempDir()
-			r := &attempt{claim: mine, times: times{beat: 100 * time.Millisecond, guestWait: 300 * time.Millisecond, silent: time.Second}}
+			r := &attempt{claim: jobs.Claim{Host: mine.Host, BootID: mine.BootID, PID: mine.PID}, times: times{beat: 100 * time.Millisecond, guestWait: 300 * time.Millisecond, silent: time.Second}}
 			if c.beat != nil {
 				c.beat(c.owner.Dir)
 			}
@@ -81,7 +82,7 @@ func TestOwnerGone(t *testing.T) {
 	// Told to stop, the watch ends, and the owner stays.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := &attempt{claim: mine, times: defaultTimes()}
+	r := &attempt{claim: jobs.Claim{Host: mine.Host, BootID: mine.BootID, PID: mine.PID}, times: defaultTimes()}
 	if r.ownerGone(ctx)(overlay.Owner{Host: "elsewhere", Dir: t.TempDir()}) {
 		t.Error("gone, because nobody looked")
 	}

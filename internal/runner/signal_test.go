@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/container"
+	"berth/internal/lease"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -149,7 +151,7 @@ func TestRunnerStopped(t *testing.T) {
 // alive counts those that are no zombies: their parent is stopped.
 func alive(pids map[int]string) (n int) {
 	for pid := range pids {
-		if p, ok := readProc(pid); ok && !p.zombie {
+		if lease.StartTime(pid) != "" {
 			n++
 		}
 	}
@@ -249,7 +251,7 @@ func TestMemoryWatched(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "echo small; sleep 0.1; head -c 600M /dev/zero | tail -c 500M | sleep 60", func(n *store.New) { n.Spec.Resources.Memory = 300 * jobs.MiB })
 	code, rec := j.run()
-	if got := ownCgroup("/proc/self/cgroup", "/sys/fs/cgroup").limit(); got != 0 && got <= 330*jobs.MiB {
+	if got := container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup").Limit(); got != 0 && got <= 330*jobs.MiB {
 		t.Skipf("a cgroup holds %s here", got)
 	}
 	if code != 1 || rec.State != jobs.StateOutOfMemory || !rec.Exit.OOM || !strings.Contains(rec.Reason, "more than the 300MiB it asked for") || !strings.Contains(strings.Join(rec.Notes, " "), "advisory") {

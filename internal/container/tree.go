@@ -1,4 +1,4 @@
-package runner
+package container
 
 import (
 	"os"
@@ -16,10 +16,11 @@ type proc struct {
 	nspid     []int // its number in each PID namespace, outermost first
 	zombie    bool
 	rss       int64 // bytes
+	name      string
 }
 
-// descendants lists the processes below root, which sees them because the
-// runner is a child subreaper: an orphan's new parent is the runner.
+// descendants lists the processes below root, which sees them because it is a
+// child subreaper: an orphan's new parent is the root.
 func descendants(root int) []proc {
 	all := map[int][]proc{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -55,6 +56,8 @@ func readProc(pid int) (proc, bool) {
 		switch key {
 		case "State":
 			p.zombie = strings.HasPrefix(strings.TrimSpace(val), "Z")
+		case "Name":
+			p.name = strings.TrimSpace(val)
 		case "PPid":
 			p.ppid, _ = strconv.Atoi(strings.TrimSpace(val))
 		case "VmRSS":
@@ -70,12 +73,12 @@ func readProc(pid int) (proc, bool) {
 	return p, true
 }
 
-// killContainer kills the init of the container's PID namespace: the kernel
+// KillContainer kills the init of the container's PID namespace: the kernel
 // then kills all that is in it, setsid or not, and the container program's own
 // parent process lives on to unmount. Killing that parent instead would leave
 // its FUSE helpers behind. Found by its namespace, because its name differs
 // between versions.
-func killContainer(self int) (killed int) {
+func KillContainer(self int) (killed int) {
 	for _, p := range descendants(self) {
 		if n := len(p.nspid); n >= 2 && p.nspid[n-1] == 1 && !p.zombie {
 			if kill(p.pid, p.ppid) {
@@ -86,10 +89,10 @@ func killContainer(self int) (killed int) {
 	return killed
 }
 
-// killAll kills everything below self until nothing is left, or time is up.
+// KillAll kills everything below self until nothing is left, or time is up.
 // It is for a place without a PID namespace, and for what a container program
 // has left behind.
-func killAll(self int, within time.Duration) (left int) {
+func KillAll(self int, within time.Duration) (left int) {
 	deadline := time.Now().Add(within)
 	for {
 		left = 0
@@ -123,13 +126,4 @@ func kill(pid, ppid int) bool {
 		return false
 	}
 	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
-}
-
-// treeRSS is the resident memory of all processes below self, in bytes. Pages
-// shared between them count more than once, so it is an upper bound.
-func treeRSS(self int) (sum int64) {
-	for _, p := range descendants(self) {
-		sum += p.rss
-	}
-	return sum
 }

@@ -1,15 +1,12 @@
-package runner
+package container
 
 import (
 	"context"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"berth/jobs"
-	"berth/jobs/store"
+	"berth/internal/lease"
 )
 
 // fuseHelpers are the programs that a container's file system may live in. When
@@ -23,13 +20,12 @@ type fuse struct {
 	pid         int
 }
 
-// findFuse lists the ones below the runner, which a container has when its
+// findFuse lists the ones below this process, which a container has when its
 // guest speaks.
 func findFuse() (found []fuse) {
 	for _, p := range descendants(os.Getpid()) {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/comm")
-		if name := strings.TrimSpace(string(b)); err == nil && slices.Contains(fuseHelpers, name) {
-			found = append(found, fuse{name: name, pid: p.pid, start: startTime(p.pid)})
+		if slices.Contains(fuseHelpers, p.name) {
+			found = append(found, fuse{name: p.name, pid: p.pid, start: lease.StartTime(p.pid)})
 		}
 	}
 	return found
@@ -40,35 +36,35 @@ func findFuse() (found []fuse) {
 // scheduler's TERM reaches the helpers too.
 const fuseSettles = time.Second
 
-// lostFuse tells whether a part of the container's file system has ended while
-// the container runs on, and nobody has asked for its end.
-func (c *container) lostFuse() *why {
+// LostFuse tells whether a part of the container's file system has ended while
+// the container runs on, and nobody has asked for its end: the name of what
+// ended, or "".
+func (c *Container) LostFuse() string {
 	for _, f := range c.fuse {
-		if at := startTime(f.pid); at != f.start && at != unknownStart {
+		if at := lease.StartTime(f.pid); at != f.start && at != lease.UnknownStart {
 			if c.ending(fuseSettles) {
-				return nil
+				return ""
 			}
-			return &why{state: jobs.StateError, reason: "the container's file system died (" + f.name + " ended): what the command wrote may be lost",
-				hint: "was the node out of memory? ask for more, or see " + c.r.dir}
+			return f.name
 		}
 	}
-	return nil
+	return ""
 }
 
 // ending waits for a sign that the container is ending, or is to end.
-func (c *container) ending(within time.Duration) bool {
+func (c *Container) ending(within time.Duration) bool {
 	select {
 	case <-c.ended:
 	case <-c.session.Gone():
-	case <-c.r.stop.done:
+	case <-c.o.Stop:
 	case <-time.After(within):
-		return store.Cancelled(c.r.jobDir)
+		return c.o.Stopping != nil && c.o.Stopping()
 	}
 	return true
 }
 
-// watchFuse ends the attempt when that happens.
-func (c *container) watchFuse(ctx context.Context) {
+// WatchFuse calls lost once when that happens.
+func (c *Container) WatchFuse(ctx context.Context, lost func(name string)) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
@@ -76,8 +72,8 @@ func (c *container) watchFuse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			if w := c.lostFuse(); w != nil {
-				c.r.stop.set(*w)
+			if name := c.LostFuse(); name != "" {
+				lost(name)
 				return
 			}
 		}

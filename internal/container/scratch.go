@@ -1,4 +1,4 @@
-package runner
+package container
 
 import (
 	"encoding/json"
@@ -12,24 +12,25 @@ import (
 	"syscall"
 
 	"berth/internal/disk"
+	"berth/internal/lease"
 	"berth/jobs"
 )
 
 const fileOwner = ".owner.json"
 
-// scratch is the attempt's directory on the node's own disk: /tmp and /var/tmp
+// Scratch is the directory of an attempt or a keeper on the node's own disk: /tmp and /var/tmp
 // of the container, a throw-away overlay, the container program's session.
-type scratch struct {
-	dir string
+type Scratch struct {
+	Dir string
 }
 
 // tmpfsMagic is TMPFS_MAGIC of statfs(2).
 const tmpfsMagic = 0x01021994
 
-// scratchBase chooses the directory: the profile's, then the site's $TMPDIR,
+// ScratchBase chooses the directory: the profile's, then the site's $TMPDIR,
 // then /tmp, unless that is in memory (it would count against the job) and
 // /var/tmp is not.
-func scratchBase(profile string, getenv func(string) string) (string, error) {
+func ScratchBase(profile string, getenv func(string) string) (string, error) {
 	if profile != "" {
 		dir, err := expandVars(profile, getenv)
 		if err != nil {
@@ -83,10 +84,11 @@ func expandVars(s string, getenv func(string) string) (string, error) {
 	return filepath.Clean(out), nil
 }
 
-// newScratch makes the directory for an attempt, a new one in any case: mkdir
-// refuses a name that exists. Others can read the attempt's part of the name in
-// the queue and take it first; then random letters are added.
-func newScratch(base, tail string, me jobs.Claim, attemptDir string) (*scratch, error) {
+// NewScratch makes the directory below base for the owner of forDir, a new one
+// in any case: mkdir refuses a name that exists. Others can read the owner's
+// part of the name, which is tail, and take it first; then random letters are
+// added.
+func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, error) {
 	dir := filepath.Join(base, fmt.Sprintf("berth-%d-%s", os.Getuid(), tail))
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
@@ -95,7 +97,7 @@ func newScratch(base, tail string, me jobs.Claim, attemptDir string) (*scratch, 
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: `is there space left on ` + base + `? scratch = "..." in a profile names another place`}
 	}
-	b, err := json.Marshal(scratchOwner{Host: me.Host, BootID: me.BootID, PID: me.PID, Start: startTime(me.PID), Attempt: attemptDir})
+	b, err := json.Marshal(scratchOwner{me, forDir})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, fileOwner), b, 0o600)
 	}
@@ -108,46 +110,28 @@ func newScratch(base, tail string, me jobs.Claim, attemptDir string) (*scratch, 
 		_ = os.RemoveAll(dir)
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: "is there space left on " + base + "?"}
 	}
-	return &scratch{dir: dir}, nil
+	return &Scratch{Dir: dir}, nil
 }
 
-// workdir is what stands for {scratch}.
-func (s *scratch) workdir() string { return filepath.Join(s.dir, "w") }
+// Workdir is what stands for {scratch}.
+func (s *Scratch) Workdir() string { return filepath.Join(s.Dir, "w") }
 
-// conf is where the container program keeps its own files.
-func (s *scratch) conf() string { return filepath.Join(s.dir, "apptainer") }
+// Conf is where the container program keeps its own files.
+func (s *Scratch) Conf() string { return filepath.Join(s.Dir, "apptainer") }
 
-func (s *scratch) remove() error { return disk.RemoveTree(s.dir) }
+// Remove removes it, whatever has been written there.
+func (s *Scratch) Remove() error { return disk.RemoveTree(s.Dir) }
 
-// scratchOwner says whose a scratch directory is, so that one whose runner was
+// scratchOwner says whose a scratch directory is, so that one whose owner was
 // killed can be told from one in use.
 type scratchOwner struct {
-	Host    string `json:"host"`
-	BootID  string `json:"boot_id"` // [bootID]
-	PID     int    `json:"pid"`
-	Start   string `json:"start"` // the process's start time, in clock ticks since boot
-	Attempt string `json:"attempt"`
+	lease.Process
+	For string `json:"for"` // the directory of the attempt or the environment
 }
 
-// gone tells whether the runner was of this host and is no more: of another
-// boot, or with no such process any more where its number means what it means
-// here. base may be on a file system that other hosts have too.
-func (o scratchOwner) gone(me jobs.Claim) bool {
-	if o.PID <= 0 || o.BootID == "" || me.BootID == "" || o.Host == "" || o.Host != me.Host {
-		return false
-	}
-	boot, _, _ := strings.Cut(o.BootID, "/")
-	now, _, _ := strings.Cut(me.BootID, "/")
-	if boot != now {
-		return true
-	}
-	at := startTime(o.PID)
-	return o.BootID == me.BootID && at != o.Start && at != unknownStart
-}
-
-// sweepScratch removes this user's directories below base whose runner is
-// provably gone. One without a readable owner is left alone.
-func sweepScratch(base string, me jobs.Claim) (removed []string) {
+// SweepScratch removes this user's directories below base whose owner is
+// provably gone, and returns them. One without a readable owner is left alone.
+func SweepScratch(base string, me lease.Process) (removed []string) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return nil
@@ -170,7 +154,7 @@ func sweepScratch(base string, me jobs.Claim) (removed []string) {
 			continue
 		}
 		var o scratchOwner
-		if json.Unmarshal(b, &o) != nil || !o.gone(me) {
+		if json.Unmarshal(b, &o) != nil || !o.Gone(me) {
 			continue
 		}
 		if disk.RemoveTree(dir) == nil {
@@ -178,41 +162,4 @@ func sweepScratch(base string, me jobs.Claim) (removed []string) {
 		}
 	}
 	return removed
-}
-
-// bootID names this boot of this machine and, behind a slash, this process's
-// PID namespace: a job of its own namespace does not see the processes of the
-// next one, and would take every number for that of a process that is gone.
-// It is "" where either cannot be told.
-func bootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	ns, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b)) + "/" + strings.Trim(ns, "pid:[]")
-}
-
-// unknownStart is the start time of a process that may or may not be there.
-const unknownStart = "?"
-
-// startTime is field 22 of /proc/PID/stat (proc(5)), which tells a process
-// from a later one with the same number; "" when there is no such process.
-func startTime(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return ""
-		}
-		return unknownStart
-	}
-	s := string(b)
-	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
-	if len(fields) < 20 || fields[0] == "Z" {
-		return ""
-	}
-	return fields[19]
 }

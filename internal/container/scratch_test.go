@@ -1,4 +1,4 @@
-package runner
+package container
 
 import (
 	"encoding/json"
@@ -7,61 +7,57 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/lease"
 	"berth/jobs"
 )
 
-func me() jobs.Claim {
-	host, _ := os.Hostname()
-	return jobs.Claim{Host: host, BootID: bootID(), PID: os.Getpid()}
-}
-
 func TestNewScratch(t *testing.T) {
 	base := t.TempDir()
-	s, err := newScratch(base, "0123456789ab", me(), "/b/0001")
+	s, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{s.dir, s.workdir(), s.conf()} {
+	for _, dir := range []string{s.Dir, s.Workdir(), s.Conf()} {
 		if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v, %v", dir, fi, err)
 		}
 	}
 	// A name that exists, whoever made it, is not used: another is found.
-	again, err := newScratch(base, "0123456789ab", me(), "/b/0001")
-	if err != nil || again.dir == s.dir {
+	again, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001")
+	if err != nil || again.Dir == s.Dir {
 		t.Errorf("the same again: %+v, %v", again, err)
 	}
 	planted := filepath.Join(base, "elsewhere")
 	if err := os.Mkdir(planted, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(planted, strings.Replace(s.dir, "0123456789ab", "planted", 1)); err != nil {
+	if err := os.Symlink(planted, strings.Replace(s.Dir, "0123456789ab", "planted", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if other, err := newScratch(base, "planted", me(), "/b/0001"); err != nil || other.dir == planted {
+	if other, err := NewScratch(base, "planted", lease.Self(), "/b/0001"); err != nil || other.Dir == planted {
 		t.Errorf("beside a planted link: %+v, %v", other, err)
 	}
 	if left, err := os.ReadDir(planted); err != nil || len(left) > 0 {
 		t.Errorf("a planted link was followed: %v, %v", left, err)
 	}
-	if _, err := newScratch(filepath.Join(base, "missing"), "x", me(), "/b/0001"); err == nil || !strings.Contains(jobs.HintOf(err), "space left") {
+	if _, err := NewScratch(filepath.Join(base, "missing"), "x", lease.Self(), "/b/0001"); err == nil || !strings.Contains(jobs.HintOf(err), "space left") {
 		t.Errorf("no such base: %v", err)
 	}
-	if err := s.remove(); err != nil {
+	if err := s.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Lstat(s.dir); err == nil {
+	if _, err := os.Lstat(s.Dir); err == nil {
 		t.Error("it is still there")
 	}
 }
 
 func TestSweepScratch(t *testing.T) {
-	mine := me()
+	mine := lease.Self()
 	boot, ns, _ := strings.Cut(mine.BootID, "/")
 	if boot == "" || ns == "" {
 		t.Fatalf("boot and namespace: %q", mine.BootID)
 	}
-	alive := scratchOwner{Host: mine.Host, BootID: mine.BootID, PID: mine.PID, Start: startTime(mine.PID)}
+	alive := scratchOwner{Process: mine}
 	change := func(do func(*scratchOwner)) scratchOwner {
 		o := alive
 		do(&o)
@@ -88,11 +84,11 @@ func TestSweepScratch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			base := t.TempDir()
-			s, err := newScratch(base, "0123456789ab", mine, "/b/0001")
+			s, err := NewScratch(base, "0123456789ab", mine, "/b/0001")
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join(s.dir, fileOwner)
+			file := filepath.Join(s.Dir, fileOwner)
 			if c.owner == nil {
 				err = os.Remove(file)
 			} else {
@@ -104,8 +100,8 @@ func TestSweepScratch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			removed := sweepScratch(base, mine)
-			if _, err := os.Lstat(s.dir); c.gone != (err != nil) || c.gone != (len(removed) == 1) {
+			removed := SweepScratch(base, mine)
+			if _, err := os.Lstat(s.Dir); c.gone != (err != nil) || c.gone != (len(removed) == 1) {
 				t.Errorf("removed %q, want gone %v", removed, c.gone)
 			}
 		})
@@ -115,18 +111,18 @@ func TestSweepScratch(t *testing.T) {
 // What only looks like a scratch directory stays, and nothing is followed.
 func TestSweepForeign(t *testing.T) {
 	base, outside := t.TempDir(), t.TempDir()
-	mine := me()
-	s, err := newScratch(base, "dead", mine, "/b/0001")
+	mine := lease.Self()
+	s, err := NewScratch(base, "dead", mine, "/b/0001")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead, err := json.Marshal(scratchOwner{Host: mine.Host, BootID: "other/1", PID: 1, Start: "1"})
+	dead, err := json.Marshal(scratchOwner{Process: lease.Process{Host: mine.Host, BootID: "other/1", PID: 1, Start: "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	prefix := strings.TrimSuffix(s.dir, "dead")
+	prefix := strings.TrimSuffix(s.Dir, "dead")
 	keep := []string{filepath.Join(base, "berth-1-other-user"), filepath.Join(base, "something"), outside}
-	for _, dir := range append(keep, s.dir) {
+	for _, dir := range append(keep, s.Dir) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -141,13 +137,13 @@ func TestSweepForeign(t *testing.T) {
 	if err := os.WriteFile(prefix+"file", dead, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(outside, filepath.Join(s.dir, "w", "link")); err != nil {
+	if err := os.Symlink(outside, filepath.Join(s.Dir, "w", "link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(s.dir, "w", "locked", "x"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(s.Dir, "w", "locked", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(s.dir, "w", "locked"), 0); err != nil {
+	if err := os.Chmod(filepath.Join(s.Dir, "w", "locked"), 0); err != nil {
 		t.Fatal(err)
 	}
 	if os.Getuid() == 0 { // and one of somebody else's
@@ -163,7 +159,7 @@ func TestSweepForeign(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if removed := sweepScratch(base, mine); len(removed) != 1 || removed[0] != s.dir {
+	if removed := SweepScratch(base, mine); len(removed) != 1 || removed[0] != s.Dir {
 		t.Errorf("removed %q", removed)
 	}
 	for _, dir := range keep {
@@ -176,16 +172,16 @@ func TestSweepForeign(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if removed := sweepScratch(filepath.Join(base, "missing"), mine); removed != nil {
+	if removed := SweepScratch(filepath.Join(base, "missing"), mine); removed != nil {
 		t.Errorf("removed %q", removed)
 	}
 }
 
 func TestStartTime(t *testing.T) {
-	if got := startTime(os.Getpid()); got == "" || got == unknownStart {
+	if got := lease.StartTime(os.Getpid()); got == "" || got == lease.UnknownStart {
 		t.Errorf("of this process: %q", got)
 	}
-	if got := startTime(1 << 30); got != "" {
+	if got := lease.StartTime(1 << 30); got != "" {
 		t.Errorf("of nobody: %q", got)
 	}
 }
@@ -212,7 +208,7 @@ func TestScratchBase(t *testing.T) {
 		{tmpdir: dir + "/missing"}, // not taken
 		{},
 	} {
-		got, err := scratchBase(c.profile, func(name string) string {
+		got, err := ScratchBase(c.profile, func(name string) string {
 			if name == "TMPDIR" {
 				return c.tmpdir
 			}

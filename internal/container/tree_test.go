@@ -1,4 +1,4 @@
-package runner
+package container
 
 import (
 	"bufio"
@@ -42,13 +42,13 @@ func TestDescendants(t *testing.T) {
 		}
 		return n == 3
 	})
-	if rss := treeRSS(cmd.Process.Pid); rss < 100<<10 || rss > 100<<20 {
+	if rss := TreeMemory(cmd.Process.Pid); rss < 100<<10 || rss > 100<<20 {
 		t.Errorf("they take %d bytes", rss)
 	}
 	if got := descendants(1 << 30); got != nil {
 		t.Errorf("below nobody: %v", got)
 	}
-	if left := killAll(cmd.Process.Pid, 10*time.Second); left != 0 {
+	if left := KillAll(cmd.Process.Pid, 10*time.Second); left != 0 {
 		t.Errorf("%d are left", left)
 	}
 }
@@ -59,7 +59,7 @@ func TestKillContainer(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "cleaned-up")
 	outer := tree(t, "sh", "-c", `unshare -Urpf --mount-proc sh -c 'trap "" TERM; (setsid sh -c "trap \"\" TERM; sleep 60" &); echo ready; sleep 60'; echo done >"$1"`, "sh", mark)
 	eventually(t, "the tree stands", func() bool { return len(descendants(outer.Process.Pid)) >= 4 })
-	if n := killContainer(outer.Process.Pid); n != 1 {
+	if n := KillContainer(outer.Process.Pid); n != 1 {
 		t.Errorf("killed %d", n)
 	}
 	eventually(t, "the outer process cleans up", func() bool { _, err := os.Stat(mark); return err == nil })
@@ -71,7 +71,7 @@ func TestKillContainer(t *testing.T) {
 		}
 		return true
 	})
-	if n := killContainer(outer.Process.Pid); n != 0 {
+	if n := KillContainer(outer.Process.Pid); n != 0 {
 		t.Errorf("killed %d more", n)
 	}
 }
@@ -94,7 +94,7 @@ func TestKillChecksParent(t *testing.T) {
 // A tree that grows while it is killed is killed all the same.
 func TestKillAllGrowing(t *testing.T) {
 	cmd := tree(t, "sh", "-c", "echo ready; i=0; while [ $i -lt 200 ]; do sleep 60 & i=$((i + 1)); done; wait")
-	if left := killAll(cmd.Process.Pid, 20*time.Second); left != 0 {
+	if left := KillAll(cmd.Process.Pid, 20*time.Second); left != 0 {
 		t.Errorf("%d are left", left)
 	}
 	_ = cmd.Process.Kill()
@@ -120,18 +120,18 @@ func TestCgroup(t *testing.T) {
 	} {
 		t.Run(c.dir+" "+c.job, func(t *testing.T) {
 			root := filepath.Join("testdata", "cgroup", c.dir)
-			g := ownCgroup(filepath.Join(root, "proc-self-cgroup"), filepath.Join(root, "sys"))
-			if (g == nil) != c.none || int64(g.limit()) != c.limit || g.oomKills() != c.kills {
-				t.Errorf("%+v: limit %d, kills %d", g, g.limit(), g.oomKills())
+			g := OwnCgroup(filepath.Join(root, "proc-self-cgroup"), filepath.Join(root, "sys"))
+			if (g == nil) != c.none || int64(g.Limit()) != c.limit || g.OOMKills() != c.kills {
+				t.Errorf("%+v: limit %d, kills %d", g, g.Limit(), g.OOMKills())
 			}
-			if (g.forJob(c.job) != nil) != c.isJob {
+			if (g.ForJob(c.job) != nil) != c.isJob {
 				t.Errorf("%+v is the job's: %v", g, !c.isJob)
 			}
 		})
 	}
 	// Whatever this machine has, it is read without harm.
-	g := ownCgroup("/proc/self/cgroup", "/sys/fs/cgroup")
-	t.Logf("here: %+v, limit %s, kills %d", g, g.limit(), g.oomKills())
+	g := OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup")
+	t.Logf("here: %+v, limit %s, kills %d", g, g.Limit(), g.OOMKills())
 }
 
 func TestReadProc(t *testing.T) {

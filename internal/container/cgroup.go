@@ -1,4 +1,4 @@
-package runner
+package container
 
 import (
 	"os"
@@ -10,29 +10,29 @@ import (
 	"berth/jobs"
 )
 
-// cgroup is the memory controller's directory of this process, version 1 or 2.
-type cgroup struct {
+// Cgroup is the memory controller's directory of this process, version 1 or 2.
+type Cgroup struct {
 	dir string
 	top string // of the controller's hierarchy
 	v2  bool
 }
 
-// ownCgroup finds it by the process's list of cgroups (cgroups(7)) and the
+// OwnCgroup finds it by the process's list of cgroups (cgroups(7)) and the
 // directory where they are mounted, or returns nil where there is none to be
 // seen.
-func ownCgroup(list, mounted string) *cgroup {
+func OwnCgroup(list, mounted string) *Cgroup {
 	b, err := os.ReadFile(list)
 	if err != nil {
 		return nil
 	}
-	var unified *cgroup
+	var unified *Cgroup
 	for line := range strings.Lines(string(b)) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(f) != 3 {
 			continue
 		}
 		if f[0] == "0" && f[1] == "" {
-			unified = &cgroup{dir: filepath.Join(mounted, f[2]), top: mounted, v2: true}
+			unified = &Cgroup{dir: filepath.Join(mounted, f[2]), top: mounted, v2: true}
 			continue
 		}
 		for c := range strings.SplitSeq(f[1], ",") {
@@ -40,7 +40,7 @@ func ownCgroup(list, mounted string) *cgroup {
 				continue
 			}
 			top := filepath.Join(mounted, "memory")
-			g := &cgroup{dir: filepath.Join(top, f[2]), top: top}
+			g := &Cgroup{dir: filepath.Join(top, f[2]), top: top}
 			if _, err := os.Stat(g.file("memory.oom_control")); err == nil {
 				return g
 			}
@@ -54,22 +54,22 @@ func ownCgroup(list, mounted string) *cgroup {
 	return nil
 }
 
-func (g *cgroup) file(name string) string { return filepath.Join(g.dir, name) }
+func (g *Cgroup) file(name string) string { return filepath.Join(g.dir, name) }
 
-// forJob returns the cgroup when it is the Slurm job's own. Elsewhere it is a
+// ForJob returns the cgroup when it is the Slurm job's own. Elsewhere it is a
 // login session's or the whole machine's, and a process killed there may have
 // nothing to do with the task.
-func (g *cgroup) forJob(slurmID string) *cgroup {
+func (g *Cgroup) ForJob(slurmID string) *Cgroup {
 	if g == nil || slurmID == "" || !slices.Contains(strings.Split(g.dir, "/"), "job_"+slurmID) {
 		return nil
 	}
 	return g
 }
 
-// oomKills counts the processes that the kernel has killed here for memory.
+// OOMKills counts the processes that the kernel has killed here for memory.
 // Version 1 counts in memory.oom_control since Linux 4.13, version 2 in
 // memory.events (the kernel's cgroup-v1/memory and cgroup-v2 documents).
-func (g *cgroup) oomKills() int {
+func (g *Cgroup) OOMKills() int {
 	if g == nil {
 		return 0
 	}
@@ -90,8 +90,8 @@ func (g *cgroup) oomKills() int {
 	return 0
 }
 
-// limit is the smallest memory limit from here up, or 0 when there is none.
-func (g *cgroup) limit() jobs.Bytes {
+// Limit is the smallest memory limit from here up, or 0 when there is none.
+func (g *Cgroup) Limit() jobs.Bytes {
 	if g == nil {
 		return 0
 	}

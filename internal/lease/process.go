@@ -1,0 +1,94 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// Process is a process of some host, as it described itself.
+type Process struct {
+	Host   string `json:"host"`
+	BootID string `json:"boot_id"` // [BootID]
+	PID    int    `json:"pid"`
+	Start  string `json:"start,omitempty"` // [StartTime]; "" is not known
+}
+
+// Self describes this process.
+func Self() Process {
+	host, _ := os.Hostname()
+	return Process{Host: host, BootID: BootID(), PID: os.Getpid(), Start: StartTime(os.Getpid())}
+}
+
+// Near tells whether process numbers mean the same to both: of one boot of one
+// host and one PID namespace.
+func (p Process) Near(me Process) bool {
+	return p.Host == me.Host && p.BootID == me.BootID && p.BootID != ""
+}
+
+// Gone tells whether the process was of my host and is no more: of another
+// boot, or with no such process any more where its number means what it means
+// here.
+func (p Process) Gone(me Process) bool {
+	if p.PID <= 0 || p.BootID == "" || me.BootID == "" || p.Host == "" || p.Host != me.Host {
+		return false
+	}
+	boot, _, _ := strings.Cut(p.BootID, "/")
+	now, _, _ := strings.Cut(me.BootID, "/")
+	if boot != now {
+		return true
+	}
+	return p.BootID == me.BootID && !p.lives()
+}
+
+// lives tells whether a process near this one may still be there.
+func (p Process) lives() bool {
+	at := StartTime(p.PID)
+	switch at {
+	case "":
+		return false
+	case UnknownStart, p.Start:
+		return true
+	}
+	return p.Start == ""
+}
+
+// BootID names this boot of this machine and, behind a slash, this process's
+// PID namespace: a process of its own namespace does not see the processes of
+// the next one, and would take every number for that of a process that is
+// gone. It is "" where either cannot be told.
+func BootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	ns, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b)) + "/" + strings.Trim(ns, "pid:[]")
+}
+
+// UnknownStart is the start time of a process that may or may not be there.
+const UnknownStart = "?"
+
+// StartTime is field 22 of /proc/PID/stat (proc(5)), in clock ticks since
+// boot, which tells a process from a later one with the same number; "" when
+// there is no such process, or only its zombie.
+func StartTime(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return ""
+		}
+		return UnknownStart
+	}
+	s := string(b)
+	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	if len(fields) < 20 || fields[0] == "Z" {
+		return ""
+	}
+	return fields[19]
+}

@@ -1,0 +1,79 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/apptainer"
+	"berth/backends/local"
+	"berth/internal/container"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+var errStopped = errors.New("stopped before the command began")
+
+// openContainer starts the argv of the job script, holes filled, and waits for
+// the guest's first word.
+func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.Container, error) {
+	bare := r.spec.Backend == jobs.BackendLocal
+	env := apptainer.Environ(os.Getenv, r.scratch.Conf())
+	if bare {
+		env = local.Environ(os.Getenv)
+	}
+	c, err := container.Open(ctx, container.Options{
+		Opening: &jobs.Opening{Argv: argv, Env: env, OwnPIDNamespace: !bare, Home: r.home()},
+		On:      r.on, User: r.spec.User, Stderr: r.logFile, Log: r.log,
+		Start: r.times.start, GuestWait: r.times.guestWait, Unmount: func() time.Duration { return r.hurried(r.times.unmount) },
+		Stop: r.stop.done, Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note,
+	})
+	if err != nil {
+		if r.stop.get() != nil || ctx.Err() != nil {
+			return nil, errStopped
+		}
+		if jobs.HintOf(err) == "" {
+			err = &jobs.Error{Kind: jobs.KindOf(err), Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
+		}
+		return nil, err
+	}
+	r.setSession(c.Session())
+	return c, nil
+}
+
+// home is what HOME is to be inside: the user's own path, which password
+// lookups inside name too, but made anew on the writable layer. On the bare
+// host it is the real one.
+func (r *attempt) home() string {
+	if h := os.Getenv("HOME"); filepath.IsAbs(h) {
+		return h
+	}
+	return "/home/" + r.spec.User
+}
+
+// close ends the container; nobody pings its guest any more.
+func (r *attempt) close(c *container.Container) {
+	r.setSession(nil)
+	c.Close()
+}
+
+// abandoned closes the container and tells whether its guest had left by
+// itself. It ends the command then, and tells how that ended, which says
+// nothing about the task.
+func (r *attempt) abandoned(c *container.Container) error {
+	r.setSession(nil)
+	if !c.Abandoned() {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the guest has ended the command because nobody pinged it: this runner was stopped, or could not write to " + r.dir,
+		Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
+}
+
+// lostFuse is the reason to stop when a part of the container's file system
+// has ended.
+func (r *attempt) lostFuse(name string) why {
+	return why{state: jobs.StateError, reason: "the container's file system died (" + name + " ended): what the command wrote may be lost",
+		hint: "was the node out of memory? ask for more, or see " + r.dir}
+}
