@@ -13,15 +13,19 @@ const (
 // Place is what a backend needs to know to write the command line that opens
 // an environment for an attempt.
 type Place struct {
+	Name      string      // of the attempt in its scheduler; a container may carry it
 	Dir       string      // working directory inside
 	Image     string      // as the user named it; only shown
 	Overlay   OverlaySpec // driver settled
 	Mounts    []Mount
-	GPU       string // "", "nvidia" or "amd"
-	Network   string // "" is the host's, "none"
-	Fakeroot  bool   // root inside, by ids of the user's own
-	Apptainer string // version known from the profile, or ""
-	Guest     string // path of berth-node on the host; bound read-only where there is a container
+	Resources Resources
+	User      string   // UID:GID that owns the mounts, where who runs inside can be chosen
+	GPU       string   // "", "nvidia" or "amd"
+	Network   string   // "" is the host's, "none"
+	Fakeroot  bool     // root inside, by ids of the user's own
+	Apptainer string   // version known from the profile, or ""
+	Guest     string   // path of berth-node on the host; bound read-only where there is a container
+	SSH       *SSHSpec // the host of backend ssh; else nil
 }
 
 // Backend makes environments. A backend that needs no stream of its own gives

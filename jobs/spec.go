@@ -34,6 +34,7 @@ type Spec struct {
 	Mounts    []Mount        `json:"mounts,omitempty"`
 	Env       []string       `json:"env,omitempty"`       // NAME=VALUE, not secret
 	EnvNames  []string       `json:"env_names,omitempty"` // taken from the caller; values are never recorded
+	SSH       *SSHSpec       `json:"ssh,omitempty"`       // the host of backend ssh
 	Slurm     SlurmOptions   `json:"slurm,omitzero"`
 	Profile   Profile        `json:"profile,omitzero"`
 	Done      []Command      `json:"done,omitempty"`
