@@ -101,6 +101,11 @@ type ExitMessage struct {
 	ShellEnded bool            `json:"shell_ended,omitempty"`
 	File       *FileResult     `json:"file,omitempty"`
 	Keep       json.RawMessage `json:"keep,omitempty"` // the answer to a [KeepRequest]
+	// Again is a keeper's: nothing has begun, because the environment is just
+	// ending. The request may be sent again, over a new connection.
+	Again bool `json:"again,omitempty"`
+	// Lost is a keeper's: why nobody knows how the command ended.
+	Lost string `json:"lost,omitempty"`
 }
 
 // Scope says whom a signal is for.
