@@ -20,6 +20,7 @@ type FileRequest struct {
 	Path Text   `json:"path"` // relative to the session's directory; "~/" is HOME
 	// Offset and Limit bound what is read, in bytes; Limit also bounds the
 	// number of entries and matches. 0 is the default of the operation.
+	// A negative Offset counts from the end.
 	Offset int64 `json:"offset,omitempty"`
 	Limit  int64 `json:"limit,omitempty"`
 	// Mode is of a file to write; 0 keeps the file's, or 0644 for a new one.
@@ -31,7 +32,8 @@ type FileRequest struct {
 	New Text `json:"new,omitempty"`
 	All bool `json:"all,omitempty"`
 	// Pattern is a regular expression (RE2), or with Literal a text; Glob
-	// picks files by their names.
+	// picks files by their names, or by their paths when a slash is in it:
+	// *, ?, [abc], {a,b}, and ** for any directories. It is of a listing, too.
 	Pattern    Text `json:"pattern,omitempty"`
 	Literal    bool `json:"literal,omitempty"`
 	IgnoreCase bool `json:"ignore_case,omitempty"`
@@ -67,8 +69,13 @@ type FileResult struct {
 	Entry     *FileEntry  `json:"entry,omitempty"`
 	Entries   []FileEntry `json:"entries,omitempty"`
 	Matches   []FileMatch `json:"matches,omitempty"`
-	Count     int         `json:"count,omitempty"` // replacements made
+	Count     int         `json:"count,omitempty"` // replacements made; entries packed or unpacked
+	Bytes     int64       `json:"bytes,omitempty"` // of files, read, written, packed or unpacked
 	Truncated bool        `json:"truncated,omitempty"`
+	// Notes say what was left out; Incomplete is that something of it could
+	// not be read.
+	Notes      []string `json:"notes,omitempty"`
+	Incomplete bool     `json:"incomplete,omitempty"`
 }
 
 // FileEntry is a file or directory as lstat(2) shows it.
@@ -83,7 +90,7 @@ type FileEntry struct {
 
 // FileMatch is a line that a search has found.
 type FileMatch struct {
-	Path Text `json:"path"`
+	Path Text `json:"path"` // relative to the directory searched; of a file, its name
 	Line int  `json:"line"` // from 1
 	Text Text `json:"text"` // without the line's end; long lines are cut
 }
