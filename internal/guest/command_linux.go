@@ -148,6 +148,7 @@ func (c *command) run() {
 		fail(refused(prog.argv[0], err))
 		return
 	}
+	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: exit.Started})
 	stdin.feed(c)
 
 	// Both streams at once, and the end is told without waiting for them.

@@ -201,10 +201,7 @@ func (s *server) frame(f wire.Frame) error {
 		}
 		s.leave(departure{code: codeQuit, grace: m.Grace})
 	default:
-		s.mu.Lock()
-		c := s.commands[f.Stream]
-		s.mu.Unlock()
-		if c != nil {
+		if c := s.command(f.Stream); c != nil {
 			return c.frame(f)
 		}
 		// A command that has just ended, or a type that a newer client knows.
@@ -239,12 +236,23 @@ func (s *server) start(f wire.Frame) error {
 	s.running.Add(1)
 	s.guard(func() {
 		defer s.running.Done()
-		c.run()
+		if m.File != nil {
+			s.file(f.Stream, m)
+		} else {
+			c.run()
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.commands, f.Stream)
 	})
 	return nil
+}
+
+// command returns the command of a stream, or nil.
+func (s *server) command(stream uint32) *command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.commands[stream]
 }
 
 // all returns the commands under way.

@@ -27,7 +27,7 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 	s := &Session{
 		r: r, w: w, in: wire.NewReader(r), out: wire.NewWriter(w),
 		pings: make(chan struct{}, 1), gone: make(chan struct{}), closing: make(chan struct{}),
-		processes: map[uint32]*Process{}, ends: map[uint32]chan int{},
+		streams: map[uint32]receiver{}, ends: map[uint32]chan int{},
 	}
 	wait := o.StartTimeout
 	if wait == 0 {
@@ -60,7 +60,7 @@ func (s *Session) greet(o Options) error {
 	key := wire.NewKey()
 	hello := wire.ClientHello{
 		Version: wire.Version, Key: key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
-		User: wire.Text(o.User), OwnPIDNamespace: o.OwnPIDNamespace, PIDNamespace: pidNamespace(),
+		Login: o.Login, Dir: wire.Text(o.Dir), User: wire.Text(o.User), OwnPIDNamespace: o.OwnPIDNamespace, PIDNamespace: pidNamespace(),
 	}
 	if o.Home != "" {
 		hello.Home = append(hello.Home, wire.Text(o.Home))

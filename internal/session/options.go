@@ -1,9 +1,11 @@
 package session
 
 import (
+	"encoding/json"
 	"io"
 	"time"
 
+	"berth/internal/guest/wire"
 	"berth/jobs"
 )
 
@@ -31,6 +33,10 @@ type Options struct {
 	// nothing but the guest and its commands live in. The guest checks this
 	// before it relies on it.
 	OwnPIDNamespace bool
+	// Login says that the shells of sessions begin as login shells do.
+	Login bool
+	// Dir is where sessions begin; "" is HOME.
+	Dir string
 }
 
 // Guest is what a guest says of itself and of the place it runs in.
@@ -47,12 +53,29 @@ type Guest struct {
 
 // StartRequest is a command to start in the environment.
 type StartRequest struct {
-	// Command is an argv or a text for the shell. Exactly one is set.
+	// Command is an argv or a text for the shell. Exactly one is set; with TTY
+	// none may be, which is an interactive shell.
 	Command jobs.Command
+	// Session names the shell that evaluates the command, words as well as
+	// text; "" is none. What the command changes stays: directory, variables,
+	// functions, aliases, options. One command at a time runs in a session,
+	// the others wait for it, see [Process.Begun].
+	Session string
+	// Fork evaluates the command beside the session, from a copy of its state,
+	// and does not wait; nothing stays.
+	Fork bool
+	// TTY makes a terminal of this size the command's standard streams; what it
+	// shows goes to stdout. In a session it implies Fork.
+	TTY *wire.Size
+	// Timeout ends the command so long after it began, with code 124: TERM,
+	// and KILL to all that it started after Grace; 0 is never. A Grace of 0 is
+	// 2 s, a negative one is none.
+	Timeout, Grace time.Duration
 	// Env is added to the environment's own: NAME=VALUE. Secrets come this
 	// way; they are never put on a command line or on a disk.
 	Env []string
-	// Dir is the working directory inside; "" is the guest's own.
+	// Dir is the working directory inside; "" is the session's, or without one
+	// the guest's own.
 	Dir string
 	// Prompt is written to a private file, whose path is in
 	// $BERTH_PROMPT_FILE, and is the command's standard input. Nil is none.
@@ -68,6 +91,14 @@ type Result struct {
 	Exit           jobs.Exit
 	MaxRSS         jobs.Bytes // of the largest process waited for; 0 when it did not start
 	Started, Ended time.Time  // by the clock of the guest's machine; zero when it did not start
+	// Dir is the session's directory after the command; "" without a session.
+	Dir      string
+	TimedOut bool
+	// ShellEnded says that the command has ended its session's shell. The next
+	// one begins with the state that was last seen.
+	ShellEnded bool
+	File       *wire.FileResult // the answer to a file request
+	Keep       json.RawMessage  // the answer to a keeper's request
 	// Output is the first error of the writers given to Start. What came
 	// after it was thrown away, and the command was not told.
 	Output error

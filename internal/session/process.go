@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"sync"
@@ -18,12 +17,14 @@ type Process struct {
 	input  *wire.Sender // of its prompt or standard input, or nil
 
 	stdout, stderr *channel
+	begun          chan struct{} // closed when the guest told the beginning, or exited is
 	exited         chan struct{} // closed when the guest told the end, or is gone
 	done           chan struct{} // closed when the output is out, too
 
 	mu   sync.Mutex
 	exit *wire.ExitMessage
-	lost bool // exited without an exit
+	lost bool      // exited without an exit
+	open sync.Once // closes begun
 }
 
 // channel is one stream of output on its way to its writer.
@@ -35,7 +36,7 @@ type channel struct {
 
 func newProcess(s *Session, stream uint32, stdout, stderr io.Writer) *Process {
 	p := &Process{
-		s: s, stream: stream, exited: make(chan struct{}), done: make(chan struct{}),
+		s: s, stream: stream, begun: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 		stdout: &channel{typ: wire.Stdout, inbox: wire.NewInbox()},
 		stderr: &channel{typ: wire.Stderr, inbox: wire.NewInbox()},
 	}
@@ -56,20 +57,16 @@ func newProcess(s *Session, stream uint32, stdout, stderr io.Writer) *Process {
 	go func() {
 		flushing.Wait()
 		<-p.exited
-		s.forget(p)
+		s.forget(stream)
 		close(p.done)
 	}()
 	return p
 }
 
 // send begins to send what the command reads.
-func (p *Process) send(req StartRequest) {
+func (p *Process) send(from io.Reader) {
 	if p.input == nil {
 		return
-	}
-	from := req.Stdin
-	if req.Prompt != nil {
-		from = bytes.NewReader(req.Prompt)
 	}
 	go func() {
 		// Stops when the command has ended, unless the reader itself blocks.
@@ -87,6 +84,8 @@ func (p *Process) frame(f wire.Frame) error {
 		return p.stdout.inbox.Put(f.Payload)
 	case wire.Stderr:
 		return p.stderr.inbox.Put(f.Payload)
+	case wire.Started:
+		p.begin()
 	case wire.Exit:
 		var m wire.ExitMessage
 		if err := f.Decode(&m); err != nil {
@@ -106,6 +105,9 @@ func (p *Process) frame(f wire.Frame) error {
 	return nil
 }
 
+// begin notes that the command has begun, or never will.
+func (p *Process) begin() { p.open.Do(func() { close(p.begun) }) }
+
 // end notes how the command ended; nil is that nobody knows. The first answer
 // counts.
 func (p *Process) end(m *wire.ExitMessage) {
@@ -115,6 +117,7 @@ func (p *Process) end(m *wire.ExitMessage) {
 		return
 	}
 	p.exit, p.lost = m, m == nil
+	p.begin()
 	close(p.exited)
 	if p.input != nil {
 		p.input.Stop()
@@ -136,6 +139,18 @@ func (p *Process) ended() bool {
 	default:
 		return false
 	}
+}
+
+// Begun is closed when the command has begun, which it may do late when its
+// session is busy, and when its end is known.
+func (p *Process) Begun() <-chan struct{} { return p.begun }
+
+// Resize tells the command's terminal its new size.
+func (p *Process) Resize(size wire.Size) error {
+	if p.ended() {
+		return nil
+	}
+	return p.s.send(wire.Resize, p.stream, size)
 }
 
 // Signal delivers a signal to the process group of the command's main
@@ -176,6 +191,9 @@ func (p *Process) Wait() (Result, error) {
 		}
 		return res, fmt.Errorf("wait for a command: %w", err)
 	}
-	res.Exit, res.MaxRSS, res.Started, res.Ended = p.exit.Exit, p.exit.MaxRSS, p.exit.Started, p.exit.Ended
+	e := p.exit
+	res.Exit, res.MaxRSS, res.Started, res.Ended = e.Exit, e.MaxRSS, e.Started, e.Ended
+	res.Dir, res.TimedOut, res.ShellEnded = string(e.Dir), e.TimedOut, e.ShellEnded
+	res.File, res.Keep = e.File, e.Keep
 	return res, nil
 }

@@ -49,32 +49,38 @@ func (s *Session) frame(f wire.Frame) error {
 		}
 	default:
 		s.mu.Lock()
-		p := s.processes[f.Stream]
+		r := s.streams[f.Stream]
 		s.mu.Unlock()
-		if p != nil {
-			return p.frame(f)
+		if r != nil {
+			return r.frame(f)
 		}
 		// A type or a stream that a newer guest knows.
 	}
 	return nil
 }
 
-// register makes a process with the next stream number.
-func (s *Session) register(stdout, stderr io.Writer) (*Process, error) {
+// receiver is who takes the frames of a stream.
+type receiver interface {
+	frame(f wire.Frame) error // must not block; an error ends the conversation
+	lose()                    // the guest is gone
+}
+
+// register gives the next stream number to what open makes for it.
+func register[R receiver](s *Session, open func(stream uint32) R) (r R, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
-		return nil, s.broken
+		return r, s.broken
 	}
 	s.last++
-	p := newProcess(s, s.last, stdout, stderr)
-	s.processes[s.last] = p
-	return p, nil
+	r = open(s.last)
+	s.streams[s.last] = r
+	return r, nil
 }
 
-// forget removes a process from which nothing more is expected.
-func (s *Session) forget(p *Process) {
+// forget removes a stream from which nothing more is expected.
+func (s *Session) forget(stream uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.processes, p.stream)
+	delete(s.streams, stream)
 }

@@ -30,52 +30,16 @@ type Session struct {
 	closing  chan struct{}
 	shutting sync.Once
 
-	starting  sync.Mutex // streams are numbered in the order of their first frames
-	mu        sync.Mutex
-	broken    error
-	last      uint32
-	processes map[uint32]*Process
-	ends      map[uint32]chan int // answers to End
+	starting sync.Mutex // streams are numbered in the order of their first frames
+	mu       sync.Mutex
+	broken   error
+	last     uint32
+	streams  map[uint32]receiver
+	ends     map[uint32]chan int // answers to End
 }
 
 // Guest returns what the guest said of itself.
 func (s *Session) Guest() Guest { return s.guest }
-
-// Start begins a command. It does not wait until the command runs: that it
-// could not be started is told by Wait, as an Exit with Started false. A nil
-// writer discards; the two must not be the same one unless it is safe for
-// concurrent use.
-func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, error) {
-	if (req.Command.Shell == "") == (len(req.Command.Argv) == 0) {
-		return nil, errors.New("start a command: exactly one of an argv and a shell text is needed")
-	}
-	s.starting.Lock()
-	defer s.starting.Unlock()
-	p, err := s.register(stdout, stderr)
-	if err != nil {
-		return nil, err
-	}
-	m := wire.StartMessage{
-		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env),
-		Dir: wire.Text(req.Dir), Prompt: req.Prompt != nil, Stdin: req.Prompt == nil && req.Stdin != nil,
-	}
-	// Before the frame goes out: its answer may come at once.
-	if m.Prompt {
-		p.input = wire.NewSender(s.out, wire.PromptData, p.stream)
-	} else if m.Stdin {
-		p.input = wire.NewSender(s.out, wire.Stdin, p.stream)
-	}
-	if err := s.out.Message(wire.Start, p.stream, m); err != nil {
-		s.forget(p)
-		p.lose()
-		if errors.Is(err, wire.ErrTooLong) {
-			return nil, fmt.Errorf("start a command: its words and variables are too long: %w", err)
-		}
-		return nil, fmt.Errorf("%w: %w", ErrGuestGone, err)
-	}
-	p.send(req)
-	return p, nil
-}
 
 // Ping tells the guest that its owner still stands. It never blocks: when an
 // earlier ping is still on its way, that one counts. The error says that the
@@ -190,14 +154,14 @@ func (s *Session) shut(why error) {
 	s.shutting.Do(func() {
 		s.mu.Lock()
 		s.broken = why
-		waiting := s.processes
-		s.processes = nil
+		waiting := s.streams
+		s.streams = nil
 		s.mu.Unlock()
 		close(s.closing)
 		_ = s.w.Close()
 		closeReader(s.r)
-		for _, p := range waiting {
-			p.lose()
+		for _, r := range waiting {
+			r.lose()
 		}
 		close(s.gone)
 	})

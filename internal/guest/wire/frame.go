@@ -37,6 +37,14 @@ const (
 // raw tells whether the payload of a type is bytes of a channel.
 func (t Type) raw() bool { return t >= Stdin }
 
+// most is the longest payload of a type.
+func (t Type) most() int {
+	if t.raw() {
+		return MaxData
+	}
+	return MaxMessage
+}
+
 // Limits of the protocol.
 const (
 	MaxData    = 64 << 10 // payload of a raw frame
@@ -86,10 +94,7 @@ func (r *Reader) Next() (Frame, error) {
 	}
 	f := Frame{Type: Type(h[0]), Stream: binary.BigEndian.Uint32(h[1:])}
 	length := int64(binary.BigEndian.Uint32(h[5:]))
-	most := int64(MaxMessage)
-	if f.Type.raw() {
-		most = MaxData
-	}
+	most := int64(f.Type.most())
 	if r.seal != nil {
 		most += sealSize
 	}
@@ -157,6 +162,15 @@ func (w *Writer) Data(t Type, stream uint32, p []byte) error {
 		return fmt.Errorf("write data of type %d, %d bytes: %w", t, len(p), ErrTooLong)
 	}
 	return w.write(t, stream, p)
+}
+
+// Forward sends a frame whose payload the caller took from another frame of the
+// same type, a message or bytes, and does not look into.
+func (w *Writer) Forward(t Type, stream uint32, payload []byte) error {
+	if most := t.most(); len(payload) > most {
+		return fmt.Errorf("forward a frame of type %d, %d bytes: %w", t, len(payload), ErrTooLong)
+	}
+	return w.write(t, stream, payload)
 }
 
 func (w *Writer) write(t Type, stream uint32, payload []byte) error {
