@@ -12,6 +12,9 @@ import (
 // GuestPath is where the guest program stands inside.
 const GuestPath = "/.berth/node"
 
+// NetworkNone is a container without a network but its own loopback.
+const NetworkNone = "none"
+
 // Backend makes containers with Apptainer or SingularityCE.
 type Backend struct {
 	// On starts the programs that [Backend.Check] asks; nil is only good for
@@ -36,11 +39,29 @@ func (*Backend) Level() jobs.Level { return jobs.LevelFS }
 //     64 MiB tmpfs ("sessiondir max size" in apptainer.conf).
 //   - --mount: the only bind syntax that takes ':' and ',' in a path, by CSV
 //     quoting.
+//   - --overlay, or with the driver "kernel" --writable, when what stands for
+//     the image is an overlay that is mounted already. That is so in a user
+//     namespace, where a setuid starter has no power: hence --userns.
+//   - --fakeroot, --net --network none: only where asked for.
 func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 	argv := []string{"apptainer", "exec", "--containall", "--no-home", "--cleanenv", "--no-eval"}
 	argv = append(argv, cwdFlag(p.Apptainer), "/tmp")
 	argv = append(argv, "--workdir", jobs.HoleScratch)
-	argv = append(argv, "--overlay", jobs.HoleOverlay)
+	if p.Overlay.Driver == jobs.DriverKernel {
+		argv = append(argv, "--userns")
+	} else {
+		argv = append(argv, "--overlay", jobs.HoleOverlay)
+	}
+	if p.Fakeroot {
+		argv = append(argv, "--fakeroot")
+	}
+	switch p.Network {
+	case "":
+	case NetworkNone:
+		argv = append(argv, "--net", "--network", "none")
+	default:
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + p.Network, Hint: "leave the network out, or make it none"}
+	}
 	switch p.GPU {
 	case "":
 	case "nvidia":
@@ -57,6 +78,9 @@ func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 			return nil, err
 		}
 		argv = append(argv, "--mount", w)
+	}
+	if p.Overlay.Driver == jobs.DriverKernel {
+		argv = append(argv, "--writable")
 	}
 	argv = append(argv, jobs.HoleImage, GuestPath)
 	return append(argv, guestArgs...), nil

@@ -10,10 +10,7 @@ import (
 	"berth/jobs"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // program writes an executable that prints something.
 func program(t *testing.T, dir, name, script string, mode os.FileMode) string {

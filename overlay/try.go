@@ -4,14 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
-
-	"berth/jobs"
 )
 
 // fileTry, in the root of the layer that is tried, tells the second process
@@ -29,32 +26,11 @@ type tried struct {
 	Names   []string `json:"names"`   // what was in it
 }
 
-// TryMain is the verb overlay-try of berth-node, which runs inside a container
-// and tells whether its layer is right in the cases in which some are not:
-// "change" removes a directory of the image, makes it again and moves another
-// one; "look", in another container over the same layer, finds what "change"
-// has left.
-func TryMain(args []string, stdout, stderr io.Writer) int {
-	var err error
-	switch {
-	case len(args) == 1 && args[0] == "change":
-		err = tryChange("/")
-	case len(args) == 1 && args[0] == "look":
-		err = tryLook("/")
-	default:
-		_, _ = fmt.Fprintln(stderr, "usage: overlay-try change|look")
-		return jobs.CodeUsage
-	}
-	if err != nil {
-		_, _ = fmt.Fprintln(stdout, err)
-		return jobs.CodeTaskFailed
-	}
-	_, _ = fmt.Fprintln(stdout, "ok")
-	return jobs.CodeOK
-}
-
-// tryChange makes the changes below root and looks at each at once.
-func tryChange(root string) error {
+// TryChange does below root, which is the root directory of a container, what
+// goes wrong in some layers: it removes a directory of the image, makes it
+// again, moves another one, and looks at each at once. The layer is to be
+// thrown away.
+func TryChange(root string) error {
 	victims := findVictims(root)
 	if len(victims) < 2 {
 		return errors.New("the image has no two small directories to try it with")
@@ -87,8 +63,9 @@ func tryChange(root string) error {
 	return os.WriteFile(filepath.Join(root, fileTry), b, 0o644)
 }
 
-// tryLook finds what tryChange has left.
-func tryLook(root string) error {
+// TryLook finds, in another container over the same layer, what [TryChange]
+// has left.
+func TryLook(root string) error {
 	b, err := os.ReadFile(filepath.Join(root, fileTry))
 	if err != nil {
 		return fmt.Errorf("find what was written before: %w", err)
@@ -187,7 +164,7 @@ func namesIn(dir string) ([]string, error) {
 	return names, nil
 }
 
-// MakeTiny makes a directory that TryMain is content with as an image: no
+// MakeTiny makes a directory that [TryChange] is content with as an image: no
 // program but what is bound into it can run there.
 func MakeTiny(dir string) error {
 	for _, d := range []string{"usr/share/doc/one", "usr/share/doc/two", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "bin", ".berth"} {

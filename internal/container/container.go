@@ -68,7 +68,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 	// The process lives until it is ended through the guest or by its PID
 	// namespace, never by the end of a context: killing the container
 	// program itself would leave its FUSE helpers behind.
-	c.proc, err = o.On.Start(context.WithoutCancel(ctx), jobs.Cmd{Argv: o.Opening.Argv, Dir: "/", Env: o.Opening.Env, Stdin: inR, Stdout: outW, Stderr: c.stderr})
+	c.proc, err = o.On.Start(context.WithoutCancel(ctx), jobs.Cmd{Argv: o.Opening.Argv, Dir: "/", Env: o.Opening.Env, OwnMounts: o.Opening.OwnMounts, Stdin: inR, Stdout: outW, Stderr: c.stderr})
 	_, _ = inR.Close(), outW.Close()
 	if err != nil {
 		_, _ = inW.Close(), outR.Close()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 
+	"berth/apptainer"
 	"berth/internal/guest"
 	"berth/internal/queue"
 	"berth/internal/runner"
@@ -12,7 +13,7 @@ import (
 )
 
 // Verbs are the words that [Main] understands.
-var Verbs = []string{"runner", "guest", "queue-wait", "overlay-mount", "overlay-try"}
+var Verbs = []string{"runner", "guest", "queue-wait", "overlay-mount", "try"}
 
 // Is tells whether a command line (without the program) is one of ours.
 func Is(args []string) bool {
@@ -32,8 +33,8 @@ func Main(args []string) int {
 		return guest.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "overlay-mount":
 		return overlay.MountMain(args[1:], os.Stderr)
-	case "overlay-try":
-		return overlay.TryMain(args[1:], os.Stdout, os.Stderr)
+	case "try":
+		return apptainer.TryMain(args[1:], os.Stdout, os.Stderr)
 	default:
 		return queue.WaitMain(args[1:])
 	}

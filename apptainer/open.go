@@ -1,0 +1,211 @@
+package apptainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"berth/jobs"
+	"berth/overlay"
+)
+
+var _ jobs.Opener = (*Backend)(nil)
+
+// opener opens one environment.
+type opener struct {
+	b       *Backend
+	spec    *jobs.EnvSpec
+	at      jobs.OpenPlace
+	program string
+}
+
+// Names in the directory of an environment, or in its keeper's scratch.
+const (
+	dirOverlay = "overlay"
+	dirMerged  = "merged"
+	dirWorkdir = "w"
+	dirConf    = "apptainer"
+)
+
+// Open has the image of an environment on this machine, its layer in place and
+// its limits held, and returns the line that runs the guest in the container.
+// Nothing runs yet when it returns. Only the first time on a machine are
+// programs started for it: an image is converted or unpacked, a driver tried.
+func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	program, err := FindProgram(os.Getenv("PATH"))
+	if err != nil {
+		return nil, err
+	}
+	o := &opener{b: b, spec: s, at: at, program: program}
+	for _, d := range []string{dirWorkdir, dirConf} {
+		if err := os.MkdirAll(filepath.Join(at.Scratch, d), 0o700); err != nil {
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: "is there space left on " + filepath.Dir(at.Scratch) + "?"}
+		}
+	}
+	if err := checkMounts(s.Mounts); err != nil {
+		return nil, err
+	}
+	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, Home: o.home(), Dir: s.Dir, Level: b.Level()}
+	img, err := o.findImage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if img.dir {
+		op.Notes = append(op.Notes, "the image "+img.path+" is a directory: it must not change as long as the environment stands")
+	}
+	switch s.Network {
+	case "":
+	case NetworkNone:
+		if f := o.networkNone(ctx); !f.OK {
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container without a network cannot be had on " + hostname(), Err: errors.New(f.Why), Hint: "leave network out, or open it on another machine"}
+		}
+	default:
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + s.Network, Hint: "leave the network out, or make it none"}
+	}
+	if s.Fakeroot {
+		op.Notes = append(op.Notes, o.fakerootNote())
+	}
+	dir := filepath.Join(at.Scratch, dirOverlay)
+	if s.Persistent {
+		dir = filepath.Join(at.Dir, dirOverlay)
+	}
+	c, err := o.choose(ctx, img, dir)
+	if err != nil {
+		return nil, err
+	}
+	if c.note != "" {
+		op.Notes = append(op.Notes, c.note)
+	}
+	layer, rebuilt, err := o.layer(ctx, dir, c, img)
+	if err != nil {
+		return nil, err
+	}
+	op.Rebuilt, op.Close = rebuilt, layer.Close
+	op.Notes = append(op.Notes, layer.Notes...)
+	place := jobs.Place{Image: s.Image, Overlay: jobs.OverlaySpec{Driver: c.driver}, Mounts: s.Mounts, GPU: s.GPU, Network: s.Network, Fakeroot: s.Fakeroot, Guest: at.Guest}
+	if op.Argv, op.OwnMounts, err = o.argv(place, c.lower, layer.Path, []string{"guest"}); err == nil {
+		err = o.limit(ctx, op)
+	}
+	if err != nil {
+		_ = layer.Close()
+		return nil, err
+	}
+	return op, nil
+}
+
+// layer opens the writable layer in dir, and makes it where it is missing.
+func (o *opener) layer(ctx context.Context, dir string, c chosen, img image) (l *overlay.Layer, rebuilt string, err error) {
+	spec := jobs.OverlaySpec{Name: o.spec.Name, Driver: c.driver, Size: o.spec.Overlay.Size}
+	if !o.spec.Persistent {
+		l, err = overlay.Temporary(ctx, o.at.On, o.at.Scratch, spec)
+		return l, "", err
+	}
+	l, err = overlay.Own(ctx, o.at.On, dir, spec, img.path, img.id)
+	if errors.Is(err, overlay.ErrLost) {
+		rebuilt = "the files of the environment were removed from " + dir + ", by a person or by the site: it begins anew"
+		if err = overlay.Discard(dir); err == nil {
+			l, err = overlay.Own(ctx, o.at.On, dir, spec, img.path, img.id)
+		}
+	}
+	if jobs.KindOf(err) == jobs.KindConfig {
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "open the files of environment " + o.spec.Name, Err: err, Hint: "if it is meant to begin anew: berth env rm " + o.spec.Name}
+	}
+	return l, rebuilt, err
+}
+
+// argv writes the command line for one container, all holes filled. own says
+// that it is to be started with [jobs.Cmd.OwnMounts].
+func (o *opener) argv(place jobs.Place, lower, layer string, guestArgs []string) (argv []string, own bool, err error) {
+	if argv, err = o.b.Argv(place, guestArgs); err != nil {
+		return nil, false, err
+	}
+	if place.Overlay.Driver != jobs.DriverKernel {
+		if strings.ContainsAny(layer, ":,") {
+			return nil, false, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay's path " + layer + " has a ':' or a ',', which the container program cannot take"}
+		}
+		return o.fill(argv, lower, layer), false, nil
+	}
+	merged := filepath.Join(o.at.Scratch, dirMerged)
+	if err := os.MkdirAll(merged, 0o700); err != nil {
+		return nil, false, err
+	}
+	m := overlay.Mount{Lower: lower, Upper: filepath.Join(layer, "upper"), Work: filepath.Join(layer, "work"), Merged: merged}
+	m.Dirs, m.Files = mountPoints(place)
+	return m.Argv(o.at.Guest, o.fill(argv, merged, "")), true, nil
+}
+
+// mountPoints are what a writable image must have before the container program
+// binds something there: it makes none itself, as it does over its own overlay.
+func mountPoints(place jobs.Place) (dirs, files []string) {
+	dirs = []string{"/proc", "/sys", "/dev", "/tmp", "/var/tmp"}
+	files = []string{GuestPath, "/etc/hosts", "/etc/resolv.conf"}
+	for _, m := range place.Mounts {
+		if fi, err := os.Stat(m.Source); err == nil && !fi.IsDir() {
+			files = append(files, m.Destination)
+		} else {
+			dirs = append(dirs, m.Destination)
+		}
+	}
+	if place.GPU == "nvidia" {
+		// Apptainer's nvliblist.conf; only what the host has is bound.
+		for _, name := range []string{"nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"} {
+			if _, err := os.Stat("/usr/bin/" + name); err == nil {
+				files = append(files, "/usr/bin/"+name)
+			}
+		}
+	}
+	return dirs, files
+}
+
+// fill puts the values of this machine in place of the holes.
+func (o *opener) fill(argv []string, img, layer string) []string {
+	out := slices.Clone(argv)
+	for i, w := range out {
+		switch w {
+		case jobs.HoleImage:
+			out[i] = img
+		case jobs.HoleOverlay:
+			out[i] = layer
+		case jobs.HoleScratch:
+			out[i] = filepath.Join(o.at.Scratch, dirWorkdir)
+		}
+	}
+	out[0] = o.program
+	return out
+}
+
+func (o *opener) environ() []string {
+	return Environ(os.Getenv, filepath.Join(o.at.Scratch, dirConf))
+}
+
+// home is what HOME is inside: the user's own path, made anew; root's for root.
+func (o *opener) home() string {
+	if o.spec.Fakeroot {
+		return "/root"
+	}
+	if h := os.Getenv("HOME"); filepath.IsAbs(h) {
+		return filepath.Clean(h)
+	}
+	return "/home/" + o.spec.User
+}
+
+// checkMounts looks for what is to be bound: the container program's own words
+// for a missing one come late and name a file of its session.
+func checkMounts(mounts []jobs.Mount) error {
+	for _, m := range mounts {
+		_, err := os.Stat(m.Source)
+		switch {
+		case err == nil:
+		case errors.Is(err, fs.ErrNotExist):
+			return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("%s, which is to be mounted at %s, does not exist on %s", m.Source, m.Destination, hostname()), Hint: "make it, or leave the mount out"}
+		default:
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s is to be mounted at %s", m.Source, m.Destination), Err: err}
+		}
+	}
+	return nil
+}
