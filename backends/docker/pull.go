@@ -1,0 +1,114 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"berth/internal/run"
+	"berth/jobs"
+)
+
+// ensureImage pulls an image that is not there. A pull may take as long as it
+// takes; ctx ends it.
+func (p *program) ensureImage(ctx context.Context, image string, progress func(string)) error {
+	_, err := p.ask(ctx, askLimit, "image", "inspect", "--format", "{{.Id}}", image)
+	if err == nil || !absent(err) {
+		return err
+	}
+	progress("pulling the image " + image)
+	// The program's own output is a line for each step of each layer.
+	w := &lines{each: func(l string) { progress(image + ": " + l) }}
+	proc, err := p.on.Start(ctx, jobs.Cmd{Argv: []string{p.path, "pull", image}, Dir: "/", Env: p.env, Stdout: w, Stderr: w})
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "pull the image " + image, Err: err}
+	}
+	exit, err := proc.Wait()
+	w.flush()
+	switch {
+	case err != nil:
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "pull the image " + image, Err: err}
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !exit.OK():
+		return pullError(image, said(&run.Error{Argv: []string{p.path, "pull"}, Exit: exit, Stderr: w.last}))
+	}
+	return nil
+}
+
+// pullError says why an image could not be pulled.
+func pullError(image, text string) error {
+	registry, _, deep := strings.Cut(image, "/")
+	if !deep || !strings.ContainsAny(registry, ".:") {
+		registry = ""
+	}
+	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "pull the image " + image, Err: errors.New(text), Hint: "try it by hand: docker pull " + image}
+	low := strings.ToLower(text)
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(low, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("toomanyrequests", "rate limit"):
+		e.Kind, e.Hint = jobs.KindAgain, "the registry limits pulls; wait, or docker login"
+	case has("no matching manifest"):
+		e.Kind, e.Hint = jobs.KindConfig, "the image has no variant for this machine's processor"
+	case has("manifest unknown", "manifest for", "name unknown", "repository name not known"), has("not found") && !has("lookup", "executable"):
+		e.Kind, e.Hint = jobs.KindNotFound, "is the name right, with its tag?"
+	case has("unauthorized", "denied", "no basic auth", "authentication required", "forbidden"):
+		e.Kind, e.Hint = jobs.KindAuth, strings.TrimSpace("is the name right? if it is private: docker login "+registry)
+	case has("invalid reference format"):
+		e.Kind, e.Hint = jobs.KindUsage, "write for example debian:12"
+	case has("no space left"):
+		e.Hint = "see what takes the space: docker system df"
+	case has("dial tcp", "no such host", "timeout", "connection refused", "connection reset", "network is unreachable", "eof", "proxyconnect", "server misbehaving"):
+		e.Kind, e.Hint = jobs.KindAgain, "the registry cannot be reached from the daemon; without a network: docker load <image.tar"
+	}
+	return e
+}
+
+// lines cuts what is written into lines, keeps the last that is not empty, and
+// passes each on without what a terminal would obey.
+type lines struct {
+	each func(string)
+	buf  []byte
+	last string
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.buf = append(l.buf, b...)
+	for {
+		i := strings.IndexAny(string(l.buf), "\r\n")
+		if i < 0 {
+			break
+		}
+		l.line(string(l.buf[:i]))
+		l.buf = l.buf[i+1:]
+	}
+	if len(l.buf) > 4096 {
+		l.flush()
+	}
+	return len(b), nil
+}
+
+func (l *lines) flush() {
+	l.line(string(l.buf))
+	l.buf = nil
+}
+
+func (l *lines) line(s string) {
+	s = strings.TrimSpace(strings.ToValidUTF8(s, "?"))
+	if s == "" {
+		return
+	}
+	l.last = s
+	if jobs.CheckText("", s) != nil {
+		s = fmt.Sprintf("%q", s)
+	}
+	l.each(s)
+}
