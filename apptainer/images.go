@@ -235,8 +235,12 @@ func convertError(ref string, err error) error {
 		e.Kind, e.Hint = jobs.KindNotFound, "is the name right? "+ref
 	case has("no library client", "no-default-remote"):
 		e.Kind, e.Hint = jobs.KindConfig, "no library is configured here: apptainer remote add, or take the image from a registry (docker://)"
-	case has("invalid reference", "could not parse reference", "invalid tar header"):
+	case has("invalid reference", "could not parse reference"):
 		e.Kind, e.Hint = jobs.KindUsage, "write it as docker://[HOST/]NAME:TAG"
+	case has("reading the docker archive"):
+		e.Kind, e.Hint = jobs.KindUsage, "is it what docker save has written?"
+	default:
+		e.Hint = "see what it says by hand: apptainer build image.sif " + ref
 	}
 	return e
 }

@@ -86,6 +86,12 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	op.Rebuilt, op.Close = rebuilt, layer.Close
+	if s.Fakeroot {
+		op.Close = func() error {
+			return errors.Join(RemoveFiles(context.WithoutCancel(ctx), at.On, filepath.Join(at.Scratch, dirWorkdir)),
+				RemoveFiles(context.WithoutCancel(ctx), at.On, filepath.Join(at.Scratch, dirOverlay)), layer.Close())
+		}
+	}
 	op.Notes = append(op.Notes, layer.Notes...)
 	place := jobs.Place{Image: s.Image, Overlay: jobs.OverlaySpec{Driver: c.driver}, Mounts: s.Mounts, GPU: s.GPU, Network: s.Network, Fakeroot: s.Fakeroot, Guest: at.Guest}
 	if op.Argv, op.OwnMounts, err = o.argv(place, c.lower, layer.Path, []string{"guest"}); err == nil {

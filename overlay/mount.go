@@ -1,9 +1,6 @@
 package overlay
 
-import (
-	"errors"
-	"path/filepath"
-)
+import "path/filepath"
 
 // Mount is an overlay of the driver "kernel" and what is to stand in it.
 type Mount struct {
@@ -32,11 +29,10 @@ func (m Mount) Argv(node string, argv []string) []string {
 
 const mountUsage = "usage: overlay-mount --lower DIR --upper DIR --work DIR --merged DIR [--dir PATH]... [--file PATH]... -- PROGRAM ARGS..."
 
-func parseMount(args []string) (m Mount, argv []string, err error) {
-	usage := func() (Mount, []string, error) { return Mount{}, nil, errors.New(mountUsage) }
+func parseMount(args []string) (m Mount, argv []string, ok bool) {
 	for len(args) > 0 && args[0] != "--" {
 		if len(args) < 2 || !filepath.IsAbs(args[1]) {
-			return usage()
+			return Mount{}, nil, false
 		}
 		v := args[1]
 		switch args[0] {
@@ -53,12 +49,12 @@ func parseMount(args []string) (m Mount, argv []string, err error) {
 		case "--file":
 			m.Files = append(m.Files, v)
 		default:
-			return usage()
+			return Mount{}, nil, false
 		}
 		args = args[2:]
 	}
 	if len(args) < 2 || !filepath.IsAbs(args[1]) || m.Lower == "" || m.Upper == "" || m.Work == "" || m.Merged == "" {
-		return usage()
+		return Mount{}, nil, false
 	}
-	return m, args[1:], nil
+	return m, args[1:], true
 }

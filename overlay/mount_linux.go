@@ -27,17 +27,17 @@ import (
 // It is to be started with [jobs.Cmd.OwnMounts]; otherwise it starts itself
 // that way, and stays as that process's parent.
 func MountMain(args []string, stderr io.Writer) int {
-	m, argv, err := parseMount(args)
-	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "berth-node: "+err.Error())
-		return 2
+	m, argv, ok := parseMount(args)
+	if !ok {
+		_, _ = fmt.Fprintln(stderr, mountUsage)
+		return jobs.CodeUsage
 	}
 	if !run.HasOwnMounts() {
 		return mountAgain(args, stderr)
 	}
 	// Capabilities and the program that replaces us are matters of a thread.
 	runtime.LockOSThread()
-	err = m.mount()
+	err := m.mount()
 	if err == nil {
 		err = m.makePoints()
 	}

@@ -1,0 +1,323 @@
+package apptainer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/lease"
+	"berth/internal/run"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+func TestReference(t *testing.T) {
+	for in, want := range map[string]string{
+		"debian:12": "docker://debian:12", "ghcr.io/a/b@sha256:00": "docker://ghcr.io/a/b@sha256:00", "docker://x": "docker://x", "oras://h/x:1": "oras://h/x:1",
+		"/a/b.sif": "/a/b.sif", "/a//b/": "/a/b", "docker-archive:/x.tar": "docker-archive:/x.tar", "library://a/b/c:1": "library://a/b/c:1",
+		"": "", "x.sif": "", "./x": "", "../x": "", "--help": "", "ftp://x/y": "", "a b": "", "docker://a\nb": "",
+	} {
+		got, err := Reference(in)
+		if got != want || (err == nil) != (want != "") || err != nil && jobs.KindOf(err) != jobs.KindUsage {
+			t.Errorf("%q: %q, %v", in, got, err)
+		}
+	}
+}
+
+func TestArgvForms(t *testing.T) {
+	for name, c := range map[string]struct {
+		place     jobs.Place
+		want, not string
+	}{
+		"kernel":   {jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverKernel}}, " --workdir {scratch} --userns --mount type=bind,source=/n,destination=/.berth/node,readonly --writable {image} /.berth/node guest", "--overlay"},
+		"ext3":     {jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverExt3}}, " --overlay {overlay} ", "--writable"},
+		"fakeroot": {jobs.Place{Fakeroot: true}, " --overlay {overlay} --fakeroot ", "--net"},
+		"none":     {jobs.Place{Network: NetworkNone}, " --overlay {overlay} --net --network none ", "--fakeroot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.place.Guest = "/n"
+			argv, err := (&Backend{}).Argv(c.place, []string{"guest"})
+			line := strings.Join(argv, " ")
+			if err != nil || !strings.Contains(line, c.want) || strings.Contains(line, c.not) {
+				t.Errorf("%v %s", err, line)
+			}
+		})
+	}
+	if _, err := (&Backend{}).Argv(jobs.Place{Guest: "/n", Network: "bridge"}, nil); jobs.KindOf(err) != jobs.KindConfig {
+		t.Errorf("another network: %v", err)
+	}
+}
+
+// What Apptainer 1.4.5 and registries have said.
+func TestConvertError(t *testing.T) {
+	const docker = "FATAL:   While performing build: conveyor failed to get: "
+	for text, want := range map[string]jobs.Kind{
+		docker + "error reading the docker archive file: open /nonexistent.tar: no such file or directory":                                    jobs.KindNotFound,
+		docker + "error reading the docker archive file: archive/tar: invalid tar header":                                                     jobs.KindUsage,
+		docker + "could not parse reference: nope.invalid/x:1":                                                                                jobs.KindUsage,
+		docker + `pinging container registry 127.0.0.1:9: Get "https://127.0.0.1:9/v2/": dial tcp 127.0.0.1:9: connection refused`:            jobs.KindInfra,
+		docker + "initializing source docker://x: reading manifest latest in docker.io/library/x: requested access to the resource is denied": jobs.KindAuth,
+		docker + "reading manifest 99 in docker.io/library/debian: manifest unknown":                                                          jobs.KindNotFound,
+		docker + "toomanyrequests: You have reached your unauthenticated pull rate limit":                                                     jobs.KindAgain,
+		"FATAL:   Unable to get library client configuration: remote has no library client (see https://apptainer.org/docs)":                  jobs.KindConfig,
+		"FATAL:   While performing build: write /x: no space left on device":                                                                  jobs.KindInfra,
+		"FATAL:   something new": jobs.KindInfra,
+	} {
+		err := convertError("docker://ghcr.io/x/y:1", &run.Error{Argv: []string{"apptainer"}, Exit: jobs.Exit{Started: true, Code: 255}, Stderr: "INFO:    Fetching OCI image...\n" + text})
+		if jobs.KindOf(err) != want || jobs.HintOf(err) == "" || strings.Contains(err.Error(), "INFO") || strings.Contains(err.Error(), "FATAL") {
+			t.Errorf("%s: %v: %v (%s)", text, jobs.KindOf(err), err, jobs.HintOf(err))
+		}
+	}
+	for ref, want := range map[string]string{"docker://debian:12": "docker://docker.io", "docker://ghcr.io/a/b": "docker://ghcr.io", "oras://localhost:5000/x:1": "oras://localhost:5000", "docker://a/b:1": "docker://docker.io"} {
+		if got := registryOf(ref); got != want {
+			t.Errorf("%s: %s", ref, got)
+		}
+	}
+}
+
+func TestScopeArgv(t *testing.T) {
+	got := scopeArgv("/usr/bin/systemd-run", jobs.Resources{Memory: 2 * jobs.GiB, CPUs: 3}, []string{"/n", "overlay-mount"})
+	want := "/usr/bin/systemd-run --user --scope --quiet --collect -p TasksMax=8192 -p MemoryMax=2147483648 -p MemorySwapMax=0 -p CPUQuota=300% -- /n overlay-mount"
+	if strings.Join(got, " ") != want {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestSubIDs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "subuid")
+	if err := os.WriteFile(path, []byte("alice:100000:65536\n1001:165536:65536\nbroken\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		uid  int
+		want bool
+	}{{"alice", 5, true}, {"bob", 1001, true}, {"ali", 100, false}, {"broken", 7, false}} {
+		if hasSubIDs(path, c.name, c.uid) != c.want {
+			t.Errorf("%+v", c)
+		}
+	}
+	if hasSubIDs(path+"x", "alice", 1) {
+		t.Error("no file, and yet ids")
+	}
+}
+
+func TestNoNetworkDevices(t *testing.T) {
+	const head = "Inter-|   Receive\n face |bytes    packets\n"
+	path := filepath.Join(t.TempDir(), "dev")
+	for list, want := range map[string]string{
+		head + "    lo:       0       0\n": "", head + "    lo: 1\n  eth0:  24488 247\n": "eth0", head: "", head + "wg0:5\n": "wg0",
+	} {
+		if err := os.WriteFile(path, []byte(list), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := noNetwork(path)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", list, err)
+		}
+	}
+	if noNetwork(path+"x") == nil {
+		t.Error("what cannot be read proves nothing")
+	}
+}
+
+// What was found is asked once; what failed is asked again after a while; and
+// what was broken off is not kept.
+func TestProbe(t *testing.T) {
+	o := &opener{spec: &jobs.EnvSpec{Home: t.TempDir()}, program: "/x"}
+	asked := 0
+	ask := func(err error) func(context.Context) error {
+		return func(context.Context) error { asked++; return err }
+	}
+	for range 2 {
+		if f := o.probe(t.Context(), []string{"a"}, ask(nil)); !f.OK {
+			t.Errorf("%+v", f)
+		}
+		if f := o.probe(t.Context(), []string{"b"}, ask(errors.New("why not"))); f.OK || f.Why != "why not" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+	files, _ := filepath.Glob(filepath.Join(o.spec.Home, "probes", "*.json"))
+	if len(files) != 2 {
+		t.Fatal(files)
+	}
+	for _, path := range files {
+		var f found
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(b, &f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Time = f.Time.Add(-2 * probeAgain)
+		if b, err = json.Marshal(f); err == nil {
+			err = os.WriteFile(path, b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.probe(t.Context(), []string{"a"}, ask(nil))
+	o.probe(t.Context(), []string{"b"}, ask(nil))
+	if asked != 3 {
+		t.Errorf("asked %d times after a while", asked)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	o.probe(ctx, []string{"c"}, ask(ctx.Err()))
+	if f := o.probe(t.Context(), []string{"c"}, ask(nil)); !f.OK {
+		t.Error("what was broken off was kept")
+	}
+}
+
+// Where a container has a network although none was asked for, or cannot be
+// had at all, the environment is refused and not opened with one.
+func TestNetworkRefused(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	program(t, dir, "apptainer", "echo the network device eth0 is there; exit 1", 0o755)
+	s := &jobs.EnvSpec{Home: t.TempDir(), Name: "e", Image: dir, Network: NetworkNone}
+	at := jobs.OpenPlace{Dir: t.TempDir(), Scratch: t.TempDir(), Guest: "/n", On: run.Local{}, Progress: func(string) {}}
+	_, err := (&Backend{}).Open(t.Context(), s, at)
+	if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "eth0") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Where no driver but ext3 works, that one is chosen, and says why.
+func TestChooseExt3(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":/usr/bin:/bin:/usr/sbin")
+	program(t, dir, "apptainer", "echo 'FATAL:   only root may do that' >&2; exit 255", 0o755)
+	s := &jobs.EnvSpec{Home: t.TempDir(), Name: "e", Image: dir, Persistent: true, User: "x"}
+	at := jobs.OpenPlace{Dir: t.TempDir(), Scratch: t.TempDir(), Guest: "/bin/false", On: run.Local{}, Progress: func(string) {}}
+	op, err := (&Backend{}).Open(t.Context(), s, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op.OwnMounts || !slices.ContainsFunc(op.Notes, func(n string) bool { return strings.HasPrefix(n, "overlay driver ext3 (kernel: ") }) {
+		t.Errorf("%q", op.Notes)
+	}
+	s.Name, s.Overlay.Driver = "k", jobs.DriverKernel
+	at.Dir = t.TempDir()
+	if _, err := (&Backend{}).Open(t.Context(), s, at); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "cannot be had here") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Only what a dead keeper of a singularity environment has left is found, and
+// removed with all that is in it.
+func TestLeftovers(t *testing.T) {
+	base, home := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", base)
+	self := lease.Self()
+	if self.BootID == "" {
+		t.Skip("this system has no boot id")
+	}
+	dead := self
+	dead.BootID = "another/1"
+	spec := jobs.EnvSpec{Version: 1, ID: "id-1", Name: "e", Backend: jobs.BackendSingularity, Home: home, Created: time.Now()}
+	env := filepath.Join(home, "envs", "e")
+	if err := os.MkdirAll(filepath.Dir(env), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := store.CreateEnv(env, spec); err != nil {
+		t.Fatal(err)
+	}
+	scratch := func(name string, owner lease.Process, of string) string {
+		dir := filepath.Join(base, fmt.Sprintf("berth-%d-%s", os.Getuid(), name))
+		b, err := json.Marshal(map[string]any{"host": owner.Host, "boot_id": owner.BootID, "pid": owner.PID, "start": owner.Start, "for": of})
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(dir, "w", "deep"), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, ".owner.json"), b, 0o600)
+		}
+		if err == nil {
+			err = os.Chmod(filepath.Join(dir, "w"), 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	left := scratch("left", dead, env)
+	unknown := scratch("unknown", dead, filepath.Join(home, "envs", "gone"))
+	alive := scratch("alive", self, env)
+	job := scratch("job", dead, filepath.Join(home, "jobs", "x", "attempts", "0001"))
+	b := &Backend{}
+	list, err := b.List(t.Context(), run.Local{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list = slices.DeleteFunc(list, func(f jobs.Found) bool { return filepath.Dir(f.Ref) != base })
+	if len(list) != 2 || list[0].Ref != left || list[0].ID != "id-1" || list[0].Home != home || list[0].Running || list[1].Ref != unknown || list[1].ID != "" || list[1].Home != home {
+		t.Errorf("%+v", list)
+	}
+	for _, f := range list {
+		if err := b.Reap(t.Context(), run.Local{}, f); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(f.Ref); err == nil {
+			t.Error("still there: " + f.Ref)
+		}
+	}
+	for _, dir := range []string{alive, job, home} {
+		if err := b.Reap(t.Context(), run.Local{}, jobs.Found{What: whatScratch, Ref: dir}); err == nil {
+			t.Error("removed: " + dir)
+		}
+		if _, err := os.Lstat(dir); err != nil {
+			t.Error(err)
+		}
+		_ = os.Chmod(filepath.Join(dir, "w"), 0o700)
+	}
+}
+
+// The files of an environment go, with what needs more than a removal; those
+// of another one that has its name by now stay.
+func TestRemove(t *testing.T) {
+	home := t.TempDir()
+	spec := jobs.EnvSpec{Version: 1, ID: "id-1", Name: "e", Backend: jobs.BackendSingularity, Home: home}
+	env := filepath.Join(home, "envs", "e")
+	work := filepath.Join(env, dirOverlay, "layer", "work", "work")
+	b := &Backend{}
+	if err := b.Remove(t.Context(), &spec, run.Local{}); err != nil {
+		t.Errorf("nothing there: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(env), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := store.CreateEnv(env, spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(work, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{work, filepath.Dir(work)} {
+		if err := os.Chmod(dir, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := spec
+	other.ID = "id-2"
+	if err := b.Remove(t.Context(), &other, run.Local{}); jobs.KindOf(err) != jobs.KindAgain {
+		t.Errorf("of another one: %v", err)
+	}
+	if err := b.Remove(t.Context(), &spec, run.Local{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(filepath.Join(env, dirOverlay)); !os.IsNotExist(err) {
+		t.Errorf("%v", err)
+	}
+}
