@@ -100,7 +100,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 	}()
 	c.session, err = session.Open(sctx, outR, inW, session.Options{
 		StartTimeout: o.Start, PingTimeout: o.GuestWait, OwnPIDNamespace: o.Opening.OwnPIDNamespace,
-		Home: o.Opening.Home, User: o.User,
+		Home: o.Opening.Home, User: o.User, Login: o.Opening.Login, Dir: o.Opening.Dir,
 	})
 	if err != nil {
 		c.ForceEnd()

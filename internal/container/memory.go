@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/lease"
 	"berth/jobs"
 )
 
@@ -66,4 +67,67 @@ func WatchMemory(ctx context.Context, limit jobs.Bytes, over func(used int64) (a
 			}
 		}
 	}
+}
+
+// KillLargest ends the smallest tree of processes that holds more than half of
+// what all the commands below root take. guest is the guest's process id as
+// the guest sees it; its children are the commands. It returns the name of the
+// tree's top, and what the tree held.
+func KillLargest(root, guest int) (name string, held int64) {
+	all := descendants(root)
+	children := map[int][]proc{}
+	var top []proc
+	for _, p := range all {
+		children[p.ppid] = append(children[p.ppid], p)
+	}
+	for _, p := range all {
+		if n := len(p.nspid); n > 0 && p.nspid[n-1] == guest && (n > 1 || p.pid == guest) {
+			top = children[p.pid]
+		}
+	}
+	if len(top) == 0 {
+		return "nothing", 0
+	}
+	own, tree := map[int]int64{}, map[int]int64{}
+	var sum func(p proc) int64
+	sum = func(p proc) int64 {
+		own[p.pid] = p.memory()
+		t := own[p.pid]
+		for _, c := range children[p.pid] {
+			t += sum(c)
+		}
+		tree[p.pid] = t
+		return t
+	}
+	var worst proc
+	for _, p := range top {
+		if sum(p) >= tree[worst.pid] {
+			worst = p
+		}
+	}
+	for {
+		var next *proc
+		for _, c := range children[worst.pid] {
+			if tree[c.pid] > tree[worst.pid]/2 {
+				next = &c
+			}
+		}
+		if next == nil {
+			break
+		}
+		worst = *next
+	}
+	// The top first, so that it starts nothing more; its children have
+	// another parent then, and are known by their start.
+	tops := []proc{worst}
+	starts := []string{lease.StartTime(worst.pid)}
+	for i := 0; i < len(tops); i++ {
+		for _, c := range children[tops[i].pid] {
+			tops, starts = append(tops, c), append(starts, lease.StartTime(c.pid))
+		}
+	}
+	for i, p := range tops {
+		killSame(p.pid, func() bool { return lease.StartTime(p.pid) == starts[i] })
+	}
+	return worst.name, tree[worst.pid]
 }

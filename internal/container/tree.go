@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/lease"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -110,20 +112,59 @@ func KillAll(self int, within time.Duration) (left int) {
 	}
 }
 
-// kill sends SIGKILL through a pidfd, after making sure that the number still
-// belongs to the process that was seen.
+// kill sends SIGKILL, after making sure that the number still belongs to the
+// process that was seen.
 func kill(pid, ppid int) bool {
+	return killSame(pid, func() bool {
+		p, ok := readProc(pid)
+		return ok && p.ppid == ppid
+	})
+}
+
+// killSame sends SIGKILL through a pidfd, if same says that it holds the
+// process that is meant.
+func killSame(pid int, same func() bool) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		// Linux before 5.3 has no pidfd_open(2).
-		if err == unix.ENOSYS {
+		if err == unix.ENOSYS && same() {
 			return unix.Kill(pid, unix.SIGKILL) == nil
 		}
 		return false
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if p, ok := readProc(pid); !ok || p.ppid != ppid {
-		return false
+	return same() && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+}
+
+// Pids lists the processes below root which are no zombies.
+func Pids(root int) (out []int) {
+	for _, p := range descendants(root) {
+		if !p.zombie {
+			out = append(out, p.pid)
+		}
 	}
-	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+	return out
+}
+
+// KillLeft ends processes of a container whose owner is gone, and all below
+// them. With gently it is at first only what runs in their PID namespaces, if
+// there are any, so that the container program can unmount.
+func KillLeft(pids []int, gently bool) {
+	inside := 0
+	for _, pid := range pids {
+		inside += KillContainer(pid)
+	}
+	if gently && inside > 0 {
+		return
+	}
+	for _, pid := range pids {
+		below := descendants(pid)
+		if p, ok := readProc(pid); ok {
+			kill(p.pid, p.ppid)
+		}
+		for _, c := range below {
+			start := lease.StartTime(c.pid)
+			killSame(c.pid, func() bool { return lease.StartTime(c.pid) == start })
+		}
+	}
 }

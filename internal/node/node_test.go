@@ -11,7 +11,7 @@ import (
 
 func TestIs(t *testing.T) {
 	for line, want := range map[string]bool{
-		"runner --attempt /x -- y": true, "guest": true, "queue-wait": true, "": false, "submit": false, "--help": false, "run": false, "Guest": false, "x guest": false,
+		"runner --attempt /x -- y": true, "guest": true, "keep": true, "connect --env /x": true, "queue-wait": true, "": false, "submit": false, "--help": false, "run": false, "Guest": false, "x guest": false,
 	} {
 		if got := node.Is(strings.Fields(line)); got != want {
 			t.Errorf("Is(%q) = %v", line, got)
@@ -22,8 +22,9 @@ func TestIs(t *testing.T) {
 // Each verb is dispatched to the one that knows it, and says what it wants.
 func TestMainUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"": "usage: berth-node runner|guest|queue-wait ...", "submit": "usage: berth-node runner|guest|queue-wait ...",
+		"": "usage: berth-node runner|guest|keep|connect|queue-wait ...", "submit": "usage: berth-node runner|guest|keep|connect|queue-wait ...",
 		"runner": "usage: berth-node runner --attempt DIR -- ARGV...", "guest x": "usage: berth-node guest", "queue-wait": "usage: queue-wait --queue DIR",
+		"keep": "usage: berth-node keep --env DIR", "connect": "usage: berth-node connect --env DIR",
 	} {
 		t.Run(line, func(t *testing.T) {
 			said, code := captured(t, func() int { return node.Main(strings.Fields(line)) })

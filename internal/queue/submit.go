@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -37,7 +36,7 @@ func (q *Queue) Submit(ctx context.Context, l jobs.Launch, scriptPath string) (j
 	}
 	w := waiter{dir: dir, entry: entry{Name: l.Name}, cpus: q.cfg.CPUs, memory: q.cfg.Memory, argv: []string{"bash", scriptPath}}
 	w.entry.CPUs, w.entry.Memory = want(l.Resources)
-	argv := append(append(q.scope(l.Identity.User), q.node(l)), w.args()...)
+	argv := append(append(run.Scope(l.Identity.User, jobEnv(q.cfg.Environ)), q.node(l)), w.args()...)
 	p, err := run.Detach(argv, jobEnv(q.cfg.Environ), l.Dir, filepath.Join(l.Dir, jobs.SchedulerLog))
 	if err != nil {
 		return failed(jobs.KindInfra, "cannot start the job's process", err)
@@ -77,30 +76,6 @@ func handle(e entry, at location) jobs.Handle {
 		o = nil
 	}
 	return jobs.Handle{Version: 1, Scheduler: jobs.SchedulerLocal, NativeID: e.nativeID(), Name: e.Name, Opaque: o}
-}
-
-// scope is the prefix that moves a process out of the login session into a
-// scope of the user's systemd, which survives KillUserProcesses=yes
-// (logind.conf(5)). Only for a user who lingers: without that, it is the
-// user's systemd that ends with the last session, and its scopes with it.
-func (q *Queue) scope(user string) []string {
-	if user == "" {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Join("/var/lib/systemd/linger", filepath.Base(user))); err != nil {
-		return nil
-	}
-	program, err := exec.LookPath("systemd-run")
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	prefix := []string{program, "--user", "--scope", "--quiet", "--collect", "--"}
-	if _, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: append(prefix, "true"), Env: jobEnv(q.cfg.Environ)}); err != nil {
-		return nil
-	}
-	return prefix
 }
 
 // node is the program that waits: the configured one, else the one that the

@@ -1,0 +1,112 @@
+package keeper
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/internal/disk"
+	"berth/internal/lease"
+	"berth/jobs"
+)
+
+// Names in the directory of an environment, beside env.json and what
+// [lease.Lease] writes.
+const (
+	fileInfo   = "keeper.json"
+	fileLog    = "runtime.log"
+	dirBG      = "bg"
+	infoSchema = 1
+)
+
+// Phases of a keeper, see [Info].
+const (
+	phaseOpening = "opening"
+	phaseReady   = "ready"
+	phaseEnded   = "ended"
+)
+
+// Info is keeper.json: who keeps an environment, or kept it last. Only the
+// holder of the environment's lease writes it.
+type Info struct {
+	Version int    `json:"version"`
+	ID      string `json:"id"` // of the environment
+	Phase   string `json:"phase"`
+	lease.Process
+	Socket   string    `json:"socket"`
+	Protocol int       `json:"protocol"`
+	Began    time.Time `json:"began"`
+	Opened   time.Time `json:"opened,omitzero"`
+	Notes    []string  `json:"notes,omitempty"`
+	// Inside are the processes which hold the container, as this machine
+	// numbers them: before another keeper opens the environment, they must be
+	// gone.
+	Inside []Inside `json:"inside,omitempty"`
+	// Ended and Why are of an orderly end; a keeper that was killed has none.
+	Ended time.Time `json:"ended,omitzero"`
+	Why   string    `json:"why,omitempty"`
+	// Running tells whether that keeper is alive, as far as this machine can
+	// tell.
+	Running bool `json:"-"`
+}
+
+// Inside is a process that holds a container.
+type Inside struct {
+	PID   int    `json:"pid"`
+	Start string `json:"start"`
+}
+
+// alive tells whether it is there.
+func (p Inside) alive() bool {
+	at := lease.StartTime(p.PID)
+	return at == p.Start || at == lease.UnknownStart
+}
+
+// Peek reads what stands on the disk of the environment's last keeper, without
+// talking to it; nil when there was none.
+func Peek(dir string) (*Info, error) {
+	path := filepath.Join(dir, fileInfo)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read " + path, Err: err}
+	}
+	var i Info
+	if err := json.Unmarshal(b, &i); err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: path + " cannot be read", Err: err, Hint: "remove it; the environment's files are not in it"}
+	}
+	i.Running = i.Phase != phaseEnded && !i.Gone(lease.Self())
+	return &i, nil
+}
+
+// Alive tells whether an environment may have a keeper: somebody holds its
+// lease who is not provably gone.
+func Alive(dir string) bool {
+	o, err := lease.Holder(dir)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return o != nil && !o.Process().Gone(lease.Self())
+}
+
+// save writes keeper.json.
+func (i *Info) save(dir string) error {
+	b, err := json.MarshalIndent(i, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp, err := disk.WriteTemp(dir, append(b, '\n'), 0o600)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, fileInfo)); err != nil {
+		_ = os.Remove(tmp)
+		return err
+	}
+	return disk.SyncDir(dir)
+}

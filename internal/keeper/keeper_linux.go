@@ -1,0 +1,241 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"berth/internal/container"
+	"berth/internal/guest/wire"
+	"berth/internal/lease"
+	"berth/jobs"
+)
+
+// keeper is one environment that is open.
+type keeper struct {
+	dir   string
+	spec  *jobs.EnvSpec
+	times times
+	log   *slog.Logger
+	lease *lease.Lease
+	info  Info
+	hello wire.GuestHello
+	bg    *background
+	life  *life
+
+	box     *container.Container
+	opening *jobs.Opening
+	scratch *container.Scratch
+	socket  *listener
+
+	told chan struct{} // closed when all clients have their last words
+	gone chan struct{} // closed when nothing is left of the environment
+
+	mu       sync.Mutex
+	clients  map[*client]bool
+	serving  sync.WaitGroup
+	closed   bool
+	sessions map[string]bool
+	notes    []string
+	oom      time.Time // when something was last ended for memory
+}
+
+func (k *keeper) note(text string) {
+	k.log.Warn(text)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	const most = 50
+	if len(k.notes) < most {
+		k.notes = append(k.notes, text)
+	}
+}
+
+// add takes a client in; false is that the keeper ends.
+func (k *keeper) add(c *client) bool {
+	ok := k.life.accept()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !ok || k.closed {
+		return false
+	}
+	k.clients[c] = true
+	return true
+}
+
+func (k *keeper) drop(c *client) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.clients, c)
+}
+
+func (k *keeper) everyone() []*client {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Collect(maps.Keys(k.clients))
+}
+
+// acceptClients serves whoever connects, until the socket is closed.
+func (k *keeper) acceptClients() {
+	for {
+		conn, err := k.socket.accept()
+		if err != nil {
+			if k.life.reason() == nil {
+				k.life.stop(ending{text: "its socket failed: " + err.Error()})
+			}
+			return
+		}
+		k.serving.Go(func() { k.serve(conn) })
+	}
+}
+
+// again refuses a request because the environment is ending.
+func (k *keeper) again() wire.ExitMessage {
+	why := "the environment is just ending"
+	if w := k.life.reason(); w != nil {
+		why += ": " + w.text
+	}
+	return wire.ExitMessage{Again: true, Exit: jobs.Exit{Code: codeFailed, Error: why}}
+}
+
+// noteSession remembers the names of sessions.
+func (k *keeper) noteSession(m *wire.StartMessage) {
+	if m.Session == "" || m.File != nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	const most = 1000
+	if len(k.sessions) < most {
+		k.sessions[m.Session] = true
+	}
+}
+
+// state is the answer to [wire.KeepStatus].
+func (k *keeper) state() *wire.KeepState {
+	running := 0
+	for _, c := range k.everyone() {
+		for _, s := range c.all() {
+			if _, ok := s.(*relay); ok {
+				running++
+			}
+		}
+	}
+	k.mu.Lock()
+	sessions := slices.Sorted(maps.Keys(k.sessions))
+	notes := slices.Clone(k.notes)
+	k.mu.Unlock()
+	return &wire.KeepState{Host: k.info.Host, PID: k.info.PID, Opened: k.info.Opened, Guest: k.hello, Running: running, BG: k.bg.runningCount(),
+		Sessions: sessions, Idle: k.life.idleFor(), Lifetime: k.spec.Lifetime, MaxRSS: jobs.Bytes(container.TreeMemory(os.Getpid())), Notes: notes}
+}
+
+// oomSettles is how long after a kill for memory an end by SIGKILL is taken
+// for its effect.
+const oomSettles = 3 * time.Second
+
+// overMemory ends what takes most of the memory: the smallest tree of
+// processes that holds more than half of what all commands take.
+func (k *keeper) overMemory(used int64) (again bool) {
+	k.mu.Lock()
+	k.oom = time.Now()
+	k.mu.Unlock()
+	what, held := container.KillLargest(os.Getpid(), k.hello.PID)
+	k.note(fmt.Sprintf("%d MiB of memory were used, more than the %s of this environment: %s, which held %d MiB, was ended", used>>20, k.opening.Memory, what, held>>20))
+	return true
+}
+
+// markOOM says of an end by SIGKILL just after such a kill what it was.
+func (k *keeper) markOOM(exit []byte) []byte {
+	k.mu.Lock()
+	recent := !k.oom.IsZero() && time.Since(k.oom) < oomSettles
+	k.mu.Unlock()
+	if !recent {
+		return exit
+	}
+	var m wire.ExitMessage
+	if json.Unmarshal(exit, &m) != nil || m.Exit.Code != 137 {
+		return exit
+	}
+	m.Exit.OOM = true
+	m.Exit.Error = fmt.Sprintf("it was ended because the environment used more than its %s of memory", k.opening.Memory)
+	if b, err := json.Marshal(m); err == nil {
+		return b
+	}
+	return exit
+}
+
+// beat writes the sign of life, and pings the guest only while that works and
+// the lease stands, as a runner does.
+func (k *keeper) beat(ctx context.Context, writeBeat func(n int) error) {
+	t := time.NewTicker(k.times.beat)
+	defer t.Stop()
+	var last time.Time
+	unanswered := 0
+	for n := 1; ; n++ {
+		s := k.box.Session()
+		if err := writeBeat(n); err != nil {
+			k.log.Warn("the beat could not be written", "err", err)
+		} else if !k.lease.Stands() {
+			k.life.stop(ending{text: "another keeper has taken it over", fenced: true})
+			return
+		} else {
+			if pong := s.LastPong(); pong.After(last) {
+				last, unanswered = pong, 0
+			} else {
+				unanswered++
+			}
+			if unanswered > unansweredPings {
+				k.life.stop(ending{text: "the guest in it did not answer any more", broken: true})
+				return
+			}
+			_ = s.Ping() // its end is watched elsewhere
+		}
+		for _, c := range k.everyone() {
+			if c.silent(k.times.client) {
+				k.log.Info("a client has fallen silent")
+				_ = c.conn.Close()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// unansweredPings is how many pings in a row a guest may leave unanswered: as
+// many as it would itself miss, and one more. They are counted, because a clock
+// also runs while this process is stopped.
+const unansweredPings = 4
+
+// watch ends the keeper when the place inside has ended.
+func (k *keeper) watch(ctx context.Context) {
+	go k.box.WatchFuse(ctx, func(name string) {
+		k.life.stop(ending{text: "the container's file system died (" + name + " ended): what was written last may be lost", broken: true})
+	})
+	if k.opening.Memory > 0 {
+		go container.WatchMemory(ctx, k.opening.Memory, k.overMemory)
+	}
+	select {
+	case <-ctx.Done():
+	case <-k.box.Session().Gone():
+		// A scheduler's TERM to all processes reaches this one, too.
+		select {
+		case <-k.life.done:
+			return
+		case <-k.box.Ended():
+		case <-time.After(time.Second):
+		}
+		text := "the guest in it is gone"
+		if t := k.box.Troubles(); t != "" {
+			text += " (" + t + ")"
+		}
+		k.life.stop(ending{text: text, broken: true})
+	}
+}

@@ -1,0 +1,145 @@
+package keeper
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// ending is why a keeper ends.
+type ending struct {
+	text string // what clients and the next keeper are told
+	// broken says that the place inside cannot be talked to any more.
+	broken bool
+	// fenced says that somebody else has the environment by now: nothing in
+	// its directory is touched.
+	fenced bool
+}
+
+// life decides when a keeper ends. All that must not be lost by an idle end
+// passes through begin, under one lock with the decision.
+type life struct {
+	lifetime time.Duration // idle; 0 is for ever
+	grace    time.Duration // for the first request of a client that was accepted
+
+	mu       sync.Mutex
+	busy     int
+	idle     time.Time // since when, if not busy
+	accepted time.Time
+	why      *ending
+	done     chan struct{} // closed with the first reason
+	changed  chan struct{} // of capacity 1
+}
+
+func newLife(lifetime, grace time.Duration) *life {
+	return &life{lifetime: lifetime, grace: grace, idle: time.Now(), done: make(chan struct{}), changed: make(chan struct{}, 1)}
+}
+
+// begin counts something that runs; false is that the keeper ends and nothing
+// may begin. end is its counterpart.
+func (l *life) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.why != nil {
+		return false
+	}
+	l.busy++
+	return true
+}
+
+func (l *life) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy--; l.busy == 0 {
+		l.idle = time.Now()
+	}
+	l.poke()
+}
+
+// accept notes a client that may be about to ask for something.
+func (l *life) accept() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accepted = time.Now()
+	return l.why == nil
+}
+
+// poke makes run look again. The caller holds the lock.
+func (l *life) poke() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// stop ends the keeper; the first reason counts.
+func (l *life) stop(why ending) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopLocked(why)
+}
+
+func (l *life) stopLocked(why ending) {
+	if l.why == nil {
+		l.why = &why
+		close(l.done)
+	}
+}
+
+// reason returns why the keeper ends, or nil.
+func (l *life) reason() *ending {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why
+}
+
+// run ends the keeper when it has been idle for its lifetime.
+func (l *life) run(ctx context.Context) {
+	if l.lifetime <= 0 {
+		return
+	}
+	for {
+		left := l.look()
+		if left <= 0 {
+			return
+		}
+		t := time.NewTimer(left)
+		select {
+		case <-ctx.Done():
+		case <-l.done:
+		case <-l.changed:
+		case <-t.C:
+		}
+		t.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// look ends the keeper if it is time, and else returns for how long it is not.
+func (l *life) look() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.why != nil {
+		return 0
+	}
+	if l.busy > 0 {
+		return l.lifetime
+	}
+	left := max(time.Until(l.idle.Add(l.lifetime)), time.Until(l.accepted.Add(l.grace)))
+	if left <= 0 {
+		l.stopLocked(ending{text: "it had been idle for " + l.lifetime.String()})
+	}
+	return left
+}
+
+// idleFor is how long nothing has run.
+func (l *life) idleFor() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy > 0 {
+		return 0
+	}
+	return time.Since(l.idle)
+}
