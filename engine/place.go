@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 
 	"berth/internal/workspace"
@@ -19,7 +21,7 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir, node string) 
 	if err != nil {
 		return jobs.Launch{}, err
 	}
-	p := jobs.Place{Image: s.Image, Overlay: s.Overlay, Mounts: s.Mounts, Apptainer: s.Profile.Versions.Apptainer, Guest: node}
+	p := jobs.Place{Name: info.Name, Resources: s.Resources, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()), Image: s.Image, Overlay: s.Overlay, Mounts: s.Mounts, Apptainer: s.Profile.Versions.Apptainer, Guest: node}
 	if s.Resources.GPUs != "" {
 		if p.GPU = s.Profile.GPU; p.GPU == "" {
 			p.GPU = "nvidia"

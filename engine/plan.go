@@ -84,59 +84,6 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, c Choice, dry 
 	return err
 }
 
-func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, dry bool) error {
-	name := c.Backend
-	if name == "" {
-		name = t.Terminal.Backend
-	}
-	auto := name == "" || name == jobs.BackendAuto
-	if auto {
-		name = jobs.BackendSingularity
-	}
-	b, err := e.backend(name)
-	if err != nil {
-		return err
-	}
-	// On the nodes of a cluster the container program is checked by the
-	// runner: login nodes often have none.
-	if !dry && s.Scheduler != jobs.SchedulerSlurm {
-		if got := b.Check(ctx); got.Health != jobs.Healthy {
-			msg := "the backend " + name + " cannot be used here: " + got.Reason
-			if auto {
-				msg = "no backend that contains a task can be used here: " + name + ": " + got.Reason
-			}
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: msg,
-				Hint: "install apptainer (Debian, Fedora: from their archives or apptainer.org); or run without containment, with your own rights: --backend local"}
-		}
-	}
-	s.Backend, s.Level = name, b.Level()
-	image := t.Terminal.Image
-	if image == "" {
-		image = c.Profile.Image
-	}
-	if s.Backend == jobs.BackendLocal {
-		return settleLocal(s, t)
-	}
-	return e.settleImage(s, t, image, dry)
-}
-
-// settleLocal refuses what the bare host cannot give.
-func settleLocal(s *jobs.Spec, t jobs.Task) error {
-	for _, k := range []struct {
-		key string
-		set bool
-	}{{"[terminal] overlay", t.Terminal.Overlay != ""}, {"[terminal] bind", len(t.Terminal.Bind) > 0}, {"[resources] disk", t.Resources.Disk != 0}} {
-		if k.set {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.key + " cannot be had on the backend local, which runs on the bare host", Hint: "remove it, or use --backend singularity"}
-		}
-	}
-	s.Notes = append(s.Notes, "backend local: no containment; the command has all the rights of "+s.User)
-	if t.Terminal.Image != "" {
-		s.Notes = append(s.Notes, "backend local: the image "+t.Terminal.Image+" is not used; the command sees this machine's programs")
-	}
-	return nil
-}
-
 func (e *Engine) settleImage(s *jobs.Spec, t jobs.Task, image string, dry bool) error {
 	if image == "" {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give a SIF with --image FILE, [terminal] image in the task, or image in the profile; apptainer pull debian.sif docker://debian makes one`}

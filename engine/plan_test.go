@@ -45,7 +45,7 @@ func TestChoose(t *testing.T) {
 		"apptainer by name, and it is absent": {choice: Choice{Scheduler: local, Backend: sing}, container: gone, code: 78, text: "singularity cannot be used here"},
 		"the bare host needs nothing":         {slurm: jobs.Undetected, container: gone, backend: "local", scheduler: local, want: "local"},
 		"an unknown scheduler":                {choice: Choice{Scheduler: "pbs"}, code: 2, text: "unknown scheduler pbs"},
-		"an unknown backend":                  {choice: Choice{Backend: "docker"}, code: 2, text: "unknown backend docker"},
+		"an unknown backend":                  {choice: Choice{Backend: "abacus"}, code: 2, text: "unknown backend abacus"},
 	} {
 		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
 			f := newFixture(t)

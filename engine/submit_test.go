@@ -93,7 +93,7 @@ func TestSubmitFails(t *testing.T) {
 			f.Node = func() (string, error) { return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "disk full", Hint: "df"} }
 		}, jobs.CodeInfra},
 		"unknown scheduler": {func(_ *fixture, s *jobs.Spec) { s.Scheduler = "pbs" }, jobs.CodeUsage},
-		"unknown backend":   {func(_ *fixture, s *jobs.Spec) { s.Backend = "docker" }, jobs.CodeUsage},
+		"unknown backend":   {func(_ *fixture, s *jobs.Spec) { s.Backend = "abacus" }, jobs.CodeUsage},
 		"not renderable": {func(f *fixture, _ *jobs.Spec) {
 			f.Node = func() (string, error) { return "/bin/berth\nnode", nil }
 		}, jobs.CodeUsage},

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/apptainer"
-	"berth/backends/local"
+	"berth/backends/all"
 	"berth/engine"
 	"berth/internal/nodebin"
 	"berth/internal/queue"
@@ -34,6 +33,7 @@ type app struct {
 	tty, errTTY    bool // stdout, stderr is a terminal
 	json           bool
 	running        bool // a verb has begun: the command line was understood
+	failCode       int  // of the verb's own failures; 0 follows from the error
 	now            func() time.Time
 }
 
@@ -73,8 +73,8 @@ func profileDirs() []string {
 	return []string{filepath.Join(h, ".config", "berth", "profiles")}
 }
 
-// engine assembles the parts. This is the one place where schedulers and
-// backends are registered.
+// engine assembles the parts. This is the one place where schedulers are
+// registered.
 func (a *app) engine() (*engine.Engine, error) {
 	h, err := home()
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *app) assemble(st *store.Store) *engine.Engine {
 	return &engine.Engine{
 		Store:      st,
 		Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{}), queue.New(queue.Config{Dir: st.Queue(), Script: templates.WithRemark})},
-		Backends:   []jobs.Backend{&apptainer.Backend{On: on}, local.Backend{}},
+		Backends:   all.Backends(on),
 		Git:        workspace.New(on),
 		Node:       node,
 		Getenv:     os.LookupEnv,

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -57,6 +58,9 @@ func (a *app) report(err error) int {
 		return int(code)
 	}
 	c, text, hint := jobs.CodeOf(err), err.Error(), jobs.HintOf(err)
+	if a.failCode != 0 {
+		c = a.failCode
+	}
 	if errors.Is(err, context.Canceled) {
 		c = jobs.CodeInterrupted
 		// What an interrupted submission left open must be said; of anything
@@ -112,7 +116,15 @@ same task runs on this machine.
   berth render fix.md                   show the job script, submit nothing
   berth ps                              what runs and waits
   berth logs -f ID                      watch a job
-  berth cancel ID                       end it`,
+  berth cancel ID                       end it
+
+An agent, or a person, can also work in such a place command by command:
+
+  berth exec -- 'cd /srv && make'       run a command; cd and export stay
+  berth shell                           a terminal in the same place
+  berth cp results.csv :/srv/           copy files in and out
+  berth bg start -- ./server            a process that goes on
+  berth env ls                          the environments`,
 		SilenceErrors: true, SilenceUsage: true,
 		SuggestionsMinimumDistance: 2,
 		// A bare word that is no verb is a usage error with suggestions.
@@ -128,15 +140,20 @@ same task runs on this machine.
 	root.SetErr(a.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		a.fails(cmd)
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: cmd.CommandPath() + " --help"}
 	})
-	root.AddGroup(&cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "other", Title: "Other:"})
+	root.AddGroup(&cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "envs", Title: "Environments:"}, &cobra.Group{ID: "other", Title: "Other:"})
 	for _, c := range []*cobra.Command{a.runCmd(), a.submitCmd(), a.renderCmd(), a.psCmd(), a.statusCmd(), a.logsCmd(), a.waitCmd(), a.cancelCmd(), a.rmCmd()} {
 		c.GroupID = "jobs"
 		root.AddCommand(c)
 	}
+	for _, c := range []*cobra.Command{a.execCmd(), a.shellCmd(), a.cpCmd(), a.bgCmd(), a.envCmd()} {
+		c.GroupID = "envs"
+		root.AddCommand(c)
+	}
 	root.SetUsageTemplate(root.UsageTemplate() + exitTemplate)
-	root.Annotations = map[string]string{"exit": "0 ok, 2 usage, 3 not found, 5 infrastructure, 75 try again, 78 configuration or\ncontainment, 130 interrupted; each command's help has its own."}
+	root.Annotations = map[string]string{annotationExit: "0 ok, 2 usage, 3 not found, 5 infrastructure, 75 try again, 78 configuration or\ncontainment, 130 interrupted; each command's help has its own."}
 	v := a.versionCmd()
 	v.GroupID = "other"
 	root.AddCommand(v)
@@ -154,20 +171,46 @@ same task runs on this machine.
 			return cmd.Help()
 		}
 	}
-	for _, c := range root.Commands() {
-		if long, exit, ok := strings.Cut(c.Long, exitHelp); ok {
-			c.Long, c.Annotations = strings.TrimRight(long, "\n"), map[string]string{"exit": exit}
-		}
-	}
-	for _, c := range append(root.Commands(), root) {
-		if run := c.RunE; run != nil {
-			c.RunE = func(cmd *cobra.Command, args []string) error {
-				a.running = true
-				return run(cmd, args)
-			}
-		}
-	}
+	a.finish(root)
 	return root
+}
+
+// Keys of a command's annotations.
+const (
+	annotationExit = "exit" // its help's part about exit codes
+	annotationFail = "fail" // the exit code of its own failures
+)
+
+func annotate(c *cobra.Command, key, value string) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[key] = value
+}
+
+// finish does what all commands have in common.
+func (a *app) finish(c *cobra.Command) {
+	if long, exit, ok := strings.Cut(c.Long, exitHelp); ok {
+		c.Long = strings.TrimRight(long, "\n")
+		annotate(c, annotationExit, exit)
+	}
+	if run := c.RunE; run != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			a.running = true
+			a.fails(cmd)
+			return run(cmd, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		a.finish(sub)
+	}
+}
+
+// fails notes the exit code of a command's own failures.
+func (a *app) fails(c *cobra.Command) {
+	if n, err := strconv.Atoi(c.Annotations[annotationFail]); err == nil {
+		a.failCode = n
+	}
 }
 
 // helpCmd is "berth help"; cobra's own exits with 0 when it does not know the

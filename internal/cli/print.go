@@ -16,6 +16,14 @@ func (a *app) say(format string, args ...any) {
 	_, _ = fmt.Fprintln(a.stderr, "berth: "+printable(fmt.Sprintf(format, args...)))
 }
 
+// overwrite puts a passing line in the place of the last one, on a terminal.
+func (a *app) overwrite(line string) {
+	if line != "" {
+		line = "berth: " + line
+	}
+	_, _ = fmt.Fprint(a.stderr, "\r\x1b[K"+line)
+}
+
 // table prints rows: aligned under a header on a terminal, tab-separated
 // without one in a pipe.
 func (a *app) table(header []string, rows [][]string) error {

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"berth/jobs"
+)
+
+// pickBackend settles where the commands of a job run: the backend that is
+// named, or the first that contains a task and can be used here.
+func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, dry bool) error {
+	name := c.Backend
+	if name == "" {
+		name = t.Terminal.Backend
+	}
+	// On the nodes of a cluster the container program is checked by the
+	// runner: login nodes often have none.
+	ask := !dry && s.Scheduler != jobs.SchedulerSlurm
+	auto := name == "" || name == jobs.BackendAuto
+	if auto && ask {
+		b, err := e.chooseBackend(ctx, s, t)
+		if err != nil {
+			return err
+		}
+		return e.settlePlace(s, t, c, b, dry)
+	}
+	if auto {
+		name = jobs.BackendSingularity
+	}
+	b, err := e.backend(name)
+	if err != nil {
+		return err
+	}
+	if ask {
+		if got := b.Check(ctx); got.Health != jobs.Healthy {
+			hint := got.Hint
+			if hint == "" {
+				hint = noBackend
+			}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + name + " cannot be used here: " + got.Reason, Hint: hint}
+		}
+	}
+	return e.settlePlace(s, t, c, b, dry)
+}
+
+const noBackend = "install apptainer (Debian, Fedora: from their archives or apptainer.org), or docker; or run without containment, with your own rights: --backend local"
+
+// chooseBackend returns the first backend with containment that can be used
+// here. That it is not the first of all is noted, with the reasons.
+func (e *Engine) chooseBackend(ctx context.Context, s *jobs.Spec, t jobs.Task) (jobs.Backend, error) {
+	var no []string
+	for _, b := range e.Backends {
+		if b.Level() == jobs.LevelNone {
+			continue // only when it is named
+		}
+		got := b.Check(ctx)
+		why := got.Reason
+		if got.Health == jobs.Healthy {
+			if why = unfit(b.Name(), t); why == "" {
+				if len(no) > 0 {
+					s.Notes = append(s.Notes, "backend "+b.Name()+" was chosen ("+strings.Join(no, "; ")+")")
+				}
+				return b, nil
+			}
+		}
+		no = append(no, b.Name()+": "+why)
+	}
+	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains a task can be used here: " + strings.Join(no, "; "), Hint: noBackend}
+}
+
+// unfit tells why a backend that works cannot run this task; "" is that it
+// can. Nothing is guessed: a SIF is no image of docker's.
+func unfit(backend string, t jobs.Task) string {
+	if backend != jobs.BackendDocker {
+		return ""
+	}
+	switch ref := t.Terminal.Reference; {
+	case ref == "":
+		return "the task names no image for it"
+	case isFile(ref):
+		return "the image " + ref + " is a file, and docker takes names such as debian:12"
+	}
+	return ""
+}
+
+// isFile tells whether an image is written as a path.
+func isFile(ref string) bool {
+	return filepath.IsAbs(ref) || strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "~") || strings.HasSuffix(ref, ".sif")
+}
+
+func (e *Engine) settlePlace(s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, dry bool) error {
+	s.Backend, s.Level = b.Name(), b.Level()
+	switch s.Backend {
+	case jobs.BackendLocal:
+		return settleLocal(s, t)
+	case jobs.BackendDocker:
+		return settleDocker(s, t, b)
+	}
+	image := t.Terminal.Image
+	if image == "" {
+		image = c.Profile.Image
+	}
+	return e.settleImage(s, t, image, dry)
+}
+
+// settleLocal refuses what the bare host cannot give.
+func settleLocal(s *jobs.Spec, t jobs.Task) error {
+	if err := refuse(s.Backend+", which runs on the bare host", map[string]bool{
+		"[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0, "[resources] disk": t.Resources.Disk != 0,
+	}); err != nil {
+		return err
+	}
+	s.Notes = append(s.Notes, "backend local: no containment; the command has all the rights of "+s.User)
+	if t.Terminal.Image != "" {
+		s.Notes = append(s.Notes, "backend local: the image "+t.Terminal.Image+" is not used; the command sees this machine's programs")
+	}
+	return nil
+}
+
+// settleDocker refuses what a throw-away container of docker's cannot give.
+// Docker hands out all GPUs of a machine, whatever Slurm has allocated.
+func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
+	if err := refuse(s.Backend, map[string]bool{
+		"[terminal] overlay": t.Terminal.Overlay != "", "[resources] disk": t.Resources.Disk != 0, "[resources] gpus": t.Resources.GPUs != "" && s.Scheduler == jobs.SchedulerSlurm,
+	}); err != nil {
+		return err
+	}
+	if t.Terminal.Reference == "" {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give one for docker with --image debian:12, or [terminal] image in the task`}
+	}
+	s.Image = t.Terminal.Reference
+	// Whether it can be written at all is the backend's to say, and soon.
+	if _, err := b.Argv(jobs.Place{Name: "berth", Image: s.Image, Mounts: s.Mounts, Guest: "/"}, nil); err != nil {
+		return err
+	}
+	if s.Scheduler == jobs.SchedulerSlurm {
+		s.Notes = append(s.Notes, "backend docker: its containers are outside of the Slurm job's cgroup; docker itself holds cpus and memory, and only those the task asks for")
+	}
+	return nil
+}
+
+// refuse complains about the first key that is set and cannot be had.
+func refuse(backend string, set map[string]bool) error {
+	for _, key := range []string{"[terminal] overlay", "[terminal] bind", "[resources] disk", "[resources] gpus"} {
+		if set[key] {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be had on the backend %s", key, backend), Hint: "remove it, or use --backend singularity"}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"berth/internal/guest/wire"
+)
+
+// Background is a process that goes on when its client has left.
+type Background = wire.BG
+
+// EnvState is what the keeper of a running environment says of it.
+type EnvState = wire.KeepState
+
+// Start begins a background process from a copy of the session's state. Its
+// output goes to a log of its own, and its standard input stays open.
+func (s *Session) Start(ctx context.Context, req ExecRequest) (Background, error) {
+	m := wire.StartMessage{
+		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env), Dir: wire.Text(req.Dir),
+		Session: s.name, Fork: true, Timeout: max(0, req.Timeout), Grace: endGrace,
+	}
+	return s.env.one(ctx, wire.KeepRequest{Op: wire.KeepBGStart, Start: &m}, nil, nil)
+}
+
+// one asks for an operation that answers with one background process.
+func (v *Environment) one(ctx context.Context, req wire.KeepRequest, stdin io.Reader, stdout io.Writer) (Background, error) {
+	a, err := v.keep(ctx, false, req, stdin, stdout)
+	if err != nil {
+		return Background{}, err
+	}
+	if len(a.BG) == 0 {
+		return Background{}, nil
+	}
+	return a.BG[0], nil
+}
+
+// Backgrounds lists the background processes, those that have ended too. An
+// environment that does not run is started, so that those which an earlier
+// keeper lost are told.
+func (v *Environment) Backgrounds(ctx context.Context) ([]Background, error) {
+	a, err := v.keep(ctx, false, wire.KeepRequest{Op: wire.KeepBGList}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return a.BG, nil
+}
+
+// Log writes the log of a background process to w, from the byte offset on,
+// which counts from the end when it is negative; with follow it goes on until
+// the process has ended.
+func (v *Environment) Log(ctx context.Context, id string, offset int64, follow bool, w io.Writer) (Background, error) {
+	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGLog, ID: id, Offset: offset, Follow: follow}, nil, w)
+}
+
+// Wait waits for the end of a background process.
+func (v *Environment) Wait(ctx context.Context, id string) (Background, error) {
+	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGWait, ID: id}, nil, nil)
+}
+
+// Write gives a background process something to read; with end that was all.
+func (v *Environment) Write(ctx context.Context, id string, r io.Reader, end bool) (Background, error) {
+	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGWrite, ID: id, Close: end}, r, nil)
+}
+
+// Kill ends a background process and all that it has started: TERM, and KILL
+// after grace. With a signal, only that is sent, to its process group.
+func (v *Environment) Kill(ctx context.Context, id string, signal int, grace time.Duration) (Background, error) {
+	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGKill, ID: id, Signal: signal, Grace: grace}, nil, nil)
+}
+
+// State asks the keeper; without one the error is [ErrNotRunning].
+func (v *Environment) State(ctx context.Context) (*EnvState, error) {
+	a, err := v.keep(ctx, true, wire.KeepRequest{Op: wire.KeepStatus}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return a.State, nil
+}

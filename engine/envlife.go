@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"berth/internal/disk"
+	"berth/internal/guest/wire"
+	"berth/internal/keeper"
+	"berth/internal/run"
+	"berth/jobs"
+)
+
+// stopWait bounds the time until an environment that was told to stop has
+// stopped: its commands get TERM first, and a container program unmounts.
+const stopWait = 60 * time.Second
+
+// outputs is where the whole of long outputs is kept.
+func (e *Engine) outputs() string { return filepath.Join(e.Store.Home(), "outputs") }
+
+// Stop ends the environment's processes and keeps its files. One that does not
+// run is left alone.
+func (v *Environment) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stopWait, fmt.Errorf("the environment %s did not stop within %v", v.Spec.Name, stopWait))
+	defer cancel()
+	defer v.Close()
+	s, err := v.open(ctx, true)
+	if errors.Is(err, ErrNotRunning) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := v.keep(ctx, true, wire.KeepRequest{Op: wire.KeepStop}, nil, nil); err != nil {
+		select {
+		case <-s.Gone(): // that is the answer
+		default:
+			return err
+		}
+	}
+	// The keeper closes its streams last, when nothing of it is left.
+	select {
+	case <-s.Gone():
+		return nil
+	case <-ctx.Done():
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: context.Cause(ctx).Error(), Hint: "berth env show " + v.Spec.Name}
+	}
+}
+
+// Remove stops the environment and destroys it with its files. Unless it is
+// forced, one that is in use is refused.
+func (v *Environment) Remove(ctx context.Context, force bool) error {
+	b, err := v.e.backend(v.Spec.Backend)
+	if err != nil {
+		return err
+	}
+	if !force {
+		st, err := v.State(ctx)
+		if err == nil && (st.Running > 0 || st.BG > 0) {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("environment %s is in use: %d commands and %d background processes run", v.Spec.Name, st.Running, st.BG),
+				Hint: "berth env rm --force " + v.Spec.Name + " ends them"}
+		}
+		if err != nil && !errors.Is(err, ErrNotRunning) && !force {
+			return err
+		}
+	}
+	if err := v.Stop(ctx); err != nil && !force {
+		return err
+	}
+	op, ok := b.(jobs.Opener)
+	if ok {
+		if err := op.Remove(ctx, &v.Spec, run.Local{}); err != nil && !force {
+			return err
+		}
+	}
+	return v.e.Store.RemoveEnv(&v.Spec, disk.RemoveTree)
+}
+
+// Shown is an environment and what is known of it without starting it.
+type Shown struct {
+	Spec  jobs.EnvSpec
+	State *EnvState    // nil when it does not run
+	Last  *keeper.Info // of its last keeper on this machine; nil when there was none
+	Err   error        // it could not be asked
+}
+
+// Show asks a running environment for its state; it starts nothing. Of one on
+// another machine, only its record is shown unless ask is set.
+func (v *Environment) Show(ctx context.Context, ask bool) Shown {
+	out := Shown{Spec: v.Spec}
+	b, err := v.e.backend(v.Spec.Backend)
+	if err != nil {
+		out.Err = err
+		return out
+	}
+	_, remote := b.(Dialer)
+	if !remote {
+		out.Last, _ = keeper.Peek(v.dir)
+	}
+	if remote && !ask {
+		return out
+	}
+	if st, err := v.State(ctx); err == nil {
+		out.State = st
+	} else if !errors.Is(err, ErrNotRunning) {
+		out.Err = err
+	}
+	return out
+}
+
+// Orphan is something of an environment that nothing uses any more.
+type Orphan struct {
+	jobs.Found
+	Why string
+	Err error // it could not be removed
+}
+
+// Collect finds what environments of this state directory have left behind on
+// this machine, by label, name or owner's mark, and removes it unless dry is
+// set. What belongs to a recorded environment that is not running stays: these
+// are its files.
+func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err error) {
+	specs, err := e.Store.ListEnvs()
+	if err != nil {
+		return nil, err // an unreadable record must not make its things orphans
+	}
+	known := map[string]*jobs.EnvSpec{}
+	for _, s := range specs {
+		known[s.ID] = s
+	}
+	var errs []error
+	for _, b := range e.Backends {
+		op, ok := b.(jobs.Opener)
+		if !ok {
+			continue
+		}
+		list, err := op.List(ctx, run.Local{})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", b.Name(), err))
+		}
+		for _, f := range list {
+			if f.Home != "" && f.Home != e.Store.Home() {
+				continue
+			}
+			why := ""
+			switch s := known[f.ID]; {
+			case s == nil:
+				why = "no environment is recorded for it"
+			case f.Running && !keeper.Alive(e.Store.EnvDir(s.Name)):
+				why = "it runs, and its keeper is gone"
+			default:
+				continue
+			}
+			o := Orphan{Found: f, Why: why}
+			if !dry {
+				o.Err = op.Reap(ctx, run.Local{}, f)
+			}
+			found = append(found, o)
+		}
+	}
+	return found, errors.Join(errs...)
+}

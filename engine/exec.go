@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"time"
+
+	"berth/internal/guest/wire"
+	"berth/internal/session"
+	"berth/jobs"
+)
+
+// endGrace is between TERM and KILL when a command is ended by a timeout or an
+// interrupt.
+const endGrace = 2 * time.Second
+
+// Session is a conversation with an environment that has its own directory,
+// variables, functions, aliases and options.
+type Session struct {
+	env  *Environment
+	name string
+}
+
+var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
+
+// Session returns the session of this name; "" is the one that all clients
+// share who name none. It begins with its first command.
+func (v *Environment) Session(name string) (*Session, error) {
+	if name == "" {
+		name = jobs.DefaultSession
+	}
+	if !sessionName.MatchString(name) {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name a session", name), Hint: "letters, digits and ._:@-, at most 128"}
+	}
+	return &Session{env: v, name: name}, nil
+}
+
+// ExecRequest is a command for a session.
+type ExecRequest struct {
+	Command jobs.Command
+	Dir     string   // where to run it; "" is the session's directory
+	Env     []string // NAME=VALUE for this command only; secrets come this way
+	// Timeout ends the command so long after it began; 0 is
+	// [jobs.DefaultTimeout], negative is never.
+	Timeout time.Duration
+	Stdin   io.Reader // nil is empty
+	// Stdout and Stderr take the output as it comes; nil captures it.
+	Stdout, Stderr io.Writer
+	// Fork runs the command beside the session, from a copy of its state.
+	Fork bool
+	// Waiting is called once when the command has to wait for its session; it
+	// may be nil.
+	Waiting func()
+}
+
+// ExecResult is how a command ended.
+type ExecResult struct {
+	Exit jobs.Exit
+	// Code is what a shell would show: the command's own, 124 after a timeout,
+	// 130 after an interrupt, 126 and 127 when it did not start.
+	Code           int
+	Stdout, Stderr Captured // of what was captured
+	Dir            string   // of the session, after the command
+	TimedOut       bool
+	Interrupted    bool // ctx ended
+	ShellEnded     bool // the command ended the session's shell; the next begins with the state before it
+	Duration       time.Duration
+	Notes          []string // of an environment that was opened for it
+}
+
+// Exec runs a command in the session and waits for its end; commands of one
+// session run one after the other. When ctx ends, the command and all that it
+// has started is ended, and the result says so. An error means that berth or
+// the environment failed; the command may then have run.
+func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error) {
+	timeout := req.Timeout
+	switch {
+	case timeout == 0:
+		timeout = jobs.DefaultTimeout
+	case timeout < 0:
+		timeout = 0
+	}
+	link, err := s.env.open(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	res := &ExecResult{Notes: s.env.takeNotes()}
+	var outs [2]*Capture
+	writers := [2]io.Writer{req.Stdout, req.Stderr}
+	for i, name := range []string{"stdout", "stderr"} {
+		if writers[i] == nil {
+			outs[i] = NewCapture(s.env.e.outputs(), s.env.Spec.Name+"-"+name)
+			writers[i] = outs[i]
+		}
+	}
+	begun := time.Now()
+	p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace}, writers[0], writers[1])
+	if err != nil {
+		return nil, s.env.broken(err)
+	}
+	if req.Waiting != nil {
+		go func() {
+			select {
+			case <-p.Begun():
+			case <-time.After(time.Second):
+				req.Waiting()
+			}
+		}()
+	}
+	r, interrupted, err := await(ctx, p)
+	for i, to := range []*Captured{&res.Stdout, &res.Stderr} {
+		if outs[i] != nil {
+			*to = outs[i].Done()
+		}
+	}
+	if err != nil {
+		return res, s.env.broken(err)
+	}
+	if r.Output != nil {
+		return res, fmt.Errorf("pass the output on: %w", r.Output)
+	}
+	res.Exit, res.Dir, res.TimedOut, res.ShellEnded, res.Interrupted = r.Exit, r.Dir, r.TimedOut, r.ShellEnded, interrupted
+	res.Code = r.Exit.Code
+	switch {
+	case r.TimedOut:
+		res.Code = jobs.CodeTimeout
+	case interrupted:
+		res.Code = jobs.CodeInterrupted
+	}
+	if res.Duration = time.Since(begun); !r.Started.IsZero() && !r.Ended.IsZero() {
+		res.Duration = r.Ended.Sub(r.Started)
+	}
+	return res, nil
+}
+
+// await waits for a command, and ends it with all that it has started when ctx
+// ends.
+func await(ctx context.Context, p *session.Process) (res session.Result, interrupted bool, err error) {
+	type answer struct {
+		res session.Result
+		err error
+	}
+	ended := make(chan answer, 1)
+	go func() {
+		res, err := p.Wait()
+		ended <- answer{res, err}
+	}()
+	select {
+	case a := <-ended:
+		return a.res, false, a.err
+	case <-ctx.Done():
+	}
+	err = p.Terminate(endGrace)
+	select {
+	case a := <-ended:
+		return a.res, true, a.err
+	case <-time.After(endGrace + 10*time.Second):
+		return session.Result{}, true, errors.Join(errors.New("the command could not be ended in time"), err)
+	}
+}
+
+// Size is a terminal's, in characters.
+type Size = wire.Size
+
+// ShellRequest is a command, or an interactive shell, on a terminal.
+type ShellRequest struct {
+	Command jobs.Command // empty is an interactive shell
+	Dir     string
+	Env     []string // TERM among it
+	Size    Size
+	Resized <-chan Size // may be nil
+	Stdin   io.Reader
+	Stdout  io.Writer
+}
+
+// Shell runs a command on a terminal, beside the session: it begins with a copy
+// of the session's directory, variables, functions and options. When ctx ends,
+// it is ended.
+func (s *Session) Shell(ctx context.Context, req ShellRequest) (*ExecResult, error) {
+	link, err := s.env.open(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	res := &ExecResult{Notes: s.env.takeNotes()}
+	p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: true, TTY: &req.Size, Grace: endGrace}, req.Stdout, nil)
+	if err != nil {
+		return nil, s.env.broken(err)
+	}
+	over := make(chan struct{})
+	defer close(over)
+	if req.Resized != nil {
+		go func() {
+			for {
+				select {
+				case size := <-req.Resized:
+					_ = p.Resize(size)
+				case <-over:
+					return
+				}
+			}
+		}()
+	}
+	r, interrupted, err := await(ctx, p)
+	if err != nil {
+		return res, s.env.broken(err)
+	}
+	res.Exit, res.Code, res.Interrupted = r.Exit, r.Exit.Code, interrupted
+	return res, nil
+}

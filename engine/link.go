@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"berth/internal/guest/wire"
+	"berth/internal/keeper"
+	"berth/internal/session"
+	"berth/jobs"
+)
+
+// Environment is a named, contained place with its own files. It is made when
+// it is first used, and outlives this process. It is safe for concurrent use.
+type Environment struct {
+	Spec jobs.EnvSpec
+	// Progress is told, for people, what takes long while it opens; it may be
+	// nil and must not be changed once the environment is used.
+	Progress func(string)
+
+	e   *Engine
+	dir string
+
+	mu    sync.Mutex
+	link  *session.Session
+	ended chan struct{} // closed by Close
+	notes []string      // of the last opening, not told yet
+}
+
+// Dialer is a backend whose environments are kept on another machine.
+type Dialer interface {
+	jobs.Backend
+	// Dial reaches the keeper of an environment, and starts it unless
+	// o.NoStart is set.
+	Dial(ctx context.Context, s *jobs.EnvSpec, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error)
+}
+
+// ErrNotRunning says that an environment has no keeper at the moment.
+var ErrNotRunning = keeper.ErrNotRunning
+
+// pingEvery is how often a client tells the keeper that it is there; the keeper
+// drops clients that are silent for six times as long.
+const pingEvery = 10 * time.Second
+
+// Open makes sure that the environment runs, and returns what its keeper has
+// to say of that: choices, limits, that it was started anew.
+func (v *Environment) Open(ctx context.Context) (notes []string, err error) {
+	if _, err := v.open(ctx, false); err != nil {
+		return nil, err
+	}
+	return v.takeNotes(), nil
+}
+
+func (v *Environment) takeNotes() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := v.notes
+	v.notes = nil
+	return n
+}
+
+// open returns the conversation with the keeper, which is kept as long as it
+// lives. With noStart an environment that does not run is [ErrNotRunning].
+func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.link != nil {
+		select {
+		case <-v.link.Gone():
+			v.drop()
+		default:
+			return v.link, nil
+		}
+	}
+	progress := v.Progress
+	if progress == nil {
+		progress = func(string) {}
+	}
+	// A keeper that is just ending refuses its last clients before anything
+	// of theirs has run.
+	for try := 1; ; try++ {
+		conn, rep, err := v.dial(ctx, keeper.OpenOptions{Progress: progress, NoStart: noStart})
+		if err != nil {
+			return nil, err
+		}
+		s, err := session.Open(ctx, conn, conn, session.Options{PingTimeout: -1})
+		if err == nil {
+			v.link, v.ended = s, make(chan struct{})
+			if rep != nil {
+				if rep.Rebuilt != "" {
+					v.notes = append(v.notes, rep.Rebuilt)
+				}
+				v.notes = append(v.notes, rep.Notes...)
+			}
+			go ping(s, v.ended)
+			return s, nil
+		}
+		if ctx.Err() != nil || try == 3 {
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the keeper of the environment " + v.Spec.Name, Err: err, Hint: "berth env show " + v.Spec.Name}
+		}
+	}
+}
+
+func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error) {
+	b, err := v.e.backend(v.Spec.Backend)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d, ok := b.(Dialer); ok {
+		return d.Dial(ctx, &v.Spec, o)
+	}
+	if !o.NoStart {
+		if o.Node, err = v.e.Node(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return keeper.Open(ctx, v.dir, o)
+}
+
+// ping keeps the keeper from taking this client for dead.
+func ping(s *session.Session, ended <-chan struct{}) {
+	t := time.NewTicker(pingEvery)
+	defer t.Stop()
+	for {
+		if s.Ping() != nil {
+			return
+		}
+		select {
+		case <-ended:
+			return
+		case <-s.Gone():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// drop forgets the conversation. The caller holds v.mu.
+func (v *Environment) drop() {
+	if v.link != nil {
+		_ = v.link.Close()
+		close(v.ended)
+		v.link = nil
+	}
+}
+
+// Close ends this client's use of the environment: its commands that still run
+// are ended, background processes and the environment go on.
+func (v *Environment) Close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.drop()
+}
+
+// keep asks the keeper for something of its own.
+func (v *Environment) keep(ctx context.Context, noStart bool, req wire.KeepRequest, stdin io.Reader, stdout io.Writer) (*wire.KeepAnswer, error) {
+	s, err := v.open(ctx, noStart)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.Do(wire.StartMessage{Keep: &req, Stdin: stdin != nil}, stdin, stdout)
+	if err != nil {
+		return nil, v.broken(err)
+	}
+	res, err := waitFor(ctx, p)
+	if err != nil {
+		return nil, v.broken(err)
+	}
+	if res.Keep == nil {
+		return nil, fmt.Errorf("the keeper of the environment %s gave no answer: %s", v.Spec.Name, res.Exit)
+	}
+	var a wire.KeepAnswer
+	if err := json.Unmarshal(res.Keep, &a); err != nil {
+		return nil, fmt.Errorf("the keeper's answer: %w", err)
+	}
+	if a.Error != "" {
+		return nil, &jobs.Error{Kind: a.Kind, Msg: a.Error, Hint: a.Hint}
+	}
+	if res.Output != nil {
+		return &a, res.Output
+	}
+	return &a, nil
+}
+
+// broken explains a conversation that ended.
+func (v *Environment) broken(err error) error {
+	if !errors.Is(err, session.ErrGuestGone) {
+		return err
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the environment " + v.Spec.Name + " ended, or the link to it broke, before the answer came", Err: err,
+		Hint: "what the command did is not known; the next one starts the environment again; berth env show " + v.Spec.Name}
+}
+
+// waitFor waits for the end of a request, and ends it when ctx does.
+func waitFor(ctx context.Context, p *session.Process) (session.Result, error) {
+	type answer struct {
+		res session.Result
+		err error
+	}
+	ended := make(chan answer, 1)
+	go func() {
+		res, err := p.Wait()
+		ended <- answer{res, err}
+	}()
+	select {
+	case a := <-ended:
+		return a.res, a.err
+	case <-ctx.Done():
+		_ = p.Terminate(0)
+	}
+	select {
+	case a := <-ended:
+		if a.err == nil && a.res.Exit.OK() {
+			return a.res, nil
+		}
+	case <-time.After(5 * time.Second):
+	}
+	return session.Result{}, context.Cause(ctx)
+}

@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/engine"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+const bgExit = exitHelp + `0 ok, 2 usage, 3 no such environment or process, 5 the environment failed, 78 it
+cannot be had.`
+
+func (a *app) bgCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "bg", Short: "processes that go on when their client has left",
+		Long: `Start processes in the background of an environment and find them again, from
+any terminal of this account: their logs, exit codes and standard inputs. They
+keep their environment warm, and end with it.
+
+  id=$(berth bg start -- 'python3 -m http.server 8000')
+  berth bg log -f $id
+  berth bg kill $id`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	c.AddCommand(a.bgStartCmd(), a.bgListCmd(), a.bgLogCmd(), a.bgWaitCmd(), a.bgWriteCmd(), a.bgKillCmd())
+	return c
+}
+
+func (a *app) bgStartCmd() *cobra.Command {
+	var f envFlags
+	var limit string
+	var vars []string
+	c := &cobra.Command{
+		Use: "start [flags] -- COMMAND...", Short: "start a process; prints its id",
+		Long: `Start a process in the background and print its id, and nothing else, on stdout.
+It begins with the session's directory, variables and functions.
+` + envHelp + bgExit,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words, err := command(cmd, args)
+			if err != nil {
+				return err
+			}
+			req := engine.ExecRequest{Command: words, Dir: f.dir}
+			f.dir = ""
+			if req.Timeout, err = orNever("--timeout", limit); err != nil {
+				return err
+			}
+			if req.Env, err = variables(vars); err != nil {
+				return err
+			}
+			v, err := a.environment(cmd, &f)
+			if err != nil {
+				return err
+			}
+			defer v.Close()
+			s, err := v.Session(f.session)
+			if err != nil {
+				return err
+			}
+			notes, err := v.Open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			a.notes(notes)
+			p, err := s.Start(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"environment": v.Spec.Name, "process": p})
+			}
+			_, err = fmt.Fprintln(a.stdout, p.ID)
+			return err
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&f.dir, "workdir", "", "change to this directory first")
+	c.Flags().StringVar(&limit, "timeout", "", "end the process after so long (default never)")
+	c.Flags().StringArrayVar(&vars, "var", nil, "NAME (taken from here) or NAME=VALUE, for this process only")
+	a.jsonFlag(c)
+	return c
+}
+
+// process is a command about one background process.
+func (a *app) process(use, short, long string, run func(cmd *cobra.Command, v *engine.Environment, id string) error) *cobra.Command {
+	var f envFlags
+	c := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs the id of one process", Hint: "berth bg list"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := a.existing(f.name)
+			if err != nil {
+				return err
+			}
+			defer v.Close()
+			return run(cmd, v, args[0])
+		},
+	}
+	f.pick(c)
+	return c
+}
+
+func (a *app) bgListCmd() *cobra.Command {
+	var f envFlags
+	c := &cobra.Command{
+		Use: "list", Short: "list background processes", Aliases: []string{"ls"},
+		Long: `List the background processes of an environment, those that have ended too.
+Columns: id, state, process id inside, command, started, bytes of its log.
+` + bgExit,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := a.existing(f.name)
+			if err != nil {
+				return err
+			}
+			defer v.Close()
+			list, err := v.Backgrounds(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"environment": v.Spec.Name, "processes": append([]engine.Background{}, list...)})
+			}
+			if len(list) == 0 && a.tty {
+				a.say("no background processes in %s", v.Spec.Name)
+				return nil
+			}
+			rows := make([][]string, len(list))
+			for i, p := range list {
+				rows[i] = []string{p.ID, bgState(p), strconv.Itoa(p.PID), commandText(p.Command), a.when(p.Started), strconv.FormatInt(p.Log, 10)}
+			}
+			return a.table([]string{"ID", "STATE", "PID", "COMMAND", "STARTED", "LOG"}, rows)
+		},
+	}
+	f.pick(c)
+	a.jsonFlag(c)
+	return c
+}
+
+func bgState(p engine.Background) string {
+	switch {
+	case p.Running:
+		return "running"
+	case p.Exit != nil:
+		return p.Exit.String()
+	}
+	return "lost"
+}
+
+func (a *app) bgLogCmd() *cobra.Command {
+	var follow bool
+	var tail int64
+	c := a.process("log ID", "print what a process has written",
+		`Print what a process has written to its two streams.
+`+bgExit,
+		func(cmd *cobra.Command, v *engine.Environment, id string) error {
+			p, err := v.Log(cmd.Context(), id, -tail, follow, a.stdout)
+			if err == nil && p.Cut {
+				a.say("note: the log has reached its limit; what came later was not kept")
+			}
+			return err
+		})
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
+	c.Flags().Int64Var(&tail, "tail", 0, "only the last so many bytes")
+	return c
+}
+
+func (a *app) bgWaitCmd() *cobra.Command {
+	c := a.process("wait ID", "wait for the end of a process; exits as it did",
+		`Wait until a process has ended, and exit with its code.
+`+exitHelp+`the process's own; 125 berth or the environment failed, or nobody knows how the
+process ended, 130 interrupted.`,
+		func(cmd *cobra.Command, v *engine.Environment, id string) error {
+			p, err := v.Wait(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				if err := a.printJSON(map[string]any{"environment": v.Spec.Name, "process": p}); err != nil {
+					return err
+				}
+			}
+			switch {
+			case p.Exit == nil:
+				return &jobs.Error{Kind: jobs.KindInfra, Msg: "nobody knows how " + id + " ended: " + p.Lost, Hint: "berth bg log " + id}
+			case p.Exit.Code != 0:
+				return exitCode(p.Exit.Code)
+			}
+			return nil
+		})
+	a.jsonFlag(c)
+	failsWith(c, codeExec)
+	return c
+}
+
+func (a *app) bgWriteCmd() *cobra.Command {
+	var text string
+	var end bool
+	c := a.process("write ID", "give a process something to read",
+		`Pass this command's standard input, or --text and a line's end, on to the
+standard input of a process.
+`+bgExit,
+		func(cmd *cobra.Command, v *engine.Environment, id string) error {
+			var r io.Reader = a.stdin
+			if cmd.Flags().Changed("text") {
+				r = strings.NewReader(text + "\n")
+			} else if end && isTerminal(a.stdin) {
+				r = strings.NewReader("")
+			}
+			_, err := v.Write(cmd.Context(), id, r, end)
+			return err
+		})
+	c.Flags().StringVar(&text, "text", "", "this line, instead of the standard input")
+	c.Flags().BoolVar(&end, "close", false, "that was all: the process reads the end of its input")
+	return c
+}
+
+func (a *app) bgKillCmd() *cobra.Command {
+	var name, grace string
+	c := a.process("kill ID", "end a process and all that it has started",
+		`End a process and everything that it has started: TERM, and KILL after --grace.
+With --signal only that signal is sent, to its process group.
+`+bgExit,
+		func(cmd *cobra.Command, v *engine.Environment, id string) error {
+			sig, wait := 0, 2*time.Second
+			if name != "" {
+				if sig = signalOf(name); sig == 0 {
+					return usage("--signal %s is no signal", name)
+				}
+			}
+			if grace != "" {
+				var err error
+				if wait, err = orNever("--grace", grace); err != nil {
+					return err
+				}
+				wait = max(0, wait)
+			}
+			p, err := v.Kill(cmd.Context(), id, sig, wait)
+			if err == nil && !p.Running && sig == 0 && p.Exit != nil {
+				a.say("%s: %s", id, p.Exit)
+			}
+			return err
+		})
+	c.Flags().StringVar(&name, "signal", "", "name or number, such as INT or 9")
+	c.Flags().StringVar(&grace, "grace", "", "between TERM and KILL (default 2s)")
+	return c
+}
+
+// signalOf reads a signal's name or number; 0 is none.
+func signalOf(s string) int {
+	if n, err := strconv.Atoi(s); err == nil && n > 0 && n <= 64 {
+		return n
+	}
+	s = strings.ToUpper(s)
+	if !strings.HasPrefix(s, "SIG") {
+		s = "SIG" + s
+	}
+	return int(unix.SignalNum(s))
+}

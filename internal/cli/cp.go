@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"berth/engine"
+	"berth/jobs"
+	"berth/jobs/store"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) cpCmd() *cobra.Command {
+	var f envFlags
+	c := &cobra.Command{
+		Use: "cp [flags] SOURCE DESTINATION", Short: "copy files into or out of an environment",
+		Long: `Copy a file or a directory into an environment or out of it. A path inside is
+written :PATH, or NAME:PATH for the environment NAME; it is relative to the
+session's directory. A file of this machine with a colon in its name is written
+./NAME.
+
+When the destination is a directory, the source goes into it; else it gets the
+destination's name. SOURCE/. stands for what a directory holds. Modes, times
+and symbolic links are kept; what is no file, directory or link is left out.
+` + envHelp + `
+  berth cp data.csv :data/
+  berth cp train:/srv/results .
+` + exitHelp + `0 ok, 2 the paths make no sense, 3 the source does not exist, 5 it could not be
+copied, 78 the environment cannot be had, 130 interrupted.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth cp needs a source and a destination", Hint: "berth cp data.csv :/srv/   copies into the environment"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			src, dst := endOf(args[0]), endOf(args[1])
+			if src.inside == dst.inside {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "exactly one of the two paths must be inside an environment", Hint: "write it :PATH, or NAME:PATH"}
+			}
+			in := src
+			if dst.inside {
+				in = dst
+			}
+			if in.env != "" {
+				if f.name != "" && cmd.Flags().Changed("env") && f.name != in.env {
+					return usage("the path names the environment %s, and --env names %s", in.env, f.name)
+				}
+				f.name = in.env
+			}
+			if in.path == "" {
+				in.path = "."
+			}
+			v, err := a.environment(cmd, &f)
+			if err != nil {
+				return err
+			}
+			defer v.Close()
+			s, err := v.Session(f.session)
+			if err != nil {
+				return err
+			}
+			notes, err := v.Open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			a.notes(notes)
+			progress, done := a.copyProgress()
+			var copied engine.Copied
+			if dst.inside {
+				copied, err = s.CopyIn(cmd.Context(), src.path, in.path, progress)
+			} else {
+				copied, err = s.CopyOut(cmd.Context(), in.path, dst.path, progress)
+			}
+			done()
+			a.notes(copied.Notes)
+			return err
+		},
+	}
+	f.add(c)
+	return c
+}
+
+// end is one side of a copy.
+type end struct {
+	inside    bool
+	env, path string
+}
+
+// endOf reads PATH, :PATH or NAME:PATH.
+func endOf(word string) end {
+	name, path, ok := strings.Cut(word, ":")
+	if !ok || (name != "" && store.CheckEnvName(name) != nil) {
+		return end{path: word}
+	}
+	return end{inside: true, env: name, path: path}
+}
+
+// copyProgress shows how far a copy is, on a terminal, after a second.
+func (a *app) copyProgress() (progress func(int64), done func()) {
+	if !a.errTTY {
+		return nil, func() {}
+	}
+	begun, shown := a.now(), time.Time{}
+	progress = func(n int64) {
+		now := a.now()
+		if now.Sub(begun) < time.Second || now.Sub(shown) < 200*time.Millisecond {
+			return
+		}
+		shown = now
+		rate := float64(n) / now.Sub(begun).Seconds()
+		a.overwrite(fmt.Sprintf("%.1f GiB copied, %.0f MiB/s", float64(n)/float64(jobs.GiB), rate/float64(jobs.MiB)))
+	}
+	return progress, func() {
+		if !shown.IsZero() {
+			a.overwrite("")
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"berth/engine"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+const envExit = exitHelp + `0 ok, 2 usage, 3 no such environment, 5 the environment or its machine failed.`
+
+func (a *app) envCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "env", Short: "list, stop and remove environments",
+		Long: `Environments are the places that berth exec, shell, cp and bg work in. Each has a
+name, its own files, and a keeper: a process that keeps it warm and ends when
+it has not been used for a while. The files stay until berth env rm.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	c.AddCommand(a.envLsCmd(), a.envShowCmd(), a.envStopCmd(), a.envRmCmd(), a.envGcCmd())
+	return c
+}
+
+// envJSON is an environment in every --json output. Fields are only ever added.
+type envJSON struct {
+	Spec    jobs.EnvSpec     `json:"environment"`
+	Running bool             `json:"running"`
+	State   *engine.EnvState `json:"state,omitempty"`
+	Ended   string           `json:"ended,omitempty"` // how its last keeper ended
+	Error   string           `json:"error,omitempty"`
+}
+
+func shownJSON(s engine.Shown) envJSON {
+	j := envJSON{Spec: s.Spec, State: s.State, Running: s.State != nil}
+	if s.Last != nil && s.State == nil {
+		j.Ended = s.Last.Why
+	}
+	if s.Err != nil {
+		j.Error = s.Err.Error()
+	}
+	return j
+}
+
+func (a *app) envLsCmd() *cobra.Command {
+	var ask bool
+	c := &cobra.Command{
+		Use: "ls", Short: "list environments",
+		Long: `List the environments. Those on another machine are asked only with --ask.
+Columns: name, state, backend, containment, image or host, made.
+` + envExit,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e, err := a.engine()
+			if err != nil {
+				return err
+			}
+			list, err := e.Environments()
+			if len(list) > 0 && err != nil {
+				a.say("warning: %v", err)
+				err = nil
+			}
+			if err != nil {
+				return err
+			}
+			out := make([]envJSON, len(list))
+			rows := make([][]string, len(list))
+			for i, v := range list {
+				s := v.Show(cmd.Context(), ask)
+				v.Close()
+				out[i] = shownJSON(s)
+				rows[i] = []string{v.Spec.Name, envState(s, ask), v.Spec.Backend, string(v.Spec.Level), dash(envPlace(v.Spec)), a.when(v.Spec.Created)}
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"environments": out})
+			}
+			if len(rows) == 0 && a.tty {
+				a.say("no environments; berth exec -- COMMAND makes one")
+				return nil
+			}
+			return a.table([]string{"NAME", "STATE", "BACKEND", "LEVEL", "PLACE", "MADE"}, rows)
+		},
+	}
+	c.Flags().BoolVar(&ask, "ask", false, "ask other machines, too")
+	a.jsonFlag(c)
+	return c
+}
+
+func envPlace(s jobs.EnvSpec) string {
+	if s.SSH != nil {
+		return s.SSH.Host
+	}
+	return s.Image
+}
+
+func envState(s engine.Shown, asked bool) string {
+	switch {
+	case s.Err != nil:
+		return "unknown"
+	case s.State != nil && s.State.Running+s.State.BG > 0:
+		return "in use"
+	case s.State != nil:
+		return "warm"
+	case s.Spec.Backend == jobs.BackendSSH && !asked:
+		return "not asked"
+	case s.Last == nil && s.Spec.Backend != jobs.BackendSSH:
+		return "new"
+	}
+	return "stopped"
+}
+
+func (a *app) envShowCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "show NAME", Short: "show an environment in full",
+		Long: `Show what an environment is and what goes on in it. Nothing is started.
+` + envExit,
+		Args: oneEnv,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := a.existing(args[0])
+			if err != nil {
+				return err
+			}
+			defer v.Close()
+			s := v.Show(cmd.Context(), true)
+			if a.json {
+				return a.printJSON(map[string]any{"shown": shownJSON(s)})
+			}
+			for _, row := range a.envDetail(s) {
+				format := "%s\t%s\n"
+				if a.tty {
+					format = "%-13s %s\n"
+				}
+				if _, err := fmt.Fprintf(a.stdout, format, row[0], printable(row[1])); err != nil {
+					return err
+				}
+			}
+			return s.Err
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) envDetail(s engine.Shown) [][2]string {
+	p := s.Spec
+	rows := [][2]string{{"name", p.Name}, {"id", p.ID}, {"state", envState(s, true)}, {"backend", p.Backend}, {"containment", string(p.Level)}}
+	add := func(k, v string) {
+		if v != "" {
+			rows = append(rows, [2]string{k, v})
+		}
+	}
+	add("place", envPlace(p))
+	for _, m := range p.Mounts {
+		mode := "ro"
+		if m.Writable {
+			mode = "rw"
+		}
+		add("bind", m.Source+":"+m.Destination+":"+mode)
+	}
+	if p.Resources.Memory != 0 {
+		add("memory", p.Resources.Memory.String())
+	}
+	if p.Resources.CPUs != 0 {
+		add("cpus", fmt.Sprint(p.Resources.CPUs))
+	}
+	add("network", p.Network)
+	if p.Lifetime > 0 {
+		add("lifetime", p.Lifetime.String())
+	}
+	add("made", a.when(p.Created)+" on "+p.Host)
+	if st := s.State; st != nil {
+		add("keeper", fmt.Sprintf("process %d on %s, since %s", st.PID, st.Host, a.when(st.Opened)))
+		add("home inside", string(st.Guest.Home))
+		add("commands", fmt.Sprint(st.Running))
+		add("background", fmt.Sprint(st.BG))
+		add("sessions", strings.Join(st.Sessions, " "))
+		if st.Idle > 0 && st.Lifetime > 0 {
+			add("ends in", (st.Lifetime - st.Idle).Round(time.Second).String())
+		}
+		for _, n := range st.Notes {
+			add("note", n)
+		}
+	} else if s.Last != nil {
+		add("ended", s.Last.Why)
+	}
+	for _, n := range p.Notes {
+		add("note", n)
+	}
+	return rows
+}
+
+func oneEnv(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs the name of one environment", Hint: "berth env ls"}
+	}
+	return nil
+}
+
+func someEnvs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs the name of an environment", Hint: "berth env ls"}
+	}
+	return nil
+}
+
+// each does something to all named environments, after it has found them all.
+func (a *app) each(names []string, do func(*engine.Environment) error) error {
+	var list []*engine.Environment
+	for _, n := range names {
+		if strings.TrimSpace(n) == "" {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "an environment's name is empty", Hint: "berth env ls"}
+		}
+		v, err := a.existing(n)
+		if err != nil {
+			return err
+		}
+		list = append(list, v)
+	}
+	for _, v := range list {
+		if err := do(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) envStopCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "stop NAME...", Short: "end what runs in environments; their files stay",
+		Long: `End all that runs in environments, background processes too. Their files stay,
+and the next command starts them again.
+` + envExit,
+		Args: someEnvs,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return a.each(names, func(v *engine.Environment) error { return v.Stop(cmd.Context()) })
+		},
+	}
+}
+
+func (a *app) envRmCmd() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use: "rm NAME...", Short: "remove environments with their files",
+		Long: `Stop environments and remove them with all that berth has made for them: files,
+logs, containers. What was bound into them stays. One in which something runs
+is refused; --force ends it.
+` + envExit,
+		Args: someEnvs,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return a.each(names, func(v *engine.Environment) error { return v.Remove(cmd.Context(), force) })
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "also when something runs there, or its machine cannot be reached")
+	return c
+}
+
+func (a *app) envGcCmd() *cobra.Command {
+	var dry bool
+	c := &cobra.Command{
+		Use: "gc", Short: "remove what killed environments have left behind",
+		Long: `Find what environments have left behind on this machine when they were killed:
+containers, mounts, scratch directories. Each is known by its label, name or
+owner's mark; what berth cannot prove to be its own stays. The files of recorded
+environments stay, too.
+` + envExit,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e, err := a.engine()
+			if err != nil {
+				return err
+			}
+			found, err := e.Collect(cmd.Context(), dry)
+			rows := make([][]string, len(found))
+			list := make([]map[string]any, len(found))
+			for i, o := range found {
+				done := "removed"
+				switch {
+				case dry:
+					done = "found"
+				case o.Err != nil:
+					done = "failed: " + o.Err.Error()
+				}
+				rows[i] = []string{o.Backend, o.What, o.Ref, done, o.Why}
+				list[i] = map[string]any{"found": o.Found, "result": done, "why": o.Why}
+			}
+			if a.json {
+				if perr := a.printJSON(map[string]any{"orphans": list}); perr != nil {
+					return perr
+				}
+				return err
+			}
+			if len(rows) == 0 && a.errTTY && err == nil {
+				a.say("nothing was left behind")
+			}
+			if perr := a.table([]string{"BACKEND", "WHAT", "NAME", "RESULT", "WHY"}, rows); perr != nil {
+				return perr
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
+	a.jsonFlag(c)
+	return c
+}

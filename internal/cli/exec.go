@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"strconv"
+
+	"berth/engine"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+const execExit = exitHelp + `the command's own; 124 it was ended by --timeout, 125 berth or the
+environment failed, 126 it cannot be started or its directory is missing, 127
+it was not found, 130 it was interrupted, 128+N signal N ended it.`
+
+func (a *app) execCmd() *cobra.Command {
+	var f envFlags
+	var limit string
+	var vars []string
+	var stdin bool
+	c := &cobra.Command{
+		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment",
+		Long: `Run a command in a named, contained environment and pass its output on. One
+word after "--" is evaluated by the session's shell, several words are an argv.
+
+Commands of a session run one after the other and share a directory, variables,
+functions, aliases and options, as lines typed at one shell do: cd and export
+stay. A command that ends its shell (exit, set -e) does not end the session.
+` + envHelp + `
+  berth exec --image py.sif -- 'cd /srv && make'
+  berth exec -- pytest -q tests            # in the same place, still in /srv
+  berth exec --session agent-7 --timeout 20m -- ./train.sh
+  tar c . | berth exec --stdin -- 'tar x'
+  berth exec --json -- 'git status'
+` + execExit,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words, err := command(cmd, args)
+			if err != nil {
+				return err
+			}
+			req := engine.ExecRequest{Command: words, Dir: f.dir}
+			if req.Timeout, err = orNever("--timeout", limit); err != nil {
+				return err
+			}
+			if req.Env, err = variables(vars); err != nil {
+				return err
+			}
+			if stdin {
+				req.Stdin = a.stdin
+			}
+			f.dir = "" // it is this command's and not the environment's
+			return a.exec(cmd, &f, req)
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&f.dir, "workdir", "", "change to this directory first")
+	c.Flags().StringVar(&limit, "timeout", "", "end the command after so long (default 180s; 0 never)")
+	c.Flags().StringArrayVar(&vars, "var", nil, "NAME (taken from here) or NAME=VALUE, for this command only")
+	c.Flags().BoolVar(&stdin, "stdin", false, "the command reads what this one does")
+	a.jsonFlag(c)
+	failsWith(c, codeExec)
+	return c
+}
+
+func (a *app) exec(cmd *cobra.Command, f *envFlags, req engine.ExecRequest) error {
+	v, err := a.environment(cmd, f)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	s, err := v.Session(f.session)
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		req.Stdout, req.Stderr = a.stdout, a.stderr
+	}
+	if a.errTTY {
+		req.Waiting = func() { a.say("waiting: another command runs in this session; --session gives one of its own") }
+	}
+	res, err := s.Exec(cmd.Context(), req)
+	if res != nil && !a.json {
+		a.notes(res.Notes)
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		err = a.printExec(v, f, res)
+	} else {
+		a.explain(res, req)
+	}
+	if err == nil && res.Code != 0 {
+		err = exitCode(res.Code)
+	}
+	return err
+}
+
+func (a *app) notes(list []string) {
+	for _, n := range list {
+		a.say("note: %s", n)
+	}
+}
+
+// explain says what the exit code alone does not.
+func (a *app) explain(res *engine.ExecResult, req engine.ExecRequest) {
+	switch {
+	case res.TimedOut:
+		limit := req.Timeout
+		if limit == 0 {
+			limit = jobs.DefaultTimeout
+		}
+		a.say("the command was ended after %v; --timeout sets another limit", limit)
+	case res.Interrupted:
+		a.say("interrupted; the command was ended")
+	case res.Exit.Error != "":
+		a.say("error: %s", res.Exit.Error)
+	}
+}
+
+// outputJSON is one stream in --json.
+type outputJSON struct {
+	Text      string `json:"text"`
+	Bytes     int64  `json:"bytes"`
+	Truncated bool   `json:"truncated"`
+	Omitted   int64  `json:"omitted_chars,omitempty"`
+	File      string `json:"file,omitempty"`
+}
+
+func (a *app) printExec(v *engine.Environment, f *envFlags, res *engine.ExecResult) error {
+	out := func(c engine.Captured) outputJSON {
+		if c.FileError != nil {
+			a.say("warning: the whole output could not be kept: %v", c.FileError)
+		}
+		return outputJSON{c.Text, c.Bytes, c.Truncated, c.Omitted, c.File}
+	}
+	session := f.session
+	if session == "" {
+		session = jobs.DefaultSession
+	}
+	return a.printJSON(map[string]any{
+		"environment": v.Spec.Name, "session": session, "exit_code": res.Code, "exit": res.Exit, "stdout": out(res.Stdout), "stderr": out(res.Stderr),
+		"cwd": res.Dir, "duration_ms": float64(res.Duration.Microseconds()) / 1000, "timed_out": res.TimedOut, "interrupted": res.Interrupted,
+		"shell_ended": res.ShellEnded, "notes": append([]string{}, res.Notes...),
+	})
+}
+
+// codeExec is the exit code of berth's own failures where other codes are the
+// command's, as with docker and timeout(1).
+const codeExec = 125
+
+// failsWith sets the exit code of a verb's own failures.
+func failsWith(c *cobra.Command, code int) { annotate(c, annotationFail, strconv.Itoa(code)) }

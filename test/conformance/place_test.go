@@ -1,0 +1,209 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/backends/all"
+	"berth/engine"
+	"berth/internal/nodebin"
+	"berth/internal/run"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// wait bounds every single thing that a case waits for.
+const wait = 60 * time.Second
+
+func backend() string { return os.Getenv("CONFORMANCE_BACKEND") }
+
+// newEngine is a program of its own, as far as the environments can tell.
+func newEngine(t *testing.T, home string) *engine.Engine {
+	t.Helper()
+	st, err := store.Open(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &engine.Engine{
+		Store: st, Backends: all.Backends(run.Local{}), Node: func() (string, error) { return nodebin.Install(st.Bin()) },
+		Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep,
+	}
+}
+
+func options(name string) engine.EnvOptions {
+	o := engine.EnvOptions{Name: name, Backend: backend(), Lifetime: 2 * time.Minute}
+	switch backend() {
+	case jobs.BackendSSH:
+		o.SSH = jobs.SSHSpec{Host: os.Getenv("CONFORMANCE_HOST")}
+	case jobs.BackendLocal:
+	default:
+		o.Image = os.Getenv("CONFORMANCE_IMAGE")
+	}
+	return o
+}
+
+// place is an environment and a client of it.
+type place struct {
+	t *testing.T
+	e *engine.Engine
+	v *engine.Environment
+	s *engine.Session
+}
+
+// open makes or finds an environment and a session in it.
+func open(t *testing.T, home, name, session string) *place {
+	t.Helper()
+	p := &place{t: t, e: newEngine(t, home)}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*wait)
+	defer cancel()
+	var err error
+	if p.v, err = p.e.Environment(ctx, options(name)); err != nil {
+		t.Fatal(explain(err))
+	}
+	t.Cleanup(p.v.Close)
+	if p.s, err = p.v.Session(session); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func explain(err error) string {
+	if h := jobs.HintOf(err); h != "" {
+		return err.Error() + "\nhint: " + h
+	}
+	return err.Error()
+}
+
+func (p *place) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	p.t.Cleanup(cancel)
+	return ctx
+}
+
+// exec runs a command to its end.
+func (p *place) exec(req engine.ExecRequest) *engine.ExecResult {
+	p.t.Helper()
+	res, err := p.s.Exec(p.ctx(), req)
+	if err != nil {
+		p.t.Fatalf("%.200q: %s", req.Command, explain(err))
+	}
+	return res
+}
+
+func (p *place) sh(text string) *engine.ExecResult {
+	p.t.Helper()
+	return p.exec(engine.ExecRequest{Command: jobs.Command{Shell: text}})
+}
+
+// want runs a text and compares its code and standard output.
+func (p *place) want(text string, code int, out string) *engine.ExecResult {
+	p.t.Helper()
+	res := p.sh(text)
+	if res.Code != code || res.Stdout.Text != out {
+		p.t.Errorf("%.200q: exit %d, want %d; stdout %.300q, want %.300q; stderr %.500q", text, res.Code, code, res.Stdout.Text, out, res.Stderr.Text)
+	}
+	return res
+}
+
+// session is another session of the same environment.
+func (p *place) session(name string) *place {
+	p.t.Helper()
+	s, err := p.v.Session(name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return &place{t: p.t, e: p.e, v: p.v, s: s}
+}
+
+// gone makes sure that no process inside has this word on its command line.
+func (p *place) gone(word string) {
+	p.t.Helper()
+	// The brackets keep the question from finding itself.
+	text := fmt.Sprintf(`for d in /proc/[0-9]*; do tr '\0' ' ' <$d/cmdline 2>/dev/null | grep -q '[%c]%s' && echo ${d#/proc/}; done; true`, word[0], word[1:])
+	other := p.session("looking")
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		left := strings.Fields(other.sh(text).Stdout.Text)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Errorf("processes are left: %v", left)
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// there waits until a process with this word on its command line runs inside.
+func (p *place) there(word string) {
+	p.t.Helper()
+	text := fmt.Sprintf(`for d in /proc/[0-9]*; do tr '\0' ' ' <$d/cmdline 2>/dev/null | grep -q '[%c]%s' && echo ${d#/proc/}; done; true`, word[0], word[1:])
+	other := p.session("looking")
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if other.sh(text).Stdout.Text != "" {
+			return
+		}
+	}
+	p.t.Fatalf("no process %q appeared", word)
+}
+
+// Cases is the suite. Each case has a session of its own in an environment that
+// all share, but those that end or remove it.
+type testCase struct {
+	group, name string
+	run         func(p *place)
+}
+
+func TestConformance(t *testing.T) {
+	if backend() == "" {
+		t.Fatal("CONFORMANCE_BACKEND names no backend")
+	}
+	home := filepath.Join(t.TempDir(), "state")
+	name := fmt.Sprintf("conf-%d", os.Getpid())
+	first := open(t, home, name, "first")
+	// What is left when all is over must be nothing.
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		defer cancel()
+		e := newEngine(t, home)
+		list, err := e.Environments()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, v := range list {
+			if err := v.Remove(ctx, true); err != nil {
+				t.Error(explain(err))
+			}
+		}
+		found, err := e.Collect(ctx, true)
+		if err != nil || len(found) > 0 {
+			t.Errorf("left behind: %+v, %v", found, err)
+		}
+	})
+	first.want("echo ready", 0, "ready\n")
+	var passed bytes.Buffer
+	for _, list := range [][]testCase{stateCases, exitCases, streamCases, timeCases, backgroundCases, fileCases, clientCases, lifeCases, inputCases} {
+		for _, c := range list {
+			ok := t.Run(c.group+"/"+strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+				c.run(open(t, home, name, "case-"+strings.ReplaceAll(strings.ReplaceAll(c.name, " ", "-"), ",", "")))
+			})
+			if ok {
+				fmt.Fprintf(&passed, "%s\t%s\t%s\n", c.group, c.name, backend())
+			}
+		}
+	}
+	if out := os.Getenv("CONFORMANCE_OUT"); out != "" {
+		if err := os.WriteFile(out, passed.Bytes(), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
