@@ -41,6 +41,7 @@ type server struct {
 	last     uint32 // highest stream used
 	closing  bool
 	running  sync.WaitGroup // commands
+	fileOps  fileOps
 }
 
 // departure is why and how the guest leaves.
@@ -204,6 +205,9 @@ func (s *server) frame(f wire.Frame) error {
 		if c := s.command(f.Stream); c != nil {
 			return c.frame(f)
 		}
+		if o := s.fileOps.get(f.Stream); o != nil {
+			return o.frame(f)
+		}
 		// A command that has just ended, or a type that a newer client knows.
 	}
 	return nil
@@ -231,16 +235,16 @@ func (s *server) start(f wire.Frame) error {
 	if s.closing {
 		return nil
 	}
+	if m.File != nil {
+		s.startFile(f.Stream, m)
+		return nil
+	}
 	c := newCommand(s, f.Stream, m)
 	s.commands[f.Stream] = c
 	s.running.Add(1)
 	s.guard(func() {
 		defer s.running.Done()
-		if m.File != nil {
-			s.file(f.Stream, m)
-		} else {
-			c.run()
-		}
+		c.run()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.commands, f.Stream)
@@ -273,6 +277,7 @@ func (s *server) end(grace time.Duration) (left int) {
 	for _, c := range s.all() {
 		all.Go(func() { c.endMain(grace) })
 	}
+	all.Go(func() { s.fileOps.abandon(killWait) })
 	all.Wait()
 	return s.killAll()
 }
