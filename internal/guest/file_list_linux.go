@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"berth/internal/guest/wire"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits of listings and of the answers that hold them.
@@ -55,6 +57,13 @@ func (o *fileOp) list(path string) (*wire.FileResult, error) {
 	var err error
 	if l.filter, err = newNameFilter(string(o.req.Glob)); err != nil {
 		return nil, refuse(wire.FileInvalid, "the pattern for names: %v", err)
+	}
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.IsDir() {
+		return nil, &fs.PathError{Op: "list", Path: path, Err: unix.ENOTDIR}
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {

@@ -63,15 +63,20 @@ func answerOf(req wire.FileRequest, res Result) (*wire.FileResult, error) {
 	if f.Kind == "" && res.Exit.OK() {
 		return f, nil
 	}
-	e := &FileError{Kind: f.Kind, Msg: text(f.Error)}
-	what, known := fileErrors[e.Kind]
+	msg := text(f.Error)
+	if msg == "" {
+		msg = text(string(req.Path)) + ": " + text(f.Kind)
+	}
+	return nil, newFileError(f.Kind, msg)
+}
+
+// newFileError gives trouble with a file its class and its hint.
+func newFileError(kind, msg string) error {
+	what, known := fileErrors[kind]
 	if !known {
-		e.Kind, what = wire.FileFailed, fileErrors[wire.FileFailed]
+		kind, what = wire.FileFailed, fileErrors[wire.FileFailed]
 	}
-	if e.Msg == "" {
-		e.Msg = text(string(req.Path)) + ": " + e.Kind
-	}
-	return nil, &jobs.Error{Kind: what.kind, Hint: what.hint, Err: e}
+	return &jobs.Error{Kind: what.kind, Hint: what.hint, Err: &FileError{Kind: kind, Msg: msg}}
 }
 
 // textsOf bounds texts of a guest.

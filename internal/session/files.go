@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"sync"
@@ -207,7 +206,7 @@ func (s *Session) file(ctx context.Context, sess string, req wire.FileRequest, r
 	if err != nil {
 		in.begin(nil)
 		if errors.Is(err, wire.ErrTooLong) {
-			return nil, fmt.Errorf("%s %q: %w", req.Op, req.Path, &FileError{Kind: wire.FileTooLarge, Msg: "the texts of the request are larger than 4 MiB"})
+			return nil, newFileError(wire.FileTooLarge, "the texts of the request are larger than 4 MiB")
 		}
 		return nil, err
 	}
