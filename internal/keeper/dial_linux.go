@@ -116,7 +116,7 @@ func reach(ctx context.Context, info *Info) (*os.File, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	_ = conn.SetReadDeadline(time.Now().Add(answerWait))
-	said, err := readLine(conn)
+	said, err := readLine(conn, 64)
 	switch {
 	case !stop():
 		_ = conn.Close()

@@ -1,11 +1,15 @@
 package node
 
 import (
+	"berth/apptainer"
+	"berth/backends/docker"
 	"berth/backends/local"
+	"berth/internal/run"
 	"berth/jobs"
 )
 
 // openers are the backends whose environments this program can keep.
 func openers() []jobs.Opener {
-	return []jobs.Opener{local.Backend{}}
+	on := run.Local{}
+	return []jobs.Opener{&apptainer.Backend{On: on}, &docker.Backend{On: on}, local.Backend{}}
 }

@@ -175,7 +175,8 @@ func (p *Process) Terminate(grace time.Duration) error {
 // Wait waits for the command's end and for its output, and gives the same
 // answer each time. A process left behind with the output open is not waited
 // for. The error is ErrGuestGone when the stream broke before the guest told
-// how the command ended; there is no other error.
+// how the command ended, or a keeper says why nobody knows; or ErrAgain; there
+// is no other error.
 func (p *Process) Wait() (Result, error) {
 	<-p.done
 	p.mu.Lock()
@@ -192,6 +193,12 @@ func (p *Process) Wait() (Result, error) {
 		return res, fmt.Errorf("wait for a command: %w", err)
 	}
 	e := p.exit
+	switch {
+	case e.Again:
+		return res, fmt.Errorf("%w: %s", ErrAgain, e.Exit.Error)
+	case e.Lost != "":
+		return res, fmt.Errorf("wait for a command: %w: %s", ErrGuestGone, text(e.Lost))
+	}
 	res.Exit, res.MaxRSS, res.Started, res.Ended = e.Exit, e.MaxRSS, e.Started, e.Ended
 	res.Dir, res.TimedOut, res.ShellEnded = string(e.Dir), e.TimedOut, e.ShellEnded
 	res.File, res.Keep = e.File, e.Keep
