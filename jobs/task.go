@@ -55,11 +55,14 @@ type Resources struct {
 
 // Terminal is where the task's commands run.
 type Terminal struct {
-	Backend string // "", "auto", "singularity", "local"
+	Backend string // "", "auto", "singularity", "docker", "local"
 	Image   string // path of a SIF
-	Overlay string // name of a persistent overlay; "" is a throw-away one
-	Bind    []Mount
-	Env     []string // NAME (taken from the caller) or NAME=VALUE
+	// Reference is the image as it was written, which docker takes for the
+	// name of one in a registry.
+	Reference string
+	Overlay   string // name of a persistent overlay; "" is a throw-away one
+	Bind      []Mount
+	Env       []string // NAME (taken from the caller) or NAME=VALUE
 }
 
 // Mount binds a path of the host into the environment.

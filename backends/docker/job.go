@@ -71,6 +71,16 @@ func (j *Job) asUser(c can) {
 	}
 }
 
+// PID is the number that the container's first process has on this machine, or
+// 0 when it cannot be told.
+func (j *Job) PID(ctx context.Context) int {
+	list, err := j.p.inspect(ctx, j.name)
+	if err != nil || list[0].Config.Labels[labelAttempt] != j.name {
+		return 0
+	}
+	return list[0].State.Pid
+}
+
 // Gone makes sure that the attempt's container is there no more. One of its
 // name without its label is left alone.
 func (j *Job) Gone(ctx context.Context) error {

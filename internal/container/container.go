@@ -211,7 +211,9 @@ func (c *Container) awaitEnd() {
 func (c *Container) ForceEnd() {
 	self := os.Getpid()
 	if c.o.Opening.OwnPIDNamespace {
-		KillContainer(self)
+		if KillContainer(self) == 0 && c.o.Opening.End != nil {
+			c.endOpening() // its processes are not below this one
+		}
 	} else {
 		KillAll(self, 5*time.Second)
 	}

@@ -172,7 +172,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 // conclude makes the exit record.
 func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
 	rec := jobs.ExitRecord{Version: 1, Attempt: r.info.ID, Exit: out.exit, Started: out.started, Node: r.claim.Host,
-		OOMKills: r.jobCgroup.OOMKills() - r.ooms, MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts}
+		OOMKills: r.oomKills(), MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts}
 	w := r.stop.get()
 	switch {
 	case w != nil:

@@ -97,6 +97,9 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 
 // finalArgv fills the holes. A throw-away place on the bare host has none.
 func (r *attempt) finalArgv(p *place) []string {
+	if r.docker != nil {
+		return r.docker.Argv
+	}
 	holes := map[string]string{jobs.HoleScratch: r.scratch.Workdir(), jobs.HoleImage: r.spec.Image}
 	if p.layer != nil {
 		holes[jobs.HoleOverlay] = p.layer.Path
@@ -134,6 +137,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 		return err
 	}
 	out.exit, out.maxRSS = res.Exit, res.MaxRSS
+	r.boxOOMs = r.box.OOMKills() // its cgroup ends with the container
 	r.heed(res.Exit)
 	if err := r.abandoned(c); err != nil {
 		return err
@@ -218,7 +222,7 @@ func (r *attempt) guestGone(c *container.Container, err error) error {
 	case <-time.After(2 * time.Second):
 	}
 	r.heed(jobs.Exit{})
-	if n := r.jobCgroup.OOMKills() - r.ooms; n > 0 {
+	if r.oomKills() > 0 {
 		r.stop.set(why{state: jobs.StateOutOfMemory, reason: "the container was killed for memory", hint: "raise [resources] memory"})
 		return errStopped
 	}

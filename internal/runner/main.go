@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/backends/docker"
 	"berth/internal/container"
 	"berth/internal/lease"
 	"berth/internal/run"
@@ -78,6 +79,9 @@ type attempt struct {
 	cgroup    *container.Cgroup // that this process is in
 	jobCgroup *container.Cgroup // the same when it is the Slurm job's own, else nil
 	ooms      int               // kills in jobCgroup before the task began
+	docker    *docker.Job       // of backend docker, else nil
+	box       *container.Cgroup // of docker's container, while it is open
+	boxOOMs   int               // kills in it
 	stop      stopper
 	notes     []string
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"berth/apptainer"
+	"berth/backends/docker"
 	"berth/backends/local"
 	"berth/internal/container"
 	"berth/jobs"
@@ -20,13 +22,15 @@ var errStopped = errors.New("stopped before the command began")
 // the guest's first word.
 func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.Container, error) {
 	bare := r.spec.Backend == jobs.BackendLocal
-	env := apptainer.Environ(os.Getenv, r.scratch.Conf())
-	if bare {
-		env = local.Environ(os.Getenv)
+	opening := &jobs.Opening{Argv: argv, Env: apptainer.Environ(os.Getenv, r.scratch.Conf()), OwnPIDNamespace: !bare, Home: r.home()}
+	switch {
+	case bare:
+		opening.Env = local.Environ(os.Getenv)
+	case r.docker != nil:
+		opening.Env, opening.End = r.docker.Env, r.docker.Gone
 	}
 	c, err := container.Open(ctx, container.Options{
-		Opening: &jobs.Opening{Argv: argv, Env: env, OwnPIDNamespace: !bare, Home: r.home()},
-		On:      r.on, User: r.spec.User, Stderr: r.logFile, Log: r.log,
+		Opening: opening, On: r.on, User: r.spec.User, Stderr: r.logFile, Log: r.log,
 		Start: r.times.start, GuestWait: r.times.guestWait, Unmount: func() time.Duration { return r.hurried(r.times.unmount) },
 		Stop: r.stop.done, Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note,
 	})
@@ -34,13 +38,26 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 		if r.stop.get() != nil || ctx.Err() != nil {
 			return nil, errStopped
 		}
+		if r.docker != nil && jobs.HintOf(err) == "" {
+			kind, hint := docker.StartTrouble(err.Error())
+			err = &jobs.Error{Kind: kind, Err: err, Hint: hint}
+		}
 		if jobs.HintOf(err) == "" {
 			err = &jobs.Error{Kind: jobs.KindOf(err), Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
 		}
 		return nil, err
 	}
+	if r.docker != nil {
+		r.box = container.OwnCgroup(filepath.Join("/proc", strconv.Itoa(r.docker.PID(ctx)), "cgroup"), "/sys/fs/cgroup")
+	}
 	r.setSession(c.Session())
 	return c, nil
+}
+
+// oomKills counts the processes of the task that the kernel has killed for
+// memory.
+func (r *attempt) oomKills() int {
+	return r.jobCgroup.OOMKills() - r.ooms + max(r.boxOOMs, r.box.OOMKills())
 }
 
 // home is what HOME is to be inside: the user's own path, which password

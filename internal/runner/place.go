@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/apptainer"
+	"berth/backends/docker"
 	"berth/internal/container"
 	"berth/internal/lease"
 	"berth/internal/session"
@@ -57,6 +58,14 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	}
 	p := &place{}
 	if r.spec.Backend == jobs.BackendLocal {
+		return p, nil
+	}
+	if r.spec.Backend == jobs.BackendDocker {
+		r.docker, err = docker.NewJob(ctx, r.on, r.argv, r.spec.Image, r.info.Name, func(line string) { r.log.Info(line) })
+		if err != nil {
+			return nil, err
+		}
+		r.notes = append(r.notes, r.docker.Notes...)
 		return p, nil
 	}
 	if p.program, err = apptainer.FindProgram(os.Getenv("PATH")); err != nil {
@@ -107,7 +116,7 @@ func (r *attempt) ownerGone(ctx context.Context) func(overlay.Owner) bool {
 // faster than that can pass it, so it is noted as advisory.
 func (r *attempt) watchMemory(ctx context.Context) {
 	asked := r.spec.Resources.Memory
-	if asked == 0 {
+	if asked == 0 || r.docker != nil { // docker holds it, or has refused
 		return
 	}
 	if got := r.cgroup.Limit(); got != 0 && got <= asked+asked/10 {

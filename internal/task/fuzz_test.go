@@ -85,7 +85,7 @@ func checkTask(t *testing.T, task jobs.Task) {
 	need(r.CPUs >= 0 && r.Nodes >= 0 && r.Memory >= 0 && r.Disk >= 0 && r.Time >= 0, "resources")
 	need(r.GPUs == "" || gpuForm.MatchString(r.GPUs), "gpus")
 	p := task.Terminal
-	need(slices.Contains([]string{"", "auto", "singularity", "local"}, p.Backend), "backend")
+	need(slices.Contains([]string{"", "auto", "singularity", "docker", "local"}, p.Backend), "backend")
 	need(p.Image == "" || abs(p.Image), "image")
 	need(p.Overlay == "" || overlayForm.MatchString(p.Overlay), "overlay")
 	for i, m := range p.Bind {

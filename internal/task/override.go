@@ -40,6 +40,7 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	put(&t.Resources.Nodes, res.Nodes)
 	put(&t.Terminal.Backend, term.Backend)
 	put(&t.Terminal.Image, term.Image)
+	put(&t.Terminal.Reference, term.Reference)
 	put(&t.Terminal.Overlay, term.Overlay)
 	if term.Bind != nil {
 		t.Terminal.Bind = term.Bind

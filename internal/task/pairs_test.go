@@ -86,14 +86,14 @@ func TestPairs(t *testing.T) {
 		{"terminal", headTOML + "[terminal]\nbackend = \"auto\"\nimage = \"../go.sif\"\noverlay = \"go-1.25_x\"\nenv = [\"TOKEN\", \"A=b c=d\", \"E=\"]\n+++",
 			headYAML + "terminal:\n  backend: auto\n  image: ../go.sif\n  overlay: go-1.25_x\n  env: [TOKEN, A=b c=d, E=]\n---",
 			with(func(t *jobs.Task) {
-				t.Terminal = jobs.Terminal{Backend: "auto", Image: "/t/go.sif", Overlay: "go-1.25_x", Env: []string{"TOKEN", "A=b c=d", "E="}}
+				t.Terminal = jobs.Terminal{Backend: "auto", Image: "/t/go.sif", Reference: "../go.sif", Overlay: "go-1.25_x", Env: []string{"TOKEN", "A=b c=d", "E="}}
 			})},
 		{"bind", headTOML + "[terminal]\nimage = \"~/x.sif\"\nbind = [\"/data\", \"~/in:/in\", \"/a/:/b:ro\", \"c:/c:rw\"]\n" +
 			"[workspace]\nrepo = \"~\"\n+++",
 			headYAML + "terminal:\n  image: ~/x.sif\n  bind: [/data, ~/in:/in, \"/a/:/b:ro\", c:/c:rw]\nworkspace:\n  repo: \"~\"\n---",
 			with(func(t *jobs.Task) {
 				t.Workspace = &jobs.Workspace{Repo: "/home/ada"}
-				t.Terminal = jobs.Terminal{Image: "/home/ada/x.sif", Bind: []jobs.Mount{
+				t.Terminal = jobs.Terminal{Image: "/home/ada/x.sif", Reference: "~/x.sif", Bind: []jobs.Mount{
 					{Source: "/data", Destination: "/data"}, {Source: "/home/ada/in", Destination: "/in"},
 					{Source: "/a", Destination: "/b"}, {Source: "/t/sub/c", Destination: "/c", Writable: true}}}
 			})},

@@ -11,7 +11,7 @@ import (
 )
 
 // later are the backends whose names are known and that are not built yet.
-var later = []string{"docker", "ssh", "modal", "daytona"}
+var later = []string{"ssh", "modal", "daytona"}
 
 var overlayForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
@@ -25,13 +25,18 @@ func terminal(t *strict.Reader) jobs.Terminal {
 	t.Synonyms("bind", "mounts", "mount", "volumes", "binds")
 	t.Synonyms("env", "environment")
 	t.Synonyms("image", "container", "sif")
-	return jobs.Terminal{
+	image := t.Take("image")
+	term := jobs.Terminal{
 		Backend: backend(t.Take("backend")),
-		Image:   keys.Image(t.Take("image")),
+		Image:   keys.Image(image),
 		Overlay: overlay(t.Take("overlay")),
 		Bind:    binds(t.Take("bind")),
 		Env:     env(t.Take("env")),
 	}
+	if term.Image != "" {
+		term.Reference, _ = image.Raw()
+	}
+	return term
 }
 
 func backend(v strict.Value) string {
@@ -45,7 +50,7 @@ func backend(v strict.Value) string {
 			return ""
 		}
 	}
-	return v.OneOf(jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendLocal)
+	return v.OneOf(jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendDocker, jobs.BackendLocal)
 }
 
 func overlay(v strict.Value) string {
