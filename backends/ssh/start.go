@@ -1,0 +1,256 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/internal/run"
+	"berth/jobs"
+)
+
+// The scripts of /bin/sh that run a command. $1 is a word that nobody knows
+// beforehand, $2 the directory; then comes the command. Both streams first
+// carry that word on a line of its own, so that what a login shell prints is
+// told apart, and so that a link that broke is not taken for a command that
+// ended with 255. The shell waits for the command, so that it can tell a signal
+// by 128+n; signals go to its process group (sshd starts a session for each
+// command), hence the traps.
+const (
+	hello   = `printf '\n%s %s\n' "$1" "$$"; printf '\n%s\n' "$1" >&2; trap : HUP INT QUIT TERM USR1 USR2; n=$1; `
+	readEnv = `for v in $(export -p | sed -n 's/^export \([A-Za-z_][A-Za-z0-9_]*\).*/\1/p;s/^declare -x \([A-Za-z_][A-Za-z0-9_]*\).*/\1/p'); do command unset -v "$v" 2>/dev/null; done; ` +
+		`while IFS= read -r v && [ -n "$v" ]; do export "$v"; done; unset v; `
+	runIt = `if [ -n "$2" ]; then cd "$2" || exit 126; fi; shift 2; "$@"; r=$?; [ "$r" != 255 ] || printf '%s 255\n' "$n" >&2; exit "$r"`
+)
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+
+// line returns what the login shell is to read for a command, and what has to
+// stand before its standard input: its variables, one a line, which no command
+// line and no other user ever sees. This is the only place where a command is
+// quoted.
+func line(c jobs.Cmd, nonce string) (words string, header []byte, err error) {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return "", nil, errors.New("start a command: no program is named")
+	}
+	for _, a := range append([]string{c.Dir}, c.Argv...) {
+		if err := jobs.CheckText("a word of the command "+strconv.Quote(c.Argv[0]), a); err != nil {
+			return "", nil, err
+		}
+	}
+	script := hello
+	if c.Env != nil {
+		script += readEnv
+		for _, v := range c.Env {
+			if !variable.MatchString(v) || strings.ContainsAny(v, "\n\x00") {
+				name, _, _ := strings.Cut(v, "=")
+				return "", nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the variable %q cannot be set over ssh", name), Hint: "its name has to be a word, and its value one line"}
+			}
+			header = append(append(header, v...), '\n')
+		}
+		header = append(header, '\n')
+	}
+	return viaSh(script+runIt, append([]string{nonce, c.Dir}, c.Argv...)...), header, nil
+}
+
+// Start begins a command on the host and returns when it runs there, so that an
+// error means that nothing was started. Its words must be free of control
+// characters; Dir is a path there, "" its home; a nil Env is what a login
+// there has. A signal, and the end of ctx as SIGKILL, goes to the command's
+// whole process group. Wait's error says that the link broke and nobody knows
+// how the command ended.
+func (h *Host) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
+	return h.start(ctx, c, true)
+}
+
+func (h *Host) start(ctx context.Context, c jobs.Cmd, batch bool) (jobs.Process, error) {
+	if err := makePrivate(h.control); err != nil {
+		return nil, err
+	}
+	nonce := "berth-" + rand.Text()
+	words, header, err := line(c, nonce)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{h: h, began: make(chan struct{}), done: make(chan struct{})}
+	if c.Stdout != nil && same(c.Stdout, c.Stderr) {
+		both := &serial{w: c.Stdout}
+		c.Stdout, c.Stderr = both, both
+	}
+	p.stdout = &begin{w: c.Stdout, word: []byte("\n" + nonce + " "), begun: p.begun}
+	p.stderr = &begin{w: c.Stderr, word: []byte("\n" + nonce), end: []byte(nonce + " 255\n")}
+	stdin := c.Stdin
+	if header != nil {
+		stdin = bytes.NewReader(header)
+		if c.Stdin != nil {
+			stdin = io.MultiReader(stdin, c.Stdin)
+		}
+	}
+	own, kill := context.WithCancel(context.WithoutCancel(ctx))
+	p.local, err = h.b.On.Start(own, jobs.Cmd{Argv: h.call(batch, words), Env: h.b.Env, Stdin: stdin, Stdout: p.stdout, Stderr: p.stderr})
+	if err != nil {
+		kill()
+		return nil, h.startFailed(err)
+	}
+	go p.watch(kill)
+	select {
+	case <-p.began:
+	case <-p.done:
+		if !p.started() {
+			return nil, p.neverBegan(ctx)
+		}
+	case <-ctx.Done():
+		kill()
+		<-p.done
+		return nil, fmt.Errorf("start a command on %s: %w", h, context.Cause(ctx))
+	}
+	go func() {
+		select {
+		case <-ctx.Done():
+			_ = p.Signal(syscall.SIGKILL)
+			kill()
+		case <-p.done:
+		}
+	}()
+	return p, nil
+}
+
+// same compares two writers whose types may not be comparable.
+func same(a, b io.Writer) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = false
+		}
+	}()
+	return a == b
+}
+
+// serial is one writer for both streams.
+type serial struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *serial) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
+}
+
+// process is a command on the host.
+type process struct {
+	h              *Host
+	local          jobs.Process
+	stdout, stderr *begin
+	began          chan struct{} // closed when the command runs
+
+	mu     sync.Mutex
+	pid    int // of its process group there
+	killed bool
+
+	done chan struct{} // closed when exit and err are set
+	exit jobs.Exit
+	err  error
+}
+
+func (p *process) begun(pid int) {
+	p.mu.Lock()
+	p.pid = pid
+	p.mu.Unlock()
+	close(p.began)
+}
+
+func (p *process) started() bool {
+	select {
+	case <-p.began:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *process) neverBegan(ctx context.Context) error {
+	said := p.stderr.said() + " " + p.stdout.said()
+	if p.err != nil {
+		return p.err
+	}
+	if p.exit.Code == failed || p.exit.Signal != 0 {
+		return p.h.explain(ctx, said)
+	}
+	return p.h.notOurs(p.exit, said)
+}
+
+// watch waits for the end.
+func (p *process) watch(kill func()) {
+	defer close(p.done)
+	p.exit, p.err = p.local.Wait()
+	kill()
+	if p.err != nil || !p.started() {
+		return
+	}
+	p.stderr.flush()
+	p.mu.Lock()
+	killed := p.killed
+	p.mu.Unlock()
+	switch {
+	case p.exit.Code != failed && p.exit.Signal == 0, p.stderr.found():
+	case killed: // the shell that waits for it went with it
+		p.exit = jobs.Exit{Started: true, Code: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL)}
+	default:
+		p.exit, p.err = jobs.Exit{}, p.h.broke(p.stderr.said())
+	}
+}
+
+// signalTime bounds the delivery of a signal.
+const signalTime = 20 * time.Second
+
+// Signal delivers a signal to the command's process group; after its end it
+// does nothing.
+func (p *process) Signal(sig syscall.Signal) error {
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	p.mu.Lock()
+	pid := p.pid
+	if sig == syscall.SIGKILL {
+		p.killed = true
+	}
+	p.mu.Unlock()
+	ctx, stop := context.WithTimeout(context.Background(), signalTime)
+	defer stop()
+	_, err := run.Output(ctx, direct{p.h}, jobs.Cmd{Argv: []string{viaSh(`kill -"$1" "-$2"`, strconv.Itoa(int(sig)), strconv.Itoa(pid))}})
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	if err != nil {
+		return fmt.Errorf("signal a command on %s: %w", p.h, err)
+	}
+	return nil
+}
+
+// Wait waits for the command's end and its output.
+func (p *process) Wait() (jobs.Exit, error) {
+	<-p.done
+	return p.exit, p.err
+}
+
+// direct starts what stands in Argv[0], a line for the login shell, as it is.
+type direct struct{ h *Host }
+
+func (d direct) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
+	c.Argv, c.Env = d.h.call(true, c.Argv[0]), d.h.b.Env
+	return d.h.b.On.Start(ctx, c)
+}

@@ -1,0 +1,165 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/internal/keeper"
+	"berth/jobs"
+)
+
+// stream is a conversation over the standard input and output of an ssh
+// program.
+type stream struct {
+	h       *Host
+	in, out *os.File
+	kill    context.CancelFunc
+	reports *reports
+
+	ended chan struct{} // closed when exit and err are set
+	exit  jobs.Exit
+	err   error
+
+	closing sync.Once
+	closed  bool
+	mu      sync.Mutex
+}
+
+// endTime is how long the ssh program may take to end by itself.
+const endTime = 2 * time.Second
+
+// Read reads what the far side writes. The end of a link that broke is an error
+// that says so, not io.EOF.
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.out.Read(p)
+	if errors.Is(err, io.EOF) && n == 0 {
+		return 0, s.why()
+	}
+	return n, err
+}
+
+// why tells how the stream ended.
+func (s *stream) why() error {
+	t := time.NewTimer(endTime)
+	defer t.Stop()
+	select {
+	case <-s.ended:
+	case <-t.C:
+		return io.EOF
+	}
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if !closed && s.err == nil && (s.exit.Code == failed || s.exit.Signal != 0) {
+		return s.h.broke(s.reports.rest())
+	}
+	return io.EOF
+}
+
+func (s *stream) Write(p []byte) (int, error) { return s.in.Write(p) }
+
+// Close ends the conversation. The shared connection stays.
+func (s *stream) Close() error {
+	s.closing.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+		_ = s.in.Close()
+		go func() {
+			// The far side ends when its input does; nobody has to wait for it.
+			t := time.NewTimer(endTime)
+			defer t.Stop()
+			select {
+			case <-s.ended:
+			case <-t.C:
+				s.kill()
+				<-s.ended
+			}
+			_ = s.out.Close()
+		}()
+	})
+	return nil
+}
+
+// reports reads the standard error of the far side: its reports, whether the
+// program was missing, and the rest, which is kept for errors.
+type reports struct {
+	progress func(string)
+	word     string
+	last     chan keeper.Report // has room for the one that ends the opening
+
+	mu   sync.Mutex
+	line []byte
+	said []byte
+	none bool
+	done bool
+}
+
+func newReports(word string, progress func(string)) *reports {
+	return &reports{word: word, progress: progress, last: make(chan keeper.Report, 1)}
+}
+
+// maxLine bounds a line; what is longer is no report of ours.
+const maxLine = 256 << 10
+
+func (r *reports) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.line = append(r.line, p...)
+	for {
+		i := bytes.IndexByte(r.line, '\n')
+		if i < 0 {
+			break
+		}
+		r.take(string(r.line[:i]))
+		r.line = r.line[i+1:]
+	}
+	if len(r.line) > maxLine {
+		r.line = nil
+	}
+	return len(p), nil
+}
+
+// take reads one line.
+func (r *reports) take(line string) {
+	if text, ok := strings.CutPrefix(line, keeper.ConnectPrefix); ok && !r.done {
+		var rep keeper.Report
+		if json.Unmarshal([]byte(text), &rep) == nil {
+			if rep.Ready || rep.Err() != nil {
+				r.done = true
+				r.last <- rep
+			} else if rep.Progress != "" {
+				r.progress(plainText(rep.Progress))
+			}
+			return
+		}
+	}
+	if line == r.word+" missing" {
+		r.none = true
+		return
+	}
+	r.said = append(append(r.said, line...), '\n')
+	if over := len(r.said) - maxBanner; over > 0 {
+		r.said = append(r.said[:0], r.said[over:]...)
+	}
+}
+
+func (r *reports) missing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.none
+}
+
+// rest is what else was said.
+func (r *reports) rest() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return string(r.said) + string(r.line)
+}
