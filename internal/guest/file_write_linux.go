@@ -105,7 +105,10 @@ func (n *newFile) commit(mode uint32) (fs.FileInfo, error) {
 	if old != nil {
 		perm = old.Mode().Perm()
 		if st, ok := old.Sys().(*syscall.Stat_t); ok {
-			_ = n.f.Chown(int(st.Uid), int(st.Gid)) // only root can give a file away
+			// Only root can give a file away; a group may be one of the user's.
+			if n.f.Chown(int(st.Uid), int(st.Gid)) != nil {
+				_ = n.f.Chown(-1, int(st.Gid))
+			}
 		}
 	}
 	if mode != 0 {
