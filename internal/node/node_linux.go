@@ -6,14 +6,16 @@ import (
 	"slices"
 	"strings"
 
+	"berth/apptainer"
 	"berth/internal/guest"
 	"berth/internal/keeper"
 	"berth/internal/queue"
 	"berth/internal/runner"
+	"berth/overlay"
 )
 
 // Verbs are the words that [Main] understands.
-var Verbs = []string{"runner", "guest", "keep", "connect", "queue-wait"}
+var Verbs = []string{"runner", "guest", "keep", "connect", "overlay-mount", "try", "queue-wait"}
 
 // Is tells whether a command line (without the program) is one of ours.
 func Is(args []string) bool {
@@ -35,6 +37,10 @@ func Main(args []string) int {
 		return keeper.Main(args[1:], openers(), os.Stdout, os.Stderr)
 	case "connect":
 		return keeper.ConnectMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case "overlay-mount":
+		return overlay.MountMain(args[1:], os.Stderr)
+	case "try":
+		return apptainer.TryMain(args[1:], os.Stdout, os.Stderr)
 	default:
 		return queue.WaitMain(args[1:])
 	}

@@ -39,6 +39,7 @@ func (Local) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 		if err := ownMounts(cmd.SysProcAttr); err != nil {
 			return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 		}
+		defer dumpable()()
 	}
 
 	p := &process{cmd: cmd, done: make(chan struct{})}

@@ -26,6 +26,19 @@ func ownMounts(attr *syscall.SysProcAttr) error {
 	return nil
 }
 
+// dumpable makes this process one whose children can be given ids (their files
+// in /proc belong to root otherwise, user_namespaces(7) and proc(5)), until
+// the returned function undoes it. Only what starts such a command before
+// anybody hostile may run as the same user does so.
+func dumpable() (undo func()) {
+	was, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	if err != nil || was != 0 {
+		return func() {}
+	}
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	return func() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
+}
+
 // HasOwnMounts tells whether this process was started with
 // [jobs.Cmd.OwnMounts]: ambient capabilities are what nobody has otherwise,
 // not even root.
