@@ -370,10 +370,10 @@ func TestFileEnd(t *testing.T) {
 	whole(t, home)
 }
 
-// TestFileFull writes onto a disk that is too small.
+// TestFileFull writes onto a disk that is too small, and to a mounted file.
 func TestFileFull(t *testing.T) {
 	dir := t.TempDir()
-	mount := `mount -t tmpfs -o size=1m none "$1" && exec "$0"`
+	mount := `mount -t tmpfs -o size=1m none "$1" && echo old >"$1/mounted" && mount --bind "$1/mounted" "$1/mounted" && exec "$0"`
 	argv := []string{"unshare", "--mount", "sh", "-c", mount, os.Args[0], dir}
 	if os.Getuid() != 0 {
 		argv = append([]string{"unshare", "--map-root-user"}, argv[1:]...)
@@ -399,8 +399,11 @@ func TestFileFull(t *testing.T) {
 	}
 	_, err = p.s.CopyIn(ctx, "", put(t, t.TempDir()+"/big", big, 0o644), dir, nil)
 	trouble(t, "copy", err, wire.FileNoSpace, dir+"/big: no space left on device")
+	// What is mounted cannot be renamed over.
+	_, err = p.s.WriteFile(ctx, "", dir+"/mounted", strings.NewReader("new"), session.WriteOptions{})
+	trouble(t, "mounted", err, wire.FileFailed, "it is mounted from elsewhere")
 	l, err := p.s.List(ctx, "", dir, session.ListOptions{})
-	if err != nil || len(l.Entries) != 1 || l.Entries[0].Path != "f" || l.Entries[0].Size != 3 {
+	if err != nil || len(l.Entries) != 2 || l.Entries[0].Path != "f" || l.Entries[0].Size != 3 || l.Entries[1].Size != 4 {
 		t.Errorf("%+v %v", l, err)
 	}
 	if err := p.s.Quit(ctx); err != nil {
@@ -442,7 +445,7 @@ func TestFileMemory(t *testing.T) {
 	if c, err := p.s.CopyIn(p.ctx, "", local+"/big", "again", nil); err != nil || c.Bytes != size {
 		t.Errorf("%+v %v", c, err)
 	}
-	if _, after := rss(t, p.s.Guest().PID); after-before > 10<<10 {
+	if _, after := rss(t, p.s.Guest().PID); after-before > 24<<10 {
 		t.Errorf("the guest's memory went from %d to %d KiB", before, after)
 	}
 }
