@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	guestmain "berth/internal/guest"
 	"berth/internal/run"
 	"berth/jobs"
 	"berth/overlay"
@@ -39,6 +40,8 @@ func TestMain(m *testing.M) {
 			os.Exit(overlay.MountMain(os.Args[2:], os.Stderr))
 		case "try":
 			os.Exit(TryMain(os.Args[2:], os.Stdout, os.Stderr))
+		case "guest":
+			os.Exit(guestmain.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 		case "open": // to be killed in mid-work
 			s, at := specIn(os.Args[2], os.Args[3])
 			_, err := (&Backend{}).Open(context.Background(), s, at)
@@ -46,7 +49,30 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	_ = RemoveFiles(context.Background(), run.Local{}, pool())
+	os.Exit(code)
+}
+
+// pool keeps the unpacked image and what was found out from one test to the
+// next; only some are about how these are made.
+func pool() string { return filepath.Join(os.TempDir(), fmt.Sprintf("berth-env-pool-%d", os.Getpid())) }
+
+// warmBench is a bench to which the image is no news.
+func warmBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	if err := os.MkdirAll(pool(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"images", "probes"} {
+		from, to := filepath.Join(pool(), dir), filepath.Join(b.home, dir)
+		if err := os.Rename(from, to); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Rename(to, from) })
+	}
+	return b
 }
 
 func specIn(home, scratch string) (*jobs.EnvSpec, jobs.OpenPlace) {
@@ -80,7 +106,7 @@ func newBench(t *testing.T) *bench {
 	return &bench{t: t, home: home}
 }
 
-// sharedImages has the image unpacked once for all tests.
+// spec describes an environment and makes a place to open it in.
 func (b *bench) spec(change func(*jobs.EnvSpec)) (*jobs.EnvSpec, jobs.OpenPlace) {
 	b.t.Helper()
 	b.n++
@@ -146,7 +172,7 @@ func driver(name string) func(*jobs.EnvSpec) {
 func TestDrivers(t *testing.T) {
 	for _, d := range []string{jobs.DriverKernel, jobs.DriverFuse, jobs.DriverExt3} {
 		t.Run(d, func(t *testing.T) {
-			b := newBench(t)
+			b := warmBench(t)
 			op := b.must(driver(d))
 			moved := strings.TrimSpace(b.sh(op, "ls /etc/apt | wc -l"))
 			b.sh(op, changes)
@@ -199,7 +225,7 @@ func (c *counter) Start(ctx context.Context, cmd jobs.Cmd) (jobs.Process, error)
 // Without a word about the driver it is the kernel's here; and once that is
 // known and the image unpacked, nothing is started to open an environment.
 func TestAuto(t *testing.T) {
-	b := newBench(t)
+	b := warmBench(t)
 	op := b.must(func(s *jobs.EnvSpec) { s.Persistent = false })
 	if !op.OwnMounts || !slices.Contains(op.Notes, "overlay driver kernel") {
 		t.Errorf("%v %v", op.Notes, op.Argv)
@@ -232,7 +258,7 @@ func TestAuto(t *testing.T) {
 
 // A parent that is not asked to make the namespaces leaves that to the program.
 func TestMountByItself(t *testing.T) {
-	b := newBench(t)
+	b := warmBench(t)
 	op := b.must(driver(jobs.DriverKernel))
 	op.OwnMounts = false
 	if got := b.sh(op, "echo $((6*7))"); got != "42\n" {
@@ -359,7 +385,7 @@ func TestUnpackKilled(t *testing.T) {
 
 // Files that were removed behind berth's back are told.
 func TestLost(t *testing.T) {
-	b := newBench(t)
+	b := warmBench(t)
 	op := b.must(nil)
 	b.sh(op, "touch /mine")
 	b.close(op)
@@ -377,7 +403,7 @@ func TestLost(t *testing.T) {
 }
 
 func TestMounts(t *testing.T) {
-	b := newBench(t)
+	b := warmBench(t)
 	dir := filepath.Join(b.home, `o'd, d:r`)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -406,7 +432,7 @@ func TestMounts(t *testing.T) {
 }
 
 func TestNoNetwork(t *testing.T) {
-	b := newBench(t)
+	b := warmBench(t)
 	for _, d := range []string{jobs.DriverKernel, jobs.DriverFuse, jobs.DriverExt3} {
 		op := b.must(func(s *jobs.EnvSpec) { driver(d)(s); s.Network = NetworkNone })
 		if got := b.sh(op, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '"); got != "lo\n" {
@@ -425,7 +451,7 @@ func TestNoNetwork(t *testing.T) {
 // With ids of the user's own, root inside can make files of others, which only
 // a namespace with these ids can remove.
 func TestFakeroot(t *testing.T) {
-	b := newBench(t)
+	b := warmBench(t)
 	op := b.must(func(s *jobs.EnvSpec) { s.Fakeroot = true })
 	if !slices.ContainsFunc(op.Notes, func(n string) bool { return strings.HasPrefix(n, "fakeroot: root and all other users inside") }) {
 		t.Errorf("%v", op.Notes)
@@ -557,17 +583,21 @@ func TestConvert(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	b := newBench(t)
+	b := warmBench(t)
 	res := jobs.Resources{Memory: jobs.GiB, CPUs: 1}
-	op := b.must(func(s *jobs.EnvSpec) { s.Resources = res })
+	op := b.must(func(s *jobs.EnvSpec) { s.Resources, s.Defaulted = res, []string{"cpus"} })
 	if op.Memory != jobs.GiB || len(op.Notes) != 3 {
 		t.Errorf("%v %v", op.Memory, op.Notes)
 	}
-	_, err := b.open(func(s *jobs.EnvSpec) { s.Resources, s.Strict = res, true })
+	_, err := b.open(func(s *jobs.EnvSpec) { s.Resources = res })
+	if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "cpus") {
+		t.Errorf("%v", err)
+	}
+	_, err = b.open(func(s *jobs.EnvSpec) { s.Resources, s.Strict, s.Defaulted = res, true, []string{"cpus", "memory"} })
 	if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("%v", err)
 	}
-	_, err = b.open(func(s *jobs.EnvSpec) { s.Resources, s.Strict = jobs.Resources{CPUs: 1}, true })
+	_, err = b.open(func(s *jobs.EnvSpec) { s.Resources, s.Strict, s.Defaulted = jobs.Resources{CPUs: 1}, true, []string{"cpus"} })
 	if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "cpus") {
 		t.Errorf("%v", err)
 	}
@@ -576,4 +606,36 @@ func TestLimits(t *testing.T) {
 func digestOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
+}
+
+// In a Slurm job the job's cgroup holds the limit, unless it is wider.
+func TestLimitsInJob(t *testing.T) {
+	if os.Getenv("SLURM_JOB_ID") == "" {
+		t.Skip("not in a Slurm job")
+	}
+	b := warmBench(t)
+	op := b.must(func(s *jobs.EnvSpec) { s.Resources, s.Strict = jobs.Resources{Memory: jobs.GiB, CPUs: 1}, true })
+	if op.Memory != 0 || len(op.Notes) != 1 {
+		t.Errorf("%v %v", op.Memory, op.Notes)
+	}
+	less := jobs.Resources{Memory: 100 * jobs.MiB}
+	if op = b.must(func(s *jobs.EnvSpec) { s.Resources = less }); op.Memory != 100*jobs.MiB {
+		t.Errorf("%v %v", op.Memory, op.Notes)
+	}
+	if _, err := b.open(func(s *jobs.EnvSpec) { s.Resources, s.Strict = less, true }); jobs.KindOf(err) != jobs.KindConfig {
+		t.Errorf("%v", err)
+	}
+}
+
+// In a job with little memory nothing is unpacked: that would end the job.
+func TestSmallJob(t *testing.T) {
+	if os.Getenv("SLURM_JOB_ID") == "" {
+		t.Skip("not in a Slurm job")
+	}
+	b := newBench(t)
+	op := b.must(nil)
+	if op.OwnMounts || !slices.ContainsFunc(op.Notes, func(n string) bool { return strings.Contains(n, "unpacking an image takes") }) {
+		t.Errorf("%q", op.Notes)
+	}
+	b.sh(op, "true")
 }

@@ -51,21 +51,26 @@ func (o *opener) limit(ctx context.Context, op *jobs.Opening) error {
 		op.Notes = append(op.Notes, fmt.Sprintf("memory %s is watched, advisory: %s", res.Memory, nothing))
 	}
 	if res.CPUs != 0 {
-		if err := o.strictly("cpus", nothing); err != nil {
-			return err
+		if o.spec.Strict || !slices.Contains(o.spec.Defaulted, "cpus") {
+			return o.unheld("cpus", nothing)
 		}
 		op.Notes = append(op.Notes, fmt.Sprintf("the limit of %d CPUs is dropped: %s", res.CPUs, nothing))
 	}
 	return nil
 }
 
-// strictly refuses what cannot be held when the environment is to be strict.
+// strictly refuses a limit that can only be watched when the environment is to
+// be strict.
 func (o *opener) strictly(limit, why string) error {
 	if !o.spec.Strict {
 		return nil
 	}
+	return o.unheld(limit, why)
+}
+
+func (o *opener) unheld(limit, why string) error {
 	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + limit + " cannot be held on " + hostname() + ": " + why,
-		Hint: "open it in a Slurm job of that size, leave strict out, or leave " + limit + " out"}
+		Hint: "open it in a Slurm job of that size, or leave the limit out"}
 }
 
 // findSystemdRun returns the program where systemd is this machine's init

@@ -74,6 +74,9 @@ func (o *opener) probe(ctx context.Context, words []string, ask func(context.Con
 	return f
 }
 
+// prefixProbe begins the name of what a probe makes.
+const prefixProbe = ".probe-"
+
 // fileStamp changes when the file at path is replaced.
 func fileStamp(path string) string {
 	fi, err := os.Stat(path)
@@ -97,12 +100,22 @@ func fileSystem(dir string) string {
 	}
 }
 
+// ownerOf tells whose a file is: of an unpacked image only its owner can have
+// the kernel change the files.
+func ownerOf(path string) string {
+	var st syscall.Stat_t
+	if err := syscall.Stat(path, &st); err != nil {
+		return ""
+	}
+	return fmt.Sprint(st.Uid)
+}
+
 // layerWorks tells whether a driver's layers are right here, with their files
 // where near is, over the image lower, or, if tiny, over one made in lower: by
 // a container that changes what the image has and another one that looks at
 // that, in a layer that is thrown away.
 func (o *opener) layerWorks(ctx context.Context, driver, near, lower string, tiny bool) found {
-	words := []string{"layer", driver, fileSystem(near), fileSystem(lower)}
+	words := []string{"layer", driver, fileSystem(near), fileSystem(lower), ownerOf(lower)}
 	if o.spec.Fakeroot {
 		words = append(words, "fakeroot")
 	}
@@ -111,7 +124,7 @@ func (o *opener) layerWorks(ctx context.Context, driver, near, lower string, tin
 		if err := os.MkdirAll(near, 0o700); err != nil {
 			return err
 		}
-		layer, err := os.MkdirTemp(near, ".probe-*")
+		layer, err := os.MkdirTemp(near, prefixProbe+"*")
 		if err != nil {
 			return err
 		}
@@ -123,7 +136,7 @@ func (o *opener) layerWorks(ctx context.Context, driver, near, lower string, tin
 		}
 		img := lower
 		if tiny {
-			if img, err = os.MkdirTemp(lower, ".probe-*"); err != nil {
+			if img, err = os.MkdirTemp(lower, prefixProbe+"*"); err != nil {
 				return err
 			}
 			defer func() { _ = removeTree(img) }()
@@ -148,7 +161,7 @@ func (o *opener) layerWorks(ctx context.Context, driver, near, lower string, tin
 func (o *opener) networkNone(ctx context.Context) found {
 	return o.probe(ctx, []string{"network", NetworkNone}, func(ctx context.Context) error {
 		o.at.Progress("trying a container without a network (once on this machine)")
-		img, err := os.MkdirTemp(o.at.Scratch, ".probe-*")
+		img, err := os.MkdirTemp(o.at.Scratch, prefixProbe+"*")
 		if err != nil {
 			return err
 		}

@@ -25,6 +25,10 @@ const (
 	dirRoot      = "root"          // the image
 )
 
+// unpackMemory is what unsquashfs may take for its queues, and some more: with
+// 256 MiB it was killed.
+const unpackMemory = 512 * jobs.MiB
+
 // prefixOld begins the name of what was replaced.
 const prefixOld = ".old-"
 
@@ -77,6 +81,12 @@ func (o *opener) unpack(ctx context.Context, img image) (string, error) {
 	if isUnpacked(dir) {
 		return filepath.Join(dir, dirRoot), nil
 	}
+	if got, ok := jobMemory(); ok && got != 0 && got < unpackMemory {
+		// The kernel would end unsquashfs, and have the job be called out of
+		// memory for ever.
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("unpacking an image takes %s of memory, and this job has %s", unpackMemory, got),
+			Hint: "ask for more memory, or open an environment of this image once outside of the job"}
+	}
 	done := takeTurn(ctx, filepath.Join(base, key+".lock"), func() { o.at.Progress("another process unpacks " + img.path + ": waiting for it") })
 	defer done()
 	if isUnpacked(dir) {
@@ -91,6 +101,7 @@ func (o *opener) unpack(ctx context.Context, img image) (string, error) {
 			}
 		}
 	}
+	sweepOld(base, prefixProbe)
 	temp, err := os.MkdirTemp(base, prefixNew+key+"-*")
 	if err != nil {
 		return "", err

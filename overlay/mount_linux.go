@@ -115,9 +115,9 @@ func (m Mount) makePoints() error {
 	if err := unix.Chroot(m.Merged); err != nil {
 		return fmt.Errorf("enter the overlay: %w", err)
 	}
-	syscall.Umask(0o022)
+	umask := syscall.Umask(0o022)
 	err = m.makeInside()
-	syscall.Umask(0o077)
+	syscall.Umask(umask)
 	if err2 := unix.Fchdir(home); err == nil {
 		err = err2
 	}
