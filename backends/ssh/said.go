@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"berth/internal/run"
 	"berth/jobs"
@@ -18,48 +19,54 @@ import (
 // signal ended.
 const failed = 255
 
-// What ssh says, as of OpenSSH 7.4 to 10. The order counts: what is most
-// telling comes first, because a jump host's complaints stand before those that
-// follow from them.
-var complaints = []struct {
+// complaint is something that ssh says and what it means.
+type complaint struct {
 	re   *regexp.Regexp
 	kind jobs.Kind
 	msg  string // %s is the host
 	hint func(h *Host, said string) string
-}{
-	{regexp.MustCompile(`(?i)(?:bad|unsupported) (?:configuration )?option|bad owner or permissions on |configuration option: |^command-line: |missing argument|(?:unsupported|bad|invalid) .* value`), jobs.KindConfig,
-		"ssh does not accept its configuration for %s", func(*Host, string) string { return "mend ~/.ssh/config or the ssh options" }},
-	{regexp.MustCompile(`HOST IDENTIFICATION HAS CHANGED|Host key for .* has changed`), jobs.KindConfig,
-		"the host key of %s has changed: another machine may be answering in its place", changedKey},
-	{regexp.MustCompile(`Host key verification failed|No .* host key is known`), jobs.KindConfig,
-		"the host key of %s is not known", func(h *Host, _ string) string {
-			return "check its fingerprint once by hand: " + byHand(h.spec)
-		}},
-	{regexp.MustCompile(`UNPROTECTED PRIVATE KEY FILE|bad permissions`), jobs.KindAuth,
-		"ssh refuses a key for %s that others can read", func(h *Host, _ string) string {
-			if h.spec.Key != "" {
-				return "chmod 600 " + anyShell(h.spec.Key)
-			}
-			return "chmod 600 the key file; " + byHand(h.spec, "-v") + " shows which"
-		}},
-	{regexp.MustCompile(`Permission denied \(|Too many authentication failures|No (?:more )?supported authentication methods|Authentication failed`), jobs.KindAuth,
-		"%s does not let us in", login},
-	{regexp.MustCompile(`Could not resolve hostname|Name or service not known`), jobs.KindInfra,
-		"the host name of %s cannot be resolved", func(h *Host, _ string) string { return "is it spelled right? " + byHand(h.spec) }},
-	{regexp.MustCompile(`Connection refused`), jobs.KindInfra,
-		"%s refuses connections", func(h *Host, _ string) string { return "does sshd run there, on that port? " + byHand(h.spec, "-v") }},
-	{regexp.MustCompile(`(?i)(?:connection|operation) timed out|no route to host|network is unreachable|timed out during banner`), jobs.KindInfra,
-		"%s cannot be reached", func(h *Host, _ string) string {
-			return "is it up, and does the way there lead through a VPN or a jump host? " + byHand(h.spec, "-v")
-		}},
 }
 
-// changedHost finds the name under which ssh knows the host.
-var changedHost = regexp.MustCompile(`Host key for (\S+) has changed`)
+// What ssh says, as of OpenSSH 7.4 to 10. The order counts: what is most
+// telling comes first, because a jump host's complaints stand before those that
+// follow from them.
+//
+// They are compiled when something has failed: this package is a part of the
+// program for the nodes, which starts thousands of times.
+var complaints = sync.OnceValue(func() []complaint {
+	return []complaint{
+		{regexp.MustCompile(`(?i)(?:bad|unsupported) (?:configuration )?option|bad owner or permissions on |configuration option: |^command-line: |missing argument|(?:unsupported|bad|invalid) .* value`), jobs.KindConfig,
+			"ssh does not accept its configuration for %s", func(*Host, string) string { return "mend ~/.ssh/config or the ssh options" }},
+		{regexp.MustCompile(`HOST IDENTIFICATION HAS CHANGED|Host key for .* has changed`), jobs.KindConfig,
+			"the host key of %s has changed: another machine may be answering in its place", changedKey},
+		{regexp.MustCompile(`Host key verification failed|No .* host key is known`), jobs.KindConfig,
+			"the host key of %s is not known", func(h *Host, _ string) string {
+				return "check its fingerprint once by hand: " + byHand(h.spec)
+			}},
+		{regexp.MustCompile(`UNPROTECTED PRIVATE KEY FILE|bad permissions`), jobs.KindAuth,
+			"ssh refuses a key for %s that others can read", func(h *Host, _ string) string {
+				if h.spec.Key != "" {
+					return "chmod 600 " + anyShell(h.spec.Key)
+				}
+				return "chmod 600 the key file; " + byHand(h.spec, "-v") + " shows which"
+			}},
+		{regexp.MustCompile(`Permission denied \(|Too many authentication failures|No (?:more )?supported authentication methods|Authentication failed`), jobs.KindAuth,
+			"%s does not let us in", login},
+		{regexp.MustCompile(`Could not resolve hostname|Name or service not known`), jobs.KindInfra,
+			"the host name of %s cannot be resolved", func(h *Host, _ string) string { return "is it spelled right? " + byHand(h.spec) }},
+		{regexp.MustCompile(`Connection refused`), jobs.KindInfra,
+			"%s refuses connections", func(h *Host, _ string) string { return "does sshd run there, on that port? " + byHand(h.spec, "-v") }},
+		{regexp.MustCompile(`(?i)(?:connection|operation) timed out|no route to host|network is unreachable|timed out during banner`), jobs.KindInfra,
+			"%s cannot be reached", func(h *Host, _ string) string {
+				return "is it up, and does the way there lead through a VPN or a jump host? " + byHand(h.spec, "-v")
+			}},
+	}
+})
 
 func changedKey(h *Host, said string) string {
 	name := h.spec.Host
-	if m := changedHost.FindStringSubmatch(said); m != nil && jobs.CheckText("", m[1]) == nil {
+	// The name under which ssh knows it.
+	if m := regexp.MustCompile(`Host key for (\S+) has changed`).FindStringSubmatch(said); m != nil && jobs.CheckText("", m[1]) == nil {
 		name = m[1]
 	}
 	return "only if its administrators say that it has a new key: ssh-keygen -R " + anyShell(name) + ", then check the new fingerprint: " + byHand(h.spec)
@@ -81,28 +88,34 @@ func login(h *Host, said string) string {
 		byHand(h.spec, "-fN", "-oControlMaster=yes", "-oControlPersist=300", "-oControlPath="+h.socket())
 }
 
-// lost matches what ssh says when the server, or the way to it, ended before
-// anything was said.
-var lost = regexp.MustCompile(`kex_exchange_identification|UNKNOWN port 65535|Connection (?:closed|reset) by`)
+// lost tells whether the server, or the way to it, ended before it had a word.
+func lost(said string) bool {
+	for _, words := range []string{"kex_exchange_identification", "UNKNOWN port 65535", "Connection closed by", "Connection reset by"} {
+		if strings.Contains(said, words) {
+			return true
+		}
+	}
+	return false
+}
 
 // explain turns what ssh said before anything began there into an error. What a
 // jump host says is kept back by an ssh that means to hold the connection, so
 // one that does not is asked in that case.
 func (h *Host) explain(ctx context.Context, said string) error {
 	said = strings.TrimSpace(said)
-	if lost.MatchString(said) {
+	if lost(said) {
 		var again bytes.Buffer
 		argv := append([]string{h.b.Program, "-oControlMaster=no", "-oControlPath=none", "-oBatchMode=yes"}, h.call(true, viaSh(":"))[1:]...)
 		if _, err := run.Output(ctx, h.b.On, jobs.Cmd{Argv: argv, Env: h.b.Env, Stderr: &again}); err != nil && again.Len() > 0 {
 			said = strings.TrimSpace(again.String())
 		}
 	}
-	for _, c := range complaints {
+	for _, c := range complaints() {
 		if c.re.MatchString(said) {
 			return &jobs.Error{Kind: c.kind, Msg: fmt.Sprintf(c.msg, h), Hint: c.hint(h, said), Err: quoted(said)}
 		}
 	}
-	if lost.MatchString(said) {
+	if lost(said) {
 		return &jobs.Error{Kind: jobs.KindAgain, Msg: h.String() + " ends connections before it greets", Err: quoted(said),
 			Hint: "it may have too many at the moment, or be cross about failed attempts: try again in a minute; " + byHand(h.spec, "-v")}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +31,15 @@ const (
 	runIt = `if [ -n "$2" ]; then cd "$2" || exit 126; fi; shift 2; "$@"; r=$?; [ "$r" != 255 ] || printf '%s 255\n' "$n" >&2; exit "$r"`
 )
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+// isName tells whether a shell can have a variable of this name.
+func isName(s string) bool {
+	for i, c := range []byte(s) {
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
 
 // line returns what the login shell is to read for a command, and what has to
 // stand before its standard input: its variables, one a line, which no command
@@ -51,8 +58,7 @@ func line(c jobs.Cmd, nonce string) (words string, header []byte, err error) {
 	if c.Env != nil {
 		script += readEnv
 		for _, v := range c.Env {
-			if !variable.MatchString(v) || strings.ContainsAny(v, "\n\x00") {
-				name, _, _ := strings.Cut(v, "=")
+			if name, _, ok := strings.Cut(v, "="); !ok || !isName(name) || strings.ContainsAny(v, "\n\x00") {
 				return "", nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the variable %q cannot be set over ssh", name), Hint: "its name has to be a word, and its value one line"}
 			}
 			header = append(append(header, v...), '\n')

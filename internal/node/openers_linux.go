@@ -4,6 +4,7 @@ import (
 	"berth/apptainer"
 	"berth/backends/docker"
 	"berth/backends/local"
+	"berth/backends/ssh"
 	"berth/internal/run"
 	"berth/jobs"
 )
@@ -11,5 +12,5 @@ import (
 // openers are the backends whose environments this program can keep.
 func openers() []jobs.Opener {
 	on := run.Local{}
-	return []jobs.Opener{&apptainer.Backend{On: on}, &docker.Backend{On: on}, local.Backend{}}
+	return []jobs.Opener{&apptainer.Backend{On: on}, &docker.Backend{On: on}, ssh.Backend{On: on}, local.Backend{}}
 }

@@ -1,0 +1,52 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"berth/backends/local"
+	"berth/internal/run"
+	"berth/jobs"
+)
+
+var _ jobs.Opener = Backend{}
+
+// Open is called on the host itself, by the keeper there: its guest runs on the
+// bare host, as with backend local.
+func (Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	return local.Backend{}.Open(ctx, s, at)
+}
+
+// remove takes away the directory $1 of the environment $2, if its record says
+// that it is that one's.
+const remove = `d=$HOME/$1; [ -d "$d" ] || exit 0; grep -qs "\"$2\"" "$d/env.json" || exit 4; chmod -R u+rwX "$d" 2>/dev/null; rm -rf "$d"`
+
+// Remove removes what the environment has on its host: its record, its logs.
+// What its commands wrote elsewhere there is the user's. The environment must
+// have been stopped.
+func (b Backend) Remove(ctx context.Context, s *jobs.EnvSpec, _ jobs.Starter) error {
+	if s.SSH == nil || !jobs.ValidID(s.ID) {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the environment %q names no host of ssh", s.Name)}
+	}
+	h, err := b.Host(*s.SSH)
+	if err != nil {
+		return err
+	}
+	_, err = h.sh(ctx, nil, remove, envDir+s.ID, s.ID)
+	var failed *run.Error
+	if errors.As(err, &failed) {
+		what := &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("remove ~/%s%s on %s", envDir, s.ID, h), Err: err}
+		if failed.Exit.Code == 4 {
+			what.Err = errors.New("it does not hold this environment's record")
+		}
+		return what
+	}
+	return err
+}
+
+// List finds nothing: what there is stands on other machines.
+func (Backend) List(context.Context, jobs.Starter) ([]jobs.Found, error) { return nil, nil }
+
+// Reap is never asked for anything.
+func (Backend) Reap(context.Context, jobs.Starter, jobs.Found) error { return nil }
