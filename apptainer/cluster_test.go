@@ -33,6 +33,9 @@ import (
 // in for berth-node as well, outside and inside.
 //
 //	BERTH_TEST_IMAGE=/opt/images/base.sif ./apptainer.test -test.v
+//
+// BERTH_TEST_HOMES is where state directories are made, if not in /tmp: on a
+// network file system some tests find another driver than they expect.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -87,30 +90,34 @@ func specIn(home, scratch string) (*jobs.EnvSpec, jobs.OpenPlace) {
 
 // bench is a state directory and what is opened in it.
 type bench struct {
-	t    *testing.T
-	home string
-	n    int
+	t       *testing.T
+	home    string
+	scratch string
+	n       int
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	home, err := os.MkdirTemp("", "berth-env-test-") //nolint:usetesting // containers leave what t.TempDir cannot remove
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := RemoveFiles(context.Background(), run.Local{}, home); err != nil {
-			t.Error(err)
+	dir := func(base string) string {
+		d, err := os.MkdirTemp(base, "berth-env-test-") //nolint:usetesting // containers leave what t.TempDir cannot remove
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	return &bench{t: t, home: home}
+		t.Cleanup(func() {
+			if err := RemoveFiles(context.Background(), run.Local{}, d); err != nil {
+				t.Error(err)
+			}
+		})
+		return d
+	}
+	return &bench{t: t, home: dir(os.Getenv("BERTH_TEST_HOMES")), scratch: dir("")}
 }
 
 // spec describes an environment and makes a place to open it in.
 func (b *bench) spec(change func(*jobs.EnvSpec)) (*jobs.EnvSpec, jobs.OpenPlace) {
 	b.t.Helper()
 	b.n++
-	s, at := specIn(b.home, filepath.Join(b.home, fmt.Sprintf("scratch%d", b.n)))
+	s, at := specIn(b.home, filepath.Join(b.scratch, fmt.Sprint(b.n)))
 	if change != nil {
 		change(s)
 	}
@@ -597,7 +604,9 @@ func TestLimits(t *testing.T) {
 	if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("%v", err)
 	}
-	_, err = b.open(func(s *jobs.EnvSpec) { s.Resources, s.Strict, s.Defaulted = jobs.Resources{CPUs: 1}, true, []string{"cpus"} })
+	_, err = b.open(func(s *jobs.EnvSpec) {
+		s.Resources, s.Strict, s.Defaulted = jobs.Resources{CPUs: 1}, true, []string{"cpus"}
+	})
 	if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "cpus") {
 		t.Errorf("%v", err)
 	}
