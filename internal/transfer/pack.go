@@ -89,7 +89,10 @@ func (p *packer) top(source string) error {
 			return err
 		}
 		defer f.Close()
-		return p.content(f, fi, name)
+		if err := p.content(f, fi, name); err != nil || p.tally.Entries > 0 {
+			return err
+		}
+		return &fs.PathError{Op: "pack", Path: source, Err: errUnreadable}
 	case fs.ModeSymlink:
 		target, err := os.Readlink(source)
 		if err != nil {
@@ -99,6 +102,8 @@ func (p *packer) top(source string) error {
 	}
 	return &fs.PathError{Op: "pack", Path: source, Err: ErrSpecial}
 }
+
+var errUnreadable = errors.New("it cannot be read")
 
 // ErrSpecial is a source that is a socket, a device or a pipe.
 var ErrSpecial = errors.New("neither a file nor a directory nor a symbolic link")
@@ -257,13 +262,24 @@ func (p *packer) content(f *os.File, seen fs.FileInfo, name string) error {
 		}
 	}
 	// Bytes that were never read cannot be promised: whether it can be read
-	// shows before the header goes out.
-	n, err := f.Read(p.buf[:min(int64(len(p.buf)), fi.Size())])
+	// shows before the header goes out. The kernel's files say that they are
+	// empty, and are not; as much of these is taken as the buffer holds.
+	size, want := fi.Size(), fi.Size()
+	if size == 0 {
+		want = int64(len(p.buf))
+	}
+	n, err := io.ReadAtLeast(f, p.buf[:min(int64(len(p.buf)), want)], 1)
+	for size == 0 && err == nil && n < len(p.buf) {
+		var more int
+		more, err = f.Read(p.buf[n:])
+		n += more
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		p.failed(name, err)
 		return nil
 	}
-	if err := p.header(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: fi.Size()}, fi); err != nil {
+	size = max(size, int64(n))
+	if err := p.header(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size}, fi); err != nil {
 		return err
 	}
 	if shared {
@@ -272,11 +288,11 @@ func (p *packer) content(f *os.File, seen fs.FileInfo, name string) error {
 	if err := p.first(n); err != nil {
 		return err
 	}
-	moved, rerr, werr := p.move(p.out, f, fi.Size()-int64(n))
+	moved, rerr, werr := p.move(p.out, f, size-int64(n))
 	if werr != nil {
 		return werr
 	}
-	if rest := fi.Size() - int64(n) - moved; rest > 0 {
+	if rest := size - int64(n) - moved; rest > 0 {
 		if rerr != nil && !errors.Is(rerr, io.EOF) {
 			note(&p.tally.Unreadable, &p.tally.unreadable, name)
 		} else {

@@ -189,6 +189,15 @@ func TestKernelFiles(t *testing.T) {
 	if !transfer.OfKernel(root) {
 		t.Error("/proc is taken for files")
 	}
+	// A file of it that was named is not empty, though it says so.
+	to := t.TempDir()
+	must(t, unpack(t, pack(t, "/proc/self/status"), to))
+	if b, err := os.ReadFile(to + "/status"); err != nil || !strings.HasPrefix(string(b), "Name:") {
+		t.Errorf("%q %v", b, err)
+	}
+	if _, err := transfer.Pack(t.Context(), io.Discard, "/proc/self/mem", transfer.Options{}); err == nil || !strings.Contains(err.Error(), "/proc/self/mem: ") {
+		t.Errorf("got %v", err)
+	}
 	home, err := os.OpenRoot(t.TempDir())
 	must(t, err)
 	defer home.Close()
