@@ -2,7 +2,12 @@ package keeper
 
 import (
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
+	"testing"
 
 	"berth/internal/lease"
 )
@@ -26,3 +31,18 @@ func (s *syncBuffer) String() string {
 }
 
 func selfProcess() lease.Process { return lease.Self() }
+
+func writeFile(dir, name, text string) error {
+	return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
+}
+
+// endKeeper ends the environment's keeper in order and waits for that.
+func endKeeper(t *testing.T, e *env) {
+	t.Helper()
+	if i := e.info(); i != nil {
+		if err := syscall.Kill(i.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the keeper ends", func() bool { return !Alive(e.dir) })
+}

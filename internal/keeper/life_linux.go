@@ -56,6 +56,15 @@ func (l *life) end() {
 	l.poke()
 }
 
+// open begins the time that counts: whoever has opened the environment has yet
+// to connect.
+func (l *life) open() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = time.Now()
+	l.accepted = l.idle
+}
+
 // accept notes a client that may be about to ask for something.
 func (l *life) accept() bool {
 	l.mu.Lock()

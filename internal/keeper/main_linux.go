@@ -148,6 +148,7 @@ func (k *keeper) run(signals <-chan os.Signal, openers []jobs.Opener, guest stri
 		return err
 	}
 	k.log.Info("open", "environment", spec.Name, "rebuilt", rebuilt)
+	k.life.open()
 	out.done(Report{Version: wire.Version, Ready: true, Opened: k.info.Opened, Notes: k.info.Notes, Rebuilt: rebuilt})
 	k.keep(ctx)
 	return nil
@@ -210,7 +211,8 @@ func (k *keeper) take(ctx context.Context, out *reporter) (stood bool, err error
 		if i, err := Peek(k.dir); err == nil && i != nil && i.Phase == phaseReady && i.Process == who {
 			if conn, err := dial(ctx, i.Socket); err == nil {
 				_ = conn.Close()
-				out.done(Report{Version: wire.Version, Ready: true, Opened: i.Opened})
+				k.life.open()
+	out.done(Report{Version: wire.Version, Ready: true, Opened: i.Opened})
 				return true, nil
 			}
 		}
