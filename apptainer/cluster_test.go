@@ -59,7 +59,13 @@ func TestMain(m *testing.M) {
 
 // pool keeps the unpacked image and what was found out from one test to the
 // next; only some are about how these are made.
-func pool() string { return filepath.Join(os.TempDir(), fmt.Sprintf("berth-env-pool-%d", os.Getpid())) }
+func pool() string {
+	base := os.Getenv("BERTH_TEST_HOMES")
+	if base == "" {
+		base = os.TempDir()
+	}
+	return filepath.Join(base, fmt.Sprintf("berth-env-pool-%d", os.Getpid()))
+}
 
 // warmBench is a bench to which the image is no news.
 func warmBench(t *testing.T) *bench {

@@ -35,6 +35,7 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 			return chosen{}, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the files of environment %s were written by the overlay driver %s", o.spec.Name, m.Driver), Err: err,
 				Hint: "open it where that driver works, or begin anew: berth env rm " + o.spec.Name}
 		}
+		c.note = "overlay driver " + m.Driver
 		return c, nil
 	}
 	if asked != "" {

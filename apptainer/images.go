@@ -202,7 +202,10 @@ func (o *opener) buildEnviron(login bool) (env []string, drop func(), err error)
 				env = append(env, name+"="+v)
 			}
 		}
-	} else {
+	}
+	// Its own directory of configuration is not to appear in a home that has
+	// none; where there is one it may hold logins.
+	if _, err := os.Stat(filepath.Join(os.Getenv("HOME"), ".apptainer")); !login || err != nil {
 		env = append(env, "APPTAINER_CONFIGDIR="+filepath.Join(dir, "config"))
 	}
 	return env, func() { _ = removeTree(dir) }, nil
