@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"berth/jobs"
@@ -31,13 +32,22 @@ func (b *Backend) Check(ctx context.Context) jobs.Checked {
 	}
 	out, err := p.ask(ctx, checkLimit, "version", "--format", "{{json .}}")
 	if err != nil {
-		return jobs.Checked{Health: jobs.Unhealthy, Reason: err.Error(), Hint: jobs.HintOf(err)}
+		return jobs.Checked{Health: jobs.Unhealthy, Reason: cause(err), Hint: jobs.HintOf(err)}
 	}
 	c := jobs.Checked{Health: jobs.Healthy, Reason: p.path, Version: serverVersion(out)}
 	if c.Version == "" {
 		c.Health, c.Reason, c.Hint = jobs.Unhealthy, p.path+" version printed no version", "try: "+p.path+" version"
 	}
 	return c
+}
+
+// cause is what the program said, without its name.
+func cause(err error) string {
+	var e *jobs.Error
+	if errors.As(err, &e) && e.Err != nil {
+		return e.Err.Error()
+	}
+	return err.Error()
 }
 
 // serverVersion reads "docker version": podman has no server of its own and

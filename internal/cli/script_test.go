@@ -66,8 +66,10 @@ func setup(env *testscript.Env) error {
 	if err := os.Link(program, filepath.Join(state, "bin", "berth-"+sum[:12])); err != nil {
 		return err
 	}
-	if err := os.Link(program, filepath.Join(env.WorkDir, ".bare", "berth")); err != nil {
-		return err
+	for _, name := range []string{"berth", "docker"} { // a docker of the machine's own may have a daemon
+		if err := os.Link(program, filepath.Join(env.WorkDir, ".bare", name)); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"), 0o600); err != nil {
 		return err

@@ -28,7 +28,7 @@ type taskFlags struct {
 func (f *taskFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	fs.StringVar(&f.name, "name", "", "name of the task")
-	fs.StringVar(&f.image, "image", "", "container image, a SIF file")
+	fs.StringVar(&f.image, "image", "", "container image: a SIF file; with docker a name such as debian:12")
 	fs.StringVar(&f.overlay, "overlay", "", "name of a persistent overlay; without it the writable layer is thrown away")
 	fs.StringArrayVar(&f.bind, "bind", nil, "bind SRC[:DST[:rw]], read-only unless rw")
 	fs.StringArrayVar(&f.env, "env", nil, "NAME (taken from here) or NAME=VALUE")
@@ -46,7 +46,7 @@ func (f *taskFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.slurm.QOS, "qos", "", "Slurm quality of service")
 	fs.StringVar(&f.slurm.Constraint, "constraint", "", "Slurm node features")
 	fs.StringArrayVar(&f.slurm.Extra, "slurm", nil, "further sbatch option, --option=value")
-	fs.StringVar(&f.backend, "backend", "", "auto, singularity or local (default auto)")
+	fs.StringVar(&f.backend, "backend", "", "auto, singularity, docker or local (default auto)")
 	fs.StringVar(&f.scheduler, "scheduler", "", "auto, slurm or local (default auto)")
 	fs.StringVar(&f.profile, "profile", os.Getenv("BERTH_PROFILE"), "site profile: a name or a path ($BERTH_PROFILE)")
 }

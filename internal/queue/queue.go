@@ -95,14 +95,15 @@ func (q *Queue) fits(r jobs.Resources) error {
 	return nil
 }
 
-// jobEnv is the environment that a job starts with: enough to find programs
-// and the user's session, and nothing else.
+// jobEnv is the environment that a job starts with: enough to find programs,
+// the user's session and their container daemon, and nothing else.
 func jobEnv(environ []string) []string {
 	var env []string
 	for _, e := range environ {
 		name, _, _ := strings.Cut(e, "=")
 		switch name {
-		case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS":
+		case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
+			"DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST":
 			env = append(env, e)
 		}
 	}

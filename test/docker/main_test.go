@@ -178,8 +178,18 @@ func (e *env) stop() {
 // sh runs a command and returns what it wrote to both, and its exit code.
 func (e *env) sh(text string) (string, int) {
 	e.t.Helper()
+	return e.run(jobs.Command{Shell: text})
+}
+
+func (e *env) argv(words ...string) (string, int) {
+	e.t.Helper()
+	return e.run(jobs.Command{Argv: words})
+}
+
+func (e *env) run(c jobs.Command) (string, int) {
+	e.t.Helper()
 	out := &safe{}
-	p, err := e.session.Start(session.StartRequest{Command: jobs.Command{Shell: text}}, out, out)
+	p, err := e.session.Start(session.StartRequest{Command: c}, out, out)
 	must(e.t, err)
 	watchdog := time.AfterFunc(60*time.Second, func() { _ = p.Terminate(0) })
 	defer watchdog.Stop()

@@ -1,0 +1,126 @@
+//go:build docker
+
+package docker_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"berth/jobs"
+)
+
+// registry is as much of a registry as a pull of one image needs. Docker
+// speaks plain HTTP with 127.0.0.0/8.
+func registry(t *testing.T, image map[string][]byte) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := strings.TrimPrefix(r.URL.Path, "/v2/")
+		deny := func(code int, word string) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_, _ = fmt.Fprintf(w, `{"errors":[{"code":%q,"message":%q}]}`, word, strings.ToLower(word))
+		}
+		key := path[strings.LastIndexByte(path, '/')+1:]
+		body, ok := image[key]
+		switch {
+		case path == "":
+			return
+		case strings.HasPrefix(path, "secret/"):
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			deny(http.StatusUnauthorized, "UNAUTHORIZED")
+			return
+		case !ok || !strings.HasPrefix(path, "berth-test/"):
+			deny(http.StatusNotFound, "MANIFEST_UNKNOWN")
+			return
+		case strings.Contains(path, "/manifests/"):
+			w.Header().Set("Content-Type", "application/vnd.docker.distribution.manifest.v2+json")
+		}
+		w.Header().Set("Docker-Content-Digest", digest(body))
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		if r.Method != http.MethodHead {
+			_, _ = w.Write(body)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
+
+// nothing is an image in which only one file stands: no shell, no libc.
+func nothing(t *testing.T) map[string][]byte {
+	t.Helper()
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	must(t, w.WriteHeader(&tar.Header{Name: "etc/hello", Mode: 0o644, Size: 3, Typeflag: tar.TypeReg}))
+	_, err := w.Write([]byte("hi\n"))
+	must(t, err)
+	must(t, w.Close())
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err = z.Write(layer.Bytes())
+	must(t, err)
+	must(t, z.Close())
+	config, err := json.Marshal(map[string]any{"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{}, "rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer.Bytes())}}})
+	must(t, err)
+	const v2 = "application/vnd.docker.distribution.manifest.v2+json"
+	manifest, err := json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": v2,
+		"config": map[string]any{"mediaType": "application/vnd.docker.container.image.v1+json", "size": len(config), "digest": digest(config)},
+		"layers": []any{map[string]any{"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip", "size": packed.Len(), "digest": digest(packed.Bytes())}},
+	})
+	must(t, err)
+	return map[string][]byte{"1": manifest, digest(manifest): manifest, digest(config): config, digest(packed.Bytes()): packed.Bytes()}
+}
+
+// TestPull pulls an image without a shell, and one that is not there, is
+// private, or is on a machine that does not answer.
+func TestPull(t *testing.T) {
+	if host := os.Getenv("DOCKER_HOST"); host != "" && !strings.HasPrefix(host, "unix://") {
+		t.Fatal("the daemon is on another machine")
+	}
+	host := registry(t, nothing(t))
+	name := host + "/berth-test/nothing:1"
+	e := plan(t, func(s *jobs.EnvSpec) { s.Image = name })
+	t.Cleanup(func() {
+		e.stop()
+		ask(t, "rm", "-f", e.lastContainer())
+		ask(t, "rmi", name)
+	})
+	e.open()
+	if said := strings.Join(e.said, "\n"); !strings.Contains(said, "pulling the image "+name) || !strings.Contains(said, "Pull complete") {
+		t.Errorf("progress: %q", said)
+	}
+	p, code := e.argv("/.berth/node", "guest", "x")
+	if code != 2 || !strings.Contains(p, "unknown argument") {
+		t.Errorf("a command without a shell: %q, exit %d", p, code)
+	}
+	for image, want := range map[string]jobs.Kind{
+		host + "/berth-test/nothing:2": jobs.KindNotFound,
+		host + "/other:1":              jobs.KindNotFound,
+		host + "/secret/x:1":           jobs.KindAuth,
+		"127.0.0.1:1/x:1":              jobs.KindAgain,
+		"UPPER/case":                   jobs.KindUsage,
+	} {
+		e := plan(t, func(s *jobs.EnvSpec) { s.Image = image })
+		if _, err := e.prepare(); jobs.KindOf(err) != want || jobs.HintOf(err) == "" {
+			t.Errorf("%s: %v (kind %d, hint %q)", image, err, jobs.KindOf(err), jobs.HintOf(err))
+		}
+	}
+}
+
+func (e *env) lastContainer() string {
+	out, _ := exec.Command("docker", "ps", "-aq", "--filter", "label=berth.env="+e.spec.ID).Output()
+	return strings.TrimSpace(string(out))
+}
