@@ -301,6 +301,20 @@ func TestSandbox(t *testing.T) {
 	if _, err := b.open(func(s *jobs.EnvSpec) { s.Image, s.Name, s.Overlay.Driver = dir, "f", jobs.DriverFuse }); jobs.KindOf(err) != jobs.KindConfig {
 		t.Errorf("fuse over a directory: %v", err)
 	}
+	// That is so because of what a probe of the container program's own overlay
+	// over a directory finds here: it is one that sees wrong layers.
+	s, at := b.spec(func(s *jobs.EnvSpec) { s.Image = dir })
+	for _, d := range []string{dirWorkdir, dirConf} {
+		if err := os.Mkdir(filepath.Join(at.Scratch, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := &opener{b: &Backend{}, spec: s, at: at, program: "/usr/bin/apptainer"}
+	if f := o.layerWorks(t.Context(), jobs.DriverFuse, b.home, dir, false); f.OK || !strings.Contains(f.Why, "directory of the image") {
+		t.Errorf("its own overlay: %+v", f)
+	} else {
+		t.Log("its own overlay: " + f.Why)
+	}
 	op = b.must(func(s *jobs.EnvSpec) { s.Image, s.Name, s.Overlay.Driver = dir, "x", jobs.DriverExt3 })
 	b.sh(op, changes)
 	// Another image below the same files is refused.
