@@ -21,6 +21,8 @@ import (
 )
 
 // daemon is a dockerd of the test's own: the machine's has others' containers.
+// It has namespaces of its own, too, because a dockerd without a bridge removes
+// the one that it finds.
 type daemon struct {
 	t   *testing.T
 	dir string
@@ -52,7 +54,7 @@ func (d *daemon) start() {
 	d.cmd = exec.Command("dockerd", "--data-root", filepath.Join(d.dir, "data"), "--exec-root", filepath.Join(d.dir, "exec"), "--pidfile", filepath.Join(d.dir, "pid"),
 		"--host", os.Getenv("DOCKER_HOST"), "--bridge", "none", "--iptables=false", "--ip6tables=false")
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	must(d.t, d.cmd.Start())
 	for deadline := time.Now().Add(30 * time.Second); exec.Command("docker", "version").Run() != nil; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -104,7 +106,12 @@ func (d *daemon) remove() {
 // TestDaemonDies kills the daemon below a running container.
 func TestDaemonDies(t *testing.T) {
 	d := newDaemon(t)
-	e := plan(t, func(s *jobs.EnvSpec) { s.Image = registry(t, nothing(t)) + "/berth-test/nothing:1" }).open()
+	load := exec.Command("docker", "load")
+	load.Stdin = saved(t, "berth-test/nothing:1")
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("docker load: %v: %s", err, out)
+	}
+	e := plan(t, func(s *jobs.EnvSpec) { s.Image = "berth-test/nothing:1" }).open()
 	_, err := e.session.WriteFile(t.Context(), "", "/kept", strings.NewReader("kept"), session.WriteOptions{})
 	must(t, err)
 	d.kill()

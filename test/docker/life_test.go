@@ -185,6 +185,14 @@ func TestReaps(t *testing.T) {
 	e := plan(t).open()
 	_, _ = e.sh(`for i in $(seq 100); do (sleep 0.1 &); done; sleep 0.5`)
 	e.want(`sleep 0.3; ps -eo stat | grep -c '^Z' || true`, "0")
+	// It is deaf to signals, its own processes' too, and ends with "docker
+	// stop" at once.
+	e.want("kill -TERM 1; kill -KILL 1; kill -STOP 1; sleep 0.2; echo here", "here")
+	ask(t, "kill", "--signal", "TERM", e.container())
+	e.want("sleep 0.2; echo here", "here")
+	began := time.Now()
+	ask(t, "stop", "-t", "30", e.container())
+	t.Logf("docker stop -t 30: %v", time.Since(began).Round(time.Millisecond))
 }
 
 // TestThroughput sends 100 MiB each way, of bytes that an attached terminal

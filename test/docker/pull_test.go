@@ -58,30 +58,62 @@ func registry(t *testing.T, image map[string][]byte) string {
 
 func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
-// nothing is an image in which only one file stands: no shell, no libc.
+// layer is a file system in which only one file stands: no shell, no libc.
+func layer(t *testing.T) []byte {
+	t.Helper()
+	return archive(t, map[string][]byte{"etc/hello": []byte("hi\n")})
+}
+
+func archive(t *testing.T, files map[string][]byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, data := range files {
+		must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data)), Typeflag: tar.TypeReg}))
+		_, err := w.Write(data)
+		must(t, err)
+	}
+	must(t, w.Close())
+	return b.Bytes()
+}
+
+func asJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	must(t, err)
+	return b
+}
+
+// configOf is the configuration of an image of one layer.
+func configOf(t *testing.T, layer []byte) []byte {
+	t.Helper()
+	return asJSON(t, map[string]any{"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{}, "rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}}})
+}
+
+// nothing is the image of that layer, as a registry has it, by tag and digest.
 func nothing(t *testing.T) map[string][]byte {
 	t.Helper()
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	must(t, w.WriteHeader(&tar.Header{Name: "etc/hello", Mode: 0o644, Size: 3, Typeflag: tar.TypeReg}))
-	_, err := w.Write([]byte("hi\n"))
-	must(t, err)
-	must(t, w.Close())
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
-	_, err = z.Write(layer.Bytes())
+	_, err := z.Write(layer(t))
 	must(t, err)
 	must(t, z.Close())
-	config, err := json.Marshal(map[string]any{"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{}, "rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer.Bytes())}}})
-	must(t, err)
-	const v2 = "application/vnd.docker.distribution.manifest.v2+json"
-	manifest, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": v2,
+	config := configOf(t, layer(t))
+	manifest := asJSON(t, map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
 		"config": map[string]any{"mediaType": "application/vnd.docker.container.image.v1+json", "size": len(config), "digest": digest(config)},
 		"layers": []any{map[string]any{"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip", "size": packed.Len(), "digest": digest(packed.Bytes())}},
 	})
-	must(t, err)
 	return map[string][]byte{"1": manifest, digest(manifest): manifest, digest(config): config, digest(packed.Bytes()): packed.Bytes()}
+}
+
+// saved is the same image as "docker save" writes it.
+func saved(t *testing.T, name string) *bytes.Reader {
+	t.Helper()
+	return bytes.NewReader(archive(t, map[string][]byte{
+		"layer.tar": layer(t), "config.json": configOf(t, layer(t)),
+		"manifest.json": asJSON(t, []any{map[string]any{"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}}),
+	}))
 }
 
 // TestPull pulls an image without a shell, and one that is not there, is
