@@ -31,7 +31,7 @@ func (h *Host) Connect(ctx context.Context, terminal bool) error {
 		return nil
 	}
 	if !terminal {
-		p, err := h.Start(ctx, jobs.Cmd{Argv: []string{":"}})
+		p, err := h.Start(ctx, jobs.Cmd{Argv: []string{"true"}})
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"berth/internal/keeper"
 	"berth/jobs"
@@ -48,6 +49,9 @@ func (h *Host) dial(ctx context.Context, s *jobs.EnvSpec, o keeper.OpenOptions) 
 		return nil, nil, err
 	}
 	for ask := false; ; ask = true {
+		if err := context.Cause(ctx); err != nil {
+			return nil, nil, fmt.Errorf("connect to %s: %w", h, err)
+		}
 		name, err := h.Install(ctx, ask, o.Progress)
 		if err != nil {
 			return nil, nil, err
@@ -116,10 +120,12 @@ func (h *Host) noStream(ctx context.Context, st *stream) error {
 	switch {
 	case st.err != nil:
 		return st.err
+	case st.reports.missing() || st.exit.Code == 126, st.exit.Code == failed && strings.TrimSpace(said) == "":
+		// The last is a program that a signal ended, as it does a damaged one:
+		// of its own failures ssh has something to say.
+		return errNoProgram
 	case st.exit.Code == failed || st.exit.Signal != 0:
 		return h.explain(ctx, said)
-	case st.reports.missing() || st.exit.Code == 126:
-		return errNoProgram
 	}
 	return h.notOurs(st.exit, said)
 }

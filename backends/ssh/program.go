@@ -165,5 +165,10 @@ func (h *Host) sh(ctx context.Context, stdin []byte, script string, args ...stri
 	if stdin != nil {
 		c.Stdin = bytes.NewReader(stdin)
 	}
-	return run.Output(ctx, h, c)
+	out, err := run.Output(ctx, h, c)
+	var failed *run.Error
+	if errors.As(err, &failed) {
+		failed.Argv = []string{"a shell on", h.String()} // nobody wants to read the script
+	}
+	return out, err
 }

@@ -119,6 +119,9 @@ func (h *Host) explain(ctx context.Context, said string) error {
 		return &jobs.Error{Kind: jobs.KindAgain, Msg: h.String() + " ends connections before it greets", Err: quoted(said),
 			Hint: "it may have too many at the moment, or be cross about failed attempts: try again in a minute; " + byHand(h.spec, "-v")}
 	}
+	if said == "" {
+		said = "it ended without a word"
+	}
 	return &jobs.Error{Kind: jobs.KindInfra, Msg: "connect to " + h.String(), Err: quoted(said), Hint: "try by hand: " + byHand(h.spec, "-v")}
 }
 

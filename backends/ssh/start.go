@@ -17,18 +17,23 @@ import (
 	"berth/jobs"
 )
 
-// The scripts of /bin/sh that run a command. $1 is a word that nobody knows
-// beforehand, $2 the directory; then comes the command. Both streams first
-// carry that word on a line of its own, so that what a login shell prints is
-// told apart, and so that a link that broke is not taken for a command that
-// ended with 255. The shell waits for the command, so that it can tell a signal
-// by 128+n; signals go to its process group (sshd starts a session for each
-// command), hence the traps.
+// The scripts of /bin/sh that run a command. The outer one waits for it, so that
+// it can tell a signal by 128+n, and an end with 255 from a link that broke, for
+// which ssh exits with 255 too. $1 is a word that nobody knows beforehand, $2
+// the inner script, then its directory and the command follow. Signals go to the
+// whole process group (sshd starts a session for each command), hence the trap.
+//
+// The inner one is a shell of its own because a signal that comes between the
+// fork and the exec of a command would be lost in the outer one's trap. It says
+// on both streams that it runs, on a line of its own, so that what a login shell
+// prints is told apart. $1 is the word, $2 the process group, $3 the directory.
 const (
-	hello   = `printf '\n%s %s\n' "$1" "$$"; printf '\n%s\n' "$1" >&2; trap : HUP INT QUIT TERM USR1 USR2; n=$1; `
+	outer = `trap : HUP INT QUIT TERM USR1 USR2; n=$1; s=$2; shift 2; /bin/sh -c "$s" sh "$n" "$$" "$@"; r=$?; [ "$r" != 255 ] || printf '%s 255\n' "$n" >&2; exit "$r"`
+
+	hello   = `printf '\n%s %s\n' "$1" "$2"; printf '\n%s\n' "$1" >&2; `
 	readEnv = `for v in $(export -p | sed -n 's/^export \([A-Za-z_][A-Za-z0-9_]*\).*/\1/p;s/^declare -x \([A-Za-z_][A-Za-z0-9_]*\).*/\1/p'); do command unset -v "$v" 2>/dev/null; done; ` +
 		`while IFS= read -r v && [ -n "$v" ]; do export "$v"; done; unset v; `
-	runIt = `if [ -n "$2" ]; then cd "$2" || exit 126; fi; shift 2; "$@"; r=$?; [ "$r" != 255 ] || printf '%s 255\n' "$n" >&2; exit "$r"`
+	runIt = `if [ -n "$3" ]; then cd "$3" || exit 126; fi; shift 3; exec "$@"`
 )
 
 // isName tells whether a shell can have a variable of this name.
@@ -65,7 +70,7 @@ func line(c jobs.Cmd, nonce string) (words string, header []byte, err error) {
 		}
 		header = append(header, '\n')
 	}
-	return viaSh(script+runIt, append([]string{nonce, c.Dir}, c.Argv...)...), header, nil
+	return viaSh(outer, append([]string{nonce, script + runIt, c.Dir}, c.Argv...)...), header, nil
 }
 
 // Start begins a command on the host and returns when it runs there, so that an

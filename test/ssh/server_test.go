@@ -62,7 +62,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, name: fmt.Sprintf("berth-test-ssh-%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)}
 	s.image = host(t, "docker", "inspect", "-f", "{{.Config.Image}}", "berth-tb-24.11-login")
-	dir, err := os.MkdirTemp("", "bssh") // short: sockets have to fit
+	dir, err := os.MkdirTemp("", "bssh") //nolint:usetesting // short: the paths of sockets are bounded
 	if err != nil {
 		t.Fatal(err)
 	}
