@@ -16,6 +16,7 @@ import (
 	"berth/internal/lease"
 	"berth/internal/run"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // Times of a client.
@@ -72,6 +73,9 @@ func Open(ctx context.Context, dir string, o OpenOptions) (io.ReadWriteCloser, *
 				return nil, nil, err
 			}
 			continue
+		}
+		if _, err := store.LoadEnv(dir); err != nil {
+			return nil, nil, err
 		}
 		if try > 10 {
 			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment ends as soon as it is open", Hint: "see " + filepath.Join(dir, fileLog)}

@@ -2,11 +2,9 @@ package keeper
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -14,10 +12,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
-	"time"
 
 	"berth/internal/guest/wire"
-	"berth/internal/lease"
 	"berth/internal/run"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -167,165 +163,6 @@ func (k *keeper) heed(ctx context.Context, signals <-chan os.Signal, cancel cont
 			k.log.Info("told to end", "signal", sig.String())
 			k.life.stop(ending{text: "its keeper was ended by a signal (" + sig.String() + ")"})
 			cancel(&jobs.Error{Kind: jobs.KindAgain, Msg: "the keeper of the environment was ended by a signal (" + sig.String() + ")"})
-		}
-	}
-}
-
-// lookAgain is how often a keeper that came second looks what became of the
-// first.
-const lookAgain = 20 * time.Millisecond
-
-// take takes the lease. stood is that another keeper has the environment open.
-func (k *keeper) take(ctx context.Context, out *reporter) (stood bool, err error) {
-	self := lease.Self()
-	me := lease.Owner{Version: 1, Environment: k.spec.Name, Dir: k.dir, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC()}
-	gone := func(o lease.Owner) bool {
-		who := o.Process()
-		if who.Near(self) {
-			return who.Gone(self)
-		}
-		if who.Gone(self) { // of an earlier boot
-			return true
-		}
-		out.progress(fmt.Sprintf("process %d on %s had this environment open; waiting whether it still lives", o.PID, o.Host))
-		return lease.Gone(ctx, o, self, lease.Patience{Look: k.times.beat / 10, Dead: k.times.silent, Silent: k.times.silent}, func(string) bool {
-			held, err := lease.Holder(k.dir)
-			return err == nil && held == nil
-		})
-	}
-	told := false
-	for {
-		k.lease, err = lease.Acquire(k.dir, me, gone)
-		var held *lease.HeldError
-		if !errors.As(err, &held) {
-			if err != nil {
-				return false, &jobs.Error{Kind: jobs.KindOf(err), Msg: "take the environment " + k.spec.Name, Err: err, Hint: jobs.HintOf(err)}
-			}
-			return false, nil
-		}
-		who := held.Owner.Process()
-		if !who.Near(self) {
-			return false, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("environment %s is open on %s (process %d) since %s", k.spec.Name, who.Host, who.PID, held.Owner.Time.Format(time.RFC3339)),
-				Hint: "use it there, or stop it there: berth env stop " + k.spec.Name}
-		}
-		if i, err := Peek(k.dir); err == nil && i != nil && i.Phase == phaseReady && i.Process == who {
-			if conn, err := dial(ctx, i.Socket); err == nil {
-				_ = conn.Close()
-				k.life.open()
-	out.done(Report{Version: wire.Version, Ready: true, Opened: i.Opened})
-				return true, nil
-			}
-		}
-		if !told {
-			told = true
-			out.progress("another process is opening or ending it; waiting")
-		}
-		select {
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-time.After(lookAgain):
-		}
-	}
-}
-
-// keep serves clients until something ends the environment, and closes it.
-func (k *keeper) keep(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var all sync.WaitGroup
-	all.Go(func() { k.beat(ctx, func(n int) error { return store.Beat(k.dir, n, time.Now()) }) })
-	all.Go(func() { k.watch(ctx) })
-	all.Go(func() { k.life.run(ctx) })
-	all.Go(k.acceptClients)
-	<-k.life.done
-	why := *k.life.reason()
-	k.log.Info("ending", "why", why.text)
-	// First nobody new: who has connected and was not yet served is told so.
-	if !why.fenced {
-		k.socket.remove()
-	}
-	for conn := k.socket.waiting(); conn != nil; conn = k.socket.waiting() {
-		_, _ = conn.WriteString(greeting(false))
-		_ = conn.Close()
-	}
-	_ = k.socket.f.Close()
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	for _, c := range k.everyone() {
-		shutRead(c.conn)
-	}
-	k.endAll(why)
-	cancel()
-	all.Wait()
-	k.closeBox()
-	k.info.Phase, k.info.Ended, k.info.Why, k.info.Inside = phaseEnded, time.Now().UTC(), why.text, nil
-	if !why.fenced {
-		k.saveInfo()
-	}
-}
-
-// endAll ends what runs, and lets all clients know how.
-func (k *keeper) endAll(why ending) {
-	if !why.broken {
-		ctx, cancel := context.WithTimeout(context.Background(), k.times.grace+10*time.Second)
-		if left, err := k.box.Session().End(ctx, k.times.grace); err != nil || left > 0 {
-			k.log.Warn("not all could be ended", "left", left, "err", err)
-		}
-		cancel()
-	}
-	// What the guest has told is on its way; what it has not told by now,
-	// nobody will.
-	late, cancel := context.WithTimeout(context.Background(), k.times.flush)
-	defer cancel()
-	for _, c := range k.everyone() {
-		for _, s := range c.all() {
-			if _, ok := s.(*relay); ok && !why.broken {
-				select {
-				case <-s.wait():
-				case <-late.Done():
-				}
-			}
-			s.lose(why.text)
-		}
-	}
-	if why.broken || !k.bg.settle(late) {
-		_ = k.box.Session().Close() // now nobody will tell how they ended
-		k.bg.settle(context.Background())
-	}
-	for _, c := range k.everyone() {
-		for _, s := range c.all() {
-			if r, ok := s.(*request); ok && r.req.Op != wire.KeepStop {
-				select {
-				case <-s.wait():
-				case <-late.Done():
-				}
-			}
-		}
-	}
-	close(k.told)
-}
-
-func (k *keeper) saveInfo() {
-	if err := k.info.save(k.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		k.log.Warn("keeper.json could not be written", "err", err)
-	}
-}
-
-// closeBox makes sure that nothing of the container is left, and gives back
-// what it was made of.
-func (k *keeper) closeBox() {
-	if k.box != nil {
-		k.box.Close()
-	}
-	if k.opening != nil && k.opening.Close != nil {
-		if err := k.opening.Close(); err != nil {
-			k.log.Warn("what the environment was made of could not be given back", "err", err)
-		}
-	}
-	if k.scratch != nil {
-		if err := k.scratch.Remove(); err != nil {
-			k.log.Warn("the scratch directory could not be removed", "err", err)
 		}
 	}
 }

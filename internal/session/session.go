@@ -16,8 +16,10 @@ import (
 // what happened to the command is not known.
 var ErrGuestGone = errors.New("the guest is gone")
 
-// ErrAgain says that a keeper has refused a request because its environment was
-// just ending. Nothing has begun: it may be sent again, over a new connection.
+// ErrAgain says that a request did not get through: a keeper has refused it
+// because its environment was just ending, or the stream broke before the whole
+// of it was sent. Nothing has begun: it may be sent again, over a new
+// connection.
 var ErrAgain = errors.New("the request came too late")
 
 // Session is a conversation with one guest. It is safe for concurrent use.

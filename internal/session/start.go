@@ -44,7 +44,7 @@ func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writ
 	defer s.starting.Unlock()
 	p, err := register(s, func(stream uint32) *Process { return newProcess(s, stream, stdout, stderr) })
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrAgain, err)
 	}
 	// Before the frame goes out: its answer may come at once.
 	if m.Prompt {
@@ -55,7 +55,10 @@ func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writ
 	if err := s.out.Message(wire.Start, p.stream, m); err != nil {
 		s.forget(p.stream)
 		p.lose()
-		return nil, startError(err)
+		if err = startError(err); errors.Is(err, ErrGuestGone) {
+			err = fmt.Errorf("%w: %w", ErrAgain, err)
+		}
+		return nil, err
 	}
 	p.send(from)
 	return p, nil
