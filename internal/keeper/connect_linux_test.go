@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -219,6 +220,10 @@ func TestHangingKeeper(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "it is stopped", func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(b), ") T ")
+	})
 	o := e.options()
 	o.Wait = 300 * time.Millisecond
 	if _, err := e.tryOpen(o); err == nil || !strings.Contains(err.Error(), "not open within 300ms") {

@@ -216,7 +216,7 @@ func TestLostFuse(t *testing.T) {
 	if err := os.Symlink(self, helper); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(e.dir, "argv", "sh\n-c\n\"$0\" sleep & exec \"$@\"\n"+helper); err != nil {
+	if err := writeFile(e.dir, "argv", "sh\n-c\n\"$0\" sleep & until [ \"$(cat /proc/$!/comm)\" = fuse-overlayfs ]; do sleep 0.01; done; exec \"$@\"\n"+helper); err != nil {
 		t.Fatal(err)
 	}
 	c := e.open()
