@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,27 +24,50 @@ type command struct {
 	msg    wire.StartMessage
 	mark   string // NAME=VALUE in its environment, by which its orphans are known
 
+	shell *shell        // whose process evaluates it, or nil
+	turn  chan struct{} // of the shell
+
 	prompt, stdin  *wire.Inbox
 	stdout, stderr *wire.Sender
+	terminal       *os.File      // the guest's side, or nil; set before it begins
 	ended          chan struct{} // closed when the main process has ended, or did not start
 	delivered      chan struct{} // closed when the last order is; of the reading goroutine
 
-	mu      sync.Mutex
-	pid     int  // 0 until it runs
-	stopped bool // it must not start any more
+	stop    chan struct{}  // closed when it must not start any more
+	killing sync.WaitGroup // what ends it and all that it has started
+	mixed   atomic.Bool    // another one was under way at the same time
+
+	mu       sync.Mutex
+	pid      int // 0 until it runs
+	over     bool
+	stopped  bool // stop is closed
+	timedOut bool
+	timer    *time.Timer
+	since    uint64       // when it began, in ticks
+	before   map[int]bool // processes of the shell that are from before, though their times do not tell
 }
 
 func newCommand(s *server, stream uint32, m wire.StartMessage) *command {
 	c := &command{
-		s: s, stream: stream, msg: m, mark: newMark(), ended: make(chan struct{}),
+		s: s, stream: stream, msg: m, mark: newMark(), ended: make(chan struct{}), stop: make(chan struct{}), since: ticks(),
 		stdout: wire.NewSender(s.out, wire.Stdout, stream), stderr: wire.NewSender(s.out, wire.Stderr, stream),
 	}
-	if m.Prompt {
+	switch {
+	case m.Prompt:
 		c.prompt = wire.NewInbox()
-	} else if m.Stdin {
+	case m.Stdin || m.TTY != nil:
 		c.stdin = wire.NewInbox()
 	}
 	return c
+}
+
+// serve does what the request asks for.
+func (c *command) serve() {
+	if c.shell != nil {
+		c.evaluate()
+	} else {
+		c.run()
+	}
 }
 
 // frame serves a frame for this command. It must not block.
@@ -68,6 +92,12 @@ func (c *command) frame(f wire.Frame) error {
 		case wire.Stderr:
 			return c.stderr.Grant(m.Bytes)
 		}
+	case wire.Resize:
+		var m wire.Size
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		c.order(func() { c.resize(m) })
 	case wire.Signal:
 		var m wire.SignalMessage
 		if err := f.Decode(&m); err != nil {
@@ -99,69 +129,70 @@ func (c *command) order(f func()) {
 	})
 }
 
-// run takes the command from its request to the end of its output.
-func (c *command) run() {
-	var ended sync.Once
-	end := func() { ended.Do(func() { close(c.ended) }) }
-	defer end()
-	exit := wire.ExitMessage{}
-	fail := func(e jobs.Exit) {
-		exit.Exit = e
-		end()
-		_ = c.s.out.Message(wire.Exit, c.stream, exit)
-		_, _ = c.stdout.Close(), c.stderr.Close()
+// fail tells that the command did not start.
+func (c *command) fail(e jobs.Exit) {
+	c.finish()
+	c.close()
+	exit := wire.ExitMessage{Exit: e}
+	if c.msg.Session != "" {
+		exit.Dir = wire.Text(c.s.sessionDir(c.msg.Session))
 	}
+	_ = c.s.out.Message(wire.Exit, c.stream, exit)
+	_, _ = c.stdout.Close(), c.stderr.Close()
+}
 
+// run takes a command with a process of its own from its request to the end of
+// its output.
+func (c *command) run() {
+	defer c.close()
 	stdin, err := c.input()
 	defer stdin.close()
 	if err != nil {
-		fail(*notStarted(codeCannot, "prepare the standard input: %v", err))
+		c.fail(*notStarted(codeCannot, "prepare the standard input: %v", err))
 		return
 	}
 	if stdin.file != "" {
 		c.msg.Env = append(c.msg.Env, wire.Text(promptVar+"="+stdin.file))
 	}
-	prog, no := c.s.place.resolve(c.msg)
+	prog, no := c.program()
 	if no != nil {
-		fail(*no)
+		c.fail(*no)
 		return
 	}
+	defer prog.close()
 	prog.env = append(prog.env, c.mark)
-
-	outR, outW, err := pipe()
+	st, err := c.streams(stdin)
 	if err != nil {
-		fail(*notStarted(codeCannot, "make a pipe: %v", err))
+		c.fail(*notStarted(codeCannot, "%v", err))
 		return
 	}
-	errR, errW, err := pipe()
+	reaped, err := c.fork(prog, st.child)
+	closeAll(st.child)
 	if err != nil {
-		_, _ = outR.Close(), outW.Close()
-		fail(*notStarted(codeCannot, "make a pipe: %v", err))
+		closeAll(st.ours)
+		c.fail(refused(prog.argv[0], err))
 		return
 	}
-	exit.Started = time.Now()
-	reaped, err := c.fork(prog, stdin.child, outW, errW)
-	_, _ = outW.Close(), errW.Close()
-	if err != nil {
-		_, _ = outR.Close(), errR.Close()
-		exit.Started = time.Time{}
-		fail(refused(prog.argv[0], err))
-		return
-	}
-	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: exit.Started})
+	exit := wire.ExitMessage{Started: c.begun()}
 	stdin.feed(c)
 
 	// Both streams at once, and the end is told without waiting for them.
 	var draining sync.WaitGroup
-	drains := []*run.Drain{run.NewDrain(outR), run.NewDrain(errR)}
-	for i, to := range []*wire.Sender{c.stdout, c.stderr} {
+	var drains []*run.Drain
+	for i, f := range st.ours {
+		d, to := run.NewDrain(f), []*wire.Sender{c.stdout, c.stderr}[i]
+		drains = append(drains, d)
 		draining.Go(func() {
-			_ = drains[i].Copy(to)
+			_ = d.Copy(to)
 			_ = to.Close()
 		})
 	}
+	if len(st.ours) == 1 {
+		_ = c.stderr.Close()
+	}
 	how := <-reaped
-	end()
+	c.finish()
+	c.close()
 	for _, d := range drains {
 		d.Ended()
 	}
@@ -170,8 +201,67 @@ func (c *command) run() {
 	}
 	exit.Exit, exit.Ended = exitOf(how.status), how.at
 	exit.MaxRSS = jobs.Bytes(how.usage.Maxrss) * jobs.KiB
+	if c.msg.Session != "" {
+		exit.Dir = wire.Text(c.s.sessionDir(c.msg.Session))
+	}
+	c.judge(&exit)
 	_ = c.s.out.Message(wire.Exit, c.stream, exit)
 	draining.Wait()
+}
+
+// begun tells the client that the command has begun, and sets its time limit.
+func (c *command) begun() time.Time {
+	now := time.Now()
+	c.mu.Lock()
+	if c.msg.Timeout > 0 && !c.over {
+		c.timer = time.AfterFunc(c.msg.Timeout, func() { c.s.guard(c.timeout) })
+	}
+	c.mu.Unlock()
+	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: now})
+	return now
+}
+
+// finish notes that the main process has ended; false is that it was told to.
+func (c *command) finish() (byItself bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shell != nil && c.stopped && c.pid != 0 {
+		// The shell ends, too, and then there is another call.
+		select {
+		case <-c.shell.warm.dead:
+		default:
+			return false
+		}
+	}
+	c.pid, c.over = 0, true
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	return !c.stopped
+}
+
+// close says that the main process has ended, or did not start.
+func (c *command) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.ended:
+	default:
+		close(c.ended)
+	}
+}
+
+// judge puts the guest's own doing into how a command ended. What it has
+// started is gone when a time limit is told.
+func (c *command) judge(exit *wire.ExitMessage) {
+	c.mu.Lock()
+	late := c.timedOut
+	c.mu.Unlock()
+	if late {
+		c.killing.Wait()
+		exit.TimedOut = true
+		exit.Exit = jobs.Exit{Started: true, Code: codeTimeout}
+	}
 }
 
 func exitOf(ws unix.WaitStatus) jobs.Exit {
@@ -184,19 +274,24 @@ func exitOf(ws unix.WaitStatus) jobs.Exit {
 }
 
 // fork starts the program in a session of its own.
-func (c *command) fork(p *program, stdin, stdout, stderr *os.File) (<-chan reaped, error) {
+func (c *command) fork(p *program, files []*os.File) (<-chan reaped, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
 		return nil, errStopped
 	}
-	pid, reaped, err := c.s.reaper.start(func() (int, error) {
-		return run.Fork(p.path, p.argv, &syscall.ProcAttr{
-			Dir: p.dir, Env: p.env,
-			Files: []uintptr{stdin.Fd(), stdout.Fd(), stderr.Fd()},
-			Sys:   &syscall.SysProcAttr{Setsid: true},
-		})
-	})
+	attr := &syscall.ProcAttr{Dir: p.dir, Env: p.env, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: c.terminal != nil}}
+	for _, f := range files {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	if p.memo != nil {
+		for len(attr.Files) < p.memoFD {
+			attr.Files = append(attr.Files, ^uintptr(0))
+		}
+		attr.Files = append(attr.Files, p.memo.Fd())
+	}
+	c.since = ticks()
+	pid, reaped, err := c.s.reaper.start(func() (int, error) { return run.Fork(p.path, p.argv, attr) })
 	if err != nil {
 		return nil, err
 	}

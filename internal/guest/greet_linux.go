@@ -3,6 +3,8 @@ package guest
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"berth/internal/guest/wire"
@@ -56,6 +58,10 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 	s.ownNS.Store(hello.OwnPIDNamespace && ownPIDNamespace(hello.PIDNamespace))
 	if s.place, err = newPlace(os.Environ(), wire.Strings(hello.Home), string(hello.User)); err != nil {
 		return err
+	}
+	s.place.login, s.place.dir = hello.Login, string(hello.Dir)
+	if d := s.place.dir; d != "" && (!filepath.IsAbs(d) || strings.ContainsRune(d, 0)) {
+		return fmt.Errorf("%q, where sessions begin, is not an absolute path", d)
 	}
 	s.watch.set(hello.PingTimeout, time.Now())
 	answer.OwnPIDNamespace = s.ownNS.Load()

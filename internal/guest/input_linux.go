@@ -17,10 +17,12 @@ const promptVar = "BERTH_PROMPT_FILE"
 
 // input is a command's standard input.
 type input struct {
-	child *os.File // what the command gets
-	ours  *os.File // what the guest writes to, or nil
-	file  string   // where the prompt is, or ""
-	fed   sync.WaitGroup
+	child  *os.File // what the command gets, or nil
+	ours   *os.File // what the guest writes to, or nil
+	file   string   // where the prompt is, or ""
+	fifo   string   // what a shell opens, or ""
+	shared bool     // ours is where the output comes from, too
+	fed    sync.WaitGroup
 }
 
 // input prepares the standard input. A prompt is received to its end first, and
@@ -44,6 +46,8 @@ func (c *command) input() (*input, error) {
 		if err == nil {
 			in.child, err = os.Open(in.file)
 		}
+	case c.msg.TTY != nil || c.shell != nil:
+		// Its terminal, and what its shell opens, come later.
 	case c.stdin != nil:
 		var fd [2]int
 		if err = unix.Pipe2(fd[:], unix.O_CLOEXEC); err == nil {
@@ -59,7 +63,9 @@ func (c *command) input() (*input, error) {
 // feed begins to write what the client sends to the command. A command that
 // closes its input, or ends, makes the rest be thrown away.
 func (in *input) feed(c *command) {
-	_ = in.child.Close()
+	if in.child != nil {
+		_ = in.child.Close()
+	}
 	if in.ours == nil {
 		return
 	}
@@ -67,19 +73,47 @@ func (in *input) feed(c *command) {
 	c.s.guard(func() {
 		defer in.fed.Done()
 		_ = c.stdin.Drain(in.ours, c.grant(wire.Stdin))
-		_ = in.ours.Close()
+		if !in.shared {
+			_ = in.ours.Close()
+		}
 	})
+}
+
+// terminal makes a terminal the input; its output ends it.
+func (in *input) terminal(f *os.File) { in.ours, in.shared = f, true }
+
+// forShell makes a FIFO that the shell of a session opens as the command's
+// input.
+func (in *input) forShell(w *warm, c *command, o *order) (err error) {
+	if c.stdin == nil {
+		return nil
+	}
+	if in.fifo, err = w.mkfifo(); err != nil {
+		return err
+	}
+	// For both, so that it waits for nobody; the end of the input is when it
+	// is closed.
+	fd, err := unix.Open(in.fifo, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	in.ours, o.in = os.NewFile(uintptr(fd), in.fifo), in.fifo
+	return nil
 }
 
 // close releases what the input still holds.
 func (in *input) close() {
-	_ = in.child.Close()
+	if in.child != nil {
+		_ = in.child.Close()
+	}
 	if in.ours != nil {
 		_ = in.ours.Close() // wakes a write to a command that has ended
 		in.fed.Wait()
 	}
-	if in.file != "" {
-		_ = os.Remove(in.file)
+	for _, path := range []string{in.file, in.fifo} {
+		if path != "" {
+			_ = os.Remove(path)
+		}
 	}
 }
 

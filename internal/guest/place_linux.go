@@ -14,6 +14,24 @@ import (
 type place struct {
 	env   []string
 	shell string // path of bash, or of sh where there is no bash
+	login bool   // sessions begin as login shells do
+	dir   string // where sessions begin; "" is HOME
+}
+
+// dialect is how the shell is spoken to.
+func (p *place) dialect() *dialect {
+	if filepath.Base(p.shell) == "bash" {
+		return &bashDialect
+	}
+	return &shDialect
+}
+
+// startDir is where sessions begin.
+func (p *place) startDir() string {
+	if p.dir != "" {
+		return p.dir
+	}
+	return p.get("HOME")
 }
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

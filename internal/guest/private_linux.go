@@ -35,14 +35,35 @@ func (d *privateDir) create(name string) (*os.File, error) {
 	defer d.mu.Unlock()
 	f, err := d.open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		if d.dir, err = os.MkdirTemp("/tmp", "berth-"); err != nil {
-			if d.dir, err = os.MkdirTemp("", "berth-"); err != nil {
-				return nil, err
-			}
+		if err = d.fresh(); err != nil {
+			return nil, err
 		}
 		f, err = d.open(name)
 	}
 	return f, err
+}
+
+// fresh makes the directory.
+func (d *privateDir) fresh() (err error) {
+	if d.dir, err = os.MkdirTemp("/tmp", "berth-"); err != nil {
+		d.dir, err = os.MkdirTemp("", "berth-")
+	}
+	return err
+}
+
+// subdir makes a directory in it.
+func (d *privateDir) subdir() (dir string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dir != "" {
+		dir, err = os.MkdirTemp(d.dir, "shell-")
+	}
+	if d.dir == "" || errors.Is(err, os.ErrNotExist) {
+		if err = d.fresh(); err == nil {
+			dir, err = os.MkdirTemp(d.dir, "shell-")
+		}
+	}
+	return dir, err
 }
 
 func (d *privateDir) open(name string) (*os.File, error) {

@@ -18,6 +18,7 @@ import (
 const (
 	codeCannot   = 126
 	codeNotFound = 127
+	codeTimeout  = 124 // as timeout(1) says it
 )
 
 func notStarted(code int, format string, args ...any) *jobs.Exit {
@@ -30,6 +31,16 @@ type program struct {
 	argv []string
 	env  []string
 	dir  string
+	// memo is what the program reads on descriptor memoFD, or nil.
+	memo   *os.File
+	memoFD int
+	text   string // of memo
+}
+
+func (p *program) close() {
+	if p.memo != nil {
+		_ = p.memo.Close()
+	}
 }
 
 // resolve turns a request into a program, or says why it cannot start.

@@ -45,14 +45,19 @@ func (r *reaper) start(fork func() (int, error)) (pid int, end <-chan reaped, er
 
 // signalGroup signals the process group of a child that was not reaped yet; no
 // other process can have its number until then.
-func (r *reaper) signalGroup(pid int, sigs ...syscall.Signal) error {
+func (r *reaper) signalGroup(pid int, sigs ...syscall.Signal) error { return r.signal(pid, -pid, sigs) }
+
+// signalOne signals such a child alone.
+func (r *reaper) signalOne(pid int, sigs ...syscall.Signal) error { return r.signal(pid, pid, sigs) }
+
+func (r *reaper) signal(pid, whom int, sigs []syscall.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting[pid] == nil {
 		return nil
 	}
 	for _, sig := range sigs {
-		if err := unix.Kill(-pid, sig); err != nil && err != unix.ESRCH {
+		if err := unix.Kill(whom, sig); err != nil && err != unix.ESRCH {
 			return err
 		}
 	}

@@ -38,7 +38,8 @@ type server struct {
 
 	mu       sync.Mutex
 	commands map[uint32]*command
-	last     uint32 // highest stream used
+	shells   map[string]*shell // of sessions
+	last     uint32            // highest stream used
 	closing  bool
 	running  sync.WaitGroup // commands
 	fileOps  fileOps
@@ -56,7 +57,7 @@ func newServer(in io.Reader, out io.Writer, stderr io.Writer) *server {
 		in: wire.NewReader(in), stderr: stderr,
 		reaper: newReaper(), watch: newWatch(helloWait, time.Now()),
 		leaving: make(chan departure, 1), pongs: make(chan wire.PingMessage, 1),
-		commands: map[uint32]*command{},
+		commands: map[uint32]*command{}, shells: map[string]*shell{},
 	}
 	s.out = wire.NewWriter(writing(func(p []byte) (int, error) {
 		n, err := out.Write(p)
@@ -240,11 +241,21 @@ func (s *server) start(f wire.Frame) error {
 		return nil
 	}
 	c := newCommand(s, f.Stream, m)
+	for _, o := range s.commands {
+		o.mixed.Store(true)
+		c.mixed.Store(true)
+	}
 	s.commands[f.Stream] = c
+	if m.Session != "" && !m.Fork && m.TTY == nil {
+		// Here and not in the goroutine, so that turns come in the order of
+		// the requests.
+		c.shell = s.session(m.Session)
+		c.turn = c.shell.enqueue()
+	}
 	s.running.Add(1)
 	s.guard(func() {
 		defer s.running.Done()
-		c.run()
+		c.serve()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.commands, f.Stream)

@@ -12,10 +12,13 @@ import (
 // proc is a process as /proc shows it. Its start time tells it from a later
 // process with the same number.
 type proc struct {
-	pid, ppid, session int
-	start              uint64
-	zombie             bool
+	pid, ppid, group, session int
+	start                     uint64
+	zombie                    bool
 }
+
+// id is what tells one process from all others.
+func (p proc) id() proc { return proc{pid: p.pid, start: p.start} }
 
 // readProc reads /proc/PID/stat, see proc(5).
 func readProc(pid int) (proc, bool) {
@@ -34,6 +37,7 @@ func readProc(pid int) (proc, bool) {
 	}
 	p := proc{pid: pid, zombie: f[0][0] == 'Z' || f[0][0] == 'X'}
 	p.ppid, _ = strconv.Atoi(string(f[1]))
+	p.group, _ = strconv.Atoi(string(f[2]))
 	p.session, _ = strconv.Atoi(string(f[3]))
 	p.start, err = strconv.ParseUint(string(f[19]), 10, 64)
 	return p, err == nil
@@ -122,9 +126,8 @@ func killTree(everything bool, pick func(all []proc) []proc, wait time.Duration)
 				continue
 			}
 			left++
-			id := proc{pid: p.pid, start: p.start}
-			fresh = fresh || !killed[id]
-			killed[id] = true
+			fresh = fresh || !killed[p.id()]
+			killed[p.id()] = true
 			signalProc(p, unix.SIGKILL)
 		}
 		if left == 0 || time.Now().After(deadline) {

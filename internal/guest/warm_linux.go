@@ -1,0 +1,286 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"berth/internal/run"
+
+	"golang.org/x/sys/unix"
+)
+
+// warm is the process of a shell that waits for orders. It reads them as its
+// script, from a FIFO that it opens itself: so it has them on a descriptor that
+// its children do not inherit, and evaluates at its top level. The FIFO has the
+// shell's name, which thereby stands before its error messages.
+type warm struct {
+	pid    int
+	talk   *dialect
+	dir    string   // private to it
+	orders *os.File // write end of its script
+	memo   *os.File // of a bash: the order, and behind it the dump; it never touches a disk
+	sent   int64    // length of the order in memo
+	notes  *os.File
+	dumps  chan []byte   // whole dumps, as they are written
+	dead   chan struct{} // closed when end is set
+	end    reaped
+	files  *privateDir
+	made   int     // FIFOs
+	fifos  [2]fifo // for standard output and error
+	ended  uint64  // when the last command did, in ticks
+}
+
+// fifo is a path that the shell opens as a stream of a command. The same one
+// serves as long as nobody else holds it.
+type fifo struct {
+	path string
+	busy *atomic.Bool // until what the command wrote is out
+}
+
+// startWarm starts a shell, which will tell its state when it has evaluated
+// restore.
+func (s *server) startWarm(env []string, login bool, restore string) (w *warm, err error) {
+	w = &warm{files: &s.files, talk: s.place.dialect(), dumps: make(chan []byte, 1), dead: make(chan struct{})}
+	if w.dir, err = s.files.subdir(); err != nil {
+		return nil, err
+	}
+	name := filepath.Base(s.place.shell)
+	script := filepath.Join(w.dir, name)
+	var dumpsW *os.File
+	defer func() {
+		if err != nil {
+			w.release()
+		}
+		if dumpsW != nil {
+			_ = dumpsW.Close()
+		}
+	}()
+	if err = unix.Mkfifo(script, 0o600); err != nil {
+		return w, fmt.Errorf("make a FIFO: %w", err)
+	}
+	// Open for both, so that it waits for nobody and survives nobody's end.
+	if w.orders, err = os.OpenFile(script, os.O_RDWR, 0); err != nil {
+		return w, err
+	}
+	if w.notes, dumpsW, err = pipe(); err != nil {
+		return w, err
+	}
+	argv := []string{name, name}
+	if login {
+		argv = []string{name, "-l", name}
+	} else if w.talk.bash {
+		argv = []string{name, "--norc", "--noprofile", name}
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return w, err
+	}
+	defer func() { _ = null.Close() }()
+	files := []uintptr{null.Fd(), null.Fd(), null.Fd()}
+	give := func(f *os.File, fd int) {
+		for len(files) <= fd {
+			files = append(files, ^uintptr(0))
+		}
+		files[fd] = f.Fd()
+	}
+	if w.talk.bash {
+		if w.memo, err = memory("berth-orders"); err != nil {
+			return w, err
+		}
+		give(w.memo, memoFD)
+		give(dumpsW, noteFD)
+	} else {
+		give(dumpsW, shDumpFD)
+	}
+	pid, end, err := s.reaper.start(func() (int, error) {
+		return run.Fork(s.place.shell, argv, &syscall.ProcAttr{Dir: w.dir, Env: env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
+	})
+	if err != nil {
+		return w, err
+	}
+	w.pid = pid
+	expendable(pid)
+	s.guard(func() {
+		w.end = <-end
+		close(w.dead)
+	})
+	s.guard(w.read)
+	return w, w.order(w.talk.begin(restore))
+}
+
+// memory makes a file that is on no disk. Secrets pass through it.
+func memory(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err == nil {
+		return os.NewFile(uintptr(fd), name), nil
+	}
+	// Before Linux 3.17.
+	fd, err = unix.Open("/dev/shm", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory: %w", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// order gives the shell something to do.
+func (w *warm) order(text string) error {
+	if !w.talk.bash {
+		_, err := w.orders.WriteString(text)
+		return err
+	}
+	if err := w.memo.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := w.memo.WriteAt([]byte(text), 0); err != nil {
+		return err
+	}
+	// The shell has the same open file, and thereby the same position.
+	if _, err := w.memo.Seek(0, 0); err != nil {
+		return err
+	}
+	w.sent = int64(len(text))
+	_, err := w.orders.WriteString(bashLine)
+	return err
+}
+
+// maxDump bounds a shell's state.
+const maxDump = 64 << 20
+
+// read receives the dumps of a shell, or the notes that there is one.
+func (w *warm) read() {
+	var b []byte
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := w.notes.Read(buf)
+		if n > 0 && w.talk.bash {
+			select {
+			case w.dumps <- nil:
+			default: // forged: there is one order at a time
+			}
+		} else if n > 0 && len(b) < maxDump {
+			b = append(b, buf[:n]...)
+			if strings.HasSuffix(string(b[max(0, len(b)-5):]), "\x00end\x00") {
+				select {
+				case w.dumps <- b:
+				default:
+				}
+				b = nil
+			}
+		}
+		if err != nil {
+			close(w.dumps)
+			return
+		}
+	}
+}
+
+// dump reads a dump that was announced, or may be there.
+func (w *warm) dump(b []byte) (*dump, error) {
+	if w.talk.bash {
+		fi, err := w.memo.Stat()
+		if err != nil {
+			return nil, err
+		}
+		n := fi.Size() - w.sent
+		if n <= 0 || n > maxDump {
+			return nil, errDump
+		}
+		b = make([]byte, n)
+		if _, err := w.memo.ReadAt(b, w.sent); err != nil {
+			return nil, err
+		}
+	}
+	return splitDump(b)
+}
+
+// lastWords is the state that a shell has left which has ended by itself.
+func (w *warm) lastWords() *dump {
+	var b []byte
+	if !w.talk.bash {
+		// What it wrote is in the pipe; a child may hold that open.
+		_ = w.notes.SetReadDeadline(time.Now().Add(flushWait / 10))
+		b = <-w.dumps
+	}
+	if d, err := w.dump(b); err == nil && d.status == "exit" {
+		return d
+	}
+	return nil
+}
+
+// stream opens one of the command's streams: the guest's read end, and a write
+// end without which the reader would be at the end before the shell has opened
+// it.
+func (w *warm) stream(i int) (r, hold *os.File, err error) {
+	f := &w.fifos[i]
+	fd := -1
+	if f.path != "" && !f.busy.Load() {
+		if fd, err = reading(f.path); err == nil {
+			// The end of the file says that nobody else writes. Somebody who
+			// was left behind with it must not write into this command.
+			var b [1]byte
+			if n, rerr := unix.Read(fd, b[:]); n != 0 || rerr != nil {
+				_ = unix.Close(fd)
+				fd = -1
+			}
+		}
+	}
+	if fd < 0 {
+		_ = os.Remove(f.path)
+		f.busy = new(atomic.Bool)
+		if f.path, err = w.mkfifo(); err != nil {
+			return nil, nil, err
+		}
+		if fd, err = reading(f.path); err != nil {
+			return nil, nil, fmt.Errorf("open a FIFO: %w", err)
+		}
+	}
+	wfd, err := unix.Open(f.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, nil, fmt.Errorf("open a FIFO: %w", err)
+	}
+	f.busy.Store(true)
+	return os.NewFile(uintptr(fd), f.path), os.NewFile(uintptr(wfd), f.path), nil
+}
+
+// reading opens a FIFO without waiting for a writer.
+func reading(path string) (fd int, err error) {
+	return unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+}
+
+// mkfifo makes a FIFO that nobody has open. The task may have removed the
+// directory; the shell does not need it.
+func (w *warm) mkfifo() (path string, err error) {
+	for range 2 {
+		w.made++
+		path = filepath.Join(w.dir, strconv.Itoa(w.made))
+		if err = unix.Mkfifo(path, 0o600); !errors.Is(err, unix.ENOENT) {
+			break
+		}
+		if w.dir, err = w.files.subdir(); err != nil {
+			return "", err
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a FIFO: %w", err)
+	}
+	return path, nil
+}
+
+// release frees what the guest holds of a shell that has ended, or has not
+// begun.
+func (w *warm) release() {
+	for _, f := range []*os.File{w.orders, w.memo, w.notes} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	_ = os.RemoveAll(w.dir)
+}
