@@ -21,7 +21,7 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir, node string) 
 	if err != nil {
 		return jobs.Launch{}, err
 	}
-	p := jobs.Place{Name: info.Name, Resources: s.Resources, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()), Image: s.Image, Overlay: s.Overlay, Mounts: s.Mounts, Apptainer: s.Profile.Versions.Apptainer, Guest: node}
+	p := jobs.Place{Name: info.Name, Resources: s.Resources, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()), Image: s.Image, Overlay: s.Overlay, Mounts: s.Mounts, Apptainer: s.Profile.Versions.Apptainer, Guest: node, SSH: s.SSH}
 	if s.Resources.GPUs != "" {
 		if p.GPU = s.Profile.GPU; p.GPU == "" {
 			p.GPU = "nvidia"

@@ -40,13 +40,14 @@ func (b Backend) Check(ctx context.Context) jobs.Checked {
 	return jobs.Checked{Health: jobs.Healthy, Reason: "no containment: a command has all the rights of the user on the host", Version: version}
 }
 
-// Argv returns the command line that runs the guest on the host of p.SSH. The
-// base name of p.Guest is the program's there, in ~/.local/state/berth/bin,
+// Argv returns the command line that runs the guest of a job on the host of
+// p.SSH; it never makes a shared connection, see Join. The base name of p.Guest is the program's there, in ~/.local/state/berth/bin,
 // where [Host.Install] puts it.
 func (b Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 	if p.SSH == nil {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or TERMINAL_SSH_HOST"}
 	}
+	b.Join = true
 	h, err := b.Host(*p.SSH)
 	if err != nil {
 		return nil, err

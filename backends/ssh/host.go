@@ -18,6 +18,9 @@ type Backend struct {
 	// Env is the whole environment of the ssh program; nil is this process's.
 	// It never reaches a command on the host. See [Environ].
 	Env []string
+	// Join uses a connection that stands and never makes a shared one. It is
+	// for a job's runner, which ends all that it has started.
+	Join bool
 	// Control is a private directory for control sockets; "" is
 	// $XDG_RUNTIME_DIR/berth or /tmp/berth-UID.
 	Control string
@@ -78,6 +81,9 @@ var fixed = []string{
 // args is ssh's command line up to its words for the host. Pure.
 func (h *Host) args(batch bool) []string {
 	a := append([]string{h.b.Program}, own(h.spec)...)
+	if h.b.Join {
+		a = append(a, "-oControlMaster=no") // the first one counts
+	}
 	a = append(a, fixed...)
 	a = append(a, "-oControlPath="+h.socket())
 	if batch {

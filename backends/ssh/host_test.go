@@ -106,7 +106,7 @@ func TestArgv(t *testing.T) {
 	s := jobs.SSHSpec{Host: "login", User: "alice", Port: 2222, Key: "/k", Options: []string{"ProxyJump=gate", "ConnectTimeout=3"}}
 	got, err := b.Argv(jobs.Place{SSH: &s, Guest: "/home/x/.berth/bin/berth-node-0123"}, []string{"guest", "--x=a b"})
 	want := []string{
-		"ssh", "-o", "ProxyJump=gate", "-o", "ConnectTimeout=3", "-l", "alice", "-p", "2222", "-i", "/k",
+		"ssh", "-o", "ProxyJump=gate", "-o", "ConnectTimeout=3", "-l", "alice", "-p", "2222", "-i", "/k", "-oControlMaster=no",
 		"-T", "-oRemoteCommand=none", "-oClearAllForwardings=yes", "-oForwardAgent=no", "-oForwardX11=no", "-oPermitLocalCommand=no", "-oLogLevel=ERROR",
 		"-oConnectTimeout=15", "-oServerAliveInterval=15", "-oServerAliveCountMax=3", "-oControlMaster=auto", "-oControlPersist=300",
 		"-oControlPath=/run/c/" + socketName(s, "ssh") + ".ssh", "-oBatchMode=yes", "--", "login", "exec ~/.local/state/berth/bin/berth-node-0123 guest '--x=a b'",

@@ -134,6 +134,9 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 		return err
 	}
 	defer r.close(c)
+	if err := r.send(ctx, c); err != nil {
+		return err
+	}
 	stdout, err := r.openLog(store.FileDoneStdout)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -81,7 +82,7 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	r.watchMemory(ctx)
 	err = r.runAgent(ctx, argv, secrets, prompt, out)
 	// Whatever ended the command, what it had done by then is its user's.
-	if r.spec.Workspace != nil && !out.started.IsZero() {
+	if r.spec.Workspace != nil && !out.started.IsZero() && (r.far == nil || !r.far.keep) {
 		r.collect(parent, git, src, out)
 	}
 	if err != nil {
@@ -100,6 +101,9 @@ func (r *attempt) finalArgv(p *place) []string {
 	if r.docker != nil {
 		return r.docker.Argv
 	}
+	if r.far != nil {
+		return r.far.argv
+	}
 	holes := map[string]string{jobs.HoleScratch: r.scratch.Workdir(), jobs.HoleImage: r.spec.Image}
 	if p.layer != nil {
 		holes[jobs.HoleOverlay] = p.layer.Path
@@ -114,6 +118,9 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 		return err
 	}
 	defer r.close(c)
+	if err := r.send(ctx, c); err != nil {
+		return err
+	}
 	stdout, err := r.openLog(store.FileStdout)
 	if err != nil {
 		return err
@@ -133,6 +140,12 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start the command", Err: err}
 	}
 	res, err := r.supervise(c, p, deadline)
+	if err == nil {
+		err = r.fetch(ctx, c)
+	} else if r.far != nil && r.spec.Workspace != nil {
+		r.far.keep = true
+		r.note(fmt.Sprintf("the task's files are kept on %s in ~/%s/work", r.far.host, r.far.dir))
+	}
 	if err != nil {
 		return err
 	}
@@ -237,6 +250,8 @@ func (r *attempt) workDir(c *container.Container) string {
 	switch {
 	case r.spec.Workspace == nil:
 		return c.Session().Guest().Home
+	case r.far != nil:
+		return r.far.work(c)
 	case r.spec.Backend == jobs.BackendLocal:
 		return filepath.Join(r.dir, "work")
 	}
@@ -268,6 +283,11 @@ func (r *attempt) cleanup(out *outcome) {
 	if out.place != nil && out.place.layer != nil {
 		if err := out.place.layer.Close(); err != nil {
 			r.note("the overlay could not be given back: " + err.Error())
+		}
+	}
+	if r.far != nil {
+		if err := r.far.clean(); err != nil {
+			r.note(fmt.Sprintf("~/%s was not removed on %s: %v", r.far.dir, r.far.host, err))
 		}
 	}
 	if r.scratch != nil {

@@ -80,6 +80,7 @@ type attempt struct {
 	jobCgroup *container.Cgroup // the same when it is the Slurm job's own, else nil
 	ooms      int               // kills in jobCgroup before the task began
 	docker    *docker.Job       // of backend docker, else nil
+	far       *far              // of backend ssh, else nil
 	box       *container.Cgroup // of docker's container, while it is open
 	boxOOMs   int               // kills in it
 	stop      stopper

@@ -11,6 +11,7 @@ import (
 	"berth/apptainer"
 	"berth/backends/docker"
 	"berth/backends/local"
+	"berth/backends/ssh"
 	"berth/internal/container"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -24,6 +25,8 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 	bare := r.spec.Backend == jobs.BackendLocal
 	opening := &jobs.Opening{Argv: argv, Env: apptainer.Environ(os.Getenv, r.scratch.Conf()), OwnPIDNamespace: !bare, Home: r.home()}
 	switch {
+	case r.far != nil:
+		opening.Env, opening.OwnPIDNamespace, opening.Home = ssh.Environ(os.Environ()), false, ""
 	case bare:
 		opening.Env = local.Environ(os.Getenv)
 	case r.docker != nil:

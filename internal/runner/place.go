@@ -68,6 +68,10 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 		r.notes = append(r.notes, r.docker.Notes...)
 		return p, nil
 	}
+	if r.spec.Backend == jobs.BackendSSH {
+		r.far, err = r.newFar(ctx)
+		return p, err
+	}
 	if p.program, err = apptainer.FindProgram(os.Getenv("PATH")); err != nil {
 		return nil, err
 	}
@@ -116,7 +120,7 @@ func (r *attempt) ownerGone(ctx context.Context) func(overlay.Owner) bool {
 // faster than that can pass it, so it is noted as advisory.
 func (r *attempt) watchMemory(ctx context.Context) {
 	asked := r.spec.Resources.Memory
-	if asked == 0 || r.docker != nil { // docker holds it, or has refused
+	if asked == 0 || r.docker != nil || r.far != nil { // docker holds it, or has refused; what runs far away is not seen
 		return
 	}
 	if got := r.cgroup.Limit(); got != 0 && got <= asked+asked/10 {

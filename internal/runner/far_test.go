@@ -1,0 +1,119 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// onHost makes a job one of backend ssh, whose host is a directory of this
+// machine: the ssh program has a shell run the line with that as its home.
+func onHost(t *testing.T, command string, change func(*store.New)) (j *job, home string) {
+	t.Helper()
+	j = newJob(t, command, func(n *store.New) {
+		n.Spec.Backend, n.Spec.SSH = jobs.BackendSSH, &jobs.SSHSpec{Host: "there"}
+		if change != nil {
+			change(n)
+		}
+	})
+	home = filepath.Join(j.tmp, "far")
+	bin := filepath.Join(t.TempDir(), "bin")
+	for _, d := range []string{home, bin} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := "#!/bin/sh\n[ -z \"$SECRET$T\" ] || exit 99\nfor a; do :; done\ncase \" $* \" in *' -oControlMaster=no '*) ;; *) exit 98 ;; esac\ncd " + home + " && HOME=" + home + " exec /bin/sh -c \"$a\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j.env = append(j.env, "PATH="+bin+":"+os.Getenv("PATH"), "SECRET=canary", "XDG_RUNTIME_DIR=")
+	return j, home
+}
+
+// left is what stands on the host of jobs.
+func left(t *testing.T, home string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(home, farJobs, "*", "work"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// A job on another host works on a copy there, and what it changed comes back.
+func TestFar(t *testing.T) {
+	dir := repo(t)
+	j, home := onHost(t, `pwd; rm a.txt; echo b >b.txt; mkdir -m 500 shut; echo "$T"; echo said >&2`, onRepo(t, dir, func(n *store.New) {
+		n.Spec.Env = []string{"T=value"}
+		n.Spec.Done = []jobs.Command{{Shell: `test ! -e a.txt && test "$(cat b.txt)" = b && echo checked && touch not-kept`}}
+		n.Spec.Artifacts = []string{"b.txt"}
+	}))
+	code, rec := j.run()
+	if code != 0 || rec.Result == nil || !rec.Result.Taken || rec.Result.Files != 2 {
+		t.Fatalf("exit %d, %+v\n%s%s", code, rec, j.read(store.FileRuntime), j.read(store.FileStderr))
+	}
+	if got := git(t, dir, "diff", "--name-status", "main", rec.Result.Branch); got != "D\ta.txt\nA\tb.txt" {
+		t.Error(got)
+	}
+	if out := j.read(store.FileStdout); out != filepath.Join(home, farJobs, rec.Attempt, "work")+"\nvalue\n" && !strings.HasSuffix(out, "/work\nvalue\n") {
+		t.Errorf("%q", out)
+	}
+	if out := j.read(store.FileDoneStdout); out != "checked\n" {
+		t.Errorf("%q", out)
+	}
+	if l := left(t, home); len(l) != 0 {
+		t.Errorf("left %q", l)
+	}
+	if _, err := os.Stat(filepath.Join(j.dir, "artifacts", "b.txt")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without a workspace nothing travels.
+func TestFarWithout(t *testing.T) {
+	j, home := onHost(t, "pwd; exit 3", nil)
+	code, rec := j.run()
+	if code != 1 || rec.Exit.Code != 3 || j.read(store.FileStdout) != home+"\n" {
+		t.Errorf("exit %d, %+v, %q\n%s", code, rec, j.read(store.FileStdout), j.read(store.FileRuntime))
+	}
+}
+
+// A cancelled job's changes come back; those of one whose link broke stay
+// there, and the record says where.
+func TestFarEnds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(j *job)
+		code int
+	}{
+		{"cancelled", func(j *job) { j.cancel(); j.signal(syscall.SIGTERM) }, 130},
+		{"link cut", (*job).killGuest, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := repo(t)
+			j, home := onHost(t, "echo b >b.txt; echo ready; sleep 60", onRepo(t, dir, nil))
+			j.start().says("ready")
+			c.end(j)
+			code, rec := j.wait()
+			if code != c.code {
+				t.Fatalf("exit %d, %+v\n%s", code, rec, j.read(store.FileRuntime))
+			}
+			if c.code == 130 {
+				if rec.Result == nil || rec.Result.Files != 1 || len(left(t, home)) != 0 {
+					t.Errorf("%+v, %q", rec, left(t, home))
+				}
+				return
+			}
+			if l := left(t, home); rec.Result != nil || len(l) != 1 {
+				t.Errorf("%+v, %q", rec, l)
+			}
+		})
+	}
+}
