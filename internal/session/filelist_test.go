@@ -170,3 +170,25 @@ func TestFileSearchCancelled(t *testing.T) {
 		}
 	}
 }
+
+// TestFileSessionDir has relative paths begin where the session is.
+func TestFileSessionDir(t *testing.T) {
+	home := t.TempDir()
+	p := open(t, session.Options{Home: home})
+	put(t, home+"/sub/f", "in sub", 0o644)
+	put(t, home+"/f", "at home", 0o644)
+	req := shell("cd sub")
+	req.Session = "s"
+	if res, _, e := p.run(req); !res.Exit.OK() {
+		t.Fatalf("%+v %s", res, e)
+	}
+	for sess, want := range map[string]string{"s": "in sub", "": "at home", "another": "at home"} {
+		var b strings.Builder
+		if _, err := p.s.ReadFile(p.ctx, sess, "f", 0, 0, &b); err != nil || b.String() != want {
+			t.Errorf("%q: %q %v", sess, b.String(), err)
+		}
+	}
+	if c, err := p.s.CopyIn(p.ctx, "s", home+"/f", "copy", nil); err != nil || c.Path != home+"/sub/copy" {
+		t.Errorf("%+v %v", c, err)
+	}
+}
