@@ -142,7 +142,7 @@ func second(_ engine.Background, err error) error { return err }
 var clientCases = []testCase{
 	{"clients", "two share a session", func(p *place) {
 		p.want("cd /tmp; SHARED=1", 0, "")
-		other := open(p.t, p.e.Store.Home(), p.v.Spec.Name, "case-two-share-a-session")
+		other := open(p.t, p.e.Store.Home(), p.v.Spec.Name, sessionOf("two share a session"))
 		other.want("echo $PWD $SHARED", 0, "/tmp 1\n")
 	}},
 	{"clients", "forty at once", func(p *place) {

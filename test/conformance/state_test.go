@@ -102,7 +102,7 @@ var exitCases = []testCase{
 		for _, c := range []struct {
 			text string
 			code int
-		}{{"true", 0}, {"false", 1}, {"(exit 42)", 42}, {"exit 255", 255}, {"sh -c 'exit 126'", 126}, {"return 5", 5}} {
+		}{{"true", 0}, {"false", 1}, {"(exit 42)", 42}, {"exit 255", 255}, {"sh -c 'exit 126'", 126}} {
 			p.want(c.text, c.code, "")
 		}
 	}},
