@@ -3,12 +3,15 @@ package keeper
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
 
 	"berth/internal/guest/wire"
 	"berth/jobs"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxStreams bounds what one client may have under way at a time.
@@ -60,7 +63,9 @@ func (k *keeper) serve(conn *os.File) {
 		return
 	}
 	if err := c.greet(); err != nil {
-		k.log.Info("a client was turned away", "err", err)
+		if !errors.Is(err, io.EOF) {
+			k.log.Info("a client was turned away", "err", err)
+		}
 		return
 	}
 	sent := make(chan struct{})
@@ -79,7 +84,7 @@ func (k *keeper) serve(conn *os.File) {
 		}
 		<-k.gone
 	} else if err != nil {
-		k.log.Info("a client has left", "err", err)
+		k.log.Info("a client was dropped", "err", err)
 	}
 	c.out.close()
 	_ = conn.Close()
@@ -133,7 +138,7 @@ func (c *client) read() error {
 			err = c.frame(f)
 		}
 		switch {
-		case errors.Is(err, errQuit):
+		case errors.Is(err, errQuit), errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
 			return nil
 		case err != nil:
 			return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -194,6 +195,9 @@ func (k *keeper) beat(ctx context.Context, writeBeat func(n int) error) {
 				return
 			}
 			_ = s.Ping() // its end is watched elsewhere
+		}
+		if k.life.settled() {
+			debug.FreeOSMemory() // it may be idle for long
 		}
 		for _, c := range k.everyone() {
 			if c.silent(k.times.client) {

@@ -26,6 +26,7 @@ type life struct {
 	busy     int
 	idle     time.Time // since when, if not busy
 	accepted time.Time
+	used     bool // since settled was asked
 	why      *ending
 	done     chan struct{} // closed with the first reason
 	changed  chan struct{} // of capacity 1
@@ -44,6 +45,7 @@ func (l *life) begin() bool {
 		return false
 	}
 	l.busy++
+	l.used = true
 	return true
 }
 
@@ -63,6 +65,7 @@ func (l *life) open() {
 	defer l.mu.Unlock()
 	l.idle = time.Now()
 	l.accepted = l.idle
+	l.used = true
 }
 
 // accept notes a client that may be about to ask for something.
@@ -141,6 +144,17 @@ func (l *life) look() time.Duration {
 		l.stopLocked(ending{text: "it had been idle for " + l.lifetime.String()})
 	}
 	return left
+}
+
+// settled tells once after it was busy that it is so no more.
+func (l *life) settled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy > 0 || !l.used {
+		return false
+	}
+	l.used = false
+	return true
 }
 
 // idleFor is how long nothing has run.
