@@ -23,9 +23,25 @@ func TestOpenAndExec(t *testing.T) {
 	if d.rep.Opened != c.rep.Opened || len(d.rep.Notes) > 0 {
 		t.Errorf("%+v, %+v", c.rep, d.rep)
 	}
-	c.sh("s", "cd /usr; X=1")
+	if out, res := c.sh("s", "cd /usr; X=1"); out != "" || res.Dir != "/usr" {
+		t.Errorf("%q, %+v", out, res)
+	}
+	if out, _ := d.sh("s", `echo "$PWD $X"`); out != "/usr 1\n" {
+		t.Errorf("%q", out)
+	}
+	if out, _ := d.sh("other", `echo "$PWD $X"`); out != e.tmp+" \n" {
+		t.Errorf("%q", out)
+	}
+	// A background process begins with a session's state, and changes nothing.
+	b := d.bg(wire.KeepRequest{Op: wire.KeepBGStart, Start: &wire.StartMessage{Shell: "echo $PWD $X; X=2; cd /", Session: "s"}})
+	if got := c.logOf(wire.KeepRequest{ID: b.ID, Follow: true}); got != "/usr 1\n" {
+		t.Errorf("%q", got)
+	}
+	if out, _ := c.sh("s", `echo "$PWD $X"`); out != "/usr 1\n" {
+		t.Errorf("%q", out)
+	}
 	st := d.state()
-	if st.PID != e.info().PID || st.Running != 0 || strings.Join(st.Sessions, " ") != "s" || string(st.Guest.Home) != e.tmp || st.MaxRSS == 0 {
+	if st.PID != e.info().PID || st.Running != 0 || strings.Join(st.Sessions, " ") != "other s" || string(st.Guest.Home) != e.tmp || st.MaxRSS == 0 {
 		t.Errorf("%+v", st)
 	}
 	if _, err := d.keep(wire.KeepRequest{Op: wire.KeepStop}, nil, nil); err == nil {

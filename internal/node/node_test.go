@@ -22,7 +22,7 @@ func TestIs(t *testing.T) {
 // Each verb is dispatched to the one that knows it, and says what it wants.
 func TestMainUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"": "usage: berth-node runner|guest|keep|connect|queue-wait ...", "submit": "usage: berth-node runner|guest|keep|connect|queue-wait ...",
+		"": "usage: berth-node runner|guest|keep|connect|", "submit": "usage: berth-node runner|guest|keep|connect|",
 		"runner": "usage: berth-node runner --attempt DIR -- ARGV...", "guest x": "usage: berth-node guest", "queue-wait": "usage: queue-wait --queue DIR",
 		"keep": "usage: berth-node keep --env DIR", "connect": "usage: berth-node connect --env DIR",
 	} {
