@@ -62,7 +62,7 @@ func TestTerminal(t *testing.T) {
 	c := e.open()
 	var out syncBuffer
 	in, typed := io.Pipe()
-	defer typed.Close()
+	defer func() { _ = typed.Close() }()
 	sh, err := c.Start(session.StartRequest{TTY: &wire.Size{Rows: 24, Cols: 80}, Stdin: in, Env: []string{"PS1=$ "}}, &out, nil)
 	if err != nil {
 		t.Fatal(err)
