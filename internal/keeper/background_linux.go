@@ -207,6 +207,9 @@ func (p *process) view() wire.BG {
 	p.mu.Unlock()
 	v := p.start.view(end)
 	v.Log, v.Cut = p.log.state()
+	if v.Running {
+		v.PID = p.proc.PID()
+	}
 	return v
 }
 

@@ -19,28 +19,30 @@ func (k *keeper) keep(ctx context.Context) {
 	all.Go(func() { k.beat(ctx, func(n int) error { return store.Beat(k.dir, n, time.Now()) }) })
 	all.Go(func() { k.watch(ctx) })
 	all.Go(func() { k.life.run(ctx) })
-	all.Go(k.acceptClients)
+	k.accepting.Go(func() { k.acceptClients(k.listener()) })
 	<-k.life.done
 	why := *k.life.reason()
 	k.log.Info("ending", "why", why.text)
 	// First nobody new: who has connected and was not yet served is told so.
+	k.mu.Lock()
+	k.closed = true
+	socket := k.socket
+	k.mu.Unlock()
 	if !why.fenced {
-		k.socket.remove()
+		socket.remove()
 	}
-	for conn := k.socket.waiting(); conn != nil; conn = k.socket.waiting() {
+	for conn := socket.waiting(); conn != nil; conn = socket.waiting() {
 		_, _ = conn.WriteString(greeting(false))
 		_ = conn.Close()
 	}
-	_ = k.socket.f.Close()
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
+	_ = socket.f.Close()
 	for _, c := range k.everyone() {
 		shutRead(c.conn)
 	}
 	k.endAll(why)
 	cancel()
 	all.Wait()
+	k.accepting.Wait()
 	k.closeBox()
 	k.info.Phase, k.info.Ended, k.info.Why, k.info.Inside = phaseEnded, time.Now().UTC(), why.text, nil
 	if !why.fenced {

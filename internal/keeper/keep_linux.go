@@ -140,6 +140,11 @@ func (r *request) serve() (*wire.KeepAnswer, error) {
 		if r.req.Start.Session != "" {
 			k.noteSession(r.req.Start)
 		}
+		// Its process id is wanted with the answer.
+		select {
+		case <-p.proc.Begun():
+		case <-r.ctx.Done():
+		}
 		return one(p.view()), nil
 	case wire.KeepBGList:
 		all, err := k.bg.list()

@@ -33,18 +33,20 @@ type keeper struct {
 	box     *container.Container
 	opening *jobs.Opening
 	scratch *container.Scratch
-	socket  *listener
 
 	told chan struct{} // closed when all clients have their last words
 	gone chan struct{} // closed when nothing is left of the environment
 
 	mu       sync.Mutex
+	socket   *listener
 	clients  map[*client]bool
 	serving  sync.WaitGroup
 	closed   bool
 	sessions map[string]bool
 	notes    []string
 	oom      time.Time // when something was last ended for memory
+
+	accepting sync.WaitGroup
 }
 
 func (k *keeper) note(text string) {
@@ -81,12 +83,47 @@ func (k *keeper) everyone() []*client {
 	return slices.Collect(maps.Keys(k.clients))
 }
 
+// listener is the socket that has the name, see relisten.
+func (k *keeper) listener() *listener {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.socket
+}
+
+// relisten makes the socket anew when its name is gone: the directory of a
+// user who logs out is removed, and files in /tmp that are old. Nobody could
+// come in any more, not even to end the environment.
+func (k *keeper) relisten() {
+	old := k.listener()
+	if old.stands() {
+		return
+	}
+	l, err := k.newSocket()
+	if err != nil {
+		k.log.Warn("the socket is gone, and another could not be made", "err", err)
+		return
+	}
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		l.remove()
+		_ = l.f.Close()
+		return
+	}
+	k.socket = l
+	k.mu.Unlock()
+	k.log.Warn("the socket was gone", "now", l.path)
+	k.saveInfo()
+	k.accepting.Go(func() { k.acceptClients(l) })
+	_ = old.f.Close()
+}
+
 // acceptClients serves whoever connects, until the socket is closed.
-func (k *keeper) acceptClients() {
+func (k *keeper) acceptClients(l *listener) {
 	for {
-		conn, err := k.socket.accept()
+		conn, err := l.accept()
 		if err != nil {
-			if k.life.reason() == nil {
+			if k.listener() == l && k.life.reason() == nil {
 				k.life.stop(ending{text: "its socket failed: " + err.Error()})
 			}
 			return
@@ -196,6 +233,7 @@ func (k *keeper) beat(ctx context.Context, writeBeat func(n int) error) {
 			}
 			_ = s.Ping() // its end is watched elsewhere
 		}
+		k.relisten()
 		if k.life.settled() {
 			debug.FreeOSMemory() // it may be idle for long
 		}

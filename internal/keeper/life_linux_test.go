@@ -287,7 +287,7 @@ func TestStale(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := leave(e, filepath.Join(dir, socketName(e.spec.ID))); err != nil {
+			if err := leave(e, filepath.Join(dir, socketName(e.spec.ID, e.dir))); err != nil {
 				t.Fatal(err)
 			}
 			if out, _ := e.open().sh("", "echo x"); out != "x\n" {

@@ -81,6 +81,19 @@ func (r *reporter) send(rep Report) {
 
 func (r *reporter) progress(text string) { r.send(Report{Version: wire.Version, Progress: text}) }
 
+// read tells whether anybody may still read the reports.
+func (r *reporter) read() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.w == nil {
+		return false
+	}
+	// Of a pipe, an error is that its other end is closed (poll(2)).
+	p := []unix.PollFd{{Fd: int32(r.w.Fd())}}
+	n, err := unix.Poll(p, 0)
+	return err != nil || n == 0 || p[0].Revents&unix.POLLERR == 0
+}
+
 // done sends the last report and gives the stream up: whoever reads it waits
 // for its end.
 func (r *reporter) done(rep Report) {

@@ -26,12 +26,10 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 			return "", err
 		}
 	}
-	sockets, err := socketDir()
-	if err != nil {
+	if _, err := socketDir(); err != nil {
 		return "", err
 	}
-	k.info = Info{Version: infoSchema, ID: k.spec.ID, Phase: phaseOpening, Process: lease.Self(), Protocol: wire.Version, Began: time.Now().UTC(),
-		Socket: filepath.Join(sockets, socketName(k.spec.ID))}
+	k.info = Info{Version: infoSchema, ID: k.spec.ID, Phase: phaseOpening, Process: lease.Self(), Protocol: wire.Version, Began: time.Now().UTC()}
 	defer func() {
 		if err == nil {
 			return
@@ -81,8 +79,8 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	if k.bg, err = newBackground(k); err != nil {
 		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "read the environment's background processes", Err: err}
 	}
-	if k.socket, err = listen(k.info.Socket); err != nil {
-		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "listen on " + k.info.Socket, Err: err}
+	if k.socket, err = k.newSocket(); err != nil {
+		return "", err
 	}
 	k.info.Notes = append(k.info.Notes, k.opening.Notes...)
 	k.notes = append(k.notes, k.opening.Notes...)
@@ -93,6 +91,20 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 		return "", context.Cause(ctx)
 	}
 	return rebuilt, nil
+}
+
+// newSocket makes the socket and notes where it is, for keeper.json.
+func (k *keeper) newSocket() (*listener, error) {
+	dir, err := socketDir()
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(filepath.Join(dir, socketName(k.spec.ID, k.dir)))
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "listen in " + dir, Err: err}
+	}
+	k.info.Socket = l.path
+	return l, nil
 }
 
 // tailOf is the part of an id that tells it from others.

@@ -121,6 +121,13 @@ func ownPeer(fd int) bool {
 	return err == nil && int(c.Uid) == os.Getuid()
 }
 
+// stands tells whether the socket has its name, or the name is somebody else's
+// by now. One that cannot be looked at is taken to stand.
+func (l *listener) stands() bool {
+	var st unix.Stat_t
+	return !errors.Is(unix.Lstat(l.path, &st), unix.ENOENT)
+}
+
 // remove takes the name away, unless it is another keeper's by now.
 func (l *listener) remove() {
 	var st unix.Stat_t

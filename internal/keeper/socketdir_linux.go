@@ -32,10 +32,11 @@ func socketDir() (string, error) {
 	return dir, nil
 }
 
-// socketName is the file of an environment's socket. The id is hashed because
-// it may be longer than an address.
-func socketName(id string) string {
-	sum := sha256.Sum256([]byte(id))
+// socketName is the file of an environment's socket. Its id is hashed because
+// it may be longer than an address, and with its directory, because a copy of a
+// state directory has the same ids.
+func socketName(id, dir string) string {
+	sum := sha256.Sum256([]byte(id + "\x00" + dir))
 	return hex.EncodeToString(sum[:8]) + ".sock"
 }
 

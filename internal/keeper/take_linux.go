@@ -59,6 +59,9 @@ func (k *keeper) take(ctx context.Context, out *reporter) (stood bool, err error
 			told = true
 			out.progress("another process is opening or ending it; waiting")
 		}
+		if !out.read() {
+			return false, &jobs.Error{Kind: jobs.KindAgain, Msg: "whoever waited for the environment has left"}
+		}
 		select {
 		case <-ctx.Done():
 			return false, context.Cause(ctx)

@@ -1,0 +1,94 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The directory of a user who logs out is removed with all in it: the keeper
+// can be reached again, by those who had come before, too.
+func TestSocketRemoved(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, nil)
+	c := e.open()
+	before := e.info()
+	for range 3 {
+		if err := os.Remove(e.info().Socket); err != nil {
+			t.Fatal(err)
+		}
+		d := e.open()
+		if out, _ := d.sh("", "echo x"); out != "x\n" || d.state().PID != before.PID {
+			t.Errorf("%q, %+v", out, d.state())
+		}
+	}
+	if out, _ := c.sh("", "echo y"); out != "y\n" {
+		t.Errorf("%q", out)
+	}
+	if s := e.log(); strings.Count(s, "the socket was gone") != 3 {
+		t.Error(s)
+	}
+}
+
+// A copy of a state directory has environments of the same ids, and each has
+// a keeper of its own.
+func TestSocketOfCopy(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, nil)
+	c := e.open()
+	copied := *e
+	copied.dir = filepath.Join(t.TempDir(), "copied")
+	if err := os.CopyFS(copied.dir, os.DirFS(e.dir)); err != nil {
+		t.Fatal(err)
+	}
+	// Of the original's keeper it has the lease, too, which is not its own.
+	for _, f := range []string{"lease.1.json", fileInfo} {
+		if err := os.Remove(filepath.Join(copied.dir, f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { endKeeper(t, &copied) })
+	d := copied.open()
+	if c.state().PID == d.state().PID || e.info().Socket == copied.info().Socket {
+		t.Errorf("%+v, %+v", e.info(), copied.info())
+	}
+	if f := e.open(); f.state().PID != c.state().PID {
+		t.Errorf("%+v", f.state())
+	}
+}
+
+// A keeper that waits for another one does not outlive whoever waits for it.
+func TestWaitForNobody(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, nil)
+	p := quick
+	p.Beat = time.Minute // it does not see that its socket is gone
+	e.periods = &p
+	c := e.open()
+	first := e.info()
+	if err := os.Remove(first.Socket); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, _, err := Open(ctx, e.dir, e.options()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	eventually(t, "the second keeper leaves", func() bool {
+		for pid, line := range e.processes() {
+			if pid != first.PID && strings.Contains(line, " keep ") {
+				return false
+			}
+		}
+		return true
+	})
+	if out, _ := c.sh("", "echo x"); out != "x\n" {
+		t.Errorf("%q", out)
+	}
+	_ = syscall.Kill(first.PID, syscall.SIGTERM)
+}
