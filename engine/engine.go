@@ -22,6 +22,9 @@ type Engine struct {
 	// Getenv is the caller's environment.
 	Getenv func(string) (string, bool)
 	Now    func() time.Time
+	// Terminal says that a person sits at this process's terminal, who may be
+	// asked for passwords and codes by the programs that want them.
+	Terminal bool
 	// Sleep waits, or returns the context's error.
 	Sleep func(context.Context, time.Duration) error
 }

@@ -83,11 +83,7 @@ func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 	case timeout < 0:
 		timeout = 0
 	}
-	link, err := s.env.open(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	res := &ExecResult{Notes: s.env.takeNotes()}
+	res := &ExecResult{}
 	var outs [2]*Capture
 	writers := [2]io.Writer{req.Stdout, req.Stderr}
 	for i, name := range []string{"stdout", "stderr"} {
@@ -97,20 +93,26 @@ func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 		}
 	}
 	begun := time.Now()
-	p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace}, writers[0], writers[1])
-	if err != nil {
-		return nil, s.env.broken(err)
-	}
-	if req.Waiting != nil {
-		go func() {
-			select {
-			case <-p.Begun():
-			case <-time.After(time.Second):
-				req.Waiting()
-			}
-		}()
-	}
-	r, interrupted, err := await(ctx, p)
+	var r session.Result
+	interrupted := false
+	err := s.env.again(ctx, false, func(link *session.Session) error {
+		p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace}, writers[0], writers[1])
+		if err != nil {
+			return err
+		}
+		if req.Waiting != nil {
+			go func() {
+				select {
+				case <-p.Begun():
+				case <-time.After(time.Second):
+					req.Waiting()
+				}
+			}()
+		}
+		r, interrupted, err = await(ctx, p)
+		return err
+	})
+	res.Notes = s.env.takeNotes()
 	for i, to := range []*Captured{&res.Stdout, &res.Stderr} {
 		if outs[i] != nil {
 			*to = outs[i].Done()
@@ -180,30 +182,31 @@ type ShellRequest struct {
 // of the session's directory, variables, functions and options. When ctx ends,
 // it is ended.
 func (s *Session) Shell(ctx context.Context, req ShellRequest) (*ExecResult, error) {
-	link, err := s.env.open(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	res := &ExecResult{Notes: s.env.takeNotes()}
-	p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: true, TTY: &req.Size, Grace: endGrace}, req.Stdout, nil)
-	if err != nil {
-		return nil, s.env.broken(err)
-	}
-	over := make(chan struct{})
-	defer close(over)
-	if req.Resized != nil {
-		go func() {
-			for {
-				select {
-				case size := <-req.Resized:
-					_ = p.Resize(size)
-				case <-over:
-					return
+	var r session.Result
+	interrupted := false
+	err := s.env.again(ctx, false, func(link *session.Session) error {
+		p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: true, TTY: &req.Size, Grace: endGrace}, req.Stdout, nil)
+		if err != nil {
+			return err
+		}
+		over := make(chan struct{})
+		defer close(over)
+		if req.Resized != nil {
+			go func() {
+				for {
+					select {
+					case size := <-req.Resized:
+						_ = p.Resize(size)
+					case <-over:
+						return
+					}
 				}
-			}
-		}()
-	}
-	r, interrupted, err := await(ctx, p)
+			}()
+		}
+		r, interrupted, err = await(ctx, p)
+		return err
+	})
+	res := &ExecResult{Notes: s.env.takeNotes()}
 	if err != nil {
 		return res, s.env.broken(err)
 	}

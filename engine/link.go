@@ -35,6 +35,9 @@ type Environment struct {
 // Dialer is a backend whose environments are kept on another machine.
 type Dialer interface {
 	jobs.Backend
+	// Connect makes sure that the machine can be reached; with terminal, the
+	// person there may be asked for what it takes.
+	Connect(ctx context.Context, s *jobs.EnvSpec, terminal bool) error
 	// Dial reaches the keeper of an environment, and starts it unless
 	// o.NoStart is set.
 	Dial(ctx context.Context, s *jobs.EnvSpec, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error)
@@ -112,6 +115,9 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 		return nil, nil, err
 	}
 	if d, ok := b.(Dialer); ok {
+		if err := d.Connect(ctx, &v.Spec, v.e.Terminal); err != nil {
+			return nil, nil, err
+		}
 		return d.Dial(ctx, &v.Spec, o)
 	}
 	if !o.NoStart {
@@ -157,17 +163,35 @@ func (v *Environment) Close() {
 	v.drop()
 }
 
+// tries bounds how often a request is sent that came too late for a keeper:
+// each time nothing of it has run.
+const tries = 5
+
+// again does something in the conversation with the keeper, and once more in a
+// new one when the keeper was just ending and has done nothing of it.
+func (v *Environment) again(ctx context.Context, noStart bool, do func(*session.Session) error) error {
+	for try := 1; ; try++ {
+		s, err := v.open(ctx, noStart)
+		if err != nil {
+			return err
+		}
+		if err = do(s); !errors.Is(err, session.ErrAgain) || try == tries || ctx.Err() != nil {
+			return err
+		}
+		v.Close()
+	}
+}
+
 // keep asks the keeper for something of its own.
 func (v *Environment) keep(ctx context.Context, noStart bool, req wire.KeepRequest, stdin io.Reader, stdout io.Writer) (*wire.KeepAnswer, error) {
-	s, err := v.open(ctx, noStart)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.Do(wire.StartMessage{Keep: &req, Stdin: stdin != nil}, stdin, stdout)
-	if err != nil {
-		return nil, v.broken(err)
-	}
-	res, err := waitFor(ctx, p)
+	var res session.Result
+	err := v.again(ctx, noStart, func(s *session.Session) error {
+		p, err := s.Do(wire.StartMessage{Keep: &req, Stdin: stdin != nil}, stdin, stdout)
+		if err == nil {
+			res, err = waitFor(ctx, p)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, v.broken(err)
 	}

@@ -21,6 +21,20 @@ func (h *Host) Connected(ctx context.Context) bool {
 	return err == nil
 }
 
+// Connect makes sure, where a person can be asked, that the connection to an
+// environment's host stands: everything after it rides on that and asks nobody.
+// Without a terminal there is nothing to be done beforehand.
+func (b Backend) Connect(ctx context.Context, s *jobs.EnvSpec, terminal bool) error {
+	if !terminal || s.SSH == nil {
+		return nil
+	}
+	h, err := b.Host(*s.SSH)
+	if err != nil {
+		return err
+	}
+	return h.Connect(ctx, true)
+}
+
 // Connect makes sure that the connection stands. With terminal, ssh may ask
 // the person there: for a password, a code, the passphrase of a key, and
 // whether an unknown host's fingerprint is right. Without it nobody is asked,

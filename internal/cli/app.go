@@ -107,6 +107,7 @@ func (a *app) assemble(st *store.Store) *engine.Engine {
 		Node:       node,
 		Getenv:     os.LookupEnv,
 		Now:        a.now,
+		Terminal:   a.errTTY && isTerminal(a.stdin),
 		Sleep:      engine.Sleep,
 	}
 }

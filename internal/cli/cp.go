@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -25,8 +28,9 @@ When the destination is a directory, the source goes into it; else it gets the
 destination's name. SOURCE/. stands for what a directory holds. Modes, times
 and symbolic links are kept; what is no file, directory or link is left out.
 ` + envHelp + `
-  berth cp data.csv :data/
-  berth cp train:/srv/results .
+  berth cp data.csv :data/          # into the directory data
+  berth cp ./src/. :/srv/src        # what ./src holds
+  berth cp train:/srv/results .     # out of the environment train
 ` + exitHelp + `0 ok, 2 the paths make no sense, 3 the source does not exist, 5 it could not be
 copied, 78 the environment cannot be had, 130 interrupted.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -38,7 +42,7 @@ copied, 78 the environment cannot be had, 130 interrupted.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			src, dst := endOf(args[0]), endOf(args[1])
 			if src.inside == dst.inside {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "exactly one of the two paths must be inside an environment", Hint: "write it :PATH, or NAME:PATH"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "exactly one of the two paths must be inside an environment", Hint: "write that one :PATH, or NAME:PATH; the other one ./PATH when it has a colon"}
 			}
 			in := src
 			if dst.inside {
@@ -46,12 +50,15 @@ copied, 78 the environment cannot be had, 130 interrupted.`,
 			}
 			if in.env != "" {
 				if f.name != "" && cmd.Flags().Changed("env") && f.name != in.env {
-					return usage("the path names the environment %s, and --env names %s", in.env, f.name)
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the path names the environment %s, and --env names %s", in.env, f.name), Hint: "leave --env out, or write the path :" + in.path}
 				}
 				f.name = in.env
 			}
 			if in.path == "" {
 				in.path = "."
+			}
+			if err := a.copyable(cmd, src, dst, f.name); err != nil {
+				return err
 			}
 			v, err := a.environment(cmd, &f)
 			if err != nil {
@@ -76,11 +83,44 @@ copied, 78 the environment cannot be had, 130 interrupted.`,
 			}
 			done()
 			a.notes(copied.Notes)
+			if err == nil && copied.Incomplete {
+				err = &jobs.Error{Kind: jobs.KindInfra, Msg: "not all could be copied"}
+			}
 			return err
 		},
 	}
 	f.add(c)
 	return c
+}
+
+// copyable refuses, before an environment is made or started, what cannot be
+// copied in any case.
+func (a *app) copyable(cmd *cobra.Command, src, dst end, env string) error {
+	if src.inside {
+		// A new environment has only what its image has: the name is a mistake.
+		if _, err := a.existing(env); err != nil && !cmd.Flags().Changed("backend") && !cmd.Flags().Changed("image") {
+			return err
+		}
+		return nil
+	}
+	for _, e := range []end{src, dst} {
+		if err := jobs.CheckText("a path", e.path); err != nil {
+			return err
+		}
+	}
+	switch _, err := os.Lstat(src.path); {
+	case src.path == "":
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the source is empty", Hint: "berth cp FILE :PATH"}
+	case errors.Is(err, fs.ErrNotExist):
+		e := &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no " + src.path + " on this machine", Hint: "a path inside is written :" + src.path}
+		if name, _, ok := strings.Cut(src.path, ":"); ok {
+			e.Hint = fmt.Sprintf("%q cannot name an environment: these have lower-case letters, digits, dots, dashes and underscores", name)
+		}
+		return e
+	case err != nil:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the source cannot be copied", Err: err, Hint: "ls -ld " + src.path}
+	}
+	return nil
 }
 
 // end is one side of a copy.

@@ -166,6 +166,7 @@ func (c *command) run() {
 		c.fail(*notStarted(codeCannot, "%v", err))
 		return
 	}
+	exit := wire.ExitMessage{Started: time.Now()} // it may have ended before fork returns
 	reaped, err := c.fork(prog, st.child)
 	closeAll(st.child)
 	if err != nil {
@@ -173,7 +174,7 @@ func (c *command) run() {
 		c.fail(refused(prog.argv[0], err))
 		return
 	}
-	exit := wire.ExitMessage{Started: c.begun()}
+	c.begun(exit.Started)
 	stdin.feed(c)
 
 	// Both streams at once, and the end is told without waiting for them.
@@ -210,15 +211,13 @@ func (c *command) run() {
 }
 
 // begun tells the client that the command has begun, and sets its time limit.
-func (c *command) begun() time.Time {
-	now := time.Now()
+func (c *command) begun(at time.Time) {
 	c.mu.Lock()
 	if c.msg.Timeout > 0 && !c.over {
 		c.timer = time.AfterFunc(c.msg.Timeout, func() { c.s.guard(c.timeout) })
 	}
 	c.mu.Unlock()
-	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: now})
-	return now
+	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: at, PID: c.main()})
 }
 
 // finish notes that the main process has ended; false is that it was told to.

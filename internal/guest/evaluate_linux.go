@@ -65,8 +65,8 @@ func (c *command) evaluate() {
 		c.fail(*notStarted(codeCannot, "%v", errStopped))
 		return
 	}
-	var exit wire.ExitMessage
-	exit.Started = c.begun()
+	exit := wire.ExitMessage{Started: time.Now()}
+	c.begun(exit.Started)
 	drained := c.drain(read, w)
 	stdin.feed(c)
 	if err = w.order(o.inDialect(w.talk)); err == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,6 +26,7 @@ type Process struct {
 	exit *wire.ExitMessage
 	lost bool      // exited without an exit
 	open sync.Once // closes begun
+	pid  atomic.Int64
 }
 
 // channel is one stream of output on its way to its writer.
@@ -64,11 +66,16 @@ func newProcess(s *Session, stream uint32, stdout, stderr io.Writer) *Process {
 }
 
 // send begins to send what the command reads.
-func (p *Process) send(from io.Reader) {
+func (p *Process) send(from io.Reader, command bool) {
 	if p.input == nil {
 		return
 	}
 	go func() {
+		// Of what never begins, the input is not touched: whoever asked can
+		// ask again with the same.
+		if command {
+			<-p.begun
+		}
 		// Stops when the command has ended, unless the reader itself blocks.
 		_, _ = io.Copy(p.input, from)
 		if !p.ended() {
@@ -85,6 +92,11 @@ func (p *Process) frame(f wire.Frame) error {
 	case wire.Stderr:
 		return p.stderr.inbox.Put(f.Payload)
 	case wire.Started:
+		var m wire.StartedMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		p.pid.Store(int64(max(m.PID, 0)))
 		p.begin()
 	case wire.Exit:
 		var m wire.ExitMessage
@@ -140,6 +152,10 @@ func (p *Process) ended() bool {
 		return false
 	}
 }
+
+// PID is the number inside of the command's main process, or 0 before it has
+// begun.
+func (p *Process) PID() int { return int(p.pid.Load()) }
 
 // Begun is closed when the command has begun, which it may do late when its
 // session is busy, and when its end is known.

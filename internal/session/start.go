@@ -60,7 +60,7 @@ func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writ
 		}
 		return nil, err
 	}
-	p.send(from)
+	p.send(from, m.File == nil && m.Keep == nil && !m.Prompt)
 	return p, nil
 }
 

@@ -84,6 +84,7 @@ type Size struct {
 // its session.
 type StartedMessage struct {
 	Time time.Time `json:"time"`
+	PID  int       `json:"pid,omitempty"` // of its main process, as the guest sees it
 }
 
 // ExitMessage says how a command ended. It is sent as soon as that is known;
