@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"berth/jobs"
@@ -65,11 +66,30 @@ func usualCapability(v string) string {
 	return "is not one of the capabilities that Docker gives by default"
 }
 
-// noWeaker allows what makes the containment stronger or other, not weaker.
+// noWeaker allows what makes the containment stronger or other, not weaker. The
+// daemon takes the name from its value at "=", and where there is none at ":";
+// of the value of no-new-privileges it takes every word of strconv.ParseBool.
 func noWeaker(v string) string {
-	v = strings.ToLower(v)
-	if strings.Contains(v, "unconfined") || strings.Contains(v, "disable") || strings.Contains(v, "false") || strings.HasSuffix(v, "=0") || strings.HasPrefix(v, "unmask") {
-		return "turns a protection off"
+	name, value, given := strings.Cut(v, "=")
+	if !given {
+		name, value, given = strings.Cut(v, ":")
+	}
+	off := strings.Contains(strings.ToLower(value), "unconfined")
+	switch name {
+	case "no-new-privileges":
+		on, err := strconv.ParseBool(value)
+		off = given && (err != nil || !on)
+	case "seccomp":
+		off = value != "builtin" // a file may allow everything
+	case "label":
+		kind, of, _ := strings.Cut(value, ":")
+		off = off || !slices.Contains([]string{"user", "role", "type", "level", "filetype"}, kind) || of == "spc_t" // SELinux's name of a container that is not held
+	case "apparmor", "mask":
+	default:
+		off = true
+	}
+	if off {
+		return "turns a protection off, or may"
 	}
 	return ""
 }
