@@ -69,7 +69,7 @@ func (c *command) evaluate() {
 	c.begun(exit.Started)
 	drained := c.drain(read, w)
 	stdin.feed(c)
-	if err = w.order(o.inDialect(w.talk)); err == nil {
+	if err = w.order(w.talk.forCommand(o)); err == nil {
 		exit.Exit, exit.ShellEnded = c.await(w, o)
 	} else {
 		exit.Exit = *notStarted(codeCannot, "tell the shell: %v", err)
@@ -201,7 +201,7 @@ func (c *command) await(w *warm, o order) (exit jobs.Exit, shellEnded bool) {
 		}
 		// A trap for the end is for the end of its command.
 		o.status = code
-		if err := w.order(o.leave(w.talk)); err == nil {
+		if err := w.order(w.talk.leave(o)); err == nil {
 			c.setMain(w.pid)
 			<-w.dead
 			c.finish()

@@ -134,7 +134,7 @@ func (p *program) evaluate(talk *dialect, before string, m wire.StartMessage, st
 		p.argv = []string{filepath.Base(p.path), "-c", ". /dev/fd/" + fd}
 		before = "exec " + fd + "<&-\n" + before
 	}
-	p.text = "{ " + before + "} >/dev/null 2>&1\n" + talk.eval + quote(o.prefix(talk)+o.text)
+	p.text = "{ " + before + "} >/dev/null 2>&1\n" + talk.eval + quote(talk.prefix(o)+o.text)
 	return nil
 }
 

@@ -8,9 +8,10 @@ import (
 // Descriptors of a warm shell besides the three standard ones. Commands do not
 // have them.
 const (
-	memoFD   = 98 // bash reads its orders from it, and writes its dumps to it
-	noteFD   = 99 // bash says on it that a dump is complete
-	shDumpFD = 9  // sh, which knows only one digit, writes its dumps to it
+	callFD   = 97 // a bash waits on it for the next order
+	memoFD   = 98 // it reads that from here, and writes its state behind it
+	noteFD   = 99 // it says here that it has done so
+	shDumpFD = 9  // an sh, which knows only one digit, writes its state here
 )
 
 // order is what a warm shell is to do for one command.
@@ -25,10 +26,11 @@ type order struct {
 	dropTraps    string   // names of traps of the command before
 }
 
-// dialect is how a kind of shell is spoken to. Every builtin is called in a way
-// that neither an alias nor a function of the same name catches, but for
-// functions named as the words in unset, which are removed. All of it must work
-// under set -e, -u, -f and -x and with any IFS.
+// dialect is how a kind of shell is spoken to.
+//
+// Every builtin is called in a way that neither an alias nor a function of the
+// same name catches, but for functions with the names in unset, which are
+// removed. All of it works under set -e, -u, -f and -x and with any IFS.
 type dialect struct {
 	bash    bool
 	builtin string // calls a builtin
@@ -37,43 +39,45 @@ type dialect struct {
 	unset   string // what must not be a function
 	closed  string // closes what commands do not have
 	dump    string // writes the state for [splitDump]; holds no single quote
-	note    string
 }
 
-// A bash gets orders as the content of a file in memory, because it reads its
-// script from a pipe byte by byte; it writes its state behind the order. A
-// POSIX shell reads a pipe in blocks, and its read has no -u and no -d: there
-// the order itself goes through the pipe. It cannot list functions.
+// A POSIX shell cannot list functions: they are lost with the shell.
 var (
 	bashDialect = dialect{
-		bash: true, builtin: `\builtin `, eval: `\builtin eval `, exec: `\exec `, unset: "builtin exec", closed: " 98<&- 99>&-",
-		dump: `{ \builtin printf "%s\0" "$__berth_s"; \builtin unset -v __berth_s __berth; \builtin pwd; \builtin printf "\0"; ` +
+		bash: true, builtin: `\builtin `, eval: `\builtin eval `, exec: `\exec `, unset: "builtin exec", closed: " 97<&- 98<&- 99>&-",
+		dump: `{ \builtin printf "%s\0" "$__berth_s"; \builtin unset -v __berth_s; \builtin pwd; \builtin printf "\0"; ` +
 			`\builtin trap -p; \builtin printf "\0"; \builtin umask; \builtin printf "\0"; \builtin shopt -p; \builtin printf "\0"; ` +
 			`\builtin declare -p; \builtin printf "\0"; \builtin declare -f; \builtin printf "\0"; \builtin alias -p; \builtin printf "\0"; ` +
 			`\builtin set +o; \builtin printf "\0end\0"; } >&98`,
-		note: `; \builtin printf . >&99`,
 	}
 	shDialect = dialect{
 		builtin: `\command `, eval: `\command eval `, exec: `\command exec `, unset: "command", closed: " 9>&-",
-		dump: `{ \command printf "%s\0" "$__berth_s"; \unset __berth_s __berth; \command pwd; \command printf "\0"; ` +
+		dump: `{ \command printf "%s\0" "$__berth_s"; \unset __berth_s; \command pwd; \command printf "\0"; ` +
 			`\trap; \command printf "\0"; \command umask; \command printf "\0\0"; \set; \command printf "\0"; ` +
 			`\export -p; \command printf "\0"; \command alias; \command printf "\0"; \set +o; \command printf "\0end\0"; } >&9`,
 	}
 )
 
-// bashLine is the line on which a bash reads an order. It is not in a loop or a
-// function, so that break, return and declare mean what they mean at the top,
-// and lines are counted from there.
-const bashLine = `\builtin read -r -u98 -d "" __berth;LINENO=0;\builtin eval "$__berth"` + "\n"
+// bashLoop is the script of a warm bash, on one line, so that the lines of a
+// text are counted from 1. It is at the top and in no function, so that declare
+// means what it means there; the loop of one round takes the effect of a break
+// that stands in no loop of the text. An order has two parts, see bashOrder,
+// both in a file in memory: bash reads a pipe byte by byte.
+var bashLoop = `while \builtin read -r -u97 __berth; do ` +
+	`IFS= \builtin read -r -u98 -d "" __berth; IFS= \builtin read -r -u98 -d "" __berth_t; ` +
+	`for __berth_i in 1; do \builtin eval "$__berth"; done; ` +
+	// Nothing of this is traced, by -x or a trap.
+	`{ __berth_s="${__berth_s-}$? $-"; \builtin set +x; \builtin trap - DEBUG; } >/dev/null 2>&1; ` +
+	`\exec </dev/null >/dev/null 2>&1; ` +
+	`! { \builtin unset -v __berth __berth_t __berth_i; \builtin unset -f ` + bashDialect.unset + `; ` +
+	bashDialect.dump + `; \builtin printf . >&99; } 2>/dev/null; done` + "\n"
 
-// finish ends an order: with success, for the sake of set -e; and for bash, in
-// which it is read as a variable, with a comment that takes what IFS may cut
-// off, and a NUL.
-func (d *dialect) finish(text string) string {
+// begin is the first order, with what restores a former state.
+func (d *dialect) begin(restore string) string {
 	if d.bash {
-		return text + "\n[[ 1 ]]\n#\x00"
+		return "\\builtin shopt -s expand_aliases\n" + restore + d.exitTrap() + "\n__berth_s=\x00\x00"
 	}
-	return text + "\n"
+	return restore + d.exitTrap() + "\n__berth_s=\"0 $-\"\n" + d.report()
 }
 
 // exitTrap lets a shell that ends by itself leave its state.
@@ -81,57 +85,53 @@ func (d *dialect) exitTrap() string {
 	return d.builtin + "trap '__berth_s=exit; " + d.dump + " 2>/dev/null' EXIT"
 }
 
-// begin is the first order, with what restores a former state.
-func (d *dialect) begin(restore string) string {
-	text := ""
-	if d.bash {
-		text = "\\builtin unset -v __berth\n\\builtin shopt -s expand_aliases\n"
-	}
-	return d.finish(text + restore + d.exitTrap() + "\n__berth_s=\"0 $-\"\n" + d.report())
-}
-
-func (d *dialect) report() string {
-	return "! { " + d.builtin + "unset -f " + d.unset + "; " + d.dump + d.note + "; } 2>/dev/null"
-}
-
-// inDialect is the order as a shell reads it. The redirections are the shell's
-// own and not those of one command, because a trap for its exit runs after
-// those are undone. The text is in no compound command, so that its lines are
-// counted from the first.
-func (o order) inDialect(d *dialect) string {
+// forCommand is the order of a command. Its redirections are the shell's own
+// and not those of one builtin, because a trap for its exit runs after those
+// are undone.
+func (d *dialect) forCommand(o order) string {
 	var b strings.Builder
-	if d.bash {
-		b.WriteString("\\builtin unset -v __berth; ")
-	}
 	if o.dropTraps != "" {
 		b.WriteString(d.builtin + "trap - " + o.dropTraps + "; " + d.exitTrap() + "; ")
 	}
 	b.WriteString("__berth_s=cd; ")
 	if o.dir != "" {
 		if o.keepOld {
-			b.WriteString("__berth=${OLDPWD-}; ")
+			b.WriteString("__berth_i=${OLDPWD-}; ")
 		}
-		b.WriteString(d.builtin + "cd -- " + quote(o.dir) + " && ")
+		b.WriteString(d.builtin + "cd -- " + d.line(o.dir) + " && ")
 		if o.keepOld {
-			b.WriteString("OLDPWD=$__berth && ")
+			b.WriteString("OLDPWD=$__berth_i && ")
 		}
 	}
-	b.WriteString("__berth_s=- && " + o.redirect(d) + " && __berth_s= && " + o.assignments() + d.eval + quote(o.prefix(d)+o.text) + d.closed + "\n")
-	// Nothing of what follows is traced, by -x or a trap.
-	b.WriteString("{ __berth_s=\"$__berth_s$? $-\"; " + d.builtin + "set +x; ")
-	if d.bash {
-		b.WriteString(`\builtin trap - DEBUG; `)
+	b.WriteString("__berth_s=- && " + o.redirect(d) + " && __berth_s= && ")
+	for _, e := range o.env {
+		// As a prefix: the shell itself takes them back, and keeps no trace.
+		name, value, _ := strings.Cut(e, "=")
+		b.WriteString(name + "=" + d.line(value) + " ")
 	}
-	b.WriteString("} >/dev/null 2>&1\n")
-	b.WriteString(d.exec + "</dev/null >/dev/null 2>&1\n" + d.report())
-	return d.finish(b.String())
+	if d.bash {
+		return b.String() + d.eval + `"$__berth_t"` + d.closed + "\x00" +
+			`\builtin unset -v __berth __berth_t __berth_i __berth_s;` + d.prefix(o) + o.text + "\x00"
+	}
+	b.WriteString(d.eval + quote(d.prefix(o)+o.text) + d.closed + "\n")
+	b.WriteString("{ __berth_s=\"${__berth_s-}$? $-\"; \\set +x; } >/dev/null 2>&1\n" + d.exec + "</dev/null >/dev/null 2>&1\n" + d.report())
+	return b.String()
+}
+
+// report ends an order of a POSIX shell. The negation is for set -e.
+func (d *dialect) report() string {
+	return "! { " + d.builtin + "unset -f " + d.unset + "; \\unset __berth_i; " + d.dump + "; } 2>/dev/null\n"
 }
 
 // leave is the order to exit, so that the trap of a command runs with its own
 // streams and status.
-func (o order) leave(d *dialect) string {
+func (d *dialect) leave(o order) string {
 	o.in = "/dev/null"
-	return d.finish(o.redirect(d) + d.closed + "\n" + d.builtin + "exit " + strconv.Itoa(o.status))
+	text := o.redirect(d) + d.closed + "; " + d.builtin + "exit " + strconv.Itoa(o.status)
+	if d.bash {
+		return text + "\x00\x00"
+	}
+	return text + "\n"
 }
 
 func (o order) redirect(d *dialect) string {
@@ -140,7 +140,7 @@ func (o order) redirect(d *dialect) string {
 
 // prefix is what stands before the text: it switches tracing on again, which is
 // off between commands, or sets $? to what the command before has left.
-func (o order) prefix(d *dialect) string {
+func (d *dialect) prefix(o order) string {
 	switch {
 	case strings.Contains(o.options, "x"):
 		return d.builtin + "set -x;"
@@ -154,15 +154,12 @@ func (o order) prefix(d *dialect) string {
 	return "(" + d.builtin + "exit " + strconv.Itoa(o.status) + ");"
 }
 
-// assignments are the variables of one command, as a prefix: the shell itself
-// takes them back after it, and keeps no trace.
-func (o order) assignments() string {
-	var b strings.Builder
-	for _, e := range o.env {
-		name, value, _ := strings.Cut(e, "=")
-		b.WriteString(name + "=" + quote(value) + " ")
+// line makes one word of s, on one line where the dialect can.
+func (d *dialect) line(s string) string {
+	if !d.bash || !strings.Contains(s, "\n") {
+		return quote(s)
 	}
-	return b.String()
+	return "$'" + strings.NewReplacer("\\", `\\`, "'", `\'`, "\n", `\n`).Replace(s) + "'"
 }
 
 // quote makes one word of s, which holds no NUL.

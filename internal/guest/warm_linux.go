@@ -16,15 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// warm is the process of a shell that waits for orders. It reads them as its
-// script, from a FIFO that it opens itself: so it has them on a descriptor that
-// its children do not inherit, and evaluates at its top level. The FIFO has the
-// shell's name, which thereby stands before its error messages.
+// warm is the process of a shell that waits for orders. Its script is a FIFO
+// that it opens itself: so its children do not inherit the descriptor. The FIFO
+// has the shell's name, which thereby stands before its error messages. A POSIX
+// shell gets its orders through it, too.
 type warm struct {
 	pid    int
 	talk   *dialect
 	dir    string   // private to it
-	orders *os.File // write end of its script
+	script *os.File // of an sh: write end
+	calls  *os.File // of a bash: write end
 	memo   *os.File // of a bash: the order, and behind it the dump; it never touches a disk
 	sent   int64    // length of the order in memo
 	notes  *os.File
@@ -52,26 +53,26 @@ func (s *server) startWarm(env []string, login bool, restore string) (w *warm, e
 		return nil, err
 	}
 	name := filepath.Base(s.place.shell)
-	script := filepath.Join(w.dir, name)
-	var dumpsW *os.File
+	path := filepath.Join(w.dir, name)
+	var theirs []*os.File
 	defer func() {
+		closeAll(theirs)
 		if err != nil {
 			w.release()
 		}
-		if dumpsW != nil {
-			_ = dumpsW.Close()
-		}
 	}()
-	if err = unix.Mkfifo(script, 0o600); err != nil {
+	if err = unix.Mkfifo(path, 0o600); err != nil {
 		return w, fmt.Errorf("make a FIFO: %w", err)
 	}
 	// Open for both, so that it waits for nobody and survives nobody's end.
-	if w.orders, err = os.OpenFile(script, os.O_RDWR, 0); err != nil {
+	if w.script, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 		return w, err
 	}
+	var dumpsW *os.File
 	if w.notes, dumpsW, err = pipe(); err != nil {
 		return w, err
 	}
+	theirs = append(theirs, dumpsW)
 	argv := []string{name, name}
 	if login {
 		argv = []string{name, "-l", name}
@@ -82,7 +83,7 @@ func (s *server) startWarm(env []string, login bool, restore string) (w *warm, e
 	if err != nil {
 		return w, err
 	}
-	defer func() { _ = null.Close() }()
+	theirs = append(theirs, null)
 	files := []uintptr{null.Fd(), null.Fd(), null.Fd()}
 	give := func(f *os.File, fd int) {
 		for len(files) <= fd {
@@ -94,6 +95,12 @@ func (s *server) startWarm(env []string, login bool, restore string) (w *warm, e
 		if w.memo, err = memory("berth-orders"); err != nil {
 			return w, err
 		}
+		var callsR *os.File
+		if callsR, w.calls, err = os.Pipe(); err != nil {
+			return w, err
+		}
+		theirs = append(theirs, callsR)
+		give(callsR, callFD)
 		give(w.memo, memoFD)
 		give(dumpsW, noteFD)
 	} else {
@@ -112,7 +119,21 @@ func (s *server) startWarm(env []string, login bool, restore string) (w *warm, e
 		close(w.dead)
 	})
 	s.guard(w.read)
+	if w.talk.bash {
+		if _, err = w.script.WriteString(bashLoop); err != nil {
+			return w, err
+		}
+	}
 	return w, w.order(w.talk.begin(restore))
+}
+
+// begun is called when the first state has come. The script of a bash has been
+// read then: with its end, a shell that leaves its loop leaves at all.
+func (w *warm) begun() {
+	if w.talk.bash {
+		_ = w.script.Close()
+		w.script = nil
+	}
 }
 
 // memory makes a file that is on no disk. Secrets pass through it.
@@ -132,7 +153,7 @@ func memory(name string) (*os.File, error) {
 // order gives the shell something to do.
 func (w *warm) order(text string) error {
 	if !w.talk.bash {
-		_, err := w.orders.WriteString(text)
+		_, err := w.script.WriteString(text)
 		return err
 	}
 	if err := w.memo.Truncate(0); err != nil {
@@ -146,7 +167,7 @@ func (w *warm) order(text string) error {
 		return err
 	}
 	w.sent = int64(len(text))
-	_, err := w.orders.WriteString(bashLine)
+	_, err := w.calls.WriteString("\n")
 	return err
 }
 
@@ -277,7 +298,7 @@ func (w *warm) mkfifo() (path string, err error) {
 // release frees what the guest holds of a shell that has ended, or has not
 // begun.
 func (w *warm) release() {
-	for _, f := range []*os.File{w.orders, w.memo, w.notes} {
+	for _, f := range []*os.File{w.script, w.calls, w.memo, w.notes} {
 		if f != nil {
 			_ = f.Close()
 		}
