@@ -98,6 +98,8 @@ func (e *Engine) settlePlace(s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend
 		return settleLocal(s, t)
 	case jobs.BackendDocker:
 		return settleDocker(s, t, b)
+	case jobs.BackendSSH:
+		return settleSSH(s, t)
 	}
 	image := t.Terminal.Image
 	if image == "" {
@@ -117,6 +119,27 @@ func settleLocal(s *jobs.Spec, t jobs.Task) error {
 	if t.Terminal.Image != "" {
 		s.Notes = append(s.Notes, "backend local: the image "+t.Terminal.Image+" is not used; the command sees this machine's programs")
 	}
+	return nil
+}
+
+// settleSSH refuses what another host, reached by ssh, cannot give. The job
+// itself is kept by a runner on this machine.
+func settleSSH(s *jobs.Spec, t jobs.Task) error {
+	if err := refuse(s.Backend, map[string]bool{
+		"[terminal] image": t.Terminal.Image != "", "[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0,
+		"[resources] disk": t.Resources.Disk != 0, "[resources] gpus": t.Resources.GPUs != "", "[resources] memory": t.Resources.Memory != 0,
+	}); err != nil {
+		return err
+	}
+	if s.Scheduler == jobs.SchedulerSlurm {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend ssh goes with the local scheduler, not with Slurm", Hint: "--scheduler local"}
+	}
+	if t.Terminal.SSH.Host == "" {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: `--host HOST, [terminal] host in the task, or TERMINAL_SSH_HOST`}
+	}
+	host := t.Terminal.SSH
+	s.SSH = &host
+	s.Notes = append(s.Notes, "backend ssh: no containment; the command has all the rights of the user on "+host.Host)
 	return nil
 }
 
@@ -144,7 +167,7 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 
 // refuse complains about the first key that is set and cannot be had.
 func refuse(backend string, set map[string]bool) error {
-	for _, key := range []string{"[terminal] overlay", "[terminal] bind", "[resources] disk", "[resources] gpus"} {
+	for _, key := range []string{"[terminal] image", "[resources] memory", "[terminal] overlay", "[terminal] bind", "[resources] disk", "[resources] gpus"} {
 		if set[key] {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be had on the backend %s", key, backend), Hint: "remove it, or use --backend singularity"}
 		}

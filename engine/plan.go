@@ -35,7 +35,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		Resources: t.Resources, Mounts: t.Terminal.Bind, Slurm: mergeSlurm(c.Profile.Slurm, t.Slurm), Profile: c.Profile,
 		Done: t.Done, Artifacts: t.Artifacts, Created: e.Now().UTC(), User: who.User, Host: host,
 	}
-	if err := e.pickScheduler(ctx, s, c, dry); err != nil {
+	if err := e.pickScheduler(ctx, s, t, c, dry); err != nil {
 		return nil, err
 	}
 	if err := e.pickBackend(ctx, s, t, c, dry); err != nil {
@@ -57,11 +57,14 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	return s, checkSpec(s)
 }
 
-func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, c Choice, dry bool) error {
+func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, dry bool) error {
 	const auto = "auto"
 	name := c.Scheduler
 	if name == "" || name == auto {
 		name = c.Profile.Scheduler
+	}
+	if (name == "" || name == auto) && (c.Backend == jobs.BackendSSH || t.Terminal.Backend == jobs.BackendSSH && c.Backend == "") {
+		name = jobs.SchedulerLocal // the host is reached from here
 	}
 	if name == "" || name == auto {
 		name = ""

@@ -55,7 +55,7 @@ type Resources struct {
 
 // Terminal is where the task's commands run.
 type Terminal struct {
-	Backend string // "", "auto", "singularity", "docker", "local"
+	Backend string // "", "auto", "singularity", "docker", "ssh", "local"
 	Image   string // path of a SIF
 	// Reference is the image as it was written, which docker takes for the
 	// name of one in a registry.
@@ -63,6 +63,7 @@ type Terminal struct {
 	Overlay   string // name of a persistent overlay; "" is a throw-away one
 	Bind      []Mount
 	Env       []string // NAME (taken from the caller) or NAME=VALUE
+	SSH       SSHSpec  // of backend ssh; its options come from the caller alone
 }
 
 // Mount binds a path of the host into the environment.

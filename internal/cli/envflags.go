@@ -2,10 +2,9 @@ package cli
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
+	"regexp"
 	"strings"
 	"time"
 
@@ -34,39 +33,39 @@ const envHelp = `
 The environment is made on first use, stays warm for --lifetime after its last
 command, and keeps its files until berth env rm. Without --env it is called
 "default", or, when --backend names one, after the backend. The flags that say
-what it is like count when it is made; later, others are refused.
+what it is like count when it is made; later, other values are refused.
 `
 
 // pick adds the flags that only choose.
 func (f *envFlags) pick(c *cobra.Command) {
-	c.Flags().StringVar(&f.name, "env", os.Getenv("BERTH_ENV"), "name of the environment ($BERTH_ENV)")
+	c.Flags().StringVar(&f.name, "env", os.Getenv("BERTH_ENV"), "`NAME` of the environment ($BERTH_ENV)")
 }
 
 // add adds all of them.
 func (f *envFlags) add(c *cobra.Command) {
 	f.pick(c)
 	fs := c.Flags()
-	fs.StringVar(&f.session, "session", os.Getenv("BERTH_SESSION"), "session with its own directory and variables (default \"default\"; $BERTH_SESSION)")
-	fs.StringVar(&f.backend, "backend", "", "auto, singularity, docker, ssh or local (default auto; the last two only when named)")
-	fs.StringVar(&f.image, "image", "", "SIF file, unpacked image or reference such as docker://debian:12")
-	fs.StringArrayVar(&f.bind, "bind", nil, "bind SRC[:DST[:rw]], read-only unless rw")
-	fs.StringArrayVar(&f.set, "set", nil, "NAME=VALUE for every command in it; not for secrets")
-	fs.StringVar(&f.cpus, "cpus", "", "CPUs (default 1)")
-	fs.StringVar(&f.memory, "memory", "", "memory, such as 512MiB; a bare number is MiB (default 5120)")
-	fs.StringVar(&f.disk, "disk", "", "size of the writable layer, such as 50GiB")
-	fs.StringVar(&f.limits, "limits", "", "strict: a limit that cannot be held is an error")
-	fs.StringVar(&f.gpu, "gpu", "", "nvidia or amd: the node's GPUs inside")
-	fs.StringVar(&f.network, "network", "", "host or none (default host)")
-	fs.StringVar(&f.overlay, "overlay", "", "singularity: driver of the writable layer: auto, kernel, fuse or ext3 (default auto)")
+	fs.StringVar(&f.session, "session", os.Getenv("BERTH_SESSION"), "`NAME` of the session, which has its own directory and variables (default \"default\"; $BERTH_SESSION)")
+	fs.StringVar(&f.backend, "backend", "", "`NAME` is auto, singularity, docker, ssh or local (default auto; the last two only when named)")
+	fs.StringVar(&f.image, "image", "", "`IMAGE`: a SIF file, an unpacked one, or a reference such as docker://debian:12")
+	fs.StringArrayVar(&f.bind, "bind", nil, "show `SRC[:DST[:rw]]` of this machine inside, read-only unless rw")
+	fs.StringArrayVar(&f.set, "set", nil, "`NAME=VALUE` for every command in it; not for secrets")
+	fs.StringVar(&f.cpus, "cpus", "", "`NUMBER` of CPUs (default 1)")
+	fs.StringVar(&f.memory, "memory", "", "memory `SIZE`, such as 512MiB; a bare number is MiB (default 5120)")
+	fs.StringVar(&f.disk, "disk", "", "`SIZE` of the writable layer, such as 50GiB")
+	fs.StringVar(&f.limits, "limits", "", "`strict`: a limit that is only watched, not held, is an error; no default limits")
+	fs.StringVar(&f.gpu, "gpu", "", "`KIND` is nvidia or amd: the node's GPUs inside")
+	fs.StringVar(&f.network, "network", "", "`KIND` is host or none (default host)")
+	fs.StringVar(&f.overlay, "overlay", "", "singularity: `DRIVER` of the writable layer is auto, kernel, fuse or ext3 (default auto)")
 	fs.BoolVar(&f.fakeroot, "fakeroot", false, "singularity: be root inside, as far as the site allows")
 	fs.BoolVar(&f.discard, "discard", false, "throw its files away when it stops")
-	fs.StringVar(&f.user, "user", "", "docker: UID:GID inside (default: the image's user)")
-	fs.IntVar(&f.pids, "pids", 0, "docker: most processes (default 256)")
-	fs.StringArrayVar(&f.volumes, "volume", nil, "docker: volume, as for docker run")
-	fs.StringVar(&f.host, "host", "", "ssh: [USER@]HOST[:PORT] ($TERMINAL_SSH_HOST, _USER, _PORT)")
-	fs.StringVar(&f.sshKey, "ssh-key", "", "ssh: identity file ($TERMINAL_SSH_KEY)")
-	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "ssh: any option, Name=value")
-	fs.StringVar(&f.lifetime, "lifetime", "", "stay warm for so long without use (default 300s; 0 for ever)")
+	fs.StringVar(&f.user, "user", "", "docker: `UID:GID` inside (default: the image's user)")
+	fs.IntVar(&f.pids, "pids", 0, "docker: highest `NUMBER` of processes (default 256)")
+	fs.StringArrayVar(&f.volumes, "volume", nil, "docker: `VOLUME`, as for docker run")
+	fs.StringVar(&f.host, "host", "", "ssh: `[USER@]HOST[:PORT]`, else $TERMINAL_SSH_HOST, _USER and _PORT")
+	fs.StringVar(&f.sshKey, "ssh-key", "", "ssh: identity `FILE` ($TERMINAL_SSH_KEY)")
+	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "ssh: any option, `Name=value`")
+	fs.StringVar(&f.lifetime, "lifetime", "", "`TIME` to stay warm without use (default 300s; 0 for ever)")
 }
 
 // options reads the flags.
@@ -99,7 +98,7 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	case "strict":
 		o.Strict = true
 	default:
-		return o, usage("--limits must be strict, found %q", f.limits)
+		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--limits must be strict, found %q", f.limits), Hint: "--limits strict, or leave it out: then a limit may be watched instead of held"}
 	}
 	if f.lifetime != "" {
 		var err error
@@ -111,44 +110,42 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 }
 
 // ssh reads which host is meant: --host over the variables that agents set.
-func (f *envFlags) ssh(o *engine.EnvOptions) error {
-	if f.backend == jobs.BackendSSH {
+func (f *envFlags) ssh(o *engine.EnvOptions) (err error) {
+	if f.host != "" {
+		if o.SSH, err = jobs.ParseHost(f.host); err != nil {
+			return err
+		}
+	}
+	if f.backend == jobs.BackendSSH || f.host != "" || f.sshKey != "" || len(f.sshOptions) > 0 {
+		o.SSH, err = sshSpec(o.SSH, f.sshKey, f.sshOptions)
+	}
+	return err
+}
+
+// sshSpec completes a host by the caller's variables, when none is named, and
+// by what the caller alone may say.
+func sshSpec(s jobs.SSHSpec, key string, options []string) (jobs.SSHSpec, error) {
+	if s.Host == "" {
 		from, err := ssh.FromEnv(os.Getenv)
 		if err != nil {
-			return err
+			return s, err
 		}
 		if from != nil {
-			o.SSH = *from
+			s = *from
 		}
 	}
-	if f.host != "" {
-		user, host, ok := strings.Cut(f.host, "@")
-		if !ok {
-			user, host = "", f.host
-		}
-		o.SSH.User, o.SSH.Host, o.SSH.Port = user, host, 0
-		// An address of IPv6 has colons of its own and stands in brackets when
-		// a port follows.
-		if h, port, err := net.SplitHostPort(host); err == nil {
-			n, err := strconv.Atoi(port)
-			if err != nil || n < 1 || n > 65535 {
-				return usage("--host %s: %q is no port", f.host, port)
-			}
-			o.SSH.Host, o.SSH.Port = h, n
-		}
-	}
-	if f.sshKey != "" {
-		abs, err := filepath.Abs(f.sshKey)
+	if key != "" {
+		abs, err := filepath.Abs(key)
 		if err != nil {
-			return err
+			return s, err
 		}
-		o.SSH.Key = abs
+		s.Key = abs
 	}
-	o.SSH.Options = append(o.SSH.Options, f.sshOptions...)
-	if o.SSH.Host == "" {
-		return nil // the engine says that one is needed, unless the environment is recorded
+	s.Options = append(s.Options, options...)
+	if s.Host == "" {
+		return s, nil // the engine says that one is needed, unless the environment is recorded
 	}
-	return ssh.CheckSpec(o.SSH)
+	return s, ssh.CheckSpec(s)
 }
 
 // environment returns the environment that the flags mean.
@@ -189,13 +186,15 @@ func (a *app) existing(name string) (*engine.Environment, error) {
 // progress tells a person what takes long.
 func (a *app) progress(text string) { a.say("%s", text) }
 
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // variables reads NAME (taken from here) and NAME=VALUE.
 func variables(list []string) ([]string, error) {
 	var out []string
 	for _, kv := range list {
 		name, _, given := strings.Cut(kv, "=")
-		if name == "" {
-			return nil, usage("--var %q names no variable", kv)
+		if !variableName.MatchString(name) {
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--var %q names no variable", kv), Hint: "--var NAME or --var NAME=VALUE, with letters, digits and underscores in the name"}
 		}
 		if !given {
 			v, ok := os.LookupEnv(name)

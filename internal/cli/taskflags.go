@@ -22,6 +22,8 @@ type taskFlags struct {
 	memory, disk, time, gpus              string
 	cpus, nodes                           string
 	bind, env, scope                      []string
+	host, sshKey                          string
+	sshOptions                            []string
 	slurm                                 jobs.SlurmOptions
 }
 
@@ -46,7 +48,10 @@ func (f *taskFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.slurm.QOS, "qos", "", "Slurm quality of service")
 	fs.StringVar(&f.slurm.Constraint, "constraint", "", "Slurm node features")
 	fs.StringArrayVar(&f.slurm.Extra, "slurm", nil, "further sbatch option, --option=value")
-	fs.StringVar(&f.backend, "backend", "", "auto, singularity, docker or local (default auto)")
+	fs.StringVar(&f.backend, "backend", "", "auto, singularity, docker, ssh or local (default auto)")
+	fs.StringVar(&f.host, "host", "", "ssh: [USER@]HOST[:PORT] ($TERMINAL_SSH_HOST, _USER, _PORT)")
+	fs.StringVar(&f.sshKey, "ssh-key", "", "ssh: identity file ($TERMINAL_SSH_KEY)")
+	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "ssh: any option, Name=value")
 	fs.StringVar(&f.scheduler, "scheduler", "", "auto, slurm or local (default auto)")
 	fs.StringVar(&f.profile, "profile", os.Getenv("BERTH_PROFILE"), "site profile: a name or a path ($BERTH_PROFILE)")
 }
@@ -60,6 +65,11 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string) (jobs.Task, engine.C
 	}
 	if err := f.override(cmd, &t); err != nil {
 		return t, c, err
+	}
+	if t.Terminal.Backend == jobs.BackendSSH || t.Terminal.SSH.Host != "" {
+		if t.Terminal.SSH, err = sshSpec(t.Terminal.SSH, f.sshKey, f.sshOptions); err != nil {
+			return t, c, err
+		}
 	}
 	for _, v := range [][2]string{{"--scheduler", f.scheduler}, {"--profile", f.profile}} {
 		if err := jobs.CheckText(v[0], v[1]); err != nil {
@@ -128,6 +138,7 @@ func (f *taskFlags) override(cmd *cobra.Command, t *jobs.Task) error {
 		{Name: "backend", Table: "terminal", Key: "backend", Kind: strict.String, Values: text(f.backend)},
 		{Name: "image", Table: "terminal", Key: "image", Kind: strict.String, Values: text(f.image)},
 		{Name: "overlay", Table: "terminal", Key: "overlay", Kind: strict.String, Values: text(f.overlay)},
+		{Name: "host", Table: "terminal", Key: "host", Kind: strict.String, Values: text(f.host)},
 		{Name: "bind", Table: "terminal", Key: "bind", Kind: strict.List, Values: f.bind},
 		{Name: "env", Table: "terminal", Key: "env", Kind: strict.List, Values: f.env},
 		{Name: "partition", Table: "slurm", Key: "partition", Kind: strict.String, Values: text(f.slurm.Partition)},

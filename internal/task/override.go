@@ -42,6 +42,9 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	put(&t.Terminal.Image, term.Image)
 	put(&t.Terminal.Reference, term.Reference)
 	put(&t.Terminal.Overlay, term.Overlay)
+	if term.SSH.Host != "" {
+		t.Terminal.SSH = term.SSH
+	}
 	if term.Bind != nil {
 		t.Terminal.Bind = term.Bind
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // later are the backends whose names are known and that are not built yet.
-var later = []string{"ssh", "modal", "daytona"}
+var later = []string{"modal", "daytona"}
 
 var overlayForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
@@ -21,7 +21,7 @@ func terminal(t *strict.Reader) jobs.Terminal {
 	t.Later("snapshots are not built yet", "snapshot")
 	t.Later("templates are not built yet", "template")
 	t.Later("secrets are not built yet", "secrets")
-	t.Later("remote targets are not built yet", "target", "host")
+	t.Later("remote targets are not built yet", "target")
 	t.Synonyms("bind", "mounts", "mount", "volumes", "binds")
 	t.Synonyms("env", "environment")
 	t.Synonyms("image", "container", "sif")
@@ -32,6 +32,7 @@ func terminal(t *strict.Reader) jobs.Terminal {
 		Overlay: overlay(t.Take("overlay")),
 		Bind:    binds(t.Take("bind")),
 		Env:     env(t.Take("env")),
+		SSH:     host(t.Take("host")),
 	}
 	if term.Image != "" {
 		term.Reference, _ = image.Raw()
@@ -50,7 +51,21 @@ func backend(v strict.Value) string {
 			return ""
 		}
 	}
-	return v.OneOf(jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendDocker, jobs.BackendLocal)
+	return v.OneOf(jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendDocker, jobs.BackendSSH, jobs.BackendLocal)
+}
+
+// host reads where the backend ssh goes. Options of ssh are no key: one of them
+// names a program that runs on this machine, and a task file may be anybody's.
+func host(v strict.Value) jobs.SSHSpec {
+	s := v.Text()
+	if s == "" {
+		return jobs.SSHSpec{}
+	}
+	h, err := jobs.ParseHost(s)
+	if err != nil {
+		v.Fail(err)
+	}
+	return h
 }
 
 func overlay(v strict.Value) string {
