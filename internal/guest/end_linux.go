@@ -53,6 +53,12 @@ func (c *command) isStopped() bool {
 	return c.stopped
 }
 
+func (c *command) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
 // signal delivers a signal to the main process' group, or to every process of
 // the command.
 func (c *command) signal(m wire.SignalMessage) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"berth/internal/guest/wire"
 
@@ -23,6 +24,9 @@ type input struct {
 	fifo   string   // what a shell opens, or ""
 	shared bool     // ours is where the output comes from, too
 	fed    sync.WaitGroup
+
+	mu  sync.Mutex
+	met chan struct{} // closed when the shell has opened fifo, or nobody waits for that
 }
 
 // input prepares the standard input. A prompt is received to its end first, and
@@ -66,15 +70,22 @@ func (in *input) feed(c *command) {
 	if in.child != nil {
 		_ = in.child.Close()
 	}
-	if in.ours == nil {
+	if in.ours == nil && in.fifo == "" {
 		return
+	}
+	if in.fifo != "" {
+		in.met = make(chan struct{})
 	}
 	in.fed.Add(1)
 	c.s.guard(func() {
 		defer in.fed.Done()
-		_ = c.stdin.Drain(in.ours, c.grant(wire.Stdin))
+		w := in.ours
+		if in.met != nil {
+			w = in.meet()
+		}
+		_ = c.stdin.Drain(w, c.grant(wire.Stdin))
 		if !in.shared {
-			_ = in.ours.Close()
+			_ = w.Close()
 		}
 	})
 }
@@ -88,17 +99,48 @@ func (in *input) forShell(w *warm, c *command, o *order) (err error) {
 	if c.stdin == nil {
 		return nil
 	}
-	if in.fifo, err = w.mkfifo(); err != nil {
-		return err
+	if in.fifo, err = w.mkfifo(); err == nil {
+		o.in = in.fifo
 	}
-	// For both, so that it waits for nobody; the end of the input is when it
-	// is closed.
-	fd, err := unix.Open(in.fifo, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
+	return err
+}
+
+// meet opens the FIFO when the shell does, see fifo(7): no earlier, because
+// what is written and closed before is lost.
+func (in *input) meet() *os.File {
+	fd, err := unix.Open(in.fifo, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	var f *os.File // every write to it fails
+	if err == nil {
+		_ = unix.SetNonblock(fd, true)
+		f = os.NewFile(uintptr(fd), in.fifo)
 	}
-	in.ours, o.in = os.NewFile(uintptr(fd), in.fifo), in.fifo
-	return nil
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ours = f
+	close(in.met)
+	return f
+}
+
+// part makes meet return though the shell has not come.
+func (in *input) part() {
+	for {
+		fd, err := reading(in.fifo)
+		select {
+		case <-in.met:
+		case <-time.After(time.Millisecond):
+		}
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		select {
+		case <-in.met:
+			return
+		default:
+		}
+		if err != nil {
+			return // the task has removed it: nobody will ever come
+		}
+	}
 }
 
 // close releases what the input still holds.
@@ -106,8 +148,14 @@ func (in *input) close() {
 	if in.child != nil {
 		_ = in.child.Close()
 	}
-	if in.ours != nil {
-		_ = in.ours.Close() // wakes a write to a command that has ended
+	if in.met != nil {
+		in.part()
+	}
+	in.mu.Lock()
+	ours := in.ours
+	in.mu.Unlock()
+	if ours != nil {
+		_ = ours.Close() // wakes a write to a command that has ended
 		in.fed.Wait()
 	}
 	for _, path := range []string{in.file, in.fifo} {

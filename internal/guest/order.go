@@ -34,7 +34,7 @@ type order struct {
 type dialect struct {
 	bash    bool
 	builtin string // calls a builtin
-	eval    string // evaluates a text; an error in it does not end the shell
+	eval    string // evaluates a text, in which variables before it hold; an error in it does not end the shell
 	exec    string // redirects
 	unset   string // what must not be a function
 	closed  string // closes what commands do not have
@@ -44,7 +44,7 @@ type dialect struct {
 // A POSIX shell cannot list functions: they are lost with the shell.
 var (
 	bashDialect = dialect{
-		bash: true, builtin: `\builtin `, eval: `\builtin eval `, exec: `\exec `, unset: "builtin exec", closed: " 97<&- 98<&- 99>&-",
+		bash: true, builtin: `\builtin `, eval: `\eval `, exec: `\exec `, unset: "builtin eval exec", closed: " 97<&- 98<&- 99>&-",
 		dump: `{ \builtin printf "%s\0" "$__berth_s"; \builtin unset -v __berth_s; \builtin pwd; \builtin printf "\0"; ` +
 			`\builtin trap -p; \builtin printf "\0"; \builtin umask; \builtin printf "\0"; \builtin shopt -p; \builtin printf "\0"; ` +
 			`\builtin declare -p; \builtin printf "\0"; \builtin declare -f; \builtin printf "\0"; \builtin alias -p; \builtin printf "\0"; ` +
@@ -65,7 +65,7 @@ var (
 // both in a file in memory: bash reads a pipe byte by byte.
 var bashLoop = `while \builtin read -r -u97 __berth; do ` +
 	`IFS= \builtin read -r -u98 -d "" __berth; IFS= \builtin read -r -u98 -d "" __berth_t; ` +
-	`for __berth_i in 1; do \builtin eval "$__berth"; done; ` +
+	`for __berth_i in 1; do \eval "$__berth"; done; ` +
 	// Nothing of this is traced, by -x or a trap.
 	`{ __berth_s="${__berth_s-}$? $-"; \builtin set +x; \builtin trap - DEBUG; } >/dev/null 2>&1; ` +
 	`\exec </dev/null >/dev/null 2>&1; ` +

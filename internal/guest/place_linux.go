@@ -34,13 +34,17 @@ func (p *place) startDir() string {
 	return p.get("HOME")
 }
 
+// Shells are the places where a bash may be, the first that can be executed is
+// taken; without one it is /bin/sh. Only tests change it.
+var Shells = []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"}
+
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // newPlace makes a HOME and completes the environment that the guest was
 // started with.
 func newPlace(env, homes []string, user string) (place, error) {
 	p := place{env: cleanEnv(env), shell: "/bin/sh"}
-	for _, sh := range []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"} {
+	for _, sh := range Shells {
 		if executable(sh) == nil {
 			p.shell = sh
 			break

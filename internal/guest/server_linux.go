@@ -242,8 +242,10 @@ func (s *server) start(f wire.Frame) error {
 	}
 	c := newCommand(s, f.Stream, m)
 	for _, o := range s.commands {
-		o.mixed.Store(true)
-		c.mixed.Store(true)
+		if !o.isOver() {
+			o.mixed.Store(true)
+			c.mixed.Store(true)
+		}
 	}
 	s.commands[f.Stream] = c
 	if m.Session != "" && !m.Fork && m.TTY == nil {

@@ -30,12 +30,17 @@ const (
 	roleVar    = "SESSION_TEST_ROLE"
 	roleGuest  = "guest"
 	roleClient = "client"
+	shVar      = "SESSION_TEST_SH" // if set, the guest has no bash
 )
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVar) {
 	case roleGuest:
 		_ = os.Unsetenv(roleVar)
+		if os.Getenv(shVar) != "" {
+			guest.Shells = nil
+		}
+		_ = os.Unsetenv(shVar)
 		os.Exit(guest.Main(nil, os.Stdin, os.Stdout, os.Stderr))
 	case roleClient:
 		os.Exit(clientMain())
