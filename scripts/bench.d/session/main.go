@@ -16,6 +16,7 @@ import (
 
 	"berth/backends/all"
 	"berth/engine"
+	"berth/internal/node"
 	"berth/internal/nodebin"
 	"berth/internal/run"
 	"berth/jobs"
@@ -23,6 +24,9 @@ import (
 )
 
 func main() {
+	if node.Is(os.Args[1:]) { // on a host of ssh, where it is put
+		os.Exit(node.Main(os.Args[1:]))
+	}
 	if err := measure(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "session:", err, jobs.HintOf(err))
 		os.Exit(1)
