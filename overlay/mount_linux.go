@@ -151,7 +151,7 @@ func (m Mount) makeInside() error {
 			return fmt.Errorf("make the mount point %s in the image: %w", file, err)
 		}
 	}
-	return nil
+	return makeIdentity("/")
 }
 
 // dropCapabilities gives up what the mount needed: what this thread becomes by
