@@ -45,7 +45,8 @@ func (k *keeper) keep(ctx context.Context) {
 	k.accepting.Wait()
 	k.closeBox()
 	k.info.Phase, k.info.Ended, k.info.Why, k.info.Inside = phaseEnded, time.Now().UTC(), why.text, nil
-	if !why.fenced {
+	// The directory may be another environment's by now.
+	if !why.fenced && k.lease.Stands() {
 		k.saveInfo()
 	}
 }

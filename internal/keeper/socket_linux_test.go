@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/jobs/store"
 )
 
 // The directory of a user who logs out is removed with all in it: the keeper
@@ -91,4 +93,44 @@ func TestWaitForNobody(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	_ = syscall.Kill(first.PID, syscall.SIGTERM)
+}
+
+// A keeper that was stopped while its environment was removed, and one of the
+// same name made, leaves the new one alone.
+func TestMadeAnew(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, nil)
+	e.open()
+	old := e.info()
+	if err := syscall.Kill(old.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(old.PID, syscall.SIGCONT) }()
+	if err := os.Rename(e.dir, e.dir+"-gone"); err != nil {
+		t.Fatal(err)
+	}
+	spec := e.spec
+	spec.ID += "-2"
+	if _, _, err := store.CreateEnv(e.dir, spec); err != nil {
+		t.Fatal(err)
+	}
+	c := e.open()
+	now := e.info()
+	if now.PID == old.PID || c.rep.Rebuilt != "" {
+		t.Errorf("%+v, %+v", now, c.rep)
+	}
+	if err := syscall.Kill(old.PID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the old one leaves", func() bool {
+		_, there := e.processes()[old.PID]
+		return !there
+	})
+	if i := e.info(); i.PID != now.PID || !i.Running || !Alive(e.dir) {
+		t.Errorf("%+v", i)
+	}
+	if out, _ := e.open().sh("", "echo x"); out != "x\n" || e.info().PID != now.PID {
+		t.Errorf("%q", out)
+	}
+	_ = os.Remove(old.Socket)
 }

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,8 +36,9 @@ func (o Owner) Process() Process {
 
 // Lease is the right to write one directory.
 type Lease struct {
-	dir string
-	n   int
+	dir  string
+	n    int
+	text []byte // of its file, by which it is told from one of the same number in a directory made anew
 }
 
 // HeldError says that somebody holds the lease.
@@ -69,7 +71,7 @@ func Acquire(dir string, me Owner, gone func(Owner) bool) (*Lease, error) {
 				return nil, &HeldError{*held}
 			}
 		}
-		l := &Lease{dir: dir, n: last + 1}
+		l := &Lease{dir: dir, n: last + 1, text: data}
 		won, err := store.CreateOnce(l.file(), data)
 		if err != nil {
 			return nil, err
@@ -93,8 +95,11 @@ func Acquire(dir string, me Owner, gone func(Owner) bool) (*Lease, error) {
 }
 
 // Release gives the lease back. It does nothing to a lease that somebody else
-// has taken over in the meantime.
+// has taken over in the meantime, or taken anew in a directory of this name.
 func (l *Lease) Release() error {
+	if b, err := os.ReadFile(l.file()); err == nil && !bytes.Equal(b, l.text) {
+		return nil
+	}
 	_, err := store.CreateOnce(freeFile(l.dir, l.n), nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the directory itself is gone
@@ -109,7 +114,11 @@ func (l *Lease) Stands() bool {
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	return last == l.n
+	if last != l.n {
+		return false
+	}
+	b, err := os.ReadFile(l.file())
+	return err != nil && !errors.Is(err, fs.ErrNotExist) || bytes.Equal(b, l.text)
 }
 
 func (l *Lease) file() string { return leaseFile(l.dir, l.n) }

@@ -53,6 +53,42 @@ func TestStands(t *testing.T) {
 	}
 }
 
+// The holder of a directory that was removed and made anew has nothing of the
+// new one, though both leases have the same number.
+func TestMadeAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "env")
+	take := func(name string) *Lease {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Acquire(dir, owner(name), nil)
+		if err != nil || !l.Stands() {
+			t.Fatal(err)
+		}
+		return l
+	}
+	old := take("one")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	now := take("one")
+	if old.Stands() {
+		t.Error("the old one stands")
+	}
+	if err := old.Release(); err != nil {
+		t.Error(err)
+	}
+	if o, err := Holder(dir); err != nil || o == nil || !now.Stands() {
+		t.Errorf("the new one was given back: %+v, %v", o, err)
+	}
+	if err := now.Release(); err != nil {
+		t.Error(err)
+	}
+	if o, err := Holder(dir); err != nil || o != nil {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
 func TestProcessGone(t *testing.T) {
 	me := Self()
 	const nobody = 1 << 30 // beyond the largest pid_max
