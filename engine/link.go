@@ -125,6 +125,7 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 			return nil, nil, err
 		}
 	}
+	o.ID = v.Spec.ID // another one of this name may be less contained
 	return keeper.Open(ctx, v.dir, o)
 }
 

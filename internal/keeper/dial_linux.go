@@ -56,6 +56,9 @@ func Open(ctx context.Context, dir string, o OpenOptions) (io.ReadWriteCloser, *
 		if err != nil {
 			return nil, nil, err
 		}
+		if info != nil && info.Phase == phaseReady && o.ID != "" && info.ID != o.ID {
+			return nil, nil, anotherOne(dir)
+		}
 		if info != nil && info.Phase == phaseReady {
 			conn, err := reach(ctx, info)
 			if err == nil {
@@ -74,8 +77,12 @@ func Open(ctx context.Context, dir string, o OpenOptions) (io.ReadWriteCloser, *
 			}
 			continue
 		}
-		if _, err := store.LoadEnv(dir); err != nil {
+		spec, err := store.LoadEnv(dir)
+		if err != nil {
 			return nil, nil, err
+		}
+		if o.ID != "" && spec.ID != o.ID {
+			return nil, nil, anotherOne(dir)
 		}
 		if try > 10 {
 			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment ends as soon as it is open", Hint: "see " + filepath.Join(dir, fileLog)}

@@ -11,6 +11,7 @@ import (
 	"berth/internal/disk"
 	"berth/internal/lease"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // Names in the directory of an environment, beside env.json and what
@@ -82,6 +83,36 @@ func Peek(dir string) (*Info, error) {
 	}
 	i.Running = i.Phase != phaseEnded && !i.Gone(lease.Self())
 	return &i, nil
+}
+
+// Hold takes the environment in dir, of which id is meant, so that no keeper
+// opens it while it is removed. One that is open is an error; so is another
+// environment in its place. release gives it back; after the removal it must
+// not be called, and need not.
+func Hold(dir, id string) (release func(), err error) {
+	self := lease.Self()
+	name := filepath.Base(dir)
+	me := lease.Owner{Version: 1, Environment: name, Dir: dir, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC()}
+	l, err := lease.Acquire(dir, me, func(o lease.Owner) bool { return o.Process().Gone(self) })
+	var held *lease.HeldError
+	switch {
+	case errors.As(err, &held):
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + name + " is in use: " + held.Error(), Hint: "berth env stop " + name}
+	case err != nil:
+		return nil, &jobs.Error{Kind: jobs.KindOf(err), Msg: "take the environment " + name, Err: err, Hint: jobs.HintOf(err)}
+	}
+	if is, err := store.LoadEnv(dir); jobs.KindOf(err) != jobs.KindNotFound && (err != nil || is.ID != id) {
+		_ = l.Release()
+		if err == nil {
+			err = anotherOne(dir)
+		}
+		return nil, err
+	}
+	return func() { _ = l.Release() }, nil
+}
+
+func anotherOne(dir string) error {
+	return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + filepath.Base(dir) + " was removed, and another one was made in its place", Hint: "look again: berth env ls"}
 }
 
 // Alive tells whether an environment may have a keeper: somebody holds its

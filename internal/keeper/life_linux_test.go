@@ -361,6 +361,48 @@ func TestFenced(t *testing.T) {
 	}
 }
 
+// Who removes an environment has it for themselves.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, nil)
+	c := e.open()
+	if _, err := Hold(e.dir, e.spec.ID); jobs.KindOf(err) != jobs.KindAgain || jobs.HintOf(err) == "" {
+		t.Error(err)
+	}
+	o := e.options()
+	o.ID = "other"
+	if _, err := e.tryOpen(o); jobs.KindOf(err) != jobs.KindAgain || !strings.Contains(err.Error(), "another one") {
+		t.Error(err)
+	}
+	if _, err := c.keep(wire.KeepRequest{Op: wire.KeepStop}, nil, nil); err == nil {
+		t.Error("an answer to a stop")
+	}
+	<-c.Gone()
+	for _, noStart := range []bool{false, true} {
+		o.NoStart = noStart
+		if _, err := e.tryOpen(o); err == nil || noStart != errors.Is(err, ErrNotRunning) {
+			t.Error(err)
+		}
+	}
+	if _, err := Hold(e.dir, "other"); jobs.KindOf(err) != jobs.KindAgain {
+		t.Error(err)
+	}
+	release, err := Hold(e.dir, e.spec.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A keeper that is started meanwhile waits.
+	o = e.options()
+	o.ID, o.Progress = e.spec.ID, func(string) { release() }
+	d, err := e.tryOpen(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := d.sh("", "echo x"); out != "x\n" {
+		t.Errorf("%q", out)
+	}
+}
+
 // What hinders the opening is told, with its kind and hint, and nothing stays.
 func TestCannotOpen(t *testing.T) {
 	t.Parallel()

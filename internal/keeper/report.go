@@ -63,6 +63,9 @@ type OpenOptions struct {
 	Node     string       // the program to start: berth-node, or berth itself
 	Progress func(string) // tells a person what takes long; may be nil
 	NoStart  bool         // without a keeper the error is [ErrNotRunning]
+	// ID is that of the environment which is meant: another one that was made
+	// in its place meanwhile is an error. "" is any.
+	ID string
 	// Wait bounds the time until the environment is open; 0 is 30 minutes,
 	// because an image may have to be fetched first.
 	Wait time.Duration

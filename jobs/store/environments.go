@@ -109,11 +109,14 @@ func (s *Store) ListEnvs() ([]*jobs.EnvSpec, error) {
 	return out, errors.Join(errs...)
 }
 
-// RemoveEnv deletes an environment's directory. The caller has made sure that
-// nothing uses it. The directory is renamed first, so that a crash leaves no
+// RemoveEnv deletes an environment's directory, and not that of another one
+// which has its name by now. The caller has made sure that nothing uses it. The directory is renamed first, so that a crash leaves no
 // half record, and remove, which is given the new name, does the rest.
 func (s *Store) RemoveEnv(spec *jobs.EnvSpec, remove func(dir string) error) error {
 	dir := s.EnvDir(spec.Name)
+	if is, err := LoadEnv(dir); err == nil && is.ID != spec.ID {
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + spec.Name + " was removed already, and another one was made in its place", Hint: "look again: berth env ls"}
+	}
 	gone := filepath.Join(s.Envs(), prefixGone+spec.ID)
 	if err := moveDir(dir, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove the environment " + spec.Name, Err: err}
