@@ -43,6 +43,9 @@ func (k *keeper) keep(ctx context.Context) {
 	cancel()
 	all.Wait()
 	k.accepting.Wait()
+	if why.fenced {
+		k.opening.End = nil // a container by that name may be the other one's
+	}
 	k.closeBox()
 	k.info.Phase, k.info.Ended, k.info.Why, k.info.Inside = phaseEnded, time.Now().UTC(), why.text, nil
 	// The directory may be another environment's by now.
