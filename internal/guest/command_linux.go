@@ -38,11 +38,13 @@ type command struct {
 	mixed   atomic.Bool    // another one was under way at the same time
 
 	mu       sync.Mutex
-	pid      int // 0 until it runs
+	pid      int   // 0 until it runs
+	warm     *warm // what evaluates it, or nil
 	over     bool
 	stopped  bool // stop is closed
 	timedOut bool
 	timer    *time.Timer
+	deadline time.Time    // of timer
 	since    uint64       // when it began, in ticks
 	before   map[int]bool // processes of the shell that are from before, though their times do not tell
 }
@@ -214,10 +216,11 @@ func (c *command) run() {
 func (c *command) begun(at time.Time) {
 	c.mu.Lock()
 	if c.msg.Timeout > 0 && !c.over {
+		c.deadline = at.Add(c.msg.Timeout)
 		c.timer = time.AfterFunc(c.msg.Timeout, func() { c.s.guard(c.timeout) })
 	}
 	c.mu.Unlock()
-	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: at, PID: c.main()})
+	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: at, PID: c.main(), Out: divert(c.stdout, c.msg.Out)})
 }
 
 // finish notes that the main process has ended; false is that it was told to.

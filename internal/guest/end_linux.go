@@ -40,7 +40,7 @@ func (c *command) beginIn(w *warm) bool {
 	if c.stopped {
 		return false
 	}
-	c.pid, c.since = w.pid, ticks()
+	c.pid, c.warm, c.since = w.pid, w, ticks()
 	if c.since == w.ended {
 		c.before = w.children()
 	}
@@ -123,14 +123,40 @@ func (c *command) terminateNow(grace time.Duration) {
 	for _, p := range c.tree(processes()) {
 		known[p.id()] = true
 	}
+	session := c.main()
 	c.endMain(grace)
 	// Not by the whole namespace: another command may begin at any moment.
 	killTree(false, func(all []proc) []proc {
 		if c.alone() {
 			return below(all, os.Getpid())
 		}
-		return c.tree(all, known)
+		return c.tree(all, known, c.orphans(all, session))
 	}, killWait)
+}
+
+// orphans picks what is left in the Unix session of a main process that has
+// ended: it may have forked between the last look at it and its death.
+func (c *command) orphans(all []proc, session int) map[proc]bool {
+	c.mu.Lock()
+	w, since, over := c.warm, c.since, c.over
+	c.mu.Unlock()
+	if w != nil {
+		select {
+		case <-w.dead:
+		default:
+			return nil // it has gone on to something else
+		}
+	}
+	if session == 0 || !over || c.s.isMain(session) || c.s.isShell(session) {
+		return nil
+	}
+	out := map[proc]bool{}
+	for _, p := range all {
+		if p.session == session && p.start >= since && !c.foreign(p.pid) {
+			out[p.id()] = true
+		}
+	}
+	return out
 }
 
 // endMain ends the main process, or keeps it from starting: TERM to its group,

@@ -69,7 +69,7 @@ func (c *command) evaluate() {
 	c.begun(exit.Started)
 	drained := c.drain(read, w)
 	stdin.feed(c)
-	if err = w.order(w.talk.forCommand(o)); err == nil {
+	if err = w.order(w.talk.forCommand(o, w.last)); err == nil {
 		exit.Exit, exit.ShellEnded = c.await(w, o)
 	} else {
 		exit.Exit = *notStarted(codeCannot, "tell the shell: %v", err)
@@ -170,64 +170,86 @@ func (c *command) chooseDir(o *order) *jobs.Exit {
 
 // await waits until the command has ended, and sees to the shell's state.
 func (c *command) await(w *warm, o order) (exit jobs.Exit, shellEnded bool) {
-	sh := c.shell
-	var b []byte
-	ok := false
+	var d *dump
+	var err error
 	select {
-	case b, ok = <-w.dumps:
+	case b, ok := <-w.dumps:
+		if ok {
+			d, err = w.dump(b)
+		}
+		if ok && (err != nil || d.status != "exit") && c.finish() {
+			return c.settle(w, o, d, err)
+		}
 	case <-w.dead:
-	}
-	if ok && c.finish() {
-		d, err := w.dump(b)
-		if err == nil && strings.HasPrefix(d.status, "cd") {
-			return *notStarted(codeCannot, "working directory %s cannot be entered", o.dir), false
-		}
-		code, nerr := strconv.Atoi(func() string {
-			if err != nil {
-				return ""
-			}
-			return d.status
-		}())
-		if nerr != nil || strings.HasPrefix(d.status, "-") || code < 0 || code > 255 {
-			// The command has broken its shell.
-			sh.drop()
-			return jobs.Exit{Started: true, Code: 1, Error: "the command left its shell in a state that cannot be used"}, true
-		}
-		sh.see(d)
-		exit = jobs.Exit{Started: true, Code: code}
-		if _, trap := d.trapNames(); !trap {
-			w.ended = ticks()
-			return exit, false
-		}
-		// A trap for the end is for the end of its command.
-		o.status = code
-		if err := w.order(w.talk.leave(o)); err == nil {
-			c.setMain(w.pid)
-			<-w.dead
-			c.finish()
-			exit = exitOf(w.end.status)
-		}
-		sh.drop()
-		return exit, false
 	}
 	// It has ended, or was told to.
 	<-w.dead
 	stopped := !c.finish()
-	exit = exitOf(w.end.status)
-	if d := w.lastWords(); d != nil && !stopped {
-		before := sh.seen()
-		d.status, d.options, d.traps = "", before.options, ""
-		names := map[string]bool{}
-		for _, e := range o.env {
-			name, _, _ := strings.Cut(e, "=")
-			names[name] = true
-		}
-		d.merge(before, w.talk, names)
-		d.set = before.set // set -e is what may have ended it
-		sh.see(d)
+	if d == nil || d.status != "exit" {
+		d = w.lastWords()
+	}
+	if d != nil && !stopped {
+		c.shell.adopt(d, o)
+	}
+	c.shell.drop()
+	return exitOf(w.end.status), true
+}
+
+// settle takes the state that a command has left in its shell.
+func (c *command) settle(w *warm, o order, d *dump, err error) (exit jobs.Exit, shellEnded bool) {
+	sh := c.shell
+	if err == nil && strings.HasPrefix(d.status, "cd") {
+		return *notStarted(codeCannot, "working directory %s cannot be entered", o.dir), false
+	}
+	code := -1
+	if err == nil && !strings.HasPrefix(d.status, "-") {
+		code, err = strconv.Atoi(d.status)
+	}
+	if err != nil || code < 0 || code > 255 {
+		sh.drop()
+		return jobs.Exit{Started: true, Code: 1, Error: "the command has left its shell in a state that cannot be used"}, true
+	}
+	sh.see(d)
+	exit = jobs.Exit{Started: true, Code: code}
+	if _, trap := d.trapNames(); !trap {
+		w.ended = ticks()
+		return exit, false
+	}
+	// A trap for the end is for the end of its command.
+	o.status = code
+	if err := w.order(w.talk.leave(o)); err == nil && c.resume(w.pid) {
+		<-w.dead
+		c.finish()
+		exit = exitOf(w.end.status)
 	}
 	sh.drop()
-	return exit, true
+	return exit, false
+}
+
+// resume takes back that the command has ended; false is that it has been told
+// to end.
+func (c *command) resume(pid int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pid, c.over = pid, false
+	if c.timer != nil {
+		c.timer.Reset(time.Until(c.deadline))
+	}
+	return !c.stopped
+}
+
+// adopt takes the state of a shell that has ended by itself, but not what was
+// there for one command only, nor the option that may have ended it.
+func (sh *shell) adopt(d *dump, o order) {
+	before := sh.seen()
+	names := map[string]bool{}
+	for _, e := range o.env {
+		name, _, _ := strings.Cut(e, "=")
+		names[name] = true
+	}
+	d.merge(before, sh.s.place.dialect(), names)
+	d.status, d.options, d.traps, d.set = "", before.options, "", before.set
+	sh.see(d)
 }
 
 // drained is the output of a command on its way.

@@ -65,7 +65,10 @@ func (c *command) copyOf(state *dump) (*program, *jobs.Exit) {
 	env := place.env
 	dir := place.startDir()
 	if state != nil {
-		env, dir = nil, state.dir
+		dir = state.dir
+		if !interactive { // what a person's ~/.bashrc needs, it finds
+			env = nil
+		}
 	}
 	if m.Dir != "" {
 		d := string(m.Dir)

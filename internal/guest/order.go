@@ -58,10 +58,13 @@ var (
 	}
 )
 
-// bashLoop is the script of a warm bash, on one line, so that the lines of a
-// text are counted from 1. It is at the top and in no function, so that declare
+// bashScript makes a bash read [bashLoop]; ps(1) shows it.
+const bashScript = `\builtin read -r -u97 __berth; \eval "$__berth"`
+
+// bashLoop is what a warm bash does, on one line, so that the lines of a text
+// are counted from 1. It is at the top and in no function, so that declare
 // means what it means there; the loop of one round takes the effect of a break
-// that stands in no loop of the text. An order has two parts, see bashOrder,
+// that stands in no loop of the text. An order has two parts, see forCommand,
 // both in a file in memory: bash reads a pipe byte by byte.
 var bashLoop = `while \builtin read -r -u97 __berth; do ` +
 	`IFS= \builtin read -r -u98 -d "" __berth; IFS= \builtin read -r -u98 -d "" __berth_t; ` +
@@ -72,26 +75,34 @@ var bashLoop = `while \builtin read -r -u97 __berth; do ` +
 	`! { \builtin unset -v __berth __berth_t __berth_i; \builtin unset -f ` + bashDialect.unset + `; ` +
 	bashDialect.dump + `; \builtin printf . >&99; } 2>/dev/null; done` + "\n"
 
-// begin is the first order, with what restores a former state.
-func (d *dialect) begin(restore string) string {
+// begin is the first order, with what restores a former state. For last see
+// exitTrap.
+func (d *dialect) begin(restore, last string) string {
 	if d.bash {
-		return "\\builtin shopt -s expand_aliases\n" + restore + d.exitTrap() + "\n__berth_s=\x00\x00"
+		return "\\builtin shopt -s expand_aliases\n" + restore + d.exitTrap(last) + "\n__berth_s=\x00\x00"
 	}
-	return restore + d.exitTrap() + "\n__berth_s=\"0 $-\"\n" + d.report()
+	return restore + d.exitTrap(last) + "\n__berth_s=\"0 $-\"\n" + d.report()
 }
 
-// exitTrap lets a shell that ends by itself leave its state.
-func (d *dialect) exitTrap() string {
+// exitTrap lets a shell that ends by itself leave its state. In a POSIX shell
+// what was closed for the text is closed still: it writes to a FIFO with the
+// path last, in a process of its own, in which a failure does not change how
+// the shell ends.
+func (d *dialect) exitTrap(last string) string {
+	if !d.bash {
+		dump := strings.TrimSuffix(d.dump, " >&9")
+		return d.builtin + "trap " + quote("__berth_s=exit; ( "+dump+" ) >"+quote(last)+" 2>/dev/null") + " EXIT"
+	}
 	return d.builtin + "trap '__berth_s=exit; " + d.dump + " 2>/dev/null' EXIT"
 }
 
 // forCommand is the order of a command. Its redirections are the shell's own
 // and not those of one builtin, because a trap for its exit runs after those
 // are undone.
-func (d *dialect) forCommand(o order) string {
+func (d *dialect) forCommand(o order, last string) string {
 	var b strings.Builder
 	if o.dropTraps != "" {
-		b.WriteString(d.builtin + "trap - " + o.dropTraps + "; " + d.exitTrap() + "; ")
+		b.WriteString(d.builtin + "trap - " + o.dropTraps + "; " + d.exitTrap(last) + "; ")
 	}
 	b.WriteString("__berth_s=cd; ")
 	if o.dir != "" {

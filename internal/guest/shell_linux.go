@@ -155,7 +155,6 @@ func (sh *shell) ready(hold func(pid int)) *jobs.Exit {
 		sh.drop()
 		return notStarted(codeCannot, "start the session's shell %s: %v", sh.s.place.shell, err)
 	}
-	w.begun()
 	if before == nil {
 		// Where it has begun is the guest's own directory.
 		d.dir = sh.s.place.startDir()

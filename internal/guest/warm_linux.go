@@ -16,19 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// warm is the process of a shell that waits for orders. Its script is a FIFO
-// that it opens itself: so its children do not inherit the descriptor. The FIFO
-// has the shell's name, which thereby stands before its error messages. A POSIX
-// shell gets its orders through it, too.
+// warm is the process of a shell that waits for orders. The script of a POSIX
+// shell is a FIFO that it opens itself: so its children do not inherit the
+// descriptor. The FIFO has the shell's name, which thereby stands before its
+// error messages.
 type warm struct {
 	pid    int
 	talk   *dialect
 	dir    string   // private to it
-	script *os.File // of an sh: write end
+	script *os.File // of an sh: its orders
 	calls  *os.File // of a bash: write end
 	memo   *os.File // of a bash: the order, and behind it the dump; it never touches a disk
 	sent   int64    // length of the order in memo
 	notes  *os.File
+	last   string        // of an sh: the FIFO that notes reads
 	dumps  chan []byte   // whole dumps, as they are written
 	dead   chan struct{} // closed when end is set
 	end    reaped
@@ -53,7 +54,6 @@ func (s *server) startWarm(env []string, login bool, restore string) (w *warm, e
 		return nil, err
 	}
 	name := filepath.Base(s.place.shell)
-	path := filepath.Join(w.dir, name)
 	var theirs []*os.File
 	defer func() {
 		closeAll(theirs)
@@ -61,23 +61,24 @@ func (s *server) startWarm(env []string, login bool, restore string) (w *warm, e
 			w.release()
 		}
 	}()
-	if err = unix.Mkfifo(path, 0o600); err != nil {
-		return w, fmt.Errorf("make a FIFO: %w", err)
-	}
-	// Open for both, so that it waits for nobody and survives nobody's end.
-	if w.script, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
-		return w, err
-	}
 	var dumpsW *os.File
-	if w.notes, dumpsW, err = pipe(); err != nil {
+	if w.talk.bash {
+		w.notes, dumpsW, err = pipe()
+	} else {
+		dumpsW, err = w.openFifos(name)
+	}
+	if err != nil {
 		return w, err
 	}
 	theirs = append(theirs, dumpsW)
 	argv := []string{name, name}
-	if login {
-		argv = []string{name, "-l", name}
-	} else if w.talk.bash {
-		argv = []string{name, "--norc", "--noprofile", name}
+	switch {
+	case w.talk.bash && login:
+		argv = []string{name, "-l", "-c", bashScript}
+	case w.talk.bash:
+		argv = []string{name, "--norc", "--noprofile", "-c", bashScript}
+	case login:
+		argv = []string{name, "-l", filepath.Join(w.dir, name)} // its profile may change the directory
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -120,20 +121,31 @@ func (s *server) startWarm(env []string, login bool, restore string) (w *warm, e
 	})
 	s.guard(w.read)
 	if w.talk.bash {
-		if _, err = w.script.WriteString(bashLoop); err != nil {
+		if _, err = w.calls.WriteString(bashLoop); err != nil {
 			return w, err
 		}
 	}
-	return w, w.order(w.talk.begin(restore))
+	return w, w.order(w.talk.begin(restore, w.last))
 }
 
-// begun is called when the first state has come. The script of a bash has been
-// read then: with its end, a shell that leaves its loop leaves at all.
-func (w *warm) begun() {
-	if w.talk.bash {
-		_ = w.script.Close()
-		w.script = nil
+// openFifos makes what an sh has in place of the pipes and the memory of a bash.
+// Both are open for reading and writing here, so that nothing waits for anybody
+// and survives nobody's end.
+func (w *warm) openFifos(name string) (dumpsW *os.File, err error) {
+	script := filepath.Join(w.dir, name)
+	if err = unix.Mkfifo(script, 0o600); err != nil {
+		return nil, fmt.Errorf("make a FIFO: %w", err)
 	}
+	if w.script, err = os.OpenFile(script, os.O_RDWR, 0); err != nil {
+		return nil, err
+	}
+	if w.last, err = w.mkfifo(); err != nil {
+		return nil, err
+	}
+	if w.notes, err = os.OpenFile(w.last, os.O_RDWR, 0); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(w.last, os.O_WRONLY, 0)
 }
 
 // memory makes a file that is on no disk. Secrets pass through it.

@@ -28,7 +28,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // rss reads a process' resident memory and its peak, in KiB.
-func rss(t *testing.T, pid int) (now, peak int) {
+func rss(t testing.TB, pid int) (now, peak int) {
 	t.Helper()
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {

@@ -74,7 +74,7 @@ func (b *buffer) String() string {
 
 // place is a running guest.
 type place struct {
-	t      *testing.T
+	t      testing.TB
 	ctx    context.Context
 	s      *session.Session
 	proc   jobs.Process
@@ -83,7 +83,7 @@ type place struct {
 }
 
 // launch starts a guest's process; argv is what is started in its place.
-func launch(ctx context.Context, t *testing.T, argv, env []string) (p *place, r *os.File) {
+func launch(ctx context.Context, t testing.TB, argv, env []string) (p *place, r *os.File) {
 	t.Helper()
 	p = &place{t: t, ctx: ctx, stderr: &buffer{}}
 	inR, inW, err := os.Pipe()
@@ -104,7 +104,7 @@ func launch(ctx context.Context, t *testing.T, argv, env []string) (p *place, r 
 }
 
 // open opens a session with a guest of its own.
-func open(t *testing.T, o session.Options, more ...string) *place {
+func open(t testing.TB, o session.Options, more ...string) *place {
 	t.Helper()
 	// Not the test's own context: that ends before the cleanups run.
 	ctx, stop := context.WithTimeout(context.Background(), 60*time.Second)
@@ -163,7 +163,7 @@ func (p *place) start(req session.StartRequest, stdout, stderr io.Writer) *sessi
 }
 
 // wait waits for a command, but not for ever.
-func wait(t *testing.T, proc *session.Process) (session.Result, error) {
+func wait(t testing.TB, proc *session.Process) (session.Result, error) {
 	t.Helper()
 	type answer struct {
 		res session.Result
@@ -203,7 +203,7 @@ func argv(words ...string) session.StartRequest {
 }
 
 // eventually waits until ok.
-func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
+func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -224,7 +224,7 @@ func alive(pid int) bool {
 }
 
 // dead makes sure that processes end soon; it kills the ones that do not.
-func dead(t *testing.T, within time.Duration, pids ...int) {
+func dead(t testing.TB, within time.Duration, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
 		deadline := time.Now().Add(within)
@@ -259,7 +259,7 @@ func (p *place) startNasty() (*session.Process, []int) {
 
 // numbers reads lines that end with the number of a process; the daemon's
 // comes last.
-func numbers(t *testing.T, text string) (pids []int) {
+func numbers(t testing.TB, text string) (pids []int) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	slices.SortStableFunc(lines, func(a, b string) int {

@@ -4,7 +4,6 @@ package session_test
 
 import (
 	"testing"
-	"time"
 
 	"berth/internal/session"
 	"berth/jobs"
@@ -45,14 +44,14 @@ func TestShellState(t *testing.T) {
 		step{text: `a=1; export b=2; c=(x "y z"); declare -A d=([k]="v w"); f() { echo "f $1"; }; alias g='echo alias'`},
 		step{text: `echo $a ${c[1]} ${d[k]}; f x; g y; sh -c 'echo $a-$b'`, out: "1 y z v w\nf x\nalias y\n-2\n"},
 		step{text: "set -f -o pipefail; shopt -s nullglob; umask 077"},
-		step{text: "echo $- * ; umask; shopt nullglob; false | true", out: "fhB *\n0077\nnullglob       \ton\n", code: 1},
+		step{text: "echo $- * ; umask; shopt nullglob; false | true", out: "fhBc *\n0077\nnullglob       \ton\n", code: 1},
 		step{text: "echo $?", out: "1\n"},
 		step{text: "set +o pipefail; (exit 7)", code: 7},
 		step{text: "echo $?; sh -c 'echo err >&2'", out: "7\n", err: "err\n"},
 		step{text: "cat <<X\nhere $a\nX", out: "here 1\n"},
 		step{text: "cd /usr; exit 3", code: 3, dir: "/usr", ended: true},
 		step{text: `echo $? $a ${c[1]} ${d[k]}; f x; g y; sh -c 'echo $a-$b'; umask; pwd; echo $-; cd -`,
-			out: "3 1 y z v w\nf x\nalias y\n-2\n0077\n/usr\nfhB\n/\n", dir: "/"},
+			out: "3 1 y z v w\nf x\nalias y\n-2\n0077\n/usr\nfhBc\n/\n", dir: "/"},
 		step{text: "kill -9 $$", code: 137, ended: true},
 		step{text: "echo $a", out: "1\n"},
 		step{text: "exec sh -c 'echo $b; exit 9'", out: "2\n", code: 9, ended: true},
@@ -61,25 +60,10 @@ func TestShellState(t *testing.T) {
 		step{text: "trap 'echo bye $?; exit 5' EXIT; a=2; (exit 4)", out: "bye 4\n", code: 5},
 		step{text: "echo $a; trap 'echo bye' EXIT; exit 6", out: "2\nbye\n", code: 6, ended: true},
 		step{text: "set -e"},
-		step{text: "echo $-; false; echo no", out: "efhB\n", code: 1, ended: true},
-		step{text: "echo $-; set +e; unset a b", out: "efhB\n"},
-		step{text: "set -x; set -u; :", err: "+++ set -u\n+++ :\n"},
-		step{text: "echo x; set +x; set +u", out: "x\n", err: "+++ echo x\n+++ set +x\n"},
+		step{text: "echo $-; false; echo no", out: "efhBc\n", code: 1, ended: true},
+		step{text: "echo $-; set +e; unset a b", out: "efhBc\n"},
+		step{text: "set -x; set -u; :", err: "++++ set -u\n++++ :\n"},
+		step{text: "echo x; set +x; set +u", out: "x\n", err: "++++ echo x\n++++ set +x\n"},
 		step{text: "echo ${a-unset} ${b-unset}; declare -p __berth __berth_s BERTH_X 2>&1 | wc -l", out: "unset unset\n3\n"},
 	)
-}
-
-func TestQuick(t *testing.T) {
-	p := open(t, session.Options{})
-	p.run(in("a", "true"))
-	began := time.Now()
-	for range 500 {
-		p.run(in("a", "true"))
-	}
-	t.Logf("true: %v", time.Since(began)/500)
-	began = time.Now()
-	for range 500 {
-		p.run(in("a", "/bin/true"))
-	}
-	t.Logf("/bin/true: %v", time.Since(began)/500)
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/guest/wire"
 	"berth/internal/session"
 	"berth/jobs"
 )
@@ -371,6 +370,4 @@ alias builtin='echo no' eval='echo no' exec='echo no'; IFS=x; trap() { echo no; 
 			t.Errorf("after %s: %+v %q %q", text, res, out, errs)
 		}
 	}
-	var many wire.Size
-	_ = many
 }
