@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"berth/jobs"
 )
@@ -25,93 +26,148 @@ func checkEnvOptions(o EnvOptions) error {
 			return err
 		}
 	}
-	for _, kv := range o.Env {
-		if n, _, ok := strings.Cut(kv, "="); !ok || !envName.MatchString(n) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment variable", n), Hint: "letters, digits and underscores"}
-		}
+	if err := checkVariables(o.Env); err != nil {
+		return err
 	}
 	if !slices.Contains([]string{"", "host", "none"}, o.Network) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown network %q", o.Network), Hint: `"host" or "none"`}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown network %q", o.Network), Hint: `give "host", which is open, or "none"`}
 	}
 	if !slices.Contains([]string{"", "nvidia", "amd"}, o.GPU) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown kind of GPU %q", o.GPU), Hint: `"nvidia" or "amd"`}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown kind of GPU %q", o.GPU), Hint: `give "nvidia" or "amd"`}
 	}
 	if !slices.Contains([]string{"", "auto", jobs.DriverKernel, jobs.DriverFuse, jobs.DriverExt3}, o.Overlay) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown overlay driver %q", o.Overlay), Hint: "auto, kernel, fuse or ext3"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown overlay driver %q", o.Overlay), Hint: "give auto, kernel, fuse or ext3"}
+	}
+	return nil
+}
+
+// checkVariables refuses what is not NAME=VALUE.
+func checkVariables(list []string) error {
+	for _, kv := range list {
+		n, _, ok := strings.Cut(kv, "=")
+		if !envName.MatchString(n) {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment variable", n), Hint: "use letters, digits and underscores, a digit not first"}
+		}
+		if !ok {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the environment variable " + n + " has no value", Hint: "write " + n + "=VALUE"}
+		}
 	}
 	return nil
 }
 
 // sameEnv refuses options that differ from those of an environment that exists.
 func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
-	d := jobs.DockerSpec{}
+	var d jobs.DockerSpec
 	if s.Docker != nil {
 		d = *s.Docker
 	}
-	host := jobs.SSHSpec{}
+	var host jobs.SSHSpec
 	if s.SSH != nil {
 		host = *s.SSH
 	}
-	image := func(s string) string {
-		if s != "" && !strings.Contains(s, "://") {
-			if abs, err := filepath.Abs(s); err == nil {
-				if _, err := os.Stat(abs); err == nil {
-					return abs
-				}
-			}
+	number := func(n int) string {
+		if n == 0 {
+			return ""
 		}
-		return strings.TrimPrefix(s, "docker://")
+		return fmt.Sprint(n)
 	}
-	differs := func(what, has, wants string) error {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("environment %s exists with the %s %s, not %s", s.Name, what, has, wants),
-			Hint: "name another one with --env; or berth env rm " + s.Name + " removes it, with its files"}
+	size := func(b jobs.Bytes) string {
+		if b == 0 {
+			return ""
+		}
+		return b.String()
 	}
-	for _, v := range [][3]string{
-		{"backend", s.Backend, o.Backend}, {"image", image(s.Image), image(o.Image)}, {"gpu", s.GPU, o.GPU},
-		{"overlay driver", s.Overlay.Driver, o.Overlay}, {"docker user", d.User, o.Docker.User}, {"host", host.Host, o.SSH.Host}, {"ssh user", host.User, o.SSH.User},
+	list := func(l []string) string { return strings.Join(l, " ") }
+	network := "host"
+	if s.Network != "" {
+		network = s.Network
+	}
+	for _, v := range []struct{ what, has, wants string }{
+		{"another backend", s.Backend, unlessAuto(o.Backend)},
+		{"another image", imageName(s.Image), imageName(o.Image)},
+		{"another overlay driver", s.Overlay.Driver, unlessAuto(o.Overlay)},
+		{"other binds", mountList(s.Mounts), mountList(o.Mounts)},
+		{"other variables", list(s.Env), list(o.Env)},
+		{"another number of CPUs", number(s.Resources.CPUs), number(o.CPUs)},
+		{"another memory limit", size(s.Resources.Memory), size(o.Memory)},
+		{"another size of its layer", size(s.Resources.Disk), size(o.Disk)},
+		{"another kind of GPU", s.GPU, o.GPU},
+		{"another network", network, o.Network},
+		{"another first directory", s.Dir, o.Dir},
+		{"another docker user", d.User, o.Docker.User},
+		{"another limit of processes", number(d.Pids), number(o.Docker.Pids)},
+		{"another size of /dev/shm", size(d.Shm), size(o.Docker.Shm)},
+		{"other volumes", list(d.Volumes), list(o.Docker.Volumes)},
+		{"other docker arguments", list(d.ExtraArgs), list(o.Docker.ExtraArgs)},
+		{"another host", host.Host, o.SSH.Host},
+		{"another ssh user", host.User, o.SSH.User},
+		{"another ssh port", number(host.Port), number(o.SSH.Port)},
+		{"another ssh key", host.Key, o.SSH.Key},
+		{"other ssh options", list(host.Options), list(o.SSH.Options)},
 	} {
-		if v[2] != "" && v[2] != "auto" && v[1] != v[2] {
-			return differs(v[0], dash(v[1]), v[2])
-		}
-	}
-	for _, v := range []struct {
-		what       string
-		has, wants jobs.Bytes
-	}{{"memory", s.Resources.Memory, o.Memory}, {"disk", s.Resources.Disk, o.Disk}} {
-		if v.wants != 0 && v.has != v.wants {
-			return differs(v.what, v.has.String(), v.wants.String())
+		if v.wants != "" && v.has != v.wants {
+			return differs(s, v.what+": "+none(v.has)+", not "+v.wants)
 		}
 	}
 	switch {
-	case o.CPUs != 0 && s.Resources.CPUs != o.CPUs:
-		return differs("number of CPUs", fmt.Sprint(s.Resources.CPUs), fmt.Sprint(o.CPUs))
-	case o.Docker.Pids != 0 && d.Pids != o.Docker.Pids:
-		return differs("limit of processes", fmt.Sprint(d.Pids), fmt.Sprint(o.Docker.Pids))
-	case o.SSH.Port != 0 && host.Port != o.SSH.Port:
-		return differs("ssh port", fmt.Sprint(host.Port), fmt.Sprint(o.SSH.Port))
-	case o.Network == "none" && s.Network != "none":
-		return differs("network", "host", "none")
-	case o.Fakeroot && !s.Fakeroot, o.Strict && !s.Strict:
-		return differs("values", "of its own", "fakeroot or strict limits")
-	case len(o.Mounts) > 0 && !slices.Equal(o.Mounts, s.Mounts):
-		return differs("binds", mountList(s.Mounts), mountList(o.Mounts))
-	case len(o.Docker.Volumes) > 0 && !slices.Equal(o.Docker.Volumes, d.Volumes):
-		return differs("volumes", dash(strings.Join(d.Volumes, " ")), strings.Join(o.Docker.Volumes, " "))
+	case o.Lifetime != 0 && s.Lifetime != max(0, o.Lifetime):
+		return differs(s, "another lifetime: "+lifetime(s.Lifetime)+", not "+lifetime(o.Lifetime))
+	case o.Discard && s.Persistent:
+		return differs(s, "files that stay when it stops")
+	case o.Fakeroot && !s.Fakeroot:
+		return differs(s, "an ordinary user inside, not root")
+	case o.Strict && !s.Strict:
+		return differs(s, "limits that are not strict")
 	}
 	return nil
+}
+
+func differs(s *jobs.EnvSpec, how string) error {
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the environment " + s.Name + " was made with " + how,
+		Hint: "leave that out; or make another one with --env NAME; or remove this one with its files: berth env rm " + s.Name}
+}
+
+func unlessAuto(s string) string {
+	if s == "auto" {
+		return ""
+	}
+	return s
+}
+
+// imageName makes two ways to name an image the same.
+func imageName(s string) string {
+	if s != "" && !strings.Contains(s, "://") {
+		if abs, err := filepath.Abs(s); err == nil {
+			if _, err := os.Stat(abs); err == nil {
+				return abs
+			}
+		}
+	}
+	return strings.TrimPrefix(s, "docker://")
 }
 
 func mountList(list []jobs.Mount) string {
 	var out []string
 	for _, m := range list {
-		out = append(out, m.Source+":"+m.Destination)
+		mode := "ro"
+		if m.Writable {
+			mode = "rw"
+		}
+		out = append(out, m.Source+":"+m.Destination+":"+mode)
 	}
-	return dash(strings.Join(out, " "))
+	return strings.Join(out, " ")
 }
 
-func dash(s string) string {
+func lifetime(d time.Duration) string {
+	if d <= 0 {
+		return "for ever"
+	}
+	return d.String()
+}
+
+func none(s string) string {
 	if s == "" {
-		return "-"
+		return "none"
 	}
 	return s
 }

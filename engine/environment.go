@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"berth/jobs"
@@ -60,12 +61,13 @@ func (e *Engine) Environment(ctx context.Context, o EnvOptions) (*Environment, e
 	}
 	dir := e.Store.EnvDir(name)
 	spec, err := store.LoadEnv(dir)
+	made := false
 	if jobs.KindOf(err) == jobs.KindNotFound {
 		var fresh *jobs.EnvSpec
 		if fresh, err = e.planEnv(ctx, name, o); err != nil {
 			return nil, err
 		}
-		spec, _, err = store.CreateEnv(dir, *fresh)
+		spec, made, err = store.CreateEnv(dir, *fresh)
 	}
 	if err != nil {
 		return nil, err
@@ -73,7 +75,11 @@ func (e *Engine) Environment(ctx context.Context, o EnvOptions) (*Environment, e
 	if err := sameEnv(spec, o); err != nil {
 		return nil, err
 	}
-	return &Environment{e: e, Spec: *spec, dir: dir}, nil
+	v := &Environment{e: e, Spec: *spec, dir: dir}
+	if made {
+		v.notes = slices.Clone(spec.Notes) // what was chosen, and that nothing is contained
+	}
+	return v, nil
 }
 
 // FindEnvironment returns an environment that is recorded.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"berth/internal/disk"
@@ -60,7 +61,7 @@ func (v *Environment) Remove(ctx context.Context, force bool) error {
 	if !force {
 		st, err := v.State(ctx)
 		if err == nil && (st.Running > 0 || st.BG > 0) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("environment %s is in use: %d commands and %d background processes run", v.Spec.Name, st.Running, st.BG),
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the environment " + v.Spec.Name + " is in use: " + inUse(st),
 				Hint: "berth env rm --force " + v.Spec.Name + " ends them"}
 		}
 		if err != nil && !errors.Is(err, ErrNotRunning) && !force {
@@ -77,6 +78,24 @@ func (v *Environment) Remove(ctx context.Context, force bool) error {
 		}
 	}
 	return v.e.Store.RemoveEnv(&v.Spec, disk.RemoveTree)
+}
+
+// inUse says what runs in an environment.
+func inUse(st *EnvState) string {
+	var parts []string
+	for _, c := range []struct {
+		n    int
+		what [2]string
+	}{{st.Running, [2]string{"command", "commands"}}, {st.BG, [2]string{"background process", "background processes"}}} {
+		switch c.n {
+		case 0:
+		case 1:
+			parts = append(parts, "1 "+c.what[0])
+		default:
+			parts = append(parts, fmt.Sprint(c.n, " ", c.what[1]))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Shown is an environment and what is known of it without starting it.
@@ -127,9 +146,9 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 	if err != nil {
 		return nil, err // an unreadable record must not make its things orphans
 	}
-	known := map[string]*jobs.EnvSpec{}
+	known, used := map[string]*jobs.EnvSpec{}, map[string]bool{}
 	for _, s := range specs {
-		known[s.ID] = s
+		known[s.ID], used[s.Backend] = s, true
 	}
 	var errs []error
 	for _, b := range e.Backends {
@@ -138,8 +157,9 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 			continue
 		}
 		list, err := op.List(ctx, run.Local{})
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", b.Name(), err))
+		// A docker that is installed without a daemon has nothing of ours.
+		if err != nil && (used[b.Name()] || b.Check(ctx).Health == jobs.Healthy) {
+			errs = append(errs, fmt.Errorf("what the backend %s has left behind is not known: %w", b.Name(), err))
 		}
 		for _, f := range list {
 			if f.Home != "" && f.Home != e.Store.Home() {

@@ -41,7 +41,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	}
 	for _, m := range s.Mounts {
 		if _, err := os.Stat(m.Source); err != nil && s.Backend != jobs.BackendSSH {
-			return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "the bind source " + m.Source + " does not exist", Err: err}
+			return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "the bind source " + m.Source + " does not exist", Hint: "make it, or correct the path before the first colon"}
 		}
 	}
 	return s, nil
@@ -59,6 +59,10 @@ func (e *Engine) chooseEnvBackend(ctx context.Context, s *jobs.EnvSpec, o EnvOpt
 			return b, nil // whether the host can be reached is seen when it is
 		}
 		if got := b.Check(ctx); got.Health != jobs.Healthy {
+			if got.Health == jobs.Undetected && o.Backend == jobs.BackendSingularity {
+				// Environments have no profile that could load it.
+				got.Hint = "put it on PATH first (on a cluster: module load apptainer), or name another --backend"
+			}
 			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + o.Backend + " cannot be used here: " + got.Reason, Hint: got.Hint}
 		}
 		return b, nil
@@ -105,8 +109,10 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 		{"GPU flags", o.GPU != "", contained},
 		{"throw-away files", o.Discard, contained},
 		{"a host", o.SSH.Host != "", s.Backend == jobs.BackendSSH},
+		{"an ssh user, port, key or option", o.SSH.User != "" || o.SSH.Port != 0 || o.SSH.Key != "" || len(o.SSH.Options) > 0, s.Backend == jobs.BackendSSH},
 		{"a limit of processes", o.Docker.Pids != 0, s.Backend == jobs.BackendDocker},
 		{"volumes", len(o.Docker.Volumes) > 0, s.Backend == jobs.BackendDocker},
+		{"docker arguments", len(o.Docker.ExtraArgs) > 0, s.Backend == jobs.BackendDocker},
 		{"a user inside", o.Docker.User != "", s.Backend == jobs.BackendDocker},
 	} {
 		if k.set && !k.fits {

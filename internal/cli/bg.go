@@ -18,24 +18,18 @@ const bgExit = exitHelp + `0 ok, 2 usage, 3 no such environment or process, 5 th
 cannot be had.`
 
 func (a *app) bgCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "bg", Short: "processes that go on when their client has left",
-		Long: `Start processes in the background of an environment and find them again, from
+	return group("bg", "processes that go on when their client has left",
+		`Start processes in the background of an environment and find them again, from
 any terminal of this account: their logs, exit codes and standard inputs. They
 keep their environment warm, and end with it.
 
   id=$(berth bg start -- 'python3 -m http.server 8000')
+  berth bg list
   berth bg log -f $id
-  berth bg kill $id`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	c.AddCommand(a.bgStartCmd(), a.bgListCmd(), a.bgLogCmd(), a.bgWaitCmd(), a.bgWriteCmd(), a.bgKillCmd())
-	return c
+  berth bg write --text quit $id
+  berth bg wait $id             # exits as the process did
+  berth bg kill $id
+`, a.bgStartCmd(), a.bgListCmd(), a.bgLogCmd(), a.bgWaitCmd(), a.bgWriteCmd(), a.bgKillCmd())
 }
 
 func (a *app) bgStartCmd() *cobra.Command {
@@ -45,8 +39,12 @@ func (a *app) bgStartCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "start [flags] -- COMMAND...", Short: "start a process; prints its id",
 		Long: `Start a process in the background and print its id, and nothing else, on stdout.
-It begins with the session's directory, variables and functions.
-` + envHelp + bgExit,
+It begins with the session's directory, variables and functions, and what it does
+to them is its own. Its output goes to a log; its standard input stays open.
+` + envHelp + `
+  berth bg start -- 'python3 -m http.server 8000'
+  berth bg start --env train --workdir /srv -- ./train.sh --epochs 10
+` + bgExit,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words, err := command(cmd, args)
 			if err != nil {
@@ -86,9 +84,9 @@ It begins with the session's directory, variables and functions.
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.dir, "workdir", "", "change to this directory first")
-	c.Flags().StringVar(&limit, "timeout", "", "end the process after so long (default never)")
-	c.Flags().StringArrayVar(&vars, "var", nil, "NAME (taken from here) or NAME=VALUE, for this process only")
+	c.Flags().StringVar(&f.dir, "workdir", "", "begin in this `DIR` inside")
+	c.Flags().StringVar(&limit, "timeout", "", "end the process after this `TIME` (default never)")
+	c.Flags().StringArrayVar(&vars, "var", nil, "`NAME` (taken from here) or NAME=VALUE, for this process only")
 	a.jsonFlag(c)
 	return c
 }
@@ -122,7 +120,7 @@ func (a *app) bgListCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "list background processes", Aliases: []string{"ls"},
 		Long: `List the background processes of an environment, those that have ended too.
-Columns: id, state, process id inside, command, started, bytes of its log.
+Columns: id, state, command, started, bytes of its log.
 ` + bgExit,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -144,9 +142,9 @@ Columns: id, state, process id inside, command, started, bytes of its log.
 			}
 			rows := make([][]string, len(list))
 			for i, p := range list {
-				rows[i] = []string{p.ID, bgState(p), strconv.Itoa(p.PID), commandText(p.Command), a.when(p.Started), strconv.FormatInt(p.Log, 10)}
+				rows[i] = []string{p.ID, bgState(p), commandText(p.Command), a.when(p.Started), strconv.FormatInt(p.Log, 10)}
 			}
-			return a.table([]string{"ID", "STATE", "PID", "COMMAND", "STARTED", "LOG"}, rows)
+			return a.table([]string{"ID", "STATE", "COMMAND", "STARTED", "LOG"}, rows)
 		},
 	}
 	f.pick(c)
@@ -168,7 +166,11 @@ func (a *app) bgLogCmd() *cobra.Command {
 	var follow bool
 	var tail int64
 	c := a.process("log ID", "print what a process has written",
-		`Print what a process has written to its two streams.
+		`Print what a process has written, to both of its streams, since it began. It
+can also be read when the process has ended.
+
+  berth bg log --tail 2000 bg-1
+  berth bg log -f bg-1          # until it ends; ctrl-C leaves it running
 `+bgExit,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
 			p, err := v.Log(cmd.Context(), id, -tail, follow, a.stdout)
@@ -178,15 +180,19 @@ func (a *app) bgLogCmd() *cobra.Command {
 			return err
 		})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
-	c.Flags().Int64Var(&tail, "tail", 0, "only the last so many bytes")
+	c.Flags().Int64Var(&tail, "tail", 0, "only the last `BYTES`")
 	return c
 }
 
 func (a *app) bgWaitCmd() *cobra.Command {
 	c := a.process("wait ID", "wait for the end of a process; exits as it did",
-		`Wait until a process has ended, and exit with its code.
-`+exitHelp+`the process's own; 125 berth or the environment failed, or nobody knows how the
-process ended, 130 interrupted.`,
+		`Wait until a process has ended, and exit with its code. An interrupt ends the
+waiting and not the process.
+
+  berth bg wait $(berth bg start -- make)
+`+exitHelp+`the process's own; 124 it was ended by its --timeout, 125 berth or the
+environment failed, or nobody knows how the process ended, 128+N signal N ended
+it, 130 interrupted.`,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
 			p, err := v.Wait(cmd.Context(), id)
 			if err != nil {
@@ -215,7 +221,10 @@ func (a *app) bgWriteCmd() *cobra.Command {
 	var end bool
 	c := a.process("write ID", "give a process something to read",
 		`Pass this command's standard input, or --text and a line's end, on to the
-standard input of a process.
+standard input of a process. It stays open for more until --close.
+
+  berth bg write --text yes bg-1
+  berth bg write --close bg-1 <data.csv
 `+bgExit,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
 			var r io.Reader = a.stdin
@@ -227,7 +236,7 @@ standard input of a process.
 			_, err := v.Write(cmd.Context(), id, r, end)
 			return err
 		})
-	c.Flags().StringVar(&text, "text", "", "this line, instead of the standard input")
+	c.Flags().StringVar(&text, "text", "", "this `LINE`, instead of the standard input")
 	c.Flags().BoolVar(&end, "close", false, "that was all: the process reads the end of its input")
 	return c
 }
@@ -237,12 +246,15 @@ func (a *app) bgKillCmd() *cobra.Command {
 	c := a.process("kill ID", "end a process and all that it has started",
 		`End a process and everything that it has started: TERM, and KILL after --grace.
 With --signal only that signal is sent, to its process group.
+
+  berth bg kill bg-1
+  berth bg kill --signal INT bg-1
 `+bgExit,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
 			sig, wait := 0, 2*time.Second
 			if name != "" {
 				if sig = signalOf(name); sig == 0 {
-					return usage("--signal %s is no signal", name)
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--signal %q is no signal", name), Hint: "give a name or a number, such as INT or 9"}
 				}
 			}
 			if grace != "" {
@@ -258,8 +270,8 @@ With --signal only that signal is sent, to its process group.
 			}
 			return err
 		})
-	c.Flags().StringVar(&name, "signal", "", "name or number, such as INT or 9")
-	c.Flags().StringVar(&grace, "grace", "", "between TERM and KILL (default 2s)")
+	c.Flags().StringVar(&name, "signal", "", "`NAME` or number, such as INT or 9")
+	c.Flags().StringVar(&grace, "grace", "", "`TIME` between TERM and KILL (default 2s)")
 	return c
 }
 

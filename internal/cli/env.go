@@ -14,20 +14,17 @@ import (
 const envExit = exitHelp + `0 ok, 2 usage, 3 no such environment, 5 the environment or its machine failed.`
 
 func (a *app) envCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "env", Short: "list, stop and remove environments",
-		Long: `Environments are the places that berth exec, shell, cp and bg work in. Each has a
+	return group("env", "list, stop and remove environments",
+		`Environments are the places that berth exec, shell, cp and bg work in. Each has a
 name, its own files, and a keeper: a process that keeps it warm and ends when
-it has not been used for a while. The files stay until berth env rm.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	c.AddCommand(a.envLsCmd(), a.envShowCmd(), a.envStopCmd(), a.envRmCmd(), a.envGcCmd())
-	return c
+it has not been used for a while. The files stay until berth env rm. There is no
+verb that makes one: the first command in it does.
+
+  berth env ls
+  berth env show train
+  berth env stop train          # its files stay
+  berth env rm train            # they do not
+`, a.envLsCmd(), a.envShowCmd(), a.envStopCmd(), a.envRmCmd(), a.envGcCmd())
 }
 
 // envJSON is an environment in every --json output. Fields are only ever added.
@@ -56,6 +53,12 @@ func (a *app) envLsCmd() *cobra.Command {
 		Use: "ls", Short: "list environments",
 		Long: `List the environments. Those on another machine are asked only with --ask.
 Columns: name, state, backend, containment, image or host, made.
+
+  new         recorded, and never started
+  warm        it runs, and waits for a command
+  in use      a command or a background process runs
+  stopped     its files are there; the next command starts it
+  not asked   it is on another machine
 ` + envExit,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -120,7 +123,8 @@ func envState(s engine.Shown, asked bool) string {
 func (a *app) envShowCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show NAME", Short: "show an environment in full",
-		Long: `Show what an environment is and what goes on in it. Nothing is started.
+		Long: `Show what an environment is and what goes on in it: its values, its keeper, its
+sessions, how it ended. Nothing is started.
 ` + envExit,
 		Args: oneEnv,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -164,6 +168,9 @@ func (a *app) envDetail(s engine.Shown) [][2]string {
 			mode = "rw"
 		}
 		add("bind", m.Source+":"+m.Destination+":"+mode)
+	}
+	for _, v := range p.Env {
+		add("variable", v)
 	}
 	if p.Resources.Memory != 0 {
 		add("memory", p.Resources.Memory.String())

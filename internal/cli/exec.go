@@ -21,7 +21,8 @@ func (a *app) execCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment",
 		Long: `Run a command in a named, contained environment and pass its output on. One
-word after "--" is evaluated by the session's shell, several words are an argv.
+word after "--" is evaluated by the session's shell; several words are a program
+and its arguments, and no shell looks at them.
 
 Commands of a session run one after the other and share a directory, variables,
 functions, aliases and options, as lines typed at one shell do: cd and export
@@ -30,6 +31,8 @@ stay. A command that ends its shell (exit, set -e) does not end the session.
   berth exec --image py.sif -- 'cd /srv && make'
   berth exec -- pytest -q tests            # in the same place, still in /srv
   berth exec --session agent-7 --timeout 20m -- ./train.sh
+  berth exec --backend local -- make       # here, with no containment
+  berth exec --backend ssh --host gpu1 -- nvidia-smi
   tar c . | berth exec --stdin -- 'tar x'
   berth exec --json -- 'git status'
 ` + execExit,
@@ -53,9 +56,9 @@ stay. A command that ends its shell (exit, set -e) does not end the session.
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.dir, "workdir", "", "change to this directory first")
-	c.Flags().StringVar(&limit, "timeout", "", "end the command after so long (default 180s; 0 never)")
-	c.Flags().StringArrayVar(&vars, "var", nil, "NAME (taken from here) or NAME=VALUE, for this command only")
+	c.Flags().StringVar(&f.dir, "workdir", "", "change to this `DIR` inside first; the session stays there")
+	c.Flags().StringVar(&limit, "timeout", "", "end the command after this `TIME` (default 180s; 0 never)")
+	c.Flags().StringArrayVar(&vars, "var", nil, "`NAME` (taken from here) or NAME=VALUE, for this command only")
 	c.Flags().BoolVar(&stdin, "stdin", false, "the command reads what this one does")
 	a.jsonFlag(c)
 	failsWith(c, codeExec)

@@ -231,10 +231,29 @@ func (a *app) helpCmd() *cobra.Command {
 }
 
 // unknownCommand is the error for a word that is no verb.
-func unknownCommand(root *cobra.Command, word string) error {
-	e := &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown command %q", word), Hint: "berth --help lists the commands"}
-	if s := root.SuggestionsFor(word); len(s) > 0 {
-		e.Hint = "did you mean: berth " + s[0]
+func unknownCommand(parent *cobra.Command, word string) error {
+	e := &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown command %q", word), Hint: parent.CommandPath() + " --help lists the commands"}
+	if parent.HasParent() {
+		e.Msg += " of " + parent.CommandPath()
+	}
+	if s := parent.SuggestionsFor(word); len(s) > 0 {
+		e.Hint = "did you mean: " + parent.CommandPath() + " " + s[0]
 	}
 	return e
+}
+
+// group is a command that only has commands below it.
+func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Long: long + exitHelp + "0 ok, 2 no such command; each command's help has its own.",
+		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	c.AddCommand(commands...)
+	return c
 }

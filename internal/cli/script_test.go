@@ -81,6 +81,12 @@ func setup(env *testscript.Env) error {
 	env.Setenv("BERTH_HOME", state)
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 	env.Setenv("SHELL", "/bin/bash")
+	// The sockets of keepers; a systemd of the machine's own is not asked there.
+	runtime := filepath.Join(env.WorkDir, ".run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		return err
+	}
+	env.Setenv("XDG_RUNTIME_DIR", runtime)
 	env.Setenv("BARE", filepath.Join(env.WorkDir, ".bare")+":/usr/bin:/bin") // no Slurm, no apptainer
 	env.Values[spawnedKey{}] = map[string]*exec.Cmd{}
 	env.Defer(func() { leftovers(env.T(), env.WorkDir) })
@@ -133,10 +139,13 @@ func leftovers(t testscript.T, work string) {
 	if left, _ := filepath.Glob(filepath.Join(work, ".tmp", "berth-*")); len(left) > 0 {
 		bad = append(bad, fmt.Sprintf("left in the directory for temporary files: %q", left))
 	}
+	if left, _ := filepath.Glob(filepath.Join(work, ".run", "*", "*")); len(left) > 0 {
+		bad = append(bad, fmt.Sprintf("sockets are left: %q", left))
+	}
 	if b, err := os.ReadFile(filepath.Join(work, "home", clusterDir, "unexpected")); err == nil {
 		bad = append(bad, "the fakes were misused: "+string(b))
 	}
-	_ = filepath.WalkDir(filepath.Join(work, "state", "jobs"), func(path string, d os.DirEntry, err error) error {
+	_ = filepath.WalkDir(filepath.Join(work, "state"), func(path string, d os.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".log") {
 			if b, err := os.ReadFile(path); err == nil && (strings.Contains(string(b), "DATA RACE") || strings.Contains(string(b), "goroutine ")) {
 				bad = append(bad, path+":\n"+string(b))
@@ -190,6 +199,10 @@ func plainText(ts *testscript.TestScript, s string) string {
 		{`\b(berth/[a-z0-9-]+/)[0-9a-f]{8}\b`, "${1}SHORT"},
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
 		{`("max_rss_bytes": )\d+`, "${1}0"},
+		{`("duration_ms": )[0-9.]+`, "${1}0"},
+		{`\b(process) \d+ on\b`, "${1} PID on"},
+		{`(ends in\t)\S+`, "${1}TIME"},
+		{`(-stdout)-\d+(\.out)\b`, "${1}-RANDOM${2}"},
 		{`(peak memory\t)\S+`, "${1}SIZE"},
 		{`(this machine has) \d+`, "${1} N"},
 		{`\b(linux)/[a-z0-9]+\b`, "${1}/ARCH"},

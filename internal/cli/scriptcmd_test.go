@@ -165,7 +165,7 @@ func spawnCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	cmd := exec.Command(path, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, n := range []string{"PATH", "HOME", "BERTH_HOME", "XDG_CONFIG_HOME", "SHELL", "TMPDIR", "WORK", "GOCOVERDIR"} {
+	for _, n := range []string{"PATH", "HOME", "BERTH_HOME", "XDG_CONFIG_HOME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "BERTH_ENV", "WORK", "GOCOVERDIR"} {
 		cmd.Env = append(cmd.Env, n+"="+ts.Getenv(n))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

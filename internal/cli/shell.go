@@ -49,8 +49,8 @@ and keeps its own changes to itself.
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.dir, "workdir", "", "change to this directory first")
-	c.Flags().StringArrayVar(&vars, "var", nil, "NAME (taken from here) or NAME=VALUE, for this command only")
+	c.Flags().StringVar(&f.dir, "workdir", "", "change to this `DIR` inside first")
+	c.Flags().StringArrayVar(&vars, "var", nil, "`NAME` (taken from here) or NAME=VALUE, for this shell only")
 	failsWith(c, codeExec)
 	return c
 }
