@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/guest/wire"
+	"berth/internal/session"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"
@@ -227,8 +228,16 @@ func (c *client) start(f wire.Frame) error {
 	c.streams[f.Stream] = r
 	c.mu.Unlock()
 	if err := r.start(&m); err != nil {
-		// The guest is gone. Whether the command had reached it is not known.
-		r.lose("the environment has ended: " + err.Error())
+		if !errors.Is(err, session.ErrGuestGone) {
+			r.lose("it could not be told to the guest: " + err.Error())
+			return nil
+		}
+		// Not all of it was sent, so nothing has begun, and the client may ask
+		// again: when it is said why the environment ends, or now.
+		r.late.Store(true)
+		if why := c.k.life.reason(); why != nil {
+			r.lose(why.text)
+		}
 	}
 	return nil
 }

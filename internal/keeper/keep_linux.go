@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/guest/wire"
+	"berth/internal/session"
 	"berth/jobs"
 )
 
@@ -135,6 +136,13 @@ func (r *request) serve() (*wire.KeepAnswer, error) {
 		p, err := k.bg.begin(r.req.Start)
 		if err != nil {
 			k.life.end()
+			if errors.Is(err, session.ErrAgain) { // the guest has just gone
+				select {
+				case <-k.life.done:
+				case <-r.ctx.Done():
+				}
+				err = errEnding
+			}
 			return nil, err
 		}
 		if r.req.Start.Session != "" {

@@ -178,6 +178,43 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// What comes between the guest's death and the end of the keeper has not begun,
+// and may be asked again.
+func TestJustGone(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, nil)
+	c, d := e.open(), e.open()
+	hit := c.start("", "sleep 1000", nil)
+	<-hit.Begun()
+	if err := syscall.Kill(e.info().Inside[0].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		p, err := d.Session.Start(session.StartRequest{Command: jobs.Command{Shell: "true"}}, nil, nil)
+		if err == nil {
+			_, err = p.Wait()
+		}
+		if err == nil {
+			continue // it was not yet dead
+		}
+		if !errors.Is(err, session.ErrAgain) && !strings.Contains(err.Error(), "guest in it is gone") {
+			t.Error(err)
+		}
+		break
+	}
+	if _, err := hit.Wait(); !errors.Is(err, session.ErrGuestGone) || errors.Is(err, session.ErrAgain) {
+		t.Error(err)
+	}
+	f := e.open()
+	if err := syscall.Kill(e.info().Inside[0].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.keep(wire.KeepRequest{Op: wire.KeepBGStart, Start: &wire.StartMessage{Shell: "true"}}, nil, nil)
+	if err != nil && !errors.Is(err, session.ErrAgain) {
+		t.Error(err)
+	}
+}
+
 // Keeper and guest killed at once, with the guest stopped before: what cannot
 // leave is killed by the next keeper.
 func TestStuckGuest(t *testing.T) {

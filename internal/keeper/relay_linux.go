@@ -26,6 +26,7 @@ type relay struct {
 	guest  atomic.Pointer[session.Relay] // nil until it was handed over
 	flow   *flow
 	begun  time.Time
+	late   atomic.Bool // the guest was gone before it was sent
 
 	mu       sync.Mutex
 	gone     bool // the client is
@@ -201,11 +202,15 @@ func (r *relay) abandon() {
 	}
 }
 
-// lose tells the client that nobody knows how the command ended.
+// lose tells the client that nobody knows how the command ended, or that it has
+// not begun.
 func (r *relay) lose(why string) {
 	if r.flow.exit() {
-		_ = r.c.out.message(wire.Exit, r.stream, wire.ExitMessage{Lost: why,
-			Exit: jobs.Exit{Started: true, Code: codeFailed, Error: why}, Started: r.begun, Ended: time.Now()})
+		m := wire.ExitMessage{Lost: why, Exit: jobs.Exit{Started: true, Code: codeFailed, Error: why}, Started: r.begun, Ended: time.Now()}
+		if r.late.Load() {
+			m = r.c.k.again()
+		}
+		_ = r.c.out.message(wire.Exit, r.stream, m)
 	}
 	for _, t := range []wire.Type{wire.Stdout, wire.Stderr} {
 		if r.flow.data(r.flow.down, t, 0) == nil {
