@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"berth/internal/disk"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -93,7 +94,13 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		}
 	}
 	op.Notes = append(op.Notes, layer.Notes...)
-	place := jobs.Place{Image: s.Image, Overlay: jobs.OverlaySpec{Driver: c.driver}, Mounts: s.Mounts, GPU: s.GPU, Network: s.Network, Fakeroot: s.Fakeroot, Guest: at.Guest}
+	here, inside := o.b.Pipes(at.Dir)
+	if err := disk.FreshDir(here); err != nil {
+		_ = layer.Close()
+		return nil, err
+	}
+	mounts := append([]jobs.Mount{{Source: here, Destination: inside}}, s.Mounts...)
+	place := jobs.Place{Image: s.Image, Overlay: jobs.OverlaySpec{Driver: c.driver}, Mounts: mounts, GPU: s.GPU, Network: s.Network, Fakeroot: s.Fakeroot, Guest: at.Guest}
 	if op.Argv, op.OwnMounts, err = o.argv(place, c.lower, layer.Path, []string{"guest"}); err == nil {
 		err = o.limit(ctx, op)
 	}
@@ -102,6 +109,12 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	return op, nil
+}
+
+// Pipes is a directory beside the layer, bound read-only: named pipes in it can
+// be written all the same, and nothing can be made or removed there.
+func (*Backend) Pipes(dir string) (here, inside string) {
+	return filepath.Join(dir, "io"), "/.berth/io"
 }
 
 // layer opens the writable layer in dir, and makes it where it is missing.

@@ -96,7 +96,7 @@ func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 	var r session.Result
 	interrupted := false
 	err := s.env.again(ctx, false, func(link *session.Session) error {
-		p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace}, writers[0], writers[1])
+		p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace, Much: req.Stdout != nil}, writers[0], writers[1])
 		if err != nil {
 			return err
 		}

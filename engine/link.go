@@ -91,7 +91,7 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 		if err != nil {
 			return nil, err
 		}
-		s, err := session.Open(ctx, conn, conn, session.Options{PingTimeout: -1})
+		s, err := session.Open(ctx, conn, conn, v.options())
 		if err == nil {
 			v.link, v.ended = s, make(chan struct{})
 			if rep != nil {
@@ -107,6 +107,18 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the keeper of the environment " + v.Spec.Name, Err: err, Hint: "berth env show " + v.Spec.Name}
 		}
 	}
+}
+
+// options are those of the conversation with the keeper, whose guest lives by
+// the keeper's pings and not by ours.
+func (v *Environment) options() session.Options {
+	o := session.Options{PingTimeout: -1}
+	if b, err := v.e.backend(v.Spec.Backend); err == nil {
+		if p, ok := b.(jobs.Piper); ok {
+			o.Pipes, o.PipesInside = p.Pipes(v.dir)
+		}
+	}
+	return o
 }
 
 func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error) {

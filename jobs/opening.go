@@ -57,6 +57,14 @@ type Opener interface {
 	Reap(ctx context.Context, on Starter, f Found) error
 }
 
+// Piper is a backend whose guest and clients can share named pipes: they are on
+// one kernel, and a directory of the client's is seen inside. Open makes it.
+type Piper interface {
+	// Pipes returns that directory for the environment whose own one is dir,
+	// and its path as the guest sees it.
+	Pipes(dir string) (here, inside string)
+}
+
 // Found is something of an environment that stands on a machine.
 type Found struct {
 	Backend string    `json:"backend"`

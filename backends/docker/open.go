@@ -26,6 +26,12 @@ type made struct {
 
 const fileMade = "container.json"
 
+// Pipes is a directory beside the guest's program, which is bound read-only:
+// named pipes in it can be written all the same.
+func (*Backend) Pipes(dir string) (here, inside string) {
+	return filepath.Join(dir, "guest", "io"), guestDir + "/io"
+}
+
 // Open finds the environment's container, or makes one, stopped. It is started
 // by the program of the Opening, which holds its streams: when that program is
 // killed, the daemon closes them and the guest leaves.
@@ -41,6 +47,9 @@ func (*Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*
 	}
 	if err := installGuest(at.Guest, m.guestDir()); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "put the guest program in place", Err: err, Hint: "is there space left? df -h " + at.Dir}
+	}
+	if here, _ := (*Backend)(nil).Pipes(at.Dir); disk.FreshDir(here) != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make " + here, Hint: "is there space left? df -h " + at.Dir}
 	}
 	if err := m.settleHome(); err != nil {
 		return nil, err

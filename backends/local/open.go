@@ -3,7 +3,9 @@ package local
 import (
 	"context"
 	"os"
+	"path/filepath"
 
+	"berth/internal/disk"
 	"berth/jobs"
 )
 
@@ -24,10 +26,20 @@ func Environ(getenv func(string) string) []string {
 // Open runs the guest itself, with the user's own HOME. Shells begin as login
 // shells, which is where a host's modules and PATH come from.
 func (b Backend) Open(_ context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	here, _ := b.Pipes(at.Dir)
+	if err := disk.FreshDir(here); err != nil {
+		return nil, err
+	}
 	return &jobs.Opening{
 		Argv: []string{at.Guest, "guest"}, Env: Environ(os.Getenv), Login: true,
 		Dir: s.Dir, Level: b.Level(), Memory: s.Resources.Memory,
 	}, nil
+}
+
+// Pipes is a directory of the environment's, which the guest sees as it is.
+func (Backend) Pipes(dir string) (here, inside string) {
+	here = filepath.Join(dir, "io")
+	return here, here
 }
 
 // Remove does nothing: all that was made is in the environment's directory.

@@ -220,7 +220,7 @@ func (c *command) begun(at time.Time) {
 		c.timer = time.AfterFunc(c.msg.Timeout, func() { c.s.guard(c.timeout) })
 	}
 	c.mu.Unlock()
-	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: at, PID: c.main()})
+	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: at, PID: c.main(), Out: divert(c.stdout, c.msg.Out)})
 }
 
 // finish notes that the main process has ended; false is that it was told to.

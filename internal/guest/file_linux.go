@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,6 +12,8 @@ import (
 
 	"berth/internal/guest/wire"
 	"berth/jobs"
+
+	"golang.org/x/sys/unix"
 )
 
 // fileOp is one operation on files. It runs in goroutines of the guest, with
@@ -127,7 +130,14 @@ func (o *fileOp) abandon() {
 // run takes the operation from its request to its answer.
 func (o *fileOp) run() {
 	exit := wire.ExitMessage{Exit: jobs.Exit{Started: true}, Started: time.Now()}
-	in, fed := o.input()
+	started := wire.StartedMessage{Time: exit.Started, Out: divert(o.stdout, o.msg.Out)}
+	var past *os.File
+	if o.stdin != nil {
+		past = openPast(o.msg.In, unix.O_RDONLY)
+		started.In = past != nil
+	}
+	_ = o.s.out.Message(wire.Started, o.stream, started)
+	in, fed := o.input(past)
 	path, res, err := o.path(), &wire.FileResult{}, error(nil)
 	if path == "" || strings.ContainsRune(path, 0) {
 		err = refuse(wire.FileInvalid, "the path is empty or holds a NUL byte")
@@ -154,8 +164,9 @@ func (o *fileOp) run() {
 }
 
 // input is what the client sends. It ends with io.EOF only when the client has
-// ended it: a write must not take half for the whole.
-func (o *fileOp) input() (*io.PipeReader, <-chan struct{}) {
+// ended it: a write must not take half for the whole. past is a named pipe for
+// the bytes, or nil; its end alone says nothing.
+func (o *fileOp) input(past *os.File) (*io.PipeReader, <-chan struct{}) {
 	r, w := io.Pipe()
 	fed := make(chan struct{})
 	if o.stdin == nil {
@@ -165,6 +176,12 @@ func (o *fileOp) input() (*io.PipeReader, <-chan struct{}) {
 	}
 	o.s.guard(func() {
 		defer close(fed)
+		if past != nil {
+			closed := context.AfterFunc(o.ctx, func() { _ = past.Close() })
+			_, _ = io.CopyBuffer(w, onlyReader{past}, make([]byte, pastSize/2))
+			closed()
+			_ = past.Close()
+		}
 		_ = o.stdin.Drain(w, func(n int) {
 			_ = o.s.out.Message(wire.Credit, o.stream, wire.CreditMessage{Channel: wire.Stdin, Bytes: n})
 		})
@@ -172,6 +189,9 @@ func (o *fileOp) input() (*io.PipeReader, <-chan struct{}) {
 	})
 	return r, fed
 }
+
+// onlyReader hides what io.Copy would use instead of its buffer.
+type onlyReader struct{ io.Reader }
 
 // do does what is asked for.
 func (o *fileOp) do(path string, in io.Reader) (*wire.FileResult, error) {

@@ -27,6 +27,12 @@ type Drain struct {
 	ended chan struct{}
 }
 
+// Buffers of a [Drain]: most commands write little.
+const (
+	smallBuffer = 32 << 10
+	largeBuffer = 256 << 10
+)
+
 // NewDrain returns a Drain of r, which must be the pollable read end of a pipe
 // (as os.Pipe makes it). The Drain closes r.
 func NewDrain(r *os.File) *Drain {
@@ -47,7 +53,7 @@ func (d *Drain) Ended() {
 // EPIPE as it would in a shell's pipeline, and the error is returned.
 func (d *Drain) Copy(w io.Writer) error {
 	defer func() { _ = d.r.Close() }()
-	buf := make([]byte, 32<<10)
+	buf := make([]byte, smallBuffer)
 	var last time.Time // zero while the process lives
 	owed := 0          // bytes that were in the pipe when it ended
 	for {
@@ -71,6 +77,9 @@ func (d *Drain) Copy(w io.Writer) error {
 			owed -= n
 			if _, werr := w.Write(buf[:n]); werr != nil {
 				return werr
+			}
+			if n == len(buf) && n < largeBuffer {
+				buf = make([]byte, largeBuffer) // there is much
 			}
 		}
 		switch {

@@ -27,7 +27,7 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 	s := &Session{
 		r: r, w: w, in: wire.NewReader(r), out: wire.NewWriter(w),
 		pings: make(chan struct{}, 1), gone: make(chan struct{}), closing: make(chan struct{}),
-		streams: map[uint32]receiver{}, ends: map[uint32]chan int{},
+		streams: map[uint32]receiver{}, ends: map[uint32]chan int{}, pipes: o.Pipes, pipesInside: o.PipesInside,
 	}
 	wait := o.StartTimeout
 	if wait == 0 {

@@ -33,6 +33,11 @@ type Options struct {
 	// nothing but the guest and its commands live in. The guest checks this
 	// before it relies on it.
 	OwnPIDNamespace bool
+	// Pipes is a private directory of this machine in which named pipes are
+	// made for much output and input, and PipesInside the same directory as
+	// the guest sees it; "" is none. Where the guest cannot open them, the
+	// bytes go in frames like all others.
+	Pipes, PipesInside string
 	// Login says that the shells of sessions begin as login shells do.
 	Login bool
 	// Dir is where sessions begin; "" is HOME.
@@ -84,6 +89,9 @@ type StartRequest struct {
 	// reader that blocks keeps its goroutine after the command's end, until it
 	// returns.
 	Stdin io.Reader
+	// Much says that the command may write much to stdout: then that comes
+	// through a pipe of its own, see [Options].
+	Much bool
 }
 
 // Result is how a command ended.

@@ -16,6 +16,8 @@ type Process struct {
 	s      *Session
 	stream uint32
 	input  *wire.Sender // of its prompt or standard input, or nil
+	out    *pipe        // for much output, or nil
+	in     *pipe        // for much input, or nil
 
 	stdout, stderr *channel
 	begun          chan struct{} // closed when the guest told the beginning, or exited is
@@ -36,9 +38,9 @@ type channel struct {
 	err   error
 }
 
-func newProcess(s *Session, stream uint32, stdout, stderr io.Writer) *Process {
+func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, out, in *pipe) *Process {
 	p := &Process{
-		s: s, stream: stream, begun: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
+		s: s, stream: stream, out: out, in: in, begun: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 		stdout: &channel{typ: wire.Stdout, inbox: wire.NewInbox()},
 		stderr: &channel{typ: wire.Stderr, inbox: wire.NewInbox()},
 	}
@@ -51,14 +53,25 @@ func newProcess(s *Session, stream uint32, stdout, stderr io.Writer) *Process {
 			c.w = io.Discard
 		}
 		flushing.Go(func() {
+			var err error
+			if c.typ == wire.Stdout && out != nil {
+				if <-p.begun; out.used.Load() {
+					err = out.receive(c.w)
+				}
+				out.close()
+			}
 			c.err = c.inbox.Drain(c.w, func(n int) {
 				_ = s.out.Message(wire.Credit, stream, wire.CreditMessage{Channel: c.typ, Bytes: n})
 			})
+			if err != nil {
+				c.err = err
+			}
 		})
 	}
 	go func() {
 		flushing.Wait()
 		<-p.exited
+		in.close()
 		s.forget(stream)
 		close(p.done)
 	}()
@@ -73,8 +86,12 @@ func (p *Process) send(from io.Reader, command bool) {
 	go func() {
 		// Of what never begins, the input is not touched: whoever asked can
 		// ask again with the same.
-		if command {
+		if command || p.in != nil {
 			<-p.begun
+		}
+		if p.in != nil && p.in.used.Load() {
+			_ = p.in.send(from)
+			from = eof{} // what is left of it is not for the frames
 		}
 		// Stops when the command has ended, unless the reader itself blocks.
 		_, _ = io.Copy(p.input, from)
@@ -97,6 +114,12 @@ func (p *Process) frame(f wire.Frame) error {
 			return err
 		}
 		p.pid.Store(int64(max(m.PID, 0)))
+		if p.out != nil {
+			p.out.used.Store(m.Out)
+		}
+		if p.in != nil {
+			p.in.used.Store(m.In)
+		}
 		p.begin()
 	case wire.Exit:
 		var m wire.ExitMessage
@@ -134,11 +157,13 @@ func (p *Process) end(m *wire.ExitMessage) {
 	if p.input != nil {
 		p.input.Stop()
 	}
+	p.in.close()
 }
 
 // lose is called when the stream is gone.
 func (p *Process) lose() {
 	p.end(nil)
+	p.out.close()
 	p.stdout.inbox.Fail()
 	p.stderr.inbox.Fail()
 }

@@ -30,6 +30,8 @@ type Session struct {
 	out   *wire.Writer
 	guest Guest
 
+	pipes, pipesInside string // see [Options]
+
 	pings    chan struct{}
 	pong     atomic.Int64 // of LastPong, in Unix nanoseconds
 	gone     chan struct{}

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"berth/internal/guest/wire"
+
+	"golang.org/x/sys/unix"
 )
 
 // Start begins a command. It does not wait until the command runs: that it
@@ -24,26 +26,49 @@ func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, e
 		Session: req.Session, Fork: req.Fork, TTY: req.TTY,
 		Timeout: max(req.Timeout, 0), Grace: setting(req.Grace, defaultGrace),
 	}
+	var out *pipe
+	if req.Much && req.TTY == nil && stdout != nil {
+		out = s.receiving(&m)
+	}
 	from := req.Stdin
 	if m.Prompt {
 		from = bytes.NewReader(req.Prompt)
 	}
-	return s.do(m, from, stdout, stderr)
+	return s.do(m, from, stdout, stderr, out, nil)
+}
+
+// receiving makes a named pipe for a request's output, where there is a place
+// for it.
+func (s *Session) receiving(m *wire.StartMessage) *pipe {
+	p, inside := s.newPipe(unix.O_RDONLY)
+	m.Out = wire.Text(inside)
+	return p
 }
 
 // Do sends any request and serves its channels: what stdin holds goes to the
 // other side, and what that says goes to stdout. It is for requests that are
 // not commands: the guest's operations on files and those of a keeper.
 func (s *Session) Do(m wire.StartMessage, stdin io.Reader, stdout io.Writer) (*Process, error) {
-	return s.do(m, stdin, stdout, nil)
+	var out, in *pipe
+	if m.File != nil && stdout != nil {
+		out = s.receiving(&m)
+	}
+	if m.File != nil && stdin != nil {
+		var inside string
+		in, inside = s.newPipe(unix.O_RDWR)
+		m.In = wire.Text(inside)
+	}
+	return s.do(m, stdin, stdout, nil, out, in)
 }
 
-func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writer) (*Process, error) {
+func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writer, out, in *pipe) (*Process, error) {
 	m.Stdin = !m.Prompt && from != nil
 	s.starting.Lock()
 	defer s.starting.Unlock()
-	p, err := register(s, func(stream uint32) *Process { return newProcess(s, stream, stdout, stderr) })
+	p, err := register(s, func(stream uint32) *Process { return newProcess(s, stream, stdout, stderr, out, in) })
 	if err != nil {
+		out.close()
+		in.close()
 		return nil, fmt.Errorf("%w: %w", ErrAgain, err)
 	}
 	// Before the frame goes out: its answer may come at once.

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"io"
+	"os"
 	"sync"
 )
 
@@ -26,6 +27,22 @@ type Sender struct {
 	ready   sync.Cond
 	credit  int
 	stopped bool
+	past    *os.File // takes the bytes instead, see Divert
+}
+
+// Divert sends the channel's bytes to f from now on, which the Sender closes at
+// its end; the end itself is still a frame. It must come before the first Write.
+func (s *Sender) Divert(f *os.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.past = f
+}
+
+// diverted returns where the bytes go instead, or nil.
+func (s *Sender) diverted() *os.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.past
 }
 
 // NewSender returns the sending side of a channel.
@@ -52,6 +69,9 @@ func (s *Sender) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
+	if s.past != nil {
+		_ = s.past.Close() // wakes a write to somebody who does not read
+	}
 	s.ready.Broadcast()
 }
 
@@ -72,6 +92,9 @@ func (s *Sender) take(n int) (int, error) {
 
 // Write sends p, in pieces as there is credit.
 func (s *Sender) Write(p []byte) (written int, err error) {
+	if f := s.diverted(); f != nil {
+		return f.Write(p)
+	}
 	for len(p) > 0 {
 		n, err := s.take(len(p))
 		if err != nil {
@@ -86,7 +109,12 @@ func (s *Sender) Write(p []byte) (written int, err error) {
 }
 
 // Close ends the channel. It needs no credit.
-func (s *Sender) Close() error { return s.w.Data(s.typ, s.stream, nil) }
+func (s *Sender) Close() error {
+	if f := s.diverted(); f != nil {
+		_ = f.Close()
+	}
+	return s.w.Data(s.typ, s.stream, nil)
+}
 
 // Inbox is the receiving side of a channel: it holds what has come and was not
 // taken yet, at most [Window] bytes. Put and Fail never block.

@@ -68,6 +68,12 @@ type StartMessage struct {
 	// Grace; 0 is never.
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
 	Grace   time.Duration `json:"grace_ns,omitempty"`
+	// Out and In are paths, inside, of named pipes that the client has open,
+	// for much output and input: bytes go through them past everybody in
+	// between. A guest that can open them says so in [StartedMessage]; the
+	// channel's frames are then only its end.
+	Out Text `json:"out,omitempty"`
+	In  Text `json:"in,omitempty"`
 	// File is an operation of the guest itself in place of a command.
 	File *FileRequest `json:"file,omitempty"`
 	// Keep is for the keeper of a warm environment and does not reach a guest.
@@ -85,6 +91,8 @@ type Size struct {
 type StartedMessage struct {
 	Time time.Time `json:"time"`
 	PID  int       `json:"pid,omitempty"` // of its main process, as the guest sees it
+	Out  bool      `json:"out,omitempty"` // the named pipes that are used
+	In   bool      `json:"in,omitempty"`
 }
 
 // ExitMessage says how a command ended. It is sent as soon as that is known;

@@ -1,0 +1,94 @@
+package session
+
+import (
+	"crypto/rand"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipe is a named pipe to or from a guest on this machine. Through frames, every
+// byte would be copied and sealed at each process in between.
+type pipe struct {
+	path string
+	used atomic.Bool // the guest has it open, too
+
+	mu     sync.Mutex
+	file   *os.File
+	closed bool
+}
+
+// newPipe makes one and opens it for reading, or for both; nil is that there is
+// no place for it.
+func (s *Session) newPipe(flag int) (p *pipe, inside string) {
+	if s.pipes == "" {
+		return nil, ""
+	}
+	name := rand.Text()
+	path := filepath.Join(s.pipes, name)
+	if unix.Mkfifo(path, 0o600) != nil {
+		return nil, ""
+	}
+	fd, err := unix.Open(path, flag|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		_ = os.Remove(path)
+		return nil, ""
+	}
+	return &pipe{path: path, file: os.NewFile(uintptr(fd), path)}, filepath.Join(s.pipesInside, name)
+}
+
+// close removes it; it wakes whoever reads or writes.
+func (p *pipe) close() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		_ = os.Remove(p.path)
+		_ = p.file.Close()
+	}
+}
+
+// receive takes what comes out of the pipe, to its end.
+func (p *pipe) receive(w io.Writer) error {
+	_ = os.Remove(p.path) // both ends are open: nobody else comes in
+	_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{p.file}, make([]byte, pipeBuffer))
+	return err
+}
+
+// send puts what r holds into the pipe. This end is closed for reading first:
+// whoever takes the bytes may go away.
+func (p *pipe) send(r io.Reader) error {
+	fd, err := unix.Open(p.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(p.path)
+	w := os.NewFile(uintptr(fd), p.path)
+	p.mu.Lock()
+	_ = p.file.Close()
+	p.file = w
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		_ = w.Close()
+		return os.ErrClosed
+	}
+	_, err = io.CopyBuffer(onlyWriter{w}, onlyReader{r}, make([]byte, pipeBuffer))
+	p.close()
+	return err
+}
+
+const pipeBuffer = 512 << 10
+
+// onlyReader and onlyWriter hide what io.Copy would use instead of its buffer.
+type (
+	onlyReader struct{ io.Reader }
+	onlyWriter struct{ io.Writer }
+)
