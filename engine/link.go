@@ -46,10 +46,6 @@ type Dialer interface {
 // ErrNotRunning says that an environment has no keeper at the moment.
 var ErrNotRunning = keeper.ErrNotRunning
 
-// pingEvery is how often a client tells the keeper that it is there; the keeper
-// drops clients that are silent for six times as long.
-const pingEvery = 10 * time.Second
-
 // Open makes sure that the environment runs, and returns what its keeper has
 // to say of that: choices, limits, that it was started anew.
 func (v *Environment) Open(ctx context.Context) (notes []string, err error) {
@@ -139,24 +135,6 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 	}
 	o.ID = v.Spec.ID // another one of this name may be less contained
 	return keeper.Open(ctx, v.dir, o)
-}
-
-// ping keeps the keeper from taking this client for dead.
-func ping(s *session.Session, ended <-chan struct{}) {
-	t := time.NewTicker(pingEvery)
-	defer t.Stop()
-	for {
-		if s.Ping() != nil {
-			return
-		}
-		select {
-		case <-ended:
-			return
-		case <-s.Gone():
-			return
-		case <-t.C:
-		}
-	}
 }
 
 // drop forgets the conversation. The caller holds v.mu.
