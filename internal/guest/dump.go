@@ -16,11 +16,11 @@ type dump struct {
 	dir     string
 	traps   string
 	umask   string
-	shopt   string
+	shopt   string // BASHOPTS
 	vars    string // declare -p, or what set says
 	funcs   string // declare -f, or export -p
 	aliases string
-	set     string
+	set     string // SHELLOPTS, or set +o
 }
 
 // errDump is a dump that no order of the guest has written.
@@ -177,6 +177,11 @@ func (d *dump) merge(before *dump, l *dialect, names map[string]bool) {
 	d.vars = variables(d.vars, word, names) + others(before.vars, word)
 }
 
+// optionNames reads a list as BASHOPTS and SHELLOPTS have it.
+func optionNames(list string) []string {
+	return slices.DeleteFunc(strings.Split(list, ":"), func(o string) bool { return !isName(strings.ReplaceAll(o, "-", "_")) })
+}
+
 // restore is the text by which a fresh shell takes a state over; interactive
 // leaves options as a person has them. Options come last: some of them would
 // end it. Functions come before aliases, which would be expanded in them.
@@ -190,7 +195,8 @@ func (d *dump) restore(l *dialect, interactive bool) string {
 	part(l.builtin + "cd -- " + quote(d.dir))
 	if l.bash {
 		if !interactive {
-			part(d.shopt)
+			part(l.builtin + "shopt -u ${BASHOPTS//:/ }")
+			part(l.builtin + "shopt -s " + strings.Join(optionNames(d.shopt), " "))
 		}
 		part(variables(d.vars, "declare -", nil))
 		part(d.funcs)
@@ -205,7 +211,14 @@ func (d *dump) restore(l *dialect, interactive bool) string {
 	if _, err := strconv.ParseUint(d.umask, 8, 16); err == nil {
 		part("umask " + d.umask)
 	}
-	if !interactive {
+	switch {
+	case interactive:
+	case l.bash:
+		part("for __berth_i in ${SHELLOPTS//:/ }; do " + l.builtin + "set +o $__berth_i; done")
+		for _, o := range optionNames(d.set) {
+			part(l.builtin + "set -o " + o)
+		}
+	default:
 		part(d.set)
 	}
 	return b.String()

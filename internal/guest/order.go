@@ -46,9 +46,9 @@ var (
 	bashDialect = dialect{
 		bash: true, builtin: `\builtin `, eval: `\eval `, exec: `\exec `, unset: "builtin eval exec", closed: " 97<&- 98<&- 99>&-",
 		dump: `{ \builtin printf "%s\0" "$__berth_s"; \builtin unset -v __berth_s; \builtin pwd; \builtin printf "\0"; ` +
-			`\builtin trap -p; \builtin printf "\0"; \builtin umask; \builtin printf "\0"; \builtin shopt -p; \builtin printf "\0"; ` +
-			`\builtin declare -p; \builtin printf "\0"; \builtin declare -f; \builtin printf "\0"; \builtin alias -p; \builtin printf "\0"; ` +
-			`\builtin set +o; \builtin printf "\0end\0"; } >&98`,
+			`\builtin trap -p; \builtin printf "\0"; \builtin umask; \builtin printf "\0%s\0" "$BASHOPTS"; ` +
+			`\builtin declare -p; \builtin printf "\0"; \builtin declare -f; \builtin printf "\0"; \builtin alias -p; ` +
+			`\builtin printf "\0%s\0end\0" "$SHELLOPTS"; } >&98`,
 	}
 	shDialect = dialect{
 		builtin: `\command `, eval: `\command eval `, exec: `\command exec `, unset: "command", closed: " 9>&-",

@@ -2,6 +2,9 @@
 // commands in an environment, receives their output and learns how they ended,
 // over any pair of byte streams that reach a guest.
 //
+// A command may belong to a session's shell, have a terminal, or be a request
+// for files; a keeper passes the streams of other clients through with Relay.
+//
 // A Session promises that a slow receiver of one command's output holds up
 // that command only: pings, exits and other commands pass. It never decides
 // that a guest is healthy; the caller pings, and the guest ends by itself when

@@ -106,7 +106,7 @@ type ExitMessage struct {
 	Dir      Text `json:"dir,omitempty"`
 	TimedOut bool `json:"timed_out,omitempty"`
 	// ShellEnded says that the command has ended its session's shell: the next
-	// one begins with the state that was there before the command.
+	// one begins with the state that was last seen.
 	ShellEnded bool            `json:"shell_ended,omitempty"`
 	File       *FileResult     `json:"file,omitempty"`
 	Keep       json.RawMessage `json:"keep,omitempty"` // the answer to a [KeepRequest]
