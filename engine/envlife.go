@@ -71,6 +71,14 @@ func (v *Environment) Remove(ctx context.Context, force bool) error {
 	if err := v.Stop(ctx); err != nil && !force {
 		return err
 	}
+	// Another client may be about to open it.
+	release, err := keeper.Hold(v.dir, v.Spec.ID)
+	switch {
+	case err == nil:
+		defer release()
+	case !force:
+		return err
+	}
 	op, ok := b.(jobs.Opener)
 	if ok {
 		if err := op.Remove(ctx, &v.Spec, run.Local{}); err != nil && !force {
@@ -139,17 +147,9 @@ type Orphan struct {
 
 // Collect finds what environments of this state directory have left behind on
 // this machine, by label, name or owner's mark, and removes it unless dry is
-// set. What belongs to a recorded environment that is not running stays: these
-// are its files.
+// set. What belongs to a recorded environment that is not running stays, and so
+// does the container of one whose files outlive its keeper: these are its files.
 func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err error) {
-	specs, err := e.Store.ListEnvs()
-	if err != nil {
-		return nil, err // an unreadable record must not make its things orphans
-	}
-	known, used := map[string]*jobs.EnvSpec{}, map[string]bool{}
-	for _, s := range specs {
-		known[s.ID], used[s.Backend] = s, true
-	}
 	var errs []error
 	for _, b := range e.Backends {
 		op, ok := b.(jobs.Opener)
@@ -157,6 +157,16 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 			continue
 		}
 		list, err := op.List(ctx, run.Local{})
+		// Read after that: what is found of an environment that was made in
+		// between is no orphan.
+		specs, lerr := e.Store.ListEnvs()
+		if lerr != nil {
+			return found, errors.Join(append(errs, lerr)...) // an unreadable record must not make its things orphans
+		}
+		known, used := map[string]*jobs.EnvSpec{}, map[string]bool{}
+		for _, s := range specs {
+			known[s.ID], used[s.Backend] = s, true
+		}
 		// A docker that is installed without a daemon has nothing of ours.
 		if err != nil && (used[b.Name()] || b.Check(ctx).Health == jobs.Healthy) {
 			errs = append(errs, fmt.Errorf("what the backend %s has left behind is not known: %w", b.Name(), err))
@@ -165,16 +175,15 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 			if f.Home != "" && f.Home != e.Store.Home() {
 				continue
 			}
-			why := ""
-			switch s := known[f.ID]; {
-			case s == nil:
-				why = "no environment is recorded for it"
-			case f.Running && !keeper.Alive(e.Store.EnvDir(s.Name)):
-				why = "it runs, and its keeper is gone"
-			default:
-				continue
+			o := Orphan{Found: f, Why: "no environment is recorded for it"}
+			if s := known[f.ID]; s != nil {
+				release := e.abandoned(s, f)
+				if release == nil {
+					continue
+				}
+				defer release()
+				o.Why = "it runs, and its keeper is gone"
 			}
-			o := Orphan{Found: f, Why: why}
 			if !dry {
 				o.Err = op.Reap(ctx, run.Local{}, f)
 			}
@@ -182,4 +191,18 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 		}
 	}
 	return found, errors.Join(errs...)
+}
+
+// abandoned tells whether something of a recorded environment runs without a
+// keeper and holds none of its files; then it keeps keepers away until the
+// function that it returns is called.
+func (e *Engine) abandoned(s *jobs.EnvSpec, f jobs.Found) (release func()) {
+	if !f.Running || f.What == "container" && s.Persistent {
+		return nil
+	}
+	release, err := keeper.Hold(e.Store.EnvDir(s.Name), s.ID)
+	if err != nil {
+		return nil // it is in use, or is just going
+	}
+	return release
 }

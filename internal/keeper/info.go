@@ -87,8 +87,7 @@ func Peek(dir string) (*Info, error) {
 
 // Hold takes the environment in dir, of which id is meant, so that no keeper
 // opens it while it is removed. One that is open is an error; so is another
-// environment in its place. release gives it back; after the removal it must
-// not be called, and need not.
+// environment in its place. release gives it back, if it is still there.
 func Hold(dir, id string) (release func(), err error) {
 	self := lease.Self()
 	name := filepath.Base(dir)
@@ -98,6 +97,9 @@ func Hold(dir, id string) (release func(), err error) {
 	switch {
 	case errors.As(err, &held):
 		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + name + " is in use: " + held.Error(), Hint: "berth env stop " + name}
+	case errors.Is(err, fs.ErrNotExist):
+		_, err = store.LoadEnv(dir)
+		return nil, err // there is none
 	case err != nil:
 		return nil, &jobs.Error{Kind: jobs.KindOf(err), Msg: "take the environment " + name, Err: err, Hint: jobs.HintOf(err)}
 	}

@@ -97,7 +97,7 @@ func Acquire(dir string, me Owner, gone func(Owner) bool) (*Lease, error) {
 // Release gives the lease back. It does nothing to a lease that somebody else
 // has taken over in the meantime, or taken anew in a directory of this name.
 func (l *Lease) Release() error {
-	if b, err := os.ReadFile(l.file()); err == nil && !bytes.Equal(b, l.text) {
+	if b, err := os.ReadFile(l.file()); errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(b, l.text) {
 		return nil
 	}
 	_, err := store.CreateOnce(freeFile(l.dir, l.n), nil)

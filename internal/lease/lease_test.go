@@ -71,6 +71,15 @@ func TestMadeAnew(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Errorf("the old one has left something: %v", err)
+	}
 	now := take("one")
 	if old.Stands() {
 		t.Error("the old one stands")
