@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -294,6 +295,7 @@ environments stay, too.
 					done = "found"
 				case o.Err != nil:
 					done = "failed: " + o.Err.Error()
+					err = errors.Join(err, fmt.Errorf("remove the %s %s: %w", o.What, o.Ref, o.Err))
 				}
 				rows[i] = []string{o.Backend, o.What, o.Ref, done, o.Why}
 				list[i] = map[string]any{"found": o.Found, "result": done, "why": o.Why}
