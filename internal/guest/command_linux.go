@@ -212,60 +212,6 @@ func (c *command) run() {
 	draining.Wait()
 }
 
-// begun tells the client that the command has begun, and sets its time limit.
-func (c *command) begun(at time.Time) {
-	c.mu.Lock()
-	if c.msg.Timeout > 0 && !c.over {
-		c.deadline = at.Add(c.msg.Timeout)
-		c.timer = time.AfterFunc(c.msg.Timeout, func() { c.s.guard(c.timeout) })
-	}
-	c.mu.Unlock()
-	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: at, PID: c.main(), Out: divert(c.stdout, c.msg.Out)})
-}
-
-// finish notes that the main process has ended; false is that it was told to.
-func (c *command) finish() (byItself bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shell != nil && c.stopped && c.pid != 0 {
-		// The shell ends, too, and then there is another call.
-		select {
-		case <-c.shell.warm.dead:
-		default:
-			return false
-		}
-	}
-	c.pid, c.over = 0, true
-	if c.timer != nil {
-		c.timer.Stop()
-	}
-	return !c.stopped
-}
-
-// close says that the main process has ended, or did not start.
-func (c *command) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case <-c.ended:
-	default:
-		close(c.ended)
-	}
-}
-
-// judge puts the guest's own doing into how a command ended. What it has
-// started is gone when a time limit is told.
-func (c *command) judge(exit *wire.ExitMessage) {
-	c.mu.Lock()
-	late := c.timedOut
-	c.mu.Unlock()
-	if late {
-		c.killing.Wait()
-		exit.TimedOut = true
-		exit.Exit = jobs.Exit{Started: true, Code: codeTimeout}
-	}
-}
-
 func exitOf(ws unix.WaitStatus) jobs.Exit {
 	e := jobs.Exit{Started: true, Code: ws.ExitStatus()}
 	if ws.Signaled() {
@@ -317,17 +263,4 @@ func expendable(pid int) {
 		}
 	}
 	_ = os.WriteFile(name, []byte(strconv.Itoa(score)), 0)
-}
-
-// pipe returns a pipe whose read end can be polled and whose write end blocks,
-// as programs expect of their output.
-func pipe() (r, w *os.File, err error) {
-	var fd [2]int
-	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, err
-	}
-	if err := unix.SetNonblock(fd[0], true); err != nil {
-		return nil, nil, err
-	}
-	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
 }

@@ -108,3 +108,16 @@ func withTerm(env []string) []string {
 	}
 	return env
 }
+
+// pipe returns a pipe whose read end can be polled and whose write end blocks,
+// as programs expect of their output.
+func pipe() (r, w *os.File, err error) {
+	var fd [2]int
+	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, err
+	}
+	if err := unix.SetNonblock(fd[0], true); err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
+}
