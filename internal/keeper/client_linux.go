@@ -76,7 +76,12 @@ func (k *keeper) serve(conn *os.File) {
 	}()
 	err := c.read()
 	if k.life.reason() != nil {
-		// The keeper ends: what is under way is told first.
+		// The keeper ends: what is under way is told first. Over a link, a
+		// client may have sent what nobody has read.
+		c.mu.Lock()
+		last := c.last
+		c.mu.Unlock()
+		_ = c.out.message(wire.Quit, last, wire.EndMessage{})
 		<-k.told
 		c.out.close()
 		select {

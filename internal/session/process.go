@@ -231,6 +231,9 @@ func (p *Process) Wait() (Result, error) {
 		if err == nil {
 			err = ErrGuestGone
 		}
+		if p.s.unread(p.stream) {
+			return res, fmt.Errorf("%w: %w", ErrAgain, err)
+		}
 		return res, fmt.Errorf("wait for a command: %w", err)
 	}
 	e := p.exit

@@ -33,6 +33,10 @@ func (s *Session) frame(f wire.Frame) error {
 	switch f.Type {
 	case wire.Pong:
 		s.pong.Store(time.Now().UnixNano())
+	case wire.Quit:
+		s.mu.Lock()
+		s.leaving, s.taken = true, f.Stream
+		s.mu.Unlock()
 	case wire.Ended:
 		var m wire.EndedMessage
 		if err := f.Decode(&m); err != nil {
@@ -65,12 +69,25 @@ type receiver interface {
 	lose()                    // the guest is gone
 }
 
+// errLeaving says that the other side reads nothing more.
+var errLeaving = fmt.Errorf("%w: it is just ending", ErrGuestGone)
+
+// unread tells whether the other side has left without having read a stream.
+func (s *Session) unread(stream uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leaving && stream > s.taken
+}
+
 // register gives the next stream number to what open makes for it.
 func register[R receiver](s *Session, open func(stream uint32) R) (r R, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
 		return r, s.broken
+	}
+	if s.leaving {
+		return r, errLeaving
 	}
 	s.last++
 	r = open(s.last)

@@ -42,6 +42,8 @@ type Session struct {
 	mu       sync.Mutex
 	broken   error
 	last     uint32
+	leaving  bool   // the other side has said that it leaves
+	taken    uint32 // and that it has read no stream after this one
 	streams  map[uint32]receiver
 	ends     map[uint32]chan int // answers to End
 }

@@ -24,7 +24,7 @@ const (
 	Terminate  Type = 7  // client: end the command of this stream
 	End        Type = 8  // client: end all commands
 	Ended      Type = 9  // guest: its answer, on the same stream number
-	Quit       Type = 10 // client: end all commands and leave
+	Quit       Type = 10 // client: end all commands and leave. keeper: it leaves, and has read no stream after this one
 	Credit     Type = 11 // both ways: bytes of a channel are done with
 	Resize     Type = 12 // client: the new size of the command's terminal
 	Started    Type = 13 // guest: the command of this stream has begun
