@@ -29,6 +29,10 @@ type fileOp struct {
 	ctx            context.Context
 	stop           context.CancelCauseFunc
 	done           chan struct{}
+
+	mu    sync.Mutex
+	past  *os.File // see end
+	ended bool
 }
 
 // errAbandoned is an operation whose client has gone or does not want it any
@@ -100,6 +104,9 @@ func (s *server) startFile(stream uint32, m wire.StartMessage) {
 func (o *fileOp) frame(f wire.Frame) error {
 	switch f.Type {
 	case wire.Stdin:
+		if len(f.Payload) == 0 {
+			o.end(nil)
+		}
 		if o.stdin != nil {
 			return o.stdin.Put(f.Payload)
 		}
@@ -115,6 +122,20 @@ func (o *fileOp) frame(f wire.Frame) error {
 		o.abandon()
 	}
 	return nil
+}
+
+// end notes the named pipe of the input, or with nil that the input has ended.
+func (o *fileOp) end(past *os.File) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if past != nil {
+		o.past = past
+	} else {
+		o.ended = true
+	}
+	if o.past != nil && o.ended {
+		wire.EndPast(o.past)
+	}
 }
 
 // abandon makes the operation end and undo what is half done. The order counts:
@@ -134,6 +155,9 @@ func (o *fileOp) run() {
 	var past *os.File
 	if o.stdin != nil {
 		past = openPast(o.msg.In, unix.O_RDONLY)
+		if past != nil {
+			o.end(past)
+		}
 		started.In = past != nil
 	}
 	_ = o.s.out.Message(wire.Started, o.stream, started)
@@ -178,7 +202,7 @@ func (o *fileOp) input(past *os.File) (*io.PipeReader, <-chan struct{}) {
 		defer close(fed)
 		if past != nil {
 			closed := context.AfterFunc(o.ctx, func() { _ = past.Close() })
-			_, _ = io.CopyBuffer(w, onlyReader{past}, make([]byte, pastSize/2))
+			_ = wire.TakePast(w, past, make([]byte, pastSize/2))
 			closed()
 			_ = past.Close()
 		}
@@ -189,9 +213,6 @@ func (o *fileOp) input(past *os.File) (*io.PipeReader, <-chan struct{}) {
 	})
 	return r, fed
 }
-
-// onlyReader hides what io.Copy would use instead of its buffer.
-type onlyReader struct{ io.Reader }
 
 // do does what is asked for.
 func (o *fileOp) do(path string, in io.Reader) (*wire.FileResult, error) {
