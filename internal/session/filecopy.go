@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
+	"sync/atomic"
 
 	"berth/internal/guest/wire"
 	"berth/internal/transfer"
@@ -65,7 +67,14 @@ var errEnded = errors.New("the other side has ended")
 func (s *Session) CopyOut(ctx context.Context, sess, inside, local string, progress func(bytes int64)) (Copied, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r, w := io.Pipe()
+	// A pipe of the kernel's: what comes through a named pipe is moved into it
+	// and not copied.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return Copied{}, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a pipe", Err: err}
+	}
+	roomy(w)
+	var broken atomic.Bool // what comes out is not the whole
 	type unpacked struct {
 		tally transfer.Tally
 		at    string
@@ -73,8 +82,8 @@ func (s *Session) CopyOut(ctx context.Context, sess, inside, local string, progr
 	}
 	done := make(chan unpacked, 1)
 	go func() {
-		t, at, err := transfer.Unpack(ctx, r, local, transfer.Options{Progress: progress})
-		_ = r.CloseWithError(err) // nobody writes into what nobody reads
+		t, at, err := transfer.Unpack(ctx, whole{r, &broken}, local, transfer.Options{Progress: progress})
+		_ = r.Close() // nobody writes into what nobody reads
 		done <- unpacked{t, at, err}
 		if err != nil {
 			stop(err) // of a tree that cannot be kept, the rest is not wanted
@@ -83,11 +92,10 @@ func (s *Session) CopyOut(ctx context.Context, sess, inside, local string, progr
 	res, err := s.file(ctx, sess, wire.FileRequest{Op: wire.FilePack, Path: wire.Text(inside)}, nil, w)
 	if err != nil {
 		// Half a stream is not a tree.
-		_ = w.CloseWithError(errEnded)
+		broken.Store(true)
 		stop(errEnded)
-	} else {
-		_ = w.Close()
 	}
+	_ = w.Close()
 	u := <-done
 	if u.err != nil && !errors.Is(u.err, errEnded) && (err == nil || errors.Is(err, u.err)) {
 		return Copied{}, localError(u.err)
@@ -97,6 +105,20 @@ func (s *Session) CopyOut(ctx context.Context, sess, inside, local string, progr
 	}
 	notes := append(textsOf(res.Notes), u.tally.Notes()...)
 	return Copied{Path: u.at, Entries: u.tally.Entries, Bytes: u.tally.Bytes, Incomplete: res.Incomplete || u.tally.Unreadable > 0, Notes: notes}, nil
+}
+
+// whole is a stream whose end may have come too early.
+type whole struct {
+	io.Reader
+	broken *atomic.Bool
+}
+
+func (w whole) Read(b []byte) (int, error) {
+	n, err := w.Reader.Read(b)
+	if errors.Is(err, io.EOF) && w.broken.Load() {
+		err = errEnded
+	}
+	return n, err
 }
 
 // localError classifies an error about a file of this machine.

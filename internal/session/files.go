@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -217,6 +218,7 @@ func (s *Session) file(ctx context.Context, sess string, req wire.FileRequest, r
 		// The other side may hang; it cleans up when it can.
 		_ = p.Terminate(0)
 		out.shut(context.Cause(ctx))
+		p.out.close()
 		return nil, context.Cause(ctx)
 	}
 	res, err := p.Wait()
@@ -290,6 +292,16 @@ func (s *sink) Write(b []byte) (int, error) {
 	var n int
 	n, s.err = s.w.Write(b)
 	return n, s.err
+}
+
+// file returns the writer if it is a file.
+func (s *sink) file() *os.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, ok := s.w.(*os.File); ok && s.err == nil {
+		return f
+	}
+	return nil
 }
 
 // shut returns when the writer is not used any more.

@@ -58,8 +58,24 @@ func (p *pipe) close() {
 // receive takes what comes out of the pipe, to its end.
 func (p *pipe) receive(w io.Writer) error {
 	_ = os.Remove(p.path) // both ends are open: nobody else comes in
+	if f := fileOf(w); f != nil {
+		if done, err := splice(f, p.file); done {
+			return err
+		}
+	}
 	_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{p.file}, make([]byte, pipeBuffer))
 	return err
+}
+
+// fileOf returns the file that a writer is, or nil.
+func fileOf(w io.Writer) *os.File {
+	switch v := w.(type) {
+	case *os.File:
+		return v
+	case *sink:
+		return v.file()
+	}
+	return nil
 }
 
 // send puts what r holds into the pipe. This end is closed for reading first:
