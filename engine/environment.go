@@ -75,7 +75,7 @@ func (e *Engine) Environment(ctx context.Context, o EnvOptions) (*Environment, e
 	if err := sameEnv(spec, o); err != nil {
 		return nil, err
 	}
-	v := &Environment{e: e, Spec: *spec, dir: dir}
+	v := &Environment{e: e, Spec: *spec, dir: dir, fresh: made}
 	if made {
 		v.notes = slices.Clone(spec.Notes) // what was chosen, and that nothing is contained
 	}

@@ -88,6 +88,35 @@ func (v *Environment) Remove(ctx context.Context, force bool) error {
 	return v.e.Store.RemoveEnv(&v.Spec, disk.RemoveTree)
 }
 
+// forget takes the record of an environment away that this client has made and
+// that could not be opened: with other values, the next command is to have a
+// new try under the same name. One that has been open has files, and stays.
+func (v *Environment) forget() {
+	b, err := v.e.backend(v.Spec.Backend)
+	if err != nil {
+		return
+	}
+	if i, err := keeper.Peek(v.dir); err != nil || i != nil && !i.Opened.IsZero() {
+		return
+	}
+	release, err := keeper.Hold(v.dir, v.Spec.ID)
+	if err != nil {
+		return // another client is at it
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(context.Background(), forgetWait)
+	defer cancel()
+	if op, ok := b.(jobs.Opener); ok {
+		if _, far := b.(Dialer); !far && op.Remove(ctx, &v.Spec, run.Local{}) != nil {
+			return
+		}
+	}
+	_ = v.e.Store.RemoveEnv(&v.Spec, disk.RemoveTree)
+}
+
+// forgetWait bounds that: an error waits to be told.
+const forgetWait = 10 * time.Second
+
 // inUse says what runs in an environment.
 func inUse(st *EnvState) string {
 	var parts []string

@@ -30,6 +30,7 @@ type Environment struct {
 	link  *session.Session
 	ended chan struct{} // closed by Close
 	notes []string      // of the last opening, not told yet
+	fresh bool          // recorded by this client, and not open yet
 }
 
 // Dialer is a backend whose environments are kept on another machine.
@@ -85,8 +86,12 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 	for try := 1; ; try++ {
 		conn, rep, err := v.dial(ctx, keeper.OpenOptions{Progress: progress, NoStart: noStart})
 		if err != nil {
+			if v.fresh && !noStart {
+				v.forget()
+			}
 			return nil, err
 		}
+		v.fresh = false
 		s, err := session.Open(ctx, conn, conn, v.options())
 		if err == nil {
 			v.link, v.ended = s, make(chan struct{})
