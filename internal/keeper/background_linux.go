@@ -34,6 +34,7 @@ type background struct {
 	mu   sync.Mutex
 	last int // highest number used
 	live map[string]*process
+	owed map[string]*process // that have ended, and whose end could not be recorded
 }
 
 // process is one that this keeper has started.
@@ -52,7 +53,7 @@ type process struct {
 // newBackground reads what earlier keepers have left. What ran when they
 // ended is lost, and is recorded so.
 func newBackground(k *keeper) (*background, error) {
-	b := &background{dir: filepath.Join(k.dir, dirBG), k: k, live: map[string]*process{}}
+	b := &background{dir: filepath.Join(k.dir, dirBG), k: k, live: map[string]*process{}, owed: map[string]*process{}}
 	if err := os.Mkdir(b.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
@@ -157,6 +158,7 @@ func (b *background) prune() {
 	for over := len(ids) - len(b.live) - keptRecords; over > 0 && len(ids) > 0; ids = ids[1:] {
 		if id := bgID(ids[0]); b.live[id] == nil {
 			over--
+			delete(b.owed, id)
 			if err := disk.RemoveTree(b.path(id)); err != nil {
 				b.k.log.Warn("an old record could not be removed", "id", id, "err", err)
 			}
@@ -188,16 +190,30 @@ func (p *process) watch() {
 	if err := p.log.close(); err != nil {
 		p.b.k.log.Warn("a log could not be written to its end", "id", p.start.ID, "err", err)
 	}
-	if err := saveEnd(p.b.path(p.start.ID), end); err != nil {
-		p.b.k.log.Error("the end of a background process could not be recorded", "id", p.start.ID, "err", err)
+	serr := saveEnd(p.b.path(p.start.ID), end)
+	if serr != nil {
+		p.b.k.log.Error("the end of a background process could not be recorded", "id", p.start.ID, "err", serr)
 	}
 	p.mu.Lock()
 	p.end = &end
 	p.mu.Unlock()
 	p.b.mu.Lock()
 	delete(p.b.live, p.start.ID)
+	if serr != nil {
+		p.b.owed[p.start.ID] = p
+	}
 	p.b.mu.Unlock()
 	close(p.done)
+}
+
+// settleOwed records what could not be recorded before, when a disk was full.
+// The caller holds b.mu.
+func (b *background) settleOwed() {
+	for id, p := range b.owed {
+		if saveEnd(b.path(id), *p.end) == nil {
+			delete(b.owed, id)
+		}
+	}
 }
 
 // view is what is told of it.
@@ -216,10 +232,14 @@ func (p *process) view() wire.BG {
 // find returns one that runs, or the record of one that does not.
 func (b *background) find(id string) (*process, wire.BG, error) {
 	b.mu.Lock()
-	p := b.live[id]
+	b.settleOwed()
+	p, owed := b.live[id], b.owed[id]
 	b.mu.Unlock()
-	if p != nil {
+	switch {
+	case p != nil:
 		return p, p.view(), nil
+	case owed != nil:
+		return nil, owed.view(), nil
 	}
 	unknown := &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no background process %q", id), Hint: "berth bg list"}
 	if n, err := strconv.Atoi(strings.TrimPrefix(id, "bg-")); err != nil || n <= 0 || bgID(n) != id {
@@ -271,6 +291,7 @@ func (p *process) kill(ctx context.Context, signal int, grace time.Duration) err
 // settle waits for the records of those that ran.
 func (b *background) settle(late context.Context) bool {
 	b.mu.Lock()
+	b.settleOwed()
 	var all []*process
 	for _, p := range b.live {
 		all = append(all, p)
