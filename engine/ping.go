@@ -14,7 +14,7 @@ const pingEvery = 10 * time.Second
 // unansweredPings is how many pings in a row a keeper may leave unanswered:
 // longer than ssh takes to notice a broken link, which it explains better. They
 // are counted, because a clock also runs while this process is stopped.
-const unansweredPings = 5
+const unansweredPings = 6
 
 // errSilent is what a command is told whose keeper does not answer.
 var errSilent = errors.New("its keeper does not answer any more; was it stopped, or does its machine hang?")
