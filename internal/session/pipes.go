@@ -2,11 +2,14 @@ package session
 
 import (
 	"crypto/rand"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"berth/internal/guest/wire"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,12 +62,24 @@ func (p *pipe) close() {
 func (p *pipe) receive(w io.Writer) error {
 	_ = os.Remove(p.path) // both ends are open: nobody else comes in
 	if f := fileOf(w); f != nil {
-		if done, err := splice(f, p.file); done {
+		if done, err := splice(f, p.file); done && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 	}
-	_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{p.file}, make([]byte, pipeBuffer))
-	return err
+	return wire.TakePast(w, p.file, make([]byte, pipeBuffer))
+}
+
+// end tells that the guest has closed its end: others inside may have the pipe
+// open, and are not waited for.
+func (p *pipe) end() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		wire.EndPast(p.file)
+	}
 }
 
 // fileOf returns the file that a writer is, or nil.

@@ -105,6 +105,9 @@ func (p *Process) send(from io.Reader, command bool) {
 func (p *Process) frame(f wire.Frame) error {
 	switch f.Type {
 	case wire.Stdout:
+		if len(f.Payload) == 0 {
+			p.out.end()
+		}
 		return p.stdout.inbox.Put(f.Payload)
 	case wire.Stderr:
 		return p.stderr.inbox.Put(f.Payload)
