@@ -171,3 +171,31 @@ func none(s string) string {
 	}
 	return s
 }
+
+// checkMounts refuses a bind whose source lies below another one that can be
+// written inside: a command there could put a symbolic link in its place, and
+// the next opening would follow that on the host.
+func checkMounts(mounts []jobs.Mount) error {
+	real := func(path string) string {
+		if p, err := filepath.EvalSymlinks(path); err == nil {
+			return p
+		}
+		return filepath.Clean(path)
+	}
+	below := func(path, dir string) bool {
+		rel, err := filepath.Rel(dir, path)
+		return err == nil && rel != "." && filepath.IsLocal(rel)
+	}
+	for _, w := range mounts {
+		if !w.Writable {
+			continue
+		}
+		for _, m := range mounts {
+			if dir := real(w.Source); below(real(m.Source), dir) || below(filepath.Clean(m.Source), dir) {
+				return &jobs.Error{Kind: jobs.KindConfig, Msg: "the bind source " + m.Source + " lies below " + w.Source + ", which commands can write: they could put a link in its place",
+					Hint: "leave that bind out (it is seen below the other), or make " + w.Source + " read-only"}
+			}
+		}
+	}
+	return nil
+}

@@ -39,6 +39,9 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	if err := settleEnvPlace(s, o); err != nil {
 		return nil, err
 	}
+	if err := checkMounts(s.Mounts); err != nil {
+		return nil, err
+	}
 	for _, m := range s.Mounts {
 		if _, err := os.Stat(m.Source); err != nil && s.Backend != jobs.BackendSSH {
 			return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "the bind source " + m.Source + " does not exist", Hint: "make it, or correct the path before the first colon"}

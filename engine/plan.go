@@ -54,6 +54,9 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	} else if len(t.Artifacts) > 0 {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "artifacts are taken from the workspace, and this task has none", Hint: `add [workspace] repo = "."`}
 	}
+	if err := checkMounts(s.Mounts); err != nil {
+		return nil, err
+	}
 	return s, checkSpec(s)
 }
 

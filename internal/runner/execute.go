@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"berth/internal/container"
@@ -139,6 +140,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start the command", Err: err}
 	}
+	debug.FreeOSMemory() // for hours it has little to do, beside a job that counts every page
 	res, err := r.supervise(c, p, deadline)
 	if err == nil {
 		err = r.fetch(ctx, c)
