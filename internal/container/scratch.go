@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"berth/internal/disk"
 	"berth/internal/lease"
@@ -87,10 +88,13 @@ func expandVars(s string, getenv func(string) string) (string, error) {
 // NewScratch makes the directory below base for the owner of forDir, a new one
 // in any case: mkdir refuses a name that exists. Others can read the owner's
 // part of the name, which is tail, and take it first; then random letters are
-// added.
+// added. Of one tail, one process at a time may call it.
 func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, error) {
 	dir := filepath.Join(base, fmt.Sprintf("berth-%d-%s", os.Getuid(), tail))
 	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) && removeUnfinished(dir) {
+		err = os.Mkdir(dir, 0o700)
+	}
 	if errors.Is(err, fs.ErrExist) {
 		dir, err = os.MkdirTemp(base, filepath.Base(dir)+"-*")
 	}
@@ -129,8 +133,29 @@ type scratchOwner struct {
 	For string `json:"for"` // the directory of the attempt or the environment
 }
 
+// removeUnfinished removes a directory of this user whose maker was killed before
+// it had said whose it is, so that nobody has used it.
+func removeUnfinished(dir string) bool {
+	fi, err := os.Lstat(dir)
+	if err != nil || !fi.IsDir() {
+		return false
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() {
+		return false
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, fileOwner)); err == nil && len(b) == 0 {
+		_ = os.Remove(filepath.Join(dir, fileOwner))
+	}
+	return os.Remove(dir) == nil // which takes only an empty one
+}
+
+// unfinishedFor is how old a directory without an owner is when nobody is about
+// to write down whose it is.
+const unfinishedFor = time.Hour
+
 // SweepScratch removes this user's directories below base whose owner is
-// provably gone, and returns them. One without a readable owner is left alone.
+// provably gone, and returns them. One without a readable owner is left alone,
+// unless it is old and empty.
 func SweepScratch(base string, me lease.Process) (removed []string) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
@@ -150,7 +175,10 @@ func SweepScratch(base string, me lease.Process) (removed []string) {
 			continue
 		}
 		b, err := os.ReadFile(filepath.Join(dir, fileOwner))
-		if err != nil {
+		if err != nil || len(b) == 0 {
+			if time.Since(fi.ModTime()) > unfinishedFor && removeUnfinished(dir) {
+				removed = append(removed, dir)
+			}
 			continue
 		}
 		var o scratchOwner

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/internal/lease"
 	"berth/jobs"
@@ -48,6 +49,59 @@ func TestNewScratch(t *testing.T) {
 	}
 	if _, err := os.Lstat(s.Dir); err == nil {
 		t.Error("it is still there")
+	}
+}
+
+// TestUnfinishedScratch: who was killed while it made one leaves it to the next.
+func TestUnfinishedScratch(t *testing.T) {
+	base := t.TempDir()
+	s, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, files := range map[string][]string{"nothing": nil, "an empty mark": {fileOwner}} {
+		if err := s.Remove(); err != nil {
+			t.Fatal(err)
+		}
+		unfinished := func() {
+			if err := os.Mkdir(s.Dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range files {
+				if err := os.WriteFile(filepath.Join(s.Dir, f), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		unfinished()
+		if removed := SweepScratch(base, lease.Self()); removed != nil {
+			t.Errorf("%s: a young one was removed: %q", what, removed)
+		}
+		again, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001")
+		if err != nil || again.Dir != s.Dir {
+			t.Errorf("%s: %+v, %v", what, again, err)
+		}
+		if err := again.Remove(); err != nil {
+			t.Fatal(err)
+		}
+		unfinished()
+		old := time.Now().Add(-2 * unfinishedFor)
+		if err := os.Chtimes(s.Dir, old, old); err != nil {
+			t.Fatal(err)
+		}
+		if removed := SweepScratch(base, lease.Self()); len(removed) != 1 {
+			t.Errorf("%s: an old one is left: %q", what, removed)
+		}
+	}
+	// One that somebody has put something into is left alone.
+	if err := os.Mkdir(s.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.Dir, "mine"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001"); err != nil || again.Dir == s.Dir {
+		t.Errorf("%+v, %v", again, err)
 	}
 }
 
