@@ -1,0 +1,328 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"berth/engine"
+	"berth/jobs"
+)
+
+var clientFaults = []fault{
+	{name: "a client killed in a command", run: func(f *faulty) {
+		f.want("X=state", 0, "")
+		before := f.opened()
+		b := f.start("while :; do echo tick; sleep 0.1; done")
+		c := f.client("main", "exec", strings.ReplaceAll(stubborn, "WORD", f.word))
+		f.there(f.word + "-double")
+		c.kill()
+		f.gone(f.word + "-")
+		f.want("echo $X", 0, "state\n")
+		if !f.opened().Equal(before) {
+			f.t.Error("it was opened again")
+		}
+		long := len(f.log(b.ID))
+		f.eventually("the background process goes on", wait, func() bool { return len(f.log(b.ID)) > long })
+	}},
+	{name: "a client killed while it waits", run: func(f *faulty) {
+		holds := f.client("main", "exec", "sh -c 'while :; do sleep 0.2; done' "+f.word+"-holds")
+		f.there(f.word + "-holds")
+		waits := f.client("main", "exec", "touch ~/"+f.word+"/never")
+		waits.says("waiting")
+		waits.kill()
+		holds.kill()
+		f.gone(f.word + "-holds")
+		f.want("ls ~/"+f.word, 0, "kept\n")
+	}},
+	{name: "a client killed while it writes a file", run: func(f *faulty) {
+		c := f.client("main", "put", "~/"+f.word+"/kept")
+		c.says("writing")
+		c.kill()
+		f.eventually("what was begun is removed", wait, func() bool { return f.sh("ls -A ~/"+f.word).Stdout.Text == "kept\n" })
+		f.want("cat ~/"+f.word+"/kept", 0, "kept\n")
+	}},
+}
+
+func (f *faulty) opened() time.Time {
+	f.t.Helper()
+	st, err := f.v.State(f.ctx())
+	if err != nil {
+		f.t.Fatal(explain(err))
+	}
+	return st.Opened
+}
+
+func (f *faulty) keeper() int {
+	f.t.Helper()
+	st, err := f.v.State(f.ctx())
+	if err != nil {
+		f.t.Fatal(explain(err))
+	}
+	return st.PID
+}
+
+// busy starts a background process and a command of every unkind sort, and
+// remembers all their processes.
+func (f *faulty) busy() (engine.Background, <-chan error) {
+	f.t.Helper()
+	b := f.start(strings.ReplaceAll(stubborn, "WORD", f.word+"-bg"))
+	ended := f.running(strings.ReplaceAll(stubborn, "WORD", f.word+"-fg"))
+	f.there(f.word + "-bg-double")
+	f.there(f.word + "-fg-double")
+	f.note()
+	return b, ended
+}
+
+// lost checks that a background process is known to have ended unseen.
+func (f *faulty) lost(b engine.Background) {
+	f.t.Helper()
+	list, err := f.v.Backgrounds(f.ctx())
+	if err != nil || len(list) != 1 || list[0].ID != b.ID || list[0].Running || list[0].Lost == "" || list[0].Exit != nil {
+		f.t.Errorf("background processes: %+v, %v", list, err)
+	}
+	if l := f.log(b.ID); !strings.HasPrefix(l, "started\n") {
+		f.t.Errorf("its log: %q", l)
+	}
+}
+
+var keeperFaults = []fault{
+	{name: "the keeper killed", run: func(f *faulty) {
+		b, ended := f.busy()
+		f.mustHost(fmt.Sprint("kill -KILL ", f.keeper()))
+		f.broke(ended, wait)
+		f.allEnd(25 * time.Second)
+		f.goesOn("its keeper was killed")
+		f.lost(b)
+		if list := f.orphans(); len(list) > 0 {
+			f.t.Errorf("gc finds %+v", list)
+		}
+	}},
+	{name: "the keeper killed, and opened at once", run: func(f *faulty) {
+		b, ended := f.busy()
+		f.mustHost(fmt.Sprint("kill -KILL ", f.keeper()))
+		f.broke(ended, wait)
+		f.goesOn("its keeper was killed")
+		f.lost(b)
+		f.allEnd(time.Second) // before anything runs again
+	}},
+	{name: "keeper and guest killed at once", only: contained, run: func(f *faulty) {
+		b, ended := f.busy()
+		f.killGuest(f.keeper())
+		f.broke(ended, wait)
+		f.allEnd(25 * time.Second)
+		f.goesOn("its keeper was killed")
+		f.lost(b)
+	}},
+	{name: "the keeper killed while it opens", run: func(f *faulty) {
+		start := f.keepLine()
+		if err := f.v.Stop(f.ctx()); err != nil {
+			f.t.Fatal(explain(err))
+		}
+		for _, after := range []string{"0.02", "0.1", "0.2", "0.4", "0.8"} {
+			f.mustHost(start + " >/dev/null 2>&1 </dev/null & sleep " + after + "; kill -KILL $!; wait 2>/dev/null; true")
+		}
+		f.want("cat ~/"+f.word+"/kept", 0, "kept\n")
+	}},
+	{name: "the keeper stopped", run: func(f *faulty) {
+		_, ended := f.busy()
+		pid := fmt.Sprint(f.keeper())
+		f.mustHost("kill -STOP " + pid)
+		// Who comes now is told what to do.
+		other, err := newEngine(f.t, f.e.Store.Home()).FindEnvironment(f.v.Spec.Name)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if _, err := other.Open(f.ctx()); err == nil || !strings.Contains(jobs.HintOf(err), pid) {
+			f.t.Errorf("a client meanwhile: %v", explain(err))
+		}
+		f.allEnd(60*time.Second, pid)
+		f.broke(ended, 60*time.Second, "does not answer")
+		f.mustHost("kill -KILL " + pid)
+		f.goesOn("its keeper was killed")
+	}},
+	{name: "the keeper stopped for a minute", run: func(f *faulty) {
+		_, ended := f.busy()
+		pid := fmt.Sprint(f.keeper())
+		f.mustHost("kill -STOP " + pid)
+		f.allEnd(60*time.Second, pid)
+		f.mustHost("kill -CONT " + pid)
+		// The guest has ended it, and could still tell the keeper how.
+		if err := <-ended; !errors.Is(err, errMadeUp) || !strings.Contains(err.Error(), "killed by signal") {
+			f.t.Errorf("the command in flight: %v", err)
+		}
+		f.goesOn("guest in it is gone")
+	}},
+	{name: "two keepers at once", run: func(f *faulty) {
+		start := f.keepLine()
+		if err := f.v.Stop(f.ctx()); err != nil {
+			f.t.Fatal(explain(err))
+		}
+		dir := f.mustHost("mktemp -d")
+		defer f.mustHost("rm -r " + dir)
+		for _, n := range []string{"1", "2"} {
+			f.mustHost(start + " >" + dir + "/" + n + " 2>&1 </dev/null &")
+		}
+		f.eventually("both say that it is open", wait, func() bool {
+			return f.mustHost("grep -l '\"ready\":true' "+dir+"/* | wc -l") == "2"
+		})
+		one := f.opened()
+		// Another one, while that keeps it.
+		f.mustHost(start + " >" + dir + "/3 2>&1 </dev/null")
+		if said := f.mustHost("cat " + dir + "/3"); !strings.Contains(said, `"ready":true`) {
+			f.t.Errorf("the third says %q", said)
+		}
+		f.want("echo on", 0, "on\n")
+		if !f.opened().Equal(one) {
+			f.t.Error("it was opened again")
+		}
+		if n := f.mustHost("pgrep -fc '[k]eep --env " + f.directory() + "$'"); n != "1" {
+			f.t.Errorf("%s keepers", n)
+		}
+	}},
+}
+
+// keepLine is the command line of the environment's keeper.
+func (f *faulty) keepLine() string {
+	f.t.Helper()
+	return f.mustHost(fmt.Sprintf("tr '\\0' ' ' </proc/%d/cmdline", f.keeper()))
+}
+
+// directory is the environment's, where its keeper runs.
+func (f *faulty) directory() string {
+	f.t.Helper()
+	words := strings.Fields(f.keepLine())
+	return words[len(words)-1]
+}
+
+// killGuest kills the guest, and other processes beside it.
+func (f *faulty) killGuest(others ...int) {
+	f.t.Helper()
+	pid := f.guest()
+	line := "kill -KILL"
+	for _, o := range others {
+		line += fmt.Sprint(" ", o)
+	}
+	f.mustHost(line + " " + pid)
+}
+
+// guest is its process number on the keeper's machine.
+func (f *faulty) guest() string {
+	f.t.Helper()
+	if backend() == jobs.BackendDocker {
+		return f.mustHost("docker inspect -f '{{.State.Pid}}' " + f.container())
+	}
+	for _, l := range f.look("tree", fmt.Sprint(f.keeper())) {
+		id, _, _ := strings.Cut(l, " ")
+		pid, _, _ := strings.Cut(id, ":")
+		line := f.look("alive", id)
+		if len(line) == 1 && strings.HasSuffix(line[0], " guest") && !strings.Contains(line[0], " exec ") {
+			return pid
+		}
+	}
+	f.t.Fatal("no guest was found")
+	return ""
+}
+
+var insideFaults = []fault{
+	{name: "the guest killed", run: func(f *faulty) {
+		b, ended := f.busy()
+		f.killGuest()
+		f.broke(ended, wait, "guest in it is gone")
+		f.goesOn("guest in it is gone")
+		f.lost(b)
+		f.allEnd(time.Second)
+	}},
+	{name: "the guest killed by a command", run: func(f *faulty) {
+		if backend() == jobs.BackendDocker { // it is the namespace's first process
+			f.want("kill -KILL $PPID; echo on", 0, "on\n")
+			return
+		}
+		f.broke(f.running("kill -KILL $PPID; sleep 300"), wait, "guest in it is gone")
+		f.goesOn("guest in it is gone")
+	}},
+	{name: "the guest stopped", run: func(f *faulty) {
+		b, ended := f.busy()
+		if backend() == jobs.BackendDocker {
+			f.mustHost("docker pause " + f.container())
+		} else {
+			f.mustHost("kill -STOP " + f.guest())
+		}
+		f.broke(ended, 90*time.Second, "not answer")
+		f.goesOn("did not answer")
+		f.lost(b)
+		f.allEnd(time.Second)
+	}},
+	{name: "the overlay's file system killed", only: []string{jobs.BackendSingularity}, change: withFuse, run: func(f *faulty) { f.killHelper("fuse-overlayfs") }},
+	{name: "the image's file system killed", only: []string{jobs.BackendSingularity}, change: withFuse, run: func(f *faulty) { f.killHelper("squashfuse") }},
+	{name: "the container removed", only: []string{jobs.BackendDocker}, run: func(f *faulty) {
+		_, ended := f.busy()
+		f.mustHost("docker rm -f " + f.container())
+		f.broke(ended, wait, "guest in it is gone")
+		if res := f.sh("ls ~/" + f.word); res.Code == 0 || !strings.Contains(strings.Join(res.Notes, " "), "its files are gone") {
+			f.t.Errorf("exit %d, %q", res.Code, res.Notes)
+		}
+		f.allEnd(time.Second)
+	}},
+}
+
+func withFuse(o *engine.EnvOptions) { o.Overlay = jobs.DriverFuse }
+
+// killHelper kills a FUSE helper of the container.
+func (f *faulty) killHelper(name string) {
+	f.t.Helper()
+	b, ended := f.busy()
+	killed := false
+	for _, l := range f.look("tree", fmt.Sprint(f.keeper())) {
+		id, comm, _ := strings.Cut(l, " ")
+		pid, _, _ := strings.Cut(id, ":")
+		if strings.HasPrefix(comm, name) {
+			killed = true
+			f.mustHost("kill -KILL " + pid)
+		}
+	}
+	if !killed {
+		f.t.Fatalf("no %s in %q", name, f.look("tree", fmt.Sprint(f.keeper())))
+	}
+	f.broke(ended, wait, "file system died ("+name)
+	f.goesOn("file system died (" + name)
+	f.lost(b)
+	f.allEnd(time.Second)
+}
+
+var linkFaults = []fault{
+	{name: "the ssh server's session killed", only: onlySSH, change: ownConnection, run: func(f *faulty) { f.cutLink("sshd", "link") }},
+	{name: "the far end of the link killed", only: onlySSH, run: func(f *faulty) { f.cutLink("connect") }},
+}
+
+// ownConnection keeps the environment's link off the connection that it would
+// share with others on the same host.
+func ownConnection(o *engine.EnvOptions) { o.SSH.Options = []string{"ServerAliveInterval=14"} }
+
+// cutLink kills a process between client and keeper on the host, under a
+// command; the environment goes on.
+func (f *faulty) cutLink(which string, words ...string) {
+	f.t.Helper()
+	before := f.opened()
+	f.want("X=state", 0, "")
+	b := f.start("while :; do echo tick; sleep 0.1; done")
+	ended := f.running(strings.ReplaceAll(stubborn, "WORD", f.word+"-fg"))
+	f.there(f.word + "-fg-double")
+	pid := f.mustHost("pgrep -f '[c]onnect --env " + f.directory() + "'")
+	if which == "sshd" {
+		// Up to the session's own sshd, of which the user owns the last one.
+		pid = f.mustHost("p=" + pid + "; while :; do p=$(ps -o ppid= -p $p | tr -d ' '); case $(ps -o comm= -p $p) in sshd*) echo $p; break;; esac; done")
+	}
+	f.mustHost("kill -KILL " + pid)
+	f.broke(ended, wait, words...)
+	f.gone(f.word + "-fg")
+	f.want("echo $X; pwd | grep -c "+f.word, 0, "state\n1\n")
+	if !f.opened().Equal(before) {
+		f.t.Error("it was opened again")
+	}
+	long := len(f.log(b.ID))
+	f.eventually("the background process goes on", wait, func() bool { return len(f.log(b.ID)) > long })
+}
