@@ -44,6 +44,7 @@ type command struct {
 	stopped  bool // stop is closed
 	timedOut bool
 	timer    *time.Timer
+	telling  *time.Timer  // of the message that it has begun
 	deadline time.Time    // of timer
 	since    uint64       // when it began, in ticks
 	before   map[int]bool // processes of the shell that are from before, though their times do not tell

@@ -15,8 +15,23 @@ func (c *command) begun(at time.Time) {
 		c.timer = time.AfterFunc(c.msg.Timeout, func() { c.s.guard(c.timeout) })
 	}
 	c.mu.Unlock()
-	_ = c.s.out.Message(wire.Started, c.stream, wire.StartedMessage{Time: at, PID: c.main(), Out: divert(c.stdout, c.msg.Out)})
+	m := wire.StartedMessage{Time: at, PID: c.main(), Out: divert(c.stdout, c.msg.Out)}
+	tell := func() { _ = c.s.out.Message(wire.Started, c.stream, m) }
+	if m.Out || c.stdin != nil || c.msg.TTY != nil {
+		tell() // the client waits for it
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		c.telling = time.AfterFunc(startedDelay, tell)
+	}
 }
+
+// startedDelay is how long the beginning of a command may wait for its end,
+// which tells it, too. A message more would wake everybody on the way, just
+// when the command wants the processors.
+const startedDelay = 3 * time.Millisecond
 
 // finish notes that the main process has ended; false is that it was told to.
 func (c *command) finish() (byItself bool) {
@@ -33,6 +48,9 @@ func (c *command) finish() (byItself bool) {
 	c.pid, c.over = 0, true
 	if c.timer != nil {
 		c.timer.Stop()
+	}
+	if c.telling != nil {
+		c.telling.Stop()
 	}
 	return !c.stopped
 }

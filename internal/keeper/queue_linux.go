@@ -87,14 +87,16 @@ func (q *outQueue) run() {
 		}
 		batch, q.frames, q.messages = q.frames, batch[:0], 0
 		q.mu.Unlock()
+		q.w.Hold()
 		for i, f := range batch {
-			if err := q.w.Forward(f.typ, f.stream, f.payload); err != nil {
-				q.mu.Lock()
-				q.broken, q.frames = true, nil
-				q.mu.Unlock()
-				return
-			}
+			_ = q.w.Forward(f.typ, f.stream, f.payload) // Release tells it, too
 			batch[i] = outFrame{}
+		}
+		if q.w.Release() != nil {
+			q.mu.Lock()
+			q.broken, q.frames = true, nil
+			q.mu.Unlock()
+			return
 		}
 	}
 }

@@ -136,6 +136,36 @@ type Writer struct {
 	buf  []byte
 	err  error
 	seal *sealer // nil until the hellos are over
+	held bool
+	wait []byte // frames that are held back
+}
+
+// Hold makes frames wait for [Writer.Release], so that many go out in one call
+// of the underlying Write; much of them does not wait.
+func (w *Writer) Hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = true
+}
+
+// Release sends what was held back.
+func (w *Writer) Release() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = false
+	return w.flush()
+}
+
+// flush sends what was held back. The caller holds w.mu.
+func (w *Writer) flush() error {
+	if w.err == nil && len(w.wait) > 0 {
+		_, w.err = w.w.Write(w.wait)
+	}
+	if cap(w.wait) > MaxData {
+		w.wait = nil
+	}
+	w.wait = w.wait[:0]
+	return w.err
 }
 
 // NewWriter returns a Writer to w.
@@ -192,6 +222,13 @@ func (w *Writer) write(t Type, stream uint32, payload []byte) error {
 	}
 	if cap(b) <= header+2*(MaxData+sealSize) {
 		w.buf = b
+	}
+	if w.held && len(w.wait)+len(b) <= MaxData {
+		w.wait = append(w.wait, b...)
+		return nil
+	}
+	if err := w.flush(); err != nil {
+		return err
 	}
 	_, w.err = w.w.Write(b)
 	return w.err
