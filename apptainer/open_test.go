@@ -20,7 +20,7 @@ import (
 
 func TestReference(t *testing.T) {
 	for in, want := range map[string]string{
-		"debian:12": "docker://debian:12", "ghcr.io/a/b@sha256:00": "docker://ghcr.io/a/b@sha256:00", "docker://x": "docker://x", "oras://h/x:1": "oras://h/x:1",
+		"debian:12": "docker://debian:12", "registry.example.org/a/b@sha256:00": "docker://registry.example.org/a/b@sha256:00", "docker://x": "docker://x", "oras://h/x:1": "oras://h/x:1",
 		"/a/b.sif": "/a/b.sif", "/a//b/": "/a/b", "docker-archive:/x.tar": "docker-archive:/x.tar", "library://a/b/c:1": "library://a/b/c:1",
 		"": "", "x.sif": "", "./x": "", "../x": "", "--help": "", "ftp://x/y": "", "a b": "", "docker://a\nb": "",
 	} {
@@ -70,12 +70,12 @@ func TestConvertError(t *testing.T) {
 		"FATAL:   While performing build: write /x: no space left on device":                                                                  jobs.KindInfra,
 		"FATAL:   something new": jobs.KindInfra,
 	} {
-		err := convertError("docker://ghcr.io/x/y:1", &run.Error{Argv: []string{"apptainer"}, Exit: jobs.Exit{Started: true, Code: 255}, Stderr: "INFO:    Fetching OCI image...\n" + text})
+		err := convertError("docker://registry.example.org/x/y:1", &run.Error{Argv: []string{"apptainer"}, Exit: jobs.Exit{Started: true, Code: 255}, Stderr: "INFO:    Fetching OCI image...\n" + text})
 		if jobs.KindOf(err) != want || jobs.HintOf(err) == "" || strings.Contains(err.Error(), "INFO") || strings.Contains(err.Error(), "FATAL") {
 			t.Errorf("%s: %v: %v (%s)", text, jobs.KindOf(err), err, jobs.HintOf(err))
 		}
 	}
-	for ref, want := range map[string]string{"docker://debian:12": "docker://docker.io", "docker://ghcr.io/a/b": "docker://ghcr.io", "oras://localhost:5000/x:1": "oras://localhost:5000", "docker://a/b:1": "docker://docker.io"} {
+	for ref, want := range map[string]string{"docker://debian:12": "docker://docker.io", "docker://registry.example.org/a/b": "docker://registry.example.org", "oras://localhost:5000/x:1": "oras://localhost:5000", "docker://a/b:1": "docker://docker.io"} {
 		if got := registryOf(ref); got != want {
 			t.Errorf("%s: %s", ref, got)
 		}

@@ -90,7 +90,7 @@ func TestPullError(t *testing.T) {
 
 func TestQualified(t *testing.T) {
 	for image, want := range map[string]string{
-		"debian:12": "docker.io/library/debian:12", "a/b": "docker.io/a/b", "ghcr.io/a/b:1": "ghcr.io/a/b:1", "localhost/x": "localhost/x", "host:5000/x": "host:5000/x",
+		"debian:12": "docker.io/library/debian:12", "a/b": "docker.io/a/b", "registry.example.org/a/b:1": "registry.example.org/a/b:1", "localhost/x": "localhost/x", "host:5000/x": "host:5000/x",
 	} {
 		if got := qualified(image, true); got != want || qualified(image, false) != image {
 			t.Errorf("%s: %s", image, got)
