@@ -93,7 +93,7 @@ func (d *dialect) exitTrap(last string) string {
 		dump := strings.TrimSuffix(d.dump, " >&9")
 		return d.builtin + "trap " + quote("__berth_s=exit; ( "+dump+" ) >"+quote(last)+" 2>/dev/null") + " EXIT"
 	}
-	return d.builtin + "trap '__berth_s=exit; " + d.dump + " 2>/dev/null' EXIT"
+	return d.builtin + "trap '__berth_s=exit; { " + d.dump + "; } 2>/dev/null' EXIT"
 }
 
 // forCommand is the order of a command. Its redirections are the shell's own
