@@ -105,6 +105,9 @@ func (c fault) play(t *testing.T, e *engine.Engine, number int) {
 		t.Fatal(err)
 	}
 	f := &faulty{place: p, word: fmt.Sprintf("flt%d-%dx", os.Getpid(), number)}
+	if v.Spec.Level == jobs.LevelNone {
+		t.Cleanup(func() { _, _ = p.host("rm -rf ~/"+f.word, "") }) // where it has failed, too
+	}
 	f.want("mkdir ~/"+f.word+" && cd ~/"+f.word+" && echo kept >kept && echo ready", 0, "ready\n")
 	c.run(f)
 	f.sh("cd; rm -rf ~/" + f.word)
