@@ -36,11 +36,11 @@ const (
 	dirLayer  = "layer"
 )
 
-var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
 // CheckName refuses what cannot be an overlay's name.
 func CheckName(name string) error {
-	if !validName.MatchString(name) {
+	if len(name) > 64 || !validName.MatchString(name) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an overlay", name),
 			Hint: "use lower-case letters, digits, dots, dashes and underscores, at most 64"}
 	}

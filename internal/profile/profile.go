@@ -14,14 +14,14 @@ import (
 
 const ext = ".toml"
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // Parse reads the content of a profile. The file's name stands in errors and,
 // without its directory and ".toml", is the profile's name; a relative image
 // is relative to the file's directory.
 func Parse(file string, data []byte) (jobs.Profile, error) {
 	name := strings.TrimSuffix(filepath.Base(file), ext)
-	if !nameForm.MatchString(name) {
+	if (len(name) > 64 || !nameForm.MatchString(name)) {
 		return jobs.Profile{}, badName(name)
 	}
 	doc, err := strict.Decode(file, data, strict.TOML)

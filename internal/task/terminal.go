@@ -13,7 +13,7 @@ import (
 // later are the backends whose names are known and that are not built yet.
 var later = []string{"modal", "daytona"}
 
-var overlayForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+var overlayForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
 func terminal(t *strict.Reader) jobs.Terminal {
 	t.Later("network and containment levels are not built yet", "network", "level", "egress", "allow", "ports")
@@ -70,7 +70,7 @@ func host(v strict.Value) jobs.SSHSpec {
 
 func overlay(v strict.Value) string {
 	s := v.Text()
-	if s != "" && !overlayForm.MatchString(s) {
+	if s != "" && (len(s) > 64 || !overlayForm.MatchString(s)) {
 		v.Failf("", "must be a name of lower-case letters, digits, dots, dashes and underscores, at most 64, found %q", s)
 		return ""
 	}

@@ -17,11 +17,13 @@ import (
 // fileEnvSpec is the record of an environment, in its directory.
 const fileEnvSpec = "env.json"
 
-var envName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+var envName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+
+func isEnvName(name string) bool { return len(name) <= 64 && envName.MatchString(name) }
 
 // CheckEnvName refuses what cannot be an environment's name.
 func CheckEnvName(name string) error {
-	if !envName.MatchString(name) {
+	if !isEnvName(name) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment", name),
 			Hint: "use lower-case letters, digits, dots, dashes and underscores, at most 64"}
 	}
@@ -93,7 +95,7 @@ func (s *Store) ListEnvs() ([]*jobs.EnvSpec, error) {
 	var out []*jobs.EnvSpec
 	var errs []error
 	for _, name := range names {
-		if !envName.MatchString(name) {
+		if !isEnvName(name) {
 			sweep(s.Envs(), name)
 			continue
 		}
