@@ -37,7 +37,7 @@ func Load(name string, dirs ...string) (jobs.Profile, string, error) {
 
 func find(name string, dirs []string) (string, error) {
 	name = strings.TrimSuffix(name, ext)
-	if (len(name) > 64 || !nameForm.MatchString(name)) {
+	if len(name) > 64 || !nameForm.MatchString(name) {
 		return "", badName(name)
 	}
 	for _, dir := range dirs {

@@ -21,7 +21,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // is relative to the file's directory.
 func Parse(file string, data []byte) (jobs.Profile, error) {
 	name := strings.TrimSuffix(filepath.Base(file), ext)
-	if (len(name) > 64 || !nameForm.MatchString(name)) {
+	if len(name) > 64 || !nameForm.MatchString(name) {
 		return jobs.Profile{}, badName(name)
 	}
 	doc, err := strict.Decode(file, data, strict.TOML)
