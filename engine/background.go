@@ -18,7 +18,7 @@ type EnvState = wire.KeepState
 // output goes to a log of its own, and its standard input stays open.
 func (s *Session) Start(ctx context.Context, req ExecRequest) (Background, error) {
 	m := wire.StartMessage{
-		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env), Dir: wire.Text(req.Dir),
+		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(s.env.variables(req.Env)), Dir: wire.Text(req.Dir),
 		Session: s.name, Fork: true, Timeout: max(0, req.Timeout), Grace: endGrace,
 	}
 	return s.env.one(ctx, wire.KeepRequest{Op: wire.KeepBGStart, Start: &m}, nil, nil)

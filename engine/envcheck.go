@@ -29,6 +29,14 @@ func checkEnvOptions(o EnvOptions) error {
 	if err := checkVariables(o.Env); err != nil {
 		return err
 	}
+	for _, name := range o.Forward {
+		if strings.Contains(name, "=") {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "a forwarded variable is a name without a value", Hint: "its value is taken from whoever runs a command; a fixed one: --set NAME=VALUE"}
+		}
+		if err := checkVariables([]string{name + "="}); err != nil {
+			return err
+		}
+	}
 	if !slices.Contains([]string{"", "host", "none"}, o.Network) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown network %q", o.Network), Hint: `give "host", which is open, or "none"`}
 	}
@@ -88,6 +96,7 @@ func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
 		{"another overlay driver", s.Overlay.Driver, unlessAuto(o.Overlay)},
 		{"other binds", mountList(s.Mounts), mountList(o.Mounts)},
 		{"other variables", list(s.Env), list(o.Env)},
+		{"other forwarded variables", list(s.Forward), list(o.Forward)},
 		{"another number of CPUs", number(s.Resources.CPUs), number(o.CPUs)},
 		{"another memory limit", size(s.Resources.Memory), size(o.Memory)},
 		{"another size of its layer", size(s.Resources.Disk), size(o.Disk)},

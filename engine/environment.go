@@ -20,6 +20,7 @@ type EnvOptions struct {
 	Discard  bool
 	Mounts   []jobs.Mount
 	Env      []string // NAME=VALUE for every command
+	Forward  []string // NAME of the caller's, for every command; values are not recorded
 	CPUs     int
 	Memory   jobs.Bytes
 	Disk     jobs.Bytes

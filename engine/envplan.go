@@ -18,7 +18,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	}
 	host, _ := os.Hostname()
 	s := &jobs.EnvSpec{
-		Version: jobs.EnvVersion, ID: id, Name: name, Persistent: !o.Discard, Mounts: o.Mounts, Env: o.Env, GPU: o.GPU, Network: o.Network,
+		Version: jobs.EnvVersion, ID: id, Name: name, Persistent: !o.Discard, Mounts: o.Mounts, Env: o.Env, Forward: o.Forward, GPU: o.GPU, Network: o.Network,
 		Resources: jobs.Resources{CPUs: o.CPUs, Memory: o.Memory, Disk: o.Disk}, Strict: o.Strict, Fakeroot: o.Fakeroot, Dir: o.Dir,
 		Lifetime: o.Lifetime, Created: e.Now().UTC(), User: identity().User, Host: host, Home: e.Store.Home(),
 	}

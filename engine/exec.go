@@ -73,6 +73,18 @@ type ExecResult struct {
 	Notes          []string // of an environment that was opened for it
 }
 
+// variables puts a command's own variables over those that the environment
+// forwards from this process's.
+func (v *Environment) variables(own []string) []string {
+	var out []string
+	for _, name := range v.Spec.Forward {
+		if value, ok := v.e.Getenv(name); ok {
+			out = append(out, name+"="+value)
+		}
+	}
+	return append(out, own...)
+}
+
 // Exec runs a command in the session and waits for its end; commands of one
 // session run one after the other. When ctx ends, the command and all that it
 // has started is ended, and the result says so. An error means that berth or
@@ -98,7 +110,7 @@ func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 	var r session.Result
 	interrupted := false
 	err := s.env.again(ctx, false, func(link *session.Session) error {
-		p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace, Much: req.Stdout != nil}, writers[0], writers[1])
+		p, err := link.Start(session.StartRequest{Command: req.Command, Env: s.env.variables(req.Env), Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace, Much: req.Stdout != nil}, writers[0], writers[1])
 		if err != nil {
 			return err
 		}
@@ -187,7 +199,7 @@ func (s *Session) Shell(ctx context.Context, req ShellRequest) (*ExecResult, err
 	var r session.Result
 	interrupted := false
 	err := s.env.again(ctx, false, func(link *session.Session) error {
-		p, err := link.Start(session.StartRequest{Command: req.Command, Env: req.Env, Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: true, TTY: &req.Size, Grace: endGrace}, req.Stdout, nil)
+		p, err := link.Start(session.StartRequest{Command: req.Command, Env: s.env.variables(req.Env), Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: true, TTY: &req.Size, Grace: endGrace}, req.Stdout, nil)
 		if err != nil {
 			return err
 		}

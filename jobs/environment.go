@@ -40,7 +40,10 @@ type EnvSpec struct {
 	Persistent bool        `json:"persistent"`       // the files outlive the keeper
 	Mounts     []Mount     `json:"mounts,omitempty"`
 	Env        []string    `json:"env,omitempty"` // NAME=VALUE for every command, not secret
-	Resources  Resources   `json:"resources,omitzero"`
+	// Forward names variables of whoever uses the environment, which every
+	// command gets with the values they have there; these are never recorded.
+	Forward   []string  `json:"forward,omitempty"`
+	Resources Resources `json:"resources,omitzero"`
 	// Defaulted names the resources that nobody has asked for: "cpus",
 	// "memory". Where such a limit cannot be held it is dropped with a note;
 	// one that was asked for is then an error.

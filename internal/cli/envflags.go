@@ -26,8 +26,12 @@ type envFlags struct {
 	bind, set, volumes, sshOptions              []string
 	host, sshKey                                string
 	pids                                        int
-	discard, fakeroot                           bool
+	forward                                     []string
+	discard, fakeroot, mountCwd                 bool
 }
+
+// workspaceDir is where --mount-cwd shows the current directory.
+const workspaceDir = "/workspace"
 
 const envHelp = `
 The environment is made on first use, stays warm for --lifetime after its last
@@ -50,6 +54,8 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.image, "image", "", "`IMAGE`: a SIF file, an unpacked one, or a reference such as docker://debian:12")
 	fs.StringArrayVar(&f.bind, "bind", nil, "show `SRC[:DST[:rw]]` of this machine inside, read-only unless rw")
 	fs.StringArrayVar(&f.set, "set", nil, "`NAME=VALUE` for every command in it; not for secrets")
+	fs.StringArrayVar(&f.forward, "forward", nil, "`NAME` of a variable that every command gets from whoever runs it; its values are not recorded")
+	fs.BoolVar(&f.mountCwd, "mount-cwd", false, "bind the current directory to /workspace, writable, and begin there")
 	fs.StringVar(&f.cpus, "cpus", "", "`NUMBER` of CPUs (default 1)")
 	fs.StringVar(&f.memory, "memory", "", "memory `SIZE`, such as 512MiB; a bare number is MiB (default 5120)")
 	fs.StringVar(&f.disk, "disk", "", "`SIZE` of the writable layer, such as 50GiB")
@@ -71,7 +77,7 @@ func (f *envFlags) add(c *cobra.Command) {
 // options reads the flags.
 func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	o := engine.EnvOptions{
-		Name: f.name, Backend: f.backend, Image: f.image, Overlay: f.overlay, Discard: f.discard, Env: f.set, GPU: f.gpu, Network: f.network,
+		Name: f.name, Backend: f.backend, Image: f.image, Overlay: f.overlay, Discard: f.discard, Env: f.set, Forward: f.forward, GPU: f.gpu, Network: f.network,
 		Fakeroot: f.fakeroot, Dir: f.dir, Docker: jobs.DockerSpec{User: f.user, Pids: f.pids, Volumes: f.volumes},
 	}
 	if f.backend == "apptainer" {
@@ -93,6 +99,14 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 		return o, err
 	}
 	o.CPUs, o.Memory, o.Disk, o.Mounts = t.Resources.CPUs, t.Resources.Memory, t.Resources.Disk, t.Terminal.Bind
+	if f.mountCwd {
+		cwd, err := os.Getwd()
+		if err != nil {
+			return o, err
+		}
+		o.Mounts = append(o.Mounts, jobs.Mount{Source: cwd, Destination: workspaceDir, Writable: true})
+		o.Dir = workspaceDir
+	}
 	switch f.limits {
 	case "":
 	case "strict":

@@ -52,6 +52,17 @@ var lifeCases = []testCase{
 			p.t.Errorf("that it began anew is not said: %q", res.Notes)
 		}
 	}},
+	{"life", "variables of whoever runs a command", func(p *place) {
+		p.t.Setenv("CONF_TOKEN", "one 'two' $three")
+		q := p.own("forward", func(o *engine.EnvOptions) { o.Forward = []string{"CONF_TOKEN", "CONF_NOT_SET"} })
+		q.want(`sh -c 'echo "$CONF_TOKEN" ${CONF_NOT_SET-none}'`, 0, "one 'two' $three none\n")
+		p.t.Setenv("CONF_TOKEN", "another")
+		q.want(`echo "$CONF_TOKEN"`, 0, "another\n")
+		b := q.start("echo bg $CONF_TOKEN")
+		if _, err := q.v.Wait(p.ctx(), b.ID); err != nil || q.log(b.ID) != "bg another\n" {
+			p.t.Errorf("got %q, %v", q.log(b.ID), err)
+		}
+	}},
 	{"life", "stop ends everything", func(p *place) {
 		q := p.own("stopall", nil)
 		b := q.start(strings.ReplaceAll(stubborn, "WORD", "stop-all"))
