@@ -8,5 +8,5 @@ func FreshDir(path string) error {
 	if err := RemoveTree(path); err != nil {
 		return err
 	}
-	return os.Mkdir(path, 0o700)
+	return os.MkdirAll(path, 0o700)
 }
