@@ -57,7 +57,7 @@ var timeCases = []testCase{
 		p.there("earlier-one")
 		p.limited("sleep 300", time.Second)
 		p.there("earlier-one")
-		p.sh("pkill -f earlier-one; for d in /proc/[0-9]*; do tr '\\0' ' ' <$d/cmdline 2>/dev/null | grep -q '[e]arlier-one' && kill -9 ${d#/proc/}; done; true")
+		p.sh("for d in /proc/[0-9]*; do tr '\\0' ' ' <$d/cmdline 2>/dev/null | grep -q '[e]arlier-one' && kill -9 ${d#/proc/}; done; true")
 		p.gone("earlier-one")
 	}},
 	{"time", "an interrupt ends the whole tree", func(p *place) {
