@@ -1,11 +1,6 @@
 package apptainer
 
 import (
-	"encoding/csv"
-	"fmt"
-	"path"
-	"strings"
-
 	"berth/jobs"
 )
 
@@ -73,7 +68,7 @@ func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 	}
 	mounts := append([]jobs.Mount{{Source: p.Guest, Destination: GuestPath}}, p.Mounts...)
 	for _, m := range mounts {
-		w, err := mountWord(m)
+		w, err := m.Word()
 		if err != nil {
 			return nil, err
 		}
@@ -94,29 +89,4 @@ func cwdFlag(version string) string {
 		return "--cwd"
 	}
 	return "--pwd"
-}
-
-// mountWord writes one --mount value. The fields are CSV (docker's syntax,
-// which Apptainer reads with a CSV reader), so that quotes, commas and colons
-// in paths arrive as they are.
-func mountWord(m jobs.Mount) (string, error) {
-	for _, s := range []string{m.Source, m.Destination} {
-		if err := jobs.CheckText(fmt.Sprintf("the mount path %q", s), s); err != nil {
-			return "", err
-		}
-		if !path.IsAbs(s) {
-			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the mount path %q is not absolute", s)}
-		}
-	}
-	fields := []string{"type=bind", "source=" + m.Source, "destination=" + m.Destination}
-	if !m.Writable {
-		fields = append(fields, "readonly")
-	}
-	var b strings.Builder
-	w := csv.NewWriter(&b)
-	if err := w.Write(fields); err != nil {
-		return "", err
-	}
-	w.Flush()
-	return strings.TrimSuffix(b.String(), "\n"), w.Error()
 }

@@ -96,7 +96,7 @@ func FuzzMount(f *testing.F) {
 	f.Add(`/a,"b`, "/c d:e", false)
 	f.Add(`/"`, `/\.`, false)
 	f.Fuzz(func(t *testing.T, source, destination string, writable bool) {
-		w, err := mountWord(jobs.Mount{Source: source, Destination: destination, Writable: writable})
+		w, err := jobs.Mount{Source: source, Destination: destination, Writable: writable}.Word()
 		if err != nil {
 			return
 		}

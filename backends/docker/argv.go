@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"encoding/csv"
 	"fmt"
 	"path"
 	"slices"
@@ -154,36 +153,13 @@ func checkMount(m jobs.Mount) error {
 func mountFlags(mounts []jobs.Mount) ([]string, error) {
 	var argv []string
 	for _, m := range mounts {
-		w, err := mountWord(m)
+		w, err := m.Word()
 		if err != nil {
 			return nil, err
 		}
 		argv = append(argv, "--mount", w)
 	}
 	return argv, nil
-}
-
-// mountWord writes one value of --mount, whose fields docker reads as CSV.
-func mountWord(m jobs.Mount) (string, error) {
-	for _, s := range []string{m.Source, m.Destination} {
-		if err := jobs.CheckText(fmt.Sprintf("the mount path %q", s), s); err != nil {
-			return "", err
-		}
-		if !path.IsAbs(s) {
-			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the mount path %q is not absolute", s)}
-		}
-	}
-	fields := []string{"type=bind", "source=" + m.Source, "destination=" + m.Destination}
-	if !m.Writable {
-		fields = append(fields, "readonly")
-	}
-	var b strings.Builder
-	w := csv.NewWriter(&b)
-	if err := w.Write(fields); err != nil {
-		return "", err
-	}
-	w.Flush()
-	return strings.TrimSuffix(b.String(), "\n"), w.Error()
 }
 
 // checkDestination refuses the places inside that are berth's or the kernel's.

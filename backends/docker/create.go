@@ -34,7 +34,7 @@ func (m *maker) check() error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "fakeroot cannot be had on the backend docker", Hint: "root is root inside there already"}
 	}
 	for _, mnt := range m.s.Mounts {
-		if _, err := mountWord(mnt); err != nil {
+		if _, err := mnt.Word(); err != nil {
 			return err
 		}
 		if err := checkMount(mnt); err != nil {

@@ -1,0 +1,32 @@
+package jobs
+
+import (
+	"encoding/csv"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Word is the value of --mount for docker and for Apptainer, both of which read
+// its fields as CSV: quotes, commas and colons in paths arrive as they are.
+func (m Mount) Word() (string, error) {
+	for _, s := range []string{m.Source, m.Destination} {
+		if err := CheckText(fmt.Sprintf("the mount path %q", s), s); err != nil {
+			return "", err
+		}
+		if !path.IsAbs(s) {
+			return "", &Error{Kind: KindUsage, Msg: fmt.Sprintf("the mount path %q is not absolute", s)}
+		}
+	}
+	fields := []string{"type=bind", "source=" + m.Source, "destination=" + m.Destination}
+	if !m.Writable {
+		fields = append(fields, "readonly")
+	}
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	if err := w.Write(fields); err != nil {
+		return "", err
+	}
+	w.Flush()
+	return strings.TrimSuffix(b.String(), "\n"), w.Error()
+}
