@@ -15,7 +15,8 @@ type Background = wire.BG
 type EnvState = wire.KeepState
 
 // Start begins a background process from a copy of the session's state. Its
-// output goes to a log of its own, and its standard input stays open.
+// output goes to a log of its own, and its standard input stays open. Here a
+// Timeout of 0 is never.
 func (s *Session) Start(ctx context.Context, req ExecRequest) (Background, error) {
 	m := wire.StartMessage{
 		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(s.env.variables(req.Env)), Dir: wire.Text(req.Dir),

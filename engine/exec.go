@@ -155,15 +155,7 @@ func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 // await waits for a command, and ends it with all that it has started when ctx
 // ends.
 func await(ctx context.Context, p *session.Process) (res session.Result, interrupted bool, err error) {
-	type answer struct {
-		res session.Result
-		err error
-	}
-	ended := make(chan answer, 1)
-	go func() {
-		res, err := p.Wait()
-		ended <- answer{res, err}
-	}()
+	ended := endOf(p)
 	select {
 	case a := <-ended:
 		return a.res, false, a.err

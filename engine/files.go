@@ -28,27 +28,34 @@ type (
 	Copied = session.Copied
 )
 
+// ask does something in the conversation with the keeper, and once more what
+// came too late for it.
+func ask[T any](ctx context.Context, v *Environment, do func(*session.Session) (T, error)) (out T, err error) {
+	err = v.again(ctx, false, func(link *session.Session) (err error) {
+		out, err = do(link)
+		return err
+	})
+	return out, err
+}
+
 // Stat describes what is at path inside. Here and below, a path is absolute,
 // begins with ~/, or is relative to the session's directory.
 func (s *Session) Stat(ctx context.Context, path string) (FileInfo, error) {
-	link, err := s.env.open(ctx, false)
-	if err != nil {
-		return FileInfo{}, err
-	}
-	return link.Stat(ctx, s.name, path)
+	return ask(ctx, s.env, func(link *session.Session) (FileInfo, error) {
+		return link.Stat(ctx, s.name, path)
+	})
 }
 
 // ReadFile writes limit bytes of a file from offset to w; a limit of 0 is
 // 1 MiB, a negative offset counts from the end.
 func (s *Session) ReadFile(ctx context.Context, path string, offset, limit int64, w io.Writer) (FileContent, error) {
-	link, err := s.env.open(ctx, false)
-	if err != nil {
-		return FileContent{}, err
-	}
-	return link.ReadFile(ctx, s.name, path, offset, limit, w)
+	return ask(ctx, s.env, func(link *session.Session) (FileContent, error) {
+		return link.ReadFile(ctx, s.name, path, offset, limit, w)
+	})
 }
 
-// WriteFile makes what r holds the content of a file: all of it or nothing.
+// WriteFile makes what r holds the content of a file: all of it or nothing. It
+// is asked once: r may have been read.
 func (s *Session) WriteFile(ctx context.Context, path string, r io.Reader, o WriteOptions) (FileContent, error) {
 	link, err := s.env.open(ctx, false)
 	if err != nil {
@@ -59,46 +66,36 @@ func (s *Session) WriteFile(ctx context.Context, path string, r io.Reader, o Wri
 
 // EditFile replaces a text in a file and returns how many times.
 func (s *Session) EditFile(ctx context.Context, path string, e FileEdit) (int, error) {
-	link, err := s.env.open(ctx, false)
-	if err != nil {
-		return 0, err
-	}
-	return link.EditFile(ctx, s.name, path, e)
+	return ask(ctx, s.env, func(link *session.Session) (int, error) {
+		return link.EditFile(ctx, s.name, path, e)
+	})
 }
 
 // List lists a directory.
 func (s *Session) List(ctx context.Context, path string, o ListOptions) (FileListing, error) {
-	link, err := s.env.open(ctx, false)
-	if err != nil {
-		return FileListing{}, err
-	}
-	return link.List(ctx, s.name, path, o)
+	return ask(ctx, s.env, func(link *session.Session) (FileListing, error) {
+		return link.List(ctx, s.name, path, o)
+	})
 }
 
 // Search searches a file, or all files below a directory.
 func (s *Session) Search(ctx context.Context, path string, q FileQuery) (FilesFound, error) {
-	link, err := s.env.open(ctx, false)
-	if err != nil {
-		return FilesFound{}, err
-	}
-	return link.Search(ctx, s.name, path, q)
+	return ask(ctx, s.env, func(link *session.Session) (FilesFound, error) {
+		return link.Search(ctx, s.name, path, q)
+	})
 }
 
 // CopyIn copies a file or directory of this machine into the environment; the
 // result says what was left out.
 func (s *Session) CopyIn(ctx context.Context, local, inside string, progress func(bytes int64)) (Copied, error) {
-	link, err := s.env.open(ctx, false)
-	if err != nil {
-		return Copied{}, err
-	}
-	return link.CopyIn(ctx, s.name, local, inside, progress)
+	return ask(ctx, s.env, func(link *session.Session) (Copied, error) {
+		return link.CopyIn(ctx, s.name, local, inside, progress)
+	})
 }
 
 // CopyOut copies a file or directory out of the environment.
 func (s *Session) CopyOut(ctx context.Context, inside, local string, progress func(bytes int64)) (Copied, error) {
-	link, err := s.env.open(ctx, false)
-	if err != nil {
-		return Copied{}, err
-	}
-	return link.CopyOut(ctx, s.name, inside, local, progress)
+	return ask(ctx, s.env, func(link *session.Session) (Copied, error) {
+		return link.CopyOut(ctx, s.name, inside, local, progress)
+	})
 }

@@ -182,7 +182,7 @@ func (v *Environment) again(ctx context.Context, noStart bool, do func(*session.
 func (v *Environment) keep(ctx context.Context, noStart bool, req wire.KeepRequest, stdin io.Reader, stdout io.Writer) (*wire.KeepAnswer, error) {
 	var res session.Result
 	err := v.again(ctx, noStart, func(s *session.Session) error {
-		p, err := s.Do(wire.StartMessage{Keep: &req, Stdin: stdin != nil}, stdin, stdout)
+		p, err := s.Do(wire.StartMessage{Keep: &req}, stdin, stdout)
 		if err == nil {
 			res, err = waitFor(ctx, p)
 		}
@@ -216,17 +216,25 @@ func (v *Environment) broken(err error) error {
 		Hint: "what the command did is not known; the next one starts the environment again; berth env show " + v.Spec.Name}
 }
 
-// waitFor waits for the end of a request, and ends it when ctx does.
-func waitFor(ctx context.Context, p *session.Process) (session.Result, error) {
-	type answer struct {
-		res session.Result
-		err error
-	}
+// answer is what Wait says of a process.
+type answer struct {
+	res session.Result
+	err error
+}
+
+// endOf waits for a process in a goroutine of its own.
+func endOf(p *session.Process) <-chan answer {
 	ended := make(chan answer, 1)
 	go func() {
 		res, err := p.Wait()
 		ended <- answer{res, err}
 	}()
+	return ended
+}
+
+// waitFor waits for the end of a request, and ends it when ctx does.
+func waitFor(ctx context.Context, p *session.Process) (session.Result, error) {
+	ended := endOf(p)
 	select {
 	case a := <-ended:
 		return a.res, a.err

@@ -58,20 +58,11 @@ to them is its own. Its output goes to a log; its standard input stays open.
 			if req.Env, err = variables(vars); err != nil {
 				return err
 			}
-			v, err := a.environment(cmd, &f)
+			v, s, err := a.enterOpen(cmd, &f)
 			if err != nil {
 				return err
 			}
 			defer v.Close()
-			s, err := v.Session(f.session)
-			if err != nil {
-				return err
-			}
-			notes, err := v.Open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			a.notes(notes)
 			p, err := s.Start(cmd.Context(), req)
 			if err != nil {
 				return err

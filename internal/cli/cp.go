@@ -60,20 +60,11 @@ copied, 78 the environment cannot be had, 130 interrupted.`,
 			if err := a.copyable(cmd, src, dst, f.name); err != nil {
 				return err
 			}
-			v, err := a.environment(cmd, &f)
+			v, s, err := a.enterOpen(cmd, &f)
 			if err != nil {
 				return err
 			}
 			defer v.Close()
-			s, err := v.Session(f.session)
-			if err != nil {
-				return err
-			}
-			notes, err := v.Open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			a.notes(notes)
 			progress, done := a.copyProgress()
 			var copied engine.Copied
 			if dst.inside {

@@ -180,6 +180,35 @@ func (a *app) environment(cmd *cobra.Command, f *envFlags) (*engine.Environment,
 	return v, nil
 }
 
+// enter returns the environment that the flags mean and the session in it. The
+// caller closes the environment.
+func (a *app) enter(cmd *cobra.Command, f *envFlags) (*engine.Environment, *engine.Session, error) {
+	v, err := a.environment(cmd, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := v.Session(f.session)
+	if err != nil {
+		return nil, nil, err
+	}
+	return v, s, nil
+}
+
+// enterOpen is enter, and makes sure that the environment runs before anything
+// else is done: that may take long, and speak.
+func (a *app) enterOpen(cmd *cobra.Command, f *envFlags) (*engine.Environment, *engine.Session, error) {
+	v, s, err := a.enter(cmd, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	notes, err := v.Open(cmd.Context())
+	if err != nil {
+		return nil, nil, err
+	}
+	a.notes(notes)
+	return v, s, nil
+}
+
 // existing returns an environment that is recorded.
 func (a *app) existing(name string) (*engine.Environment, error) {
 	e, err := a.engine()

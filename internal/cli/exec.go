@@ -66,15 +66,11 @@ stay. A command that ends its shell (exit, set -e) does not end the session.
 }
 
 func (a *app) exec(cmd *cobra.Command, f *envFlags, req engine.ExecRequest) error {
-	v, err := a.environment(cmd, f)
+	v, s, err := a.enter(cmd, f)
 	if err != nil {
 		return err
 	}
 	defer v.Close()
-	s, err := v.Session(f.session)
-	if err != nil {
-		return err
-	}
 	if !a.json {
 		req.Stdout, req.Stderr = a.stdout, a.stderr
 	}

@@ -56,21 +56,11 @@ and keeps its own changes to itself.
 }
 
 func (a *app) shell(cmd *cobra.Command, f *envFlags, req engine.ShellRequest, in *os.File) error {
-	v, err := a.environment(cmd, f)
+	v, s, err := a.enterOpen(cmd, f)
 	if err != nil {
 		return err
 	}
 	defer v.Close()
-	s, err := v.Session(f.session)
-	if err != nil {
-		return err
-	}
-	// Before the terminal is raw: this may take long, and speak.
-	notes, err := v.Open(cmd.Context())
-	if err != nil {
-		return err
-	}
-	a.notes(notes)
 	size := func() engine.Size {
 		cols, rows, err := term.GetSize(int(in.Fd()))
 		if err != nil {
