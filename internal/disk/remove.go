@@ -6,7 +6,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxDepth is how deep a tree is removed in place; what is deeper is moved up
@@ -16,9 +20,40 @@ const maxDepth = 64
 // RemoveTree removes a file or a directory with all below it, which a task or
 // a container may have written: directories without write permission are made
 // writable (fuse-overlayfs leaves one of mode 000), symbolic links are removed
-// and not followed, and no depth is too deep. A missing path is no error. What
-// cannot be removed is in the error, and the rest is gone.
+// and not followed, and no depth is too deep. A missing path is no error, nor is
+// one that somebody else removes meanwhile. What cannot be removed is in the
+// error, and the rest is gone.
 func RemoveTree(tree string) error {
+	err := removeTree(tree)
+	// What passes while this process stands still is no wait: the other one may
+	// have stood still as well.
+	for waited, pause := time.Duration(0), time.Millisecond; lingers(err) && waited < lingerTime; pause = min(2*pause, 100*time.Millisecond) {
+		time.Sleep(pause)
+		waited += pause
+		err = removeTree(tree)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // of no other path: [remover.failed] keeps none
+		return nil
+	}
+	return err
+}
+
+// lingerTime bounds the wait for a file that is removed and still there. A child
+// that begins another program on a busy machine may take seconds to do so.
+const lingerTime = 10 * time.Second
+
+// lingers tells whether all that is in the way are files that go by themselves. FUSE and NFS
+// give a file that somebody has open another name in its directory (.fuse_hidden,
+// .nfs), until it is closed: by a child of this process that begins another
+// program just now, or by the kernel, which does not wait for that.
+func lingers(err error) bool {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !lingers(err) })
+	}
+	return errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EBUSY)
+}
+
+func removeTree(tree string) error {
 	dir, name := filepath.Split(filepath.Clean(tree))
 	root, err := os.OpenRoot(filepath.Clean(dir))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -5,7 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestRemoveTree(t *testing.T) {
@@ -41,5 +44,61 @@ func TestRemoveTree(t *testing.T) {
 	}
 	if err := RemoveTree("/proc/self/fd"); err == nil {
 		t.Error("what cannot be removed was")
+	}
+}
+
+// A file that stays for a moment after it was removed, as an open one does on
+// FUSE and NFS, is waited for; what stays for another reason is told at once.
+func TestRemoveTreeWaits(t *testing.T) {
+	for range 20 {
+		dir := filepath.Join(t.TempDir(), "tree")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		begun, end := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(end)
+			for i := 0; ; i++ {
+				err := os.WriteFile(filepath.Join(dir, ".fuse_hidden"+strconv.Itoa(i%3)), nil, 0o600)
+				if i == 0 {
+					close(begun)
+				}
+				if i > 3000 || errors.Is(err, fs.ErrNotExist) {
+					return
+				}
+			}
+		}()
+		<-begun
+		if err := RemoveTree(dir); err != nil {
+			t.Error(err)
+		}
+		<-end
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+	// Several remove one tree.
+	for range 20 {
+		dir := filepath.Join(t.TempDir(), "tree")
+		for i := range 20 {
+			if err := os.MkdirAll(filepath.Join(dir, strconv.Itoa(i), "x"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		errs := make(chan error, 4)
+		for range cap(errs) {
+			go func() { errs <- RemoveTree(dir) }()
+		}
+		for range cap(errs) {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := errors.Join(unix.ENOTEMPTY, unix.EACCES); lingers(err) || lingers(nil) {
+		t.Error("waited for what does not go by itself")
+	}
+	if err := errors.Join(unix.ENOTEMPTY, &fs.PathError{Err: unix.EBUSY}); !lingers(err) {
+		t.Error("an open file is not waited for")
 	}
 }

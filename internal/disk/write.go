@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"berth/internal/failpoint"
 )
 
 // WriteTemp writes data to a new file of a random name in dir, with this mode,
@@ -15,10 +17,12 @@ func WriteTemp(dir string, data []byte, mode fs.FileMode) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	failpoint.Hit("temp.made")
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Chmod(mode)
 	}
+	failpoint.Hit("temp.written")
 	if err == nil {
 		err = f.Sync()
 	}
@@ -30,6 +34,19 @@ func WriteTemp(dir string, data []byte, mode fs.FileMode) (string, error) {
 		return "", err
 	}
 	return f.Name(), nil
+}
+
+// SyncFile makes a file's content durable.
+func SyncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
 // SyncDir makes new names in a directory durable. File systems that cannot

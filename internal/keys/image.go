@@ -1,29 +1,45 @@
 package keys
 
 import (
-	"regexp"
+	"strings"
 
+	"berth/internal/images"
+	"berth/internal/pattern"
 	"berth/internal/strict"
+	"berth/jobs"
 )
 
-var uri = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+var uri = pattern.Lazy(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
-// Image reads the path of a SIF. Pulling is not built yet, and a URI would
-// otherwise be taken for a path.
+// Image reads the path of a SIF, or a reference to an image in a registry or an
+// archive.
 func Image(v strict.Value) string {
 	if v.Is(strict.String) {
-		if s, _ := v.Raw(); uri.MatchString(s) {
-			v.Failf("apptainer pull image.sif "+shown(s), "is a URI, which is not supported by this version of berth: pull it first and name the SIF file")
+		s, _ := v.Raw()
+		// It says that the file is on this machine, wherever the job runs.
+		if file, ok := strings.CutPrefix(s, "local:"); ok && file != "" {
+			return v.Resolve(file)
+		}
+		if images.IsTagged(s) {
+			return "docker://" + s
+		}
+		if images.IsReference(s) {
+			ref, err := images.Settle(s)
+			if err != nil {
+				v.Fail(err)
+				return ""
+			}
+			return ref
+		}
+		if uri().MatchString(s) {
+			v.Failf("", "is no source of images that berth knows: docker://, oras://, library://, docker-archive:, or the path of a SIF")
 			return ""
 		}
 	}
 	return v.Path()
 }
 
-// shown is a URI that may stand in a command of a hint, or a placeholder.
-func shown(s string) string {
-	if regexp.MustCompile(`^[A-Za-z0-9+.:/@_-]+$`).MatchString(s) {
-		return s
-	}
-	return "URI"
+// Stage reads when a copy of the image is made on the node's own disk.
+func Stage(v strict.Value) string {
+	return v.OneOf(jobs.StageAuto, jobs.StageAlways, jobs.StageNever)
 }

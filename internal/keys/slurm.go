@@ -1,9 +1,9 @@
 package keys
 
 import (
-	"regexp"
 	"strings"
 
+	"berth/internal/pattern"
 	"berth/internal/strict"
 	"berth/jobs"
 )
@@ -17,6 +17,7 @@ func Slurm(t *strict.Reader) jobs.SlurmOptions {
 		Account:    word(t.Take("account")),
 		QOS:        word(t.Take("qos")),
 		Constraint: t.Take("constraint").Text(),
+		MPI:        mpi(t.Take("mpi")),
 	}
 	for _, v := range t.Take("extra").Items("sbatch options") {
 		if s := v.Text(); s != "" && checkExtra(v, s) {
@@ -24,6 +25,17 @@ func Slurm(t *strict.Reader) jobs.SlurmOptions {
 		}
 	}
 	return o
+}
+
+// mpi reads how ranks find each other.
+func mpi(v strict.Value) string {
+	if v.Is(strict.String) {
+		if s, _ := v.Raw(); s == "pmi2" {
+			v.Failf("", `must not be "pmi2": its connection is an open descriptor, which commands in a container do not get; use "pmix"`)
+			return ""
+		}
+	}
+	return v.OneOf("pmix", "none")
 }
 
 // word reads a name that has no white space in it.
@@ -36,11 +48,11 @@ func word(v strict.Value) string {
 	return s
 }
 
-var optionForm = regexp.MustCompile(`^--([a-z][a-z0-9-]*)(=.*)?$`)
+var optionForm = pattern.Lazy(`^--([a-z][a-z0-9-]*)(=.*)?$`)
 
 // checkExtra tells whether an option of sbatch may be passed through.
 func checkExtra(v strict.Value, s string) bool {
-	m := optionForm.FindStringSubmatch(s)
+	m := optionForm().FindStringSubmatch(s)
 	if m == nil {
 		extraForm(v, s)
 		return false
@@ -66,7 +78,7 @@ func checkExtra(v strict.Value, s string) bool {
 func extraForm(v strict.Value, s string) {
 	name, value, spaced := strings.Cut(s, " ")
 	switch long := short[firstTwo(s)]; {
-	case strings.HasPrefix(s, "--") && spaced && optionForm.MatchString(name) && !strings.Contains(name, "="):
+	case strings.HasPrefix(s, "--") && spaced && optionForm().MatchString(name) && !strings.Contains(name, "="):
 		v.Failf("", "must have the form --option=value: write %q", name+"="+strings.TrimSpace(value))
 	case owned[long] != "" && !strings.HasPrefix(s, "--"):
 		v.Failf("", "must not set %s (--%s): %s", s[:2], long, owned[long])

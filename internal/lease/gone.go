@@ -2,9 +2,13 @@ package lease
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"berth/jobs/store"
 )
 
 // Patience is how long a holder is watched before it counts as gone.
@@ -18,23 +22,48 @@ type Patience struct {
 	Silent time.Duration
 }
 
+// BeatEvery is how often a holder gives a sign of life unless its lease says
+// otherwise.
+const BeatEvery = 10 * time.Second
+
+// BeatOf is how often one gives a sign of life that has said so, 0 being
+// [BeatEvery].
+func BeatOf(beat time.Duration) time.Duration {
+	if beat <= 0 {
+		return BeatEvery
+	}
+	return beat
+}
+
+// PatienceFor is for a holder that beats so often, 0 being [BeatEvery]. The
+// ratio is fixed: a guest leaves when it has missed three beats, and a silence
+// of eighteen is one of somebody who is gone.
+func PatienceFor(beat time.Duration) Patience {
+	beat = BeatOf(beat)
+	return Patience{Look: min(max(beat/10, 20*time.Millisecond), time.Second), Dead: 3 * beat, Silent: 18 * beat}
+}
+
 // Gone tells whether a holder is provably gone: it has recorded its end, or it
 // ran here under this boot and its process is no more, or its beat does not
 // change for a long time. A beat that moves ends the watch at once, and so
-// does ctx. ended tells whether the holder with this directory has recorded
+// does ctx. One that cannot be read is no silence. ended tells whether the holder with this directory has recorded
 // its end.
 func Gone(ctx context.Context, o Owner, me Process, p Patience, ended func(dir string) bool) bool {
 	beat := filepath.Join(o.Dir, "beat")
+	first, err := os.ReadFile(beat)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
 	wait := p.Silent
 	if who := o.Process(); who.Near(me) && !who.lives() {
 		wait = p.Dead
-		if fi, err := os.Stat(beat); err == nil {
-			wait -= max(0, time.Since(fi.ModTime())) // the file's clock may be ahead
+		// By the clock of this machine, which has written it: a file server may
+		// have another.
+		if at, ok := store.BeatTime(first); ok {
+			wait -= max(0, time.Since(at))
 		}
 	}
-	first, _ := os.ReadFile(beat)
-	deadline := time.Now().Add(wait)
-	for time.Now().Before(deadline) {
+	for silence, last := time.Duration(0), time.Now(); silence < wait; {
 		if ended(o.Dir) {
 			return true
 		}
@@ -43,9 +72,15 @@ func Gone(ctx context.Context, o Owner, me Process, p Patience, ended func(dir s
 			return false
 		case <-time.After(p.Look):
 		}
-		if now, _ := os.ReadFile(beat); string(now) != string(first) {
+		now, err := os.ReadFile(beat)
+		if string(now) != string(first) || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false
 		}
+		// A long time between two looks is no silence: this process was stopped,
+		// and perhaps the holder with it, or neither could reach the file.
+		looked := time.Now()
+		silence += min(looked.Sub(last), max(p.Silent/18, 2*p.Look))
+		last = looked
 	}
 	return true
 }

@@ -21,12 +21,18 @@ type Owner struct {
 	Version     int       `json:"version"`
 	Attempt     string    `json:"attempt,omitempty"`     // the attempt's id, of a job
 	Environment string    `json:"environment,omitempty"` // its name, of a keeper
+	Verb        string    `json:"verb,omitempty"`        // of the command line that works on an overlay
+	Job         string    `json:"job,omitempty"`         // the id of the job that the attempt is of
+	SlurmJob    string    `json:"slurm_job,omitempty"`   // the Slurm job that the process runs in
+	Restart     int       `json:"restart,omitempty"`     // its SLURM_RESTART_COUNT
 	Dir         string    `json:"dir"`                   // where its beat is written
 	Host        string    `json:"host"`
 	BootID      string    `json:"boot_id"`
 	PID         int       `json:"pid"`
 	Start       string    `json:"start,omitempty"`
 	Time        time.Time `json:"time"`
+	// Beat is how often the owner gives a sign of life; 0 is [BeatEvery].
+	Beat time.Duration `json:"beat_ns,omitempty"`
 }
 
 // Process is the process that holds it.
@@ -170,10 +176,13 @@ func lastLease(dir string) (int, error) {
 
 // heldBy returns who holds lease n, or nil when it was given back.
 func heldBy(dir string, n int) (*Owner, error) {
-	if _, err := os.Stat(freeFile(dir, n)); err == nil {
+	if _, err := os.Lstat(freeFile(dir, n)); err == nil {
 		return nil, nil
 	}
 	path := leaseFile(dir, n)
+	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the lease " + path + " is no plain file, and berth makes no other", Hint: "look at it, and remove it by hand"}
+	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // cleared away: there is a later one

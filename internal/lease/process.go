@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -76,19 +77,35 @@ const UnknownStart = "?"
 
 // StartTime is field 22 of /proc/PID/stat (proc(5)), in clock ticks since
 // boot, which tells a process from a later one with the same number; "" when
-// there is no such process, or only its zombie.
+// there is no such process, or only its zombie. A first thread that has ended
+// looks like one while others go on, and so does that of a process that
+// becomes another program, execve(2), for as long as that takes.
 func StartTime(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
+	for range 3 {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return ""
+			}
+			return UnknownStart
+		}
+		if state, threads, start, ok := parseStat(string(b)); ok && (state != "Z" && state != "X" || threads > 1) {
+			return start
+		} else if !ok || state == "Z" {
 			return ""
 		}
-		return UnknownStart
+		// What is just being taken away: another look tells what is there now.
 	}
-	s := string(b)
-	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
-	if len(fields) < 20 || fields[0] == "Z" {
-		return ""
+	return UnknownStart
+}
+
+// parseStat reads fields 3, 20 and 22; the second field, the program's name, may
+// hold blanks and parentheses.
+func parseStat(s string) (state string, threads int, start string, ok bool) {
+	f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	if len(f) < 20 {
+		return "", 0, "", false
 	}
-	return fields[19]
+	threads, err := strconv.Atoi(f[17])
+	return f[0], threads, f[19], err == nil
 }

@@ -7,15 +7,20 @@ import (
 	"strings"
 
 	"berth/apptainer"
+	"berth/internal/doctor"
+	"berth/internal/far"
 	"berth/internal/guest"
+	"berth/internal/join"
 	"berth/internal/keeper"
+	"berth/internal/mirror"
 	"berth/internal/queue"
 	"berth/internal/runner"
+	"berth/jobs"
 	"berth/overlay"
 )
 
 // Verbs are the words that [Main] understands.
-var Verbs = []string{"runner", "guest", "keep", "connect", "overlay-mount", "try", "queue-wait"}
+var Verbs = []string{"runner", "rank", "guest", "keep", "connect", "hold", "join", "overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait", jobs.VerbBuild, jobs.VerbPull, mirror.Verb}
 
 // Is tells whether a command line (without the program) is one of ours.
 func Is(args []string) bool {
@@ -31,17 +36,36 @@ func Main(args []string) int {
 	switch args[0] {
 	case "runner":
 		return runner.Main(args[1:], os.Stderr)
+	case jobs.VerbRank:
+		return runner.RankMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "guest":
 		return guest.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "keep":
 		return keeper.Main(args[1:], openers(), os.Stdout, os.Stderr)
 	case "connect":
+		if slices.Contains(args, "--mux") {
+			return far.ConnectMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+		}
 		return keeper.ConnectMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case mirror.Verb:
+		return mirror.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case "hold":
+		return far.HoldMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case "join":
+		return join.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "overlay-mount":
 		return overlay.MountMain(args[1:], os.Stderr)
+	case overlay.VerbFiles:
+		return overlay.FilesMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "try":
-		return apptainer.TryMain(args[1:], os.Stdout, os.Stderr)
+		return apptainer.TryMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case jobs.VerbBuild:
+		return apptainer.BuildMain(args[1:], os.Stdin, os.Stderr)
+	case jobs.VerbPull:
+		return apptainer.PullMain(args[1:], os.Stderr)
+	case "examine":
+		return doctor.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	default:
-		return queue.WaitMain(args[1:])
+		return queue.WaitMain(args[1:], func(attempt, client string) queue.Held { return runner.Held(attempt, client) })
 	}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"berth/apptainer"
 	"berth/backends/docker"
+	"berth/backends/external"
 	"berth/backends/local"
 	"berth/backends/ssh"
 	"berth/internal/run"
@@ -12,5 +13,5 @@ import (
 // openers are the backends whose environments this program can keep.
 func openers() []jobs.Opener {
 	on := run.Local{}
-	return []jobs.Opener{&apptainer.Backend{On: on}, &docker.Backend{On: on}, ssh.Backend{On: on}, local.Backend{}}
+	return []jobs.Opener{&apptainer.Backend{On: on}, &docker.Backend{On: on}, ssh.Backend{On: on}, local.Backend{}, &external.Backend{On: on}}
 }

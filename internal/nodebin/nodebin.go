@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 
 	"berth/internal/disk"
 	"berth/jobs"
@@ -31,6 +32,21 @@ func install(dir string) (string, error) {
 		return installSelf(dir)
 	}
 	return put(dir, "berth-node-"+short(sum), data)
+}
+
+// Self makes sure that this program, which is the one for the nodes, stands in
+// dir, where it was started from or under its hash, and returns its path.
+func Self(dir string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if a, err := os.Stat(filepath.Dir(self)); err == nil {
+		if b, err := os.Stat(dir); err == nil && os.SameFile(a, b) {
+			return filepath.Join(dir, filepath.Base(self)), nil
+		}
+	}
+	return Install(dir)
 }
 
 // installSelf copies the running program, so that an upgrade of berth does not
@@ -59,7 +75,12 @@ func put(dir, name string, data []byte) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
+	// Nothing is started while it is open: until it is another program, a child has
+	// the file open for writing as well, and the kernel starts no such file
+	// (ETXTBSY).
+	syscall.ForkLock.RLock()
 	tmp, err := disk.WriteTemp(dir, data, 0o700)
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return "", err
 	}

@@ -2,7 +2,9 @@ package nodebin
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -76,6 +78,38 @@ func TestPutAtOnce(t *testing.T) {
 	if len(entries) != 1 {
 		t.Errorf("left %v", entries)
 	}
+}
+
+// TestPutStarts: what was put there can be started at once, whatever else this
+// process starts meanwhile.
+func TestPutStarts(t *testing.T) {
+	data, err := os.ReadFile("/bin/true")
+	must(t, err)
+	end := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-end:
+					return
+				default:
+					_ = exec.CommandContext(t.Context(), "/bin/true").Run()
+				}
+			}
+		})
+	}
+	dir := t.TempDir()
+	for i := range 100 {
+		path, err := put(dir, fmt.Sprint("berth-", i), data)
+		must(t, err)
+		if err := exec.CommandContext(t.Context(), path).Run(); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(end)
+	wg.Wait()
 }
 
 func TestPutRepairs(t *testing.T) {

@@ -27,18 +27,37 @@ type Detached struct {
 // appended to the file log, made with mode 0600. An error means that nothing
 // was started.
 func Detach(argv, env []string, dir, log string) (*Detached, error) {
-	return detach(argv, env, dir, log, nil)
+	return detach(argv, env, dir, log, nil, nil)
 }
 
 // DetachTalking is [Detach] with the standard output in a pipe, whose other end
 // is returned. The command must survive that nobody reads it any more.
 func DetachTalking(argv, env []string, dir, log string) (*Detached, *os.File, error) {
+	return DetachFed(argv, env, dir, log, nil)
+}
+
+// DetachFed is [DetachTalking] with a standard input that holds these bytes.
+func DetachFed(argv, env []string, dir, log string, input []byte) (*Detached, *os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	defer w.Close()
-	d, err := detach(argv, env, dir, log, w)
+	var stdin *os.File
+	if input != nil {
+		fed, feed, err := os.Pipe()
+		if err != nil {
+			_ = r.Close()
+			return nil, nil, fmt.Errorf("start %s: %w", argv[0], err)
+		}
+		defer fed.Close()
+		go func() {
+			_, _ = feed.Write(input) // ends when the command takes it, or does not begin
+			_ = feed.Close()
+		}()
+		stdin = fed
+	}
+	d, err := detach(argv, env, dir, log, stdin, w)
 	if err != nil {
 		_ = r.Close()
 		return nil, nil, err
@@ -46,7 +65,7 @@ func DetachTalking(argv, env []string, dir, log string) (*Detached, *os.File, er
 	return d, r, nil
 }
 
-func detach(argv, env []string, dir, log string, stdout *os.File) (*Detached, error) {
+func detach(argv, env []string, dir, log string, stdin, stdout *os.File) (*Detached, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, errors.New("start a detached command: no program is named")
 	}
@@ -60,6 +79,9 @@ func detach(argv, env []string, dir, log string, stdout *os.File) (*Detached, er
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, env, stdout, out
+	if stdin != nil {
+		cmd.Stdin = stdin
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)

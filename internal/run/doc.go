@@ -3,7 +3,8 @@
 // command log or an injected fault can stand in its way.
 //
 // Every command gets a process group of its own, so that a Ctrl-C meant for
-// berth does not reach it and the whole group can be killed when the context
-// ends. A process that a command leaves behind, with the command's output
-// still open, never holds up [jobs.Process].Wait: see [Drain].
+// berth does not reach it. When its context ends it is killed, and with it all
+// that it has started, unless that has a session of its own. A process that it
+// leaves behind, with its output still open, never holds up
+// [jobs.Process].Wait: see [Drain].
 package run

@@ -19,7 +19,8 @@ type Local struct{}
 var _ jobs.Starter = Local{}
 
 // Start begins a command in a process group of its own; a nil Env is this
-// process's environment. When ctx ends, the group is killed with SIGKILL.
+// process's environment. When ctx ends, the command is killed with SIGKILL, its
+// group, and all that it has started: see endTree.
 //
 // A Stdin or Stdout that is an *os.File is handed to the command as it is.
 // Other readers and writers are copied; a reader that blocks for ever keeps
@@ -34,6 +35,7 @@ func (Local) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 	cmd := exec.Command(c.Argv[0], c.Argv[1:]...)
 	cmd.Dir = c.Dir
 	cmd.Env = c.Env
+	cmd.ExtraFiles = c.Files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.OwnMounts {
 		if err := ownMounts(cmd.SysProcAttr); err != nil {
@@ -41,11 +43,20 @@ func (Local) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 		}
 		defer dumpable()()
 	}
+	open := func() error { return nil }
+	if c.OwnFiles && os.Geteuid() != 0 {
+		begin, done, err := ownFiles(cmd)
+		if err != nil {
+			return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
+		}
+		open = begin
+		defer done()
+		defer dumpable()()
+	}
 
 	p := &process{cmd: cmd, done: make(chan struct{})}
-	var childEnds []*os.File // closed here once the child has them
 	fail := func(err error) (jobs.Process, error) {
-		for _, f := range childEnds {
+		for _, f := range p.childEnds {
 			_ = f.Close()
 		}
 		for _, f := range p.ownEnds {
@@ -54,32 +65,7 @@ func (Local) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
 
-	output := func(w io.Writer) (io.Writer, error) {
-		if w == nil {
-			return nil, nil
-		}
-		if f, ok := w.(*os.File); ok {
-			return f, nil
-		}
-		r, pw, err := os.Pipe()
-		if err != nil {
-			return nil, err
-		}
-		childEnds, p.ownEnds = append(childEnds, pw), append(p.ownEnds, r)
-		d := NewDrain(r)
-		p.drains = append(p.drains, d)
-		p.copies = append(p.copies, func() { _ = d.Copy(w) })
-		return pw, nil
-	}
-	// One writer for both streams gets one pipe, as with os/exec: two copies
-	// at a time would be a data race in most writers.
-	var err error
-	if cmd.Stdout, err = output(c.Stdout); err != nil {
-		return fail(err)
-	}
-	if c.Stderr != nil && sameWriter(c.Stderr, c.Stdout) {
-		cmd.Stderr = cmd.Stdout
-	} else if cmd.Stderr, err = output(c.Stderr); err != nil {
+	if err := p.connect(cmd, c.Stdout, c.Stderr); err != nil {
 		return fail(err)
 	}
 	if f, ok := c.Stdin.(*os.File); ok {
@@ -89,7 +75,7 @@ func (Local) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 		if err != nil {
 			return fail(err)
 		}
-		childEnds, p.ownEnds = append(childEnds, r), append(p.ownEnds, pw)
+		p.childEnds, p.ownEnds = append(p.childEnds, r), append(p.ownEnds, pw)
 		cmd.Stdin, p.stdin = r, pw
 		go func() {
 			// Begins at once, so that it may block in the reader; the writes
@@ -102,30 +88,26 @@ func (Local) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 	if err := cmd.Start(); err != nil {
 		return fail(err)
 	}
-	for _, f := range childEnds {
+	if err := open(); err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return fail(fmt.Errorf("give it the files of this user: %w", err))
+	}
+	for _, f := range p.childEnds {
 		_ = f.Close()
 	}
 	go p.watch(ctx)
 	return p, nil
 }
 
-// sameWriter compares two writers whose types may not be comparable.
-func sameWriter(a, b io.Writer) (same bool) {
-	defer func() {
-		if recover() != nil {
-			same = false
-		}
-	}()
-	return a == b
-}
-
 // process is a command started by Local.
 type process struct {
-	cmd     *exec.Cmd
-	stdin   *os.File // our end, or nil
-	ownEnds []*os.File
-	drains  []*Drain
-	copies  []func()
+	cmd   *exec.Cmd
+	stdin *os.File // our end, or nil
+	outputs
+
+	mu   sync.Mutex
+	rest bool // what it leaves of its group is killed, see Terminate
 
 	done chan struct{} // closed when exit and err are set
 	exit jobs.Exit
@@ -144,13 +126,17 @@ func (p *process) watch(ctx context.Context) {
 		defer close(killed)
 		select {
 		case <-ctx.Done():
-			_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+			endTree(p.cmd.Process.Pid)
 		case <-gone:
 		}
 	}()
-	err := p.cmd.Wait()
+	// Its number is its own until it is waited for, and so long its group is
+	// known by that.
+	ended(p.cmd.Process.Pid)
 	close(gone)
 	<-killed
+	p.endRest()
+	err := p.cmd.Wait()
 	if p.stdin != nil {
 		_ = p.stdin.Close()
 	}

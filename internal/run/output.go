@@ -101,6 +101,28 @@ func Output(ctx context.Context, on jobs.Starter, c jobs.Cmd) ([]byte, error) {
 	return out.buf.Bytes(), failed
 }
 
+// Logged runs a command to its end, with both its streams to c.Stderr, one line
+// after the other. The error is an [*Error] with the last lines of them when it
+// did not end with 0.
+func Logged(ctx context.Context, on jobs.Starter, c jobs.Cmd) error {
+	last := &tail{most: maxTail}
+	c.Stderr = io.MultiWriter(last, c.Stderr)
+	c.Stdout = c.Stderr
+	p, err := on.Start(ctx, c)
+	if err != nil {
+		return err
+	}
+	exit, err := p.Wait()
+	if err != nil || exit.OK() {
+		return err
+	}
+	failed := &Error{Argv: c.Argv, Exit: exit, Stderr: last.String()}
+	if exit.Signal != 0 {
+		failed.Err = context.Cause(ctx)
+	}
+	return failed
+}
+
 // bounded keeps the first bytes written to it and calls over when there are
 // more than it may keep.
 type bounded struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"sync"
 
 	"berth/jobs"
 )
@@ -19,18 +20,32 @@ func OnTerminal(ctx context.Context, c jobs.Cmd) (jobs.Exit, error) {
 		return jobs.Exit{}, errors.New("start a command: no program is named")
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, c.Stdout, c.Stderr
+	cmd.Dir, cmd.Env = c.Dir, c.Env
 	// What it leaves in the background may hold the outputs open for ever.
-	cmd.WaitDelay = drainSilence
-	err := cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil
+	var o outputs
+	err := o.connect(cmd, c.Stdout, c.Stderr)
+	var copying sync.WaitGroup
+	for _, f := range o.copies {
+		copying.Go(f)
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	for _, f := range o.childEnds {
+		_ = f.Close()
+	}
+	if err == nil {
+		err = cmd.Wait()
+	}
+	for _, d := range o.drains {
+		d.Ended()
+	}
+	copying.Wait()
+	if ctx.Err() != nil { // also before it began
+		return jobs.Exit{}, fmt.Errorf("%s: %w", c.Argv[0], context.Cause(ctx))
 	}
 	if cmd.ProcessState == nil {
 		return jobs.Exit{}, fmt.Errorf("start %s: %w", c.Argv[0], err)
-	}
-	if ctx.Err() != nil {
-		return jobs.Exit{}, fmt.Errorf("%s: %w", c.Argv[0], context.Cause(ctx))
 	}
 	return exitOf(cmd, err)
 }

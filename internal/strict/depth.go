@@ -1,6 +1,9 @@
 package strict
 
-import "regexp"
+import (
+	"regexp"
+	"sync"
+)
 
 // maxDepth is how many brackets may be open at once. Both parsers take time
 // that grows with the square of the depth, so a small hostile file could hold
@@ -8,8 +11,11 @@ import "regexp"
 // write comes near.
 const maxDepth = 200
 
-// dotted is a TOML key of absurdly many parts, which costs the same.
-var dotted = regexp.MustCompile(`(?:[A-Za-z0-9_"'-]+[ \t]*\.[ \t]*){200}`)
+// dotted is a TOML key of absurdly many parts, which costs the same. So large an
+// expression is compiled when it is needed, and not at every start.
+var dotted = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:[A-Za-z0-9_"'-]+[ \t]*\.[ \t]*){200}`)
+})
 
 func checkDepth(file, s string) error {
 	depth := 0
@@ -24,7 +30,7 @@ func checkDepth(file, s string) error {
 			return refuse(file, lineAt(s, i), "", "more than %d brackets are open", maxDepth)
 		}
 	}
-	if at := dotted.FindStringIndex(s); at != nil {
+	if at := dotted().FindStringIndex(s); at != nil {
 		return refuse(file, lineAt(s, at[0]), "", "a key has too many parts")
 	}
 	return nil

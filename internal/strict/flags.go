@@ -2,12 +2,14 @@ package strict
 
 import "strconv"
 
-// Flag is a flag of the command line that stands for a key of a file.
+// Flag is a flag of the command line, or another word from outside of any
+// file, that stands for a key of a file.
 type Flag struct {
 	Name   string   // as the caller wrote it, without dashes
+	Label  string   // how errors call it; "" is the name with dashes
 	Table  string   // the table of the key; "" is the outermost
 	Key    string   // the key
-	Kind   Kind     // String, Int, or List of strings
+	Kind   Kind     // String, Int, Bool, or List of strings
 	Values []string // one, or the items of a list
 }
 
@@ -19,7 +21,11 @@ func Flags(flags []Flag) *Doc {
 	tables := map[string]*node{"": root}
 	labels := make([]string, 0, len(flags))
 	for _, f := range flags {
-		labels = append(labels, "--"+f.Name)
+		label := f.Label
+		if label == "" {
+			label = "--" + f.Name
+		}
+		labels = append(labels, label)
 		line := len(labels)
 		t := tables[f.Table]
 		if t == nil {

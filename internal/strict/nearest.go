@@ -33,6 +33,18 @@ func DidYouMean(word string, words []string) string {
 	return ""
 }
 
+// Slip returns the word that differs from this one by no more than so many
+// slips of the finger, or "": for words that most likely are no mistake at all.
+func Slip(word string, words []string, most int) string {
+	best := ""
+	for _, w := range words {
+		if d := distance(word, w); d <= most && d > 0 {
+			best, most = w, d-1
+		}
+	}
+	return best
+}
+
 // distance counts the insertions, deletions, replacements and exchanges of
 // neighbours that turn a into b.
 func distance(a, b string) int {

@@ -68,5 +68,15 @@ func clip(s string) string {
 	return s
 }
 
+// short keeps what the library says of a number with thousands of digits from
+// repeating them.
+func short(s string) string {
+	const most = 200
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return s
+}
+
 // quote shows a string so that nothing in it can act on a terminal.
 func quote(s string) string { return strconv.Quote(clip(s)) }

@@ -3,14 +3,14 @@ package strict
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
+	"berth/internal/pattern"
 	"berth/jobs"
 )
 
 // variable is a use of an environment variable.
-var variable = regexp.MustCompile(`\$[A-Za-z_{]`)
+var variable = pattern.Lazy(`\$[A-Za-z_{]`)
 
 // Path returns the absolute path that a string names: relative to the
 // directory of the file, with ~ for the user's home.
@@ -34,7 +34,7 @@ func (v Value) clean(path string) string {
 
 // Resolve is [Value.Path] for a path that is a part of the value.
 func (v Value) Resolve(s string) string {
-	if variable.MatchString(s) {
+	if variable().MatchString(s) {
 		v.Failf("write ~ for your home, or the path in full", "names an environment variable, which is not expanded here: %s", quote(s))
 		return ""
 	}

@@ -31,6 +31,19 @@ func (d *Doc) reader(name, where string, n *node, line int) *Reader {
 // Given tells whether the table stands in the file.
 func (r *Reader) Given() bool { return r.node != nil }
 
+// Names returns the keys of the table in the order of the file, for a table
+// whose keys are names that its writer has chosen.
+func (r *Reader) Names() []string {
+	if r.node == nil {
+		return nil
+	}
+	var names []string
+	for _, e := range r.node.keys {
+		names = append(names, e.name)
+	}
+	return names
+}
+
 // Take returns the value of a key, which makes the key known.
 func (r *Reader) Take(key string) Value {
 	if !slices.Contains(r.known, key) {
@@ -102,8 +115,15 @@ func (r *Reader) unknown() {
 	if r.node == nil {
 		return
 	}
+	n := 0
 	for _, e := range r.node.keys {
 		if slices.Contains(r.known, e.name) {
+			continue
+		}
+		if n++; n > maxIssues {
+			// Not told any more, only counted: to look for what was meant takes
+			// time, and a file may have thousands.
+			r.doc.Failf(e.line, "", "unknown key")
 			continue
 		}
 		if answer, ok := r.refused[e.name]; ok {

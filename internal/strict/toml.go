@@ -35,7 +35,7 @@ func tomlError(file, s string, err error) error {
 	if key, ok := strings.CutSuffix(pe.Message, "' has already been defined."); ok {
 		return refuse(file, line, "", "duplicate key %s", quote(strings.TrimPrefix(key, "Key '")))
 	}
-	return refuse(file, line, "", "not valid TOML: %s", strings.TrimSuffix(pe.Message, "."))
+	return refuse(file, line, "", "not valid TOML: %s", short(strings.TrimSuffix(pe.Message, ".")))
 }
 
 type tomlBuilder struct {

@@ -22,10 +22,12 @@ func itemPath(parent string, i int) string { return parent + "\x01" + strconv.It
 // scanTOML finds the place of every key and list item in a text that the toml
 // library has accepted; it checks nothing itself. It reads the grammar and not
 // lines, so that what looks like a key inside a string or a comment is none.
-func scanTOML(s string) map[string]tomlPlace {
+func scanTOML(s string) map[string]tomlPlace { return newTOMLScan(s).places }
+
+func newTOMLScan(s string) *tomlScanner {
 	t := &tomlScanner{s: s, line: 1, places: map[string]tomlPlace{}, tables: map[string]int{}}
 	t.document()
-	return t.places
+	return t
 }
 
 type tomlScanner struct {
@@ -34,12 +36,25 @@ type tomlScanner struct {
 	line   int
 	places map[string]tomlPlace
 	tables map[string]int // how many [[...]] each path has had
+
+	inline int        // how many inline tables are open
+	parts  []tomlPart // what the file consists of, in its order
+}
+
+// tomlPart is a statement "key = value", or the head of a table, by its bytes.
+type tomlPart struct {
+	path       string // of the key, or of the table
+	table      string // in which a statement stands
+	head       bool
+	start, end int // of the whole, without a comment behind it
+	value      int // where the value begins
 }
 
 func (t *tomlScanner) document() {
 	context := ""
 	for {
 		t.blank()
+		start := t.i
 		switch {
 		case t.i >= len(t.s):
 			return
@@ -53,11 +68,13 @@ func (t *tomlScanner) document() {
 			t.mark(context, line)
 			t.blank()
 			t.eat("]]")
+			t.parts = append(t.parts, tomlPart{path: context, head: true, start: start, end: t.i})
 		case t.eat("["):
 			keys, line := t.keys()
 			context = t.header(keys, line)
 			t.blank()
 			t.eat("]")
+			t.parts = append(t.parts, tomlPart{path: context, head: true, start: start, end: t.i})
 		default:
 			t.pair(context)
 		}
@@ -80,7 +97,7 @@ func (t *tomlScanner) header(keys []string, line int) string {
 
 // pair reads "key = value" under a path.
 func (t *tomlScanner) pair(path string) {
-	before := t.i
+	before, table := t.i, path
 	keys, line := t.keys()
 	for _, k := range keys {
 		path = keyPath(path, k)
@@ -89,7 +106,12 @@ func (t *tomlScanner) pair(path string) {
 	t.blank()
 	t.eat("=")
 	t.blank()
+	at := t.i
 	t.value(path)
+	if t.inline == 0 {
+		end := at + len(strings.TrimRight(t.s[at:t.i], " \t\n"))
+		t.parts = append(t.parts, tomlPart{path: path, table: table, start: before, value: at, end: end})
+	}
 	if t.i == before {
 		t.i++ // never on text that the library accepted
 	}
@@ -156,6 +178,8 @@ func (t *tomlScanner) value(path string) {
 			}
 		}
 	case t.eat("{"):
+		t.inline++
+		defer func() { t.inline-- }()
 		for {
 			t.separators()
 			if t.i >= len(t.s) || t.eat("}") {

@@ -20,6 +20,31 @@ type Value struct {
 // Given tells whether the key stands in the file.
 func (v Value) Given() bool { return v.node != nil }
 
+// Line is the line on which the value's key stands, from 1; of a flag it means
+// nothing.
+func (v Value) Line() int { return v.line }
+
+// Kind is the type of a value that is given.
+func (v Value) Kind() Kind {
+	if v.node == nil {
+		return Null
+	}
+	return v.node.kind
+}
+
+// Source is a number, true, false or a date as it stands in the file; of a
+// string it is the string.
+func (v Value) Source() string {
+	if v.node == nil {
+		return ""
+	}
+	return v.node.text
+}
+
+// InFile tells whether the value stands in a file, and not in a flag or another
+// word from outside.
+func (v Value) InFile() bool { return v.doc != nil && v.doc.labels == nil }
+
 // Is tells whether the value is there and of this kind.
 func (v Value) Is(k Kind) bool { return v.node != nil && v.node.kind == k }
 
@@ -140,20 +165,25 @@ func (v Value) MustBeText(what string) {
 }
 
 // Count returns a whole number from 1 to most, or 0.
-func (v Value) Count(most int) int {
+func (v Value) Count(most int) int { return v.between(1, most) }
+
+// UpTo returns a whole number from 0 to most.
+func (v Value) UpTo(most int) int { return v.between(0, most) }
+
+func (v Value) between(least, most int) int {
 	if v.node == nil {
 		return 0
 	}
 	if v.node.kind != Int {
 		cure := ""
-		if v.node.kind == String && decimal.MatchString(v.node.text) {
+		if v.node.kind == String && decimal().MatchString(v.node.text) {
 			cure = "write " + v.node.text + " without quotes"
 		}
 		v.mustBe("a whole number", cure)
 		return 0
 	}
-	if v.node.num < 1 || v.node.num > int64(most) {
-		v.Failf("", "must be from 1 to %d, found %d", most, v.node.num)
+	if v.node.num < int64(least) || v.node.num > int64(most) {
+		v.Failf("", "must be from %d to %d, found %d", least, most, v.node.num)
 		return 0
 	}
 	return int(v.node.num)

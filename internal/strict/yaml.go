@@ -2,9 +2,10 @@ package strict
 
 import (
 	"errors"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"berth/internal/pattern"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -77,7 +78,7 @@ func (y *yamlReader) line(n ast.Node) int {
 // decimal is how a whole number is written. YAML readers do not agree on 010,
 // 0x10, 1_000 and 1:30, so these are numbers of kind Number or strings, and
 // fit nowhere without quotes.
-var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+var decimal = pattern.Lazy(`^-?(0|[1-9][0-9]*)$`)
 
 func (y *yamlReader) value(v ast.Node) (*node, error) {
 	n := &node{line: y.line(v)}
@@ -90,7 +91,7 @@ func (y *yamlReader) value(v ast.Node) (*node, error) {
 		n.kind, n.text = String, v.Value.Value
 	case *ast.IntegerNode:
 		n.kind, n.text = Number, v.Token.Value
-		if decimal.MatchString(n.text) {
+		if decimal().MatchString(n.text) {
 			if num, err := strconv.ParseInt(n.text, 10, 64); err == nil {
 				n.kind, n.num = Int, num
 			}

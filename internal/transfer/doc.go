@@ -18,6 +18,11 @@
 // that is there, by a rename; a directory and something else never replace one
 // another. Owners are those of whoever unpacks.
 //
+// Where a stream is a pipe, which it is or has a method Pipe for, the kernel
+// moves the contents of large files (splice(2)); the stream is the same. Whoever
+// reads such a pipe can hold pages of the files packed, and see what is written
+// to them later: Pack gets no pipe that somebody hostile reads.
+//
 // When a stream breaks off, what has come in whole stays, as with cp; no part
 // of a file stays under its name or another.
 package transfer

@@ -19,7 +19,7 @@ func (u *unpacker) file(parent *os.Root, base, at string, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	_, rerr, werr := u.move(f, u.in, h.Size)
+	rerr, werr := u.body(f, h.Size)
 	err = werr
 	if err == nil && rerr != nil && !errors.Is(rerr, io.EOF) {
 		err = streamError(rerr)

@@ -89,14 +89,19 @@ func (m *mover) move(w io.Writer, r io.Reader, n int64) (moved int64, rerr, werr
 				return moved, nil, werr
 			}
 			moved += int64(k)
-			m.tally.Bytes += int64(k)
-			if m.o.Progress != nil {
-				m.o.Progress(m.tally.Bytes)
-			}
+			m.count(int64(k))
 		}
 		if rerr != nil {
 			return moved, rerr, nil
 		}
 	}
 	return moved, nil, nil
+}
+
+// count notes bytes that have passed.
+func (m *mover) count(n int64) {
+	m.tally.Bytes += n
+	if m.o.Progress != nil {
+		m.o.Progress(m.tally.Bytes)
+	}
 }

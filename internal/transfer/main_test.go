@@ -17,9 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/leaks"
 	"berth/internal/transfer"
-
-	"go.uber.org/goleak"
 )
 
 // roleVar makes the test binary copy as somebody else, see [asNobody].
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(roleVar); what != "" {
 		os.Exit(copyMain(what))
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // copyMain copies "FROM\nTO" and prints the notes.

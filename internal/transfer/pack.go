@@ -29,7 +29,7 @@ func Pack(ctx context.Context, w io.Writer, source string, o Options) (Tally, er
 	out := bufio.NewWriterSize(w, 64<<10)
 	p := &packer{
 		mover: mover{ctx: ctx, buf: make([]byte, bufferSize), o: o},
-		out:   tar.NewWriter(out), links: map[inode]string{},
+		out:   tar.NewWriter(out), under: out, pipe: pipeOf(w), links: map[inode]string{},
 	}
 	err := p.top(source)
 	if err == nil {
@@ -44,6 +44,8 @@ func Pack(ctx context.Context, w io.Writer, source string, o Options) (Tally, er
 type packer struct {
 	mover
 	out    *tar.Writer
+	under  *bufio.Writer    // what out writes to
+	pipe   *os.File         // what under writes to, if that is a pipe; or nil
 	links  map[inode]string // names of files that have several
 	device uint64           // of the directory that is packed
 }
@@ -242,87 +244,4 @@ func (p *packer) directory(fi fs.FileInfo, name string) error {
 
 func (p *packer) symlink(fi fs.FileInfo, name, target string) error {
 	return p.header(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target}, fi)
-}
-
-// content packs a file that was seen and is open.
-func (p *packer) content(f *os.File, seen fs.FileInfo, name string) error {
-	fi, err := f.Stat()
-	if err == nil && !os.SameFile(fi, seen) {
-		err = errReplaced
-	}
-	if err != nil {
-		p.failed(name, err)
-		return nil
-	}
-	id, shared := inodeOf(fi)
-	if shared = shared && id.links > 1; shared {
-		id.links = 0 // it may change
-		if first, ok := p.links[id]; ok {
-			return p.header(&tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: first}, fi)
-		}
-	}
-	// Bytes that were never read cannot be promised: whether it can be read
-	// shows before the header goes out. The kernel's files say that they are
-	// empty, and are not; as much of these is taken as the buffer holds.
-	size, want := fi.Size(), fi.Size()
-	if size == 0 {
-		want = int64(len(p.buf))
-	}
-	n, err := io.ReadAtLeast(f, p.buf[:min(int64(len(p.buf)), want)], 1)
-	for size == 0 && err == nil && n < len(p.buf) {
-		var more int
-		more, err = f.Read(p.buf[n:])
-		n += more
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		p.failed(name, err)
-		return nil
-	}
-	size = max(size, int64(n))
-	if err := p.header(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size}, fi); err != nil {
-		return err
-	}
-	if shared {
-		p.links[id] = name
-	}
-	if err := p.first(n); err != nil {
-		return err
-	}
-	moved, rerr, werr := p.move(p.out, f, size-int64(n))
-	if werr != nil {
-		return werr
-	}
-	if rest := size - int64(n) - moved; rest > 0 {
-		if rerr != nil && !errors.Is(rerr, io.EOF) {
-			note(&p.tally.Unreadable, &p.tally.unreadable, name)
-		} else {
-			note(&p.tally.Shrunk, &p.tally.shrunk, name)
-		}
-		return p.zeros(rest)
-	}
-	return nil
-}
-
-// first writes what stands in the buffer.
-func (p *packer) first(n int) error {
-	if _, err := p.out.Write(p.buf[:n]); err != nil {
-		return err
-	}
-	p.tally.Bytes += int64(n)
-	if p.o.Progress != nil {
-		p.o.Progress(p.tally.Bytes)
-	}
-	return nil
-}
-
-func (p *packer) zeros(n int64) error {
-	_, _, err := p.move(p.out, zeros{}, n)
-	return err
-}
-
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
 }

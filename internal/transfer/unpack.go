@@ -27,7 +27,7 @@ func Unpack(ctx context.Context, r io.Reader, dest string, o Options) (Tally, st
 	in := &watched{r: bufio.NewReaderSize(r, 64<<10)}
 	u := &unpacker{
 		mover: mover{ctx: ctx, buf: make([]byte, bufferSize), o: o},
-		in:    tar.NewReader(in), made: map[string]made{}, files: map[uint64]struct{}{}, seed: maphash.MakeSeed(),
+		in:    tar.NewReader(in), under: in, pipe: pipeOf(r), made: map[string]made{}, files: map[uint64]struct{}{}, seed: maphash.MakeSeed(),
 	}
 	defer u.close()
 	err := u.all(dest)
@@ -51,7 +51,7 @@ func Unpack(ctx context.Context, r io.Reader, dest string, o Options) (Tally, st
 // watched knows whether the stream has ended: package tar takes an end without
 // the two empty blocks for an archive's end.
 type watched struct {
-	r     io.Reader
+	r     *bufio.Reader
 	ended bool
 }
 
@@ -81,6 +81,8 @@ type made struct {
 type unpacker struct {
 	mover
 	in    *tar.Reader
+	under *watched // what in reads from
+	pipe  *os.File // what under reads from, if that is a pipe; or nil
 	place place
 	top   string // in the stream
 

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package run_test
+
+func family(string) {}
