@@ -10,6 +10,30 @@ const (
 	HoleScratch = "{scratch}"
 )
 
+// VerbRank is berth-node's word for one of several tasks of a job. In the argv
+// of such a job the words "VerbRank --attempt DIR --" stand before the line
+// that opens one task's container.
+const VerbRank = "rank"
+
+// VerbFollow is the word of berth, and of berth-node, for doing what ended jobs
+// need done next.
+const VerbFollow = "follow"
+
+// VerbWatch is their word for going on with a job of this machine's queue whose
+// process has ended; the attempt's directory follows.
+const VerbWatch = "queue-watch"
+
+// VerbBuild is berth-node's word for what a job runs that builds an image.
+const VerbBuild = "image-build"
+
+// VerbPull is its word for what a job runs that fetches images, and NoDigest what
+// stands for a digest that nobody could ask for: the container program then
+// follows the name by itself.
+const (
+	VerbPull = "image-pull"
+	NoDigest = "-"
+)
+
 // Place is what a backend needs to know to write the command line that opens
 // an environment for an attempt.
 type Place struct {

@@ -11,6 +11,10 @@ const (
 	BackendSSH    = "ssh"
 )
 
+// BackendExternal is the word for all backends that are programs of their own,
+// where one is meant and its name does not matter.
+const BackendExternal = "external"
+
 // DriverKernel is an overlay that berth mounts itself in a user and mount
 // namespace of its own, with userxattr, over an unpacked image.
 const DriverKernel = "kernel"
@@ -44,8 +48,8 @@ type EnvSpec struct {
 	// command gets with the values they have there; these are never recorded.
 	Forward   []string  `json:"forward,omitempty"`
 	Resources Resources `json:"resources,omitzero"`
-	// Defaulted names the resources that nobody has asked for: "cpus",
-	// "memory". Where such a limit cannot be held it is dropped with a note;
+	// Defaulted names the resources that nobody has asked for in so many words:
+	// "cpus", "memory", "disk". Where such a limit cannot be held it is dropped with a note;
 	// one that was asked for is then an error.
 	Defaulted []string      `json:"defaulted,omitempty"`
 	Strict    bool          `json:"strict,omitempty"`  // a limit that cannot be held is an error
@@ -54,14 +58,30 @@ type EnvSpec struct {
 	Fakeroot  bool          `json:"fakeroot,omitempty"`
 	Dir       string        `json:"dir,omitempty"`     // where sessions begin; "" is HOME
 	Scratch   string        `json:"scratch,omitempty"` // as in a profile
+	Stage     string        `json:"stage,omitempty"`   // [StageAuto] and so on; "" is auto
 	Lifetime  time.Duration `json:"lifetime_ns"`       // idle time after which its keeper ends; 0 is never
 	Docker    *DockerSpec   `json:"docker,omitempty"`
 	Home      string        `json:"home"` // the state directory that has its record
 	SSH       *SSHSpec      `json:"ssh,omitempty"`
-	Created   time.Time     `json:"created"`
-	User      string        `json:"user"`
-	Host      string        `json:"host"` // where it was made
-	Notes     []string      `json:"notes,omitempty"`
+	// External is set where the backend is a program of its own.
+	External *ExternalSpec `json:"external,omitempty"`
+	// Scheduler gives the machine on which the environment is kept: "" is
+	// none, it is kept where it is used; "slurm" is an allocation, which is
+	// held while the environment runs.
+	Scheduler string       `json:"scheduler,omitempty"`
+	Slurm     SlurmOptions `json:"slurm,omitzero"`
+	Profile   Profile      `json:"profile,omitzero"`
+	// Login is the host on which the scheduler's commands run; nil is the
+	// machine that Host names.
+	Login  *SSHSpec `json:"login,omitempty"`
+	Target string   `json:"target,omitempty"` // the target of the configuration that was chosen
+	// Project is the directory whose berth.toml has shaped it; elsewhere it is
+	// used only by its name.
+	Project string    `json:"project,omitempty"`
+	Created time.Time `json:"created"`
+	User    string    `json:"user"`
+	Host    string    `json:"host"` // where it was made
+	Notes   []string  `json:"notes,omitempty"`
 }
 
 // DockerSpec is what only docker and podman understand.
@@ -72,6 +92,22 @@ type DockerSpec struct {
 	Shm       Bytes    `json:"shm_bytes,omitempty"`
 	Volumes   []string `json:"volumes,omitempty"` // as for --volume
 	ExtraArgs []string `json:"extra_args,omitempty"`
+}
+
+// ExternalSpec is what a backend that is a program of its own is asked with.
+type ExternalSpec struct {
+	Program []string          `json:"program"`           // its command line, without a verb
+	Owner   string            `json:"owner"`             // names the state directory at the service
+	Options map[string]string `json:"options,omitempty"` // of the configuration, for the program alone
+	Allow   []string          `json:"allow,omitempty"`   // what can be reached from inside; nil is as Network says
+	// Life bounds a sandbox's time, whatever becomes of its keeper; never 0.
+	Life time.Duration `json:"life_ns"`
+	Job  string        `json:"job,omitempty"` // the id of the job whose attempt it is for
+	// From is the snapshot that its files begin with, by its user's name.
+	From string `json:"from,omitempty"`
+	// OneShot says that there are no streams: commands run one by one, and
+	// nobody keeps it.
+	OneShot bool `json:"one_shot,omitempty"`
 }
 
 // SSHSpec is how a host is reached. What is empty is left to the user's own

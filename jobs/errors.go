@@ -1,10 +1,6 @@
 package jobs
 
-import (
-	"errors"
-	"strings"
-	"unicode/utf8"
-)
+import "errors"
 
 // Kind says what sort of trouble an error is; the exit code follows from it.
 type Kind int
@@ -120,19 +116,4 @@ func CodeOf(err error) int {
 	case KindUnknown, KindInfra, KindUnclear:
 	}
 	return CodeInfra
-}
-
-// CheckText refuses control characters (which includes line breaks) in a value
-// that will stand in a job script or on a command line; what names the value
-// in the error. An injected line in a #SBATCH header would be a directive.
-func CheckText(what, s string) error {
-	if i := strings.IndexFunc(s, func(r rune) bool {
-		return r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == '\u2028' || r == '\u2029'
-	}); i >= 0 {
-		return &Error{Kind: KindUsage, Msg: what + " holds a control character", Hint: "remove line breaks, tabs and escape characters from it"}
-	}
-	if !utf8.ValidString(s) {
-		return &Error{Kind: KindUsage, Msg: what + " is not valid UTF-8", Hint: "write it in UTF-8"}
-	}
-	return nil
 }

@@ -1,6 +1,9 @@
 package jobs
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Short returns what people see of an id: its last 8 characters.
 func Short(id string) string {
@@ -73,6 +76,19 @@ func JobName(slug, attemptID string) string {
 		tail = tail[len(tail)-12:]
 	}
 	return "berth-" + slug + "-" + tail
+}
+
+// ReaperName is the name of the jobs that look after an attempt when its
+// scheduler has ended it.
+func ReaperName(attemptID string) string { return "berth-reap-" + attemptID }
+
+// StandbyName is the name of the n-th job that was submitted ahead behind an
+// attempt, to be the next one.
+func StandbyName(attemptID string, n int) string {
+	if n > 1 {
+		return fmt.Sprintf("berth-next%d-%s", n, attemptID)
+	}
+	return "berth-next-" + attemptID
 }
 
 // BranchName is the branch on which a job's result comes back.

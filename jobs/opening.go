@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"io"
 	"time"
 )
 
@@ -24,11 +25,14 @@ type Opening struct {
 	// OwnPIDNamespace says that nothing but the guest and its commands is in
 	// the guest's PID namespace.
 	OwnPIDNamespace bool
-	Login           bool   // shells begin as login shells
-	Home            string // wanted inside; "" is the place's own
-	Dir             string // where sessions begin; "" is HOME
-	Level           Level
-	Notes           []string // choices made and limits dropped, for people
+	// WritableRoot says that the guest is to prove that its root directory can be
+	// written, before anything else is done there.
+	WritableRoot bool
+	Login        bool   // shells begin as login shells
+	Home         string // wanted inside; "" is the place's own
+	Dir          string // where sessions begin; "" is HOME
+	Level        Level
+	Notes        []string // choices made and limits dropped, for people
 	// Rebuilt says that files of the environment were lost and made anew: why.
 	Rebuilt string
 	// Memory is watched by the keeper, advisory, when nothing else holds it; 0
@@ -37,6 +41,11 @@ type Opening struct {
 	// End makes sure that nothing of it runs any more, after the program has
 	// ended or could not be ended through the guest. Nil is nothing to do.
 	End func(ctx context.Context) error
+	// EndTime is what End may take; 0 is a minute.
+	EndTime time.Duration
+	// Answer reads what the program says before the guest does, and nothing
+	// beyond it; its error is why there is no guest. Nil is nothing to read.
+	Answer func(io.Reader) error
 	// Close gives back what was taken for it (a lease, a mount), last.
 	Close func() error
 }
@@ -70,11 +79,13 @@ type Found struct {
 	Backend string    `json:"backend"`
 	ID      string    `json:"id"`   // of the environment, as it is marked
 	Name    string    `json:"name"` // of the environment
-	What    string    `json:"what"` // "container", "directory"
+	What    string    `json:"what"` // "container", "directory", "sandbox"
 	Ref     string    `json:"ref"`  // its name or path there
 	Running bool      `json:"running"`
 	Created time.Time `json:"created,omitzero"`
 	// Home is the state directory that the record is to be in; only its owner
 	// may call the thing an orphan.
 	Home string `json:"home,omitempty"`
+	// Job is the job whose attempt it was made for; "" is none.
+	Job string `json:"job,omitempty"`
 }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"io"
+	"os"
 	"syscall"
 )
 
@@ -15,9 +16,17 @@ type Cmd struct {
 	Stdin io.Reader
 	// Stdout and Stderr take what it writes; nil discards.
 	Stdout, Stderr io.Writer
+	// Files are what the command has open beside these, from descriptor 3 on.
+	// Only this machine has it.
+	Files []*os.File
 	// OwnMounts asks for a user and a mount namespace of its own with the
 	// caller's ids, in which the command may mount. Only Linux has it.
 	OwnMounts bool
+	// OwnFiles asks for a user namespace of its own in which the command is
+	// root: over all files of this user, whatever their modes, and over those of
+	// its subordinate ids where it has any, which are those from 1 on. Root gets
+	// none and needs none. Only this machine has it, and only Linux.
+	OwnFiles bool
 }
 
 // Starter starts commands in one place: this machine, an ssh host, an

@@ -34,7 +34,26 @@ type Attempt struct {
 	Beat      time.Time // when the runner last wrote its beat; zero is never
 	Exit      *ExitRecord
 	Verdict   *Verdict
+	Decision  *Decision
 	Taken     *Taken
+	// Checkpoint is where another attempt can go on; nil is nowhere.
+	Checkpoint *Checkpoint
+	// Reaper is the job that looks after the attempt when the scheduler has
+	// ended it and nobody is logged in.
+	Reaper *Submitted
+	// Standby are the jobs that were submitted ahead behind the attempt; nil is none.
+	Standby *Standby
+	// Unfollowed says what could not be submitted; see [Record.Stuck].
+	Unfollowed *Unfollowed
+}
+
+// Unfollowed is unfollowed.json: what must follow an attempt could not be
+// submitted, so that it waits for people. The last word counts.
+type Unfollowed struct {
+	Version int       `json:"version"`
+	Reason  string    `json:"reason"`
+	Hint    string    `json:"hint,omitempty"`
+	Time    time.Time `json:"time"`
 }
 
 // AttemptInfo is attempt.json.
@@ -44,6 +63,8 @@ type AttemptInfo struct {
 	Number  int       `json:"number"`
 	Name    string    `json:"name"` // [JobName]
 	Created time.Time `json:"created"`
+	// Change is what it asks for in place of what the job does.
+	Change Change `json:"change,omitzero"`
 }
 
 // Submitted is submitted.json: the scheduler took the attempt.
@@ -64,7 +85,28 @@ type Claim struct {
 	Host     string    `json:"host"`
 	BootID   string    `json:"boot_id,omitempty"`
 	PID      int       `json:"pid"`
+	Start    string    `json:"start,omitempty"` // when the process began, by which it is told from a later one
+	Node     string    `json:"node,omitempty"`  // SLURMD_NODENAME
 	Time     time.Time `json:"time"`
+}
+
+// Inside is inside.json: the place that the task's command began in, for others
+// who come into it later. It holds no value that was passed on by name.
+type Inside struct {
+	Version int      `json:"version"`
+	Env     []string `json:"env,omitempty"`  // of the container, NAME=VALUE
+	Task    []string `json:"task,omitempty"` // what the command had beside it
+	Home    string   `json:"home"`
+	Dir     string   `json:"dir"` // where the command began
+	// The process that has opened the container, and where it is; Node is the
+	// name in Slurm.
+	Host   string `json:"host"`
+	BootID string `json:"boot_id"`
+	PID    int    `json:"pid"`
+	Start  string `json:"start"`
+	Node   string `json:"node,omitempty"`
+	// Image is where the container's image is run from there; nil without one.
+	Image *ImageUse `json:"image,omitempty"`
 }
 
 // Cancel is the file "cancel" of a job: somebody asked for its end.
@@ -72,6 +114,7 @@ type Cancel struct {
 	Version int       `json:"version"`
 	Time    time.Time `json:"time"`
 	By      string    `json:"by"`
+	Host    string    `json:"host,omitempty"` // where
 }
 
 // Verdict is verdict.json: what a client concluded of an attempt that left no
@@ -79,7 +122,9 @@ type Cancel struct {
 type Verdict struct {
 	Version int       `json:"version"`
 	State   State     `json:"state"`
-	Word    string    `json:"word,omitempty"` // the scheduler's own, such as NODE_FAIL
+	Class   Class     `json:"class,omitempty"` // "" follows from the state
+	Word    string    `json:"word,omitempty"`  // the scheduler's own, such as NODE_FAIL
+	By      string    `json:"by,omitempty"`    // who cancelled it there, when the scheduler says
 	Reason  string    `json:"reason,omitempty"`
 	Hint    string    `json:"hint,omitempty"`
 	Code    int       `json:"code,omitempty"` // what `berth wait` exits with; 0 follows from the state
@@ -101,4 +146,28 @@ func (r *Record) Current() *Attempt {
 		return nil
 	}
 	return &r.Attempts[len(r.Attempts)-1]
+}
+
+// Stuck is what could not be submitted and is still missing, or nil: once
+// another attempt has begun, or the job has ended, it is of no interest.
+func (r *Record) Stuck() *Unfollowed {
+	if a := r.Current(); a != nil && a.Unfollowed != nil && !StateOf(r).Final() {
+		return a.Unfollowed
+	}
+	return nil
+}
+
+// BranchHere tells whether the branch of a job's result stands in the user's
+// repository. A runner on a cluster that is reached by ssh cannot have put it
+// there.
+func (r *Record) BranchHere() bool {
+	a := r.Current()
+	return a.Taken != nil || a.Exit != nil && a.Exit.Result != nil && a.Exit.Result.Taken && r.Spec.Login == nil
+}
+
+// BranchMissing tells whether the current attempt has left changes that are not
+// in the user's repository.
+func (r *Record) BranchMissing() bool {
+	a := r.Current()
+	return a != nil && a.Exit != nil && a.Exit.Result != nil && a.Exit.Result.Commit != "" && r.Spec.Workspace != nil && !r.BranchHere()
 }

@@ -39,6 +39,24 @@ type Launch struct {
 	Slurm     SlurmOptions
 	Profile   Profile
 	Identity  Identity
+	// After are jobs that must have ended before it begins, Client the program
+	// that looks after them, or "". Behind are those of them that this
+	// scheduler has: it holds the attempt back until they have ended, however.
+	// Whether it may begin then is told by its runner.
+	After  []After
+	Behind []Handle
+	Client string
+	// Requeue lets the scheduler start the attempt anew by itself, after a
+	// preemption or a lost node: it is the next attempt then.
+	Requeue bool
+	// Warn is how long before the end of its time the scheduler tells the job,
+	// with USR2 to its batch process; 0 is not at all.
+	Warn time.Duration
+	// Env are further NAME=VALUE of the script's.
+	Env []string
+	// Log is the file in Dir that takes what the script writes; "" is
+	// [SchedulerLog].
+	Log string
 }
 
 // Identity is whom a job runs as; the script writes it out because batch jobs
@@ -54,11 +72,71 @@ type Status struct {
 	State  State  // Pending or Running, or a final state; "" when it does not know the job
 	Word   string // the scheduler's own word, such as PENDING or NODE_FAIL
 	Reason string // why it waits or ended, in the scheduler's words
+	Plain  string // the same in plain words, after "it "; "" where the scheduler's own say enough
 	Hint   string // what a person can do about it, or ""
+	Class  Class  // of a final word that tells by itself what kind of trouble it was; else ""
+	By     string // who cancelled it, a name or a number; "" is not known
+	Stays  bool   // it waits, and does not start unless somebody does something
 	Node   string
 	Start  time.Time // expected or real; zero when unknown
 	Code   int
 	Signal int
+	AsOf   time.Time // when the scheduler said so; zero is just now
+}
+
+// Placer is a scheduler that can run a command several times side by side in
+// one job, on the nodes where it chooses to.
+type Placer interface {
+	Scheduler
+	// Ranks returns the command line that, in the job of a launch with these
+	// resources, runs argv once in each of its tasks. It is pure.
+	Ranks(r Resources, o SlurmOptions, argv []string) []string
+}
+
+// Most is what a job can ask for at most where it goes; 0 is no bound, or none
+// that is known.
+type Most struct {
+	Memory    Bytes         `json:"memory_bytes,omitempty"` // on a node
+	MemoryWhy string        `json:"memory_why,omitempty"`   // what bounds it
+	Time      time.Duration `json:"time_ns,omitempty"`
+	TimeWhy   string        `json:"time_why,omitempty"`
+}
+
+// Bounded is a scheduler that knows what can be asked of it.
+type Bounded interface {
+	Scheduler
+	// Most returns what a job with these options can ask for at most.
+	Most(ctx context.Context, o SlurmOptions) (Most, error)
+}
+
+// Forecast is when a job would start if it were submitted now, as it is or in
+// another way.
+type Forecast struct {
+	What    string    `json:"what"`              // how: "as it is", "with 1h0m0s"
+	Start   time.Time `json:"start,omitzero"`    // zero with Trouble
+	Trouble string    `json:"trouble,omitempty"` // why it would not start
+}
+
+// Forecaster is a scheduler that can say what would start a job sooner.
+type Forecaster interface {
+	Scheduler
+	// Forecast tries a job that waits, as st says, in a few ways without submitting
+	// it, first as it is. It tries nothing where the answer would be of no use: a
+	// job that is held, or waits for another.
+	Forecast(ctx context.Context, st Status, scriptPath string, r Resources, o SlurmOptions) ([]Forecast, error)
+}
+
+// Listed is a job of a scheduler that has a name of berth's.
+type Listed struct {
+	Handle Handle
+	Dir    string // that it was submitted for
+}
+
+// Lister is a scheduler that can list the user's jobs that have not ended and
+// have a name of berth's, of this state directory and of others.
+type Lister interface {
+	Scheduler
+	List(ctx context.Context) ([]Listed, error)
 }
 
 // Scheduler decides when and where an attempt starts. Implementations are safe
@@ -85,4 +163,26 @@ type Scheduler interface {
 	// Cancel asks for the end of jobs. It is idempotent, and an unknown or
 	// ended job is no error.
 	Cancel(ctx context.Context, handles []Handle) error
+}
+
+// patience is the key of a context: how old an answer may be.
+type patience struct{}
+
+// WithPatience marks the questions of somebody who waits and asks again and
+// again: a scheduler may then answer with what it said up to a minute ago, see
+// [Status.AsOf].
+func WithPatience(ctx context.Context) context.Context {
+	return context.WithValue(ctx, patience{}, true)
+}
+
+// WithUrgency marks the questions of somebody who has seen that something has
+// changed: only what the scheduler says from now on counts.
+func WithUrgency(ctx context.Context) context.Context {
+	return context.WithValue(ctx, patience{}, false)
+}
+
+// Patience tells how the questions of ctx are marked; without a mark neither.
+func Patience(ctx context.Context) (patient, urgent bool) {
+	p, marked := ctx.Value(patience{}).(bool)
+	return marked && p, marked && !p
 }

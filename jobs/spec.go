@@ -1,6 +1,9 @@
 package jobs
 
-import "time"
+import (
+	"path"
+	"time"
+)
 
 // SpecVersion is the schema version of job.json.
 const SpecVersion = 1
@@ -18,31 +21,84 @@ const (
 // Spec is a job as it was submitted, every value settled. It is job.json, is
 // written once and never changes. It holds no secret and no prompt.
 type Spec struct {
-	Version   int            `json:"version"`
-	ID        string         `json:"id"`
-	Name      string         `json:"name"`
-	Slug      string         `json:"slug"`
-	Command   Command        `json:"command"`
-	Prompt    bool           `json:"prompt,omitempty"` // prompt.md stands beside
-	Workspace *WorkspaceSpec `json:"workspace,omitempty"`
-	Resources Resources      `json:"resources,omitzero"`
-	Scheduler string         `json:"scheduler"`
-	Backend   string         `json:"backend"`
-	Level     Level          `json:"level"`
-	Image     string         `json:"image,omitempty"` // absolute path of a SIF
-	Overlay   OverlaySpec    `json:"overlay,omitzero"`
-	Mounts    []Mount        `json:"mounts,omitempty"`
-	Env       []string       `json:"env,omitempty"`       // NAME=VALUE, not secret
-	EnvNames  []string       `json:"env_names,omitempty"` // taken from the caller; values are never recorded
-	SSH       *SSHSpec       `json:"ssh,omitempty"`       // the host of backend ssh
-	Slurm     SlurmOptions   `json:"slurm,omitzero"`
-	Profile   Profile        `json:"profile,omitzero"`
-	Done      []Command      `json:"done,omitempty"`
-	Artifacts []string       `json:"artifacts,omitempty"`
-	Created   time.Time      `json:"created"`
-	User      string         `json:"user"`
-	Host      string         `json:"host"` // where it was submitted
-	Notes     []string       `json:"notes,omitempty"`
+	Version int     `json:"version"`
+	ID      string  `json:"id"`
+	Name    string  `json:"name"`
+	Slug    string  `json:"slug"`
+	Command Command `json:"command"`
+	Prompt  bool    `json:"prompt,omitempty"` // prompt.md stands beside
+	// PromptBytes is how long that is, so that one that was cut is told from
+	// the whole one; 0 in records of before it was kept.
+	PromptBytes int            `json:"prompt_bytes,omitempty"`
+	Workspace   *WorkspaceSpec `json:"workspace,omitempty"`
+	Resources   Resources      `json:"resources,omitzero"`
+	Scheduler   string         `json:"scheduler"`
+	Backend     string         `json:"backend"`
+	Level       Level          `json:"level"`
+	Image       string         `json:"image,omitempty"` // absolute path of a SIF, or of an unpacked image; with Login, there
+	// ImageFrom is the file on this machine of which Image is a copy on the
+	// host of Login; "" when the image was there.
+	ImageFrom string `json:"image_from,omitempty"`
+	// ImageRef is the reference that was asked for, when it was one; ImageDigest
+	// the digest that its registry had under it at submit, ImageSum the SHA-256
+	// of the file Image, which the node compares.
+	ImageRef    string `json:"image_ref,omitempty"`
+	ImageDigest string `json:"image_digest,omitempty"`
+	ImageSum    string `json:"image_sum,omitempty"`
+	// ImageDir says of an unpacked image which one it is (package overlay, DirID);
+	// the node compares it.
+	ImageDir string `json:"image_dir,omitempty"`
+
+	// Stage is when a copy of the image is made on the node's own disk:
+	// [StageAuto] and so on; "" is auto.
+	Stage string `json:"stage,omitempty"`
+
+	Overlay  OverlaySpec `json:"overlay,omitzero"`
+	Mounts   []Mount     `json:"mounts,omitempty"`
+	Env      []string    `json:"env,omitempty"`       // NAME=VALUE, not secret
+	EnvNames []string    `json:"env_names,omitempty"` // taken from the caller; values are never recorded
+	SSH      *SSHSpec    `json:"ssh,omitempty"`       // the host of backend ssh
+	// External is set where the backend is a program of its own, and Network only
+	// there: "" is as External says, "none" is shut off.
+	External *ExternalSpec `json:"external,omitempty"`
+	Network  string        `json:"network,omitempty"`
+	// Login is the host on which the scheduler's commands run; nil is this
+	// machine. The job's record there is the first one, and this one a copy.
+	Login *SSHSpec `json:"login,omitempty"`
+	// LoginHome is the state directory on that host.
+	LoginHome string       `json:"login_home,omitempty"`
+	Target    string       `json:"target,omitempty"` // the target of the configuration that was chosen
+	Slurm     SlurmOptions `json:"slurm,omitzero"`
+	Profile   Profile      `json:"profile,omitzero"`
+	Done      []Command    `json:"done,omitempty"`
+	Artifacts []string     `json:"artifacts,omitempty"`
+	Retry     *Retry       `json:"retry,omitempty"`  // nil is one attempt
+	Resume    *Resume      `json:"resume,omitempty"` // nil begins each attempt anew
+	After     []After      `json:"after,omitempty"`  // jobs that must have ended before it begins
+	// Key is the SHA-256 of the caller's idempotency key; "" is none.
+	Key     string    `json:"key,omitempty"`
+	Created time.Time `json:"created"`
+	User    string    `json:"user"`
+	Host    string    `json:"host"` // where it was submitted
+	Notes   []string  `json:"notes,omitempty"`
+}
+
+// WorkDir is where the workspace stands inside a container.
+const WorkDir = "/work"
+
+// Place is what the command line of an attempt in the directory adir is made
+// of, but for its name and what the machine at hand adds to it.
+func (s *Spec) Place(adir string) Place {
+	p := Place{Resources: s.Resources, Image: s.Image, Overlay: s.Overlay, Mounts: s.Mounts, Apptainer: s.Profile.Versions.Apptainer, SSH: s.SSH}
+	if s.Resources.GPUs != "" {
+		if p.GPU = s.Profile.GPU; p.GPU == "" {
+			p.GPU = "nvidia"
+		}
+	}
+	if s.Workspace != nil {
+		p.Mounts = append([]Mount{{Source: path.Join(adir, "work"), Destination: WorkDir, Writable: true}}, p.Mounts...)
+	}
+	return p
 }
 
 // WorkspaceSpec is the repository and commit that a job starts from.
@@ -53,6 +109,10 @@ type WorkspaceSpec struct {
 	BaseRef string   `json:"base_ref,omitempty"`
 	Branch  string   `json:"branch"` // where the result comes back
 	Scope   []string `json:"scope,omitempty"`
+	// Copy says that GitDir is berth's own copy of a repository on the machine
+	// that submitted the job ([Spec].Host): the result is taken in there, not
+	// here.
+	Copy bool `json:"copy,omitempty"`
 }
 
 // Overlay drivers, as recorded in an overlay's mark. An upper directory may be
@@ -62,11 +122,39 @@ const (
 	DriverExt3 = "ext3" // a sparse ext3 image
 )
 
+// Whether an attempt works on a copy of its named overlay, which takes the
+// overlay's place when it has succeeded, or in the overlay itself.
+const (
+	SnapshotAuto   = "auto" // on a copy where that costs little
+	SnapshotAlways = "always"
+	SnapshotNever  = "never"
+)
+
+// When a throw-away layer is kept.
+const (
+	KeepFailed = "failed" // when the job did not succeed, and was not cancelled
+	KeepAlways = "always"
+)
+
 // OverlaySpec is the writable layer of a container.
 type OverlaySpec struct {
 	Name   string `json:"name,omitempty"` // "" is thrown away with the attempt
 	Driver string `json:"driver,omitempty"`
-	Size   Bytes  `json:"size_bytes,omitempty"` // ext3 only
+	Why    string `json:"why,omitempty"`        // this driver, in a few words for people
+	Size   Bytes  `json:"size_bytes,omitempty"` // of an ext3 image; a directory is watched
+	// Inodes is how many files the layer can hold; 0 is one for 16 KiB in an ext3
+	// image, and no limit in a directory.
+	Inodes int64 `json:"inodes,omitempty"`
+	// Keep says after which ends a throw-away layer is kept; "" is none.
+	Keep string `json:"keep,omitempty"`
+	// Wait is how long an attempt waits for somebody else who has it.
+	Wait time.Duration `json:"wait_ns,omitempty"`
+	// Snapshot says whether an attempt works on a copy of a named overlay, see
+	// [SnapshotAuto]; "" is that.
+	Snapshot string `json:"snapshot,omitempty"`
+	// Templates is the directory on the machine at hand where new ext3 images
+	// are kept ready, or "".
+	Templates string `json:"-"`
 }
 
 // Level is how far a task is kept from its host.
@@ -78,4 +166,11 @@ const (
 	LevelFS     Level = "fs"     // a container with its own filesystem, open network
 	LevelEgress Level = "egress" // a container, network only through an allow-list
 	LevelVM     Level = "vm"     // its own kernel
+)
+
+// When a copy of the image is made on the node's own disk.
+const (
+	StageAuto   = "auto"   // when it pays
+	StageAlways = "always" // unless there is no room
+	StageNever  = "never"
 )

@@ -1,5 +1,7 @@
 package jobs
 
+import "time"
+
 // State is where a job or an attempt stands.
 type State string
 
@@ -30,17 +32,53 @@ func (s State) Final() bool {
 }
 
 // StateOf folds a record into the job's state. The runner's own exit record
-// beats every other word.
+// beats every other word, and what was accepted beats what came after. A job
+// that is about to be tried again waits. A success is accepted before the
+// result is made to count, so it is one only when the attempt's record says so,
+// too: the runner may have failed at it. One that was killed in between leaves
+// the job running until somebody has finished that, see [Attempt.Unfinished].
 func StateOf(r *Record) State {
 	a := r.Current()
-	switch {
-	case a == nil:
+	if a == nil {
 		return StateSubmitting
+	}
+	state := StateOfAttempt(a)
+	if !state.Final() || r.Spec.Retry == nil {
+		return state
+	}
+	d := a.Decision
+	if d == nil {
+		step := Next(r, nil, time.Time{})
+		if step.Do != DoDecide || step.Decision.Verb == VerbRetry {
+			return StatePending
+		}
+		return state
+	}
+	if d.Verb == VerbRetry {
+		return StatePending
+	}
+	if d.State == StateCompleted {
+		return state
+	}
+	return d.State
+}
+
+// AtRest tells whether whoever looks at a job will find nothing to do about it
+// at any time: it has ended, what follows is decided, its changes are in the
+// repository. The index of listings keeps the answer; when it means something
+// else, that begins anew.
+func AtRest(r *Record) bool {
+	return StateOf(r).Final() && Next(r, nil, time.Time{}).Do == DoNothing && !r.BranchMissing()
+}
+
+// StateOfAttempt is where one attempt stands.
+func StateOfAttempt(a *Attempt) State {
+	switch {
 	case a.Exit != nil:
 		return a.Exit.State
-	case a.Verdict != nil:
+	case a.Verdict != nil && !a.Unfinished():
 		return a.Verdict.State
-	case a.Claim != nil:
+	case a.Claim != nil, a.Unfinished():
 		return StateRunning
 	case a.Submitted != nil:
 		return StatePending
@@ -51,6 +89,12 @@ func StateOf(r *Record) State {
 // CodeOfRecord is what `berth wait` exits with for this record.
 func CodeOfRecord(r *Record) int {
 	a := r.Current()
+	if a != nil && a.Decision != nil && a.Decision.Verb == VerbAccept && a.Decision.Code != 0 {
+		return a.Decision.Code
+	}
+	if r.Spec.Retry != nil && !StateOf(r).Final() {
+		return CodePending
+	}
 	if a != nil && a.Exit != nil {
 		return a.Exit.Code
 	}

@@ -1,6 +1,9 @@
 package jobs
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Command is what to run: one string for the shell, or an argv. Exactly one of
 // the two is set.
@@ -31,6 +34,9 @@ type Task struct {
 	Resources Resources
 	Terminal  Terminal
 	Slurm     SlurmOptions
+	Retry     *Retry    // nil is not said
+	After     []string  // jobs that must have ended before it begins, as for [ParseAfter]
+	Resume    *Resume   // nil is not said; zero fields are not, too
 	Done      []Command // each must exit 0, in a fresh container, after the agent
 	Artifacts []string  // path patterns inside the workspace to bring back
 	Source    []byte    // the task file as it was read; nil for a command line
@@ -51,6 +57,9 @@ type Resources struct {
 	Time   time.Duration `json:"time_ns,omitempty"`
 	GPUs   string        `json:"gpus,omitempty"` // "2" or "TYPE:2", as Slurm's --gpus
 	Nodes  int           `json:"nodes,omitempty"`
+	// Tasks is how many times the command runs side by side, once in each of
+	// Slurm's tasks ("ntasks"); 0 and 1 are once.
+	Tasks int `json:"ntasks,omitempty"`
 }
 
 // Terminal is where the task's commands run.
@@ -60,10 +69,27 @@ type Terminal struct {
 	// Reference is the image as it was written, which docker takes for the
 	// name of one in a registry.
 	Reference string
+	Template  string // name of a workspace template, in place of an image
 	Overlay   string // name of a persistent overlay; "" is a throw-away one
-	Bind      []Mount
-	Env       []string // NAME (taken from the caller) or NAME=VALUE
-	SSH       SSHSpec  // of backend ssh; its options come from the caller alone
+	Stage     string // [StageAuto] and so on; "" is the profile's
+	// OverlayWait is how long an attempt waits for somebody else who has the
+	// overlay; 0 is not at all.
+	OverlayWait time.Duration
+	// OverlaySnapshot says whether an attempt works on a copy of it, see
+	// [OverlaySpec]; "" is [SnapshotAuto].
+	OverlaySnapshot string
+	// Keep says after which ends a throw-away layer is kept: "", [KeepFailed],
+	// [KeepAlways].
+	Keep string
+	Bind []Mount
+	Env  []string // NAME (taken from the caller) or NAME=VALUE
+	SSH  SSHSpec  // of backend ssh; its options come from the caller alone
+	// Options are for a backend that is a program, and come from the caller's
+	// configuration alone; Allow is what can be reached from inside, nil is no list.
+	// Network "none" shuts it off.
+	Options map[string]string
+	Allow   []string
+	Network string
 }
 
 // Mount binds a path of the host into the environment.
@@ -80,6 +106,9 @@ type SlurmOptions struct {
 	QOS        string   `json:"qos,omitempty"`
 	Constraint string   `json:"constraint,omitempty"`
 	Extra      []string `json:"extra,omitempty"` // "--option=value", as for sbatch
+	// MPI is how ranks find each other: "pmix", "none", or "" for the site's
+	// own choice.
+	MPI string `json:"mpi,omitempty"`
 }
 
 // Profile is what a site needs, from profiles/NAME.toml. Its zero value is a
@@ -90,11 +119,65 @@ type Profile struct {
 	Modules   []string     `json:"modules,omitempty"`   // loaded in the job script
 	Scratch   string       `json:"scratch,omitempty"`   // node-local; may hold $USER, $SLURM_JOB_ID, $TMPDIR
 	Forbid    []string     `json:"forbid,omitempty"`    // sbatch options that the site refuses, without dashes: "mem"
-	Overlay   string       `json:"overlay,omitempty"`   // driver of new overlays: "fuse" or "ext3"
+	Overlay   string       `json:"overlay,omitempty"`   // driver of new overlays: "kernel", "fuse" or "ext3"
 	GPU       string       `json:"gpu,omitempty"`       // "nvidia" (--nv) or "amd" (--rocm)
 	Versions  Versions     `json:"versions,omitzero"`   // flags that only newer programs know
+	GPUType   string       `json:"gpu_type,omitempty"`  // of GPUs that are asked for by number only, where the site demands one
+	Proxy     Proxy        `json:"proxy,omitzero"`      // the way out of the nodes
 	Image     string       `json:"image,omitempty"`     // default image of the site
 	Scheduler string       `json:"scheduler,omitempty"` // "slurm" or "local"
+	Stage     string       `json:"stage,omitempty"`     // [StageAlways] or [StageNever]; "" is [StageAuto]
+	// ImageCache is a directory for images in place of the state directory's, or
+	// somebody else's that is looked in first; may hold $USER and others.
+	ImageCache string `json:"image_cache,omitempty"`
+	// Beat is how often an attempt gives a sign of life; 0 is the usual 10 s.
+	Beat time.Duration `json:"beat_ns,omitempty"`
+	// NodesMute tells that the site's nodes may not submit jobs.
+	NodesMute bool `json:"nodes_mute,omitempty"`
+	// Purge are the directories from which the site removes old files.
+	Purge []Purge `json:"purge,omitempty"`
+}
+
+// Purge is a directory below which a site removes files that nobody has used
+// for so many days.
+type Purge struct {
+	Dir  string `json:"dir"`
+	Days int    `json:"days"`
+}
+
+// GPUs writes a request for GPUs as the site wants it: with its type, where
+// only a number was asked for.
+func (p Profile) GPUs(asked string) string {
+	if p.GPUType == "" || asked == "" {
+		return asked
+	}
+	parts := strings.Split(asked, ",")
+	for i, one := range parts {
+		if !strings.Contains(one, ":") {
+			parts[i] = p.GPUType + ":" + one
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// Proxy is how what runs on the nodes reaches other hosts. It stands in job
+// scripts and records and so holds no password.
+type Proxy struct {
+	HTTP  string `json:"http,omitempty"`  // URL
+	HTTPS string `json:"https,omitempty"` // URL
+	No    string `json:"no,omitempty"`    // names and addresses that are reached without, separated by commas
+}
+
+// Environ returns the variables that programs look for, as NAME=VALUE: some
+// read only the lower case, some only the upper.
+func (p Proxy) Environ() []string {
+	var env []string
+	for _, v := range [][2]string{{"http_proxy", p.HTTP}, {"https_proxy", p.HTTPS}, {"no_proxy", p.No}} {
+		if v[1] != "" {
+			env = append(env, v[0]+"="+v[1], strings.ToUpper(v[0])+"="+v[1])
+		}
+	}
+	return env
 }
 
 // Versions of the programs at a site, such as "24.11" and "1.4.5"; "" is not

@@ -83,11 +83,11 @@ func checkTask(t *testing.T, task jobs.Task) {
 	}
 	r := task.Resources
 	need(r.CPUs >= 0 && r.Nodes >= 0 && r.Memory >= 0 && r.Disk >= 0 && r.Time >= 0, "resources")
-	need(r.GPUs == "" || gpuForm.MatchString(r.GPUs), "gpus")
+	need(r.GPUs == "" || gpuForm().MatchString(r.GPUs), "gpus")
 	p := task.Terminal
 	need(slices.Contains([]string{"", "auto", "singularity", "docker", "local"}, p.Backend), "backend")
 	need(p.Image == "" || abs(p.Image), "image")
-	need(p.Overlay == "" || overlayForm.MatchString(p.Overlay), "overlay")
+	need(p.Overlay == "" || overlayForm().MatchString(p.Overlay), "overlay")
 	for i, m := range p.Bind {
 		need(abs(m.Source) && abs(m.Destination), "bind")
 		for _, k := range append(kept, "/") {
@@ -100,7 +100,7 @@ func checkTask(t *testing.T, task jobs.Task) {
 	names := map[string]bool{}
 	for _, e := range p.Env {
 		name, value, _ := strings.Cut(e, "=")
-		need(envName.MatchString(name) && envOwner(name) == "" && line(value) && !names[name], "env")
+		need(envName().MatchString(name) && envOwner(name) == "" && line(value) && !names[name], "env")
 		names[name] = true
 	}
 	o := task.Slurm

@@ -21,6 +21,8 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	name := root.Take("name").Text()
 	res, term := resources(root.Table("resources")), terminal(root.Table("terminal"))
 	opts := keys.Slurm(root.Table("slurm"))
+	again, goOn := retry(root.Take("retry")), resume(root.Take("resume"))
+	behind := after(root.Take("after"))
 	ws := root.Table("workspace")
 	w := workspaceOf(ws)
 	if w != nil && t.Workspace == nil && !given("workspace", "repo") {
@@ -32,16 +34,31 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	if given("", "name") {
 		t.Name = name
 	}
+	if again != nil {
+		t.Retry = again
+	}
+	if goOn != nil {
+		t.Resume = goOn
+	}
+	if behind != nil {
+		t.After = behind
+	}
 	put(&t.Resources.CPUs, res.CPUs)
 	put(&t.Resources.Memory, res.Memory)
 	put(&t.Resources.Disk, res.Disk)
 	put(&t.Resources.Time, res.Time)
 	put(&t.Resources.GPUs, res.GPUs)
 	put(&t.Resources.Nodes, res.Nodes)
+	put(&t.Resources.Tasks, res.Tasks)
 	put(&t.Terminal.Backend, term.Backend)
-	put(&t.Terminal.Image, term.Image)
-	put(&t.Terminal.Reference, term.Reference)
+	if term.Image != "" || term.Template != "" { // one takes the place of the other
+		t.Terminal.Image, t.Terminal.Reference, t.Terminal.Template = term.Image, term.Reference, term.Template
+	}
 	put(&t.Terminal.Overlay, term.Overlay)
+	put(&t.Terminal.OverlayWait, term.OverlayWait)
+	put(&t.Terminal.OverlaySnapshot, term.OverlaySnapshot)
+	put(&t.Terminal.Keep, term.Keep)
+	put(&t.Terminal.Stage, term.Stage)
 	if term.SSH.Host != "" {
 		t.Terminal.SSH = term.SSH
 	}
@@ -53,6 +70,7 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	put(&t.Slurm.Account, opts.Account)
 	put(&t.Slurm.QOS, opts.QOS)
 	put(&t.Slurm.Constraint, opts.Constraint)
+	put(&t.Slurm.MPI, opts.MPI)
 	t.Slurm.Extra = append(slices.Clone(t.Slurm.Extra), opts.Extra...)
 	if w != nil {
 		overrideWorkspace(t, *w, given)

@@ -54,6 +54,7 @@ func TestPairs(t *testing.T) {
 			headTOML + "+++  \n\n \n    code\n\n---\n+++\n\n \n",
 			headYAML + "---\t\n    code\n\n---\n+++",
 			with(func(t *jobs.Task) { t.Prompt = "    code\n\n---\n+++\n" })},
+		{"after", headTOML + "after = [\"ok:1a2b\", \"any:3,notok:4\"]\n+++", "---\nname: x\nafter: [ok:1a2b, 'any:3,notok:4']\nagent: {command: \"true\"}\n---", with(func(t *jobs.Task) { t.After = []string{"ok:1a2b", "any:3,notok:4"} })},
 		{"argv", "+++\nname = \"x\"\n[agent]\ncommand = [\n  \"bash\", # first\n  \"-c\",\n  \"\"\"\na\n\tb\"\"\",\n  \"\"]\n+++",
 			"---\nname: x\nagent:\n  command:\n    - bash # first\n    - -c\n    - \"a\\n\\tb\"\n    - ''\n---",
 			with(func(t *jobs.Task) { t.Command = jobs.Command{Argv: []string{"bash", "-c", "a\n\tb", ""}} })},
@@ -73,10 +74,10 @@ func TestPairs(t *testing.T) {
 			with(func(t *jobs.Task) {
 				t.Workspace = &jobs.Workspace{Repo: "/t", Base: "v1.2", Scope: []string{"src/**", "go.mod"}}
 			})},
-		{"resources", headTOML + "[resources]\ncpus = 4\nmemory = \"1.5GiB\"\ndisk = 512\ntime = \"1h30m\"\ngpus = 2\nnodes = 1\n+++",
-			headYAML + "resources:\n  cpus: 4\n  memory: 1.5GiB\n  disk: 512\n  time: 1h30m\n  gpus: 2\n  nodes: 1\n---",
+		{"resources", headTOML + "[resources]\ncpus = 4\nmemory = \"1.5GiB\"\ndisk = 512\ntime = \"1h30m\"\ngpus = 2\nnodes = 1\nntasks = 3\n+++",
+			headYAML + "resources:\n  cpus: 4\n  memory: 1.5GiB\n  disk: 512\n  time: 1h30m\n  gpus: 2\n  nodes: 1\n  ntasks: 3\n---",
 			with(func(t *jobs.Task) {
-				t.Resources = jobs.Resources{CPUs: 4, Memory: 1536 * jobs.MiB, Disk: 512 * jobs.MiB, Time: 90 * time.Minute, GPUs: "2", Nodes: 1}
+				t.Resources = jobs.Resources{CPUs: 4, Memory: 1536 * jobs.MiB, Disk: 512 * jobs.MiB, Time: 90 * time.Minute, GPUs: "2", Nodes: 1, Tasks: 3}
 			})},
 		{"bare units", headTOML + "[resources]\nmemory = 2_048\ntime = 90\ngpus = \"a100:2\"\n+++",
 			headYAML + "resources: {memory: \"2048\", time: 90, gpus: \"a100:2\"}\n---",

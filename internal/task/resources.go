@@ -1,10 +1,10 @@
 package task
 
 import (
-	"regexp"
 	"strconv"
 	"time"
 
+	"berth/internal/pattern"
 	"berth/internal/strict"
 	"berth/jobs"
 )
@@ -13,6 +13,7 @@ import (
 const (
 	maxCPUs  = 1 << 20
 	maxNodes = 1 << 20
+	maxTasks = 1 << 20
 	maxGPUs  = 1 << 20
 )
 
@@ -21,7 +22,7 @@ func resources(t *strict.Reader) jobs.Resources {
 	t.Synonyms("time", "timeout", "walltime", "time_limit", "timelimit", "limit")
 	t.Synonyms("disk", "storage", "tmp", "size")
 	t.Synonyms("cpus", "cores", "threads")
-	t.Refuse("is not needed: a job is one task", "tasks", "ntasks")
+	t.Synonyms("ntasks", "tasks", "ranks", "processes")
 	return jobs.Resources{
 		CPUs:   t.Take("cpus").Count(maxCPUs),
 		Memory: size(t.Take("memory")),
@@ -29,6 +30,7 @@ func resources(t *strict.Reader) jobs.Resources {
 		Time:   duration(t.Take("time")),
 		GPUs:   gpus(t.Take("gpus")),
 		Nodes:  t.Take("nodes").Count(maxNodes),
+		Tasks:  t.Take("ntasks").Count(maxTasks),
 	}
 }
 
@@ -70,7 +72,7 @@ func duration(v strict.Value) time.Duration {
 	return d
 }
 
-var gpuForm = regexp.MustCompile(`^(?:[A-Za-z0-9][A-Za-z0-9_.-]*:)?([0-9]{1,7})$`)
+var gpuForm = pattern.Lazy(`^(?:[A-Za-z0-9][A-Za-z0-9_.-]*:)?([0-9]{1,7})$`)
 
 // gpus reads a number, or a type and a number.
 func gpus(v strict.Value) string {
@@ -78,7 +80,7 @@ func gpus(v strict.Value) string {
 	if s == "" {
 		return ""
 	}
-	m := gpuForm.FindStringSubmatch(s)
+	m := gpuForm().FindStringSubmatch(s)
 	if m == nil {
 		v.Failf("", `must be a number or "TYPE:NUMBER" such as "a100:2", found %q`, s)
 		return ""

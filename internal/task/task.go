@@ -47,6 +47,9 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 			t.Done = append(t.Done, c)
 		}
 	}
+	t.Retry = retry(root.Take("retry"))
+	t.Resume = resume(root.Take("resume"))
+	t.After = after(root.Take("after"))
 	t.Artifacts = patterns(root.Take("artifacts"))
 	if err := doc.Err(); err != nil {
 		return jobs.Task{}, err

@@ -13,7 +13,7 @@ import (
 // workspaceOf reads [workspace]; a table without repo means the directory of the
 // task file.
 func workspaceOf(t *strict.Reader) *jobs.Workspace {
-	t.Later("templates are not built yet", "template")
+	t.Refuse("stands in [terminal]", "template")
 	t.Refuse("is not needed: berth chooses the name of the branch", "branch")
 	t.Later("it is not built yet", "submodules", "lfs", "depth", "bootstrap")
 	t.Synonyms("repo", "repository", "path", "dir")

@@ -36,7 +36,7 @@ type Env struct {
 	Break func(t *testing.T)
 	// Remembers tells that ended jobs are still known, with their exit code.
 	Remembers bool
-	// Patience bounds each wait; zero is 20 s.
+	// Patience bounds each wait; zero is three minutes.
 	Patience time.Duration
 }
 
@@ -188,7 +188,7 @@ func over(st jobs.Status, known bool) bool { return !known || st.State.Final() }
 
 func (e Env) patience() time.Duration {
 	if e.Patience == 0 {
-		return 20 * time.Second
+		return 3 * time.Minute
 	}
 	return e.Patience
 }

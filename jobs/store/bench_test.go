@@ -53,13 +53,18 @@ func fill(t testing.TB, s *Store, n int, ended bool) {
 // age makes the records look as if they had not changed for an hour.
 func age(t testing.TB, s *Store) {
 	t.Helper()
-	hourAgo := time.Now().Add(-time.Hour)
+	changed(t, s, time.Now().Add(-time.Hour))
+}
+
+// changed makes the records look as if they had last changed then.
+func changed(t testing.TB, s *Store, then time.Time) {
+	t.Helper()
 	ids, err := s.ids("")
 	must(t, err)
 	for _, id := range ids {
 		dir := s.JobDir(id)
 		for _, d := range []string{dir, filepath.Join(dir, dirAttempts), AttemptDir(dir, 1)} {
-			must(t, os.Chtimes(d, hourAgo, hourAgo))
+			must(t, os.Chtimes(d, then, then))
 		}
 	}
 }

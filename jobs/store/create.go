@@ -10,26 +10,35 @@ import (
 	"sync"
 
 	"berth/internal/disk"
+	"berth/internal/failpoint"
 	"berth/jobs"
 )
 
 // Names of the ledger's files.
 const (
-	fileJob       = "job.json"
-	fileTask      = "task.md"
-	filePrompt    = "prompt.md"
-	fileCancel    = "cancel"
-	dirAttempts   = "attempts"
-	fileAttempt   = "attempt.json"
-	fileScript    = "script.sh"
-	fileSubmitted = "submitted.json"
-	fileClaim     = "claim.json"
-	fileArgv      = "argv.json"
-	fileExit      = "exit.json"
-	fileVerdict   = "verdict.json"
-	fileTaken     = "taken.json"
-	fileBeat      = "beat"
-	fileEnv       = "env"
+	fileJob        = "job.json"
+	fileTask       = "task.md"
+	filePrompt     = "prompt.md"
+	fileCancel     = "cancel"
+	dirAttempts    = "attempts"
+	fileAttempt    = "attempt.json"
+	fileScript     = "script.sh"
+	fileSubmitted  = "submitted.json"
+	fileClaim      = "claim.json"
+	fileArgv       = "argv.json"
+	fileInside     = "inside.json"
+	fileReceipt    = "receipt.json"
+	fileExit       = "exit.json"
+	fileVerdict    = "verdict.json"
+	fileDecision   = "decision.json"
+	filePromoted   = "promoted.json"
+	fileCheckpoint = "checkpoint.json"
+	fileTaken      = "taken.json"
+	fileReaper     = "reaper.json"
+	fileUnfollow   = "unfollowed.json"
+	fileStandby    = "standby.json"
+	fileBeat       = "beat"
+	fileEnv        = "env"
 
 	// FileStdout, FileStderr and FileRuntime are an attempt's logs: the
 	// command's two streams, and what the runner and the container program say.
@@ -82,11 +91,18 @@ func (s *Store) Create(n New) (*jobs.Record, error) {
 	if err := makeDir(shard); err != nil {
 		return nil, fail(err)
 	}
-	tmp := filepath.Join(shard, prefixNew+n.Spec.ID)
-	tdir := AttemptDir(tmp, 1)
-	if err := os.MkdirAll(tdir, 0o700); err != nil {
+	// Its own name each time: one who was killed may have left a part of the same
+	// job, whose id an idempotency key remembers.
+	tmp, err := os.MkdirTemp(shard, prefixNew+n.Spec.ID+"-*")
+	if err != nil {
 		return nil, fail(err)
 	}
+	tdir := AttemptDir(tmp, 1)
+	if err := os.MkdirAll(tdir, 0o700); err != nil {
+		_ = disk.RemoveTree(tmp)
+		return nil, fail(err)
+	}
+	failpoint.Hit("create.made")
 	files := map[string][]byte{
 		filepath.Join(tmp, fileJob):      job,
 		filepath.Join(tdir, fileAttempt): info,
@@ -109,18 +125,21 @@ func (s *Store) Create(n New) (*jobs.Record, error) {
 	// A file system commits concurrent syncs together: one wait instead of
 	// one for each file.
 	err = each(files, func(path string, data []byte) error { return writeSynced(path, data, 0o600) })
+	failpoint.Hit("create.written")
 	if err == nil {
 		err = each(map[string][]byte{tmp: nil, tdir: nil, filepath.Dir(tdir): nil}, func(path string, _ []byte) error { return disk.SyncDir(path) })
 	}
+	failpoint.Hit("create.synced")
 	if err == nil {
 		err = moveDir(tmp, dir)
 	}
+	failpoint.Hit("create.renamed")
 	if err != nil {
-		_ = os.RemoveAll(tmp)
+		_ = disk.RemoveTree(tmp)
 		return nil, fail(err)
 	}
 	if err := disk.SyncDir(shard); err != nil {
-		_ = os.RemoveAll(dir)
+		_ = disk.RemoveTree(dir)
 		return nil, fail(err)
 	}
 	return &jobs.Record{Dir: dir, Spec: n.Spec, Attempts: []jobs.Attempt{{N: 1, Dir: adir, Info: n.Attempt}}}, nil

@@ -14,8 +14,8 @@ import (
 	"berth/jobs"
 )
 
-// fileEnvSpec is the record of an environment, in its directory.
-const fileEnvSpec = "env.json"
+// FileEnv is the record of an environment, in its directory.
+const FileEnv = "env.json"
 
 var envName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
@@ -49,7 +49,7 @@ func CreateEnv(dir string, spec jobs.EnvSpec) (got *jobs.EnvSpec, made bool, err
 	if err := makeDir(dir); err != nil {
 		return fail(err)
 	}
-	if made, err = CreateOnce(filepath.Join(dir, fileEnvSpec), data); err != nil {
+	if made, err = CreateOnce(filepath.Join(dir, FileEnv), data); err != nil {
 		return fail(err)
 	}
 	if made {
@@ -63,7 +63,7 @@ func CreateEnv(dir string, spec jobs.EnvSpec) (got *jobs.EnvSpec, made bool, err
 // of kind KindNotFound.
 func LoadEnv(dir string) (*jobs.EnvSpec, error) {
 	name := filepath.Base(dir)
-	path := filepath.Join(dir, fileEnvSpec)
+	path := filepath.Join(dir, FileEnv)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no environment %q", name), Hint: "berth env ls lists them; berth exec --env " + name + " -- COMMAND makes it"}

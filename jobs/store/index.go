@@ -1,17 +1,13 @@
 package store
 
 import (
-	"bytes"
-	"encoding/binary"
-	"encoding/gob"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
-	"reflect"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,25 +15,40 @@ import (
 )
 
 // The index makes listings fast: it keeps the records of jobs that wait or have
-// ended, so that three stats take the place of some thirty system calls and of
-// reading JSON. It is this host's own, is checked against the ledger whenever
-// it is read, and may be deleted at any time.
+// ended, so that three stats take the place of some thirty system calls, and
+// tells which of them are at rest, so that a listing of the others does not
+// even decode them. It is this host's own, is checked against the ledger
+// whenever it is read, and may be deleted at any time. Its file is described in
+// indexfile.go.
 //
 // All files of a record are written once, so what was read stays true as long
 // as no name was added to its directories, and a new name changes their
 // modification time. Times may be coarse, so a directory that was changed a
 // moment ago is read again.
 type index struct {
-	rows  map[string]*row
-	stale int // rows that were in the file and are of no use
+	file   *os.File // nil is no index
+	rows   map[string]*row
+	chunks []chunk
+	// bad tells that something in the file is not what was written.
+	bad atomic.Bool
 }
 
-// row is a record with one attempt; more are rare, and read each time. The
-// fields are exported for encoding/gob.
+// row is of a record with one attempt; more are rare, and read each time.
 type row struct {
-	ID     string
-	Stamps stamps
-	Record *jobs.Record
+	id     string
+	stamps stamps
+	rest   bool // nothing is to be done about the job any more
+	// The chunk that the record is in, and its place there.
+	chunk, pos uint32
+}
+
+// chunk is where some records are in the file. All of them are at rest, or none.
+type chunk struct {
+	at   int64
+	size uint32
+	sum  uint32
+	once sync.Once
+	recs []*jobs.Record // of the first who wanted one
 }
 
 // stamps are of a job's directory, of its attempts, of the first attempt.
@@ -45,8 +56,8 @@ type stamps [3]stamp
 
 // stamp changes whenever a name is added to a directory.
 type stamp struct {
-	Inode   uint64
-	Changed int64
+	inode   uint64
+	changed int64
 }
 
 const (
@@ -56,8 +67,6 @@ const (
 	// time is trusted to show the next one: more than any file system's
 	// resolution, and than the clocks of a file server and a host differ.
 	settled = time.Minute
-	// indexHead begins the file.
-	indexHead = "berth index 1\n"
 )
 
 // indexFile is where the index of the ledger at home is kept, or "" where
@@ -75,70 +84,78 @@ func indexFile(home string) string {
 	return filepath.Join(cache, "berth", name)
 }
 
-// loadIndex reads the index. Whatever is wrong with it, without it a listing
+// loadIndex opens the index. Whatever is wrong with it, without it a listing
 // is only slower.
 func (s *Store) loadIndex() *index {
-	idx := &index{rows: map[string]*row{}}
+	idx := &index{}
 	if s.index == "" {
 		return idx
 	}
-	b, err := readOwn(s.index)
+	f, size, err := openOwn(s.index)
 	if err != nil {
 		return idx
 	}
-	rows, ok := decodeIndex(b, s.home)
+	rows, chunks, ok := readTable(f, size, s.home)
 	if !ok {
-		idx.stale = math.MaxInt32
+		idx.bad.Store(true)
+		_ = f.Close()
 		return idx
 	}
-	for _, r := range rows {
-		idx.rows[r.ID] = r
+	idx.file, idx.chunks, idx.rows = f, chunks, make(map[string]*row, len(rows))
+	for i := range rows {
+		idx.rows[rows[i].id] = &rows[i]
 	}
 	return idx
 }
 
-// readOwn reads a file that nobody else can have written: what stands in the
-// index counts as much as the ledger.
-func readOwn(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+func (idx *index) close() {
+	if idx.file != nil {
+		_ = idx.file.Close()
 	}
-	defer func() { _ = f.Close() }()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if st, ok := fi.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() || fi.Mode().Perm()&0o022 != 0 {
-		return nil, fs.ErrPermission
-	}
-	b := make([]byte, fi.Size())
-	_, err = io.ReadFull(f, b)
-	return b, err
 }
 
-// loadIndexed reads a record, from the index where that holds. The row is nil
-// when the record is not for the index.
-func (s *Store) loadIndexed(id string, idx *index, now time.Time) (*jobs.Record, *row, error) {
-	dir := s.JobDir(id)
-	// The times before the content: a change in between shows the next time.
-	at, stamped := stampsOf(dir)
-	if r := idx.rows[id]; r != nil && stamped && r.Stamps == at {
-		return r.Record, r, nil
-	}
-	rec, err := LoadDir(dir)
+// openOwn opens a file that nobody else can have written: what stands in the
+// index counts as much as the ledger.
+func openOwn(path string) (*os.File, int64, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
-	a := rec.Current()
-	if !stamped || len(rec.Attempts) != 1 || a.Claim != nil && a.Exit == nil || !at.before(now.Add(-settled)) {
-		return rec, nil, nil // it may change at any moment; a beat changes no directory
+	fi, err := f.Stat()
+	if err == nil {
+		st, ok := fi.Sys().(*syscall.Stat_t)
+		if ok && int(st.Uid) == os.Geteuid() && fi.Mode().IsRegular() && fi.Mode().Perm()&0o022 == 0 {
+			return f, fi.Size(), nil
+		}
+		err = fs.ErrPermission
 	}
-	return rec, &row{ID: id, Stamps: at, Record: rec}, nil
+	_ = f.Close()
+	return nil, 0, err
+}
+
+// record returns the record of a row; nil is for the ledger to say.
+func (idx *index) record(r *row) *jobs.Record {
+	c := &idx.chunks[r.chunk]
+	c.once.Do(func() {
+		var ok bool
+		if c.recs, ok = readChunk(idx.file, c); !ok {
+			idx.bad.Store(true)
+		}
+	})
+	return r.in(c.recs)
+}
+
+// in finds the record of a row in its chunk.
+func (r *row) in(recs []*jobs.Record) *jobs.Record {
+	if int(r.pos) >= len(recs) || recs[r.pos].Spec.ID != r.id {
+		return nil
+	}
+	return recs[r.pos]
 }
 
 func stampsOf(dir string) (at stamps, ok bool) {
-	for i, d := range []string{dir, filepath.Join(dir, dirAttempts), AttemptDir(dir, 1)} {
+	attempts := dir + "/" + dirAttempts
+	for i, d := range [...]string{dir, attempts, attempts + "/" + firstAttempt} {
 		fi, err := os.Lstat(d)
 		if err != nil {
 			return at, false
@@ -147,7 +164,7 @@ func stampsOf(dir string) (at stamps, ok bool) {
 		if !ok {
 			return at, false
 		}
-		at[i] = stamp{Inode: st.Ino, Changed: fi.ModTime().UnixNano()}
+		at[i] = stamp{inode: st.Ino, changed: fi.ModTime().UnixNano()}
 	}
 	return at, true
 }
@@ -155,114 +172,9 @@ func stampsOf(dir string) (at stamps, ok bool) {
 // before tells whether the last change of each directory was before t.
 func (at stamps) before(t time.Time) bool {
 	for _, s := range at {
-		if s.Changed >= t.UnixNano() {
+		if s.changed >= t.UnixNano() {
 			return false
 		}
 	}
 	return true
-}
-
-// saveIndex replaces the index when enough has changed to be worth the write.
-// Two processes that do so at once do no harm: either file is whole and true.
-func (s *Store) saveIndex(old *index, rows []*row) {
-	if s.index == "" || len(rows) < indexFrom {
-		return
-	}
-	kept, fresh := 0, 0
-	for _, r := range rows {
-		if r == nil {
-			continue
-		}
-		kept++
-		if old.rows[r.ID] != r {
-			fresh++
-		}
-	}
-	if gone := len(old.rows) - (kept - fresh) + old.stale; fresh+gone <= len(rows)/32 {
-		return
-	}
-	b, err := encodeIndex(rows, s.home)
-	if err != nil {
-		return
-	}
-	dir := filepath.Dir(s.index)
-	if os.MkdirAll(dir, 0o700) != nil {
-		return
-	}
-	f, err := os.CreateTemp(dir, ".index-*")
-	if err != nil {
-		return
-	}
-	_, err = f.Write(b)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), s.index)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-}
-
-// indexed is the content of the file. Form is that of the program that wrote
-// it: one with other fields would read zeros for what it does not find.
-type indexed struct {
-	Home string
-	Form uint32
-	Rows []*row
-}
-
-// form is a checksum of the fields of a row and of all that it holds.
-func form() uint32 {
-	var b bytes.Buffer
-	describe(&b, reflect.TypeFor[row](), map[reflect.Type]bool{})
-	return crc32.ChecksumIEEE(b.Bytes())
-}
-
-func describe(b *bytes.Buffer, t reflect.Type, seen map[reflect.Type]bool) {
-	fmt.Fprintln(b, t, t.Kind())
-	if seen[t] {
-		return
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		describe(b, t.Elem(), seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			fmt.Fprintln(b, t.Field(i).Name)
-			describe(b, t.Field(i).Type, seen)
-		}
-	default:
-	}
-}
-
-func encodeIndex(rows []*row, home string) ([]byte, error) {
-	x := indexed{Home: home, Form: form()}
-	for _, r := range rows {
-		if r != nil {
-			x.Rows = append(x.Rows, r)
-		}
-	}
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(x); err != nil {
-		return nil, err
-	}
-	head := binary.BigEndian.AppendUint32([]byte(indexHead), crc32.ChecksumIEEE(b.Bytes()))
-	return append(head, b.Bytes()...), nil
-}
-
-// decodeIndex reads what encodeIndex wrote. The checksum tells a torn file, and
-// home another ledger's.
-func decodeIndex(b []byte, home string) ([]*row, bool) {
-	b, ok := bytes.CutPrefix(b, []byte(indexHead))
-	if !ok || len(b) < 4 || binary.BigEndian.Uint32(b) != crc32.ChecksumIEEE(b[4:]) {
-		return nil, false
-	}
-	var x indexed
-	if err := gob.NewDecoder(bytes.NewReader(b[4:])).Decode(&x); err != nil || x.Home != home || x.Form != form() {
-		return nil, false
-	}
-	return x.Rows, true
 }

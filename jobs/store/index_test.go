@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ func TestListThousand(t *testing.T) {
 	s := open(t)
 	fill(t, s, 500, false)
 	fill(t, s, 500, true)
+	changed(t, s, time.Now().Add(time.Hour)) // just now, however long that takes
 	if n := len(listed(t, s)); n != 1000 {
 		t.Fatalf("%d of 1000 are listed", n)
 	}
@@ -52,9 +54,8 @@ func TestListThousand(t *testing.T) {
 			t.Fatalf("%d of 1000 are listed", n)
 		}
 	}
-	b := mustRead(t, s.index)
-	if rows, ok := decodeIndex(b, s.home); !ok || len(rows) != 1000 {
-		t.Errorf("%d rows in the index", len(rows))
+	if n := rowsIn(mustRead(t, s.index), s.home); n != 1000 {
+		t.Errorf("%d rows in the index", n)
 	}
 }
 
@@ -133,18 +134,17 @@ func TestIndexDamaged(t *testing.T) {
 	good := mustRead(t, s.index)
 	flipped := bytes.Clone(good)
 	flipped[len(flipped)/2] ^= 1
-	other, err := encodeIndex(nil, "/another/home")
-	must(t, err)
+	other := mustRead(t, makeIndex(t, "/another/home"))
 	for name, content := range map[string][]byte{
 		"empty": {}, "torn": good[:len(good)/2], "head only": []byte(indexHead), "flipped": flipped, "longer": append(bytes.Clone(good), 0),
-		"another ledger's": other, "text": []byte("hello\n"), "later format": append([]byte("berth index 2\n"), good[len(indexHead):]...),
+		"another ledger's": other, "text": []byte("hello\n"), "later format": append([]byte("berth index 4\n"), good[len(indexHead):]...),
 	} {
 		must(t, os.WriteFile(s.index, content, 0o600))
 		if n := len(listed(t, s)); n != indexFrom {
 			t.Errorf("%s: %d listed", name, n)
 		}
-		if rows, ok := decodeIndex(mustRead(t, s.index), s.home); !ok || len(rows) != indexFrom {
-			t.Errorf("%s: the index was not made anew", name)
+		if n := rowsIn(mustRead(t, s.index), s.home); n != indexFrom {
+			t.Errorf("%s: the index was not made anew: %d rows are good", name, n)
 		}
 	}
 	// One that others may write is not believed, and replaced.
@@ -173,10 +173,140 @@ func TestIndexFile(t *testing.T) {
 	}
 }
 
-func FuzzDecodeIndex(f *testing.F) {
-	b, err := encodeIndex([]*row{{ID: "x", Record: &jobs.Record{}}}, "/h")
-	must(f, err)
+// TestListOpen: what is left out is what nobody has anything to do about.
+func TestListOpen(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	fill(t, s, indexFrom, true)
+	fill(t, s, 3, false)
+	age(t, s)
+	list := listed(t, s)
+	now := time.Now().UTC()
+	var open []string
+	ended := 0
+	for _, r := range list {
+		a := r.Current()
+		if a.Exit == nil {
+			open = append(open, r.Spec.ID)
+			continue
+		}
+		switch ended++; ended {
+		case 1: // its branch is not in the repository, and that is found out in time
+			x := *a.Exit
+			x.Result.Taken = false
+			b, err := encode(x)
+			must(t, err)
+			must(t, os.Remove(filepath.Join(a.Dir, fileExit)))
+			must(t, os.WriteFile(filepath.Join(a.Dir, fileExit), b, 0o600))
+			open = append(open, r.Spec.ID)
+		case 2: // somebody was killed before the values were removed
+			must(t, os.WriteFile(filepath.Join(a.Dir, fileEnv), []byte("A=1\x00"), 0o600))
+			open = append(open, r.Spec.ID)
+		case 3: // the end of another attempt is open
+			must(t, os.Mkdir(AttemptDir(r.Dir, 2), 0o700))
+			must(t, os.WriteFile(filepath.Join(AttemptDir(r.Dir, 2), fileAttempt), []byte(`{"version":1,"id":"x","number":2}`), 0o600))
+			open = append(open, r.Spec.ID)
+		case 4:
+			_, err := SetCancel(r.Dir, jobs.Cancel{Version: 1, Time: now})
+			must(t, err) // too late: it is at rest
+		case 5:
+			must(t, s.Remove(r))
+		}
+	}
+	look := func(what string) {
+		t.Helper()
+		got, err := s.ListOpen()
+		must(t, err)
+		var ids []string
+		for _, r := range got {
+			want, err := s.Load(r.Spec.ID)
+			must(t, err)
+			if !reflect.DeepEqual(want, r) {
+				t.Errorf("%s: the listing differs from the record:\n%s", what, cmp.Diff(want, r))
+			}
+			ids = append(ids, r.Spec.ID)
+		}
+		if !slices.Equal(ids, open) {
+			t.Errorf("%s: %v\nwant %v", what, ids, open)
+		}
+	}
+	look("with an index")
+	age(t, s)
+	must(t, os.Remove(s.index))
+	look("without one")
+	if n := rowsIn(mustRead(t, s.index), s.home); n != len(list)-2 { // one is removed, one has two attempts
+		t.Errorf("%d of %d are in the index", n, len(list))
+	}
+	look("with what the one before has written")
+	if n := len(listed(t, s)); n != len(list)-1 {
+		t.Errorf("%d of %d are listed", n, len(list)-1)
+	}
+}
+
+// TestIndexLarge writes more than is kept in memory.
+func TestIndexLarge(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	fill(t, s, chunkOf+100, true)
+	age(t, s)
+	listed(t, s)
+	if n := rowsIn(mustRead(t, s.index), s.home); n != chunkOf+100 {
+		t.Errorf("%d rows", n)
+	}
+	for _, r := range listed(t, s)[:300] {
+		must(t, s.Remove(r))
+	}
+	listed(t, s)
+	if n := rowsIn(mustRead(t, s.index), s.home); n != chunkOf-200 {
+		t.Errorf("%d rows after 300 were removed", n)
+	}
+	listed(t, s)
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(s.index), ".index-*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// rowsIn is how many records a file has that can be read from it, or -1.
+func rowsIn(b []byte, home string) (n int) {
+	f := bytes.NewReader(b)
+	rows, chunks, ok := readTable(f, f.Size(), home)
+	if !ok {
+		return -1
+	}
+	read := map[int][]*jobs.Record{} // each chunk once: they are large
+	for i := range rows {
+		at := int(rows[i].chunk)
+		recs, ok := read[at]
+		if !ok {
+			recs, _ = readChunk(f, &chunks[at])
+			read[at] = recs
+		}
+		if rec := rows[i].in(recs); rec != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// makeIndex writes an index of records that have only ids.
+func makeIndex(t testing.TB, home string, ids ...string) string {
+	t.Helper()
+	w := indexWriter{path: filepath.Join(t.TempDir(), "index")}
+	for _, id := range ids {
+		w.add(row{id: id}, &jobs.Record{Spec: jobs.Spec{ID: id}})
+	}
+	w.finish(home)
+	w.drop()
+	must(t, w.err)
+	return w.path
+}
+
+func FuzzIndex(f *testing.F) {
+	b := mustRead(f, makeIndex(f, "/h", "01234567-89ab-cdef-0123-456789abcdef"))
+	if n := rowsIn(b, "/h"); n != 1 {
+		f.Fatal(n)
+	}
 	f.Add(b)
 	f.Add([]byte(indexHead))
-	f.Fuzz(func(_ *testing.T, b []byte) { decodeIndex(b, "/h") })
+	f.Fuzz(func(_ *testing.T, b []byte) { rowsIn(b, "/h") })
 }

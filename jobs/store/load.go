@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"berth/internal/disk"
 	"berth/jobs"
@@ -28,6 +29,26 @@ func (s *Store) Load(id string) (*jobs.Record, error) {
 // LoadDir reads the record that stands in a job's directory.
 func LoadDir(dir string) (*jobs.Record, error) {
 	s, err := scan(dir)
+	if err != nil {
+		return nil, err
+	}
+	return s.record(dir)
+}
+
+// LoadOf reads the record of the job that the attempt in attemptDir is of, whole
+// up to that one: a network file system shows a listing of before the attempt
+// began for up to a minute, where somebody on the same machine has just read it,
+// but finds what is opened by its name.
+func LoadOf(attemptDir string) (*jobs.Record, error) {
+	own, err := strconv.Atoi(filepath.Base(attemptDir))
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no attempt in " + attemptDir, Err: err}
+	}
+	dir := JobDirOf(attemptDir)
+	s, err := scan(dir)
+	if err == nil {
+		err = s.extend(dir, own)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +151,26 @@ func (s *scannedAttempt) attempt(dir string) (*jobs.Attempt, error) {
 			if err = decode(path, data, a.Verdict, &a.Verdict.Version); err == nil {
 				err = checkFinal(path, a.Verdict.State)
 			}
+		case atDecision:
+			a.Decision = &jobs.Decision{}
+			if err = decode(path, data, a.Decision, &a.Decision.Version); err == nil {
+				err = checkDecision(path, a.Decision)
+			}
 		case atTaken:
 			a.Taken = &jobs.Taken{}
 			err = decode(path, data, a.Taken, &a.Taken.Version)
+		case atCheckpoint:
+			a.Checkpoint = &jobs.Checkpoint{}
+			err = decode(path, data, a.Checkpoint, &a.Checkpoint.Version)
+		case atReaper:
+			a.Reaper = &jobs.Submitted{}
+			err = decode(path, data, a.Reaper, &a.Reaper.Version)
+		case atUnfollowed:
+			a.Unfollowed = &jobs.Unfollowed{}
+			err = decode(path, data, a.Unfollowed, &a.Unfollowed.Version)
+		case atStandby:
+			a.Standby = &jobs.Standby{}
+			err = decode(path, data, a.Standby, &a.Standby.Version)
 		}
 		if err != nil {
 			return nil, err
@@ -162,6 +200,25 @@ func checkFinal(path string, state jobs.State) error {
 		return damaged(path, fmt.Errorf("%q is not a final state", state))
 	}
 	return nil
+}
+
+// checkDecision refuses one that does not say what follows.
+func checkDecision(path string, d *jobs.Decision) error {
+	switch d.Verb {
+	case jobs.VerbAccept:
+		if x := d.Exit; x != nil { // which somebody may record as it stands
+			if x.Version > fileVersion {
+				return newer(path, x.Version)
+			}
+			if err := checkFinal(path, x.State); err != nil {
+				return err
+			}
+		}
+		return checkFinal(path, d.State)
+	case jobs.VerbRetry:
+		return nil
+	}
+	return damaged(path, fmt.Errorf("%q is not what can follow an attempt", d.Verb))
 }
 
 func damaged(path string, err error) error {

@@ -117,6 +117,38 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+// TestLoadOf has a listing that does not show the last attempts yet.
+func TestLoadOf(t *testing.T) {
+	s := open(t)
+	r := create(t, s)
+	info := mustRead(t, filepath.Join(r.Current().Dir, fileAttempt))
+	for _, n := range []int{2, 4} {
+		must(t, os.Mkdir(AttemptDir(r.Dir, n), 0o700))
+		must(t, os.WriteFile(filepath.Join(AttemptDir(r.Dir, n), fileAttempt), info, 0o600))
+	}
+	for own, want := range map[int][]int{1: {1}, 2: {1, 2}, 3: {1, 2}, 4: {1, 2, 4}} {
+		old, err := scan(r.Dir)
+		must(t, err)
+		old.attempts = old.attempts[:1]
+		must(t, old.extend(r.Dir, own))
+		var ns []int
+		for _, a := range old.attempts {
+			ns = append(ns, a.n)
+		}
+		if d := cmp.Diff(want, ns); d != "" {
+			t.Errorf("up to %d: %s", own, d)
+		}
+	}
+	got, err := LoadOf(AttemptDir(r.Dir, 2))
+	must(t, err)
+	if got.Current().N != 4 {
+		t.Errorf("a later attempt is not seen: %d", got.Current().N)
+	}
+	if _, err := LoadOf(filepath.Join(r.Dir, dirAttempts, "other")); jobs.CodeOf(err) != jobs.CodeNotFound {
+		t.Error(err)
+	}
+}
+
 // TestFiles writes each file once and reads the whole record back.
 func TestFiles(t *testing.T) {
 	s := open(t)
@@ -216,21 +248,31 @@ func TestSecrets(t *testing.T) {
 	r, err := s.Create(n)
 	must(t, err)
 	dir := r.Current().Dir
-	got, err := TakeSecrets(dir)
+	if got, err := TakeSecrets(r.Dir, []string{"A", "D"}, false); got != nil || err == nil || !strings.Contains(err.Error(), fileEnv) {
+		t.Errorf("one is missing: %q, %v", got, err)
+	}
+	got, err := TakeSecrets(r.Dir, []string{"A", "B", "EMPTY", "C"}, false)
 	must(t, err)
 	if d := cmp.Diff(n.Secrets, got); d != "" {
 		t.Error(d)
 	}
-	if got, err := TakeSecrets(dir); got != nil || err != nil {
+	must(t, os.WriteFile(filepath.Join(dir, fileEnv), []byte("A=1\x00"), 0o600))
+	for range 2 {
+		if got, err := TakeSecrets(r.Dir, []string{"A"}, true); len(got) != 1 || err != nil {
+			t.Errorf("for a further attempt: %q, %v", got, err)
+		}
+	}
+	DropSecrets(r.Dir)
+	if got, err := TakeSecrets(r.Dir, nil, false); got != nil || err != nil {
 		t.Errorf("a second time: %q, %v", got, err)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, fileEnv), nil, 0o600))
-	if got, err := TakeSecrets(dir); got != nil || err != nil {
+	if got, err := TakeSecrets(r.Dir, nil, false); got != nil || err != nil {
 		t.Errorf("of an empty file: %q, %v", got, err)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, fileEnv), []byte("A=1\x00"), 0o600))
-	DropSecrets(dir)
-	DropSecrets(dir)
+	DropSecrets(r.Dir)
+	DropSecrets(r.Dir)
 	if _, err := os.Stat(filepath.Join(dir, fileEnv)); !os.IsNotExist(err) {
 		t.Error(err)
 	}
@@ -243,7 +285,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
-	if p, err := Prompt(r.Dir); p != nil || err != nil {
+	if p, err := Prompt(r.Dir, 0); p != nil || err != nil {
 		t.Errorf("prompt %q, %v", p, err)
 	}
 }
@@ -279,4 +321,26 @@ func TestRemoveWhileListing(t *testing.T) {
 		left = len(list)
 	}
 	wg.Wait()
+}
+
+// TestDamagedDecision: what somebody else would record in the runner's place is
+// looked at before that.
+func TestDamagedDecision(t *testing.T) {
+	t.Parallel()
+	for content, code := range map[string]int{
+		`{"version":1,"verb":"accept","state":"completed","exit":{"version":1,"state":"completed"}}`: jobs.CodeOK,
+		`{"version":1,"verb":"accept","state":"completed"}`:                                          jobs.CodeOK,
+		`{"version":1,"verb":"accept","state":"completed","exit":{"version":1,"state":""}}`:          jobs.CodeInfra,
+		`{"version":1,"verb":"accept","state":"completed","exit":{"version":1,"state":"running"}}`:   jobs.CodeInfra,
+		`{"version":1,"verb":"accept","state":"completed","exit":{"version":2,"state":"completed"}}`: jobs.CodeConfig,
+		`{"version":1,"verb":"perhaps","state":"completed"}`:                                         jobs.CodeInfra,
+	} {
+		s := open(t)
+		r := create(t, s)
+		path := filepath.Join(r.Current().Dir, fileDecision)
+		must(t, os.WriteFile(path, []byte(content), 0o600))
+		if _, err := s.Load(r.Spec.ID); jobs.CodeOf(err) != code || err != nil && !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
 }

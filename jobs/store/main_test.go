@@ -16,9 +16,8 @@ import (
 	"time"
 
 	"berth/internal/ids"
+	"berth/internal/leaks"
 	"berth/jobs"
-
-	"go.uber.org/goleak"
 )
 
 // The test binary is also the other processes of its tests: what they do stands
@@ -28,11 +27,13 @@ const childVar = "BERTH_STORE_TEST_CHILD"
 func TestMain(m *testing.M) {
 	switch words := strings.Fields(os.Getenv(childVar)); {
 	case len(words) == 0:
-		goleak.VerifyTestMain(m)
+		leaks.Main(m)
 	case words[0] == "create":
 		createForever(words[1])
 	case words[0] == "once":
 		createOnceChild(words[1], words[2])
+	case words[0] == "history":
+		historyChild(words[1], words[2], words[3])
 	}
 }
 
@@ -41,7 +42,7 @@ const noSleep = "GORACE=atexit_sleep_ms=0"
 
 func child(t *testing.T, words ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Env = append(os.Environ(), childVar+"="+strings.Join(words, " "), noSleep)

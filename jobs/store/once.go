@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/disk"
+	"berth/internal/failpoint"
 	"berth/jobs"
 )
 
@@ -28,16 +29,21 @@ var hiddenFor = 5 * time.Second
 // Where the winner matters, data must therefore differ from what others write.
 func CreateOnce(path string, data []byte) (won bool, err error) {
 	dir := filepath.Dir(path)
+	failpoint.File(path, "begin")
 	tmp, err := disk.WriteTemp(dir, data, 0o600)
 	if err != nil {
 		return false, err
 	}
+	failpoint.File(path, "synced")
 	defer func() { _ = os.Remove(tmp) }()
 	deadline := time.Now().Add(hiddenFor)
 	for {
 		lerr := os.Link(tmp, path)
 		if lerr == nil {
-			return true, disk.SyncDir(dir)
+			failpoint.File(path, "linked")
+			err := disk.SyncDir(dir)
+			failpoint.File(path, "done")
+			return true, err
 		}
 		got, rerr := os.ReadFile(path)
 		switch {
@@ -82,7 +88,9 @@ func writeSynced(path string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
+	failpoint.File(path, "made")
 	_, err = f.Write(data)
+	failpoint.File(path, "written")
 	if err == nil {
 		err = f.Sync()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/disk"
+	"berth/internal/failpoint"
 	"berth/jobs"
 )
 
@@ -18,7 +19,9 @@ const (
 )
 
 // Remove deletes a job's record. The caller has made sure that it has ended.
-// The directory is renamed first, so that a crash leaves no half record.
+// The directory is renamed first, so that a crash leaves no half record. The
+// idempotency key that it was submitted under goes with it, and after it: a key
+// without its job makes that very job, a job without its key could be doubled.
 func (s *Store) Remove(r *jobs.Record) error {
 	fail := func(err error) error {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove job " + jobs.Short(r.Spec.ID), Err: err}
@@ -29,7 +32,12 @@ func (s *Store) Remove(r *jobs.Record) error {
 	if err := moveDir(dir, gone); err != nil {
 		return fail(err)
 	}
+	failpoint.Hit("remove.renamed")
 	if err := disk.SyncDir(shard); err != nil {
+		return fail(err)
+	}
+	failpoint.Hit("remove.synced")
+	if err := s.forget(r.Spec.Key, r.Spec.ID); err != nil {
 		return fail(err)
 	}
 	if err := disk.RemoveTree(gone); err != nil {
@@ -51,6 +59,10 @@ func sweep(dir, name string) {
 	if !ok {
 		id, ok = strings.CutPrefix(name, prefixGone)
 	}
+	const uuid = 36
+	if len(id) > uuid && id[uuid] == '-' { // and random digits
+		id = id[:uuid]
+	}
 	if !ok || !jobs.ValidID(id) {
 		return
 	}
@@ -59,4 +71,60 @@ func sweep(dir, name string) {
 		return
 	}
 	_ = disk.RemoveTree(path)
+}
+
+// sweepTemp removes what was left in a directory of the ledger: by [CreateOnce] a
+// file, by [Begin] and [TakeBack] an attempt. Nothing else has such names there.
+func sweepTemp(dir, name string) {
+	if !strings.HasPrefix(name, prefixNew) && !strings.HasPrefix(name, prefixGone) {
+		return
+	}
+	path := filepath.Join(dir, name)
+	fi, err := os.Lstat(path)
+	if err != nil || time.Since(fi.ModTime()) < leftFor {
+		return
+	}
+	if fi.IsDir() && filepath.Base(dir) != dirAttempts {
+		return
+	}
+	_ = disk.RemoveTree(path)
+}
+
+// SweepAll removes what killed processes have left of the ledger's files, a day
+// after that. Listings do so where they look; this looks everywhere.
+func (s *Store) SweepAll() error {
+	ids, err := s.ids("")
+	dirs := []string{s.Bin()}
+	for _, id := range ids {
+		dir := s.JobDir(id)
+		dirs = append(dirs, dir, filepath.Join(dir, dirAttempts))
+		_, _ = scan(dir) // looks into the attempts
+	}
+	keys, _ := filepath.Glob(filepath.Join(s.home, "keys", "*", "*"))
+	for _, dir := range append(dirs, keys...) {
+		names, err := readNames(dir)
+		if err != nil {
+			continue // removed meanwhile, or said where it is listed
+		}
+		for _, name := range names {
+			sweepTemp(dir, name)
+		}
+	}
+	return err
+}
+
+// Remains lists what [Store.SweepAll] removes. It is to be asked before anything
+// lists the jobs, which removes a part of it.
+func (s *Store) Remains() (found []string) {
+	for _, pattern := range []string{"jobs/*/", "jobs/*/*/", "jobs/*/*/attempts/", "jobs/*/*/attempts/*/", "bin/", "keys/*/*/"} {
+		for _, prefix := range []string{prefixNew, prefixGone} {
+			paths, _ := filepath.Glob(filepath.Join(s.home, pattern+prefix+"*"))
+			for _, path := range paths {
+				if fi, err := os.Lstat(path); err == nil && time.Since(fi.ModTime()) >= leftFor {
+					found = append(found, path)
+				}
+			}
+		}
+	}
+	return found
 }

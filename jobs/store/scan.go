@@ -24,10 +24,12 @@ type scannedAttempt struct {
 	n     int
 	files [len(attemptFiles)][]byte // nil is missing
 	beat  time.Time
+	// secrets tells that passed values are still there, see [DropSecrets].
+	secrets bool
 }
 
 // attemptFiles are the files of an attempt that its state follows from.
-var attemptFiles = [...]string{fileAttempt, fileSubmitted, fileClaim, fileExit, fileVerdict, fileTaken}
+var attemptFiles = [...]string{fileAttempt, fileSubmitted, fileClaim, fileExit, fileVerdict, fileDecision, fileTaken, fileCheckpoint, fileReaper, fileUnfollow, fileStandby}
 
 // Places in attemptFiles.
 const (
@@ -36,7 +38,12 @@ const (
 	atClaim
 	atExit
 	atVerdict
+	atDecision
 	atTaken
+	atCheckpoint
+	atReaper
+	atUnfollowed
+	atStandby
 )
 
 func attemptName(n int) string { return fmt.Sprintf("%04d", n) }
@@ -74,6 +81,7 @@ func scanFiles(dir string) (*scanned, error) {
 	for _, name := range names {
 		n, err := strconv.Atoi(name)
 		if err != nil || n < 1 || attemptName(n) != name {
+			sweepTemp(filepath.Join(dir, dirAttempts), name)
 			continue
 		}
 		a, err := scanAttempt(filepath.Join(dir, dirAttempts, name))
@@ -88,6 +96,23 @@ func scanFiles(dir string) (*scanned, error) {
 	}
 	sort.Slice(s.attempts, func(i, j int) bool { return s.attempts[i].n < s.attempts[j].n })
 	return s, nil
+}
+
+// extend reads the attempts after the last one, by their names, up to the number
+// upTo. One that is not there was taken back.
+func (s *scanned) extend(dir string, upTo int) error {
+	for n := s.attempts[len(s.attempts)-1].n + 1; n <= upTo; n++ {
+		a, err := scanAttempt(AttemptDir(dir, n))
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && a.files[atAttempt] == nil:
+		case err != nil:
+			return err
+		default:
+			a.n = n
+			s.attempts = append(s.attempts, a)
+		}
+	}
+	return nil
 }
 
 func scanAttempt(dir string) (scannedAttempt, error) {
@@ -108,6 +133,8 @@ func scanAttempt(dir string) (scannedAttempt, error) {
 			a.beat = fi.ModTime()
 			continue
 		}
+		a.secrets = a.secrets || name == fileEnv
+		sweepTemp(dir, name)
 		for i, want := range attemptFiles {
 			if name != want {
 				continue

@@ -31,19 +31,7 @@ func Open(home string) (*Store, error) {
 		return nil, openError(err)
 	}
 	// Looked at before anything is made in it: it may not be ours.
-	fi, err := os.Stat(s.home)
-	if err != nil {
-		return nil, openError(err)
-	}
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the state directory " + s.home + " belongs to another user",
-			Hint: "set BERTH_HOME to a directory of your own"}
-	}
-	if fi.Mode().Perm()&0o077 != 0 {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the state directory " + s.home + " is open to other users",
-			Hint: "set BERTH_HOME to a directory of its own, or, if nobody else needs this one: chmod 700 " + s.home}
-	}
-	if err := checkAbove(s.home); err != nil {
+	if err := s.Trusted(); err != nil {
 		return nil, err
 	}
 	if err := makeDir(filepath.Join(s.home, "jobs")); err != nil {
@@ -51,35 +39,6 @@ func Open(home string) (*Store, error) {
 	}
 	s.index = indexFile(s.home)
 	return s, nil
-}
-
-// checkAbove refuses a directory below one that everybody may write: somebody
-// could move ours away and put another in its place, and job scripts run
-// programs from it. A sticky directory such as /tmp keeps names to their
-// owners. Who may write for a group, and the owner of a directory above, are
-// taken to be trusted: laboratories share directories that way.
-func checkAbove(home string) error {
-	real, err := filepath.EvalSymlinks(home)
-	if err != nil {
-		return openError(err)
-	}
-	// The names that lead there, and the place itself, when links are between.
-	for _, path := range []string{home, real} {
-		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-			fi, err := os.Stat(dir)
-			if err != nil {
-				return openError(err)
-			}
-			if fi.Mode().Perm()&0o002 != 0 && fi.Mode()&os.ModeSticky == 0 {
-				return &jobs.Error{Kind: jobs.KindConfig, Msg: "everybody may write " + dir + ", and so replace the state directory " + home,
-					Hint: "set BERTH_HOME to a directory elsewhere, or, if " + dir + " is yours: chmod o-w " + dir}
-			}
-			if dir == filepath.Dir(dir) {
-				break
-			}
-		}
-	}
-	return nil
 }
 
 func openError(err error) error {
@@ -111,6 +70,12 @@ func (s *Store) Bin() string { return filepath.Join(s.home, "bin") }
 // Overlays is where persistent overlays are kept, by name.
 func (s *Store) Overlays() string { return filepath.Join(s.home, "overlays") }
 
+// Templates is the directory of new ext3 images, see [TemplatesIn].
+func (s *Store) Templates() string { return TemplatesIn(s.home) }
+
+// TemplatesIn is where new ext3 images are kept ready in a state directory.
+func TemplatesIn(home string) string { return filepath.Join(home, "ext3") }
+
 // Queue is where the local scheduler of a host keeps its entries.
 func (s *Store) Queue() string { return filepath.Join(s.home, "queue") }
 
@@ -123,17 +88,21 @@ func (s *Store) JobDir(id string) string {
 
 // Find returns the one job that a prefix or suffix of an id names.
 func (s *Store) Find(word string) (*jobs.Record, error) {
-	none := &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no job %q", word), Hint: "berth ps --all lists the jobs"}
 	if word == "" {
-		return nil, none
+		return s.one(word, nil)
 	}
 	ids, err := s.ids(word)
 	if err != nil {
 		return nil, err
 	}
+	return s.one(word, ids)
+}
+
+// one loads the job that a word names, of these ids.
+func (s *Store) one(word string, ids []string) (*jobs.Record, error) {
 	switch len(ids) {
 	case 0:
-		return nil, none
+		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no job %q", word), Hint: "berth ps --all lists the jobs"}
 	case 1:
 		return s.Load(ids[0])
 	}

@@ -1,0 +1,32 @@
+package jobs
+
+import "strings"
+
+// Seen is what a guest has found, from inside, of the place that it was started
+// in.
+type Seen struct {
+	// The guest's namespaces, as readlink /proc/self/ns/NAME shows them.
+	MountNamespace string `json:"mount_namespace,omitempty"`
+	PIDNamespace   string `json:"pid_namespace,omitempty"`
+	NetNamespace   string `json:"net_namespace,omitempty"`
+	UserNamespace  string `json:"user_namespace,omitempty"`
+	NoNewPrivs     bool   `json:"no_new_privs"`
+	Capabilities   string `json:"capabilities,omitempty"` // effective ones, in hexadecimal
+	// Looked are the kinds of sockets that were looked for.
+	Looked []string `json:"looked,omitempty"`
+	// Sockets are those that were found, and that the guest could connect to.
+	Sockets []Socket `json:"sockets,omitempty"`
+	// Abstract are names of other abstract sockets that somebody listens on: in
+	// the host's network they can be reached from every container. At most 32.
+	Abstract []string `json:"abstract,omitempty"`
+}
+
+// Socket is one by which a task could leave its container.
+type Socket struct {
+	Path  string `json:"path"` // inside; an abstract one begins with '@'
+	What  string `json:"what"` // whose it is: "munge", "Slurm"
+	Mount string `json:"mount,omitempty"`
+}
+
+// Abstract tells whether the socket has no path: no mount has brought it in.
+func (s Socket) Abstract() bool { return strings.HasPrefix(s.Path, "@") }

@@ -1,0 +1,94 @@
+package jobs
+
+import (
+	"slices"
+	"time"
+)
+
+// Standby is standby.json: jobs of the scheduler that were submitted ahead of
+// need, one behind the other and the first behind the attempt's own, each with
+// what the attempt has asked for. One that begins when the next attempt is due
+// is that; each other one ends at once.
+type Standby struct {
+	Version int       `json:"version"`
+	Handles []Handle  `json:"handles"`
+	Time    time.Time `json:"time"`
+}
+
+// Waiting are the job's standbys that come after its current attempt, the next
+// one first, as far as the record tells. Those behind whose attempt another job
+// was submitted end by themselves.
+func (r *Record) Waiting() []Handle {
+	var out []Handle
+	last := ""
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		if a.Submitted != nil {
+			id := a.Submitted.Handle.NativeID
+			at := slices.IndexFunc(out, func(h Handle) bool { return h.NativeID == id })
+			switch {
+			case at >= 0: // those before it in the queue are over, and so is itself
+				out = out[at+1:]
+			case id != last: // else the scheduler has started it anew
+				out = nil
+			}
+			last = id
+		}
+		if a.Standby != nil {
+			out = append(out, a.Standby.Handles...)
+		}
+	}
+	return slices.Clone(out)
+}
+
+// Ahead are all the jobs that were submitted ahead and are none of its attempts.
+func (r *Record) Ahead() (out []Handle) {
+	for i := range r.Attempts {
+		if s := r.Attempts[i].Standby; s != nil {
+			out = append(out, s.Handles...)
+		}
+	}
+	return slices.DeleteFunc(out, func(h Handle) bool {
+		return slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return a.Submitted != nil && a.Submitted.Handle.NativeID == h.NativeID })
+	})
+}
+
+// Anew is the current attempt's own job, where the scheduler has started that
+// anew and its runner has decided so, to begin the next attempt in it: another
+// job would be one too many. nil is of every other decision.
+func (r *Record) Anew(d Decision) *Handle {
+	a := r.Current()
+	if d.Word != WordRequeued || a.Submitted == nil || !a.Info.Change.Fits(d.Change) {
+		return nil
+	}
+	return &a.Submitted.Handle
+}
+
+// StandbyFor is the number of the attempt behind which a job of the scheduler was
+// submitted ahead; 0 is none.
+func (r *Record) StandbyFor(h Handle) int {
+	for i := range r.Attempts {
+		if s := r.Attempts[i].Standby; s != nil && slices.ContainsFunc(s.Handles, func(o Handle) bool { return o.NativeID == h.NativeID }) {
+			return r.Attempts[i].Info.Number
+		}
+	}
+	return 0
+}
+
+// Fits tells whether a job that was submitted with what an attempt with the
+// change c has asked for can be one with the change next.
+func (c Change) Fits(next Change) bool {
+	return c.Memory == next.Memory && c.Time == next.Time && slices.Equal(c.Exclude, next.Exclude)
+}
+
+// Further is how many more attempts the job may have.
+func (r *Record) Further() int {
+	most := 0
+	if r.Spec.Retry != nil {
+		most = r.Spec.Retry.Attempts
+	}
+	if r.Spec.Resume != nil {
+		most = max(most, r.Spec.Resume.Attempts)
+	}
+	return max(most-len(r.Attempts), 0)
+}

@@ -1,0 +1,13 @@
+package jobs
+
+import "testing"
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain ü 日本": "plain ü 日本", "a\nb\tc\rd": "a b c d", "\x1b]0;title\x07": " ]0;title ", "\x7f\u0085\u009b": "   ", "bad \xff": "bad \ufffd", "a\u202ecod.exe\u2066b\u200ec\u2028d": "a cod.exe b c d",
+	} {
+		if got := Printable(in); got != want {
+			t.Errorf("Printable(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
