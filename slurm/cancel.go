@@ -16,7 +16,7 @@ const maxCancelled = 1000
 // Slurm then sends TERM, and KILL after KillWait (see [Scheduler.KillWait]).
 func (s *Scheduler) Cancel(ctx context.Context, handles []jobs.Handle) error {
 	for _, cluster := range clusters(handles) {
-		rows, err := s.queue(ctx, cluster, nil)
+		rows, err := s.queue(ctx, cluster, nil, after)
 		if err != nil {
 			return err
 		}
@@ -45,13 +45,14 @@ func (s *Scheduler) scancel(ctx context.Context, cluster string, ids []string) e
 		argv = append(argv, "-M", cluster)
 	}
 	out, err := s.command(ctx, s.cfg.QueryTimeout, nil, append(argv, ids...)...)
+	s.share().changed()
 	if err != nil {
-		return infra("scancel", err)
+		return s.infra("scancel", err)
 	}
 	if out.ok() || onlyEnded(out.stderr) {
 		return nil
 	}
-	return withDownHint(out)
+	return s.withDownHint(out)
 }
 
 // onlyEnded tells whether scancel complains of nothing but jobs that ended

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"berth/jobs"
+	"berth/slurm/site"
 )
 
 // Check asks sbatch for its version and the controller for a sign of life. It
-// takes at most some 10 seconds.
+// takes at most half a minute: scontrol itself waits 10 s for a busy controller.
 func (s *Scheduler) Check(ctx context.Context) jobs.Checked {
-	const each = 5 * time.Second
+	const each = 15 * time.Second
 	out, err := s.command(ctx, each, nil, "sbatch", "--version")
 	if err != nil || !out.ok() {
 		var start *startError
@@ -22,9 +23,12 @@ func (s *Scheduler) Check(ctx context.Context) jobs.Checked {
 		if err == nil && !out.notThere() {
 			return jobs.Checked{Health: jobs.Unhealthy, Reason: "sbatch does not run: " + lastLines(out.stderr, 2), Hint: "try: sbatch --version"}
 		}
-		return jobs.Checked{Health: jobs.Undetected, Reason: "sbatch is not installed here", Hint: missingHint}
+		return jobs.Checked{Health: jobs.Undetected, Reason: "sbatch is not installed " + s.where(), Hint: s.missingHint()}
 	}
-	version := parseVersion(out.stdout)
+	version := site.Version(out.stdout)
+	if s.share().answered() {
+		return jobs.Checked{Health: jobs.Healthy, Reason: "Slurm " + version + " answers", Version: version}
+	}
 	out, err = s.command(ctx, each, nil, "scontrol", "ping")
 	if err == nil && out.ok() && controllerUp(out.stdout) {
 		return jobs.Checked{Health: jobs.Healthy, Reason: "Slurm " + version + " answers", Version: version}
@@ -54,7 +58,7 @@ func (s *Scheduler) KillWait(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	d, ok := seconds(config["KillWait"])
+	d, ok := site.Seconds(config["KillWait"])
 	if !ok {
 		return 0, &jobs.Error{Kind: jobs.KindInfra, Msg: "scontrol show config has no KillWait"}
 	}
@@ -70,8 +74,8 @@ func (s *Scheduler) accounting(ctx context.Context) (bool, error) {
 	return strings.HasSuffix(config["AccountingStorageType"], "slurmdbd"), nil
 }
 
-// settings is slurmctld's configuration, asked for once; a failure is not
-// remembered.
+// settings is slurmctld's configuration, asked for once, and seldom by all
+// processes of the user here; a failure is not remembered.
 func (s *Scheduler) settings(ctx context.Context) (map[string]string, error) {
 	s.mu.Lock()
 	config := s.config
@@ -79,11 +83,15 @@ func (s *Scheduler) settings(ctx context.Context) (map[string]string, error) {
 	if config != nil {
 		return config, nil
 	}
-	out, err := s.query(ctx, "scontrol", "show", "config")
-	if err != nil {
-		return nil, err
+	out := s.share().kept(configs, configFor)
+	if out == "" {
+		var err error
+		if out, err = s.query(ctx, "scontrol", "show", "config"); err != nil {
+			return nil, err
+		}
+		s.share().keep(configs, out)
 	}
-	config = parseConfig(out)
+	config = site.Config(out)
 	s.mu.Lock()
 	s.config = config
 	s.mu.Unlock()

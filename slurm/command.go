@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/jobs"
+	"berth/slurm/site"
 )
 
 // output is how a Slurm command ended.
@@ -45,10 +46,21 @@ func (s *Scheduler) command(ctx context.Context, timeout time.Duration, extra []
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	p, err := s.on.Start(ctx, jobs.Cmd{Argv: argv, Env: append(cleanEnv(s.cfg.Environ), extra...), Stdout: &stdout, Stderr: &stderr})
+	c := jobs.Cmd{Argv: argv, Stdout: &stdout, Stderr: &stderr}
+	started := func() {}
+	if s.cfg.Login == "" {
+		c.Env = append(site.Environ(s.cfg.Environ), extra...)
+	} else {
+		c.Argv = inLogin(append([]string{"LC_ALL=C"}, extra...), argv)
+		word := newGoAhead()
+		defer word.drop()
+		c.Stdin, started = word, word.give
+	}
+	p, err := s.on.Start(ctx, c)
 	if err != nil {
 		return output{}, &startError{err}
 	}
+	started()
 	exit, err := p.Wait()
 	out := output{argv: argv, stdout: stdout.String(), stderr: stderr.String(), exit: exit}
 	if ctx.Err() != nil && (err != nil || !exit.OK()) {
@@ -60,22 +72,30 @@ func (s *Scheduler) command(ctx context.Context, timeout time.Duration, extra []
 // query runs a command that changes nothing and returns what it printed.
 // Every failure is an error of kind infra.
 func (s *Scheduler) query(ctx context.Context, argv ...string) (string, error) {
+	if err := s.share().turn(ctx); err != nil {
+		return "", err
+	}
+	return s.askNow(ctx, argv...)
+}
+
+// askNow is query for who has had the turn.
+func (s *Scheduler) askNow(ctx context.Context, argv ...string) (string, error) {
 	out, err := s.command(ctx, s.cfg.QueryTimeout, []string{"TZ=UTC"}, argv...)
 	if err != nil {
-		return "", infra(argv[0], err)
+		return "", s.infra(argv[0], err)
 	}
 	if !out.ok() {
-		return "", withDownHint(out)
+		return "", s.withDownHint(out)
 	}
 	return out.stdout, nil
 }
 
 // withDownHint is the failure of a query, with the one hint that there is.
-func withDownHint(out output) error {
+func (s *Scheduler) withDownHint(out output) error {
 	e := &jobs.Error{Kind: jobs.KindInfra, Err: out.failure()}
 	switch {
 	case out.notThere():
-		e.Msg, e.Err, e.Hint = out.argv[0]+" is not installed here", nil, missingHint
+		e.Msg, e.Err, e.Hint = out.argv[0]+" is not installed "+s.where(), nil, s.missingHint()
 	case containsAny(out.stderr, controllerDown):
 		e.Msg, e.Hint = "Slurm's controller does not answer", "try again later; see: scontrol ping"
 	}
@@ -84,11 +104,15 @@ func withDownHint(out output) error {
 
 const missingHint = "Slurm's commands must be on PATH (on a cluster's login node they are); without a cluster: --scheduler local"
 
-func infra(program string, err error) error {
+func (s *Scheduler) infra(program string, err error) error {
 	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "could not run " + program, Err: err}
 	var start *startError
-	if errors.As(err, &start) && missing(err) {
-		e.Msg, e.Err, e.Hint = program+" is not installed here", nil, missingHint
+	switch {
+	case !errors.As(err, &start):
+	case s.cfg.Login != "" && jobs.KindOf(err) != jobs.KindUnknown:
+		e.Kind = jobs.KindOf(err) // why that machine could not be reached
+	case missing(err):
+		e.Msg, e.Err, e.Hint = program+" is not installed "+s.where(), nil, s.missingHint()
 	}
 	return e
 }

@@ -1,8 +1,8 @@
 package slurm
 
 import (
+	"context"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -17,8 +17,18 @@ type Config struct {
 	SubmitTimeout time.Duration
 	// QueryTimeout bounds every other command. Zero is 60 s.
 	QueryTimeout time.Duration
-	// Now is the clock; nil is time.Now. It only widens sacct's time window.
+	// Login names the machine, as people write it, in whose login the commands
+	// start; "" is here. It has an environment of its own, which is then the
+	// one that is cleaned; Environ is not used.
+	Login string
+	// Shared returns a directory on this machine's own disk, and nobody else's,
+	// where the user's processes share what was asked. It is called before the
+	// first question; nil shares nothing.
+	Shared func() (string, error)
+	// Now is the clock; nil is time.Now.
 	Now func() time.Time
+	// Sleep waits; nil is a timer.
+	Sleep func(context.Context, time.Duration) error
 }
 
 func (c Config) withDefaults() Config {
@@ -34,6 +44,9 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Sleep == nil {
+		c.Sleep = pause
+	}
 	return c
 }
 
@@ -41,27 +54,13 @@ func (c Config) withDefaults() Config {
 // (SLURM_EXIT_ERROR in sbatch(1)), so that they are told from a wrapper's.
 const exitRefused = 94
 
-// scrubbed are the prefixes of variables that change what the Slurm commands
-// do or print.
-var scrubbed = []string{"SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SCONTROL_", "SACCTMGR_", "LC_", "LANG="}
-
-// cleanEnv returns environ without them. SLURM_CONF and SLURM_CLUSTERS stay:
-// they say which cluster the user means.
-func cleanEnv(environ []string) []string {
-	env := make([]string, 0, len(environ)+3)
-	for _, e := range environ {
-		if strings.HasPrefix(e, "SLURM_CONF=") || strings.HasPrefix(e, "SLURM_CLUSTERS=") || strings.HasPrefix(e, "SLURM_JWT=") || !hasAnyPrefix(e, scrubbed) {
-			env = append(env, e)
-		}
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
 	}
-	return append(env, "LC_ALL=C")
-}
-
-func hasAnyPrefix(s string, prefixes []string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(s, p) {
-			return true
-		}
-	}
-	return false
 }

@@ -2,10 +2,10 @@ package slurm
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"berth/internal/pattern"
 	"berth/jobs"
 )
 
@@ -13,10 +13,10 @@ import (
 // is; they cannot be given as extra options.
 var own = []string{
 	"job-name", "comment", "chdir", "output", "error", "input", "open-mode", "requeue", "no-requeue", "kill-on-invalid-dep",
-	"export", "export-file", "get-user-env", "array", "wrap", "parsable", "test-only", "wait", "hold", "clusters", "cluster", "quiet", "help", "usage", "version",
+	"export", "export-file", "get-user-env", "array", "wrap", "parsable", "signal", "test-only", "wait", "hold", "clusters", "cluster", "quiet", "help", "usage", "version",
 }
 
-var extraPattern = regexp.MustCompile(`^--([a-z][a-z0-9-]*)(?:=(.*))?$`)
+var extraPattern = pattern.Lazy(`^--([a-z][a-z0-9-]*)(?:=(.*))?$`)
 
 // extras splits the user's "--option=value" words. A dependency is handed back
 // apart, to stand behind singleton.
@@ -25,7 +25,7 @@ func extras(words []string) (opts []option, dependency string, err error) {
 		if err := jobs.CheckText("extra sbatch option", w); err != nil {
 			return nil, "", err
 		}
-		m := extraPattern.FindStringSubmatch(w)
+		m := extraPattern().FindStringSubmatch(w)
 		switch {
 		case m == nil:
 			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("extra sbatch option %q is not of the form --option=value", w)}

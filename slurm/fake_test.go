@@ -80,8 +80,16 @@ func (e ended) Wait() (jobs.Exit, error) {
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
+// scheduler gives its commands a moment where one of them hangs, and otherwise so
+// long that none is cut off: a test's own process may stand still, too.
 func scheduler(s *script) *slurm.Scheduler {
-	return slurm.New(s, slurm.Config{Now: func() time.Time { return now }, SubmitTimeout: 50 * time.Millisecond, QueryTimeout: 50 * time.Millisecond,
+	limit := time.Hour
+	for _, st := range s.steps {
+		if st.hang {
+			limit = 50 * time.Millisecond
+		}
+	}
+	return slurm.New(s, slurm.Config{Now: func() time.Time { return now }, SubmitTimeout: limit, QueryTimeout: limit,
 		Environ: []string{"PATH=/bin", "SLURM_JOB_ID=1", "SLURM_CONF=/etc/x", "SBATCH_PARTITION=evil", "SQUEUE_FORMAT=%i", "SACCT_FORMAT=x", "SLURM_TIME_FORMAT=relative", "LC_TIME=de_DE", "LANG=de_DE", "SLURM_CLUSTERS=two"}})
 }
 

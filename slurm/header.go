@@ -1,14 +1,15 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"berth/internal/pattern"
 	"berth/jobs"
 	"berth/templates"
 )
@@ -24,7 +25,7 @@ func (*Scheduler) Render(l jobs.Launch) (string, error) {
 		Lines: lines,
 		// Else an inner srun would start with the job's own near-empty
 		// environment (srun(1), --export).
-		Env:   []string{"SLURM_EXPORT_ENV=ALL"},
+		Env:   append([]string{"SLURM_EXPORT_ENV=ALL"}, l.Env...),
 		Unset: []string{"SLURM_EXIT_ERROR"}, // set for sbatch only; Slurm carries it into the job
 	})
 }
@@ -59,13 +60,16 @@ func header(l jobs.Launch) ([]string, error) {
 		{"job-name", l.Name},
 		{"comment", "berth:" + l.Attempt},
 		{"chdir", l.Dir},
-		{"output", logPattern(path.Join(l.Dir, jobs.SchedulerLog))},
+		{"output", logPattern(path.Join(l.Dir, cmp.Or(l.Log, jobs.SchedulerLog)))},
 		{"open-mode", "append"},
-		{"no-requeue", ""},
+		{requeue(l), ""},
 		// Two submissions of one attempt never run side by side.
-		{"dependency", "singleton" + dependency},
+		{"dependency", "singleton" + behind(l) + dependency},
 		{"kill-on-invalid-dep", "yes"},
 		{"export", exportValue(l.Profile.Versions.Slurm)},
+	}
+	if l.Warn > 0 {
+		opts = append(opts, option{"signal", signal(l.Warn)})
 	}
 	asked, err := resources(l)
 	if err != nil {
@@ -90,6 +94,37 @@ func header(l jobs.Launch) ([]string, error) {
 	return lines, nil
 }
 
+// behind holds the job back until others have ended. Not afterok: what ended
+// may be tried again, and Slurm never starts what hangs on it then (sbatch(1),
+// "--dependency").
+func behind(l jobs.Launch) string {
+	var ids []string
+	for _, h := range l.Behind {
+		if isID(h.NativeID) && !slices.Contains(ids, h.NativeID) {
+			ids = append(ids, h.NativeID)
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	return ",afterany:" + strings.Join(ids, ":")
+}
+
+// requeue is one of the two: what is usual differs from site to site
+// (slurm.conf(5), JobRequeue).
+func requeue(l jobs.Launch) string {
+	if l.Requeue {
+		return "requeue"
+	}
+	return "no-requeue"
+}
+
+// signal asks for USR2 to the batch process alone. Slurm counts whole seconds,
+// up to 65535, and may send it a minute early (sbatch(1), --signal).
+func signal(before time.Duration) string {
+	return fmt.Sprintf("B:USR2@%d", min(int64((before+time.Second-1)/time.Second), 65535))
+}
+
 func directive(o option) string {
 	if o.value == "" {
 		return "--" + o.name
@@ -101,11 +136,14 @@ func resources(l jobs.Launch) ([]option, error) {
 	r, site := l.Resources, l.Slurm
 	var opts []option
 	add := func(name, value string) { opts = append(opts, option{name, value}) }
-	if r.CPUs < 0 || r.Nodes < 0 || r.Memory < 0 || r.Disk < 0 || r.Time < 0 {
+	if r.CPUs < 0 || r.Nodes < 0 || r.Tasks < 0 || r.Memory < 0 || r.Disk < 0 || r.Time < 0 {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a resource is negative"}
 	}
 	if r.Nodes > 0 {
 		add("nodes", strconv.Itoa(r.Nodes))
+	}
+	if r.Tasks > 0 {
+		add("ntasks", strconv.Itoa(r.Tasks))
 	}
 	if r.CPUs > 0 {
 		add("cpus-per-task", strconv.Itoa(r.CPUs))
@@ -134,14 +172,14 @@ func resources(l jobs.Launch) ([]option, error) {
 	return opts, nil
 }
 
-var gpuPattern = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_.-]*:)?[1-9][0-9]*$`)
+var gpuPattern = pattern.Lazy(`^([A-Za-z][A-Za-z0-9_.-]*:)?[1-9][0-9]*$`)
 
 // gpus asks with --gres, which counts per node and which every version and
 // selection plugin knows; --gpus counts per job and may spread one job's GPUs
 // over two nodes. A profile that forbids "gres" gets --gpus.
 func gpus(asked string, forbid []string) (option, error) {
 	for one := range strings.SplitSeq(asked, ",") {
-		if !gpuPattern.MatchString(one) {
+		if !gpuPattern().MatchString(one) {
 			return option{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q is not a number of GPUs", asked), Hint: `write for example "2" or "a100:2"`}
 		}
 	}

@@ -35,7 +35,7 @@ func head(t *testing.T, l jobs.Launch) string {
 func TestHeader(t *testing.T) {
 	l := launch()
 	l.Dir = `/home/a b/it's "x" #1 %j/日本`
-	l.Resources = jobs.Resources{CPUs: 4, Memory: 1, Disk: 5*jobs.GiB + 1, Time: 90*time.Minute + time.Second, GPUs: "a100:2,1", Nodes: 1}
+	l.Resources = jobs.Resources{CPUs: 4, Memory: 1, Disk: 5*jobs.GiB + 1, Time: 90*time.Minute + time.Second, GPUs: "a100:2,1", Nodes: 1, Tasks: 3}
 	l.Slurm = jobs.SlurmOptions{Partition: "main", Account: "re search", QOS: "normal", Constraint: "[a|b]", Extra: []string{"--exclusive", "--nice=100", "--dependency=afterok:1"}}
 	l.Profile.Forbid = []string{"mem", "comment"}
 	l.Profile.Versions.Slurm = "22.05.8"
@@ -50,6 +50,7 @@ func TestHeader(t *testing.T) {
 --kill-on-invalid-dep=yes
 --export=NONE
 --nodes=1
+--ntasks=3
 --cpus-per-task=4
 # --mem is not sent: the profile forbids it
 --tmp=5121M

@@ -99,25 +99,3 @@ func nodes(s string) string {
 	}
 	return s
 }
-
-// parseConfig reads the "Name = value" lines of scontrol show config.
-func parseConfig(out string) map[string]string {
-	config := map[string]string{}
-	for line := range strings.SplitSeq(out, "\n") {
-		name, value, ok := strings.Cut(line, "=")
-		if name = strings.TrimSpace(name); ok && name != "" && !strings.Contains(name, " ") {
-			config[name] = strings.TrimSpace(value)
-		}
-	}
-	return config
-}
-
-// seconds reads "30 sec".
-func seconds(s string) (time.Duration, bool) {
-	number, _, _ := strings.Cut(s, " ")
-	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || n < 0 {
-		return 0, false
-	}
-	return time.Duration(n) * time.Second, true
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/jobs"
+	"berth/slurm/site"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -73,8 +74,8 @@ func TestConfigCaptured(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config := parseConfig(string(data))
-		if d, ok := seconds(config["KillWait"]); !ok || d <= 0 {
+		config := site.Config(string(data))
+		if d, ok := site.Seconds(config["KillWait"]); !ok || d <= 0 {
 			t.Errorf("%s: KillWait %q", file, config["KillWait"])
 		}
 		if _, ok := config["AccountingStorageType"]; !ok {
@@ -108,8 +109,9 @@ func TestHints(t *testing.T) {
 		{"PENDING", "DependencyNeverSatisfied", "cancel it"},
 		{"PENDING", "PartitionTimeLimit", "less"},
 		{"PENDING", "ReqNodeNotAvail, UnavailableNodes:c[1-2]", "sinfo"},
-		{"PENDING", "Resources", ""},
-		{"PENDING", "Priority", ""},
+		{"PENDING", "Resources", "explain"},
+		{"PENDING", "Priority", "explain"},
+		{"PENDING", "Prolog", ""},
 		{"RUNNING", "None", ""},
 		{"NODE_FAIL", "None", "submit it again"},
 		{"PREEMPTED", "None", "submit it again"},
@@ -153,11 +155,11 @@ func FuzzParseSubmitted(f *testing.F) {
 func FuzzParseConfig(f *testing.F) {
 	f.Add("KillWait                = 30 sec\nA = b = c\n=\n")
 	f.Fuzz(func(t *testing.T, out string) {
-		for name, value := range parseConfig(out) {
+		for name, value := range site.Config(out) {
 			if name == "" {
 				t.Error("a setting without a name")
 			}
-			if d, ok := seconds(value); ok && d < 0 {
+			if d, ok := site.Seconds(value); ok && d < 0 {
 				t.Error(value, d)
 			}
 		}

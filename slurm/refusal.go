@@ -3,11 +3,11 @@ package slurm
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"berth/internal/pattern"
 	"berth/jobs"
 )
 
@@ -38,7 +38,7 @@ func (s *Scheduler) refusal(ctx context.Context, l jobs.Launch, out output) erro
 	said := lastLines(ownWords(text), 4)
 	switch {
 	case out.notThere():
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "sbatch is not installed here", Hint: missingHint}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "sbatch is not installed " + s.where(), Hint: s.missingHint()}
 	case containsAny(text, noAnswer):
 		return &jobs.Error{Kind: jobs.KindUnclear, Msg: "Slurm gave no clear answer: " + said, Hint: unclearHint}
 	case containsAny(text, controllerDown):
@@ -108,14 +108,14 @@ func (s *Scheduler) refusalHint(ctx context.Context, l jobs.Launch, text string)
 	return ""
 }
 
-var optionWord = regexp.MustCompile(`--([a-z][a-z-]*)`)
+var optionWord = pattern.Lazy(`--([a-z][a-z-]*)`)
 
 // namedOption is an option of the script that a site's own words mention, as a
 // job_submit plugin that refuses --mem does.
 func namedOption(text string) string {
-	for _, m := range optionWord.FindAllStringSubmatch(text, -1) {
+	for _, m := range optionWord().FindAllStringSubmatch(text, -1) {
 		switch m[1] {
-		case "mem", "tmp", "time", "gres", "gpus", "cpus-per-task", "nodes", "constraint", "comment", "dependency", "open-mode", "kill-on-invalid-dep", "no-requeue":
+		case "mem", "tmp", "time", "gres", "gpus", "cpus-per-task", "nodes", "ntasks", "constraint", "comment", "dependency", "open-mode", "kill-on-invalid-dep", "no-requeue":
 			return m[1]
 		}
 	}
@@ -139,7 +139,7 @@ func askedFor(l jobs.Launch) string {
 
 // ask returns the distinct lines that a command prints, or nothing.
 func (s *Scheduler) ask(ctx context.Context, argv ...string) []string {
-	out, err := s.command(ctx, 5*time.Second, nil, argv...)
+	out, err := s.command(ctx, 20*time.Second, nil, argv...)
 	if err != nil || !out.ok() {
 		return nil
 	}

@@ -1,40 +1,61 @@
 package slurm
 
 import (
+	"fmt"
 	"strings"
 
 	"berth/jobs"
 )
 
-// states says what Slurm's words mean (squeue(1), "JOB STATE CODES"). A word
-// that is not here is no state, and the job stays what it was.
-var states = map[string]jobs.State{
-	"PENDING":       jobs.StatePending,
-	"CONFIGURING":   jobs.StatePending,
-	"REQUEUED":      jobs.StatePending,
-	"REQUEUE_FED":   jobs.StatePending,
-	"REQUEUE_HOLD":  jobs.StatePending,
-	"SPECIAL_EXIT":  jobs.StatePending,
-	"RESV_DEL_HOLD": jobs.StatePending,
-	"RUNNING":       jobs.StateRunning,
-	"COMPLETING":    jobs.StateRunning, // processes may be left
-	"SUSPENDED":     jobs.StateRunning,
-	"STOPPED":       jobs.StateRunning,
-	"SIGNALING":     jobs.StateRunning,
-	"STAGE_OUT":     jobs.StateRunning,
-	"RESIZING":      jobs.StateRunning,
-	"EXPEDITING":    jobs.StatePending,
-	"COMPLETED":     jobs.StateCompleted,
-	"FAILED":        jobs.StateFailed,
-	"CANCELLED":     jobs.StateCancelled,
-	"TIMEOUT":       jobs.StateTimeout,
-	"OUT_OF_MEMORY": jobs.StateOutOfMemory,
-	"NODE_FAIL":     jobs.StateError,
-	"BOOT_FAIL":     jobs.StateError,
-	"LAUNCH_FAILED": jobs.StateError,
-	"RECONFIG_FAIL": jobs.StateError,
-	"PREEMPTED":     jobs.StateError,
-	"DEADLINE":      jobs.StateError,
+// meaning is what one of Slurm's words for a job's state means here.
+type meaning struct {
+	// state is the job's; "" changes nothing of what is known.
+	state jobs.State
+	// class is what kind of trouble a final word says by itself.
+	class jobs.Class
+	plain string // goes on after "it "
+	help  string // what a person can do; {id} is the job's
+}
+
+const (
+	release = "to let it go on: scontrol release {id}"
+	ours    = "not the task's doing: submit it again"
+)
+
+// states has every base state and every flag that is printed in its place, from
+// 22.05 to 26.05 (squeue(1), "JOB STATE CODES"; job_state_string in Slurm's
+// slurm_protocol_defs.c). A word that is not here is no state, and the job
+// stays what it was.
+var states = map[string]meaning{
+	"PENDING":       {jobs.StatePending, "", "waits for its turn", ""},
+	"CONFIGURING":   {jobs.StatePending, "", "has its nodes, which are being made ready", ""},
+	"POWER_UP_NODE": {jobs.StatePending, "", "has its nodes, which are being switched on", ""},
+	"REQUEUED":      {jobs.StatePending, "", "was put back into the queue", ""},
+	"REQUEUE_FED":   {jobs.StatePending, "", "was put back into the queue of its federation", ""},
+	"REQUEUE_HOLD":  {jobs.StatePending, "", "was put back into the queue, and is held", release},
+	"SPECIAL_EXIT":  {jobs.StatePending, "", "was put back into the queue in a special state, and is held", release},
+	"RESV_DEL_HOLD": {jobs.StatePending, "", "is held, because its reservation was deleted", "scontrol update jobid={id} reservationname= takes it out of the reservation; " + release},
+	"EXPEDITING":    {jobs.StatePending, "", "is put before others in the queue", ""},
+	"RUNNING":       {jobs.StateRunning, "", "runs", ""},
+	"COMPLETING":    {jobs.StateRunning, "", "is ending: processes of it may be left", ""},
+	"SUSPENDED":     {jobs.StateRunning, "", "was suspended, and keeps its nodes' memory", "whoever suspended it lets it go on: scontrol resume {id}"},
+	"STOPPED":       {jobs.StateRunning, "", "was stopped by a signal, and keeps its CPUs", "scancel --signal=CONT {id}"},
+	"SIGNALING":     {jobs.StateRunning, "", "is being sent a signal", ""},
+	"STAGE_OUT":     {jobs.StateRunning, "", "has ended, and its burst buffer is being copied back", ""},
+	"RESIZING":      {jobs.StateRunning, "", "is about to change its size", ""},
+	"UPDATE_DB":     {"", "", "is being written to the accounting", ""},
+	"REVOKED":       {"", "", "runs on another cluster of the federation", ""},
+	"COMPLETED":     {jobs.StateCompleted, "", "ended with exit code 0", ""},
+	"FAILED":        {jobs.StateFailed, "", "ended with another exit code than 0, or by a signal", ""},
+	"CANCELLED":     {jobs.StateCancelled, "", "was cancelled", ""},
+	"TIMEOUT":       {jobs.StateTimeout, jobs.ClassTime, "reached its time limit", "ask for more in [resources] time"},
+	"OUT_OF_MEMORY": {jobs.StateOutOfMemory, jobs.ClassMemory, "or a process of it was killed for memory", "raise [resources] memory"},
+	"NODE_FAIL":     {jobs.StateError, jobs.ClassNode, "lost its node: the node failed", ours},
+	"BOOT_FAIL":     {jobs.StateError, jobs.ClassNode, "lost its node: the node did not boot", ours},
+	"LAUNCH_FAILED": {jobs.StateError, jobs.ClassNode, "could not be launched on its node", ours},
+	"RECONFIG_FAIL": {jobs.StateError, jobs.ClassNode, "lost its node: the node could not be reconfigured", ours},
+	"PREEMPTED":     {jobs.StateError, jobs.ClassPreempted, "was preempted by another job", ours},
+	"DEADLINE":      {jobs.StateError, jobs.ClassPolicy, "could not end before the deadline that was asked for", "name a later --deadline, or none"},
 }
 
 // word reduces what is printed to one of Slurm's words: sacct says "CANCELLED
@@ -65,55 +86,30 @@ func status(id, printed, reason string) jobs.Status {
 	case "None", "(null)":
 		reason = ""
 	}
-	if w == "CANCELLED" && rest != "" {
-		reason = strings.TrimSpace(rest + " " + reason)
+	m := states[w]
+	st := jobs.Status{State: m.state, Word: w, Reason: reason, Class: m.class, Plain: m.plain, Hint: m.help}
+	st.Stays = m.state == jobs.StatePending && strings.Contains(m.help, "scontrol release")
+	if uid, ok := strings.CutPrefix(rest, "by "); ok && w == "CANCELLED" {
+		st.By = strings.TrimSpace(uid)
+		st.Reason = strings.TrimSpace(rest + " " + reason)
 	}
-	st := jobs.Status{State: states[w], Word: w, Reason: reason}
+	// Why a job waits counts while it does, and in one case after it: what
+	// nobody could satisfy ends as CANCELLED.
+	if r, ok := reasonOf(reason); ok && (w == "PENDING" || w == "CANCELLED" && r.never && st.By == "") {
+		if w == "PENDING" {
+			st.Plain, st.Hint, st.Stays = "waits: "+r.plain, r.help, r.never
+		} else {
+			st.Plain += ": " + r.plain
+		}
+		if r.detail != "" {
+			st.Plain += " (" + r.detail + ")"
+		}
+	} else if w == "PENDING" && reason != "" {
+		st.Plain = fmt.Sprintf("waits: Slurm says %q", reason)
+	}
 	if st.State == jobs.StateError && reason == "" {
-		st.Reason = errorReasons[w]
+		st.Reason = "it " + st.Plain
 	}
-	st.Hint = hint(id, w, reason)
+	st.Hint = strings.ReplaceAll(st.Hint, "{id}", id)
 	return st
-}
-
-var errorReasons = map[string]string{
-	"NODE_FAIL":     "the node failed",
-	"BOOT_FAIL":     "the node did not boot",
-	"LAUNCH_FAILED": "the job could not be launched on its node",
-	"RECONFIG_FAIL": "the node could not be reconfigured",
-	"PREEMPTED":     "preempted by another job",
-	"DEADLINE":      "the deadline asked for has passed",
-}
-
-// hint says what a person can do about a job that will not start, or that
-// ended by no fault of the task. The reasons are Slurm's
-// (job_state_reason.c).
-func hint(id, w, reason string) string {
-	name, _, _ := strings.Cut(reason, ",")
-	switch w {
-	case "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD":
-		return "it is held; to let it go on: scontrol release " + id
-	case "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL", "PREEMPTED":
-		return "not the task's doing: submit it again"
-	case "PENDING":
-	default:
-		return ""
-	}
-	switch name {
-	case "JobHeldUser", "launch failed requeued held":
-		return "it is held; to let it go on: scontrol release " + id
-	case "JobHeldAdmin", "JobHoldMaxRequeue":
-		return "it is held by the site; ask its administrators, or cancel it"
-	case "DependencyNeverSatisfied":
-		return "what it waits for has failed, so it never starts: cancel it"
-	case "PartitionTimeLimit":
-		return "it asks for more time than its partition allows and never starts: cancel it and ask for less; see: sinfo -o '%P %l'"
-	case "PartitionNodeLimit", "PartitionConfig", "BadConstraints", "NodeConfig":
-		return "it asks for more than its partition has and may never start; see: sinfo -o '%P %c %m %G'"
-	case "ReqNodeNotAvail", "PartitionDown", "PartitionInactive":
-		return "the nodes it needs are down or reserved; see: sinfo"
-	case "InvalidAccount", "InvalidQOS":
-		return "its account or QOS is not valid any more: cancel it and name another"
-	}
-	return ""
 }

@@ -30,22 +30,62 @@ func (s *Scheduler) Status(ctx context.Context, handles []jobs.Handle) (map[stri
 	answer := map[string]jobs.Status{}
 	for _, cluster := range clusters(handles) {
 		wanted := onCluster(handles, cluster)
-		rows, err := s.queue(ctx, cluster, nil)
+		want := recent
+		switch patient, urgent := jobs.Patience(ctx); {
+		case patient:
+			want = usual
+		case urgent:
+			want = after
+		}
+		rows, err := s.queue(ctx, cluster, nil, want)
 		if err != nil {
 			return nil, err
 		}
 		gone := pick(answer, wanted, rows)
-		if len(gone) == 0 {
+		if len(gone) > 0 && want == usual && s.share() != nil { // newer jobs than the answer, it may be
+			if rows, err = s.queue(ctx, cluster, nil, recent); err != nil {
+				return answer, err
+			}
+			gone = pick(answer, wanted, rows)
+		}
+		ended := cancelled(answer, wanted)
+		if len(gone)+len(ended) == 0 {
 			continue
 		}
-		if rows, err = s.accounted(ctx, cluster, gone); err != nil {
+		if rows, err = s.accounted(ctx, cluster, append(ended, gone...)); err != nil {
+			if len(gone) == 0 {
+				continue // that it was cancelled is known, and only not by whom
+			}
 			return answer, err
 		}
+		s.name(ctx, rows)
 		// The accounting keeps calling a job pending or running that the
 		// controller has lost; the queue, which does not have it, is right.
-		pick(answer, gone, slices.DeleteFunc(rows, func(r row) bool { return !r.status.State.Final() && r.status.State != "" }))
+		rows = slices.DeleteFunc(rows, func(r row) bool { return !r.status.State.Final() && r.status.State != "" })
+		pick(answer, ended, rows)
+		pick(answer, gone, slices.DeleteFunc(rows, closedRow))
 	}
 	return answer, nil
+}
+
+// closedRow tells that the accounting alone calls a job cancelled, and by
+// nobody: slurmctld came back without it, and slurmdbd has closed what was open
+// (tried with 24.11). Whom scancel served is named, unless slurmctld was started
+// anew in the minutes after: until then the queue has it, which the reaper asks.
+func closedRow(r row) bool {
+	reason, ok := reasonOf(r.status.Reason)
+	return r.status.State == jobs.StateCancelled && r.status.By == "" && (!ok || !reason.never)
+}
+
+// cancelled are those of the wanted jobs that the queue calls so: only the
+// accounting says by whom.
+func cancelled(answer map[string]jobs.Status, wanted []jobs.Handle) (out []jobs.Handle) {
+	for _, h := range wanted {
+		if answer[h.Name].State == jobs.StateCancelled {
+			out = append(out, h)
+		}
+	}
+	return out
 }
 
 // pick takes the rows of the wanted jobs into the answer and returns the jobs
@@ -73,7 +113,7 @@ func (s *Scheduler) Find(ctx context.Context, names []string) (map[string]jobs.H
 	if len(names) == 0 {
 		return found, nil
 	}
-	rows, err := s.queue(ctx, "", names)
+	rows, err := s.queue(ctx, "", names, after)
 	if err != nil {
 		return nil, err
 	}
@@ -126,11 +166,19 @@ const findWindow = 7 * 24 * time.Hour
 // statusWindow bounds the search of a job whose submission time is unknown.
 const statusWindow = 90 * 24 * time.Hour
 
-// queue asks squeue for the user's jobs in all states; names narrow it down.
-func (s *Scheduler) queue(ctx context.Context, cluster string, names []string) ([]row, error) {
+// queue asks squeue for the user's jobs in all states, or takes an answer that
+// is new enough. names narrow it down where it is asked for this process alone.
+func (s *Scheduler) queue(ctx context.Context, cluster string, names []string, want fresh) ([]row, error) {
 	argv := []string{"squeue", "--me", "-h", "-t", "all", "-O", queueFormat}
 	if cluster != "" {
 		argv = append(argv, "-M", cluster)
+	}
+	if sh := s.share(); sh != nil {
+		text, asked, err := sh.squeue(ctx, cluster, want, func(ctx context.Context) (string, error) { return s.askNow(ctx, argv...) })
+		if err != nil {
+			return nil, err
+		}
+		return s.read(cluster, text, asked), nil
 	}
 	if len(names) > 0 && len(names) <= maxListedNames {
 		argv = append(argv, "-n", strings.Join(names, ","))
@@ -140,6 +188,21 @@ func (s *Scheduler) queue(ctx context.Context, cluster string, names []string) (
 		return nil, err
 	}
 	return parseQueue(out), nil
+}
+
+// read parses an answer that others may have asked for, once.
+func (s *Scheduler) read(cluster, text string, asked time.Time) []row {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, ok := s.parsed[cluster]; ok && p.asked.Equal(asked) {
+		return p.rows
+	}
+	rows := parseQueue(text)
+	for i := range rows {
+		rows[i].status.AsOf = asked
+	}
+	s.parsed[cluster] = parsed{asked, rows}
+	return rows
 }
 
 // accounted asks sacct for jobs by id; it has no answer where there is no

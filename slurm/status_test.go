@@ -2,6 +2,8 @@ package slurm_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ func TestStatusAsksOnce(t *testing.T) {
 		step{argv: squeue, stdout: "CLUSTER: two\n7|RUNNING|0:0|2026-11-21T11:00:00|c1|berth-a-0|None|\n8|PENDING|0:0|N/A||berth-b-0|Resources|\n9|RUNNING|0:0|N/A|c1|somebody-else|None|\n"},
 		step{argv: config, stdout: dbd},
 		step{argv: sacctDay + "-j 9,10,11" + acctWords, stdout: "10|CANCELLED by 1000|0:15|2026-11-21T10:00:00|None assigned|berth-d-0|None\n11|COMPLETED|0:0|Unknown||berth-other-0|None\n"},
+		step{argv: "id -nu 1000", stdout: "alice\n"},
 		step{argv: squeue},
 		step{argv: sacctDay + "-j 7" + acctWords},
 	)
@@ -35,9 +38,9 @@ func TestStatusAsksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]jobs.Status{
-		"berth-a-0": {State: jobs.StateRunning, Word: "RUNNING", Node: "c1", Start: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)},
-		"berth-b-0": {State: jobs.StatePending, Word: "PENDING", Reason: "Resources"},
-		"berth-d-0": {State: jobs.StateCancelled, Word: "CANCELLED", Reason: "by 1000", Signal: 15, Start: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)},
+		"berth-a-0": {State: jobs.StateRunning, Word: "RUNNING", Plain: "runs", Node: "c1", Start: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)},
+		"berth-b-0": {State: jobs.StatePending, Word: "PENDING", Reason: "Resources", Plain: "waits: the nodes it needs are in use, and it is the next", Hint: "a job that asks for less time, memory or CPUs may fit sooner: berth explain tries that"},
+		"berth-d-0": {State: jobs.StateCancelled, Word: "CANCELLED", Reason: "by alice", Plain: "was cancelled", By: "alice", Signal: 15, Start: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -49,6 +52,37 @@ func TestStatusAsksOnce(t *testing.T) {
 	for _, env := range s.envs {
 		if !strings.Contains(strings.Join(env, "\n"), "TZ=UTC") {
 			t.Errorf("no TZ in %v", env)
+		}
+	}
+}
+
+// slurmctld has come back without its state, and so the accounting calls open
+// jobs cancelled, by nobody; a dependency that can never be met ends a job so,
+// too, and says why.
+func TestStatusClosed(t *testing.T) {
+	s := on(t, step{argv: squeue}, step{argv: config, stdout: dbd},
+		step{argv: sacctDay + "-j 7,8" + acctWords, stdout: "7|CANCELLED|0:0|Unknown|None assigned|berth-a-0|BeginTime\n8|CANCELLED|0:0|Unknown|None assigned|berth-b-0|DependencyNeverSatisfied\n"})
+	got, err := scheduler(s).Status(t.Context(), []jobs.Handle{h("7", "berth-a-0"), h("8", "berth-b-0")})
+	if _, known := got["berth-a-0"]; err != nil || known || got["berth-b-0"].State != jobs.StateCancelled {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The queue says that a job was cancelled, and the accounting by whom; that it
+// does not answer changes nothing.
+func TestStatusAsksWhoCancelled(t *testing.T) {
+	queue := "7|CANCELLED|0:0|N/A|c1|berth-a-0|None|\n"
+	s := on(t,
+		step{argv: squeue, stdout: queue}, step{argv: config, stdout: dbd},
+		step{argv: sacctDay + "-j 7" + acctWords, stdout: "7|CANCELLED by 0|0:15|2026-11-21T10:00:00|c1|berth-a-0|None\n"}, step{argv: "id -nu 0", stdout: "root\n"},
+		step{argv: squeue, stdout: queue}, step{argv: sacctDay + "-j 7" + acctWords, stdout: "7|RUNNING|0:0|2026-11-21T10:00:00|c1|berth-a-0|None\n"},
+		step{argv: squeue, stdout: queue}, step{argv: sacctDay + "-j 7" + acctWords, code: 1},
+	)
+	sched := scheduler(s)
+	for i, by := range []string{"root", "", ""} {
+		got, err := sched.Status(t.Context(), []jobs.Handle{h("7", "berth-a-0")})
+		if st := got["berth-a-0"]; err != nil || st.State != jobs.StateCancelled || st.By != by {
+			t.Errorf("%d: %+v, %v", i, st, err)
 		}
 	}
 }
@@ -181,3 +215,88 @@ func TestKillWait(t *testing.T) {
 }
 
 var _ jobs.Scheduler = (*slurm.Scheduler)(nil)
+
+func TestMost(t *testing.T) {
+	const (
+		parts = "scontrol show partition -o"
+		show  = "scontrol show node -o"
+		qos   = "sacctmgr -nP show qos format=Name,MaxWall"
+		lines = "PartitionName=main Default=YES QoS=N/A MaxTime=1-00:00:00 MaxMemPerNode=UNLIMITED\nPartitionName=fat Default=NO QoS=fatq MaxTime=UNLIMITED MaxMemPerNode=100000\nPartitionName=cpu Default=NO QoS=N/A MaxTime=30:00 MaxMemPerCPU=1000\n"
+		nodes = "NodeName=m1 CPUTot=4 RealMemory=8000 Partitions=main\nNodeName=m2 CPUTot=8 RealMemory=16000 Partitions=main,all\nNodeName=f CPUTot=64 RealMemory=500000 Partitions=fat\n" +
+			"NodeName=c CPUAlloc=0 CPUEfctv=32 CPUTot=36 RealMemory=64000 Partitions=cpu Reason=RealMemory=1 Partitions=main [root@2026-11-21T08:44:07]\nNodeName=n RealMemory=1000 MemSpecLimit=2000\n"
+		walls = "normal|\nshort|00:10:00\nfatq|2-00:00:00\n"
+	)
+	first := []step{{argv: parts, stdout: lines}, {argv: show, stdout: nodes}}
+	withQOS := append(first[:2:2], step{argv: config, stdout: dbd}, step{argv: qos, stdout: walls})
+	for _, c := range []struct {
+		o     jobs.SlurmOptions
+		steps []step
+		want  jobs.Most
+	}{
+		{jobs.SlurmOptions{}, first, jobs.Most{Memory: 16000 * jobs.MiB, MemoryWhy: "the largest node of partition main has no more", Time: 24 * time.Hour, TimeWhy: "MaxTime of partition main"}},
+		{jobs.SlurmOptions{QOS: "short"}, withQOS, jobs.Most{Memory: 16000 * jobs.MiB, MemoryWhy: "the largest node of partition main has no more", Time: 10 * time.Minute, TimeWhy: "MaxWall of QOS short"}},
+		{jobs.SlurmOptions{Partition: "fat"}, withQOS, jobs.Most{Memory: 100000 * jobs.MiB, MemoryWhy: "MaxMemPerNode of partition fat", Time: 48 * time.Hour, TimeWhy: "MaxWall of QOS fatq"}},
+		{jobs.SlurmOptions{Partition: "cpu"}, first, jobs.Most{Memory: 32000 * jobs.MiB, MemoryWhy: "MaxMemPerCPU of partition cpu", Time: 30 * time.Minute, TimeWhy: "MaxTime of partition cpu"}},
+		{jobs.SlurmOptions{Partition: "cpu,fat"}, first, jobs.Most{Memory: 100000 * jobs.MiB, MemoryWhy: "MaxMemPerNode of partition fat"}},
+		{jobs.SlurmOptions{Partition: "none"}, first[:1], jobs.Most{}},
+	} {
+		got, err := scheduler(on(t, c.steps...)).Most(t.Context(), c.o)
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("%+v: %v %s", c.o, err, diff)
+		}
+	}
+}
+
+// TestMostOfNodes reads what real Slurms say of nodes of which some keep memory for
+// themselves: that is no job's. A single node's job could have 8000 or 6500 MiB.
+func TestMostOfNodes(t *testing.T) {
+	files, err := filepath.Glob("testdata/nodes-*.txt")
+	if err != nil || len(files) < 3 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := string(b)
+		_, second, _ := strings.Cut(all, "\n")
+		for text, want := range map[string]jobs.Bytes{all: 8000 * jobs.MiB, second: 6500 * jobs.MiB} {
+			steps := []step{{argv: "scontrol show partition -o", stdout: "PartitionName=main Default=YES MaxTime=UNLIMITED QoS=N/A\n"}, {argv: "scontrol show node -o", stdout: text}}
+			got, err := scheduler(on(t, steps...)).Most(t.Context(), jobs.SlurmOptions{})
+			if err != nil || got.Memory != want || got.MemoryWhy != "the largest node of partition main has no more" {
+				t.Errorf("%s: %+v, want %s, %v", file, got, want, err)
+			}
+		}
+	}
+}
+
+func TestForecast(t *testing.T) {
+	const (
+		parts = "scontrol show partition -o"
+		lines = "PartitionName=main Default=YES State=UP MaxTime=1-00:00:00\nPartitionName=short Default=NO State=UP AllowGroups=ALL MaxTime=01:00:00\nPartitionName=fat State=UP MaxTime=UNLIMITED AllowAccounts=lab\n" +
+			"PartitionName=secret State=UP MaxTime=UNLIMITED AllowAccounts=boss\nPartitionName=down State=DOWN MaxTime=UNLIMITED\n"
+		try   = "sbatch --test-only --job-name=berth-forecast "
+		start = "sbatch: Job 12 to start at 2026-11-21T11:44:00 using 1 processors on nodes c1 in partition main\n"
+	)
+	waits := jobs.Status{Word: "PENDING", Reason: "Resources"}
+	r, o := jobs.Resources{Time: 4 * time.Hour, Memory: jobs.GiB}, jobs.SlurmOptions{Account: "lab"}
+	s := on(t, step{argv: parts, stdout: lines}, step{argv: try + "/s.sh", stderr: start},
+		step{argv: try + "--time=02:00:00 /s.sh", stderr: start}, step{argv: try + "--mem=512M /s.sh", stderr: "allocation failure: Requested node configuration is not available\n", code: 1},
+		step{argv: try + "--partition=fat /s.sh", stderr: start})
+	got, err := scheduler(s).Forecast(t.Context(), waits, "/s.sh", r, o)
+	at := time.Date(2026, 11, 21, 11, 44, 0, 0, time.UTC)
+	want := []jobs.Forecast{{What: "as it is", Start: at}, {What: "with half the time, 2h0m0s", Start: at}, {What: "with half the memory, 512MiB", Trouble: "Requested node configuration is not available"}, {What: "in partition fat", Start: at}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	for _, st := range []jobs.Status{{Word: "RUNNING"}, {Word: "PENDING", Reason: "JobHeldUser"}, {Word: "PENDING", Reason: "Dependency"}, {Word: "REQUEUE_HOLD"}, {Word: "PENDING", Reason: "launch failed requeued held"}} {
+		if got, err := scheduler(on(t)).Forecast(t.Context(), st, "/s.sh", r, o); got != nil || err != nil {
+			t.Errorf("%+v: %v, %v", st, got, err)
+		}
+	}
+	down := on(t, step{argv: parts, stdout: lines}, step{argv: try + "/s.sh", stderr: "sbatch: error: Unable to contact slurm controller (connect failure)\n", code: 1})
+	if _, err := scheduler(down).Forecast(t.Context(), waits, "/s.sh", r, o); jobs.KindOf(err) != jobs.KindInfra {
+		t.Error(err)
+	}
+}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"strings"
 	"time"
 
+	"berth/internal/pattern"
 	"berth/jobs"
 )
 
@@ -27,9 +27,10 @@ type opaque struct {
 func (s *Scheduler) Submit(ctx context.Context, l jobs.Launch, scriptPath string) (jobs.Handle, error) {
 	since := s.cfg.Now().Add(-time.Hour).Unix()
 	out, err := s.command(ctx, s.cfg.SubmitTimeout, []string{"SLURM_EXIT_ERROR=" + exitRefusedText}, "sbatch", "--parsable", scriptPath)
+	s.share().changed()
 	var start *startError
 	if errors.As(err, &start) {
-		return jobs.Handle{}, infra("sbatch", err)
+		return jobs.Handle{}, s.infra("sbatch", err)
 	}
 	// An id counts whatever the exit code: a site's wrapper has one of its own.
 	if id, cluster, ok := parseSubmitted(out.stdout); ok {
@@ -51,13 +52,13 @@ func (s *Scheduler) handle(name, id, cluster string, since int64) jobs.Handle {
 	return jobs.Handle{Version: 1, Scheduler: jobs.SchedulerSlurm, NativeID: id, Name: name, Cluster: cluster, Opaque: o}
 }
 
-var submittedPattern = regexp.MustCompile(`^([0-9]+)(?:;(\S+))?$`)
+var submittedPattern = pattern.Lazy(`^([0-9]+)(?:;(\S+))?$`)
 
 // parseSubmitted finds what --parsable prints, "ID" or "ID;CLUSTER", between
 // the banners that sites' wrappers add; the last such line counts.
 func parseSubmitted(stdout string) (id, cluster string, ok bool) {
 	for line := range strings.SplitSeq(stdout, "\n") {
-		if m := submittedPattern.FindStringSubmatch(strings.TrimRight(line, " \t\r")); m != nil && strings.Trim(m[1], "0") != "" {
+		if m := submittedPattern().FindStringSubmatch(strings.TrimRight(line, " \t\r")); m != nil && strings.Trim(m[1], "0") != "" {
 			id, cluster, ok = m[1], m[2], true
 		}
 	}

@@ -28,15 +28,3 @@ func exportValue(version string) string {
 	}
 	return "NIL"
 }
-
-// parseVersion reads "slurm 24.11.5" or, from Debian, "slurm-wlm 24.11.5", on
-// a line of its own between a site's banners.
-func parseVersion(out string) string {
-	for line := range strings.SplitSeq(out, "\n") {
-		w := strings.Fields(line)
-		if len(w) == 2 && strings.HasPrefix(w[0], "slurm") && w[1][0] >= '0' && w[1][0] <= '9' {
-			return w[1]
-		}
-	}
-	return ""
-}
