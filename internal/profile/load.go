@@ -24,6 +24,9 @@ func Load(name string, dirs ...string) (jobs.Profile, string, error) {
 			return jobs.Profile{}, "", err
 		}
 	}
+	if err := trusted(file); err != nil {
+		return jobs.Profile{}, "", err
+	}
 	data, err := strict.ReadFile(file, "profile")
 	if err != nil {
 		return jobs.Profile{}, "", err
@@ -37,7 +40,7 @@ func Load(name string, dirs ...string) (jobs.Profile, string, error) {
 
 func find(name string, dirs []string) (string, error) {
 	name = strings.TrimSuffix(name, ext)
-	if len(name) > 64 || !nameForm.MatchString(name) {
+	if len(name) > 64 || !nameForm().MatchString(name) {
 		return "", badName(name)
 	}
 	for _, dir := range dirs {
@@ -67,7 +70,7 @@ func Names(dirs ...string) []string {
 			continue // a directory that is not there has no profiles
 		}
 		for _, e := range entries {
-			if name, ok := strings.CutSuffix(e.Name(), ext); ok && !e.IsDir() && nameForm.MatchString(name) {
+			if name, ok := strings.CutSuffix(e.Name(), ext); ok && !e.IsDir() && nameForm().MatchString(name) {
 				names = append(names, name)
 			}
 		}

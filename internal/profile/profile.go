@@ -6,22 +6,24 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"berth/internal/keys"
+	"berth/internal/pattern"
 	"berth/internal/strict"
 	"berth/jobs"
 )
 
 const ext = ".toml"
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var nameForm = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // Parse reads the content of a profile. The file's name stands in errors and,
 // without its directory and ".toml", is the profile's name; a relative image
 // is relative to the file's directory.
 func Parse(file string, data []byte) (jobs.Profile, error) {
 	name := strings.TrimSuffix(filepath.Base(file), ext)
-	if len(name) > 64 || !nameForm.MatchString(name) {
+	if len(name) > 64 || !nameForm().MatchString(name) {
 		return jobs.Profile{}, badName(name)
 	}
 	doc, err := strict.Decode(file, data, strict.TOML)
@@ -29,23 +31,31 @@ func Parse(file string, data []byte) (jobs.Profile, error) {
 		return jobs.Profile{}, err
 	}
 	root := doc.Root()
-	root.Later("the cache of images is not built yet", "image_cache")
-	root.Later("network and containment levels are not built yet", "network", "level", "egress", "proxy")
+	root.Later("network and containment levels are not built yet", "network", "level", "egress")
+	root.Refuse("cannot stand in a profile: what berth has recorded is to be found without one; set BERTH_HOME", "state", "home", "berth_home")
 	root.Later("remote targets are not built yet", "target", "host")
 	root.Later("templates are not built yet", "template")
 	root.Synonyms("modules", "module")
 	root.Synonyms("scratch", "tmp", "tmpdir")
+	root.Synonyms("gpu_type", "gres", "gres_type")
 	p := jobs.Profile{
-		Name:      name,
-		Scheduler: root.Take("scheduler").OneOf(jobs.SchedulerSlurm, jobs.SchedulerLocal),
-		Image:     keys.Image(root.Take("image")),
-		Modules:   modules(root.Take("modules")),
-		Scratch:   scratch(root.Take("scratch")),
-		Forbid:    forbid(root.Take("forbid")),
-		Overlay:   root.Take("overlay").OneOf(jobs.DriverFuse, jobs.DriverExt3),
-		GPU:       root.Take("gpu").OneOf("nvidia", "amd"),
-		Slurm:     keys.Slurm(root.Table("slurm")),
-		Versions:  versions(root.Table("versions")),
+		Name:       name,
+		Scheduler:  root.Take("scheduler").OneOf(jobs.SchedulerSlurm, jobs.SchedulerLocal),
+		Image:      keys.Image(root.Take("image")),
+		ImageCache: scratch(root.Take("image_cache")),
+		Modules:    modules(root.Take("modules")),
+		Scratch:    scratch(root.Take("scratch")),
+		Stage:      keys.Stage(root.Take("stage")),
+		Forbid:     forbid(root.Take("forbid")),
+		Overlay:    driver(root.Take("overlay")),
+		GPU:        root.Take("gpu").OneOf("nvidia", "amd"),
+		GPUType:    gpuType(root.Take("gpu_type")),
+		Proxy:      proxy(root.Table("proxy")),
+		Slurm:      keys.Slurm(root.Table("slurm")),
+		Beat:       beat(root.Take("beat")),
+		NodesMute:  mute(root.Take("nodes_submit")),
+		Purge:      purge(root.Take("purge")),
+		Versions:   versions(root.Table("versions")),
 	}
 	if err := doc.Err(); err != nil {
 		return jobs.Profile{}, err
@@ -57,7 +67,7 @@ func badName(name string) error {
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: "profile name " + strconv.Quote(name) + " is not made of letters, digits, dots, dashes and underscores"}
 }
 
-var moduleForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+/-]*$`)
+var moduleForm = pattern.Lazy(`^[A-Za-z0-9_][A-Za-z0-9._+/-]*$`)
 
 // modules reads the words for "module load"; they stand in the job script.
 func modules(v strict.Value) []string {
@@ -66,7 +76,7 @@ func modules(v strict.Value) []string {
 		s := item.Text()
 		switch {
 		case s == "":
-		case !moduleForm.MatchString(s):
+		case !moduleForm().MatchString(s):
 			item.Failf("", "is not the name of a module: %q may hold only letters, digits and . _ + / -", s)
 		default:
 			out = append(out, s)
@@ -98,7 +108,10 @@ func forbid(v strict.Value) []string {
 	return out
 }
 
-var versionForm = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?$`)
+// Bounded repetitions are large: compiled when needed, and not at every start.
+var versionForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?$`)
+})
 
 func versions(t *strict.Reader) jobs.Versions {
 	t.Synonyms("apptainer", "singularity")
@@ -107,7 +120,7 @@ func versions(t *strict.Reader) jobs.Versions {
 
 func version(v strict.Value, such string) string {
 	s := v.Text()
-	if s != "" && !versionForm.MatchString(s) {
+	if s != "" && !versionForm().MatchString(s) {
 		v.Failf("", "must be a version such as %q, found %q", such, s)
 		return ""
 	}

@@ -18,9 +18,16 @@ scheduler = "slurm"
 image = "images/base.sif"
 modules = ["apptainer/1.4.5", "gcc"]
 scratch = "/local/$USER/${SLURM_JOB_ID}"
+image_cache = "/shared/images"
 forbid = ["mem", "tmp"]
 overlay = "ext3"
 gpu = "nvidia"
+gpu_type = "a100"
+
+[proxy]
+http = "http://proxy.example.org:3128"
+https = "http://[fd00::1]:3128/"
+no = "localhost,.example.org,10.0.0.0/8"
 
 [slurm]
 partition = "batch"
@@ -37,7 +44,8 @@ apptainer = "1.4.5"
 func TestParse(t *testing.T) {
 	want := jobs.Profile{
 		Name: "site", Scheduler: "slurm", Image: "/p/images/base.sif", Modules: []string{"apptainer/1.4.5", "gcc"},
-		Scratch: "/local/$USER/${SLURM_JOB_ID}", Forbid: []string{"mem", "tmp"}, Overlay: "ext3", GPU: "nvidia",
+		Scratch: "/local/$USER/${SLURM_JOB_ID}", ImageCache: "/shared/images", Forbid: []string{"mem", "tmp"}, Overlay: "ext3", GPU: "nvidia", GPUType: "a100",
+		Proxy: jobs.Proxy{HTTP: "http://proxy.example.org:3128", HTTPS: "http://[fd00::1]:3128/", No: "localhost,.example.org,10.0.0.0/8"},
 		Slurm: jobs.SlurmOptions{Partition: "batch", Account: "phys-1", QOS: "normal", Constraint: "ib",
 			Extra: []string{"--mail-type=END"}},
 		Versions: jobs.Versions{Slurm: "24.11", Apptainer: "1.4.5"},
@@ -58,9 +66,17 @@ var refused = []struct{ text, want string }{
 	{`schedular = "slurm"`, `p.toml:1: unknown key "schedular": did you mean "scheduler"?`},
 	{`scheduler = "pbs"`, `p.toml:1: scheduler must be "slurm" or "local", found "pbs"`},
 	{`partition = "x"`, `p.toml:1: unknown key "partition": did you mean "partition" in [slurm]?`},
-	{`image_cache = "/x"`, `p.toml:1: key "image_cache" is not supported by this version of berth: the cache of images is not built yet`},
-	{`image = "docker://x"`, "p.toml:1: image is a URI, which is not supported by this version of berth: pull it first and name the SIF file\nhint: apptainer pull image.sif docker://x"},
-	{`overlay = "fuze"`, `p.toml:1: overlay must be "fuse" or "ext3", found "fuze": did you mean "fuse"?`},
+	{`image_cache = "x"`, `p.toml:1: image_cache must begin with / or a variable, found "x"`},
+	{`image_cache = "/a:b"`, `p.toml:1: image_cache may hold only letters, digits, . _ / + @ = - and variables, found "/a:b"`},
+	{`image = "ftp://x"`, "p.toml:1: image is no source of images that berth knows: docker://, oras://, library://, docker-archive:, or the path of a SIF"},
+	{`overlay = "fuze"`, `p.toml:1: overlay must be "kernel", "fuse", "ext3" or "auto", found "fuze": did you mean "fuse"?`},
+	{`gpu_type = "a100:2"`, `p.toml:1: gpu_type must be a type of GPU such as "a100", found "a100:2": the number is the task's`},
+	{`gres_type = "a100"`, `p.toml:1: unknown key "gres_type": did you mean "gpu_type"?`},
+	{`state = "/scratch"`, `p.toml:1: key "state" cannot stand in a profile: what berth has recorded is to be found without one; set BERTH_HOME`},
+	{"[proxy]\nhttp = \"http://ada:hush@proxy:1\"", `p.toml:2: proxy.http must not hold a user or a password: it would stand in the job script, where others may read it`},
+	{"[proxy]\nhttps = \"proxy:3128\"", `p.toml:2: proxy.https must be a URL such as "http://proxy.example.org:3128", found "proxy:3128"`},
+	{"[proxy]\nhttp_proxy = \"http://p:1\"", `p.toml:2: unknown key "http_proxy" in [proxy]: did you mean "http"?`},
+	{"[proxy]\nno = \"a b\"", `p.toml:2: proxy.no must be names, addresses and networks separated by commas, found "a b"`},
 	{`gpu = "intel"`, `p.toml:1: gpu must be "nvidia" or "amd", found "intel"`},
 	{`gpu = true`, `p.toml:1: gpu must be a string, found true: put it in quotes: "true"`},
 	{"modules = [\n\"a\", \"b; rm\"]", `p.toml:2: modules[1] is not the name of a module: "b; rm" may hold only letters, digits and . _ + / -`},
@@ -156,6 +172,59 @@ func TestLoad(t *testing.T) {
 
 var plainScratch = regexp.MustCompile(`^(/|\$[A-Z_{])[A-Za-z0-9._/+@=${}-]*$`)
 
+// TestTrusted: what anybody could have written is not used.
+func TestTrusted(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "site.toml")
+	if err := os.WriteFile(file, []byte(`gpu = "amd"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link.toml")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	stranger := func() error { return nil }
+	if os.Geteuid() == 0 {
+		stranger = func() error { return os.Chown(file, 1, 1) }
+	}
+	for _, c := range []struct {
+		file, dir os.FileMode
+		owner     func() error
+		want      string
+	}{
+		{0o600, 0o700, nil, ""},
+		{0o664, 0o775 | os.ModeSetgid, nil, ""}, // a group's
+		{0o644, 0o777 | os.ModeSticky, nil, ""},
+		{0o606, 0o700, nil, "everybody may write it"},
+		{0o600, 0o777, nil, "everybody may write its directory, and so replace it"},
+		{0o644, 0o755, stranger, ""},
+		{0o644, 0o777 | os.ModeSticky, stranger, "it belongs to user 1 and stands where everybody may put files"},
+	} {
+		if c.owner != nil {
+			if os.Geteuid() != 0 {
+				continue // only root can give files away
+			}
+			if err := c.owner(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for path, mode := range map[string]os.FileMode{file: c.file, dir: c.dir} {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{file, link} {
+			_, _, err := Load(name)
+			switch {
+			case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%v in %v: %v, want %q", c.file, c.dir, err, c.want)
+			case err != nil && (jobs.KindOf(err) != jobs.KindConfig || jobs.HintOf(err) == ""):
+				t.Errorf("%v (%s)", err, jobs.HintOf(err))
+			}
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(full)
 	for _, c := range refused {
@@ -175,12 +244,12 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("scratch %q", p.Scratch)
 		}
 		for _, m := range p.Modules {
-			if !moduleForm.MatchString(m) {
+			if !moduleForm().MatchString(m) {
 				t.Errorf("module %q", m)
 			}
 		}
 		all := append(append([]string{p.Image, p.Slurm.Partition, p.Slurm.Account, p.Slurm.QOS, p.Slurm.Constraint,
-			p.Versions.Slurm, p.Versions.Apptainer}, p.Slurm.Extra...), p.Forbid...)
+			p.Versions.Slurm, p.Versions.Apptainer, p.GPUType, p.Proxy.HTTP, p.Proxy.HTTPS, p.Proxy.No}, p.Slurm.Extra...), p.Forbid...)
 		for _, s := range all {
 			if err := jobs.CheckText("value", s); err != nil {
 				t.Error(err)

@@ -2,15 +2,15 @@ package profile
 
 import (
 	"path"
-	"regexp"
 	"strings"
 
+	"berth/internal/pattern"
 	"berth/internal/strict"
 )
 
 var (
-	expansion   = regexp.MustCompile(`\$([A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\})`)
-	scratchForm = regexp.MustCompile(`^[A-Za-z0-9._/+@=-]*$`)
+	expansion   = pattern.Lazy(`\$([A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\})`)
+	scratchForm = pattern.Lazy(`^[A-Za-z0-9._/+@=-]*$`)
 )
 
 // scratch reads a directory of the node. The runner expands its variables
@@ -21,11 +21,11 @@ func scratch(v strict.Value) string {
 	if s == "" {
 		return ""
 	}
-	plain := expansion.ReplaceAllString(s, "")
+	plain := expansion().ReplaceAllString(s, "")
 	switch {
 	case strings.Contains(plain, "$"):
 		v.Failf("", "may hold only $NAME and ${NAME} with an upper-case name, found %q", s)
-	case !scratchForm.MatchString(plain):
+	case !scratchForm().MatchString(plain):
 		v.Failf("", "may hold only letters, digits, . _ / + @ = - and variables, found %q", s)
 	case s[0] != '/' && s[0] != '$':
 		v.Failf("", "must begin with / or a variable, found %q", s)

@@ -16,7 +16,7 @@ import (
 
 const entryVersion = 1
 
-// entry is one job's file. Only the job's own process writes it.
+// entry is one job's file. Only the process that waited for its turn writes it.
 type entry struct {
 	Version int        `json:"version"`
 	Name    string     `json:"name"`
@@ -25,9 +25,17 @@ type entry struct {
 	PID     int        `json:"pid"`
 	Started uint64     `json:"started"` // of the process, in clock ticks since boot (proc(5), stat)
 	Running bool       `json:"running"`
+	// Waiting says for which jobs it waits, outside of the queue; "" is in it.
+	Waiting string `json:"waiting,omitempty"`
+	// Turn is its place in the queue when it has come into it later than it
+	// was made; 0 is its number.
+	Turn uint64 `json:"turn,omitempty"`
 
-	number uint64 // its place in the queue, from the file's name
+	number uint64 // from the file's name
 }
+
+// turn is its place in the queue: whoever has a lower one goes first.
+func (e entry) turn() uint64 { return max(e.number, e.Turn) }
 
 const entrySuffix = ".job"
 
@@ -123,10 +131,19 @@ func living(all []entry) []entry {
 	return slices.DeleteFunc(slices.Clone(all), func(e entry) bool { return !e.alive() })
 }
 
-// myTurn tells whether all living jobs up to this one fit together.
-func myTurn(alive []entry, number uint64, cpus int, memory jobs.Bytes) bool {
+// last is the highest place that was drawn.
+func last(all []entry) (n uint64) {
+	for _, e := range all {
+		n = max(n, e.turn())
+	}
+	return n
+}
+
+// myTurn tells whether all living jobs up to this one fit together. One that
+// waits for other jobs has no share of the machine.
+func myTurn(alive []entry, turn uint64, cpus int, memory jobs.Bytes) bool {
 	for _, e := range alive {
-		if e.number > number {
+		if e.turn() > turn || e.Waiting != "" {
 			continue
 		}
 		cpus -= e.CPUs

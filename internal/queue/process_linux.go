@@ -7,9 +7,11 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"berth/internal/lease"
 	"berth/jobs"
 )
 
@@ -33,43 +35,16 @@ func place() (location, error) {
 // processStart returns when a process started, in clock ticks since boot. A
 // zombie counts as gone.
 func processStart(pid int) (uint64, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	state, start, ok := parseStat(string(data))
-	if !ok {
-		return 0, fmt.Errorf("/proc/%d/stat is not understood", pid)
-	}
-	if state == 'Z' || state == 'X' {
+	at := lease.StartTime(pid)
+	if at == "" {
 		return 0, os.ErrProcessDone
 	}
-	return start, nil
-}
-
-// parseStat reads fields 3 and 22 of /proc/PID/stat (proc(5)); the second
-// field, the program's name, may hold blanks and parentheses.
-func parseStat(stat string) (state byte, start uint64, ok bool) {
-	_, rest, found := cutLast(stat, ")")
-	f := strings.Fields(rest)
-	if !found || len(f) < 20 {
-		return 0, 0, false
-	}
-	start, err := strconv.ParseUint(f[19], 10, 64)
-	return f[0][0], start, err == nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
+	return strconv.ParseUint(at, 10, 64)
 }
 
 func processAlive(pid int, started uint64) bool {
-	start, err := processStart(pid)
-	return err == nil && start == started
+	at := lease.StartTime(pid)
+	return at == lease.UnknownStart || at == strconv.FormatUint(started, 10)
 }
 
 // terminate sends TERM to exactly that process: the pidfd holds on to it, and
@@ -117,9 +92,37 @@ func lock(file string) (unlock func(), err error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		_ = f.Close()
+		if errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
+			return lockByLease(file + ".d")
+		}
+		return nil, err
 	}
-	return func() { _ = f.Close() }, nil
+	return func() {
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // a child that is just made has the file, too
+		_ = f.Close()
+	}, nil
+}
+
+// lockByLease is [lock] where the file system has no locks (Lustre without the
+// mount option flock): for all processes of the host, or for none.
+func lockByLease(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	self := lease.Self()
+	for {
+		l, err := lease.Acquire(dir, lease.Owner{Version: 1, Verb: "queue", Dir: dir, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC()},
+			func(o lease.Owner) bool { return o.Process().Gone(self) })
+		if err == nil {
+			return func() { _ = l.Release() }, nil
+		}
+		var held *lease.HeldError
+		if !errors.As(err, &held) && jobs.KindOf(err) != jobs.KindAgain {
+			return nil, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // become replaces this process by the command (execve(2)).

@@ -54,9 +54,12 @@ func (q *Queue) status(e entry, alive []entry, host string) jobs.Status {
 	if e.Running {
 		return jobs.Status{State: jobs.StateRunning, Word: "RUNNING", Node: host}
 	}
+	if e.Waiting != "" {
+		return jobs.Status{State: jobs.StatePending, Word: "WAITING", Node: host, Reason: "waits for " + e.Waiting}
+	}
 	ahead := 0
 	for _, other := range alive {
-		if other.number < e.number {
+		if other.turn() < e.turn() && other.Waiting == "" {
 			ahead++
 		}
 	}

@@ -7,12 +7,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"berth/internal/failpoint"
 	"berth/internal/run"
 	"berth/jobs"
 )
 
 // enterTimeout is how long a new process may take to enter the queue.
-const enterTimeout = 20 * time.Second
+const enterTimeout = time.Minute
 
 // Submit starts the job's process and waits until it stands in the queue. The
 // process survives this one and its terminal; it ends only by itself, by
@@ -36,12 +37,19 @@ func (q *Queue) Submit(ctx context.Context, l jobs.Launch, scriptPath string) (j
 	}
 	w := waiter{dir: dir, entry: entry{Name: l.Name}, cpus: q.cfg.CPUs, memory: q.cfg.Memory, argv: []string{"bash", scriptPath}}
 	w.entry.CPUs, w.entry.Memory = want(l.Resources)
+	if len(l.After) > 0 {
+		w.attempt, w.client = l.Dir, l.Client
+	}
+	if l.Requeue {
+		w.watch = l.Dir
+	}
 	argv := append(append(run.Scope(l.Identity.User, jobEnv(q.cfg.Environ)), q.node(l)), w.args()...)
 	p, err := run.Detach(argv, jobEnv(q.cfg.Environ), l.Dir, filepath.Join(l.Dir, jobs.SchedulerLog))
 	if err != nil {
 		return failed(jobs.KindInfra, "cannot start the job's process", err)
 	}
 
+	failpoint.Hit("queue.started")
 	timeout := time.NewTimer(enterTimeout)
 	defer timeout.Stop()
 	for ended := false; ; {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"berth/internal/failpoint"
 	"berth/jobs"
 )
 
@@ -25,6 +26,7 @@ const (
 const (
 	fastest = 50 * time.Millisecond
 	slowest = time.Second
+	patient = 2 * time.Second // of one that waits for other jobs and reads their records
 )
 
 // waiter is what the command line of "queue-wait" says.
@@ -33,14 +35,25 @@ type waiter struct {
 	entry  entry
 	cpus   int // of the machine
 	memory jobs.Bytes
+	watch  string // the directory of an attempt that somebody goes on with, or ""
 	argv   []string
+	// attempt is the directory of one whose job waits for others, else "";
+	// client the program that looks after those.
+	attempt, client string
 }
 
 // args is the command line that [parseWaiter] reads.
 func (w waiter) args() []string {
-	return append([]string{"queue-wait", "--queue", w.dir, "--entry", w.entry.Name,
+	args := []string{"queue-wait", "--queue", w.dir, "--entry", w.entry.Name,
 		fmt.Sprintf("--cpus=%d", w.entry.CPUs), fmt.Sprintf("--memory=%d", w.entry.Memory),
-		fmt.Sprintf("--total-cpus=%d", w.cpus), fmt.Sprintf("--total-memory=%d", w.memory), "--"}, w.argv...)
+		fmt.Sprintf("--total-cpus=%d", w.cpus), fmt.Sprintf("--total-memory=%d", w.memory)}
+	if w.attempt != "" {
+		args = append(args, "--after", w.attempt, "--follow", w.client)
+	}
+	if w.watch != "" {
+		args = append(args, "--watch", w.watch)
+	}
+	return append(append(args, "--"), w.argv...)
 }
 
 func parseWaiter(args []string) (waiter, error) {
@@ -54,12 +67,15 @@ func parseWaiter(args []string) (waiter, error) {
 	f.Int64Var(&memory, "memory", 0, "")
 	f.IntVar(&w.cpus, "total-cpus", 0, "")
 	f.Int64Var(&total, "total-memory", 0, "")
+	f.StringVar(&w.attempt, "after", "", "")
+	f.StringVar(&w.client, "follow", "", "")
+	f.StringVar(&w.watch, "watch", "", "")
 	if err := f.Parse(args); err != nil {
 		return w, err
 	}
 	w.argv, w.entry.Memory, w.memory = f.Args(), jobs.Bytes(memory), jobs.Bytes(total)
-	if !filepath.IsAbs(w.dir) || !validEntry(w.entry.Name) || len(w.argv) == 0 || w.entry.CPUs < 1 || memory < 0 {
-		return w, errors.New("usage: queue-wait --queue DIR --entry NAME --cpus N --memory BYTES --total-cpus N --total-memory BYTES -- COMMAND")
+	if !filepath.IsAbs(w.dir) || !validEntry(w.entry.Name) || len(w.argv) == 0 || w.entry.CPUs < 1 || memory < 0 || w.attempt != "" && !filepath.IsAbs(w.attempt) || w.watch != "" && !filepath.IsAbs(w.watch) {
+		return w, errors.New("usage: queue-wait --queue DIR --entry NAME --cpus N --memory BYTES --total-cpus N --total-memory BYTES [--after ATTEMPT --follow CLIENT] [--watch ATTEMPT] -- COMMAND")
 	}
 	return w, nil
 }
@@ -68,16 +84,27 @@ func validEntry(name string) bool {
 	return name != "" && len(name) <= 128 && filepath.Base(name) == name && name[0] != '.' && jobs.CheckText("name", name) == nil
 }
 
+// Held says, each time it is called, for which jobs another one still waits; ""
+// is for none any more. never is that it will never begin.
+type Held func() (waits string, never bool)
+
 // WaitMain is the process of one queued job, "queue-wait" of berth-node: it
-// enters the queue, waits for its turn and becomes the command behind "--". It
-// returns only when that did not happen, with the exit code.
-func WaitMain(args []string) int {
+// enters the queue, waits for its turn and becomes the command behind "--", or,
+// when somebody is to go on with the job whatever happens to that command, starts
+// it and becomes "queue-watch" when it has ended. It returns only when that did not
+// happen, with the exit code. held is asked of an attempt whose job waits for
+// others, and for the program that looks after those.
+func WaitMain(args []string, held func(attemptDir, client string) Held) int {
 	w, err := parseWaiter(args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "berth:", err)
 		return waitUsage
 	}
-	err = w.run()
+	var h Held
+	if w.attempt != "" {
+		h = held(w.attempt, w.client)
+	}
+	err = w.run(h)
 	fmt.Fprintln(os.Stderr, "berth: queue:", err)
 	if errors.Is(err, errTwice) {
 		return waitTwice
@@ -88,24 +115,76 @@ func WaitMain(args []string) int {
 var errTwice = errors.New("the job is in the queue already")
 
 // run returns the reason why the command was not started.
-func (w *waiter) run() error {
+func (w *waiter) run(held Held) error {
+	never := false
+	if held != nil {
+		w.entry.Waiting, never = held()
+	}
+	failpoint.Hit("queue.enter")
 	if err := w.enter(); err != nil {
 		return err
 	}
-	for pace := fastest; ; pace = min(pace*5/4, slowest) {
+	failpoint.Hit("queue.entered")
+	if w.entry.Waiting != "" {
+		var err error
+		if never, err = w.outside(held); err != nil {
+			return err
+		}
+	}
+	// What never begins takes no share of the machine to say so.
+	for pace := fastest; !never; pace = min(pace*5/4, slowest) {
 		all, err := entries(w.dir)
-		if err == nil && myTurn(living(all), w.entry.number, w.cpus, w.memory) {
+		if err == nil && myTurn(living(all), w.entry.turn(), w.cpus, w.memory) {
 			break
 		}
 		// A directory that cannot be read now may be readable later; the
 		// job keeps its place.
 		time.Sleep(pace)
 	}
+	if never {
+		w.entry.Waiting = "nothing: it never begins"
+	}
 	w.entry.Running = true
+	if w.watch != "" {
+		return w.start()
+	}
 	if err := w.entry.save(w.dir); err != nil {
 		return fmt.Errorf("record the start: %w", err)
 	}
+	failpoint.Hit("queue.become")
 	return become(w.argv)
+}
+
+// outside waits for other jobs, and takes its place at the end of the queue
+// then: what has come meanwhile may run already.
+func (w *waiter) outside(held Held) (never bool, err error) {
+	for pace := fastest; ; pace = min(pace*5/4, patient) {
+		var waits string
+		if waits, never = held(); waits == "" {
+			break
+		}
+		if waits != w.entry.Waiting {
+			w.entry.Waiting = waits
+			if err := w.entry.save(w.dir); err != nil {
+				return false, fmt.Errorf("record what it waits for: %w", err)
+			}
+		}
+		time.Sleep(pace)
+	}
+	if never {
+		return true, nil
+	}
+	unlock, err := lock(filepath.Join(w.dir, "lock"))
+	if err != nil {
+		return false, fmt.Errorf("lock the queue: %w", err)
+	}
+	defer unlock()
+	all, err := entries(w.dir)
+	if err != nil {
+		return false, err
+	}
+	w.entry.Waiting, w.entry.Turn = "", last(all)+1
+	return false, w.entry.save(w.dir)
 }
 
 // enter draws a number and writes the entry. Files of dead processes go here,
@@ -137,8 +216,7 @@ func (w *waiter) enter() error {
 		case e.Name == w.entry.Name:
 			return errTwice
 		}
-		w.entry.number = e.number
 	}
-	w.entry.number++
+	w.entry.number = last(all) + 1
 	return w.entry.save(w.dir)
 }

@@ -1,0 +1,117 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"berth/internal/strict"
+	"berth/internal/task"
+	"berth/jobs"
+)
+
+// Type is what a key may hold.
+type Type int
+
+// The types. In brackets what [Value.V] holds then.
+const (
+	Text   Type = iota // a line of text [string]
+	Word               // one of Key.Words [string]
+	Bool               // [bool]
+	Count              // a whole number from Key.Least on [int]
+	Size               // "512MiB", or a whole number of MiB; 0 is no limit [jobs.Bytes]
+	Time               // "90s", or a whole number of seconds; 0 is no limit [time.Duration]
+	Path               // a path of this machine, relative to the file's directory [string]
+	Image              // a path, or a reference with "://" [string]
+	List               // strings [[]string]
+	Pairs              // a table of strings, or a list of "NAME=VALUE" [[]string]
+	GPUs               // a whole number, or "TYPE:NUMBER" [string]
+	Tables             // a table of tables of strings, or a list of "NAME.OPTION=VALUE" [[]string]
+)
+
+// String names the type as the user's page does.
+func (t Type) String() string {
+	return [...]string{"text", "word", "true or false", "whole number", "size", "duration", "path", "image", "list", "table", "number or `TYPE:NUMBER`", "tables"}[t]
+}
+
+// What a project's file may do with a key. Anything else than these is the
+// word with which the user allows it.
+const (
+	free  = ""      // set it
+	never = "never" // nothing: it is the user's alone
+)
+
+// Key is one key of the configuration.
+type Key struct {
+	Name    string   // dotted, such as "terminal.timeout"
+	Env     []string // the variables that stand for it, the one to name first
+	Flag    string   // the flag that stands for it, without dashes
+	Type    Type
+	Words   []string // of the type Word
+	Least   int      // of the type Count
+	Most    int      // likewise
+	Default string   // as it is shown; "" is none
+	Places  []string // the backends it is for; none: all of them
+	Jobs    bool     // it counts for jobs
+	NotEnvs bool     // it does not count for environments
+	Meaning string   // one line
+	Secret  bool     // its value is never shown
+
+	// Allow is free, never, or the word of projects.DIR.allow with which a
+	// project may set it. Safe tells of a value that needs no word; nil is that
+	// none is.
+	Allow string
+	Safe  func(g guard, v, base any) bool
+
+	// Refused is why no other value than Only is taken: the key is known, and
+	// berth has no such power. Alien is the value that the launcher of another
+	// program sets without anybody having asked for it: as a variable it is no
+	// mistake.
+	Refused string
+	Only    string
+	Alien   string
+
+	// Check complains about a value of the right type, and may change it.
+	Check func(v strict.Value, got any) any
+}
+
+// Keys is the table of all keys outside of [targets] and [projects], in the
+// order in which they are shown.
+var Keys = slices.Concat(placeKeys, terminalKeys, dockerKeys, sshKeys, cloudKeys, foreignKeys, resourceKeys, maxKeys)
+
+// Find returns a key by its name, or nil.
+func Find(name string) *Key {
+	for i := range Keys {
+		if Keys[i].Name == name {
+			return &Keys[i]
+		}
+	}
+	return nil
+}
+
+// table and leaf are the two parts of a key's name.
+func (k *Key) table() string {
+	i := strings.LastIndexByte(k.Name, '.')
+	return k.Name[:max(i, 0)]
+}
+
+func (k *Key) leaf() string { return k.Name[strings.LastIndexByte(k.Name, '.')+1:] }
+
+// programs is the word of Key.Places for every backend that is a program.
+const programs = "programs"
+
+// isFor tells whether the key counts for a backend.
+func (k *Key) isFor(backend string) bool {
+	return len(k.Places) == 0 || slices.Contains(k.Places, backend) || slices.Contains(k.Places, programs) && jobs.IsProgram(backend)
+}
+
+// names returns what the table's keys are called.
+func names() []string {
+	out := make([]string, len(Keys))
+	for i := range Keys {
+		out[i] = Keys[i].Name
+	}
+	return out
+}
+
+// Backends are the values of terminal.backend.
+var backendWords = task.Backends()

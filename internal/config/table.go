@@ -1,0 +1,119 @@
+package config
+
+import (
+	"berth/jobs"
+)
+
+// Groups of backends, for Key.Places.
+var (
+	contained   = []string{jobs.BackendSingularity, jobs.BackendDocker}
+	singularity = []string{jobs.BackendSingularity}
+	docker      = []string{jobs.BackendDocker}
+	overSSH     = []string{jobs.BackendSSH}
+	sandboxed   = []string{jobs.BackendSingularity, jobs.BackendDocker, programs}
+	program     = []string{programs}
+	modal       = []string{"modal"}
+	daytona     = []string{"daytona"}
+)
+
+// Upper bounds that only a slip of the finger passes.
+const most = 1 << 20
+
+var placeKeys = []Key{
+	{Name: "target", Env: []string{"BERTH_TARGET"}, Flag: "target", Jobs: true, Meaning: "the target that is used when nobody names one", Check: targetName, Allow: free},
+	{Name: "profile", Env: []string{"BERTH_PROFILE"}, Flag: "profile", Jobs: true, Meaning: "the profile: a name, or a path with a slash (not in a project)", Allow: "paths", Safe: plainName, Check: profileName},
+	{Name: "scheduler", Flag: "scheduler", Type: Word, Words: []string{"auto", jobs.SchedulerSlurm, jobs.SchedulerLocal}, Default: "auto", Jobs: true,
+		Meaning: "who decides when and where; `slurm` holds environments in an allocation, too", Allow: "backend", Safe: safeScheduler},
+	{Name: "offline", Env: []string{"BERTH_OFFLINE"}, Flag: "offline", Type: Bool, Default: "false", Jobs: true, Meaning: "ask no registry: a reference is what the cache of images has of it", Allow: "network", Safe: onOrSame},
+}
+
+var terminalKeys = []Key{
+	{Name: "terminal.backend", Env: []string{"TERMINAL_ENV"}, Flag: "backend", Type: Word, Words: backendWords, Default: jobs.BackendAuto, Jobs: true,
+		Meaning: "what makes environments; `auto` is singularity, then docker", Allow: "backend", Safe: safeBackend},
+	{Name: "terminal.cwd", Env: []string{"TERMINAL_CWD"},
+		Meaning: "where sessions begin; `.` with `local` is the current directory. In a container a path of another machine (`/home/`, `/Users/`, `C:\\`, a relative one) is left out with a note", Allow: free, Check: noTilde},
+	{Name: "terminal.timeout", Env: []string{"TERMINAL_TIMEOUT"}, Flag: "timeout", Type: Time, Default: "180s", Meaning: "ends a command of `berth exec`; 0 never", Allow: free},
+	{Name: "terminal.lifetime_seconds", Env: []string{"TERMINAL_LIFETIME_SECONDS"}, Flag: "lifetime", Type: Time, Default: "300s",
+		Meaning: "how long an environment stays warm without use; 0 for ever", Allow: "limits", Safe: bounded},
+	{Name: "terminal.container_cpu", Env: []string{"TERMINAL_CONTAINER_CPU"}, Flag: "cpus", Type: Count, Most: most, Default: "1", Places: sandboxed,
+		Meaning: "CPUs of an environment; 0 is no limit", Allow: "limits", Safe: bounded},
+	{Name: "terminal.container_memory", Env: []string{"TERMINAL_CONTAINER_MEMORY"}, Flag: "memory", Type: Size, Default: "5120MiB", Places: sandboxed,
+		Meaning: "memory of an environment; 0 is no limit", Allow: "limits", Safe: bounded},
+	{Name: "terminal.container_disk", Env: []string{"TERMINAL_CONTAINER_DISK"}, Flag: "disk", Type: Size, Default: "0", Places: sandboxed,
+		Meaning: "size of the writable layer; 0 is no limit. With singularity a size takes the overlay driver ext3", Allow: "limits", Safe: bounded},
+	{Name: "terminal.container_persistent", Env: []string{"TERMINAL_CONTAINER_PERSISTENT"}, Type: Bool, Default: "true", Places: sandboxed,
+		Meaning: "false throws an environment's files away when it stops", Allow: "limits", Safe: onOrSame},
+	{Name: "terminal.persistent_shell", Env: []string{"TERMINAL_PERSISTENT_SHELL", "TERMINAL_SSH_PERSISTENT", "TERMINAL_LOCAL_PERSISTENT"}, Type: Bool, Default: "true",
+		Meaning: "false: what a command changes in its shell (directory, variables) is gone with it", Allow: free},
+	{Name: "terminal.network", Flag: "network", Type: Word, Words: []string{"host", "none"}, Default: "host", Places: sandboxed,
+		Meaning: "`none` shuts the network off inside, of jobs only on a service", Allow: "network", Safe: noWider},
+	{Name: "terminal.gpu", Flag: "gpu", Type: Word, Words: []string{"nvidia", "amd"}, Places: sandboxed, Meaning: "the machine's GPUs inside environments", Allow: free},
+	{Name: "terminal.bind", Flag: "bind", Type: List, Places: contained, Jobs: true, Meaning: "`SOURCE[:DESTINATION[:rw]]` of this machine to show inside", Allow: "paths", Safe: subset, Check: binds},
+	{Name: "terminal.env_passthrough", Flag: "forward", Type: List, Jobs: true, Meaning: "names of your variables that every command gets; their values are not recorded", Allow: "env", Safe: subset, Check: variableNames},
+	{Name: "terminal.scratch_dir", Env: []string{"TERMINAL_SCRATCH_DIR"}, Places: contained, Jobs: true, Meaning: "node-local disk for what is thrown away, as in a profile", Allow: "paths", Safe: same, Check: scratchDir},
+	{Name: "terminal.singularity_image", Env: []string{"TERMINAL_SINGULARITY_IMAGE"}, Flag: "image", Type: Image, Default: "docker://" + jobs.DefaultImage, Places: singularity, Jobs: true,
+		Meaning: "a SIF, an unpacked image, or a reference such as `docker://debian:12`; a word with a tag (`debian:12`) is one, too", Allow: "paths", Safe: safeImage},
+	{Name: "terminal.template", Flag: "template", Places: singularity, Jobs: true, Meaning: "a workspace template (`berth template ls`), in place of an image", Allow: "env", Safe: safeTemplate, Check: templateName},
+}
+
+var dockerKeys = []Key{
+	{Name: "terminal.docker_image", Env: []string{"TERMINAL_DOCKER_IMAGE"}, Flag: "image", Default: jobs.DefaultImage, Places: docker, Jobs: true, Meaning: "a name such as `debian:12`", Allow: free, Check: dockerImage},
+	{Name: "terminal.docker_forward_env", Env: []string{"TERMINAL_DOCKER_FORWARD_ENV"}, Flag: "forward", Type: List, Places: docker, Meaning: "as `env_passthrough`, for docker", Allow: "env", Safe: subset, Check: variableNames},
+	{Name: "terminal.docker_env", Env: []string{"TERMINAL_DOCKER_ENV"}, Flag: "set", Type: Pairs, Places: docker, Meaning: "variables for every command; they are recorded, so no secrets", Allow: free, Check: variablePairs},
+	{Name: "terminal.docker_volumes", Env: []string{"TERMINAL_DOCKER_VOLUMES"}, Flag: "volume", Type: List, Places: docker, Meaning: "volumes, as for `docker run -v`", Allow: "paths", Safe: subset, Check: volumes},
+	{Name: "terminal.docker_mount_cwd_to_workspace", Env: []string{"TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE"}, Flag: "mount-cwd", Type: Bool, Default: "false", Places: docker,
+		Meaning: "bind the current directory to /workspace, writable, and begin there", Allow: "paths", Safe: offOrSame},
+	{Name: "terminal.docker_run_as_host_user", Env: []string{"TERMINAL_DOCKER_RUN_AS_HOST_USER"}, Type: Bool, Default: "false", Places: docker, Meaning: "your own user and group id inside", Allow: "docker", Safe: offOrSame},
+	{Name: "terminal.docker_network", Env: []string{"TERMINAL_DOCKER_NETWORK"}, Type: Bool, Default: "true", Places: docker, Meaning: "false is `network = \"none\"`, for docker", Allow: "network", Safe: offOrSame},
+	{Name: "terminal.docker_extra_args", Env: []string{"TERMINAL_DOCKER_EXTRA_ARGS"}, Type: List, Places: docker, Meaning: "flags for `docker run`; those that break the containment are refused", Allow: "docker", Safe: subset, Check: dockerFlags},
+	{Name: "terminal.docker_shm_size", Env: []string{"TERMINAL_DOCKER_SHM_SIZE"}, Default: "1GiB", Places: docker, Meaning: "size of /dev/shm: `1g`, or as other sizes", Allow: free, Check: dockerSize},
+	{Name: "terminal.docker_binary", Env: []string{"HERMES_DOCKER_BINARY"}, Type: Path, Places: docker, Meaning: "the docker or podman program", Allow: never},
+}
+
+var sshKeys = []Key{
+	{Name: "terminal.ssh_host", Env: []string{"TERMINAL_SSH_HOST"}, Flag: "host", Places: overSSH, Jobs: true, Meaning: "the host: a name that your ssh knows, or `[USER@]HOST[:PORT]`", Allow: "ssh", Safe: same, Check: sshHost},
+	{Name: "terminal.ssh_user", Env: []string{"TERMINAL_SSH_USER"}, Places: overSSH, Jobs: true, Meaning: "the user there", Allow: "ssh", Safe: same, Check: sshUser},
+	{Name: "terminal.ssh_port", Env: []string{"TERMINAL_SSH_PORT"}, Type: Count, Least: 1, Most: 65535, Places: overSSH, Jobs: true, Meaning: "the port there", Allow: "ssh", Safe: same},
+	{Name: "terminal.ssh_key", Env: []string{"TERMINAL_SSH_KEY"}, Flag: "ssh-key", Type: Path, Places: overSSH, Jobs: true, Meaning: "an identity file", Allow: "ssh", Safe: same},
+}
+
+// cloudKeys belong to backends that are programs of their own. The names are
+// those that users of Modal and Daytona know already.
+var cloudKeys = []Key{
+	{Name: "terminal.allow", Type: List, Places: program, Jobs: true, Meaning: "what can be reached from inside, names (`*.example.com`) and CIDRs, where the service can hold it; without it everything", Allow: "network", Safe: subset},
+	{Name: "terminal.external", Type: Tables, Places: program, Jobs: true, Meaning: "options of backends that are programs, text all of them: `[terminal.external.NAME]`", Allow: never},
+	{Name: "terminal.modal_mode", Env: []string{"TERMINAL_MODAL_MODE"}, Type: Word, Words: []string{"auto", "direct", "managed"}, Places: modal, Jobs: true, Meaning: "`auto` and `direct` are Modal itself, with your own key; `managed` cannot be had", Allow: never},
+	{Name: "terminal.modal_image", Env: []string{"TERMINAL_MODAL_IMAGE"}, Places: modal, Jobs: true, Meaning: "a registry image, or an `im-...` id", Allow: free},
+	{Name: "terminal.daytona_image", Env: []string{"TERMINAL_DAYTONA_IMAGE"}, Places: daytona, Jobs: true, Meaning: "a registry image", Allow: free},
+	{Name: "terminal.daytona.api_url", Env: []string{"DAYTONA_API_URL"}, Places: daytona, Jobs: true, Meaning: "the service's address", Allow: never, Check: httpsURL},
+	{Name: "terminal.daytona.api_token", Env: []string{"DAYTONA_API_KEY"}, Places: daytona, Jobs: true, Secret: true, Meaning: "the key; better in the variable", Allow: never},
+	{Name: "terminal.daytona.workspace_template", Places: daytona, Jobs: true, Meaning: "the snapshot that a sandbox is made from, in place of an image", Allow: never},
+	{Name: "terminal.daytona.per_task_workspace", Type: Bool, Places: daytona, Jobs: true, Meaning: "one workspace for each task", Allow: free},
+	{Name: "terminal.daytona.auto_destroy", Type: Bool, Places: daytona, Meaning: "sandboxes, and their files, are destroyed when they stop", Allow: "limits", Safe: offOrSame},
+	{Name: "terminal.daytona.auto_destroy_after_seconds", Type: Time, Places: daytona, Jobs: true, Meaning: "how long a sandbox lives, whatever happens", Allow: "limits", Safe: bounded},
+}
+
+var resourceKeys = []Key{
+	{Name: "resources.cpus", Flag: "cpus", Type: Count, Least: 1, Most: most, Jobs: true, Meaning: "CPUs of jobs and of allocations", Allow: "limits", Safe: bounded},
+	{Name: "resources.memory", Flag: "memory", Type: Size, Least: 1, Jobs: true, Meaning: "memory of jobs and of allocations", Allow: "limits", Safe: bounded},
+	{Name: "resources.disk", Flag: "disk", Type: Size, Least: 1, Jobs: true, NotEnvs: true, Meaning: "size of a job's writable layer", Allow: "limits", Safe: bounded},
+	{Name: "resources.time", Flag: "time", Type: Time, Least: 1, Jobs: true, Meaning: "time limit of jobs and of allocations", Allow: "limits", Safe: bounded},
+	{Name: "resources.gpus", Flag: "gpus", Type: GPUs, Jobs: true, Meaning: "GPUs of jobs and of allocations", Allow: "limits", Safe: bounded},
+	{Name: "resources.nodes", Flag: "nodes", Type: Count, Least: 1, Most: most, Jobs: true, Meaning: "nodes of jobs and of allocations", Allow: "limits", Safe: bounded},
+	{Name: "resources.ntasks", Flag: "ntasks", Type: Count, Least: 1, Most: most, Jobs: true, NotEnvs: true, Meaning: "how many times a job's command runs side by side", Allow: "limits", Safe: bounded},
+	{Name: "slurm.partition", Flag: "partition", Jobs: true, Meaning: "`sbatch --partition`", Allow: free, Check: slurmWord},
+	{Name: "slurm.account", Flag: "account", Jobs: true, Meaning: "`sbatch --account`", Allow: "slurm", Safe: same, Check: slurmWord},
+	{Name: "slurm.qos", Flag: "qos", Jobs: true, Meaning: "`sbatch --qos`", Allow: free, Check: slurmWord},
+	{Name: "slurm.constraint", Flag: "constraint", Jobs: true, Meaning: "`sbatch --constraint`", Allow: free},
+	{Name: "slurm.extra", Flag: "slurm", Type: List, Jobs: true, Meaning: "other long options of sbatch", Allow: "slurm", Safe: subset, Check: slurmExtra},
+}
+
+// maxKeys bound what a project may ask for.
+var maxKeys = []Key{
+	{Name: "max.cpus", Type: Count, Least: 1, Most: most, Meaning: "most CPUs that a project's file may ask for", Allow: never},
+	{Name: "max.memory", Type: Size, Least: 1, Meaning: "most memory that it may ask for", Allow: never},
+	{Name: "max.disk", Type: Size, Least: 1, Meaning: "most disk that it may ask for", Allow: never},
+	{Name: "max.time", Type: Time, Least: 1, Meaning: "longest time that it may ask for", Allow: never},
+	{Name: "max.gpus", Type: Count, Least: 1, Most: most, Meaning: "most GPUs that it may ask for", Allow: never},
+	{Name: "max.nodes", Type: Count, Least: 1, Most: most, Meaning: "most nodes that it may ask for", Allow: never},
+}
