@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
+	"berth/internal/disk"
 	"berth/internal/run"
 	"berth/jobs"
 
@@ -34,25 +36,93 @@ func tool(name string) (string, error) {
 	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: name + " is not here, and an ext3 overlay needs it", Hint: "install e2fsprogs, or use a directory: overlay = \"fuse\" in the profile and no [resources] disk"}
 }
 
-// makeExt3 makes a sparse ext3 image of the given size, with the two
-// directories that the container program expects. No blocks are reserved for
-// root: there is no root inside. A crash leaves only names that discard knows.
-func makeExt3(ctx context.Context, on jobs.Starter, path string, size jobs.Bytes) (err error) {
-	mke2fs, err := tool("mke2fs")
-	if err != nil {
-		return err
+// smallestExt3 is what an image has at least: mke2fs gives one of less than 2 MiB
+// no journal, and Apptainer takes only ext3, which has one. largestExt3 is what
+// block numbers of 32 bits reach.
+const (
+	smallestExt3 = 4 * jobs.MiB
+	largestExt3  = 16*jobs.TiB - 4*jobs.KiB
+)
+
+// CheckSize refuses a size and a number of files that no ext3 image can have; 0
+// is not said, and directories are measured, whatever their size.
+func CheckSize(driver string, size jobs.Bytes, inodes int64) error {
+	if driver != jobs.DriverExt3 {
+		return nil
 	}
+	if size == 0 {
+		size = DefaultSize
+	}
+	block := jobs.KiB // as mke2fs chooses it; a file takes an inode, and an image a block for each at most
+	if size >= 512*jobs.MiB {
+		block = 4 * jobs.KiB
+	}
+	switch most := int64(size / block); {
+	case size < smallestExt3:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an ext3 overlay of %s is too small", size), Hint: "the smallest has " + smallestExt3.String()}
+	case size > largestExt3:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an ext3 overlay of %s is too large", size), Hint: "it has less than 16TiB"}
+	case inodes > most:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an ext3 overlay of %s cannot hold %d files", size, inodes), Hint: fmt.Sprintf("it holds %d at most; give it a larger size", most)}
+	}
+	return nil
+}
+
+// makeExt3 makes a sparse ext3 image of the given size at path, with the two
+// directories that the container program expects: from a template where
+// spec.Templates names a directory for them. A crash leaves only names that
+// discard knows.
+func makeExt3(ctx context.Context, on jobs.Starter, path string, spec jobs.OverlaySpec) error {
+	size := spec.Size
+	if size == 0 {
+		size = DefaultSize
+	}
+	err := errNoTemplates
+	if spec.Templates != "" {
+		err = fromTemplate(ctx, on, path, spec.Templates, size, spec.Inodes)
+	}
+	// A template that cannot be had (a state directory that is full, or cannot
+	// be written here) is no reason to fail: the long way says what is wrong.
+	if err != nil && ctx.Err() == nil {
+		err = mkfs(ctx, on, path, size, spec.Inodes)
+	}
+	return err
+}
+
+var errNoTemplates = errors.New("no templates are kept")
+
+// smallJournal is how much of an image the journal takes at most: fuse2fs does
+// not write one, and mke2fs would give it up to 256 MiB.
+const smallJournal = jobs.GiB
+
+// mkfs makes an image with mke2fs. No blocks are reserved for root: there is
+// no root inside.
+func mkfs(ctx context.Context, on jobs.Starter, path string, size jobs.Bytes, inodes int64) error {
 	root, err := os.MkdirTemp(filepath.Dir(path), prefixMkfs+"*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(root) }()
+	defer func() { _ = disk.RemoveTree(root) }()
 	for _, d := range []string{"upper", "work"} {
-		if err := os.Mkdir(filepath.Join(root, d), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(root, d), 0o700); err != nil {
 			return err
 		}
 	}
-	if err := os.Chmod(root, 0o755); err != nil {
+	// The upper directory becomes the root directory inside, as in makeLayer;
+	// by chmod, because berth's umask is strict.
+	for _, d := range []string{"upper", "work", "."} {
+		if err := os.Chmod(filepath.Join(root, d), 0o755); err != nil {
+			return err
+		}
+	}
+	return mkfsFrom(ctx, on, path, root, size, inodes, false)
+}
+
+// mkfsFrom makes an image that holds what stands in root, also where hard to
+// read: what its owner may not read, who stays its owner.
+func mkfsFrom(ctx context.Context, on jobs.Starter, path, root string, size jobs.Bytes, inodes int64, hard bool) (err error) {
+	mke2fs, err := tool("mke2fs")
+	if err != nil {
 		return err
 	}
 	tmp := path + ".new"
@@ -75,9 +145,15 @@ func makeExt3(ctx context.Context, on jobs.Starter, path string, size jobs.Bytes
 	if err != nil {
 		return err
 	}
-	_, err = run.Output(ctx, on, jobs.Cmd{Argv: []string{mke2fs, "-q", "-F", "-t", "ext3", "-m", "0",
-		"-E", "root_owner=" + strconv.Itoa(os.Getuid()) + ":" + strconv.Itoa(os.Getgid()) + ",lazy_itable_init=1", "-d", root, tmp}})
-	if err != nil {
+	argv := []string{mke2fs, "-q", "-F", "-t", "ext3", "-m", "0",
+		"-E", "root_owner=" + strconv.Itoa(os.Getuid()) + ":" + strconv.Itoa(os.Getgid()) + ",lazy_itable_init=1", "-d", root}
+	if size > smallJournal {
+		argv = append(argv, "-J", "size=16")
+	}
+	if inodes > 0 {
+		argv = append(argv, "-N", strconv.FormatInt(inodes, 10))
+	}
+	if _, err = run.Output(ctx, on, jobs.Cmd{Argv: append(argv, tmp), OwnMounts: hard}); err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("make an ext3 overlay of %s", size), Err: err, Hint: "is there space left? df -h " + filepath.Dir(path)}
 	}
 	return os.Rename(tmp, path)
@@ -105,7 +181,19 @@ const (
 // superblock decides, and not e2fsck -n, which exits 0 for a dirty image; the
 // container program would mount a dirty one writable without a word.
 func checkExt3(ctx context.Context, on jobs.Starter, path string) (mended bool, err error) {
-	f, err := os.Open(path)
+	clean, err := ext3Clean(path)
+	if err != nil || clean {
+		return false, err
+	}
+	if _, err := fsck(ctx, on, path); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// ext3Clean tells whether an image was unmounted, as its superblock says.
+func ext3Clean(path string) (bool, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false, err
 	}
@@ -116,12 +204,14 @@ func checkExt3(ctx context.Context, on jobs.Starter, path string) (mended bool, 
 		return false, err
 	}
 	if binary.LittleEndian.Uint16(b[offsetMagic:]) != magicExt {
-		return false, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay image " + path + " is not an ext3 image", Hint: "restore it from a copy, or use another overlay name"}
+		return false, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay image " + path + " is not an ext3 image", Hint: "berth overlay restore NAME LABEL brings a snapshot back; else use another overlay"}
 	}
 	state := binary.LittleEndian.Uint16(b[offsetState:])
-	if state&stateClean != 0 && state&stateErrors == 0 && binary.LittleEndian.Uint32(b[offsetIncompat:])&needsRecovery == 0 {
-		return false, nil
-	}
+	return state&stateClean != 0 && state&stateErrors == 0 && binary.LittleEndian.Uint32(b[offsetIncompat:])&needsRecovery == 0, nil
+}
+
+// fsck has e2fsck mend an image, whatever its flags say.
+func fsck(ctx context.Context, on jobs.Starter, path string) (mended bool, err error) {
 	e2fsck, err := tool("e2fsck")
 	if err != nil {
 		return false, err
@@ -142,5 +232,5 @@ func checkExt3(ctx context.Context, on jobs.Starter, path string) (mended bool, 
 		return false, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay image %s is damaged and e2fsck could not mend it (%s)", path, exit),
 			Hint: "look at it with " + shellescape.QuoteCommand([]string{e2fsck, "-fn", path}) + "; restore it from a copy, or use another overlay name"}
 	}
-	return true, nil
+	return exit.Code == 1, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"berth/internal/run"
@@ -44,7 +45,9 @@ func e2fsck(t *testing.T, path string) (string, error) {
 }
 
 func TestExt3(t *testing.T) {
+	umask := syscall.Umask(0o077) // as berth has it
 	l := image(t)
+	syscall.Umask(umask)
 	fi, err := os.Stat(l.Path)
 	must(t, err)
 	if fi.Size() != int64(16*jobs.MiB) || fi.Mode().Perm() != 0o600 {
@@ -131,11 +134,11 @@ func TestPersistentUnclean(t *testing.T) {
 	need(t, "mke2fs", "e2fsck")
 	sifPath := sif(t, uuid.New(), "x")
 	dir := filepath.Join(t.TempDir(), "deps")
-	l, err := Persistent(t.Context(), here, dir, named(jobs.DriverExt3), sifPath, me("aaaaaaaa"), never)
+	l, err := Persistent(t.Context(), here, dir, named(jobs.DriverExt3), Image{Path: sifPath}, me("aaaaaaaa"), never)
 	must(t, err)
 	poke(t, l.Path, superblockAt+offsetState, 0, 0)
 	// Its owner is killed; the next one mends.
-	l, err = Persistent(t.Context(), here, dir, named(jobs.DriverExt3), sifPath, me("bbbbbbbb"), always)
+	l, err = Persistent(t.Context(), here, dir, named(jobs.DriverExt3), Image{Path: sifPath}, me("bbbbbbbb"), always)
 	must(t, err)
 	if len(l.Notes) != 1 || !strings.Contains(l.Notes[0], "e2fsck") {
 		t.Errorf("notes %q", l.Notes)
@@ -155,7 +158,7 @@ func TestPersistentUnclean(t *testing.T) {
 	// One that cannot be mended is refused, and its lease is free.
 	must(t, os.WriteFile(l.Path, []byte("gone"), 0o600))
 	for range 2 {
-		if _, err := Persistent(t.Context(), here, dir, named(jobs.DriverExt3), sifPath, me("cccccccc"), never); jobs.CodeOf(err) != jobs.CodeConfig {
+		if _, err := Persistent(t.Context(), here, dir, named(jobs.DriverExt3), Image{Path: sifPath}, me("cccccccc"), never); jobs.CodeOf(err) != jobs.CodeConfig {
 			t.Error(err)
 		}
 	}

@@ -59,3 +59,33 @@ func TestIdentity(t *testing.T) {
 		t.Error("it was followed")
 	}
 }
+
+// TestMakeFile: a mount point is made where none is, and a link that leads
+// nowhere is replaced, not followed.
+func TestMakeFile(t *testing.T) {
+	root := t.TempDir()
+	file := func(path string) {
+		t.Helper()
+		must(t, makeFile(path))
+		if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
+			t.Errorf("%s: %v, %v", path, fi, err)
+		}
+	}
+	file(filepath.Join(root, "new", "hosts"))
+	must(t, os.Symlink("../run/stub.conf", filepath.Join(root, "new", "resolv.conf")))
+	file(filepath.Join(root, "new", "resolv.conf"))
+	if _, err := os.Lstat(filepath.Join(root, "run")); err == nil {
+		t.Error("the link was followed")
+	}
+	// One that leads to a file, and a file with content, stay.
+	must(t, os.WriteFile(filepath.Join(root, "kept"), []byte("x"), 0o600))
+	must(t, os.Symlink("kept", filepath.Join(root, "link")))
+	must(t, makeFile(filepath.Join(root, "link")))
+	must(t, makeFile(filepath.Join(root, "kept")))
+	if to, err := os.Readlink(filepath.Join(root, "link")); to != "kept" || err != nil {
+		t.Errorf("%q, %v", to, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(root, "kept")); string(b) != "x" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+}

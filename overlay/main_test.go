@@ -10,14 +10,23 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/leaks"
 	"berth/internal/run"
 	"berth/jobs"
 
 	"github.com/google/uuid"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is also the program that is started in user namespaces.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == VerbFiles {
+		os.Exit(FilesMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "overlay-mount" {
+		os.Exit(MountMain(os.Args[2:], os.Stderr))
+	}
+	leaks.Main(m)
+}
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -43,7 +52,7 @@ func asNobody(t *testing.T) bool {
 	tmp := filepath.Join(dir, "tmp")
 	must(t, os.Mkdir(tmp, 0o700))
 	must(t, os.Chown(tmp, nobody, nobody))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = []string{"test", "-test.v", "-test.run=^" + t.Name() + "$"}

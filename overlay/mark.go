@@ -12,22 +12,34 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
 	"berth/jobs"
 )
 
-// Mark is mark.json of a persistent overlay, written once when it is made.
+// Mark is mark.json of a persistent overlay, written when it is made and, by
+// the holder of its lease, when its image or its size changes.
 type Mark struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
 	Driver  string `json:"driver"`
-	// Size is the size of an ext3 image that a task asked for; 0 is [DefaultSize].
+	// Size is the size that was asked for. Of an ext3 image 0 is [DefaultSize]; a
+	// directory may become so large, and 0 is no limit.
 	Size    jobs.Bytes `json:"size_bytes,omitempty"`
-	Image   string     `json:"image"`    // path when it was made, for people
-	ImageID string     `json:"image_id"` // what must agree: see [ImageID]
-	Created time.Time  `json:"created"`
+	Inodes  int64      `json:"inodes,omitempty"` // see [jobs.OverlaySpec]
+	Image   string     `json:"image"`            // path when it was made, for people
+	ImageID string     `json:"image_id"`         // what must agree: see [ImageID]
+	// ImageSum is the SHA-256 of the image, where it was known when the layer was
+	// opened; it must agree, too.
+	ImageSum string    `json:"image_sha256,omitempty"`
+	Created  time.Time `json:"created"`
+	// Moving says that the layer stands in .restored, and is about to take its
+	// place: see [finishMove].
+	Moving bool `json:"moving,omitempty"`
+	// Kept is of a layer without a name that was kept, see [Keep].
+	Kept *Kept `json:"kept,omitempty"`
 }
 
 const (
@@ -40,6 +52,9 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
 // CheckName refuses what cannot be an overlay's name.
 func CheckName(name string) error {
+	if env, ok := strings.CutPrefix(name, "env/"); ok && validName.MatchString(env) {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: name + " is the layer of an environment, which only berth env changes", Hint: "berth env show " + env}
+	}
 	if len(name) > 64 || !validName.MatchString(name) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an overlay", name),
 			Hint: "use lower-case letters, digits, dots, dashes and underscores, at most 64"}
@@ -52,10 +67,21 @@ const markVersion = 1
 
 // ReadMark returns the mark of the overlay in dir, or nil when there is none.
 func ReadMark(dir string) (*Mark, error) {
+	if err := plainDir(dir, "overlay "+filepath.Base(dir)); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(dir, fileMark)
-	b, err := os.ReadFile(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay's mark " + path + " is a symbolic link, which berth does not make", Hint: "look who made it; use another overlay name"}
+	}
+	var b []byte
+	if err == nil {
+		b, err = io.ReadAll(io.LimitReader(f, 1<<20))
+		_ = f.Close()
 	}
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the mark of overlay " + filepath.Base(dir), Err: err}
@@ -124,6 +150,28 @@ func ImageID(path string) (string, error) {
 	return "sif-head:" + hex.EncodeToString(sum[:16]), nil
 }
 
+// LowerID identifies what a layer is over: it is [DirID] of a directory, and
+// [ImageID] of anything else.
+func LowerID(path string) (string, error) {
+	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
+		return DirID(path)
+	}
+	return ImageID(path)
+}
+
+// IsUnpacked tells whether a directory looks like an unpacked image: it is the
+// root directory of a system, or of one program.
+func IsUnpacked(dir string) bool {
+	has := func(name string) bool {
+		fi, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil && (fi.IsDir() || fi.Mode()&fs.ModeSymlink != 0)
+	}
+	return has(".singularity.d") || has("etc") && (has("usr") || has("bin"))
+}
+
+// PrefixDir begins what [DirID] returns.
+const PrefixDir = "dir:"
+
 // DirID identifies an unpacked image that somebody keeps at path, by what
 // changes when it is made anew. That its files stay as they are is for its
 // owner to see to.
@@ -137,5 +185,5 @@ func DirID(path string) (string, error) {
 		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + path + " is no directory"}
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d", path, st.Ino, fi.ModTime().UnixNano()))
-	return "dir:" + hex.EncodeToString(sum[:16]), nil
+	return PrefixDir + hex.EncodeToString(sum[:16]), nil
 }

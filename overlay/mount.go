@@ -1,6 +1,14 @@
 package overlay
 
-import "path/filepath"
+import (
+	"path/filepath"
+
+	"berth/jobs"
+)
+
+// UnpackMemory is what unpacking an image for the driver "kernel" may take:
+// what unsquashfs has for its queues, and some more. With 256 MiB it was killed.
+const UnpackMemory = 512 * jobs.MiB
 
 // Mount is an overlay of the driver "kernel" and what is to stand in it.
 type Mount struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -137,21 +138,32 @@ func (m Mount) makeInside() error {
 		}
 	}
 	for _, file := range m.Files {
-		if _, err := os.Stat(file); err == nil {
-			continue
-		}
-		err := os.MkdirAll(filepath.Dir(file), 0o755)
-		if err == nil {
-			var f *os.File
-			if f, err = os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
-				err = f.Close()
-			}
-		}
-		if err != nil && !errors.Is(err, os.ErrExist) {
+		if err := makeFile(file); err != nil {
 			return fmt.Errorf("make the mount point %s in the image: %w", file, err)
 		}
 	}
 	return makeIdentity("/")
+}
+
+// makeFile makes a file where none is, also in place of a link that leads
+// nowhere: that is what /etc/resolv.conf is in images of systemd's.
+func makeFile(file string) error {
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	if fi, err := os.Lstat(file); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	err := writeNew(file, nil)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // dropCapabilities gives up what the mount needed: what this thread becomes by

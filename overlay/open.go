@@ -27,7 +27,18 @@ type Layer struct {
 	Notes []string
 	lease *Lease
 	temp  string // removed on Close
+
+	// Of a persistent one: its overlay's directory, its driver, where the
+	// overlay's own layer stands, and the directory of the copy that an attempt
+	// works on, see [Layer.Snapshot].
+	dir, driver, own, work string
+	on                     jobs.Starter
+	limit                  Space // what its mark says of a directory
 }
+
+// Limit is how large a layer that is a directory may become, as it was made; 0
+// is no limit. An image has its own.
+func (l *Layer) Limit() Space { return l.limit }
 
 // Temporary makes a throw-away layer below dir, which must be on real disk.
 func Temporary(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec) (*Layer, error) {
@@ -40,18 +51,21 @@ func Temporary(ctx context.Context, on jobs.Starter, dir string, spec jobs.Overl
 		_ = disk.RemoveTree(temp)
 		return nil, err
 	}
-	return &Layer{Path: path, temp: temp}, nil
+	return &Layer{Path: path, temp: temp, driver: spec.Driver}, nil
 }
 
 // Persistent opens the named overlay in dir for one owner, and makes it when
 // it does not exist. One that was written by another driver, or over another
 // image, is refused.
-func Persistent(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, image string, me Owner, gone func(Owner) bool) (*Layer, error) {
+func Persistent(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, img Image, me Owner, gone func(Owner) bool) (*Layer, error) {
 	if err := CheckName(spec.Name); err != nil {
 		return nil, err
 	}
-	id, err := ImageID(image)
-	if err != nil {
+	var err error
+	if img.ID, err = LowerID(img.Path); err != nil {
+		return nil, err
+	}
+	if err := plainDir(dir, "overlay "+spec.Name); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -61,12 +75,12 @@ func Persistent(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 	if err != nil {
 		return nil, err
 	}
-	l, err := openLeased(ctx, on, dir, spec, image, id)
+	l, err := openLeased(ctx, on, dir, spec, img)
 	if err != nil {
 		_ = lease.Release()
 		return nil, err
 	}
-	l.lease = lease
+	l.lease, l.dir, l.driver, l.own = lease, dir, spec.Driver, l.Path
 	return l, nil
 }
 
@@ -75,14 +89,14 @@ func Persistent(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 var ErrLost = errors.New("its files are gone")
 
 // Own opens the layer in dir for a caller that is the only one to use dir, and
-// makes it when there is none. id is what [ImageID] or [DirID] says of image.
+// makes it when there is none.
 // spec.Name is for people; what other driver or image the layer belongs to is
 // refused as by [Persistent].
-func Own(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, image, id string) (*Layer, error) {
+func Own(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, img Image) (*Layer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make overlay " + spec.Name, Err: err, Hint: "is there space left? df -h " + filepath.Dir(dir)}
 	}
-	return openLeased(ctx, on, dir, spec, image, id)
+	return openLeased(ctx, on, dir, spec, img)
 }
 
 // Discard removes the layer in dir with its mark.
@@ -93,14 +107,23 @@ func Discard(dir string) error {
 	return discard(dir)
 }
 
-func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, image, id string) (*Layer, error) {
+func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, img Image) (*Layer, error) {
 	m, err := ReadMark(dir)
 	if err != nil {
 		return nil, err
 	}
 	l := &Layer{}
+	if spec.Driver != jobs.DriverExt3 {
+		l.limit = Space{Bytes: spec.Size, Files: spec.Inodes}
+		if m != nil {
+			l.limit = Space{Bytes: m.Size, Files: m.Inodes}
+		}
+	}
 	if m == nil {
 		// No mark: whatever stands here is half made, by an owner that is gone.
+		if err := lostMark(dir); err != nil {
+			return nil, err
+		}
 		if err := discard(dir); err != nil {
 			return nil, err
 		}
@@ -108,7 +131,7 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 		if err != nil {
 			return nil, err
 		}
-		b, err := json.MarshalIndent(Mark{Version: markVersion, Name: spec.Name, Driver: spec.Driver, Size: spec.Size, Image: image, ImageID: id, Created: time.Now().UTC()}, "", "  ")
+		b, err := json.MarshalIndent(Mark{Version: markVersion, Name: spec.Name, Driver: spec.Driver, Size: spec.Size, Inodes: spec.Inodes, Image: img.Path, ImageID: img.ID, ImageSum: img.Sum, Created: time.Now().UTC()}, "", "  ")
 		if err != nil {
 			return nil, err
 		}
@@ -121,18 +144,29 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 		}
 		return l, nil
 	}
-	if m.ImageID != id {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was made over another image (%s), and %s is not it", spec.Name, m.Image, image),
-			Hint: "use that image, or another overlay name"}
+	if err := m.CheckImage(spec.Name, img); err != nil {
+		return nil, err
 	}
 	if m.Driver != spec.Driver {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was written by the driver %s, and this job asks for %s", spec.Name, m.Driver, spec.Driver),
-			Hint: "submit again: the driver follows the overlay's mark; a size ([resources] disk) needs an ext3 overlay"}
+			Hint: "submit again: the driver follows the overlay's mark; or change that: berth overlay convert " + spec.Name + " --driver " + spec.Driver}
 	}
+	if m.bind(img) {
+		if err := writeMark(dir, m); err != nil {
+			return nil, fmt.Errorf("mark overlay %s: %w", spec.Name, err)
+		}
+	}
+	freshen(dir)
 	l.Path = layerPath(dir, m.Driver)
+	if err := settleLayer(ctx, on, dir, m); err != nil {
+		return nil, err
+	}
+	if err := clearAttempts(ctx, on, dir); err != nil {
+		l.Notes = append(l.Notes, "overlay "+spec.Name+" still has what a killed attempt has left: "+err.Error())
+	}
 	if err := hasLayer(l.Path, m.Driver); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + spec.Name + " has lost its content", Err: fmt.Errorf("%w: %w", ErrLost, err),
-			Hint: "restore it from a copy, or remove " + dir + " to begin anew; some sites remove old files"}
+			Hint: "berth overlay restore " + spec.Name + " LABEL, or begin anew: berth overlay rm " + spec.Name + "; some sites remove old files"}
 	}
 	if m.Driver == jobs.DriverExt3 {
 		mended, err := checkExt3(ctx, on, l.Path)
@@ -146,16 +180,28 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 	return l, nil
 }
 
+// Stands tells whether the layer is still its opener's: nobody has taken the
+// lease of a persistent one over.
+func (l *Layer) Stands() bool { return l.lease == nil || l.lease.Stands() }
+
 // Close ends the use of the layer: a throw-away one is removed, a persistent
-// one is given back. Nothing may have it mounted any more.
+// one is given back. Nothing may have it mounted any more. A copy stays where
+// the overlay has no layer: a promotion was cut off in the middle then, and the
+// next opener finishes it.
 func (l *Layer) Close() error {
 	if l.temp != "" {
-		return disk.RemoveTree(l.temp)
+		return run.RemoveFiles(context.Background(), run.Local{}, l.temp)
 	}
 	if l.lease == nil {
 		return nil
 	}
-	return l.lease.Release()
+	var err error
+	if l.work != "" && hasLayer(l.own, l.driver) != nil {
+		err = fmt.Errorf("%s is kept: the overlay's own files are not in their place", l.work)
+	} else if l.work != "" {
+		err = removeAttempt(context.Background(), l.on, l.work)
+	}
+	return errors.Join(err, l.lease.Release())
 }
 
 func layerPath(dir, driver string) string {
@@ -169,11 +215,14 @@ func layerPath(dir, driver string) string {
 // would make an empty one without a word.
 func hasLayer(path, driver string) error {
 	if driver != jobs.DriverExt3 {
+		if err := plainDir(path, "the layer"); err != nil {
+			return err
+		}
 		path = filepath.Join(path, "upper")
 	}
-	fi, err := os.Stat(path)
-	if err == nil && fi.IsDir() == (driver == jobs.DriverExt3) {
-		err = errors.New(path + " is of another kind")
+	fi, err := os.Lstat(path) // a link was not made by berth
+	if err == nil && (driver == jobs.DriverExt3 && !fi.Mode().IsRegular() || driver != jobs.DriverExt3 && !fi.IsDir()) {
+		err = fmt.Errorf("%s is a %s", path, kindOf(fi))
 	}
 	return err
 }
@@ -182,11 +231,7 @@ func makeLayer(ctx context.Context, on jobs.Starter, dir string, spec jobs.Overl
 	path := layerPath(dir, spec.Driver)
 	switch spec.Driver {
 	case jobs.DriverExt3:
-		size := spec.Size
-		if size == 0 {
-			size = DefaultSize
-		}
-		return path, makeExt3(ctx, on, path, size)
+		return path, makeExt3(ctx, on, path, spec)
 	case jobs.DriverFuse, jobs.DriverKernel:
 		for _, d := range []string{"upper", "work"} {
 			if err := os.MkdirAll(filepath.Join(path, d), 0o700); err != nil {
@@ -208,11 +253,15 @@ func discard(dir string) error {
 	}
 	for _, e := range entries {
 		switch n := e.Name(); {
-		case n == dirLayer, strings.HasPrefix(n, fileImage), strings.HasPrefix(n, prefixMkfs):
+		case n == dirLayer, strings.HasPrefix(n, fileImage), strings.HasPrefix(n, prefixMkfs), strings.HasPrefix(n, prefixTemp), n == dirRestored, isAttempt(filepath.Join(dir, n)):
 			if err := disk.RemoveTree(filepath.Join(dir, n)); err != nil {
 				return err
 			}
 		}
+	}
+	// Last: it says that nothing of this was ever used.
+	if err := os.Remove(filepath.Join(dir, fileBegun)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -225,16 +274,7 @@ func Copy(ctx context.Context, on jobs.Starter, from *Layer, dir string, spec jo
 		return nil, err
 	}
 	l := &Layer{Path: layerPath(temp, spec.Driver), temp: temp}
-	var argv []string
-	if spec.Driver == jobs.DriverExt3 {
-		argv = []string{"cp", "--reflink=auto", "--sparse=always", from.Path, l.Path}
-	} else {
-		if err := os.MkdirAll(filepath.Join(l.Path, "work"), 0o700); err != nil {
-			return nil, err
-		}
-		argv = []string{"cp", "-a", "--reflink=auto", filepath.Join(from.Path, "upper"), l.Path}
-	}
-	if _, err := run.Output(ctx, on, jobs.Cmd{Argv: argv}); err != nil {
+	if err := copyLayer(ctx, on, spec.Driver, from.Path, l.Path); err != nil {
 		_ = l.Close()
 		return nil, fmt.Errorf("copy overlay %s: %w", spec.Name, err)
 	}

@@ -22,12 +22,12 @@ func TestPersistent(t *testing.T) {
 				need(t, "mke2fs", "e2fsck")
 			}
 			dir := filepath.Join(t.TempDir(), "overlays", "deps")
-			l, err := Persistent(t.Context(), here, dir, named(driver), image, me("aaaaaaaa"), never)
+			l, err := Persistent(t.Context(), here, dir, named(driver), Image{Path: image}, me("aaaaaaaa"), never)
 			must(t, err)
 			if filepath.Dir(l.Path) != dir || len(l.Notes) != 0 {
 				t.Errorf("%+v", l)
 			}
-			if _, err := Persistent(t.Context(), here, dir, named(driver), image, me("bbbbbbbb"), never); jobs.CodeOf(err) != jobs.CodeAgain {
+			if _, err := Persistent(t.Context(), here, dir, named(driver), Image{Path: image}, me("bbbbbbbb"), never); jobs.CodeOf(err) != jobs.CodeAgain {
 				t.Errorf("a second user: %v", err)
 			}
 			must(t, l.Close())
@@ -46,7 +46,7 @@ func TestPersistent(t *testing.T) {
 				"no image":           {named(driver), "/none.sif", jobs.CodeInfra},
 				"an impossible name": {jobs.OverlaySpec{Name: "../x", Driver: driver}, image, jobs.CodeUsage},
 			} {
-				l, err := Persistent(t.Context(), here, dir, c.spec, c.image, me("bbbbbbbb"), never)
+				l, err := Persistent(t.Context(), here, dir, c.spec, Image{Path: c.image}, me("bbbbbbbb"), never)
 				if l != nil || jobs.CodeOf(err) != c.code || c.code != jobs.CodeInfra && jobs.HintOf(err) == "" {
 					t.Errorf("%s: %v, %v, hint %q", what, l, err, jobs.HintOf(err))
 				}
@@ -58,7 +58,7 @@ func TestPersistent(t *testing.T) {
 			must(t, err)
 			moved := filepath.Join(t.TempDir(), "moved.sif")
 			must(t, os.WriteFile(moved, b, 0o600))
-			l, err = Persistent(t.Context(), here, dir, named(driver), moved, me("bbbbbbbb"), never)
+			l, err = Persistent(t.Context(), here, dir, named(driver), Image{Path: moved}, me("bbbbbbbb"), never)
 			must(t, err)
 			must(t, l.Close())
 			if m, err := ReadMark(dir); err != nil || m.Name != "deps" || m.Driver != driver || m.Image != image || m.Version != 1 || m.Created.IsZero() {
@@ -67,7 +67,7 @@ func TestPersistent(t *testing.T) {
 
 			// What a purge has taken away does not become an empty layer.
 			must(t, disk.RemoveTree(l.Path))
-			if _, err := Persistent(t.Context(), here, dir, named(driver), image, me("cccccccc"), never); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "lost its content") {
+			if _, err := Persistent(t.Context(), here, dir, named(driver), Image{Path: image}, me("cccccccc"), never); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "lost its content") {
 				t.Errorf("without its layer: %v", err)
 			}
 		})
@@ -87,9 +87,10 @@ func TestHalfMade(t *testing.T) {
 		for _, f := range []string{"layer.ext3", "layer.ext3.new", "layer/upper/old/f"} {
 			must(t, os.WriteFile(filepath.Join(dir, f), []byte("half"), 0o600))
 		}
+		must(t, os.WriteFile(filepath.Join(dir, fileBegun), nil, 0o600))
 		_, err := Acquire(dir, me("deadbeef"), never)
 		must(t, err)
-		l, err := Persistent(t.Context(), here, dir, named(driver), image, me("aaaaaaaa"), always)
+		l, err := Persistent(t.Context(), here, dir, named(driver), Image{Path: image}, me("aaaaaaaa"), always)
 		must(t, err)
 		must(t, l.Close())
 		want := "layer lease.2.free lease.2.json mark.json"
@@ -103,10 +104,10 @@ func TestHalfMade(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "deps")
-	if _, err := Persistent(t.Context(), here, dir, named("magic"), image, me("aaaaaaaa"), never); jobs.CodeOf(err) != jobs.CodeConfig {
+	if _, err := Persistent(t.Context(), here, dir, named("magic"), Image{Path: image}, me("aaaaaaaa"), never); jobs.CodeOf(err) != jobs.CodeConfig {
 		t.Error(err)
 	}
-	if l, err := Persistent(t.Context(), here, dir, named(jobs.DriverFuse), image, me("bbbbbbbb"), never); err != nil {
+	if l, err := Persistent(t.Context(), here, dir, named(jobs.DriverFuse), Image{Path: image}, me("bbbbbbbb"), never); err != nil {
 		t.Errorf("after a failure: %v", err)
 	} else {
 		must(t, l.Close())
@@ -176,9 +177,11 @@ func TestCopy(t *testing.T) {
 		t.Errorf("the end of the copy has changed the layer: %v", err)
 	}
 	// Nothing is left of one that fails.
-	must(t, os.Mkdir(filepath.Join(upper, "closed"), 0))
-	if _, err := Copy(t.Context(), here, l, scratch, jobs.OverlaySpec{Name: "deps", Driver: jobs.DriverFuse}); err == nil || !strings.Contains(err.Error(), "deps") {
-		t.Errorf("a directory that cannot be read: %v", err)
+	if _, err := Copy(t.Context(), failing{errors.New("no more processes")}, l, scratch, jobs.OverlaySpec{Name: "deps", Driver: jobs.DriverFuse}); err == nil || !strings.Contains(err.Error(), "deps") {
+		t.Errorf("it could not be copied: %v", err)
+	}
+	if got := names(t, scratch); got != "overlay" {
+		t.Errorf("left %s", got)
 	}
 	must(t, l.Close()) // 0000 and 0500 directories in it
 	if got := names(t, scratch); got != "" {

@@ -26,6 +26,9 @@ type tried struct {
 	Names   []string `json:"names"`   // what was in it
 }
 
+// ErrNoVictims is that an image cannot be used to try a layer.
+var ErrNoVictims = errors.New("the image has no two small directories to try it with")
+
 // TryChange does below root, which is the root directory of a container, what
 // goes wrong in some layers: it removes a directory of the image, makes it
 // again, moves another one, and looks at each at once. The layer is to be
@@ -33,7 +36,7 @@ type tried struct {
 func TryChange(root string) error {
 	victims := findVictims(root)
 	if len(victims) < 2 {
-		return errors.New("the image has no two small directories to try it with")
+		return ErrNoVictims
 	}
 	t := tried{Removed: victims[0], Moved: victims[1]}
 	var err error

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package overlay
+
+func sharesBlocks(string) bool { return false }

@@ -1,0 +1,147 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"berth/internal/run"
+	"berth/jobs"
+)
+
+// Import makes an overlay of a tar that [Set.Export] has written, or of any
+// other one. Driver, size and image are those of the spec, else those that the
+// tar tells. Ids mean something in a tar that Export has written; of any other,
+// and in an ext3 image, all files belong to this user.
+func (s *Set) Import(ctx context.Context, r io.Reader, spec jobs.OverlaySpec, image string) (*Info, error) {
+	dir, err := s.fresh(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	m := Mark{Version: markVersion, Name: spec.Name, Created: time.Now().UTC()}
+	img, err := imageAt(image)
+	if err != nil {
+		return nil, err
+	}
+	m.bind(img)
+	release, err := s.begin(ctx, dir, "import")
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	fail := func(err error) (*Info, error) {
+		return nil, fmt.Errorf("import overlay %s: %w", spec.Name, errors.Join(err, discard(dir)))
+	}
+	temp, err := os.MkdirTemp(dir, prefixTemp+"*")
+	if err != nil {
+		return nil, err
+	}
+	layer := filepath.Join(temp, dirLayer)
+	for _, d := range []string{"upper", "work"} {
+		if err := os.MkdirAll(filepath.Join(layer, d), 0o700); err != nil {
+			return fail(err)
+		}
+	}
+	how := spec.Driver
+	if how == "" || how == unpackAuto {
+		how = unpackAuto
+		if spec.Size != 0 || spec.Inodes != 0 || !TakesDirectories(s.Dir) {
+			how = jobs.DriverExt3
+		}
+	}
+	got, err := s.unpack(ctx, r, filepath.Join(layer, "upper"), how)
+	if err != nil {
+		return fail(err)
+	}
+	was := got.Mark
+	if was == nil && how == unpackAuto { // the marks are that driver's
+		spec.Driver = jobs.DriverFuse
+	}
+	if was != nil {
+		if err := was.sane(); err != nil {
+			return fail(err)
+		}
+		if m.Image == "" {
+			m.Image, m.ImageID, m.ImageSum = was.Image, was.ImageID, was.ImageSum
+		}
+		if spec.Size == 0 && spec.Inodes == 0 && (spec.Driver == "" || spec.Driver == "auto") {
+			spec.Driver = was.Driver
+			if was.Driver != jobs.DriverExt3 && !TakesDirectories(s.Dir) {
+				spec.Driver = jobs.DriverExt3
+			}
+		}
+		if spec.Driver == was.Driver && spec.Size == 0 {
+			spec.Size, spec.Inodes = was.Size, max(spec.Inodes, was.Inodes)
+		}
+	}
+	if spec, err = s.settle(spec); err != nil {
+		return fail(err)
+	}
+	m.Driver, m.Size, m.Inodes = spec.Driver, spec.Size, spec.Inodes
+	if err := os.Chmod(filepath.Join(layer, "upper"), 0o755); err != nil {
+		return fail(err)
+	}
+	to := layerPath(dir, m.Driver)
+	if m.Driver == jobs.DriverExt3 {
+		size := m.Size
+		if size == 0 {
+			size = DefaultSize
+		}
+		if err := os.Chmod(filepath.Join(layer, "work"), 0o755); err != nil {
+			return fail(err)
+		}
+		if err := mkfsFrom(ctx, s.On, to, layer, size, m.Inodes, got.Hard && os.Geteuid() != 0); err != nil {
+			return fail(err)
+		}
+	} else if err := os.Rename(layer, to); err != nil {
+		return fail(err)
+	}
+	if err := run.RemoveFiles(ctx, s.On, temp); err != nil {
+		return fail(err)
+	}
+	if err := writeMark(dir, &m); err != nil {
+		return fail(err)
+	}
+	i := s.look(spec.Name)
+	i.Holder = nil // that was this call
+	return &i, i.Err
+}
+
+// sane refuses what no [Set.Export] tells of an overlay: a tar may be anybody's,
+// and this is shown and made to count.
+func (m *tarMark) sane() error {
+	text := m.Driver + m.Image + m.ImageID + m.ImageSum
+	if strings.ContainsFunc(text, unicode.IsControl) || m.Size < 0 || m.Inodes < 0 {
+		return refused("the tar tells of its overlay what cannot be (driver %q, image %q, size %d, %d inodes)", m.Driver, m.Image, int64(m.Size), m.Inodes)
+	}
+	return nil
+}
+
+// unpack unpacks a tar: as root of a user namespace where there is one, so that
+// ids and closed directories can be had.
+func (s *Set) unpack(ctx context.Context, r io.Reader, dir, how string) (u unpacked, err error) {
+	can := false
+	if os.Geteuid() != 0 {
+		can, _, _ = run.OwnFiles(ctx)
+	}
+	if can {
+		var out bytes.Buffer
+		if err = s.inside(ctx, r, &out, filesUnpack, dir, how); err == nil {
+			err = json.Unmarshal(out.Bytes(), &u)
+		}
+	} else {
+		u, err = unpackTar(ctx, r, dir, how)
+	}
+	if err == nil && u.Others > 0 {
+		s.say("the tar has files of other users: %d are yours now", u.Others)
+	}
+	return u, err
+}

@@ -1,0 +1,68 @@
+package overlay
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"berth/jobs"
+)
+
+// fileBegun stands in the directory of an overlay while a verb fills it, before
+// it has its mark.
+const fileBegun = ".new-begun"
+
+// lostMark refuses an overlay without a mark in which somebody has worked: it
+// is not half made, but has lost its mark to whoever removes old files, and
+// must not be made anew without a word.
+func lostMark(dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, fileBegun)); err == nil {
+		return nil
+	}
+	if !worked(dir) {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s has files, but its mark %s is gone", nameOf(dir), filepath.Join(dir, fileMark)),
+		Hint: "some sites remove old files; restore the mark from a backup, or begin anew: berth overlay rm " + nameOf(dir)}
+}
+
+// worked tells whether a container has had the layer in dir, or a verb one that
+// was complete: what it has made of that is worth as much.
+func worked(dir string) bool {
+	if _, err := os.Lstat(filepath.Join(dir, dirRestored)); err == nil || len(attempts(dir)) > 0 {
+		return true
+	}
+	for _, s := range startingWith(filepath.Join(dir, dirSnapshots), "") {
+		if !strings.HasPrefix(filepath.Base(s), prefixTemp) {
+			return true
+		}
+	}
+	if in, err := os.ReadDir(filepath.Join(dir, dirLayer, "upper")); err == nil && len(in) > 0 || errors.Is(err, fs.ErrPermission) {
+		return true
+	}
+	f, err := os.Open(filepath.Join(dir, fileImage))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	const lastMount = 0x2C // s_mtime of the superblock
+	var b [4]byte
+	_, err = f.ReadAt(b[:], superblockAt+lastMount)
+	return err == nil && binary.LittleEndian.Uint32(b[:]) != 0
+}
+
+// freshen shows whoever removes old files that an overlay's mark is in use. It
+// is the one file of an overlay that no use of it writes.
+func freshen(dir string) {
+	_ = os.Remove(filepath.Join(dir, fileBegun)) // of a verb that was killed at its end
+	path := filepath.Join(dir, fileMark)
+	if fi, err := os.Lstat(path); err == nil && time.Since(fi.ModTime()) > 24*time.Hour {
+		now := time.Now()
+		_ = os.Chtimes(path, now, now)
+	}
+}

@@ -1,0 +1,77 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"berth/jobs"
+)
+
+// Reading is an overlay whose files stay as they are until it is closed.
+type Reading struct {
+	Mark  Mark
+	Bytes int64 // of the content of its files
+	set   *Set
+	src   *source
+	tree  tree
+}
+
+// Read opens an overlay for a verb that reads it: of one that somebody writes,
+// its last snapshot.
+func (s *Set) Read(ctx context.Context, name, verb string) (*Reading, error) {
+	src, err := s.read(ctx, name, verb)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.survey(ctx, src)
+	if err != nil {
+		src.release()
+		return nil, err
+	}
+	return &Reading{Mark: *src.mark, Bytes: t.content(), set: s, src: src, tree: t}, nil
+}
+
+// Close gives the overlay back.
+func (r *Reading) Close() { r.src.release() }
+
+// Apply makes a directory that holds the files of the overlay's image what a
+// container shows: with the overlay's files, and without what it has deleted.
+// Files of other ids are theirs where a user namespace has these.
+func (r *Reading) Apply(ctx context.Context, root string, progress func(done, all int64)) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	in, out := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := writeHead(out, r.src.mark)
+		if err == nil {
+			err = r.set.writeFiles(ctx, r.src, r.tree, out, progress)
+		}
+		_ = out.CloseWithError(err) // nil is the end
+		wrote <- err
+	}()
+	_, err := r.set.unpack(ctx, in, root, unpackApply)
+	_ = in.CloseWithError(errors.New("it is not read any more"))
+	if err != nil {
+		stop()
+	}
+	if werr := <-wrote; werr != nil && (err == nil || jobs.KindOf(err) == jobs.KindUsage) { // that it was cut off is no news
+		return unreadable(r.src.name, werr)
+	}
+	return err
+}
+
+// ImageSize is how many bytes the files of an overlay's image have when it is
+// unpacked, or 0 where that cannot be told, and an error when it is not the
+// image that the overlay belongs to.
+func (r *Reading) ImageSize(ctx context.Context) (int64, error) {
+	l, err := readImage(ctx, r.set.On, &r.Mark)
+	if errors.Is(err, errNoLister) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, &jobs.Error{Kind: jobs.KindConfig, Msg: "the image of overlay " + r.src.name + ", " + r.Mark.Image, Err: err, Hint: "it has to be there, as it was: berth overlay show " + r.src.name}
+	}
+	return l.bytes(), nil
+}
