@@ -1,6 +1,8 @@
 package apptainer
 
 import (
+	"slices"
+
 	"berth/jobs"
 )
 
@@ -79,6 +81,20 @@ func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 	}
 	argv = append(argv, jobs.HoleImage, GuestPath)
 	return append(argv, guestArgs...), nil
+}
+
+// OverFuse turns a line of [Backend.Argv] for the driver kernel, its holes not
+// yet filled, into the one for the driver fuse.
+func OverFuse(argv []string) []string {
+	at := slices.Index(argv, jobs.HoleImage)
+	if at < 1 || argv[at-1] != "--writable" {
+		return argv
+	}
+	out := slices.Delete(slices.Clone(argv), at-1, at)
+	if i := slices.Index(out, "--userns"); i > 0 && i < at {
+		out = slices.Replace(out, i, i+1, "--overlay", jobs.HoleOverlay)
+	}
+	return out
 }
 
 // cwdFlag is --cwd from Apptainer 1.2 and SingularityCE 4.0 on; the older

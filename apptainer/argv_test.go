@@ -2,6 +2,7 @@ package apptainer
 
 import (
 	"encoding/csv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,5 +119,27 @@ func TestBackend(t *testing.T) {
 	b := &Backend{}
 	if b.Name() != "singularity" || b.Level() != jobs.LevelFS {
 		t.Errorf("%s, %s", b.Name(), b.Level())
+	}
+}
+
+// The line for the driver fuse that comes of the one for kernel is the one that
+// would have been written.
+func TestOverFuse(t *testing.T) {
+	b := &Backend{}
+	p := jobs.Place{Guest: "/n", GPU: "nvidia", Mounts: []jobs.Mount{{Source: "/--userns", Destination: "/work", Writable: true}}}
+	line := func(driver string) []string {
+		p.Overlay.Driver = driver
+		argv, err := b.Argv(p, []string{"guest", "--writable", jobs.HoleImage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return argv
+	}
+	fuse := line(jobs.DriverFuse)
+	if got := OverFuse(line(jobs.DriverKernel)); !slices.Equal(got, fuse) {
+		t.Errorf("%q, not %q", got, fuse)
+	}
+	if got := OverFuse(fuse); !slices.Equal(got, fuse) {
+		t.Errorf("%q", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,7 +43,17 @@ func TestMain(m *testing.M) {
 		case "overlay-mount":
 			os.Exit(overlay.MountMain(os.Args[2:], os.Stderr))
 		case "try":
-			os.Exit(TryMain(os.Args[2:], os.Stdout, os.Stderr))
+			if os.Args[2] == wordHang {
+				os.Exit(TryMain(os.Args[2:], os.Stdin, io.Discard, hangs{}))
+			}
+			os.Exit(TryMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		case "hang": // to be killed with a container that does not end
+			o, layer, err := hanging(os.Args[2], os.Args[3])
+			if err == nil {
+				err = o.try(context.Background(), jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverExt3}, Guest: o.at.Guest}, o.spec.Image, layer, wordHang)
+			}
+			fmt.Println(err)
+			os.Exit(0)
 		case "guest":
 			os.Exit(guestmain.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 		case "open": // to be killed in mid-work
@@ -53,7 +64,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	code := m.Run()
-	_ = RemoveFiles(context.Background(), run.Local{}, pool())
+	_ = run.RemoveFiles(context.Background(), run.Local{}, pool())
 	os.Exit(code)
 }
 
@@ -110,7 +121,7 @@ func newBench(t *testing.T) *bench {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := RemoveFiles(context.Background(), run.Local{}, d); err != nil {
+			if err := run.RemoveFiles(context.Background(), run.Local{}, d); err != nil {
 				t.Error(err)
 			}
 		})
@@ -336,70 +347,74 @@ func TestUnpackTogether(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	b.onlyUnpacked()
+	b.onlyStaged()
 }
 
-// onlyUnpacked looks for exactly one unpacked image and nothing half made.
-func (b *bench) onlyUnpacked() string {
+// staged are the copies in the state directory, and onlyStaged the one that is
+// there alone.
+func (b *bench) staged() []string {
 	b.t.Helper()
-	entries, err := os.ReadDir(filepath.Join(b.home, "images", "unpacked"))
+	list, err := filepath.Glob(filepath.Join(b.home, "images", "staged", "*", "copy-*"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	dir := ""
-	for _, e := range entries {
-		switch {
-		case strings.HasSuffix(e.Name(), ".lock"):
-		case dir == "" && strings.HasPrefix(e.Name(), "sif-"):
-			dir = filepath.Join(b.home, "images", "unpacked", e.Name())
-		default:
-			b.t.Errorf("left: %s", e.Name())
-		}
+	return list
+}
+
+func (b *bench) onlyStaged() string {
+	b.t.Helper()
+	list, err := filepath.Glob(filepath.Join(b.home, "images", "staged", "*"))
+	if copies := b.staged(); err == nil && len(list) == 1 && len(copies) == 1 {
+		return copies[0]
 	}
-	return dir
+	b.t.Fatalf("%q, %q, %v", list, b.staged(), err)
+	return ""
 }
 
 // A process that is killed while it unpacks leaves nothing that is used.
 func TestUnpackKilled(t *testing.T) {
 	b := newBench(t)
 	_, at := b.spec(nil)
+	var said bytes.Buffer
 	cmd := exec.Command(at.Guest, "open", b.home, at.Scratch)
+	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	half := ""
-	for deadline := time.Now().Add(30 * time.Second); half == "" && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if m, _ := filepath.Glob(filepath.Join(b.home, "images", "unpacked", ".new-*", dirRoot)); len(m) > 0 {
-			half = m[0]
+	for deadline := time.Now().Add(5 * time.Minute); half == "" && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		// Apptainer unpacks beside it, and renames that at its end.
+		for _, at := range []string{"build-temp-*/*", "root"} {
+			if m, _ := filepath.Glob(filepath.Join(b.home, "images", "staged", "berth-*", "w", "copy", at)); len(m) > 0 {
+				half = m[0]
+			}
 		}
 	}
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	_ = cmd.Wait()
 	if half == "" {
-		t.Fatal("it was not seen to unpack")
+		t.Fatalf("it was not seen to unpack: %s", &said)
 	}
 	op := b.must(nil)
 	b.sh(op, changes)
 	b.close(op)
 	// The build program of the killed one may have gone on a little.
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if b, _ := exec.Command("pgrep", "-f", b.home).Output(); len(b) == 0 {
 			break
 		}
 	}
-	dir := ""
-	entries, _ := os.ReadDir(filepath.Join(b.home, "images", "unpacked"))
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "sif-") && !strings.HasSuffix(e.Name(), ".lock") {
-			dir = filepath.Join(b.home, "images", "unpacked", e.Name())
-		}
+	copies := b.staged()
+	if len(copies) != 1 {
+		t.Fatalf("%q", copies)
 	}
+	dir := copies[0]
 	// What a site has half removed is made again.
-	if err := os.Remove(filepath.Join(dir, fileCanary)); err != nil {
+	if err := os.Remove(filepath.Join(dir, "canary")); err != nil {
 		t.Fatal(err)
 	}
-	if err := RemoveFiles(t.Context(), run.Local{}, filepath.Join(dir, dirRoot, "bin")); err != nil {
+	if err := run.RemoveFiles(t.Context(), run.Local{}, filepath.Join(dir, "root", "bin")); err != nil {
 		t.Fatal(err)
 	}
 	op = b.must(nil)
@@ -408,6 +423,7 @@ func TestUnpackKilled(t *testing.T) {
 	}
 	b.close(op)
 	b.must(func(s *jobs.EnvSpec) { s.Name = "again" })
+	b.onlyStaged() // what the killed one had left is gone
 }
 
 // Files that were removed behind berth's back are told.
@@ -416,7 +432,7 @@ func TestLost(t *testing.T) {
 	op := b.must(nil)
 	b.sh(op, "touch /mine")
 	b.close(op)
-	if err := RemoveFiles(t.Context(), run.Local{}, filepath.Join(b.home, "envs/e/overlay/layer/upper")); err != nil {
+	if err := run.RemoveFiles(t.Context(), run.Local{}, filepath.Join(b.home, "envs/e/overlay/layer/upper")); err != nil {
 		t.Fatal(err)
 	}
 	op = b.must(nil)
@@ -524,7 +540,7 @@ func TestImageErrors(t *testing.T) {
 	}
 	entries, _ := os.ReadDir(filepath.Join(b.home, "images"))
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".lock") {
+		if e.Name() != "pulls" {
 			t.Errorf("left: %s", e.Name())
 		}
 	}
@@ -587,19 +603,18 @@ func TestConvert(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	entries, _ := os.ReadDir(filepath.Join(b.home, "images"))
-	for _, e := range entries {
-		names = append(names, filepath.Ext(e.Name()))
+	if made, err := filepath.Glob(filepath.Join(b.home, "images", "sha256", "*.sif")); len(made) != 1 || err != nil {
+		t.Errorf("%v, %v", made, err)
 	}
-	slices.Sort(names)
-	if !slices.Equal(names, []string{"", ".json", ".lock", ".sif"}) {
-		t.Errorf("%v", entries)
-	}
-	b.onlyUnpacked()
+	b.onlyStaged()
 	// The image has no shell, and needs none.
 	argv := append(slices.Clone(ops[0].Argv[:len(ops[0].Argv)-1]), "try", tryChange)
-	out, err := run.Output(t.Context(), run.Local{}, jobs.Cmd{Argv: argv, Dir: "/", Env: ops[0].Env, OwnMounts: ops[0].OwnMounts})
+	in, owner, err := os.Pipe() // it leaves at the end of its input
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = in.Close(), owner.Close() }()
+	out, err := run.Output(t.Context(), run.Local{}, jobs.Cmd{Argv: argv, Dir: "/", Env: ops[0].Env, Stdin: in, OwnMounts: ops[0].OwnMounts})
 	if err != nil {
 		t.Errorf("%v %s", err, out)
 	}
@@ -662,7 +677,7 @@ func TestSmallJob(t *testing.T) {
 		t.Skip("not in a Slurm job")
 	}
 	b := newBench(t)
-	op := b.must(nil)
+	op := b.must(nil) // whether other tests have had the image unpacked here or not
 	if op.OwnMounts || !slices.ContainsFunc(op.Notes, func(n string) bool { return strings.Contains(n, "unpacking an image takes") }) {
 		t.Errorf("%q", op.Notes)
 	}

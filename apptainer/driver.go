@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"berth/internal/images"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -15,6 +16,7 @@ type chosen struct {
 	driver string
 	lower  string // what the container program or the mount is given as image
 	note   string // why
+	used   *Used  // the image, when that is settled
 }
 
 // choose settles the driver: what the layer that stands in dir was written by,
@@ -31,9 +33,16 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 				Hint: "leave the driver out, or begin anew: berth env rm " + o.spec.Name}
 		}
 		c, err := o.fixed(ctx, m.Driver, img, dir)
+		if r := (*refused)(nil); errors.As(err, &r) && r.cut {
+			return chosen{}, err
+		}
 		if err != nil {
+			hint := "open it where that driver works"
+			if r := (*refused)(nil); errors.As(err, &r) && r.unpack && r.err.Hint != "" && r.err.Hint != leaveOut {
+				hint = r.err.Hint
+			}
 			return chosen{}, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the files of environment %s were written by the overlay driver %s", o.spec.Name, m.Driver), Err: err,
-				Hint: "open it where that driver works, or begin anew: berth env rm " + o.spec.Name}
+				Hint: hint + ", or begin anew: berth env rm " + o.spec.Name}
 		}
 		c.note = "overlay driver " + m.Driver
 		return c, nil
@@ -46,6 +55,12 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 	}
 	var not [2]string
 	for i, d := range []string{jobs.DriverKernel, jobs.DriverFuse} {
+		// Also where somebody has unpacked the image already: the same
+		// environment may be opened on another node the next time.
+		if why := tooSmall(); d == jobs.DriverKernel && !img.dir && why != "" {
+			not[i] = why
+			continue
+		}
 		c, err := o.fixed(ctx, d, img, dir)
 		if err == nil {
 			c.note = "overlay driver " + d
@@ -83,58 +98,95 @@ func reasonOf(err error) string {
 
 // refused says why a driver cannot be had here.
 type refused struct {
-	why string
-	err jobs.Error
+	why    string
+	unpack bool // the image could not be unpacked
+	cut    bool // it is not known: trying it did not come to its end
+	err    jobs.Error
 }
 
 func (r *refused) Error() string { return r.err.Error() }
 func (r *refused) Unwrap() error { return &r.err }
 
-func refuse(driver, why, hint string) error {
+func refuse(driver, why, hint string) *refused {
 	return &refused{why: why, err: jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay driver " + driver + " cannot be had here: " + why, Hint: hint}}
 }
 
+// refuse is the refusal of a driver that a probe has found not to be right here,
+// or has found nothing about: then it may be right the next time.
+func (f found) refuse(driver string) *refused {
+	if !f.cut {
+		return refuse(driver, f.Why, leaveOut)
+	}
+	return &refused{why: f.Why, cut: true, err: jobs.Error{Kind: jobs.KindInfra, Msg: "the overlay driver " + driver + " could not be tried on " + images.Hostname() + ": " + f.Why, Hint: hintCut}}
+}
+
+// hintCut is what to do when a probe did not come to its end.
+const hintCut = "try again: the same may work another time, or on another machine"
+
+// tooSmall says why the job of this process cannot unpack images, or "": the
+// kernel would end unsquashfs, and have the job be called out of memory for
+// ever.
+func tooSmall() string {
+	if got, ok := jobMemory(); ok && got != 0 && got < overlay.UnpackMemory {
+		return fmt.Sprintf("unpacking an image takes %s of memory, and this job has %s", overlay.UnpackMemory, got)
+	}
+	return ""
+}
+
+// leaveOut is what can be done about a driver that was named.
+const leaveOut = "leave the driver out, and one that works is chosen"
+
 // fixed has one driver ready for a layer in dir, or says why that cannot be.
 func (o *opener) fixed(ctx context.Context, driver string, img image, dir string) (chosen, error) {
-	const leave = "leave the driver out, and one that works is chosen"
 	c := chosen{driver: driver, lower: img.path}
 	if o.spec.Overlay.Size != 0 && driver != jobs.DriverExt3 {
-		return c, refuse(driver, "only ext3 has a size", leave)
+		return c, refuse(driver, "only ext3 has a size", leaveOut)
 	}
 	switch driver {
 	case jobs.DriverExt3:
 		return c, nil
 	case jobs.DriverFuse:
 		if img.dir {
-			return c, refuse(driver, "an unpacked image is not right below it", "name a SIF, or "+leave)
+			return c, refuse(driver, "an unpacked image is not right below it", "name a SIF, or "+leaveOut)
 		}
 	case jobs.DriverKernel:
 		if o.spec.Fakeroot && o.fakerootIDs() {
-			return c, refuse(driver, "with fakeroot it has one user id only, and you have more (/etc/subuid)", leave)
+			return c, refuse(driver, "with fakeroot it has one user id only, and you have more (/etc/subuid)", leaveOut)
 		}
 	default:
-		return c, &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth has no overlay driver " + driver, Hint: "there are kernel, fuse and ext3; " + leave}
+		return c, &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth has no overlay driver " + driver, Hint: "there are kernel, fuse and ext3; " + leaveOut}
 	}
-	if !overlay.TakesDirectories(dir) {
-		return c, refuse(driver, filepath.Dir(dir)+" is on a network file system", leave+`: ext3`)
+	if !o.anywhere && !overlay.TakesDirectories(dir) {
+		return c, refuse(driver, filepath.Dir(dir)+" is on a network file system", leaveOut+`: ext3`)
 	}
 	near, lower, tiny := filepath.Dir(dir), img.path, false
 	if driver == jobs.DriverKernel && !img.dir {
+		if o.runs.Stage == jobs.StageNever {
+			return c, refuse(driver, `it takes an unpacked image, and stage is "never"`, leaveOut)
+		}
 		base, err := o.unpackBase()
 		if err != nil {
-			return c, refuse(driver, err.Error(), leave)
+			r := refuse(driver, err.Error(), leaveOut)
+			r.unpack = true
+			return c, r
 		}
 		lower, tiny = base, true
 	}
 	if f := o.layerWorks(ctx, driver, near, lower, tiny); !f.OK {
-		return c, refuse(driver, f.Why, leave)
+		return c, f.refuse(driver)
 	}
 	if tiny {
-		root, err := o.unpack(ctx, img)
-		if err != nil {
-			return c, refuse(driver, err.Error(), jobs.HintOf(err))
+		var err error
+		if c.used, err = o.stage(ctx, img, driver); err != nil {
+			r := refuse(driver, err.Error(), jobs.HintOf(err))
+			r.unpack = true
+			if k := jobs.KindOf(err); k == jobs.KindInfra || k == jobs.KindAgain { // another time, or elsewhere, it may be had
+				r.cut, r.err.Kind = true, k
+				r.err.Msg = "the overlay driver " + driver + " cannot be had on " + images.Hostname() + ": " + r.why
+			}
+			return c, r
 		}
-		c.lower = root
+		c.lower = c.used.Path
 	}
 	return c, nil
 }

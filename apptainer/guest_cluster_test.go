@@ -37,7 +37,7 @@ func TestGuest(t *testing.T) {
 				op := b.must(driver(d))
 				var said bytes.Buffer
 				c, err := container.Open(t.Context(), container.Options{Opening: op, On: run.Local{}, User: os.Getenv("USER"), Stderr: &said, Log: slog.New(slog.DiscardHandler),
-					Start: 20 * time.Second, GuestWait: 20 * time.Second, Unmount: func() time.Duration { return 10 * time.Second }, Note: func(s string) { t.Log(s) }})
+					Start: 3 * time.Minute, GuestWait: 3 * time.Minute, Unmount: func() time.Duration { return time.Minute }, Note: func(s string) { t.Log(s) }})
 				if err != nil {
 					t.Fatalf("%v\n%s", err, said.String())
 				}

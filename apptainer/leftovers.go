@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"berth/internal/disk"
 	"berth/internal/lease"
 	"berth/internal/run"
 	"berth/jobs"
@@ -34,7 +33,7 @@ func (*Backend) Remove(ctx context.Context, s *jobs.EnvSpec, on jobs.Starter) er
 	if is.ID != s.ID {
 		return &jobs.Error{Kind: jobs.KindAgain, Msg: "environment " + s.Name + " is another one by now", Hint: "look again: berth env ls"}
 	}
-	return RemoveFiles(ctx, on, filepath.Join(dir, dirOverlay))
+	return run.RemoveFiles(ctx, on, filepath.Join(dir, dirOverlay))
 }
 
 // whatScratch is a keeper's directory on the node's scratch.
@@ -75,7 +74,7 @@ func (*Backend) Reap(ctx context.Context, on jobs.Starter, f jobs.Found) error {
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("end process %d", pid), Err: err}
 		}
 	}
-	return RemoveFiles(ctx, on, f.Ref)
+	return run.RemoveFiles(ctx, on, f.Ref)
 }
 
 // scratchBases are where a keeper's scratch directory may be.
@@ -154,21 +153,4 @@ func naming(dir string) (pids []int) {
 		}
 	}
 	return pids
-}
-
-// RemoveFiles removes the directory of an environment, which containers have
-// written: with --fakeroot also as other ids of the user's own, whose files only
-// they, or a user namespace that has them, can remove.
-func RemoveFiles(ctx context.Context, on jobs.Starter, dir string) error {
-	err := disk.RemoveTree(dir)
-	if err == nil || !errors.Is(err, os.ErrPermission) || !filepath.IsAbs(dir) {
-		return err
-	}
-	// unshare(1) of util-linux 2.38 and newer.
-	_, uerr := run.Output(ctx, on, jobs.Cmd{Argv: []string{"unshare", "--map-root-user", "--map-auto", "--", "rm", "-rf", "--one-file-system", "--", dir}})
-	if uerr == nil {
-		return nil
-	}
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove " + dir, Err: errors.Join(err, uerr),
-		Hint: "some files belong to ids of fakeroot: apptainer exec --fakeroot --bind " + filepath.Dir(dir) + ":/mnt IMAGE rm -rf /mnt/" + filepath.Base(dir)}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"berth/internal/images"
 	"berth/internal/run"
 	"berth/jobs"
 )
@@ -69,9 +70,14 @@ func (o *opener) strictly(limit, why string) error {
 }
 
 func (o *opener) unheld(limit, why string) error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + limit + " cannot be held on " + hostname() + ": " + why,
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + limit + " cannot be held on " + images.Hostname() + ": " + why,
 		Hint: "open it in a Slurm job of that size, or leave the limit out"}
 }
+
+// SystemdRun returns the program by which a limit can be held in a scope of the
+// user's systemd, or "" where there is none. Whether that works is seen when it
+// is asked: systemd-run --user --scope true.
+func SystemdRun() string { return findSystemdRun() }
 
 // findSystemdRun returns the program where systemd is this machine's init
 // (sd_booted(3)) and the user has a manager of its own to ask.

@@ -5,7 +5,7 @@ package apptainer
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"berth/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -11,7 +11,10 @@ import (
 	"strings"
 
 	"berth/internal/disk"
+	"berth/internal/images"
+	"berth/internal/run"
 	"berth/jobs"
+	"berth/jobs/store"
 	"berth/overlay"
 )
 
@@ -23,6 +26,9 @@ type opener struct {
 	spec    *jobs.EnvSpec
 	at      jobs.OpenPlace
 	program string
+	runs    Runs // but for the driver
+	// anywhere has directories tried also on network file systems.
+	anywhere bool
 }
 
 // Names in the directory of an environment, or in its keeper's scratch.
@@ -42,7 +48,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	if err != nil {
 		return nil, err
 	}
-	o := &opener{b: b, spec: s, at: at, program: program}
+	o := &opener{b: b, spec: s, at: at, program: program, runs: Runs{Stage: s.Stage, Environment: true}}
 	for _, d := range []string{dirWorkdir, dirConf} {
 		if err := os.MkdirAll(filepath.Join(at.Scratch, d), 0o700); err != nil {
 			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: "is there space left on " + filepath.Dir(at.Scratch) + "?"}
@@ -51,7 +57,10 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	if err := checkMounts(s.Mounts); err != nil {
 		return nil, err
 	}
-	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, Home: o.home(), Dir: s.Dir, Level: b.Level()}
+	if s.Resources.Tasks > 1 {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one container, and cannot have several tasks", Hint: "leave ntasks out; a job can have them: berth submit --ntasks"}
+	}
+	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, WritableRoot: true, Home: o.home(), Dir: s.Dir, Level: b.Level()}
 	img, err := o.findImage(ctx)
 	if err != nil {
 		return nil, err
@@ -62,8 +71,10 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	switch s.Network {
 	case "":
 	case NetworkNone:
-		if f := o.networkNone(ctx); !f.OK {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container without a network cannot be had on " + hostname(), Err: errors.New(f.Why), Hint: "leave network out, or open it on another machine"}
+		if f := o.networkNone(ctx); f.cut {
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "a container without a network could not be tried on " + images.Hostname(), Err: errors.New(f.Why), Hint: hintCut}
+		} else if !f.OK {
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container without a network cannot be had on " + images.Hostname(), Err: errors.New(f.Why), Hint: "leave network out, or open it on another machine"}
 		}
 	default:
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + s.Network, Hint: "leave the network out, or make it none"}
@@ -82,33 +93,55 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	if c.note != "" {
 		op.Notes = append(op.Notes, c.note)
 	}
+	if c.used == nil {
+		if c.used, err = o.stage(ctx, img, c.driver); err != nil {
+			return nil, err
+		}
+		c.lower = c.used.Path
+	}
+	if c.used.Way == jobs.ImageStaged || c.used.Failed != "" {
+		op.Notes = append(op.Notes, "image "+c.used.String())
+	}
 	layer, rebuilt, err := o.layer(ctx, dir, c, img)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, c.used.Close())
 	}
-	op.Rebuilt, op.Close = rebuilt, layer.Close
+	giveBack := func() error { return errors.Join(layer.Close(), c.used.Close()) }
+	op.Rebuilt, op.Close = rebuilt, giveBack
 	if s.Fakeroot {
 		op.Close = func() error {
-			return errors.Join(RemoveFiles(context.WithoutCancel(ctx), at.On, filepath.Join(at.Scratch, dirWorkdir)),
-				RemoveFiles(context.WithoutCancel(ctx), at.On, filepath.Join(at.Scratch, dirOverlay)), layer.Close())
+			return errors.Join(run.RemoveFiles(context.WithoutCancel(ctx), at.On, filepath.Join(at.Scratch, dirWorkdir)),
+				run.RemoveFiles(context.WithoutCancel(ctx), at.On, filepath.Join(at.Scratch, dirOverlay)), giveBack())
 		}
 	}
 	op.Notes = append(op.Notes, layer.Notes...)
 	here, inside := o.b.Pipes(at.Dir)
 	if err := disk.FreshDir(here); err != nil {
-		_ = layer.Close()
+		_ = giveBack()
 		return nil, err
 	}
 	mounts := append([]jobs.Mount{{Source: here, Destination: inside}}, s.Mounts...)
-	place := jobs.Place{Image: s.Image, Overlay: jobs.OverlaySpec{Driver: c.driver}, Mounts: mounts, GPU: s.GPU, Network: s.Network, Fakeroot: s.Fakeroot, Guest: at.Guest}
+	place := jobs.Place{Image: s.Image, Overlay: jobs.OverlaySpec{Driver: c.driver}, Mounts: mounts, GPU: gpuKind(s), Network: s.Network, Fakeroot: s.Fakeroot, Guest: at.Guest}
 	if op.Argv, op.OwnMounts, err = o.argv(place, c.lower, layer.Path, []string{"guest"}); err == nil {
 		err = o.limit(ctx, op)
 	}
 	if err != nil {
-		_ = layer.Close()
+		_ = giveBack()
 		return nil, err
 	}
 	return op, nil
+}
+
+// gpuKind is which GPUs the container is to see: the kind that was named, and
+// where GPUs were asked of a scheduler the profile's, else NVIDIA's.
+func gpuKind(s *jobs.EnvSpec) string {
+	switch {
+	case s.GPU != "" || s.Resources.GPUs == "":
+		return s.GPU
+	case s.Profile.GPU != "":
+		return s.Profile.GPU
+	}
+	return "nvidia"
 }
 
 // Pipes is a directory beside the layer, bound read-only: named pipes in it can
@@ -119,16 +152,17 @@ func (*Backend) Pipes(dir string) (here, inside string) {
 
 // layer opens the writable layer in dir, and makes it where it is missing.
 func (o *opener) layer(ctx context.Context, dir string, c chosen, img image) (l *overlay.Layer, rebuilt string, err error) {
-	spec := jobs.OverlaySpec{Name: o.spec.Name, Driver: c.driver, Size: o.spec.Overlay.Size}
+	spec := jobs.OverlaySpec{Name: o.spec.Name, Driver: c.driver, Size: o.spec.Overlay.Size, Templates: store.TemplatesIn(o.spec.Home)}
 	if !o.spec.Persistent {
 		l, err = overlay.Temporary(ctx, o.at.On, o.at.Scratch, spec)
 		return l, "", err
 	}
-	l, err = overlay.Own(ctx, o.at.On, dir, spec, img.path, img.id)
+	over := overlay.Image{Path: img.path, ID: img.id, Sum: img.sum}
+	l, err = overlay.Own(ctx, o.at.On, dir, spec, over)
 	if errors.Is(err, overlay.ErrLost) {
 		rebuilt = "the files of the environment were removed from " + dir + ", by a person or by the site: it begins anew"
 		if err = overlay.Discard(dir); err == nil {
-			l, err = overlay.Own(ctx, o.at.On, dir, spec, img.path, img.id)
+			l, err = overlay.Own(ctx, o.at.On, dir, spec, over)
 		}
 	}
 	if jobs.KindOf(err) == jobs.KindConfig {
@@ -150,12 +184,19 @@ func (o *opener) argv(place jobs.Place, lower, layer string, guestArgs []string)
 		return o.fill(argv, lower, layer), false, nil
 	}
 	merged := filepath.Join(o.at.Scratch, dirMerged)
+	argv, err = overKernel(place, lower, layer, merged, o.at.Guest, o.fill(argv, merged, ""))
+	return argv, true, err
+}
+
+// overKernel puts the line of a container whose image is merged after the one
+// that mounts a layer of the driver kernel there, over the unpacked image lower.
+func overKernel(place jobs.Place, lower, layer, merged, node string, argv []string) ([]string, error) {
 	if err := os.MkdirAll(merged, 0o700); err != nil {
-		return nil, false, err
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory to mount the overlay on", Err: err, Hint: "is there space left on " + filepath.Dir(merged) + "?"}
 	}
 	m := overlay.Mount{Lower: lower, Upper: filepath.Join(layer, "upper"), Work: filepath.Join(layer, "work"), Merged: merged}
 	m.Dirs, m.Files = mountPoints(place)
-	return m.Argv(o.at.Guest, o.fill(argv, merged, "")), true, nil
+	return m.Argv(node, argv), nil
 }
 
 // mountPoints are what a writable image must have before the container program
@@ -170,12 +211,14 @@ func mountPoints(place jobs.Place) (dirs, files []string) {
 			dirs = append(dirs, m.Destination)
 		}
 	}
-	if place.GPU == "nvidia" {
-		// Apptainer's nvliblist.conf; only what the host has is bound.
-		for _, name := range []string{"nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"} {
-			if _, err := os.Stat("/usr/bin/" + name); err == nil {
-				files = append(files, "/usr/bin/"+name)
-			}
+	// Apptainer's nvliblist.conf and rocmliblist.conf; only what the host has
+	// is bound.
+	for _, name := range map[string][]string{
+		"nvidia": {"nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"},
+		"amd":    {"rocm-smi", "rocminfo"},
+	}[place.GPU] {
+		if _, err := os.Stat("/usr/bin/" + name); err == nil {
+			files = append(files, "/usr/bin/"+name)
 		}
 	}
 	return dirs, files
@@ -221,7 +264,7 @@ func checkMounts(mounts []jobs.Mount) error {
 		switch {
 		case err == nil:
 		case errors.Is(err, fs.ErrNotExist):
-			return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("%s, which is to be mounted at %s, does not exist on %s", m.Source, m.Destination, hostname()), Hint: "make it, or leave the mount out"}
+			return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("%s, which is to be mounted at %s, does not exist on %s", m.Source, m.Destination, images.Hostname()), Hint: "make it, or leave the mount out"}
 		default:
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s is to be mounted at %s", m.Source, m.Destination), Err: err}
 		}

@@ -18,19 +18,6 @@ import (
 	"berth/jobs/store"
 )
 
-func TestReference(t *testing.T) {
-	for in, want := range map[string]string{
-		"debian:12": "docker://debian:12", "registry.example.org/a/b@sha256:00": "docker://registry.example.org/a/b@sha256:00", "docker://x": "docker://x", "oras://h/x:1": "oras://h/x:1",
-		"/a/b.sif": "/a/b.sif", "/a//b/": "/a/b", "docker-archive:/x.tar": "docker-archive:/x.tar", "library://a/b/c:1": "library://a/b/c:1",
-		"": "", "x.sif": "", "./x": "", "../x": "", "--help": "", "ftp://x/y": "", "a b": "", "docker://a\nb": "",
-	} {
-		got, err := Reference(in)
-		if got != want || (err == nil) != (want != "") || err != nil && jobs.KindOf(err) != jobs.KindUsage {
-			t.Errorf("%q: %q, %v", in, got, err)
-		}
-	}
-}
-
 func TestArgvForms(t *testing.T) {
 	for name, c := range map[string]struct {
 		place     jobs.Place
@@ -55,29 +42,18 @@ func TestArgvForms(t *testing.T) {
 	}
 }
 
-// What Apptainer 1.4.5 and registries have said.
-func TestConvertError(t *testing.T) {
-	const docker = "FATAL:   While performing build: conveyor failed to get: "
-	for text, want := range map[string]jobs.Kind{
-		docker + "error reading the docker archive file: open /nonexistent.tar: no such file or directory":                                    jobs.KindNotFound,
-		docker + "error reading the docker archive file: archive/tar: invalid tar header":                                                     jobs.KindUsage,
-		docker + "could not parse reference: nope.invalid/x:1":                                                                                jobs.KindUsage,
-		docker + `pinging container registry 127.0.0.1:9: Get "https://127.0.0.1:9/v2/": dial tcp 127.0.0.1:9: connection refused`:            jobs.KindInfra,
-		docker + "initializing source docker://x: reading manifest latest in docker.io/library/x: requested access to the resource is denied": jobs.KindAuth,
-		docker + "reading manifest 99 in docker.io/library/debian: manifest unknown":                                                          jobs.KindNotFound,
-		docker + "toomanyrequests: You have reached your unauthenticated pull rate limit":                                                     jobs.KindAgain,
-		"FATAL:   Unable to get library client configuration: remote has no library client (see https://apptainer.org/docs)":                  jobs.KindConfig,
-		"FATAL:   While performing build: write /x: no space left on device":                                                                  jobs.KindInfra,
-		"FATAL:   something new": jobs.KindInfra,
+func TestGPUKind(t *testing.T) {
+	for _, c := range []struct {
+		spec jobs.EnvSpec
+		want string
+	}{
+		{jobs.EnvSpec{}, ""}, {jobs.EnvSpec{Profile: jobs.Profile{GPU: "amd"}}, ""}, {jobs.EnvSpec{GPU: "amd"}, "amd"},
+		{jobs.EnvSpec{Resources: jobs.Resources{GPUs: "1"}}, "nvidia"},
+		{jobs.EnvSpec{Resources: jobs.Resources{GPUs: "1"}, Profile: jobs.Profile{GPU: "amd"}}, "amd"},
+		{jobs.EnvSpec{GPU: "nvidia", Resources: jobs.Resources{GPUs: "1"}, Profile: jobs.Profile{GPU: "amd"}}, "nvidia"},
 	} {
-		err := convertError("docker://registry.example.org/x/y:1", &run.Error{Argv: []string{"apptainer"}, Exit: jobs.Exit{Started: true, Code: 255}, Stderr: "INFO:    Fetching OCI image...\n" + text})
-		if jobs.KindOf(err) != want || jobs.HintOf(err) == "" || strings.Contains(err.Error(), "INFO") || strings.Contains(err.Error(), "FATAL") {
-			t.Errorf("%s: %v: %v (%s)", text, jobs.KindOf(err), err, jobs.HintOf(err))
-		}
-	}
-	for ref, want := range map[string]string{"docker://debian:12": "docker://docker.io", "docker://registry.example.org/a/b": "docker://registry.example.org", "oras://localhost:5000/x:1": "oras://localhost:5000", "docker://a/b:1": "docker://docker.io"} {
-		if got := registryOf(ref); got != want {
-			t.Errorf("%s: %s", ref, got)
+		if got := gpuKind(&c.spec); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.spec, got, c.want)
 		}
 	}
 }
@@ -178,6 +154,48 @@ func TestProbe(t *testing.T) {
 	o.probe(ctx, []string{"c"}, ask(ctx.Err()))
 	if f := o.probe(t.Context(), []string{"c"}, ask(nil)); !f.OK {
 		t.Error("what was broken off was kept")
+	}
+}
+
+// A probe that does not end in its time, or is killed, has found nothing: that is
+// told as what it is, kept from nobody's next try, and is no refusal.
+func TestProbeCut(t *testing.T) {
+	was := probeTime
+	t.Cleanup(func() { probeTime = was })
+	o := &opener{spec: &jobs.EnvSpec{Home: t.TempDir()}, program: "/x", at: jobs.OpenPlace{On: run.Local{}}}
+	for name, ask := range map[string]func(context.Context) error{
+		"slow": func(ctx context.Context) error { <-ctx.Done(); return errors.New("killed") },
+		"killed": func(ctx context.Context) error {
+			_, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: []string{"/bin/sh", "-c", "kill -9 $$"}})
+			return err
+		},
+		"killed inside": func(ctx context.Context) error {
+			_, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: []string{"/bin/sh", "-c", "exit 137"}})
+			return err
+		},
+		"slow helper": func(context.Context) error {
+			return errors.New("FATAL:   container creation failed: fuse2fs failed to mount /var/lib/apptainer/mnt/session/overlay-images/0 in 10s")
+		},
+	} {
+		probeTime = was
+		if name == "slow" {
+			probeTime = time.Millisecond
+		}
+		f := o.probe(t.Context(), []string{name}, ask)
+		if f.OK || !f.cut || f.Why == "" {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if err := f.refuse("x"); jobs.KindOf(err) != jobs.KindInfra || jobs.HintOf(err) == "" || !strings.Contains(err.Error(), f.Why) {
+			t.Errorf("%s: %v", name, err)
+		}
+		probeTime = was
+		if f := o.probe(t.Context(), []string{name}, func(context.Context) error { return nil }); !f.OK {
+			t.Errorf("%s was kept: %+v", name, f)
+		}
+	}
+	probeTime = time.Millisecond // what works all the same does
+	if f := o.probe(t.Context(), []string{"late"}, func(ctx context.Context) error { <-ctx.Done(); return nil }); !f.OK || f.cut {
+		t.Errorf("%+v", f)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/images"
 	"berth/internal/lease"
 	"berth/internal/run"
 	"berth/jobs"
@@ -29,21 +30,26 @@ type found struct {
 	Why     string    `json:"why,omitempty"` // not
 	Host    string    `json:"host"`
 	Time    time.Time `json:"time"`
+	// cut is that nothing was found: the probe did not come to its end.
+	cut bool
 }
 
 // A probe's answer holds until the next boot; one that said no may have been
 // unlucky (a full disk) and is asked again after a while.
-const (
-	probeAgain = time.Hour
-	probeTime  = 30 * time.Second
-)
+const probeAgain = time.Hour
+
+// probeTime bounds a probe that hangs. On a node that has much else to do one
+// that works can take a minute; what waits for it has a time limit of its own.
+var probeTime = 5 * time.Minute // tests shorten it
 
 // probe returns what ask has found for the same words on this machine since it
-// was booted, or asks.
+// was booted, or asks. What was not asked to its end is not remembered: that the
+// time was over, or that the kernel has killed a part of it for memory, says
+// nothing of the machine's ways.
 func (o *opener) probe(ctx context.Context, words []string, ask func(context.Context) error) found {
 	boot, _, _ := strings.Cut(lease.BootID(), "/")
 	words = append(words, o.program, fileStamp(o.program))
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{hostname(), boot}, words...), "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{images.Hostname(), boot}, words...), "\x00")))
 	dir := filepath.Join(o.spec.Home, "probes")
 	path := filepath.Join(dir, hex.EncodeToString(sum[:16])+".json")
 	f := found{}
@@ -52,15 +58,18 @@ func (o *opener) probe(ctx context.Context, words []string, ask func(context.Con
 			return f
 		}
 	}
-	tctx, cancel := context.WithTimeout(ctx, probeTime)
+	tctx, cancel := context.WithTimeoutCause(ctx, probeTime, errLong)
 	defer cancel()
 	err := ask(tctx)
-	f = found{Version: 1, What: strings.Join(words, " "), OK: err == nil, Host: hostname(), Time: time.Now().UTC()}
+	f = found{Version: 1, What: strings.Join(words, " "), OK: err == nil, Host: images.Hostname(), Time: time.Now().UTC()}
 	if err != nil {
 		f.Why = err.Error()
 	}
-	if ctx.Err() != nil {
-		return f // it was not asked to the end
+	if f.cut = ctx.Err() != nil || err != nil && tctx.Err() != nil || unlucky(err); f.cut {
+		if ctx.Err() == nil && tctx.Err() != nil {
+			f.Why = context.Cause(tctx).Error()
+		}
+		return f
 	}
 	// Nothing depends on this file: it is neither synced nor missed.
 	if b, err := json.MarshalIndent(f, "", "  "); err == nil && os.MkdirAll(dir, 0o700) == nil {
@@ -72,6 +81,21 @@ func (o *opener) probe(ctx context.Context, words []string, ask func(context.Con
 		}
 	}
 	return f
+}
+
+// errLong is why a probe was cut off.
+var errLong = errors.New("trying it did not end within its time; is the machine overloaded?")
+
+// unlucky tells whether a probe has failed for what may be another way in a
+// moment.
+func unlucky(err error) bool {
+	return err != nil && (wasKilled(err) || slowMount(err.Error()))
+}
+
+// wasKilled tells whether a program was ended by SIGKILL, by whoever that was.
+func wasKilled(err error) bool {
+	var failed *run.Error
+	return errors.As(err, &failed) && (failed.Exit.Signal == int(syscall.SIGKILL) || failed.Exit.Code == 128+int(syscall.SIGKILL))
 }
 
 // prefixProbe begins the name of what a probe makes.
@@ -121,67 +145,94 @@ func (o *opener) layerWorks(ctx context.Context, driver, near, lower string, tin
 	}
 	return o.probe(ctx, words, func(ctx context.Context) error {
 		o.at.Progress("trying the overlay driver " + driver + " (once on this machine)")
-		if err := os.MkdirAll(near, 0o700); err != nil {
-			return err
-		}
-		layer, err := os.MkdirTemp(near, prefixProbe+"*")
-		if err != nil {
-			return err
-		}
-		defer func() { _ = removeTree(layer) }()
-		for _, d := range []string{"upper", "work"} {
-			if err := os.Mkdir(filepath.Join(layer, d), 0o755); err != nil {
-				return err
-			}
-		}
-		img := lower
-		if tiny {
-			if img, err = os.MkdirTemp(lower, prefixProbe+"*"); err != nil {
-				return err
-			}
-			defer func() { _ = removeTree(img) }()
-			if err := os.Chmod(img, 0o755); err != nil {
-				return err
-			}
-			if err := overlay.MakeTiny(img); err != nil {
-				return err
-			}
-		}
-		place := jobs.Place{Overlay: jobs.OverlaySpec{Driver: driver}, Fakeroot: o.spec.Fakeroot, Guest: o.at.Guest}
-		for _, word := range []string{tryChange, tryLook} {
-			if err := o.try(ctx, place, img, layer, word); err != nil {
-				return err
-			}
-		}
-		return nil
+		return o.tryLayer(ctx, driver, near, lower, tiny)
 	})
+}
+
+// tryLayer is what layerWorks asks, without remembering the answer.
+func (o *opener) tryLayer(ctx context.Context, driver, near, lower string, tiny bool) error {
+	if err := os.MkdirAll(near, 0o700); err != nil {
+		return err
+	}
+	sweepOld(near, prefixProbe)
+	if tiny {
+		sweepOld(lower, prefixProbe)
+	}
+	temp, err := os.MkdirTemp(near, prefixProbe+"*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = removeTree(temp) }()
+	layer, err := overlay.Temporary(ctx, o.at.On, temp, jobs.OverlaySpec{Driver: driver, Size: tinySize})
+	if err != nil {
+		return err
+	}
+	img := lower
+	if tiny {
+		if img, err = os.MkdirTemp(lower, prefixProbe+"*"); err != nil {
+			return err
+		}
+		defer func() { _ = removeTree(img) }()
+		if err := os.Chmod(img, 0o755); err != nil {
+			return err
+		}
+		if err := overlay.MakeTiny(img); err != nil {
+			return err
+		}
+	}
+	err = o.changeAndLook(ctx, driver, img, layer.Path)
+	if err != nil && !tiny && strings.Contains(err.Error(), overlay.ErrNoVictims.Error()) {
+		// Little can be said with this image. With another one it begins anew:
+		// nothing has been changed.
+		if img, err = tinyImage(temp); err == nil {
+			err = o.changeAndLook(ctx, driver, img, layer.Path)
+		}
+	}
+	return err
+}
+
+// changeAndLook has one container change what an image has, and a second one
+// look at that, over the same layer.
+func (o *opener) changeAndLook(ctx context.Context, driver, img, layer string) error {
+	place := jobs.Place{Overlay: jobs.OverlaySpec{Driver: driver}, Fakeroot: o.spec.Fakeroot, Guest: o.at.Guest}
+	for _, word := range []string{tryChange, tryLook} {
+		if err := o.try(ctx, place, img, layer, word); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // networkNone tells whether a container without a network can be had here.
 func (o *opener) networkNone(ctx context.Context) found {
 	return o.probe(ctx, []string{"network", NetworkNone}, func(ctx context.Context) error {
 		o.at.Progress("trying a container without a network (once on this machine)")
-		img, err := os.MkdirTemp(o.at.Scratch, prefixProbe+"*")
-		if err != nil {
-			return err
-		}
-		defer func() { _ = removeTree(img) }()
-		if err := overlay.MakeTiny(img); err != nil {
-			return err
-		}
-		// Read-only, it needs the mount point already.
-		if err := os.WriteFile(filepath.Join(img, GuestPath), nil, 0o755); err != nil {
-			return err
-		}
-		argv, err := o.b.Argv(jobs.Place{Network: NetworkNone, Guest: o.at.Guest}, []string{"try", tryNetwork})
-		if err != nil {
-			return err
-		}
-		if i := slices.Index(argv, jobs.HoleOverlay); i > 0 {
-			argv = slices.Delete(argv, i-1, i+1)
-		}
-		return o.tryArgv(ctx, o.fill(argv, img, ""), false)
+		return o.tryNetworkNone(ctx)
 	})
+}
+
+// tryNetworkNone is what networkNone asks, without remembering the answer.
+func (o *opener) tryNetworkNone(ctx context.Context) error {
+	img, err := os.MkdirTemp(o.at.Scratch, prefixProbe+"*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = removeTree(img) }()
+	if err := overlay.MakeTiny(img); err != nil {
+		return err
+	}
+	// Read-only, it needs the mount point already.
+	if err := os.WriteFile(filepath.Join(img, GuestPath), nil, 0o755); err != nil {
+		return err
+	}
+	argv, err := o.b.Argv(jobs.Place{Network: NetworkNone, Guest: o.at.Guest}, []string{"try", tryNetwork})
+	if err != nil {
+		return err
+	}
+	if i := slices.Index(argv, jobs.HoleOverlay); i > 0 {
+		argv = slices.Delete(argv, i-1, i+1)
+	}
+	return o.tryArgv(ctx, o.fill(argv, img, ""), false)
 }
 
 // try runs one word of [TryMain] in a container over a layer.
@@ -193,17 +244,24 @@ func (o *opener) try(ctx context.Context, place jobs.Place, img, layer, word str
 	return o.tryArgv(ctx, argv, own)
 }
 
+// tryArgv runs a container whose command is [TryMain]. That leaves when its
+// input ends, as it does when this process is killed.
 func (o *opener) tryArgv(ctx context.Context, argv []string, own bool) error {
-	out, err := run.Output(ctx, o.at.On, jobs.Cmd{Argv: argv, Dir: "/", Env: o.environ(), OwnMounts: own})
-	if err == nil {
-		return nil
+	in, owner, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = in.Close(), owner.Close() }()
+	out, err := run.Output(ctx, o.at.On, jobs.Cmd{Argv: argv, Dir: "/", Env: o.environ(), Stdin: in, OwnMounts: own})
+	if err == nil || wasKilled(err) {
+		return err
 	}
 	if said := strings.TrimSpace(string(out)); said != "" {
-		return errors.New(lastLine(said))
+		return errors.New(images.LastLine(said))
 	}
 	var failed *run.Error
 	if errors.As(err, &failed) && failed.Err == nil && failed.Stderr != "" {
-		return errors.New(lastLine(failed.Stderr))
+		return errors.New(images.LastLine(failed.Stderr))
 	}
 	return err
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"berth/internal/pattern"
 	"berth/internal/run"
 	"berth/jobs"
 )
@@ -50,10 +50,13 @@ func Version(ctx context.Context, on jobs.Starter, program string) (string, erro
 
 // versionLine is "apptainer version 1.4.5" or "singularity-ce version
 // 4.1.0-jammy"; sites' wrappers print more around it.
-var versionLine = regexp.MustCompile(`(?m)^(?:apptainer|singularity(?:-ce|-pro)?) version v?([0-9]+\.[0-9]\S*)\s*$`)
+var versionLine = pattern.Lazy(`(?m)^(?:apptainer|singularity(?:-ce|-pro)?) version v?([0-9]+\.[0-9]\S*)\s*$`)
+
+// ParseVersion reads what the program prints with --version; "" is no version.
+func ParseVersion(out string) string { return parseVersion(out) }
 
 func parseVersion(out string) string {
-	m := versionLine.FindStringSubmatch(out)
+	m := versionLine().FindStringSubmatch(out)
 	if m == nil {
 		return ""
 	}
@@ -66,7 +69,7 @@ func (b *Backend) Check(ctx context.Context) jobs.Checked {
 	if err != nil {
 		return jobs.Checked{Health: jobs.Undetected, Reason: err.Error(), Hint: jobs.HintOf(err)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	v, err := Version(ctx, b.On, p)
 	if err != nil {

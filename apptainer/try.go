@@ -21,8 +21,19 @@ const (
 // TryMain is the verb try of berth-node, which runs inside a container that is
 // thrown away and tells whether that is what it was meant to be: its layer
 // ("change", then "look" in a second container), its network ("network": there
-// is none). What it found is on the standard output.
-func TryMain(args []string, stdout, stderr io.Writer) int {
+// is none). What it found is on the standard output. It ends with its standard
+// input: then whoever wanted to know is gone, and nobody else would end it.
+func TryMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	code := make(chan int, 2)
+	go func() {
+		_, _ = io.Copy(io.Discard, stdin)
+		code <- jobs.CodeAgain
+	}()
+	go func() { code <- try(args, stdout, stderr) }()
+	return <-code
+}
+
+func try(args []string, stdout, stderr io.Writer) int {
 	var err error
 	switch {
 	case len(args) == 1 && args[0] == tryChange:

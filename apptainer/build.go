@@ -1,0 +1,100 @@
+package apptainer
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"berth/internal/images"
+	"berth/internal/run"
+	"berth/jobs"
+)
+
+// maxDefinition bounds a definition, in bytes.
+const maxDefinition = 1 << 20
+
+// BuildMain is "berth-node image-build --home HOME --name REFERENCE", the
+// command of a job that builds an image on its node: the definition comes on
+// the standard input, and the image goes into the cache of the state directory.
+// What happens is said on the standard error.
+func BuildMain(args []string, stdin io.Reader, stderr io.Writer) int {
+	fs := flag.NewFlagSet(jobs.VerbBuild, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	home := fs.String("home", "", "the state directory")
+	ref := fs.String("name", "", "the reference of the image")
+	dir := fs.String("dir", "", "where relative paths of the definition begin")
+	cache := fs.String("images", "", "the cache of images; the usual one of the state directory without it")
+	scratch := fs.String("scratch", "", "a profile's scratch directory")
+	if err := fs.Parse(args); err != nil {
+		return jobs.CodeUsage
+	}
+	if !filepath.IsAbs(*home) || *ref == "" || fs.NArg() > 0 {
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node "+jobs.VerbBuild+" --home DIR --name REFERENCE [--dir DIR] [--scratch DIR] <DEFINITION")
+		return jobs.CodeUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	img, err := build(ctx, *home, *cache, *ref, *dir, *scratch, stdin, stderr)
+	if err != nil {
+		if code := failed(stderr, err); !errors.Is(err, images.ErrScript) {
+			return code
+		}
+		return jobs.CodeTaskFailed
+	}
+	_, _ = fmt.Fprintf(stderr, "berth: %s is %s\n", *ref, img.Path)
+	return jobs.CodeOK
+}
+
+func build(ctx context.Context, home, cache, ref, dir, scratch string, stdin io.Reader, stderr io.Writer) (images.Image, error) {
+	text, err := io.ReadAll(io.LimitReader(stdin, maxDefinition+1))
+	if err != nil {
+		return images.Image{}, err
+	}
+	if len(text) > maxDefinition {
+		return images.Image{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the definition has more than %v", jobs.Bytes(maxDefinition))}
+	}
+	c := NewCache(home, run.Local{}, func(line string) { _, _ = fmt.Fprintf(stderr, "berth: %s\n", line) })
+	if c.Scratch = scratch; cache != "" {
+		c.Dir = cache
+	}
+	program, err := c.Program()
+	if err != nil {
+		return images.Image{}, err
+	}
+	d := &images.Definition{Text: text, Dir: dir, Output: stderr, Ways: buildWays(program, os.Getenv("USER"), os.Getenv("PATH"))}
+	return c.Build(ctx, ref, d)
+}
+
+// buildWays are how %post of a definition can be root here, the best first, in
+// the order in which Apptainer tries them (its documentation, "Fakeroot
+// feature"). It falls through by itself only where a way is not there at all,
+// not where it fails; the flags leave out the ones before.
+func buildWays(program, user, pathList string) []images.Way {
+	if os.Geteuid() == 0 {
+		return []images.Way{{Name: "root"}}
+	}
+	own := hasOwnIDs(user)
+	if filepath.Base(program) == "singularity" { // SingularityCE: subordinate ids, or proot
+		if own {
+			return []images.Way{{Name: "root, other users by /etc/subuid", Flags: []string{"--fakeroot"}}, {Name: "proot"}}
+		}
+		return []images.Way{{Name: "proot"}}
+	}
+	var ways []images.Way
+	var not []string
+	if own {
+		ways = append(ways, images.Way{Name: "root, other users by /etc/subuid"})
+		not = []string{"--ignore-subuid"}
+	}
+	if fakerootCommand(pathList) {
+		ways = append(ways, images.Way{Name: "root, other users pretended by fakeroot(1)", Flags: not, Alone: true})
+		not = append(not[:len(not):len(not)], "--ignore-fakeroot-command")
+	}
+	return append(ways, images.Way{Name: "root without other users", Flags: not, Alone: true})
+}

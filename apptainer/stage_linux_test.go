@@ -1,0 +1,65 @@
+package apptainer
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"berth/internal/run"
+	"berth/jobs"
+)
+
+// What a node lacks for the moment is told as that, and is tried again; what is
+// wrong with the image is not.
+func TestUnpackKind(t *testing.T) {
+	s, _ := stagerOf(t)
+	bin := filepath.Dir(s.Program)
+	sif := filepath.Join(t.TempDir(), "x.sif")
+	b := make([]byte, 4096+96) // with a squashfs for its root, as the second part of two
+	copy(b[32:], "SIF_MAGIC\x0001\x0002\x000123456789abcdef")
+	binary.LittleEndian.PutUint64(b[88:], 2)
+	binary.LittleEndian.PutUint64(b[96:], 128)
+	d := b[128+585:]
+	binary.LittleEndian.PutUint32(d, 0x4004)
+	d[4] = 1
+	binary.LittleEndian.PutUint64(d[17:], 4096)
+	binary.LittleEndian.PutUint32(d[201:], 1)
+	binary.LittleEndian.PutUint32(d[205:], 2)
+	copy(b[4096:], "hsqs")
+	binary.LittleEndian.PutUint32(b[4100:], 10)
+	binary.LittleEndian.PutUint64(b[4136:], 100)
+	if err := os.WriteFile(sif, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		build string
+		kind  jobs.Kind
+		says  string
+	}{
+		"a full disk":      {"echo 'write_file: failed to write, because No space left on device' >&2; echo 'FATAL:   While performing build: exit status 1' >&2; exit 255", jobs.KindInfra, "exit status 1"},
+		"a cut network":    {"echo 'FATAL:   read /net/x.sif: stale file handle' >&2; exit 255", jobs.KindInfra, "stale file handle"},
+		"killed":           {"kill -9 $$", jobs.KindInfra, "it was killed"},
+		"killed inside":    {"exit 137", jobs.KindInfra, "it was killed"},
+		"a damaged image":  {"echo 'FATAL:   could not extract squashfs data' >&2; exit 255", jobs.KindConfig, "could not extract"},
+		"nothing unpacked": {"exit 1", jobs.KindConfig, "unpack "},
+	} {
+		program(t, bin, "apptainer", `test "$1" != build || { `+c.build+`; }`, 0o755)
+		a := Attempt{Spec: &jobs.Spec{Image: sif, Overlay: jobs.OverlaySpec{Name: "deps", Driver: jobs.DriverKernel}}, Home: s.Home, Scratch: t.TempDir(),
+			Dir: s.Home, Node: "/bin/true", Program: s.Program, On: run.Local{}, Progress: func(string) {}}
+		_, _, err := a.Ready(t.Context(), filepath.Join(s.Home, "overlays", "deps"))
+		if jobs.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "the overlay driver kernel cannot be had on ") || jobs.HintOf(err) == "" {
+			t.Errorf("%s: kind %d, %v (%s)", name, jobs.KindOf(err), err, jobs.HintOf(err))
+		}
+	}
+	for _, no := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.ESTALE} {
+		if err := unpackError("x", &os.PathError{Op: "write", Path: "y", Err: no}); jobs.KindOf(err) != jobs.KindInfra {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := unpackError("x", os.ErrNotExist); jobs.KindOf(err) != jobs.KindConfig {
+		t.Errorf("%v", err)
+	}
+}

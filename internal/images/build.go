@@ -1,0 +1,357 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"berth/internal/disk"
+	"berth/internal/pattern"
+	"berth/internal/run"
+	"berth/jobs"
+)
+
+// Images that were built here have names of their own: "build:NAME", and
+// "template:NAME@KEY", where KEY stands for all that went into it.
+const (
+	fromBuild    = "build:"
+	fromTemplate = "template:"
+)
+
+var (
+	builtForm    = pattern.Lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+	templateForm = pattern.Lazy(`^[a-z0-9][a-z0-9._-]{0,63}@[0-9a-f]{32}$`)
+)
+
+// BuildRef is the reference of an image that was built under a name.
+func BuildRef(name string) (string, error) {
+	if !builtForm().MatchString(name) {
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q cannot name an image", name), Hint: "lower-case letters, digits, dots, dashes and underscores, at most 64"}
+	}
+	return fromBuild + name, nil
+}
+
+// TemplateRef is the reference of the image of a template; all that goes into
+// the image makes its key.
+func TemplateRef(name string, parts ...string) string {
+	return fromTemplate + name + "@" + key(parts...)
+}
+
+// IsBuilt tells whether a reference names what was built here, and is in no
+// registry.
+func IsBuilt(ref string) bool { return begins([]string{fromBuild, fromTemplate}, ref) }
+
+// Forget takes the name of an image that was built away from it; the image
+// stays.
+func (c *Cache) Forget(ref string) error {
+	if err := checkBuilt(ref); err != nil || !IsBuilt(ref) {
+		return err
+	}
+	if err := os.Remove(filepath.Join(c.Dir, dirRefs, key(ref)+suffixJSON)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func checkBuilt(ref string) error {
+	if name, ok := strings.CutPrefix(ref, fromBuild); ok {
+		_, err := BuildRef(name)
+		return err
+	}
+	if name := strings.TrimPrefix(ref, fromTemplate); !templateForm().MatchString(name) {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names no image", ref), Hint: "the image of a template is used by: --template " + name}
+	}
+	return nil
+}
+
+func notBuilt(ref string) error {
+	e := &jobs.Error{Kind: jobs.KindNotFound, Msg: "the cache has no " + ref, Hint: "build it: berth image build FILE.def --name " + strings.TrimPrefix(ref, fromBuild)}
+	if name, ok := strings.CutPrefix(ref, fromTemplate); ok {
+		name, _, _ = strings.Cut(name, "@")
+		e.Hint = "it was removed since; it is built again by: berth template build " + name
+	}
+	return e
+}
+
+// Definition is what an image is built from.
+type Definition struct {
+	Text   []byte
+	Dir    string    // where its relative paths begin, or ""
+	Output io.Writer // takes what the container program and %post say
+	// Ways are how %post can be root here, the best first; see
+	// [Definition] of package apptainer's BuildWays.
+	Ways []Way
+
+	mode string // of the Way that worked
+}
+
+// Way is one of the ways in which %post can be root.
+type Way struct {
+	Name  string
+	Flags []string // of "build"
+	// Alone says that there is no other user inside: a base that has files of
+	// others is unpacked before, without their owners.
+	Alone bool
+}
+
+func (d *Definition) sum() string {
+	sum := sha256.Sum256(d.Text)
+	return hex.EncodeToString(sum[:])
+}
+
+// ErrScript is why an image was not built: a script of its definition failed.
+var ErrScript = errors.New("a script of the definition failed")
+
+// Build builds an image on this machine and records it under a reference. What
+// is under "template:" is built once; under another name it is built anew each
+// time, but once for those who wait for each other.
+func (c *Cache) Build(ctx context.Context, ref string, d *Definition) (Image, error) {
+	if !IsBuilt(ref) {
+		return Image{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q cannot name an image that is built", ref)}
+	}
+	if err := checkBuilt(ref); err != nil {
+		return Image{}, err
+	}
+	w := want{ref: ref, lookup: ref, content: strings.HasPrefix(ref, fromTemplate), def: d}
+	if w.content {
+		if img, ok := c.found(ref); ok {
+			return c.use(img), nil
+		}
+	}
+	img, err := c.once(ctx, w)
+	if err != nil {
+		return Image{}, err
+	}
+	img.Reference = ref
+	return c.use(img), nil
+}
+
+// build has the container program build from a definition, by the first way
+// that this machine allows.
+func (c *Cache) build(ctx context.Context, program, scratch, made string, w want) error {
+	d := w.def
+	if len(d.Ways) == 0 {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "images cannot be built here"}
+	}
+	head := ReadHeader(d.Text)
+	dir := d.Dir
+	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
+		if head.Local {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the definition names files below %q, which is not on %s", d.Dir, Hostname()), Hint: "put it and its files on a file system that the nodes see"}
+		}
+		dir = "/"
+	}
+	var err error
+	for i, way := range d.Ways {
+		c.Progress("building " + w.ref + ", %post as " + way.Name)
+		if err = c.buildBy(ctx, program, scratch, made, dir, head, way, d); err == nil {
+			d.mode = way.Name
+			return nil
+		}
+		// Even what was killed may have left files of other users' ids.
+		if rerr := run.RemoveFiles(context.WithoutCancel(ctx), c.On, filepath.Join(scratch, "w")); rerr != nil {
+			return errors.Join(err, rerr)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if i+1 == len(d.Ways) || !fakerootTrouble(err) {
+			break
+		}
+		c.Progress("that way does not work here: " + lastWords(wordsOf(err)))
+		if err := os.MkdirAll(filepath.Join(scratch, "w"), 0o700); err != nil {
+			return err
+		}
+		_ = os.Remove(made)
+	}
+	return buildError(w.ref, head, err)
+}
+
+func (c *Cache) buildBy(ctx context.Context, program, scratch, made, dir string, head Header, way Way, d *Definition) error {
+	env := c.environ(program, scratch, head.ask())
+	text := d.Text
+	if way.Alone {
+		bases := filepath.Join(scratch, "w", "base")
+		for i, from := range head.files(dir) {
+			to := filepath.Join(bases, fmt.Sprint(i))
+			if err := os.MkdirAll(bases, 0o700); err != nil {
+				return err
+			}
+			c.Progress("unpacking " + from.path)
+			if err := run.Logged(ctx, c.On, jobs.Cmd{Argv: []string{program, "build", "--sandbox", to, from.path}, Dir: dir, Env: env, Stderr: d.Output}); err != nil {
+				return err
+			}
+			text = from.replace(text, to)
+		}
+	}
+	file := filepath.Join(scratch, "w", "image.def")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	argv := append([]string{program, "build"}, way.Flags...)
+	err := run.Logged(ctx, c.On, jobs.Cmd{Argv: append(argv, made, file), Dir: dir, Env: env, Stderr: d.Output})
+	if err == nil && way.Alone {
+		err = disk.RemoveTree(filepath.Join(scratch, "w", "base"))
+	}
+	return err
+}
+
+func wordsOf(err error) string {
+	var failed *run.Error
+	if errors.As(err, &failed) && failed.Err == nil {
+		return failed.Stderr
+	}
+	return err.Error()
+}
+
+// fakerootTrouble tells a build that failed because %post could not be root in
+// this way from one that failed by itself.
+func fakerootTrouble(err error) bool {
+	text := wordsOf(err)
+	for _, w := range []string{"newuidmap", "newgidmap", "/etc/subuid", "/etc/subgid", "uid_map", "gid_map", "could not use fakeroot", "fakeroot command", "faked", "libfakeroot",
+		"failed to change uid and gids", "starter-suid", "user namespace"} {
+		if strings.Contains(text, w) {
+			return true
+		}
+	}
+	return strings.Contains(text, "GLIBC") && strings.Contains(text, "fakeroot")
+}
+
+// buildError says why a definition was not built, by the words of the container
+// program.
+func buildError(ref string, head Header, err error) error {
+	text := wordsOf(err)
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(text), w) })
+	}
+	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "build " + ref, Err: errors.New(lastWords(text)), Hint: "what it said before is in the job's log"}
+	switch {
+	case has("no space left", "disk quota exceeded"):
+		e.Hint = "make room where images are kept and on the scratch disk of " + Hostname() + ": df -h"
+	case fakerootTrouble(err):
+		e.Kind, e.Msg, e.Hint = jobs.KindConfig, "build "+ref+": nobody can be root here, as its %post wants it", "ask for ids of your own in /etc/subuid and /etc/subgid, or build it elsewhere and name the SIF"
+	case has("signal: killed", "out of memory", "cannot allocate memory"):
+		e.Err, e.Hint = errors.New("a process of it was killed, for memory as it seems"), "give it more: --memory 4GiB"
+	case has("while running %", "failed to execute %"):
+		e.Kind, e.Err, e.Hint = jobs.KindUsage, fmt.Errorf("%w: %s", ErrScript, lastWords(text)), ""
+	case has("unable to parse", "invalid build source", "unable to build from", "is not a valid", "invalid header"):
+		e.Kind, e.Msg, e.Hint = jobs.KindUsage, "the definition of "+ref, ""
+	case has("conveyor failed to get") && head.ask() != "":
+		return fetchError(head.ask(), err)
+	}
+	return e
+}
+
+var progress = pattern.Lazy(`^\[[-=\\/| ]+\].*`)
+
+// lastWords is what a build said last, without the progress bars that programs
+// write over each other.
+func lastWords(text string) string {
+	var kept []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		line = strings.TrimSpace(line[strings.LastIndexByte(line, '\r')+1:])
+		if line = progress().ReplaceAllString(line, ""); line != "" {
+			kept = append(kept, line)
+		}
+	}
+	return LastLine(strings.Join(kept, "\n"))
+}
+
+// Header is what berth reads of a definition.
+type Header struct {
+	Bootstrap string // of the first stage
+	From      string
+	// Local says that it names files by relative paths.
+	Local  bool
+	stages []stage
+}
+
+type stage struct {
+	bootstrap string
+	from      string
+	line      int // of From, from 0
+}
+
+// ReadHeader reads where the stages of a definition begin
+// (apptainer.org, "Definition Files").
+func ReadHeader(text []byte) Header {
+	var h Header
+	section := ""
+	cur := -1
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		s := strings.TrimSpace(string(line))
+		key, value, ok := strings.Cut(s, ":")
+		key, value = strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)
+		switch {
+		case strings.HasPrefix(s, "%"):
+			section = strings.Fields(s)[0]
+		case ok && key == "bootstrap":
+			section = ""
+			h.stages = append(h.stages, stage{bootstrap: strings.ToLower(value), line: -1})
+			cur++
+		case section == "" && ok && key == "from" && cur >= 0:
+			h.stages[cur].from, h.stages[cur].line = value, i
+		case section == "%files" && s != "" && !strings.HasPrefix(s, "#") && !strings.HasPrefix(s, "/"):
+			h.Local = true
+		}
+	}
+	for _, s := range h.stages {
+		if s.file() && !filepath.IsAbs(s.from) {
+			h.Local = true
+		}
+	}
+	if len(h.stages) > 0 {
+		h.Bootstrap, h.From = h.stages[0].bootstrap, h.stages[0].from
+	}
+	return h
+}
+
+func (s stage) file() bool { return s.bootstrap == "localimage" && s.from != "" }
+
+// ask is the reference that the program fetches, for what depends on the host.
+func (h Header) ask() string {
+	for _, s := range h.stages {
+		if s.bootstrap == "docker" || s.bootstrap == "oras" {
+			return s.bootstrap + "://" + strings.TrimPrefix(s.from, "//")
+		}
+	}
+	return ""
+}
+
+// base is a file that a stage begins with.
+type base struct {
+	path string
+	line int
+}
+
+// files are the images on disk that stages begin with.
+func (h Header) files(dir string) []base {
+	var out []base
+	for _, s := range h.stages {
+		path := s.from
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		if fi, err := os.Stat(path); s.file() && err == nil && fi.Mode().IsRegular() {
+			out = append(out, base{path, s.line})
+		}
+	}
+	return out
+}
+
+// replace puts another path into the line From.
+func (b base) replace(text []byte, path string) []byte {
+	lines := bytes.Split(text, []byte("\n"))
+	lines[b.line] = []byte("From: " + path)
+	return bytes.Join(lines, []byte("\n"))
+}

@@ -1,0 +1,127 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth/internal/images"
+	"berth/jobs"
+
+	"github.com/goccy/go-yaml"
+)
+
+// library asks a library of SIFs (the Library API of Sylabs, which others speak
+// as well) for what stands under a name: GET v1/images/PATH:TAG gives its hash,
+// "sha256." and the SHA-256 of the file. Where the library is that a name
+// without a host means, Apptainer's own configuration says; logins to it are
+// Apptainer's affair, and what nobody else may see is [images.ErrNoDigest].
+func (c *Client) library(ctx context.Context, n images.Name) (string, error) {
+	if n.Digest != "" {
+		return n.Digest, nil
+	}
+	base, err := c.libraryBase(ctx, n)
+	if err != nil {
+		return "", err
+	}
+	a := &asking{c: c, n: n, host: base.Host, scheme: base.Scheme}
+	got, err := a.ask(ctx, http.MethodGet, strings.TrimRight(base.Path, "/")+"/v1/images/"+n.Repo+":"+n.Tag+"?arch="+url.QueryEscape(c.arch()))
+	switch jobs.KindOf(err) {
+	case jobs.KindAuth, jobs.KindNotFound:
+		return "", images.ErrNoDigest
+	}
+	if err != nil {
+		return "", err
+	}
+	var said struct {
+		Data struct {
+			Hash string `json:"hash"`
+			Arch string `json:"arch"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(got.body, &said) != nil {
+		return "", a.bad("what is no answer of a library")
+	}
+	digest := strings.Replace(said.Data.Hash, ".", ":", 1)
+	if !images.IsDigest(digest) {
+		return "", images.ErrNoDigest // images of old libraries have an id of another kind
+	}
+	return digest, nil
+}
+
+// libraryBase is the address of the library: the name's own host,
+// APPTAINER_LIBRARY, or what the active one of Apptainer's remotes says.
+func (c *Client) libraryBase(ctx context.Context, n images.Name) (*url.URL, error) {
+	scheme := "https"
+	if n.Loopback() {
+		scheme = "http"
+	}
+	if n.Host != "" {
+		return &url.URL{Scheme: scheme, Host: n.Host}, nil
+	}
+	for _, v := range []string{"APPTAINER_LIBRARY", "SINGULARITY_LIBRARY"} {
+		if u, ok := address(c.Keychain(v)); ok {
+			return u, nil
+		}
+	}
+	host := activeRemote(c.Keychain("HOME"))
+	if host == "" {
+		return nil, images.ErrNoDigest
+	}
+	a := &asking{c: c, n: n, host: host, scheme: "https"}
+	got, err := a.ask(ctx, http.MethodGet, "/assets/config/config.prod.json")
+	if err != nil {
+		return nil, err
+	}
+	var services struct {
+		Library struct {
+			URI string `json:"uri"`
+		} `json:"libraryAPI"`
+	}
+	if json.Unmarshal(got.body, &services) != nil {
+		return nil, a.bad("what is no list of services")
+	}
+	if u, ok := address(services.Library.URI); ok {
+		return u, nil
+	}
+	return nil, images.ErrNoDigest
+}
+
+// address reads where a library is: over TLS, or on this machine.
+func address(s string) (*url.URL, bool) {
+	u, err := url.Parse(s)
+	ok := err == nil && u.Host != "" && u.User == nil && u.RawQuery == "" && (u.Scheme == "https" || u.Scheme == "http" && images.Name{Host: u.Host}.Loopback())
+	return u, ok
+}
+
+// activeRemote is the host of the remote that Apptainer uses: the user's choice,
+// else the machine's, else "".
+func activeRemote(home string) string {
+	files := []string{"/etc/apptainer/remote.yaml", "/usr/local/etc/apptainer/remote.yaml"}
+	if filepath.IsAbs(home) {
+		files = append([]string{filepath.Join(home, ".apptainer", "remote.yaml")}, files...)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		var r struct {
+			Active  string `yaml:"Active"`
+			Remotes map[string]struct {
+				URI string `yaml:"URI"`
+			} `yaml:"Remotes"`
+		}
+		if err == nil && yaml.Unmarshal(b, &r) == nil && r.Remotes[r.Active].URI != "" {
+			if u, err := url.Parse("https://" + r.Remotes[r.Active].URI); err == nil && u.User == nil && u.Path == "" {
+				return u.Host
+			}
+		}
+	}
+	return ""
+}
