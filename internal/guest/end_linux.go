@@ -134,6 +134,16 @@ func (c *command) terminateNow(grace time.Duration) {
 	}, killWait)
 }
 
+// own are the processes that may be this guest's at all: it is a child
+// subreaper, so that all that it has started stays below it. In a place of its
+// own that is all there are.
+func (s *server) own(all []proc) []proc {
+	if !s.joined {
+		return all
+	}
+	return below(all, os.Getpid())
+}
+
 // orphans picks what is left in the Unix session of a main process that has
 // ended: it may have forked between the last look at it and its death.
 func (c *command) orphans(all []proc, session int) map[proc]bool {
@@ -151,7 +161,7 @@ func (c *command) orphans(all []proc, session int) map[proc]bool {
 		return nil
 	}
 	out := map[proc]bool{}
-	for _, p := range all {
+	for _, p := range c.s.own(all) {
 		if p.session == session && p.start >= since && !c.foreign(p.pid) {
 			out[p.id()] = true
 		}
@@ -233,7 +243,7 @@ func (c *command) tree(all []proc, known ...map[proc]bool) []proc {
 	young := make([]proc, 0, len(all))
 	var roots []int
 	var out []proc
-	for _, p := range all {
+	for _, p := range c.s.own(all) {
 		main := running && p.pid == pid
 		if !main && (p.start < since || before[p.pid]) {
 			continue

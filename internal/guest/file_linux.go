@@ -161,7 +161,7 @@ func (o *fileOp) run() {
 		started.In = past != nil
 	}
 	_ = o.s.out.Message(wire.Started, o.stream, started)
-	in, fed := o.input(past)
+	in := o.input(past)
 	path, res, err := o.path(), &wire.FileResult{}, error(nil)
 	if path == "" || strings.ContainsRune(path, 0) {
 		err = refuse(wire.FileInvalid, "the path is empty or holds a NUL byte")
@@ -176,42 +176,15 @@ func (o *fileOp) run() {
 		res.Path = wire.Text(shownPath(path))
 	}
 	// What the client still sends is thrown away, and it need not send it.
-	_ = in.CloseWithError(errAbandoned)
+	in.close()
 	if o.stdin != nil {
 		o.stdin.Fail()
 	}
-	<-fed
+	<-in.fed
 	exit.File, exit.Ended = res, time.Now()
 	_ = o.s.out.Message(wire.Exit, o.stream, exit)
 	_, _ = o.stdout.Close(), o.stderr.Close()
 	o.stop(nil)
-}
-
-// input is what the client sends. It ends with io.EOF only when the client has
-// ended it: a write must not take half for the whole. past is a named pipe for
-// the bytes, or nil; its end alone says nothing.
-func (o *fileOp) input(past *os.File) (*io.PipeReader, <-chan struct{}) {
-	r, w := io.Pipe()
-	fed := make(chan struct{})
-	if o.stdin == nil {
-		close(fed)
-		_ = w.Close()
-		return r, fed
-	}
-	o.s.guard(func() {
-		defer close(fed)
-		if past != nil {
-			closed := context.AfterFunc(o.ctx, func() { _ = past.Close() })
-			_ = wire.TakePast(w, past, make([]byte, pastSize/2))
-			closed()
-			_ = past.Close()
-		}
-		_ = o.stdin.Drain(w, func(n int) {
-			_ = o.s.out.Message(wire.Credit, o.stream, wire.CreditMessage{Channel: wire.Stdin, Bytes: n})
-		})
-		_ = w.CloseWithError(context.Cause(o.ctx)) // nil is io.EOF
-	})
-	return r, fed
 }
 
 // do does what is asked for.
@@ -219,6 +192,8 @@ func (o *fileOp) do(path string, in io.Reader) (*wire.FileResult, error) {
 	switch o.req.Op {
 	case wire.FileStat:
 		return o.stat(path)
+	case wire.FileSpace:
+		return o.space(path)
 	case wire.FileRead:
 		return o.read(path)
 	case wire.FileWrite:

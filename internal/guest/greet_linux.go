@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func (s *server) greet() error {
 	answer := wire.GuestHello{Version: wire.Version, PID: os.Getpid(), UID: os.Getuid(), Kernel: kernel()}
 	err = s.prepare(hello, &answer)
 	if err != nil {
-		answer.Error = err.Error()
+		answer.Error, answer.NotWritable = err.Error(), errors.Is(err, errNotWritable)
 	}
 	// The one write by the reading goroutine: nothing else is under way yet.
 	if werr := s.out.Open(wire.GuestMagic, nonce, answer); err == nil {
@@ -55,8 +56,24 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 		return fmt.Errorf("the client's hello: %w", err)
 	}
 	s.grace.Store(int64(hello.LeaveGrace))
-	s.ownNS.Store(hello.OwnPIDNamespace && ownPIDNamespace(hello.PIDNamespace))
-	if s.place, err = newPlace(os.Environ(), wire.Strings(hello.Home), string(hello.User)); err != nil {
+	s.ownNS.Store(!s.joined && hello.OwnPIDNamespace && ownPIDNamespace(hello.PIDNamespace))
+	if hello.Look {
+		seen := look()
+		answer.Seen = &seen
+		if len(seen.Sockets) > 0 {
+			return fmt.Errorf("%s: %w", seen.Sockets[0].Path, errReachable)
+		}
+	}
+	if hello.WritableRoot {
+		if err := proveWritable("/"); err != nil {
+			return err
+		}
+	}
+	env := os.Environ()
+	if len(hello.Env) > 0 {
+		env = wire.Strings(hello.Env)
+	}
+	if s.place, err = newPlace(env, wire.Strings(hello.Home), string(hello.User)); err != nil {
 		return err
 	}
 	s.place.login, s.place.dir = hello.Login, string(hello.Dir)
@@ -67,6 +84,9 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 	answer.OwnPIDNamespace = s.ownNS.Load()
 	answer.Home, answer.Path = wire.Text(s.place.get("HOME")), wire.Text(s.place.get("PATH"))
 	answer.Shell = s.place.shell
+	if hello.TellEnv {
+		answer.Env = wire.Texts(s.place.env)
+	}
 	return nil
 }
 

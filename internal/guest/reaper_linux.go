@@ -64,6 +64,17 @@ func (r *reaper) signal(pid, whom int, sigs []syscall.Signal) error {
 	return nil
 }
 
+// lives tells whether a child has not ended. It does not wait until the kernel's
+// signal has arrived: who has just seen that a child is dead must not be told
+// otherwise.
+func (r *reaper) lives(pid int) bool {
+	for r.one() {
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting[pid] != nil
+}
+
 // run reaps for ever.
 func (r *reaper) run() {
 	for range r.sigchld {

@@ -25,6 +25,7 @@ type server struct {
 	in     *wire.Reader
 	out    *wire.Writer
 	stderr io.Writer
+	joined bool // see [Main]
 
 	place  place
 	reaper *reaper
@@ -77,7 +78,7 @@ func (f writing) Write(p []byte) (int, error) { return f(p) }
 // serve runs until something makes the guest leave.
 func (s *server) serve() int {
 	s.guard(s.reaper.run)
-	s.guard(s.read)
+	s.guard(s.begin)
 	s.guard(s.answerPings)
 	s.guard(func() {
 		s.watch.run()
@@ -155,15 +156,39 @@ func within(d time.Duration, f func()) {
 	}
 }
 
-// read serves the client's frames. It never writes, see package wire.
+// begin takes the client's hello and its frames.
+func (s *server) begin() {
+	if err := s.greet(); err != nil {
+		s.lost(err)
+		return
+	}
+	s.read()
+}
+
+// read serves the client's frames. It never writes, see package wire. A command
+// that begins goes on here, where it is, and the reading in another goroutine:
+// the other way about, the command would wait until a thread has woken.
 func (s *server) read() {
-	err := s.greet()
-	for err == nil {
-		var f wire.Frame
-		if f, err = s.in.Next(); err == nil {
-			err = s.frame(f)
+	for {
+		f, err := s.in.Next()
+		var run func()
+		if err == nil {
+			run, err = s.frame(f)
+		}
+		if err != nil {
+			s.lost(err)
+			return
+		}
+		if run != nil {
+			s.guard(s.read)
+			run()
+			return
 		}
 	}
+}
+
+// lost leaves because nothing more can be read.
+func (s *server) lost(err error) {
 	d := departure{code: codeClosed, why: "the control stream closed", grace: s.leaveGrace()}
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		d.code, d.why = codeBroken, "the control stream broke: "+err.Error()
@@ -171,13 +196,14 @@ func (s *server) read() {
 	s.leave(d)
 }
 
-// frame serves one frame. An error ends the conversation.
-func (s *server) frame(f wire.Frame) error {
+// frame serves one frame. What it returns is a command to run, or nil. An error
+// ends the conversation.
+func (s *server) frame(f wire.Frame) (run func(), err error) {
 	switch f.Type {
 	case wire.Ping:
 		var m wire.PingMessage
 		if err := f.Decode(&m); err != nil {
-			return err
+			return nil, err
 		}
 		s.watch.ping(time.Now())
 		select {
@@ -190,7 +216,7 @@ func (s *server) frame(f wire.Frame) error {
 	case wire.End:
 		var m wire.EndMessage
 		if err := f.Decode(&m); err != nil {
-			return err
+			return nil, err
 		}
 		stream := f.Stream
 		s.guard(func() {
@@ -199,19 +225,19 @@ func (s *server) frame(f wire.Frame) error {
 	case wire.Quit:
 		var m wire.EndMessage
 		if err := f.Decode(&m); err != nil {
-			return err
+			return nil, err
 		}
 		s.leave(departure{code: codeQuit, grace: m.Grace})
 	default:
 		if c := s.command(f.Stream); c != nil {
-			return c.frame(f)
+			return nil, c.frame(f)
 		}
 		if o := s.fileOps.get(f.Stream); o != nil {
-			return o.frame(f)
+			return nil, o.frame(f)
 		}
 		// A command that has just ended, or a type that a newer client knows.
 	}
-	return nil
+	return nil, nil
 }
 
 // answerPings sends pongs, which may block when the client does not read.
@@ -221,24 +247,24 @@ func (s *server) answerPings() {
 	}
 }
 
-// start begins a command.
-func (s *server) start(f wire.Frame) error {
+// start takes a command, which the caller runs.
+func (s *server) start(f wire.Frame) (run func(), err error) {
 	var m wire.StartMessage
 	if err := f.Decode(&m); err != nil {
-		return err
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.Stream <= s.last {
-		return fmt.Errorf("stream %d was used before", f.Stream)
+		return nil, fmt.Errorf("stream %d was used before", f.Stream)
 	}
 	s.last = f.Stream
 	if s.closing {
-		return nil
+		return nil, nil
 	}
 	if m.File != nil {
 		s.startFile(f.Stream, m)
-		return nil
+		return nil, nil
 	}
 	c := newCommand(s, f.Stream, m)
 	for _, o := range s.commands {
@@ -255,14 +281,13 @@ func (s *server) start(f wire.Frame) error {
 		c.turn = c.shell.enqueue()
 	}
 	s.running.Add(1)
-	s.guard(func() {
+	return func() {
 		defer s.running.Done()
 		c.serve()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.commands, f.Stream)
-	})
-	return nil
+	}, nil
 }
 
 // command returns the command of a stream, or nil.

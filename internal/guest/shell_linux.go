@@ -121,12 +121,12 @@ func (sh *shell) see(d *dump) {
 // hold is called with the process while it begins and is not yet good.
 func (sh *shell) ready(hold func(pid int)) *jobs.Exit {
 	if sh.warm != nil {
-		select {
-		case <-sh.warm.dead:
-			sh.drop() // by somebody's hand, or for want of memory
-		default:
+		if sh.s.reaper.lives(sh.warm.pid) {
 			return nil
 		}
+		// By the end of everything, by somebody's hand, or for want of memory.
+		<-sh.warm.dead
+		sh.drop()
 	}
 	// A former state has all variables; one that was unset must not come back.
 	before, place := sh.seen(), &sh.s.place

@@ -35,7 +35,9 @@ func readProc(pid int) (proc, bool) {
 	if len(f) < 20 {
 		return proc{}, false
 	}
-	p := proc{pid: pid, zombie: f[0][0] == 'Z' || f[0][0] == 'X'}
+	// Where only the first thread has ended, the others go on.
+	threads, _ := strconv.Atoi(string(f[17]))
+	p := proc{pid: pid, zombie: (f[0][0] == 'Z' || f[0][0] == 'X') && threads <= 1}
 	p.ppid, _ = strconv.Atoi(string(f[1]))
 	p.group, _ = strconv.Atoi(string(f[2]))
 	p.session, _ = strconv.Atoi(string(f[3]))
@@ -108,14 +110,19 @@ func signalProc(p proc, sig unix.Signal) {
 	}
 }
 
+// leastLooks is how often killTree looks before it takes a process for one that
+// cannot be killed.
+const leastLooks = 100
+
 // killTree kills what pick chooses until nothing of it lives, because a tree
-// may grow while it is read; wait bounds it. With everything, the PID
+// may grow while it is read; wait bounds it, but for leastLooks: this process may
+// have stood still until that was over. With everything, the PID
 // namespace is the guest's own, and the kernel can kill all of it in one step
 // that no fork escapes. It returns how many still live.
 func killTree(everything bool, pick func(all []proc) []proc, wait time.Duration) (left int) {
 	deadline := time.Now().Add(wait)
 	killed := map[proc]bool{}
-	for {
+	for looks := 1; ; looks++ {
 		if everything {
 			_ = unix.Kill(-1, unix.SIGKILL)
 		}
@@ -130,7 +137,7 @@ func killTree(everything bool, pick func(all []proc) []proc, wait time.Duration)
 			killed[p.id()] = true
 			signalProc(p, unix.SIGKILL)
 		}
-		if left == 0 || time.Now().After(deadline) {
+		if left == 0 || looks >= leastLooks && time.Now().After(deadline) {
 			return left
 		}
 		if !fresh {

@@ -4,8 +4,12 @@ package guest
 
 import (
 	"os"
+	"os/exec"
 	"slices"
 	"testing"
+	"time"
+
+	"berth/internal/run/headless"
 )
 
 func TestReadProc(t *testing.T) {
@@ -54,4 +58,40 @@ func TestNotItsOwnNamespace(t *testing.T) {
 	if own == initialPIDNamespace && ownPIDNamespace("pid:[1]") {
 		t.Error("the host's own namespace was taken")
 	}
+}
+
+// TestKillHeadless: a process whose first thread has ended looks like a zombie,
+// and is killed like any other.
+func TestKillHeadless(t *testing.T) {
+	cmd := headless.Start(t)
+	left := killTree(false, func(all []proc) []proc {
+		return slices.DeleteFunc(all, func(p proc) bool { return p.pid != cmd.Process.Pid })
+	}, time.Minute)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		t.Log(err)
+	case <-time.After(time.Minute):
+		t.Error("it lives on")
+	}
+	if left != 0 {
+		t.Errorf("%d are left", left)
+	}
+}
+
+// TestKillLate: a time that was up before anybody looked, as for a process that
+// stood still, leaves nothing.
+func TestKillLate(t *testing.T) {
+	cmd := exec.Command("sleep", "300")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	left := killTree(false, func(all []proc) []proc {
+		return slices.DeleteFunc(all, func(p proc) bool { return p.pid != cmd.Process.Pid })
+	}, -time.Second)
+	if left != 0 {
+		t.Errorf("%d are left", left)
+	}
+	_ = cmd.Wait()
 }

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
+	"berth/internal/guest/wire"
 	"berth/internal/run"
 
 	"golang.org/x/sys/unix"
@@ -180,8 +180,9 @@ const maxDump = 64 << 20
 func (w *warm) read() {
 	var b []byte
 	buf := make([]byte, 4<<10)
+	notes := wire.NewPast(w.notes)
 	for {
-		n, err := w.notes.Read(buf)
+		n, err := notes.Read(buf)
 		if n > 0 && w.talk.bash {
 			select {
 			case w.dumps <- nil:
@@ -228,7 +229,7 @@ func (w *warm) lastWords() *dump {
 	var b []byte
 	if !w.talk.bash {
 		// What it wrote is in the pipe; a child may hold that open.
-		_ = w.notes.SetReadDeadline(time.Now().Add(flushWait / 10))
+		wire.EndPast(w.notes)
 		b = <-w.dumps
 	}
 	if d, err := w.dump(b); err == nil && d.status == "exit" {

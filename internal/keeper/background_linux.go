@@ -124,7 +124,7 @@ func (b *background) begin(m *wire.StartMessage) (*process, error) {
 	}
 	p.proc, err = b.k.box.Session().Start(session.StartRequest{
 		Command: p.start.Command, Session: m.Session, Fork: m.Session != "", TTY: m.TTY, Timeout: m.Timeout, Grace: m.Grace,
-		Env: wire.Strings(beneath(b.k.spec.Env, m.Env)), Dir: string(m.Dir), Stdin: p.stdin,
+		Env: wire.Strings(beneath(b.k.env, m.Env)), Dir: string(m.Dir), Stdin: p.stdin,
 	}, p.log, p.log)
 	if err != nil {
 		_ = p.log.close()

@@ -31,11 +31,14 @@ func TestClientGone(t *testing.T) {
 	}
 	_ = c.Close()
 	eventually(t, "the command is ended", func() bool { return d.state().Running == 1 })
-	for _, line := range e.processes() {
-		if strings.Contains(line, "sleep 1000") {
-			t.Error("something of it is left")
+	eventually(t, "nothing of it is left", func() bool {
+		for _, line := range e.processes() {
+			if strings.Contains(line, "sleep 1000") {
+				return false
+			}
 		}
-	}
+		return true
+	})
 	if out, res := d.sh("", "echo still here"); out != "still here\n" || res.Exit.Code != 0 {
 		t.Errorf("%q, %+v", out, res)
 	}
@@ -312,10 +315,11 @@ func TestSilentClient(t *testing.T) {
 	p.Client = 500 * 1e6
 	e.periods = &p
 	c, d := e.open(), e.open()
-	if err := c.Ping(); err != nil {
+	q := c.start("", "sleep 1000", nil)
+	<-q.Begun()
+	if err := c.Ping(); err != nil { // and no more
 		t.Fatal(err)
 	}
-	q := c.start("", "sleep 1000", nil)
 	<-c.Gone()
 	if _, err := q.Wait(); !errors.Is(err, session.ErrGuestGone) {
 		t.Error(err)

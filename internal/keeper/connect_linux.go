@@ -34,28 +34,43 @@ func ConnectMain(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "usage: berth-node connect --env DIR [--make] [--no-start]")
 		return jobs.CodeUsage
 	}
-	report := func(r Report) { _ = r.write(stderr, ConnectPrefix) }
+	report := func(r Report) { _ = r.Write(stderr, ConnectPrefix) }
 	conn, rep, err := connect(filepath.Clean(*dir), *create, *noStart, stdin, func(text string) { report(Report{Progress: text}) })
 	if err != nil {
-		report(failed(err))
+		report(Failed(err))
 		if errors.Is(err, ErrNotRunning) {
 			return jobs.CodeNotFound
 		}
 		return jobs.CodeOf(err)
 	}
 	report(*rep)
+	joined(conn, stdin, stdout)
+	return 0
+}
+
+// joined carries bytes between a client and its keeper until either ends, and
+// closes conn. A keeper that is ending reads nothing more, but has last words:
+// what of the client's it has not read.
+func joined(conn io.ReadWriteCloser, stdin io.Reader, stdout io.Writer) {
 	ended := make(chan struct{}, 2)
-	join := func(to io.Writer, from io.Reader) {
+	carry := func(to io.Writer, from io.Reader) error {
 		// The wrappers keep io.Copy from asking the kernel to splice, which
 		// holds a byte back until a pipe is full on some.
-		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 128<<10))
-		ended <- struct{}{}
+		_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 128<<10))
+		return err
 	}
-	go join(conn, stdin)
-	go join(stdout, conn)
+	go func() {
+		if carry(conn, stdin) != nil {
+			_ = carry(io.Discard, stdin) // until the client leaves
+		}
+		ended <- struct{}{}
+	}()
+	go func() {
+		_ = carry(stdout, conn)
+		ended <- struct{}{}
+	}()
 	<-ended
 	_ = conn.Close()
-	return 0
 }
 
 func connect(dir string, create, noStart bool, stdin io.Reader, progress func(string)) (io.ReadWriteCloser, *Report, error) {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/guest/wire"
 	"berth/internal/session"
 	"berth/jobs"
@@ -268,4 +270,39 @@ func TestFlow(t *testing.T) {
 	if f.over() || !f.exit() || f.exit() || !f.over() {
 		t.Error("it is over with its exit, and that counts once")
 	}
+}
+
+// The last words of a keeper that does not read any more arrive: they tell the
+// client that what it has just sent was not touched.
+func TestLastWords(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, its := os.NewFile(uintptr(fds[0]), "client"), os.NewFile(uintptr(fds[1]), "keeper")
+	defer func() { _ = its.Close() }()
+	if err := unix.Shutdown(fds[1], unix.SHUT_RD); err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	var out bytes.Buffer
+	done := make(chan struct{})
+	go func() {
+		joined(mine, r, &out)
+		close(done)
+	}()
+	for range 3 { // each is read only after the one before it was sent, in vain
+		if _, err := w.Write([]byte("too late")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := its.WriteString("last words"); err != nil {
+		t.Fatal(err)
+	}
+	_ = its.Close()
+	<-done
+	if out.String() != "last words" {
+		t.Errorf("%q", out.String())
+	}
+	_ = w.Close()
 }

@@ -12,9 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/container"
 	"berth/internal/guest/wire"
 	"berth/internal/lease"
 	"berth/internal/run"
+	"berth/internal/socket"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -118,7 +120,7 @@ func elsewhere(dir string, info *Info) error {
 // reach connects to a keeper and reads its greeting. The error is errEnded when
 // there is none any more.
 func reach(ctx context.Context, info *Info) (*os.File, error) {
-	conn, err := dial(ctx, info.Socket)
+	conn, err := socket.Dial(ctx, info.Socket)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -161,6 +163,7 @@ func launch(ctx context.Context, dir string, o OpenOptions) (*Report, error) {
 	if env == nil {
 		env = keeperEnv(os.Environ())
 	}
+	env = append(env[:len(env):len(env)], o.Keys...)
 	log := filepath.Join(dir, fileLog)
 	argv := append(run.Scope(os.Getenv("USER"), env), o.Node, "keep", "--env", dir)
 	p, reports, err := run.DetachTalking(argv, env, "/", log)
@@ -195,7 +198,7 @@ func launch(ctx context.Context, dir string, o OpenOptions) (*Report, error) {
 
 // keeperEnv is what a keeper gets of a client's environment: what programs of
 // the site need to be found and to reach their servers. Commands see none of
-// it.
+// it but, in an allocation, what [container.Passed] takes.
 func keeperEnv(environ []string) []string {
 	env := []string{}
 	for _, e := range environ {
@@ -204,6 +207,10 @@ func keeperEnv(environ []string) []string {
 		case "path", "home", "user", "logname", "shell", "lang", "lc_all", "tz", "tmpdir", "xdg_runtime_dir", "xdg_cache_home", "xdg_config_home", "xdg_data_home",
 			"dbus_session_bus_address", "ld_library_path", "http_proxy", "https_proxy", "no_proxy", "all_proxy", "ssl_cert_file", "ssl_cert_dir",
 			"cuda_visible_devices", "rocr_visible_devices", "berth_home":
+			env = append(env, e)
+			continue
+		}
+		if len(container.Passed([]string{e})) > 0 {
 			env = append(env, e)
 			continue
 		}

@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/container"
 	"berth/internal/guest/wire"
+	"berth/internal/socket"
 	"berth/jobs/store"
 )
 
@@ -19,6 +21,7 @@ func (k *keeper) keep(ctx context.Context) {
 	all.Go(func() { k.beat(ctx, func(n int) error { return store.Beat(k.dir, n, time.Now()) }) })
 	all.Go(func() { k.watch(ctx) })
 	all.Go(func() { k.life.run(ctx) })
+	all.Go(func() { k.untilEnds(ctx, k.endNow) })
 	k.accepting.Go(func() { k.acceptClients(k.listener()) })
 	<-k.life.done
 	why := *k.life.reason()
@@ -26,18 +29,18 @@ func (k *keeper) keep(ctx context.Context) {
 	// First nobody new: who has connected and was not yet served is told so.
 	k.mu.Lock()
 	k.closed = true
-	socket := k.socket
+	listening := k.socket
 	k.mu.Unlock()
 	if !why.fenced {
-		socket.remove()
+		listening.Remove()
 	}
-	for conn := socket.waiting(); conn != nil; conn = socket.waiting() {
+	for conn := listening.Waiting(); conn != nil; conn = listening.Waiting() {
 		_, _ = conn.WriteString(greeting(false))
 		_ = conn.Close()
 	}
-	_ = socket.f.Close()
+	_ = listening.Close()
 	for _, c := range k.everyone() {
-		shutRead(c.conn)
+		socket.ShutRead(c.conn)
 	}
 	k.endAll(why)
 	cancel()
@@ -107,6 +110,7 @@ func (k *keeper) closeBox() {
 	if k.box != nil {
 		k.box.Close()
 	}
+	container.EndFuse()
 	if k.opening != nil && k.opening.Close != nil {
 		if err := k.opening.Close(); err != nil {
 			k.log.Warn("what the environment was made of could not be given back", "err", err)

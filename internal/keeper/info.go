@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/disk"
 	"berth/internal/lease"
+	"berth/internal/socket"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -22,6 +23,10 @@ const (
 	dirBG      = "bg"
 	infoSchema = 1
 )
+
+// FileEnded is beside the reports of an allocation's keeper when the end of that
+// allocation is recorded.
+const FileEnded = "ended.json"
 
 // Phases of a keeper, see [Info].
 const (
@@ -41,7 +46,15 @@ type Info struct {
 	Protocol int       `json:"protocol"`
 	Began    time.Time `json:"began"`
 	Opened   time.Time `json:"opened,omitzero"`
-	Notes    []string  `json:"notes,omitempty"`
+	// Allocation is the scheduler's id of the job whose batch process the
+	// keeper is, and Ends when its time is up; empty and zero outside of one.
+	Allocation string    `json:"allocation,omitempty"`
+	Ends       time.Time `json:"ends,omitzero"`
+	Notes      []string  `json:"notes,omitempty"`
+	// Level is the containment that was reached, and Proof how that was found out
+	// from inside, in words; empty where there is none.
+	Level jobs.Level `json:"level,omitempty"`
+	Proof []string   `json:"proof,omitempty"`
 	// Inside are the processes which hold the container, as this machine
 	// numbers them: before another keeper opens the environment, they must be
 	// gone.
@@ -85,6 +98,19 @@ func Peek(dir string) (*Info, error) {
 	return &i, nil
 }
 
+// RemoveSocket removes the socket in which a keeper of the environment in dir
+// listened that was killed on this machine. The caller holds the environment.
+func RemoveSocket(dir string) {
+	i, err := Peek(dir)
+	if err != nil || i == nil || i.Running || !i.Near(lease.Self()) {
+		return
+	}
+	// A later one that could not open it has not listened anywhere.
+	if at, err := socket.Dir(); err == nil {
+		_ = os.Remove(filepath.Join(at, socket.Name("keep", i.ID, dir)))
+	}
+}
+
 // Hold takes the environment in dir, of which id is meant, so that no keeper
 // opens it while it is removed. One that is open is an error; so is another
 // environment in its place. release gives it back, if it is still there.
@@ -96,10 +122,12 @@ func Hold(dir, id string) (release func(), err error) {
 	var held *lease.HeldError
 	switch {
 	case errors.As(err, &held):
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + name + " is in use: " + held.Error(), Hint: "berth env stop " + name}
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + name + " is in use", Err: held, Hint: "berth env stop " + name}
 	case errors.Is(err, fs.ErrNotExist):
-		_, err = store.LoadEnv(dir)
-		return nil, err // there is none
+		if _, err = store.LoadEnv(dir); err == nil { // there was none a moment ago
+			err = anotherOne(dir)
+		}
+		return nil, err
 	case err != nil:
 		return nil, &jobs.Error{Kind: jobs.KindOf(err), Msg: "take the environment " + name, Err: err, Hint: jobs.HintOf(err)}
 	}

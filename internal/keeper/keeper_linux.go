@@ -10,11 +10,13 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"berth/internal/container"
 	"berth/internal/guest/wire"
 	"berth/internal/lease"
+	"berth/internal/socket"
 	"berth/jobs"
 )
 
@@ -22,13 +24,18 @@ import (
 type keeper struct {
 	dir   string
 	spec  *jobs.EnvSpec
+	env   []string // beneath every command's own: what the allocation gives, then the environment's
 	times times
 	log   *slog.Logger
 	lease *lease.Lease
 	info  Info
-	hello wire.GuestHello
-	bg    *background
-	life  *life
+	// saving is held by who changes info while clients are served.
+	saving sync.Mutex
+	hello  wire.GuestHello
+	bg     *background
+	life   *life
+	// within is the allocation whose batch process this is; zero is none.
+	within allocation
 
 	box     *container.Container
 	opening *jobs.Opening
@@ -38,7 +45,7 @@ type keeper struct {
 	gone chan struct{} // closed when nothing is left of the environment
 
 	mu       sync.Mutex
-	socket   *listener
+	socket   *socket.Listener
 	clients  map[*client]bool
 	serving  sync.WaitGroup
 	closed   bool
@@ -84,7 +91,7 @@ func (k *keeper) everyone() []*client {
 }
 
 // listener is the socket that has the name, see relisten.
-func (k *keeper) listener() *listener {
+func (k *keeper) listener() *socket.Listener {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.socket
@@ -95,9 +102,11 @@ func (k *keeper) listener() *listener {
 // come in any more, not even to end the environment.
 func (k *keeper) relisten() {
 	old := k.listener()
-	if old.stands() {
+	if old.Stands() {
 		return
 	}
+	k.saving.Lock()
+	defer k.saving.Unlock()
 	l, err := k.newSocket()
 	if err != nil {
 		k.log.Warn("the socket is gone, and another could not be made", "err", err)
@@ -106,22 +115,22 @@ func (k *keeper) relisten() {
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()
-		l.remove()
-		_ = l.f.Close()
+		l.Remove()
+		_ = l.Close()
 		return
 	}
 	k.socket = l
 	k.mu.Unlock()
-	k.log.Warn("the socket was gone", "now", l.path)
+	k.log.Warn("the socket was gone", "now", l.Path())
 	k.saveInfo()
 	k.accepting.Go(func() { k.acceptClients(l) })
-	_ = old.f.Close()
+	_ = old.Close()
 }
 
 // acceptClients serves whoever connects, until the socket is closed.
-func (k *keeper) acceptClients(l *listener) {
+func (k *keeper) acceptClients(l *socket.Listener) {
 	for {
-		conn, err := l.accept()
+		conn, err := l.Accept()
 		if err != nil {
 			if k.listener() == l && k.life.reason() == nil {
 				k.life.stop(ending{text: "its socket failed: " + err.Error()})
@@ -159,7 +168,7 @@ func (k *keeper) state() *wire.KeepState {
 	running := 0
 	for _, c := range k.everyone() {
 		for _, s := range c.all() {
-			if _, ok := s.(*relay); ok {
+			if r, ok := s.(*relay); ok && !r.over.Load() {
 				running++
 			}
 		}
@@ -187,20 +196,30 @@ func (k *keeper) overMemory(used int64) (again bool) {
 	return true
 }
 
-// markOOM says of an end by SIGKILL just after such a kill what it was.
-func (k *keeper) markOOM(exit []byte) []byte {
+// explain says of an end by a signal what it came from, where this keeper knows:
+// it was just after a kill for memory, or the environment is ending.
+func (k *keeper) explain(exit []byte) []byte {
 	k.mu.Lock()
-	recent := !k.oom.IsZero() && time.Since(k.oom) < oomSettles
+	oom := !k.oom.IsZero() && time.Since(k.oom) < oomSettles
 	k.mu.Unlock()
-	if !recent {
+	why := k.life.reason()
+	if !oom && why == nil {
 		return exit
 	}
 	var m wire.ExitMessage
-	if json.Unmarshal(exit, &m) != nil || m.Exit.Code != 137 {
+	if json.Unmarshal(exit, &m) != nil || m.Exit.Error != "" {
 		return exit
 	}
-	m.Exit.OOM = true
-	m.Exit.Error = fmt.Sprintf("it was ended because the environment used more than its %s of memory", k.opening.Memory)
+	const signalled = 128
+	switch {
+	case oom && m.Exit.Code == signalled+int(syscall.SIGKILL):
+		m.Exit.OOM = true
+		m.Exit.Error = fmt.Sprintf("it was ended because the environment used more than its %s of memory", k.opening.Memory)
+	case why != nil && m.Exit.Code > signalled:
+		m.Exit.Error = "it was ended because the environment ended: " + why.text
+	default:
+		return exit
+	}
 	if b, err := json.Marshal(m); err == nil {
 		return b
 	}

@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"syscall"
 
+	"berth/internal/container"
 	"berth/internal/guest/wire"
 	"berth/internal/run"
 	"berth/jobs"
@@ -21,10 +23,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is `berth-node keep --env DIR [--guest PATH]`: it opens the environment
-// in DIR and keeps it until it was idle for its lifetime. Standard output takes
-// the reports of its start and is then given up. openers are the backends that
-// this program has.
+// Main is `berth-node keep --env DIR [--reports FILE] [--id ID] [--guest PATH]`: it opens
+// the environment in DIR and keeps it until it was idle for its lifetime.
+// Standard output takes the reports of its start and is then given up. With
+// --reports it is the batch process of an allocation: FILE takes the reports,
+// and it ends before the time of the allocation is up. With --id it keeps that
+// environment alone: by the time a job begins, DIR may be another one's. openers are the backends
+// that this program has.
 func Main(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writer) int {
 	return start(args, openers, stdout, stderr, defaultTimes())
 }
@@ -37,17 +42,29 @@ func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writ
 	fs := flag.NewFlagSet("keep", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	dir := fs.String("env", "", "the environment's directory")
+	reports := fs.String("reports", "", "in an allocation: the file for the reports")
+	id := fs.String("id", "", "the environment's id, which must be the one in its directory")
 	guest := fs.String("guest", "", "the program to run inside; it is this one if not set")
 	if err := fs.Parse(args); err != nil {
 		return jobs.CodeUsage
 	}
 	if *dir == "" || fs.NArg() > 0 {
-		_, _ = fmt.Fprintln(stderr, "usage: berth-node keep --env DIR [--guest PATH]")
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node keep --env DIR [--reports FILE] [--id ID] [--guest PATH]")
 		return jobs.CodeUsage
 	}
-	// It lives as long as the environment, beside what that does.
+	if *reports != "" && givenUp(filepath.Dir(*reports)) {
+		_, _ = fmt.Fprintln(stderr, "berth: this allocation was given up before it began (again)")
+		return 0
+	}
+	if err := meant(*dir, *id); err != nil {
+		_, _ = fmt.Fprintln(stderr, "berth:", err) // nothing is touched, not even for a report
+		return jobs.CodeOf(err)
+	}
+	// It lives as long as the environment, beside what that does. Mostly it passes
+	// on what somebody else has written: a second thread would wake up only to
+	// find that the first has done so.
+	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
-	_, _ = unix.Setsid() // it may lead a session already
 	// Orphans of the container come to this process, so that they can be found
 	// and ended.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -57,12 +74,46 @@ func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writ
 
 	k := &keeper{dir: filepath.Clean(*dir), times: periods, told: make(chan struct{}), gone: make(chan struct{}), clients: map[*client]bool{}, sessions: map[string]bool{}}
 	out := &reporter{w: stdout}
+	if *reports == "" {
+		_, _ = unix.Setsid() // it may lead a session already
+	} else {
+		// In the session that its scheduler may know it by.
+		f, err := os.OpenFile(*reports, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			_, _ = fmt.Fprintln(stderr, "berth:", err)
+			return jobs.CodeInfra
+		}
+		out.w, k.within = f, allocated(context.Background(), run.Local{}, os.Getenv)
+	}
 	err := k.run(signals, openers, *guest, out)
 	if err != nil {
-		out.send(failed(err))
+		out.send(Failed(err))
 		return jobs.CodeOf(err)
 	}
 	return 0
+}
+
+// givenUp tells whether the end of an allocation is recorded: a job that begins
+// all the same was submitted late, or requeued by its site, and nobody would come.
+func givenUp(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, FileEnded))
+	return err == nil
+}
+
+// meant tells whether the environment in dir is the one with this id, if one is
+// named.
+func meant(dir, id string) error {
+	if id == "" {
+		return nil
+	}
+	spec, err := store.LoadEnv(dir)
+	if err != nil {
+		return err
+	}
+	if spec.ID != id {
+		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "the environment " + id + " was removed; another one is in " + dir + " by now"}
+	}
+	return nil
 }
 
 // reporter sends the reports of a start, to whoever still reads them.
@@ -75,7 +126,7 @@ func (r *reporter) send(rep Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.w != nil {
-		_ = rep.write(r.w, "")
+		_ = rep.Write(r.w, "")
 	}
 }
 
@@ -114,10 +165,13 @@ func (k *keeper) run(signals <-chan os.Signal, openers []jobs.Opener, guest stri
 	if err != nil {
 		return err
 	}
-	k.spec = spec
+	k.spec, k.env = spec, spec.Env
+	if os.Getenv("SLURM_JOB_ID") != "" {
+		k.env = append(container.Passed(os.Environ()), spec.Env...)
+	}
 	var opener jobs.Opener
 	for _, o := range openers {
-		if o.Name() == spec.Backend {
+		if o.Name() == spec.Backend || spec.External != nil && o.Name() == jobs.BackendExternal {
 			opener = o
 		}
 	}
@@ -158,7 +212,7 @@ func (k *keeper) run(signals <-chan os.Signal, openers []jobs.Opener, guest stri
 	}
 	k.log.Info("open", "environment", spec.Name, "rebuilt", rebuilt)
 	k.life.open()
-	out.done(Report{Version: wire.Version, Ready: true, Opened: k.info.Opened, Notes: k.info.Notes, Rebuilt: rebuilt})
+	out.done(Report{Version: wire.Version, Ready: true, Opened: k.info.Opened, Notes: k.info.Notes, Rebuilt: rebuilt, Ends: k.info.Ends})
 	k.keep(ctx)
 	return nil
 }

@@ -16,11 +16,10 @@ import (
 	"berth/backends/local"
 	"berth/internal/guest"
 	"berth/internal/guest/wire"
+	"berth/internal/leaks"
 	"berth/internal/session"
 	"berth/jobs"
 	"berth/jobs/store"
-
-	"go.uber.org/goleak"
 )
 
 // envTimes carries the periods of a keeper under test to it.
@@ -48,7 +47,7 @@ func TestMain(m *testing.M) {
 			leave(ConnectMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 		}
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // leave ends this process without the second that the race detector makes
@@ -65,8 +64,10 @@ type periods struct {
 	Beat, GuestWait, Silent, Start, Grace, Unmount, Accept, Client, Flush time.Duration
 }
 
-var quick = periods{Beat: 100 * time.Millisecond, GuestWait: 20 * time.Second, Silent: 2 * time.Second, Start: 20 * time.Second,
-	Grace: 500 * time.Millisecond, Unmount: 3 * time.Second, Accept: 10 * time.Second, Client: time.Minute, Flush: 5 * time.Second}
+// A guest that does not answer for five beats is taken for gone, and a machine
+// that does other things too can let it wait for many seconds.
+var quick = periods{Beat: 2 * time.Second, GuestWait: time.Minute, Silent: 20 * time.Second, Start: patient,
+	Grace: 500 * time.Millisecond, Unmount: 3 * time.Second, Accept: 10 * time.Second, Client: time.Minute, Flush: 30 * time.Second}
 
 func (p periods) times() times {
 	return times{beat: p.Beat, guestWait: p.GuestWait, silent: p.Silent, start: p.Start, grace: p.Grace, unmount: p.Unmount, accept: p.Accept, client: p.Client, flush: p.Flush}
@@ -107,7 +108,7 @@ func newEnv(t *testing.T, change func(*jobs.EnvSpec)) *env {
 	t.Helper()
 	tmp := t.TempDir()
 	spec := jobs.EnvSpec{Version: jobs.EnvVersion, ID: fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano()), Name: "test", Backend: jobs.BackendLocal, Level: jobs.LevelNone,
-		Env: []string{"FROM_SPEC=spec", "BOTH=spec"}, Lifetime: time.Minute, Created: time.Now().UTC(), User: "alice"}
+		Env: []string{"FROM_SPEC=spec", "BOTH=spec"}, Lifetime: patient, Created: time.Now().UTC(), User: "alice"}
 	if change != nil {
 		change(&spec)
 	}
@@ -136,7 +137,7 @@ func (e *env) options() OpenOptions {
 		}
 		env = append(env, envTimes+"="+string(b))
 	}
-	return OpenOptions{Node: self, Env: env, Wait: time.Minute}
+	return OpenOptions{Node: self, Env: env, Wait: patient}
 }
 
 // conn is a client of the environment.
@@ -225,9 +226,16 @@ func (c *conn) state() *wire.KeepState {
 	return a.State
 }
 
+// patient is a time that guards against hanging alone.
+const patient = 3 * time.Minute
+
+// slow is what a machine with much else to do gets for what must happen in time,
+// where a test has to wait until that is over.
+const slow = 12 * time.Second
+
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patient); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain: %s", what)
 		}
@@ -269,7 +277,7 @@ func (e *env) nothingLeft() {
 		_ = syscall.Kill(i.PID, syscall.SIGTERM)
 	}
 	var left map[int]string
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patient); ; time.Sleep(10 * time.Millisecond) {
 		if left = e.processes(); len(left) == 0 {
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"berth/internal/container"
 	"berth/internal/guest/wire"
 	"berth/internal/lease"
+	"berth/internal/socket"
 	"berth/jobs"
 )
 
@@ -26,10 +27,10 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 			return "", err
 		}
 	}
-	if _, err := socketDir(); err != nil {
+	if _, err := socket.Dir(); err != nil {
 		return "", err
 	}
-	k.info = Info{Version: infoSchema, ID: k.spec.ID, Phase: phaseOpening, Process: lease.Self(), Protocol: wire.Version, Began: time.Now().UTC()}
+	k.info = Info{Version: infoSchema, ID: k.spec.ID, Phase: phaseOpening, Process: lease.Self(), Protocol: wire.Version, Began: time.Now().UTC(), Allocation: k.within.id, Ends: k.within.ends}
 	defer func() {
 		if err == nil {
 			return
@@ -50,10 +51,12 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	if err != nil {
 		return "", err
 	}
-	for _, dir := range container.SweepScratch(base, k.info.Process) {
+	tail := tailOf(k.spec.ID)
+	// Nobody else opens this environment: what was begun for it is left over, too.
+	for _, dir := range append(container.SweepScratch(base, k.info.Process), container.SweepUnfinished(base, tail)...) {
 		k.log.Info("removed what a killed process had left", "dir", dir)
 	}
-	if k.scratch, err = container.NewScratch(base, tailOf(k.spec.ID), k.info.Process, k.dir); err != nil {
+	if k.scratch, err = container.NewScratch(base, tail, k.info.Process, k.dir); err != nil {
 		return "", err
 	}
 	k.opening, err = opener.Open(ctx, k.spec, jobs.OpenPlace{Dir: k.dir, Guest: guest, Scratch: k.scratch.Dir, On: on, Progress: out.progress})
@@ -64,7 +67,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 		rebuilt = k.opening.Rebuilt
 	}
 	k.box, err = container.Open(ctx, container.Options{
-		Opening: k.opening, On: on, User: k.spec.User, Stderr: logFile, Log: k.log, Start: k.times.start, GuestWait: k.times.guestWait,
+		Opening: k.opening, On: on, User: k.spec.User, Backend: k.spec.Backend, Stderr: logFile, Log: k.log, Start: k.times.start, GuestWait: k.times.guestWait,
 		Unmount: func() time.Duration { return k.times.unmount }, Stop: k.life.done, Note: k.note, Began: k.noteInside,
 	})
 	if err != nil {
@@ -83,27 +86,28 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 		return "", err
 	}
 	k.info.Notes = append(k.info.Notes, k.opening.Notes...)
+	k.info.Level, k.info.Proof = k.opening.Level, container.Proof(g, k.opening.WritableRoot)
 	k.notes = append(k.notes, k.opening.Notes...)
 	k.info.Phase, k.info.Opened = phaseReady, time.Now().UTC()
 	k.noteInside() // its helpers, too, and to be found
 	if k.life.reason() != nil {
-		k.socket.remove()
+		k.socket.Remove()
 		return "", context.Cause(ctx)
 	}
 	return rebuilt, nil
 }
 
 // newSocket makes the socket and notes where it is, for keeper.json.
-func (k *keeper) newSocket() (*listener, error) {
-	dir, err := socketDir()
+func (k *keeper) newSocket() (*socket.Listener, error) {
+	dir, err := socket.Dir()
 	if err != nil {
 		return nil, err
 	}
-	l, err := listen(filepath.Join(dir, socketName(k.spec.ID, k.dir)))
+	l, err := socket.Listen(filepath.Join(dir, socket.Name("keep", k.spec.ID, k.dir)))
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "listen in " + dir, Err: err}
 	}
-	k.info.Socket = l.path
+	k.info.Socket = l.Path()
 	return l, nil
 }
 

@@ -27,6 +27,7 @@ type relay struct {
 	flow   *flow
 	begun  time.Time
 	late   atomic.Bool // the guest was gone before it was sent
+	over   atomic.Bool // its last frame goes to the client, or has gone
 
 	mu       sync.Mutex
 	gone     bool // the client is
@@ -41,7 +42,7 @@ func newRelay(c *client, stream uint32, m *wire.StartMessage) *relay {
 
 // start hands a command to the guest. The caller has counted it in life.
 func (r *relay) start(m *wire.StartMessage) error {
-	m.Env = beneath(r.c.k.spec.Env, m.Env)
+	m.Env = beneath(r.c.k.env, m.Env)
 	start, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -107,7 +108,7 @@ func (r *relay) deliver(t wire.Type, payload []byte) {
 		if !r.flow.exit() {
 			return
 		}
-		payload = r.c.k.markOOM(payload)
+		payload = r.c.k.explain(payload)
 	case wire.Started:
 	default:
 		return
@@ -115,12 +116,18 @@ func (r *relay) deliver(t wire.Type, payload []byte) {
 	r.mu.Lock()
 	gone := r.gone
 	r.mu.Unlock()
+	// Before the client knows: what it asks next is not told that the command
+	// runs.
+	over := r.flow.over()
+	if over {
+		r.over.Store(true)
+	}
 	if gone {
 		r.poke()
 	} else {
 		r.c.send(t, r.stream, slices.Clone(payload))
 	}
-	if r.flow.over() {
+	if over {
 		r.finish()
 	}
 }

@@ -17,6 +17,7 @@ type Report struct {
 	Progress string    `json:"progress,omitempty"`
 	Ready    bool      `json:"ready,omitempty"`
 	Opened   time.Time `json:"opened,omitzero"` // when the environment was; it tells one start from another
+	Ends     time.Time `json:"ends,omitzero"`   // when the time of the keeper's allocation is up; zero is never
 	Notes    []string  `json:"notes,omitempty"` // choices made and limits dropped, of a fresh start
 	// Rebuilt says why sessions begin anew, or files were lost: the
 	// environment had been open before, and was started again.
@@ -28,8 +29,8 @@ type Report struct {
 	NotRunning bool `json:"not_running,omitempty"`
 }
 
-// failed is the report of an error.
-func failed(err error) Report {
+// Failed is the report of an error.
+func Failed(err error) Report {
 	return Report{Version: wire.Version, Error: err.Error(), Kind: jobs.KindOf(err), Hint: jobs.HintOf(err), NotRunning: errors.Is(err, ErrNotRunning)}
 }
 
@@ -44,8 +45,8 @@ func (r Report) Err() error {
 	return &jobs.Error{Kind: r.Kind, Msg: r.Error, Hint: r.Hint}
 }
 
-// write sends a report as one line.
-func (r Report) write(w io.Writer, prefix string) error {
+// Write sends a report as one line, after prefix.
+func (r Report) Write(w io.Writer, prefix string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -72,4 +73,6 @@ type OpenOptions struct {
 	// Env is the environment of a keeper that is started; nil is a selection
 	// of this process's, without tokens. Commands never see it.
 	Env []string
+	// Keys are further variables of it, for the program of the backend alone.
+	Keys []string
 }

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/guest/wire"
 	"berth/internal/lease"
+	"berth/internal/socket"
 	"berth/jobs"
 )
 
@@ -49,7 +50,7 @@ func (k *keeper) take(ctx context.Context, out *reporter) (stood bool, err error
 				Hint: "use it there, or stop it there: berth env stop " + k.spec.Name}
 		}
 		if i, err := Peek(k.dir); err == nil && i != nil && i.Phase == phaseReady && i.Process == who {
-			if conn, err := dial(ctx, i.Socket); err == nil {
+			if conn, err := socket.Dial(ctx, i.Socket); err == nil {
 				_ = conn.Close()
 				out.done(Report{Version: wire.Version, Ready: true, Opened: i.Opened})
 				return true, nil

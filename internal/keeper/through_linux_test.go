@@ -57,7 +57,7 @@ func TestTerminal(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, func(s *jobs.EnvSpec) { s.Lifetime = 200 * time.Millisecond })
 	p := quick
-	p.Accept = 5 * time.Second
+	p.Accept = slow
 	e.periods = &p
 	c := e.open()
 	var out syncBuffer
@@ -74,7 +74,7 @@ func TestTerminal(t *testing.T) {
 	if err := sh.Resize(wire.Size{Rows: 30, Cols: 100}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond) // longer than the environment's lifetime
+	time.Sleep(p.Accept + 500*time.Millisecond) // longer than the environment may be idle
 	if _, err := typed.Write([]byte("stty size\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	c := newEnv(t, nil).open()
 	var out syncBuffer
-	p, err := c.Start(session.StartRequest{Command: jobs.Command{Shell: "echo some; sleep 1000"}, Session: "s", Timeout: 300 * time.Millisecond}, &out, &out)
+	p, err := c.Start(session.StartRequest{Command: jobs.Command{Shell: "echo some; sleep 1000"}, Session: "s", Timeout: slow}, &out, &out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,20 @@ func text(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
+// clampSeen bounds what a guest has found.
+func clampSeen(s *jobs.Seen) *jobs.Seen {
+	if s == nil {
+		return nil
+	}
+	out := jobs.Seen{MountNamespace: text(s.MountNamespace), PIDNamespace: text(s.PIDNamespace), NetNamespace: text(s.NetNamespace), UserNamespace: text(s.UserNamespace),
+		NoNewPrivs: s.NoNewPrivs, Capabilities: text(s.Capabilities), Looked: textsOf(s.Looked), Abstract: textsOf(s.Abstract)}
+	const most = 20
+	for _, k := range s.Sockets[:min(len(s.Sockets), most)] {
+		out.Sockets = append(out.Sockets, jobs.Socket{Path: text(k.Path), What: text(k.What), Mount: text(k.Mount)})
+	}
+	return &out
+}
+
 // clampExit makes an end one that can be. What cannot be is never made a
 // success of.
 func clampExit(m *wire.ExitMessage) {

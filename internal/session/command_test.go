@@ -205,7 +205,7 @@ func TestPrompt(t *testing.T) {
 	req = shell(`echo "$BERTH_PROMPT_FILE"`)
 	req.Prompt = []byte("x")
 	_, out, _ := p.run(req)
-	eventually(t, 5*time.Second, "no prompt file", func() bool {
+	eventually(t, "no prompt file", func() bool {
 		_, err := os.Stat(strings.TrimSpace(out))
 		return os.IsNotExist(err)
 	})
@@ -242,18 +242,18 @@ func TestSignals(t *testing.T) {
 	p := open(t, session.Options{})
 	var out buffer
 	proc := p.start(shell(`trap 'echo usr1' USR1; trap 'echo term; exit 3' TERM; echo ready; while :; do sleep 0.05; done`), &out, nil)
-	eventually(t, 5*time.Second, "ready", func() bool { return out.String() != "" })
+	eventually(t, "ready", func() bool { return out.String() != "" })
 	for range 3 {
 		n := len(out.String())
 		if err := proc.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 5*time.Second, "usr1", func() bool { return len(out.String()) > n })
+		eventually(t, "usr1", func() bool { return len(out.String()) > n })
 	}
 	if err := proc.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if err := proc.Terminate(5 * time.Second); err != nil {
+	if err := proc.Terminate(hang); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := wait(t, proc); err != nil || res.Exit != (jobs.Exit{Started: true, Code: 3}) {
@@ -278,7 +278,7 @@ func TestSignalOrder(t *testing.T) {
 	for range 40 {
 		var out buffer
 		proc := p.start(shell("echo ready; exec sleep 300"), &out, nil)
-		eventually(t, 5*time.Second, "ready", func() bool { return out.String() != "" })
+		eventually(t, "ready", func() bool { return out.String() != "" })
 		if err := proc.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +293,7 @@ func TestSignalOrder(t *testing.T) {
 
 func TestOOMScore(t *testing.T) {
 	p := open(t, session.Options{})
-	_, out, _ := p.run(shell("sleep .1; cat /proc/self/oom_score_adj"))
+	_, out, _ := p.run(shell("until [ $(cat /proc/self/oom_score_adj) -ge 500 ]; do sleep 0.02; done; cat /proc/self/oom_score_adj"))
 	if n, err := strconv.Atoi(strings.TrimSpace(out)); err != nil || n < 500 {
 		t.Errorf("got %q", out)
 	}

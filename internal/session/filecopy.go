@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
-	"sync/atomic"
 
 	"berth/internal/guest/wire"
 	"berth/internal/transfer"
@@ -29,21 +27,13 @@ type Copied struct {
 func (s *Session) CopyIn(ctx context.Context, sess, local, inside string, progress func(bytes int64)) (Copied, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r, w := io.Pipe()
-	type packed struct {
-		tally transfer.Tally
-		err   error
-	}
-	done := make(chan packed, 1)
-	go func() {
+	d := newDeparture(func(w io.Writer) packed {
 		t, err := transfer.Pack(ctx, w, local, transfer.Options{Progress: progress})
-		_ = w.CloseWithError(err)
-		done <- packed{t, err}
-	}()
-	res, err := s.file(ctx, sess, wire.FileRequest{Op: wire.FileUnpack, Path: wire.Text(inside)}, r, nil)
+		return packed{t, err}
+	})
+	res, err := s.file(ctx, sess, wire.FileRequest{Op: wire.FileUnpack, Path: wire.Text(inside)}, d, nil)
 	stop(errEnded)
-	_ = r.CloseWithError(errEnded)
-	p := <-done
+	p := d.end()
 	// The guest has the better reason, unless it was this side's.
 	if p.err != nil && !errors.Is(p.err, errEnded) && (err == nil || errors.Is(err, p.err)) {
 		return Copied{}, localError(p.err)
@@ -67,36 +57,15 @@ var errEnded = errors.New("the other side has ended")
 func (s *Session) CopyOut(ctx context.Context, sess, inside, local string, progress func(bytes int64)) (Copied, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	// A pipe of the kernel's: what comes through a named pipe is moved into it
-	// and not copied.
-	r, w, err := os.Pipe()
+	a := newArrival(func(r io.Reader) unpacked {
+		t, at, err := transfer.Unpack(ctx, r, local, transfer.Options{Progress: progress})
+		return unpacked{t, at, err}
+	}, stop)
+	res, err := s.file(ctx, sess, wire.FileRequest{Op: wire.FilePack, Path: wire.Text(inside)}, nil, a)
 	if err != nil {
-		return Copied{}, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a pipe", Err: err}
-	}
-	roomy(w)
-	var broken atomic.Bool // what comes out is not the whole
-	type unpacked struct {
-		tally transfer.Tally
-		at    string
-		err   error
-	}
-	done := make(chan unpacked, 1)
-	go func() {
-		t, at, err := transfer.Unpack(ctx, whole{r, &broken}, local, transfer.Options{Progress: progress})
-		_ = r.Close() // nobody writes into what nobody reads
-		done <- unpacked{t, at, err}
-		if err != nil {
-			stop(err) // of a tree that cannot be kept, the rest is not wanted
-		}
-	}()
-	res, err := s.file(ctx, sess, wire.FileRequest{Op: wire.FilePack, Path: wire.Text(inside)}, nil, w)
-	if err != nil {
-		// Half a stream is not a tree.
-		broken.Store(true)
 		stop(errEnded)
 	}
-	_ = w.Close()
-	u := <-done
+	u := a.end(err)
 	if u.err != nil && !errors.Is(u.err, errEnded) && (err == nil || errors.Is(err, u.err)) {
 		return Copied{}, localError(u.err)
 	}
@@ -105,20 +74,6 @@ func (s *Session) CopyOut(ctx context.Context, sess, inside, local string, progr
 	}
 	notes := append(textsOf(res.Notes), u.tally.Notes()...)
 	return Copied{Path: u.at, Entries: u.tally.Entries, Bytes: u.tally.Bytes, Incomplete: res.Incomplete || u.tally.Unreadable > 0, Notes: notes}, nil
-}
-
-// whole is a stream whose end may have come too early.
-type whole struct {
-	io.Reader
-	broken *atomic.Bool
-}
-
-func (w whole) Read(b []byte) (int, error) {
-	n, err := w.Reader.Read(b)
-	if errors.Is(err, io.EOF) && w.broken.Load() {
-		err = errEnded
-	}
-	return n, err
 }
 
 // localError classifies an error about a file of this machine.

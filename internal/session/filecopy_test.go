@@ -26,13 +26,30 @@ func same(t *testing.T, a, b string) {
 	}
 }
 
-func TestCopy(t *testing.T) {
-	home, local := t.TempDir(), t.TempDir()
-	p := open(t, session.Options{Home: home})
+// ways runs a test of copies through frames, and through named pipes.
+func ways(t *testing.T, test func(t *testing.T, p *place, home, local string)) {
+	for _, way := range []string{"frames", "pipes"} {
+		t.Run(way, func(t *testing.T) {
+			o, dir := session.Options{Home: t.TempDir()}, t.TempDir()
+			if way == "pipes" {
+				o.Pipes = session.LocalPipes(dir, dir)
+			}
+			test(t, open(t, o), o.Home, t.TempDir())
+			if e, _ := os.ReadDir(dir); len(e) > 0 {
+				t.Errorf("pipes stay: %v", e)
+			}
+		})
+	}
+}
+
+func TestCopy(t *testing.T) { ways(t, testCopy) }
+
+func testCopy(t *testing.T, p *place, home, local string) {
 	for i := range 300 {
 		put(t, fmt.Sprintf("%s/tree/%d/%d", local, i%7, i), strings.Repeat("x", i*i), 0o644)
 	}
 	put(t, local+"/tree/odd\n\xff", "\x00", 0o751)
+	put(t, local+"/tree/0/7", large(5<<20+3), 0o644)
 	if err := errors.Join(os.Mkdir(local+"/tree/hollow", 0o711), os.Symlink("odd\n\xff", local+"/tree/link")); err != nil {
 		t.Fatal(err)
 	}
@@ -63,9 +80,18 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-func TestCopyErrors(t *testing.T) {
-	home, local := t.TempDir(), t.TempDir()
-	p := open(t, session.Options{Home: home})
+// large is a text no part of which is like another.
+func large(size int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, "%d\n", i)
+	}
+	return b.String()[:size]
+}
+
+func TestCopyErrors(t *testing.T) { ways(t, testCopyErrors) }
+
+func testCopyErrors(t *testing.T, p *place, home, local string) {
 	put(t, local+"/f", "new", 0o644)
 	put(t, local+"/d/x", strings.Repeat("x", 1<<20), 0o644)
 	put(t, home+"/f", "old", 0o644)
@@ -106,9 +132,9 @@ func TestCopyErrors(t *testing.T) {
 }
 
 // TestCopyCancelled ends copies in the middle.
-func TestCopyCancelled(t *testing.T) {
-	home, local := t.TempDir(), t.TempDir()
-	p := open(t, session.Options{Home: home})
+func TestCopyCancelled(t *testing.T) { ways(t, testCopyCancelled) }
+
+func testCopyCancelled(t *testing.T, p *place, home, local string) {
 	f, err := os.Create(local + "/big")
 	if err == nil {
 		err = errors.Join(f.Truncate(1<<30), f.Close(), os.Link(local+"/big", home+"/inside"))
@@ -134,7 +160,7 @@ func TestCopyCancelled(t *testing.T) {
 		}
 		stop()
 	}
-	eventually(t, 5*time.Second, "nothing stays", func() bool {
+	eventually(t, "nothing stays", func() bool {
 		a, _ := filepath.Glob(home + "/*")
 		b, _ := filepath.Glob(local + "/*")
 		c, _ := filepath.Glob(home + "/.*")
@@ -152,7 +178,7 @@ func TestCopyMeasure(t *testing.T) {
 	}
 	home, local := t.TempDir(), t.TempDir()
 	p := open(t, session.Options{Home: home})
-	const size = 256 << 20
+	const size = 64 << 20
 	put(t, local+"/big", strings.Repeat("0123456789abcdef", size/16), 0o644)
 	for i := range 2000 {
 		put(t, fmt.Sprintf("%s/small/%d/%d", local, i%20, i), "some bytes", 0o644)

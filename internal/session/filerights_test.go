@@ -37,7 +37,7 @@ func openNobody(t *testing.T) (p *place, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	p, r := launch(ctx, t, []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", filepath.Join(dir, "guest")}, env(roleGuest))
 	if p.s, err = session.Open(ctx, r, p.in, session.Options{Home: filepath.Join(dir, "home")}); err != nil {
 		t.Fatalf("%v %s", err, p.stderr.String())

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
-	"sync"
 	"time"
 
 	"berth/internal/guest/wire"
@@ -219,11 +217,15 @@ func (s *Session) file(ctx context.Context, sess string, req wire.FileRequest, r
 		_ = p.Terminate(0)
 		out.shut(context.Cause(ctx))
 		p.out.close()
+		p.in.close()
 		return nil, context.Cause(ctx)
 	}
 	res, err := p.Wait()
 	if rerr := in.failed(); rerr != nil {
 		return nil, rerr
+	}
+	if serr := p.notSent(); serr != nil {
+		return nil, serr
 	}
 	if werr := out.failed(); werr != nil {
 		return nil, werr
@@ -232,89 +234,4 @@ func (s *Session) file(ctx context.Context, sess string, req wire.FileRequest, r
 		return nil, err
 	}
 	return answerOf(req, res)
-}
-
-// source is what goes in. When it cannot be read to its end, the operation is
-// ended: its input must not end as if it were whole.
-type source struct {
-	r      io.Reader
-	begun  chan struct{}
-	p      *Process // nil when it never began
-	mu     sync.Mutex
-	broken error
-}
-
-func newSource(r io.Reader) *source { return &source{r: r, begun: make(chan struct{})} }
-
-func (s *source) begin(p *Process) {
-	s.p = p
-	close(s.begun)
-}
-
-func (s *source) failed() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken
-}
-
-func (s *source) Read(b []byte) (int, error) {
-	n, err := s.r.Read(b)
-	if err == nil || errors.Is(err, io.EOF) {
-		return n, err
-	}
-	s.mu.Lock()
-	s.broken = err
-	s.mu.Unlock()
-	<-s.begun
-	if s.p != nil {
-		_ = s.p.Terminate(0)
-		<-s.p.exited
-	}
-	return 0, err
-}
-
-// sink is where what comes out goes, until nobody wants it any more.
-type sink struct {
-	mu  sync.Mutex
-	w   io.Writer
-	err error
-}
-
-func (s *sink) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return 0, s.err
-	}
-	if s.w == nil {
-		return len(b), nil
-	}
-	var n int
-	n, s.err = s.w.Write(b)
-	return n, s.err
-}
-
-// file returns the writer if it is a file.
-func (s *sink) file() *os.File {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f, ok := s.w.(*os.File); ok && s.err == nil {
-		return f
-	}
-	return nil
-}
-
-// shut returns when the writer is not used any more.
-func (s *sink) shut(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = why
-	}
-}
-
-func (s *sink) failed() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
 }

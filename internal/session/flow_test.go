@@ -49,7 +49,7 @@ func rss(t testing.TB, pid int) (now, peak int) {
 // TestSlowReceiver has 100 MB of output and a receiver that takes nothing at
 // first: the command waits, nothing else does, and nobody's memory grows.
 func TestSlowReceiver(t *testing.T) {
-	p := open(t, session.Options{PingTimeout: 5 * time.Second})
+	p := open(t, session.Options{PingTimeout: 20 * time.Second})
 	p.keepPinging()
 	const size = 100_000_000
 	out := &counter{leave: make(chan struct{})}
@@ -61,9 +61,8 @@ func TestSlowReceiver(t *testing.T) {
 			t.Fatalf("another command: %q %q", o, e)
 		}
 	}
-	if age := time.Since(p.s.LastPong()); age > 4*time.Second {
-		t.Errorf("last pong %v ago", age)
-	}
+	now := time.Now()
+	eventually(t, "a pong", func() bool { return p.s.LastPong().After(now) })
 	if out.n.Load() != 0 {
 		t.Fatal("the receiver did not wait")
 	}
@@ -83,7 +82,7 @@ func TestExitPassesStuckOutput(t *testing.T) {
 	p := open(t, session.Options{})
 	out := &counter{leave: make(chan struct{})}
 	proc := p.start(shell("head -c 300000 /dev/zero; exit 8"), out, nil)
-	eventually(t, 10*time.Second, "the exit", func() bool { return session.Exited(proc) })
+	eventually(t, "the exit", func() bool { return session.Exited(proc) })
 	close(out.leave)
 	if res, err := wait(t, proc); err != nil || res.Exit.Code != 8 || out.n.Load() != 300000 {
 		t.Errorf("%+v %v, %d bytes", res, err, out.n.Load())
@@ -121,10 +120,10 @@ func TestMeasure(t *testing.T) {
 	began = time.Now()
 	out := &counter{leave: make(chan struct{})}
 	close(out.leave)
-	if _, err := wait(t, p.start(shell("head -c 500000000 /dev/zero"), out, nil)); err != nil {
+	if _, err := wait(t, p.start(shell("head -c 100000000 /dev/zero"), out, nil)); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("output: %.0f MB/s", 500/time.Since(began).Seconds())
+	t.Logf("output: %.0f MB/s", 100/time.Since(began).Seconds())
 	now, peak = rss(t, p.s.Guest().PID)
 	t.Logf("guest afterwards: %d KiB resident, peak %d", now, peak)
 }

@@ -33,7 +33,7 @@ func TestTerminateWhileItForks(t *testing.T) {
 			if _, err := wait(t, proc); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 10*time.Second, "nothing of it is left", func() bool { return named(word) == 0 })
+			eventually(t, "nothing of it is left", func() bool { return named(word) == 0 })
 		}
 	}
 	if err := beside.Terminate(0); err != nil {

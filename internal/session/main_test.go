@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"berth/internal/guest"
+	"berth/internal/leaks"
 	"berth/internal/run"
 	"berth/internal/session"
 	"berth/jobs"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,6 +29,7 @@ import (
 const (
 	roleVar    = "SESSION_TEST_ROLE"
 	roleGuest  = "guest"
+	roleJoined = "joined"
 	roleClient = "client"
 	shVar      = "SESSION_TEST_SH" // if set, the guest has no bash
 )
@@ -42,10 +43,13 @@ func TestMain(m *testing.M) {
 		}
 		_ = os.Unsetenv(shVar)
 		os.Exit(guest.Main(nil, os.Stdin, os.Stdout, os.Stderr))
+	case roleJoined:
+		_ = os.Unsetenv(roleVar)
+		os.Exit(guest.Main([]string{guest.Joined}, os.Stdin, os.Stdout, os.Stderr))
 	case roleClient:
 		os.Exit(clientMain())
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // env is a guest's environment, as clean as a backend makes it. A guest with
@@ -103,11 +107,15 @@ func launch(ctx context.Context, t testing.TB, argv, env []string) (p *place, r 
 	return p, outR
 }
 
-// open opens a session with a guest of its own.
+// open opens a session with a guest of its own. Nobody pings it, and it waits
+// for that only when asked to.
 func open(t testing.TB, o session.Options, more ...string) *place {
 	t.Helper()
+	if o.PingTimeout == 0 {
+		o.PingTimeout = -1
+	}
 	// Not the test's own context: that ends before the cleanups run.
-	ctx, stop := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	p, r := launch(ctx, t, []string{os.Args[0]}, env(roleGuest, more...))
 	var err error
 	p.s, err = session.Open(ctx, r, p.in, o)
@@ -115,7 +123,7 @@ func open(t testing.TB, o session.Options, more ...string) *place {
 		t.Fatalf("%v\n%s", err, p.stderr.String())
 	}
 	t.Cleanup(func() {
-		qctx, qstop := context.WithTimeout(context.Background(), 15*time.Second)
+		qctx, qstop := context.WithTimeout(context.Background(), hang)
 		defer qstop()
 		if err := p.s.Quit(qctx); err != nil {
 			t.Error(err)
@@ -129,8 +137,8 @@ func open(t testing.TB, o session.Options, more ...string) *place {
 	return p
 }
 
-// keepPinging pings until the test ends.
-func (p *place) keepPinging() {
+// keepPinging pings until it is told to stop, or the test ends.
+func (p *place) keepPinging() (enough func()) {
 	stop := make(chan struct{})
 	stopped := make(chan struct{})
 	go func() {
@@ -147,10 +155,12 @@ func (p *place) keepPinging() {
 			}
 		}
 	}()
-	p.t.Cleanup(func() {
+	enough = sync.OnceFunc(func() {
 		close(stop)
 		<-stopped
 	})
+	p.t.Cleanup(enough)
+	return enough
 }
 
 func (p *place) start(req session.StartRequest, stdout, stderr io.Writer) *session.Process {
@@ -177,7 +187,7 @@ func wait(t testing.TB, proc *session.Process) (session.Result, error) {
 	select {
 	case a := <-ch:
 		return a.res, a.err
-	case <-time.After(40 * time.Second):
+	case <-time.After(hang):
 		t.Fatal("the command does not end")
 	}
 	panic("not reached")
@@ -202,12 +212,20 @@ func argv(words ...string) session.StartRequest {
 	return session.StartRequest{Command: jobs.Command{Argv: words}}
 }
 
+// hang is when a wait is given up: what it is for does not happen any more.
+// All that runs for a purpose in these tests runs longer.
+const hang = 3 * time.Minute
+
+// patience is for what a machine with much else to do must do in time, where a
+// test has to wait until that is over.
+const patience = 12 * time.Second
+
 // eventually waits until ok.
-func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(hang); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, within)
+			t.Fatalf("%s: not within %v", what, hang)
 		}
 	}
 }
@@ -223,14 +241,19 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
 }
 
-// dead makes sure that processes end soon; it kills the ones that do not.
-func dead(t testing.TB, within time.Duration, pids ...int) {
+// deadSoon makes sure that processes end; it kills the ones that do not.
+func deadSoon(t testing.TB, pids ...int) {
+	t.Helper()
+	for deadline := time.Now().Add(hang); slices.ContainsFunc(pids, alive) && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	dead(t, pids...)
+}
+
+// dead makes sure that processes have ended; it kills the ones that have not.
+func dead(t testing.TB, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
-		deadline := time.Now().Add(within)
-		for alive(pid) && time.Now().Before(deadline) {
-			time.Sleep(5 * time.Millisecond)
-		}
 		if alive(pid) {
 			t.Errorf("process %d lives on", pid)
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -253,7 +276,7 @@ func (p *place) startNasty() (*session.Process, []int) {
 	p.t.Helper()
 	var out buffer
 	proc := p.start(shell(nasty), &out, nil)
-	eventually(p.t, 10*time.Second, "three processes", func() bool { return strings.Count(out.String(), "\n") == 3 })
+	eventually(p.t, "three processes", func() bool { return strings.Count(out.String(), "\n") == 3 })
 	return proc, numbers(p.t, out.String())
 }
 

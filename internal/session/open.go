@@ -27,7 +27,7 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 	s := &Session{
 		r: r, w: w, in: wire.NewReader(r), out: wire.NewWriter(w),
 		pings: make(chan struct{}, 1), gone: make(chan struct{}), closing: make(chan struct{}),
-		streams: map[uint32]receiver{}, ends: map[uint32]chan int{}, pipes: o.Pipes, pipesInside: o.PipesInside,
+		streams: map[uint32]receiver{}, ends: map[uint32]chan int{}, pipes: o.Pipes,
 	}
 	wait := o.StartTimeout
 	if wait == 0 {
@@ -61,6 +61,7 @@ func (s *Session) greet(o Options) error {
 	hello := wire.ClientHello{
 		Version: wire.Version, Key: key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
 		Login: o.Login, Dir: wire.Text(o.Dir), User: wire.Text(o.User), OwnPIDNamespace: o.OwnPIDNamespace, PIDNamespace: pidNamespace(),
+		Env: wire.Texts(o.Env), TellEnv: o.TellEnv, WritableRoot: o.WritableRoot, Look: o.Look,
 	}
 	if o.Home != "" {
 		hello.Home = append(hello.Home, wire.Text(o.Home))
@@ -82,14 +83,24 @@ func (s *Session) greet(o Options) error {
 	if g.Version != wire.Version {
 		return fmt.Errorf("the guest speaks version %d of the protocol, this berth version %d: they come from different versions of berth", g.Version, wire.Version)
 	}
+	seen := clampSeen(g.Seen)
+	if seen != nil && len(seen.Sockets) > 0 {
+		return &ReachableError{Sockets: seen.Sockets}
+	}
+	if g.NotWritable {
+		return &NotWritableError{Why: text(g.Error)}
+	}
 	if g.Error != "" {
 		return fmt.Errorf("the guest cannot work here: %s", text(g.Error))
+	}
+	if o.Look && seen == nil {
+		return errors.New("the guest did not look at its place")
 	}
 	s.in.Seal(key, wire.FromGuest)
 	s.out.Seal(key, wire.FromClient)
 	s.guest = Guest{
 		Version: g.Version, PID: max(g.PID, 0), OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: text(g.Kernel),
-		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell),
+		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell), Env: wire.Strings(g.Env), Seen: seen,
 	}
 	return nil
 }

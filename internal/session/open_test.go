@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 
 // TestBanner puts a site's chatter before the guest's first word.
 func TestBanner(t *testing.T) {
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*hang)
 	defer stop()
 	script := `echo "Welcome to the cluster"; printf '\000berth-guest\n\000\000'; head -c 50000 /dev/urandom; exec "$0"`
 	p, r := launch(ctx, t, []string{"/bin/sh", "-c", script, os.Args[0]}, env(roleGuest))
@@ -40,18 +41,19 @@ func TestBanner(t *testing.T) {
 func TestOpenFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		argv []string
+		wait time.Duration
 		want string
 	}{
-		"ends":      {[]string{"sh", "-c", "echo FATAL: no such image; exit 255"}, `the guest ended before it spoke; its output ends with "FATAL: no such image"`},
-		"ends mute": {[]string{"true"}, "the guest ended before it spoke"},
-		"silent":    {[]string{"sleep", "60"}, "no guest answered within 500ms"},
-		"echo":      {[]string{"cat"}, "no guest answered within 500ms"},
-		"endless":   {[]string{"yes"}, "no hello from the other side"},
+		"ends":      {[]string{"sh", "-c", "echo FATAL: no such image; exit 255"}, hang, `the guest ended before it spoke; its output ends with "FATAL: no such image"`},
+		"ends mute": {[]string{"true"}, hang, "the guest ended before it spoke"},
+		"silent":    {[]string{"sleep", "600"}, 500 * time.Millisecond, "no guest answered within 500ms"},
+		"echo":      {[]string{"cat"}, 500 * time.Millisecond, "no guest answered within 500ms"},
+		"endless":   {[]string{"yes"}, hang, "no hello from the other side"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), 2*hang)
 			p, r := launch(ctx, t, c.argv, env(""))
-			_, err := session.Open(ctx, r, p.in, session.Options{StartTimeout: 500 * time.Millisecond})
+			_, err := session.Open(ctx, r, p.in, session.Options{StartTimeout: c.wait})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v", err)
 			}
@@ -85,7 +87,7 @@ func TestOtherVersion(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*hang)
 	defer stop()
 	p, out := launch(ctx, t, []string{os.Args[0]}, env(roleGuest))
 	nonce := wire.NewNonce()
@@ -121,7 +123,7 @@ func TestOwnPIDNamespace(t *testing.T) {
 	if _, err := run.Output(t.Context(), run.Local{}, jobs.Cmd{Argv: append(unshare[:len(unshare)-1:len(unshare)-1], "true")}); err != nil {
 		t.Skipf("no namespaces here: %v", err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*hang)
 	defer stop()
 	p, r := launch(ctx, t, unshare, env(roleGuest))
 	var err error
@@ -140,8 +142,9 @@ func TestOwnPIDNamespace(t *testing.T) {
 	if _, err := wait(t, bomb); err != nil {
 		t.Error(err)
 	}
-	if _, out, _ := p.run(shell("ls -d /proc/[0-9]* | wc -l")); strings.TrimSpace(out) > "5" {
-		t.Errorf("%s processes", strings.TrimSpace(out))
+	_, out, _ := p.run(shell("ls -d /proc/[0-9]* | wc -l"))
+	if n, err := strconv.Atoi(strings.TrimSpace(out)); err != nil || n > 5 {
+		t.Errorf("%q processes", out)
 	}
 	if err := p.s.Quit(ctx); err != nil {
 		t.Error(err)

@@ -33,27 +33,40 @@ type Options struct {
 	// nothing but the guest and its commands live in. The guest checks this
 	// before it relies on it.
 	OwnPIDNamespace bool
-	// Pipes is a private directory of this machine in which named pipes are
-	// made for much output and input, and PipesInside the same directory as
-	// the guest sees it; "" is none. Where the guest cannot open them, the
-	// bytes go in frames like all others.
-	Pipes, PipesInside string
+	// Pipes makes ways for much output and input, see [LocalPipes]; nil is
+	// none. Where the guest cannot open them, the bytes go in frames like all
+	// others.
+	Pipes Pipes
 	// Login says that the shells of sessions begin as login shells do.
 	Login bool
 	// Dir is where sessions begin; "" is HOME.
 	Dir string
+	// Env is the environment of commands, NAME=VALUE, in place of the one that
+	// the guest was started with; empty is that one.
+	Env []string
+	// TellEnv asks for that environment, see [Guest].
+	TellEnv bool
+	// WritableRoot has the guest prove that the root directory of its place can
+	// be written; where it cannot, the conversation fails with a [NotWritableError].
+	WritableRoot bool
+	// Look asks the guest what it finds of its place, see [Guest]. Where that holds
+	// a socket of the host's by which a task could leave it, the conversation
+	// fails with a [ReachableError].
+	Look bool
 }
 
 // Guest is what a guest says of itself and of the place it runs in.
 type Guest struct {
-	Version         int    // of the protocol
-	PID             int    // as the guest sees it
-	OwnPIDNamespace bool   // asked for and verified by the guest
-	UID             int    // inside
-	Kernel          string // uname -r
-	Home            string // chosen and writable
-	Path            string // PATH of its commands
-	Shell           string // evaluates Shell commands
+	Version         int        // of the protocol
+	PID             int        // as the guest sees it
+	OwnPIDNamespace bool       // asked for and verified by the guest
+	UID             int        // inside
+	Kernel          string     // uname -r
+	Home            string     // chosen and writable
+	Path            string     // PATH of its commands
+	Shell           string     // evaluates Shell commands
+	Env             []string   // of commands; only with TellEnv
+	Seen            *jobs.Seen // of its place; only with Look
 }
 
 // StartRequest is a command to start in the environment.

@@ -14,41 +14,103 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipe is a named pipe to or from a guest on this machine. Through frames, every
-// byte would be copied and sealed at each process in between.
+// Pipes makes pipes that carry much output and input past the frames: through
+// those, every byte is copied and sealed at each process in between. One that is
+// an io.Closer is closed when its session ends.
+type Pipes interface {
+	// Make makes one, for bytes that go into the environment or come out of
+	// it. Nil is that there is none: the bytes go in frames like all others.
+	Make(into bool) Pipe
+}
+
+// Pipe carries bytes of one channel of one request. Send or Receive is called
+// when the guest has opened it, End and Close at any time.
+type Pipe interface {
+	// Inside is the path of a named pipe that the guest is to open.
+	Inside() string
+	// Receive writes to w what comes out, to its end.
+	Receive(w io.Writer) error
+	// Send puts in what r holds, and ends it.
+	Send(r io.Reader) error
+	// End tells that the guest has closed its end: Receive returns when it has
+	// taken what is there. Others inside who have opened it are not waited for.
+	End()
+	// Close removes it, and wakes Receive and Send. It may be called more than
+	// once.
+	Close()
+}
+
+// pipe is one that a request has; nil is none.
 type pipe struct {
-	path string
+	Pipe
 	used atomic.Bool // the guest has it open, too
+}
+
+func (s *Session) newPipe(into bool) (p *pipe, inside string) {
+	if s.pipes == nil {
+		return nil, ""
+	}
+	made := s.pipes.Make(into)
+	if made == nil {
+		return nil, ""
+	}
+	return &pipe{Pipe: made}, made.Inside()
+}
+
+func (p *pipe) end() {
+	if p != nil {
+		p.End()
+	}
+}
+
+func (p *pipe) close() {
+	if p != nil {
+		p.Close()
+	}
+}
+
+// LocalPipes makes named pipes in here, a private directory of this machine
+// which the guest sees as inside; "" is none.
+func LocalPipes(here, inside string) Pipes {
+	if here == "" {
+		return nil
+	}
+	return localPipes{here, inside}
+}
+
+type localPipes struct{ here, inside string }
+
+// Make makes one and opens it for reading, or for both.
+func (l localPipes) Make(into bool) Pipe {
+	flag := unix.O_RDONLY
+	if into {
+		flag = unix.O_RDWR
+	}
+	name := rand.Text()
+	path := filepath.Join(l.here, name)
+	if unix.Mkfifo(path, 0o600) != nil {
+		return nil
+	}
+	fd, err := unix.Open(path, flag|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		_ = os.Remove(path)
+		return nil
+	}
+	return &fifo{path: path, inside: filepath.Join(l.inside, name), file: os.NewFile(uintptr(fd), path)}
+}
+
+// fifo is a named pipe to or from a guest on this machine.
+type fifo struct {
+	path, inside string
 
 	mu     sync.Mutex
 	file   *os.File
 	closed bool
 }
 
-// newPipe makes one and opens it for reading, or for both; nil is that there is
-// no place for it.
-func (s *Session) newPipe(flag int) (p *pipe, inside string) {
-	if s.pipes == "" {
-		return nil, ""
-	}
-	name := rand.Text()
-	path := filepath.Join(s.pipes, name)
-	if unix.Mkfifo(path, 0o600) != nil {
-		return nil, ""
-	}
-	fd, err := unix.Open(path, flag|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		_ = os.Remove(path)
-		return nil, ""
-	}
-	return &pipe{path: path, file: os.NewFile(uintptr(fd), path)}, filepath.Join(s.pipesInside, name)
-}
+func (p *fifo) Inside() string { return p.inside }
 
-// close removes it; it wakes whoever reads or writes.
-func (p *pipe) close() {
-	if p == nil {
-		return
-	}
+func (p *fifo) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
@@ -58,9 +120,13 @@ func (p *pipe) close() {
 	}
 }
 
-// receive takes what comes out of the pipe, to its end.
-func (p *pipe) receive(w io.Writer) error {
+func (p *fifo) Receive(w io.Writer) error {
 	_ = os.Remove(p.path) // both ends are open: nobody else comes in
+	if s, ok := w.(*sink); ok {
+		if a := s.arrival(); a != nil {
+			return a.take(wire.NewPast(p.file))
+		}
+	}
 	if f := fileOf(w); f != nil {
 		if done, err := splice(f, p.file); done && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
@@ -69,12 +135,7 @@ func (p *pipe) receive(w io.Writer) error {
 	return wire.TakePast(w, p.file, make([]byte, pipeBuffer))
 }
 
-// end tells that the guest has closed its end: others inside may have the pipe
-// open, and are not waited for.
-func (p *pipe) end() {
-	if p == nil {
-		return
-	}
+func (p *fifo) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
@@ -93,9 +154,9 @@ func fileOf(w io.Writer) *os.File {
 	return nil
 }
 
-// send puts what r holds into the pipe. This end is closed for reading first:
-// whoever takes the bytes may go away.
-func (p *pipe) send(r io.Reader) error {
+// Send puts in what r holds. This end is closed for reading first: whoever
+// takes the bytes may go away.
+func (p *fifo) Send(r io.Reader) error {
 	fd, err := unix.Open(p.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -111,8 +172,13 @@ func (p *pipe) send(r io.Reader) error {
 		_ = w.Close()
 		return os.ErrClosed
 	}
+	defer p.Close()
+	if s, ok := r.(*source); ok {
+		if done, err := s.give(w); done {
+			return err
+		}
+	}
 	_, err = io.CopyBuffer(onlyWriter{w}, onlyReader{r}, make([]byte, pipeBuffer))
-	p.close()
 	return err
 }
 

@@ -1,8 +1,10 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,11 +26,12 @@ type Process struct {
 	exited         chan struct{} // closed when the guest told the end, or is gone
 	done           chan struct{} // closed when the output is out, too
 
-	mu   sync.Mutex
-	exit *wire.ExitMessage
-	lost bool      // exited without an exit
-	open sync.Once // closes begun
-	pid  atomic.Int64
+	mu     sync.Mutex
+	exit   *wire.ExitMessage
+	lost   bool      // exited without an exit
+	unsent error     // why not all of the input went through its pipe
+	open   sync.Once // closes begun
+	pid    atomic.Int64
 }
 
 // channel is one stream of output on its way to its writer.
@@ -56,7 +59,7 @@ func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, out, in *pi
 			var err error
 			if c.typ == wire.Stdout && out != nil {
 				if <-p.begun; out.used.Load() {
-					err = out.receive(c.w)
+					err = out.Receive(c.w)
 				}
 				out.close()
 			}
@@ -90,7 +93,15 @@ func (p *Process) send(from io.Reader, command bool) {
 			<-p.begun
 		}
 		if p.in != nil && p.in.used.Load() {
-			_ = p.in.send(from)
+			if err := p.in.Send(from); err != nil {
+				if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
+					p.mu.Lock()
+					p.unsent = err
+					p.mu.Unlock()
+					_ = p.Terminate(0)
+				}
+				<-p.exited // what broke off must not look ended
+			}
 			from = eof{} // what is left of it is not for the frames
 		}
 		// Stops when the command has ended, unless the reader itself blocks.
@@ -169,6 +180,13 @@ func (p *Process) lose() {
 	p.out.close()
 	p.stdout.inbox.Fail()
 	p.stderr.inbox.Fail()
+}
+
+// notSent is why not all of the input went through its pipe, or nil.
+func (p *Process) notSent() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unsent
 }
 
 // ended tells whether the end is known, one way or the other.

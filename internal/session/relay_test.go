@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"sync"
 	"testing"
-	"time"
 
 	"berth/internal/guest/wire"
 	"berth/internal/session"
@@ -54,11 +53,11 @@ func TestRelay(t *testing.T) {
 	if err := r.Send(wire.Stdin, []byte("it\n")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "output", func() bool { return got.count(wire.Stdout) > 0 })
+	eventually(t, "output", func() bool { return got.count(wire.Stdout) > 0 })
 	if err := r.Send(wire.Terminate, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "the end", func() bool { return got.count(wire.Exit) == 1 && got.count(wire.Stderr) == 1 })
+	eventually(t, "the end", func() bool { return got.count(wire.Exit) == 1 && got.count(wire.Stderr) == 1 })
 	if got.out.String() != "got it\n" || got.count(wire.Started) != 1 {
 		t.Errorf("%q %v", got.out.String(), got.types)
 	}
@@ -78,7 +77,7 @@ func TestRelay(t *testing.T) {
 	if err := p.s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "the loss", func() bool { return other.count(0) == 1 })
+	eventually(t, "the loss", func() bool { return other.count(0) == 1 })
 	if got.count(0) != before {
 		t.Error("a closed relay was called")
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"berth/internal/guest/wire"
 	"berth/internal/session"
@@ -21,7 +20,7 @@ import (
 // test, and tells what the guest has sent after its hello.
 func tapped(t *testing.T) (p *place, third *os.File, sent *buffer) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), 2*hang)
 	p, from := launch(ctx, t, []string{os.Args[0]}, env(roleGuest))
 	r, third, err := os.Pipe()
 	if err != nil {
@@ -95,7 +94,7 @@ func TestReplayed(t *testing.T) {
 	if res, _, _ := p.run(shell("echo fine")); !res.Exit.OK() {
 		t.Fatalf("got %+v", res)
 	}
-	eventually(t, 10*time.Second, "what was sent", func() bool { return strings.Contains(sent.String()[hello:], `"exit"`) })
+	eventually(t, "what was sent", func() bool { return strings.Contains(sent.String()[hello:], `"exit"`) })
 	proc := p.start(shell("sleep 60; exit 3"), nil, nil)
 	// A piece of the guest's words that begins with a frame.
 	if _, err := io.WriteString(third, sent.String()[hello:]); err != nil {
@@ -123,7 +122,7 @@ func TestUnprivileged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*hang)
 	defer stop()
 	// A PID namespace of its own, which it has to find out by itself.
 	p, r := launch(ctx, t, []string{
@@ -139,8 +138,10 @@ func TestUnprivileged(t *testing.T) {
 	if g := p.s.Guest(); g.UID != 65534 || !g.OwnPIDNamespace {
 		t.Errorf("got %+v", g)
 	}
-	res, out, _ := p.run(shell(`sleep .1; cat /proc/self/oom_score_adj; ls /proc/$$/fd >/dev/null && echo own
-		ls /proc/$PPID/fd || echo closed; head -c 1 /proc/$PPID/mem; : >/proc/$PPID/fd/1 || echo shut; exit 3`))
+	req := shell(`until [ $(cat /proc/self/oom_score_adj) = 500 ]; do sleep 0.02; done; cat /proc/self/oom_score_adj; ls /proc/$$/fd >/dev/null && echo own
+		ls /proc/$PPID/fd || echo closed; head -c 1 /proc/$PPID/mem; : >/proc/$PPID/fd/1 || echo shut; exit 3`)
+	req.Dir = dir // nobody may not be able to enter the sources
+	res, out, _ := p.run(req)
 	if res.Exit.Code != 3 || out != "500\nown\nclosed\nshut\n" {
 		t.Errorf("got %+v %q", res, out)
 	}

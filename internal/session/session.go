@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/guest/wire"
+	"berth/jobs"
 )
 
 // ErrGuestGone says that the stream to the guest broke before the answer came:
@@ -22,6 +23,22 @@ var ErrGuestGone = errors.New("the guest is gone")
 // connection.
 var ErrAgain = errors.New("the request came too late")
 
+// NotWritableError says that the place of a guest cannot be written, see
+// [Options].
+type NotWritableError struct{ Why string }
+
+// Error is what the guest has found.
+func (e *NotWritableError) Error() string { return e.Why }
+
+// ReachableError says that sockets of the host's can be reached from a guest's
+// place, see [Options].
+type ReachableError struct{ Sockets []jobs.Socket }
+
+// Error names the first one.
+func (e *ReachableError) Error() string {
+	return fmt.Sprintf("the socket of %s can be reached in the container: %s", e.Sockets[0].What, e.Sockets[0].Path)
+}
+
 // Session is a conversation with one guest. It is safe for concurrent use.
 type Session struct {
 	r     io.Reader
@@ -30,7 +47,7 @@ type Session struct {
 	out   *wire.Writer
 	guest Guest
 
-	pipes, pipesInside string // see [Options]
+	pipes Pipes // nil is none
 
 	pings    chan struct{}
 	pong     atomic.Int64 // of LastPong, in Unix nanoseconds
@@ -172,6 +189,9 @@ func (s *Session) shut(why error) {
 		closeReader(s.r)
 		for _, r := range waiting {
 			r.lose()
+		}
+		if c, ok := s.pipes.(io.Closer); ok {
+			_ = c.Close()
 		}
 		close(s.gone)
 	})

@@ -65,14 +65,6 @@ func splice(to, from *os.File) (done bool, err error) {
 	}
 }
 
-// roomy gives a pipe more room than the usual 64 KiB, each of which would be a
-// switch between its two ends.
-func roomy(f *os.File) {
-	if c, err := f.SyscallConn(); err == nil {
-		_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
-	}
-}
-
 // writable waits until a file takes more.
 func writable(f *os.File) error {
 	c, err := f.SyscallConn()

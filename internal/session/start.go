@@ -7,8 +7,6 @@ import (
 	"io"
 
 	"berth/internal/guest/wire"
-
-	"golang.org/x/sys/unix"
 )
 
 // Start begins a command. It does not wait until the command runs: that it
@@ -40,7 +38,7 @@ func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, e
 // receiving makes a named pipe for a request's output, where there is a place
 // for it.
 func (s *Session) receiving(m *wire.StartMessage) *pipe {
-	p, inside := s.newPipe(unix.O_RDONLY)
+	p, inside := s.newPipe(false)
 	m.Out = wire.Text(inside)
 	return p
 }
@@ -55,7 +53,7 @@ func (s *Session) Do(m wire.StartMessage, stdin io.Reader, stdout io.Writer) (*P
 	}
 	if m.File != nil && stdin != nil {
 		var inside string
-		in, inside = s.newPipe(unix.O_RDWR)
+		in, inside = s.newPipe(true)
 		m.In = wire.Text(inside)
 	}
 	return s.do(m, stdin, stdout, nil, out, in)

@@ -5,6 +5,7 @@ import "time"
 // Operations on files, see [FileRequest].
 const (
 	FileStat   = "stat"
+	FileSpace  = "space"  // of the file system of Path
 	FileRead   = "read"   // [Limit] bytes from [Offset] come as [Stdout]
 	FileWrite  = "write"  // the content is [Stdin]; whole or not at all
 	FileEdit   = "edit"   // Old becomes New
@@ -65,13 +66,14 @@ type FileResult struct {
 	Kind  string `json:"kind,omitempty"` // "" is success
 	Error string `json:"error,omitempty"`
 
-	Path      Text        `json:"path,omitempty"` // absolute
-	Entry     *FileEntry  `json:"entry,omitempty"`
-	Entries   []FileEntry `json:"entries,omitempty"`
-	Matches   []FileMatch `json:"matches,omitempty"`
-	Count     int         `json:"count,omitempty"` // replacements made; entries packed or unpacked
-	Bytes     int64       `json:"bytes,omitempty"` // of files, read, written, packed or unpacked
-	Truncated bool        `json:"truncated,omitempty"`
+	Path      Text           `json:"path,omitempty"` // absolute
+	Entry     *FileEntry     `json:"entry,omitempty"`
+	Entries   []FileEntry    `json:"entries,omitempty"`
+	Matches   []FileMatch    `json:"matches,omitempty"`
+	Count     int            `json:"count,omitempty"` // replacements made; entries packed or unpacked
+	Bytes     int64          `json:"bytes,omitempty"` // of files, read, written, packed or unpacked
+	Truncated bool           `json:"truncated,omitempty"`
+	Space     *FileSpaceInfo `json:"space,omitempty"`
 	// Notes say what was left out; Incomplete is that something of it could
 	// not be read.
 	Notes      []string `json:"notes,omitempty"`
@@ -86,6 +88,14 @@ type FileEntry struct {
 	Size   int64     `json:"size"`
 	Time   time.Time `json:"time"`
 	Target Text      `json:"target,omitempty"` // of a symlink
+}
+
+// FileSpaceInfo is what statfs(2) says of a file system.
+type FileSpaceInfo struct {
+	Size      int64 `json:"size_bytes"`
+	Free      int64 `json:"free_bytes"`           // for this user
+	Files     int64 `json:"files,omitempty"`      // inodes; 0 where they are not counted
+	FreeFiles int64 `json:"free_files,omitempty"` // not used
 }
 
 // FileMatch is a line that a search has found.

@@ -38,8 +38,9 @@ func (s *Sender) Divert(f *os.File) {
 	s.past = f
 }
 
-// diverted returns where the bytes go instead, or nil.
-func (s *Sender) diverted() *os.File {
+// Pipe returns where the bytes go instead, or nil: what is moved there is as
+// what Write sends.
+func (s *Sender) Pipe() *os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.past
@@ -92,7 +93,7 @@ func (s *Sender) take(n int) (int, error) {
 
 // Write sends p, in pieces as there is credit.
 func (s *Sender) Write(p []byte) (written int, err error) {
-	if f := s.diverted(); f != nil {
+	if f := s.Pipe(); f != nil {
 		return f.Write(p)
 	}
 	for len(p) > 0 {
@@ -110,7 +111,7 @@ func (s *Sender) Write(p []byte) (written int, err error) {
 
 // Close ends the channel. It needs no credit.
 func (s *Sender) Close() error {
-	if f := s.diverted(); f != nil {
+	if f := s.Pipe(); f != nil {
 		_ = f.Close()
 	}
 	return s.w.Data(s.typ, s.stream, nil)

@@ -31,6 +31,16 @@ type ClientHello struct {
 	// PIDNamespace is the client's own, as readlink /proc/self/ns/pid shows
 	// it; a guest in the same one is not in one of its own.
 	PIDNamespace string `json:"pid_namespace,omitempty"`
+	// Env is the environment of commands, in place of the guest's own.
+	Env []Text `json:"env,omitempty"`
+	// TellEnv asks for the environment of commands in the answer.
+	TellEnv bool `json:"tell_env,omitempty"`
+	// WritableRoot asks the guest to prove that the root directory can be
+	// written: a container program may have mounted it read-only, and not said so.
+	WritableRoot bool `json:"writable_root,omitempty"`
+	// Look asks the guest what it finds of its place. It leaves with an Error when
+	// that holds a socket of the host's that no task may reach.
+	Look bool `json:"look,omitempty"`
 }
 
 // GuestHello is the guest's answer. When Error is set, the guest leaves.
@@ -43,7 +53,13 @@ type GuestHello struct {
 	Home            Text   `json:"home,omitempty"`
 	Path            Text   `json:"path,omitempty"`
 	Shell           string `json:"shell,omitempty"`
+	Env             []Text `json:"env,omitempty"` // where it was asked for
 	Error           string `json:"error,omitempty"`
+	// NotWritable says that Error is the root directory's, see
+	// [ClientHello].WritableRoot.
+	NotWritable bool `json:"not_writable,omitempty"`
+	// Seen is there where it was asked for.
+	Seen *jobs.Seen `json:"seen,omitempty"`
 }
 
 // StartMessage begins a command. With Prompt, the client sends the channel
