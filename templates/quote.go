@@ -4,8 +4,6 @@ import (
 	"strings"
 
 	"al.essio.dev/pkg/shellescape"
-
-	"berth/jobs"
 )
 
 // Quote returns word as bash reads it back: unchanged when it is plain,
@@ -14,8 +12,7 @@ import (
 // only around a comma or "..", so such a word is itself (bash(1), "Brace
 // Expansion").
 func Quote(word string) string {
-	switch word {
-	case jobs.HoleImage, jobs.HoleOverlay, jobs.HoleScratch:
+	if isHole(word) {
 		return word
 	}
 	return shellescape.Quote(word)

@@ -4,7 +4,9 @@ import (
 	_ "embed"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"text/template"
 
 	"berth/jobs"
@@ -13,10 +15,13 @@ import (
 //go:embed job.sh.tmpl
 var jobText string
 
-var jobTemplate = template.Must(template.New("job.sh").
-	Option("missingkey=error").
-	Funcs(template.FuncMap{"quote": Quote}).
-	Parse(jobText))
+// jobTemplate is parsed when it is needed, and not at every start.
+var jobTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("job.sh").
+		Option("missingkey=error").
+		Funcs(template.FuncMap{"quote": Quote}).
+		Parse(jobText))
+})
 
 // Head is what one scheduler adds to the job script that all share.
 type Head struct {
@@ -45,7 +50,7 @@ func Script(l jobs.Launch, h Head) (string, error) {
 		{"HOME", l.Identity.Home}, {"USER", l.Identity.User}, {"LOGNAME", l.Identity.User},
 		{"SHELL", shell}, {"LANG", "C.UTF-8"},
 	}
-	for _, e := range h.Env {
+	for _, e := range append(l.Profile.Proxy.Environ(), h.Env...) {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || !validName(name) {
 			return "", fmt.Errorf("%q is not NAME=VALUE", e)
@@ -53,18 +58,24 @@ func Script(l jobs.Launch, h Head) (string, error) {
 		env = append(env, variable{name, value})
 	}
 	var b strings.Builder
-	err := jobTemplate.Execute(&b, map[string]any{
+	err := jobTemplate().Execute(&b, map[string]any{
 		"Comment": l.Comment,
 		"Header":  h.Lines,
 		"Env":     env,
 		"Unset":   h.Unset,
 		"Modules": l.Profile.Modules,
 		"Exec":    execLine(l.Argv),
+		"Holes":   slices.ContainsFunc(l.Argv, isHole),
 	})
 	if err != nil {
 		return "", fmt.Errorf("render the job script: %w", err)
 	}
 	return b.String(), nil
+}
+
+// isHole tells whether the runner fills a word in on the node.
+func isHole(word string) bool {
+	return word == jobs.HoleImage || word == jobs.HoleOverlay || word == jobs.HoleScratch
 }
 
 // WithRemark renders the script of a launch with one remark and no directives.
@@ -87,7 +98,7 @@ func check(l jobs.Launch, h Head) error {
 		values []string
 	}{
 		{"a comment of the job script", l.Comment}, {"a header line of the job script", h.Lines},
-		{"a variable of the job script", h.Env}, {"a module of the profile", l.Profile.Modules},
+		{"a variable of the job script", h.Env}, {"a proxy of the profile", l.Profile.Proxy.Environ()}, {"a module of the profile", l.Profile.Modules},
 		{"a word of the job's command line", l.Argv},
 		{"the user's name", []string{l.Identity.User}}, {"the home directory", []string{l.Identity.Home}},
 		{"the login shell", []string{l.Identity.Shell}},

@@ -90,6 +90,25 @@ func (g *Cgroup) OOMKills() int {
 	return 0
 }
 
+// Peak is the most memory that was used here, page cache included; 0 where the
+// kernel does not remember it (memory.peak of version 2 is there since Linux
+// 5.19).
+func (g *Cgroup) Peak() jobs.Bytes {
+	if g == nil {
+		return 0
+	}
+	name := "memory.max_usage_in_bytes"
+	if g.v2 {
+		name = "memory.peak"
+	}
+	b, err := os.ReadFile(g.file(name))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return jobs.Bytes(max(n, 0))
+}
+
 // Limit is the smallest memory limit from here up, or 0 when there is none.
 func (g *Cgroup) Limit() jobs.Bytes {
 	if g == nil {

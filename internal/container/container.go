@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/run"
 	"berth/internal/session"
 	"berth/jobs"
 )
@@ -20,6 +21,7 @@ type Options struct {
 	Opening *jobs.Opening
 	On      jobs.Starter
 	User    string    // USER and LOGNAME where the environment has none
+	Backend string    // named when its guest does not start, where it is a program
 	Stderr  io.Writer // takes what the container program says; never nil
 	Log     *slog.Logger
 
@@ -31,6 +33,8 @@ type Options struct {
 	// nil; a file system that ends then is not what ended the container.
 	Stop     <-chan struct{}
 	Stopping func() bool
+	// TellEnv asks the guest for its environment, see [session.Guest].
+	TellEnv bool
 	// Began is called once the program runs and before its guest speaks; it
 	// may be nil.
 	Began func()
@@ -98,10 +102,18 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		case <-sctx.Done():
 		}
 	}()
-	c.session, err = session.Open(sctx, outR, inW, session.Options{
+	var said io.Reader = outR
+	if o.Opening.Answer != nil {
+		said = &answered{f: outR, answer: o.Opening.Answer}
+	}
+	c.session, err = session.Open(sctx, said, inW, session.Options{
 		StartTimeout: o.Start, PingTimeout: o.GuestWait, OwnPIDNamespace: o.Opening.OwnPIDNamespace,
-		Home: o.Opening.Home, User: o.User, Login: o.Opening.Login, Dir: o.Opening.Dir,
+		Home: o.Opening.Home, User: o.User, Login: o.Opening.Login, Dir: o.Opening.Dir, TellEnv: o.TellEnv, WritableRoot: o.Opening.WritableRoot,
+		Look: o.Opening.Level != "" && o.Opening.Level != jobs.LevelNone,
 	})
+	if err == nil {
+		err = closed(c.session.Guest().Seen)
+	}
 	if err != nil {
 		c.ForceEnd()
 		_ = outR.Close()
@@ -113,17 +125,56 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 	return c, nil
 }
 
+// answered is the output of a program that has something to say before its guest
+// does: the first one to read gets to know what that was.
+type answered struct {
+	f      *os.File
+	answer func(io.Reader) error
+}
+
+// Close closes the stream.
+func (a *answered) Close() error { return a.f.Close() }
+
+// Read reads what comes after the answer.
+func (a *answered) Read(b []byte) (int, error) {
+	if a.answer != nil {
+		if err := a.answer(a.f); err != nil {
+			return 0, err
+		}
+		a.answer = nil
+	}
+	return a.f.Read(b)
+}
+
 // startError says why no guest answered, in the words of the container
 // program, which end on its standard error.
 func (c *Container) startError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
+	var no *session.NotWritableError
+	if errors.As(err, &no) {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container's writable layer is not writable", Err: no,
+			Hint: "the container program has mounted it read-only and gone on: are its files yours, with a mode that lets you write, on a file system that is writable here? berth doctor looks at this node"}
+	}
+	if jobs.KindOf(err) == jobs.KindConfig || c.o.Opening.Answer != nil && jobs.KindOf(err) != jobs.KindUnknown {
+		return err
+	}
+	var reachable *session.ReachableError
+	if errors.As(err, &reachable) {
+		return reachableError(reachable)
+	}
 	msg := "the container did not start"
 	if !c.o.Opening.OwnPIDNamespace {
 		msg = "the guest did not start"
 	}
-	text := strings.TrimSpace(c.stderr.String())
+	if c.o.Opening.Answer != nil {
+		msg += " in the sandbox of the backend " + c.o.Backend
+	}
+	text := c.troubles()
+	if text == "" {
+		text = strings.TrimSpace(c.stderr.String())
+	}
 	e := &jobs.Error{Kind: jobs.KindInfra, Msg: msg, Err: err}
 	if text != "" {
 		e.Err = errors.New(lastLines(text, 3))
@@ -131,8 +182,12 @@ func (c *Container) startError(ctx context.Context, err error) error {
 	switch {
 	case strings.Contains(text, "currently in use by another process"):
 		e.Kind, e.Hint = jobs.KindAgain, "another job has the overlay open; wait for it"
+	case strings.Contains(text, "trying to read the squashfs image"):
+		e.Kind, e.Hint = jobs.KindConfig, "the image is damaged or cut off: copy or make it again"
 	case strings.Contains(text, "setgroups") || strings.Contains(text, "user namespace") || strings.Contains(text, "unprivileged"):
 		e.Kind, e.Hint = jobs.KindConfig, "this node forbids user namespaces: ask the site for a setuid Apptainer, or for kernel.unprivileged_userns_clone / AppArmor settings"
+	case SlowMount(text):
+		e.Hint = "the node has too much to do, or FUSE does not work there: try again, or look at it: berth doctor --on-node"
 	case strings.Contains(text, "fuse"):
 		e.Kind, e.Hint = jobs.KindConfig, "FUSE does not work on this node: is /dev/fuse there, and are squashfuse and fuse-overlayfs installed?"
 	}
@@ -147,14 +202,17 @@ func (c *Container) Ended() <-chan struct{} { return c.ended }
 
 // Troubles are the last lines of what the container program has said, without
 // its remarks.
-func (c *Container) Troubles() string {
+func (c *Container) Troubles() string { return lastLines(c.troubles(), 3) }
+
+// troubles is what the container program has said, without its remarks.
+func (c *Container) troubles() string {
 	var kept []string
 	for line := range strings.Lines(c.stderr.String()) {
 		if l := strings.TrimSpace(line); l != "" && !strings.HasPrefix(l, "INFO:") {
 			kept = append(kept, l)
 		}
 	}
-	return strings.Join(kept[max(0, len(kept)-3):], "; ")
+	return strings.Join(kept, "\n")
 }
 
 // Close ends everything in the container and returns when the program has
@@ -175,7 +233,11 @@ func (c *Container) endOpening() {
 	if c.o.Opening.End == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	limit := c.o.Opening.EndTime
+	if limit == 0 {
+		limit = time.Minute
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := c.o.Opening.End(ctx); err != nil {
 		c.o.Log.Warn("the backend could not make sure that nothing runs", "err", err)
@@ -232,8 +294,8 @@ func (c *Container) sweep() {
 	deadline := time.Now().Add(2 * time.Second)
 	for time.Now().Before(deadline) {
 		alive := 0
-		for _, p := range descendants(os.Getpid()) {
-			if !p.zombie {
+		for _, p := range run.Below(os.Getpid()) {
+			if !p.Zombie {
 				alive++
 			}
 		}

@@ -7,12 +7,22 @@ import (
 	"time"
 
 	"berth/internal/lease"
+	"berth/internal/pattern"
+	"berth/internal/run"
 )
 
 // fuseHelpers are the programs that a container's file system may live in. When
 // one ends early the container runs on, and its writes are lost ("Transport
 // endpoint is not connected"), while a command that ignores that succeeds.
 var fuseHelpers = []string{"squashfuse_ll", "squashfuse", "fuse-overlayfs", "fuse2fs"}
+
+// slowMount is what Apptainer says of a helper that has not mounted its file
+// system within the time that is given to it, 10 s.
+var slowMount = pattern.Lazy(`failed to mount \S+ in [0-9.]+m?s`)
+
+// SlowMount tells whether a container program has given up on a helper that was
+// slow: with less to do for the machine the same may work.
+func SlowMount(said string) bool { return slowMount().MatchString(said) }
 
 // fuse is one of them at work.
 type fuse struct {
@@ -23,12 +33,21 @@ type fuse struct {
 // findFuse lists the ones below this process, which a container has when its
 // guest speaks.
 func findFuse() (found []fuse) {
-	for _, p := range descendants(os.Getpid()) {
-		if slices.Contains(fuseHelpers, p.name) {
-			found = append(found, fuse{name: p.name, pid: p.pid, start: lease.StartTime(p.pid)})
+	for _, p := range run.Below(os.Getpid()) {
+		if slices.Contains(fuseHelpers, p.Name) {
+			found = append(found, fuse{name: p.Name, pid: p.PID, start: lease.StartTime(p.PID)})
 		}
 	}
 	return found
+}
+
+// EndFuse kills such helpers below this process, a child subreaper that has no
+// container open: of one whose program was killed, perhaps for memory, before it
+// could end them, and they do not end by themselves.
+func EndFuse() {
+	for _, f := range findFuse() {
+		run.KillSame(f.pid, func() bool { return lease.StartTime(f.pid) == f.start })
+	}
 }
 
 // fuseSettles is how long a container, or the order to end it, may take to show

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/lease"
+	"berth/internal/run"
 	"berth/jobs"
 )
 
@@ -17,19 +18,20 @@ import (
 // of proc(5), since Linux 4.14). Where that cannot be read it is the resident
 // set, which is more.
 func TreeMemory(root int) (sum int64) {
-	for _, p := range descendants(root) {
-		sum += p.memory()
+	for _, p := range run.Below(root) {
+		sum += memoryOf(p)
 	}
 	return sum
 }
 
-func (p proc) memory() int64 {
-	if p.zombie || p.rss == 0 {
+// memoryOf is what one process takes.
+func memoryOf(p run.Proc) int64 {
+	if p.Zombie || p.RSS == 0 {
 		return 0
 	}
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/smaps_rollup")
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/smaps_rollup")
 	if err != nil {
-		return p.rss
+		return p.RSS
 	}
 	for line := range bytes.Lines(b) {
 		if val, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
@@ -38,7 +40,7 @@ func (p proc) memory() int64 {
 			}
 		}
 	}
-	return p.rss
+	return p.RSS
 }
 
 // WatchMemory looks once a second what the processes below this one take, and
@@ -55,9 +57,9 @@ func WatchMemory(ctx context.Context, limit jobs.Bytes, over func(used int64) (a
 			// The resident set is cheap to read, and never less.
 			self := os.Getpid()
 			var most int64
-			all := descendants(self)
+			all := run.Below(self)
 			for _, p := range all {
-				most += p.rss
+				most += p.RSS
 			}
 			if most <= int64(limit) {
 				continue
@@ -74,41 +76,41 @@ func WatchMemory(ctx context.Context, limit jobs.Bytes, over func(used int64) (a
 // the guest sees it; its children are the commands. It returns the name of the
 // tree's top, and what the tree held.
 func KillLargest(root, guest int) (name string, held int64) {
-	all := descendants(root)
-	children := map[int][]proc{}
-	var top []proc
+	all := run.Below(root)
+	children := map[int][]run.Proc{}
+	var top []run.Proc
 	for _, p := range all {
-		children[p.ppid] = append(children[p.ppid], p)
+		children[p.PPID] = append(children[p.PPID], p)
 	}
 	for _, p := range all {
-		if n := len(p.nspid); n > 0 && p.nspid[n-1] == guest && (n > 1 || p.pid == guest) {
-			top = children[p.pid]
+		if n := len(p.NSPID); n > 0 && p.NSPID[n-1] == guest && (n > 1 || p.PID == guest) {
+			top = children[p.PID]
 		}
 	}
 	if len(top) == 0 {
 		return "nothing", 0
 	}
 	own, tree := map[int]int64{}, map[int]int64{}
-	var sum func(p proc) int64
-	sum = func(p proc) int64 {
-		own[p.pid] = p.memory()
-		t := own[p.pid]
-		for _, c := range children[p.pid] {
+	var sum func(p run.Proc) int64
+	sum = func(p run.Proc) int64 {
+		own[p.PID] = memoryOf(p)
+		t := own[p.PID]
+		for _, c := range children[p.PID] {
 			t += sum(c)
 		}
-		tree[p.pid] = t
+		tree[p.PID] = t
 		return t
 	}
-	var worst proc
+	var worst run.Proc
 	for _, p := range top {
-		if sum(p) >= tree[worst.pid] {
+		if sum(p) >= tree[worst.PID] {
 			worst = p
 		}
 	}
 	for {
-		var next *proc
-		for _, c := range children[worst.pid] {
-			if tree[c.pid] > tree[worst.pid]/2 {
+		var next *run.Proc
+		for _, c := range children[worst.PID] {
+			if tree[c.PID] > tree[worst.PID]/2 {
 				next = &c
 			}
 		}
@@ -119,15 +121,15 @@ func KillLargest(root, guest int) (name string, held int64) {
 	}
 	// The top first, so that it starts nothing more; its children have
 	// another parent then, and are known by their start.
-	tops := []proc{worst}
-	starts := []string{lease.StartTime(worst.pid)}
+	tops := []run.Proc{worst}
+	starts := []string{lease.StartTime(worst.PID)}
 	for i := 0; i < len(tops); i++ {
-		for _, c := range children[tops[i].pid] {
-			tops, starts = append(tops, c), append(starts, lease.StartTime(c.pid))
+		for _, c := range children[tops[i].PID] {
+			tops, starts = append(tops, c), append(starts, lease.StartTime(c.PID))
 		}
 	}
 	for i, p := range tops {
-		killSame(p.pid, func() bool { return lease.StartTime(p.pid) == starts[i] })
+		run.KillSame(p.PID, func() bool { return lease.StartTime(p.PID) == starts[i] })
 	}
-	return worst.name, tree[worst.pid]
+	return worst.Name, tree[worst.PID]
 }

@@ -1,19 +1,19 @@
 package container
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
-	"berth/internal/disk"
 	"berth/internal/lease"
+	"berth/internal/run"
 	"berth/jobs"
 )
 
@@ -46,7 +46,7 @@ func ScratchBase(profile string, getenv func(string) string) (string, error) {
 		return dir, nil
 	}
 	for _, dir := range []string{"/tmp", "/var/tmp"} {
-		if usableBase(dir) && !inMemory(dir) {
+		if usableBase(dir) && !InMemory(dir) {
 			return dir, nil
 		}
 	}
@@ -58,24 +58,15 @@ func usableBase(dir string) bool {
 	return err == nil && fi.IsDir() && !strings.ContainsAny(dir, ":,")
 }
 
-func inMemory(dir string) bool {
+// InMemory tells whether what is in a directory takes memory, and no disk.
+func InMemory(dir string) bool {
 	var st syscall.Statfs_t
 	return syscall.Statfs(dir, &st) == nil && st.Type == tmpfsMagic
 }
 
-var varWord = regexp.MustCompile(`\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)`)
-
 // expandVars replaces $NAME and ${NAME}, and nothing else that a shell would.
 func expandVars(s string, getenv func(string) string) (string, error) {
-	var missing string
-	out := varWord.ReplaceAllStringFunc(s, func(w string) string {
-		name := strings.Trim(w[1:], "{}")
-		v := getenv(name)
-		if v == "" && missing == "" {
-			missing = name
-		}
-		return v
-	})
+	out, missing := jobs.Expand(s, getenv)
 	if missing != "" {
 		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's scratch names $" + missing + ", which is not set on this node", Hint: `mend scratch = "..." in the profile`}
 	}
@@ -85,19 +76,17 @@ func expandVars(s string, getenv func(string) string) (string, error) {
 	return filepath.Clean(out), nil
 }
 
-// NewScratch makes the directory below base for the owner of forDir, a new one
-// in any case: mkdir refuses a name that exists. Others can read the owner's
-// part of the name, which is tail, and take it first; then random letters are
-// added. Of one tail, one process at a time may call it.
+// NewScratch makes the directory below base for the owner of forDir, with a name
+// that nobody can foresee: the owner's part of it, tail, is public, as the name of
+// a job in its scheduler is. A name that exists, be it a link that somebody has
+// planted, is not used (mkdir(2)). A base in which everybody may rename everything
+// is refused: somebody could put another directory in place of this one.
 func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, error) {
-	dir := filepath.Join(base, fmt.Sprintf("berth-%d-%s", os.Getuid(), tail))
-	err := os.Mkdir(dir, 0o700)
-	if errors.Is(err, fs.ErrExist) && removeUnfinished(dir) {
-		err = os.Mkdir(dir, 0o700)
+	if fi, err := os.Stat(base); err == nil && fi.Mode().Perm()&0o002 != 0 && fi.Mode()&fs.ModeSticky == 0 {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "everybody may replace what is in the scratch directory " + base + ": it lacks the sticky bit",
+			Hint: `name another one, scratch = "..." in a profile, or ask the site: chmod +t ` + base}
 	}
-	if errors.Is(err, fs.ErrExist) {
-		dir, err = os.MkdirTemp(base, filepath.Base(dir)+"-*")
-	}
+	dir, err := os.MkdirTemp(base, scratchName(tail)+"*")
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: `is there space left on ` + base + `? scratch = "..." in a profile names another place`}
 	}
@@ -124,7 +113,41 @@ func (s *Scratch) Workdir() string { return filepath.Join(s.Dir, "w") }
 func (s *Scratch) Conf() string { return filepath.Join(s.Dir, "apptainer") }
 
 // Remove removes it, whatever has been written there.
-func (s *Scratch) Remove() error { return disk.RemoveTree(s.Dir) }
+func (s *Scratch) Remove() error { return removeScratch(s.Dir, removeFiles) }
+
+func removeFiles(path string) error {
+	return run.RemoveFiles(context.Background(), run.Local{}, path)
+}
+
+// removeScratch removes a scratch directory, what is in it by remove. Its owner's mark goes last, and stays
+// where something else does: what cannot be removed now, since a program that its
+// owner has left behind still writes there, is known to the next one who sweeps.
+func removeScratch(dir string, remove func(path string) error) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() != fileOwner {
+			err = errors.Join(err, remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	owner := filepath.Join(dir, fileOwner)
+	mark, merr := os.ReadFile(owner)
+	if err := os.Remove(owner); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err = os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if merr == nil {
+		err = errors.Join(err, os.WriteFile(owner, mark, 0o600))
+	}
+	return err
+}
 
 // scratchOwner says whose a scratch directory is, so that one whose owner was
 // killed can be told from one in use.
@@ -157,6 +180,45 @@ const unfinishedFor = time.Hour
 // provably gone, and returns them. One without a readable owner is left alone,
 // unless it is old and empty.
 func SweepScratch(base string, me lease.Process) (removed []string) {
+	for _, dir := range AbandonedScratch(base, me) {
+		if RemoveAbandoned(dir) {
+			removed = append(removed, dir)
+		}
+	}
+	return removed
+}
+
+// SweepUnfinished removes the empty directories below base that were begun with
+// this tail, see [NewScratch], and returns them. It is for a maker who knows that
+// nobody else is at work with that tail: their makers were killed before they had
+// written down whose they are.
+func SweepUnfinished(base, tail string) (removed []string) {
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if dir := filepath.Join(base, e.Name()); strings.HasPrefix(e.Name(), scratchName(tail)) && removeUnfinished(dir) {
+			removed = append(removed, dir)
+		}
+	}
+	return removed
+}
+
+// scratchName is what a directory's name begins with.
+func scratchName(tail string) string { return fmt.Sprintf("berth-%d-%s-", os.Getuid(), tail) }
+
+// RemoveAbandoned removes a directory that [AbandonedScratch] has found, and tells
+// whether it is gone.
+func RemoveAbandoned(dir string) bool {
+	if b, err := os.ReadFile(filepath.Join(dir, fileOwner)); err != nil || len(b) == 0 {
+		return removeUnfinished(dir)
+	}
+	return removeScratch(dir, removeFiles) == nil
+}
+
+// AbandonedScratch finds what [SweepScratch] removes.
+func AbandonedScratch(base string, me lease.Process) (found []string) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return nil
@@ -176,18 +238,15 @@ func SweepScratch(base string, me lease.Process) (removed []string) {
 		}
 		b, err := os.ReadFile(filepath.Join(dir, fileOwner))
 		if err != nil || len(b) == 0 {
-			if time.Since(fi.ModTime()) > unfinishedFor && removeUnfinished(dir) {
-				removed = append(removed, dir)
+			if left, err := os.ReadDir(dir); err == nil && time.Since(fi.ModTime()) > unfinishedFor && (len(left) == 0 || len(left) == 1 && left[0].Name() == fileOwner) {
+				found = append(found, dir)
 			}
 			continue
 		}
 		var o scratchOwner
-		if json.Unmarshal(b, &o) != nil || !o.Gone(me) {
-			continue
-		}
-		if disk.RemoveTree(dir) == nil {
-			removed = append(removed, dir)
+		if json.Unmarshal(b, &o) == nil && o.Gone(me) {
+			found = append(found, dir)
 		}
 	}
-	return removed
+	return found
 }

@@ -2,8 +2,11 @@ package container
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,23 +26,28 @@ func TestNewScratch(t *testing.T) {
 			t.Errorf("%s: %v, %v", dir, fi, err)
 		}
 	}
-	// A name that exists, whoever made it, is not used: another is found.
+	if name := filepath.Base(s.Dir); strings.HasSuffix(name, "-0123456789ab") {
+		t.Errorf("the name can be foreseen: %s", name)
+	}
 	again, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001")
 	if err != nil || again.Dir == s.Dir {
 		t.Errorf("the same again: %+v, %v", again, err)
 	}
-	planted := filepath.Join(base, "elsewhere")
-	if err := os.Mkdir(planted, 0o700); err != nil {
+	open := filepath.Join(base, "open")
+	if err := os.Mkdir(open, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(planted, strings.Replace(s.Dir, "0123456789ab", "planted", 1)); err != nil {
+	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if other, err := NewScratch(base, "planted", lease.Self(), "/b/0001"); err != nil || other.Dir == planted {
-		t.Errorf("beside a planted link: %+v, %v", other, err)
+	if _, err := NewScratch(open, "x", lease.Self(), "/b/0001"); jobs.KindOf(err) != jobs.KindConfig || jobs.HintOf(err) == "" {
+		t.Errorf("where everybody may rename it: %v", err)
 	}
-	if left, err := os.ReadDir(planted); err != nil || len(left) > 0 {
-		t.Errorf("a planted link was followed: %v, %v", left, err)
+	if err := os.Chmod(open, os.ModeSticky|0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewScratch(open, "x", lease.Self(), "/b/0001"); err != nil {
+		t.Error(err)
 	}
 	if _, err := NewScratch(filepath.Join(base, "missing"), "x", lease.Self(), "/b/0001"); err == nil || !strings.Contains(jobs.HintOf(err), "space left") {
 		t.Errorf("no such base: %v", err)
@@ -52,56 +60,36 @@ func TestNewScratch(t *testing.T) {
 	}
 }
 
-// TestUnfinishedScratch: who was killed while it made one leaves it to the next.
+// TestUnfinishedScratch: what somebody leaves who was killed while it was made is
+// removed when it is old.
 func TestUnfinishedScratch(t *testing.T) {
 	base := t.TempDir()
-	s, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, files := range map[string][]string{"nothing": nil, "an empty mark": {fileOwner}} {
+	for what, files := range map[string][]string{"nothing": nil, "an empty mark": {fileOwner}, "something": {"mine"}} {
+		s, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001")
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := s.Remove(); err != nil {
 			t.Fatal(err)
 		}
-		unfinished := func() {
-			if err := os.Mkdir(s.Dir, 0o700); err != nil {
+		if err := os.Mkdir(s.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if err := os.WriteFile(filepath.Join(s.Dir, f), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			for _, f := range files {
-				if err := os.WriteFile(filepath.Join(s.Dir, f), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
 		}
-		unfinished()
 		if removed := SweepScratch(base, lease.Self()); removed != nil {
 			t.Errorf("%s: a young one was removed: %q", what, removed)
 		}
-		again, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001")
-		if err != nil || again.Dir != s.Dir {
-			t.Errorf("%s: %+v, %v", what, again, err)
-		}
-		if err := again.Remove(); err != nil {
-			t.Fatal(err)
-		}
-		unfinished()
 		old := time.Now().Add(-2 * unfinishedFor)
 		if err := os.Chtimes(s.Dir, old, old); err != nil {
 			t.Fatal(err)
 		}
-		if removed := SweepScratch(base, lease.Self()); len(removed) != 1 {
-			t.Errorf("%s: an old one is left: %q", what, removed)
+		if removed := SweepScratch(base, lease.Self()); (len(removed) == 1) != (what != "something") {
+			t.Errorf("%s: removed %q", what, removed)
 		}
-	}
-	// One that somebody has put something into is left alone.
-	if err := os.Mkdir(s.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(s.Dir, "mine"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if again, err := NewScratch(base, "0123456789ab", lease.Self(), "/b/0001"); err != nil || again.Dir == s.Dir {
-		t.Errorf("%+v, %v", again, err)
 	}
 }
 
@@ -159,6 +147,38 @@ func TestSweepScratch(t *testing.T) {
 				t.Errorf("removed %q, want gone %v", removed, c.gone)
 			}
 		})
+	}
+}
+
+// While a program that its owner has left behind still writes there, a directory
+// is not removed, or not wholly: who sweeps next knows it again.
+func TestSweepWrittenTo(t *testing.T) {
+	mine := lease.Self()
+	base := t.TempDir()
+	gone := lease.Process{Host: mine.Host, BootID: mine.BootID, PID: 1 << 30, Start: "1"}
+	s, err := NewScratch(base, "0123456789ab", gone, "/b/0001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := errors.New("directory not empty")
+	for name, remove := range map[string]func(string) error{
+		"all the time": func(string) error { return busy },
+		"behind us": func(path string) error {
+			return errors.Join(os.RemoveAll(path), os.WriteFile(filepath.Join(s.Dir, "late"), nil, 0o600))
+		},
+	} {
+		if err := removeScratch(s.Dir, remove); err == nil {
+			t.Errorf("%s: it is said to be gone", name)
+		}
+		if found := AbandonedScratch(base, mine); len(found) != 1 {
+			t.Errorf("%s: whose it is has been forgotten", name)
+		}
+	}
+	if removed := SweepScratch(base, mine); len(removed) != 1 {
+		t.Error("it was not removed in the end")
+	}
+	if _, err := os.Lstat(s.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 }
 
@@ -320,4 +340,34 @@ func FuzzExpandVars(f *testing.F) {
 			t.Errorf("without a variable, %q became %q", s, got)
 		}
 	})
+}
+
+// TestSweepUnfinished: whoever knows that nobody else is at work with a tail
+// need not wait until what was begun is old; what is somebody's stays.
+func TestSweepUnfinished(t *testing.T) {
+	base := t.TempDir()
+	whole, err := NewScratch(base, "aaaa", lease.Self(), "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := map[string]string{}
+	for what, tail := range map[string]string{"empty": "aaaa", "without a word": "aaaa", "something": "aaaa", "another": "bbbb"} {
+		dirs[what] = filepath.Join(base, scratchName(tail)+strconv.Itoa(len(dirs)))
+		if err := os.Mkdir(dirs[what], 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, name := range map[string]string{"without a word": fileOwner, "something": "w"} {
+		if err := os.WriteFile(filepath.Join(dirs[what], name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if removed := SweepUnfinished(base, "aaaa"); len(removed) != 2 {
+		t.Errorf("removed %q", removed)
+	}
+	for _, dir := range []string{whole.Dir, dirs["something"], dirs["another"]} {
+		if _, err := os.Stat(dir); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -5,8 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/run"
+	"berth/internal/run/headless"
 )
 
 // tree starts a shell with a text and waits for the line "ready".
@@ -35,8 +40,8 @@ func TestDescendants(t *testing.T) {
 	cmd := tree(t, "sh", "-c", "sleep 60 & sh -c 'sleep 60 & wait' & sh -c 'exit 0' & echo ready; wait")
 	eventually(t, "three sleep below", func() bool {
 		n := 0
-		for _, p := range descendants(cmd.Process.Pid) {
-			if !p.zombie {
+		for _, p := range run.Below(cmd.Process.Pid) {
+			if !p.Zombie {
 				n++
 			}
 		}
@@ -45,10 +50,10 @@ func TestDescendants(t *testing.T) {
 	if rss := TreeMemory(cmd.Process.Pid); rss < 100<<10 || rss > 100<<20 {
 		t.Errorf("they take %d bytes", rss)
 	}
-	if got := descendants(1 << 30); got != nil {
+	if got := run.Below(1 << 30); got != nil {
 		t.Errorf("below nobody: %v", got)
 	}
-	if left := KillAll(cmd.Process.Pid, 10*time.Second); left != 0 {
+	if left := KillAll(cmd.Process.Pid, 50*time.Second); left != 0 {
 		t.Errorf("%d are left", left)
 	}
 }
@@ -58,14 +63,14 @@ func TestDescendants(t *testing.T) {
 func TestKillContainer(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "cleaned-up")
 	outer := tree(t, "sh", "-c", `unshare -Urpf --mount-proc sh -c 'trap "" TERM; (setsid sh -c "trap \"\" TERM; sleep 60" &); echo ready; sleep 60'; echo done >"$1"`, "sh", mark)
-	eventually(t, "the tree stands", func() bool { return len(descendants(outer.Process.Pid)) >= 4 })
+	eventually(t, "the tree stands", func() bool { return len(run.Below(outer.Process.Pid)) >= 4 })
 	if n := KillContainer(outer.Process.Pid); n != 1 {
 		t.Errorf("killed %d", n)
 	}
 	eventually(t, "the outer process cleans up", func() bool { _, err := os.Stat(mark); return err == nil })
 	eventually(t, "nothing lives inside", func() bool {
-		for _, p := range descendants(outer.Process.Pid) {
-			if !p.zombie {
+		for _, p := range run.Below(outer.Process.Pid) {
+			if !p.Zombie {
 				return false
 			}
 		}
@@ -94,12 +99,21 @@ func TestKillChecksParent(t *testing.T) {
 // A tree that grows while it is killed is killed all the same.
 func TestKillAllGrowing(t *testing.T) {
 	cmd := tree(t, "sh", "-c", "echo ready; i=0; while [ $i -lt 200 ]; do sleep 60 & i=$((i + 1)); done; wait")
-	if left := KillAll(cmd.Process.Pid, 20*time.Second); left != 0 {
+	if left := KillAll(cmd.Process.Pid, 50*time.Second); left != 0 {
 		t.Errorf("%d are left", left)
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	eventually(t, "all are gone", func() bool { return len(descendants(cmd.Process.Pid)) == 0 })
+	eventually(t, "all are gone", func() bool { return len(run.Below(cmd.Process.Pid)) == 0 })
+}
+
+// A time that was up before anybody looked, as for a process that stood still,
+// leaves nothing.
+func TestKillAllLate(t *testing.T) {
+	cmd := tree(t, "sh", "-c", "sleep 60 & sleep 60 & echo ready; wait")
+	if left := KillAll(cmd.Process.Pid, -time.Second); left != 0 {
+		t.Errorf("%d are left", left)
+	}
 }
 
 func TestCgroup(t *testing.T) {
@@ -135,8 +149,28 @@ func TestCgroup(t *testing.T) {
 }
 
 func TestReadProc(t *testing.T) {
-	p, ok := readProc(os.Getpid())
-	if !ok || p.ppid != os.Getppid() || p.zombie || p.rss == 0 || len(p.nspid) == 0 {
+	p, ok := run.ReadProc(os.Getpid())
+	if !ok || p.PPID != os.Getppid() || p.Zombie || p.RSS == 0 || len(p.NSPID) == 0 {
 		t.Errorf("%+v, %v", p, ok)
 	}
+}
+
+// A process whose first thread has ended looks like a zombie, and is killed like
+// any other.
+func TestKillHeadless(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := tree(t, "sh", "-c", `"$1" "$2"; true`, "sh", self, headless.Word)
+	dir := ""
+	eventually(t, "its first thread has ended", func() bool {
+		dir = filepath.Join("/proc", strconv.Itoa(run.Below(cmd.Process.Pid)[0].PID))
+		b, _ := os.ReadFile(filepath.Join(dir, "status"))
+		return strings.Contains(string(b), "State:\tZ")
+	})
+	if left := KillAll(cmd.Process.Pid, 50*time.Second); left != 0 {
+		t.Errorf("%d are left", left)
+	}
+	eventually(t, "it is gone", func() bool { _, err := os.Stat(dir); return err != nil })
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
+	"berth/internal/container"
 	"berth/internal/session"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -15,22 +17,15 @@ import (
 	"berth/overlay"
 )
 
-func (r *attempt) git() *workspace.Git {
-	return workspace.New(r.on)
-}
-
-// collect makes the result of what the task left in its work tree. The
-// container is gone, so nothing changes under it. When the scheduler leaves
-// little time and it runs out, the task's files stay where they are.
-func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace.Source, out *outcome) {
+// inTime ends in time for the record: before the scheduler's limit, and when it
+// becomes impatient.
+func (r *attempt) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	done := func() {}
 	if !r.jobEnd.IsZero() {
 		// Slurm's limit comes after berth's own, and ends the record too.
-		var done context.CancelFunc
 		ctx, done = context.WithDeadline(ctx, r.jobEnd.Add(-2*time.Second))
-		defer done()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	go func() { // the scheduler may become impatient only now
 		select {
 		case <-ctx.Done():
@@ -47,6 +42,19 @@ func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace
 			cancel()
 		}
 	}()
+	return ctx, func() { cancel(); done() }
+}
+
+func (r *attempt) git() *workspace.Git {
+	return workspace.New(r.on)
+}
+
+// collect makes the result of what the task left in its work tree. The
+// container is gone, so nothing changes under it. When the scheduler leaves
+// little time and it runs out, the task's files stay where they are.
+func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace.Source, out *outcome) {
+	ctx, cancel := r.inTime(ctx)
+	defer cancel()
 	r.event("collecting", "")
 	w := r.spec.Workspace
 	keep := func(what string, err error) {
@@ -78,19 +86,32 @@ func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace
 		out.err = workspaceError(err)
 		return
 	}
-	out.result = resultOf(res)
-	if !res.Changed {
+	out.result, out.collected = resultOf(res), res
+}
+
+// deliver brings the result into the user's repository. The next client verb
+// does when it fails, from where the repository may be writable.
+func (r *attempt) deliver(ctx context.Context, out *outcome) {
+	w := r.spec.Workspace
+	if w == nil || !out.collected.Changed || !r.accepted() {
 		return
 	}
-	if err := git.Intake(ctx, src, filepath.Join(r.dir, workspace.BundleFile), w.Branch, res); err != nil {
-		// The next client verb tries again, from where the repository may be
-		// writable.
+	if w.Copy {
+		return // the user's repository is on another machine, which fetches the bundle
+	}
+	ctx, cancel := r.inTime(ctx)
+	defer cancel()
+	if err := r.git().Intake(ctx, sourceOf(w), filepath.Join(r.dir, workspace.BundleFile), w.Branch, out.collected); err != nil {
 		out.result.TakeError = err.Error()
 		r.log.Warn("the branch could not be brought into the repository", "err", err)
 		return
 	}
 	out.result.Taken = true
 	r.event("branch", w.Branch)
+}
+
+func sourceOf(w *jobs.WorkspaceSpec) workspace.Source {
+	return workspace.Source{Repo: w.GitDir, Top: w.Repo, Base: w.Base, Branch: w.BaseRef}
 }
 
 // resultOf carries a workspace's result into the exit record; the manifest
@@ -129,7 +150,11 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 		defer func() { _ = layer.Close() }()
 		p.layer = layer
 	}
-	c, err := r.openContainer(ctx, r.finalArgv(&p))
+	argv, err := r.finalArgv(&p)
+	if err != nil {
+		return err
+	}
+	c, err := r.openContainer(ctx, argv)
 	if err != nil {
 		return err
 	}
@@ -148,9 +173,10 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 	}
 	defer stderr.close()
 	deadline := r.deadline(out.started)
+	env := append(container.Passed(os.Environ()), r.taskEnv(secrets, deadline)...)
 	for _, cmd := range r.spec.Done {
 		_, _ = io.WriteString(stderr, "+ "+commandText(cmd)+"\n")
-		p, err := c.Session().Start(session.StartRequest{Command: cmd, Env: r.taskEnv(secrets, deadline), Dir: r.workDir(c)}, stdout, stderr)
+		p, err := c.Session().Start(session.StartRequest{Command: cmd, Env: env, Dir: r.workDir(c)}, stdout, stderr)
 		if err != nil {
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: "start a done command", Err: err}
 		}
@@ -170,63 +196,6 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 		}
 	}
 	return nil
-}
-
-// conclude makes the exit record.
-func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
-	rec := jobs.ExitRecord{Version: 1, Attempt: r.info.ID, Exit: out.exit, Started: out.started, Node: r.claim.Host,
-		OOMKills: r.oomKills(), MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts}
-	w := r.stop.get()
-	switch {
-	case w != nil:
-		rec.State, rec.Reason, rec.Hint = w.state, w.reason, w.hint
-		if w.state == jobs.StateOutOfMemory {
-			rec.Exit.OOM = true
-		}
-	case out.err != nil:
-		rec.State, rec.Reason, rec.Hint = jobs.StateError, out.err.Error(), jobs.HintOf(out.err)
-	default:
-		r.concludeCommand(&rec)
-	}
-	rec.Code = codeOf(rec, out.err)
-	return rec
-}
-
-// concludeCommand judges a command that ended by itself. What our own record
-// says of it counts: Slurm calls a job OUT_OF_MEMORY when any child was killed,
-// even though the command went on and succeeded.
-func (r *attempt) concludeCommand(rec *jobs.ExitRecord) {
-	e := &rec.Exit
-	if rec.OOMKills > 0 {
-		if e.Signal == 9 || e.Code == 137 {
-			e.OOM = true
-		} else {
-			r.note(fmt.Sprintf("the kernel killed %d processes of the task for memory; the command itself went on", rec.OOMKills))
-		}
-	}
-	switch {
-	case e.OOM:
-		rec.State, rec.Reason, rec.Hint = jobs.StateOutOfMemory, "the command was killed for memory", "raise [resources] memory"
-	case !e.OK():
-		rec.State, rec.Reason = jobs.StateFailed, "the command "+ended(*e)
-		rec.Hint = "berth logs " + jobs.Short(r.spec.ID)
-	default:
-		rec.State = jobs.StateCompleted
-		for _, d := range rec.Done {
-			if !d.Exit.OK() {
-				rec.State = jobs.StateFailed
-				rec.Reason = "the done command " + commandText(d.Command) + " " + ended(d.Exit)
-				rec.Hint = "berth logs --done " + jobs.Short(r.spec.ID)
-			}
-		}
-	}
-	if rec.State == jobs.StateCompleted && rec.Result != nil {
-		if n := len(rec.Result.OutOfScope); n > 0 {
-			rec.Reason = fmt.Sprintf("it changed %d files outside its scope", n)
-		} else if rec.Result.Commit == "" {
-			rec.Reason = "it changed nothing"
-		}
-	}
 }
 
 // codeOf is the exit code of `berth wait`, as docs/exit-codes.md has it.

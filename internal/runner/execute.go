@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"berth/internal/container"
@@ -23,10 +24,12 @@ type outcome struct {
 	started time.Time
 	maxRSS  jobs.Bytes
 	result  *jobs.Result
-	done    []jobs.DoneResult
-	arts    []string
-	place   *place
-	kept    bool // the task's files stay in the attempt's directory
+	// collected is the same for the repository; Changed is false without one.
+	collected workspace.Result
+	done      []jobs.DoneResult
+	arts      []string
+	place     *place
+	kept      bool // the task's files stay in the attempt's directory
 }
 
 // execute prepares the place, runs the task's command and collects what it
@@ -49,15 +52,19 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 		out.err = err
 		return out
 	}
-	secrets, err := store.TakeSecrets(r.dir)
+	secrets, err := store.TakeSecrets(r.jobDir, r.spec.EnvNames, r.spec.Retry != nil)
 	if err != nil {
 		return fail(err)
 	}
+	secrets, r.keys = r.ofTask(secrets)
 	if store.Cancelled(r.jobDir) {
 		r.stop.set(why{state: jobs.StateCancelled, reason: "cancelled before it started"})
 		return fail(errStopped)
 	}
-	prompt, err := store.Prompt(r.jobDir)
+	if err := r.gate(ctx); err != nil {
+		return fail(err)
+	}
+	prompt, err := store.Prompt(r.jobDir, r.spec.PromptBytes)
 	if err != nil {
 		return fail(err)
 	}
@@ -70,18 +77,27 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	git := r.git()
 	var src workspace.Source
 	if w := r.spec.Workspace; w != nil {
-		src = workspace.Source{Repo: w.GitDir, Top: w.Repo, Base: w.Base, Branch: w.BaseRef}
-		r.event("cloning", src.Repo+" at "+src.Base)
-		if _, err := git.Prepare(ctx, src, r.dir); err != nil {
+		src = sourceOf(w)
+		if err := r.takeUp(ctx, git, src); err != nil {
 			return fail(workspaceError(err))
 		}
 	}
-	argv := r.finalArgv(out.place)
+	argv := r.argv
+	if !r.ranked() { // else every rank fills the holes on its node
+		if argv, err = r.finalArgv(out.place); err != nil {
+			return fail(err)
+		}
+	}
 	if _, err := store.SetArgv(r.dir, argv); err != nil {
 		return fail(err)
 	}
-	r.watchMemory(ctx)
-	err = r.runAgent(ctx, argv, secrets, prompt, out)
+	if r.ranked() {
+		err = r.runRanks(ctx, secrets, out)
+	} else {
+		r.watchMemory(ctx)
+		r.watchLayer(ctx, out.place)
+		err = r.runAgent(ctx, argv, secrets, prompt, out)
+	}
 	// Whatever ended the command, what it had done by then is its user's.
 	if r.spec.Workspace != nil && !out.started.IsZero() && (r.far == nil || !r.far.keep) {
 		r.collect(parent, git, src, out)
@@ -98,18 +114,24 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 }
 
 // finalArgv fills the holes. A throw-away place on the bare host has none.
-func (r *attempt) finalArgv(p *place) []string {
+func (r *attempt) finalArgv(p *place) ([]string, error) {
 	if r.docker != nil {
-		return r.docker.Argv
+		return r.docker.Argv, nil
 	}
 	if r.far != nil {
-		return r.far.argv
+		return r.far.opening.Argv, nil
 	}
-	holes := map[string]string{jobs.HoleScratch: r.scratch.Workdir(), jobs.HoleImage: r.spec.Image}
-	if p.layer != nil {
-		holes[jobs.HoleOverlay] = p.layer.Path
+	fill := func(image, layer string) []string {
+		holes := map[string]string{jobs.HoleScratch: r.scratch.Workdir(), jobs.HoleImage: image, jobs.HoleOverlay: layer}
+		return expand(r.boxArgv(), holes, p.program)
 	}
-	return expand(r.argv, holes, p.program)
+	switch {
+	case p.kernel != nil:
+		return p.kernel(p.layer.Path, func(merged string) []string { return fill(merged, "") })
+	case p.layer != nil:
+		return fill(p.image.Path, p.layer.Path), nil
+	}
+	return fill(r.spec.Image, jobs.HoleOverlay), nil
 }
 
 // runAgent runs the task's command to its end, or to the end of its time.
@@ -119,6 +141,9 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 		return err
 	}
 	defer r.close(c)
+	if err := r.writeReceipt(c, argv, out.place); err != nil {
+		return err
+	}
 	if err := r.send(ctx, c); err != nil {
 		return err
 	}
@@ -133,20 +158,34 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	}
 	defer stderr.close()
 	out.started = time.Now().UTC()
-	deadline := r.deadline(out.started)
-	env := r.taskEnv(secrets, deadline)
+	deadline, stopAt := r.deadline(out.started), r.stopTime(out.started)
+	until := deadline
+	if !stopAt.IsZero() && stopAt.Before(until) {
+		until = stopAt
+	}
+	env := append(container.Passed(os.Environ()), r.taskEnv(secrets, until)...)
+	r.recordInside(c, append(container.Passed(os.Environ()), r.taskEnv(nil, until)...))
 	r.event("started", "")
+	r.startedAt, r.stopAt, r.hook = out.started, stopAt, r.hookIn(c, env)
+	r.working.Store(true) // before its first word: who reads that may send a signal at once
 	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt}, stdout, stderr)
 	if err != nil {
+		r.working.Store(false)
+		r.stopAt, r.hook = time.Time{}, nil
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start the command", Err: err}
 	}
 	debug.FreeOSMemory() // for hours it has little to do, beside a job that counts every page
+	endCheckpoints := r.checkpoints(out.started)
 	res, err := r.supervise(c, p, deadline)
+	r.working.Store(false)
+	endCheckpoints()
+	r.letAhead()
+	r.stopAt, r.hook = time.Time{}, nil
 	if err == nil {
 		err = r.fetch(ctx, c)
 	} else if r.far != nil && r.spec.Workspace != nil {
 		r.far.keep = true
-		r.note(fmt.Sprintf("the task's files are kept on %s in ~/%s/work", r.far.host, r.far.dir))
+		r.note(fmt.Sprintf("the task's files are kept on %s in ~/%s/work%s", r.far.what, r.far.dir, r.far.until))
 	}
 	if err != nil {
 		return err
@@ -154,6 +193,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	out.exit, out.maxRSS = res.Exit, res.MaxRSS
 	r.boxOOMs = r.box.OOMKills() // its cgroup ends with the container
 	r.heed(res.Exit)
+	r.full(ctx, c, out.place, res.Exit, r.stderrFile())
 	if err := r.abandoned(c); err != nil {
 		return err
 	}
@@ -165,19 +205,46 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 
 // supervise waits for the command, and ends it for a reason or at the deadline.
 func (r *attempt) supervise(c *container.Container, p *session.Process, deadline time.Time) (session.Result, error) {
-	type answer struct {
-		res session.Result
-		err error
-	}
-	ended := make(chan answer, 1)
+	var res session.Result
+	var err error
+	ended := make(chan struct{})
 	go func() {
-		res, err := p.Wait()
-		ended <- answer{res, err}
+		res, err = p.Wait()
+		close(ended)
 	}()
 	watch, unwatch := context.WithCancel(context.Background())
 	defer unwatch()
 	go c.WatchFuse(watch, func(name string) { r.stop.set(r.lostFuse(name)) })
-	var warn, limit <-chan time.Time
+	r.follow(ended, deadline, func(grace time.Duration) {
+		if err := p.Terminate(grace); err != nil {
+			c.ForceEnd()
+		}
+	}, 2*time.Second, func() {
+		r.log.Warn("the guest did not end the command; ending the container")
+		c.ForceEnd()
+	})
+	if err != nil {
+		if r.stop.get() != nil {
+			return session.Result{Exit: jobs.Exit{Started: true, Code: 137, Signal: 9}}, nil
+		}
+		return session.Result{}, r.guestGone(c, err)
+	}
+	if name := c.LostFuse(); name != "" {
+		r.stop.set(r.lostFuse(name))
+	} else if fileSystemGone(res.Exit) {
+		r.stop.set(why{state: jobs.StateError, fuse: true, reason: "the container's file system died: the command " + res.Exit.String(), hint: "see berth logs --runtime " + jobs.Short(r.spec.ID)})
+	}
+	return res, nil
+}
+
+// follow waits for an end. It asks for it with end, for a reason or at the
+// deadline, and calls force when nothing has come of that for patience after
+// the grace.
+func (r *attempt) follow(ended <-chan struct{}, deadline time.Time, end func(grace time.Duration), patience time.Duration, force func()) {
+	var warn, limit, point <-chan time.Time
+	if !r.stopAt.IsZero() {
+		point = time.After(time.Until(r.stopAt))
+	}
 	if !deadline.IsZero() {
 		left := time.Until(deadline)
 		limit = time.After(left)
@@ -185,38 +252,45 @@ func (r *attempt) supervise(c *container.Container, p *session.Process, deadline
 	}
 	stop := r.stop.done
 	var kill <-chan time.Time
+	var hooked <-chan struct{}
 	for {
 		select {
-		case a := <-ended:
-			if a.err != nil {
-				if w := r.stop.get(); w != nil {
-					return session.Result{Exit: jobs.Exit{Started: true, Code: 137, Signal: 9}}, nil
-				}
-				return session.Result{}, r.guestGone(c, a.err)
+		case <-ended:
+			if hooked != nil { // it may have asked for that end, and goes on saving
+				<-hooked
 			}
-			if name := c.LostFuse(); name != "" {
-				r.stop.set(r.lostFuse(name))
+			return
+		case <-point:
+			point = nil
+			select {
+			case <-ended: // in the same moment
+			default:
+				r.stop.set(r.timeUp())
 			}
-			return a.res, nil
 		case <-warn:
 			r.event("time_warning", "the time limit is at "+deadline.Format(time.RFC3339))
 			warn = nil
 		case <-limit:
 			limit = nil
-			r.stop.set(why{state: jobs.StateTimeout, reason: "its time limit passed", hint: "raise [resources] time"})
+			w := why{state: jobs.StateTimeout, point: r.spec.Resume != nil, reason: "its time limit passed", hint: "raise [resources] time"}
+			if point != nil { // due before: this process stood still meanwhile
+				w = r.timeUp()
+			}
+			r.stop.set(w)
 		case <-stop:
 			stop = nil
 			w := r.stop.get()
 			r.event("ending", w.reason)
-			grace := r.hurried(r.times.grace)
-			if err := p.Terminate(grace); err != nil {
-				c.ForceEnd()
-			}
-			kill = time.After(grace + 2*time.Second)
+			r.ahead()
+			hooked = r.beforeEnd(w)
+		case <-hooked:
+			hooked = nil
+			grace := r.grace()
+			end(grace)
+			kill = time.After(grace + patience)
 		case <-kill:
 			kill = nil
-			r.log.Warn("the guest did not end the command; ending the container")
-			c.ForceEnd()
+			force()
 		}
 	}
 }
@@ -257,24 +331,20 @@ func (r *attempt) workDir(c *container.Container) string {
 	case r.spec.Backend == jobs.BackendLocal:
 		return filepath.Join(r.dir, "work")
 	}
-	return "/work"
+	return jobs.WorkDir
 }
 
-// passedOn are the scheduler's variables that a task may see: what it was
-// given, and nothing that reaches back into the cluster.
-var passedOn = []string{"SLURM_JOB_ID", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_NODE", "SLURM_JOB_NUM_NODES", "SLURM_JOB_GPUS",
-	"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
-
+// taskEnv are the variables of the task, the same everywhere; what the
+// scheduler gives this process is put beneath them.
 func (r *attempt) taskEnv(secrets []string, deadline time.Time) []string {
-	env := []string{"BERTH_JOB_ID=" + r.spec.ID, "BERTH_ATTEMPT=" + r.info.ID}
+	env := []string{"BERTH_JOB_ID=" + r.spec.ID, "BERTH_ATTEMPT=" + r.info.ID, "BERTH_ATTEMPT_NUMBER=" + strconv.Itoa(r.info.Number)}
+	if from := r.info.Change.Resume; from != nil {
+		env = append(env, "BERTH_RESUMED="+strconv.Itoa(from.Attempt))
+	}
 	if !deadline.IsZero() {
 		env = append(env, "BERTH_DEADLINE="+deadline.UTC().Format(time.RFC3339))
 	}
-	for _, n := range passedOn {
-		if v := os.Getenv(n); v != "" {
-			env = append(env, n+"="+v)
-		}
-	}
+	env = append(env, r.spec.Profile.Proxy.Environ()...)
 	env = append(env, r.spec.Env...)
 	return append(env, secrets...)
 }
@@ -282,16 +352,12 @@ func (r *attempt) taskEnv(secrets []string, deadline time.Time) []string {
 // cleanup ends the use of the place; after it nothing of the attempt is left
 // on the node.
 func (r *attempt) cleanup(out *outcome) {
-	if out.place != nil && out.place.layer != nil {
-		if err := out.place.layer.Close(); err != nil {
-			r.note("the overlay could not be given back: " + err.Error())
-		}
+	r.layer.Store(nil)
+	container.EndFuse()
+	if err := out.place.close(); err != nil {
+		r.note(err.Error())
 	}
-	if r.far != nil {
-		if err := r.far.clean(); err != nil {
-			r.note(fmt.Sprintf("~/%s was not removed on %s: %v", r.far.dir, r.far.host, err))
-		}
-	}
+	r.cleanFar()
 	if r.scratch != nil {
 		if err := r.scratch.Remove(); err != nil {
 			r.note("the scratch directory was not removed: " + err.Error())
@@ -302,7 +368,9 @@ func (r *attempt) cleanup(out *outcome) {
 			r.note("the clone was not removed: " + err.Error())
 		}
 	}
-	store.DropSecrets(r.dir)
+	if r.spec.Retry == nil {
+		store.DropSecrets(r.jobDir)
+	}
 }
 
 // workspaceError gives the workspace's errors their kind and hint.

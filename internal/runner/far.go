@@ -16,26 +16,42 @@ import (
 	"berth/jobs"
 )
 
-// farJobs is where the work trees of jobs stand on a host of backend ssh, below
-// the home there.
+// farJobs is where the work trees of jobs stand in a place that is no file
+// system of this machine's, below the home there.
 const farJobs = ".local/state/berth/ssh/jobs"
 
-// far is the host of a job of backend ssh. There is no file system between it
-// and this machine, so the work tree goes there before a command and comes back
-// after it.
+// far is the place of a job that has no file system in common with this
+// machine: a host of backend ssh, a sandbox of a service. The work tree goes
+// there before a command and comes back after it, through the guest.
 type far struct {
-	host *ssh.Host
-	argv []string // runs the guest there
-	dir  string   // of this attempt there, below the home
-	made bool     // it may be there
-	keep bool     // what is there did not come back
+	what    string       // for people, after "on": "HOST", "the sandbox REF"
+	opening jobs.Opening // how its guest is started, any number of times
+	dir     string       // of this attempt there, below the home
+	made    bool         // it may be there
+	keep    bool         // what is there did not come back
+	until   string       // for people: how long what is kept is there, and who ends it; "" is for ever
+	// clean removes what the attempt has there; with keep it is not called.
+	clean func(ctx context.Context, f *far) error
 }
 
-// newFar puts the program on the host.
+// farHere tells whether the job's place is far.
+func (r *attempt) farHere() bool {
+	return r.spec.Backend == jobs.BackendSSH || r.spec.External != nil
+}
+
+// newFar prepares the place.
 func (r *attempt) newFar(ctx context.Context) (*far, error) {
-	if r.spec.SSH == nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the job names no host of ssh"}
+	switch {
+	case r.spec.External != nil:
+		return r.newSandbox(ctx)
+	case r.spec.SSH != nil:
+		return r.newHost(ctx)
 	}
+	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the job names no host of ssh"}
+}
+
+// newHost puts the program on the host.
+func (r *attempt) newHost(ctx context.Context) (*far, error) {
 	b := ssh.Backend{On: r.on, Env: ssh.Environ(os.Environ()), Join: true}
 	h, err := b.Host(*r.spec.SSH)
 	if err != nil {
@@ -49,7 +65,21 @@ func (r *attempt) newFar(ctx context.Context) (*far, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &far{host: h, argv: argv, dir: path.Join(farJobs, r.info.ID)}, nil
+	return &far{what: h.String(), dir: path.Join(farJobs, r.info.ID), opening: jobs.Opening{Argv: argv, Env: ssh.Environ(os.Environ())},
+		clean: func(ctx context.Context, f *far) error {
+			if !f.made {
+				return nil
+			}
+			p, err := h.Start(ctx, jobs.Cmd{Argv: []string{"/bin/sh", "-c", `chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"`, "sh", f.dir}})
+			if err != nil {
+				return err
+			}
+			e, err := p.Wait()
+			if err == nil && !e.OK() {
+				err = errors.New(e.String())
+			}
+			return err
+		}}, nil
 }
 
 // work is where the work tree stands there.
@@ -75,7 +105,7 @@ func (r *attempt) send(ctx context.Context, c *container.Container) error {
 		_, err = c.Session().CopyIn(ctx, "", filepath.Join(r.dir, "work")+"/.", work, nil)
 	}
 	if err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("copy the work tree to %s", r.far.host), Err: err, Hint: jobs.HintOf(err)}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("copy the work tree to %s", r.far.what), Err: err, Hint: jobs.HintOf(err)}
 	}
 	return nil
 }
@@ -83,7 +113,7 @@ func (r *attempt) send(ctx context.Context, c *container.Container) error {
 // Bounds of what is done on the host after the command.
 const (
 	fetchTime = 10 * time.Minute
-	cleanTime = time.Minute
+	cleanTime = 2 * time.Minute // a service may take its time
 )
 
 // fetch replaces the work tree here by the one on the host. When it cannot, the
@@ -109,25 +139,24 @@ func (r *attempt) fetch(ctx context.Context, c *container.Container) error {
 	if err != nil {
 		r.far.keep = true
 		_ = disk.RemoveTree(fresh)
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("copy the work tree back from %s, where it is kept in ~/%s/work", r.far.host, r.far.dir), Err: err}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("copy the work tree back from %s, where it is kept in ~/%s/work%s", r.far.what, r.far.dir, r.far.until), Err: err}
 	}
 	return nil
 }
 
-// clean removes what the attempt has on the host.
-func (f *far) clean() error {
-	if !f.made || f.keep {
-		return nil
+// cleanFar removes what the attempt has there.
+func (r *attempt) cleanFar() {
+	f := r.far
+	if f == nil || f.keep {
+		return
 	}
 	ctx, stop := context.WithTimeout(context.Background(), cleanTime)
 	defer stop()
-	p, err := f.host.Start(ctx, jobs.Cmd{Argv: []string{"/bin/sh", "-c", `chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"`, "sh", f.dir}})
-	if err != nil {
-		return err
+	switch err := f.clean(ctx, f); {
+	case err == nil:
+	case r.spec.External != nil:
+		r.note(fmt.Sprintf("%s was not ended: %v%s", f.what, err, f.until))
+	default:
+		r.note(fmt.Sprintf("~/%s was not removed on %s: %v", f.dir, f.what, err))
 	}
-	e, err := p.Wait()
-	if err == nil && !e.OK() {
-		err = errors.New(e.String())
-	}
-	return err
 }

@@ -29,7 +29,7 @@ func onHost(t *testing.T, command string, change func(*store.New)) (j *job, home
 		}
 	}
 	program := "#!/bin/sh\n[ -z \"$SECRET$T\" ] || exit 99\nfor a; do :; done\ncase \" $* \" in *' -oControlMaster=no '*) ;; *) exit 98 ;; esac\ncd " + home + " && HOME=" + home + " exec /bin/sh -c \"$a\"\n"
-	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte(program), 0o700); err != nil {
+	if err := writeProgram(filepath.Join(bin, "ssh"), program); err != nil {
 		t.Fatal(err)
 	}
 	j.env = append(j.env, "PATH="+bin+":"+os.Getenv("PATH"), "SECRET=canary", "XDG_RUNTIME_DIR=")

@@ -1,12 +1,14 @@
 package runner
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"berth/internal/lease"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -23,7 +25,8 @@ func TestLostFuse(t *testing.T) {
 	}{
 		{"alone", "echo ready; sleep 60", func(j *job) { j.signalHelper(syscall.SIGKILL) }, 5, "the container's file system died (fuse-overlayfs ended)"},
 		{"just before the end", "echo ready; until [ -e $HOME/go ]; do sleep 0.02; done", func(j *job) {
-			j.signalHelper(syscall.SIGKILL)
+			pid := j.signalHelper(syscall.SIGKILL)
+			eventually(j.t, "it has ended", func() bool { return lease.StartTime(pid) == "" })
 			if err := os.WriteFile(filepath.Join(j.tmp, "go"), nil, 0o600); err != nil {
 				j.t.Fatal(err)
 			}
@@ -31,6 +34,7 @@ func TestLostFuse(t *testing.T) {
 		{"with the guest", "echo ready; sleep 60", func(j *job) { j.killGuest(); j.signalHelper(syscall.SIGKILL) }, 5, "the container ended before its command did"},
 		{"by a scheduler's TERM to all", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done", func(j *job) {
 			j.signal(syscall.SIGTERM) // first: a command that ends well before the runner knows has ended well
+			eventually(j.t, "it is known", func() bool { return strings.Contains(j.read(store.FileEvents), `"stopping"`) })
 			j.termCommands()
 		}, 130, "ended from outside"},
 		{"by a cancel", "echo ready; sleep 60", func(j *job) { j.cancel(); j.signalHelper(syscall.SIGTERM); j.signal(syscall.SIGTERM) }, 130, "cancelled"},
@@ -47,7 +51,7 @@ func TestLostFuse(t *testing.T) {
 			if err := os.Symlink(self, helper); err != nil {
 				t.Fatal(err)
 			}
-			j.argv = []string{"sh", "-c", `"$1" sleep & exec "$0" guest`, self, helper}
+			j.argv = []string{"sh", "-c", `"$1" sleep & until grep -qx fuse-overlayfs /proc/$!/comm; do sleep 0.02; done; exec "$0" guest`, self, helper}
 			j.start()
 			j.says("ready")
 			c.how(j)
@@ -58,14 +62,72 @@ func TestLostFuse(t *testing.T) {
 	}
 }
 
-// signalHelper signals the container's helper alone.
-func (j *job) signalHelper(sig syscall.Signal) {
+// A container program that is killed while a driver is tried leaves its helpers
+// to the runner, which ends them; and the attempt may be tried again.
+func TestProbeKilled(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := layered(t, "echo never", nil)
+	bin, _, _ := strings.Cut(strings.TrimPrefix(j.env[0], "PATH="), ":")
+	helper, begun := filepath.Join(bin, "fuse-overlayfs"), filepath.Join(bin, "begun")
+	program := "#!/bin/sh\n[ \"$1\" != --version ] || exit 0\n" + helper + " sleep & until grep -qx fuse-overlayfs /proc/$!/comm; do sleep 0.02; done; echo $! >" + begun + "; kill -9 $$\n"
+	if err := errors.Join(os.Symlink(self, helper), writeProgram(filepath.Join(bin, "apptainer"), program)); err != nil {
+		t.Fatal(err)
+	}
+	code, rec := j.run()
+	if code != jobs.CodeInfra || rec.State != jobs.StateError || rec.Class != jobs.ClassInfra || !strings.Contains(rec.Reason, "could not be tried") {
+		t.Errorf("exit %d, %+v", code, rec)
+	}
+	if _, err := os.Stat(begun); err != nil {
+		t.Fatal("there was no helper")
+	}
+	j.noHelper()
+}
+
+// A file system that dies before its server was known is told by what the
+// kernel says of the command, and is not the task's own failure.
+func TestFileSystemGone(t *testing.T) {
+	for _, c := range []struct {
+		exit jobs.Exit
+		gone bool
+	}{
+		{jobs.Exit{Code: 126, Error: "/bin/sh: transport endpoint is not connected"}, true},
+		{jobs.Exit{Code: 126, Error: "/bin/sh: input/output error"}, true},
+		{jobs.Exit{Code: 126, Error: "/bin/sh: " + syscall.ESTALE.Error()}, true},
+		{jobs.Exit{Code: 127, Error: "/bin/sh: no such file or directory"}, false},
+		{jobs.Exit{Code: 126, Error: "/srv/transport endpoint is not connected: permission denied"}, false},
+		{jobs.Exit{Started: true, Code: 126, Error: "/bin/sh: transport endpoint is not connected"}, false},
+	} {
+		if got := fileSystemGone(c.exit); got != c.gone {
+			t.Errorf("%+v: %v", c.exit, got)
+		}
+	}
+}
+
+// noHelper fails the test when a helper is still there.
+func (j *job) noHelper() {
 	j.t.Helper()
 	for pid, line := range j.processes() {
 		if strings.HasSuffix(line, "fuse-overlayfs sleep ") {
-			if err := syscall.Kill(pid, sig); err != nil {
+			j.t.Errorf("process %d is left: %s", pid, line)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// signalHelper signals the container's helper alone, and returns its process id.
+func (j *job) signalHelper(sig syscall.Signal) (pid int) {
+	j.t.Helper()
+	for p, line := range j.processes() {
+		if strings.HasSuffix(line, "fuse-overlayfs sleep ") {
+			pid = p
+			if err := syscall.Kill(p, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 				j.t.Fatal(err)
 			}
 		}
 	}
+	return pid
 }

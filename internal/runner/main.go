@@ -10,18 +10,22 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"berth/backends/docker"
 	"berth/internal/container"
+	"berth/internal/failpoint"
 	"berth/internal/lease"
 	"berth/internal/run"
 	"berth/internal/session"
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/overlay"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,14 +46,26 @@ func start(args []string, stderr io.Writer, periods times) int {
 	fs := flag.NewFlagSet("runner", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	dir := fs.String("attempt", "", "the attempt's directory")
+	behind := fs.String("standby", "", "in place of --attempt: the directory of the attempt behind which this job was submitted ahead")
+	client := fs.String("follow", "", "the berth whose verb \"follow\" begins the next attempt")
 	if err := fs.Parse(args); err != nil {
 		return jobs.CodeUsage
 	}
-	if *dir == "" || fs.NArg() == 0 {
+	if (*dir == "") == (*behind == "") || fs.NArg() == 0 {
 		_, _ = fmt.Fprintln(stderr, "usage: berth-node runner --attempt DIR -- ARGV...")
 		return jobs.CodeUsage
 	}
-	r, err := open(filepath.Clean(*dir), fs.Args(), stderr, periods)
+	var r *attempt
+	var err error
+	if *behind != "" {
+		r, err = openAhead(filepath.Clean(*behind), *client, fs.Args(), stderr, periods, signals)
+	} else {
+		r, err = open(filepath.Clean(*dir), fs.Args(), stderr, periods)
+	}
+	if r == nil && err == nil {
+		_, _ = fmt.Fprintln(stderr, "berth: there is nothing to do for a job that was submitted ahead: no other attempt is due that asks for the same")
+		return jobs.CodeOK
+	}
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "berth: error: %v\n", err)
 		if h := jobs.HintOf(err); h != "" {
@@ -58,6 +74,7 @@ func start(args []string, stderr io.Writer, periods times) int {
 		return jobs.CodeOf(err)
 	}
 	defer func() { _ = r.logFile.Close() }()
+	r.client = *client
 	return r.run(signals)
 }
 
@@ -65,12 +82,14 @@ func start(args []string, stderr io.Writer, periods times) int {
 type attempt struct {
 	dir, jobDir string
 	argv        []string // as in the script, with holes
+	instead     []string // in place of the part of it that opens a container, or nil
+	image       *jobs.ImageUse
 	spec        jobs.Spec
 	info        jobs.AttemptInfo
 	claim       jobs.Claim
 	on          jobs.Starter
 	log         *slog.Logger
-	logFile     *os.File
+	logFile     io.WriteCloser
 	times       times
 	began       time.Time
 	jobEnd      time.Time // when Slurm will end the job; zero when it will not, or is not known
@@ -80,11 +99,24 @@ type attempt struct {
 	jobCgroup *container.Cgroup // the same when it is the Slurm job's own, else nil
 	ooms      int               // kills in jobCgroup before the task began
 	docker    *docker.Job       // of backend docker, else nil
-	far       *far              // of backend ssh, else nil
+	far       *far              // of a place without this machine's files, else nil
+	keys      []string          // NAME=VALUE for the program of the backend alone
 	box       *container.Cgroup // of docker's container, while it is open
 	boxOOMs   int               // kills in it
 	stop      stopper
+	use       *jobs.OverlayUse              // of the writable layer; nil without one
+	layer     atomic.Pointer[overlay.Layer] // the same while it is this attempt's
 	notes     []string
+	versions  versions     // of the programs that take part
+	receipted bool         // how it is contained is recorded, by this process
+	ranks     *ranks       // under way, else nil; guarded by sessionMu
+	rank      *rank        // of which this process is, else nil
+	whose     string       // after "the command": which rank's end is told
+	decided   atomic.Bool  // what follows the attempt, by this process
+	verb      jobs.Verb    // which is that; "" is not known here
+	client    string       // the berth that begins the next one, or ""
+	killWait  atomic.Int64 // between the scheduler's TERM and KILL, as far as it is known
+	resuming
 
 	sessionMu  sync.Mutex
 	session    *session.Session // of the open container, or nil; guarded by sessionMu
@@ -101,19 +133,30 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err, Hint: "does this node see " + dir + "? BERTH_HOME must be on a file system that the nodes share"}
 	}
-	if v := a.Verdict; v != nil {
-		// Somebody may have submitted the job anew because of it.
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "attempt " + jobs.Short(a.Info.ID) + " counts as " + string(v.State) + " since " + v.Time.Format(time.RFC3339) + " (" + v.Reason + ")", Hint: "it came too late; nothing was touched"}
-	}
-	rec, err := store.LoadDir(store.JobDirOf(dir))
+	rec, err := store.LoadOf(dir)
 	if err != nil {
 		return nil, err
 	}
 	host, _ := os.Hostname()
 	restart, _ := strconv.Atoi(os.Getenv("SLURM_RESTART_COUNT"))
+	if restart > 0 && rec.Spec.Retry != nil {
+		if a, err = restarted(rec, a, os.Getenv("SLURM_JOB_ID"), restart); err != nil {
+			return nil, err
+		}
+		moved(argv, dir, a.Dir)
+		dir = a.Dir
+	}
+	if err := tooLate(a); err != nil {
+		return nil, err
+	}
+	if b := rec.Spec.Profile.Beat; b > 0 {
+		periods = timesOf(b)
+	}
 	r := &attempt{dir: dir, jobDir: rec.Dir, argv: argv, spec: rec.Spec, info: a.Info, on: run.Local{}, times: periods, began: time.Now(),
 		claim: jobs.Claim{Version: 1, Attempt: a.Info.ID, NativeID: os.Getenv("SLURM_JOB_ID"), Restart: restart,
-			Host: host, BootID: lease.BootID(), PID: os.Getpid(), Time: time.Now().UTC()}}
+			Host: host, BootID: lease.BootID(), PID: os.Getpid(), Start: lease.StartTime(os.Getpid()), Node: os.Getenv("SLURMD_NODENAME"), Time: time.Now().UTC()}}
+	r.spec.Resources = a.Info.Change.Resources(r.spec.Resources)
+	failpoint.Hit("runner.claim")
 	won, err := store.SetClaim(dir, r.claim)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "claim the attempt", Err: err}
@@ -143,15 +186,32 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	r.event("claimed", "on "+r.claim.Host)
 	r.stop.init()
 	if r.spec.Scheduler == jobs.SchedulerSlurm {
-		r.jobEnd = slurmEnd(ctx, r.on, r.claim.NativeID)
+		r.jobEnd = container.JobEnd(ctx, r.on, os.Getenv, r.claim.NativeID)
 	}
 	go r.watchSignals(ctx, signals)
 	go r.beat(ctx)
+	go r.guard(ctx)
 
+	failpoint.Hit("runner.begin")
 	out := r.execute(ctx)
+	failpoint.Hit("runner.executed")
 	rec := r.conclude(out)
+	r.reach(ctx, out, &rec)
+	failpoint.Hit("runner.reached")
+	r.decide(&rec)
+	failpoint.Hit("runner.decided")
+	r.promote(ctx, out, &rec)
+	failpoint.Hit("runner.promoted")
+	r.deliver(ctx, out)
+	failpoint.Hit("runner.delivered")
+	r.keepThrowAway(ctx, out, rec.State)
+	r.forget(ctx)
 	// Before the record: who waits for the end may at once want the overlay.
 	r.cleanup(out)
+	failpoint.Hit("runner.cleaned")
+	if err := r.writeReceipt(nil, nil, nil); err != nil { // of one that has not opened its container
+		r.log.Warn("how the attempt was contained could not be recorded", "err", err)
+	}
 	rec.Notes = r.notes
 	rec.Ended = time.Now().UTC()
 	won, err := r.record(rec)
@@ -163,27 +223,50 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 		r.log.Warn("another exit is recorded already")
 	}
 	r.event("ended", string(rec.State)+": "+rec.Reason)
+	failpoint.Hit("runner.ended")
+	r.goOn(ctx)
+	failpoint.Hit("runner.followed")
+	if rec.Class == jobs.ClassWaiting {
+		return jobs.CodeOK // nothing has failed
+	}
 	return rec.Code
 }
 
-// record writes the exit, and tries for a while: a full quota or a file server
-// that restarts must not cost the word on a job that has run for days.
+// record writes the exit.
 func (r *attempt) record(rec jobs.ExitRecord) (won bool, err error) {
-	for pause := 100 * time.Millisecond; ; pause *= 2 {
+	err = r.insist("the exit could not be recorded", time.Minute/2, func() (err error) {
 		won, err = store.SetExit(r.dir, rec)
-		if w := r.stop.get(); err == nil || pause > time.Minute/2 || (w != nil && w.hurry > 0) {
-			return won, err
+		return err
+	})
+	return won, err
+}
+
+// insist tries for a while, in pauses that grow to most: a full quota or a file
+// server that restarts must not cost the word on a job that has run for days.
+func (r *attempt) insist(trouble string, most time.Duration, do func() error) error {
+	for pause := 100 * time.Millisecond; ; pause *= 2 {
+		err := do()
+		if w := r.stop.get(); err == nil || pause > most || (w != nil && w.hurry > 0) {
+			return err
 		}
-		r.log.Warn("the exit could not be recorded; trying again", "err", err)
+		r.log.Warn(trouble+"; trying again", "err", err)
 		time.Sleep(pause)
 	}
 }
 
 func (r *attempt) event(name, text string) {
+	if r.rank != nil { // the record has one writer
+		r.log.Info(name, "text", text)
+		return
+	}
 	if err := store.AppendEvent(r.dir, store.Event{Time: time.Now().UTC(), Event: name, Text: text}); err != nil {
 		r.log.Warn("an event could not be written", "event", name, "err", err)
 	}
 	r.log.Info(name, "text", text)
 }
 
-func (r *attempt) note(text string) { r.notes = append(r.notes, text) }
+func (r *attempt) note(text string) {
+	if !slices.Contains(r.notes, text) { // what every rank says is said once
+		r.notes = append(r.notes, text)
+	}
+}

@@ -38,6 +38,14 @@ func TestMain(m *testing.M) {
 				panic(err)
 			}
 			leave(start(os.Args[2:], os.Stderr, given.times()))
+		case "srun":
+			leave(fakeSrun(os.Args[2:]))
+		case jobs.VerbRank:
+			var given periods
+			if err := json.Unmarshal([]byte(os.Getenv(envTimes)), &given); err != nil {
+				panic(err)
+			}
+			leave(startRank(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv("SLURM_PROCID"), given.times()))
 		}
 	}
 	os.Exit(m.Run())
@@ -57,7 +65,25 @@ type periods struct {
 	Beat, GuestWait, Silent, Start, Grace, Unmount time.Duration
 }
 
-var quick = periods{Beat: 100 * time.Millisecond, GuestWait: 20 * time.Second, Silent: 2 * time.Second, Start: 20 * time.Second, Grace: 500 * time.Millisecond, Unmount: 3 * time.Second}
+// The grace is short for those that use all of it; a command that is to act on
+// a TERM gets one that is patient.
+var quick = periods{Beat: 100 * time.Millisecond, GuestWait: time.Minute, Silent: 2 * time.Second, Start: time.Minute, Grace: 500 * time.Millisecond, Unmount: 3 * time.Second}
+
+// patient is a time that guards against hanging alone.
+const patient = 3 * time.Minute
+
+// slow is what a machine with much else to do gets for what must happen in time,
+// where a test has to wait until that is over.
+const slow = 12 * time.Second
+
+// writeProgram writes a file that is to be executed. No other test may fork
+// meanwhile: its child would have the file open for writing until it becomes
+// another program, and the kernel executes no such file.
+func writeProgram(path, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, []byte(text), 0o700) //nolint:gosec // a program
+}
 
 func (p periods) times() times {
 	return times{beat: p.Beat, guestWait: p.GuestWait, silent: p.Silent, start: p.Start, grace: p.Grace, unmount: p.Unmount}
@@ -72,6 +98,7 @@ type job struct {
 	periods periods
 	env     []string
 	argv    []string // opens the environment; nil is the guest itself
+	follow  string   // the program that begins the next attempt, or ""
 	cmd     *exec.Cmd
 	stderr  *bytes.Buffer
 	done    chan struct{}
@@ -80,7 +107,13 @@ type job struct {
 // newJob records a job of the local backend for a shell command.
 func newJob(t *testing.T, command string, change func(*store.New)) *job {
 	t.Helper()
-	s, err := store.Open(filepath.Join(t.TempDir(), "state"))
+	return newJobIn(t, filepath.Join(t.TempDir(), "state"), command, change)
+}
+
+// newJobIn is the same in a ledger that there may be already.
+func newJobIn(t *testing.T, home, command string, change func(*store.New)) *job {
+	t.Helper()
+	s, err := store.Open(home)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +155,11 @@ func (j *job) start() *job {
 	if j.argv == nil {
 		j.argv = []string{self, "guest"}
 	}
-	j.cmd, j.stderr, j.done = exec.Command(self, append([]string{"runner", "--attempt", j.dir, "--"}, j.argv...)...), &bytes.Buffer{}, make(chan struct{})
+	words := []string{"runner", "--attempt", j.dir}
+	if j.follow != "" {
+		words = append(words, "--follow", j.follow)
+	}
+	j.cmd, j.stderr, j.done = exec.Command(self, append(append(words, "--"), j.argv...)...), &bytes.Buffer{}, make(chan struct{})
 	j.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + j.tmp, "TMPDIR=" + j.tmp, "USER=alice", envTimes + "=" + string(times), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}, j.env...)
 	j.cmd.Stderr, j.cmd.Dir = j.stderr, "/"
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -151,7 +188,7 @@ func (j *job) wait() (int, jobs.ExitRecord) {
 	j.t.Helper()
 	select {
 	case <-j.done:
-	case <-time.After(40 * time.Second):
+	case <-time.After(2 * patient):
 		j.t.Fatalf("the runner does not end: %s", j.read(store.FileRuntime))
 	}
 	a, err := store.LoadAttempt(j.dir)
@@ -194,7 +231,7 @@ func (j *job) says(text string) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patient); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain: %s", what)
 		}
@@ -225,7 +262,7 @@ func (j *job) processes() map[int]string {
 func (j *job) nothingLeft() {
 	j.t.Helper()
 	var left map[int]string
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patient); ; time.Sleep(10 * time.Millisecond) {
 		if left = j.processes(); len(left) == 0 {
 			return
 		}

@@ -39,7 +39,25 @@ func expand(argv []string, holes map[string]string, program string) []string {
 // place is what the container needs on this node.
 type place struct {
 	program string
+	image   *apptainer.Used // of singularity, else nil
 	layer   *overlay.Layer
+	// kernel puts what mounts a layer of the driver kernel before the container's
+	// line; nil with the other drivers.
+	kernel func(layer string, fill func(merged string) []string) ([]string, error)
+}
+
+// close gives it back.
+func (p *place) close() error {
+	if p == nil {
+		return nil
+	}
+	var err error
+	if p.layer != nil {
+		if err = p.layer.Close(); err != nil {
+			err = fmt.Errorf("the overlay could not be given back: %w", err)
+		}
+	}
+	return errors.Join(err, p.image.Close())
 }
 
 // prepare makes the place. What it made is undone by cleanup, whatever happens
@@ -52,8 +70,11 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	for _, dir := range container.SweepScratch(base, lease.Self()) {
 		r.log.Info("removed what a killed runner had left", "dir", dir)
 	}
-	name := r.info.Name
-	if r.scratch, err = container.NewScratch(base, name[strings.LastIndexByte(name, '-')+1:], lease.Self(), r.dir); err != nil {
+	tail := r.info.Name[strings.LastIndexByte(r.info.Name, '-')+1:]
+	if r.rank != nil {
+		tail += "-" + r.rank.id // several may be on one node
+	}
+	if r.scratch, err = container.NewScratch(base, tail, lease.Self(), r.dir); err != nil {
 		return nil, err
 	}
 	p := &place{}
@@ -68,51 +89,54 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 		r.notes = append(r.notes, r.docker.Notes...)
 		return p, nil
 	}
-	if r.spec.Backend == jobs.BackendSSH {
+	if r.farHere() {
 		r.far, err = r.newFar(ctx)
 		return p, err
 	}
 	if p.program, err = apptainer.FindProgram(os.Getenv("PATH")); err != nil {
 		return nil, err
 	}
-	if _, err := overlay.ImageID(r.spec.Image); err != nil {
+	r.askVersions(p.program)
+	id, err := overlay.LowerID(r.spec.Image)
+	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "image " + r.spec.Image + " does not exist on " + r.claim.Host, Hint: "put it on a file system that the compute nodes share"}
 		}
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
 	}
-	if r.spec.Overlay.Name == "" {
-		if r.spec.Overlay.Driver == jobs.DriverFuse && !overlay.TakesDirectories(r.scratch.Dir) {
-			r.note("the scratch directory " + base + " is on a network file system, where some changes to the image's directories fail; name a local one, or overlay = \"ext3\", in a profile")
-		}
-		p.layer, err = overlay.Temporary(ctx, r.on, r.scratch.Dir, r.spec.Overlay)
+	if r.spec.ImageDir != "" && r.spec.ImageDir != id {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the unpacked image " + r.spec.Image + " is not the one that was submitted", Err: errors.New("on " + r.claim.Host + " it was made at another time, or stands on a disk of its own"),
+			Hint: "submit again; or keep it where the nodes see the same directory, or name a SIF"}
+	}
+	home := filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir)))
+	dir := filepath.Join(r.scratch.Dir, "overlay")
+	if name := r.spec.Overlay.Name; name != "" {
+		dir = filepath.Join(home, "overlays", name)
+	}
+	if err := r.ready(ctx, p, home, dir, base); err != nil {
+		return nil, err
+	}
+	layer := r.spec.Overlay
+	layer.Templates = store.TemplatesIn(home)
+	r.use = &jobs.OverlayUse{Driver: layer.Driver, Way: jobs.WayTemporary}
+	if layer.Name == "" {
+		p.layer, err = r.throwAway(ctx, home, layer)
 	} else {
-		dir := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), "overlays", r.spec.Overlay.Name)
-		// The submitter looked at this too, from its machine: a file server's
-		// own disk is a network file system here.
-		if r.spec.Overlay.Driver == jobs.DriverFuse && r.spec.Profile.Overlay == "" && !overlay.TakesDirectories(dir) {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + r.spec.Overlay.Name + " would be a directory on a network file system, where changes to the image's directories fail",
-				Hint: `put overlay = "ext3" into a profile and submit with --profile, or give the overlay a size: [resources] disk`}
-		}
-		me := overlay.Owner{Version: 1, Attempt: r.info.ID, Dir: r.dir, Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID, Start: lease.StartTime(r.claim.PID), Time: time.Now().UTC()}
-		p.layer, err = overlay.Persistent(ctx, r.on, dir, r.spec.Overlay, r.spec.Image, me, r.ownerGone(ctx))
+		p.layer, err = r.openNamed(ctx, dir, layer)
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.close())
+	}
+	r.layer.Store(p.layer)
+	if layer.Name != "" {
+		use, err := p.layer.Snapshot(ctx, r.on, layer.Snapshot, r.info.ID)
+		if err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		r.use = &use
 	}
 	r.notes = append(r.notes, p.layer.Notes...)
 	return p, nil
-}
-
-// ownerGone tells whether an overlay's owner is provably gone, see
-// [lease.Gone]. The container of a runner that was killed may live on until
-// its guest has missed the pings, so that time must have passed since the last
-// beat even when the process is no more.
-func (r *attempt) ownerGone(ctx context.Context) func(overlay.Owner) bool {
-	return func(o overlay.Owner) bool {
-		me := lease.Process{Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID}
-		return lease.Gone(ctx, o, me, lease.Patience{Look: r.times.beat / 10, Dead: r.times.guestWait, Silent: r.times.silent}, store.HasExit)
-	}
 }
 
 // watchMemory is the limit where no cgroup holds it: it looks once a second
@@ -123,7 +147,7 @@ func (r *attempt) watchMemory(ctx context.Context) {
 	if asked == 0 || r.docker != nil || r.far != nil { // docker holds it, or has refused; what runs far away is not seen
 		return
 	}
-	if got := r.cgroup.Limit(); got != 0 && got <= asked+asked/10 {
+	if r.held() {
 		return
 	}
 	r.note(fmt.Sprintf("memory %s is watched by the runner, advisory: no cgroup of this job holds it", asked))
@@ -133,23 +157,29 @@ func (r *attempt) watchMemory(ctx context.Context) {
 	})
 }
 
+// held tells whether a cgroup holds the memory that the task asked for.
+func (r *attempt) held() bool {
+	asked, got := r.spec.Resources.Memory, r.cgroup.Limit()
+	return got != 0 && got <= asked+asked/10
+}
+
 func (r *attempt) setSession(s *session.Session) {
 	r.sessionMu.Lock()
 	defer r.sessionMu.Unlock()
 	r.session, r.lastPong, r.unanswered = s, time.Time{}, 0
 }
 
-// unansweredPings is how many pings in a row a guest may leave unanswered: as
-// many as it would itself miss, and one more. They are counted, because a clock
-// also runs while this process is stopped.
-const unansweredPings = 4
-
 // ping tells the guest that its owner stands, and ends the attempt when the
 // guest does not answer any more: a task can stop its guest, and would hold
 // the job until its time limit.
 func (r *attempt) ping() {
 	r.sessionMu.Lock()
-	s := r.session
+	s, rs := r.session, r.ranks
+	if rs != nil {
+		r.sessionMu.Unlock()
+		rs.ping()
+		return
+	}
 	if s == nil {
 		r.sessionMu.Unlock()
 		return
@@ -159,7 +189,7 @@ func (r *attempt) ping() {
 	} else {
 		r.unanswered++
 	}
-	silent := r.unanswered > unansweredPings
+	silent := r.unanswered > r.times.unanswered()
 	r.sessionMu.Unlock()
 	if silent {
 		r.stop.set(why{state: jobs.StateError, reason: "the guest in the container does not answer", hint: "did the task stop it? see " + filepath.Join(r.dir, store.FileRuntime)})

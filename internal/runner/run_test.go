@@ -18,6 +18,7 @@ const stubborn = `trap "" TERM; (setsid sh -c 'trap "" TERM; while :; do sleep 0
 
 func TestEnds(t *testing.T) {
 	limit := func(n *store.New) { n.Spec.Resources.Time = 300 * time.Millisecond }
+	later := func(n *store.New) { n.Spec.Resources.Time = slow } // when it has set its trap
 	for _, c := range []struct {
 		name, command string
 		change        func(*store.New)
@@ -36,12 +37,15 @@ func TestEnds(t *testing.T) {
 			code: 1, state: jobs.StateFailed, exit: jobs.Exit{Code: 127}, reason: "did not start"},
 		{name: "leaves children", command: "(setsid sleep 60 &); (sleep 60 &); true", state: jobs.StateCompleted, exit: jobs.Exit{Started: true}},
 		{name: "time limit", command: "sleep 60", change: limit, code: 124, state: jobs.StateTimeout, exit: jobs.Exit{Started: true, Code: 143, Signal: 15}, reason: "time limit"},
-		{name: "time limit and politely", command: "trap 'exit 0' TERM; while :; do sleep 0.05; done", change: limit, code: 124, state: jobs.StateTimeout, exit: jobs.Exit{Started: true}, reason: "time limit"},
-		{name: "time limit and stubborn", command: stubborn, change: limit, code: 124, state: jobs.StateTimeout, exit: jobs.Exit{Started: true, Code: 137, Signal: 9}, reason: "time limit"},
+		{name: "time limit and politely", command: "trap 'exit 0' TERM; while :; do sleep 0.05; done", change: later, code: 124, state: jobs.StateTimeout, exit: jobs.Exit{Started: true}, reason: "time limit"},
+		{name: "time limit and stubborn", command: stubborn, change: later, code: 124, state: jobs.StateTimeout, exit: jobs.Exit{Started: true, Code: 137, Signal: 9}, reason: "time limit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, c.command, c.change)
+			if c.exit.OK() {
+				j.periods.Grace = patient
+			}
 			if c.command == "" { // an argv
 				j = newJob(t, "", c.change)
 			}
@@ -66,6 +70,7 @@ func TestWhatACommandGets(t *testing.T) {
 		n.Secrets = []string{"TOKEN=two words\nand a line", "EMPTY="}
 		n.Spec.Env = []string{"GREETING=hello", "SLURM_CPUS_ON_NODE=mine"}
 		n.Spec.Resources.Time = time.Hour
+		n.Spec.Profile.Proxy = jobs.Proxy{HTTPS: "http://site:3128", No: ".example.org"}
 	})
 	j.env = []string{"SLURM_JOB_ID=17", "SLURM_CPUS_ON_NODE=4", "SLURM_JWT=secret", "SSH_AUTH_SOCK=/x", "GITHUB_TOKEN=leak", "CUDA_VISIBLE_DEVICES=0", "HTTP_PROXY=http://u:p@h"}
 	if code, rec := j.run(); code != 0 {
@@ -80,12 +85,13 @@ func TestWhatACommandGets(t *testing.T) {
 	}
 	env := "\n" + string(b)
 	for _, want := range []string{"\nTOKEN=two words\nand a line\n", "\nEMPTY=\n", "\nGREETING=hello\n", "\nSLURM_CPUS_ON_NODE=mine\n", "\nSLURM_JOB_ID=17\n", "\nCUDA_VISIBLE_DEVICES=0\n",
+		"\nhttps_proxy=http://site:3128\n", "\nHTTPS_PROXY=http://site:3128\n", "\nno_proxy=.example.org\n",
 		"\nBERTH_JOB_ID=" + j.rec.Spec.ID + "\n", "\nBERTH_ATTEMPT=" + j.rec.Current().Info.ID + "\n", "\nBERTH_DEADLINE=2", "\nHOME=" + j.tmp + "\n"} {
 		if !strings.Contains(env, want) {
 			t.Errorf("%q is missing in %s", want, env)
 		}
 	}
-	for _, no := range []string{"SLURM_JWT", "SSH_AUTH_SOCK", "GITHUB_TOKEN", "HTTP_PROXY", envTimes} {
+	for _, no := range []string{"SLURM_JWT", "SSH_AUTH_SOCK", "GITHUB_TOKEN", "u:p@h", envTimes} {
 		if strings.Contains(env, no) {
 			t.Errorf("%s has come through", no)
 		}

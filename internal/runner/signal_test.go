@@ -41,9 +41,9 @@ func TestStopped(t *testing.T) {
 		// A scheduler signals all processes of a job at once: here the command
 		// is the first to act on it.
 		{name: "command dies first", command: "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done",
-			how: func(j *job) { j.cancel(); j.termCommands(); j.signal(syscall.SIGTERM) }, code: 130, state: jobs.StateCancelled, reason: "cancelled"},
+			how: func(j *job) { j.cancel(); j.termAll() }, code: 130, state: jobs.StateCancelled, reason: "cancelled"},
 		{name: "command is killed first", command: "echo ready; exec sleep 60",
-			how: func(j *job) { j.termCommands(); j.signal(syscall.SIGTERM) }, code: 130, state: jobs.StateCancelled, reason: "ended from outside"},
+			how: (*job).termAll, code: 130, state: jobs.StateCancelled, reason: "ended from outside"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -56,6 +56,9 @@ func TestStopped(t *testing.T) {
 				}
 			})
 			j.env = c.env
+			if strings.HasPrefix(c.command, "trap 'exit") {
+				j.periods.Grace = patient
+			}
 			j.start()
 			j.says("ready")
 			c.how(j)
@@ -73,13 +76,23 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// termAll sends TERM to the guest, to all that it runs, and to the runner, which
+// does not run before all have theirs: so it is as if it were at one moment.
+func (j *job) termAll() {
+	j.t.Helper()
+	j.signal(syscall.SIGSTOP)
+	j.termCommands()
+	time.Sleep(20 * time.Millisecond) // the command acts on it
+	j.signal(syscall.SIGTERM)
+	j.signal(syscall.SIGCONT)
+}
+
 // termCommands sends TERM to the guest and to all that it runs.
 func (j *job) termCommands() {
 	j.t.Helper()
 	for pid := range j.processes() {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
 	}
-	time.Sleep(20 * time.Millisecond)
 }
 
 // A job that was cancelled before its runner began starts nothing, and its
@@ -113,9 +126,7 @@ func TestRunnerKilled(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, stubborn, nil).start()
 	j.says("ready")
-	if len(j.processes()) < 3 {
-		t.Fatalf("too few processes: %v", j.processes())
-	}
+	eventually(t, "three processes", func() bool { return len(j.processes()) >= 3 })
 	j.signal(syscall.SIGKILL)
 	<-j.done
 	eventually(t, "the tree ends", func() bool { return len(j.processes()) == 0 })
@@ -137,7 +148,7 @@ func TestRunnerKilled(t *testing.T) {
 func TestRunnerStopped(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, stubborn, nil)
-	j.periods.GuestWait = time.Second
+	j.periods.GuestWait = slow
 	j.start()
 	j.says("ready")
 	j.signal(syscall.SIGSTOP)
@@ -177,7 +188,7 @@ func TestFenced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, stubborn, nil)
-			j.periods.GuestWait = time.Second
+			j.periods.GuestWait = slow
 			j.start()
 			j.says("ready")
 			if err := fence(j); err != nil {

@@ -14,11 +14,16 @@ import (
 // why an attempt is ended before its command has.
 type why struct {
 	state  jobs.State
+	class  jobs.Class // "" follows from the state
+	code   int        // what `berth wait` exits with; 0 follows from the state
 	reason string
 	hint   string
 	// hurry is how long the scheduler leaves before it kills; 0 is no hurry.
 	hurry time.Duration
+	// point: another attempt may go on from where the task stops.
+	point bool
 	at    time.Time
+	fuse  bool // a part of the container's file system has ended
 }
 
 // stopper holds the first reason to stop; later ones change nothing.
@@ -65,7 +70,11 @@ func (r *attempt) watchSignals(ctx context.Context, signals <-chan os.Signal) {
 			return
 		case d := <-killWait:
 			hurry = d
+			r.killWait.Store(int64(d))
 		case sig := <-signals:
+			if sig == syscall.SIGUSR2 && r.spec.Resume != nil {
+				go r.warned(ctx)
+			}
 			if sig != syscall.SIGTERM && sig != syscall.SIGINT {
 				continue
 			}
@@ -83,9 +92,15 @@ func (r *attempt) watchSignals(ctx context.Context, signals <-chan os.Signal) {
 // command can be gone before this process has heard of it.
 func (r *attempt) heed(e jobs.Exit) {
 	if !e.OK() {
+		wait := 200 * time.Millisecond
+		if r.spec.Scheduler == jobs.SchedulerSlurm && (e.Signal == int(syscall.SIGTERM) || e == jobs.Exit{}) {
+			// Nobody here has sent a TERM or ended the container, so Slurm may have, which
+			// signals one process after the other, on a node that may be busy.
+			wait = 5 * time.Second
+		}
 		select {
 		case <-r.stop.done:
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(wait):
 		}
 	}
 	if store.Cancelled(r.jobDir) {
@@ -99,26 +114,36 @@ func (r *attempt) whySignal(sig os.Signal) why {
 	if store.Cancelled(r.jobDir) {
 		return why{state: jobs.StateCancelled, reason: "cancelled"}
 	}
+	point := r.spec.Resume != nil
 	if !r.jobEnd.IsZero() && time.Until(r.jobEnd) < 2*time.Second {
-		return why{state: jobs.StateTimeout, reason: "the Slurm job's time limit passed", hint: `ask for more in [resources] time`}
+		return why{state: jobs.StateTimeout, point: point, reason: "the Slurm job's time limit passed", hint: `ask for more in [resources] time`}
 	}
 	if r.spec.Scheduler != jobs.SchedulerSlurm {
-		return why{state: jobs.StateCancelled, reason: "ended from outside (signal " + sig.String() + "): not by berth cancel"}
+		// The machine goes down, perhaps.
+		return why{state: jobs.StateCancelled, class: jobs.ClassInfra, point: point, reason: "ended from outside (signal " + sig.String() + "): not by berth cancel"}
 	}
-	return why{state: jobs.StateCancelled, reason: "ended by the scheduler (signal " + sig.String() + "): scancel, preemption or a shutdown", hint: "squeue and sacct say which: sacct -X -j " + r.claim.NativeID}
+	return why{state: jobs.StateCancelled, class: jobs.ClassEnded, point: point, reason: "ended by the scheduler (signal " + sig.String() + "): scancel, preemption or a shutdown", hint: "squeue and sacct say which: sacct -X -j " + r.claim.NativeID}
+}
+
+// stands tells whether the attempt is still this process's: nobody has claimed
+// it anew, nor decided what follows it.
+func (r *attempt) stands() bool {
+	return store.ClaimStands(r.dir, r.claim) && (r.decided.Load() || !store.HasDecision(r.dir))
 }
 
 // beat writes the sign of life, and pings the guest only while that works and
-// the claim stands: a runner that has lost its file system or its attempt must
-// let the container end.
+// the claim and the overlay's lease stand: a runner that has lost its file
+// system, its attempt or its overlay must let the container end.
 func (r *attempt) beat(ctx context.Context) {
 	t := time.NewTicker(r.times.beat)
 	defer t.Stop()
 	for n := 1; ; n++ {
 		if err := store.Beat(r.dir, n, time.Now()); err != nil {
 			r.log.Warn("the beat could not be written", "err", err)
-		} else if !store.ClaimStands(r.dir, r.claim) {
+		} else if !r.stands() {
 			r.stop.set(why{state: jobs.StateError, reason: "the attempt was taken over by another runner"})
+		} else if l := r.layer.Load(); l != nil && !l.Stands() {
+			r.stop.set(why{state: jobs.StateError, reason: "overlay " + r.spec.Overlay.Name + " was taken over by somebody else, because this runner was silent for long", hint: "berth overlay show " + r.spec.Overlay.Name + " says who has it"})
 		} else {
 			r.ping()
 		}

@@ -2,12 +2,10 @@ package runner
 
 import (
 	"context"
-	"os"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
+	"berth/internal/pattern"
 	"berth/internal/run"
 	"berth/jobs"
 )
@@ -32,6 +30,11 @@ func timesOf(beat time.Duration) times {
 	return times{beat: beat, guestWait: 3 * beat, silent: 18 * beat, start: 2 * time.Minute, grace: 10 * time.Second, unmount: 20 * time.Second}
 }
 
+// unanswered is how many pings in a row a guest may leave unanswered: as many as
+// it would itself miss, and one more. They are counted, because a clock also runs
+// while this process is stopped.
+func (t times) unanswered() int { return int(t.guestWait/t.beat) + 1 }
+
 // deadline is when the command must have ended, and how it is known: the
 // task's own limit from the start of the command, and a margin before the end
 // of the Slurm job, so that the result can be brought back. The zero time is
@@ -50,35 +53,12 @@ func (r *attempt) deadline(start time.Time) time.Time {
 	return d
 }
 
-// slurmEnd is when Slurm will end the job, or zero: SLURM_JOB_END_TIME (epoch
-// seconds; sbatch(1), output environment), which 22.05 does not set, so that
-// squeue is asked there.
-func slurmEnd(ctx context.Context, on jobs.Starter, jobID string) time.Time {
-	if n, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil && n > 0 {
-		return time.Unix(n, 0)
-	}
-	if jobID == "" {
-		return time.Time{}
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	out, err := run.Output(ctx, on, jobs.Cmd{Argv: []string{"squeue", "-h", "-j", jobID, "-o", "%e"}})
-	if err != nil {
-		return time.Time{}
-	}
-	end, err := time.ParseInLocation("2006-01-02T15:04:05", strings.TrimSpace(string(out)), time.Local)
-	if err != nil {
-		return time.Time{} // "N/A", "NONE": without a limit
-	}
-	return end
-}
-
 // margin is a tenth of what is left, at least 5 s and at most 2 min.
 func margin(left time.Duration) time.Duration {
 	return min(max(left/10, 5*time.Second), 2*time.Minute)
 }
 
-var killWaitLine = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+) sec`)
+var killWaitLine = pattern.Lazy(`(?m)^KillWait\s*=\s*(\d+) sec`)
 
 // slurmKillWait asks the time between TERM and KILL (slurm.conf(5), KillWait).
 // Where it cannot be asked, a short one is assumed.
@@ -90,7 +70,7 @@ func slurmKillWait(ctx context.Context, on jobs.Starter) time.Duration {
 	if err != nil {
 		return cautious
 	}
-	m := killWaitLine.FindSubmatch(out)
+	m := killWaitLine().FindSubmatch(out)
 	if m == nil {
 		return cautious
 	}

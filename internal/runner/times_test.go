@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,32 +69,6 @@ func atSecond(t *testing.T, s string) time.Time {
 		t.Fatal(err)
 	}
 	return time.Unix(n, 0)
-}
-
-// Newer versions of Slurm put the end of the job into its environment; where it is
-// not, squeue is asked.
-func TestSlurmEnd(t *testing.T) {
-	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
-	const ask = "squeue -h -j 17 -o %e"
-	for _, c := range []struct {
-		env, job string
-		on       answering
-		want     time.Time
-	}{
-		{env: "1800003600", job: "17", on: answering{err: errors.New("not asked")}, want: time.Unix(1_800_003_600, 0)},
-		{job: "17", on: answering{argv: ask, text: "2026-11-21T12:00:00\n"}, want: noon},
-		{env: "0", job: "17", on: answering{argv: ask, text: "2026-11-21T12:00:00\n"}, want: noon},
-		{env: "Unknown", job: "17", on: answering{argv: ask, text: "NONE\n"}},
-		{job: "17", on: answering{argv: ask, text: ""}},
-		{job: "17", on: answering{argv: ask, text: "2026-11-21T12:00:00\n", code: 1}},
-		{job: "17", on: answering{err: errors.New("no squeue")}},
-		{on: answering{err: errors.New("not asked")}},
-	} {
-		t.Setenv("SLURM_JOB_END_TIME", c.env)
-		if got := slurmEnd(t.Context(), c.on, c.job); !got.Equal(c.want) {
-			t.Errorf("%+v: %v, want %v", c, got, c.want)
-		}
-	}
 }
 
 func TestDefaultTimes(t *testing.T) {
@@ -176,7 +149,6 @@ func TestWhySignal(t *testing.T) {
 
 // answering is a place where every program prints the same.
 type answering struct {
-	argv string // "" is the question for the configuration
 	text string
 	code int
 	err  error
@@ -186,7 +158,7 @@ func (a answering) Start(_ context.Context, c jobs.Cmd) (jobs.Process, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
-	if want := cmp.Or(a.argv, "scontrol show config"); strings.Join(c.Argv, " ") != want {
+	if strings.Join(c.Argv, " ") != "scontrol show config" {
 		return nil, fmt.Errorf("unexpected command: %q", c.Argv)
 	}
 	_, err := c.Stdout.Write([]byte(a.text))

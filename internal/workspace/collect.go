@@ -45,9 +45,16 @@ func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts C
 	if err != nil {
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}
+	live, before := opts.Bundle != "", seen.kinds[Unreadable]
+	if live {
+		seen.live()
+	}
 	delta := seen.delta(ctx, work, base, len(src.Base), opts.Limits)
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
+	}
+	if live && seen.kinds[Unreadable] > before {
+		return Result{}, fmt.Errorf("collect the result: %w", ErrChanging)
 	}
 	c := &collector{g: g, src: src, opts: opts, attempt: attemptDir, gitDir: gitDir, work: work, base: base, seen: seen, sizes: map[string]int64{}}
 	res, err := c.build(ctx, delta)
@@ -70,6 +77,17 @@ func (d delta) without(paths map[string]bool) delta {
 	return delta{
 		remove: slices.DeleteFunc(slices.Clone(d.remove), func(p string) bool { return paths[p] }),
 		put:    slices.DeleteFunc(slices.Clone(d.put), func(f found) bool { return paths[f.path] }),
+	}
+}
+
+// live says that what was seen may be written to while it is read.
+func (s *survey) live() {
+	for p, f := range s.tracked {
+		f.live = true
+		s.tracked[p] = f
+	}
+	for i := range s.fresh {
+		s.fresh[i].live = true
 	}
 }
 
@@ -201,12 +219,15 @@ func (c *collector) leaveOut(d delta, kind Kind, why map[string]string) delta {
 
 // finish completes the result and writes the diff and the manifest.
 func (c *collector) finish(ctx context.Context, res Result) (Result, error) {
-	bundle := filepath.Join(c.attempt, BundleFile)
+	bundle := c.bundleFile()
 	if !res.Changed {
 		res.Commit, res.Files = "", []Change{}
 		if err := os.Remove(bundle); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return Result{}, err
 		}
+	}
+	if c.opts.Bundle != "" {
+		return res, nil
 	}
 	for i := range res.Files {
 		if err := ctx.Err(); err != nil {

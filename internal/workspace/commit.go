@@ -23,6 +23,9 @@ func (c *collector) commit(ctx context.Context, d delta) (string, delta, error) 
 	for try := 0; ; try++ {
 		s := &stream{collector: c, delta: d, failed: map[string]string{}}
 		err := s.run(ctx)
+		if c.opts.Bundle != "" && len(s.failed) > 0 {
+			return "", d, ErrChanging
+		}
 		d = c.leaveOut(d, Unreadable, s.failed)
 		if errors.Is(err, errTorn) && try < maxRestarts {
 			continue

@@ -20,6 +20,8 @@ var (
 	ErrBranchExists = errors.New("branch exists")
 	// ErrRejected: a bundle did not hold what its result says.
 	ErrRejected = errors.New("bundle rejected")
+	// ErrChanging: the task changed files in a way that a checkpoint cannot hold.
+	ErrChanging = errors.New("files changed while they were read")
 	// ErrInvalid: an argument (branch name, pattern) is not usable.
 	ErrInvalid = errors.New("invalid")
 )

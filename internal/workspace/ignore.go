@@ -9,6 +9,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+
+	"berth/internal/disk"
 )
 
 // maxIgnoreFileBytes bounds a .gitignore; a larger one counts as absent.
@@ -37,13 +39,13 @@ func (g *Git) newIgnorer(gitDir string) (*ignorer, error) {
 	}
 	shadow, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, disk.RemoveTree(dir))
 	}
 	return &ignorer{g: g, gitDir: gitDir, dir: dir, shadow: shadow}, nil
 }
 
 func (ig *ignorer) close() error {
-	return errors.Join(ig.shadow.Close(), os.RemoveAll(ig.dir))
+	return errors.Join(ig.shadow.Close(), disk.RemoveTree(ig.dir))
 }
 
 // add copies the .gitignore of a directory of the work tree.

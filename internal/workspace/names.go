@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -47,12 +48,12 @@ func refusedUnlessFile(name string, dir bool) string {
 
 func isGitModules(name string) bool {
 	return hfsDot(name, "gitmodules") || slices.ContainsFunc(windowsNames(name), func(n string) bool {
-		return ntfsGitModules.MatchString(ntfsTrim(n, ":"))
+		return ntfsGitModules().MatchString(ntfsTrim(n, ":"))
 	})
 }
 
 func isGitAttributes(name string) bool {
-	return hfsDot(name, "gitattributes") || ntfsGitAttributes.MatchString(ntfsTrim(name, ":"))
+	return hfsDot(name, "gitattributes") || ntfsGitAttributes().MatchString(ntfsTrim(name, ":"))
 }
 
 // hfsDot says whether HFS+ takes name for "."+word: it ignores case and
@@ -106,12 +107,14 @@ var (
 	ntfsGitAttributes = ntfsShort("gitattributes", "gitatt", "gi7d29")
 )
 
-func ntfsShort(word, first, hash string) *regexp.Regexp {
-	alternatives := []string{`\.` + word, first + "~[1-4]"}
-	for n := len(hash); n >= 0; n-- {
-		alternatives = append(alternatives, fmt.Sprintf("%s~[1-9][0-9]{%d}", hash[:n], len(hash)-n))
-	}
-	return regexp.MustCompile("(?i)^(" + strings.Join(alternatives, "|") + ")$")
+func ntfsShort(word, first, hash string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { // not at every start
+		alternatives := []string{`\.` + word, first + "~[1-4]"}
+		for n := len(hash); n >= 0; n-- {
+			alternatives = append(alternatives, fmt.Sprintf("%s~[1-9][0-9]{%d}", hash[:n], len(hash)-n))
+		}
+		return regexp.MustCompile("(?i)^(" + strings.Join(alternatives, "|") + ")$")
+	})
 }
 
 // readByGit says whether git's fsck looks into files of this name.

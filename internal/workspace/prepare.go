@@ -46,7 +46,35 @@ type Prepared struct {
 // from the base, no remote and no path of this machine, so the container may
 // write all of it. Attempt directories are used once: when either directory
 // exists, that is an error. What a failed Prepare made is removed.
-func (g *Git) Prepare(ctx context.Context, src Source, attemptDir string) (_ Prepared, err error) {
+func (g *Git) Prepare(ctx context.Context, src Source, attemptDir string) (Prepared, error) {
+	return g.prepare(ctx, src, attemptDir, func(string) (Source, error) { return src, nil })
+}
+
+// Continue is Prepare for a task that goes on: the work tree is checked out at
+// commit, which a bundle of an earlier attempt from [Git.Collect] holds. What
+// is collected then is all that differs from the base, as if one attempt had
+// done it.
+func (g *Git) Continue(ctx context.Context, src Source, attemptDir, bundle, commit string) (Prepared, error) {
+	return g.prepare(ctx, src, attemptDir, func(gitDir string) (Source, error) {
+		if err := g.unpack(ctx, gitDir, bundle); err != nil { // it was judged when it was made
+			return Source{}, err
+		}
+		parents, err := g.line(ctx, call{gitDir: gitDir, args: []string{"rev-list", "--parents", "--max-count=1", commit}})
+		if err != nil {
+			return Source{}, err
+		}
+		if parents != commit+" "+src.Base {
+			return Source{}, fmt.Errorf("commit %s is not work in progress from %s: %w", commit, src.Base, ErrRejected)
+		}
+		from := src
+		from.Repo, from.Top, from.Base = gitDir, "", commit
+		return from, nil
+	})
+}
+
+// prepare makes the work tree from what from gives, which is told where
+// berth's own git directory is.
+func (g *Git) prepare(ctx context.Context, src Source, attemptDir string, from func(gitDir string) (Source, error)) (_ Prepared, err error) {
 	p := Prepared{
 		Work: filepath.Join(attemptDir, WorkDir), Git: filepath.Join(attemptDir, GitDir),
 		Branch: src.Branch,
@@ -74,7 +102,11 @@ func (g *Git) Prepare(ctx context.Context, src Source, attemptDir string) (_ Pre
 	if err := g.initBare(ctx, p.Git, src); err != nil {
 		return Prepared{}, fmt.Errorf("prepare berth's git directory: %w", err)
 	}
-	if err := g.clone(ctx, src, p); err != nil {
+	origin, err := from(p.Git)
+	if err != nil {
+		return Prepared{}, fmt.Errorf("take up the work in progress: %w", err)
+	}
+	if err := g.clone(ctx, origin, p); err != nil {
 		return Prepared{}, fmt.Errorf("clone %q for the task: %w", src.Repo, err)
 	}
 	base, err := g.readTree(ctx, p.Git, src.Base)

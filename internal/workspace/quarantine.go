@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"berth/internal/disk"
 )
 
 const quarantinePrefix = "quarantine-"
@@ -58,12 +60,16 @@ func (g *Git) openQuarantine(ctx context.Context, attemptDir string, src Source)
 	return q, nil
 }
 
-func (q *quarantine) close() error { return os.RemoveAll(q.dir) }
+func (q *quarantine) close() error { return disk.RemoveTree(q.dir) }
 
 // load unpacks a bundle. The pack goes straight to index-pack: git fetch does
 // not check what it takes from a bundle before 2.46, whatever
 // transfer.fsckObjects says.
 func (q *quarantine) load(ctx context.Context, bundle string) error {
+	return q.g.unpack(ctx, q.dir, bundle, q.strict)
+}
+
+func (g *Git) unpack(ctx context.Context, gitDir, bundle string, flags ...string) error {
 	f, err := os.Open(bundle)
 	if err != nil {
 		return err
@@ -73,7 +79,8 @@ func (q *quarantine) load(ctx context.Context, bundle string) error {
 	if err := skipBundleHeader(r); err != nil {
 		return fmt.Errorf("%s: %w", bundle, err)
 	}
-	return q.g.run(ctx, call{gitDir: q.dir, stdin: r, args: []string{"index-pack", q.strict, "--fix-thin", "--stdin"}})
+	args := append(append([]string{"index-pack"}, flags...), "--fix-thin", "--stdin")
+	return g.run(ctx, call{gitDir: gitDir, stdin: r, args: args})
 }
 
 // skipBundleHeader reads up to the pack: a signature line, lines for
@@ -95,8 +102,6 @@ func skipBundleHeader(r *bufio.Reader) error {
 	return fmt.Errorf("too many lines before the pack: %w", ErrRejected)
 }
 
-var fsckComplaint = regexp.MustCompile(`(?m)^error: object ([0-9a-f]{40,64}): (.*)$`)
-
 // refusals gives, by object id, what git's check said when it refused a pack.
 func refusals(err error) map[string]string {
 	var ge *GitError
@@ -104,10 +109,18 @@ func refusals(err error) map[string]string {
 		return nil
 	}
 	out := map[string]string{}
-	for _, m := range fsckComplaint.FindAllStringSubmatch(ge.Stderr, -1) {
+	complaint := regexp.MustCompile(`(?m)^error: object ([0-9a-f]{40,64}): (.*)$`) // large, and hardly ever needed
+	for _, m := range complaint.FindAllStringSubmatch(ge.Stderr, -1) {
 		out[m[1]] = m[2]
 	}
 	return out
+}
+
+func (c *collector) bundleFile() string {
+	if c.opts.Bundle != "" {
+		return filepath.Join(c.attempt, c.opts.Bundle)
+	}
+	return filepath.Join(c.attempt, BundleFile)
 }
 
 // bundle writes the bundle and tries it in a quarantine, so that a result that
@@ -115,7 +128,7 @@ func refusals(err error) map[string]string {
 // with the reason.
 func (c *collector) bundle(ctx context.Context, res Result) (refused map[string]string, err error) {
 	ref := "refs/heads/" + c.opts.Branch
-	name := filepath.Join(c.attempt, BundleFile)
+	name := c.bundleFile()
 	err = writeWhole(name, func(f *os.File) error {
 		return c.g.run(ctx, call{gitDir: c.gitDir, stdout: f, args: []string{"bundle", "create", "-", ref, "^" + c.src.Base}})
 	})

@@ -65,6 +65,9 @@ func contentOf(ctx context.Context, work *os.Root, f found) (io.ReadCloser, int6
 	if err != nil {
 		return nil, 0, err
 	}
+	if fi.Size() > f.sizeBytes && f.live { // as it was when it was seen
+		return &content{ctx: ctx, file: file}, f.sizeBytes, nil
+	}
 	if fi.Size() > f.sizeBytes {
 		return nil, 0, errors.Join(errors.New("grew while it was read"), file.Close())
 	}

@@ -48,6 +48,11 @@ type CollectOptions struct {
 	Time    time.Time // of the commit; default now. With the same time, the same tree gives the same commit
 	Scope   Scope     // the zero Scope allows everything
 	Limits  Limits
+	// Bundle makes it a checkpoint: the work tree may be written to meanwhile,
+	// and the commit goes into the file of this name in the attempt's directory,
+	// without a diff and a manifest. A file that grows counts as large as it was
+	// when it was seen; what else changes while it is read is [ErrChanging].
+	Bundle string
 }
 
 // Status says what happened to a path.

@@ -20,6 +20,7 @@ type found struct {
 	path      string
 	mode      string
 	sizeBytes int64
+	live      bool // it may be written to while it is read
 }
 
 // survey is what a walk over the work tree saw.

@@ -1,0 +1,94 @@
+package container
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"berth/jobs"
+)
+
+func TestOwnDir(t *testing.T) {
+	base := t.TempDir()
+	dir := func() string {
+		t.Helper()
+		d, err := OwnDir(base, "berth-x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fi, err := os.Lstat(d); err != nil || !fi.IsDir() || fi.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", d, fi, err)
+		}
+		return d
+	}
+	first := dir()
+	if first != filepath.Join(base, "berth-x") || dir() != first {
+		t.Errorf("%s", first)
+	}
+	// What others may enter, what is a link or a file, or somebody else's, is not taken.
+	for name, plant := range map[string]func(path string) error{
+		"open":    func(p string) error { return os.Chmod(p, 0o755) },
+		"a link":  func(p string) error { return os.Symlink(t.TempDir(), p) },
+		"a file":  func(p string) error { return os.WriteFile(p, nil, 0o700) },
+		"another": func(p string) error { return os.Chown(p, 12345, 12345) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "another" && os.Getuid() != 0 {
+				t.Skip("only root can give a directory away")
+			}
+			if name == "a link" || name == "a file" {
+				if err := os.RemoveAll(first); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.MkdirAll(first, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := plant(first); err != nil {
+				t.Fatal(err)
+			}
+			got := dir()
+			if got == first || dir() != got {
+				t.Errorf("%s", got)
+			}
+			if err := os.RemoveAll(first); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if err := os.Chmod(base, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := OwnDir(base, "berth-y"); err == nil || jobs.HintOf(err) == "" {
+		t.Errorf("%s, %v", d, err)
+	}
+}
+
+func TestLastingBase(t *testing.T) {
+	mine := filepath.Join(t.TempDir(), "slurm.4242")
+	if err := os.Mkdir(mine, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env := func(dir string) func(string) string {
+		return func(name string) string { return map[string]string{"TMPDIR": dir, "SLURM_JOB_ID": "4242"}[name] }
+	}
+	for _, c := range []struct {
+		profile, tmp, job, base string
+		lasting                 bool
+	}{
+		{"", mine, "4242", "", true}, // not there
+		{"", mine, "42", mine, true},
+		{"", mine, "", mine, true},
+		{filepath.Dir(mine) + "/slurm.$SLURM_JOB_ID", "", "4242", mine, false},
+		{filepath.Dir(mine), mine, "4242", filepath.Dir(mine), true},
+	} {
+		base, lasting, err := LastingBase(c.profile, env(c.tmp), c.job)
+		if err != nil || c.base != "" && base != c.base || c.base == "" && base == mine && lasting || c.base != "" && lasting != c.lasting {
+			t.Errorf("%+v: %s, %v, %v", c, base, lasting, err)
+		}
+	}
+	for path, is := range map[string]bool{"/local/7": true, "/local/job_7": true, "/tmp/slurm.7.0/x": true, "/tmp/7/.7": true, "/var/lib/docker/overlay7/a7b": false, "/tmp": false, "/x/77": false} {
+		if got := ofOneJob(path, "7"); got != is {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package runner
+
+import (
+	"context"
+	"os"
+
+	"berth/apptainer"
+	"berth/jobs"
+	"berth/overlay"
+)
+
+// ready has the image where it is run from on this node, and the overlay driver
+// of the script tried there, for a layer that is to stand in dir.
+func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase string) error {
+	o := r.spec.Overlay
+	if o.Driver == jobs.DriverFuse && !overlay.TakesDirectories(dir) {
+		// The submitter looked at this too, from its machine: a file server's
+		// own disk is a network file system here.
+		if o.Name != "" && r.spec.Profile.Overlay == "" {
+			hint := `put overlay = "ext3" into a profile and submit with --profile, or give the overlay a size: [resources] disk`
+			if _, err := os.Lstat(dir); err == nil {
+				hint = "have its files in an image: berth overlay convert " + o.Name + " --driver ext3"
+			}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + o.Name + " would be a directory on a network file system, where changes to the image's directories fail", Hint: hint}
+		}
+		if o.Name == "" {
+			r.note("the scratch directory " + scratchBase + " is on a network file system, where some changes to the image's directories fail; name a local one, or overlay = \"ext3\", in a profile")
+		}
+	}
+	node, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	a := apptainer.Attempt{Spec: &r.spec, Dir: r.dir, Place: r.spec.Place(r.dir), Home: home, Scratch: r.scratch.Dir, Node: node, Program: p.program, On: r.on,
+		Progress: func(text string) { r.event("preparing", text) }}
+	used, driver, err := a.Ready(ctx, dir)
+	if err != nil {
+		return err
+	}
+	p.image, r.image = used, &used.ImageUse
+	r.event("image", used.String())
+	if used.Failed != "" {
+		r.note("the image was not staged on " + used.Node + ": " + used.Failed)
+	}
+	if driver != o.Driver {
+		r.instead = apptainer.OverFuse(r.boxArgv())
+		o.Driver, o.Why = driver, "in place of "+o.Driver+", because the image could not be unpacked"
+		r.spec.Overlay = o
+		r.note("overlay driver " + o.Driver + " (" + o.Why + ")")
+	}
+	if o.Driver == jobs.DriverKernel {
+		p.kernel = func(layer string, fill func(string) []string) ([]string, error) {
+			return a.OverKernel(used.Path, layer, fill)
+		}
+	}
+	text := "overlay driver " + o.Driver
+	if o.Why != "" {
+		text += " (" + o.Why + ")"
+	}
+	r.event("overlay", text)
+	return nil
+}
