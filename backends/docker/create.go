@@ -24,6 +24,9 @@ type maker struct {
 
 func (m *maker) guestDir() string { return filepath.Join(m.at.Dir, "guest") }
 
+// guest is the program in it, which a guest holds a lock on.
+func (m *maker) guest() string { return filepath.Join(m.guestDir(), filepath.Base(guestPath)) }
+
 // check refuses what cannot be had or would break the containment, before the
 // daemon is asked anything.
 func (m *maker) check() error {
@@ -135,7 +138,7 @@ func (m *maker) argv(c can, limits []string, image string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range [][]string{network, gpu, binds, volumes, podmanFlags(c, m.d.User), m.d.ExtraArgs, {image, "guest"}} {
+	for _, part := range [][]string{network, gpu, binds, volumes, podmanFlags(c, m.d.User), m.d.ExtraArgs, {image, "guest", "--locked"}} {
 		argv = append(argv, part...)
 	}
 	return argv, nil

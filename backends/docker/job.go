@@ -81,6 +81,26 @@ func (j *Job) PID(ctx context.Context) int {
 	return list[0].State.Pid
 }
 
+// ExecArgv is the command line that runs the guest program of an attempt's
+// container once more in it, with these arguments, and the environment of that
+// command. name is the container's; its label makes it the attempt's.
+func ExecArgv(ctx context.Context, on jobs.Starter, name string, args ...string) (argv, env []string, err error) {
+	p, err := find(on, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := p.inspect(ctx, name)
+	switch {
+	case absent(err):
+		return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "there is no container " + name + " at the moment", Hint: "has the job just ended? berth ps"}
+	case err != nil:
+		return nil, nil, err
+	case list[0].Config.Labels[labelAttempt] != name:
+		return nil, nil, p.foreign(name)
+	}
+	return append([]string{p.path, "exec", "--interactive", list[0].ID, guestPath}, args...), p.env, nil
+}
+
 // Gone makes sure that the attempt's container is there no more. One of its
 // name without its label is left alone.
 func (j *Job) Gone(ctx context.Context) error {

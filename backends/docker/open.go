@@ -45,17 +45,20 @@ func (*Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	if err := installGuest(at.Guest, m.guestDir()); err != nil {
+	box, err := m.standing(ctx)
+	if err == nil && box != nil {
+		err = m.lastGuest(ctx, box.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := installGuest(at.Guest, m.guest()); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "put the guest program in place", Err: err, Hint: "is there space left? df -h " + at.Dir}
 	}
 	if here, _ := (*Backend)(nil).Pipes(at.Dir); disk.FreshDir(here) != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make " + here, Hint: "is there space left? df -h " + at.Dir}
 	}
 	if err := m.settleHome(); err != nil {
-		return nil, err
-	}
-	box, err := m.standing(ctx)
-	if err != nil {
 		return nil, err
 	}
 	id := ""
@@ -243,18 +246,18 @@ func writeMade(dir string, m made) error {
 // into the container. A container outlives berth's version, and a bind cannot
 // be changed; what stands in the directory can. Others than its owner may run
 // it: users inside are no users of this machine.
-func installGuest(from, dir string) error {
+func installGuest(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
+	dir := filepath.Dir(to)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	to := filepath.Join(dir, filepath.Base(guestPath))
 	if fi, err := os.Lstat(to); err == nil && fi.Mode() == 0o755 {
 		if now, err := os.ReadFile(to); err == nil && string(now) == string(data) {
 			return nil

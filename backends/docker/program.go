@@ -17,10 +17,11 @@ import (
 )
 
 // How long the daemon may take to answer. A daemon that is gone, or that hangs
-// on a dead file system, must not hang berth.
+// on a dead file system, must not hang berth; one of a machine that has much else
+// to do takes its time.
 const (
-	checkLimit  = 5 * time.Second
-	askLimit    = 20 * time.Second
+	checkLimit  = 10 * time.Second
+	askLimit    = time.Minute
 	changeLimit = 2 * time.Minute // removing or making a container copies files with some storage drivers
 )
 

@@ -36,7 +36,7 @@ func (b Backend) Check(ctx context.Context) jobs.Checked {
 		}
 		return jobs.Checked{Health: jobs.Unhealthy, Reason: err.Error(), Hint: "does " + program + " -V work?"}
 	}
-	version, _, _ := strings.Cut(plainText(strings.TrimSpace(said.String())), ",")
+	version, _, _ := strings.Cut(jobs.Printable(strings.TrimSpace(said.String())), ",")
 	return jobs.Checked{Health: jobs.Healthy, Reason: "no containment: a command has all the rights of the user on the host", Version: version}
 }
 
@@ -45,7 +45,7 @@ func (b Backend) Check(ctx context.Context) jobs.Checked {
 // where [Host.Install] puts it.
 func (b Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 	if p.SSH == nil {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or TERMINAL_SSH_HOST"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
 	}
 	b.Join = true
 	h, err := b.Host(*p.SSH)

@@ -111,6 +111,24 @@ func TestDial(t *testing.T) {
 	dial(2)
 }
 
+// A link that broke is told as that, also by an ssh that is slow to say so.
+func TestEndsLate(t *testing.T) {
+	h, dir := fake(t)
+	for _, name := range []string{"late", "home/cut"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, _, err := h.b.Dial(t.Context(), environment(t), keeper.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if n, err := c.Read(make([]byte, 1)); n != 0 || jobs.KindOf(err) != jobs.KindInfra || !strings.Contains(err.Error(), "the link to there broke") {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
 func TestDialFails(t *testing.T) {
 	h, dir := fake(t)
 	e := environment(t)

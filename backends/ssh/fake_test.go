@@ -39,6 +39,7 @@ touch "$FAKE_DIR/master"
 cd "$FAKE_DIR/home" || exit 99
 HOME=$FAKE_DIR/home setsid -w "${FAKE_SHELL:-/bin/sh}" -c "$2"
 r=$?
+[ ! -e "$FAKE_DIR/late" ] || { exec >&-; sleep 3; }
 [ $r != 9 ] || exit 255 # killed: ssh knows no better
 exit $r
 `
@@ -89,6 +90,7 @@ connect)
 	[ ! -e "$HOME/fails" ] || { echo 'berth-connect: {"version":3,"error":"no room","kind":6,"hint":"df"}' >&2; exit 78; }
 	[ ! -e "$HOME/breaks" ] || { echo 'client_loop: send disconnect: Broken pipe' >&2; exit 255; }
 	echo 'berth-connect: {"version":3,"ready":true,"notes":["a note"]}' >&2
+	[ ! -e "$HOME/cut" ] || exit 255
 	exec cat ;;
 *) exit 2 ;;
 esac

@@ -75,31 +75,6 @@ func TestCheckSpec(t *testing.T) {
 	}
 }
 
-func TestFromEnv(t *testing.T) {
-	get := func(pairs ...string) func(string) string {
-		return func(n string) string {
-			for i := 0; i < len(pairs); i += 2 {
-				if n == "TERMINAL_SSH_"+pairs[i] {
-					return pairs[i+1]
-				}
-			}
-			return ""
-		}
-	}
-	if s, err := FromEnv(get("USER", "a", "PORT", "22")); s != nil || err != nil {
-		t.Errorf("%+v, %v", s, err)
-	}
-	s, err := FromEnv(get("HOST", "h", "USER", "a", "PORT", "2222", "KEY", "/k"))
-	if err != nil || s.Host != "h" || s.User != "a" || s.Port != 2222 || s.Key != "/k" || s.Options != nil {
-		t.Errorf("%+v, %v", s, err)
-	}
-	for _, bad := range [][]string{{"HOST", "h", "PORT", "x"}, {"HOST", "h", "PORT", "0"}, {"HOST", "h", "PORT", "99999"}, {"HOST", "-h"}, {"HOST", "h", "USER", "a b"}} {
-		if _, err := FromEnv(get(bad...)); jobs.KindOf(err) != jobs.KindUsage {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-}
-
 // The whole command line, as it stands.
 func TestArgv(t *testing.T) {
 	b := Backend{Control: "/run/c"}

@@ -133,8 +133,8 @@ func (h *Host) notOurs(exit jobs.Exit, said string) error {
 
 // broke is a link that ended while something ran there.
 func (h *Host) broke(said string) error {
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the link to %s broke; the environment goes on there; what the command did is not known", h), Err: quoted(said),
-		Hint: "the same environment is found again by the next command"}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the link to %s broke; what runs there goes on; what the command did is not known", h), Err: quoted(said),
+		Hint: "the next command finds it again"}
 }
 
 // startFailed is an ssh program that could not be started.
@@ -153,7 +153,7 @@ func isNotFound(err error) bool {
 // what a terminal would obey. Nil when nothing was said.
 func quoted(said string) error {
 	const most = 400
-	said = strings.Join(strings.Fields(plainText(said)), " ")
+	said = strings.Join(strings.Fields(jobs.Printable(said)), " ")
 	if said == "" {
 		return nil
 	}
@@ -161,14 +161,4 @@ func quoted(said string) error {
 		said = "..." + string(r[len(r)-most:])
 	}
 	return fmt.Errorf("ssh: %s", strings.TrimPrefix(said, "ssh: "))
-}
-
-// plainText takes out what a terminal would obey.
-func plainText(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
 }

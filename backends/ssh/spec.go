@@ -8,28 +8,6 @@ import (
 	"berth/jobs"
 )
 
-// FromEnv returns the host that the variables TERMINAL_SSH_HOST, _USER, _PORT
-// and _KEY name, or nil when TERMINAL_SSH_HOST is empty: the others alone are
-// often set to their defaults by launchers, and mean nothing. Values that
-// cannot be right are an error of [jobs.KindUsage].
-func FromEnv(getenv func(string) string) (*jobs.SSHSpec, error) {
-	s := jobs.SSHSpec{Host: getenv("TERMINAL_SSH_HOST"), User: getenv("TERMINAL_SSH_USER"), Key: getenv("TERMINAL_SSH_KEY")}
-	if s.Host == "" {
-		return nil, nil
-	}
-	if p := getenv("TERMINAL_SSH_PORT"); p != "" {
-		n, err := strconv.Atoi(p)
-		if err != nil || n == 0 {
-			return nil, badPort(strconv.Quote(p))
-		}
-		s.Port = n
-	}
-	if err := CheckSpec(s); err != nil {
-		return nil, err
-	}
-	return &s, nil
-}
-
 func badPort(p string) error {
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the ssh port " + p + " is not a number from 1 to 65535", Hint: "the usual one is 22"}
 }
@@ -38,7 +16,7 @@ func badPort(p string) error {
 // starts (a ProxyCommand of the user) could take for something else.
 func CheckSpec(s jobs.SSHSpec) error {
 	if s.Host == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or TERMINAL_SSH_HOST"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
 	}
 	for _, v := range [][2]string{{"the ssh host", s.Host}, {"the ssh user", s.User}, {"the ssh key", s.Key}} {
 		if err := jobs.CheckText(v[0], v[1]); err != nil {

@@ -135,6 +135,21 @@ func (h *Host) start(ctx context.Context, c jobs.Cmd, batch bool) (jobs.Process,
 	return p, nil
 }
 
+// Local returns the command of this machine that runs a command on the host,
+// with the environment of a login there and its streams joined, for who starts
+// it later, or as another process. What a login prints stands before its output.
+func (h *Host) Local(c jobs.Cmd) (jobs.Cmd, error) {
+	if c.Env != nil || c.Dir != "" {
+		return jobs.Cmd{}, errors.New("a command that is started later on a host has the environment and the directory of a login there")
+	}
+	for _, a := range c.Argv {
+		if err := jobs.CheckText("a word of the command "+strconv.Quote(c.Argv[0]), a); err != nil {
+			return jobs.Cmd{}, err
+		}
+	}
+	return jobs.Cmd{Argv: h.call(true, viaSh(`exec "$@"`, c.Argv...)), Env: h.b.Env}, nil
+}
+
 // same compares two writers whose types may not be comparable.
 func same(a, b io.Writer) (yes bool) {
 	defer func() {

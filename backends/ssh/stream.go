@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/keeper"
+	"berth/internal/run"
 	"berth/jobs"
 )
 
@@ -32,8 +32,13 @@ type stream struct {
 	mu      sync.Mutex
 }
 
-// endTime is how long the ssh program may take to end by itself.
-const endTime = 2 * time.Second
+// endTime is how long the ssh program may take to end by itself. whyTime is that
+// where its word is waited for, after it has closed its streams: without it a
+// link that broke is an end like any other.
+const (
+	endTime = 2 * time.Second
+	whyTime = 15 * time.Second
+)
 
 // Read reads what the far side writes. The end of a link that broke is an error
 // that says so, not io.EOF.
@@ -47,7 +52,7 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // why tells how the stream ended.
 func (s *stream) why() error {
-	t := time.NewTimer(endTime)
+	t := time.NewTimer(whyTime)
 	defer t.Stop()
 	select {
 	case <-s.ended:
@@ -95,15 +100,17 @@ type reports struct {
 	word     string
 	last     chan keeper.Report // has room for the one that ends the opening
 
-	mu   sync.Mutex
-	line []byte
-	said []byte
-	none bool
-	done bool
+	mu    sync.Mutex
+	lines run.Lines
+	said  []byte
+	none  bool
+	done  bool
 }
 
 func newReports(word string, progress func(string)) *reports {
-	return &reports{word: word, progress: progress, last: make(chan keeper.Report, 1)}
+	r := &reports{word: word, progress: progress, last: make(chan keeper.Report, 1)}
+	r.lines = run.Lines{Most: maxLine, Take: r.take}
+	return r
 }
 
 // maxLine bounds a line; what is longer is no report of ours.
@@ -112,19 +119,7 @@ const maxLine = 256 << 10
 func (r *reports) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.line = append(r.line, p...)
-	for {
-		i := bytes.IndexByte(r.line, '\n')
-		if i < 0 {
-			break
-		}
-		r.take(string(r.line[:i]))
-		r.line = r.line[i+1:]
-	}
-	if len(r.line) > maxLine {
-		r.line = nil
-	}
-	return len(p), nil
+	return r.lines.Write(p)
 }
 
 // take reads one line.
@@ -136,7 +131,7 @@ func (r *reports) take(line string) {
 				r.done = true
 				r.last <- rep
 			} else if rep.Progress != "" {
-				r.progress(plainText(rep.Progress))
+				r.progress(jobs.Printable(rep.Progress))
 			}
 			return
 		}
@@ -161,5 +156,5 @@ func (r *reports) missing() bool {
 func (r *reports) rest() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return string(r.said) + string(r.line)
+	return string(r.said) + r.lines.Rest()
 }

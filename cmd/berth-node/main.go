@@ -6,7 +6,7 @@ package main
 import (
 	"os"
 
-	"berth/internal/node"
+	"berth/internal/follow"
 )
 
-func main() { os.Exit(node.Main(os.Args[1:])) }
+func main() { os.Exit(follow.Program(os.Args[1:])) }
