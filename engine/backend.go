@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 
+	"berth/internal/images"
+	"berth/internal/mirror"
 	"berth/jobs"
 )
 
 // pickBackend settles where the commands of a job run: the backend that is
 // named, or the first that contains a task and can be used here.
-func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, dry bool) error {
+func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, ground *mirror.Ground, dry bool) error {
 	name := c.Backend
 	if name == "" {
 		name = t.Terminal.Backend
@@ -25,12 +27,15 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		if err != nil {
 			return err
 		}
-		return e.settlePlace(s, t, c, b, dry)
+		return e.settlePlace(ctx, s, t, c, b, ground, dry)
 	}
 	if auto {
 		name = jobs.BackendSingularity
 	}
 	b, err := e.backend(name)
+	if err == nil && ask {
+		err = installed(b)
+	}
 	if err != nil {
 		return err
 	}
@@ -43,7 +48,7 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + name + " cannot be used here: " + got.Reason, Hint: hint}
 		}
 	}
-	return e.settlePlace(s, t, c, b, dry)
+	return e.settlePlace(ctx, s, t, c, b, ground, dry)
 }
 
 const noBackend = "install apptainer (Debian, Fedora: from their archives or apptainer.org), or docker; or run without containment, with your own rights: --backend local"
@@ -77,7 +82,11 @@ func unfit(backend string, t jobs.Task) string {
 	if backend != jobs.BackendDocker {
 		return ""
 	}
-	switch ref := t.Terminal.Reference; {
+	switch ref := strings.TrimPrefix(t.Terminal.Reference, "docker://"); {
+	case images.IsReference(ref):
+		return "the image " + ref + " is none that docker takes"
+	case ref == "" && t.Terminal.Template != "":
+		return "the template " + t.Terminal.Template + " is an image of Apptainer's"
 	case ref == "":
 		return "the task names no image for it"
 	case isFile(ref):
@@ -91,7 +100,7 @@ func isFile(ref string) bool {
 	return filepath.IsAbs(ref) || strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "~") || strings.HasSuffix(ref, ".sif")
 }
 
-func (e *Engine) settlePlace(s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, dry bool) error {
+func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, ground *mirror.Ground, dry bool) error {
 	s.Backend, s.Level = b.Name(), b.Level()
 	switch s.Backend {
 	case jobs.BackendLocal:
@@ -101,17 +110,17 @@ func (e *Engine) settlePlace(s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend
 	case jobs.BackendSSH:
 		return settleSSH(s, t)
 	}
-	image := t.Terminal.Image
-	if image == "" {
-		image = c.Profile.Image
+	if p, ok := b.(Program); ok {
+		return e.settleProgram(ctx, s, t, p, dry)
 	}
-	return e.settleImage(s, t, image, dry)
+	return e.settleImage(ctx, s, t, c, ground, dry)
 }
 
 // settleLocal refuses what the bare host cannot give.
 func settleLocal(s *jobs.Spec, t jobs.Task) error {
 	if err := refuse(s.Backend+", which runs on the bare host", map[string]bool{
-		"[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0, "[resources] disk": t.Resources.Disk != 0,
+		"[terminal] template": t.Terminal.Template != "",
+		"[terminal] overlay":  t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0, "[resources] disk": t.Resources.Disk != 0,
 	}); err != nil {
 		return err
 	}
@@ -126,7 +135,7 @@ func settleLocal(s *jobs.Spec, t jobs.Task) error {
 // itself is kept by a runner on this machine.
 func settleSSH(s *jobs.Spec, t jobs.Task) error {
 	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] image": t.Terminal.Image != "", "[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0,
+		"[terminal] template": t.Terminal.Template != "", "[terminal] image": t.Terminal.Image != "", "[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0,
 		"[resources] disk": t.Resources.Disk != 0, "[resources] gpus": t.Resources.GPUs != "", "[resources] memory": t.Resources.Memory != 0,
 	}); err != nil {
 		return err
@@ -135,7 +144,7 @@ func settleSSH(s *jobs.Spec, t jobs.Task) error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend ssh goes with the local scheduler, not with Slurm", Hint: "--scheduler local"}
 	}
 	if t.Terminal.SSH.Host == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: `--host HOST, [terminal] host in the task, or TERMINAL_SSH_HOST`}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: `--host HOST, [terminal] host in the task, or berth config set terminal.ssh_host HOST`}
 	}
 	host := t.Terminal.SSH
 	s.SSH = &host
@@ -151,10 +160,16 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 	}); err != nil {
 		return err
 	}
+	if t.Terminal.Reference == "" && t.Terminal.Template != "" {
+		return contained(t.Terminal.Template, s.Backend)
+	}
 	if t.Terminal.Reference == "" {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give one for docker with --image debian:12, or [terminal] image in the task`}
 	}
-	s.Image = t.Terminal.Reference
+	s.Image = strings.TrimPrefix(t.Terminal.Reference, "docker://")
+	if images.IsReference(s.Image) {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "docker cannot take the image " + s.Image, Hint: "name one such as docker://debian:12, or use --backend singularity"}
+	}
 	// Whether it can be written at all is the backend's to say, and soon.
 	if _, err := b.Argv(jobs.Place{Name: "berth", Image: s.Image, Mounts: s.Mounts, Guest: "/"}, nil); err != nil {
 		return err
@@ -167,7 +182,7 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 
 // refuse complains about the first key that is set and cannot be had.
 func refuse(backend string, set map[string]bool) error {
-	for _, key := range []string{"[terminal] image", "[resources] memory", "[terminal] overlay", "[terminal] bind", "[resources] disk", "[resources] gpus"} {
+	for _, key := range []string{"[terminal] template", "[terminal] image", "[resources] memory", "[terminal] overlay", "[terminal] overlay_wait", "[terminal] overlay_snapshot", "[terminal] keep", "[terminal] bind", "[resources] disk", "[resources] gpus"} {
 		if set[key] {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be had on the backend %s", key, backend), Hint: "remove it, or use --backend singularity"}
 		}

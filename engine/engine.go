@@ -6,6 +6,7 @@ import (
 	"os/user"
 	"time"
 
+	"berth/internal/images"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -16,9 +17,25 @@ type Engine struct {
 	Store      *store.Store
 	Schedulers []jobs.Scheduler // in the order in which "auto" tries them
 	Backends   []jobs.Backend   // likewise
-	Git        *workspace.Git
+	// Program returns the backend that is a program of this name, installed or
+	// not, the same for the same name; nil for a word that can be none.
+	Program func(name string) Program
+	// Programs returns the names of those that are installed.
+	Programs func() []string
+	Git      *workspace.Git
+	// Sites gives the cluster behind a login host, the same for the same host;
+	// nil when there are none.
+	Sites func(jobs.SSHSpec) (Site, error)
+	// Images is the cache of images; nil when there is none.
+	Images *images.Cache
+	// Templates is the directory of the user's own workspace templates, or "".
+	Templates string
 	// Node puts the program for the nodes in place and returns its path.
 	Node func() (string, error)
+	// Aside starts the program for the nodes with these words as a process of its
+	// own, which goes on when this one ends; what it says is appended to the
+	// file log. When it is nil, what is to be done aside is done in place.
+	Aside func(log string, words ...string) error
 	// Getenv is the caller's environment.
 	Getenv func(string) (string, bool)
 	Now    func() time.Time
@@ -27,6 +44,8 @@ type Engine struct {
 	Terminal bool
 	// Sleep waits, or returns the context's error.
 	Sleep func(context.Context, time.Duration) error
+
+	guards guards
 }
 
 // Choice is what the caller picked for this call, over the task's own words.
@@ -34,6 +53,10 @@ type Choice struct {
 	Scheduler string // "" and "auto": the first that can be used here
 	Backend   string // "" is the task's
 	Profile   jobs.Profile
+	Target    string        // the target of the configuration that was chosen; "" is none
+	Login     *jobs.SSHSpec // where the scheduler's commands run; nil is here
+	Offline   bool          // no registry is asked: a reference is what the cache has of it
+	ID        string        // of the job to be planned; "" is a fresh one
 }
 
 // Sleep is the real clock's wait, for [Engine.Sleep].
@@ -63,7 +86,12 @@ func (e *Engine) backend(name string) (jobs.Backend, error) {
 			return b, nil
 		}
 	}
-	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown backend " + name, Hint: "the backends are: auto " + names(e.Backends)}
+	if e.Program != nil {
+		if b := e.Program(name); b != nil {
+			return b, nil
+		}
+	}
+	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown backend " + name, Hint: "the backends are: auto " + names(e.Backends) + " modal daytona, and programs of your own: docs/backend-protocol.md"}
 }
 
 func names[T interface{ Name() string }](list []T) string {
@@ -76,6 +104,9 @@ func names[T interface{ Name() string }](list []T) string {
 	}
 	return s
 }
+
+// Identity is whom jobs of this process's user run as.
+func Identity() jobs.Identity { return identity() }
 
 // identity is who submits, as far as it can be told without a name service
 // that this static program cannot ask.

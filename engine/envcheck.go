@@ -44,7 +44,7 @@ func checkEnvOptions(o EnvOptions) error {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown kind of GPU %q", o.GPU), Hint: `give "nvidia" or "amd"`}
 	}
 	if !slices.Contains([]string{"", "auto", jobs.DriverKernel, jobs.DriverFuse, jobs.DriverExt3}, o.Overlay) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown overlay driver %q", o.Overlay), Hint: "give auto, kernel, fuse or ext3"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown overlay driver %q", o.Overlay), Hint: "give auto, kernel, fuse or ext3; an environment has files of its own, and no named overlay"}
 	}
 	return nil
 }
@@ -86,6 +86,10 @@ func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
 		return b.String()
 	}
 	list := func(l []string) string { return strings.Join(l, " ") }
+	from := ""
+	if s.External != nil {
+		from = s.External.From
+	}
 	network := "host"
 	if s.Network != "" {
 		network = s.Network
@@ -93,6 +97,7 @@ func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
 	for _, v := range []struct{ what, has, wants string }{
 		{"another backend", s.Backend, unlessAuto(o.Backend)},
 		{"another image", imageName(s.Image), imageName(o.Image)},
+		{"another snapshot to begin with", from, o.From},
 		{"another overlay driver", s.Overlay.Driver, unlessAuto(o.Overlay)},
 		{"other binds", mountList(s.Mounts), mountList(o.Mounts)},
 		{"other variables", list(s.Env), list(o.Env)},

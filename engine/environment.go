@@ -15,7 +15,9 @@ type EnvOptions struct {
 	Name    string // "": "default", or the backend's name when Backend is named
 	Backend string // "" and "auto": singularity, then docker; others only when named
 	Image   string
-	Overlay string // driver of the writable layer: "", "auto", "kernel", "fuse", "ext3"
+	// Template is a workspace template, in place of an image.
+	Template string
+	Overlay  string // driver of the writable layer: "", "auto", "kernel", "fuse", "ext3"
 	// Discard makes an environment whose files end with its keeper.
 	Discard  bool
 	Mounts   []jobs.Mount
@@ -29,9 +31,56 @@ type EnvOptions struct {
 	Network  string // "", "host" or "none"
 	Fakeroot bool
 	Dir      string        // where sessions begin
+	Scratch  string        // node-local, as in a profile
+	Stage    string        // [jobs.StageAuto] and so on; "" is the profile's
 	Lifetime time.Duration // 0 is the default, negative is for ever
 	Docker   jobs.DockerSpec
 	SSH      jobs.SSHSpec
+	// Options are for a backend that is a program, and for it alone; Allow is
+	// what can be reached from inside, nil is no list.
+	Options map[string]string
+	Allow   []string
+
+	// From is the snapshot whose files it begins with.
+	From string
+	// Offline asks no registry: a reference is what the cache has of it.
+	Offline bool
+
+	// What a target says, whoever has chosen it. Scheduler "" keeps the
+	// environment where it is used; "slurm" in an allocation, of which the rest
+	// speaks. These are not compared with those of an environment that exists.
+	Scheduler string
+	Target    string        // its name in the configuration; "" is none
+	Login     *jobs.SSHSpec // where the scheduler's commands run; nil is here
+	Profile   jobs.Profile
+	Slurm     jobs.SlurmOptions
+	Time      time.Duration // of an allocation, or of a program's sandbox; 0 is the site's, or the usual one
+	GPUs      string        // of an allocation, as in [jobs.Resources]
+	Nodes     int
+	Tasks     int
+
+	// Project is the directory whose berth.toml says some of this, in a way that
+	// decides what commands find inside; "" is none.
+	Project string
+
+	// Configured is what the configuration says; nil is nothing.
+	Configured *EnvConfig
+}
+
+// EnvConfig is what the configuration says where [EnvOptions] say nothing. It
+// holds when an environment is made; one that exists with other values stays
+// as it is, because nobody has asked for others in so many words.
+type EnvConfig struct {
+	Backend string // "" and "auto" are no choice
+	// For returns the values that the configuration has for environments on a
+	// backend, and what is to be said of them. A negative limit is none at all,
+	// not even the usual one.
+	For func(backend string) (o EnvOptions, notes []string, err error)
+	// Named tells that the caller has named the target, or the scheduler, in so
+	// many words.
+	Named bool
+	// Project is the directory of the berth.toml that counts here; "" is none.
+	Project string
 }
 
 // Values of an environment on singularity or docker when nobody says otherwise,
@@ -48,12 +97,7 @@ const (
 // there is none of this name. It is made when it is first used. One that
 // exists with other values than those wanted is refused.
 func (e *Engine) Environment(ctx context.Context, o EnvOptions) (*Environment, error) {
-	name := o.Name
-	if name == "" {
-		if name = jobs.DefaultEnvironment; o.Backend != "" && o.Backend != jobs.BackendAuto {
-			name = o.Backend
-		}
-	}
+	name := o.EnvName()
 	if err := store.CheckEnvName(name); err != nil {
 		return nil, err
 	}
@@ -74,6 +118,20 @@ func (e *Engine) Environment(ctx context.Context, o EnvOptions) (*Environment, e
 		return nil, err
 	}
 	if err := sameEnv(spec, o); err != nil {
+		return nil, err
+	}
+	if !made {
+		if err := e.sameTemplate(ctx, spec, o.Template); err != nil {
+			return nil, err
+		}
+	}
+	if err := sameScheduler(spec, o); err != nil {
+		return nil, err
+	}
+	if err := o.samePlace(spec); err != nil {
+		return nil, err
+	}
+	if err := o.sameProject(spec); err != nil {
 		return nil, err
 	}
 	v := &Environment{e: e, Spec: *spec, dir: dir, fresh: made}

@@ -10,14 +10,20 @@ import (
 
 	"berth/internal/disk"
 	"berth/internal/guest/wire"
+	"berth/internal/held"
 	"berth/internal/keeper"
 	"berth/internal/run"
+	"berth/internal/session"
 	"berth/jobs"
 )
 
 // stopWait bounds the time until an environment that was told to stop has
 // stopped: its commands get TERM first, and a container program unmounts.
-const stopWait = 60 * time.Second
+const stopWait = 3 * time.Minute
+
+// sandboxWait is the same where a service ends it, which may have to copy its
+// files.
+const sandboxWait = 12 * time.Minute
 
 // outputs is where the whole of long outputs is kept.
 func (e *Engine) outputs() string { return filepath.Join(e.Store.Home(), "outputs") }
@@ -25,20 +31,45 @@ func (e *Engine) outputs() string { return filepath.Join(e.Store.Home(), "output
 // Stop ends the environment's processes and keeps its files. One that does not
 // run is left alone.
 func (v *Environment) Stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, stopWait, fmt.Errorf("the environment %s did not stop within %v", v.Spec.Name, stopWait))
+	if err := v.stopKept(ctx); err != nil {
+		return err
+	}
+	return v.endSandbox(ctx)
+}
+
+// stopKept is Stop for what has a keeper.
+func (v *Environment) stopKept(ctx context.Context) error {
+	if v.oneShot() {
+		return nil
+	}
+	wait := stopWait
+	if v.Spec.External != nil {
+		wait = sandboxWait
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("the environment %s did not stop within %v", v.Spec.Name, wait))
 	defer cancel()
 	defer v.Close()
-	s, err := v.open(ctx, true)
+	err := v.stop(ctx)
+	if v.Spec.Scheduler != "" {
+		return v.stopHeld(ctx, err)
+	}
 	if errors.Is(err, ErrNotRunning) {
 		return nil
 	}
+	return err
+}
+
+// stop tells the keeper to end, and waits for that. Without one the error is
+// [ErrNotRunning].
+func (v *Environment) stop(ctx context.Context) error {
+	s, err := v.open(ctx, true)
 	if err != nil {
 		return err
 	}
 	if _, err := v.keep(ctx, true, wire.KeepRequest{Op: wire.KeepStop}, nil, nil); err != nil {
-		select {
-		case <-s.Gone(): // that is the answer
-		default:
+		// That it is gone is the answer: what waits for one is told before
+		// the session says so.
+		if !errors.Is(err, session.ErrGuestGone) {
 			return err
 		}
 	}
@@ -64,12 +95,19 @@ func (v *Environment) Remove(ctx context.Context, force bool) error {
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the environment " + v.Spec.Name + " is in use: " + inUse(st),
 				Hint: "berth env rm --force " + v.Spec.Name + " ends them"}
 		}
-		if err != nil && !errors.Is(err, ErrNotRunning) && !force {
+		// One that ends just now is not in use.
+		if err != nil && !errors.Is(err, ErrNotRunning) && !errors.Is(err, session.ErrGuestGone) {
 			return err
 		}
 	}
-	if err := v.Stop(ctx); err != nil && !force {
-		return err
+	if err := v.stopKept(ctx); err != nil {
+		if !force {
+			return err
+		}
+		if left := held.Left(v.dir); v.Spec.Scheduler != "" && left != "" && v.Progress != nil {
+			why, _, _ := strings.Cut(err.Error(), "\n")
+			v.Progress(fmt.Sprintf("the %s was not given back, and ends by itself when it runs and finds the environment gone: %s", left, why))
+		}
 	}
 	// Another client may be about to open it.
 	release, err := keeper.Hold(v.dir, v.Spec.ID)
@@ -79,11 +117,21 @@ func (v *Environment) Remove(ctx context.Context, force bool) error {
 	case !force:
 		return err
 	}
-	op, ok := b.(jobs.Opener)
-	if ok {
-		if err := op.Remove(ctx, &v.Spec, run.Local{}); err != nil && !force {
+	if v.Spec.Scheduler != "" {
+		if err := v.removeHeld(ctx); err != nil && !force {
 			return err
 		}
+	} else if op, ok := b.(jobs.Opener); ok {
+		switch err := op.Remove(ctx, &v.Spec, run.Local{}); {
+		case err == nil:
+		case !force:
+			return err
+		case v.Spec.External != nil && v.Progress != nil:
+			v.Progress("its sandbox may be left, until berth env gc finds it or its time is up: " + err.Error())
+		}
+	}
+	if err == nil { // it is held
+		keeper.RemoveSocket(v.dir)
 	}
 	return v.e.Store.RemoveEnv(&v.Spec, disk.RemoveTree)
 }
@@ -98,6 +146,9 @@ func (v *Environment) forget() {
 	}
 	if i, err := keeper.Peek(v.dir); err != nil || i != nil && !i.Opened.IsZero() {
 		return
+	}
+	if v.Spec.Scheduler != "" && held.Wanted(v.dir) {
+		return // it waits in the queue
 	}
 	release, err := keeper.Hold(v.dir, v.Spec.ID)
 	if err != nil {
@@ -140,7 +191,9 @@ type Shown struct {
 	Spec  jobs.EnvSpec
 	State *EnvState    // nil when it does not run
 	Last  *keeper.Info // of its last keeper on this machine; nil when there was none
-	Err   error        // it could not be asked
+	// Allocation is that of a held environment; nil when it has none.
+	Allocation *held.State
+	Err        error // it could not be asked
 }
 
 // Show asks a running environment for its state; it starts nothing. Of one on
@@ -153,7 +206,18 @@ func (v *Environment) Show(ctx context.Context, ask bool) Shown {
 		return out
 	}
 	_, remote := b.(Dialer)
-	if !remote {
+	if v.Spec.Scheduler != "" {
+		remote = true
+		if v.Spec.Login != nil && !ask {
+			return out
+		}
+		if p, err := v.place(); err != nil {
+			out.Err = err
+		} else if out.Allocation, out.Err = p.State(ctx); out.Allocation == nil || out.Err != nil {
+			ask = false
+		}
+		out.Last, _ = keeper.Peek(v.dir)
+	} else if !remote {
 		out.Last, _ = keeper.Peek(v.dir)
 	}
 	if remote && !ask {
@@ -171,21 +235,24 @@ func (v *Environment) Show(ctx context.Context, ask bool) Shown {
 type Orphan struct {
 	jobs.Found
 	Why string
-	Err error // it could not be removed
+	// Stopped says that it was ended, or is to be: its files belong to a recorded
+	// environment, and stay.
+	Stopped bool
+	Err     error // it could not be removed
 }
 
 // Collect finds what environments of this state directory have left behind on
-// this machine, by label, name or owner's mark, and removes it unless dry is
+// this machine, and at services, by label, name or owner's mark, and removes it unless dry is
 // set. What belongs to a recorded environment that is not running stays, and so
 // does the container of one whose files outlive its keeper: these are its files.
 func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err error) {
 	var errs []error
-	for _, b := range e.Backends {
-		op, ok := b.(jobs.Opener)
-		if !ok {
-			continue
-		}
-		list, err := op.List(ctx, run.Local{})
+	byJobs, err := e.leftByJobs()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, b := range e.openers(byJobs...) {
+		list, err := b.List(ctx, run.Local{})
 		// Read after that: what is found of an environment that was made in
 		// between is no orphan.
 		specs, lerr := e.Store.ListEnvs()
@@ -196,6 +263,9 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 		for _, s := range specs {
 			known[s.ID], used[s.Backend] = s, true
 		}
+		for _, name := range byJobs {
+			used[name] = true
+		}
 		// A docker that is installed without a daemon has nothing of ours.
 		if err != nil && (used[b.Name()] || b.Check(ctx).Health == jobs.Healthy) {
 			errs = append(errs, fmt.Errorf("what the backend %s has left behind is not known: %w", b.Name(), err))
@@ -205,16 +275,30 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 				continue
 			}
 			o := Orphan{Found: f, Why: "no environment is recorded for it"}
-			if s := known[f.ID]; s != nil {
+			if f.What == jobs.WhatSnapshot {
+				o.Why = "there is no whole record of it"
+			}
+			if f.Job != "" {
+				if o.Why, lerr = e.jobOver(f.Job, f.ID); lerr != nil || o.Why == "" {
+					errs = append(errs, lerr)
+					continue
+				}
+			}
+			if s := known[f.ID]; s != nil && f.What != jobs.WhatSnapshot {
 				release := e.abandoned(s, f)
 				if release == nil {
 					continue
 				}
 				defer release()
-				o.Why = "it runs, and its keeper is gone"
+				o.Why, o.Stopped = "it runs, and its keeper is gone", s.External != nil && s.Persistent
 			}
-			if !dry {
-				o.Err = op.Reap(ctx, run.Local{}, f)
+			p, is := b.(Program)
+			switch {
+			case dry:
+			case is && o.Stopped:
+				o.Err = p.End(ctx, known[f.ID])
+			default:
+				o.Err = b.Reap(ctx, run.Local{}, f)
 			}
 			found = append(found, o)
 		}
@@ -223,10 +307,15 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 }
 
 // abandoned tells whether something of a recorded environment runs without a
-// keeper and holds none of its files; then it keeps keepers away until the
-// function that it returns is called.
+// keeper and holds none of its files, or can be ended without them; then it keeps
+// keepers away until the function that it returns is called.
 func (e *Engine) abandoned(s *jobs.EnvSpec, f jobs.Found) (release func()) {
-	if !f.Running || f.What == "container" && s.Persistent {
+	switch {
+	case !f.Running:
+		return nil
+	case s.External != nil && s.External.OneShot:
+		return nil // it has none
+	case s.External == nil && f.What != "directory" && s.Persistent:
 		return nil
 	}
 	release, err := keeper.Hold(e.Store.EnvDir(s.Name), s.ID)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"berth/internal/ids"
+	"berth/internal/images"
 	"berth/jobs"
 )
 
@@ -16,11 +17,42 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	if err != nil {
 		return nil, err
 	}
+	scheduler, err := schedulerOf(o.Scheduler)
+	if err != nil {
+		return nil, err
+	}
+	asked := o
+	o.Backend = o.wantedBackend()
+	b, notes, err := e.chooseEnvBackend(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if o, err = e.envTemplate(o, b.Name()); err != nil {
+		return nil, err
+	}
+	named := o.Template
+	o, soft, said, err := o.configured(b.Name())
+	if err == nil && named == "" { // the configuration names it, and wins over it
+		o, err = e.envTemplate(o, b.Name())
+	}
+	if err != nil {
+		return nil, err
+	}
+	notes = append(notes, said...)
 	host, _ := os.Hostname()
 	s := &jobs.EnvSpec{
-		Version: jobs.EnvVersion, ID: id, Name: name, Persistent: !o.Discard, Mounts: o.Mounts, Env: o.Env, Forward: o.Forward, GPU: o.GPU, Network: o.Network,
-		Resources: jobs.Resources{CPUs: o.CPUs, Memory: o.Memory, Disk: o.Disk}, Strict: o.Strict, Fakeroot: o.Fakeroot, Dir: o.Dir,
-		Lifetime: o.Lifetime, Created: e.Now().UTC(), User: identity().User, Host: host, Home: e.Store.Home(),
+		Version: jobs.EnvVersion, ID: id, Name: name, Scheduler: scheduler, Backend: b.Name(), Level: b.Level(), Notes: notes,
+		Persistent: !o.Discard, Mounts: o.Mounts, Env: o.Env, Forward: o.Forward, GPU: o.GPU, Network: o.Network,
+		Resources: jobs.Resources{CPUs: max(0, o.CPUs), Memory: max(0, o.Memory), Disk: max(0, o.Disk)}, Strict: o.Strict, Fakeroot: o.Fakeroot, Dir: o.Dir, Scratch: o.Scratch, Stage: o.Stage,
+		Lifetime: o.Lifetime, Project: o.Project, Created: e.Now().UTC(), User: identity().User, Host: host, Home: e.Store.Home(),
+	}
+	if !o.Strict {
+		s.Defaulted = soft
+	}
+	program, _ := b.(Program)
+	if program != nil {
+		s.External = &jobs.ExternalSpec{Options: o.Options, Allow: o.Allow, Life: o.Time, From: o.From}
+		asked.Time = 0 // its sandbox has a time of its own
 	}
 	if s.Network == "host" {
 		s.Network = ""
@@ -31,11 +63,14 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	case s.Lifetime < 0:
 		s.Lifetime = 0
 	}
-	b, err := e.chooseEnvBackend(ctx, s, o)
-	if err != nil {
+	if err := e.planHeld(ctx, s, o, asked); err != nil {
 		return nil, err
 	}
-	s.Backend, s.Level = b.Name(), b.Level()
+	if o.Template != "" {
+		if o.Image, err = e.envImage(ctx, o); err != nil {
+			return nil, err
+		}
+	}
 	if err := settleEnvPlace(s, o); err != nil {
 		return nil, err
 	}
@@ -43,32 +78,42 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 		return nil, err
 	}
 	for _, m := range s.Mounts {
-		if _, err := os.Stat(m.Source); err != nil && s.Backend != jobs.BackendSSH {
+		if _, err := os.Stat(m.Source); err != nil && s.Backend != jobs.BackendSSH && s.Login == nil {
 			return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "the bind source " + m.Source + " does not exist", Hint: "make it, or correct the path before the first colon"}
 		}
 	}
-	return s, nil
+	if program != nil {
+		return s, program.Settle(ctx, s)
+	}
+	return s, e.fetchFor(ctx, s, o.Offline)
 }
 
 // chooseEnvBackend returns the named backend, or the first that contains and
 // can be used here. The choice and every rejection become notes.
-func (e *Engine) chooseEnvBackend(ctx context.Context, s *jobs.EnvSpec, o EnvOptions) (jobs.Backend, error) {
+func (e *Engine) chooseEnvBackend(ctx context.Context, o EnvOptions) (jobs.Backend, []string, error) {
 	if o.Backend != "" && o.Backend != jobs.BackendAuto {
 		b, err := e.backend(o.Backend)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = installed(b)
 		}
-		if o.Backend == jobs.BackendSSH {
-			return b, nil // whether the host can be reached is seen when it is
+		if err != nil {
+			return nil, nil, err
+		}
+		if o.Backend == jobs.BackendSSH || o.Scheduler == jobs.SchedulerSlurm {
+			return b, nil, nil // what there is on the host, or on a node, is seen there
 		}
 		if got := b.Check(ctx); got.Health != jobs.Healthy {
 			if got.Health == jobs.Undetected && o.Backend == jobs.BackendSingularity {
 				// Environments have no profile that could load it.
 				got.Hint = "put it on PATH first (on a cluster: module load apptainer), or name another --backend"
 			}
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + o.Backend + " cannot be used here: " + got.Reason, Hint: got.Hint}
+			return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + o.Backend + " cannot be used here: " + got.Reason, Hint: got.Hint}
 		}
-		return b, nil
+		return b, nil, nil
+	}
+	if o.Scheduler == jobs.SchedulerSlurm {
+		b, err := e.backend(jobs.BackendSingularity)
+		return b, nil, err
 	}
 	var no []string
 	for _, b := range e.Backends {
@@ -77,12 +122,11 @@ func (e *Engine) chooseEnvBackend(ctx context.Context, s *jobs.EnvSpec, o EnvOpt
 		}
 		got := b.Check(ctx)
 		if got.Health == jobs.Healthy {
-			s.Notes = append(s.Notes, "backend "+b.Name()+" was chosen"+because(no))
-			return b, nil
+			return b, []string{"backend " + b.Name() + " was chosen" + because(no)}, nil
 		}
 		no = append(no, b.Name()+": "+got.Reason)
 	}
-	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains commands can be used here: " + strings.Join(no, "; "),
+	return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains commands can be used here: " + strings.Join(no, "; "),
 		Hint: "install apptainer or docker; or name a place without containment: --backend local, or --backend ssh --host HOST"}
 }
 
@@ -96,21 +140,26 @@ func because(no []string) string {
 // settleEnvPlace fills in what belongs to the backend and refuses what it does
 // not have.
 func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
-	contained := s.Level != jobs.LevelNone
+	// What a program can do it says itself, see [Program.Settle].
+	program := s.External != nil
+	contained := s.Level != jobs.LevelNone || program
 	for _, k := range []struct {
 		flag      string
 		set, fits bool
 	}{
 		{"an image", o.Image != "", contained},
-		{"binds", len(o.Mounts) > 0, contained},
-		{"a memory limit", o.Memory != 0, contained},
-		{"a CPU limit", o.CPUs != 0, contained},
-		{"a disk limit", o.Disk != 0, contained},
+		{"binds", len(o.Mounts) > 0, contained && !program},
+		{"a memory limit", o.Memory > 0, contained},
+		{"a CPU limit", o.CPUs > 0, contained},
+		{"a disk limit", o.Disk > 0, contained},
 		{"a network of its own", s.Network == "none", contained},
 		{"fakeroot", o.Fakeroot, s.Backend == jobs.BackendSingularity},
 		{"an overlay driver", o.Overlay != "" && o.Overlay != "auto", s.Backend == jobs.BackendSingularity},
 		{"GPU flags", o.GPU != "", contained},
 		{"throw-away files", o.Discard, contained},
+		{"a list of what can be reached", len(o.Allow) > 0, program},
+		{"an option", len(o.Options) > 0, program},
+		{"a snapshot to begin with", o.From != "", program},
 		{"a host", o.SSH.Host != "", s.Backend == jobs.BackendSSH},
 		{"an ssh user, port, key or option", o.SSH.User != "" || o.SSH.Port != 0 || o.SSH.Key != "" || len(o.SSH.Options) > 0, s.Backend == jobs.BackendSSH},
 		{"a limit of processes", o.Docker.Pids != 0, s.Backend == jobs.BackendDocker},
@@ -122,23 +171,33 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.flag + " cannot be had on the backend " + s.Backend, Hint: "leave it out, or name another --backend"}
 		}
 	}
-	if contained {
-		if s.Resources.CPUs == 0 && !o.Strict {
+	if contained && s.Scheduler == "" { // an allocation has what its site gives
+		if o.CPUs == 0 && !o.Strict {
 			s.Resources.CPUs = defaultCPUs
 			s.Defaulted = append(s.Defaulted, "cpus")
 		}
-		if s.Resources.Memory == 0 && !o.Strict {
+		if o.Memory == 0 && !o.Strict {
 			s.Resources.Memory = defaultMemory
 			s.Defaulted = append(s.Defaulted, "memory")
 		}
+	}
+	if program {
+		s.Image = strings.TrimPrefix(o.Image, "docker://")
+		return nil
 	}
 	switch s.Backend {
 	case jobs.BackendSingularity:
 		s.Image = o.Image
 		if s.Image == "" {
+			s.Image = s.Profile.Image
+		}
+		if s.Image == "" {
 			s.Image = "docker://" + jobs.DefaultImage
 		}
-		if !strings.Contains(s.Image, "://") {
+		if images.IsTagged(s.Image) {
+			s.Image = "docker://" + s.Image
+		}
+		if !images.IsReference(s.Image) && !strings.Contains(s.Image, "://") && s.Login == nil {
 			abs, err := filepath.Abs(s.Image)
 			if err != nil {
 				return err
@@ -148,7 +207,7 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 			}
 			s.Image = abs
 		}
-		s.Overlay = jobs.OverlaySpec{Driver: o.Overlay, Size: o.Disk}
+		s.Overlay = jobs.OverlaySpec{Driver: o.Overlay, Size: s.Resources.Disk}
 		if o.Overlay == "auto" {
 			s.Overlay.Driver = ""
 		}
@@ -156,6 +215,9 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 		s.Image = strings.TrimPrefix(o.Image, "docker://")
 		if s.Image == "" {
 			s.Image = jobs.DefaultImage
+		}
+		if images.IsReference(s.Image) {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "docker cannot take the image " + s.Image, Hint: "name one such as debian:12, or use --backend singularity"}
 		}
 		d := o.Docker
 		if d.Pids == 0 {
@@ -167,7 +229,7 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 		s.Docker = &d
 	case jobs.BackendSSH:
 		if o.SSH.Host == "" {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or TERMINAL_SSH_HOST"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
 		}
 		ssh := o.SSH
 		s.SSH = &ssh

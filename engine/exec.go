@@ -17,11 +17,28 @@ import (
 // interrupt.
 const endGrace = 2 * time.Second
 
+// room is where commands run: an environment, or the place of a job that runs.
+type room interface {
+	// again does something in the conversation with it, and once more in a new
+	// one if it can be had and nothing was done.
+	again(ctx context.Context, noStart bool, do func(*session.Session) error) error
+	variables(own []string) []string // of a command
+	takeNotes() []string             // of an opening, once
+	broken(err error) error          // explains a conversation that ended
+	kept() (dir, name string)        // where captured output is kept whole
+}
+
+// commands runs commands in a room, in the session of this name.
+type commands struct {
+	room room
+	name string
+}
+
 // Session is a conversation with an environment that has its own directory,
 // variables, functions, aliases and options.
 type Session struct {
-	env  *Environment
-	name string
+	commands
+	env *Environment
 }
 
 // Lengths are compared apart: a bounded repetition costs every start of the
@@ -37,8 +54,10 @@ func (v *Environment) Session(name string) (*Session, error) {
 	if len(name) > 128 || !sessionName.MatchString(name) {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name a session", name), Hint: "letters, digits and ._:@-, at most 128"}
 	}
-	return &Session{env: v, name: name}, nil
+	return &Session{commands{v, name}, v}, nil
 }
+
+func (v *Environment) kept() (dir, name string) { return v.e.outputs(), v.Spec.Name }
 
 // ExecRequest is a command for a session.
 type ExecRequest struct {
@@ -89,7 +108,7 @@ func (v *Environment) variables(own []string) []string {
 // session run one after the other. When ctx ends, the command and all that it
 // has started is ended, and the result says so. An error means that berth or
 // the environment failed; the command may then have run.
-func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error) {
+func (s *commands) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error) {
 	timeout := req.Timeout
 	switch {
 	case timeout == 0:
@@ -100,17 +119,19 @@ func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 	res := &ExecResult{}
 	var outs [2]*Capture
 	writers := [2]io.Writer{req.Stdout, req.Stderr}
+	dir, room := s.room.kept()
 	for i, name := range []string{"stdout", "stderr"} {
 		if writers[i] == nil {
-			outs[i] = NewCapture(s.env.e.outputs(), s.env.Spec.Name+"-"+name)
+			outs[i] = NewCapture(dir, room+"-"+name)
 			writers[i] = outs[i]
 		}
 	}
 	begun := time.Now()
 	var r session.Result
 	interrupted := false
-	err := s.env.again(ctx, false, func(link *session.Session) error {
-		p, err := link.Start(session.StartRequest{Command: req.Command, Env: s.env.variables(req.Env), Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace, Much: req.Stdout != nil}, writers[0], writers[1])
+	var full []string
+	err := s.room.again(ctx, false, func(link *session.Session) error {
+		p, err := link.Start(session.StartRequest{Command: req.Command, Env: s.room.variables(req.Env), Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace, Much: req.Stdout != nil}, writers[0], writers[1])
 		if err != nil {
 			return err
 		}
@@ -124,16 +145,19 @@ func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 			}()
 		}
 		r, interrupted, err = await(ctx, p)
+		if err == nil && !r.Exit.OK() && !interrupted && !r.TimedOut {
+			full = isFull(ctx, link)
+		}
 		return err
 	})
-	res.Notes = s.env.takeNotes()
+	res.Notes = append(s.room.takeNotes(), full...)
 	for i, to := range []*Captured{&res.Stdout, &res.Stderr} {
 		if outs[i] != nil {
 			*to = outs[i].Done()
 		}
 	}
 	if err != nil {
-		return res, s.env.broken(err)
+		return res, s.room.broken(err)
 	}
 	if r.Output != nil {
 		return res, fmt.Errorf("pass the output on: %w", r.Output)
@@ -152,6 +176,18 @@ func (s *Session) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 	return res, nil
 }
 
+// isFull notes that the files of the place of a command that has failed have no
+// more room.
+func isFull(ctx context.Context, link *session.Session) []string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	s, err := link.Space(ctx, "/")
+	if text := s.Full(); err == nil && text != "" {
+		return []string{"no space: what its files stand on " + text + "; remove something there"}
+	}
+	return nil
+}
+
 // await waits for a command, and ends it with all that it has started when ctx
 // ends.
 func await(ctx context.Context, p *session.Process) (res session.Result, interrupted bool, err error) {
@@ -165,7 +201,7 @@ func await(ctx context.Context, p *session.Process) (res session.Result, interru
 	select {
 	case a := <-ended:
 		return a.res, true, a.err
-	case <-time.After(endGrace + 10*time.Second):
+	case <-time.After(endGrace + 30*time.Second):
 		return session.Result{}, true, errors.Join(errors.New("the command could not be ended in time"), err)
 	}
 }
@@ -187,11 +223,11 @@ type ShellRequest struct {
 // Shell runs a command on a terminal, beside the session: it begins with a copy
 // of the session's directory, variables, functions and options. When ctx ends,
 // it is ended.
-func (s *Session) Shell(ctx context.Context, req ShellRequest) (*ExecResult, error) {
+func (s *commands) Shell(ctx context.Context, req ShellRequest) (*ExecResult, error) {
 	var r session.Result
 	interrupted := false
-	err := s.env.again(ctx, false, func(link *session.Session) error {
-		p, err := link.Start(session.StartRequest{Command: req.Command, Env: s.env.variables(req.Env), Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: true, TTY: &req.Size, Grace: endGrace}, req.Stdout, nil)
+	err := s.room.again(ctx, false, func(link *session.Session) error {
+		p, err := link.Start(session.StartRequest{Command: req.Command, Env: s.room.variables(req.Env), Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: true, TTY: &req.Size, Grace: endGrace}, req.Stdout, nil)
 		if err != nil {
 			return err
 		}
@@ -212,9 +248,9 @@ func (s *Session) Shell(ctx context.Context, req ShellRequest) (*ExecResult, err
 		r, interrupted, err = await(ctx, p)
 		return err
 	})
-	res := &ExecResult{Notes: s.env.takeNotes()}
+	res := &ExecResult{Notes: s.room.takeNotes()}
 	if err != nil {
-		return res, s.env.broken(err)
+		return res, s.room.broken(err)
 	}
 	res.Exit, res.Code, res.Interrupted = r.Exit, r.Exit.Code, interrupted
 	return res, nil

@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"berth/internal/failpoint"
+	"berth/internal/finish"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -14,54 +18,57 @@ var cancelledBefore = jobs.Verdict{State: jobs.StateCancelled, Reason: "cancelle
 // judge draws the conclusion from a scheduler's word about an attempt without
 // an exit record, or from its having none. While the runner's beat is fresh, no
 // word suffices.
-func (e *Engine) judge(v *View, known bool, st jobs.Status) {
+func (e *Engine) judge(ctx context.Context, v *View, known bool, st jobs.Status) {
 	a := v.Current()
 	age := e.Now().Sub(lastSign(a))
 	switch {
 	case known && !st.State.Final():
 	case known && a.Claim == nil:
-		e.conclude(v, e.neverClaimed(v, st))
+		e.conclude(ctx, v, e.neverClaimed(v, st))
 	case known:
 		// The batch process has ended, says the node; a node that is cut off
 		// says nothing, and may still be running it.
-		wait := quiet
-		if st.Word == "NODE_FAIL" || st.Word == "BOOT_FAIL" {
-			wait = silent
+		wait := quiet(&v.Spec)
+		if cutOff(st.Word) {
+			wait = silent(&v.Spec)
 		}
 		if age < wait {
 			v.Note = "the scheduler says " + st.Word + "; its runner has not recorded the end yet"
 			return
 		}
-		e.conclude(v, noRecord(v, st))
+		e.conclude(ctx, v, noRecord(v, st))
 	case a.Claim != nil:
-		wait := silent
+		wait := silent(&v.Spec)
 		if host, _ := os.Hostname(); v.Spec.Scheduler == jobs.SchedulerLocal && a.Claim.Host == host {
-			wait = quiet // its queue knows the processes of this host
+			wait = quiet(&v.Spec) // its queue knows the processes of this host
 		}
 		if age >= wait {
-			e.conclude(v, jobs.Verdict{State: asWished(v, jobs.StateLost), Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: "what it left is in " + a.Dir})
+			e.conclude(ctx, v, jobs.Verdict{State: asWished(v, jobs.StateLost), Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: "what it left is in " + a.Dir})
 		}
 	case v.Cancel != nil:
 		// No need to wait: a runner that begins after all finds the wish.
-		e.conclude(v, cancelledBefore)
-	case e.Now().Sub(a.Submitted.Time) >= settle:
-		e.conclude(v, jobs.Verdict{State: jobs.StateLost, Reason: "the scheduler does not know it any more, and no runner began it",
+		e.conclude(ctx, v, cancelledBefore)
+	case v.Spec.Scheduler == jobs.SchedulerLocal, e.Now().Sub(a.Submitted.Time) >= settle: // a process of this host is there, or gone for good
+		e.conclude(ctx, v, jobs.Verdict{State: jobs.StateLost, Reason: "the scheduler does not know it any more, and no runner began it",
 			Hint: "see " + filepath.Join(a.Dir, jobs.SchedulerLog) + ", if it is there; submit it again"})
 	}
 }
 
+// cutOff tells whether a scheduler's word means that it does not reach the node.
+func cutOff(word string) bool { return word == "NODE_FAIL" || word == "BOOT_FAIL" }
+
 // neverClaimed is the verdict on an attempt that ended before a runner began:
 // it was cancelled while it waited, or the site could not start it.
 func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
-	verdict := jobs.Verdict{State: st.State, Word: st.Word}
+	verdict := jobs.Verdict{State: st.State, Word: st.Word, By: st.By}
 	switch {
 	case v.Cancel != nil:
 		verdict.State, verdict.Reason = jobs.StateCancelled, cancelledBefore.Reason
 	case st.State == jobs.StateCancelled:
-		verdict.Reason = "cancelled in the scheduler before it started"
+		verdict.Reason = "cancelled in the scheduler before it started" + byWhom(st.By)
 	case st.Code == jobs.CodeConfig:
 		// The job script says so itself, of a module that does not load.
-		verdict.State, verdict.Code, verdict.Reason = jobs.StateError, jobs.CodeConfig, "the job script could not prepare the node"
+		verdict.State, verdict.Class, verdict.Code, verdict.Reason = jobs.StateError, jobs.ClassPolicy, jobs.CodeConfig, "the job script could not prepare the node"
 		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; mend modules in the profile"
 	default:
 		verdict.State, verdict.Reason = jobs.StateError, "the scheduler ended it before its runner began ("+st.Word+")"
@@ -80,8 +87,23 @@ func noRecord(v *View, st jobs.Status) jobs.Verdict {
 	if state == jobs.StateCompleted || state == jobs.StateFailed {
 		state = jobs.StateLost
 	}
-	return jobs.Verdict{State: asWished(v, state), Word: st.Word, Reason: "its runner ended without a record; the scheduler says " + st.Word,
+	said := st.Word + byWhom(st.By)
+	switch {
+	case st.Signal != 0 && st.By == "":
+		said += fmt.Sprintf(", signal %d", st.Signal)
+	case st.Code != 0:
+		said += fmt.Sprintf(", exit code %d", st.Code)
+	}
+	return jobs.Verdict{State: asWished(v, state), Word: st.Word, By: st.By, Reason: "its runner ended without a record; the scheduler says " + said,
 		Hint: "what it left is in " + v.Current().Dir}
+}
+
+// byWhom ends a sentence about a cancelled job.
+func byWhom(by string) string {
+	if by == "" {
+		return ""
+	}
+	return ", by " + by
 }
 
 // asWished is the state of a job that ended, of which somebody wished that.
@@ -93,14 +115,36 @@ func asWished(v *View, state jobs.State) jobs.State {
 }
 
 // conclude records a verdict, unless something has appeared that it did not
-// know of: the runner's own record, its claim, a new beat, another verdict.
-func (e *Engine) conclude(v *View, verdict jobs.Verdict) {
+// know of: the runner's own record, its claim, a new beat, another verdict. Of a
+// runner that had accepted its result, it finishes that in place of a verdict.
+func (e *Engine) conclude(ctx context.Context, v *View, verdict jobs.Verdict) {
 	a := v.Current()
+	if verdict.Class == jobs.ClassNone && verdict.State != jobs.StateCancelled {
+		verdict.Class = jobs.ClassOfWord(verdict.Word)
+	}
+	// On a cluster something may have appeared since we looked there.
+	if err := e.tell(ctx, v.Record); err != nil {
+		v.unasked(err)
+		return
+	}
+	failpoint.Hit("conclude.begin")
 	fresh, err := store.LoadFresh(a.Dir)
-	if err == nil && sameAs(fresh, a) {
+	switch {
+	case err != nil || !sameAs(fresh, a):
+	case fresh.Unfinished():
+		if _, err = finish.Attempt(fresh, verdict.Reason); err == nil {
+			store.DropSecrets(v.Dir)
+			fresh, err = store.LoadAttempt(a.Dir)
+		}
+	default:
 		verdict.Version, verdict.Time = 1, e.Now().UTC()
 		if _, err = store.SetVerdict(a.Dir, verdict); err == nil {
-			store.DropSecrets(a.Dir)
+			if terr := e.tell(ctx, v.Record); terr != nil {
+				v.Note = "that could not be told to the cluster: " + terr.Error()
+			}
+			if v.Spec.Retry == nil {
+				store.DropSecrets(v.Dir)
+			}
 			fresh, err = store.LoadAttempt(a.Dir)
 		}
 	}
@@ -118,5 +162,5 @@ func (e *Engine) conclude(v *View, verdict jobs.Verdict) {
 
 // sameAs tells whether nothing has happened to an attempt since it was read.
 func sameAs(fresh, a *jobs.Attempt) bool {
-	return fresh.Exit == nil && fresh.Verdict == nil && (fresh.Claim == nil) == (a.Claim == nil) && !lastSign(fresh).After(lastSign(a))
+	return fresh.Exit == nil && (fresh.Verdict == nil) == (a.Verdict == nil) && (fresh.Claim == nil) == (a.Claim == nil) && !lastSign(fresh).After(lastSign(a))
 }

@@ -20,6 +20,7 @@ func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		claimed bool
 		cancel  bool
+		beat    time.Duration // of the profile
 		age     time.Duration // of the last beat, else of the submission
 		forget  bool          // the scheduler does not know it
 		status  jobs.Status
@@ -52,6 +53,9 @@ func TestJudge(t *testing.T) {
 		"the node is cut off":                {claimed: true, age: 179 * time.Second, status: word(jobs.StateError, "NODE_FAIL"), want: jobs.StateRunning, code: 8, reason: "the scheduler says NODE_FAIL; its runner has not", asked: 1},
 		"the node did not boot":              {claimed: true, age: 179 * time.Second, status: word(jobs.StateError, "BOOT_FAIL"), want: jobs.StateRunning, code: 8, reason: "BOOT_FAIL", asked: 1},
 		"the node is cut off for good":       {claimed: true, age: 180 * time.Second, status: word(jobs.StateError, "NODE_FAIL"), want: jobs.StateError, code: 5, reason: "NODE_FAIL", asked: 1},
+		"with another beat, cut off":         {claimed: true, beat: time.Second, age: 17 * time.Second, status: word(jobs.StateError, "NODE_FAIL"), want: jobs.StateRunning, code: 8, reason: "the scheduler says NODE_FAIL; its runner has not", asked: 1},
+		"with another beat, for good":        {claimed: true, beat: time.Second, age: 18 * time.Second, status: word(jobs.StateError, "NODE_FAIL"), want: jobs.StateError, code: 5, reason: "NODE_FAIL", asked: 1},
+		"with another beat, ended":           {claimed: true, beat: time.Second, age: 5 * time.Second, status: failed, want: jobs.StateLost, code: 5, reason: "FAILED", asked: 1},
 		"forgotten and quiet":                {claimed: true, age: 179 * time.Second, forget: true, want: jobs.StateRunning, code: 8, asked: 1},
 		"forgotten and silent":               {claimed: true, age: 180 * time.Second, forget: true, want: jobs.StateLost, code: 5, reason: "silent since 2026-01-02T0", asked: 1},
 		"forgotten, silent and to be ended":  {claimed: true, cancel: true, age: 180 * time.Second, forget: true, want: jobs.StateCancelled, code: 130, reason: "silent since", asked: 1},
@@ -59,7 +63,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(strings.NewReplacer(",", "", ":", "").Replace(name), func(t *testing.T) {
 			f := newFixture(t)
-			r := f.submit(task(func(t *jobs.Task) { t.Terminal.Env = []string{"TOKEN"} }), Choice{})
+			r := f.submit(task(func(t *jobs.Task) { t.Terminal.Env = []string{"TOKEN"} }), Choice{Profile: jobs.Profile{Beat: c.beat}})
 			if c.claimed {
 				f.claim(r)
 			}

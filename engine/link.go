@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/guest/wire"
+	"berth/internal/held"
 	"berth/internal/keeper"
 	"berth/internal/session"
 	"berth/jobs"
@@ -22,6 +23,9 @@ type Environment struct {
 	// Progress is told, for people, what takes long while it opens; it may be
 	// nil and must not be changed once the environment is used.
 	Progress func(string)
+	// Immediate bounds the time that a held environment waits in its
+	// scheduler's queue; 0 waits as long as it takes.
+	Immediate time.Duration
 
 	e   *Engine
 	dir string
@@ -30,7 +34,10 @@ type Environment struct {
 	link  *session.Session
 	ended chan struct{} // closed by Close
 	notes []string      // of the last opening, not told yet
+	ends  time.Time     // of its allocation
 	fresh bool          // recorded by this client, and not open yet
+
+	asked held.Scheduler // answers for the one of its allocation; nil is that one itself
 }
 
 // Dialer is a backend whose environments are kept on another machine.
@@ -100,6 +107,11 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 					v.notes = append(v.notes, rep.Rebuilt)
 				}
 				v.notes = append(v.notes, rep.Notes...)
+				v.ends = rep.Ends
+				if text := endsSoon(rep.Ends, v.e.Now()); text != "" {
+					v.notes = append(v.notes, text)
+				}
+				go warn(progress, rep.Ends, v.ended)
 			}
 			go ping(s, v.ended)
 			return s, nil
@@ -115,14 +127,28 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 func (v *Environment) options() session.Options {
 	o := session.Options{PingTimeout: -1}
 	if b, err := v.e.backend(v.Spec.Backend); err == nil {
-		if p, ok := b.(jobs.Piper); ok {
-			o.Pipes, o.PipesInside = p.Pipes(v.dir)
+		if p, ok := b.(jobs.Piper); ok && v.Spec.Scheduler != "" {
+			if at, err := v.place(); err == nil {
+				o.Pipes = at.Pipes(p)
+			}
+		} else if ok {
+			o.Pipes = session.LocalPipes(p.Pipes(v.dir))
 		}
 	}
 	return o
 }
 
 func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error) {
+	if v.Spec.Scheduler != "" {
+		p, err := v.place()
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.Dial(ctx, o)
+	}
+	if v.oneShot() && !o.NoStart {
+		return nil, nil, v.noStream()
+	}
 	b, err := v.e.backend(v.Spec.Backend)
 	if err != nil {
 		return nil, nil, err
@@ -137,6 +163,9 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 		if o.Node, err = v.e.Node(); err != nil {
 			return nil, nil, err
 		}
+	}
+	if p, ok := b.(Program); ok {
+		o.Keys = p.Keys()
 	}
 	o.ID = v.Spec.ID // another one of this name may be less contained
 	return keeper.Open(ctx, v.dir, o)
@@ -212,7 +241,11 @@ func (v *Environment) broken(err error) error {
 	if !errors.Is(err, session.ErrGuestGone) {
 		return err
 	}
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the environment " + v.Spec.Name + " ended, or the link to it broke, before the answer came", Err: err,
+	msg := "the environment " + v.Spec.Name + " ended, or the link to it broke, before the answer came"
+	if fate := v.fate(); fate != "" {
+		msg += "; " + fate
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: msg, Err: err,
 		Hint: "what the command did is not known; the next one starts the environment again; berth env show " + v.Spec.Name}
 }
 

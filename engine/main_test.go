@@ -4,22 +4,22 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"berth/backends/local"
+	"berth/internal/leaks"
 	"berth/internal/run"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/jobstest"
 	"berth/jobs/store"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -140,9 +140,9 @@ func (f *fixture) pass(d time.Duration) {
 	f.clock = f.clock.Add(d)
 }
 
-// task runs on the bare host under slurm unless changed.
+// task runs on the bare host under slurm, once, unless changed.
 func task(change ...func(*jobs.Task)) jobs.Task {
-	t := jobs.Task{Name: "Fix the parser", Command: jobs.Command{Shell: "make test"}, Terminal: jobs.Terminal{Backend: jobs.BackendLocal}}
+	t := jobs.Task{Name: "Fix the parser", Command: jobs.Command{Shell: "make test"}, Terminal: jobs.Terminal{Backend: jobs.BackendLocal}, Retry: &jobs.Retry{}}
 	for _, c := range change {
 		c(&t)
 	}
@@ -186,6 +186,14 @@ func (f *fixture) exit(r *jobs.Record, state jobs.State, code int) {
 	f.t.Helper()
 	_, err := store.SetExit(r.Current().Dir, jobs.ExitRecord{Version: 1, State: state, Code: code, Exit: jobs.Exit{Started: true, Code: code}, Ended: f.now()})
 	must(f.t, err)
+}
+
+// launches are the attempts that were submitted.
+func (f *fixture) launches() []jobs.Launch { return attemptsOf(f.slurm.Launches()) }
+
+// attemptsOf leaves the reapers out.
+func attemptsOf(l []jobs.Launch) []jobs.Launch {
+	return slices.DeleteFunc(l, func(l jobs.Launch) bool { return l.Name == jobs.ReaperName(l.Attempt) })
 }
 
 func (f *fixture) load(r *jobs.Record) *jobs.Record {

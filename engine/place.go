@@ -4,46 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"berth/internal/workspace"
 	"berth/jobs"
 )
 
-// WorkDir is where the workspace stands inside a container.
-const WorkDir = "/work"
-
 // launch makes what the scheduler is asked to start for an attempt whose
-// directory is adir. node is the path of berth-node.
-func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir, node string) (jobs.Launch, error) {
+// directory is adir, on the machine of a seat.
+func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at seat) (jobs.Launch, error) {
 	b, err := e.backend(s.Backend)
 	if err != nil {
 		return jobs.Launch{}, err
 	}
-	p := jobs.Place{Name: info.Name, Resources: s.Resources, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()), Image: s.Image, Overlay: s.Overlay, Mounts: s.Mounts, Apptainer: s.Profile.Versions.Apptainer, Guest: node, SSH: s.SSH}
-	if s.Resources.GPUs != "" {
-		if p.GPU = s.Profile.GPU; p.GPU == "" {
-			p.GPU = "nvidia"
-		}
-	}
-	if s.Workspace != nil {
-		p.Mounts = append([]jobs.Mount{{Source: filepath.Join(adir, "work"), Destination: WorkDir, Writable: true}}, p.Mounts...)
-	}
+	p := s.Place(adir)
+	p.Name, p.User, p.Guest = info.Name, at.owner, at.node
 	inner, err := b.Argv(p, []string{"guest"})
 	if err != nil {
 		return jobs.Launch{}, err
 	}
+	argv, comment, err := e.ranks(s, adir, at.node, inner)
+	if err != nil {
+		return jobs.Launch{}, err
+	}
+	var follower []string
+	var client string
+	if s.Retry != nil {
+		client = at.node // which is that too, and of the cluster's kind
+		follower = []string{"--follow", client}
+	}
 	l := jobs.Launch{
-		Attempt: info.ID, Name: info.Name, Dir: adir, Resources: s.Resources, Slurm: s.Slurm, Profile: s.Profile, Identity: identity(),
-		Argv: append([]string{node, "runner", "--attempt", adir, "--"}, inner...),
+		Attempt: info.ID, Name: info.Name, Dir: adir, Resources: s.Resources, Slurm: s.Slurm, Profile: s.Profile, Identity: at.who, Requeue: s.Retry.Again() || s.Resume != nil,
+		After: s.After, Client: client,
+		Argv: append(append(append([]string{at.node, "runner", "--attempt", adir}, follower...), "--"), argv...),
 		Comment: []string{
 			"berth job " + jobs.Short(s.ID) + ": " + s.Name,
 			"backend " + s.Backend + " (containment: " + string(s.Level) + "), attempt " + jobs.Short(info.ID),
 		},
 	}
+	if s.Resume != nil {
+		l.Warn = s.Resume.Before
+	}
+	if len(s.After) > 0 {
+		l.Comment = append(l.Comment, "begins when these have ended as they must: "+jobs.Wait{For: s.After}.String())
+	}
+	l.Comment = append(l.Comment, comment...)
 	if s.Image != "" {
 		l.Comment = append(l.Comment, "image "+s.Image)
+	}
+	if s.ImageDigest != "" {
+		l.Comment = append(l.Comment, "which is "+s.ImageRef+", "+s.ImageDigest)
+	} else if s.ImageRef != "" {
+		l.Comment = append(l.Comment, "which is "+s.ImageRef)
 	}
 	if v := s.Profile.Versions; s.Profile.Name != "" {
 		l.Comment = append(l.Comment, "profile "+s.Profile.Name+": slurm "+known(v.Slurm)+", apptainer "+known(v.Apptainer))
@@ -51,6 +63,24 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir, node string) 
 		l.Comment = append(l.Comment, "no profile: only flags that every supported version of Slurm and Apptainer knows")
 	}
 	return l, nil
+}
+
+// ranks puts the line that opens one container into the one that does so in
+// every task of the job, where there are several.
+func (e *Engine) ranks(s *jobs.Spec, adir, node string, inner []string) (argv, comment []string, err error) {
+	if s.Resources.Tasks <= 1 {
+		return inner, nil, nil
+	}
+	sc, err := e.scheduler(s.Scheduler)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, ok := sc.(jobs.Placer)
+	if !ok {
+		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] ntasks: the scheduler " + s.Scheduler + " places no tasks side by side", Hint: "remove ntasks, or use --scheduler slurm"}
+	}
+	argv = p.Ranks(s.Resources, s.Slurm, append([]string{node, jobs.VerbRank, "--attempt", adir, "--"}, inner...))
+	return argv, []string{fmt.Sprintf("%d tasks: the runner starts srun, and each task opens a container of its own on its node", s.Resources.Tasks)}, nil
 }
 
 func known(v string) string {
@@ -82,6 +112,9 @@ func repoError(err error) error {
 
 // intake brings a collected result into the user's repository.
 func (e *Engine) intake(ctx context.Context, w *jobs.WorkspaceSpec, adir string, res *jobs.Result) error {
+	if res.Base != w.Base {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the result starts from commit " + res.Base + ", and the job from " + w.Base}
+	}
 	return repoError(e.Git.Intake(ctx, Source(w), bundle(adir), w.Branch, workspace.Result{Base: res.Base, Commit: res.Commit, Tree: res.Tree, Branch: w.Branch, Changed: true}))
 }
 

@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"berth/internal/ids"
+	"berth/internal/images"
+	"berth/internal/mirror"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -25,26 +28,22 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	id := "00000000-0000-7000-8000-000000000000" // shown by render; a submitted job has its own
 	if !dry {
 		var err error
-		if id, err = ids.New(); err != nil {
+		if id = c.ID; id == "" {
+			id, err = ids.New()
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	who := identity()
 	s := &jobs.Spec{
-		Version: jobs.SpecVersion, ID: id, Name: t.Name, Slug: jobs.Slug(t.Name), Command: t.Command, Prompt: t.Prompt != "",
+		Version: jobs.SpecVersion, ID: id, Name: t.Name, Slug: jobs.Slug(t.Name), Command: t.Command, Prompt: t.Prompt != "", PromptBytes: len(t.Prompt),
 		Resources: t.Resources, Mounts: t.Terminal.Bind, Slurm: mergeSlurm(c.Profile.Slurm, t.Slurm), Profile: c.Profile,
-		Done: t.Done, Artifacts: t.Artifacts, Created: e.Now().UTC(), User: who.User, Host: host,
+		Done: t.Done, Artifacts: t.Artifacts, Created: e.Now().UTC(), User: who.User, Host: host, Login: c.Login, Target: c.Target, Stage: t.Terminal.Stage,
 	}
+	put(&s.Stage, c.Profile.Stage)
+	settleRetry(s, t.Retry)
 	if err := e.pickScheduler(ctx, s, t, c, dry); err != nil {
-		return nil, err
-	}
-	if err := e.pickBackend(ctx, s, t, c, dry); err != nil {
-		return nil, err
-	}
-	if err := e.settleLimits(s); err != nil {
-		return nil, err
-	}
-	if err := e.settleEnv(s, t, dry); err != nil {
 		return nil, err
 	}
 	if t.Workspace != nil {
@@ -54,8 +53,38 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	} else if len(t.Artifacts) > 0 {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "artifacts are taken from the workspace, and this task has none", Hint: `add [workspace] repo = "."`}
 	}
-	if err := checkMounts(s.Mounts); err != nil {
+	ground, err := e.survey(ctx, s, t, c)
+	if err != nil {
 		return nil, err
+	}
+	if err := e.settleAfter(ctx, s, t.After, dry); err != nil {
+		return nil, err
+	}
+	if err := e.pickBackend(ctx, s, t, c, ground, dry); err != nil {
+		return nil, err
+	}
+	if err := e.settleLayer(s, t); err != nil {
+		return nil, err
+	}
+	if t.Slurm.MPI != "" && t.Resources.Tasks <= 1 {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "[slurm] mpi: the command runs once, and has nobody to find", Hint: "give [resources] ntasks too, or leave mpi out"}
+	}
+	if err := e.settleLimits(s); err != nil {
+		return nil, err
+	}
+	if !dry {
+		e.settleMost(ctx, s)
+	}
+	if err := settleResume(s, t.Resume); err != nil {
+		return nil, err
+	}
+	if err := e.settleEnv(s, t, dry); err != nil {
+		return nil, err
+	}
+	if s.Login == nil { // the binds of a cluster cannot be seen from here
+		if err := checkMounts(s.Mounts); err != nil {
+			return nil, err
+		}
 	}
 	return s, checkSpec(s)
 }
@@ -63,11 +92,22 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, dry bool) error {
 	const auto = "auto"
 	name := c.Scheduler
+	if s.Login != nil {
+		if name != "" && name != auto && name != jobs.SchedulerSlurm {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the scheduler " + name + " has no login host", Hint: "--login goes with Slurm; the backend ssh runs a command on another host: --backend ssh --host " + s.Login.Host}
+		}
+		name = jobs.SchedulerSlurm
+	}
 	if name == "" || name == auto {
 		name = c.Profile.Scheduler
 	}
-	if (name == "" || name == auto) && (c.Backend == jobs.BackendSSH || t.Terminal.Backend == jobs.BackendSSH && c.Backend == "") {
-		name = jobs.SchedulerLocal // the host is reached from here
+	if backend := c.Backend; name == "" || name == auto {
+		if backend == "" {
+			backend = t.Terminal.Backend
+		}
+		if backend == jobs.BackendSSH || e.isProgram(backend) {
+			name = jobs.SchedulerLocal // the host, or the service, is reached from here
+		}
 	}
 	if name == "" || name == auto {
 		name = ""
@@ -90,57 +130,122 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c
 	return err
 }
 
-func (e *Engine) settleImage(s *jobs.Spec, t jobs.Task, image string, dry bool) error {
+func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, ground *mirror.Ground, dry bool) error {
+	image := imageOf(t, c)
+	if t.Terminal.Template != "" {
+		var err error
+		if image, err = e.settleTemplate(ctx, s, t, c, dry); err != nil {
+			return err
+		}
+	}
 	if image == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give a SIF with --image FILE, [terminal] image in the task, or image in the profile; apptainer pull debian.sif docker://debian makes one`}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give a SIF or a reference such as docker://debian:12 with --image, [terminal] image in the task, or image in the profile`}
 	}
 	abs, err := filepath.Abs(image)
+	if images.IsReference(image) {
+		abs, err = e.settleReference(ctx, s, image, dry, c.Offline)
+	}
 	if err != nil {
 		return err
 	}
+	if ground != nil && s.ImageRef != "" {
+		s.Image, s.ImageFrom = mirror.ImagePath(s.LoginHome, s.ImageSum), abs
+		return e.settleOverlay(s, t, ground.Directories, ground.Mark)
+	}
+	if ground != nil {
+		if err := e.settleFarImage(ctx, s, t, ground, abs, dry); err != nil {
+			return err
+		}
+		return e.settleOverlay(s, t, ground.Directories, ground.Mark)
+	}
 	s.Image = abs
-	if !dry {
-		if _, err := overlay.ImageID(abs); err != nil {
+	if !dry && s.ImageRef == "" {
+		id, err := overlay.LowerID(abs)
+		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + abs + " does not exist", Hint: "apptainer pull " + filepath.Base(abs) + " docker://IMAGE makes one"}
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + abs + " does not exist", Hint: "name one that does, or a reference such as docker://debian:12"}
 			}
 			return err
 		}
-	}
-	return e.settleOverlay(s, t)
-}
-
-// settleOverlay chooses the driver at submit, so that the script shows the true
-// command line: the overlay's own mark, else ext3 where a size is to be held,
-// else the profile's, else a directory, or ext3 for a named overlay on a file
-// system where a directory cannot be right.
-func (e *Engine) settleOverlay(s *jobs.Spec, t jobs.Task) error {
-	o := jobs.OverlaySpec{Name: t.Terminal.Overlay, Driver: jobs.DriverFuse, Size: t.Resources.Disk}
-	if s.Profile.Overlay != "" {
-		o.Driver = s.Profile.Overlay
-	} else if o.Name != "" && !overlay.TakesDirectories(e.Store.Overlays()) {
-		o.Driver = jobs.DriverExt3
-	}
-	if o.Size != 0 {
-		o.Driver = jobs.DriverExt3
-	}
-	if o.Name != "" {
-		if err := overlay.CheckName(o.Name); err != nil {
-			return err
+		if strings.HasPrefix(id, overlay.PrefixDir) {
+			s.ImageDir = id
+			if !overlay.IsUnpacked(abs) {
+				err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the directory " + abs + " is no unpacked image", Hint: "name a SIF, or make one: apptainer build --sandbox DIR docker://debian:12"}
+			}
+		} else if err = images.CutOff(abs); err == nil {
+			s.ImageSum, err = e.content(ctx, abs)
 		}
-		m, err := overlay.ReadMark(filepath.Join(e.Store.Overlays(), o.Name))
 		if err != nil {
 			return err
 		}
-		if m != nil && o.Size != 0 && (m.Driver != jobs.DriverExt3 || m.Size != o.Size) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("overlay %s exists already (%s), and [resources] disk cannot resize it to %s", o.Name, describe(m), o.Size), Hint: "remove disk from the task, or use another overlay name"}
+	}
+	if t.Terminal.Overlay == "" {
+		return e.settleOverlay(s, t, true, nil)
+	}
+	if err := overlay.CheckName(t.Terminal.Overlay); err != nil {
+		return err
+	}
+	m, err := overlay.ReadMark(filepath.Join(e.Store.Overlays(), t.Terminal.Overlay))
+	if err != nil {
+		return err
+	}
+	if m != nil && !dry { // the node looks again
+		id, err := overlay.LowerID(abs)
+		if err != nil {
+			return err
 		}
-		if m != nil {
-			o.Driver = m.Driver
+		if err := m.CheckImage(t.Terminal.Overlay, overlay.Image{Path: abs, ID: id, Sum: s.ImageSum}); err != nil {
+			return err
 		}
 	}
+	return e.settleOverlay(s, t, overlay.TakesDirectories(e.Store.Overlays()), m)
+}
+
+// settleOverlay chooses the driver at submit, so that the script shows the true
+// command line: the overlay's own mark, else the profile's, which doctor has
+// found by trying, else ext3 where a size is to be held, else a directory, or
+// ext3 for a named overlay on a file system where a directory cannot be right.
+// The size of a directory is watched by the runner.
+// m is the mark of the one that exists already. On the node it is tried again.
+func (e *Engine) settleOverlay(s *jobs.Spec, t jobs.Task, directories bool, m *overlay.Mark) error {
+	o := jobs.OverlaySpec{Name: t.Terminal.Overlay, Size: t.Resources.Disk}
+	site := "the profile"
+	if s.Profile.Name != "" {
+		site += " " + s.Profile.Name
+	}
+	if m != nil && m.Driver == jobs.DriverKernel && s.ImageDir == "" && s.Stage == jobs.StageNever {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + o.Name + ` has the driver kernel, which takes an unpacked image, and stage is "never"`,
+			Hint: "leave stage out, or change the driver: berth overlay convert " + o.Name + " --driver ext3"}
+	}
+	if m != nil && m.Driver == jobs.DriverFuse && s.ImageDir != "" {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + o.Name + " has the driver fuse, which is not right over an unpacked image",
+			Hint: "berth overlay convert " + o.Name + " --driver kernel"}
+	}
+	switch memory := s.Resources.Memory; {
+	case m != nil:
+		if o.Size != 0 && m.Driver == jobs.DriverExt3 && m.Size != o.Size {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("overlay %s exists already (%s), and [resources] disk cannot resize it to %s", o.Name, describe(m), o.Size), Hint: "remove disk from the task, or use another overlay name"}
+		}
+		o.Driver, o.Why = m.Driver, "what the overlay was written with"
+	case o.Size != 0 && s.Profile.Overlay == "":
+		o.Driver, o.Why = jobs.DriverExt3, "a size is asked for"
+	case o.Name != "" && !directories && s.Profile.Overlay != jobs.DriverFuse:
+		o.Driver, o.Why = jobs.DriverExt3, "overlays are on a network file system"
+	case s.ImageDir != "" && s.Profile.Overlay == jobs.DriverFuse:
+		o.Driver, o.Why = jobs.DriverKernel, "the image is unpacked, and "+site+" says fuse, which is not right over it"
+	case s.Profile.Overlay == jobs.DriverKernel && s.ImageDir == "" && memory != 0 && memory < overlay.UnpackMemory:
+		o.Driver, o.Why = jobs.DriverFuse, fmt.Sprintf("%s says kernel, and unpacking an image may take %s of memory", site, overlay.UnpackMemory)
+	case s.Profile.Overlay == jobs.DriverKernel && s.Stage == jobs.StageNever:
+		o.Driver, o.Why = jobs.DriverFuse, site+` says kernel, which takes an unpacked image, and stage is "never"`
+	case s.Profile.Overlay != "":
+		o.Driver, o.Why = s.Profile.Overlay, site+" says so"
+	case s.ImageDir != "":
+		o.Driver, o.Why = jobs.DriverKernel, "the image is unpacked"
+	default:
+		o.Driver, o.Why = jobs.DriverFuse, "no profile says what was found right"
+	}
 	s.Overlay = o
-	return nil
+	return overlay.CheckSize(o.Driver, o.Size, 0)
 }
 
 func describe(m *overlay.Mark) string {

@@ -1,12 +1,16 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/jobs"
+	"berth/overlay"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -100,6 +104,20 @@ func TestPlanRefuses(t *testing.T) {
 		"nodes here": {func(_ *fixture, t *jobs.Task, c *Choice) {
 			t.Resources.Nodes, c.Scheduler = 2, "local"
 		}, 78, "[resources] nodes"},
+		"tasks here": {func(_ *fixture, t *jobs.Task, c *Choice) {
+			t.Resources.Tasks, c.Scheduler = 2, "local"
+		}, 78, "[resources] ntasks"},
+		"fewer tasks than nodes": {set(func(t *jobs.Task) { t.Resources.Tasks, t.Resources.Nodes = 2, 3 }), 2, "fewer tasks than nodes (3)"},
+		"tasks on an overlay": {func(f *fixture, t *jobs.Task, _ *Choice) {
+			t.Terminal, t.Resources.Tasks = jobs.Terminal{Backend: sing, Image: f.sif, Overlay: "deps"}, 2
+		}, 78, "would all write the overlay deps"},
+		"tasks that go on": {set(func(t *jobs.Task) {
+			t.Resources.Tasks, t.Resources.Time, t.Resume = 2, time.Hour, &jobs.Resume{Attempts: 3}
+		}), 78, "cannot be stopped at one point"},
+		"forbidden tasks": {func(_ *fixture, t *jobs.Task, c *Choice) {
+			t.Resources.Tasks, c.Profile = 2, jobs.Profile{Name: "site", Forbid: []string{"ntasks"}}
+		}, 78, "forbids --ntasks"},
+		"mpi alone": {set(func(t *jobs.Task) { t.Slurm.MPI = "pmix" }), 2, "has nobody to find"},
 		"forbidden cpus": {func(_ *fixture, t *jobs.Task, c *Choice) {
 			t.Resources.CPUs, c.Profile = 2, jobs.Profile{Name: "site", Forbid: []string{"cpus-per-task"}}
 		}, 78, "forbids --cpus-per-task"},
@@ -109,7 +127,7 @@ func TestPlanRefuses(t *testing.T) {
 		"no image":        {set(func(t *jobs.Task) { t.Terminal.Backend = sing }), 2, "names no image"},
 		"image missing":   {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/none/x.sif"} }), 3, "/none/x.sif does not exist"},
 		"image is no SIF": {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/proc/self/status"} }), 78, "is not a SIF"},
-		"image is a tree": {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/tmp"} }), 78, "is not a SIF"},
+		"image is a tree": {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/tmp"} }), 78, "no unpacked image"},
 		"overlay by path": {func(f *fixture, t *jobs.Task, _ *Choice) {
 			t.Terminal = jobs.Terminal{Backend: sing, Image: f.sif, Overlay: "../x"}
 		}, 2, "cannot name an overlay"},
@@ -156,10 +174,10 @@ func TestPlan(t *testing.T) {
 	}), choice, false)
 	must(t, err)
 	want := &jobs.Spec{
-		Version: 1, ID: s.ID, Name: "Fix the parser", Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Prompt: true,
+		Version: 1, ID: s.ID, Name: "Fix the parser", Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Prompt: true, PromptBytes: 6,
 		Resources: jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}, Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Image: f.sif,
-		Overlay: jobs.OverlaySpec{Driver: jobs.DriverFuse}, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}},
-		Env: []string{"A=1=2", "EMPTY="}, EnvNames: []string{"TOKEN"},
+		Overlay: jobs.OverlaySpec{Driver: jobs.DriverFuse, Why: "no profile says what was found right"}, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}},
+		ImageSum: sumOf(t, f.sif), Env: []string{"A=1=2", "EMPTY="}, EnvNames: []string{"TOKEN"},
 		Slurm:   jobs.SlurmOptions{Partition: "long", Account: "proj", QOS: "low", Extra: []string{"--exclusive", "--nice"}},
 		Profile: choice.Profile, Done: []jobs.Command{{Shell: "make check"}}, Created: f.now(), User: s.User, Host: s.Host,
 		Notes: []string{
@@ -180,6 +198,9 @@ func TestPlan(t *testing.T) {
 
 func TestPlanNotes(t *testing.T) {
 	f := newFixture(t)
+	if s := f.plan(task(func(w *jobs.Task) { w.Resources.Nodes = 2 }), Choice{Profile: jobs.Profile{Slurm: jobs.SlurmOptions{MPI: "pmix"}}}); !strings.Contains(strings.Join(s.Notes, " "), "runs once, on the first of the 2 nodes") || s.Slurm.MPI != "" {
+		t.Errorf("%q, mpi %q", s.Notes, s.Slurm.MPI)
+	}
 	s := f.plan(task(), Choice{})
 	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "no containment") {
 		t.Errorf("%q", s.Notes)
@@ -197,19 +218,29 @@ func TestOverlayDriver(t *testing.T) {
 		overlay string
 		profile string
 		disk    jobs.Bytes
+		memory  jobs.Bytes
 		mark    string
+		stage   string
 		want    string
 		code    int
 	}{
+		"never unpacked":           {overlay: "deps", stage: jobs.StageNever, mark: `{"version":1,"driver":"kernel"}`, code: 78},
+		"no image so small":        {disk: jobs.MiB, code: 2},
 		"thrown away":              {want: jobs.DriverFuse},
 		"thrown away, of a size":   {disk: jobs.GiB, want: jobs.DriverExt3},
 		"the profile's":            {profile: jobs.DriverExt3, want: jobs.DriverExt3},
-		"a size over the profile":  {profile: jobs.DriverFuse, disk: jobs.GiB, want: jobs.DriverExt3},
+		"the profile's, by trying": {profile: jobs.DriverKernel, want: jobs.DriverKernel},
+		"with enough to unpack":    {profile: jobs.DriverKernel, memory: jobs.GiB, want: jobs.DriverKernel},
+		"too small to unpack":      {profile: jobs.DriverKernel, memory: 256 * jobs.MiB, want: jobs.DriverFuse},
+		"a named one":              {overlay: "deps", profile: jobs.DriverKernel, want: jobs.DriverKernel},
+		"its mark is kernel":       {overlay: "deps", memory: 256 * jobs.MiB, mark: `{"version":1,"driver":"kernel"}`, want: jobs.DriverKernel},
+		"a size and the profile":   {profile: jobs.DriverFuse, disk: jobs.GiB, want: jobs.DriverFuse},
 		"its mark":                 {overlay: "deps", mark: `{"version":1,"driver":"ext3"}`, want: jobs.DriverExt3},
 		"its mark over all":        {overlay: "deps", profile: jobs.DriverExt3, mark: `{"version":1,"driver":"fuse"}`, want: jobs.DriverFuse},
 		"the same size":            {overlay: "deps", disk: jobs.GiB, mark: `{"version":1,"driver":"ext3","size_bytes":1073741824}`, want: jobs.DriverExt3},
 		"another size":             {overlay: "deps", disk: 2 * jobs.GiB, mark: `{"version":1,"driver":"ext3","size_bytes":1073741824}`, code: 2},
-		"a size for a directory":   {overlay: "deps", disk: jobs.GiB, mark: `{"version":1,"driver":"fuse"}`, code: 2},
+		"of another image":         {overlay: "deps", mark: `{"version":1,"driver":"fuse","image":"/a.sif","image_id":"sif:0"}`, code: 78},
+		"a size for a directory":   {overlay: "deps", disk: jobs.GiB, mark: `{"version":1,"driver":"fuse"}`, want: jobs.DriverFuse},
 		"a mark that is no mark":   {overlay: "deps", mark: `{`, code: 78},
 		"a mark of a later schema": {overlay: "deps", mark: `{"version":9,"driver":"magic"}`, code: 78},
 	} {
@@ -221,13 +252,13 @@ func TestOverlayDriver(t *testing.T) {
 				must(t, os.WriteFile(filepath.Join(dir, "mark.json"), []byte(c.mark), 0o600))
 			}
 			s, err := f.Plan(t.Context(), task(func(w *jobs.Task) {
-				w.Terminal = jobs.Terminal{Image: f.sif, Overlay: c.overlay}
-				w.Resources.Disk = c.disk
+				w.Terminal = jobs.Terminal{Image: f.sif, Overlay: c.overlay, Stage: c.stage}
+				w.Resources.Disk, w.Resources.Memory = c.disk, c.memory
 			}), Choice{Profile: jobs.Profile{Overlay: c.profile}}, false)
 			if jobs.CodeOf(err) != c.code || err != nil && jobs.HintOf(err) == "" {
 				t.Fatalf("%v, code %d", err, jobs.CodeOf(err))
 			}
-			if err == nil && (s.Overlay.Driver != c.want || s.Overlay.Size != c.disk || s.Overlay.Name != c.overlay) {
+			if err == nil && (s.Overlay.Driver != c.want || s.Overlay.Size != c.disk || s.Overlay.Name != c.overlay || s.Overlay.Why == "") {
 				t.Errorf("%+v", s.Overlay)
 			}
 		})
@@ -242,7 +273,8 @@ func TestLaunch(t *testing.T) {
 	s.Backend, s.Image = jobs.BackendSingularity, f.sif
 	info, err := attemptInfo(s, "", f.now())
 	must(t, err)
-	l, err := f.launch(s, info, "/state/attempts/0001", "/bin/node")
+	here := seat{node: "/bin/node", who: identity()}
+	l, err := f.launch(s, info, "/state/attempts/0001", here)
 	must(t, err)
 	want := []string{"/bin/node", "runner", "--attempt", "/state/attempts/0001", "--", "/bin/node", "guest"} // the fake's container is the guest itself
 	if d := cmp.Diff(want, l.Argv); d != "" {
@@ -258,9 +290,55 @@ func TestLaunch(t *testing.T) {
 		}
 	}
 	s.Profile = jobs.Profile{Name: "site", Versions: jobs.Versions{Slurm: "24.11"}}
-	l, err = f.launch(s, info, "/x", "/bin/node")
+	l, err = f.launch(s, info, "/x", here)
 	must(t, err)
 	if got := l.Comment[len(l.Comment)-1]; got != "profile site: slurm 24.11, apptainer of unknown version" {
 		t.Error(got)
+	}
+}
+
+func sumOf(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	must(t, err)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// TestPlanUnpacked: a directory is an image, over which fuse-overlayfs is not
+// right.
+func TestPlanUnpacked(t *testing.T) {
+	f := newFixture(t)
+	dir := filepath.Join(t.TempDir(), "sandbox")
+	must(t, os.MkdirAll(filepath.Join(dir, "etc"), 0o700))
+	plan := func(c Choice, change func(*jobs.Task)) (*jobs.Spec, error) {
+		return f.Plan(t.Context(), task(func(w *jobs.Task) {
+			w.Terminal = jobs.Terminal{Image: dir}
+			if change != nil {
+				change(w)
+			}
+		}), c, false)
+	}
+	if _, err := plan(Choice{}, nil); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "no unpacked image") || jobs.HintOf(err) == "" {
+		t.Errorf("any directory: %v", err)
+	}
+	must(t, os.MkdirAll(filepath.Join(dir, "usr"), 0o700))
+	id, err := overlay.DirID(dir)
+	must(t, err)
+	for name, c := range map[string]struct {
+		profile string
+		disk    jobs.Bytes
+		driver  string
+	}{"alone": {driver: jobs.DriverKernel}, "fuse": {profile: jobs.DriverFuse, driver: jobs.DriverKernel}, "ext3": {profile: jobs.DriverExt3, driver: jobs.DriverExt3}, "size": {disk: jobs.GiB, driver: jobs.DriverExt3}} {
+		s, err := plan(Choice{Profile: jobs.Profile{Overlay: c.profile}}, func(w *jobs.Task) { w.Resources.Disk, w.Resources.Memory = c.disk, 64*jobs.MiB })
+		if err != nil || s.Image != dir || s.ImageDir != id || s.ImageSum != "" || s.Overlay.Driver != c.driver {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	deps := filepath.Join(f.Store.Overlays(), "deps")
+	must(t, os.MkdirAll(deps, 0o700))
+	must(t, os.WriteFile(filepath.Join(deps, "mark.json"), []byte(`{"version":1,"driver":"fuse"}`), 0o600))
+	if _, err := plan(Choice{}, func(w *jobs.Task) { w.Terminal.Overlay = "deps" }); jobs.CodeOf(err) != jobs.CodeConfig || jobs.HintOf(err) != "berth overlay convert deps --driver kernel" {
+		t.Errorf("over a layer of fuse: %v", err)
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"berth/jobs"
 )
 
 // settleLimits refuses a limit that the chosen places cannot hold.
 func (e *Engine) settleLimits(s *jobs.Spec) error {
+	s.Resources.GPUs = s.Profile.GPUs(s.Resources.GPUs)
 	if s.Scheduler == jobs.SchedulerLocal {
 		if s.Resources.GPUs != "" {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus: the local scheduler does not hand out GPUs", Hint: "remove gpus, or use --scheduler slurm"}
@@ -19,9 +21,12 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 		if s.Resources.Nodes > 1 {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] nodes: the local scheduler has one node", Hint: "remove nodes, or use --scheduler slurm"}
 		}
+		if s.Resources.Tasks > 1 {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] ntasks: the local scheduler places no tasks side by side", Hint: "remove ntasks, or use --scheduler slurm"}
+		}
 	}
-	if s.Scheduler != jobs.SchedulerSlurm {
-		return nil
+	if err := settleTasks(s); err != nil || s.Scheduler != jobs.SchedulerSlurm {
+		return err
 	}
 	if s.Resources.GPUs != "" && slices.Contains(s.Profile.Forbid, "gres") && slices.Contains(s.Profile.Forbid, "gpus") {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus cannot be had: the profile " + s.Profile.Name + " forbids --gres and --gpus", Hint: "remove gpus from the task"}
@@ -35,6 +40,7 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 		{"time", "time", s.Resources.Time != 0, true},
 		{"cpus-per-task", "cpus", s.Resources.CPUs != 0, false},
 		{"nodes", "nodes", s.Resources.Nodes != 0, false},
+		{"ntasks", "ntasks", s.Resources.Tasks != 0, false},
 	} {
 		if !k.set || !slices.Contains(s.Profile.Forbid, k.option) {
 			continue
@@ -43,6 +49,51 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] " + k.key + " cannot be had: the profile " + s.Profile.Name + " forbids --" + k.option, Hint: "remove " + k.key + " from the task"}
 		}
 		s.Notes = append(s.Notes, "--"+k.option+" is not sent to Slurm: the profile "+s.Profile.Name+" forbids it; the runner watches [resources] "+k.key)
+	}
+	return nil
+}
+
+// settleMost records what the site gives to a job at most, so that whoever decides
+// about a further attempt, in whatever place, asks for no more than that. A site
+// that does not say refuses it later.
+func (e *Engine) settleMost(ctx context.Context, s *jobs.Spec) {
+	if s.Retry == nil || s.Retry.Memory == 0 && s.Retry.Time == 0 {
+		return
+	}
+	sc, _, err := e.schedulerOf(s)
+	if b, ok := sc.(jobs.Bounded); ok && err == nil {
+		const patience = 10 * time.Second
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		r := *s.Retry
+		if r.Most, err = b.Most(ctx, s.Slurm); err == nil {
+			s.Retry = &r
+		}
+	}
+}
+
+// settleTasks refuses what tasks side by side cannot have, and says what is not
+// meant by several nodes.
+func settleTasks(s *jobs.Spec) error {
+	n, nodes := s.Resources.Tasks, s.Resources.Nodes
+	refuse := func(kind jobs.Kind, msg, hint string) error {
+		return &jobs.Error{Kind: kind, Msg: fmt.Sprintf("[resources] ntasks = %d: %s", n, msg), Hint: hint}
+	}
+	switch {
+	case n > 0 && nodes > n:
+		return refuse(jobs.KindUsage, fmt.Sprintf("fewer tasks than nodes (%d)", nodes), "leave nodes out, or ask for as many tasks as nodes")
+	case n <= 1:
+		if nodes > 1 {
+			s.Notes = append(s.Notes, fmt.Sprintf("the command runs once, on the first of the %d nodes; [resources] ntasks = %d runs it on each", nodes, nodes))
+		}
+		if s.Slurm.MPI != "" {
+			s.Slurm.MPI = "" // a profile's
+		}
+		return nil
+	case s.Overlay.Name != "":
+		return refuse(jobs.KindConfig, "the tasks would all write the overlay "+s.Overlay.Name+", which takes one writer", "leave overlay out: every task gets a layer of its own, which is thrown away")
+	case s.Backend != jobs.BackendSingularity && s.Backend != jobs.BackendLocal:
+		return refuse(jobs.KindConfig, "the backend "+s.Backend+" cannot be placed by Slurm", "use --backend singularity")
 	}
 	return nil
 }
@@ -81,7 +132,7 @@ func mergeSlurm(p, t jobs.SlurmOptions) jobs.SlurmOptions {
 	for _, f := range []struct {
 		dst *string
 		def string
-	}{{&out.Partition, p.Partition}, {&out.Account, p.Account}, {&out.QOS, p.QOS}, {&out.Constraint, p.Constraint}} {
+	}{{&out.Partition, p.Partition}, {&out.Account, p.Account}, {&out.QOS, p.QOS}, {&out.Constraint, p.Constraint}, {&out.MPI, p.MPI}} {
 		if *f.dst == "" {
 			*f.dst = f.def
 		}
@@ -95,7 +146,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // checkSpec refuses control characters in whatever will stand in a script, and
 // names that are none.
 func checkSpec(s *jobs.Spec) error {
-	values := [][2]string{{"the task's name", s.Name}, {"the image's path", s.Image}, {"partition", s.Slurm.Partition}, {"account", s.Slurm.Account}, {"qos", s.Slurm.QOS}, {"constraint", s.Slurm.Constraint}}
+	values := [][2]string{{"the task's name", s.Name}, {"the image's path", s.Image}, {"the image", s.ImageRef}, {"partition", s.Slurm.Partition}, {"account", s.Slurm.Account}, {"qos", s.Slurm.QOS}, {"constraint", s.Slurm.Constraint}}
 	for _, m := range s.Mounts {
 		values = append(values, [2]string{fmt.Sprintf("the bind source %q", m.Source), m.Source}, [2]string{fmt.Sprintf("the bind destination %q", m.Destination), m.Destination})
 	}

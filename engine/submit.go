@@ -2,18 +2,18 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	"berth/internal/failpoint"
 	"berth/internal/ids"
 	"berth/jobs"
 	"berth/jobs/store"
 )
 
 // Render returns the job script of a planned task. It asks no scheduler and
-// writes nothing; node and the directory are the ones a submission would use.
-func (e *Engine) Render(s *jobs.Spec, node string) (string, error) {
-	sc, err := e.scheduler(s.Scheduler)
+// writes nothing; the directory is the one a submission would use.
+func (e *Engine) Render(ctx context.Context, s *jobs.Spec) (string, error) {
+	sc, _, err := e.schedulerOf(s)
 	if err != nil {
 		return "", err
 	}
@@ -21,7 +21,18 @@ func (e *Engine) Render(s *jobs.Spec, node string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l, err := e.launch(s, info, store.AttemptDir(e.Store.JobDir(s.ID), 1), node)
+	adir, err := e.attemptDir(s)
+	if err != nil {
+		return "", err
+	}
+	at, err := e.seat(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	l, err := e.launch(s, info, adir, at)
+	if err == nil {
+		err = e.hold(ctx, s, &l, false)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -43,41 +54,86 @@ func attemptInfo(s *jobs.Spec, id string, now time.Time) (jobs.AttemptInfo, erro
 // the record is taken away again; when its answer is unclear, the job is
 // looked up by its name, and the record stays whatever comes of that.
 func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.Record, error) {
-	sc, err := e.scheduler(s.Scheduler)
-	if err != nil {
-		return nil, err
-	}
-	node, err := e.Node()
-	if err != nil {
-		return nil, err
-	}
 	info, err := attemptInfo(s, "", e.Now())
 	if err != nil {
 		return nil, err
 	}
-	n := store.New{Spec: *s, Attempt: info, Task: t.Source}
-	if t.Prompt != "" {
-		n.Prompt = []byte(t.Prompt)
-	}
-	for _, name := range s.EnvNames {
-		v, _ := e.Getenv(name)
-		n.Secrets = append(n.Secrets, name+"="+v)
-	}
-	var l jobs.Launch
-	n.Script = func(adir string) (string, error) {
-		if l, err = e.launch(s, info, adir, node); err != nil {
-			return "", err
-		}
-		return sc.Render(l)
-	}
-	rec, err := e.Store.Create(n)
+	o, err := e.offer(ctx, s, t, info)
 	if err != nil {
 		return nil, err
 	}
-	a := rec.Current()
-	h, err := sc.Submit(ctx, l, store.ScriptPath(a.Dir))
+	if o.script, err = o.sc.Render(o.launch); err != nil {
+		return nil, err
+	}
+	o.Script = func(string) (string, error) { return o.script, nil }
+	here := o.New
+	if o.site != nil {
+		here.Secrets = nil // they are wanted there alone
+	}
+	failpoint.Hit("submit.planned")
+	rec, err := e.Store.Create(here)
+	if err != nil {
+		return nil, err
+	}
+	failpoint.Hit("submit.recorded")
+	return e.give(ctx, o, rec)
+}
+
+// offer is a job on its way to a scheduler.
+type offer struct {
+	store.New
+	sc     jobs.Scheduler
+	site   Site // nil is here
+	launch jobs.Launch
+	script string
+}
+
+// offer settles what a scheduler is asked to start for the first attempt.
+func (e *Engine) offer(ctx context.Context, s *jobs.Spec, t jobs.Task, info jobs.AttemptInfo) (*offer, error) {
+	o := &offer{New: store.New{Spec: *s, Attempt: info, Task: t.Source}}
+	var err error
+	if o.sc, _, err = e.schedulerOf(s); err != nil {
+		return nil, err
+	}
+	if o.site, err = e.site(s); err != nil {
+		return nil, err
+	}
+	at, err := e.seat(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	adir, err := e.attemptDir(s)
+	if err != nil {
+		return nil, err
+	}
+	if t.Prompt != "" {
+		o.Prompt = []byte(t.Prompt)
+	}
+	for _, name := range s.EnvNames {
+		v, _ := e.Getenv(name)
+		o.Secrets = append(o.Secrets, name+"="+v)
+	}
+	if p := e.program(s.External, s.Backend); p != nil {
+		o.Secrets = append(o.Secrets, p.Keys()...) // for the program alone, where the attempt begins
+	}
+	if o.launch, err = e.launch(s, info, adir, at); err != nil {
+		return nil, err
+	}
+	return o, e.hold(ctx, s, &o.launch, true)
+}
+
+// give hands the first attempt of a recorded job to its scheduler.
+func (e *Engine) give(ctx context.Context, o *offer, rec *jobs.Record) (*jobs.Record, error) {
+	s, a := &rec.Spec, rec.Current()
+	if o.site != nil {
+		if err := e.hand(ctx, o.site, rec, o.New, o.script); err != nil {
+			return nil, err
+		}
+	}
+	h, err := o.sc.Submit(ctx, o.launch, store.ScriptPath(o.launch.Dir))
+	failpoint.Hit("submit.answered")
 	if unclear(err) {
-		h, err = e.resolveUnclear(ctx, sc, info.Name, err)
+		h, err = e.resolveUnclear(ctx, o.sc, o.launch.Name, err)
 	}
 	switch {
 	case err == nil:
@@ -85,17 +141,17 @@ func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.R
 		return rec, &jobs.Error{Kind: jobs.KindUnclear, Msg: "job " + jobs.Short(s.ID) + " may or may not have been submitted", Err: err,
 			Hint: "berth status " + jobs.Short(s.ID) + " finds out; do not submit it again before"}
 	default: // the scheduler has nothing
-		if rerr := e.Store.Remove(rec); rerr != nil {
-			return nil, errors.Join(err, rerr)
-		}
-		return nil, err
+		failpoint.Hit("submit.refused")
+		return nil, e.takeBack(ctx, o.site, rec, err)
 	}
 	sub := jobs.Submitted{Version: 1, Handle: h, Time: e.Now().UTC()}
 	if _, err := store.SetSubmitted(a.Dir, sub); err != nil {
 		// The scheduler has it and the intent is recorded: status finds it by name.
 		return rec, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the submission of job " + jobs.Short(s.ID), Err: err, Hint: "the job was submitted; berth status " + jobs.Short(s.ID)}
 	}
+	failpoint.Hit("submit.noted")
 	a.Submitted = &sub
+	e.guardAside(ctx, rec)
 	return rec, nil
 }
 
@@ -117,6 +173,7 @@ const unclearFor = 30 * time.Second
 // scheduler has answered "not known" for long enough. If the scheduler cannot
 // be asked for as long, the matter stays unclear.
 func (e *Engine) resolveUnclear(ctx context.Context, sc jobs.Scheduler, name string, cause error) (jobs.Handle, error) {
+	failpoint.Hit("submit.unclear")
 	stays := &jobs.Error{Kind: jobs.KindUnclear, Err: cause}
 	start := e.Now()
 	var unknownSince time.Time

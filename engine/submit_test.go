@@ -61,7 +61,7 @@ func TestSubmit(t *testing.T) {
 			t.Errorf("left %s", path)
 		}
 	}
-	if secrets, err := store.TakeSecrets(got.Current().Dir); err != nil || len(secrets) != 1 || secrets[0] != "TOKEN=canary-secret" {
+	if secrets, err := store.TakeSecrets(got.Dir, []string{"TOKEN"}, false); err != nil || len(secrets) != 1 || secrets[0] != "TOKEN=canary-secret" {
 		t.Errorf("passed on %q, %v", secrets, err)
 	}
 	if len(got.Spec.Env) != 1 || got.Spec.Env[0] != "MODE=fast" || len(got.Spec.EnvNames) != 1 {
@@ -213,12 +213,12 @@ func TestRender(t *testing.T) {
 		t.Terminal = jobs.Terminal{Image: "/nowhere.sif", Env: []string{"TOKEN", "ABSENT"}}
 	}), Choice{}, true)
 	must(t, err)
-	script, err := f.Render(s, "/bin/berth-node")
+	script, err := f.Render(t.Context(), s)
 	must(t, err)
 	if !strings.Contains(script, "/bin/berth-node runner --attempt "+f.Store.JobDir(s.ID)) || strings.Contains(script, "canary") {
 		t.Error(script)
 	}
-	again, err := f.Render(s, "/bin/berth-node")
+	again, err := f.Render(t.Context(), s)
 	if err != nil || again != script {
 		t.Errorf("rendered again it is\n%s", again)
 	}
@@ -226,7 +226,7 @@ func TestRender(t *testing.T) {
 		t.Errorf("left %v", left)
 	}
 	s.Scheduler = "pbs"
-	if _, err := f.Render(s, "x"); jobs.CodeOf(err) != jobs.CodeUsage {
+	if _, err := f.Render(t.Context(), s); jobs.CodeOf(err) != jobs.CodeUsage {
 		t.Error(err)
 	}
 }

@@ -87,6 +87,55 @@ func TestWaitLong(t *testing.T) {
 	}
 }
 
+// TestWaitAll: however many jobs are waited for, one question is about all.
+func TestWaitAll(t *testing.T) {
+	f := newFixture(t)
+	const many = 60
+	var ids []string
+	var recs []*jobs.Record
+	for range many {
+		r := f.submit(task(), Choice{})
+		ids, recs = append(ids, r.Spec.ID), append(recs, r)
+	}
+	start := f.now()
+	f.onSleep = func() {
+		switch since := f.now().Sub(start); {
+		case since > 3*time.Minute:
+			for _, r := range recs {
+				f.slurm.Set(r.Current().Info.Name, word(jobs.StateCancelled, "CANCELLED"))
+			}
+		case since > time.Minute: // some end by their own record, and not in order
+			for i := 1; i < many; i += 2 {
+				if r := f.load(recs[i]); r.Current().Exit == nil {
+					f.exit(r, jobs.StateCompleted, 0)
+				}
+			}
+		}
+	}
+	views, err := f.WaitAll(t.Context(), ids, nil)
+	must(t, err)
+	for i, v := range views {
+		want := jobs.StateCancelled
+		if i%2 == 1 {
+			want = jobs.StateCompleted
+		}
+		if v.Record == nil || v.Spec.ID != ids[i] || v.State != want {
+			t.Errorf("%d: %+v", i, v)
+		}
+	}
+	if n := f.slurm.Calls().Status; n > 20 {
+		t.Errorf("asked %d times in three minutes", n)
+	}
+	// Who gives up learns which have ended.
+	last := f.submit(task(), Choice{})
+	ctx, cancel := context.WithCancel(t.Context())
+	f.onSleep = cancel
+	views, err = f.WaitAll(ctx, append(ids[:2:2], last.Spec.ID), nil)
+	if !errors.Is(err, context.Canceled) || views[1].State != jobs.StateCompleted || views[2].State.Final() {
+		t.Errorf("%+v, %v", views, err)
+	}
+}
+
 func TestWaitEnds(t *testing.T) {
 	f := newFixture(t)
 	r := f.submit(task(), Choice{})
@@ -170,12 +219,11 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestTake: a branch that the node could not bring in is brought in by the next
-// verb, once.
-func TestTake(t *testing.T) {
-	f := newFixture(t)
-	repo := t.TempDir()
-	git := func(args ...string) string {
+// newRepo is a repository with a file "a", and git in it.
+func newRepo(t *testing.T) (repo string, git func(args ...string) string) {
+	t.Helper()
+	repo = t.TempDir()
+	git = func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", repo, "-c", "user.name=a", "-c", "user.email=a@b.invalid"}, args...)...)
 		out, err := cmd.CombinedOutput()
@@ -188,9 +236,17 @@ func TestTake(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(repo, "a"), []byte("1\n"), 0o600))
 	git("add", "a")
 	git("commit", "-q", "-m", "one")
+	return repo, git
+}
+
+// TestTake: a branch that the node could not bring in is brought in by the next
+// verb, once.
+func TestTake(t *testing.T) {
+	f := newFixture(t)
+	repo, git := newRepo(t)
 	must(t, os.WriteFile(filepath.Join(repo, "untracked"), nil, 0o600))
 	r := f.submit(task(func(w *jobs.Task) { w.Workspace = &jobs.Workspace{Repo: repo} }), Choice{})
-	if len(r.Spec.Notes) != 2 || !strings.Contains(r.Spec.Notes[1], "uncommitted changes") {
+	if len(r.Spec.Notes) != 2 || !strings.Contains(strings.Join(r.Spec.Notes, "; "), "uncommitted changes") {
 		t.Errorf("%q", r.Spec.Notes)
 	}
 	dir, src := r.Current().Dir, Source(r.Spec.Workspace)
@@ -230,6 +286,36 @@ func TestSleep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestCancelUntold has a client killed between the wish and the scheduler:
+// whoever looks tells it.
+func TestCancelUntold(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(), Choice{})
+	_, err := store.SetCancel(r.Dir, jobs.Cancel{Version: 1, Time: f.now(), By: "alice"})
+	must(t, err)
+	f.see(r)
+	if v := f.see(r); v.State != jobs.StateCancelled || f.slurm.Calls().Cancel != 1 {
+		t.Errorf("%s after %+v", v.State, f.slurm.Calls())
+	}
+}
+
+// TestSecretsAfterKill has whoever concluded that a job never ran killed before
+// the values that it was passed were removed: the next who looks does.
+func TestSecretsAfterKill(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(func(t *jobs.Task) { t.Terminal.Env = []string{"TOKEN"} }), Choice{})
+	path := filepath.Join(r.Current().Dir, "env")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err := store.SetVerdict(r.Current().Dir, jobs.Verdict{Version: 1, State: jobs.StateLost, Time: f.now()})
+	must(t, err)
+	f.see(r)
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Error(err)
 	}
 }

@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"berth/jobs"
+)
+
+// EnvName is the name of the environment that is meant: its own, or that of
+// the place which was chosen, by words of the caller first.
+func (o EnvOptions) EnvName() string {
+	switch {
+	case o.Name != "":
+		return o.Name
+	case unlessAuto(o.Backend) != "":
+		return o.Backend
+	case o.Target != "":
+		return o.Target
+	case o.Configured != nil && unlessAuto(o.Configured.Backend) != "":
+		return o.Configured.Backend
+	}
+	return jobs.DefaultEnvironment
+}
+
+// placed tells whether the place that the configuration names is what the
+// caller means: no environment was named that has one of its own, or the
+// target was named beside it.
+func (o EnvOptions) placed() bool {
+	return o.Configured != nil && (o.Name == "" || o.Configured.Named)
+}
+
+// samePlace refuses an environment that goes by the name of the configured
+// backend, or the target, and is in another place: who sets backend = "docker"
+// must not work on the bare host because somebody has once made a "docker"
+// there, nor on another host than the configured one.
+func (o EnvOptions) samePlace(s *jobs.EnvSpec) error {
+	if !o.placed() {
+		return nil
+	}
+	if want := unlessAuto(o.wantedBackend()); want != "" && s.Backend != want {
+		return differs(s, "another backend: "+s.Backend+", not "+want+", which the configuration names")
+	}
+	if s.SSH == nil || o.SSH.Host != "" || o.Configured.For == nil {
+		return nil
+	}
+	d, _, err := o.Configured.For(jobs.BackendSSH)
+	if err != nil {
+		return err
+	}
+	if d.SSH.Host != "" && (d.SSH.Host != s.SSH.Host || d.SSH.User != s.SSH.User || d.SSH.Port != s.SSH.Port) {
+		return differs(s, "another host: "+s.SSH.Host+", not "+d.SSH.Host+", which the configuration names")
+	}
+	return nil
+}
+
+// sameProject refuses an environment that somebody's berth.toml has shaped
+// where that file does not count, unless the environment is named: its image
+// and its variables came with a repository, and whoever works elsewhere does
+// not expect to give it their commands.
+func (o EnvOptions) sameProject(s *jobs.EnvSpec) error {
+	if o.Name != "" || o.Configured == nil || s.Project == "" || s.Project == o.Configured.Project {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the environment " + s.Name + " was made as " + filepath.Join(s.Project, "berth.toml") + " says, which does not count here",
+		Hint: "make another one with --env NAME; or remove this one with its files: berth env rm " + s.Name + "; or, if it is to be used all the same: --env " + s.Name}
+}
+
+// wantedBackend is the backend that the options name, else the configuration.
+func (o EnvOptions) wantedBackend() string {
+	if o.Backend == "" && o.Configured != nil {
+		return o.Configured.Backend
+	}
+	return o.Backend
+}
+
+// configured fills in what the configuration says for a backend and the
+// options do not. It also returns the limits that come from there, which are
+// dropped with a note where they cannot be held, and notes.
+func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []string, err error) {
+	if o.Configured == nil || o.Configured.For == nil {
+		return o, nil, nil, nil
+	}
+	d, notes, err := o.Configured.For(backend)
+	if err != nil {
+		return o, nil, nil, err
+	}
+	if err := checkEnvOptions(d); err != nil {
+		return o, nil, nil, err
+	}
+	if d.Disk > 0 && o.Disk == 0 && (o.Overlay == jobs.DriverKernel || o.Overlay == jobs.DriverFuse) {
+		notes = append(notes, "the configured size of the writable layer is dropped: only the overlay driver ext3 has one")
+		d.Disk = 0
+	}
+	for _, l := range []struct {
+		name     string
+		unset    bool
+		declared bool
+	}{{"cpus", o.CPUs == 0, d.CPUs > 0}, {"memory", o.Memory == 0, d.Memory > 0}, {"disk", o.Disk == 0, d.Disk > 0}} {
+		if l.unset && l.declared {
+			soft = append(soft, l.name)
+		}
+	}
+	put(&o.Project, d.Project)
+	if o.Template == "" && o.Image == "" {
+		o.Image, o.Template = d.Image, d.Template
+	}
+	put(&o.Overlay, d.Overlay)
+	put(&o.CPUs, d.CPUs)
+	put(&o.Memory, d.Memory)
+	put(&o.Disk, d.Disk)
+	put(&o.GPU, d.GPU)
+	put(&o.Network, d.Network)
+	put(&o.Dir, d.Dir)
+	put(&o.Scratch, d.Scratch)
+	put(&o.Stage, d.Stage)
+	put(&o.Lifetime, d.Lifetime)
+	put(&o.Discard, d.Discard)
+	put(&o.Fakeroot, d.Fakeroot)
+	put(&o.Docker.Program, d.Docker.Program)
+	put(&o.Docker.User, d.Docker.User)
+	put(&o.Docker.Pids, d.Docker.Pids)
+	put(&o.Docker.Shm, d.Docker.Shm)
+	if o.SSH.Host == "" {
+		options := o.SSH.Options
+		key := o.SSH.Key
+		o.SSH = d.SSH
+		put(&key, d.SSH.Key)
+		o.SSH.Key = key
+		o.SSH.Options = append(slices.Clone(options), d.SSH.Options...)
+	}
+	o.Env = overVariables(d.Env, o.Env)
+	for _, n := range d.Forward {
+		if !slices.Contains(o.Forward, n) {
+			o.Forward = append(slices.Clone(o.Forward), n)
+		}
+	}
+	if o.Mounts == nil {
+		o.Mounts = d.Mounts
+	}
+	if o.Docker.Volumes == nil {
+		o.Docker.Volumes = d.Docker.Volumes
+	}
+	if o.Docker.ExtraArgs == nil {
+		o.Docker.ExtraArgs = d.Docker.ExtraArgs
+	}
+	if o.Profile.Name == "" {
+		o.Profile = d.Profile
+	}
+	if o.Options == nil {
+		o.Options = d.Options
+	}
+	if o.Allow == nil {
+		o.Allow = d.Allow
+	}
+	o.Slurm = mergeSlurm(d.Slurm, o.Slurm)
+	put(&o.Time, d.Time)
+	put(&o.GPUs, d.GPUs)
+	put(&o.Nodes, d.Nodes)
+	put(&o.Tasks, d.Tasks)
+	return o, soft, notes, nil
+}
+
+// put sets what is not said.
+func put[T comparable](dst *T, v T) {
+	var zero T
+	if *dst == zero {
+		*dst = v
+	}
+}
+
+// overVariables puts variables over others of the same name.
+func overVariables(old, over []string) []string {
+	out := slices.DeleteFunc(slices.Clone(old), func(kv string) bool {
+		return slices.ContainsFunc(over, func(o string) bool { return variableOf(o) == variableOf(kv) })
+	})
+	return append(out, over...)
+}
+
+func variableOf(kv string) string {
+	name, _, _ := strings.Cut(kv, "=")
+	return name
+}

@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"berth/internal/failpoint"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// settleRetry takes over how often a task may be tried again.
+func settleRetry(s *jobs.Spec, p *jobs.Retry) {
+	if p == nil {
+		p = jobs.DefaultRetry()
+	}
+	if p != nil && p.Attempts > 0 {
+		s.Retry = p
+	}
+}
+
+// follow does what a job needs done after an attempt has ended: it records what
+// [jobs.Next] decides, and begins the next attempt. Everybody who looks at the
+// job may do so; of several, one succeeds. word is the scheduler's about the
+// current attempt, when it was asked and knew it.
+func (e *Engine) follow(ctx context.Context, v *View, word *jobs.Status) {
+	if decidedThere(&v.Spec) {
+		e.followThere(ctx, []*View{v})
+		return
+	}
+	for {
+		step := jobs.Next(v.Record, word, e.Now())
+		switch step.Do {
+		case jobs.DoNothing, jobs.DoAsk:
+			v.State = jobs.StateOf(v.Record)
+			return
+		case jobs.DoDecide:
+			if err := e.decide(v, step.Decision); err != nil {
+				v.Note = "what follows could not be recorded: " + err.Error()
+				return
+			}
+		case jobs.DoBegin:
+			if err := e.begin(ctx, v, step.Decision); err != nil {
+				v.State, v.Unfollowed = jobs.StateOf(v.Record), err
+				if !e.elsewhere(&v.Spec) {
+					e.mark(v.Current(), "the next attempt could not be submitted", err, "berth follow "+jobs.Short(v.Spec.ID))
+				}
+				v.Note = "the next attempt could not be submitted, and the job waits until somebody asks for it: " + err.Error()
+				if h := jobs.HintOf(err); h != "" {
+					v.Note += " (" + h + ")"
+				}
+				return
+			}
+			v.State = jobs.StateOf(v.Record)
+			return
+		}
+	}
+}
+
+// decide records a decision, or reads the one that somebody else has recorded.
+func (e *Engine) decide(v *View, d jobs.Decision) error {
+	a := v.Current()
+	host, _ := os.Hostname()
+	d.By = fmt.Sprintf("process %d on %s", os.Getpid(), host)
+	if _, err := store.SetDecision(a.Dir, d); err != nil {
+		return err
+	}
+	failpoint.Hit("follow.decided")
+	fresh, err := store.LoadAttempt(a.Dir)
+	if err != nil {
+		return err
+	}
+	if fresh.Decision == nil {
+		return errors.New("it is not there")
+	}
+	a.Decision = fresh.Decision
+	if a.Decision.Verb == jobs.VerbAccept {
+		store.DropSecrets(v.Dir)
+	}
+	v.State = jobs.StateOf(v.Record)
+	return nil
+}
+
+// begin makes the next attempt and hands it to the scheduler. When that has
+// nothing of it, the attempt is taken away again, for the next who looks.
+func (e *Engine) begin(ctx context.Context, v *View, d jobs.Decision) error {
+	s := v.Spec
+	if e.elsewhere(&s) {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the local queue of " + s.Host + " cannot be reached from here", Hint: "on that machine: berth status " + jobs.Short(s.ID)}
+	}
+	if left, err := e.leave(ctx, v, d); left || err != nil {
+		return err
+	}
+	behind, all, err := e.behind(ctx, &s, true)
+	if err != nil {
+		return err
+	}
+	if d.Class == jobs.ClassWaiting && (all || s.Scheduler == jobs.SchedulerLocal) {
+		d.Change.NotBefore = time.Time{} // the scheduler itself holds it back
+	}
+	if s.Scheduler == jobs.SchedulerLocal && v.Cancel == nil && e.Now().Before(d.Change.NotBefore) {
+		v.Note = "it is tried again after " + d.Change.NotBefore.Format(time.RFC3339)
+		return nil
+	}
+	sc, _, err := e.schedulerOf(&s)
+	if err != nil {
+		return err
+	}
+	at, err := e.seat(ctx, &s)
+	if err != nil {
+		return err
+	}
+	info, err := attemptInfo(&s, "", e.Now())
+	if err != nil {
+		return err
+	}
+	info.Number, info.Change = v.Current().N+1, d.Change
+	adir := store.AttemptDir(v.Dir, info.Number)
+	l, err := e.launch(changed(s, d.Change), info, adir, at)
+	if err != nil {
+		return err
+	}
+	l.Behind = behind
+	script, err := sc.Render(l)
+	if err != nil {
+		return err
+	}
+	_, won, err := store.Begin(v.Dir, info, script)
+	if err != nil {
+		return err
+	}
+	rec, lerr := store.LoadDir(v.Dir)
+	if lerr != nil {
+		return lerr
+	}
+	v.Record = rec
+	if !won {
+		return nil // somebody else submits it
+	}
+	if v.Cancel != nil {
+		return e.settle(ctx, v, cancelledBefore)
+	}
+	failpoint.Hit("follow.begun")
+	h, err := sc.Submit(ctx, l, store.ScriptPath(adir))
+	failpoint.Hit("follow.answered")
+	if unclear(err) {
+		h, err = e.resolveUnclear(ctx, sc, info.Name, err)
+	}
+	a := v.Current()
+	switch {
+	case err == nil:
+		sub := jobs.Submitted{Version: 1, Handle: h, Time: e.Now().UTC()}
+		if _, err := store.SetSubmitted(a.Dir, sub); err != nil {
+			return err // it is found by its name
+		}
+		failpoint.Hit("follow.noted")
+		a.Submitted = &sub
+		if store.Cancelled(v.Dir) { // meanwhile, by somebody who did not see this attempt
+			return sc.Cancel(ctx, []jobs.Handle{h})
+		}
+		e.Guard(ctx, v.Record)
+		return nil
+	case unclear(err):
+		return err
+	case jobs.KindOf(err) == jobs.KindRejected:
+		return e.settle(ctx, v, jobs.Verdict{State: jobs.StateError, Class: jobs.ClassPolicy, Reason: "the next attempt was refused: " + err.Error(), Hint: jobs.HintOf(err)})
+	}
+	failpoint.Hit("follow.takeback")
+	if terr := store.TakeBack(v.Dir, info); terr != nil {
+		return errors.Join(err, terr)
+	}
+	if rec, lerr := store.LoadDir(v.Dir); lerr == nil {
+		v.Record = rec
+	}
+	return err
+}
+
+// elsewhere tells whether a job is in the local queue of another machine.
+func (e *Engine) elsewhere(s *jobs.Spec) bool {
+	host, _ := os.Hostname()
+	return s.Scheduler == jobs.SchedulerLocal && s.Host != host
+}
+
+// settle ends an attempt that the scheduler never had.
+func (e *Engine) settle(ctx context.Context, v *View, verdict jobs.Verdict) error {
+	a := v.Current()
+	verdict.Version, verdict.Time = 1, e.Now().UTC()
+	if _, err := store.SetVerdict(a.Dir, verdict); err != nil {
+		return err
+	}
+	a.Verdict = &verdict
+	e.follow(ctx, v, nil)
+	return nil
+}
+
+// changed is a job's description as one of its attempts has it.
+func changed(s jobs.Spec, c jobs.Change) *jobs.Spec {
+	s.Resources = c.Resources(s.Resources)
+	if s.Scheduler == jobs.SchedulerSlurm {
+		s.Slurm.Extra = append([]string(nil), s.Slurm.Extra...)
+		if len(c.Exclude) > 0 {
+			s.Slurm.Extra = append(s.Slurm.Extra, "--exclude="+strings.Join(c.Exclude, ","))
+		}
+		if !c.NotBefore.IsZero() {
+			s.Slurm.Extra = append(s.Slurm.Extra, "--begin="+c.NotBefore.Local().Format("2006-01-02T15:04:05"))
+		}
+	}
+	return &s
+}

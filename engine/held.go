@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"berth/internal/held"
+	"berth/internal/mirror"
+	"berth/jobs"
+)
+
+// planHeld settles what an environment in an allocation has beside the others,
+// and refuses what only an allocation has where there is none: asked are the
+// options without what the configuration says for allocations.
+func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOptions) error {
+	if s.Scheduler == "" {
+		return onlyAllocated(asked)
+	}
+	s.Target, s.Login = o.Target, o.Login
+	s.Resources.Time, s.Resources.GPUs, s.Resources.Nodes = o.Time, o.GPUs, o.Nodes
+	if o.Tasks > 1 {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one task, not several", Hint: "berth submit --ntasks runs a command in several; in an environment, leave it out"}
+	}
+	if s.Backend != jobs.BackendSingularity && s.Backend != jobs.BackendLocal {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " cannot be used in an allocation", Hint: "--backend singularity"}
+	}
+	sc, _, err := e.holder(s)
+	if err != nil {
+		return err
+	}
+	if s.Login == nil {
+		if got := sc.Check(ctx); got.Health != jobs.Healthy {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the scheduler " + s.Scheduler + " cannot be used here: " + got.Reason, Hint: got.Hint}
+		}
+	}
+	s.Slurm, s.Profile = mergeSlurm(o.Profile.Slurm, o.Slurm), o.Profile
+	put(&s.Scratch, o.Profile.Scratch)
+	put(&s.Stage, o.Profile.Stage)
+	if s.GPU == "" && s.Resources.GPUs != "" {
+		if s.GPU = o.Profile.GPU; s.GPU == "" {
+			s.GPU = "nvidia"
+		}
+	}
+	return nil
+}
+
+// onlyAllocated refuses what has no meaning without an allocation.
+func onlyAllocated(o EnvOptions) error {
+	for _, k := range []struct {
+		what string
+		set  bool
+	}{
+		{"a time limit", o.Time != 0}, {"GPUs of a scheduler", o.GPUs != ""}, {"a number of nodes", o.Nodes != 0},
+		{"Slurm's options", o.Slurm.Partition != "" || o.Slurm.Account != "" || o.Slurm.QOS != "" || o.Slurm.Constraint != "" || len(o.Slurm.Extra) > 0},
+	} {
+		if k.set {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + " cannot be had without an allocation", Hint: "--scheduler slurm, or --target NAME"}
+		}
+	}
+	return nil
+}
+
+// schedulerOf is the scheduler whose allocation an environment is to have; ""
+// keeps it where it is used, which is all that the local one could do.
+func schedulerOf(name string) (string, error) {
+	switch name {
+	case "", "none", jobs.BackendAuto, jobs.SchedulerLocal:
+		return "", nil
+	case jobs.SchedulerSlurm:
+		return name, nil
+	}
+	return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown scheduler %q", name), Hint: "give slurm, or leave it out"}
+}
+
+// holder is the scheduler of a held environment, and its cluster behind a login
+// host, or nil.
+func (e *Engine) holder(s *jobs.EnvSpec) (held.Scheduler, Site, error) {
+	// Their places in the world are told in the same words.
+	as := &jobs.Spec{Scheduler: s.Scheduler, Login: s.Login}
+	site, err := e.site(as)
+	if err != nil {
+		return nil, nil, err
+	}
+	sc, _, err := e.schedulerOf(as)
+	if err != nil {
+		return nil, nil, err
+	}
+	h, ok := sc.(held.Scheduler)
+	if !ok {
+		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the scheduler " + s.Scheduler + " cannot hold environments", Hint: "--scheduler slurm"}
+	}
+	return h, site, nil
+}
+
+// place is what gets at the environment's allocation, for a held one.
+func (v *Environment) place() (*held.Place, error) {
+	sc, site, err := v.e.holder(&v.Spec)
+	if err != nil {
+		return nil, err
+	}
+	p := &held.Place{
+		Spec: &v.Spec, Record: v.dir, Holder: v.e.holds, Scheduler: sc, Immediate: v.Immediate, Now: v.e.Now, Sleep: v.e.Sleep,
+		Ground: func(context.Context) (held.Ground, error) {
+			node, err := v.e.Node()
+			return held.Ground{Dir: v.dir, Node: node, Identity: identity()}, err
+		},
+		Submit: func(ctx context.Context, l jobs.Launch, script string) (jobs.Handle, error) {
+			h, err := sc.Submit(ctx, l, script)
+			if unclear(err) {
+				h, err = v.e.resolveUnclear(ctx, sc, l.Name, err)
+			}
+			return h, err
+		},
+	}
+	if v.asked != nil {
+		p.Scheduler = v.asked
+	}
+	if site != nil {
+		p.Far = site
+		p.Ground = func(ctx context.Context) (held.Ground, error) {
+			f, err := site.Facts(ctx)
+			return held.Ground{Dir: filepath.Join(f.Home, mirror.FarEnvs, v.Spec.ID), Node: f.Node, Identity: f.Identity}, err
+		}
+	}
+	return p, nil
+}
+
+// holds is the program that holds a connection on this machine: berth-node
+// where it runs, which is Linux, else this program itself.
+func (e *Engine) holds() (string, error) {
+	if runtime.GOOS == "linux" {
+		return e.Node()
+	}
+	return os.Executable()
+}
+
+// Ends is when the time of the allocation is up in which the environment was
+// open last; zero is never, or not known.
+func (v *Environment) Ends() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.ends
+}
+
+// soon is when the end of an allocation is worth a word.
+const soon = 10 * time.Minute
+
+// endsSoon is that word, or "".
+func endsSoon(ends, now time.Time) string {
+	left := ends.Sub(now)
+	if ends.IsZero() || left > soon {
+		return ""
+	}
+	return fmt.Sprintf("the allocation ends in %v, at %s; the next command after that gets another one, with the same files", max(0, left.Round(time.Second)), ends.Local().Format(time.TimeOnly))
+}
+
+// warn tells of the end of an allocation while it comes nearer.
+func warn(tell func(string), ends time.Time, over <-chan struct{}) {
+	if ends.IsZero() {
+		return
+	}
+	for _, left := range []time.Duration{soon, 5 * time.Minute, time.Minute} {
+		wait := time.Until(ends.Add(-left))
+		if wait <= 0 {
+			continue // told when it was opened
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-over:
+			t.Stop()
+			return
+		case <-t.C:
+			tell(endsSoon(ends, time.Now()))
+		}
+	}
+}
+
+// afterwards bounds the question what became of an allocation.
+const afterwards = 10 * time.Second
+
+// fate says what became of the allocation of an environment that broke off.
+func (v *Environment) fate() string {
+	if v.Spec.Scheduler == "" {
+		return ""
+	}
+	p, err := v.place()
+	if err != nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), afterwards)
+	defer cancel()
+	return p.Fate(ctx)
+}
+
+// stopHeld gives the allocation back. told is how its keeper took it, see
+// [Environment.stop].
+func (v *Environment) stopHeld(ctx context.Context, told error) error {
+	p, err := v.place()
+	if err != nil {
+		return err
+	}
+	if err := p.Stop(ctx, told == nil); err != nil {
+		if told != nil && !errors.Is(told, ErrNotRunning) {
+			return errors.Join(told, err)
+		}
+		return err
+	}
+	return nil
+}
+
+// removeHeld removes what the environment has on its cluster.
+func (v *Environment) removeHeld(ctx context.Context) error {
+	p, err := v.place()
+	if err != nil || p.Far == nil {
+		return err
+	}
+	g, err := p.Ground(ctx)
+	if err != nil {
+		return err
+	}
+	return p.Far.RemoveEnv(ctx, g.Dir, v.Spec.ID)
+}
+
+// sameScheduler refuses an environment that is kept elsewhere than wanted.
+func sameScheduler(s *jobs.EnvSpec, o EnvOptions) error {
+	if o.Scheduler == "" || o.Configured != nil && !o.placed() {
+		return nil
+	}
+	wants, err := schedulerOf(o.Scheduler)
+	if err != nil {
+		return err
+	}
+	where := func(scheduler string, login *jobs.SSHSpec) string {
+		switch {
+		case scheduler == "":
+			return "where it is used"
+		case login == nil:
+			return "in allocations of " + scheduler
+		}
+		return "in allocations of " + scheduler + " by way of " + login.Host
+	}
+	if has, want := where(s.Scheduler, s.Login), where(wants, o.Login); has != want {
+		return differs(s, "another place: it is kept "+has+", not "+want)
+	}
+	if wants == "" {
+		return nil
+	}
+	for _, v := range []struct{ what, has, wants string }{
+		{"another time limit", s.Resources.Time.String(), unlessZero(o.Time)},
+		{"other GPUs", s.Resources.GPUs, o.GPUs},
+		{"another number of nodes", fmt.Sprint(s.Resources.Nodes), fmt.Sprint(o.Nodes)},
+		{"another partition", s.Slurm.Partition, o.Slurm.Partition},
+		{"another account", s.Slurm.Account, o.Slurm.Account},
+		{"another QOS", s.Slurm.QOS, o.Slurm.QOS},
+		{"another constraint", s.Slurm.Constraint, o.Slurm.Constraint},
+		{"other options of Slurm", strings.Join(s.Slurm.Extra, " "), strings.Join(o.Slurm.Extra, " ")},
+	} {
+		if v.wants != "" && v.wants != "0" && v.has != v.wants {
+			return differs(s, v.what+": "+none(v.has)+", not "+v.wants)
+		}
+	}
+	return nil
+}
+
+func unlessZero(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}

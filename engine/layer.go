@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"berth/internal/lease"
+	"berth/internal/purge"
+	"berth/jobs"
+	"berth/jobs/store"
+	"berth/overlay"
+)
+
+// settleLayer takes over what a task says of its writable layer beside its
+// name and size, and refuses what does not go together.
+func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
+	if s.Backend != jobs.BackendSingularity {
+		return refuse(s.Backend, map[string]bool{"[terminal] overlay_wait": t.Terminal.OverlayWait != 0, "[terminal] keep": t.Terminal.Keep != "", "[terminal] overlay_snapshot": t.Terminal.OverlaySnapshot != ""})
+	}
+	switch keep := t.Terminal.Keep; {
+	case keep != "" && s.Overlay.Name != "":
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] keep: the overlay " + s.Overlay.Name + " stays in any case", Hint: "leave keep out"}
+	case keep != "" && s.Resources.Tasks > 1:
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[terminal] keep: every task of [resources] ntasks has a layer of its own, and none of them can be kept", Hint: "leave keep or ntasks out"}
+	}
+	s.Overlay.Keep = t.Terminal.Keep
+	if t.Terminal.OverlayWait != 0 && s.Overlay.Name == "" {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_wait: the task names no overlay, and nobody else has its layer", Hint: "name one with overlay, or leave overlay_wait out"}
+	}
+	if t.Terminal.OverlaySnapshot != "" && s.Overlay.Name == "" {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_snapshot: the task names no overlay, and works on a layer that is thrown away", Hint: "name one with overlay, or leave overlay_snapshot out"}
+	}
+	s.Overlay.Wait, s.Overlay.Snapshot = t.Terminal.OverlayWait, t.Terminal.OverlaySnapshot
+	if s.Overlay.Name == "" {
+		return nil
+	}
+	dir := e.Store.Overlays()
+	if s.Login != nil {
+		dir = filepath.Join(s.LoginHome, "overlays")
+	}
+	if at, age := purge.Known(dir, s.Profile.Purge); at != "" {
+		s.Notes = append(s.Notes, fmt.Sprintf("overlay %s is in %s, where files that nobody uses for %s are removed", s.Overlay.Name, at, age))
+	}
+	if s.Login != nil {
+		return nil
+	}
+	if o, err := lease.Holder(filepath.Join(e.Store.Overlays(), s.Overlay.Name)); err == nil && o != nil && !store.HasExit(o.Dir) {
+		note := "overlay " + s.Overlay.Name + " is in use now, by " + overlay.By(*o)
+		if s.Overlay.Wait == 0 {
+			note += "; a job that finds it in use ends with 75 unless it may wait: --overlay-wait TIME"
+		}
+		s.Notes = append(s.Notes, note)
+	}
+	return nil
+}

@@ -1,0 +1,265 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sort"
+	"strings"
+	"time"
+
+	"berth/internal/ids"
+	"berth/internal/images"
+	"berth/internal/lease"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// maxKey is how long an idempotency key may be, in bytes.
+const maxKey = 512
+
+// SubmitOnce plans and submits a task under a key of the caller's: whoever
+// submits the same task under the same key again, or at the same time, gets the
+// same job, and made is false. The key is recorded with the job's id before the
+// job is, so what was killed in between is brought to its end by the next who
+// comes with that key. The same key with another task is an error, unless
+// nothing came of the first. plan is called by the one who makes the job, with
+// the choice that names its id.
+func (e *Engine) SubmitOnce(ctx context.Context, key string, t jobs.Task, c Choice, plan func(Choice) (*jobs.Spec, error)) (rec *jobs.Record, made bool, err error) {
+	if strings.TrimSpace(key) == "" || len(key) > maxKey {
+		return nil, false, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the idempotency key has %d bytes", len(key)), Hint: fmt.Sprintf("give one of 1 to %d bytes, not only blanks: a fresh UUID, or what names this submission in your own records", maxKey)}
+	}
+	parts, err := partsOf(t, c)
+	if err != nil {
+		return nil, false, err
+	}
+	o := &once{Engine: e, key: key, hash: store.KeyHash(key), parts: parts}
+	if o.dir, err = e.Store.MakeKeyDir(o.hash); err != nil {
+		return nil, false, err
+	}
+	for {
+		if rec, err := o.there(); rec != nil || err != nil {
+			if err == nil {
+				e.guardLeft([]*jobs.Record{rec})
+			}
+			return rec, false, err
+		}
+		release, err := o.hold(ctx)
+		var held *lease.HeldError
+		switch {
+		case ctx.Err() != nil:
+			return nil, false, ctx.Err()
+		case errors.As(err, &held) || jobs.KindOf(err) == jobs.KindAgain:
+			continue
+		case err != nil:
+			return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "hold the idempotency key", Err: err}
+		}
+		rec, made, err = o.submit(ctx, t, c, plan)
+		return rec, made, errors.Join(err, release())
+	}
+}
+
+// once is a key and what is asked for under it.
+type once struct {
+	*Engine
+	key, hash, dir string
+	parts          map[string]string
+	stands         func() bool // nobody has taken the key over
+}
+
+// recorded reads the key, and the job that it names if that is there.
+func (o *once) recorded() (*store.Key, *jobs.Record, error) {
+	k, err := store.LoadKey(o.dir)
+	if k == nil || err != nil {
+		return nil, nil, err
+	}
+	rec, err := o.Store.Load(k.Job)
+	if err != nil && store.Missing(err) {
+		return k, nil, nil
+	}
+	return k, rec, err
+}
+
+// there returns the key's job, once it is in its scheduler's hands.
+func (o *once) there() (*jobs.Record, error) {
+	k, rec, err := o.recorded()
+	if rec == nil || err != nil {
+		return nil, err
+	}
+	if err := o.same(k); err != nil {
+		return nil, err
+	}
+	if !given(rec) {
+		return nil, nil
+	}
+	return rec, nil
+}
+
+// given tells whether a scheduler has had the job.
+func given(r *jobs.Record) bool {
+	a := r.Current()
+	return len(r.Attempts) > 1 || a != nil && (a.Submitted != nil || a.Claim != nil || a.Over())
+}
+
+// submit makes the key's job, or brings it to its scheduler, as the holder of
+// the key.
+func (o *once) submit(ctx context.Context, t jobs.Task, c Choice, plan func(Choice) (*jobs.Spec, error)) (*jobs.Record, bool, error) {
+	k, rec, err := o.recorded()
+	if err != nil {
+		return nil, false, err
+	}
+	if rec != nil {
+		if err := o.same(k); err != nil || given(rec) {
+			return rec, false, err
+		}
+		rec, err = o.resume(ctx, rec, t)
+		return rec, false, err
+	}
+	if k != nil && o.same(k) != nil {
+		// Nothing came of it, so nobody was told of a job.
+		if err := store.DropKey(o.dir); err != nil {
+			return nil, false, err
+		}
+		k = nil
+	}
+	if k == nil {
+		k = &store.Key{Parts: o.parts, Time: o.Now().UTC()}
+		if k.Job, err = ids.New(); err != nil {
+			return nil, false, err
+		}
+	}
+	c.ID = k.Job
+	s, err := plan(c)
+	if err != nil {
+		return nil, false, err
+	}
+	s.Key = o.hash
+	if !o.stands() {
+		return nil, false, &jobs.Error{Kind: jobs.KindAgain, Msg: "another process has taken over the idempotency key, because this one was silent for long", Hint: "do the same again"}
+	}
+	if _, err := store.SetKey(o.dir, *k); err != nil {
+		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the idempotency key", Err: err}
+	}
+	rec, err = o.Submit(ctx, s, t)
+	return rec, true, err
+}
+
+// resume gives a job to its scheduler whose submitter was killed before it had
+// an answer. It is looked up by its name first, for as long as an unclear
+// submission is; the attempt and its script stay the same, so that of two that
+// arrive after all one is held back by the other's name, and one claims it.
+func (o *once) resume(ctx context.Context, rec *jobs.Record, t jobs.Task) (*jobs.Record, error) {
+	a := rec.Current()
+	for _, name := range rec.Spec.EnvNames {
+		if _, ok := o.Getenv(name); !ok && rec.Spec.Login != nil {
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + name + " from your environment, where it is not set", Hint: "export " + name + "=..."}
+		}
+	}
+	of, err := o.offer(ctx, &rec.Spec, t, a.Info)
+	if err != nil {
+		return nil, err
+	}
+	script, err := os.ReadFile(store.ScriptPath(a.Dir))
+	if err != nil {
+		return nil, err
+	}
+	of.script = string(script)
+	h, err := o.resolveUnclear(ctx, of.sc, a.Info.Name, errors.New("whoever submitted it was ended before it had an answer"))
+	switch {
+	case err == nil:
+		sub := jobs.Submitted{Version: 1, Handle: h, Time: o.Now().UTC()}
+		if _, err := store.SetSubmitted(a.Dir, sub); err != nil {
+			return nil, err
+		}
+		a.Submitted = &sub
+		o.guardAside(ctx, rec)
+		return rec, nil
+	case jobs.KindOf(err) != jobs.KindAgain:
+		return nil, &jobs.Error{Kind: jobs.KindUnclear, Msg: "job " + jobs.Short(rec.Spec.ID) + " of this idempotency key may or may not have been submitted", Err: err, Hint: "do the same again when the scheduler answers"}
+	}
+	// Somebody else may have seen to it meanwhile.
+	if rec, err = o.Store.Load(rec.Spec.ID); err != nil || given(rec) {
+		return rec, err
+	}
+	return o.give(ctx, of, rec)
+}
+
+// same refuses a key that was used for another task.
+func (o *once) same(k *store.Key) error {
+	var differ []string
+	for name := range k.Parts {
+		if k.Parts[name] != o.parts[name] {
+			differ = append(differ, name)
+		}
+	}
+	for name := range o.parts {
+		if _, ok := k.Parts[name]; !ok {
+			differ = append(differ, name)
+		}
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	sort.Strings(differ)
+	short := jobs.Short(k.Job)
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the idempotency key %q is that of job %s, of %s, which differs in: %s (task %s there, %s here)", o.key, short, k.Time.Format(time.RFC3339), strings.Join(differ, ", "), hashOf(k.Parts), hashOf(o.parts)),
+		Hint: "give another task another key; berth status " + short + " shows that job, and berth rm " + short + " removes it with its key"}
+}
+
+// partsOf hashes what is asked for, part by part: what a repository or a
+// registry holds at the moment is no part of it.
+func partsOf(t jobs.Task, c Choice) (map[string]string, error) {
+	t.Source = nil
+	if t.Workspace != nil {
+		w := *t.Workspace
+		w.Repo = absolute(w.Repo)
+		t.Workspace = &w
+	}
+	if t.Terminal.Image != "" && !images.IsReference(t.Terminal.Image) {
+		t.Terminal.Image, t.Terminal.Reference = absolute(t.Terminal.Image), ""
+	}
+	place := struct {
+		Scheduler, Backend, Profile, Target string
+		Login                               *jobs.SSHSpec
+	}{c.Scheduler, c.Backend, c.Profile.Name, c.Target, c.Login}
+	parts := map[string]string{}
+	add := func(name string, v reflect.Value) error {
+		if v.IsZero() {
+			return nil
+		}
+		b, err := json.Marshal(v.Interface())
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(b)
+		parts[name] = hex.EncodeToString(sum[:8])
+		return nil
+	}
+	task := reflect.ValueOf(t)
+	for i := range task.NumField() {
+		if err := add(strings.ToLower(task.Type().Field(i).Name), task.Field(i)); err != nil {
+			return nil, err
+		}
+	}
+	return parts, add("place", reflect.ValueOf(place))
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// hashOf is one short hash of all parts.
+func hashOf(parts map[string]string) string {
+	b, _ := json.Marshal(parts) // a map of strings, sorted by its keys
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:6])
+}

@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/internal/lease"
+	"berth/jobs/store"
+)
+
+// keyBeat is how often the holder of an idempotency key gives a sign of life:
+// a plan may fetch an image.
+const keyBeat = 5 * time.Second
+
+// keyPatience is for one that may be gone: a process of this host is seen to be.
+var keyPatience = lease.Patience{Look: 50 * time.Millisecond, Silent: 180 * time.Second}
+
+// hold takes the lease of the key, or waits for whoever has it: until that one
+// is gone, has given it back, or the job is there. In the last case, and when
+// its holder is still at work, it is a [lease.HeldError].
+func (o *once) hold(ctx context.Context) (release func() error, err error) {
+	self := lease.Self()
+	me := lease.Owner{Version: 1, Verb: "submit", Dir: o.dir, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC(), Beat: keyBeat}
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	l, err := lease.Acquire(o.dir, me, func(other lease.Owner) bool {
+		return lease.Gone(watch, other, self, keyPatience, func(string) bool {
+			if rec, err := o.there(); rec != nil || err != nil {
+				stop()
+				return false
+			}
+			if other.Process().Gone(self) {
+				return true
+			}
+			h, err := lease.Holder(o.dir)
+			return err == nil && (h == nil || h.Process() != other.Process() || !h.Time.Equal(other.Time))
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.stands = l.Stands
+	beat := filepath.Join(o.dir, "beat")
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := 1; ; n++ {
+			_ = store.Beat(o.dir, n, time.Now())
+			select {
+			case <-done:
+				return
+			case <-time.After(keyBeat):
+			}
+		}
+	}()
+	return func() error {
+		close(done)
+		<-ended
+		if !l.Stands() {
+			return nil
+		}
+		if err := os.Remove(beat); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return l.Release()
+	}, nil
+}

@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+const (
+	// mostAhead is how many standbys are submitted one behind the other: places
+	// in a queue that others may want, too.
+	mostAhead = 3
+	// refusedFor is how long after standbys were refused they are asked for again.
+	refusedFor = time.Minute
+)
+
+// Ahead has the next attempt of a job wait in the queue of Slurm behind the
+// current one, with what that has asked for: a standby, see [jobs.Standby]. Of
+// a job that has one nothing is asked.
+func (e *Engine) Ahead(ctx context.Context, r *jobs.Record) error {
+	a := r.Current()
+	if a == nil || a.Submitted == nil || a.Over() || !r.Spec.FollowedInSlurm() {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(r.Spec.ID) + " has no attempt in Slurm behind which another one could wait", Hint: "berth explain " + jobs.Short(r.Spec.ID)}
+	}
+	if len(r.Waiting()) > 0 {
+		return nil
+	}
+	if e.mute(&r.Spec) {
+		return mute(&r.Spec)
+	}
+	return e.standbys(ctx, r, 1)
+}
+
+// replenish submits standbys for a job whose nodes may not submit its next
+// attempt, as many as may be needed. What fails is shown with the job.
+func (e *Engine) replenish(ctx context.Context, r *jobs.Record) {
+	a := r.Current()
+	if !r.Spec.Profile.NodesMute || a == nil || a.Submitted == nil || a.Standby != nil || a.Over() || r.Cancel != nil || !r.Spec.FollowedInSlurm() || e.mute(&r.Spec) {
+		return
+	}
+	if u := a.Unfollowed; u != nil && e.Now().Sub(u.Time) < refusedFor {
+		return
+	}
+	n := min(r.Further(), mostAhead) - len(r.Waiting())
+	if n <= 0 {
+		return
+	}
+	if err := e.standbys(ctx, r, n); err != nil {
+		e.mark(a, "no job could be submitted that goes on with it", err, "berth follow "+jobs.Short(r.Spec.ID)+" tries again")
+		return
+	}
+	if a.Unfollowed != nil {
+		store.DropUnfollowed(a.Dir)
+		a.Unfollowed = nil
+	}
+}
+
+// mute tells whether nothing can be submitted from here: in a job, on a site
+// whose nodes may not.
+func (e *Engine) mute(s *jobs.Spec) bool {
+	_, inside := e.Getenv("SLURM_JOB_ID")
+	return inside && s.Profile.NodesMute
+}
+
+// mute is the error of that.
+func mute(s *jobs.Spec) error {
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the profile " + s.Profile.Name + " says that nodes may not submit jobs, and none was submitted ahead that fits", Hint: "where you submit: berth status " + jobs.Short(s.ID)}
+}
+
+// standbys submits n of them behind the last that there is. A second submission
+// of the same finds the first by its name, and each of them that is too many
+// ends at once.
+func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
+	s, a := r.Spec, r.Current()
+	if slices.Contains(s.Profile.Forbid, "dependency") {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile " + s.Profile.Name + " forbids --dependency, without which nothing can be submitted ahead", Hint: "berth follow from a crontab"}
+	}
+	sc, _, err := e.schedulerOf(&s)
+	if err != nil {
+		return err
+	}
+	at, err := e.seat(ctx, &s)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := 1; i <= n; i++ {
+		names = append(names, jobs.StandbyName(a.Info.ID, i))
+	}
+	found, err := sc.Find(ctx, names)
+	if err != nil {
+		return err
+	}
+	behind := a.Submitted.Handle
+	if rest := r.Waiting(); len(rest) > 0 {
+		behind = rest[len(rest)-1]
+	}
+	have := jobs.Standby{Version: 1}
+	for _, name := range names {
+		h, ok := found[name]
+		if !ok {
+			if h, err = e.standby(ctx, sc, r, at, name, behind); err != nil {
+				break
+			}
+		}
+		have.Handles = append(have.Handles, h)
+		behind = h
+	}
+	if len(have.Handles) == 0 {
+		return err // fewer than were wished are better than none
+	}
+	have.Time = e.Now().UTC()
+	won, err := store.SetStandby(a.Dir, have)
+	if err != nil {
+		return err // they are found by their names
+	}
+	if !won { // somebody else's, who has found or submitted the same
+		fresh, err := store.LoadAttempt(a.Dir)
+		if err != nil {
+			return err
+		}
+		a.Standby = fresh.Standby
+		return nil
+	}
+	a.Standby = &have
+	if store.Cancelled(r.Dir) { // meanwhile, by somebody who did not see them
+		return sc.Cancel(ctx, have.Handles)
+	}
+	return nil
+}
+
+// standby submits one.
+func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record, at seat, name string, behind jobs.Handle) (jobs.Handle, error) {
+	a := r.Current()
+	info, ch := a.Info, a.Info.Change
+	info.Name, ch.NotBefore = name, time.Time{}
+	l, err := e.launch(changed(r.Spec, ch), info, a.Dir, at)
+	if err != nil {
+		return jobs.Handle{}, err
+	}
+	l.Argv[slices.Index(l.Argv, "--attempt")] = "--standby"
+	l.Log = store.FileStandbyLog
+	l.Slurm.Extra = append(slices.Clone(l.Slurm.Extra), "--dependency=afterany:"+behind.NativeID)
+	l.Comment = append(l.Comment, "submitted ahead: the next attempt after this one, if there is to be one; else it ends at once")
+	script, err := sc.Render(l)
+	if err != nil {
+		return jobs.Handle{}, err
+	}
+	file, err := store.WriteStandby(a.Dir, script)
+	if err != nil {
+		return jobs.Handle{}, err
+	}
+	h, err := sc.Submit(ctx, l, file)
+	if unclear(err) {
+		// One that is there without being known here ends by itself.
+		if again, ferr := sc.Find(ctx, []string{name}); ferr == nil && again[name].NativeID != "" {
+			return again[name], nil
+		}
+	}
+	return h, err
+}
+
+// leave tells whether the next attempt is left to a job that Slurm still has: a
+// standby that fits, or the attempt's own, started anew, whose runner is about to
+// begin the next one in it.
+func (e *Engine) leave(ctx context.Context, v *View, d jobs.Decision) (bool, error) {
+	v.Standby = nil
+	if v.Cancel != nil {
+		return false, nil
+	}
+	var fit []jobs.Handle
+	own := v.Anew(d)
+	if own != nil {
+		fit = append(fit, *own)
+	}
+	for _, h := range v.Waiting() {
+		for i := range v.Attempts {
+			if a := &v.Attempts[i]; a.N == v.StandbyFor(h) && a.Info.Change.Fits(d.Change) {
+				fit = append(fit, h)
+			}
+		}
+	}
+	if len(fit) > 0 {
+		sc, _, err := e.schedulerOf(&v.Spec)
+		if err != nil {
+			return false, err
+		}
+		got, err := sc.Status(ctx, fit)
+		for _, h := range fit {
+			if st, ok := got[h.Name]; ok && !st.State.Final() {
+				v.Standby = &h
+				v.Note = "it goes on in Slurm job " + h.NativeID + ", which was submitted ahead"
+				if own != nil && h.NativeID == own.NativeID {
+					v.Note = "it goes on in Slurm job " + h.NativeID + ", which Slurm has started anew"
+				}
+				return true, nil
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if e.mute(&v.Spec) {
+		return false, mute(&v.Spec)
+	}
+	return false, nil
+}

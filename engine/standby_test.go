@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/jobs"
+	"berth/jobs/jobstest"
+	"berth/jobs/store"
+)
+
+// ahead are the launches of standbys.
+func (f *fixture) ahead() []jobs.Launch {
+	return slices.DeleteFunc(f.slurm.Launches(), func(l jobs.Launch) bool { return !strings.HasPrefix(l.Name, "berth-next") })
+}
+
+// muteSite is one whose nodes may not submit.
+var muteSite = Choice{Profile: jobs.Profile{Name: "site", NodesMute: true}}
+
+// TestAhead submits the next attempt once, behind the current one and with what
+// that has; who begins the next attempt leaves it to that as long as Slurm has
+// it and it fits.
+func TestAhead(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(again, gib), Choice{})
+	must(t, f.Ahead(t.Context(), f.load(r)))
+	must(t, f.Ahead(t.Context(), f.load(r)))
+	a := f.load(r).Current()
+	got := f.ahead()
+	if len(got) != 1 || a.Standby == nil || len(a.Standby.Handles) != 1 || a.Standby.Handles[0].Name != jobs.StandbyName(a.Info.ID, 1) {
+		t.Fatalf("%+v, %+v", got, a)
+	}
+	first := f.launches()[0]
+	l := got[0]
+	if l.Resources != first.Resources || !slices.Equal(l.Slurm.Extra, []string{"--dependency=afterany:" + a.Submitted.Handle.NativeID}) || l.Dir != a.Dir || l.Log != store.FileStandbyLog ||
+		!slices.Equal(l.Argv[:5], []string{"/bin/berth-node", "runner", "--standby", a.Dir, "--follow"}) || !slices.Equal(l.Argv[5:], first.Argv[5:]) {
+		t.Errorf("%+v\n%+v", l, first)
+	}
+	f.claim(r)
+	f.exitWith(r, jobs.ClassPreempted)
+	v := f.see(r)
+	if len(v.Attempts) != 1 || v.Standby == nil || v.Unfollowed != nil || v.State != jobs.StatePending || v.Current().Unfollowed != nil {
+		t.Fatalf("%s: %+v", v.State, v)
+	}
+	f.slurm.Set(l.Name, jobs.Status{State: jobs.StateCompleted, Word: "COMPLETED"})
+	if v := f.see(r); len(v.Attempts) != 2 || v.Standby != nil {
+		t.Errorf("nobody begins it: %+v", v)
+	}
+	if err := f.Ahead(t.Context(), f.load(f.submit(task(again), Choice{Scheduler: jobs.SchedulerLocal}))); jobs.KindOf(err) != jobs.KindUsage {
+		t.Errorf("in the local queue: %v", err)
+	}
+}
+
+// TestAnew: a job that Slurm has started anew is about to begin the next attempt
+// itself, and nobody submits another meanwhile, unless it has ended without that.
+func TestAnew(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(again), Choice{})
+	f.claim(r)
+	a := f.load(r).Current()
+	_, err := store.SetVerdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Time: f.now()})
+	must(t, err)
+	now := f.load(r)
+	_, err = store.SetDecision(a.Dir, jobs.Next(now, &jobs.Status{State: jobs.StateError, Word: jobs.WordRequeued}, f.now()).Decision)
+	must(t, err)
+	f.slurm.Set(a.Info.Name, jobs.Status{State: jobs.StateRunning, Word: "RUNNING"})
+	v := f.see(r)
+	if len(v.Attempts) != 1 || v.Standby == nil || v.Standby.NativeID != a.Submitted.Handle.NativeID || v.Unfollowed != nil || !strings.Contains(v.Note, "started anew") {
+		t.Fatalf("%s: %+v", v.State, v)
+	}
+	f.slurm.Set(a.Info.Name, jobs.Status{State: jobs.StateFailed, Word: "FAILED"})
+	if v := f.see(r); len(v.Attempts) != 2 || v.Standby != nil || len(f.launches()) != 2 {
+		t.Errorf("nobody begins it: %+v", v)
+	}
+}
+
+// exitWith ends an attempt for a reason of this class.
+func (f *fixture) exitWith(r *jobs.Record, c jobs.Class) {
+	f.t.Helper()
+	_, err := store.SetExit(r.Current().Dir, jobs.ExitRecord{Version: 1, State: jobs.StateError, Class: c, Code: 5, Ended: f.now()})
+	must(f.t, err)
+}
+
+// TestAheadMisfit: what needs more than the standby has is submitted.
+func TestAheadMisfit(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(again, gib), Choice{})
+	must(t, f.Ahead(t.Context(), f.load(r)))
+	f.claim(r)
+	f.exitWith(r, jobs.ClassMemory)
+	if v := f.see(r); len(v.Attempts) != 2 || v.Current().Submitted == nil || v.Standby != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestAheadReaper hangs behind the standby until that has ended.
+func TestAheadReaper(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(again, gib), Choice{})
+	must(t, f.Ahead(t.Context(), f.load(r)))
+	f.claim(r)
+	f.exitWith(r, jobs.ClassPreempted)
+	v := f.reap(r, 1, 0)
+	all := f.reapers()
+	if want := "--dependency=afterany:" + f.load(r).Current().Standby.Handles[0].NativeID; len(v.Attempts) != 1 || len(all) != 2 || !slices.Contains(all[1].Slurm.Extra, want) {
+		t.Errorf("%+v, %+v", v, all)
+	}
+	f.slurm.Set(jobs.StandbyName(v.Current().Info.ID, 1), jobs.Status{State: jobs.StateCancelled, Word: "CANCELLED"})
+	if v := f.reap(r, 1, 1); len(v.Attempts) != 2 || v.Current().Reaper == nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestNodesMute submits a chain with the job, no reaper, replenishes it when
+// somebody looks, and takes it away with the job.
+func TestNodesMute(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(again), muteSite)
+	a := f.load(r).Current()
+	chain := f.ahead()
+	if len(chain) != mostAhead || len(f.reapers()) != 0 || len(a.Standby.Handles) != mostAhead || !slices.Contains(chain[1].Slurm.Extra, "--dependency=afterany:"+a.Standby.Handles[0].NativeID) {
+		t.Fatalf("%+v, %+v", chain, a.Standby)
+	}
+	f.see(r)
+	if n := len(f.ahead()); n != mostAhead {
+		t.Errorf("%d standbys after a look", n)
+	}
+	must(t, f.Cancel(t.Context(), []View{f.see(r)}, "ada"))
+	for _, h := range a.Standby.Handles {
+		if st, err := f.slurm.Status(t.Context(), []jobs.Handle{h}); err != nil || st[h.Name].State != jobs.StateCancelled {
+			t.Errorf("after a cancel: %+v, %v", st, err)
+		}
+	}
+
+	// An attempt that needs more is submitted by who looks, with standbys.
+	r = f.submit(task(again, gib), muteSite)
+	f.claim(r)
+	f.exitWith(r, jobs.ClassMemory)
+	f.environ["SLURM_JOB_ID"] = "9"
+	if v := f.see(r); len(v.Attempts) != 1 || v.Unfollowed == nil || v.Stuck() == nil {
+		t.Fatalf("on a node: %+v", v)
+	}
+	delete(f.environ, "SLURM_JOB_ID")
+	n := len(f.ahead())
+	v := f.see(r)
+	if len(v.Attempts) != 2 || v.Current().Standby == nil || len(f.ahead()) == n || f.ahead()[n].Resources.Memory <= jobs.GiB {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestNodesMuteRefused is told, and asked for again after a while.
+func TestNodesMuteRefused(t *testing.T) {
+	f := newFixture(t)
+	f.slurm.Fault(func(s *jobstest.FakeScheduler) {
+		s.Submits = func(l jobs.Launch) error {
+			if l.Log != "" {
+				return &jobs.Error{Kind: jobs.KindAgain, Msg: "the limit on submitted jobs"}
+			}
+			return nil
+		}
+	})
+	r := f.submit(task(again), muteSite)
+	if f.load(r).Stuck() == nil {
+		t.Fatal("nobody is told")
+	}
+	f.slurm.Fault(func(s *jobstest.FakeScheduler) { s.Submits = nil })
+	if f.see(r); len(f.ahead()) != 0 {
+		t.Error("asked for again at once")
+	}
+	f.pass(2 * time.Minute)
+	if v := f.see(r); len(f.ahead()) != mostAhead || v.Stuck() != nil {
+		t.Errorf("%+v", v)
+	}
+}
