@@ -6,20 +6,29 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"berth/backends/all"
+	"berth/backends/daytona"
+	"berth/backends/external"
 	"berth/engine"
+	"berth/internal/config"
+	"berth/internal/failpoint"
 	"berth/internal/nodebin"
 	"berth/internal/queue"
 	"berth/internal/run"
+	"berth/internal/socket"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/slurm"
 	"berth/templates"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -35,10 +44,15 @@ type app struct {
 	running        bool // a verb has begun: the command line was understood
 	failCode       int  // of the verb's own failures; 0 follows from the error
 	now            func() time.Time
+	verb           *cobra.Command // that has begun
+	cfg            *config.Config // see [app.config]
+	unasked        sync.Once      // see [app.configured]
+	read           *config.Config
+	raw            atomic.Bool // the terminal does not go back to the left by itself
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{stdin: stdin, stdout: stdout, stderr: stderr, tty: isTerminal(stdout), errTTY: isTerminal(stderr), now: time.Now}
+	return &app{stdin: stdin, stdout: stdout, stderr: stderr, tty: isTerminal(stdout), errTTY: isTerminal(stderr), now: failpoint.Now}
 }
 
 func isTerminal(w any) bool {
@@ -61,16 +75,28 @@ func home() (string, error) {
 	return filepath.Join(h, ".local", "state", "berth"), nil
 }
 
-// profileDirs is where profiles are looked up by name.
+// profileDirs is where profiles are looked up by name: the user's own
+// directory, those of $BERTH_PROFILE_PATH, which a group shares, the machine's.
 func profileDirs() []string {
-	if c := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(c) {
-		return []string{filepath.Join(c, "berth", "profiles")}
+	var dirs []string
+	if own := ownProfileDir(); own != "" {
+		dirs = append(dirs, own)
 	}
-	h, err := os.UserHomeDir()
+	for _, d := range filepath.SplitList(os.Getenv("BERTH_PROFILE_PATH")) {
+		if filepath.IsAbs(d) { // nothing from where we happen to be
+			dirs = append(dirs, filepath.Clean(d))
+		}
+	}
+	return append(dirs, "/etc/berth/profiles")
+}
+
+// ownProfileDir is where the user's own profiles stand, or "".
+func ownProfileDir() string {
+	dir, err := configDir()
 	if err != nil {
-		return nil
+		return ""
 	}
-	return []string{filepath.Join(h, ".config", "berth", "profiles")}
+	return filepath.Join(dir, "profiles")
 }
 
 // engine assembles the parts. This is the one place where schedulers are
@@ -84,7 +110,7 @@ func (a *app) engine() (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.assemble(st), nil
+	return a.assemble(st)
 }
 
 // planner is an engine that only plans and renders: it makes no directory.
@@ -93,23 +119,58 @@ func (a *app) planner(home string) (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.assemble(st), nil
+	return a.assemble(st)
 }
 
-func (a *app) assemble(st *store.Store) *engine.Engine {
+func (a *app) assemble(st *store.Store) (*engine.Engine, error) {
 	on := run.Local{}
+	cache, err := a.images(st.Home(), on)
+	if err != nil {
+		return nil, err
+	}
 	node := func() (string, error) { return nodebin.Install(st.Bin()) }
+	program := all.Program(on, st.Home(), st.Owner, a.keys, a.options)
+	program(daytona.Name).Builtin = daytona.Program()
 	return &engine.Engine{
 		Store:      st,
-		Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{}), queue.New(queue.Config{Dir: st.Queue(), Script: templates.WithRemark})},
+		Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{Shared: socket.Dir}), queue.New(queue.Config{Dir: st.Queue(), Script: templates.WithRemark})},
 		Backends:   all.Backends(on),
-		Git:        workspace.New(on),
-		Node:       node,
-		Getenv:     os.LookupEnv,
-		Now:        a.now,
-		Terminal:   a.errTTY && isTerminal(a.stdin),
-		Sleep:      engine.Sleep,
+		Program: func(name string) engine.Program {
+			if b := program(name); b != nil {
+				return b
+			}
+			return nil
+		},
+		Programs:  programs,
+		Git:       workspace.New(on),
+		Sites:     a.sites(on),
+		Images:    cache,
+		Templates: templatesDir(),
+		Node:      node,
+		Aside: func(log string, words ...string) error {
+			program, err := node()
+			if err != nil {
+				return err
+			}
+			_, err = run.Detach(append([]string{program}, words...), append(os.Environ(), "BERTH_HOME="+st.Home()), "/", log)
+			return err
+		},
+		Getenv:   os.LookupEnv,
+		Now:      a.now,
+		Terminal: a.errTTY && isTerminal(a.stdin),
+		Sleep:    engine.Sleep,
+	}, nil
+}
+
+// programs are the backends that are programs: those that are installed, and
+// Daytona, which this program has in it. Without a key that says so by itself.
+func programs() []string {
+	names := external.Names()
+	if !slices.Contains(names, daytona.Name) {
+		names = append(names, daytona.Name)
+		slices.Sort(names)
 	}
+	return names
 }
 
 // find loads the jobs that the words name.
@@ -135,7 +196,10 @@ func (a *app) warn(views []engine.View) {
 	for _, v := range views {
 		if v.AskError != nil && !said[v.AskError.Error()] {
 			said[v.AskError.Error()] = true
-			a.say("warning: the scheduler %s could not be asked: %v; showing the last known state", v.Spec.Scheduler, v.AskError)
+			a.say("warning: the scheduler %s could not be asked: %v; showing the last known state", schedulerName(v.Spec), v.AskError)
+			if h := jobs.HintOf(v.AskError); h != "" && v.Spec.Login != nil {
+				a.say("hint: %s", h)
+			}
 		}
 	}
 }

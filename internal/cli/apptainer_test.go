@@ -38,6 +38,9 @@ func apptainer(args []string) int {
 		fmt.Println(fakeVersion)
 		return 0
 	}
+	if len(args) == 3 && args[0] == "build" && !filepath.IsAbs(args[2]) {
+		return fetchImage(args)
+	}
 	c := theCluster()
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
@@ -50,12 +53,11 @@ func apptainer(args []string) int {
 		fmt.Fprintln(os.Stderr, said)
 		return 255
 	}
-	box, err := parseExec(args)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FATAL:  ", err)
-		return unexpected("apptainer", args)
+	if strictly("apptainer", args, []string{"buildcfg"}) {
+		fmt.Println("LIBEXECDIR=/nowhere\nAPPTAINER_CONF_FILE=" + filepath.Join(c.dir, "apptainer.conf"))
+		return 0
 	}
-	if len(box.command) == 3 && box.command[1] == "try" {
+	if isTrial(args) {
 		// Its layers are no overlays: whether the real one's are right, others
 		// try. They are, unless the script says why not.
 		if said, ok := c.order("layers-wrong"); ok {
@@ -63,6 +65,11 @@ func apptainer(args []string) int {
 			return 1
 		}
 		return 0
+	}
+	box, err := parseExec(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FATAL:  ", err)
+		return unexpected("apptainer", args)
 	}
 	root := filepath.Join(box.workdir, "root")
 	words := []string{root, box.cwd, box.workdir, box.overlay}
@@ -95,6 +102,27 @@ func apptainer(args []string) int {
 		return 255
 	}
 	return 0
+}
+
+// isTrial tells whether a way of having containers is tried, by flags that some
+// container of berth's has.
+func isTrial(args []string) bool {
+	n := len(args)
+	if n < 5 || args[0] != "exec" || args[n-2] != "try" || args[n-3] != guestPath {
+		return false
+	}
+	rest := args[1 : n-4] // an image, the guest and its words follow
+	for len(rest) > 0 {
+		switch {
+		case slices.Contains([]string{"--containall", "--no-home", "--cleanenv", "--no-eval", "--userns", "--writable", "--fakeroot", "--net"}, rest[0]):
+			rest = rest[1:]
+		case slices.Contains([]string{"--pwd", "--cwd", "--workdir", "--overlay", "--mount", "--network"}, rest[0]) && len(rest) > 1:
+			rest = rest[2:]
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // parseExec takes each flag that a container of berth's must have exactly
@@ -186,7 +214,8 @@ func enter(root, cwd, workdir, overlay string, mounts []string) error {
 		return err
 	}
 	mounts = append([]string{tmp, "/tmp", filepath.Join(overlay, "upper"), "/layer"}, mounts...)
-	own := map[string]bool{"proc": true, ".berth": true}
+	// What the host has in /run and /var is what no container has.
+	own := map[string]bool{"proc": true, ".berth": true, "run": true, "var": true}
 	for i := 1; i < len(mounts); i += 2 {
 		own[strings.Split(mounts[i], "/")[1]] = true
 	}

@@ -94,7 +94,7 @@ func (a *app) process(use, short, long string, run func(cmd *cobra.Command, v *e
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := a.existing(f.name)
+			v, err := a.meant(cmd, engine.EnvOptions{Name: f.name})
 			if err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ Columns: id, state, command, started, bytes of its log.
 ` + bgExit,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, err := a.existing(f.name)
+			v, err := a.meant(cmd, engine.EnvOptions{Name: f.name})
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"berth/internal/run"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,6 +48,40 @@ type batchJob struct {
 	Start                              time.Time
 	PID                                int // of the batch process
 	Code, Signal                       int
+	// After are the jobs that must have ended first. Of all that name some, only
+	// what was submitted ahead begins by itself then.
+	After []string
+}
+
+// held tells whether a job waits for others.
+func (j *batchJob) held(jobs map[string]*batchJob) bool {
+	return slices.ContainsFunc(j.After, func(id string) bool {
+		other := jobs[id]
+		return other != nil && (other.State == "RUNNING" || other.State == "PENDING")
+	})
+}
+
+// begin has a node run a job: as slurmd does, in nobody's session.
+func (c cluster) begin(id string) error {
+	_, err := run.Detach([]string{"slurmstepd", c.dir, id}, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.Getenv("TMPDIR"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}, "/", os.DevNull)
+	return err
+}
+
+// release begins what was submitted ahead and need not wait any more.
+func (c cluster) release() error {
+	var free []string
+	err := c.change(func(jobs map[string]*batchJob) {
+		for _, j := range jobs {
+			if j.State == "PENDING" && strings.HasPrefix(j.Name, "berth-next-") && !j.held(jobs) {
+				j.State, j.Reason = "RUNNING", "None"
+				free = append(free, j.ID)
+			}
+		}
+	})
+	for _, id := range free {
+		err = errors.Join(err, c.begin(id))
+	}
+	return err
 }
 
 func (c cluster) path(id string) string { return filepath.Join(c.dir, "jobs", id+".json") }
@@ -107,10 +144,15 @@ func (c cluster) list() []*batchJob {
 	return all
 }
 
-func nextID(jobs map[string]*batchJob) string {
+// nextID numbers the jobs from 101 on, and apart from them those that wait for
+// others.
+func nextID(jobs map[string]*batchJob, behind bool) string {
 	n := 100
+	if behind {
+		n = 900
+	}
 	for id := range jobs {
-		if i, err := strconv.Atoi(id); err == nil {
+		if i, err := strconv.Atoi(id); err == nil && (i > 900) == behind {
 			n = max(n, i)
 		}
 	}

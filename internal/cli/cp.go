@@ -57,7 +57,7 @@ copied, 78 the environment cannot be had, 130 interrupted.`,
 			if in.path == "" {
 				in.path = "."
 			}
-			if err := a.copyable(cmd, src, dst, f.name); err != nil {
+			if err := a.copyable(cmd, src, dst, &f); err != nil {
 				return err
 			}
 			v, s, err := a.enterOpen(cmd, &f)
@@ -86,10 +86,10 @@ copied, 78 the environment cannot be had, 130 interrupted.`,
 
 // copyable refuses, before an environment is made or started, what cannot be
 // copied in any case.
-func (a *app) copyable(cmd *cobra.Command, src, dst end, env string) error {
+func (a *app) copyable(cmd *cobra.Command, src, dst end, f *envFlags) error {
 	if src.inside {
 		// A new environment has only what its image has: the name is a mistake.
-		if _, err := a.existing(env); err != nil && !cmd.Flags().Changed("backend") && !cmd.Flags().Changed("image") {
+		if _, err := a.meant(cmd, engine.EnvOptions{Name: f.name}); err != nil && !cmd.Flags().Changed("backend") && !cmd.Flags().Changed("image") {
 			return err
 		}
 		return nil

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"berth/backends/external"
 	"berth/engine"
+	"berth/internal/held"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,9 @@ verb that makes one: the first command in it does.
   berth env show train
   berth env stop train          # its files stay
   berth env rm train            # they do not
-`, a.envLsCmd(), a.envShowCmd(), a.envStopCmd(), a.envRmCmd(), a.envGcCmd())
+  berth env snapshot train good
+  berth env restore train good  # its files are again as they were
+`, a.envLsCmd(), a.envShowCmd(), a.envStopCmd(), a.envRmCmd(), a.envSnapshotCmd(), a.envRestoreCmd(), a.envSnapshotsCmd(), a.envGcCmd())
 }
 
 // envJSON is an environment in every --json output. Fields are only ever added.
@@ -33,12 +37,16 @@ type envJSON struct {
 	Spec    jobs.EnvSpec     `json:"environment"`
 	Running bool             `json:"running"`
 	State   *engine.EnvState `json:"state,omitempty"`
-	Ended   string           `json:"ended,omitempty"` // how its last keeper ended
-	Error   string           `json:"error,omitempty"`
+	// Allocation is that of an environment held in one.
+	Allocation *held.State `json:"allocation,omitempty"`
+	Ended      string      `json:"ended,omitempty"` // how its last keeper ended
+	Error      string      `json:"error,omitempty"`
+	// Sandbox is that of a backend that is a program.
+	Sandbox *external.Made `json:"sandbox,omitempty"`
 }
 
 func shownJSON(s engine.Shown) envJSON {
-	j := envJSON{Spec: s.Spec, State: s.State, Running: s.State != nil}
+	j := envJSON{Spec: s.Spec, State: s.State, Running: s.State != nil, Allocation: s.Allocation, Sandbox: sandbox(s.Spec)}
 	if s.Last != nil && s.State == nil {
 		j.Ended = s.Last.Why
 	}
@@ -59,7 +67,10 @@ Columns: name, state, backend, containment, image or host, made.
   warm        it runs, and waits for a command
   in use      a command or a background process runs
   stopped     its files are there; the next command starts it
+  open        its sandbox may run and cost, and nothing keeps it: berth env stop
   not asked   it is on another machine
+  queued      its allocation waits in the scheduler's queue
+  held        it has an allocation, and was not asked
 ` + envExit,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,11 +88,11 @@ Columns: name, state, backend, containment, image or host, made.
 			}
 			out := make([]envJSON, len(list))
 			rows := make([][]string, len(list))
-			for i, v := range list {
-				s := v.Show(cmd.Context(), ask)
+			for i, s := range e.ShowAll(cmd.Context(), list, ask) {
+				v := list[i]
 				v.Close()
 				out[i] = shownJSON(s)
-				rows[i] = []string{v.Spec.Name, envState(s, ask), v.Spec.Backend, string(v.Spec.Level), dash(envPlace(v.Spec)), a.when(v.Spec.Created)}
+				rows[i] = []string{v.Spec.Name, a.envState(s, ask), v.Spec.Backend, string(v.Spec.Level), dash(envPlace(v.Spec)), a.when(v.Spec.Created)}
 			}
 			if a.json {
 				return a.printJSON(map[string]any{"environments": out})
@@ -105,7 +116,7 @@ func envPlace(s jobs.EnvSpec) string {
 	return s.Image
 }
 
-func envState(s engine.Shown, asked bool) string {
+func (a *app) envState(s engine.Shown, asked bool) string {
 	switch {
 	case s.Err != nil:
 		return "unknown"
@@ -113,9 +124,15 @@ func envState(s engine.Shown, asked bool) string {
 		return "in use"
 	case s.State != nil:
 		return "warm"
-	case s.Spec.Backend == jobs.BackendSSH && !asked:
+	case s.Allocation != nil && !s.Allocation.Running:
+		return "queued"
+	case s.Allocation != nil:
+		return "held"
+	case (s.Spec.Backend == jobs.BackendSSH || s.Spec.Login != nil) && !asked:
 		return "not asked"
-	case s.Last == nil && s.Spec.Backend != jobs.BackendSSH:
+	case a.sandboxLeft(s):
+		return "open"
+	case s.Last == nil && s.Spec.Backend != jobs.BackendSSH && s.Spec.Login == nil:
 		return "new"
 	}
 	return "stopped"
@@ -143,7 +160,7 @@ sessions, how it ended. Nothing is started.
 				if a.tty {
 					format = "%-13s %s\n"
 				}
-				if _, err := fmt.Fprintf(a.stdout, format, row[0], printable(row[1])); err != nil {
+				if _, err := fmt.Fprintf(a.stdout, format, row[0], jobs.Printable(row[1])); err != nil {
 					return err
 				}
 			}
@@ -156,13 +173,33 @@ sessions, how it ended. Nothing is started.
 
 func (a *app) envDetail(s engine.Shown) [][2]string {
 	p := s.Spec
-	rows := [][2]string{{"name", p.Name}, {"id", p.ID}, {"state", envState(s, true)}, {"backend", p.Backend}, {"containment", string(p.Level)}}
+	rows := [][2]string{{"name", p.Name}, {"id", p.ID}, {"state", a.envState(s, true)}, {"backend", p.Backend}, {"containment", string(p.Level)}}
 	add := func(k, v string) {
 		if v != "" {
 			rows = append(rows, [2]string{k, v})
 		}
 	}
 	add("place", envPlace(p))
+	if p.Login != nil {
+		add("login", p.Login.Host)
+	}
+	add("scheduler", p.Scheduler)
+	if at := s.Allocation; at != nil {
+		text := at.ID + " " + at.State
+		if at.Node != "" {
+			text += " on " + at.Node
+		}
+		if at.Reason != "" {
+			text += " (" + at.Reason + ")"
+		}
+		add("allocation", text)
+		if !at.Ends.IsZero() {
+			add("its end", a.when(at.Ends))
+		}
+	}
+	for _, r := range a.sandboxRows(s) {
+		add(r[0], r[1])
+	}
 	for _, m := range p.Mounts {
 		mode := "ro"
 		if m.Writable {
@@ -254,18 +291,27 @@ and the next command starts them again.
 }
 
 func (a *app) envRmCmd() *cobra.Command {
-	var force bool
+	var force, snapshots bool
 	c := &cobra.Command{
 		Use: "rm NAME...", Short: "remove environments with their files",
 		Long: `Stop environments and remove them with all that berth has made for them: files,
 logs, containers. What was bound into them stays. One in which something runs
-is refused; --force ends it.
+is refused; --force ends it. Snapshots that a service keeps stay, and are named;
+where they are among the files of the environment, they must be named to go, too:
+--snapshots.
 ` + envExit,
 		Args: someEnvs,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return a.each(names, func(v *engine.Environment) error { return v.Remove(cmd.Context(), force) })
+			return a.each(names, func(v *engine.Environment) error {
+				kept, err := v.RemoveAll(cmd.Context(), force, snapshots)
+				if err == nil && len(kept) > 0 {
+					a.say("its snapshots are kept: %s; berth env snapshots --rm NAME removes one", strings.Join(kept, ", "))
+				}
+				return err
+			})
 		},
 	}
+	c.Flags().BoolVar(&snapshots, "snapshots", false, "remove its snapshots, too")
 	c.Flags().BoolVar(&force, "force", false, "also when something runs there, or its machine cannot be reached")
 	return c
 }
@@ -274,10 +320,10 @@ func (a *app) envGcCmd() *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
 		Use: "gc", Short: "remove what killed environments have left behind",
-		Long: `Find what environments have left behind on this machine when they were killed:
-containers, mounts, scratch directories. Each is known by its label, name or
-owner's mark; what berth cannot prove to be its own stays. The files of recorded
-environments stay, too.
+		Long: `Find what environments have left behind on this machine, and at services, when
+they were killed: containers, mounts, scratch directories, sandboxes. Each is known
+by its label, tags, name or owner's mark; what berth cannot prove to be its own
+stays. The files of recorded environments stay, too: their sandboxes are stopped.
 ` + envExit,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -293,6 +339,8 @@ environments stay, too.
 				switch {
 				case dry:
 					done = "found"
+				case o.Stopped && o.Err == nil:
+					done = "stopped"
 				case o.Err != nil:
 					done = "failed: " + o.Err.Error()
 					err = errors.Join(err, fmt.Errorf("remove the %s %s: %w", o.What, o.Ref, o.Err))

@@ -10,6 +10,7 @@ import (
 
 	"berth/backends/ssh"
 	"berth/engine"
+	"berth/internal/config"
 	"berth/internal/strict"
 	"berth/internal/task"
 	"berth/jobs"
@@ -20,29 +21,30 @@ import (
 // envFlags say which environment is meant, and what it is to be like where it
 // is made.
 type envFlags struct {
-	name, session                               string
-	backend, image, overlay, gpu, network, user string
-	memory, disk, cpus, lifetime, limits, dir   string
-	bind, set, volumes, sshOptions              []string
-	host, sshKey                                string
-	pids                                        int
-	forward                                     []string
-	discard, fakeroot, mountCwd                 bool
+	name, session                                               string
+	backend, image, from, template, overlay, gpu, network, user string
+	memory, disk, cpus, lifetime, limits, dir                   string
+	bind, set, volumes, sshOptions                              []string
+	host, sshKey                                                string
+	target, profile, scheduler, stage                           string
+	pids                                                        int
+	forward                                                     []string
+	discard, fakeroot, mountCwd                                 bool
+	held                                                        heldFlags
 }
-
-// workspaceDir is where --mount-cwd shows the current directory.
-const workspaceDir = "/workspace"
 
 const envHelp = `
 The environment is made on first use, stays warm for --lifetime after its last
 command, and keeps its files until berth env rm. Without --env it is called
-"default", or, when --backend names one, after the backend. The flags that say
-what it is like count when it is made; later, other values are refused.
+after the backend, or the target, where one is named (by a flag, or in the
+configuration: berth config show), else "default". The flags that say what it is
+like count when it is made; later, other values are refused.
 `
 
 // pick adds the flags that only choose.
 func (f *envFlags) pick(c *cobra.Command) {
 	c.Flags().StringVar(&f.name, "env", os.Getenv("BERTH_ENV"), "`NAME` of the environment ($BERTH_ENV)")
+	c.Flags().StringVar(&f.target, "target", "", "`NAME` of a target of the configuration ($BERTH_TARGET)")
 }
 
 // add adds all of them.
@@ -50,8 +52,10 @@ func (f *envFlags) add(c *cobra.Command) {
 	f.pick(c)
 	fs := c.Flags()
 	fs.StringVar(&f.session, "session", os.Getenv("BERTH_SESSION"), "`NAME` of the session, which has its own directory and variables (default \"default\"; $BERTH_SESSION)")
-	fs.StringVar(&f.backend, "backend", "", "`NAME` is auto, singularity, docker, ssh or local (default auto; the last two only when named)")
+	fs.StringVar(&f.backend, "backend", "", "`NAME` is auto, singularity, docker, ssh, local, modal, daytona, or that of a program berth-backend-NAME (default auto: one of the first two)")
 	fs.StringVar(&f.image, "image", "", "`IMAGE`: a SIF file, an unpacked one, or a reference such as docker://debian:12")
+	fs.StringVar(&f.from, "from", "", "programs: begin with the files of a snapshot, `NAME` (berth env snapshots)")
+	fs.StringVar(&f.template, "template", "", "singularity: workspace template in place of an image, `NAME` (berth template ls)")
 	fs.StringArrayVar(&f.bind, "bind", nil, "show `SRC[:DST[:rw]]` of this machine inside, read-only unless rw")
 	fs.StringArrayVar(&f.set, "set", nil, "`NAME=VALUE` for every command in it; not for secrets")
 	fs.StringArrayVar(&f.forward, "forward", nil, "`NAME` of a variable that every command gets from whoever runs it; its values are not recorded")
@@ -63,25 +67,38 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.gpu, "gpu", "", "`KIND` is nvidia or amd: the node's GPUs inside")
 	fs.StringVar(&f.network, "network", "", "`KIND` is host or none (default host)")
 	fs.StringVar(&f.overlay, "overlay", "", "singularity: `DRIVER` of the writable layer is auto, kernel, fuse or ext3 (default auto)")
+	fs.StringVar(&f.stage, "stage", "", "singularity: copy the image to the node's own disk: `WHEN` is auto (when it pays), always or never (default auto)")
 	fs.BoolVar(&f.fakeroot, "fakeroot", false, "singularity: be root inside, as far as the site allows")
 	fs.BoolVar(&f.discard, "discard", false, "throw its files away when it stops")
 	fs.StringVar(&f.user, "user", "", "docker: `UID:GID` inside (default: the image's user)")
 	fs.IntVar(&f.pids, "pids", 0, "docker: highest `NUMBER` of processes (default 256)")
 	fs.StringArrayVar(&f.volumes, "volume", nil, "docker: `VOLUME`, as for docker run")
-	fs.StringVar(&f.host, "host", "", "ssh: `[USER@]HOST[:PORT]`, else $TERMINAL_SSH_HOST, _USER and _PORT")
+	fs.Bool("offline", false, offlineHelp)
+	fs.StringVar(&f.scheduler, "scheduler", "", "`NAME` is auto, slurm or local; slurm holds it in an allocation")
+	fs.StringVar(&f.profile, "profile", "", "site profile of an allocation: a `NAME` or a path ($BERTH_PROFILE)")
+	fs.StringVar(&f.host, "host", "", "ssh: `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
 	fs.StringVar(&f.sshKey, "ssh-key", "", "ssh: identity `FILE` ($TERMINAL_SSH_KEY)")
 	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "ssh: any option, `Name=value`")
+	f.held.add(c)
 	fs.StringVar(&f.lifetime, "lifetime", "", "`TIME` to stay warm without use (default 300s; 0 for ever)")
 }
 
 // options reads the flags.
 func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	o := engine.EnvOptions{
-		Name: f.name, Backend: f.backend, Image: f.image, Overlay: f.overlay, Discard: f.discard, Env: f.set, Forward: f.forward, GPU: f.gpu, Network: f.network,
+		Name: f.name, Backend: f.backend, Image: f.image, Template: f.template, From: f.from, Overlay: f.overlay, Discard: f.discard, Env: f.set, Forward: f.forward, GPU: f.gpu, Network: f.network,
 		Fakeroot: f.fakeroot, Dir: f.dir, Docker: jobs.DockerSpec{User: f.user, Pids: f.pids, Volumes: f.volumes},
 	}
 	if f.backend == "apptainer" {
 		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: `--backend must not be "apptainer"`, Hint: "--backend singularity"}
+	}
+	if f.from != "" {
+		if err := jobs.CheckSnapshotName(f.from); err != nil {
+			return o, err
+		}
+	}
+	if f.image != "" && f.template != "" {
+		return o, usage("give --image or --template, not both")
 	}
 	var t jobs.Task
 	var set []strict.Flag
@@ -90,6 +107,7 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 		{Name: "memory", Table: "resources", Key: "memory", Kind: strict.String, Values: []string{f.memory}},
 		{Name: "disk", Table: "resources", Key: "disk", Kind: strict.String, Values: []string{f.disk}},
 		{Name: "bind", Table: "terminal", Key: "bind", Kind: strict.List, Values: f.bind},
+		{Name: "stage", Table: "terminal", Key: "stage", Kind: strict.String, Values: []string{f.stage}},
 	} {
 		if cmd.Flags().Changed(k.Name) {
 			set = append(set, k)
@@ -98,14 +116,14 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	if err := task.Override(&t, set); err != nil {
 		return o, err
 	}
-	o.CPUs, o.Memory, o.Disk, o.Mounts = t.Resources.CPUs, t.Resources.Memory, t.Resources.Disk, t.Terminal.Bind
+	o.CPUs, o.Memory, o.Disk, o.Mounts, o.Stage = t.Resources.CPUs, t.Resources.Memory, t.Resources.Disk, t.Terminal.Bind, t.Terminal.Stage
 	if f.mountCwd {
 		cwd, err := os.Getwd()
 		if err != nil {
 			return o, err
 		}
-		o.Mounts = append(o.Mounts, jobs.Mount{Source: cwd, Destination: workspaceDir, Writable: true})
-		o.Dir = workspaceDir
+		o.Mounts = append(o.Mounts, jobs.Mount{Source: cwd, Destination: config.Workspace, Writable: true})
+		o.Dir = config.Workspace
 	}
 	switch f.limits {
 	case "":
@@ -120,34 +138,25 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 			return o, err
 		}
 	}
+	if err := f.held.options(cmd, &o); err != nil {
+		return o, err
+	}
 	return o, f.ssh(&o)
 }
 
-// ssh reads which host is meant: --host over the variables that agents set.
+// ssh reads which host is meant; where none is named, the configuration's.
 func (f *envFlags) ssh(o *engine.EnvOptions) (err error) {
 	if f.host != "" {
 		if o.SSH, err = jobs.ParseHost(f.host); err != nil {
 			return err
 		}
 	}
-	if f.backend == jobs.BackendSSH || f.host != "" || f.sshKey != "" || len(f.sshOptions) > 0 {
-		o.SSH, err = sshSpec(o.SSH, f.sshKey, f.sshOptions)
-	}
+	o.SSH, err = sshSpec(o.SSH, f.sshKey, f.sshOptions)
 	return err
 }
 
-// sshSpec completes a host by the caller's variables, when none is named, and
-// by what the caller alone may say.
+// sshSpec completes a host by what the caller alone may say.
 func sshSpec(s jobs.SSHSpec, key string, options []string) (jobs.SSHSpec, error) {
-	if s.Host == "" {
-		from, err := ssh.FromEnv(os.Getenv)
-		if err != nil {
-			return s, err
-		}
-		if from != nil {
-			s = *from
-		}
-	}
 	if key != "" {
 		abs, err := filepath.Abs(key)
 		if err != nil {
@@ -168,6 +177,16 @@ func (a *app) environment(cmd *cobra.Command, f *envFlags) (*engine.Environment,
 	if err != nil {
 		return nil, err
 	}
+	cfg, err := a.config(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.Environment(&o); err != nil {
+		return nil, err
+	}
+	if err := f.held.reach(&o, f.sshKey, f.sshOptions); err != nil {
+		return nil, err
+	}
 	e, err := a.engine()
 	if err != nil {
 		return nil, err
@@ -176,8 +195,34 @@ func (a *app) environment(cmd *cobra.Command, f *envFlags) (*engine.Environment,
 	if err != nil {
 		return nil, err
 	}
+	if err := sameWorkspace(cfg, o, v.Spec); err != nil {
+		return nil, err
+	}
 	v.Progress = a.progress
+	if v.Immediate, err = f.held.wait(); err != nil {
+		return nil, err
+	}
 	return v, nil
+}
+
+// sameWorkspace refuses an environment that shows another directory than the
+// current one where the configuration says that this one is to be seen:
+// commands would change the wrong files.
+func sameWorkspace(cfg *config.Config, o engine.EnvOptions, s jobs.EnvSpec) error {
+	if s.Backend != jobs.BackendDocker || !cfg.MountCwd() || len(o.Mounts) > 0 {
+		return nil
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	for _, m := range s.Mounts {
+		if rel, err := filepath.Rel(m.Source, cwd); m.Destination == config.Workspace && (err != nil || !filepath.IsLocal(rel)) {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the environment %s shows %s in %s, and not the current directory (docker_mount_cwd_to_workspace)", s.Name, m.Source, config.Workspace),
+				Hint: "give this directory an environment of its own with --env NAME"}
+		}
+	}
+	return nil
 }
 
 // enter returns the environment that the flags mean and the session in it. The
@@ -209,14 +254,27 @@ func (a *app) enterOpen(cmd *cobra.Command, f *envFlags) (*engine.Environment, *
 	return v, s, nil
 }
 
+// meant returns the recorded environment that a command means which cannot make
+// one: the one of this name, or the one that such a command would use.
+func (a *app) meant(cmd *cobra.Command, o engine.EnvOptions) (*engine.Environment, error) {
+	if o.Name != "" { // whatever is wrong with the files here, it can be looked at and ended
+		return a.existing(o.Name)
+	}
+	cfg, err := a.config(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.Environment(&o); err != nil {
+		return nil, err
+	}
+	return a.existing(o.EnvName())
+}
+
 // existing returns an environment that is recorded.
 func (a *app) existing(name string) (*engine.Environment, error) {
 	e, err := a.engine()
 	if err != nil {
 		return nil, err
-	}
-	if name == "" {
-		name = jobs.DefaultEnvironment
 	}
 	v, err := e.FindEnvironment(name)
 	if err != nil {
@@ -269,11 +327,16 @@ func orNever(flag, s string) (time.Duration, error) {
 
 // command reads the words after "--".
 func command(cmd *cobra.Command, args []string) (jobs.Command, error) {
-	if len(args) == 0 || (len(args) == 1 && strings.TrimSpace(args[0]) == "") {
-		return jobs.Command{}, &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a command after --", Hint: cmd.CommandPath() + " -- 'make && make test'"}
-	}
-	if dash := cmd.ArgsLenAtDash(); dash != 0 {
+	if dash := cmd.ArgsLenAtDash(); len(args) > 0 && strings.TrimSpace(args[0]) != "" && dash != 0 {
 		return jobs.Command{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unexpected argument %q", args[0]), Hint: "the command comes after --: " + cmd.CommandPath() + " -- " + strings.Join(args, " ")}
 	}
-	return jobs.Words(args), nil
+	return commandOf(cmd, args)
+}
+
+// commandOf makes a command of such words.
+func commandOf(cmd *cobra.Command, words []string) (jobs.Command, error) {
+	if len(words) == 0 || (len(words) == 1 && strings.TrimSpace(words[0]) == "") {
+		return jobs.Command{}, &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a command after --", Hint: cmd.CommandPath() + " -- 'make && make test'"}
+	}
+	return jobs.Words(words), nil
 }

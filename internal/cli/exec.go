@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"maps"
 	"strconv"
 
 	"berth/engine"
@@ -15,11 +17,12 @@ it was not found, 130 it was interrupted, 128+N signal N ended it.`
 
 func (a *app) execCmd() *cobra.Command {
 	var f envFlags
+	var j joinFlags
 	var limit string
 	var vars []string
 	var stdin bool
 	c := &cobra.Command{
-		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment",
+		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment, or beside a job",
 		Long: `Run a command in a named, contained environment and pass its output on. One
 word after "--" is evaluated by the session's shell; several words are a program
 and its arguments, and no shell looks at them.
@@ -27,7 +30,7 @@ and its arguments, and no shell looks at them.
 Commands of a session run one after the other and share a directory, variables,
 functions, aliases and options, as lines typed at one shell do: cd and export
 stay. A command that ends its shell (exit, set -e) does not end the session.
-` + envHelp + `
+` + envHelp + joinHelp + `
   berth exec --image py.sif -- 'cd /srv && make'
   berth exec -- pytest -q tests            # in the same place, still in /srv
   berth exec --session agent-7 --timeout 20m -- ./train.sh
@@ -35,6 +38,7 @@ stay. A command that ends its shell (exit, set -e) does not end the session.
   berth exec --backend ssh --host gpu1 -- nvidia-smi
   tar c . | berth exec --stdin -- 'tar x'
   berth exec --json -- 'git status'
+  berth exec --job 28fc56a4 -- 'ps -ef; tail -3 train.log'
 ` + execExit,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words, err := command(cmd, args)
@@ -52,10 +56,26 @@ stay. A command that ends its shell (exit, set -e) does not end the session.
 				req.Stdin = a.stdin
 			}
 			f.dir = "" // it is this command's and not the environment's
+			cfg, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("timeout") {
+				req.Timeout = cfg.Timeout()
+			}
+			req.Fork = cfg.FreshShells()
+			if cmd.Flags().Changed("job") {
+				return a.execBeside(cmd, &j, req)
+			}
+			if cmd.Flags().Changed("wait") {
+				return usage("--wait goes with --job")
+			}
 			return a.exec(cmd, &f, req)
 		},
 	}
 	f.add(c)
+	j.add(c)
+	c.Flags().StringVar(&j.job, "job", "", "`ID` of a job that runs: beside its task instead of in an environment")
 	c.Flags().StringVar(&f.dir, "workdir", "", "change to this `DIR` inside first; the session stays there")
 	c.Flags().StringVar(&limit, "timeout", "", "end the command after this `TIME` (default 180s; 0 never)")
 	c.Flags().StringArrayVar(&vars, "var", nil, "`NAME` (taken from here) or NAME=VALUE, for this command only")
@@ -71,6 +91,33 @@ func (a *app) exec(cmd *cobra.Command, f *envFlags, req engine.ExecRequest) erro
 		return err
 	}
 	defer v.Close()
+	if once := v.OneShot(); once != nil {
+		if f.session != "" {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + v.Spec.Backend + " runs single commands, and has no sessions", Hint: "leave --session out"}
+		}
+		return a.execute(cmd, once, req, map[string]any{"environment": v.Spec.Name})
+	}
+	session := f.session
+	if session == "" {
+		session = jobs.DefaultSession
+	}
+	return a.execute(cmd, s, req, map[string]any{"environment": v.Spec.Name, "session": session})
+}
+
+// execBeside runs the command beside a job's task.
+func (a *app) execBeside(cmd *cobra.Command, f *joinFlags, req engine.ExecRequest) error {
+	j, err := a.join(cmd, f)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	return a.execute(cmd, j, req, map[string]any{"job": j.Spec.ID, "notes": j.Notes()})
+}
+
+// execute runs a command and tells how it ended; in --json beside where.
+func (a *app) execute(cmd *cobra.Command, s interface {
+	Exec(context.Context, engine.ExecRequest) (*engine.ExecResult, error)
+}, req engine.ExecRequest, where map[string]any) error {
 	if !a.json {
 		req.Stdout, req.Stderr = a.stdout, a.stderr
 	}
@@ -85,7 +132,7 @@ func (a *app) exec(cmd *cobra.Command, f *envFlags, req engine.ExecRequest) erro
 		return err
 	}
 	if a.json {
-		err = a.printExec(v, f, res)
+		err = a.printExec(where, res)
 	} else {
 		a.explain(res, req)
 	}
@@ -109,6 +156,10 @@ func (a *app) explain(res *engine.ExecResult, req engine.ExecRequest) {
 		if limit == 0 {
 			limit = jobs.DefaultTimeout
 		}
+		if res.Exit.Error != "" { // as far as is known it never ran; the notes tell of that
+			a.say("its time was over after %v; --timeout sets another limit", limit)
+			return
+		}
 		a.say("the command was ended after %v; --timeout sets another limit", limit)
 	case res.Interrupted:
 		a.say("interrupted; the command was ended")
@@ -126,22 +177,22 @@ type outputJSON struct {
 	File      string `json:"file,omitempty"`
 }
 
-func (a *app) printExec(v *engine.Environment, f *envFlags, res *engine.ExecResult) error {
+func (a *app) printExec(where map[string]any, res *engine.ExecResult) error {
 	out := func(c engine.Captured) outputJSON {
 		if c.FileError != nil {
 			a.say("warning: the whole output could not be kept: %v", c.FileError)
 		}
 		return outputJSON{c.Text, c.Bytes, c.Truncated, c.Omitted, c.File}
 	}
-	session := f.session
-	if session == "" {
-		session = jobs.DefaultSession
-	}
-	return a.printJSON(map[string]any{
-		"environment": v.Spec.Name, "session": session, "exit_code": res.Code, "exit": res.Exit, "stdout": out(res.Stdout), "stderr": out(res.Stderr),
+	notes, _ := where["notes"].([]string)
+	all := map[string]any{
+		"exit_code": res.Code, "exit": res.Exit, "stdout": out(res.Stdout), "stderr": out(res.Stderr),
 		"cwd": res.Dir, "duration_ms": float64(res.Duration.Microseconds()) / 1000, "timed_out": res.TimedOut, "interrupted": res.Interrupted,
-		"shell_ended": res.ShellEnded, "notes": append([]string{}, res.Notes...),
-	})
+		"shell_ended": res.ShellEnded,
+	}
+	maps.Copy(all, where)
+	all["notes"] = append(append([]string{}, notes...), res.Notes...)
+	return a.printJSON(all)
 }
 
 // codeExec is the exit code of berth's own failures where other codes are the

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/engine"
 	"berth/jobs"
 	"berth/jobs/store"
 
@@ -48,7 +49,11 @@ interrupted.`,
 				return err
 			}
 			rec := recs[0]
-			dir := rec.Current().Dir
+			if !follow && rec.Spec.Login != nil && !jobs.StateOf(rec).Final() {
+				views := e.Reconcile(cmd.Context(), recs)
+				a.warn(views)
+				rec = views[0].Record
+			}
 			files := []logFile{{store.FileStdout, a.stdout}, {store.FileStderr, a.stderr}}
 			switch {
 			case done:
@@ -61,10 +66,15 @@ interrupted.`,
 			} else if onlyErr {
 				files = files[1:]
 			}
-			l := a.followFiles(dir, files)
+			l := a.followFiles(rec.Current().Dir, files)
 			defer l.stop()
 			if follow {
-				if _, err := e.Wait(cmd.Context(), rec.Spec.ID, nil); err != nil {
+				reached := a.reached()
+				_, err := e.Wait(cmd.Context(), rec.Spec.ID, func(v engine.View) {
+					l.move(v.Current().Dir) // of the next attempt
+					reached(v)
+				})
+				if err != nil {
 					if interrupted(cmd.Context(), err) {
 						return exitCode(jobs.CodeInterrupted)
 					}
@@ -131,6 +141,17 @@ func (f *follower) loop() {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// move goes on with another directory, once all of the one before was passed on.
+func (f *follower) move(dir string) {
+	if dir == f.dir {
+		return
+	}
+	f.copy()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dir, f.offset = dir, make([]int64, len(f.files))
 }
 
 // copy passes on what is new.

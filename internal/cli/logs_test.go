@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func TestFollow(t *testing.T) {
 		if _, err := file.WriteString(text); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(10 * time.Second); out.String() != before+text; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(3 * time.Minute); out.String() != before+text; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%q did not come: %q", text, out.String())
 			}
@@ -87,12 +88,14 @@ func TestHome(t *testing.T) {
 	if _, err := home(); err == nil {
 		t.Error("no HOME is no error")
 	}
-	if got := profileDirs(); got != nil {
+	t.Setenv("BERTH_PROFILE_PATH", "")
+	if got := profileDirs(); len(got) != 1 || got[0] != "/etc/berth/profiles" {
 		t.Errorf("profiles are looked for in %q", got)
 	}
 	t.Setenv("HOME", "/home/alice")
 	t.Setenv("XDG_CONFIG_HOME", "")
-	if got := profileDirs(); len(got) != 1 || got[0] != "/home/alice/.config/berth/profiles" {
+	t.Setenv("BERTH_PROFILE_PATH", "/shared/lab/profiles/:relative::/shared/site")
+	if got := strings.Join(profileDirs(), " "); got != "/home/alice/.config/berth/profiles /shared/lab/profiles /shared/site /etc/berth/profiles" {
 		t.Errorf("profiles are looked for in %q", got)
 	}
 }

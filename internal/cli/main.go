@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 
+	"berth/internal/follow"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,9 @@ import (
 // Main runs berth with these arguments and returns its exit code.
 func Main(args []string) int {
 	syscall.Umask(0o077)
+	if follow.IsWatch(args) { // no verb for people
+		return follow.WatchMain(args[1:], os.Stderr)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
@@ -61,13 +65,10 @@ func (a *app) report(err error) int {
 	if a.failCode != 0 {
 		c = a.failCode
 	}
-	if errors.Is(err, context.Canceled) {
-		c = jobs.CodeInterrupted
-		// What an interrupted submission left open must be said; of anything
-		// else the signal is all there is to say.
-		if jobs.KindOf(err) != jobs.KindUnclear {
-			text, hint = "interrupted", ""
-		}
+	// What an interrupted submission left open must be said, wherever the signal
+	// has met it; of anything else the signal is all there is to say.
+	if errors.Is(err, context.Canceled) && jobs.KindOf(err) != jobs.KindUnclear {
+		c, text, hint = jobs.CodeInterrupted, "interrupted", ""
 	}
 	if a.json {
 		_ = json.NewEncoder(a.stderr).Encode(map[string]any{"schema_version": schemaVersion, "error": map[string]any{"message": text, "hint": hint, "exit_code": c}})
@@ -130,12 +131,16 @@ An agent, or a person, can also work in such a place command by command:
 		// A bare word that is no verb is a usage error with suggestions.
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
 			}
-			return unknownCommand(cmd, args[0])
+			if told, _ := cmd.Flags().GetBool("version"); told {
+				return a.printVersion()
+			}
+			return cmd.Help()
 		},
 	}
+	root.Flags().Bool("version", false, "print the version of berth")
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = false
@@ -144,19 +149,20 @@ An agent, or a person, can also work in such a place command by command:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: cmd.CommandPath() + " --help"}
 	})
 	root.AddGroup(&cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "envs", Title: "Environments:"}, &cobra.Group{ID: "other", Title: "Other:"})
-	for _, c := range []*cobra.Command{a.runCmd(), a.submitCmd(), a.renderCmd(), a.psCmd(), a.statusCmd(), a.logsCmd(), a.waitCmd(), a.cancelCmd(), a.rmCmd()} {
+	for _, c := range []*cobra.Command{a.runCmd(), a.submitCmd(), a.renderCmd(), a.psCmd(), a.statusCmd(), a.explainCmd(), a.logsCmd(), a.waitCmd(), a.cancelCmd(), a.followCmd(), a.rmCmd()} {
 		c.GroupID = "jobs"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.execCmd(), a.shellCmd(), a.cpCmd(), a.bgCmd(), a.envCmd()} {
+	for _, c := range []*cobra.Command{a.execCmd(), a.shellCmd(), a.cpCmd(), a.bgCmd(), a.envCmd(), a.overlayCmd()} {
 		c.GroupID = "envs"
 		root.AddCommand(c)
 	}
-	root.SetUsageTemplate(root.UsageTemplate() + exitTemplate)
+	root.SetUsageTemplate(usageTemplate(root))
 	root.Annotations = map[string]string{annotationExit: "0 ok, 2 usage, 3 not found, 5 infrastructure, 75 try again, 78 configuration or\ncontainment, 130 interrupted; each command's help has its own."}
-	v := a.versionCmd()
-	v.GroupID = "other"
-	root.AddCommand(v)
+	for _, c := range []*cobra.Command{a.imageCmd(), a.templateCmd(), a.configCmd(), a.doctorCmd(), a.gcCmd(), a.versionCmd()} {
+		c.GroupID = "other"
+		root.AddCommand(c)
+	}
 	root.SetHelpCommand(a.helpCmd())
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
@@ -196,7 +202,7 @@ func (a *app) finish(c *cobra.Command) {
 	}
 	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
-			a.running = true
+			a.running, a.verb = true, cmd
 			a.fails(cmd)
 			return run(cmd, args)
 		}

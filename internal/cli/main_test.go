@@ -8,8 +8,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"berth/backends/daytona"
 	"berth/internal/cli"
+	"berth/internal/follow"
 	"berth/internal/node"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -24,7 +27,7 @@ func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	switch {
 	case strings.HasPrefix(name, "berth-"), os.Args[0] == guestPath:
-		leave(node.Main(os.Args[1:]))
+		leave(follow.Program(os.Args[1:]))
 	case name == containerInit:
 		leave(containerMain(os.Args[1:]))
 	}
@@ -49,6 +52,14 @@ func leave(code int) {
 func berth(args []string) int {
 	if node.Is(args) {
 		return node.Main(args)
+	}
+	if len(args) > 0 && args[0] == daytona.Verb {
+		return daytona.Main(args[1:])
+	}
+	// A second ctrl-C comes from a test that may stand still for longer than a
+	// person waits.
+	if d, err := time.ParseDuration(os.Getenv("BERTH_TEST_SECOND")); err == nil {
+		cli.SecondWithin(d)
 	}
 	return cli.Main(args)
 }

@@ -13,7 +13,11 @@ import (
 // say prints a line for people, on stderr. What other programs and files put
 // into it does not drive the terminal.
 func (a *app) say(format string, args ...any) {
-	_, _ = fmt.Fprintln(a.stderr, "berth: "+printable(fmt.Sprintf(format, args...)))
+	line := "berth: " + jobs.Printable(fmt.Sprintf(format, args...))
+	if a.raw.Load() {
+		line = "\r\n" + line + "\r"
+	}
+	_, _ = fmt.Fprintln(a.stderr, line)
 }
 
 // overwrite puts a passing line in the place of the last one, on a terminal.
@@ -43,23 +47,29 @@ func (a *app) table(header []string, rows [][]string) error {
 	return w.Flush()
 }
 
+// rows prints labels and values: in columns on a terminal, tab-separated in a
+// pipe.
+func (a *app) rows(rows [][2]string) error {
+	format := "%s\t%s\n"
+	if a.tty {
+		format = "%-13s %s\n"
+	}
+	for _, row := range rows {
+		if _, err := fmt.Fprintf(a.stdout, format, row[0], jobs.Printable(row[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // clean keeps a value from another program from breaking the lines of a table
 // or driving the terminal.
 func clean(row []string) []string {
 	out := make([]string, len(row))
 	for i, s := range row {
-		out[i] = printable(s)
+		out[i] = jobs.Printable(s)
 	}
 	return out
-}
-
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || (r >= 0x7f && r < 0xa0) {
-			return ' '
-		}
-		return r
-	}, s)
 }
 
 // printJSON prints one object with the schema version.

@@ -75,16 +75,6 @@ func TestAgo(t *testing.T) {
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain ü 日本": "plain ü 日本", "a\nb\tc\rd": "a b c d", "\x1b]0;title\x07": " ]0;title ", "\x7f\u0085\u009b": "   ", "bad \xff": "bad \ufffd",
-	} {
-		if got := printable(in); got != want {
-			t.Errorf("printable(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestReport(t *testing.T) {
 	for _, c := range []struct {
 		name, want, json string
@@ -99,7 +89,7 @@ func TestReport(t *testing.T) {
 			want: "berth: error: a:1: x\nberth: error: a:2: y [0m\nberth: hint: mend  it\n"},
 		{name: "interrupted", err: fmt.Errorf("wait: %w", context.Canceled), code: 130, want: "berth: interrupted\n",
 			json: `{"error":{"exit_code":130,"hint":"","message":"interrupted"},"schema_version":1}` + "\n"},
-		{name: "interrupted and unclear", err: &jobs.Error{Kind: jobs.KindUnclear, Msg: "maybe", Err: context.Canceled, Hint: "look"}, code: 130,
+		{name: "interrupted and unclear", err: &jobs.Error{Kind: jobs.KindUnclear, Msg: "maybe", Err: context.Canceled, Hint: "look"}, code: 5,
 			want: "berth: error: maybe: context canceled\nberth: hint: look\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -121,6 +121,45 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// TestExampleProfiles: each profile that we ship is read and gives a script
+// that bash and shellcheck are content with, and stands in the list of them.
+func TestExampleProfiles(t *testing.T) {
+	files, err := filepath.Glob("../../examples/profiles/*.toml")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d profiles, %v", len(files), err)
+	}
+	list, err := os.ReadFile("../../examples/profiles/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", "/home/alice")
+	t.Setenv("BERTH_HOME", "/shared/alice/berth")
+	has := map[string][]string{
+		"modules": {"module load apptainer/1.4.5 ||"}, "no-mem": {"# --mem is not sent"}, "whole-node": {"#SBATCH --exclusive\n", "# --mem is not sent"},
+		"account": {"#SBATCH --account=phys-0123\n"}, "gres-type": {"#SBATCH --gres=gpu:a100:2\n", "--nv"}, "amd-gpu": {"#SBATCH --gres=gpu:2\n", "--rocm"},
+		"proxy-only": {"export https_proxy=http://proxy.example.org:3128\n", "export HTTPS_PROXY=http", "export no_proxy=localhost"},
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".toml")
+		t.Run(name, func(t *testing.T) {
+			script, said, code := inProcess(t, "render", "--profile", file, "--image", "/x.sif", "--memory", "1GiB", "--gpus", "2", "--time", "10m", "--", "true")
+			if code != 0 {
+				t.Fatalf("exit %d: %s", code, said)
+			}
+			for _, want := range has[name] {
+				if !strings.Contains(script, want) {
+					t.Errorf("no %q in\n%s", want, script)
+				}
+			}
+			readAs(t, script, "bash", "-n")
+			readAs(t, script, "shellcheck", "--shell=bash", "-")
+			if !strings.Contains(string(list), "| ["+name+".toml]("+name+".toml) |") {
+				t.Error("README.md does not name it")
+			}
+		})
+	}
+}
+
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

@@ -48,8 +48,8 @@ func idCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(out))
 }
 
-// awaitCmd is "await state ID STATE", "await text FILE REGEXP" or "await gone
-// TEXT", which waits for the end of the processes with TEXT in their command
+// awaitCmd is "await state ID STATE", "await text FILE REGEXP", "await exists
+// FILE" or "await gone TEXT", which waits for the end of the processes with TEXT in their command
 // line.
 func awaitCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
@@ -65,6 +65,9 @@ func awaitCmd(ts *testscript.TestScript, neg bool, args []string) {
 			b, _ := os.ReadFile(ts.MkAbs(args[1]))
 			last = string(b)
 			return regexp.MustCompile(args[2]).MatchString(last)
+		case "exists":
+			_, err := os.Stat(ts.MkAbs(args[1]))
+			return err == nil
 		case "gone":
 			for _, line := range processesOf(ts.Getenv("WORK")) {
 				if strings.Contains(line, args[1]) {
@@ -77,7 +80,7 @@ func awaitCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("await %s", args[0])
 		return false
 	}
-	for deadline := time.Now().Add(20 * time.Second); !check(); time.Sleep(30 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !check(); time.Sleep(30 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("await %s: still %q", strings.Join(args, " "), last)
 		}
@@ -165,7 +168,7 @@ func spawnCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	cmd := exec.Command(path, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, n := range []string{"PATH", "HOME", "BERTH_HOME", "XDG_CONFIG_HOME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "BERTH_ENV", "WORK", "GOCOVERDIR"} {
+	for _, n := range []string{"PATH", "HOME", "BERTH_HOME", "XDG_CONFIG_HOME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "BERTH_ENV", "WORK", "GOCOVERDIR", "BERTH_TEST_SECOND"} {
 		cmd.Env = append(cmd.Env, n+"="+ts.Getenv(n))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -203,7 +206,7 @@ func reapCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: reap NAME CODE")
 	}
 	cmd := spawned(ts)[args[0]]
-	watchdog := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	watchdog := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	err := cmd.Wait()
 	watchdog.Stop()
 	var exit *exec.ExitError

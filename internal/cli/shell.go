@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,15 +16,18 @@ import (
 
 func (a *app) shellCmd() *cobra.Command {
 	var f envFlags
+	var j joinFlags
 	var vars []string
 	c := &cobra.Command{
-		Use: "shell [flags] [-- COMMAND...]", Short: "open a terminal in an environment",
+		Use: "shell [flags] [JOB] [-- COMMAND...]", Short: "open a terminal in an environment, or beside a job",
 		Long: `Open an interactive shell on a terminal in an environment, or run a command that
 wants one. It begins with the directory, variables and functions of the session
-and keeps its own changes to itself.
-` + envHelp + `
+and keeps its own changes to itself. With a job's id, it opens where that job's
+task runs.
+` + envHelp + joinHelp + `
   berth shell
   berth shell --env train -- htop
+  berth shell 28fc56a4                  # beside the task of a job that runs
 ` + execExit,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, ok := a.stdin.(*os.File)
@@ -32,8 +37,18 @@ and keeps its own changes to itself.
 			req := engine.ShellRequest{Dir: f.dir, Stdin: in, Stdout: a.stdout}
 			f.dir = ""
 			var err error
-			if len(args) > 0 {
-				if req.Command, err = command(cmd, args); err != nil {
+			words := args
+			if dash := cmd.ArgsLenAtDash(); len(args) > 0 && dash != 0 {
+				if dash < 0 {
+					dash = len(args)
+				}
+				if dash > 1 {
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unexpected argument %q", args[1]), Hint: "one job at most, and a command after --: berth shell JOB -- COMMAND"}
+				}
+				j.job, words = args[0], args[1:]
+			}
+			if len(words) > 0 {
+				if req.Command, err = commandOf(cmd, words); err != nil {
 					return err
 				}
 			}
@@ -45,10 +60,17 @@ and keeps its own changes to itself.
 					req.Env = append(req.Env, n+"="+v)
 				}
 			}
+			if j.job != "" {
+				return a.shellBeside(cmd, &j, req, in)
+			}
+			if cmd.Flags().Changed("wait") {
+				return usage("--wait goes with a job")
+			}
 			return a.shell(cmd, &f, req, in)
 		},
 	}
 	f.add(c)
+	j.add(c)
 	c.Flags().StringVar(&f.dir, "workdir", "", "change to this `DIR` inside first")
 	c.Flags().StringArrayVar(&vars, "var", nil, "`NAME` (taken from here) or NAME=VALUE, for this shell only")
 	failsWith(c, codeExec)
@@ -61,6 +83,24 @@ func (a *app) shell(cmd *cobra.Command, f *envFlags, req engine.ShellRequest, in
 		return err
 	}
 	defer v.Close()
+	return a.onTerminal(cmd, s, req, in)
+}
+
+// shellBeside opens the terminal beside a job's task.
+func (a *app) shellBeside(cmd *cobra.Command, f *joinFlags, req engine.ShellRequest, in *os.File) error {
+	j, err := a.join(cmd, f)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	a.notes(j.Notes())
+	return a.onTerminal(cmd, j, req, in)
+}
+
+// onTerminal runs a command, or a shell, on this process's terminal.
+func (a *app) onTerminal(cmd *cobra.Command, s interface {
+	Shell(context.Context, engine.ShellRequest) (*engine.ExecResult, error)
+}, req engine.ShellRequest, in *os.File) error {
 	size := func() engine.Size {
 		cols, rows, err := term.GetSize(int(in.Fd()))
 		if err != nil {
@@ -83,11 +123,14 @@ func (a *app) shell(cmd *cobra.Command, f *envFlags, req engine.ShellRequest, in
 	if err != nil {
 		return err
 	}
+	a.raw.Store(true)
 	res, err := s.Shell(cmd.Context(), req)
+	a.raw.Store(false)
 	_ = term.Restore(int(in.Fd()), old)
 	if err != nil {
 		return err
 	}
+	a.notes(res.Notes)
 	if res.Exit.Error != "" {
 		a.say("error: %s", res.Exit.Error)
 	}

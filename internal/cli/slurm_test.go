@@ -8,8 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"berth/internal/run"
 )
 
 // partitions of the fake cluster; a job in "busy" waits.
@@ -22,6 +20,16 @@ func sbatch(args []string) int {
 	if strictly("sbatch", args, version) {
 		fmt.Println("slurm 24.11.5")
 		return 0
+	}
+	if len(args) > 2 && args[0] == "--test-only" {
+		for _, a := range args[1 : len(args)-1] {
+			if a == "--partition=main" {
+				fmt.Fprintln(os.Stderr, "sbatch: Job 99 to start at 2030-01-01T10:00:00 using 1 processors on nodes c1 in partition main")
+				return 0
+			}
+		}
+		fmt.Fprintln(os.Stderr, "allocation failure: Requested node configuration is not available")
+		return 1
 	}
 	if !strictly("sbatch", args, []string{"--parsable", "*"}) {
 		return unexpected("sbatch", args)
@@ -46,12 +54,14 @@ func sbatch(args []string) int {
 		return refused()
 	}
 	err := c.change(func(jobs map[string]*batchJob) {
-		j.ID = nextID(jobs)
+		j.ID = nextID(jobs, j.Reason == "Dependency")
+		if strings.HasPrefix(j.Name, "berth-next-") && j.held(jobs) {
+			j.State, j.Reason = "PENDING", "Dependency"
+		}
 		jobs[j.ID] = j
 	})
 	if err == nil && j.State == "RUNNING" {
-		// As slurmd does, in nobody's session.
-		_, err = run.Detach([]string{"slurmstepd", c.dir, j.ID}, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.Getenv("TMPDIR"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}, "/", os.DevNull)
+		err = c.begin(j.ID)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAKE: sbatch:", err)
@@ -106,7 +116,11 @@ func readScript(file string) (*batchJob, string) {
 			if value != "physics" {
 				return nil, "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified"
 			}
-		case "comment", "open-mode", "no-requeue", "dependency", "kill-on-invalid-dep", "export",
+		case "dependency":
+			if _, list, ok := strings.Cut(value, "afterany:"); ok {
+				j.After = strings.Split(list, ":")
+			}
+		case "comment", "open-mode", "no-requeue", "requeue", "begin", "exclude", "signal", "kill-on-invalid-dep", "export",
 			"nodes", "cpus-per-task", "mem", "tmp", "time", "gres", "qos", "constraint", "nice":
 		default:
 			return nil, "sbatch: unrecognized option '--" + m[1] + "'\nTry \"sbatch --help\" for more information"
@@ -117,6 +131,9 @@ func readScript(file string) (*batchJob, string) {
 	}
 	if j.Partition == "busy" {
 		j.State, j.Reason = "PENDING", "Resources"
+	}
+	if strings.HasPrefix(j.Name, "berth-reap-") { // it waits until somebody takes it away
+		j.State, j.Reason = "PENDING", "Dependency"
 	}
 	return j, ""
 }
@@ -135,10 +152,18 @@ const (
 
 func squeue(args []string) int {
 	base := []string{"--me", "-h", "-t", "all", "-O", queueColumns}
+	c := theCluster()
+	if strictly("squeue", args, []string{"--me", "-h", "-O", "JobID:|,State:|,Name:|,WorkDir:|"}) {
+		for _, j := range c.list() {
+			if !final(j.State) {
+				fmt.Println(strings.Join([]string{j.ID, j.State, j.Name, j.Dir, ""}, "|"))
+			}
+		}
+		return 0
+	}
 	if !strictly("squeue", args, base, append(slices.Clone(base), "-n", "*")) {
 		return unexpected("squeue", args)
 	}
-	c := theCluster()
 	if c.down("squeue") {
 		return 1
 	}
@@ -167,6 +192,10 @@ func (j *batchJob) columns() []string {
 func sacct(args []string) int {
 	byID := []string{"-X", "-P", "-n", "-S", "*", "-j", "*", "-o", acctColumns}
 	byName := []string{"-X", "-P", "-n", "-S", "*", "*", "-o", acctColumns}
+	lately := []string{"-X", "-P", "-n", "-S", "now-1minutes", "-o", "JobIDRaw"} // doctor: does it answer?
+	if strictly("sacct", args, lately) {
+		return 0
+	}
 	if !strictly("sacct", args, byID, byName) {
 		return unexpected("sacct", args)
 	}
@@ -190,7 +219,9 @@ func scancel(args []string) int {
 	}
 	code := 0
 	var running []int
-	err := c.change(func(jobs map[string]*batchJob) {
+	begins := false // a job whose batch process is not known yet
+	cancel := func(jobs map[string]*batchJob) {
+		begins, running = false, nil
 		for _, id := range args {
 			switch j := jobs[id]; {
 			case j == nil:
@@ -198,11 +229,20 @@ func scancel(args []string) int {
 				code = 1
 			case j.State == "PENDING":
 				j.State, j.Reason = "CANCELLED", "None"
+			case j.State == "RUNNING" && j.PID == 0:
+				begins = true
 			case j.State == "RUNNING":
 				running = append(running, j.PID)
 			}
 		}
-	})
+	}
+	err := c.change(cancel)
+	for deadline := time.Now().Add(patience); err == nil && begins; err = c.change(cancel) {
+		if time.Now().After(deadline) {
+			return unexpected("scancel of a job that does not begin", args)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	if err != nil || len(args) == 0 {
 		return unexpected("scancel", args)
 	}
@@ -236,13 +276,33 @@ func scontrol(args []string) int {
 		if _, ok := c.order("no-dbd"); ok {
 			storage = "(null)"
 		}
-		fmt.Printf("Configuration data as of %s\nAccountingStorageType   = %s\nKillWait                = 5 sec\n", time.Now().Format(time.DateTime), storage)
+		fmt.Printf("Configuration data as of %s\nAccountingStorageType   = %s\nKillWait                = 5 sec\n", time.Now().UTC().Format("2006-01-02T15:04:05"), storage)
+		fmt.Print("AccountingStorageEnforce = associations,limits\nClusterName             = lake\nSlurmctldHost[0]        = head\nSLURM_VERSION           = 24.11.5\nMaxJobCount             = 10000\nMaxArraySize            = 1001\nMinJobAge               = 300 sec\n" +
+			"ProctrackType           = proctrack/cgroup\nTaskPlugin              = task/cgroup\nSelectTypeParameters    = CR_CPU_MEMORY\nConstrainRAMSpace       = yes\nJobRequeue              = 1\nGresTypes               = gpu\n")
+		return 0
+	case strictly("scontrol", args, []string{"show", "node", "-o"}):
+		if down {
+			return 1
+		}
+		fmt.Printf("NodeName=c1 CPUAlloc=0 CPUEfctv=4 CPUTot=4 RealMemory=8500 AllocMem=0 MemSpecLimit=500 State=IDLE Partitions=%s CfgTRES=cpu=4,mem=8000M,billing=4\n", strings.Join(partitions, ","))
+		return 0
+	case strictly("scontrol", args, []string{"show", "partition", "-o"}):
+		if down {
+			return 1
+		}
+		for i, name := range partitions {
+			fmt.Printf("PartitionName=%s Default=%s State=UP MaxTime=1-00:00:00 DefaultTime=01:00:00 TotalNodes=2 OverSubscribe=NO\n", name, []string{"NO", "YES"}[max(0, 1-i)])
+		}
 		return 0
 	}
 	return unexpected("scontrol", args)
 }
 
 func sinfo(args []string) int {
+	if strictly("sinfo", args, []string{"-h", "-o", "%G"}) {
+		fmt.Println("gpu:a100:2")
+		return 0
+	}
 	if !strictly("sinfo", args, []string{"-h", "-o", "%R"}) {
 		return unexpected("sinfo", args)
 	}
@@ -251,6 +311,10 @@ func sinfo(args []string) int {
 }
 
 func sacctmgr(args []string) int {
+	if strictly("sacctmgr", args, []string{"-nP", "show", "assoc", "*", "format=Account,Partition,MaxJobs,MaxSubmitJobs,QOS"}) {
+		fmt.Println("physics||||normal|")
+		return 0
+	}
 	if !strictly("sacctmgr", args, []string{"-nP", "show", "assoc", "*", "format=account"}) {
 		return unexpected("sacctmgr", args)
 	}

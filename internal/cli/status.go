@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"slices"
+	"strings"
 
 	"berth/engine"
 	"berth/jobs"
@@ -21,7 +22,7 @@ Columns: id, state, name, scheduler and its id, node, submitted.
 ` + exitHelp + `0 ok, 5 the ledger could not be read, 78 the state directory is open to others.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			views, err := a.views(cmd, nil)
+			views, err := a.views(cmd, nil, all)
 			if err != nil {
 				return err
 			}
@@ -53,31 +54,23 @@ shown with the time it was known.
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job, 5 the ledger could not be read, 78 the
 state directory is open to others.`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			views, err := a.views(cmd, ids)
+			views, err := a.views(cmd, ids, true)
 			if err != nil {
 				return err
 			}
 			if len(ids) != 1 || a.json {
 				return a.list(views)
 			}
-			for _, row := range a.detail(viewJSON(views[0])) {
-				format := "%s\t%s\n"
-				if a.tty {
-					format = "%-13s %s\n"
-				}
-				if _, err := fmt.Fprintf(a.stdout, format, row[0], printable(row[1])); err != nil {
-					return err
-				}
-			}
-			return nil
+			return a.rows(a.detail(viewJSON(views[0])))
 		},
 	}
 	a.jsonFlag(c)
 	return c
 }
 
-// views reads the named jobs, or all, and brings them up to date.
-func (a *app) views(cmd *cobra.Command, ids []string) ([]engine.View, error) {
+// views reads the named jobs, or all, and brings them up to date. Unless ended,
+// some that have ended may not be among them.
+func (a *app) views(cmd *cobra.Command, ids []string, ended bool) ([]engine.View, error) {
 	e, err := a.engine()
 	if err != nil {
 		return nil, err
@@ -86,8 +79,12 @@ func (a *app) views(cmd *cobra.Command, ids []string) ([]engine.View, error) {
 	if len(ids) > 0 {
 		recs, err = find(e, ids)
 	} else {
-		recs, err = e.Store.List()
-		if len(recs) > 0 && err != nil {
+		list := e.Store.ListOpen
+		if ended {
+			list = e.Store.List
+		}
+		recs, err = list()
+		if recs != nil && err != nil {
 			a.say("warning: %v", err)
 			err = nil
 		}
@@ -133,7 +130,9 @@ func (a *app) rmCmd() *cobra.Command {
 		Use: "rm ID...", Short: "remove the records of ended jobs",
 		Long: `Remove the records of ended jobs: logs, diff, bundle and artifacts. Branches
 stay, and so do named overlays. A job that has not ended is refused, and so is
-one whose branch is not in the repository: its record is the only copy.
+one whose branch is not in the repository: its record is the only copy. So is
+one that another job waits for (--after), which could not begin then. Of a job
+on a cluster that is reached by ssh, the record there goes first.
 ` + exitHelp + `0 ok, 2 the job has not ended or its branch is only in the record, 3 no
 such job, 5 it could not be removed.`,
 		Args: someArgs("a job id"),
@@ -147,8 +146,9 @@ such job, 5 it could not be removed.`,
 				return err
 			}
 			views := e.Reconcile(cmd.Context(), recs)
+			a.warn(views)
 			for _, v := range views {
-				if !v.State.Final() {
+				if !v.State.Final() && !(force && jobs.KindOf(v.AskError) == jobs.KindNotFound) {
 					return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(v.Spec.ID) + " has not ended: it is " + string(v.State), Hint: "berth cancel " + jobs.Short(v.Spec.ID)}
 				}
 				if j := viewJSON(v); !force && j.Branch != "" && !j.BranchHere {
@@ -156,16 +156,45 @@ such job, 5 it could not be removed.`,
 						Hint: "berth status " + j.Short + " tries again to bring them in; berth rm --force " + j.Short + " throws them away"}
 				}
 			}
+			if !force {
+				if err := notAwaited(e, recs); err != nil {
+					return err
+				}
+			}
 			for _, v := range views {
-				if err := e.Store.Remove(v.Record); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				err := e.Remove(cmd.Context(), v.Record, force)
+				switch {
+				case err == nil, errors.Is(err, fs.ErrNotExist) && v.Spec.Login == nil:
+				case force && v.Spec.Login != nil:
+					a.say("warning: %v; it stays there", err)
+				default:
 					return err
 				}
 			}
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "also when that throws away the only copy of the changes")
+	c.Flags().BoolVar(&force, "force", false, "also when that throws away the only copy of the changes, ends a job that waits for this one, or leaves a record on a cluster")
 	return c
+}
+
+// notAwaited refuses to remove what other jobs wait for.
+func notAwaited(e *engine.Engine, recs []*jobs.Record) error {
+	waiting, err := e.Dependents(recs)
+	if err != nil {
+		return err
+	}
+	for _, r := range recs {
+		if w := waiting[r.Spec.ID]; w != nil {
+			short, other := jobs.Short(r.Spec.ID), jobs.Short(w.Spec.ID)
+			msg := "job " + other + " waits for job " + short
+			if !engine.Waits(w) {
+				msg = "job " + other + " runs after job " + short + ", and begins again only as that has ended, should it have to"
+			}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: msg, Hint: "berth cancel " + other + " first, or berth rm --force " + short + ", after which the other ends unless it waits for any end"}
+		}
+	}
+	return nil
 }
 
 func (a *app) cancelCmd() *cobra.Command {
@@ -193,13 +222,26 @@ reached: the wish is recorded, and the job's runner finds it.`,
 					a.say("job %s has ended already: %s", jobs.Short(v.Spec.ID), v.State)
 				}
 			}
-			err = e.Cancel(cmd.Context(), views, os.Getenv("USER"))
-			if jobs.KindOf(err) == jobs.KindInfra {
+			err = e.Cancel(cmd.Context(), views, engine.Identity().User)
+			if hosts := unreached(views); err != nil && hosts != "" {
+				a.say("the wish is recorded here, and goes to %s with the next berth status that reaches it", hosts)
+			} else if jobs.KindOf(err) == jobs.KindInfra {
 				a.say("the wish is recorded: a job that runs sees it within seconds where its node sees the record, one that waits when it starts")
 			}
 			return err
 		},
 	}
+}
+
+// unreached names the login hosts that did not answer.
+func unreached(views []engine.View) string {
+	var hosts []string
+	for _, v := range views {
+		if v.AskError != nil && v.Spec.Login != nil && !slices.Contains(hosts, v.Spec.Login.Host) {
+			hosts = append(hosts, v.Spec.Login.Host)
+		}
+	}
+	return strings.Join(hosts, ", ")
 }
 
 func (a *app) jsonFlag(c *cobra.Command) {

@@ -60,6 +60,9 @@ func slurmstepd(args []string) int {
 			j.State = "FAILED"
 		}
 	})
+	if c.release() != nil {
+		return 1
+	}
 	return 0
 }
 

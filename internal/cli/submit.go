@@ -11,10 +11,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
+const keyHelp = `
+With --idempotency-key the same submission can be repeated, also by several at
+the same time and after a crash at any point: there is one job, and its id is
+printed. The same key with another task is refused; what a repository or a
+registry holds at the moment makes no other task. The key goes with the job
+(berth rm), and a submission that was refused leaves it free.
+`
+
 const taskHelp = `
 The task is a Markdown file with TOML (+++) or YAML (---) front matter, or a
 command line after "--": one word is evaluated by the shell, several words are
-an argv. Flags win over the file, the file over the profile.
+an argv. Flags win over the file, the file over the configuration (berth config
+show), that over the profile.
 `
 
 func (a *app) submitCmd() *cobra.Command {
@@ -25,7 +34,7 @@ func (a *app) submitCmd() *cobra.Command {
 ` + taskHelp + `
   berth submit fix.md
   id=$(berth submit --image py.sif --time 10m -- python3 train.py --fast)
-` + exitHelp + `0 submitted, 2 the task or an option is wrong or the scheduler refused
+` + keyHelp + exitHelp + `0 submitted, 2 the task or an option is wrong or the scheduler refused
 it, 3 a file it names does not exist, 5 the scheduler could not be reached, 75
 try again, 78 the containment it asks for cannot be had.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,6 +48,7 @@ try again, 78 the containment it asks for cannot be had.`,
 		},
 	}
 	f.add(c)
+	f.addKey(c)
 	a.jsonFlag(c)
 	return c
 }
@@ -53,7 +63,11 @@ func (a *app) printID(rec *jobs.Record) error {
 
 // submit plans and submits, and says the notes.
 func (a *app) submit(cmd *cobra.Command, f *taskFlags, args []string) (*engine.Engine, *jobs.Record, error) {
-	t, choice, err := f.task(cmd, args)
+	cfg, err := a.config(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, choice, notes, err := f.task(cmd, args, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,14 +75,34 @@ func (a *app) submit(cmd *cobra.Command, f *taskFlags, args []string) (*engine.E
 	if err != nil {
 		return nil, nil, err
 	}
-	spec, err := e.Plan(cmd.Context(), t, choice, false)
+	plan := func(choice engine.Choice) (*jobs.Spec, error) {
+		spec, err := e.Plan(cmd.Context(), t, choice, false)
+		if err == nil {
+			err = cfg.CheckJob(spec)
+		}
+		if err == nil {
+			a.notes(append(notes, spec.Notes...))
+		}
+		return spec, err
+	}
+	if cmd.Flags().Changed(flagKey) {
+		rec, made, err := e.SubmitOnce(cmd.Context(), f.key, t, choice, plan)
+		if err == nil && !made {
+			a.say("job %s was submitted with this idempotency key before", jobs.Short(rec.Spec.ID))
+		}
+		return e, rec, err
+	}
+	spec, err := plan(choice)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, n := range spec.Notes {
-		a.say("note: %s", n)
-	}
 	rec, err := e.Submit(cmd.Context(), spec, t)
+	if rec != nil {
+		if u := rec.Stuck(); u != nil {
+			a.say("warning: %s", u.Reason)
+			a.say("hint: %s", u.Hint)
+		}
+	}
 	return e, rec, err
 }
 
@@ -78,14 +112,19 @@ func (a *app) renderCmd() *cobra.Command {
 		Use: "render [flags] TASK.md | render [flags] -- COMMAND...", Short: "print the job script, submit nothing",
 		Long: `Print the job script that a submission would hand to the scheduler. Nothing is
 submitted or written, and neither Slurm nor the image need be here: versions
-come from the profile. Ids in it are zeros; a submitted job has its own.
+come from the profile. With --login that host is asked for its paths,
+by berth's program, which is put there. Ids in it are zeros; a submitted job has its own.
 
 {image}, {overlay} and {scratch} are known only on the node, and are filled in
 by the runner, which records the final command line in argv.json.
 ` + taskHelp + exitHelp + `0 ok, 2 the task or an option is wrong, 3 the task file or the profile does not
 exist, 78 the containment it asks for cannot be had.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, choice, err := f.task(cmd, args)
+			cfg, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			t, choice, notes, err := f.task(cmd, args, cfg)
 			if err != nil {
 				return err
 			}
@@ -98,38 +137,22 @@ exist, 78 the containment it asks for cannot be had.`,
 				return err
 			}
 			spec, err := e.Plan(cmd.Context(), t, choice, true)
+			if err == nil {
+				err = cfg.CheckJob(spec)
+			}
 			if err != nil {
 				return err
 			}
-			script, err := e.Render(spec, filepath.Join(h, "bin", "berth-node"))
+			e.Node = func() (string, error) { return filepath.Join(h, "bin", "berth-node"), nil }
+			script, err := e.Render(cmd.Context(), spec)
 			if err != nil {
 				return err
 			}
-			for _, n := range spec.Notes {
-				a.say("note: %s", n)
-			}
+			a.notes(append(notes, spec.Notes...))
 			_, err = io.WriteString(a.stdout, script)
 			return err
 		},
 	}
 	f.add(c)
-	return c
-}
-
-func (a *app) versionCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "version", Short: "print the version of berth",
-		Long: "Print the version of berth." + "\n" + exitHelp + "0.",
-		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			v := buildVersion()
-			if a.json {
-				return a.printJSON(map[string]any{"version": v.version, "commit": v.commit, "go": v.goVersion, "os": v.os, "arch": v.arch, "embedded_node": v.embedded})
-			}
-			_, err := fmt.Fprintf(a.stdout, "berth %s %s/%s %s\n", v.version, v.os, v.arch, v.goVersion)
-			return err
-		},
-	}
-	a.jsonFlag(c)
 	return c
 }

@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 
 	"berth/engine"
-	"berth/internal/profile"
+	"berth/internal/config"
 	"berth/internal/strict"
 	"berth/internal/task"
 	"berth/jobs"
@@ -17,75 +16,146 @@ import (
 // taskFlags are what submit, run and render take over a task file's words, and
 // what makes a task of a command line.
 type taskFlags struct {
-	name, image, overlay, workspace, base string
-	backend, scheduler, profile           string
-	memory, disk, time, gpus              string
-	cpus, nodes                           string
-	bind, env, scope                      []string
-	host, sshKey                          string
-	sshOptions                            []string
-	slurm                                 jobs.SlurmOptions
+	name, image, template, overlay, workspace, base string
+	overlayWait                                     string
+	snapshot                                        string
+	keep, keepFailed                                bool
+	backend, scheduler, profile, target             string
+	stage, retry, resume                            string
+	memory, disk, time, gpus                        string
+	cpus, nodes, ntasks                             string
+	bind, env, scope, after                         []string
+	host, login, sshKey                             string
+	sshOptions                                      []string
+	slurm                                           jobs.SlurmOptions
+	key                                             string // of the caller's, under which a task is submitted once
 }
+
+// offlineHelp is of a flag that the configuration reads.
+const offlineHelp = "ask no registry: a reference is what the cache has of it ($BERTH_OFFLINE)"
 
 func (f *taskFlags) add(c *cobra.Command) {
 	fs := c.Flags()
-	fs.StringVar(&f.name, "name", "", "name of the task")
-	fs.StringVar(&f.image, "image", "", "container image: a SIF file; with docker a name such as debian:12")
-	fs.StringVar(&f.overlay, "overlay", "", "name of a persistent overlay; without it the writable layer is thrown away")
-	fs.StringArrayVar(&f.bind, "bind", nil, "bind SRC[:DST[:rw]], read-only unless rw")
-	fs.StringArrayVar(&f.env, "env", nil, "NAME (taken from here) or NAME=VALUE")
-	fs.StringVar(&f.workspace, "workspace", "", "git repository to work on")
-	fs.StringVar(&f.base, "base", "", "commit to start from (default HEAD)")
-	fs.StringArrayVar(&f.scope, "scope", nil, "path that may change")
-	fs.StringVar(&f.cpus, "cpus", "", "CPUs")
-	fs.StringVar(&f.memory, "memory", "", "memory, such as 512MiB; a bare number is MiB")
-	fs.StringVar(&f.disk, "disk", "", "size of the writable layer, such as 5GiB")
-	fs.StringVar(&f.time, "time", "", "time limit, such as 30m; a bare number is seconds")
-	fs.StringVar(&f.gpus, "gpus", "", "GPUs: N or TYPE:N")
-	fs.StringVar(&f.nodes, "nodes", "", "nodes")
-	fs.StringVar(&f.slurm.Partition, "partition", "", "Slurm partition")
-	fs.StringVar(&f.slurm.Account, "account", "", "Slurm account")
-	fs.StringVar(&f.slurm.QOS, "qos", "", "Slurm quality of service")
-	fs.StringVar(&f.slurm.Constraint, "constraint", "", "Slurm node features")
-	fs.StringArrayVar(&f.slurm.Extra, "slurm", nil, "further sbatch option, --option=value")
-	fs.StringVar(&f.backend, "backend", "", "auto, singularity, docker, ssh or local (default auto)")
-	fs.StringVar(&f.host, "host", "", "ssh: [USER@]HOST[:PORT] ($TERMINAL_SSH_HOST, _USER, _PORT)")
-	fs.StringVar(&f.sshKey, "ssh-key", "", "ssh: identity file ($TERMINAL_SSH_KEY)")
-	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "ssh: any option, Name=value")
-	fs.StringVar(&f.scheduler, "scheduler", "", "auto, slurm or local (default auto)")
-	fs.StringVar(&f.profile, "profile", os.Getenv("BERTH_PROFILE"), "site profile: a name or a path ($BERTH_PROFILE)")
+	fs.StringVar(&f.name, "name", "", "`NAME` of the task")
+	fs.StringVar(&f.image, "image", "", "container `IMAGE`: a SIF file, or a reference such as docker://debian:12")
+	fs.Bool("offline", false, offlineHelp)
+	fs.StringVar(&f.template, "template", "", "workspace template, in place of an image: `NAME` (berth template ls)")
+	fs.StringVar(&f.overlay, "overlay", "", "`NAME` of a persistent overlay; without it the writable layer is thrown away")
+	fs.StringVar(&f.overlayWait, "overlay-wait", "", "wait for whoever has the overlay, at most a `TIME` such as 30m (default: fail with 75)")
+	fs.StringVar(&f.snapshot, "overlay-snapshot", "", "`WHEN` the task works on a snapshot of the overlay, which is kept when it succeeds: auto, always or never (default auto)")
+	fs.BoolVar(&f.keep, "keep", false, "keep the writable layer as overlay kept/ID, for berth overlay")
+	fs.BoolVar(&f.keepFailed, "keep-failed", false, "keep it when the job fails")
+	fs.StringVar(&f.stage, "stage", "", "copy the image to the node's own disk: `WHEN` is auto (when it pays), always or never (default auto)")
+	fs.StringVar(&f.retry, "retry", "", "try again what the site broke or what had too little memory: on or off (default on, but for --login); [retry] in a task file says how often")
+	fs.StringVar(&f.resume, "resume", "", "stop the task before its time limit and go on in another attempt: on or off (default off); [resume] in a task file says how")
+	fs.StringArrayVar(&f.after, "after", nil, "begin when other jobs have ended: `JOB` (it succeeded), any:JOB or notok:JOB, several behind commas")
+	fs.StringArrayVar(&f.bind, "bind", nil, "show `SRC[:DST[:rw]]` of that machine inside, read-only unless rw")
+	fs.StringArrayVar(&f.env, "env", nil, "variable of the task: `NAME` (taken from here) or NAME=VALUE")
+	fs.StringVar(&f.workspace, "workspace", "", "git repository `DIR` to work on")
+	fs.StringVar(&f.base, "base", "", "`COMMIT` to start from (default HEAD)")
+	fs.StringArrayVar(&f.scope, "scope", nil, "`PATH` that may change")
+	f.addPlace(c)
+	fs.StringVar(&f.disk, "disk", "", "`SIZE` of the writable layer, such as 5GiB")
+	fs.StringVar(&f.gpus, "gpus", "", "GPUs: `N` or TYPE:N")
+	fs.StringVar(&f.nodes, "nodes", "", "`NUMBER` of nodes")
+	fs.StringVar(&f.ntasks, "ntasks", "", "`NUMBER` of times the command runs side by side, each in a container of its own")
+	fs.StringVar(&f.backend, "backend", "", "`NAME` is auto, singularity, docker, ssh, local, modal, daytona, or that of a program berth-backend-NAME (default auto: one of the first two)")
+	fs.StringVar(&f.host, "host", "", "ssh: `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
+	fs.StringVar(&f.login, "login", "", "Slurm is on a cluster: its login node, `[USER@]HOST[:PORT]`, reached by ssh")
+	fs.StringVar(&f.sshKey, "ssh-key", "", "ssh, and --login: identity `FILE` ($TERMINAL_SSH_KEY)")
+	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "ssh, and --login: any option, `Name=value`")
 }
 
-// task reads the task: a file, or the words after "--".
-func (f *taskFlags) task(cmd *cobra.Command, args []string) (jobs.Task, engine.Choice, error) {
-	var c engine.Choice
-	t, err := f.read(cmd, args)
-	if err != nil {
-		return t, c, err
+const flagKey = "idempotency-key"
+
+// addKey adds what makes a submission one that may be repeated.
+func (f *taskFlags) addKey(c *cobra.Command) {
+	c.Flags().StringVar(&f.key, flagKey, "", "submit once under this `KEY` of your own: the same again gives the same job, whatever was killed in between")
+}
+
+// addPlace adds those that say where, and how long, anything may run.
+func (f *taskFlags) addPlace(c *cobra.Command) {
+	fs := c.Flags()
+	fs.StringVar(&f.cpus, "cpus", "", "`NUMBER` of CPUs")
+	fs.StringVar(&f.memory, "memory", "", "memory `SIZE`, such as 512MiB; a bare number is MiB")
+	fs.StringVar(&f.time, "time", "", "time `LIMIT`, such as 30m; a bare number is seconds")
+	fs.StringVar(&f.slurm.Partition, "partition", "", "`NAME` of a partition")
+	fs.StringVar(&f.slurm.Account, "account", "", "`NAME` of the account that is charged")
+	fs.StringVar(&f.slurm.QOS, "qos", "", "`NAME` of a quality of service")
+	fs.StringVar(&f.slurm.Constraint, "constraint", "", "`FEATURES` of its nodes")
+	fs.StringArrayVar(&f.slurm.Extra, "slurm", nil, "a further option of sbatch, `--option=value`")
+	fs.StringVar(&f.scheduler, "scheduler", "", "`NAME` is auto, slurm or local (default auto)")
+	fs.StringVar(&f.target, "target", "", "`NAME` of a target of the configuration ($BERTH_TARGET)")
+	fs.StringVar(&f.profile, "profile", "", "site profile: a `NAME` or a path ($BERTH_PROFILE)")
+}
+
+// task reads the task: a file, or the words after "--". What neither it nor a
+// flag says, the configuration does.
+func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) (t jobs.Task, c engine.Choice, notes []string, err error) {
+	if t, err = f.read(cmd, args); err != nil {
+		return t, c, nil, err
 	}
-	if err := f.override(cmd, &t); err != nil {
-		return t, c, err
+	if err = f.override(cmd, &t); err != nil {
+		return t, c, nil, err
+	}
+	// A template that is named here wins over the configuration; one that the
+	// configuration names stands below it.
+	named := t.Terminal.Template != ""
+	if named {
+		err = engine.TaskTemplate(templatesDir(), &t)
+	}
+	if err == nil {
+		notes, err = cfg.Task(&t, &c)
+	}
+	if err == nil && !named {
+		err = engine.TaskTemplate(templatesDir(), &t)
+	}
+	if err != nil {
+		return t, c, nil, err
 	}
 	if t.Terminal.Backend == jobs.BackendSSH || t.Terminal.SSH.Host != "" {
-		if t.Terminal.SSH, err = sshSpec(t.Terminal.SSH, f.sshKey, f.sshOptions); err != nil {
-			return t, c, err
+		t.Terminal.SSH, err = sshSpec(t.Terminal.SSH, f.sshKey, f.sshOptions)
+	}
+	if err == nil {
+		err = f.loginHost(t, &c)
+	}
+	return t, c, notes, err
+}
+
+// place is a task of which the flags of [taskFlags.addPlace] and the
+// configuration say where it runs, and what it may use.
+func (f *taskFlags) place(cmd *cobra.Command, cfg *config.Config, name string) (t jobs.Task, c engine.Choice, notes []string, err error) {
+	t = jobs.Task{Name: name, Terminal: jobs.Terminal{Backend: jobs.BackendLocal}}
+	set := *f
+	set.name = name // where a verb has a flag of that name, it is another one
+	if err = set.override(cmd, &t); err == nil {
+		notes, err = cfg.Task(&t, &c)
+	}
+	return t, c, notes, err
+}
+
+// loginHost puts --login, and what the caller alone may say of it, over what the
+// target has.
+func (f *taskFlags) loginHost(t jobs.Task, c *engine.Choice) error {
+	if f.login != "" {
+		if t.Terminal.Backend == jobs.BackendSSH {
+			return usage("--login names a cluster's login node, and the backend ssh runs the task on a host itself: give one of them")
+		}
+		login, err := jobs.ParseHost(f.login)
+		if err != nil {
+			return err
+		}
+		c.Login = &login
+		if f.scheduler == "" {
+			c.Scheduler = jobs.SchedulerSlurm // whatever the configuration says of here
 		}
 	}
-	for _, v := range [][2]string{{"--scheduler", f.scheduler}, {"--profile", f.profile}} {
-		if err := jobs.CheckText(v[0], v[1]); err != nil {
-			return t, c, err
-		}
+	if c.Login == nil {
+		return nil
 	}
-	c.Scheduler = f.scheduler
-	if c.Scheduler == "auto" {
-		c.Scheduler = ""
-	}
-	if f.profile != "" {
-		if c.Profile, _, err = profile.Load(f.profile, profileDirs()...); err != nil {
-			return t, c, err
-		}
-	}
-	return t, c, nil
+	login, err := sshSpec(*c.Login, f.sshKey, f.sshOptions)
+	c.Login = &login
+	return err
 }
 
 func (f *taskFlags) read(cmd *cobra.Command, args []string) (jobs.Task, error) {
@@ -135,9 +205,19 @@ func (f *taskFlags) override(cmd *cobra.Command, t *jobs.Task) error {
 		{Name: "time", Table: "resources", Key: "time", Kind: strict.String, Values: text(f.time)},
 		{Name: "gpus", Table: "resources", Key: "gpus", Kind: strict.String, Values: text(f.gpus)},
 		{Name: "nodes", Table: "resources", Key: "nodes", Kind: strict.Int, Values: text(f.nodes)},
+		{Name: "ntasks", Table: "resources", Key: "ntasks", Kind: strict.Int, Values: text(f.ntasks)},
 		{Name: "backend", Table: "terminal", Key: "backend", Kind: strict.String, Values: text(f.backend)},
 		{Name: "image", Table: "terminal", Key: "image", Kind: strict.String, Values: text(f.image)},
+		{Name: "template", Table: "terminal", Key: "template", Kind: strict.String, Values: text(f.template)},
 		{Name: "overlay", Table: "terminal", Key: "overlay", Kind: strict.String, Values: text(f.overlay)},
+		{Name: "overlay-wait", Table: "terminal", Key: "overlay_wait", Kind: strict.String, Values: text(f.overlayWait)},
+		{Name: "overlay-snapshot", Table: "terminal", Key: "overlay_snapshot", Kind: strict.String, Values: text(f.snapshot)},
+		{Name: "keep", Table: "terminal", Key: "keep", Kind: strict.String, Values: text(jobs.KeepAlways)},
+		{Name: "keep-failed", Table: "terminal", Key: "keep", Kind: strict.String, Values: text(jobs.KeepFailed)},
+		{Name: "stage", Table: "terminal", Key: "stage", Kind: strict.String, Values: text(f.stage)},
+		{Name: "retry", Key: "retry", Kind: strict.String, Values: text(f.retry)},
+		{Name: "resume", Key: "resume", Kind: strict.String, Values: text(f.resume)},
+		{Name: "after", Key: "after", Kind: strict.List, Values: f.after},
 		{Name: "host", Table: "terminal", Key: "host", Kind: strict.String, Values: text(f.host)},
 		{Name: "bind", Table: "terminal", Key: "bind", Kind: strict.List, Values: f.bind},
 		{Name: "env", Table: "terminal", Key: "env", Kind: strict.List, Values: f.env},
@@ -147,7 +227,9 @@ func (f *taskFlags) override(cmd *cobra.Command, t *jobs.Task) error {
 		{Name: "constraint", Table: "slurm", Key: "constraint", Kind: strict.String, Values: text(f.slurm.Constraint)},
 		{Name: "slurm", Table: "slurm", Key: "extra", Kind: strict.List, Values: f.slurm.Extra},
 	} {
-		if cmd.Flags().Changed(k.Name) {
+		switch {
+		case k.Name == "keep" && !f.keep, k.Name == "keep-failed" && (f.keep || !f.keepFailed):
+		case cmd.Flags().Changed(k.Name):
 			set = append(set, k)
 		}
 	}

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 
 	"berth/internal/nodebin"
 )
@@ -31,4 +34,24 @@ func buildVersion() build {
 		b.version = "devel"
 	}
 	return b
+}
+
+func (a *app) versionCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "version", Short: "print the version of berth",
+		Long: "Print the version of berth." + "\n" + exitHelp + "0.",
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error { return a.printVersion() },
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) printVersion() error {
+	v := buildVersion()
+	if a.json {
+		return a.printJSON(map[string]any{"version": v.version, "commit": v.commit, "go": v.goVersion, "os": v.os, "arch": v.arch, "embedded_node": v.embedded})
+	}
+	_, err := fmt.Fprintf(a.stdout, "berth %s %s/%s %s\n", v.version, v.os, v.arch, v.goVersion)
+	return err
 }

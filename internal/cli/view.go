@@ -1,11 +1,18 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"berth/engine"
 	"berth/jobs"
+	"berth/jobs/store"
+
+	"golang.org/x/sys/unix"
 )
 
 // jobJSON is a job in every --json output. Fields are only ever added.
@@ -20,11 +27,18 @@ type jobJSON struct {
 	Reason     string            `json:"reason,omitempty"`
 	Hint       string            `json:"hint,omitempty"`
 	Scheduler  string            `json:"scheduler"`
+	Login      string            `json:"login,omitempty"`     // the host on which the scheduler's commands run
+	LoginDir   string            `json:"login_dir,omitempty"` // the attempt's directory there
+	Target     string            `json:"target,omitempty"`
 	Backend    string            `json:"backend"`
 	Level      jobs.Level        `json:"level"`
 	NativeID   string            `json:"native_id,omitempty"`
 	Word       string            `json:"scheduler_state,omitempty"`  // the scheduler's own word
+	WaitingFor string            `json:"waiting_for,omitempty"`      // of a job that runs: who has what it needs
 	Waiting    string            `json:"scheduler_reason,omitempty"` // why it waits
+	After      []jobs.After      `json:"after,omitempty"`            // jobs that must end before it begins
+	WaitsFor   string            `json:"waits_for,omitempty"`        // those of them that have not
+	Plain      string            `json:"scheduler_plain,omitempty"`  // the same in plain words, after "it "
 	Node       string            `json:"node,omitempty"`
 	Created    time.Time         `json:"created"`
 	Claimed    *time.Time        `json:"claimed,omitempty"`
@@ -33,6 +47,7 @@ type jobJSON struct {
 	AsOf       time.Time         `json:"as_of"`
 	AskError   string            `json:"ask_error,omitempty"`
 	Cancel     bool              `json:"cancel_requested,omitempty"`
+	CancelBy   string            `json:"cancelled_by,omitempty"` // whoever asked for its end, when that is known
 	Attempt    int               `json:"attempt"`
 	Dir        string            `json:"dir"`
 	Branch     string            `json:"branch,omitempty"`
@@ -40,15 +55,20 @@ type jobJSON struct {
 	Result     *jobs.Result      `json:"result,omitempty"`
 	Done       []jobs.DoneResult `json:"done,omitempty"`
 	Artifacts  []string          `json:"artifacts,omitempty"`
+	Overlay    *jobs.OverlayUse  `json:"overlay,omitempty"`
 	OOMKills   int               `json:"oom_kills,omitempty"`
 	MaxRSS     jobs.Bytes        `json:"max_rss_bytes,omitempty"`
+	Peak       jobs.Bytes        `json:"memory_peak_bytes,omitempty"`
 	Notes      []string          `json:"notes,omitempty"`
+	// Unfollowed is what could not be submitted: without somebody, the job may
+	// not go on.
+	Unfollowed *jobs.Unfollowed `json:"unfollowed,omitempty"`
 }
 
 func viewJSON(v engine.View) jobJSON {
 	j := jobJSON{ID: v.Spec.ID, Short: jobs.Short(v.Spec.ID), Name: v.Spec.Name, State: v.State, Final: v.State.Final(), ExitCode: jobs.CodeOfRecord(v.Record),
 		Scheduler: v.Spec.Scheduler, Backend: v.Spec.Backend, Level: v.Spec.Level, Created: v.Spec.Created, AsOf: v.AsOf.UTC(), Cancel: v.Cancel != nil,
-		Dir: v.Dir, Notes: append([]string{}, v.Spec.Notes...), Word: v.Status.Word, Waiting: v.Status.Reason, Node: v.Status.Node}
+		Dir: v.Dir, Notes: append([]string{}, v.Spec.Notes...), Word: v.Status.Word, Waiting: v.Status.Reason, Plain: v.Status.Plain, CancelBy: v.Status.By, Node: v.Status.Node}
 	if !j.Final {
 		j.Hint = v.Status.Hint
 	}
@@ -58,11 +78,27 @@ func viewJSON(v engine.View) jobJSON {
 	if v.Note != "" {
 		j.Notes = append(j.Notes, v.Note)
 	}
+	if c := v.Cancel; c != nil && (c.By != "" || c.Host != "") {
+		j.CancelBy = strings.TrimSuffix(c.By+" on "+c.Host, " on ")
+	}
+	j.Target, j.After = v.Spec.Target, v.Spec.After
+	if !j.Final {
+		j.WaitsFor = v.Waits.String()
+	}
 	a := v.Current()
 	if a == nil {
 		return j
 	}
-	j.Attempt, j.Dir = a.N, a.Dir
+	j.Attempt, j.Dir, j.Unfollowed = a.N, a.Dir, v.Stuck()
+	if j.State == jobs.StateRunning {
+		j.WaitingFor = waitsFor(a.Dir)
+	}
+	if l := v.Spec.Login; l != nil {
+		j.Login = l.Host
+		if st, err := store.At(v.Spec.LoginHome); err == nil {
+			j.LoginDir = store.AttemptDir(st.JobDir(v.Spec.ID), a.N)
+		}
+	}
 	if a.Submitted != nil {
 		j.NativeID = a.Submitted.Handle.NativeID
 	}
@@ -75,28 +111,127 @@ func viewJSON(v engine.View) jobJSON {
 	if d := a.Verdict; d != nil && a.Exit == nil {
 		j.Reason, j.Hint, j.Word, j.Ended = d.Reason, d.Hint, d.Word, &d.Time
 	}
+	// What the scheduler said beside our own record, when it was asked.
+	if d := a.Decision; d != nil && d.Word != "" {
+		j.Word = d.Word
+	}
+	if by := said(a); j.CancelBy == "" {
+		j.CancelBy = by
+	}
 	if x := a.Exit; x != nil {
 		j.Exit, j.Reason, j.Hint, j.Ended, j.Node = &x.Exit, x.Reason, x.Hint, &x.Ended, x.Node
 		if !x.Started.IsZero() {
 			j.Started = &x.Started
 		}
+		j.Overlay = x.Overlay
 		j.Result, j.Done, j.Artifacts, j.OOMKills, j.MaxRSS = x.Result, x.Done, x.Artifacts, x.OOMKills, x.MaxRSS
+		j.Peak = x.Peak
 		j.Notes = append(j.Notes, x.Notes...)
 		if x.Result != nil && x.Result.Commit != "" {
-			j.Branch, j.BranchHere = x.Result.Branch, x.Result.Taken || a.Taken != nil
+			j.Branch, j.BranchHere = x.Result.Branch, v.BranchHere()
 		}
 	}
 	return j
+}
+
+// said is who cancelled an attempt in the scheduler, by what that said.
+func said(a *jobs.Attempt) string {
+	switch {
+	case a.Verdict != nil && a.Verdict.By != "":
+		return a.Verdict.By
+	case a.Decision != nil:
+		return a.Decision.WordBy
+	}
+	return ""
+}
+
+// waitsFor says for whom an attempt waits; "" is for nobody.
+func waitsFor(dir string) string {
+	if e := store.LastEvent(dir); e.Event == store.EventWaiting {
+		return strings.TrimPrefix(e.Text, "for ")
+	}
+	return ""
+}
+
+// tellWaiting says for whom a job waits, as long as it does.
+func (a *app) tellWaiting(ctx context.Context, dir string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for last := ""; ; {
+			now := waitsFor(dir)
+			if now != "" && now != last {
+				a.say("waiting for %s", now)
+			}
+			last = now
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // stateText is the state with what a person wants beside it.
 func stateText(j jobJSON) string {
 	s := string(j.State)
 	switch {
+	case j.WaitsFor != "" && !j.Cancel:
+		s += " (waits for " + j.WaitsFor + ")"
 	case j.State == jobs.StatePending && j.Waiting != "" && j.Waiting != "None":
 		s += " (" + j.Waiting + ")"
+	case j.WaitingFor != "" && !j.Cancel:
+		what, _, _ := strings.Cut(j.WaitingFor, ",")
+		s += " (waiting for " + what + ")"
 	case j.Cancel && !j.Final:
 		s += " (cancelling)"
+	case j.State == jobs.StateFailed && j.Exit != nil:
+		// Of a task that failed in a done command, the command itself did not.
+		if how := exitText(*j.Exit); how != "" {
+			s += " (" + how + ")"
+		}
+	}
+	if j.Unfollowed != nil {
+		s += " (NOT FOLLOWED: see berth status " + j.Short + ")"
+	}
+	return s
+}
+
+// exitText tells a death by a signal from an exit code, in few words; "" is that
+// the command succeeded.
+func exitText(e jobs.Exit) string {
+	switch {
+	case !e.Started:
+		return "did not start"
+	case e.Signal != 0:
+		return "signal " + signalText(e.Signal)
+	case e.Code != 0:
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return ""
+}
+
+// signalText is the number with the name, such as "9 KILL".
+func signalText(n int) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", n, strings.TrimPrefix(unix.SignalName(syscall.Signal(n)), "SIG")))
+}
+
+// overlayText says what an attempt did with its overlay.
+func overlayText(o *jobs.OverlayUse) string {
+	s := o.Name + " (" + o.Driver + "), "
+	switch {
+	case o.Way != jobs.WaySnapshot:
+		s += "changed in place"
+	case o.Promoted:
+		s += "changed by a snapshot of it"
+	default:
+		s += "left as it was: it was worked on in a snapshot"
+	}
+	if o.Why != "" {
+		s += ": " + o.Why
 	}
 	return s
 }
@@ -109,8 +244,18 @@ func (a *app) detail(j jobJSON) [][2]string {
 			out = append(out, [2]string{label, value})
 		}
 	}
+	add("waits for", j.WaitsFor)
+	add("waiting for", j.WaitingFor)
 	add("reason", j.Reason)
+	if j.Waiting != "" && !j.Final && j.Plain != "" {
+		add("that is", "it "+j.Plain)
+	}
 	add("hint", j.Hint)
+	if u := j.Unfollowed; u != nil {
+		add("not followed", u.Reason+", "+a.when(u.Time))
+		add("to mend that", u.Hint)
+	}
+	add("cancelled by", j.CancelBy)
 	if j.Exit != nil && (j.Exit.Started || j.Exit.Error != "") {
 		add("exit", j.Exit.String())
 	}
@@ -120,6 +265,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 	}
 	if j.Word != "" {
 		where += " (" + j.Word + ")"
+	}
+	if j.Login != "" {
+		where += " on " + j.Login
 	}
 	add("scheduler", where)
 	add("backend", j.Backend+" (containment: "+string(j.Level)+")")
@@ -154,6 +302,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 	for _, p := range j.Artifacts {
 		add("artifact", filepath.Join(j.Dir, "artifacts", p))
 	}
+	if o := j.Overlay; o != nil && o.Name != "" {
+		add("overlay", overlayText(o))
+	}
 	if j.MaxRSS > 0 {
 		add("peak memory", jobs.Bytes(j.MaxRSS.MiB()*int64(jobs.MiB)).String())
 	}
@@ -164,5 +315,6 @@ func (a *app) detail(j jobJSON) [][2]string {
 		add("as of", a.when(j.AsOf))
 	}
 	add("files", j.Dir)
+	add("files there", j.LoginDir)
 	return out
 }

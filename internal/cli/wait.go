@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"berth/engine"
@@ -40,17 +41,21 @@ time limit passed, 130 it was cancelled; 2, 3 as everywhere.`,
 				ctx, cancel = context.WithTimeout(ctx, d)
 				defer cancel()
 			}
+			all := make([]string, len(recs))
+			for i, r := range recs {
+				all[i] = r.Spec.ID
+			}
+			views, err := e.WaitAll(ctx, all, a.reached())
+			if errors.Is(err, context.DeadlineExceeded) {
+				if recs, err = find(e, all); err == nil {
+					views = e.Reconcile(cmd.Context(), recs)
+				}
+			}
+			if err != nil {
+				return err
+			}
 			code := 0
-			var views []engine.View
-			for _, r := range recs {
-				v, err := e.Wait(ctx, r.Spec.ID, nil)
-				if errors.Is(err, context.DeadlineExceeded) {
-					v, err = e.Reconcile(cmd.Context(), []*jobs.Record{v.Record})[0], nil
-				}
-				if err != nil {
-					return err
-				}
-				views = append(views, v)
+			for _, v := range views {
 				if c := jobs.CodeOfRecord(v.Record); code == 0 {
 					code = c
 				}
@@ -130,19 +135,45 @@ the command's own exit code.`,
 		},
 	}
 	f.add(c)
+	f.addKey(c)
 	c.Flags().BoolVar(&ownCode, "exit-code", false, "exit with the command's own code")
 	return c
+}
+
+// again says why there is another attempt than the first, or will be.
+func again(r *jobs.Record) string {
+	for i := len(r.Attempts) - 1; i >= 0; i-- {
+		a := &r.Attempts[i]
+		if d := a.Decision; d != nil && d.Verb == jobs.VerbRetry {
+			return fmt.Sprintf("attempt %d ended (%s); attempt %d: %s", a.N, jobs.StateOfAttempt(a), a.N+1, d.Reason)
+		}
+	}
+	return ""
 }
 
 // watch shows a job to its end.
 func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, ownCode bool) error {
 	id, short := rec.Spec.ID, jobs.Short(rec.Spec.ID)
-	a.say("job %s submitted to %s", short, joinWords(rec.Spec.Scheduler, rec.Current().Submitted.Handle.NativeID))
+	native := ""
+	if sub := rec.Current().Submitted; sub != nil {
+		native = sub.Handle.NativeID
+	}
+	a.say("job %s submitted to %s", short, joinWords(schedulerName(rec.Spec), native))
 	logs := a.follow(rec.Current().Dir)
 	defer logs.stop()
+	defer a.tellWaiting(ctx, rec.Current().Dir)()
+	reached, last := a.reached(), jobs.State("")
 	v, err := e.Wait(ctx, id, func(v engine.View) {
+		logs.move(v.Current().Dir)
+		if reached(v); v.State == last {
+			return
+		}
+		last = v.State
 		switch v.State {
 		case jobs.StatePending:
+			if why := again(v.Record); why != "" {
+				a.say("%s", why)
+			}
 			a.say("waiting in the queue")
 		case jobs.StateRunning:
 			a.say("running on %s", v.Current().Claim.Host)
@@ -170,12 +201,11 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 	return nil
 }
 
-const (
-	// second is how long a second ctrl-C is waited for.
-	second = 2 * time.Second
-	// echo is how long what comes after the first is taken for the same one.
-	echo = 200 * time.Millisecond
-)
+// second is how long a second ctrl-C is waited for.
+var second = 2 * time.Second
+
+// echo is how long what comes after the first is taken for the same one.
+const echo = 200 * time.Millisecond
 
 // detach leaves the job running, unless ctrl-C comes a second time.
 func (a *app) detach(e *engine.Engine, v engine.View, short string) error {

@@ -22,6 +22,7 @@ unset BASH_ENV ENV CDPATH PROMPT_COMMAND "${!APPTAINER@}" "${!SINGULARITY@}"
 # {image}, {overlay} and {scratch} are known on the node; the runner fills them in and changes nothing else.
 exec /home/alice/.local/state/berth/bin/berth-node runner \
   --attempt /home/alice/.local/state/berth/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001 \
+  --follow /home/alice/.local/state/berth/bin/berth-node \
   -- apptainer exec --containall --no-home --cleanenv --no-eval --pwd /tmp --workdir {scratch} \
   --overlay {overlay} \
   --mount type=bind,source=/home/alice/.local/state/berth/bin/berth-node,destination=/.berth/node,readonly \

@@ -18,7 +18,7 @@ export LANG=C.UTF-8
 # What a site sets here would add binds and flags to the container or change the shells in it.
 unset BASH_ENV ENV CDPATH PROMPT_COMMAND "${!APPTAINER@}" "${!SINGULARITY@}"
 
-# {image}, {overlay} and {scratch} are known on the node; the runner fills them in and changes nothing else.
 exec /home/alice/.local/state/berth/bin/berth-node runner \
   --attempt /home/alice/.local/state/berth/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001 \
+  --follow /home/alice/.local/state/berth/bin/berth-node \
   -- /home/alice/.local/state/berth/bin/berth-node guest

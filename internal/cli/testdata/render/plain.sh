@@ -8,7 +8,7 @@
 #SBATCH --chdir=/shared/alice/berth/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001
 #SBATCH --output=/shared/alice/berth/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001/scheduler.log
 #SBATCH --open-mode=append
-#SBATCH --no-requeue
+#SBATCH --requeue
 #SBATCH --dependency=singleton
 #SBATCH --kill-on-invalid-dep=yes
 #SBATCH --export=NIL
@@ -31,6 +31,7 @@ unset BASH_ENV ENV CDPATH PROMPT_COMMAND SLURM_EXIT_ERROR "${!APPTAINER@}" "${!S
 # {image}, {overlay} and {scratch} are known on the node; the runner fills them in and changes nothing else.
 exec /shared/alice/berth/bin/berth-node runner \
   --attempt /shared/alice/berth/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001 \
+  --follow /shared/alice/berth/bin/berth-node \
   -- apptainer exec --containall --no-home --cleanenv --no-eval --pwd /tmp --workdir {scratch} \
   --overlay {overlay} \
   --mount type=bind,source=/shared/alice/berth/bin/berth-node,destination=/.berth/node,readonly \

@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth/internal/config"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+const configExit = exitHelp + `0 ok, 2 an unknown key, a wrong value, or a file with a mistake, 3 the
+key has no value, 78 a file that others may write, or that says what it may not.`
+
+func (a *app) configCmd() *cobra.Command {
+	return group("config", "show and change the configuration",
+		`The configuration is $XDG_CONFIG_HOME/berth/config.toml, and a project's
+berth.toml: the nearest one from the current directory up to the top of its
+repository. A flag wins over a variable, that over the project's file, that over
+yours, that over the profile, that over the default. A project's file comes with
+the repository: what would open this machine is refused there.
+
+  berth config show --origin
+  berth config set terminal.timeout 10m
+  berth config set --project terminal.docker_image debian:12
+  berth config set targets.lake.scheduler slurm
+  berth config import hermes
+`, a.configGetCmd(), a.configSetCmd(), a.configUnsetCmd(), a.configShowCmd(), a.configPathCmd(), a.configImportCmd())
+}
+
+// wordsFor wants as many words as it names.
+func wordsFor(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs " + strings.Join(names, " and "), Hint: cmd.CommandPath() + " --help"}
+		}
+		return nil
+	}
+}
+
+func (a *app) configGetCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "get KEY", Short: "print the value that holds for a key",
+		Long: `Print the value that holds here for a key, and nothing else. Keys of targets are
+written targets.NAME.KEY.
+
+  berth config get terminal.backend
+  berth config get targets.lake.host
+` + configExit,
+		Args: wordsFor("a key"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			if _, err := cfg.ReadProfile(); err != nil {
+				return err
+			}
+			v, err := cfg.Lookup(args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"key": args[0], "value": v.JSON(), "origin": v.Origin.String()})
+			}
+			if v.V == nil || v.String() == "" {
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: args[0] + " has no value", Hint: "berth config set " + args[0] + " VALUE"}
+			}
+			_, err = fmt.Fprintln(a.stdout, jobs.Printable(v.String()))
+			return err
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) configSetCmd() *cobra.Command {
+	var project bool
+	c := &cobra.Command{
+		Use: "set KEY VALUE", Short: "write a key into the configuration",
+		Long: `Write a key into your configuration, or into the project's. The file's comments
+and order stay, and it is checked as a whole before it is written. A list is
+JSON, or words between commas.
+
+  berth config set terminal.backend docker
+  berth config set resources.memory 8GiB
+  berth config set terminal.env_passthrough HF_HOME,WANDB_MODE
+  berth config set 'projects."/home/ada/src/lab".allow' paths
+` + configExit,
+		Args: wordsFor("a key", "a value"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := config.Set(configSources(cmd), project, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			a.written(file)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&project, "project", false, "the project's berth.toml and not your own file")
+	return c
+}
+
+func (a *app) configUnsetCmd() *cobra.Command {
+	var project bool
+	c := &cobra.Command{
+		Use: "unset KEY", Short: "take a key out of the configuration",
+		Long: `Take a key with its line out of your configuration, or out of the project's.
+` + configExit,
+		Args: wordsFor("a key"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, was, err := config.Unset(configSources(cmd), project, args[0])
+			if err != nil {
+				return err
+			}
+			if !was {
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: args[0] + " does not stand in " + file, Hint: "berth config show --origin tells where values come from"}
+			}
+			a.written(file)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&project, "project", false, "the project's berth.toml and not your own file")
+	return c
+}
+
+func (a *app) written(file string) {
+	if a.errTTY {
+		a.say("written: %s", file)
+	}
+}
+
+func (a *app) configShowCmd() *cobra.Command {
+	var origin bool
+	var target, profile string
+	c := &cobra.Command{
+		Use: "show", Short: "show what holds here",
+		Long: `Show every key with the value that holds here, defaults too; "-" is none. Secrets
+and the values of variables are not shown. --origin tells where each comes from.
+` + configExit,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			if _, err := cfg.ReadProfile(); err != nil {
+				return err
+			}
+			var rows [][]string
+			var list []map[string]any
+			show := func(key string, v config.Value) {
+				row := []string{key, dash(v.String())}
+				if origin {
+					row = append(row, v.Origin.String())
+				}
+				rows = append(rows, row)
+				list = append(list, map[string]any{"key": key, "value": v.JSON(), "origin": v.Origin.String(), "layer": v.Origin.Layer})
+			}
+			for i := range config.Keys {
+				if k := &config.Keys[i]; k.Refused == "" {
+					show(k.Name, cfg.Get(k.Name))
+				}
+			}
+			for _, word := range []string{"host", "ssh_key"} { // of the login node: no key outside of a target
+				key := "targets." + cfg.Target() + "." + word
+				if v, err := cfg.Lookup(key); err == nil && v.V != nil && v.Origin != cfg.Get(v.Key.Name).Origin {
+					show(key, v)
+				}
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"values": list, "target": cfg.Target(), "targets": append([]string{}, cfg.Targets()...), "user_file": cfg.UserPath(), "project_file": cfg.ProjectPath()})
+			}
+			header := []string{"KEY", "VALUE"}
+			if origin {
+				header = append(header, "FROM")
+			}
+			return a.table(header, rows)
+		},
+	}
+	c.Flags().BoolVar(&origin, "origin", false, "also show where each value comes from")
+	c.Flags().StringVar(&target, "target", "", "as with this `NAME` of a target")
+	c.Flags().StringVar(&profile, "profile", "", "as with this profile: a `NAME` or a path")
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) configPathCmd() *cobra.Command {
+	var project bool
+	c := &cobra.Command{
+		Use: "path", Short: "print the path of the configuration",
+		Long: `Print the path of your configuration, which need not be there, or, with
+--project, that of the project's file.
+` + configExit,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path := configSources(cmd).User
+			if path == "" && !project {
+				_, err := configDir()
+				return err
+			}
+			if project {
+				cfg, err := a.config(cmd)
+				if err != nil {
+					return err
+				}
+				if path = cfg.ProjectPath(); path == "" {
+					return &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no " + config.ProjectFile + " here", Hint: "berth config set --project KEY VALUE makes one"}
+				}
+			}
+			_, err := fmt.Fprintln(a.stdout, path)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&project, "project", false, "the project's berth.toml and not your own file")
+	return c
+}
+
+func (a *app) configImportCmd() *cobra.Command {
+	return group("import", "take over the configuration of another program",
+		`Take over the configuration of another program.
+
+  berth config import hermes
+`, a.importHermesCmd())
+}
+
+func (a *app) importHermesCmd() *cobra.Command {
+	var dir string
+	var force, dry bool
+	c := &cobra.Command{
+		Use: "hermes", Short: "take over the terminal's keys of Hermes",
+		Long: `Read the section terminal of Hermes' config.yaml, and its .env, and write what
+berth has too into your configuration. One line for each key says what became
+of it. Secrets are not written: the lines name the variables that hold them.
+` + configExit,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir == "" {
+				h, err := os.UserHomeDir()
+				if err != nil {
+					return &jobs.Error{Kind: jobs.KindConfig, Msg: "your home is not known", Err: err, Hint: "--dir DIR"}
+				}
+				if dir = os.Getenv("HERMES_HOME"); dir == "" {
+					dir = filepath.Join(h, ".hermes")
+				}
+			}
+			file, list, err := config.ImportHermes(configSources(cmd), dir, force, dry)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"file": file, "written": !dry, "keys": append([]config.Imported{}, list...)})
+			}
+			rows := make([][]string, 0, len(list))
+			for _, i := range list {
+				state := "left out"
+				if i.Carried {
+					state = "carried over"
+				}
+				rows = append(rows, []string{state, i.Key, dash(i.Value), dash(i.Why)})
+			}
+			if err := a.table([]string{"WHAT", "KEY", "VALUE", "WHY"}, rows); err != nil {
+				return err
+			}
+			if !dry {
+				a.written(file)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "`DIR` with config.yaml and .env (default $HERMES_HOME, else ~/.hermes)")
+	c.Flags().BoolVar(&force, "force", false, "write over keys that have other values")
+	c.Flags().BoolVar(&dry, "dry-run", false, "write nothing")
+	a.jsonFlag(c)
+	return c
+}

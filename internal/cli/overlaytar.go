@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/apptainer"
+	"berth/internal/images"
+	"berth/jobs"
+	"berth/overlay"
+
+	"github.com/spf13/cobra"
+)
+
+// Formats of an export.
+const (
+	formatTar   = "tar"
+	formatPatch = "patch"
+	formatSIF   = "sif"
+)
+
+// exportFormat is the format that was named, else the one that a file's name
+// says.
+func exportFormat(named, file string) (string, error) {
+	switch named {
+	case formatTar, formatPatch, formatSIF:
+		return named, nil
+	case "":
+	default:
+		return "", usage("--format %s: it is tar, patch or sif", named)
+	}
+	switch filepath.Ext(file) {
+	case ".patch", ".diff":
+		return formatPatch, nil
+	case ".sif":
+		return formatSIF, nil
+	}
+	return formatTar, nil
+}
+
+func (a *app) overlayExportCmd() *cobra.Command {
+	var format, since string
+	var force bool
+	c := &cobra.Command{
+		Use: "export NAME FILE", Short: "write an overlay to a tar, a patch or a new image",
+		Long: `Write what an overlay has changed to a file; - is standard output. Its format is
+what its name ends in, or --format:
+
+  .tar    all files, with extended attributes, hard links and holes; what is
+          deleted is a character device 0:0. berth overlay import reads it.
+  .patch  a unified diff of the text files, for patch -p1 in a directory with the
+          image's files; its head lists what a patch cannot hold. With --since it
+          is over a snapshot.
+  .sif    a new image, of the overlay's image and its changes. It takes a directory
+          on a disk of this machine ($TMPDIR, else /tmp) for a while, with room
+          for twice the unpacked image, and is not put into the cache: name it by
+          its path.
+
+Of an overlay that is in use, it is that of the last snapshot. A file that exists is
+not replaced without --force.
+` + overlayExit,
+		Args: overlayArgs(2, "an overlay and the name of a file"),
+		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
+			name, to := args[0], args[1]
+			f, err := exportFormat(format, to)
+			switch {
+			case err != nil:
+				return err
+			case since != "" && f != formatPatch:
+				return usage("--since is for a patch")
+			case to == "-" && f == formatSIF:
+				return usage("an image cannot be written to standard output: name a file")
+			case to == "-" && f == formatTar && a.tty:
+				return usage("a tar is nothing for a terminal: name a file")
+			}
+			write := func(w io.Writer) error { return a.exportTar(ctx, set, name, w) }
+			if f == formatPatch {
+				write = func(w io.Writer) error { return a.exportPatch(ctx, set, name, since, w) }
+			}
+			if to == "-" {
+				return write(a.stdout)
+			}
+			if to, err = filepath.Abs(to); err != nil {
+				return err
+			}
+			if f == formatSIF {
+				h, err := home()
+				if err != nil {
+					return err
+				}
+				cache, err := a.images(h, set.On)
+				if err != nil {
+					return err
+				}
+				return apptainer.Squash(ctx, set, cache, name, to, force)
+			}
+			return writeFile(to, force, write)
+		}),
+	}
+	fs := c.Flags()
+	fs.StringVar(&format, "format", "", "`FORMAT`: tar, patch or sif (default what the file's name ends in, else tar)")
+	fs.StringVar(&since, "since", "", "a patch over the snapshot of this `LABEL`")
+	fs.BoolVar(&force, "force", false, "replace a file that exists")
+	waitFlag(c)
+	return c
+}
+
+// writeFile writes a file that appears when it is complete.
+func writeFile(to string, force bool, write func(io.Writer) error) error {
+	if err := overlay.MayWrite(to, force); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(to), overlay.PrefixExport+"*")
+	if err != nil {
+		return overlay.WriteError(to, err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	if err := write(f); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return overlay.WriteError(to, err)
+	}
+	return overlay.Place(f.Name(), to, force)
+}
+
+func (a *app) exportTar(ctx context.Context, set *overlay.Set, name string, w io.Writer) error {
+	b := bufio.NewWriterSize(w, 1<<18)
+	begun, shown := a.now(), a.now()
+	left, err := set.Export(ctx, name, b, func(done, all int64) {
+		if now := a.now(); now.Sub(begun) > time.Second && now.Sub(shown) > 200*time.Millisecond {
+			shown = now
+			a.meter(images.Meter{What: "exporting " + name, Done: min(done, all), Of: all})
+		}
+	})
+	a.meter(images.Meter{})
+	if left > 0 {
+		a.say("left out: %s", plural(left, "socket or device"))
+	}
+	if err == nil {
+		err = b.Flush()
+	}
+	return err
+}
+
+func (a *app) exportPatch(ctx context.Context, set *overlay.Set, name, since string, w io.Writer) error {
+	b := bufio.NewWriterSize(w, 1<<18)
+	left, err := set.Patch(ctx, name, since, b)
+	if err != nil {
+		return err
+	}
+	if left > 0 {
+		a.say("a patch cannot hold %s; its head lists them", plural(left, "change"))
+	}
+	return b.Flush()
+}
+
+func (a *app) overlayImportCmd() *cobra.Command {
+	var driver, size, image string
+	c := &cobra.Command{
+		Use: "import FILE.tar NAME", Short: "make an overlay of a tar",
+		Long: `Make an overlay of a tar that berth overlay export has written; - is standard
+input. Driver, size and image are those of the exported one unless they are given.
+Files of ids of --fakeroot stay theirs in a directory; in an ext3 image, and of a tar
+that berth has not written, all files become yours. A tar with absolute names, ".."
+or devices is refused.
+` + overlayExit,
+		Args: overlayArgs(2, "a tar and the name of the new overlay"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec := jobs.OverlaySpec{Name: args[1], Driver: driver}
+			if err := overlay.CheckName(spec.Name); err != nil {
+				return err
+			}
+			if size != "" {
+				var err error
+				if spec.Size, err = jobs.ParseBytes(size); err != nil {
+					return usage("--size: %v", err)
+				}
+			}
+			in := a.stdin
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no tar to import", Err: err}
+				}
+				defer f.Close()
+				in = f
+			}
+			set, err := a.overlaysToWrite()
+			if err != nil {
+				return err
+			}
+			i, err := set.Import(cmd.Context(), bufio.NewReaderSize(in, 1<<18), spec, image)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"overlay": infoJSON(*i)})
+			}
+			_, err = fmt.Fprintln(a.stdout, i.Name)
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&driver, "driver", "auto", "`DRIVER`: auto (as exported), kernel, fuse or ext3")
+	f.StringVar(&size, "size", "", "`SIZE` of an ext3 image")
+	f.StringVar(&image, "image", "", "the `SIF` that it belongs to (default that of the exported one)")
+	a.jsonFlag(c)
+	return c
+}

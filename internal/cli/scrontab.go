@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"strings"
+	"time"
+
+	"berth/engine"
+	"berth/internal/nodebin"
+	"berth/internal/run"
+	"berth/internal/socket"
+	"berth/jobs"
+	"berth/slurm"
+
+	"github.com/spf13/cobra"
+)
+
+// scrontab is "berth follow --scrontab".
+type scrontab struct {
+	what, every string
+	options     jobs.SlurmOptions
+}
+
+// What one run of the entry may use.
+const (
+	scrontabTime   = 10 * time.Minute
+	scrontabMemory = 512 * jobs.MiB
+)
+
+func (s *scrontab) bind(c *cobra.Command) {
+	fs := c.Flags()
+	fs.StringVar(&s.what, "scrontab", "", "have Slurm itself run this verb again and again: `WHAT` is on, off or show")
+	fs.StringVar(&s.every, "every", "10m", "with --scrontab on: how often, a `TIME` such as 30m or 2h")
+	fs.StringVar(&s.options.Partition, "partition", "", "with --scrontab on: `NAME` of a partition")
+	fs.StringVar(&s.options.Account, "account", "", "with --scrontab on: `NAME` of the account that is charged")
+	fs.StringVar(&s.options.QOS, "qos", "", "with --scrontab on: `NAME` of a quality of service")
+}
+
+// do changes or shows the entry.
+func (s *scrontab) do(cmd *cobra.Command, a *app, e *engine.Engine, ids []string) error {
+	if len(ids) > 0 {
+		return usage("--scrontab is for all jobs: it takes no ids")
+	}
+	sc, home := slurm.New(run.Local{}, slurm.Config{Shared: socket.Dir}), e.Store.Home()
+	switch s.what {
+	case "show":
+		entry, err := sc.Crontab(cmd.Context(), home)
+		if err == nil && entry == "" {
+			return &jobs.Error{Kind: jobs.KindNotFound, Msg: "your scrontab has no entry of berth for " + home, Hint: "berth follow --scrontab on"}
+		}
+		if err == nil {
+			for line := range strings.Lines(entry) {
+				if _, err = a.stdout.Write([]byte(jobs.Printable(strings.TrimSuffix(line, "\n")) + "\n")); err != nil {
+					break
+				}
+			}
+		}
+		return err
+	case "off":
+		was, err := sc.DropCrontab(cmd.Context(), home)
+		if err != nil {
+			return err
+		}
+		if !was {
+			a.say("there was no entry of berth for %s", home)
+			return nil
+		}
+		a.say("removed from your scrontab")
+		return nil
+	case "on":
+		every, err := jobs.ParseDuration(s.every)
+		if err != nil {
+			return usage("--every: %v", err)
+		}
+		node, err := nodebin.Install(e.Store.Bin()) // the nodes see it; whether they see this program is not known
+		if err != nil {
+			return err
+		}
+		changed, err := sc.SetCrontab(cmd.Context(), slurm.Crontab{Home: home, Argv: []string{node, jobs.VerbFollow, "--all"}, Env: []string{"BERTH_HOME=" + home},
+			Every: every, Time: scrontabTime, Memory: scrontabMemory, Options: s.options})
+		if err != nil {
+			return err
+		}
+		if changed {
+			a.say("Slurm looks after the jobs of %s every %s; berth follow --scrontab off ends that", home, s.every)
+		} else {
+			a.say("it is there already")
+		}
+		return nil
+	}
+	return usage("--scrontab %q: there are on, off and show", s.what)
+}

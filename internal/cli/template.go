@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"berth/engine"
+	"berth/jobs"
+	"berth/templates"
+
+	"github.com/spf13/cobra"
+)
+
+// templatesDir is where the user's own templates stand, or "".
+func templatesDir() string {
+	dir, err := configDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "templates")
+}
+
+const templateExit = exitHelp + `0 ok, 2 the template or an option is wrong, or it holds a secret, 3 no such
+template.`
+
+func (a *app) templateCmd() *cobra.Command {
+	return group("template", "workspace templates: an image with what a task wants in it, built once",
+		`A template says what a place to work in is made from: an image to begin with, a
+script that is run in it once as root, limits, and the names of variables that
+commands get. Its image is built when it is first used, in a job, and found in
+the cache from then on, until the script or what it begins with changes.
+
+  berth run --template default -- 'python3 --version'
+  berth exec --template minimal -- git --version
+  berth template show default >mine.toml     # change it, then:
+  berth template add mine.toml
+`, a.templateLsCmd(), a.templateShowCmd(), a.templateAddCmd(), a.templateRmCmd(), a.templateBuildCmd())
+}
+
+// templateJSON is a template in every --json output. Fields are only ever
+// added.
+type templateJSON struct {
+	Name        string         `json:"name"`
+	Origin      string         `json:"origin"`
+	Description string         `json:"description,omitempty"`
+	Image       string         `json:"image"`
+	Bootstrap   string         `json:"bootstrap,omitempty"`
+	Env         []string       `json:"env,omitempty"`
+	Resources   jobs.Resources `json:"resources,omitzero"`
+	Reference   string         `json:"reference,omitempty"` // of its image, when that is built
+}
+
+// described is a template with the reference of its image, if there is one now.
+func (a *app) described(cmd *cobra.Command, e *engine.Engine, w *templates.Workspace) templateJSON {
+	j := templateJSON{Name: w.Name, Origin: w.Origin(), Description: w.Description, Image: w.Image, Bootstrap: w.Bootstrap, Env: w.Env, Resources: w.Resources}
+	if ref, err := e.TemplateImage(cmd.Context(), w, jobs.Task{}, engine.Choice{}, engine.TemplateOptions{Known: true}); err == nil {
+		j.Reference = ref
+	}
+	return j
+}
+
+func oneTemplate(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs one template", Hint: "berth template ls"}
+	}
+	return nil
+}
+
+func (a *app) templateLsCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "ls", Short: "list the templates",
+		Long: `List the templates that are built in and your own, which stand in
+$XDG_CONFIG_HOME/berth/templates. Columns: name, whether its image is built,
+what it begins with, where it comes from, what it says of itself.
+` + templateExit,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e, err := a.cacheEngine(cmd)
+			if err != nil {
+				return err
+			}
+			list, bad := templates.Workspaces(templatesDir())
+			out := make([]templateJSON, len(list))
+			rows := make([][]string, len(list))
+			for i, w := range list {
+				out[i] = a.described(cmd, e, w)
+				built := "no"
+				if out[i].Reference != "" {
+					built = "yes"
+				}
+				rows[i] = []string{w.Name, built, w.Image, w.Origin(), dash(w.Description)}
+			}
+			if a.json {
+				return errors.Join(a.printJSON(map[string]any{"templates": out}), bad)
+			}
+			return errors.Join(a.table([]string{"TEMPLATE", "BUILT", "IMAGE", "FROM", "DESCRIPTION"}, rows), bad)
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) templateShowCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "show NAME", Short: "print a template",
+		Long: "Print a template as it stands in its file. On stderr: where that is, and the\nreference of its image, when there is one." + "\n" + templateExit,
+		Args: oneTemplate,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := templates.FindWorkspace(templatesDir(), args[0])
+			if err != nil {
+				return err
+			}
+			e, err := a.cacheEngine(cmd)
+			if err != nil {
+				return err
+			}
+			j := a.described(cmd, e, w)
+			if a.json {
+				return a.printJSON(map[string]any{"template": j})
+			}
+			image := "not built yet"
+			if j.Reference != "" {
+				image = j.Reference
+			}
+			a.say("template %s (%s); its image: %s", w.Name, w.Origin(), image)
+			_, err = a.stdout.Write(w.Text)
+			return err
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) templateAddCmd() *cobra.Command {
+	var name string
+	var force bool
+	c := &cobra.Command{
+		Use: "add FILE.toml", Short: "check a template and keep it",
+		Long: `Check a template, and copy it to $XDG_CONFIG_HOME/berth/templates. Nothing is
+built before it is used (or: berth template build). One with the name of a
+template that is built in takes its place.
+
+A template is recorded, and stands in the image that is made from it: one that
+holds what looks like a secret is refused. Variables come in by their names.
+` + templateExit,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a file", Hint: "berth template show default >mine.toml gives one to begin with"}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := jobs.CheckText("the template's file", args[0]); err != nil {
+				return err
+			}
+			if name == "" {
+				name = strings.TrimSuffix(filepath.Base(args[0]), ".toml")
+			}
+			dir, err := configDir()
+			if err != nil {
+				return err
+			}
+			w, err := templates.ReadWorkspace(args[0], name)
+			if err != nil {
+				return err
+			}
+			file, err := templates.AddWorkspace(filepath.Join(dir, "templates"), w, force)
+			if err == nil {
+				a.say("added %s", file)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "`NAME` of the template (default: that of the file)")
+	c.Flags().BoolVar(&force, "force", false, "replace the template of that name")
+	return c
+}
+
+func (a *app) templateRmCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME", Short: "remove a template of your own",
+		Long: "Remove a template of your own. Images that were built from it stay: berth image gc\nremoves them when nothing has used them for long." + "\n" + templateExit,
+		Args: oneTemplate,
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir, err := configDir()
+			if err != nil {
+				return err
+			}
+			return templates.RemoveWorkspace(filepath.Join(dir, "templates"), args[0])
+		},
+	}
+}
+
+func (a *app) templateBuildCmd() *cobra.Command {
+	var f taskFlags
+	var fresh bool
+	c := &cobra.Command{
+		Use: "build NAME", Short: "build the image of a template; prints its reference",
+		Long: `Build the image of a template beforehand, in a job, as its first use would. What
+is there already is not built again, unless --fresh is given: then what it
+begins with is looked up in its registry, too.
+` + exitHelp + `0 ok, 2 the template or an option is wrong, or its script failed, 3 no such
+template, 4, 5, 75 as for berth image pull, 78 nobody can be root there, or
+there is no apptainer, 130 ctrl-C left the job running.`,
+		Args: oneTemplate,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := templates.FindWorkspace(templatesDir(), args[0])
+			if err != nil {
+				return err
+			}
+			cfg, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			t, choice, notes, err := f.place(cmd, cfg, "template "+w.Name)
+			if err != nil {
+				return err
+			}
+			e, err := a.engine()
+			if err != nil {
+				return err
+			}
+			a.notes(notes)
+			ref, err := e.TemplateImage(cmd.Context(), w, t, choice, engine.TemplateOptions{Anew: fresh})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(a.stdout, jobs.Printable(ref))
+			return err
+		},
+	}
+	f.addPlace(c)
+	c.Flags().BoolVar(&fresh, "fresh", false, "build it again, from what its image is now")
+	return c
+}

@@ -1,0 +1,114 @@
+package doctor
+
+import (
+	"os"
+	"os/user"
+	"time"
+
+	"berth/jobs"
+)
+
+// Checks is the table of all checks, in the order in which findings are shown.
+// docs/doctor.md has the same rows.
+func Checks() []Check {
+	const layers = 20 * time.Second // starts containers, on a machine that may be busy
+	return []Check{
+		{ID: "slurm.programs", Scope: Scheduler, Name: "Slurm", Submit: true, run: checkSlurmPrograms, Limit: 15 * time.Second,
+			About: "sbatch, squeue, scancel and scontrol are on PATH; the version, against known flaws"},
+		{ID: "slurm.controller", Scope: Scheduler, Name: "slurmctld", Submit: true, run: checkController,
+			About: "the controller answers; without it nothing can be submitted or asked"},
+		{ID: "slurm.clock", Scope: Scheduler, Name: "clock", Submit: true, run: needsConfig(checkClock),
+			About: "this machine's clock and the controller's agree; munge refuses credentials that are 5 minutes off"},
+		{ID: "slurm.accounting", Scope: Scheduler, Name: "accounting", Submit: true, run: needsConfig(checkAccounting),
+			About: "sacct answers; without it Slurm forgets ended jobs after MinJobAge"},
+		{ID: "slurm.account", Scope: Scheduler, Name: "account", Submit: true, run: needsConfig(checkAccount),
+			About: "the accounts of this user and their limits; that of the profile is one of them"},
+		{ID: "slurm.partitions", Scope: Scheduler, Name: "partition", Submit: true, run: checkPartitions,
+			About: "the partition of jobs that name none, or the profile's: it exists and is up; its limits"},
+		{ID: "slurm.limits", Scope: Scheduler, Name: "limits of Slurm", Submit: true, run: needsConfig(checkLimits),
+			About: "MaxJobCount and MaxArraySize"},
+		{ID: "slurm.ending", Scope: Scheduler, Name: "end of jobs", Submit: true, run: needsConfig(checkEnding),
+			About: "KillWait, ProctrackType, preemption, MinJobAge: what time a job has to bring its result back, and what may be left of it"},
+		{ID: "slurm.memory", Scope: Scheduler, Name: "memory of jobs", Submit: true, run: needsConfig(checkSlurmMemory),
+			About: "Slurm hands out memory and holds it; else berth watches it, advisory"},
+		{ID: "slurm.tmp", Scope: Scheduler, Name: "/tmp of jobs", Submit: true, run: needsConfig(checkSlurmTmp),
+			About: "whether each job has a /tmp of its own (job_container/tmpfs)"},
+		{ID: "slurm.gpus", Scope: Scheduler, Name: "GPUs of Slurm", Submit: true, run: needsConfig(checkGPUs),
+			About: "the types of GPUs that can be asked for; that of the profile is one of them"},
+
+		{ID: "apptainer.program", Scope: Backend, Name: "singularity", run: checkBox, Limit: 20 * time.Second,
+			About: "apptainer or singularity is on PATH and runs; else the module that has it"},
+		{ID: "apptainer.flaws", Scope: Backend, Name: "singularity: version", run: needsBox(checkBoxFlaws), Limit: 20 * time.Second,
+			About: "its version, against known flaws; below 1.4.4 ext3 layers are not to be trusted"},
+		{ID: "apptainer.mode", Scope: Backend, Name: "singularity: rights", run: needsBox(checkBoxMode), Limit: 20 * time.Second,
+			About: "setuid root, or user namespaces: which layers can be had follows from it"},
+		{ID: "apptainer.conf", Scope: Backend, Name: "singularity: conf", run: needsBox(checkBoxConf), Limit: 20 * time.Second,
+			About: "directives of apptainer.conf with which berth does not work, or not wholly"},
+		{ID: "overlay.kernel", Scope: Backend, Name: "layer: kernel", Limit: layers,
+			run:   checkLayer(jobs.DriverKernel, "an overlay of the kernel, mounted by berth: containers start fastest", "containers use another layer; nothing is to be done"),
+			About: "two containers over a layer of berth's own mount see the same after directories of the image were removed and moved"},
+		{ID: "overlay.fuse", Scope: Backend, Name: "layer: fuse", Limit: layers,
+			run:   checkLayer(jobs.DriverFuse, "a directory through fuse-overlayfs, which jobs use without a profile", `jobs need overlay = "kernel" or "ext3" in a profile, whichever works`),
+			About: "the same over a directory through fuse-overlayfs, the layer of jobs without a profile"},
+		{ID: "overlay.ext3", Scope: Backend, Name: "layer: ext3", Limit: layers,
+			run:   checkLayer(jobs.DriverExt3, "a sparse ext3 image", "no layer of a bounded size can be had, and none on a network file system"),
+			About: "the same over an ext3 image, for layers of a size, on network file systems, and with a setuid Apptainer"},
+		{ID: "apptainer.fakeroot", Scope: Backend, Name: "fakeroot", run: needsBox(checkFakeroot), Limit: layers,
+			About: "root inside: which of its ways, by trying"},
+		{ID: "apptainer.network", Scope: Backend, Name: "no network", run: needsBox(checkNoNetwork), Limit: layers,
+			About: "a container without a network, by trying"},
+		{ID: "docker.daemon", Scope: Backend, Name: "docker", run: checkDocker, Limit: 15 * time.Second,
+			About: "docker or podman: the daemon answers, is rootless or not, which limits it holds; runc, against known flaws"},
+		{ID: "ssh.program", Scope: Backend, Name: "ssh", run: checkSSH,
+			About: "the ssh program, and whether an agent has keys"},
+		{ID: "ssh.host", Scope: Backend, Name: "ssh host", run: checkSSHHost, Limit: 15 * time.Second,
+			About: "the host that is configured is reached without asking a person, and its key is known"},
+		{ID: "program", Scope: Backend, Name: "programs", run: checkPrograms, Limit: programLimit,
+			About: "each backend that is a program berth-backend-NAME: it is found and answers, its key works, its quotas"},
+
+		{ID: "namespaces", Scope: Machine, Name: "user namespaces", run: checkNamespaces,
+			About: "one is made; else max_user_namespaces, or AppArmor, says why not"},
+		{ID: "fuse", Scope: Machine, Name: "FUSE", run: checkFUSE,
+			About: "/dev/fuse can be opened: images and layers of an Apptainer that is not setuid are mounted by it"},
+		{ID: "fuse.helpers", Scope: Machine, Name: "FUSE helpers", run: checkFUSEHelpers, Limit: 20 * time.Second,
+			About: "squashfuse_ll, fuse-overlayfs and fuse2fs, where Apptainer is not setuid"},
+		{ID: "limits", Scope: Machine, Name: "limits", run: checkHeld,
+			About: "who holds memory and CPUs: the Slurm job's cgroup, the user's systemd, or nobody"},
+		{ID: "scratch", Scope: Machine, Name: "scratch", run: checkScratch,
+			About: "the directory for what attempts throw away: its file system, room, number of files"},
+		{ID: "state", Scope: Machine, Name: "state", run: checkState,
+			About: "the state directory ($BERTH_HOME): private, room, number of files, link(2), programs run there, locks"},
+		{ID: "home", Scope: Machine, Name: "home", run: checkHome,
+			About: "the home directory: its file system, room, quota"},
+		{ID: "purge", Scope: Machine, Name: "purge", run: checkPurge,
+			About: "after what time systemd-tmpfiles removes files there; what a site's own scripts do cannot be read"},
+		{ID: "image", Scope: Machine, Name: "image", run: checkImage,
+			About: "the profile's image is there and is a SIF"},
+		{ID: "modules", Scope: Machine, Name: "modules", run: checkModules, Limit: 15 * time.Second,
+			About: "Lmod or Environment Modules, and which modules have Apptainer"},
+		{ID: "git", Scope: Machine, Name: "git", run: checkGit,
+			About: "git and its version; tasks with a workspace need it on both sides"},
+		{ID: "gpus", Scope: Machine, Name: "GPUs", run: checkDevices,
+			About: "the GPUs of this machine"},
+		{ID: "network", Scope: Machine, Name: "network", run: checkNetwork,
+			About: "a default route, proxies; a connection to the profile's proxy, or to what --contact names, and to nobody else"},
+		{ID: "logout", Scope: Machine, Name: "logout", run: checkLogout,
+			About: "KillUserProcesses of logind: whether warm environments outlive a logout"},
+	}
+}
+
+// IDs of what is concluded from all findings, and of what the caller found.
+const (
+	IDScheduler     = "scheduler"
+	IDBackend       = "backend"
+	IDConfiguration = "configuration"
+	IDNode          = "node"
+)
+
+// user is who this is.
+func (l *look) user() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return or(l.Getenv("USER"), or(l.Getenv("LOGNAME"), "uid "+itoa(os.Getuid())))
+}
