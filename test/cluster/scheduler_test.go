@@ -15,9 +15,9 @@ func TestSchedulerSuite(t *testing.T) {
 		if s.profile == "strict" {
 			env += " BERTH_TEST_NOMEM=1"
 		}
-		a := s.sh(t, "cd && "+env+" slurm.test -test.v -test.timeout 170s -test.run 'TestCluster$'")
+		a := s.sh(t, "cd && "+env+" slurm.test -test.v -test.timeout 900s -test.run 'TestCluster$'")
 		if a.code != 0 || !strings.Contains(a.out, "--- PASS: TestCluster") {
-			t.Errorf("exit code %d\n%s\n%s", a.code, a.out, a.err)
+			t.Errorf("exit code %d\n%s\n%s", a.code, failures(a.out), a.err)
 		}
 	})
 }

@@ -75,15 +75,16 @@ var backgroundCases = []testCase{
 		}
 	}},
 	{"background", "kill ends the tree", func(p *place) {
-		b := p.start(strings.ReplaceAll(stubborn, "WORD", "bg-tree"))
-		p.there("bg-tree-double")
+		word := unique("bg-tree")
+		b := p.start(strings.ReplaceAll(stubborn, "WORD", word))
+		p.there(word + "-double")
 		if _, err := p.v.Kill(p.ctx(), b.ID, 0, 300*time.Millisecond); err != nil {
 			p.t.Fatal(explain(err))
 		}
 		if got, err := p.v.Wait(p.ctx(), b.ID); err != nil || got.Exit == nil || got.Exit.Code < 128 {
 			p.t.Errorf("got %+v, %v", got, err)
 		}
-		p.gone("bg-tree")
+		p.gone(word)
 	}},
 	{"background", "a signal", func(p *place) {
 		b := p.start("trap 'echo usr1; exit 8' USR1; echo ready; while :; do sleep 0.1; done")
@@ -180,18 +181,19 @@ var clientCases = []testCase{
 		}
 	}},
 	{"clients", "one that leaves ends its command", func(p *place) {
+		word := unique("left-alone")
 		ended := make(chan error, 1)
 		go func() {
-			_, err := p.s.Exec(context.Background(), engine.ExecRequest{Command: jobs.Command{Shell: "sh -c 'while :; do sleep 0.2; done' left-alone"}, Timeout: wait})
+			_, err := p.s.Exec(context.Background(), engine.ExecRequest{Command: jobs.Command{Shell: "sh -c 'while :; do sleep 0.2; done' " + word}, Timeout: wait})
 			ended <- err
 		}()
 		other := open(p.t, p.e.Store.Home(), p.v.Spec.Name, "watching")
-		other.there("left-alone")
+		other.there(word)
 		p.v.Close()
 		if err := <-ended; err == nil {
 			p.t.Error("the client was not told")
 		}
-		other.gone("left-alone")
+		other.gone(word)
 		other.want("echo on", 0, "on\n")
 	}},
 	{"clients", "a slow one holds nobody up", func(p *place) {

@@ -13,10 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/backends/all"
 	"berth/engine"
-	"berth/internal/nodebin"
-	"berth/internal/run"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -26,6 +23,9 @@ const (
 	roleVar    = "CONFORMANCE_ROLE"
 	roleClient = "client"
 	roleLook   = "look"
+	// argVar is what the client does it with: on its command line it would be
+	// taken for the process that it has started.
+	argVar = "CONFORMANCE_ARG"
 )
 
 // client is a process that uses an environment, to be killed.
@@ -35,16 +35,16 @@ type client struct {
 	out *bufio.Reader
 }
 
-// client starts one: "exec TEXT" runs a command, "put PATH" writes a file
+// client starts one: "exec" runs the command arg, "put" writes the file arg
 // without an end.
-func (p *place) client(session string, what ...string) *client {
+func (p *place) client(session, what, arg string) *client {
 	p.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	c := &client{t: p.t, cmd: exec.Command(self, append([]string{p.e.Store.Home(), p.v.Spec.Name, session}, what...)...)}
-	c.cmd.Env = append(os.Environ(), roleVar+"="+roleClient)
+	c := &client{t: p.t, cmd: exec.Command(self, p.e.Store.Home(), p.v.Spec.Name, session, what)}
+	c.cmd.Env = append(os.Environ(), roleVar+"="+roleClient, argVar+"="+arg)
 	c.cmd.Stderr = os.Stderr
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -84,15 +84,12 @@ func (c *client) says(word string) {
 
 // beClient is that process.
 func beClient(args []string) int {
-	home, name, session, what, arg := args[0], args[1], args[2], args[3], args[4]
+	home, name, session, what, arg := args[0], args[1], args[2], args[3], os.Getenv(argVar)
 	st, err := store.Open(home)
 	if err != nil {
 		return failClient(err)
 	}
-	e := &engine.Engine{
-		Store: st, Backends: all.Backends(run.Local{}), Node: func() (string, error) { return nodebin.Install(st.Bin()) },
-		Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep,
-	}
+	e := parts(st)
 	v, err := e.FindEnvironment(name)
 	if err != nil {
 		return failClient(err)

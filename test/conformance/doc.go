@@ -6,7 +6,9 @@
 //
 // A place is named by variables of the environment:
 //
-//	CONFORMANCE_BACKEND  singularity, docker, ssh or local
+//	CONFORMANCE_BACKEND  singularity, docker, ssh, local, sample (that of
+//	                     examples/backends); modal or daytona, whose servers a
+//	                     stand-in plays
 //	CONFORMANCE_IMAGE    its image, where it has one
 //	CONFORMANCE_HOST     of ssh
 //	CONFORMANCE_OUT      a file that takes one line for each case that passed

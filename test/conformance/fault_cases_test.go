@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/backends/external"
 	"berth/engine"
 	"berth/jobs"
 )
@@ -73,6 +74,7 @@ func (f *faulty) busy() (engine.Background, <-chan error) {
 	ended := f.running(strings.ReplaceAll(stubborn, "WORD", f.word+"-fg"))
 	f.there(f.word + "-bg-double")
 	f.there(f.word + "-fg-double")
+	f.eventually("the background process has said that it started", wait, func() bool { return f.log(b.ID) != "" })
 	f.note()
 	return b, ended
 }
@@ -94,7 +96,7 @@ var keeperFaults = []fault{
 		b, ended := f.busy()
 		f.mustHost(fmt.Sprint("kill -KILL ", f.keeper()))
 		f.broke(ended, wait)
-		f.allEnd(25 * time.Second)
+		f.allEnd(wait)
 		f.goesOn("its keeper was killed")
 		f.lost(b)
 		if list := f.orphans(); len(list) > 0 {
@@ -107,13 +109,13 @@ var keeperFaults = []fault{
 		f.broke(ended, wait)
 		f.goesOn("its keeper was killed")
 		f.lost(b)
-		f.allEnd(time.Second) // before anything runs again
+		f.allEnd(soon) // before anything runs again
 	}},
 	{name: "keeper and guest killed at once", only: contained, run: func(f *faulty) {
 		b, ended := f.busy()
 		f.killGuest(f.keeper())
 		f.broke(ended, wait)
-		f.allEnd(25 * time.Second)
+		f.allEnd(wait)
 		f.goesOn("its keeper was killed")
 		f.lost(b)
 	}},
@@ -130,7 +132,7 @@ var keeperFaults = []fault{
 	{name: "the keeper stopped", run: func(f *faulty) {
 		_, ended := f.busy()
 		pid := fmt.Sprint(f.keeper())
-		f.mustHost("kill -STOP " + pid)
+		f.halt(pid)
 		// Who comes now is told what to do.
 		other, err := newEngine(f.t, f.e.Store.Home()).FindEnvironment(f.v.Spec.Name)
 		if err != nil {
@@ -139,16 +141,16 @@ var keeperFaults = []fault{
 		if _, err := other.Open(f.ctx()); err == nil || !strings.Contains(jobs.HintOf(err), pid) {
 			f.t.Errorf("a client meanwhile: %v", explain(err))
 		}
-		f.allEnd(60*time.Second, pid)
-		f.broke(ended, 60*time.Second, "does not answer")
+		f.allEnd(wait, pid)
+		f.broke(ended, wait, "does not answer")
 		f.mustHost("kill -KILL " + pid)
 		f.goesOn("its keeper was killed")
 	}},
 	{name: "the keeper stopped for a minute", run: func(f *faulty) {
 		_, ended := f.busy()
 		pid := fmt.Sprint(f.keeper())
-		f.mustHost("kill -STOP " + pid)
-		f.allEnd(60*time.Second, pid)
+		f.halt(pid)
+		f.allEnd(wait, pid)
 		f.mustHost("kill -CONT " + pid)
 		// The guest has ended it, and could still tell the keeper how.
 		if err := <-ended; !errors.Is(err, errMadeUp) || !strings.Contains(err.Error(), "killed by signal") {
@@ -185,6 +187,13 @@ var keeperFaults = []fault{
 	}},
 }
 
+// halt stops a process. Its other threads go on until one of them has been given
+// the signal.
+func (f *faulty) halt(pid string) {
+	f.t.Helper()
+	f.mustHost("kill -STOP " + pid + " && for i in $(seq 500); do cat /proc/" + pid + "/task/*/stat | grep -qv ') [Tt] ' || exit 0; sleep 0.1; done; echo process " + pid + " does not stop; exit 1")
+}
+
 // keepLine is the command line of the environment's keeper.
 func (f *faulty) keepLine() string {
 	f.t.Helper()
@@ -215,6 +224,9 @@ func (f *faulty) guest() string {
 	if backend() == jobs.BackendDocker {
 		return f.mustHost("docker inspect -f '{{.State.Pid}}' " + f.container())
 	}
+	if inCloud() {
+		return f.sandboxGuest()
+	}
 	for _, l := range f.look("tree", fmt.Sprint(f.keeper())) {
 		id, _, _ := strings.Cut(l, " ")
 		pid, _, _ := strings.Cut(id, ":")
@@ -227,6 +239,34 @@ func (f *faulty) guest() string {
 	return ""
 }
 
+// inCloud tells whether the guest is in a sandbox of a service, whose stand-in is
+// this process: then it is nowhere below the keeper.
+func inCloud() bool { return standIn != "" }
+
+// standIn is the directory of that stand-in's sandboxes; "" is that there is none.
+// Another run of these tests may have another one on the same machine.
+var standIn string
+
+// sandboxGuest is the process number of the guest in the environment's sandbox:
+// its program lies below the sandbox's directory there.
+func (f *faulty) sandboxGuest() string {
+	f.t.Helper()
+	made, err := external.Load(f.e.Store.EnvDir(f.v.Spec.Name))
+	if err != nil || made == nil {
+		f.t.Fatalf("no sandbox is recorded: %v", err)
+	}
+	id, _, _ := strings.Cut(made.Ref, "@") // with daytona its address follows
+	for pid := range processes() {
+		program, args, _ := strings.Cut(commandLine(pid), " ")
+		of := strings.Contains(program, "/"+made.Name+"/") || strings.Contains(program, "/"+id+"/")
+		if of && strings.HasPrefix(program, standIn+"/") && (args == "guest" || strings.HasPrefix(args, "guest ")) {
+			return fmt.Sprint(pid)
+		}
+	}
+	f.t.Fatal("no guest was found in the sandbox " + made.Ref)
+	return ""
+}
+
 var insideFaults = []fault{
 	{name: "the guest killed", run: func(f *faulty) {
 		b, ended := f.busy()
@@ -234,7 +274,7 @@ var insideFaults = []fault{
 		f.broke(ended, wait, "guest in it is gone")
 		f.goesOn("guest in it is gone")
 		f.lost(b)
-		f.allEnd(time.Second)
+		f.allEnd(soon)
 	}},
 	{name: "the guest killed by a command", run: func(f *faulty) {
 		if backend() == jobs.BackendDocker { // it is the namespace's first process
@@ -249,12 +289,12 @@ var insideFaults = []fault{
 		if backend() == jobs.BackendDocker {
 			f.mustHost("docker pause " + f.container())
 		} else {
-			f.mustHost("kill -STOP " + f.guest())
+			f.halt(f.guest())
 		}
-		f.broke(ended, 90*time.Second, "not answer")
+		f.broke(ended, wait, "not answer")
 		f.goesOn("did not answer")
 		f.lost(b)
-		f.allEnd(time.Second)
+		f.allEnd(soon)
 	}},
 	{name: "the overlay's file system killed", only: []string{jobs.BackendSingularity}, change: withFuse, run: func(f *faulty) { f.killHelper("fuse-overlayfs") }},
 	{name: "the image's file system killed", only: []string{jobs.BackendSingularity}, change: withFuse, run: func(f *faulty) { f.killHelper("squashfuse") }},
@@ -265,7 +305,7 @@ var insideFaults = []fault{
 		if res := f.sh("ls ~/" + f.word); res.Code == 0 || !strings.Contains(strings.Join(res.Notes, " "), "its files are gone") {
 			f.t.Errorf("exit %d, %q", res.Code, res.Notes)
 		}
-		f.allEnd(time.Second)
+		f.allEnd(soon)
 	}},
 }
 
@@ -290,7 +330,7 @@ func (f *faulty) killHelper(name string) {
 	f.broke(ended, wait, "file system died ("+name)
 	f.goesOn("file system died (" + name)
 	f.lost(b)
-	f.allEnd(time.Second)
+	f.allEnd(soon)
 }
 
 var linkFaults = []fault{

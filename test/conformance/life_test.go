@@ -40,14 +40,15 @@ func (p *place) own(name string, change func(*engine.EnvOptions)) *place {
 var lifeCases = []testCase{
 	{"life", "files outlive a stop", func(p *place) {
 		q := p.own("stop", nil)
-		q.want("mkdir -p ~/keep && echo kept >~/keep/file && ln -s file ~/keep/link && cd ~/keep && X=1", 0, "")
+		keep := "~/" + unique("keep")
+		q.want("mkdir "+keep+" && echo kept >"+keep+"/file && ln -s file "+keep+"/link && cd "+keep+" && X=1", 0, "")
 		if err := q.v.Stop(p.ctx()); err != nil {
 			p.t.Fatal(explain(err))
 		}
 		if _, err := q.v.State(p.ctx()); !errors.Is(err, engine.ErrNotRunning) {
 			p.t.Errorf("it still runs: %v", err)
 		}
-		res := q.want("cat ~/keep/link; echo ${X-anew}; rm -r ~/keep", 0, "kept\nanew\n")
+		res := q.want("cat "+keep+"/link; echo ${X-anew}; rm -r "+keep, 0, "kept\nanew\n")
 		if len(res.Notes) == 0 || !strings.Contains(strings.Join(res.Notes, " "), "again") {
 			p.t.Errorf("that it began anew is not said: %q", res.Notes)
 		}
@@ -65,12 +66,13 @@ var lifeCases = []testCase{
 	}},
 	{"life", "stop ends everything", func(p *place) {
 		q := p.own("stopall", nil)
-		b := q.start(strings.ReplaceAll(stubborn, "WORD", "stop-all"))
-		q.there("stop-all-double")
+		word := unique("stop-all")
+		b := q.start(strings.ReplaceAll(stubborn, "WORD", word))
+		q.there(word + "-double")
 		if err := q.v.Stop(p.ctx()); err != nil {
 			p.t.Fatal(explain(err))
 		}
-		q.gone("stop-all")
+		q.gone(word)
 		list, err := q.v.Backgrounds(p.ctx())
 		if err != nil || len(list) != 1 || list[0].ID != b.ID || list[0].Running || (list[0].Exit == nil && list[0].Lost == "") {
 			p.t.Errorf("got %+v, %v", list, err)
@@ -96,16 +98,19 @@ var lifeCases = []testCase{
 	{"life", "never under a running command", func(p *place) {
 		q := p.own("busy", func(o *engine.EnvOptions) { o.Lifetime = time.Second })
 		q.want("sleep 4; echo whole", 0, "whole\n")
-		b := q.start("sleep 4; echo bg whole")
+		let := "/tmp/" + unique("busy-go")
+		b := q.start("until [ -e " + let + " ]; do sleep 0.1; done; rm " + let + "; echo bg whole")
 		q.v.Close()
-		time.Sleep(3 * time.Second)
+		time.Sleep(4 * time.Second)
+		q.want("touch "+let, 0, "")
 		if got, err := q.v.Wait(p.ctx(), b.ID); err != nil || got.Exit == nil || !got.Exit.OK() {
 			p.t.Errorf("got %+v, %v", got, err)
 		}
 	}},
 	{"life", "remove removes it", func(p *place) {
 		q := p.own("rm", nil)
-		q.want("echo x >~/.berth-conf-removed", 0, "")
+		left := "~/" + unique(".conf-removed")
+		q.want("echo x >"+left, 0, "")
 		if err := q.v.Remove(p.ctx(), false); err != nil {
 			p.t.Fatal(explain(err))
 		}
@@ -114,9 +119,9 @@ var lifeCases = []testCase{
 		}
 		if q.v.Spec.Level != jobs.LevelNone {
 			r := p.own("rm", nil)
-			r.want("cat ~/.berth-conf-removed 2>/dev/null || echo gone", 0, "gone\n")
+			r.want("cat "+left+" 2>/dev/null || echo gone", 0, "gone\n")
 		} else {
-			p.sh("rm -f ~/.berth-conf-removed")
+			p.sh("rm -f " + left)
 		}
 	}},
 	{"life", "one in use is not removed", func(p *place) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth/jobs"
+	"berth/slurm"
 )
 
 // host runs a shell text on the machine of the keeper, past berth.
@@ -23,7 +24,10 @@ func (p *place) host(text, stdin string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	argv := []string{"sh", "-c", text}
-	if backend() == jobs.BackendSSH {
+	switch {
+	case scheduler() != "":
+		argv = p.onNode(ctx, text)
+	case backend() == jobs.BackendSSH:
 		argv = []string{"ssh", "-o", "BatchMode=yes", "-o", "ControlPath=none", p.v.Spec.SSH.Host, text}
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -35,6 +39,18 @@ func (p *place) host(text, stdin string) (string, error) {
 		return string(out), fmt.Errorf("%s: %w: %s", text, err, errs.String())
 	}
 	return string(out), nil
+}
+
+// onNode is the command that runs a shell text where a held environment is kept,
+// or was last: beside it, or as a job of its own.
+func (p *place) onNode(ctx context.Context, text string) []string {
+	// It begins without an environment.
+	argv := []string{"/bin/sh", "-c", "PATH=/usr/bin:/bin; export PATH; " + text}
+	if at := p.v.Show(ctx, true).Allocation; at != nil {
+		p.node = at.Node
+		return slurm.New(nil, slurm.Config{}).Step(jobs.Handle{NativeID: at.ID}, "", argv).Argv
+	}
+	return append([]string{"srun", "--quiet", "--ntasks=1", "--export=NONE", "--nodelist=" + p.node, "--"}, argv...)
 }
 
 // mustHost is host for what has to work.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"berth/backends/daytona"
 	"berth/internal/node"
 )
 
@@ -16,11 +17,20 @@ func TestMain(m *testing.M) {
 	if node.Is(os.Args[1:]) {
 		os.Exit(node.Main(os.Args[1:]))
 	}
+	if code, is := beDaytona(os.Args[1:]); is {
+		os.Exit(code)
+	}
 	switch os.Getenv(roleVar) {
 	case roleClient:
 		os.Exit(beClient(os.Args[1:]))
 	case roleLook:
 		os.Exit(look(os.Args[1:]))
+	}
+	if backend() == backendModal {
+		os.Exit(withModal(m))
+	}
+	if backend() == daytona.Name {
+		os.Exit(withDaytona(m))
 	}
 	os.Exit(m.Run())
 }

@@ -5,6 +5,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,17 +14,81 @@ import (
 	"time"
 
 	"berth/backends/all"
+	"berth/backends/daytona"
+	"berth/backends/external"
+	"berth/backends/ssh"
 	"berth/engine"
+	"berth/internal/mirror"
 	"berth/internal/nodebin"
 	"berth/internal/run"
+	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/slurm"
 )
 
 // wait bounds every single thing that a case waits for.
-const wait = 30 * time.Second
+const wait = 3 * time.Minute
+
+// tag is of this run alone. Where nothing is contained, the processes of others on
+// the machine are seen, and HOME and /tmp are shared, with other runs of this suite, too.
+var tag = strings.ToLower(rand.Text()[:8])
+
+// unique is a word of this run.
+func unique(word string) string { return word + "-" + tag }
 
 func backend() string { return os.Getenv("CONFORMANCE_BACKEND") }
+
+// scheduler, if there is one, gives the environments allocations to be kept in.
+func scheduler() string { return os.Getenv("CONFORMANCE_SCHEDULER") }
+
+// login is the host on which the scheduler is asked; "" is this one.
+func login() *jobs.SSHSpec {
+	if h := os.Getenv("CONFORMANCE_LOGIN"); h != "" {
+		return &jobs.SSHSpec{Host: h}
+	}
+	return nil
+}
+
+// column is where what has passed stands in the table.
+func column() string {
+	switch {
+	case login() != nil:
+		return "held-ssh"
+	case scheduler() != "":
+		return "held"
+	case backend() == "sample":
+		return jobs.BackendExternal
+	}
+	return backend()
+}
+
+// parts puts an engine together as the command line does.
+func parts(st *store.Store) *engine.Engine {
+	on := run.Local{}
+	program := all.Program(on, st.Home(), st.Owner, nil, nil)
+	program(daytona.Name).Builtin = daytona.Program()
+	return &engine.Engine{
+		Program: func(name string) engine.Program {
+			if b := program(name); b != nil {
+				return b
+			}
+			return nil
+		},
+		Programs: external.Names,
+		Store:    st, Backends: all.Backends(on), Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{})},
+		Node: func() (string, error) { return nodebin.Install(st.Bin()) }, Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep,
+		Sites: func(at jobs.SSHSpec) (engine.Site, error) {
+			h, err := ssh.Backend{On: on}.Host(at)
+			if err != nil {
+				return nil, err
+			}
+			return mirror.New(mirror.Config{Host: h, Git: workspace.New(on), Scheduler: func(there jobs.Starter, where string) jobs.Scheduler {
+				return slurm.New(there, slurm.Config{Login: where})
+			}}), nil
+		},
+	}
+}
 
 // newEngine is a program of its own, as far as the environments can tell.
 func newEngine(t *testing.T, home string) *engine.Engine {
@@ -32,14 +97,11 @@ func newEngine(t *testing.T, home string) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &engine.Engine{
-		Store: st, Backends: all.Backends(run.Local{}), Node: func() (string, error) { return nodebin.Install(st.Bin()) },
-		Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep,
-	}
+	return parts(st)
 }
 
 func options(name string) engine.EnvOptions {
-	o := engine.EnvOptions{Name: name, Backend: backend(), Lifetime: 2 * time.Minute}
+	o := engine.EnvOptions{Name: name, Backend: backend(), Scheduler: scheduler(), Login: login(), Lifetime: 2 * time.Minute}
 	switch backend() {
 	case jobs.BackendSSH:
 		o.SSH = jobs.SSHSpec{Host: os.Getenv("CONFORMANCE_HOST")}
@@ -56,6 +118,9 @@ type place struct {
 	e *engine.Engine
 	v *engine.Environment
 	s *engine.Session
+
+	node   string // of the last allocation, where it is held in one
+	absent bool   // the backend does not have what the case is about, and has said so
 }
 
 // open makes or finds an environment and a session in it.
@@ -76,6 +141,9 @@ func open(t *testing.T, home, name, session string) *place {
 }
 
 func explain(err error) string {
+	if err == nil {
+		return "no error"
+	}
 	if h := jobs.HintOf(err); h != "" {
 		return err.Error() + "\nhint: " + h
 	}
@@ -126,10 +194,9 @@ func (p *place) session(name string) *place {
 // gone makes sure that no process inside has this word on its command line.
 func (p *place) gone(word string) {
 	p.t.Helper()
-	// The brackets keep the question from finding itself.
-	text := fmt.Sprintf(`for d in /proc/[0-9]*; do tr '\0' ' ' <$d/cmdline 2>/dev/null | grep -q '[%c]%s' && echo ${d#/proc/}; done; true`, word[0], word[1:])
+	text := having(word)
 	other := p.session("looking")
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(wait)
 	for {
 		left := strings.Fields(other.sh(text).Stdout.Text)
 		if len(left) == 0 {
@@ -143,12 +210,19 @@ func (p *place) gone(word string) {
 	}
 }
 
+// having lists the processes with this word on their command line. The brackets
+// keep the question from finding itself; it is one process, because many tests
+// ask at once about many processes.
+func having(word string) string {
+	return fmt.Sprintf(`grep -la '[%c]%s' /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; true`, word[0], word[1:])
+}
+
 // there waits until a process with this word on its command line runs inside.
 func (p *place) there(word string) {
 	p.t.Helper()
-	text := fmt.Sprintf(`for d in /proc/[0-9]*; do tr '\0' ' ' <$d/cmdline 2>/dev/null | grep -q '[%c]%s' && echo ${d#/proc/}; done; true`, word[0], word[1:])
+	text := having(word)
 	other := p.session("looking")
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(wait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if other.sh(text).Stdout.Text != "" {
 			return
 		}
@@ -201,13 +275,17 @@ func TestConformance(t *testing.T) {
 	})
 	first.want("echo ready", 0, "ready\n")
 	var passed bytes.Buffer
-	for _, list := range [][]testCase{stateCases, exitCases, streamCases, timeCases, backgroundCases, fileCases, clientCases, lifeCases, inputCases} {
+	for _, list := range [][]testCase{stateCases, exitCases, streamCases, timeCases, backgroundCases, fileCases, clientCases, lifeCases, snapshotCases, inputCases} {
 		for _, c := range list {
+			mark := ""
 			ok := t.Run(c.group+"/"+strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
-				c.run(open(t, home, name, sessionOf(c.name)))
+				p := open(t, home, name, sessionOf(c.name))
+				if c.run(p); p.absent {
+					mark = "\t-"
+				}
 			})
 			if ok {
-				fmt.Fprintf(&passed, "%s\t%s\t%s\n", c.group, c.name, backend())
+				fmt.Fprintf(&passed, "%s\t%s\t%s%s\n", c.group, c.name, column(), mark)
 			}
 		}
 	}

@@ -69,7 +69,8 @@ var stateCases = []testCase{
 		p.want("echo ${TOKEN-gone}", 0, "gone\n")
 	}},
 	{"state", "HOME exists and can be written", func(p *place) {
-		p.want(`cd && [ "$PWD" = "$HOME" ] && echo x >"$HOME/.conf-test" && cat ~/.conf-test && rm ~/.conf-test`, 0, "x\n")
+		name := unique(".conf-test")
+		p.want(`cd && [ "$PWD" = "$HOME" ] && echo x >"$HOME/`+name+`" && cat ~/`+name+` && rm ~/`+name, 0, "x\n")
 	}},
 	{"state", "another directory for one command", func(p *place) {
 		p.want("cd /tmp", 0, "")

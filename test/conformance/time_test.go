@@ -27,15 +27,15 @@ func (p *place) limited(text string, limit time.Duration) *engine.ExecResult {
 var timeCases = []testCase{
 	{"time", "a limit ends the command", func(p *place) {
 		p.want("cd /tmp; A=kept", 0, "")
-		res := p.limited("echo part; A=lost; sleep 300; echo never", time.Second)
+		res := p.limited("echo part; A=lost; sleep 300; echo never", 10*time.Second)
 		if res.Code != jobs.CodeTimeout || !res.TimedOut || res.Stdout.Text != "part\n" {
 			p.t.Errorf("exit %d, %v, %q", res.Code, res.TimedOut, res.Stdout.Text)
 		}
 		p.want("pwd; echo $A", 0, "/tmp\nkept\n")
 	}},
 	{"time", "a limit ends the whole tree", func(p *place) {
-		word := "limit-tree"
-		res := p.limited(strings.ReplaceAll(stubborn, "WORD", word), 2*time.Second)
+		word := unique("limit-tree")
+		res := p.limited(strings.ReplaceAll(stubborn, "WORD", word), 10*time.Second)
 		if res.Code != jobs.CodeTimeout || res.Stdout.Text != "started\n" {
 			p.t.Errorf("exit %d, %q", res.Code, res.Stdout.Text)
 		}
@@ -48,20 +48,21 @@ var timeCases = []testCase{
 		p.want("echo on", 0, "on\n")
 	}},
 	{"time", "an end in time is no timeout", func(p *place) {
-		if res := p.limited("sleep 0.2; exit 3", 30*time.Second); res.Code != 3 || res.TimedOut {
+		if res := p.limited("sleep 0.2; exit 3", wait); res.Code != 3 || res.TimedOut {
 			p.t.Errorf("exit %d, %v", res.Code, res.TimedOut)
 		}
 	}},
 	{"time", "an earlier command's process lives on", func(p *place) {
-		p.want("sh -c 'while :; do sleep 0.2; done' earlier-one & sleep 1.1", 0, "")
-		p.there("earlier-one")
+		word := unique("earlier-one")
+		p.want("sh -c 'while :; do sleep 0.2; done' "+word+" & sleep 1.1", 0, "")
+		p.there(word)
 		p.limited("sleep 300", time.Second)
-		p.there("earlier-one")
-		p.sh("for d in /proc/[0-9]*; do tr '\\0' ' ' <$d/cmdline 2>/dev/null | grep -q '[e]arlier-one' && kill -9 ${d#/proc/}; done; true")
-		p.gone("earlier-one")
+		p.there(word)
+		p.sh("for d in /proc/[0-9]*; do tr '\\0' ' ' <$d/cmdline 2>/dev/null | grep -q '[e]" + word[1:] + "' && kill -9 ${d#/proc/}; done; true")
+		p.gone(word)
 	}},
 	{"time", "an interrupt ends the whole tree", func(p *place) {
-		word := "interrupt-tree"
+		word := unique("interrupt-tree")
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
 		first := &firstWrite{seen: cancel}
@@ -74,12 +75,13 @@ var timeCases = []testCase{
 	}},
 	{"time", "two sessions at once", func(p *place) {
 		other := p.session("parallel")
+		let := "/tmp/" + unique("parallel-go")
 		done := make(chan *engine.ExecResult, 1)
 		go func() {
-			res, _ := p.s.Exec(context.Background(), engine.ExecRequest{Command: jobs.Command{Shell: "while [ ! -e /tmp/parallel-go ]; do sleep 0.05; done; rm /tmp/parallel-go; echo one"}, Timeout: wait})
+			res, _ := p.s.Exec(context.Background(), engine.ExecRequest{Command: jobs.Command{Shell: "while [ ! -e " + let + " ]; do sleep 0.05; done; rm " + let + "; echo one"}, Timeout: wait})
 			done <- res
 		}()
-		other.want("touch /tmp/parallel-go; echo two", 0, "two\n")
+		other.want("touch "+let+"; echo two", 0, "two\n")
 		if res := <-done; res == nil || res.Stdout.Text != "one\n" {
 			p.t.Errorf("got %+v", res)
 		}

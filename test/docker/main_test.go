@@ -143,7 +143,7 @@ func (e *env) start(o *jobs.Opening) {
 	e.proc, err = run.Local{}.Start(context.Background(), jobs.Cmd{Argv: o.Argv, Dir: "/", Env: o.Env, Stdin: inR, Stdout: outW, Stderr: e.stderr})
 	must(e.t, err)
 	_, _ = inR.Close(), outW.Close()
-	e.session, err = session.Open(e.t.Context(), outR, inW, session.Options{StartTimeout: 20 * time.Second, OwnPIDNamespace: o.OwnPIDNamespace, Home: o.Home})
+	e.session, err = session.Open(e.t.Context(), outR, inW, session.Options{StartTimeout: time.Minute, OwnPIDNamespace: o.OwnPIDNamespace, Home: o.Home})
 	if err != nil {
 		e.t.Fatalf("%v\n%s", err, e.stderr)
 	}
@@ -157,7 +157,7 @@ func (e *env) start(o *jobs.Opening) {
 // stop ends it as a keeper does.
 func (e *env) stop() {
 	if e.session != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = e.session.Quit(ctx)
 		_ = e.session.Close()
@@ -191,7 +191,7 @@ func (e *env) run(c jobs.Command) (string, int) {
 	out := &safe{}
 	p, err := e.session.Start(session.StartRequest{Command: c}, out, out)
 	must(e.t, err)
-	watchdog := time.AfterFunc(60*time.Second, func() { _ = p.Terminate(0) })
+	watchdog := time.AfterFunc(5*time.Minute, func() { _ = p.Terminate(0) })
 	defer watchdog.Stop()
 	res, err := p.Wait()
 	must(e.t, err)

@@ -153,6 +153,6 @@ func TestPull(t *testing.T) {
 }
 
 func (e *env) lastContainer() string {
-	out, _ := exec.Command("docker", "ps", "-aq", "--filter", "label=berth.env="+e.spec.ID).Output()
+	out, _ := exec.Command("docker", "ps", "-aq", "--no-trunc", "--filter", "label=berth.env="+e.spec.ID).Output()
 	return strings.TrimSpace(string(out))
 }

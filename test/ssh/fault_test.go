@@ -4,6 +4,7 @@ package ssh
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestCutForAMinute(t *testing.T) {
 	b := s.withNode()
 	e := s.env("cut", v.ip4)
 	one, first := open(t, b, e, nil)
-	bg := keep(t, one, wire.KeepRequest{Op: wire.KeepBGStart, Start: &wire.StartMessage{Shell: "while :; do echo tick; sleep 0.1; done"}}).BG[0]
+	bg := keep(t, one, wire.KeepRequest{Op: wire.KeepBGStart, Start: &wire.StartMessage{Shell: "while :; do echo tick; echo tick >>/tmp/ticks; sleep 0.1; done"}}).BG[0]
 	p, err := one.Start(session.StartRequest{Command: jobs.Command{Argv: []string{"sleep", "777"}}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -50,13 +51,21 @@ func TestCutForAMinute(t *testing.T) {
 		t.Errorf("while it is cut: %v", err)
 	}
 	time.Sleep(time.Until(cut.Add(time.Minute)))
+	// The background process goes on meanwhile.
+	size := func() (n int64) {
+		_, _ = fmt.Sscan(v.in("root", "stat -c %s /tmp/ticks 2>/dev/null || echo 0"), &n)
+		return n
+	}
+	before := size()
+	s.eventually("more of the background process", func() bool { return size() > before+5 })
+	ticks := size()
 	v.in("root", "iptables -F")
 	two, rep := open(t, b, e, nil)
 	if !rep.Opened.Equal(first.Opened) || rep.Rebuilt != "" {
 		t.Errorf("another environment: %+v", rep)
 	}
 	now := keep(t, two, wire.KeepRequest{Op: wire.KeepBGList}).BG
-	if len(now) != 1 || !now[0].Running || now[0].PID != bg.PID || now[0].Log < 5*500 {
+	if len(now) != 1 || !now[0].Running || now[0].PID != bg.PID || now[0].Log < ticks {
 		t.Errorf("the background process: %+v", now)
 	}
 	s.eventually("the end of the command", func() bool { return v.in("root", "pgrep -fc '^sleep 77[7]' || true") == "0" })

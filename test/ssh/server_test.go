@@ -4,6 +4,7 @@ package ssh
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -33,7 +34,7 @@ func host(t *testing.T, argv ...string) string {
 func tryHost(t *testing.T, argv ...string) (string, error) {
 	t.Helper()
 	// Not ended with the test: clean-up runs programs too.
-	ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	defer stop()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -61,7 +62,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, name: fmt.Sprintf("berth-test-ssh-%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)}
-	s.image = host(t, "docker", "inspect", "-f", "{{.Config.Image}}", "berth-tb-24.11-login")
+	s.image = host(t, "docker", "inspect", "-f", "{{.Config.Image}}", cmp.Or(os.Getenv("BERTH_TESTBED"), "berth-tb")+"-24.11-login")
 	dir, err := os.MkdirTemp("", "bssh") //nolint:usetesting // short: the paths of sockets are bounded
 	if err != nil {
 		t.Fatal(err)
@@ -136,6 +137,13 @@ func (s *site) server(name string, args ...string) *server {
 	return v
 }
 
+// ended waits until no program of berth runs on a server, and none that it has
+// begun: what has been told to end, and has said so, is there for a moment more.
+func (v *server) ended() {
+	v.s.t.Helper()
+	v.s.eventually("the end of berth's programs", func() bool { return v.in("root", "pgrep -fc 'berth-nod[e]|slee[p]' || true") == "0" })
+}
+
 // listens tells whether a server says its first word.
 func (v *server) listens() bool {
 	out, _ := tryHost(v.s.t, "bash", "-c", "exec 3<>/dev/tcp/"+v.ip4+"/22 && head -c 4 <&3")
@@ -150,12 +158,13 @@ func (v *server) in(user, text string) string {
 
 func (s *site) eventually(what string, done func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	s.t.Helper()
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if done() {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatal("not after 30 s: " + what)
+			s.t.Fatal("not after five minutes: " + what)
 		}
 	}
 }

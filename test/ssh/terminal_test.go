@@ -39,8 +39,10 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("%v (%s)", err, jobs.HintOf(err))
 	}
 	s.write(s.known, "") // it is asked about, too
-	connect := func(answers string) (string, error) {
-		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	// connect gives each answer when its question stands there: ssh throws away
+	// what was typed before it asks.
+	connect := func(answers ...[2]string) (string, error) {
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer stop()
 		cmd := exec.CommandContext(ctx, "script", "-qefc", os.Args[0]+" -test.run ^TestTerminal$", "/dev/null")
 		cmd.Env = append(os.Environ(), "BERTH_TEST_CONNECT="+v.ip4, "BERTH_TEST_SSH="+s.program, "BERTH_TEST_CONTROL="+s.control, "SSH_ASKPASS_REQUIRE=never")
@@ -48,21 +50,40 @@ func TestTerminal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() {
-			for _, a := range strings.Split(answers, ",") {
-				time.Sleep(700 * time.Millisecond) // ssh throws away what was typed before it asks
-				_, _ = in.Write([]byte(a + "\n"))
+		out, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		cmd.Stdout, cmd.Stderr = w, w
+		err = cmd.Start()
+		_ = w.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, rest := "", ""
+		for buf := make([]byte, 4096); ; {
+			n, err := out.Read(buf)
+			text, rest = text+string(buf[:n]), rest+string(buf[:n])
+			for len(answers) > 0 {
+				_, after, asked := strings.Cut(rest, answers[0][0])
+				if !asked {
+					break
+				}
+				_, _ = in.Write([]byte(answers[0][1] + "\n"))
+				rest, answers = after, answers[1:]
 			}
-			<-ctx.Done()
-			_ = in.Close()
-		}()
-		out, err := cmd.CombinedOutput()
-		return string(out), err
+			if err != nil {
+				break
+			}
+		}
+		return text, cmd.Wait()
 	}
-	if out, err := connect("no"); err == nil || !strings.Contains(out, "fingerprint") || !strings.Contains(out, "is not known") {
+	const known, passphrase = "(yes/no", "Enter passphrase"
+	if out, err := connect([2]string{known, "no"}); err == nil || !strings.Contains(out, "fingerprint") || !strings.Contains(out, "is not known") {
 		t.Errorf("%v: %s", err, out)
 	}
-	out, err := connect("yes,open sesame")
+	out, err := connect([2]string{known, "yes"}, [2]string{passphrase, "open sesame"})
 	if err != nil || !strings.Contains(out, "fingerprint") || !strings.Contains(out, "passphrase") {
 		t.Fatalf("%v: %s", err, out)
 	}
