@@ -2,7 +2,7 @@
 // for scripts/bench: each sample is a line "KEY VALUE" on stdout, times in
 // milliseconds.
 //
-//	session N NAME BACKEND
+//	session N NAME BACKEND [SCHEDULER]
 //
 // The environment is called bench-NAME.
 package main
@@ -21,6 +21,7 @@ import (
 	"berth/internal/run"
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/slurm"
 )
 
 func main() {
@@ -35,7 +36,7 @@ func main() {
 
 func measure(args []string) error {
 	if len(args) < 3 {
-		return fmt.Errorf("usage: session N NAME BACKEND")
+		return fmt.Errorf("usage: session N NAME BACKEND [SCHEDULER]")
 	}
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -47,10 +48,13 @@ func measure(args []string) error {
 		return err
 	}
 	e := &engine.Engine{
-		Store: st, Backends: all.Backends(run.Local{}), Node: func() (string, error) { return nodebin.Install(st.Bin()) },
+		Store: st, Backends: all.Backends(run.Local{}), Schedulers: []jobs.Scheduler{slurm.New(run.Local{}, slurm.Config{})}, Node: func() (string, error) { return nodebin.Install(st.Bin()) },
 		Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep,
 	}
 	o := engine.EnvOptions{Name: "bench-" + prefix, Backend: args[2]}
+	if len(args) > 3 {
+		o.Scheduler = args[3]
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	v, err := e.Environment(ctx, o)
