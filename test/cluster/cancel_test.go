@@ -25,6 +25,7 @@ while :; do sleep 0.3; done`
 func TestCancelLeavesNothing(t *testing.T) {
 	s := standard
 	s.need(t)
+	s.unhurried(t)
 	name := fmt.Sprintf("cancel-%d", time.Now().UnixNano())
 	s.ok(t, "berth overlay create --driver ext3 --size 100MiB --image "+s.image+" "+name)
 	t.Cleanup(func() { s.sh(t, "berth overlay rm --wait=60s "+name) })

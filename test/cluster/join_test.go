@@ -23,7 +23,8 @@ func TestJoin(t *testing.T) {
 		s.ok(t, "cd "+d+" && /mnt/share/examples/fix-the-test/make-repo repo; echo canary-in-home > ~/canary")
 		id := s.ok(t, fmt.Sprintf("cd %s; GIVEN=canary-given berth submit %s --image %s --env GIVEN --workspace repo -- %s", d, s.flags(), s.image,
 			quote("echo mine >~/made; env | grep ^SLURM_STEP_ >~/step; sleep 310 & until [ -e over ]; do sleep 0.1; done; rm over; kill $!; exit 3")))
-		s.want(t, "berth exec --job "+id+" --wait 5m -- 'exit 7'", 7)
+		// The container is there a moment before the task's command has begun.
+		s.want(t, "berth exec --job "+id+" --wait 5m -- 'until pgrep -f \"sleep 310$\" >/dev/null; do sleep 0.1; done; exit 7'", 7)
 		a := s.beside(t, id, "--json", `pwd; cat ~/made; ls; ps -eo args; grep -E "^(CapPrm|CapEff|NoNewPrivs)" /proc/self/status; env; umask; cat ~/canary; ls /home; ls -l /proc/self/fd; env | grep ^SLURM_STEP_ | cmp - ~/step && echo its step; tty`)
 		if a.code != 0 && a.code != 1 { // tty says that there is none
 			t.Fatalf("%d %s %s", a.code, a.out, a.err)

@@ -62,14 +62,14 @@ func TestOverlayTwoJobs(t *testing.T) {
 	each(t, []site{standard, strict}, func(t *testing.T, s site) {
 		d := s.dir(t)
 		flags := "--profile " + d + "/fast.toml --bind " + d + ":/d:rw"
-		s.ok(t, "cd "+d+"; echo 'beat = \"1s\"' >fast.toml; if [ "+s.profile+" = strict ]; then cat /mnt/share/strict.toml >>fast.toml; fi")
+		s.ok(t, "cd "+d+"; echo 'beat = \"2s\"' >fast.toml; if [ "+s.profile+" = strict ]; then cat /mnt/share/strict.toml >>fast.toml; fi")
 		submit := func(name, more, command string) string {
 			return s.ok(t, fmt.Sprintf("berth submit --retry off %s --image %s --overlay %s %s -- %s", flags, s.image, name, more, quote(command)))
 		}
 		for _, c := range []struct {
 			name, second string
 			silent       time.Duration // after the last sign of life
-		}{{"one node", "c1", 3 * time.Second}, {"two nodes", "c2", 18 * time.Second}} {
+		}{{"one node", "c1", 6 * time.Second}, {"two nodes", "c2", 36 * time.Second}} {
 			t.Run(c.name, func(t *testing.T) {
 				s.ok(t, "rm -f "+d+"/lines")
 				name := fmt.Sprintf("lease-%d", time.Now().UnixNano())

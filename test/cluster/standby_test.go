@@ -45,7 +45,7 @@ func TestReaper(t *testing.T) {
 }
 
 func reaper(t *testing.T, s site) {
-	_, dir := s.killFirst(t, `beat = "1100ms"\nstage = "never"\n`)
+	_, dir := s.killFirst(t, `beat = "2s"\nstage = "never"\n`)
 	s.ok(t, "test -s "+dir+"/attempts/0001/reaper.json && test ! -e "+dir+"/attempts/0001/standby.json")
 }
 
@@ -56,7 +56,7 @@ func TestStandby(t *testing.T) {
 }
 
 func standby(t *testing.T, s site) {
-	id, dir := s.killFirst(t, `beat = "1100ms"\nstage = "never"\nnodes_submit = false\n`)
+	id, dir := s.killFirst(t, `beat = "2s"\nstage = "never"\nnodes_submit = false\n`)
 	native := s.status(t, id).NativeID
 	ahead := s.ok(t, "cat "+dir+"/attempts/0001/standby.json")
 	if !strings.Contains(ahead, fmt.Sprintf("%q: %q", "native_id", native)) && !strings.Contains(ahead, fmt.Sprintf("%q:%q", "native_id", native)) {
