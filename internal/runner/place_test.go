@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,21 +44,21 @@ func TestOwnerGone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		owner  overlay.Owner
-		beat   func(dir string) // what happens meanwhile
+		beat   func(t *testing.T, dir string) // what happens meanwhile
 		gone   bool
 		atOnce bool
 	}{
-		{name: "ended", owner: live, beat: func(dir string) { _, _ = store.SetExit(dir, jobs.ExitRecord{Version: 1}) }, gone: true, atOnce: true},
+		{name: "ended", owner: live, beat: func(_ *testing.T, dir string) { _, _ = store.SetExit(dir, jobs.ExitRecord{Version: 1}) }, gone: true, atOnce: true},
 		{name: "alive", owner: live, beat: beating, gone: false},
 		{name: "elsewhere, alive", owner: overlay.Owner{Host: "elsewhere", BootID: mine.BootID, PID: nobody}, beat: beating, gone: false},
 		{name: "elsewhere, silent", owner: overlay.Owner{Host: "elsewhere", BootID: "x", PID: mine.PID}, gone: true},
 		{name: "other namespace, alive", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID + "0", PID: nobody}, beat: beating, gone: false},
 		{name: "boot unknown, alive", owner: overlay.Owner{Host: mine.Host, PID: nobody}, beat: beating, gone: false},
 		{name: "dead", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: nobody}, gone: true},
-		{name: "dead for long", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: nobody}, gone: true, atOnce: true, beat: func(dir string) {
+		{name: "dead for long", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: nobody}, gone: true, atOnce: true, beat: func(_ *testing.T, dir string) {
 			_ = store.Beat(dir, 1, time.Now().Add(-time.Hour))
 		}},
-		{name: "dead, the file server's clock is behind", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: nobody}, gone: true, beat: func(dir string) {
+		{name: "dead, the file server's clock is behind", owner: overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: nobody}, gone: true, beat: func(_ *testing.T, dir string) {
 			_ = store.Beat(dir, 1, time.Now())
 			_ = os.Chtimes(filepath.Join(dir, "beat"), time.Time{}, time.Now().Add(-time.Hour))
 		}},
@@ -71,7 +72,7 @@ func TestOwnerGone(t *testing.T) {
 			}
 			began := time.Now() // before the last beat, from which it counts
 			if c.beat != nil {
-				c.beat(c.owner.Dir)
+				c.beat(t, c.owner.Dir)
 			}
 			dir := t.TempDir()
 			if _, err := lease.Acquire(dir, c.owner, nil); err != nil {
@@ -98,7 +99,15 @@ func TestOwnerGone(t *testing.T) {
 	}
 }
 
-// beating writes the owner's beat a moment later.
-func beating(dir string) {
-	time.AfterFunc(150*time.Millisecond, func() { _ = store.Beat(dir, 2, time.Now()) })
+// beating writes the owner's beat again and again: whoever watches it may begin
+// to look late.
+func beating(t *testing.T, dir string) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 2; t.Context().Err() == nil; n++ {
+			_ = store.Beat(dir, n, time.Now())
+			time.Sleep(150 * time.Millisecond)
+		}
+	})
+	t.Cleanup(wg.Wait)
 }
