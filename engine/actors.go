@@ -52,11 +52,7 @@ func (e *Engine) actors(v *View, word jobs.Status) []Actor {
 			begins += "; on " + v.Spec.Host + ", whose queue it is"
 		}
 		if v.Standby != nil {
-			which := "submitted ahead"
-			if own := v.Anew(step.Decision); own != nil && own.NativeID == v.Standby.NativeID {
-				which = "started anew"
-			}
-			add(ActorStandby, step.Decision.Change.NotBefore, "begins attempt %d: %s (Slurm job %s, %s)", a.N+1, step.Decision.Reason, v.Standby.NativeID, which)
+			add(ActorStandby, step.Decision.Change.NotBefore, "begins attempt %d: %s (Slurm job %s, %s)", a.N+1, step.Decision.Reason, v.Standby.NativeID, v.standbyCame(step.Decision))
 		} else {
 			add(ActorAnybody, step.Decision.Change.NotBefore, "%s", begins)
 		}

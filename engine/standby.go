@@ -163,6 +163,15 @@ func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record,
 	return h, err
 }
 
+// standbyCame is how Slurm came to have the job that is left to begin the next
+// attempt.
+func (v *View) standbyCame(d jobs.Decision) string {
+	if own := v.Anew(d); own != nil && own.NativeID == v.Standby.NativeID {
+		return "started anew"
+	}
+	return "submitted ahead"
+}
+
 // leave tells whether the next attempt is left to a job that Slurm still has: a
 // standby that fits, or the attempt's own, started anew, whose runner is about to
 // begin the next one in it.
@@ -172,8 +181,7 @@ func (e *Engine) leave(ctx context.Context, v *View, d jobs.Decision) (bool, err
 		return false, nil
 	}
 	var fit []jobs.Handle
-	own := v.Anew(d)
-	if own != nil {
+	if own := v.Anew(d); own != nil {
 		fit = append(fit, *own)
 	}
 	for _, h := range v.Waiting() {
@@ -192,10 +200,7 @@ func (e *Engine) leave(ctx context.Context, v *View, d jobs.Decision) (bool, err
 		for _, h := range fit {
 			if st, ok := got[h.Name]; ok && !st.State.Final() {
 				v.Standby = &h
-				v.Note = "it goes on in Slurm job " + h.NativeID + ", which was submitted ahead"
-				if own != nil && h.NativeID == own.NativeID {
-					v.Note = "it goes on in Slurm job " + h.NativeID + ", which Slurm has started anew"
-				}
+				v.Note = "it goes on in Slurm job " + h.NativeID + ", which was " + v.standbyCame(d)
 				return true, nil
 			}
 		}
