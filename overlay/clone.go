@@ -3,7 +3,7 @@ package overlay
 import (
 	"os"
 
-	"golang.org/x/sys/unix"
+	"berth/internal/disk"
 )
 
 // sharesBlocks tells whether the file system of dir copies a file by sharing
@@ -24,5 +24,5 @@ func sharesBlocks(dir string) bool {
 		return false
 	}
 	defer func() { _, _ = to.Close(), os.Remove(to.Name()) }()
-	return unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
+	return disk.Clone(to, from) == nil
 }

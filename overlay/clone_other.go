@@ -1,5 +1,0 @@
-//go:build !linux
-
-package overlay
-
-func sharesBlocks(string) bool { return false }
