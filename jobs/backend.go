@@ -2,14 +2,6 @@ package jobs
 
 import "context"
 
-// Placeholders that stand as whole words in a container's argv until the
-// runner knows their values on the node. It changes nothing else.
-const (
-	HoleImage   = "{image}"
-	HoleOverlay = "{overlay}"
-	HoleScratch = "{scratch}"
-)
-
 // VerbRank is berth-node's word for one of several tasks of a job. In the argv
 // of such a job the words "VerbRank --attempt DIR --" stand before the line
 // that opens one task's container.
@@ -25,6 +17,14 @@ const VerbWatch = "queue-watch"
 
 // VerbBuild is berth-node's word for what a job runs that builds an image.
 const VerbBuild = "image-build"
+
+// Where berth-node stands while an image is built, over the shell of the base
+// image, and what an empty directory covers there, so that the container program
+// reads no script of the base image before.
+const (
+	BuildShell = "/bin/sh"
+	BuildEnv   = "/.singularity.d/env"
+)
 
 // VerbPull is its word for what a job runs that fetches images, and NoDigest what
 // stands for a digest that nobody could ask for: the container program then

@@ -43,7 +43,9 @@ type EnvSpec struct {
 	Overlay    OverlaySpec `json:"overlay,omitzero"` // Name is not used; Driver "" is chosen where it opens
 	Persistent bool        `json:"persistent"`       // the files outlive the keeper
 	Mounts     []Mount     `json:"mounts,omitempty"`
-	Env        []string    `json:"env,omitempty"` // NAME=VALUE for every command, not secret
+	// HostSockets is as in [Spec].
+	HostSockets []string `json:"host_sockets,omitempty"`
+	Env         []string `json:"env,omitempty"` // NAME=VALUE for every command, not secret
 	// Forward names variables of whoever uses the environment, which every
 	// command gets with the values they have there; these are never recorded.
 	Forward   []string  `json:"forward,omitempty"`

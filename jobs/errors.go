@@ -29,10 +29,22 @@ const (
 	CodeNoChanges   = 7
 	CodePending     = 8
 	CodeOutOfScope  = 9
+	CodePartial     = 11
 	CodeAgain       = 75
 	CodeConfig      = 78
 	CodeTimeout     = 124
 	CodeInterrupted = 130
+)
+
+// Blame is whose doing trouble of the site's is, and so whether another node may
+// help.
+type Blame string
+
+// Whose doing it is; "" is not known: only the second time another node is
+// tried.
+const (
+	BlameNode  Blame = "node"  // this node's: another one is tried
+	BlameOther Blame = "other" // no node's, such as that a repository is gone
 )
 
 // Error is an error that a person will read: what failed, and what to do.
@@ -41,6 +53,8 @@ type Error struct {
 	Msg  string // lower case, names the thing, no period
 	Hint string // what to do next, with a command when one mends it
 	Err  error  // the cause, may be nil
+	// Blame is whose doing it is, of kind KindInfra; "" is not known.
+	Blame Blame
 }
 
 // Error returns the message and its cause, without the hint.
@@ -79,6 +93,14 @@ func find(err error, wanted func(*Error) bool) *Error {
 		err = errors.Unwrap(err)
 	}
 	return nil
+}
+
+// BlameOf returns whose doing the outermost error in the chain is that says so.
+func BlameOf(err error) Blame {
+	if e := find(err, func(e *Error) bool { return e.Blame != "" }); e != nil {
+		return e.Blame
+	}
+	return ""
 }
 
 // KindOf returns the kind of the outermost classified error in the chain.

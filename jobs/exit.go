@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -39,6 +40,7 @@ type ExitRecord struct {
 	Attempt  string    `json:"attempt"`
 	State    State     `json:"state"`
 	Class    Class     `json:"class,omitempty"` // "" follows from the state
+	Blame    Blame     `json:"blame,omitempty"` // of what is the site's: whose doing it is; "" is not known
 	Exit     Exit      `json:"exit"`
 	Code     int       `json:"code"` // what `berth wait` exits with
 	Reason   string    `json:"reason,omitempty"`
@@ -55,8 +57,16 @@ type ExitRecord struct {
 	Result    *Result      `json:"result,omitempty"`
 	Done      []DoneResult `json:"done,omitempty"`
 	Artifacts []string     `json:"artifacts,omitempty"`
-	Overlay   *OverlayUse  `json:"overlay,omitempty"`
-	Notes     []string     `json:"notes,omitempty"` // limits dropped, programs chosen
+	// ArtifactFiles counts the artifacts, of which the first are listed: a record has
+	// a size. ArtifactBytes is how long all are together.
+	ArtifactFiles int   `json:"artifact_files,omitempty"`
+	ArtifactBytes Bytes `json:"artifact_bytes,omitempty"`
+	// LeftOut is what of the artifacts and the changes did not come back.
+	LeftOut []Omission `json:"left_out,omitempty"`
+	// Kept is the task's work tree, where that was kept; nil is not.
+	Kept    *KeptTree   `json:"kept,omitempty"`
+	Overlay *OverlayUse `json:"overlay,omitempty"`
+	Notes   []string    `json:"notes,omitempty"` // limits dropped, programs chosen
 }
 
 // How an attempt worked on its writable layer.
@@ -116,9 +126,86 @@ type Result struct {
 	Insertions int      `json:"insertions"`
 	Deletions  int      `json:"deletions"`
 	OutOfScope []string `json:"out_of_scope,omitempty"`
-	Skipped    int      `json:"skipped,omitempty"` // paths that git cannot hold; the manifest lists them
-	Taken      bool     `json:"taken"`             // the branch stands in the user's repository
-	TakeError  string   `json:"take_error,omitempty"`
+	// LookAt is what to look at before the branch is used: files that programs obey,
+	// links that lead out of it, new executables.
+	LookAt    []string `json:"look_at,omitempty"`
+	Skipped   int      `json:"skipped,omitempty"` // paths that git cannot hold; the manifest lists them
+	Taken     bool     `json:"taken"`             // the branch stands in the user's repository
+	TakeError string   `json:"take_error,omitempty"`
+}
+
+// What an [Omission] is left out of.
+const (
+	OfArtifacts = "artifacts"
+	OfBranch    = "branch"
+)
+
+// Omission is what was left out of a result for one reason.
+type Omission struct {
+	Of    string `json:"of"`   // [OfArtifacts] or [OfBranch]
+	Kind  string `json:"kind"` // of the reason: package workspace names them
+	Why   string `json:"why"`  // the reason, in words that go on after "3 files "
+	Paths int    `json:"paths"`
+	Bytes Bytes  `json:"size_bytes,omitempty"` // as far as that could be seen
+	// Names are the first of the paths, printable.
+	Names []string `json:"names,omitempty"`
+	// Told says that nothing is lost: it had no content that could be brought.
+	Told bool `json:"told,omitempty"`
+}
+
+// String says it in one line.
+func (o Omission) String() string {
+	s := fmt.Sprintf("%s: %d paths %s", o.Of, o.Paths, o.Why)
+	if o.Paths == 1 {
+		s = fmt.Sprintf("%s: 1 path %s", o.Of, o.Why)
+	}
+	if o.Bytes > 0 {
+		s += " (" + o.Bytes.Rough() + ")"
+	}
+	if len(o.Names) > 0 {
+		s += ": " + strings.Join(o.Names, ", ")
+		if n := o.Paths - len(o.Names); n > 0 {
+			s += fmt.Sprintf(" and %d more", n)
+		}
+	}
+	return s
+}
+
+// KeptTree is a task's work tree that was kept because something did not come
+// back. What is in it was written by the task, and is trusted by nobody.
+type KeptTree struct {
+	// Dir is its name in the attempt's directory, on the machine where the
+	// attempt ran; "" is that nothing was kept.
+	Dir string `json:"dir,omitempty"`
+	// Files and Bytes could not be kept, because of Error.
+	Files int    `json:"lost_files,omitempty"`
+	Bytes Bytes  `json:"lost_bytes,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Lost says how much could not be kept.
+func (k *KeptTree) Lost() string {
+	paths := fmt.Sprintf("%d paths", k.Files)
+	switch k.Files {
+	case 0:
+		return "the task's files"
+	case 1:
+		paths = "1 path"
+	}
+	if k.Bytes > 0 {
+		paths += " of " + k.Bytes.Rough()
+	}
+	return paths
+}
+
+// Partial tells whether something that was asked for did not come back.
+func (x *ExitRecord) Partial() bool {
+	for _, o := range x.LeftOut {
+		if !o.Told {
+			return true
+		}
+	}
+	return false
 }
 
 // DoneResult is one of the task's done commands and how it ended.

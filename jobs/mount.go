@@ -10,14 +10,15 @@ import (
 // Word is the value of --mount for docker and for Apptainer, both of which read
 // its fields as CSV: quotes, commas and colons in paths arrive as they are.
 func (m Mount) Word() (string, error) {
-	for _, s := range []string{m.Source, m.Destination} {
+	for i, s := range []string{m.Source, m.Destination} {
 		if err := CheckText(fmt.Sprintf("the mount path %q", s), s); err != nil {
 			return "", err
 		}
-		if !path.IsAbs(s) {
+		if !path.IsAbs(s) && !(i == 0 && isSourceHole(s)) {
 			return "", &Error{Kind: KindUsage, Msg: fmt.Sprintf("the mount path %q is not absolute", s)}
 		}
 	}
+	// [Holes.Fill] looks for the first two.
 	fields := []string{"type=bind", "source=" + m.Source, "destination=" + m.Destination}
 	if !m.Writable {
 		fields = append(fields, "readonly")

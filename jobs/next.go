@@ -142,7 +142,7 @@ func Decide(r *Record, c Class, word *Status, now time.Time) Decision {
 		d.Reason = "the task failed, and not with an exit code that retry.codes names"
 		return d
 	}
-	change, why, ok := mend(r, c, now)
+	change, why, ok := mend(r, c, word, now)
 	d.Reason = why
 	if ok {
 		d.Verb, d.Change, d.State, d.Code = VerbRetry, change, "", 0
@@ -266,7 +266,7 @@ func coreHours(r *Record, a *Attempt) float64 {
 }
 
 // mend is what the next attempt has different, and why that may help.
-func mend(r *Record, c Class, now time.Time) (Change, string, bool) {
+func mend(r *Record, c Class, word *Status, now time.Time) (Change, string, bool) {
 	a, p := r.Current(), r.Spec.Retry
 	ch := a.Info.Change
 	ch.NotBefore = time.Time{}
@@ -311,10 +311,14 @@ func mend(r *Record, c Class, now time.Time) (Change, string, bool) {
 	case ClassNode:
 		return elsewhere(ch, a), "on another node", true
 	case ClassPreempted:
-		if ch.Resume != nil {
-			return ch, "it had to make room for another job, and goes on where it was", true
+		why := "it had to make room for another job"
+		if requeued(a, word) {
+			why = "the scheduler has put it back into the queue (its node failed, it had to make room for another job, or somebody asked for that)"
 		}
-		return ch, "it had to make room for another job, and starts again", true
+		if ch.Resume != nil {
+			return ch, why + ", and goes on where it was", true
+		}
+		return ch, why + ", and starts again", true
 	case ClassInfra:
 		tried := 0
 		for i := range r.Attempts {
@@ -324,7 +328,11 @@ func mend(r *Record, c Class, now time.Time) (Change, string, bool) {
 		}
 		wait := min(30*time.Second<<min(tried, 8), 10*time.Minute)
 		ch.NotBefore = now.Add(wait).UTC()
-		if tried > 0 { // the same node twice is no accident
+		var blame Blame
+		if a.Exit != nil {
+			blame = a.Exit.Blame
+		}
+		if blame == BlameNode || blame == "" && tried > 0 { // the same node twice is no accident
 			ch = elsewhere(ch, a)
 		}
 		return ch, fmt.Sprintf("the site failed, and not the task: %s later", wait), true
@@ -338,6 +346,12 @@ func mend(r *Record, c Class, now time.Time) (Change, string, bool) {
 	case ClassNone, ClassPolicy, ClassStop, ClassEnded:
 	}
 	return Change{}, "nothing is known that would help", false
+}
+
+// requeued tells whether all that is known of the end of an attempt is that the
+// scheduler has started its job anew: after a lost node as after a preemption.
+func requeued(a *Attempt, word *Status) bool {
+	return word != nil && word.Word == WordRequeued || word == nil && a.Verdict != nil && a.Verdict.Word == WordRequeued
 }
 
 // moreMemory is half as much again, and a quarter above the measured peak.

@@ -61,6 +61,7 @@ func TestDecide(t *testing.T) {
 		"ended, still running": {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateRunning, Word: "COMPLETING"}, do: jobs.DoAsk},
 		"preempted":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Word: "PREEMPTED"}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "make room"},
 		"scancelled":           {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateCancelled, Word: "CANCELLED", Reason: "by 1000"}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "somebody ended it"},
+		"requeued":             {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Word: jobs.WordRequeued}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "its node failed, it had to make room"},
 		"core hours":           {policy: &jobs.Retry{Attempts: 9, Memory: 5, CoreHours: 2}, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "2.00 core hours"},
 		"attempts":             {policy: &jobs.Retry{Attempts: 1, Memory: 5}, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "retry.attempts allows 1"},
 	} {
@@ -75,6 +76,32 @@ func TestDecide(t *testing.T) {
 		}
 		if c.do == jobs.DoDecide && (len(d.Evidence) == 0 || d.Attempt != "1") {
 			t.Errorf("%s: no evidence: %+v", name, d)
+		}
+	}
+}
+
+// Another node is tried at once where it was this one's doing, the second time
+// where that is not known, and never where it was no node's.
+func TestDecideNode(t *testing.T) {
+	for _, c := range []struct {
+		blame       jobs.Blame
+		once, twice []string
+	}{
+		{"", nil, []string{"c1"}},
+		{jobs.BlameNode, []string{"c1"}, []string{"c1"}},
+		{jobs.BlameOther, nil, nil},
+	} {
+		r := record(&jobs.Retry{Attempts: 9, Infra: 2}, jobs.ExitRecord{State: jobs.StateError, Blame: c.blame})
+		d := jobs.Next(r, nil, noon).Decision
+		if d.Verb != jobs.VerbRetry || !slices.Equal(d.Change.Exclude, c.once) {
+			t.Errorf("%q, once: %+v", c.blame, d)
+		}
+		r.Attempts[0].Decision = &d
+		second := r.Attempts[0]
+		second.N, second.Decision, second.Info = 2, nil, jobs.AttemptInfo{ID: "2", Number: 2, Change: d.Change}
+		r.Attempts = append(r.Attempts, second)
+		if d = jobs.Next(r, nil, noon).Decision; d.Verb != jobs.VerbRetry || !slices.Equal(d.Change.Exclude, c.twice) {
+			t.Errorf("%q, twice: %+v", c.blame, d)
 		}
 	}
 }

@@ -28,11 +28,14 @@ type Opening struct {
 	// WritableRoot says that the guest is to prove that its root directory can be
 	// written, before anything else is done there.
 	WritableRoot bool
-	Login        bool   // shells begin as login shells
-	Home         string // wanted inside; "" is the place's own
-	Dir          string // where sessions begin; "" is HOME
-	Level        Level
-	Notes        []string // choices made and limits dropped, for people
+	// Scripts are texts that set the environment of commands: the image's own. The
+	// guest has a shell evaluate them, when it is known that the place is closed.
+	Scripts []string
+	Login   bool   // shells begin as login shells
+	Home    string // wanted inside; "" is the place's own
+	Dir     string // where sessions begin; "" is HOME
+	Level   Level
+	Notes   []string // choices made and limits dropped, for people
 	// Rebuilt says that files of the environment were lost and made anew: why.
 	Rebuilt string
 	// Memory is watched by the keeper, advisory, when nothing else holds it; 0
@@ -46,6 +49,12 @@ type Opening struct {
 	// Answer reads what the program says before the guest does, and nothing
 	// beyond it; its error is why there is no guest. Nil is nothing to read.
 	Answer func(io.Reader) error
+	// Init is the number of the place's first process, where that is not below the
+	// one that runs Argv; 0 is not known. Nil is that it is below.
+	Init func(ctx context.Context) int
+	// RunsFirst says why a program of the image has to run before the guest, and
+	// beside it; "" is that none does.
+	RunsFirst string
 	// Close gives back what was taken for it (a lease, a mount), last.
 	Close func() error
 }

@@ -28,11 +28,14 @@ type Receipt struct {
 	Asked Level `json:"asked"`
 	Level Level `json:"level,omitempty"`
 	// Proof is how that was found out, in words, and Seen what the guest reported.
-	Proof  []string `json:"proof,omitempty"`
-	Seen   *Seen    `json:"seen,omitempty"`
-	Ranks  int      `json:"ranks,omitempty"` // it is that of the first of so many
-	Limits []Limit  `json:"limits,omitempty"`
-	Notes  []string `json:"notes,omitempty"` // as known when it was written
+	Proof []string `json:"proof,omitempty"`
+	Seen  *Seen    `json:"seen,omitempty"`
+	Ranks int      `json:"ranks,omitempty"` // it is that of the first of so many
+	// CheckedOver is what the done commands run over that the task could
+	// prepare, see [Spec.CheckedOver].
+	CheckedOver string   `json:"checked_over,omitempty"`
+	Limits      []Limit  `json:"limits,omitempty"`
+	Notes       []string `json:"notes,omitempty"` // as known when it was written
 }
 
 // ReceiptImage is the image that was run.

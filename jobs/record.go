@@ -36,6 +36,10 @@ type Attempt struct {
 	Verdict   *Verdict
 	Decision  *Decision
 	Taken     *Taken
+	// Undelivered is the last failure to bring the branch in; nil is none.
+	Undelivered *Undelivered
+	// Collected is what a client made of the kept work tree; nil is nothing.
+	Collected *Collected
 	// Checkpoint is where another attempt can go on; nil is nowhere.
 	Checkpoint *Checkpoint
 	// Reaper is the job that looks after the attempt when the scheduler has
@@ -140,6 +144,54 @@ type Taken struct {
 	Time    time.Time `json:"time"`
 }
 
+// Undelivered is undelivered.json: a client could not bring the branch in, in a
+// way that costs something each time. The last word counts.
+type Undelivered struct {
+	Version int       `json:"version"`
+	Tries   int       `json:"tries"`
+	Reason  string    `json:"reason"`
+	Time    time.Time `json:"time"`
+	// Next is when whoever looks at the job tries again.
+	Next time.Time `json:"next"`
+}
+
+// Due tells whether it is time to try again; nil is.
+func (u *Undelivered) Due(now time.Time) bool {
+	// A time far ahead is a wrong clock.
+	return u == nil || !now.Before(u.Next) || u.Next.Sub(now) > maxBackOff
+}
+
+const maxBackOff = time.Hour
+
+// Again is the record of another failure: each waits twice as long as the last.
+func (u *Undelivered) Again(now time.Time, reason string) Undelivered {
+	n := Undelivered{Version: 1, Tries: 1, Reason: reason, Time: now}
+	if u != nil {
+		n.Tries = u.Tries + 1
+	}
+	n.Next = now.Add(min(10*time.Second<<min(n.Tries-1, 10), maxBackOff))
+	return n
+}
+
+// Collected is collected.json: a client made the result of the work tree that
+// was kept, because the runner had not.
+type Collected struct {
+	Version int       `json:"version"`
+	Result  Result    `json:"result"`
+	Time    time.Time `json:"time"`
+}
+
+// Result is what the attempt changed; nil is that this was not collected.
+func (a *Attempt) Result() *Result {
+	switch {
+	case a.Exit != nil && a.Exit.Result != nil:
+		return a.Exit.Result
+	case a.Collected != nil:
+		return &a.Collected.Result
+	}
+	return nil
+}
+
 // Current returns the last attempt, or nil when there is none.
 func (r *Record) Current() *Attempt {
 	if len(r.Attempts) == 0 {
@@ -169,5 +221,8 @@ func (r *Record) BranchHere() bool {
 // in the user's repository.
 func (r *Record) BranchMissing() bool {
 	a := r.Current()
-	return a != nil && a.Exit != nil && a.Exit.Result != nil && a.Exit.Result.Commit != "" && r.Spec.Workspace != nil && !r.BranchHere()
+	if a == nil || a.Result() == nil {
+		return false
+	}
+	return a.Result().Commit != "" && r.Spec.Workspace != nil && !r.BranchHere()
 }

@@ -12,9 +12,16 @@ type Seen struct {
 	UserNamespace  string `json:"user_namespace,omitempty"`
 	NoNewPrivs     bool   `json:"no_new_privs"`
 	Capabilities   string `json:"capabilities,omitempty"` // effective ones, in hexadecimal
+	// What commands have, which is less: the capabilities that they can get, and
+	// whether their system calls are filtered.
+	CommandCapabilities string `json:"command_capabilities,omitempty"`
+	Filtered            bool   `json:"filtered,omitempty"`
+	// WritableCgroups is where a tree of cgroups can be written; nothing runs then.
+	WritableCgroups string `json:"writable_cgroups,omitempty"`
 	// Looked are the kinds of sockets that were looked for.
 	Looked []string `json:"looked,omitempty"`
-	// Sockets are those that were found, and that the guest could connect to.
+	// Sockets are those that were found, and that the guest could connect to. In
+	// a receipt they are strangers', or allowed by the configuration.
 	Sockets []Socket `json:"sockets,omitempty"`
 	// Abstract are names of other abstract sockets that somebody listens on: in
 	// the host's network they can be reached from every container. At most 32.
@@ -26,7 +33,14 @@ type Socket struct {
 	Path  string `json:"path"` // inside; an abstract one begins with '@'
 	What  string `json:"what"` // whose it is: "munge", "Slurm"
 	Mount string `json:"mount,omitempty"`
+	// Own says that it asks who connects, and so matters only where the user's
+	// own process listens.
+	Own bool `json:"own,omitempty"`
 }
+
+// MostSockets bounds how many are judged. Where a guest finds more, nothing is
+// run.
+const MostSockets = 200
 
 // Abstract tells whether the socket has no path: no mount has brought it in.
 func (s Socket) Abstract() bool { return strings.HasPrefix(s.Path, "@") }

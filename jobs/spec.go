@@ -53,11 +53,14 @@ type Spec struct {
 	// [StageAuto] and so on; "" is auto.
 	Stage string `json:"stage,omitempty"`
 
-	Overlay  OverlaySpec `json:"overlay,omitzero"`
-	Mounts   []Mount     `json:"mounts,omitempty"`
-	Env      []string    `json:"env,omitempty"`       // NAME=VALUE, not secret
-	EnvNames []string    `json:"env_names,omitempty"` // taken from the caller; values are never recorded
-	SSH      *SSHSpec    `json:"ssh,omitempty"`       // the host of backend ssh
+	Overlay OverlaySpec `json:"overlay,omitzero"`
+	Mounts  []Mount     `json:"mounts,omitempty"`
+	// HostSockets are sockets of the host's that may be reached from inside, by
+	// what they are ("tmux") or by their path.
+	HostSockets []string `json:"host_sockets,omitempty"`
+	Env         []string `json:"env,omitempty"`       // NAME=VALUE, not secret
+	EnvNames    []string `json:"env_names,omitempty"` // taken from the caller; values are never recorded
+	SSH         *SSHSpec `json:"ssh,omitempty"`       // the host of backend ssh
 	// External is set where the backend is a program of its own, and Network only
 	// there: "" is as External says, "none" is shut off.
 	External *ExternalSpec `json:"external,omitempty"`
@@ -71,7 +74,9 @@ type Spec struct {
 	Slurm     SlurmOptions `json:"slurm,omitzero"`
 	Profile   Profile      `json:"profile,omitzero"`
 	Done      []Command    `json:"done,omitempty"`
+	DoneOver  string       `json:"done_over,omitempty"` // [DoneOverTask], or ""
 	Artifacts []string     `json:"artifacts,omitempty"`
+	Results   ResultLimits `json:"results,omitzero"`
 	Retry     *Retry       `json:"retry,omitempty"`  // nil is one attempt
 	Resume    *Resume      `json:"resume,omitempty"` // nil begins each attempt anew
 	After     []After      `json:"after,omitempty"`  // jobs that must have ended before it begins
@@ -83,8 +88,23 @@ type Spec struct {
 	Notes   []string  `json:"notes,omitempty"`
 }
 
+// ResultLimits bound what is brought back; zero fields are the defaults, which
+// package workspace has.
+type ResultLimits struct {
+	ArtifactFile  Bytes `json:"artifact_file_bytes,omitempty"` // of one artifact
+	ArtifactSize  Bytes `json:"artifact_size_bytes,omitempty"` // of all together
+	ArtifactFiles int   `json:"artifact_files,omitempty"`
+	BranchFile    Bytes `json:"branch_file_bytes,omitempty"` // of one changed file
+	BranchSize    Bytes `json:"branch_size_bytes,omitempty"` // of all together
+	BranchFiles   int   `json:"branch_files,omitempty"`      // new ones
+}
+
 // WorkDir is where the workspace stands inside a container.
 const WorkDir = "/work"
+
+// SharesWork tells whether the work tree must be seen by other nodes while the task
+// runs: those of its ranks, or of the attempt that takes it up.
+func (s *Spec) SharesWork() bool { return s.Resources.Tasks > 1 || s.Resume != nil }
 
 // Place is what the command line of an attempt in the directory adir is made
 // of, but for its name and what the machine at hand adds to it.
@@ -155,6 +175,26 @@ type OverlaySpec struct {
 	// Templates is the directory on the machine at hand where new ext3 images
 	// are kept ready, or "".
 	Templates string `json:"-"`
+}
+
+// What the done commands find outside of the workspace.
+const (
+	DoneOverBefore = "before" // the layer as it was before the task
+	DoneOverTask   = "task"   // what the task has left
+)
+
+// CheckedOver says over what the done commands run that the task could prepare;
+// "" is over nothing, or that there are none.
+func (s *Spec) CheckedOver() string {
+	switch {
+	case len(s.Done) == 0:
+		return ""
+	case s.DoneOver == DoneOverTask:
+		return "the task's own files"
+	case s.Backend == BackendLocal || s.Backend == BackendSSH:
+		return "a host that the task could change"
+	}
+	return ""
 }
 
 // Level is how far a task is kept from its host.

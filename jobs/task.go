@@ -38,8 +38,10 @@ type Task struct {
 	After     []string  // jobs that must have ended before it begins, as for [ParseAfter]
 	Resume    *Resume   // nil is not said; zero fields are not, too
 	Done      []Command // each must exit 0, in a fresh container, after the agent
+	DoneOver  string    // [DoneOverBefore] or [DoneOverTask]; "" is the first
 	Artifacts []string  // path patterns inside the workspace to bring back
-	Source    []byte    // the task file as it was read; nil for a command line
+	Results   ResultLimits
+	Source    []byte // the task file as it was read; nil for a command line
 }
 
 // Workspace is the repository that a task works on.
@@ -82,8 +84,10 @@ type Terminal struct {
 	// [KeepAlways].
 	Keep string
 	Bind []Mount
-	Env  []string // NAME (taken from the caller) or NAME=VALUE
-	SSH  SSHSpec  // of backend ssh; its options come from the caller alone
+	// HostSockets come from the caller's configuration alone, see [Spec].
+	HostSockets []string
+	Env         []string // NAME (taken from the caller) or NAME=VALUE
+	SSH         SSHSpec  // of backend ssh; its options come from the caller alone
 	// Options are for a backend that is a program, and come from the caller's
 	// configuration alone; Allow is what can be reached from inside, nil is no list.
 	// Network "none" shuts it off.

@@ -97,6 +97,16 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10) + "B"
 }
 
+// Rough writes the size for people, such as 1.1 GiB.
+func (b Bytes) Rough() string {
+	for i := len(byteUnits) - 1; i > 0; i-- {
+		if u := byteUnits[i]; b >= u.unit && u.unit > 1 {
+			return fmt.Sprintf("%.1f %s", float64(b)/float64(u.unit), u.suffix)
+		}
+	}
+	return fmt.Sprintf("%d bytes", int64(b))
+}
+
 // ParseDuration reads a Go duration such as "90s", "2h" or "1h30m"; a bare
 // number is seconds. Negative and zero durations are refused.
 func ParseDuration(s string) (time.Duration, error) {

@@ -88,6 +88,21 @@ func SetTaken(attemptDir string, v jobs.Taken) (bool, error) {
 	return createJSON(attemptDir, fileTaken, v)
 }
 
+// SetUndelivered records that the branch could not be brought in. The last word
+// counts.
+func SetUndelivered(attemptDir string, v jobs.Undelivered) error {
+	b, err := encode(v)
+	if err != nil {
+		return err
+	}
+	return replace(filepath.Join(attemptDir, fileUndeliver), b)
+}
+
+// SetCollected records the result that a client has made of a kept work tree.
+func SetCollected(attemptDir string, v jobs.Collected) (bool, error) {
+	return createJSON(attemptDir, fileCollected, v)
+}
+
 // SetReaper records that an attempt has a reaper.
 func SetReaper(attemptDir string, v jobs.Submitted) (bool, error) {
 	return createJSON(attemptDir, fileReaper, v)
@@ -164,7 +179,7 @@ func HasExit(attemptDir string) bool {
 // that cannot be read stands: only what is seen tells that it was taken over.
 func ClaimStands(attemptDir string, mine jobs.Claim) bool {
 	path := filepath.Join(attemptDir, fileClaim)
-	b, err := os.ReadFile(path)
+	b, err := readRecord(path)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
@@ -195,7 +210,13 @@ func ScriptPath(attemptDir string) string { return filepath.Join(attemptDir, fil
 // many bytes long is refused, unless that is 0: not known.
 func Prompt(jobDir string, size int) ([]byte, error) {
 	path := filepath.Join(jobDir, filePrompt)
-	b, err := readOptional(path)
+	b, err := disk.ReadRegular(path, max(maxRecord, int64(size)))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.Is(err, disk.ErrNoRecord):
+		return nil, damaged(path, err)
+	}
 	if err == nil && size > 0 && len(b) != size {
 		return nil, damaged(path, fmt.Errorf("it has %d bytes, and had %d", len(b), size))
 	}
@@ -209,7 +230,7 @@ func Prompt(jobDir string, size int) ([]byte, error) {
 // file, it must have all these names.
 func TakeSecrets(jobDir string, names []string, keep bool) ([]string, error) {
 	path := filepath.Join(AttemptDir(jobDir, 1), fileEnv)
-	b, err := os.ReadFile(path)
+	b, err := readRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -285,7 +306,7 @@ const EventWaiting = "waiting"
 // LastEvent returns the last event of an attempt, or the zero value when there
 // is none that can be read.
 func LastEvent(attemptDir string) (last Event) {
-	f, err := os.Open(filepath.Join(attemptDir, FileEvents))
+	f, err := disk.OpenRegular(filepath.Join(attemptDir, FileEvents))
 	if err != nil {
 		return last
 	}

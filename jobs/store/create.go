@@ -34,11 +34,14 @@ const (
 	filePromoted   = "promoted.json"
 	fileCheckpoint = "checkpoint.json"
 	fileTaken      = "taken.json"
+	fileUndeliver  = "undelivered.json"
+	fileCollected  = "collected.json"
 	fileReaper     = "reaper.json"
 	fileUnfollow   = "unfollowed.json"
 	fileStandby    = "standby.json"
 	fileBeat       = "beat"
 	fileEnv        = "env"
+	fileReserve    = "reserve"
 
 	// FileStdout, FileStderr and FileRuntime are an attempt's logs: the
 	// command's two streams, and what the runner and the container program say.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -64,7 +63,7 @@ func CreateEnv(dir string, spec jobs.EnvSpec) (got *jobs.EnvSpec, made bool, err
 func LoadEnv(dir string) (*jobs.EnvSpec, error) {
 	name := filepath.Base(dir)
 	path := filepath.Join(dir, FileEnv)
-	b, err := os.ReadFile(path)
+	b, err := readRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no environment %q", name), Hint: "berth env ls lists them; berth exec --env " + name + " -- COMMAND makes it"}
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/disk"
 	"berth/jobs"
 )
 
@@ -117,7 +118,7 @@ func (idx *index) close() {
 // openOwn opens a file that nobody else can have written: what stands in the
 // index counts as much as the ledger.
 func openOwn(path string) (*os.File, int64, error) {
-	f, err := os.Open(path)
+	f, err := disk.OpenRegular(path)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -82,7 +82,7 @@ func LoadFresh(dir string) (*jobs.Attempt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f, err := os.Open(filepath.Join(dir, fileBeat)); err == nil {
+	if f, err := disk.OpenRegular(filepath.Join(dir, fileBeat)); err == nil {
 		if fi, err := f.Stat(); err == nil {
 			a.Beat = fi.ModTime()
 		}
@@ -171,6 +171,12 @@ func (s *scannedAttempt) attempt(dir string) (*jobs.Attempt, error) {
 		case atStandby:
 			a.Standby = &jobs.Standby{}
 			err = decode(path, data, a.Standby, &a.Standby.Version)
+		case atUndelivered:
+			a.Undelivered = &jobs.Undelivered{}
+			err = decode(path, data, a.Undelivered, &a.Undelivered.Version)
+		case atCollected:
+			a.Collected = &jobs.Collected{}
+			err = decode(path, data, a.Collected, &a.Collected.Version)
 		}
 		if err != nil {
 			return nil, err

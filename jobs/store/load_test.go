@@ -1,10 +1,12 @@
 package store
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +15,83 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
+
+// A FIFO, a link, a directory or gigabytes in place of a file of a record is a
+// damaged record with a name: nobody waits for it or reads it, and the others are
+// listed.
+func TestNoRegularFile(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{fileJob, fileCancel, fileAttempt, fileSubmitted, fileClaim, fileExit, fileDecision, fileCheckpoint} {
+		for what, put := range map[string]func(path string) error{
+			"fifo": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+			"huge": func(path string) error {
+				return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 20<<30))
+			},
+			"link": func(path string) error { return os.Symlink("/dev/zero", path) },
+		} {
+			s := open(t)
+			r, other := create(t, s), create(t, s)
+			path := filepath.Join(r.Current().Dir, name)
+			if name == fileJob || name == fileCancel {
+				path = filepath.Join(r.Dir, name)
+			}
+			_ = os.Remove(path)
+			must(t, put(path))
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				if _, err := s.Load(r.Spec.ID); err == nil || !strings.Contains(err.Error(), path) || jobs.HintOf(err) == "" {
+					t.Errorf("%s %s: %v (%s)", name, what, err, jobs.HintOf(err))
+				}
+				if list, err := s.List(); err == nil || !strings.Contains(err.Error(), path) || len(list) != 1 || list[0].Spec.ID != other.Spec.ID {
+					t.Errorf("%s %s: listed %d, %v", name, what, len(list), err)
+				}
+			}()
+			select {
+			case <-ended:
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%s %s: it is waited for", name, what)
+			}
+		}
+	}
+}
+
+// Nor does what is read beside the records wait for a FIFO.
+func TestFIFOBeside(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	r := create(t, s)
+	dir := r.Current().Dir
+	for _, path := range []string{filepath.Join(dir, FileEvents), filepath.Join(dir, fileBeat), filepath.Join(dir, fileReceipt), filepath.Join(dir, fileInside), filepath.Join(dir, fileEnv), filepath.Join(r.Dir, filePrompt), filepath.Join(s.home, fileOwner)} {
+		_ = os.Remove(path)
+		must(t, syscall.Mkfifo(path, 0o600))
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if e := LastEvent(dir); !e.Time.IsZero() {
+			t.Error(e)
+		}
+		if _, err := LoadFresh(dir); err != nil {
+			t.Error(err)
+		}
+		for name, err := range map[string]error{
+			fileReceipt: second(LoadReceipt(dir)), fileInside: second(LoadInside(dir)), fileEnv: second(TakeSecrets(r.Dir, nil, true)),
+			filePrompt: second(Prompt(r.Dir, 0)), fileOwner: second(s.Owner()),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "/"+name) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is waited for")
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
 
 // TestDamaged spoils each file in each way: the error names the file, and the
 // other records are listed all the same.

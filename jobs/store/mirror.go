@@ -183,7 +183,7 @@ func (s *Store) Clock() time.Time {
 // there is neither.
 func LastSign(attemptDir string) (at time.Time, ok bool) {
 	for _, name := range []string{fileBeat, fileClaim} {
-		f, err := os.Open(filepath.Join(attemptDir, name)) // an open looks again, where a stat may not
+		f, err := disk.OpenRegular(filepath.Join(attemptDir, name)) // an open looks again, where a stat may not
 		if err != nil {
 			continue
 		}

@@ -45,7 +45,7 @@ func CreateOnce(path string, data []byte) (won bool, err error) {
 			failpoint.File(path, "done")
 			return true, err
 		}
-		got, rerr := os.ReadFile(path)
+		got, rerr := disk.ReadRegular(path, max(maxRecord, int64(len(data))))
 		switch {
 		case rerr == nil && bytes.Equal(got, data):
 			return true, disk.SyncDir(dir)

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -23,7 +22,7 @@ func (s *Store) Owner() (string, error) {
 	fail := func(err error) (string, error) {
 		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "settle what this state directory is called at services", Err: err, Hint: "see " + path}
 	}
-	b, err := os.ReadFile(path)
+	b, err := readRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		fresh := make([]byte, 16)
 		if _, err := rand.Read(fresh); err != nil {
@@ -32,7 +31,7 @@ func (s *Store) Owner() (string, error) {
 		if _, err := CreateOnce(path, []byte(hex.EncodeToString(fresh)+"\n")); err != nil {
 			return fail(err)
 		}
-		b, err = os.ReadFile(path) // whoever was first
+		b, err = readRecord(path) // whoever was first
 	}
 	if err != nil {
 		return fail(err)

@@ -29,7 +29,7 @@ type scannedAttempt struct {
 }
 
 // attemptFiles are the files of an attempt that its state follows from.
-var attemptFiles = [...]string{fileAttempt, fileSubmitted, fileClaim, fileExit, fileVerdict, fileDecision, fileTaken, fileCheckpoint, fileReaper, fileUnfollow, fileStandby}
+var attemptFiles = [...]string{fileAttempt, fileSubmitted, fileClaim, fileExit, fileVerdict, fileDecision, fileTaken, fileCheckpoint, fileReaper, fileUnfollow, fileStandby, fileUndeliver, fileCollected}
 
 // Places in attemptFiles.
 const (
@@ -44,6 +44,8 @@ const (
 	atReaper
 	atUnfollowed
 	atStandby
+	atUndelivered
+	atCollected
 )
 
 func attemptName(n int) string { return fmt.Sprintf("%04d", n) }
@@ -68,7 +70,7 @@ func scan(dir string) (*scanned, error) {
 func scanFiles(dir string) (*scanned, error) {
 	s := &scanned{}
 	var err error
-	if s.job, err = os.ReadFile(filepath.Join(dir, fileJob)); err != nil {
+	if s.job, err = readRecord(filepath.Join(dir, fileJob)); err != nil {
 		return nil, err
 	}
 	if s.cancel, err = readOptional(filepath.Join(dir, fileCancel)); err != nil {
@@ -139,7 +141,7 @@ func scanAttempt(dir string) (scannedAttempt, error) {
 			if name != want {
 				continue
 			}
-			if a.files[i], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+			if a.files[i], err = readRecord(filepath.Join(dir, name)); err != nil {
 				return a, err
 			}
 			if a.files[i] == nil {
@@ -151,7 +153,7 @@ func scanAttempt(dir string) (scannedAttempt, error) {
 }
 
 func readOptional(path string) ([]byte, error) {
-	b, err := os.ReadFile(path)
+	b, err := readRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
