@@ -94,12 +94,16 @@ func status(id, printed, reason string) jobs.Status {
 		st.Reason = strings.TrimSpace(rest + " " + reason)
 	}
 	// Why a job waits counts while it does, and in one case after it: what
-	// nobody could satisfy ends as CANCELLED.
-	if r, ok := reasonOf(reason); ok && (w == "PENDING" || w == "CANCELLED" && r.never && st.By == "") {
+	// nobody could satisfy ends as CANCELLED, or as FAILED. The same would meet
+	// that again.
+	if r, ok := reasonOf(reason); ok && (w == "PENDING" || (w == "CANCELLED" || w == "FAILED") && r.never && st.By == "") {
 		if w == "PENDING" {
 			st.Plain, st.Hint, st.Stays = "waits: "+r.plain, r.help, r.never
 		} else {
 			st.Plain += ": " + r.plain
+		}
+		if w == "FAILED" {
+			st.Class, st.Hint = jobs.ClassPolicy, r.help
 		}
 		if r.detail != "" {
 			st.Plain += " (" + r.detail + ")"

@@ -83,3 +83,14 @@ func TestReasonsInPlainWords(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// What nobody could satisfy ends as FAILED, too, and would again.
+func TestFailedForNever(t *testing.T) {
+	st := status("17", "FAILED", "BadConstraints")
+	if st.Class != jobs.ClassPolicy || !strings.Contains(st.Plain, "no node has what it asks for") || st.Hint == "" {
+		t.Errorf("%+v", st)
+	}
+	if st := status("17", "FAILED", "NonZeroExitCode"); st.Class != "" {
+		t.Errorf("%+v", st)
+	}
+}
