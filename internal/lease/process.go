@@ -1,10 +1,12 @@
 package lease
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -97,6 +99,38 @@ func StartTime(pid int) string {
 		// What is just being taken away: another look tells what is there now.
 	}
 	return UnknownStart
+}
+
+// exiting is the kernel's PF_EXITING in field 9 of /proc/PID/stat: a thread has
+// it before it closes its files, and is a zombie only after that.
+const exiting = 0x4
+
+// Exiting tells whether every thread of a process is on its way out: what it
+// held is closed, or will be, although the process is still there.
+func Exiting(pid int) bool {
+look:
+	for range 3 {
+		dir := fmt.Sprintf("/proc/%d/task", pid)
+		threads, err := os.ReadDir(dir)
+		if err != nil || len(threads) == 0 {
+			return false
+		}
+		for _, t := range threads {
+			b, err := os.ReadFile(filepath.Join(dir, t.Name(), "stat"))
+			if err != nil {
+				continue look // it has gone: another look tells what is there now
+			}
+			f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+			if len(f) < 7 {
+				return false
+			}
+			if flags, err := strconv.ParseUint(f[6], 10, 64); err != nil || flags&exiting == 0 {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // parseStat reads fields 3, 20 and 22; the second field, the program's name, may
