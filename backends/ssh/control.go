@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"berth/internal/socket"
 	"berth/jobs"
 )
 
@@ -19,9 +20,9 @@ import (
 const maxControl = 104 - 1 - 17
 
 // controlDir is where control sockets and what is known of hosts stand:
-// $XDG_RUNTIME_DIR/berth, or /tmp/berth-UID where there is none, or where its
+// $XDG_RUNTIME_DIR/berth, or the directory for sockets in tmp where there is none, or where its
 // path is too long or would need quotes in an option of ssh.
-func controlDir(getenv func(string) string) string {
+func controlDir(getenv func(string) string, tmp string) string {
 	if run := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
 		dir := filepath.Join(run, "berth")
 		fi, err := os.Stat(run)
@@ -29,7 +30,11 @@ func controlDir(getenv func(string) string) string {
 			return dir
 		}
 	}
-	return "/tmp/berth-" + strconv.Itoa(os.Getuid())
+	dir, err := socket.In(tmp)
+	if err != nil {
+		return filepath.Join(tmp, "berth-"+strconv.Itoa(os.Getuid())) // makePrivate says what is wrong there
+	}
+	return dir
 }
 
 // makePrivate makes the directory, and refuses one that others could have put

@@ -57,7 +57,7 @@ func (b Backend) Host(s jobs.SSHSpec) (*Host, error) {
 	}
 	h := &Host{b: b, spec: s, control: b.Control}
 	if h.control == "" {
-		h.control = controlDir(os.Getenv)
+		h.control = controlDir(os.Getenv, "/tmp")
 	}
 	h.name = socketName(s, b.Program)
 	return h, nil

@@ -111,7 +111,8 @@ func TestSocketName(t *testing.T) {
 
 func TestControlDir(t *testing.T) {
 	short := t.TempDir()
-	fallback := controlDir(func(string) string { return "" })
+	tmp := t.TempDir()
+	fallback := controlDir(func(string) string { return "" }, tmp)
 	for run, own := range map[string]bool{short: true, "": false, "relative": false, "/nowhere/at/all": false, strings.Repeat("/x", 40): false, t.TempDir() + "/a b": false} {
 		if strings.HasSuffix(run, "a b") {
 			if err := os.Mkdir(run, 0o700); err != nil {
@@ -122,7 +123,7 @@ func TestControlDir(t *testing.T) {
 		if own {
 			want = run + "/berth"
 		}
-		if got := controlDir(func(string) string { return run }); got != want {
+		if got := controlDir(func(string) string { return run }, tmp); got != want {
 			t.Errorf("%s: %s", run, got)
 		}
 	}
@@ -141,6 +142,29 @@ func TestControlDir(t *testing.T) {
 		if err := makePrivate(dir); jobs.KindOf(err) != jobs.KindConfig {
 			t.Errorf("%s: %v", dir, err)
 		}
+	}
+}
+
+// A name in /tmp that somebody else has made first denies nothing.
+func TestControlDirTaken(t *testing.T) {
+	tmp := t.TempDir()
+	none := func(string) string { return "" }
+	plain := controlDir(none, tmp)
+	if err := os.Remove(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), plain); err != nil {
+		t.Fatal(err)
+	}
+	got := controlDir(none, tmp)
+	if got == plain || len(got)+1+hashLen+len(".ssh") > maxControl+len(tmp) {
+		t.Errorf("%s", got)
+	}
+	if err := makePrivate(got); err != nil {
+		t.Error(err)
+	}
+	if again := controlDir(none, tmp); again != got {
+		t.Errorf("%s, then %s", got, again)
 	}
 }
 

@@ -22,13 +22,13 @@ func Dir() (string, error) {
 			return dir, nil
 		}
 	}
-	return dirIn("/tmp")
+	return In("/tmp")
 }
 
-// dirIn is that directory in one where everybody may make names, and so may have
+// In is such a directory in one where everybody may make names, and so may have
 // made this user's first: then another name, which nobody can foresee, takes its
 // place, and is found again by its owner.
-func dirIn(tmp string) (string, error) {
+func In(tmp string) (string, error) {
 	dir := filepath.Join(tmp, "berth-"+strconv.Itoa(os.Getuid()))
 	err := os.Mkdir(dir, 0o700)
 	if (err == nil || errors.Is(err, fs.ErrExist)) && Own(dir, true) {

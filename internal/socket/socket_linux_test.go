@@ -121,7 +121,7 @@ func TestNotPrivate(t *testing.T) {
 // A name that somebody else made first is not used, and keeps nobody out.
 func TestDirTaken(t *testing.T) {
 	tmp := t.TempDir()
-	plain, err := dirIn(tmp)
+	plain, err := In(tmp)
 	if err != nil || !Own(plain, true) {
 		t.Fatal(plain, err)
 	}
@@ -143,14 +143,14 @@ func TestDirTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first, err := dirIn(tmp)
+	first, err := In(tmp)
 	if err != nil || first == plain || first == scratch || !Own(first, true) || len(filepath.Base(first)) > 40 {
 		t.Fatal(first, err)
 	}
-	if again, err := dirIn(tmp); err != nil || again != first {
+	if again, err := In(tmp); err != nil || again != first {
 		t.Errorf("%q, then %q, %v", first, again, err)
 	}
-	if got, err := dirIn(filepath.Join(tmp, "none")); err == nil {
+	if got, err := In(filepath.Join(tmp, "none")); err == nil {
 		t.Errorf("made %q", got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"berth/internal/container"
 	"berth/internal/images"
 	"berth/internal/lease"
+	"berth/internal/private"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -80,13 +81,13 @@ func Find(home, scratch string, getenv func(string) string) Place {
 	if !overlay.TakesDirectories(base) {
 		return Place{Why: base + " is not on a disk of this node"}
 	}
-	at := found(base, container.DirOf("images"), lasting)
+	at := found(base, private.DirOf("images"), lasting)
 	at.Memory = container.InMemory(base)
 	return at
 }
 
 func found(base, name string, lasting bool) Place {
-	dir, err := container.OwnDir(base, name)
+	dir, err := private.OwnDir(base, name)
 	if err != nil {
 		return Place{Why: err.Error()}
 	}

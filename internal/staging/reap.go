@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/container"
 	"berth/internal/lease"
+	"berth/internal/private"
 	"berth/jobs"
 )
 
@@ -74,7 +75,7 @@ func (n *Node) others(e *entry, self lease.Process) []unused {
 	}
 	var out []unused
 	for _, d := range entries {
-		if !d.IsDir() || d.Name() == e.key || strings.HasPrefix(d.Name(), container.DirOf("")) {
+		if !d.IsDir() || d.Name() == e.key || strings.HasPrefix(d.Name(), private.DirOf("")) {
 			continue
 		}
 		other := &entry{n: n, key: d.Name(), dir: filepath.Join(n.Dir, d.Name())}
