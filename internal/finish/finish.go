@@ -1,12 +1,14 @@
-// Package finish ends attempts whose runners were killed between the decision to
-// accept their results and the record of that.
+// Package finish ends attempts whose runners were killed: with a verdict, or, between
+// the decision to accept their results and the record of that, with that record.
 package finish
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -35,6 +37,10 @@ func Attempt(a *jobs.Attempt, gone string) (won bool, err error) {
 	} else if why != "" {
 		rec.Notes = append(rec.Notes, why)
 	}
+	if why := PutAway(a.Dir); why != "" {
+		rec.Notes = append(rec.Notes, why)
+	}
+	store.DropReserve(a.Dir) // it was kept for this
 	return store.SetExit(a.Dir, rec)
 }
 
@@ -54,4 +60,46 @@ func lacks(dir string, rec *jobs.ExitRecord) (why, hint string, err error) {
 		return "its runner was killed before it could say that overlay " + o.Name + " has what the task has changed", "berth overlay show " + o.Name, nil
 	}
 	return "", "", nil
+}
+
+// Verdict records what is concluded of an attempt that left no record, and then does
+// [PutAway]: not before, or a runner that was only slow would lose its task's .git
+// without being told. Until it is done the verdict itself warns.
+func Verdict(attemptDir string, v jobs.Verdict) (won bool, err error) {
+	work := filepath.Join(attemptDir, workspace.WorkDir)
+	_, err = os.Lstat(work)
+	left := err == nil
+	if left && v.Hint != "" {
+		v.Hint += "; "
+	}
+	if left {
+		v.Hint += "the task's files in " + work + " are untrusted: run no git there"
+	}
+	if won, err = store.SetVerdict(attemptDir, v); won && left {
+		_ = PutAway(attemptDir) // what it says the hint has said
+	}
+	return won, err
+}
+
+// putAwayTime bounds going through a work tree on a shared file system.
+const putAwayTime = time.Minute
+
+// PutAway takes the task's .git out of the work tree that a killed runner has left
+// in the attempt's directory, see [workspace.Keep]: people are told where it is.
+// Nothing goes on from it: another attempt begins with a bundle. The answer is what
+// they should know of it, or "".
+func PutAway(attemptDir string) string {
+	work := filepath.Join(attemptDir, workspace.WorkDir)
+	if _, err := os.Lstat(work); errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), putAwayTime)
+	defer cancel()
+	switch k, err := workspace.Keep(ctx, work, work); {
+	case err != nil:
+		return "the task's .git is still in " + work + ", so run no git there: " + jobs.Printable(err.Error())
+	case k.Closed:
+		return "nobody can enter " + work + " before chmod 700: not all of it could be looked through for a .git of the task's"
+	}
+	return ""
 }

@@ -68,3 +68,40 @@ func TestAttempt(t *testing.T) {
 		})
 	}
 }
+
+// TestVerdict: the tree of a killed runner's task has no .git when the verdict
+// says where it is.
+func TestVerdict(t *testing.T) {
+	for name, record := range map[string]func(dir string) (bool, error){
+		"lost": func(dir string) (bool, error) {
+			return Verdict(dir, jobs.Verdict{Version: 1, State: jobs.StateLost, Hint: "see there"})
+		},
+		"accepted": func(dir string) (bool, error) {
+			exit := &jobs.ExitRecord{Version: 1, State: jobs.StateCompleted}
+			return Attempt(&jobs.Attempt{Dir: dir, Decision: &jobs.Decision{Version: 1, Verb: jobs.VerbAccept, State: exit.State, Exit: exit}}, "it was killed")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			work := filepath.Join(dir, workspace.WorkDir)
+			if err := os.MkdirAll(filepath.Join(work, "sub", ".git"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(work, "a.txt"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if won, err := record(dir); !won || err != nil {
+				t.Fatalf("%v, %v", won, err)
+			}
+			if _, err := os.Lstat(filepath.Join(work, "sub", ".git")); !os.IsNotExist(err) {
+				t.Errorf("the task's .git: %v", err)
+			}
+			if _, err := os.Lstat(filepath.Join(work, "a.txt")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if won, err := Verdict(t.TempDir(), jobs.Verdict{Version: 1, State: jobs.StateLost}); !won || err != nil {
+		t.Errorf("without a tree: %v, %v", won, err)
+	}
+}

@@ -194,9 +194,9 @@ func (in *receiver) close(j *incoming, st *jobState) error {
 	if st.Over > 0 && j.hold[store.FileExit] != nil {
 		in.s.c.Progress(fmt.Sprintf("%v of the files of job %s were not copied here: they are over the limit, and stay on %s", jobs.Bytes(st.Over), jobs.Short(j.rec.Spec.ID), in.s))
 	}
-	wanted, err := j.artifacts()
-	if err == nil && wanted {
-		err = in.s.artifacts(in.ctx, j.rec)
+	exit, err := j.artifacts()
+	if err == nil && exit != nil {
+		err = in.s.artifacts(in.ctx, j.rec, exit)
 	}
 	if err != nil {
 		return err
@@ -235,26 +235,29 @@ func (j *incoming) stuck(now *jobs.Unfollowed) error {
 	return nil
 }
 
-// artifacts tells whether the attempt's are wanted here: its result is the
-// job's, as far as is said now or is known here.
-func (j *incoming) artifacts() (bool, error) {
+// artifacts returns the record of the attempt's end if its artifacts are wanted
+// here: its result is the job's, as far as is said now or is known here.
+func (j *incoming) artifacts() (*jobs.ExitRecord, error) {
 	a := *j.rec.Current()
 	if data := j.hold[store.FileExit]; data != nil {
 		a.Exit = &jobs.ExitRecord{}
 		if err := json.Unmarshal(data, a.Exit); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	if data := j.hold[store.FileDecision]; data != nil {
 		a.Decision = &jobs.Decision{}
 		if err := json.Unmarshal(data, a.Decision); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	if a.Exit == nil || len(a.Exit.Artifacts) == 0 {
-		return false, nil
+		return nil, nil
 	}
-	return j.rec.Spec.Retry == nil || a.Decision != nil && a.Decision.Verb == jobs.VerbAccept, nil
+	if j.rec.Spec.Retry != nil && (a.Decision == nil || a.Decision.Verb != jobs.VerbAccept) {
+		return nil, nil
+	}
+	return a.Exit, nil
 }
 
 const maxSilence = 10 * 365 * 24 * time.Hour

@@ -149,8 +149,9 @@ func partOf(path string) string {
 	return filepath.Join(filepath.Dir(path), ".part-"+filepath.Base(path))
 }
 
-// artifacts brings the files that the task's patterns name, once.
-func (s *Site) artifacts(ctx context.Context, rec *jobs.Record) error {
+// artifacts brings the files that the task's patterns name, once. The record of
+// the attempt's end says how much that is.
+func (s *Site) artifacts(ctx context.Context, rec *jobs.Record, exit *jobs.ExitRecord) error {
 	dir := rec.Current().Dir
 	to := filepath.Join(dir, dirArtifacts)
 	if _, err := os.Lstat(to); err == nil {
@@ -164,7 +165,7 @@ func (s *Site) artifacts(ctx context.Context, rec *jobs.Record) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		limit := &atMost{r: r, left: maxArtifacts}
+		limit := &atMost{r: r, left: artifactBytes(exit)}
 		_, _, err := transfer.Unpack(ctx, limit, tmp, transfer.Options{})
 		_ = r.CloseWithError(errors.Join(err, errDone))
 		done <- err
@@ -189,8 +190,19 @@ func (s *Site) artifacts(ctx context.Context, rec *jobs.Record) error {
 	return nil
 }
 
-// maxArtifacts is above what a runner collects.
-const maxArtifacts = 5 << 30
+// artifactBytes is what the stream of the artifacts may take: what the record
+// says that there are, with the headers of a tar file. A record of an earlier berth
+// does not say it; its runner collected less than that.
+func artifactBytes(exit *jobs.ExitRecord) int64 {
+	const (
+		each  = 16 << 10 // a header, names as long as they may be, a directory, padding
+		early = 5 << 30
+	)
+	if exit.ArtifactFiles == 0 {
+		return early
+	}
+	return int64(exit.ArtifactBytes) + int64(exit.ArtifactFiles)*each + 1<<20
+}
 
 // atMost fails when a stream goes on behind its limit.
 type atMost struct {
@@ -201,7 +213,7 @@ type atMost struct {
 func (a *atMost) Read(b []byte) (int, error) {
 	n, err := a.r.Read(b)
 	if a.left -= int64(n); a.left < 0 {
-		return 0, errors.New("there are more artifacts than a job may have")
+		return 0, errors.New("there are more artifacts than its record says")
 	}
 	return n, err
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/finish"
 	"berth/internal/run"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -104,8 +105,12 @@ func take(st *store.Store, j haveJob) error {
 		if a != nil {
 			dir = a.Dir
 		}
-		if _, err := store.Import(dir, name, data); err != nil {
+		took, err := store.Import(dir, name, data)
+		if err != nil {
 			return err
+		}
+		if name == store.FileVerdict && took { // its giver has no work tree of it
+			_ = finish.PutAway(dir)
 		}
 		if name == store.FileVerdict && rec.Spec.Retry == nil {
 			store.DropSecrets(rec.Dir)
