@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/container"
+	"berth/internal/disk"
 	"berth/internal/session"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -137,7 +138,8 @@ func resultOf(res workspace.Result) *jobs.Result {
 func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace.Source, secrets []string, out *outcome) error {
 	r.event("checking", fmt.Sprintf("%d done commands", len(r.spec.Done)))
 	if r.spec.Workspace != nil {
-		if err := git.Recheckout(ctx, r.dir, src, out.result.Commit); err != nil {
+		to := filepath.Join(r.dir, workspace.WorkDir)
+		if err := errors.Join(disk.RemoveTree(to), git.Recheckout(ctx, r.dir, src, out.result.Commit, to)); err != nil {
 			return workspaceError(err)
 		}
 	}

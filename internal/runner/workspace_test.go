@@ -136,7 +136,7 @@ func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "mkdir out; echo r >out/report.txt; ln -s /etc/passwd out/link.txt", onRepo(t, repo(t), func(n *store.New) { n.Spec.Artifacts = []string{"out/*.txt", "missing"} }))
 	code, rec := j.run()
-	if code != 0 || len(rec.Artifacts) != 1 || rec.Artifacts[0] != "out/report.txt" || !strings.Contains(strings.Join(rec.Notes, "; "), "missing") {
+	if code != jobs.CodeOutOfScope || len(rec.Artifacts) != 1 || rec.Artifacts[0] != "out/report.txt" || !strings.Contains(strings.Join(rec.Notes, "; "), "missing") {
 		t.Errorf("exit %d, %+v", code, rec)
 	}
 	if b, err := os.ReadFile(filepath.Join(j.dir, "artifacts", "out", "report.txt")); err != nil || string(b) != "r\n" {

@@ -10,13 +10,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"berth/jobs"
 )
 
 // maxRefusals bounds how often a commit is built anew without the paths that
 // git's fsck refused.
 const maxRefusals = 10
 
-// Collect makes the result of the task's work tree in attemptDir, which
+// Collect makes the result of the task's work tree of attemptDir, which
 // Prepare made and which nothing writes to any more, and writes the bundle,
 // the diff and the manifest beside it, the manifest last. When nothing changed
 // there is no bundle. It may be repeated.
@@ -29,10 +31,13 @@ func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts C
 		opts.Time = time.Now()
 	}
 	gitDir := filepath.Join(attemptDir, GitDir)
+	if err := g.settleBase(ctx, gitDir, src); err != nil {
+		return Result{}, fmt.Errorf("collect the result: %w", err)
+	}
 	if err := g.checkBranch(ctx, gitDir, opts.Branch); err != nil {
 		return Result{}, err
 	}
-	work, err := openTree(filepath.Join(attemptDir, WorkDir))
+	work, err := openTree(g.workOf(attemptDir))
 	if err != nil {
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}
@@ -105,9 +110,9 @@ func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int,
 	put := func(f found) {
 		switch {
 		case f.sizeBytes > limits.FileBytes:
-			s.skip(f.path, TooLarge, fmt.Sprintf("%d bytes are more than a result may have in one file (%d)", f.sizeBytes, limits.FileBytes))
+			s.skipFile(f.path, f.sizeBytes, TooLarge, fmt.Sprintf("%d bytes are more than a result may have in one file (%d)", f.sizeBytes, limits.FileBytes))
 		case total+f.sizeBytes > limits.TotalBytes:
-			s.skip(f.path, TooLarge, fmt.Sprintf("the changed files together exceed %d bytes", limits.TotalBytes))
+			s.skipFile(f.path, f.sizeBytes, TooLarge, fmt.Sprintf("the changed files together exceed %d bytes", limits.TotalBytes))
 		default:
 			total += f.sizeBytes
 			d.put = append(d.put, f)
@@ -134,10 +139,11 @@ func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int,
 	}
 	for i, f := range s.fresh {
 		if i == limits.NewFiles {
-			s.skip(f.path, TooMany, fmt.Sprintf("there are more than %d new files; ignore some with .gitignore", limits.NewFiles))
-			more := len(s.fresh) - i - 1
-			s.unlisted += more
-			s.count(TooMany, more)
+			s.skipFile(f.path, f.sizeBytes, TooMany, fmt.Sprintf("there are more than %d new files; ignore some with .gitignore", limits.NewFiles))
+			for _, f := range s.fresh[i+1:] {
+				s.unlisted++
+				s.count(TooMany, 1, f.sizeBytes)
+			}
 			break
 		}
 		put(f)
@@ -229,6 +235,7 @@ func (c *collector) finish(ctx context.Context, res Result) (Result, error) {
 	if c.opts.Bundle != "" {
 		return res, nil
 	}
+	var found [3][]string
 	for i := range res.Files {
 		if err := ctx.Err(); err != nil {
 			return Result{}, err
@@ -250,12 +257,20 @@ func (c *collector) finish(ctx context.Context, res Result) (Result, error) {
 				res.OutOfScope = append(res.OutOfScope, p)
 			}
 		}
+		if text, outside, first := f.lookAt(c.opts.Scope); text != "" {
+			found[first] = append(found[first], text)
+			if outside && c.opts.Scope.Covers(string(f.Path)) { // else it is outside already
+				f.OutOfScope = true
+				res.OutOfScope = append(res.OutOfScope, f.Path)
+			}
+		}
 		res.Insertions += f.Insertions
 		res.Deletions += f.Deletions
 	}
+	res.LookAt = looked(found)
 	slices.SortFunc(c.seen.skipped, func(a, b Skipped) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	res.Skipped, res.SkippedMore = append([]Skipped{}, c.seen.skipped...), c.seen.unlisted
-	res.SkippedKinds = c.seen.kinds
+	res.SkippedKinds, res.Omitted = c.seen.kinds, c.seen.omitted(jobs.OfBranch)
 	if err := c.diff(ctx, res); err != nil {
 		return Result{}, err
 	}

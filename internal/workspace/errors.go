@@ -20,6 +20,8 @@ var (
 	ErrBranchExists = errors.New("branch exists")
 	// ErrRejected: a bundle did not hold what its result says.
 	ErrRejected = errors.New("bundle rejected")
+	// ErrSpace: the user's repository has no space for the result.
+	ErrSpace = errors.New("no space")
 	// ErrChanging: the task changed files in a way that a checkpoint cannot hold.
 	ErrChanging = errors.New("files changed while they were read")
 	// ErrInvalid: an argument (branch name, pattern) is not usable.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
@@ -26,6 +28,16 @@ type Git struct {
 	// failed has, somewhere in its chain, a method ExitCode() int, as
 	// [*exec.ExitError] has. Run must end the command when ctx is done.
 	Run func(ctx context.Context, c Cmd) error
+	// Work is where the work tree stands; "" is [WorkDir] in the attempt's
+	// directory.
+	Work string
+}
+
+func (g *Git) workOf(attemptDir string) string {
+	if g.Work != "" {
+		return g.Work
+	}
+	return filepath.Join(attemptDir, WorkDir)
 }
 
 // fixedConfig overrides what any repository's own configuration says. Options
@@ -118,6 +130,9 @@ func (g *Git) run(ctx context.Context, c call) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return &Error{Kind: err, Msg: "git is not on PATH",
 			Tip: "install git, or load its module on this machine", Err: err}
+	}
+	if _, serr := os.Stat(dir); dir != "" && serr != nil && exitCode(err) < 0 {
+		return fmt.Errorf("git %s: its directory %q cannot be used: %w", subcommand(c.args), dir, serr)
 	}
 	return &GitError{Command: "git " + subcommand(c.args), Stderr: stderr.String(), Err: err}
 }

@@ -48,10 +48,10 @@ func (ig *ignorer) close() error {
 	return errors.Join(ig.shadow.Close(), disk.RemoveTree(ig.dir))
 }
 
-// add copies the .gitignore of a directory of the work tree.
-func (ig *ignorer) add(work *os.Root, dir string) error {
+// add copies the .gitignore of a directory of the work tree, which is open.
+func (ig *ignorer) add(here *os.Root, dir string) error {
 	name := path.Join(dir, ".gitignore")
-	f, fi, err := openRegular(work, name)
+	f, fi, err := openRegular(here, ".gitignore")
 	if err != nil {
 		return nil // git ignores one that it cannot read, or that is no file
 	}

@@ -23,7 +23,8 @@ const unpackLimit = 100
 //
 // The bundle is unpacked and checked in a quarantine beside it first: the
 // commit must be the result's, with its tree and the base as only parent, and
-// complete. The branch is created and never moved; when it is there with the
+// complete. While it fails, it leaves nothing in the user's repository, and what
+// those have left that were killed at it goes. The branch is created and never moved; when it is there with the
 // same commit, that is success, so Intake may be repeated.
 func (g *Git) Intake(ctx context.Context, src Source, bundle, branch string, res Result) (err error) {
 	if !res.Changed || !isObjectID(res.Commit) {
@@ -32,6 +33,8 @@ func (g *Git) Intake(ctx context.Context, src Source, bundle, branch string, res
 	if res.Base != src.Base {
 		return fmt.Errorf("take in branch %q: the result is of base %s and not of %s: %w", branch, res.Base, src.Base, ErrRejected)
 	}
+	sweepTagged(filepath.Dir(bundle), quarantinePrefix, false)
+	sweepTagged(filepath.Join(src.Repo, "objects"), incomingPrefix, false)
 	if err := g.checkSource(ctx, src); err != nil {
 		return err
 	}
@@ -41,7 +44,10 @@ func (g *Git) Intake(ctx context.Context, src Source, bundle, branch string, res
 	if done, err := g.branchState(ctx, src, branch, res.Commit); done || err != nil {
 		return err
 	}
-	q, err := g.openQuarantine(ctx, filepath.Dir(bundle), src)
+	if err := askSpace(src, branch, bundle); err != nil {
+		return err
+	}
+	q, err := g.openQuarantine(ctx, filepath.Dir(bundle), src, src.Repo)
 	if err != nil {
 		return err
 	}
@@ -53,7 +59,7 @@ func (g *Git) Intake(ctx context.Context, src Source, bundle, branch string, res
 		return err
 	}
 	if err := q.release(ctx, src, res); err != nil {
-		return fmt.Errorf("store the objects of branch %q in %q: %w", branch, src.Repo, err)
+		return noSpace(src, branch, fmt.Errorf("store the objects of branch %q in %q: %w", branch, src.Repo, err))
 	}
 	return g.createBranch(ctx, src, branch, res.Commit)
 }
@@ -108,7 +114,7 @@ func (q *quarantine) verify(ctx context.Context, res Result) error {
 // release copies what the commit adds to the base into the user's repository.
 // Unlike a fetch this obeys no remote or fetch configuration and leaves no
 // trace but the objects.
-func (q *quarantine) release(ctx context.Context, src Source, res Result) error {
+func (q *quarantine) release(ctx context.Context, src Source, res Result) (err error) {
 	pack, err := os.Create(filepath.Join(q.dir, "release.pack"))
 	if err != nil {
 		return err
@@ -131,7 +137,15 @@ func (q *quarantine) release(ctx context.Context, src Source, res Result) error 
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return q.g.run(ctx, call{gitDir: src.Repo, stdin: pack, args: args})
+	in, err := openIncoming(src)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.close()) }()
+	if err := q.g.run(ctx, call{gitDir: src.Repo, stdin: pack, env: in.env(), args: args}); err != nil {
+		return err
+	}
+	return in.migrate()
 }
 
 // branchState says whether the branch is there with the commit; it is an error

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -20,6 +21,22 @@ func (p Path) MarshalText() ([]byte, error) {
 		return []byte(p), nil
 	}
 	return []byte(quote(string(p))), nil
+}
+
+// maxPrintable bounds one name that is shown to people, in bytes.
+const maxPrintable = 200
+
+// Printable is the path for people: quoted when something in it is not
+// printable, and cut when it is long.
+func (p Path) Printable() string {
+	s := string(p)
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || invisible(r) }) {
+		s = quote(s)
+	}
+	if len(s) > maxPrintable {
+		s = strings.ToValidUTF8(s[:maxPrintable-3], "") + "..."
+	}
+	return s
 }
 
 // UnmarshalText reads the text form.

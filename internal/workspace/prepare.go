@@ -38,16 +38,22 @@ type Prepared struct {
 	Submodules []Path
 }
 
-// Prepare makes, in the existing directory attemptDir, the task's work tree
-// checked out at src.Base, and berth's own git directory that borrows the
-// objects of the user's repository.
+// Prepare makes the task's work tree ([Git].Work) checked out at src.Base, and, in
+// the existing directory attemptDir, berth's own git directory that borrows the
+// objects of the user's repository and keeps those of the base's tree itself:
+// the result is made of them whatever becomes of the repository.
 //
 // The work tree has a .git of its own with copies of the objects reachable
 // from the base, no remote and no path of this machine, so the container may
 // write all of it. Attempt directories are used once: when either directory
 // exists, that is an error. What a failed Prepare made is removed.
 func (g *Git) Prepare(ctx context.Context, src Source, attemptDir string) (Prepared, error) {
-	return g.prepare(ctx, src, attemptDir, func(string) (Source, error) { return src, nil })
+	return g.prepare(ctx, src, attemptDir, func(gitDir string) (Source, error) {
+		if err := g.keepBase(ctx, gitDir, src.Base); err != nil {
+			return Source{}, explainFetch(src, err)
+		}
+		return src, nil
+	})
 }
 
 // Continue is Prepare for a task that goes on: the work tree is checked out at
@@ -56,6 +62,9 @@ func (g *Git) Prepare(ctx context.Context, src Source, attemptDir string) (Prepa
 // done it.
 func (g *Git) Continue(ctx context.Context, src Source, attemptDir, bundle, commit string) (Prepared, error) {
 	return g.prepare(ctx, src, attemptDir, func(gitDir string) (Source, error) {
+		if err := g.keepBase(ctx, gitDir, src.Base); err != nil {
+			return Source{}, explainFetch(src, err)
+		}
 		if err := g.unpack(ctx, gitDir, bundle); err != nil { // it was judged when it was made
 			return Source{}, err
 		}
@@ -76,7 +85,7 @@ func (g *Git) Continue(ctx context.Context, src Source, attemptDir, bundle, comm
 // berth's own git directory is.
 func (g *Git) prepare(ctx context.Context, src Source, attemptDir string, from func(gitDir string) (Source, error)) (_ Prepared, err error) {
 	p := Prepared{
-		Work: filepath.Join(attemptDir, WorkDir), Git: filepath.Join(attemptDir, GitDir),
+		Work: g.workOf(attemptDir), Git: filepath.Join(attemptDir, GitDir),
 		Branch: src.Branch,
 	}
 	if p.Branch == "" {
@@ -99,12 +108,12 @@ func (g *Git) prepare(ctx context.Context, src Source, attemptDir string, from f
 		}
 		made = append(made, d)
 	}
-	if err := g.initBare(ctx, p.Git, src); err != nil {
+	if err := g.initBare(ctx, p.Git, src, src.Repo, filepath.Join(p.Git, baseDir)); err != nil {
 		return Prepared{}, fmt.Errorf("prepare berth's git directory: %w", err)
 	}
 	origin, err := from(p.Git)
 	if err != nil {
-		return Prepared{}, fmt.Errorf("take up the work in progress: %w", err)
+		return Prepared{}, fmt.Errorf("prepare berth's git directory: %w", err)
 	}
 	if err := g.clone(ctx, origin, p); err != nil {
 		return Prepared{}, fmt.Errorf("clone %q for the task: %w", src.Repo, err)
@@ -122,46 +131,21 @@ func (g *Git) prepare(ctx context.Context, src Source, attemptDir string, from f
 	return p, nil
 }
 
-// checkSource says in words what is wrong when the repository is not as it was
-// resolved: the job may start much later and on another machine.
-func (g *Git) checkSource(ctx context.Context, src Source) error {
-	if _, err := os.Stat(src.Repo); err != nil {
-		return &Error{Kind: ErrNotRepository, Err: err,
-			Msg: fmt.Sprintf("repository %q cannot be seen on this machine: %v", src.Repo, err),
-			Tip: "keep the repository on a file system that the nodes mount"}
-	}
-	if !isObjectID(src.Base) {
-		return fmt.Errorf("base %q is not a full commit id: %w", src.Base, ErrInvalid)
-	}
-	_, err := g.output(ctx, call{gitDir: src.Repo, args: []string{"cat-file", "-e", src.Base + "^{commit}"}})
-	if err == nil {
-		return nil
-	}
-	if exitCode(err) > 0 {
-		return &Error{Kind: ErrUnknownBase, Err: err,
-			Msg: fmt.Sprintf("commit %s is no longer in %q", src.Base, src.Repo),
-			Tip: "submit again from a commit that a branch holds"}
-	}
-	return fmt.Errorf("look up %s in %q: %w", src.Base, src.Repo, err)
-}
-
-// initBare makes a git directory that borrows the user's objects.
-func (g *Git) initBare(ctx context.Context, dir string, src Source) error {
+// initBare makes a git directory that borrows the user's objects, after those of
+// other object directories, and takes over what the git directory from says of
+// its history.
+func (g *Git) initBare(ctx context.Context, dir string, src Source, from string, before ...string) error {
 	if err := g.initAt(ctx, dir, src, "--bare"); err != nil {
 		return err
 	}
-	alternate := filepath.Join(src.Repo, "objects")
-	if strings.ContainsAny(alternate, "\n") {
-		alternate = quote(alternate) // git reads the file by lines and undoes this
-	}
 	files := map[string]string{
-		"objects/info/alternates": alternate + "\n",
+		"objects/info/alternates": alternates(append(before, filepath.Join(src.Repo, "objects"))...),
 		"info/attributes":         noConversion,
 	}
 	// A shallow repository lacks commits on purpose; without this list git
 	// would take it for a damaged one. The user's own exclusions hold as well.
 	for _, name := range []string{"shallow", "info/exclude"} {
-		data, err := os.ReadFile(filepath.Join(src.Repo, name))
+		data, err := os.ReadFile(filepath.Join(from, name))
 		if err == nil {
 			files[name] = string(data)
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -169,6 +153,18 @@ func (g *Git) initBare(ctx context.Context, dir string, src Source) error {
 		}
 	}
 	return writeFiles(dir, files)
+}
+
+// alternates is the text of a file of that name.
+func alternates(dirs ...string) string {
+	var b strings.Builder
+	for _, d := range dirs {
+		if strings.ContainsAny(d, "\n") {
+			d = quote(d) // git reads the file by lines and undoes this
+		}
+		b.WriteString(d + "\n")
+	}
+	return b.String()
 }
 
 // initAt runs git init without templates: those are the machine's, and may
@@ -238,10 +234,8 @@ func (g *Git) clone(ctx context.Context, src Source, p Prepared) error {
 func explainFetch(src Source, err error) error {
 	var ge *GitError
 	if errors.As(err, &ge) && (strings.Contains(ge.Stderr, "promisor") || strings.Contains(ge.Stderr, "lazy fetching") ||
-		strings.Contains(ge.Stderr, "missing blob") || strings.Contains(ge.Stderr, "transport 'file' not allowed")) {
-		return &Error{Kind: ErrNotRepository, Err: err,
-			Msg: fmt.Sprintf("repository %q lacks objects of %s: it seems to be a partial clone", src.Repo, src.Base),
-			Tip: "fetch the missing objects there: git fetch --refetch --no-filter"}
+		strings.Contains(ge.Stderr, "missing blob") || strings.Contains(ge.Stderr, "unable to read ") || strings.Contains(ge.Stderr, "transport 'file' not allowed")) {
+		return partialClone(src, err)
 	}
 	return err
 }

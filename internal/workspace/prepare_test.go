@@ -257,9 +257,10 @@ func TestPreparePartialClone(t *testing.T) {
 	f.commit(map[string]string{"a": "1\n"})
 	f.commit(map[string]string{"a": "2\n"})
 	f.git(f.repo, "config", "uploadpack.allowFilter", "true")
-	f.replaceRepo("clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+f.repo)
 	src, err := f.g.Resolve(testContext(t), f.repo, "")
 	must(t, err)
+	f.replaceRepo("clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+f.repo)
+	src.Repo = filepath.Join(f.repo, ".git") // such as since it was submitted
 	_, err = f.g.Prepare(testContext(t), src, f.attempt)
 	var e *Error
 	if !errors.As(err, &e) || e.Hint() == "" {

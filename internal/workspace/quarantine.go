@@ -25,9 +25,10 @@ type quarantine struct {
 	strict string // the flag that makes git check what it unpacks
 }
 
-// openQuarantine makes one inside the attempt's directory.
-func (g *Git) openQuarantine(ctx context.Context, attemptDir string, src Source) (_ *quarantine, err error) {
-	dir, err := os.MkdirTemp(attemptDir, quarantinePrefix)
+// openQuarantine makes one inside the attempt's directory. It knows what the git
+// directory from says of the history, and other objects before the user's.
+func (g *Git) openQuarantine(ctx context.Context, attemptDir string, src Source, from string, before ...string) (_ *quarantine, err error) {
+	dir, err := makeTagged(attemptDir, quarantinePrefix)
 	if err != nil {
 		return nil, fmt.Errorf("make a quarantine: %w", err)
 	}
@@ -37,14 +38,14 @@ func (g *Git) openQuarantine(ctx context.Context, attemptDir string, src Source)
 			err = errors.Join(fmt.Errorf("make a quarantine: %w", err), q.close())
 		}
 	}()
-	if err := g.initBare(ctx, dir, src); err != nil {
+	if err := g.initBare(ctx, dir, src, from, before...); err != nil {
 		return nil, err
 	}
 	// What the base has already is the user's own and not judged again: git
 	// checks .gitmodules whenever a tree that names it is new.
 	base, err := g.readTree(ctx, dir, src.Base)
 	if err != nil {
-		return nil, err
+		return nil, lacksObjects(src, err)
 	}
 	var known strings.Builder
 	for name, e := range base.entries {
@@ -135,7 +136,7 @@ func (c *collector) bundle(ctx context.Context, res Result) (refused map[string]
 	if err != nil {
 		return nil, err
 	}
-	q, err := c.g.openQuarantine(ctx, c.attempt, c.src)
+	q, err := c.g.openQuarantine(ctx, c.attempt, c.src, c.gitDir, filepath.Join(c.gitDir, baseDir))
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,34 @@ func openTree(dir string) (*os.Root, error) {
 	return root, nil
 }
 
+// openDir opens a directory of the tree, and no link in its place.
+func openDir(root *os.Root, dir string) (*os.Root, error) {
+	seen, err := root.Lstat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !seen.IsDir() {
+		return nil, fmt.Errorf("%q is not a directory", dir)
+	}
+	return openSeen(root, dir, seen)
+}
+
+// openSeen opens the directory that was seen with Lstat, and no other.
+func openSeen(parent *os.Root, name string, seen fs.FileInfo) (*os.Root, error) {
+	dir, err := parent.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil && !os.SameFile(seen, opened) {
+		err = errors.New("changed while it was opened")
+	}
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return dir, nil
+}
+
 // contentOf gives the bytes of a file, or the target of a link, and how many
 // they are: not more than were seen, to which the limits were applied. It can
 // be interrupted.

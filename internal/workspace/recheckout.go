@@ -3,40 +3,35 @@ package workspace
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"berth/internal/disk"
 )
 
-// recheckDir is where the new work tree is made before it takes the old one's
-// place.
+// recheckDir has the git directory of a [Git.Recheckout] that is under way.
 const recheckDir = "recheck"
 
-// Recheckout replaces the task's work tree in attemptDir, after [Git.Collect],
-// by a fresh clone of the result commit; an empty commit means the base. What
-// is not in the result, ignored files among it, is gone then: checks see what
-// the branch holds and nothing else.
-func (g *Git) Recheckout(ctx context.Context, attemptDir string, src Source, commit string) error {
+// Recheckout makes a work tree at to, after [Git.Collect], that is a fresh clone
+// of the result commit; an empty commit means the base. What is not in the result,
+// ignored files among it, is not there: checks see what the branch holds and
+// nothing else. The task's own work tree stays as it is.
+func (g *Git) Recheckout(ctx context.Context, attemptDir string, src Source, commit, to string) error {
+	// Its own git directory has both, and the user's repository may be away.
 	from := src
+	from.Repo, from.Top = filepath.Join(attemptDir, GitDir), ""
 	if commit != "" {
-		from.Repo, from.Top, from.Base = filepath.Join(attemptDir, GitDir), "", commit
+		from.Base = commit
 	}
-	fresh := filepath.Join(attemptDir, recheckDir)
-	if err := disk.RemoveTree(fresh); err != nil {
+	if err := g.settleBase(ctx, from.Repo, src); err != nil {
 		return fmt.Errorf("check out the result: %w", err)
 	}
-	if err := os.Mkdir(fresh, 0o700); err != nil {
+	beside := filepath.Join(attemptDir, recheckDir)
+	err := disk.FreshDir(beside)
+	if err == nil {
+		_, err = (&Git{Run: g.Run, Work: to}).prepare(ctx, from, beside, func(string) (Source, error) { return from, nil })
+	}
+	if err != nil {
 		return fmt.Errorf("check out the result: %w", err)
 	}
-	if _, err := g.Prepare(ctx, from, fresh); err != nil {
-		return fmt.Errorf("check out the result: %w", err)
-	}
-	if err := disk.RemoveTree(filepath.Join(attemptDir, WorkDir)); err != nil {
-		return fmt.Errorf("check out the result: %w", err)
-	}
-	if err := os.Rename(filepath.Join(fresh, WorkDir), filepath.Join(attemptDir, WorkDir)); err != nil {
-		return fmt.Errorf("check out the result: %w", err)
-	}
-	return disk.RemoveTree(fresh)
+	return disk.RemoveTree(beside)
 }

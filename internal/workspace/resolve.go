@@ -68,6 +68,9 @@ func (g *Git) Resolve(ctx context.Context, dir, base string) (Source, error) {
 	if src.Base, src.Branch, err = g.resolveBase(ctx, dir, base); err != nil {
 		return Source{}, err
 	}
+	if err := g.checkComplete(ctx, src); err != nil {
+		return Source{}, err
+	}
 	if src.Top != "" {
 		src.Modified, src.Untracked, err = g.uncommitted(ctx, src.Top)
 		if err != nil && ctx.Err() != nil {
@@ -75,6 +78,55 @@ func (g *Git) Resolve(ctx context.Context, dir, base string) (Source, error) {
 		}
 	}
 	return src, nil
+}
+
+// checkComplete refuses a partial clone that lacks something of the base: the
+// missing objects would have to be fetched, with the user's credentials. One
+// that has everything, by chance or since it was completed, is as good as any.
+func (g *Git) checkComplete(ctx context.Context, src Source) error {
+	out, err := g.output(ctx, call{gitDir: src.Repo, args: []string{"config", "--get-regexp", `^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$`}})
+	if err != nil && exitCode(err) != 1 { // 1: there are none
+		return fmt.Errorf("read the configuration of %q: %w", src.Repo, err)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	found := &missing{}
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	found.seen = stop
+	err = g.run(looking, call{gitDir: src.Repo, stdout: found, args: []string{"rev-list", "--objects", "--missing=print", src.Base}})
+	if found.any {
+		return partialClone(src, nil)
+	}
+	if err != nil && ctx.Err() == nil {
+		return partialClone(src, err)
+	}
+	return err
+}
+
+// missing looks for the lines of git rev-list that begin with a question mark.
+type missing struct {
+	seen func()
+	any  bool
+	last byte // of what was written so far; 0 is nothing
+}
+
+func (m *missing) Write(p []byte) (int, error) {
+	for _, c := range p {
+		if c == '?' && (m.last == '\n' || m.last == 0) && !m.any {
+			m.any = true
+			m.seen()
+		}
+		m.last = c
+	}
+	return len(p), nil
+}
+
+func partialClone(src Source, err error) error {
+	return &Error{Kind: ErrNotRepository, Err: err,
+		Msg: fmt.Sprintf("repository %q lacks objects of %s: it seems to be a partial clone", src.Repo, src.Base),
+		Tip: "fetch the missing objects there: git fetch --refetch --no-filter"}
 }
 
 func notRepository(dir string, err error) error {

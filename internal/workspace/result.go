@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"berth/jobs"
 )
 
 // ManifestVersion is the schema version of the manifest.
@@ -25,6 +27,11 @@ type Limits struct {
 	FileBytes  int64 // of one file; default 100 MiB
 	TotalBytes int64 // of all new and changed files; default 1 GiB
 	NewFiles   int   // default 50,000
+}
+
+// ResultLimits are the limits of a job's result.
+func ResultLimits(l jobs.ResultLimits) Limits {
+	return Limits{FileBytes: int64(l.BranchFile), TotalBytes: int64(l.BranchSize), NewFiles: l.BranchFiles}
 }
 
 func (l Limits) orDefaults() Limits {
@@ -102,12 +109,17 @@ type Result struct {
 	Deletions  int      `json:"deletions"`
 	// OutOfScope lists the paths that the scope does not cover, both names of
 	// a rename.
-	OutOfScope []Path    `json:"out_of_scope"`
-	Skipped    []Skipped `json:"skipped"`
+	OutOfScope []Path `json:"out_of_scope"`
+	// LookAt is what programs of whoever uses the change would obey or run, and
+	// links that lead out, printable and bounded.
+	LookAt  []string  `json:"look_at,omitempty"`
+	Skipped []Skipped `json:"skipped"`
 	// SkippedMore counts what was left out beyond the list.
 	SkippedMore int `json:"skipped_more,omitempty"`
 	// SkippedKinds counts all that was left out, listed or not.
 	SkippedKinds map[Kind]int `json:"skipped_kinds,omitempty"`
+	// Omitted is the same for the job's record.
+	Omitted []jobs.Omission `json:"-"`
 }
 
 // manifest is the JSON of a result, with nothing in it that is not printable.

@@ -153,6 +153,25 @@ func (p pattern) covers(name []string) bool {
 	return false
 }
 
+// reaches says whether the pattern may cover something below the directory.
+func (p pattern) reaches(dir []string) bool {
+	if p.covers(append(slices.Clone(dir), "x")) {
+		return true
+	}
+	for i, part := range p.parts {
+		if part == anyDepth {
+			return true
+		}
+		if i == len(dir) {
+			return true
+		}
+		if ok, err := path.Match(part, dir[i]); !ok || err != nil {
+			return false
+		}
+	}
+	return false
+}
+
 // hasUnescaped says whether one of the characters stands without a backslash.
 func hasUnescaped(s, chars string) bool {
 	for i := 0; i < len(s); i++ {

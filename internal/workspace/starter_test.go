@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,14 +34,19 @@ func TestRecheckout(t *testing.T) {
 	f.prepare()
 	f.write(f.work(), map[string]string{"a": "2\n", "new": "1\n", "cache": "stale\n", ".git/hooks/post-checkout": "+x#!/bin/sh\nexec " + quoteSh(f.canary) + "\n"})
 	res := f.collect(CollectOptions{})
-	for _, commit := range []string{res.Commit, "", res.Commit} {
-		must(t, f.g.Recheckout(testContext(t), f.attempt, f.src, commit))
-		same(t, "status", f.git(f.work(), "status", "--porcelain", "--ignored"), "")
+	for i, commit := range []string{res.Commit, "", res.Commit} {
+		to := filepath.Join(t.TempDir(), "checked", strconv.Itoa(i))
+		must(t, os.MkdirAll(filepath.Dir(to), 0o700))
+		must(t, f.g.Recheckout(testContext(t), f.attempt, f.src, commit, to))
+		same(t, "status", f.git(to, "status", "--porcelain", "--ignored"), "")
 		if commit == "" {
 			commit = f.src.Base
 		}
-		same(t, "commit", f.git(f.work(), "rev-parse", "HEAD"), commit)
+		same(t, "commit", f.git(to, "rev-parse", "HEAD"), commit)
 	}
+	cached, err := os.ReadFile(filepath.Join(f.work(), "cache"))
+	must(t, err)
+	same(t, "the task's own", string(cached), "stale\n")
 	must(t, os.Mkdir(filepath.Join(f.attempt, recheckDir), 0o700))
 	must(t, Cleanup(f.attempt))
 	left, err := filepath.Glob(filepath.Join(f.attempt, recheckDir))

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // maxEntries bounds how much of a tree is looked at, so that a task cannot use
@@ -119,7 +119,7 @@ func (w *walker) sort(candidates []candidate, ignored map[string]bool) []string 
 		case c.dir:
 			next = append(next, c.path)
 		case c.special != "":
-			w.out.skip(c.path, Refused, c.special)
+			w.out.skip(c.path, NoContent, c.special)
 		default:
 			w.out.fresh = append(w.out.fresh, c.found)
 		}
@@ -130,17 +130,30 @@ func (w *walker) sort(candidates []candidate, ignored map[string]bool) []string 
 // list looks at one directory: tracked files are recorded, what is left is
 // given back.
 func (w *walker) list(ctx context.Context, dir string) ([]candidate, error) {
-	names, err := readNames(ctx, w.work, dir, maxEntries-w.entries)
+	if strings.Count(dir, "/") >= maxKeptDepth {
+		w.leave(dir, TooDeep, fmt.Sprintf("is deeper than %d directories", maxKeptDepth))
+		return nil, nil
+	}
+	// What is looked at is looked at from here: from the top each look would open
+	// every directory on the way.
+	here, err := openDir(w.work, dir)
+	if err != nil {
+		w.leave(dir, Unreadable, "cannot be read: "+reason(err))
+		return nil, nil
+	}
+	defer here.Close()
+	names, err := readNames(ctx, here, ".", maxEntries-w.entries)
 	w.entries += len(names)
 	if err == nil && w.entries >= maxEntries {
-		err = fmt.Errorf("the tree has more than %d entries", maxEntries)
+		w.leave(dir, TooDeep, fmt.Sprintf("the tree has more than %d entries", maxEntries))
+		return nil, nil
 	}
 	if err != nil {
 		w.leave(dir, Unreadable, "cannot be read: "+reason(err))
 		return nil, nil
 	}
 	if !w.inIgnored[dir] && slices.Contains(names, ".gitignore") {
-		if err := w.ignore.add(w.work, dir); err != nil {
+		if err := w.ignore.add(here, dir); err != nil {
 			return nil, err
 		}
 	}
@@ -151,9 +164,9 @@ func (w *walker) list(ctx context.Context, dir string) ([]candidate, error) {
 			return nil, err
 		}
 		p := path.Join(dir, name)
-		if name == ".git" {
+		if name == ".git" || isGitOfTask(w.work, p) {
 			if dir != "." {
-				w.out.skip(p, Refused, "belongs to an embedded git repository")
+				w.out.skip(p, NoContent, "belongs to an embedded git repository")
 			}
 			continue
 		}
@@ -161,7 +174,7 @@ func (w *walker) list(ctx context.Context, dir string) ([]candidate, error) {
 			w.leave(p, Refused, why)
 			continue
 		}
-		c, err := w.look(ctx, p)
+		c, err := w.look(ctx, here, p)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -189,8 +202,8 @@ func refusedPath(p string, inBare bool) string {
 
 // look records the path when the base decides about it; otherwise it is a
 // candidate.
-func (w *walker) look(ctx context.Context, p string) (*candidate, error) {
-	fi, err := w.work.Lstat(filepath.FromSlash(p))
+func (w *walker) look(ctx context.Context, here *os.Root, p string) (*candidate, error) {
+	fi, err := here.Lstat(path.Base(p))
 	if err != nil {
 		return nil, err
 	}
@@ -200,8 +213,8 @@ func (w *walker) look(ctx context.Context, p string) (*candidate, error) {
 	case m.IsDir() && tracked && entry.mode == modeGitlink:
 		// A submodule stays the commit it was; nothing below it is looked at.
 		w.out.tracked[p] = found{path: p, mode: modeGitlink}
-		if names, err := readNames(ctx, w.work, p, 1); err != nil || len(names) > 0 {
-			w.out.skip(p, Refused, "content of a submodule is not collected")
+		if names, err := readNames(ctx, here, path.Base(p), 1); err != nil || len(names) > 0 {
+			w.out.skip(p, NoContent, "content of a submodule is not collected")
 		}
 		return nil, nil
 	case m.IsDir():
@@ -225,7 +238,7 @@ func (w *walker) look(ctx context.Context, p string) (*candidate, error) {
 	default:
 		c.special = special(m)
 		if tracked {
-			w.out.skip(p, Refused, c.special)
+			w.out.skip(p, NoContent, c.special)
 			return nil, nil
 		}
 		return &c, nil

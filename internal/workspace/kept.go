@@ -1,0 +1,116 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"berth/internal/disk"
+	"berth/jobs"
+)
+
+// CollectKept is [Git.Collect] of a work tree that was kept, after its runner,
+// which berth's own git directory may not have outlived. It is made anew then,
+// of the user's repository.
+func (g *Git) CollectKept(ctx context.Context, attemptDir string, src Source, opts CollectOptions) (Result, error) {
+	gitDir := filepath.Join(attemptDir, GitDir)
+	if _, err := os.Stat(filepath.Join(gitDir, "objects", "info", "alternates")); err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return Result{}, fmt.Errorf("collect the result: %w", err)
+		}
+		if err := g.checkSource(ctx, src); err != nil {
+			return Result{}, err
+		}
+		if err := disk.FreshDir(gitDir); err != nil {
+			return Result{}, fmt.Errorf("collect the result: %w", err)
+		}
+		if err := g.initBare(ctx, gitDir, src, src.Repo); err != nil {
+			return Result{}, fmt.Errorf("collect the result: %w", err)
+		}
+	}
+	return g.Collect(ctx, attemptDir, src, opts)
+}
+
+// Record is what of a result a job's record holds; the manifest has every path.
+func (r Result) Record() jobs.Result {
+	out := jobs.Result{Branch: r.Branch, Base: r.Base, Commit: r.Commit, Tree: r.Tree, Files: len(r.Files),
+		Insertions: r.Insertions, Deletions: r.Deletions, Skipped: len(r.Skipped) + r.SkippedMore, LookAt: r.LookAt}
+	const enough = 20
+	for i, p := range r.OutOfScope {
+		if i == enough {
+			out.OutOfScope = append(out.OutOfScope, fmt.Sprintf("and %d more", len(r.OutOfScope)-enough))
+			break
+		}
+		out.OutOfScope = append(out.OutOfScope, fmt.Sprint(p))
+	}
+	return out
+}
+
+// LeftOut is what the manifest of an attempt lists as left out of the branch, and
+// how many paths there are beyond the list. Without a manifest it is nothing.
+func LeftOut(attemptDir string) (paths []Path, more int, err error) {
+	data, err := optional(filepath.Join(attemptDir, ManifestFile))
+	if data == nil || err != nil {
+		return nil, 0, err
+	}
+	var res Result
+	if err := json.Unmarshal(data, &res); err != nil {
+		return nil, 0, fmt.Errorf("read the manifest: %w", err)
+	}
+	for _, s := range res.Skipped {
+		paths = append(paths, s.Path)
+	}
+	return paths, res.SkippedMore, nil
+}
+
+// CopyOut copies files of a work tree that was kept, as [CollectArtifacts] does.
+func CopyOut(ctx context.Context, workDir, destDir string, paths []Path) (_ Artifacts, err error) {
+	c := &copier{limits: ArtifactLimits{FileBytes: math.MaxInt64, TotalBytes: math.MaxInt64, Files: math.MaxInt}, dest: destDir, rep: &omissions{}}
+	if c.src, err = openTree(workDir); err != nil {
+		return Artifacts{}, err
+	}
+	defer c.src.Close()
+	if err := os.MkdirAll(destDir, 0o700); err != nil {
+		return Artifacts{}, err
+	}
+	if c.dst, err = os.OpenRoot(destDir); err != nil {
+		return Artifacts{}, err
+	}
+	defer c.dst.Close()
+	for _, p := range paths {
+		if err := ctx.Err(); err != nil {
+			return Artifacts{}, err
+		}
+		fi, err := c.src.Lstat(string(p))
+		switch {
+		case err != nil:
+			c.rep.skip(string(p), Unreadable, "cannot be read: "+reason(err))
+		case fi.IsDir():
+			c.rep.skip(string(p), Refused, "is a directory")
+		default:
+			if err := c.file(ctx, c.src, string(p), string(p), fi); err != nil {
+				return Artifacts{}, fmt.Errorf("copy what was left out: %w", err)
+			}
+		}
+	}
+	c.res.Skipped, c.res.SkippedMore = c.rep.skipped, c.rep.unlisted
+	return c.res, nil
+}
+
+// isGitOfTask tells whether a path of a work tree was put away by [Keep]: a .git
+// of the task's, or what made a directory a bare repository.
+func isGitOfTask(root *os.Root, p string) bool {
+	n, ok := strings.CutPrefix(path.Base(p), GitOfTask)
+	if !ok || n != "" && !strings.HasPrefix(n, "-") {
+		return false
+	}
+	fi, err := root.Lstat(filepath.FromSlash(p))
+	return err == nil && fi.Mode().Perm() == 0
+}
