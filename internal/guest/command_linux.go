@@ -43,6 +43,7 @@ type command struct {
 	over     bool
 	stopped  bool // stop is closed
 	timedOut bool
+	unpinged bool // the guest has ended it, because nobody pinged
 	timer    *time.Timer
 	telling  *time.Timer  // of the message that it has begun
 	deadline time.Time    // of timer
@@ -137,6 +138,9 @@ func (c *command) fail(e jobs.Exit) {
 	c.finish()
 	c.close()
 	exit := wire.ExitMessage{Exit: e}
+	c.mu.Lock()
+	exit.Unpinged = c.unpinged
+	c.mu.Unlock()
 	if c.msg.Session != "" {
 		exit.Dir = wire.Text(c.s.sessionDir(c.msg.Session))
 	}
@@ -240,7 +244,7 @@ func (c *command) fork(p *program, files []*os.File) (<-chan reaped, error) {
 		attr.Files = append(attr.Files, p.memo.Fd())
 	}
 	c.since = ticks()
-	pid, reaped, err := c.s.reaper.start(func() (int, error) { return run.Fork(p.path, p.argv, attr) })
+	pid, reaped, err := c.s.fork(func() (int, error) { return run.Fork(p.path, p.argv, attr) })
 	if err != nil {
 		return nil, err
 	}

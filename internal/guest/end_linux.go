@@ -178,6 +178,7 @@ func (c *command) endMain(grace time.Duration) {
 	c.mu.Lock()
 	if !c.stopped {
 		c.stopped = true
+		c.unpinged = !c.over && c.s.unpinged.Load()
 		close(c.stop)
 	}
 	pid, over := c.pid, c.over

@@ -60,8 +60,22 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 	if hello.Look {
 		seen := look()
 		answer.Seen = &seen
-		if len(seen.Sockets) > 0 {
-			return fmt.Errorf("%s: %w", seen.Sockets[0].Path, errReachable)
+		if len(seen.Sockets) > 0 && !hello.Confine {
+			return fmt.Errorf("%s: it can be reached from inside the container", seen.Sockets[0].Path)
+		}
+	}
+	if hello.Confine {
+		if at := writableCgroups(mounts()); answer.Seen != nil && at != "" {
+			answer.Seen.WritableCgroups = at
+			return errors.New("cgroups can be written at " + at)
+		}
+		conf, left, err := confine()
+		if err != nil {
+			return err
+		}
+		s.conf = conf
+		if answer.Seen != nil {
+			answer.Seen.Filtered, answer.Seen.CommandCapabilities, answer.Seen.NoNewPrivs = left.filtered, fmt.Sprintf("%016x", left.capabilities), left.noNewPrivs
 		}
 	}
 	if hello.WritableRoot {
@@ -73,7 +87,8 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 	if len(hello.Env) > 0 {
 		env = wire.Strings(hello.Env)
 	}
-	if s.place, err = newPlace(env, wire.Strings(hello.Home), string(hello.User)); err != nil {
+	s.homes, s.user = wire.Strings(hello.Home), string(hello.User)
+	if s.place, err = newPlace(env, s.homes, s.user); err != nil {
 		return err
 	}
 	s.place.login, s.place.dir = hello.Login, string(hello.Dir)

@@ -18,9 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errReachable is a socket of the host's that can be reached from inside.
-var errReachable = errors.New("it can be reached from inside the container")
-
 // look tells what the guest finds of its place: where it is, with which rights,
 // and which sockets of the host it can reach. It takes some system calls for each
 // mount, and much less than a millisecond.
@@ -195,53 +192,46 @@ func (s *search) try(p, what string) {
 		return
 	}
 	s.tried = append(s.tried, id)
-	if _, ok := reach(p); ok {
+	if len(s.found) <= jobs.MostSockets && reach(p) {
 		s.found = append(s.found, jobs.Socket{Path: p, What: what})
 	}
 }
 
-// reach tells whether a socket can be connected to, and by whom it is held. The
+// reach tells whether a socket can be connected to. The
 // connection is closed at once. One that nobody listens on any more, as an
 // overlay may hold it, refuses.
-func reach(name string) (uid int, ok bool) {
+func reach(name string) bool {
 	for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_SEQPACKET, unix.SOCK_DGRAM} {
 		fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
-			return -1, false
+			return false
 		}
-		uid, err = connect(fd, name)
+		err = connect(fd, name)
 		_ = unix.Close(fd)
 		if !errors.Is(err, unix.EPROTOTYPE) {
-			return uid, err == nil || errors.Is(err, unix.EAGAIN) // it has too many waiting
+			return err == nil || errors.Is(err, unix.EAGAIN) // it has too many waiting
 		}
 	}
-	return -1, false
+	return false
 }
 
-func connect(fd int, name string) (uid int, err error) {
+func connect(fd int, name string) error {
 	const most = 107 // of sun_path; a longer one has another name
 	if len(name) > most {
 		dir, derr := unix.Open(filepath.Dir(name), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if derr != nil {
-			return -1, derr
+			return derr
 		}
 		defer func() { _ = unix.Close(dir) }()
 		name = fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(name))
 	}
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: name}); err != nil {
-		return -1, err
-	}
-	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		return -1, nil
-	}
-	return int(peer.Uid), nil
+	return unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 }
 
 // mostAbstract bounds how many names are told.
 const mostAbstract = 32
 
-// lookAbstract returns abstract sockets that must not be reached, and the names
+// lookAbstract returns abstract sockets whose names say that they must not be reached, and the names
 // of the others. The kernel lists them for a network namespace: in one
 // of the container's own there is none of the host's.
 func lookAbstract(list string) (known []jobs.Socket, others []string) {
@@ -260,11 +250,9 @@ func lookAbstract(list string) (known []jobs.Socket, others []string) {
 		}
 		name := string(f[7])
 		what, own := whose(name)
-		if what != "" {
-			if uid, ok := reach(name); ok && (!own || uid == os.Getuid()) {
-				known = append(known, jobs.Socket{Path: name, What: what})
-				continue
-			}
+		if what != "" && len(known) <= jobs.MostSockets && reach(name) {
+			known = append(known, jobs.Socket{Path: name, What: what, Own: own})
+			continue
 		}
 		if len(others) < mostAbstract && !slices.Contains(others, name) {
 			others = append(others, name)

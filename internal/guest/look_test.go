@@ -64,6 +64,15 @@ func TestLookBelow(t *testing.T) {
 		"run/user/" + uid + "/podman/podman.sock":    "a container daemon",
 		"run/containerd/containerd.sock":             "a container daemon",
 		"var/lib/kubelet/pod-resources/kubelet.sock": "Kubernetes",
+		"tmp/berth-" + uid + "/0a1b2c.sock":          "berth",
+		"tmp/berth-" + uid + "-private-1/0a1b.ssh":   "berth",
+		"run/user/" + uid + "/berth/0a1b-hold.sock":  "berth",
+		"tmp/tmux-" + uid + "/default":               "tmux",
+		"run/screen/S-ada/17.pts-0.c1":               "screen",
+		"tmp/vscode-ipc-0a1b.sock":                   "an editor",
+		"run/user/" + uid + "/vscode-git-0a.sock":    "an editor",
+		"tmp/emacs" + uid + "/server":                "an editor",
+		"tmp/.X11-unix/X0":                           "a display",
 	}
 	for p := range want {
 		kind := "unix"
@@ -128,18 +137,19 @@ func TestLookTwice(t *testing.T) {
 // TestLookInMounts has directories of a host mounted elsewhere.
 func TestLookInMounts(t *testing.T) {
 	host := t.TempDir()
-	for _, p := range []string{"run/munge/munge.socket.2", "run/docker.sock", "home/ada/.ssh/agent/s.x", "data/db.sock", "data/agent.sock"} {
+	for _, p := range []string{"run/munge/munge.socket.2", "run/docker.sock", "home/ada/.ssh/agent/s.x", "data/db.sock", "data/agent.sock", "tmp/vscode-ipc-0a1b.sock"} {
 		listen(t, "unix", filepath.Join(host, p))
 	}
 	for _, c := range []struct {
 		name, root, point, kind string
 		want                    []string
 	}{
-		{"all of it", "/", "", "ext4", []string{"run/docker.sock", "run/munge/munge.socket.2"}},
+		{"all of it", "/", "", "ext4", []string{"run/docker.sock", "run/munge/munge.socket.2", "tmp/vscode-ipc-0a1b.sock"}},
 		{"/run, a tmpfs", "/", "run", "tmpfs", []string{"run/docker.sock", "run/munge/munge.socket.2"}},
 		{"/run/munge", "/munge", "run/munge", "tmpfs", []string{"run/munge/munge.socket.2"}},
 		{"/run/munge, of the root's file system", "/run/munge", "run/munge", "ext4", []string{"run/munge/munge.socket.2"}},
 		{"one socket", "/docker.sock", "run/docker.sock", "tmpfs", []string{"run/docker.sock"}},
+		{"/tmp, a tmpfs", "/", "tmp", "tmpfs", []string{"tmp/vscode-ipc-0a1b.sock"}},
 		{"a home", "/home/ada", "home/ada", "nfs4", []string{"home/ada/.ssh/agent/s.x"}},
 		{"data", "/data", "data", "ext4", nil},
 		{"a socket of the data", "/data/db.sock", "data/db.sock", "ext4", nil},
@@ -166,7 +176,7 @@ func TestLookAbstract(t *testing.T) {
 		listen(t, "unix", name+tail)
 	}
 	known, others := lookAbstract("/proc/net/unix")
-	for _, want := range []jobs.Socket{{Path: "@berth-test-munge-" + tail, What: "munge"}, {Path: "@berth-test/dbus-" + tail, What: "D-Bus"}} {
+	for _, want := range []jobs.Socket{{Path: "@berth-test-munge-" + tail, What: "munge"}, {Path: "@berth-test/dbus-" + tail, What: "D-Bus", Own: true}} {
 		if !slices.Contains(known, want) {
 			t.Errorf("%v is not among %v", want, known)
 		}

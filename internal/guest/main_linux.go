@@ -47,6 +47,9 @@ const Terminal = "--terminal"
 // must not notice it. It signals and ends only what descends from itself; all of
 // that ends with it.
 func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
+	if len(args) == 1 && args[0] == environ {
+		return sendEnviron(stdout)
+	}
 	joined := len(args) == 1 && args[0] == Joined
 	locked := len(args) == 1 && args[0] == Locked
 	terminal := len(args) == 2 && args[0] == Terminal
@@ -99,7 +102,7 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 		return serveTerminal(in, out, stderr, args[1])
 	}
 	s := newServer(in, out, stderr)
-	s.joined = joined
+	s.joined, s.words = joined, os.Args[1:max(1, len(os.Args)-len(args))]
 	return s.serve()
 }
 

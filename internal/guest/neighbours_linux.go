@@ -41,6 +41,14 @@ var neighbours = []neighbour{
 		"/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket", "/var/snap/lxd/common/lxd/unix.socket",
 	}, abstract: []string{"docker.sock", "podman.sock"}},
 	{what: "Kubernetes", paths: []string{"/var/lib/kubelet/pod-resources/*.sock", "/var/lib/kubelet/device-plugins/*.sock"}},
+	// Berth's keepers run commands as the user, on the host itself with the backend
+	// local; a control socket is a login elsewhere.
+	{what: "berth", paths: []string{"/tmp/berth-*/*.sock", "/tmp/berth-*/*.ssh", "/run/user/UID/berth/*.sock", "/run/user/UID/berth/*.ssh"}},
+	// What is typed there runs as the user; see alsoHidden of package container.
+	{what: "tmux", paths: []string{"/tmp/tmux-UID/*", "/run/tmux/UID/*"}},
+	{what: "screen", paths: []string{"/run/screen/S-*/*", "/run/screens/S-*/*", "/tmp/screens/S-*/*", "/tmp/uscreens/S-*/*", ".screen/*"}},
+	{what: "an editor", paths: []string{"/tmp/vscode-*", "/run/user/UID/vscode-*", "/tmp/emacsUID/*", "/run/user/UID/emacs/*", "/tmp/nvim.*/*/*", "/run/user/UID/nvim.*"}},
+	{what: "a display", paths: []string{"/tmp/.X11-unix/X*", "/run/user/UID/wayland-*"}},
 	{what: "a virtual machine's host", paths: []string{"/run/libvirt/libvirt-sock", "/run/user/UID/libvirt/*-sock"}},
 }
 
@@ -79,6 +87,8 @@ func fromMount(rooted, homes []pattern, root string) (out []pattern) {
 		last := len(p.parts) - 1
 		for k, part := range p.parts {
 			wild := strings.Contains(part, "*")
+			// A name that begins with some letters of its own is looked for as well.
+			wild = wild && strings.IndexByte(part, '*') < 4
 			if k == 0 || fits(is, p.parts[:k]) || k < last && part != "*" || k == last && root == "/" && !wild {
 				out = append(out, pattern{p.what, p.parts[k:]})
 			}

@@ -28,11 +28,17 @@ type server struct {
 	joined bool // see [Main]
 
 	place  place
+	homes  []string // of the client's hello
+	user   string
+	words  []string // between the program and its own arguments
 	reaper *reaper
+	conf   *confiner // nil where commands have what the guest has
 	files  privateDir
 	watch  *watch
 	grace  atomic.Int64 // when it leaves by itself
 	ownNS  atomic.Bool
+
+	unpinged atomic.Bool // it leaves because nobody pinged
 
 	leaving chan departure
 	pongs   chan wire.PingMessage
@@ -51,6 +57,16 @@ type departure struct {
 	code  int
 	why   string // "" when it was told to
 	grace time.Duration
+}
+
+// fork starts a process of a command's.
+func (s *server) fork(fork func() (int, error)) (pid int, end <-chan reaped, err error) {
+	return s.reaper.start(func() (int, error) {
+		if s.conf == nil {
+			return fork()
+		}
+		return s.conf.start(fork)
+	})
 }
 
 func newServer(in io.Reader, out io.Writer, stderr io.Writer) *server {
@@ -86,6 +102,7 @@ func (s *server) serve() int {
 	})
 	d := <-s.leaving
 
+	s.unpinged.Store(d.code == codeSilent)
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()
@@ -99,7 +116,9 @@ func (s *server) serve() int {
 		left = s.killAll()
 	}
 	s.explain(d, left)
-	if d.code == codeQuit {
+	// A client that stood still reads later what it finds in the stream: the ends
+	// of commands, and whether they are their own.
+	if d.code == codeQuit || d.code == codeSilent {
 		within(flushWait, s.running.Wait)
 	}
 	s.files.remove()
@@ -213,6 +232,8 @@ func (s *server) frame(f wire.Frame) (run func(), err error) {
 		s.pongs <- m
 	case wire.Start:
 		return s.start(f)
+	case wire.Environ:
+		return nil, s.environment(f)
 	case wire.End:
 		var m wire.EndMessage
 		if err := f.Decode(&m); err != nil {

@@ -71,6 +71,7 @@ func (c *command) close() {
 func (c *command) judge(exit *wire.ExitMessage) {
 	c.mu.Lock()
 	late := c.timedOut
+	exit.Unpinged = c.unpinged
 	c.mu.Unlock()
 	if late {
 		c.killing.Wait()

@@ -97,7 +97,7 @@ func (s *server) startWarm(env []string, login bool, restore string) (w *warm, e
 	} else {
 		give(dumpsW, shDumpFD)
 	}
-	pid, end, err := s.reaper.start(func() (int, error) {
+	pid, end, err := s.fork(func() (int, error) {
 		return run.Fork(s.place.shell, argv, &syscall.ProcAttr{Dir: w.dir, Env: env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
 	})
 	if err != nil {

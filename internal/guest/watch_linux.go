@@ -48,10 +48,14 @@ func (w *watch) tick() time.Duration {
 	return min(max(w.timeout/20, time.Millisecond), time.Second)
 }
 
+// afterStop is how long a guest that was stopped waits for a ping at most. It is
+// little, because others may have gone by the time that passed meanwhile.
+const afterStop = 15 * time.Second
+
 // check tells whether pings have stayed away for too long. When much more time
 // has passed since the last check than a tick, the guest itself was stopped,
 // and pings may wait in the pipe or may have been stopped as well: it waits
-// for half the timeout more, once.
+// a little more, once.
 func (w *watch) check(now time.Time) (silent bool) {
 	tick := w.tick()
 	w.mu.Lock()
@@ -63,7 +67,7 @@ func (w *watch) check(now time.Time) (silent bool) {
 	}
 	if slept && !w.allowed {
 		w.allowed = true
-		if more := now.Add(-w.timeout / 2); w.last.Before(more) {
+		if more := now.Add(min(w.timeout/2, afterStop) - w.timeout); w.last.Before(more) {
 			w.last = more
 		}
 	}

@@ -45,6 +45,11 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}
+	// A long timeout is no longer wait after a stop.
+	long := newWatch(2*time.Minute, time.Unix(0, 0))
+	if long.check(time.Unix(3600, 0)) || !long.check(time.Unix(3615, 0)) {
+		t.Error("it does not wait for 15 s after a stop")
+	}
 	w := newWatch(time.Minute, time.Unix(0, 0))
 	w.set(0, time.Unix(0, 0))
 	if w.check(time.Unix(1e9, 0)) {

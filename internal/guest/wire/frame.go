@@ -28,6 +28,7 @@ const (
 	Credit     Type = 11 // both ways: bytes of a channel are done with
 	Resize     Type = 12 // client: the new size of the command's terminal
 	Started    Type = 13 // guest: the command of this stream has begun
+	Environ    Type = 14 // client: what sets the environment of commands, before the first. guest: its answer, on the same stream number
 	Stdin      Type = 128
 	Stdout     Type = 129
 	Stderr     Type = 130

@@ -41,6 +41,9 @@ type ClientHello struct {
 	// Look asks the guest what it finds of its place. It leaves with an Error when
 	// that holds a socket of the host's that no task may reach.
 	Look bool `json:"look,omitempty"`
+	// Confine has commands, and not the guest itself, run with few capabilities
+	// and a filter of system calls.
+	Confine bool `json:"confine,omitempty"`
 }
 
 // GuestHello is the guest's answer. When Error is set, the guest leaves.
@@ -121,6 +124,9 @@ type ExitMessage struct {
 	// Dir is the session's directory after the command.
 	Dir      Text `json:"dir,omitempty"`
 	TimedOut bool `json:"timed_out,omitempty"`
+	// Unpinged says that the guest has ended the command, because nobody had
+	// pinged it for too long: how it ended says nothing about the command.
+	Unpinged bool `json:"unpinged,omitempty"`
 	// ShellEnded says that the command has ended its session's shell: the next
 	// one begins with the state that was last seen.
 	ShellEnded bool            `json:"shell_ended,omitempty"`
@@ -156,6 +162,14 @@ type EndMessage struct {
 // EndedMessage is the answer to [End].
 type EndedMessage struct {
 	Left int `json:"left"` // processes that could not be killed
+}
+
+// EnvironMessage is the body of [Environ]: the texts of scripts, which a shell
+// evaluates inside; and the environment of commands, or why they could not be.
+type EnvironMessage struct {
+	Scripts []Text `json:"scripts,omitempty"`
+	Env     []Text `json:"env,omitempty"`
+	Error   string `json:"error,omitempty"`
 }
 
 // PingMessage is the body of [Ping] and of its [Pong].
