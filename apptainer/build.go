@@ -67,7 +67,7 @@ func build(ctx context.Context, home, cache, ref, dir, scratch string, stdin io.
 	if err != nil {
 		return images.Image{}, err
 	}
-	d := &images.Definition{Text: text, Dir: dir, Output: stderr, Ways: buildWays(program, os.Getenv("USER"), os.Getenv("PATH"))}
+	d := &images.Definition{Text: text, Dir: dir, Output: stderr, Shell: "/proc/self/exe", Ways: buildWays(program, os.Getenv("USER"), os.Getenv("PATH"))}
 	return c.Build(ctx, ref, d)
 }
 
@@ -82,9 +82,9 @@ func buildWays(program, user, pathList string) []images.Way {
 	own := hasOwnIDs(user)
 	if filepath.Base(program) == "singularity" { // SingularityCE: subordinate ids, or proot
 		if own {
-			return []images.Way{{Name: "root, other users by /etc/subuid", Flags: []string{"--fakeroot"}}, {Name: "proot"}}
+			return []images.Way{{Name: "root, other users by /etc/subuid", Flags: []string{"--fakeroot"}}, {Name: "proot", Bare: true}}
 		}
-		return []images.Way{{Name: "proot"}}
+		return []images.Way{{Name: "proot", Bare: true}}
 	}
 	var ways []images.Way
 	var not []string

@@ -61,6 +61,7 @@ func (e *Engine) submitOwn(ctx context.Context, t jobs.Task, c Choice, prompt, v
 	}
 	// What comes on its standard input is all that it works on, in one process.
 	t.Prompt, t.Workspace, t.Done, t.Artifacts, t.Slurm.MPI = prompt, nil, nil, nil, ""
+	t.Results = jobs.ResultLimits{}
 	t.Retry = &jobs.Retry{} // whoever wants the image asks again
 	t.Resources = jobs.Resources{CPUs: t.Resources.CPUs, Memory: t.Resources.Memory, Time: t.Resources.Time}
 	t.Terminal = jobs.Terminal{Backend: jobs.BackendLocal, Env: images.CredentialNames(e.value, c.Profile.Proxy == jobs.Proxy{})}

@@ -7,6 +7,12 @@ import (
 	"os"
 
 	"berth/internal/follow"
+	"berth/internal/guest"
 )
 
-func main() { os.Exit(follow.Program(os.Args[1:])) }
+func main() {
+	if guest.IsScript(os.Args) {
+		os.Exit(guest.ScriptMain(os.Args[1:], os.Stderr))
+	}
+	os.Exit(follow.Program(os.Args[1:]))
+}

@@ -90,6 +90,9 @@ type Definition struct {
 	// Ways are how %post can be root here, the best first; see
 	// [Definition] of package apptainer's BuildWays.
 	Ways []Way
+	// Shell is this program, which stands over the shell of the base image and
+	// confines the scripts that it runs; see guest.ScriptMain.
+	Shell string
 
 	mode string // of the Way that worked
 }
@@ -101,6 +104,9 @@ type Way struct {
 	// Alone says that there is no other user inside: a base that has files of
 	// others is unpacked before, without their owners.
 	Alone bool
+	// Bare says that %post has no privilege that it could be confined in, nor one
+	// to take a mount away.
+	Bare bool
 }
 
 func (d *Definition) sum() string {
@@ -143,6 +149,9 @@ func (c *Cache) build(ctx context.Context, program, scratch, made string, w want
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "images cannot be built here"}
 	}
 	head := ReadHeader(d.Text)
+	if head.interpreter > 0 {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("line %d of the definition gives %%test an interpreter of its own, which nothing would confine", head.interpreter), Hint: "let the shell call it: leave the line with #! out, and write python3 -c '...', or bash FILE"}
+	}
 	dir := d.Dir
 	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
 		if head.Local {
@@ -197,12 +206,45 @@ func (c *Cache) buildBy(ctx context.Context, program, scratch, made, dir string,
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return err
 	}
-	argv := append([]string{program, "build"}, way.Flags...)
-	err := run.Logged(ctx, c.On, jobs.Cmd{Argv: append(argv, made, file), Dir: dir, Env: env, Stderr: d.Output})
+	binds, err := ownTemp(filepath.Join(scratch, "w"))
+	if err != nil {
+		return err
+	}
+	if d.Shell != "" && !way.Bare {
+		covers, err := d.confine(filepath.Join(scratch, "w"))
+		if err != nil {
+			return err
+		}
+		binds = append(binds, covers...)
+	}
+	argv := slices.Concat([]string{program, "build"}, way.Flags, binds, []string{made, file})
+	err = run.Logged(ctx, c.On, jobs.Cmd{Argv: argv, Dir: dir, Env: env, Stderr: d.Output})
 	if err == nil && way.Alone {
 		err = disk.RemoveTree(filepath.Join(scratch, "w", "base"))
 	}
 	return err
+}
+
+// ownTemp are the flags that give scripts in a build a /tmp and a /var/tmp of
+// their own below dir. The container program would bind the host's, and with
+// them sockets of this user, scratch directories of jobs and unpacked images.
+func ownTemp(dir string) (flags []string, err error) {
+	for _, d := range [][2]string{{"tmp", "/tmp"}, {"vartmp", "/var/tmp"}} {
+		here := filepath.Join(dir, d[0])
+		if strings.ContainsAny(here, ":,") {
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: here + " has a ':' or a ',', which the container program cannot bind", Hint: "set TMPDIR, or scratch in the profile, to a directory without them"}
+		}
+		if err := os.MkdirAll(here, 0o700); err != nil {
+			return nil, err
+		}
+		// Users inside other than root write there, too; outside, the
+		// directory above lets nobody in.
+		if err := os.Chmod(here, 0o777|os.ModeSticky); err != nil { //nolint:gosec // a /tmp
+			return nil, err
+		}
+		flags = append(flags, "--bind", here+":"+d[1])
+	}
+	return flags, nil
 }
 
 func wordsOf(err error) string {
@@ -274,6 +316,9 @@ type Header struct {
 	// Local says that it names files by relative paths.
 	Local  bool
 	stages []stage
+	// interpreter is the line, from 1, on which %test names one, or 0: the
+	// container program then calls that in place of the shell.
+	interpreter int
 }
 
 type stage struct {
@@ -294,7 +339,9 @@ func ReadHeader(text []byte) Header {
 		key, value = strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)
 		switch {
 		case strings.HasPrefix(s, "%"):
-			section = strings.Fields(s)[0]
+			section = strings.ToLower(strings.Fields(s)[0])
+		case section == "%test" && strings.HasPrefix(s, "#!") && h.interpreter == 0:
+			h.interpreter = i + 1
 		case ok && key == "bootstrap":
 			section = ""
 			h.stages = append(h.stages, stage{bootstrap: strings.ToLower(value), line: -1})

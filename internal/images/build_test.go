@@ -36,7 +36,18 @@ func builder(args []string) int {
 	if err != nil {
 		return fail(err.Error())
 	}
-	fmt.Printf("building with %q in %s\n", args[:len(args)-2], here)
+	flags := args[:len(args)-2]
+	for len(flags) >= 2 && flags[len(flags)-2] == "--bind" { // what a script would have at /tmp and /var/tmp
+		from, to, _ := strings.Cut(flags[len(flags)-1], ":")
+		fi, err := os.Stat(from)
+		if err != nil {
+			return fail(err.Error())
+		}
+		entries, _ := os.ReadDir(from)
+		fmt.Printf("own %s %v, %d files\n", to, fi.Mode(), len(entries))
+		flags = flags[:len(flags)-2]
+	}
+	fmt.Printf("building with %q in %s\n", flags, here)
 	fmt.Printf("login %q, proxy %q\n", os.Getenv("APPTAINER_DOCKER_PASSWORD"), os.Getenv("https_proxy"))
 	has := func(word string) bool { return bytes.Contains(text, []byte(word)) }
 	switch {
@@ -72,6 +83,11 @@ func TestBuild(t *testing.T) {
 	must(t, err)
 	if img.Reference != "build:a" || img.Fakeroot != "one" || !strings.Contains(out.String(), "building with []") {
 		t.Errorf("%+v, %s", img, &out)
+	}
+	for _, own := range []string{"own /tmp dtrwxrwxrwx, 0 files", "own /var/tmp dtrwxrwxrwx, 0 files"} {
+		if !strings.Contains(out.String(), own) {
+			t.Errorf("a script does not have its %q: %s", own, &out)
+		}
 	}
 	def, err := os.ReadFile(c.DefinitionPath(img.Sum))
 	if err != nil || string(def) != "Bootstrap: docker\nFrom: debian:12\n" || img.Definition == "" {
@@ -225,5 +241,31 @@ func TestHeader(t *testing.T) {
 	}
 	if got := ReadHeader([]byte("Bootstrap: docker\nFrom: 127.0.0.1:5000/a\n")).ask(); got != "docker://127.0.0.1:5000/a" {
 		t.Error(got)
+	}
+}
+
+// The shell that confines scripts, and the empty directory over the base's own,
+// are given to the container program; a way without privilege has neither.
+func TestBuildConfined(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cache(t)
+	for _, bare := range []bool{false, true} {
+		var out bytes.Buffer
+		d := define("Bootstrap: scratch\n", &out)
+		d.Shell, d.Ways = exe, []Way{{Name: "one", Bare: bare}}
+		if _, err := c.Build(t.Context(), "build:confined", d); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "own /bin/sh -rwxr-xr-x") && strings.Contains(out.String(), "own /.singularity.d/env drwxr-xr-x, 0 files"); got == bare {
+			t.Errorf("bare %v: %s", bare, out.String())
+		}
+	}
+	for text, want := range map[string]int{"Bootstrap: scratch\n%test\n\n  #!/bin/cat\n": 4, "Bootstrap: scratch\n%runscript\n#!/bin/cat\n%test\n true\n": 0, "%TEST\n#!/bin/cat\n": 2} {
+		if got := ReadHeader([]byte(text)).interpreter; got != want {
+			t.Errorf("%q: line %d", text, got)
+		}
 	}
 }
