@@ -120,7 +120,7 @@ func (e *Engine) begin(ctx context.Context, v *View, d jobs.Decision) error {
 	}
 	info.Number, info.Change = v.Current().N+1, d.Change
 	adir := store.AttemptDir(v.Dir, info.Number)
-	l, err := e.launch(changed(s, d.Change), info, adir, at)
+	l, err := e.launch(changed(s, d.Change, e.Now(), d.Change.NotBefore.Sub(d.Time)), info, adir, at)
 	if err != nil {
 		return err
 	}
@@ -166,8 +166,8 @@ func (e *Engine) begin(ctx context.Context, v *View, d jobs.Decision) error {
 		return nil
 	case unclear(err):
 		return err
-	case jobs.KindOf(err) == jobs.KindRejected:
-		return e.settle(ctx, v, jobs.Verdict{State: jobs.StateError, Class: jobs.ClassPolicy, Reason: "the next attempt was refused: " + err.Error(), Hint: jobs.HintOf(err)})
+	case jobs.KindOf(err) == jobs.KindRejected && len(d.Change.Exclude) == 0:
+		return e.settle(ctx, v, refusedNext(v.Record, err))
 	}
 	failpoint.Hit("follow.takeback")
 	if terr := store.TakeBack(v.Dir, info); terr != nil {
@@ -175,8 +175,37 @@ func (e *Engine) begin(ctx context.Context, v *View, d jobs.Decision) error {
 	}
 	if rec, lerr := store.LoadDir(v.Dir); lerr == nil {
 		v.Record = rec
+	} else if jobs.KindOf(err) == jobs.KindRejected {
+		return lerr
+	}
+	if jobs.KindOf(err) == jobs.KindRejected && v.Current().Decision != nil && v.Current().Info.Number == info.Number-1 {
+		// Without the nodes to keep away from there may be none left, and a node
+		// that has failed is better than none.
+		d.Change.Exclude = nil
+		return e.begin(ctx, v, d)
 	}
 	return err
+}
+
+// refusedNext is the verdict on an attempt that the scheduler has refused. What
+// people look for is why there had to be another one.
+func refusedNext(r *jobs.Record, err error) jobs.Verdict {
+	verdict := jobs.Verdict{State: jobs.StateError, Class: jobs.ClassPolicy, Reason: "the next attempt was refused: " + err.Error(), Hint: jobs.HintOf(err)}
+	if len(r.Attempts) < 2 {
+		return verdict
+	}
+	reason, hint := "", ""
+	switch a := &r.Attempts[len(r.Attempts)-2]; {
+	case a.Exit != nil:
+		reason, hint = a.Exit.Reason, a.Exit.Hint
+	case a.Verdict != nil:
+		reason, hint = a.Verdict.Reason, a.Verdict.Hint
+	}
+	if reason != "" {
+		verdict.Reason = reason + "; and " + verdict.Reason
+		verdict.Hint = strings.TrimPrefix(strings.TrimSuffix(hint+"; "+verdict.Hint, "; "), "; ")
+	}
+	return verdict
 }
 
 // elsewhere tells whether a job is in the local queue of another machine.
@@ -197,16 +226,18 @@ func (e *Engine) settle(ctx context.Context, v *View, verdict jobs.Verdict) erro
 	return nil
 }
 
-// changed is a job's description as one of its attempts has it.
-func changed(s jobs.Spec, c jobs.Change) *jobs.Spec {
+// changed is a job's description as one of its attempts has it, which is submitted
+// now, and is to begin within most.
+func changed(s jobs.Spec, c jobs.Change, now time.Time, most time.Duration) *jobs.Spec {
 	s.Resources = c.Resources(s.Resources)
 	if s.Scheduler == jobs.SchedulerSlurm {
 		s.Slurm.Extra = append([]string(nil), s.Slurm.Extra...)
 		if len(c.Exclude) > 0 {
 			s.Slurm.Extra = append(s.Slurm.Extra, "--exclude="+strings.Join(c.Exclude, ","))
 		}
-		if !c.NotBefore.IsZero() {
-			s.Slurm.Extra = append(s.Slurm.Extra, "--begin="+c.NotBefore.Local().Format("2006-01-02T15:04:05"))
+		if wait := c.NotBefore.Sub(now); !c.NotBefore.IsZero() && wait > 0 {
+			// From Slurm's own now on: this machine's clock may be another.
+			s.Slurm.Extra = append(s.Slurm.Extra, fmt.Sprintf("--begin=now+%d", int64(min(wait, most).Seconds()+1)))
 		}
 	}
 	return &s

@@ -102,6 +102,58 @@ func TestFollowRace(t *testing.T) {
 	}
 }
 
+// TestFollowExcluded keeps away from a node that has failed, unless nothing would
+// be left; then the first cause is told, and not what the scheduler said of that.
+func TestFollowExcluded(t *testing.T) {
+	for name, refuses := range map[string]func(extra string) bool{
+		"others left": func(string) bool { return false },
+		"none left":   func(extra string) bool { return strings.Contains(extra, "--exclude=n1") },
+		"refused":     func(string) bool { return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			r := f.submit(task(again), Choice{})
+			_, err := store.SetClaim(r.Current().Dir, jobs.Claim{Version: 1, Attempt: r.Current().Info.ID, Host: "n1", Node: "n1", PID: 7, Time: f.now()})
+			must(t, err)
+			_, err = store.SetExit(r.Current().Dir, jobs.ExitRecord{Version: 1, Ended: f.now(), State: jobs.StateError, Code: 5, Class: jobs.ClassInfra, Blame: jobs.BlameNode, Reason: "the disk of n1 is full"})
+			must(t, err)
+			f.slurm.Fault(func(s *jobstest.FakeScheduler) {
+				s.Submits = func(l jobs.Launch) error {
+					if refuses(strings.Join(l.Slurm.Extra, " ")) {
+						return &jobs.Error{Kind: jobs.KindRejected, Msg: "Slurm refused the job: Requested node configuration is not available", Hint: "ask for less"}
+					}
+					return nil
+				}
+			})
+			v := f.see(r)
+			last := v.Current()
+			if len(v.Attempts) != 2 {
+				t.Fatalf("%s %q: %+v", v.State, v.Note, v.Attempts)
+			}
+			script, err := os.ReadFile(store.ScriptPath(last.Dir))
+			must(t, err)
+			switch name {
+			case "others left":
+				if v.State != jobs.StatePending || len(last.Info.Change.Exclude) != 1 {
+					t.Errorf("%s: %+v", v.State, last)
+				}
+			case "none left":
+				if v.State != jobs.StatePending || last.Submitted == nil || len(last.Info.Change.Exclude) != 0 || strings.Contains(string(script), "--exclude") {
+					t.Errorf("%s: %+v", v.State, last)
+				}
+			default:
+				if v.State != jobs.StateError || !strings.HasPrefix(last.Verdict.Reason, "the disk of n1 is full; and the next attempt was refused: ") {
+					t.Errorf("%s: %+v", v.State, last.Verdict)
+				}
+			}
+			l := f.launches()
+			if got := strings.Join(l[len(l)-1].Slurm.Extra, " "); name != "refused" && !strings.Contains(got, "--begin=now+3") {
+				t.Errorf("%q: by this machine's clock", got)
+			}
+		})
+	}
+}
+
 // TestFollowRefused ends with the scheduler's words.
 func TestFollowRefused(t *testing.T) {
 	f := newFixture(t)

@@ -137,7 +137,7 @@ func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record,
 	a := r.Current()
 	info, ch := a.Info, a.Info.Change
 	info.Name, ch.NotBefore = name, time.Time{}
-	l, err := e.launch(changed(r.Spec, ch), info, a.Dir, at)
+	l, err := e.launch(changed(r.Spec, ch, e.Now(), 0), info, a.Dir, at)
 	if err != nil {
 		return jobs.Handle{}, err
 	}
