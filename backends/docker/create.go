@@ -5,9 +5,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"berth/internal/private"
 	"berth/jobs"
 )
 
@@ -85,6 +87,32 @@ func (m *maker) settleHome() error {
 	return nil
 }
 
+// covers hide private places of this machine that stand below binds and
+// volumes. The container outlives its keeper, and so does what it has mounted.
+func (m *maker) covers() ([]jobs.Mount, error) {
+	binds := slices.Clone(m.s.Mounts)
+	for _, word := range m.d.Volumes {
+		v, err := parseVolume(word)
+		if err != nil {
+			return nil, err
+		}
+		if path.IsAbs(v.source) {
+			binds = append(binds, jobs.Mount{Source: v.source, Destination: path.Clean(v.destination)})
+		}
+	}
+	empty := filepath.Join(m.at.Dir, "empty")
+	places := private.Places{State: m.s.Home, Base: filepath.Dir(m.at.Scratch), Allow: m.s.HostSockets}
+	covers, notes, err := places.Covers(binds, empty)
+	if err != nil || len(covers) == 0 {
+		return nil, err
+	}
+	m.open.Notes = append(m.open.Notes, notes...)
+	if err := os.MkdirAll(empty, 0o755); err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make " + empty, Err: err}
+	}
+	return covers, nil
+}
+
 // argv is the command line of "create", with these flags for the limits.
 func (m *maker) argv(c can, limits []string, image string) ([]string, error) {
 	s := m.s
@@ -134,7 +162,11 @@ func (m *maker) argv(c can, limits []string, image string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	binds, err := mountFlags(mounts)
+	covers, err := m.covers()
+	if err != nil {
+		return nil, err
+	}
+	binds, err := mountFlags(slices.Concat(mounts, covers))
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,14 @@ type container struct {
 		OOMKilled bool
 		Pid       int
 	}
-	Config struct{ Labels map[string]string }
+	Config struct {
+		Labels map[string]string
+		User   string
+	}
+	Mounts []struct {
+		Type, Source string
+		RW           bool
+	}
 }
 
 // up tells whether anything of the container may be running.

@@ -50,6 +50,9 @@ func NewJob(ctx context.Context, on jobs.Starter, argv []string, image, name str
 	if !c.pids {
 		j.Notes = append(j.Notes, "the number of processes is not bounded: "+c.why)
 	}
+	if err := j.checkRoot(j.Argv[:at], c); err != nil {
+		return nil, err
+	}
 	j.Argv[0] = p.path
 	j.Argv[at] = qualified(image, c.podman)
 	j.asUser(c)
@@ -115,6 +118,14 @@ func (j *Job) Gone(ctx context.Context) error {
 		return j.p.foreign(j.name)
 	}
 	return j.p.remove(ctx, list[0].ID)
+}
+
+// NoGuest tells whether a container did not start because of its guest program, the
+// file guest of this machine: the daemon does not see it, as where it has a /tmp of
+// its own, or may not run it.
+func NoGuest(text, guest string) bool {
+	unseen := strings.Contains(text, "does not exist") || strings.Contains(text, "no such file or directory")
+	return unseen && strings.Contains(text, guest) || strings.Contains(text, guestPath) && strings.Contains(text, "permission denied")
 }
 
 // StartTrouble gives the kind and the hint of what the program said when a

@@ -20,7 +20,7 @@ func (m *maker) lastGuest(ctx context.Context, id string) error {
 	if !guestLives(m.guest()) {
 		return nil
 	}
-	const wait = 2 * time.Minute // several times what a guest waits for a ping
+	const wait = 4 * time.Minute // twice what a guest waits for a ping
 	m.at.Progress("a guest runs still in the container " + short(id) + ", though " + m.p.path + " takes it for ended; waiting until it leaves by itself")
 	for deadline := time.Now().Add(wait); guestLives(m.guest()); {
 		if time.Now().After(deadline) {

@@ -17,6 +17,7 @@ type can struct {
 	memory, swap, cpus, pids bool
 	disk                     bool // may take --storage-opt size=; whether it does is seen when it makes a container
 	rootless                 bool // root inside is the user
+	remapped                 bool // root inside is nobody outside: a daemon with userns-remap
 	podman                   bool
 	why                      string // for a limit that is missing
 }
@@ -58,7 +59,10 @@ func parseInfo(out string) (can, error) {
 	if i.CgroupDriver == "none" { // a rootless daemon to which systemd has delegated nothing
 		c.memory, c.swap, c.cpus, c.pids = false, false, false, false
 	}
-	c.rootless = slices.ContainsFunc(i.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=rootless") })
+	option := func(name string) bool {
+		return slices.ContainsFunc(i.SecurityOptions, func(o string) bool { o, _, _ = strings.Cut(o, ","); return o == "name="+name })
+	}
+	c.rootless, c.remapped = option("rootless"), option("userns")
 	c.disk = holdsSize(i.Driver, i.DriverStatus)
 	return c, nil
 }

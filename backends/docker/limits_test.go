@@ -28,6 +28,9 @@ func TestParseInfo(t *testing.T) {
 			t.Errorf("%s: %+v, %v", file, got, err)
 		}
 	}
+	if c, err := parseInfo(`{"SecurityOptions":["name=seccomp,profile=default","name=userns"]}`); err != nil || !c.remapped || c.rootless {
+		t.Errorf("%+v, %v", c, err)
+	}
 	for _, out := range []string{"", "{", `{"ServerErrors":["Cannot connect"]}`} {
 		if c, err := parseInfo(out); err == nil {
 			t.Errorf("%q: %+v", out, c)

@@ -52,6 +52,9 @@ func (*Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := m.settleUser(ctx, box); err != nil {
+		return nil, err
+	}
 	if err := installGuest(at.Guest, m.guest()); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "put the guest program in place", Err: err, Hint: "is there space left? df -h " + at.Dir}
 	}
@@ -69,6 +72,13 @@ func (*Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*
 	}
 	m.open.Argv = []string{p.path, "start", "--attach", "--interactive", id}
 	m.open.End = func(ctx context.Context) error { return p.end(ctx, id, !s.Persistent) }
+	m.open.Init = func(ctx context.Context) int {
+		list, err := p.inspect(ctx, id)
+		if err != nil {
+			return 0
+		}
+		return list[0].State.Pid
+	}
 	return m.open, nil
 }
 
