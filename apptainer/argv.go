@@ -36,6 +36,7 @@ func (*Backend) Level() jobs.Level { return jobs.LevelFS }
 //     64 MiB tmpfs ("sessiondir max size" in apptainer.conf).
 //   - --mount: the only bind syntax that takes ':' and ',' in a path, by CSV
 //     quoting.
+//   - the last of them cover what a task must not see or write, see [Covers].
 //   - --overlay, or with the driver "kernel" --writable, when what stands for
 //     the image is an overlay that is mounted already. That is so in a user
 //     namespace, where a setuid starter has no power: hence --userns.
@@ -68,7 +69,7 @@ func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 	default:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown kind of GPU " + p.GPU, Hint: `the profile's key is gpu = "nvidia" or gpu = "amd"`}
 	}
-	mounts := append([]jobs.Mount{{Source: p.Guest, Destination: GuestPath}}, p.Mounts...)
+	mounts := slices.Concat([]jobs.Mount{{Source: p.Guest, Destination: GuestPath}}, p.Mounts, covers)
 	for _, m := range mounts {
 		w, err := m.Word()
 		if err != nil {

@@ -16,7 +16,12 @@ const guest = "/home/alice/.local/state/berth/bin/berth-node-0123"
 func TestArgv(t *testing.T) {
 	head := []string{"apptainer", "exec", "--containall", "--no-home", "--cleanenv", "--no-eval"}
 	guestMount := []string{"--mount", "type=bind,source=" + guest + ",destination=/.berth/node,readonly"}
-	tail := []string{"{image}", "/.berth/node", "guest"}
+	tail := []string{
+		"--mount", "type=bind,source={empty},destination=/.singularity.d/env,readonly",
+		"--mount", "type=bind,source={keys},destination=/proc/keys,readonly",
+		"--mount", "type=bind,source={keys},destination=/proc/key-users,readonly",
+		"--mount", "type=bind,source={cgroups},destination=/sys/fs/cgroup,readonly",
+		"{image}", "/.berth/node", "guest"}
 	for name, c := range map[string]struct {
 		place jobs.Place
 		want  [][]string

@@ -315,7 +315,7 @@ func TestSandbox(t *testing.T) {
 	// That is so because of what a probe of the container program's own overlay
 	// over a directory finds here: it is one that sees wrong layers.
 	s, at := b.spec(func(s *jobs.EnvSpec) { s.Image = dir })
-	for _, d := range []string{dirWorkdir, dirConf} {
+	for _, d := range []string{dirWorkdir, dirConf, dirEmpty} {
 		if err := os.Mkdir(filepath.Join(at.Scratch, d), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -447,7 +447,7 @@ func TestLost(t *testing.T) {
 
 func TestMounts(t *testing.T) {
 	b := warmBench(t)
-	dir := filepath.Join(b.home, `o'd, d:r`)
+	dir := filepath.Join(t.TempDir(), `o'd, d:r`)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,9 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 			not[i] = why
 			continue
 		}
+		o.ways = true
 		c, err := o.fixed(ctx, d, img, dir)
+		o.ways = false
 		if err == nil {
 			c.note = "overlay driver " + d
 			if i > 0 {
@@ -117,7 +119,7 @@ func (f found) refuse(driver string) *refused {
 	if !f.cut {
 		return refuse(driver, f.Why, leaveOut)
 	}
-	return &refused{why: f.Why, cut: true, err: jobs.Error{Kind: jobs.KindInfra, Msg: "the overlay driver " + driver + " could not be tried on " + images.Hostname() + ": " + f.Why, Hint: hintCut}}
+	return &refused{why: f.Why, cut: true, err: jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: "the overlay driver " + driver + " could not be tried on " + images.Hostname() + ": " + f.Why, Hint: hintCut}}
 }
 
 // hintCut is what to do when a probe did not come to its end.
@@ -167,6 +169,9 @@ func (o *opener) fixed(ctx context.Context, driver string, img image, dir string
 		base, err := o.unpackBase()
 		if err != nil {
 			r := refuse(driver, err.Error(), leaveOut)
+			if unlucky(err) {
+				r = found{Why: err.Error(), cut: true}.refuse(driver)
+			}
 			r.unpack = true
 			return c, r
 		}
@@ -181,7 +186,7 @@ func (o *opener) fixed(ctx context.Context, driver string, img image, dir string
 			r := refuse(driver, err.Error(), jobs.HintOf(err))
 			r.unpack = true
 			if k := jobs.KindOf(err); k == jobs.KindInfra || k == jobs.KindAgain { // another time, or elsewhere, it may be had
-				r.cut, r.err.Kind = true, k
+				r.cut, r.err.Kind, r.err.Blame = true, k, jobs.BlameOf(err)
 				r.err.Msg = "the overlay driver " + driver + " cannot be had on " + images.Hostname() + ": " + r.why
 			}
 			return c, r

@@ -45,10 +45,15 @@ func (o *opener) fakerootNote() string {
 	if o.fakerootIDs() {
 		return "fakeroot: root and all other users inside, mapped to ids of your own (/etc/subuid)"
 	}
-	if fakerootCommand(os.Getenv("PATH")) {
+	if o.fakerootPretends() {
 		return "fakeroot: root inside is you, other users are only pretended (LD_PRELOAD of the command fakeroot); you have no ids in /etc/subuid"
 	}
 	return "fakeroot: root inside is you and there is no other user: chown, and packages that need it, fail; you have no ids in /etc/subuid, and there is no command fakeroot"
+}
+
+// fakerootPretends tells whether fakeroot(1) plays the other users.
+func (o *opener) fakerootPretends() bool {
+	return !o.fakerootIDs() && fakerootCommand(os.Getenv("PATH"))
 }
 
 // fakerootCommand tells whether fakeroot(1) is on a PATH.

@@ -28,7 +28,7 @@ func (hangs) Write([]byte) (int, error) { select {} }
 // hanging has an opener and a layer ready for it.
 func hanging(home, scratch string) (*opener, string, error) {
 	s, at := specIn(home, scratch)
-	for _, d := range []string{dirWorkdir, dirConf} {
+	for _, d := range []string{dirWorkdir, dirConf, dirEmpty} {
 		if err := os.MkdirAll(filepath.Join(at.Scratch, d), 0o700); err != nil {
 			return nil, "", err
 		}
@@ -80,7 +80,7 @@ func TestProbeLeavesNothing(t *testing.T) {
 		if err := os.WriteFile(at.Guest, []byte("#!/bin/sh\nsleep 1000\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range []string{dirWorkdir, dirConf} {
+		for _, d := range []string{dirWorkdir, dirConf, dirEmpty} {
 			if err := os.MkdirAll(filepath.Join(at.Scratch, d), 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"berth/internal/disk"
 	"berth/internal/images"
+	"berth/internal/private"
 	"berth/internal/run"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -29,6 +29,8 @@ type opener struct {
 	runs    Runs // but for the driver
 	// anywhere has directories tried also on network file systems.
 	anywhere bool
+	// ways is that a driver that is refused now is passed over for another one.
+	ways bool
 }
 
 // Names in the directory of an environment, or in its keeper's scratch.
@@ -37,6 +39,7 @@ const (
 	dirMerged  = "merged"
 	dirWorkdir = "w"
 	dirConf    = "apptainer"
+	dirEmpty   = "empty" // bound read-only over what is not to be seen
 )
 
 // Open has the image of an environment on this machine, its layer in place and
@@ -49,7 +52,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	o := &opener{b: b, spec: s, at: at, program: program, runs: Runs{Stage: s.Stage, Environment: true}}
-	for _, d := range []string{dirWorkdir, dirConf} {
+	for _, d := range []string{dirWorkdir, dirConf, dirEmpty} {
 		if err := os.MkdirAll(filepath.Join(at.Scratch, d), 0o700); err != nil {
 			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: "is there space left on " + filepath.Dir(at.Scratch) + "?"}
 		}
@@ -72,7 +75,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	case "":
 	case NetworkNone:
 		if f := o.networkNone(ctx); f.cut {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "a container without a network could not be tried on " + images.Hostname(), Err: errors.New(f.Why), Hint: hintCut}
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: "a container without a network could not be tried on " + images.Hostname(), Err: errors.New(f.Why), Hint: hintCut}
 		} else if !f.OK {
 			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container without a network cannot be had on " + images.Hostname(), Err: errors.New(f.Why), Hint: "leave network out, or open it on another machine"}
 		}
@@ -81,6 +84,9 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	}
 	if s.Fakeroot {
 		op.Notes = append(op.Notes, o.fakerootNote())
+		if o.fakerootPretends() {
+			op.RunsFirst = "the command fakeroot is a script, which the image's shell runs before the guest and beside it"
+		}
 	}
 	dir := filepath.Join(at.Scratch, dirOverlay)
 	if s.Persistent {
@@ -121,8 +127,21 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	mounts := append([]jobs.Mount{{Source: here, Destination: inside}}, s.Mounts...)
+	places := private.Places{State: s.Home, Base: filepath.Dir(at.Scratch), Allow: s.HostSockets}
+	covers, notes, err := places.Covers(s.Mounts, filepath.Join(at.Scratch, dirEmpty))
+	if err != nil {
+		return nil, errors.Join(err, giveBack())
+	}
+	op.Notes = append(op.Notes, notes...)
+	var note string
+	if op.Scripts, note = Scripts(ctx, at.On, c.lower, at.Scratch, gpuKind(s)); note != "" {
+		op.Notes = append(op.Notes, note)
+	}
 	place := jobs.Place{Image: s.Image, Overlay: jobs.OverlaySpec{Driver: c.driver}, Mounts: mounts, GPU: gpuKind(s), Network: s.Network, Fakeroot: s.Fakeroot, Guest: at.Guest}
 	if op.Argv, op.OwnMounts, err = o.argv(place, c.lower, layer.Path, []string{"guest"}); err == nil {
+		op.Argv, err = private.AddMounts(op.Argv, covers)
+	}
+	if err == nil {
 		err = o.limit(ctx, op)
 	}
 	if err != nil {
@@ -202,7 +221,7 @@ func overKernel(place jobs.Place, lower, layer, merged, node string, argv []stri
 // mountPoints are what a writable image must have before the container program
 // binds something there: it makes none itself, as it does over its own overlay.
 func mountPoints(place jobs.Place) (dirs, files []string) {
-	dirs = []string{"/proc", "/sys", "/dev", "/tmp", "/var/tmp"}
+	dirs = []string{"/proc", "/sys", "/dev", "/tmp", "/var/tmp", scriptsDir}
 	files = []string{GuestPath, "/etc/hosts", "/etc/resolv.conf"}
 	for _, m := range place.Mounts {
 		if fi, err := os.Stat(m.Source); err == nil && !fi.IsDir() {
@@ -226,17 +245,9 @@ func mountPoints(place jobs.Place) (dirs, files []string) {
 
 // fill puts the values of this machine in place of the holes.
 func (o *opener) fill(argv []string, img, layer string) []string {
-	out := slices.Clone(argv)
-	for i, w := range out {
-		switch w {
-		case jobs.HoleImage:
-			out[i] = img
-		case jobs.HoleOverlay:
-			out[i] = layer
-		case jobs.HoleScratch:
-			out[i] = filepath.Join(o.at.Scratch, dirWorkdir)
-		}
-	}
+	h := Covers(filepath.Join(o.at.Scratch, dirEmpty))
+	h[jobs.HoleImage], h[jobs.HoleOverlay], h[jobs.HoleScratch] = img, layer, filepath.Join(o.at.Scratch, dirWorkdir)
+	out := h.Fill(argv)
 	out[0] = o.program
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestArgvForms(t *testing.T) {
 		place     jobs.Place
 		want, not string
 	}{
-		"kernel":   {jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverKernel}}, " --workdir {scratch} --userns --mount type=bind,source=/n,destination=/.berth/node,readonly --writable {image} /.berth/node guest", "--overlay"},
+		"kernel":   {jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverKernel}}, " --workdir {scratch} --userns --mount type=bind,source=/n,destination=/.berth/node,readonly --mount type=bind,source={empty},destination=/.singularity.d/env,readonly --mount type=bind,source={keys},destination=/proc/keys,readonly --mount type=bind,source={keys},destination=/proc/key-users,readonly --mount type=bind,source={cgroups},destination=/sys/fs/cgroup,readonly --writable {image} /.berth/node guest", "--overlay"},
 		"ext3":     {jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverExt3}}, " --overlay {overlay} ", "--writable"},
 		"fakeroot": {jobs.Place{Fakeroot: true}, " --overlay {overlay} --fakeroot ", "--net"},
 		"none":     {jobs.Place{Network: NetworkNone}, " --overlay {overlay} --net --network none ", "--fakeroot"},
@@ -107,7 +108,7 @@ func TestNoNetworkDevices(t *testing.T) {
 // What was found is asked once; what failed is asked again after a while; and
 // what was broken off is not kept.
 func TestProbe(t *testing.T) {
-	o := &opener{spec: &jobs.EnvSpec{Home: t.TempDir()}, program: "/x"}
+	o := &opener{spec: &jobs.EnvSpec{Home: t.TempDir()}, program: "/x", ways: true}
 	asked := 0
 	ask := func(err error) func(context.Context) error {
 		return func(context.Context) error { asked++; return err }
@@ -116,7 +117,7 @@ func TestProbe(t *testing.T) {
 		if f := o.probe(t.Context(), []string{"a"}, ask(nil)); !f.OK {
 			t.Errorf("%+v", f)
 		}
-		if f := o.probe(t.Context(), []string{"b"}, ask(errors.New("why not"))); f.OK || f.Why != "why not" {
+		if f := o.probe(t.Context(), []string{"b"}, ask(errors.New("why not"))); f.OK || !strings.HasPrefix(f.Why, "why not") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -157,6 +158,40 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// What is refused is refused by a probe made now; and who is told of an older one,
+// where there is another way, is told when that was and where it stands. A record
+// of an older berth that holds a full disk counts as none.
+func TestProbeRemembered(t *testing.T) {
+	o := &opener{spec: &jobs.EnvSpec{Home: t.TempDir()}, program: "/x", ways: true}
+	asked := 0
+	ask := func(err error) func(context.Context) error {
+		return func(context.Context) error { asked++; return err }
+	}
+	o.probe(t.Context(), []string{"a"}, ask(errors.New("no /dev/fuse")))
+	if f := o.probe(t.Context(), []string{"a"}, ask(nil)); asked != 1 || f.OK || !strings.Contains(f.Why, "remembered in "+o.spec.Home) {
+		t.Errorf("asked %d times: %+v", asked, f)
+	}
+	o.ways = false
+	if f := o.probe(t.Context(), []string{"a"}, ask(nil)); asked != 2 || !f.OK {
+		t.Errorf("refused by what is remembered: asked %d times: %+v", asked, f)
+	}
+	o.ways = true
+	o.probe(t.Context(), []string{"b"}, ask(errors.New("why not")))
+	files, _ := filepath.Glob(filepath.Join(o.spec.Home, "probes", "*.json"))
+	for _, path := range files {
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, []byte(strings.Replace(string(b), "why not", "mkfs: No space left on device", 1)), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f := o.probe(t.Context(), []string{"b"}, ask(nil)); !f.OK {
+		t.Errorf("a full disk was remembered: %+v", f)
+	}
+}
+
 // A probe that does not end in its time, or is killed, has found nothing: that is
 // told as what it is, kept from nobody's next try, and is no refusal.
 func TestProbeCut(t *testing.T) {
@@ -175,6 +210,20 @@ func TestProbeCut(t *testing.T) {
 		},
 		"slow helper": func(context.Context) error {
 			return errors.New("FATAL:   container creation failed: fuse2fs failed to mount /var/lib/apptainer/mnt/session/overlay-images/0 in 10s")
+		},
+		"full": func(context.Context) error {
+			return &os.PathError{Op: "mkdir", Path: "/tmp/x", Err: syscall.ENOSPC}
+		},
+		"full, in words": func(context.Context) error { return errors.New("FATAL: while extracting: No space left on device") },
+		"quota":          func(context.Context) error { return syscall.EDQUOT },
+		"memory":         func(context.Context) error { return errors.New("fork/exec: Cannot allocate memory") },
+		"broken disk":    func(context.Context) error { return fmt.Errorf("write: %w", syscall.EIO) },
+		"in an earlier line": func(ctx context.Context) error {
+			return (&opener{at: jobs.OpenPlace{On: run.Local{}}, spec: &jobs.EnvSpec{}}).tryArgv(ctx, []string{"/bin/sh", "-c", "echo mkfs: No space left on device >&2; echo FATAL: container creation failed >&2; exit 255"}, false)
+		},
+		"mapped file of a full tmpfs": func(ctx context.Context) error {
+			_, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: []string{"/bin/sh", "-c", "kill -BUS $$"}})
+			return err
 		},
 	} {
 		probeTime = was

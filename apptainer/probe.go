@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/disk"
 	"berth/internal/images"
 	"berth/internal/lease"
 	"berth/internal/run"
@@ -34,18 +35,19 @@ type found struct {
 	cut bool
 }
 
-// A probe's answer holds until the next boot; one that said no may have been
-// unlucky (a full disk) and is asked again after a while.
-const probeAgain = time.Hour
+// A probe's answer holds until the next boot. A no does for minutes, since an
+// admin may mend what it was for, and only to pass over one way where there is
+// another: nothing is refused by what is remembered.
+const probeAgain = 10 * time.Minute
 
 // probeTime bounds a probe that hangs. On a node that has much else to do one
 // that works can take a minute; what waits for it has a time limit of its own.
 var probeTime = 5 * time.Minute // tests shorten it
 
 // probe returns what ask has found for the same words on this machine since it
-// was booted, or asks. What was not asked to its end is not remembered: that the
-// time was over, or that the kernel has killed a part of it for memory, says
-// nothing of the machine's ways.
+// was booted, or asks. A remembered no counts where there is another way (o.ways).
+// What was not asked to its end is not remembered: that there was no space, memory
+// or time for it says nothing of the machine's ways.
 func (o *opener) probe(ctx context.Context, words []string, ask func(context.Context) error) found {
 	boot, _, _ := strings.Cut(lease.BootID(), "/")
 	words = append(words, o.program, fileStamp(o.program))
@@ -53,8 +55,11 @@ func (o *opener) probe(ctx context.Context, words []string, ask func(context.Con
 	dir := filepath.Join(o.spec.Home, "probes")
 	path := filepath.Join(dir, hex.EncodeToString(sum[:16])+".json")
 	f := found{}
-	if b, err := os.ReadFile(path); err == nil && boot != "" && json.Unmarshal(b, &f) == nil && f.Version == 1 {
-		if age := time.Since(f.Time); f.OK || age >= 0 && age < probeAgain {
+	if b, err := disk.ReadRegular(path, 1<<20); err == nil && boot != "" && json.Unmarshal(b, &f) == nil && f.Version == 1 {
+		if age := time.Since(f.Time); f.OK || o.ways && age >= 0 && age < probeAgain && !unlucky(errors.New(f.Why)) {
+			if !f.OK {
+				f.Why += " (found at " + f.Time.UTC().Format(time.RFC3339) + ", remembered in " + path + ")"
+			}
 			return f
 		}
 	}
@@ -89,13 +94,47 @@ var errLong = errors.New("trying it did not end within its time; is the machine 
 // unlucky tells whether a probe has failed for what may be another way in a
 // moment.
 func unlucky(err error) bool {
-	return err != nil && (wasKilled(err) || slowMount(err.Error()))
+	if err == nil {
+		return false
+	}
+	return wasKilled(err) || slowMount(err.Error()) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		slices.ContainsFunc(nodeTrouble, func(no syscall.Errno) bool { return errors.Is(err, no) }) || saysTrouble(err.Error())
 }
 
-// wasKilled tells whether a program was ended by SIGKILL, by whoever that was.
+// wasKilled tells whether a program was ended by SIGKILL, by whoever that was, or
+// by SIGBUS, which is how a mapped file of a full tmpfs ends it.
 func wasKilled(err error) bool {
 	var failed *run.Error
-	return errors.As(err, &failed) && (failed.Exit.Signal == int(syscall.SIGKILL) || failed.Exit.Code == 128+int(syscall.SIGKILL))
+	return errors.As(err, &failed) && slices.ContainsFunc([]syscall.Signal{syscall.SIGKILL, syscall.SIGBUS}, func(sig syscall.Signal) bool {
+		return failed.Exit.Signal == int(sig) || failed.Exit.Code == 128+int(sig)
+	})
+}
+
+// nodeTrouble is what the system says of a full disk, of no memory, of a broken
+// disk and of a network that is cut.
+var nodeTrouble = []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.ENOMEM, syscall.EIO, syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN}
+
+// troubleWords are other words of programs for the same.
+var troubleWords = []string{"no space left", "quota exceeded", "cannot allocate", "could not allocate block", "out of memory", "remote i/o error", "timed out", "signal: killed", "signal: bus error"}
+
+// saysTrouble finds words for no space, memory or time in what a program has
+// said.
+func saysTrouble(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc(nodeTrouble, func(no syscall.Errno) bool { return strings.Contains(text, no.Error()) }) ||
+		slices.ContainsFunc(troubleWords, func(words string) bool { return strings.Contains(text, words) })
+}
+
+// tellingLine is the line that says why a program has failed: the last of its
+// words, or the last that tells of such trouble, of which what follows comes.
+func tellingLine(said string) string {
+	line := images.LastLine(said)
+	for l := range strings.Lines(said) {
+		if l = strings.TrimSpace(l); saysTrouble(l) {
+			line = l
+		}
+	}
+	return line
 }
 
 // prefixProbe begins the name of what a probe makes.
@@ -257,11 +296,11 @@ func (o *opener) tryArgv(ctx context.Context, argv []string, own bool) error {
 		return err
 	}
 	if said := strings.TrimSpace(string(out)); said != "" {
-		return errors.New(images.LastLine(said))
+		return errors.New(tellingLine(said))
 	}
 	var failed *run.Error
 	if errors.As(err, &failed) && failed.Err == nil && failed.Stderr != "" {
-		return errors.New(images.LastLine(failed.Stderr))
+		return errors.New(tellingLine(failed.Stderr))
 	}
 	return err
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
-	"strings"
-	"syscall"
 
 	"berth/internal/images"
 	"berth/internal/run"
@@ -91,28 +88,17 @@ func (s Stager) inPlace(ctx context.Context, u *Used, sum string) (*Used, error)
 // unpackError says that an image could not be unpacked. What a node lacks for the
 // moment is no fault of the configuration: there it may be tried again.
 func unpackError(path string, err error) error {
-	hint, kind := jobs.HintOf(err), jobs.KindOf(err)
+	hint, kind, blame := jobs.HintOf(err), jobs.KindOf(err), jobs.BlameOf(err)
 	if hint == "" {
 		hint = "make room on the node, or name another place: scratch in a profile"
 	}
 	if kind == jobs.KindUnknown {
 		kind = jobs.KindConfig
-		if slices.ContainsFunc(nodeTrouble, func(no syscall.Errno) bool { return errors.Is(err, no) }) {
-			kind = jobs.KindInfra
+		if unlucky(err) {
+			kind, blame = jobs.KindInfra, jobs.BlameNode
 		}
 	}
-	return &jobs.Error{Kind: kind, Msg: "unpack " + path, Err: err, Hint: hint}
-}
-
-// nodeTrouble is what the system says of a full disk, of a broken one and of a
-// network that is cut.
-var nodeTrouble = []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.ENOMEM, syscall.EIO, syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EREMOTEIO}
-
-// saysTrouble finds the C library's words for nodeTrouble in what a program has
-// said.
-func saysTrouble(text string) bool {
-	text = strings.ToLower(text)
-	return slices.ContainsFunc(nodeTrouble, func(no syscall.Errno) bool { return strings.Contains(text, no.Error()) })
+	return &jobs.Error{Kind: kind, Blame: blame, Msg: "unpack " + path, Err: err, Hint: hint}
 }
 
 // unpackInto unpacks a SIF into the directory root, which is made. Temporary
@@ -132,9 +118,9 @@ func (s Stager) unpackInto(ctx context.Context, sif, root, dir string) error {
 	case !errors.As(err, &failed) || failed.Err != nil:
 		return err
 	case wasKilled(err):
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "it was killed", Err: err, Hint: "is there memory enough? " + hintCut}
+		return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: "it was killed", Err: err, Hint: "is there memory enough? " + hintCut}
 	case saysTrouble(failed.Stderr):
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: images.LastLine(failed.Stderr)}
+		return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: images.LastLine(failed.Stderr)}
 	}
 	return errors.New(images.LastLine(failed.Stderr))
 }

@@ -34,7 +34,7 @@ type Trial struct {
 }
 
 func (t Trial) opener(fakeroot bool) (*opener, error) {
-	for _, d := range []string{dirWorkdir, dirConf} {
+	for _, d := range []string{dirWorkdir, dirConf, dirEmpty} {
 		if err := os.MkdirAll(filepath.Join(t.Scratch, d), 0o700); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/private"
 	"berth/jobs"
 )
 
@@ -212,4 +213,11 @@ func checkMounts(mounts []jobs.Mount) error {
 		}
 	}
 	return nil
+}
+
+// checkPrivate refuses a bind of berth's own directories, before anything waits
+// for it. The node looks again, at what is there.
+func (e *Engine) checkPrivate(mounts []jobs.Mount) error {
+	_, _, err := private.Places{State: e.Store.Home()}.Covers(mounts, "/")
+	return err
 }

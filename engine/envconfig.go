@@ -136,6 +136,9 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 			o.Forward = append(slices.Clone(o.Forward), n)
 		}
 	}
+	if o.HostSockets == nil {
+		o.HostSockets = d.HostSockets
+	}
 	if o.Mounts == nil {
 		o.Mounts = d.Mounts
 	}

@@ -19,23 +19,25 @@ type EnvOptions struct {
 	Template string
 	Overlay  string // driver of the writable layer: "", "auto", "kernel", "fuse", "ext3"
 	// Discard makes an environment whose files end with its keeper.
-	Discard  bool
-	Mounts   []jobs.Mount
-	Env      []string // NAME=VALUE for every command
-	Forward  []string // NAME of the caller's, for every command; values are not recorded
-	CPUs     int
-	Memory   jobs.Bytes
-	Disk     jobs.Bytes
-	Strict   bool // a limit that cannot be held is an error
-	GPU      string
-	Network  string // "", "host" or "none"
-	Fakeroot bool
-	Dir      string        // where sessions begin
-	Scratch  string        // node-local, as in a profile
-	Stage    string        // [jobs.StageAuto] and so on; "" is the profile's
-	Lifetime time.Duration // 0 is the default, negative is for ever
-	Docker   jobs.DockerSpec
-	SSH      jobs.SSHSpec
+	Discard bool
+	Mounts  []jobs.Mount
+	// HostSockets come from the configuration alone, see [jobs.Spec].
+	HostSockets []string
+	Env         []string // NAME=VALUE for every command
+	Forward     []string // NAME of the caller's, for every command; values are not recorded
+	CPUs        int
+	Memory      jobs.Bytes
+	Disk        jobs.Bytes
+	Strict      bool // a limit that cannot be held is an error
+	GPU         string
+	Network     string // "", "host" or "none"
+	Fakeroot    bool
+	Dir         string        // where sessions begin
+	Scratch     string        // node-local, as in a profile
+	Stage       string        // [jobs.StageAuto] and so on; "" is the profile's
+	Lifetime    time.Duration // 0 is the default, negative is for ever
+	Docker      jobs.DockerSpec
+	SSH         jobs.SSHSpec
 	// Options are for a backend that is a program, and for it alone; Allow is
 	// what can be reached from inside, nil is no list.
 	Options map[string]string

@@ -42,7 +42,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	host, _ := os.Hostname()
 	s := &jobs.EnvSpec{
 		Version: jobs.EnvVersion, ID: id, Name: name, Scheduler: scheduler, Backend: b.Name(), Level: b.Level(), Notes: notes,
-		Persistent: !o.Discard, Mounts: o.Mounts, Env: o.Env, Forward: o.Forward, GPU: o.GPU, Network: o.Network,
+		Persistent: !o.Discard, Mounts: o.Mounts, HostSockets: o.HostSockets, Env: o.Env, Forward: o.Forward, GPU: o.GPU, Network: o.Network,
 		Resources: jobs.Resources{CPUs: max(0, o.CPUs), Memory: max(0, o.Memory), Disk: max(0, o.Disk)}, Strict: o.Strict, Fakeroot: o.Fakeroot, Dir: o.Dir, Scratch: o.Scratch, Stage: o.Stage,
 		Lifetime: o.Lifetime, Project: o.Project, Created: e.Now().UTC(), User: identity().User, Host: host, Home: e.Store.Home(),
 	}
@@ -76,6 +76,11 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	}
 	if err := checkMounts(s.Mounts); err != nil {
 		return nil, err
+	}
+	if s.Level == jobs.LevelFS && s.Login == nil {
+		if err := e.checkPrivate(s.Mounts); err != nil {
+			return nil, err
+		}
 	}
 	for _, m := range s.Mounts {
 		if _, err := os.Stat(m.Source); err != nil && s.Backend != jobs.BackendSSH && s.Login == nil {

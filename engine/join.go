@@ -122,7 +122,8 @@ func (e *Engine) join(ctx, dctx context.Context, v *View, on jobs.Starter, c job
 		err, again = join.Refused(err, v.Current().Claim.NativeID)
 		return nil, again, err
 	}
-	s, err := session.Open(ctx, rw, rw, session.Options{StartTimeout: joinWait, PingTimeout: joinPing, Home: in.Home, Dir: in.Dir, Env: in.Env, User: v.Spec.User})
+	s, err := session.Open(ctx, rw, rw, session.Options{StartTimeout: joinWait, PingTimeout: joinPing, Home: in.Home, Dir: in.Dir, Env: in.Env, User: v.Spec.User,
+		Confine: v.Spec.Level != "" && v.Spec.Level != jobs.LevelNone})
 	if err != nil {
 		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the guest in the job's place", Err: err, Hint: "did the job just end? berth status " + jobs.Short(v.Spec.ID)}
 	}

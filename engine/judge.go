@@ -43,7 +43,7 @@ func (e *Engine) judge(ctx context.Context, v *View, known bool, st jobs.Status)
 			wait = quiet(&v.Spec) // its queue knows the processes of this host
 		}
 		if age >= wait {
-			e.conclude(ctx, v, jobs.Verdict{State: asWished(v, jobs.StateLost), Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: "what it left is in " + a.Dir})
+			e.conclude(ctx, v, jobs.Verdict{State: asWished(v, jobs.StateLost), Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: leftHint(v)})
 		}
 	case v.Cancel != nil:
 		// No need to wait: a runner that begins after all finds the wish.
@@ -70,6 +70,9 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 		// The job script says so itself, of a module that does not load.
 		verdict.State, verdict.Class, verdict.Code, verdict.Reason = jobs.StateError, jobs.ClassPolicy, jobs.CodeConfig, "the job script could not prepare the node"
 		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; mend modules in the profile"
+	case st.Class == jobs.ClassPolicy && st.Word != "DEADLINE":
+		verdict.State, verdict.Class, verdict.Hint = jobs.StateError, st.Class, st.Hint
+		verdict.Reason = "the scheduler ended it before its runner began (" + st.Word + ", " + st.Reason + "): it " + st.Plain
 	default:
 		verdict.State, verdict.Reason = jobs.StateError, "the scheduler ended it before its runner began ("+st.Word+")"
 		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; do the nodes see " + e.Store.Home() + "?"
@@ -95,7 +98,7 @@ func noRecord(v *View, st jobs.Status) jobs.Verdict {
 		said += fmt.Sprintf(", exit code %d", st.Code)
 	}
 	return jobs.Verdict{State: asWished(v, state), Word: st.Word, By: st.By, Reason: "its runner ended without a record; the scheduler says " + said,
-		Hint: "what it left is in " + v.Current().Dir}
+		Hint: leftHint(v)}
 }
 
 // byWhom ends a sentence about a cancelled job.
@@ -138,7 +141,7 @@ func (e *Engine) conclude(ctx context.Context, v *View, verdict jobs.Verdict) {
 		}
 	default:
 		verdict.Version, verdict.Time = 1, e.Now().UTC()
-		if _, err = store.SetVerdict(a.Dir, verdict); err == nil {
+		if _, err = finish.Verdict(a.Dir, verdict); err == nil {
 			if terr := e.tell(ctx, v.Record); terr != nil {
 				v.Note = "that could not be told to the cluster: " + terr.Error()
 			}
@@ -163,4 +166,13 @@ func (e *Engine) conclude(ctx context.Context, v *View, verdict jobs.Verdict) {
 // sameAs tells whether nothing has happened to an attempt since it was read.
 func sameAs(fresh, a *jobs.Attempt) bool {
 	return fresh.Exit == nil && (fresh.Verdict == nil) == (a.Verdict == nil) && (fresh.Claim == nil) == (a.Claim == nil) && !lastSign(fresh).After(lastSign(a))
+}
+
+// leftHint says where an attempt that left no record has left its files.
+func leftHint(v *View) string {
+	hint := "what it left is in " + v.Current().Dir
+	if v.Spec.Workspace != nil && v.Spec.Login == nil && !v.Spec.Workspace.Copy {
+		hint += "; if the task's files are among it, berth collect " + jobs.Short(v.Spec.ID) + " makes a branch of them"
+	}
+	return hint
 }

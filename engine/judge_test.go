@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -38,6 +39,7 @@ func TestJudge(t *testing.T) {
 		"completed before its runner":        {age: time.Hour, status: word(jobs.StateCompleted, "COMPLETED"), want: jobs.StateError, code: 5, reason: "(COMPLETED)", asked: 1},
 		"node failed before its runner":      {age: time.Hour, status: word(jobs.StateError, "NODE_FAIL"), want: jobs.StateError, code: 5, reason: "(NODE_FAIL)", asked: 1},
 		"the script could not prepare":       {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, Word: "FAILED", Code: 78}, want: jobs.StateError, code: 78, reason: "could not prepare the node", asked: 1},
+		"what nobody has":                    {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, Word: "FAILED", Reason: "BadConstraints", Class: jobs.ClassPolicy, Plain: "ended: no node has what it asks for", Hint: "ask for less"}, want: jobs.StateError, code: 5, reason: "(FAILED, BadConstraints): it ended: no node has", asked: 1},
 		"not shown yet":                      {age: 59 * time.Second, forget: true, want: jobs.StatePending, code: 8, asked: 1},
 		"forgotten while it waits":           {age: 60 * time.Second, forget: true, want: jobs.StateLost, code: 5, reason: "no runner began it", asked: 1},
 		"forgotten and cancelled":            {age: 3 * time.Second, cancel: true, forget: true, want: jobs.StateCancelled, code: 130, reason: "cancelled before it started", asked: 1},
@@ -64,8 +66,10 @@ func TestJudge(t *testing.T) {
 		t.Run(strings.NewReplacer(",", "", ":", "").Replace(name), func(t *testing.T) {
 			f := newFixture(t)
 			r := f.submit(task(func(t *jobs.Task) { t.Terminal.Env = []string{"TOKEN"} }), Choice{Profile: jobs.Profile{Beat: c.beat}})
+			tree := filepath.Join(r.Current().Dir, workspace.WorkDir, ".git")
 			if c.claimed {
 				f.claim(r)
+				must(t, os.MkdirAll(tree, 0o700))
 			}
 			if c.cancel {
 				_, err := store.SetCancel(r.Dir, jobs.Cancel{Version: 1, Time: f.now()})
@@ -83,6 +87,9 @@ func TestJudge(t *testing.T) {
 			}
 			if got := jobs.CodeOfRecord(v.Record); got != c.code {
 				t.Errorf("code %d, want %d", got, c.code)
+			}
+			if _, err := os.Lstat(tree); c.claimed && (err == nil) != !c.want.Final() {
+				t.Errorf("the task's .git: %v", err) // who works with it may live
 			}
 			if n := f.slurm.Calls().Status; n != c.asked {
 				t.Errorf("asked %d times", n)

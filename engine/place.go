@@ -17,8 +17,11 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sea
 	if err != nil {
 		return jobs.Launch{}, err
 	}
-	p := s.Place(adir)
+	p := s.Place()
 	p.Name, p.User, p.Guest = info.Name, at.owner, at.node
+	if s.Backend == jobs.BackendSingularity || s.Backend == jobs.BackendLocal || s.Backend == jobs.BackendDocker {
+		p.Guest = jobs.HoleNode // where its place is a directory of the runner's
+	}
 	inner, err := b.Argv(p, []string{"guest"})
 	if err != nil {
 		return jobs.Launch{}, err
@@ -115,7 +118,7 @@ func (e *Engine) intake(ctx context.Context, w *jobs.WorkspaceSpec, adir string,
 	if res.Base != w.Base {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the result starts from commit " + res.Base + ", and the job from " + w.Base}
 	}
-	return repoError(e.Git.Intake(ctx, Source(w), bundle(adir), w.Branch, workspace.Result{Base: res.Base, Commit: res.Commit, Tree: res.Tree, Branch: w.Branch, Changed: true}))
+	return e.Git.Intake(ctx, Source(w), bundle(adir), w.Branch, workspace.Result{Base: res.Base, Commit: res.Commit, Tree: res.Tree, Branch: w.Branch, Changed: true})
 }
 
 // bundle is where an attempt keeps its result.

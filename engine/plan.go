@@ -38,8 +38,8 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	who := identity()
 	s := &jobs.Spec{
 		Version: jobs.SpecVersion, ID: id, Name: t.Name, Slug: jobs.Slug(t.Name), Command: t.Command, Prompt: t.Prompt != "", PromptBytes: len(t.Prompt),
-		Resources: t.Resources, Mounts: t.Terminal.Bind, Slurm: mergeSlurm(c.Profile.Slurm, t.Slurm), Profile: c.Profile,
-		Done: t.Done, Artifacts: t.Artifacts, Created: e.Now().UTC(), User: who.User, Host: host, Login: c.Login, Target: c.Target, Stage: t.Terminal.Stage,
+		Resources: t.Resources, Mounts: t.Terminal.Bind, HostSockets: t.Terminal.HostSockets, Slurm: mergeSlurm(c.Profile.Slurm, t.Slurm), Profile: c.Profile,
+		Done: t.Done, Artifacts: t.Artifacts, Results: t.Results, Created: e.Now().UTC(), User: who.User, Host: host, Login: c.Login, Target: c.Target, Stage: t.Terminal.Stage,
 	}
 	put(&s.Stage, c.Profile.Stage)
 	settleRetry(s, t.Retry)
@@ -78,12 +78,20 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := settleResume(s, t.Resume); err != nil {
 		return nil, err
 	}
+	if err := settleDone(s, t.DoneOver); err != nil {
+		return nil, err
+	}
 	if err := e.settleEnv(s, t, dry); err != nil {
 		return nil, err
 	}
 	if s.Login == nil { // the binds of a cluster cannot be seen from here
 		if err := checkMounts(s.Mounts); err != nil {
 			return nil, err
+		}
+		if s.Level == jobs.LevelFS {
+			if err := e.checkPrivate(s.Mounts); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return s, checkSpec(s)

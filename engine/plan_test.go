@@ -162,6 +162,24 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
+// The state directory is refused before anything waits for a node, for jobs and
+// for environments.
+func TestPlanPrivate(t *testing.T) {
+	f := newFixture(t)
+	home := f.Store.Home()
+	for source, code := range map[string]int{home: jobs.CodeConfig, filepath.Join(home, "jobs"): jobs.CodeConfig, filepath.Dir(home): 0} {
+		if err := os.MkdirAll(source, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		work := task(func(w *jobs.Task) {
+			w.Terminal = jobs.Terminal{Image: f.sif, Bind: []jobs.Mount{{Source: source, Destination: "/x"}}}
+		})
+		if _, err := f.Plan(t.Context(), work, Choice{}, false); code != 0 && jobs.CodeOf(err) != code || code == 0 && err != nil {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+}
+
 func TestPlan(t *testing.T) {
 	f := newFixture(t)
 	choice := Choice{Profile: jobs.Profile{Name: "site", Slurm: jobs.SlurmOptions{Partition: "batch", Account: "proj", Extra: []string{"--exclusive"}}, Forbid: []string{"mem", "time"}, Image: f.sif}}
@@ -276,7 +294,7 @@ func TestLaunch(t *testing.T) {
 	here := seat{node: "/bin/node", who: identity()}
 	l, err := f.launch(s, info, "/state/attempts/0001", here)
 	must(t, err)
-	want := []string{"/bin/node", "runner", "--attempt", "/state/attempts/0001", "--", "/bin/node", "guest"} // the fake's container is the guest itself
+	want := []string{"/bin/node", "runner", "--attempt", "/state/attempts/0001", "--", jobs.HoleNode, "guest"} // the fake's container is the guest itself
 	if d := cmp.Diff(want, l.Argv); d != "" {
 		t.Error(d)
 	}

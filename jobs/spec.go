@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"path"
 	"time"
 )
 
@@ -106,9 +105,9 @@ const WorkDir = "/work"
 // runs: those of its ranks, or of the attempt that takes it up.
 func (s *Spec) SharesWork() bool { return s.Resources.Tasks > 1 || s.Resume != nil }
 
-// Place is what the command line of an attempt in the directory adir is made
-// of, but for its name and what the machine at hand adds to it.
-func (s *Spec) Place(adir string) Place {
+// Place is what the command line of an attempt is made of, but for its name and
+// what the machine at hand adds to it.
+func (s *Spec) Place() Place {
 	p := Place{Resources: s.Resources, Image: s.Image, Overlay: s.Overlay, Mounts: s.Mounts, Apptainer: s.Profile.Versions.Apptainer, SSH: s.SSH}
 	if s.Resources.GPUs != "" {
 		if p.GPU = s.Profile.GPU; p.GPU == "" {
@@ -116,7 +115,7 @@ func (s *Spec) Place(adir string) Place {
 		}
 	}
 	if s.Workspace != nil {
-		p.Mounts = append([]Mount{{Source: path.Join(adir, "work"), Destination: WorkDir, Writable: true}}, p.Mounts...)
+		p.Mounts = append([]Mount{{Source: HoleWork, Destination: WorkDir, Writable: true}}, p.Mounts...)
 	}
 	return p
 }

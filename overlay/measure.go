@@ -117,6 +117,12 @@ func Free(dir string) (jobs.Bytes, error) {
 	return jobs.Bytes(uint64(st.Bavail) * uint64(st.Bsize)), nil //nolint:unconvert // other types elsewhere
 }
 
+// Measure is what stands below a directory, which may be in use, measured until it
+// is more than most.
+func Measure(ctx context.Context, dir string, most Space) (Space, error) {
+	return measure(ctx, dir, most)
+}
+
 // Space is what the layer takes, measured until it is more than most.
 func (l *Layer) Space(ctx context.Context, most Space) (Space, error) {
 	return layerSpace(ctx, l.driver, l.Path, most)
@@ -130,14 +136,11 @@ const (
 	watchMost  = time.Minute
 )
 
-// WatchSpace measures the layer, which may be in use, and calls over once when
-// it is more than most.
-func (l *Layer) WatchSpace(ctx context.Context, most Space, over func()) {
+// WatchSpace has look measure again and again, until that tells that it is enough.
+func WatchSpace(ctx context.Context, look func(context.Context) (enough bool)) {
 	for {
 		began := time.Now()
-		s, err := l.Space(ctx, most)
-		if err == nil && s.Over(most) {
-			over()
+		if look(ctx) {
 			return
 		}
 		pause := min(max(watchSpace, watchShare*time.Since(began)), watchMost)

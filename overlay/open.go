@@ -266,6 +266,16 @@ func discard(dir string) error {
 	return nil
 }
 
+// Before makes a throw-away layer below dir as an attempt has found the named
+// overlay: a copy of the overlay's own layer, where the attempt works on another
+// copy. What is changed in place is not there any more.
+func Before(ctx context.Context, on jobs.Starter, l *Layer, dir string, spec jobs.OverlaySpec) (*Layer, error) {
+	if l.work == "" {
+		return nil, errors.New("the overlay " + spec.Name + " was changed in place")
+	}
+	return Copy(ctx, on, &Layer{Path: l.own}, dir, spec)
+}
+
 // Copy makes a throw-away copy of a layer that nothing has mounted. Only the
 // upper directory is copied: work/work has mode 000, and means nothing.
 func Copy(ctx context.Context, on jobs.Starter, from *Layer, dir string, spec jobs.OverlaySpec) (*Layer, error) {

@@ -170,7 +170,7 @@ func namesIn(dir string) ([]string, error) {
 // MakeTiny makes a directory that [TryChange] is content with as an image: no
 // program but what is bound into it can run there.
 func MakeTiny(dir string) error {
-	for _, d := range []string{"usr/share/doc/one", "usr/share/doc/two", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "bin", ".berth"} {
+	for _, d := range []string{"usr/share/doc/one", "usr/share/doc/two", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "bin", ".berth", scriptsDir} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"berth/internal/run"
@@ -20,10 +21,13 @@ import (
 type Options struct {
 	Opening *jobs.Opening
 	On      jobs.Starter
-	User    string    // USER and LOGNAME where the environment has none
-	Backend string    // named when its guest does not start, where it is a program
-	Stderr  io.Writer // takes what the container program says; never nil
-	Log     *slog.Logger
+	User    string // USER and LOGNAME where the environment has none
+	Backend string // named when its guest does not start, where it is a program
+	// Stderr takes what the container program says; never nil. A command can write
+	// there, too: from the guest's first word on its lines are marked as coming from
+	// inside, and bounded.
+	Stderr io.Writer
+	Log    *slog.Logger
 
 	Start     time.Duration        // for the guest to speak
 	GuestWait time.Duration        // the guest leaves after so long without a ping
@@ -38,6 +42,10 @@ type Options struct {
 	// Began is called once the program runs and before its guest speaks; it
 	// may be nil.
 	Began func()
+	// Binds are what is mounted into the place for its user, and Allow the sockets that may be
+	// reached there, see [jobs.Spec].
+	Binds []jobs.Mount
+	Allow []string
 	// Note takes what people should know of the end; never nil.
 	Note func(text string)
 }
@@ -45,14 +53,15 @@ type Options struct {
 // Container is an open environment: the process that holds it and the session
 // with the guest inside.
 type Container struct {
-	o       Options
-	proc    jobs.Process
-	session *session.Session
-	stderr  *tail
-	fuse    []fuse        // the helpers that its file system lives in
-	ended   chan struct{} // closed when proc has ended
-	exit    jobs.Exit
-	closing sync.Once
+	o        Options
+	proc     jobs.Process
+	session  *session.Session
+	stderr   *tail
+	fuse     []fuse // the helpers that its file system lives in
+	answered provenance
+	ended    chan struct{} // closed when proc has ended
+	exit     jobs.Exit
+	closing  sync.Once
 }
 
 // Open starts the program and waits for the guest's first word. When it fails,
@@ -68,19 +77,25 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		_, _ = inR.Close(), inW.Close()
 		return nil, err
 	}
+	roomy(outR)
 	c := &Container{o: o, stderr: newTail(o.Stderr, 4096), ended: make(chan struct{})}
 	// The process lives until it is ended through the guest or by its PID
 	// namespace, never by the end of a context: killing the container
 	// program itself would leave its FUSE helpers behind.
 	c.proc, err = o.On.Start(context.WithoutCancel(ctx), jobs.Cmd{Argv: o.Opening.Argv, Dir: "/", Env: o.Opening.Env, OwnMounts: o.Opening.OwnMounts, Stdin: inR, Stdout: outW, Stderr: c.stderr})
-	_, _ = inR.Close(), outW.Close()
 	if err != nil {
+		_, _ = inR.Close(), outW.Close()
 		_, _ = inW.Close(), outR.Close()
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start " + o.Opening.Argv[0], Err: err}
 	}
+	// They are open here, too, until it is known who holds them inside. What is said
+	// there ends with the program all the same.
+	defer inR.Close()
+	defer outW.Close()
 	go func() {
 		c.exit, _ = c.proc.Wait()
 		close(c.ended)
+		_ = outW.Close()
 	}()
 	if o.Began != nil {
 		o.Began()
@@ -109,10 +124,24 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 	c.session, err = session.Open(sctx, said, inW, session.Options{
 		StartTimeout: o.Start, PingTimeout: o.GuestWait, OwnPIDNamespace: o.Opening.OwnPIDNamespace,
 		Home: o.Opening.Home, User: o.User, Login: o.Opening.Login, Dir: o.Opening.Dir, TellEnv: o.TellEnv, WritableRoot: o.Opening.WritableRoot,
-		Look: o.Opening.Level != "" && o.Opening.Level != jobs.LevelNone,
+		Look: o.Opening.Level != "" && o.Opening.Level != jobs.LevelNone, Confine: confines(o.Opening),
 	})
 	if err == nil {
+		c.answered, err = c.whoAnswered(sctx, inR, outW)
+	}
+	_ = outW.Close()
+	if err == nil {
 		err = closed(c.session.Guest().Seen)
+	}
+	if err == nil {
+		err = o.judge(c.session.Guest().Seen)
+	}
+	if err == nil && len(o.Opening.Scripts) > 0 {
+		if serr := c.session.Environment(sctx, o.Opening.Scripts); errors.Is(serr, session.ErrGuestGone) || sctx.Err() != nil {
+			err = serr
+		} else if serr != nil {
+			o.Note("the variables that the image sets are left out: its scripts in /.singularity.d/env: " + serr.Error())
+		}
 	}
 	if err != nil {
 		c.ForceEnd()
@@ -121,8 +150,16 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		c.endOpening()
 		return nil, c.startError(ctx, err)
 	}
+	c.stderr.inside()
 	c.fuse = findFuse()
 	return c, nil
+}
+
+// confines tells whether commands have less than the guest: in a container of
+// this machine's. A service's sandbox has rules of its own, and programs such as
+// sudo work in it.
+func confines(o *jobs.Opening) bool {
+	return o.Level != "" && o.Level != jobs.LevelNone && o.Answer == nil
 }
 
 // answered is the output of a program that has something to say before its guest
@@ -160,9 +197,10 @@ func (c *Container) startError(ctx context.Context, err error) error {
 	if jobs.KindOf(err) == jobs.KindConfig || c.o.Opening.Answer != nil && jobs.KindOf(err) != jobs.KindUnknown {
 		return err
 	}
-	var reachable *session.ReachableError
-	if errors.As(err, &reachable) {
-		return reachableError(reachable)
+	var cgroups *session.CgroupError
+	if errors.As(err, &cgroups) {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container is not closed: it can write the machine's cgroups, at " + cgroups.At,
+			Hint: "leave that out of the task's mounts; if the task has no such mount, the site's container program adds it (\"bind path\" in apptainer.conf): ask the site to take it out"}
 	}
 	msg := "the container did not start"
 	if !c.o.Opening.OwnPIDNamespace {
@@ -200,11 +238,8 @@ func (c *Container) Session() *session.Session { return c.session }
 // Ended is closed when the container program has ended.
 func (c *Container) Ended() <-chan struct{} { return c.ended }
 
-// Troubles are the last lines of what the container program has said, without
-// its remarks.
-func (c *Container) Troubles() string { return lastLines(c.troubles(), 3) }
-
-// troubles is what the container program has said, without its remarks.
+// troubles is what the container program has said, without its remarks, until the
+// guest spoke.
 func (c *Container) troubles() string {
 	var kept []string
 	for line := range strings.Lines(c.stderr.String()) {
@@ -254,6 +289,21 @@ const guestSilent = 4
 func (c *Container) Abandoned() bool {
 	c.Close()
 	return c.exit.Code == guestSilent
+}
+
+// GuestKilled closes the container and returns the signal that has ended its
+// guest, while the init of its PID namespace lived on and told so by the exit
+// code, as a shell does; 0 is none. Without a namespace of its own nothing tells.
+func (c *Container) GuestKilled() int {
+	c.Close()
+	if !c.o.Opening.OwnPIDNamespace || c.o.Opening.Init != nil || c.exit.Signal != 0 {
+		return 0 // with Init the guest is the first process, which nothing inside can kill
+	}
+	switch sig := syscall.Signal(c.exit.Code - 128); sig {
+	case syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT:
+		return int(sig)
+	}
+	return 0
 }
 
 // awaitEnd waits for the container program to unmount and leave, and helps when

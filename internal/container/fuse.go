@@ -57,11 +57,13 @@ const fuseSettles = time.Second
 
 // LostFuse tells whether a part of the container's file system has ended while
 // the container runs on, and nobody has asked for its end: the name of what
-// ended, or "".
-func (c *Container) LostFuse() string {
+// ended, or "". For a command that has failed it does not matter that the
+// container ends as well, as the files may have gone first, unless its guest has
+// left by itself: then all of it ended in its order.
+func (c *Container) LostFuse(failed bool) string {
 	for _, f := range c.fuse {
-		if at := lease.StartTime(f.pid); at != f.start && at != lease.UnknownStart {
-			if c.ending(fuseSettles) {
+		if at := lease.StartTime(f.pid); at != f.start && at != lease.UnknownStart || lease.Exiting(f.pid) {
+			if failed && (c.asked(fuseSettles) || c.left(fuseSettles)) || !failed && c.ending(fuseSettles) {
 				return ""
 			}
 			return f.name
@@ -82,6 +84,26 @@ func (c *Container) ending(within time.Duration) bool {
 	return true
 }
 
+// asked waits for an order to end the container.
+func (c *Container) asked(within time.Duration) bool {
+	select {
+	case <-c.o.Stop:
+		return true
+	case <-time.After(within):
+		return c.o.Stopping != nil && c.o.Stopping()
+	}
+}
+
+// left waits for the end of a container whose guest has left by itself.
+func (c *Container) left(within time.Duration) bool {
+	select {
+	case <-c.ended:
+		return c.exit.Code == guestSilent
+	case <-time.After(within):
+		return false
+	}
+}
+
 // WatchFuse calls lost once when that happens.
 func (c *Container) WatchFuse(ctx context.Context, lost func(name string)) {
 	t := time.NewTicker(time.Second)
@@ -91,7 +113,7 @@ func (c *Container) WatchFuse(ctx context.Context, lost func(name string)) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			if name := c.LostFuse(); name != "" {
+			if name := c.LostFuse(false); name != "" {
 				lost(name)
 				return
 			}

@@ -14,7 +14,9 @@ import (
 
 	"berth/internal/lease"
 	"berth/internal/run"
+	"berth/internal/workspace"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 const fileOwner = ".owner.json"
@@ -94,10 +96,8 @@ func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, e
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, fileOwner), b, 0o600)
 	}
-	for _, d := range []string{"w", "apptainer"} {
-		if err == nil {
-			err = os.Mkdir(filepath.Join(dir, d), 0o700)
-		}
+	if err == nil {
+		err = makeScratch(dir)
 	}
 	if err != nil {
 		_ = os.RemoveAll(dir)
@@ -106,8 +106,35 @@ func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, e
 	return &Scratch{Dir: dir}, nil
 }
 
+func makeScratch(dir string) error {
+	for _, d := range []string{"w", "apptainer", "empty"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Another makes one more below it, with nothing of the first one's in it; it goes
+// with that.
+func (s *Scratch) Another(name string) (*Scratch, error) {
+	dir := filepath.Join(s.Dir, name)
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		err = makeScratch(dir)
+	}
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: "is there space left on " + s.Dir + "?"}
+	}
+	return &Scratch{Dir: dir}, nil
+}
+
 // Workdir is what stands for {scratch}.
 func (s *Scratch) Workdir() string { return filepath.Join(s.Dir, "w") }
+
+// Empty is a directory without files. It is bound read-only over what a
+// container is not to see.
+func (s *Scratch) Empty() string { return filepath.Join(s.Dir, "empty") }
 
 // Conf is where the container program keeps its own files.
 func (s *Scratch) Conf() string { return filepath.Join(s.Dir, "apptainer") }
@@ -177,7 +204,8 @@ func removeUnfinished(dir string) bool {
 const unfinishedFor = time.Hour
 
 // SweepScratch removes this user's directories below base whose owner is
-// provably gone, and returns them. One without a readable owner is left alone,
+// provably gone, and returns them; the work tree of an attempt that has no end
+// recorded is first copied into the attempt's directory, and one where that fails stays. One without a readable owner is left alone,
 // unless it is old and empty.
 func SweepScratch(base string, me lease.Process) (removed []string) {
 	for _, dir := range AbandonedScratch(base, me) {
@@ -211,10 +239,43 @@ func scratchName(tail string) string { return fmt.Sprintf("berth-%d-%s-", os.Get
 // RemoveAbandoned removes a directory that [AbandonedScratch] has found, and tells
 // whether it is gone.
 func RemoveAbandoned(dir string) bool {
-	if b, err := os.ReadFile(filepath.Join(dir, fileOwner)); err != nil || len(b) == 0 {
+	b, err := os.ReadFile(filepath.Join(dir, fileOwner))
+	if err != nil || len(b) == 0 {
 		return removeUnfinished(dir)
 	}
+	if err := rescue(dir, b); err != nil {
+		return false
+	}
 	return removeScratch(dir, removeFiles) == nil
+}
+
+// rescueTime bounds the copy of a work tree that a killed runner has left.
+const rescueTime = 5 * time.Minute
+
+// rescue brings the work tree of a killed runner into its attempt's directory,
+// unless the attempt has come to its end: nobody else has it. An attempt that is
+// not there any more wants nothing.
+func rescue(dir string, mark []byte) error {
+	var o scratchOwner
+	work := filepath.Join(dir, workspace.WorkDir)
+	if _, err := os.Lstat(work); err != nil || json.Unmarshal(mark, &o) != nil || !filepath.IsAbs(o.For) || store.HasExit(o.For) {
+		return nil
+	}
+	if _, err := os.Lstat(o.For); errors.Is(err, fs.ErrNotExist) {
+		// HOME/jobs/XX/ID/attempts/N: is only that gone, or the whole file system?
+		home := o.For
+		for range 5 {
+			home = filepath.Dir(home)
+		}
+		_, err = os.Lstat(home)
+		return err
+	} else if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rescueTime)
+	defer cancel()
+	_, err := workspace.Keep(ctx, work, filepath.Join(o.For, workspace.WorkDir))
+	return err
 }
 
 // AbandonedScratch finds what [SweepScratch] removes.

@@ -1,31 +1,85 @@
 package container
 
 import (
+	"bytes"
 	"io"
 	"strings"
 	"sync"
 )
 
-// tail passes everything on and remembers the end of it. It may be read while
-// it is written.
+// What came from inside is marked so in the log, and bounded: the rest of the log
+// is its owner's.
+const (
+	insideMark = "inside: "
+	maxInside  = 1 << 20
+)
+
+// tail passes everything on and remembers the end of it, until what comes is not
+// the container program's alone any more. It may be read while it is written.
 type tail struct {
 	w   io.Writer
 	max int
 
-	mu  sync.Mutex
-	buf []byte
+	mu   sync.Mutex
+	buf  []byte
+	task bool // the guest has spoken: what comes may be the task's
+	left int  // of what is passed on of it
 }
 
-func newTail(w io.Writer, limit int) *tail { return &tail{w: w, max: limit} }
+func newTail(w io.Writer, limit int) *tail { return &tail{w: w, max: limit, left: maxInside} }
+
+// inside marks all that comes from now on: a task can write to the container
+// program's standard error, by way of the guest's.
+func (t *tail) inside() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.task = true
+}
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
-	t.buf = append(t.buf, p...)
-	if n := len(t.buf) - t.max; n > 0 {
-		t.buf = append(t.buf[:0], t.buf[n:]...)
+	if !t.task {
+		t.buf = append(t.buf, p...)
+		if n := len(t.buf) - t.max; n > 0 {
+			t.buf = append(t.buf[:0], t.buf[n:]...)
+		}
+		t.mu.Unlock()
+		return t.w.Write(p)
 	}
-	t.mu.Unlock()
-	return t.w.Write(p)
+	defer t.mu.Unlock()
+	if t.left <= 0 {
+		return len(p), nil
+	}
+	if _, err := t.w.Write(t.mark(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// mark puts the mark before each line, and takes out what would do something to a
+// terminal that shows it. Each piece ends its line: what its owner writes to the log
+// next begins one.
+func (t *tail) mark(p []byte) []byte {
+	var out bytes.Buffer
+	begins := true
+	for _, b := range p[:min(len(p), t.left)] {
+		if begins {
+			out.WriteString(insideMark)
+		}
+		begins = b == '\n'
+		if b < ' ' && b != '\n' && b != '\t' || b == 0x7f {
+			b = '?'
+		}
+		out.WriteByte(b)
+	}
+	if !begins {
+		out.WriteByte('\n')
+	}
+	// The marks count, so that empty lines are no way around the bound.
+	if t.left -= out.Len(); t.left <= 0 {
+		out.WriteString("berth: no more is kept of what came from inside\n")
+	}
+	return out.Bytes()
 }
 
 func (t *tail) String() string {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"berth/internal/disk"
 	"berth/internal/guest/wire"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -62,14 +63,14 @@ func createJSON(path string, v any) error {
 
 // loadBG reads a record; end is nil when there is none.
 func loadBG(dir string) (s bgStart, end *bgEnd, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, bgStartFile))
+	b, err := disk.ReadRegular(filepath.Join(dir, bgStartFile), 8<<20)
 	if err != nil {
 		return s, nil, err
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
 		return s, nil, err
 	}
-	b, err = os.ReadFile(filepath.Join(dir, bgEndFile))
+	b, err = disk.ReadRegular(filepath.Join(dir, bgEndFile), 8<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil, nil
 	}

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -56,11 +57,17 @@ func (k *keeper) serve(conn *os.File) {
 	c.out = newOutQueue(c.w)
 	defer func() { _ = conn.Close() }()
 	if !k.add(c) {
-		_, _ = conn.WriteString(greeting(false))
+		_, _ = conn.WriteString(greeting(sayEnding))
 		return
 	}
 	defer k.drop(c)
-	if _, err := conn.WriteString(greeting(true)); err != nil {
+	if _, err := conn.WriteString(greeting(saySecret)); err != nil {
+		return
+	}
+	if err := c.admit(); err != nil {
+		if !errors.Is(err, io.EOF) {
+			k.log.Warn("a client was turned away", "err", err)
+		}
 		return
 	}
 	if err := c.greet(); err != nil {
@@ -100,6 +107,21 @@ func (k *keeper) serve(conn *os.File) {
 		all.Go(s.abandon)
 	}
 	all.Wait()
+}
+
+// admit reads the secret of keeper.json, which only who can read the state
+// directory knows: what is contained may see the socket, and is not let in.
+func (c *client) admit() error {
+	_ = c.conn.SetReadDeadline(time.Now().Add(helloWait))
+	const most = 64
+	said, err := readLine(c.conn, most)
+	if err != nil {
+		return err
+	}
+	if subtle.ConstantTimeCompare([]byte(said), []byte(c.k.secret)) != 1 {
+		return errors.New("it does not know the secret of keeper.json")
+	}
+	return nil
 }
 
 // greet exchanges the hellos.

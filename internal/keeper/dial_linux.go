@@ -27,15 +27,15 @@ const (
 	answerWait  = 20 * time.Second // for a keeper that listens
 )
 
-// greeting is what a keeper says to a client at once. A client that has read
-// it is counted: the keeper does not end before its first request.
-func greeting(ready bool) string {
-	word := "ending"
-	if ready {
-		word = "ready"
-	}
-	return fmt.Sprintf("berth-keeper %d %s\n", wire.Version, word)
-}
+// What a keeper says to a client at once. A client that has read sayReady or
+// saySecret is counted: the keeper does not end before its first request.
+const (
+	sayEnding = "ending"
+	saySecret = "secret" // it is ready, and the client is to say [Info].Secret
+	sayReady  = "ready"  // of keepers from before there was one
+)
+
+func greeting(word string) string { return fmt.Sprintf("berth-keeper %d %s\n", wire.Version, word) }
 
 // errEnded says that there is no keeper, or that it is just ending: another one
 // may be started, and nothing of the caller's has run.
@@ -54,7 +54,7 @@ func Open(ctx context.Context, dir string, o OpenOptions) (io.ReadWriteCloser, *
 	defer cancel()
 	rep := &Report{Version: wire.Version, Ready: true}
 	for try := 1; ; try++ {
-		info, err := Peek(dir)
+		info, err := peek(dir)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -143,9 +143,14 @@ func reach(ctx context.Context, info *Info) (*os.File, error) {
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	switch {
-	case said == strings.TrimSpace(greeting(true)):
+	case said == strings.TrimSpace(greeting(saySecret)) && info.Secret != "":
+		if _, err = conn.WriteString(info.Secret + "\n"); err == nil {
+			return conn, nil
+		}
+		err = errEnded
+	case said == strings.TrimSpace(greeting(sayReady)) && info.Secret == "":
 		return conn, nil
-	case said == strings.TrimSpace(greeting(false)):
+	case said == strings.TrimSpace(greeting(sayEnding)):
 		err = errEnded
 	case strings.HasPrefix(said, "berth-keeper "):
 		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the environment is kept by another version of berth", Hint: fmt.Sprintf("stop it, and it is opened by this one: kill %d", info.PID)}

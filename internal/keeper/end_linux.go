@@ -35,7 +35,7 @@ func (k *keeper) keep(ctx context.Context) {
 		listening.Remove()
 	}
 	for conn := listening.Waiting(); conn != nil; conn = listening.Waiting() {
-		_, _ = conn.WriteString(greeting(false))
+		_, _ = conn.WriteString(greeting(sayEnding))
 		_ = conn.Close()
 	}
 	_ = listening.Close()

@@ -42,10 +42,13 @@ type Info struct {
 	ID      string `json:"id"` // of the environment
 	Phase   string `json:"phase"`
 	lease.Process
-	Socket   string    `json:"socket"`
-	Protocol int       `json:"protocol"`
-	Began    time.Time `json:"began"`
-	Opened   time.Time `json:"opened,omitzero"`
+	Socket   string `json:"socket"`
+	Protocol int    `json:"protocol"`
+	// Secret is what a client says before anything else: to reach the socket is
+	// not enough. [Peek] leaves it out; it is empty in records of before.
+	Secret string    `json:"secret,omitempty"`
+	Began  time.Time `json:"began"`
+	Opened time.Time `json:"opened,omitzero"`
 	// Allocation is the scheduler's id of the job whose batch process the
 	// keeper is, and Ends when its time is up; empty and zero outside of one.
 	Allocation string    `json:"allocation,omitempty"`
@@ -82,8 +85,17 @@ func (p Inside) alive() bool {
 // Peek reads what stands on the disk of the environment's last keeper, without
 // talking to it; nil when there was none.
 func Peek(dir string) (*Info, error) {
+	i, err := peek(dir)
+	if i != nil {
+		i.Secret = ""
+	}
+	return i, err
+}
+
+// peek is [Peek] for who connects.
+func peek(dir string) (*Info, error) {
 	path := filepath.Join(dir, fileInfo)
-	b, err := os.ReadFile(path)
+	b, err := disk.ReadRegular(path, 8<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

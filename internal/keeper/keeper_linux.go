@@ -29,6 +29,8 @@ type keeper struct {
 	log   *slog.Logger
 	lease *lease.Lease
 	info  Info
+	// secret is that of keeper.json, for as long as this keeper lives.
+	secret string
 	// saving is held by who changes info while clients are served.
 	saving sync.Mutex
 	hello  wire.GuestHello
@@ -270,9 +272,9 @@ func (k *keeper) beat(ctx context.Context, writeBeat func(n int) error) {
 	}
 }
 
-// unansweredPings is how many pings in a row a guest may leave unanswered: as
-// many as it would itself miss, and one more. They are counted, because a clock
-// also runs while this process is stopped.
+// unansweredPings is how many pings in a row a guest may leave unanswered. They
+// are few, because a guest answers whatever hangs around it, and they are counted,
+// because a clock also runs while this process is stopped.
 const unansweredPings = 4
 
 // watch ends the keeper when the place inside has ended.
@@ -293,10 +295,6 @@ func (k *keeper) watch(ctx context.Context) {
 		case <-k.box.Ended():
 		case <-time.After(time.Second):
 		}
-		text := "the guest in it is gone"
-		if t := k.box.Troubles(); t != "" {
-			text += " (" + t + ")"
-		}
-		k.life.stop(ending{text: text, broken: true})
+		k.life.stop(ending{text: "the guest in it is gone", broken: true})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/container"
 	"berth/internal/guest/wire"
 	"berth/internal/lease"
 	"berth/internal/session"
@@ -360,7 +361,7 @@ func TestStale(t *testing.T) {
 			if out, _ := e.open().sh("", "echo x"); out != "x\n" {
 				t.Errorf("%q", out)
 			}
-			if fi, err := os.Stat(filepath.Join(e.dir, fileLog)); err != nil || fi.Size() > maxRuntimeLog {
+			if fi, err := os.Stat(filepath.Join(e.dir, fileLog)); err != nil || fi.Size() > container.MaxLog {
 				t.Errorf("%v, %v", fi, err)
 			}
 		})

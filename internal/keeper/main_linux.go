@@ -178,16 +178,11 @@ func (k *keeper) run(signals <-chan os.Signal, openers []jobs.Opener, guest stri
 	if opener == nil {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth-node cannot keep environments of the backend " + spec.Backend, Hint: "use the berth-node of the berth that made it"}
 	}
-	if guest == "" {
-		if guest, err = os.Executable(); err != nil {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: "find the program to run inside", Err: err}
-		}
-	}
-	logFile, err := openLog(filepath.Join(k.dir, fileLog))
+	logFile, err := container.OpenLog(filepath.Join(k.dir, fileLog))
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "open the environment's log", Err: err}
 	}
-	defer func() { _ = logFile.f.Close() }()
+	defer func() { _ = logFile.Close() }()
 	k.log = slog.New(slog.NewTextHandler(logFile, nil)).With("keeper", os.Getpid())
 	k.life = newLife(spec.Lifetime, k.times.accept)
 

@@ -70,7 +70,7 @@ var quick = periods{Beat: 2 * time.Second, GuestWait: time.Minute, Silent: 20 * 
 	Grace: 500 * time.Millisecond, Unmount: 3 * time.Second, Accept: 10 * time.Second, Client: time.Minute, Flush: 30 * time.Second}
 
 func (p periods) times() times {
-	return times{beat: p.Beat, guestWait: p.GuestWait, silent: p.Silent, start: p.Start, grace: p.Grace, unmount: p.Unmount, accept: p.Accept, client: p.Client, flush: p.Flush}
+	return times{beat: p.Beat, guestWait: p.GuestWait, dead: p.GuestWait, silent: p.Silent, start: p.Start, grace: p.Grace, unmount: p.Unmount, accept: p.Accept, client: p.Client, flush: p.Flush}
 }
 
 // testBackend is the local one, which a test may let do other things by what

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"berth/internal/container"
 	"berth/internal/guest/wire"
 	"berth/internal/lease"
+	"berth/internal/near"
 	"berth/internal/socket"
 	"berth/jobs"
 )
@@ -30,7 +32,8 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	if _, err := socket.Dir(); err != nil {
 		return "", err
 	}
-	k.info = Info{Version: infoSchema, ID: k.spec.ID, Phase: phaseOpening, Process: lease.Self(), Protocol: wire.Version, Began: time.Now().UTC(), Allocation: k.within.id, Ends: k.within.ends}
+	k.secret = rand.Text()
+	k.info = Info{Version: infoSchema, ID: k.spec.ID, Phase: phaseOpening, Process: lease.Self(), Protocol: wire.Version, Secret: k.secret, Began: time.Now().UTC(), Allocation: k.within.id, Ends: k.within.ends}
 	defer func() {
 		if err == nil {
 			return
@@ -59,6 +62,18 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	if k.scratch, err = container.NewScratch(base, tail, k.info.Process, k.dir); err != nil {
 		return "", err
 	}
+	if guest == "" {
+		var why string
+		if guest, why, err = near.Copy(k.scratch.Dir, "node"); err != nil {
+			return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program to run inside to this machine's own disk", Err: err, Hint: "is there space left on " + base + "?"}
+		}
+		if why != "" {
+			k.log.Warn("what runs inside is started from the file system of the keeper's program, and ends when that goes away", "path", guest, "why", why)
+		}
+	}
+	if err := near.Pages(k.scratch.Dir); err != nil {
+		k.log.Warn("the keeper runs from the file system of its program, and ends when that goes away", "err", err)
+	}
 	k.opening, err = opener.Open(ctx, k.spec, jobs.OpenPlace{Dir: k.dir, Guest: guest, Scratch: k.scratch.Dir, On: on, Progress: out.progress})
 	if err != nil {
 		return "", err
@@ -69,6 +84,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	k.box, err = container.Open(ctx, container.Options{
 		Opening: k.opening, On: on, User: k.spec.User, Backend: k.spec.Backend, Stderr: logFile, Log: k.log, Start: k.times.start, GuestWait: k.times.guestWait,
 		Unmount: func() time.Duration { return k.times.unmount }, Stop: k.life.done, Note: k.note, Began: k.noteInside,
+		Binds: k.spec.Mounts, Allow: k.spec.HostSockets,
 	})
 	if err != nil {
 		if jobs.HintOf(err) == "" {
@@ -86,7 +102,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 		return "", err
 	}
 	k.info.Notes = append(k.info.Notes, k.opening.Notes...)
-	k.info.Level, k.info.Proof = k.opening.Level, container.Proof(g, k.opening.WritableRoot)
+	k.info.Level, k.info.Proof = k.opening.Level, k.box.Proof(k.opening.WritableRoot)
 	k.notes = append(k.notes, k.opening.Notes...)
 	k.info.Phase, k.info.Opened = phaseReady, time.Now().UTC()
 	k.noteInside() // its helpers, too, and to be found
@@ -143,8 +159,7 @@ func (k *keeper) noteInside() {
 }
 
 // awaitLast waits until nothing of the last keeper's container is left: its
-// guest leaves when its stream closes, or when it has missed the pings. What
-// cannot leave is killed.
+// guest leaves when its stream closes. What cannot leave is killed.
 func (k *keeper) awaitLast(ctx context.Context, last *Info, out *reporter) error {
 	if !last.Near(lease.Self()) {
 		return nil // it was judged by its beat, for longer than a guest waits
@@ -164,12 +179,12 @@ func (k *keeper) awaitLast(ctx context.Context, last *Info, out *reporter) error
 		case !told && waited > time.Second:
 			told = true
 			out.progress("waiting for what the last keeper had running")
-		case rounds == 0 && waited > k.times.guestWait+k.times.grace+time.Second,
-			rounds == 1 && waited > k.times.guestWait+k.times.grace+k.times.unmount:
+		case rounds == 0 && waited > k.times.dead+k.times.grace+time.Second,
+			rounds == 1 && waited > k.times.dead+k.times.grace+k.times.unmount:
 			k.log.Warn("what the last keeper had running does not leave; killing it", "processes", left)
 			container.KillLeft(left, rounds == 0)
 			rounds++
-		case waited > 2*(k.times.guestWait+k.times.unmount):
+		case waited > 2*(k.times.dead+k.times.unmount):
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: "something of the last keeper still runs, and could not be ended", Hint: "see runtime.log in " + k.dir}
 		}
 		select {

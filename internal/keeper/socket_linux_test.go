@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/guest/wire"
+	"berth/internal/socket"
 	"berth/jobs/store"
 )
 
@@ -133,4 +135,38 @@ func TestMadeAnew(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	_ = os.Remove(old.Socket)
+}
+
+// Who reaches the socket and has not read the state directory is not let in.
+func TestSecret(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, nil)
+	_ = e.open()
+	at, err := Peek(e.dir)
+	if err != nil || at.Secret != "" {
+		t.Fatalf("%+v, %v", at, err)
+	}
+	known, err := peek(e.dir)
+	if err != nil || len(known.Secret) < 20 {
+		t.Fatalf("%+v, %v", known, err)
+	}
+	for _, says := range []string{"\n", known.Secret[1:] + "\n", known.Secret + "x\n", strings.Repeat("x", 100)} {
+		conn, err := socket.Dial(t.Context(), at.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := readLine(conn, 64)
+		if err != nil || line != strings.TrimSpace(greeting(saySecret)) {
+			t.Fatalf("%q, %v", line, err)
+		}
+		_, _ = conn.WriteString(says)
+		w := wire.NewWriter(conn)
+		key := wire.NewKey()
+		_ = w.Open(wire.ClientMagic, wire.NewNonce(), wire.ClientHello{Version: wire.Version, Key: key[:]})
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if n, err := conn.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: %d bytes, %v", says, n, err)
+		}
+		_ = conn.Close()
+	}
 }

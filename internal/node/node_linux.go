@@ -20,7 +20,7 @@ import (
 )
 
 // Verbs are the words that [Main] understands.
-var Verbs = []string{"runner", "rank", "guest", "keep", "connect", "hold", "join", "overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait", jobs.VerbBuild, jobs.VerbPull, mirror.Verb}
+var Verbs = []string{"runner", "rank", "guest", "keep", "connect", "hold", "join", "overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait", runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, mirror.Verb}
 
 // Is tells whether a command line (without the program) is one of ours.
 func Is(args []string) bool {
@@ -38,6 +38,8 @@ func Main(args []string) int {
 		return runner.Main(args[1:], os.Stderr)
 	case jobs.VerbRank:
 		return runner.RankMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case runner.VerbPutAway:
+		return runner.PutAwayMain(args[1:], os.Stderr)
 	case "guest":
 		return guest.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "keep":

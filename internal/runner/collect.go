@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
-	"berth/internal/container"
-	"berth/internal/disk"
-	"berth/internal/session"
 	"berth/internal/workspace"
 	"berth/jobs"
-	"berth/jobs/store"
-	"berth/overlay"
 )
 
 // inTime ends in time for the record: before the scheduler's limit, and when it
@@ -33,13 +27,15 @@ func (r *attempt) inTime(ctx context.Context) (context.Context, context.CancelFu
 			return
 		case <-r.stop.done:
 		}
-		w := r.stop.get()
-		if w.hurry == 0 {
-			return
+		var soon <-chan time.Time
+		if w := r.stop.get(); w.hurry > 0 {
+			soon = time.After(time.Until(w.at.Add(w.hurry - time.Second)))
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Until(w.at.Add(w.hurry - time.Second))):
+		case <-r.stop.again:
+			cancel()
+		case <-soon:
 			cancel()
 		}
 	}()
@@ -47,48 +43,78 @@ func (r *attempt) inTime(ctx context.Context) (context.Context, context.CancelFu
 }
 
 func (r *attempt) git() *workspace.Git {
-	return workspace.New(r.on)
+	g := workspace.New(r.on)
+	g.Work = r.work()
+	return g
 }
 
-// collect makes the result of what the task left in its work tree. The
-// container is gone, so nothing changes under it. When the scheduler leaves
-// little time and it runs out, the task's files stay where they are.
-func (r *attempt) collect(ctx context.Context, git *workspace.Git, src workspace.Source, out *outcome) {
-	ctx, cancel := r.inTime(ctx)
+// collectFor is how long collecting may go on behind the task's time limit, where
+// the scheduler has no limit of its own.
+const collectFor = 10 * time.Minute
+
+// collect makes the result of what the task left in its work tree, and copies
+// the artifacts. The container is gone, so nothing changes under it. When the
+// scheduler leaves little time and it runs out, or something is left out, the
+// task's files are kept.
+func (r *attempt) collect(parent context.Context, git *workspace.Git, src workspace.Source, out *outcome) {
+	ctx, cancel := r.inTime(parent)
 	defer cancel()
+	if d := r.deadline(out.started); !d.IsZero() {
+		in, done := context.WithDeadline(ctx, d.Add(collectFor))
+		defer done()
+		ctx = in
+	}
 	r.event("collecting", "")
-	w := r.spec.Workspace
-	keep := func(what string, err error) {
-		out.kept = true
-		r.note(fmt.Sprintf("%s: %v; the task's files are kept in %s", what, err, filepath.Join(r.dir, "work")))
+	work := r.work()
+	var why []string
+	if err := r.collectResult(ctx, git, src, out); err != nil {
+		out.err = workspaceError(err)
+		why = append(why, fmt.Sprintf("the result could not be collected: %v", err))
 	}
 	if len(r.spec.Artifacts) > 0 {
-		arts, err := workspace.CollectArtifacts(ctx, filepath.Join(r.dir, "work"), filepath.Join(r.dir, "artifacts"), r.spec.Artifacts, workspace.ArtifactLimits{})
-		if err != nil {
-			keep("the artifacts could not be collected", err)
+		l := r.spec.Results
+		arts, err := workspace.CollectArtifacts(ctx, work, filepath.Join(r.dir, "artifacts"), r.spec.Artifacts,
+			workspace.ArtifactLimits{FileBytes: int64(l.ArtifactFile), TotalBytes: int64(l.ArtifactSize), Files: l.ArtifactFiles, Link: true})
+		if err != nil && ctx.Err() == nil {
+			why = append(why, fmt.Sprintf("the artifacts could not be collected: %v", err))
+			out.leftOut = append(out.leftOut, jobs.Omission{Of: jobs.OfArtifacts, Kind: string(workspace.Unreadable), Why: "that could not be collected", Paths: 1})
 		}
-		for _, a := range arts.Copied {
-			out.arts = append(out.arts, fmt.Sprint(a.Path))
-		}
+		out.arts, out.artFiles, out.artBytes = listed(arts.Copied)
 		for _, p := range arts.Missing {
 			r.note("no file matches the artifact pattern " + p)
 		}
+		out.leftOut = append(out.leftOut, arts.Omitted...)
 	}
+	for _, o := range out.leftOut {
+		r.note("left out of the " + o.String())
+	}
+	if len(why) == 0 && partial(out.leftOut) {
+		why = append(why, "not all came back")
+	}
+	if len(why) > 0 {
+		r.keepWork(ctx, work, out, strings.Join(why, "; "))
+	}
+}
+
+// collectResult makes the commit of what changed, and its bundle.
+func (r *attempt) collectResult(ctx context.Context, git *workspace.Git, src workspace.Source, out *outcome) error {
+	w := r.spec.Workspace
 	scope, err := workspace.ParseScope(w.Scope)
 	if err != nil {
-		keep("the scope cannot be read", err)
-		out.err = workspaceError(err)
-		return
+		return err
 	}
 	res, err := git.Collect(ctx, r.dir, src, workspace.CollectOptions{Branch: w.Branch, Scope: scope,
+		Limits:  workspace.ResultLimits(r.spec.Results),
 		Message: fmt.Sprintf("%s\n\nBerth-Job: %s\nBerth-Attempt: %s\n", r.spec.Name, r.spec.ID, r.info.ID)})
 	if err != nil {
-		keep("the result could not be collected", err)
-		out.err = workspaceError(err)
-		return
+		return err
 	}
 	out.result, out.collected = resultOf(res), res
+	out.leftOut = append(out.leftOut, res.Omitted...)
+	return nil
 }
+
+func partial(all []jobs.Omission) bool { return (&jobs.ExitRecord{LeftOut: all}).Partial() }
 
 // deliver brings the result into the user's repository. The next client verb
 // does when it fails, from where the repository may be writable.
@@ -115,89 +141,10 @@ func sourceOf(w *jobs.WorkspaceSpec) workspace.Source {
 	return workspace.Source{Repo: w.GitDir, Top: w.Repo, Base: w.Base, Branch: w.BaseRef}
 }
 
-// resultOf carries a workspace's result into the exit record; the manifest
-// beside it has every path.
+// resultOf carries a workspace's result into the exit record.
 func resultOf(res workspace.Result) *jobs.Result {
-	out := &jobs.Result{Branch: res.Branch, Base: res.Base, Commit: res.Commit, Tree: res.Tree, Files: len(res.Files),
-		Insertions: res.Insertions, Deletions: res.Deletions, Skipped: len(res.Skipped) + res.SkippedMore}
-	const enough = 20
-	for i, p := range res.OutOfScope {
-		if i == enough {
-			out.OutOfScope = append(out.OutOfScope, fmt.Sprintf("and %d more", len(res.OutOfScope)-enough))
-			break
-		}
-		out.OutOfScope = append(out.OutOfScope, fmt.Sprint(p))
-	}
-	return out
-}
-
-// runDone runs the done commands in a fresh container of the same image: on a
-// clone of the result, so that nothing counts that is not on the branch, and
-// over a copy of the layer that is thrown away, so that what the agent
-// installed is there and what the checks do is not kept.
-func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace.Source, secrets []string, out *outcome) error {
-	r.event("checking", fmt.Sprintf("%d done commands", len(r.spec.Done)))
-	if r.spec.Workspace != nil {
-		to := filepath.Join(r.dir, workspace.WorkDir)
-		if err := errors.Join(disk.RemoveTree(to), git.Recheckout(ctx, r.dir, src, out.result.Commit, to)); err != nil {
-			return workspaceError(err)
-		}
-	}
-	p := *out.place
-	if p.layer != nil && r.spec.Overlay.Name != "" {
-		layer, err := overlay.Copy(ctx, r.on, p.layer, r.scratch.Dir, r.spec.Overlay)
-		if err != nil {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the overlay for the done commands", Err: err}
-		}
-		defer func() { _ = layer.Close() }()
-		p.layer = layer
-	}
-	argv, err := r.finalArgv(&p)
-	if err != nil {
-		return err
-	}
-	c, err := r.openContainer(ctx, argv)
-	if err != nil {
-		return err
-	}
-	defer r.close(c)
-	if err := r.send(ctx, c); err != nil {
-		return err
-	}
-	stdout, err := r.openLog(store.FileDoneStdout)
-	if err != nil {
-		return err
-	}
-	defer stdout.close()
-	stderr, err := r.openLog(store.FileDoneStderr)
-	if err != nil {
-		return err
-	}
-	defer stderr.close()
-	deadline := r.deadline(out.started)
-	env := append(container.Passed(os.Environ()), r.taskEnv(secrets, deadline)...)
-	for _, cmd := range r.spec.Done {
-		_, _ = io.WriteString(stderr, "+ "+commandText(cmd)+"\n")
-		p, err := c.Session().Start(session.StartRequest{Command: cmd, Env: env, Dir: r.workDir(c)}, stdout, stderr)
-		if err != nil {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: "start a done command", Err: err}
-		}
-		res, err := r.supervise(c, p, deadline)
-		if err != nil {
-			return err
-		}
-		if !res.Exit.OK() {
-			r.heed(res.Exit)
-			if err := r.abandoned(c); err != nil {
-				return err
-			}
-		}
-		out.done = append(out.done, jobs.DoneResult{Command: cmd, Exit: res.Exit})
-		if !res.Exit.OK() || r.stop.get() != nil {
-			return nil
-		}
-	}
-	return nil
+	out := res.Record()
+	return &out
 }
 
 // codeOf is the exit code of `berth wait`, as docs/exit-codes.md has it.
@@ -206,6 +153,9 @@ func codeOf(rec jobs.ExitRecord, err error) int {
 	case jobs.StateCompleted:
 		if rec.Result != nil && len(rec.Result.OutOfScope) > 0 {
 			return jobs.CodeOutOfScope
+		}
+		if rec.Partial() {
+			return jobs.CodePartial
 		}
 		if rec.Result != nil && rec.Result.Commit == "" {
 			return jobs.CodeNoChanges

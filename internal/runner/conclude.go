@@ -9,7 +9,8 @@ import (
 // conclude makes the exit record.
 func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
 	rec := jobs.ExitRecord{Version: 1, Attempt: r.info.ID, Exit: out.exit, Started: out.started, Node: r.claim.Host,
-		OOMKills: r.oomKills(), MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts}
+		OOMKills: r.oomKills(), MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts,
+		ArtifactFiles: out.artFiles, ArtifactBytes: out.artBytes, LeftOut: out.leftOut, Kept: out.keptTree}
 	rec.Image, rec.Overlay = r.image, r.use
 	rec.Peak = r.cgroupPeak(rec.OOMKills)
 	w := r.stop.get()
@@ -30,6 +31,7 @@ func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
 		}
 	case out.err != nil:
 		rec.State, rec.Class, rec.Reason, rec.Hint = jobs.StateError, classOf(out.err), out.err.Error(), jobs.HintOf(out.err)
+		rec.Blame = jobs.BlameOf(out.err)
 	default:
 		r.concludeCommand(&rec)
 	}

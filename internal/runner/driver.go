@@ -27,11 +27,13 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 			r.note("the scratch directory " + scratchBase + " is on a network file system, where some changes to the image's directories fail; name a local one, or overlay = \"ext3\", in a profile")
 		}
 	}
-	node, err := os.Executable()
-	if err != nil {
-		return err
+	in := r.spec.Place()
+	for i, m := range in.Mounts {
+		if m.Source == jobs.HoleWork {
+			in.Mounts[i].Source = p.work
+		}
 	}
-	a := apptainer.Attempt{Spec: &r.spec, Dir: r.dir, Place: r.spec.Place(r.dir), Home: home, Scratch: r.scratch.Dir, Node: node, Program: p.program, On: r.on,
+	a := apptainer.Attempt{Spec: &r.spec, Dir: r.dir, Place: in, Home: home, Scratch: r.scratch.Dir, Node: r.node, Program: p.program, On: r.on,
 		Progress: func(text string) { r.event("preparing", text) }}
 	used, driver, err := a.Ready(ctx, dir)
 	if err != nil {
@@ -52,6 +54,10 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 		p.kernel = func(layer string, fill func(string) []string) ([]string, error) {
 			return a.OverKernel(used.Path, layer, fill)
 		}
+	}
+	var why string
+	if r.scripts, why = apptainer.Scripts(ctx, r.on, used.Path, r.scratch.Dir, a.Place.GPU); why != "" {
+		r.note(why)
 	}
 	text := "overlay driver " + o.Driver
 	if o.Why != "" {

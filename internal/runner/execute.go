@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
+	"berth/apptainer"
 	"berth/internal/container"
+	"berth/internal/private"
 	"berth/internal/session"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -30,6 +33,10 @@ type outcome struct {
 	arts      []string
 	place     *place
 	kept      bool // the task's files stay in the attempt's directory
+	artFiles  int
+	artBytes  jobs.Bytes
+	leftOut   []jobs.Omission
+	keptTree  *jobs.KeptTree
 }
 
 // execute prepares the place, runs the task's command and collects what it
@@ -81,6 +88,9 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 		if err := r.takeUp(ctx, git, src); err != nil {
 			return fail(workspaceError(err))
 		}
+		if err := r.cloned(ctx); err != nil {
+			return fail(workspaceError(err))
+		}
 	}
 	argv := r.argv
 	if !r.ranked() { // else every rank fills the holes on its node
@@ -88,15 +98,19 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 			return fail(err)
 		}
 	}
-	if _, err := store.SetArgv(r.dir, argv); err != nil {
-		return fail(err)
+	if r.docker == nil {
+		if _, err := store.SetArgv(r.dir, argv); err != nil {
+			return fail(err)
+		}
 	}
 	if r.ranked() {
+		r.watchSpace(ctx, &place{})
 		err = r.runRanks(ctx, secrets, out)
 	} else {
 		r.watchMemory(ctx)
-		r.watchLayer(ctx, out.place)
+		r.watchSpace(ctx, out.place)
 		err = r.runAgent(ctx, argv, secrets, prompt, out)
+		r.tellKept(parent)
 	}
 	// Whatever ended the command, what it had done by then is its user's.
 	if r.spec.Workspace != nil && !out.started.IsZero() && (r.far == nil || !r.far.keep) {
@@ -113,17 +127,23 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	return out
 }
 
-// finalArgv fills the holes. A throw-away place on the bare host has none.
+// finalArgv fills the holes.
 func (r *attempt) finalArgv(p *place) ([]string, error) {
-	if r.docker != nil {
-		return r.docker.Argv, nil
-	}
 	if r.far != nil {
 		return r.far.opening.Argv, nil
 	}
+	if r.docker != nil {
+		return r.covered(jobs.Holes{jobs.HoleNode: r.node, jobs.HoleWork: p.work}.Fill(r.docker.Argv))
+	}
+	box, err := r.covered(r.boxArgv())
+	if err != nil {
+		return nil, err
+	}
 	fill := func(image, layer string) []string {
-		holes := map[string]string{jobs.HoleScratch: r.scratch.Workdir(), jobs.HoleImage: image, jobs.HoleOverlay: layer}
-		return expand(r.boxArgv(), holes, p.program)
+		holes := apptainer.Covers(p.scratch.Empty())
+		holes[jobs.HoleScratch], holes[jobs.HoleNode], holes[jobs.HoleWork] = p.scratch.Workdir(), r.node, p.work
+		holes[jobs.HoleImage], holes[jobs.HoleOverlay] = image, layer
+		return expand(box, holes, p.program)
 	}
 	switch {
 	case p.kernel != nil:
@@ -134,9 +154,34 @@ func (r *attempt) finalArgv(p *place) ([]string, error) {
 	return fill(r.spec.Image, jobs.HoleOverlay), nil
 }
 
+// covered is a container's line with what hides private places of this machine
+// that stand below the task's binds.
+func (r *attempt) covered(argv []string) ([]string, error) {
+	if r.spec.Level == jobs.LevelNone || r.spec.Level == "" {
+		return argv, nil
+	}
+	places := private.Places{State: filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), Base: filepath.Dir(r.scratch.Dir), Allow: r.spec.HostSockets}
+	covers, notes, err := places.Covers(r.spec.Mounts, r.scratch.Empty())
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range notes {
+		if !slices.Contains(r.notes, n) {
+			r.note(n)
+		}
+	}
+	return private.AddMounts(argv, covers)
+}
+
 // runAgent runs the task's command to its end, or to the end of its time.
 func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt []byte, out *outcome) error {
-	c, err := r.openContainer(ctx, argv)
+	c, argv, err := r.openIn(ctx, out.place, argv)
+	if r.docker != nil { // what ran was not known before
+		if _, serr := store.SetArgv(r.dir, argv); err == nil && serr != nil {
+			r.close(c)
+			err = serr
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -144,7 +189,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	if err := r.writeReceipt(c, argv, out.place); err != nil {
 		return err
 	}
-	if err := r.send(ctx, c); err != nil {
+	if err := r.send(ctx, c, out.place); err != nil {
 		return err
 	}
 	stdout, err := r.openLog(store.FileStdout)
@@ -185,7 +230,6 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 		err = r.fetch(ctx, c)
 	} else if r.far != nil && r.spec.Workspace != nil {
 		r.far.keep = true
-		r.note(fmt.Sprintf("the task's files are kept on %s in ~/%s/work%s", r.far.what, r.far.dir, r.far.until))
 	}
 	if err != nil {
 		return err
@@ -194,7 +238,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	r.boxOOMs = r.box.OOMKills() // its cgroup ends with the container
 	r.heed(res.Exit)
 	r.full(ctx, c, out.place, res.Exit, r.stderrFile())
-	if err := r.abandoned(c); err != nil {
+	if err := r.abandoned(c, res.Unpinged); err != nil {
 		return err
 	}
 	if res.Output != nil {
@@ -229,7 +273,10 @@ func (r *attempt) supervise(c *container.Container, p *session.Process, deadline
 		}
 		return session.Result{}, r.guestGone(c, err)
 	}
-	if name := c.LostFuse(); name != "" {
+	if name := c.LostFuse(!res.Exit.OK()); name != "" {
+		if !res.Exit.OK() {
+			r.heed(res.Exit) // a TERM to all may have ended it, and reaches this process last
+		}
 		r.stop.set(r.lostFuse(name))
 	} else if fileSystemGone(res.Exit) {
 		r.stop.set(why{state: jobs.StateError, fuse: true, reason: "the container's file system died: the command " + res.Exit.String(), hint: "see berth logs --runtime " + jobs.Short(r.spec.ID)})
@@ -251,6 +298,16 @@ func (r *attempt) follow(ended <-chan struct{}, deadline time.Time, end func(gra
 		warn = time.After(left - margin(left))
 	}
 	stop := r.stop.done
+	stood := false
+	// hearing tells whether to look once more, for an end that is older than a
+	// time which has passed: this process stood still, and it waits in the stream.
+	hearing := func(due time.Time) bool {
+		if stood || time.Since(due) < time.Second {
+			return false
+		}
+		stood = true
+		return true
+	}
 	var kill <-chan time.Time
 	var hooked <-chan struct{}
 	for {
@@ -261,6 +318,10 @@ func (r *attempt) follow(ended <-chan struct{}, deadline time.Time, end func(gra
 			}
 			return
 		case <-point:
+			if hearing(r.stopAt) {
+				point = time.After(time.Second)
+				continue
+			}
 			point = nil
 			select {
 			case <-ended: // in the same moment
@@ -271,6 +332,10 @@ func (r *attempt) follow(ended <-chan struct{}, deadline time.Time, end func(gra
 			r.event("time_warning", "the time limit is at "+deadline.Format(time.RFC3339))
 			warn = nil
 		case <-limit:
+			if hearing(deadline) {
+				limit = time.After(time.Second)
+				continue
+			}
 			limit = nil
 			w := why{state: jobs.StateTimeout, point: r.spec.Resume != nil, reason: "its time limit passed", hint: "raise [resources] time"}
 			if point != nil { // due before: this process stood still meanwhile
@@ -315,21 +380,29 @@ func (r *attempt) guestGone(c *container.Container, err error) error {
 		r.stop.set(why{state: jobs.StateOutOfMemory, reason: "the container was killed for memory", hint: "raise [resources] memory"})
 		return errStopped
 	}
-	if text := c.Troubles(); text != "" {
-		err = errors.New(text)
+	if c.Abandoned() {
+		return r.abandoned(c, true)
 	}
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the container ended before its command did", Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
+	if sig := c.GuestKilled(); sig != 0 {
+		r.stop.set(why{state: jobs.StateFailed, class: jobs.ClassTask, reason: fmt.Sprintf("berth's own process in the container was killed (signal %d), by the task or by another process of its user's, and with it the command", sig),
+			hint: "have the task end its own processes by their numbers, and not all that there are, as kill -1 and pkill -u do"})
+		return errStopped
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameOther, Msg: "the container ended before its command did", Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
 }
 
 // workDir is where commands run: the workspace, else their HOME.
-func (r *attempt) workDir(c *container.Container) string {
+func (r *attempt) workDir(c *container.Container) string { return r.workIn(c, r.work()) }
+
+// workIn is the same where the work tree is another one.
+func (r *attempt) workIn(c *container.Container, tree string) string {
 	switch {
 	case r.spec.Workspace == nil:
 		return c.Session().Guest().Home
 	case r.far != nil:
 		return r.far.work(c)
 	case r.spec.Backend == jobs.BackendLocal:
-		return filepath.Join(r.dir, "work")
+		return tree
 	}
 	return jobs.WorkDir
 }
@@ -377,7 +450,11 @@ func (r *attempt) cleanup(out *outcome) {
 func workspaceError(err error) error {
 	var we *workspace.Error
 	if errors.As(err, &we) {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: we.Error(), Hint: we.Hint()}
+		e := &jobs.Error{Kind: jobs.KindInfra, Msg: we.Error(), Hint: we.Hint()}
+		if errors.Is(err, workspace.ErrNotRepository) || errors.Is(err, workspace.ErrUnknownBase) {
+			e.Blame = jobs.BlameOther
+		}
+		return e
 	}
 	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the workspace", Err: err}
 }

@@ -28,7 +28,7 @@ func onHost(t *testing.T, command string, change func(*store.New)) (j *job, home
 			t.Fatal(err)
 		}
 	}
-	program := "#!/bin/sh\n[ -z \"$SECRET$T\" ] || exit 99\nfor a; do :; done\ncase \" $* \" in *' -oControlMaster=no '*) ;; *) exit 98 ;; esac\ncd " + home + " && HOME=" + home + " exec /bin/sh -c \"$a\"\n"
+	program := "#!/bin/sh\n[ -z \"$SECRET$T\" ] || exit 99\nfor a; do :; done\ncase \" $* \" in *' -oControlMaster=no '*) ;; *) exit 98 ;; esac\nif [ -e " + home + ".gone ]; then echo 'no route' >&2; exit 255; fi\ncd " + home + " && HOME=" + home + " exec /bin/sh -c \"$a\"\n"
 	if err := writeProgram(filepath.Join(bin, "ssh"), program); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,8 @@ func TestFarWithout(t *testing.T) {
 }
 
 // A cancelled job's changes come back; those of one whose link broke stay
-// there, and the record says where.
+// there, without a .git of the task's, and the record says where. When the host
+// cannot be reached any more, the record says that the .git is there.
 func TestFarEnds(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -94,12 +95,18 @@ func TestFarEnds(t *testing.T) {
 	}{
 		{"cancelled", func(j *job) { j.cancel(); j.signal(syscall.SIGTERM) }, 130},
 		{"link cut", (*job).killGuest, 5},
+		{"host gone", (*job).killGuest, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := repo(t)
-			j, home := onHost(t, "echo b >b.txt; echo ready; sleep 60", onRepo(t, dir, nil))
+			j, home := onHost(t, "echo b >b.txt; mkdir -p sub/.git; echo ready; sleep 60", onRepo(t, dir, nil))
 			j.start().says("ready")
+			if c.name == "host gone" {
+				if err := os.WriteFile(home+".gone", nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
 			c.end(j)
 			code, rec := j.wait()
 			if code != c.code {
@@ -111,8 +118,21 @@ func TestFarEnds(t *testing.T) {
 				}
 				return
 			}
-			if l := left(t, home); rec.Result != nil || len(l) != 1 {
-				t.Errorf("%+v, %q", rec, l)
+			l := left(t, home)
+			if rec.Result != nil || len(l) != 1 {
+				t.Fatalf("%+v, %q", rec, l)
+			}
+			notes, gone := strings.Join(rec.Notes, "; "), c.name == "host gone"
+			if !strings.Contains(notes, "untrusted as the task left them, on there in ~/"+farJobs) || strings.Contains(notes, "the task's .git may still be there") != gone {
+				t.Errorf("notes: %s", notes)
+			}
+			for _, at := range []string{".git", "sub/.git"} {
+				if _, err := os.Lstat(filepath.Join(l[0], at)); (err == nil) != gone {
+					t.Errorf("%s: %v", at, err)
+				}
+			}
+			if b, err := os.ReadFile(filepath.Join(l[0], "b.txt")); err != nil || string(b) != "b\n" {
+				t.Errorf("%q, %v", b, err)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/failpoint"
+	"berth/internal/finish"
 	"berth/internal/ids"
 	"berth/internal/run"
 	"berth/jobs"
@@ -35,8 +36,7 @@ func (r *attempt) decide(rec *jobs.ExitRecord) {
 		return
 	}
 	var full *jobs.Record
-	most := r.times.silent / 6
-	err := r.insist("what follows cannot be decided", most, func() (err error) {
+	err := r.insist("what follows cannot be decided", 0, func() (err error) {
 		full, err = store.LoadOf(r.dir)
 		return err
 	})
@@ -63,7 +63,7 @@ func (r *attempt) decide(rec *jobs.ExitRecord) {
 		d.Exit = &ended
 	}
 	won := false
-	err = r.insist("what follows could not be recorded", most, func() (err error) {
+	err = r.insist("what follows could not be recorded", 0, func() (err error) {
 		won, err = store.SetDecision(r.dir, d)
 		return err
 	})
@@ -206,7 +206,7 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, id string, count int) (*jobs.A
 		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("Slurm has started job %s anew, and the result of attempt %d is accepted", id, cur.N), Hint: "nothing was touched"}
 	}
 	if cur.Exit == nil && cur.Verdict == nil {
-		_, err := store.SetVerdict(cur.Dir, jobs.Verdict{Version: 1, State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Time: time.Now().UTC(),
+		_, err := finish.Verdict(cur.Dir, jobs.Verdict{Version: 1, State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Time: time.Now().UTC(),
 			Reason: fmt.Sprintf("Slurm has started the job anew (restart %d) before its runner recorded an end", count)})
 		if err != nil {
 			return nil, err

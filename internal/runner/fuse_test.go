@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"berth/internal/lease"
 	"berth/jobs"
@@ -31,6 +32,19 @@ func TestLostFuse(t *testing.T) {
 				j.t.Fatal(err)
 			}
 		}, 5, "the container's file system died"},
+		{"and the guest after a command that failed", "echo ready; until [ -e $HOME/go ]; do sleep 0.02; done; touch $HOME/told; exit 1", func(j *job) {
+			pid := j.signalHelper(syscall.SIGKILL)
+			eventually(j.t, "it has ended", func() bool { return lease.StartTime(pid) == "" })
+			if err := os.WriteFile(filepath.Join(j.tmp, "go"), nil, 0o600); err != nil {
+				j.t.Fatal(err)
+			}
+			eventually(j.t, "the command ends", func() bool {
+				_, err := os.Stat(filepath.Join(j.tmp, "told"))
+				return err == nil
+			})
+			time.Sleep(200 * time.Millisecond)
+			j.killGuest()
+		}, 5, "the container's file system died (fuse-overlayfs ended)"},
 		{"with the guest", "echo ready; sleep 60", func(j *job) { j.killGuest(); j.signalHelper(syscall.SIGKILL) }, 5, "the container ended before its command did"},
 		{"by a scheduler's TERM to all", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done", func(j *job) {
 			j.signal(syscall.SIGTERM) // first: a command that ends well before the runner knows has ended well

@@ -74,6 +74,12 @@ func TestPromotion(t *testing.T) {
 	done := func(text string) func(*store.New) {
 		return func(n *store.New) { n.Spec.Done = []jobs.Command{{Shell: text}} }
 	}
+	over := func(text string) func(*store.New) {
+		return func(n *store.New) { done(text)(n); n.Spec.DoneOver = jobs.DoneOverTask }
+	}
+	inPlace := func(change func(*store.New)) func(*store.New) {
+		return func(n *store.New) { change(n); n.Spec.Overlay.Snapshot = jobs.SnapshotNever }
+	}
 	for name, c := range map[string]struct {
 		command string
 		change  func(*store.New)
@@ -85,7 +91,11 @@ func TestPromotion(t *testing.T) {
 		"with retry":    {say, func(n *store.New) { n.Spec.Retry = jobs.DefaultRetry() }, jobs.StateCompleted, jobs.WaySnapshot, true},
 		"failure":       {say + "exit 3", nil, jobs.StateFailed, jobs.WaySnapshot, false},
 		"signal":        {say + "kill -9 $$", nil, jobs.StateFailed, jobs.WaySnapshot, false},
-		"checks pass":   {say, done(`test -s "$LAYER/upper/said"; echo worse > "$LAYER/upper/said"`), jobs.StateCompleted, jobs.WaySnapshot, true},
+		"checks pass":   {say, over(`test -s "$LAYER/upper/said" && echo worse > "$LAYER/upper/said"`), jobs.StateCompleted, jobs.WaySnapshot, true},
+		"clean checks":  {say, done(`test ! -e "$LAYER/upper/said" && echo worse > "$LAYER/upper/said"`), jobs.StateCompleted, jobs.WaySnapshot, true},
+		"forged":        {say, done(`test -e "$LAYER/upper/said"`), jobs.StateFailed, jobs.WaySnapshot, false},
+		"none before":   {say, inPlace(done("true")), jobs.StateError, "", false}, // and the task has not run
+		"task's":        {say, inPlace(over(`test -e "$LAYER/upper/said"`)), jobs.StateCompleted, jobs.WayInPlace, true},
 		"a check fails": {say, done("exit 1"), jobs.StateFailed, jobs.WaySnapshot, false},
 		"time":          {say + "exec sleep 60", func(n *store.New) { n.Spec.Resources.Time = 300 * time.Millisecond }, jobs.StateTimeout, jobs.WaySnapshot, false},
 		"in place":      {say + "exit 3", func(n *store.New) { n.Spec.Overlay.Snapshot = jobs.SnapshotNever }, jobs.StateFailed, jobs.WayInPlace, true},
@@ -120,6 +130,27 @@ func TestThrownAwayLayer(t *testing.T) {
 	j := layered(t, say, func(n *store.New) { n.Spec.Overlay.Name = "" })
 	if _, rec := j.run(); rec.State != jobs.StateCompleted || rec.Overlay == nil || *rec.Overlay != (jobs.OverlayUse{Driver: jobs.DriverFuse, Way: jobs.WayTemporary}) {
 		t.Errorf("%+v", rec)
+	}
+}
+
+// TestDoneOverThrownAway: a check finds nothing of the task's, unless it is to.
+func TestDoneOverThrownAway(t *testing.T) {
+	t.Parallel()
+	for over, state := range map[string]jobs.State{"": jobs.StateFailed, jobs.DoneOverTask: jobs.StateCompleted} {
+		j := layered(t, say, func(n *store.New) {
+			n.Spec.Overlay.Name, n.Spec.DoneOver = "", over
+			n.Spec.Done = []jobs.Command{{Shell: `test -d "$LAYER/upper"`}, {Shell: `test -e "$LAYER/upper/said"`}}
+		})
+		if _, rec := j.run(); rec.State != state || len(rec.Done) != 2 {
+			t.Errorf("%q: %+v\n%s", over, rec, j.read(store.FileRuntime))
+		}
+		want := ""
+		if over != "" {
+			want = "the task's own files"
+		}
+		if r, err := store.LoadReceipt(j.dir); err != nil || r.CheckedOver != want {
+			t.Errorf("%q: %+v, %v", over, r, err)
+		}
 	}
 }
 

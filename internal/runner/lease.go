@@ -47,10 +47,10 @@ func (r *attempt) openNamed(ctx context.Context, dir string, spec jobs.OverlaySp
 }
 
 // ownerGone tells whether the holder of the overlay in dir is provably gone,
-// see [overlay.Watch]. The container of a runner that was killed may live on
-// until its guest has missed the pings, so that time must have passed since
-// the last beat even when the process is no more.
+// see [overlay.Watch]. The container of a runner that was killed lives on until
+// its guest has seen the stream close and has ended everything, so time must have
+// passed since the last beat even when the process is no more.
 func (r *attempt) ownerGone(ctx context.Context, dir string) func(overlay.Owner) bool {
 	me := lease.Process{Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID}
-	return overlay.Watch(ctx, dir, me, lease.Patience{Look: r.times.beat / 10, Dead: r.times.guestWait, Silent: r.times.silent})
+	return overlay.Watch(ctx, dir, me, lease.Patience{Look: r.times.beat / 10, Dead: r.times.dead, Silent: r.times.silent})
 }

@@ -84,6 +84,7 @@ type attempt struct {
 	argv        []string // as in the script, with holes
 	instead     []string // in place of the part of it that opens a container, or nil
 	image       *jobs.ImageUse
+	scripts     []string // that set the variables of containers, see [apptainer.Scripts]
 	spec        jobs.Spec
 	info        jobs.AttemptInfo
 	claim       jobs.Claim
@@ -95,6 +96,7 @@ type attempt struct {
 	jobEnd      time.Time // when Slurm will end the job; zero when it will not, or is not known
 
 	scratch   *container.Scratch
+	node      string            // the program for the nodes, in the scratch directory
 	cgroup    *container.Cgroup // that this process is in
 	jobCgroup *container.Cgroup // the same when it is the Slurm job's own, else nil
 	ooms      int               // kills in jobCgroup before the task began
@@ -104,6 +106,7 @@ type attempt struct {
 	box       *container.Cgroup // of docker's container, while it is open
 	boxOOMs   int               // kills in it
 	stop      stopper
+	clone     jobs.Bytes                    // of the workspace, before the task
 	use       *jobs.OverlayUse              // of the writable layer; nil without one
 	layer     atomic.Pointer[overlay.Layer] // the same while it is this attempt's
 	notes     []string
@@ -164,7 +167,10 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 	if !won {
 		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "attempt " + jobs.Short(a.Info.ID), Err: errClaimed, Hint: "nothing was touched"}
 	}
-	r.logFile, err = os.OpenFile(filepath.Join(dir, store.FileRuntime), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if rerr := store.Reserve(dir); rerr != nil { // it is the end that needs it
+		_, _ = fmt.Fprintf(stderr, "berth: no room could be kept for the record of the attempt's end: %v\n", rerr)
+	}
+	r.logFile, err = container.OpenLog(filepath.Join(dir, store.FileRuntime))
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "open the attempt's log", Err: err}
 	}
@@ -230,28 +236,6 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 		return jobs.CodeOK // nothing has failed
 	}
 	return rec.Code
-}
-
-// record writes the exit.
-func (r *attempt) record(rec jobs.ExitRecord) (won bool, err error) {
-	err = r.insist("the exit could not be recorded", time.Minute/2, func() (err error) {
-		won, err = store.SetExit(r.dir, rec)
-		return err
-	})
-	return won, err
-}
-
-// insist tries for a while, in pauses that grow to most: a full quota or a file
-// server that restarts must not cost the word on a job that has run for days.
-func (r *attempt) insist(trouble string, most time.Duration, do func() error) error {
-	for pause := 100 * time.Millisecond; ; pause *= 2 {
-		err := do()
-		if w := r.stop.get(); err == nil || pause > most || (w != nil && w.hurry > 0) {
-			return err
-		}
-		r.log.Warn(trouble+"; trying again", "err", err)
-		time.Sleep(pause)
-	}
 }
 
 func (r *attempt) event(name, text string) {

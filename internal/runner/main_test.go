@@ -40,6 +40,8 @@ func TestMain(m *testing.M) {
 			leave(start(os.Args[2:], os.Stderr, given.times()))
 		case "srun":
 			leave(fakeSrun(os.Args[2:]))
+		case VerbPutAway:
+			leave(PutAwayMain(os.Args[2:], os.Stderr))
 		case jobs.VerbRank:
 			var given periods
 			if err := json.Unmarshal([]byte(os.Getenv(envTimes)), &given); err != nil {
@@ -86,7 +88,7 @@ func writeProgram(path, text string) error {
 }
 
 func (p periods) times() times {
-	return times{beat: p.Beat, guestWait: p.GuestWait, silent: p.Silent, start: p.Start, grace: p.Grace, unmount: p.Unmount}
+	return times{beat: p.Beat, fresh: p.GuestWait, guestWait: p.GuestWait, dead: p.GuestWait, silent: p.Silent, insist: p.Silent, start: p.Start, grace: p.Grace, unmount: p.Unmount}
 }
 
 // job is a recorded job and its runner.

@@ -25,8 +25,9 @@ var errStopped = errors.New("stopped before the command began")
 // the guest's first word.
 func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.Container, error) {
 	bare := r.spec.Backend == jobs.BackendLocal
+	first := 0 // of docker's container, its first process
 	opening := &jobs.Opening{Argv: argv, Env: apptainer.Environ(os.Getenv, r.scratch.Conf()), OwnPIDNamespace: !bare, Home: r.home(), OwnMounts: r.spec.Backend == jobs.BackendSingularity && r.spec.Overlay.Driver == jobs.DriverKernel}
-	opening.Level = r.spec.Level
+	opening.Level, opening.Scripts = r.spec.Level, r.scripts
 	opening.WritableRoot = r.spec.Backend == jobs.BackendSingularity
 	switch {
 	case r.far != nil:
@@ -36,11 +37,16 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 		opening.Env = local.Environ(os.Getenv)
 	case r.docker != nil:
 		opening.Env, opening.End = r.docker.Env, r.docker.Gone
+		opening.Init = func(ctx context.Context) int {
+			first = r.docker.PID(ctx)
+			return first
+		}
 	}
 	c, err := container.Open(ctx, container.Options{
 		Opening: opening, On: r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log,
 		Start: r.times.start, GuestWait: r.times.guestWait, Unmount: func() time.Duration { return r.hurried(r.times.unmount) },
 		Stop: r.stop.done, Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
+		Binds: r.spec.Mounts, Allow: r.spec.HostSockets,
 	})
 	if err != nil {
 		if r.stop.get() != nil || ctx.Err() != nil {
@@ -56,10 +62,33 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 		return nil, err
 	}
 	if r.docker != nil {
-		r.box = container.OwnCgroup(filepath.Join("/proc", strconv.Itoa(r.docker.PID(ctx)), "cgroup"), "/sys/fs/cgroup")
+		r.box = container.OwnCgroup(filepath.Join("/proc", strconv.Itoa(first), "cgroup"), "/sys/fs/cgroup")
 	}
 	r.setSession(c.Session())
 	return c, nil
+}
+
+// openIn is [attempt.openContainer] of a place, with its argv. Where docker's daemon
+// cannot start the guest from the scratch directory, this and every later container
+// of the attempt has it from the state directory: only the start of one shows that.
+// It returns the argv of the last try.
+func (r *attempt) openIn(ctx context.Context, p *place, argv []string) (*container.Container, []string, error) {
+	c, err := r.openContainer(ctx, argv)
+	if err == nil || r.docker == nil || !docker.NoGuest(err.Error(), r.node) {
+		return c, argv, err
+	}
+	own, oerr := os.Executable()
+	if oerr != nil || own == r.node {
+		return nil, argv, err
+	}
+	r.note("the guest runs from " + own + ", and ends when that file system goes away: the daemon does not start it from " + r.node)
+	r.node = own
+	again, ferr := r.finalArgv(p)
+	if ferr != nil {
+		return nil, argv, ferr
+	}
+	c, err = r.openContainer(ctx, again)
+	return c, again, err
 }
 
 // recordInside tells others how to come into the task's place, in which its
@@ -99,12 +128,14 @@ func (r *attempt) close(c *container.Container) {
 	c.Close()
 }
 
-// abandoned closes the container and tells whether its guest had left by
-// itself. It ends the command then, and tells how that ended, which says
-// nothing about the task.
-func (r *attempt) abandoned(c *container.Container) error {
+// abandoned closes the container and tells whether its guest had ended the
+// command, because nobody pinged it: how it ended says nothing about the task
+// then. An end of the command's own that the guest has told is believed, also by
+// a runner that hears of it after the guest has left.
+func (r *attempt) abandoned(c *container.Container, unpinged bool) error {
 	r.setSession(nil)
-	if !c.Abandoned() {
+	c.Close()
+	if !unpinged {
 		return nil
 	}
 	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the guest has ended the command because nobody pinged it: this runner was stopped, or could not write to " + r.dir,

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,9 @@ import (
 	"berth/backends/docker"
 	"berth/internal/container"
 	"berth/internal/lease"
+	"berth/internal/near"
 	"berth/internal/session"
+	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"
@@ -23,13 +24,8 @@ import (
 
 // expand fills the holes of the argv and resolves its program; nothing else of
 // it changes.
-func expand(argv []string, holes map[string]string, program string) []string {
-	out := slices.Clone(argv)
-	for i, w := range out {
-		if v, ok := holes[w]; ok {
-			out[i] = v
-		}
-	}
+func expand(argv []string, holes jobs.Holes, program string) []string {
+	out := holes.Fill(argv)
 	if out[0] == "apptainer" {
 		out[0] = program
 	}
@@ -39,6 +35,8 @@ func expand(argv []string, holes map[string]string, program string) []string {
 // place is what the container needs on this node.
 type place struct {
 	program string
+	work    string // the work tree
+	scratch *container.Scratch
 	image   *apptainer.Used // of singularity, else nil
 	layer   *overlay.Layer
 	// kernel puts what mounts a layer of the driver kernel before the container's
@@ -60,6 +58,18 @@ func (p *place) close() error {
 	return errors.Join(err, p.image.Close())
 }
 
+// work is where the task's work tree stands: on the node's own disk, unless other
+// nodes must see it.
+func (r *attempt) work() string {
+	if r.spec.SharesWork() {
+		return r.keptWork()
+	}
+	return filepath.Join(r.scratch.Dir, workspace.WorkDir)
+}
+
+// keptWork is where it is kept beyond the attempt.
+func (r *attempt) keptWork() string { return filepath.Join(r.dir, workspace.WorkDir) }
+
 // prepare makes the place. What it made is undone by cleanup, whatever happens
 // in between.
 func (r *attempt) prepare(ctx context.Context) (*place, error) {
@@ -77,7 +87,10 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	if r.scratch, err = container.NewScratch(base, tail, lease.Self(), r.dir); err != nil {
 		return nil, err
 	}
-	p := &place{}
+	if err := r.settle(); err != nil {
+		return nil, err
+	}
+	p := &place{scratch: r.scratch, work: r.work()}
 	if r.spec.Backend == jobs.BackendLocal {
 		return p, nil
 	}
@@ -129,14 +142,32 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	}
 	r.layer.Store(p.layer)
 	if layer.Name != "" {
-		use, err := p.layer.Snapshot(ctx, r.on, layer.Snapshot, r.info.ID)
-		if err != nil {
+		use, err := p.layer.Snapshot(ctx, r.on, r.snapshotAs(layer.Snapshot), r.info.ID)
+		if err = r.before(&use, err); err != nil {
 			return nil, errors.Join(err, p.close())
 		}
 		r.use = &use
 	}
 	r.notes = append(r.notes, p.layer.Notes...)
 	return p, nil
+}
+
+// settle makes the attempt independent of the file system that its program was
+// started from: the guest is started from a copy, and this process has pages of
+// its own.
+func (r *attempt) settle() error {
+	node, why, err := near.Copy(r.scratch.Dir, "node")
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program for the nodes to the node's own disk", Err: err, Hint: "is there space left on " + filepath.Dir(r.scratch.Dir) + "?"}
+	}
+	r.node = node
+	if why != "" {
+		r.note("the guest runs from " + node + ", and ends when that file system goes away: " + why)
+	}
+	if err := near.Pages(r.scratch.Dir); err != nil {
+		r.note("the runner runs from the file system of its program, and ends when that goes away: " + err.Error())
+	}
+	return nil
 }
 
 // watchMemory is the limit where no cgroup holds it: it looks once a second
@@ -191,10 +222,11 @@ func (r *attempt) ping() {
 	}
 	silent := r.unanswered > r.times.unanswered()
 	r.sessionMu.Unlock()
+	if err := s.Ping(); err != nil { // it has left, of which who waits for its command hears
+		r.log.Warn("the guest could not be pinged", "err", err)
+		return
+	}
 	if silent {
 		r.stop.set(why{state: jobs.StateError, reason: "the guest in the container does not answer", hint: "did the task stop it? see " + filepath.Join(r.dir, store.FileRuntime)})
-	}
-	if err := s.Ping(); err != nil {
-		r.log.Warn("the guest could not be pinged", "err", err)
 	}
 }

@@ -2,10 +2,15 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +21,7 @@ import (
 )
 
 func TestExpand(t *testing.T) {
-	holes := map[string]string{jobs.HoleImage: "/i.sif", jobs.HoleOverlay: "/o", jobs.HoleScratch: "/s"}
+	holes := jobs.Holes{jobs.HoleImage: "/i.sif", jobs.HoleOverlay: "/o", jobs.HoleScratch: "/s"}
 	for _, c := range []struct{ name, argv, want []string }{
 		{argv: []string{"apptainer", "exec", "--workdir", "{scratch}", "--overlay", "{overlay}", "{image}", "guest"},
 			want: []string{"/opt/apptainer", "exec", "--workdir", "/s", "--overlay", "/o", "/i.sif", "guest"}},
@@ -40,6 +45,7 @@ func TestExpand(t *testing.T) {
 func TestOwnerGone(t *testing.T) {
 	mine := lease.Self()
 	const nobody = 1 << 30
+	const tick = 10 * time.Millisecond // the time of a file is that of the kernel's last tick
 	live := overlay.Owner{Host: mine.Host, BootID: mine.BootID, PID: mine.PID}
 	for _, c := range []struct {
 		name   string
@@ -66,9 +72,9 @@ func TestOwnerGone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.owner.Dir = t.TempDir()
-			r := &attempt{claim: jobs.Claim{Host: mine.Host, BootID: mine.BootID, PID: mine.PID}, times: times{beat: 100 * time.Millisecond, guestWait: 300 * time.Millisecond, silent: time.Second}}
+			r := &attempt{claim: jobs.Claim{Host: mine.Host, BootID: mine.BootID, PID: mine.PID}, times: times{beat: 100 * time.Millisecond, dead: 300 * time.Millisecond, silent: time.Second}}
 			if !c.gone { // it is seen to live at its next beat, however late that comes
-				r.times.guestWait, r.times.silent = time.Minute, time.Minute
+				r.times.dead, r.times.silent = time.Minute, time.Minute
 			}
 			began := time.Now() // before the last beat, from which it counts
 			if c.beat != nil {
@@ -81,7 +87,7 @@ func TestOwnerGone(t *testing.T) {
 			if got := r.ownerGone(t.Context(), dir)(c.owner); got != c.gone {
 				t.Errorf("gone: %v", got)
 			}
-			if took := time.Since(began); c.gone && !c.atOnce && took < r.times.guestWait {
+			if took := time.Since(began); c.gone && !c.atOnce && took+tick < r.times.dead {
 				t.Errorf("judged after %v", took)
 			}
 		})
@@ -110,4 +116,50 @@ func beating(t *testing.T, dir string) {
 		}
 	})
 	t.Cleanup(wg.Wait)
+}
+
+// Neither the runner nor its guest runs from pages of the file that the job's
+// script names, which lies on a file system that may go away for a while.
+func TestPagesOfTheNode(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "echo ready; sleep 60", nil)
+	j.argv = []string{jobs.HoleNode, "guest"}
+	j.start()
+	j.says("ready")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := map[int]string{j.cmd.Process.Pid: "runner"}
+	for pid, line := range j.processes() {
+		if strings.HasSuffix(line, "/node guest ") && strings.HasPrefix(line, j.scratches()[0]+"/") {
+			pids[pid] = "guest"
+		}
+	}
+	if len(pids) != 2 {
+		t.Fatalf("%v of %v", pids, j.processes())
+	}
+	for pid, what := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+		if errors.Is(err, fs.ErrPermission) {
+			t.Skip("only root sees the memory of a process that hides it")
+		}
+		if err != nil || len(b) == 0 {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			// What is written is the process's own, see package near.
+			if strings.HasSuffix(line, " "+self+"\n") && strings.Fields(line)[1][1] != 'w' {
+				t.Errorf("%s: %s", what, line)
+			}
+		}
+	}
+	j.cancel()
+	j.signal(syscall.SIGTERM)
+	if code, rec := j.wait(); code != jobs.CodeInterrupted || rec.State != jobs.StateCancelled {
+		t.Errorf("exit %d, %+v", code, rec)
+	}
+	if left := j.scratches(); len(left) > 0 {
+		t.Errorf("left on the node: %q", left)
+	}
 }

@@ -188,7 +188,7 @@ func (k *rank) command(ctx context.Context, out *outcome) error {
 		return err
 	}
 	k.watchMemory(ctx)
-	k.watchLayer(ctx, out.place)
+	k.watchSpace(ctx, out.place)
 	argv, err := k.finalArgv(out.place)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (k *rank) command(ctx context.Context, out *outcome) error {
 	}
 	out.exit, out.maxRSS = res.Exit, res.MaxRSS
 	k.full(ctx, c, out.place, res.Exit, k.stderrFile())
-	return k.abandoned(c)
+	return k.abandoned(c, res.Unpinged)
 }
 
 // pmixEnv are the variables by which a PMIx client finds Slurm's server on its

@@ -103,7 +103,7 @@ func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) 
 		return nil
 	}
 	v := jobs.Receipt{Version: 1, Attempt: r.info.ID, Time: time.Now().UTC(), Node: r.claim.Host, Scheduler: r.spec.Scheduler, Backend: r.spec.Backend,
-		Argv: argv, Mounts: r.spec.Mounts, Asked: r.spec.Level, Overlay: r.use, Limits: r.limits(p), Notes: append([]string{}, r.notes...)}
+		CheckedOver: r.spec.CheckedOver(), Argv: argv, Mounts: r.spec.Mounts, Asked: r.spec.Level, Overlay: r.use, Limits: r.limits(p), Notes: append([]string{}, r.notes...)}
 	if r.spec.Resources.Tasks > 1 {
 		v.Ranks = r.spec.Resources.Tasks
 	}
@@ -116,7 +116,7 @@ func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) 
 	if c != nil {
 		g := c.Session().Guest()
 		v.Kernel, v.Level, v.Seen = g.Kernel, r.spec.Level, g.Seen
-		v.Proof = container.Proof(g, r.spec.Backend == jobs.BackendSingularity)
+		v.Proof = c.Proof(r.spec.Backend == jobs.BackendSingularity)
 		if v.Level == jobs.LevelNone {
 			v.Proof = []string{"there is no container: nothing was looked for"}
 		}

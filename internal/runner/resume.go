@@ -187,7 +187,7 @@ func (r *attempt) reach(ctx context.Context, out *outcome, rec *jobs.ExitRecord)
 
 // mark records a point, and tells whether that is done.
 func (r *attempt) mark(c jobs.Checkpoint) bool {
-	err := r.insist("the point from which the task can go on could not be recorded", time.Second, func() error {
+	err := r.insist("the point from which the task can go on could not be recorded", 2*time.Second, func() error {
 		if !r.stands() {
 			return nil
 		}

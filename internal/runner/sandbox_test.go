@@ -86,11 +86,11 @@ func TestSandboxEnds(t *testing.T) {
 		asked string
 	}{
 		{"cancelled", func(j *job) { j.cancel(); j.signal(syscall.SIGTERM) }, 130, "open stream destroy"},
-		{"link cut", (*job).killGuest, 5, "open stream"},
+		{"link cut", (*job).killGuest, 5, "open stream stream"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			j, asked, _ := inBox(t, "", "echo b >b.txt; echo ready; sleep 60", onRepo(t, repo(t), nil))
+			j, asked, home := inBox(t, "", "echo b >b.txt; echo ready; sleep 60", onRepo(t, repo(t), nil))
 			j.start().says("ready")
 			c.end(j)
 			code, rec := j.wait()
@@ -98,8 +98,15 @@ func TestSandboxEnds(t *testing.T) {
 				t.Fatalf("exit %d, asked: %s, %+v\n%s", code, asked(), rec, j.read(store.FileRuntime))
 			}
 			notes := strings.Join(rec.Notes, "; ")
-			if kept := strings.Contains(notes, "kept on the sandbox of the backend box box-1") && strings.Contains(notes, "berth env gc"); kept != (c.code == 5) {
+			if kept := strings.Contains(notes, "untrusted as the task left them, on the sandbox of the backend box box-1") && strings.Contains(notes, "berth env gc"); kept != (c.code == 5) {
 				t.Errorf("notes: %s", notes)
+			}
+			if l := left(t, home); c.code == 5 && len(l) == 1 {
+				if _, err := os.Lstat(filepath.Join(l[0], ".git")); err == nil {
+					t.Error("the task's .git is in what is kept")
+				}
+			} else if c.code == 5 {
+				t.Errorf("left %q", l)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -159,6 +160,36 @@ func TestRunnerStopped(t *testing.T) {
 	}
 }
 
+// The end of a command that its guest has told before it left is believed by a
+// runner that stood still meanwhile, and is no other one's after it: nothing is
+// run again.
+func TestEndedBeforeLeaving(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string]string{
+		"quiet":       "echo ready; until test -e $GO; do sleep 0.02; done; exit 7",
+		"much to say": "echo ready; until test -e $GO; do sleep 0.02; done; head -c 200000 /dev/zero; head -c 200000 /dev/zero >&2; exit 7",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			goOn := filepath.Join(t.TempDir(), "go")
+			j := newJob(t, strings.ReplaceAll(command, "$GO", goOn), func(n *store.New) { n.Spec.Resources.Time = 2 * slow })
+			j.periods.GuestWait = slow
+			j.start()
+			j.says("ready")
+			j.signal(syscall.SIGSTOP)
+			if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the guest leaves", func() bool { return alive(j.processes()) == 0 })
+			j.signal(syscall.SIGCONT)
+			code, rec := j.wait()
+			if code != jobs.CodeTaskFailed || rec.State != jobs.StateFailed || rec.Exit != (jobs.Exit{Started: true, Code: 7}) {
+				t.Errorf("exit %d, %+v", code, rec)
+			}
+		})
+	}
+}
+
 // alive counts those that are no zombies: their parent is stopped.
 func alive(pids map[int]string) (n int) {
 	for pid := range pids {
@@ -267,5 +298,32 @@ func TestMemoryWatched(t *testing.T) {
 	}
 	if code != 1 || rec.State != jobs.StateOutOfMemory || !rec.Exit.OOM || !strings.Contains(rec.Reason, "more than the 300MiB it asked for") || !strings.Contains(strings.Join(rec.Notes, " "), "advisory") {
 		t.Errorf("exit %d, %+v", code, rec)
+	}
+}
+
+// What is written to the standard error of a container after its guest has spoken
+// may be the task's: it is marked so, bounded, and no word of the container
+// program's when the guest is gone.
+func TestForgedLog(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	j := newJob(t, "echo 'FATAL:   no space left' >"+pipe+"; echo ready; sleep 60", nil)
+	// As what a task writes by way of the guest's descriptors comes out.
+	j.argv = []string{"sh", "-c", `mkfifo "$1"; (cat "$1" >&2; head -c 6000000 /dev/zero | tr '\0' x >&2; touch "$1.written") & exec "$0" guest`, self, pipe}
+	j.start()
+	j.says("ready")
+	eventually(t, "all is written", func() bool { _, err := os.Stat(pipe + ".written"); return err == nil })
+	j.killGuest()
+	_, rec := j.wait()
+	log := j.read(store.FileRuntime)
+	if strings.Contains(rec.Reason, "no space left") || !strings.Contains(log, "\ninside: FATAL:   no space left\n") || strings.Contains(log, "\nFATAL") {
+		t.Errorf("%+v\n%.2000s", rec, log)
+	}
+	if len(log) > container.MaxLog || !strings.Contains(log, "no more is kept of what came from inside\n") || !strings.Contains(log, "msg=ended") {
+		t.Errorf("%d bytes, which end with %q", len(log), log[max(0, len(log)-300):])
 	}
 }

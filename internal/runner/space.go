@@ -50,16 +50,78 @@ func (r *attempt) layerLimit(p *place) overlay.Space {
 	return most
 }
 
-// watchLayer ends the attempt when its layer, a directory, has become larger
-// than it may be. Between two looks a task can pass that, so it is noted as
-// advisory; what is over when the command has ended is found by [attempt.full].
-func (r *attempt) watchLayer(ctx context.Context, p *place) {
-	most := r.layerLimit(p)
-	if most == (overlay.Space{}) {
+// workLimit is how much the workspace may take, together with a layer that the
+// runner measures; 0 is no limit.
+func (r *attempt) workLimit() jobs.Bytes {
+	if r.spec.Workspace == nil || r.rank != nil || r.far != nil { // several share one, and their runner looks at it
+		return 0
+	}
+	return r.spec.Resources.Disk
+}
+
+// cloned notes what the workspace takes before the task begins: the repository is
+// the user's, and no task's doing.
+func (r *attempt) cloned(ctx context.Context) error {
+	if r.workLimit() == 0 {
+		return nil
+	}
+	s, err := overlay.Measure(ctx, r.work(), overlay.Space{})
+	r.clone = s.Bytes
+	return err
+}
+
+// watchSpace ends the attempt when its layer, a directory, has become larger
+// than it may be, or that and the workspace together. Between two looks a task can
+// pass that, so it is noted as advisory; what is over when the command has ended
+// is found by [attempt.full].
+func (r *attempt) watchSpace(ctx context.Context, p *place) {
+	most, together := r.layerLimit(p), r.workLimit()
+	if most != (overlay.Space{}) {
+		r.note("disk " + limitText(most) + " is watched by the runner, advisory: a layer of the driver " + r.spec.Overlay.Driver + " has no size of its own")
+	}
+	if together > 0 {
+		r.note("disk " + together.String() + " is watched by the runner for /work, too, advisory")
+	}
+	if most == (overlay.Space{}) && together == 0 {
 		return
 	}
-	r.note("disk " + limitText(most) + " is watched by the runner, advisory: a layer of the driver " + r.spec.Overlay.Driver + " has no size of its own")
-	go p.layer.WatchSpace(ctx, most, func() { r.stop.set(r.overLimit(p, most)) })
+	go overlay.WatchSpace(ctx, func(ctx context.Context) bool {
+		w := r.tooLarge(ctx, p)
+		if w != nil {
+			r.stop.set(*w)
+		}
+		return w != nil
+	})
+}
+
+// tooLarge measures the layer and the workspace, and is the reason to stop when
+// they are over their limits.
+func (r *attempt) tooLarge(ctx context.Context, p *place) *why {
+	most, together := r.layerLimit(p), r.workLimit()
+	var layer overlay.Space
+	if most != (overlay.Space{}) {
+		s, err := p.layer.Space(ctx, most)
+		if err != nil {
+			return nil // it is looked at again
+		}
+		if s.Over(most) {
+			w := r.overLimit(p, most)
+			return &w
+		}
+		layer = s
+	}
+	if together == 0 {
+		return nil
+	}
+	s, err := overlay.Measure(ctx, r.work(), overlay.Space{Bytes: together + r.clone})
+	if err != nil || s.Bytes+layer.Bytes <= together+r.clone {
+		return nil
+	}
+	what := "the workspace has"
+	if layer.Bytes > 0 {
+		what = "its writable layer and the workspace together have"
+	}
+	return &why{state: jobs.StateFailed, reason: "no space: " + what + " become larger than the " + together.String() + " they may take, beside the clone", hint: "raise [resources] disk"}
 }
 
 func limitText(s overlay.Space) string {
@@ -80,16 +142,14 @@ func (r *attempt) overLimit(p *place, most overlay.Space) why {
 // which is then the reason; and whether the layer of one that has not is over
 // its limit. The container is still open.
 func (r *attempt) full(ctx context.Context, c *container.Container, p *place, e jobs.Exit, stderr string) {
-	if p.layer == nil || r.stop.get() != nil || r.oomKills() > 0 {
+	if r.stop.get() != nil || r.oomKills() > 0 {
 		return
 	}
-	if most := r.layerLimit(p); most != (overlay.Space{}) {
-		if s, err := p.layer.Space(ctx, most); err == nil && s.Over(most) {
-			r.stop.set(r.overLimit(p, most))
-			return
-		}
+	if w := r.tooLarge(ctx, p); w != nil {
+		r.stop.set(*w)
+		return
 	}
-	if e.OK() {
+	if e.OK() || p.layer == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

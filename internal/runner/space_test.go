@@ -30,6 +30,37 @@ func TestSaysFull(t *testing.T) {
 	}
 }
 
+// TestNoSpaceForWork: the workspace is bounded by what the task may take, beside
+// what is in the repository.
+func TestNoSpaceForWork(t *testing.T) {
+	t.Parallel()
+	const fill = "head -c 3000000 /dev/zero >big; "
+	for name, c := range map[string]struct {
+		command string
+		disk    jobs.Bytes
+		code    int
+	}{
+		"while it runs": {fill + "exec sleep 60", 2 * jobs.MiB, 1},
+		"at its end":    {fill, 2 * jobs.MiB, 1},
+		"no limit":      {fill, 0, 0},
+		"within it":     {fill, 4 * jobs.MiB, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := repo(t)
+			if err := os.WriteFile(filepath.Join(dir, "large"), []byte(strings.Repeat("0123456789abcde\n", 1<<18)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			git(t, dir, "add", "large")
+			git(t, dir, "-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "-m", "large")
+			code, rec := newJob(t, c.command, onRepo(t, dir, func(n *store.New) { n.Spec.Resources.Disk = c.disk })).run()
+			if code != c.code || (c.code != 0) != strings.Contains(rec.Reason, "no space: the workspace has become larger than the 2MiB") {
+				t.Errorf("exit %d, %+v", code, rec)
+			}
+		})
+	}
+}
+
 // TestNoSpace: a directory that is larger than it may be, while the command runs
 // and after it, and what a command itself says.
 func TestNoSpace(t *testing.T) {

@@ -162,6 +162,6 @@ func gone(a *jobs.Attempt) error {
 		_, err = finish.Attempt(fresh, reason)
 		return err
 	}
-	_, err = store.SetVerdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateLost, Time: time.Now().UTC(), Hint: "what it left is in " + a.Dir, Reason: reason})
+	_, err = finish.Verdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateLost, Time: time.Now().UTC(), Hint: "what it left is in " + a.Dir, Reason: reason})
 	return err
 }

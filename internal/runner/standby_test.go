@@ -3,10 +3,12 @@ package runner
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
+	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -100,6 +102,10 @@ func TestStandInNeedless(t *testing.T) {
 func TestStandInKilled(t *testing.T) {
 	t.Parallel()
 	r := waits(t)
+	tree := filepath.Join(r.Current().Dir, workspace.WorkDir, ".git")
+	if err := os.MkdirAll(tree, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	wait := make(chan os.Signal, 1)
 	done := make(chan *jobs.Attempt)
 	go func() {
@@ -119,5 +125,8 @@ func TestStandInKilled(t *testing.T) {
 	got := reread(t, r).Current()
 	if got.Verdict == nil || got.Verdict.State != jobs.StateLost || got.Decision.Verb != jobs.VerbRetry || got.Decision.Class != jobs.ClassInfra {
 		t.Errorf("%+v", got)
+	}
+	if _, err := os.Lstat(tree); !os.IsNotExist(err) {
+		t.Errorf("the task's .git is in the tree it left: %v", err)
 	}
 }

@@ -31,9 +31,16 @@ type stopper struct {
 	mu   sync.Mutex
 	why  *why
 	done chan struct{}
+	// again is closed when somebody insists: by another cancel, while what the
+	// first one left to be done is done.
+	again  chan struct{}
+	insist sync.Once
 }
 
-func (s *stopper) init() { s.done = make(chan struct{}) }
+func (s *stopper) init() { s.done, s.again = make(chan struct{}), make(chan struct{}) }
+
+// samePress is how long what comes after a first signal is taken for the same wish.
+const samePress = time.Second
 
 func (s *stopper) set(w why) bool {
 	s.mu.Lock()
@@ -82,6 +89,8 @@ func (r *attempt) watchSignals(ctx context.Context, signals <-chan os.Signal) {
 			w.hurry = hurry
 			if r.stop.set(w) {
 				r.event("stopping", w.reason)
+			} else if w.hurry == 0 && time.Since(r.stop.get().at) > samePress {
+				r.stop.insist.Do(func() { close(r.stop.again) })
 			}
 		}
 	}
@@ -133,17 +142,25 @@ func (r *attempt) stands() bool {
 
 // beat writes the sign of life, and pings the guest only while that works and
 // the claim and the overlay's lease stand: a runner that has lost its file
-// system, its attempt or its overlay must let the container end.
+// system, its attempt or its overlay must let the container end. What was seen
+// before the file system hung is too old to ping for: others count from the beat.
 func (r *attempt) beat(ctx context.Context) {
 	t := time.NewTicker(r.times.beat)
 	defer t.Stop()
 	for n := 1; ; n++ {
+		began := time.Now()
 		if err := store.Beat(r.dir, n, time.Now()); err != nil {
 			r.log.Warn("the beat could not be written", "err", err)
 		} else if !r.stands() {
 			r.stop.set(why{state: jobs.StateError, reason: "the attempt was taken over by another runner"})
 		} else if l := r.layer.Load(); l != nil && !l.Stands() {
 			r.stop.set(why{state: jobs.StateError, reason: "overlay " + r.spec.Overlay.Name + " was taken over by somebody else, because this runner was silent for long", hint: "berth overlay show " + r.spec.Overlay.Name + " says who has it"})
+		} else if time.Since(began) > r.times.fresh {
+			r.log.Warn("the file system of the attempt's directory did not answer for a while", "took", time.Since(began).Round(time.Second))
+			if ctx.Err() != nil {
+				return
+			}
+			continue
 		} else {
 			r.ping()
 		}

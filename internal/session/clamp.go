@@ -31,10 +31,11 @@ func clampSeen(s *jobs.Seen) *jobs.Seen {
 		return nil
 	}
 	out := jobs.Seen{MountNamespace: text(s.MountNamespace), PIDNamespace: text(s.PIDNamespace), NetNamespace: text(s.NetNamespace), UserNamespace: text(s.UserNamespace),
-		NoNewPrivs: s.NoNewPrivs, Capabilities: text(s.Capabilities), Looked: textsOf(s.Looked), Abstract: textsOf(s.Abstract)}
-	const most = 20
-	for _, k := range s.Sockets[:min(len(s.Sockets), most)] {
-		out.Sockets = append(out.Sockets, jobs.Socket{Path: text(k.Path), What: text(k.What), Mount: text(k.Mount)})
+		NoNewPrivs: s.NoNewPrivs, Capabilities: text(s.Capabilities), CommandCapabilities: text(s.CommandCapabilities), Filtered: s.Filtered, WritableCgroups: text(s.WritableCgroups), Looked: textsOf(s.Looked), Abstract: textsOf(s.Abstract)}
+	// None is left out: a stranger could make many, so that the one that matters
+	// is not among the first.
+	for _, k := range s.Sockets[:min(len(s.Sockets), jobs.MostSockets+1)] {
+		out.Sockets = append(out.Sockets, jobs.Socket{Path: text(k.Path), What: text(k.What), Mount: text(k.Mount), Own: k.Own})
 	}
 	return &out
 }

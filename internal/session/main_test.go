@@ -31,10 +31,14 @@ const (
 	roleGuest  = "guest"
 	roleJoined = "joined"
 	roleClient = "client"
+	roleCalls  = "calls"
 	shVar      = "SESSION_TEST_SH" // if set, the guest has no bash
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "--environ" { // a guest has started itself
+		os.Exit(guest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	switch os.Getenv(roleVar) {
 	case roleGuest:
 		_ = os.Unsetenv(roleVar)
@@ -48,6 +52,8 @@ func TestMain(m *testing.M) {
 		os.Exit(guest.Main([]string{guest.Joined}, os.Stdin, os.Stdout, os.Stderr))
 	case roleClient:
 		os.Exit(clientMain())
+	case roleCalls:
+		os.Exit(callsMain(os.Args[1:], os.Stdout))
 	}
 	leaks.Main(m)
 }

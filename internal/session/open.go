@@ -27,7 +27,7 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 	s := &Session{
 		r: r, w: w, in: wire.NewReader(r), out: wire.NewWriter(w),
 		pings: make(chan struct{}, 1), gone: make(chan struct{}), closing: make(chan struct{}),
-		streams: map[uint32]receiver{}, ends: map[uint32]chan int{}, pipes: o.Pipes,
+		streams: map[uint32]receiver{}, ends: map[uint32]chan int{}, environ: make(chan wire.EnvironMessage, 1), pipes: o.Pipes,
 	}
 	wait := o.StartTimeout
 	if wait == 0 {
@@ -61,7 +61,7 @@ func (s *Session) greet(o Options) error {
 	hello := wire.ClientHello{
 		Version: wire.Version, Key: key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
 		Login: o.Login, Dir: wire.Text(o.Dir), User: wire.Text(o.User), OwnPIDNamespace: o.OwnPIDNamespace, PIDNamespace: pidNamespace(),
-		Env: wire.Texts(o.Env), TellEnv: o.TellEnv, WritableRoot: o.WritableRoot, Look: o.Look,
+		Env: wire.Texts(o.Env), TellEnv: o.TellEnv, WritableRoot: o.WritableRoot, Look: o.Look, Confine: o.Confine,
 	}
 	if o.Home != "" {
 		hello.Home = append(hello.Home, wire.Text(o.Home))
@@ -84,8 +84,8 @@ func (s *Session) greet(o Options) error {
 		return fmt.Errorf("the guest speaks version %d of the protocol, this berth version %d: they come from different versions of berth", g.Version, wire.Version)
 	}
 	seen := clampSeen(g.Seen)
-	if seen != nil && len(seen.Sockets) > 0 {
-		return &ReachableError{Sockets: seen.Sockets}
+	if seen != nil && seen.WritableCgroups != "" {
+		return &CgroupError{At: seen.WritableCgroups}
 	}
 	if g.NotWritable {
 		return &NotWritableError{Why: text(g.Error)}
@@ -95,6 +95,9 @@ func (s *Session) greet(o Options) error {
 	}
 	if o.Look && seen == nil {
 		return errors.New("the guest did not look at its place")
+	}
+	if o.Look && o.Confine && !seen.Filtered {
+		return errors.New("the guest does not confine its commands") // somebody has changed what it was told
 	}
 	s.in.Seal(key, wire.FromGuest)
 	s.out.Seal(key, wire.FromClient)

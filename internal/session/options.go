@@ -49,10 +49,13 @@ type Options struct {
 	// WritableRoot has the guest prove that the root directory of its place can
 	// be written; where it cannot, the conversation fails with a [NotWritableError].
 	WritableRoot bool
-	// Look asks the guest what it finds of its place, see [Guest]. Where that holds
-	// a socket of the host's by which a task could leave it, the conversation
-	// fails with a [ReachableError].
+	// Look asks the guest what it finds of its place, see [Guest]. Whether a socket
+	// that it finds may be there is the caller's to judge, before anything is
+	// started: inside nobody can tell root from strangers.
 	Look bool
+	// Confine has commands run with few capabilities, without a way to new ones,
+	// and with a filter of system calls. The guest itself has more.
+	Confine bool
 }
 
 // Guest is what a guest says of itself and of the place it runs in.
@@ -115,6 +118,9 @@ type Result struct {
 	// Dir is the session's directory after the command; "" without a session.
 	Dir      string
 	TimedOut bool
+	// Unpinged says that the guest has ended the command, because nobody had
+	// pinged it for too long.
+	Unpinged bool
 	// ShellEnded says that the command has ended its session's shell. The next
 	// one begins with the state that was last seen.
 	ShellEnded bool

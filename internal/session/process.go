@@ -265,7 +265,7 @@ func (p *Process) Wait() (Result, error) {
 		return res, fmt.Errorf("wait for a command: %w: %s", ErrGuestGone, text(e.Lost))
 	}
 	res.Exit, res.MaxRSS, res.Started, res.Ended = e.Exit, e.MaxRSS, e.Started, e.Ended
-	res.Dir, res.TimedOut, res.ShellEnded = string(e.Dir), e.TimedOut, e.ShellEnded
+	res.Dir, res.TimedOut, res.ShellEnded, res.Unpinged = string(e.Dir), e.TimedOut, e.ShellEnded, e.Unpinged
 	res.File, res.Keep = e.File, e.Keep
 	return res, nil
 }

@@ -51,6 +51,15 @@ func (s *Session) frame(f wire.Frame) error {
 			default:
 			}
 		}
+	case wire.Environ:
+		var m wire.EnvironMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		select {
+		case s.environ <- m:
+		default:
+		}
 	default:
 		s.mu.Lock()
 		r := s.streams[f.Stream]

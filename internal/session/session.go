@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"berth/internal/guest/wire"
-	"berth/jobs"
 )
 
 // ErrGuestGone says that the stream to the guest broke before the answer came:
@@ -30,14 +29,12 @@ type NotWritableError struct{ Why string }
 // Error is what the guest has found.
 func (e *NotWritableError) Error() string { return e.Why }
 
-// ReachableError says that sockets of the host's can be reached from a guest's
-// place, see [Options].
-type ReachableError struct{ Sockets []jobs.Socket }
+// CgroupError says that cgroups of the machine can be written in a guest's place,
+// see [Options].
+type CgroupError struct{ At string }
 
-// Error names the first one.
-func (e *ReachableError) Error() string {
-	return fmt.Sprintf("the socket of %s can be reached in the container: %s", e.Sockets[0].What, e.Sockets[0].Path)
-}
+// Error says where.
+func (e *CgroupError) Error() string { return "cgroups can be written in the container: " + e.At }
 
 // Session is a conversation with one guest. It is safe for concurrent use.
 type Session struct {
@@ -63,6 +60,7 @@ type Session struct {
 	taken    uint32 // and that it has read no stream after this one
 	streams  map[uint32]receiver
 	ends     map[uint32]chan int // answers to End
+	environ  chan wire.EnvironMessage
 }
 
 // Guest returns what the guest said of itself.

@@ -30,7 +30,7 @@ module load 'weird "module" $(id)' || { echo "berth: on $HOSTNAME this module do
 # What a site sets here would add binds and flags to the container or change the shells in it.
 unset BASH_ENV ENV CDPATH PROMPT_COMMAND "${!APPTAINER@}" "${!SINGULARITY@}"
 
-# {image}, {overlay} and {scratch} are known on the node; the runner fills them in and changes nothing else.
+# What stands in braces is known on the node; the runner fills it in and changes nothing else.
 exec '/srv/a b/berth-node' runner --attempt '/srv/it'"'"'s "here" $(id) \ %j #x' \
   -- apptainer exec --mount 'type=bind,"source=/a,b:c ""q""",destination=/x' \
   {image} '{scratch' '{overlay},x' '' '~' '*' '!!' FOO=bar -n 'é 日本' '{a,b}' 'a\nb' '&&' --

@@ -16,7 +16,7 @@ export LANG=C.UTF-8
 # What a site sets here would add binds and flags to the container or change the shells in it.
 unset BASH_ENV ENV CDPATH PROMPT_COMMAND "${!APPTAINER@}" "${!SINGULARITY@}"
 
-# {image}, {overlay} and {scratch} are known on the node; the runner fills them in and changes nothing else.
+# What stands in braces is known on the node; the runner fills it in and changes nothing else.
 exec /home/alice/.local/state/berth/bin/0f0f/berth-node runner \
   --attempt /home/alice/.local/state/berth/jobs/01/a/attempts/0001 \
   -- apptainer exec --containall --no-home --cleanenv --no-eval --pwd /tmp --workdir {scratch} \

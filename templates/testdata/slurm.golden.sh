@@ -19,7 +19,7 @@ export SLURM_EXPORT_ENV=ALL
 # What a site sets here would add binds and flags to the container or change the shells in it.
 unset BASH_ENV ENV CDPATH PROMPT_COMMAND SLURM_EXIT_ERROR "${!APPTAINER@}" "${!SINGULARITY@}"
 
-# {image}, {overlay} and {scratch} are known on the node; the runner fills them in and changes nothing else.
+# What stands in braces is known on the node; the runner fills it in and changes nothing else.
 exec /home/alice/.local/state/berth/bin/0f0f/berth-node runner \
   --attempt /home/alice/.local/state/berth/jobs/01/a/attempts/0001 \
   -- apptainer exec --containall --no-home --cleanenv --no-eval --pwd /tmp --workdir {scratch} \

@@ -19,11 +19,14 @@ export LANG=C.UTF-8
 # What a site sets here would add binds and flags to the container or change the shells in it.
 unset BASH_ENV ENV CDPATH PROMPT_COMMAND "${!APPTAINER@}" "${!SINGULARITY@}"
 
-# {image}, {overlay} and {scratch} are known on the node; the runner fills them in and changes nothing else.
+# What stands in braces is known on the node; the runner fills it in and changes nothing else.
 exec /home/alice/.local/state/berth/bin/berth-node runner \
   --attempt /home/alice/.local/state/berth/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001 \
   --follow /home/alice/.local/state/berth/bin/berth-node \
   -- apptainer exec --containall --no-home --cleanenv --no-eval --pwd /tmp --workdir {scratch} \
-  --overlay {overlay} \
-  --mount type=bind,source=/home/alice/.local/state/berth/bin/berth-node,destination=/.berth/node,readonly \
+  --overlay {overlay} --mount 'type=bind,source={node},destination=/.berth/node,readonly' \
+  --mount 'type=bind,source={empty},destination=/.singularity.d/env,readonly' \
+  --mount 'type=bind,source={keys},destination=/proc/keys,readonly' \
+  --mount 'type=bind,source={keys},destination=/proc/key-users,readonly' \
+  --mount 'type=bind,source={cgroups},destination=/sys/fs/cgroup,readonly' \
   {image} /.berth/node guest

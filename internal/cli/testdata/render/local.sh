@@ -21,4 +21,4 @@ unset BASH_ENV ENV CDPATH PROMPT_COMMAND "${!APPTAINER@}" "${!SINGULARITY@}"
 exec /home/alice/.local/state/berth/bin/berth-node runner \
   --attempt /home/alice/.local/state/berth/jobs/00/00000000-0000-7000-8000-000000000000/attempts/0001 \
   --follow /home/alice/.local/state/berth/bin/berth-node \
-  -- /home/alice/.local/state/berth/bin/berth-node guest
+  -- '{node}' guest

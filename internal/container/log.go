@@ -1,4 +1,4 @@
-package keeper
+package container
 
 import (
 	"io"
@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// Bounds of an environment's runtime.log.
+// Bounds of a runtime.log.
 const (
-	maxRuntimeLog  = 4 << 20
-	keptRuntimeLog = 256 << 10 // of earlier keepers
+	MaxLog  = 4 << 20
+	keptLog = 256 << 10 // of earlier keepers
 )
 
-// openLog opens a log for appending, and keeps only the end of what earlier
-// keepers have written.
-func openLog(path string) (*limited, error) {
-	if fi, err := os.Stat(path); err == nil && fi.Size() > maxRuntimeLog/4 {
+// OpenLog opens the log of an attempt or an environment for appending, and keeps
+// only the end of what earlier keepers have written.
+func OpenLog(path string) (*Log, error) {
+	if fi, err := os.Stat(path); err == nil && fi.Size() > MaxLog/4 {
 		if err := keepEnd(path, fi.Size()); err != nil {
 			return nil, err
 		}
@@ -24,7 +24,7 @@ func openLog(path string) (*limited, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &limited{f: f, left: maxRuntimeLog}, nil
+	return &Log{f: f, left: MaxLog}, nil
 }
 
 // keepEnd shortens a file in place, because whoever has it open appends to it.
@@ -34,7 +34,7 @@ func keepEnd(path string, size int64) error {
 		return err
 	}
 	defer f.Close()
-	end, err := io.ReadAll(io.NewSectionReader(f, size-keptRuntimeLog, keptRuntimeLog))
+	end, err := io.ReadAll(io.NewSectionReader(f, size-keptLog, keptLog))
 	if err != nil {
 		return err
 	}
@@ -45,16 +45,16 @@ func keepEnd(path string, size int64) error {
 	return err
 }
 
-// limited is a file that takes only so much; the rest is thrown away, after a
+// Log is a file that takes only so much, [MaxLog]; the rest is thrown away, after a
 // word that says so.
-type limited struct {
+type Log struct {
 	mu   sync.Mutex
 	f    *os.File
 	left int
 }
 
 // Write never fails: nobody may be held up by a log.
-func (l *limited) Write(p []byte) (int, error) {
+func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left <= 0 {
@@ -67,3 +67,6 @@ func (l *limited) Write(p []byte) (int, error) {
 	_, _ = l.f.Write(p)
 	return len(p), nil
 }
+
+// Close closes the file.
+func (l *Log) Close() error { return l.f.Close() }

@@ -1,0 +1,41 @@
+package apptainer
+
+import (
+	"os"
+
+	"berth/jobs"
+)
+
+// covers are mounted over what stands in every container: the scripts of image and
+// layer, which the container program would run before the guest; the names of the
+// user's kernel keys; and the tree of cgroups, of which the user may own a part.
+var covers = []jobs.Mount{
+	{Source: jobs.HoleEmpty, Destination: scriptsDir},
+	{Source: jobs.HoleKeys, Destination: "/proc/keys"},
+	{Source: jobs.HoleKeys, Destination: "/proc/key-users"},
+	{Source: jobs.HoleCgroups, Destination: cgroupDir},
+}
+
+// scriptsDir is covered alone: without the rest of /.singularity.d the container
+// program runs the image's /environment.
+const scriptsDir = "/.singularity.d/env"
+
+const cgroupDir = "/sys/fs/cgroup"
+
+// Covers are the values of the placeholders of what covers something, on this
+// machine; empty is a directory that stays empty. Cgroups of version 2 are the
+// machine's own, mounted read-only: programs read their limits there. In those of
+// version 1 every controller is a mount of its own, which would stay writable.
+func Covers(empty string) jobs.Holes {
+	h := jobs.Holes{jobs.HoleEmpty: empty, jobs.HoleKeys: "", jobs.HoleCgroups: ""}
+	if _, err := os.Stat("/proc/keys"); err == nil {
+		h[jobs.HoleKeys] = os.DevNull
+	}
+	if fi, err := os.Stat(cgroupDir); err == nil && fi.IsDir() {
+		h[jobs.HoleCgroups] = empty
+		if onlyCgroup2() {
+			h[jobs.HoleCgroups] = cgroupDir
+		}
+	}
+	return h
+}
