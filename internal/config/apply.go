@@ -163,6 +163,7 @@ func (c *Config) container(o *engine.EnvOptions) error {
 	o.Stage = o.Profile.Stage
 	var err error
 	o.Mounts, err = c.binds()
+	o.HostSockets = get[[]string](c.said("terminal.host_sockets"))
 	return err
 }
 
@@ -384,6 +385,9 @@ func (c *Config) taskTerminal(t *jobs.Task) (err error) {
 			term.Image = shown(v.V)
 		}
 		term.Reference = shown(c.said("terminal.docker_image").V)
+	}
+	if !bare {
+		term.HostSockets = get[[]string](c.said("terminal.host_sockets"))
 	}
 	if !bare && term.Bind == nil {
 		if term.Bind, err = c.binds(); err != nil {

@@ -49,6 +49,7 @@ func TestAttacks(t *testing.T) {
 		{"[terminal]\nbackend = \"ssh\"\nssh_host = \"evil.example\"\n", ":3: terminal.ssh_host"},
 		{"[terminal]\nssh_key = \"~/.ssh/id_ed25519\"\n", ":2: terminal.ssh_key"},
 		{"[terminal]\nbind = [\"~/.ssh:/keys\"]\n", ":2: terminal.bind"},
+		{"[terminal]\nhost_sockets = [\"munge\"]\n", ":2: terminal.host_sockets"},
 		{"[terminal]\ndocker_volumes = [\"/:/host\"]\n", ":2: terminal.docker_volumes"},
 		{"[terminal]\ndocker_mount_cwd_to_workspace = true\n", ":2: terminal.docker_mount_cwd"},
 		{"[terminal]\ndocker_extra_args = [\"--publish=0.0.0.0:80:80\"]\n", ":2: terminal.docker_extra_args"},

@@ -68,7 +68,7 @@ func parse(path string, data []byte, layer string) (*file, error) {
 func (f *file) hints(root *strict.Reader) {
 	root.Synonyms("terminal", "env", "environment", "container")
 	root.Synonyms("resources", "limits")
-	root.Refuse("is a key of task files", "name", "done", "artifacts", "workspace", "agent")
+	root.Refuse("is a key of task files", "name", "done", "artifacts", "results", "workspace", "agent")
 	root.Refuse("is a variable: set BERTH_HOME", "home", "state")
 }
 

@@ -31,6 +31,7 @@ var special = map[string]sample{
 	"target": same2("lake", "pond"), "profile": same2("/etc/passwd-like.toml", "other"), "scheduler": same2("slurm", "local"),
 	"terminal.backend": same2("local", "docker"), "terminal.cwd": same2("/srv", "/opt"), "terminal.network": same2("none", "host"), "terminal.gpu": same2("nvidia", "amd"),
 	"terminal.bind":            {[2]string{`["/data:/data"]`, `["/b:/c:rw"]`}, [2]string{"/data", "/b:/c:rw"}},
+	"terminal.host_sockets":    {[2]string{`["tmux", "/run/x.sock"]`, `["a display"]`}, [2]string{`["tmux","/run/x.sock"]`, `["a display"]`}},
 	"terminal.env_passthrough": {[2]string{`["A", "B"]`, `["C"]`}, [2]string{`["A","B"]`, "C"}}, "terminal.docker_forward_env": {[2]string{`["A", "B"]`, `["C"]`}, [2]string{"A,B", `["C"]`}},
 	"terminal.scratch_dir": same2("/local/$USER", "/scratch/x"), "terminal.singularity_image": same2("/", "docker://debian:12"), "terminal.docker_image": same2("debian:12", "alpine:3"), "terminal.template": same2("default", "minimal"),
 	"terminal.docker_env":        {[2]string{`{A = "1", B = "x=y"}`, `["C=3"]`}, [2]string{`{"A":"1","B":"x=y"}`, "C=3"}},

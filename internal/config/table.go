@@ -49,6 +49,7 @@ var terminalKeys = []Key{
 		Meaning: "`none` shuts the network off inside, of jobs only on a service", Allow: "network", Safe: noWider},
 	{Name: "terminal.gpu", Flag: "gpu", Type: Word, Words: []string{"nvidia", "amd"}, Places: sandboxed, Meaning: "the machine's GPUs inside environments", Allow: free},
 	{Name: "terminal.bind", Flag: "bind", Type: List, Places: contained, Jobs: true, Meaning: "`SOURCE[:DESTINATION[:rw]]` of this machine to show inside", Allow: "paths", Safe: subset, Check: binds},
+	{Name: "terminal.host_sockets", Type: List, Places: contained, Jobs: true, Meaning: "sockets of this machine that may be reached inside: what they are (`tmux`, `a display`), or a path", Allow: never, Safe: subset},
 	{Name: "terminal.env_passthrough", Flag: "forward", Type: List, Jobs: true, Meaning: "names of your variables that every command gets; their values are not recorded", Allow: "env", Safe: subset, Check: variableNames},
 	{Name: "terminal.scratch_dir", Env: []string{"TERMINAL_SCRATCH_DIR"}, Places: contained, Jobs: true, Meaning: "node-local disk for what is thrown away, as in a profile", Allow: "paths", Safe: same, Check: scratchDir},
 	{Name: "terminal.singularity_image", Env: []string{"TERMINAL_SINGULARITY_IMAGE"}, Flag: "image", Type: Image, Default: "docker://" + jobs.DefaultImage, Places: singularity, Jobs: true,

@@ -47,14 +47,33 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 			t.Done = append(t.Done, c)
 		}
 	}
+	over := root.Take("done_over")
+	if t.DoneOver = over.OneOf(jobs.DoneOverBefore, jobs.DoneOverTask); over.Given() && len(t.Done) == 0 {
+		over.Failf("leave it out, or give done", "is for done commands, and there are none")
+	}
 	t.Retry = retry(root.Take("retry"))
 	t.Resume = resume(root.Take("resume"))
 	t.After = after(root.Take("after"))
 	t.Artifacts = patterns(root.Take("artifacts"))
+	t.Results = results(root.Table("results"))
 	if err := doc.Err(); err != nil {
 		return jobs.Task{}, err
 	}
 	return t, nil
+}
+
+// maxFiles is above what is looked at in a tree.
+const maxFiles = 2_000_000
+
+func results(t *strict.Reader) jobs.ResultLimits {
+	return jobs.ResultLimits{
+		ArtifactFile:  size(t.Take("artifact_file")),
+		ArtifactSize:  size(t.Take("artifact_size")),
+		ArtifactFiles: t.Take("artifact_files").Count(maxFiles),
+		BranchFile:    size(t.Take("branch_file")),
+		BranchSize:    size(t.Take("branch_size")),
+		BranchFiles:   t.Take("branch_files").Count(maxFiles),
+	}
 }
 
 func agent(t *strict.Reader) jobs.Command {
