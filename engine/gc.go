@@ -17,6 +17,7 @@ import (
 const (
 	LeftAttempt  = "attempt"     // its runner is silent
 	LeftRemains  = "remains"     // a half made or half removed part of the ledger
+	LeftBranch   = "branch"      // of a result, not in the repository
 	LeftSlurmJob = "job"         // in a scheduler's queue, of no record or of an attempt that has ended
 	LeftProcess  = "process"     // a runner or a container here, of an attempt that has ended
 	LeftScratch  = "scratch"     // a directory of an attempt or environment on this machine
@@ -30,7 +31,8 @@ const (
 	DoneFound   = "found"   // nothing was asked for
 	DoneRemoved = "removed" // or concluded, or ended
 	DoneNeeds   = "needs --force"
-	DoneWaits   = "waits" // for its time
+	DoneWaits   = "waits"   // for its time
+	DoneBrought = "brought" // into the repository
 	DoneFailed  = "failed"
 )
 
@@ -51,7 +53,8 @@ const afterEnd = 5 * time.Minute
 // Sweep finds what dead nodes and killed processes have left of jobs, and puts it
 // right unless dry is set: attempts whose runners are gone are concluded, parts of
 // the ledger that nobody finishes are removed, jobs that wait in the scheduler's
-// queue for an attempt that has ended are cancelled. What could be somebody's work,
+// queue for an attempt that has ended are cancelled, and branches that are not in
+// their repository are brought there. What could be somebody's work,
 // jobs in the queue without a record, and runners here whose attempt has
 // ended, is touched only with force.
 func (e *Engine) Sweep(ctx context.Context, dry, force bool) (found []Left, err error) {
@@ -62,6 +65,7 @@ func (e *Engine) Sweep(ctx context.Context, dry, force bool) (found []Left, err 
 	}
 	found = append(found, e.sweepRemains(remains, dry)...)
 	found = append(found, e.sweepAttempts(ctx, recs, dry)...)
+	found = append(found, e.sweepBranches(jobs.WithUrgency(ctx), recs, dry)...)
 	found = append(found, e.sweepProcesses(recs, dry, force)...)
 	orphans, err := e.sweepQueue(ctx, dry, force)
 	return append(found, orphans...), err

@@ -259,31 +259,3 @@ func (e *Engine) findLost(ctx context.Context, sc jobs.Scheduler, views []*View)
 	}
 	return there
 }
-
-// take brings a result's branch into the user's repository where the runner
-// could not, once. Its failure is a note: the bundle stays.
-func (e *Engine) take(ctx context.Context, v *View) {
-	if !v.BranchMissing() {
-		return
-	}
-	a := v.Current()
-	res := a.Exit.Result
-	if v.Spec.Retry != nil && (a.Decision == nil || a.Decision.Verb != jobs.VerbAccept) {
-		return // the branch is that of the attempt that is accepted, which another may be
-	}
-	if v.Spec.Workspace.Copy {
-		v.Note = "its branch goes to the repository on " + v.Spec.Host + ", where it was submitted"
-		return
-	}
-	if err := e.intake(ctx, v.Spec.Workspace, a.Dir, res); err != nil {
-		v.Note = "the branch is not in the repository yet: " + err.Error() + "; it is kept in " + bundle(a.Dir)
-		return
-	}
-	failpoint.Hit("take.branch")
-	t := jobs.Taken{Version: 1, Branch: v.Spec.Workspace.Branch, Commit: res.Commit, Time: e.Now().UTC()}
-	if _, err := store.SetTaken(a.Dir, t); err != nil {
-		v.Note = "the branch is in the repository, but that could not be recorded: " + err.Error()
-		return
-	}
-	a.Taken = &t
-}

@@ -29,7 +29,7 @@ const (
 // container is an "apptainer exec" command line.
 type container struct {
 	cwd, workdir, overlay, image string
-	mounts                       [][2]string // source, destination
+	mounts                       [][3]string // source, destination, "readonly" or ""
 	command                      []string
 }
 
@@ -74,7 +74,7 @@ func apptainer(args []string) int {
 	root := filepath.Join(box.workdir, "root")
 	words := []string{root, box.cwd, box.workdir, box.overlay}
 	for _, m := range box.mounts {
-		words = append(words, m[0], m[1])
+		words = append(words, m[:]...)
 	}
 	cmd := exec.Command("/proc/self/exe", append(append(words, "--"), box.command...)...)
 	cmd.Args[0] = containerInit
@@ -171,7 +171,7 @@ func parseExec(args []string) (*container, error) {
 	return box, err
 }
 
-func parseMount(word string) (m [2]string, err error) {
+func parseMount(word string) (m [3]string, err error) {
 	fields, err := csv.NewReader(strings.NewReader(word)).Read()
 	if err != nil || len(fields) < 3 || fields[0] != "type=bind" {
 		return m, fmt.Errorf("mount %q: %w", word, errors.Join(err, errors.New("want type=bind,source=...,destination=...[,readonly]")))
@@ -181,6 +181,9 @@ func parseMount(word string) (m [2]string, err error) {
 	m[1], ok2 = strings.CutPrefix(fields[2], "destination=")
 	if !ok1 || !ok2 || len(fields) > 4 || (len(fields) == 4 && fields[3] != "readonly") {
 		return m, fmt.Errorf("mount %q", word)
+	}
+	if len(fields) == 4 {
+		m[2] = fields[3]
 	}
 	_, err = os.Stat(m[0])
 	return m, err
@@ -213,10 +216,10 @@ func enter(root, cwd, workdir, overlay string, mounts []string) error {
 	if err := os.MkdirAll(tmp, 0o700); err != nil {
 		return err
 	}
-	mounts = append([]string{tmp, "/tmp", filepath.Join(overlay, "upper"), "/layer"}, mounts...)
+	mounts = append([]string{tmp, "/tmp", "", filepath.Join(overlay, "upper"), "/layer", ""}, mounts...)
 	// What the host has in /run and /var is what no container has.
 	own := map[string]bool{"proc": true, ".berth": true, "run": true, "var": true}
-	for i := 1; i < len(mounts); i += 2 {
+	for i := 1; i < len(mounts); i += 3 {
 		own[strings.Split(mounts[i], "/")[1]] = true
 	}
 	if err := host(root, own); err != nil {
@@ -228,9 +231,15 @@ func enter(root, cwd, workdir, overlay string, mounts []string) error {
 	if err := unix.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	for i := 0; i < len(mounts); i += 2 {
-		if err := bind(mounts[i], filepath.Join(root, mounts[i+1])); err != nil {
+	for i := 0; i < len(mounts); i += 3 {
+		to := filepath.Join(root, mounts[i+1])
+		if err := bind(mounts[i], to); err != nil {
 			return err
+		}
+		if mounts[i+2] != "" {
+			if err := readOnly(to); err != nil {
+				return err
+			}
 		}
 	}
 	if err := unix.Chroot(root); err != nil {
@@ -274,13 +283,29 @@ func bind(from, to string) error {
 	if fi.IsDir() {
 		err = os.MkdirAll(to, 0o755)
 	} else if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil {
-		err = os.WriteFile(to, nil, 0o600)
+		if _, err = os.Lstat(to); err != nil { // those of /proc are there
+			err = os.WriteFile(to, nil, 0o600)
+		}
 	}
 	if err == nil {
 		err = unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
 	}
 	if err != nil {
 		return fmt.Errorf("bind %s: %w", from, err)
+	}
+	return nil
+}
+
+// readOnly makes a mount read-only. What it may not do by its source stays so: a
+// user namespace can only add to that.
+func readOnly(path string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return err
+	}
+	kept := uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME | unix.MS_RELATIME)
+	if err := unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|kept, ""); err != nil {
+		return fmt.Errorf("make %s read-only: %w", path, err)
 	}
 	return nil
 }

@@ -154,23 +154,27 @@ func bgState(p engine.Background) string {
 }
 
 func (a *app) bgLogCmd() *cobra.Command {
-	var follow bool
+	var follow, raw bool
 	var tail int64
 	c := a.process("log ID", "print what a process has written",
 		`Print what a process has written, to both of its streams, since it began. It
 can also be read when the process has ended.
+`+rawHelp+`
 
   berth bg log --tail 2000 bg-1
   berth bg log -f bg-1          # until it ends; ctrl-C leaves it running
 `+bgExit,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
-			p, err := v.Log(cmd.Context(), id, -tail, follow, a.stdout)
+			out, _ := a.shown(raw)
+			p, err := v.Log(cmd.Context(), id, -tail, follow, out)
+			unpaint(out)
 			if err == nil && p.Cut {
 				a.say("note: the log has reached its limit; what came later was not kept")
 			}
 			return err
 		})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
+	rawFlag(c.Flags(), &raw)
 	c.Flags().Int64Var(&tail, "tail", 0, "only the last `BYTES`")
 	return c
 }

@@ -83,7 +83,7 @@ func docker(args []string) int {
 // dockerBox is a "docker run" command line.
 type dockerBox struct {
 	name, image string
-	mounts      [][2]string
+	mounts      [][3]string
 	command     []string
 }
 
@@ -122,7 +122,7 @@ func parseRun(args []string) (*dockerBox, error) {
 		}
 		rest = rest[2:]
 	}
-	if len(rest) != 2 || rest[1] != "guest" || !slices.ContainsFunc(box.mounts, func(m [2]string) bool { return m[1] == guestPath }) {
+	if len(rest) != 2 || rest[1] != "guest" || !slices.ContainsFunc(box.mounts, func(m [3]string) bool { return m[1] == guestPath }) {
 		return nil, fmt.Errorf("no image, no guest: %q", rest)
 	}
 	box.image, box.command = rest[0], []string{guestPath, "guest"}
@@ -134,13 +134,16 @@ func (b *dockerBox) run(dir string) int {
 		fmt.Fprintln(os.Stderr, "docker: Error response from daemon:", err)
 		return 125
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "upper"), 0o700); err != nil {
-		return fails(err)
+	for _, d := range []string{"upper", "empty"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return fails(err)
+		}
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	words := []string{filepath.Join(dir, "root"), "/", dir, dir}
+	// The real one mounts the tree of cgroups read-only.
+	words := []string{filepath.Join(dir, "root"), "/", dir, dir, filepath.Join(dir, "empty"), "/sys/fs/cgroup", "readonly"}
 	for _, m := range b.mounts {
-		words = append(words, m[0], m[1])
+		words = append(words, m[:]...)
 	}
 	cmd := exec.Command("/proc/self/exe", append(append(words, "--"), b.command...)...)
 	cmd.Args[0] = containerInit

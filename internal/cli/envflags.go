@@ -70,7 +70,7 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.stage, "stage", "", "singularity: copy the image to the node's own disk: `WHEN` is auto (when it pays), always or never (default auto)")
 	fs.BoolVar(&f.fakeroot, "fakeroot", false, "singularity: be root inside, as far as the site allows")
 	fs.BoolVar(&f.discard, "discard", false, "throw its files away when it stops")
-	fs.StringVar(&f.user, "user", "", "docker: `UID:GID` inside (default: the image's user)")
+	fs.StringVar(&f.user, "user", "", "docker: `UID:GID` inside (default: the image's; yours beside a writable bind)")
 	fs.IntVar(&f.pids, "pids", 0, "docker: highest `NUMBER` of processes (default 256)")
 	fs.StringArrayVar(&f.volumes, "volume", nil, "docker: `VOLUME`, as for docker run")
 	fs.Bool("offline", false, offlineHelp)

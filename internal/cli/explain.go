@@ -95,8 +95,14 @@ type explainJSON struct {
 	Unfollowed *jobs.Unfollowed `json:"unfollowed,omitempty"`
 	// Attempts are those that have ended, with what was decided of each.
 	Attempts []explainAttempt `json:"attempts,omitempty"`
-	Image    *explainImage    `json:"image,omitempty"`
-	Overlay  *explainOverlay  `json:"overlay,omitempty"`
+	// LookAt is what to look at before the branch is used.
+	LookAt []string `json:"look_at,omitempty"`
+	// LeftOut is what did not come back, Kept where it still is.
+	LeftOut []jobs.Omission `json:"left_out,omitempty"`
+	Kept    *jobs.KeptTree  `json:"kept,omitempty"`
+	NotHere []string        `json:"not_here,omitempty"`
+	Image   *explainImage   `json:"image,omitempty"`
+	Overlay *explainOverlay `json:"overlay,omitempty"`
 	// Receipt is how the attempt was contained; nil before its container opened.
 	Receipt *jobs.Receipt `json:"receipt,omitempty"`
 }
@@ -162,7 +168,10 @@ func explain(v engine.View, known engine.Explanation) (*explainJSON, error) {
 	j := viewJSON(v)
 	x := &explainJSON{ID: j.ID, Short: j.Short, Name: j.Name, State: j.State, Final: j.Final, ExitCode: j.ExitCode, Reason: j.Reason, Hint: j.Hint, Attempt: j.Attempt, Unfollowed: j.Unfollowed, Attempts: explainAttempts(v.Record)}
 	x.Word, x.Waiting, x.Plain, x.Differs, x.CancelBy = known.Word.Word, known.Word.Reason, known.Word.Plain, known.Differs, j.CancelBy
-	x.WaitsFor = j.WaitsFor
+	x.WaitsFor, x.LeftOut, x.Kept, x.NotHere = j.WaitsFor, j.LeftOut, j.Kept, j.NotHere
+	if j.Result != nil {
+		x.LookAt = j.Result.LookAt
+	}
 	x.Evidence, x.Forecasts, x.Next = known.Evidence, known.Forecasts, known.Next
 	if x.Word == "" {
 		x.Word = j.Word

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"berth/engine"
@@ -63,12 +64,28 @@ func (a *app) explained(x *explainJSON) [][2]string {
 		class := ""
 		if d.Class != "" {
 			class = " (" + string(d.Class) + ")"
+			if d.Class == jobs.ClassPreempted && d.Word == jobs.WordRequeued { // of a lost node, too
+				class = " (requeued)"
+			}
 		}
 		add("then", "%s%s: %s", d.Verb, class, d.Reason)
 		for _, e := range d.Evidence {
 			add("evidence", "%s", e)
 		}
 		add("decided by", "%s, %s", d.By, d.Time.Format(time.RFC3339))
+	}
+	given("look at", strings.Join(x.LookAt, ", "))
+	for _, o := range x.LeftOut {
+		add("left out", "%s", o)
+	}
+	for _, n := range x.NotHere {
+		add("not here", "%s", n)
+	}
+	if k := x.Kept; k != nil && k.Dir != "" && len(x.NotHere) == 0 {
+		add("kept", "the task's files, untrusted; berth collect %s brings them", x.Short)
+	}
+	if k := x.Kept; k != nil && k.Error != "" {
+		add("not kept", "%s: %s", k.Lost(), k.Error)
 	}
 	for i, n := range x.Next {
 		label := "next"

@@ -27,6 +27,7 @@ func (a *app) gcCmd() *cobra.Command {
 - parts of the ledger, overlays and environments that are half made or half
   removed are removed, and so are scratch directories on this machine whose owner
   is gone;
+- branches of ended jobs that are not in their repository are brought there;
 - jobs that wait or are held in Slurm's queue for an attempt whose job has ended,
   or goes on in another one, are cancelled;
 - jobs in Slurm's queue for a directory of this ledger that has no record any

@@ -68,7 +68,7 @@ was cancelled, or ctrl-C left it running.`,
 			if err != nil {
 				return err
 			}
-			if err := a.watch(cmd.Context(), e, rec, false); err != nil {
+			if err := a.watch(cmd.Context(), e, rec, false, false); err != nil {
 				return buildCode(e, rec, err)
 			}
 			img, err := e.Images.Known(b.Ref)

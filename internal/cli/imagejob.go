@@ -43,7 +43,7 @@ func (a *app) pullInJob(cmd *cobra.Command, f *taskFlags, e *engine.Engine, refs
 		return nil, err
 	}
 	a.notes(append(notes, more...))
-	if err := a.watch(cmd.Context(), e, rec, true); err != nil {
+	if err := a.watch(cmd.Context(), e, rec, true, false); err != nil {
 		return nil, err
 	}
 	for i, ref := range refs {

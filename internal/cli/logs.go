@@ -12,19 +12,22 @@ import (
 	"time"
 
 	"berth/engine"
+	"berth/internal/plain"
 	"berth/jobs"
 	"berth/jobs/store"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func (a *app) logsCmd() *cobra.Command {
-	var follow, done, runtime, onlyOut, onlyErr bool
+	var follow, done, runtime, onlyOut, onlyErr, raw bool
 	c := &cobra.Command{
 		Use: "logs [-f] ID", Short: "show what a job's command has written",
 		Long: `Show what a job's command has written: its stdout on stdout, its stderr on
 stderr. With --done, what the done commands have written; with --runtime, what
 the runner and the container program say, and what the scheduler kept.
+` + rawHelp + `
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job or nothing written yet, 130
 interrupted.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -54,19 +57,20 @@ interrupted.`,
 				a.warn(views)
 				rec = views[0].Record
 			}
-			files := []logFile{{store.FileStdout, a.stdout}, {store.FileStderr, a.stderr}}
+			files := []string{store.FileStdout, store.FileStderr}
 			switch {
 			case done:
-				files = []logFile{{store.FileDoneStdout, a.stdout}, {store.FileDoneStderr, a.stderr}}
+				files = []string{store.FileDoneStdout, store.FileDoneStderr}
 			case runtime:
-				files = []logFile{{store.FileRuntime, a.stdout}, {jobs.SchedulerLog, a.stderr}}
+				files = []string{store.FileRuntime, jobs.SchedulerLog}
 			}
+			logs := a.logFiles(raw, files...)
 			if onlyOut {
-				files = files[:1]
+				logs = logs[:1]
 			} else if onlyErr {
-				files = files[1:]
+				logs = logs[1:]
 			}
-			l := a.followFiles(rec.Current().Dir, files)
+			l := a.followFiles(rec.Current().Dir, logs)
 			defer l.stop()
 			if follow {
 				reached := a.reached()
@@ -94,6 +98,7 @@ interrupted.`,
 	fl.BoolVar(&runtime, "runtime", false, "of the runner and the container program")
 	fl.BoolVar(&onlyOut, "stdout", false, "only its stdout")
 	fl.BoolVar(&onlyErr, "stderr", false, "only its stderr")
+	rawFlag(fl, &raw)
 	return c
 }
 
@@ -115,8 +120,35 @@ type follower struct {
 	seen   bool
 }
 
-func (a *app) follow(dir string) *follower {
-	return a.followFiles(dir, []logFile{{store.FileStdout, a.stdout}, {store.FileStderr, a.stderr}})
+// rawHelp says what becomes of a task's words on a terminal.
+const rawHelp = `On a terminal colours pass, and what else drives it (titles, the clipboard,
+cursor moves, clearing) is left out; --raw passes everything, as does a pipe.`
+
+func rawFlag(fl *pflag.FlagSet, raw *bool) {
+	fl.BoolVar(raw, "raw", false, "pass on to a terminal what drives it, too")
+}
+
+// shown is where a task's words go: each of the two as itself, but a terminal,
+// which they would drive.
+func (a *app) shown(raw bool) (stdout, stderr io.Writer) {
+	stdout, stderr = a.stdout, a.stderr
+	if a.tty && !raw {
+		stdout = plain.New(stdout)
+	}
+	if a.errTTY && !raw {
+		stderr = plain.New(stderr)
+	}
+	return stdout, stderr
+}
+
+// logFiles are the files of the two streams, and where they go.
+func (a *app) logFiles(raw bool, names ...string) []logFile {
+	stdout, stderr := a.shown(raw)
+	return []logFile{{names[0], stdout}, {names[1], stderr}}
+}
+
+func (a *app) follow(dir string, raw bool) *follower {
+	return a.followFiles(dir, a.logFiles(raw, store.FileStdout, store.FileStderr))
 }
 
 func (a *app) followFiles(dir string, files []logFile) *follower {
@@ -151,6 +183,7 @@ func (f *follower) move(dir string) {
 	f.copy()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.reset()
 	f.dir, f.offset = dir, make([]int64, len(f.files))
 }
 
@@ -189,12 +222,30 @@ func copyFrom(path string, offset int64, to io.Writer) (int64, error) {
 func (f *follower) stop() {
 	f.once.Do(func() { close(f.quit) })
 	<-f.idle
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reset()
 }
 
 // drain ends the loop and passes on the rest.
 func (f *follower) drain() {
 	f.stop()
 	f.copy()
+	f.stop()
+}
+
+// reset takes a task's colours off the terminal, which hide what berth says, or
+// say something else.
+func (f *follower) reset() {
+	for _, lf := range f.files {
+		unpaint(lf.to)
+	}
+}
+
+func unpaint(w io.Writer) {
+	if p, ok := w.(*plain.Writer); ok {
+		_ = p.Reset()
+	}
 }
 
 func (f *follower) any() bool {

@@ -34,7 +34,7 @@ func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	var out, errs shared
 	a := &app{stdout: &out, stderr: &errs}
-	f := a.follow(dir)
+	f := a.follow(dir, false)
 	if f.any() {
 		t.Error("something was seen where nothing is")
 	}

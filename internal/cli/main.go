@@ -149,7 +149,7 @@ An agent, or a person, can also work in such a place command by command:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: cmd.CommandPath() + " --help"}
 	})
 	root.AddGroup(&cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "envs", Title: "Environments:"}, &cobra.Group{ID: "other", Title: "Other:"})
-	for _, c := range []*cobra.Command{a.runCmd(), a.submitCmd(), a.renderCmd(), a.psCmd(), a.statusCmd(), a.explainCmd(), a.logsCmd(), a.waitCmd(), a.cancelCmd(), a.followCmd(), a.rmCmd()} {
+	for _, c := range []*cobra.Command{a.runCmd(), a.submitCmd(), a.renderCmd(), a.psCmd(), a.statusCmd(), a.explainCmd(), a.logsCmd(), a.waitCmd(), a.cancelCmd(), a.collectCmd(), a.followCmd(), a.rmCmd()} {
 		c.GroupID = "jobs"
 		root.AddCommand(c)
 	}

@@ -32,6 +32,9 @@ func receiptRows(r *jobs.Receipt) (out [][2]string) {
 	for _, p := range r.Proof {
 		add("proof", p)
 	}
+	if r.CheckedOver != "" {
+		add("done", "checked over "+r.CheckedOver)
+	}
 	if r.Seen != nil && len(r.Seen.Abstract) > 0 {
 		add("abstract sockets", strings.Join(r.Seen.Abstract, " "))
 	}

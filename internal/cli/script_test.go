@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -117,13 +118,44 @@ var programSum = sync.OnceValues(func() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 })
 
-// sif is as much of an image as anybody here looks at: the SIF header.
+// sif is as much of an image as anybody here looks at: the header of a SIF, the
+// descriptor of its file system, and that, which is empty.
 func sif() []byte {
-	b := make([]byte, 128)
+	const descriptor, data = 128, 4096
+	b := make([]byte, data)
 	copy(b, "#!/usr/bin/env run-singularity\n")
 	copy(b[32:], "SIF_MAGIC\x0001\x0002\x000123456789abcdef")
-	return b
+	le := binary.LittleEndian
+	le.PutUint64(b[88:], 1)
+	le.PutUint64(b[96:], descriptor)
+	d := b[descriptor:]
+	le.PutUint32(d, 0x4004) // a partition
+	d[4] = 1
+	le.PutUint64(d[17:], data)
+	le.PutUint32(d[585-384:], 1)   // squashfs
+	le.PutUint32(d[585-384+4:], 2) // of the system
+	return append(b, emptySquashfs()...)
 }
+
+var emptySquashfs = sync.OnceValue(func() []byte {
+	dir, err := os.MkdirTemp("", "berth-squashfs-*")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "file")
+	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o700); err != nil {
+		panic(err)
+	}
+	if out, err := exec.Command("mksquashfs", filepath.Join(dir, "empty"), file, "-quiet", "-no-progress").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("mksquashfs (Debian: squashfs-tools): %v: %s", err, out))
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	return b
+})
 
 // patience is how long a test waits for something before it fails: a machine
 // that does much else is no failure.

@@ -135,7 +135,7 @@ one that another job waits for (--after), which could not begin then. Of a job
 on a cluster that is reached by ssh, the record there goes first.
 ` + exitHelp + `0 ok, 2 the job has not ended or its branch is only in the record, 3 no
 such job, 5 it could not be removed.`,
-		Args: someArgs("a job id"),
+		Args: someJobs,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()
 			if err != nil {
@@ -202,11 +202,12 @@ func (a *app) cancelCmd() *cobra.Command {
 		Use: "cancel ID...", Short: "end jobs",
 		Long: `Ask for the end of jobs, waiting or running. A running command gets TERM and,
 after a grace of at most 10 seconds, everything in its container is killed;
-what it had changed is brought back as far as the scheduler leaves time.
+what it had changed is brought back as far as the scheduler leaves time, or
+until the job is cancelled once more.
 A job that has ended is left alone. The end itself is seen with berth wait.
 ` + exitHelp + `0 asked, 2 an ambiguous id, 3 no such job, 5 the scheduler could not be
 reached: the wish is recorded, and the job's runner finds it.`,
-		Args: someArgs("a job id"),
+		Args: someJobs,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()
 			if err != nil {
@@ -255,11 +256,9 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func someArgs(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs " + what, Hint: "berth ps --all lists the jobs"}
-		}
-		return nil
+func someJobs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a job id", Hint: "berth ps --all lists the jobs"}
 	}
+	return nil
 }

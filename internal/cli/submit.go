@@ -115,7 +115,7 @@ submitted or written, and neither Slurm nor the image need be here: versions
 come from the profile. With --login that host is asked for its paths,
 by berth's program, which is put there. Ids in it are zeros; a submitted job has its own.
 
-{image}, {overlay} and {scratch} are known only on the node, and are filled in
+What stands in braces is known only on the node, and is filled in
 by the runner, which records the final command line in argv.json.
 ` + taskHelp + exitHelp + `0 ok, 2 the task or an option is wrong, 3 the task file or the profile does not
 exist, 78 the containment it asks for cannot be had.`,

@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"berth/engine"
+	"berth/internal/mirror"
 	"berth/jobs"
 	"berth/jobs/store"
 
@@ -54,12 +56,20 @@ type jobJSON struct {
 	BranchHere bool              `json:"branch_taken,omitempty"`
 	Result     *jobs.Result      `json:"result,omitempty"`
 	Done       []jobs.DoneResult `json:"done,omitempty"`
+	Checked    string            `json:"checked_over,omitempty"` // what the done commands run over that the task could prepare
 	Artifacts  []string          `json:"artifacts,omitempty"`
-	Overlay    *jobs.OverlayUse  `json:"overlay,omitempty"`
-	OOMKills   int               `json:"oom_kills,omitempty"`
-	MaxRSS     jobs.Bytes        `json:"max_rss_bytes,omitempty"`
-	Peak       jobs.Bytes        `json:"memory_peak_bytes,omitempty"`
-	Notes      []string          `json:"notes,omitempty"`
+	// ArtifactBytes is how long these are together, LeftOut what did not come
+	// back, and Kept where it still is.
+	ArtifactFiles int              `json:"artifact_files,omitempty"`
+	ArtifactBytes jobs.Bytes       `json:"artifact_bytes,omitempty"`
+	LeftOut       []jobs.Omission  `json:"left_out,omitempty"`
+	Kept          *jobs.KeptTree   `json:"kept,omitempty"`
+	NotHere       []string         `json:"not_here,omitempty"` // what stays on the login host, and how it is had
+	Overlay       *jobs.OverlayUse `json:"overlay,omitempty"`
+	OOMKills      int              `json:"oom_kills,omitempty"`
+	MaxRSS        jobs.Bytes       `json:"max_rss_bytes,omitempty"`
+	Peak          jobs.Bytes       `json:"memory_peak_bytes,omitempty"`
+	Notes         []string         `json:"notes,omitempty"`
 	// Unfollowed is what could not be submitted: without somebody, the job may
 	// not go on.
 	Unfollowed *jobs.Unfollowed `json:"unfollowed,omitempty"`
@@ -85,6 +95,7 @@ func viewJSON(v engine.View) jobJSON {
 	if !j.Final {
 		j.WaitsFor = v.Waits.String()
 	}
+	j.Checked = v.Spec.CheckedOver()
 	a := v.Current()
 	if a == nil {
 		return j
@@ -99,6 +110,7 @@ func viewJSON(v engine.View) jobJSON {
 			j.LoginDir = store.AttemptDir(st.JobDir(v.Spec.ID), a.N)
 		}
 	}
+	j.NotHere = mirror.NotHere(v.Record)
 	if a.Submitted != nil {
 		j.NativeID = a.Submitted.Handle.NativeID
 	}
@@ -110,6 +122,9 @@ func viewJSON(v engine.View) jobJSON {
 	}
 	if d := a.Verdict; d != nil && a.Exit == nil {
 		j.Reason, j.Hint, j.Word, j.Ended = d.Reason, d.Hint, d.Word, &d.Time
+	}
+	if text := keptBeside(v.Spec, a); text != "" {
+		j.Notes = append(j.Notes, text)
 	}
 	// What the scheduler said beside our own record, when it was asked.
 	if d := a.Decision; d != nil && d.Word != "" {
@@ -124,14 +139,30 @@ func viewJSON(v engine.View) jobJSON {
 			j.Started = &x.Started
 		}
 		j.Overlay = x.Overlay
-		j.Result, j.Done, j.Artifacts, j.OOMKills, j.MaxRSS = x.Result, x.Done, x.Artifacts, x.OOMKills, x.MaxRSS
-		j.Peak = x.Peak
+		j.Done, j.Artifacts, j.OOMKills, j.MaxRSS = x.Done, x.Artifacts, x.OOMKills, x.MaxRSS
+		j.Peak, j.ArtifactFiles, j.ArtifactBytes, j.LeftOut, j.Kept = x.Peak, x.ArtifactFiles, x.ArtifactBytes, x.LeftOut, x.Kept
 		j.Notes = append(j.Notes, x.Notes...)
-		if x.Result != nil && x.Result.Commit != "" {
-			j.Branch, j.BranchHere = x.Result.Branch, v.BranchHere()
-		}
+	}
+	if j.Result = a.Result(); j.Result != nil && j.Result.Commit != "" {
+		j.Branch, j.BranchHere = j.Result.Branch, v.BranchHere()
 	}
 	return j
+}
+
+// keptBeside says where the files are of a task whose runner was killed: one that
+// has ended itself has said so.
+func keptBeside(s jobs.Spec, a *jobs.Attempt) string {
+	if s.Workspace == nil || s.Login != nil || a.Claim == nil || a.Verdict == nil || a.Exit != nil {
+		return ""
+	}
+	kept := filepath.Join(a.Dir, "work")
+	switch _, err := os.Lstat(kept); {
+	case err == nil:
+		return "the task's files are in " + kept + "; what is in there was written by the task"
+	case !s.SharesWork():
+		return "the task's files are on " + a.Claim.Host + ", and come to " + kept + " when the next job or environment of yours begins there, or by berth gc there"
+	}
+	return ""
 }
 
 // said is who cancelled an attempt in the scheduler, by what that said.
@@ -236,6 +267,9 @@ func overlayText(o *jobs.OverlayUse) string {
 	return s
 }
 
+// shownArtifacts bounds the artifacts that are named to people.
+const shownArtifacts = 10
+
 // detail lists what is worth saying about one job, as label and value.
 func (a *app) detail(j jobJSON) [][2]string {
 	out := [][2]string{{"job", j.ID}, {"name", j.Name}, {"state", stateText(j)}}
@@ -292,6 +326,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 		for _, p := range r.OutOfScope {
 			add("out of scope", p)
 		}
+		add("look at", strings.Join(r.LookAt, ", "))
 		if r.Skipped > 0 {
 			add("left out", plural(r.Skipped, "path")+"; the reasons are in "+filepath.Join(j.Dir, "manifest.json"))
 		}
@@ -299,7 +334,18 @@ func (a *app) detail(j jobJSON) [][2]string {
 	for _, d := range j.Done {
 		add("done", commandText(d.Command)+": "+d.Exit.String())
 	}
-	for _, p := range j.Artifacts {
+	if j.Checked != "" {
+		add("done", "checked over "+j.Checked)
+	}
+	for i, p := range j.Artifacts {
+		if i == shownArtifacts && len(j.Artifacts) > shownArtifacts+1 {
+			all := plural(max(len(j.Artifacts), j.ArtifactFiles), "file")
+			if j.ArtifactBytes > 0 {
+				all += ", " + j.ArtifactBytes.Rough()
+			}
+			add("artifacts", fmt.Sprintf("%s in all, in %s", all, filepath.Join(j.Dir, "artifacts")))
+			break
+		}
 		add("artifact", filepath.Join(j.Dir, "artifacts", p))
 	}
 	if o := j.Overlay; o != nil && o.Name != "" {
@@ -310,6 +356,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 	}
 	for _, n := range j.Notes {
 		add("note", n)
+	}
+	for _, n := range j.NotHere {
+		add("not here", n)
 	}
 	if j.AskError != "" {
 		add("as of", a.when(j.AsOf))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"berth/engine"
@@ -19,9 +20,9 @@ func (a *app) waitCmd() *cobra.Command {
 		Long: `Wait until the jobs have ended, and exit with the first code that is not 0.
 ` + exitHelp + `0 it succeeded, 1 the task failed, 5 berth or the site failed, 7 it
 changed nothing, 8 still going on when --timeout passed, 9 it changed files
-outside its scope, 75 try again, 78 its containment could not be had, 124 its
+outside its scope, 11 it succeeded and not all came back, 75 try again, 78 its containment could not be had, 124 its
 time limit passed, 130 it was cancelled; 2, 3 as everywhere.`,
-		Args: someArgs("a job id"),
+		Args: someJobs,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()
 			if err != nil {
@@ -98,6 +99,9 @@ func (a *app) conclude(v engine.View) {
 			a.say("note: %s", n)
 		}
 	}
+	for _, n := range j.NotHere {
+		a.say("not here: %s", n)
+	}
 	if v.Note != "" {
 		a.say("note: %s", v.Note)
 	}
@@ -110,17 +114,21 @@ func (a *app) conclude(v engine.View) {
 		for _, p := range r.OutOfScope {
 			a.say("out of scope: %s", p)
 		}
+		if len(r.LookAt) > 0 {
+			a.say("look at: %s", strings.Join(r.LookAt, ", "))
+		}
 	}
 }
 
 func (a *app) runCmd() *cobra.Command {
 	var f taskFlags
-	var ownCode bool
+	var ownCode, raw bool
 	c := &cobra.Command{
 		Use: "run [flags] TASK.md | run [flags] -- COMMAND...", Short: "submit a task, show its logs, wait for its end",
 		Long: `Submit a task, show its output as it comes, and wait for its end.
 Ctrl-C leaves the job running and says how to come back; a second one cancels
 it.
+` + rawHelp + `
 ` + taskHelp + `
   berth run fix.md
   berth run --image py.sif --workspace . -- 'pytest -x && ruff check'
@@ -131,12 +139,13 @@ the command's own exit code.`,
 			if err != nil {
 				return err
 			}
-			return a.watch(cmd.Context(), e, rec, ownCode)
+			return a.watch(cmd.Context(), e, rec, ownCode, raw)
 		},
 	}
 	f.add(c)
 	f.addKey(c)
 	c.Flags().BoolVar(&ownCode, "exit-code", false, "exit with the command's own code")
+	rawFlag(c.Flags(), &raw)
 	return c
 }
 
@@ -152,14 +161,14 @@ func again(r *jobs.Record) string {
 }
 
 // watch shows a job to its end.
-func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, ownCode bool) error {
+func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, ownCode, raw bool) error {
 	id, short := rec.Spec.ID, jobs.Short(rec.Spec.ID)
 	native := ""
 	if sub := rec.Current().Submitted; sub != nil {
 		native = sub.Handle.NativeID
 	}
 	a.say("job %s submitted to %s", short, joinWords(schedulerName(rec.Spec), native))
-	logs := a.follow(rec.Current().Dir)
+	logs := a.follow(rec.Current().Dir, raw)
 	defer logs.stop()
 	defer a.tellWaiting(ctx, rec.Current().Dir)()
 	reached, last := a.reached(), jobs.State("")

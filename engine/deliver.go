@@ -1,0 +1,282 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"berth/internal/failpoint"
+	"berth/internal/mirror"
+	"berth/internal/workspace"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// take brings a result's branch into the user's repository where the runner
+// could not, once. Its failure is a note: the bundle stays, and whoever looks next
+// tries again; later each time when trying costs something.
+func (e *Engine) take(ctx context.Context, v *View) {
+	if !v.BranchMissing() {
+		return
+	}
+	a := v.Current()
+	if v.Spec.Retry != nil && a.Collected == nil && (a.Decision == nil || a.Decision.Verb != jobs.VerbAccept) {
+		return // the branch is that of the attempt that is accepted, which another may be
+	}
+	if v.Spec.Workspace.Copy {
+		v.Note = "its branch goes to the repository on " + v.Spec.Host + ", where it was submitted"
+		return
+	}
+	const not = "the branch is not in the repository yet: "
+	if u := a.Undelivered; !u.Due(e.Now()) {
+		v.Note = fmt.Sprintf("%s%s; it is kept in %s, and is tried again after %s, or at once by berth collect %s",
+			not, u.Reason, bundle(a.Dir), u.Next.UTC().Format(time.RFC3339), jobs.Short(v.Spec.ID))
+		return
+	}
+	switch stored, err := e.deliver(ctx, v); {
+	case stored && err != nil:
+		v.Note = "the branch is in the repository, but that could not be recorded: " + err.Error()
+	case err != nil:
+		v.Note = not + err.Error() + "; it is kept in " + bundle(a.Dir)
+	}
+}
+
+// deliver brings in the branch of the current attempt. With an error, stored
+// tells whether the branch is there all the same.
+func (e *Engine) deliver(ctx context.Context, v *View) (stored bool, err error) {
+	a := v.Current()
+	res := a.Result()
+	if err := e.intake(ctx, v.Spec.Workspace, a.Dir, res); err != nil {
+		if costs(err) && ctx.Err() == nil {
+			u := a.Undelivered.Again(e.Now().UTC(), err.Error())
+			if serr := store.SetUndelivered(a.Dir, u); serr == nil {
+				a.Undelivered = &u
+			}
+		}
+		return false, repoError(err)
+	}
+	failpoint.Hit("take.branch")
+	t := jobs.Taken{Version: 1, Branch: v.Spec.Workspace.Branch, Commit: res.Commit, Time: e.Now().UTC()}
+	if _, err := store.SetTaken(a.Dir, t); err != nil {
+		return true, err
+	}
+	a.Taken = &t
+	return true, nil
+}
+
+// costs tells whether a failed delivery is to be tried later each time: the space
+// that somebody frees is not to be taken by trying, and what git refuses stays so.
+// Everything else may be put right at any moment, and the next look is to find that.
+func costs(err error) bool {
+	return errors.Is(err, workspace.ErrSpace) || errors.Is(err, workspace.ErrRejected)
+}
+
+// Brought is what [Engine.Bring] did.
+type Brought struct {
+	// Kept is the work tree that was kept; "" is none here.
+	Kept string `json:"kept,omitempty"`
+	// Collected tells that the result was made of it now.
+	Collected bool `json:"collected,omitempty"`
+	// Branch is the result's branch, and Here whether it is in the repository.
+	Branch string `json:"branch,omitempty"`
+	Here   bool   `json:"branch_taken"`
+	// Files were copied to Dir.
+	Dir   string   `json:"dir,omitempty"`
+	Files []string `json:"files,omitempty"`
+	// Missing says what could still not be brought.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Bring brings what is still to be brought of an ended job, at once: it makes the
+// result of a work tree that was kept, delivers the branch, and copies what was
+// left out of the result: artifacts to the attempt's directory or to into, other
+// files to into. An error is about the branch or a directory; what else could not
+// be brought is in the answer.
+func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, error) {
+	short := jobs.Short(v.Spec.ID)
+	a := v.Current()
+	switch {
+	case v.Spec.Workspace == nil:
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no workspace: nothing of it is collected", Hint: "berth logs " + short}
+	case !v.State.Final() || a == nil:
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has not ended: it is " + string(v.State), Hint: "berth wait " + short}
+	}
+	b := &Brought{Kept: filepath.Join(a.Dir, workspace.WorkDir)}
+	if _, err := os.Stat(b.Kept); err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "look for the kept work tree", Err: err}
+		}
+		b.Kept = ""
+	}
+	if b.Kept != "" && a.Result() == nil {
+		if err := e.collectKept(ctx, v); err != nil {
+			return nil, err
+		}
+		b.Collected = true
+	}
+	if b.Kept != "" {
+		if err := e.bringFiles(ctx, v, b, into); err != nil {
+			return nil, err
+		}
+	}
+	b.Missing = append(b.Missing, mirror.NotHere(v.Record)...)
+	if why := notKept(v.Current()); why != "" {
+		b.Missing = append(b.Missing, why)
+	}
+	if res := a.Result(); res != nil && res.Commit != "" {
+		b.Branch = v.Spec.Workspace.Branch
+		if v.BranchMissing() && v.Spec.Workspace.Copy {
+			return b, &jobs.Error{Kind: jobs.KindUsage, Msg: "the branch goes to the repository on " + v.Spec.Host, Hint: "run berth collect " + short + " there"}
+		}
+		if v.BranchMissing() {
+			if _, err := e.deliver(ctx, v); err != nil {
+				return b, &jobs.Error{Kind: jobs.KindInfra, Msg: "branch " + b.Branch + " is not in the repository: " + err.Error() + "; it is kept in " + bundle(a.Dir), Hint: jobs.HintOf(err)}
+			}
+		}
+		b.Here = v.BranchHere()
+	}
+	if a.Result() == nil {
+		msg := "job " + short + " has no result, and its work tree was not kept"
+		if l := v.Spec.Login; l != nil {
+			msg += " here"
+			if stays := mirror.NotHere(v.Record); len(stays) > 0 {
+				msg += "; " + strings.Join(stays, "; ")
+			} else {
+				msg += "; if it was kept on " + l.Host + ", it is in the attempt's directory there"
+			}
+		}
+		return b, &jobs.Error{Kind: jobs.KindNotFound, Msg: msg, Hint: "berth status " + short}
+	}
+	return b, nil
+}
+
+// notKept says what of the work tree of an attempt could not be kept, or "".
+func notKept(a *jobs.Attempt) string {
+	if a.Exit == nil || a.Exit.Kept == nil || a.Exit.Kept.Error == "" {
+		return ""
+	}
+	return a.Exit.Kept.Lost() + " that could not be kept: " + a.Exit.Kept.Error
+}
+
+// collectKept makes the result that the runner did not make.
+func (e *Engine) collectKept(ctx context.Context, v *View) error {
+	a, w := v.Current(), v.Spec.Workspace
+	scope, err := workspace.ParseScope(w.Scope)
+	if err != nil {
+		return repoError(err)
+	}
+	res, err := e.Git.CollectKept(ctx, a.Dir, Source(w), workspace.CollectOptions{Branch: w.Branch, Scope: scope,
+		Limits:  workspace.ResultLimits(v.Spec.Results),
+		Message: fmt.Sprintf("%s\n\nBerth-Job: %s\nBerth-Attempt: %s\n", v.Spec.Name, v.Spec.ID, a.Info.ID)})
+	if err != nil {
+		return repoError(err)
+	}
+	c := jobs.Collected{Version: 1, Time: e.Now().UTC(), Result: res.Record()}
+	won, err := store.SetCollected(a.Dir, c)
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the result", Err: err}
+	}
+	if !won {
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: "another berth collect has made the result meanwhile", Hint: "berth collect " + jobs.Short(v.Spec.ID)}
+	}
+	a.Collected = &c
+	return nil
+}
+
+// bringFiles copies what was left out of the kept work tree.
+func (e *Engine) bringFiles(ctx context.Context, v *View, b *Brought, into string) error {
+	a := v.Current()
+	add := func(got workspace.Artifacts) {
+		for _, f := range got.Copied {
+			b.Files = append(b.Files, fmt.Sprint(f.Path))
+		}
+		for _, s := range got.Skipped {
+			b.Missing = append(b.Missing, fmt.Sprintf("%s: %s", s.Path, s.Reason))
+		}
+		if got.SkippedMore > 0 {
+			b.Missing = append(b.Missing, fmt.Sprintf("%d more paths", got.SkippedMore))
+		}
+	}
+	b.Dir = into
+	if len(v.Spec.Artifacts) > 0 {
+		if into == "" {
+			b.Dir = filepath.Join(a.Dir, "artifacts")
+		}
+		all := workspace.ArtifactLimits{FileBytes: math.MaxInt64, TotalBytes: math.MaxInt64, Files: math.MaxInt}
+		got, err := workspace.CollectArtifacts(ctx, b.Kept, b.Dir, v.Spec.Artifacts, all)
+		if err != nil {
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "bring the artifacts", Err: err, Hint: "they are in " + b.Kept}
+		}
+		add(got)
+	}
+	left, more, err := workspace.LeftOut(a.Dir)
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read what was left out of the branch", Err: err}
+	}
+	switch {
+	case len(left) == 0:
+	case into == "":
+		b.Missing = append(b.Missing, fmt.Sprintf("what is left out of the branch (%d in all); --into DIR brings it", len(left)+more))
+	default:
+		got, err := workspace.CopyOut(ctx, b.Kept, into, left)
+		if err != nil {
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "bring what was left out of the branch", Err: err, Hint: "it is in " + b.Kept}
+		}
+		add(got)
+		if more > 0 {
+			b.Missing = append(b.Missing, fmt.Sprintf("%d more paths that were left out of the branch", more))
+		}
+	}
+	if len(b.Files) == 0 {
+		b.Dir = ""
+	}
+	return nil
+}
+
+// sweepBranches delivers what is not delivered yet, as every look does, and says
+// so; and removes what killed clients have left of that.
+func (e *Engine) sweepBranches(ctx context.Context, recs []*jobs.Record, dry bool) (found []Left) {
+	var waiting []*jobs.Record
+	for _, r := range recs {
+		if jobs.StateOf(r).Final() && r.BranchMissing() {
+			waiting = append(waiting, r)
+		}
+		for i := range r.Attempts {
+			if r.Spec.Workspace == nil {
+				break
+			}
+			for _, path := range workspace.Abandoned(r.Attempts[i].Dir, dry) {
+				l := Left{What: LeftRemains, Name: path, Job: r.Spec.ID, Why: "a client was killed while it brought a branch in", Result: DoneRemoved}
+				if dry {
+					l.Result = DoneFound
+				}
+				found = append(found, l)
+			}
+		}
+	}
+	views := make([]View, len(waiting))
+	if !dry {
+		views = e.Reconcile(ctx, waiting)
+	}
+	for i, r := range waiting {
+		l := Left{What: LeftBranch, Name: r.Spec.Workspace.Branch, Job: r.Spec.ID, Why: "the result is not in the repository", Result: DoneFound}
+		switch v := views[i]; {
+		case dry:
+		case !v.BranchMissing():
+			l.Result = DoneBrought
+		default:
+			l.Result = DoneWaits
+			if v.Note != "" {
+				l.Why = v.Note
+			}
+		}
+		found = append(found, l)
+	}
+	return found
+}
