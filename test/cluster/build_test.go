@@ -77,6 +77,92 @@ func TestImageBuild(t *testing.T) {
 	s.bare(t, "login", "ls -A "+d+"/state/images | grep new-")
 }
 
+// A script of a build, and a template's, has a /tmp and a /var/tmp of its own: it meets
+// no socket, no scratch directory and no unpacked image there, and leaves nothing.
+func TestImageBuildTemp(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.dir(t)
+	env := "export BERTH_HOME=" + d + "/state XDG_CONFIG_HOME=" + d + "/config; cd " + d + "\n"
+	t.Cleanup(func() { s.sh(t, env+"berth env rm --all --force >/dev/null 2>&1") })
+	s.ok(t, env+"berth exec --backend local -- true; ls /tmp/berth-1000/*.sock; mkdir -p /tmp/berth-1000-images; touch /var/tmp/of-the-host-$$") // a keeper, here
+	const script = "echo sees /tmp/* /tmp/.[!.]* /var/tmp/*; echo x >/tmp/left-by-build; echo x >/var/tmp/left-by-build"
+	a := s.want(t, env+tiny+"echo '    "+script+"' >>tiny.def; berth image build --local tiny.def", 0, regexp.QuoteMeta("sees /tmp/* /tmp/.[!.]* /var/tmp/*"))
+	path := strings.TrimSpace(a.out)
+	s.want(t, env+"printf 'image = \""+path+"\"\nbootstrap = \"\"\"\n"+strings.ReplaceAll(script, `"`, `\"`)+"\n\"\"\"\n' >mine.toml; berth template add mine.toml; berth template build mine", 0)
+	if got := s.ok(t, env+"grep -h '^sees' state/jobs/*/*/attempts/0001/stderr"); got != "sees /tmp/* /tmp/.[!.]* /var/tmp/*\nsees /tmp/* /tmp/.[!.]* /var/tmp/*" {
+		t.Errorf("the scripts say %q", got)
+	}
+	s.ok(t, "! ls /tmp/left-by-build /var/tmp/left-by-build 2>/dev/null; rm -f /var/tmp/of-the-host-*")
+}
+
+// A script of a build, and of a template, is root with no more capabilities than
+// commands of tasks have: it reaches no file of the host by unmounting or by
+// processes, nor a kernel keyring, and nothing of the base image runs before it is
+// confined. Packages are installed as ever.
+func TestImageBuildConfined(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.dir(t)
+	env := "export BERTH_HOME=" + d + "/state XDG_CONFIG_HOME=" + d + "/config; cd " + d + "\n"
+	t.Cleanup(func() { s.sh(t, env+"berth env rm --all --force >/dev/null 2>&1") })
+	// A base with the programs that a script needs for it, whose own scripts say what they may do.
+	const base = `mkdir -p root/.singularity.d/env root/tmp root/proc root/etc root/var/lib/dpkg/info root/var/lib/dpkg/updates root/var/log
+for p in sh cat grep ls umount mount unshare perl chown dpkg dpkg-deb dpkg-split rm tar diff mkdir chmod ldconfig start-stop-daemon; do
+	at=$(PATH=$PATH:/usr/sbin:/sbin command -v $p) && mkdir -p root/bin && cp -L $at root/bin/$p
+	ldd $at 2>/dev/null | grep -o '/lib[^ ]*' | while read f; do mkdir -p root$(dirname $f); cp -L $f root$f; done
+done
+mkdir -p root/usr/share
+cp /etc/passwd /etc/group root/etc/; touch root/var/lib/dpkg/status root/var/lib/dpkg/available; cp -r /usr/share/dpkg root/usr/share/
+echo 'export OF_BASE=1; echo "base has $(/bin/grep CapEff /proc/self/status)" >&2' >root/.singularity.d/env/10-docker2singularity.sh
+mkdir -p p/DEBIAN p/opt; echo hi >p/opt/loc; printf '#!/bin/sh\nset -e\nchown 0:0 /opt/loc\necho postinst ran\n' >p/DEBIAN/postinst; chmod 755 p p/DEBIAN p/DEBIAN/postinst
+printf 'Package: loc\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n' >p/DEBIAN/control; dpkg-deb --root-owner-group -b p root/loc.deb >/dev/null
+`
+	const script = `set +e
+echo "variable of the base: $OF_BASE"
+umount /tmp; echo "umount $?"
+unshare -Urm umount /tmp; echo "umount in a namespace $?"
+mount -t tmpfs x /opt; echo "mount $?"
+ls /proc/1/root/home/alice; echo "root of 1: $?"
+for p in /proc/[0-9]*; do if ls -d $p/root/home/alice >/dev/null 2>&1; then echo "reached by $p"; fi; done
+perl -le 'print "keyctl ", syscall(250, 0, -3, 0), " ", $!+0'
+grep -E 'CapBnd|NoNewPrivs|Seccomp:' /proc/self/status
+dpkg -i /loc.deb; echo "dpkg $?"
+(while :; do cat /proc/uptime >/dev/null; done) &
+echo 'export FROM_POST=1' >>$APPTAINER_ENVIRONMENT
+`
+	const held = `variable of the base: 1
+umount 32
+umount in a namespace 32
+mount 32
+root of 1: 2
+keyctl -1 1
+CapBnd:	00000000a80425fb
+NoNewPrivs:	1
+Seccomp:	2
+`
+	shown := `grep -E '^(variable|umount [0-9i]|mount [0-9]|root of|reached|keyctl|CapBnd|NoNew|Seccomp)' `
+	s.ok(t, env+base+"cat >tried <<'END'\n"+script+"END\n"+`(printf 'Bootstrap: localimage\nFrom: '$PWD/root'\n\n%%post\n'; cat tried; printf '%%test\n    echo "in test $(grep CapEff /proc/self/status)"\n') >base.def`)
+	a := s.want(t, env+"berth image build --local base.def 2>err; c=$?; cat err >&2; exit $c", 0, "postinst ran", "dpkg 0", "in test CapEff:\t00000000a80425fb")
+	path := strings.TrimSpace(a.out)
+	if got := s.ok(t, env+shown+"err"); got != strings.TrimSpace(held) {
+		t.Errorf("the script of a build says %q", got)
+	}
+	if got := s.ok(t, env+"grep -h '^base has' err | sort -u"); got != "base has CapEff:\t00000000a80425fb" {
+		t.Errorf("scripts of the base say %q", got)
+	}
+	// What is built has the shell of its base, and the definition is the user's.
+	s.ok(t, env+"cmp base.def "+strings.TrimSuffix(path, ".sif")+".def; apptainer inspect --deffile "+path+" | diff - base.def")
+	if got := s.ok(t, env+"berth run --image "+path+" -- 'echo $OF_BASE $FROM_POST; cat /opt/loc; grep -c guest.ScriptMain /bin/sh'; true"); got != "1 1\nhi\n0" {
+		t.Errorf("%q", got)
+	}
+	s.want(t, env+"(printf 'image = \""+path+"\"\nbootstrap = \"\"\"\n'; sed 's/\\\\/&&/g' tried; printf '\"\"\"\n') >mine.toml; berth template add mine.toml; berth template build mine", 0)
+	if got := s.ok(t, env+shown+"-h state/jobs/*/*/attempts/0001/stderr | sort | uniq -c | grep -vc ' 2 '; true"); got != "0" {
+		t.Errorf("the template's script differs in %s lines", got)
+	}
+	s.want(t, env+"printf 'Bootstrap: localimage\nFrom: "+path+"\n%%test\n#!/bin/cat\n' >test.def; berth image build --local test.def", 2, "line 4 of the definition gives %test an interpreter of its own")
+}
+
 // Without ids of one's own, %post is root alone, over an unpacked base.
 func TestImageBuildAlone(t *testing.T) {
 	s := standard

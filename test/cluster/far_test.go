@@ -417,7 +417,7 @@ func TestFar(t *testing.T) {
 		for i, pause := range []time.Duration{0, 60 * time.Millisecond, 150 * time.Millisecond} {
 			before := c.run("ps", "--all").out
 			had := s.ok(t, "ls -d ~/.local/state/berth/jobs/*/* | wc -l")
-			name := fmt.Sprintf("cut%d", i)
+			name := fmt.Sprintf("cut%d-%d", i, time.Now().UnixMilli()) // the accounting remembers earlier runs
 			cmd := c.command("submit", "--retry", "on", "--name", name, "--image", s.image, "--", "echo once")
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs

@@ -52,6 +52,58 @@ func TestNeighboursSockets(t *testing.T) {
 	}
 }
 
+// The state directory, keepers' sockets and unpacked images are in no container,
+// although a directory above them is bound; they cannot be bound themselves.
+func TestNeighboursHidden(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.dir(t)
+	env := "export BERTH_HOME=" + d + "/state XDG_CONFIG_HOME=" + d + "/config; cd " + d + "\n"
+	t.Cleanup(func() { s.sh(t, env+"berth env rm --all --force >/dev/null 2>&1") })
+	s.ok(t, env+"echo hello >seen; berth exec --backend local -- true") // a keeper, on login
+	look := "'ls -A /x/state; cat /x/seen; touch /x/state/y 2>/dev/null && echo WRITTEN; ls -A /hosttmp/berth-1000 /hosttmp/berth-1000-images; umount /x/state 2>/dev/null && echo UNMOUNTED; true'"
+	flags := "--image " + s.image + " --bind " + d + ":/x:rw --bind /tmp:/hosttmp:rw"
+	a := s.want(t, env+"berth run "+flags+" --slurm --nodelist=c1 -- "+look, 0)
+	b := s.want(t, env+"berth exec --env hidden "+flags+" -- "+look, 0)
+	for what, out := range map[string]string{"job": a.out, "environment": b.out} {
+		var kept []string
+		for line := range strings.Lines(out) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "/hosttmp/") {
+				kept = append(kept, line)
+			}
+		}
+		if len(kept) != 1 || kept[0] != "hello" {
+			t.Errorf("%s: it sees %q", what, out)
+		}
+	}
+	for _, source := range []string{d + "/state", d + "/state/jobs", "/tmp/berth-1000"} {
+		s.want(t, env+"berth exec --env refused --image "+s.image+" --bind "+source+":/y -- true", 125, "cannot be mounted at /y: it belongs to berth's own directory")
+		s.sh(t, env+"berth env rm --force refused")
+	}
+}
+
+// A stranger's listener stops nobody.
+func TestNeighboursStranger(t *testing.T) {
+	s := standard
+	s.need(t)
+	name := s.ok(t, "echo slurm-munge-$RANDOM$RANDOM")
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.on(t, "c1", "bob", "timeout", "900", "socat", "ABSTRACT-LISTEN:"+name+",fork", "EXEC:true")
+	}()
+	t.Cleanup(func() {
+		s.on(t, "c1", "bob", "pkill", "-f", "ABSTRACT-LISTEN:"+name)
+		<-over
+	})
+	waitFor(t, patience, func() bool { return s.on(t, "c1", "bob", "grep", "-q", name, "/proc/net/unix").code == 0 })
+	id := s.submit(t, "--slurm --nodelist=c1", "echo ran")
+	s.wait(t, id, 0)
+	if got := s.ok(t, "berth explain --json "+id+" | grep -c "+name); got == "0" {
+		t.Error("the record does not name it")
+	}
+}
+
 // What a job's container is like, seen from inside and told by its receipt.
 func TestNeighboursReceipt(t *testing.T) {
 	s := standard

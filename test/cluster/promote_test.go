@@ -128,7 +128,7 @@ func TestPromotion(t *testing.T) {
 		t.Parallel()
 		name := s.overlayOf(t, ext3)
 		d := s.dir(t)
-		s.ok(t, "printf '+++\\nname = \"x\"\\ndone = [\"test -e /said\", \"exit 1\"]\\n[agent]\\ncommand = \"echo x >/said\"\\n[terminal]\\noverlay = \""+name+"\"\\n+++\\n' >"+d+"/t.md")
+		s.ok(t, "printf '+++\\nname = \"x\"\\ndone_over = \"task\"\\ndone = [\"test -e /said\", \"exit 1\"]\\n[agent]\\ncommand = \"echo x >/said\"\\n[terminal]\\noverlay = \""+name+"\"\\n+++\\n' >"+d+"/t.md")
 		id := s.ok(t, "berth submit --image "+s.image+" "+d+"/t.md")
 		if st := s.wait(t, id, 1); st.State != "failed" || s.use(t, id).Promoted {
 			t.Errorf("%+v", st)
@@ -142,7 +142,7 @@ func TestPromotion(t *testing.T) {
 		st := ready(t, id)
 		s.on(t, st.Node, "root", "pkill", "-9", "-f", "berth-node.* runner --attempt "+st.Dir)
 		// On its node that is seen, and its lease counts no more when its container
-		// must have left, after 30 s.
+		// must have left, 30 s after its last beat.
 		id = s.submit(t, "--overlay "+name+" --overlay-wait 5m --slurm --nodelist="+st.Node, "test ! -e /said")
 		s.wait(t, id, 0)
 		s.holds(t, name, false)

@@ -228,11 +228,24 @@ type status struct {
 		Base, Commit                 string
 		Files, Insertions, Deletions int
 		OutOfScope                   []string `json:"out_of_scope"`
+		LookAt                       []string `json:"look_at"`
 	}
 	Artifacts []string
-	CancelBy  string `json:"cancelled_by"`
-	OOMKills  int    `json:"oom_kills"`
-	Notes     []string
+	LeftOut   []omission `json:"left_out"`
+	Kept      struct {
+		Dir  string
+		Lost int `json:"lost_files"`
+	}
+	CancelBy string `json:"cancelled_by"`
+	OOMKills int    `json:"oom_kills"`
+	Notes    []string
+}
+
+// omission is what of a result did not come back, for one reason.
+type omission struct {
+	Of, Kind string
+	Paths    int
+	Names    []string
 }
 
 func (s site) status(t *testing.T, id string) status {
@@ -296,13 +309,19 @@ func (s site) configure(t *testing.T, name string, seconds, usual int) {
 	t.Cleanup(func() { set(usual) })
 }
 
+// remains lists what a job of alice's must not leave on a machine: processes of
+// berth's or of a test's task (they sleep 31x seconds), and scratch directories. The
+// directory of the user's copies of images is none: it stays, and a container to
+// which a directory above it is bound makes it, so that it can be hidden.
+const remains = `pgrep -u alice -af "berth|apptainer|fuse|sleep 31[0-9]"; find /tmp /var/tmp -maxdepth 1 -user alice -name 'berth-1000-*' | grep -vE '/berth-1000-images(-[0-9]+)?$'`
+
 // quiet checks that a job has left nothing on the nodes: no process of
 // berth's or of a test's task (they sleep 31x seconds), no scratch directory, no
 // FUSE mount. The images that a user's jobs share there stay.
 func (s site) quiet(t *testing.T) {
 	t.Helper()
 	for _, node := range []string{"c1", "c2"} {
-		s.bare(t, node, `pgrep -u alice -af "berth|apptainer|fuse|sleep 31[0-9]"; ls -d /tmp/berth-1000-* /var/tmp/berth-1000-* 2>/dev/null | grep -v -- -images;  grep -E 'fuse\.(squashfuse|fuse-overlayfs|fuse2fs)' /proc/mounts`)
+		s.bare(t, node, remains+`; grep -E 'fuse\.(squashfuse|fuse-overlayfs|fuse2fs)' /proc/mounts`)
 	}
 }
 

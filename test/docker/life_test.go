@@ -58,7 +58,7 @@ func TestKeepsFiles(t *testing.T) {
 	e.want("cat /opt/kept", "one")
 
 	// Paused, renamed, and without a keeper.
-	ask(t, "pause", id)
+	pause(t, id)
 	_ = e.proc.Signal(syscall.SIGKILL)
 	_, _ = e.proc.Wait()
 	ask(t, "rename", id, "berth-renamed-"+e.spec.ID[28:])
@@ -238,12 +238,18 @@ func TestMounts(t *testing.T) {
 	odd := filepath.Join(dir, `a,b:c "d'`)
 	must(t, os.MkdirAll(odd, 0o755))
 	must(t, os.WriteFile(filepath.Join(odd, "f"), []byte("there\n"), 0o644))
+	must(t, os.Chmod(odd, 0o777))
 	e := plan(t, func(s *jobs.EnvSpec) {
-		s.Mounts = []jobs.Mount{{Source: odd, Destination: "/odd, place"}, {Source: odd, Destination: "/workspace", Writable: true}, {Source: odd, Destination: "/run"}}
+		s.Mounts = []jobs.Mount{{Source: odd, Destination: "/odd, place"}, {Source: odd, Destination: "/run"}}
 		s.Docker = &jobs.DockerSpec{Volumes: []string{dir + ":/vol:ro", "/anonymous"}, ExtraArgs: []string{"--hostname", "inside", "--ulimit=nofile=100"}}
 	}).open()
-	e.want(`cat "/odd, place/f" /run/f; touch "/odd, place/g" 2>/dev/null; echo $?; touch /workspace/g; ls /vol; touch /vol/x 2>/dev/null; echo $?; touch /anonymous/x; hostname; ulimit -n`,
+	e.want(`cat "/odd, place/f" /run/f; touch "/odd, place/g" 2>/dev/null; echo $?; ls /vol; touch /vol/x 2>/dev/null; echo $?; touch /anonymous/x; hostname; ulimit -n`,
 		"there\nthere\n1\na,b:c \"d'\n1\ninside\n100")
+	e = plan(t, func(s *jobs.EnvSpec) {
+		s.Mounts = []jobs.Mount{{Source: odd, Destination: "/odd, place"}, {Source: odd, Destination: "/workspace", Writable: true}}
+		s.Docker = &jobs.DockerSpec{User: "1234:1234"} // root has no writable bind
+	}).open()
+	e.want(`touch "/odd, place/g" 2>/dev/null; echo $?; touch /workspace/g; stat -c %u "/odd, place/g"`, "1\n1234")
 	link := filepath.Join(dir, "link")
 	must(t, os.Symlink("/var/run", link))
 	for _, s := range []jobs.EnvSpec{
@@ -252,6 +258,30 @@ func TestMounts(t *testing.T) {
 		e := plan(t, func(to *jobs.EnvSpec) { to.Mounts, to.Docker = s.Mounts, s.Docker })
 		if _, err := e.prepare(); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "socket") {
 			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+// TestHidden: the state directory is not visible below a bind or a volume, also
+// after the container was stopped, and cannot be bound itself.
+func TestHidden(t *testing.T) {
+	dir := filepath.Dir(home)
+	must(t, os.Chmod(dir, 0o755)) //nolint:gosec // root inside has no power over others' directories
+	seen := filepath.Join(dir, "seen")
+	must(t, os.WriteFile(seen, []byte("hello\n"), 0o644))
+	e := plan(t, func(s *jobs.EnvSpec) {
+		s.Mounts = []jobs.Mount{{Source: dir, Destination: "/x"}}
+		s.Docker = &jobs.DockerSpec{Volumes: []string{dir + ":/v:ro"}}
+	}).open()
+	for range 2 {
+		e.want("cat /x/seen /v/seen; ls -A /x/state /v/state; umount /x/state 2>/dev/null || echo held", "hello\nhello\n/v/state:\n\n/x/state:\nheld")
+		e.stop()
+		e.open()
+	}
+	for _, source := range []string{home, filepath.Join(home, "envs")} {
+		e := plan(t, func(s *jobs.EnvSpec) { s.Mounts = []jobs.Mount{{Source: source, Destination: "/y"}} })
+		if _, err := e.prepare(); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "berth's own directory") {
+			t.Errorf("%s: %v", source, err)
 		}
 	}
 }

@@ -216,6 +216,24 @@ func ask(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// pause stops a container. Where runc freezes a cgroup of version 1 that makes
+// processes meanwhile, or waits for a disk, it gives up at times, and thaws what
+// it has frozen: then it is asked again.
+func pause(t *testing.T, id string) {
+	t.Helper()
+	for range 20 {
+		out, err := exec.Command("docker", "pause", id).CombinedOutput()
+		if err == nil {
+			return
+		}
+		if !strings.Contains(string(out), "unable to freeze") {
+			t.Fatalf("docker pause %s: %v: %s", id, err, out)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	t.Fatalf("docker pause %s: unable to freeze, 20 times", id)
+}
+
 func (e *env) container() string { return e.opening.Argv[len(e.opening.Argv)-1] }
 
 func must(t *testing.T, err error) {

@@ -166,7 +166,7 @@ func writtenDown() time.Time {
 func (c *crowd) report(t *testing.T, seed uint64, recs map[string]*jobs.Record, had, void map[string]int, broken, all time.Duration, alone int) {
 	t.Helper()
 	states, classes := map[string]map[jobs.State]int{}, map[jobs.Class]int{}
-	total, attempts, unasked := 0, 0, 0
+	total, attempts, unasked, guests := 0, 0, 0, 0
 	for id, r := range recs {
 		attempts += len(r.Attempts)
 		for i := range r.Attempts {
@@ -189,11 +189,16 @@ func (c *crowd) report(t *testing.T, seed uint64, recs map[string]*jobs.Record, 
 		case state == w.want, !state.Final():
 		case state == jobs.StateCancelled && r.Cancel == nil: // scancel
 		case w.want == jobs.StateCancelled && r.Cancel == nil: // it could not be wished
+		case guestKilled(r): // the fault "kill guest" is told apart from a task that does it by nothing
+			guests++
 		case state == jobs.StateError || state == jobs.StateLost: // its credits are used up
 			t.Logf("job %s (%s):\n%s", id, w.kind, tell(r))
 		default:
 			t.Errorf("job %s (%s) ended as %s, want %s:\n%s", id, w.kind, state, w.want, tell(r))
 		}
+	}
+	if most := had["kill guest"] - void["kill guest"]; guests > most {
+		t.Errorf("%d jobs say that their guest was killed, and %d guests were", guests, most)
 	}
 	if total != len(c.wishes) {
 		t.Errorf("%d jobs were acknowledged, and %d are counted", len(c.wishes), total)
@@ -216,6 +221,13 @@ func (c *crowd) report(t *testing.T, seed uint64, recs map[string]*jobs.Record, 
 			t.Error(err)
 		}
 	}
+}
+
+// guestKilled tells whether a job ended because its guest was killed: that is the
+// task's failure, and is not tried again.
+func guestKilled(r *jobs.Record) bool {
+	x := r.Current().Exit
+	return x != nil && x.State == jobs.StateFailed && strings.HasPrefix(x.Reason, "berth's own process in the container was killed (signal 9)")
 }
 
 func sum(m map[string]int) (n int) {

@@ -29,7 +29,9 @@ var wishes = []wish{
 	{"overlay, in place", "--overlay placed --overlay-wait 10m --overlay-snapshot never", "echo ready; echo %[1]d >>/lines; sleep %[1]d", jobs.StateCompleted},
 	{"workspace", "--workspace " + files + "/repo", "echo ready; echo %[1]d >>file; sleep %[1]d", jobs.StateCompleted},
 	{"descendants", "", "echo ready; (setsid sh -c 'trap \"\" TERM; sleep 330' &); sleep %d", jobs.StateCompleted},
-	{"cancelled", "", "echo ready; sleep 33%d", jobs.StateCancelled},
+	// One whose client was not told its id is cancelled by nobody, and may begin when
+	// all is over: it ends within [patience].
+	{"cancelled", "", "echo ready; sleep 15%d", jobs.StateCancelled},
 }
 
 // crowd is the clients of a schedule.

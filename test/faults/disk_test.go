@@ -4,6 +4,8 @@ package faults
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +89,88 @@ func TestStateFullWhileRunning(t *testing.T) {
 	time.Sleep(4 * time.Second)
 	kinds["fill state directory"].undo(f)
 	ends(t, 4*time.Minute, id, jobs.StateCompleted)
+	invariants(t)
+}
+
+// TestArtifactsFull, case 13 when a job ends: the file system of the state directory
+// has no room for some of its artifacts, and then none for the kept work tree
+// either. What came back, what is kept, and what is lost is told.
+func TestArtifactsFull(t *testing.T) {
+	if strictSite {
+		t.Skip("the file system there is the login node's")
+	}
+	begin(t)
+	ok(t, "login", "alice", "cat >"+files+"/full.md <<'E'\n---\nname: full\nagent:\n  command: mkdir out && head -c 40M /dev/urandom >out/large && head -c 1M /dev/urandom >out/small && cat out/* | sha256sum && echo out/ >.gitignore\nworkspace:\n  repo: repo\nartifacts: [\"out/\"]\n---\nE")
+	empty := func() { ok(t, "login", "root", "rm -f /mnt/state/filler") }
+	t.Cleanup(empty)
+	// full runs the job with so many MiB left, of which a twentieth of 1 GiB is
+	// not for artifacts.
+	full := func(left int) (id string, rec *jobs.Record, told string) {
+		ok(t, "login", "root", fmt.Sprintf("cd /mnt/state && rm -f filler && fallocate -l $(($(df --output=avail -B1 . | tail -n 1) - (%d << 20))) filler", left))
+		a := sh("berth run --profile " + fast + " --image " + image + " " + files + "/full.md")
+		m := regexp.MustCompile(`job ([0-9a-f]{8}) submitted`).FindStringSubmatch(a.err)
+		if m == nil {
+			t.Fatalf("%+v", a)
+		}
+		ack(t, m[1])
+		rec = ends(t, time.Minute, m[1], jobs.StateCompleted)
+		if x := rec.Current().Exit; a.code != jobs.CodePartial || x.Code != jobs.CodePartial || rec.Current().N != 1 {
+			t.Errorf("with %d MiB left: exit code %d\n%s\n%s", left, a.code, a.err, tell(rec))
+		}
+		return m[1], rec, a.err
+	}
+	// says checks that the verbs that tell of a job's end say all this.
+	says := func(id, run string, words ...string) {
+		t.Helper()
+		for verb, text := range map[string]string{"run": run, "wait": sh("berth wait " + id).err, "status": sh("berth status " + id).out, "explain": sh("berth explain " + id).out} {
+			for _, w := range words {
+				if !strings.Contains(text, w) {
+					t.Errorf("berth %s does not say %q:\n%s", verb, w, text)
+				}
+			}
+		}
+	}
+	noSpace := func(rec *jobs.Record, names ...string) {
+		t.Helper()
+		x := rec.Current().Exit
+		if len(x.LeftOut) != 1 || x.LeftOut[0].Of != jobs.OfArtifacts || x.LeftOut[0].Kind != "no_space" || !slices.Equal(x.LeftOut[0].Names, names) || x.Kept == nil || x.Kept.Dir == "" {
+			t.Errorf("the record: %+v, kept %+v", x.LeftOut, x.Kept)
+		}
+	}
+	collect := func(id string, code int, missing string) {
+		t.Helper()
+		if a := sh("berth collect " + id); a.code != code || !regexp.MustCompile(missing).MatchString(a.out) || missing == "" && strings.Contains(a.out, "not here") {
+			t.Errorf("collect: %+v, want code %d and %q", a, code, missing)
+		}
+	}
+	sums := func(id string) string {
+		return ok(t, "login", "alice", "cd $(berth status --json "+id+" | jq -r '.jobs[0].dir')/artifacts/out && cat $(ls) | sha256sum && ls")
+	}
+
+	id, rec, told := full(80)
+	noSpace(rec, "out/large")
+	if x := rec.Current().Exit; x.Kept.Files != 0 || !slices.Equal(x.Artifacts, []string{"out/small"}) || x.Result == nil || !x.Result.Taken {
+		t.Errorf("%+v, kept %+v, %+v", x.Artifacts, x.Kept, x.Result)
+	}
+	says(id, told, "artifacts: 1 path for which there was no space (40.0 MiB): out/large", "berth collect "+id+" brings them")
+	collect(id, jobs.CodePartial, `not here\s+out/large: needs 40.* are left, of which 51.2 MiB are kept free`)
+	empty()
+	collect(id, 0, "")
+	if got, want := sums(id), sh("berth logs "+id).out+"\nlarge\nsmall"; got != want {
+		t.Errorf("collected %q, want %q", got, want)
+	}
+
+	id, rec, told = full(30)
+	noSpace(rec, "out/large", "out/small")
+	if k := rec.Current().Exit.Kept; k.Files != 1 || k.Bytes != 40<<20 || !strings.Contains(k.Error, "out/large") || !strings.Contains(k.Error, "no space left") {
+		t.Errorf("kept: %+v", k)
+	}
+	says(id, told, "artifacts: 2 paths for which there was no space (41.0 MiB): out/large, out/small", "1 path of 40.0 MiB", "out/large: cannot be copied: no space left on device")
+	empty()
+	collect(id, jobs.CodePartial, `not here\s+1 path of 40.0 MiB`)
+	if got := sums(id); !strings.HasSuffix(got, "\nsmall") {
+		t.Errorf("collected %q", got)
+	}
 	invariants(t)
 }
 
