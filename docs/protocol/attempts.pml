@@ -25,7 +25,7 @@ byte job[ATTEMPTS];
 
 /* Starts of runners. A start is silent when its container is gone for sure:
  * killed, or cut off for longer than its guest waits for a ping. That a taker
- * waits longer than that (180 s by its own clock, against 30 s) is what this
+ * waits longer than that (180 s by its own clock, against 120 s) is what this
  * model assumes and does not show. */
 #define STARTS 4
 byte start_of[STARTS] = NONE;    /* which attempt */
