@@ -2,8 +2,10 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"berth/internal/workspace"
@@ -28,7 +30,7 @@ func (r *attempt) keepWork(ctx context.Context, from string, out *outcome, why s
 	if k.Closed {
 		why += "; nobody can enter it before chmod 700"
 	}
-	lost := len(k.Skipped) + k.SkippedMore
+	lost := k.Lost
 	if k.Moved && lost > 0 { // they are there, and closed
 		why += fmt.Sprintf("; %d directories that are too deep are of mode 0 now", lost)
 		lost = 0
@@ -36,8 +38,10 @@ func (r *attempt) keepWork(ctx context.Context, from string, out *outcome, why s
 	out.keptTree.Files, out.keptTree.Bytes = lost, jobs.Bytes(k.SkippedBytes)
 	if err != nil {
 		out.keptTree.Error = jobs.Printable(err.Error())
+	} else if i := slices.IndexFunc(k.Skipped, func(s workspace.Skipped) bool { return s.Kind != workspace.NoContent }); lost > 0 && i >= 0 {
+		out.keptTree.Error = jobs.Printable(fmt.Sprintf("%s: %s", k.Skipped[i].Path.Printable(), k.Skipped[i].Reason))
 	} else if lost > 0 {
-		out.keptTree.Error = jobs.Printable(fmt.Sprintf("%s: %s", k.Skipped[0].Path.Printable(), k.Skipped[0].Reason))
+		out.keptTree.Error = "the list of what could not be kept is full of special files"
 	}
 	switch {
 	case out.kept && out.keptTree.Error == "":
@@ -61,7 +65,8 @@ func (r *attempt) lastTime() time.Duration {
 	return max(left, 200*time.Millisecond)
 }
 
-// maxListed bounds the names of artifacts in the record, in bytes.
+// maxListed bounds the names of artifacts in the record, in bytes of JSON: a byte
+// of a name can be six there.
 const maxListed = 2 << 20
 
 // listed are the names of the artifacts, as many as fit, and how many and how
@@ -71,7 +76,12 @@ func listed(all []workspace.Artifact) (names []string, files int, size jobs.Byte
 	for _, a := range all {
 		size += jobs.Bytes(a.SizeBytes)
 		name := fmt.Sprint(a.Path)
-		if room -= len(name); room > 0 {
+		if room <= 0 {
+			continue
+		}
+		const indent = 8 // with a comma and the end of the line
+		b, err := json.Marshal(name)
+		if room -= len(b) + indent; err == nil && room > 0 {
 			names = append(names, name)
 		}
 	}

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type ArtifactLimits struct {
 	// Link makes hard links in place of copies where that is the same file
 	// system and the tree has the file alone. Nobody may write to the tree any more.
 	Link bool
+	// Others says that the destination is somebody's: a file that is there already
+	// stays as it is, and one that is another is reported.
+	Others bool
 }
 
 func (l ArtifactLimits) orDefaults() ArtifactLimits {
@@ -133,6 +137,7 @@ func (c *copier) dir(ctx context.Context, src *os.Root, dir string, depth int) e
 		c.rep.skip(dir, Unreadable, "cannot be read: "+reason(err))
 		return nil
 	}
+	bare := looksBare(names)
 	below := map[string]fs.FileInfo{}
 	for _, name := range names {
 		p := path.Join(dir, name)
@@ -140,11 +145,14 @@ func (c *copier) dir(ctx context.Context, src *os.Root, dir string, depth int) e
 			c.rep.skip(p, NoTime, "the time was up")
 			return err
 		}
-		if name == ".git" {
+		if strings.EqualFold(name, ".git") || isGitOfTask(src, name) {
 			continue
 		}
 		fi, err := src.Lstat(name)
 		switch {
+		case bare && name == "HEAD" && c.asked(p):
+			c.rep.skip(p, Refused, refusedPath(p, bare))
+		case bare && name == "HEAD":
 		case err != nil:
 			c.rep.skip(p, Unreadable, "cannot be read: "+reason(err))
 		case fi.IsDir() && !c.reaches(p):
@@ -242,11 +250,9 @@ func (c *copier) copy(ctx context.Context, src *os.Root, name, p string, fi fs.F
 	if err := c.dst.MkdirAll(filepath.FromSlash(path.Dir(p)), 0o700); err != nil {
 		return c.unwritten(p, fi, err)
 	}
-	// From an earlier try.
-	if err := c.dst.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if c.limits.Link && c.hardLink(src, name, p, fi) {
+	_, herr := c.dst.Lstat(p)
+	there := !errors.Is(herr, fs.ErrNotExist) // from an earlier try, or somebody's
+	if c.limits.Link && !there && c.hardLink(src, name, p, fi) {
 		c.took(p, fi.Size())
 		return nil
 	}
@@ -259,9 +265,20 @@ func (c *copier) copy(ctx context.Context, src *os.Root, name, p string, fi fs.F
 		return nil
 	}
 	defer in.Close()
-	if why := c.noSpace(opened); why != "" {
+	if there && c.has(ctx, p, in) {
+		c.took(p, opened.Size())
+		return nil
+	}
+	if there && c.limits.Others {
+		c.rep.skipFile(p, fi.Size(), Refused, "another file of that name is in "+c.dest)
+		return nil
+	}
+	if why := lacksSpace(c.dest, opened); why != "" {
 		c.rep.skipFile(p, fi.Size(), NoSpace, why)
 		return nil
+	}
+	if err := c.dst.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return c.unwritten(p, fi, err)
 	}
 	out, err := c.dst.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -283,6 +300,32 @@ func (c *copier) copy(ctx context.Context, src *os.Root, name, p string, fi fs.F
 		return ctx.Err()
 	}
 	return c.unwritten(p, fi, err)
+}
+
+// has tells whether the destination has the content of an open file already.
+func (c *copier) has(ctx context.Context, p string, in *os.File) bool {
+	have, fi, err := openRegular(c.dst, p)
+	if err != nil {
+		return false
+	}
+	defer have.Close()
+	want, err := in.Stat()
+	if err != nil || want.Size() != fi.Size() {
+		return false
+	}
+	if os.SameFile(want, fi) {
+		return true
+	}
+	a, b := make([]byte, 1<<20), make([]byte, 1<<20)
+	for at := int64(0); at < want.Size() && ctx.Err() == nil; {
+		n, _ := in.ReadAt(a, at)
+		m, _ := have.ReadAt(b, at)
+		if n == 0 || !bytes.Equal(a[:n], b[:m]) {
+			return false
+		}
+		at += int64(n)
+	}
+	return ctx.Err() == nil
 }
 
 func (c *copier) took(p string, size int64) {
@@ -323,12 +366,12 @@ func (c *copier) hardLink(src *os.Root, name, p string, seen fs.FileInfo) bool {
 	return false
 }
 
-// noSpace says why a file is not begun: what it takes is not there, or would leave
-// nothing to the records that are written beside it.
-func (c *copier) noSpace(fi fs.FileInfo) string {
+// lacksSpace says why a file is not begun below dest: what it takes is not there, or
+// would leave nothing to the records that are written beside it.
+func lacksSpace(dest string, fi fs.FileInfo) string {
 	var there unix.Statfs_t
 	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok || unix.Statfs(c.dest, &there) != nil || there.Blocks == 0 {
+	if !ok || unix.Statfs(dest, &there) != nil || there.Blocks == 0 {
 		return ""
 	}
 	block := uint64(there.Bsize)

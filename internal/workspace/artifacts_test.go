@@ -93,3 +93,57 @@ func TestCollectArtifactsLimits(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// What is there already stays, in somebody's directory whatever it is, else where it
+// is the same; a copy needs room only for what is new.
+func TestCollectArtifactsAgain(t *testing.T) {
+	f := newFixture(t)
+	f.write(f.repo, map[string]string{"out/a": "new", "out/b": "same", "out/c": "c"})
+	for _, others := range []bool{false, true} {
+		dest := t.TempDir()
+		must(t, os.Mkdir(filepath.Join(dest, "out"), 0o700))
+		must(t, os.WriteFile(filepath.Join(dest, "out/a"), []byte("old"), 0o600))
+		must(t, os.WriteFile(filepath.Join(dest, "out/b"), []byte("same"), 0o600))
+		before, err := os.Stat(filepath.Join(dest, "out/b"))
+		must(t, err)
+		res, err := CollectArtifacts(testContext(t), f.repo, dest, []string{"out"}, ArtifactLimits{Others: others})
+		must(t, err)
+		a, err := os.ReadFile(filepath.Join(dest, "out/a"))
+		must(t, err)
+		if others {
+			same(t, "somebody's file", string(a), "old")
+			same(t, "left out", res.Skipped, []Skipped{{"out/a", Refused, "another file of that name is in " + dest}})
+			same(t, "copied", res.Copied, []Artifact{{"out/b", 4}, {"out/c", 1}})
+		} else {
+			same(t, "its own file", string(a), "new")
+			same(t, "copied", len(res.Copied), 3)
+		}
+		after, err := os.Stat(filepath.Join(dest, "out/b"))
+		must(t, err)
+		if !os.SameFile(before, after) {
+			t.Error("what is there was copied again")
+		}
+	}
+}
+
+// A directory that git would take for a bare repository does not come whole, nor
+// does a .git of any spelling, nor what was put away.
+func TestCollectArtifactsObeyed(t *testing.T) {
+	f := newFixture(t)
+	f.write(f.repo, map[string]string{"out/HEAD": "ref: x", "out/objects/a": "a", "out/refs/a": "a", "out/config": "[core]", "sub/.GIT/config": "x", "sub/HEAD": "fine", "git-of-the-task/x": "x"})
+	must(t, os.Chmod(filepath.Join(f.repo, "git-of-the-task"), 0))
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(f.repo, "git-of-the-task"), 0o700) })
+	dest := t.TempDir()
+	res, err := CollectArtifacts(testContext(t), f.repo, dest, []string{"out", "sub", "git-of-the-task", "**"}, ArtifactLimits{})
+	must(t, err)
+	same(t, "left out", len(res.Skipped), 1)
+	same(t, "left out", res.Skipped[0].Path, Path("out/HEAD"))
+	for _, name := range []string{"out/HEAD", "sub/.GIT", "git-of-the-task"} {
+		if _, err := os.Lstat(filepath.Join(dest, name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dest, "sub/HEAD")); err != nil {
+		t.Error(err)
+	}
+}

@@ -26,7 +26,7 @@ func Cleanup(attemptDir string) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if n := e.Name(); n == WorkDir || n == GitDir || n == recheckDir || strings.HasPrefix(n, quarantinePrefix) {
+		if n := e.Name(); n == WorkDir || n == WorkDir+partSuffix || n == GitDir || n == recheckDir || strings.HasPrefix(n, quarantinePrefix) {
 			if err := disk.RemoveTree(filepath.Join(attemptDir, n)); err != nil {
 				errs = append(errs, fmt.Errorf("clean up the attempt: %w", err))
 			}

@@ -111,6 +111,9 @@ var freeBytes = func(dir string) (int64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, err
 	}
+	if st.Blocks == 0 {
+		return 0, errors.New("the file system does not tell its size")
+	}
 	free := st.Bavail
 	if os.Geteuid() == 0 {
 		free = st.Bfree

@@ -43,13 +43,16 @@ type Kept struct {
 	Skipped      []Skipped `json:"skipped,omitempty"`
 	SkippedMore  int       `json:"skipped_more,omitempty"`
 	SkippedBytes int64     `json:"skipped_bytes,omitempty"`
+	// Lost counts those of them that have a content, as far as that could be seen:
+	// special files have none.
+	Lost int `json:"lost,omitempty"`
 }
 
 // Keep brings the work tree of a task that has ended from one place to another,
 // such as from a node's scratch directory to the attempt's: by a rename on the
 // same file system, else by a copy. What is at to already, from an earlier try,
-// is replaced; a tree that is at to itself stays there, and is closed as a whole
-// where it cannot be gone through.
+// is replaced; a tree that is at to itself stays there. One that is renamed or stays
+// is closed as a whole where it cannot be gone through.
 //
 // Nobody's git obeys what is kept: a copy has no .git, and in a tree that is
 // renamed it is called [GitOfTask], of mode 0. The same holds for embedded
@@ -59,7 +62,8 @@ type Kept struct {
 // What cannot be copied is in the report, and the rest is copied; a directory of
 // a renamed tree that cannot be looked into is locked, and in the report. An error is
 // about from or to themselves, or the context: then the report says how far it
-// came. from is not removed.
+// came, and what was copied is there. A tree that can be renamed is there as a
+// whole, closed. from is not removed.
 func Keep(ctx context.Context, from, to string) (_ Kept, err error) {
 	defer func() {
 		if err != nil {
@@ -68,17 +72,23 @@ func Keep(ctx context.Context, from, to string) (_ Kept, err error) {
 	}()
 	from, to = filepath.Clean(from), filepath.Clean(to)
 	if sameDevice(from, filepath.Dir(to)) {
-		k, err := disarm(ctx, from)
-		if from == to && err != nil && !errors.Is(err, fs.ErrNotExist) && os.Chmod(from, 0) == nil {
-			k.Closed, err = true, nil
+		k, whole := disarm(ctx, from)
+		if errors.Is(whole, fs.ErrNotExist) {
+			return k, whole
 		}
-		if err != nil || from == to {
-			return k, err
+		if from != to {
+			if err := disk.RemoveTree(to); err != nil {
+				return k, err
+			}
+			err = os.Rename(from, to)
 		}
-		if err := disk.RemoveTree(to); err != nil {
-			return k, err
+		if err == nil && whole != nil {
+			if err := os.Chmod(to, 0); err != nil {
+				return k, errors.Join(whole, err)
+			}
+			k.Closed = true
 		}
-		if err = os.Rename(from, to); !errors.Is(err, unix.EXDEV) { // a bind is another file system to rename(2)
+		if !errors.Is(err, unix.EXDEV) { // a bind is another file system to rename(2)
 			return k, err
 		}
 	}
@@ -87,18 +97,30 @@ func Keep(ctx context.Context, from, to string) (_ Kept, err error) {
 		return Kept{}, err
 	}
 	defer src.Close()
-	if err := disk.FreshDir(to); err != nil {
+	// Under another name until it is done: half a copy is not to pass for a tree
+	// that was kept when this process is killed.
+	part := to + partSuffix
+	if err := disk.FreshDir(part); err != nil {
 		return Kept{}, err
 	}
-	dst, err := os.OpenRoot(to)
+	dst, err := os.OpenRoot(part)
 	if err != nil {
 		return Kept{}, err
 	}
 	defer dst.Close()
-	k := &keeper{ctx: ctx, top: dst, names: map[[2]uint64]string{}, buf: make([]byte, 1<<20)}
+	k := &keeper{ctx: ctx, top: dst, to: part, names: map[[2]uint64]string{}, buf: make([]byte, 1<<20)}
 	err = k.tree(src, dst, ".", 0)
+	if err == nil || k.out.Files > 0 {
+		err = errors.Join(err, disk.RemoveTree(to))
+		if rerr := os.Rename(part, to); rerr != nil {
+			return k.report(), errors.Join(err, rerr)
+		}
+	}
 	return k.report(), err
 }
+
+// partSuffix ends the name of a tree that is being copied.
+const partSuffix = ".part"
 
 func sameDevice(a, b string) bool {
 	var x, y unix.Stat_t
@@ -109,6 +131,7 @@ func sameDevice(a, b string) bool {
 type keeper struct {
 	ctx     context.Context
 	top     *os.Root             // of the destination, nil to disarm
+	to      string               // its path
 	names   map[[2]uint64]string // in the destination, of files that have several
 	entries int
 	buf     []byte
@@ -124,6 +147,7 @@ func (k *keeper) report() Kept {
 func (k *keeper) skip(p string, size int64, why string) {
 	k.rep.skip(p, Unreadable, why)
 	k.out.SkippedBytes += size
+	k.out.Lost++
 }
 
 // disarm takes the git directories of a tree out of git's sight.
@@ -152,6 +176,7 @@ func (k *keeper) tree(src, dst *os.Root, dir string, depth int) error {
 		return k.unseen(src, ".", dir, err)
 	}
 	bare := looksBare(names)
+	var taken map[string]bool
 	for _, name := range names {
 		if err := k.ctx.Err(); err != nil {
 			return err
@@ -159,13 +184,16 @@ func (k *keeper) tree(src, dst *os.Root, dir string, depth int) error {
 		p := path.Join(dir, name)
 		if strings.EqualFold(name, ".git") || bare && name == "HEAD" {
 			if k.top == nil {
-				if err := putAway(src, name, names); err != nil {
+				if taken == nil {
+					taken = setOf(names)
+				}
+				if err := putAway(src, name, taken); err != nil {
 					return err
 				}
 			}
 			continue
 		}
-		if k.top != nil && isGitOfTask(src, name) {
+		if isGitOfTask(src, name) {
 			continue // from before: a rename was tried first, or this by a runner that was killed
 		}
 		fi, err := src.Lstat(name)
@@ -190,12 +218,22 @@ func looksBare(names []string) bool {
 	return slices.Contains(names, "HEAD") && (slices.Contains(names, "objects") && slices.Contains(names, "refs") || slices.Contains(names, "commondir"))
 }
 
-// putAway renames what git would obey, to a name that is free.
-func putAway(dir *os.Root, name string, names []string) error {
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
+}
+
+// putAway renames what git would obey, to a name that is free, and adds that to
+// those taken.
+func putAway(dir *os.Root, name string, taken map[string]bool) error {
 	to := GitOfTask
-	for i := 2; slices.Contains(names, to); i++ {
+	for i := 2; taken[to]; i++ {
 		to = fmt.Sprintf("%s-%d", GitOfTask, i)
 	}
+	taken[to] = true
 	if fi, err := dir.Lstat("."); err != nil {
 		return err
 	} else if fi.Mode().Perm()&0o700 != 0o700 {
@@ -279,7 +317,7 @@ func (k *keeper) entry(src, dst *os.Root, name, p string, fi fs.FileInfo) {
 			k.skip(p, fi.Size(), "cannot be copied: "+reason(err))
 		}
 	default:
-		k.skip(p, 0, special(m))
+		k.rep.skip(p, NoContent, special(m))
 	}
 }
 
@@ -306,6 +344,9 @@ func (k *keeper) file(src, dst *os.Root, name, p string, fi fs.FileInfo) (err er
 		return err
 	}
 	defer in.Close()
+	if why := lacksSpace(k.to, fi); why != "" {
+		return errors.New(why)
+	}
 	out, err := dst.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600|fi.Mode().Perm()&0o100)
 	if err != nil {
 		return err

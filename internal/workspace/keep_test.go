@@ -131,7 +131,7 @@ func TestKeepCopies(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(to, "of an earlier try")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what an earlier try left is there: %v", err)
 	}
-	if len(k.Skipped) != 1 || k.Skipped[0].Path != "fifo" || k.Moved || k.Files < 8 {
+	if len(k.Skipped) != 1 || k.Skipped[0].Path != "fifo" || k.Lost != 0 || k.Moved || k.Files < 8 {
 		t.Errorf("%+v", k)
 	}
 	if _, err := os.Lstat(filepath.Join(work, ".git")); err != nil {
@@ -196,6 +196,40 @@ func TestKeepInPlace(t *testing.T) {
 	}
 }
 
+// A tree that was put away stays so when that is done once more.
+func TestKeepInPlaceTwice(t *testing.T) {
+	work := keptTree(t)
+	for range 2 {
+		if k, err := Keep(testContext(t), work, work); err != nil || k.Closed || len(k.Skipped) > 0 {
+			t.Fatalf("%+v, %v", k, err)
+		}
+	}
+	for _, name := range []string{"git-of-the-task-2", "sub/git-of-the-task", "bare/git-of-the-task"} {
+		if fi, err := os.Lstat(filepath.Join(work, name)); err != nil || fi.Mode().Perm() != 0 {
+			t.Errorf("%s: %v, %v", name, fi, err)
+		}
+	}
+}
+
+// One that cannot be gone through in time is moved all the same, and closed.
+func TestKeepRenamesClosed(t *testing.T) {
+	work := keptTree(t)
+	to := filepath.Join(t.TempDir(), "kept")
+	ctx, cancel := context.WithCancel(testContext(t))
+	cancel()
+	k, err := Keep(ctx, work, to)
+	if err != nil || !k.Closed || !k.Moved {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if fi, err := os.Lstat(to); err != nil || fi.Mode().Perm() != 0 {
+		t.Errorf("%v, %v", fi, err)
+	}
+	_ = os.Chmod(to, 0o700)
+	if _, err := os.Lstat(filepath.Join(to, "a.txt")); err != nil {
+		t.Error(err)
+	}
+}
+
 // What does not fit is told with its size, and the rest is there.
 func TestKeepWhatFits(t *testing.T) {
 	work := filepath.Join(t.TempDir(), "work")
@@ -223,7 +257,7 @@ func TestKeepWhatFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(k.Skipped) != 1 || k.Skipped[0].Path != "b" || k.SkippedBytes != 17<<20 || k.Files != 2 {
+	if len(k.Skipped) != 1 || k.Skipped[0].Path != "b" || k.Lost != 1 || k.SkippedBytes != 17<<20 || k.Files != 2 {
 		t.Errorf("%+v", k)
 	}
 	if names, err := os.ReadDir(to); err != nil || len(names) != 2 {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -65,14 +64,17 @@ func LeftOut(attemptDir string) (paths []Path, more int, err error) {
 		return nil, 0, fmt.Errorf("read the manifest: %w", err)
 	}
 	for _, s := range res.Skipped {
-		paths = append(paths, s.Path)
+		if s.Kind != NoContent { // nothing of that could be brought
+			paths = append(paths, s.Path)
+		}
 	}
 	return paths, res.SkippedMore, nil
 }
 
-// CopyOut copies files of a work tree that was kept, as [CollectArtifacts] does.
+// CopyOut copies files of a work tree that was kept, as [CollectArtifacts] does, to
+// a directory of somebody's.
 func CopyOut(ctx context.Context, workDir, destDir string, paths []Path) (_ Artifacts, err error) {
-	c := &copier{limits: ArtifactLimits{FileBytes: math.MaxInt64, TotalBytes: math.MaxInt64, Files: math.MaxInt}, dest: destDir, rep: &omissions{}}
+	c := &copier{limits: ArtifactLimits{FileBytes: math.MaxInt64, TotalBytes: math.MaxInt64, Files: math.MaxInt, Others: true}, dest: destDir, rep: &omissions{}}
 	if c.src, err = openTree(workDir); err != nil {
 		return Artifacts{}, err
 	}
@@ -104,13 +106,13 @@ func CopyOut(ctx context.Context, workDir, destDir string, paths []Path) (_ Arti
 	return c.res, nil
 }
 
-// isGitOfTask tells whether a path of a work tree was put away by [Keep]: a .git
-// of the task's, or what made a directory a bare repository.
-func isGitOfTask(root *os.Root, p string) bool {
-	n, ok := strings.CutPrefix(path.Base(p), GitOfTask)
+// isGitOfTask tells whether a name in a directory of a work tree was put away by
+// [Keep]: a .git of the task's, or what made a directory a bare repository.
+func isGitOfTask(dir *os.Root, name string) bool {
+	n, ok := strings.CutPrefix(name, GitOfTask)
 	if !ok || n != "" && !strings.HasPrefix(n, "-") {
 		return false
 	}
-	fi, err := root.Lstat(filepath.FromSlash(p))
+	fi, err := dir.Lstat(name)
 	return err == nil && fi.Mode().Perm() == 0
 }

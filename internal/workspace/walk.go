@@ -164,7 +164,7 @@ func (w *walker) list(ctx context.Context, dir string) ([]candidate, error) {
 			return nil, err
 		}
 		p := path.Join(dir, name)
-		if name == ".git" || isGitOfTask(w.work, p) {
+		if name == ".git" || isGitOfTask(here, name) {
 			if dir != "." {
 				w.out.skip(p, NoContent, "belongs to an embedded git repository")
 			}
