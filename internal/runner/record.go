@@ -2,6 +2,9 @@ package runner
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -39,6 +42,9 @@ func (r *attempt) insist(trouble string, within time.Duration, do func() error) 
 				return nil
 			}
 		}
+		if within == 0 && r.purged(err) {
+			within = r.times.insist
+		}
 		left := time.Until(r.insistUntil(began, within))
 		if left <= 0 {
 			return err
@@ -53,6 +59,21 @@ func (r *attempt) insist(trouble string, within time.Duration, do func() error) 
 		case <-time.After(min(pause, left)):
 		}
 	}
+}
+
+// purged tells whether the attempt's directory is gone and the state directory is
+// there: that does not pass, and holds nodes for nothing.
+func (r *attempt) purged(err error) bool {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	home := r.dir // HOME/jobs/XX/ID/attempts/N
+	for range 5 {
+		home = filepath.Dir(home)
+	}
+	_, gone := os.Lstat(r.dir)
+	_, away := os.Lstat(home)
+	return errors.Is(gone, fs.ErrNotExist) && away == nil
 }
 
 // insistUntil is when something that was first tried at began is given up: before

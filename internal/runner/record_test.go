@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
 
@@ -92,6 +94,55 @@ func TestInsistUntil(t *testing.T) {
 		}
 		if got := r.insistUntil(now, c.within).Sub(now); got < c.want-time.Second || got > c.want+time.Second {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// A record with names that JSON writes at length can still be read.
+func TestListedFits(t *testing.T) {
+	all := make([]workspace.Artifact, 600)
+	for i := range all {
+		all[i] = workspace.Artifact{Path: workspace.Path(strings.Repeat("<", 4000) + strconv.Itoa(i)), SizeBytes: 1}
+	}
+	names, files, size := listed(all)
+	if files != 600 || size != 600 || len(names) == 0 || len(names) == 600 {
+		t.Errorf("%d of %d, %d bytes", len(names), files, size)
+	}
+	rec := jobs.ExitRecord{Version: 1, Artifacts: names}
+	dir := t.TempDir()
+	if _, err := store.SetExit(dir, rec); err != nil {
+		t.Fatal(err)
+	}
+	if fi, err := os.Stat(filepath.Join(dir, store.FileExit)); err != nil || fi.Size() > 3<<20 {
+		t.Errorf("%v, %v", fi.Size(), err)
+	}
+	rec.Artifacts = make([]string, 600)
+	for i, a := range all {
+		rec.Artifacts[i] = string(a.Path)
+	}
+	if _, err := store.SetExit(t.TempDir(), rec); err == nil {
+		t.Error("a record that nobody could read was written")
+	}
+}
+
+// A state directory that was removed holds nodes for a while only; one that is away
+// for as long as there is time.
+func TestInsistPurged(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "state")
+	r := &attempt{dir: filepath.Join(home, "jobs", "ab", "id", "attempts", "0001")}
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		gone   string
+		purged bool
+	}{{filepath.Join(r.dir, "x"), false}, {filepath.Join(home, "jobs", "ab", "id"), true}, {home, false}} {
+		if err := os.RemoveAll(c.gone); err != nil {
+			t.Fatal(err)
+		}
+		_, err := os.Stat(filepath.Join(r.dir, "x"))
+		if got := r.purged(err); got != c.purged {
+			t.Errorf("%s is gone: %v", c.gone, got)
 		}
 	}
 }

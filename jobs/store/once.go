@@ -105,5 +105,8 @@ func encode(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(b) >= maxRecord { // written, it would be a damaged one
+		return nil, fmt.Errorf("it takes %d bytes, and a record may have %d", len(b), maxRecord)
+	}
 	return append(b, '\n'), nil
 }
