@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"berth/internal/lease"
+	"berth/internal/private"
 	"berth/internal/run"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -81,7 +82,7 @@ func (*Backend) Reap(ctx context.Context, on jobs.Starter, f jobs.Found) error {
 func scratchBases(getenv func(string) string) (out []string) {
 	for _, dir := range []string{getenv("TMPDIR"), "/tmp", "/var/tmp"} {
 		if filepath.IsAbs(dir) && !slices.Contains(out, filepath.Clean(dir)) {
-			out = append(out, filepath.Clean(dir))
+			out = append(out, private.ScratchPlaces(filepath.Clean(dir))...)
 		}
 	}
 	return out

@@ -47,7 +47,7 @@ directory is open to others.`,
 			}
 			left, err := e.Sweep(cmd.Context(), dry, force)
 			errs := []error{err, a.gcLeases(cmd.Context(), e, dry, &left), a.gcOverlays(cmd.Context(), dry, &left), a.gcEnvs(cmd.Context(), e, dry, &left)}
-			errs = append(errs, a.gcContainers(e, dry, force, &left), a.gcScratch(e, dry, &left))
+			errs = append(errs, a.gcContainers(e, dry, force, &left), a.gcScratch(cmd.Context(), e, dry, &left))
 			for _, l := range left {
 				if l.Err != nil {
 					errs = append(errs, l.Err)

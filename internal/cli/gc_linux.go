@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"slices"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 
 // gcScratch looks at the places on this machine where scratch directories stand:
 // those of the profiles that jobs were submitted with, and the usual ones.
-func (a *app) gcScratch(e *engine.Engine, dry bool, left *[]engine.Left) error {
+func (a *app) gcScratch(ctx context.Context, e *engine.Engine, dry bool, left *[]engine.Left) error {
 	recs, err := e.Store.List()
 	if len(recs) == 0 && err != nil {
 		return err
@@ -34,8 +35,10 @@ func (a *app) gcScratch(e *engine.Engine, dry bool, left *[]engine.Left) error {
 	for _, base := range bases {
 		for _, dir := range container.AbandonedScratch(base, lease.Self()) {
 			l := engine.Left{What: engine.LeftScratch, Name: dir, Why: "its owner is gone"}
-			if !dry && !container.RemoveAbandoned(dir) {
-				l.Err = &jobs.Error{Kind: jobs.KindInfra, Msg: "scratch directory " + dir + " could not be removed", Hint: "ls -la " + dir}
+			if !dry {
+				if err := container.RemoveAbandoned(ctx, dir); err != nil {
+					l.Err = &jobs.Error{Kind: jobs.KindInfra, Msg: "scratch directory " + dir + " could not be removed", Err: err, Hint: "ls -la " + dir}
+				}
 			}
 			*left = append(*left, result(l, dry))
 		}

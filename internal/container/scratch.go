@@ -13,10 +13,13 @@ import (
 	"time"
 
 	"berth/internal/lease"
+	"berth/internal/private"
 	"berth/internal/run"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
+
+	"golang.org/x/sys/unix"
 )
 
 const fileOwner = ".owner.json"
@@ -88,7 +91,7 @@ func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, e
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "everybody may replace what is in the scratch directory " + base + ": it lacks the sticky bit",
 			Hint: `name another one, scratch = "..." in a profile, or ask the site: chmod +t ` + base}
 	}
-	dir, err := os.MkdirTemp(base, scratchName(tail)+"*")
+	dir, err := makeIn(base, scratchName(tail)+"*")
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: `is there space left on ` + base + `? scratch = "..." in a profile names another place`}
 	}
@@ -104,6 +107,27 @@ func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, e
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: "is there space left on " + base + "?"}
 	}
 	return &Scratch{Dir: dir}, nil
+}
+
+// makeIn makes a directory below base, or where containers that see base do not see
+// it: there from when the first of them was begun.
+func makeIn(base, pattern string) (string, error) {
+	for {
+		in, hidden := private.FindOwn(base, private.DirOf(private.Scratch))
+		if !hidden {
+			in = base
+		}
+		dir, err := os.MkdirTemp(in, pattern)
+		if err != nil || hidden {
+			return dir, err
+		}
+		if _, begun := private.FindOwn(base, private.DirOf(private.Scratch)); !begun {
+			return dir, nil
+		}
+		if err := os.Remove(dir); err != nil {
+			return "", err
+		}
+	}
 }
 
 func makeScratch(dir string) error {
@@ -205,11 +229,17 @@ const unfinishedFor = time.Hour
 
 // SweepScratch removes this user's directories below base whose owner is
 // provably gone, and returns them; the work tree of an attempt that has no end
-// recorded is first copied into the attempt's directory, and one where that fails stays. One without a readable owner is left alone,
-// unless it is old and empty.
-func SweepScratch(base string, me lease.Process) (removed []string) {
+// recorded is first copied into the attempt's directory, and one where that fails
+// stays, and is not tried again within [rescueAgain]. One without a readable owner
+// is left alone, unless it is old and empty.
+func SweepScratch(ctx context.Context, base string, me lease.Process) (removed []string) {
+	ctx, cancel := context.WithTimeout(ctx, rescueTime)
+	defer cancel()
 	for _, dir := range AbandonedScratch(base, me) {
-		if RemoveAbandoned(dir) {
+		if fi, err := os.Lstat(filepath.Join(dir, fileTried)); err == nil && time.Since(fi.ModTime()).Abs() < rescueAgain {
+			continue
+		}
+		if RemoveAbandoned(ctx, dir) == nil {
 			removed = append(removed, dir)
 		}
 	}
@@ -221,13 +251,15 @@ func SweepScratch(base string, me lease.Process) (removed []string) {
 // nobody else is at work with that tail: their makers were killed before they had
 // written down whose they are.
 func SweepUnfinished(base, tail string) (removed []string) {
-	entries, err := os.ReadDir(base)
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		if dir := filepath.Join(base, e.Name()); strings.HasPrefix(e.Name(), scratchName(tail)) && removeUnfinished(dir) {
-			removed = append(removed, dir)
+	for _, in := range private.ScratchPlaces(base) {
+		entries, err := os.ReadDir(in)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if dir := filepath.Join(in, e.Name()); strings.HasPrefix(e.Name(), scratchName(tail)) && removeUnfinished(dir) {
+				removed = append(removed, dir)
+			}
 		}
 	}
 	return removed
@@ -236,29 +268,59 @@ func SweepUnfinished(base, tail string) (removed []string) {
 // scratchName is what a directory's name begins with.
 func scratchName(tail string) string { return fmt.Sprintf("berth-%d-%s-", os.Getuid(), tail) }
 
-// RemoveAbandoned removes a directory that [AbandonedScratch] has found, and tells
-// whether it is gone.
-func RemoveAbandoned(dir string) bool {
+// RemoveAbandoned removes a directory that [AbandonedScratch] has found. An error
+// says what is still there.
+func RemoveAbandoned(ctx context.Context, dir string) error {
+	// Two that do this at once would take from each other what they copy.
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return errors.New("another process is removing it")
+	} // without locks there: as well as it goes
 	b, err := os.ReadFile(filepath.Join(dir, fileOwner))
 	if err != nil || len(b) == 0 {
-		return removeUnfinished(dir)
+		if !removeUnfinished(dir) {
+			return errors.New("it says of nobody that it is theirs, and is not empty")
+		}
+		return nil
 	}
-	if err := rescue(dir, b); err != nil {
-		return false
+	if err := rescue(ctx, dir, b); err != nil {
+		// Not tried again by everybody who begins something here.
+		_ = os.WriteFile(filepath.Join(dir, fileTried), nil, 0o600)
+		return fmt.Errorf("the task's files in it could not be brought into the attempt's directory: %w", err)
 	}
-	return removeScratch(dir, removeFiles) == nil
+	return removeScratch(dir, removeFiles)
 }
 
-// rescueTime bounds the copy of a work tree that a killed runner has left.
-const rescueTime = 5 * time.Minute
+// Who begins something on a machine brings what killed runners have left there,
+// for at most rescueTime, and not again within rescueAgain: `berth gc` takes the time
+// that it needs. fileTried tells when somebody tried.
+const (
+	rescueTime  = time.Minute
+	rescueAgain = time.Hour
+	fileTried   = ".tried"
+)
 
 // rescue brings the work tree of a killed runner into its attempt's directory,
 // unless the attempt has come to its end: nobody else has it. An attempt that is
-// not there any more wants nothing.
-func rescue(dir string, mark []byte) error {
+// not there any more wants nothing. The mark is believed only where the attempt says
+// the same: a task that can write here could have made it.
+func rescue(ctx context.Context, dir string, mark []byte) error {
 	var o scratchOwner
 	work := filepath.Join(dir, workspace.WorkDir)
-	if _, err := os.Lstat(work); err != nil || json.Unmarshal(mark, &o) != nil || !filepath.IsAbs(o.For) || store.HasExit(o.For) {
+	if json.Unmarshal(mark, &o) != nil || !filepath.IsAbs(o.For) || store.HasExit(o.For) {
+		return nil
+	}
+	// Under another name until all of it is there: a part is not to pass for a tree
+	// that was kept.
+	to := filepath.Join(o.For, workspace.WorkDir)
+	rescued := to + ".rescued"
+	_, err := os.Lstat(work)
+	nothing := errors.Is(err, fs.ErrNotExist)
+	if _, err := os.Lstat(rescued); nothing && err != nil {
 		return nil
 	}
 	if _, err := os.Lstat(o.For); errors.Is(err, fs.ErrNotExist) {
@@ -272,21 +334,46 @@ func rescue(dir string, mark []byte) error {
 	} else if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), rescueTime)
-	defer cancel()
-	_, err := workspace.Keep(ctx, work, filepath.Join(o.For, workspace.WorkDir))
-	return err
+	switch c, err := store.ClaimOf(o.For); {
+	case err != nil:
+		return err
+	case o.Process != lease.Process{Host: c.Host, BootID: c.BootID, PID: c.PID, Start: c.Start}:
+		return errors.New("they are said to be of " + o.For + ", which another process had")
+	}
+	if !nothing {
+		k, err := workspace.Keep(ctx, work, rescued)
+		if err == nil && k.Lost > 0 && !k.Moved {
+			err = fmt.Errorf("%d paths of it could not be copied", k.Lost)
+			if len(k.Skipped) > 0 {
+				err = fmt.Errorf("%w, as %s: %s", err, k.Skipped[0].Path.Printable(), k.Skipped[0].Reason)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := run.RemoveFiles(ctx, run.Local{}, to); err != nil { // half a copy that its runner was making
+		return err
+	}
+	return os.Rename(rescued, to)
 }
 
 // AbandonedScratch finds what [SweepScratch] removes.
 func AbandonedScratch(base string, me lease.Process) (found []string) {
+	for _, in := range private.ScratchPlaces(base) {
+		found = append(found, abandonedIn(in, me)...)
+	}
+	return found
+}
+
+func abandonedIn(base string, me lease.Process) (found []string) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return nil
 	}
 	prefix := fmt.Sprintf("berth-%d-", os.Getuid())
 	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) || private.Lasting(e.Name()) {
 			continue
 		}
 		dir := filepath.Join(base, e.Name())

@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"berth/internal/lease"
+	"berth/internal/private"
 	"berth/jobs"
 )
 
@@ -60,6 +62,43 @@ func TestNewScratch(t *testing.T) {
 	}
 }
 
+// Where containers see the base, scratch directories are made below one that was
+// there when the first of them began, and are found there and beside it.
+func TestScratchHidden(t *testing.T) {
+	base, mine := t.TempDir(), lease.Self()
+	gone := mine
+	gone.PID, gone.Start = 1<<30, "1"
+	before, err := NewScratch(base, "before", gone, "/b/0001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden, err := private.OwnDir(base, private.DirOf(private.Scratch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := NewScratch(base, "after", gone, "/b/0001")
+	if err != nil || filepath.Dir(after.Dir) != hidden {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	if err := os.Mkdir(filepath.Join(hidden, scratchName("begun")+"1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if removed := SweepUnfinished(base, "begun"); len(removed) != 1 {
+		t.Errorf("%q", removed)
+	}
+	if removed := SweepScratch(t.Context(), base, mine); !slices.Equal(removed, []string{before.Dir, after.Dir}) {
+		t.Errorf("%q", removed)
+	}
+	old := time.Now().Add(-2 * unfinishedFor)
+	if err := os.Chtimes(hidden, old, old); err != nil {
+		t.Fatal(err)
+	}
+	// A container has something over it, and would see another in its place.
+	if removed := SweepScratch(t.Context(), base, mine); removed != nil {
+		t.Errorf("%q", removed)
+	}
+}
+
 // TestUnfinishedScratch: what somebody leaves who was killed while it was made is
 // removed when it is old.
 func TestUnfinishedScratch(t *testing.T) {
@@ -80,14 +119,14 @@ func TestUnfinishedScratch(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if removed := SweepScratch(base, lease.Self()); removed != nil {
+		if removed := SweepScratch(t.Context(), base, lease.Self()); removed != nil {
 			t.Errorf("%s: a young one was removed: %q", what, removed)
 		}
 		old := time.Now().Add(-2 * unfinishedFor)
 		if err := os.Chtimes(s.Dir, old, old); err != nil {
 			t.Fatal(err)
 		}
-		if removed := SweepScratch(base, lease.Self()); (len(removed) == 1) != (what != "something") {
+		if removed := SweepScratch(t.Context(), base, lease.Self()); (len(removed) == 1) != (what != "something") {
 			t.Errorf("%s: removed %q", what, removed)
 		}
 	}
@@ -142,7 +181,7 @@ func TestSweepScratch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			removed := SweepScratch(base, mine)
+			removed := SweepScratch(t.Context(), base, mine)
 			if _, err := os.Lstat(s.Dir); c.gone != (err != nil) || c.gone != (len(removed) == 1) {
 				t.Errorf("removed %q, want gone %v", removed, c.gone)
 			}
@@ -174,7 +213,7 @@ func TestSweepWrittenTo(t *testing.T) {
 			t.Errorf("%s: whose it is has been forgotten", name)
 		}
 	}
-	if removed := SweepScratch(base, mine); len(removed) != 1 {
+	if removed := SweepScratch(t.Context(), base, mine); len(removed) != 1 {
 		t.Error("it was not removed in the end")
 	}
 	if _, err := os.Lstat(s.Dir); !errors.Is(err, fs.ErrNotExist) {
@@ -233,7 +272,7 @@ func TestSweepForeign(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if removed := SweepScratch(base, mine); len(removed) != 1 || removed[0] != s.Dir {
+	if removed := SweepScratch(t.Context(), base, mine); len(removed) != 1 || removed[0] != s.Dir {
 		t.Errorf("removed %q", removed)
 	}
 	for _, dir := range keep {
@@ -246,7 +285,7 @@ func TestSweepForeign(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if removed := SweepScratch(filepath.Join(base, "missing"), mine); removed != nil {
+	if removed := SweepScratch(t.Context(), filepath.Join(base, "missing"), mine); removed != nil {
 		t.Errorf("removed %q", removed)
 	}
 }

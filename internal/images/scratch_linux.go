@@ -1,6 +1,8 @@
 package images
 
 import (
+	"context"
+
 	"berth/internal/container"
 	"berth/internal/lease"
 )
@@ -13,7 +15,7 @@ func scratchBase(profile string, getenv func(string) string) (string, error) {
 // processes have left was removed.
 func newScratch(base, tail, forDir string) (dir string, err error) {
 	self := lease.Self()
-	container.SweepScratch(base, self)
+	container.SweepScratch(context.Background(), base, self)
 	s, err := container.NewScratch(base, tail, self, forDir)
 	if err != nil {
 		return "", err

@@ -56,7 +56,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	}
 	tail := tailOf(k.spec.ID)
 	// Nobody else opens this environment: what was begun for it is left over, too.
-	for _, dir := range append(container.SweepScratch(base, k.info.Process), container.SweepUnfinished(base, tail)...) {
+	for _, dir := range append(container.SweepScratch(ctx, base, k.info.Process), container.SweepUnfinished(base, tail)...) {
 		k.log.Info("removed what a killed process had left", "dir", dir)
 	}
 	if k.scratch, err = container.NewScratch(base, tail, k.info.Process, k.dir); err != nil {

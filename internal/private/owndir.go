@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"berth/jobs"
@@ -29,17 +30,28 @@ func OwnDir(base, name string) (string, error) {
 	if !errors.Is(err, fs.ErrExist) {
 		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory on the node", Err: err, Hint: "is there space left on " + base + "?"}
 	}
-	if others, err := filepath.Glob(dir + "-*"); err == nil {
-		for _, d := range others {
-			if own(d) {
-				return d, nil
-			}
-		}
+	if d, ok := FindOwn(base, name); ok {
+		return d, nil
 	}
 	if dir, err = os.MkdirTemp(base, name+"-*"); err != nil {
 		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory on the node", Err: err, Hint: "is there space left on " + base + "?"}
 	}
 	return dir, nil
+}
+
+// FindOwn finds what [OwnDir] has made.
+func FindOwn(base, name string) (dir string, ok bool) {
+	dir = filepath.Join(base, name)
+	if own(dir) {
+		return dir, true
+	}
+	others, _ := filepath.Glob(dir + "-*")
+	for _, d := range others {
+		if own(d) {
+			return d, true
+		}
+	}
+	return "", false
 }
 
 // own tells whether dir is a directory that nobody but this user can write to
@@ -51,6 +63,31 @@ func own(dir string) bool {
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Getuid()
+}
+
+// What stands below a base for as long as the machine does, so that it can be
+// hidden before something is in it.
+const (
+	Images  = "images"  // unpacked images
+	Scratch = "scratch" // scratch directories, where a container sees the base
+)
+
+// Lasting tells whether a name below a base is that of [Images] or [Scratch].
+func Lasting(name string) bool {
+	for _, what := range []string{Images, Scratch} {
+		if rest, ok := strings.CutPrefix(name, DirOf(what)); ok && (rest == "" || rest[0] == '-') {
+			return true
+		}
+	}
+	return false
+}
+
+// ScratchPlaces are the directories that have the scratch directories of a base.
+func ScratchPlaces(base string) []string {
+	if dir, ok := FindOwn(base, DirOf(Scratch)); ok {
+		return []string{base, dir}
+	}
+	return []string{base}
 }
 
 // DirOf is the name of a directory of this user's below a base that everybody

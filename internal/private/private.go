@@ -76,27 +76,32 @@ func (p Places) list() []hidden {
 			list, _ := filepath.Glob(pattern)
 			found = append(found, list...)
 		}
+		own := out[i].own
 		out[i].paths = slices.DeleteFunc(found, func(path string) bool {
-			return path != p.State && (planted(path) || Allowed(p.Allow, path))
+			return path != p.State && (planted(path, own) || Allowed(p.Allow, path))
 		})
 	}
 	return out
 }
 
 // planted tells whether somebody else has made a name in a directory where
-// everybody may: a link of theirs could have anything hidden, or refused.
-func planted(path string) bool {
+// everybody may: a link of theirs could have anything hidden, or refused. So could
+// one that a task has made with a name of berth's, which uses no links there.
+func planted(path string, own bool) bool {
 	fi, err := os.Lstat(path)
 	if err != nil {
 		return false
+	}
+	if own && fi.Mode()&fs.ModeSymlink != 0 {
+		return true
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return !ok || st.Uid != 0 && int(st.Uid) != os.Getuid()
 }
 
-// makeFirst makes the directories of unpacked images below binds, so that they
-// can be hidden: a later job on this machine may put one there while the
-// container runs.
+// makeFirst makes the directories of unpacked images and of scratch directories
+// below binds, so that they can be hidden: a later job on this machine may put one
+// there while the container runs.
 func (p Places) makeFirst(binds []jobs.Mount) {
 	for _, base := range []string{"/tmp", "/var/tmp", p.Base} {
 		real, err := filepath.EvalSymlinks(base)
@@ -105,7 +110,9 @@ func (p Places) makeFirst(binds []jobs.Mount) {
 		}
 		for _, b := range binds {
 			if source, err := filepath.EvalSymlinks(b.Source); err == nil && Under(real, source) {
-				_, _ = OwnDir(base, DirOf("images")) // one that cannot be made has nothing in it
+				// One that cannot be made has nothing in it.
+				_, _ = OwnDir(base, DirOf(Images))
+				_, _ = OwnDir(base, DirOf(Scratch))
 			}
 		}
 	}

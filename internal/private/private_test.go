@@ -41,7 +41,7 @@ func TestCovers(t *testing.T) {
 	for _, source := range []string{home, home + "/", link, filepath.Join(home, "data", "..")} {
 		covers, notes, err := p.Covers([]jobs.Mount{{Source: source, Destination: "/h", Writable: true}, {Source: filepath.Join(home, "data"), Destination: "/d"}}, "/empty")
 		want := []jobs.Mount{{Source: "/empty", Destination: "/h/.screen"}, {Source: "/empty", Destination: "/h/run/berth"}, {Source: "/empty", Destination: "/h/state"},
-			{Source: "/empty", Destination: "/h/tmp/berth-" + uid + "-images"}}
+			{Source: "/empty", Destination: "/h/tmp/berth-" + uid + "-images"}, {Source: "/empty", Destination: "/h/tmp/berth-" + uid + "-scratch"}}
 		if d := cmp.Diff(want, covers); d != "" || err != nil {
 			t.Errorf("%s: %v %s", source, err, d)
 		}
@@ -51,7 +51,7 @@ func TestCovers(t *testing.T) {
 	}
 	p.Allow = []string{"screen"}
 	covers, _, err := p.Covers([]jobs.Mount{{Source: home, Destination: "/h"}}, "/empty")
-	if err != nil || len(covers) != 3 {
+	if err != nil || len(covers) != 4 {
 		t.Errorf("%v, %v", covers, err)
 	}
 	if covers, notes, err := p.Covers([]jobs.Mount{{Source: filepath.Join(home, "state-not"), Destination: "/h"}}, "/empty"); covers != nil || notes != nil || err != nil {
@@ -73,19 +73,20 @@ func TestCoversRefused(t *testing.T) {
 	}
 }
 
-// A link that a stranger has made has nothing hidden, and nothing refused.
+// A link with a name of berth's has nothing hidden, and nothing refused: a stranger
+// has made it, or a task.
 func TestCoversPlanted(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be somebody else")
 	}
 	p, home := privately(t)
-	for _, to := range []string{"/", filepath.Join(home, "data")} {
+	for _, to := range []string{"/", filepath.Join(home, "data"), "berth-" + strconv.Itoa(os.Getuid()) + "-evil"} {
 		link := filepath.Join(home, "tmp", "berth-"+strconv.Itoa(os.Getuid())+"-evil")
 		if err := os.Symlink(to, link); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := p.Covers([]jobs.Mount{{Source: filepath.Join(home, "data"), Destination: "/d"}}, "/empty"); err == nil {
-			t.Errorf("of the user's own, to %s: not refused", to)
+		if covers, _, err := p.Covers([]jobs.Mount{{Source: filepath.Join(home, "data"), Destination: "/d"}}, "/empty"); covers != nil || err != nil {
+			t.Errorf("of the user's own, to %s: %v, %v", to, covers, err)
 		}
 		if err := os.Lchown(link, 12345, 12345); err != nil {
 			t.Fatal(err)

@@ -77,7 +77,7 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range container.SweepScratch(base, lease.Self()) {
+	for _, dir := range container.SweepScratch(ctx, base, lease.Self()) {
 		r.log.Info("removed what a killed runner had left", "dir", dir)
 	}
 	tail := r.info.Name[strings.LastIndexByte(r.info.Name, '-')+1:]

@@ -81,7 +81,7 @@ func Find(home, scratch string, getenv func(string) string) Place {
 	if !overlay.TakesDirectories(base) {
 		return Place{Why: base + " is not on a disk of this node"}
 	}
-	at := found(base, private.DirOf("images"), lasting)
+	at := found(base, private.DirOf(private.Images), lasting)
 	at.Memory = container.InMemory(base)
 	return at
 }

@@ -3,6 +3,7 @@
 package staging
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
@@ -23,7 +24,7 @@ const unusedFor = 7 * 24 * time.Hour
 // sweep removes what is not needed any more, as somebody who is about to make
 // a copy for e: what killed makers have left, and what nobody has used for long.
 func (n *Node) sweep(e *entry, self lease.Process) {
-	container.SweepScratch(n.Dir, self)
+	container.SweepScratch(context.Background(), n.Dir, self)
 	for _, other := range n.others(e, self) {
 		if time.Since(other.used) > unusedFor {
 			_ = n.remove(other.entry, self)

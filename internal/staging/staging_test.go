@@ -386,7 +386,7 @@ func TestAge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if removed := container.SweepScratch(n.Dir, lease.Self()); len(removed) > 0 {
+	if removed := container.SweepScratch(t.Context(), n.Dir, lease.Self()); len(removed) > 0 {
 		t.Errorf("%q", removed)
 	}
 	if err := stage(t, n, img, SIF).Close(); err != nil {

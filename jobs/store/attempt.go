@@ -175,6 +175,19 @@ func HasExit(attemptDir string) bool {
 	return err == nil
 }
 
+// ClaimOf reads the attempt's claim; without one it is the zero value.
+func ClaimOf(attemptDir string) (c jobs.Claim, err error) {
+	path := filepath.Join(attemptDir, fileClaim)
+	b, err := readRecord(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err == nil {
+		err = decode(path, b, &c, &c.Version)
+	}
+	return c, err
+}
+
 // ClaimStands tells whether the attempt's claim is still the given one. One
 // that cannot be read stands: only what is seen tells that it was taken over.
 func ClaimStands(attemptDir string, mine jobs.Claim) bool {

@@ -73,7 +73,7 @@ func TestImageBuild(t *testing.T) {
 	if a.code != 130 {
 		t.Errorf("exit code %d: %s %s", a.code, a.out, s.sh(t, env+"cat err").out)
 	}
-	s.bare(t, "c1", "ls -d /tmp/berth-1000-image-* 2>/dev/null")
+	s.bare(t, "c1", "ls -d /tmp/berth-1000-image-* /tmp/berth-1000-scratch/*-image-* 2>/dev/null")
 	s.bare(t, "login", "ls -A "+d+"/state/images | grep new-")
 }
 

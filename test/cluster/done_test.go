@@ -116,7 +116,7 @@ func TestWorkOfKilled(t *testing.T) {
 	id := s.submit(t, "--retry off --workspace "+d+"/repo", "echo precious >found.txt; mkdir sub; cd sub; git init -q .; cd ..; echo ready; sleep 318")
 	waitFor(t, patience, func() bool { return strings.Contains(s.sh(t, "berth logs "+id).out, "ready") })
 	st := s.status(t, id)
-	if left := s.on(t, st.Node, "root", "bash", "-c", "cat /tmp/berth-1000-*/work/found.txt; ls "+st.Dir); strings.Contains(left.out, "work") || !strings.Contains(left.out, "precious") {
+	if left := s.on(t, st.Node, "root", "bash", "-c", "cat /tmp/berth-1000-*/work/found.txt /tmp/berth-1000-scratch/*/work/found.txt; ls "+st.Dir); strings.Contains(left.out, "work") || !strings.Contains(left.out, "precious") {
 		t.Errorf("the workspace is not on the node alone: %+v", left)
 	}
 	s.on(t, st.Node, "root", "pkill", "-9", "-f", "berth-node.* runner --attempt "+st.Dir)

@@ -120,7 +120,7 @@ func TestOverlayExport(t *testing.T) {
 		s.want(t, sh+"PATH=$d/bare berth overlay "+verb, 78, "newuidmap is not here", "/etc/subuid")
 	}
 	s.want(t, sh+"PATH=$d/bare berth overlay rm again-fuse", 5, "newuidmap is not here")
-	if left := s.ok(t, sh+"ls -A; ls -d /tmp/berth-1000-export* 2>/dev/null || true"); strings.Contains(left, "bare.") || strings.Contains(left, "export-") {
+	if left := s.ok(t, sh+"ls -A; ls -d /tmp/berth-1000-export* /tmp/berth-1000-scratch/*-export* 2>/dev/null || true"); strings.Contains(left, "bare.") || strings.Contains(left, "export-") {
 		t.Errorf("left behind: %s", left)
 	}
 	// What was half removed then is removed now, and so are the others.

@@ -5,6 +5,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -80,6 +81,31 @@ func TestNeighboursHidden(t *testing.T) {
 		s.want(t, env+"berth exec --env refused --image "+s.image+" --bind "+source+":/y -- true", 125, "cannot be mounted at /y: it belongs to berth's own directory")
 		s.sh(t, env+"berth env rm --force refused")
 	}
+}
+
+// What a job that begins later has on the node is not seen by one that was there.
+func TestNeighboursLater(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.dir(t)
+	first := s.submit(t, "--slurm --nodelist=c1 --bind /tmp:/hosttmp:rw --bind "+d+":/x",
+		"echo ready; until [ -e /x/go ]; do sleep 0.1; done; ls -A /hosttmp/berth-1000-scratch; ls -d /hosttmp/berth-1000-*/w /hosttmp/berth-1000-scratch/*/w 2>/dev/null; echo looked")
+	ready := func(id string) {
+		waitFor(t, patience, func() bool { return strings.Contains(s.sh(t, "berth logs "+id).out, "ready") })
+	}
+	ready(first)
+	second := s.submit(t, "--slurm --nodelist=c1", "echo ready; sleep 315")
+	ready(second)
+	if a := s.on(t, "c1", "root", "bash", "-c", "ls -d /tmp/berth-1000-scratch/*/w"); a.code != 0 {
+		t.Errorf("there is nothing to be seen: %+v", a)
+	}
+	s.ok(t, "touch "+d+"/go")
+	s.wait(t, first, 0)
+	if out := s.ok(t, "berth logs "+first); out != "ready\nlooked" {
+		t.Errorf("it sees %q", out)
+	}
+	s.ok(t, "berth cancel "+second)
+	s.wait(t, second, jobs.CodeInterrupted)
 }
 
 // A stranger's listener stops nobody.
@@ -308,7 +334,7 @@ func TestNeighboursScratch(t *testing.T) {
 	if a := s.on(t, "c1", "bob", "bash", "-c", "find /tmp/victim -mindepth 1 | sort | tr '\\n' ' '; readlink "+name); a.out != "/tmp/victim/overlay /tmp/victim/w /tmp/victim\n" {
 		t.Errorf("the planted place was used: %q", a.out)
 	}
-	if argv := s.ok(t, "cat "+st.Dir+"/argv.json"); !strings.Contains(argv, name+"-") {
+	if argv := s.ok(t, "cat "+st.Dir+"/argv.json"); !strings.Contains(argv, filepath.Base(name)+"-") {
 		t.Errorf("the scratch directory is not one of its own: %s", argv)
 	}
 }

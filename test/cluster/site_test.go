@@ -311,9 +311,10 @@ func (s site) configure(t *testing.T, name string, seconds, usual int) {
 
 // remains lists what a job of alice's must not leave on a machine: processes of
 // berth's or of a test's task (they sleep 31x seconds), and scratch directories. The
-// directory of the user's copies of images is none: it stays, and a container to
-// which a directory above it is bound makes it, so that it can be hidden.
-const remains = `pgrep -u alice -af "berth|apptainer|fuse|sleep 31[0-9]"; find /tmp /var/tmp -maxdepth 1 -user alice -name 'berth-1000-*' | grep -vE '/berth-1000-images(-[0-9]+)?$'`
+// directories of the user's copies of images and of scratch directories are none:
+// they stay, and a container to which a directory above them is bound makes them, so
+// that they can be hidden.
+const remains = `pgrep -u alice -af "berth|apptainer|fuse|sleep 31[0-9]"; find /tmp /var/tmp -maxdepth 1 -user alice -name 'berth-1000-*' | grep -vE '/berth-1000-(images|scratch)(-[0-9]+)?$'; find /tmp/berth-1000-scratch* /var/tmp/berth-1000-scratch* -mindepth 1 -maxdepth 1 2>/dev/null`
 
 // quiet checks that a job has left nothing on the nodes: no process of
 // berth's or of a test's task (they sleep 31x seconds), no scratch directory, no

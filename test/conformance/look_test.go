@@ -132,7 +132,8 @@ func look(args []string) int {
 			}
 			for _, dir := range []string{"/tmp", "/var/tmp"} {
 				found, _ := filepath.Glob(dir + "/berth-*" + word + "*")
-				for _, f := range found {
+				below, _ := filepath.Glob(dir + "/berth-*-scratch/*" + word + "*")
+				for _, f := range append(found, below...) {
 					say("directory " + f)
 				}
 			}

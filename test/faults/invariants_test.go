@@ -168,7 +168,7 @@ func overlays(t *testing.T) {
 
 // scratches lists the scratch directories of a node; the images that a user's
 // jobs share there stay.
-const scratches = `ls -d /tmp/berth-1000-* /var/tmp/berth-1000-* 2>/dev/null | grep -vE -- '-images(-[0-9]+)?$|-foreign$'`
+const scratches = `ls -d /tmp/berth-1000-* /var/tmp/berth-1000-* /tmp/berth-1000-scratch/* 2>/dev/null | grep -vE -- '-(images|scratch)(-[0-9]+)?$|-foreign$'`
 
 // quiet is I7: nothing of a job is left on any host: no process of berth's, of a
 // container's or of a task's, no mount, no scratch directory.
@@ -207,7 +207,7 @@ func manifest(host string) string {
 	if host == "ctl" || strictSite && host != "login" {
 		dirs = "/etc /usr /opt /root /srv /tmp /var/tmp"
 	}
-	return on(host, "root", `find `+dirs+` -xdev \( -path `+files+` -o -path '/tmp/berth-1000*' -o -path '/var/tmp/berth-1000-*-images' -o -path /etc/resolv.conf -o -path /etc/mtab -o -path /home/alice/.cache -o -path /etc/slurm/slurm.conf -o -path '/tmp/.X*' \) -prune -o -not -type d -printf '%p %s %m %U %T@\n' 2>/dev/null | sort`).out
+	return on(host, "root", `find `+dirs+` -xdev \( -path `+files+` -o -path '/tmp/berth-1000*' -o -path '/var/tmp/berth-1000-*-images' -o -path '/var/tmp/berth-1000-scratch' -o -path /etc/resolv.conf -o -path /etc/mtab -o -path /home/alice/.cache -o -path /etc/slurm/slurm.conf -o -path '/tmp/.X*' \) -prune -o -not -type d -printf '%p %s %m %U %T@\n' 2>/dev/null | sort`).out
 }
 
 // remember makes a manifest of every host, and plants what is not berth's beside
