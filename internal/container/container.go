@@ -127,6 +127,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		Look: o.Opening.Level != "" && o.Opening.Level != jobs.LevelNone, Confine: confines(o.Opening),
 	})
 	if err == nil {
+		c.stderr.inside()
 		c.answered, err = c.whoAnswered(sctx, inR, outW)
 	}
 	_ = outW.Close()
@@ -150,7 +151,6 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		c.endOpening()
 		return nil, c.startError(ctx, err)
 	}
-	c.stderr.inside()
 	c.fuse = findFuse()
 	return c, nil
 }

@@ -15,35 +15,31 @@ import (
 // peer is who listens on a socket, as this machine numbers users: inside of a
 // user namespace root and strangers look alike.
 type peer struct {
-	known bool
 	uid   int
 	apart bool // it is in a user namespace other than this process's
 }
 
-// listener connects to a socket and asks the kernel who listens there. The
-// connection is closed at once.
-func listener(name string) (p peer) {
+// listeners connects to a socket of each kind and asks the kernel who listens
+// there. The connections are closed at once.
+func listeners(name string) (all []peer) {
 	if name == "" {
-		return peer{}
+		return nil
 	}
 	for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
 		fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
-			return peer{}
+			return nil
 		}
 		if connectTo(fd, name) == nil {
 			if cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 				own, _ := os.Readlink("/proc/self/ns/user")
 				theirs, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(int(cred.Pid)), "ns/user"))
-				p = peer{known: true, uid: int(cred.Uid), apart: cred.Pid > 0 && err == nil && theirs != own}
+				all = append(all, peer{uid: int(cred.Uid), apart: cred.Pid > 0 && err == nil && theirs != own})
 			}
 		}
 		_ = unix.Close(fd)
-		if p.known {
-			return p
-		}
 	}
-	return peer{}
+	return all
 }
 
 func connectTo(fd int, name string) error {

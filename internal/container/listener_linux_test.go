@@ -2,6 +2,7 @@ package container
 
 import (
 	"bufio"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"berth/jobs"
+
+	"golang.org/x/sys/unix"
 )
 
 // stranger has this binary listen as another user, in a user namespace of its own
@@ -37,6 +40,19 @@ func stranger(t *testing.T, name string, attr *syscall.SysProcAttr) {
 
 // listenForever is that binary.
 func listenForever(name string) int {
+	if rest, ok := strings.CutPrefix(name, "full:"); ok { // it takes nobody any more
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: rest}), unix.Listen(fd, 0))
+		}
+		c, derr := net.Dial("unix", rest)
+		if err = errors.Join(err, derr); err != nil {
+			return 1
+		}
+		defer func() { _ = c.Close() }()
+		_, _ = os.Stdout.WriteString("listening\n")
+		select {}
+	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
 		return 1
@@ -64,19 +80,29 @@ func TestJudge(t *testing.T) {
 	apart := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Getuid(), Size: 1}}}
 	stranger(t, "@munge-bob-"+tail, as(12345))
 	stranger(t, "@munge-daemon-"+tail, as(105))
+	stranger(t, "full:@munge-bob-full-"+tail, as(12345))
+	stranger(t, "full:@munge-daemon-full-"+tail, as(105))
+	open := t.TempDir()
+	if err := errors.Join(os.Chmod(open, 0o777), os.Chmod(filepath.Dir(open), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	stranger(t, "full:"+filepath.Join(open, "agent.1"), as(12345))
 	stranger(t, "@munge-task-"+tail, apart)
 	stranger(t, "@dbus-mine-"+tail, nil)
 	stranger(t, "@dbus-daemon-"+tail, as(105))
 	dir := t.TempDir()
 	path := filepath.Join(dir, "munge.socket.2")
 	stranger(t, path, nil)
-	binds := []jobs.Mount{{Source: "/", Destination: "/host"}, {Source: dir, Destination: "/host/run/munge"}}
+	binds := []jobs.Mount{{Source: "/", Destination: "/host"}, {Source: dir, Destination: "/host/run/munge"}, {Source: open, Destination: "/host/open"}}
 	for _, c := range []struct {
 		s     jobs.Socket
 		allow string
 		bad   bool
 	}{
 		{s: jobs.Socket{Path: "@munge-bob-" + tail, What: "munge"}},
+		{s: jobs.Socket{Path: "@munge-bob-full-" + tail, What: "munge"}},
+		{s: jobs.Socket{Path: "@munge-daemon-full-" + tail, What: "munge"}, bad: true},
+		{s: jobs.Socket{Path: "/host/open/agent.1", What: "an ssh agent", Mount: "/host/open"}},
 		{s: jobs.Socket{Path: "@munge-daemon-" + tail, What: "munge"}, bad: true},
 		{s: jobs.Socket{Path: "@munge-daemon-" + tail, What: "munge"}, allow: "munge"},
 		{s: jobs.Socket{Path: "@munge-daemon-" + tail, What: "munge"}, allow: "@munge-daemon-*"},
@@ -104,7 +130,13 @@ func TestJudge(t *testing.T) {
 		many[i] = jobs.Socket{Path: "@munge-bob-" + tail, What: "munge"}
 	}
 	o := &Options{Opening: &jobs.Opening{}, Log: slog.New(slog.DiscardHandler)}
-	if err := o.judge(&jobs.Seen{Sockets: many}); jobs.KindOf(err) != jobs.KindConfig {
+	if err := o.judge(&jobs.Seen{Sockets: many}); jobs.KindOf(err) != jobs.KindInfra || jobs.BlameOf(err) != jobs.BlameNode {
 		t.Errorf("of very many: %v", err)
+	}
+	for i := range many {
+		many[i] = jobs.Socket{Path: path, What: "munge"}
+	}
+	if err := o.judge(&jobs.Seen{Sockets: many}); jobs.KindOf(err) != jobs.KindConfig {
+		t.Errorf("of very many with a path: %v", err)
 	}
 }

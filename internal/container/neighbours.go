@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/private"
@@ -21,6 +22,10 @@ func (o *Options) judge(seen *jobs.Seen) error {
 		return nil
 	}
 	if len(seen.Sockets) > jobs.MostSockets {
+		if seen.Sockets[jobs.MostSockets].Abstract() { // anybody can have made them on this node
+			return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: fmt.Sprintf("more than %d programs on this node listen on names of daemons or agents, as %s: which of them are strangers' is not looked at", jobs.MostSockets, seen.Sockets[jobs.MostSockets].Path),
+				Hint: "who listens there? ss -xlp"}
+		}
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the container is not closed: it can reach more than %d sockets that may be of the host's daemons or agents, as %s", jobs.MostSockets, seen.Sockets[0].Path),
 			Hint: "who listens there? ss -xlp"}
 	}
@@ -30,11 +35,16 @@ func (o *Options) judge(seen *jobs.Seen) error {
 		if !s.Abstract() {
 			here = outside(s.Path, o.Binds)
 		}
-		switch who := listener(here); {
+		who := listeners(here)
+		if len(who) == 0 {
+			who = owners(s, here)
+		}
+		strangers := len(who) > 0 && !slices.ContainsFunc(who, func(p peer) bool { return !p.stranger(s) })
+		switch {
 		case private.Allowed(o.Allow, s.What, s.Path, here):
 			o.Log.Info("a socket of the host's can be reached, as the configuration allows", "socket", s.Path, "of", s.What)
-		case o.Opening.Answer == nil && who.known && who.stranger(s):
-			o.Log.Info("a socket can be reached; a stranger listens there", "socket", s.Path, "uid", who.uid)
+		case o.Opening.Answer == nil && strangers:
+			o.Log.Info("a socket can be reached; a stranger listens there", "socket", s.Path, "uid", who[0].uid)
 		default:
 			bad = append(bad, s)
 		}

@@ -27,6 +27,7 @@ const ownProgram = "/proc/self/exe"
 // seen from outside: what a program of the image says of itself proves nothing.
 type provenance struct {
 	compared bool
+	streams  bool   // it holds its streams: asked of the kernel, which not all tell
 	why      string // it could not be compared
 	stranger string // a process that is none of berth's, or what shows that there is one
 }
@@ -72,7 +73,9 @@ func compare(root, init int, ends ...*os.File) provenance {
 		p.compared = false
 	case !p.compared:
 		return provenance{stranger: "nothing that can be seen"}
-	case init <= 0 && asked && !held:
+	case init <= 0 && asked && held:
+		p.streams = true
+	case init <= 0 && asked:
 		return provenance{stranger: "something else that holds the guest's streams"}
 	}
 	return p
@@ -232,8 +235,10 @@ func (c *Container) whoAnswered(ctx context.Context, ends ...*os.File) (provenan
 // words say it for the receipt.
 func (p provenance) words() string {
 	switch {
-	case p.compared:
+	case p.compared && p.streams:
 		return "the program that answered is berth's own file, compared from outside before a command or a value was sent to it"
+	case p.compared:
+		return "no program but berth's own file was there when it answered, compared from outside before a command or a value was sent to it; that the answer came from it was not asked"
 	case p.why != "":
 		return "the program that answered was not compared with berth's own: " + strings.TrimSpace(p.why) + "; an image that runs a program of its own first could forge what was seen from inside, the exit codes and the output, and could read the values that are passed"
 	}
