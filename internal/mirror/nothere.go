@@ -13,7 +13,8 @@ import (
 )
 
 // NotHere says what of a job's last attempt, which has ended, stays on the login
-// host, and how it is had: files over the limits, and a work tree that was kept. A
+// host, and how it is had: files over the limits, artifacts that had no room here, and
+// a work tree that was kept. A
 // job of this machine's has none of that.
 func NotHere(r *jobs.Record) (out []string) {
 	a := r.Current()
@@ -38,6 +39,11 @@ func NotHere(r *jobs.Record) (out []string) {
 			continue
 		}
 		out = append(out, fmt.Sprintf("%s %s, and stays on %s: scp %s:%s .", f.name, what, host, host, filepath.Join(dir, f.name)))
+	}
+	to := filepath.Join(a.Dir, dirArtifacts)
+	if _, err := os.Lstat(to); accepted && len(a.Exit.Artifacts) > 0 && errors.Is(err, fs.ErrNotExist) {
+		out = append(out, fmt.Sprintf("%d artifacts of %s had no room here, and stay on %s: scp -r %s:%s .",
+			a.Exit.ArtifactFiles, a.Exit.ArtifactBytes.Rough(), host, host, filepath.Join(dir, dirArtifacts)))
 	}
 	if k := a.Exit.Kept; k != nil && k.Dir != "" {
 		out = append(out, fmt.Sprintf("the task's files, untrusted as the task left them, are kept on %s in %s: berth collect %s --into DIR there copies what was left out",

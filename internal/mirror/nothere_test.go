@@ -32,6 +32,19 @@ func TestNotHere(t *testing.T) {
 			t.Errorf("%d: %q", i, got)
 		}
 	}
+	exit.Artifacts, exit.ArtifactFiles, exit.ArtifactBytes = []string{"x"}, 1, 8<<50 // a hole, there
+	if got := NotHere(r); len(got) != 4 || !strings.Contains(got[2], "had no room here, and stay on hpc") {
+		t.Errorf("%q", got)
+	}
+	if err := (&Site{}).artifacts(t.Context(), r, exit); err != nil {
+		t.Errorf("they were fetched: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, dirArtifacts), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := NotHere(r); len(got) != 3 {
+		t.Errorf("%q", got)
+	}
 	r.Spec.Retry = jobs.DefaultRetry() // nothing is accepted: only its logs come
 	if got := NotHere(r); len(got) != 2 {
 		t.Errorf("%q", got)

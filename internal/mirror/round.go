@@ -14,6 +14,8 @@ import (
 	"berth/internal/transfer"
 	"berth/jobs"
 	"berth/jobs/store"
+
+	"golang.org/x/sys/unix"
 )
 
 // roundBudget is how much one round brings, so that a link that breaks costs no
@@ -157,6 +159,9 @@ func (s *Site) artifacts(ctx context.Context, rec *jobs.Record, exit *jobs.ExitR
 	if _, err := os.Lstat(to); err == nil {
 		return nil
 	}
+	if lacksSpace(dir, exit) {
+		return nil // [NotHere] says so
+	}
 	tmp, err := os.MkdirTemp(dir, ".new-"+dirArtifacts)
 	if err != nil {
 		return err
@@ -202,6 +207,18 @@ func artifactBytes(exit *jobs.ExitRecord) int64 {
 		return early
 	}
 	return int64(exit.ArtifactBytes) + int64(exit.ArtifactFiles)*each + 1<<20
+}
+
+// lacksSpace tells whether the artifacts have no room in the file system of a
+// directory, of which some is left to others. What was a hole there is none here.
+func lacksSpace(dir string, exit *jobs.ExitRecord) bool {
+	var st unix.Statfs_t
+	if exit.ArtifactFiles == 0 || unix.Statfs(dir, &st) != nil || st.Blocks == 0 {
+		return false
+	}
+	block := uint64(st.Bsize) //nolint:unconvert // other types elsewhere
+	left := uint64(st.Bavail) * block
+	return uint64(artifactBytes(exit))+min(uint64(st.Blocks)*block/20, 1<<30) > left
 }
 
 // atMost fails when a stream goes on behind its limit.
