@@ -143,7 +143,9 @@ func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, err
 	}
 	if a.Result() == nil {
 		msg := "job " + short + " has no result, and its work tree was not kept"
-		if l := v.Spec.Login; l != nil {
+		if beside := KeptBeside(v.Spec, a); beside != "" {
+			msg = "job " + short + " has no result yet: " + beside
+		} else if l := v.Spec.Login; l != nil {
 			msg += " here"
 			if stays := mirror.NotHere(v.Record); len(stays) > 0 {
 				msg += "; " + strings.Join(stays, "; ")
@@ -154,6 +156,22 @@ func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, err
 		return b, &jobs.Error{Kind: jobs.KindNotFound, Msg: msg, Hint: "berth status " + short}
 	}
 	return b, nil
+}
+
+// KeptBeside says where the files are of a task whose runner was killed: one that
+// has ended itself has said so.
+func KeptBeside(s jobs.Spec, a *jobs.Attempt) string {
+	if s.Workspace == nil || s.Login != nil || a.Claim == nil || a.Verdict == nil || a.Exit != nil {
+		return ""
+	}
+	kept := filepath.Join(a.Dir, workspace.WorkDir)
+	switch _, err := os.Lstat(kept); {
+	case err == nil:
+		return "the task's files are in " + kept + "; what is in there was written by the task"
+	case !s.SharesWork():
+		return "the task's files are on " + a.Claim.Host + ", and come to " + kept + " when the next job or environment of yours begins there, or by berth gc there"
+	}
+	return ""
 }
 
 // notKept says what of the work tree of an attempt could not be kept, or "".
@@ -171,7 +189,15 @@ func (e *Engine) collectKept(ctx context.Context, v *View) error {
 	if err != nil {
 		return repoError(err)
 	}
-	res, err := e.Git.CollectKept(ctx, a.Dir, Source(w), workspace.CollectOptions{Branch: w.Branch, Scope: scope,
+	// The same for everybody who does this at once, so that they make one commit.
+	ended := e.Now()
+	switch {
+	case a.Exit != nil:
+		ended = a.Exit.Ended
+	case a.Verdict != nil:
+		ended = a.Verdict.Time
+	}
+	res, err := e.Git.CollectKept(ctx, a.Dir, Source(w), workspace.CollectOptions{Branch: w.Branch, Scope: scope, Time: ended,
 		Limits:  workspace.ResultLimits(v.Spec.Results),
 		Message: fmt.Sprintf("%s\n\nBerth-Job: %s\nBerth-Attempt: %s\n", v.Spec.Name, v.Spec.ID, a.Info.ID)})
 	if err != nil {
@@ -208,7 +234,7 @@ func (e *Engine) bringFiles(ctx context.Context, v *View, b *Brought, into strin
 		if into == "" {
 			b.Dir = filepath.Join(a.Dir, "artifacts")
 		}
-		all := workspace.ArtifactLimits{FileBytes: math.MaxInt64, TotalBytes: math.MaxInt64, Files: math.MaxInt}
+		all := workspace.ArtifactLimits{FileBytes: math.MaxInt64, TotalBytes: math.MaxInt64, Files: math.MaxInt, Others: into != ""}
 		got, err := workspace.CollectArtifacts(ctx, b.Kept, b.Dir, v.Spec.Artifacts, all)
 		if err != nil {
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: "bring the artifacts", Err: err, Hint: "they are in " + b.Kept}

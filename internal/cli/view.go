@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -123,7 +122,7 @@ func viewJSON(v engine.View) jobJSON {
 	if d := a.Verdict; d != nil && a.Exit == nil {
 		j.Reason, j.Hint, j.Word, j.Ended = d.Reason, d.Hint, d.Word, &d.Time
 	}
-	if text := keptBeside(v.Spec, a); text != "" {
+	if text := engine.KeptBeside(v.Spec, a); text != "" {
 		j.Notes = append(j.Notes, text)
 	}
 	// What the scheduler said beside our own record, when it was asked.
@@ -147,22 +146,6 @@ func viewJSON(v engine.View) jobJSON {
 		j.Branch, j.BranchHere = j.Result.Branch, v.BranchHere()
 	}
 	return j
-}
-
-// keptBeside says where the files are of a task whose runner was killed: one that
-// has ended itself has said so.
-func keptBeside(s jobs.Spec, a *jobs.Attempt) string {
-	if s.Workspace == nil || s.Login != nil || a.Claim == nil || a.Verdict == nil || a.Exit != nil {
-		return ""
-	}
-	kept := filepath.Join(a.Dir, "work")
-	switch _, err := os.Lstat(kept); {
-	case err == nil:
-		return "the task's files are in " + kept + "; what is in there was written by the task"
-	case !s.SharesWork():
-		return "the task's files are on " + a.Claim.Host + ", and come to " + kept + " when the next job or environment of yours begins there, or by berth gc there"
-	}
-	return ""
 }
 
 // said is who cancelled an attempt in the scheduler, by what that said.
