@@ -216,9 +216,9 @@ func lacksSpace(dir string, exit *jobs.ExitRecord) bool {
 	if exit.ArtifactFiles == 0 || unix.Statfs(dir, &st) != nil || st.Blocks == 0 {
 		return false
 	}
-	block := uint64(st.Bsize) //nolint:unconvert // other types elsewhere
-	left := uint64(st.Bavail) * block
-	return uint64(artifactBytes(exit))+min(uint64(st.Blocks)*block/20, 1<<30) > left
+	block := uint64(st.Bsize)
+	left := st.Bavail * block
+	return uint64(artifactBytes(exit))+min(st.Blocks*block/20, 1<<30) > left
 }
 
 // atMost fails when a stream goes on behind its limit.
