@@ -108,7 +108,7 @@ func Keep(ctx context.Context, from, to string) (_ Kept, err error) {
 		return Kept{}, err
 	}
 	defer dst.Close()
-	k := &keeper{ctx: ctx, top: dst, to: part, names: map[[2]uint64]string{}, buf: make([]byte, 1<<20)}
+	k := &keeper{ctx: ctx, top: dst, names: map[[2]uint64]string{}, buf: make([]byte, 1<<20)}
 	err = k.tree(src, dst, ".", 0)
 	if err == nil || k.out.Files > 0 {
 		err = errors.Join(err, disk.RemoveTree(to))
@@ -131,7 +131,6 @@ func sameDevice(a, b string) bool {
 type keeper struct {
 	ctx     context.Context
 	top     *os.Root             // of the destination, nil to disarm
-	to      string               // its path
 	names   map[[2]uint64]string // in the destination, of files that have several
 	entries int
 	buf     []byte
@@ -344,9 +343,6 @@ func (k *keeper) file(src, dst *os.Root, name, p string, fi fs.FileInfo) (err er
 		return err
 	}
 	defer in.Close()
-	if why := lacksSpace(k.to, fi); why != "" {
-		return errors.New(why)
-	}
 	out, err := dst.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600|fi.Mode().Perm()&0o100)
 	if err != nil {
 		return err
