@@ -1,12 +1,12 @@
 package container
 
 import (
-	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
 
+	"berth/internal/socket"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +30,7 @@ func listeners(name string) (all []peer) {
 		if err != nil {
 			return nil
 		}
-		if connectTo(fd, name) == nil {
+		if socket.Connect(fd, name) == nil {
 			if cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 				own, _ := os.Readlink("/proc/self/ns/user")
 				theirs, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(int(cred.Pid)), "ns/user"))
@@ -40,19 +40,6 @@ func listeners(name string) (all []peer) {
 		_ = unix.Close(fd)
 	}
 	return all
-}
-
-func connectTo(fd int, name string) error {
-	const most = 107 // of sun_path; a longer one has another name
-	if len(name) > most {
-		dir, err := unix.Open(filepath.Dir(name), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unix.Close(dir) }()
-		name = fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(name))
-	}
-	return unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 }
 
 // stranger tells whether what listens can do nothing for this user, and is no

@@ -324,12 +324,8 @@ func rescue(ctx context.Context, dir string, mark []byte) error {
 		return nil
 	}
 	if _, err := os.Lstat(o.For); errors.Is(err, fs.ErrNotExist) {
-		// HOME/jobs/XX/ID/attempts/N: is only that gone, or the whole file system?
-		home := o.For
-		for range 5 {
-			home = filepath.Dir(home)
-		}
-		_, err = os.Lstat(home)
+		// Is only that gone, or the whole file system?
+		_, err = os.Lstat(store.HomeOf(store.JobDirOf(o.For)))
 		return err
 	} else if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path"
@@ -13,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"berth/internal/socket"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"
@@ -206,26 +206,13 @@ func reach(name string) bool {
 		if err != nil {
 			return false
 		}
-		err = connect(fd, name)
+		err = socket.Connect(fd, name)
 		_ = unix.Close(fd)
 		if !errors.Is(err, unix.EPROTOTYPE) {
 			return err == nil || errors.Is(err, unix.EAGAIN) // it has too many waiting
 		}
 	}
 	return false
-}
-
-func connect(fd int, name string) error {
-	const most = 107 // of sun_path; a longer one has another name
-	if len(name) > most {
-		dir, derr := unix.Open(filepath.Dir(name), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if derr != nil {
-			return derr
-		}
-		defer func() { _ = unix.Close(dir) }()
-		name = fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(name))
-	}
-	return unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 }
 
 // mostAbstract bounds how many names are told.

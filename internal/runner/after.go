@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"time"
 
 	"berth/internal/run"
@@ -23,7 +22,7 @@ func (r *attempt) gate(ctx context.Context) error {
 	if len(r.spec.After) == 0 {
 		return nil
 	}
-	ledger, err := store.At(homeOf(r.jobDir))
+	ledger, err := store.At(store.HomeOf(r.jobDir))
 	if err != nil {
 		return err
 	}
@@ -70,9 +69,6 @@ func (r *attempt) ending(w jobs.Wait, records map[string]*jobs.Record) bool {
 	return true
 }
 
-// homeOf is the state directory that a job's directory is in.
-func homeOf(jobDir string) string { return filepath.Dir(filepath.Dir(filepath.Dir(jobDir))) }
-
 // Held returns what says, each time it is called, for whom the job of an attempt
 // still waits, and whether it never can begin. Nobody else may look after the
 // jobs it waits for, so the program client, if there is one, is made to from
@@ -87,7 +83,7 @@ func Held(attemptDir, client string) func() (waits string, never bool) {
 		if err != nil {
 			return "its record, which cannot be read: " + err.Error(), false
 		}
-		ledger, err := store.At(homeOf(jobDir))
+		ledger, err := store.At(store.HomeOf(jobDir))
 		if err != nil {
 			return err.Error(), false
 		}
@@ -105,7 +101,7 @@ func Held(attemptDir, client string) func() (waits string, never bool) {
 				ids[i] = a.Job
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), first)
-			_, _ = run.Output(ctx, run.Local{}, jobs.Cmd{Argv: append([]string{client, "follow"}, ids...), Env: append(os.Environ(), "BERTH_HOME="+homeOf(jobDir))})
+			_, _ = run.Output(ctx, run.Local{}, jobs.Cmd{Argv: append([]string{client, "follow"}, ids...), Env: append(os.Environ(), "BERTH_HOME="+store.HomeOf(jobDir))})
 			cancel()
 			next = time.Now().Add(pause)
 		}

@@ -14,7 +14,7 @@ import (
 // waits in a queue.
 func (j *job) parent(p *jobs.Retry, state jobs.State) *jobs.Record {
 	j.t.Helper()
-	ledger, err := store.At(homeOf(j.rec.Dir))
+	ledger, err := store.At(store.HomeOf(j.rec.Dir))
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestGate(t *testing.T) {
 				id = first.parent(c.retry, c.parent).Spec.ID
 			}
 			after = jobs.After{Job: id, Need: c.need}
-			j := newJobIn(t, homeOf(first.rec.Dir), "echo began", func(n *store.New) { n.Spec.After, n.Spec.Retry = []jobs.After{after}, &jobs.Retry{} })
+			j := newJobIn(t, store.HomeOf(first.rec.Dir), "echo began", func(n *store.New) { n.Spec.After, n.Spec.Retry = []jobs.After{after}, &jobs.Retry{} })
 			code, rec := j.run()
 			now := reread(t, j.rec)
 			if code != c.code || rec.Class != c.class || !strings.Contains(rec.Reason, c.reason) || jobs.StateOf(now) != c.state || now.Current().Decision == nil || now.Current().Decision.Verb != c.verb {
@@ -97,7 +97,7 @@ func TestGateLate(t *testing.T) {
 			a := parent.Current()
 			claimFor(t, a, 0)
 			began := time.Now()
-			j := newJobIn(t, homeOf(first.rec.Dir), "true", func(n *store.New) {
+			j := newJobIn(t, store.HomeOf(first.rec.Dir), "true", func(n *store.New) {
 				n.Spec.After, n.Spec.Retry = []jobs.After{{Job: parent.Spec.ID, Need: jobs.NeedOK}}, &jobs.Retry{}
 				if again {
 					n.Attempt.Created = began.Add(-time.Hour)
@@ -124,7 +124,7 @@ func TestHeld(t *testing.T) {
 	first := newJob(t, "true", nil)
 	parent := first.parent(nil, "")
 	for need, never := range map[jobs.Need]bool{jobs.NeedOK: true, jobs.NeedAny: false} {
-		j := newJobIn(t, homeOf(first.rec.Dir), "true", func(n *store.New) { n.Spec.After = []jobs.After{{Job: parent.Spec.ID, Need: need}} })
+		j := newJobIn(t, store.HomeOf(first.rec.Dir), "true", func(n *store.New) { n.Spec.After = []jobs.After{{Job: parent.Spec.ID, Need: need}} })
 		held := Held(j.dir, "")
 		if waits, no := held(); waits != jobs.Short(parent.Spec.ID)+" ("+string(need)+")" || no {
 			t.Errorf("%s: waits for %q, never %v", need, waits, no)

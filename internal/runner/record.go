@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -67,12 +66,8 @@ func (r *attempt) purged(err error) bool {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	home := r.dir // HOME/jobs/XX/ID/attempts/N
-	for range 5 {
-		home = filepath.Dir(home)
-	}
 	_, gone := os.Lstat(r.dir)
-	_, away := os.Lstat(home)
+	_, away := os.Lstat(store.HomeOf(store.JobDirOf(r.dir)))
 	return errors.Is(gone, fs.ErrNotExist) && away == nil
 }
 

@@ -322,4 +322,4 @@ func (r *attempt) callClient(ctx context.Context, words ...string) error {
 }
 
 // stateDir is the state directory.
-func (r *attempt) stateDir() string { return homeOf(r.jobDir) }
+func (r *attempt) stateDir() string { return store.HomeOf(r.jobDir) }

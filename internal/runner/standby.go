@@ -146,7 +146,7 @@ func standbyHandle(rec *jobs.Record, own *jobs.Attempt, id string) jobs.Handle {
 func callFollow(client string, rec *jobs.Record) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: []string{client, jobs.VerbFollow, rec.Spec.ID}, Env: append(os.Environ(), "BERTH_HOME="+homeOf(rec.Dir))})
+	_, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: []string{client, jobs.VerbFollow, rec.Spec.ID}, Env: append(os.Environ(), "BERTH_HOME="+store.HomeOf(rec.Dir))})
 	return err
 }
 

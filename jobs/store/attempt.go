@@ -216,6 +216,9 @@ func JobDirOf(attemptDir string) string {
 	return filepath.Dir(filepath.Dir(filepath.Clean(attemptDir)))
 }
 
+// HomeOf returns the state directory of a job directory.
+func HomeOf(jobDir string) string { return filepath.Dir(filepath.Dir(filepath.Dir(jobDir))) }
+
 // ScriptPath is where the attempt's job script stands.
 func ScriptPath(attemptDir string) string { return filepath.Join(attemptDir, fileScript) }
 
