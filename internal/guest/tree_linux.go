@@ -47,21 +47,29 @@ func readProc(pid int) (proc, bool) {
 
 // processes lists all processes that can be seen.
 func processes() []proc {
+	all, _ := survey()
+	return all
+}
+
+// survey lists all processes that can be seen, and the numbers of those that ended
+// between the list and the look at them: what they started meanwhile is in neither.
+func survey() (all []proc, gone []int) {
 	d, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	defer func() { _ = d.Close() }()
 	names, _ := d.Readdirnames(-1)
-	var out []proc
 	for _, n := range names {
 		if pid, err := strconv.Atoi(n); err == nil {
 			if p, ok := readProc(pid); ok {
-				out = append(out, p)
+				all = append(all, p)
+			} else {
+				gone = append(gone, pid)
 			}
 		}
 	}
-	return out
+	return all, gone
 }
 
 // below picks the processes that descend from one of roots, without these.
@@ -114,6 +122,10 @@ func signalProc(p proc, sig unix.Signal) {
 // cannot be killed.
 const leastLooks = 100
 
+// emptyLooks is how often killTree looks again when it finds nothing, but something
+// ended under its eyes that may have started what the look has missed.
+const emptyLooks = 5
+
 // killTree kills what pick chooses until nothing of it lives, because a tree
 // may grow while it is read; wait bounds it, but for leastLooks: this process may
 // have stood still until that was over. With everything, the PID
@@ -121,15 +133,20 @@ const leastLooks = 100
 // that no fork escapes. It returns how many still live.
 func killTree(everything bool, pick func(all []proc) []proc, wait time.Duration) (left int) {
 	deadline := time.Now().Add(wait)
-	killed := map[proc]bool{}
-	for looks := 1; ; looks++ {
+	killed, dead, others := map[proc]bool{}, map[proc]bool{}, map[int]bool{}
+	for looks, empty := 1, 0; ; looks++ {
 		if everything {
 			_ = unix.Kill(-1, unix.SIGKILL)
 		}
+		all, gone := survey()
 		left = 0
 		fresh := false
-		for _, p := range pick(processes()) {
+		picked := map[int]bool{}
+		for _, p := range pick(all) {
+			picked[p.pid] = true
 			if p.zombie {
+				fresh = fresh || !dead[p.id()]
+				dead[p.id()] = true
 				continue
 			}
 			left++
@@ -137,10 +154,22 @@ func killTree(everything bool, pick func(all []proc) []proc, wait time.Duration)
 			killed[p.id()] = true
 			signalProc(p, unix.SIGKILL)
 		}
-		if left == 0 || looks >= leastLooks && time.Now().After(deadline) {
-			return left
+		// Who lived at the last look and was none of these, may end.
+		for _, pid := range gone {
+			fresh = fresh || !others[pid]
 		}
-		if !fresh {
+		clear(others)
+		for _, p := range all {
+			others[p.pid] = !picked[p.pid]
+		}
+		empty++
+		if left > 0 {
+			empty = 0
+		}
+		switch {
+		case left == 0 && (everything || !fresh || empty > emptyLooks), looks >= leastLooks && time.Now().After(deadline):
+			return left
+		case left > 0 && !fresh:
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
