@@ -127,7 +127,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	mounts := append([]jobs.Mount{{Source: here, Destination: inside}}, s.Mounts...)
-	places := private.Places{State: s.Home, Base: filepath.Dir(at.Scratch), Allow: s.HostSockets}
+	places := private.Places{State: s.Home, Base: private.BaseOf(at.Scratch), Allow: s.HostSockets}
 	covers, notes, err := places.Covers(s.Mounts, filepath.Join(at.Scratch, dirEmpty))
 	if err != nil {
 		return nil, errors.Join(err, giveBack())

@@ -101,7 +101,7 @@ func (m *maker) covers() ([]jobs.Mount, error) {
 		}
 	}
 	empty := filepath.Join(m.at.Dir, "empty")
-	places := private.Places{State: m.s.Home, Base: filepath.Dir(m.at.Scratch), Allow: m.s.HostSockets}
+	places := private.Places{State: m.s.Home, Base: private.BaseOf(m.at.Scratch), Allow: m.s.HostSockets}
 	covers, notes, err := places.Covers(binds, empty)
 	if err != nil || len(covers) == 0 {
 		return nil, err

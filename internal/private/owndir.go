@@ -90,6 +90,16 @@ func ScratchPlaces(base string) []string {
 	return []string{base}
 }
 
+// BaseOf is the base that a scratch directory was made for: it stands there, or in
+// one of [ScratchPlaces].
+func BaseOf(scratch string) string {
+	base := filepath.Dir(scratch)
+	if Lasting(filepath.Base(base)) {
+		return filepath.Dir(base)
+	}
+	return base
+}
+
 // DirOf is the name of a directory of this user's below a base that everybody
 // may write to; the sweepers of scratch directories leave alone those without an owner's mark.
 func DirOf(what string) string { return fmt.Sprintf("berth-%d-%s", os.Getuid(), what) }

@@ -62,3 +62,22 @@ func TestOwnDir(t *testing.T) {
 		t.Errorf("%s, %v", d, err)
 	}
 }
+
+// The base of a scratch directory is the one that was asked for, wherever below it
+// that stands.
+func TestBaseOf(t *testing.T) {
+	base := t.TempDir()
+	own, err := OwnDir(base, DirOf(Scratch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := os.MkdirTemp(base, DirOf(Scratch)+"-*") // where the name was taken
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range []string{base, own, taken} {
+		if got := BaseOf(filepath.Join(place, "berth-1a2b3c")); got != base {
+			t.Errorf("below %s: %s", place, got)
+		}
+	}
+}

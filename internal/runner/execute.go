@@ -160,7 +160,7 @@ func (r *attempt) covered(argv []string) ([]string, error) {
 	if r.spec.Level == jobs.LevelNone || r.spec.Level == "" {
 		return argv, nil
 	}
-	places := private.Places{State: filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), Base: filepath.Dir(r.scratch.Dir), Allow: r.spec.HostSockets}
+	places := private.Places{State: filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), Base: private.BaseOf(r.scratch.Dir), Allow: r.spec.HostSockets}
 	covers, notes, err := places.Covers(r.spec.Mounts, r.scratch.Empty())
 	if err != nil {
 		return nil, err

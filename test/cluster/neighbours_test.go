@@ -81,6 +81,7 @@ func TestNeighboursHidden(t *testing.T) {
 		s.want(t, env+"berth exec --env refused --image "+s.image+" --bind "+source+":/y -- true", 125, "cannot be mounted at /y: it belongs to berth's own directory")
 		s.sh(t, env+"berth env rm --force refused")
 	}
+	s.quiet(t)
 }
 
 // What a job that begins later has on the node is not seen by one that was there.
