@@ -20,10 +20,10 @@ type held struct {
 
 // hold names an environment; it is made by its first command, and removed in
 // the end with all that belongs to it.
-func (s site) hold(t *testing.T, flags string) held {
+func (s *site) hold(t *testing.T, flags string) held {
 	t.Helper()
 	s.need(t)
-	h := held{site: s, name: "held-" + strings.ToLower(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-"))}
+	h := held{site: *s, name: "held-" + strings.ToLower(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-"))}
 	place := "--backend local" // no Apptainer there
 	if s.image != "" {
 		place = "--image " + s.image

@@ -581,12 +581,10 @@ func (s site) release(t *testing.T, id string) {
 
 func waitFor(t *testing.T, limit time.Duration, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if time.Now().After(deadline) {
+	for began := time.Now(); !ok(); pause(began) {
+		if time.Since(began) > limit {
 			t.Fatalf("it did not happen within %s", limit)
 		}
-		time.Sleep(300 * time.Millisecond)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 type site struct {
 	version, profile string
 	image            string // "" where there is no Apptainer
+	testbed          string // "": the one that BERTH_TESTBED names
 }
 
 var (
@@ -49,9 +50,14 @@ func root(t *testing.T) string {
 	return dir
 }
 
+// bed is the name of the testbed that has the cluster.
+func (s site) bed() string {
+	return cmp.Or(s.testbed, os.Getenv("BERTH_TESTBED"), "berth-tb")
+}
+
 // container is the name of the container that is a host.
 func (s site) container(host string) string {
-	name := cmp.Or(os.Getenv("BERTH_TESTBED"), "berth-tb") + "-" + s.version
+	name := s.bed() + "-" + s.version
 	if s.profile != "standard" {
 		name += "-" + s.profile
 	}
@@ -74,6 +80,7 @@ func (s site) on(t *testing.T, host, user string, argv ...string) answer {
 	defer cancel()
 	args := append([]string{"shell", "--slurm", s.version, "--profile", s.profile, "--host", host, "--user", user, "--"}, argv...)
 	cmd := exec.CommandContext(ctx, filepath.Join(root(t), "scripts", "testbed"), args...)
+	cmd.Env = append(os.Environ(), "BERTH_TESTBED="+s.bed())
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -115,21 +122,44 @@ func (s site) want(t *testing.T, text string, code int, stderr ...string) answer
 	return a
 }
 
-// need makes the test wait until no other one uses the cluster, which it then
-// has for itself with all its subtests: the clusters share nothing, and tests on
+// need makes the test wait until a cluster of this kind is free, which it then has
+// for itself with all its subtests: the clusters share nothing, and tests on
 // different ones run at once. It skips when the cluster is not up; scripts/test
 // fails on such a skip where the cluster must be there.
-func (s site) need(t *testing.T) {
+func (s *site) need(t *testing.T) {
 	t.Helper()
-	key := s.version + s.profile + "\x00" + t.Name()
-	if _, twice := users.LoadOrStore(key, true); twice {
+	kind := s.version + s.profile
+	key := kind + "\x00" + t.Name()
+	if has, twice := users.Load(key); twice {
+		*s = has.(site)
 		return
 	}
 	t.Parallel()
-	turn, _ := turns.LoadOrStore(s, make(chan struct{}, 1))
-	turn.(chan struct{}) <- struct{}{}
-	t.Cleanup(func() { users.Delete(key); <-turn.(chan struct{}) })
+	free := s.free()
+	mine := <-free
+	*s = mine
+	users.Store(key, mine)
+	t.Cleanup(func() { users.Delete(key); free <- mine })
 	s.up(t)
+}
+
+// free has the clusters of a site's kind that no test uses: one, and one more of
+// what most tests use where BERTH_TESTBED_TWIN names its testbed.
+func (s site) free() chan site {
+	made.Lock()
+	defer made.Unlock()
+	kind := s.version + s.profile
+	if c := turns[kind]; c != nil {
+		return c
+	}
+	c := make(chan site, 2)
+	c <- s
+	if twin := os.Getenv("BERTH_TESTBED_TWIN"); twin != "" && s == standard {
+		s.testbed = twin
+		c <- s
+	}
+	turns[kind] = c
+	return c
 }
 
 // up skips the test when the cluster is not up. One whose containers run is given
@@ -151,9 +181,15 @@ func (s site) up(t *testing.T) {
 	}
 }
 
-// turns has a channel for each site, full while a test uses it; users has the
-// tests that do; away has the sites that were not up, each with what was said.
-var turns, users, away sync.Map
+// turns has for each kind of site the clusters that no test uses.
+var (
+	turns = map[string]chan site{}
+	made  sync.Mutex
+)
+
+// users has the tests that use a cluster, and which; away has the clusters that
+// were not up, each with what was said.
+var users, away sync.Map
 
 // still has a lock for each site: who needs both nodes to be there beside the
 // test whose turn it is reads it, and who takes a node away writes it.
@@ -185,7 +221,9 @@ func (s site) healthy(t *testing.T) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience) // clean-up asks, too
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(root(t), "scripts", "testbed"), "status", "--slurm", s.version, "--profile", s.profile).CombinedOutput()
+	cmd := exec.CommandContext(ctx, filepath.Join(root(t), "scripts", "testbed"), "status", "--slurm", s.version, "--profile", s.profile)
+	cmd.Env = append(os.Environ(), "BERTH_TESTBED="+s.bed())
+	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
@@ -268,19 +306,23 @@ func (s site) wait(t *testing.T, id string, code int) status {
 	return s.status(t, id)
 }
 
+// pause is between two looks of who has waited since began: what comes soon is
+// seen soon, and who waits for a minute does not keep a core busy with looking.
+func pause(began time.Time) {
+	time.Sleep(min(200*time.Millisecond+time.Since(began)/20, time.Second))
+}
+
 // state waits until a job is in a state.
 func (s site) state(t *testing.T, id, state string) status {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	for began := time.Now(); ; pause(began) {
 		st := s.status(t, id)
 		if st.State == state {
 			return st
 		}
-		if st.Final || time.Now().After(deadline) {
+		if st.Final || time.Since(began) > patience {
 			t.Fatalf("job %s is %s (%s), want %s", id, st.State, st.Reason, state)
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
 }
 
@@ -331,7 +373,7 @@ func (s site) quiet(t *testing.T) {
 // failed for already is neither waited for nor told again.
 func (s site) bare(t *testing.T, host, list string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(300 * time.Millisecond) {
+	for began := time.Now(); ; pause(began) {
 		var left []string
 		for line := range strings.Lines(s.on(t, host, "root", "bash", "-c", list).out) {
 			if _, known := told.Load(s.container(host) + "\x00" + line); !known && strings.TrimSpace(line) != "" {
@@ -341,7 +383,7 @@ func (s site) bare(t *testing.T, host, list string) {
 		if len(left) == 0 {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Since(began) > patience {
 			for _, line := range left {
 				told.Store(s.container(host)+"\x00"+line, true)
 			}

@@ -30,9 +30,14 @@ var (
 	hosts = []string{"login", "c1", "c2", "ctl"}
 )
 
+// testbed is the name of the testbed, and profile that of its site.
+func testbed() string { return cmp.Or(os.Getenv("BERTH_TESTBED"), "berth-faults") }
+
+func profile() string { return cmp.Or(os.Getenv("BERTH_TESTBED_PROFILE"), "standard") }
+
 // container is the name of the container that is a host.
 func container(host string) string {
-	name := cmp.Or(os.Getenv("BERTH_TESTBED"), "berth-faults") + "-24.11"
+	name := testbed() + "-24.11"
 	if strictSite {
 		name += "-strict"
 	}
@@ -40,7 +45,7 @@ func container(host string) string {
 }
 
 // strictSite tells that the unkind profile of the testbed is used.
-var strictSite = os.Getenv("BERTH_TESTBED_PROFILE") == "strict"
+var strictSite = profile() == "strict"
 
 // answer is how a command ended.
 type answer struct {
@@ -58,13 +63,10 @@ func on(host, user, text string) answer {
 func onFor(limit time.Duration, host, user, text string) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	home := "/home/" + user
-	if user == "root" {
-		home = "/root"
-	}
-	cmd := exec.CommandContext(ctx, "docker", "exec", "-i", "-u", user, "-w", home, container(host), "env", "-i",
-		"HOME="+home, "USER="+user, "LOGNAME="+user, "SHELL=/bin/bash", "LANG=C.UTF-8", "BERTH_HOME="+state, "XDG_CONFIG_HOME="+files+"/config", "XDG_CACHE_HOME="+files+"/cache",
-		"PATH=/mnt/share/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "bash", "-c", text)
+	args := []string{"shell", "--profile", profile(), "--host", host, "--user", user, "--",
+		"env", "BERTH_HOME=" + state, "XDG_CONFIG_HOME=" + files + "/config", "XDG_CACHE_HOME=" + files + "/cache", "bash", "-c", "PATH=/mnt/share/bin:$PATH; " + text}
+	cmd := exec.CommandContext(ctx, "../../scripts/testbed", args...)
+	cmd.Env = append(os.Environ(), "BERTH_TESTBED="+testbed())
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = 5 * time.Second
