@@ -19,6 +19,8 @@ var doctors = []site{standard, old, newer, strict}
 // profile that comes of it can be used.
 func TestDoctor(t *testing.T) {
 	each(t, doctors, func(t *testing.T, s site) {
+		crowd.RLock()
+		t.Cleanup(crowd.RUnlock)
 		d := s.dir(t)
 		env := "export BERTH_HOME=" + d + "/state XDG_CONFIG_HOME=" + d + "/config; "
 		here := s.look(t, env+"date +%s%N >"+d+"/from; berth doctor --json; code=$?; date +%s%N >"+d+"/to; exit $code", 0)[0]

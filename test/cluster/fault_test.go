@@ -46,6 +46,8 @@ type lane struct {
 func TestOverlayFaults(t *testing.T) {
 	s := standard
 	s.need(t)
+	crowd.Lock()
+	t.Cleanup(crowd.Unlock)
 	seed := uint64(time.Now().UnixNano())
 	if v, err := strconv.ParseUint(os.Getenv("BERTH_TEST_SEED"), 10, 64); err == nil {
 		seed = v

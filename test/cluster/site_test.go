@@ -50,6 +50,10 @@ func root(t *testing.T) string {
 	return dir
 }
 
+// crowd is held by a test whose many jobs at once leave the other clusters of this
+// machine little of it, and read by one of what berth promises to do in a time.
+var crowd sync.RWMutex
+
 // bed is the name of the testbed that has the cluster.
 func (s site) bed() string {
 	return cmp.Or(s.testbed, os.Getenv("BERTH_TESTBED"), "berth-tb")
