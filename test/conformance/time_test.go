@@ -13,10 +13,10 @@ import (
 
 // stubborn starts children of every unkind sort, whose command lines hold WORD.
 const stubborn = `
-sh -c 'trap "" TERM HUP INT; while :; do sleep 0.2; done' WORD-ignores &
-setsid sh -c 'trap "" TERM; while :; do sleep 0.2; done' WORD-session &
-(setsid sh -c 'trap "" TERM; (while :; do sleep 0.2; done)' WORD-double &) &
-(env -i /bin/sh -c 'while :; do /bin/sleep 0.2; done' WORD-naked &) &
+sh -c 'trap "" TERM HUP INT; while :; do sleep 1; done' WORD-ignores &
+setsid sh -c 'trap "" TERM; while :; do sleep 1; done' WORD-session &
+(setsid sh -c 'trap "" TERM; (while :; do sleep 1; done)' WORD-double &) &
+(env -i /bin/sh -c 'while :; do /bin/sleep 1; done' WORD-naked &) &
 echo started; sleep 300`
 
 func (p *place) limited(text string, limit time.Duration) *engine.ExecResult {
