@@ -218,12 +218,12 @@ func (f *faulty) directory() string {
 // killGuest kills the guest, and other processes beside it.
 func (f *faulty) killGuest(others ...int) {
 	f.t.Helper()
-	pid := f.guest()
-	line := "kill -KILL"
+	// The guest first: when its keeper has ended it may end before it is killed.
+	line := "kill -KILL " + f.guest()
 	for _, o := range others {
 		line += fmt.Sprint(" ", o)
 	}
-	f.mustHost(line + " " + pid)
+	f.mustHost(line)
 }
 
 // guest is its process number on the keeper's machine.
