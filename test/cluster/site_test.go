@@ -132,6 +132,9 @@ func (s site) want(t *testing.T, text string, code int, stderr ...string) answer
 // fails on such a skip where the cluster must be there.
 func (s *site) need(t *testing.T) {
 	t.Helper()
+	if !s.asked() {
+		*s = standard
+	}
 	kind := s.version + s.profile
 	key := kind + "\x00" + t.Name()
 	if has, twice := users.Load(key); twice {
@@ -145,6 +148,13 @@ func (s *site) need(t *testing.T) {
 	users.Store(key, mine)
 	t.Cleanup(func() { users.Delete(key); free <- mine })
 	s.up(t)
+}
+
+// asked reports whether the tests are to use clusters of this version of Slurm.
+// BERTH_TESTBED_SLURM names the only one where it is set; a test of another one's
+// site alone is then one of the standard site.
+func (s site) asked() bool {
+	return cmp.Or(os.Getenv("BERTH_TESTBED_SLURM"), s.version) == s.version
 }
 
 // free has the clusters of a site's kind that no test uses: one, and one more of
