@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/nodebin"
 	"berth/jobs"
 )
 
@@ -96,9 +97,9 @@ connect)
 esac
 `
 
-func fakeNode(goos, goarch string) ([]byte, string, bool) {
+func fakeNode(goos, _ string) (nodebin.Program, bool) {
 	if goos != "linux" && goos != "darwin" {
-		return nil, "", false
+		return nodebin.Program{}, false
 	}
-	return []byte(fakeProgram), sumOf(fakeProgram), true
+	return nodebin.Of([]byte(fakeProgram)), true
 }

@@ -26,7 +26,7 @@ type Backend struct {
 	Control string
 	// Node gives the program for a host's system and architecture, as
 	// [nodebin.For] does; nil is that.
-	Node func(goos, goarch string) (data []byte, sum string, ok bool)
+	Node func(goos, goarch string) (nodebin.Program, bool)
 }
 
 // Host is one destination. It holds no connection and needs no closing; it is

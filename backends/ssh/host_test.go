@@ -3,8 +3,6 @@ package ssh
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,11 +13,6 @@ import (
 	"berth/internal/run"
 	"berth/jobs"
 )
-
-func sumOf(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
-}
 
 var hardWords = []string{
 	"plain", "", "a b", "a'b", `x\y`, `\\`, `\n`, "hi!there", `!$ "$(id)"` + " `id`", "* ? ~ {a,b} [a-z]", "# & ; | < > ( ) ^ %", "ä漢🙂", "-n", "--", "'", "!", `\`, `\'!\`, `"`, "a=b", "=ls", "~root", "%s",

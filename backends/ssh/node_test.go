@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/nodebin"
 	"berth/internal/run"
 	"berth/jobs"
 )
@@ -18,7 +19,7 @@ import (
 func TestNode(t *testing.T) {
 	const program = "#!/bin/sh\ncase $1 in\nguest) exit 2 ;;\nsay) shift; printf '%s|' \"$@\"; exec cat ;;\nfail) echo 'no room' >&2; exit 78 ;;\nesac\n"
 	h, dir := fake(t, "FAKE_BANNER=Welcome")
-	h.b.Node = func(string, string) ([]byte, string, bool) { return []byte(program), sumOf(program), true }
+	h.b.Node = func(string, string) (nodebin.Program, bool) { return nodebin.Of([]byte(program)), true }
 	inputs := 0
 	say := func(want int) {
 		t.Helper()

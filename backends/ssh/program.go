@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,21 +54,14 @@ var systems, machines = map[string]string{"Linux": "linux", "Darwin": "darwin"},
 	"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64",
 }
 
-// program is what a machine gets.
-type program struct {
-	name string
-	data []byte
-	sum  string
-}
-
 // programFor returns the program for a machine.
-func (h *Host) programFor(m machine) (program, error) {
-	data, sum, ok := h.b.Node(m.OS, m.Arch)
+func (h *Host) programFor(m machine) (nodebin.Program, error) {
+	p, ok := h.b.Node(m.OS, m.Arch)
 	if !ok {
-		return program{}, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("this berth carries no program for %s, which is %s on %s", h, m.OS, m.Arch),
+		return p, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("this berth carries no program for %s, which is %s on %s", h, m.OS, m.Arch),
 			Hint: "hosts need Linux on x86_64 or aarch64, and a berth made by scripts/build carries programs for both"}
 	}
-	return program{nodebin.Name(sum), data, sum}, nil
+	return p, nil
 }
 
 // Install makes sure that the program stands on the host and returns its name
@@ -76,7 +70,7 @@ func (h *Host) programFor(m machine) (program, error) {
 func (h *Host) Install(ctx context.Context, ask bool, progress func(string)) (name string, err error) {
 	if m, ok := h.known(); ok && !ask {
 		p, err := h.programFor(m)
-		return p.name, err
+		return p.Name, err
 	}
 	m, there, err := h.probe(ctx)
 	if err != nil {
@@ -86,25 +80,25 @@ func (h *Host) Install(ctx context.Context, ask bool, progress func(string)) (na
 	if err != nil {
 		return "", err
 	}
-	if size, ok := there[p.name]; !ok || size != len(p.data) {
-		progress(fmt.Sprintf("copying berth's program to %s (%v)", h, jobs.Bytes(len(p.data))))
+	if size, ok := there[p.Name]; !ok || size != p.Size {
+		progress(fmt.Sprintf("copying berth's program to %s (%v)", h, jobs.Bytes(p.Size)))
 		if err := h.upload(ctx, p); err != nil {
 			return "", err
 		}
 	}
 	h.know(m)
-	return p.name, nil
+	return p.Name, nil
 }
 
 // probe asks the host what it is, and which of the programs $1, ... stand there
 // and run, with their sizes.
 const probe = `uname -sm; cd ".local/state/berth/bin" 2>/dev/null || exit 0; for f; do [ -f "$f" ] || continue; "./$f" guest x </dev/null >/dev/null 2>&1; [ $? != 2 ] || echo "$f $(wc -c <"$f")"; done; exit 0`
 
-func (h *Host) probe(ctx context.Context) (machine, map[string]int, error) {
+func (h *Host) probe(ctx context.Context) (machine, map[string]int64, error) {
 	var names []string
 	for _, arch := range []string{"amd64", "arm64"} {
-		if _, sum, ok := h.b.Node("linux", arch); ok {
-			names = append(names, nodebin.Name(sum))
+		if p, ok := h.b.Node("linux", arch); ok {
+			names = append(names, p.Name)
 		}
 	}
 	out, err := h.sh(ctx, nil, probe, names...)
@@ -117,10 +111,10 @@ func (h *Host) probe(ctx context.Context) (machine, map[string]int, error) {
 	if !ok || m.OS == "" || m.Arch == "" {
 		return m, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s is %q, which berth has no program for", h, lines[0]), Hint: "hosts need Linux on x86_64 or aarch64"}
 	}
-	there := map[string]int{}
+	there := map[string]int64{}
 	for _, l := range lines[1:] {
 		if f := strings.Fields(l); len(f) == 2 {
-			there[f[0]], _ = strconv.Atoi(f[1])
+			there[f[0]], _ = strconv.ParseInt(f[1], 10, 64)
 		}
 	}
 	return m, there, nil
@@ -138,8 +132,12 @@ const install = `umask 077; d=$HOME/.local/state/berth/bin; mkdir -p "$d" || exi
 	`chmod 700 "$4" || exit 3; "./$4" guest x </dev/null >/dev/null 2>&1; r=$?; [ "$r" = 2 ] || { echo "exit $r"; exit 5; }; ` +
 	`ln "$4" "$1" 2>/dev/null; [ -f "$1" ] && [ -x "$1" ] && [ "$(wc -c <"$1")" -eq "$2" ] || mv -f "$4" "$1" || exit 3`
 
-func (h *Host) upload(ctx context.Context, p program) error {
-	out, err := h.sh(ctx, p.data, install, p.name, strconv.Itoa(len(p.data)), p.sum, ".new-"+rand.Text())
+func (h *Host) upload(ctx context.Context, p nodebin.Program) error {
+	data, err := p.Read()
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read berth's program for " + h.String(), Err: err}
+	}
+	out, err := h.sh(ctx, data, install, p.Name, strconv.Itoa(len(data)), fmt.Sprintf("%x", sha256.Sum256(data)), ".new-"+rand.Text())
 	what := &jobs.Error{Kind: jobs.KindInfra, Msg: "put berth's program on " + h.String(), Err: err}
 	var failed *run.Error
 	if err == nil || !errors.As(err, &failed) {

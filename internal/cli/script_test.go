@@ -1,16 +1,15 @@
 package cli_test
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"berth/internal/nodebin"
 )
 
 func TestScripts(t *testing.T) {
@@ -59,11 +60,12 @@ func setup(env *testscript.Env) error {
 	}
 	// What nodebin would do at the first submission; 20 MB with each script
 	// would cost more than the scripts.
-	sum, err := programSum()
-	if err != nil {
-		return err
+	node, ok := nodebin.For(runtime.GOOS, runtime.GOARCH)
+	if !ok {
+		return errors.New("there is no program for the nodes")
 	}
-	if err := os.Link(program, filepath.Join(state, "bin", "berth-"+sum[:12])); err != nil {
+	env.Setenv("BERTH_NODE", node.Name)
+	if err := os.Link(program, filepath.Join(state, "bin", node.Name)); err != nil {
 		return err
 	}
 	for _, name := range []string{"berth", "docker"} { // a docker of the machine's own may have a daemon
@@ -92,31 +94,16 @@ func setup(env *testscript.Env) error {
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 	env.Setenv("SHELL", "/bin/bash")
 	// The sockets of keepers; a systemd of the machine's own is not asked there.
-	runtime := filepath.Join(env.WorkDir, ".run")
-	if err := os.Mkdir(runtime, 0o700); err != nil {
+	sockets := filepath.Join(env.WorkDir, ".run")
+	if err := os.Mkdir(sockets, 0o700); err != nil {
 		return err
 	}
-	env.Setenv("XDG_RUNTIME_DIR", runtime)
+	env.Setenv("XDG_RUNTIME_DIR", sockets)
 	env.Setenv("BARE", filepath.Join(env.WorkDir, ".bare")+":/usr/bin:/bin") // no Slurm, no apptainer
 	env.Values[spawnedKey{}] = map[string]*exec.Cmd{}
 	env.Defer(func() { leftovers(env.T(), env.WorkDir) })
 	return nil
 }
-
-var programSum = sync.OnceValues(func() (string, error) {
-	program, err := exec.LookPath("berth")
-	if err != nil {
-		return "", err
-	}
-	f, err := os.Open(program)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), err
-})
 
 // sif is as much of an image as anybody here looks at: the header of a SIF, the
 // descriptor of its file system, and that, which is empty.
@@ -250,9 +237,6 @@ func plainText(ts *testscript.TestScript, s string) string {
 	name := "root"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
-	}
-	if program, err := programSum(); err == nil {
-		s = strings.ReplaceAll(s, "berth-"+program[:12], "berth-SUM")
 	}
 	for _, r := range []struct{ pattern, by string }{
 		{`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "UUID"},

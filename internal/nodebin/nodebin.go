@@ -4,8 +4,6 @@
 package nodebin
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,11 +25,14 @@ func Install(dir string) (string, error) {
 }
 
 func install(dir string) (string, error) {
-	data, sum := embedded(runtime.GOARCH)
-	if data == nil {
-		return installSelf(dir)
+	p, ok := For("linux", runtime.GOARCH)
+	if !ok {
+		var err error
+		if p, err = self(); err != nil {
+			return "", err
+		}
 	}
-	return put(dir, "berth-node-"+short(sum), data)
+	return put(dir, p)
 }
 
 // Self makes sure that this program, which is the one for the nodes, stands in
@@ -49,28 +50,17 @@ func Self(dir string) (string, error) {
 	return Install(dir)
 }
 
-// installSelf copies the running program, so that an upgrade of berth does not
-// pull it away from under jobs that wait or run.
-func installSelf(dir string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	data, err := os.ReadFile(self)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(data)
-	return put(dir, "berth-"+short(hex.EncodeToString(sum[:])), data)
-}
-
-func short(sum string) string { return sum[:min(12, len(sum))] }
-
-// put writes a program under its name, unless it stands there.
-func put(dir, name string, data []byte) (string, error) {
-	path := filepath.Join(dir, name)
-	if whole(path, data) {
+// put writes a program under its name, unless it stands there: a copy of this one,
+// too, so that an upgrade of berth does not pull it away from under jobs that wait
+// or run.
+func put(dir string, p Program) (string, error) {
+	path := filepath.Join(dir, p.Name)
+	if whole(path, p) {
 		return path, nil
+	}
+	data, err := p.Read()
+	if err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -88,7 +78,7 @@ func put(dir, name string, data []byte) (string, error) {
 	// Not by rename: of two who come first at once, the second would take the
 	// file away that jobs of the first run from, and on NFS they would crash.
 	err = os.Link(tmp, path)
-	if err != nil && !whole(path, data) {
+	if err != nil && !whole(path, p) {
 		err = os.Rename(tmp, path) // no hard links here, or a damaged file
 	} else {
 		err = nil
@@ -99,15 +89,15 @@ func put(dir, name string, data []byte) (string, error) {
 	return path, disk.SyncDir(dir)
 }
 
-// whole tells whether the program stands at path. Its name holds its hash, so
-// the size tells a damaged one well enough.
-func whole(path string, data []byte) bool {
+// whole reports whether the program stands at path. Its name tells it from all
+// others, so the size tells a damaged one well enough.
+func whole(path string, p Program) bool {
 	fi, err := os.Stat(path)
-	return err == nil && fi.Mode().IsRegular() && fi.Size() == int64(len(data)) && fi.Mode().Perm()&0o100 != 0
+	return err == nil && fi.Mode().IsRegular() && fi.Size() == p.Size && fi.Mode().Perm()&0o100 != 0
 }
 
-// Embedded tells whether this program carries a berth-node.
+// Embedded reports whether this program carries a berth-node.
 func Embedded() bool {
-	data, _ := embedded(runtime.GOARCH)
-	return data != nil
+	compressed, _ := embedded(runtime.GOARCH)
+	return compressed != nil
 }

@@ -57,7 +57,7 @@ func TestPutAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range files {
 		wg.Go(func() {
-			path, err := put(dir, "berth-x", data)
+			path, err := put(dir, Of(data))
 			if err != nil {
 				t.Error(err)
 				return
@@ -99,9 +99,10 @@ func TestPutStarts(t *testing.T) {
 			}
 		})
 	}
-	dir := t.TempDir()
+	dir, program := t.TempDir(), Of(data)
 	for i := range 100 {
-		path, err := put(dir, fmt.Sprint("berth-", i), data)
+		program.Name = fmt.Sprint("berth-", i)
+		path, err := put(dir, program)
 		must(t, err)
 		if err := exec.CommandContext(t.Context(), path).Run(); err != nil {
 			t.Error(err)
@@ -114,16 +115,17 @@ func TestPutStarts(t *testing.T) {
 
 func TestPutRepairs(t *testing.T) {
 	data := []byte("program")
+	p := Of(data)
 	for name, spoil := range map[string]func(path string) error{
 		"cut off":        func(p string) error { return os.WriteFile(p, []byte("pro"), 0o700) },
 		"not executable": func(p string) error { return os.WriteFile(p, data, 0o600) },
 		"a dead link":    func(p string) error { return os.Symlink("nowhere", p) },
 	} {
 		dir := t.TempDir()
-		must(t, spoil(filepath.Join(dir, "berth-x")))
-		path, err := put(dir, "berth-x", data)
+		must(t, spoil(filepath.Join(dir, p.Name)))
+		path, err := put(dir, p)
 		must(t, err)
-		if b, err := os.ReadFile(path); err != nil || string(b) != "program" || !whole(path, data) {
+		if b, err := os.ReadFile(path); err != nil || string(b) != "program" || !whole(path, p) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}

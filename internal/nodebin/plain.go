@@ -3,4 +3,4 @@
 package nodebin
 
 // embedded has nothing: a plain `go build` uses the program itself.
-func embedded(string) (data []byte, sum string) { return nil, "" }
+func embedded(string) (compressed []byte, sum string) { return nil, "" }

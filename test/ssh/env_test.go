@@ -5,8 +5,6 @@ package ssh
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -23,6 +21,7 @@ import (
 	"berth/internal/guest/wire"
 	"berth/internal/ids"
 	"berth/internal/keeper"
+	"berth/internal/nodebin"
 	"berth/internal/run"
 	"berth/internal/session"
 	"berth/jobs"
@@ -66,12 +65,8 @@ func (s *site) withNode() ssh.Backend {
 		s.t.Fatal(err)
 	}
 	b := s.backend()
-	sum := sha256.Sum256(data)
-	b.Node = func(goos, goarch string) ([]byte, string, bool) {
-		if goos+goarch != "linuxamd64" {
-			return nil, "", false
-		}
-		return data, hex.EncodeToString(sum[:]), true
+	b.Node = func(goos, goarch string) (nodebin.Program, bool) {
+		return nodebin.Of(data), goos+goarch == "linuxamd64"
 	}
 	return b
 }
@@ -307,7 +302,7 @@ func TestUpload(t *testing.T) {
 	fails("noexec", "mkdir /noexec/b; ln -s /noexec/b .local/state/berth", jobs.KindConfig, "cannot run in", "noexec")
 	fails("full", "mkdir /small/b; ln -s /small/b .local/state/berth", jobs.KindInfra, "put berth's program", "df -h")
 	fails("read-only", "mkdir .local/state/berth; chmod 500 .local/state/berth", jobs.KindInfra, "put berth's program", "ls -ld")
-	b.Node = func(string, string) ([]byte, string, bool) { return nil, "", false }
+	b.Node = func(string, string) (nodebin.Program, bool) { return nodebin.Program{}, false }
 	v.in("alice", "cd; chmod -R u+w .local; rm -rf .local")
 	fails("no program", "", jobs.KindConfig, "carries no program", "scripts/build")
 }
