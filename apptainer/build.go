@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"berth/internal/images"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -23,8 +23,8 @@ import (
 	"testing"
 	"time"
 
-	guestmain "berth/internal/guest"
-	"berth/internal/run"
+	guestmain "berth/internal/node/guest"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/overlay"
 )

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/container"
-	"berth/internal/run"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/node/container"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"

@@ -3,7 +3,7 @@ package apptainer
 import (
 	"os"
 
-	"berth/internal/container"
+	"berth/internal/node/container"
 	"berth/jobs"
 )
 

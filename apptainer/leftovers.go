@@ -12,9 +12,9 @@ import (
 	"strings"
 	"syscall"
 
-	"berth/internal/lease"
-	"berth/internal/private"
-	"berth/internal/run"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/private"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 )

@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"berth/internal/images"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

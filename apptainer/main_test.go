@@ -5,7 +5,7 @@ package apptainer
 import (
 	"testing"
 
-	"berth/internal/leaks"
+	"berth/internal/sys/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

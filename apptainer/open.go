@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/disk"
 	"berth/internal/images"
-	"berth/internal/private"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/private"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/lease"
-	"berth/internal/run"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 )

@@ -14,10 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/disk"
 	"berth/internal/images"
-	"berth/internal/lease"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/overlay"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/pattern"
-	"berth/internal/run"
+	"berth/internal/sys/pattern"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

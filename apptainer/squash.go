@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"berth/internal/disk"
 	"berth/internal/images"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/overlay"
 )

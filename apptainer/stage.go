@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/disk"
 	"berth/internal/images"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

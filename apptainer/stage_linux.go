@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"berth/internal/images"
-	"berth/internal/run"
-	"berth/internal/staging"
+	"berth/internal/node/staging"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/overlay"
 )

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

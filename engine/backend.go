@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"berth/internal/images"
-	"berth/internal/mirror"
+	"berth/internal/remote/mirror"
 	"berth/jobs"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"berth/internal/guest/wire"
+	"berth/internal/link/wire"
 )
 
 // Background is a process that goes on when its client has left.

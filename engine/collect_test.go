@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"berth/backends/local"
-	"berth/internal/keeper"
+	"berth/internal/node/keeper"
 	"berth/jobs"
 	"berth/jobs/store"
 )

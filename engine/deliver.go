@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/failpoint"
-	"berth/internal/mirror"
+	"berth/internal/remote/mirror"
+	"berth/internal/sys/failpoint"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/private"
+	"berth/internal/sys/private"
 	"berth/jobs"
 )
 

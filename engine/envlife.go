@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/guest/wire"
-	"berth/internal/held"
-	"berth/internal/keeper"
-	"berth/internal/run"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/link/wire"
+	"berth/internal/node/held"
+	"berth/internal/node/keeper"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"berth/internal/held"
+	"berth/internal/node/held"
 	"berth/jobs"
 )
 

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/ids"
 	"berth/internal/images"
+	"berth/internal/sys/ids"
 	"berth/jobs"
 )
 

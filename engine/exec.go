@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"time"
 
-	"berth/internal/guest/wire"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/link/wire"
 	"berth/jobs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"berth/internal/session"
+	"berth/internal/link/session"
 )
 
 type (

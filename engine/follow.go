@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/failpoint"
+	"berth/internal/sys/failpoint"
 	"berth/jobs"
 	"berth/jobs/store"
 )

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/lease"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 )
 

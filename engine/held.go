@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/held"
-	"berth/internal/mirror"
+	"berth/internal/node/held"
+	"berth/internal/remote/mirror"
 	"berth/jobs"
 )
 

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth/internal/join"
-	"berth/internal/lease"
-	"berth/internal/run"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/node/join"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 )

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"berth/internal/failpoint"
-	"berth/internal/finish"
+	"berth/internal/node/finish"
+	"berth/internal/sys/failpoint"
 	"berth/jobs"
 	"berth/jobs/store"
 )

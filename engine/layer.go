@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"berth/internal/lease"
-	"berth/internal/purge"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/purge"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"

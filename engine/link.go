@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/guest/wire"
-	"berth/internal/held"
-	"berth/internal/keeper"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/link/wire"
+	"berth/internal/node/held"
+	"berth/internal/node/keeper"
 	"berth/jobs"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"berth/backends/local"
-	"berth/internal/leaks"
-	"berth/internal/run"
+	"berth/internal/sys/leaks"
+	"berth/internal/sys/run"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/jobstest"

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/ids"
 	"berth/internal/images"
-	"berth/internal/lease"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 	"berth/jobs/store"
 )

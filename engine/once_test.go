@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"berth/internal/lease"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 	"berth/jobs/store"
 )

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"berth/internal/lease"
+	"berth/internal/sys/lease"
 	"berth/jobs/store"
 )
 

@@ -6,8 +6,8 @@ import (
 	"io"
 	"time"
 
-	"berth/internal/keeper"
-	"berth/internal/lease"
+	"berth/internal/node/keeper"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/keeper"
+	"berth/internal/node/keeper"
 	"berth/jobs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"berth/internal/session"
+	"berth/internal/link/session"
 )
 
 // pingEvery is how often a client tells the keeper that it is there; the keeper

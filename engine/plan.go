@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/ids"
 	"berth/internal/images"
-	"berth/internal/mirror"
+	"berth/internal/remote/mirror"
+	"berth/internal/sys/ids"
 	"berth/jobs"
 	"berth/overlay"
 )

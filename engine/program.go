@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"berth/internal/images"
-	"berth/internal/keeper"
+	"berth/internal/node/keeper"
 	"berth/jobs"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 	"berth/jobs/store"
 )

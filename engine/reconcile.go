@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
-	"berth/internal/failpoint"
-	"berth/internal/lease"
+	"berth/internal/sys/failpoint"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 	"berth/jobs/store"
 )

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/held"
 	"berth/internal/images"
-	"berth/internal/mirror"
+	"berth/internal/node/held"
+	"berth/internal/remote/mirror"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"

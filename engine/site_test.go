@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/mirror"
-	"berth/internal/mirror/mirrortest"
-	"berth/internal/run"
+	"berth/internal/remote/mirror"
+	"berth/internal/sys/run"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/jobstest"
 	"berth/jobs/store"
+	"berth/test/fakes/mirrortest"
 )
 
 // cluster is one that is reached through a login host.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/keeper"
-	"berth/internal/run"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/node/keeper"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"berth/internal/failpoint"
-	"berth/internal/ids"
+	"berth/internal/sys/failpoint"
+	"berth/internal/sys/ids"
 	"berth/jobs"
 	"berth/jobs/store"
 )

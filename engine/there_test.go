@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"berth/backends/local"
-	"berth/internal/mirror/mirrortest"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/jobstest"
 	"berth/jobs/store"
+	"berth/test/fakes/mirrortest"
 )
 
 // farEngine is what `berth-node follow` is on the cluster.

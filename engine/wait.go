@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"berth/internal/failpoint"
+	"berth/internal/sys/failpoint"
 	"berth/jobs"
 	"berth/jobs/store"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/ids"
+	"berth/internal/sys/ids"
 	"berth/jobs"
 )
 

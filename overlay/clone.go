@@ -3,7 +3,7 @@ package overlay
 import (
 	"os"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 )
 
 // sharesBlocks tells whether the file system of dir copies a file by sharing

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/disk"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"al.essio.dev/pkg/shellescape"

@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"berth/internal/disk"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"

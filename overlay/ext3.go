@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"syscall"
 
-	"berth/internal/disk"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"al.essio.dev/pkg/shellescape"

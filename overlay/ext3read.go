@@ -11,7 +11,7 @@ import (
 	"path"
 	"syscall"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 
 	"golang.org/x/sys/unix"
 )

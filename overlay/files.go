@@ -12,7 +12,7 @@ import (
 	"os"
 	"strings"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"berth/internal/lease"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 	"berth/jobs/store"
 )

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

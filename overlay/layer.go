@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"

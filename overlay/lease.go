@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"berth/internal/lease"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 	"berth/jobs/store"
 )

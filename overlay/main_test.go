@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/leaks"
-	"berth/internal/run"
+	"berth/internal/sys/leaks"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"github.com/google/uuid"

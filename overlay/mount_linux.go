@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"

@@ -15,8 +15,8 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/disk"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/lease"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -13,7 +13,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"

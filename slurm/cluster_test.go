@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/jobstest"
 	"berth/slurm"

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/pattern"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/pattern"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 	"berth/slurm/site"
 )

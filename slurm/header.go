@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/pattern"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 	"berth/templates"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/slurm"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/pattern"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 

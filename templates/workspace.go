@@ -10,13 +10,13 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/disk"
+	"berth/internal/config/keys"
+	"berth/internal/config/secrets"
+	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/internal/images"
-	"berth/internal/keys"
-	"berth/internal/pattern"
-	"berth/internal/secrets"
-	"berth/internal/strict"
-	"berth/internal/task"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"berth/backends/daytona"
-	"berth/backends/daytona/daytonatest"
 	"berth/backends/external/protocol"
+	"berth/test/fakes/daytonatest"
 )
 
 var (

@@ -13,7 +13,7 @@ import (
 
 	"berth/backends/daytona"
 	"berth/backends/external/protocol"
-	"berth/internal/session"
+	"berth/internal/link/session"
 	"berth/jobs"
 )
 

@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"berth/backends/daytona"
-	"berth/backends/daytona/daytonatest"
 	"berth/backends/external/protocol"
+	"berth/internal/link/session"
 	"berth/internal/node"
-	"berth/internal/session"
+	"berth/test/fakes/daytonatest"
 
 	"github.com/getkin/kin-openapi/openapi2"
 	"github.com/getkin/kin-openapi/openapi2conv"

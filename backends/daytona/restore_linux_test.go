@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"berth/backends/daytona"
-	"berth/backends/daytona/daytonatest"
 	"berth/backends/external/protocol"
+	"berth/test/fakes/daytonatest"
 )
 
 var atLabels = regexp.MustCompile(`/labels$`)

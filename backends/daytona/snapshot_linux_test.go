@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"berth/backends/daytona"
-	"berth/backends/daytona/daytonatest"
 	"berth/backends/external/protocol"
+	"berth/test/fakes/daytonatest"
 )
 
 // named is a request about a snapshot.

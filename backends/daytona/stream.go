@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"berth/backends/external/protocol"
-	"berth/internal/ttylink"
+	"berth/internal/link/ttylink"
 
 	"github.com/coder/websocket"
 )

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"berth/backends/daytona"
-	"berth/backends/daytona/daytonatest"
 	"berth/backends/external/protocol"
-	"berth/internal/session"
+	"berth/internal/link/session"
 	"berth/jobs"
+	"berth/test/fakes/daytonatest"
 )
 
 // do runs a command and returns what it wrote.

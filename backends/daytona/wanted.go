@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"berth/backends/external/protocol"
-	"berth/internal/pattern"
+	"berth/internal/sys/pattern"
 )
 
 const (

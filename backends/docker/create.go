@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"berth/internal/private"
+	"berth/internal/sys/private"
 	"berth/jobs"
 )
 

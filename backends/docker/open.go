@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

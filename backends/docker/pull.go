@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

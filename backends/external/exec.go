@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"berth/backends/external/protocol"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

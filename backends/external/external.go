@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"berth/backends/external/protocol"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"berth/backends/external/protocol"
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

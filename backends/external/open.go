@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"berth/backends/external/protocol"
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

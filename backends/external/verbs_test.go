@@ -12,7 +12,7 @@ import (
 	"unicode"
 
 	"berth/backends/external/protocol"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

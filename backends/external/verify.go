@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"berth/backends/external/protocol"
-	"berth/internal/pattern"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 

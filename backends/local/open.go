@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

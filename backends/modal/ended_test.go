@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"berth/backends/external/protocol"
-	"berth/backends/modal/modaltest"
+	"berth/test/fakes/modaltest"
 
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"google.golang.org/grpc/codes"

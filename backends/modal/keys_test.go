@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"berth/backends/external/protocol"
-	"berth/backends/modal/modaltest"
+	"berth/test/fakes/modaltest"
 )
 
 // The file of Modal's own programs, with its profiles.

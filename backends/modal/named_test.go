@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"berth/backends/external/protocol"
-	"berth/backends/modal/modaltest"
+	"berth/test/fakes/modaltest"
 
 	"google.golang.org/grpc/codes"
 )

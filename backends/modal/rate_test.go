@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"berth/backends/external/protocol"
-	"berth/backends/modal/modaltest"
+	"berth/test/fakes/modaltest"
 
 	"google.golang.org/grpc/codes"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/backends/modal/modaltest"
+	"berth/test/fakes/modaltest"
 
 	sdk "github.com/modal-labs/modal-client/go"
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"

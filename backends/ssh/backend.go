@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

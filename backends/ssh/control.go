@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"berth/internal/socket"
+	"berth/internal/sys/socket"
 	"berth/jobs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"berth/internal/keeper"
+	"berth/internal/node/keeper"
 	"berth/jobs"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/ids"
-	"berth/internal/keeper"
+	"berth/internal/node/keeper"
+	"berth/internal/sys/ids"
 	"berth/jobs"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/nodebin"
+	"berth/internal/node/nodebin"
 	"berth/jobs"
 )
 

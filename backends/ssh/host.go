@@ -4,8 +4,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"berth/internal/nodebin"
-	"berth/internal/run"
+	"berth/internal/node/nodebin"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

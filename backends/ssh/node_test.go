@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/nodebin"
-	"berth/internal/run"
+	"berth/internal/node/nodebin"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"berth/backends/local"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"berth/internal/nodebin"
-	"berth/internal/run"
+	"berth/internal/node/nodebin"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

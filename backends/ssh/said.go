@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

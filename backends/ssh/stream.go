@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/keeper"
-	"berth/internal/run"
+	"berth/internal/node/keeper"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -6,8 +6,8 @@ package main
 import (
 	"os"
 
-	"berth/internal/follow"
-	"berth/internal/guest"
+	"berth/internal/node/guest"
+	"berth/internal/remote/follow"
 )
 
 func main() {

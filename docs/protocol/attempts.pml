@@ -75,7 +75,7 @@ inline decide(a) {
 proctype runner(byte a; byte s) {
 	bool ok = false;
 	/* A job that was requeued starts with the script of its first attempt:
-	 * internal/runner/follow.go, restarted. */
+	 * internal/node/runner/follow.go, restarted. */
 	if
 	:: atomic { claimed[a] == NONE && !over(a) && decision[a] == 0 -> claimed[a] = s }
 	:: atomic { (claimed[a] != NONE || over(a) || decision[a] != 0) ->
@@ -91,7 +91,7 @@ proctype runner(byte a; byte s) {
 		:: else -> goto out
 		fi }
 	fi;
-	/* The lease: internal/lease. It is taken from nobody who may still write. */
+	/* The lease: internal/sys/lease. It is taken from nobody who may still write. */
 	atomic { lease == NONE || silent(lease) || !alive[s] || cut[s] ->
 		if
 		:: !alive[s] -> goto out
@@ -208,7 +208,7 @@ look:
 	/* judge: the scheduler has no more of it, and its runner is silent. */
 	:: atomic { submitted[a] && job[a] == 3 && !over(a) && (claimed[a] == NONE || gone(a)) ->
 		if
-		:: unfinished(a) -> ended[a] = true   /* internal/finish, in the runner's place */
+		:: unfinished(a) -> ended[a] = true   /* internal/node/finish, in the runner's place */
 		:: else -> verdict[a] = true
 		fi }
 	:: atomic { over(a) && decision[a] == 0 -> decide(a) }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"berth/backends/daytona/daytonatest"
-	"berth/backends/modal/modaltest"
+	"berth/test/fakes/daytonatest"
+	"berth/test/fakes/modaltest"
 
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"github.com/rogpeppe/go-internal/testscript"

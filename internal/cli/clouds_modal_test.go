@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/backends/modal/modaltest"
+	"berth/test/fakes/modaltest"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/grpc/codes"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/backends/daytona/daytonatest"
+	"berth/test/fakes/daytonatest"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )

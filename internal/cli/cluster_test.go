@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 
 	"golang.org/x/sys/unix"
 )

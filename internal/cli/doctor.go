@@ -10,9 +10,9 @@ import (
 
 	"berth/backends/daytona"
 	"berth/engine"
+	"berth/internal/config/profile"
+	"berth/internal/config/task"
 	"berth/internal/doctor"
-	"berth/internal/profile"
-	"berth/internal/task"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"

@@ -11,11 +11,11 @@ import (
 
 	"berth/backends/ssh"
 	"berth/engine"
+	"berth/internal/config/profile"
 	"berth/internal/doctor"
-	"berth/internal/ids"
-	"berth/internal/nodebin"
-	"berth/internal/profile"
-	"berth/internal/run"
+	"berth/internal/node/nodebin"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/slurm"
 )

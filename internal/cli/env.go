@@ -8,7 +8,7 @@ import (
 
 	"berth/backends/external"
 	"berth/engine"
-	"berth/internal/held"
+	"berth/internal/node/held"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"

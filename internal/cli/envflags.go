@@ -11,8 +11,8 @@ import (
 	"berth/backends/ssh"
 	"berth/engine"
 	"berth/internal/config"
-	"berth/internal/strict"
-	"berth/internal/task"
+	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/failpoint"
+	"berth/internal/sys/failpoint"
 	"berth/jobs"
 	"berth/jobs/store"
 )

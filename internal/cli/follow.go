@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"berth/internal/follow"
+	"berth/internal/remote/follow"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/lease"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 	"berth/overlay"
 

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"berth/engine"
-	"berth/internal/container"
-	"berth/internal/lease"
+	"berth/internal/node/container"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 )
 

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/strict"
-	"berth/internal/task"
+	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"

@@ -10,7 +10,7 @@ import (
 	"berth/apptainer"
 	"berth/engine"
 	"berth/internal/images"
-	"berth/internal/registry"
+	"berth/internal/images/registry"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"

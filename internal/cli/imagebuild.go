@@ -7,9 +7,9 @@ import (
 
 	"berth/engine"
 	"berth/internal/config"
+	"berth/internal/config/secrets"
+	"berth/internal/config/strict"
 	"berth/internal/images"
-	"berth/internal/secrets"
-	"berth/internal/strict"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/plain"
+	"berth/internal/sys/plain"
 	"berth/jobs"
 	"berth/jobs/store"
 

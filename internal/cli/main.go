@@ -18,7 +18,7 @@ import (
 	"strings"
 	"syscall"
 
-	"berth/internal/follow"
+	"berth/internal/remote/follow"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"

@@ -12,8 +12,8 @@ import (
 
 	"berth/backends/daytona"
 	"berth/internal/cli"
-	"berth/internal/follow"
 	"berth/internal/node"
+	"berth/internal/remote/follow"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"berth/internal/config"
-	"berth/internal/purge"
-	"berth/internal/run"
+	"berth/internal/sys/purge"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"

@@ -18,7 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"berth/internal/nodebin"
+	"berth/internal/node/nodebin"
 )
 
 func TestScripts(t *testing.T) {

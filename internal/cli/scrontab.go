@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/nodebin"
-	"berth/internal/run"
-	"berth/internal/socket"
+	"berth/internal/node/nodebin"
+	"berth/internal/sys/run"
+	"berth/internal/sys/socket"
 	"berth/jobs"
 	"berth/slurm"
 

@@ -5,8 +5,8 @@ import (
 
 	"berth/backends/ssh"
 	"berth/engine"
-	"berth/internal/mirror"
-	"berth/internal/socket"
+	"berth/internal/remote/mirror"
+	"berth/internal/sys/socket"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/slurm"

@@ -6,8 +6,8 @@ import (
 
 	"berth/engine"
 	"berth/internal/config"
-	"berth/internal/strict"
-	"berth/internal/task"
+	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/nodebin"
+	"berth/internal/node/nodebin"
 )
 
 // version is set by scripts/build; a plain `go build` has the module's.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/mirror"
+	"berth/internal/remote/mirror"
 	"berth/jobs"
 	"berth/jobs/store"
 

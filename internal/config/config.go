@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/profile"
-	"berth/internal/strict"
+	"berth/internal/config/profile"
+	"berth/internal/config/strict"
 	"berth/jobs"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/strict"
+	"berth/internal/config/strict"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

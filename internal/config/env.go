@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"berth/internal/strict"
+	"berth/internal/config/strict"
 	"berth/jobs"
 )
 

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/strict"
+	"berth/internal/config/strict"
 	"berth/jobs"
 	"berth/jobs/store"
 )

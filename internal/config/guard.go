@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/config/profile"
 	"berth/internal/images"
-	"berth/internal/profile"
 	"berth/jobs"
 	"berth/templates"
 )

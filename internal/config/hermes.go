@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/secrets"
-	"berth/internal/strict"
+	"berth/internal/config/secrets"
+	"berth/internal/config/strict"
 	"berth/jobs"
 )
 

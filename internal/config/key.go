@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/strict"
-	"berth/internal/task"
+	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/jobs"
 )
 

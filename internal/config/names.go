@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/strict"
+	"berth/internal/config/strict"
 	"berth/jobs"
 	"berth/jobs/store"
 )

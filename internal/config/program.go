@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/secrets"
-	"berth/internal/strict"
+	"berth/internal/config/secrets"
+	"berth/internal/config/strict"
 	"berth/jobs"
 )
 

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"berth/internal/strict"
+	"berth/internal/config/strict"
 	"berth/jobs"
 )
 

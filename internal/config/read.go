@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/internal/images"
-	"berth/internal/strict"
-	"berth/internal/task"
 	"berth/jobs"
 )
 

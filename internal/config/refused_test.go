@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/strict"
+	"berth/internal/config/strict"
 	"berth/jobs"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"syscall"
 
-	"berth/internal/container"
-	"berth/internal/disk"
-	"berth/internal/run"
+	"berth/internal/node/container"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"berth/apptainer"
-	"berth/internal/container"
-	"berth/internal/purge"
-	"berth/internal/run"
+	"berth/internal/node/container"
+	"berth/internal/sys/purge"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -10,7 +10,7 @@ import (
 	"berth/backends/docker"
 	"berth/backends/ssh"
 	"berth/internal/images"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/config/profile"
 	"berth/internal/doctor"
-	"berth/internal/profile"
 	"berth/jobs"
 
 	"github.com/google/go-cmp/cmp"

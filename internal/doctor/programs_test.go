@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 )
 
 // A program that is installed and does not work is a failure only where it is

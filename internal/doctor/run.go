@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/disk"
-	"berth/internal/pattern"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/pattern"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/pattern"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 	"berth/overlay"
 )

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/pattern"
-	"berth/internal/run"
+	"berth/internal/sys/pattern"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/lease"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"

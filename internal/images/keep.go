@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/lease"
-	"berth/internal/pattern"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 

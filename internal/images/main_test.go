@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/lease"
-	"berth/internal/run"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/lease"
-	"berth/internal/run"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/pattern"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 

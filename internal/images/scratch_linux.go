@@ -3,8 +3,8 @@ package images
 import (
 	"context"
 
-	"berth/internal/container"
-	"berth/internal/lease"
+	"berth/internal/node/container"
+	"berth/internal/sys/lease"
 )
 
 func scratchBase(profile string, getenv func(string) string) (string, error) {

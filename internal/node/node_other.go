@@ -7,7 +7,7 @@ import (
 	"os"
 	"slices"
 
-	"berth/internal/far"
+	"berth/internal/link/far"
 )
 
 // Verbs are the words that [Main] understands. Compute nodes run Linux, and

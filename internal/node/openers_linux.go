@@ -6,7 +6,7 @@ import (
 	"berth/backends/external"
 	"berth/backends/local"
 	"berth/backends/ssh"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

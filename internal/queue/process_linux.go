@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"berth/internal/lease"
+	"berth/internal/sys/lease"
 	"berth/jobs"
 )
 

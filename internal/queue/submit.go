@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"berth/internal/failpoint"
-	"berth/internal/run"
+	"berth/internal/sys/failpoint"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"berth/internal/failpoint"
+	"berth/internal/sys/failpoint"
 	"berth/jobs"
 )
 

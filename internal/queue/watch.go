@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"berth/internal/failpoint"
-	"berth/internal/run"
+	"berth/internal/sys/failpoint"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/lease"
+	"berth/internal/sys/lease"
 )
 
 // looseBase is a repository of a few loose objects, prepared and changed.

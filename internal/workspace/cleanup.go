@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 )
 
 // Cleanup removes the work tree, berth's git directory and what an interrupted

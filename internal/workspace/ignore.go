@@ -10,7 +10,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 )
 
 // maxIgnoreFileBytes bounds a .gitignore; a larger one counts as absent.

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/lease"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/lease"
 
 	"golang.org/x/sys/unix"
 )

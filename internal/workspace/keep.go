@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 
 	"golang.org/x/sys/unix"
 )

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 )
 
 // Names in the attempt's directory.

@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"strings"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 )
 
 const quarantinePrefix = "quarantine-"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 )
 
 // recheckDir has the git directory of a [Git.Recheckout] that is under way.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 )
 
 // The same over the starter that berth uses.

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"berth/internal/disk"
-	"berth/internal/failpoint"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/failpoint"
 	"berth/jobs"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/ids"
+	"berth/internal/sys/ids"
 	"berth/jobs"
 )
 

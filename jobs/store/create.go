@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 
-	"berth/internal/disk"
-	"berth/internal/failpoint"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/failpoint"
 	"berth/jobs"
 )
 

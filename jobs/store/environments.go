@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"slices"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

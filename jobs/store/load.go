@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

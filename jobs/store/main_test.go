@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/ids"
-	"berth/internal/leaks"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/leaks"
 	"berth/jobs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/ids"
+	"berth/internal/sys/ids"
 	"berth/jobs"
 )
 

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/failpoint"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/failpoint"
 	"berth/jobs"
 )
 

@@ -3,7 +3,7 @@ package store
 import (
 	"errors"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 )
 
 // maxRecord bounds a record: none that berth writes comes near it, and the

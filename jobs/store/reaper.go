@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"berth/internal/disk"
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/failpoint"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/failpoint"
 	"berth/jobs"
 )
 

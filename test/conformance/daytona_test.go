@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"berth/backends/daytona"
-	"berth/backends/daytona/daytonatest"
+	"berth/test/fakes/daytonatest"
 )
 
 // withDaytona runs the tests with a stand-in for Daytona, of which all programs

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"berth/backends/modal/modaltest"
+	"berth/test/fakes/modaltest"
 )
 
 const backendModal = "modal"

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/disk"
-	"berth/internal/run"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"berth/backends/docker"
-	"berth/internal/guest"
-	"berth/internal/ids"
-	"berth/internal/run"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/node/guest"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"berth/backends/docker"
-	"berth/internal/run"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"berth/backends/docker"
-	"berth/internal/ids"
-	"berth/internal/run"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"berth/backends/docker"
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -18,12 +18,12 @@ import (
 	"time"
 
 	"berth/backends/ssh"
-	"berth/internal/guest/wire"
-	"berth/internal/ids"
-	"berth/internal/keeper"
-	"berth/internal/nodebin"
-	"berth/internal/run"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/link/wire"
+	"berth/internal/node/keeper"
+	"berth/internal/node/nodebin"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/guest/wire"
-	"berth/internal/keeper"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/link/wire"
+	"berth/internal/node/keeper"
 	"berth/jobs"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/run"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 

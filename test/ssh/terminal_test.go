@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"berth/backends/ssh"
-	"berth/internal/keeper"
-	"berth/internal/session"
+	"berth/internal/link/session"
+	"berth/internal/node/keeper"
 	"berth/jobs"
 )
 

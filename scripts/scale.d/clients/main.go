@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/ids"
+	"berth/internal/sys/ids"
 	"berth/jobs"
 	"berth/jobs/store"
 )

@@ -1,0 +1,39 @@
+package profile
+
+import (
+	"os"
+	"path/filepath"
+
+	"berth/internal/sys/disk"
+)
+
+// CheckName refuses what cannot name a profile.
+func CheckName(name string) error {
+	if len(name) > 64 || !nameForm().MatchString(name) {
+		return badName(name)
+	}
+	return nil
+}
+
+// Write puts the text of a profile into a file, whole or not at all. One that
+// exists is [os.ErrExist], unless over is set.
+func Write(file string, text []byte, over bool) error {
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := disk.WriteTemp(dir, text, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(tmp) }()
+	if over {
+		err = os.Rename(tmp, file)
+	} else {
+		err = os.Link(tmp, file)
+	}
+	if err != nil {
+		return err
+	}
+	return disk.SyncDir(dir)
+}

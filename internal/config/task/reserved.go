@@ -1,0 +1,25 @@
+package task
+
+import "berth/internal/config/strict"
+
+// reserve names the words that will come, so that a file which counts on one is
+// refused with the reason and not for its spelling.
+func reserve(root *strict.Reader) {
+	root.Synonyms("retry", "attempts", "retries")
+	root.Synonyms("resume", "checkpoint", "checkpoints")
+	root.Later("falling back to another place is not built yet", "fallback")
+	root.Later("schedules are not built yet", "schedule")
+	root.Refuse("stands in [terminal]", "template")
+	root.Later("reviews are not built yet", "review", "approve", "merge")
+	root.Later("sweeps are not built yet", "sweep", "matrix")
+	root.Synonyms("after", "depends", "dependency", "dependencies", "needs")
+	root.Later("secrets are not built yet", "secrets")
+	root.Later("notifications are not built yet", "notify")
+	root.Later("a job in a named environment is not built yet; commands in one: berth exec --env NAME", "environment", "session")
+	root.Later("network and containment levels are not built yet", "network", "level", "egress")
+	root.Refuse("is chosen where the task is submitted: use the flag --scheduler", "scheduler")
+	root.Refuse("is chosen where the task is submitted: use the flag --profile", "profile")
+	root.Refuse("is chosen where the task is submitted: use the flag --target", "target")
+	root.Refuse("is not needed: the prompt is the text below the front matter", "prompt")
+	root.Synonyms("done", "checks", "verify", "tests")
+}

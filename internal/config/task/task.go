@@ -1,0 +1,115 @@
+package task
+
+import (
+	"strings"
+
+	"berth/internal/config/keys"
+	"berth/internal/config/strict"
+	"berth/jobs"
+)
+
+// maxName is how long a task's name may be, in characters.
+const maxName = 200
+
+// Load reads a task file.
+func Load(path string) (jobs.Task, error) {
+	data, err := strict.ReadFile(path, "task file")
+	if err != nil {
+		return jobs.Task{}, err
+	}
+	return Parse(path, data)
+}
+
+// Parse reads the content of a task file. The file's name stands in errors,
+// and relative paths are relative to its directory.
+func Parse(file string, data []byte) (jobs.Task, error) {
+	doc, prompt, err := strict.Front(file, data)
+	if err != nil {
+		return jobs.Task{}, err
+	}
+	root := doc.Root()
+	t := jobs.Task{Prompt: prompt, Source: data}
+	reserve(root)
+	root.Need("name", `"fix the parser"`)
+	name := root.Take("name")
+	t.Name = name.Text()
+	if len([]rune(t.Name)) > maxName {
+		name.Failf("", "has more than %d characters", maxName)
+	}
+
+	t.Command = agent(root.Table("agent"))
+	t.Workspace = workspaceOf(root.Table("workspace"))
+	t.Resources = resources(root.Table("resources"))
+	t.Terminal = terminal(root.Table("terminal"))
+	t.Slurm = keys.Slurm(root.Table("slurm"))
+	for _, v := range root.Take("done").Items("commands") {
+		if c := command(v); !c.Empty() {
+			t.Done = append(t.Done, c)
+		}
+	}
+	over := root.Take("done_over")
+	if t.DoneOver = over.OneOf(jobs.DoneOverBefore, jobs.DoneOverTask); over.Given() && len(t.Done) == 0 {
+		over.Failf("leave it out, or give done", "is for done commands, and there are none")
+	}
+	t.Retry = retry(root.Take("retry"))
+	t.Resume = resume(root.Take("resume"))
+	t.After = after(root.Take("after"))
+	t.Artifacts = patterns(root.Take("artifacts"))
+	t.Results = results(root.Table("results"))
+	if err := doc.Err(); err != nil {
+		return jobs.Task{}, err
+	}
+	return t, nil
+}
+
+// maxFiles is above what is looked at in a tree.
+const maxFiles = 2_000_000
+
+func results(t *strict.Reader) jobs.ResultLimits {
+	return jobs.ResultLimits{
+		ArtifactFile:  size(t.Take("artifact_file")),
+		ArtifactSize:  size(t.Take("artifact_size")),
+		ArtifactFiles: t.Take("artifact_files").Count(maxFiles),
+		BranchFile:    size(t.Take("branch_file")),
+		BranchSize:    size(t.Take("branch_size")),
+		BranchFiles:   t.Take("branch_files").Count(maxFiles),
+	}
+}
+
+func agent(t *strict.Reader) jobs.Command {
+	t.Later("agent adapters and their caps are not built yet; name the agent's own command",
+		"adapter", "model", "base_url", "effort", "max_turns", "max_cost", "max_tokens", "caps", "tools", "mcp", "permissions", "session")
+	t.Synonyms("command", "cmd", "run", "argv", "exec")
+	t.Need("command", `["my-agent", "--print"]`)
+	return command(t.Take("command"))
+}
+
+// command reads one string for the shell, or a list that is an argv.
+func command(v strict.Value) jobs.Command {
+	switch {
+	case !v.Given():
+		return jobs.Command{}
+	case v.Is(strict.String):
+		return jobs.Command{Shell: v.Script()}
+	case !v.Is(strict.List):
+		v.MustBeText("a string (for the shell) or a list of strings")
+		return jobs.Command{}
+	}
+	var argv []string
+	items := v.Items("words")
+	for i, item := range items {
+		word, ok := item.Raw()
+		switch {
+		case !ok || !item.CheckScript(word):
+			return jobs.Command{}
+		case i == 0 && strings.TrimSpace(word) == "":
+			item.Failf("", "is empty: it names the program")
+			return jobs.Command{}
+		}
+		argv = append(argv, word)
+	}
+	if len(argv) == 0 {
+		v.Failf("", "is empty")
+	}
+	return jobs.Command{Argv: argv}
+}

@@ -1,0 +1,237 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+
+	"berth/internal/link/wire"
+)
+
+// Types of entries.
+const (
+	TypeFile      = "file"
+	TypeDirectory = "directory"
+	TypeSymlink   = "symlink"
+	TypeOther     = "other" // a socket, a device or a pipe
+)
+
+// FileInfo is a file or directory inside; a symbolic link is not followed,
+// except where a file is opened.
+type FileInfo struct {
+	Path   string // absolute; in a listing relative to the directory listed
+	Type   string // one of the constants
+	Mode   fs.FileMode
+	Size   int64 // bytes
+	Time   time.Time
+	Target string // of a symbolic link
+}
+
+// Content says what of a file was read or written.
+type Content struct {
+	File  FileInfo
+	Bytes int64 // read or written
+	// More says that the file goes on behind what was read.
+	More bool
+}
+
+// WriteOptions are how a file is written.
+type WriteOptions struct {
+	// Mode is the permission bits; 0 keeps those of the file that is there, or
+	// is 0644 for a new one.
+	Mode fs.FileMode
+	// Parents makes missing directories above the file.
+	Parents bool
+}
+
+// Edit replaces a text in a file.
+type Edit struct {
+	Old, New string
+	// All replaces every place; else there must be exactly one.
+	All bool
+}
+
+// ListOptions say what of a directory is listed.
+type ListOptions struct {
+	Depth int    // 0 and 1 are the directory itself
+	Glob  string // picks by name, see [wire.FileRequest]; "" is all
+	Limit int    // of entries; 0 is 1,000
+}
+
+// Listing is what a directory holds, sorted by name.
+type Listing struct {
+	Path    string // of the directory
+	Entries []FileInfo
+	More    bool // there are more
+	Notes   []string
+}
+
+// Query says what to search for.
+type Query struct {
+	Pattern    string // a regular expression (RE2) for a part of a line
+	Literal    bool   // Pattern is a text
+	IgnoreCase bool
+	Glob       string // picks files by name, see [wire.FileRequest]; "" is all
+	Limit      int    // of matches; 0 is 200
+}
+
+// Match is a line that was found.
+type Match struct {
+	Path string // relative to the directory searched; of a file, its name
+	Line int    // from 1
+	Text string // without its end, at most 500 bytes
+}
+
+// Found is what a search has found, sorted by path and line. Binary files,
+// files larger than 8 MiB and .git are not looked into.
+type Found struct {
+	Path    string // that was searched
+	Matches []Match
+	More    bool // there are more
+	Notes   []string
+}
+
+// Stat describes what is at path. Here and below, a path is absolute, begins
+// with ~/, or is relative to the directory of the session named sess; an error
+// about a file is a [jobs.Error] around a [*FileError], and an operation whose
+// context ends is given up.
+func (s *Session) Stat(ctx context.Context, sess, path string) (FileInfo, error) {
+	res, err := s.file(ctx, sess, wire.FileRequest{Op: wire.FileStat, Path: wire.Text(path)}, nil, nil)
+	if err != nil {
+		return FileInfo{}, err
+	}
+	return infoOf(res.Entry), nil
+}
+
+// ReadFile writes limit bytes of a file from offset to w; a limit of 0 is
+// 1 MiB, a negative offset counts from the end. Bytes may have been written
+// when it fails.
+func (s *Session) ReadFile(ctx context.Context, sess, path string, offset, limit int64, w io.Writer) (Content, error) {
+	res, err := s.file(ctx, sess, wire.FileRequest{Op: wire.FileRead, Path: wire.Text(path), Offset: offset, Limit: limit}, nil, w)
+	if err != nil {
+		return Content{}, err
+	}
+	return Content{File: infoOf(res.Entry), Bytes: res.Bytes, More: res.Truncated}, nil
+}
+
+// WriteFile makes what r holds the content of a file: all of it or, when
+// anything fails, r too, nothing. Through a symbolic link it is the link's
+// target that changes.
+func (s *Session) WriteFile(ctx context.Context, sess, path string, r io.Reader, o WriteOptions) (Content, error) {
+	if r == nil {
+		r = eof{}
+	}
+	res, err := s.file(ctx, sess, wire.FileRequest{
+		Op: wire.FileWrite, Path: wire.Text(path), Mode: uint32(o.Mode.Perm()), Parents: o.Parents,
+	}, r, nil)
+	if err != nil {
+		return Content{}, err
+	}
+	return Content{File: infoOf(res.Entry), Bytes: res.Bytes}, nil
+}
+
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }
+
+// EditFile replaces a text in a file of at most 16 MiB and returns how many
+// times. Of edits at the same time, none is lost.
+func (s *Session) EditFile(ctx context.Context, sess, path string, e Edit) (int, error) {
+	res, err := s.file(ctx, sess, wire.FileRequest{Op: wire.FileEdit, Path: wire.Text(path), Old: wire.Text(e.Old), New: wire.Text(e.New), All: e.All}, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	return max(res.Count, 0), nil
+}
+
+// List lists a directory.
+func (s *Session) List(ctx context.Context, sess, path string, o ListOptions) (Listing, error) {
+	res, err := s.file(ctx, sess, wire.FileRequest{
+		Op: wire.FileList, Path: wire.Text(path), Depth: o.Depth, Glob: wire.Text(o.Glob), Limit: int64(o.Limit),
+	}, nil, nil)
+	if err != nil {
+		return Listing{}, err
+	}
+	l := Listing{Path: string(res.Path), More: res.Truncated, Notes: res.Notes}
+	for i := range res.Entries {
+		l.Entries = append(l.Entries, infoOf(&res.Entries[i]))
+	}
+	return l, nil
+}
+
+// Search searches a file, or all files below a directory.
+func (s *Session) Search(ctx context.Context, sess, path string, q Query) (Found, error) {
+	res, err := s.file(ctx, sess, wire.FileRequest{
+		Op: wire.FileSearch, Path: wire.Text(path), Pattern: wire.Text(q.Pattern), Literal: q.Literal, IgnoreCase: q.IgnoreCase,
+		Glob: wire.Text(q.Glob), Limit: int64(q.Limit),
+	}, nil, nil)
+	if err != nil {
+		return Found{}, err
+	}
+	f := Found{Path: string(res.Path), More: res.Truncated, Notes: res.Notes}
+	for _, m := range res.Matches {
+		f.Matches = append(f.Matches, Match{Path: string(m.Path), Line: max(m.Line, 0), Text: string(m.Text)})
+	}
+	return f, nil
+}
+
+// infoOf takes what a guest says of a file.
+func infoOf(e *wire.FileEntry) FileInfo {
+	if e == nil {
+		return FileInfo{}
+	}
+	i := FileInfo{Path: string(e.Path), Type: e.Type, Mode: fs.FileMode(e.Mode) & fs.ModePerm, Size: max(e.Size, 0), Time: e.Time, Target: string(e.Target)}
+	switch i.Type {
+	case TypeFile, TypeDirectory, TypeSymlink:
+	default:
+		i.Type = TypeOther
+	}
+	return i
+}
+
+// file sends a request and waits for its answer.
+func (s *Session) file(ctx context.Context, sess string, req wire.FileRequest, r io.Reader, w io.Writer) (*wire.FileResult, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	in, out := newSource(r), &sink{w: w}
+	var stdin io.Reader
+	if r != nil {
+		stdin = in
+	}
+	p, err := s.Do(wire.StartMessage{Session: sess, File: &req}, stdin, out)
+	if err != nil {
+		in.begin(nil)
+		if errors.Is(err, wire.ErrTooLong) {
+			return nil, newFileError(wire.FileTooLarge, "the texts of the request are larger than 4 MiB")
+		}
+		return nil, err
+	}
+	in.begin(p)
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		// The other side may hang; it cleans up when it can.
+		_ = p.Terminate(0)
+		out.shut(context.Cause(ctx))
+		p.out.close()
+		p.in.close()
+		return nil, context.Cause(ctx)
+	}
+	res, err := p.Wait()
+	if rerr := in.failed(); rerr != nil {
+		return nil, rerr
+	}
+	if serr := p.notSent(); serr != nil {
+		return nil, serr
+	}
+	if werr := out.failed(); werr != nil {
+		return nil, werr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answerOf(req, res)
+}

@@ -1,0 +1,133 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"berth/internal/link/wire"
+)
+
+// Times when an option is not set.
+const (
+	defaultStart = 60 * time.Second
+	defaultPing  = 30 * time.Second
+	defaultGrace = 2 * time.Second
+)
+
+// Open begins a conversation over r and w, the guest's standard output and
+// input. Whatever stands in r before the guest's first word, such as a banner
+// of the site, is skipped up to a bound. When Open fails, it has closed w, and
+// r when it is an io.Closer; so has the Session at its end. A reader that
+// cannot be closed keeps a goroutine until the guest ends.
+func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Session, error) {
+	s := &Session{
+		r: r, w: w, in: wire.NewReader(r), out: wire.NewWriter(w),
+		pings: make(chan struct{}, 1), gone: make(chan struct{}), closing: make(chan struct{}),
+		streams: map[uint32]receiver{}, ends: map[uint32]chan int{}, environ: make(chan wire.EnvironMessage, 1), pipes: o.Pipes,
+	}
+	wait := o.StartTimeout
+	if wait == 0 {
+		wait = defaultStart
+	}
+	silent := fmt.Errorf("no guest answered within %v", wait)
+	ctx, stop := context.WithTimeoutCause(ctx, wait, silent)
+	defer stop()
+	greeted := make(chan error, 1)
+	go func() { greeted <- s.greet(o) }()
+	var err error
+	select {
+	case err = <-greeted:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = w.Close()
+		closeReader(r)
+		return nil, fmt.Errorf("open a session: %w", err)
+	}
+	go s.sendPings()
+	go s.read()
+	return s, nil
+}
+
+// greet exchanges the hellos.
+func (s *Session) greet(o Options) error {
+	nonce := wire.NewNonce()
+	key := wire.NewKey()
+	hello := wire.ClientHello{
+		Version: wire.Version, Key: key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
+		Login: o.Login, Dir: wire.Text(o.Dir), User: wire.Text(o.User), OwnPIDNamespace: o.OwnPIDNamespace, PIDNamespace: pidNamespace(),
+		Env: wire.Texts(o.Env), TellEnv: o.TellEnv, WritableRoot: o.WritableRoot, Look: o.Look, Confine: o.Confine,
+	}
+	if o.Home != "" {
+		hello.Home = append(hello.Home, wire.Text(o.Home))
+	} else if len(o.HomeFallback) > 0 {
+		hello.Home = append(hello.Home, "") // its own comes first
+	}
+	hello.Home = append(hello.Home, wire.Texts(o.HomeFallback)...)
+	// A guest that ends at once breaks this write, but what it said first is
+	// the better explanation.
+	werr := s.out.Open(wire.ClientMagic, nonce, hello)
+	banner, err := s.in.Find(wire.GuestMagic, &nonce)
+	if err != nil {
+		return noAnswer(banner, errors.Join(err, werr))
+	}
+	var g wire.GuestHello
+	if err := s.in.Hello(&g); err != nil {
+		return fmt.Errorf("the guest's first word: %w", err)
+	}
+	if g.Version != wire.Version {
+		return fmt.Errorf("the guest speaks version %d of the protocol, this berth version %d: they come from different versions of berth", g.Version, wire.Version)
+	}
+	seen := clampSeen(g.Seen)
+	if seen != nil && seen.WritableCgroups != "" {
+		return &CgroupError{At: seen.WritableCgroups}
+	}
+	if g.NotWritable {
+		return &NotWritableError{Why: text(g.Error)}
+	}
+	if g.Error != "" {
+		return fmt.Errorf("the guest cannot work here: %s", text(g.Error))
+	}
+	if o.Look && seen == nil {
+		return errors.New("the guest did not look at its place")
+	}
+	if o.Look && o.Confine && !seen.Filtered {
+		return errors.New("the guest does not confine its commands") // somebody has changed what it was told
+	}
+	s.in.Seal(key, wire.FromGuest)
+	s.out.Seal(key, wire.FromClient)
+	s.guest = Guest{
+		Version: g.Version, PID: max(g.PID, 0), OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: text(g.Kernel),
+		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell), Env: wire.Strings(g.Env), Seen: seen,
+	}
+	return nil
+}
+
+// noAnswer says why there was no hello, with the end of what came instead.
+func noAnswer(banner []byte, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the guest ended before it spoke")
+	}
+	const most = 300
+	said := strings.TrimSpace(strings.ToValidUTF8(string(banner[max(0, len(banner)-most):]), "?"))
+	if said != "" {
+		return fmt.Errorf("%w; its output ends with %q", err, said)
+	}
+	return err
+}
+
+// setting turns an option into what the protocol says: 0 is none.
+func setting(d, usual time.Duration) time.Duration {
+	switch {
+	case d == 0:
+		return usual
+	case d < 0:
+		return 0
+	}
+	return d
+}

@@ -1,0 +1,132 @@
+package session
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"berth/internal/link/wire"
+	"berth/jobs"
+)
+
+// Options are what a guest is told when the conversation begins. The zero
+// value is usable.
+type Options struct {
+	// StartTimeout bounds the time until the guest speaks; 0 is 60 s, because
+	// a container may start slowly from a cold file system.
+	StartTimeout time.Duration
+	// PingTimeout is how long the guest lives without a ping; 0 is 30 s,
+	// negative is for ever.
+	PingTimeout time.Duration
+	// LeaveGrace is what commands get between TERM and KILL when the guest
+	// leaves by itself, because its stream closed or pings stayed away; 0 is
+	// 2 s, negative is none.
+	LeaveGrace time.Duration
+	// Home is the wanted HOME; "" is the guest's own $HOME. When it cannot be
+	// made or written, the first of HomeFallback that can is taken, and last
+	// /tmp/home-UID.
+	Home         string
+	HomeFallback []string
+	// User is the value of USER and LOGNAME where the environment has none.
+	User string
+	// OwnPIDNamespace says that the environment has a PID namespace that
+	// nothing but the guest and its commands live in. The guest checks this
+	// before it relies on it.
+	OwnPIDNamespace bool
+	// Pipes makes ways for much output and input, see [LocalPipes]; nil is
+	// none. Where the guest cannot open them, the bytes go in frames like all
+	// others.
+	Pipes Pipes
+	// Login says that the shells of sessions begin as login shells do.
+	Login bool
+	// Dir is where sessions begin; "" is HOME.
+	Dir string
+	// Env is the environment of commands, NAME=VALUE, in place of the one that
+	// the guest was started with; empty is that one.
+	Env []string
+	// TellEnv asks for that environment, see [Guest].
+	TellEnv bool
+	// WritableRoot has the guest prove that the root directory of its place can
+	// be written; where it cannot, the conversation fails with a [NotWritableError].
+	WritableRoot bool
+	// Look asks the guest what it finds of its place, see [Guest]. Whether a socket
+	// that it finds may be there is the caller's to judge, before anything is
+	// started: inside nobody can tell root from strangers.
+	Look bool
+	// Confine has commands run with few capabilities, without a way to new ones,
+	// and with a filter of system calls. The guest itself has more.
+	Confine bool
+}
+
+// Guest is what a guest says of itself and of the place it runs in.
+type Guest struct {
+	Version         int        // of the protocol
+	PID             int        // as the guest sees it
+	OwnPIDNamespace bool       // asked for and verified by the guest
+	UID             int        // inside
+	Kernel          string     // uname -r
+	Home            string     // chosen and writable
+	Path            string     // PATH of its commands
+	Shell           string     // evaluates Shell commands
+	Env             []string   // of commands; only with TellEnv
+	Seen            *jobs.Seen // of its place; only with Look
+}
+
+// StartRequest is a command to start in the environment.
+type StartRequest struct {
+	// Command is an argv or a text for the shell. Exactly one is set; with TTY
+	// none may be, which is an interactive shell.
+	Command jobs.Command
+	// Session names the shell that evaluates the command, words as well as
+	// text; "" is none. What the command changes stays: directory, variables,
+	// functions, aliases, options. One command at a time runs in a session,
+	// the others wait for it, see [Process.Begun].
+	Session string
+	// Fork evaluates the command beside the session, from a copy of its state,
+	// and does not wait; nothing stays.
+	Fork bool
+	// TTY makes a terminal of this size the command's standard streams; what it
+	// shows goes to stdout. In a session it implies Fork.
+	TTY *wire.Size
+	// Timeout ends the command so long after it began, with code 124: TERM,
+	// and KILL to all that it started after Grace; 0 is never. A Grace of 0 is
+	// 2 s, a negative one is none.
+	Timeout, Grace time.Duration
+	// Env is added to the environment's own: NAME=VALUE. Secrets come this
+	// way; they are never put on a command line or on a disk.
+	Env []string
+	// Dir is the working directory inside; "" is the session's, or without one
+	// the guest's own.
+	Dir string
+	// Prompt is written to a private file, whose path is in
+	// $BERTH_PROMPT_FILE, and is the command's standard input. Nil is none.
+	Prompt []byte
+	// Stdin is what the command reads when there is no Prompt; nil is empty. A
+	// reader that blocks keeps its goroutine after the command's end, until it
+	// returns.
+	Stdin io.Reader
+	// Much says that the command may write much to stdout: then that comes
+	// through a pipe of its own, see [Options].
+	Much bool
+}
+
+// Result is how a command ended.
+type Result struct {
+	Exit           jobs.Exit
+	MaxRSS         jobs.Bytes // of the largest process waited for; 0 when it did not start
+	Started, Ended time.Time  // by the clock of the guest's machine; zero when it did not start
+	// Dir is the session's directory after the command; "" without a session.
+	Dir      string
+	TimedOut bool
+	// Unpinged says that the guest has ended the command, because nobody had
+	// pinged it for too long.
+	Unpinged bool
+	// ShellEnded says that the command has ended its session's shell. The next
+	// one begins with the state that was last seen.
+	ShellEnded bool
+	File       *wire.FileResult // the answer to a file request
+	Keep       json.RawMessage  // the answer to a keeper's request
+	// Output is the first error of the writers given to Start. What came
+	// after it was thrown away, and the command was not told.
+	Output error
+}

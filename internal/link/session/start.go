@@ -1,0 +1,95 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"berth/internal/link/wire"
+)
+
+// Start begins a command. It does not wait until the command runs: that it
+// could not be started is told by Wait, as an Exit with Started false. A nil
+// writer discards; the two must not be the same one unless it is safe for
+// concurrent use.
+func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, error) {
+	text, words := req.Command.Shell != "", len(req.Command.Argv) > 0
+	if text && words || !text && !words && req.TTY == nil {
+		return nil, errors.New("start a command: exactly one of an argv and a shell text is needed")
+	}
+	m := wire.StartMessage{
+		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env),
+		Dir: wire.Text(req.Dir), Prompt: req.Prompt != nil,
+		Session: req.Session, Fork: req.Fork, TTY: req.TTY,
+		Timeout: max(req.Timeout, 0), Grace: setting(req.Grace, defaultGrace),
+	}
+	var out *pipe
+	if req.Much && req.TTY == nil && stdout != nil {
+		out = s.receiving(&m)
+	}
+	from := req.Stdin
+	if m.Prompt {
+		from = bytes.NewReader(req.Prompt)
+	}
+	return s.do(m, from, stdout, stderr, out, nil)
+}
+
+// receiving makes a named pipe for a request's output, where there is a place
+// for it.
+func (s *Session) receiving(m *wire.StartMessage) *pipe {
+	p, inside := s.newPipe(false)
+	m.Out = wire.Text(inside)
+	return p
+}
+
+// Do sends any request and serves its channels: what stdin holds goes to the
+// other side, and what that says goes to stdout. It is for requests that are
+// not commands: the guest's operations on files and those of a keeper.
+func (s *Session) Do(m wire.StartMessage, stdin io.Reader, stdout io.Writer) (*Process, error) {
+	var out, in *pipe
+	if m.File != nil && stdout != nil {
+		out = s.receiving(&m)
+	}
+	if m.File != nil && stdin != nil {
+		var inside string
+		in, inside = s.newPipe(true)
+		m.In = wire.Text(inside)
+	}
+	return s.do(m, stdin, stdout, nil, out, in)
+}
+
+func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writer, out, in *pipe) (*Process, error) {
+	m.Stdin = !m.Prompt && from != nil
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	p, err := register(s, func(stream uint32) *Process { return newProcess(s, stream, stdout, stderr, out, in) })
+	if err != nil {
+		out.close()
+		in.close()
+		return nil, fmt.Errorf("%w: %w", ErrAgain, err)
+	}
+	// Before the frame goes out: its answer may come at once.
+	if m.Prompt {
+		p.input = wire.NewSender(s.out, wire.PromptData, p.stream)
+	} else if m.Stdin {
+		p.input = wire.NewSender(s.out, wire.Stdin, p.stream)
+	}
+	if err := s.out.Message(wire.Start, p.stream, m); err != nil {
+		s.forget(p.stream)
+		p.lose()
+		if err = startError(err); errors.Is(err, ErrGuestGone) {
+			err = fmt.Errorf("%w: %w", ErrAgain, err)
+		}
+		return nil, err
+	}
+	p.send(from, m.File == nil && m.Keep == nil && !m.Prompt)
+	return p, nil
+}
+
+func startError(err error) error {
+	if errors.Is(err, wire.ErrTooLong) {
+		return fmt.Errorf("start a command: its words and variables are too long: %w", err)
+	}
+	return fmt.Errorf("%w: %w", ErrGuestGone, err)
+}

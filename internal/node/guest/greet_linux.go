@@ -1,0 +1,111 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"berth/internal/link/wire"
+
+	"golang.org/x/sys/unix"
+)
+
+// greet takes the client's hello, prepares the place and answers.
+func (s *server) greet() error {
+	if _, err := s.in.Find(wire.ClientMagic, nil); err != nil {
+		return err
+	}
+	nonce, err := s.in.Nonce()
+	if err != nil {
+		return err
+	}
+	var hello wire.ClientHello
+	if err := s.in.Hello(&hello); err != nil {
+		return err
+	}
+	answer := wire.GuestHello{Version: wire.Version, PID: os.Getpid(), UID: os.Getuid(), Kernel: kernel()}
+	err = s.prepare(hello, &answer)
+	if err != nil {
+		answer.Error, answer.NotWritable = err.Error(), errors.Is(err, errNotWritable)
+	}
+	// The one write by the reading goroutine: nothing else is under way yet.
+	if werr := s.out.Open(wire.GuestMagic, nonce, answer); err == nil {
+		err = werr
+	}
+	if err != nil {
+		return err
+	}
+	key, err := wire.KeyOf(hello.Key)
+	if err != nil {
+		return err // prepare has said it
+	}
+	s.in.Seal(key, wire.FromClient)
+	s.out.Seal(key, wire.FromGuest)
+	return nil
+}
+
+// prepare does what the hello asks for and fills in the answer.
+func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err error) {
+	if hello.Version != wire.Version {
+		return fmt.Errorf("the client speaks version %d of the protocol, this guest %d", hello.Version, wire.Version)
+	}
+	if _, err := wire.KeyOf(hello.Key); err != nil {
+		return fmt.Errorf("the client's hello: %w", err)
+	}
+	s.grace.Store(int64(hello.LeaveGrace))
+	s.ownNS.Store(!s.joined && hello.OwnPIDNamespace && ownPIDNamespace(hello.PIDNamespace))
+	if hello.Look {
+		seen := look()
+		answer.Seen = &seen
+	}
+	if hello.Confine {
+		if at := writableCgroups(mounts()); answer.Seen != nil && at != "" {
+			answer.Seen.WritableCgroups = at
+			return errors.New("cgroups can be written at " + at)
+		}
+		conf, left, err := confine()
+		if err != nil {
+			return err
+		}
+		s.conf = conf
+		if answer.Seen != nil {
+			answer.Seen.Filtered, answer.Seen.CommandCapabilities, answer.Seen.NoNewPrivs = left.filtered, fmt.Sprintf("%016x", left.capabilities), left.noNewPrivs
+		}
+	}
+	if hello.WritableRoot {
+		if err := proveWritable("/"); err != nil {
+			return err
+		}
+	}
+	env := os.Environ()
+	if len(hello.Env) > 0 {
+		env = wire.Strings(hello.Env)
+	}
+	s.homes, s.user = wire.Strings(hello.Home), string(hello.User)
+	if s.place, err = newPlace(env, s.homes, s.user); err != nil {
+		return err
+	}
+	s.place.login, s.place.dir = hello.Login, string(hello.Dir)
+	if d := s.place.dir; d != "" && (!filepath.IsAbs(d) || strings.ContainsRune(d, 0)) {
+		return fmt.Errorf("%q, where sessions begin, is not an absolute path", d)
+	}
+	s.watch.set(hello.PingTimeout, time.Now())
+	answer.OwnPIDNamespace = s.ownNS.Load()
+	answer.Home, answer.Path = wire.Text(s.place.get("HOME")), wire.Text(s.place.get("PATH"))
+	answer.Shell = s.place.shell
+	if hello.TellEnv {
+		answer.Env = wire.Texts(s.place.env)
+	}
+	return nil
+}
+
+func kernel() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}

@@ -1,0 +1,234 @@
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/internal/sys/run"
+	"berth/jobs"
+)
+
+// Command is what is started on the job's node to come into the place of an
+// attempt, for which it waits so long: node is the path of berth-node there, and
+// dir the attempt's directory as that machine sees it. Nothing in it is secret.
+func Command(node, dir string, wait time.Duration) []string {
+	return []string{node, "join", "--attempt", dir, "--wait", wait.String()}
+}
+
+// Dial starts a command that ends in [Command], and returns the stream to the
+// guest once that is about to begin, with what join says of the place. progress
+// takes what it says before that, and what others say that stand in between, as
+// srun does; it must be safe for concurrent use. The error of a command that
+// ended without a report is a [*SilentError]. When ctx ends before the stream is
+// returned, the command is ended.
+func Dial(ctx context.Context, on jobs.Starter, c jobs.Cmd, progress func(string)) (io.ReadWriteCloser, *jobs.Inside, error) {
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		_, _ = inR.Close(), inW.Close()
+		return nil, nil, err
+	}
+	words := &words{progress: progress, last: make(chan Report, 1)}
+	words.lines = run.Lines{Most: maxLine, Take: words.take}
+	life, kill := context.WithCancel(context.WithoutCancel(ctx))
+	c.Stdin, c.Stdout, c.Stderr = inR, outW, words
+	p, err := on.Start(life, c)
+	if err != nil {
+		kill()
+		_, _, _, _ = inR.Close(), outW.Close(), inW.Close(), outR.Close()
+		return nil, nil, err
+	}
+	s := &stream{in: inW, out: outR, kill: kill, ended: make(chan struct{})}
+	var exit jobs.Exit
+	go func() {
+		exit, _ = p.Wait()
+		// Not before: some who start commands copy to these themselves.
+		_, _ = inR.Close(), outW.Close()
+		close(s.ended)
+	}()
+	select {
+	case rep := <-words.last:
+		return s.opened(rep)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-s.ended:
+		select {
+		case rep := <-words.last:
+			return s.opened(rep)
+		default:
+			err = &SilentError{Program: c.Argv[0], Exit: exit, Said: words.rest()}
+		}
+	}
+	_ = s.Close()
+	return nil, nil, err
+}
+
+// SilentError is a command that ended before join spoke.
+type SilentError struct {
+	Program string
+	Exit    jobs.Exit
+	Said    string // its last words, in one line
+}
+
+// Error names the program and what it said.
+func (e *SilentError) Error() string {
+	if e.Said == "" {
+		return fmt.Sprintf("%s: %s", e.Program, e.Exit)
+	}
+	return fmt.Sprintf("%s: %s", e.Program, e.Said)
+}
+
+// stream is a conversation over the standard input and output of a command.
+type stream struct {
+	in, out *os.File
+	kill    context.CancelFunc
+	ended   chan struct{}
+	closing sync.Once
+}
+
+func (s *stream) opened(r Report) (io.ReadWriteCloser, *jobs.Inside, error) {
+	if err := r.Err(); err != nil {
+		_ = s.Close()
+		return nil, nil, err
+	}
+	if r.Inside == nil {
+		r.Inside = &jobs.Inside{}
+	}
+	return s, r.Inside, nil
+}
+
+func (s *stream) Read(p []byte) (int, error)  { return s.out.Read(p) }
+func (s *stream) Write(p []byte) (int, error) { return s.in.Write(p) }
+
+// closeWait is how long the command may take to end once its input has.
+const closeWait = 5 * time.Second
+
+// Close ends the conversation. The other side ends what it has started, and
+// nobody waits for that here; a command that stays is killed.
+func (s *stream) Close() error {
+	s.closing.Do(func() {
+		_ = s.in.Close()
+		go func() {
+			t := time.NewTimer(closeWait)
+			defer t.Stop()
+			select {
+			case <-s.ended:
+			case <-t.C:
+			}
+			s.kill()
+			<-s.ended
+			_ = s.out.Close()
+		}()
+	})
+	return nil
+}
+
+// words reads the standard error of the other side: reports, and what else is
+// said before the last of them. What comes after it may be the task's.
+type words struct {
+	progress func(string)
+	last     chan Report // has room for it
+
+	mu    sync.Mutex
+	lines run.Lines
+	said  []string
+	done  bool
+}
+
+const (
+	maxLine = 4 << 20 // a report brings an environment
+	maxSaid = 5       // lines
+)
+
+func (w *words) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done {
+		return len(p), nil
+	}
+	return w.lines.Write(p)
+}
+
+// take reads one line.
+func (w *words) take(line string) {
+	if w.done {
+		return
+	}
+	if text, ok := strings.CutPrefix(line, Prefix); ok {
+		var r Report
+		if json.Unmarshal([]byte(text), &r) == nil {
+			if r.Ready || r.Error != "" {
+				w.done = true
+				w.last <- r
+			} else if r.Progress != "" {
+				w.progress(jobs.Printable(r.Progress))
+			}
+			return
+		}
+	}
+	line = strings.Join(strings.Fields(jobs.Printable(line)), " ")
+	if line == "" {
+		return
+	}
+	w.said = append(w.said, line)
+	if len(w.said) > maxSaid {
+		w.said = w.said[1:]
+	}
+	w.progress(line)
+}
+
+func (w *words) rest() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	const most = 400
+	said := strings.Join(append(w.said[:len(w.said):len(w.said)], strings.Fields(jobs.Printable(w.lines.Rest()))...), "; ")
+	if r := []rune(said); len(r) > most {
+		said = "..." + string(r[len(r)-most:])
+	}
+	return said
+}
+
+// Refused gives the error of a command that ended before join spoke its kind and
+// hint, where srun's words are known. Again says that it may work in a moment.
+func Refused(err error, native string) (out error, again bool) {
+	var silent *SilentError
+	if !errors.As(err, &silent) {
+		return err, false
+	}
+	low := strings.ToLower(silent.Said)
+	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "start a step beside the job", Err: err}
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(low, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("invalid job id", "already completing or completed", "expired or invalid job", "job/step already"):
+		e.Kind, e.Hint = jobs.KindNotFound, "it has just ended, or is not of this cluster: squeue -j "+native
+	case has("unrecognized option '--overlap'", "unknown option", "invalid option"):
+		e.Kind, e.Hint = jobs.KindConfig, "this srun is older than 20.11, which cannot start a step beside another"
+	case has("access/permission denied", "user not in group", "not allowed"):
+		e.Kind, e.Hint = jobs.KindAuth, "this site does not let steps be started from this machine; try it on the node: ssh NODE"
+	case has("command not found", "no such file or directory"):
+		e.Kind, e.Hint = jobs.KindConfig, "do the nodes see the state directory? it must be on a file system that they share"
+	case has("temporarily", "busy", "nodes are busy", "try again", "unable to contact slurm controller", "socket timed out", "communication"):
+		e.Kind, e.Hint = jobs.KindAgain, "try again in a moment; see scontrol ping, and squeue -s -j "+native
+		return e, true
+	default:
+		e.Hint = "by hand: srun --jobid " + native + " --overlap hostname"
+	}
+	return e, false
+}

@@ -1,0 +1,124 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"time"
+
+	"berth/internal/link/wire"
+	"berth/internal/node/container"
+	"berth/internal/sys/socket"
+	"berth/jobs/store"
+)
+
+// keep serves clients until something ends the environment, and closes it.
+func (k *keeper) keep(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() { k.beat(ctx, func(n int) error { return store.Beat(k.dir, n, time.Now()) }) })
+	all.Go(func() { k.watch(ctx) })
+	all.Go(func() { k.life.run(ctx) })
+	all.Go(func() { k.untilEnds(ctx, k.endNow) })
+	k.accepting.Go(func() { k.acceptClients(k.listener()) })
+	<-k.life.done
+	why := *k.life.reason()
+	k.log.Info("ending", "why", why.text)
+	// First nobody new: who has connected and was not yet served is told so.
+	k.mu.Lock()
+	k.closed = true
+	listening := k.socket
+	k.mu.Unlock()
+	if !why.fenced {
+		listening.Remove()
+	}
+	for conn := listening.Waiting(); conn != nil; conn = listening.Waiting() {
+		_, _ = conn.WriteString(greeting(sayEnding))
+		_ = conn.Close()
+	}
+	_ = listening.Close()
+	for _, c := range k.everyone() {
+		socket.ShutRead(c.conn)
+	}
+	k.endAll(why)
+	cancel()
+	all.Wait()
+	k.accepting.Wait()
+	if why.fenced {
+		k.opening.End = nil // a container by that name may be the other one's
+	}
+	k.closeBox()
+	k.info.Phase, k.info.Ended, k.info.Why, k.info.Inside = phaseEnded, time.Now().UTC(), why.text, nil
+	// The directory may be another environment's by now.
+	if !why.fenced && k.lease.Stands() {
+		k.saveInfo()
+	}
+}
+
+// endAll ends what runs, and lets all clients know how.
+func (k *keeper) endAll(why ending) {
+	if !why.broken {
+		ctx, cancel := context.WithTimeout(context.Background(), k.times.grace+10*time.Second)
+		if left, err := k.box.Session().End(ctx, k.times.grace); err != nil || left > 0 {
+			k.log.Warn("not all could be ended", "left", left, "err", err)
+		}
+		cancel()
+	}
+	// What the guest has told is on its way; what it has not told by now,
+	// nobody will.
+	late, cancel := context.WithTimeout(context.Background(), k.times.flush)
+	defer cancel()
+	for _, c := range k.everyone() {
+		for _, s := range c.all() {
+			if _, ok := s.(*relay); ok && !why.broken {
+				select {
+				case <-s.wait():
+				case <-late.Done():
+				}
+			}
+			s.lose(why.text)
+		}
+	}
+	if why.broken || !k.bg.settle(late) {
+		_ = k.box.Session().Close() // now nobody will tell how they ended
+		k.bg.settle(context.Background())
+	}
+	for _, c := range k.everyone() {
+		for _, s := range c.all() {
+			if r, ok := s.(*request); ok && r.req.Op != wire.KeepStop {
+				select {
+				case <-s.wait():
+				case <-late.Done():
+				}
+			}
+		}
+	}
+	close(k.told)
+}
+
+func (k *keeper) saveInfo() {
+	if err := k.info.save(k.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		k.log.Warn("keeper.json could not be written", "err", err)
+	}
+}
+
+// closeBox makes sure that nothing of the container is left, and gives back
+// what it was made of.
+func (k *keeper) closeBox() {
+	if k.box != nil {
+		k.box.Close()
+	}
+	container.EndFuse()
+	if k.opening != nil && k.opening.Close != nil {
+		if err := k.opening.Close(); err != nil {
+			k.log.Warn("what the environment was made of could not be given back", "err", err)
+		}
+	}
+	if k.scratch != nil {
+		if err := k.scratch.Remove(); err != nil {
+			k.log.Warn("the scratch directory could not be removed", "err", err)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package keeper
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"berth/internal/link/wire"
+	"berth/jobs"
+)
+
+// Report is a line of what a keeper says of its start: any number with
+// Progress, and one with Ready or Error, which is the last.
+type Report struct {
+	Version  int       `json:"version"` // of the protocol that the keeper speaks
+	Progress string    `json:"progress,omitempty"`
+	Ready    bool      `json:"ready,omitempty"`
+	Opened   time.Time `json:"opened,omitzero"` // when the environment was; it tells one start from another
+	Ends     time.Time `json:"ends,omitzero"`   // when the time of the keeper's allocation is up; zero is never
+	Notes    []string  `json:"notes,omitempty"` // choices made and limits dropped, of a fresh start
+	// Rebuilt says why sessions begin anew, or files were lost: the
+	// environment had been open before, and was started again.
+	Rebuilt string    `json:"rebuilt,omitempty"`
+	Error   string    `json:"error,omitempty"`
+	Kind    jobs.Kind `json:"kind,omitempty"`
+	Hint    string    `json:"hint,omitempty"`
+	// NotRunning is [ErrNotRunning].
+	NotRunning bool `json:"not_running,omitempty"`
+}
+
+// Failed is the report of an error.
+func Failed(err error) Report {
+	return Report{Version: wire.Version, Error: err.Error(), Kind: jobs.KindOf(err), Hint: jobs.HintOf(err), NotRunning: errors.Is(err, ErrNotRunning)}
+}
+
+// Err is the error that a report brings, or nil.
+func (r Report) Err() error {
+	switch {
+	case r.NotRunning:
+		return ErrNotRunning
+	case r.Error == "":
+		return nil
+	}
+	return &jobs.Error{Kind: r.Kind, Msg: r.Error, Hint: r.Hint}
+}
+
+// Write sends a report as one line, after prefix.
+func (r Report) Write(w io.Writer, prefix string) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(append([]byte(prefix), b...), '\n'))
+	return err
+}
+
+// ErrNotRunning says that an environment has no keeper at the moment, and that
+// none was to be started.
+var ErrNotRunning = errors.New("the environment does not run")
+
+// OpenOptions say how to reach an environment's keeper.
+type OpenOptions struct {
+	Node     string       // the program to start: berth-node, or berth itself
+	Progress func(string) // tells a person what takes long; may be nil
+	NoStart  bool         // without a keeper the error is [ErrNotRunning]
+	// ID is that of the environment which is meant: another one that was made
+	// in its place meanwhile is an error. "" is any.
+	ID string
+	// Wait bounds the time until the environment is open; 0 is 30 minutes,
+	// because an image may have to be fetched first.
+	Wait time.Duration
+	// Env is the environment of a keeper that is started; nil is a selection
+	// of this process's, without tokens. Commands never see it.
+	Env []string
+	// Keys are further variables of it, for the program of the backend alone.
+	Keys []string
+}

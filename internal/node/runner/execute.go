@@ -1,0 +1,460 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"time"
+
+	"berth/apptainer"
+	"berth/internal/link/session"
+	"berth/internal/node/container"
+	"berth/internal/sys/private"
+	"berth/internal/workspace"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// outcome is what execute found; conclude makes the exit record of it.
+type outcome struct {
+	err     error // berth or the site failed
+	exit    jobs.Exit
+	started time.Time
+	maxRSS  jobs.Bytes
+	result  *jobs.Result
+	// collected is the same for the repository; Changed is false without one.
+	collected workspace.Result
+	done      []jobs.DoneResult
+	arts      []string
+	place     *place
+	kept      bool // the task's files stay in the attempt's directory
+	artFiles  int
+	artBytes  jobs.Bytes
+	leftOut   []jobs.Omission
+	keptTree  *jobs.KeptTree
+}
+
+// execute prepares the place, runs the task's command and collects what it
+// left. Stopped before the command began, it returns errStopped.
+func (r *attempt) execute(parent context.Context) (out *outcome) {
+	out = &outcome{}
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	go func() { // a reason to stop ends the preparation
+		select {
+		case <-r.stop.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	fail := func(err error) *outcome {
+		if r.stop.get() != nil {
+			err = errStopped
+		}
+		out.err = err
+		return out
+	}
+	secrets, err := store.TakeSecrets(r.jobDir, r.spec.EnvNames, r.spec.Retry != nil)
+	if err != nil {
+		return fail(err)
+	}
+	secrets, r.keys = r.ofTask(secrets)
+	if store.Cancelled(r.jobDir) {
+		r.stop.set(why{state: jobs.StateCancelled, reason: "cancelled before it started"})
+		return fail(errStopped)
+	}
+	if err := r.gate(ctx); err != nil {
+		return fail(err)
+	}
+	prompt, err := store.Prompt(r.jobDir, r.spec.PromptBytes)
+	if err != nil {
+		return fail(err)
+	}
+	r.cgroup = container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup")
+	r.jobCgroup = r.cgroup.ForJob(r.claim.NativeID)
+	r.ooms = r.jobCgroup.OOMKills()
+	if out.place, err = r.prepare(ctx); err != nil {
+		return fail(err)
+	}
+	git := r.git()
+	var src workspace.Source
+	if w := r.spec.Workspace; w != nil {
+		src = sourceOf(w)
+		if err := r.takeUp(ctx, git, src); err != nil {
+			return fail(workspaceError(err))
+		}
+		if err := r.cloned(ctx); err != nil {
+			return fail(workspaceError(err))
+		}
+	}
+	argv := r.argv
+	if !r.ranked() { // else every rank fills the holes on its node
+		if argv, err = r.finalArgv(out.place); err != nil {
+			return fail(err)
+		}
+	}
+	if r.docker == nil {
+		if _, err := store.SetArgv(r.dir, argv); err != nil {
+			return fail(err)
+		}
+	}
+	if r.ranked() {
+		r.watchSpace(ctx, &place{})
+		err = r.runRanks(ctx, secrets, out)
+	} else {
+		r.watchMemory(ctx)
+		r.watchSpace(ctx, out.place)
+		err = r.runAgent(ctx, argv, secrets, prompt, out)
+		r.tellKept(parent)
+	}
+	// Whatever ended the command, what it had done by then is its user's.
+	if r.spec.Workspace != nil && !out.started.IsZero() && (r.far == nil || !r.far.keep) {
+		r.collect(parent, git, src, out)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if out.err == nil && out.exit.OK() && r.stop.get() == nil && len(r.spec.Done) > 0 {
+		if err := r.runDone(ctx, git, src, secrets, out); err != nil {
+			return fail(err)
+		}
+	}
+	return out
+}
+
+// finalArgv fills the holes.
+func (r *attempt) finalArgv(p *place) ([]string, error) {
+	if r.far != nil {
+		return r.far.opening.Argv, nil
+	}
+	if r.docker != nil {
+		return r.covered(jobs.Holes{jobs.HoleNode: r.node, jobs.HoleWork: p.work}.Fill(r.docker.Argv))
+	}
+	box, err := r.covered(r.boxArgv())
+	if err != nil {
+		return nil, err
+	}
+	fill := func(image, layer string) []string {
+		holes := apptainer.Covers(p.scratch.Empty())
+		holes[jobs.HoleScratch], holes[jobs.HoleNode], holes[jobs.HoleWork] = p.scratch.Workdir(), r.node, p.work
+		holes[jobs.HoleImage], holes[jobs.HoleOverlay] = image, layer
+		return expand(box, holes, p.program)
+	}
+	switch {
+	case p.kernel != nil:
+		return p.kernel(p.layer.Path, func(merged string) []string { return fill(merged, "") })
+	case p.layer != nil:
+		return fill(p.image.Path, p.layer.Path), nil
+	}
+	return fill(r.spec.Image, jobs.HoleOverlay), nil
+}
+
+// covered is a container's line with what hides private places of this machine
+// that stand below the task's binds.
+func (r *attempt) covered(argv []string) ([]string, error) {
+	if r.spec.Level == jobs.LevelNone || r.spec.Level == "" {
+		return argv, nil
+	}
+	places := private.Places{State: filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), Base: private.BaseOf(r.scratch.Dir), Allow: r.spec.HostSockets}
+	covers, notes, err := places.Covers(r.spec.Mounts, r.scratch.Empty())
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range notes {
+		if !slices.Contains(r.notes, n) {
+			r.note(n)
+		}
+	}
+	return private.AddMounts(argv, covers)
+}
+
+// runAgent runs the task's command to its end, or to the end of its time.
+func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt []byte, out *outcome) error {
+	c, argv, err := r.openIn(ctx, out.place, argv)
+	if r.docker != nil { // what ran was not known before
+		if _, serr := store.SetArgv(r.dir, argv); err == nil && serr != nil {
+			r.close(c)
+			err = serr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer r.close(c)
+	if err := r.writeReceipt(c, argv, out.place); err != nil {
+		return err
+	}
+	if err := r.send(ctx, c, out.place); err != nil {
+		return err
+	}
+	stdout, err := r.openLog(store.FileStdout)
+	if err != nil {
+		return err
+	}
+	defer stdout.close()
+	stderr, err := r.openLog(store.FileStderr)
+	if err != nil {
+		return err
+	}
+	defer stderr.close()
+	out.started = time.Now().UTC()
+	deadline, stopAt := r.deadline(out.started), r.stopTime(out.started)
+	until := deadline
+	if !stopAt.IsZero() && stopAt.Before(until) {
+		until = stopAt
+	}
+	env := append(container.Passed(os.Environ()), r.taskEnv(secrets, until)...)
+	r.recordInside(c, append(container.Passed(os.Environ()), r.taskEnv(nil, until)...))
+	r.event("started", "")
+	r.startedAt, r.stopAt, r.hook = out.started, stopAt, r.hookIn(c, env)
+	r.working.Store(true) // before its first word: who reads that may send a signal at once
+	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt}, stdout, stderr)
+	if err != nil {
+		r.working.Store(false)
+		r.stopAt, r.hook = time.Time{}, nil
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start the command", Err: err}
+	}
+	debug.FreeOSMemory() // for hours it has little to do, beside a job that counts every page
+	endCheckpoints := r.checkpoints(out.started)
+	res, err := r.supervise(c, p, deadline)
+	r.working.Store(false)
+	endCheckpoints()
+	r.letAhead()
+	r.stopAt, r.hook = time.Time{}, nil
+	if err == nil {
+		err = r.fetch(ctx, c)
+	} else if r.far != nil && r.spec.Workspace != nil {
+		r.far.keep = true
+	}
+	if err != nil {
+		return err
+	}
+	out.exit, out.maxRSS = res.Exit, res.MaxRSS
+	r.boxOOMs = r.box.OOMKills() // its cgroup ends with the container
+	r.heed(res.Exit)
+	r.full(ctx, c, out.place, res.Exit, r.stderrFile())
+	if err := r.abandoned(c, res.Unpinged); err != nil {
+		return err
+	}
+	if res.Output != nil {
+		r.note("some output was lost: " + res.Output.Error())
+	}
+	return nil
+}
+
+// supervise waits for the command, and ends it for a reason or at the deadline.
+func (r *attempt) supervise(c *container.Container, p *session.Process, deadline time.Time) (session.Result, error) {
+	var res session.Result
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		res, err = p.Wait()
+		close(ended)
+	}()
+	watch, unwatch := context.WithCancel(context.Background())
+	defer unwatch()
+	go c.WatchFuse(watch, func(name string) { r.stop.set(r.lostFuse(name)) })
+	r.follow(ended, deadline, func(grace time.Duration) {
+		if err := p.Terminate(grace); err != nil {
+			c.ForceEnd()
+		}
+	}, 2*time.Second, func() {
+		r.log.Warn("the guest did not end the command; ending the container")
+		c.ForceEnd()
+	})
+	if err != nil {
+		if r.stop.get() != nil {
+			return session.Result{Exit: jobs.Exit{Started: true, Code: 137, Signal: 9}}, nil
+		}
+		return session.Result{}, r.guestGone(c, err)
+	}
+	if name := c.LostFuse(!res.Exit.OK()); name != "" {
+		if !res.Exit.OK() {
+			r.heed(res.Exit) // a TERM to all may have ended it, and reaches this process last
+		}
+		r.stop.set(r.lostFuse(name))
+	} else if fileSystemGone(res.Exit) {
+		r.stop.set(why{state: jobs.StateError, fuse: true, reason: "the container's file system died: the command " + res.Exit.String(), hint: "see berth logs --runtime " + jobs.Short(r.spec.ID)})
+	}
+	return res, nil
+}
+
+// follow waits for an end. It asks for it with end, for a reason or at the
+// deadline, and calls force when nothing has come of that for patience after
+// the grace.
+func (r *attempt) follow(ended <-chan struct{}, deadline time.Time, end func(grace time.Duration), patience time.Duration, force func()) {
+	var warn, limit, point <-chan time.Time
+	if !r.stopAt.IsZero() {
+		point = time.After(time.Until(r.stopAt))
+	}
+	if !deadline.IsZero() {
+		left := time.Until(deadline)
+		limit = time.After(left)
+		warn = time.After(left - margin(left))
+	}
+	stop := r.stop.done
+	stood := false
+	// hearing tells whether to look once more, for an end that is older than a
+	// time which has passed: this process stood still, and it waits in the stream.
+	hearing := func(due time.Time) bool {
+		if stood || time.Since(due) < time.Second {
+			return false
+		}
+		stood = true
+		return true
+	}
+	var kill <-chan time.Time
+	var hooked <-chan struct{}
+	for {
+		select {
+		case <-ended:
+			if hooked != nil { // it may have asked for that end, and goes on saving
+				<-hooked
+			}
+			return
+		case <-point:
+			if hearing(r.stopAt) {
+				point = time.After(time.Second)
+				continue
+			}
+			point = nil
+			select {
+			case <-ended: // in the same moment
+			default:
+				r.stop.set(r.timeUp())
+			}
+		case <-warn:
+			r.event("time_warning", "the time limit is at "+deadline.Format(time.RFC3339))
+			warn = nil
+		case <-limit:
+			if hearing(deadline) {
+				limit = time.After(time.Second)
+				continue
+			}
+			limit = nil
+			w := why{state: jobs.StateTimeout, point: r.spec.Resume != nil, reason: "its time limit passed", hint: "raise [resources] time"}
+			if point != nil { // due before: this process stood still meanwhile
+				w = r.timeUp()
+			}
+			r.stop.set(w)
+		case <-stop:
+			stop = nil
+			w := r.stop.get()
+			r.event("ending", w.reason)
+			r.ahead()
+			hooked = r.beforeEnd(w)
+		case <-hooked:
+			hooked = nil
+			grace := r.grace()
+			end(grace)
+			kill = time.After(grace + patience)
+		case <-kill:
+			kill = nil
+			force()
+		}
+	}
+}
+
+// hurried is a usual time, such as the one between TERM and KILL, or what the
+// scheduler leaves of it, less what the end itself needs.
+func (r *attempt) hurried(d time.Duration) time.Duration {
+	if w := r.stop.get(); w != nil && w.hurry > 0 {
+		return min(d, max(w.hurry-3*time.Second, time.Second))
+	}
+	return d
+}
+
+// guestGone explains a stream that closed before the command's end was told.
+func (r *attempt) guestGone(c *container.Container, err error) error {
+	select {
+	case <-c.Ended():
+	case <-time.After(2 * time.Second):
+	}
+	r.heed(jobs.Exit{})
+	if r.oomKills() > 0 {
+		r.stop.set(why{state: jobs.StateOutOfMemory, reason: "the container was killed for memory", hint: "raise [resources] memory"})
+		return errStopped
+	}
+	if c.Abandoned() {
+		return r.abandoned(c, true)
+	}
+	if sig := c.GuestKilled(); sig != 0 {
+		r.stop.set(why{state: jobs.StateFailed, class: jobs.ClassTask, reason: fmt.Sprintf("berth's own process in the container was killed (signal %d), by the task or by another process of its user's, and with it the command", sig),
+			hint: "have the task end its own processes by their numbers, and not all that there are, as kill -1 and pkill -u do"})
+		return errStopped
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameOther, Msg: "the container ended before its command did", Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
+}
+
+// workDir is where commands run: the workspace, else their HOME.
+func (r *attempt) workDir(c *container.Container) string { return r.workIn(c, r.work()) }
+
+// workIn is the same where the work tree is another one.
+func (r *attempt) workIn(c *container.Container, tree string) string {
+	switch {
+	case r.spec.Workspace == nil:
+		return c.Session().Guest().Home
+	case r.far != nil:
+		return r.far.work(c)
+	case r.spec.Backend == jobs.BackendLocal:
+		return tree
+	}
+	return jobs.WorkDir
+}
+
+// taskEnv are the variables of the task, the same everywhere; what the
+// scheduler gives this process is put beneath them.
+func (r *attempt) taskEnv(secrets []string, deadline time.Time) []string {
+	env := []string{"BERTH_JOB_ID=" + r.spec.ID, "BERTH_ATTEMPT=" + r.info.ID, "BERTH_ATTEMPT_NUMBER=" + strconv.Itoa(r.info.Number)}
+	if from := r.info.Change.Resume; from != nil {
+		env = append(env, "BERTH_RESUMED="+strconv.Itoa(from.Attempt))
+	}
+	if !deadline.IsZero() {
+		env = append(env, "BERTH_DEADLINE="+deadline.UTC().Format(time.RFC3339))
+	}
+	env = append(env, r.spec.Profile.Proxy.Environ()...)
+	env = append(env, r.spec.Env...)
+	return append(env, secrets...)
+}
+
+// cleanup ends the use of the place; after it nothing of the attempt is left
+// on the node.
+func (r *attempt) cleanup(out *outcome) {
+	r.layer.Store(nil)
+	container.EndFuse()
+	if err := out.place.close(); err != nil {
+		r.note(err.Error())
+	}
+	r.cleanFar()
+	if r.scratch != nil {
+		if err := r.scratch.Remove(); err != nil {
+			r.note("the scratch directory was not removed: " + err.Error())
+		}
+	}
+	if r.spec.Workspace != nil && !out.kept {
+		if err := workspace.Cleanup(r.dir); err != nil {
+			r.note("the clone was not removed: " + err.Error())
+		}
+	}
+	if r.spec.Retry == nil {
+		store.DropSecrets(r.jobDir)
+	}
+}
+
+// workspaceError gives the workspace's errors their kind and hint.
+func workspaceError(err error) error {
+	var we *workspace.Error
+	if errors.As(err, &we) {
+		e := &jobs.Error{Kind: jobs.KindInfra, Msg: we.Error(), Hint: we.Hint()}
+		if errors.Is(err, workspace.ErrNotRepository) || errors.Is(err, workspace.ErrUnknownBase) {
+			e.Blame = jobs.BlameOther
+		}
+		return e
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the workspace", Err: err}
+}

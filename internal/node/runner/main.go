@@ -1,0 +1,256 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"berth/backends/docker"
+	"berth/internal/link/session"
+	"berth/internal/node/container"
+	"berth/internal/sys/failpoint"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
+	"berth/jobs"
+	"berth/jobs/store"
+	"berth/overlay"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main is `berth-node runner --attempt DIR -- ARGV...`, the last line of every
+// job script. It returns the exit code of the batch job.
+func Main(args []string, stderr io.Writer) int {
+	return start(args, stderr, defaultTimes())
+}
+
+func start(args []string, stderr io.Writer, periods times) int {
+	// Before anything else: a signal that arrives now must not kill the
+	// process, and SIGCONT, which Slurm sends before TERM, must not matter.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT)
+	syscall.Umask(0o077)
+
+	fs := flag.NewFlagSet("runner", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	dir := fs.String("attempt", "", "the attempt's directory")
+	behind := fs.String("standby", "", "in place of --attempt: the directory of the attempt behind which this job was submitted ahead")
+	client := fs.String("follow", "", "the berth whose verb \"follow\" begins the next attempt")
+	if err := fs.Parse(args); err != nil {
+		return jobs.CodeUsage
+	}
+	if (*dir == "") == (*behind == "") || fs.NArg() == 0 {
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node runner --attempt DIR -- ARGV...")
+		return jobs.CodeUsage
+	}
+	var r *attempt
+	var err error
+	if *behind != "" {
+		r, err = openAhead(filepath.Clean(*behind), *client, fs.Args(), stderr, periods, signals)
+	} else {
+		r, err = open(filepath.Clean(*dir), fs.Args(), stderr, periods)
+	}
+	if r == nil && err == nil {
+		_, _ = fmt.Fprintln(stderr, "berth: there is nothing to do for a job that was submitted ahead: no other attempt is due that asks for the same")
+		return jobs.CodeOK
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "berth: error: %v\n", err)
+		if h := jobs.HintOf(err); h != "" {
+			_, _ = fmt.Fprintf(stderr, "berth: hint: %s\n", h)
+		}
+		return jobs.CodeOf(err)
+	}
+	defer func() { _ = r.logFile.Close() }()
+	r.client = *client
+	return r.run(signals)
+}
+
+// attempt is one execution under way.
+type attempt struct {
+	dir, jobDir string
+	argv        []string // as in the script, with holes
+	instead     []string // in place of the part of it that opens a container, or nil
+	image       *jobs.ImageUse
+	scripts     []string // that set the variables of containers, see [apptainer.Scripts]
+	spec        jobs.Spec
+	info        jobs.AttemptInfo
+	claim       jobs.Claim
+	on          jobs.Starter
+	log         *slog.Logger
+	logFile     io.WriteCloser
+	times       times
+	began       time.Time
+	jobEnd      time.Time // when Slurm will end the job; zero when it will not, or is not known
+
+	scratch   *container.Scratch
+	node      string            // the program for the nodes, in the scratch directory
+	cgroup    *container.Cgroup // that this process is in
+	jobCgroup *container.Cgroup // the same when it is the Slurm job's own, else nil
+	ooms      int               // kills in jobCgroup before the task began
+	docker    *docker.Job       // of backend docker, else nil
+	far       *far              // of a place without this machine's files, else nil
+	keys      []string          // NAME=VALUE for the program of the backend alone
+	box       *container.Cgroup // of docker's container, while it is open
+	boxOOMs   int               // kills in it
+	stop      stopper
+	clone     jobs.Bytes                    // of the workspace, before the task
+	use       *jobs.OverlayUse              // of the writable layer; nil without one
+	layer     atomic.Pointer[overlay.Layer] // the same while it is this attempt's
+	notes     []string
+	versions  versions     // of the programs that take part
+	receipted bool         // how it is contained is recorded, by this process
+	ranks     *ranks       // under way, else nil; guarded by sessionMu
+	rank      *rank        // of which this process is, else nil
+	whose     string       // after "the command": which rank's end is told
+	decided   atomic.Bool  // what follows the attempt, by this process
+	verb      jobs.Verb    // which is that; "" is not known here
+	client    string       // the berth that begins the next one, or ""
+	killWait  atomic.Int64 // between the scheduler's TERM and KILL, as far as it is known
+	resuming
+
+	sessionMu  sync.Mutex
+	session    *session.Session // of the open container, or nil; guarded by sessionMu
+	lastPong   time.Time        // of that session; guarded by sessionMu
+	unanswered int              // pings in a row; guarded by sessionMu
+}
+
+// errClaimed says that another runner has the attempt.
+var errClaimed = errors.New("the attempt is claimed by another runner")
+
+// open reads what to do and claims it.
+func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt, error) {
+	a, err := store.LoadAttempt(dir)
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err, Hint: "does this node see " + dir + "? BERTH_HOME must be on a file system that the nodes share"}
+	}
+	rec, err := store.LoadOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	restart, _ := strconv.Atoi(os.Getenv("SLURM_RESTART_COUNT"))
+	if restart > 0 && rec.Spec.Retry != nil {
+		if a, err = restarted(rec, a, os.Getenv("SLURM_JOB_ID"), restart); err != nil {
+			return nil, err
+		}
+		moved(argv, dir, a.Dir)
+		dir = a.Dir
+	}
+	if err := tooLate(a); err != nil {
+		return nil, err
+	}
+	if b := rec.Spec.Profile.Beat; b > 0 {
+		periods = timesOf(b)
+	}
+	r := &attempt{dir: dir, jobDir: rec.Dir, argv: argv, spec: rec.Spec, info: a.Info, on: run.Local{}, times: periods, began: time.Now(),
+		claim: jobs.Claim{Version: 1, Attempt: a.Info.ID, NativeID: os.Getenv("SLURM_JOB_ID"), Restart: restart,
+			Host: host, BootID: lease.BootID(), PID: os.Getpid(), Start: lease.StartTime(os.Getpid()), Node: os.Getenv("SLURMD_NODENAME"), Time: time.Now().UTC()}}
+	r.spec.Resources = a.Info.Change.Resources(r.spec.Resources)
+	failpoint.Hit("runner.claim")
+	won, err := store.SetClaim(dir, r.claim)
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "claim the attempt", Err: err}
+	}
+	if !won {
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "attempt " + jobs.Short(a.Info.ID), Err: errClaimed, Hint: "nothing was touched"}
+	}
+	if rerr := store.Reserve(dir); rerr != nil { // it is the end that needs it
+		_, _ = fmt.Fprintf(stderr, "berth: no room could be kept for the record of the attempt's end: %v\n", rerr)
+	}
+	r.logFile, err = container.OpenLog(filepath.Join(dir, store.FileRuntime))
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "open the attempt's log", Err: err}
+	}
+	// Slurm keeps stderr in its own log: what goes wrong is wanted there too.
+	r.log = slog.New(both{slog.NewTextHandler(r.logFile, nil), slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})}).With("attempt", jobs.Short(a.Info.ID))
+	return r, nil
+}
+
+// run takes a claimed attempt to its end.
+func (r *attempt) run(signals <-chan os.Signal) int {
+	// Orphans of the container come to this process, so that they can be
+	// found and ended; without it they would go to init, out of reach.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	// Without a container the task is another process of the same user, and
+	// could read the key of the conversation with the guest from here.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r.event("claimed", "on "+r.claim.Host)
+	r.stop.init()
+	if r.spec.Scheduler == jobs.SchedulerSlurm {
+		r.jobEnd = container.JobEnd(ctx, r.on, os.Getenv, r.claim.NativeID)
+	}
+	go r.watchSignals(ctx, signals)
+	go r.beat(ctx)
+	go r.guard(ctx)
+
+	failpoint.Hit("runner.begin")
+	out := r.execute(ctx)
+	failpoint.Hit("runner.executed")
+	rec := r.conclude(out)
+	r.reach(ctx, out, &rec)
+	failpoint.Hit("runner.reached")
+	r.decide(&rec)
+	failpoint.Hit("runner.decided")
+	r.promote(ctx, out, &rec)
+	failpoint.Hit("runner.promoted")
+	r.deliver(ctx, out)
+	failpoint.Hit("runner.delivered")
+	r.keepThrowAway(ctx, out, rec.State)
+	r.forget(ctx)
+	// Before the record: who waits for the end may at once want the overlay.
+	r.cleanup(out)
+	failpoint.Hit("runner.cleaned")
+	if err := r.writeReceipt(nil, nil, nil); err != nil { // of one that has not opened its container
+		r.log.Warn("how the attempt was contained could not be recorded", "err", err)
+	}
+	rec.Notes = r.notes
+	rec.Ended = time.Now().UTC()
+	won, err := r.record(rec)
+	if err != nil {
+		r.log.Error("the exit could not be recorded", "err", err)
+		return jobs.CodeInfra
+	}
+	if !won {
+		r.log.Warn("another exit is recorded already")
+	}
+	r.event("ended", string(rec.State)+": "+rec.Reason)
+	failpoint.Hit("runner.ended")
+	r.goOn(ctx)
+	failpoint.Hit("runner.followed")
+	if rec.Class == jobs.ClassWaiting {
+		return jobs.CodeOK // nothing has failed
+	}
+	return rec.Code
+}
+
+func (r *attempt) event(name, text string) {
+	if r.rank != nil { // the record has one writer
+		r.log.Info(name, "text", text)
+		return
+	}
+	if err := store.AppendEvent(r.dir, store.Event{Time: time.Now().UTC(), Event: name, Text: text}); err != nil {
+		r.log.Warn("an event could not be written", "event", name, "err", err)
+	}
+	r.log.Info(name, "text", text)
+}
+
+func (r *attempt) note(text string) {
+	if !slices.Contains(r.notes, text) { // what every rank says is said once
+		r.notes = append(r.notes, text)
+	}
+}

@@ -1,0 +1,165 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/apptainer"
+	"berth/backends/docker"
+	"berth/backends/local"
+	"berth/internal/node/container"
+	"berth/internal/sys/lease"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+var errStopped = errors.New("stopped before the command began")
+
+// openContainer starts the argv of the job script, holes filled, and waits for
+// the guest's first word.
+func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.Container, error) {
+	bare := r.spec.Backend == jobs.BackendLocal
+	first := 0 // of docker's container, its first process
+	opening := &jobs.Opening{Argv: argv, Env: apptainer.Environ(os.Getenv, r.scratch.Conf()), OwnPIDNamespace: !bare, Home: r.home(), OwnMounts: r.spec.Backend == jobs.BackendSingularity && r.spec.Overlay.Driver == jobs.DriverKernel}
+	opening.Level, opening.Scripts = r.spec.Level, r.scripts
+	opening.WritableRoot = r.spec.Backend == jobs.BackendSingularity
+	switch {
+	case r.far != nil:
+		far := r.far.opening
+		opening.Env, opening.OwnPIDNamespace, opening.Home, opening.Answer = far.Env, false, far.Home, far.Answer
+	case bare:
+		opening.Env = local.Environ(os.Getenv)
+	case r.docker != nil:
+		opening.Env, opening.End = r.docker.Env, r.docker.Gone
+		opening.Init = func(ctx context.Context) int {
+			first = r.docker.PID(ctx)
+			return first
+		}
+	}
+	c, err := container.Open(ctx, container.Options{
+		Opening: opening, On: r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log,
+		Start: r.times.start, GuestWait: r.times.guestWait, Unmount: func() time.Duration { return r.hurried(r.times.unmount) },
+		Stop: r.stop.done, Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
+		Binds: r.spec.Mounts, Allow: r.spec.HostSockets,
+	})
+	if err != nil {
+		if r.stop.get() != nil || ctx.Err() != nil {
+			return nil, errStopped
+		}
+		if r.docker != nil && jobs.HintOf(err) == "" {
+			kind, hint := docker.StartTrouble(err.Error())
+			err = &jobs.Error{Kind: kind, Err: err, Hint: hint}
+		}
+		if jobs.HintOf(err) == "" {
+			err = &jobs.Error{Kind: jobs.KindOf(err), Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
+		}
+		return nil, err
+	}
+	if r.docker != nil {
+		r.box = container.OwnCgroup(filepath.Join("/proc", strconv.Itoa(first), "cgroup"), "/sys/fs/cgroup")
+	}
+	r.setSession(c.Session())
+	return c, nil
+}
+
+// openIn is [attempt.openContainer] of a place, with its argv. Where docker's daemon
+// cannot start the guest from the scratch directory, this and every later container
+// of the attempt has it from the state directory: only the start of one shows that.
+// It returns the argv of the last try.
+func (r *attempt) openIn(ctx context.Context, p *place, argv []string) (*container.Container, []string, error) {
+	c, err := r.openContainer(ctx, argv)
+	if err == nil || r.docker == nil || !docker.NoGuest(err.Error(), r.node) {
+		return c, argv, err
+	}
+	own, oerr := os.Executable()
+	if oerr != nil || own == r.node {
+		return nil, argv, err
+	}
+	r.note("the guest runs from " + own + ", and ends when that file system goes away: the daemon does not start it from " + r.node)
+	r.node = own
+	again, ferr := r.finalArgv(p)
+	if ferr != nil {
+		return nil, argv, ferr
+	}
+	c, err = r.openContainer(ctx, again)
+	return c, again, err
+}
+
+// recordInside tells others how to come into the task's place, in which its
+// command has the variables task. A task runs without it, too. Of several tasks
+// the first one's place is recorded.
+func (r *attempt) recordInside(c *container.Container, task []string) {
+	if r.far != nil {
+		return // nobody joins it there, and its environment is the host's
+	}
+	g, self := c.Session().Guest(), lease.Self()
+	in := jobs.Inside{Version: 1, Env: g.Env, Task: task, Home: g.Home, Dir: r.workDir(c),
+		Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Node: os.Getenv("SLURMD_NODENAME"), Image: r.image}
+	if _, err := store.SetInside(r.dir, in); err != nil {
+		r.log.Warn("the place of the task could not be recorded; berth shell will not find it", "err", err)
+	}
+}
+
+// oomKills counts the processes of the task that the kernel has killed for
+// memory.
+func (r *attempt) oomKills() int {
+	return r.jobCgroup.OOMKills() - r.ooms + max(r.boxOOMs, r.box.OOMKills())
+}
+
+// home is what HOME is to be inside: the user's own path, which password
+// lookups inside name too, but made anew on the writable layer. On the bare
+// host it is the real one.
+func (r *attempt) home() string {
+	if h := os.Getenv("HOME"); filepath.IsAbs(h) {
+		return h
+	}
+	return "/home/" + r.spec.User
+}
+
+// close ends the container; nobody pings its guest any more.
+func (r *attempt) close(c *container.Container) {
+	r.setSession(nil)
+	c.Close()
+}
+
+// abandoned closes the container and tells whether its guest had ended the
+// command, because nobody pinged it: how it ended says nothing about the task
+// then. An end of the command's own that the guest has told is believed, also by
+// a runner that hears of it after the guest has left.
+func (r *attempt) abandoned(c *container.Container, unpinged bool) error {
+	r.setSession(nil)
+	c.Close()
+	if !unpinged {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the guest has ended the command because nobody pinged it: this runner was stopped, or could not write to " + r.dir,
+		Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
+}
+
+// lostFuse is the reason to stop when a part of the container's file system
+// has ended.
+func (r *attempt) lostFuse(name string) why {
+	return why{state: jobs.StateError, fuse: true, reason: "the container's file system died (" + name + " ended): what the command wrote may be lost",
+		hint: "was the node out of memory? ask for more, or see " + r.dir}
+}
+
+// fileSystemGone tells whether a command could not be started because what
+// serves the container's files had died, so early that nobody knew of it: the
+// kernel's words for that, which the guest passes on, are no doing of the task's.
+func fileSystemGone(e jobs.Exit) bool {
+	if e.Started {
+		return false
+	}
+	for _, errno := range []syscall.Errno{syscall.ENOTCONN, syscall.ESTALE, syscall.EIO} {
+		if strings.HasSuffix(e.Error, ": "+errno.Error()) || e.Error == errno.Error() {
+			return true
+		}
+	}
+	return false
+}

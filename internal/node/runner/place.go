@@ -1,0 +1,232 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"berth/apptainer"
+	"berth/backends/docker"
+	"berth/internal/link/session"
+	"berth/internal/node/container"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/near"
+	"berth/internal/workspace"
+	"berth/jobs"
+	"berth/jobs/store"
+	"berth/overlay"
+)
+
+// expand fills the holes of the argv and resolves its program; nothing else of
+// it changes.
+func expand(argv []string, holes jobs.Holes, program string) []string {
+	out := holes.Fill(argv)
+	if out[0] == "apptainer" {
+		out[0] = program
+	}
+	return out
+}
+
+// place is what the container needs on this node.
+type place struct {
+	program string
+	work    string // the work tree
+	scratch *container.Scratch
+	image   *apptainer.Used // of singularity, else nil
+	layer   *overlay.Layer
+	// kernel puts what mounts a layer of the driver kernel before the container's
+	// line; nil with the other drivers.
+	kernel func(layer string, fill func(merged string) []string) ([]string, error)
+}
+
+// close gives it back.
+func (p *place) close() error {
+	if p == nil {
+		return nil
+	}
+	var err error
+	if p.layer != nil {
+		if err = p.layer.Close(); err != nil {
+			err = fmt.Errorf("the overlay could not be given back: %w", err)
+		}
+	}
+	return errors.Join(err, p.image.Close())
+}
+
+// work is where the task's work tree stands: on the node's own disk, unless other
+// nodes must see it.
+func (r *attempt) work() string {
+	if r.spec.SharesWork() {
+		return r.keptWork()
+	}
+	return filepath.Join(r.scratch.Dir, workspace.WorkDir)
+}
+
+// keptWork is where it is kept beyond the attempt.
+func (r *attempt) keptWork() string { return filepath.Join(r.dir, workspace.WorkDir) }
+
+// prepare makes the place. What it made is undone by cleanup, whatever happens
+// in between.
+func (r *attempt) prepare(ctx context.Context) (*place, error) {
+	base, err := container.ScratchBase(r.spec.Profile.Scratch, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range container.SweepScratch(ctx, base, lease.Self()) {
+		r.log.Info("removed what a killed runner had left", "dir", dir)
+	}
+	tail := r.info.Name[strings.LastIndexByte(r.info.Name, '-')+1:]
+	if r.rank != nil {
+		tail += "-" + r.rank.id // several may be on one node
+	}
+	if r.scratch, err = container.NewScratch(base, tail, lease.Self(), r.dir); err != nil {
+		return nil, err
+	}
+	if err := r.settle(); err != nil {
+		return nil, err
+	}
+	p := &place{scratch: r.scratch, work: r.work()}
+	if r.spec.Backend == jobs.BackendLocal {
+		return p, nil
+	}
+	if r.spec.Backend == jobs.BackendDocker {
+		r.docker, err = docker.NewJob(ctx, r.on, r.argv, r.spec.Image, r.info.Name, func(line string) { r.log.Info(line) })
+		if err != nil {
+			return nil, err
+		}
+		r.notes = append(r.notes, r.docker.Notes...)
+		return p, nil
+	}
+	if r.farHere() {
+		r.far, err = r.newFar(ctx)
+		return p, err
+	}
+	if p.program, err = apptainer.FindProgram(os.Getenv("PATH")); err != nil {
+		return nil, err
+	}
+	r.askVersions(p.program)
+	id, err := overlay.LowerID(r.spec.Image)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "image " + r.spec.Image + " does not exist on " + r.claim.Host, Hint: "put it on a file system that the compute nodes share"}
+		}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
+	}
+	if r.spec.ImageDir != "" && r.spec.ImageDir != id {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the unpacked image " + r.spec.Image + " is not the one that was submitted", Err: errors.New("on " + r.claim.Host + " it was made at another time, or stands on a disk of its own"),
+			Hint: "submit again; or keep it where the nodes see the same directory, or name a SIF"}
+	}
+	home := filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir)))
+	dir := filepath.Join(r.scratch.Dir, "overlay")
+	if name := r.spec.Overlay.Name; name != "" {
+		dir = filepath.Join(home, "overlays", name)
+	}
+	if err := r.ready(ctx, p, home, dir, base); err != nil {
+		return nil, err
+	}
+	layer := r.spec.Overlay
+	layer.Templates = store.TemplatesIn(home)
+	r.use = &jobs.OverlayUse{Driver: layer.Driver, Way: jobs.WayTemporary}
+	if layer.Name == "" {
+		p.layer, err = r.throwAway(ctx, home, layer)
+	} else {
+		p.layer, err = r.openNamed(ctx, dir, layer)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	r.layer.Store(p.layer)
+	if layer.Name != "" {
+		use, err := p.layer.Snapshot(ctx, r.on, r.snapshotAs(layer.Snapshot), r.info.ID)
+		if err = r.before(&use, err); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		r.use = &use
+	}
+	r.notes = append(r.notes, p.layer.Notes...)
+	return p, nil
+}
+
+// settle makes the attempt independent of the file system that its program was
+// started from: the guest is started from a copy, and this process has pages of
+// its own.
+func (r *attempt) settle() error {
+	node, why, err := near.Copy(r.scratch.Dir, "node")
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program for the nodes to the node's own disk", Err: err, Hint: "is there space left on " + filepath.Dir(r.scratch.Dir) + "?"}
+	}
+	r.node = node
+	if why != "" {
+		r.note("the guest runs from " + node + ", and ends when that file system goes away: " + why)
+	}
+	if err := near.Pages(r.scratch.Dir); err != nil {
+		r.note("the runner runs from the file system of its program, and ends when that goes away: " + err.Error())
+	}
+	return nil
+}
+
+// watchMemory is the limit where no cgroup holds it: it looks once a second
+// and ends the tree when its resident memory is over. A process that grows
+// faster than that can pass it, so it is noted as advisory.
+func (r *attempt) watchMemory(ctx context.Context) {
+	asked := r.spec.Resources.Memory
+	if asked == 0 || r.docker != nil || r.far != nil { // docker holds it, or has refused; what runs far away is not seen
+		return
+	}
+	if r.held() {
+		return
+	}
+	r.note(fmt.Sprintf("memory %s is watched by the runner, advisory: no cgroup of this job holds it", asked))
+	go container.WatchMemory(ctx, asked, func(used int64) bool {
+		r.stop.set(why{state: jobs.StateOutOfMemory, reason: fmt.Sprintf("it used %d MiB of memory, more than the %s it asked for", used>>20, asked), hint: "raise [resources] memory"})
+		return false
+	})
+}
+
+// held tells whether a cgroup holds the memory that the task asked for.
+func (r *attempt) held() bool {
+	asked, got := r.spec.Resources.Memory, r.cgroup.Limit()
+	return got != 0 && got <= asked+asked/10
+}
+
+func (r *attempt) setSession(s *session.Session) {
+	r.sessionMu.Lock()
+	defer r.sessionMu.Unlock()
+	r.session, r.lastPong, r.unanswered = s, time.Time{}, 0
+}
+
+// ping tells the guest that its owner stands, and ends the attempt when the
+// guest does not answer any more: a task can stop its guest, and would hold
+// the job until its time limit.
+func (r *attempt) ping() {
+	r.sessionMu.Lock()
+	s, rs := r.session, r.ranks
+	if rs != nil {
+		r.sessionMu.Unlock()
+		rs.ping()
+		return
+	}
+	if s == nil {
+		r.sessionMu.Unlock()
+		return
+	}
+	if pong := s.LastPong(); pong.After(r.lastPong) {
+		r.lastPong, r.unanswered = pong, 0
+	} else {
+		r.unanswered++
+	}
+	silent := r.unanswered > r.times.unanswered()
+	r.sessionMu.Unlock()
+	if err := s.Ping(); err != nil { // it has left, of which who waits for its command hears
+		r.log.Warn("the guest could not be pinged", "err", err)
+		return
+	}
+	if silent {
+		r.stop.set(why{state: jobs.StateError, reason: "the guest in the container does not answer", hint: "did the task stop it? see " + filepath.Join(r.dir, store.FileRuntime)})
+	}
+}

@@ -1,0 +1,250 @@
+package runner
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/internal/link/session"
+	"berth/internal/node/container"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
+	"berth/jobs"
+	"berth/jobs/store"
+
+	"golang.org/x/sys/unix"
+)
+
+// rank is one of several tasks of a job, a process of its own on its node. It
+// opens a container there, runs the task's command in it, and does what the
+// runner says. It writes nothing into the attempt's directory, but the first one
+// tells where its container is.
+type rank struct {
+	*attempt
+	id    string // SLURM_PROCID
+	up    *uplink
+	began chan order // the "go", once
+	once  sync.Once
+}
+
+// RankMain is `berth-node rank --attempt DIR -- ARGV...`, which srun starts in
+// every task of a job that has several. Orders come in on stdin, frames go out
+// on stdout. It returns the exit code of the task's command.
+func RankMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return startRank(args, stdin, stdout, stderr, os.Getenv("SLURM_PROCID"), defaultTimes())
+}
+
+func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, id string, periods times) int {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGPIPE)
+	syscall.Umask(0o077)
+	fs := flag.NewFlagSet(jobs.VerbRank, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	dir := fs.String("attempt", "", "the attempt's directory")
+	if err := fs.Parse(args); err != nil {
+		return jobs.CodeUsage
+	}
+	if *dir == "" || fs.NArg() == 0 || id == "" {
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node rank --attempt DIR -- ARGV...\nIt is started by srun in the job of berth-node runner.")
+		return jobs.CodeUsage
+	}
+	// As in the runner: orphans of the container come here, and without a
+	// container the task could read the secrets from this process.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	k := &rank{id: id, up: &uplink{w: stdout}, began: make(chan order, 1)}
+	host, _ := os.Hostname()
+	r := &attempt{dir: filepath.Clean(*dir), jobDir: store.JobDirOf(filepath.Clean(*dir)), argv: fs.Args(), on: run.Local{}, times: periods, began: time.Now(), rank: k,
+		claim:   jobs.Claim{NativeID: os.Getenv("SLURM_JOB_ID"), Host: host, BootID: lease.BootID(), PID: os.Getpid()},
+		logFile: stream{k.up, frameLog}}
+	k.attempt = r
+	r.log = slog.New(slog.NewTextHandler(r.logFile, nil))
+	r.stop.init()
+	r.killWait.Store(int64(5 * time.Second))
+	_ = k.up.send(frame{Kind: frameHello, Data: []byte(host)})
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go k.orders(stdin)
+	go func() {
+		for sig := range signals {
+			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+				r.stop.set(why{state: jobs.StateCancelled, reason: "ended by the scheduler", hurry: time.Duration(r.killWait.Load())})
+			}
+		}
+	}()
+	end := k.work(ctx)
+	for _, n := range r.notes {
+		_ = k.up.send(frame{Kind: frameNote, Data: []byte(n)})
+	}
+	if err := k.up.send(frame{Kind: frameEnded, End: &end}); err != nil {
+		return jobs.CodeInfra
+	}
+	switch {
+	case end.Error != "":
+		return jobs.CodeOf(&jobs.Error{Kind: end.Kind})
+	case !end.Exit.Started:
+		return max(end.Exit.Code, 1)
+	}
+	return end.Exit.Code
+}
+
+// orders does what the runner says, until srun closes the stream: then nobody
+// asks for the rank's result any more, and it ends.
+func (k *rank) orders(stdin io.Reader) {
+	in := bufio.NewReader(stdin)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			k.stop.set(why{state: jobs.StateError, reason: "the runner of its job is gone"})
+			return
+		}
+		var o order
+		if json.Unmarshal(line, &o) != nil {
+			continue
+		}
+		switch o.Kind {
+		case orderGo:
+			k.killWait.Store(int64(o.KillWait))
+			k.once.Do(func() { k.began <- o })
+		case orderPing:
+			k.ping()
+			_ = k.up.send(frame{Kind: framePong})
+		case orderStop:
+			k.stop.set(why{state: jobs.StateCancelled, reason: "told to stop by its runner", hurry: o.Hurry})
+		}
+	}
+}
+
+// work takes the rank to its end; after it nothing of it is left on the node.
+func (k *rank) work(parent context.Context) rankEnd {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	go func() {
+		select {
+		case <-k.stop.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	out := &outcome{}
+	err := k.command(ctx, out)
+	container.EndFuse()
+	if cerr := out.place.close(); cerr != nil {
+		k.note(cerr.Error())
+	}
+	if k.scratch != nil {
+		if cerr := k.scratch.Remove(); cerr != nil {
+			k.note("the scratch directory was not removed: " + cerr.Error())
+		}
+	}
+	e := rankEnd{Exit: out.exit, MaxRSS: out.maxRSS, OOMKills: k.oomKills()}
+	// An order to stop is no news to the runner; what this node has found is.
+	if w := k.stop.get(); w != nil {
+		if w.state != jobs.StateCancelled {
+			e.State, e.Error, e.Hint = w.state, w.reason, w.hint
+		}
+	} else if err != nil {
+		e.Error, e.Kind, e.Hint = err.Error(), jobs.KindOf(err), jobs.HintOf(err)
+	}
+	return e
+}
+
+// command opens the container, waits for the order to begin, and runs the
+// task's command.
+func (k *rank) command(ctx context.Context, out *outcome) error {
+	rec, err := store.LoadDir(k.jobDir)
+	if err != nil {
+		return err
+	}
+	a, err := store.LoadAttempt(k.dir)
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err, Hint: "does this node see " + k.dir + "? BERTH_HOME must be on a file system that the nodes share"}
+	}
+	k.spec, k.info = rec.Spec, a.Info
+	if b := k.spec.Profile.Beat; b > 0 {
+		k.times = timesOf(b)
+	}
+	prompt, err := store.Prompt(k.jobDir, k.spec.PromptBytes)
+	if err != nil {
+		return err
+	}
+	k.cgroup = container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup")
+	k.jobCgroup = k.cgroup.ForJob(k.claim.NativeID)
+	k.ooms = k.jobCgroup.OOMKills()
+	if out.place, err = k.prepare(ctx); err != nil {
+		return err
+	}
+	k.watchMemory(ctx)
+	k.watchSpace(ctx, out.place)
+	argv, err := k.finalArgv(out.place)
+	if err != nil {
+		return err
+	}
+	c, err := k.openContainer(ctx, argv)
+	if err != nil {
+		return err
+	}
+	defer k.close(c)
+	if err := k.writeReceipt(c, argv, out.place); err != nil {
+		return err
+	}
+	if err := k.up.send(frame{Kind: frameReady}); err != nil {
+		return err
+	}
+	var o order
+	select {
+	case o = <-k.began:
+	case <-k.stop.done:
+		return errStopped
+	}
+	env := append(container.Passed(os.Environ()), o.Env...)
+	if k.spec.Slurm.MPI == "pmix" {
+		env = append(pmixEnv(os.Environ()), env...)
+	}
+	if k.id == "0" {
+		k.recordInside(c, append(container.Passed(os.Environ()), k.taskEnv(nil, time.Time{})...))
+	}
+	stdout, stderr := stream{k.up, frameOut}, stream{k.up, frameErr}
+	out.started = time.Now()
+	p, err := c.Session().Start(session.StartRequest{Command: k.spec.Command, Env: env, Dir: k.workDir(c), Prompt: prompt}, stdout, stderr)
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start the command", Err: err}
+	}
+	res, err := k.supervise(c, p, time.Time{}) // the runner knows the time
+	if err != nil {
+		return err
+	}
+	out.exit, out.maxRSS = res.Exit, res.MaxRSS
+	k.full(ctx, c, out.place, res.Exit, k.stderrFile())
+	return k.abandoned(c, res.Unpinged)
+}
+
+// pmixEnv are the variables by which a PMIx client finds Slurm's server on its
+// node, which it reaches over the loopback of the host's network. What the two
+// would share in files of the host is not here: the client is told to keep the
+// job's data itself.
+func pmixEnv(environ []string) []string {
+	var out []string
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if strings.HasPrefix(name, "PMIX_") && name != "PMIX_SERVER_TMPDIR" && name != "PMIX_SYSTEM_TMPDIR" && name != "PMIX_GDS_MODULE" {
+			out = append(out, e)
+		}
+	}
+	return append(out, "PMIX_GDS_MODULE=hash")
+}
+
+var errRankSilent = errors.New("it ended without a word: it was killed, or its node was lost")

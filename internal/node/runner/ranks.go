@@ -1,0 +1,397 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/internal/sys/pattern"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// ranked tells whether the task's command runs in several tasks of the job.
+func (r *attempt) ranked() bool { return r.rank == nil && r.spec.Resources.Tasks > 1 }
+
+// boxArgv is the part of the argv that opens one container.
+func (r *attempt) boxArgv() []string {
+	if r.instead != nil {
+		return r.instead
+	}
+	if r.ranked() {
+		if i := slices.Index(r.argv, jobs.VerbRank); i > 0 && len(r.argv) > i+4 {
+			return r.argv[i+4:] // rank --attempt DIR --
+		}
+	}
+	return r.argv
+}
+
+// ranks are the tasks of a job under way, seen from its runner.
+type ranks struct {
+	r    *attempt
+	down chan order
+
+	mu     sync.Mutex
+	all    []rankState
+	failed bool          // one has failed and the others were told to stop
+	err    error         // what berth or the site failed with, in the first that did
+	ready  chan struct{} // closed when all are
+	notes  []string
+	said   []string // srun's last words
+}
+
+// rankState is one of them. Its lines are written by the goroutine that reads
+// from srun, all else under the lock.
+type rankState struct {
+	host       string
+	ready      bool
+	end        *rankEnd
+	own        bool // it ended before anybody was told to stop
+	ponged     bool
+	unanswered int
+	out, err   *lines
+}
+
+func (rs *ranks) name(i int) string {
+	if h := rs.all[i].host; h != "" {
+		return fmt.Sprintf("rank %d on %s", i, h)
+	}
+	return fmt.Sprintf("rank %d", i)
+}
+
+// runRanks starts the job's tasks, lets their command begin once all stand
+// ready, and follows them to the end of the last.
+func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) error {
+	stdout, err := r.openLog(store.FileStdout)
+	if err != nil {
+		return err
+	}
+	defer stdout.close()
+	stderr, err := r.openLog(store.FileStderr)
+	if err != nil {
+		return err
+	}
+	defer stderr.close()
+	rs := &ranks{r: r, down: make(chan order, 64), all: make([]rankState, r.spec.Resources.Tasks), ready: make(chan struct{})}
+	for i := range rs.all {
+		rs.all[i].out, rs.all[i].err = &lines{to: stdout}, &lines{to: stderr}
+	}
+	in, orders, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = orders.Close() }()
+	from := &labelled{parts: map[int][]byte{}, frame: rs.frame, noise: func(line string) { r.log.Info("from a rank: " + line) }}
+	// srun is ended through its ranks, and not by a context's end: they have
+	// to clean up their nodes.
+	srun, err := r.on.Start(context.WithoutCancel(ctx), jobs.Cmd{Argv: r.argv, Env: srunEnv(os.Environ()), Stdin: in, Stdout: from, Stderr: &lines{to: srunSays{rs}}})
+	_ = in.Close()
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start " + r.argv[0], Err: err}
+	}
+	ended := make(chan struct{})
+	var srunExit jobs.Exit
+	go func() {
+		srunExit, _ = srun.Wait()
+		close(ended)
+	}()
+	go rs.write(orders, ended)
+	r.setRanks(rs)
+	defer r.setRanks(nil)
+
+	var deadline time.Time
+	select {
+	case <-rs.ready:
+		out.started = time.Now().UTC()
+		deadline = r.deadline(out.started)
+		r.event("started", fmt.Sprintf("%d ranks", len(rs.all)))
+		rs.order(order{Kind: orderGo, Env: r.taskEnv(secrets, deadline), KillWait: max(time.Duration(r.killWait.Load()), 5*time.Second)})
+	case <-r.stop.done:
+	case <-ended:
+	}
+	// A rank ends its command as the runner of a single one does, and cleans up.
+	r.follow(ended, deadline, func(time.Duration) {
+		rs.order(order{Kind: orderStop, Hurry: r.stop.get().hurry})
+	}, 4*time.Second+r.times.unmount, func() {
+		r.log.Warn("the ranks did not end; ending srun")
+		_ = srun.Signal(syscall.SIGTERM) // it has Slurm kill the step
+		time.AfterFunc(10*time.Second, func() { _ = srun.Signal(syscall.SIGKILL) })
+	})
+	return rs.conclude(out, srunExit)
+}
+
+// conclude says how the ranks ended, all together.
+func (rs *ranks) conclude(out *outcome, srun jobs.Exit) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.r
+	for _, n := range rs.notes {
+		r.note(n)
+	}
+	worst, silent := -1, -1
+	code := func(i int) int {
+		if e := rs.all[i].end.Exit; e.Started || e.Code != 0 {
+			return e.Code
+		}
+		return 1
+	}
+	for i := range rs.all {
+		s := &rs.all[i]
+		if s.end == nil {
+			if silent < 0 {
+				silent = i
+			}
+			continue
+		}
+		out.maxRSS = max(out.maxRSS, s.end.MaxRSS)
+		r.boxOOMs += s.end.OOMKills
+		// How those ended that were told to says nothing about the task,
+		// unless all were.
+		if (s.own || r.stop.get() != nil) && (worst < 0 || code(i) > code(worst)) {
+			worst = i
+		}
+	}
+	if rs.err == nil && silent >= 0 && r.stop.get() == nil {
+		err := errRankSilent
+		if rs.all[silent].host == "" {
+			err = errors.New("srun did not start it (" + srun.String() + ")")
+		}
+		if len(rs.said) > 0 {
+			err = fmt.Errorf("%w; srun says: %s", err, strings.Join(rs.said, "; "))
+		}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: rs.name(silent), Err: err, Hint: "berth logs --runtime " + jobs.Short(r.spec.ID)}
+	}
+	if rs.err != nil {
+		return rs.err
+	}
+	if worst >= 0 {
+		out.exit = rs.all[worst].end.Exit
+		if !out.exit.OK() {
+			r.whose = " of " + rs.name(worst)
+		}
+	}
+	r.heed(out.exit)
+	if rs.failed {
+		n := 0
+		for i := range rs.all {
+			if !rs.all[i].own {
+				n++
+			}
+		}
+		if n > 0 {
+			r.note(fmt.Sprintf("%s failed, and the ranks that still ran (%d) were ended for it", rs.name(worst), n))
+		}
+	}
+	return nil
+}
+
+// frame takes what a rank says. It is called by one goroutine.
+func (rs *ranks) frame(i int, f frame) {
+	if i < 0 || i >= len(rs.all) {
+		return
+	}
+	s := &rs.all[i]
+	switch f.Kind {
+	case frameOut:
+		_, _ = s.out.Write(f.Data)
+		return
+	case frameErr:
+		_, _ = s.err.Write(f.Data)
+		return
+	case frameLog:
+		rs.mu.Lock()
+		name := rs.name(i)
+		rs.mu.Unlock()
+		for line := range strings.Lines(string(f.Data)) {
+			rs.r.log.Info(name + ": " + strings.TrimSpace(line))
+		}
+		return
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	switch f.Kind {
+	case frameHello:
+		s.host = string(f.Data)
+	case frameReady:
+		s.ready = true
+		if !slices.ContainsFunc(rs.all, func(s rankState) bool { return !s.ready }) {
+			close(rs.ready)
+		}
+	case framePong:
+		s.ponged = true
+	case frameNote:
+		rs.notes = append(rs.notes, string(f.Data))
+	case frameEnded:
+		if s.end == nil && f.End != nil {
+			s.out.end()
+			s.err.end()
+			s.end = f.End
+			rs.ended(i)
+		}
+	}
+}
+
+// ended looks at how a rank ended. The first that fails ends the others, which
+// may wait for it for ever.
+func (rs *ranks) ended(i int) {
+	s := &rs.all[i]
+	s.own = !rs.failed && rs.r.stop.get() == nil
+	switch e := s.end; {
+	case e.State != "":
+		rs.r.stop.set(why{state: e.State, reason: rs.name(i) + ": " + e.Error, hint: e.Hint})
+	case !s.own:
+	case e.Error != "":
+		if rs.err == nil {
+			rs.err = &jobs.Error{Kind: e.Kind, Msg: rs.name(i), Err: errors.New(e.Error), Hint: e.Hint}
+		}
+		rs.halt()
+	case !e.Exit.OK():
+		rs.halt()
+	}
+}
+
+// halt tells all ranks to stop, because one has failed.
+func (rs *ranks) halt() {
+	if !rs.failed {
+		rs.failed = true
+		rs.order(order{Kind: orderStop})
+	}
+}
+
+// order has something told to all ranks. It never blocks: when srun takes
+// nothing for so long, the ranks end for lack of pings.
+func (rs *ranks) order(o order) {
+	select {
+	case rs.down <- o:
+	default:
+		rs.r.log.Warn("srun takes no more orders", "lost", o.Kind)
+	}
+}
+
+func (rs *ranks) write(w *os.File, ended <-chan struct{}) {
+	for {
+		select {
+		case <-ended:
+			return
+		case o := <-rs.down:
+			b, err := json.Marshal(o)
+			if err == nil {
+				_, err = w.Write(append(b, '\n'))
+			}
+			if err != nil {
+				rs.r.log.Warn("the ranks could not be told something", "what", o.Kind, "err", err)
+			}
+		}
+	}
+}
+
+// ping tells the ranks, and so their guests, that the runner stands, and ends
+// the attempt when one of them answers no more.
+func (rs *ranks) ping() {
+	rs.mu.Lock()
+	silent := -1
+	for i := range rs.all {
+		s := &rs.all[i]
+		if s.host == "" || s.end != nil {
+			continue
+		}
+		if s.unanswered++; s.ponged {
+			s.ponged, s.unanswered = false, 0
+		}
+		if s.unanswered > rs.r.times.unanswered() && silent < 0 {
+			silent = i
+		}
+	}
+	name := ""
+	if silent >= 0 {
+		name = rs.name(silent)
+	}
+	rs.mu.Unlock()
+	if silent >= 0 {
+		rs.r.stop.set(why{state: jobs.StateError, reason: name + " does not answer: it was killed or stopped, or its node was lost"})
+	}
+	rs.order(order{Kind: orderPing})
+}
+
+func (r *attempt) setRanks(rs *ranks) {
+	r.sessionMu.Lock()
+	defer r.sessionMu.Unlock()
+	r.ranks = rs
+}
+
+// taskGone is how srun tells that tasks have ended other than with 0, such as
+// "srun: error: c2: tasks 1,4-6: Killed".
+var taskGone = pattern.Lazy(`^srun: error: \S+: tasks? ([0-9,-]+): (.+)$`)
+
+// missed ends the attempt when one of the tasks that srun has named has not
+// said how it ended: it was killed, and not by its runner. Where srun's words
+// are others, pings find it out later.
+func (rs *ranks) missed(tasks, how string) {
+	rs.mu.Lock()
+	name := ""
+	for i := range rs.all {
+		if name == "" && rs.all[i].end == nil && among(tasks, i) {
+			name = rs.name(i)
+		}
+	}
+	rs.mu.Unlock()
+	if name != "" {
+		rs.r.stop.set(why{state: jobs.StateError, reason: name + " ended without a word (" + how + "): it was killed, and not by berth", hint: "was the node out of memory? see berth logs --runtime " + jobs.Short(rs.r.spec.ID)})
+	}
+}
+
+// among tells whether a list such as "1,4-6" names a task.
+func among(list string, task int) bool {
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		a, err1 := strconv.Atoi(first)
+		b, err2 := strconv.Atoi(last)
+		if err1 == nil && err2 == nil && a <= task && task <= b {
+			return true
+		}
+	}
+	return false
+}
+
+// srunSays takes what srun itself has to say, line by line.
+type srunSays struct{ rs *ranks }
+
+// Write implements [io.Writer].
+func (w srunSays) Write(p []byte) (int, error) {
+	const keep = 3
+	w.rs.mu.Lock()
+	defer w.rs.mu.Unlock()
+	for line := range strings.Lines(string(p)) {
+		line = strings.TrimSpace(line)
+		w.rs.r.log.Info(line)
+		if m := taskGone().FindStringSubmatch(line); m != nil {
+			// What the rank itself has said comes on another stream.
+			time.AfterFunc(2*time.Second, func() { w.rs.missed(m[1], m[2]) })
+		}
+		w.rs.said = append(w.rs.said[max(0, len(w.rs.said)-keep+1):], line)
+	}
+	return len(p), nil
+}
+
+// srunEnv is the job's environment without what would send srun's streams
+// elsewhere or have it start something else (srun(1), INPUT ENVIRONMENT
+// VARIABLES).
+func srunEnv(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return strings.HasPrefix(name, "SRUN_") || slices.Contains([]string{"SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE", "SLURM_MULTI_PROG",
+			"SLURM_UNBUFFEREDIO", "SLURM_CONTAINER", "SLURM_CONTAINER_ID", "SLURM_PROLOG", "SLURM_EPILOG", "SLURM_TASK_PROLOG", "SLURM_TASK_EPILOG", "SLURM_BCAST", "SLURM_BCAST_EXCLUDE", "SLURM_SEND_LIBS",
+			"SLURM_WORKING_DIR", "SLURM_IMMEDIATE", "SLURM_QUIET", "SLURM_DEBUG", "SLURM_SRUN_MULTI"}, name)
+	})
+}

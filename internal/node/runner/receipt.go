@@ -1,0 +1,195 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"berth/apptainer"
+	"berth/backends/docker"
+	"berth/internal/node/container"
+	"berth/internal/sys/run"
+	"berth/jobs"
+	"berth/jobs/store"
+	"berth/slurm/site"
+)
+
+// versionWait bounds how long an attempt's programs may take to tell their
+// versions. They are asked while the container opens.
+const versionWait = 3 * time.Second
+
+// versions are asked for once, beside what else is done.
+type versions struct {
+	once  sync.Once
+	told  map[string]string
+	known chan struct{}
+}
+
+// askVersions begins to ask; program is the container's, or "".
+func (r *attempt) askVersions(program string) {
+	r.versions.once.Do(func() {
+		v := &r.versions
+		v.known = make(chan struct{})
+		go func() {
+			defer close(v.known)
+			ctx, cancel := context.WithTimeout(context.Background(), versionWait)
+			defer cancel()
+			v.told = r.programVersions(ctx, program)
+		}()
+	})
+}
+
+func (r *attempt) programVersions(ctx context.Context, program string) map[string]string {
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	told := map[string]string{}
+	ask := func(name string, how func() string) {
+		asking.Go(func() {
+			if v := how(); v != "" {
+				mu.Lock()
+				told[name] = v
+				mu.Unlock()
+			}
+		})
+	}
+	ask("berth", ownVersion)
+	if r.spec.Scheduler == jobs.SchedulerSlurm {
+		ask("slurm", func() string {
+			out, _ := run.Output(ctx, r.on, jobs.Cmd{Argv: []string{"sbatch", "--version"}, Env: site.Environ(os.Environ())})
+			return site.Version(string(out))
+		})
+	}
+	switch {
+	case r.spec.Backend == jobs.BackendDocker:
+		ask(jobs.BackendDocker, func() string { return (&docker.Backend{On: r.on}).Check(ctx).Version })
+	case program != "":
+		ask(filepath.Base(program), func() string {
+			v, _ := apptainer.Version(ctx, r.on, program)
+			return v
+		})
+	}
+	asking.Wait()
+	return told
+}
+
+// ownVersion is the name of this program, which holds its hash, and the commit
+// that it was built from.
+func ownVersion() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	v := filepath.Base(self)
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v += " (commit " + s.Value + ")"
+			}
+		}
+	}
+	return v
+}
+
+// writeReceipt records how the attempt is contained, once. c is its open
+// container, or nil when there is none. The task does not run without it: what
+// cannot be written down now could not be told later.
+func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) error {
+	if r.receipted || r.rank != nil && r.rank.id != "0" {
+		return nil
+	}
+	v := jobs.Receipt{Version: 1, Attempt: r.info.ID, Time: time.Now().UTC(), Node: r.claim.Host, Scheduler: r.spec.Scheduler, Backend: r.spec.Backend,
+		CheckedOver: r.spec.CheckedOver(), Argv: argv, Mounts: r.spec.Mounts, Asked: r.spec.Level, Overlay: r.use, Limits: r.limits(p), Notes: append([]string{}, r.notes...)}
+	if r.spec.Resources.Tasks > 1 {
+		v.Ranks = r.spec.Resources.Tasks
+	}
+	if r.spec.Image != "" {
+		v.Image = &jobs.ReceiptImage{Given: r.spec.Image, Reference: r.spec.ImageRef, Digest: r.spec.ImageDigest, Sum: r.spec.ImageSum, Used: r.image}
+	}
+	if p != nil {
+		v.Program = p.program
+	}
+	if c != nil {
+		g := c.Session().Guest()
+		v.Kernel, v.Level, v.Seen = g.Kernel, r.spec.Level, g.Seen
+		v.Proof = c.Proof(r.spec.Backend == jobs.BackendSingularity)
+		if v.Level == jobs.LevelNone {
+			v.Proof = []string{"there is no container: nothing was looked for"}
+		}
+	}
+	if c != nil {
+		r.askVersions(v.Program)
+		select {
+		case <-r.versions.known:
+		case <-time.After(versionWait):
+		}
+	}
+	select {
+	case <-r.versions.known: // never, when nobody has asked
+		v.Versions = r.versions.told
+	default:
+	}
+	if _, err := store.SetReceipt(r.dir, v); err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record how the attempt is contained", Err: err, Hint: "is there space left? df -h " + r.dir}
+	}
+	r.receipted = true
+	return nil
+}
+
+// limits are those of the attempt, and who holds each.
+func (r *attempt) limits(p *place) (out []jobs.Limit) {
+	if r.far != nil {
+		return []jobs.Limit{r.timeLimit()}
+	}
+	res := r.spec.Resources
+	by := func(l jobs.Limit) { out = append(out, l) }
+	inSlurm := r.spec.Scheduler == jobs.SchedulerSlurm && r.docker == nil
+	switch has := r.cgroup.Limit(); {
+	case res.Memory > 0 && r.docker != nil:
+		by(jobs.Limit{Name: "memory", Value: res.Memory.String(), By: "docker"})
+	case res.Memory > 0 && r.held():
+		by(jobs.Limit{Name: "memory", Value: has.String(), By: "the job's cgroup"})
+	case res.Memory > 0:
+		by(jobs.Limit{Name: "memory", Value: res.Memory.String(), By: "the runner", Advisory: true, Why: "no cgroup of this job holds it"})
+	case has > 0 && r.docker == nil:
+		by(jobs.Limit{Name: "memory", Value: has.String(), By: "a cgroup of this machine"})
+	}
+	if res.CPUs > 0 {
+		l := jobs.Limit{Name: "cpus", Value: strconv.Itoa(res.CPUs)}
+		switch {
+		case r.docker != nil:
+			l.By = "docker"
+		case inSlurm:
+			l.By = "Slurm"
+		default:
+			l.Why = "the local queue counts them; nothing holds a task to them"
+		}
+		by(l)
+	}
+	by(r.timeLimit())
+	if p != nil && p.layer != nil {
+		switch most := r.layerLimit(p); {
+		case most.Bytes > 0 || most.Files > 0:
+			by(jobs.Limit{Name: "disk", Value: limitText(most), By: "the runner", Advisory: true, Why: "a layer of the driver " + r.spec.Overlay.Driver + " has no size of its own"})
+		case r.spec.Overlay.Driver == jobs.DriverExt3:
+			if fi, err := os.Stat(p.layer.Path); err == nil {
+				by(jobs.Limit{Name: "disk", Value: jobs.Bytes(fi.Size()).String(), By: "the layer's image"})
+			}
+		}
+	}
+	return out
+}
+
+func (r *attempt) timeLimit() jobs.Limit {
+	if t := r.spec.Resources.Time; t > 0 {
+		return jobs.Limit{Name: "time", Value: t.String(), By: "the runner"}
+	}
+	if !r.jobEnd.IsZero() {
+		return jobs.Limit{Name: "time", Value: fmt.Sprintf("until %s", r.jobEnd.UTC().Format(time.RFC3339)), By: "Slurm"}
+	}
+	return jobs.Limit{Name: "time", Value: "none"}
+}

@@ -1,0 +1,167 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/internal/node/finish"
+	"berth/internal/sys/run"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// standsFor bounds how long a standby has its resources without a task: the
+// longest pause before another attempt is ten minutes.
+const standsFor = 12 * time.Minute
+
+// moved puts the directory of another attempt into a command line: it stands in
+// binds too.
+func moved(argv []string, from, to string) {
+	for i := range argv {
+		argv[i] = strings.ReplaceAll(argv[i], from, to)
+	}
+}
+
+// openAhead is open for a job that was submitted ahead behind the attempt in dir;
+// nil is that it is not needed.
+func openAhead(dir, client string, argv []string, stderr io.Writer, periods times, signals <-chan os.Signal) (*attempt, error) {
+	rec, err := store.LoadOf(dir)
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the job", Err: err, Hint: "does this node see " + dir + "? BERTH_HOME must be on a file system that the nodes share"}
+	}
+	if b := rec.Spec.Profile.Beat; b > 0 {
+		periods = timesOf(b)
+	}
+	id := os.Getenv("SLURM_JOB_ID")
+	at := slices.IndexFunc(rec.Attempts, func(a jobs.Attempt) bool { return isJob(&a, id) })
+	if at < 0 {
+		a, err := standIn(dir, id, client, periods, signals)
+		if a == nil || err != nil {
+			return nil, err
+		}
+		moved(argv, dir, a.Dir)
+		return open(a.Dir, argv, stderr, periods)
+	}
+	// Slurm has started it anew.
+	moved(argv, dir, rec.Attempts[at].Dir)
+	return open(rec.Attempts[at].Dir, argv, stderr, periods)
+}
+
+// standIn is for a job of Slurm (id) that was submitted ahead, behind the attempt
+// in dir. When another attempt is due that asks for what this job has, it is
+// that; else the result is nil, and nothing was touched. That it has begun says
+// that Slurm has ended the attempt before, whose runner may have been killed:
+// the program client concludes that, and leaves the beginning to this one.
+func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*jobs.Attempt, error) {
+	var beat, seen time.Time // the last sign of life, and when that came
+	for begun := time.Now(); ; {
+		rec, err := store.LoadOf(dir)
+		if err != nil {
+			return nil, err
+		}
+		at := slices.IndexFunc(rec.Attempts, func(a jobs.Attempt) bool { return a.Dir == dir })
+		if at < 0 {
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "there is no attempt in " + dir}
+		}
+		own, cur := &rec.Attempts[at], rec.Current()
+		if cur.N > own.N && cur.Claim == nil && isJob(cur, id) {
+			return cur, nil // the start before this did not come so far
+		}
+		step := jobs.Next(rec, nil, time.Now())
+		is := step.Decision.Change
+		pause := max(periods.beat, time.Second)
+		switch {
+		case rec.Cancel != nil, time.Since(begun) > standsFor:
+			return nil, nil
+		case step.Do == jobs.DoBegin && !own.Info.Change.Fits(is):
+			return nil, nil
+		case step.Do == jobs.DoBegin && time.Now().Before(is.NotBefore):
+			pause = min(time.Until(is.NotBefore), pause)
+		case step.Do == jobs.DoBegin:
+			h := standbyHandle(rec, own, id)
+			return beginHere(rec, step.Decision, h.Name, &h)
+		case step.Do == jobs.DoNothing && cur.Over():
+			return nil, nil // it is over
+		case !precedes(rec, own, cur):
+			return nil, nil // somebody has submitted another
+		case step.Do == jobs.DoDecide:
+			if err := decideHere(rec, nil, "standby"); err != nil {
+				return nil, err
+			}
+			continue
+		default:
+			if !cur.Beat.Equal(beat) || seen.IsZero() {
+				beat, seen = cur.Beat, time.Now()
+			}
+			_ = callFollow(client, rec) // without Slurm's programs on the node time tells
+			if cur.Claim != nil && step.Do == jobs.DoNothing && time.Since(seen) >= periods.silent {
+				if err := gone(cur); err != nil {
+					return nil, err
+				}
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case s := <-signals:
+			if s == syscall.SIGTERM || s == syscall.SIGINT {
+				return nil, nil
+			}
+		}
+	}
+}
+
+// isJob tells whether an attempt is in this job of Slurm.
+func isJob(a *jobs.Attempt, id string) bool {
+	return a.Submitted != nil && a.Submitted.Handle.NativeID == id
+}
+
+// precedes tells whether the job of an attempt is one behind which a standby of
+// own was submitted, so that Slurm has ended it.
+func precedes(rec *jobs.Record, own, cur *jobs.Attempt) bool {
+	return cur.Submitted != nil && (cur.N == own.N || rec.StandbyFor(cur.Submitted.Handle) > 0)
+}
+
+// standbyHandle is how this job is found again.
+func standbyHandle(rec *jobs.Record, own *jobs.Attempt, id string) jobs.Handle {
+	for _, h := range rec.Waiting() {
+		if h.NativeID == id {
+			return h
+		}
+	}
+	h := own.Submitted.Handle // its submitter has not recorded it yet, or was killed
+	h.NativeID, h.Name = id, os.Getenv("SLURM_JOB_NAME")
+	if h.Name == "" {
+		h.Name = jobs.StandbyName(own.Info.ID, 1)
+	}
+	return h
+}
+
+// callFollow has berth ask Slurm, conclude and decide.
+func callFollow(client string, rec *jobs.Record) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: []string{client, jobs.VerbFollow, rec.Spec.ID}, Env: append(os.Environ(), "BERTH_HOME="+store.HomeOf(rec.Dir))})
+	return err
+}
+
+// gone records that an attempt's runner is: Slurm has ended its job, and it was
+// silent for as long as one that lives on cannot be.
+func gone(a *jobs.Attempt) error {
+	fresh, err := store.LoadFresh(a.Dir)
+	if err != nil || fresh.Over() || !fresh.Beat.Equal(a.Beat) {
+		return err
+	}
+	reason := fmt.Sprintf("its runner has been silent since %s, and Slurm has begun the job that waited for its end", a.Beat.UTC().Format(time.RFC3339))
+	if fresh.Unfinished() {
+		_, err = finish.Attempt(fresh, reason)
+		return err
+	}
+	_, err = finish.Verdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateLost, Time: time.Now().UTC(), Hint: "what it left is in " + a.Dir, Reason: reason})
+	return err
+}

@@ -1,6 +1,0 @@
-package profile
-
-import "berth/internal/strict"
-
-// Scratch reads a directory of a node, whose variables are expanded there.
-func Scratch(v strict.Value) string { return scratch(v) }
