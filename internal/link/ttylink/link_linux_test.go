@@ -14,30 +14,17 @@ import (
 
 	"berth/internal/link/ttylink"
 
-	"golang.org/x/sys/unix"
+	"github.com/creack/pty"
 )
 
 // terminal opens a pseudoterminal, as a service does.
 func terminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
-	m, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	master, slave, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	master = os.NewFile(uintptr(m), "master")
 	t.Cleanup(func() { _ = master.Close() })
-	if err := unix.IoctlSetPointerInt(m, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(m, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := unix.Open("/dev/pts/"+strconv.Itoa(n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave = os.NewFile(uintptr(s), "slave")
 	t.Cleanup(func() { _ = slave.Close() })
 	return master, slave
 }

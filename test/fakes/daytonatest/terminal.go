@@ -19,7 +19,7 @@ import (
 	"berth/internal/sys/run/sweep"
 
 	"github.com/coder/websocket"
-	"golang.org/x/sys/unix"
+	"github.com/creack/pty"
 )
 
 // As the daemon has them.
@@ -85,21 +85,8 @@ func createTerminal(w http.ResponseWriter, r *http.Request, b *box) {
 }
 
 func openTerminal(b *box, id string, env map[string]string) (*terminal, error) {
-	m, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	master, slave, err := pty.Open()
 	if err != nil {
-		return nil, err
-	}
-	master := os.NewFile(uintptr(m), "master")
-	n, err := unix.IoctlGetInt(m, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(m, unix.TIOCSPTLCK, 0)
-	}
-	var slave *os.File
-	if err == nil {
-		slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err != nil {
-		_ = master.Close()
 		return nil, err
 	}
 	defer slave.Close()
