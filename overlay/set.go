@@ -346,12 +346,5 @@ func writeMark(dir string, m *Mark) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := disk.WriteTemp(dir, b, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, fileMark)); err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	return disk.SyncDir(dir)
+	return disk.Replace(filepath.Join(dir, fileMark), b, 0o600)
 }

@@ -88,14 +88,7 @@ func packTemplate(ctx context.Context, on jobs.Starter, file string, size jobs.B
 	if err := z.Close(); err != nil {
 		return err
 	}
-	tmp, err := disk.WriteTemp(filepath.Dir(file), packed.Bytes(), 0o600)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, file); err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	return disk.SyncDir(filepath.Dir(file))
+	return disk.Replace(file, packed.Bytes(), 0o600)
 }
 
 // pack writes what of an image is not zero.

@@ -139,21 +139,13 @@ func AddWorkspace(dir string, w *Workspace, over bool) (file string, err error) 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "make a directory for templates", Err: err}
 	}
-	tmp, err := disk.WriteTemp(dir, w.Text, 0o600)
-	if err != nil {
-		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "write the template", Err: err}
-	}
-	defer func() { _ = os.Remove(tmp) }()
+	put := disk.Create
 	if over {
-		err = os.Rename(tmp, file)
-	} else {
-		err = os.Link(tmp, file)
+		put = disk.Replace
 	}
+	err = put(file, w.Text, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "there is a template " + w.Name + " already: " + file, Hint: "--force replaces it; or give another --name"}
-	}
-	if err == nil {
-		err = disk.SyncDir(dir)
 	}
 	if err != nil {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "write the template", Err: err}

@@ -242,14 +242,7 @@ func writeMade(dir string, m made) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := disk.WriteTemp(dir, append(b, '\n'), 0o600)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, fileMade)); err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	return disk.SyncDir(dir)
+	return disk.Replace(filepath.Join(dir, fileMade), append(b, '\n'), 0o600)
 }
 
 // installGuest puts a copy of the guest program into a directory that is bound
@@ -273,9 +266,5 @@ func installGuest(from, to string) error {
 			return nil
 		}
 	}
-	tmp, err := disk.WriteTemp(dir, data, 0o755)
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp, to)
+	return disk.Replace(to, data, 0o755)
 }

@@ -32,10 +32,9 @@ func snapshotsDir(home, backend string) string { return filepath.Join(home, "sna
 func (k *kept) begin(home string) (last bool, err error) {
 	dir := snapshotsDir(home, k.Backend)
 	if err = os.MkdirAll(dir, 0o700); err == nil {
-		var tmp string
-		if tmp, err = k.temp(dir); err == nil {
-			err = os.Link(tmp, filepath.Join(dir, k.Name+".json"))
-			_ = os.Remove(tmp)
+		var b []byte
+		if b, err = k.text(); err == nil {
+			err = disk.Create(filepath.Join(dir, k.Name+".json"), b, 0o600)
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {
@@ -94,23 +93,16 @@ func (k *kept) taken() error {
 // underWay is for how long somebody may be at making a snapshot.
 const underWay = protocol.SnapshotTime + 5*time.Minute
 
-func (k *kept) temp(dir string) (string, error) {
+func (k *kept) text() ([]byte, error) {
 	b, err := json.MarshalIndent(k, "", "  ")
-	if err != nil {
-		return "", err
-	}
-	return disk.WriteTemp(dir, append(b, '\n'), 0o600)
+	return append(b, '\n'), err
 }
 
 func (k *kept) save(home string) error {
 	dir := snapshotsDir(home, k.Backend)
-	tmp, err := k.temp(dir)
+	b, err := k.text()
 	if err == nil {
-		if err = os.Rename(tmp, filepath.Join(dir, k.Name+".json")); err != nil {
-			_ = os.Remove(tmp)
-		} else {
-			err = disk.SyncDir(dir)
-		}
+		err = disk.Replace(filepath.Join(dir, k.Name+".json"), b, 0o600)
 	}
 	return k.failed(err, dir)
 }

@@ -304,15 +304,7 @@ func (m *Made) save(dir string) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := disk.WriteTemp(dir, append(b, '\n'), 0o600)
-	if err == nil {
-		if err = os.Rename(tmp, filepath.Join(dir, fileMade)); err != nil {
-			_ = os.Remove(tmp)
-		} else {
-			err = disk.SyncDir(dir)
-		}
-	}
-	if err != nil {
+	if err := disk.Replace(filepath.Join(dir, fileMade), append(b, '\n'), 0o600); err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the sandbox", Err: err, Hint: "is there space left? df -h " + dir}
 	}
 	return nil

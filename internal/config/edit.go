@@ -221,14 +221,8 @@ func replace(path string, data []byte, project bool) error {
 	bad := func(err error) error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "write " + path, Err: err, Hint: "ls -ld " + dir}
 	}
-	temp, err := disk.WriteTemp(dir, data, mode)
-	if err != nil {
+	if err := disk.Replace(path, data, mode); err != nil {
 		return bad(err)
 	}
-	if err := os.Rename(temp, path); err != nil {
-		_ = os.Remove(temp)
-		return bad(err)
-	}
-	_ = disk.SyncDir(dir) // it is there; a crash now may bring the old one back
 	return nil
 }

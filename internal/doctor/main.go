@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"berth/internal/sys/disk"
@@ -73,11 +72,7 @@ func answerTo(request, answer string, stdin io.Reader, stdout io.Writer) error {
 		_, err = stdout.Write(b)
 		return err
 	}
-	tmp, err := disk.WriteTemp(filepath.Dir(answer), b, 0o600)
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp, answer)
+	return disk.Replace(answer, b, 0o600)
 }
 
 func readRequest(name string, stdin io.Reader) (Where, error) {

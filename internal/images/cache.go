@@ -227,15 +227,7 @@ func replace(path string, b []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := disk.WriteTemp(dir, b, mode)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		_ = os.Remove(tmp)
-		return err
-	}
-	return disk.SyncDir(dir)
+	return disk.Replace(path, b, mode)
 }
 
 // resolved are all records of references.

@@ -22,18 +22,9 @@ func Write(file string, text []byte, over bool) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := disk.WriteTemp(dir, text, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp) }()
+	put := disk.Create
 	if over {
-		err = os.Rename(tmp, file)
-	} else {
-		err = os.Link(tmp, file)
+		put = disk.Replace
 	}
-	if err != nil {
-		return err
-	}
-	return disk.SyncDir(dir)
+	return put(file, text, 0o600)
 }

@@ -173,13 +173,5 @@ func (i *Info) save(dir string) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := disk.WriteTemp(dir, append(b, '\n'), 0o600)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, fileInfo)); err != nil {
-		_ = os.Remove(tmp)
-		return err
-	}
-	return disk.SyncDir(dir)
+	return disk.Replace(filepath.Join(dir, fileInfo), append(b, '\n'), 0o600)
 }

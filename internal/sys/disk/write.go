@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"berth/internal/sys/failpoint"
@@ -34,6 +35,35 @@ func WriteTemp(dir string, data []byte, mode fs.FileMode) (string, error) {
 		return "", err
 	}
 	return f.Name(), nil
+}
+
+// Replace puts a file with this content and mode at path, in the place of what
+// stands there. Whoever reads sees the old one or the new one, whole, and after a
+// crash it is one of them.
+func Replace(path string, data []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	tmp, err := WriteTemp(dir, data, mode)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return SyncDir(dir)
+}
+
+// Create puts a file with this content and mode at path, whole, where nothing
+// stands yet; else the error is [fs.ErrExist].
+func Create(path string, data []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	tmp, err := WriteTemp(dir, data, mode)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.Link(tmp, path), os.Remove(tmp)); err != nil {
+		return err
+	}
+	return SyncDir(dir)
 }
 
 // SyncFile makes a file's content durable.
