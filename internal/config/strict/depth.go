@@ -5,14 +5,15 @@ import (
 	"sync"
 )
 
-// maxDepth is how many brackets may be open at once. Both parsers take time
-// that grows with the square of the depth, so a small hostile file could hold
-// a client for a minute. Brackets in strings count too: no file that people
-// write comes near.
+// maxDepth is how many brackets may be open at once. The time of the YAML parser
+// grows with the square of the depth, so a small hostile file could hold a
+// client for a minute; and the readers of both languages call themselves for
+// each level. Brackets in strings count too: no file that people write comes
+// near.
 const maxDepth = 200
 
-// dotted is a TOML key of absurdly many parts, which costs the same. So large an
-// expression is compiled when it is needed, and not at every start.
+// dotted is a TOML key of absurdly many parts, each of which is a level too. So
+// large an expression is compiled when it is needed, and not at every start.
 var dotted = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?:[A-Za-z0-9_"'-]+[ \t]*\.[ \t]*){200}`)
 })

@@ -2,6 +2,7 @@ package strict
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"berth/jobs"
@@ -12,20 +13,19 @@ import (
 // key's, table first. A file that does not parse is refused, and so is a key
 // that only a person can reach, inside an inline table.
 func SetTOML(file string, data []byte, path []string, literal string) ([]byte, error) {
-	s, t, err := scanFile(file, data)
+	t, err := scanFile(file, data)
 	if err != nil {
 		return nil, err
 	}
-	full, table := pathOf(path), pathOf(path[:len(path)-1])
-	leaf := keyLiteral(path[len(path)-1])
+	s, table, leaf := t.s, path[:len(path)-1], keyLiteral(path[len(path)-1])
 	last := -1 // the last part of the key's table
 	for i, p := range t.parts {
 		switch {
-		case !p.head && p.path == full:
+		case !p.head && slices.Equal(p.path, path):
 			return finish(file, data, s[:p.value]+literal+s[p.end:])
-		case !p.head && strings.HasPrefix(full, p.path+keyPath("", "")):
-			return nil, refuse(file, strings.Count(s[:p.start], "\n")+1, "edit the file by hand", "%s stands in an inline table, which berth does not edit", quote(strings.Join(path, ".")))
-		case p.head && p.path == table, !p.head && p.table == table:
+		case !p.head && within(path, p.path):
+			return nil, refuse(file, lineAt(s, p.start), "edit the file by hand", "%s stands in an inline table, which berth does not edit", quote(strings.Join(path, ".")))
+		case p.head && slices.Equal(p.path, table), !p.head && slices.Equal(p.table, table):
 			last = i
 		}
 	}
@@ -39,9 +39,9 @@ func SetTOML(file string, data []byte, path []string, literal string) ([]byte, e
 	// A table that dotted keys have made cannot have a head as well.
 	for i := len(t.parts) - 1; i >= 0; i-- {
 		p := t.parts[i]
-		if !p.head && strings.HasPrefix(p.path, table+keyPath("", "")) && strings.HasPrefix(table, p.table) {
+		if !p.head && within(p.path, table) && within(path, p.table) {
 			at := lineEnd(s, p.end)
-			rest := path[strings.Count(p.table, keyPath("", "")):]
+			rest := path[len(p.table):]
 			return finish(file, data, s[:at]+nl(s[:at])+dottedKey(rest)+" = "+literal+"\n"+s[at:])
 		}
 	}
@@ -49,21 +49,21 @@ func SetTOML(file string, data []byte, path []string, literal string) ([]byte, e
 	if strings.TrimSpace(s) != "" {
 		out += "\n"
 	}
-	return finish(file, data, out+"["+dottedKey(path[:len(path)-1])+"]\n"+leaf+" = "+literal+"\n")
+	return finish(file, data, out+"["+dottedKey(table)+"]\n"+leaf+" = "+literal+"\n")
 }
 
 // UnsetTOML takes a key out of a TOML file with its line, and tells whether it
 // was there.
 func UnsetTOML(file string, data []byte, path []string) ([]byte, bool, error) {
-	s, t, err := scanFile(file, data)
+	t, err := scanFile(file, data)
 	if err != nil {
 		return nil, false, err
 	}
-	full := pathOf(path)
 	for _, p := range t.parts {
-		if p.head || p.path != full {
+		if p.head || !slices.Equal(p.path, path) {
 			continue
 		}
+		s := t.s
 		start := strings.LastIndexByte(s[:p.start], '\n') + 1
 		rest := s[lineEnd(s, p.end):]
 		if start == 0 {
@@ -72,21 +72,26 @@ func UnsetTOML(file string, data []byte, path []string) ([]byte, bool, error) {
 		out, err := finish(file, data, s[:start]+rest)
 		return out, true, err
 	}
-	if _, ok := t.places[full]; ok {
-		return nil, false, refuse(file, t.places[full].line, "edit the file by hand", "%s is a table, or stands in an inline one, which berth does not edit", quote(strings.Join(path, ".")))
+	n, line := t.root, 0
+	for _, k := range path {
+		i := slices.IndexFunc(n.keys, func(e entry) bool { return e.name == k })
+		if i < 0 {
+			return data, false, nil
+		}
+		n, line = n.keys[i].value, n.keys[i].line
 	}
-	return data, false, nil
+	return nil, false, refuse(file, line, "edit the file by hand", "%s is a table, or stands in an inline one, which berth does not edit", quote(strings.Join(path, ".")))
 }
 
-func scanFile(file string, data []byte) (string, *tomlScanner, error) {
+func scanFile(file string, data []byte) (*tomlReader, error) {
 	if _, err := Decode(file, data, TOML); err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	s, err := clean(file, data)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	return s, newTOMLScan(s), nil
+	return readTOML(file, s)
 }
 
 // finish gives the new text the line breaks of the old one, and looks whether
@@ -104,12 +109,9 @@ func finish(file string, old []byte, s string) ([]byte, error) {
 	return []byte(s), nil
 }
 
-func pathOf(keys []string) string {
-	path := ""
-	for _, k := range keys {
-		path = keyPath(path, k)
-	}
-	return path
+// within tells whether a path leads through a table, to something in it.
+func within(path, table []string) bool {
+	return len(path) > len(table) && slices.Equal(path[:len(table)], table)
 }
 
 func dottedKey(keys []string) string {

@@ -1,11 +1,12 @@
 package strict
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/BurntSushi/toml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/pelletier/go-toml/v2"
 )
 
 // Everything else stays as it stands.
@@ -82,7 +83,7 @@ func FuzzEdit(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		var before map[string]any
-		if _, err := toml.Decode(s, &before); err != nil {
+		if err := toml.Unmarshal([]byte(s), &before); err != nil {
 			return
 		}
 		out, err := SetTOML("f", []byte(s), []string{"t", "b"}, "77")
@@ -90,7 +91,7 @@ func FuzzEdit(f *testing.F) {
 			return
 		}
 		var after map[string]any
-		if _, err := toml.Decode(string(out), &after); err != nil {
+		if err := toml.Unmarshal(out, &after); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		table, _ := after["t"].(map[string]any)
@@ -102,7 +103,7 @@ func FuzzEdit(f *testing.F) {
 		} else {
 			before["t"] = map[string]any{"b": int64(77)}
 		}
-		if !reflect.DeepEqual(before, after) {
+		if !cmp.Equal(before, after, cmpopts.EquateNaNs()) {
 			t.Fatalf("more than that has changed:\n%s\n---\n%s", s, out)
 		}
 		gone, was, err := UnsetTOML("f", out, []string{"t", "b"})
@@ -110,7 +111,7 @@ func FuzzEdit(f *testing.F) {
 			t.Fatalf("%v, %v\n%s", was, err, out)
 		}
 		var rest map[string]any
-		if _, err := toml.Decode(string(gone), &rest); err != nil {
+		if err := toml.Unmarshal(gone, &rest); err != nil {
 			t.Fatalf("%v\n%s", err, gone)
 		}
 	})

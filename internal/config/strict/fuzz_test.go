@@ -3,6 +3,10 @@ package strict
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pelletier/go-toml/v2"
 )
 
 // checkLines walks a tree and holds it to the one thing that can be told from
@@ -37,16 +41,50 @@ func checkLines(t *testing.T, src string, n *node) {
 	walk(n)
 }
 
-// nodes counts the keys and items below a value.
-func nodes(n *node) int {
-	count := 0
-	for _, e := range n.keys {
-		count += 1 + nodes(e.value)
+// plain makes of a value what the library does; of a number that is not whole,
+// and of a date, only where it stands counts.
+func plain(n *node) any {
+	switch n.kind {
+	case Table:
+		m := map[string]any{}
+		for _, e := range n.keys {
+			m[e.name] = plain(e.value)
+		}
+		return m
+	case List:
+		l := []any{}
+		for _, i := range n.items {
+			l = append(l, plain(i))
+		}
+		return l
+	case String:
+		return n.text
+	case Int:
+		return n.num
+	case Bool:
+		return n.text == "true"
+	default:
+		return n.kind
 	}
-	for _, i := range n.items {
-		count += 1 + nodes(i)
+}
+
+// plainOf does the same to what the library has read.
+func plainOf(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = plainOf(v[k])
+		}
+	case []any:
+		for i := range v {
+			v[i] = plainOf(v[i])
+		}
+	case float64:
+		return Number
+	case time.Time, toml.LocalDate, toml.LocalTime, toml.LocalDateTime:
+		return Date
 	}
-	return count
+	return v
 }
 
 var tomlSeeds = []string{
@@ -73,10 +111,17 @@ func FuzzTOML(f *testing.F) {
 		}
 		root, err := parseTOML("f", s)
 		if err != nil {
+			if strings.HasPrefix(err.Error(), "f: ") {
+				t.Errorf("%v, without a line\n%s", err, s)
+			}
 			return
 		}
-		if have, want := len(scanTOML(s)), nodes(root); have != want {
-			t.Errorf("the scanner found %d keys and items, the library %d\n%s", have, want, s)
+		var want map[string]any
+		if err := toml.Unmarshal([]byte(s), &want); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(plainOf(want), plain(root)); d != "" {
+			t.Errorf("%s\n%s", d, s)
 		}
 		checkLines(t, s, root)
 	})

@@ -1,12 +1,9 @@
 package strict
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/BurntSushi/toml"
 )
 
 // flat lists every key and item of a tree with its line.
@@ -52,40 +49,6 @@ func TestLines(t *testing.T) {
 		flat(root, "", &got)
 		if s := strings.Join(got, " "); s != c.want {
 			t.Errorf("\n got %s\nwant %s\n%s", s, c.want, c.text)
-		}
-	}
-}
-
-// refusing is a value that no text fits; the library then tells its line.
-type refusing struct{}
-
-func (*refusing) UnmarshalTOML(any) error { return fmt.Errorf("no") }
-
-// TestLinesOfLibrary compares our lines of TOML values with the ones that the
-// library knows, which it tells only for a value that does not fit.
-func TestLinesOfLibrary(t *testing.T) {
-	for _, s := range tomlSeeds {
-		var values map[string]toml.Primitive
-		md, err := toml.Decode(s, &values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		root, err := parseTOML("f", s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range root.keys {
-			if k := e.value.kind; k == Table || k == List || k == String {
-				continue // of long strings it tells the last line
-			}
-			err := md.PrimitiveDecode(values[e.name], &refusing{})
-			var pe toml.ParseError
-			if !errors.As(err, &pe) {
-				t.Fatalf("%q: %v", e.name, err)
-			}
-			if pe.Position.Line != e.line {
-				t.Errorf("%q: line %d, the library says %d\n%s", e.name, e.line, pe.Position.Line, s)
-			}
 		}
 	}
 }
