@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -76,7 +75,7 @@ func client(t *testing.T, env map[string]string) *Client {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &Client{Keychain: func(n string) string { return env[n] }, Progress: func(string) {}, Arch: "amd64",
-		HTTP: &http.Client{Transport: tr}, Sleep: func(context.Context, time.Duration) error { return nil }}
+		HTTP: &http.Client{Transport: tr}, first: time.Millisecond}
 }
 
 func ask(t *testing.T, c *Client, ref string) (string, error) {
@@ -128,7 +127,7 @@ func TestPlatform(t *testing.T) {
 			t.Errorf("%s: %s, %v", arch, got, err)
 		}
 	}
-	// What an index has for a platform is read once.
+	// What an index has for a platform is read once; then there are a ping and a HEAD.
 	m := memo{}
 	c.Memo, c.Arch = m, "arm64"
 	for range 3 {
@@ -137,7 +136,7 @@ func TestPlatform(t *testing.T) {
 			t.Errorf("%s, %v", got, err)
 		}
 	}
-	if n := s.asked.Load(); n != 1 || len(m) != 1 {
+	if n := s.asked.Load(); n != 2 || len(m) != 1 {
 		t.Errorf("asked %d times, %v", n, m)
 	}
 	c.Arch = "riscv64"
@@ -147,63 +146,120 @@ func TestPlatform(t *testing.T) {
 }
 
 // What a registry refuses comes back with its own words, and with the exit code
-// that says what to do.
+// that says what to do: when it is pinged, and when it is asked for a manifest.
 func TestRefused(t *testing.T) {
+	type times = [2]int32
+	bearer := func(s string) http.Header { return http.Header{"Www-Authenticate": {"Bearer " + s}} }
+	list := func(digest string) string {
+		return `{"manifests":[{"digest":"` + digest + `","platform":{"os":"linux","architecture":"amd64"}}]}`
+	}
 	for name, k := range map[string]struct {
 		status int
 		body   string
 		header http.Header
 		code   int
 		text   string
-		asked  int32
+		asked  times
 	}{
-		"not found":      {404, `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"no such tag"}]}`, nil, jobs.CodeNotFound, "MANIFEST_UNKNOWN: no such tag", 2},
-		"forbidden":      {403, `{"errors":[{"code":"DENIED","message":"not you"}]}`, nil, jobs.CodeAuth, "DENIED: not you", 2},
-		"login wanted":   {401, ``, http.Header{"Www-Authenticate": {`Basic realm="x"`}}, jobs.CodeAuth, "no login is set", 1},
-		"no way to":      {401, ``, nil, jobs.CodeAuth, "does not say how", 1},
-		"tokens far":     {401, ``, http.Header{"Www-Authenticate": {`Bearer realm="http://example.invalid/token"`}}, jobs.CodeAuth, "no address with https", 1},
-		"rate limit":     {429, `{"errors":[{"code":"TOOMANYREQUESTS","message":"slow\u001b[2Jdown"}]}`, http.Header{"Retry-After": {"3"}}, jobs.CodeAgain, "slow [2Jdown", tries + 1},
-		"limit for long": {429, ``, http.Header{"Retry-After": {"86400"}}, jobs.CodeAgain, "429", 2},
-		"broken":         {500, "<html>", nil, jobs.CodeInfra, "500", tries + 1},
-		"hostile":        {200, `{"config":"x"}`, nil, jobs.CodeInfra, "no manifest", 2},
-		"html":           {200, "<html>login to the hotel's network", nil, jobs.CodeInfra, "no manifest", 2},
-		"huge":           {200, strings.Repeat("x", mostBytes+1), nil, jobs.CodeInfra, "more than", 2},
-		"odd digest":     {200, `{"manifests":[{"digest":"sha256:../../x","platform":{"os":"linux","architecture":"amd64"}}]}`, nil, jobs.CodeInfra, "no digest", 2},
+		"not found": {404, `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"no such tag"}]}`, nil,
+			jobs.CodeNotFound, "MANIFEST_UNKNOWN: no such tag", times{1, 3}},
+		"forbidden":       {403, `{"errors":[{"code":"DENIED","message":"not you"}]}`, nil, jobs.CodeAuth, "DENIED: not you", times{1, 3}},
+		"login wanted":    {401, ``, http.Header{"Www-Authenticate": {`Basic realm="x"`}}, jobs.CodeAuth, "no login is set", times{3, 3}},
+		"no way to":       {401, ``, nil, jobs.CodeAuth, "no login is set", times{3, 3}},
+		"tokens far":      {401, ``, bearer(`realm="http://example.invalid/token"`), jobs.CodeAuth, "no address with https", times{1}},
+		"tokens nowhere":  {401, ``, bearer(`service="x"`), jobs.CodeAuth, "missing realm", times{1}},
+		"led away":        {302, ``, http.Header{"Location": {"http://example.invalid/"}}, jobs.CodeAuth, "no address with https", times{1, 2}},
+		"led in a circle": {302, ``, http.Header{"Location": {"/v2/a/b/manifests/c"}}, jobs.CodeInfra, "place to place", times{0, steps}},
+		"rate limit": {429, `{"errors":[{"code":"TOOMANYREQUESTS","message":"slow\u001b[2Jdown"}]}`,
+			http.Header{"Retry-After": {"0"}}, jobs.CodeAgain, "slow [2Jdown", times{tries, tries + 2}},
+		"limit for long": {429, ``, http.Header{"Retry-After": {"86400"}}, jobs.CodeAgain, "429", times{1, 3}},
+		"broken":         {500, "<html>", nil, jobs.CodeInfra, "500", times{tries, tries + 2}},
+		"hostile":        {200, `{"config":"x"}`, nil, jobs.CodeInfra, "no manifest", times{3, 3}},
+		"html":           {200, "<html>login to the hotel's network", nil, jobs.CodeInfra, "no manifest", times{3, 3}},
+		"huge":           {200, strings.Repeat("x", mostBytes+1), nil, jobs.CodeInfra, "more than", times{1, 3}},
+		"odd digest":     {200, list("sha256:../../x"), nil, jobs.CodeInfra, "no manifest", times{3, 3}},
+		"long digest":    {200, list("sha512:" + strings.Repeat("0", 128)), nil, jobs.CodeInfra, "no digest", times{3, 3}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := serve(t)
-			s.before = func(w http.ResponseWriter, _ *http.Request) bool {
-				for n, v := range k.header {
-					w.Header()[n] = v
+		for at, from := range []string{"/v2/", "/v2/a/"} {
+			if k.asked[at] == 0 {
+				continue // only the answer to a ping is read for that
+			}
+			t.Run(name+" "+from, func(t *testing.T) {
+				s := serve(t)
+				s.before = func(w http.ResponseWriter, r *http.Request) bool {
+					if !strings.HasPrefix(r.URL.Path, from) {
+						return false
+					}
+					for n, v := range k.header {
+						w.Header()[n] = v
+					}
+					w.WriteHeader(k.status)
+					_, _ = io.WriteString(w, k.body)
+					return true
 				}
-				w.WriteHeader(k.status)
-				_, _ = io.WriteString(w, k.body)
-				return true
-			}
-			_, err := ask(t, client(t, nil), "docker://"+s.host+"/a/b:c")
-			if jobs.CodeOf(err) != k.code || !strings.Contains(err.Error(), k.text) || jobs.HintOf(err) == "" {
-				t.Errorf("code %d: %v", jobs.CodeOf(err), err)
-			}
-			if n := s.asked.Load(); n != k.asked {
-				t.Errorf("asked %d times", n)
-			}
-		})
+				_, err := ask(t, client(t, nil), "docker://"+s.host+"/a/b:c")
+				if jobs.CodeOf(err) != k.code || !strings.Contains(err.Error(), k.text) || jobs.HintOf(err) == "" {
+					t.Errorf("code %d: %v", jobs.CodeOf(err), err)
+				}
+				if n := s.asked.Load(); n != k.asked[at] {
+					t.Errorf("asked %d times", n)
+				}
+			})
+		}
 	}
 }
 
-// A registry that comes back is worth the wait.
+// TestPlaces: whatever the library wants to send, and a registry wants to have sent,
+// goes over TLS, or to this machine if the registry is here.
+func TestPlaces(t *testing.T) {
+	c := client(t, nil)
+	for _, k := range []struct{ host, url string }{
+		{"10.0.0.5:5000", "http://10.0.0.5:5000/v2/"}, {"10.0.0.5:5000", "http://127.0.0.1:9/token"}, {"r.example.org", "http://r.example.org/v2/"},
+		{"127.0.0.1:5000", "http://127.example.org/"}, {"127.0.0.1:5000", "ftp://127.0.0.1/"}, {"127.0.0.1:5000", "http://u:p@127.0.0.1:9/"},
+		{"r.example.org", "https://u:p@r.example.org/"},
+	} {
+		n, err := images.ParseName("docker://" + k.host + "/a/b:c")
+		must(t, err)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, k.url, nil)
+		must(t, err)
+		req.SetBasicAuth("ada", "s3cret")
+		if _, err := c.asking(n, n.Host, n.Loopback()).RoundTrip(req); jobs.CodeOf(err) != jobs.CodeAuth || strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%v: %v", k, err)
+		}
+	}
+}
+
+// A registry that comes back is worth the wait, and so is one that breaks off.
 func TestComesBack(t *testing.T) {
 	s := serve(t)
 	want := s.push(t, "a:b")
 	s.before = func(w http.ResponseWriter, _ *http.Request) bool {
-		if s.asked.Load() < 3 {
+		switch s.asked.Load() {
+		case 1:
 			w.WriteHeader(http.StatusServiceUnavailable)
-			return true
+		case 2:
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "half")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		default:
+			return false
 		}
-		return false
+		return true
 	}
-	if got, err := ask(t, client(t, nil), "docker://"+s.host+"/a:b"); got != want || err != nil {
+	c := client(t, nil)
+	var told []string
+	c.Progress = func(s string) { told = append(told, s) }
+	if got, err := ask(t, c, "docker://"+s.host+"/a:b"); got != want || err != nil {
 		t.Errorf("%s, %v", got, err)
+	}
+	if len(told) != 2 || !strings.Contains(told[0], "answers 503") || !strings.Contains(told[1], "does not answer") {
+		t.Errorf("told %q", told)
+	}
+	limit := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"7"}}}
+	wait := c.asking(images.Name{}, "", false).wait(time.Second, longest, 0, limit)
+	if wait != 7*time.Second || !strings.HasSuffix(told[2], "asking again in 7s") {
+		t.Errorf("%s, told %q", wait, told)
 	}
 }
 
@@ -276,7 +332,7 @@ func TestLogin(t *testing.T) {
 // Where there is no network nobody waits for one.
 func TestNoWayThere(t *testing.T) {
 	c := client(t, nil)
-	c.Sleep = func(context.Context, time.Duration) error { t.Error("it is asked again"); return nil }
+	c.Progress = func(s string) { t.Error(s) }
 	if _, err := ask(t, c, "docker://127.0.0.1:9/a:b"); jobs.CodeOf(err) != jobs.CodeInfra || jobs.HintOf(err) == "" {
 		t.Error(err)
 	}

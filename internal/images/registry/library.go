@@ -14,6 +14,7 @@ import (
 	"berth/jobs"
 
 	"github.com/goccy/go-yaml"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
 // library asks a library of SIFs (the Library API of Sylabs, which others speak
@@ -29,8 +30,14 @@ func (c *Client) library(ctx context.Context, n images.Name) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	a := &asking{c: c, n: n, host: base.Host, scheme: base.Scheme}
-	got, err := a.ask(ctx, http.MethodGet, strings.TrimRight(base.Path, "/")+"/v1/images/"+n.Repo+":"+n.Tag+"?arch="+url.QueryEscape(c.arch()))
+	var said struct {
+		Data struct {
+			Hash string `json:"hash"`
+		} `json:"data"`
+	}
+	u := base.JoinPath("v1/images", n.Repo+":"+n.Tag)
+	u.RawQuery = url.Values{"arch": {c.arch()}}.Encode()
+	err = c.asking(n, base.Host, base.Scheme == "http").get(ctx, u, &said)
 	switch jobs.KindOf(err) {
 	case jobs.KindAuth, jobs.KindNotFound:
 		return "", images.ErrNoDigest
@@ -38,20 +45,31 @@ func (c *Client) library(ctx context.Context, n images.Name) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var said struct {
-		Data struct {
-			Hash string `json:"hash"`
-			Arch string `json:"arch"`
-		} `json:"data"`
-	}
-	if json.Unmarshal(got.body, &said) != nil {
-		return "", a.bad("what is no answer of a library")
-	}
 	digest := strings.Replace(said.Data.Hash, ".", ":", 1)
 	if !images.IsDigest(digest) {
 		return "", images.ErrNoDigest // images of old libraries have an id of another kind
 	}
 	return digest, nil
+}
+
+// get reads an answer in JSON.
+func (a *asking) get(ctx context.Context, u *url.URL, to any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return a.unreachable(err)
+	}
+	resp, err := (&http.Client{Transport: a}).Do(req)
+	if err != nil {
+		return a.failed(err, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if err := transport.CheckError(resp, http.StatusOK); err != nil {
+		return a.refused(resp.StatusCode, err)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(to); err != nil {
+		return a.bad(err)
+	}
+	return nil
 }
 
 // libraryBase is the address of the library: the name's own host,
@@ -73,18 +91,14 @@ func (c *Client) libraryBase(ctx context.Context, n images.Name) (*url.URL, erro
 	if host == "" {
 		return nil, images.ErrNoDigest
 	}
-	a := &asking{c: c, n: n, host: host, scheme: "https"}
-	got, err := a.ask(ctx, http.MethodGet, "/assets/config/config.prod.json")
-	if err != nil {
-		return nil, err
-	}
 	var services struct {
 		Library struct {
 			URI string `json:"uri"`
 		} `json:"libraryAPI"`
 	}
-	if json.Unmarshal(got.body, &services) != nil {
-		return nil, a.bad("what is no list of services")
+	list := &url.URL{Scheme: "https", Host: host, Path: "/assets/config/config.prod.json"}
+	if err := c.asking(n, host, false).get(ctx, list, &services); err != nil {
+		return nil, err
 	}
 	if u, ok := address(services.Library.URI); ok {
 		return u, nil
