@@ -58,7 +58,8 @@ func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 	case NetworkNone:
 		argv = append(argv, "--net", "--network", "none")
 	default:
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + p.Network, Hint: "leave the network out, or make it none"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + p.Network,
+			Hint: "leave the network out, or make it none"}
 	}
 	switch p.GPU {
 	case "":

@@ -37,7 +37,8 @@ func (o *opener) findImage(ctx context.Context) (image, error) {
 	fi, err := os.Stat(ref)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return image{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + ref + " does not exist on " + images.Hostname(), Hint: "name one that does, or a reference such as docker://debian:12"}
+		return image{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + ref + " does not exist on " + images.Hostname(),
+			Hint: "name one that does, or a reference such as docker://debian:12"}
 	case err != nil:
 		return image{}, &jobs.Error{Kind: jobs.KindConfig, Msg: "look at image " + ref, Err: err}
 	case fi.IsDir():

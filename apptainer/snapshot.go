@@ -24,7 +24,8 @@ func layers(dir, home string, at jobs.SnapshotPlace) *overlay.Set {
 // alone does something to the layer of an environment that nobody has open.
 func alone(s *jobs.EnvSpec, what string, at jobs.SnapshotPlace, do func(*overlay.Set) error) error {
 	if !s.Persistent {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the environment " + s.Name + " throws its files away, and has no snapshots", Hint: "make one without --discard"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the environment " + s.Name + " throws its files away, and has no snapshots",
+			Hint: "make one without --discard"}
 	}
 	release, err := at.Hold()
 	if err != nil {
@@ -44,7 +45,8 @@ func alone(s *jobs.EnvSpec, what string, at jobs.SnapshotPlace, do func(*overlay
 		case jobs.KindAgain:
 			hint = "berth env stop " + s.Name
 		}
-		return &jobs.Error{Kind: jobs.KindOf(err), Msg: what + " the environment " + s.Name, Err: errors.New(strings.ReplaceAll(err.Error(), "overlay "+dirOverlay, "its layer")), Hint: hint}
+		return &jobs.Error{Kind: jobs.KindOf(err), Msg: what + " the environment " + s.Name,
+			Err: errors.New(strings.ReplaceAll(err.Error(), "overlay "+dirOverlay, "its layer")), Hint: hint}
 	}
 	return nil
 }

@@ -35,7 +35,8 @@ func Squash(ctx context.Context, set *overlay.Set, c *images.Cache, name, to str
 	}
 	defer r.Close()
 	if r.Mark.Image == "" {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + " belongs to no image yet, and an image is to be made of both", Hint: "export a tar: berth overlay export " + name + " " + name + ".tar"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + " belongs to no image yet, and an image is to be made of both",
+			Hint: "export a tar: berth overlay export " + name + " " + name + ".tar"}
 	}
 	unpacked, err := r.ImageSize(ctx)
 	if err != nil {
@@ -111,7 +112,8 @@ func (q *squash) room(work, temp string, r *overlay.Reading, unpacked int64) err
 	}{{work, 2 * (unpacked + r.Bytes)}, {filepath.Dir(temp), packed + r.Bytes/2}} {
 		free, err := overlay.Free(need.dir)
 		if err == nil && int64(free) < need.bytes {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("about %s are needed on the disk of %s, and %s are free", jobs.Bytes(need.bytes>>20<<20), need.dir, jobs.Bytes(int64(free)>>20<<20)),
+			return &jobs.Error{Kind: jobs.KindInfra,
+				Msg:  fmt.Sprintf("about %s are needed on the disk of %s, and %s are free", jobs.Bytes(need.bytes>>20<<20), need.dir, jobs.Bytes(int64(free)>>20<<20)),
 				Hint: "make room, or set TMPDIR to a directory on a larger disk of " + images.Hostname()}
 		}
 	}
@@ -157,7 +159,8 @@ func (q *squash) pack(ctx context.Context) error {
 	close(done)
 	<-ended
 	if err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "make an image of it", Err: err, Hint: "is there space left? df -h " + filepath.Dir(q.root) + " " + filepath.Dir(q.made)}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "make an image of it", Err: err,
+			Hint: "is there space left? df -h " + filepath.Dir(q.root) + " " + filepath.Dir(q.made)}
 	}
 	return nil
 }

@@ -219,7 +219,8 @@ func (e *Engine) never(ctx context.Context, v *View) {
 	if a == nil || a.Over() || decidedThere(&v.Spec) {
 		return
 	}
-	e.conclude(ctx, v, jobs.Verdict{State: jobs.StateError, Class: jobs.ClassPolicy, Code: jobs.CodeTaskFailed, Reason: v.Waits.Never, Hint: "berth explain " + jobs.Short(v.Waits.Because) + " tells why"})
+	e.conclude(ctx, v, jobs.Verdict{State: jobs.StateError, Class: jobs.ClassPolicy, Code: jobs.CodeTaskFailed, Reason: v.Waits.Never,
+		Hint: "berth explain " + jobs.Short(v.Waits.Because) + " tells why"})
 	if a = v.Current(); a.Verdict == nil {
 		return
 	}

@@ -144,7 +144,8 @@ func settleSSH(s *jobs.Spec, t jobs.Task) error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend ssh goes with the local scheduler, not with Slurm", Hint: "--scheduler local"}
 	}
 	if t.Terminal.SSH.Host == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: `--host HOST, [terminal] host in the task, or berth config set terminal.ssh_host HOST`}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host",
+			Hint: `--host HOST, [terminal] host in the task, or berth config set terminal.ssh_host HOST`}
 	}
 	host := t.Terminal.SSH
 	s.SSH = &host
@@ -168,7 +169,8 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 	}
 	s.Image = strings.TrimPrefix(t.Terminal.Reference, "docker://")
 	if images.IsReference(s.Image) {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "docker cannot take the image " + s.Image, Hint: "name one such as docker://debian:12, or use --backend singularity"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "docker cannot take the image " + s.Image,
+			Hint: "name one such as docker://debian:12, or use --backend singularity"}
 	}
 	// Whether it can be written at all is the backend's to say, and soon.
 	if _, err := b.Argv(jobs.Place{Name: "berth", Image: s.Image, Mounts: s.Mounts, Guest: "/"}, nil); err != nil {
@@ -184,7 +186,8 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 func refuse(backend string, set map[string]bool) error {
 	for _, key := range []string{"[terminal] template", "[terminal] image", "[resources] memory", "[terminal] overlay", "[terminal] overlay_wait", "[terminal] overlay_snapshot", "[terminal] keep", "[terminal] bind", "[resources] disk", "[resources] gpus"} {
 		if set[key] {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be had on the backend %s", key, backend), Hint: "remove it, or use --backend singularity"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be had on the backend %s", key, backend),
+				Hint: "remove it, or use --backend singularity"}
 		}
 	}
 	return nil

@@ -102,7 +102,8 @@ func (e *Engine) build(ctx context.Context, b Build, t jobs.Task, c Choice) erro
 	for _, line := range lastLines(filepath.Join(v.Current().Dir, store.FileStderr)) {
 		e.Images.Progress("job " + short + ": " + line)
 	}
-	failed := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job " + short + " that builds " + b.Ref + " ended: " + string(v.State), Hint: "all that it said: berth logs " + short}
+	failed := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job " + short + " that builds " + b.Ref + " ended: " + string(v.State),
+		Hint: "all that it said: berth logs " + short}
 	if x := v.Current().Exit; x != nil {
 		failed.Err = errors.New(x.Reason)
 		if x.State == jobs.StateFailed {

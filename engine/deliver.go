@@ -136,7 +136,8 @@ func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, err
 		}
 		if v.BranchMissing() {
 			if _, err := e.deliver(ctx, v); err != nil {
-				return b, &jobs.Error{Kind: jobs.KindInfra, Msg: "branch " + b.Branch + " is not in the repository: " + err.Error() + "; it is kept in " + bundle(a.Dir), Hint: jobs.HintOf(err)}
+				return b, &jobs.Error{Kind: jobs.KindInfra, Msg: "branch " + b.Branch + " is not in the repository: " + err.Error() + "; it is kept in " + bundle(a.Dir),
+					Hint: jobs.HintOf(err)}
 			}
 		}
 		b.Here = v.BranchHere()

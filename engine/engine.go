@@ -91,7 +91,8 @@ func (e *Engine) backend(name string) (jobs.Backend, error) {
 			return b, nil
 		}
 	}
-	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown backend " + name, Hint: "the backends are: auto " + names(e.Backends) + " modal daytona, and programs of your own: docs/backend-protocol.md"}
+	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown backend " + name,
+		Hint: "the backends are: auto " + names(e.Backends) + " modal daytona, and programs of your own: docs/backend-protocol.md"}
 }
 
 func names[T interface{ Name() string }](list []T) string {

@@ -32,7 +32,8 @@ func checkEnvOptions(o EnvOptions) error {
 	}
 	for _, name := range o.Forward {
 		if strings.Contains(name, "=") {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "a forwarded variable is a name without a value", Hint: "its value is taken from whoever runs a command; a fixed one: --set NAME=VALUE"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "a forwarded variable is a name without a value",
+				Hint: "its value is taken from whoever runs a command; a fixed one: --set NAME=VALUE"}
 		}
 		if err := checkVariables([]string{name + "="}); err != nil {
 			return err
@@ -45,7 +46,8 @@ func checkEnvOptions(o EnvOptions) error {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown kind of GPU %q", o.GPU), Hint: `give "nvidia" or "amd"`}
 	}
 	if !slices.Contains([]string{"", "auto", jobs.DriverKernel, jobs.DriverFuse, jobs.DriverExt3}, o.Overlay) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown overlay driver %q", o.Overlay), Hint: "give auto, kernel, fuse or ext3; an environment has files of its own, and no named overlay"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown overlay driver %q", o.Overlay),
+			Hint: "give auto, kernel, fuse or ext3; an environment has files of its own, and no named overlay"}
 	}
 	return nil
 }
@@ -55,7 +57,8 @@ func checkVariables(list []string) error {
 	for _, kv := range list {
 		n, _, ok := strings.Cut(kv, "=")
 		if !envName.MatchString(n) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment variable", n), Hint: "use letters, digits and underscores, a digit not first"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment variable", n),
+				Hint: "use letters, digits and underscores, a digit not first"}
 		}
 		if !ok {
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the environment variable " + n + " has no value", Hint: "write " + n + "=VALUE"}
@@ -207,7 +210,8 @@ func checkMounts(mounts []jobs.Mount) error {
 		}
 		for _, m := range mounts {
 			if dir := real(w.Source); below(real(m.Source), dir) || below(filepath.Clean(m.Source), dir) {
-				return &jobs.Error{Kind: jobs.KindConfig, Msg: "the bind source " + m.Source + " lies below " + w.Source + ", which commands can write: they could put a link in its place",
+				return &jobs.Error{Kind: jobs.KindConfig,
+					Msg:  "the bind source " + m.Source + " lies below " + w.Source + ", which commands can write: they could put a link in its place",
 					Hint: "leave that bind out (it is seen below the other), or make " + w.Source + " read-only"}
 			}
 		}

@@ -63,7 +63,8 @@ func (o EnvOptions) sameProject(s *jobs.EnvSpec) error {
 	if o.Name != "" || o.Configured == nil || s.Project == "" || s.Project == o.Configured.Project {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the environment " + s.Name + " was made as " + filepath.Join(s.Project, "berth.toml") + " says, which does not count here",
+	return &jobs.Error{Kind: jobs.KindUsage,
+		Msg:  "the environment " + s.Name + " was made as " + filepath.Join(s.Project, "berth.toml") + " says, which does not count here",
 		Hint: "make another one with --env NAME; or remove this one with its files: berth env rm " + s.Name + "; or, if it is to be used all the same: --env " + s.Name}
 }
 

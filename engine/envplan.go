@@ -84,7 +84,8 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	}
 	for _, m := range s.Mounts {
 		if _, err := os.Stat(m.Source); err != nil && s.Backend != jobs.BackendSSH && s.Login == nil {
-			return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "the bind source " + m.Source + " does not exist", Hint: "make it, or correct the path before the first colon"}
+			return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "the bind source " + m.Source + " does not exist",
+				Hint: "make it, or correct the path before the first colon"}
 		}
 	}
 	if program != nil {
@@ -208,7 +209,8 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 				return err
 			}
 			if _, err := os.Stat(abs); err != nil {
-				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + abs + " does not exist", Hint: "give a SIF file, an unpacked image's directory, or a reference such as docker://debian:12"}
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + abs + " does not exist",
+					Hint: "give a SIF file, an unpacked image's directory, or a reference such as docker://debian:12"}
 			}
 			s.Image = abs
 		}

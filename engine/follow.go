@@ -90,7 +90,8 @@ func (e *Engine) decide(v *View, d jobs.Decision) error {
 func (e *Engine) begin(ctx context.Context, v *View, d jobs.Decision) error {
 	s := v.Spec
 	if e.elsewhere(&s) {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the local queue of " + s.Host + " cannot be reached from here", Hint: "on that machine: berth status " + jobs.Short(s.ID)}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the local queue of " + s.Host + " cannot be reached from here",
+			Hint: "on that machine: berth status " + jobs.Short(s.ID)}
 	}
 	if left, err := e.leave(ctx, v, d); left || err != nil {
 		return err

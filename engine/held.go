@@ -25,7 +25,8 @@ func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOpti
 	s.Target, s.Login = o.Target, o.Login
 	s.Resources.Time, s.Resources.GPUs, s.Resources.Nodes = o.Time, o.GPUs, o.Nodes
 	if o.Tasks > 1 {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one task, not several", Hint: "berth submit --ntasks runs a command in several; in an environment, leave it out"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one task, not several",
+			Hint: "berth submit --ntasks runs a command in several; in an environment, leave it out"}
 	}
 	if s.Backend != jobs.BackendSingularity && s.Backend != jobs.BackendLocal {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " cannot be used in an allocation", Hint: "--backend singularity"}

@@ -79,7 +79,8 @@ func (e *Engine) Join(ctx context.Context, rec *jobs.Record, o JoinOptions) (*Jo
 	}
 	a := v.Current()
 	// What is to be waited for on the node is waited for there.
-	dctx, cancel := context.WithTimeoutCause(ctx, o.Wait+joinWait, &jobs.Error{Kind: jobs.KindAgain, Msg: "nobody answered on " + a.Claim.Host + " within " + (o.Wait + joinWait).String(), Hint: "berth status " + jobs.Short(v.Spec.ID)})
+	dctx, cancel := context.WithTimeoutCause(ctx, o.Wait+joinWait, &jobs.Error{Kind: jobs.KindAgain,
+		Msg: "nobody answered on " + a.Claim.Host + " within " + (o.Wait + joinWait).String(), Hint: "berth status " + jobs.Short(v.Spec.ID)})
 	defer cancel()
 	for try := 1; ; try++ {
 		j, again, err := e.join(ctx, dctx, v, on, c, o.Progress)
@@ -125,7 +126,8 @@ func (e *Engine) join(ctx, dctx context.Context, v *View, on jobs.Starter, c job
 	s, err := session.Open(ctx, rw, rw, session.Options{StartTimeout: joinWait, PingTimeout: joinPing, Home: in.Home, Dir: in.Dir, Env: in.Env, User: v.Spec.User,
 		Confine: v.Spec.Level != "" && v.Spec.Level != jobs.LevelNone})
 	if err != nil {
-		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the guest in the job's place", Err: err, Hint: "did the job just end? berth status " + jobs.Short(v.Spec.ID)}
+		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the guest in the job's place", Err: err,
+			Hint: "did the job just end? berth status " + jobs.Short(v.Spec.ID)}
 	}
 	j = &Joined{Spec: v.Spec, e: e, dir: v.Current().Dir, task: in.Task, link: s, ended: make(chan struct{})}
 	j.commands = commands{j, jobs.DefaultSession}
@@ -138,7 +140,8 @@ func (e *Engine) joinable(v *View) error {
 	short := jobs.Short(v.Spec.ID)
 	switch {
 	case v.State.Final():
-		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " has ended: " + howEnded(v.Record), Hint: "berth logs " + short + " shows what it has written"}
+		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " has ended: " + howEnded(v.Record),
+			Hint: "berth logs " + short + " shows what it has written"}
 	case v.State != jobs.StateRunning:
 		msg := "job " + short + " does not run yet: it is " + string(v.State)
 		if v.Status.Reason != "" {
@@ -162,7 +165,8 @@ func (e *Engine) joinable(v *View) error {
 			age = e.Now().Sub(lastSign(fresh))
 		}
 		if age > joinSilent {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the runner of job %s on %s has given no sign of life for %v", short, a.Claim.Host, age.Round(time.Second)),
+			return &jobs.Error{Kind: jobs.KindInfra,
+				Msg:  fmt.Sprintf("the runner of job %s on %s has given no sign of life for %v", short, a.Claim.Host, age.Round(time.Second)),
 				Hint: "was it killed or stopped, or is the node cut off? berth status " + short}
 		}
 	}
@@ -195,7 +199,8 @@ func (e *Engine) reach(ctx context.Context, v *View, wait time.Duration) (jobs.S
 	}
 	// The runner is a process of the machine that its scheduler is on.
 	if me := lease.Self(); !(lease.Process{Host: a.Claim.Host, BootID: a.Claim.BootID}).Near(me) {
-		return nil, jobs.Cmd{}, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("job %s runs on %s, and this is %s", short, a.Claim.Host, me.Host), Hint: "ssh " + a.Claim.Host + ", and there: berth shell " + short}
+		return nil, jobs.Cmd{}, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("job %s runs on %s, and this is %s", short, a.Claim.Host, me.Host),
+			Hint: "ssh " + a.Claim.Host + ", and there: berth shell " + short}
 	}
 	return run.Local{}, jobs.Cmd{Argv: argv, Dir: "/"}, nil
 }
@@ -212,7 +217,8 @@ func (e *Engine) starterOf(v *View, c jobs.Cmd) (jobs.Starter, jobs.Cmd, error) 
 	on, ok := site.(jobs.Starter)
 	if !ok {
 		short := jobs.Short(v.Spec.ID)
-		return nil, jobs.Cmd{}, &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + short + " is on " + site.String() + ", and can only be joined from there", Hint: "ssh " + v.Spec.Login.Host + ", and there: berth shell " + short}
+		return nil, jobs.Cmd{}, &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + short + " is on " + site.String() + ", and can only be joined from there",
+			Hint: "ssh " + v.Spec.Login.Host + ", and there: berth shell " + short}
 	}
 	return on, c, nil
 }
@@ -221,7 +227,8 @@ func (e *Engine) starterOf(v *View, c jobs.Cmd) (jobs.Starter, jobs.Cmd, error) 
 func (e *Engine) joinError(v *View, c jobs.Cmd, err error) error {
 	short := jobs.Short(v.Spec.ID)
 	if errors.Is(err, exec.ErrNotFound) {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: filepath.Base(c.Argv[0]) + " is not installed here, and job " + short + " runs on " + v.Current().Claim.Host, Hint: "on the cluster's login node it is: there, berth shell " + short}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: filepath.Base(c.Argv[0]) + " is not installed here, and job " + short + " runs on " + v.Current().Claim.Host,
+			Hint: "on the cluster's login node it is: there, berth shell " + short}
 	}
 	// It may have ended meanwhile, which says more than how that was noticed.
 	if rec, lerr := store.LoadDir(v.Dir); lerr == nil && jobs.StateOf(rec).Final() {
@@ -311,11 +318,13 @@ func (j *Joined) broken(err error) error {
 			state = jobs.StateOf(rec)
 		}
 		if lerr == nil && state.Final() {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: "the job ended: " + howEnded(rec), Hint: "berth status " + short + "; what was started beside it has ended with it"}
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "the job ended: " + howEnded(rec),
+				Hint: "berth status " + short + "; what was started beside it has ended with it"}
 		}
 		if time.Now().After(deadline) {
 			break
 		}
 	}
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the task's container ended, or the link to it broke; job " + short + " is " + string(state), Err: err, Hint: "berth status " + short}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the task's container ended, or the link to it broke; job " + short + " is " + string(state), Err: err,
+		Hint: "berth status " + short}
 }

@@ -21,14 +21,17 @@ func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 	case keep != "" && s.Overlay.Name != "":
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] keep: the overlay " + s.Overlay.Name + " stays in any case", Hint: "leave keep out"}
 	case keep != "" && s.Resources.Tasks > 1:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[terminal] keep: every task of [resources] ntasks has a layer of its own, and none of them can be kept", Hint: "leave keep or ntasks out"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[terminal] keep: every task of [resources] ntasks has a layer of its own, and none of them can be kept",
+			Hint: "leave keep or ntasks out"}
 	}
 	s.Overlay.Keep = t.Terminal.Keep
 	if t.Terminal.OverlayWait != 0 && s.Overlay.Name == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_wait: the task names no overlay, and nobody else has its layer", Hint: "name one with overlay, or leave overlay_wait out"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_wait: the task names no overlay, and nobody else has its layer",
+			Hint: "name one with overlay, or leave overlay_wait out"}
 	}
 	if t.Terminal.OverlaySnapshot != "" && s.Overlay.Name == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_snapshot: the task names no overlay, and works on a layer that is thrown away", Hint: "name one with overlay, or leave overlay_snapshot out"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_snapshot: the task names no overlay, and works on a layer that is thrown away",
+			Hint: "name one with overlay, or leave overlay_snapshot out"}
 	}
 	s.Overlay.Wait, s.Overlay.Snapshot = t.Terminal.OverlayWait, t.Terminal.OverlaySnapshot
 	if s.Overlay.Name == "" {

@@ -33,7 +33,8 @@ const maxKey = 512
 // the choice that names its id.
 func (e *Engine) SubmitOnce(ctx context.Context, key string, t jobs.Task, c Choice, plan func(Choice) (*jobs.Spec, error)) (rec *jobs.Record, made bool, err error) {
 	if strings.TrimSpace(key) == "" || len(key) > maxKey {
-		return nil, false, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the idempotency key has %d bytes", len(key)), Hint: fmt.Sprintf("give one of 1 to %d bytes, not only blanks: a fresh UUID, or what names this submission in your own records", maxKey)}
+		return nil, false, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the idempotency key has %d bytes", len(key)),
+			Hint: fmt.Sprintf("give one of 1 to %d bytes, not only blanks: a fresh UUID, or what names this submission in your own records", maxKey)}
 	}
 	parts, err := partsOf(t, c)
 	if err != nil {
@@ -141,7 +142,8 @@ func (o *once) submit(ctx context.Context, t jobs.Task, c Choice, plan func(Choi
 	}
 	s.Key = o.hash
 	if !o.stands() {
-		return nil, false, &jobs.Error{Kind: jobs.KindAgain, Msg: "another process has taken over the idempotency key, because this one was silent for long", Hint: "do the same again"}
+		return nil, false, &jobs.Error{Kind: jobs.KindAgain, Msg: "another process has taken over the idempotency key, because this one was silent for long",
+			Hint: "do the same again"}
 	}
 	if _, err := store.SetKey(o.dir, *k); err != nil {
 		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the idempotency key", Err: err}
@@ -181,7 +183,8 @@ func (o *once) resume(ctx context.Context, rec *jobs.Record, t jobs.Task) (*jobs
 		o.guardAside(ctx, rec)
 		return rec, nil
 	case jobs.KindOf(err) != jobs.KindAgain:
-		return nil, &jobs.Error{Kind: jobs.KindUnclear, Msg: "job " + jobs.Short(rec.Spec.ID) + " of this idempotency key may or may not have been submitted", Err: err, Hint: "do the same again when the scheduler answers"}
+		return nil, &jobs.Error{Kind: jobs.KindUnclear, Msg: "job " + jobs.Short(rec.Spec.ID) + " of this idempotency key may or may not have been submitted",
+			Err: err, Hint: "do the same again when the scheduler answers"}
 	}
 	// Somebody else may have seen to it meanwhile.
 	if rec, err = o.Store.Load(rec.Spec.ID); err != nil || given(rec) {

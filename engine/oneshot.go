@@ -16,7 +16,8 @@ import (
 func (v *Environment) oneShot() bool { return v.Spec.External != nil && v.Spec.External.OneShot }
 
 func (v *Environment) noStream() error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + v.Spec.Backend + " runs single commands: it has no sessions, terminals, background processes and copied files",
+	return &jobs.Error{Kind: jobs.KindConfig,
+		Msg:  "the backend " + v.Spec.Backend + " runs single commands: it has no sessions, terminals, background processes and copied files",
 		Hint: "berth exec --env " + v.Spec.Name + " -- COMMAND; with --stdin for what is to go in"}
 }
 

@@ -67,7 +67,8 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		return nil, err
 	}
 	if t.Slurm.MPI != "" && t.Resources.Tasks <= 1 {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "[slurm] mpi: the command runs once, and has nobody to find", Hint: "give [resources] ntasks too, or leave mpi out"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "[slurm] mpi: the command runs once, and has nobody to find",
+			Hint: "give [resources] ntasks too, or leave mpi out"}
 	}
 	if err := e.settleLimits(s); err != nil {
 		return nil, err
@@ -102,7 +103,8 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c
 	name := c.Scheduler
 	if s.Login != nil {
 		if name != "" && name != auto && name != jobs.SchedulerSlurm {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the scheduler " + name + " has no login host", Hint: "--login goes with Slurm; the backend ssh runs a command on another host: --backend ssh --host " + s.Login.Host}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the scheduler " + name + " has no login host",
+				Hint: "--login goes with Slurm; the backend ssh runs a command on another host: --backend ssh --host " + s.Login.Host}
 		}
 		name = jobs.SchedulerSlurm
 	}
@@ -131,7 +133,8 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c
 		}
 	}
 	if name == "" {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "no scheduler can be used on this machine", Hint: "the schedulers are: " + names(e.Schedulers) + "; --scheduler local needs nothing"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "no scheduler can be used on this machine",
+			Hint: "the schedulers are: " + names(e.Schedulers) + "; --scheduler local needs nothing"}
 	}
 	s.Scheduler = name
 	_, err := e.scheduler(name)
@@ -147,7 +150,8 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		}
 	}
 	if image == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give a SIF or a reference such as docker://debian:12 with --image, [terminal] image in the task, or image in the profile`}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image",
+			Hint: `give a SIF or a reference such as docker://debian:12 with --image, [terminal] image in the task, or image in the profile`}
 	}
 	abs, err := filepath.Abs(image)
 	if images.IsReference(image) {
@@ -178,7 +182,8 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		if strings.HasPrefix(id, overlay.PrefixDir) {
 			s.ImageDir = id
 			if !overlay.IsUnpacked(abs) {
-				err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the directory " + abs + " is no unpacked image", Hint: "name a SIF, or make one: apptainer build --sandbox DIR docker://debian:12"}
+				err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the directory " + abs + " is no unpacked image",
+					Hint: "name a SIF, or make one: apptainer build --sandbox DIR docker://debian:12"}
 			}
 		} else if err = images.CutOff(abs); err == nil {
 			s.ImageSum, err = e.content(ctx, abs)

@@ -166,7 +166,8 @@ func (e *Engine) settleProgram(ctx context.Context, s *jobs.Spec, t jobs.Task, p
 		return err
 	}
 	if like.External.OneShot {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " runs single commands, and no jobs", Hint: "berth exec --backend " + s.Backend + " -- COMMAND; or name another --backend"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " runs single commands, and no jobs",
+			Hint: "berth exec --backend " + s.Backend + " -- COMMAND; or name another --backend"}
 	}
 	s.External, s.Level = like.External, like.Level
 	s.Notes = append(s.Notes, like.Notes...)

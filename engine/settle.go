@@ -22,14 +22,16 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] nodes: the local scheduler has one node", Hint: "remove nodes, or use --scheduler slurm"}
 		}
 		if s.Resources.Tasks > 1 {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] ntasks: the local scheduler places no tasks side by side", Hint: "remove ntasks, or use --scheduler slurm"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] ntasks: the local scheduler places no tasks side by side",
+				Hint: "remove ntasks, or use --scheduler slurm"}
 		}
 	}
 	if err := settleTasks(s); err != nil || s.Scheduler != jobs.SchedulerSlurm {
 		return err
 	}
 	if s.Resources.GPUs != "" && slices.Contains(s.Profile.Forbid, "gres") && slices.Contains(s.Profile.Forbid, "gpus") {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus cannot be had: the profile " + s.Profile.Name + " forbids --gres and --gpus", Hint: "remove gpus from the task"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus cannot be had: the profile " + s.Profile.Name + " forbids --gres and --gpus",
+			Hint: "remove gpus from the task"}
 	}
 	for _, k := range []struct {
 		option, key string
@@ -46,7 +48,8 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			continue
 		}
 		if !k.held {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] " + k.key + " cannot be had: the profile " + s.Profile.Name + " forbids --" + k.option, Hint: "remove " + k.key + " from the task"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] " + k.key + " cannot be had: the profile " + s.Profile.Name + " forbids --" + k.option,
+				Hint: "remove " + k.key + " from the task"}
 		}
 		s.Notes = append(s.Notes, "--"+k.option+" is not sent to Slurm: the profile "+s.Profile.Name+" forbids it; the runner watches [resources] "+k.key)
 	}

@@ -218,7 +218,8 @@ func (e *Engine) takeBack(ctx context.Context, site Site, rec *jobs.Record, caus
 		if rerr := site.Remove(context.WithoutCancel(ctx), rec.Spec.LoginHome, rec.Spec.ID); rerr != nil {
 			short := jobs.Short(rec.Spec.ID)
 			rerr = errors.Join(rerr, e.refusedHere(rec, cause))
-			return &jobs.Error{Kind: jobs.KindOf(cause), Msg: "job " + short + " was not submitted, and " + site.String() + " may still have its record", Err: errors.Join(cause, rerr),
+			return &jobs.Error{Kind: jobs.KindOf(cause), Msg: "job " + short + " was not submitted, and " + site.String() + " may still have its record",
+				Err:  errors.Join(cause, rerr),
 				Hint: "berth status " + short + " concludes that when the host answers; berth rm " + short + " removes it then"}
 		}
 	}

@@ -24,7 +24,8 @@ func (e *Engine) snapshotter(s *jobs.EnvSpec) (jobs.Snapshotter, error) {
 	if k, ok := b.(jobs.Snapshotter); ok {
 		return k, nil
 	}
-	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " of the environment " + s.Name + " has no snapshots", Hint: "copy what is to be kept: berth cp --env " + s.Name + " :PATH ."}
+	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " of the environment " + s.Name + " has no snapshots",
+		Hint: "copy what is to be kept: berth cp --env " + s.Name + " :PATH ."}
 }
 
 func (v *Environment) snapshotPlace() jobs.SnapshotPlace {
@@ -81,7 +82,8 @@ func (v *Environment) Restore(ctx context.Context, name string) error {
 	st, err := v.State(ctx)
 	switch {
 	case err == nil && st.Running+st.BG > 0:
-		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + v.Spec.Name + " is in use: " + inUse(st), Hint: "end what runs there first: berth env stop " + v.Spec.Name}
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + v.Spec.Name + " is in use: " + inUse(st),
+			Hint: "end what runs there first: berth env stop " + v.Spec.Name}
 	case err != nil && !errors.Is(err, ErrNotRunning) && !errors.Is(err, session.ErrGuestGone):
 		return err
 	}

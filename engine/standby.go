@@ -23,7 +23,8 @@ const (
 func (e *Engine) Ahead(ctx context.Context, r *jobs.Record) error {
 	a := r.Current()
 	if a == nil || a.Submitted == nil || a.Over() || !r.Spec.FollowedInSlurm() {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(r.Spec.ID) + " has no attempt in Slurm behind which another one could wait", Hint: "berth explain " + jobs.Short(r.Spec.ID)}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(r.Spec.ID) + " has no attempt in Slurm behind which another one could wait",
+			Hint: "berth explain " + jobs.Short(r.Spec.ID)}
 	}
 	if len(r.Waiting()) > 0 {
 		return nil
@@ -67,7 +68,8 @@ func (e *Engine) mute(s *jobs.Spec) bool {
 
 // mute is the error of that.
 func mute(s *jobs.Spec) error {
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the profile " + s.Profile.Name + " says that nodes may not submit jobs, and none was submitted ahead that fits", Hint: "where you submit: berth status " + jobs.Short(s.ID)}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the profile " + s.Profile.Name + " says that nodes may not submit jobs, and none was submitted ahead that fits",
+		Hint: "where you submit: berth status " + jobs.Short(s.ID)}
 }
 
 // standbys submits n of them behind the last that there is. A second submission
@@ -76,7 +78,8 @@ func mute(s *jobs.Spec) error {
 func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
 	s, a := r.Spec, r.Current()
 	if slices.Contains(s.Profile.Forbid, "dependency") {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile " + s.Profile.Name + " forbids --dependency, without which nothing can be submitted ahead", Hint: "berth follow from a crontab"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile " + s.Profile.Name + " forbids --dependency, without which nothing can be submitted ahead",
+			Hint: "berth follow from a crontab"}
 	}
 	sc, _, err := e.schedulerOf(&s)
 	if err != nil {

@@ -147,7 +147,8 @@ func (e *Engine) give(ctx context.Context, o *offer, rec *jobs.Record) (*jobs.Re
 	sub := jobs.Submitted{Version: 1, Handle: h, Time: e.Now().UTC()}
 	if _, err := store.SetSubmitted(a.Dir, sub); err != nil {
 		// The scheduler has it and the intent is recorded: status finds it by name.
-		return rec, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the submission of job " + jobs.Short(s.ID), Err: err, Hint: "the job was submitted; berth status " + jobs.Short(s.ID)}
+		return rec, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the submission of job " + jobs.Short(s.ID), Err: err,
+			Hint: "the job was submitted; berth status " + jobs.Short(s.ID)}
 	}
 	failpoint.Hit("submit.noted")
 	a.Submitted = &sub

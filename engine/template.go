@@ -57,7 +57,8 @@ func (e *Engine) templateBase(ctx context.Context, w *templates.Workspace, o Tem
 	if filepath.IsAbs(w.Image) {
 		id, err := overlay.ImageID(w.Image)
 		if err != nil {
-			err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the template " + w.Name + " begins with " + w.Image, Err: err, Hint: "name a SIF, or a reference: berth template show " + w.Name}
+			err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the template " + w.Name + " begins with " + w.Image, Err: err,
+				Hint: "name a SIF, or a reference: berth template show " + w.Name}
 		}
 		return w.Image, id, err
 	}

@@ -78,7 +78,8 @@ func (e *Engine) neverArrived(ctx context.Context, v *View) {
 	}
 }
 
-var neverSubmitted = jobs.Verdict{State: jobs.StateError, Reason: "it was never submitted: the submitting process ended before the scheduler had it", Hint: "submit it again"}
+var neverSubmitted = jobs.Verdict{State: jobs.StateError, Reason: "it was never submitted: the submitting process ended before the scheduler had it",
+	Hint: "submit it again"}
 
 // unconfirmed says how long an attempt may be on its way to the scheduler.
 func (e *Engine) unconfirmed(a *jobs.Attempt) string {

@@ -60,7 +60,8 @@ func ParseAfter(words []string) ([]After, error) {
 		}
 	}
 	if len(out) > MostAfter {
-		return nil, &Error{Kind: KindUsage, Msg: fmt.Sprintf("it waits for %d jobs, and may wait for %d", len(out), MostAfter), Hint: "let a job wait for some of them, and this one for that job"}
+		return nil, &Error{Kind: KindUsage, Msg: fmt.Sprintf("it waits for %d jobs, and may wait for %d", len(out), MostAfter),
+			Hint: "let a job wait for some of them, and this one for that job"}
 	}
 	return out, nil
 }

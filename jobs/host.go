@@ -11,7 +11,8 @@ import (
 // goes there.
 func ParseHost(s string) (SSHSpec, error) {
 	bad := func(why string) (SSHSpec, error) {
-		return SSHSpec{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("%q is not [USER@]HOST[:PORT]: %s", s, why), Hint: "write for example ada@cluster.example.org, or a Host of ~/.ssh/config"}
+		return SSHSpec{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("%q is not [USER@]HOST[:PORT]: %s", s, why),
+			Hint: "write for example ada@cluster.example.org, or a Host of ~/.ssh/config"}
 	}
 	var out SSHSpec
 	host := s

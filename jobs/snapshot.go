@@ -61,7 +61,8 @@ const maxSnapshotName = 32
 func CheckSnapshotName(name string) error {
 	odd := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
 	if name == "" || len(name) > maxSnapshotName || strings.ContainsFunc(name, odd) || strings.HasPrefix(name, "-") || strings.HasSuffix(name, "-") {
-		return &Error{Kind: KindUsage, Msg: fmt.Sprintf("%q cannot name a snapshot", name), Hint: fmt.Sprintf("use lower-case letters, digits and dashes, at most %d", maxSnapshotName)}
+		return &Error{Kind: KindUsage, Msg: fmt.Sprintf("%q cannot name a snapshot", name),
+			Hint: fmt.Sprintf("use lower-case letters, digits and dashes, at most %d", maxSnapshotName)}
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ func Again(ctx context.Context, on jobs.Starter, overlays, name, dir string, spe
 		return nil, err
 	}
 	if m == nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + ", from which the job was to go on, is not there any more", Hint: "submit the task again; berth overlay gc removes what was kept for long"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + ", from which the job was to go on, is not there any more",
+			Hint: "submit the task again; berth overlay gc removes what was kept for long"}
 	}
 	if img.ID, err = LowerID(img.Path); err != nil {
 		return nil, err
@@ -35,11 +36,13 @@ func Again(ctx context.Context, on jobs.Starter, overlays, name, dir string, spe
 		return nil, err
 	}
 	if m.Driver != spec.Driver {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("overlay %s, from which the job goes on, was written by the driver %s, and this node has %s", name, m.Driver, spec.Driver)}
+		return nil, &jobs.Error{Kind: jobs.KindInfra,
+			Msg: fmt.Sprintf("overlay %s, from which the job goes on, was written by the driver %s, and this node has %s", name, m.Driver, spec.Driver)}
 	}
 	path := layerPath(from, m.Driver)
 	if err := hasLayer(path, m.Driver); err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + ", from which the job was to go on, has lost its content", Err: err, Hint: "submit the task again; some sites remove old files"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + ", from which the job was to go on, has lost its content", Err: err,
+			Hint: "submit the task again; some sites remove old files"}
 	}
 	temp := filepath.Join(dir, "overlay")
 	if err := os.Mkdir(temp, 0o700); err != nil {
@@ -54,7 +57,8 @@ func Again(ctx context.Context, on jobs.Starter, overlays, name, dir string, spe
 	}
 	if err != nil {
 		_ = disk.RemoveTree(temp)
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "copy overlay " + name + ", from which the job goes on", Err: err, Hint: "is there space left? df -h " + dir}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "copy overlay " + name + ", from which the job goes on", Err: err,
+			Hint: "is there space left? df -h " + dir}
 	}
 	return l, nil
 }

@@ -50,7 +50,8 @@ func (s *Set) Convert(ctx context.Context, name string, c Conversion, progress f
 	}
 	switch driver := c.Driver; {
 	case driver == "" && (c.Size != 0 || c.Inodes != 0):
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a size says nothing without a driver", Hint: "--driver ext3; an overlay that is ext3 is made larger by: berth overlay grow " + name + " --size SIZE"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a size says nothing without a driver",
+			Hint: "--driver ext3; an overlay that is ext3 is made larger by: berth overlay grow " + name + " --size SIZE"}
 	case driver != "":
 		spec, err := s.settle(jobs.OverlaySpec{Name: name, Driver: driver, Size: c.Size, Inodes: c.Inodes})
 		if err != nil {
@@ -87,8 +88,9 @@ func (s *Set) rebind(m *Mark, name string, c Conversion) error {
 	}
 	if !m.over(img) {
 		if !c.Force {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was made over %s. Over %s its files are laid all the same: what it has changed of the old image covers the new one's, "+
-				"what it has deleted stays deleted, and lists of installed packages are the old image's", name, m.Image, img.Path),
+			return &jobs.Error{Kind: jobs.KindConfig,
+				Msg: fmt.Sprintf("overlay %s was made over %s. Over %s its files are laid all the same: what it has changed of the old image covers the new one's, "+
+					"what it has deleted stays deleted, and lists of installed packages are the old image's", name, m.Image, img.Path),
 				Hint: "keep a copy, then say --force: berth overlay snapshot " + name + " && berth overlay convert " + name + " --image " + shellescape.Quote(img.Path) + " --force"}
 		}
 		s.say("overlay %s belongs to %s from now on, and not to %s: programs of both may be mixed in it", name, img.Path, m.Image)
@@ -166,7 +168,8 @@ func (t *tree) unmarked(i *Info, driver string) error {
 	}
 	for _, e := range t.list {
 		if strings.HasPrefix(path.Base(e.path), prefixWhiteout) {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s has /%s: to the driver %s that is no file, but says that another one is deleted", i.Name, e.path, driver),
+			return &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  fmt.Sprintf("overlay %s has /%s: to the driver %s that is no file, but says that another one is deleted", i.Name, e.path, driver),
 				Hint: "rename it, in a job with this overlay"}
 		}
 	}
@@ -255,7 +258,8 @@ func (t *tree) fit(spec *jobs.OverlaySpec) error {
 		size = DefaultSize
 	}
 	if jobs.Bytes(t.content()) > size {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the files take %s, and %s is less", shown(jobs.Bytes(t.content())), size), Hint: "a larger --size, or none"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the files take %s, and %s is less", shown(jobs.Bytes(t.content())), size),
+			Hint: "a larger --size, or none"}
 	}
 	if spec.Inodes == 0 && files+files/4 > int64(size/perInode) {
 		spec.Inodes = 2 * files
@@ -279,7 +283,8 @@ func finishMove(ctx context.Context, on jobs.Starter, dir string, m *Mark) error
 	moved := err != nil // by one that was killed
 	if moved {
 		if err := hasLayer(to, m.Driver); err != nil { // then what is there is all that there is
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + nameOf(dir) + " was to get the layer in " + filepath.Dir(from) + ", which is gone", Err: fmt.Errorf("%w: %w", ErrLost, err),
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + nameOf(dir) + " was to get the layer in " + filepath.Dir(from) + ", which is gone",
+				Err:  fmt.Errorf("%w: %w", ErrLost, err),
 				Hint: "some sites remove old files; what it was before stands in " + dir + ": restore it from a copy, or berth overlay rm " + nameOf(dir)}
 		}
 	}

@@ -33,7 +33,8 @@ func tool(name string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: name + " is not here, and an ext3 overlay needs it", Hint: "install e2fsprogs, or use a directory: overlay = \"fuse\" in the profile and no [resources] disk"}
+	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: name + " is not here, and an ext3 overlay needs it",
+		Hint: "install e2fsprogs, or use a directory: overlay = \"fuse\" in the profile and no [resources] disk"}
 }
 
 // smallestExt3 is what an image has at least: mke2fs gives one of less than 2 MiB
@@ -63,7 +64,8 @@ func CheckSize(driver string, size jobs.Bytes, inodes int64) error {
 	case size > largestExt3:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an ext3 overlay of %s is too large", size), Hint: "it has less than 16TiB"}
 	case inodes > most:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an ext3 overlay of %s cannot hold %d files", size, inodes), Hint: fmt.Sprintf("it holds %d at most; give it a larger size", most)}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an ext3 overlay of %s cannot hold %d files", size, inodes),
+			Hint: fmt.Sprintf("it holds %d at most; give it a larger size", most)}
 	}
 	return nil
 }
@@ -154,7 +156,8 @@ func mkfsFrom(ctx context.Context, on jobs.Starter, path, root string, size jobs
 		argv = append(argv, "-N", strconv.FormatInt(inodes, 10))
 	}
 	if _, err = run.Output(ctx, on, jobs.Cmd{Argv: append(argv, tmp), OwnMounts: hard}); err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("make an ext3 overlay of %s", size), Err: err, Hint: "is there space left? df -h " + filepath.Dir(path)}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("make an ext3 overlay of %s", size), Err: err,
+			Hint: "is there space left? df -h " + filepath.Dir(path)}
 	}
 	return os.Rename(tmp, path)
 }
@@ -204,7 +207,8 @@ func ext3Clean(path string) (bool, error) {
 		return false, err
 	}
 	if binary.LittleEndian.Uint16(b[offsetMagic:]) != magicExt {
-		return false, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay image " + path + " is not an ext3 image", Hint: "berth overlay restore NAME LABEL brings a snapshot back; else use another overlay"}
+		return false, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay image " + path + " is not an ext3 image",
+			Hint: "berth overlay restore NAME LABEL brings a snapshot back; else use another overlay"}
 	}
 	state := binary.LittleEndian.Uint16(b[offsetState:])
 	return state&stateClean != 0 && state&stateErrors == 0 && binary.LittleEndian.Uint32(b[offsetIncompat:])&needsRecovery == 0, nil

@@ -81,7 +81,8 @@ func (s *Set) Grow(ctx context.Context, name string, size jobs.Bytes, force bool
 		m := *i.Mark
 		switch {
 		case m.Size == 0:
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "overlay " + name + " is a directory (driver " + m.Driver + "), and was given no size", Hint: "its space is that of the file system: df -h " + i.Dir}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "overlay " + name + " is a directory (driver " + m.Driver + "), and was given no size",
+				Hint: "its space is that of the file system: df -h " + i.Dir}
 		case size <= m.Size:
 			return notMore(name, m.Size, size)
 		}
@@ -118,7 +119,8 @@ func (s *Set) Grow(ctx context.Context, name string, size jobs.Bytes, force bool
 		return err
 	}
 	if _, err := run.Output(ctx, s.On, jobs.Cmd{Argv: []string{resize2fs, tmp}}); err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("grow overlay %s to %s", name, size), Err: err, Hint: "it is as it was; is there space left? df -h " + i.Dir}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("grow overlay %s to %s", name, size), Err: err,
+			Hint: "it is as it was; is there space left? df -h " + i.Dir}
 	}
 	if err := disk.SyncFile(tmp); err != nil {
 		return fmt.Errorf("grow overlay %s: %w", name, err)

@@ -103,5 +103,6 @@ func (i *Info) stands() error {
 	if i.lease == nil || i.lease.Stands() {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + i.Name + " was taken over by somebody else, because this process was silent for long", Hint: "nothing was changed; try again"}
+	return &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + i.Name + " was taken over by somebody else, because this process was silent for long",
+		Hint: "nothing was changed; try again"}
 }

@@ -126,7 +126,8 @@ func (e *entry) settleMarks(x map[string]string, in []*entry, attr func(*entry) 
 // foreignMark is the error for what was written with options that berth's
 // mounts do not have.
 func foreignMark(p, what string) error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "/" + p + " " + what, Hint: "in a container with this overlay copy it to a new name (cp -a), remove it, and give the copy its name"}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "/" + p + " " + what,
+		Hint: "in a container with this overlay copy it to a new name (cp -a), remove it, and give the copy its name"}
 }
 
 func (e *entry) marksOpaque() bool {

@@ -35,7 +35,8 @@ func Acquire(dir string, me Owner, gone func(Owner) bool) (*Lease, error) {
 		case o.Verb != "":
 			hint = "--wait, of a job --overlay-wait TIME, waits until that has ended"
 		}
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("overlay %s is in use by %s on %s since %s", name, by(o), o.Host, o.Time.Format(time.RFC3339)), Hint: hint}
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("overlay %s is in use by %s on %s since %s", name, by(o), o.Host, o.Time.Format(time.RFC3339)),
+			Hint: hint}
 	case err != nil:
 		return nil, fmt.Errorf("lease overlay %s: %w", name, err)
 	}

@@ -69,7 +69,8 @@ func Persistent(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make overlay " + spec.Name, Err: err, Hint: "is there space left? df -h " + filepath.Dir(dir) + "; df -i " + filepath.Dir(dir)}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make overlay " + spec.Name, Err: err,
+			Hint: "is there space left? df -h " + filepath.Dir(dir) + "; df -i " + filepath.Dir(dir)}
 	}
 	lease, err := Acquire(dir, me, gone)
 	if err != nil {
@@ -148,7 +149,8 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 		return nil, err
 	}
 	if m.Driver != spec.Driver {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was written by the driver %s, and this job asks for %s", spec.Name, m.Driver, spec.Driver),
+		return nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("overlay %s was written by the driver %s, and this job asks for %s", spec.Name, m.Driver, spec.Driver),
 			Hint: "submit again: the driver follows the overlay's mark; or change that: berth overlay convert " + spec.Name + " --driver " + spec.Driver}
 	}
 	if m.bind(img) {

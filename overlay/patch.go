@@ -51,7 +51,8 @@ func (s *Set) Patch(ctx context.Context, name, since string, w io.Writer) (leftO
 		return 0, err
 	}
 	if p.base, err = readImage(ctx, s.On, p.now.mark); err != nil {
-		return 0, &jobs.Error{Kind: jobs.KindConfig, Msg: "a patch of overlay " + name + " needs its image, " + p.now.mark.Image, Err: err, Hint: "berth overlay show " + name + " tells where it was; a tar can be exported without it"}
+		return 0, &jobs.Error{Kind: jobs.KindConfig, Msg: "a patch of overlay " + name + " needs its image, " + p.now.mark.Image, Err: err,
+			Hint: "berth overlay show " + name + " tells where it was; a tar can be exported without it"}
 	}
 	if p.dir, err = os.MkdirTemp("", "berth-patch-*"); err != nil {
 		return 0, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory for a patch", Err: err, Hint: "set TMPDIR to a directory that has room"}

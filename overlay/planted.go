@@ -20,7 +20,8 @@ func plainDir(path, what string) error {
 	case err != nil:
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "look at " + what, Err: err}
 	case !fi.IsDir():
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s: %s is no directory of berth's making but a %s", what, path, kindOf(fi)), Hint: "look at it, and remove it by hand"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s: %s is no directory of berth's making but a %s", what, path, kindOf(fi)),
+			Hint: "look at it, and remove it by hand"}
 	}
 	return nil
 }

@@ -168,7 +168,8 @@ func (l *Layer) Promote(_ context.Context, stands func() bool) error {
 	}
 	mayStill := func() error {
 		if !l.lease.Stands() || !stands() {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: "what the task has changed in overlay " + name + " is not kept: somebody else has taken the overlay or the attempt over",
+			return &jobs.Error{Kind: jobs.KindInfra,
+				Msg:  "what the task has changed in overlay " + name + " is not kept: somebody else has taken the overlay or the attempt over",
 				Hint: "berth overlay show " + name + " says who has it"}
 		}
 		return nil

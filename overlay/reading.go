@@ -71,7 +71,8 @@ func (r *Reading) ImageSize(ctx context.Context) (int64, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, &jobs.Error{Kind: jobs.KindConfig, Msg: "the image of overlay " + r.src.name + ", " + r.Mark.Image, Err: err, Hint: "it has to be there, as it was: berth overlay show " + r.src.name}
+		return 0, &jobs.Error{Kind: jobs.KindConfig, Msg: "the image of overlay " + r.src.name + ", " + r.Mark.Image, Err: err,
+			Hint: "it has to be there, as it was: berth overlay show " + r.src.name}
 	}
 	return l.bytes(), nil
 }

@@ -155,7 +155,8 @@ func (s *Set) made(name string) (*Info, error) {
 		if err := lostMark(i.Dir); err != nil {
 			return i, err
 		}
-		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + " is half made", Hint: "the next job that uses it makes it anew; or: berth overlay rm " + name}
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + " is half made",
+			Hint: "the next job that uses it makes it anew; or: berth overlay rm " + name}
 	}
 	return i, err
 }
@@ -174,7 +175,8 @@ func (s *Set) Create(ctx context.Context, spec jobs.OverlaySpec, image string) (
 	if strings.HasPrefix(img.ID, PrefixDir) { // fuse is not right over it
 		switch spec.Driver {
 		case jobs.DriverFuse:
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay driver fuse is not right over an unpacked image", Hint: "say --driver kernel or --driver ext3, or name a SIF"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay driver fuse is not right over an unpacked image",
+				Hint: "say --driver kernel or --driver ext3, or name a SIF"}
 		case "", "auto":
 			if spec.Size == 0 && spec.Inodes == 0 && TakesDirectories(s.Dir) {
 				spec.Driver = jobs.DriverKernel
@@ -215,7 +217,8 @@ func (s *Set) settle(spec jobs.OverlaySpec) (jobs.OverlaySpec, error) {
 	case jobs.DriverExt3:
 	case jobs.DriverFuse, jobs.DriverKernel:
 		if !TakesDirectories(s.Dir) {
-			return spec, &jobs.Error{Kind: jobs.KindConfig, Msg: s.Dir + " is on a network file system, where a directory cannot hold all changes to an image", Hint: "say --driver ext3"}
+			return spec, &jobs.Error{Kind: jobs.KindConfig, Msg: s.Dir + " is on a network file system, where a directory cannot hold all changes to an image",
+				Hint: "say --driver ext3"}
 		}
 	default:
 		return spec, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is no overlay driver %q", spec.Driver), Hint: "auto, kernel, fuse or ext3"}
@@ -327,7 +330,8 @@ func onlyOurs(dir string) error {
 	}
 	for _, e := range entries {
 		if !ours(e.Name()) && !isAttempt(filepath.Join(dir, e.Name())) {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%q is not of berth's making and would be removed", filepath.Join(dir, e.Name())), Hint: "move it elsewhere"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%q is not of berth's making and would be removed", filepath.Join(dir, e.Name())),
+				Hint: "move it elsewhere"}
 		}
 	}
 	return nil

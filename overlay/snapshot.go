@@ -27,7 +27,8 @@ const LabelForm = "20060102-150405"
 
 func checkLabel(label string) error {
 	if CheckName(label) != nil {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name a snapshot", label), Hint: "use lower-case letters, digits, dots, dashes and underscores, at most 64"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name a snapshot", label),
+			Hint: "use lower-case letters, digits, dots, dashes and underscores, at most 64"}
 	}
 	return nil
 }
@@ -75,7 +76,8 @@ func (i *Info) snapshotOf(label string) (*Mark, error) {
 	}
 	if err == nil {
 		if err = hasLayer(layerPath(snapshotDir(i.Dir, label), m.Driver), m.Driver); err != nil {
-			err = &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("snapshot %s of overlay %s has lost its content", label, i.Name), Err: fmt.Errorf("%w: %w", ErrLost, err), Hint: "use another one: berth overlay show " + i.Name}
+			err = &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("snapshot %s of overlay %s has lost its content", label, i.Name),
+				Err: fmt.Errorf("%w: %w", ErrLost, err), Hint: "use another one: berth overlay show " + i.Name}
 		}
 	}
 	return m, err
@@ -149,7 +151,8 @@ func (s *Set) held(ctx context.Context, name, verb string, force bool) (*Info, f
 	}
 	if err == nil {
 		if err = hasLayer(i.Layer(), i.Mark.Driver); err != nil {
-			err = &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + " has lost its content", Err: fmt.Errorf("%w: %w", ErrLost, err), Hint: "berth overlay restore " + name + " LABEL, or berth overlay rm " + name}
+			err = &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + " has lost its content", Err: fmt.Errorf("%w: %w", ErrLost, err),
+				Hint: "berth overlay restore " + name + " LABEL, or berth overlay rm " + name}
 		}
 		if err != nil && verb == "restore" {
 			err = nil

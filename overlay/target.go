@@ -35,7 +35,8 @@ func MayWrite(to string, force bool) error {
 
 // WriteError is the error for an export that cannot be written.
 func WriteError(to string, err error) error {
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: "write " + to, Err: err, Hint: "may you write there, and is there room? ls -ld " + filepath.Dir(to) + "; df -h " + filepath.Dir(to)}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "write " + to, Err: err,
+		Hint: "may you write there, and is there room? ls -ld " + filepath.Dir(to) + "; df -h " + filepath.Dir(to)}
 }
 
 // Place gives a complete file, which is on the disk, its name on the same file

@@ -214,7 +214,8 @@ func (u *unpacker) place(content io.Reader, h *tar.Header, name string) error {
 		}
 		if u.how == jobs.DriverKernel { // a file would be seen
 			if err := makeNode(root, name, unix.S_IFCHR); err != nil {
-				return &jobs.Error{Kind: jobs.KindConfig, Msg: "mark a path as deleted for the driver kernel", Err: err, Hint: "that takes Linux 5.8 and a file system with device nodes; the driver fuse does without"}
+				return &jobs.Error{Kind: jobs.KindConfig, Msg: "mark a path as deleted for the driver kernel", Err: err,
+					Hint: "that takes Linux 5.8 and a file system with device nodes; the driver fuse does without"}
 			}
 			return nil
 		}

@@ -37,7 +37,8 @@ func (s *Scheduler) Check(ctx context.Context) jobs.Checked {
 	if err != nil {
 		said = err.Error()
 	}
-	return jobs.Checked{Health: jobs.Unhealthy, Version: version, Reason: "Slurm's controller does not answer: " + said, Hint: "try again later; see: scontrol ping"}
+	return jobs.Checked{Health: jobs.Unhealthy, Version: version, Reason: "Slurm's controller does not answer: " + said,
+		Hint: "try again later; see: scontrol ping"}
 }
 
 // controllerUp reads "Slurmctld(primary) at HOST is UP"; one controller of

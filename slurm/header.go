@@ -49,7 +49,8 @@ func header(l jobs.Launch) ([]string, error) {
 		// In a log's name a backslash means "no replacements" and is dropped,
 		// once in 22.05 and 24.11, more often in 26.05: no spelling is right
 		// everywhere.
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("directory %q of the attempt holds a backslash, which Slurm cannot take in the name of a log", l.Dir),
+		return nil, &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  fmt.Sprintf("directory %q of the attempt holds a backslash, which Slurm cannot take in the name of a log", l.Dir),
 			Hint: "set BERTH_HOME to a directory without one"}
 	}
 	extra, dependency, err := extras(l.Slurm.Extra)

@@ -42,13 +42,15 @@ func (s *Scheduler) refusal(ctx context.Context, l jobs.Launch, out output) erro
 	case containsAny(text, noAnswer):
 		return &jobs.Error{Kind: jobs.KindUnclear, Msg: "Slurm gave no clear answer: " + said, Hint: unclearHint}
 	case containsAny(text, controllerDown):
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "Slurm's controller does not answer; nothing was submitted: " + said, Hint: "try again later; see: scontrol ping"}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "Slurm's controller does not answer; nothing was submitted: " + said,
+			Hint: "try again later; see: scontrol ping"}
 	case strings.Contains(text, "sbatch: fatal:"):
 		// Slurm's programs use it for what is wrong around the request: a
 		// configuration that cannot be read, plugins, credentials.
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "Slurm does not work here; nothing was submitted: " + said, Hint: "see: scontrol ping; is SLURM_CONF right?"}
 	case containsAny(text, later):
-		return &jobs.Error{Kind: jobs.KindAgain, Msg: "Slurm does not take another job now: " + said, Hint: "wait until some of your jobs have ended; see: squeue --me"}
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: "Slurm does not take another job now: " + said,
+			Hint: "wait until some of your jobs have ended; see: squeue --me"}
 	case out.exit.Code == exitRefused, strings.Contains(text, "sbatch: error:"),
 		// The options are read by getopt, whose messages and exit code 255
 		// are not sbatch's.

@@ -95,7 +95,8 @@ func schedule(every time.Duration) (string, error) {
 	case m == 24*60:
 		return "0 0 * * *", nil
 	}
-	return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s is no interval of crontab's", every), Hint: "whole minutes that divide an hour, or hours that divide a day: 10m, 30m, 2h"}
+	return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s is no interval of crontab's", every),
+		Hint: "whole minutes that divide an hour, or hours that divide a day: 10m, 30m, 2h"}
 }
 
 // without takes the entry of a state directory out of a crontab, and returns it.
@@ -135,7 +136,8 @@ func without(crontab, home string) (rest, entry string, err error) {
 }
 
 func cutEntry(home string) error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "berth's entry for " + home + " in your scrontab was changed: its first and last line do not match", Hint: "mend or remove it: scrontab -e"}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "berth's entry for " + home + " in your scrontab was changed: its first and last line do not match",
+		Hint: "mend or remove it: scrontab -e"}
 }
 
 // SetCrontab puts the entry into the user's scrontab, in place of one for the

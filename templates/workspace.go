@@ -54,7 +54,8 @@ var workspaceName = pattern.Lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 // CheckWorkspaceName refuses what cannot name a template.
 func CheckWorkspaceName(name string) error {
 	if !workspaceName().MatchString(name) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q cannot name a template", name), Hint: "lower-case letters, digits, dots, dashes and underscores, at most 64"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q cannot name a template", name),
+			Hint: "lower-case letters, digits, dots, dashes and underscores, at most 64"}
 	}
 	return nil
 }
@@ -72,7 +73,8 @@ func FindWorkspace(dir, name string) (*Workspace, error) {
 	text, err := builtin.ReadFile(builtinDir + "/" + name + ext)
 	if err != nil {
 		have := names(dir)
-		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("template %q does not exist%s", name, strict.DidYouMean(name, have)), Hint: "the templates are " + strings.Join(have, ", ") + "; your own: berth template add FILE.toml"}
+		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("template %q does not exist%s", name, strict.DidYouMean(name, have)),
+			Hint: "the templates are " + strings.Join(have, ", ") + "; your own: berth template add FILE.toml"}
 	}
 	w, err := parseWorkspace(name+ext, text)
 	if err != nil {
@@ -166,7 +168,8 @@ func RemoveWorkspace(dir, name string) error {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "remove the template " + name, Err: err}
 	}
 	if _, err := builtin.ReadFile(builtinDir + "/" + name + ext); err == nil {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the template " + name + " is built into berth", Hint: "one of your own with its name takes its place: berth template add FILE.toml --name " + name}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the template " + name + " is built into berth",
+			Hint: "one of your own with its name takes its place: berth template add FILE.toml --name " + name}
 	}
 	return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("template %q does not exist", name), Hint: "berth template ls"}
 }

@@ -65,7 +65,8 @@ func rights(has []string) error {
 			found = found || h == need
 		}
 		if !found {
-			return &protocol.Error{Kind: protocol.Auth, Message: "the key lacks the permission " + need, Hint: "make one with write:sandboxes and delete:sandboxes in Daytona's dashboard (Keys), then: export DAYTONA_API_KEY=dtn_..."}
+			return &protocol.Error{Kind: protocol.Auth, Message: "the key lacks the permission " + need,
+				Hint: "make one with write:sandboxes and delete:sandboxes in Daytona's dashboard (Keys), then: export DAYTONA_API_KEY=dtn_..."}
 		}
 	}
 	return nil

@@ -108,7 +108,8 @@ func explain(err error) error {
 	if errors.As(err, &lost) {
 		return lost.told()
 	}
-	return &protocol.Error{Kind: protocol.Unreachable, Message: lower(err.Error()), Hint: "does the service answer? see https://status.app.daytona.io, and DAYTONA_API_URL, HTTPS_PROXY"}
+	return &protocol.Error{Kind: protocol.Unreachable, Message: lower(err.Error()),
+		Hint: "does the service answer? see https://status.app.daytona.io, and DAYTONA_API_URL, HTTPS_PROXY"}
 }
 
 func lower(s string) string { return strings.TrimRight(s, ".") }

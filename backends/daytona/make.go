@@ -72,7 +72,8 @@ func (c *client) make(ctx context.Context, w *create, tags map[string]string) (b
 // that is the error.
 func (c *client) pause(ctx context.Context, d time.Duration, what string) error {
 	if time.Now().Add(d).After(c.until) {
-		return &protocol.Error{Kind: protocol.Unreachable, Message: what + ": Daytona takes too long over it", Hint: "look at it in Daytona's dashboard, and try again"}
+		return &protocol.Error{Kind: protocol.Unreachable, Message: what + ": Daytona takes too long over it",
+			Hint: "look at it in Daytona's dashboard, and try again"}
 	}
 	select {
 	case <-ctx.Done():

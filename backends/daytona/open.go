@@ -62,7 +62,8 @@ func (c *client) find(ctx context.Context, r *protocol.Request, w *create, o *pr
 		ours := false
 		if b == nil || b.gone() {
 			if c.hermes != "" {
-				return nil, &protocol.Error{Kind: protocol.NotFound, Message: "there is no sandbox " + name + " of Hermes", Hint: "leave hermes_task out, and berth makes one of its own"}
+				return nil, &protocol.Error{Kind: protocol.NotFound, Message: "there is no sandbox " + name + " of Hermes",
+					Hint: "leave hermes_task out, and berth makes one of its own"}
 			}
 			if from := r.Spec.From; from != "" {
 				if _, err := c.usable(ctx, from); err != nil {
@@ -88,7 +89,8 @@ func (c *client) find(ctx context.Context, r *protocol.Request, w *create, o *pr
 				c.takeBack(name, r.Tags)
 				return nil, noRules()
 			}
-			return nil, &protocol.Error{Kind: protocol.Changed, Message: "the sandbox " + b.Name + " has other rules for its network than those wanted", Hint: "berth env rm, and open it again"}
+			return nil, &protocol.Error{Kind: protocol.Changed, Message: "the sandbox " + b.Name + " has other rules for its network than those wanted",
+				Hint: "berth env rm, and open it again"}
 		}
 		now, woken, err := c.ready(ctx, b)
 		var lost *lostError

@@ -87,14 +87,17 @@ func settle(options map[string]string, env func(string) string) (*settings, erro
 	s.org = first(options[optOrg], env("DAYTONA_ORGANIZATION_ID"))
 	if jwt := strings.TrimSpace(env("DAYTONA_JWT_TOKEN")); s.key == "" && jwt != "" {
 		if s.key = jwt; s.org == "" {
-			return nil, &protocol.Error{Kind: protocol.Auth, Message: "DAYTONA_JWT_TOKEN is set, and not for which organization", Hint: "export DAYTONA_ORGANIZATION_ID=..."}
+			return nil, &protocol.Error{Kind: protocol.Auth, Message: "DAYTONA_JWT_TOKEN is set, and not for which organization",
+				Hint: "export DAYTONA_ORGANIZATION_ID=..."}
 		}
 	}
 	if s.key == "" {
-		return nil, &protocol.Error{Kind: protocol.Auth, Message: "there is no key for Daytona", Hint: "make one in the dashboard (Keys), then: export DAYTONA_API_KEY=dtn_..."}
+		return nil, &protocol.Error{Kind: protocol.Auth, Message: "there is no key for Daytona",
+			Hint: "make one in the dashboard (Keys), then: export DAYTONA_API_KEY=dtn_..."}
 	}
 	if strings.ContainsAny(s.key, " \t\r\n") {
-		return nil, &protocol.Error{Kind: protocol.Auth, Message: "the key for Daytona has blanks in it", Hint: "export DAYTONA_API_KEY=dtn_... as the dashboard shows it"}
+		return nil, &protocol.Error{Kind: protocol.Auth, Message: "the key for Daytona has blanks in it",
+			Hint: "export DAYTONA_API_KEY=dtn_... as the dashboard shows it"}
 	}
 	s.target = first(options[optTarget], env("DAYTONA_TARGET"))
 	s.image, s.fixed, s.hermes = options[optImage], options[optTemplate], options[optHermes]
@@ -134,7 +137,8 @@ func checkURL(s string) error {
 	if err == nil && secure(u) && u.RawQuery == "" && u.Fragment == "" {
 		return nil
 	}
-	return &protocol.Error{Kind: protocol.Input, Message: fmt.Sprintf("%q is no address of a Daytona: the key goes there, so it begins with https://", s), Hint: "export DAYTONA_API_URL=" + defaultURL}
+	return &protocol.Error{Kind: protocol.Input, Message: fmt.Sprintf("%q is no address of a Daytona: the key goes there, so it begins with https://", s),
+		Hint: "export DAYTONA_API_URL=" + defaultURL}
 }
 
 // expand puts variables in: ${NAME}, nothing else.
@@ -152,7 +156,8 @@ func expand(s string, env func(string) string) (string, error) {
 		}
 		v := env(name)
 		if v == "" {
-			return "", &protocol.Error{Kind: protocol.Auth, Message: "api_token names the variable " + name + ", which is not set", Hint: "export " + name + "=... (only variables that begin with DAYTONA_ reach the backend)"}
+			return "", &protocol.Error{Kind: protocol.Auth, Message: "api_token names the variable " + name + ", which is not set",
+				Hint: "export " + name + "=... (only variables that begin with DAYTONA_ reach the backend)"}
 		}
 		out.WriteString(v)
 		s = after

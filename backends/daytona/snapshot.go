@@ -80,7 +80,8 @@ func (c *client) usable(ctx context.Context, name string) (*snapshot, error) {
 		case s.State == "active":
 			return s, nil
 		case s.State == "error" || s.State == "build_failed":
-			return s, &protocol.Error{Kind: protocol.Internal, Message: fmt.Sprintf("the snapshot %s is broken: %s", name, s.Why), Hint: "remove it, and make another one"}
+			return s, &protocol.Error{Kind: protocol.Internal, Message: fmt.Sprintf("the snapshot %s is broken: %s", name, s.Why),
+				Hint: "remove it, and make another one"}
 		case s.State == "inactive" && !asked:
 			asked = true
 			c.say("activating the snapshot, which nobody has used for long")

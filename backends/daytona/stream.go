@@ -184,7 +184,8 @@ func (c *client) stream(ctx context.Context, b *sandbox, argv []string, connecte
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
-		return 0, &protocol.Error{Kind: protocol.Unreachable, Message: "start the guest in the sandbox: " + err.Error(), Hint: "does its image have a shell that reads commands?"}
+		return 0, &protocol.Error{Kind: protocol.Unreachable, Message: "start the guest in the sandbox: " + err.Error(),
+			Hint: "does its image have a shell that reads commands?"}
 	}
 	in, out := connected()
 	go func() {

@@ -82,7 +82,8 @@ func (s *settings) from(w *create, p *protocol.Spec) error {
 		return nil
 	}
 	if !reference().MatchString(image) {
-		return &protocol.Error{Kind: protocol.Input, Message: fmt.Sprintf("%q is no image that Daytona could take", image), Hint: "name one of a registry, for example debian:12; files of this machine cannot be used there"}
+		return &protocol.Error{Kind: protocol.Input, Message: fmt.Sprintf("%q is no image that Daytona could take", image),
+			Hint: "name one of a registry, for example debian:12; files of this machine cannot be used there"}
 	}
 	w.Build = &build{Dockerfile: "FROM " + image + "\n"}
 	return nil

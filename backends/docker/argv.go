@@ -171,7 +171,8 @@ func checkDestination(d string) error {
 	if !kept || clean == "/dev/shm" {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("nothing may be mounted at %q inside a container", d), Hint: "choose another destination, such as /data"}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("nothing may be mounted at %q inside a container", d),
+		Hint: "choose another destination, such as /data"}
 }
 
 // checkImage refuses what cannot be a reference to an image and would be taken
@@ -186,9 +187,11 @@ func checkImage(image string) error {
 	case strings.HasPrefix(image, "-"), strings.ContainsAny(image, " \t"):
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an image", image), Hint: "write for example debian:12"}
 	case strings.Contains(image, "://"):
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the image %q is not one of the backend docker", image), Hint: "write for example debian:12, without a scheme"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the image %q is not one of the backend docker", image),
+			Hint: "write for example debian:12, without a scheme"}
 	case strings.HasPrefix(image, "/"), strings.HasPrefix(image, "."), strings.HasSuffix(image, ".sif"):
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the image %q is a file, and the backend docker takes references", image), Hint: "write for example debian:12; or --backend singularity"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the image %q is a file, and the backend docker takes references", image),
+			Hint: "write for example debian:12; or --backend singularity"}
 	}
 	return nil
 }

@@ -44,7 +44,8 @@ func NewJob(ctx context.Context, on jobs.Starter, argv []string, image, name str
 		held bool
 	}{{"--cpus", c.cpus}, {"--memory", c.memory}} {
 		if slices.Contains(j.Argv[:at], l.flag) && !l.held {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + strings.TrimPrefix(l.flag, "--") + " cannot be held here: " + c.why, Hint: "leave it out of [resources]"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + strings.TrimPrefix(l.flag, "--") + " cannot be held here: " + c.why,
+				Hint: "leave it out of [resources]"}
 		}
 	}
 	if !c.pids {

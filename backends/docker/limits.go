@@ -126,7 +126,8 @@ func settle(all []limit, strict bool) (flags, notes []string, err error) {
 		case l.held:
 			flags = append(flags, l.flags...)
 		case strict || !l.defaulted:
-			return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + l.name + " " + l.value + " cannot be held here: " + l.why, Hint: unlimited(l, strict)}
+			return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + l.name + " " + l.value + " cannot be held here: " + l.why,
+				Hint: unlimited(l, strict)}
 		default:
 			notes = append(notes, "the limit "+l.name+" "+l.value+" is not held: "+l.why)
 		}

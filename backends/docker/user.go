@@ -108,7 +108,8 @@ func rootHere(user, dir string) error {
 	if os.Getuid() == 0 {
 		hint = "you are root: name who is to run inside, --user UID:GID; or bind it read-only; or call berth as another user"
 	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be writable inside for root: a setuid file there would make everybody on this machine root", dir), Err: err, Hint: hint}
+	return &jobs.Error{Kind: jobs.KindConfig,
+		Msg: fmt.Sprintf("%s cannot be writable inside for root: a setuid file there would make everybody on this machine root", dir), Err: err, Hint: hint}
 }
 
 // writable are the directories of the host that a container can write to, but

@@ -141,7 +141,8 @@ func (c *caller) exec(ctx context.Context, r protocol.Request, o jobs.Once) (out
 	case err != nil:
 		return out, err
 	}
-	return out, &jobs.Error{Kind: jobs.KindUnclear, Msg: "the backend " + c.name + ": asked to exec, it ended and did not say how the command has", Err: said.err(), Hint: "the command may have run; look before it is given again"}
+	return out, &jobs.Error{Kind: jobs.KindUnclear, Msg: "the backend " + c.name + ": asked to exec, it ended and did not say how the command has",
+		Err: said.err(), Hint: "the command may have run; look before it is given again"}
 }
 
 // errPass is that nobody takes the output any more.

@@ -163,7 +163,8 @@ func (b *Backend) of(s *jobs.EnvSpec, on jobs.Starter) (*caller, error) {
 	if !runs(program[0]) {
 		found, err := Find(s.Backend, b.Builtin)
 		if err != nil {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the program of the backend " + s.Backend + " is not there any more: " + program[0], Hint: "install it again; the environment " + s.Name + " stands at the service"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the program of the backend " + s.Backend + " is not there any more: " + program[0],
+				Hint: "install it again; the environment " + s.Name + " stands at the service"}
 		}
 		program = found
 	}

@@ -43,9 +43,11 @@ func (k *kept) begin(home string) (last bool, err error) {
 		case rerr != nil:
 			return false, rerr
 		case !was.Unclear:
-			return false, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is a snapshot %s of the environment %s already", k.Name, was.Environment), Hint: "choose another name; or remove it: berth env snapshots --rm " + k.Name}
+			return false, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is a snapshot %s of the environment %s already", k.Name, was.Environment),
+				Hint: "choose another name; or remove it: berth env snapshots --rm " + k.Name}
 		case time.Since(was.Created) < underWay:
-			return false, &jobs.Error{Kind: jobs.KindAgain, Msg: "the snapshot " + k.Name + " was begun a moment ago, and it is not known how that ended", Hint: "choose another name, or try again in a quarter of an hour"}
+			return false, &jobs.Error{Kind: jobs.KindAgain, Msg: "the snapshot " + k.Name + " was begun a moment ago, and it is not known how that ended",
+				Hint: "choose another name, or try again in a quarter of an hour"}
 		}
 		return true, k.again(home, was)
 	}
@@ -87,7 +89,8 @@ func (k *kept) again(home string, was *kept) error {
 func claimName(name string) string { return "." + name + ".again." }
 
 func (k *kept) taken() error {
-	return &jobs.Error{Kind: jobs.KindAgain, Msg: "somebody else is making the snapshot " + k.Name + " again", Hint: "choose another name; or where nobody is: berth env snapshots --rm " + k.Name}
+	return &jobs.Error{Kind: jobs.KindAgain, Msg: "somebody else is making the snapshot " + k.Name + " again",
+		Hint: "choose another name; or where nobody is: berth env snapshots --rm " + k.Name}
 }
 
 // underWay is for how long somebody may be at making a snapshot.
@@ -157,7 +160,8 @@ func (b *Backend) recorded(home, name string) error {
 	}
 	k, err := readKept(home, b.Word, name)
 	if err == nil && k.Unclear {
-		err = &jobs.Error{Kind: jobs.KindUnclear, Msg: "it is not known whether the snapshot " + name + " was made", Hint: "remove it: berth env snapshots --rm " + name}
+		err = &jobs.Error{Kind: jobs.KindUnclear, Msg: "it is not known whether the snapshot " + name + " was made",
+			Hint: "remove it: berth env snapshots --rm " + name}
 	}
 	return err
 }

@@ -138,7 +138,8 @@ func (c *caller) open(ctx context.Context, s *jobs.EnvSpec, dir string, guest *p
 	}
 	err = c.checkOpened(&o, &r)
 	if is := jobs.Level(o.Level); err == nil && is != "" && !contains(is, s.Level) {
-		err = &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the backend %s has made a sandbox of level %s, and %s was said to be had", s.Backend, is, s.Level), Hint: "berth doctor; or name another --backend"}
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the backend %s has made a sandbox of level %s, and %s was said to be had", s.Backend, is, s.Level),
+			Hint: "berth doctor; or name another --backend"}
 	}
 	if err != nil {
 		return nil, told{}, errors.Join(err, c.undo(s, dir, &o))

@@ -57,7 +57,8 @@ func (b *Backend) Settle(ctx context.Context, s *jobs.EnvSpec) error {
 	case x.Life == 0:
 		x.Life = most
 	case most != 0 && x.Life > most:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("a sandbox of the backend %s lives for %v at most, and %v was asked for", b.Word, most, x.Life), Hint: "ask for less time"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("a sandbox of the backend %s lives for %v at most, and %v was asked for", b.Word, most, x.Life),
+			Hint: "ask for less time"}
 	}
 	s.Notes = append(s.Notes, k.Notes...)
 	if s.Level == jobs.LevelNone {
@@ -122,7 +123,8 @@ func (b *Backend) settleLimits(k *protocol.Checked, s *jobs.EnvSpec) error {
 			continue
 		}
 		if s.Strict || !slices.Contains(s.Defaulted, l.name) {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + l.name + " " + l.value + " cannot be held by the backend " + b.Word, Hint: "leave " + l.name + " out"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + l.name + " " + l.value + " cannot be held by the backend " + b.Word,
+				Hint: "leave " + l.name + " out"}
 		}
 		l.drop()
 		s.Defaulted = slices.DeleteFunc(slices.Clone(s.Defaulted), func(d string) bool { return d == l.name })

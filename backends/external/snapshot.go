@@ -21,7 +21,8 @@ func snapshotName(owner, name string) string {
 }
 
 func (b *Backend) noSnapshots() error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + b.Word + " has no snapshots", Hint: "copy what is to be kept: berth cp ENV:PATH .; or name another --backend"}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + b.Word + " has no snapshots",
+		Hint: "copy what is to be kept: berth cp ENV:PATH .; or name another --backend"}
 }
 
 // able refuses a service that has no snapshots.
@@ -80,7 +81,8 @@ func (b *Backend) Snapshot(ctx context.Context, s *jobs.EnvSpec, name string, at
 		return nil, errors.Join(err, k.forget(s.Home)) // it says that there is none
 	}
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindUnclear, Msg: "whether the snapshot " + name + " was made is not known", Err: err, Hint: "look, and remove what there is of it: berth env snapshots --rm " + name}
+		return nil, &jobs.Error{Kind: jobs.KindUnclear, Msg: "whether the snapshot " + name + " was made is not known", Err: err,
+			Hint: "look, and remove what there is of it: berth env snapshots --rm " + name}
 	}
 	k.ID, k.Bytes, k.Unclear = made.Snapshot.ID, made.Snapshot.Bytes, false
 	return &k.Snapshot, k.save(s.Home)

@@ -53,7 +53,8 @@ func (c *conn) account(ctx context.Context, r *protocol.Request, a *protocol.Che
 		}
 	}
 	if name != "" {
-		return &protocol.Error{Kind: protocol.NotFound, Message: "Modal has no environment " + name + " that this token may see", Hint: "MODAL_ENVIRONMENT names it, or ~/.modal.toml; modal environment list shows those there are"}
+		return &protocol.Error{Kind: protocol.NotFound, Message: "Modal has no environment " + name + " that this token may see",
+			Hint: "MODAL_ENVIRONMENT names it, or ~/.modal.toml; modal environment list shows those there are"}
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ func connect(say func(format string, args ...any)) (*conn, error) {
 		GRPCUnaryInterceptors: []grpc.UnaryClientInterceptor{c.see},
 	})
 	if err != nil {
-		return nil, &protocol.Error{Kind: protocol.Auth, Message: "Modal's configuration is no good: " + text(err), Hint: "look at ~/.modal.toml, or the file in MODAL_CONFIG_PATH, and at MODAL_SERVER_URL, which is unset or begins with https://"}
+		return nil, &protocol.Error{Kind: protocol.Auth, Message: "Modal's configuration is no good: " + text(err),
+			Hint: "look at ~/.modal.toml, or the file in MODAL_CONFIG_PATH, and at MODAL_SERVER_URL, which is unset or begins with https://"}
 	}
 	c.Client = client
 	return c, nil

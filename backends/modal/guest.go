@@ -101,7 +101,8 @@ func (o *opening) leave(ctx context.Context, w *worker, id string) error {
 		return trouble("end the last guest", err)
 	}
 	if _, err := x.wait(ctx); err != nil {
-		return &protocol.Error{Kind: protocol.Gone, Message: "the guest of the last stream does not leave the sandbox", Hint: "try again in a minute, or end the sandbox: berth env stop"}
+		return &protocol.Error{Kind: protocol.Gone, Message: "the guest of the last stream does not leave the sandbox",
+			Hint: "try again in a minute, or end the sandbox: berth env stop"}
 	}
 	return nil
 }

@@ -49,7 +49,8 @@ func (Provider) Snapshot(ctx context.Context, r *protocol.Request, say provider.
 		if there, lerr := c.saved(look, name); lerr == nil && there != nil && there.ImageID == image.ImageID && ctx.Err() == nil {
 			err = nil // its answer was lost
 		} else if derr := c.forget(look, image.ImageID); derr != nil {
-			return nil, &protocol.Error{Kind: protocol.Unclear, Message: fmt.Sprintf("%v; and the image %s is left: %v", err, image.ImageID, derr), Hint: "modal image delete " + image.ImageID}
+			return nil, &protocol.Error{Kind: protocol.Unclear, Message: fmt.Sprintf("%v; and the image %s is left: %v", err, image.ImageID, derr),
+				Hint: "modal image delete " + image.ImageID}
 		}
 		if err != nil {
 			return nil, err

@@ -65,7 +65,8 @@ func settle(r *protocol.Request) (*want, error) {
 	}
 	if s.DiskMiB > 0 {
 		if !slices.Contains(s.Soft, protocol.LimitDisk) {
-			return nil, &protocol.Error{Kind: protocol.Unsupported, Message: "Modal's sandboxes have no limit of their disk that could be set", Hint: "leave the disk's size out; Modal gives each sandbox its own bound"}
+			return nil, &protocol.Error{Kind: protocol.Unsupported, Message: "Modal's sandboxes have no limit of their disk that could be set",
+				Hint: "leave the disk's size out; Modal gives each sandbox its own bound"}
 		}
 		w.dropped = append(w.dropped, protocol.LimitDisk)
 	}

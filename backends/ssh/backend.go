@@ -32,7 +32,8 @@ func (b Backend) Check(ctx context.Context) jobs.Checked {
 	var said bytes.Buffer
 	if _, err := run.Output(ctx, on, jobs.Cmd{Argv: []string{program, "-V"}, Env: b.Env, Stderr: &said}); err != nil {
 		if isNotFound(err) {
-			return jobs.Checked{Health: jobs.Undetected, Reason: "there is no program " + program, Hint: "install OpenSSH's client (Debian: apt-get install openssh-client)"}
+			return jobs.Checked{Health: jobs.Undetected, Reason: "there is no program " + program,
+				Hint: "install OpenSSH's client (Debian: apt-get install openssh-client)"}
 		}
 		return jobs.Checked{Health: jobs.Unhealthy, Reason: err.Error(), Hint: "does " + program + " -V work?"}
 	}

@@ -109,7 +109,8 @@ func (h *Host) probe(ctx context.Context) (machine, map[string]int64, error) {
 	system, arch, ok := strings.Cut(lines[0], " ")
 	m := machine{systems[system], machines[arch]}
 	if !ok || m.OS == "" || m.Arch == "" {
-		return m, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s is %q, which berth has no program for", h, lines[0]), Hint: "hosts need Linux on x86_64 or aarch64"}
+		return m, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s is %q, which berth has no program for", h, lines[0]),
+			Hint: "hosts need Linux on x86_64 or aarch64"}
 	}
 	there := map[string]int64{}
 	for _, l := range lines[1:] {

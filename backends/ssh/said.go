@@ -133,14 +133,16 @@ func (h *Host) notOurs(exit jobs.Exit, said string) error {
 
 // broke is a link that ended while something ran there.
 func (h *Host) broke(said string) error {
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the link to %s broke; what runs there goes on; what the command did is not known", h), Err: quoted(said),
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the link to %s broke; what runs there goes on; what the command did is not known", h),
+		Err:  quoted(said),
 		Hint: "the next command finds it again"}
 }
 
 // startFailed is an ssh program that could not be started.
 func (h *Host) startFailed(err error) error {
 	if filepath.Base(h.b.Program) == h.b.Program && isNotFound(err) {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "there is no program " + h.b.Program + " here", Err: err, Hint: "install OpenSSH's client (Debian: apt-get install openssh-client)"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "there is no program " + h.b.Program + " here", Err: err,
+			Hint: "install OpenSSH's client (Debian: apt-get install openssh-client)"}
 	}
 	return err
 }

@@ -29,11 +29,13 @@ func CheckSpec(s jobs.SSHSpec) error {
 	if i := strings.IndexFunc(s.Host, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:%[]", r)
 	}); i >= 0 {
-		e := &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the ssh host %q is not a name or address", s.Host), Hint: "the user and the port are values of their own; or name a Host of ~/.ssh/config"}
+		e := &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the ssh host %q is not a name or address", s.Host),
+			Hint: "the user and the port are values of their own; or name a Host of ~/.ssh/config"}
 		return e
 	}
 	if strings.ContainsAny(s.User, " '`\"\\$;&<>|(){}") {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the ssh user %q holds characters that no user name has", s.User), Hint: "an unusual name can stand as User in ~/.ssh/config"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the ssh user %q holds characters that no user name has", s.User),
+			Hint: "an unusual name can stand as User in ~/.ssh/config"}
 	}
 	if s.Port < 0 || s.Port > 65535 {
 		return badPort(strconv.Itoa(s.Port))
@@ -45,7 +47,8 @@ func CheckSpec(s jobs.SSHSpec) error {
 		}
 		letters := strings.IndexFunc(name, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }) < 0
 		if !ok || name == "" || value == "" || !letters {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the ssh option %q is not written as Name=value", o), Hint: "such as ProxyJump=gate.example.org; man ssh_config"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the ssh option %q is not written as Name=value", o),
+				Hint: "such as ProxyJump=gate.example.org; man ssh_config"}
 		}
 	}
 	return nil

@@ -64,7 +64,8 @@ func line(c jobs.Cmd, nonce string) (words string, header []byte, err error) {
 		script += readEnv
 		for _, v := range c.Env {
 			if name, _, ok := strings.Cut(v, "="); !ok || !isName(name) || strings.ContainsAny(v, "\n\x00") {
-				return "", nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the variable %q cannot be set over ssh", name), Hint: "its name has to be a word, and its value one line"}
+				return "", nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the variable %q cannot be set over ssh", name),
+					Hint: "its name has to be a word, and its value one line"}
 			}
 			header = append(append(header, v...), '\n')
 		}

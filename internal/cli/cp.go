@@ -42,7 +42,8 @@ copied, 78 the environment cannot be had, 130 interrupted.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			src, dst := endOf(args[0]), endOf(args[1])
 			if src.inside == dst.inside {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "exactly one of the two paths must be inside an environment", Hint: "write that one :PATH, or NAME:PATH; the other one ./PATH when it has a colon"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "exactly one of the two paths must be inside an environment",
+					Hint: "write that one :PATH, or NAME:PATH; the other one ./PATH when it has a colon"}
 			}
 			in := src
 			if dst.inside {
@@ -50,7 +51,8 @@ copied, 78 the environment cannot be had, 130 interrupted.`,
 			}
 			if in.env != "" {
 				if f.name != "" && cmd.Flags().Changed("env") && f.name != in.env {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the path names the environment %s, and --env names %s", in.env, f.name), Hint: "leave --env out, or write the path :" + in.path}
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the path names the environment %s, and --env names %s", in.env, f.name),
+						Hint: "leave --env out, or write the path :" + in.path}
 				}
 				f.name = in.env
 			}

@@ -102,7 +102,8 @@ func (a *app) writeProfile(f *doctorFlags, places []*doctor.Place) error {
 	file := filepath.Join(dir, f.write+".toml")
 	text := doctor.Profile(f.write, places[0], node)
 	if _, err := profile.Parse(file, []byte(text)); err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "what was found makes no profile that can be read, and nothing was written", Err: err, Hint: "please report this, with: berth doctor --json"}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "what was found makes no profile that can be read, and nothing was written", Err: err,
+			Hint: "please report this, with: berth doctor --json"}
 	}
 	if err := profile.Write(file, []byte(text), f.force); err != nil {
 		if errors.Is(err, os.ErrExist) {
@@ -115,5 +116,6 @@ func (a *app) writeProfile(f *doctorFlags, places []*doctor.Place) error {
 }
 
 func exists(name string) error {
-	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the profile " + filepath.Join(ownProfileDir(), name+".toml") + " exists and was left alone", Hint: "another name, or --force"}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the profile " + filepath.Join(ownProfileDir(), name+".toml") + " exists and was left alone",
+		Hint: "another name, or --force"}
 }

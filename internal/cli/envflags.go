@@ -130,7 +130,8 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	case "strict":
 		o.Strict = true
 	default:
-		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--limits must be strict, found %q", f.limits), Hint: "--limits strict, or leave it out: then a limit may be watched instead of held"}
+		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--limits must be strict, found %q", f.limits),
+			Hint: "--limits strict, or leave it out: then a limit may be watched instead of held"}
 	}
 	if f.lifetime != "" {
 		var err error
@@ -218,7 +219,8 @@ func sameWorkspace(cfg *config.Config, o engine.EnvOptions, s jobs.EnvSpec) erro
 	}
 	for _, m := range s.Mounts {
 		if rel, err := filepath.Rel(m.Source, cwd); m.Destination == config.Workspace && (err != nil || !filepath.IsLocal(rel)) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the environment %s shows %s in %s, and not the current directory (docker_mount_cwd_to_workspace)", s.Name, m.Source, config.Workspace),
+			return &jobs.Error{Kind: jobs.KindUsage,
+				Msg:  fmt.Sprintf("the environment %s shows %s in %s, and not the current directory (docker_mount_cwd_to_workspace)", s.Name, m.Source, config.Workspace),
 				Hint: "give this directory an environment of its own with --env NAME"}
 		}
 	}
@@ -295,7 +297,8 @@ func variables(list []string) ([]string, error) {
 	for _, kv := range list {
 		name, _, given := strings.Cut(kv, "=")
 		if !variableName.MatchString(name) {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--var %q names no variable", kv), Hint: "--var NAME or --var NAME=VALUE, with letters, digits and underscores in the name"}
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--var %q names no variable", kv),
+				Hint: "--var NAME or --var NAME=VALUE, with letters, digits and underscores in the name"}
 		}
 		if !given {
 			v, ok := os.LookupEnv(name)
@@ -328,7 +331,8 @@ func orNever(flag, s string) (time.Duration, error) {
 // command reads the words after "--".
 func command(cmd *cobra.Command, args []string) (jobs.Command, error) {
 	if dash := cmd.ArgsLenAtDash(); len(args) > 0 && strings.TrimSpace(args[0]) != "" && dash != 0 {
-		return jobs.Command{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unexpected argument %q", args[0]), Hint: "the command comes after --: " + cmd.CommandPath() + " -- " + strings.Join(args, " ")}
+		return jobs.Command{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unexpected argument %q", args[0]),
+			Hint: "the command comes after --: " + cmd.CommandPath() + " -- " + strings.Join(args, " ")}
 	}
 	return commandOf(cmd, args)
 }
@@ -336,7 +340,8 @@ func command(cmd *cobra.Command, args []string) (jobs.Command, error) {
 // commandOf makes a command of such words.
 func commandOf(cmd *cobra.Command, words []string) (jobs.Command, error) {
 	if len(words) == 0 || (len(words) == 1 && strings.TrimSpace(words[0]) == "") {
-		return jobs.Command{}, &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a command after --", Hint: cmd.CommandPath() + " -- 'make && make test'"}
+		return jobs.Command{}, &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a command after --",
+			Hint: cmd.CommandPath() + " -- 'make && make test'"}
 	}
 	return jobs.Words(words), nil
 }

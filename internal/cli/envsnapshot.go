@@ -13,7 +13,8 @@ service failed, 75 it is in use, 78 its backend has no snapshots.`
 
 func envAndName(cmd *cobra.Command, args []string) error {
 	if len(args) != 2 {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs the name of an environment and that of a snapshot", Hint: "berth env ls, berth env snapshots"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs the name of an environment and that of a snapshot",
+			Hint: "berth env ls, berth env snapshots"}
 	}
 	return nil
 }
@@ -151,7 +152,8 @@ func (a *app) removeSnapshots(cmd *cobra.Command, list []jobs.Snapshot, names []
 			return &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no snapshot " + name, Hint: "berth env snapshots"}
 		case 1:
 		default:
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "several environments have a snapshot " + name + ": " + strings.Join(of, ", "), Hint: "say which: berth env snapshots --rm " + name + " ENV"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "several environments have a snapshot " + name + ": " + strings.Join(of, ", "),
+				Hint: "say which: berth env snapshots --rm " + name + " ENV"}
 		}
 	}
 	for _, s := range gone {

@@ -64,7 +64,8 @@ func (a *app) gcContainers(e *engine.Engine, dry, force bool, left *[]engine.Lef
 		case o.Kill():
 			l.Result = engine.DoneRemoved
 		default:
-			l.Result, l.Err = engine.DoneFailed, &jobs.Error{Kind: jobs.KindInfra, Msg: "process " + l.Name + " could not be ended", Hint: "berth gc again, should it have ended by itself"}
+			l.Result, l.Err = engine.DoneFailed, &jobs.Error{Kind: jobs.KindInfra, Msg: "process " + l.Name + " could not be ended",
+				Hint: "berth gc again, should it have ended by itself"}
 		}
 		*left = append(*left, l)
 	}

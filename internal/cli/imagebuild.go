@@ -110,7 +110,8 @@ func readDefinition(path, name string) (engine.Build, error) {
 		return engine.Build{}, err
 	}
 	if images.ReadHeader(text).Bootstrap == "" {
-		return engine.Build{}, &jobs.Error{Kind: jobs.KindUsage, Msg: path + " is no definition: it does not say what to begin with", Hint: "its first lines are such as: Bootstrap: docker, From: debian:12"}
+		return engine.Build{}, &jobs.Error{Kind: jobs.KindUsage, Msg: path + " is no definition: it does not say what to begin with",
+			Hint: "its first lines are such as: Bootstrap: docker, From: debian:12"}
 	}
 	return b, secrets.Refuse(path, b.Definition, "definitions are recorded, and stand in the image")
 }

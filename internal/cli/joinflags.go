@@ -37,7 +37,8 @@ func (a *app) join(cmd *cobra.Command, f *joinFlags) (*engine.Joined, error) {
 	var wrong error
 	cmd.Flags().Visit(func(fl *pflag.Flag) {
 		if !besideJob[fl.Name] && wrong == nil {
-			wrong = &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--%s is for environments, and %s is a job", fl.Name, f.job), Hint: "leave it out: a job's place is as its task has it"}
+			wrong = &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--%s is for environments, and %s is a job", fl.Name, f.job),
+				Hint: "leave it out: a job's place is as its task has it"}
 		}
 	})
 	if wrong != nil {

@@ -87,7 +87,8 @@ interrupted.`,
 			}
 			l.drain()
 			if !l.any() && !follow && !jobs.StateOf(rec).Final() {
-				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + jobs.Short(rec.Spec.ID) + " has written nothing yet: it is " + string(jobs.StateOf(rec)), Hint: "berth logs -f " + jobs.Short(rec.Spec.ID)}
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + jobs.Short(rec.Spec.ID) + " has written nothing yet: it is " + string(jobs.StateOf(rec)),
+					Hint: "berth logs -f " + jobs.Short(rec.Spec.ID)}
 			}
 			return nil
 		},

@@ -172,7 +172,8 @@ An agent, or a person, can also work in such a place command by command:
 		// cobra's own exits with 0 when it does not know the shell.
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is no completion for the shell %q", args[0]), Hint: "berth completion --help lists the shells"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is no completion for the shell %q", args[0]),
+					Hint: "berth completion --help lists the shells"}
 			}
 			return cmd.Help()
 		}

@@ -43,7 +43,8 @@ task runs.
 					dash = len(args)
 				}
 				if dash > 1 {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unexpected argument %q", args[1]), Hint: "one job at most, and a command after --: berth shell JOB -- COMMAND"}
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unexpected argument %q", args[1]),
+						Hint: "one job at most, and a command after --: berth shell JOB -- COMMAND"}
 				}
 				j.job, words = args[0], args[1:]
 			}

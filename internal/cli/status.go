@@ -149,7 +149,8 @@ such job, 5 it could not be removed.`,
 			a.warn(views)
 			for _, v := range views {
 				if !v.State.Final() && !(force && jobs.KindOf(v.AskError) == jobs.KindNotFound) {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(v.Spec.ID) + " has not ended: it is " + string(v.State), Hint: "berth cancel " + jobs.Short(v.Spec.ID)}
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(v.Spec.ID) + " has not ended: it is " + string(v.State),
+						Hint: "berth cancel " + jobs.Short(v.Spec.ID)}
 				}
 				if j := viewJSON(v); !force && j.Branch != "" && !j.BranchHere {
 					return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + j.Short + " has the only copy of its changes: " + dash(v.Note),
@@ -191,7 +192,8 @@ func notAwaited(e *engine.Engine, recs []*jobs.Record) error {
 			if !engine.Waits(w) {
 				msg = "job " + other + " runs after job " + short + ", and begins again only as that has ended, should it have to"
 			}
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: msg, Hint: "berth cancel " + other + " first, or berth rm --force " + short + ", after which the other ends unless it waits for any end"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: msg,
+				Hint: "berth cancel " + other + " first, or berth rm --force " + short + ", after which the other ends unless it waits for any end"}
 		}
 	}
 	return nil

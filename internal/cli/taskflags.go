@@ -175,7 +175,8 @@ func (f *taskFlags) read(cmd *cobra.Command, args []string) (jobs.Task, error) {
 		}
 		return task.Load(args[0])
 	case len(args) > 1:
-		return jobs.Task{}, &jobs.Error{Kind: jobs.KindUsage, Msg: "more than one task file", Hint: cmd.CommandPath() + " -- " + strings.Join(args, " ") + "   runs a command"}
+		return jobs.Task{}, &jobs.Error{Kind: jobs.KindUsage, Msg: "more than one task file",
+			Hint: cmd.CommandPath() + " -- " + strings.Join(args, " ") + "   runs a command"}
 	}
 	return jobs.Task{}, &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a task file or a command after --", Hint: cmd.CommandPath() + " --help"}
 }

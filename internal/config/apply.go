@@ -434,7 +434,8 @@ func (c *Config) CheckJob(s *jobs.Spec) error {
 	if s.Level == jobs.LevelNone || v.V != "none" && v.V != false {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s = %s (%s): a job on the backend %s has the network of its machine, which cannot be shut off yet", v.Key.Name, v, v.Origin, s.Backend),
+	return &jobs.Error{Kind: jobs.KindConfig,
+		Msg:  fmt.Sprintf("%s = %s (%s): a job on the backend %s has the network of its machine, which cannot be shut off yet", v.Key.Name, v, v.Origin, s.Backend),
 		Hint: "berth exec has it shut off; or leave the key out where jobs are to run"}
 }
 

@@ -51,7 +51,8 @@ func ImportHermes(src Sources, dir string, force, dry bool) (file string, list [
 		}
 	}
 	if !found {
-		return "", nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no configuration of Hermes in " + dir, Hint: "--dir DIR names the directory with config.yaml and .env"}
+		return "", nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no configuration of Hermes in " + dir,
+			Hint: "--dir DIR names the directory with config.yaml and .env"}
 	}
 	file, err = edit(src, false, func(file string, data []byte) ([]byte, error) {
 		return im.into(file, data, force)

@@ -31,7 +31,8 @@ func locate(name string) (place, error) {
 	switch {
 	case parts[0] == "targets" && len(parts) >= 3:
 		if store.CheckEnvName(parts[1]) != nil {
-			return place{}, &jobs.Error{Kind: jobs.KindUsage, Msg: literal(parts[1]) + " is not the name of a target", Hint: "lower-case letters, digits, dots, dashes and underscores, at most 64"}
+			return place{}, &jobs.Error{Kind: jobs.KindUsage, Msg: literal(parts[1]) + " is not the name of a target",
+				Hint: "lower-case letters, digits, dots, dashes and underscores, at most 64"}
 		}
 		rest := strings.Join(parts[2:], ".")
 		if len(parts) == 3 {
@@ -53,7 +54,8 @@ func locate(name string) (place, error) {
 		}
 		return place{}, unknownKey(name, "targets."+parts[1]+".", strict.Nearest(rest, have))
 	case parts[0] == "targets" && len(parts) < 3:
-		return place{}, &jobs.Error{Kind: jobs.KindUsage, Msg: literal(name) + " is no key, but a table of them", Hint: "such as targets.lake.scheduler or targets.lake.terminal.docker_image; berth config show --target NAME shows what holds there"}
+		return place{}, &jobs.Error{Kind: jobs.KindUsage, Msg: literal(name) + " is no key, but a table of them",
+			Hint: "such as targets.lake.scheduler or targets.lake.terminal.docker_image; berth config show --target NAME shows what holds there"}
 	case parts[0] == "projects" && len(parts) == 3 && parts[2] == "allow":
 		return place{nil, parts}, nil
 	}

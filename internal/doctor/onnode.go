@@ -161,7 +161,8 @@ func (o OnNode) submit(ctx context.Context, l jobs.Launch, script string) (jobs.
 			if ctx.Err() != nil {
 				return h, context.Cause(ctx)
 			}
-			return h, &jobs.Error{Kind: jobs.KindInfra, Msg: "the scheduler did not take the job that looks at a node", Err: err, Hint: "scancel --name " + l.Name + " ends it, should it appear"}
+			return h, &jobs.Error{Kind: jobs.KindInfra, Msg: "the scheduler did not take the job that looks at a node", Err: err,
+				Hint: "scancel --name " + l.Name + " ends it, should it appear"}
 		}
 		time.Sleep(pause)
 	}
@@ -224,7 +225,8 @@ func (o OnNode) await(ctx context.Context, h jobs.Handle, dir string) (*Place, e
 		case !started.IsZero() && now.Sub(started) > NodeTime+time.Minute:
 			return nil, infra(fmt.Sprintf("job %s runs on %s and does not answer", h.NativeID, or(last.Node, "a node")), nil, "is the directory "+path.Dir(dir)+" the same there?")
 		case over && started.IsZero() && ended.IsZero():
-			return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "job " + h.NativeID + " has not started within " + o.Wait.String() + " (" + or(last.Reason, "it waits") + "), and was cancelled",
+			return nil, &jobs.Error{Kind: jobs.KindAgain,
+				Msg:  "job " + h.NativeID + " has not started within " + o.Wait.String() + " (" + or(last.Reason, "it waits") + "), and was cancelled",
 				Hint: "--wait gives it longer; a partition with free nodes starts it sooner (sinfo)"}
 		}
 		select {
@@ -237,7 +239,8 @@ func (o OnNode) await(ctx context.Context, h jobs.Handle, dir string) (*Place, e
 
 // noAnswer explains a job that has ended without one.
 func (o OnNode) noAnswer(ctx context.Context, last jobs.Status, dir string) error {
-	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job on " + or(last.Node, "the node") + " ended without an answer (" + or(last.Word, "unknown") + ")", Hint: last.Hint}
+	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job on " + or(last.Node, "the node") + " ended without an answer (" + or(last.Word, "unknown") + ")",
+		Hint: last.Hint}
 	if b, err := o.Ground.Read(ctx, path.Join(dir, jobs.SchedulerLog)); err == nil && len(strings.TrimSpace(string(b))) > 0 {
 		e.Err = errors.New(oneLine(lastLine(string(b))))
 	} else if e.Hint == "" {

@@ -35,7 +35,8 @@ var (
 // BuildRef is the reference of an image that was built under a name.
 func BuildRef(name string) (string, error) {
 	if !builtForm().MatchString(name) {
-		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q cannot name an image", name), Hint: "lower-case letters, digits, dots, dashes and underscores, at most 64"}
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q cannot name an image", name),
+			Hint: "lower-case letters, digits, dots, dashes and underscores, at most 64"}
 	}
 	return fromBuild + name, nil
 }
@@ -74,7 +75,8 @@ func checkBuilt(ref string) error {
 }
 
 func notBuilt(ref string) error {
-	e := &jobs.Error{Kind: jobs.KindNotFound, Msg: "the cache has no " + ref, Hint: "build it: berth image build FILE.def --name " + strings.TrimPrefix(ref, fromBuild)}
+	e := &jobs.Error{Kind: jobs.KindNotFound, Msg: "the cache has no " + ref,
+		Hint: "build it: berth image build FILE.def --name " + strings.TrimPrefix(ref, fromBuild)}
 	if name, ok := strings.CutPrefix(ref, fromTemplate); ok {
 		name, _, _ = strings.Cut(name, "@")
 		e.Hint = "it was removed since; it is built again by: berth template build " + name
@@ -155,7 +157,8 @@ func (c *Cache) build(ctx context.Context, program, scratch, made string, w want
 	dir := d.Dir
 	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
 		if head.Local {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the definition names files below %q, which is not on %s", d.Dir, Hostname()), Hint: "put it and its files on a file system that the nodes see"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the definition names files below %q, which is not on %s", d.Dir, Hostname()),
+				Hint: "put it and its files on a file system that the nodes see"}
 		}
 		dir = "/"
 	}
@@ -232,7 +235,8 @@ func ownTemp(dir string) (flags []string, err error) {
 	for _, d := range [][2]string{{"tmp", "/tmp"}, {"vartmp", "/var/tmp"}} {
 		here := filepath.Join(dir, d[0])
 		if strings.ContainsAny(here, ":,") {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: here + " has a ':' or a ',', which the container program cannot bind", Hint: "set TMPDIR, or scratch in the profile, to a directory without them"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: here + " has a ':' or a ',', which the container program cannot bind",
+				Hint: "set TMPDIR, or scratch in the profile, to a directory without them"}
 		}
 		if err := os.MkdirAll(here, 0o700); err != nil {
 			return nil, err

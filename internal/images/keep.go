@@ -46,7 +46,8 @@ func (c *Cache) Remove(img Image) error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + img.Path + " is in a cache that is not yours", Hint: "ask whom it belongs to: ls -ld " + c.Shared}
 	}
 	if !img.Recorded || !sumForm().MatchString(img.Sum) {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + c.Path(img.Sum) + " has no record of berth's: it came over ssh, or from elsewhere", Hint: "when no job uses it: rm " + c.Path(img.Sum)}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + c.Path(img.Sum) + " has no record of berth's: it came over ssh, or from elsewhere",
+			Hint: "when no job uses it: rm " + c.Path(img.Sum)}
 	}
 	// The names first: who comes in between fetches it again.
 	for _, r := range c.resolved() {

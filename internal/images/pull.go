@@ -167,7 +167,8 @@ func (c *Cache) pin(ctx context.Context, ref string) (ask, digest string, err er
 	if file, ok := archive(ref); ok {
 		sum, err := Sum(ctx, file)
 		if errors.Is(err, fs.ErrNotExist) {
-			return "", "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "the archive " + file + " does not exist on " + Hostname(), Hint: "name what docker save has written, from / on"}
+			return "", "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "the archive " + file + " does not exist on " + Hostname(),
+				Hint: "name what docker save has written, from / on"}
 		}
 		return ref, "sha256:" + sum, err
 	}
@@ -264,7 +265,8 @@ func (c *Cache) held(ctx context.Context, l *lease.Lease, mine string, w want, b
 			case <-time.After(beatEvery):
 			}
 			if !l.Stands() {
-				cancel(&jobs.Error{Kind: jobs.KindAgain, Msg: "another process has taken over the making of " + w.ref + ", because this one was silent for long", Hint: "try again"})
+				cancel(&jobs.Error{Kind: jobs.KindAgain, Msg: "another process has taken over the making of " + w.ref + ", because this one was silent for long",
+					Hint: "try again"})
 				return
 			}
 			_ = os.WriteFile(beat, fmt.Append(nil, n), 0o600)
@@ -366,7 +368,8 @@ func bySum(ctx context.Context, made string, w want) error {
 	if file, ok := archive(ask); ok && digest != "" {
 		sum, err := Sum(ctx, file)
 		if err == nil && "sha256:"+sum != digest {
-			err = &jobs.Error{Kind: jobs.KindAgain, Msg: "the archive " + file + " was changed while it was read", Hint: "wait until whatever writes it is done, and try again"}
+			err = &jobs.Error{Kind: jobs.KindAgain, Msg: "the archive " + file + " was changed while it was read",
+				Hint: "wait until whatever writes it is done, and try again"}
 		}
 		return err
 	}
@@ -375,7 +378,8 @@ func bySum(ctx context.Context, made string, w want) error {
 	}
 	sum, err := Sum(ctx, made)
 	if err == nil && "sha256:"+sum != digest {
-		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the library has sent something else than " + ask, Err: errors.New("the SHA-256 of what came is " + sum), Hint: "the content was changed on its way, or the library is broken: do not use it"}
+		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the library has sent something else than " + ask, Err: errors.New("the SHA-256 of what came is " + sum),
+			Hint: "the content was changed on its way, or the library is broken: do not use it"}
 	}
 	return err
 }
@@ -460,7 +464,8 @@ func (c *Cache) buildBase() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: base + " is on a network file system, and so are /var/tmp and /tmp: an image cannot be built there", Hint: "set TMPDIR to a directory on a disk of " + Hostname()}
+	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: base + " is on a network file system, and so are /var/tmp and /tmp: an image cannot be built there",
+		Hint: "set TMPDIR to a directory on a disk of " + Hostname()}
 }
 
 // environ is the environment of the program that fetches. Its cache and its

@@ -88,12 +88,14 @@ func archive(ref string) (file string, ok bool) {
 // command lines.
 func checkPlace(ref string) error {
 	if file, ok := archive(ref); ok && !filepath.IsAbs(file) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q does not name a file from / on", ref), Hint: "give its whole path: docker-archive:/home/you/saved.tar"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q does not name a file from / on", ref),
+			Hint: "give its whole path: docker-archive:/home/you/saved.tar"}
 	}
 	scheme, rest, ok := strings.Cut(ref, "://")
 	host, _, _ := strings.Cut(rest, "/")
 	if ok && strings.Contains(host, "@") {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "a reference with " + scheme + ":// must not hold a user or a password: it is recorded", Hint: "fetch the file by hand, and name its path"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "a reference with " + scheme + ":// must not hold a user or a password: it is recorded",
+			Hint: "fetch the file by hand, and name its path"}
 	}
 	return nil
 }
@@ -133,7 +135,8 @@ func ParseName(ref string) (Name, error) {
 	}
 	n := Name{Scheme: scheme, Host: dockerHub}
 	bad := func(what string) (Name, error) {
-		return Name{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names no image of a registry: %s", ref, what), Hint: "write it as " + scheme + "://[HOST/]NAME:TAG, the name in lower case"}
+		return Name{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names no image of a registry: %s", ref, what),
+			Hint: "write it as " + scheme + "://[HOST/]NAME:TAG, the name in lower case"}
 	}
 	if scheme != "docker" && scheme != "oras" {
 		return bad("it begins with none of docker://, oras:// and library://")
@@ -177,7 +180,8 @@ var (
 func parseLibrary(rest string) (Name, error) {
 	n := Name{Scheme: "library", Tag: "latest"}
 	bad := func(what string) (Name, error) {
-		return Name{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names no image of a library: %s", "library://"+rest, what), Hint: "write it as library://ENTITY/COLLECTION/NAME:TAG"}
+		return Name{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names no image of a library: %s", "library://"+rest, what),
+			Hint: "write it as library://ENTITY/COLLECTION/NAME:TAG"}
 	}
 	path := rest
 	if strings.Count(rest, "/") > 2 {

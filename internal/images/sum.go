@@ -102,7 +102,8 @@ func content(ctx context.Context, dir, path string, progress func(done, of int64
 	}
 	now, _ := openStamp(f)
 	if there, _ := fileStamp(path); now != stamp || there != stamp {
-		return "", &jobs.Error{Kind: jobs.KindAgain, Msg: "the image " + path + " was changed while it was read", Hint: "wait until whatever writes it is done, and try again"}
+		return "", &jobs.Error{Kind: jobs.KindAgain, Msg: "the image " + path + " was changed while it was read",
+			Hint: "wait until whatever writes it is done, and try again"}
 	}
 	if memo != "" && time.Since(changed) > young {
 		_ = (&Cache{Dir: dir}).replace(memo, []byte(sum)) // nothing but time depends on it
@@ -136,5 +137,6 @@ func Check(ctx context.Context, home, path, sum string) error {
 	if filepath.Base(path) == sum+suffixSIF {
 		hint = "submit again; berth image verify " + sum[:12] + " tells whether the cache is damaged"
 	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the image " + path + " is not the one that was submitted", Err: fmt.Errorf("its SHA-256 is %s here on %s, and was %s", got, Hostname(), sum), Hint: hint}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the image " + path + " is not the one that was submitted",
+		Err: fmt.Errorf("its SHA-256 is %s here on %s, and was %s", got, Hostname(), sum), Hint: hint}
 }

@@ -39,7 +39,8 @@ func (s *Store) EnvDir(name string) string { return filepath.Join(s.Envs(), name
 // that one is returned, and made is false.
 func CreateEnv(dir string, spec jobs.EnvSpec) (got *jobs.EnvSpec, made bool, err error) {
 	fail := func(err error) (*jobs.EnvSpec, bool, error) {
-		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the environment " + spec.Name, Err: err, Hint: "is there space left? df -h " + filepath.Dir(dir)}
+		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the environment " + spec.Name, Err: err,
+			Hint: "is there space left? df -h " + filepath.Dir(dir)}
 	}
 	data, err := encode(spec)
 	if err != nil {
@@ -65,7 +66,8 @@ func LoadEnv(dir string) (*jobs.EnvSpec, error) {
 	path := filepath.Join(dir, FileEnv)
 	b, err := readRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no environment %q", name), Hint: "berth env ls lists them; berth exec --env " + name + " -- COMMAND makes it"}
+		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no environment %q", name),
+			Hint: "berth env ls lists them; berth exec --env " + name + " -- COMMAND makes it"}
 	}
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the environment " + name, Err: err}
@@ -75,7 +77,8 @@ func LoadEnv(dir string) (*jobs.EnvSpec, error) {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "the record of the environment " + name + " cannot be read", Err: err, Hint: "see " + path}
 	}
 	if s.Version > jobs.EnvVersion {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("environment %s was made by a newer berth (schema %d)", name, s.Version), Hint: "use that version of berth, or another name"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("environment %s was made by a newer berth (schema %d)", name, s.Version),
+			Hint: "use that version of berth, or another name"}
 	}
 	return &s, nil
 }
@@ -116,7 +119,8 @@ func (s *Store) ListEnvs() ([]*jobs.EnvSpec, error) {
 func (s *Store) RemoveEnv(spec *jobs.EnvSpec, remove func(dir string) error) error {
 	dir := s.EnvDir(spec.Name)
 	if is, err := LoadEnv(dir); err == nil && is.ID != spec.ID {
-		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + spec.Name + " was removed already, and another one was made in its place", Hint: "look again: berth env ls"}
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + spec.Name + " was removed already, and another one was made in its place",
+			Hint: "look again: berth env ls"}
 	}
 	gone := filepath.Join(s.Envs(), prefixGone+spec.ID)
 	if err := moveDir(dir, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {

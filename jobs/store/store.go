@@ -42,14 +42,16 @@ func Open(home string) (*Store, error) {
 }
 
 func openError(err error) error {
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: "make the state directory", Err: err, Hint: "set BERTH_HOME to a directory that you may write and the compute nodes see"}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "make the state directory", Err: err,
+		Hint: "set BERTH_HOME to a directory that you may write and the compute nodes see"}
 }
 
 // At returns the ledger at home without looking at the disk; only paths can be
 // asked of it before [Open] has made it.
 func At(home string) (*Store, error) {
 	if !filepath.IsAbs(home) {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the state directory %q is not an absolute path", home), Hint: "set BERTH_HOME to an absolute path"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the state directory %q is not an absolute path", home),
+			Hint: "set BERTH_HOME to an absolute path"}
 	}
 	if err := jobs.CheckText("the path of the state directory", home); err != nil {
 		return nil, err
@@ -112,7 +114,8 @@ func (s *Store) one(word string, ids []string) (*jobs.Record, error) {
 	if len(ids) > enough {
 		ids, more = ids[:enough], fmt.Sprintf(" and %d more", len(ids)-enough)
 	}
-	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the job id %q is ambiguous: %s%s", word, strings.Join(ids, " "), more), Hint: "give more of the id"}
+	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the job id %q is ambiguous: %s%s", word, strings.Join(ids, " "), more),
+		Hint: "give more of the id"}
 }
 
 // ids lists the ids of all jobs, or of those that word names. What could not

@@ -128,7 +128,8 @@ func (c *above) owner(path string, fi fs.FileInfo, what string) error {
 	if !ok || st.Uid == 0 || int(st.Uid) == os.Geteuid() || c.trusts || int(st.Uid) == overflowUID && mapped() {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the %s %s belongs to another user (%d), who could replace the state directory %s", what, path, st.Uid, c.home),
+	return &jobs.Error{Kind: jobs.KindConfig,
+		Msg:  fmt.Sprintf("the %s %s belongs to another user (%d), who could replace the state directory %s", what, path, st.Uid, c.home),
 		Hint: "set BERTH_HOME to a directory elsewhere; or, if you trust that user with all that you may do: " + c.touch()}
 }
 

@@ -128,7 +128,8 @@ func (l Link) ask(ctx context.Context, req request, start bool) (*client, *answe
 			return nil, nil, err
 		}
 		if try > tries {
-			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the connection to the environment's keeper ends as soon as it is open", Hint: "see " + filepath.Join(l.Dir, fileLog)}
+			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the connection to the environment's keeper ends as soon as it is open",
+				Hint: "see " + filepath.Join(l.Dir, fileLog)}
 		}
 		if err := l.start(ctx); err != nil {
 			return nil, nil, err
@@ -158,7 +159,8 @@ func (l Link) tryAsk(ctx context.Context, path string, req request) (*client, *a
 	case !stop():
 		err = context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the holder of the connection to the environment's keeper does not answer", Hint: "was it stopped? its process is in " + filepath.Join(l.Dir, fileLog)}
+		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the holder of the connection to the environment's keeper does not answer",
+			Hint: "was it stopped? its process is in " + filepath.Join(l.Dir, fileLog)}
 	}
 	if err != nil {
 		_ = f.Close()
@@ -284,5 +286,6 @@ func opened() answer { return answer{Report: keeper.Report{Version: wire.Version
 
 // notOurs is a request that a holder does not know.
 func notOurs(kind string) answer {
-	return refusal(&jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the holder of the connection is another version of berth: it knows no %q", kind), Hint: "it ends when nobody uses it; then try again"})
+	return refusal(&jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the holder of the connection is another version of berth: it knows no %q", kind),
+		Hint: "it ends when nobody uses it; then try again"})
 }

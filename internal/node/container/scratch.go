@@ -43,7 +43,8 @@ func ScratchBase(profile string, getenv func(string) string) (string, error) {
 			return "", err
 		}
 		if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
-			return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's scratch directory " + dir + " is not on this node", Hint: `mend scratch = "..." in the profile`}
+			return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's scratch directory " + dir + " is not on this node",
+				Hint: `mend scratch = "..." in the profile`}
 		}
 		return dir, nil
 	}
@@ -73,7 +74,8 @@ func InMemory(dir string) bool {
 func expandVars(s string, getenv func(string) string) (string, error) {
 	out, missing := jobs.Expand(s, getenv)
 	if missing != "" {
-		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's scratch names $" + missing + ", which is not set on this node", Hint: `mend scratch = "..." in the profile`}
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's scratch names $" + missing + ", which is not set on this node",
+			Hint: `mend scratch = "..." in the profile`}
 	}
 	if !filepath.IsAbs(out) || strings.ContainsAny(out, ":,") {
 		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's scratch directory " + out + " is not an absolute path without ':' and ','"}
@@ -93,7 +95,8 @@ func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, e
 	}
 	dir, err := makeIn(base, scratchName(tail)+"*")
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: `is there space left on ` + base + `? scratch = "..." in a profile names another place`}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err,
+			Hint: `is there space left on ` + base + `? scratch = "..." in a profile names another place`}
 	}
 	b, err := json.Marshal(scratchOwner{me, forDir})
 	if err == nil {

@@ -94,7 +94,8 @@ func waiting(a *Allocation, st jobs.Status) string {
 
 // giveUp is --immediate: nothing was free.
 func (p *Place) giveUp(ctx context.Context, a *Allocation, mine bool, said string) error {
-	e := &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("no allocation within %v", p.Immediate), Hint: "try again later, ask for less, or leave --immediate out to wait in the queue"}
+	e := &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("no allocation within %v", p.Immediate),
+		Hint: "try again later, ask for less, or leave --immediate out to wait in the queue"}
 	if said != "" {
 		e.Err = errors.New(said)
 	}

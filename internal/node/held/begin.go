@@ -142,7 +142,8 @@ func (p *Place) settle(ctx context.Context, a *Allocation, tell func(string)) (*
 			}
 		}
 		if err := p.Sleep(ctx, pause); err != nil {
-			return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("whether the scheduler has the %s is not known yet: it was asked for at %s", now, now.Created.Local().Format(time.TimeOnly)),
+			return nil, &jobs.Error{Kind: jobs.KindAgain,
+				Msg: fmt.Sprintf("whether the scheduler has the %s is not known yet: it was asked for at %s", now, now.Created.Local().Format(time.TimeOnly)),
 				Err: context.Cause(ctx), Hint: "try again in " + submitting.String()}
 		}
 	}
@@ -241,7 +242,8 @@ func (p *Place) stands() error {
 		return nil
 	}
 	if err == nil || jobs.KindOf(err) == jobs.KindNotFound {
-		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + p.Spec.Name + " was removed while this command waited", Hint: "the same command again makes it anew, or finds the one that has its name by now"}
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + p.Spec.Name + " was removed while this command waited",
+			Hint: "the same command again makes it anew, or finds the one that has its name by now"}
 	}
 	return err
 }

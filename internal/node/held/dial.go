@@ -76,7 +76,8 @@ func (p *Place) Dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWriteClo
 		case oerr != nil:
 			return nil, nil, errors.Join(err, oerr)
 		case !over:
-			return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("reach the keeper in %s", at), Err: err, Hint: "berth env show " + p.Spec.Name + "; berth env stop " + p.Spec.Name + " gives the allocation back"}
+			return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("reach the keeper in %s", at), Err: err,
+				Hint: "berth env show " + p.Spec.Name + "; berth env stop " + p.Spec.Name + " gives the allocation back"}
 		}
 		if o.NoStart {
 			return nil, nil, keeper.ErrNotRunning

@@ -129,7 +129,8 @@ func load(dir string, n int) (*Allocation, error) {
 			err = json.Unmarshal(b, f.into)
 		}
 		if err != nil {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: path + " cannot be read", Err: err, Hint: "berth env rm removes the environment with its records and its files"}
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: path + " cannot be read", Err: err,
+				Hint: "berth env rm removes the environment with its records and its files"}
 		}
 		f.got()
 	}

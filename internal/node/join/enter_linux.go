@@ -49,7 +49,8 @@ var namespaces = []struct{ name, option string }{
 func entering(t *target) (*program, error) {
 	nsenter, err := lookup("nsenter")
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "nsenter is not on " + t.init.Host, Hint: "it is part of util-linux; without it nobody can come into a container that is open"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "nsenter is not on " + t.init.Host,
+			Hint: "it is part of util-linux; without it nobody can come into a container that is open"}
 	}
 	var held []*os.File
 	p := &program{argv: []string{nsenter}, env: []string{"PATH=" + searchPath, "LC_ALL=C"}, dir: "/", alive: func() bool { return lease.StartTime(t.init.PID) == t.init.Start }}
@@ -72,7 +73,8 @@ func entering(t *target) (*program, error) {
 		}
 		if err := errors.Join(err, oerr); err != nil {
 			p.release()
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "look at the container's namespaces", Err: err, Hint: "did it just end? berth status " + jobs.Short(t.spec.ID)}
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "look at the container's namespaces", Err: err,
+				Hint: "did it just end? berth status " + jobs.Short(t.spec.ID)}
 		}
 		if f == nil {
 			continue
@@ -87,7 +89,8 @@ func entering(t *target) (*program, error) {
 	case !own["mnt"] || !own["pid"]:
 		err = &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("process %d is not in a container", t.init.PID), Hint: "berth status " + jobs.Short(t.spec.ID)}
 	case os.Geteuid() == 0:
-		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "root does not join a container: a program there would have more rights than its task", Hint: "submit jobs as an ordinary user"}
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "root does not join a container: a program there would have more rights than its task",
+			Hint: "submit jobs as an ordinary user"}
 	case !own["user"]:
 		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the container was opened by a setuid Apptainer, without a user namespace: only root can enter it",
 			Hint: "a site that allows user namespaces can install Apptainer without setuid; berth logs -f " + jobs.Short(t.spec.ID) + " shows what the task writes"}

@@ -77,11 +77,14 @@ func lookAt(dir string) (t *target, why string, err error) {
 	me := lease.Self()
 	switch {
 	case t.runner.Start == "":
-		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + short + " was begun by an older berth, which does not tell its process from a later one", Hint: "submit it again with this one"}
+		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + short + " was begun by an older berth, which does not tell its process from a later one",
+			Hint: "submit it again with this one"}
 	case !t.runner.Near(me):
-		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("job %s runs on %s, and this is %s", short, t.runner.Host, me.Host), Hint: "on " + t.runner.Host + ": berth shell " + short}
+		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("job %s runs on %s, and this is %s", short, t.runner.Host, me.Host),
+			Hint: "on " + t.runner.Host + ": berth shell " + short}
 	case t.runner.Gone(me) || lease.StartTime(t.runner.PID) != t.runner.Start:
-		return nil, "", &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the runner of job %s, process %d, is no more", short, t.runner.PID), Hint: "berth status " + short}
+		return nil, "", &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the runner of job %s, process %d, is no more", short, t.runner.PID),
+			Hint: "berth status " + short}
 	}
 	if t.inside == nil {
 		return nil, "the place of job " + short + " is being prepared", nil
@@ -95,7 +98,8 @@ func lookAt(dir string) (t *target, why string, err error) {
 	}
 	t.init = lease.Process{Host: me.Host, BootID: me.BootID, PID: pid, Start: start}
 	if uid, err := owner(pid); err != nil || uid != os.Geteuid() {
-		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the container of job %s does not belong to this user", short), Err: err, Hint: "berth status " + short}
+		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the container of job %s does not belong to this user", short), Err: err,
+			Hint: "berth status " + short}
 	}
 	// The runner it was found below is still the one of the record.
 	if lease.StartTime(t.runner.PID) != t.runner.Start {

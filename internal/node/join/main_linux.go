@@ -76,5 +76,6 @@ func (t *target) program() (*program, error) {
 		}
 		return &program{argv: []string{self, "guest", guest.Joined}, env: local.Environ(os.Getenv), dir: "/", alive: alive, release: func() {}}, nil
 	}
-	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a job on the backend " + t.spec.Backend + " cannot be joined", Hint: "berth logs -f " + jobs.Short(t.spec.ID)}
+	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a job on the backend " + t.spec.Backend + " cannot be joined",
+		Hint: "berth logs -f " + jobs.Short(t.spec.ID)}
 }

@@ -104,7 +104,8 @@ func (b *background) begin(m *wire.StartMessage) (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.live) >= maxRunning {
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("%d background processes run in this environment, and no more are allowed", len(b.live)), Hint: "berth bg list; berth bg kill ID"}
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("%d background processes run in this environment, and no more are allowed", len(b.live)),
+			Hint: "berth bg list; berth bg kill ID"}
 	}
 	id, dir, err := b.makeDir()
 	if err != nil {

@@ -50,7 +50,8 @@ func Open(ctx context.Context, dir string, o OpenOptions) (io.ReadWriteCloser, *
 	if wait == 0 {
 		wait = defaultWait
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the environment was not open within %v", wait), Hint: "see " + filepath.Join(dir, fileLog)})
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the environment was not open within %v", wait),
+		Hint: "see " + filepath.Join(dir, fileLog)})
 	defer cancel()
 	rep := &Report{Version: wire.Version, Ready: true}
 	for try := 1; ; try++ {
@@ -136,7 +137,8 @@ func reach(ctx context.Context, info *Info) (*os.File, error) {
 		return nil, context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		_ = conn.Close()
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the environment's keeper (process %d) does not answer", info.PID), Hint: fmt.Sprintf("was it stopped? kill -CONT %d, or kill -KILL %d and open it again", info.PID, info.PID)}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the environment's keeper (process %d) does not answer", info.PID),
+			Hint: fmt.Sprintf("was it stopped? kill -CONT %d, or kill -KILL %d and open it again", info.PID, info.PID)}
 	case err != nil:
 		_ = conn.Close()
 		return nil, errEnded
@@ -153,7 +155,8 @@ func reach(ctx context.Context, info *Info) (*os.File, error) {
 	case said == strings.TrimSpace(greeting(sayEnding)):
 		err = errEnded
 	case strings.HasPrefix(said, "berth-keeper "):
-		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the environment is kept by another version of berth", Hint: fmt.Sprintf("stop it, and it is opened by this one: kill %d", info.PID)}
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the environment is kept by another version of berth",
+			Hint: fmt.Sprintf("stop it, and it is opened by this one: kill %d", info.PID)}
 	default:
 		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "something that is no keeper listens on " + info.Socket, Hint: "remove that file"}
 	}

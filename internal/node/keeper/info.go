@@ -154,7 +154,8 @@ func Hold(dir, id string) (release func(), err error) {
 }
 
 func anotherOne(dir string) error {
-	return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + filepath.Base(dir) + " was removed, and another one was made in its place", Hint: "look again: berth env ls"}
+	return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + filepath.Base(dir) + " was removed, and another one was made in its place",
+		Hint: "look again: berth env ls"}
 }
 
 // Alive tells whether an environment may have a keeper: somebody holds its

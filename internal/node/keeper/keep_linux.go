@@ -183,7 +183,8 @@ func (r *request) serve() (*wire.KeepAnswer, error) {
 			err = p.kill(r.ctx, r.req.Signal, r.req.Grace)
 		}
 	default:
-		err = &jobs.Error{Kind: jobs.KindUsage, Msg: "this environment's keeper does not know the request " + r.req.Op, Hint: "it may be older than this berth: stop the environment and open it again"}
+		err = &jobs.Error{Kind: jobs.KindUsage, Msg: "this environment's keeper does not know the request " + r.req.Op,
+			Hint: "it may be older than this berth: stop the environment and open it again"}
 	}
 	if err != nil {
 		return nil, err

@@ -176,7 +176,8 @@ func (k *keeper) run(signals <-chan os.Signal, openers []jobs.Opener, guest stri
 		}
 	}
 	if opener == nil {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth-node cannot keep environments of the backend " + spec.Backend, Hint: "use the berth-node of the berth that made it"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth-node cannot keep environments of the backend " + spec.Backend,
+			Hint: "use the berth-node of the berth that made it"}
 	}
 	logFile, err := container.OpenLog(filepath.Join(k.dir, fileLog))
 	if err != nil {

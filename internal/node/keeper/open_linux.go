@@ -65,7 +65,8 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	if guest == "" {
 		var why string
 		if guest, why, err = near.Copy(k.scratch.Dir, "node"); err != nil {
-			return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program to run inside to this machine's own disk", Err: err, Hint: "is there space left on " + base + "?"}
+			return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program to run inside to this machine's own disk", Err: err,
+				Hint: "is there space left on " + base + "?"}
 		}
 		if why != "" {
 			k.log.Warn("what runs inside is started from the file system of the keeper's program, and ends when that goes away", "path", guest, "why", why)

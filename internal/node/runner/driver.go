@@ -21,7 +21,8 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 			if _, err := os.Lstat(dir); err == nil {
 				hint = "have its files in an image: berth overlay convert " + o.Name + " --driver ext3"
 			}
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + o.Name + " would be a directory on a network file system, where changes to the image's directories fail", Hint: hint}
+			return &jobs.Error{Kind: jobs.KindConfig,
+				Msg: "overlay " + o.Name + " would be a directory on a network file system, where changes to the image's directories fail", Hint: hint}
 		}
 		if o.Name == "" {
 			r.note("the scratch directory " + scratchBase + " is on a network file system, where some changes to the image's directories fail; name a local one, or overlay = \"ext3\", in a profile")

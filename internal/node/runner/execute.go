@@ -388,7 +388,8 @@ func (r *attempt) guestGone(c *container.Container, err error) error {
 			hint: "have the task end its own processes by their numbers, and not all that there are, as kill -1 and pkill -u do"})
 		return errStopped
 	}
-	return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameOther, Msg: "the container ended before its command did", Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
+	return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameOther, Msg: "the container ended before its command did", Err: err,
+		Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
 }
 
 // workDir is where commands run: the workspace, else their HOME.

@@ -198,12 +198,14 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, id string, count int) (*jobs.A
 	if cur.Claim == nil && (cur.Info.ID == a.Info.ID || cur.Submitted != nil && cur.Submitted.Handle.NativeID == id) {
 		return cur, nil // the start before this did not come so far
 	}
-	came := &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("Slurm has started job %s anew, and attempt %d has begun elsewhere", id, cur.N), Hint: "nothing was touched"}
+	came := &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("Slurm has started job %s anew, and attempt %d has begun elsewhere", id, cur.N),
+		Hint: "nothing was touched"}
 	if cur.Claim == nil || cur.Claim.NativeID != id || cur.Claim.Restart >= count {
 		return nil, came
 	}
 	if cur.Unfinished() { // whoever looks after it sees whether its runner lives on
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("Slurm has started job %s anew, and the result of attempt %d is accepted", id, cur.N), Hint: "nothing was touched"}
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("Slurm has started job %s anew, and the result of attempt %d is accepted", id, cur.N),
+			Hint: "nothing was touched"}
 	}
 	if cur.Exit == nil && cur.Verdict == nil {
 		_, err := finish.Verdict(cur.Dir, jobs.Verdict{Version: 1, State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Time: time.Now().UTC(),
@@ -231,7 +233,8 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, id string, count int) (*jobs.A
 		return nil, came
 	}
 	if !cur.Info.Change.Fits(step.Decision.Change) {
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("Slurm has started job %s anew as it was, and attempt %d needs another one: %s", id, cur.N+1, step.Decision.Reason),
+		return nil, &jobs.Error{Kind: jobs.KindAgain,
+			Msg:  fmt.Sprintf("Slurm has started job %s anew as it was, and attempt %d needs another one: %s", id, cur.N+1, step.Decision.Reason),
 			Hint: "berth status " + jobs.Short(rec.Spec.ID) + " submits that"}
 	}
 	// The same job of the scheduler, which knows it by the name of the one before.

@@ -134,7 +134,8 @@ var errClaimed = errors.New("the attempt is claimed by another runner")
 func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt, error) {
 	a, err := store.LoadAttempt(dir)
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err, Hint: "does this node see " + dir + "? BERTH_HOME must be on a file system that the nodes share"}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err,
+			Hint: "does this node see " + dir + "? BERTH_HOME must be on a file system that the nodes share"}
 	}
 	rec, err := store.LoadOf(dir)
 	if err != nil {

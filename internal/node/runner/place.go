@@ -113,12 +113,14 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	id, err := overlay.LowerID(r.spec.Image)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "image " + r.spec.Image + " does not exist on " + r.claim.Host, Hint: "put it on a file system that the compute nodes share"}
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "image " + r.spec.Image + " does not exist on " + r.claim.Host,
+				Hint: "put it on a file system that the compute nodes share"}
 		}
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
 	}
 	if r.spec.ImageDir != "" && r.spec.ImageDir != id {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the unpacked image " + r.spec.Image + " is not the one that was submitted", Err: errors.New("on " + r.claim.Host + " it was made at another time, or stands on a disk of its own"),
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the unpacked image " + r.spec.Image + " is not the one that was submitted",
+			Err:  errors.New("on " + r.claim.Host + " it was made at another time, or stands on a disk of its own"),
 			Hint: "submit again; or keep it where the nodes see the same directory, or name a SIF"}
 	}
 	home := filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir)))
@@ -158,7 +160,8 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 func (r *attempt) settle() error {
 	node, why, err := near.Copy(r.scratch.Dir, "node")
 	if err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program for the nodes to the node's own disk", Err: err, Hint: "is there space left on " + filepath.Dir(r.scratch.Dir) + "?"}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program for the nodes to the node's own disk", Err: err,
+			Hint: "is there space left on " + filepath.Dir(r.scratch.Dir) + "?"}
 	}
 	r.node = node
 	if why != "" {

@@ -171,7 +171,8 @@ func (k *rank) command(ctx context.Context, out *outcome) error {
 	}
 	a, err := store.LoadAttempt(k.dir)
 	if err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err, Hint: "does this node see " + k.dir + "? BERTH_HOME must be on a file system that the nodes share"}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err,
+			Hint: "does this node see " + k.dir + "? BERTH_HOME must be on a file system that the nodes share"}
 	}
 	k.spec, k.info = rec.Spec, a.Info
 	if b := k.spec.Profile.Beat; b > 0 {

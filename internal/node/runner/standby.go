@@ -33,7 +33,8 @@ func moved(argv []string, from, to string) {
 func openAhead(dir, client string, argv []string, stderr io.Writer, periods times, signals <-chan os.Signal) (*attempt, error) {
 	rec, err := store.LoadOf(dir)
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the job", Err: err, Hint: "does this node see " + dir + "? BERTH_HOME must be on a file system that the nodes share"}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the job", Err: err,
+			Hint: "does this node see " + dir + "? BERTH_HOME must be on a file system that the nodes share"}
 	}
 	if b := rec.Spec.Profile.Beat; b > 0 {
 		periods = timesOf(b)

@@ -29,7 +29,8 @@ const (
 func (s *Site) PutFiles(ctx context.Context, dir string, files map[string][]byte) error {
 	for name, data := range files {
 		if _, err := s.shell(ctx, data, putFile, dir, name); err != nil {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("write %s on %s", filepath.Join(dir, name), s), Err: err, Hint: "is there room? ssh " + s.String() + " df -h " + dir}
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("write %s on %s", filepath.Join(dir, name), s), Err: err,
+				Hint: "is there room? ssh " + s.String() + " df -h " + dir}
 		}
 	}
 	return nil

@@ -101,7 +101,8 @@ func (f *far) home() (string, error) {
 	if h := f.getenv("HOME"); filepath.IsAbs(h) {
 		return filepath.Join(h, ".local", "state", "berth"), nil
 	}
-	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "there is no place for the state: HOME is not set there", Hint: "set BERTH_HOME for the user's logins there"}
+	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "there is no place for the state: HOME is not set there",
+		Hint: "set BERTH_HOME for the user's logins there"}
 }
 
 func (f *far) survey(ctx context.Context) error {

@@ -194,7 +194,8 @@ func (s *Site) Facts(ctx context.Context) (Facts, error) {
 }
 
 func (s *Site) nonsense(err error) error {
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: s.String() + " gave an answer that makes no sense", Err: err, Hint: "does something print into every login there? ssh " + s.String() + " true"}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: s.String() + " gave an answer that makes no sense", Err: err,
+		Hint: "does something print into every login there? ssh " + s.String() + " true"}
 }
 
 // Put records a job there: all that its submitter writes, in one execution, and

@@ -181,7 +181,8 @@ func heldBy(dir string, n int) (*Owner, error) {
 	}
 	path := leaseFile(dir, n)
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the lease " + path + " is no plain file, and berth makes no other", Hint: "look at it, and remove it by hand"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the lease " + path + " is no plain file, and berth makes no other",
+			Hint: "look at it, and remove it by hand"}
 	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -20,7 +20,8 @@ func OwnDir(base, name string) (string, error) {
 	if fi, err := os.Stat(base); err != nil {
 		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "look at " + base, Err: err}
 	} else if fi.Mode().Perm()&0o002 != 0 && fi.Mode()&os.ModeSticky == 0 {
-		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "everybody may rename what stands in " + base + ": it is not sticky", Hint: `scratch = "..." in a profile names another place; or chmod +t ` + base}
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "everybody may rename what stands in " + base + ": it is not sticky",
+			Hint: `scratch = "..." in a profile names another place; or chmod +t ` + base}
 	}
 	dir := filepath.Join(base, name)
 	err := os.Mkdir(dir, 0o700)
