@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
+
+	"github.com/google/uuid"
 )
 
 // A job's driver is tried on its node: where directories cannot be layers, one
@@ -22,9 +25,7 @@ func TestAttemptReady(t *testing.T) {
 for w; do case "$w" in *.ext3) exit 0;; esac; done
 echo 'FATAL:   only root user can use sandbox as overlay' >&2; exit 255`, 0o755)
 	sif := filepath.Join(scratch, "x.sif")
-	head := make([]byte, 128)
-	copy(head[32:], "SIF_MAGIC\x0001\x0002\x000123456789abcdef")
-	if err := os.WriteFile(sif, head, 0o600); err != nil {
+	if err := os.WriteFile(sif, siftest.New(uuid.New(), nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, driver, says, hint string }{
@@ -110,9 +111,7 @@ func TestAttemptSlowNode(t *testing.T) {
 	program(t, bin, "apptainer", "sleep 300 & wait", 0o755)
 	program(t, bin, "berth-node", "sleep 300 & wait", 0o755) // which mounts, for kernel
 	sif := filepath.Join(scratch, "x.sif")
-	head := make([]byte, 128)
-	copy(head[32:], "SIF_MAGIC\x0001\x0002\x000123456789abcdef")
-	if err := os.WriteFile(sif, head, 0o600); err != nil {
+	if err := os.WriteFile(sif, siftest.New(uuid.New(), nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, driver string }{{"", jobs.DriverExt3}, {"", jobs.DriverFuse}, {"", jobs.DriverKernel}, {"deps", jobs.DriverExt3}, {"deps", jobs.DriverFuse}} {

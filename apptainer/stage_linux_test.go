@@ -1,7 +1,6 @@
 package apptainer
 
 import (
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +8,10 @@ import (
 	"testing"
 
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
+
+	"github.com/google/uuid"
 )
 
 // What a node lacks for the moment is told as that, and is tried again; what is
@@ -18,20 +20,7 @@ func TestUnpackKind(t *testing.T) {
 	s, _ := stagerOf(t)
 	bin := filepath.Dir(s.Program)
 	sif := filepath.Join(t.TempDir(), "x.sif")
-	b := make([]byte, 4096+96) // with a squashfs for its root, as the second part of two
-	copy(b[32:], "SIF_MAGIC\x0001\x0002\x000123456789abcdef")
-	binary.LittleEndian.PutUint64(b[88:], 2)
-	binary.LittleEndian.PutUint64(b[96:], 128)
-	d := b[128+585:]
-	binary.LittleEndian.PutUint32(d, 0x4004)
-	d[4] = 1
-	binary.LittleEndian.PutUint64(d[17:], 4096)
-	binary.LittleEndian.PutUint32(d[201:], 1)
-	binary.LittleEndian.PutUint32(d[205:], 2)
-	copy(b[4096:], "hsqs")
-	binary.LittleEndian.PutUint32(b[4100:], 10)
-	binary.LittleEndian.PutUint64(b[4136:], 100)
-	if err := os.WriteFile(sif, b, 0o600); err != nil {
+	if err := os.WriteFile(sif, siftest.New(uuid.New(), siftest.Superblock(10, 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {

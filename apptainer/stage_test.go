@@ -7,7 +7,10 @@ import (
 	"testing"
 
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
+
+	"github.com/google/uuid"
 )
 
 // stagerOf is one whose container program unpacks into a file "unpacked", or
@@ -18,9 +21,7 @@ func stagerOf(t *testing.T) (s Stager, sif string) {
 	program(t, bin, "apptainer", `test ! -e `+bin+`/broken || { echo 'FATAL:   no space' >&2; exit 255; }
 mkdir "$3"; echo "$4" >"$3/unpacked"`, 0o755)
 	sif = filepath.Join(home, "x.sif")
-	head := make([]byte, 128)
-	copy(head[32:], "SIF_MAGIC\x0001\x0002\x000123456789abcdef")
-	if err := os.WriteFile(sif, head, 0o600); err != nil {
+	if err := os.WriteFile(sif, siftest.New(uuid.New(), nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("SLURM_JOB_ID", "")

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,10 +12,13 @@ import (
 	"berth/backends/local"
 	"berth/internal/sys/leaks"
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile/siftest"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/jobstest"
 	"berth/jobs/store"
+
+	"github.com/google/uuid"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -106,7 +108,7 @@ func newFixture(t *testing.T) *fixture {
 		clock:     time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		sif:       filepath.Join(t.TempDir(), "image.sif"),
 	}
-	must(t, os.WriteFile(f.sif, []byte(strings.Repeat("\x00", 32)+"SIF_MAGIC\x0001\x0002\x00"+strings.Repeat("\x07", 64)), 0o600))
+	must(t, os.WriteFile(f.sif, siftest.New(uuid.New(), nil), 0o600))
 	f.Engine = &Engine{
 		Store: st, Schedulers: []jobs.Scheduler{f.slurm, f.queue}, Backends: []jobs.Backend{f.container, local.Backend{}},
 		Git: workspace.New(run.Local{}), Node: func() (string, error) { return "/bin/berth-node", nil },

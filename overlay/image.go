@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"strings"
 
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile"
 	"berth/jobs"
 
 	"golang.org/x/sys/unix"
@@ -258,21 +258,6 @@ func (d *dirImage) bytes() (n int64) {
 
 func (d *dirImage) children(p string) []string { return slices.Collect(maps.Keys(d.in(p))) }
 
-// The descriptors of a SIF (its format, "Data object descriptors"), each of
-// 585 bytes: type (4 bytes), used (1), id, group and link (4 each), place,
-// length and stored length (8 each), three times and owners (8 each), a name
-// of 128 bytes, and 384 bytes that depend on the type: of a partition, the kind
-// of its file system and what it is for (4 each).
-const (
-	sifDescriptorsAt = sifIDEnd + 8 + 8 + 8 // behind two times and the number of free ones
-	sifDescriptor    = 585
-	sifPartition     = 0x4004
-	sifExtra         = 585 - 384
-	sifSquashfs      = 1
-	sifSystem        = 2
-	maxDescriptors   = 256
-)
-
 // squashfsOf is where in a SIF its root file system begins.
 func squashfsOf(sif string) (int64, error) {
 	f, err := os.Open(sif)
@@ -280,30 +265,10 @@ func squashfsOf(sif string) (int64, error) {
 		return 0, err
 	}
 	defer f.Close()
-	var head [24]byte
-	if _, err := f.ReadAt(head[:], sifDescriptorsAt); err != nil {
+	fi, err := f.Stat()
+	if err != nil {
 		return 0, err
 	}
-	n, at := int64(binary.LittleEndian.Uint64(head[0:])), int64(binary.LittleEndian.Uint64(head[8:]))
-	if n < 0 || n > maxDescriptors || at < 0 {
-		return 0, errors.New("its descriptors make no sense")
-	}
-	d := make([]byte, sifDescriptor)
-	for range n {
-		if _, err := f.ReadAt(d, at); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return 0, err
-		}
-		at += sifDescriptor
-		if le.Uint32(d) == sifPartition && d[4] != 0 && le.Uint32(d[sifExtra:]) == sifSquashfs && le.Uint32(d[sifExtra+4:]) == sifSystem {
-			where := int64(le.Uint64(d[17:]))
-			var magic [4]byte
-			if _, err := f.ReadAt(magic[:], where); err != nil || string(magic[:]) != "hsqs" {
-				return 0, errors.Join(errors.New("its partition is no squashfs"), err)
-			}
-			return where, nil
-		}
-	}
-	return 0, errors.New("it has no squashfs partition")
+	root, err := siffile.Squashfs(f, fi.Size())
+	return root.Offset, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/sys/leaks"
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
 
 	"github.com/google/uuid"
@@ -66,18 +67,11 @@ func asNobody(t *testing.T) bool {
 	return false
 }
 
-// sif writes the beginning of a SIF: the launch line, then the global header
-// (magic, version, architecture, UUID, times, counts), as siftool makes it.
+// sif writes an image with this id.
 func sif(t *testing.T, id uuid.UUID, content string) string {
 	t.Helper()
-	var b strings.Builder
-	launch := "#!/usr/bin/env run-singularity\n"
-	b.WriteString(launch + strings.Repeat("\x00", 32-len(launch)))
-	b.WriteString("SIF_MAGIC\x00" + "01\x00" + "02\x00")
-	b.Write(id[:])
-	b.WriteString(strings.Repeat("\x01", 64) + content)
 	path := filepath.Join(t.TempDir(), "image.sif")
-	must(t, os.WriteFile(path, []byte(b.String()), 0o600))
+	must(t, os.WriteFile(path, siftest.New(id, []byte(content)), 0o600))
 	return path
 }
 

@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/sys/siffile"
 	"berth/jobs"
 )
 
@@ -96,17 +96,6 @@ func ReadMark(dir string) (*Mark, error) {
 	return &m, nil
 }
 
-// Offsets in the SIF header (the SIF format of Apptainer and SingularityCE,
-// "Global header"): a 32 byte launch line, then magic, version, architecture
-// and the UUID. These 16 bytes are all that is wanted of it, and the library
-// for the format would bring registry clients into the program on the nodes.
-const (
-	sifMagicAt = 32
-	sifMagic   = "SIF_MAGIC\x00"
-	sifIDAt    = sifMagicAt + 10 + 3 + 3
-	sifIDEnd   = sifIDAt + 16
-)
-
 // headSize is how much of a SIF without a UUID is read in place of it: the
 // header, the descriptors, and the beginning of the file system, whose own
 // header holds its size and the time it was made.
@@ -130,23 +119,20 @@ func ImageID(path string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
-	head := make([]byte, sifIDEnd)
-	if _, err := io.ReadFull(f, head); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	head, err := siffile.ReadHeader(f)
+	if errors.Is(err, siffile.ErrNoSIF) {
 		return "", no
 	} else if err != nil {
 		return "", err
 	}
-	if string(head[sifMagicAt:sifMagicAt+len(sifMagic)]) != sifMagic {
-		return "", no
+	if head.ID != "" {
+		return "sif:" + head.ID, nil
 	}
-	if id := head[sifIDAt:sifIDEnd]; !bytes.Equal(id, make([]byte, len(id))) {
-		return fmt.Sprintf("sif:%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:16]), nil
-	}
-	rest, err := io.ReadAll(io.LimitReader(f, headSize-sifIDEnd))
+	b, err := io.ReadAll(io.LimitReader(f, headSize))
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(append(head, rest...))
+	sum := sha256.Sum256(b)
 	return "sif-head:" + hex.EncodeToString(sum[:16]), nil
 }
 

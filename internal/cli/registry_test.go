@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"log"
@@ -82,10 +81,7 @@ func fetchImage(args []string) int {
 		fmt.Fprintln(os.Stderr, "FATAL:   reading manifest:", resp.Status, err)
 		return 255
 	}
-	b := sif()
-	binary.LittleEndian.PutUint64(b[112:], uint64(len(b)))
-	binary.LittleEndian.PutUint64(b[120:], uint64(len(body)))
-	if err := os.WriteFile(made, append(b, body...), 0o755); err != nil {
+	if err := os.WriteFile(made, sif(body...), 0o755); err != nil {
 		fmt.Fprintln(os.Stderr, "FATAL:  ", err)
 		return 255
 	}

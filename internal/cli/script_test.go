@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,15 +9,18 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"berth/internal/node/nodebin"
+	"berth/internal/sys/siffile/siftest"
+
+	"github.com/google/uuid"
+	"github.com/rogpeppe/go-internal/testscript"
 )
 
 func TestScripts(t *testing.T) {
@@ -105,23 +107,9 @@ func setup(env *testscript.Env) error {
 	return nil
 }
 
-// sif is as much of an image as anybody here looks at: the header of a SIF, the
-// descriptor of its file system, and that, which is empty.
-func sif() []byte {
-	const descriptor, data = 128, 4096
-	b := make([]byte, data)
-	copy(b, "#!/usr/bin/env run-singularity\n")
-	copy(b[32:], "SIF_MAGIC\x0001\x0002\x000123456789abcdef")
-	le := binary.LittleEndian
-	le.PutUint64(b[88:], 1)
-	le.PutUint64(b[96:], descriptor)
-	d := b[descriptor:]
-	le.PutUint32(d, 0x4004) // a partition
-	d[4] = 1
-	le.PutUint64(d[17:], data)
-	le.PutUint32(d[585-384:], 1)   // squashfs
-	le.PutUint32(d[585-384+4:], 2) // of the system
-	return append(b, emptySquashfs()...)
+// sif is an image with an empty root file system, and with what follows it.
+func sif(rest ...byte) []byte {
+	return siftest.New(uuid.UUID([]byte("0123456789abcdef")), append(slices.Clone(emptySquashfs()), rest...))
 }
 
 var emptySquashfs = sync.OnceValue(func() []byte {

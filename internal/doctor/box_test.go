@@ -1,12 +1,16 @@
 package doctor
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
+
+	"github.com/google/uuid"
 )
 
 // boxed is a machine with a container program that tells what it is, and runs
@@ -136,8 +140,8 @@ exec /bin/bash "$@"
 func TestImage(t *testing.T) {
 	w := where(t)
 	dir := t.TempDir()
-	for name, text := range map[string]string{"good.sif": "#!/usr/bin/env run-singularity\n\x00SIF_MAGIC\x0001\x00" + strings.Repeat("x", 100), "bad.sif": strings.Repeat("x", 100)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+	for name, text := range map[string][]byte{"good.sif": siftest.New(uuid.New(), nil), "bad.sif": bytes.Repeat([]byte("x"), 200)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

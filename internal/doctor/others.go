@@ -11,6 +11,7 @@ import (
 	"berth/backends/ssh"
 	"berth/internal/images"
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile"
 	"berth/jobs"
 )
 
@@ -138,8 +139,7 @@ func checkImage(_ context.Context, l *look) []Finding {
 	if err != nil || fi.IsDir() {
 		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image " + img + " is a directory: jobs take a SIF", Do: "apptainer build image.sif " + img}}
 	}
-	b := make([]byte, 64)
-	if _, err := f.Read(b); err != nil || !strings.Contains(string(b), "SIF_MAGIC") {
+	if _, err := siffile.ReadHeader(f); err != nil {
 		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image " + img + " is no SIF", Do: "apptainer build image.sif docker-archive:... makes one"}}
 	}
 	return []Finding{with(Finding{Status: OK, Why: img + ", " + jobs.Bytes(fi.Size()).String()}, "image", img)}

@@ -3,12 +3,10 @@ package images
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 
 	"berth/internal/sys/disk"
 	"berth/internal/sys/pattern"
+	"berth/internal/sys/siffile"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -317,13 +316,6 @@ func (c *Cache) Find(word string) (Image, error) {
 	return Image{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names %d images", word, len(hits)), Hint: "give more of the SHA-256: berth image ls"}
 }
 
-// Offsets in the SIF header ("Global header"), behind the UUID and four more
-// numbers of 64 bits: where the data begins, and how much of it there is.
-const (
-	sifDataAt  = 112
-	sifDataEnd = sifDataAt + 16
-)
-
 // Whole looks whether the file is a SIF from its first to its last byte, by
 // the sizes that its header gives. It returns its id.
 func Whole(path string) (string, error) {
@@ -336,17 +328,20 @@ func Whole(path string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
-	head := make([]byte, sifDataEnd)
-	if _, err := io.ReadFull(f, head); err != nil {
-		return "", damaged(path, "it ends within its header", "fetch it again")
+	head, err := siffile.ReadHeader(f)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	fi, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
-	at, n := binary.LittleEndian.Uint64(head[sifDataAt:]), binary.LittleEndian.Uint64(head[sifDataAt+8:])
-	if at > mostData || n > mostData || int64(at+n) > fi.Size() {
-		return "", damaged(path, fmt.Sprintf("its header promises %d bytes, and it has %d", at+n, fi.Size()), "fetch it again")
+	end, ok := head.End()
+	if !ok {
+		return "", damaged(path, "its header promises what no file can hold", "fetch it again")
+	}
+	if end > fi.Size() {
+		return "", damaged(path, fmt.Sprintf("its header promises %d bytes, and it has %d", end, fi.Size()), "fetch it again")
 	}
 	return id, nil
 }
@@ -363,19 +358,15 @@ func CutOff(path string) error {
 	if err != nil {
 		return err
 	}
-	head := make([]byte, sifDataEnd)
-	if _, err := io.ReadFull(f, head); err != nil {
-		return nil //nolint:nilerr // too short for a header that could be judged
+	head, err := siffile.ReadHeader(f)
+	if err != nil {
+		return nil //nolint:nilerr // no header that could be judged
 	}
-	at, n := binary.LittleEndian.Uint64(head[sifDataAt:]), binary.LittleEndian.Uint64(head[sifDataAt+8:])
-	if at <= mostData && n <= mostData && int64(at+n) > fi.Size() {
-		return damaged(path, fmt.Sprintf("it is cut off: its header promises %d bytes, and it has %d", at+n, fi.Size()), "copy or make it again")
+	if end, ok := head.End(); ok && end > fi.Size() {
+		return damaged(path, fmt.Sprintf("it is cut off: its header promises %d bytes, and it has %d", end, fi.Size()), "copy or make it again")
 	}
 	return nil
 }
-
-// mostData is above what any SIF has: a header that promises more is none.
-const mostData = 1 << 50
 
 // Verify reads a whole file of the cache and compares it with its name.
 func (c *Cache) Verify(ctx context.Context, img Image) error {

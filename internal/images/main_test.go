@@ -2,7 +2,6 @@ package images
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,11 +19,13 @@ import (
 
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile/siftest"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/uuid"
 )
 
 // The test program is also the container program ("build" and "pull"), and a
@@ -114,16 +115,8 @@ func get(url string) ([]byte, error) {
 	return b, err
 }
 
-// sif is a file with the header of a SIF, and with this data.
-func sif(data []byte) []byte {
-	b := make([]byte, sifDataEnd, sifDataEnd+len(data))
-	copy(b, "#!/usr/bin/env run-singularity\n")
-	copy(b[32:], "SIF_MAGIC\x00")
-	copy(b[48:], "0123456789abcdef")
-	binary.LittleEndian.PutUint64(b[sifDataAt:], sifDataEnd)
-	binary.LittleEndian.PutUint64(b[sifDataAt+8:], uint64(len(data)))
-	return append(b, data...)
-}
+// sif is an image with this data.
+func sif(data []byte) []byte { return siftest.New(uuid.UUID([]byte("0123456789abcdef")), data) }
 
 func newCache(dir string) *Cache {
 	return &Cache{Dir: dir, On: run.Local{}, Program: os.Executable,

@@ -136,7 +136,7 @@ func TestContentThroughLink(t *testing.T) {
 func TestCutOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.sif")
 	b := sif([]byte(strings.Repeat("x", 100)))
-	for n, bad := range map[int]bool{len(b): false, len(b) - 1: true, sifDataEnd: true, sifDataEnd - 1: false} {
+	for n, bad := range map[int]bool{len(b): false, len(b) - 1: true, 128: true, 127: false} {
 		must(t, os.WriteFile(path, b[:n], 0o600))
 		if err := CutOff(path); (err != nil) != bad || bad && (jobs.CodeOf(err) != jobs.CodeConfig || jobs.HintOf(err) != "copy or make it again") {
 			t.Errorf("%d bytes: %v", n, err)

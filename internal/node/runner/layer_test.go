@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
 	"berth/jobs/store"
 
@@ -21,10 +22,7 @@ func layered(t *testing.T, command string, change func(*store.New)) *job {
 	t.Helper()
 	bin := t.TempDir()
 	image := filepath.Join(bin, "image.sif")
-	launch := "#!/usr/bin/env run-singularity\n"
-	id := uuid.New()
-	head := launch + strings.Repeat("\x00", 32-len(launch)) + "SIF_MAGIC\x00" + "01\x00" + "02\x00" + string(id[:]) + strings.Repeat("\x01", 64)
-	if err := errors.Join(writeProgram(filepath.Join(bin, "apptainer"), "#!/bin/sh\n"), os.WriteFile(image, []byte(head), 0o600)); err != nil {
+	if err := errors.Join(writeProgram(filepath.Join(bin, "apptainer"), "#!/bin/sh\n"), os.WriteFile(image, siftest.New(uuid.New(), nil), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	j := newJob(t, command, func(n *store.New) {

@@ -12,19 +12,19 @@ import (
 
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"
+
+	"github.com/google/uuid"
 )
 
 // waiter is an attempt that asks for the named overlay in dir.
 func waiter(t *testing.T, wait time.Duration) (r *attempt, open func(ctx context.Context, dir string) (*overlay.Layer, error)) {
 	t.Helper()
-	sif := make([]byte, 256)
-	copy(sif[32:], "SIF_MAGIC\x00")
-	sif[50] = 1 // of its UUID
 	image := filepath.Join(t.TempDir(), "i.sif")
-	if err := os.WriteFile(image, sif, 0o600); err != nil {
+	if err := os.WriteFile(image, siftest.New(uuid.New(), nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := lease.Self()

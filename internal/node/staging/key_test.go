@@ -8,14 +8,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/sys/siffile/siftest"
+
+	"github.com/google/uuid"
 )
 
 // TestKey: an image that carries the id of another one is not taken for
 // it, and one that was replaced is staged anew.
 func TestKey(t *testing.T) {
-	head := make([]byte, 128)
-	copy(head[32:], "SIF_MAGIC\x0001\x0002\x00")
-	copy(head[48:], "0123456789abcdef")
+	id := uuid.New()
 	key := func(path string) string {
 		t.Helper()
 		k, err := Image{Path: path}.key()
@@ -26,7 +28,7 @@ func TestKey(t *testing.T) {
 	}
 	write := func(path, content string) string {
 		t.Helper()
-		if err := os.WriteFile(path, append(head, content...), 0o600); err != nil {
+		if err := os.WriteFile(path, siftest.New(id, []byte(content)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return key(path)

@@ -4,7 +4,6 @@ package staging
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,9 @@ import (
 	"time"
 
 	"berth/internal/images"
+	"berth/internal/sys/siffile/siftest"
+
+	"github.com/google/uuid"
 )
 
 // A process of this test that stages by itself: its words are what to do, the
@@ -159,24 +161,8 @@ func (c *child) end(t *testing.T) {
 // inodes.
 func sif(t *testing.T, path string, packed int64, inodes uint32, content string) Image {
 	t.Helper()
-	const at = 4096
-	b := make([]byte, at+96)
-	copy(b[32:], "SIF_MAGIC\x0001\x0002\x00")
-	copy(b[48:], fmt.Sprintf("%16.16s", filepath.Base(path)+"0123456789abcdef"))
-	binary.LittleEndian.PutUint64(b[sifUsed:], 2)
-	binary.LittleEndian.PutUint64(b[sifTable:], sifHead)
-	binary.LittleEndian.PutUint64(b[112:], at)
-	binary.LittleEndian.PutUint64(b[120:], uint64(96+len(content)))
-	d := b[sifHead+sifDescriptor:] // the second one
-	binary.LittleEndian.PutUint32(d, sifPartition)
-	d[4] = 1
-	binary.LittleEndian.PutUint64(d[17:], at)
-	binary.LittleEndian.PutUint32(d[sifExtra:], sifSquashfs)
-	binary.LittleEndian.PutUint32(d[sifExtra+4:], sifPrimary)
-	copy(b[at:], "hsqs")
-	binary.LittleEndian.PutUint32(b[at+4:], inodes)
-	binary.LittleEndian.PutUint64(b[at+40:], uint64(packed))
-	if err := os.WriteFile(path, append(b, content...), 0o600); err != nil {
+	b := siftest.New(uuid.NewSHA1(uuid.Nil, []byte(filepath.Base(path))), append(siftest.Superblock(inodes, uint64(packed)), content...))
+	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sum, err := images.Sum(t.Context(), path)

@@ -3,14 +3,14 @@
 package staging
 
 import (
-	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"syscall"
+
+	"berth/internal/sys/siffile"
 )
 
 // Room is what a file system has left for this user.
@@ -54,7 +54,7 @@ func needs(path string, form Form) (need, error) {
 	if form != Unpacked {
 		return n, nil
 	}
-	packed, inodes, err := squashfs(f)
+	packed, inodes, err := squashfs(f, fi.Size())
 	if err != nil {
 		return need{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -62,44 +62,19 @@ func needs(path string, form Form) (need, error) {
 	return n, nil
 }
 
-// What a SIF and a squashfs look like: the global header and the descriptors of
-// github.com/sylabs/sif, and the superblock of Documentation/filesystems/squashfs.
-const (
-	sifHead        = 128
-	sifTable       = 96 // where the descriptors begin
-	sifUsed        = 88 // how many there may be
-	sifDescriptor  = 585
-	sifPartition   = 0x4004
-	sifExtra       = 201
-	sifSquashfs    = 1
-	sifPrimary     = 2
-	maxDescriptors = 4096
-)
-
-// squashfs reads the superblock of a SIF's root file system: how long it is, and
-// how many inodes it has.
-func squashfs(f io.ReaderAt) (packed, inodes int64, err error) {
-	head := make([]byte, sifHead)
-	if _, err := f.ReadAt(head, 0); err != nil || !bytes.Equal(head[32:41], []byte("SIF_MAGIC")) {
-		return 0, 0, errors.New("it is no SIF")
+// squashfs reads the superblock of a SIF's root file system (the kernel's
+// Documentation/filesystems/squashfs): how long it is, and how many inodes it has.
+func squashfs(f io.ReaderAt, size int64) (packed, inodes int64, err error) {
+	root, err := siffile.Squashfs(f, size)
+	if err != nil {
+		return 0, 0, err
 	}
-	count, table := binary.LittleEndian.Uint64(head[sifUsed:]), binary.LittleEndian.Uint64(head[sifTable:])
-	for i := range min(count, maxDescriptors) {
-		d := make([]byte, sifDescriptor)
-		if _, err := f.ReadAt(d, int64(table)+int64(i)*sifDescriptor); err != nil {
-			return 0, 0, errors.New("its table of contents cannot be read")
-		}
-		if binary.LittleEndian.Uint32(d) != sifPartition || d[4] == 0 || binary.LittleEndian.Uint32(d[sifExtra:]) != sifSquashfs || binary.LittleEndian.Uint32(d[sifExtra+4:]) != sifPrimary {
-			continue
-		}
-		super := make([]byte, 48)
-		if _, err := f.ReadAt(super, int64(binary.LittleEndian.Uint64(d[17:]))); err != nil || !bytes.Equal(super[:4], []byte("hsqs")) {
-			return 0, 0, errors.New("its root file system is no squashfs")
-		}
-		packed = int64(min(binary.LittleEndian.Uint64(super[40:]), 1<<50))
-		return packed, int64(binary.LittleEndian.Uint32(super[4:])), nil
+	super := make([]byte, 48)
+	if _, err := f.ReadAt(super, root.Offset); err != nil {
+		return 0, 0, fmt.Errorf("read the superblock of its root file system: %w", err)
 	}
-	return 0, 0, errors.New("it has no root file system in squashfs")
+	packed = int64(min(binary.LittleEndian.Uint64(super[40:]), 1<<50))
+	return packed, int64(binary.LittleEndian.Uint32(super[4:])), nil
 }
 
 // room asks the file system of dir.

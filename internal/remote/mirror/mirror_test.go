@@ -13,16 +13,19 @@ import (
 	"berth/internal/images"
 	"berth/internal/remote/mirror"
 	"berth/internal/sys/run"
+	"berth/internal/sys/siffile/siftest"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
+
+	"github.com/google/uuid"
 )
 
 // TestSurvey: what is asked in one execution.
 func TestSurvey(t *testing.T) {
 	p := newPair(t)
 	sif := filepath.Join(p.host.Home, "image.sif")
-	must(t, os.WriteFile(sif, []byte(strings.Repeat("\x00", 32)+"SIF_MAGIC\x0001\x0002\x00"+strings.Repeat("\x07", 64)), 0o600))
+	must(t, os.WriteFile(sif, siftest.New(uuid.New(), nil), 0o600))
 	must(t, os.MkdirAll(filepath.Join(p.home, "overlays", "work"), 0o700))
 	must(t, os.WriteFile(filepath.Join(p.home, "overlays", "work", "mark.json"), []byte(`{"version":1,"name":"work","driver":"ext3"}`), 0o600))
 	p.host.Calls()
