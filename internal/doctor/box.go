@@ -15,8 +15,8 @@ import (
 type box struct {
 	path    string
 	version string
-	build   map[string]string // what it says about how it was built
-	conf    directives        // of its configuration; nil where it cannot be read
+	build   *apptainer.Build    // what it says about how it was built; nil where it does not
+	conf    *apptainer.SiteConf // its configuration; nil where it cannot be read
 	confErr error
 	setuid  string // path of its setuid starter, or ""
 }
@@ -49,20 +49,15 @@ func (l *look) findBox(ctx context.Context) (box, error) {
 		b.confErr = err
 		return b, nil // a wrapper of the site's may not know it
 	}
-	b.build = buildConfig(out)
-	for _, dir := range []string{"apptainer", "singularity"} {
-		p := filepath.Join(b.build["LIBEXECDIR"], dir, "bin", "starter-suid")
-		if fi, err := os.Stat(l.path(p)); err == nil && fi.Mode()&os.ModeSetuid != 0 && filepath.IsAbs(p) {
-			b.setuid = p
-		}
+	build := apptainer.ParseBuild(out)
+	b.build, b.setuid = &build, build.SetuidStarter(l.path)
+	at := build.Conf
+	if at != "" {
+		at = l.path(at)
 	}
-	file := or(b.build["APPTAINER_CONF_FILE"], b.build["SINGULARITY_CONF_FILE"])
-	text, err := os.ReadFile(l.path(file))
-	if err != nil {
-		b.confErr = err
-		return b, nil
+	if b.conf, b.confErr = apptainer.ReadSiteConf(at); b.conf != nil {
+		b.conf.Path = build.Conf
 	}
-	b.conf = parseDirectives(string(text))
 	return b, nil
 }
 
@@ -70,44 +65,7 @@ func (l *look) findBox(ctx context.Context) (box, error) {
 func (b box) name() string { return strings.TrimSuffix(filepath.Base(b.path), ".sh") }
 
 // isSetuid tells whether containers are made by a starter with root's rights.
-func (b box) isSetuid() bool { return b.setuid != "" && b.conf.get("allow setuid") != "no" }
-
-// buildConfig reads the NAME=VALUE lines of "apptainer buildcfg".
-func buildConfig(out string) map[string]string {
-	m := map[string]string{}
-	for line := range strings.Lines(out) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			m[name] = value
-		}
-	}
-	return m
-}
-
-// directives are what a configuration of the container program sets. It has
-// lines "name = value"; a name may stand more than once.
-type directives map[string][]string
-
-func parseDirectives(text string) directives {
-	d := directives{}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		name, value, ok := strings.Cut(line, "=")
-		if !ok || strings.HasPrefix(line, "#") {
-			continue
-		}
-		name = strings.Join(strings.Fields(name), " ")
-		d[name] = append(d[name], strings.TrimSpace(value))
-	}
-	return d
-}
-
-// get is the value that counts, the last one; "" is the program's default.
-func (d directives) get(name string) string {
-	if v := d[name]; len(v) > 0 {
-		return v[len(v)-1]
-	}
-	return ""
-}
+func (b box) isSetuid() bool { return b.setuid != "" && b.conf.SetuidOff() == "" }
 
 // needsBox runs a check that is about the container program, when there is one
 // that runs; else the check of the program has said why.
@@ -158,7 +116,7 @@ func checkBoxMode(_ context.Context, _ *look, b box) []Finding {
 	case b.isSetuid():
 		return []Finding{with(Finding{Status: OK, Why: b.setuid + " is setuid root: images are mounted by the kernel, directories as writable layers are refused to users"}, "setuid", "yes")}
 	case b.setuid != "":
-		return []Finding{with(Finding{Status: OK, Why: "setuid, which allow setuid = no turns off: containers are made in user namespaces"}, "setuid", "no")}
+		return []Finding{with(Finding{Status: OK, Why: "setuid, which is turned off (" + b.conf.SetuidOff() + "): containers are made in user namespaces", Do: apptainer.HintSetuidOff}, "setuid", "no")}
 	}
 	return []Finding{with(Finding{Status: OK, Why: "not setuid: containers are made in user namespaces, images mounted through FUSE"}, "setuid", "no")}
 }
@@ -168,36 +126,16 @@ func checkBoxConf(_ context.Context, _ *look, b box) []Finding {
 	if b.conf == nil {
 		return one(Skip, "its configuration cannot be read: "+b.confErr.Error(), "")
 	}
-	file := or(b.build["APPTAINER_CONF_FILE"], b.build["SINGULARITY_CONF_FILE"])
 	var out []Finding
-	add := func(s Status, why, do string) { out = append(out, Finding{Status: s, Why: why, Do: do}) }
-	ask := "ask the site to change it in " + file
-	if b.conf.get("user bind control") == "no" {
-		add(Fail, "user bind control = no: berth cannot bring its program into a container", ask)
-	}
-	if b.conf.get("enable overlay") == "no" && b.isSetuid() {
-		add(Fail, "enable overlay = no: no writable layer can be had", ask)
-	}
-	if b.conf.get("allow pid ns") == "no" {
-		add(Warn, "allow pid ns = no: what a task leaves behind cannot be ended as a whole", ask)
-	}
-	if b.isSetuid() {
-		for _, kind := range []string{"sif", "squashfs"} {
-			if b.conf.get("allow container "+kind) == "no" {
-				add(Warn, "allow container "+kind+" = no: such images are refused", ask)
-			}
+	for _, r := range b.conf.Remarks(b.setuid != "") {
+		f := Finding{Status: Warn, Why: r.Line + ": " + r.Why, Do: r.Hint}
+		if r.Fatal {
+			f.Status = Fail
 		}
-		for _, name := range []string{"limit container owners", "limit container groups", "limit container paths"} {
-			if v := b.conf.get(name); v != "" && v != "NULL" {
-				add(Warn, name+" = "+v+": other images are refused", "keep images there")
-			}
-		}
-	}
-	if b.conf.get("mount hostfs") == "yes" {
-		add(Warn, "mount hostfs = yes: the site wants all its file systems in containers; --contain, which berth uses, keeps them out", "")
+		out = append(out, f)
 	}
 	if len(out) == 0 {
-		return one(OK, "nothing in "+file+" is against berth", "")
+		return one(OK, "nothing in "+b.conf.Path+" is against berth", "")
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -35,11 +36,15 @@ buildcfg) printf 'LIBEXECDIR=/usr/libexec\nAPPTAINER_CONF_FILE=/etc/apptainer/ap
 }
 
 func TestBox(t *testing.T) {
-	b, err := os.ReadFile("testdata/apptainer-1.4.5.conf")
+	b, err := os.ReadFile("../../apptainer/testdata/apptainer-1.4.5.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
 	shipped := string(b)
+	// A line that is added would do nothing where the directive is set already.
+	set := func(name, value string) string {
+		return regexp.MustCompile("(?m)^"+name+" = .*$").ReplaceAllString(shipped, name+" = "+value)
+	}
 	const now = "apptainer version 1.4.5-1.el9"
 	for _, c := range []struct {
 		name, version, conf string
@@ -55,13 +60,19 @@ func TestBox(t *testing.T) {
 		{"CE", "singularity-ce version 4.1.0-jammy", shipped, false, "apptainer.flaws", []string{"ok knows no list"}},
 		{"not setuid", now, shipped, false, "apptainer.mode", []string{"ok not setuid"}},
 		{"setuid", now, shipped, true, "apptainer.mode", []string{"ok is setuid root"}},
-		{"setuid turned off", now, shipped + "\nallow setuid = no\n", true, "apptainer.mode", []string{"ok allow setuid = no turns off"}},
+		{"setuid turned off", now, set("allow setuid", "no"), true, "apptainer.mode", []string{"ok (/etc/apptainer/apptainer.conf:16: allow setuid = no): containers are made in user namespaces"}},
+		{"a later line does nothing", now, shipped + "\nallow setuid = no\n", true, "apptainer.mode", []string{"ok is setuid root"}},
 		{"shipped", now, shipped, true, "apptainer.conf", []string{"ok nothing in /etc/apptainer/apptainer.conf"}},
-		{"no binds", now, shipped + "\nuser bind control = no\n", false, "apptainer.conf", []string{"fail cannot bring its program into a container"}},
-		{"no overlay, setuid", now, shipped + "\nenable overlay = no\n", true, "apptainer.conf", []string{"fail no writable layer"}},
-		{"no overlay, not setuid", now, shipped + "\nenable overlay = no\n", false, "apptainer.conf", []string{"ok"}},
-		{"limits", now, shipped + "\nlimit container paths = /images, /lab\nallow pid ns = no\nmount   hostfs = yes\n#user bind control = no\n", true, "apptainer.conf",
-			[]string{"warn allow pid ns = no", "warn limit container paths = /images, /lab: other images are refused", "warn mount hostfs = yes"}},
+		{"no binds", now, set("user bind control", "no"), false, "apptainer.conf",
+			[]string{"fail /etc/apptainer/apptainer.conf:133: user bind control = no: berth cannot bring its program into a container"}},
+		{"no overlay, setuid", now, set("enable overlay", "no"), true, "apptainer.conf", []string{"fail apptainer.conf:152: enable overlay = no: no writable layer"}},
+		{"no overlay, not setuid", now, set("enable overlay", "no"), false, "apptainer.conf", []string{"warn apptainer.conf:152: enable overlay = no: layers of the drivers fuse and ext3 are refused"}},
+		{"few loop devices", now, set("max loop devices", "8"), true, "apptainer.conf", []string{"warn apptainer.conf:22: max loop devices = 8: "}},
+		{"few loop devices, not setuid", now, set("max loop devices", "8"), false, "apptainer.conf", []string{"ok"}},
+		{"too large", now, shipped + strings.Repeat("#\n", 1<<19), true, "apptainer.conf", []string{"skip cannot be read: "}},
+		{"limits", now, "limit container paths = /images, /lab\nallow pid ns = no\n mount hostfs=yes\n#user bind control = no\n", true, "apptainer.conf",
+			[]string{"warn apptainer.conf:2: allow pid ns = no", "warn apptainer.conf:1: limit container paths = /images, /lab: other images are refused",
+				"warn apptainer.conf:3: mount hostfs = yes"}},
 		{"not limited", now, shipped + "\nlimit container paths = NULL\n", true, "apptainer.conf", []string{"ok"}},
 		{"kernel", now, shipped, false, "overlay.kernel", []string{"warn "}},
 		{"fuse", now, shipped, false, "overlay.fuse", []string{"warn no such thing here"}},

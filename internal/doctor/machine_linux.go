@@ -83,8 +83,8 @@ func checkFUSEHelpers(_ context.Context, l *look) []Finding {
 		return nil
 	}
 	own := ""
-	if dir := b.build["LIBEXECDIR"]; filepath.IsAbs(dir) {
-		own = filepath.Join(dir, "apptainer", "bin")
+	if b.build != nil && filepath.IsAbs(b.build.Libexec) {
+		own = filepath.Join(b.build.Libexec, "apptainer", "bin")
 	}
 	have := func(name string) bool {
 		if own != "" {

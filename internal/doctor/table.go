@@ -43,7 +43,7 @@ func Checks() []Check {
 		{ID: "apptainer.mode", Scope: Backend, Name: "singularity: rights", run: needsBox(checkBoxMode), Limit: 20 * time.Second,
 			About: "setuid root, or user namespaces: which layers can be had follows from it"},
 		{ID: "apptainer.conf", Scope: Backend, Name: "singularity: conf", run: needsBox(checkBoxConf), Limit: 20 * time.Second,
-			About: "directives of apptainer.conf with which berth does not work, or not wholly"},
+			About: "directives of apptainer.conf or singularity.conf with which berth does not work, or not wholly"},
 		{ID: "overlay.kernel", Scope: Backend, Name: "layer: kernel", Limit: layers,
 			run:   checkLayer(jobs.DriverKernel, "an overlay of the kernel, mounted by berth: containers start fastest", "containers use another layer; nothing is to be done"),
 			About: "two containers over a layer of berth's own mount see the same after directories of the image were removed and moved"},
