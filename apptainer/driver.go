@@ -1,6 +1,7 @@
 package apptainer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func refuse(driver, why, hint string) *refused {
 // or has found nothing about: then it may be right the next time.
 func (f found) refuse(driver string) *refused {
 	if !f.cut {
-		return refuse(driver, f.Why, leaveOut)
+		return refuse(driver, f.Why, cmp.Or(f.Hint, leaveOut))
 	}
 	return &refused{why: f.Why, cut: true, err: jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: "the overlay driver " + driver + " could not be tried on " + images.Hostname() + ": " + f.Why, Hint: hintCut}}
 }

@@ -1,6 +1,7 @@
 package apptainer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one container, and cannot have several tasks", Hint: "leave ntasks out; a job can have them: berth submit --ntasks"}
 	}
 	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, WritableRoot: true, Home: o.home(), Dir: s.Dir, Level: b.Level()}
+	op.Explain = Explain(at.On, program, op.Env)
 	img, err := o.findImage(ctx)
 	if err != nil {
 		return nil, err
@@ -77,7 +79,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		if f := o.networkNone(ctx); f.cut {
 			return nil, &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: "a container without a network could not be tried on " + images.Hostname(), Err: errors.New(f.Why), Hint: hintCut}
 		} else if !f.OK {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container without a network cannot be had on " + images.Hostname(), Err: errors.New(f.Why), Hint: "leave network out, or open it on another machine"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container without a network cannot be had on " + images.Hostname(), Err: errors.New(f.Why), Hint: cmp.Or(f.Hint, "leave network out, or open it on another machine")}
 		}
 	default:
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + s.Network, Hint: "leave the network out, or make it none"}

@@ -1,6 +1,7 @@
 package apptainer
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,6 +32,7 @@ type found struct {
 	Why     string    `json:"why,omitempty"` // not
 	Host    string    `json:"host"`
 	Time    time.Time `json:"time"`
+	Hint    string    `json:"hint,omitempty"` // what to do about Why, where that is known
 	// cut is that nothing was found: the probe did not come to its end.
 	cut bool
 }
@@ -68,7 +70,7 @@ func (o *opener) probe(ctx context.Context, words []string, ask func(context.Con
 	err := ask(tctx)
 	f = found{Version: 1, What: strings.Join(words, " "), OK: err == nil, Host: images.Hostname(), Time: time.Now().UTC()}
 	if err != nil {
-		f.Why = err.Error()
+		f.Why, f.Hint = err.Error(), jobs.HintOf(err)
 	}
 	if f.cut = ctx.Err() != nil || err != nil && tctx.Err() != nil || unlucky(err); f.cut {
 		if ctx.Err() == nil && tctx.Err() != nil {
@@ -295,12 +297,19 @@ func (o *opener) tryArgv(ctx context.Context, argv []string, own bool) error {
 	if err == nil || wasKilled(err) {
 		return err
 	}
-	if said := strings.TrimSpace(string(out)); said != "" {
-		return errors.New(tellingLine(said))
-	}
+	said := strings.TrimSpace(string(out))
 	var failed *run.Error
-	if errors.As(err, &failed) && failed.Err == nil && failed.Stderr != "" {
-		return errors.New(tellingLine(failed.Stderr))
+	if errors.As(err, &failed) && failed.Err == nil {
+		// A warning there may tell why, before the words that the try ended with.
+		if x := Explain(o.at.On, o.program, o.environ())(ctx, failed.Stderr+"\n"+said); x != nil {
+			return &jobs.Error{Kind: x.Kind, Blame: x.Blame, Msg: tellingLine(cmp.Or(said, failed.Stderr)) + " (" + x.Msg + ")", Hint: x.Hint}
+		}
+		if said == "" {
+			said = failed.Stderr
+		}
+	}
+	if said != "" {
+		return errors.New(tellingLine(said))
 	}
 	return err
 }

@@ -310,6 +310,27 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// A try that a directive has made fail names its line and has its hint, not the
+// one to leave the driver out.
+func TestTryExplained(t *testing.T) {
+	dir := t.TempDir()
+	program, conf := filepath.Join(dir, "apptainer"), filepath.Join(dir, "apptainer.conf")
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = buildcfg ] && { echo APPTAINER_CONF_FILE=%s; exit; }\n"+
+		"echo 'FATAL:   apptainer image is not in an allowed configured path' >&2\nexit 255\n", conf)
+	for path, text := range map[string]string{program: script, conf: "limit container paths = /images\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := &opener{b: &Backend{}, program: program, spec: &jobs.EnvSpec{Home: t.TempDir()}, at: jobs.OpenPlace{Scratch: dir, On: run.Local{}}}
+	f := o.probe(t.Context(), []string{"x"}, func(ctx context.Context) error { return o.tryArgv(ctx, []string{program, "exec"}, false) })
+	err := f.refuse(jobs.DriverFuse)
+	want := "apptainer image is not in an allowed configured path (" + conf + ":1: limit container paths = /images)"
+	if f.Why != want || jobs.HintOf(err) != hintLimitPaths {
+		t.Errorf("%v (%s)", err, jobs.HintOf(err))
+	}
+}
+
 // Every rule is about a directive that the program has.
 func TestSiteRulesKnown(t *testing.T) {
 	known := map[string]bool{}

@@ -55,6 +55,10 @@ type Opening struct {
 	// RunsFirst says why a program of the image has to run before the guest, and
 	// beside it; "" is that none does.
 	RunsFirst string
+	// Explain names the line of the site's configuration for which a place did not
+	// start, by what its program said; nil is that none is known to be why. It is
+	// nil where a backend has nothing to look up.
+	Explain func(ctx context.Context, said string) *Error
 	// Close gives back what was taken for it (a lease, a mount), last.
 	Close func() error
 }

@@ -216,6 +216,13 @@ func (c *Container) startError(ctx context.Context, err error) error {
 	e := &jobs.Error{Kind: jobs.KindInfra, Msg: msg, Err: err}
 	if text != "" {
 		e.Err = errors.New(lastLines(text, 3))
+		if c.o.Opening.Explain != nil {
+			if x := c.o.Opening.Explain(ctx, text); x != nil {
+				e.Err = fmt.Errorf("%w (%s)", e.Err, x.Msg)
+				e.Kind, e.Blame, e.Hint = x.Kind, x.Blame, x.Hint
+				return e
+			}
+		}
 	}
 	switch {
 	case strings.Contains(text, "currently in use by another process"):

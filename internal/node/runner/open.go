@@ -29,6 +29,9 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 	opening := &jobs.Opening{Argv: argv, Env: apptainer.Environ(os.Getenv, r.scratch.Conf()), OwnPIDNamespace: !bare, Home: r.home(), OwnMounts: r.spec.Backend == jobs.BackendSingularity && r.spec.Overlay.Driver == jobs.DriverKernel}
 	opening.Level, opening.Scripts = r.spec.Level, r.scripts
 	opening.WritableRoot = r.spec.Backend == jobs.BackendSingularity
+	if program, err := apptainer.FindProgram(os.Getenv("PATH")); err == nil && opening.WritableRoot {
+		opening.Explain = apptainer.Explain(r.on, program, opening.Env)
+	}
 	switch {
 	case r.far != nil:
 		far := r.far.opening
