@@ -30,7 +30,8 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 		return chosen{}, err
 	} else if m != nil {
 		if asked != "" && asked != m.Driver {
-			return chosen{}, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the files of environment %s were written by the overlay driver %s, and %s is asked for", o.spec.Name, m.Driver, asked),
+			return chosen{}, &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  fmt.Sprintf("the files of environment %s were written by the overlay driver %s, and %s is asked for", o.spec.Name, m.Driver, asked),
 				Hint: "leave the driver out, or begin anew: berth env rm " + o.spec.Name}
 		}
 		c, err := o.fixed(ctx, m.Driver, img, dir)
@@ -42,7 +43,8 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 			if r := (*refused)(nil); errors.As(err, &r) && r.unpack && r.err.Hint != "" && r.err.Hint != leaveOut {
 				hint = r.err.Hint
 			}
-			return chosen{}, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the files of environment %s were written by the overlay driver %s", o.spec.Name, m.Driver), Err: err,
+			return chosen{}, &jobs.Error{Kind: jobs.KindConfig,
+				Msg: fmt.Sprintf("the files of environment %s were written by the overlay driver %s", o.spec.Name, m.Driver), Err: err,
 				Hint: hint + ", or begin anew: berth env rm " + o.spec.Name}
 		}
 		c.note = "overlay driver " + m.Driver
@@ -120,7 +122,8 @@ func (f found) refuse(driver string) *refused {
 	if !f.cut {
 		return refuse(driver, f.Why, cmp.Or(f.Hint, leaveOut))
 	}
-	return &refused{why: f.Why, cut: true, err: jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: "the overlay driver " + driver + " could not be tried on " + images.Hostname() + ": " + f.Why, Hint: hintCut}}
+	return &refused{why: f.Why, cut: true, err: jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode,
+		Msg: "the overlay driver " + driver + " could not be tried on " + images.Hostname() + ": " + f.Why, Hint: hintCut}}
 }
 
 // hintCut is what to do when a probe did not come to its end.

@@ -55,14 +55,16 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	o := &opener{b: b, spec: s, at: at, program: program, runs: Runs{Stage: s.Stage, Environment: true}}
 	for _, d := range []string{dirWorkdir, dirConf, dirEmpty} {
 		if err := os.MkdirAll(filepath.Join(at.Scratch, d), 0o700); err != nil {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: "is there space left on " + filepath.Dir(at.Scratch) + "?"}
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err,
+				Hint: "is there space left on " + filepath.Dir(at.Scratch) + "?"}
 		}
 	}
 	if err := checkMounts(s.Mounts); err != nil {
 		return nil, err
 	}
 	if s.Resources.Tasks > 1 {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one container, and cannot have several tasks", Hint: "leave ntasks out; a job can have them: berth submit --ntasks"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one container, and cannot have several tasks",
+			Hint: "leave ntasks out; a job can have them: berth submit --ntasks"}
 	}
 	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, WritableRoot: true, Home: o.home(), Dir: s.Dir, Level: b.Level()}
 	op.Explain = Explain(at.On, program, op.Env)
@@ -77,12 +79,15 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	case "":
 	case NetworkNone:
 		if f := o.networkNone(ctx); f.cut {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: "a container without a network could not be tried on " + images.Hostname(), Err: errors.New(f.Why), Hint: hintCut}
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: "a container without a network could not be tried on " + images.Hostname(),
+				Err: errors.New(f.Why), Hint: hintCut}
 		} else if !f.OK {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container without a network cannot be had on " + images.Hostname(), Err: errors.New(f.Why), Hint: cmp.Or(f.Hint, "leave network out, or open it on another machine")}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container without a network cannot be had on " + images.Hostname(), Err: errors.New(f.Why),
+				Hint: cmp.Or(f.Hint, "leave network out, or open it on another machine")}
 		}
 	default:
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + s.Network, Hint: "leave the network out, or make it none"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + s.Network,
+			Hint: "leave the network out, or make it none"}
 	}
 	if s.Fakeroot {
 		op.Notes = append(op.Notes, o.fakerootNote())
@@ -187,7 +192,8 @@ func (o *opener) layer(ctx context.Context, dir string, c chosen, img image) (l 
 		}
 	}
 	if jobs.KindOf(err) == jobs.KindConfig {
-		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "open the files of environment " + o.spec.Name, Err: err, Hint: "if it is meant to begin anew: berth env rm " + o.spec.Name}
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "open the files of environment " + o.spec.Name, Err: err,
+			Hint: "if it is meant to begin anew: berth env rm " + o.spec.Name}
 	}
 	return l, rebuilt, err
 }
@@ -213,7 +219,8 @@ func (o *opener) argv(place jobs.Place, lower, layer string, guestArgs []string)
 // that mounts a layer of the driver kernel there, over the unpacked image lower.
 func overKernel(place jobs.Place, lower, layer, merged, node string, argv []string) ([]string, error) {
 	if err := os.MkdirAll(merged, 0o700); err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory to mount the overlay on", Err: err, Hint: "is there space left on " + filepath.Dir(merged) + "?"}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory to mount the overlay on", Err: err,
+			Hint: "is there space left on " + filepath.Dir(merged) + "?"}
 	}
 	m := overlay.Mount{Lower: lower, Upper: filepath.Join(layer, "upper"), Work: filepath.Join(layer, "work"), Merged: merged}
 	m.Dirs, m.Files = mountPoints(place)

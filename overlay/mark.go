@@ -76,7 +76,8 @@ func ReadMark(dir string) (*Mark, error) {
 		return nil, nil
 	}
 	if errors.Is(err, syscall.ELOOP) {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay's mark " + path + " is a symbolic link, which berth does not make", Hint: "look who made it; use another overlay name"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay's mark " + path + " is a symbolic link, which berth does not make",
+			Hint: "look who made it; use another overlay name"}
 	}
 	var b []byte
 	if err == nil {
@@ -88,10 +89,12 @@ func ReadMark(dir string) (*Mark, error) {
 	}
 	var m Mark
 	if err := json.Unmarshal(b, &m); err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay's mark " + path + " cannot be read", Err: err, Hint: "restore it, or use another overlay name"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay's mark " + path + " cannot be read", Err: err,
+			Hint: "restore it, or use another overlay name"}
 	}
 	if m.Version > markVersion {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was made by a newer berth (schema %d)", filepath.Base(dir), m.Version), Hint: "use that version of berth, or another overlay name"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was made by a newer berth (schema %d)", filepath.Base(dir), m.Version),
+			Hint: "use that version of berth, or another overlay name"}
 	}
 	return &m, nil
 }

@@ -161,7 +161,8 @@ func (c *Cache) Have(sum string) (Image, error) {
 	b, err := readOwn(c.record(sum))
 	if err == nil {
 		if jerr := json.Unmarshal(b, &img); jerr != nil || img.Version != 1 || img.Sum != sum {
-			return Image{}, &jobs.Error{Kind: jobs.KindConfig, Msg: "the record " + c.record(sum) + " cannot be read", Err: jerr, Hint: "remove that file and " + c.Path(sum) + ", and pull the image again"}
+			return Image{}, &jobs.Error{Kind: jobs.KindConfig, Msg: "the record " + c.record(sum) + " cannot be read", Err: jerr,
+				Hint: "remove that file and " + c.Path(sum) + ", and pull the image again"}
 		}
 		img.Recorded = true
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -311,9 +312,11 @@ func (c *Cache) Find(word string) (Image, error) {
 	case 1:
 		return hits[0], nil
 	case 0:
-		return Image{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("the cache has no image %.200q", word), Err: bad, Hint: "berth image ls lists what it has; berth image pull fetches one"}
+		return Image{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("the cache has no image %.200q", word), Err: bad,
+			Hint: "berth image ls lists what it has; berth image pull fetches one"}
 	}
-	return Image{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names %d images", word, len(hits)), Hint: "give more of the SHA-256: berth image ls"}
+	return Image{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names %d images", word, len(hits)),
+		Hint: "give more of the SHA-256: berth image ls"}
 }
 
 // Whole looks whether the file is a SIF from its first to its last byte, by
