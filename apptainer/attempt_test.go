@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"berth/internal/sys/run"
-	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"berth/internal/sys/run"
-	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

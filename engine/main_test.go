@@ -12,11 +12,11 @@ import (
 	"berth/backends/local"
 	"berth/internal/sys/leaks"
 	"berth/internal/sys/run"
-	"berth/internal/sys/siffile/siftest"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/jobstest"
 	"berth/jobs/store"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

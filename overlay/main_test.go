@@ -12,8 +12,8 @@ import (
 
 	"berth/internal/sys/leaks"
 	"berth/internal/sys/run"
-	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"berth/internal/node/nodebin"
-	"berth/internal/sys/siffile/siftest"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 	"github.com/rogpeppe/go-internal/testscript"

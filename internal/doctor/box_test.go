@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

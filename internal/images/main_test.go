@@ -19,7 +19,7 @@ import (
 
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
-	"berth/internal/sys/siffile/siftest"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"

@@ -44,9 +44,6 @@ func TestCompressed(t *testing.T) {
 // TestFileNames: two programs have two names, also those that differ in a constant
 // alone, and the same program has one wherever it stands.
 func TestFileNames(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds programs")
-	}
 	dir := t.TempDir()
 	build := func(name, text string, flags ...string) Program {
 		t.Helper()

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

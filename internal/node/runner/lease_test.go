@@ -12,10 +12,10 @@ import (
 
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
-	"berth/internal/sys/siffile/siftest"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

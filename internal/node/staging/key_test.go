@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/sys/siffile/siftest"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"berth/internal/images"
-	"berth/internal/sys/siffile/siftest"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

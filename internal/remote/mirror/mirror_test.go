@@ -13,10 +13,10 @@ import (
 	"berth/internal/images"
 	"berth/internal/remote/mirror"
 	"berth/internal/sys/run"
-	"berth/internal/sys/siffile/siftest"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
 )

@@ -70,7 +70,6 @@ func ReadHeader(r io.ReaderAt) (Header, error) {
 // system. It lies within the file.
 type Partition struct {
 	Kind   sif.FSType
-	Arch   string // as Go names it, or "unknown"
 	Offset int64
 	Size   int64
 }
@@ -93,11 +92,11 @@ func Root(r io.ReaderAt, size int64) (Partition, error) {
 	if err != nil {
 		return Partition{}, fmt.Errorf("it has no root file system: %w", err)
 	}
-	kind, _, arch, err := d.PartitionMetadata()
+	kind, _, _, err := d.PartitionMetadata()
 	if err != nil {
 		return Partition{}, fmt.Errorf("its root file system cannot be told: %w", err)
 	}
-	p := Partition{Kind: kind, Arch: arch, Offset: d.Offset(), Size: d.Size()}
+	p := Partition{Kind: kind, Offset: d.Offset(), Size: d.Size()}
 	if p.Offset < headerSize || p.Size < 0 || p.Offset > size || p.Size > size-p.Offset {
 		return Partition{}, fmt.Errorf("its root file system is not within the file: %d bytes at %d in %d bytes", p.Size, p.Offset, size)
 	}
