@@ -314,7 +314,8 @@ func TestWhatModalHasNot(t *testing.T) {
 		"no image":     {func(r *protocol.Request) { r.Spec.Image = "no-such:1" }, protocol.NotFound},
 		"another arch": {func(r *protocol.Request) { r.Guest.Arch = "riscv64" }, protocol.Unsupported},
 	} {
-		r := request(t, "berth-not")
+		// Each has a name of its own: a sandbox that was made and refused leaves files, which the next of its name begins with.
+		r := request(t, "berth-not-"+strings.ReplaceAll(strings.ToLower(name), " ", "-"))
 		c.change(r)
 		if _, err := (Provider{}).Open(limited(t), r, t.Logf); kindOf(err) != c.kind {
 			t.Errorf("%s: %v", name, err)
