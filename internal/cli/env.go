@@ -155,14 +155,8 @@ sessions, how it ended. Nothing is started.
 			if a.json {
 				return a.printJSON(map[string]any{"shown": shownJSON(s)})
 			}
-			for _, row := range a.envDetail(s) {
-				format := "%s\t%s\n"
-				if a.tty {
-					format = "%-13s %s\n"
-				}
-				if _, err := fmt.Fprintf(a.stdout, format, row[0], jobs.Printable(row[1])); err != nil {
-					return err
-				}
+			if err := a.rows(a.envDetail(s)); err != nil {
+				return err
 			}
 			return s.Err
 		},

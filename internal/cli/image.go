@@ -305,16 +305,7 @@ func (a *app) imageShowCmd() *cobra.Command {
 			for _, r := range img.Names {
 				rows = append(rows, [2]string{"reference", r.Reference + " " + r.Digest + " (" + a.when(r.Time) + ")"})
 			}
-			format := "%s\t%s\n"
-			if a.tty {
-				format = "%-17s %s\n"
-			}
-			for _, row := range rows {
-				if _, err := fmt.Fprintf(a.stdout, format, row[0], jobs.Printable(row[1])); err != nil {
-					return err
-				}
-			}
-			return nil
+			return a.rows(rows)
 		},
 	}
 	a.jsonFlag(c)

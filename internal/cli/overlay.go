@@ -333,7 +333,7 @@ opened: of an image that is in use the numbers are those of its last unmount.
 			if a.json {
 				return a.printJSON(map[string]any{"overlay": j})
 			}
-			return a.pairs(rows)
+			return a.rows(rows)
 		},
 	}
 	a.jsonFlag(c)
@@ -351,20 +351,6 @@ func roundBytes(n jobs.Bytes) string {
 		return fmt.Sprintf("%.1f MiB", float64(n)/float64(jobs.MiB))
 	}
 	return fmt.Sprintf("%d KiB", n/jobs.KiB)
-}
-
-// pairs prints labels and values.
-func (a *app) pairs(rows [][2]string) error {
-	format := "%s\t%s\n"
-	if a.tty {
-		format = "%-13s %s\n"
-	}
-	for _, r := range rows {
-		if _, err := fmt.Fprintf(a.stdout, format, r[0], jobs.Printable(r[1])); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (a *app) overlayRmCmd() *cobra.Command {

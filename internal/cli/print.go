@@ -52,7 +52,11 @@ func (a *app) table(header []string, rows [][]string) error {
 func (a *app) rows(rows [][2]string) error {
 	format := "%s\t%s\n"
 	if a.tty {
-		format = "%-13s %s\n"
+		width := 13
+		for _, row := range rows {
+			width = max(width, len(row[0]))
+		}
+		format = fmt.Sprintf("%%-%ds %%s\n", width)
 	}
 	for _, row := range rows {
 		if _, err := fmt.Fprintf(a.stdout, format, row[0], jobs.Printable(row[1])); err != nil {
