@@ -45,6 +45,7 @@ type app struct {
 	failCode       int  // of the verb's own failures; 0 follows from the error
 	now            func() time.Time
 	verb           *cobra.Command // that has begun
+	noHelp         error          // help was asked for a command that does not exist
 	cfg            *config.Config // see [app.config]
 	unasked        sync.Once      // see [app.configured]
 	read           *config.Config

@@ -15,21 +15,19 @@ import (
 )
 
 const bgExit = exitHelp + `0 ok, 2 usage, 3 no such environment or process, 5 the environment failed, 78 it
-cannot be had.`
+is not available here.`
 
 func (a *app) bgCmd() *cobra.Command {
-	return group("bg", "processes that go on when their client has left",
-		`Start processes in the background of an environment and find them again, from
-any terminal of this account: their logs, exit codes and standard inputs. They
-keep their environment warm, and end with it.
-
-  id=$(berth bg start -- 'python3 -m http.server 8000')
+	return group("bg", "start and watch background processes in an environment",
+		`Start processes in the background of an environment and find them again, from any
+terminal of this account: their logs, exit codes and standard inputs. They keep their
+environment warm, and end with it.`,
+		`  id=$(berth bg start -- 'python3 -m http.server 8000')
   berth bg list
   berth bg log -f $id
-  berth bg write --text quit $id
   berth bg wait $id             # exits as the process did
-  berth bg kill $id
-`, a.bgStartCmd(), a.bgListCmd(), a.bgLogCmd(), a.bgWaitCmd(), a.bgWriteCmd(), a.bgKillCmd())
+  berth bg write --text quit $id
+  berth bg kill $id`, a.bgStartCmd(), a.bgListCmd(), a.bgLogCmd(), a.bgWaitCmd(), a.bgWriteCmd(), a.bgKillCmd())
 }
 
 func (a *app) bgStartCmd() *cobra.Command {
@@ -38,13 +36,14 @@ func (a *app) bgStartCmd() *cobra.Command {
 	var vars []string
 	c := &cobra.Command{
 		Use: "start [flags] -- COMMAND...", Short: "start a process; prints its id",
-		Long: `Start a process in the background and print its id, and nothing else, on stdout.
-It begins with the session's directory, variables and functions, and what it does
-to them is its own. Its output goes to a log; its standard input stays open.
+		Long: `Start a process in the background and print its id, and nothing else, on stdout. It
+begins with the session's directory, variables and functions; its changes to them are
+its own. Its output goes to a log; its standard input stays open (berth bg write).
+
 ` + envHelp + `
-  berth bg start -- 'python3 -m http.server 8000'
-  berth bg start --env train --workdir /srv -- ./train.sh --epochs 10
 ` + bgExit,
+		Example: `  berth bg start -- 'python3 -m http.server 8000'
+  berth bg start --env train --workdir /srv -- ./train.sh --epochs 10`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words, err := command(cmd, args)
 			if err != nil {
@@ -75,18 +74,18 @@ to them is its own. Its output goes to a log; its standard input stays open.
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.dir, "workdir", "", "begin in this `DIR` inside")
-	c.Flags().StringVar(&limit, "timeout", "", "end the process after this `TIME` (default never)")
-	c.Flags().StringArrayVar(&vars, "var", nil, "`NAME` (taken from here) or NAME=VALUE, for this process only")
+	c.Flags().StringVar(&f.dir, "workdir", "", "start in the directory `DIR` of the environment")
+	c.Flags().StringVar(&limit, "timeout", "", "end the process after `TIME`, such as 10m (default never)")
+	c.Flags().StringArrayVar(&vars, "var", nil, "set a variable for this process only: `NAME` (with its value here) or NAME=VALUE; repeatable")
 	a.jsonFlag(c)
 	return c
 }
 
 // process is a command about one background process.
-func (a *app) process(use, short, long string, run func(cmd *cobra.Command, v *engine.Environment, id string) error) *cobra.Command {
+func (a *app) process(use, short, long, example string, run func(cmd *cobra.Command, v *engine.Environment, id string) error) *cobra.Command {
 	var f envFlags
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long,
+		Use: use, Short: short, Long: long, Example: example,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs the id of one process", Hint: "berth bg list"}
@@ -109,10 +108,13 @@ func (a *app) process(use, short, long string, run func(cmd *cobra.Command, v *e
 func (a *app) bgListCmd() *cobra.Command {
 	var f envFlags
 	c := &cobra.Command{
-		Use: "list", Short: "list background processes", Aliases: []string{"ls"},
-		Long: `List the background processes of an environment, those that have ended too.
+		Use: "list", Short: "list background processes",
+		Aliases: []string{"ls"},
+		Long: `List the background processes of an environment, including those that have ended.
 Columns: id, state, command, started, bytes of its log.
 ` + bgExit,
+		Example: `  berth bg list
+  berth bg list --env train`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v, err := a.meant(cmd, engine.EnvOptions{Name: f.name})
@@ -156,14 +158,14 @@ func bgState(p engine.Background) string {
 func (a *app) bgLogCmd() *cobra.Command {
 	var follow, raw bool
 	var tail int64
-	c := a.process("log ID", "print what a process has written",
-		`Print what a process has written, to both of its streams, since it began. It
-can also be read when the process has ended.
-`+rawHelp+`
+	c := a.process("log ID", "show the output of a process",
+		`Show what a process has written since it began, stdout and stderr together, also
+when it has ended.
 
-  berth bg log --tail 2000 bg-1
+`+rawHelp+`
+`+bgExit, `  berth bg log bg-1
   berth bg log -f bg-1          # until it ends; ctrl-C leaves it running
-`+bgExit,
+  berth bg log --tail 2000 bg-1`,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
 			out, _ := a.shown(raw)
 			p, err := v.Log(cmd.Context(), id, -tail, follow, out)
@@ -173,21 +175,20 @@ can also be read when the process has ended.
 			}
 			return err
 		})
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process has ended")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "show new output until the process has ended")
 	rawFlag(c.Flags(), &raw)
-	c.Flags().Int64Var(&tail, "tail", 0, "only the last `BYTES`")
+	c.Flags().Int64Var(&tail, "tail", 0, "only the last `BYTES` of the log (default all)")
 	return c
 }
 
 func (a *app) bgWaitCmd() *cobra.Command {
-	c := a.process("wait ID", "wait for the end of a process; exits as it did",
-		`Wait until a process has ended, and exit with its code. An interrupt ends the
-waiting and not the process.
-
-  berth bg wait $(berth bg start -- make)
-`+exitHelp+`the process's own; 124 it was ended by its --timeout, 125 berth or the
-environment failed, or nobody knows how the process ended, 128+N signal N ended
-it, 130 interrupted.`,
+	c := a.process("wait ID", "wait until a process has ended; exits with its code",
+		`Wait until a process has ended, and exit with its code. Ctrl-C ends the waiting and
+not the process.
+`+exitHelp+`the process's own; 124 it was ended by its --timeout, 125 berth or the environment
+failed, or it is not known how the process ended, 128+N signal N ended it, 130 interrupted.`,
+		`  berth bg wait bg-1
+  berth bg wait $(berth bg start -- make)`,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
 			p, err := v.Wait(cmd.Context(), id)
 			if err != nil {
@@ -214,13 +215,11 @@ it, 130 interrupted.`,
 func (a *app) bgWriteCmd() *cobra.Command {
 	var text string
 	var end bool
-	c := a.process("write ID", "give a process something to read",
-		`Pass this command's standard input, or --text and a line's end, on to the
-standard input of a process. It stays open for more until --close.
-
-  berth bg write --text yes bg-1
-  berth bg write --close bg-1 <data.csv
-`+bgExit,
+	c := a.process("write ID", "write to the standard input of a process",
+		`Pass this command's standard input, or --text and a newline, on to the standard
+input of a process. It stays open for more until --close.
+`+bgExit, `  berth bg write --text yes bg-1
+  berth bg write --close bg-1 <data.csv`,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
 			var r io.Reader = a.stdin
 			if cmd.Flags().Changed("text") {
@@ -231,20 +230,18 @@ standard input of a process. It stays open for more until --close.
 			_, err := v.Write(cmd.Context(), id, r, end)
 			return err
 		})
-	c.Flags().StringVar(&text, "text", "", "this `LINE`, instead of the standard input")
-	c.Flags().BoolVar(&end, "close", false, "that was all: the process reads the end of its input")
+	c.Flags().StringVar(&text, "text", "", "write this `LINE` instead of the standard input")
+	c.Flags().BoolVar(&end, "close", false, "close the input afterwards: the process reads end of file")
 	return c
 }
 
 func (a *app) bgKillCmd() *cobra.Command {
 	var name, grace string
-	c := a.process("kill ID", "end a process and all that it has started",
-		`End a process and everything that it has started: TERM, and KILL after --grace.
+	c := a.process("kill ID", "end a process and everything that it has started",
+		`End a process and everything that it has started: SIGTERM, and SIGKILL after --grace.
 With --signal only that signal is sent, to its process group.
-
-  berth bg kill bg-1
-  berth bg kill --signal INT bg-1
-`+bgExit,
+`+bgExit, `  berth bg kill bg-1
+  berth bg kill --signal INT bg-1`,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
 			sig, wait := 0, 2*time.Second
 			if name != "" {
@@ -265,8 +262,8 @@ With --signal only that signal is sent, to its process group.
 			}
 			return err
 		})
-	c.Flags().StringVar(&name, "signal", "", "`NAME` or number, such as INT or 9")
-	c.Flags().StringVar(&grace, "grace", "", "`TIME` between TERM and KILL (default 2s)")
+	c.Flags().StringVar(&name, "signal", "", "send only this signal: a `NAME` or number, such as INT or 9")
+	c.Flags().StringVar(&grace, "grace", "", "`TIME` between SIGTERM and SIGKILL (default 2s)")
 	return c
 }
 

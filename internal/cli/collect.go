@@ -12,26 +12,25 @@ import (
 func (a *app) collectCmd() *cobra.Command {
 	var into string
 	c := &cobra.Command{
-		Use: "collect ID", Short: "bring what is still to be brought of an ended job",
-		Long: `Bring what an ended job has left and what is not here yet:
+		Use: "collect ID", Short: "fetch results of an ended job that did not come back",
+		Long: `Fetch what an ended job has left and what is not here yet:
 
-- its branch, at once, where it could not be put into the repository: that was
-  away, full or read-only. Every berth ps, status, wait and gc tries that too,
-  but later each time when it has failed;
-- its result, where the task's files were kept because no result could be made
-  of them: they become the branch, as at the end of a job;
-- files that were left out: artifacts over a limit go to the attempt's directory,
-  or to DIR with --into; files that the branch leaves out go to DIR.
+- its branch, at once, where it could not be put into the repository (it was missing,
+  full or read-only). berth ps, status, wait and gc try that too, but less and less
+  often after a failure;
+- its result, where the task's files were kept because no result could be made of
+  them: they become the branch, as at the end of a job;
+- files that were left out: artifacts over a limit go to the attempt's directory, or
+  to DIR with --into; files that the branch leaves out go to DIR.
 
-What is kept was written by the task: it is copied as plain files, and nothing of
-it is run or obeyed. It may be repeated.
-
-  berth collect 0a1b2c3d                what status says is not here yet
-  berth collect 0a1b2c3d --into left    and what the branch leaves out
-` + exitHelp + `0 all is here, 2 the job has not ended or has no workspace, 3 no such job,
-or nothing of it was kept, 5 the branch could not be put into the repository or
-files not be copied, 11 some files are still not here, 75 another berth collect is
-doing the same, 78 the state directory is open to others.`,
+The files were written by the task: they are copied as plain files, and nothing in
+them is run. The command may be repeated.
+` + exitHelp + `0 everything is here, 2 the job has not ended or has no workspace, 3 no such
+job, or nothing of it was kept, 5 the branch could not be put into the repository or
+files could not be copied, 11 some files are still not here, 75 another berth collect
+is doing the same, 78 the state directory is open to others.`,
+		Example: `  berth collect 0a1b2c3d                # what berth status says is not here yet
+  berth collect 0a1b2c3d --into left    # also files that the branch leaves out`,
 		Args: oneJob,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()
@@ -62,7 +61,7 @@ doing the same, 78 the state directory is open to others.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&into, "into", "", "copy files that were left out to this `DIR`, which is made")
+	c.Flags().StringVar(&into, "into", "", "copy files that were left out to the new directory `DIR`")
 	a.jsonFlag(c)
 	return c
 }

@@ -12,23 +12,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const configExit = exitHelp + `0 ok, 2 an unknown key, a wrong value, or a file with a mistake, 3 the
-key has no value, 78 a file that others may write, or that says what it may not.`
+const configExit = exitHelp + `0 ok, 2 an unknown key, a wrong value, or a file with a mistake, 3 the key
+has no value, 78 a file that others may write, or that sets what it may not.`
 
 func (a *app) configCmd() *cobra.Command {
-	return group("config", "show and change the configuration",
-		`The configuration is $XDG_CONFIG_HOME/berth/config.toml, and a project's
-berth.toml: the nearest one from the current directory up to the top of its
-repository. A flag wins over a variable, that over the project's file, that over
-yours, that over the profile, that over the default. A project's file comes with
-the repository: what would open this machine is refused there.
-
-  berth config show --origin
+	return group("config", "show and change settings: your own, and a project's",
+		`Settings are in $XDG_CONFIG_HOME/berth/config.toml, and in a project's berth.toml: the
+nearest one from the current directory up to the top of its repository. A flag overrides
+an environment variable, that the project's file, that yours, that the site profile, that
+the default. A project's file comes with the repository: settings that would give it access
+to this machine are refused there (docs/configuration.md).`,
+		`  berth config show --origin
   berth config set terminal.timeout 10m
   berth config set --project terminal.docker_image debian:12
   berth config set targets.lake.scheduler slurm
-  berth config import hermes
-`, a.configGetCmd(), a.configSetCmd(), a.configUnsetCmd(), a.configShowCmd(), a.configPathCmd(), a.configImportCmd())
+  berth config import hermes`, a.configShowCmd(), a.configGetCmd(), a.configSetCmd(), a.configUnsetCmd(), a.configPathCmd(), a.configImportCmd())
 }
 
 // wordsFor wants as many words as it names.
@@ -43,13 +41,12 @@ func wordsFor(names ...string) cobra.PositionalArgs {
 
 func (a *app) configGetCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "get KEY", Short: "print the value that holds for a key",
-		Long: `Print the value that holds here for a key, and nothing else. Keys of targets are
-written targets.NAME.KEY.
-
-  berth config get terminal.backend
-  berth config get targets.lake.host
+		Use: "get KEY", Short: "print the value of a key",
+		Long: `Print the value that a key has here, and nothing else. Keys of targets are written
+targets.NAME.KEY.
 ` + configExit,
+		Example: `  berth config get terminal.backend
+  berth config get targets.lake.host`,
 		Args: wordsFor("a key"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.config(cmd)
@@ -80,16 +77,15 @@ written targets.NAME.KEY.
 func (a *app) configSetCmd() *cobra.Command {
 	var project bool
 	c := &cobra.Command{
-		Use: "set KEY VALUE", Short: "write a key into the configuration",
-		Long: `Write a key into your configuration, or into the project's. The file's comments
-and order stay, and it is checked as a whole before it is written. A list is
+		Use: "set KEY VALUE", Short: "set a key",
+		Long: `Write a key into your configuration, or into the project's with --project. Comments and
+order of the file stay, and it is checked as a whole before it is written. A list is
 JSON, or words between commas.
-
-  berth config set terminal.backend docker
+` + configExit,
+		Example: `  berth config set terminal.backend docker
   berth config set resources.memory 8GiB
   berth config set terminal.env_passthrough HF_HOME,WANDB_MODE
-  berth config set 'projects."/home/ada/src/lab".allow' paths
-` + configExit,
+  berth config set 'projects."/home/ada/src/lab".allow' paths`,
 		Args: wordsFor("a key", "a value"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := config.Set(configSources(cmd), project, args[0], args[1])
@@ -100,17 +96,18 @@ JSON, or words between commas.
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&project, "project", false, "the project's berth.toml and not your own file")
+	c.Flags().BoolVar(&project, "project", false, "use the project's berth.toml instead of your own file")
 	return c
 }
 
 func (a *app) configUnsetCmd() *cobra.Command {
 	var project bool
 	c := &cobra.Command{
-		Use: "unset KEY", Short: "take a key out of the configuration",
-		Long: `Take a key with its line out of your configuration, or out of the project's.
+		Use: "unset KEY", Short: "remove a key",
+		Long: `Remove a key with its line from your configuration, or from the project's.
 ` + configExit,
-		Args: wordsFor("a key"),
+		Example: `  berth config unset terminal.backend`,
+		Args:    wordsFor("a key"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, was, err := config.Unset(configSources(cmd), project, args[0])
 			if err != nil {
@@ -123,7 +120,7 @@ func (a *app) configUnsetCmd() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&project, "project", false, "the project's berth.toml and not your own file")
+	c.Flags().BoolVar(&project, "project", false, "use the project's berth.toml instead of your own file")
 	return c
 }
 
@@ -137,10 +134,12 @@ func (a *app) configShowCmd() *cobra.Command {
 	var origin bool
 	var target, profile string
 	c := &cobra.Command{
-		Use: "show", Short: "show what holds here",
-		Long: `Show every key with the value that holds here, defaults too; "-" is none. Secrets
-and the values of variables are not shown. --origin tells where each comes from.
+		Use: "show", Short: "show every key with its value",
+		Long: `Show every key with the value that it has here, defaults too; "-" is no value. Secrets and
+the values of variables are not shown.
 ` + configExit,
+		Example: `  berth config show
+  berth config show --origin      # also the file, variable or profile it comes from`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.config(cmd)
@@ -182,8 +181,8 @@ and the values of variables are not shown. --origin tells where each comes from.
 		},
 	}
 	c.Flags().BoolVar(&origin, "origin", false, "also show where each value comes from")
-	c.Flags().StringVar(&target, "target", "", "as with this `NAME` of a target")
-	c.Flags().StringVar(&profile, "profile", "", "as with this profile: a `NAME` or a path")
+	c.Flags().StringVar(&target, "target", "", "show what holds with the target `NAME`")
+	c.Flags().StringVar(&profile, "profile", "", "show what holds with this site profile: a `NAME` or a path")
 	a.jsonFlag(c)
 	return c
 }
@@ -191,11 +190,12 @@ and the values of variables are not shown. --origin tells where each comes from.
 func (a *app) configPathCmd() *cobra.Command {
 	var project bool
 	c := &cobra.Command{
-		Use: "path", Short: "print the path of the configuration",
-		Long: `Print the path of your configuration, which need not be there, or, with
---project, that of the project's file.
+		Use: "path", Short: "print the path of the configuration file",
+		Long: `Print the path of your configuration file, whether it exists or not, or, with --project,
+that of the project's file.
 ` + configExit,
-		Args: noArgs,
+		Example: `  berth config path`,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := configSources(cmd).User
 			if path == "" && !project {
@@ -215,27 +215,26 @@ func (a *app) configPathCmd() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().BoolVar(&project, "project", false, "the project's berth.toml and not your own file")
+	c.Flags().BoolVar(&project, "project", false, "use the project's berth.toml instead of your own file")
 	return c
 }
 
 func (a *app) configImportCmd() *cobra.Command {
-	return group("import", "take over the configuration of another program",
-		`Take over the configuration of another program.
-
-  berth config import hermes
-`, a.importHermesCmd())
+	return group("import", "import the settings of another program",
+		`Import the settings of another program into your configuration.`, `  berth config import hermes`, a.importHermesCmd())
 }
 
 func (a *app) importHermesCmd() *cobra.Command {
 	var dir string
 	var force, dry bool
 	c := &cobra.Command{
-		Use: "hermes", Short: "take over the terminal's keys of Hermes",
-		Long: `Read the section terminal of Hermes' config.yaml, and its .env, and write what
-berth has too into your configuration. One line for each key says what became
-of it. Secrets are not written: the lines name the variables that hold them.
+		Use: "hermes", Short: "import the terminal settings of Hermes",
+		Long: `Read the section terminal of Hermes' config.yaml, and its .env, and write the settings
+that berth has too into your configuration. One line for each key says what became of it.
+Secrets are not written: the lines name the variables that hold them.
 ` + configExit,
+		Example: `  berth config import hermes --dry-run
+  berth config import hermes`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir == "" {
@@ -272,8 +271,8 @@ of it. Secrets are not written: the lines name the variables that hold them.
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "`DIR` with config.yaml and .env (default $HERMES_HOME, else ~/.hermes)")
-	c.Flags().BoolVar(&force, "force", false, "write over keys that have other values")
-	c.Flags().BoolVar(&dry, "dry-run", false, "write nothing")
+	c.Flags().BoolVar(&force, "force", false, "overwrite keys that have other values")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only show what would be written")
 	a.jsonFlag(c)
 	return c
 }

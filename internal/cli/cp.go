@@ -19,20 +19,20 @@ func (a *app) cpCmd() *cobra.Command {
 	var f envFlags
 	c := &cobra.Command{
 		Use: "cp [flags] SOURCE DESTINATION", Short: "copy files into or out of an environment",
-		Long: `Copy a file or a directory into an environment or out of it. A path inside is
-written :PATH, or NAME:PATH for the environment NAME; it is relative to the
-session's directory. A file of this machine with a colon in its name is written
-./NAME.
+		Long: `Copy a file or a directory into an environment or out of it. A path inside is written
+:PATH, or NAME:PATH for the environment NAME; it is relative to the session's
+directory. A file of this machine with a colon in its name is written ./NAME.
 
-When the destination is a directory, the source goes into it; else it gets the
-destination's name. SOURCE/. stands for what a directory holds. Modes, times
-and symbolic links are kept; what is no file, directory or link is left out.
+Where the destination is a directory, the source goes into it; else it gets the
+destination's name. SOURCE/. means the contents of a directory. Modes, times and
+symbolic links are kept; sockets, pipes and devices are left out.
+
 ` + envHelp + `
-  berth cp data.csv :data/          # into the directory data
-  berth cp ./src/. :/srv/src        # what ./src holds
-  berth cp train:/srv/results .     # out of the environment train
 ` + exitHelp + `0 ok, 2 the paths make no sense, 3 the source does not exist, 5 it could not be
-copied, 78 the environment cannot be had, 130 interrupted.`,
+copied, 78 the environment is not available here, 130 interrupted.`,
+		Example: `  berth cp data.csv :data/          # into the directory data
+  berth cp train:/srv/results .     # out of the environment train
+  berth cp ./src/. :/srv/src        # the contents of ./src`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth cp needs a source and a destination", Hint: "berth cp data.csv :/srv/   copies into the environment"}

@@ -30,40 +30,37 @@ type doctorFlags struct {
 func (a *app) doctorCmd() *cobra.Command {
 	var f doctorFlags
 	c := &cobra.Command{
-		Use: "doctor [flags]", Short: "look at this machine, its Slurm and its containers",
-		Long: `Look at this machine, its scheduler and its backends, and print a line for each
-thing that berth needs: ok, warn or fail, why, and what to do. Nothing is
-changed; it ends within 30 s, whatever hangs.
+		Use: "doctor", Short: "check this machine, its Slurm and its container programs",
+		Long: `Check this machine, its scheduler and its backends, and print a line for each thing that
+berth needs: ok, warn or fail, why, and what to do. Nothing is changed; it ends within
+30 s.
 
-Login and compute nodes differ: --on-node looks at a node too, in a Slurm job
-of one minute, and shows both where they differ.
-
-  berth doctor
-  berth doctor --on-node --write-profile lake
-  berth doctor --target lake
-  berth doctor --login ada@cluster.example.org
-
-What the lines mean: docs/doctor.md.
+Login and compute nodes differ: --on-node checks a compute node too, in a Slurm job of one
+minute, and shows both where they differ. docs/doctor.md explains the lines.
 ` + exitHelp + `0 what is configured, or would be chosen, works (warnings do not count),
 1 it does not, 2 usage, 3 the profile does not exist, 5 a node could not be
 looked at, 75 the job did not start in time, 130 interrupted.`,
+		Example: `  berth doctor
+  berth doctor --on-node --write-profile lake
+  berth doctor --target lake
+  berth doctor --login ada@cluster.example.org`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd, &f) },
 	}
 	fs := c.Flags()
-	fs.BoolVar(&f.onNode, "on-node", false, "look at a compute node too, in a Slurm job of one minute")
-	fs.DurationVar(&f.wait, "wait", 10*time.Minute, "how long that job may wait in the queue: a `TIME` such as 30m")
-	fs.StringVar(&f.write, "write-profile", "", "write the profile `NAME` from what is found")
-	fs.BoolVar(&f.force, "force", false, "write over a profile that exists")
-	fs.StringVar(&f.scheduler, "scheduler", "", "`NAME` is auto, slurm or local: whether this one works")
-	fs.StringVar(&f.backend, "backend", "", "`NAME` is auto, singularity, docker, ssh, local, or that of a program berth-backend-NAME: whether this one works")
-	fs.StringVar(&f.target, "target", "", "`NAME` of a target of the configuration: look at what it uses ($BERTH_TARGET)")
-	fs.StringVar(&f.profile, "profile", "", "site profile: a `NAME` or a path ($BERTH_PROFILE)")
-	fs.StringVar(&f.host, "host", "", "of the backend ssh: `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
-	fs.StringVar(&f.sshKey, "ssh-key", "", "ssh: identity `FILE` ($TERMINAL_SSH_KEY)")
-	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "ssh: any option, `NAME=VALUE`")
-	fs.StringVar(&f.login, "login", "", "look at the login host `[USER@]HOST[:PORT]` of a cluster, by ssh, in place of this machine")
-	fs.StringVar(&f.contact, "contact", "", "`HOST:PORT` that is to be reached; without it nobody is contacted but the profile's proxy")
+	fs.BoolVar(&f.onNode, "on-node", false, "check a compute node too, in a Slurm job of one minute")
+	fs.DurationVar(&f.wait, "wait", 10*time.Minute, "with --on-node: wait at most `TIME` in the queue, such as 30m")
+	fs.StringVar(&f.write, "write-profile", "", "write the site profile `NAME` from what is found")
+	fs.BoolVar(&f.force, "force", false, "overwrite a profile that exists")
+	fs.StringVar(&f.scheduler, "scheduler", "", "check this scheduler, `NAME`: slurm or local (default auto)")
+	fs.StringVar(&f.backend, "backend", "", "check this backend, `NAME`: singularity, docker, ssh, local, or a program berth-backend-NAME (default auto)")
+	fs.StringVar(&f.target, "target", "", "check what the target `NAME` of the configuration uses ($BERTH_TARGET)")
+	fs.StringVar(&f.profile, "profile", "", "site profile: a `NAME` or the path of a file ($BERTH_PROFILE)")
+	fs.StringVar(&f.host, "host", "", "backend ssh: the host, `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
+	fs.StringVar(&f.sshKey, "ssh-key", "", "private key `FILE` for backend ssh and --login ($TERMINAL_SSH_KEY)")
+	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "option of ssh_config, `Name=value`, for backend ssh and --login; repeatable")
+	fs.StringVar(&f.login, "login", "", "check the login node `[USER@]HOST[:PORT]` of a cluster, over ssh, instead of this machine")
+	fs.StringVar(&f.contact, "contact", "", "check that `HOST:PORT` can be reached; without it only the profile's proxy is contacted")
 	a.jsonFlag(c)
 	return c
 }

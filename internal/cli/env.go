@@ -17,19 +17,17 @@ import (
 const envExit = exitHelp + `0 ok, 2 usage, 3 no such environment, 5 the environment or its machine failed.`
 
 func (a *app) envCmd() *cobra.Command {
-	return group("env", "list, stop and remove environments",
-		`Environments are the places that berth exec, shell, cp and bg work in. Each has a
-name, its own files, and a keeper: a process that keeps it warm and ends when
-it has not been used for a while. The files stay until berth env rm. There is no
-verb that makes one: the first command in it does.
-
-  berth env ls
+	return group("env", "list, stop, snapshot and remove environments",
+		`An environment is the place that berth exec, shell, cp and bg work in: a container with a
+name, files of its own, and a process that keeps it warm and ends when it has not been
+used for a while. Its files stay until berth env rm. The first command in it makes it.`,
+		`  berth env ls
   berth env show train
   berth env stop train          # its files stay
-  berth env rm train            # they do not
+  berth env rm train            # its files are removed
   berth env snapshot train good
-  berth env restore train good  # its files are again as they were
-`, a.envLsCmd(), a.envShowCmd(), a.envStopCmd(), a.envRmCmd(), a.envSnapshotCmd(), a.envRestoreCmd(), a.envSnapshotsCmd(), a.envGcCmd())
+  berth env restore train good  # its files are again as they were`, a.envLsCmd(),
+		a.envShowCmd(), a.envStopCmd(), a.envRmCmd(), a.envSnapshotCmd(), a.envRestoreCmd(), a.envSnapshotsCmd(), a.envGcCmd())
 }
 
 // envJSON is an environment in every --json output. Fields are only ever added.
@@ -63,15 +61,19 @@ func (a *app) envLsCmd() *cobra.Command {
 		Long: `List the environments. Those on another machine are asked only with --ask.
 Columns: name, state, backend, containment, image or host, made.
 
-  new         recorded, and never started
-  warm        it runs, and waits for a command
+States:
+  new         recorded, never started
+  warm        runs, and waits for a command
   in use      a command or a background process runs
   stopped     its files are there; the next command starts it
-  open        its sandbox may run and cost, and nothing keeps it: berth env stop
+  open        its sandbox may run and cost money, and nothing supervises it:
+              berth env stop
   not asked   it is on another machine
   queued      its allocation waits in the scheduler's queue
   held        it has an allocation, and was not asked
 ` + envExit,
+		Example: `  berth env ls
+  berth env ls --ask`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := a.engine()
@@ -104,7 +106,7 @@ Columns: name, state, backend, containment, image or host, made.
 			return a.table([]string{"NAME", "STATE", "BACKEND", "LEVEL", "PLACE", "MADE"}, rows)
 		},
 	}
-	c.Flags().BoolVar(&ask, "ask", false, "ask other machines, too")
+	c.Flags().BoolVar(&ask, "ask", false, "also ask other machines for the state")
 	a.jsonFlag(c)
 	return c
 }
@@ -140,11 +142,12 @@ func (a *app) envState(s engine.Shown, asked bool) string {
 
 func (a *app) envShowCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "show NAME", Short: "show an environment in full",
-		Long: `Show what an environment is and what goes on in it: its values, its keeper, its
-sessions, how it ended. Nothing is started.
+		Use: "show NAME", Short: "show one environment in full",
+		Long: `Show what an environment is and what runs in it: its settings, the process that keeps
+it warm, its sessions, how it ended last. Nothing is started.
 ` + envExit,
-		Args: oneEnv,
+		Example: `  berth env show train`,
+		Args:    oneEnv,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := a.existing(args[0])
 			if err != nil {
@@ -273,11 +276,12 @@ func (a *app) each(names []string, do func(*engine.Environment) error) error {
 
 func (a *app) envStopCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "stop NAME...", Short: "end what runs in environments; their files stay",
-		Long: `End all that runs in environments, background processes too. Their files stay,
+		Use: "stop NAME...", Short: "stop environments; their files stay",
+		Long: `Stop everything that runs in environments, background processes too. Their files stay,
 and the next command starts them again.
 ` + envExit,
-		Args: someEnvs,
+		Example: `  berth env stop train`,
+		Args:    someEnvs,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return a.each(names, func(v *engine.Environment) error { return v.Stop(cmd.Context()) })
 		},
@@ -288,12 +292,13 @@ func (a *app) envRmCmd() *cobra.Command {
 	var force, snapshots bool
 	c := &cobra.Command{
 		Use: "rm NAME...", Short: "remove environments with their files",
-		Long: `Stop environments and remove them with all that berth has made for them: files,
-logs, containers. What was bound into them stays. One in which something runs
-is refused; --force ends it. Snapshots that a service keeps stay, and are named;
-where they are among the files of the environment, they must be named to go, too:
---snapshots.
+		Long: `Stop environments and remove everything that berth made for them: files, logs,
+containers. Directories that were bound into them stay. One in which something runs is
+refused without --force. Snapshots that a service keeps stay, and are named; where
+snapshots are among the files of the environment, it takes --snapshots to remove them.
 ` + envExit,
+		Example: `  berth env rm train
+  berth env rm --force train`,
 		Args: someEnvs,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return a.each(names, func(v *engine.Environment) error {
@@ -305,8 +310,8 @@ where they are among the files of the environment, they must be named to go, too
 			})
 		},
 	}
-	c.Flags().BoolVar(&snapshots, "snapshots", false, "remove its snapshots, too")
-	c.Flags().BoolVar(&force, "force", false, "also when something runs there, or its machine cannot be reached")
+	c.Flags().BoolVar(&snapshots, "snapshots", false, "also remove snapshots that are among its files")
+	c.Flags().BoolVar(&force, "force", false, "also when something runs in it, or its machine cannot be reached")
 	return c
 }
 
@@ -314,11 +319,13 @@ func (a *app) envGcCmd() *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
 		Use: "gc", Short: "remove what killed environments have left behind",
-		Long: `Find what environments have left behind on this machine, and at services, when
-they were killed: containers, mounts, scratch directories, sandboxes. Each is known
-by its label, tags, name or owner's mark; what berth cannot prove to be its own
-stays. The files of recorded environments stay, too: their sandboxes are stopped.
+		Long: `Remove what killed environments have left on this machine and at cloud services:
+containers, mounts, scratch directories, sandboxes. Each is known by its label, tags,
+name or owner's mark; what berth cannot prove to be its own stays. The files of
+recorded environments stay too: their sandboxes are stopped.
 ` + envExit,
+		Example: `  berth env gc --dry-run
+  berth env gc`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := a.engine()
@@ -357,7 +364,7 @@ stays. The files of recorded environments stay, too: their sandboxes are stopped
 			return err
 		},
 	}
-	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")
 	a.jsonFlag(c)
 	return c
 }

@@ -33,54 +33,54 @@ type envFlags struct {
 	held                                                        heldFlags
 }
 
-const envHelp = `
-The environment is made on first use, stays warm for --lifetime after its last
-command, and keeps its files until berth env rm. Without --env it is called
-after the backend, or the target, where one is named (by a flag, or in the
-configuration: berth config show), else "default". The flags that say what it is
-like count when it is made; later, other values are refused.
-`
+const envHelp = `The first command makes the environment. It stays warm for --lifetime after its last
+command, and keeps its files until berth env rm. Without --env its name is that of
+the backend or target that a flag or the configuration names, else "default". Flags
+that describe it (image, limits, ...) count when it is made; later, other values are
+refused.`
 
 // pick adds the flags that only choose.
 func (f *envFlags) pick(c *cobra.Command) {
-	c.Flags().StringVar(&f.name, "env", os.Getenv("BERTH_ENV"), "`NAME` of the environment ($BERTH_ENV)")
-	c.Flags().StringVar(&f.target, "target", "", "`NAME` of a target of the configuration ($BERTH_TARGET)")
+	c.Flags().StringVar(&f.name, "env", os.Getenv("BERTH_ENV"), "use the environment `NAME` ($BERTH_ENV)")
+	c.Flags().StringVar(&f.target, "target", "", "use the target `NAME` of the configuration ($BERTH_TARGET)")
 }
 
 // add adds all of them.
 func (f *envFlags) add(c *cobra.Command) {
 	f.pick(c)
 	fs := c.Flags()
-	fs.StringVar(&f.session, "session", os.Getenv("BERTH_SESSION"), "`NAME` of the session, which has its own directory and variables (default \"default\"; $BERTH_SESSION)")
-	fs.StringVar(&f.backend, "backend", "", "`NAME` is auto, singularity, docker, ssh, local, modal, daytona, or that of a program berth-backend-NAME (default auto: one of the first two)")
-	fs.StringVar(&f.image, "image", "", "`IMAGE`: a SIF file, an unpacked one, or a reference such as docker://debian:12")
-	fs.StringVar(&f.from, "from", "", "programs: begin with the files of a snapshot, `NAME` (berth env snapshots)")
-	fs.StringVar(&f.template, "template", "", "singularity: workspace template in place of an image, `NAME` (berth template ls)")
-	fs.StringArrayVar(&f.bind, "bind", nil, "show `SRC[:DST[:rw]]` of this machine inside, read-only unless rw")
-	fs.StringArrayVar(&f.set, "set", nil, "`NAME=VALUE` for every command in it; not for secrets")
-	fs.StringArrayVar(&f.forward, "forward", nil, "`NAME` of a variable that every command gets from whoever runs it; its values are not recorded")
-	fs.BoolVar(&f.mountCwd, "mount-cwd", false, "bind the current directory to /workspace, writable, and begin there")
+	fs.StringVar(&f.session, "session", os.Getenv("BERTH_SESSION"),
+		"use the session `NAME`, with its own directory and variables (default \"default\"; $BERTH_SESSION)")
+	fs.StringVar(&f.backend, "backend", "",
+		"what makes the container, `NAME`: singularity, docker, ssh, local, modal, daytona, or a program berth-backend-NAME (default auto: singularity, else docker)")
+	fs.StringVar(&f.image, "image", "", "container `IMAGE`: a SIF file, an unpacked one, or a reference such as docker://debian:12")
+	fs.StringVar(&f.from, "from", "", "cloud services: begin with the files of the snapshot `NAME` (berth env snapshots)")
+	fs.StringVar(&f.template, "template", "", "singularity: use the template `NAME` instead of an image (berth template ls)")
+	fs.StringArrayVar(&f.bind, "bind", nil, "mount a path of the machine that it runs on: `SRC[:DST[:rw]]`, read-only unless rw; repeatable")
+	fs.StringArrayVar(&f.set, "set", nil, "set `NAME=VALUE` for every command in it; not for secrets; repeatable")
+	fs.StringArrayVar(&f.forward, "forward", nil, "pass the variable `NAME` of the caller to every command; its value is not recorded; repeatable")
+	fs.BoolVar(&f.mountCwd, "mount-cwd", false, "mount the current directory at /workspace, writable, and start there")
 	fs.StringVar(&f.cpus, "cpus", "", "`NUMBER` of CPUs (default 1)")
-	fs.StringVar(&f.memory, "memory", "", "memory `SIZE`, such as 512MiB; a bare number is MiB (default 5120)")
+	fs.StringVar(&f.memory, "memory", "", "memory, a `SIZE` such as 8GiB; a bare number is MiB (default 5GiB)")
 	fs.StringVar(&f.disk, "disk", "", "`SIZE` of the writable layer, such as 50GiB")
-	fs.StringVar(&f.limits, "limits", "", "`strict`: a limit that is only watched, not held, is an error; no default limits")
-	fs.StringVar(&f.gpu, "gpu", "", "`KIND` is nvidia or amd: the node's GPUs inside")
-	fs.StringVar(&f.network, "network", "", "`KIND` is host or none (default host)")
-	fs.StringVar(&f.overlay, "overlay", "", "singularity: `DRIVER` of the writable layer is auto, kernel, fuse or ext3 (default auto)")
-	fs.StringVar(&f.stage, "stage", "", "singularity: copy the image to the node's own disk: `WHEN` is auto (when it pays), always or never (default auto)")
+	fs.StringVar(&f.limits, "limits", "", "`strict`: refuse limits that can only be watched and not enforced; set no default limits")
+	fs.StringVar(&f.gpu, "gpu", "", "make the node's GPUs available, of the `KIND` nvidia or amd")
+	fs.StringVar(&f.network, "network", "", "network, of the `KIND` host or none (default host)")
+	fs.StringVar(&f.overlay, "overlay", "", "singularity: `DRIVER` of the writable layer: auto, kernel, fuse or ext3 (default auto)")
+	fs.StringVar(&f.stage, "stage", "", "singularity: `WHEN` to copy the image to the node's own disk: auto (when it is faster), always or never (default auto)")
 	fs.BoolVar(&f.fakeroot, "fakeroot", false, "singularity: be root inside, as far as the site allows")
-	fs.BoolVar(&f.discard, "discard", false, "throw its files away when it stops")
-	fs.StringVar(&f.user, "user", "", "docker: `UID:GID` inside (default: the image's; yours beside a writable bind)")
-	fs.IntVar(&f.pids, "pids", 0, "docker: highest `NUMBER` of processes (default 256)")
-	fs.StringArrayVar(&f.volumes, "volume", nil, "docker: `VOLUME`, as for docker run")
+	fs.BoolVar(&f.discard, "discard", false, "remove its files when it stops")
+	fs.StringVar(&f.user, "user", "", "docker: run as `UID:GID` (default: the image's user; yours with a writable --bind)")
+	fs.IntVar(&f.pids, "pids", 0, "docker: limit on the `NUMBER` of processes (default 256)")
+	fs.StringArrayVar(&f.volumes, "volume", nil, "docker: mount a `VOLUME`, as docker run --volume does; repeatable")
 	fs.Bool("offline", false, offlineHelp)
-	fs.StringVar(&f.scheduler, "scheduler", "", "`NAME` is auto, slurm or local; slurm holds it in an allocation")
-	fs.StringVar(&f.profile, "profile", "", "site profile of an allocation: a `NAME` or a path ($BERTH_PROFILE)")
-	fs.StringVar(&f.host, "host", "", "ssh: `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
-	fs.StringVar(&f.sshKey, "ssh-key", "", "ssh: identity `FILE` ($TERMINAL_SSH_KEY)")
-	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "ssh: any option, `Name=value`")
+	fs.StringVar(&f.scheduler, "scheduler", "", "where it runs, `NAME`: slurm (in an allocation), local or auto")
+	fs.StringVar(&f.profile, "profile", "", "site profile of an allocation: a `NAME` or the path of a file ($BERTH_PROFILE)")
+	fs.StringVar(&f.host, "host", "", "backend ssh: the host, `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
+	fs.StringVar(&f.sshKey, "ssh-key", "", "backend ssh: private key `FILE` ($TERMINAL_SSH_KEY)")
+	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "backend ssh: option of ssh_config, `Name=value`; repeatable")
 	f.held.add(c)
-	fs.StringVar(&f.lifetime, "lifetime", "", "`TIME` to stay warm without use (default 300s; 0 for ever)")
+	fs.StringVar(&f.lifetime, "lifetime", "", "`TIME` to stay warm without use, such as 30m (default 300s; 0: for ever)")
 }
 
 // options reads the flags.

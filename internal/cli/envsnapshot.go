@@ -22,12 +22,12 @@ func envAndName(cmd *cobra.Command, args []string) error {
 func (a *app) envSnapshotCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "snapshot ENV NAME", Short: "keep a copy of an environment's files",
-		Long: `Copy the files of an environment as they are, under a name. Where the backend is
-a service it is the service that copies, while the environment runs, and NAME is
-one of all your snapshots there; with singularity the copy stands beside the
-layer, and the environment must be stopped. Other backends have none.
+		Long: `Copy the files of an environment as they are, under a name. A cloud service makes the
+copy while the environment runs, and NAME is unique among all your snapshots there;
+with singularity the environment must be stopped. Other backends have no snapshots.
 ` + snapshotExit,
-		Args: envAndName,
+		Example: `  berth env snapshot train good`,
+		Args:    envAndName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := a.existing(args[0])
 			if err != nil {
@@ -47,13 +47,14 @@ layer, and the environment must be stopped. Other backends have none.
 
 func (a *app) envRestoreCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "restore ENV NAME", Short: "make an environment's files those of a snapshot",
-		Long: `Stop an environment and make its files those of a snapshot; what they are now is
-lost. One in which something runs is refused. On a service the snapshot may be of
-another environment, and the sandbox is made anew. A new environment begins with
-a snapshot with berth exec --from NAME.
+		Use: "restore ENV NAME", Short: "set an environment's files back to a snapshot",
+		Long: `Stop an environment and set its files back to a snapshot; its present files are lost.
+One in which something runs is refused. At a cloud service the snapshot may be of
+another environment, and the sandbox is made again. berth exec --from NAME begins a
+new environment with a snapshot.
 ` + snapshotExit,
-		Args: envAndName,
+		Example: `  berth env restore train good`,
+		Args:    envAndName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := a.existing(args[0])
 			if err != nil {
@@ -69,9 +70,11 @@ func (a *app) envSnapshotsCmd() *cobra.Command {
 	var remove []string
 	c := &cobra.Command{
 		Use: "snapshots [ENV]", Short: "list snapshots, or remove some",
-		Long: `List the snapshots of an environment, or of all, also of those that are gone.
+		Long: `List the snapshots of an environment, or of all, including those that were removed.
 Columns: name, backend, environment, size, made.
 ` + snapshotExit,
+		Example: `  berth env snapshots
+  berth env snapshots train --rm good`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return oneEnv(cmd, args)
@@ -128,7 +131,7 @@ Columns: name, backend, environment, size, made.
 			return err
 		},
 	}
-	c.Flags().StringArrayVar(&remove, "rm", nil, "remove the snapshot `NAME`")
+	c.Flags().StringArrayVar(&remove, "rm", nil, "remove the snapshot `NAME`; repeatable")
 	a.jsonFlag(c)
 	return c
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const execExit = exitHelp + `the command's own; 124 it was ended by --timeout, 125 berth or the
-environment failed, 126 it cannot be started or its directory is missing, 127
+environment failed, 126 it could not be started or its directory is missing, 127
 it was not found, 130 it was interrupted, 128+N signal N ended it.`
 
 func (a *app) execCmd() *cobra.Command {
@@ -22,24 +22,27 @@ func (a *app) execCmd() *cobra.Command {
 	var vars []string
 	var stdin bool
 	c := &cobra.Command{
-		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment, or beside a job",
-		Long: `Run a command in a named, contained environment and pass its output on. One
-word after "--" is evaluated by the session's shell; several words are a program
-and its arguments, and no shell looks at them.
+		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment, or beside the task of a job",
+		Long: `Run a command in a named, contained environment and show its output. One word after
+"--" is run by the session's shell; several words are a program and its arguments,
+without a shell.
 
 Commands of a session run one after the other and share a directory, variables,
-functions, aliases and options, as lines typed at one shell do: cd and export
-stay. A command that ends its shell (exit, set -e) does not end the session.
-` + envHelp + joinHelp + `
-  berth exec --image py.sif -- 'cd /srv && make'
+functions, aliases and options, as in one shell: cd and export stay. A command that
+ends its shell (exit, set -e) does not end the session.
+
+` + envHelp + `
+
+` + joinHelp + `
+` + execExit,
+		Example: `  berth exec --image docker://debian:12 -- 'cd /srv && ls'
   berth exec -- pytest -q tests            # in the same place, still in /srv
   berth exec --session agent-7 --timeout 20m -- ./train.sh
-  berth exec --backend local -- make       # here, with no containment
+  berth exec --backend local -- make       # on this machine, without containment
   berth exec --backend ssh --host gpu1 -- nvidia-smi
   tar c . | berth exec --stdin -- 'tar x'
   berth exec --json -- 'git status'
-  berth exec --job 28fc56a4 -- 'ps -ef; tail -3 train.log'
-` + execExit,
+  berth exec --job 28fc56a4 -- 'ps -ef; tail -3 train.log'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words, err := command(cmd, args)
 			if err != nil {
@@ -75,11 +78,11 @@ stay. A command that ends its shell (exit, set -e) does not end the session.
 	}
 	f.add(c)
 	j.add(c)
-	c.Flags().StringVar(&j.job, "job", "", "`ID` of a job that runs: beside its task instead of in an environment")
-	c.Flags().StringVar(&f.dir, "workdir", "", "change to this `DIR` inside first; the session stays there")
-	c.Flags().StringVar(&limit, "timeout", "", "end the command after this `TIME` (default 180s; 0 never)")
-	c.Flags().StringArrayVar(&vars, "var", nil, "`NAME` (taken from here) or NAME=VALUE, for this command only")
-	c.Flags().BoolVar(&stdin, "stdin", false, "the command reads what this one does")
+	c.Flags().StringVar(&j.job, "job", "", "run beside the task of the running job `ID` instead of in an environment")
+	c.Flags().StringVar(&f.dir, "workdir", "", "change to the directory `DIR` of the environment first; the session stays there")
+	c.Flags().StringVar(&limit, "timeout", "", "end the command after `TIME`, such as 10m (default 180s; 0: never)")
+	c.Flags().StringArrayVar(&vars, "var", nil, "set a variable for this command only: `NAME` (with its value here) or NAME=VALUE; repeatable")
+	c.Flags().BoolVar(&stdin, "stdin", false, "pass standard input on to the command")
 	a.jsonFlag(c)
 	failsWith(c, codeExec)
 	return c

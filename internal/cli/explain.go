@@ -12,23 +12,23 @@ import (
 
 func (a *app) explainCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "explain ID", Short: "say why a job ran as it did",
-		Long: `Say why a job waits, or why it ended as it did, and what comes next:
+		Use: "explain ID", Short: "say why a job is still queued, or why it ended as it did",
+		Long: `Say why a job is queued, or why it ended as it did, and what comes next:
 
-- of one that waits the scheduler's reason in plain words, when it is expected
-  to start, and what would start it sooner: with Slurm, some ways to ask for less
-  are tried with sbatch --test-only, which submits nothing;
-- of one that ended the evidence, who cancelled it, and what the scheduler calls
-  its end where that differs from the job's own record, which counts;
-- each attempt, with what was decided of it and why;
-- who acts on it next, and when;
-- what was chosen for it: the image and where it was run from on the node (where
-  it is, from a copy of the file there, or unpacked there), the driver of its
-  writable layer and how that was used; how it was contained, how that was found
-  out, and who held which limit. What is settled on the node is known once the
-  command has begun.
+- of a queued job: the scheduler's reason in plain words, when it is expected to
+  start, and what would start it sooner. With Slurm, smaller requests are tried with
+  sbatch --test-only, which submits nothing;
+- of an ended job: how it is known that it ended, who cancelled it, and the
+  scheduler's state where it differs from the job's own record, which counts;
+- each attempt, with the decision about it and its reason;
+- who acts on the job next, and when;
+- what was chosen for it: the image and where it was run from on the node, the
+  driver of its writable layer, its containment, and what enforced which limit.
+  What is decided on the node is known once the command has begun.
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job, 5 the ledger could not be read, 78 the
 state directory is open to others.`,
+		Example: `  berth explain 0a1b2c3d
+  berth explain --json 0a1b2c3d`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs one job id", Hint: "berth ps --all lists the jobs"}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -58,11 +57,4 @@ func listFlags(fs *pflag.FlagSet) string {
 		b.WriteString(title + ":\n" + p.FlagUsages())
 	}
 	return b.String()
-}
-
-// usageTemplate is cobra's with the flags as [listFlags] has them, and what a
-// command's help says about its exit codes.
-func usageTemplate(root *cobra.Command) string {
-	cobra.AddTemplateFunc("listFlags", listFlags)
-	return strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{listFlags .LocalFlags | trimTrailingWhitespaces}}", 1) + exitTemplate
 }

@@ -12,20 +12,20 @@ func (a *app) followCmd() *cobra.Command {
 	var attempt, looks int
 	var tab scrontab
 	c := &cobra.Command{
-		Use: jobs.VerbFollow + " [ID...]", Short: "do what ended jobs need done next",
-		Long: `Look at jobs, all that have not ended without an ID, and do what they need done:
-record what became of an attempt, begin the next one of a job that may be tried
-again ("retry" of a task), submit what could not be submitted before. The
-runner of an attempt does this at its end, a small job that Slurm starts after
-it when the runner could not, and every verb that looks at a job; this one is
-for a crontab, and says nothing where nothing was to be done.
+		Use: jobs.VerbFollow + " [ID...]", Short: "record how jobs ended and begin their retries, from a crontab",
+		Long: `Look at jobs, without an ID at all that have not ended, and do what is due: record how
+an attempt ended, begin the next attempt of a job that may be retried ("retry" of a
+task), submit what could not be submitted before. It prints nothing where nothing was
+due.
 
-Slurm can do what a crontab does, where the site allows it (scrontab):
-
-  berth follow --scrontab on            # every ten minutes, for all jobs
-  berth follow --scrontab off
+You rarely need it: the runner of an attempt does this at its end, a small Slurm job
+does when the runner could not, and so does every command that looks at a job. This
+one is for a crontab. Slurm can run it itself where the site allows scrontab.
 ` + exitHelp + `0 done, or nothing to do, 3 no such job, 5 a scheduler could not be asked or
 did not take the next attempt: try again, 78 this site has no scrontab.`,
+		Example: `  berth follow                          # all jobs, once
+  berth follow --scrontab on            # every ten minutes, by Slurm
+  berth follow --scrontab off`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()

@@ -19,26 +19,26 @@ import (
 func (a *app) gcCmd() *cobra.Command {
 	var dry, force bool
 	c := &cobra.Command{
-		Use: "gc", Short: "put right what dead nodes and killed processes have left",
-		Long: `Find what dead nodes and killed processes have left behind, and put it right:
+		Use: "gc", Short: "clean up what crashed nodes and killed processes have left",
+		Long: `Clean up what crashed nodes and killed processes have left behind:
 
-- attempts whose runner is silent, and whose scheduler does not know them any
-  more, are concluded, and what must follow is done;
-- parts of the ledger, overlays and environments that are half made or half
-  removed are removed, and so are scratch directories on this machine whose owner
-  is gone;
+- attempts whose runner is silent and whose job the scheduler no longer knows are
+  recorded as ended, and what is due then is done;
+- half made or half removed records, overlays and environments are removed, and so are
+  scratch directories on this machine whose owner is gone;
 - branches of ended jobs that are not in their repository are brought there;
-- jobs that wait or are held in Slurm's queue for an attempt whose job has ended,
-  or goes on in another one, are cancelled;
-- jobs in Slurm's queue for a directory of this ledger that has no record any
-  more, and runners and containers on this machine whose attempt has ended, are
-  shown, and are ended with --force.
+- jobs in Slurm's queue for an attempt whose job has ended, or continues in another
+  attempt, are cancelled;
+- jobs in Slurm's queue for a record that is gone, and runners and containers on this
+  machine whose attempt has ended, are listed; --force ends them.
 
-Nothing is removed that berth has not provably made, or that somebody uses;
-overlays, snapshots, images and the records of jobs stay. Images and kept layers
-are for berth image gc and berth overlay gc. --dry-run only says what there is.
+Nothing is removed that is in use, or that berth has not provably made. Overlays, snapshots,
+images and the records of jobs stay: berth image gc removes images, berth overlay gc kept
+layers.
 ` + exitHelp + `0 ok, 5 something could not be looked at or put right, 78 the state
 directory is open to others.`,
+		Example: `  berth gc --dry-run
+  berth gc`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := a.engine()
@@ -56,8 +56,8 @@ directory is open to others.`,
 			return errors.Join(append(errs, a.printLeft(left))...)
 		},
 	}
-	c.Flags().BoolVar(&dry, "dry-run", false, "only say what there is")
-	c.Flags().BoolVar(&force, "force", false, "end jobs in the queue without a record, and runners and containers here whose attempt has ended")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only list what there is")
+	c.Flags().BoolVar(&force, "force", false, "also end queued jobs without a record, and runners and containers on this machine whose attempt has ended")
 	a.jsonFlag(c)
 	return c
 }

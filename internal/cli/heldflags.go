@@ -20,16 +20,16 @@ type heldFlags struct {
 // add adds them; those of the scheduler have the names that they have for jobs.
 func (f *heldFlags) add(c *cobra.Command) {
 	fs := c.Flags()
-	fs.StringVar(&f.time, "time", "", "slurm: `LIMIT` of an allocation's time, such as 4h; another one follows it")
-	fs.StringVar(&f.gpus, "gpus", "", "slurm: GPUs, `N` or TYPE:N")
-	fs.StringVar(&f.nodes, "nodes", "", "slurm: `NUMBER` of nodes; commands run on the first")
-	fs.StringVar(&f.slurm.Partition, "partition", "", "slurm: `NAME` of a partition")
-	fs.StringVar(&f.slurm.Account, "account", "", "slurm: `NAME` of the account that is charged")
-	fs.StringVar(&f.slurm.QOS, "qos", "", "slurm: `NAME` of a quality of service")
-	fs.StringVar(&f.slurm.Constraint, "constraint", "", "slurm: `FEATURES` of its node")
-	fs.StringArrayVar(&f.slurm.Extra, "slurm", nil, "slurm: a further option of sbatch, `--option=value`")
-	fs.StringVar(&f.login, "login", "", "slurm: `[USER@]HOST[:PORT]`, the cluster's login host, by ssh")
-	fs.StringVar(&f.immediate, "immediate", "", "slurm: give up after this `TIME` in the queue (10s if none is said)")
+	fs.StringVar(&f.time, "time", "", "slurm: time limit of an allocation, a `TIME` such as 4h; another allocation follows it")
+	fs.StringVar(&f.gpus, "gpus", "", "slurm: GPUs on each node, `N` or TYPE:N, such as 1 or a100:2")
+	fs.StringVar(&f.nodes, "nodes", "", "slurm: `NUMBER` of nodes; commands run on the first (default 1)")
+	fs.StringVar(&f.slurm.Partition, "partition", "", "partition, a `NAME` such as gpu (default: the site's)")
+	fs.StringVar(&f.slurm.Account, "account", "", "account `NAME` to charge (default: yours)")
+	fs.StringVar(&f.slurm.QOS, "qos", "", "quality of service, a `NAME` (default: the site's)")
+	fs.StringVar(&f.slurm.Constraint, "constraint", "", "required node `FEATURES`, as for sbatch --constraint")
+	fs.StringArrayVar(&f.slurm.Extra, "slurm", nil, "another option of sbatch, `--option=value`; repeatable")
+	fs.StringVar(&f.login, "login", "", "slurm: use a cluster over ssh: its login node, `[USER@]HOST[:PORT]`")
+	fs.StringVar(&f.immediate, "immediate", "", "give up after `TIME` in the queue (without a value 10s)")
 	fs.Lookup("immediate").NoOptDefVal = "10s"
 }
 

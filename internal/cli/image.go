@@ -71,22 +71,20 @@ func (a *app) meter(m images.Meter) {
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 func (a *app) imageCmd() *cobra.Command {
-	c := group("image", "fetch, build, list, check and remove images of containers",
-		`Images are fetched once for all machines that see the state directory, and kept
-by their content. Jobs and environments that name a reference fetch it by
-themselves; these verbs do it beforehand, and look after what is there.
-
-  berth image pull docker://debian:12
+	c := group("image", "fetch, build, check and remove container images",
+		`Images are fetched once for all machines that see the state directory, and kept by their
+content. Jobs and environments that name a reference fetch it by themselves; these commands
+do it beforehand, and manage the cache.`,
+		`  berth image pull docker://debian:12
   berth image ls
-  berth image verify --all
-  berth image gc --dry-run
   berth image build tools.def
-`, a.imagePullCmd(), a.imageLsCmd(), a.imageShowCmd(), a.imageVerifyCmd(), a.imageRmCmd(), a.imageGcCmd())
+  berth image verify --all
+  berth image gc --dry-run`, a.imagePullCmd(), a.imageLsCmd(), a.imageShowCmd(), a.imageVerifyCmd(), a.imageRmCmd(), a.imageGcCmd())
 	for _, verb := range c.Commands() {
 		if verb.Flags().Lookup("profile") != nil {
 			continue
 		}
-		verb.Flags().String("profile", "", "site profile, which may name another cache and a proxy: a `NAME` or a path ($BERTH_PROFILE)")
+		verb.Flags().String("profile", "", "site profile, which may name another cache and a proxy: a `NAME` or the path of a file ($BERTH_PROFILE)")
 	}
 	c.AddCommand(a.imageBuildCmd()) // it has the flags of a job
 	return c
@@ -119,24 +117,24 @@ func (a *app) imagePullCmd() *cobra.Command {
 	var inJob bool
 	c := &cobra.Command{
 		Use: "pull REFERENCE...", Short: "fetch images into the cache; prints their paths",
-		Long: `Fetch what references stand for now into the cache, and print the paths of the
-files. What is there already is not fetched again, and of many who ask at once,
-on any machine, one fetches.
+		Long: `Fetch images into the cache, and print the paths of the files. An image that is there
+already is not fetched again; of several who ask at once, on any machine, one fetches.
 
-  docker://debian:12  docker://ghcr.io/org/tool@sha256:...   a registry's image
+References:
+  docker://debian:12, docker://ghcr.io/org/tool@sha256:...   an image of a registry
   oras://ghcr.io/org/image.sif:1                             a SIF in a registry
   library://org/collection/image:1                           a SIF in a library
   docker-archive:/path/saved.tar                             what docker save wrote
 
 A login is taken from APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD, or
-from the file that DOCKER_CONFIG, REGISTRY_AUTH_FILE or APPTAINER_AUTHFILE leads
-to; a proxy from https_proxy, or from a profile.
+from the file that DOCKER_CONFIG, REGISTRY_AUTH_FILE or APPTAINER_AUTHFILE leads to;
+a proxy from https_proxy, or from a profile.
 
-With --in-job a job without a container fetches on its node. What references
-mean is still asked here, where that can be done; else the job follows the names.
-
-  berth image pull --in-job --partition transfer --time 1h docker://debian:12
+With --in-job a job without a container fetches on its node. References are still
+resolved to a digest here, where that is possible; else the job resolves them.
 ` + imageExit,
+		Example: `  berth image pull docker://debian:12
+  berth image pull --in-job --partition transfer --time 1h docker://debian:12`,
 		Args: someImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := a.cacheEngine(cmd)
@@ -202,19 +200,20 @@ mean is still asked here, where that can be done; else the job follows the names
 		},
 	}
 	f.addPlace(c)
-	c.Flags().BoolVar(&inJob, "in-job", false, "fetch in a short job on a node, where login nodes have no network or must not be used for it; with the flags of a job")
-	c.Flags().Bool("offline", false, "ask no registry: only say what the cache has ($BERTH_OFFLINE)")
+	c.Flags().BoolVar(&inJob, "in-job", false, "fetch in a short job on a node, for sites whose login nodes may not do it; the flags of a job go with it")
+	c.Flags().Bool("offline", false, "contact no registry: only say what is in the cache ($BERTH_OFFLINE)")
 	a.jsonFlag(c)
 	return c
 }
 
 func (a *app) imageLsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "ls", Short: "list the cache of images",
+		Use: "ls", Short: "list the images in the cache",
 		Long: `List the images in the cache, the last used first. Columns: the beginning of the
-SHA-256, size, last use, what uses it, references that were last found to be it.
+SHA-256, size, last use, what uses it, the references that it was last found under.
 ` + imageExit,
-		Args: noArgs,
+		Example: `  berth image ls`,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, use, uerr := a.imagesInUse(cmd)
 			if e == nil {
@@ -277,8 +276,11 @@ func (a *app) imagesInUse(cmd *cobra.Command) (*engine.Engine, map[string]string
 
 func (a *app) imageShowCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "show IMAGE", Short: "show an image of the cache in full",
-		Long: "Show what the cache knows of an image: a reference, a digest, or 8 characters or\nmore of its SHA-256." + "\n" + imageExit,
+		Use: "show IMAGE", Short: "show one image of the cache in full",
+		Long: `Show what the cache knows of an image. It is named by a reference, a digest, or at least
+8 characters of its SHA-256.
+` + imageExit,
+		Example: `  berth image show docker://debian:12`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return someImages(cmd, nil)
@@ -315,10 +317,12 @@ func (a *app) imageShowCmd() *cobra.Command {
 func (a *app) imageVerifyCmd() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "verify IMAGE... | verify --all", Short: "read images and compare them with their digests",
-		Long: `Read images of the cache from the first to the last byte, and compare them with
-their SHA-256. Prints a line for each.
+		Use: "verify IMAGE... | verify --all", Short: "read images and compare them with their SHA-256",
+		Long: `Read images of the cache from the first to the last byte, compare them with their
+SHA-256, and print a line for each.
 ` + imageExit,
+		Example: `  berth image verify docker://debian:12
+  berth image verify --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !all {
 				if err := someImages(cmd, args); err != nil {
@@ -366,7 +370,7 @@ their SHA-256. Prints a line for each.
 			return errors.Join(a.table([]string{"IMAGE", "RESULT"}, rows), bad)
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "all images of the cache")
+	c.Flags().BoolVar(&all, "all", false, "verify all images of the cache")
 	a.jsonFlag(c)
 	return c
 }
@@ -376,10 +380,11 @@ func (a *app) imageRmCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "rm IMAGE...", Short: "remove images from the cache",
 		Long: `Remove images from the cache. One that a job, an environment or an overlay needs is
-refused, and so is one that berth has no record of. Images that are damaged can
-be removed by their SHA-256.
+refused, and so is one that berth has no record of. A damaged image is named by its
+SHA-256.
 ` + imageExit,
-		Args: someImages,
+		Example: `  berth image rm docker://debian:12`,
+		Args:    someImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, use, err := a.imagesInUse(cmd)
 			if err != nil {
@@ -408,7 +413,7 @@ be removed by their SHA-256.
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")
 	return c
 }
 
@@ -427,11 +432,13 @@ func (a *app) imageGcCmd() *cobra.Command {
 	var dry bool
 	older, unused := "", 30*24*time.Hour
 	c := &cobra.Command{
-		Use: "gc", Short: "remove images that nothing has used for long",
-		Long: `Remove images of the cache that no job, environment or overlay needs and that were
-not used for a while, and what killed processes have left half fetched. What
-berth has no record of stays.
+		Use: "gc", Short: "remove images that were not used for long",
+		Long: `Remove images of the cache that no job, environment or overlay needs and that were not
+used for a while, and what killed processes have left half fetched. What berth has no
+record of stays.
 ` + imageExit,
+		Example: `  berth image gc --dry-run
+  berth image gc --older 7d`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if older != "" {
@@ -486,8 +493,8 @@ berth has no record of stays.
 			return errors.Join(a.table([]string{"WHAT", "PATH", "SIZE", "RESULT"}, rows), bad)
 		},
 	}
-	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
-	c.Flags().StringVar(&older, "older", "", "remove images that were not used for at least a `TIME`, such as 36h or 7d (default 30d)")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")
+	c.Flags().StringVar(&older, "older", "", "remove images that were not used for `TIME`, such as 36h or 7d (default 30d)")
 	a.jsonFlag(c)
 	return c
 }

@@ -20,29 +20,27 @@ func (a *app) imageBuildCmd() *cobra.Command {
 	var name string
 	var local bool
 	c := &cobra.Command{
-		Use: "build FILE.def", Short: "build an image from a definition, in a job; prints its path",
-		Long: `Build an image from a definition file of Apptainer's, in a job of the scheduler,
-and keep it in the cache with the definition beside it. From then on build:NAME
-is a reference to it, for jobs and environments. The name is that of the file,
-unless --name gives another; the same name again is built anew, and names the
-new image from then on.
+		Use: "build FILE.def", Short: "build an image from a definition file, in a job; prints its path",
+		Long: `Build an image from an Apptainer definition file, in a job of the scheduler, and keep it
+in the cache with the definition beside it. From then on build:NAME is a reference to
+it, for jobs and environments. Without --name the name is that of the file; the same
+name again builds a new image, which the name then means.
 
-The job has no container: it runs apptainer build on its node, on the node's own
-disk. %post is root there by whichever way the node has: ids of the user's own
-in /etc/subuid, the command fakeroot, or a user namespace with root alone.
+The job has no container: it runs apptainer build on the node's own disk. %post is root
+there in whichever way the node allows: your range of ids in /etc/subuid, the command
+fakeroot, or a user namespace with root alone.
 
-Definitions are recorded, and stand in the image: one that holds what looks like
-a secret is refused. Relative paths in it begin at its own directory, which the
-node must see then. A login to a registry is taken as by berth image pull.
-
-  berth image build tools.def
-  berth image build tools.def --name tools-2 --time 1h --memory 8GiB
-  berth run --image build:tools-2 -- make
+Definitions are recorded, and are part of the image: one with what looks like a secret is
+refused. Relative paths in it begin at its own directory, which the node must see then.
+Logins to registries are taken as by berth image pull.
 ` + exitHelp + `0 ok, 1 a script of the definition failed, 2 the definition or an option
-is wrong, 3 something that it names does not exist, 4 the registry wants a
-login, 5 the registry, the network or the disk failed, 75 try again, 78 nobody
-can be root there, or there is no apptainer, 124 its time limit passed, 130 it
-was cancelled, or ctrl-C left it running.`,
+is wrong, 3 something that it names does not exist, 4 the registry wants a login, 5 the
+registry, the network or the disk failed, 75 try again, 78 root is not available there,
+or there is no apptainer, 124 its time limit passed, 130 it was cancelled, or ctrl-C
+left it running.`,
+		Example: `  berth image build tools.def
+  berth image build tools.def --name tools-2 --time 1h --memory 8GiB
+  berth run --image build:tools-2 -- make`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a definition file", Hint: cmd.CommandPath() + " tools.def"}
@@ -83,8 +81,8 @@ was cancelled, or ctrl-C left it running.`,
 		},
 	}
 	f.addPlace(c)
-	c.Flags().StringVar(&name, "name", "", "`NAME` of the image (default: that of the file)")
-	c.Flags().BoolVar(&local, "local", false, "build on this machine: --scheduler local")
+	c.Flags().StringVar(&name, "name", "", "`NAME` of the image (default: the name of the file)")
+	c.Flags().BoolVar(&local, "local", false, "build on this machine, as with --scheduler local")
 	a.jsonFlag(c)
 	return c
 }

@@ -12,11 +12,9 @@ import (
 )
 
 // joinHelp is what exec and shell say of jobs.
-const joinHelp = `
-In a job, commands run beside the task: they see its files, processes and HOME
-and have its variables, but those that were passed on by name. All that they
-start ends with them, or with the job, which notices nothing of them.
-`
+const joinHelp = `With a job's id, commands run beside the task of that job: they see its files,
+processes and HOME and have its variables, except those that were passed on by name.
+Everything they start ends with them, or with the job, and does not affect its result.`
 
 // besideJob are the flags that go with a job; all others say what an
 // environment is to be like.
@@ -28,7 +26,7 @@ type joinFlags struct {
 }
 
 func (f *joinFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.wait, "wait", "", "with a job: wait for this `TIME` until its task runs (default: 1m while it is being prepared, not in the queue)")
+	c.Flags().StringVar(&f.wait, "wait", "", "with a job: wait at most `TIME` until its task runs (default: 1m while it is being prepared, not in the queue)")
 }
 
 // join comes into the place of the job that the flags mean. The caller closes

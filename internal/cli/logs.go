@@ -23,13 +23,17 @@ import (
 func (a *app) logsCmd() *cobra.Command {
 	var follow, done, runtime, onlyOut, onlyErr, raw bool
 	c := &cobra.Command{
-		Use: "logs [-f] ID", Short: "show what a job's command has written",
-		Long: `Show what a job's command has written: its stdout on stdout, its stderr on
-stderr. With --done, what the done commands have written; with --runtime, what
-the runner and the container program say, and what the scheduler kept.
+		Use: "logs ID", Short: "show the output of a job",
+		Long: `Show what a job's command has written: its stdout on stdout, its stderr on stderr.
+--done shows the output of the done commands; --runtime shows the messages of the
+runner, of the container program and of the scheduler.
+
 ` + rawHelp + `
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job or nothing written yet, 130
 interrupted.`,
+		Example: `  berth logs 0a1b2c3d
+  berth logs -f 0a1b2c3d            # until it ends; ctrl-C leaves it running
+  berth logs --runtime 0a1b2c3d     # when the container did not start`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth logs needs one job id", Hint: "berth ps --all lists the jobs"}
@@ -94,11 +98,11 @@ interrupted.`,
 		},
 	}
 	fl := c.Flags()
-	fl.BoolVarP(&follow, "follow", "f", false, "show what comes until the job has ended")
-	fl.BoolVar(&done, "done", false, "of the done commands")
-	fl.BoolVar(&runtime, "runtime", false, "of the runner and the container program")
-	fl.BoolVar(&onlyOut, "stdout", false, "only its stdout")
-	fl.BoolVar(&onlyErr, "stderr", false, "only its stderr")
+	fl.BoolVarP(&follow, "follow", "f", false, "show new output until the job has ended")
+	fl.BoolVar(&done, "done", false, "show the output of the done commands")
+	fl.BoolVar(&runtime, "runtime", false, "show the messages of the runner, the container program and the scheduler")
+	fl.BoolVar(&onlyOut, "stdout", false, "show only stdout")
+	fl.BoolVar(&onlyErr, "stderr", false, "show only stderr")
 	rawFlag(fl, &raw)
 	return c
 }
@@ -122,11 +126,11 @@ type follower struct {
 }
 
 // rawHelp says what becomes of a task's words on a terminal.
-const rawHelp = `On a terminal colours pass, and what else drives it (titles, the clipboard,
-cursor moves, clearing) is left out; --raw passes everything, as does a pipe.`
+const rawHelp = `On a terminal, colours are shown and other control sequences (titles, the clipboard,
+cursor moves, clearing) are removed; --raw passes them on. A pipe gets everything.`
 
 func rawFlag(fl *pflag.FlagSet, raw *bool) {
-	fl.BoolVar(raw, "raw", false, "pass on to a terminal what drives it, too")
+	fl.BoolVar(raw, "raw", false, "pass on all control sequences to the terminal")
 }
 
 // shown is where a task's words go: each of the two as itself, but a terminal,

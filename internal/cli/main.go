@@ -35,7 +35,11 @@ func Main(args []string) int {
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	root := newRoot(a)
 	root.SetArgs(args)
-	return a.report(a.commandLine(root.ExecuteContext(ctx)))
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.noHelp
+	}
+	return a.report(a.commandLine(err))
 }
 
 // exitCode is an error that only carries an exit code: everything has been said.
@@ -92,42 +96,12 @@ func usage(format string, args ...any) error {
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf(format, args...)}
 }
 
-// exitHelp begins the part of a command's help that says how it exits. It is
-// cut off from the text and printed after the flags, where people look for it.
-const exitHelp = "\nExit status: "
-
-const exitTemplate = `{{with index .Annotations "exit"}}
-Exit status:
-{{.}}
-{{end}}`
-
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "berth",
-		Short: "a contained place on a cluster for every agent task",
-		Long: `berth gives every agent task a contained place on a cluster.
-
-A task becomes a Slurm job that runs an Apptainer container with a writable
-overlay; a branch, a diff and a record come back. Where there is no Slurm, the
-same task runs on this machine.
-
-  berth run fix.md                      run a task file and watch it
-  berth submit fix.md                   submit it; prints the job's id
-  berth run --image py.sif -- 'pytest'  run a command in a container
-  berth render fix.md                   show the job script, submit nothing
-  berth ps                              what runs and waits
-  berth logs -f ID                      watch a job
-  berth cancel ID                       end it
-
-An agent, or a person, can also work in such a place command by command:
-
-  berth exec -- 'cd /srv && make'       run a command; cd and export stay
-  berth shell                           a terminal in the same place
-  berth cp results.csv :/srv/           copy files in and out
-  berth bg start -- ./server            a process that goes on
-  berth env ls                          the environments`,
+		Use:           "berth",
+		Short:         "run tasks, commands and agents in containers on a cluster",
+		Long:          rootHelp,
 		SilenceErrors: true, SilenceUsage: true,
-		SuggestionsMinimumDistance: 2,
 		// A bare word that is no verb is a usage error with suggestions.
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -144,39 +118,20 @@ An agent, or a person, can also work in such a place command by command:
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		a.fails(cmd)
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: cmd.CommandPath() + " --help"}
-	})
-	root.AddGroup(&cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "envs", Title: "Environments:"}, &cobra.Group{ID: "other", Title: "Other:"})
-	for _, c := range []*cobra.Command{a.runCmd(), a.submitCmd(), a.renderCmd(), a.psCmd(), a.statusCmd(), a.explainCmd(), a.logsCmd(), a.waitCmd(), a.cancelCmd(), a.collectCmd(), a.followCmd(), a.rmCmd()} {
-		c.GroupID = "jobs"
-		root.AddCommand(c)
-	}
-	for _, c := range []*cobra.Command{a.execCmd(), a.shellCmd(), a.cpCmd(), a.bgCmd(), a.envCmd(), a.overlayCmd()} {
-		c.GroupID = "envs"
-		root.AddCommand(c)
-	}
-	root.SetUsageTemplate(usageTemplate(root))
-	root.Annotations = map[string]string{annotationExit: "0 ok, 2 usage, 3 not found, 5 infrastructure, 75 try again, 78 configuration or\ncontainment, 130 interrupted; each command's help has its own."}
-	for _, c := range []*cobra.Command{a.imageCmd(), a.templateCmd(), a.configCmd(), a.doctorCmd(), a.gcCmd(), a.versionCmd()} {
-		c.GroupID = "other"
-		root.AddCommand(c)
-	}
-	root.SetHelpCommand(a.helpCmd())
-	root.SetHelpCommandGroupID("other")
-	root.SetCompletionCommandGroupID("other")
+	root.SetFlagErrorFunc(a.flagError)
+	a.addCommands(root)
+	a.setHelp(root)
+	help := a.helpCmd()
+	a.finish(help)
+	root.SetHelpCommand(help)
+	root.SetHelpCommandGroupID(familyAdmin)
+	root.SetCompletionCommandGroupID(familyAdmin)
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
-		c.Args = cobra.ArbitraryArgs
+		c.Short, c.Long = "print the completion script of a shell", completionHelp
+		c.Example = "  berth completion bash >~/.local/share/bash-completion/completions/berth"
 		// cobra's own exits with 0 when it does not know the shell.
-		c.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is no completion for the shell %q", args[0]),
-					Hint: "berth completion --help lists the shells"}
-			}
-			return cmd.Help()
-		}
+		c.Args, c.RunE = cobra.ArbitraryArgs, onlyCommands
 	}
 	a.finish(root)
 	return root
@@ -218,49 +173,4 @@ func (a *app) fails(c *cobra.Command) {
 	if n, err := strconv.Atoi(c.Annotations[annotationFail]); err == nil {
 		a.failCode = n
 	}
-}
-
-// helpCmd is "berth help"; cobra's own exits with 0 when it does not know the
-// topic.
-func (a *app) helpCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "help [COMMAND]", Short: "help about any command",
-		Long: "Show the help of berth, or of one of its commands." + "\n" + exitHelp + "0 ok, 2 no such command.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			topic, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return unknownCommand(cmd.Root(), strings.Join(args, " "))
-			}
-			topic.InitDefaultHelpFlag()
-			return topic.Help()
-		},
-	}
-}
-
-// unknownCommand is the error for a word that is no verb.
-func unknownCommand(parent *cobra.Command, word string) error {
-	e := &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown command %q", word), Hint: parent.CommandPath() + " --help lists the commands"}
-	if parent.HasParent() {
-		e.Msg += " of " + parent.CommandPath()
-	}
-	if s := parent.SuggestionsFor(word); len(s) > 0 {
-		e.Hint = "did you mean: " + parent.CommandPath() + " " + s[0]
-	}
-	return e
-}
-
-// group is a command that only has commands below it.
-func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{
-		Use: use, Short: short, Long: long + exitHelp + "0 ok, 2 no such command; each command's help has its own.",
-		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	c.AddCommand(commands...)
-	return c
 }

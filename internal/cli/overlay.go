@@ -19,21 +19,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const overlayExit = exitHelp + `0 ok, 2 usage, 3 no such overlay or snapshot, 5 it could not be done, 75 somebody uses
-the overlay, 78 it is damaged, or not of berth's making, or cannot be had here.`
+const overlayExit = exitHelp + `0 ok, 2 usage, 3 no such overlay or snapshot, 5 it could not be done, 75 the overlay
+is in use, 78 it is damaged, or not made by berth, or not available here.`
 
 func (a *app) overlayCmd() *cobra.Command {
-	return group("overlay", "the files that named overlays keep",
+	return group("overlay", "manage overlays: writable layers that keep a task's files",
 		`A named overlay keeps what jobs change in a container's files, for the next job
 (overlay = "NAME" in a task, or berth run --overlay NAME). One job, or one of these
-commands, at a time has it. A snapshot is a copy that is kept beside it.
-
-  berth overlay ls
+commands, uses it at a time. A snapshot is a copy that is kept beside it.`,
+		`  berth overlay ls
   berth overlay create --size 50GiB deps     # or the first job makes it
   berth overlay snapshot deps --as good
   berth overlay restore deps good
-  berth overlay rm deps
-`, a.overlayCreateCmd(), a.overlayLsCmd(), a.overlayShowCmd(), a.overlayRmCmd(), a.overlayCheckCmd(), a.overlayGrowCmd(), a.overlayConvertCmd(),
+  berth overlay rm deps`, a.overlayCreateCmd(),
+		a.overlayLsCmd(), a.overlayShowCmd(), a.overlayRmCmd(), a.overlayCheckCmd(), a.overlayGrowCmd(), a.overlayConvertCmd(),
 		a.overlaySnapshotCmd(), a.overlayRestoreCmd(), a.overlayForkCmd(), a.overlayDiffCmd(), a.overlayExportCmd(), a.overlayImportCmd(), a.overlayGcCmd())
 }
 
@@ -73,14 +72,14 @@ func overlayArgs(n int, what string) cobra.PositionalArgs {
 }
 
 func forceFlag(c *cobra.Command, force *bool) {
-	c.Flags().BoolVar(force, "force", false, "also when somebody seems to use it: if that still writes, files are lost")
+	c.Flags().BoolVar(force, "force", false, "also when it seems to be in use: if a job still writes to it, files are lost")
 }
 
 // forever is the value of --wait that stands alone.
 const forever = "forever"
 
 func waitFlag(c *cobra.Command) {
-	c.Flags().String("wait", "", "wait for whoever has it, at most a `TIME` such as 10m (--wait=10m)")
+	c.Flags().String("wait", "", "wait while it is in use, at most `TIME` (--wait=10m)")
 	c.Flags().Lookup("wait").NoOptDefVal = forever
 }
 
@@ -139,11 +138,13 @@ func (a *app) overlayCreateCmd() *cobra.Command {
 	var inodes int64
 	c := &cobra.Command{
 		Use: "create NAME", Short: "make an overlay",
-		Long: `Make an overlay before a job does. Without --image it belongs to the first image
-that it is used with. The driver auto is an image file (ext3) where a size is given
-or the state directory is on a network file system, else the profile's, else a
+		Long: `Make an overlay before a job does. Without --image it belongs to the first image that
+it is used with. The driver auto is an ext3 image file where a size is given or the
+state directory is on a network file system, else the profile's driver, else a
 directory (fuse).
 ` + overlayExit,
+		Example: `  berth overlay create deps
+  berth overlay create --size 50GiB deps`,
 		Args: overlayArgs(1, "the name of one overlay"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := jobs.OverlaySpec{Name: args[0], Driver: driver, Inodes: inodes}
@@ -179,11 +180,11 @@ directory (fuse).
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&driver, "driver", "auto", "`DRIVER`: auto, kernel, fuse or ext3")
-	f.String("profile", "", "site `PROFILE`, whose driver auto is ($BERTH_PROFILE)")
-	f.StringVar(&size, "size", "", "`SIZE` such as 50GiB: of an ext3 image, which is sparse (default 10GiB), from 4MiB on; a directory is watched")
-	f.Int64Var(&inodes, "inodes", 0, "how many files an ext3 image can hold, a `NUMBER` (default one for 16 KiB)")
-	f.StringVar(&image, "image", "", "the `SIF` that it belongs to")
+	f.StringVar(&driver, "driver", "auto", "`DRIVER` that writes it: auto, kernel, fuse or ext3")
+	f.String("profile", "", "site profile, a `NAME` or the path of a file, whose driver auto means ($BERTH_PROFILE)")
+	f.StringVar(&size, "size", "", "`SIZE` such as 50GiB: of an ext3 image, which is sparse (default 10GiB, at least 4MiB), or limit of a directory")
+	f.Int64Var(&inodes, "inodes", 0, "`NUMBER` of files that an ext3 image can hold (default one for 16 KiB)")
+	f.StringVar(&image, "image", "", "the image that it belongs to, a `SIF` file")
 	a.jsonFlag(c)
 	return c
 }
@@ -217,9 +218,11 @@ func (a *app) overlayLsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ls", Short: "list overlays",
 		Long: `List the named overlays; with --all also the layers that jobs have kept, as kept/ID,
-and those of environments, as env/NAME, which the verbs of berth env look after.
-Columns: name, driver, size (ext3), whose lease it is, image, snapshots, made.
+and those of environments, as env/NAME, which are managed by berth env.
+Columns: name, driver, size (ext3), who uses it, image, snapshots, made.
 ` + overlayExit,
+		Example: `  berth overlay ls
+  berth overlay ls --all`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set, st, err := a.overlays()
@@ -261,18 +264,19 @@ Columns: name, driver, size (ext3), whose lease it is, image, snapshots, made.
 			return a.table([]string{"NAME", "DRIVER", "SIZE", "IN USE BY", "IMAGE", "SNAPSHOTS", "MADE"}, rows)
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "also what jobs have kept, and those of environments")
+	c.Flags().BoolVar(&all, "all", false, "also list the layers that jobs have kept, and those of environments")
 	a.jsonFlag(c)
 	return c
 }
 
 func (a *app) overlayShowCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "show NAME", Short: "show an overlay in full",
-		Long: `Show what an overlay is, what it takes, who uses it, and its snapshots. Nothing is
+		Use: "show NAME", Short: "show one overlay in full",
+		Long: `Show what an overlay is, its size on disk, who uses it, and its snapshots. Nothing is
 opened: of an image that is in use the numbers are those of its last unmount.
 ` + overlayExit,
-		Args: overlayArgs(1, "the name of one overlay"),
+		Example: `  berth overlay show deps`,
+		Args:    overlayArgs(1, "the name of one overlay"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, st, err := a.overlays()
 			if err != nil {
@@ -357,8 +361,9 @@ func (a *app) overlayRmCmd() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use: "rm NAME...", Short: "remove overlays with their snapshots",
-		Long: `Remove overlays with their files and snapshots. One that somebody uses is refused.
+		Long: `Remove overlays with their files and snapshots. One that is in use is refused.
 ` + overlayExit,
+		Example: `  berth overlay rm deps`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return overlayArgs(1, "the name of an overlay")(cmd, args)
@@ -395,12 +400,13 @@ func (a *app) overlayGcCmd() *cobra.Command {
 	var dry bool
 	var older string
 	c := &cobra.Command{
-		Use: "gc", Short: "remove what is left of overlays, and old kept layers",
-		Long: `Remove what killed jobs and commands have left: half made copies, half removed and
-half made overlays; and the layers that jobs have kept (kept/ID) when they are old.
-Overlays and snapshots stay. Of one that somebody uses nothing is touched. --dry-run
-only says what would be removed.
+		Use: "gc", Short: "remove leftovers of overlays, and old kept layers",
+		Long: `Remove what killed jobs and commands have left: half made copies, half removed and half
+made overlays; and the layers that jobs have kept (kept/ID) when they are old. Overlays
+and snapshots stay. An overlay that is in use is not touched.
 ` + overlayExit,
+		Example: `  berth overlay gc --dry-run
+  berth overlay gc --older 7d`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set, _, err := a.overlays()
@@ -434,8 +440,8 @@ only says what would be removed.
 			return errors.Join(a.table([]string{"WHAT", "PATH", "RESULT"}, rows), err)
 		},
 	}
-	c.Flags().StringVar(&older, "older", "", "remove layers that were kept for at least a `TIME`, such as 36h or 7d (default 14d)")
-	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
+	c.Flags().StringVar(&older, "older", "", "remove kept layers that are older than `TIME`, such as 36h or 7d (default 14d)")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")
 	a.jsonFlag(c)
 	return c
 }

@@ -11,16 +11,18 @@ func (a *app) overlayConvertCmd() *cobra.Command {
 	var c overlay.Conversion
 	var size string
 	cmd := &cobra.Command{
-		Use: "convert NAME [--driver DRIVER] [--image SIF]", Short: "have an overlay written by another driver, or belong to another image",
-		Long: `Have an overlay written by another driver from now on, or belong to another image.
-Deleted and replaced paths stay so. It works on a copy, so that a kill changes nothing;
-the copy takes space for a while. Snapshots stay as they are. Into an ext3 image all
-files go as yours, and it has 10 GiB, or what the files need.
+		Use: "convert NAME [--driver DRIVER] [--image SIF]", Short: "change the driver of an overlay, or the image that it belongs to",
+		Long: `Change the driver that writes an overlay, or the image that it belongs to. Deleted and
+replaced paths stay so. The work is done on a copy, so that an interruption changes
+nothing; the copy takes space for a while. Snapshots stay as they are. In an ext3 image
+all files become yours, and its size is 10 GiB, or what the files need.
 
-Over another image, which takes --force, the files are laid as they are: what was
-changed of the old image covers the new one's, what was deleted stays deleted, and
-lists of installed packages are the old image's.
+Another image takes --force, and the files are laid over it as they are: what was
+changed in the old image covers the new one's files, what was deleted stays deleted,
+and lists of installed packages are the old image's.
 ` + overlayExit,
+		Example: `  berth overlay convert deps --driver ext3 --size 20GiB
+  berth overlay convert deps --image new.sif --force`,
 		Args: overlayArgs(1, "the name of one overlay"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.Driver == "" && c.Image == "" && size == "" {
@@ -56,12 +58,12 @@ lists of installed packages are the old image's.
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Driver, "driver", "", "`DRIVER`: auto, kernel, fuse or ext3")
+	f.StringVar(&c.Driver, "driver", "", "new `DRIVER`: auto, kernel, fuse or ext3")
 	f.StringVar(&size, "size", "", "`SIZE` of an ext3 image, such as 50GiB")
-	f.Int64Var(&c.Inodes, "inodes", 0, "how many files an ext3 image can hold, a `NUMBER`")
-	f.StringVar(&c.Image, "image", "", "the `SIF` that it is to belong to")
-	f.BoolVar(&c.Force, "force", false, "another image than the one it was made over, too: the files need not fit")
-	f.String("profile", "", "site `PROFILE`, whose driver auto is ($BERTH_PROFILE)")
+	f.Int64Var(&c.Inodes, "inodes", 0, "`NUMBER` of files that an ext3 image can hold (default one for 16 KiB)")
+	f.StringVar(&c.Image, "image", "", "the new image that it belongs to, a `SIF` file")
+	f.BoolVar(&c.Force, "force", false, "also for an image other than the one it was made on: the files may not fit")
+	f.String("profile", "", "site profile, a `NAME` or the path of a file, whose driver auto means ($BERTH_PROFILE)")
 	waitFlag(cmd)
 	a.jsonFlag(cmd)
 	return cmd

@@ -13,12 +13,13 @@ import (
 func (a *app) overlayCheckCmd() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
-		Use: "check NAME", Short: "check an overlay, and mend it",
-		Long: `Check an overlay: an ext3 image with e2fsck, which also mends it; a directory for
-what another driver has written into it, which cannot be mended.
-Each line says what was wrong and is right now.
+		Use: "check NAME", Short: "check an overlay for damage, and repair it",
+		Long: `Check an overlay: an ext3 image with e2fsck, which also repairs it; a directory for
+what another driver has written into it, which cannot be repaired. Each line says what
+was wrong and has been repaired.
 ` + overlayExit,
-		Args: overlayArgs(1, "the name of one overlay"),
+		Example: `  berth overlay check deps`,
+		Args:    overlayArgs(1, "the name of one overlay"),
 		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
 			mended, err := set.Check(ctx, args[0], force)
 			if err != nil {
@@ -48,12 +49,13 @@ func (a *app) overlayGrowCmd() *cobra.Command {
 	var force bool
 	var size string
 	c := &cobra.Command{
-		Use: "grow NAME --size SIZE", Short: "make an overlay that has a size larger",
-		Long: `Make an overlay that has a size larger: what a job with a full overlay needs. Of an
-ext3 image it works on a copy, so that a kill changes nothing; the copy takes space
-for a while.
+		Use: "grow NAME --size SIZE", Short: "make an overlay larger",
+		Long: `Make an overlay that has a size larger: what a job with a full overlay needs. Of an ext3
+image the work is done on a copy, so that an interruption changes nothing; the copy
+takes space for a while.
 ` + overlayExit,
-		Args: overlayArgs(1, "the name of one overlay"),
+		Example: `  berth overlay grow deps --size 100GiB`,
+		Args:    overlayArgs(1, "the name of one overlay"),
 		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
 			if size == "" {
 				return usage("--size is missing: how large is it to be, all in all?")
@@ -76,10 +78,11 @@ func (a *app) overlaySnapshotCmd() *cobra.Command {
 	var label string
 	c := &cobra.Command{
 		Use: "snapshot NAME", Short: "keep a copy of an overlay's files",
-		Long: `Keep a copy of an overlay as it is, beside it; prints its label. Blocks are shared
+		Long: `Keep a copy of an overlay as it is, beside it, and print its label. Blocks are shared
 where the file system can (XFS, Btrfs).
 ` + overlayExit,
-		Args: overlayArgs(1, "the name of one overlay"),
+		Example: `  berth overlay snapshot deps --as good`,
+		Args:    overlayArgs(1, "the name of one overlay"),
 		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
 			s, err := set.Snapshot(ctx, args[0], label, force)
 			if err != nil {
@@ -92,7 +95,7 @@ where the file system can (XFS, Btrfs).
 			return err
 		}),
 	}
-	c.Flags().StringVar(&label, "as", "", "its `LABEL` (default the time, in UTC)")
+	c.Flags().StringVar(&label, "as", "", "`LABEL` of the snapshot (default the time, in UTC)")
 	forceFlag(c, &force)
 	waitFlag(c)
 	a.jsonFlag(c)
@@ -102,11 +105,12 @@ where the file system can (XFS, Btrfs).
 func (a *app) overlayRestoreCmd() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
-		Use: "restore NAME LABEL", Short: "put a snapshot in the place of an overlay's files",
-		Long: `Put the files of a snapshot in the place of the overlay's, which are lost unless
-there is a snapshot of them. The snapshot stays.
+		Use: "restore NAME LABEL", Short: "set an overlay's files back to a snapshot",
+		Long: `Set the files of an overlay back to a snapshot. Its present files are lost unless there
+is a snapshot of them. The snapshot stays.
 ` + overlayExit,
-		Args: overlayArgs(2, "an overlay and the label of a snapshot"),
+		Example: `  berth overlay restore deps good`,
+		Args:    overlayArgs(2, "an overlay and the label of a snapshot"),
 		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
 			return set.Restore(ctx, args[0], args[1], force)
 		}),
@@ -118,11 +122,12 @@ there is a snapshot of them. The snapshot stays.
 
 func (a *app) overlayForkCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "fork NAME NEW", Short: "make a new overlay of another one's files",
-		Long: `Make a new overlay that begins with another one's files: those of its last snapshot
-while somebody uses it. Snapshots are not copied.
+		Use: "fork NAME NEW", Short: "make a new overlay from the files of another one",
+		Long: `Make a new overlay that begins with the files of another one, or with those of its last
+snapshot while it is in use. Snapshots are not copied.
 ` + overlayExit,
-		Args: overlayArgs(2, "an overlay and the name of the new one"),
+		Example: `  berth overlay fork deps deps-2`,
+		Args:    overlayArgs(2, "an overlay and the name of the new one"),
 		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
 			i, err := set.Fork(ctx, args[0], args[1])
 			if err != nil {

@@ -49,22 +49,24 @@ func (a *app) overlayExportCmd() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use: "export NAME FILE", Short: "write an overlay to a tar, a patch or a new image",
-		Long: `Write what an overlay has changed to a file; - is standard output. Its format is
-what its name ends in, or --format:
+		Long: `Write what an overlay has changed to a file; - is standard output. The end of the file's
+name, or --format, says the format:
 
-  .tar    all files, with extended attributes, hard links and holes; what is
-          deleted is a character device 0:0. berth overlay import reads it.
+  .tar    all files, with extended attributes, hard links and holes; a deleted path
+          is a character device 0:0. berth overlay import reads it.
   .patch  a unified diff of the text files, for patch -p1 in a directory with the
-          image's files; its head lists what a patch cannot hold. With --since it
-          is over a snapshot.
-  .sif    a new image, of the overlay's image and its changes. It takes a directory
-          on a disk of this machine ($TMPDIR, else /tmp) for a while, with room
-          for twice the unpacked image, and is not put into the cache: name it by
-          its path.
+          image's files; its head lists what a patch cannot hold. With --since it is
+          the difference from a snapshot.
+  .sif    a new image, of the overlay's image and its changes. It needs a directory
+          on a disk of this machine ($TMPDIR, else /tmp) for a while, with room for
+          twice the unpacked image, and is not put into the cache: name it by its
+          path.
 
-Of an overlay that is in use, it is that of the last snapshot. A file that exists is
-not replaced without --force.
+An overlay that is in use is read from its last snapshot.
 ` + overlayExit,
+		Example: `  berth overlay export deps deps.sif
+  berth overlay export deps deps.tar
+  berth overlay export deps - --format patch | less`,
 		Args: overlayArgs(2, "an overlay and the name of a file"),
 		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
 			name, to := args[0], args[1]
@@ -104,8 +106,8 @@ not replaced without --force.
 		}),
 	}
 	fs := c.Flags()
-	fs.StringVar(&format, "format", "", "`FORMAT`: tar, patch or sif (default what the file's name ends in, else tar)")
-	fs.StringVar(&since, "since", "", "a patch over the snapshot of this `LABEL`")
+	fs.StringVar(&format, "format", "", "`FORMAT` of the file: tar, patch or sif (default: the end of its name, else tar)")
+	fs.StringVar(&since, "since", "", "with a patch: the difference from the snapshot `LABEL`")
 	fs.BoolVar(&force, "force", false, "replace a file that exists")
 	waitFlag(c)
 	return c
@@ -164,14 +166,15 @@ func (a *app) exportPatch(ctx context.Context, set *overlay.Set, name, since str
 func (a *app) overlayImportCmd() *cobra.Command {
 	var driver, size, image string
 	c := &cobra.Command{
-		Use: "import FILE.tar NAME", Short: "make an overlay of a tar",
-		Long: `Make an overlay of a tar that berth overlay export has written; - is standard
-input. Driver, size and image are those of the exported one unless they are given.
-Files of ids of --fakeroot stay theirs in a directory; in an ext3 image, and of a tar
-that berth has not written, all files become yours. A tar with absolute names, ".."
-or devices is refused.
+		Use: "import FILE.tar NAME", Short: "make an overlay from a tar",
+		Long: `Make an overlay from a tar that berth overlay export has written; - is standard input.
+Driver, size and image are those of the exported one unless they are given. In a
+directory, files keep the ids of --fakeroot; in an ext3 image, and from a tar that berth
+has not written, all files become yours. A tar with absolute names, ".." or devices is
+refused.
 ` + overlayExit,
-		Args: overlayArgs(2, "a tar and the name of the new overlay"),
+		Example: `  berth overlay import deps.tar deps`,
+		Args:    overlayArgs(2, "a tar and the name of the new overlay"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := jobs.OverlaySpec{Name: args[1], Driver: driver}
 			if err := overlay.CheckName(spec.Name); err != nil {
@@ -208,9 +211,9 @@ or devices is refused.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&driver, "driver", "auto", "`DRIVER`: auto (as exported), kernel, fuse or ext3")
-	f.StringVar(&size, "size", "", "`SIZE` of an ext3 image")
-	f.StringVar(&image, "image", "", "the `SIF` that it belongs to (default that of the exported one)")
+	f.StringVar(&driver, "driver", "auto", "`DRIVER` that writes it: auto (as exported), kernel, fuse or ext3")
+	f.StringVar(&size, "size", "", "`SIZE` of an ext3 image, such as 50GiB (default as exported)")
+	f.StringVar(&image, "image", "", "the image that it belongs to, a `SIF` file (default as exported)")
 	a.jsonFlag(c)
 	return c
 }

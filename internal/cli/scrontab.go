@@ -28,11 +28,11 @@ const (
 
 func (s *scrontab) bind(c *cobra.Command) {
 	fs := c.Flags()
-	fs.StringVar(&s.what, "scrontab", "", "have Slurm itself run this verb again and again: `WHAT` is on, off or show")
-	fs.StringVar(&s.every, "every", "10m", "with --scrontab on: how often, a `TIME` such as 30m or 2h")
-	fs.StringVar(&s.options.Partition, "partition", "", "with --scrontab on: `NAME` of a partition")
-	fs.StringVar(&s.options.Account, "account", "", "with --scrontab on: `NAME` of the account that is charged")
-	fs.StringVar(&s.options.QOS, "qos", "", "with --scrontab on: `NAME` of a quality of service")
+	fs.StringVar(&s.what, "scrontab", "", "have Slurm run this command regularly: `WHAT` is on, off or show")
+	fs.StringVar(&s.every, "every", "10m", "with --scrontab on: run every `TIME`, such as 30m or 2h")
+	fs.StringVar(&s.options.Partition, "partition", "", "with --scrontab on: partition `NAME` (default: the site's)")
+	fs.StringVar(&s.options.Account, "account", "", "with --scrontab on: account `NAME` to charge (default: yours)")
+	fs.StringVar(&s.options.QOS, "qos", "", "with --scrontab on: quality of service `NAME` (default: the site's)")
 }
 
 // do changes or shows the entry.

@@ -19,16 +19,18 @@ func (a *app) shellCmd() *cobra.Command {
 	var j joinFlags
 	var vars []string
 	c := &cobra.Command{
-		Use: "shell [flags] [JOB] [-- COMMAND...]", Short: "open a terminal in an environment, or beside a job",
-		Long: `Open an interactive shell on a terminal in an environment, or run a command that
-wants one. It begins with the directory, variables and functions of the session
-and keeps its own changes to itself. With a job's id, it opens where that job's
-task runs.
-` + envHelp + joinHelp + `
-  berth shell
-  berth shell --env train -- htop
-  berth shell 28fc56a4                  # beside the task of a job that runs
+		Use: "shell [flags] [JOB] [-- COMMAND...]", Short: "open a terminal in an environment, or beside the task of a job",
+		Long: `Open an interactive shell in an environment, or run a command that needs a terminal.
+It begins with the directory, variables and functions of the session and keeps its
+own changes to itself. With a job's id, it opens where that job's task runs.
+
+` + envHelp + `
+
+` + joinHelp + `
 ` + execExit,
+		Example: `  berth shell
+  berth shell --env train -- htop
+  berth shell 28fc56a4                  # beside the task of a running job`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, ok := a.stdin.(*os.File)
 			if !ok || !term.IsTerminal(int(in.Fd())) || !a.tty {
@@ -72,8 +74,8 @@ task runs.
 	}
 	f.add(c)
 	j.add(c)
-	c.Flags().StringVar(&f.dir, "workdir", "", "change to this `DIR` inside first")
-	c.Flags().StringArrayVar(&vars, "var", nil, "`NAME` (taken from here) or NAME=VALUE, for this shell only")
+	c.Flags().StringVar(&f.dir, "workdir", "", "start in the directory `DIR` of the environment")
+	c.Flags().StringArrayVar(&vars, "var", nil, "set a variable for this shell only: `NAME` (with its value here) or NAME=VALUE; repeatable")
 	failsWith(c, codeExec)
 	return c
 }

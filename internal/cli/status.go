@@ -16,10 +16,14 @@ import (
 func (a *app) psCmd() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "ps", Short: "list jobs that wait or run",
-		Long: `List the jobs that wait or run, or with --all every job, oldest first.
+		Use: "ps", Short: "list jobs that are queued or running",
+		SuggestFor: []string{"ls", "list", "queue", "squeue"},
+		Long: `List the jobs that are queued or running, or with --all every job, oldest first.
 Columns: id, state, name, scheduler and its id, node, submitted.
 ` + exitHelp + `0 ok, 5 the ledger could not be read, 78 the state directory is open to others.`,
+		Example: `  berth ps
+  berth ps --all
+  berth ps --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			views, err := a.views(cmd, nil, all)
@@ -38,21 +42,24 @@ Columns: id, state, name, scheduler and its id, node, submitted.
 			return a.list(views)
 		},
 	}
-	c.Flags().BoolVarP(&all, "all", "a", false, "ended jobs too")
+	c.Flags().BoolVarP(&all, "all", "a", false, "also list ended jobs")
 	a.jsonFlag(c)
 	return c
 }
 
 func (a *app) statusCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "status [ID...]", Short: "show the state of jobs",
-		Long: `Show one job in full, several as a table; with no ID, every job.
+		Use: "status [ID...]", Short: "show the state of one job in full, or of several as a table",
+		Long: `Show one job in full, several as a table; without an ID, every job.
 
-The ledger is read first; the scheduler is asked, once, only about jobs that
-wait or have gone silent. When it cannot be asked, the last known state is
-shown with the time it was known.
+The record on disk is read first. The scheduler is asked once, and only about jobs
+that are queued or have gone silent; when it does not answer, the last known state
+is shown with its time.
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job, 5 the ledger could not be read, 78 the
 state directory is open to others.`,
+		Example: `  berth status 0a1b2c3d
+  berth status
+  berth status --json 0a1b2c3d`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			views, err := a.views(cmd, ids, true)
 			if err != nil {
@@ -128,14 +135,16 @@ func (a *app) rmCmd() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use: "rm ID...", Short: "remove the records of ended jobs",
-		Long: `Remove the records of ended jobs: logs, diff, bundle and artifacts. Branches
-stay, and so do named overlays. A job that has not ended is refused, and so is
-one whose branch is not in the repository: its record is the only copy. So is
-one that another job waits for (--after), which could not begin then. Of a job
-on a cluster that is reached by ssh, the record there goes first.
+		SuggestFor: []string{"remove", "delete"},
+		Long: `Remove the records of ended jobs: logs, diff, bundle and artifacts. Branches and named
+overlays stay. Refused without --force: a job whose branch is not in the repository
+(its record is the only copy), and one that another job waits for (--after). A job
+that has not ended is always refused. Of a job on a cluster that is reached by ssh,
+the record there is removed first.
 ` + exitHelp + `0 ok, 2 the job has not ended or its branch is only in the record, 3 no
 such job, 5 it could not be removed.`,
-		Args: someJobs,
+		Example: `  berth rm 0a1b2c3d`,
+		Args:    someJobs,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()
 			if err != nil {
@@ -175,7 +184,8 @@ such job, 5 it could not be removed.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "also when that throws away the only copy of the changes, ends a job that waits for this one, or leaves a record on a cluster")
+	c.Flags().BoolVar(&force, "force", false,
+		"also when this removes the only copy of the changes, ends a job that waits for this one, or leaves a record on a cluster")
 	return c
 }
 
@@ -201,14 +211,16 @@ func notAwaited(e *engine.Engine, recs []*jobs.Record) error {
 
 func (a *app) cancelCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel ID...", Short: "end jobs",
-		Long: `Ask for the end of jobs, waiting or running. A running command gets TERM and,
-after a grace of at most 10 seconds, everything in its container is killed;
-what it had changed is brought back as far as the scheduler leaves time, or
-until the job is cancelled once more.
-A job that has ended is left alone. The end itself is seen with berth wait.
+		Use: "cancel ID...", Short: "end jobs, queued or running",
+		SuggestFor: []string{"kill", "stop", "scancel"},
+		Long: `Ask for the end of jobs, queued or running. A running command gets SIGTERM and, after
+at most 10 seconds, everything in its container is killed. Its changes are brought
+back as far as the scheduler leaves time, or until the job is cancelled once more.
+A job that has ended is left alone. berth wait waits for the end.
 ` + exitHelp + `0 asked, 2 an ambiguous id, 3 no such job, 5 the scheduler could not be
-reached: the wish is recorded, and the job's runner finds it.`,
+reached: the request is recorded, and the job's runner finds it.`,
+		Example: `  berth cancel 0a1b2c3d
+  berth cancel 0a1b2c3d && berth wait 0a1b2c3d`,
 		Args: someJobs,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()
@@ -248,7 +260,7 @@ func unreached(views []engine.View) string {
 }
 
 func (a *app) jsonFlag(c *cobra.Command) {
-	c.Flags().BoolVar(&a.json, "json", false, "print one JSON object, errors too")
+	c.Flags().BoolVar(&a.json, "json", false, "print one JSON object; errors too")
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {

@@ -11,32 +11,33 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const keyHelp = `
-With --idempotency-key the same submission can be repeated, also by several at
-the same time and after a crash at any point: there is one job, and its id is
-printed. The same key with another task is refused; what a repository or a
-registry holds at the moment makes no other task. The key goes with the job
-(berth rm), and a submission that was refused leaves it free.
-`
+const keyHelp = `With --idempotency-key the same submission can be repeated, by several callers at
+once and after a crash at any point: there is one job, and its id is printed. The
+same key with another task is refused; a new commit of the repository or a new image
+behind a tag does not make it another task. berth rm frees the key, and a submission
+that was refused does not take it.`
 
-const taskHelp = `
-The task is a Markdown file with TOML (+++) or YAML (---) front matter, or a
-command line after "--": one word is evaluated by the shell, several words are
-an argv. Flags win over the file, the file over the configuration (berth config
-show), that over the profile.
-`
+const taskHelp = `The task is a Markdown file with TOML (+++) or YAML (---) front matter
+(docs/task-file.md), or a command after "--": one word is run by the shell, several
+words are a program and its arguments. A flag overrides the task file, that the
+configuration (berth config show), that the site profile.`
 
 func (a *app) submitCmd() *cobra.Command {
 	var f taskFlags
 	c := &cobra.Command{
-		Use: "submit [flags] TASK.md | submit [flags] -- COMMAND...", Short: "submit a task; prints the job's id",
-		Long: `Submit a task and print the job's id, and nothing else, on stdout.
+		Use: "submit [flags] TASK.md | submit [flags] -- COMMAND...", Short: "submit a task or command as a job and return; prints the job's id",
+		SuggestFor: []string{"sbatch"},
+		Long: `Submit a task as a job and print the job's id, and nothing else, on stdout.
+
 ` + taskHelp + `
-  berth submit fix.md
-  id=$(berth submit --image py.sif --time 10m -- python3 train.py --fast)
-` + keyHelp + exitHelp + `0 submitted, 2 the task or an option is wrong or the scheduler refused
+
+` + keyHelp + `
+` + exitHelp + `0 submitted, 2 the task or an option is wrong or the scheduler refused
 it, 3 a file it names does not exist, 5 the scheduler could not be reached, 75
-try again, 78 the containment it asks for cannot be had.`,
+try again, 78 its containment is not available here.`,
+		Example: `  berth submit task.md
+  id=$(berth submit --image py.sif --time 10m -- python3 train.py --fast)
+  berth submit --after $id --image py.sif -- python3 plot.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, rec, err := a.submit(cmd, &f, args)
 			if rec != nil && (err == nil || jobs.KindOf(err) == jobs.KindUnclear) {
@@ -109,16 +110,21 @@ func (a *app) submit(cmd *cobra.Command, f *taskFlags, args []string) (*engine.E
 func (a *app) renderCmd() *cobra.Command {
 	var f taskFlags
 	c := &cobra.Command{
-		Use: "render [flags] TASK.md | render [flags] -- COMMAND...", Short: "print the job script, submit nothing",
-		Long: `Print the job script that a submission would hand to the scheduler. Nothing is
-submitted or written, and neither Slurm nor the image need be here: versions
-come from the profile. With --login that host is asked for its paths,
-by berth's program, which is put there. Ids in it are zeros; a submitted job has its own.
+		Use: "render [flags] TASK.md | render [flags] -- COMMAND...", Short: "print the job script; submit nothing",
+		Long: `Print the job script that berth submit would hand to the scheduler. Nothing is
+submitted or written, and neither Slurm nor the image needs to be here: versions
+come from the site profile. With --login, berth's program is put on that host and
+asked for its paths.
 
-What stands in braces is known only on the node, and is filled in
-by the runner, which records the final command line in argv.json.
-` + taskHelp + exitHelp + `0 ok, 2 the task or an option is wrong, 3 the task file or the profile does not
-exist, 78 the containment it asks for cannot be had.`,
+Words in braces, such as {image}, are known only on the node: the runner fills them
+in and records the final command line in argv.json. Ids are zeros; a submitted job
+has its own.
+
+` + taskHelp + `
+` + exitHelp + `0 ok, 2 the task or an option is wrong, 3 the task file or the profile does not
+exist, 78 its containment is not available here.`,
+		Example: `  berth render task.md
+  berth render --profile lake --image py.sif --gpus 1 --time 2h -- python3 train.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.config(cmd)
 			if err != nil {

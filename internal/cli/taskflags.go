@@ -32,61 +32,66 @@ type taskFlags struct {
 }
 
 // offlineHelp is of a flag that the configuration reads.
-const offlineHelp = "ask no registry: a reference is what the cache has of it ($BERTH_OFFLINE)"
+const offlineHelp = "use only images that are in the cache; contact no registry ($BERTH_OFFLINE)"
 
 func (f *taskFlags) add(c *cobra.Command) {
 	fs := c.Flags()
-	fs.StringVar(&f.name, "name", "", "`NAME` of the task")
+	fs.StringVar(&f.name, "name", "", "`NAME` of the task, in lists and of the branch")
 	fs.StringVar(&f.image, "image", "", "container `IMAGE`: a SIF file, or a reference such as docker://debian:12")
 	fs.Bool("offline", false, offlineHelp)
-	fs.StringVar(&f.template, "template", "", "workspace template, in place of an image: `NAME` (berth template ls)")
-	fs.StringVar(&f.overlay, "overlay", "", "`NAME` of a persistent overlay; without it the writable layer is thrown away")
-	fs.StringVar(&f.overlayWait, "overlay-wait", "", "wait for whoever has the overlay, at most a `TIME` such as 30m (default: fail with 75)")
-	fs.StringVar(&f.snapshot, "overlay-snapshot", "", "`WHEN` the task works on a snapshot of the overlay, which is kept when it succeeds: auto, always or never (default auto)")
-	fs.BoolVar(&f.keep, "keep", false, "keep the writable layer as overlay kept/ID, for berth overlay")
-	fs.BoolVar(&f.keepFailed, "keep-failed", false, "keep it when the job fails")
-	fs.StringVar(&f.stage, "stage", "", "copy the image to the node's own disk: `WHEN` is auto (when it pays), always or never (default auto)")
-	fs.StringVar(&f.retry, "retry", "", "try again what the site broke or what had too little memory: on or off (default on, but for --login); [retry] in a task file says how often")
-	fs.StringVar(&f.resume, "resume", "", "stop the task before its time limit and go on in another attempt: on or off (default off); [resume] in a task file says how")
-	fs.StringArrayVar(&f.after, "after", nil, "begin when other jobs have ended: `JOB` (it succeeded), any:JOB or notok:JOB, several behind commas")
-	fs.StringArrayVar(&f.bind, "bind", nil, "show `SRC[:DST[:rw]]` of that machine inside, read-only unless rw")
-	fs.StringArrayVar(&f.env, "env", nil, "variable of the task: `NAME` (taken from here) or NAME=VALUE")
-	fs.StringVar(&f.workspace, "workspace", "", "git repository `DIR` to work on")
-	fs.StringVar(&f.base, "base", "", "`COMMIT` to start from (default HEAD)")
-	fs.StringArrayVar(&f.scope, "scope", nil, "`PATH` that may change")
+	fs.StringVar(&f.template, "template", "", "use the template `NAME` instead of an image (berth template ls)")
+	fs.StringVar(&f.overlay, "overlay", "", "keep changed files in the overlay `NAME` (default: they are removed at the end)")
+	fs.StringVar(&f.overlayWait, "overlay-wait", "", "wait while the overlay is in use, at most `TIME`, such as 30m (default: fail with 75)")
+	fs.StringVar(&f.snapshot, "overlay-snapshot", "",
+		"`WHEN` to work on a snapshot of the overlay and keep it only on success: auto, always or never (default auto)")
+	fs.BoolVar(&f.keep, "keep", false, "keep the writable layer as overlay kept/ID (berth overlay ls --all)")
+	fs.BoolVar(&f.keepFailed, "keep-failed", false, "keep the writable layer when the job fails")
+	fs.StringVar(&f.stage, "stage", "", "`WHEN` to copy the image to the node's own disk: auto (when it is faster), always or never (default auto)")
+	fs.StringVar(&f.retry, "retry", "",
+		"retry after a failure of the site, or with more memory: `on|off` (default on, with --login off); [retry] in a task file says how often")
+	fs.StringVar(&f.resume, "resume", "",
+		"stop the task before its time limit and continue in another attempt: `on|off` (default off); [resume] in a task file says how")
+	fs.StringArrayVar(&f.after, "after", nil,
+		"start after other jobs: `JOB` (when it has succeeded), any:JOB (has ended) or notok:JOB (has failed); several separated by commas")
+	fs.StringArrayVar(&f.bind, "bind", nil, "mount a path of the machine that the job runs on: `SRC[:DST[:rw]]`, read-only unless rw; repeatable")
+	fs.StringArrayVar(&f.env, "env", nil, "set an environment variable: `NAME` (with its value here) or NAME=VALUE; repeatable")
+	fs.StringVar(&f.workspace, "workspace", "", "work on a clone of the git repository `DIR`; changes come back as a branch")
+	fs.StringVar(&f.base, "base", "", "start from this `COMMIT` of the repository (default HEAD)")
+	fs.StringArrayVar(&f.scope, "scope", nil, "only paths like `PATTERN` may change, such as src/**; repeatable (default: all)")
 	f.addPlace(c)
 	fs.StringVar(&f.disk, "disk", "", "`SIZE` of the writable layer, such as 5GiB")
-	fs.StringVar(&f.gpus, "gpus", "", "GPUs: `N` or TYPE:N")
-	fs.StringVar(&f.nodes, "nodes", "", "`NUMBER` of nodes")
-	fs.StringVar(&f.ntasks, "ntasks", "", "`NUMBER` of times the command runs side by side, each in a container of its own")
-	fs.StringVar(&f.backend, "backend", "", "`NAME` is auto, singularity, docker, ssh, local, modal, daytona, or that of a program berth-backend-NAME (default auto: one of the first two)")
-	fs.StringVar(&f.host, "host", "", "ssh: `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
-	fs.StringVar(&f.login, "login", "", "Slurm is on a cluster: its login node, `[USER@]HOST[:PORT]`, reached by ssh")
-	fs.StringVar(&f.sshKey, "ssh-key", "", "ssh, and --login: identity `FILE` ($TERMINAL_SSH_KEY)")
-	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "ssh, and --login: any option, `Name=value`")
+	fs.StringVar(&f.gpus, "gpus", "", "GPUs on each node, `N` or TYPE:N, such as 1 or a100:2")
+	fs.StringVar(&f.nodes, "nodes", "", "`NUMBER` of nodes (default 1)")
+	fs.StringVar(&f.ntasks, "ntasks", "", "run the command this `NUMBER` of times in parallel, each in its own container (default 1)")
+	fs.StringVar(&f.backend, "backend", "",
+		"what makes the container, `NAME`: singularity, docker, ssh, local, modal, daytona, or a program berth-backend-NAME (default auto: singularity, else docker)")
+	fs.StringVar(&f.host, "host", "", "backend ssh: the host, `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
+	fs.StringVar(&f.login, "login", "", "submit on a cluster over ssh: its login node, `[USER@]HOST[:PORT]`")
+	fs.StringVar(&f.sshKey, "ssh-key", "", "private key `FILE` for backend ssh and --login ($TERMINAL_SSH_KEY)")
+	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "option of ssh_config, `Name=value`, for backend ssh and --login; repeatable")
 }
 
 const flagKey = "idempotency-key"
 
 // addKey adds what makes a submission one that may be repeated.
 func (f *taskFlags) addKey(c *cobra.Command) {
-	c.Flags().StringVar(&f.key, flagKey, "", "submit once under this `KEY` of your own: the same again gives the same job, whatever was killed in between")
+	c.Flags().StringVar(&f.key, flagKey, "", "submit only once under this `KEY`, which you choose: repeating the command gives the same job")
 }
 
 // addPlace adds those that say where, and how long, anything may run.
 func (f *taskFlags) addPlace(c *cobra.Command) {
 	fs := c.Flags()
-	fs.StringVar(&f.cpus, "cpus", "", "`NUMBER` of CPUs")
-	fs.StringVar(&f.memory, "memory", "", "memory `SIZE`, such as 512MiB; a bare number is MiB")
-	fs.StringVar(&f.time, "time", "", "time `LIMIT`, such as 30m; a bare number is seconds")
-	fs.StringVar(&f.slurm.Partition, "partition", "", "`NAME` of a partition")
-	fs.StringVar(&f.slurm.Account, "account", "", "`NAME` of the account that is charged")
-	fs.StringVar(&f.slurm.QOS, "qos", "", "`NAME` of a quality of service")
-	fs.StringVar(&f.slurm.Constraint, "constraint", "", "`FEATURES` of its nodes")
-	fs.StringArrayVar(&f.slurm.Extra, "slurm", nil, "a further option of sbatch, `--option=value`")
-	fs.StringVar(&f.scheduler, "scheduler", "", "`NAME` is auto, slurm or local (default auto)")
-	fs.StringVar(&f.target, "target", "", "`NAME` of a target of the configuration ($BERTH_TARGET)")
-	fs.StringVar(&f.profile, "profile", "", "site profile: a `NAME` or a path ($BERTH_PROFILE)")
+	fs.StringVar(&f.cpus, "cpus", "", "`NUMBER` of CPUs (default: the site's)")
+	fs.StringVar(&f.memory, "memory", "", "memory, a `SIZE` such as 8GiB; a bare number is MiB (default: the site's)")
+	fs.StringVar(&f.time, "time", "", "time limit, a `TIME` such as 30m or 2h; a bare number is seconds (default: the site's)")
+	fs.StringVar(&f.slurm.Partition, "partition", "", "partition, a `NAME` such as gpu (default: the site's)")
+	fs.StringVar(&f.slurm.Account, "account", "", "account `NAME` to charge (default: yours)")
+	fs.StringVar(&f.slurm.QOS, "qos", "", "quality of service, a `NAME` (default: the site's)")
+	fs.StringVar(&f.slurm.Constraint, "constraint", "", "required node `FEATURES`, as for sbatch --constraint")
+	fs.StringArrayVar(&f.slurm.Extra, "slurm", nil, "another option of sbatch, `--option=value`; repeatable")
+	fs.StringVar(&f.scheduler, "scheduler", "", "what starts the job, `NAME`: slurm or local (default auto: slurm where there is one)")
+	fs.StringVar(&f.target, "target", "", "use the target `NAME` of the configuration ($BERTH_TARGET)")
+	fs.StringVar(&f.profile, "profile", "", "site profile: a `NAME` or the path of a file ($BERTH_PROFILE)")
 }
 
 // task reads the task: a file, or the words after "--". What neither it nor a

@@ -26,17 +26,16 @@ const templateExit = exitHelp + `0 ok, 2 the template or an option is wrong, or 
 template.`
 
 func (a *app) templateCmd() *cobra.Command {
-	return group("template", "workspace templates: an image with what a task wants in it, built once",
-		`A template says what a place to work in is made from: an image to begin with, a
-script that is run in it once as root, limits, and the names of variables that
-commands get. Its image is built when it is first used, in a job, and found in
-the cache from then on, until the script or what it begins with changes.
-
+	return group("template", "manage templates: an image with software that a script installs",
+		`A template describes a place to work in: the image it begins with, a script that is run in
+it once as root, limits, and the names of variables that commands get. Its image is built
+when it is first used, in a job, and cached until the script or the image it begins with
+changes.`,
+		`  berth template ls
   berth run --template default -- 'python3 --version'
   berth exec --template minimal -- git --version
   berth template show default >mine.toml     # change it, then:
-  berth template add mine.toml
-`, a.templateLsCmd(), a.templateShowCmd(), a.templateAddCmd(), a.templateRmCmd(), a.templateBuildCmd())
+  berth template add mine.toml`, a.templateLsCmd(), a.templateShowCmd(), a.templateAddCmd(), a.templateRmCmd(), a.templateBuildCmd())
 }
 
 // templateJSON is a template in every --json output. Fields are only ever
@@ -71,11 +70,12 @@ func oneTemplate(cmd *cobra.Command, args []string) error {
 func (a *app) templateLsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ls", Short: "list the templates",
-		Long: `List the templates that are built in and your own, which stand in
-$XDG_CONFIG_HOME/berth/templates. Columns: name, whether its image is built,
-what it begins with, where it comes from, what it says of itself.
+		Long: `List the built-in templates and your own, which are in $XDG_CONFIG_HOME/berth/templates.
+Columns: name, whether its image is built, the image it begins with, where it comes from,
+description.
 ` + templateExit,
-		Args: noArgs,
+		Example: `  berth template ls`,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := a.cacheEngine(cmd)
 			if err != nil {
@@ -105,8 +105,11 @@ what it begins with, where it comes from, what it says of itself.
 func (a *app) templateShowCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show NAME", Short: "print a template",
-		Long: "Print a template as it stands in its file. On stderr: where that is, and the\nreference of its image, when there is one." + "\n" + templateExit,
-		Args: oneTemplate,
+		Long: `Print a template as it is in its file. On stderr: where that is, and the reference of its
+image, when it is built.
+` + templateExit,
+		Example: `  berth template show default`,
+		Args:    oneTemplate,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := templates.FindWorkspace(templatesDir(), args[0])
 			if err != nil {
@@ -137,14 +140,16 @@ func (a *app) templateAddCmd() *cobra.Command {
 	var name string
 	var force bool
 	c := &cobra.Command{
-		Use: "add FILE.toml", Short: "check a template and keep it",
-		Long: `Check a template, and copy it to $XDG_CONFIG_HOME/berth/templates. Nothing is
-built before it is used (or: berth template build). One with the name of a
-template that is built in takes its place.
+		Use: "add FILE.toml", Short: "check a template and keep it under a name",
+		Long: `Check a template, and copy it to $XDG_CONFIG_HOME/berth/templates. Its image is built when
+it is first used, or by berth template build. A template with the name of a built-in one
+takes its place.
 
-A template is recorded, and stands in the image that is made from it: one that
-holds what looks like a secret is refused. Variables come in by their names.
+A template is recorded, and is part of the image that is made from it: one with what looks
+like a secret is refused. Name variables instead: their values are passed in.
 ` + templateExit,
+		Example: `  berth template add mine.toml
+  berth template add --name lab --force mine.toml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a file", Hint: "berth template show default >mine.toml gives one to begin with"}
@@ -173,16 +178,19 @@ holds what looks like a secret is refused. Variables come in by their names.
 			return err
 		},
 	}
-	c.Flags().StringVar(&name, "name", "", "`NAME` of the template (default: that of the file)")
-	c.Flags().BoolVar(&force, "force", false, "replace the template of that name")
+	c.Flags().StringVar(&name, "name", "", "`NAME` of the template (default: the name of the file)")
+	c.Flags().BoolVar(&force, "force", false, "replace a template of the same name")
 	return c
 }
 
 func (a *app) templateRmCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Short: "remove a template of your own",
-		Long: "Remove a template of your own. Images that were built from it stay: berth image gc\nremoves them when nothing has used them for long." + "\n" + templateExit,
-		Args: oneTemplate,
+		Long: `Remove a template of your own. Images that were built from it stay: berth image gc removes
+them when they have not been used for long.
+` + templateExit,
+		Example: `  berth template rm mine`,
+		Args:    oneTemplate,
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir, err := configDir()
 			if err != nil {
@@ -197,13 +205,15 @@ func (a *app) templateBuildCmd() *cobra.Command {
 	var f taskFlags
 	var fresh bool
 	c := &cobra.Command{
-		Use: "build NAME", Short: "build the image of a template; prints its reference",
-		Long: `Build the image of a template beforehand, in a job, as its first use would. What
-is there already is not built again, unless --fresh is given: then what it
-begins with is looked up in its registry, too.
+		Use: "build NAME", Short: "build the image of a template now; prints its reference",
+		Long: `Build the image of a template in a job, as its first use would. An image that is there is
+not built again without --fresh, which also looks up in the registry the image that it
+begins with.
 ` + exitHelp + `0 ok, 2 the template or an option is wrong, or its script failed, 3 no such
-template, 4, 5, 75 as for berth image pull, 78 nobody can be root there, or
-there is no apptainer, 130 ctrl-C left the job running.`,
+template, 4, 5, 75 as for berth image pull, 78 root is not available there, or there is no
+apptainer, 130 ctrl-C left the job running.`,
+		Example: `  berth template build default
+  berth template build mine --partition build --time 30m`,
 		Args: oneTemplate,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := templates.FindWorkspace(templatesDir(), args[0])
@@ -232,6 +242,6 @@ there is no apptainer, 130 ctrl-C left the job running.`,
 		},
 	}
 	f.addPlace(c)
-	c.Flags().BoolVar(&fresh, "fresh", false, "build it again, from what its image is now")
+	c.Flags().BoolVar(&fresh, "fresh", false, "build it again, from the present image in the registry")
 	return c
 }

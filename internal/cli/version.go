@@ -38,10 +38,12 @@ func buildVersion() build {
 
 func (a *app) versionCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "version", Short: "print the version of berth",
-		Long: "Print the version of berth." + "\n" + exitHelp + "0.",
-		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return a.printVersion() },
+		Use: "version", Short: "print the version",
+		Long: `Print the version of berth.
+` + exitHelp + "0.",
+		Example: `  berth version`,
+		Args:    noArgs,
+		RunE:    func(*cobra.Command, []string) error { return a.printVersion() },
 	}
 	a.jsonFlag(c)
 	return c

@@ -16,12 +16,15 @@ import (
 func (a *app) waitCmd() *cobra.Command {
 	var limit string
 	c := &cobra.Command{
-		Use: "wait ID...", Short: "wait for the end of jobs",
+		Use: "wait ID...", Short: "wait until jobs have ended; the exit code says how",
 		Long: `Wait until the jobs have ended, and exit with the first code that is not 0.
-` + exitHelp + `0 it succeeded, 1 the task failed, 5 berth or the site failed, 7 it
-changed nothing, 8 still going on when --timeout passed, 9 it changed files
-outside its scope, 11 it succeeded and not all came back, 75 try again, 78 its containment could not be had, 124 its
-time limit passed, 130 it was cancelled; 2, 3 as everywhere.`,
+` + exitHelp + `0 the job succeeded, 1 the task failed, 5 berth or the site failed, 7 it changed
+nothing, 8 still going on when --timeout passed, 9 it changed files outside its
+scope, 11 it succeeded and not everything came back, 75 try again, 78 its containment
+was not available, 124 its time limit passed, 130 it was cancelled; 2 an ambiguous
+id, 3 no such job.`,
+		Example: `  berth wait 0a1b2c3d
+  berth wait --timeout 1h 0a1b2c3d 4e5f6a7b`,
 		Args: someJobs,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, err := a.engine()
@@ -77,7 +80,7 @@ time limit passed, 130 it was cancelled; 2, 3 as everywhere.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&limit, "timeout", "", "wait at most so long, such as 10m")
+	c.Flags().StringVar(&limit, "timeout", "", "wait at most `TIME`, such as 10m (default: no limit)")
 	a.jsonFlag(c)
 	return c
 }
@@ -124,16 +127,20 @@ func (a *app) runCmd() *cobra.Command {
 	var f taskFlags
 	var ownCode, raw bool
 	c := &cobra.Command{
-		Use: "run [flags] TASK.md | run [flags] -- COMMAND...", Short: "submit a task, show its logs, wait for its end",
-		Long: `Submit a task, show its output as it comes, and wait for its end.
-Ctrl-C leaves the job running and says how to come back; a second one cancels
-it.
-` + rawHelp + `
+		Use: "run [flags] TASK.md | run [flags] -- COMMAND...", Short: "run a task or command as a job: show its output, wait for its end",
+		SuggestFor: []string{"start", "srun"},
+		Long: `Submit a task as a job, show its output as it comes, and wait for its end.
+Ctrl-C leaves the job running and says how to come back; a second one cancels it.
+
 ` + taskHelp + `
-  berth run fix.md
-  berth run --image py.sif --workspace . -- 'pytest -x && ruff check'
+
+` + rawHelp + `
 ` + exitHelp + `as for berth wait, and 130 when ctrl-C left it running; with --exit-code
 the command's own exit code.`,
+		Example: `  berth run task.md
+  berth run --image docker://python:3.12 -- 'python3 -c "print(6*7)"'
+  berth run --image py.sif --workspace . -- 'pytest -x && ruff check'
+  berth run --image py.sif --gpus 1 --memory 16GiB --time 2h -- python3 train.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, rec, err := a.submit(cmd, &f, args)
 			if err != nil {
@@ -144,7 +151,7 @@ the command's own exit code.`,
 	}
 	f.add(c)
 	f.addKey(c)
-	c.Flags().BoolVar(&ownCode, "exit-code", false, "exit with the command's own code")
+	c.Flags().BoolVar(&ownCode, "exit-code", false, "exit with the exit code of the command")
 	rawFlag(c.Flags(), &raw)
 	return c
 }

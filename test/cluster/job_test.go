@@ -369,7 +369,7 @@ func TestErrors(t *testing.T) {
 		{"no task", "berth submit /nowhere.md", 3, []string{"/nowhere.md"}},
 		{"no workspace", "berth submit " + image + " --workspace /tmp -- true", 2, []string{"/tmp", "git"}},
 		{"no job", "berth status ffffffff", 3, []string{`no job "ffffffff"`, "hint: berth ps"}},
-		{"bad flag", "berth submit --imagine x -- true", 2, []string{"imagine", "hint: berth submit --help"}},
+		{"bad flag", "berth submit --imagine x -- true", 2, []string{"imagine", "hint: did you mean: --image"}},
 		{"bad verb", "berth sumbit", 2, []string{"sumbit", "did you mean: berth submit"}},
 		{"bad size", "berth submit " + image + " --memory 4GB -- true", 2, []string{"--memory.*4GiB"}},
 		{"unset variable", "berth submit " + image + " --env NOT_SET_HERE -- true", 2, []string{"NOT_SET_HERE", "hint: export"}},

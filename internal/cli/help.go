@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"berth/internal/config/strict"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const rootHelp = `berth runs tasks, commands and coding agents in containers: as Slurm jobs with
+Apptainer on a cluster, and on this machine where there is no Slurm.
+
+Usage: berth COMMAND [flags] [arguments]
+  berth run --image docker://debian:12 -- 'cat /etc/os-release'   one command
+  berth run task.md                                               a task file
+  berth exec --image docker://debian:12 -- 'cd /srv && ls'        a place that stays`
+
+const completionHelp = `Print the script that completes berth's commands and flags in a shell.
+` + exitHelp + `0 ok, 2 no such shell.`
+
+// The families of commands in "berth --help", in this order: the everyday ones
+// first.
+const (
+	familyRun   = "run"
+	familyLook  = "look"
+	familyEnv   = "env"
+	familySetup = "setup"
+	familyJobs  = "jobs"
+	familyKept  = "kept"
+	familyAdmin = "admin"
+)
+
+// everyday is how many families come first; the others stand closer together.
+const everyday = 4
+
+// addCommands adds the commands of each family.
+func (a *app) addCommands(root *cobra.Command) {
+	cobra.EnableCommandSorting = false // commands are listed in the order in which one needs them
+	for _, f := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{familyRun, "Run a task, as a job", []*cobra.Command{a.runCmd(), a.submitCmd(), a.renderCmd(), a.waitCmd(), a.cancelCmd()}},
+		{familyLook, "Look at jobs", []*cobra.Command{a.psCmd(), a.statusCmd(), a.logsCmd(), a.explainCmd()}},
+		{familyEnv, "Work in an environment, a container that keeps its files", []*cobra.Command{a.execCmd(), a.shellCmd(), a.cpCmd(), a.bgCmd()}},
+		{familySetup, "Set up", []*cobra.Command{a.doctorCmd(), a.configCmd()}},
+		{familyJobs, "More about jobs", []*cobra.Command{a.collectCmd(), a.followCmd(), a.rmCmd()}},
+		{familyKept, "Environments, layers and images", []*cobra.Command{a.envCmd(), a.overlayCmd(), a.imageCmd(), a.templateCmd()}},
+		{familyAdmin, "Administration", []*cobra.Command{a.gcCmd(), a.versionCmd()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: f.id, Title: f.title})
+		for _, c := range f.commands {
+			c.GroupID = f.id
+			root.AddCommand(c)
+		}
+	}
+}
+
+// setHelp has help printed as [usageText] has it, and refused for a word that
+// is no command: --help alone would hide the mistake.
+func (a *app) setHelp(root *cobra.Command) {
+	root.SetUsageFunc(func(c *cobra.Command) error {
+		_, err := fmt.Fprintln(c.OutOrStderr(), usageText(c))
+		return err
+	})
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c.HasSubCommands() {
+			if c, a.noHelp = helpTopic(c, c.Flags().Args()); a.noHelp != nil {
+				return
+			}
+		}
+		help(c, args)
+	})
+}
+
+// usageText is the part of a command's help that follows its description.
+func usageText(c *cobra.Command) string {
+	var parts []string
+	add := func(title, text string) {
+		if text = strings.TrimRight(text, "\n "); text != "" {
+			parts = append(parts, title+":\n"+text)
+		}
+	}
+	if c.HasParent() {
+		add("Usage", useLines(c))
+	}
+	add("Examples", c.Example)
+	for i, g := range c.Groups() {
+		add(g.Title, listCommands(c, g.ID))
+		if last := len(parts) - 1; i > everyday {
+			parts = append(parts[:last-1], parts[last-1]+"\n"+parts[last])
+		}
+	}
+	add("Commands", listCommands(c, ""))
+	if c.HasSubCommands() {
+		parts = append(parts, c.CommandPath()+" COMMAND --help shows the examples, flags and exit codes of a command.")
+	} else {
+		parts = append(parts, strings.TrimRight(listFlags(c.LocalFlags()), "\n "))
+	}
+	add("Exit status", c.Annotations[annotationExit])
+	return strings.Join(parts, "\n\n")
+}
+
+// useLines are the ways to call a command, which stand between bars in its Use.
+func useLines(c *cobra.Command) string {
+	var b strings.Builder
+	for use := range strings.SplitSeq(c.Use, " | ") {
+		switch {
+		case c.HasSubCommands():
+			use += " COMMAND"
+		case !strings.Contains(use, "[flags]"):
+			use += " [flags]"
+		}
+		fmt.Fprintf(&b, "  %s %s\n", c.Parent().CommandPath(), use)
+	}
+	for _, alias := range c.Aliases {
+		fmt.Fprintf(&b, "  %s %s [flags]\n", c.Parent().CommandPath(), alias)
+	}
+	return b.String()
+}
+
+func listCommands(c *cobra.Command, group string) string {
+	var b strings.Builder
+	for _, sub := range c.Commands() {
+		if sub.GroupID == group && !sub.Hidden {
+			fmt.Fprintf(&b, "  %-*s  %s\n", sub.NamePadding()-1, sub.Name(), sub.Short)
+		}
+	}
+	return b.String()
+}
+
+// exitHelp begins the part of a command's help that says how it exits. It is
+// cut off from the text and printed after the flags, where people look for it.
+const exitHelp = "\nExit status: "
+
+// helpCmd is "berth help"; cobra's own exits with 0 when it does not know the
+// topic.
+func (a *app) helpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "show the help of a command",
+		Long:    "Show the help of berth, or of one of its commands, as --help does.\n" + exitHelp + "0 ok, 2 no such command.",
+		Example: "  berth help run\n  berth help env snapshot",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, err := helpTopic(cmd.Root(), args)
+			if err != nil {
+				return err
+			}
+			return topic.Help()
+		},
+	}
+}
+
+// helpTopic is the command below another one that these words name.
+func helpTopic(c *cobra.Command, words []string) (*cobra.Command, error) {
+	topic, rest, err := c.Find(words)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(rest) > 0 && topic.HasSubCommands():
+		return nil, unknownCommand(topic, rest[0])
+	case len(rest) > 0:
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s has no commands below it, got %q", topic.CommandPath(), rest[0]), Hint: topic.CommandPath() + " --help"}
+	}
+	topic.InitDefaultHelpFlag()
+	return topic, nil
+}
+
+// unknownCommand is the error for a word that is no verb.
+func unknownCommand(parent *cobra.Command, word string) error {
+	e := &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown command %q", word), Hint: parent.CommandPath() + " --help lists the commands"}
+	if parent.HasParent() {
+		e.Msg += " of " + parent.CommandPath()
+	}
+	var names []string
+	near := ""
+	for _, c := range parent.Commands() {
+		if slices.Contains(c.SuggestFor, word) {
+			near = c.Name()
+		}
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near == "" {
+		near = strict.Nearest(word, names)
+	}
+	if near != "" {
+		e.Hint = "did you mean: " + parent.CommandPath() + " " + near
+	}
+	return e
+}
+
+// flagError is the error for flags that a command cannot read.
+func (a *app) flagError(c *cobra.Command, err error) error {
+	a.fails(c)
+	e := &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: c.CommandPath() + " --help"}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := strict.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			e.Hint = "did you mean: --" + near
+		}
+	}
+	return e
+}
+
+// group is a command that only has commands below it.
+func group(use, short, long, example string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Long: long + "\n" + exitHelp + "0 ok, 2 no such command; each command's help has its own.", Example: example,
+		Args: cobra.ArbitraryArgs, RunE: onlyCommands,
+	}
+	c.AddCommand(commands...)
+	return c
+}
+
+// onlyCommands runs a command that only has commands below it.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+	return cmd.Help()
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// everyCommand calls visit with each command that a person can name.
+func everyCommand(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			everyCommand(sub, visit)
+		}
+	}
+}
+
+func testRoot() (root *cobra.Command, stdout *bytes.Buffer) {
+	a, stdout, _ := onTerminal(false)
+	root = newRoot(a)
+	root.InitDefaultHelpCmd()
+	return root, stdout
+}
+
+func TestHelpOfEveryCommand(t *testing.T) {
+	root, _ := testRoot()
+	everyCommand(root, func(c *cobra.Command) {
+		if c == root || c.Parent().Name() == "completion" { // those are cobra's own
+			return
+		}
+		text := usageText(c)
+		if c.Short == "" || strings.HasPrefix(c.Long, c.Short) || len(c.Short) > 72 {
+			t.Errorf("%s: the line in lists is %q", c.CommandPath(), c.Short)
+		}
+		if !strings.Contains(text, "Examples:\n  ") || !strings.Contains(c.Example, c.CommandPath()) && !strings.Contains(c.Example, c.Parent().CommandPath()) {
+			t.Errorf("%s has no example of its own: %q", c.CommandPath(), c.Example)
+		}
+		if !strings.Contains(text, "\nExit status:\n") {
+			t.Errorf("%s does not tell its exit status", c.CommandPath())
+		}
+		for line := range strings.SplitSeq(c.Long+"\n"+c.Example, "\n") {
+			if len(line) > 95 {
+				t.Errorf("%s: too wide: %s", c.CommandPath(), line)
+			}
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if value, usage := pflag.UnquoteUsage(f); !f.Hidden && (usage == "" || value != "" && value == f.Value.Type()) {
+				t.Errorf("%s: the value of --%s has no name of its own: %q", c.CommandPath(), f.Name, value)
+			}
+		})
+	})
+}
+
+// The everyday commands come first, every command has a family, and all fit on
+// one page.
+func TestHelpOfBerth(t *testing.T) {
+	root, stdout := testRoot()
+	root.SetArgs([]string{"--help"})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	text := stdout.String()
+	if n := strings.Count(text, "\n"); n > 48 {
+		t.Errorf("berth --help has %d lines", n)
+	}
+	first := 0
+	for _, c := range root.Commands() {
+		if c.GroupID == "" || !strings.Contains(text, fmt.Sprintf("\n  %-10s  %s\n", c.Name(), c.Short)) {
+			t.Errorf("berth --help does not list %s, of the family %q", c.Name(), c.GroupID)
+		}
+		if i := indexOfGroup(root, c.GroupID); i < everyday {
+			first++
+		}
+	}
+	if first > 15 {
+		t.Errorf("%d commands are everyday ones", first)
+	}
+}
+
+func indexOfGroup(root *cobra.Command, id string) int {
+	for i, g := range root.Groups() {
+		if g.ID == id {
+			return i
+		}
+	}
+	return len(root.Groups())
+}
