@@ -3,14 +3,16 @@ package apptainer
 import (
 	"os"
 
+	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/jobs"
 )
 
-// jobMemory returns the memory that the cgroup of the Slurm job allows in which
+// jobMemory returns the memory that the cgroup of the scheduler's job allows in which
 // this process runs, 0 for all; ok is false outside of a job with a cgroup.
 func jobMemory() (limit jobs.Bytes, ok bool) {
-	g := container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup").ForJob(os.Getenv("SLURM_JOB_ID"))
+	in, job := batch.Here(os.Getenv)
+	g := container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup").ForJob(in, job.ID)
 	return g.Limit(), g != nil
 }
 

@@ -102,7 +102,7 @@ func TestAfterRetriedParent(t *testing.T) {
 		t.Fatalf("the child has %d attempts and is %s; it waits for %q", len(v.Attempts), v.State, v.Waits.String())
 	}
 	last := f.launches()[3]
-	if f.behindOf(3) != f.load(parent).Current().Submitted.Handle.NativeID || strings.Contains(strings.Join(last.Slurm.Extra, " "), "--begin") || last.Requeue {
+	if f.behindOf(3) != f.load(parent).Current().Submitted.Handle.NativeID || last.Wait != 0 || last.Requeue {
 		t.Errorf("behind %q: %+v", f.behindOf(3), last)
 	}
 	f.claim(f.load(parent))
@@ -124,8 +124,8 @@ func TestAfterElsewhere(t *testing.T) {
 		f.wait(f.load(child))
 		v := f.see(child)
 		l := f.launches()
-		if len(v.Attempts) != n+1 || !strings.Contains(strings.Join(l[n].Slurm.Extra, " "), "--begin=") {
-			t.Fatalf("%d attempts, launched with %q", len(v.Attempts), l[n].Slurm.Extra)
+		if len(v.Attempts) != n+1 || l[n].Wait == 0 {
+			t.Fatalf("%d attempts, held back for %v", len(v.Attempts), l[n].Wait)
 		}
 		f.pass(time.Minute)
 	}

@@ -12,7 +12,7 @@ import (
 // and asks each scheduler once about the allocations of all of them.
 func (e *Engine) ShowAll(ctx context.Context, list []*Environment, ask bool) []Shown {
 	type group struct {
-		scheduler held.Scheduler
+		scheduler jobs.Cluster
 		handles   []jobs.Handle
 		of        []*Environment
 	}

@@ -70,7 +70,7 @@ func (e *Engine) Explain(ctx context.Context, v *View) Explanation {
 
 // forecast tries the current attempt's script in other ways.
 func (e *Engine) forecast(ctx context.Context, sc jobs.Scheduler, v *View, word jobs.Status) ([]jobs.Forecast, error) {
-	f, ok := sc.(jobs.Forecaster)
+	f, ok := sc.(jobs.Cluster)
 	if !ok || v.Cancel != nil {
 		return nil, nil
 	}

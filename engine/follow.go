@@ -121,7 +121,7 @@ func (e *Engine) begin(ctx context.Context, v *View, d jobs.Decision) error {
 	}
 	info.Number, info.Change = v.Current().N+1, d.Change
 	adir := store.AttemptDir(v.Dir, info.Number)
-	l, err := e.launch(changed(s, d.Change, e.Now(), d.Change.NotBefore.Sub(d.Time)), info, adir, at)
+	l, err := e.again(s, info, adir, at, d.Change.NotBefore.Sub(d.Time))
 	if err != nil {
 		return err
 	}
@@ -227,19 +227,17 @@ func (e *Engine) settle(ctx context.Context, v *View, verdict jobs.Verdict) erro
 	return nil
 }
 
-// changed is a job's description as one of its attempts has it, which is submitted
-// now, and is to begin within most.
-func changed(s jobs.Spec, c jobs.Change, now time.Time, most time.Duration) *jobs.Spec {
+// again makes what the scheduler is asked to start for a further attempt, with
+// what that has different from the job; it is to begin within most.
+func (e *Engine) again(s jobs.Spec, info jobs.AttemptInfo, adir string, at seat, most time.Duration) (jobs.Launch, error) {
+	c := info.Change
 	s.Resources = c.Resources(s.Resources)
-	if s.Scheduler == jobs.SchedulerSlurm {
-		s.Slurm.Extra = append([]string(nil), s.Slurm.Extra...)
-		if len(c.Exclude) > 0 {
-			s.Slurm.Extra = append(s.Slurm.Extra, "--exclude="+strings.Join(c.Exclude, ","))
-		}
-		if wait := c.NotBefore.Sub(now); !c.NotBefore.IsZero() && wait > 0 {
-			// From Slurm's own now on: this machine's clock may be another.
-			s.Slurm.Extra = append(s.Slurm.Extra, fmt.Sprintf("--begin=now+%d", int64(min(wait, most).Seconds()+1)))
+	l, err := e.launch(&s, info, adir, at)
+	if s.Clustered() {
+		l.Exclude = c.Exclude
+		if wait := c.NotBefore.Sub(e.Now()); !c.NotBefore.IsZero() && wait > 0 {
+			l.Wait = min(wait, most)
 		}
 	}
-	return &s
+	return l, err
 }

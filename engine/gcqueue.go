@@ -21,7 +21,7 @@ func (e *Engine) sweepQueue(ctx context.Context, dry, force bool) (found []Left,
 	var errs []error
 	root := filepath.Join(e.Store.Home(), "jobs") + string(filepath.Separator)
 	for _, sc := range e.Schedulers {
-		lister, ok := sc.(jobs.Lister)
+		lister, ok := sc.(jobs.Cluster)
 		if !ok || sc.Check(ctx).Health == jobs.Undetected {
 			continue
 		}

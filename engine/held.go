@@ -81,7 +81,7 @@ func schedulerOf(name string) (string, error) {
 
 // holder is the scheduler of a held environment, and its cluster behind a login
 // host, or nil.
-func (e *Engine) holder(s *jobs.EnvSpec) (held.Scheduler, Site, error) {
+func (e *Engine) holder(s *jobs.EnvSpec) (jobs.Cluster, Site, error) {
 	// Their places in the world are told in the same words.
 	as := &jobs.Spec{Scheduler: s.Scheduler, Login: s.Login}
 	site, err := e.site(as)
@@ -92,7 +92,7 @@ func (e *Engine) holder(s *jobs.EnvSpec) (held.Scheduler, Site, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h, ok := sc.(held.Scheduler)
+	h, ok := sc.(jobs.Cluster)
 	if !ok {
 		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the scheduler " + s.Scheduler + " cannot hold environments", Hint: "--scheduler slurm"}
 	}

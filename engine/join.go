@@ -56,11 +56,6 @@ const (
 	joinTries  = 5                // of a step that is refused for the moment
 )
 
-// stepper is a scheduler that can start a command beside a job that runs.
-type stepper interface {
-	Step(h jobs.Handle, node string, argv []string) jobs.Cmd
-}
-
 // Join comes into the place of a job that runs.
 func (e *Engine) Join(ctx context.Context, rec *jobs.Record, o JoinOptions) (*Joined, error) {
 	if o.Progress == nil {
@@ -120,7 +115,11 @@ func (e *Engine) awaitRunner(ctx context.Context, rec *jobs.Record, o JoinOption
 func (e *Engine) join(ctx, dctx context.Context, v *View, on jobs.Starter, c jobs.Cmd, progress func(string)) (j *Joined, again bool, err error) {
 	rw, in, err := join.Dial(dctx, on, c, progress)
 	if err != nil {
-		err, again = join.Refused(err, v.Current().Claim.NativeID)
+		if sc, _, serr := e.schedulerOf(&v.Spec); serr == nil {
+			if c, ok := sc.(jobs.Cluster); ok {
+				err, again = join.Refused(err, c, jobs.Handle{NativeID: v.Current().Claim.NativeID})
+			}
+		}
 		return nil, again, err
 	}
 	s, err := session.Open(ctx, rw, rw, session.Options{StartTimeout: joinWait, PingTimeout: joinPing, Home: in.Home, Dir: in.Dir, Env: in.Env, User: v.Spec.User,
@@ -190,7 +189,7 @@ func (e *Engine) reach(ctx context.Context, v *View, wait time.Duration) (jobs.S
 		return nil, jobs.Cmd{}, err
 	}
 	argv := join.Command(at.node, dir, wait)
-	if st, ok := sc.(stepper); ok && a.Submitted != nil {
+	if st, ok := sc.(jobs.Cluster); ok && a.Submitted != nil {
 		node := a.Claim.Node
 		if in, err := store.LoadInside(a.Dir); err == nil && in != nil {
 			node = in.Node // of the first one of several tasks

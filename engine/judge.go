@@ -29,7 +29,7 @@ func (e *Engine) judge(ctx context.Context, v *View, known bool, st jobs.Status)
 		// The batch process has ended, says the node; a node that is cut off
 		// says nothing, and may still be running it.
 		wait := quiet(&v.Spec)
-		if cutOff(st.Word) {
+		if cutOff(st) {
 			wait = silent(&v.Spec)
 		}
 		if age < wait {
@@ -54,8 +54,9 @@ func (e *Engine) judge(ctx context.Context, v *View, known bool, st jobs.Status)
 	}
 }
 
-// cutOff tells whether a scheduler's word means that it does not reach the node.
-func cutOff(word string) bool { return word == "NODE_FAIL" || word == "BOOT_FAIL" }
+// cutOff reports whether the scheduler may not reach the node, on which the
+// runner lives on.
+func cutOff(st jobs.Status) bool { return st.Class == jobs.ClassNode }
 
 // neverClaimed is the verdict on an attempt that ended before a runner began:
 // it was cancelled while it waited, or the site could not start it.
@@ -70,12 +71,13 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 		// The job script says so itself, of a module that does not load.
 		verdict.State, verdict.Class, verdict.Code, verdict.Reason = jobs.StateError, jobs.ClassPolicy, jobs.CodeConfig, "the job script could not prepare the node"
 		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; mend modules in the profile"
-	case st.Class == jobs.ClassPolicy && st.Word != "DEADLINE":
+	case st.Class == jobs.ClassPolicy && st.State == jobs.StateFailed:
 		verdict.State, verdict.Class, verdict.Hint = jobs.StateError, st.Class, st.Hint
 		verdict.Reason = "the scheduler ended it before its runner began (" + st.Word + ", " + st.Reason + "): it " + st.Plain
 	default:
 		verdict.State, verdict.Reason = jobs.StateError, "the scheduler ended it before its runner began ("+st.Word+")"
 		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; do the nodes see " + e.Store.Home() + "?"
+		verdict.Class = st.Class
 		if st.Hint != "" {
 			verdict.Hint = st.Hint
 		}
@@ -97,8 +99,12 @@ func noRecord(v *View, st jobs.Status) jobs.Verdict {
 	case st.Code != 0:
 		said += fmt.Sprintf(", exit code %d", st.Code)
 	}
-	return jobs.Verdict{State: asWished(v, state), Word: st.Word, By: st.By, Reason: "its runner ended without a record; the scheduler says " + said,
+	verdict := jobs.Verdict{State: asWished(v, state), Word: st.Word, By: st.By, Reason: "its runner ended without a record; the scheduler says " + said,
 		Hint: leftHint(v)}
+	if verdict.State != jobs.StateCancelled {
+		verdict.Class = st.Class
+	}
+	return verdict
 }
 
 // byWhom ends a sentence about a cancelled job.
@@ -122,9 +128,6 @@ func asWished(v *View, state jobs.State) jobs.State {
 // runner that had accepted its result, it finishes that in place of a verdict.
 func (e *Engine) conclude(ctx context.Context, v *View, verdict jobs.Verdict) {
 	a := v.Current()
-	if verdict.Class == jobs.ClassNone && verdict.State != jobs.StateCancelled {
-		verdict.Class = jobs.ClassOfWord(verdict.Word)
-	}
 	// On a cluster something may have appeared since we looked there.
 	if err := e.tell(ctx, v.Record); err != nil {
 		v.unasked(err)

@@ -11,7 +11,6 @@ import (
 
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
-	"berth/internal/node/held"
 	"berth/internal/node/keeper"
 	"berth/jobs"
 )
@@ -37,7 +36,7 @@ type Environment struct {
 	ends  time.Time     // of its allocation
 	fresh bool          // recorded by this client, and not open yet
 
-	asked held.Scheduler // answers for the one of its allocation; nil is that one itself
+	asked jobs.Cluster // answers for the one of its allocation; nil is that one itself
 }
 
 // Dialer is a backend whose environments are kept on another machine.

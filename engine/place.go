@@ -78,13 +78,13 @@ func (e *Engine) ranks(s *jobs.Spec, adir, node string, inner []string) (argv, c
 	if err != nil {
 		return nil, nil, err
 	}
-	p, ok := sc.(jobs.Placer)
+	p, ok := sc.(jobs.Cluster)
 	if !ok {
 		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] ntasks: the scheduler " + s.Scheduler + " places no tasks side by side",
 			Hint: "remove ntasks, or use --scheduler slurm"}
 	}
 	argv = p.Ranks(s.Resources, s.Slurm, append([]string{node, jobs.VerbRank, "--attempt", adir, "--"}, inner...))
-	return argv, []string{fmt.Sprintf("%d tasks: the runner starts srun, and each task opens a container of its own on its node", s.Resources.Tasks)}, nil
+	return argv, []string{fmt.Sprintf("%d tasks: the runner starts them, and each opens a container of its own on its node", s.Resources.Tasks)}, nil
 }
 
 func known(v string) string {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,9 +17,9 @@ import (
 
 // What a reaper asks for, and how long it goes on looking.
 const (
-	// reaperTime is the least that Slurm counts in (sbatch(1), --time).
+	// reaperTime is the least that a scheduler counts in: Slurm has minutes.
 	reaperTime = time.Minute
-	// reaperMemory holds berth and one of Slurm's programs.
+	// reaperMemory holds berth and one of the scheduler's programs.
 	reaperMemory = 256 * jobs.MiB
 	// looking is how much of its minute may pass before it has itself submitted
 	// anew, which also takes time.
@@ -34,7 +33,7 @@ const (
 	// alone.
 	guarding = 30 * time.Second
 	// guardAgain is how long what this process has begun for a reaper is left
-	// alone: sbatch waits for minutes where its controller is busy, and a client
+	// alone: a submission takes minutes where the controller is busy, and a client
 	// that waits for a job looks at it every few seconds.
 	guardAgain = 5 * time.Minute
 	// mostGuards is how many jobs one process submits reapers for that nobody
@@ -147,20 +146,17 @@ func (e *Engine) reaper(ctx context.Context, r *jobs.Record, looks int, wait tim
 		Env:       []string{"BERTH_HOME=" + e.Store.Home()},
 		Comment:   []string{"berth job " + jobs.Short(s.ID) + ": " + s.Name, "looks after attempt " + strconv.Itoa(a.N) + " when Slurm has ended it: begins the next one, if there is to be one"},
 		Resources: jobs.Resources{Memory: reaperMemory, Time: reaperTime},
-		Slurm:     jobs.SlurmOptions{Partition: s.Slurm.Partition, Account: s.Slurm.Account, QOS: s.Slurm.QOS, Extra: where(s.Slurm.Extra)},
+		Slurm:     s.Slurm,
+		Aside:     true,
 	}
 	behind := a.Submitted.Handle
 	if rest := r.Waiting(); a.Over() && len(rest) > 0 {
 		behind = rest[0] // which is the next attempt
 	}
 	if wait == 0 && !slices.Contains(s.Profile.Forbid, "dependency") {
-		l.Slurm.Extra = append(l.Slurm.Extra, "--dependency=afterany:"+behind.NativeID)
-	} else {
-		if wait == 0 {
-			wait = pause(looks)
-		}
-		// Relative, as the clocks of this machine and of Slurm's may differ.
-		l.Slurm.Extra = append(l.Slurm.Extra, fmt.Sprintf("--begin=now+%d", int(wait.Seconds())))
+		l.Behind = []jobs.Handle{behind}
+	} else if l.Wait = wait; wait == 0 {
+		l.Wait = pause(looks)
 	}
 	script, err := sc.Render(l)
 	if err != nil {
@@ -197,17 +193,6 @@ func (e *Engine) reaper(ctx context.Context, r *jobs.Record, looks int, wait tim
 		_ = sc.Cancel(ctx, []jobs.Handle{h}) // else it comes, finds nothing to do, and ends
 	}
 	return nil
-}
-
-// where are those of a job's own options of sbatch without which the site may
-// not take a job, or would not count it where it belongs.
-func where(extra []string) (out []string) {
-	for _, o := range extra {
-		if name, _, _ := strings.Cut(o, "="); name == "--reservation" || name == "--wckey" {
-			out = append(out, o)
-		}
-	}
-	return out
 }
 
 // pause is how long after a look in vain the next one comes.
@@ -258,7 +243,7 @@ func (e *Engine) lookAgain(v *View, looks int) time.Duration {
 		// Its runner may live on where Slurm does not reach it; [Engine.judge]
 		// takes its silence for its end.
 		by := silent(&v.Spec)
-		if v.Asked && !cutOff(v.Status.Word) {
+		if v.Asked && !cutOff(v.Status) {
 			by = quiet(&v.Spec)
 		}
 		return min(max(lastSign(a).Add(by).Sub(e.Now())+time.Second, least), latest)

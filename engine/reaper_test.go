@@ -3,6 +3,7 @@ package engine
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,11 @@ func (f *fixture) reap(r *jobs.Record, attempt, looks int) View {
 	return v
 }
 
+// isBehind reports whether a launch waits for the end of this job, and no other.
+func isBehind(l jobs.Launch, h jobs.Handle) bool {
+	return l.Wait == 0 && len(l.Behind) == 1 && l.Behind[0].NativeID == h.NativeID
+}
+
 // TestReaper is submitted with a job, small and in the same place, and not for
 // a job that has one attempt.
 func TestReaper(t *testing.T) {
@@ -37,8 +43,7 @@ func TestReaper(t *testing.T) {
 		t.Fatalf("%+v, %+v", got, a)
 	}
 	l := got[0]
-	want := jobs.SlurmOptions{Partition: "p", Account: "a", QOS: "q", Extra: []string{"--reservation=r", "--dependency=afterany:" + a.Submitted.Handle.NativeID}}
-	if l.Resources != (jobs.Resources{Memory: reaperMemory, Time: time.Minute}) || l.Slurm.Partition != want.Partition || l.Slurm.Account != want.Account || l.Slurm.QOS != want.QOS || l.Slurm.Constraint != "" || !slices.Equal(l.Slurm.Extra, want.Extra) ||
+	if l.Resources != (jobs.Resources{Memory: reaperMemory, Time: time.Minute}) || !reflect.DeepEqual(l.Slurm, site) || !l.Aside || !isBehind(l, a.Submitted.Handle) ||
 		!slices.Equal(l.Argv, []string{"/bin/berth-node", "follow", "--reap", "--attempt", "1", "--looks", "0", r.Spec.ID}) || !slices.Equal(l.Env, []string{"BERTH_HOME=" + f.Store.Home()}) || l.Dir != a.Dir || l.Log == "" {
 		t.Errorf("%+v", l)
 	}
@@ -108,7 +113,7 @@ func TestReap(t *testing.T) {
 		t.Fatalf("%s", v.State)
 	}
 	again := f.reapers()
-	if l := again[len(again)-1]; len(again) != 2 || !slices.Contains(l.Slurm.Extra, "--begin=now+181") || !slices.Contains(l.Argv, "1") || l.Name != again[0].Name {
+	if l := again[len(again)-1]; len(again) != 2 || l.Wait != 181*time.Second || !slices.Contains(l.Argv, "1") || l.Name != again[0].Name {
 		t.Fatalf("%+v", again)
 	}
 	f.pass(181 * time.Second)
@@ -133,7 +138,7 @@ func TestReapRequeued(t *testing.T) {
 	f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StatePending, Word: "REQUEUED"})
 	f.reap(r, 1, 0)
 	all := f.reapers()
-	if l := all[len(all)-1]; len(all) != 2 || !slices.Contains(l.Slurm.Extra, "--dependency=afterany:"+r.Current().Submitted.Handle.NativeID) {
+	if l := all[len(all)-1]; len(all) != 2 || !isBehind(l, r.Current().Submitted.Handle) {
 		t.Fatalf("%+v", all)
 	}
 }
@@ -182,7 +187,7 @@ func TestReapInVain(t *testing.T) {
 func TestReaperForbidden(t *testing.T) {
 	f := newFixture(t)
 	f.submit(task(again), Choice{Profile: jobs.Profile{Name: "site", Forbid: []string{"dependency"}}})
-	if got := f.reapers(); len(got) != 1 || !slices.Contains(got[0].Slurm.Extra, "--begin=now+15") {
+	if got := f.reapers(); len(got) != 1 || got[0].Wait != 15*time.Second || len(got[0].Behind) != 0 {
 		t.Fatalf("%+v", got)
 	}
 }

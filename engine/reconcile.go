@@ -15,7 +15,7 @@ import (
 const (
 	// settle is how long a scheduler may take to show a job it has accepted.
 	settle = 60 * time.Second
-	// submitting is how long a submission may go on: sbatch waits for minutes
+	// submitting is how long a submission may go on: Slurm lets one wait for minutes
 	// while a queue is full, and an unclear answer is looked into after that.
 	submitting = 10 * time.Minute
 	// entering is how long a job is left alone that is being submitted now.

@@ -64,7 +64,7 @@ func (e *Engine) settleMost(ctx context.Context, s *jobs.Spec) {
 		return
 	}
 	sc, _, err := e.schedulerOf(s)
-	if b, ok := sc.(jobs.Bounded); ok && err == nil {
+	if b, ok := sc.(jobs.Cluster); ok && err == nil {
 		const patience = 10 * time.Second
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()

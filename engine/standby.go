@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"berth/internal/node/batch"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -62,8 +63,8 @@ func (e *Engine) replenish(ctx context.Context, r *jobs.Record) {
 // mute tells whether nothing can be submitted from here: in a job, on a site
 // whose nodes may not.
 func (e *Engine) mute(s *jobs.Spec) bool {
-	_, inside := e.Getenv("SLURM_JOB_ID")
-	return inside && s.Profile.NodesMute
+	_, job := batch.Here(func(name string) string { v, _ := e.Getenv(name); return v })
+	return job.ID != "" && s.Profile.NodesMute
 }
 
 // mute is the error of that.
@@ -138,15 +139,15 @@ func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
 // standby submits one.
 func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record, at seat, name string, behind jobs.Handle) (jobs.Handle, error) {
 	a := r.Current()
-	info, ch := a.Info, a.Info.Change
-	info.Name, ch.NotBefore = name, time.Time{}
-	l, err := e.launch(changed(r.Spec, ch, e.Now(), 0), info, a.Dir, at)
+	info := a.Info
+	info.Name, info.Change.NotBefore = name, time.Time{}
+	l, err := e.again(r.Spec, info, a.Dir, at, 0)
 	if err != nil {
 		return jobs.Handle{}, err
 	}
 	l.Argv[slices.Index(l.Argv, "--attempt")] = "--standby"
 	l.Log = store.FileStandbyLog
-	l.Slurm.Extra = append(slices.Clone(l.Slurm.Extra), "--dependency=afterany:"+behind.NativeID)
+	l.Behind = append(slices.Clone(l.Behind), behind)
 	l.Comment = append(l.Comment, "submitted ahead: the next attempt after this one, if there is to be one; else it ends at once")
 	script, err := sc.Render(l)
 	if err != nil {

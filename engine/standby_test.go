@@ -34,7 +34,7 @@ func TestAhead(t *testing.T) {
 	}
 	first := f.launches()[0]
 	l := got[0]
-	if l.Resources != first.Resources || !slices.Equal(l.Slurm.Extra, []string{"--dependency=afterany:" + a.Submitted.Handle.NativeID}) || l.Dir != a.Dir || l.Log != store.FileStandbyLog ||
+	if l.Resources != first.Resources || !isBehind(l, a.Submitted.Handle) || l.Dir != a.Dir || l.Log != store.FileStandbyLog ||
 		!slices.Equal(l.Argv[:5], []string{"/bin/berth-node", "runner", "--standby", a.Dir, "--follow"}) || !slices.Equal(l.Argv[5:], first.Argv[5:]) {
 		t.Errorf("%+v\n%+v", l, first)
 	}
@@ -63,7 +63,7 @@ func TestAnew(t *testing.T) {
 	_, err := store.SetVerdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Time: f.now()})
 	must(t, err)
 	now := f.load(r)
-	_, err = store.SetDecision(a.Dir, jobs.Next(now, &jobs.Status{State: jobs.StateError, Word: jobs.WordRequeued}, f.now()).Decision)
+	_, err = store.SetDecision(a.Dir, jobs.Next(now, &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued}, f.now()).Decision)
 	must(t, err)
 	f.slurm.Set(a.Info.Name, jobs.Status{State: jobs.StateRunning, Word: "RUNNING"})
 	v := f.see(r)
@@ -104,7 +104,7 @@ func TestAheadReaper(t *testing.T) {
 	f.exitWith(r, jobs.ClassPreempted)
 	v := f.reap(r, 1, 0)
 	all := f.reapers()
-	if want := "--dependency=afterany:" + f.load(r).Current().Standby.Handles[0].NativeID; len(v.Attempts) != 1 || len(all) != 2 || !slices.Contains(all[1].Slurm.Extra, want) {
+	if len(v.Attempts) != 1 || len(all) != 2 || !isBehind(all[1], f.load(r).Current().Standby.Handles[0]) {
 		t.Errorf("%+v, %+v", v, all)
 	}
 	f.slurm.Set(jobs.StandbyName(v.Current().Info.ID, 1), jobs.Status{State: jobs.StateCancelled, Word: "CANCELLED"})
@@ -120,7 +120,7 @@ func TestNodesMute(t *testing.T) {
 	r := f.submit(task(again), muteSite)
 	a := f.load(r).Current()
 	chain := f.ahead()
-	if len(chain) != mostAhead || len(f.reapers()) != 0 || len(a.Standby.Handles) != mostAhead || !slices.Contains(chain[1].Slurm.Extra, "--dependency=afterany:"+a.Standby.Handles[0].NativeID) {
+	if len(chain) != mostAhead || len(f.reapers()) != 0 || len(a.Standby.Handles) != mostAhead || !isBehind(chain[1], a.Standby.Handles[0]) {
 		t.Fatalf("%+v, %+v", chain, a.Standby)
 	}
 	f.see(r)

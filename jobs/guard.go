@@ -23,5 +23,5 @@ func (r *Record) Unguarded() bool {
 // FollowedInSlurm tells whether jobs of Slurm, submitted from here, can see to it
 // that another attempt follows.
 func (s *Spec) FollowedInSlurm() bool {
-	return s.Retry != nil && s.Scheduler == SchedulerSlurm && s.Login == nil
+	return s.Retry != nil && s.Clustered() && s.Login == nil
 }

@@ -50,8 +50,8 @@ var (
 	ways = []string{endsMemory, endsTime, endsSite, endsPreempted, endsNode, endsTask, endsVerdict, endsWell, endsLost, endsScheduler, endsWaiting, endsCancel, endsPolicy, endsRefused}
 	// finals are a scheduler's final words and what they mean.
 	finals = []jobs.Status{
-		{State: jobs.StateError, Word: "PREEMPTED"}, {State: jobs.StateError, Word: "NODE_FAIL"}, {State: jobs.StateError, Word: "BOOT_FAIL"},
-		{State: jobs.StateTimeout, Word: "TIMEOUT"}, {State: jobs.StateOutOfMemory, Word: "OUT_OF_MEMORY"}, {State: jobs.StateError, Word: "DEADLINE"},
+		{State: jobs.StateError, Class: jobs.ClassPreempted, Word: "PREEMPTED"}, {State: jobs.StateError, Class: jobs.ClassNode, Word: "NODE_FAIL"}, {State: jobs.StateError, Class: jobs.ClassNode, Word: "BOOT_FAIL"},
+		{State: jobs.StateTimeout, Class: jobs.ClassTime, Word: "TIMEOUT"}, {State: jobs.StateOutOfMemory, Class: jobs.ClassMemory, Word: "OUT_OF_MEMORY"}, {State: jobs.StateError, Class: jobs.ClassPolicy, Word: "DEADLINE"},
 		{State: jobs.StateCancelled, Word: "CANCELLED", By: "1000"}, {State: jobs.StateFailed, Word: "FAILED"}, {State: jobs.StateCompleted, Word: "COMPLETED"},
 	}
 	// empty are answers that say nothing of an end: none, of a scheduler that
@@ -188,7 +188,7 @@ func (h *history) end() {
 		}
 		class := jobs.ClassNone
 		if state != jobs.StateCancelled {
-			class = jobs.ClassOfWord(word.Word)
+			class = word.Class
 		}
 		verdict(jobs.Verdict{State: state, Class: class, Word: word.Word})
 		return

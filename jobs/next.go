@@ -48,7 +48,9 @@ func Next(r *Record, word *Status, now time.Time) Step {
 		if word == nil || !word.State.Final() {
 			return Step{Do: DoAsk}
 		}
-		c = classOfWord(*word)
+		if c = word.Class; c == ClassNone {
+			c = ClassStop // a person ended it with the scheduler's own command
+		}
 	}
 	return Step{Do: DoDecide, Decision: Decide(r, c, word, now)}
 }
@@ -84,37 +86,9 @@ func classOf(r *Record, a *Attempt) Class {
 	return ClassInfra
 }
 
-// classOfWord is what a scheduler's final word says of an attempt that it ended.
-func classOfWord(st Status) Class {
-	if c := ClassOfWord(st.Word); c != ClassNone {
-		return c
-	}
-	// Whoever ended it with the scheduler's own command wished that.
-	return ClassStop
-}
-
-// WordRequeued is Slurm's word for a job that it has put back into its queue; a
-// runner that it has started anew has this about the attempt before (squeue(1),
-// JOB STATE CODES).
+// WordRequeued stands in the place of the scheduler's word about an attempt whose
+// job was requeued: the runner that was started again has nothing else about it.
 const WordRequeued = "REQUEUED"
-
-// ClassOfWord is what a scheduler's final word says by itself, whatever the
-// attempt has recorded: "" when that is nothing.
-func ClassOfWord(word string) Class {
-	switch word {
-	case "PREEMPTED", WordRequeued:
-		return ClassPreempted
-	case "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL":
-		return ClassNode
-	case "TIMEOUT":
-		return ClassTime
-	case "OUT_OF_MEMORY":
-		return ClassMemory
-	case "DEADLINE":
-		return ClassPolicy
-	}
-	return ClassNone
-}
 
 // Decide is the decision about an attempt that ended for a reason of this
 // class.

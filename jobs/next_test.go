@@ -59,9 +59,9 @@ func TestDecide(t *testing.T) {
 		"cancelled":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, cancel: true, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "somebody ended it"},
 		"ended, not asked":     {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, do: jobs.DoAsk},
 		"ended, still running": {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateRunning, Word: "COMPLETING"}, do: jobs.DoAsk},
-		"preempted":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Word: "PREEMPTED"}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "make room"},
+		"preempted":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: "PREEMPTED"}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "make room"},
 		"scancelled":           {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateCancelled, Word: "CANCELLED", Reason: "by 1000"}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "somebody ended it"},
-		"requeued":             {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Word: jobs.WordRequeued}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "its node failed, it had to make room"},
+		"requeued":             {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "its node failed, it had to make room"},
 		"core hours":           {policy: &jobs.Retry{Attempts: 9, Memory: 5, CoreHours: 2}, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "2.00 core hours"},
 		"attempts":             {policy: &jobs.Retry{Attempts: 1, Memory: 5}, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "retry.attempts allows 1"},
 	} {
@@ -114,8 +114,8 @@ func TestDecideFromVerdict(t *testing.T) {
 		verb    jobs.Verb
 	}{
 		{jobs.Verdict{State: jobs.StateLost, Reason: "silent"}, jobs.ClassInfra, jobs.VerbRetry},
-		{jobs.Verdict{State: jobs.StateError, Class: jobs.ClassOfWord("NODE_FAIL"), Word: "NODE_FAIL"}, jobs.ClassNode, jobs.VerbRetry},
-		{jobs.Verdict{State: jobs.StateError, Class: jobs.ClassOfWord("PREEMPTED"), Word: "PREEMPTED"}, jobs.ClassPreempted, jobs.VerbRetry},
+		{jobs.Verdict{State: jobs.StateError, Class: jobs.ClassNode, Word: "NODE_FAIL"}, jobs.ClassNode, jobs.VerbRetry},
+		{jobs.Verdict{State: jobs.StateError, Class: jobs.ClassPreempted, Word: "PREEMPTED"}, jobs.ClassPreempted, jobs.VerbRetry},
 		{jobs.Verdict{State: jobs.StateOutOfMemory, Word: "OUT_OF_MEMORY"}, jobs.ClassMemory, jobs.VerbRetry},
 		{jobs.Verdict{State: jobs.StateCancelled, Word: "CANCELLED"}, jobs.ClassStop, jobs.VerbAccept},
 		{jobs.Verdict{State: jobs.StateError, Class: jobs.ClassPolicy}, jobs.ClassPolicy, jobs.VerbAccept},

@@ -46,7 +46,15 @@ type Launch struct {
 	After  []After
 	Behind []Handle
 	Client string
-	// Requeue lets the scheduler start the attempt anew by itself, after a
+	// Wait is how long the scheduler holds it back at least; 0 is not at all.
+	Wait time.Duration
+	// Exclude are nodes on which it is not to run.
+	Exclude []string
+	// Aside says that it is a small job that looks after another one, with that
+	// one's options: those count without which the site would not take it, or
+	// would charge it to another account.
+	Aside bool
+	// Requeue lets the scheduler start the attempt again by itself, after a
 	// preemption or a lost node: it is the next attempt then.
 	Requeue bool
 	// Warn is how long before the end of its time the scheduler tells the job,
@@ -77,20 +85,13 @@ type Status struct {
 	Class  Class  // of a final word that tells by itself what kind of trouble it was; else ""
 	By     string // who cancelled it, a name or a number; "" is not known
 	Stays  bool   // it waits, and does not start unless somebody does something
+	Paused bool   // it runs, and nothing in it goes on: it is suspended
+	Ending bool   // it runs, and is about to end
 	Node   string
 	Start  time.Time // expected or real; zero when unknown
 	Code   int
 	Signal int
 	AsOf   time.Time // when the scheduler said so; zero is just now
-}
-
-// Placer is a scheduler that can run a command several times side by side in
-// one job, on the nodes where it chooses to.
-type Placer interface {
-	Scheduler
-	// Ranks returns the command line that, in the job of a launch with these
-	// resources, runs argv once in each of its tasks. It is pure.
-	Ranks(r Resources, o SlurmOptions, argv []string) []string
 }
 
 // Most is what a job can ask for at most where it goes; 0 is no bound, or none
@@ -102,13 +103,6 @@ type Most struct {
 	TimeWhy   string        `json:"time_why,omitempty"`
 }
 
-// Bounded is a scheduler that knows what can be asked of it.
-type Bounded interface {
-	Scheduler
-	// Most returns what a job with these options can ask for at most.
-	Most(ctx context.Context, o SlurmOptions) (Most, error)
-}
-
 // Forecast is when a job would start if it were submitted now, as it is or in
 // another way.
 type Forecast struct {
@@ -117,26 +111,10 @@ type Forecast struct {
 	Trouble string    `json:"trouble,omitempty"` // why it would not start
 }
 
-// Forecaster is a scheduler that can say what would start a job sooner.
-type Forecaster interface {
-	Scheduler
-	// Forecast tries a job that waits, as st says, in a few ways without submitting
-	// it, first as it is. It tries nothing where the answer would be of no use: a
-	// job that is held, or waits for another.
-	Forecast(ctx context.Context, st Status, scriptPath string, r Resources, o SlurmOptions) ([]Forecast, error)
-}
-
 // Listed is a job of a scheduler that has a name of berth's.
 type Listed struct {
 	Handle Handle
 	Dir    string // that it was submitted for
-}
-
-// Lister is a scheduler that can list the user's jobs that have not ended and
-// have a name of berth's, of this state directory and of others.
-type Lister interface {
-	Scheduler
-	List(ctx context.Context) ([]Listed, error)
 }
 
 // Scheduler decides when and where an attempt starts. Implementations are safe
@@ -163,6 +141,32 @@ type Scheduler interface {
 	// Cancel asks for the end of jobs. It is idempotent, and an unknown or
 	// ended job is no error.
 	Cancel(ctx context.Context, handles []Handle) error
+}
+
+// Cluster is a scheduler whose jobs run on nodes of its choice, where they can
+// have several processes, and be joined by others.
+type Cluster interface {
+	Scheduler
+	// Ranks returns the command line that, in the job of a launch with these
+	// resources, runs argv once in each of its tasks. It is pure.
+	Ranks(r Resources, o SlurmOptions, argv []string) []string
+	// Step returns the command that runs argv beside what already runs in a job,
+	// on one of its nodes ("" is the first one), with its own standard streams.
+	Step(h Handle, node string, argv []string) Cmd
+	// StepError explains why the command of Step ended before argv said anything,
+	// by its last words; again is that it may work in a moment.
+	StepError(h Handle, said string) (kind Kind, hint string, again bool)
+	// Show is the command by which a person looks at a job.
+	Show(h Handle) string
+	// Most returns what a job with these options can ask for at most.
+	Most(ctx context.Context, o SlurmOptions) (Most, error)
+	// Forecast tries a job that waits, as st says, in a few ways without submitting
+	// it, first as it is. It tries nothing where the answer would be of no use: a
+	// job that is held, or waits for another.
+	Forecast(ctx context.Context, st Status, scriptPath string, r Resources, o SlurmOptions) ([]Forecast, error)
+	// List returns the user's jobs that have not ended and have a name of berth's,
+	// of this state directory and of others.
+	List(ctx context.Context) ([]Listed, error)
 }
 
 // patience is the key of a context: how old an answer may be.

@@ -101,6 +101,10 @@ type ResultLimits struct {
 // WorkDir is where the workspace stands inside a container.
 const WorkDir = "/work"
 
+// Clustered reports whether the job runs in a job of a cluster's scheduler, on a
+// node of its choice, and not on this machine.
+func (s *Spec) Clustered() bool { return s.Scheduler != SchedulerLocal }
+
 // SharesWork tells whether the work tree must be seen by other nodes while the task
 // runs: those of its ranks, or of the attempt that takes it up.
 func (s *Spec) SharesWork() bool { return s.Resources.Tasks > 1 || s.Resume != nil }

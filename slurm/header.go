@@ -53,7 +53,15 @@ func header(l jobs.Launch) ([]string, error) {
 			Msg:  fmt.Sprintf("directory %q of the attempt holds a backslash, which Slurm cannot take in the name of a log", l.Dir),
 			Hint: "set BERTH_HOME to a directory without one"}
 	}
-	extra, dependency, err := extras(l.Slurm.Extra)
+	words := l.Slurm.Extra
+	if l.Aside {
+		l.Slurm.Constraint = ""
+		words = slices.DeleteFunc(slices.Clone(words), func(o string) bool {
+			name, _, _ := strings.Cut(o, "=")
+			return name != "--reservation" && name != "--wckey"
+		})
+	}
+	extra, dependency, err := extras(words)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +85,19 @@ func header(l jobs.Launch) ([]string, error) {
 		return nil, err
 	}
 	opts = append(append(opts, asked...), extra...)
+	// Of an option that is given twice the last one counts.
+	if l.Wait > 0 {
+		// Relative, as the clocks of this machine and of Slurm's may differ.
+		opts = append(opts, option{"begin", fmt.Sprintf("now+%d", int64((l.Wait+time.Second-1)/time.Second))})
+	}
+	if exclude := l.Exclude; len(exclude) > 0 {
+		for _, o := range extra {
+			if o.name == "exclude" {
+				exclude = append(exclude[:len(exclude):len(exclude)], o.value)
+			}
+		}
+		opts = append(opts, option{"exclude", strings.Join(exclude, ",")})
+	}
 
 	var lines []string
 	for _, o := range opts {

@@ -2,6 +2,7 @@ package slurm_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,29 @@ func TestHeader(t *testing.T) {
 --nice=100`)
 	if got := head(t, l); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// What berth asks for beside the task's options: a job is held back and kept from
+// nodes, with those that the user excludes, and one that looks after another is
+// charged as that is and has nothing else of it.
+func TestHeaderOfFurtherAttempts(t *testing.T) {
+	l := launch()
+	l.Wait, l.Exclude, l.Slurm.Extra = 29500*time.Millisecond, []string{"c1", "c2"}, []string{"--exclude=c9", "--begin=tomorrow", "--reservation=r", "--exclusive"}
+	script := head(t, l)
+	lines := strings.Split(script, "\n")
+	if last := slices.Index(lines, "--begin=now+30"); last < slices.Index(lines, "--begin=tomorrow") || !slices.Contains(lines, "--exclude=c1,c2,c9") {
+		t.Error(script)
+	}
+	l.Aside, l.Wait, l.Exclude, l.Slurm = true, 0, nil, jobs.SlurmOptions{Account: "a", Constraint: "big", Extra: []string{"--exclusive", "--reservation=r", "--wckey=w"}}
+	script = head(t, l)
+	for _, o := range []string{"--account=a", "--reservation=r", "--wckey=w"} {
+		if !strings.Contains(script+"\n", o+"\n") {
+			t.Errorf("without %s:\n%s", o, script)
+		}
+	}
+	if strings.Contains(script, "--constraint") || strings.Contains(script, "--exclusive") || strings.Contains(script, "--begin") {
+		t.Error(script)
 	}
 }
 

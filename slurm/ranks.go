@@ -6,8 +6,6 @@ import (
 	"berth/jobs"
 )
 
-var _ jobs.Placer = (*Scheduler)(nil)
-
 // Ranks writes the srun that runs argv in each task of the job. What it does
 // not say, srun takes from the variables of the job (srun(1), INPUT
 // ENVIRONMENT VARIABLES): its nodes, its memory, its GPUs.

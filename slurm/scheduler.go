@@ -28,7 +28,7 @@ type parsed struct {
 	rows  []row
 }
 
-var _ jobs.Scheduler = (*Scheduler)(nil)
+var _ jobs.Cluster = (*Scheduler)(nil)
 
 // New returns the Slurm that the commands started by on talk to. It runs
 // nothing. For rendering alone, on may be nil.

@@ -87,7 +87,8 @@ func status(id, printed, reason string) jobs.Status {
 		reason = ""
 	}
 	m := states[w]
-	st := jobs.Status{State: m.state, Word: w, Reason: reason, Class: m.class, Plain: m.plain, Hint: m.help}
+	st := jobs.Status{State: m.state, Word: w, Reason: reason, Class: m.class, Plain: m.plain, Hint: m.help,
+		Paused: w == "SUSPENDED" || w == "STOPPED", Ending: w == "COMPLETING"}
 	st.Stays = m.state == jobs.StatePending && strings.Contains(m.help, "scontrol release")
 	if uid, ok := strings.CutPrefix(rest, "by "); ok && w == "CANCELLED" {
 		st.By = strings.TrimSpace(uid)

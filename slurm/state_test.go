@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"berth/jobs"
+	"berth/jobs/jobstest"
 )
 
 // Every word says what it means, and what it says of the kind of trouble is what
@@ -16,8 +17,8 @@ func TestEveryStateHasAMeaning(t *testing.T) {
 		if m.plain == "" {
 			t.Errorf("%s says nothing", w)
 		}
-		if want := jobs.ClassOfWord(w); m.class != want && w != "REQUEUED" {
-			t.Errorf("%s is of class %q, and decisions take it for %q", w, m.class, want)
+		if want := jobstest.Classes[w]; m.class != want {
+			t.Errorf("%s is of class %q, want %q", w, m.class, want)
 		}
 		if m.state == jobs.StateError && m.help == "" {
 			t.Errorf("%s: what helps?", w)

@@ -55,3 +55,26 @@ func TestStepInLogin(t *testing.T) {
 		t.Errorf("environment %s", env)
 	}
 }
+
+func TestStepError(t *testing.T) {
+	for words, want := range map[string]struct {
+		kind  jobs.Kind
+		again bool
+		hint  string
+	}{
+		"srun: error: Unable to create step for job 7: Job/step already completing or completed": {jobs.KindNotFound, false, "squeue -j 7"},
+		"srun: error: Unable to confirm allocation for job 7: Invalid job id specified":          {jobs.KindNotFound, false, "squeue -j 7"},
+		"srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)":    {jobs.KindAgain, true, "try again"},
+		"srun: error: Unable to contact slurm controller (connect failure)":                      {jobs.KindAgain, true, "scontrol ping"},
+		"srun: unrecognized option '--overlap'":                                                  {jobs.KindConfig, false, "older than 20.11"},
+		"slurmstepd: error: execve(): /x/berth-node: No such file or directory":                  {jobs.KindConfig, false, "share"},
+		"srun: error: Access/permission denied":                                                  {jobs.KindAuth, false, ""},
+		"srun: something new":                                                                    {jobs.KindInfra, false, "srun --jobid 7 --overlap"},
+		"":                                                                                       {jobs.KindInfra, false, "srun --jobid 7 --overlap"},
+	} {
+		kind, hint, again := (*slurm.Scheduler)(nil).StepError(jobs.Handle{NativeID: "7"}, words)
+		if kind != want.kind || again != want.again || !strings.Contains(hint, want.hint) {
+			t.Errorf("%s: kind %d, again %v, hint %q", words, kind, again, hint)
+		}
+	}
+}

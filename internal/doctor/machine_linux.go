@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth/apptainer"
+	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/sys/purge"
 	"berth/internal/sys/run"
@@ -115,8 +116,8 @@ func checkHeld(ctx context.Context, l *look) []Finding {
 		version = "2"
 	}
 	data := []string{"cgroup", version}
-	if id := l.Getenv("SLURM_JOB_ID"); id != "" {
-		if g := container.OwnCgroup(l.path("/proc/self/cgroup"), l.path("/sys/fs/cgroup")).ForJob(id); g != nil {
+	if in, job := batch.Here(l.Getenv); job.ID != "" {
+		if g := container.OwnCgroup(l.path("/proc/self/cgroup"), l.path("/sys/fs/cgroup")).ForJob(in, job.ID); g != nil {
 			why := "the cgroup (version " + version + ") of the Slurm job holds its memory"
 			if n := g.Limit(); n != 0 {
 				why += ": " + n.String()

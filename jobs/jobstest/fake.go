@@ -44,7 +44,7 @@ type fakeJob struct {
 	status jobs.Status
 }
 
-var _ jobs.Scheduler = (*FakeScheduler)(nil)
+var _ jobs.Cluster = (*FakeScheduler)(nil)
 
 // NewFake returns a healthy scheduler without jobs.
 func NewFake() *FakeScheduler {
@@ -117,6 +117,9 @@ func (f *FakeScheduler) Set(name string, st jobs.Status) {
 	j := f.named(name)
 	if j == nil {
 		panic("jobstest: no job " + name)
+	}
+	if st.State.Final() && st.Class == jobs.ClassNone {
+		st.Class = Classes[st.Word]
 	}
 	j.status = st
 	f.wake()
@@ -243,4 +246,42 @@ func (f *FakeScheduler) Cancel(_ context.Context, handles []jobs.Handle) error {
 		}
 	}
 	return nil
+}
+
+// Ranks runs the command once.
+func (*FakeScheduler) Ranks(_ jobs.Resources, _ jobs.SlurmOptions, argv []string) []string {
+	return append([]string{"ranks"}, argv...)
+}
+
+// Step returns a command line that says what it is.
+func (*FakeScheduler) Step(h jobs.Handle, node string, argv []string) jobs.Cmd {
+	return jobs.Cmd{Argv: append([]string{"step", h.NativeID, node}, argv...)}
+}
+
+// StepError knows no words.
+func (*FakeScheduler) StepError(jobs.Handle, string) (jobs.Kind, string, bool) {
+	return jobs.KindInfra, "", false
+}
+
+// Show names the job.
+func (*FakeScheduler) Show(h jobs.Handle) string { return "show job " + h.NativeID }
+
+// Most knows no bound.
+func (*FakeScheduler) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error) {
+	return jobs.Most{}, nil
+}
+
+// Forecast knows no other way.
+func (*FakeScheduler) Forecast(context.Context, jobs.Status, string, jobs.Resources, jobs.SlurmOptions) ([]jobs.Forecast, error) {
+	return nil, nil
+}
+
+// List lists nothing.
+func (*FakeScheduler) List(context.Context) ([]jobs.Listed, error) { return nil, nil }
+
+// Classes are what kind of trouble the final words say by themselves with which
+// tests let jobs of a [FakeScheduler] end. They are Slurm's.
+var Classes = map[string]jobs.Class{
+	"PREEMPTED": jobs.ClassPreempted, "NODE_FAIL": jobs.ClassNode, "BOOT_FAIL": jobs.ClassNode, "LAUNCH_FAILED": jobs.ClassNode, "RECONFIG_FAIL": jobs.ClassNode,
+	"TIMEOUT": jobs.ClassTime, "OUT_OF_MEMORY": jobs.ClassMemory, "DEADLINE": jobs.ClassPolicy,
 }

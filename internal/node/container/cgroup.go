@@ -3,7 +3,6 @@ package container
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -56,11 +55,11 @@ func OwnCgroup(list, mounted string) *Cgroup {
 
 func (g *Cgroup) file(name string) string { return filepath.Join(g.dir, name) }
 
-// ForJob returns the cgroup when it is the Slurm job's own. Elsewhere it is a
-// login session's or the whole machine's, and a process killed there may have
-// nothing to do with the task.
-func (g *Cgroup) ForJob(slurmID string) *Cgroup {
-	if g == nil || slurmID == "" || !slices.Contains(strings.Split(g.dir, "/"), "job_"+slurmID) {
+// ForJob returns the cgroup when it is the own one of a scheduler's job.
+// Elsewhere it is a login session's or the whole machine's, and a process killed
+// there may have nothing to do with the task.
+func (g *Cgroup) ForJob(s jobs.NodeScheduler, id string) *Cgroup {
+	if g == nil || !s.HasCgroup(g.dir, id) {
 		return nil
 	}
 	return g

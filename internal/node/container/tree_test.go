@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/sys/run"
+	"berth/slurm/inside"
 	"berth/test/fakes/headless"
 )
 
@@ -138,7 +139,7 @@ func TestCgroup(t *testing.T) {
 			if (g == nil) != c.none || int64(g.Limit()) != c.limit || g.OOMKills() != c.kills {
 				t.Errorf("%+v: limit %d, kills %d", g, g.Limit(), g.OOMKills())
 			}
-			if (g.ForJob(c.job) != nil) != c.isJob {
+			if (g.ForJob(inside.Slurm{}, c.job) != nil) != c.isJob {
 				t.Errorf("%+v is the job's: %v", g, !c.isJob)
 			}
 		})

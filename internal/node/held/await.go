@@ -103,7 +103,7 @@ func (p *Place) giveUp(ctx context.Context, a *Allocation, mine bool, said strin
 		if err := p.Scheduler.Cancel(ctx, []jobs.Handle{a.submitted.Handle}); err != nil {
 			return errors.Join(e, err)
 		}
-		a.end("CANCELLED", "it did not start at once", p.Now())
+		a.end(jobs.Status{State: jobs.StateCancelled, Word: "cancelled", Reason: "it did not start at once"}, p.Now())
 	}
 	return e
 }
@@ -113,7 +113,7 @@ func (p *Place) giveUp(ctx context.Context, a *Allocation, mine bool, said strin
 // up behind it, else by the scheduler's word.
 func (p *Place) status(ctx context.Context, a *Allocation) (jobs.Status, error) {
 	if info := p.peek(); info != nil && info.Allocation == a.Native() && !info.Ended.IsZero() {
-		a.end("", info.Why, p.Now())
+		a.end(jobs.Status{Reason: info.Why}, p.Now())
 		return jobs.Status{}, nil
 	}
 	return p.ask(ctx, a)
@@ -125,7 +125,7 @@ func (p *Place) ask(ctx context.Context, a *Allocation) (jobs.Status, error) {
 	st, ok := all[a.submitted.Handle.Name]
 	switch {
 	case ok && st.State.Final():
-		a.end(st.Word, st.Reason, p.Now())
+		a.end(st, p.Now())
 	case err != nil:
 		return st, err
 	case !ok || st.State == "":
@@ -133,7 +133,7 @@ func (p *Place) ask(ctx context.Context, a *Allocation) (jobs.Status, error) {
 			return jobs.Status{State: jobs.StatePending}, nil
 		}
 		if !ok {
-			a.end("", "the scheduler does not know it any more", p.Now())
+			a.end(jobs.Status{Reason: "the scheduler does not know it any more"}, p.Now())
 		}
 	}
 	return st, nil

@@ -34,7 +34,7 @@ func (p *Place) begin(ctx context.Context, n int, o keeper.OpenOptions) (*Alloca
 		return nil, err
 	default:
 		// The scheduler has nothing.
-		a.end("", "it was not taken: "+err.Error(), p.Now())
+		a.end(jobs.Status{Reason: "it was not taken: " + err.Error()}, p.Now())
 		return nil, err
 	}
 	a.submitted = &jobs.Submitted{Version: 1, Handle: h, Time: p.Now().UTC()}
@@ -119,7 +119,7 @@ func (p *Place) settle(ctx context.Context, a *Allocation, tell func(string)) (*
 		}
 		over := p.late(now, began)
 		if over && now.Name == "" {
-			now.end("", "whoever began it was killed", p.Now())
+			now.end(jobs.Status{Reason: "whoever began it was killed"}, p.Now())
 			return now, nil
 		}
 		if at := p.Now(); over || now.Name != "" && !at.Before(ask) {
@@ -137,7 +137,7 @@ func (p *Place) settle(ctx context.Context, a *Allocation, tell func(string)) (*
 				_, _ = now.once(fileSubmitted, now.submitted)
 				return now, nil
 			case over:
-				now.end("", "it was never submitted", p.Now())
+				now.end(jobs.Status{Reason: "it was never submitted"}, p.Now())
 				return now, nil
 			}
 		}
@@ -212,7 +212,7 @@ func (p *Place) request(ctx context.Context, o keeper.OpenOptions) (*Allocation,
 			if err := p.stands(); err != nil {
 				return nil, "", err
 			}
-			if a != nil && a.ended.Word != "" && !strings.HasPrefix(a.ended.Word, "COMPLETED") {
+			if a != nil && a.ended.Word != "" && a.ended.State != jobs.StateCompleted {
 				o.Progress(fmt.Sprintf("%s ended (%s); another one goes on with the same files", a, a.ended))
 			}
 			n := 1

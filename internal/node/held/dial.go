@@ -106,7 +106,7 @@ func (p *Place) suspended(ctx context.Context, asking *atomic.Bool, tell func(st
 		if err != nil || a == nil || a.submitted == nil || a.ended != nil {
 			continue
 		}
-		if st, err := p.status(ctx, a); err == nil && (st.Word == "SUSPENDED" || st.Word == "STOPPED") {
+		if st, err := p.status(ctx, a); err == nil && st.Paused {
 			tell(fmt.Sprintf("%s is %s: nothing in it goes on until that is over; berth env stop %s gives it back", a, st.Word, p.Spec.Name))
 		}
 	}
@@ -194,7 +194,7 @@ func (p *Place) Stop(ctx context.Context, orderly bool) error {
 			}
 		}
 		if p.Now().Sub(began) > lateGrace+endMost {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the %s does not end", a), Hint: "see: scontrol show job " + a.Native()}
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the %s does not end", a), Hint: "see: " + p.Scheduler.Show(a.submitted.Handle)}
 		}
 		if err := p.Sleep(ctx, time.Second/2); err != nil {
 			return context.Cause(ctx)
@@ -220,7 +220,7 @@ func (p *Place) Fate(ctx context.Context) string {
 		case a.ended != nil:
 		case err != nil:
 			return fmt.Sprintf("what became of %s is not known: %v", a, err)
-		case st.Word != "COMPLETING" && p.Now().Sub(began) >= settles, p.Sleep(ctx, settles/4) != nil:
+		case !st.Ending && p.Now().Sub(began) >= settles, p.Sleep(ctx, settles/4) != nil:
 			return fmt.Sprintf("%s is %s", a, st.Word)
 		}
 	}

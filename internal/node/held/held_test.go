@@ -222,7 +222,7 @@ func TestSuspended(t *testing.T) {
 		said := func() int { return strings.Count(f.heard(), "allocation 1 is SUSPENDED") }
 		time.Sleep(2 * tellAgain)
 		asking.Store(true)
-		f.fake.Set(f.name(t), jobs.Status{State: jobs.StateRunning, Word: "SUSPENDED"})
+		f.fake.Set(f.name(t), jobs.Status{State: jobs.StateRunning, Word: "SUSPENDED", Paused: true})
 		time.Sleep(2 * tellAgain)
 		if said() != 0 {
 			t.Error(f.heard())
@@ -503,7 +503,7 @@ func TestStop(t *testing.T) {
 		f.fake.Start(f.name(t))
 		<-c
 		f.Scheduler = deaf{f.fake}
-		if err := f.Stop(t.Context(), false); err == nil || !strings.Contains(jobs.HintOf(err), "scontrol show job 2") {
+		if err := f.Stop(t.Context(), false); err == nil || !strings.Contains(jobs.HintOf(err), "show job 2") {
 			t.Error(err)
 		}
 	})

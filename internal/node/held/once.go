@@ -8,7 +8,7 @@ import (
 
 // once is a scheduler that was asked about some jobs, and answers from that.
 type once struct {
-	Scheduler
+	jobs.Cluster
 	of  map[string]bool // their names
 	all map[string]jobs.Status
 	err error
@@ -16,8 +16,8 @@ type once struct {
 
 // AskOnce asks a scheduler about jobs. The one it returns does not ask again
 // about these.
-func AskOnce(ctx context.Context, s Scheduler, handles []jobs.Handle) Scheduler {
-	o := once{Scheduler: s, of: map[string]bool{}}
+func AskOnce(ctx context.Context, s jobs.Cluster, handles []jobs.Handle) jobs.Cluster {
+	o := once{Cluster: s, of: map[string]bool{}}
 	for _, h := range handles {
 		o.of[h.Name] = true
 	}
@@ -30,7 +30,7 @@ func (o once) Status(ctx context.Context, handles []jobs.Handle) (map[string]job
 	out := map[string]jobs.Status{}
 	for _, h := range handles {
 		if !o.of[h.Name] {
-			return o.Scheduler.Status(ctx, handles)
+			return o.Cluster.Status(ctx, handles)
 		}
 		if st, ok := o.all[h.Name]; ok {
 			out[h.Name] = st

@@ -12,14 +12,6 @@ import (
 	"berth/jobs"
 )
 
-// Scheduler is one that gives allocations, and lets steps run in them.
-type Scheduler interface {
-	jobs.Scheduler
-	// Step returns the command that runs argv on a node of a running job,
-	// joined to its own standard streams.
-	Step(h jobs.Handle, node string, argv []string) jobs.Cmd
-}
-
 // Ground is what a job script has to know of the site.
 type Ground struct {
 	Dir      string // the environment's directory, as the nodes see it
@@ -37,7 +29,7 @@ type Place struct {
 	Ground func(context.Context) (Ground, error)
 	// Holder is the program that holds the connection on this machine.
 	Holder    func() (string, error)
-	Scheduler Scheduler
+	Scheduler jobs.Cluster
 	// Submit hands a launch over, and resolves an unclear answer.
 	Submit func(ctx context.Context, l jobs.Launch, script string) (jobs.Handle, error)
 	// Immediate bounds the wait in the queue; 0 waits as long as it takes.

@@ -44,10 +44,11 @@ type Allocation struct {
 
 // Ended is what became of an allocation.
 type Ended struct {
-	Version int       `json:"version"`
-	Word    string    `json:"word,omitempty"` // the scheduler's own, such as TIMEOUT; "" when it has none
-	Why     string    `json:"why,omitempty"`
-	Time    time.Time `json:"time"` // when that was found out
+	Version int        `json:"version"`
+	State   jobs.State `json:"state,omitempty"` // by the scheduler
+	Word    string     `json:"word,omitempty"`  // the scheduler's own, such as TIMEOUT; "" when it has none
+	Why     string     `json:"why,omitempty"`
+	Time    time.Time  `json:"time"` // when that was found out
 }
 
 // String says it to people.
@@ -173,8 +174,8 @@ func (a *Allocation) once(name string, v any) (bool, error) {
 }
 
 // end records what became of it. Who comes second finds the first one's word.
-func (a *Allocation) end(word, why string, now time.Time) {
-	a.ended = &Ended{Version: 1, Word: word, Why: why, Time: now.UTC()}
+func (a *Allocation) end(st jobs.Status, now time.Time) {
+	a.ended = &Ended{Version: 1, State: st.State, Word: st.Word, Why: st.Reason, Time: now.UTC()}
 	_, _ = a.once(fileEnded, a.ended) // found out again otherwise
 }
 

@@ -25,7 +25,7 @@ func Command(node, dir string, wait time.Duration) []string {
 // Dial starts a command that ends in [Command], and returns the stream to the
 // guest once that is about to begin, with what join says of the place. progress
 // takes what it says before that, and what others say that stand in between, as
-// srun does; it must be safe for concurrent use. The error of a command that
+// a scheduler does; it must be safe for concurrent use. The error of a command that
 // ended without a report is a [*SilentError]. When ctx ends before the stream is
 // returned, the command is ended.
 func Dial(ctx context.Context, on jobs.Starter, c jobs.Cmd, progress func(string)) (io.ReadWriteCloser, *jobs.Inside, error) {
@@ -198,37 +198,14 @@ func (w *words) rest() string {
 	return said
 }
 
-// Refused gives the error of a command that ended before join spoke its kind and
-// hint, where srun's words are known. Again says that it may work in a moment.
-func Refused(err error, native string) (out error, again bool) {
+// Refused explains, in the words of the scheduler, a command of
+// [jobs.Cluster.Step] that ended before join spoke. Again says that it may work
+// in a moment.
+func Refused(err error, sc jobs.Cluster, h jobs.Handle) (out error, again bool) {
 	var silent *SilentError
 	if !errors.As(err, &silent) {
 		return err, false
 	}
-	low := strings.ToLower(silent.Said)
-	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "start a step beside the job", Err: err}
-	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(low, w) {
-				return true
-			}
-		}
-		return false
-	}
-	switch {
-	case has("invalid job id", "already completing or completed", "expired or invalid job", "job/step already"):
-		e.Kind, e.Hint = jobs.KindNotFound, "it has just ended, or is not of this cluster: squeue -j "+native
-	case has("unrecognized option '--overlap'", "unknown option", "invalid option"):
-		e.Kind, e.Hint = jobs.KindConfig, "this srun is older than 20.11, which cannot start a step beside another"
-	case has("access/permission denied", "user not in group", "not allowed"):
-		e.Kind, e.Hint = jobs.KindAuth, "this site does not let steps be started from this machine; try it on the node: ssh NODE"
-	case has("command not found", "no such file or directory"):
-		e.Kind, e.Hint = jobs.KindConfig, "do the nodes see the state directory? it must be on a file system that they share"
-	case has("temporarily", "busy", "nodes are busy", "try again", "unable to contact slurm controller", "socket timed out", "communication"):
-		e.Kind, e.Hint = jobs.KindAgain, "try again in a moment; see scontrol ping, and squeue -s -j "+native
-		return e, true
-	default:
-		e.Hint = "by hand: srun --jobid " + native + " --overlap hostname"
-	}
-	return e, false
+	kind, hint, again := sc.StepError(h, silent.Said)
+	return &jobs.Error{Kind: kind, Msg: "start a step beside the job", Err: err, Hint: hint}, again
 }

@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/jobstest"
 )
 
 // said collects progress.
@@ -74,34 +75,30 @@ func TestDialRefused(t *testing.T) {
 	if err == nil || err.Error() != "no container" || jobs.KindOf(err) != jobs.Kind(6) || jobs.HintOf(err) != "try again" {
 		t.Errorf("%v", err)
 	}
-	for words, want := range map[string]struct {
-		kind  jobs.Kind
-		again bool
-		hint  string
-	}{
-		"srun: error: Unable to create step for job 7: Job/step already completing or completed": {jobs.KindNotFound, false, "squeue -j 7"},
-		"srun: error: Unable to confirm allocation for job 7: Invalid job id specified":          {jobs.KindNotFound, false, "squeue -j 7"},
-		"srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)":    {jobs.KindAgain, true, "try again"},
-		"srun: error: Unable to contact slurm controller (connect failure)":                      {jobs.KindAgain, true, "scontrol ping"},
-		"srun: unrecognized option '--overlap'":                                                  {jobs.KindConfig, false, "older than 20.11"},
-		"slurmstepd: error: execve(): /x/berth-node: No such file or directory":                  {jobs.KindConfig, false, "share"},
-		"srun: error: Access/permission denied":                                                  {jobs.KindAuth, false, ""},
-		"srun: something new":                                                                    {jobs.KindInfra, false, "srun --jobid 7 --overlap"},
-		"":                                                                                       {jobs.KindInfra, false, "srun --jobid 7 --overlap"},
-	} {
-		_, _, _, err := dial(t, `echo "`+words+`" >&2; exit 1`)
-		var silent *SilentError
-		if !errors.As(err, &silent) || silent.Exit.Code != 1 {
-			t.Errorf("%s: %v", words, err)
-		}
-		err, again := Refused(err, "7")
-		if jobs.KindOf(err) != want.kind || again != want.again || !strings.Contains(jobs.HintOf(err), want.hint) || !strings.Contains(err.Error(), words) {
-			t.Errorf("%s: kind %d, again %v, %v, hint %q", words, jobs.KindOf(err), again, err, jobs.HintOf(err))
-		}
+	_, _, _, err = dial(t, `echo "srun: something new" >&2; exit 1`)
+	var silent *SilentError
+	if !errors.As(err, &silent) || silent.Exit.Code != 1 || silent.Said != "srun: something new" {
+		t.Errorf("%v", err)
 	}
-	if err, again := Refused(io.EOF, "7"); !errors.Is(err, io.EOF) || again {
+	sc, h := &busy{}, jobs.Handle{NativeID: "7"}
+	err, again := Refused(err, sc, h)
+	if !again || jobs.KindOf(err) != jobs.KindAgain || jobs.HintOf(err) != "job 7" || sc.said != "srun: something new" || !strings.Contains(err.Error(), sc.said) {
+		t.Errorf("%v, again %v, said %q", err, again, sc.said)
+	}
+	if err, again := Refused(io.EOF, sc, h); !errors.Is(err, io.EOF) || again {
 		t.Error(err)
 	}
+}
+
+// busy is a scheduler whose steps may begin in a moment.
+type busy struct {
+	jobstest.FakeScheduler
+	said string
+}
+
+func (b *busy) StepError(h jobs.Handle, said string) (jobs.Kind, string, bool) {
+	b.said = said
+	return jobs.KindAgain, "job " + h.NativeID, true
 }
 
 func TestDialEnds(t *testing.T) {

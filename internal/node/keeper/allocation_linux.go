@@ -4,22 +4,24 @@ import (
 	"context"
 	"time"
 
-	"berth/internal/node/container"
+	"berth/internal/node/batch"
 	"berth/jobs"
 )
 
 // allocation is what a scheduler has given, and the keeper is the batch process
 // of.
 type allocation struct {
+	in   jobs.NodeScheduler
 	id   string
 	ends time.Time // zero is not known
 }
 
-// allocated reads it from the environment of the job, and asks Slurm for what is
-// not there ([container.JobEnd]).
+// allocated reads it from the environment of the job, and asks the scheduler for
+// what is not there ([batch.End]).
 func allocated(ctx context.Context, on jobs.Starter, getenv func(string) string) allocation {
-	a := allocation{id: getenv("SLURM_JOB_ID")}
-	if end := container.JobEnd(ctx, on, getenv, a.id); !end.IsZero() {
+	in, job := batch.Here(getenv)
+	a := allocation{in: in, id: job.ID}
+	if end := batch.End(ctx, on, in, job); !end.IsZero() {
 		a.ends = end.UTC()
 	}
 	return a
@@ -69,5 +71,5 @@ func (k *keeper) untilEnds(ctx context.Context, now func(context.Context, time.D
 func (k *keeper) endNow(ctx context.Context, within time.Duration) time.Time {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	return container.AskJobEnd(ctx, on, k.within.id).UTC()
+	return batch.EndNow(ctx, on, k.within.in, k.within.id).UTC()
 }

@@ -17,11 +17,11 @@ func TestAllocated(t *testing.T) {
 		env  map[string]string
 		want allocation
 	}{
-		{map[string]string{"SLURM_JOB_ID": "17", "SLURM_JOB_END_TIME": "1700000000"}, allocation{"17", time.Unix(1700000000, 0).UTC()}},
+		{map[string]string{"SLURM_JOB_ID": "17", "SLURM_JOB_END_TIME": "1700000000"}, allocation{id: "17", ends: time.Unix(1700000000, 0).UTC()}},
 		{map[string]string{"SLURM_JOB_ID": "17"}, allocation{id: "17"}},
 		{nil, allocation{}},
 	} {
-		if got := allocated(t.Context(), run.Local{}, func(name string) string { return c.env[name] }); got != c.want {
+		if got := allocated(t.Context(), run.Local{}, func(name string) string { return c.env[name] }); got.id != c.want.id || !got.ends.Equal(c.want.ends) {
 			t.Errorf("%v: %+v", c.env, got)
 		}
 	}
@@ -31,7 +31,7 @@ func TestAllocated(t *testing.T) {
 func TestEndMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		k := &keeper{dir: t.TempDir(), life: newLife(0, 0), log: slog.New(slog.NewTextHandler(io.Discard, nil)), within: allocation{"17", began.Add(time.Hour)}}
+		k := &keeper{dir: t.TempDir(), life: newLife(0, 0), log: slog.New(slog.NewTextHandler(io.Discard, nil)), within: allocation{id: "17", ends: began.Add(time.Hour)}}
 		later := []time.Time{began.Add(3 * time.Hour), {}}
 		asked := 0
 		k.untilEnds(t.Context(), func(_ context.Context, within time.Duration) time.Time {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"berth/internal/link/wire"
-	"berth/internal/node/container"
+	"berth/internal/node/batch"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
 	"berth/internal/sys/socket"
@@ -206,7 +206,7 @@ func launch(ctx context.Context, dir string, o OpenOptions) (*Report, error) {
 
 // keeperEnv is what a keeper gets of a client's environment: what programs of
 // the site need to be found and to reach their servers. Commands see none of
-// it but, in an allocation, what [container.Passed] takes.
+// it but, in an allocation, what [batch.Passed] takes.
 func keeperEnv(environ []string) []string {
 	env := []string{}
 	for _, e := range environ {
@@ -218,11 +218,11 @@ func keeperEnv(environ []string) []string {
 			env = append(env, e)
 			continue
 		}
-		if len(container.Passed([]string{e})) > 0 {
+		if len(batch.Passed([]string{e})) > 0 || batch.JobVariable(name) {
 			env = append(env, e)
 			continue
 		}
-		for _, prefix := range []string{"DOCKER_", "CONTAINER_", "APPTAINER_", "SINGULARITY_", "SLURM_JOB_", "GOCOVERDIR"} {
+		for _, prefix := range []string{"DOCKER_", "CONTAINER_", "APPTAINER_", "SINGULARITY_", "GOCOVERDIR"} {
 			if strings.HasPrefix(name, prefix) {
 				env = append(env, e)
 				break

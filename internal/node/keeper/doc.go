@@ -37,7 +37,7 @@
 //
 // `berth-node connect --env DIR [--make] [--no-start]` joins its standard input
 // and output to the keeper of an environment on that machine, for use over
-// ssh or srun. On its standard error it says, one line each, [ConnectPrefix]
+// ssh or a step of a job. On its standard error it says, one line each, [ConnectPrefix]
 // and a [Report], of which the last has Ready or Error; then the conversation
 // begins with the client's hello. With --make, the standard input begins with
 // the environment's record, see [WriteSpec], which is kept if there is none yet;

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"berth/internal/link/wire"
+	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -166,8 +167,8 @@ func (k *keeper) run(signals <-chan os.Signal, openers []jobs.Opener, guest stri
 		return err
 	}
 	k.spec, k.env = spec, spec.Env
-	if os.Getenv("SLURM_JOB_ID") != "" {
-		k.env = append(container.Passed(os.Environ()), spec.Env...)
+	if _, job := batch.Here(os.Getenv); job.ID != "" {
+		k.env = append(batch.Passed(os.Environ()), spec.Env...)
 	}
 	var opener jobs.Opener
 	for _, o := range openers {

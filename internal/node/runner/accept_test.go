@@ -63,7 +63,7 @@ func TestStandInAccepted(t *testing.T) {
 func TestRestartedAccepted(t *testing.T) {
 	t.Parallel()
 	r := accepted(t)
-	if _, err := restarted(r, r.Current(), "7", 1); jobs.KindOf(err) != jobs.KindAgain {
+	if _, err := restarted(r, r.Current(), jobs.NodeJob{ID: "7", Restart: 1}); jobs.KindOf(err) != jobs.KindAgain {
 		t.Errorf("%v", err)
 	}
 	r = reread(t, r)

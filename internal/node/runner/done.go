@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"berth/internal/link/session"
-	"berth/internal/node/container"
+	"berth/internal/node/batch"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -118,7 +118,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 	}
 	defer stderr.close()
 	deadline := r.deadline(out.started)
-	env := append(container.Passed(os.Environ()), r.taskEnv(secrets, deadline)...)
+	env := append(batch.Passed(os.Environ()), r.taskEnv(secrets, deadline)...)
 	for _, cmd := range r.spec.Done {
 		_, _ = io.WriteString(stderr, "+ "+commandText(cmd)+"\n")
 		p, err := c.Session().Start(session.StartRequest{Command: cmd, Env: env, Dir: r.workIn(c, at.work)}, stdout, stderr)

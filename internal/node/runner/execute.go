@@ -13,6 +13,7 @@ import (
 
 	"berth/apptainer"
 	"berth/internal/link/session"
+	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/sys/private"
 	"berth/internal/workspace"
@@ -76,7 +77,7 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 		return fail(err)
 	}
 	r.cgroup = container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup")
-	r.jobCgroup = r.cgroup.ForJob(r.claim.NativeID)
+	r.jobCgroup = r.cgroup.ForJob(r.batch, r.claim.NativeID)
 	r.ooms = r.jobCgroup.OOMKills()
 	if out.place, err = r.prepare(ctx); err != nil {
 		return fail(err)
@@ -208,8 +209,8 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	if !stopAt.IsZero() && stopAt.Before(until) {
 		until = stopAt
 	}
-	env := append(container.Passed(os.Environ()), r.taskEnv(secrets, until)...)
-	r.recordInside(c, append(container.Passed(os.Environ()), r.taskEnv(nil, until)...))
+	env := append(batch.Passed(os.Environ()), r.taskEnv(secrets, until)...)
+	r.recordInside(c, append(batch.Passed(os.Environ()), r.taskEnv(nil, until)...))
 	r.event("started", "")
 	r.startedAt, r.stopAt, r.hook = out.started, stopAt, r.hookIn(c, env)
 	r.working.Store(true) // before its first word: who reads that may send a signal at once

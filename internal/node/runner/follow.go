@@ -10,7 +10,6 @@ import (
 	"berth/internal/node/finish"
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/ids"
-	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -107,7 +106,7 @@ func (r *attempt) goOn(ctx context.Context) {
 
 // dismiss takes out of the queue what is not needed any more, the reaper of the
 // attempt, and after the last attempt the standbys: one request, where
-// Slurm would else start a job on a node and end it, with prolog and epilog, to
+// the scheduler would else start a job on a node and end it, with prolog and epilog, to
 // find nothing to do; and a place less among those that the site lets a user
 // have.
 func (r *attempt) dismiss(ctx context.Context) {
@@ -134,7 +133,7 @@ func (r *attempt) dismiss(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if _, err := run.Output(ctx, r.on, jobs.Cmd{Argv: append([]string{"scancel"}, ids...)}); err != nil {
+	if err := r.batch.Cancel(ctx, r.on, ids); err != nil {
 		r.log.Info("what waits in the queue was left to find out by itself that it is not needed", "err", err)
 	}
 }
@@ -142,7 +141,7 @@ func (r *attempt) dismiss(ctx context.Context) {
 // next begins the next attempt, and tells whether that could be done.
 func (r *attempt) next(ctx context.Context) bool {
 	r.awaitAhead()
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute) // sbatch waits for a full queue
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute) // a submission waits for a full queue
 	defer cancel()
 	if err := r.callClient(ctx, "follow", r.spec.ID); err != nil {
 		r.event("not_followed", err.Error())
@@ -189,27 +188,27 @@ func tooLate(a *jobs.Attempt) error {
 	return e
 }
 
-// restarted is for a job that Slurm has started anew under its old id, with the
-// script of an attempt: after a preemption, a lost node, a requeue by somebody.
-// SLURM_RESTART_COUNT tells (sbatch(1)). What went before is over, then, and
-// this is the next attempt of it; when another has begun meanwhile, it is not.
-func restarted(rec *jobs.Record, a *jobs.Attempt, id string, count int) (*jobs.Attempt, error) {
-	cur := rec.Current()
+// restarted is for a requeued job: the scheduler has started it again under its
+// old id, with the script of an attempt, after a preemption, a lost node or a
+// requeue by a person. What went before is over, then, and this is the next
+// attempt of it; when another has begun meanwhile, it is not.
+func restarted(rec *jobs.Record, a *jobs.Attempt, job jobs.NodeJob) (*jobs.Attempt, error) {
+	id, count, cur := job.ID, job.Restart, rec.Current()
 	if cur.Claim == nil && (cur.Info.ID == a.Info.ID || cur.Submitted != nil && cur.Submitted.Handle.NativeID == id) {
 		return cur, nil // the start before this did not come so far
 	}
-	came := &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("Slurm has started job %s anew, and attempt %d has begun elsewhere", id, cur.N),
+	came := &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("the scheduler has requeued job %s, and attempt %d has begun elsewhere", id, cur.N),
 		Hint: "nothing was touched"}
 	if cur.Claim == nil || cur.Claim.NativeID != id || cur.Claim.Restart >= count {
 		return nil, came
 	}
 	if cur.Unfinished() { // whoever looks after it sees whether its runner lives on
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("Slurm has started job %s anew, and the result of attempt %d is accepted", id, cur.N),
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("the scheduler has requeued job %s, and the result of attempt %d is accepted", id, cur.N),
 			Hint: "nothing was touched"}
 	}
 	if cur.Exit == nil && cur.Verdict == nil {
 		_, err := finish.Verdict(cur.Dir, jobs.Verdict{Version: 1, State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Time: time.Now().UTC(),
-			Reason: fmt.Sprintf("Slurm has started the job anew (restart %d) before its runner recorded an end", count)})
+			Reason: fmt.Sprintf("the scheduler has requeued the job (restart %d) before its runner recorded an end", count)})
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +218,7 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, id string, count int) (*jobs.A
 		if err != nil {
 			return nil, err
 		}
-		word := jobs.Status{State: jobs.StateError, Word: jobs.WordRequeued, Reason: fmt.Sprintf("restart %d", count)}
+		word := jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Reason: fmt.Sprintf("restart %d", count)}
 		if err := decideHere(now, &word, fmt.Sprintf("restart %d", count)); err != nil {
 			return nil, err
 		}
@@ -234,7 +233,7 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, id string, count int) (*jobs.A
 	}
 	if !cur.Info.Change.Fits(step.Decision.Change) {
 		return nil, &jobs.Error{Kind: jobs.KindAgain,
-			Msg:  fmt.Sprintf("Slurm has started job %s anew as it was, and attempt %d needs another one: %s", id, cur.N+1, step.Decision.Reason),
+			Msg:  fmt.Sprintf("the scheduler has requeued job %s as it was, and attempt %d needs another one: %s", id, cur.N+1, step.Decision.Reason),
 			Hint: "berth status " + jobs.Short(rec.Spec.ID) + " submits that"}
 	}
 	// The same job of the scheduler, which knows it by the name of the one before.

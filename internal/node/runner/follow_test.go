@@ -50,7 +50,7 @@ func TestRestarted(t *testing.T) {
 	t.Parallel()
 	r := requeued(t, jobs.DefaultRetry())
 	for count := 1; count <= 2; count++ {
-		a, err := restarted(r, &r.Attempts[0], "7", count)
+		a, err := restarted(r, &r.Attempts[0], jobs.NodeJob{ID: "7", Restart: count})
 		if err != nil || a.Info.Number != count+1 || a.Submitted == nil || a.Submitted.Handle.NativeID != "7" {
 			t.Fatalf("restart %d: %+v, %v", count, a, err)
 		}
@@ -60,10 +60,10 @@ func TestRestarted(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	if _, err := restarted(r, &r.Attempts[0], "7", 2); jobs.KindOf(err) != jobs.KindAgain {
+	if _, err := restarted(r, &r.Attempts[0], jobs.NodeJob{ID: "7", Restart: 2}); jobs.KindOf(err) != jobs.KindAgain {
 		t.Errorf("the same restart twice: %v", err)
 	}
-	if _, err := restarted(r, &r.Attempts[0], "8", 9); jobs.KindOf(err) != jobs.KindAgain {
+	if _, err := restarted(r, &r.Attempts[0], jobs.NodeJob{ID: "8", Restart: 9}); jobs.KindOf(err) != jobs.KindAgain {
 		t.Errorf("another Slurm job: %v", err)
 	}
 	if !hasSecrets(r) {
@@ -76,15 +76,15 @@ func TestRestarted(t *testing.T) {
 func TestRestartedAgain(t *testing.T) {
 	t.Parallel()
 	r := requeued(t, jobs.DefaultRetry())
-	first, err := restarted(r, &r.Attempts[0], "7", 1)
+	first, err := restarted(r, &r.Attempts[0], jobs.NodeJob{ID: "7", Restart: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r = reread(t, r)
-	if a, err := restarted(r, &r.Attempts[0], "7", 2); err != nil || a.Info.ID != first.Info.ID {
+	if a, err := restarted(r, &r.Attempts[0], jobs.NodeJob{ID: "7", Restart: 2}); err != nil || a.Info.ID != first.Info.ID {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if _, err := restarted(r, &r.Attempts[0], "8", 2); jobs.KindOf(err) != jobs.KindAgain {
+	if _, err := restarted(r, &r.Attempts[0], jobs.NodeJob{ID: "8", Restart: 2}); jobs.KindOf(err) != jobs.KindAgain {
 		t.Errorf("another Slurm job: %v", err)
 	}
 }
@@ -101,7 +101,7 @@ func TestRestartedTooOften(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = reread(t, r)
-	if _, err := restarted(r, &r.Attempts[0], "7", 1); jobs.KindOf(err) != jobs.KindAgain {
+	if _, err := restarted(r, &r.Attempts[0], jobs.NodeJob{ID: "7", Restart: 1}); jobs.KindOf(err) != jobs.KindAgain {
 		t.Errorf("%v", err)
 	}
 	r = reread(t, r)
@@ -127,7 +127,7 @@ func TestRestartedAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = reread(t, r)
-	if _, err := restarted(r, &r.Attempts[0], "7", 1); jobs.KindOf(err) != jobs.KindAgain || len(reread(t, r).Attempts) != 1 {
+	if _, err := restarted(r, &r.Attempts[0], jobs.NodeJob{ID: "7", Restart: 1}); jobs.KindOf(err) != jobs.KindAgain || len(reread(t, r).Attempts) != 1 {
 		t.Errorf("%v", err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 
 	"berth/backends/docker"
 	"berth/internal/link/session"
+	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/lease"
@@ -38,7 +38,7 @@ func Main(args []string, stderr io.Writer) int {
 
 func start(args []string, stderr io.Writer, periods times) int {
 	// Before anything else: a signal that arrives now must not kill the
-	// process, and SIGCONT, which Slurm sends before TERM, must not matter.
+	// process, and SIGCONT, which a scheduler sends before TERM, must not matter.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT)
 	syscall.Umask(0o077)
@@ -93,7 +93,8 @@ type attempt struct {
 	logFile     io.WriteCloser
 	times       times
 	began       time.Time
-	jobEnd      time.Time // when Slurm will end the job; zero when it will not, or is not known
+	batch       jobs.NodeScheduler // in whose job this is
+	jobEnd      time.Time          // when the scheduler will end the job; zero when it will not, or is not known
 
 	scratch   *container.Scratch
 	node      string            // the program for the nodes, in the scratch directory
@@ -142,9 +143,12 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 		return nil, err
 	}
 	host, _ := os.Hostname()
-	restart, _ := strconv.Atoi(os.Getenv("SLURM_RESTART_COUNT"))
-	if restart > 0 && rec.Spec.Retry != nil {
-		if a, err = restarted(rec, a, os.Getenv("SLURM_JOB_ID"), restart); err != nil {
+	in, job := batch.Here(os.Getenv)
+	if job.ID == "" {
+		in = batch.Of(rec.Spec.Scheduler)
+	}
+	if job.Restart > 0 && rec.Spec.Retry != nil && in.Name() == rec.Spec.Scheduler {
+		if a, err = restarted(rec, a, job); err != nil {
 			return nil, err
 		}
 		moved(argv, dir, a.Dir)
@@ -156,9 +160,9 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 	if b := rec.Spec.Profile.Beat; b > 0 {
 		periods = timesOf(b)
 	}
-	r := &attempt{dir: dir, jobDir: rec.Dir, argv: argv, spec: rec.Spec, info: a.Info, on: run.Local{}, times: periods, began: time.Now(),
-		claim: jobs.Claim{Version: 1, Attempt: a.Info.ID, NativeID: os.Getenv("SLURM_JOB_ID"), Restart: restart,
-			Host: host, BootID: lease.BootID(), PID: os.Getpid(), Start: lease.StartTime(os.Getpid()), Node: os.Getenv("SLURMD_NODENAME"), Time: time.Now().UTC()}}
+	r := &attempt{dir: dir, jobDir: rec.Dir, argv: argv, spec: rec.Spec, info: a.Info, on: run.Local{}, times: periods, began: time.Now(), batch: in,
+		claim: jobs.Claim{Version: 1, Attempt: a.Info.ID, NativeID: job.ID, Restart: job.Restart,
+			Host: host, BootID: lease.BootID(), PID: os.Getpid(), Start: lease.StartTime(os.Getpid()), Node: job.Node, Time: time.Now().UTC()}}
 	r.spec.Resources = a.Info.Change.Resources(r.spec.Resources)
 	failpoint.Hit("runner.claim")
 	won, err := store.SetClaim(dir, r.claim)
@@ -175,7 +179,7 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "open the attempt's log", Err: err}
 	}
-	// Slurm keeps stderr in its own log: what goes wrong is wanted there too.
+	// The scheduler keeps stderr in its own log: what goes wrong is wanted there too.
 	r.log = slog.New(both{slog.NewTextHandler(r.logFile, nil), slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})}).With("attempt", jobs.Short(a.Info.ID))
 	return r, nil
 }
@@ -192,8 +196,9 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	defer cancel()
 	r.event("claimed", "on "+r.claim.Host)
 	r.stop.init()
-	if r.spec.Scheduler == jobs.SchedulerSlurm {
-		r.jobEnd = container.JobEnd(ctx, r.on, os.Getenv, r.claim.NativeID)
+	if r.spec.Clustered() {
+		_, job := batch.Here(os.Getenv)
+		r.jobEnd = batch.End(ctx, r.on, r.batch, job)
 	}
 	go r.watchSignals(ctx, signals)
 	go r.beat(ctx)

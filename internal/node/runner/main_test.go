@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 			if err := json.Unmarshal([]byte(os.Getenv(envTimes)), &given); err != nil {
 				panic(err)
 			}
-			leave(startRank(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv("SLURM_PROCID"), given.times()))
+			leave(startRank(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, given.times()))
 		}
 	}
 	os.Exit(m.Run())

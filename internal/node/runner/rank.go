@@ -12,12 +12,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"berth/internal/link/session"
+	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
@@ -33,20 +33,20 @@ import (
 // tells where its container is.
 type rank struct {
 	*attempt
-	id    string // SLURM_PROCID
+	id    string // among the ranks
 	up    *uplink
 	began chan order // the "go", once
 	once  sync.Once
 }
 
-// RankMain is `berth-node rank --attempt DIR -- ARGV...`, which srun starts in
-// every task of a job that has several. Orders come in on stdin, frames go out
+// RankMain is `berth-node rank --attempt DIR -- ARGV...`, which the scheduler
+// starts in every task of a job that has several. Orders come in on stdin, frames go out
 // on stdout. It returns the exit code of the task's command.
 func RankMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return startRank(args, stdin, stdout, stderr, os.Getenv("SLURM_PROCID"), defaultTimes())
+	return startRank(args, stdin, stdout, stderr, os.Getenv, defaultTimes())
 }
 
-func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, id string, periods times) int {
+func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, periods times) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGPIPE)
 	syscall.Umask(0o077)
@@ -56,18 +56,19 @@ func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, id stri
 	if err := fs.Parse(args); err != nil {
 		return jobs.CodeUsage
 	}
-	if *dir == "" || fs.NArg() == 0 || id == "" {
-		_, _ = fmt.Fprintln(stderr, "usage: berth-node rank --attempt DIR -- ARGV...\nIt is started by srun in the job of berth-node runner.")
+	in, job := batch.Here(getenv)
+	if *dir == "" || fs.NArg() == 0 || job.Rank == "" {
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node rank --attempt DIR -- ARGV...\nThe scheduler starts it in the job of berth-node runner.")
 		return jobs.CodeUsage
 	}
 	// As in the runner: orphans of the container come here, and without a
 	// container the task could read the secrets from this process.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	k := &rank{id: id, up: &uplink{w: stdout}, began: make(chan order, 1)}
+	k := &rank{id: job.Rank, up: &uplink{w: stdout}, began: make(chan order, 1)}
 	host, _ := os.Hostname()
-	r := &attempt{dir: filepath.Clean(*dir), jobDir: store.JobDirOf(filepath.Clean(*dir)), argv: fs.Args(), on: run.Local{}, times: periods, began: time.Now(), rank: k,
-		claim:   jobs.Claim{NativeID: os.Getenv("SLURM_JOB_ID"), Host: host, BootID: lease.BootID(), PID: os.Getpid()},
+	r := &attempt{dir: filepath.Clean(*dir), jobDir: store.JobDirOf(filepath.Clean(*dir)), argv: fs.Args(), on: run.Local{}, times: periods, began: time.Now(), rank: k, batch: in,
+		claim:   jobs.Claim{NativeID: job.ID, Host: host, BootID: lease.BootID(), PID: os.Getpid()},
 		logFile: stream{k.up, frameLog}}
 	k.attempt = r
 	r.log = slog.New(slog.NewTextHandler(r.logFile, nil))
@@ -101,7 +102,7 @@ func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, id stri
 	return end.Exit.Code
 }
 
-// orders does what the runner says, until srun closes the stream: then nobody
+// orders does what the runner says, until the stream is closed: then nobody
 // asks for the rank's result any more, and it ends.
 func (k *rank) orders(stdin io.Reader) {
 	in := bufio.NewReader(stdin)
@@ -183,7 +184,7 @@ func (k *rank) command(ctx context.Context, out *outcome) error {
 		return err
 	}
 	k.cgroup = container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup")
-	k.jobCgroup = k.cgroup.ForJob(k.claim.NativeID)
+	k.jobCgroup = k.cgroup.ForJob(k.batch, k.claim.NativeID)
 	k.ooms = k.jobCgroup.OOMKills()
 	if out.place, err = k.prepare(ctx); err != nil {
 		return err
@@ -211,12 +212,10 @@ func (k *rank) command(ctx context.Context, out *outcome) error {
 	case <-k.stop.done:
 		return errStopped
 	}
-	env := append(container.Passed(os.Environ()), o.Env...)
-	if k.spec.Slurm.MPI == "pmix" {
-		env = append(pmixEnv(os.Environ()), env...)
-	}
+	env := append(batch.Passed(os.Environ()), o.Env...)
+	env = append(k.batch.RankPassed(k.spec.Slurm, os.Environ()), env...)
 	if k.id == "0" {
-		k.recordInside(c, append(container.Passed(os.Environ()), k.taskEnv(nil, time.Time{})...))
+		k.recordInside(c, append(batch.Passed(os.Environ()), k.taskEnv(nil, time.Time{})...))
 	}
 	stdout, stderr := stream{k.up, frameOut}, stream{k.up, frameErr}
 	out.started = time.Now()
@@ -231,21 +230,6 @@ func (k *rank) command(ctx context.Context, out *outcome) error {
 	out.exit, out.maxRSS = res.Exit, res.MaxRSS
 	k.full(ctx, c, out.place, res.Exit, k.stderrFile())
 	return k.abandoned(c, res.Unpinged)
-}
-
-// pmixEnv are the variables by which a PMIx client finds Slurm's server on its
-// node, which it reaches over the loopback of the host's network. What the two
-// would share in files of the host is not here: the client is told to keep the
-// job's data itself.
-func pmixEnv(environ []string) []string {
-	var out []string
-	for _, e := range environ {
-		name, _, _ := strings.Cut(e, "=")
-		if strings.HasPrefix(name, "PMIX_") && name != "PMIX_SERVER_TMPDIR" && name != "PMIX_SYSTEM_TMPDIR" && name != "PMIX_GDS_MODULE" {
-			out = append(out, e)
-		}
-	}
-	return append(out, "PMIX_GDS_MODULE=hash")
 }
 
 var errRankSilent = errors.New("it ended without a word: it was killed, or its node was lost")

@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"berth/internal/sys/pattern"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -45,11 +44,11 @@ type ranks struct {
 	err    error         // what berth or the site failed with, in the first that did
 	ready  chan struct{} // closed when all are
 	notes  []string
-	said   []string // srun's last words
+	said   []string // the last words of the command that starts them
 }
 
 // rankState is one of them. Its lines are written by the goroutine that reads
-// from srun, all else under the lock.
+// the frames, all else under the lock.
 type rankState struct {
 	host       string
 	ready      bool
@@ -90,17 +89,17 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 	}
 	defer func() { _ = orders.Close() }()
 	from := &labelled{parts: map[int][]byte{}, frame: rs.frame, noise: func(line string) { r.log.Info("from a rank: " + line) }}
-	// srun is ended through its ranks, and not by a context's end: they have
-	// to clean up their nodes.
-	srun, err := r.on.Start(context.WithoutCancel(ctx), jobs.Cmd{Argv: r.argv, Env: srunEnv(os.Environ()), Stdin: in, Stdout: from, Stderr: &lines{to: srunSays{rs}}})
+	// The starter is ended through its ranks, and not by a context's end: they
+	// have to clean up their nodes.
+	starter, err := r.on.Start(context.WithoutCancel(ctx), jobs.Cmd{Argv: r.argv, Env: r.batch.RankEnviron(os.Environ()), Stdin: in, Stdout: from, Stderr: &lines{to: starterSays{rs}}})
 	_ = in.Close()
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start " + r.argv[0], Err: err}
 	}
 	ended := make(chan struct{})
-	var srunExit jobs.Exit
+	var exit jobs.Exit
 	go func() {
-		srunExit, _ = srun.Wait()
+		exit, _ = starter.Wait()
 		close(ended)
 	}()
 	go rs.write(orders, ended)
@@ -121,15 +120,15 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 	r.follow(ended, deadline, func(time.Duration) {
 		rs.order(order{Kind: orderStop, Hurry: r.stop.get().hurry})
 	}, 4*time.Second+r.times.unmount, func() {
-		r.log.Warn("the ranks did not end; ending srun")
-		_ = srun.Signal(syscall.SIGTERM) // it has Slurm kill the step
-		time.AfterFunc(10*time.Second, func() { _ = srun.Signal(syscall.SIGKILL) })
+		r.log.Warn("the ranks did not end; ending what started them", "program", r.argv[0])
+		_ = starter.Signal(syscall.SIGTERM) // the scheduler kills the ranks then
+		time.AfterFunc(10*time.Second, func() { _ = starter.Signal(syscall.SIGKILL) })
 	})
-	return rs.conclude(out, srunExit)
+	return rs.conclude(out, exit)
 }
 
 // conclude says how the ranks ended, all together.
-func (rs *ranks) conclude(out *outcome, srun jobs.Exit) error {
+func (rs *ranks) conclude(out *outcome, starter jobs.Exit) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r := rs.r
@@ -162,10 +161,10 @@ func (rs *ranks) conclude(out *outcome, srun jobs.Exit) error {
 	if rs.err == nil && silent >= 0 && r.stop.get() == nil {
 		err := errRankSilent
 		if rs.all[silent].host == "" {
-			err = errors.New("srun did not start it (" + srun.String() + ")")
+			err = errors.New(rs.starter() + " did not start it (" + starter.String() + ")")
 		}
 		if len(rs.said) > 0 {
-			err = fmt.Errorf("%w; srun says: %s", err, strings.Join(rs.said, "; "))
+			err = fmt.Errorf("%w; %s says: %s", err, rs.starter(), strings.Join(rs.said, "; "))
 		}
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: rs.name(silent), Err: err, Hint: "berth logs --runtime " + jobs.Short(r.spec.ID)}
 	}
@@ -266,13 +265,16 @@ func (rs *ranks) halt() {
 	}
 }
 
-// order has something told to all ranks. It never blocks: when srun takes
+// starter is the scheduler's program that starts the ranks.
+func (rs *ranks) starter() string { return filepath.Base(rs.r.argv[0]) }
+
+// order has something told to all ranks. It never blocks: when the starter takes
 // nothing for so long, the ranks end for lack of pings.
 func (rs *ranks) order(o order) {
 	select {
 	case rs.down <- o:
 	default:
-		rs.r.log.Warn("srun takes no more orders", "lost", o.Kind)
+		rs.r.log.Warn("the ranks take no more orders", "lost", o.Kind)
 	}
 }
 
@@ -327,18 +329,14 @@ func (r *attempt) setRanks(rs *ranks) {
 	r.ranks = rs
 }
 
-// taskGone is how srun tells that tasks have ended other than with 0, such as
-// "srun: error: c2: tasks 1,4-6: Killed".
-var taskGone = pattern.Lazy(`^srun: error: \S+: tasks? ([0-9,-]+): (.+)$`)
-
-// missed ends the attempt when one of the tasks that srun has named has not
-// said how it ended: it was killed, and not by its runner. Where srun's words
-// are others, pings find it out later.
-func (rs *ranks) missed(tasks, how string) {
+// missed ends the attempt when one of the ranks that the starter has named has
+// not said how it ended: it was killed, and not by its runner. Where the words of
+// the starter are others, pings find it out later.
+func (rs *ranks) missed(among func(rank int) bool, how string) {
 	rs.mu.Lock()
 	name := ""
 	for i := range rs.all {
-		if name == "" && rs.all[i].end == nil && among(tasks, i) {
+		if name == "" && rs.all[i].end == nil && among(i) {
 			name = rs.name(i)
 		}
 	}
@@ -348,50 +346,22 @@ func (rs *ranks) missed(tasks, how string) {
 	}
 }
 
-// among tells whether a list such as "1,4-6" names a task.
-func among(list string, task int) bool {
-	for part := range strings.SplitSeq(list, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		a, err1 := strconv.Atoi(first)
-		b, err2 := strconv.Atoi(last)
-		if err1 == nil && err2 == nil && a <= task && task <= b {
-			return true
-		}
-	}
-	return false
-}
-
-// srunSays takes what srun itself has to say, line by line.
-type srunSays struct{ rs *ranks }
+// starterSays takes what the starter itself has to say, line by line.
+type starterSays struct{ rs *ranks }
 
 // Write implements [io.Writer].
-func (w srunSays) Write(p []byte) (int, error) {
+func (w starterSays) Write(p []byte) (int, error) {
 	const keep = 3
 	w.rs.mu.Lock()
 	defer w.rs.mu.Unlock()
 	for line := range strings.Lines(string(p)) {
 		line = strings.TrimSpace(line)
 		w.rs.r.log.Info(line)
-		if m := taskGone().FindStringSubmatch(line); m != nil {
+		if among, how, ok := w.rs.r.batch.RankEnded(line); ok {
 			// What the rank itself has said comes on another stream.
-			time.AfterFunc(2*time.Second, func() { w.rs.missed(m[1], m[2]) })
+			time.AfterFunc(2*time.Second, func() { w.rs.missed(among, how) })
 		}
 		w.rs.said = append(w.rs.said[max(0, len(w.rs.said)-keep+1):], line)
 	}
 	return len(p), nil
-}
-
-// srunEnv is the job's environment without what would send srun's streams
-// elsewhere or have it start something else (srun(1), INPUT ENVIRONMENT
-// VARIABLES).
-func srunEnv(environ []string) []string {
-	return slices.DeleteFunc(slices.Clone(environ), func(e string) bool {
-		name, _, _ := strings.Cut(e, "=")
-		return strings.HasPrefix(name, "SRUN_") || slices.Contains([]string{"SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE", "SLURM_MULTI_PROG",
-			"SLURM_UNBUFFEREDIO", "SLURM_CONTAINER", "SLURM_CONTAINER_ID", "SLURM_PROLOG", "SLURM_EPILOG", "SLURM_TASK_PROLOG", "SLURM_TASK_EPILOG", "SLURM_BCAST", "SLURM_BCAST_EXCLUDE", "SLURM_SEND_LIBS",
-			"SLURM_WORKING_DIR", "SLURM_IMMEDIATE", "SLURM_QUIET", "SLURM_DEBUG", "SLURM_SRUN_MULTI"}, name)
-	})
 }

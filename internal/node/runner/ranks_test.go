@@ -34,7 +34,7 @@ func fakeSrun(args []string) int {
 	codes := make([]int, n)
 	for i := range n {
 		c := exec.Command(os.Args[0], args[1:]...)
-		c.Env = append(os.Environ(), "SLURM_PROCID="+strconv.Itoa(i))
+		c.Env = append(os.Environ(), "SLURM_JOB_ID=17", "SLURM_PROCID="+strconv.Itoa(i))
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a step is apart from its srun
 		in, err := c.StdinPipe()
 		if err != nil {
@@ -204,32 +204,13 @@ func TestRanksWithoutRunner(t *testing.T) {
 	eventually(t, "only the runner's scratch directory is left", func() bool { return len(j.scratches()) == 1 })
 }
 
-func TestAmong(t *testing.T) {
-	for _, c := range []struct {
-		line, list string
-		in, out    int
-	}{
-		{"srun: error: c2: task 1: Killed", "1", 1, 0},
-		{"srun: error: c1: tasks 0-1: Exited with exit code 143", "0-1", 1, 2},
-		{"srun: error: node-1.x: tasks 1,4-6,12: Out Of Memory", "1,4-6,12", 5, 2},
-	} {
-		m := taskGone().FindStringSubmatch(c.line)
-		if m == nil || m[1] != c.list || !among(m[1], c.in) || among(m[1], c.out) {
-			t.Errorf("%s: %q", c.line, m)
-		}
-	}
-	if taskGone().MatchString("srun: error: Unable to create step for job 7: Invalid") || among("x-3,", 2) {
-		t.Error("nonsense is taken for tasks")
-	}
-}
-
 // What keeps srun or a rank from starting is told in its words.
 func TestRanksDoNotStart(t *testing.T) {
 	t.Parallel()
 	j := newRanked(t, 2, "true", nil)
 	j.argv[2] = "invalid partition"
 	code, rec := j.run()
-	if code != 5 || !strings.Contains(rec.Reason, "rank 0: srun did not start it") || !strings.Contains(rec.Reason, "srun: error: invalid partition") {
+	if code != 5 || !strings.Contains(rec.Reason, " did not start it (exit code 1)") || !strings.Contains(rec.Reason, "srun: error: invalid partition") {
 		t.Errorf("exit %d: %+v", code, rec)
 	}
 	j = newRanked(t, 2, "true", nil)

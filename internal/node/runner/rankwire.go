@@ -12,9 +12,9 @@ import (
 	"berth/jobs"
 )
 
-// The runner and the ranks of its job talk through srun. What goes down is a
-// JSON object on every line, which srun gives to all of them alike. What comes
-// up are frames: srun hands the output of several tasks on in pieces of about a
+// The runner and the ranks of its job talk through the command that starts them (Slurm: srun). What goes down is a
+// JSON object on every line, which that gives to all of them alike. What comes
+// up are frames: it hands the output of several tasks on in pieces of about a
 // kilobyte, mixed, and with --label says before each piece whose it is and ends
 // it with a line break, whether or not the task has written one. So line breaks
 // say nothing up there, and a byte that JSON never holds ends a frame.
@@ -106,7 +106,7 @@ func (s stream) Write(p []byte) (int, error) {
 // Close implements [io.Closer].
 func (stream) Close() error { return nil }
 
-// labelled takes srun's standard output apart.
+// labelled takes the starter's standard output apart.
 type labelled struct {
 	pending []byte         // a line that has not ended
 	parts   map[int][]byte // frames that have not

@@ -13,10 +13,8 @@ import (
 	"berth/apptainer"
 	"berth/backends/docker"
 	"berth/internal/node/container"
-	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
-	"berth/slurm/site"
 )
 
 // versionWait bounds how long an attempt's programs may take to tell their
@@ -58,11 +56,8 @@ func (r *attempt) programVersions(ctx context.Context, program string) map[strin
 		})
 	}
 	ask("berth", ownVersion)
-	if r.spec.Scheduler == jobs.SchedulerSlurm {
-		ask("slurm", func() string {
-			out, _ := run.Output(ctx, r.on, jobs.Cmd{Argv: []string{"sbatch", "--version"}, Env: site.Environ(os.Environ())})
-			return site.Version(string(out))
-		})
+	if r.spec.Clustered() {
+		ask(r.spec.Scheduler, func() string { return r.batch.Version(ctx, r.on) })
 	}
 	switch {
 	case r.spec.Backend == jobs.BackendDocker:
@@ -147,7 +142,7 @@ func (r *attempt) limits(p *place) (out []jobs.Limit) {
 	}
 	res := r.spec.Resources
 	by := func(l jobs.Limit) { out = append(out, l) }
-	inSlurm := r.spec.Scheduler == jobs.SchedulerSlurm && r.docker == nil
+	inJob := r.spec.Clustered() && r.docker == nil
 	switch has := r.cgroup.Limit(); {
 	case res.Memory > 0 && r.docker != nil:
 		by(jobs.Limit{Name: "memory", Value: res.Memory.String(), By: "docker"})
@@ -163,8 +158,8 @@ func (r *attempt) limits(p *place) (out []jobs.Limit) {
 		switch {
 		case r.docker != nil:
 			l.By = "docker"
-		case inSlurm:
-			l.By = "Slurm"
+		case inJob:
+			l.By = r.spec.Scheduler
 		default:
 			l.Why = "the local queue counts them; nothing holds a task to them"
 		}

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth/internal/node/container"
+	"berth/internal/node/batch"
 	"berth/internal/sys/run"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -54,20 +54,19 @@ func (r *attempt) timeUp() why {
 		hint:   "raise [resume] attempts, or [resources] time"}
 }
 
-// warned is told that Slurm has sent the signal that was asked for. It may come
-// a minute early (sbatch(1), --signal), and somebody may have changed the job's
-// time meanwhile, so that Slurm is asked when that ends, and the rest is waited
-// for.
+// warned is told that the scheduler has sent the signal that was asked for. It
+// may come early (Slurm: a minute), and the job's time may have been changed
+// meanwhile: the scheduler is asked when that ends, and the rest is waited for.
 func (r *attempt) warned(ctx context.Context) {
 	asking, cancel := context.WithTimeout(ctx, 5*time.Second)
-	end := container.AskJobEnd(asking, r.on, r.claim.NativeID)
+	end := batch.EndNow(asking, r.on, r.batch, r.claim.NativeID)
 	cancel()
 	if end.IsZero() {
 		end = r.jobEnd
 	}
 	if !end.IsZero() {
 		left := time.Until(end.Add(-r.spec.Resume.Before))
-		r.event("time_signal", fmt.Sprintf("the Slurm job ends at %s; the task is stopped %s before", end.UTC().Format(time.RFC3339), r.spec.Resume.Before))
+		r.event("time_signal", fmt.Sprintf("the scheduler ends the job at %s; the task is stopped %s before", end.UTC().Format(time.RFC3339), r.spec.Resume.Before))
 		select {
 		case <-ctx.Done():
 			return
@@ -259,7 +258,7 @@ func (r *attempt) forget(ctx context.Context) {
 // ends. Should that fail, it is submitted at the end.
 func (r *attempt) ahead() {
 	w := r.stop.get()
-	if r.spec.Scheduler != jobs.SchedulerSlurm || r.client == "" || !w.point || w.class != jobs.ClassTime {
+	if !r.spec.Clustered() || r.client == "" || !w.point || w.class != jobs.ClassTime {
 		return
 	}
 	c := jobs.Checkpoint{Ran: w.at.Sub(r.startedAt), Point: r.here("", "")}
@@ -293,7 +292,7 @@ func (r *attempt) awaitAhead() {
 }
 
 // aheadTime is how long the end of the container waits for what [attempt.ahead]
-// has begun: sbatch takes seconds where the controller is busy, and the end of a
+// has begun: a submission takes seconds where the controller is busy, and the end of a
 // container kills whatever else this process has started.
 const aheadTime = 20 * time.Second
 

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/node/batch"
 	"berth/internal/node/finish"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -39,7 +40,8 @@ func openAhead(dir, client string, argv []string, stderr io.Writer, periods time
 	if b := rec.Spec.Profile.Beat; b > 0 {
 		periods = timesOf(b)
 	}
-	id := os.Getenv("SLURM_JOB_ID")
+	_, job := batch.Here(os.Getenv)
+	id := job.ID
 	at := slices.IndexFunc(rec.Attempts, func(a jobs.Attempt) bool { return isJob(&a, id) })
 	if at < 0 {
 		a, err := standIn(dir, id, client, periods, signals)
@@ -49,15 +51,15 @@ func openAhead(dir, client string, argv []string, stderr io.Writer, periods time
 		moved(argv, dir, a.Dir)
 		return open(a.Dir, argv, stderr, periods)
 	}
-	// Slurm has started it anew.
+	// It was requeued.
 	moved(argv, dir, rec.Attempts[at].Dir)
 	return open(rec.Attempts[at].Dir, argv, stderr, periods)
 }
 
-// standIn is for a job of Slurm (id) that was submitted ahead, behind the attempt
+// standIn is for a job of the scheduler (id) that was submitted ahead, behind the attempt
 // in dir. When another attempt is due that asks for what this job has, it is
 // that; else the result is nil, and nothing was touched. That it has begun says
-// that Slurm has ended the attempt before, whose runner may have been killed:
+// that the scheduler has ended the attempt before, whose runner may have been killed:
 // the program client concludes that, and leaves the beginning to this one.
 func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*jobs.Attempt, error) {
 	var beat, seen time.Time // the last sign of life, and when that came
@@ -100,7 +102,7 @@ func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*
 			if !cur.Beat.Equal(beat) || seen.IsZero() {
 				beat, seen = cur.Beat, time.Now()
 			}
-			_ = callFollow(client, rec) // without Slurm's programs on the node time tells
+			_ = callFollow(client, rec) // without the scheduler's programs on the node time tells
 			if cur.Claim != nil && step.Do == jobs.DoNothing && time.Since(seen) >= periods.silent {
 				if err := gone(cur); err != nil {
 					return nil, err
@@ -117,13 +119,13 @@ func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*
 	}
 }
 
-// isJob tells whether an attempt is in this job of Slurm.
+// isJob reports whether an attempt is in this job of the scheduler.
 func isJob(a *jobs.Attempt, id string) bool {
 	return a.Submitted != nil && a.Submitted.Handle.NativeID == id
 }
 
 // precedes tells whether the job of an attempt is one behind which a standby of
-// own was submitted, so that Slurm has ended it.
+// own was submitted, so that the scheduler has ended it.
 func precedes(rec *jobs.Record, own, cur *jobs.Attempt) bool {
 	return cur.Submitted != nil && (cur.N == own.N || rec.StandbyFor(cur.Submitted.Handle) > 0)
 }
@@ -136,14 +138,15 @@ func standbyHandle(rec *jobs.Record, own *jobs.Attempt, id string) jobs.Handle {
 		}
 	}
 	h := own.Submitted.Handle // its submitter has not recorded it yet, or was killed
-	h.NativeID, h.Name = id, os.Getenv("SLURM_JOB_NAME")
+	_, job := batch.Here(os.Getenv)
+	h.NativeID, h.Name = id, job.Name
 	if h.Name == "" {
 		h.Name = jobs.StandbyName(own.Info.ID, 1)
 	}
 	return h
 }
 
-// callFollow has berth ask Slurm, conclude and decide.
+// callFollow has berth ask the scheduler, conclude and decide.
 func callFollow(client string, rec *jobs.Record) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -151,14 +154,14 @@ func callFollow(client string, rec *jobs.Record) error {
 	return err
 }
 
-// gone records that an attempt's runner is: Slurm has ended its job, and it was
+// gone records that an attempt's runner is: the scheduler has ended its job, and it was
 // silent for as long as one that lives on cannot be.
 func gone(a *jobs.Attempt) error {
 	fresh, err := store.LoadFresh(a.Dir)
 	if err != nil || fresh.Over() || !fresh.Beat.Equal(a.Beat) {
 		return err
 	}
-	reason := fmt.Sprintf("its runner has been silent since %s, and Slurm has begun the job that waited for its end", a.Beat.UTC().Format(time.RFC3339))
+	reason := fmt.Sprintf("its runner has been silent since %s, and the scheduler has begun the job that waited for its end", a.Beat.UTC().Format(time.RFC3339))
 	if fresh.Unfinished() {
 		_, err = finish.Attempt(fresh, reason)
 		return err

@@ -64,12 +64,10 @@ func (s *stopper) get() *why {
 // is asked beforehand: after TERM there may be no time left to ask.
 func (r *attempt) watchSignals(ctx context.Context, signals <-chan os.Signal) {
 	killWait := make(chan time.Duration, 1)
-	if r.spec.Scheduler == jobs.SchedulerSlurm {
-		go func() { killWait <- slurmKillWait(ctx, r.on) }()
-	}
-	hurry := 5 * time.Second
-	if r.spec.Scheduler != jobs.SchedulerSlurm {
-		hurry = 0
+	hurry := time.Duration(0)
+	if r.spec.Clustered() {
+		hurry = 5 * time.Second
+		go func() { killWait <- r.batch.KillWait(ctx, r.on) }()
 	}
 	for {
 		select {
@@ -102,8 +100,8 @@ func (r *attempt) watchSignals(ctx context.Context, signals <-chan os.Signal) {
 func (r *attempt) heed(e jobs.Exit) {
 	if !e.OK() {
 		wait := 200 * time.Millisecond
-		if r.spec.Scheduler == jobs.SchedulerSlurm && (e.Signal == int(syscall.SIGTERM) || e == jobs.Exit{}) {
-			// Nobody here has sent a TERM or ended the container, so Slurm may have, which
+		if r.spec.Clustered() && (e.Signal == int(syscall.SIGTERM) || e == jobs.Exit{}) {
+			// Nobody here has sent a TERM or ended the container, so the scheduler may have, which
 			// signals one process after the other, on a node that may be busy.
 			wait = 5 * time.Second
 		}
@@ -118,20 +116,21 @@ func (r *attempt) heed(e jobs.Exit) {
 }
 
 // whySignal tells the reasons for a TERM apart: a cancel is recorded before it
-// is asked for, and Slurm's time limit is known.
+// is asked for, and the scheduler's time limit is known.
 func (r *attempt) whySignal(sig os.Signal) why {
 	if store.Cancelled(r.jobDir) {
 		return why{state: jobs.StateCancelled, reason: "cancelled"}
 	}
 	point := r.spec.Resume != nil
 	if !r.jobEnd.IsZero() && time.Until(r.jobEnd) < 2*time.Second {
-		return why{state: jobs.StateTimeout, point: point, reason: "the Slurm job's time limit passed", hint: `ask for more in [resources] time`}
+		return why{state: jobs.StateTimeout, point: point, reason: "the scheduler's time limit for the job passed", hint: `ask for more in [resources] time`}
 	}
-	if r.spec.Scheduler != jobs.SchedulerSlurm {
+	if !r.spec.Clustered() {
 		// The machine goes down, perhaps.
 		return why{state: jobs.StateCancelled, class: jobs.ClassInfra, point: point, reason: "ended from outside (signal " + sig.String() + "): not by berth cancel"}
 	}
-	return why{state: jobs.StateCancelled, class: jobs.ClassEnded, point: point, reason: "ended by the scheduler (signal " + sig.String() + "): scancel, preemption or a shutdown", hint: "squeue and sacct say which: sacct -X -j " + r.claim.NativeID}
+	return why{state: jobs.StateCancelled, class: jobs.ClassEnded, point: point, reason: "ended by the scheduler (signal " + sig.String() + "): a cancel, preemption or a shutdown",
+		hint: r.batch.EndHint(r.claim.NativeID)}
 }
 
 // stands tells whether the attempt is still this process's: nobody has claimed

@@ -1,14 +1,6 @@
 package runner
 
-import (
-	"context"
-	"strconv"
-	"time"
-
-	"berth/internal/sys/pattern"
-	"berth/internal/sys/run"
-	"berth/jobs"
-)
+import "time"
 
 // times are the periods of supervision. They stand in a fixed ratio: a beat
 // every period, a guest that leaves after twelve without a ping, an owner that
@@ -42,7 +34,7 @@ func (t times) unanswered() int { return int(t.dead/t.beat) + 1 }
 
 // deadline is when the command must have ended, and how it is known: the
 // task's own limit from the start of the command, and a margin before the end
-// of the Slurm job, so that the result can be brought back. The zero time is
+// of the scheduler's job, so that the result can be brought back. The zero time is
 // no limit.
 func (r *attempt) deadline(start time.Time) time.Time {
 	var d time.Time
@@ -61,27 +53,4 @@ func (r *attempt) deadline(start time.Time) time.Time {
 // margin is a tenth of what is left, at least 5 s and at most 2 min.
 func margin(left time.Duration) time.Duration {
 	return min(max(left/10, 5*time.Second), 2*time.Minute)
-}
-
-var killWaitLine = pattern.Lazy(`(?m)^KillWait\s*=\s*(\d+) sec`)
-
-// slurmKillWait asks the time between TERM and KILL (slurm.conf(5), KillWait).
-// Where it cannot be asked, a short one is assumed.
-func slurmKillWait(ctx context.Context, on jobs.Starter) time.Duration {
-	const cautious = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	out, err := run.Output(ctx, on, jobs.Cmd{Argv: []string{"scontrol", "show", "config"}})
-	if err != nil {
-		return cautious
-	}
-	m := killWaitLine().FindSubmatch(out)
-	if m == nil {
-		return cautious
-	}
-	n, err := strconv.Atoi(string(m[1]))
-	if err != nil {
-		return cautious
-	}
-	return time.Duration(n) * time.Second
 }

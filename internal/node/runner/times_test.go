@@ -1,8 +1,6 @@
 package runner
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/node/batch"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -128,13 +127,13 @@ func TestWhySignal(t *testing.T) {
 	}{
 		{name: "cancel", scheduler: "slurm", cancel: true, state: jobs.StateCancelled, reason: "cancelled"},
 		{name: "cancel at the limit", scheduler: "slurm", cancel: true, end: fmt.Sprint(now - 5), state: jobs.StateCancelled, reason: "cancelled"},
-		{name: "limit", scheduler: "slurm", end: fmt.Sprint(now), state: jobs.StateTimeout, reason: "the Slurm job's time limit passed", hint: "ask for more"},
+		{name: "limit", scheduler: "slurm", end: fmt.Sprint(now), state: jobs.StateTimeout, reason: "the scheduler's time limit for the job passed", hint: "ask for more"},
 		{name: "long before", scheduler: "slurm", end: fmt.Sprint(now + 600), state: jobs.StateCancelled, reason: "ended by the scheduler (signal terminated)", hint: "sacct -X -j 17"},
 		{name: "no limit known", scheduler: "slurm", state: jobs.StateCancelled, reason: "ended by the scheduler", hint: "sacct -X -j 17"},
 		{name: "local", scheduler: "local", state: jobs.StateCancelled, reason: "ended from outside (signal terminated)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &attempt{jobDir: filepath.Join(jobDir, c.name), claim: jobs.Claim{NativeID: "17"}, jobEnd: atSecond(t, c.end)}
+			r := &attempt{jobDir: filepath.Join(jobDir, c.name), claim: jobs.Claim{NativeID: "17"}, jobEnd: atSecond(t, c.end), batch: batch.Of(c.scheduler)}
 			r.spec.Scheduler = c.scheduler
 			if err := os.Mkdir(r.jobDir, 0o700); err != nil {
 				t.Fatal(err)
@@ -149,47 +148,5 @@ func TestWhySignal(t *testing.T) {
 				t.Errorf("%+v", w)
 			}
 		})
-	}
-}
-
-// answering is a place where every program prints the same.
-type answering struct {
-	text string
-	code int
-	err  error
-}
-
-func (a answering) Start(_ context.Context, c jobs.Cmd) (jobs.Process, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
-	if strings.Join(c.Argv, " ") != "scontrol show config" {
-		return nil, fmt.Errorf("unexpected command: %q", c.Argv)
-	}
-	_, err := c.Stdout.Write([]byte(a.text))
-	return a, err
-}
-
-func (answering) Signal(syscall.Signal) error { return nil }
-
-func (a answering) Wait() (jobs.Exit, error) { return jobs.Exit{Started: true, Code: a.code}, nil }
-
-func TestKillWait(t *testing.T) {
-	for _, c := range []struct {
-		on   answering
-		want time.Duration
-	}{
-		{answering{text: "Banner\nKillOnBadExit           = 0\nKillWait                = 30 sec\nX = 1\n"}, 30 * time.Second},
-		{answering{text: "KillWait=300 sec\n"}, 300 * time.Second},
-		{answering{text: "KillWait = 0 sec\n"}, 0},
-		{answering{text: "KillWait = soon\n"}, 5 * time.Second},
-		{answering{text: "KillWait = 99999999999999999999 sec\n"}, 5 * time.Second},
-		{answering{}, 5 * time.Second},
-		{answering{text: "KillWait = 30 sec\n", code: 1}, 5 * time.Second},
-		{answering{err: errors.New("no scontrol")}, 5 * time.Second},
-	} {
-		if got := slurmKillWait(t.Context(), c.on); got != c.want {
-			t.Errorf("%+v: %v, want %v", c.on, got, c.want)
-		}
 	}
 }

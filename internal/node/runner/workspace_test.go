@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/sys/run"
 	"berth/internal/workspace"
@@ -229,7 +230,7 @@ func (j *job) work() string {
 
 // Somebody who asks for the end a second time does not wait for what is collected.
 func TestSecondCancel(t *testing.T) {
-	r := &attempt{dir: t.TempDir(), jobDir: t.TempDir(), on: run.Local{}, log: slog.New(slog.DiscardHandler)}
+	r := &attempt{dir: t.TempDir(), jobDir: t.TempDir(), on: run.Local{}, log: slog.New(slog.DiscardHandler), batch: batch.Of("")}
 	r.stop.init()
 	signals := make(chan os.Signal)
 	ctx, cancel := r.inTime(t.Context())

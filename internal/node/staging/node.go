@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"berth/internal/images"
+	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/private"
@@ -67,7 +68,8 @@ type Place struct {
 // in a user namespace nobody else's files can be the root directory, and nobody
 // else can put something there.
 func Find(home, scratch string, getenv func(string) string) Place {
-	job := getenv("SLURM_JOB_ID")
+	_, in := batch.Here(getenv)
+	job := in.ID
 	if dir := filepath.Join(home, "images"); job == "" && scratch == "" && overlay.TakesDirectories(dir) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return Place{Why: err.Error()}

@@ -1,4 +1,4 @@
-package container
+package batch
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"berth/jobs"
+	"berth/slurm/inside"
 )
 
 // Newer versions of Slurm put start and end of the job into its environment, by
 // their controller's clock. Where that is not this node's, or they are not there,
 // squeue is asked for what is left.
-func TestJobEnd(t *testing.T) {
+func TestEnd(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) string { return fmt.Sprint(noon.Add(d).Unix()) }
 	silent := queue{err: errors.New("not asked")}
@@ -41,10 +42,11 @@ func TestJobEnd(t *testing.T) {
 		"no job":               {on: silent, want: -1},
 		"no job, and long ago": {start: at(-time.Hour), end: at(time.Hour), on: silent, want: time.Hour},
 	} {
-		getenv := func(name string) string {
-			return map[string]string{"SLURM_JOB_END_TIME": c.end, "SLURM_JOB_START_TIME": c.start}[name]
-		}
-		got := jobEnd(t.Context(), c.on, getenv, c.job, func() time.Time { return noon })
+		in := inside.Slurm{}
+		job, _ := in.Job(func(name string) string {
+			return map[string]string{"SLURM_JOB_ID": c.job, "SLURM_JOB_END_TIME": c.end, "SLURM_JOB_START_TIME": c.start}[name]
+		})
+		got := end(t.Context(), c.on, in, job, func() time.Time { return noon })
 		if c.want < 0 && !got.IsZero() || c.want >= 0 && !got.Equal(noon.Add(c.want)) {
 			t.Errorf("%s: %v from now on, want %v", name, got.Sub(noon), c.want)
 		}

@@ -1,0 +1,54 @@
+package jobs
+
+import (
+	"context"
+	"time"
+)
+
+// NodeJob is the job of a scheduler in which a process runs, as its environment
+// has it. The zero value is none.
+type NodeJob struct {
+	ID      string
+	Name    string
+	Node    string // the scheduler's name for this node
+	Rank    string // the number of this process among those of [Cluster.Ranks]; "" is none of them
+	Restart int    // how often the scheduler has started the job again under its id
+	// Began and Ends are by the controller's clock; zero is not told.
+	Began, Ends time.Time
+}
+
+// NodeScheduler is a scheduler as a process in one of its jobs sees it, on a
+// compute node. Its methods ask the scheduler's programs where the environment
+// does not tell, and each bounds how long that may take.
+type NodeScheduler interface {
+	// Name is the word of the configuration, as of [Scheduler].
+	Name() string
+	// Job reads the environment of a process; ok is false outside of a job.
+	Job(getenv func(string) string) (job NodeJob, ok bool)
+	// Remaining asks how much time a job has left; ok is false where the answer is
+	// none. The limit of a job may change while it runs.
+	Remaining(ctx context.Context, on Starter, id string) (left time.Duration, ok bool)
+	// KillWait is the time between TERM and KILL at the end of a job.
+	KillWait(ctx context.Context, on Starter) time.Duration
+	// Version is the scheduler's, or "".
+	Version(ctx context.Context, on Starter) string
+	// Cancel ends jobs by their ids.
+	Cancel(ctx context.Context, on Starter, ids []string) error
+	// Passed tells whether commands in a container get a variable of the job's.
+	Passed(name string) bool
+	// JobVariable reports whether Job, or a program of the scheduler that is started
+	// from here, reads a variable.
+	JobVariable(name string) bool
+	// HasCgroup tells whether a cgroup, by its path, is that of a job.
+	HasCgroup(path, id string) bool
+	// EndHint tells a person how to find out who has ended a job.
+	EndHint(id string) string
+	// RankEnviron is the environment for the command of [Cluster.Ranks], from that
+	// of the job.
+	RankEnviron(environ []string) []string
+	// RankPassed are further variables of a rank's for its task.
+	RankPassed(o SlurmOptions, environ []string) []string
+	// RankEnded reads a line that this command prints on its standard error; ok is
+	// that it says of some ranks how they ended, other than with 0.
+	RankEnded(line string) (among func(rank int) bool, how string, ok bool)
+}
