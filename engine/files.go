@@ -64,21 +64,23 @@ func (s *Session) WriteFile(ctx context.Context, path string, r io.Reader, o Wri
 	return link.WriteFile(ctx, s.name, path, r, o)
 }
 
-// EditFile replaces a text in a file and returns how many times.
+// EditFile replaces a text in a file and returns how many times: it reads the
+// file and replaces it as a whole, if nothing else has changed it meanwhile.
 func (s *Session) EditFile(ctx context.Context, path string, e FileEdit) (int, error) {
 	return ask(ctx, s.env, func(link *session.Session) (int, error) {
 		return link.EditFile(ctx, s.name, path, e)
 	})
 }
 
-// List lists a directory.
+// List lists a directory, with find(1) and stat(1) of the environment.
 func (s *Session) List(ctx context.Context, path string, o ListOptions) (FileListing, error) {
 	return ask(ctx, s.env, func(link *session.Session) (FileListing, error) {
 		return link.List(ctx, s.name, path, o)
 	})
 }
 
-// Search searches a file, or all files below a directory.
+// Search searches a file, or all files below a directory, with find(1) and
+// grep(1) of the environment.
 func (s *Session) Search(ctx context.Context, path string, q FileQuery) (FilesFound, error) {
 	return ask(ctx, s.env, func(link *session.Session) (FilesFound, error) {
 		return link.Search(ctx, s.name, path, q)

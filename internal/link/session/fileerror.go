@@ -43,6 +43,7 @@ var fileErrors = map[string]struct {
 	wire.FileTooLarge:   {jobs.KindUsage, "read it in parts, or use a command such as sed or grep"},
 	wire.FileNoMatch:    {jobs.KindUsage, "read the file again: the text must match exactly, with its white space and line ends"},
 	wire.FileAmbiguous:  {jobs.KindUsage, "give more lines around it until there is one such place, or replace all"},
+	wire.FileChanged:    {jobs.KindInfra, "try again when nothing else writes it"},
 	wire.FileInvalid:    {jobs.KindUsage, ""},
 	wire.FileNoSpace:    {jobs.KindInfra, "see what is full: berth exec -- df -h"},
 	wire.FileFailed:     {jobs.KindInfra, ""},

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"time"
@@ -44,53 +43,6 @@ type WriteOptions struct {
 	Mode fs.FileMode
 	// Parents makes missing directories above the file.
 	Parents bool
-}
-
-// Edit replaces a text in a file.
-type Edit struct {
-	Old, New string
-	// All replaces every place; else there must be exactly one.
-	All bool
-}
-
-// ListOptions say what of a directory is listed.
-type ListOptions struct {
-	Depth int    // 0 and 1 are the directory itself
-	Glob  string // picks by name, see [wire.FileRequest]; "" is all
-	Limit int    // of entries; 0 is 1,000
-}
-
-// Listing is what a directory holds, sorted by name.
-type Listing struct {
-	Path    string // of the directory
-	Entries []FileInfo
-	More    bool // there are more
-	Notes   []string
-}
-
-// Query says what to search for.
-type Query struct {
-	Pattern    string // a regular expression (RE2) for a part of a line
-	Literal    bool   // Pattern is a text
-	IgnoreCase bool
-	Glob       string // picks files by name, see [wire.FileRequest]; "" is all
-	Limit      int    // of matches; 0 is 200
-}
-
-// Match is a line that was found.
-type Match struct {
-	Path string // relative to the directory searched; of a file, its name
-	Line int    // from 1
-	Text string // without its end, at most 500 bytes
-}
-
-// Found is what a search has found, sorted by path and line. Binary files,
-// files larger than 8 MiB and .git are not looked into.
-type Found struct {
-	Path    string // that was searched
-	Matches []Match
-	More    bool // there are more
-	Notes   []string
 }
 
 // Stat describes what is at path. Here and below, a path is absolute, begins
@@ -136,47 +88,6 @@ type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
-// EditFile replaces a text in a file of at most 16 MiB and returns how many
-// times. Of edits at the same time, none is lost.
-func (s *Session) EditFile(ctx context.Context, sess, path string, e Edit) (int, error) {
-	res, err := s.file(ctx, sess, wire.FileRequest{Op: wire.FileEdit, Path: wire.Text(path), Old: wire.Text(e.Old), New: wire.Text(e.New), All: e.All}, nil, nil)
-	if err != nil {
-		return 0, err
-	}
-	return max(res.Count, 0), nil
-}
-
-// List lists a directory.
-func (s *Session) List(ctx context.Context, sess, path string, o ListOptions) (Listing, error) {
-	res, err := s.file(ctx, sess, wire.FileRequest{
-		Op: wire.FileList, Path: wire.Text(path), Depth: o.Depth, Glob: wire.Text(o.Glob), Limit: int64(o.Limit),
-	}, nil, nil)
-	if err != nil {
-		return Listing{}, err
-	}
-	l := Listing{Path: string(res.Path), More: res.Truncated, Notes: res.Notes}
-	for i := range res.Entries {
-		l.Entries = append(l.Entries, infoOf(&res.Entries[i]))
-	}
-	return l, nil
-}
-
-// Search searches a file, or all files below a directory.
-func (s *Session) Search(ctx context.Context, sess, path string, q Query) (Found, error) {
-	res, err := s.file(ctx, sess, wire.FileRequest{
-		Op: wire.FileSearch, Path: wire.Text(path), Pattern: wire.Text(q.Pattern), Literal: q.Literal, IgnoreCase: q.IgnoreCase,
-		Glob: wire.Text(q.Glob), Limit: int64(q.Limit),
-	}, nil, nil)
-	if err != nil {
-		return Found{}, err
-	}
-	f := Found{Path: string(res.Path), More: res.Truncated, Notes: res.Notes}
-	for _, m := range res.Matches {
-		f.Matches = append(f.Matches, Match{Path: string(m.Path), Line: max(m.Line, 0), Text: string(m.Text)})
-	}
-	return f, nil
-}
-
 // infoOf takes what a guest says of a file.
 func infoOf(e *wire.FileEntry) FileInfo {
 	if e == nil {
@@ -204,9 +115,6 @@ func (s *Session) file(ctx context.Context, sess string, req wire.FileRequest, r
 	p, err := s.Do(wire.StartMessage{Session: sess, File: &req}, stdin, out)
 	if err != nil {
 		in.begin(nil)
-		if errors.Is(err, wire.ErrTooLong) {
-			return nil, newFileError(wire.FileTooLarge, "the texts of the request are larger than 4 MiB")
-		}
 		return nil, err
 	}
 	in.begin(p)

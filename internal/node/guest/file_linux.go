@@ -196,14 +196,8 @@ func (o *fileOp) do(path string, in io.Reader) (*wire.FileResult, error) {
 		return o.space(path)
 	case wire.FileRead:
 		return o.read(path)
-	case wire.FileWrite:
+	case wire.FileWrite, wire.FileReplace:
 		return o.write(path, in)
-	case wire.FileEdit:
-		return o.edit(path)
-	case wire.FileList:
-		return o.list(path)
-	case wire.FileSearch:
-		return o.search(path)
 	case wire.FilePack:
 		return o.pack(path)
 	case wire.FileUnpack:
@@ -248,17 +242,4 @@ func (o *fileOp) aborted() error {
 		return context.Cause(o.ctx)
 	}
 	return nil
-}
-
-// heavy bounds how many operations hold large files in memory at a time.
-var heavy = make(chan struct{}, 2)
-
-// weigh waits for its turn among those.
-func (o *fileOp) weigh() (release func(), err error) {
-	select {
-	case heavy <- struct{}{}:
-		return func() { <-heavy }, nil
-	case <-o.ctx.Done():
-		return nil, context.Cause(o.ctx)
-	}
 }

@@ -1,6 +1,8 @@
 package guest
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"io/fs"
@@ -156,11 +158,34 @@ func (o *fileOp) write(path string, in io.Reader) (*wire.FileResult, error) {
 		return nil, namedBy(path, err)
 	}
 	defer lockFile(n.target)()
+	if o.req.Op == wire.FileReplace {
+		if err := o.still(n.target); err != nil {
+			return nil, err
+		}
+	}
 	fi, err := n.commit(o.req.Mode)
 	if err != nil {
 		return nil, namedBy(path, err)
 	}
 	return &wire.FileResult{Entry: entryOf(shownPath(path), fi), Bytes: written}, nil
+}
+
+// still refuses a file that has not the content that the client wants to
+// replace.
+func (o *fileOp) still(path string) error {
+	f, _, err := openRegular(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.LimitReader(f, wire.MaxReplace+1)); err != nil {
+		return err
+	}
+	if !bytes.Equal(sum.Sum(nil), o.req.Was) {
+		return refuse(wire.FileChanged, "%s: something else changes it at the same time", quoted(path))
+	}
+	return nil
 }
 
 // namedBy names the file that was asked for in an error about the new one.
@@ -176,8 +201,8 @@ func namedBy(path string, err error) error {
 	return err
 }
 
-// editing are the files that are being replaced, so that of two edits at once
-// none is lost.
+// editing are the files that are being replaced, so that of two replacements of
+// the same content only one is made.
 var editing = struct {
 	mu    sync.Mutex
 	files map[string]*fileLock
@@ -188,7 +213,7 @@ type fileLock struct {
 	users int
 }
 
-// lockFile keeps other edits away from a file until unlock is called.
+// lockFile keeps other writes away from a file until unlock is called.
 func lockFile(target string) (unlock func()) {
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(target)); err == nil {
 		target = filepath.Join(dir, filepath.Base(target))
