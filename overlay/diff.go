@@ -2,9 +2,7 @@ package overlay
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -110,9 +108,6 @@ type lower interface {
 	stat(p string) *node
 	// bytes is how much its files hold, 0 where that cannot be told.
 	bytes() int64
-	// fetch makes the content of these files be there to be opened; dir is for
-	// what that takes.
-	fetch(ctx context.Context, on jobs.Starter, paths []string, dir string) (open func(p string) (io.ReadCloser, error), err error)
 }
 
 // node is a path of an image.
@@ -128,9 +123,6 @@ func (unknownLower) has(string) (has, known bool) { return false, false }
 func (unknownLower) children(string) []string     { return nil }
 func (unknownLower) stat(string) *node            { return nil }
 func (unknownLower) bytes() int64                 { return 0 }
-func (unknownLower) fetch(context.Context, jobs.Starter, []string, string) (func(string) (io.ReadCloser, error), error) {
-	return nil, errors.ErrUnsupported
-}
 
 // hidden tells whether what the image has at p cannot be seen through t,
 // because of what t has above p.

@@ -195,3 +195,18 @@ func TestImportHostile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A patch, which earlier versions exported, is told from a damaged tar.
+func TestImportPatch(t *testing.T) {
+	s := newSet(t)
+	text := "Overlay deps over its image (\"/x.sif\"), made by berth. In a directory with the files of\nthe latter: patch -p1 <FILE.\n\ndiff --git a/x b/x\n"
+	for _, text := range []string{text, text + strings.Repeat("+line\n", 200)} {
+		_, err := s.Import(t.Context(), strings.NewReader(text), jobs.OverlaySpec{Name: "deps"}, "")
+		if jobs.CodeOf(err) != jobs.CodeUsage || !strings.Contains(err.Error(), "it is a patch") || !strings.Contains(jobs.HintOf(err), "patch -p1") {
+			t.Error(err)
+		}
+		if left := names(t, s.Dir); left != "" {
+			t.Errorf("left %s", left)
+		}
+	}
+}

@@ -3,13 +3,10 @@ package overlay
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,9 +50,7 @@ func readImage(ctx context.Context, on jobs.Starter, m *Mark) (lower, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := parseListing(string(out))
-	l.sif, l.begins, l.program = m.Image, at, program
-	return l, nil
+	return parseListing(string(out)), nil
 }
 
 var errNoLister = errors.New("unsquashfs of squashfs-tools is not here")
@@ -65,10 +60,6 @@ type listing struct {
 	nodes map[string]*node
 	in    map[string][]string // the names in each directory
 	size  int64               // of all files
-
-	sif     string
-	begins  int64 // where its file system does
-	program string
 }
 
 func newListing() *listing { return &listing{nodes: map[string]*node{}, in: map[string][]string{}} }
@@ -206,46 +197,6 @@ func (d *dirImage) stat(p string) *node { return d.in(parent(p))[path.Base(p)] }
 func (d *dirImage) has(p string) (has, known bool) {
 	has = d.stat(p) != nil
 	return has, has || !d.err[parent(p)]
-}
-
-// fetch unpacks files of the image.
-func (l *listing) fetch(ctx context.Context, on jobs.Starter, paths []string, dir string) (func(string) (io.ReadCloser, error), error) {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
-	}
-	to, names := filepath.Join(dir, "files"), filepath.Join(dir, "names")
-	if len(paths) > 0 {
-		var b strings.Builder
-		for _, p := range paths { // each is a pattern
-			b.WriteString(strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "#", `\#`).Replace(p) + "\n")
-		}
-		if err := os.WriteFile(names, []byte(b.String()), 0o600); err != nil {
-			return nil, err
-		}
-		argv := []string{l.program, "-o", strconv.FormatInt(l.begins, 10), "-n", "-no-xattrs", "-d", to, "-ef", names, l.sif}
-		if _, err := run.Output(ctx, on, jobs.Cmd{Argv: argv}); err != nil {
-			return nil, fmt.Errorf("unpack files of %s: %w", l.sif, err)
-		}
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	return func(p string) (io.ReadCloser, error) {
-		name := path.Join("files", p)
-		if fi, err := root.Lstat(name); err == nil && fi.Mode().IsRegular() && fi.Mode().Perm()&0o400 == 0 {
-			if err := root.Chmod(name, 0o600); err != nil {
-				return nil, err
-			}
-		}
-		return root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	}, nil
-}
-
-func (d *dirImage) fetch(context.Context, jobs.Starter, []string, string) (func(string) (io.ReadCloser, error), error) {
-	return func(p string) (io.ReadCloser, error) {
-		return d.root.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	}, nil
 }
 
 func (d *dirImage) bytes() (n int64) {

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -32,6 +33,10 @@ func (s *Set) Import(ctx context.Context, r io.Reader, spec jobs.OverlaySpec, im
 		return nil, err
 	}
 	m.bind(img)
+	in := bufio.NewReaderSize(r, 1<<18)
+	if err := notPatch(in); err != nil {
+		return nil, err
+	}
 	release, err := s.begin(ctx, dir, "import")
 	if err != nil {
 		return nil, err
@@ -57,7 +62,7 @@ func (s *Set) Import(ctx context.Context, r io.Reader, spec jobs.OverlaySpec, im
 			how = jobs.DriverExt3
 		}
 	}
-	got, err := s.unpack(ctx, r, filepath.Join(layer, "upper"), how)
+	got, err := s.unpack(ctx, in, filepath.Join(layer, "upper"), how)
 	if err != nil {
 		return fail(err)
 	}
@@ -113,6 +118,20 @@ func (s *Set) Import(ctx context.Context, r io.Reader, spec jobs.OverlaySpec, im
 	i := s.look(spec.Name)
 	i.Holder = nil // that was this call
 	return &i, i.Err
+}
+
+// notPatch refuses a patch, which earlier versions exported. One begins with a
+// line of text, and the first block of a tar has bytes of zero.
+func notPatch(r *bufio.Reader) error {
+	head, err := r.Peek(tarBlock)
+	if bytes.HasPrefix(head, []byte("Overlay ")) && bytes.IndexByte(head, 0) < 0 {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "it is a patch that an earlier version of berth has exported, and an overlay is made of a tar",
+			Hint: "apply it in a directory with the image's files: patch -p1 <FILE; to move an overlay: berth overlay export NAME FILE.tar"}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // sane refuses what no [Set.Export] tells of an overlay: a tar may be anybody's,

@@ -20,43 +20,39 @@ import (
 
 // Formats of an export.
 const (
-	formatTar   = "tar"
-	formatPatch = "patch"
-	formatSIF   = "sif"
+	formatTar = "tar"
+	formatSIF = "sif"
 )
 
 // exportFormat is the format that was named, else the one that a file's name
-// says.
+// says. Earlier versions wrote patches, too: a script that asks for one is not
+// given a tar under that name.
 func exportFormat(named, file string) (string, error) {
-	switch named {
-	case formatTar, formatPatch, formatSIF:
+	ext := filepath.Ext(file)
+	switch {
+	case named == formatTar || named == formatSIF:
 		return named, nil
-	case "":
-	default:
-		return "", usage("--format %s: it is tar, patch or sif", named)
-	}
-	switch filepath.Ext(file) {
-	case ".patch", ".diff":
-		return formatPatch, nil
-	case ".sif":
+	case named == "patch" || named == "" && (ext == ".patch" || ext == ".diff"):
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "an overlay is exported as a tar or as a sif, not as a patch",
+			Hint: "berth overlay diff NAME lists what it has changed; berth overlay export NAME FILE.tar has the files"}
+	case named != "":
+		return "", usage("--format %s: it is tar or sif", named)
+	case ext == ".sif":
 		return formatSIF, nil
 	}
 	return formatTar, nil
 }
 
 func (a *app) overlayExportCmd() *cobra.Command {
-	var format, since string
+	var format string
 	var force bool
 	c := &cobra.Command{
-		Use: "export NAME FILE", Short: "write an overlay to a tar, a patch or a new image",
+		Use: "export NAME FILE", Short: "write an overlay to a tar or a new image",
 		Long: `Write what an overlay has changed to a file; - is standard output. The end of the file's
 name, or --format, says the format:
 
   .tar    all files, with extended attributes, hard links and holes; a deleted path
           is a character device 0:0. berth overlay import reads it.
-  .patch  a unified diff of the text files, for patch -p1 in a directory with the
-          image's files; its head lists what a patch cannot hold. With --since it is
-          the difference from a snapshot.
   .sif    a new image, of the overlay's image and its changes. It needs a directory
           on a disk of this machine ($TMPDIR, else /tmp) for a while, with room for
           twice the unpacked image, and is not put into the cache: name it by its
@@ -66,7 +62,7 @@ An overlay that is in use is read from its last snapshot.
 ` + overlayExit,
 		Example: `  berth overlay export deps deps.sif
   berth overlay export deps deps.tar
-  berth overlay export deps - --format patch | less`,
+  berth overlay export deps - | tar -t`,
 		Args: overlayArgs(2, "an overlay and the name of a file"),
 		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
 			name, to := args[0], args[1]
@@ -74,19 +70,13 @@ An overlay that is in use is read from its last snapshot.
 			switch {
 			case err != nil:
 				return err
-			case since != "" && f != formatPatch:
-				return usage("--since is for a patch")
 			case to == "-" && f == formatSIF:
 				return usage("an image cannot be written to standard output: name a file")
 			case to == "-" && f == formatTar && a.tty:
 				return usage("a tar is nothing for a terminal: name a file")
 			}
-			write := func(w io.Writer) error { return a.exportTar(ctx, set, name, w) }
-			if f == formatPatch {
-				write = func(w io.Writer) error { return a.exportPatch(ctx, set, name, since, w) }
-			}
 			if to == "-" {
-				return write(a.stdout)
+				return a.exportTar(ctx, set, name, a.stdout)
 			}
 			if to, err = filepath.Abs(to); err != nil {
 				return err
@@ -102,12 +92,11 @@ An overlay that is in use is read from its last snapshot.
 				}
 				return apptainer.Squash(ctx, set, cache, name, to, force)
 			}
-			return writeFile(to, force, write)
+			return writeFile(to, force, func(w io.Writer) error { return a.exportTar(ctx, set, name, w) })
 		}),
 	}
 	fs := c.Flags()
-	fs.StringVar(&format, "format", "", "`FORMAT` of the file: tar, patch or sif (default: the end of its name, else tar)")
-	fs.StringVar(&since, "since", "", "with a patch: the difference from the snapshot `LABEL`")
+	fs.StringVar(&format, "format", "", "`FORMAT` of the file: tar or sif (default: the end of its name, else tar)")
 	fs.BoolVar(&force, "force", false, "replace a file that exists")
 	waitFlag(c)
 	return c
@@ -151,18 +140,6 @@ func (a *app) exportTar(ctx context.Context, set *overlay.Set, name string, w io
 	return err
 }
 
-func (a *app) exportPatch(ctx context.Context, set *overlay.Set, name, since string, w io.Writer) error {
-	b := bufio.NewWriterSize(w, 1<<18)
-	left, err := set.Patch(ctx, name, since, b)
-	if err != nil {
-		return err
-	}
-	if left > 0 {
-		a.say("a patch cannot hold %s; its head lists them", plural(left, "change"))
-	}
-	return b.Flush()
-}
-
 func (a *app) overlayImportCmd() *cobra.Command {
 	var driver, size, image string
 	c := &cobra.Command{
@@ -199,7 +176,7 @@ refused.
 			if err != nil {
 				return err
 			}
-			i, err := set.Import(cmd.Context(), bufio.NewReaderSize(in, 1<<18), spec, image)
+			i, err := set.Import(cmd.Context(), in, spec, image)
 			if err != nil {
 				return err
 			}

@@ -1,24 +1,19 @@
 package overlay
 
 import (
-	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"berth/jobs"
-
-	"golang.org/x/sys/unix"
 )
 
-// sandboxOverlay is an overlay over a sandbox directory, and the directory.
-func sandboxOverlay(t *testing.T) (s testSet, i *Info, base string) {
-	t.Helper()
-	s = newSet(t)
-	i = s.create(t, "deps", jobs.DriverFuse)
-	base = t.TempDir()
+// The files of an overlay over those of its image are what a container shows.
+func TestApply(t *testing.T) {
+	s := newSet(t)
+	i := s.create(t, "deps", jobs.DriverFuse)
+	base := t.TempDir()
 	write := func(root, p, text string) {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, p)), 0o755))
 		must(t, os.WriteFile(filepath.Join(root, p), []byte(text), 0o644))
@@ -46,73 +41,6 @@ func sandboxOverlay(t *testing.T) (s testSet, i *Info, base string) {
 	write(upper, "opt/x", "x again\n")
 	must(t, os.Chmod(filepath.Join(upper, "opt/x"), 0o755))
 	must(t, os.Link(filepath.Join(upper, "srv/new"), filepath.Join(upper, "a-hard-link")))
-	return s, i, base
-}
-
-func TestPatch(t *testing.T) {
-	if _, err := exec.LookPath("patch"); err != nil {
-		t.Skip("patch is not here")
-	}
-	s, i, base := sandboxOverlay(t)
-	var b bytes.Buffer
-	left, err := s.Patch(t.Context(), "deps", "", &b)
-	must(t, err)
-	text := b.String()
-	head, _, _ := strings.Cut(text, "\ndiff ")
-	for _, want := range []string{`binary file: "/bin/tool"`, `link or special file: "/srv/link"`, `empty directory: "/srv/empty"`, `"/etc/hosts\nfake"`} {
-		if !strings.Contains(head, want) {
-			t.Errorf("the head has no %s:\n%s", want, head)
-		}
-	}
-	if left != strings.Count(head, "\n  ") {
-		t.Errorf("%d\n%s", left, head)
-	}
-	// Applied to the image's files it makes those of the overlay.
-	must(t, os.Remove(filepath.Join(base, "bin/tool")))
-	cmd := exec.CommandContext(t.Context(), "patch", "-p1", "-d", base)
-	cmd.Stdin = strings.NewReader(text)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, out, text)
-	}
-	for p, want := range map[string]string{"etc/hosts": "one\ntwo and a half\nthree\n", "srv/new": "new\nno newline", "a-hard-link": "new\nno newline", "opt/x": "x again\n", "etc/gone": "", "opt/y/z": "", "doc/a": "", "doc/b/c": ""} {
-		got, _ := os.ReadFile(filepath.Join(base, p))
-		if string(got) != want {
-			t.Errorf("%s: %q", p, got)
-		}
-	}
-	if fi, err := os.Stat(filepath.Join(base, "opt/x")); err != nil || fi.Mode()&0o100 == 0 {
-		t.Errorf("%v, %v", fi, err)
-	}
-	// Since a snapshot.
-	_, err = s.Snapshot(t.Context(), "deps", "x", false)
-	must(t, err)
-	upper := filepath.Join(i.Layer(), "upper")
-	must(t, os.WriteFile(filepath.Join(upper, "opt/x"), []byte("and again\n"), 0o755))
-	must(t, os.Remove(filepath.Join(upper, "srv/new")))
-	must(t, unix.Mknod(filepath.Join(upper, "srv/new"), unix.S_IFCHR, 0))
-	// The sandbox was changed by the patch, and is put back as an image that agrees.
-	m := *i.Mark
-	m.Image = base
-	m.ImageID, err = DirID(base)
-	must(t, err)
-	must(t, writeMark(i.Dir, &m))
-	b.Reset()
-	_, err = s.Patch(t.Context(), "deps", "x", &b)
-	must(t, err)
-	got := b.String()
-	for _, want := range []string{"-x again\n+and again\n", "deleted file mode", "--- a/srv/new\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "etc/hosts") {
-		t.Errorf("more than since the snapshot:\n%s", got)
-	}
-}
-
-// The files of an overlay over those of its image are what a container shows.
-func TestApply(t *testing.T) {
-	s, _, base := sandboxOverlay(t)
 	r, err := s.Read(t.Context(), "deps", "export")
 	must(t, err)
 	defer r.Close()
