@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,9 +76,7 @@ func (s *Set) Convert(ctx context.Context, name string, c Conversion, progress f
 			return nil, fmt.Errorf("convert overlay %s: %w", name, err)
 		}
 	}
-	out := Look(name, i.Dir)
-	out.Holder = nil // that was this call
-	return &out, out.Err
+	return s.done(name)
 }
 
 // rebind has a mark belong to another image.
@@ -176,55 +175,24 @@ func (t *tree) unmarked(i *Info, driver string) error {
 	return nil
 }
 
-// rewrite makes the layer of spec in a directory of what another layer holds:
-// it goes through a tar, as [Set.Export] writes it.
+// rewrite makes the layer of spec in a directory of what another layer holds.
 func (s *Set) rewrite(ctx context.Context, src *source, t tree, dir string, spec jobs.OverlaySpec, progress func(done, all int64)) error {
 	layer := filepath.Join(dir, dirLayer)
-	for _, d := range []string{"upper", "work"} {
-		if err := os.MkdirAll(filepath.Join(layer, d), 0o700); err != nil {
-			return err
-		}
-	}
-	upper := filepath.Join(layer, "upper")
-	r, w := io.Pipe()
-	wrote := make(chan error, 1)
-	go func() {
-		err := writeHead(w, src.mark)
-		if err == nil {
-			err = s.writeFiles(ctx, src, t, w, progress)
-		}
-		_ = w.CloseWithError(err)
-		wrote <- err
-	}()
-	got, err := s.unpack(ctx, r, upper, spec.Driver)
-	_ = r.CloseWithError(err)
-	if werr := <-wrote; werr != nil && (err == nil || errors.Is(err, werr)) {
-		err = werr
-	}
-	if err == nil {
-		err = os.Chmod(upper, 0o755)
-	}
-	if err != nil || spec.Driver != jobs.DriverExt3 {
+	if err := makeDirs(layer); err != nil {
 		return err
 	}
-	if err := os.Chmod(filepath.Join(layer, "work"), 0o755); err != nil {
+	u, err := s.through(ctx, src, t, filepath.Join(layer, "upper"), spec.Driver, progress)
+	if err != nil {
 		return err
 	}
-	size := spec.Size
-	if size == 0 {
-		size = DefaultSize
-	}
-	if err := mkfsFrom(ctx, s.On, layerPath(dir, spec.Driver), layer, size, spec.Inodes, got.Hard && os.Geteuid() != 0); err != nil {
-		return err
-	}
-	return run.RemoveFiles(ctx, s.On, layer)
+	return s.placeUnpacked(ctx, layer, layerPath(dir, spec.Driver), spec, u)
 }
 
 // writeHead begins a tar with what is known of the overlay.
 func writeHead(w io.Writer, of *Mark) error {
 	m := tarMark{Mark: *of, IDs: idsContainer}
-	if m.Driver == jobs.DriverExt3 && m.Size == 0 {
-		m.Size = DefaultSize
+	if m.Driver == jobs.DriverExt3 {
+		m.Size = cmp.Or(m.Size, DefaultSize)
 	}
 	mark, err := json.Marshal(m)
 	if err != nil {
@@ -253,10 +221,7 @@ func (t *tree) fit(spec *jobs.OverlaySpec) error {
 	if spec.Size == 0 && needs+needs/4 > DefaultSize {
 		spec.Size = (needs + needs/2 + jobs.GiB - 1) / jobs.GiB * jobs.GiB
 	}
-	size := spec.Size
-	if size == 0 {
-		size = DefaultSize
-	}
+	size := cmp.Or(spec.Size, DefaultSize)
 	if jobs.Bytes(t.content()) > size {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the files take %s, and %s is less", shown(jobs.Bytes(t.content())), size),
 			Hint: "a larger --size, or none"}

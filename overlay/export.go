@@ -49,13 +49,44 @@ func (s *Set) Export(ctx context.Context, name string, w io.Writer, progress fun
 	if err != nil {
 		return 0, err
 	}
-	if err := writeHead(w, src.mark); err != nil {
-		return 0, err
-	}
-	if err := s.writeFiles(ctx, src, t, w, progress); err != nil {
+	if err := s.writeAll(ctx, src, t, w, progress); err != nil {
 		return 0, unreadable(name, err)
 	}
 	return t.leftOut(), nil
+}
+
+// through unpacks the files of a layer in a directory, by way of the tar that
+// [Set.Export] writes. The error is that of the side that failed first.
+func (s *Set) through(ctx context.Context, src *source, t tree, dir, how string, progress func(done, all int64)) (unpacked, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	r, w := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		defer close(wrote)
+		err := s.writeAll(ctx, src, t, w, progress)
+		wrote <- err // before the reader sees that it is over
+		_ = w.CloseWithError(err)
+	}()
+	u, err := s.unpack(ctx, r, dir, how)
+	if err == nil {
+		if _, err = io.Copy(io.Discard, r); err != nil { // what follows the end of the tar
+			err = unreadable(src.name, err)
+		}
+		return u, err
+	}
+	select {
+	case werr := <-wrote:
+		if werr != nil { // the unpacker says only that the tar was cut off
+			err = unreadable(src.name, werr)
+		}
+	default:
+		stop()
+		_ = r.Close()
+		for range wrote { // its error comes of that
+		}
+	}
+	return u, err
 }
 
 // survey lists a layer before its files are read, and finds out whether that
@@ -128,8 +159,11 @@ func (e *entry) taken() bool {
 	return e.whiteout
 }
 
-// writeFiles writes the tar but for its global header.
-func (s *Set) writeFiles(ctx context.Context, src *source, t tree, w io.Writer, progress func(done, all int64)) error {
+// writeAll writes the tar of a layer. progress may be nil.
+func (s *Set) writeAll(ctx context.Context, src *source, t tree, w io.Writer, progress func(done, all int64)) error {
+	if err := writeHead(w, src.mark); err != nil {
+		return err
+	}
 	all, done := t.content(), int64(0)
 	told := func(n int64) {
 		if done += n; progress != nil {

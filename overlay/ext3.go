@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -51,9 +52,7 @@ func CheckSize(driver string, size jobs.Bytes, inodes int64) error {
 	if driver != jobs.DriverExt3 {
 		return nil
 	}
-	if size == 0 {
-		size = DefaultSize
-	}
+	size = cmp.Or(size, DefaultSize)
 	block := jobs.KiB // as mke2fs chooses it; a file takes an inode, and an image a block for each at most
 	if size >= 512*jobs.MiB {
 		block = 4 * jobs.KiB
@@ -75,10 +74,7 @@ func CheckSize(driver string, size jobs.Bytes, inodes int64) error {
 // spec.Templates names a directory for them. A crash leaves only names that
 // discard knows.
 func makeExt3(ctx context.Context, on jobs.Starter, path string, spec jobs.OverlaySpec) error {
-	size := spec.Size
-	if size == 0 {
-		size = DefaultSize
-	}
+	size := cmp.Or(spec.Size, DefaultSize)
 	err := errNoTemplates
 	if spec.Templates != "" {
 		err = fromTemplate(ctx, on, path, spec.Templates, size, spec.Inodes)
@@ -105,14 +101,10 @@ func mkfs(ctx context.Context, on jobs.Starter, path string, size jobs.Bytes, in
 		return err
 	}
 	defer func() { _ = disk.RemoveTree(root) }()
-	for _, d := range []string{"upper", "work"} {
-		if err := os.Mkdir(filepath.Join(root, d), 0o700); err != nil {
-			return err
-		}
+	if err := makeDirs(root); err != nil {
+		return err
 	}
-	// The upper directory becomes the root directory inside, as in makeLayer;
-	// by chmod, because berth's umask is strict.
-	for _, d := range []string{"upper", "work", "."} {
+	for _, d := range []string{"work", "."} {
 		if err := os.Chmod(filepath.Join(root, d), 0o755); err != nil {
 			return err
 		}

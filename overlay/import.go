@@ -3,6 +3,7 @@ package overlay
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,10 +51,8 @@ func (s *Set) Import(ctx context.Context, r io.Reader, spec jobs.OverlaySpec, im
 		return nil, err
 	}
 	layer := filepath.Join(temp, dirLayer)
-	for _, d := range []string{"upper", "work"} {
-		if err := os.MkdirAll(filepath.Join(layer, d), 0o700); err != nil {
-			return fail(err)
-		}
+	if err := makeDirs(layer); err != nil {
+		return fail(err)
 	}
 	how := spec.Driver
 	if how == "" || how == unpackAuto {
@@ -91,22 +90,7 @@ func (s *Set) Import(ctx context.Context, r io.Reader, spec jobs.OverlaySpec, im
 		return fail(err)
 	}
 	m.Driver, m.Size, m.Inodes = spec.Driver, spec.Size, spec.Inodes
-	if err := os.Chmod(filepath.Join(layer, "upper"), 0o755); err != nil {
-		return fail(err)
-	}
-	to := layerPath(dir, m.Driver)
-	if m.Driver == jobs.DriverExt3 {
-		size := m.Size
-		if size == 0 {
-			size = DefaultSize
-		}
-		if err := os.Chmod(filepath.Join(layer, "work"), 0o755); err != nil {
-			return fail(err)
-		}
-		if err := mkfsFrom(ctx, s.On, to, layer, size, m.Inodes, got.Hard && os.Geteuid() != 0); err != nil {
-			return fail(err)
-		}
-	} else if err := os.Rename(layer, to); err != nil {
+	if err := s.placeUnpacked(ctx, layer, layerPath(dir, m.Driver), spec, got); err != nil {
 		return fail(err)
 	}
 	if err := run.RemoveFiles(ctx, s.On, temp); err != nil {
@@ -115,9 +99,25 @@ func (s *Set) Import(ctx context.Context, r io.Reader, spec jobs.OverlaySpec, im
 	if err := writeMark(dir, &m); err != nil {
 		return fail(err)
 	}
-	i := s.look(spec.Name)
-	i.Holder = nil // that was this call
-	return &i, i.Err
+	return s.done(spec.Name)
+}
+
+// placeUnpacked puts a directory with the files of a tar in the place of a layer
+// of a driver: as it is, or as an ext3 image of it.
+func (s *Set) placeUnpacked(ctx context.Context, layer, to string, spec jobs.OverlaySpec, u unpacked) error {
+	switch {
+	case layer == to:
+		return nil
+	case spec.Driver != jobs.DriverExt3:
+		return os.Rename(layer, to)
+	}
+	if err := os.Chmod(filepath.Join(layer, "work"), 0o755); err != nil {
+		return err
+	}
+	if err := mkfsFrom(ctx, s.On, to, layer, cmp.Or(spec.Size, DefaultSize), spec.Inodes, u.Hard && os.Geteuid() != 0); err != nil {
+		return err
+	}
+	return run.RemoveFiles(ctx, s.On, layer)
 }
 
 // notPatch refuses a patch, which earlier versions exported. One begins with a

@@ -164,7 +164,7 @@ func (s *Set) collectKept(ctx context.Context, dry bool, older time.Duration, re
 		if err != nil {
 			continue // somebody uses it
 		}
-		gone := filepath.Join(s.Dir, fmt.Sprintf("%s%s-%x", prefixGone, filepath.Base(i.Dir), time.Now().UnixNano()))
+		gone := s.goneName(i.Dir)
 		err = os.Rename(i.Dir, gone)
 		release()
 		if err == nil {

@@ -235,16 +235,21 @@ func makeLayer(ctx context.Context, on jobs.Starter, dir string, spec jobs.Overl
 	case jobs.DriverExt3:
 		return path, makeExt3(ctx, on, path, spec)
 	case jobs.DriverFuse, jobs.DriverKernel:
-		for _, d := range []string{"upper", "work"} {
-			if err := os.MkdirAll(filepath.Join(path, d), 0o700); err != nil {
-				return "", err
-			}
-		}
-		// The upper directory becomes the root directory inside, which others
-		// inside (a service user of a package) must be able to enter.
-		return path, os.Chmod(filepath.Join(path, "upper"), 0o755)
+		return path, makeDirs(path)
 	}
 	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth has no overlay driver " + spec.Driver}
+}
+
+// makeDirs makes the two directories of an empty layer. The upper one becomes
+// the root directory inside, which others inside (a service user of a package)
+// must be able to enter: by chmod, because berth's umask is strict.
+func makeDirs(layer string) error {
+	for _, d := range []string{"upper", "work"} {
+		if err := os.MkdirAll(filepath.Join(layer, d), 0o700); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(filepath.Join(layer, "upper"), 0o755)
 }
 
 // discard removes what a killed owner has left half made.

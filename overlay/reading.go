@@ -3,7 +3,6 @@ package overlay
 import (
 	"context"
 	"errors"
-	"io"
 
 	"berth/jobs"
 )
@@ -39,26 +38,7 @@ func (r *Reading) Close() { r.src.release() }
 // container shows: with the overlay's files, and without what it has deleted.
 // Files of other ids are theirs where a user namespace has these.
 func (r *Reading) Apply(ctx context.Context, root string, progress func(done, all int64)) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	in, out := io.Pipe()
-	wrote := make(chan error, 1)
-	go func() {
-		err := writeHead(out, r.src.mark)
-		if err == nil {
-			err = r.set.writeFiles(ctx, r.src, r.tree, out, progress)
-		}
-		_ = out.CloseWithError(err) // nil is the end
-		wrote <- err
-	}()
-	_, err := r.set.unpack(ctx, in, root, unpackApply)
-	_ = in.CloseWithError(errors.New("it is not read any more"))
-	if err != nil {
-		stop()
-	}
-	if werr := <-wrote; werr != nil && (err == nil || jobs.KindOf(err) == jobs.KindUsage) { // that it was cut off is no news
-		return unreadable(r.src.name, werr)
-	}
+	_, err := r.set.through(ctx, r.src, r.tree, root, unpackApply, progress)
 	return err
 }
 

@@ -72,6 +72,22 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// What the unpacker refuses is said, and not that the writer was cut off.
+func TestApplyRefused(t *testing.T) {
+	s := newSet(t)
+	i := s.create(t, "deps", jobs.DriverFuse)
+	f, err := os.Create(filepath.Join(i.Layer(), "upper/huge"))
+	must(t, err)
+	must(t, f.Truncate(2<<40))
+	must(t, f.Close())
+	r, err := s.Read(t.Context(), "deps", "export")
+	must(t, err)
+	defer r.Close()
+	if err := r.Apply(t.Context(), t.TempDir(), nil); jobs.CodeOf(err) != jobs.CodeUsage || !strings.Contains(err.Error(), "much smaller") {
+		t.Error(err)
+	}
+}
+
 func TestPlace(t *testing.T) {
 	dir := t.TempDir()
 	made, to := filepath.Join(dir, "made"), filepath.Join(dir, "to")

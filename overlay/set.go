@@ -194,7 +194,12 @@ func (s *Set) Create(ctx context.Context, spec jobs.OverlaySpec, image string) (
 	if _, err := openLeased(ctx, s.On, dir, spec, img); err != nil {
 		return nil, err
 	}
-	i := s.look(spec.Name)
+	return s.done(spec.Name)
+}
+
+// done is an overlay as a verb that changed it leaves it.
+func (s *Set) done(name string) (*Info, error) {
+	i := s.look(name)
 	i.Holder = nil // that was this call
 	return &i, i.Err
 }

@@ -307,9 +307,7 @@ func (s *Set) Fork(ctx context.Context, name, to string) (*Info, error) {
 	if err := writeMark(dir, &m); err != nil {
 		return nil, err
 	}
-	i := s.look(to)
-	i.Holder = nil // that was this call
-	return &i, i.Err
+	return s.done(to)
 }
 
 // source is a layer that nobody changes.
@@ -438,7 +436,7 @@ func (s *Set) collectIn(ctx context.Context, dir string, dry bool, remove func(p
 	}
 	for _, l := range found {
 		if m == nil && !dry { // out of the way of whoever makes it next
-			gone := filepath.Join(s.Dir, fmt.Sprintf("%s%s-%x", prefixGone, filepath.Base(dir), time.Now().UnixNano()))
+			gone := s.goneName(dir)
 			if now, err := ReadMark(dir); err != nil || now != nil || os.Rename(dir, gone) != nil {
 				return
 			}
