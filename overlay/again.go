@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/sys/disk"
 	"berth/internal/sys/run"
 	"berth/jobs"
 )
@@ -44,21 +43,13 @@ func Again(ctx context.Context, on jobs.Starter, overlays, name, dir string, spe
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + ", from which the job was to go on, has lost its content", Err: err,
 			Hint: "submit the task again; some sites remove old files"}
 	}
-	temp := filepath.Join(dir, "overlay")
-	if err := os.Mkdir(temp, 0o700); err != nil {
-		return nil, fmt.Errorf("make a throw-away overlay: %w", err)
-	}
-	l := &Layer{Path: layerPath(temp, m.Driver), temp: temp, driver: m.Driver}
-	if m.Driver != jobs.DriverExt3 {
-		l.limit = Space{Bytes: spec.Size, Files: spec.Inodes}
-	}
-	if err = copyLayer(ctx, on, m.Driver, path, l.Path); err == nil && m.Driver == jobs.DriverExt3 {
-		_, err = checkExt3(ctx, on, l.Path)
-	}
+	l, err := throwAwayCopy(ctx, on, m.Driver, path, filepath.Join(dir, "overlay"))
 	if err != nil {
-		_ = disk.RemoveTree(temp)
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "copy overlay " + name + ", from which the job goes on", Err: err,
 			Hint: "is there space left? df -h " + dir}
+	}
+	if m.Driver != jobs.DriverExt3 {
+		l.limit = Space{Bytes: spec.Size, Files: spec.Inodes}
 	}
 	return l, nil
 }

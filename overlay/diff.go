@@ -77,9 +77,6 @@ func (t *tree) add(e *entry) {
 	t.at[e.path] = e
 }
 
-// ownPlace is where berth's own things are bound in a container.
-const ownPlace = ".berth"
-
 func readTree(ctx context.Context, driver, layer string) (tree, error) {
 	t := tree{at: map[string]*entry{}}
 	l, err := openLayer(driver, layer)
@@ -88,10 +85,9 @@ func readTree(ctx context.Context, driver, layer string) (tree, error) {
 	}
 	defer l.close()
 	err = l.walk(func(e *entry) error {
-		if e.path == ownPlace || strings.HasPrefix(e.path, ownPlace+"/") {
-			return nil
+		if !e.isOwn() {
+			t.add(e)
 		}
-		t.add(e)
 		return ctx.Err()
 	})
 	return t, err

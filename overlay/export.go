@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"berth/internal/sys/run"
@@ -197,7 +196,7 @@ func writeTar(ctx context.Context, driver, layer string, w io.Writer, told func(
 	defer l.close()
 	t := &tarWriter{Writer: tar.NewWriter(w), raw: w, l: l, first: map[uint64]string{}, told: told}
 	err = l.walk(func(e *entry) error {
-		if e.path == ownPlace || strings.HasPrefix(e.path, ownPlace+"/") || !e.taken() {
+		if e.isOwn() || !e.taken() {
 			return ctx.Err()
 		}
 		if err := t.put(e); err != nil {

@@ -3,7 +3,6 @@ package overlay
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -165,6 +164,7 @@ const (
 	superblockSize = 0x64
 	offsetMagic    = 0x38
 	offsetState    = 0x3A
+	offsetMounted  = 0x2C // when it was mounted last
 	offsetIncompat = 0x60
 	magicExt       = 0xEF53
 	stateClean     = 0x0001
@@ -186,24 +186,29 @@ func checkExt3(ctx context.Context, on jobs.Starter, path string) (mended bool, 
 	return true, nil
 }
 
-// ext3Clean tells whether an image was unmounted, as its superblock says.
-func ext3Clean(path string) (bool, error) {
+// superblock reads what is known of an image that nothing has mounted.
+func superblock(path string) (b [superblockSize]byte, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return false, err
+		return b, err
 	}
-	var b [superblockSize]byte
+	defer f.Close()
 	_, err = f.ReadAt(b[:], superblockAt)
-	_ = f.Close()
+	return b, err
+}
+
+// ext3Clean tells whether an image was unmounted, as its superblock says.
+func ext3Clean(path string) (bool, error) {
+	b, err := superblock(path)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
-	if binary.LittleEndian.Uint16(b[offsetMagic:]) != magicExt {
+	if le.Uint16(b[offsetMagic:]) != magicExt {
 		return false, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay image " + path + " is not an ext3 image",
 			Hint: "berth overlay restore NAME LABEL brings a snapshot back; else use another overlay"}
 	}
-	state := binary.LittleEndian.Uint16(b[offsetState:])
-	return state&stateClean != 0 && state&stateErrors == 0 && binary.LittleEndian.Uint32(b[offsetIncompat:])&needsRecovery == 0, nil
+	state := le.Uint16(b[offsetState:])
+	return state&stateClean != 0 && state&stateErrors == 0 && le.Uint32(b[offsetIncompat:])&needsRecovery == 0, nil
 }
 
 // fsck has e2fsck mend an image, whatever its flags say.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"strings"
 	"syscall"
 
 	"berth/internal/sys/run"
@@ -248,61 +249,15 @@ func (l *ext3Layer) walk(do func(*entry) error) error {
 	if l.upper == 0 {
 		return errors.New("the image has no directory upper")
 	}
-	i, err := l.inode(l.upper)
-	if err != nil {
-		return err
-	}
 	clear(l.seen)
-	entries, err := l.list("", i)
-	if err != nil {
-		return err
-	}
-	return l.walkIn(entries, do, 0)
-}
-
-func (l *ext3Layer) walkIn(entries []*entry, do func(*entry) error, depth int) error {
-	if depth > maxDepthExt3 {
-		return errExt3
-	}
-	for _, e := range settleNames(entries, true) {
-		if e.whiteout || !e.isDir() {
-			if !e.whiteout && e.mode&unix.S_IFMT == unix.S_IFREG {
-				if err := l.whole(e); err != nil {
-					return err
-				}
-			}
-			if err := do(e); err != nil {
+	return walkIn(l, &entry{ino: uint64(l.upper)}, true, func(e *entry) error {
+		if !e.whiteout && e.mode&unix.S_IFMT == unix.S_IFREG {
+			if err := l.whole(e); err != nil {
 				return err
 			}
-			continue
 		}
-		if l.seen[e.ino] { // a directory within itself
-			return errExt3
-		}
-		l.seen[e.ino] = true
-		i, err := l.inode(uint32(e.ino))
-		if err != nil {
-			return err
-		}
-		sub, err := l.list(e.path, i)
-		if err != nil {
-			return err
-		}
-		x, err := l.xattrs(e)
-		if err != nil {
-			return err
-		}
-		if err := e.settleMarks(x, sub, l.xattrs); err != nil {
-			return err
-		}
-		if err := do(e); err != nil {
-			return err
-		}
-		if err := l.walkIn(sub, do, depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
+		return do(e)
+	})
 }
 
 // whole refuses a file whose content is elsewhere: a kernel that mounts the
@@ -320,14 +275,22 @@ func (l *ext3Layer) whole(e *entry) error {
 	return nil
 }
 
-func (l *ext3Layer) list(dir string, d ext3Inode) (out []*entry, err error) {
+func (l *ext3Layer) list(dir *entry) (out []*entry, err error) {
+	if l.seen[dir.ino] || strings.Count(dir.path, "/") >= maxDepthExt3 { // a directory within itself
+		return nil, errExt3
+	}
+	l.seen[dir.ino] = true
+	d, err := l.inode(uint32(dir.ino))
+	if err != nil {
+		return nil, err
+	}
 	err = l.each(d, func(name string, ino uint32) error {
 		i, err := l.inode(ino)
 		if err != nil {
 			return err
 		}
 		b := i.b
-		e := &entry{path: path.Join(dir, name), mode: i.mode(), size: i.size(), ino: uint64(ino), nlink: uint64(le.Uint16(b[0x1A:]))}
+		e := &entry{path: path.Join(dir.path, name), mode: i.mode(), size: i.size(), ino: uint64(ino), nlink: uint64(le.Uint16(b[0x1A:]))}
 		e.uid, e.gid = l.owner(int(le.Uint16(b[2:]))|int(le.Uint16(b[0x78:]))<<16, int(le.Uint16(b[0x18:]))|int(le.Uint16(b[0x7A:]))<<16)
 		e.mtime = int64(int32(le.Uint32(b[0x10:]))) * 1e9
 		if len(b) >= 0x8C && le.Uint16(b[0x80:]) >= 0x8C-0x80 {

@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -156,21 +155,11 @@ func (i *Info) Usage() (u Usage, err error) {
 	if i.Mark.Driver == jobs.DriverExt3 {
 		return ext3Usage(i.Layer())
 	}
-	err = filepath.WalkDir(filepath.Join(i.Layer(), "upper"), func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			return err
-		}
-		if fi, err := d.Info(); err == nil {
-			if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-				u.Disk += jobs.Bytes(st.Blocks * 512)
-			}
-		}
-		return nil
-	})
-	return u, err
+	took, err := Measure(context.Background(), filepath.Join(i.Layer(), "upper"), Space{})
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return Usage{Disk: took.Bytes}, err
 }
 
 func ext3Usage(path string) (u Usage, err error) {
@@ -184,16 +173,11 @@ func ext3Usage(path string) (u Usage, err error) {
 	if !fi.Mode().IsRegular() {
 		return u, errors.New(path + " is a " + kindOf(fi))
 	}
-	f, err := os.Open(path)
+	b, err := superblock(path)
 	if err != nil {
 		return u, err
 	}
-	defer f.Close()
-	var b [superblockSize]byte
-	if _, err := f.ReadAt(b[:], superblockAt); err != nil {
-		return u, err
-	}
-	n := func(at int) int64 { return int64(binary.LittleEndian.Uint32(b[at:])) }
+	n := func(at int) int64 { return int64(le.Uint32(b[at:])) }
 	block := jobs.Bytes(1024) << (n(0x18) & 0xf)
 	u.Size, u.Free = jobs.Bytes(n(0x4))*block, jobs.Bytes(n(0xC))*block
 	u.Inodes, u.FreeInodes = n(0x0), n(0x10)

@@ -200,7 +200,7 @@ func (d *dirImage) has(p string) (has, known bool) {
 }
 
 func (d *dirImage) bytes() (n int64) {
-	got, err := measure(context.Background(), d.root.Name(), Space{})
+	got, err := Measure(context.Background(), d.root.Name(), Space{})
 	if err != nil {
 		return 0
 	}

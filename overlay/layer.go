@@ -39,6 +39,11 @@ type entry struct {
 
 func (e *entry) isDir() bool { return e.mode&unix.S_IFMT == unix.S_IFDIR }
 
+// ownPlace is where berth's own things are bound in a container.
+const ownPlace = ".berth"
+
+func (e *entry) isOwn() bool { return e.path == ownPlace || strings.HasPrefix(e.path, ownPlace+"/") }
+
 // layerReader reads the upper directory of a layer that nobody changes.
 type layerReader interface {
 	// walk gives do all entries but the root, a directory before what is in it,
@@ -47,6 +52,47 @@ type layerReader interface {
 	open(e *entry) (io.ReadCloser, error)
 	xattrs(e *entry) (map[string]string, error)
 	close()
+}
+
+// dirLister lists the directories of a layer as they stand there.
+type dirLister interface {
+	list(dir *entry) ([]*entry, error)
+	xattrs(e *entry) (map[string]string, error)
+}
+
+// walkIn gives do what is in a directory, see [layerReader]; byName is as for
+// [settleNames].
+func walkIn(l dirLister, dir *entry, byName bool, do func(*entry) error) error {
+	entries, err := l.list(dir)
+	if err != nil {
+		return err
+	}
+	if dir.path != "" {
+		x, err := l.xattrs(dir)
+		if err != nil {
+			return err
+		}
+		if err := dir.settleMarks(x, entries, l.xattrs); err != nil {
+			return err
+		}
+		if !byName && dir.opaqueBy == "file" {
+			dir.opaque, dir.opaqueBy = false, ""
+		}
+		if err := do(dir); err != nil {
+			return err
+		}
+	}
+	for _, e := range settleNames(entries, byName) {
+		if !e.whiteout && e.isDir() {
+			err = walkIn(l, e, byName, do)
+		} else {
+			err = do(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openLayer reads the layer of a driver.
@@ -167,64 +213,16 @@ type upperDir struct {
 func (l *upperDir) close() { _ = l.root.Close() }
 
 func (l *upperDir) walk(do func(*entry) error) error {
-	entries, err := l.list("")
-	if err != nil {
-		return err
-	}
-	return l.walkIn(entries, do)
-}
-
-func (l *upperDir) walkIn(entries []*entry, do func(*entry) error) error {
-	for _, e := range settleNames(entries, l.byName) {
-		if e.whiteout || !e.isDir() {
-			if err := do(e); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := l.walkDir(e, do); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *upperDir) walkDir(e *entry, do func(*entry) error) error {
-	sub, err := l.list(e.path)
-	if err != nil {
-		return err
-	}
-	x, err := l.xattrs(e)
-	if err != nil {
-		return err
-	}
-	if err := e.settleMarks(x, sub, l.xattrs); err != nil {
-		return err
-	}
-	if !l.byName && e.opaqueBy == "file" {
-		e.opaque, e.opaqueBy = false, ""
-	}
-	if err := do(e); err != nil {
-		return err
-	}
-	return l.walkIn(sub, do)
+	return walkIn(l, &entry{}, l.byName, do)
 }
 
 // list reads one directory.
-func (l *upperDir) list(dir string) ([]*entry, error) {
-	name := dir
-	if name == "" {
-		name = "."
-	}
-	f, err := l.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func (l *upperDir) list(dir *entry) (out []*entry, err error) {
+	f, err := l.root.OpenFile(path.Join(".", dir.path), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return l.entries(f, dir)
-}
-
-func (l *upperDir) entries(f *os.File, dir string) (out []*entry, err error) {
 	names, err := f.Readdirnames(-1)
 	if err != nil {
 		return nil, err
@@ -232,9 +230,9 @@ func (l *upperDir) entries(f *os.File, dir string) (out []*entry, err error) {
 	for _, n := range names {
 		var st unix.Stat_t
 		if err := unix.Fstatat(int(f.Fd()), n, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return nil, &fs.PathError{Op: "lstat", Path: path.Join(l.at, dir, n), Err: err}
+			return nil, &fs.PathError{Op: "lstat", Path: path.Join(l.at, dir.path, n), Err: err}
 		}
-		e := &entry{path: path.Join(dir, n), size: st.Size, mtime: st.Mtim.Nano(), ino: st.Ino}
+		e := &entry{path: path.Join(dir.path, n), size: st.Size, mtime: st.Mtim.Nano(), ino: st.Ino}
 		e.uid, e.gid = l.ids(int(st.Uid), int(st.Gid))
 		e.mode, e.rdev, e.nlink = uint32(st.Mode), uint64(st.Rdev), uint64(st.Nlink) //nolint:unconvert // other types elsewhere
 		if e.mode&unix.S_IFMT == unix.S_IFLNK {

@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,15 +44,8 @@ func worked(dir string) bool {
 	if in, err := os.ReadDir(filepath.Join(dir, dirLayer, "upper")); err == nil && len(in) > 0 || errors.Is(err, fs.ErrPermission) {
 		return true
 	}
-	f, err := os.Open(filepath.Join(dir, fileImage))
-	if err != nil {
-		return false
-	}
-	defer func() { _ = f.Close() }()
-	const lastMount = 0x2C // s_mtime of the superblock
-	var b [4]byte
-	_, err = f.ReadAt(b[:], superblockAt+lastMount)
-	return err == nil && binary.LittleEndian.Uint32(b[:]) != 0
+	b, err := superblock(filepath.Join(dir, fileImage))
+	return err == nil && le.Uint32(b[offsetMounted:]) != 0
 }
 
 // freshen shows whoever removes old files that an overlay's mark is in use. It

@@ -27,10 +27,10 @@ func (s Space) Over(most Space) bool {
 // maxDepth is how deep directories are measured: each level holds a descriptor.
 const maxDepth = 400
 
-// measure adds up what stands below dir, which may be changing, until that is
+// Measure adds up what stands below dir, which may be changing, until that is
 // more than most, where it stops. Links are not followed. What cannot be read,
 // such as a directory of mode 000, counts for itself alone.
-func measure(ctx context.Context, dir string, most Space) (Space, error) {
+func Measure(ctx context.Context, dir string, most Space) (Space, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Space{}, &os.PathError{Op: "open", Path: dir, Err: err}
@@ -102,7 +102,7 @@ func (m *measurer) add(ctx context.Context, d *os.File, name string, depth int) 
 // layerSpace is what a layer takes, measured until it is more than most.
 func layerSpace(ctx context.Context, driver, layer string, most Space) (Space, error) {
 	if driver != jobs.DriverExt3 {
-		return measure(ctx, filepath.Join(layer, "upper"), most)
+		return Measure(ctx, filepath.Join(layer, "upper"), most)
 	}
 	u, err := ext3Usage(layer)
 	return Space{Bytes: u.Disk, Files: 1}, err
@@ -115,12 +115,6 @@ func Free(dir string) (jobs.Bytes, error) {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	return jobs.Bytes(uint64(st.Bavail) * uint64(st.Bsize)), nil //nolint:unconvert // other types elsewhere
-}
-
-// Measure is what stands below a directory, which may be in use, measured until it
-// is more than most.
-func Measure(ctx context.Context, dir string, most Space) (Space, error) {
-	return measure(ctx, dir, most)
 }
 
 // Space is what the layer takes, measured until it is more than most.

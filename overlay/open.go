@@ -286,20 +286,25 @@ func Before(ctx context.Context, on jobs.Starter, l *Layer, dir string, spec job
 // Copy makes a throw-away copy of a layer that nothing has mounted. Only the
 // upper directory is copied: work/work has mode 000, and means nothing.
 func Copy(ctx context.Context, on jobs.Starter, from *Layer, dir string, spec jobs.OverlaySpec) (*Layer, error) {
-	temp := filepath.Join(dir, "copy")
+	l, err := throwAwayCopy(ctx, on, spec.Driver, from.Path, filepath.Join(dir, "copy"))
+	if err != nil {
+		return nil, fmt.Errorf("copy overlay %s: %w", spec.Name, err)
+	}
+	return l, nil
+}
+
+// throwAwayCopy copies a layer into a new directory, which goes on [Layer.Close].
+func throwAwayCopy(ctx context.Context, on jobs.Starter, driver, from, temp string) (*Layer, error) {
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return nil, err
 	}
-	l := &Layer{Path: layerPath(temp, spec.Driver), temp: temp}
-	if err := copyLayer(ctx, on, spec.Driver, from.Path, l.Path); err != nil {
-		_ = l.Close()
-		return nil, fmt.Errorf("copy overlay %s: %w", spec.Name, err)
+	l := &Layer{Path: layerPath(temp, driver), temp: temp, driver: driver}
+	err := copyLayer(ctx, on, driver, from, l.Path)
+	if err == nil && driver == jobs.DriverExt3 {
+		_, err = checkExt3(ctx, on, l.Path)
 	}
-	if spec.Driver == jobs.DriverExt3 {
-		if _, err := checkExt3(ctx, on, l.Path); err != nil {
-			_ = l.Close()
-			return nil, err
-		}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }

@@ -327,11 +327,11 @@ func TestMeasure(t *testing.T) {
 	hole, err := os.Create(filepath.Join(dir, "hole"))
 	must(t, err)
 	must(t, errors.Join(hole.Truncate(1<<30), hole.Close()))
-	got, err := measure(t.Context(), dir, Space{})
+	got, err := Measure(t.Context(), dir, Space{})
 	if err != nil || got.Files != 5 || got.Bytes < jobs.MiB || got.Bytes > 2*jobs.MiB {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := measure(t.Context(), dir, Space{Files: 2}); err != nil || got.Files != 3 {
+	if got, err := Measure(t.Context(), dir, Space{Files: 2}); err != nil || got.Files != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	deep := dir
@@ -339,15 +339,15 @@ func TestMeasure(t *testing.T) {
 		deep = filepath.Join(deep, "d")
 	}
 	must(t, os.MkdirAll(deep, 0o700))
-	if got, err := measure(t.Context(), dir, Space{}); err != nil || got.Files != 5+maxDepth+1 {
+	if got, err := Measure(t.Context(), dir, Space{}); err != nil || got.Files != 5+maxDepth+1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := measure(t.Context(), filepath.Join(dir, "none"), Space{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Measure(t.Context(), filepath.Join(dir, "none"), Space{}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := measure(ctx, dir, Space{}); !errors.Is(err, context.Canceled) {
+	if _, err := Measure(ctx, dir, Space{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -65,15 +65,25 @@ func listSnapshots(dir string) ([]Snapshot, error) {
 
 func snapshotDir(dir, label string) string { return filepath.Join(dir, dirSnapshots, label) }
 
-// snapshotOf finds a snapshot by its label.
-func (i *Info) snapshotOf(label string) (*Mark, error) {
+// snapshotMark reads the mark of a snapshot, which must exist.
+func (i *Info) snapshotMark(label string) (*Mark, error) {
 	if err := checkLabel(label); err != nil {
 		return nil, err
 	}
-	m, err := ReadMark(snapshotDir(i.Dir, label))
+	at := snapshotDir(i.Dir, label)
+	if err := plainDir(at, "snapshot "+label); err != nil {
+		return nil, err
+	}
+	m, err := ReadMark(at)
 	if err == nil && m == nil {
 		err = &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("overlay %s has no snapshot %s", i.Name, label), Hint: "berth overlay show " + i.Name}
 	}
+	return m, err
+}
+
+// snapshotOf finds a snapshot by its label.
+func (i *Info) snapshotOf(label string) (*Mark, error) {
+	m, err := i.snapshotMark(label)
 	if err == nil {
 		if err = hasLayer(layerPath(snapshotDir(i.Dir, label), m.Driver), m.Driver); err != nil {
 			err = &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("snapshot %s of overlay %s has lost its content", label, i.Name),
@@ -228,20 +238,10 @@ func (s *Set) RemoveSnapshot(ctx context.Context, name, label string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkLabel(label); err != nil {
+	if _, err := i.snapshotMark(label); err != nil {
 		return err
 	}
 	at := snapshotDir(i.Dir, label)
-	if err := plainDir(at, "snapshot "+label); err != nil {
-		return err
-	}
-	m, err := ReadMark(at)
-	if err == nil && m == nil {
-		err = &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("overlay %s has no snapshot %s", i.Name, label), Hint: "berth overlay show " + i.Name}
-	}
-	if err != nil {
-		return err
-	}
 	temp, err := os.MkdirTemp(filepath.Dir(at), prefixTemp+"*")
 	if err == nil {
 		err = os.Rename(at, filepath.Join(temp, label)) // from here on it is none
