@@ -2,21 +2,11 @@ package slurm
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
-	"berth/internal/sys/pattern"
 	"berth/jobs"
+	"berth/slurm/options"
 )
-
-// own are the options that berth sets itself or that change what a submission
-// is; they cannot be given as extra options.
-var own = []string{
-	"job-name", "comment", "chdir", "output", "error", "input", "open-mode", "requeue", "no-requeue", "kill-on-invalid-dep",
-	"export", "export-file", "get-user-env", "array", "wrap", "parsable", "signal", "test-only", "wait", "hold", "clusters", "cluster", "quiet", "help", "usage", "version",
-}
-
-var extraPattern = pattern.Lazy(`^--([a-z][a-z0-9-]*)(?:=(.*))?$`)
 
 // extras splits the user's "--option=value" words. A dependency is handed back
 // apart, to stand behind singleton.
@@ -25,18 +15,18 @@ func extras(words []string) (opts []option, dependency string, err error) {
 		if err := jobs.CheckText("extra sbatch option", w); err != nil {
 			return nil, "", err
 		}
-		m := extraPattern().FindStringSubmatch(w)
+		name, value, ok := options.Split(w)
 		switch {
-		case m == nil:
+		case !ok:
 			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("extra sbatch option %q is not of the form --option=value", w)}
-		case slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, m[1]) }): // getopt takes abbreviations
-			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "extra sbatch option --" + m[1] + " is berth's own", Hint: "remove it from the extra options"}
-		case m[1] == "dependency" && strings.Contains(m[2], "?"):
+		case options.Own(name):
+			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "extra sbatch option --" + name + " is berth's own", Hint: "remove it from the extra options"}
+		case name == "dependency" && strings.Contains(value, "?"):
 			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "alternatives (\"?\") in --dependency cannot be combined with berth's own singleton"}
-		case m[1] == "dependency":
-			dependency += "," + m[2]
+		case name == "dependency":
+			dependency += "," + value
 		default:
-			opts = append(opts, option{m[1], m[2]})
+			opts = append(opts, option{name, value})
 		}
 	}
 	return opts, dependency, nil

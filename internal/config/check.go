@@ -12,6 +12,7 @@ import (
 	"berth/internal/config/task"
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/slurm/options"
 	"berth/templates"
 )
 
@@ -217,7 +218,7 @@ func slurmWord(v strict.Value, got any) any {
 
 func slurmExtra(v strict.Value, got any) any {
 	list, _ := got.([]string)
-	for i, item := range v.Items("sbatch options") {
+	for i, item := range v.Items(options.What) {
 		if !keys.CheckExtra(item, list[i]) {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"berth/internal/config/strict"
 	"berth/internal/sys/pattern"
 	"berth/jobs"
+	"berth/slurm/options"
 )
 
 const ext = ".toml"
@@ -85,19 +86,19 @@ func modules(v strict.Value) []string {
 	return out
 }
 
-// forbid reads names of sbatch options.
+// forbid reads names of options that the site's Slurm refuses.
 func forbid(v strict.Value) []string {
-	known := keys.Options()
+	known := options.Names()
 	var out []string
 	seen := map[string]bool{}
-	for _, item := range v.Items("sbatch options without dashes") {
+	for _, item := range v.Items(options.What + " without dashes") {
 		s := item.Text()
 		switch {
 		case s == "":
 		case strings.HasPrefix(s, "-"):
 			item.Failf("", "is written without dashes: %q", strings.TrimLeft(s, "-"))
 		case !slices.Contains(known, s):
-			item.Failf("", "is not an option of sbatch: %q%s", s, strict.DidYouMean(s, known))
+			item.Failf("", "is not an option of %s: %q%s", options.Program, s, strict.DidYouMean(s, known))
 		case seen[s]:
 			item.Failf("", "names %q a second time", s)
 		default:

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/config/keys"
 	"berth/jobs"
+	"berth/slurm/options"
 )
 
 func FuzzParse(f *testing.F) {
@@ -107,6 +107,6 @@ func checkTask(t *testing.T, task jobs.Task) {
 	need(line(o.Partition) && line(o.Account) && line(o.QOS) && line(o.Constraint), "slurm")
 	for _, e := range o.Extra {
 		name, _, _ := strings.Cut(e, "=")
-		need(line(e) && strings.HasPrefix(name, "--") && keys.Expand(name[2:]) == name[2:], "extra")
+		need(line(e) && strings.HasPrefix(name, "--") && options.Full(name[2:]) == name[2:], "extra")
 	}
 }

@@ -1,8 +1,17 @@
-package keys
+// Package options knows the options of sbatch: which of them berth writes
+// itself, which have a key of their own, and what a user may pass through.
+package options
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+)
+
+// Program has the options, and What names them in a sentence.
+const (
+	Program = "sbatch"
+	What    = Program + " options"
 )
 
 // owned are the options of sbatch that berth writes itself or that would take
@@ -83,8 +92,8 @@ var short = map[string]string{
 	"-W": "wait", "-w": "nodelist", "-x": "exclude",
 }
 
-// Options returns the long options of sbatch, sorted, without dashes.
-func Options() []string {
+// Names returns the long options of sbatch, sorted, without dashes.
+func Names() []string {
 	all := slices.Clone(other)
 	for o := range owned {
 		all = append(all, o)
@@ -96,18 +105,75 @@ func Options() []string {
 	return all
 }
 
-// Expand returns the option that sbatch would take a name for: itself when it
+// Full returns the option that sbatch would take a name for: itself when it
 // is one or begins none, and "" when it is an abbreviation, which getopt_long(3)
 // accepts and which would let --outp past a check for --output.
-func Expand(name string) string {
-	all := Options()
+func Full(name string) string {
+	all := Names()
 	if slices.Contains(all, name) {
 		return name
 	}
-	for _, o := range all {
-		if strings.HasPrefix(o, name) {
-			return ""
-		}
+	if slices.ContainsFunc(all, func(o string) bool { return strings.HasPrefix(o, name) }) {
+		return ""
 	}
 	return name
+}
+
+// Own tells whether sbatch could take a name for an option that berth writes
+// itself, also where the name abbreviates it.
+func Own(name string) bool {
+	for o := range owned {
+		if strings.HasPrefix(o, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Split reads "--option" or "--option=value"; ok is that it has that form.
+func Split(word string) (name, value string, ok bool) {
+	name, value, _ = strings.Cut(word, "=")
+	name, ok = strings.CutPrefix(name, "--")
+	ok = ok && name != "" && name[0] >= 'a' && name[0] <= 'z' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+	return name, value, ok
+}
+
+// Complaint says why a user may not pass a word through; "" is that it may be.
+func Complaint(word string) string {
+	name, _, ok := Split(word)
+	if !ok {
+		return formComplaint(word)
+	}
+	full := Full(name)
+	switch {
+	case full == "":
+		return fmt.Sprintf("must not abbreviate an option, found %q: write its name in full", word)
+	case owned[full] != "":
+		return fmt.Sprintf("must not set --%s: %s", full, owned[full])
+	case keyed[full] != "":
+		return fmt.Sprintf("must not set --%s: use %s", full, keyed[full])
+	}
+	return ""
+}
+
+// formComplaint says what is wrong with something that is not --option=value.
+func formComplaint(word string) string {
+	if strings.HasPrefix(word, "--") {
+		first, value, spaced := strings.Cut(word, " ")
+		if _, _, ok := Split(first); ok && spaced && !strings.Contains(first, "=") {
+			return fmt.Sprintf("must have the form --option=value: write %q", first+"="+strings.TrimSpace(value))
+		}
+		return fmt.Sprintf("must have the form --option or --option=value, found %q", word)
+	}
+	switch long := short[word[:min(len(word), 2)]]; {
+	case owned[long] != "":
+		return fmt.Sprintf("must not set %s (--%s): %s", word[:2], long, owned[long])
+	case keyed[long] != "":
+		return fmt.Sprintf("must not set %s (--%s): use %s", word[:2], long, keyed[long])
+	case long != "":
+		return fmt.Sprintf("is a short option, found %q: write the long one, --%s", word, long)
+	case strings.HasPrefix(word, "-"):
+		return fmt.Sprintf("must have the form --option or --option=value, found %q", word)
+	}
+	return fmt.Sprintf("must begin with --, found %q", word)
 }
