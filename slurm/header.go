@@ -15,8 +15,12 @@ import (
 )
 
 // Render returns the job script. It fails with kind usage when a value cannot
-// be written into a "#SBATCH" line, or when an extra option is berth's own.
+// be written into a "#SBATCH" line, when a comment would be read as one, or when
+// an extra option is berth's own.
 func (*Scheduler) Render(l jobs.Launch) (string, error) {
+	if err := checkComments(l.Comment); err != nil {
+		return "", err
+	}
 	lines, err := header(l)
 	if err != nil {
 		return "", err
@@ -145,13 +149,6 @@ func requeue(l jobs.Launch) string {
 // up to 65535, and may send it a minute early (sbatch(1), --signal).
 func signal(before time.Duration) string {
 	return fmt.Sprintf("B:USR2@%d", min(int64((before+time.Second-1)/time.Second), 65535))
-}
-
-func directive(o option) string {
-	if o.value == "" {
-		return "--" + o.name
-	}
-	return "--" + o.name + "=" + templates.Directive(o.value)
 }
 
 func resources(l jobs.Launch) ([]option, error) {

@@ -119,6 +119,8 @@ func TestRenderRefuses(t *testing.T) {
 		"backslash in directory":    func(l *jobs.Launch) { l.Dir = `/a\b` },
 		"line break in directory":   func(l *jobs.Launch) { l.Dir = "/a\n#SBATCH --array=1-9" },
 		"line break in partition":   func(l *jobs.Launch) { l.Slurm.Partition = "a\n#SBATCH --array=1-9" },
+		"directive in a comment":    func(l *jobs.Launch) { l.Comment = []string{"SBATCH --array=1"} },
+		"directive of PBS":          func(l *jobs.Launch) { l.Comment = []string{" PBS -J 1-9"} },
 		"extra of berth's own":      func(l *jobs.Launch) { l.Slurm.Extra = []string{"--output=x"} },
 		"extra, own and abbreviate": func(l *jobs.Launch) { l.Slurm.Extra = []string{"--outp=x"} },
 		"extra short":               func(l *jobs.Launch) { l.Slurm.Extra = []string{"-p x"} },

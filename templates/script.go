@@ -25,8 +25,7 @@ var jobTemplate = sync.OnceValue(func() *template.Template {
 
 // Head is what one scheduler adds to the job script that all share.
 type Head struct {
-	// Lines stand at the head and begin with '#': directives, made with
-	// [Directive], and remarks.
+	// Lines stand at the head and begin with '#': directives and remarks.
 	Lines []string
 	// Env are NAME=VALUE, set in the script.
 	Env []string
@@ -113,13 +112,6 @@ func check(l jobs.Launch, h Head) error {
 	for _, line := range h.Lines {
 		if !strings.HasPrefix(line, "#") {
 			return usage("header line %q is not a comment of the shell", line)
-		}
-	}
-	for _, line := range l.Comment {
-		// sbatch reads every "#SBATCH" at the start of a line before the
-		// first command.
-		if strings.HasPrefix(strings.TrimSpace(line), "SBATCH") || strings.HasPrefix(strings.TrimSpace(line), "PBS") {
-			return usage("comment %q reads like a directive", line)
 		}
 	}
 	for _, name := range h.Unset {

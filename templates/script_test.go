@@ -138,7 +138,6 @@ func TestRefused(t *testing.T) {
 		"NUL":                       func(l *jobs.Launch, _ *templates.Head) { l.Identity.Home = "/home/\x00" },
 		"not UTF-8":                 func(l *jobs.Launch, _ *templates.Head) { l.Argv = append(l.Argv, "\xff") },
 		"line separator":            func(l *jobs.Launch, _ *templates.Head) { l.Argv = append(l.Argv, "a\u2028b") },
-		"directive in a comment":    func(l *jobs.Launch, _ *templates.Head) { l.Comment = []string{"SBATCH --array=1"} },
 		"header that is a command":  func(_ *jobs.Launch, h *templates.Head) { h.Lines = []string{"rm -rf x"} },
 		"line break in the header":  func(_ *jobs.Launch, h *templates.Head) { h.Lines = []string{"# a\nrm -rf x"} },
 		"variable with a bad name":  func(_ *jobs.Launch, h *templates.Head) { h.Env = []string{"A B=1"} },
