@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,21 +15,23 @@ import (
 )
 
 // Crontab is an entry of berth's own in the user's scrontab (scrontab(1)), by
-// which Slurm itself has a command run again and again, whoever is logged in.
+// which Slurm itself runs "berth follow" again and again, whoever is logged in.
 type Crontab struct {
 	// Home is the state directory that the entry is for; each has its own.
 	Home string
-	// Argv is run, with these NAME=VALUE.
-	Argv []string
-	Env  []string
+	// Node is berth's program for the nodes, at a path that they see.
+	Node string
 	// Every is a whole number of minutes that divides an hour, or of hours that
 	// divides a day.
-	Every time.Duration
-	// Time and Memory bound one run.
-	Time    time.Duration
-	Memory  jobs.Bytes
+	Every   time.Duration
 	Options jobs.SlurmOptions
 }
+
+// What one run of the entry may use.
+const (
+	crontabTime   = 10 * time.Minute
+	crontabMemory = 512 * jobs.MiB
+)
 
 // Lines around an entry. What is between them, and nothing else, is berth's.
 const (
@@ -49,7 +52,7 @@ func (c Crontab) render() (string, error) {
 	if dependency != "" {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "an entry of scrontab has no --dependency"}
 	}
-	all := []option{{"job-name", "berth-follow"}, {"output", "/dev/null"}, {"time", minutes(c.Time)}, {"mem", mib(c.Memory)}}
+	all := []option{{"job-name", "berth-follow"}, {"output", "/dev/null"}, {"time", strconv.Itoa(int(crontabTime / time.Minute))}, {"mem", strconv.FormatInt(crontabMemory.MiB(), 10) + "M"}}
 	for _, o := range []option{{"partition", c.Options.Partition}, {"account", c.Options.Account}, {"qos", c.Options.QOS}, {"constraint", c.Options.Constraint}} {
 		if o.value != "" {
 			all = append(all, o)
@@ -63,7 +66,7 @@ func (c Crontab) render() (string, error) {
 		}
 		words = append(words, word)
 	}
-	command := shellescape.QuoteCommand(append(append([]string{"env"}, c.Env...), c.Argv...))
+	command := shellescape.QuoteCommand([]string{"env", "BERTH_HOME=" + c.Home, c.Node, jobs.VerbFollow, "--all"})
 	// A percent sign ends the command there (crontab(5)).
 	for _, text := range []string{c.Home, command} {
 		if err := jobs.CheckText("the entry of scrontab", text); err != nil {
@@ -75,9 +78,6 @@ func (c Crontab) render() (string, error) {
 	}
 	return crontabBegin + c.Home + "\n" + strings.Join(words, " ") + "\n" + when + " " + command + "\n" + crontabEnd + c.Home + "\n", nil
 }
-
-func minutes(d time.Duration) string { return fmt.Sprint(max(int((d+time.Minute-1)/time.Minute), 1)) }
-func mib(b jobs.Bytes) string        { return fmt.Sprintf("%dM", b.MiB()) }
 
 // schedule writes an interval as crontab(5) has it.
 func schedule(every time.Duration) (string, error) {

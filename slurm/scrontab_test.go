@@ -47,7 +47,7 @@ func (s *tabSite) Start(_ context.Context, c jobs.Cmd) (jobs.Process, error) {
 }
 
 func entry(home string) slurm.Crontab {
-	return slurm.Crontab{Home: home, Argv: []string{home + "/bin/berth-node", "follow", "--all"}, Env: []string{"BERTH_HOME=" + home}, Every: 10 * time.Minute, Time: 5 * time.Minute, Memory: 256 * jobs.MiB,
+	return slurm.Crontab{Home: home, Node: home + "/bin/berth-node", Every: 10 * time.Minute,
 		Options: jobs.SlurmOptions{Account: "lab", Extra: []string{"--licenses=a:1"}}}
 }
 
@@ -55,7 +55,7 @@ func TestScrontab(t *testing.T) {
 	site := &tabSite{}
 	s := slurm.New(site, slurm.Config{Environ: []string{"PATH=/bin"}})
 	want := `# begin of berth, which follows the jobs of /home/al ice
-#SCRON --job-name=berth-follow --output=/dev/null --time=5 --mem=256M --account=lab --licenses=a:1
+#SCRON --job-name=berth-follow --output=/dev/null --time=10 --mem=512M --account=lab --licenses=a:1
 */10 * * * * env 'BERTH_HOME=/home/al ice' '/home/al ice/bin/berth-node' follow --all
 # end of berth, which follows the jobs of /home/al ice
 `
@@ -106,8 +106,8 @@ func TestScrontabRefused(t *testing.T) {
 		"an interval":   func(c *slurm.Crontab) { c.Every = 7 * time.Minute },
 		"none":          func(c *slurm.Crontab) { c.Every = 0 },
 		"seconds":       func(c *slurm.Crontab) { c.Every = 90 * time.Second },
-		"a percent":     func(c *slurm.Crontab) { c.Home, c.Env = "/home/a%b", []string{"BERTH_HOME=/home/a%b"} },
-		"a line break":  func(c *slurm.Crontab) { c.Argv = append(c.Argv, "x\n* * * * * evil") },
+		"a percent":     func(c *slurm.Crontab) { c.Home = "/home/a%b" },
+		"a line break":  func(c *slurm.Crontab) { c.Node = "x\n* * * * * evil" },
 		"in an option":  func(c *slurm.Crontab) { c.Options.Account = "a\n* * * * * evil" },
 		"its own":       func(c *slurm.Crontab) { c.Options.Extra = []string{"--output=x"} },
 		"blanks":        func(c *slurm.Crontab) { c.Options.Partition = "a b" },

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"strings"
-	"time"
 
 	"berth/engine"
 	"berth/internal/node/nodebin"
@@ -20,12 +19,6 @@ type scrontab struct {
 	options     jobs.SlurmOptions
 }
 
-// What one run of the entry may use.
-const (
-	scrontabTime   = 10 * time.Minute
-	scrontabMemory = 512 * jobs.MiB
-)
-
 func (s *scrontab) bind(c *cobra.Command) {
 	fs := c.Flags()
 	fs.StringVar(&s.what, "scrontab", "", "have Slurm run this command regularly: `WHAT` is on, off or show")
@@ -40,31 +33,30 @@ func (s *scrontab) do(cmd *cobra.Command, a *app, e *engine.Engine, ids []string
 	if len(ids) > 0 {
 		return usage("--scrontab is for all jobs: it takes no ids")
 	}
-	sc, home := slurm.New(run.Local{}, slurm.Config{Shared: socket.Dir}), e.Store.Home()
+	ctx, home := cmd.Context(), e.Store.Home()
+	cluster := slurm.New(run.Local{}, slurm.Config{Shared: socket.Dir})
 	switch s.what {
 	case "show":
-		entry, err := sc.Crontab(cmd.Context(), home)
+		entry, err := cluster.Crontab(ctx, home)
 		if err == nil && entry == "" {
 			return &jobs.Error{Kind: jobs.KindNotFound, Msg: "your scrontab has no entry of berth for " + home, Hint: "berth follow --scrontab on"}
 		}
-		if err == nil {
-			for line := range strings.Lines(entry) {
-				if _, err = a.stdout.Write([]byte(jobs.Printable(strings.TrimSuffix(line, "\n")) + "\n")); err != nil {
-					break
-				}
+		for line := range strings.Lines(entry) {
+			if _, err := a.stdout.Write([]byte(jobs.Printable(strings.TrimSuffix(line, "\n")) + "\n")); err != nil {
+				return err
 			}
 		}
 		return err
 	case "off":
-		was, err := sc.DropCrontab(cmd.Context(), home)
-		if err != nil {
+		was, err := cluster.DropCrontab(ctx, home)
+		switch {
+		case err != nil:
 			return err
-		}
-		if !was {
+		case was:
+			a.say("removed from your scrontab")
+		default:
 			a.say("there was no entry of berth for %s", home)
-			return nil
 		}
-		a.say("removed from your scrontab")
 		return nil
 	case "on":
 		every, err := jobs.ParseDuration(s.every)
@@ -75,14 +67,13 @@ func (s *scrontab) do(cmd *cobra.Command, a *app, e *engine.Engine, ids []string
 		if err != nil {
 			return err
 		}
-		changed, err := sc.SetCrontab(cmd.Context(), slurm.Crontab{Home: home, Argv: []string{node, jobs.VerbFollow, "--all"}, Env: []string{"BERTH_HOME=" + home},
-			Every: every, Time: scrontabTime, Memory: scrontabMemory, Options: s.options})
-		if err != nil {
+		changed, err := cluster.SetCrontab(ctx, slurm.Crontab{Home: home, Node: node, Every: every, Options: s.options})
+		switch {
+		case err != nil:
 			return err
-		}
-		if changed {
+		case changed:
 			a.say("Slurm looks after the jobs of %s every %s; berth follow --scrontab off ends that", home, s.every)
-		} else {
+		default:
 			a.say("it is there already")
 		}
 		return nil
