@@ -59,6 +59,10 @@ func (w *goAhead) drop() {
 	_ = w.Close()
 }
 
+// FindOnLogin begins a script that asks for Slurm's programs on another machine:
+// PATH is that of a login where they are not found otherwise.
+const FindOnLogin = `command -v sbatch >/dev/null 2>&1 || { [ -r /etc/profile ] && . /etc/profile >/dev/null 2>&1; }; `
+
 // where ends a sentence about what is not installed.
 func (s *Scheduler) where() string {
 	if s.cfg.Login == "" {

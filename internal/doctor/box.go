@@ -9,6 +9,7 @@ import (
 
 	"berth/apptainer"
 	"berth/jobs"
+	"berth/jobs/finding"
 )
 
 // box is the container program of this machine.
@@ -43,7 +44,7 @@ func (l *look) findBox(ctx context.Context) (box, error) {
 		return b, err
 	}
 	if b.version = apptainer.ParseVersion(out); b.version == "" {
-		return b, errors.New(filepath.Base(path) + " --version printed no version: " + lastLine(out))
+		return b, errors.New(filepath.Base(path) + " --version printed no version: " + finding.LastLine(out))
 	}
 	if out, err = l.ask(ctx, env, path, "buildcfg"); err != nil {
 		b.confErr = err
@@ -99,10 +100,10 @@ func checkBox(ctx context.Context, l *look) []Finding {
 
 // checkBoxFlaws warns of what the version is known for.
 func checkBoxFlaws(_ context.Context, _ *look, b box) []Finding {
-	if n, ok := numbers(b.version); ok && n[0] >= 2 {
+	if n, ok := finding.Numbers(b.version); ok && n[0] >= 2 {
 		return one(OK, b.name()+" "+b.version+": berth knows no list of flaws for SingularityCE", "")
 	}
-	if found := flawFindings("", "apptainer", b.version, b.isSetuid()); found != nil {
+	if found := finding.Flaws(boxFlaws, "", b.version, b.isSetuid()); found != nil {
 		return found
 	}
 	return one(OK, b.version+" has no flaw that berth knows of", "")

@@ -2,7 +2,7 @@
 // what works, what does not, why, and what to do.
 //
 // Every check is bounded by a time of its own, and all run side by side: a
-// squeue that hangs or a dead file server costs its own findings and no others.
+// scheduler that hangs or a dead file server costs its own findings and no others.
 // Nothing is changed but temporary files, which each check removes. Nobody but
 // the site's own programs is asked; no other host is contacted unless one is
 // configured.

@@ -4,45 +4,30 @@ import (
 	"time"
 
 	"berth/jobs"
+	"berth/jobs/finding"
 )
 
 // Version is the schema version of requests and answers between programs.
 const Version = 1
 
-// Status is how a check has ended.
-type Status string
-
-// What a check can say.
-const (
-	OK   Status = "ok"
-	Warn Status = "warn" // it works, but not all of it, or not for ever
-	Fail Status = "fail"
-	Skip Status = "skip" // it does not apply here
+// What a check says, see package finding.
+type (
+	Finding = finding.Finding
+	Status  = finding.Status
+	Scope   = finding.Scope
 )
 
-// Scope is what a check looks at.
-type Scope string
-
-// The scopes, in the order in which findings are shown.
+// How a check ends, and what it looks at.
 const (
-	Scheduler Scope = "scheduler"
-	Backend   Scope = "backend"
-	Machine   Scope = "machine"
-)
+	OK   = finding.OK
+	Warn = finding.Warn
+	Fail = finding.Fail
+	Skip = finding.Skip
 
-// Finding is one line of the report.
-type Finding struct {
-	ID      string `json:"id"` // of the check
-	Scope   Scope  `json:"scope"`
-	Subject string `json:"subject"` // what was looked at
-	Status  Status `json:"status"`
-	Why     string `json:"why"`
-	Do      string `json:"do,omitempty"` // what to do, with a command where one mends it
-	// Configured says that berth, as it is configured, needs this: its failure
-	// is a failure of the whole.
-	Configured bool              `json:"configured,omitempty"`
-	Data       map[string]string `json:"data,omitempty"` // for programs; keys are the check's own
-}
+	Scheduler = finding.Scheduler
+	Backend   = finding.Backend
+	Machine   = finding.Machine
+)
 
 // Place is what was found on one machine.
 type Place struct {

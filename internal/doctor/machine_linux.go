@@ -15,6 +15,7 @@ import (
 	"berth/internal/sys/purge"
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/finding"
 )
 
 // number reads a file of /proc/sys, or "".
@@ -44,7 +45,7 @@ func checkNamespaces(ctx context.Context, l *look) []Finding {
 		}
 		return []Finding{with(f, data...)}
 	}
-	f := Finding{Status: Warn, Why: "none can be made: " + lastLine(err.Error()), Do: "containers need a setuid Apptainer then (layers: ext3), or docker; ask the site for user namespaces"}
+	f := Finding{Status: Warn, Why: "none can be made: " + finding.LastLine(err.Error()), Do: "containers need a setuid Apptainer then (layers: ext3), or docker; ask the site for user namespaces"}
 	switch {
 	case most == "0":
 		f.Why = "none can be made: user.max_user_namespaces is 0"

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"berth/jobs/finding"
 )
 
 // modules is the module system of this machine.
@@ -91,12 +93,12 @@ func compareModules(a, b string) int {
 	if d := rank(a) - rank(b); d != 0 {
 		return d
 	}
-	va, oka := numbers(a[strings.LastIndexByte(a, '/')+1:])
-	vb, okb := numbers(b[strings.LastIndexByte(b, '/')+1:])
+	va, oka := finding.Numbers(a[strings.LastIndexByte(a, '/')+1:])
+	vb, okb := finding.Numbers(b[strings.LastIndexByte(b, '/')+1:])
 	switch {
-	case oka && okb && less(va, vb), !oka && okb:
+	case oka && okb && finding.Less(va, vb), !oka && okb:
 		return -1
-	case oka && okb && less(vb, va), oka && !okb:
+	case oka && okb && finding.Less(vb, va), oka && !okb:
 		return 1
 	}
 	return strings.Compare(a, b)

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"berth/jobs"
+	"berth/jobs/finding"
+	"berth/slurm/examine"
 )
 
-// NodeTime is the time limit of the job that looks at a node: sbatch counts in
+// NodeTime is the time limit of the job that looks at a node: Slurm counts in
 // whole minutes.
 const NodeTime = time.Minute
 
@@ -162,7 +164,7 @@ func (o OnNode) submit(ctx context.Context, l jobs.Launch, script string) (jobs.
 				return h, context.Cause(ctx)
 			}
 			return h, &jobs.Error{Kind: jobs.KindInfra, Msg: "the scheduler did not take the job that looks at a node", Err: err,
-				Hint: "scancel --name " + l.Name + " ends it, should it appear"}
+				Hint: examine.CancelNamed(l.Name) + " ends it, should it appear"}
 		}
 		time.Sleep(pause)
 	}
@@ -227,7 +229,7 @@ func (o OnNode) await(ctx context.Context, h jobs.Handle, dir string) (*Place, e
 		case over && started.IsZero() && ended.IsZero():
 			return nil, &jobs.Error{Kind: jobs.KindAgain,
 				Msg:  "job " + h.NativeID + " has not started within " + o.Wait.String() + " (" + or(last.Reason, "it waits") + "), and was cancelled",
-				Hint: "--wait gives it longer; a partition with free nodes starts it sooner (sinfo)"}
+				Hint: "--wait gives it longer; a partition with free nodes starts it sooner (" + examine.ShowNodes + ")"}
 		}
 		select {
 		case <-time.After(poll):
@@ -242,7 +244,7 @@ func (o OnNode) noAnswer(ctx context.Context, last jobs.Status, dir string) erro
 	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job on " + or(last.Node, "the node") + " ended without an answer (" + or(last.Word, "unknown") + ")",
 		Hint: last.Hint}
 	if b, err := o.Ground.Read(ctx, path.Join(dir, jobs.SchedulerLog)); err == nil && len(strings.TrimSpace(string(b))) > 0 {
-		e.Err = errors.New(oneLine(lastLine(string(b))))
+		e.Err = errors.New(oneLine(finding.LastLine(string(b))))
 	} else if e.Hint == "" {
 		e.Hint = "does that node see " + path.Dir(dir) + ", and may programs run there?"
 	}
@@ -254,7 +256,7 @@ func (o OnNode) cancel(ctx context.Context, h jobs.Handle) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer stop()
 	if err := o.Scheduler.Cancel(ctx, []jobs.Handle{h}); err != nil {
-		o.Say("job " + h.NativeID + " could not be cancelled (" + err.Error() + "); it ends by itself within a minute of its start: scancel " + h.NativeID)
+		o.Say("job " + h.NativeID + " could not be cancelled (" + err.Error() + "); it ends by itself within a minute of its start: " + examine.CancelID(h.NativeID))
 		return
 	}
 	// Its directory is removed next: it should not start in between.

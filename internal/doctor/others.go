@@ -13,6 +13,7 @@ import (
 	"berth/internal/sys/run"
 	"berth/internal/sys/siffile"
 	"berth/jobs"
+	"berth/jobs/finding"
 )
 
 // checkDocker asks the daemon what it is and what it holds.
@@ -41,7 +42,7 @@ func checkDocker(ctx context.Context, l *look) []Finding {
 	} else {
 		out = append(out, Finding{Subject: "limits of " + name, Status: Warn, Why: "it does not hold " + lacks(a) + ": " + a.Why, Do: "see docs.docker.com/engine/security/rootless for limits of rootless daemons"})
 	}
-	return append(out, flawFindings("runc of "+name, "runc", a.Runc, false)...)
+	return append(out, finding.Flaws(runcFlaws, "runc of "+name, a.Runc, false)...)
 }
 
 func lacks(a docker.About) string {
@@ -101,7 +102,7 @@ func checkSSHHost(ctx context.Context, l *look) []Finding {
 	case err != nil:
 		f.Status, f.Why, f.Do = Fail, err.Error(), jobs.HintOf(err)
 	default:
-		f.Status, f.Why = OK, "reached without asking, host key known: "+lastLine(string(out))
+		f.Status, f.Why = OK, "reached without asking, host key known: "+finding.LastLine(string(out))
 	}
 	return []Finding{f}
 }
@@ -114,11 +115,11 @@ func checkGit(ctx context.Context, l *look) []Finding {
 	}
 	out, err := l.ask(ctx, nil, p, "--version")
 	v := strings.TrimPrefix(strings.TrimSpace(out), "git version ")
-	n, ok := numbers(v)
+	n, ok := finding.Numbers(v)
 	switch {
 	case err != nil || !ok:
 		return one(Warn, "git does not tell its version: "+or(out, "it failed"), "try: git --version")
-	case less(n, [3]int{2, 30, 0}):
+	case finding.Less(n, [3]int{2, 30, 0}):
 		return []Finding{with(Finding{Status: Warn, Why: "git " + v + " is older than what berth was tried with (2.39)", Do: "load a newer one"}, "version", v)}
 	}
 	return []Finding{with(Finding{Status: OK, Why: "git " + v}, "version", v)}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/jobs"
+	"berth/jobs/finding"
 	"berth/overlay"
 )
 
@@ -189,7 +190,7 @@ func profileVersions(line func(string, ...any), here, from *Place, slurm bool) {
 
 // short is a version as a profile takes it: numbers and dots.
 func short(v string) string {
-	n, ok := numbers(v)
+	n, ok := finding.Numbers(v)
 	if !ok {
 		return ""
 	}

@@ -12,6 +12,8 @@ import (
 
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/finding"
+	"berth/slurm/examine"
 )
 
 // Times of a run. They are bounds, not what it takes.
@@ -38,8 +40,8 @@ type look struct {
 	Where
 	limit time.Duration // of one question
 	ask   func(ctx context.Context, env []string, argv ...string) (string, error)
-	slurm func() (map[string]string, error) // slurmctld's configuration
-	box   func() (box, error)               // the container program
+	slurm *examine.Site
+	box   func() (box, error) // the container program
 	mods  func() (modules, error)
 }
 
@@ -123,7 +125,7 @@ func (c Check) bounded(ctx context.Context, l *look) []Finding {
 // panicPlace is the line of our own code that panicked.
 func panicPlace() string {
 	for line := range strings.Lines(string(debug.Stack())) {
-		if s := strings.TrimSpace(line); strings.Contains(s, "/internal/doctor/") && !strings.Contains(s, "/run.go:") {
+		if s := strings.TrimSpace(line); strings.Contains(s, "/internal/doctor/") && !strings.Contains(s, "/run.go:") || strings.Contains(s, "/slurm/examine/") {
 			s, _, _ = strings.Cut(s, " +")
 			return s[strings.LastIndex(s, "/")+1:]
 		}
@@ -161,7 +163,7 @@ func newLook(ctx context.Context, w Where) *look {
 		out, err := run.Output(ctx, w.On, jobs.Cmd{Argv: argv, Dir: "/", Env: env})
 		return string(out), explain(ctx, argv[0], err)
 	}
-	l.slurm = sync.OnceValues(func() (map[string]string, error) { return l.askConfig(ctx) })
+	l.slurm = examine.New(ctx, examine.Machine{Look: l.look, Ask: l.ask, User: l.user, Profile: w.Profile})
 	l.box = sync.OnceValues(func() (box, error) { return l.findBox(ctx) })
 	l.mods = sync.OnceValues(func() (modules, error) { return l.findModules(ctx) })
 	return l
@@ -178,18 +180,13 @@ func explain(ctx context.Context, program string, err error) error {
 	}
 	var failed *run.Error
 	if errors.As(err, &failed) && failed.Err == nil {
-		said := lastLine(failed.Stderr)
+		said := finding.LastLine(failed.Stderr)
 		if said == "" {
 			said = failed.Exit.String()
 		}
 		return fmt.Errorf("%s: %s", name, strings.TrimPrefix(said, name+": "))
 	}
 	return err
-}
-
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
 }
 
 // oneLine keeps a finding on its line.
@@ -202,14 +199,20 @@ func oneLine(s string) string {
 	return s
 }
 
-func one(s Status, why, do string) []Finding { return []Finding{{Status: s, Why: why, Do: do}} }
+func one(s Status, why, do string) []Finding { return finding.One(s, why, do) }
 
-func with(f Finding, data ...string) Finding {
-	f.Data = map[string]string{}
-	for i := 0; i+1 < len(data); i += 2 {
-		if data[i+1] != "" {
-			f.Data[data[i]] = data[i+1]
-		}
+func with(f Finding, data ...string) Finding { return finding.With(f, data...) }
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
 	}
-	return f
+	return s
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }

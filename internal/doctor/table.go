@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"context"
 	"os"
 	"os/user"
 	"time"
 
 	"berth/jobs"
+	"berth/slurm/examine"
 )
 
 // Checks is the table of all checks, in the order in which findings are shown.
@@ -13,28 +15,17 @@ import (
 func Checks() []Check {
 	const layers = 20 * time.Second // starts containers, on a machine that may be busy
 	return []Check{
-		{ID: "slurm.programs", Scope: Scheduler, Name: "Slurm", Submit: true, run: checkSlurmPrograms, Limit: 15 * time.Second,
-			About: "sbatch, squeue, scancel and scontrol are on PATH; the version, against known flaws"},
-		{ID: "slurm.controller", Scope: Scheduler, Name: "slurmctld", Submit: true, run: checkController,
-			About: "the controller answers; without it nothing can be submitted or asked"},
-		{ID: "slurm.clock", Scope: Scheduler, Name: "clock", Submit: true, run: needsConfig(checkClock),
-			About: "this machine's clock and the controller's agree; munge refuses credentials that are 5 minutes off"},
-		{ID: "slurm.accounting", Scope: Scheduler, Name: "accounting", Submit: true, run: needsConfig(checkAccounting),
-			About: "sacct answers; without it Slurm forgets ended jobs after MinJobAge"},
-		{ID: "slurm.account", Scope: Scheduler, Name: "account", Submit: true, run: needsConfig(checkAccount),
-			About: "the accounts of this user and their limits; that of the profile is one of them"},
-		{ID: "slurm.partitions", Scope: Scheduler, Name: "partition", Submit: true, run: checkPartitions,
-			About: "the partition of jobs that name none, or the profile's: it exists and is up; its limits"},
-		{ID: "slurm.limits", Scope: Scheduler, Name: "limits of Slurm", Submit: true, run: needsConfig(checkLimits),
-			About: "MaxJobCount and MaxArraySize"},
-		{ID: "slurm.ending", Scope: Scheduler, Name: "end of jobs", Submit: true, run: needsConfig(checkEnding),
-			About: "KillWait, ProctrackType, preemption, MinJobAge: what time a job has to bring its result back, and what may be left of it"},
-		{ID: "slurm.memory", Scope: Scheduler, Name: "memory of jobs", Submit: true, run: needsConfig(checkSlurmMemory),
-			About: "Slurm hands out memory and holds it; else berth watches it, advisory"},
-		{ID: "slurm.tmp", Scope: Scheduler, Name: "/tmp of jobs", Submit: true, run: needsConfig(checkSlurmTmp),
-			About: "whether each job has a /tmp of its own (job_container/tmpfs)"},
-		{ID: "slurm.gpus", Scope: Scheduler, Name: "GPUs of Slurm", Submit: true, run: needsConfig(checkGPUs),
-			About: "the types of GPUs that can be asked for; that of the profile is one of them"},
+		ofSlurm("slurm.programs", "Slurm", examine.Programs, 15*time.Second),
+		ofSlurm("slurm.controller", "slurmctld", examine.Controller, 0),
+		ofSlurm("slurm.clock", "clock", examine.Clock, 0),
+		ofSlurm("slurm.accounting", "accounting", examine.Accounting, 0),
+		ofSlurm("slurm.account", "account", examine.Account, 0),
+		ofSlurm("slurm.partitions", "partition", examine.Partitions, 0),
+		ofSlurm("slurm.limits", "limits of Slurm", examine.Limits, 0),
+		ofSlurm("slurm.ending", "end of jobs", examine.Ending, 0),
+		ofSlurm("slurm.memory", "memory of jobs", examine.Memory, 0),
+		ofSlurm("slurm.tmp", "/tmp of jobs", examine.Tmp, 0),
+		ofSlurm("slurm.gpus", "GPUs of Slurm", examine.GPUs, 0),
 
 		{ID: "apptainer.program", Scope: Backend, Name: "singularity", run: checkBox, Limit: 20 * time.Second,
 			About: "apptainer or singularity is on PATH and runs; else the module that has it"},
@@ -95,6 +86,12 @@ func Checks() []Check {
 		{ID: "logout", Scope: Machine, Name: "logout", run: checkLogout,
 			About: "KillUserProcesses of logind: whether warm environments outlive a logout"},
 	}
+}
+
+// ofSlurm is a check of the Slurm that is here.
+func ofSlurm(id, name string, c examine.Check, limit time.Duration) Check {
+	return Check{ID: id, Scope: Scheduler, Name: name, About: c.About, Limit: limit, Submit: true,
+		run: func(ctx context.Context, l *look) []Finding { return c.Run(ctx, l.slurm) }}
 }
 
 // IDs of what is concluded from all findings, and of what the caller found.

@@ -6,6 +6,7 @@ import (
 
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/slurm/examine"
 )
 
 // Where is what is to be looked at, and as what: the choices that berth would
@@ -65,7 +66,7 @@ func (w Where) OnNode() bool { return w.Where == "node" }
 // submits tells whether jobs go from here to nodes, which may differ in what a
 // profile says of them.
 func (w Where) submits() bool {
-	return !w.OnNode() && w.Scheduler != jobs.SchedulerLocal && w.Profile.Scheduler != jobs.SchedulerLocal && w.look("sbatch") != ""
+	return !w.OnNode() && w.Scheduler != jobs.SchedulerLocal && w.Profile.Scheduler != jobs.SchedulerLocal && examine.Submits(w.look)
 }
 
 // DefaultState is the state directory when nobody names one: $BERTH_HOME, else

@@ -23,7 +23,7 @@ func TestEnviron(t *testing.T) {
 }
 
 func TestPartitions(t *testing.T) {
-	b, err := os.ReadFile("../../internal/doctor/testdata/partitions-24.11.txt")
+	b, err := os.ReadFile("../examine/testdata/partitions-24.11.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
