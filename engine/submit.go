@@ -166,7 +166,7 @@ func unclear(err error) bool {
 // unclearFor is how long a scheduler must answer "not known" before an unclear
 // submission counts as not made: three times Slurm's message timeout
 // (slurm.conf(5), MessageTimeout, 10 s by default). A request that waits in
-// front of a stopped slurmctld is still carried out when it goes on, so the
+// front of a stopped controller is still carried out when it goes on, so the
 // time counts from the first answer.
 const unclearFor = 30 * time.Second
 

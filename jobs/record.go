@@ -85,7 +85,7 @@ type Claim struct {
 	Version  int       `json:"version"`
 	Attempt  string    `json:"attempt"`
 	NativeID string    `json:"native_id,omitempty"`
-	Restart  int       `json:"restart,omitempty"` // SLURM_RESTART_COUNT
+	Restart  int       `json:"restart,omitempty"` // see NodeJob.Restart
 	Host     string    `json:"host"`
 	BootID   string    `json:"boot_id,omitempty"`
 	PID      int       `json:"pid"`

@@ -109,7 +109,7 @@ type SlurmOptions struct {
 	Account    string   `json:"account,omitempty"`
 	QOS        string   `json:"qos,omitempty"`
 	Constraint string   `json:"constraint,omitempty"`
-	Extra      []string `json:"extra,omitempty"` // "--option=value", as for sbatch
+	Extra      []string `json:"extra,omitempty"` // further options of a submission, "--option=value"
 	// MPI is how ranks find each other: "pmix", "none", or "" for the site's
 	// own choice.
 	MPI string `json:"mpi,omitempty"`
@@ -121,8 +121,8 @@ type Profile struct {
 	Name      string       `json:"name,omitempty"`
 	Slurm     SlurmOptions `json:"slurm,omitzero"`
 	Modules   []string     `json:"modules,omitempty"`   // loaded in the job script
-	Scratch   string       `json:"scratch,omitempty"`   // node-local; may hold $USER, $SLURM_JOB_ID, $TMPDIR
-	Forbid    []string     `json:"forbid,omitempty"`    // sbatch options that the site refuses, without dashes: "mem"
+	Scratch   string       `json:"scratch,omitempty"`   // node-local; may hold variables, such as $USER and $TMPDIR
+	Forbid    []string     `json:"forbid,omitempty"`    // options of a submission that the site refuses, without dashes: "mem"
 	Overlay   string       `json:"overlay,omitempty"`   // driver of new overlays: "kernel", "fuse" or "ext3"
 	GPU       string       `json:"gpu,omitempty"`       // "nvidia" (--nv) or "amd" (--rocm)
 	Versions  Versions     `json:"versions,omitzero"`   // flags that only newer programs know

@@ -8,7 +8,7 @@ import (
 
 // CheckText refuses control characters (which includes line breaks) in a value
 // that will stand in a job script or on a command line; what names the value
-// in the error. An injected line in a #SBATCH header would be a directive.
+// in the error. An injected line in the head of a script would be a directive.
 func CheckText(what, s string) error {
 	if strings.ContainsFunc(s, controls) {
 		return &Error{Kind: KindUsage, Msg: what + " holds a control character", Hint: "remove line breaks, tabs and escape characters from it"}

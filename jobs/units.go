@@ -76,8 +76,8 @@ func nearestUnit(suffix string) string {
 	return "MiB"
 }
 
-// MiB returns the size in whole MiB, rounded up: Slurm's --mem=0 means "all
-// the memory of the node" (sbatch(1)), so a small size must never become 0.
+// MiB returns the size in whole MiB, rounded up: Slurm takes a memory of 0 for
+// all the memory of the node, so a small size must never become 0.
 func (b Bytes) MiB() int64 {
 	n := int64(b / MiB)
 	if b%MiB > 0 {

@@ -102,11 +102,11 @@ var resourceKeys = []Key{
 	{Name: "resources.gpus", Flag: "gpus", Type: GPUs, Jobs: true, Meaning: "GPUs of jobs and of allocations", Allow: "limits", Safe: bounded},
 	{Name: "resources.nodes", Flag: "nodes", Type: Count, Least: 1, Most: most, Jobs: true, Meaning: "nodes of jobs and of allocations", Allow: "limits", Safe: bounded},
 	{Name: "resources.ntasks", Flag: "ntasks", Type: Count, Least: 1, Most: most, Jobs: true, NotEnvs: true, Meaning: "how many times a job's command runs side by side", Allow: "limits", Safe: bounded},
-	{Name: "slurm.partition", Flag: "partition", Jobs: true, Meaning: "`sbatch --partition`", Allow: free, Check: slurmWord},
-	{Name: "slurm.account", Flag: "account", Jobs: true, Meaning: "`sbatch --account`", Allow: "slurm", Safe: same, Check: slurmWord},
-	{Name: "slurm.qos", Flag: "qos", Jobs: true, Meaning: "`sbatch --qos`", Allow: free, Check: slurmWord},
-	{Name: "slurm.constraint", Flag: "constraint", Jobs: true, Meaning: "`sbatch --constraint`", Allow: free},
-	{Name: "slurm.extra", Flag: "slurm", Type: List, Jobs: true, Meaning: "other long options of sbatch", Allow: "slurm", Safe: subset, Check: slurmExtra},
+	{Name: "slurm.partition", Flag: "partition", Jobs: true, Meaning: "Slurm's `--partition`", Allow: free, Check: slurmWord},
+	{Name: "slurm.account", Flag: "account", Jobs: true, Meaning: "Slurm's `--account`", Allow: "slurm", Safe: same, Check: slurmWord},
+	{Name: "slurm.qos", Flag: "qos", Jobs: true, Meaning: "Slurm's `--qos`", Allow: free, Check: slurmWord},
+	{Name: "slurm.constraint", Flag: "constraint", Jobs: true, Meaning: "Slurm's `--constraint`", Allow: free},
+	{Name: "slurm.extra", Flag: "slurm", Type: List, Jobs: true, Meaning: "other long options of a submission to Slurm", Allow: "slurm", Safe: subset, Check: slurmExtra},
 }
 
 // maxKeys bound what a project may ask for.

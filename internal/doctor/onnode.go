@@ -59,7 +59,7 @@ const (
 )
 
 // unclearTime is how long the scheduler is asked for a job whose submission
-// went wrong without a word: by then slurmctld has timed out or has it.
+// went wrong without a word: by then its controller has timed out or has it.
 const unclearTime = 30 * time.Second
 
 // Look submits the job, waits for its answer, and leaves nothing behind: when

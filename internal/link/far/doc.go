@@ -1,6 +1,6 @@
 // Package far reaches the keeper of an environment on a machine to which only a
-// command leads that takes long to start and then carries bytes: srun into an
-// allocation, or ssh to a host where srun is.
+// command leads that takes long to start and then carries bytes: a step of the
+// scheduler in an allocation, or ssh to a host from which such a step starts.
 //
 // # Two sides
 //
@@ -31,7 +31,7 @@
 //
 // # Much data
 //
-// srun carries 20 MB/s. Where both machines share the environment's directory,
+// A step of Slurm carries 20 MB/s. Where both machines share the environment's directory,
 // much output and input goes through files in it, in pieces: see [Link.Pipes].
 // The far side stands in for the client at the named pipe of the guest.
 package far

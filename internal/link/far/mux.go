@@ -180,7 +180,7 @@ func (m *Mux) hangUp() {
 }
 
 // finish makes sure that the far command ends. One that does not when its input
-// ends is told to: srun then ends what it has started, too, which it does not
+// ends is told to: a step then ends what it has started, too, which it does not
 // when it is killed.
 func (m *Mux) finish(patience time.Duration) {
 	for _, force := range []func(){func() {}, func() { _ = m.proc.Signal(syscall.SIGTERM) }, m.kill} {

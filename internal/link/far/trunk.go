@@ -21,8 +21,8 @@ const (
 	version   = 1
 )
 
-// lines lets every write end in a line's end: srun passes on the last line of a
-// command's output only when it is whole, unless it is told --unbuffered (which
+// lines lets every write end in a line's end: a step of Slurm passes on the last line of
+// a command's output only when it is whole, unless it is told --unbuffered (which
 // puts a terminal in the place of a pipe). The line's end is the payload of a
 // frame of a type that nobody knows, and so is skipped.
 type lines struct{ w io.Writer }

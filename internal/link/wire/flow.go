@@ -8,7 +8,7 @@ import (
 )
 
 // Window is how many bytes of one channel may be on their way: enough for the
-// best that an ssh or srun link does in a round trip, little enough for many
+// best that a link by ssh or by a step does in a round trip, little enough for many
 // channels.
 const Window = 256 << 10
 

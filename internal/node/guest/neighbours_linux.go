@@ -24,8 +24,8 @@ var neighbours = []neighbour{
 	// Whoever reaches munge has credentials for Slurm, in which nothing else is
 	// needed to have jobs outside of every container.
 	{what: "munge", paths: []string{"/run/munge/*"}, abstract: []string{"munge"}},
-	// slurmstepd's, by which srun, sattach and sstat talk to steps; sackd's and
-	// slurmctld's, which make credentials (auth/slurm).
+	// Those of its steps, by which its programs talk to them, and of its servers
+	// that make credentials (auth/slurm).
 	{what: "Slurm", paths: []string{"/var/spool/slurm*/*", "/var/spool/slurm*/*/*", "/run/slurm*/*", "/run/slurmctld.sock"}, abstract: []string{"slurm"}},
 	{what: "an SSH agent", paths: []string{"/tmp/ssh-*/agent.*", "/run/user/UID/keyring/ssh", "/run/user/UID/keyring/.ssh", "/run/user/UID/ssh-agent*", "/run/user/UID/openssh_agent", ".ssh/agent/*"},
 		own: []string{"ssh"}},

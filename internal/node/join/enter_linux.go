@@ -106,7 +106,7 @@ func entering(t *target) (*program, error) {
 	return p, nil
 }
 
-// searchPath is where programs of the system are: a step of srun may have no
+// searchPath is where programs of the system are: a step of a job may have no
 // PATH.
 const searchPath = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 

@@ -67,7 +67,7 @@ func (f *far) round(ctx context.Context) error {
 	return out.Flush()
 }
 
-// followTime bounds what is done for jobs: sbatch waits while its queue is full.
+// followTime bounds what is done for jobs: a submission waits while the queue is full.
 const followTime = 8 * time.Minute
 
 // followHere is `berth-node follow` of this program, which acts on jobs as a

@@ -24,7 +24,7 @@ type Owner struct {
 	Verb        string    `json:"verb,omitempty"`        // of the command line that works on an overlay
 	Job         string    `json:"job,omitempty"`         // the id of the job that the attempt is of
 	SlurmJob    string    `json:"slurm_job,omitempty"`   // the Slurm job that the process runs in
-	Restart     int       `json:"restart,omitempty"`     // its SLURM_RESTART_COUNT
+	Restart     int       `json:"restart,omitempty"`     // how often that was started again under its id
 	Dir         string    `json:"dir"`                   // where its beat is written
 	Host        string    `json:"host"`
 	BootID      string    `json:"boot_id"`
