@@ -10,11 +10,13 @@ import (
 // Version is the schema version of requests and answers between programs.
 const Version = 1
 
-// What a check says, see package finding.
 type (
+	// Finding is one line of the report.
 	Finding = finding.Finding
-	Status  = finding.Status
-	Scope   = finding.Scope
+	// Status is how a check has ended.
+	Status = finding.Status
+	// Scope is what a check looks at.
+	Scope = finding.Scope
 )
 
 // How a check ends, and what it looks at.
