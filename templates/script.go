@@ -6,22 +6,22 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
-	"text/template"
 
 	"berth/jobs"
 )
 
+// jobText is the job script. What stands in double braces is filled in.
+//
 //go:embed job.sh.tmpl
 var jobText string
 
-// jobTemplate is parsed when it is needed, and not at every start.
-var jobTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("job.sh").
-		Option("missingkey=error").
-		Funcs(template.FuncMap{"quote": Quote}).
-		Parse(jobText))
-})
+// modulesText stands before the first line that loads a module.
+//
+//go:embed modules.sh
+var modulesText string
+
+// bracesText stands before a command line of which the runner fills in words.
+const bracesText = "# What stands in braces is known on the node; the runner fills it in and changes nothing else.\n"
 
 // Head is what one scheduler adds to the job script that all share.
 type Head struct {
@@ -33,8 +33,6 @@ type Head struct {
 	Unset []string
 }
 
-type variable struct{ Name, Value string }
-
 // Script renders the job script of a launch. It checks every value that
 // enters the text; its errors are [jobs.Error] of kind usage.
 func Script(l jobs.Launch, h Head) (string, error) {
@@ -45,31 +43,39 @@ func Script(l jobs.Launch, h Head) (string, error) {
 	if shell == "" {
 		shell = "/bin/bash"
 	}
-	env := []variable{
-		{"HOME", l.Identity.Home}, {"USER", l.Identity.User}, {"LOGNAME", l.Identity.User},
-		{"SHELL", shell}, {"LANG", "C.UTF-8"},
+	var head, env, modules, unset, braces strings.Builder
+	for _, line := range l.Comment {
+		fmt.Fprintf(&head, "# %s\n", line)
 	}
-	for _, e := range append(l.Profile.Proxy.Environ(), h.Env...) {
+	for _, line := range h.Lines {
+		fmt.Fprintln(&head, line)
+	}
+	for _, e := range slices.Concat([]string{
+		"HOME=" + l.Identity.Home, "USER=" + l.Identity.User, "LOGNAME=" + l.Identity.User, "SHELL=" + shell, "LANG=C.UTF-8",
+	}, l.Profile.Proxy.Environ(), h.Env) {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || !validName(name) {
 			return "", fmt.Errorf("%q is not NAME=VALUE", e)
 		}
-		env = append(env, variable{name, value})
+		fmt.Fprintf(&env, "export %s=%s\n", name, Quote(value))
 	}
-	var b strings.Builder
-	err := jobTemplate().Execute(&b, map[string]any{
-		"Comment": l.Comment,
-		"Header":  h.Lines,
-		"Env":     env,
-		"Unset":   h.Unset,
-		"Modules": l.Profile.Modules,
-		"Exec":    execLine(l.Argv),
-		"Holes":   slices.ContainsFunc(l.Argv, isHole),
-	})
-	if err != nil {
-		return "", fmt.Errorf("render the job script: %w", err)
+	if len(l.Profile.Modules) > 0 {
+		modules.WriteString("\n" + modulesText)
 	}
-	return b.String(), nil
+	for _, m := range l.Profile.Modules {
+		fmt.Fprintf(&modules, "module load %[1]s || { echo \"berth: on $HOSTNAME this module does not load:\" %[1]s >&2; exit 78; }\n", Quote(m))
+	}
+	for _, name := range h.Unset {
+		unset.WriteString(name + " ")
+	}
+	if slices.ContainsFunc(l.Argv, isHole) {
+		braces.WriteString(bracesText)
+	}
+	// One pass: braces in a value stay as they are.
+	return strings.NewReplacer(
+		"{{head}}", head.String(), "{{env}}", env.String(), "{{modules}}", modules.String(),
+		"{{unset}}", unset.String(), "{{braces}}", braces.String(), "{{exec}}", execLine(l.Argv),
+	).Replace(jobText), nil
 }
 
 // isHole tells whether the runner fills a word in on the node.
