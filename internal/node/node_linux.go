@@ -1,3 +1,5 @@
+//go:build !embednode
+
 package node
 
 import (
@@ -21,11 +23,6 @@ import (
 
 // Verbs are the words that [Main] understands.
 var Verbs = []string{"runner", "rank", "guest", "keep", "connect", "hold", "join", "overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait", runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, mirror.Verb}
-
-// Is tells whether a command line (without the program) is one of ours.
-func Is(args []string) bool {
-	return len(args) > 0 && slices.Contains(Verbs, args[0])
-}
 
 // Main runs one verb and returns the exit code of the process.
 func Main(args []string) int {

@@ -5,7 +5,6 @@ package node
 import (
 	"fmt"
 	"os"
-	"slices"
 
 	"berth/internal/link/far"
 )
@@ -13,11 +12,6 @@ import (
 // Verbs are the words that [Main] understands. Compute nodes run Linux, and
 // elsewhere berth is a client, which holds connections to them.
 var Verbs = []string{"hold"}
-
-// Is tells whether a command line (without the program) is one of ours.
-func Is(args []string) bool {
-	return len(args) > 0 && slices.Contains(Verbs, args[0])
-}
 
 // Main runs one verb and returns the exit code of the process.
 func Main(args []string) int {

@@ -1,3 +1,5 @@
+//go:build !embednode
+
 package node
 
 import (
