@@ -11,11 +11,11 @@ import (
 // the SHA-256 of the program. They are no embed.FS: reading from that copies, and
 // MiBs of garbage at every start bring on a collection.
 var (
-	//go:embed berth-node-linux-amd64.gz
+	//go:embed berth-node-linux-amd64.zst
 	amd64 []byte
 	//go:embed berth-node-linux-amd64.sha256
 	amd64Sum string
-	//go:embed berth-node-linux-arm64.gz
+	//go:embed berth-node-linux-arm64.zst
 	arm64 []byte
 	//go:embed berth-node-linux-arm64.sha256
 	arm64Sum string

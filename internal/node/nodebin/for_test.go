@@ -2,12 +2,13 @@ package nodebin
 
 import (
 	"bytes"
-	"compress/gzip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 func TestFor(t *testing.T) {
@@ -25,17 +26,15 @@ func TestFor(t *testing.T) {
 
 func TestCompressed(t *testing.T) {
 	data := bytes.Repeat([]byte("program\n"), 10_000)
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	_, err := z.Write(data)
+	z, err := zstd.NewWriter(nil)
 	must(t, err)
-	must(t, z.Close())
-	p := compressedProgram(b.Bytes(), "0123456789abcdef")
+	compressed := z.EncodeAll(data, nil)
+	p := compressedProgram(compressed, "0123456789abcdef")
 	got, err := p.Read()
 	if err != nil || !bytes.Equal(got, data) || p.Size != int64(len(data)) || p.Name != "berth-node-0123456789ab" {
 		t.Errorf("%q: %d bytes read, %d said, %v", p.Name, len(got), p.Size, err)
 	}
-	b.Bytes()[b.Len()/2] ^= 1
+	compressed[len(compressed)/2] ^= 1
 	if _, err := p.Read(); err == nil {
 		t.Error("a damaged one was read")
 	}

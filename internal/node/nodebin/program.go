@@ -2,15 +2,14 @@ package nodebin
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"debug/elf"
-	"encoding/binary"
 	"encoding/hex"
-	"io"
 	"os"
 	"runtime"
 	"sync"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // Program is a program for the nodes. Its bytes are read only by who has to write
@@ -45,17 +44,20 @@ func For(goos, goarch string) (p Program, ok bool) {
 	return p, err == nil
 }
 
+// compressedProgram is a program in a zstd frame that says how much it holds.
 func compressedProgram(compressed []byte, sum string) Program {
-	// A gzip file ends with the size of what it holds.
-	size := binary.LittleEndian.Uint32(compressed[len(compressed)-4:])
-	return Program{name(sum), int64(size), func() ([]byte, error) {
-		z, err := gzip.NewReader(bytes.NewReader(compressed))
+	var h zstd.Header
+	err := h.Decode(compressed)
+	return Program{name(sum), int64(h.FrameContentSize), func() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		data := bytes.NewBuffer(make([]byte, 0, size))
-		_, err = io.Copy(data, z) // checks the sum that gzip keeps, too
-		return data.Bytes(), err
+		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, err
+		}
+		defer z.Close()
+		return z.DecodeAll(compressed, make([]byte, 0, h.FrameContentSize)) // checks the frame's sum, too
 	}}
 }
 
