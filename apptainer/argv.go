@@ -41,36 +41,36 @@ func (*Backend) Level() jobs.Level { return jobs.LevelFS }
 //     the image is an overlay that is mounted already. That is so in a user
 //     namespace, where a setuid starter has no power: hence --userns.
 //   - --fakeroot, --net --network none: only where asked for.
-func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
+func (*Backend) Argv(in jobs.Invocation, guestArgs []string) ([]string, error) {
 	argv := []string{"apptainer", "exec", "--containall", "--no-home", "--cleanenv", "--no-eval"}
-	argv = append(argv, cwdFlag(p.Apptainer), "/tmp")
+	argv = append(argv, cwdFlag(in.Profile.Versions.Apptainer), "/tmp")
 	argv = append(argv, "--workdir", jobs.HoleScratch)
-	if p.Overlay.Driver == jobs.DriverKernel {
+	if in.Overlay.Driver == jobs.DriverKernel {
 		argv = append(argv, "--userns")
 	} else {
 		argv = append(argv, "--overlay", jobs.HoleOverlay)
 	}
-	if p.Fakeroot {
+	if in.Fakeroot {
 		argv = append(argv, "--fakeroot")
 	}
-	switch p.Network {
+	switch in.Network {
 	case "":
 	case NetworkNone:
 		argv = append(argv, "--net", "--network", "none")
 	default:
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + p.Network,
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + in.Network,
 			Hint: "leave the network out, or make it none"}
 	}
-	switch p.GPU {
+	switch in.GPU {
 	case "":
 	case "nvidia":
 		argv = append(argv, "--nv")
 	case "amd":
 		argv = append(argv, "--rocm")
 	default:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown kind of GPU " + p.GPU, Hint: `the profile's key is gpu = "nvidia" or gpu = "amd"`}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown kind of GPU " + in.GPU, Hint: `the profile's key is gpu = "nvidia" or gpu = "amd"`}
 	}
-	mounts := slices.Concat([]jobs.Mount{{Source: p.Guest, Destination: GuestPath}}, p.Mounts, covers)
+	mounts := slices.Concat([]jobs.Mount{{Source: in.Guest, Destination: GuestPath}}, in.Mounts, covers)
 	for _, m := range mounts {
 		w, err := m.Word()
 		if err != nil {
@@ -78,25 +78,11 @@ func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
 		}
 		argv = append(argv, "--mount", w)
 	}
-	if p.Overlay.Driver == jobs.DriverKernel {
+	if in.Overlay.Driver == jobs.DriverKernel {
 		argv = append(argv, "--writable")
 	}
 	argv = append(argv, jobs.HoleImage, GuestPath)
 	return append(argv, guestArgs...), nil
-}
-
-// OverFuse turns a line of [Backend.Argv] for the driver kernel, its holes not
-// yet filled, into the one for the driver fuse.
-func OverFuse(argv []string) []string {
-	at := slices.Index(argv, jobs.HoleImage)
-	if at < 1 || argv[at-1] != "--writable" {
-		return argv
-	}
-	out := slices.Delete(slices.Clone(argv), at-1, at)
-	if i := slices.Index(out, "--userns"); i > 0 && i < at {
-		out = slices.Replace(out, i, i+1, "--overlay", jobs.HoleOverlay)
-	}
-	return out
 }
 
 // cwdFlag is --cwd from Apptainer 1.2 and SingularityCE 4.0 on; the older

@@ -2,7 +2,6 @@ package apptainer
 
 import (
 	"encoding/csv"
-	"slices"
 	"strings"
 	"testing"
 
@@ -23,24 +22,28 @@ func TestArgv(t *testing.T) {
 		"--mount", "type=bind,source={cgroups},destination=/sys/fs/cgroup,readonly",
 		"{image}", "/.berth/node", "guest"}
 	for name, c := range map[string]struct {
-		place jobs.Place
+		place jobs.Invocation
 		want  [][]string
 	}{
-		"plain": {jobs.Place{}, [][]string{head, {"--pwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}"}, guestMount, tail}},
-		"a newer version": {jobs.Place{Apptainer: "1.4.5"},
+		"plain": {jobs.Invocation{}, [][]string{head, {"--pwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}"}, guestMount, tail}},
+		"a newer version": {jobs.Invocation{Place: jobs.Place{Profile: jobs.Profile{Versions: jobs.Versions{Apptainer: "1.4.5"}}}},
 			[][]string{head, {"--cwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}"}, guestMount, tail}},
-		"nvidia": {jobs.Place{GPU: "nvidia"},
+		"nvidia": {jobs.Invocation{Place: jobs.Place{GPU: "nvidia"}},
 			[][]string{head, {"--pwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}", "--nv"}, guestMount, tail}},
-		"amd": {jobs.Place{GPU: "amd"},
+		"amd": {jobs.Invocation{Place: jobs.Place{GPU: "amd"}},
 			[][]string{head, {"--pwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}", "--rocm"}, guestMount, tail}},
-		"hostile mounts": {jobs.Place{Mounts: []jobs.Mount{
-			{Source: "/a b", Destination: "/data", Writable: true},
-			{Source: "/a,b:c", Destination: "/x,readonly"},
-			{Source: `/a"b'c`, Destination: "/$HOME;`id`"},
-			{Source: `/back\slash`, Destination: "/{image}"},
-			{Source: "/größe/*?[x]", Destination: "/ leading"},
-			{Source: "/--overlay", Destination: "/=x"},
-		}}, [][]string{head, {"--pwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}"}, guestMount, {
+		"hostile mounts": {jobs.Invocation{
+			Place: jobs.Place{
+				Mounts: []jobs.Mount{
+					{Source: "/a b", Destination: "/data", Writable: true},
+					{Source: "/a,b:c", Destination: "/x,readonly"},
+					{Source: `/a"b'c`, Destination: "/$HOME;`id`"},
+					{Source: `/back\slash`, Destination: "/{image}"},
+					{Source: "/größe/*?[x]", Destination: "/ leading"},
+					{Source: "/--overlay", Destination: "/=x"},
+				},
+			},
+		}, [][]string{head, {"--pwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}"}, guestMount, {
 			"--mount", "type=bind,source=/a b,destination=/data",
 			"--mount", `type=bind,"source=/a,b:c","destination=/x,readonly",readonly`,
 			"--mount", `type=bind,"source=/a""b'c",destination=/$HOME;` + "`id`" + `,readonly`,
@@ -67,15 +70,15 @@ func TestArgv(t *testing.T) {
 }
 
 func TestArgvRefuses(t *testing.T) {
-	for name, place := range map[string]jobs.Place{
-		"line break":           {Mounts: []jobs.Mount{{Source: "/a\nb", Destination: "/x"}}},
-		"escape":               {Mounts: []jobs.Mount{{Source: "/a", Destination: "/\x1b[2Jx"}}},
-		"NUL":                  {Mounts: []jobs.Mount{{Source: "/a\x00b", Destination: "/x"}}},
-		"not UTF-8":            {Mounts: []jobs.Mount{{Source: "/a\xff", Destination: "/x"}}},
-		"relative source":      {Mounts: []jobs.Mount{{Source: "a", Destination: "/x"}}},
-		"relative destination": {Mounts: []jobs.Mount{{Source: "/a", Destination: "x"}}},
-		"no destination":       {Mounts: []jobs.Mount{{Source: "/a"}}},
-		"unknown GPU":          {GPU: "abacus"},
+	for name, place := range map[string]jobs.Invocation{
+		"line break":           {Place: jobs.Place{Mounts: []jobs.Mount{{Source: "/a\nb", Destination: "/x"}}}},
+		"escape":               {Place: jobs.Place{Mounts: []jobs.Mount{{Source: "/a", Destination: "/\x1b[2Jx"}}}},
+		"NUL":                  {Place: jobs.Place{Mounts: []jobs.Mount{{Source: "/a\x00b", Destination: "/x"}}}},
+		"not UTF-8":            {Place: jobs.Place{Mounts: []jobs.Mount{{Source: "/a\xff", Destination: "/x"}}}},
+		"relative source":      {Place: jobs.Place{Mounts: []jobs.Mount{{Source: "a", Destination: "/x"}}}},
+		"relative destination": {Place: jobs.Place{Mounts: []jobs.Mount{{Source: "/a", Destination: "x"}}}},
+		"no destination":       {Place: jobs.Place{Mounts: []jobs.Mount{{Source: "/a"}}}},
+		"unknown GPU":          {Place: jobs.Place{GPU: "abacus"}},
 		"no guest":             {Guest: "-"},
 	} {
 		switch place.Guest {
@@ -124,27 +127,5 @@ func TestBackend(t *testing.T) {
 	b := &Backend{}
 	if b.Name() != "singularity" || b.Level() != jobs.LevelFS {
 		t.Errorf("%s, %s", b.Name(), b.Level())
-	}
-}
-
-// The line for the driver fuse that comes of the one for kernel is the one that
-// would have been written.
-func TestOverFuse(t *testing.T) {
-	b := &Backend{}
-	p := jobs.Place{Guest: "/n", GPU: "nvidia", Mounts: []jobs.Mount{{Source: "/--userns", Destination: "/work", Writable: true}}}
-	line := func(driver string) []string {
-		p.Overlay.Driver = driver
-		argv, err := b.Argv(p, []string{"guest", "--writable", jobs.HoleImage})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return argv
-	}
-	fuse := line(jobs.DriverFuse)
-	if got := OverFuse(line(jobs.DriverKernel)); !slices.Equal(got, fuse) {
-		t.Errorf("%q, not %q", got, fuse)
-	}
-	if got := OverFuse(fuse); !slices.Equal(got, fuse) {
-		t.Errorf("%q", got)
 	}
 }

@@ -15,12 +15,12 @@ import (
 // which driver its layer is written.
 type Attempt struct {
 	Spec    *jobs.Spec
-	Dir     string     // of the attempt
-	Place   jobs.Place // as in the script
-	Home    string     // the state directory
-	Scratch string     // a directory of its own on the node's disk
-	Node    string     // path of berth-node
-	Program string     // of the container
+	Dir     string          // of the attempt
+	In      jobs.Invocation // as in the script
+	Home    string          // the state directory
+	Scratch string          // a directory of its own on the node's disk
+	Node    string          // path of berth-node
+	Program string          // of the container
 	On      jobs.Starter
 	// Progress is told what takes a while.
 	Progress func(string)
@@ -33,7 +33,7 @@ type Attempt struct {
 // for a layer that is thrown away where the image could not be unpacked.
 func (a Attempt) Ready(ctx context.Context, dir string) (used *Used, driver string, err error) {
 	o := &opener{b: &Backend{On: a.On}, program: a.Program, anywhere: true,
-		spec: &jobs.EnvSpec{Home: a.Home, User: a.Spec.User, Scratch: a.Spec.Profile.Scratch},
+		spec: &jobs.EnvSpec{Home: a.Home, User: a.Spec.User, Place: jobs.Place{Scratch: a.Spec.Profile.Scratch}},
 		runs: Runs{Stage: a.Spec.Stage, Tasks: a.Spec.Resources.Tasks, Time: a.Spec.Resources.Time},
 		at:   jobs.OpenPlace{Dir: a.Dir, Guest: a.Node, Scratch: a.Scratch, On: a.On, Progress: a.Progress}}
 	driver = a.Spec.Overlay.Driver
@@ -99,5 +99,5 @@ func (a Attempt) explain(ctx context.Context, err error) error {
 // started with [jobs.Cmd.OwnMounts].
 func (a Attempt) OverKernel(lower, layer string, fill func(merged string) []string) ([]string, error) {
 	merged := filepath.Join(a.Scratch, dirMerged)
-	return overKernel(a.Place, lower, layer, merged, a.Node, fill(merged))
+	return overKernel(a.In, lower, layer, merged, a.Node, fill(merged))
 }

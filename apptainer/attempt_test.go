@@ -40,7 +40,7 @@ echo 'FATAL:   only root user can use sandbox as overlay' >&2; exit 255`, 0o755)
 		if c.name != "" {
 			dir = filepath.Join(home, "overlays", c.name)
 		}
-		a := Attempt{Spec: &jobs.Spec{Image: sif, Overlay: jobs.OverlaySpec{Name: c.name, Driver: c.driver}}, Home: home, Scratch: scratch,
+		a := Attempt{Spec: &jobs.Spec{Place: jobs.Place{Image: sif, Overlay: jobs.OverlaySpec{Name: c.name, Driver: c.driver}}}, Home: home, Scratch: scratch,
 			Node: "/bin/false", Program: filepath.Join(bin, "apptainer"), On: run.Local{}, Progress: func(string) {}}
 		used, driver, err := a.Ready(t.Context(), dir)
 		if c.says == "" {
@@ -67,7 +67,7 @@ echo 'FATAL:   only root user can use sandbox as overlay' >&2; exit 255`, 0o755)
 
 func TestOverKernel(t *testing.T) {
 	scratch := t.TempDir()
-	a := Attempt{Scratch: scratch, Node: "/n", Place: jobs.Place{Mounts: []jobs.Mount{{Source: scratch, Destination: "/work"}}}}
+	a := Attempt{Scratch: scratch, Node: "/n", In: jobs.Invocation{Place: jobs.Place{Mounts: []jobs.Mount{{Source: scratch, Destination: "/work"}}}}}
 	argv, err := a.OverKernel("/lower", "/layer", func(merged string) []string { return []string{"/apptainer", "--writable", merged} })
 	line := strings.Join(argv, " ")
 	merged := filepath.Join(scratch, "merged")
@@ -87,7 +87,7 @@ func TestNotUnpacked(t *testing.T) {
 	bin := filepath.Dir(s.Program)
 	program(t, bin, "apptainer", "exit 0", 0o755)
 	for _, name := range []string{"", "deps"} {
-		a := Attempt{Spec: &jobs.Spec{Image: sif, Overlay: jobs.OverlaySpec{Name: name, Driver: jobs.DriverKernel}}, Home: s.Home, Scratch: t.TempDir(),
+		a := Attempt{Spec: &jobs.Spec{Place: jobs.Place{Image: sif, Overlay: jobs.OverlaySpec{Name: name, Driver: jobs.DriverKernel}}}, Home: s.Home, Scratch: t.TempDir(),
 			Dir: s.Home, Node: "/bin/true", Program: s.Program, On: run.Local{}, Progress: func(string) {}}
 		used, driver, err := a.Ready(t.Context(), filepath.Join(s.Home, "overlays", "x"))
 		switch {
@@ -120,7 +120,7 @@ func TestAttemptSlowNode(t *testing.T) {
 		if c.name != "" {
 			dir = filepath.Join(home, "overlays", c.name)
 		}
-		a := Attempt{Spec: &jobs.Spec{Image: sif, Overlay: jobs.OverlaySpec{Name: c.name, Driver: c.driver}}, Home: home, Scratch: scratch,
+		a := Attempt{Spec: &jobs.Spec{Place: jobs.Place{Image: sif, Overlay: jobs.OverlaySpec{Name: c.name, Driver: c.driver}}}, Home: home, Scratch: scratch,
 			Node: filepath.Join(bin, "berth-node"), Program: filepath.Join(bin, "apptainer"), On: run.Local{}, Progress: func(string) {}}
 		probeTime = 200 * time.Millisecond
 		_, _, err := a.Ready(t.Context(), dir)

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 		case "hang": // to be killed with a container that does not end
 			o, layer, err := hanging(os.Args[2], os.Args[3])
 			if err == nil {
-				err = o.try(context.Background(), jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverExt3}, Guest: o.at.Guest}, o.spec.Image, layer, wordHang)
+				err = o.try(context.Background(), jobs.Invocation{Guest: o.at.Guest, Place: jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverExt3}}}, o.spec.Image, layer, wordHang)
 			}
 			fmt.Println(err)
 			os.Exit(0)
@@ -100,8 +100,12 @@ func specIn(home, scratch string) (*jobs.EnvSpec, jobs.OpenPlace) {
 	if err != nil {
 		panic(err)
 	}
-	s := &jobs.EnvSpec{Version: 1, ID: "x", Name: "e", Backend: jobs.BackendSingularity, Image: os.Getenv("BERTH_TEST_IMAGE"),
-		Persistent: true, Home: home, User: os.Getenv("USER")}
+	s := &jobs.EnvSpec{
+		Version: 1, ID: "x", Name: "e", Persistent: true, Home: home, User: os.Getenv("USER"),
+		Place: jobs.Place{
+			Backend: jobs.BackendSingularity, Image: os.Getenv("BERTH_TEST_IMAGE"),
+		},
+	}
 	return s, jobs.OpenPlace{Dir: filepath.Join(home, "envs", "e"), Guest: self, Scratch: scratch, On: run.Local{}, Progress: func(string) {}}
 }
 

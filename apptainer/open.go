@@ -141,11 +141,12 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	}
 	op.Notes = append(op.Notes, notes...)
 	var note string
-	if op.Scripts, note = Scripts(ctx, at.On, c.lower, at.Scratch, gpuKind(s)); note != "" {
+	if op.Scripts, note = Scripts(ctx, at.On, c.lower, at.Scratch, s.GPUKind()); note != "" {
 		op.Notes = append(op.Notes, note)
 	}
-	place := jobs.Place{Image: s.Image, Overlay: jobs.OverlaySpec{Driver: c.driver}, Mounts: mounts, GPU: gpuKind(s), Network: s.Network, Fakeroot: s.Fakeroot, Guest: at.Guest}
-	if op.Argv, op.OwnMounts, err = o.argv(place, c.lower, layer.Path, []string{"guest"}); err == nil {
+	in := jobs.Invocation{Place: s.Place, Guest: at.Guest}
+	in.Overlay, in.Mounts, in.GPU = jobs.OverlaySpec{Driver: c.driver}, mounts, s.GPUKind()
+	if op.Argv, op.OwnMounts, err = o.argv(in, c.lower, layer.Path, []string{"guest"}); err == nil {
 		op.Argv, err = private.AddMounts(op.Argv, covers)
 	}
 	if err == nil {
@@ -156,18 +157,6 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	return op, nil
-}
-
-// gpuKind is which GPUs the container is to see: the kind that was named, and
-// where GPUs were asked of a scheduler the profile's, else NVIDIA's.
-func gpuKind(s *jobs.EnvSpec) string {
-	switch {
-	case s.GPU != "" || s.Resources.GPUs == "":
-		return s.GPU
-	case s.Profile.GPU != "":
-		return s.Profile.GPU
-	}
-	return "nvidia"
 }
 
 // Pipes is a directory beside the layer, bound read-only: named pipes in it can
@@ -200,39 +189,39 @@ func (o *opener) layer(ctx context.Context, dir string, c chosen, img image) (l 
 
 // argv writes the command line for one container, all holes filled. own says
 // that it is to be started with [jobs.Cmd.OwnMounts].
-func (o *opener) argv(place jobs.Place, lower, layer string, guestArgs []string) (argv []string, own bool, err error) {
-	if argv, err = o.b.Argv(place, guestArgs); err != nil {
+func (o *opener) argv(in jobs.Invocation, lower, layer string, guestArgs []string) (argv []string, own bool, err error) {
+	if argv, err = o.b.Argv(in, guestArgs); err != nil {
 		return nil, false, err
 	}
-	if place.Overlay.Driver != jobs.DriverKernel {
+	if in.Overlay.Driver != jobs.DriverKernel {
 		if strings.ContainsAny(layer, ":,") {
 			return nil, false, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay's path " + layer + " has a ':' or a ',', which the container program cannot take"}
 		}
 		return o.fill(argv, lower, layer), false, nil
 	}
 	merged := filepath.Join(o.at.Scratch, dirMerged)
-	argv, err = overKernel(place, lower, layer, merged, o.at.Guest, o.fill(argv, merged, ""))
+	argv, err = overKernel(in, lower, layer, merged, o.at.Guest, o.fill(argv, merged, ""))
 	return argv, true, err
 }
 
 // overKernel puts the line of a container whose image is merged after the one
 // that mounts a layer of the driver kernel there, over the unpacked image lower.
-func overKernel(place jobs.Place, lower, layer, merged, node string, argv []string) ([]string, error) {
+func overKernel(in jobs.Invocation, lower, layer, merged, node string, argv []string) ([]string, error) {
 	if err := os.MkdirAll(merged, 0o700); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory to mount the overlay on", Err: err,
 			Hint: "is there space left on " + filepath.Dir(merged) + "?"}
 	}
 	m := overlay.Mount{Lower: lower, Upper: filepath.Join(layer, "upper"), Work: filepath.Join(layer, "work"), Merged: merged}
-	m.Dirs, m.Files = mountPoints(place)
+	m.Dirs, m.Files = mountPoints(in)
 	return m.Argv(node, argv), nil
 }
 
 // mountPoints are what a writable image must have before the container program
 // binds something there: it makes none itself, as it does over its own overlay.
-func mountPoints(place jobs.Place) (dirs, files []string) {
+func mountPoints(in jobs.Invocation) (dirs, files []string) {
 	dirs = []string{"/proc", "/sys", "/dev", "/tmp", "/var/tmp", scriptsDir}
 	files = []string{GuestPath, "/etc/hosts", "/etc/resolv.conf"}
-	for _, m := range place.Mounts {
+	for _, m := range in.Mounts {
 		if fi, err := os.Stat(m.Source); err == nil && !fi.IsDir() {
 			files = append(files, m.Destination)
 		} else {
@@ -244,7 +233,7 @@ func mountPoints(place jobs.Place) (dirs, files []string) {
 	for _, name := range map[string][]string{
 		"nvidia": {"nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"},
 		"amd":    {"rocm-smi", "rocminfo"},
-	}[place.GPU] {
+	}[in.GPU] {
 		if _, err := os.Stat("/usr/bin/" + name); err == nil {
 			files = append(files, "/usr/bin/"+name)
 		}

@@ -21,13 +21,13 @@ import (
 
 func TestArgvForms(t *testing.T) {
 	for name, c := range map[string]struct {
-		place     jobs.Place
+		place     jobs.Invocation
 		want, not string
 	}{
-		"kernel":   {jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverKernel}}, " --workdir {scratch} --userns --mount type=bind,source=/n,destination=/.berth/node,readonly --mount type=bind,source={empty},destination=/.singularity.d/env,readonly --mount type=bind,source={keys},destination=/proc/keys,readonly --mount type=bind,source={keys},destination=/proc/key-users,readonly --mount type=bind,source={cgroups},destination=/sys/fs/cgroup,readonly --writable {image} /.berth/node guest", "--overlay"},
-		"ext3":     {jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverExt3}}, " --overlay {overlay} ", "--writable"},
-		"fakeroot": {jobs.Place{Fakeroot: true}, " --overlay {overlay} --fakeroot ", "--net"},
-		"none":     {jobs.Place{Network: NetworkNone}, " --overlay {overlay} --net --network none ", "--fakeroot"},
+		"kernel":   {jobs.Invocation{Place: jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverKernel}}}, " --workdir {scratch} --userns --mount type=bind,source=/n,destination=/.berth/node,readonly --mount type=bind,source={empty},destination=/.singularity.d/env,readonly --mount type=bind,source={keys},destination=/proc/keys,readonly --mount type=bind,source={keys},destination=/proc/key-users,readonly --mount type=bind,source={cgroups},destination=/sys/fs/cgroup,readonly --writable {image} /.berth/node guest", "--overlay"},
+		"ext3":     {jobs.Invocation{Place: jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverExt3}}}, " --overlay {overlay} ", "--writable"},
+		"fakeroot": {jobs.Invocation{Place: jobs.Place{Fakeroot: true}}, " --overlay {overlay} --fakeroot ", "--net"},
+		"none":     {jobs.Invocation{Place: jobs.Place{Network: NetworkNone}}, " --overlay {overlay} --net --network none ", "--fakeroot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.place.Guest = "/n"
@@ -38,24 +38,8 @@ func TestArgvForms(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (&Backend{}).Argv(jobs.Place{Guest: "/n", Network: "bridge"}, nil); jobs.KindOf(err) != jobs.KindConfig {
+	if _, err := (&Backend{}).Argv(jobs.Invocation{Guest: "/n", Place: jobs.Place{Network: "bridge"}}, nil); jobs.KindOf(err) != jobs.KindConfig {
 		t.Errorf("another network: %v", err)
-	}
-}
-
-func TestGPUKind(t *testing.T) {
-	for _, c := range []struct {
-		spec jobs.EnvSpec
-		want string
-	}{
-		{jobs.EnvSpec{}, ""}, {jobs.EnvSpec{Profile: jobs.Profile{GPU: "amd"}}, ""}, {jobs.EnvSpec{GPU: "amd"}, "amd"},
-		{jobs.EnvSpec{Resources: jobs.Resources{GPUs: "1"}}, "nvidia"},
-		{jobs.EnvSpec{Resources: jobs.Resources{GPUs: "1"}, Profile: jobs.Profile{GPU: "amd"}}, "amd"},
-		{jobs.EnvSpec{GPU: "nvidia", Resources: jobs.Resources{GPUs: "1"}, Profile: jobs.Profile{GPU: "amd"}}, "nvidia"},
-	} {
-		if got := gpuKind(&c.spec); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.spec, got, c.want)
-		}
 	}
 }
 
@@ -254,7 +238,7 @@ func TestNetworkRefused(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	program(t, dir, "apptainer", "echo the network device eth0 is there; exit 1", 0o755)
-	s := &jobs.EnvSpec{Home: t.TempDir(), Name: "e", Image: dir, Network: NetworkNone}
+	s := &jobs.EnvSpec{Home: t.TempDir(), Name: "e", Place: jobs.Place{Image: dir, Network: NetworkNone}}
 	at := jobs.OpenPlace{Dir: t.TempDir(), Scratch: t.TempDir(), Guest: "/n", On: run.Local{}, Progress: func(string) {}}
 	_, err := (&Backend{}).Open(t.Context(), s, at)
 	if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "eth0") {
@@ -267,7 +251,7 @@ func TestChooseExt3(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":/usr/bin:/bin:/usr/sbin")
 	program(t, dir, "apptainer", "echo 'FATAL:   only root may do that' >&2; exit 255", 0o755)
-	s := &jobs.EnvSpec{Home: t.TempDir(), Name: "e", Image: dir, Persistent: true, User: "x"}
+	s := &jobs.EnvSpec{Home: t.TempDir(), Name: "e", Persistent: true, User: "x", Place: jobs.Place{Image: dir}}
 	at := jobs.OpenPlace{Dir: t.TempDir(), Scratch: t.TempDir(), Guest: "/bin/false", On: run.Local{}, Progress: func(string) {}}
 	op, err := (&Backend{}).Open(t.Context(), s, at)
 	if err != nil {
@@ -294,7 +278,7 @@ func TestLeftovers(t *testing.T) {
 	}
 	dead := self
 	dead.BootID = "another/1"
-	spec := jobs.EnvSpec{Version: 1, ID: "id-1", Name: "e", Backend: jobs.BackendSingularity, Home: home, Created: time.Now()}
+	spec := jobs.EnvSpec{Version: 1, ID: "id-1", Name: "e", Home: home, Created: time.Now(), Place: jobs.Place{Backend: jobs.BackendSingularity}}
 	env := filepath.Join(home, "envs", "e")
 	if err := os.MkdirAll(filepath.Dir(env), 0o700); err != nil {
 		t.Fatal(err)
@@ -355,7 +339,7 @@ func TestLeftovers(t *testing.T) {
 // of another one that has its name by now stay.
 func TestRemove(t *testing.T) {
 	home := t.TempDir()
-	spec := jobs.EnvSpec{Version: 1, ID: "id-1", Name: "e", Backend: jobs.BackendSingularity, Home: home}
+	spec := jobs.EnvSpec{Version: 1, ID: "id-1", Name: "e", Home: home, Place: jobs.Place{Backend: jobs.BackendSingularity}}
 	env := filepath.Join(home, "envs", "e")
 	work := filepath.Join(env, dirOverlay, "layer", "work", "work")
 	b := &Backend{}

@@ -235,9 +235,9 @@ func (o *opener) tryLayer(ctx context.Context, driver, near, lower string, tiny 
 // changeAndLook has one container change what an image has, and a second one
 // look at that, over the same layer.
 func (o *opener) changeAndLook(ctx context.Context, driver, img, layer string) error {
-	place := jobs.Place{Overlay: jobs.OverlaySpec{Driver: driver}, Fakeroot: o.spec.Fakeroot, Guest: o.at.Guest}
+	in := jobs.Invocation{Guest: o.at.Guest, Place: jobs.Place{Overlay: jobs.OverlaySpec{Driver: driver}, Fakeroot: o.spec.Fakeroot}}
 	for _, word := range []string{tryChange, tryLook} {
-		if err := o.try(ctx, place, img, layer, word); err != nil {
+		if err := o.try(ctx, in, img, layer, word); err != nil {
 			return err
 		}
 	}
@@ -266,7 +266,7 @@ func (o *opener) tryNetworkNone(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(img, GuestPath), nil, 0o755); err != nil {
 		return err
 	}
-	argv, err := o.b.Argv(jobs.Place{Network: NetworkNone, Guest: o.at.Guest}, []string{"try", tryNetwork})
+	argv, err := o.b.Argv(jobs.Invocation{Guest: o.at.Guest, Place: jobs.Place{Network: NetworkNone}}, []string{"try", tryNetwork})
 	if err != nil {
 		return err
 	}
@@ -277,8 +277,8 @@ func (o *opener) tryNetworkNone(ctx context.Context) error {
 }
 
 // try runs one word of [TryMain] in a container over a layer.
-func (o *opener) try(ctx context.Context, place jobs.Place, img, layer, word string) error {
-	argv, own, err := o.argv(place, img, layer, []string{"try", word})
+func (o *opener) try(ctx context.Context, in jobs.Invocation, img, layer, word string) error {
+	argv, own, err := o.argv(in, img, layer, []string{"try", word})
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (t Trial) opener(fakeroot bool) (*opener, error) {
 			return nil, err
 		}
 	}
-	return &opener{b: &Backend{On: t.On}, program: t.Program, spec: &jobs.EnvSpec{User: t.User, Fakeroot: fakeroot},
+	return &opener{b: &Backend{On: t.On}, program: t.Program, spec: &jobs.EnvSpec{User: t.User, Place: jobs.Place{Fakeroot: fakeroot}},
 		at: jobs.OpenPlace{Dir: t.Scratch, Guest: t.Guest, Scratch: t.Scratch, On: t.On, Progress: func(string) {}}}, nil
 }
 

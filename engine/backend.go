@@ -173,7 +173,7 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 			Hint: "name one such as docker://debian:12, or use --backend singularity"}
 	}
 	// Whether it can be written at all is the backend's to say, and soon.
-	if _, err := b.Argv(jobs.Place{Name: "berth", Image: s.Image, Mounts: s.Mounts, Guest: "/"}, nil); err != nil {
+	if _, err := b.Argv(jobs.Invocation{Name: "berth", Guest: "/", Place: jobs.Place{Image: s.Image, Mounts: s.Mounts}}, nil); err != nil {
 		return err
 	}
 	if s.Scheduler == jobs.SchedulerSlurm {

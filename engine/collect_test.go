@@ -46,7 +46,7 @@ func (k *keeps) Remove(context.Context, *jobs.EnvSpec, jobs.Starter) error {
 // recorded makes an environment's record.
 func recorded(t *testing.T, e *Engine, name, id string, persistent bool) *Environment {
 	t.Helper()
-	_, _, err := store.CreateEnv(e.Store.EnvDir(name), jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: name, Backend: jobs.BackendDocker, Home: e.Store.Home(), Persistent: persistent})
+	_, _, err := store.CreateEnv(e.Store.EnvDir(name), jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: name, Home: e.Store.Home(), Persistent: persistent, Place: jobs.Place{Backend: jobs.BackendDocker}})
 	must(t, err)
 	v, err := e.FindEnvironment(name)
 	must(t, err)

@@ -10,20 +10,20 @@ import (
 // Where nothing is there from before the task, it must say that it is checked over
 // its own files, before it waits for its turn.
 func TestSettleDone(t *testing.T) {
-	named := jobs.Spec{Backend: jobs.BackendSingularity, Overlay: jobs.OverlaySpec{Name: "deps"}}
+	named := jobs.Spec{Place: jobs.Place{Backend: jobs.BackendSingularity, Overlay: jobs.OverlaySpec{Name: "deps"}}}
 	in := func(change func(*jobs.Spec)) jobs.Spec { s := named; change(&s); return s }
 	for name, c := range map[string]struct {
 		spec            jobs.Spec
 		refused, withIt string // what is said without the key, and with it
 	}{
-		"thrown away": {spec: jobs.Spec{Backend: jobs.BackendSingularity}},
+		"thrown away": {spec: jobs.Spec{Place: jobs.Place{Backend: jobs.BackendSingularity}}},
 		"overlay":     {spec: named},
 		"in place":    {spec: in(func(s *jobs.Spec) { s.Overlay.Snapshot = jobs.SnapshotNever }), refused: "changes overlay deps in place"},
 		"resumed":     {spec: in(func(s *jobs.Spec) { s.Resume = &jobs.Resume{} }), refused: "from attempt to attempt"},
-		"sandbox":     {spec: jobs.Spec{Backend: "modal", External: &jobs.ExternalSpec{}}, refused: "sandbox of the backend modal"},
-		"docker":      {spec: jobs.Spec{Backend: jobs.BackendDocker}, withIt: "container of their own"},
-		"local":       {spec: jobs.Spec{Backend: jobs.BackendLocal}},
-		"ssh":         {spec: jobs.Spec{Backend: jobs.BackendSSH}},
+		"sandbox":     {spec: jobs.Spec{Place: jobs.Place{Backend: "modal", External: &jobs.ExternalSpec{}}}, refused: "sandbox of the backend modal"},
+		"docker":      {spec: jobs.Spec{Place: jobs.Place{Backend: jobs.BackendDocker}}, withIt: "container of their own"},
+		"local":       {spec: jobs.Spec{Place: jobs.Place{Backend: jobs.BackendLocal}}},
+		"ssh":         {spec: jobs.Spec{Place: jobs.Place{Backend: jobs.BackendSSH}}},
 	} {
 		for over, want := range map[string]string{"": c.refused, jobs.DoneOverBefore: c.refused, jobs.DoneOverTask: c.withIt} {
 			s := c.spec

@@ -83,7 +83,7 @@ func schedulerOf(name string) (string, error) {
 // host, or nil.
 func (e *Engine) holder(s *jobs.EnvSpec) (jobs.Cluster, Site, error) {
 	// Their places in the world are told in the same words.
-	as := &jobs.Spec{Scheduler: s.Scheduler, Login: s.Login}
+	as := &jobs.Spec{Place: jobs.Place{Scheduler: s.Scheduler, Login: s.Login}}
 	site, err := e.site(as)
 	if err != nil {
 		return nil, nil, err

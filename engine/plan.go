@@ -37,9 +37,10 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	}
 	who := identity()
 	s := &jobs.Spec{
-		Version: jobs.SpecVersion, ID: id, Name: t.Name, Slug: jobs.Slug(t.Name), Command: t.Command, Prompt: t.Prompt != "", PromptBytes: len(t.Prompt),
-		Resources: t.Resources, Mounts: t.Terminal.Bind, HostSockets: t.Terminal.HostSockets, Slurm: mergeSlurm(c.Profile.Slurm, t.Slurm), Profile: c.Profile,
-		Done: t.Done, Artifacts: t.Artifacts, Results: t.Results, Created: e.Now().UTC(), User: who.User, Host: host, Login: c.Login, Target: c.Target, Stage: t.Terminal.Stage,
+		Version: jobs.SpecVersion, ID: id, Name: t.Name, Slug: jobs.Slug(t.Name), Command: t.Command, Prompt: t.Prompt != "", PromptBytes: len(t.Prompt), Done: t.Done, Artifacts: t.Artifacts, Results: t.Results, Created: e.Now().UTC(), User: who.User, Host: host,
+		Place: jobs.Place{
+			Resources: t.Resources, Mounts: t.Terminal.Bind, HostSockets: t.Terminal.HostSockets, Slurm: mergeSlurm(c.Profile.Slurm, t.Slurm), Profile: c.Profile, Login: c.Login, Target: c.Target, Stage: t.Terminal.Stage,
+		},
 	}
 	put(&s.Stage, c.Profile.Stage)
 	settleRetry(s, t.Retry)

@@ -152,8 +152,12 @@ func (e *Engine) settleProgram(ctx context.Context, s *jobs.Spec, t jobs.Task, p
 	if images.IsReference(s.Image) || isFile(s.Image) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " cannot take the image " + s.Image, Hint: "name one such as debian:12"}
 	}
-	like := jobs.EnvSpec{Name: s.Name, Backend: s.Backend, Image: s.Image, Resources: s.Resources, Strict: true, Network: t.Terminal.Network,
-		External: &jobs.ExternalSpec{Options: t.Terminal.Options, Allow: t.Terminal.Allow}}
+	like := jobs.EnvSpec{
+		Name: s.Name, Strict: true,
+		Place: jobs.Place{
+			Backend: s.Backend, Image: s.Image, Resources: s.Resources, Network: t.Terminal.Network, External: &jobs.ExternalSpec{Options: t.Terminal.Options, Allow: t.Terminal.Allow},
+		},
+	}
 	if s.Resources.Time > 0 {
 		like.External.Life = s.Resources.Time + jobMargin
 	}

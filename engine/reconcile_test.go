@@ -112,7 +112,7 @@ func TestReconcileNothing(t *testing.T) {
 	if v := f.Reconcile(t.Context(), nil); len(v) != 0 {
 		t.Error(v)
 	}
-	empty := &jobs.Record{Spec: jobs.Spec{Scheduler: "slurm"}}
+	empty := &jobs.Record{Spec: jobs.Spec{Place: jobs.Place{Scheduler: "slurm"}}}
 	v := f.Reconcile(t.Context(), []*jobs.Record{empty})
 	if v[0].State != jobs.StateSubmitting || f.slurm.Calls().Status != 0 {
 		t.Errorf("%+v", v[0])

@@ -34,24 +34,6 @@ const (
 	NoDigest = "-"
 )
 
-// Place is what a backend needs to know to write the command line that opens
-// an environment for an attempt.
-type Place struct {
-	Name      string      // of the attempt in its scheduler; a container may carry it
-	Dir       string      // working directory inside
-	Image     string      // as the user named it; only shown
-	Overlay   OverlaySpec // driver settled
-	Mounts    []Mount
-	Resources Resources
-	User      string   // UID:GID that owns the mounts, where who runs inside can be chosen
-	GPU       string   // "", "nvidia" or "amd"
-	Network   string   // "" is the host's, "none"
-	Fakeroot  bool     // root inside, by ids of the user's own
-	Apptainer string   // version known from the profile, or ""
-	Guest     string   // path of berth-node on the host; bound read-only where there is a container
-	SSH       *SSHSpec // the host of backend ssh; else nil
-}
-
 // Backend makes environments. A backend that needs no stream of its own gives
 // an argv that runs the guest in the environment, over stdin and stdout.
 type Backend interface {
@@ -64,5 +46,5 @@ type Backend interface {
 	// Argv returns the command line that opens the environment and runs the
 	// guest there with guestArgs. It is pure; values known only on the node
 	// stand as the Hole words.
-	Argv(p Place, guestArgs []string) ([]string, error)
+	Argv(in Invocation, guestArgs []string) ([]string, error)
 }

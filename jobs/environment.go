@@ -35,48 +35,19 @@ type EnvSpec struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"` // UUIDv7; names its sockets, labels and containers
 	Name    string `json:"name"`
-	Backend string `json:"backend"`
-	Level   Level  `json:"level"`
-	// Image is a SIF's absolute path, the directory of an unpacked image, or a
-	// reference such as "docker://debian:12" ("debian:12" with docker).
-	Image      string      `json:"image,omitempty"`
-	Overlay    OverlaySpec `json:"overlay,omitzero"` // Name is not used; Driver "" is chosen where it opens
-	Persistent bool        `json:"persistent"`       // the files outlive the keeper
-	Mounts     []Mount     `json:"mounts,omitempty"`
-	// HostSockets is as in [Spec].
-	HostSockets []string `json:"host_sockets,omitempty"`
-	Env         []string `json:"env,omitempty"` // NAME=VALUE for every command, not secret
+	// Place is where its commands run.
+	Place
+	Persistent bool `json:"persistent"` // the files outlive the keeper
 	// Forward names variables of whoever uses the environment, which every
 	// command gets with the values they have there; these are never recorded.
-	Forward   []string  `json:"forward,omitempty"`
-	Resources Resources `json:"resources,omitzero"`
+	Forward []string `json:"forward,omitempty"`
 	// Defaulted names the resources that nobody has asked for in so many words:
 	// "cpus", "memory", "disk". Where such a limit cannot be held it is dropped with a note;
 	// one that was asked for is then an error.
 	Defaulted []string      `json:"defaulted,omitempty"`
-	Strict    bool          `json:"strict,omitempty"`  // a limit that cannot be held is an error
-	GPU       string        `json:"gpu,omitempty"`     // "", "nvidia" or "amd"
-	Network   string        `json:"network,omitempty"` // "" is the host's, "none"
-	Fakeroot  bool          `json:"fakeroot,omitempty"`
-	Dir       string        `json:"dir,omitempty"`     // where sessions begin; "" is HOME
-	Scratch   string        `json:"scratch,omitempty"` // as in a profile
-	Stage     string        `json:"stage,omitempty"`   // [StageAuto] and so on; "" is auto
-	Lifetime  time.Duration `json:"lifetime_ns"`       // idle time after which its keeper ends; 0 is never
-	Docker    *DockerSpec   `json:"docker,omitempty"`
-	Home      string        `json:"home"` // the state directory that has its record
-	SSH       *SSHSpec      `json:"ssh,omitempty"`
-	// External is set where the backend is a program of its own.
-	External *ExternalSpec `json:"external,omitempty"`
-	// Scheduler gives the machine on which the environment is kept: "" is
-	// none, it is kept where it is used; "slurm" is an allocation, which is
-	// held while the environment runs.
-	Scheduler string       `json:"scheduler,omitempty"`
-	Slurm     SlurmOptions `json:"slurm,omitzero"`
-	Profile   Profile      `json:"profile,omitzero"`
-	// Login is the host on which the scheduler's commands run; nil is the
-	// machine that Host names.
-	Login  *SSHSpec `json:"login,omitempty"`
-	Target string   `json:"target,omitempty"` // the target of the configuration that was chosen
+	Strict    bool          `json:"strict,omitempty"` // a limit that cannot be held is an error
+	Lifetime  time.Duration `json:"lifetime_ns"`      // idle time after which its keeper ends; 0 is never
+	Home      string        `json:"home"`             // the state directory that has its record
 	// Project is the directory whose berth.toml has shaped it; elsewhere it is
 	// used only by its name.
 	Project string    `json:"project,omitempty"`

@@ -5,7 +5,7 @@ import "testing"
 // TestUnguarded changes one thing each.
 func TestUnguarded(t *testing.T) {
 	fresh := func() *Record {
-		return &Record{Spec: Spec{Retry: &Retry{Attempts: 3}, Scheduler: SchedulerSlurm}, Attempts: []Attempt{{N: 1, Submitted: &Submitted{Handle: Handle{NativeID: "7"}}}}}
+		return &Record{Spec: Spec{Retry: &Retry{Attempts: 3}, Place: Place{Scheduler: SchedulerSlurm}}, Attempts: []Attempt{{N: 1, Submitted: &Submitted{Handle: Handle{NativeID: "7"}}}}}
 	}
 	if !fresh().Unguarded() {
 		t.Error("a job that was just submitted counts as guarded")

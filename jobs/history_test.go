@@ -91,10 +91,15 @@ func newHistory(t *rapid.T, id string) *history {
 	if seldom(t, "site") {
 		p.Most = jobs.Most{Memory: jobs.Bytes(rapid.IntRange(100, 100_000).Draw(t, "node memory")) * jobs.MiB, MemoryWhy: "the largest node", Time: time.Duration(rapid.IntRange(1, 72).Draw(t, "partition time")) * time.Hour, TimeWhy: "MaxTime"}
 	}
-	s := jobs.Spec{ID: id, Retry: p, Resources: jobs.Resources{
-		CPUs: rapid.IntRange(0, 8).Draw(t, "cpus"), Tasks: rapid.IntRange(0, 2).Draw(t, "tasks"),
-		Memory: jobs.Bytes(rapid.IntRange(0, 8192).Draw(t, "asked memory")) * jobs.MiB, Time: time.Duration(rapid.IntRange(0, 600).Draw(t, "asked time")) * time.Minute,
-	}}
+	s := jobs.Spec{
+		ID: id, Retry: p,
+		Place: jobs.Place{
+			Resources: jobs.Resources{
+				CPUs: rapid.IntRange(0, 8).Draw(t, "cpus"), Tasks: rapid.IntRange(0, 2).Draw(t, "tasks"),
+				Memory: jobs.Bytes(rapid.IntRange(0, 8192).Draw(t, "asked memory")) * jobs.MiB, Time: time.Duration(rapid.IntRange(0, 600).Draw(t, "asked time")) * time.Minute,
+			},
+		},
+	}
 	if maybe("resume") {
 		s.Resume = &jobs.Resume{Attempts: rapid.IntRange(1, 99).Draw(t, "resumed"), Min: time.Duration(rapid.IntRange(0, 10).Draw(t, "min")) * time.Minute, CoreHours: float64(rapid.IntRange(0, 50).Draw(t, "resumed hours"))}
 		if maybe("resume alone") {

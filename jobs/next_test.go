@@ -19,7 +19,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func record(p *jobs.Retry, e jobs.ExitRecord) *jobs.Record {
 	e.Ended = noon
 	return &jobs.Record{
-		Spec:     jobs.Spec{Retry: p, Resources: jobs.Resources{CPUs: 2, Memory: jobs.GiB, Time: time.Hour}},
+		Spec:     jobs.Spec{Retry: p, Place: jobs.Place{Resources: jobs.Resources{CPUs: 2, Memory: jobs.GiB, Time: time.Hour}}},
 		Attempts: []jobs.Attempt{{N: 1, Info: jobs.AttemptInfo{ID: "1", Number: 1}, Submitted: &jobs.Submitted{}, Claim: &jobs.Claim{Node: "c1", Time: noon.Add(-time.Hour)}, Exit: &e}},
 	}
 }
@@ -139,7 +139,7 @@ func TestNextEnds(t *testing.T) {
 		small := rapid.IntRange(0, 4)
 		p := &jobs.Retry{Attempts: rapid.IntRange(1, 8).Draw(t, "attempts"), Task: small.Draw(t, "task"), Memory: small.Draw(t, "memory"), Time: small.Draw(t, "time"),
 			Node: small.Draw(t, "node"), Infra: small.Draw(t, "infra")}
-		r := &jobs.Record{Spec: jobs.Spec{Retry: p, Resources: jobs.Resources{Memory: jobs.GiB, Time: time.Hour}}, Attempts: []jobs.Attempt{{N: 1, Info: jobs.AttemptInfo{ID: "1"}}}}
+		r := &jobs.Record{Spec: jobs.Spec{Retry: p, Place: jobs.Place{Resources: jobs.Resources{Memory: jobs.GiB, Time: time.Hour}}}, Attempts: []jobs.Attempt{{N: 1, Info: jobs.AttemptInfo{ID: "1"}}}}
 		if rapid.Bool().Draw(t, "resume") {
 			r.Spec.Resume = &jobs.Resume{Attempts: rapid.IntRange(1, 6).Draw(t, "resumed"), Min: 10 * time.Second}
 		}

@@ -30,11 +30,8 @@ type Spec struct {
 	// the whole one; 0 in records of before it was kept.
 	PromptBytes int            `json:"prompt_bytes,omitempty"`
 	Workspace   *WorkspaceSpec `json:"workspace,omitempty"`
-	Resources   Resources      `json:"resources,omitzero"`
-	Scheduler   string         `json:"scheduler"`
-	Backend     string         `json:"backend"`
-	Level       Level          `json:"level"`
-	Image       string         `json:"image,omitempty"` // absolute path of a SIF, or of an unpacked image; with Login, there
+	// Place is where the task runs. Its scheduler is never "".
+	Place
 	// ImageFrom is the file on this machine of which Image is a copy on the
 	// host of Login; "" when the image was there.
 	ImageFrom string `json:"image_from,omitempty"`
@@ -48,30 +45,9 @@ type Spec struct {
 	// the node compares it.
 	ImageDir string `json:"image_dir,omitempty"`
 
-	// Stage is when a copy of the image is made on the node's own disk:
-	// [StageAuto] and so on; "" is auto.
-	Stage string `json:"stage,omitempty"`
-
-	Overlay OverlaySpec `json:"overlay,omitzero"`
-	Mounts  []Mount     `json:"mounts,omitempty"`
-	// HostSockets are sockets of the host's that may be reached from inside, by
-	// what they are ("tmux") or by their path.
-	HostSockets []string `json:"host_sockets,omitempty"`
-	Env         []string `json:"env,omitempty"`       // NAME=VALUE, not secret
-	EnvNames    []string `json:"env_names,omitempty"` // taken from the caller; values are never recorded
-	SSH         *SSHSpec `json:"ssh,omitempty"`       // the host of backend ssh
-	// External is set where the backend is a program of its own, and Network only
-	// there: "" is as External says, "none" is shut off.
-	External *ExternalSpec `json:"external,omitempty"`
-	Network  string        `json:"network,omitempty"`
-	// Login is the host on which the scheduler's commands run; nil is this
-	// machine. The job's record there is the first one, and this one a copy.
-	Login *SSHSpec `json:"login,omitempty"`
+	EnvNames []string `json:"env_names,omitempty"` // taken from the caller; values are never recorded
 	// LoginHome is the state directory on that host.
 	LoginHome string       `json:"login_home,omitempty"`
-	Target    string       `json:"target,omitempty"` // the target of the configuration that was chosen
-	Slurm     SlurmOptions `json:"slurm,omitzero"`
-	Profile   Profile      `json:"profile,omitzero"`
 	Done      []Command    `json:"done,omitempty"`
 	DoneOver  string       `json:"done_over,omitempty"` // [DoneOverTask], or ""
 	Artifacts []string     `json:"artifacts,omitempty"`
@@ -101,27 +77,19 @@ type ResultLimits struct {
 // WorkDir is where the workspace stands inside a container.
 const WorkDir = "/work"
 
-// Clustered reports whether the job runs in a job of a cluster's scheduler, on a
-// node of its choice, and not on this machine.
-func (s *Spec) Clustered() bool { return s.Scheduler != SchedulerLocal }
-
 // SharesWork tells whether the work tree must be seen by other nodes while the task
 // runs: those of its ranks, or of the attempt that takes it up.
 func (s *Spec) SharesWork() bool { return s.Resources.Tasks > 1 || s.Resume != nil }
 
-// Place is what the command line of an attempt is made of, but for its name and
-// what the machine at hand adds to it.
-func (s *Spec) Place() Place {
-	p := Place{Resources: s.Resources, Image: s.Image, Overlay: s.Overlay, Mounts: s.Mounts, Apptainer: s.Profile.Versions.Apptainer, SSH: s.SSH}
-	if s.Resources.GPUs != "" {
-		if p.GPU = s.Profile.GPU; p.GPU == "" {
-			p.GPU = "nvidia"
-		}
-	}
+// Invocation is the job's place as the command line of an attempt opens it, but
+// for its name and what the machine at hand adds to it.
+func (s *Spec) Invocation() Invocation {
+	in := Invocation{Place: s.Place}
+	in.GPU = s.GPUKind()
 	if s.Workspace != nil {
-		p.Mounts = append([]Mount{{Source: HoleWork, Destination: WorkDir, Writable: true}}, p.Mounts...)
+		in.Mounts = append([]Mount{{Source: HoleWork, Destination: WorkDir, Writable: true}}, in.Mounts...)
 	}
-	return p
+	return in
 }
 
 // WorkspaceSpec is the repository and commit that a job starts from.

@@ -103,7 +103,7 @@ func networkFlags(network string) ([]string, error) {
 // when it ends. The image has been pulled by then. Its place has no files that
 // persist but the mounts, and runs as p.User, whose clone is mounted; see
 // [Job] for what is settled on the node.
-func (*Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
+func (*Backend) Argv(p jobs.Invocation, guestArgs []string) ([]string, error) {
 	if err := checkImage(p.Image); err != nil {
 		return nil, err
 	}

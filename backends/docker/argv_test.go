@@ -24,17 +24,17 @@ func TestJobArgv(t *testing.T) {
 		mount  = "--mount type=bind,source=" + guest + ",destination=/.berth/node,readonly"
 	)
 	for name, c := range map[string]struct {
-		place jobs.Place
+		place jobs.Invocation
 		want  []string
 	}{
-		"plain": {jobs.Place{}, words(strings.Join([]string{head, common, caps, nnp, tmpfs, start, mount, "debian:12 guest"}, " "))},
-		"a user has no capability": {jobs.Place{User: "1000:1000"},
+		"plain": {jobs.Invocation{}, words(strings.Join([]string{head, common, caps, nnp, tmpfs, start, mount, "debian:12 guest"}, " "))},
+		"a user has no capability": {jobs.Invocation{User: "1000:1000"},
 			words(strings.Join([]string{head, common, "--user 1000:1000", nnp, tmpfs, start, mount, "debian:12 guest"}, " "))},
-		"root is one that has": {jobs.Place{User: "0:0"},
+		"root is one that has": {jobs.Invocation{User: "0:0"},
 			words(strings.Join([]string{head, common, caps, "--user 0:0", nnp, tmpfs, start, mount, "debian:12 guest"}, " "))},
-		"limits": {jobs.Place{Resources: jobs.Resources{CPUs: 2, Memory: jobs.GiB}, Network: "none", GPU: "nvidia"},
+		"limits": {jobs.Invocation{Place: jobs.Place{Resources: jobs.Resources{CPUs: 2, Memory: jobs.GiB}, Network: "none", GPU: "nvidia"}},
 			words(strings.Join([]string{head, common, caps, nnp, tmpfs, start, "--cpus 2 --memory 1073741824 --memory-swap 1073741824 --network none --gpus all", mount, "debian:12 guest"}, " "))},
-		"mounts": {jobs.Place{Mounts: []jobs.Mount{{Source: "/a,b:c", Destination: "/work", Writable: true}, {Source: "/t", Destination: "/tmp/"}}},
+		"mounts": {jobs.Invocation{Place: jobs.Place{Mounts: []jobs.Mount{{Source: "/a,b:c", Destination: "/work", Writable: true}, {Source: "/t", Destination: "/tmp/"}}}},
 			append(words(strings.Join([]string{head, common, caps, nnp, strings.Join(words(tmpfs)[2:], " "), start, mount}, " ")),
 				"--mount", `type=bind,"source=/a,b:c",destination=/work`, "--mount", "type=bind,source=/t,destination=/tmp/,readonly", "debian:12", "guest")},
 	} {
@@ -52,10 +52,10 @@ func TestJobArgv(t *testing.T) {
 }
 
 func TestArgvRefuses(t *testing.T) {
-	bind := func(src, dst string) jobs.Place {
-		return jobs.Place{Mounts: []jobs.Mount{{Source: src, Destination: dst}}}
+	bind := func(src, dst string) jobs.Invocation {
+		return jobs.Invocation{Place: jobs.Place{Mounts: []jobs.Mount{{Source: src, Destination: dst}}}}
 	}
-	for name, p := range map[string]jobs.Place{
+	for name, p := range map[string]jobs.Invocation{
 		"the socket":                    bind("/var/run/docker.sock", "/x"),
 		"its directory":                 bind("/var/run/", "/x"),
 		"the root":                      bind("/", "/x"),
@@ -65,14 +65,14 @@ func TestArgvRefuses(t *testing.T) {
 		"over the guest":                bind("/a", "/.berth/node"),
 		"over /proc":                    bind("/a", "/x/../proc/sys"),
 		"over the root":                 bind("/a", "//"),
-		"an unknown GPU":                {GPU: "abacus"},
-		"an unknown network":            {Network: "bridge"},
-		"a flag for an image":           {Image: "--privileged"},
-		"a file for an image":           {Image: "./py.sif"},
-		"an image with a scheme":        {Image: "docker://debian"},
-		"an image with a line break":    {Image: "debian\n"},
-		"an image with a blank in it":   {Image: "debian --privileged"},
-		"an absolute path for an image": {Image: "/images/py"},
+		"an unknown GPU":                {Place: jobs.Place{GPU: "abacus"}},
+		"an unknown network":            {Place: jobs.Place{Network: "bridge"}},
+		"a flag for an image":           {Place: jobs.Place{Image: "--privileged"}},
+		"a file for an image":           {Place: jobs.Place{Image: "./py.sif"}},
+		"an image with a scheme":        {Place: jobs.Place{Image: "docker://debian"}},
+		"an image with a line break":    {Place: jobs.Place{Image: "debian\n"}},
+		"an image with a blank in it":   {Place: jobs.Place{Image: "debian --privileged"}},
+		"an absolute path for an image": {Place: jobs.Place{Image: "/images/py"}},
 	} {
 		p.Name, p.Guest = "n", guest
 		if p.Image == "" {

@@ -39,7 +39,7 @@ func TestParseInfo(t *testing.T) {
 }
 
 func TestSettle(t *testing.T) {
-	s := &jobs.EnvSpec{Resources: jobs.Resources{CPUs: 1, Memory: jobs.GiB, Disk: jobs.GiB}}
+	s := &jobs.EnvSpec{Place: jobs.Place{Resources: jobs.Resources{CPUs: 1, Memory: jobs.GiB, Disk: jobs.GiB}}}
 	all := can{memory: true, swap: true, cpus: true, pids: true, disk: true}
 	for name, c := range map[string]struct {
 		can       can

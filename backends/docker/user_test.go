@@ -35,7 +35,7 @@ func TestCheckRoot(t *testing.T) {
 		"a path called so":        {"0:0", []jobs.Mount{{Source: "/a", Destination: "/x,readonly", Writable: true}}, can{}, true},
 		"a source named as /work": {"0:0", []jobs.Mount{{Source: "/a,destination=/work", Destination: "/x", Writable: true}}, can{}, true},
 	} {
-		argv, err := (&Backend{}).Argv(jobs.Place{Name: "n", Image: "debian:12", Guest: guest, User: c.user, Mounts: c.mounts}, nil)
+		argv, err := (&Backend{}).Argv(jobs.Invocation{Name: "n", Guest: guest, User: c.user, Place: jobs.Place{Image: "debian:12", Mounts: c.mounts}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

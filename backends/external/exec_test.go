@@ -21,8 +21,12 @@ func once(t *testing.T, body string) (*box, jobs.Once, *bytes.Buffer, *bytes.Buf
 	path := program(t, `cp "$2" `+x.record+`/$1; case $1 in open) echo '{"ok":{"ref":"sb-1","arch":"any","state":"made"}}';; exec) `+body+`
 ;; *) echo '{"ok":{}}';; esac`)
 	x.b = &Backend{Word: "fake", On: run.Local{}, times: patient()}
-	x.s = &jobs.EnvSpec{ID: "01a200da-47cb-737b-ab0a-b3b956ffd23e", Name: "demo", Backend: "fake", Persistent: true, Home: t.TempDir(),
-		External: &jobs.ExternalSpec{Program: path, Owner: "o", Life: time.Hour, OneShot: true}}
+	x.s = &jobs.EnvSpec{
+		ID: "01a200da-47cb-737b-ab0a-b3b956ffd23e", Name: "demo", Persistent: true, Home: t.TempDir(),
+		Place: jobs.Place{
+			Backend: "fake", External: &jobs.ExternalSpec{Program: path, Owner: "o", Life: time.Hour, OneShot: true},
+		},
+	}
 	if err := os.MkdirAll(x.s.Home+"/envs/demo", 0o700); err != nil {
 		t.Fatal(err)
 	}

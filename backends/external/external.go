@@ -176,6 +176,6 @@ func (b *Backend) of(s *jobs.EnvSpec, on jobs.Starter) (*caller, error) {
 
 // Argv shows how the guest of an attempt is reached. What stands behind the verb
 // is made where the attempt begins.
-func (b *Backend) Argv(_ jobs.Place, guestArgs []string) ([]string, error) {
+func (b *Backend) Argv(_ jobs.Invocation, guestArgs []string) ([]string, error) {
 	return append([]string{prefix + b.Word, protocol.VerbStream}, guestArgs...), nil
 }

@@ -41,9 +41,12 @@ func newBox(t *testing.T, answer string) *box {
 `+answer+`
 END
 ;; *) echo '{"ok":{}}';; esac`)
-	x.s = &jobs.EnvSpec{ID: "01a200da-47cb-737b-ab0a-b3b956ffd23e", Name: "demo", Backend: "fake", Level: jobs.LevelFS, Persistent: true, User: "ada",
-		Resources: jobs.Resources{CPUs: 2, Memory: 5 * jobs.GiB / 2}, Defaulted: []string{"cpus"}, Lifetime: 5 * time.Minute,
-		External: &jobs.ExternalSpec{Program: path, Owner: strings.Repeat("a", 32), Life: time.Hour, Options: map[string]string{"region": "eu"}}}
+	x.s = &jobs.EnvSpec{
+		ID: "01a200da-47cb-737b-ab0a-b3b956ffd23e", Name: "demo", Persistent: true, User: "ada", Defaulted: []string{"cpus"}, Lifetime: 5 * time.Minute,
+		Place: jobs.Place{
+			Backend: "fake", Level: jobs.LevelFS, Resources: jobs.Resources{CPUs: 2, Memory: 5 * jobs.GiB / 2}, External: &jobs.ExternalSpec{Program: path, Owner: strings.Repeat("a", 32), Life: time.Hour, Options: map[string]string{"region": "eu"}},
+		},
+	}
 	return x
 }
 

@@ -27,8 +27,12 @@ const able = `,"limits":["cpus","memory"],"network":["open","none"],"image":true
 
 func TestSettle(t *testing.T) {
 	b := checked(t, able)
-	s := &jobs.EnvSpec{Name: "demo", Backend: "fake", Persistent: true, Image: "debian:12", GPU: "nvidia", Network: "none",
-		Resources: jobs.Resources{CPUs: 1, Memory: jobs.GiB, Disk: jobs.GiB}, Defaulted: []string{"memory", "disk"}, External: &jobs.ExternalSpec{Options: map[string]string{"region": "eu"}}}
+	s := &jobs.EnvSpec{
+		Name: "demo", Persistent: true, Defaulted: []string{"memory", "disk"},
+		Place: jobs.Place{
+			Backend: "fake", Image: "debian:12", GPU: "nvidia", Network: "none", Resources: jobs.Resources{CPUs: 1, Memory: jobs.GiB, Disk: jobs.GiB}, External: &jobs.ExternalSpec{Options: map[string]string{"region": "eu"}},
+		},
+	}
 	if err := b.Settle(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -47,15 +51,15 @@ func TestSettleRefuses(t *testing.T) {
 		kind jobs.Kind
 		said string
 	}{
-		"an image":           {"", jobs.EnvSpec{Image: "debian:12"}, jobs.KindConfig, "an image cannot be had on the backend fake"},
-		"a GPU":              {able, jobs.EnvSpec{GPU: "amd"}, jobs.KindConfig, "the GPU amd cannot be had"},
-		"no network":         {"", jobs.EnvSpec{Network: "none"}, jobs.KindConfig, "a network that is shut off cannot be had"},
-		"a list":             {able, jobs.EnvSpec{External: &jobs.ExternalSpec{Allow: []string{"example.com"}}}, jobs.KindConfig, "a network with a list of what is allowed cannot be had"},
+		"an image":           {"", jobs.EnvSpec{Place: jobs.Place{Image: "debian:12"}}, jobs.KindConfig, "an image cannot be had on the backend fake"},
+		"a GPU":              {able, jobs.EnvSpec{Place: jobs.Place{GPU: "amd"}}, jobs.KindConfig, "the GPU amd cannot be had"},
+		"no network":         {"", jobs.EnvSpec{Place: jobs.Place{Network: "none"}}, jobs.KindConfig, "a network that is shut off cannot be had"},
+		"a list":             {able, jobs.EnvSpec{Place: jobs.Place{External: &jobs.ExternalSpec{Allow: []string{"example.com"}}}}, jobs.KindConfig, "a network with a list of what is allowed cannot be had"},
 		"an open one":        {`,"network":["none"]`, jobs.EnvSpec{}, jobs.KindConfig, "an open network cannot be had"},
-		"a limit":            {able, jobs.EnvSpec{Resources: jobs.Resources{Disk: jobs.GiB}}, jobs.KindConfig, "the limit disk 1GiB cannot be held"},
-		"a strict limit":     {able, jobs.EnvSpec{Strict: true, Defaulted: []string{"disk"}, Resources: jobs.Resources{Disk: jobs.GiB}}, jobs.KindConfig, "the limit disk 1GiB cannot be held"},
-		"a long life":        {able, jobs.EnvSpec{External: &jobs.ExternalSpec{Life: 3 * time.Hour}}, jobs.KindConfig, "lives for 2h0m0s at most, and 3h0m0s was asked for"},
-		"an option":          {able, jobs.EnvSpec{External: &jobs.ExternalSpec{Options: map[string]string{"regoin": "eu"}}}, jobs.KindUsage, `has no option "regoin"`},
+		"a limit":            {able, jobs.EnvSpec{Place: jobs.Place{Resources: jobs.Resources{Disk: jobs.GiB}}}, jobs.KindConfig, "the limit disk 1GiB cannot be held"},
+		"a strict limit":     {able, jobs.EnvSpec{Strict: true, Defaulted: []string{"disk"}, Place: jobs.Place{Resources: jobs.Resources{Disk: jobs.GiB}}}, jobs.KindConfig, "the limit disk 1GiB cannot be held"},
+		"a long life":        {able, jobs.EnvSpec{Place: jobs.Place{External: &jobs.ExternalSpec{Life: 3 * time.Hour}}}, jobs.KindConfig, "lives for 2h0m0s at most, and 3h0m0s was asked for"},
+		"an option":          {able, jobs.EnvSpec{Place: jobs.Place{External: &jobs.ExternalSpec{Options: map[string]string{"regoin": "eu"}}}}, jobs.KindUsage, `has no option "regoin"`},
 		"a level of no kind": {`,"level":"castle"`, jobs.EnvSpec{}, jobs.KindInfra, `the level "castle" is none of`},
 		"a limit of no kind": {`,"limits":["fun"]`, jobs.EnvSpec{}, jobs.KindInfra, `the limit "fun" is none of`},
 		"a negative life":    {`,"max_lifetime_seconds":-1`, jobs.EnvSpec{}, jobs.KindInfra, "the longest life is negative"},

@@ -153,7 +153,7 @@ func (b *Backend) RemoveSnapshot(ctx context.Context, home string, snap jobs.Sna
 	if err != nil {
 		return err
 	}
-	s := &jobs.EnvSpec{ID: k.EnvID, Name: k.Environment, Backend: k.Backend, Home: home, External: &k.External}
+	s := &jobs.EnvSpec{ID: k.EnvID, Name: k.Environment, Home: home, Place: jobs.Place{Backend: k.Backend, External: &k.External}}
 	c, err := b.of(s, on)
 	if err != nil {
 		return err

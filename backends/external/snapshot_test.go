@@ -28,8 +28,12 @@ restore) `+restore+`;;
 *) echo '{"ok":{}}';; esac`)
 	home := t.TempDir()
 	x.b = &Backend{Word: "fake", On: run.Local{}, Home: home, Builtin: path, Owner: func() (string, error) { return strings.Repeat("a", 32), nil }}
-	x.s = &jobs.EnvSpec{ID: "01a200da-47cb-737b-ab0a-b3b956ffd23e", Name: "demo", Backend: "fake", Level: jobs.LevelFS, Persistent: true, User: "ada", Home: home,
-		External: &jobs.ExternalSpec{Program: path, Owner: strings.Repeat("a", 32), Life: time.Hour}}
+	x.s = &jobs.EnvSpec{
+		ID: "01a200da-47cb-737b-ab0a-b3b956ffd23e", Name: "demo", Persistent: true, User: "ada", Home: home,
+		Place: jobs.Place{
+			Backend: "fake", Level: jobs.LevelFS, External: &jobs.ExternalSpec{Program: path, Owner: strings.Repeat("a", 32), Life: time.Hour},
+		},
+	}
 	none := func() {}
 	return x, jobs.SnapshotPlace{Dir: x.dir, On: run.Local{}, Progress: func(string) {}, Open: func(context.Context) error { return nil }, Hold: func() (func(), error) { return none, nil }}
 }

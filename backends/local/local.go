@@ -23,6 +23,6 @@ func (Backend) Check(context.Context) jobs.Checked {
 }
 
 // Argv runs the guest itself.
-func (Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
+func (Backend) Argv(p jobs.Invocation, guestArgs []string) ([]string, error) {
 	return append([]string{p.Guest}, guestArgs...), nil
 }

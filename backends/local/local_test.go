@@ -16,7 +16,7 @@ func TestBackend(t *testing.T) {
 	if c := b.Check(t.Context()); c.Health != jobs.Healthy || c.Reason == "" {
 		t.Errorf("%+v", c)
 	}
-	argv, err := b.Argv(jobs.Place{Guest: "/bin/berth-node", Image: "/x.sif"}, []string{"guest", "--x"})
+	argv, err := b.Argv(jobs.Invocation{Guest: "/bin/berth-node", Place: jobs.Place{Image: "/x.sif"}}, []string{"guest", "--x"})
 	if err != nil || !slices.Equal(argv, []string{"/bin/berth-node", "guest", "--x"}) {
 		t.Errorf("%q, %v", argv, err)
 	}

@@ -44,7 +44,7 @@ func (b Backend) Check(ctx context.Context) jobs.Checked {
 // Argv returns the command line that runs the guest of a job on the host of
 // p.SSH; it never makes a shared connection, see Join. The base name of p.Guest is the program's there, in ~/.local/state/berth/bin,
 // where [Host.Install] puts it.
-func (b Backend) Argv(p jobs.Place, guestArgs []string) ([]string, error) {
+func (b Backend) Argv(p jobs.Invocation, guestArgs []string) ([]string, error) {
 	if p.SSH == nil {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
 	}

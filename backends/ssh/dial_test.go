@@ -55,7 +55,7 @@ func environment(t *testing.T) *jobs.EnvSpec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "x", Backend: jobs.BackendSSH, SSH: &jobs.SSHSpec{Host: "there"}}
+	return &jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "x", Place: jobs.Place{Backend: jobs.BackendSSH, SSH: &jobs.SSHSpec{Host: "there"}}}
 }
 
 // The first time the host is asked and given the program; afterwards each
@@ -148,7 +148,7 @@ func TestDialFails(t *testing.T) {
 	if _, _, err := h.b.Dial(t.Context(), e, keeper.OpenOptions{}); jobs.KindOf(err) != jobs.KindConfig || err.Error() != "no room" || jobs.HintOf(err) != "df" {
 		t.Error(err)
 	}
-	for _, bad := range []*jobs.EnvSpec{{ID: e.ID}, {ID: "../x", SSH: e.SSH}} {
+	for _, bad := range []*jobs.EnvSpec{{ID: e.ID}, {ID: "../x", Place: jobs.Place{SSH: e.SSH}}} {
 		if _, _, err := h.b.Dial(t.Context(), bad, keeper.OpenOptions{}); jobs.KindOf(err) != jobs.KindConfig {
 			t.Error(err)
 		}

@@ -72,7 +72,7 @@ func TestCheckSpec(t *testing.T) {
 func TestArgv(t *testing.T) {
 	b := Backend{Control: "/run/c"}
 	s := jobs.SSHSpec{Host: "login", User: "alice", Port: 2222, Key: "/k", Options: []string{"ProxyJump=gate", "ConnectTimeout=3"}}
-	got, err := b.Argv(jobs.Place{SSH: &s, Guest: "/home/x/.berth/bin/berth-node-0123"}, []string{"guest", "--x=a b"})
+	got, err := b.Argv(jobs.Invocation{Guest: "/home/x/.berth/bin/berth-node-0123", Place: jobs.Place{SSH: &s}}, []string{"guest", "--x=a b"})
 	want := []string{
 		"ssh", "-o", "ProxyJump=gate", "-o", "ConnectTimeout=3", "-l", "alice", "-p", "2222", "-i", "/k", "-oControlMaster=no",
 		"-T", "-oRemoteCommand=none", "-oClearAllForwardings=yes", "-oForwardAgent=no", "-oForwardX11=no", "-oPermitLocalCommand=no", "-oLogLevel=ERROR",
@@ -82,10 +82,10 @@ func TestArgv(t *testing.T) {
 	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%v\ngot  %q\nwant %q", err, got, want)
 	}
-	if _, err := b.Argv(jobs.Place{Guest: "/g"}, nil); jobs.KindOf(err) != jobs.KindUsage {
+	if _, err := b.Argv(jobs.Invocation{Guest: "/g"}, nil); jobs.KindOf(err) != jobs.KindUsage {
 		t.Error(err)
 	}
-	if _, err := b.Argv(jobs.Place{SSH: &s, Guest: "/g"}, []string{"a\nb"}); jobs.KindOf(err) != jobs.KindUsage {
+	if _, err := b.Argv(jobs.Invocation{Guest: "/g", Place: jobs.Place{SSH: &s}}, []string{"a\nb"}); jobs.KindOf(err) != jobs.KindUsage {
 		t.Error(err)
 	}
 }

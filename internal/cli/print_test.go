@@ -23,7 +23,7 @@ func onTerminal(tty bool) (a *app, stdout, stderr *bytes.Buffer) {
 
 func view(state jobs.State, change func(*engine.View)) engine.View {
 	v := engine.View{State: state, AsOf: noon, Record: &jobs.Record{
-		Spec:     jobs.Spec{ID: "01890000-0000-7000-8000-0123456789ab", Name: "a job", Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Created: noon.Add(-90 * time.Second)},
+		Spec:     jobs.Spec{ID: "01890000-0000-7000-8000-0123456789ab", Name: "a job", Created: noon.Add(-90 * time.Second), Place: jobs.Place{Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS}},
 		Attempts: []jobs.Attempt{{N: 1, Dir: "/b/0001", Submitted: &jobs.Submitted{Handle: jobs.Handle{NativeID: "17"}}}},
 	}}
 	if change != nil {

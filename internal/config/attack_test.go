@@ -293,7 +293,7 @@ func TestRaise(t *testing.T) {
 	if o, _, err := c.forBackend(jobs.BackendDocker); err != nil || o.Network != "none" {
 		t.Errorf("%q, %v", o.Network, err)
 	}
-	if err := c.CheckJob(&jobs.Spec{Backend: jobs.BackendDocker, Level: jobs.LevelFS}); jobs.KindOf(err) != jobs.KindConfig {
+	if err := c.CheckJob(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendDocker, Level: jobs.LevelFS}}); jobs.KindOf(err) != jobs.KindConfig {
 		t.Errorf("a job has the network: %v", err)
 	}
 }

@@ -22,12 +22,12 @@ func fill(t testing.TB, s *Store, n int, ended bool) {
 		aid, err := ids.New()
 		must(t, err)
 		now := time.Now().UTC()
-		spec := jobs.Spec{Version: 1, ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test && agent --go"}, Prompt: true,
-			Workspace: &jobs.WorkspaceSpec{Repo: "/home/alice/src/project", GitDir: "/home/alice/src/project/.git", Base: strings.Repeat("0123abcd", 5), BaseRef: "main", Branch: "berth/fix/" + jobs.Short(id), Scope: []string{"src/", "test/"}},
-			Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB, Time: 2 * time.Hour}, Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Image: "/scratch/images/agent.sif",
-			Overlay: jobs.OverlaySpec{Driver: "fuse"}, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1", "LANG=C.UTF-8"}, EnvNames: []string{"API_KEY"},
-			Slurm: jobs.SlurmOptions{Partition: "batch", Account: "proj"}, Profile: jobs.Profile{Name: "site", Modules: []string{"apptainer"}, Scratch: "/local/$USER", Versions: jobs.Versions{Slurm: "24.11", Apptainer: "1.4.5"}},
-			Done: []jobs.Command{{Shell: "make check"}}, Artifacts: []string{"out/*.log"}, Created: now, User: "alice", Host: "login1", Notes: []string{"the working tree has uncommitted changes, which the task does not see: it starts from commit 0123abcd0123"}}
+		spec := jobs.Spec{
+			Version: 1, ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test && agent --go"}, Prompt: true, Workspace: &jobs.WorkspaceSpec{Repo: "/home/alice/src/project", GitDir: "/home/alice/src/project/.git", Base: strings.Repeat("0123abcd", 5), BaseRef: "main", Branch: "berth/fix/" + jobs.Short(id), Scope: []string{"src/", "test/"}}, EnvNames: []string{"API_KEY"}, Done: []jobs.Command{{Shell: "make check"}}, Artifacts: []string{"out/*.log"}, Created: now, User: "alice", Host: "login1", Notes: []string{"the working tree has uncommitted changes, which the task does not see: it starts from commit 0123abcd0123"},
+			Place: jobs.Place{
+				Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB, Time: 2 * time.Hour}, Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Image: "/scratch/images/agent.sif", Overlay: jobs.OverlaySpec{Driver: "fuse"}, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1", "LANG=C.UTF-8"}, Slurm: jobs.SlurmOptions{Partition: "batch", Account: "proj"}, Profile: jobs.Profile{Name: "site", Modules: []string{"apptainer"}, Scratch: "/local/$USER", Versions: jobs.Versions{Slurm: "24.11", Apptainer: "1.4.5"}},
+			},
+		}
 		info := jobs.AttemptInfo{Version: 1, ID: aid, Number: 1, Name: jobs.JobName(spec.Slug, aid), Created: now}
 		dir := s.JobDir(id)
 		adir := AttemptDir(dir, 1)

@@ -41,7 +41,7 @@ func TestJoin(t *testing.T) {
 	id, err := ids.New()
 	must(t, err)
 	name := jobs.JobName("join", id)
-	argv, err := (&docker.Backend{}).Argv(jobs.Place{Name: name, Image: image, User: "12345:12345", Guest: node}, []string{"guest"})
+	argv, err := (&docker.Backend{}).Argv(jobs.Invocation{Name: name, User: "12345:12345", Guest: node, Place: jobs.Place{Image: image}}, []string{"guest"})
 	must(t, err)
 	if _, _, err := docker.ExecArgv(t.Context(), run.Local{}, name, "guest", guest.Joined); jobs.KindOf(err) != jobs.KindAgain {
 		t.Errorf("no container: %v", err)

@@ -253,7 +253,7 @@ func TestMounts(t *testing.T) {
 	link := filepath.Join(dir, "link")
 	must(t, os.Symlink("/var/run", link))
 	for _, s := range []jobs.EnvSpec{
-		{Mounts: []jobs.Mount{{Source: link, Destination: "/x"}}}, {Docker: &jobs.DockerSpec{Volumes: []string{link + ":/x"}}}, {Mounts: []jobs.Mount{{Source: "/", Destination: "/host"}}},
+		{Place: jobs.Place{Mounts: []jobs.Mount{{Source: link, Destination: "/x"}}}}, {Place: jobs.Place{Docker: &jobs.DockerSpec{Volumes: []string{link + ":/x"}}}}, {Place: jobs.Place{Mounts: []jobs.Mount{{Source: "/", Destination: "/host"}}}},
 	} {
 		e := plan(t, func(to *jobs.EnvSpec) { to.Mounts, to.Docker = s.Mounts, s.Docker })
 		if _, err := e.prepare(); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "socket") {

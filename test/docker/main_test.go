@@ -98,8 +98,10 @@ func plan(t *testing.T, change ...func(*jobs.EnvSpec)) *env {
 	id, err := ids.New()
 	must(t, err)
 	e := &env{t: t, spec: &jobs.EnvSpec{
-		Version: jobs.EnvVersion, ID: id, Name: "test", Backend: jobs.BackendDocker, Image: image, Persistent: true, User: "root", Home: home,
-		Resources: jobs.Resources{CPUs: 1, Memory: 256 * jobs.MiB}, Network: "none",
+		Version: jobs.EnvVersion, ID: id, Name: "test", Persistent: true, User: "root", Home: home,
+		Place: jobs.Place{
+			Backend: jobs.BackendDocker, Image: image, Resources: jobs.Resources{CPUs: 1, Memory: 256 * jobs.MiB}, Network: "none",
+		},
 	}}
 	for _, c := range change {
 		c(e.spec)

@@ -146,8 +146,12 @@ func TestJobNoSetuidRoot(t *testing.T) {
 	for _, user := range []string{"0:0", "1234:1234"} {
 		dir := shared(t)
 		b := &docker.Backend{}
-		place := jobs.Place{Name: "berth-test-" + user[:1], Image: image, Guest: node, User: user, Network: "none",
-			Mounts: []jobs.Mount{{Source: dir, Destination: jobs.WorkDir, Writable: true}, {Source: dir, Destination: "/w", Writable: true}}}
+		place := jobs.Invocation{
+			Name: "berth-test-" + user[:1], Guest: node, User: user,
+			Place: jobs.Place{
+				Image: image, Network: "none", Mounts: []jobs.Mount{{Source: dir, Destination: jobs.WorkDir, Writable: true}, {Source: dir, Destination: "/w", Writable: true}},
+			},
+		}
 		argv, err := b.Argv(place, []string{"guest"})
 		must(t, err)
 		j, err := docker.NewJob(t.Context(), run.Local{}, argv, image, place.Name, func(string) {})
@@ -166,7 +170,7 @@ func TestJobNoSetuidRoot(t *testing.T) {
 		noRootOutside(t, dir)
 	}
 	// Berth's own /work alone is no reason.
-	place := jobs.Place{Name: "berth-test-w", Image: image, Guest: node, User: "0:0", Mounts: []jobs.Mount{{Source: t.TempDir(), Destination: jobs.WorkDir, Writable: true}}}
+	place := jobs.Invocation{Name: "berth-test-w", Guest: node, User: "0:0", Place: jobs.Place{Image: image, Mounts: []jobs.Mount{{Source: t.TempDir(), Destination: jobs.WorkDir, Writable: true}}}}
 	argv, err := (&docker.Backend{}).Argv(place, []string{"guest"})
 	must(t, err)
 	if _, err := docker.NewJob(t.Context(), run.Local{}, argv, image, place.Name, func(string) {}); err != nil {

@@ -78,8 +78,10 @@ func (s *site) env(name, host string) *jobs.EnvSpec {
 		s.t.Fatal(err)
 	}
 	return &jobs.EnvSpec{
-		Version: jobs.EnvVersion, ID: id, Name: name, Backend: jobs.BackendSSH, Level: jobs.LevelNone, Persistent: true, Lifetime: 15 * time.Minute,
-		Home: "/nowhere", SSH: &jobs.SSHSpec{Host: host}, Created: time.Now(), User: "alice", Host: "here",
+		Version: jobs.EnvVersion, ID: id, Name: name, Persistent: true, Lifetime: 15 * time.Minute, Home: "/nowhere", Created: time.Now(), User: "alice", Host: "here",
+		Place: jobs.Place{
+			Backend: jobs.BackendSSH, Level: jobs.LevelNone, SSH: &jobs.SSHSpec{Host: host},
+		},
 	}
 }
 

@@ -87,8 +87,12 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	e := &env{t: t, dir: filepath.Join(tmp, "envs", "test"), tmp: filepath.Join(tmp, "home"), self: self}
-	e.spec = jobs.EnvSpec{Version: jobs.EnvVersion, ID: fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano()), Name: "test", Backend: jobs.BackendLocal, Level: jobs.LevelNone,
-		Lifetime: 5 * time.Minute, Created: time.Now().UTC(), User: "alice"}
+	e.spec = jobs.EnvSpec{
+		Version: jobs.EnvVersion, ID: fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano()), Name: "test", Lifetime: 5 * time.Minute, Created: time.Now().UTC(), User: "alice",
+		Place: jobs.Place{
+			Backend: jobs.BackendLocal, Level: jobs.LevelNone,
+		},
+	}
 	if err := os.Mkdir(e.tmp, 0o700); err != nil {
 		t.Fatal(err)
 	}

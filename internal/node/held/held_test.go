@@ -43,7 +43,7 @@ func newFixture(t *testing.T) *fixture {
 	dir := t.TempDir()
 	f := &fixture{fake: fake, ground: Ground{Dir: dir, Node: "/bin/node", Identity: jobs.Identity{User: "alice", Home: "/home/alice"}}}
 	f.Place = &Place{
-		Spec:   &jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "train", Scheduler: "fake", Backend: jobs.BackendSingularity, Image: "/x.sif", Lifetime: time.Minute},
+		Spec:   &jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "train", Lifetime: time.Minute, Place: jobs.Place{Scheduler: "fake", Backend: jobs.BackendSingularity, Image: "/x.sif"}},
 		Record: dir, Ground: func(context.Context) (Ground, error) { return f.ground, nil }, Holder: func() (string, error) { return "/bin/hold", nil }, Scheduler: steps{fake}, Now: time.Now,
 		Sleep: func(ctx context.Context, d time.Duration) error {
 			select {

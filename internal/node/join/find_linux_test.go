@@ -37,7 +37,7 @@ func attempt(t *testing.T, backend string, change func(*jobs.Claim)) (dir string
 			t.Fatal(err)
 		}
 	}
-	write(filepath.Join(job, "job.json"), jobs.Spec{Version: 1, ID: id, Backend: backend})
+	write(filepath.Join(job, "job.json"), jobs.Spec{Version: 1, ID: id, Place: jobs.Place{Backend: backend}})
 	write(filepath.Join(dir, "attempt.json"), jobs.AttemptInfo{Version: 1, ID: id, Number: 1})
 	if change != nil {
 		me := lease.Self()

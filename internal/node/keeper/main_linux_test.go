@@ -107,8 +107,12 @@ type env struct {
 func newEnv(t *testing.T, change func(*jobs.EnvSpec)) *env {
 	t.Helper()
 	tmp := t.TempDir()
-	spec := jobs.EnvSpec{Version: jobs.EnvVersion, ID: fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano()), Name: "test", Backend: jobs.BackendLocal, Level: jobs.LevelNone,
-		Env: []string{"FROM_SPEC=spec", "BOTH=spec"}, Lifetime: patient, Created: time.Now().UTC(), User: "alice"}
+	spec := jobs.EnvSpec{
+		Version: jobs.EnvVersion, ID: fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano()), Name: "test", Lifetime: patient, Created: time.Now().UTC(), User: "alice",
+		Place: jobs.Place{
+			Backend: jobs.BackendLocal, Level: jobs.LevelNone, Env: []string{"FROM_SPEC=spec", "BOTH=spec"},
+		},
+	}
 	if change != nil {
 		change(&spec)
 	}

@@ -28,13 +28,13 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 			r.note("the scratch directory " + scratchBase + " is on a network file system, where some changes to the image's directories fail; name a local one, or overlay = \"ext3\", in a profile")
 		}
 	}
-	in := r.spec.Place()
+	in := r.spec.Invocation()
 	for i, m := range in.Mounts {
 		if m.Source == jobs.HoleWork {
 			in.Mounts[i].Source = p.work
 		}
 	}
-	a := apptainer.Attempt{Spec: &r.spec, Dir: r.dir, Place: in, Home: home, Scratch: r.scratch.Dir, Node: r.node, Program: p.program, On: r.on,
+	a := apptainer.Attempt{Spec: &r.spec, Dir: r.dir, In: in, Home: home, Scratch: r.scratch.Dir, Node: r.node, Program: p.program, On: r.on,
 		Progress: func(text string) { r.event("preparing", text) }}
 	used, driver, err := a.Ready(ctx, dir)
 	if err != nil {
@@ -46,7 +46,11 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 		r.note("the image was not staged on " + used.Node + ": " + used.Failed)
 	}
 	if driver != o.Driver {
-		r.instead = apptainer.OverFuse(r.boxArgv())
+		over := r.spec.Invocation()
+		over.Guest, over.Overlay.Driver = jobs.HoleNode, driver
+		if r.instead, err = (&apptainer.Backend{}).Argv(over, []string{"guest"}); err != nil {
+			return err
+		}
 		o.Driver, o.Why = driver, "in place of "+o.Driver+", because the image could not be unpacked"
 		r.spec.Overlay = o
 		r.note("overlay driver " + o.Driver + " (" + o.Why + ")")
@@ -57,7 +61,7 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 		}
 	}
 	var why string
-	if r.scripts, why = apptainer.Scripts(ctx, r.on, used.Path, r.scratch.Dir, a.Place.GPU); why != "" {
+	if r.scripts, why = apptainer.Scripts(ctx, r.on, used.Path, r.scratch.Dir, in.GPU); why != "" {
 		r.note(why)
 	}
 	text := "overlay driver " + o.Driver

@@ -63,7 +63,7 @@ func (r *attempt) newHost(ctx context.Context) (*far, error) {
 	if err != nil {
 		return nil, err
 	}
-	argv, err := b.Argv(jobs.Place{SSH: r.spec.SSH, Guest: name}, []string{"guest"})
+	argv, err := b.Argv(jobs.Invocation{Guest: name, Place: jobs.Place{SSH: r.spec.SSH}}, []string{"guest"})
 	if err != nil {
 		return nil, err
 	}

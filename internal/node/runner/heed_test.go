@@ -25,7 +25,7 @@ func TestHeed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &attempt{spec: jobs.Spec{Scheduler: c.scheduler}, jobDir: t.TempDir()}
+				r := &attempt{spec: jobs.Spec{Place: jobs.Place{Scheduler: c.scheduler}}, jobDir: t.TempDir()}
 				r.stop.init()
 				go func() {
 					time.Sleep(3 * time.Second)

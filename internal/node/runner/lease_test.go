@@ -29,7 +29,7 @@ func waiter(t *testing.T, wait time.Duration) (r *attempt, open func(ctx context
 	}
 	p := lease.Self()
 	r = &attempt{dir: t.TempDir(), on: run.Local{}, log: slog.New(slog.NewTextHandler(io.Discard, nil)), times: timesOf(50 * time.Millisecond),
-		spec: jobs.Spec{ID: "00000000-0000-7000-8000-0000aaaaaaaa", Image: image}, info: jobs.AttemptInfo{ID: "00000000-0000-7000-8000-0000bbbbbbbb"},
+		spec: jobs.Spec{ID: "00000000-0000-7000-8000-0000aaaaaaaa", Place: jobs.Place{Image: image}}, info: jobs.AttemptInfo{ID: "00000000-0000-7000-8000-0000bbbbbbbb"},
 		claim: jobs.Claim{Host: p.Host, BootID: p.BootID, PID: p.PID, Start: p.Start, NativeID: "1234", Restart: 2}}
 	return r, func(ctx context.Context, dir string) (*overlay.Layer, error) {
 		return r.openNamed(ctx, dir, jobs.OverlaySpec{Name: "deps", Driver: jobs.DriverFuse, Wait: wait})

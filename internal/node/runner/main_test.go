@@ -128,8 +128,12 @@ func newJobIn(t *testing.T, home, command string, change func(*store.New)) *job 
 		t.Fatal(err)
 	}
 	n := store.New{
-		Spec: jobs.Spec{Version: 1, ID: id, Name: "a test", Slug: "a-test", Command: jobs.Command{Shell: command}, Scheduler: jobs.SchedulerLocal,
-			Backend: jobs.BackendLocal, Level: jobs.LevelNone, Created: time.Now().UTC(), User: "alice"},
+		Spec: jobs.Spec{
+			Version: 1, ID: id, Name: "a test", Slug: "a-test", Command: jobs.Command{Shell: command}, Created: time.Now().UTC(), User: "alice",
+			Place: jobs.Place{
+				Scheduler: jobs.SchedulerLocal, Backend: jobs.BackendLocal, Level: jobs.LevelNone,
+			},
+		},
 		Attempt: jobs.AttemptInfo{Version: 1, ID: attempt, Number: 1, Name: jobs.JobName("a-test", attempt), Created: time.Now().UTC()},
 		Script:  func(string) (string, error) { return "#!/bin/sh\n", nil },
 	}

@@ -35,8 +35,12 @@ func (r *attempt) newSandbox(ctx context.Context) (*far, error) {
 	}
 	x := *r.spec.External
 	x.Job = r.spec.ID
-	s := &jobs.EnvSpec{Version: jobs.EnvVersion, ID: r.info.ID, Name: r.spec.Name, Backend: r.spec.Backend, Level: r.spec.Level, Image: r.spec.Image,
-		Resources: r.spec.Resources, Strict: true, Network: r.spec.Network, External: &x, User: r.spec.User}
+	s := &jobs.EnvSpec{
+		Version: jobs.EnvVersion, ID: r.info.ID, Name: r.spec.Name, Strict: true, User: r.spec.User,
+		Place: jobs.Place{
+			Backend: r.spec.Backend, Level: r.spec.Level, Image: r.spec.Image, Resources: r.spec.Resources, Network: r.spec.Network, External: &x,
+		},
+	}
 	b := &external.Backend{Environ: func() []string { return append(os.Environ(), r.keys...) }}
 	o, err := b.Open(ctx, s, jobs.OpenPlace{Dir: r.dir, Guest: self, Scratch: r.scratch.Dir, On: r.on, Progress: func(text string) { r.event("preparing", text) }})
 	if err != nil {

@@ -55,8 +55,12 @@ func newPair(t *testing.T, change ...func(*jobs.Spec)) *pair {
 	must(t, err)
 	aid, err := ids.New()
 	must(t, err)
-	spec := jobs.Spec{Version: 1, ID: id, Name: "fix", Slug: "fix", Command: jobs.Command{Shell: "true"}, Scheduler: jobs.SchedulerSlurm, Backend: jobs.BackendLocal,
-		Login: &jobs.SSHSpec{Host: "login"}, LoginHome: g.Home, Host: "laptop", Created: time.Now().UTC(), EnvNames: []string{"TOKEN"}}
+	spec := jobs.Spec{
+		Version: 1, ID: id, Name: "fix", Slug: "fix", Command: jobs.Command{Shell: "true"}, LoginHome: g.Home, Host: "laptop", Created: time.Now().UTC(), EnvNames: []string{"TOKEN"},
+		Place: jobs.Place{
+			Scheduler: jobs.SchedulerSlurm, Backend: jobs.BackendLocal, Login: &jobs.SSHSpec{Host: "login"},
+		},
+	}
 	for _, c := range change {
 		c(&spec)
 	}

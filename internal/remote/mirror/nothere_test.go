@@ -15,7 +15,7 @@ import (
 func TestNotHere(t *testing.T) {
 	dir := t.TempDir()
 	exit := &jobs.ExitRecord{Result: &jobs.Result{Commit: "c"}, Kept: &jobs.KeptTree{Dir: workspace.WorkDir}}
-	r := &jobs.Record{Dir: dir, Spec: jobs.Spec{ID: "0123456789abcdef0123456789abcdef", Login: &jobs.SSHSpec{Host: "hpc"}, LoginHome: "/there"},
+	r := &jobs.Record{Dir: dir, Spec: jobs.Spec{ID: "0123456789abcdef0123456789abcdef", LoginHome: "/there", Place: jobs.Place{Login: &jobs.SSHSpec{Host: "hpc"}}},
 		Attempts: []jobs.Attempt{{N: 1, Dir: dir, Exit: exit}}}
 	for name, size := range map[string]int64{store.FileStdout: maxLog, store.FileStderr: maxLog - 1, workspace.BundleFile: 1, workspace.ManifestFile: 1} {
 		f, err := os.Create(filepath.Join(dir, name))

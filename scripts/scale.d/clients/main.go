@@ -211,9 +211,12 @@ func record(st *store.Store, i int) (string, error) {
 	}
 	host, _ := os.Hostname()
 	now := time.Now().UTC()
-	spec := jobs.Spec{Version: jobs.SpecVersion, ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"},
-		Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB, Time: time.Hour}, Scheduler: jobs.SchedulerLocal, Backend: jobs.BackendLocal, Level: jobs.LevelNone,
-		Env: []string{"A=1"}, Retry: jobs.DefaultRetry(), Created: now, User: "alice", Host: host, Notes: []string{"backend local: no containment"}}
+	spec := jobs.Spec{
+		Version: jobs.SpecVersion, ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Retry: jobs.DefaultRetry(), Created: now, User: "alice", Host: host, Notes: []string{"backend local: no containment"},
+		Place: jobs.Place{
+			Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB, Time: time.Hour}, Scheduler: jobs.SchedulerLocal, Backend: jobs.BackendLocal, Level: jobs.LevelNone, Env: []string{"A=1"},
+		},
+	}
 	info := jobs.AttemptInfo{Version: 1, ID: aid, Number: 1, Name: jobs.JobName(spec.Slug, aid), Created: now}
 	rec, err := st.Create(store.New{Spec: spec, Attempt: info, Script: func(dir string) (string, error) { return "#!/bin/bash\nexec true " + dir + "\n", nil }})
 	if err != nil {
