@@ -11,7 +11,6 @@ import (
 	"berth/backends/ssh"
 	"berth/engine"
 	"berth/internal/config"
-	"berth/internal/config/strict"
 	"berth/internal/config/task"
 	"berth/jobs"
 
@@ -23,10 +22,10 @@ import (
 type envFlags struct {
 	name, session                                               string
 	backend, image, from, template, overlay, gpu, network, user string
-	memory, disk, cpus, lifetime, limits, dir                   string
-	bind, set, volumes, sshOptions                              []string
+	lifetime, limits, dir                                       string
+	set, volumes, sshOptions                                    []string
 	host, sshKey                                                string
-	target, profile, scheduler, stage                           string
+	target, profile, scheduler                                  string
 	pids                                                        int
 	forward                                                     []string
 	discard, fakeroot, mountCwd                                 bool
@@ -56,18 +55,13 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.image, "image", "", "container `IMAGE`: a SIF file, an unpacked one, or a reference such as docker://debian:12")
 	fs.StringVar(&f.from, "from", "", "cloud services: begin with the files of the snapshot `NAME` (berth env snapshots)")
 	fs.StringVar(&f.template, "template", "", "singularity: use the template `NAME` instead of an image (berth template ls)")
-	fs.StringArrayVar(&f.bind, "bind", nil, "mount a path of the machine that it runs on: `SRC[:DST[:rw]]`, read-only unless rw; repeatable")
 	fs.StringArrayVar(&f.set, "set", nil, "set `NAME=VALUE` for every command in it; not for secrets; repeatable")
 	fs.StringArrayVar(&f.forward, "forward", nil, "pass the variable `NAME` of the caller to every command; its value is not recorded; repeatable")
 	fs.BoolVar(&f.mountCwd, "mount-cwd", false, "mount the current directory at /workspace, writable, and start there")
-	fs.StringVar(&f.cpus, "cpus", "", "`NUMBER` of CPUs (default 1)")
-	fs.StringVar(&f.memory, "memory", "", "memory, a `SIZE` such as 8GiB; a bare number is MiB (default 5GiB)")
-	fs.StringVar(&f.disk, "disk", "", "`SIZE` of the writable layer, such as 50GiB")
 	fs.StringVar(&f.limits, "limits", "", "`strict`: refuse limits that can only be watched and not enforced; set no default limits")
 	fs.StringVar(&f.gpu, "gpu", "", "make the node's GPUs available, of the `KIND` nvidia or amd")
 	fs.StringVar(&f.network, "network", "", "network, of the `KIND` host or none (default host)")
 	fs.StringVar(&f.overlay, "overlay", "", "singularity: `DRIVER` of the writable layer: auto, kernel, fuse or ext3 (default auto)")
-	fs.StringVar(&f.stage, "stage", "", "singularity: `WHEN` to copy the image to the node's own disk: auto (when it is faster), always or never (default auto)")
 	fs.BoolVar(&f.fakeroot, "fakeroot", false, "singularity: be root inside, as far as the site allows")
 	fs.BoolVar(&f.discard, "discard", false, "remove its files when it stops")
 	fs.StringVar(&f.user, "user", "", "docker: run as `UID:GID` (default: the image's user; yours with a writable --bind)")
@@ -79,6 +73,7 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.host, "host", "", "backend ssh: the host, `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
 	fs.StringVar(&f.sshKey, "ssh-key", "", "backend ssh: private key `FILE` ($TERMINAL_SSH_KEY)")
 	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "backend ssh: option of ssh_config, `Name=value`; repeatable")
+	addKeyFlags(c, envKeys, true)
 	f.held.add(c)
 	fs.StringVar(&f.lifetime, "lifetime", "", "`TIME` to stay warm without use, such as 30m (default 300s; 0: for ever)")
 }
@@ -101,22 +96,12 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 		return o, usage("give --image or --template, not both")
 	}
 	var t jobs.Task
-	var set []strict.Flag
-	for _, k := range []strict.Flag{
-		{Name: "cpus", Table: "resources", Key: "cpus", Kind: strict.Int, Values: []string{f.cpus}},
-		{Name: "memory", Table: "resources", Key: "memory", Kind: strict.String, Values: []string{f.memory}},
-		{Name: "disk", Table: "resources", Key: "disk", Kind: strict.String, Values: []string{f.disk}},
-		{Name: "bind", Table: "terminal", Key: "bind", Kind: strict.List, Values: f.bind},
-		{Name: "stage", Table: "terminal", Key: "stage", Kind: strict.String, Values: []string{f.stage}},
-	} {
-		if cmd.Flags().Changed(k.Name) {
-			set = append(set, k)
-		}
-	}
-	if err := task.Override(&t, set); err != nil {
+	if err := task.Override(&t, keysGiven(cmd, envKeys)); err != nil {
 		return o, err
 	}
-	o.CPUs, o.Memory, o.Disk, o.Mounts, o.Stage = t.Resources.CPUs, t.Resources.Memory, t.Resources.Disk, t.Terminal.Bind, t.Terminal.Stage
+	r := t.Resources
+	o.CPUs, o.Memory, o.Disk, o.Time, o.GPUs, o.Nodes = r.CPUs, r.Memory, r.Disk, r.Time, r.GPUs, r.Nodes
+	o.Mounts, o.Stage, o.Slurm = t.Terminal.Bind, t.Terminal.Stage, t.Slurm
 	if f.mountCwd {
 		cwd, err := os.Getwd()
 		if err != nil {
@@ -138,9 +123,6 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 		if o.Lifetime, err = orNever("--lifetime", f.lifetime); err != nil {
 			return o, err
 		}
-	}
-	if err := f.held.options(cmd, &o); err != nil {
-		return o, err
 	}
 	return o, f.ssh(&o)
 }

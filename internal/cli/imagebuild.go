@@ -49,7 +49,6 @@ left it running.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if local {
-				f.scheduler = jobs.SchedulerLocal
 				if err := cmd.Flags().Set("scheduler", jobs.SchedulerLocal); err != nil {
 					return err
 				}
