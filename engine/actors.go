@@ -52,7 +52,7 @@ func (e *Engine) actors(v *View, word jobs.Status) []Actor {
 			begins += "; on " + v.Spec.Host + ", whose queue it is"
 		}
 		if v.Standby != nil {
-			add(ActorStandby, step.Decision.Change.NotBefore, "begins attempt %d: %s (Slurm job %s, %s)", a.N+1, step.Decision.Reason, v.Standby.NativeID, v.standbyCame(step.Decision))
+			add(ActorStandby, step.Decision.Change.NotBefore, "begins attempt %d: %s (job %s, %s)", a.N+1, step.Decision.Reason, v.Standby.NativeID, v.standbyCame(step.Decision))
 		} else {
 			add(ActorAnybody, step.Decision.Change.NotBefore, "%s", begins)
 		}
@@ -102,7 +102,7 @@ func (e *Engine) whileClaimed(v *View, a *jobs.Attempt) []Actor {
 // behind are the jobs that look after an attempt.
 func behind(r *jobs.Record) (out []Actor) {
 	if rest := r.Waiting(); len(rest) > 0 {
-		out = append(out, Actor{Who: ActorStandby, Does: fmt.Sprintf("is the next attempt, if there is to be one with the same resources, when Slurm has ended this one (Slurm job %s)", rest[0].NativeID)})
+		out = append(out, Actor{Who: ActorStandby, Does: fmt.Sprintf("is the next attempt, if there is to be one with the same resources, when the scheduler has ended this one (job %s)", rest[0].NativeID)})
 	}
 	a := r.Current()
 	if r.Unguarded() {
@@ -111,7 +111,7 @@ func behind(r *jobs.Record) (out []Actor) {
 	if a.Reaper == nil {
 		return out
 	}
-	return append(out, Actor{Who: ActorReaper, Does: fmt.Sprintf("does what follows when Slurm has ended it and the runner has not (Slurm job %s)", a.Reaper.Handle.NativeID)})
+	return append(out, Actor{Who: ActorReaper, Does: fmt.Sprintf("does what follows when the scheduler has ended it and the runner has not (job %s)", a.Reaper.Handle.NativeID)})
 }
 
 func hintOr(hint, otherwise string) string {

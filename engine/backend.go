@@ -20,7 +20,7 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	}
 	// On the nodes of a cluster the container program is checked by the
 	// runner: login nodes often have none.
-	ask := !dry && s.Scheduler != jobs.SchedulerSlurm
+	ask := !dry && !s.Clustered()
 	auto := name == "" || name == jobs.BackendAuto
 	if auto && ask {
 		b, err := e.chooseBackend(ctx, s, t)
@@ -140,8 +140,8 @@ func settleSSH(s *jobs.Spec, t jobs.Task) error {
 	}); err != nil {
 		return err
 	}
-	if s.Scheduler == jobs.SchedulerSlurm {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend ssh goes with the local scheduler, not with Slurm", Hint: "--scheduler local"}
+	if s.Clustered() {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend ssh goes with the local scheduler, not with " + s.Scheduler, Hint: "--scheduler local"}
 	}
 	if t.Terminal.SSH.Host == "" {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host",
@@ -154,10 +154,10 @@ func settleSSH(s *jobs.Spec, t jobs.Task) error {
 }
 
 // settleDocker refuses what a throw-away container of docker's cannot give.
-// Docker hands out all GPUs of a machine, whatever Slurm has allocated.
+// Docker hands out all GPUs of a machine, whatever a scheduler has allocated.
 func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] overlay": t.Terminal.Overlay != "", "[resources] disk": t.Resources.Disk != 0, "[resources] gpus": t.Resources.GPUs != "" && s.Scheduler == jobs.SchedulerSlurm,
+		"[terminal] overlay": t.Terminal.Overlay != "", "[resources] disk": t.Resources.Disk != 0, "[resources] gpus": t.Resources.GPUs != "" && s.Clustered(),
 	}); err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 	if _, err := b.Argv(jobs.Invocation{Name: "berth", Guest: "/", Place: jobs.Place{Image: s.Image, Mounts: s.Mounts}}, nil); err != nil {
 		return err
 	}
-	if s.Scheduler == jobs.SchedulerSlurm {
-		s.Notes = append(s.Notes, "backend docker: its containers are outside of the Slurm job's cgroup; docker itself holds cpus and memory, and only those the task asks for")
+	if s.Clustered() {
+		s.Notes = append(s.Notes, "backend docker: its containers are outside of the job's cgroup; docker itself holds cpus and memory, and only those the task asks for")
 	}
 	return nil
 }

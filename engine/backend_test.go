@@ -47,7 +47,7 @@ func TestDocker(t *testing.T) {
 		"overlay":                        {choice: Choice{Backend: "docker"}, docker: well, code: 78, says: "[terminal] overlay", change: func(t *jobs.Task) { t.Terminal.Overlay = "x" }},
 		"disk":                           {choice: Choice{Backend: "docker"}, docker: well, code: 78, says: "[resources] disk", change: func(t *jobs.Task) { t.Resources.Disk = jobs.GiB }},
 		"the daemon's socket":            {choice: Choice{Backend: "docker"}, docker: well, code: 78, says: "socket", change: func(t *jobs.Task) { t.Terminal.Bind = []jobs.Mount{{Source: "/run/docker.sock", Destination: "/x"}} }},
-		"on a cluster":                   {choice: Choice{Backend: "docker", Scheduler: "slurm"}, docker: down, want: "docker", says: "outside of the Slurm job's cgroup"},
+		"on a cluster":                   {choice: Choice{Backend: "docker", Scheduler: "slurm"}, docker: down, want: "docker", says: "outside of the job's cgroup"},
 		"GPUs of a cluster":              {choice: Choice{Backend: "docker", Scheduler: "slurm"}, docker: well, code: 78, says: "[resources] gpus", change: func(t *jobs.Task) { t.Resources.GPUs = "1" }},
 		"auto on a cluster asks nobody":  {choice: Choice{Scheduler: "slurm"}, apptainer: gone, docker: well, want: "singularity", change: func(t *jobs.Task) { t.Terminal.Image = "SIF" }},
 		"limits that docker itself hold": {choice: Choice{Backend: "docker"}, docker: well, want: "docker", change: func(t *jobs.Task) { t.Resources = jobs.Resources{CPUs: 2, Memory: jobs.GiB} }},

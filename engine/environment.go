@@ -127,7 +127,7 @@ func (e *Engine) Environment(ctx context.Context, o EnvOptions) (*Environment, e
 			return nil, err
 		}
 	}
-	if err := sameScheduler(spec, o); err != nil {
+	if err := e.sameScheduler(spec, o); err != nil {
 		return nil, err
 	}
 	if err := o.samePlace(spec); err != nil {

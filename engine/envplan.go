@@ -17,7 +17,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := schedulerOf(o.Scheduler)
+	scheduler, err := e.allocates(o.Scheduler)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (e *Engine) chooseEnvBackend(ctx context.Context, o EnvOptions) (jobs.Backe
 		if err != nil {
 			return nil, nil, err
 		}
-		if o.Backend == jobs.BackendSSH || o.Scheduler == jobs.SchedulerSlurm {
+		if o.Backend == jobs.BackendSSH || jobs.IsCluster(o.Scheduler) {
 			return b, nil, nil // what there is on the host, or on a node, is seen there
 		}
 		if got := b.Check(ctx); got.Health != jobs.Healthy {
@@ -117,7 +117,7 @@ func (e *Engine) chooseEnvBackend(ctx context.Context, o EnvOptions) (jobs.Backe
 		}
 		return b, nil, nil
 	}
-	if o.Scheduler == jobs.SchedulerSlurm {
+	if jobs.IsCluster(o.Scheduler) {
 		b, err := e.backend(jobs.BackendSingularity)
 		return b, nil, err
 	}

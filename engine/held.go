@@ -58,7 +58,7 @@ func onlyAllocated(o EnvOptions) error {
 		set  bool
 	}{
 		{"a time limit", o.Time != 0}, {"GPUs of a scheduler", o.GPUs != ""}, {"a number of nodes", o.Nodes != 0},
-		{"Slurm's options", o.Slurm.Partition != "" || o.Slurm.Account != "" || o.Slurm.QOS != "" || o.Slurm.Constraint != "" || len(o.Slurm.Extra) > 0},
+		{"options of a scheduler", o.Slurm.Partition != "" || o.Slurm.Account != "" || o.Slurm.QOS != "" || o.Slurm.Constraint != "" || len(o.Slurm.Extra) > 0},
 	} {
 		if k.set {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + " cannot be had without an allocation", Hint: "--scheduler slurm, or --target NAME"}
@@ -67,16 +67,17 @@ func onlyAllocated(o EnvOptions) error {
 	return nil
 }
 
-// schedulerOf is the scheduler whose allocation an environment is to have; ""
+// allocates is the scheduler whose allocation an environment is to have; ""
 // keeps it where it is used, which is all that the local one could do.
-func schedulerOf(name string) (string, error) {
-	switch name {
-	case "", "none", jobs.BackendAuto, jobs.SchedulerLocal:
+func (e *Engine) allocates(name string) (string, error) {
+	if !jobs.IsCluster(name) {
 		return "", nil
-	case jobs.SchedulerSlurm:
-		return name, nil
 	}
-	return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown scheduler %q", name), Hint: "give slurm, or leave it out"}
+	sc, err := e.scheduler(name)
+	if err != nil {
+		return "", err
+	}
+	return sc.Name(), nil
 }
 
 // holder is the scheduler of a held environment, and its cluster behind a login
@@ -229,11 +230,11 @@ func (v *Environment) removeHeld(ctx context.Context) error {
 }
 
 // sameScheduler refuses an environment that is kept elsewhere than wanted.
-func sameScheduler(s *jobs.EnvSpec, o EnvOptions) error {
+func (e *Engine) sameScheduler(s *jobs.EnvSpec, o EnvOptions) error {
 	if o.Scheduler == "" || o.Configured != nil && !o.placed() {
 		return nil
 	}
-	wants, err := schedulerOf(o.Scheduler)
+	wants, err := e.allocates(o.Scheduler)
 	if err != nil {
 		return err
 	}
@@ -260,7 +261,7 @@ func sameScheduler(s *jobs.EnvSpec, o EnvOptions) error {
 		{"another account", s.Slurm.Account, o.Slurm.Account},
 		{"another QOS", s.Slurm.QOS, o.Slurm.QOS},
 		{"another constraint", s.Slurm.Constraint, o.Slurm.Constraint},
-		{"other options of Slurm", strings.Join(s.Slurm.Extra, " "), strings.Join(o.Slurm.Extra, " ")},
+		{"other options of the scheduler", strings.Join(s.Slurm.Extra, " "), strings.Join(o.Slurm.Extra, " ")},
 	} {
 		if v.wants != "" && v.wants != "0" && v.has != v.wants {
 			return differs(s, v.what+": "+none(v.has)+", not "+v.wants)

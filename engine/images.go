@@ -66,7 +66,7 @@ func (e *Engine) fetchFor(ctx context.Context, s *jobs.EnvSpec, offline bool) er
 	if _, err := e.Images.Known(ref); err == nil || offline {
 		return err
 	}
-	if _, err := e.Images.Program(); err != nil && s.Scheduler == jobs.SchedulerSlurm {
+	if _, err := e.Images.Program(); err != nil && s.Scheduler != "" {
 		return nil
 	}
 	_, err = e.Images.Get(ctx, ref)

@@ -103,11 +103,16 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c
 	const auto = "auto"
 	name := c.Scheduler
 	if s.Login != nil {
-		if name != "" && name != auto && name != jobs.SchedulerSlurm {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the scheduler " + name + " has no login host",
-				Hint: "--login goes with Slurm; the backend ssh runs a command on another host: --backend ssh --host " + s.Login.Host}
+		site, err := e.site(s)
+		if err != nil {
+			return err
 		}
-		name = jobs.SchedulerSlurm
+		there := site.Scheduler().Name()
+		if name != "" && name != auto && name != there {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the scheduler " + name + " has no login host",
+				Hint: "--login goes with " + there + "; the backend ssh runs a command on another host: --backend ssh --host " + s.Login.Host}
+		}
+		name = there
 	}
 	if name == "" || name == auto {
 		name = c.Profile.Scheduler
@@ -122,14 +127,10 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c
 	}
 	if name == "" || name == auto {
 		name = ""
-		if dry {
-			name = jobs.SchedulerSlurm
-		} else {
-			for _, sc := range e.Schedulers {
-				if got := sc.Check(ctx); got.Health != jobs.Undetected {
-					name = sc.Name()
-					break
-				}
+		for _, sc := range e.Schedulers {
+			if dry && jobs.IsCluster(sc.Name()) || !dry && sc.Check(ctx).Health != jobs.Undetected {
+				name = sc.Name()
+				break
 			}
 		}
 	}

@@ -193,8 +193,8 @@ func TestPlan(t *testing.T) {
 	must(t, err)
 	want := &jobs.Spec{
 		Version: 1, ID: s.ID, Name: "Fix the parser", Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Prompt: true, PromptBytes: 6, ImageSum: sumOf(t, f.sif), EnvNames: []string{"TOKEN"}, Done: []jobs.Command{{Shell: "make check"}}, Created: f.now(), User: s.User, Host: s.Host, Notes: []string{
-			"--mem is not sent to Slurm: the profile site forbids it; the runner watches [resources] memory",
-			"--time is not sent to Slurm: the profile site forbids it; the runner watches [resources] time",
+			"--mem is not sent to the scheduler: the profile site forbids it; the runner watches [resources] memory",
+			"--time is not sent to the scheduler: the profile site forbids it; the runner watches [resources] time",
 		},
 		Place: jobs.Place{
 			Resources: jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}, Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Image: f.sif, Overlay: jobs.OverlaySpec{Driver: jobs.DriverFuse, Why: "no profile says what was found right"}, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1=2", "EMPTY="}, Slurm: jobs.SlurmOptions{Partition: "long", Account: "proj", QOS: "low", Extra: []string{"--exclusive", "--nice"}}, Profile: choice.Profile,

@@ -140,8 +140,8 @@ const jobMargin = time.Hour
 // kept by a runner on this machine; its work tree goes to the sandbox and comes
 // back.
 func (e *Engine) settleProgram(ctx context.Context, s *jobs.Spec, t jobs.Task, p Program, dry bool) error {
-	if s.Scheduler == jobs.SchedulerSlurm {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " goes with the local scheduler, not with Slurm", Hint: "--scheduler local"}
+	if s.Clustered() {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " goes with the local scheduler, not with " + s.Scheduler, Hint: "--scheduler local"}
 	}
 	if err := refuse(s.Backend, map[string]bool{
 		"[terminal] template": t.Terminal.Template != "", "[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0, "[resources] gpus": t.Resources.GPUs != "",

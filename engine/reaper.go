@@ -44,7 +44,7 @@ const (
 // reaped tells whether the attempts of a job have reapers: small jobs that wait
 // in Slurm for the end of an attempt and do then what must follow, should its
 // runner have been unable to.
-func reaped(s *jobs.Spec) bool { return s.FollowedInSlurm() && !s.Profile.NodesMute }
+func reaped(s *jobs.Spec) bool { return s.FollowedOnCluster() && !s.Profile.NodesMute }
 
 // guardAside is [Engine.Guard] of a job that was just submitted, by a process of
 // its own: whoever submits many waits for one answer of the scheduler each, and
@@ -52,7 +52,7 @@ func reaped(s *jobs.Spec) bool { return s.FollowedInSlurm() && !s.Profile.NodesM
 // has come so far, the runner, or whoever looks at the job, notices it by
 // [jobs.Record.Unguarded].
 func (e *Engine) guardAside(ctx context.Context, r *jobs.Record) {
-	if r.Spec.FollowedInSlurm() && e.Aside != nil && e.guardApart([]*jobs.Record{r}) == nil {
+	if r.Spec.FollowedOnCluster() && e.Aside != nil && e.guardApart([]*jobs.Record{r}) == nil {
 		return
 	}
 	e.Guard(ctx, r)
@@ -144,7 +144,7 @@ func (e *Engine) reaper(ctx context.Context, r *jobs.Record, looks int, wait tim
 		Attempt: a.Info.ID, Name: jobs.ReaperName(a.Info.ID), Dir: a.Dir, Log: store.FileReaperLog, Profile: s.Profile, Identity: identity(), Requeue: true,
 		Argv:      []string{node, jobs.VerbFollow, "--reap", "--attempt", strconv.Itoa(a.N), "--looks", strconv.Itoa(looks), s.ID},
 		Env:       []string{"BERTH_HOME=" + e.Store.Home()},
-		Comment:   []string{"berth job " + jobs.Short(s.ID) + ": " + s.Name, "looks after attempt " + strconv.Itoa(a.N) + " when Slurm has ended it: begins the next one, if there is to be one"},
+		Comment:   []string{"berth job " + jobs.Short(s.ID) + ": " + s.Name, "looks after attempt " + strconv.Itoa(a.N) + " when the scheduler has ended it: begins the next one, if there is to be one"},
 		Resources: jobs.Resources{Memory: reaperMemory, Time: reaperTime},
 		Slurm:     s.Slurm,
 		Aside:     true,

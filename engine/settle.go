@@ -14,7 +14,7 @@ import (
 // settleLimits refuses a limit that the chosen places cannot hold.
 func (e *Engine) settleLimits(s *jobs.Spec) error {
 	s.Resources.GPUs = s.Profile.GPUs(s.Resources.GPUs)
-	if s.Scheduler == jobs.SchedulerLocal {
+	if !s.Clustered() {
 		if s.Resources.GPUs != "" {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus: the local scheduler does not hand out GPUs", Hint: "remove gpus, or use --scheduler slurm"}
 		}
@@ -26,7 +26,7 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 				Hint: "remove ntasks, or use --scheduler slurm"}
 		}
 	}
-	if err := settleTasks(s); err != nil || s.Scheduler != jobs.SchedulerSlurm {
+	if err := settleTasks(s); err != nil || !s.Clustered() {
 		return err
 	}
 	if s.Resources.GPUs != "" && slices.Contains(s.Profile.Forbid, "gres") && slices.Contains(s.Profile.Forbid, "gpus") {
@@ -51,7 +51,7 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] " + k.key + " cannot be had: the profile " + s.Profile.Name + " forbids --" + k.option,
 				Hint: "remove " + k.key + " from the task"}
 		}
-		s.Notes = append(s.Notes, "--"+k.option+" is not sent to Slurm: the profile "+s.Profile.Name+" forbids it; the runner watches [resources] "+k.key)
+		s.Notes = append(s.Notes, "--"+k.option+" is not sent to the scheduler: the profile "+s.Profile.Name+" forbids it; the runner watches [resources] "+k.key)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func settleTasks(s *jobs.Spec) error {
 	case s.Overlay.Name != "":
 		return refuse(jobs.KindConfig, "the tasks would all write the overlay "+s.Overlay.Name+", which takes one writer", "leave overlay out: every task gets a layer of its own, which is thrown away")
 	case s.Backend != jobs.BackendSingularity && s.Backend != jobs.BackendLocal:
-		return refuse(jobs.KindConfig, "the backend "+s.Backend+" cannot be placed by Slurm", "use --backend singularity")
+		return refuse(jobs.KindConfig, "the backend "+s.Backend+" cannot be placed by the scheduler", "use --backend singularity")
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ const (
 // a job that has one nothing is asked.
 func (e *Engine) Ahead(ctx context.Context, r *jobs.Record) error {
 	a := r.Current()
-	if a == nil || a.Submitted == nil || a.Over() || !r.Spec.FollowedInSlurm() {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(r.Spec.ID) + " has no attempt in Slurm behind which another one could wait",
+	if a == nil || a.Submitted == nil || a.Over() || !r.Spec.FollowedOnCluster() {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(r.Spec.ID) + " has no attempt in a cluster's queue behind which another one could wait",
 			Hint: "berth explain " + jobs.Short(r.Spec.ID)}
 	}
 	if len(r.Waiting()) > 0 {
@@ -40,7 +40,7 @@ func (e *Engine) Ahead(ctx context.Context, r *jobs.Record) error {
 // attempt, as many as may be needed. What fails is shown with the job.
 func (e *Engine) replenish(ctx context.Context, r *jobs.Record) {
 	a := r.Current()
-	if !r.Spec.Profile.NodesMute || a == nil || a.Submitted == nil || a.Standby != nil || a.Over() || r.Cancel != nil || !r.Spec.FollowedInSlurm() || e.mute(&r.Spec) {
+	if !r.Spec.Profile.NodesMute || a == nil || a.Submitted == nil || a.Standby != nil || a.Over() || r.Cancel != nil || !r.Spec.FollowedOnCluster() || e.mute(&r.Spec) {
 		return
 	}
 	if u := a.Unfollowed; u != nil && e.Now().Sub(u.Time) < refusedFor {
@@ -204,7 +204,7 @@ func (e *Engine) leave(ctx context.Context, v *View, d jobs.Decision) (bool, err
 		for _, h := range fit {
 			if st, ok := got[h.Name]; ok && !st.State.Final() {
 				v.Standby = &h
-				v.Note = "it goes on in Slurm job " + h.NativeID + ", which was " + v.standbyCame(d)
+				v.Note = "it goes on in job " + h.NativeID + " of " + v.Spec.Scheduler + ", which was " + v.standbyCame(d)
 				return true, nil
 			}
 		}

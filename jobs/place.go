@@ -43,7 +43,7 @@ type Place struct {
 
 // Clustered reports whether the place is in a job of a cluster's scheduler, on a
 // node of its choice, and not on this machine.
-func (p *Place) Clustered() bool { return p.Scheduler != SchedulerLocal && p.Scheduler != "" }
+func (p *Place) Clustered() bool { return IsCluster(p.Scheduler) }
 
 // GPUKind is which GPUs a container is to see: the kind that was named, and where
 // GPUs were asked of a scheduler the profile's, else NVIDIA's; "" is none.

@@ -77,6 +77,20 @@ type ResultLimits struct {
 // WorkDir is where the workspace stands inside a container.
 const WorkDir = "/work"
 
+// Schedulers returns the names of all schedulers, in the order in which "auto"
+// tries them.
+func Schedulers() []string { return []string{SchedulerSlurm, SchedulerLocal} }
+
+// IsCluster reports whether a word chooses the scheduler of a cluster: any one but
+// [SchedulerLocal].
+func IsCluster(scheduler string) bool {
+	switch scheduler {
+	case "", "none", BackendAuto, SchedulerLocal:
+		return false
+	}
+	return true
+}
+
 // SharesWork tells whether the work tree must be seen by other nodes while the task
 // runs: those of its ranks, or of the attempt that takes it up.
 func (s *Spec) SharesWork() bool { return s.Resources.Tasks > 1 || s.Resume != nil }

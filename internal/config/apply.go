@@ -21,7 +21,7 @@ func (c *Config) Environment(o *engine.EnvOptions) error {
 	}
 	o.Target, o.Offline = c.Target(), c.Offline()
 	scheduler := c.said("scheduler")
-	if s := shown(scheduler.V); s == jobs.SchedulerSlurm || s == jobs.SchedulerLocal {
+	if s := shown(scheduler.V); slices.Contains(jobs.Schedulers(), s) {
 		o.Scheduler = s
 	}
 	o.Configured.Named = c.targetBy == layerFlag || scheduler.Origin.Layer == layerFlag
@@ -217,11 +217,11 @@ func (c *Config) MountCwd() bool {
 	return c.said("terminal.docker_mount_cwd_to_workspace").V == true
 }
 
-// allocation is what only Slurm is asked for. Resources are asked of it there,
+// allocation is what only a cluster's scheduler is asked for. Resources are asked of it there,
 // and not of the container in the allocation.
 func (c *Config) allocation(o *engine.EnvOptions) {
 	o.Slurm = c.slurm()
-	if shown(c.said("scheduler").V) != jobs.SchedulerSlurm {
+	if !jobs.IsCluster(shown(c.said("scheduler").V)) {
 		return
 	}
 	o.Time = get[time.Duration](c.said("resources.time"))

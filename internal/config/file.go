@@ -212,12 +212,13 @@ func (f *file) readTarget(name string, line int, r *strict.Reader) *target {
 		t.values[key] = *v
 	}
 	host, key := take("host", "terminal.ssh_host"), take("ssh_key", "terminal.ssh_key")
-	slurm := shown(t.values["scheduler"].V) == jobs.SchedulerSlurm
+	scheduler := shown(t.values["scheduler"].V)
+	cluster := jobs.IsCluster(scheduler)
 	backend := shown(t.values["terminal.backend"].V)
 	switch {
-	case slurm && backend == jobs.BackendSSH:
-		r.Take("backend").Failf(`leave backend out: host is where Slurm's commands run`, `must not be "ssh" with the scheduler "slurm"`)
-	case slurm:
+	case cluster && backend == jobs.BackendSSH:
+		r.Take("backend").Failf(`leave backend out: host is where the scheduler's commands run`, `must not be "ssh" with the scheduler %q`, scheduler)
+	case cluster:
 		t.login, t.key = host, key
 		if key != nil && host == nil {
 			r.Take("ssh_key").Failf("", "needs a host beside it")

@@ -68,7 +68,7 @@ func safeBackend(g guard, v, base any) bool {
 // safeScheduler: what the user has sent to a cluster does not come to this
 // machine instead.
 func safeScheduler(g guard, v, base any) bool {
-	return same(g, v, base) || shown(v) == jobs.SchedulerSlurm || shown(base) != jobs.SchedulerSlurm
+	return same(g, v, base) || jobs.IsCluster(shown(v)) || !jobs.IsCluster(shown(base))
 }
 
 // safeTemplate: one that passes on no variables but those that the user passes on

@@ -22,7 +22,7 @@ const most = 1 << 20
 var placeKeys = []Key{
 	{Name: "target", Env: []string{"BERTH_TARGET"}, Flag: "target", Jobs: true, Meaning: "the target that is used when nobody names one", Check: targetName, Allow: free},
 	{Name: "profile", Env: []string{"BERTH_PROFILE"}, Flag: "profile", Jobs: true, Meaning: "the profile: a name, or a path with a slash (not in a project)", Allow: "paths", Safe: plainName, Check: profileName},
-	{Name: "scheduler", Flag: "scheduler", Type: Word, Words: []string{"auto", jobs.SchedulerSlurm, jobs.SchedulerLocal}, Default: "auto", Jobs: true,
+	{Name: "scheduler", Flag: "scheduler", Type: Word, Words: append([]string{"auto"}, jobs.Schedulers()...), Default: "auto", Jobs: true,
 		Meaning: "who decides when and where; `slurm` holds environments in an allocation, too", Allow: "backend", Safe: safeScheduler},
 	{Name: "offline", Env: []string{"BERTH_OFFLINE"}, Flag: "offline", Type: Bool, Default: "false", Jobs: true, Meaning: "ask no registry: a reference is what the cache of images has of it", Allow: "network", Safe: onOrSame},
 }

@@ -162,7 +162,7 @@ func TestNeighboursReceipt(t *testing.T) {
 	for _, l := range r.Limits {
 		held[l.Name] = l.Value + " by " + l.By
 	}
-	if !strings.HasPrefix(held["memory"], "100MiB by ") || held["cpus"] != "1 by Slurm" || !strings.HasPrefix(held["time"], "10m0s by ") {
+	if !strings.HasPrefix(held["memory"], "100MiB by ") || held["cpus"] != "1 by slurm" || !strings.HasPrefix(held["time"], "10m0s by ") {
 		t.Errorf("%v", held)
 	}
 }

@@ -41,7 +41,7 @@ func Parse(file string, data []byte) (jobs.Profile, error) {
 	root.Synonyms("gpu_type", "gres", "gres_type")
 	p := jobs.Profile{
 		Name:       name,
-		Scheduler:  root.Take("scheduler").OneOf(jobs.SchedulerSlurm, jobs.SchedulerLocal),
+		Scheduler:  root.Take("scheduler").OneOf(jobs.Schedulers()...),
 		Image:      keys.Image(root.Take("image")),
 		ImageCache: scratch(root.Take("image_cache")),
 		Modules:    modules(root.Take("modules")),

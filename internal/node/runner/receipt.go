@@ -184,7 +184,7 @@ func (r *attempt) timeLimit() jobs.Limit {
 		return jobs.Limit{Name: "time", Value: t.String(), By: "the runner"}
 	}
 	if !r.jobEnd.IsZero() {
-		return jobs.Limit{Name: "time", Value: fmt.Sprintf("until %s", r.jobEnd.UTC().Format(time.RFC3339)), By: "Slurm"}
+		return jobs.Limit{Name: "time", Value: fmt.Sprintf("until %s", r.jobEnd.UTC().Format(time.RFC3339)), By: r.spec.Scheduler}
 	}
 	return jobs.Limit{Name: "time", Value: "none"}
 }
