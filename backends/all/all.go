@@ -1,4 +1,5 @@
-// Package all registers the backends that berth has. Nothing else does.
+// Package all registers the backends and schedulers that berth has. Nothing else
+// does, but package internal/node/batch for the programs of the nodes.
 package all
 
 import (

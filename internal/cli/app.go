@@ -18,15 +18,11 @@ import (
 	"berth/engine"
 	"berth/internal/config"
 	"berth/internal/node/nodebin"
-	"berth/internal/queue"
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/run"
-	"berth/internal/sys/socket"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
-	"berth/slurm"
-	"berth/templates"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -100,8 +96,7 @@ func ownProfileDir() string {
 	return filepath.Join(dir, "profiles")
 }
 
-// engine assembles the parts. This is the one place where schedulers are
-// registered.
+// engine assembles the parts.
 func (a *app) engine() (*engine.Engine, error) {
 	h, err := home()
 	if err != nil {
@@ -134,7 +129,7 @@ func (a *app) assemble(st *store.Store) (*engine.Engine, error) {
 	program(daytona.Name).Builtin = daytona.Program()
 	return &engine.Engine{
 		Store:      st,
-		Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{Shared: socket.Dir}), queue.New(queue.Config{Dir: st.Queue(), Script: templates.WithRemark})},
+		Schedulers: all.Schedulers(on, st.Queue()),
 		Backends:   all.Backends(on),
 		Program: func(name string) engine.Program {
 			if b := program(name); b != nil {

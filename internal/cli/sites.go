@@ -3,13 +3,12 @@ package cli
 import (
 	"sync"
 
+	"berth/backends/all"
 	"berth/backends/ssh"
 	"berth/engine"
 	"berth/internal/remote/mirror"
-	"berth/internal/sys/socket"
 	"berth/internal/workspace"
 	"berth/jobs"
-	"berth/slurm"
 )
 
 // sites gives the clusters behind login hosts, each host one.
@@ -29,9 +28,7 @@ func (a *app) sites(on jobs.Starter) func(jobs.SSHSpec) (engine.Site, error) {
 		}
 		s := mirror.New(mirror.Config{
 			Host: h, Git: workspace.New(on), Terminal: a.errTTY && isTerminal(a.stdin), Progress: a.progress,
-			Scheduler: func(there jobs.Starter, where string) jobs.Scheduler {
-				return slurm.New(there, slurm.Config{Login: where, Shared: socket.Dir})
-			},
+			Scheduler: all.LoginScheduler,
 		})
 		known[key] = s
 		return s, nil

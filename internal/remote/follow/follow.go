@@ -18,14 +18,10 @@ import (
 	"berth/backends/all"
 	"berth/engine"
 	"berth/internal/node/nodebin"
-	"berth/internal/queue"
 	"berth/internal/sys/run"
-	"berth/internal/sys/socket"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
-	"berth/slurm"
-	"berth/templates"
 )
 
 // Do has done what the jobs need done, and says what that was. The error is of
@@ -165,7 +161,7 @@ func assemble(st *store.Store) *engine.Engine {
 	program := all.Program(on, st.Home(), st.Owner, nil, nil)
 	return &engine.Engine{
 		Store:      st,
-		Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{Shared: socket.Dir}), queue.New(queue.Config{Dir: st.Queue(), Script: templates.WithRemark})},
+		Schedulers: all.Schedulers(on, st.Queue()),
 		Backends:   all.Backends(on),
 		Program: func(name string) engine.Program {
 			if b := program(name); b != nil {
