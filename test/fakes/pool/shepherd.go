@@ -242,9 +242,24 @@ func reap(batch int) (status syscall.WaitStatus, over bool) {
 	}
 }
 
+// flock are the processes of the job. A job that it has submitted has a shepherd of
+// its own, which comes to this process as everything else does, and is none of them.
+func flock() (out []run.Proc) {
+	apart := map[int]bool{}
+	for _, p := range run.Below(os.Getpid()) { // parents first
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		if apart[p.PPID] || strings.Contains(string(line), "\x00"+verbShepherd+"\x00") {
+			apart[p.PID] = true
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // all sends a signal to every process of the job.
 func (s *shepherd) all(sig unix.Signal) {
-	for _, p := range run.Below(os.Getpid()) {
+	for _, p := range flock() {
 		if !p.Zombie {
 			_ = unix.Kill(p.PID, sig)
 		}
@@ -264,7 +279,7 @@ func (s *shepherd) clear() {
 		_ = os.Remove(filepath.Join(steps, e.Name()))
 	}
 	for {
-		left := run.Below(os.Getpid())
+		left := flock()
 		for _, p := range left {
 			if !p.Zombie {
 				run.KillSame(p.PID, func() bool { now, ok := run.ReadProc(p.PID); return ok && now.PPID == p.PPID })
