@@ -90,7 +90,7 @@ type Claim struct {
 	BootID   string    `json:"boot_id,omitempty"`
 	PID      int       `json:"pid"`
 	Start    string    `json:"start,omitempty"` // when the process began, by which it is told from a later one
-	Node     string    `json:"node,omitempty"`  // SLURMD_NODENAME
+	Node     string    `json:"node,omitempty"`  // see NodeJob.Node
 	Time     time.Time `json:"time"`
 }
 

@@ -68,7 +68,7 @@ func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv 
 	k := &rank{id: job.Rank, up: &uplink{w: stdout}, began: make(chan order, 1)}
 	host, _ := os.Hostname()
 	r := &attempt{dir: filepath.Clean(*dir), jobDir: store.JobDirOf(filepath.Clean(*dir)), argv: fs.Args(), on: run.Local{}, times: periods, began: time.Now(), rank: k, batch: in,
-		claim:   jobs.Claim{NativeID: job.ID, Host: host, BootID: lease.BootID(), PID: os.Getpid()},
+		claim:   jobs.Claim{NativeID: job.ID, Node: job.Node, Host: host, BootID: lease.BootID(), PID: os.Getpid()},
 		logFile: stream{k.up, frameLog}}
 	k.attempt = r
 	r.log = slog.New(slog.NewTextHandler(r.logFile, nil))

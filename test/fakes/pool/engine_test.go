@@ -232,6 +232,32 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// Commands come into the place of a job that runs, by a step on its node; of one with
+// several ranks into the first.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, ranks := range []int{0, 2} {
+		r := s.submit(`echo ready; sleep 600`, func(task *jobs.Task, _ *engine.Choice) { task.Resources.Tasks = ranks })
+		r = s.says(r, "ready")
+		in, err := store.LoadInside(r.Current().Dir)
+		must(t, err)
+		if in == nil || in.Node != "n1.pool" {
+			t.Errorf("%d ranks: the place is recorded as %+v", ranks, in)
+		}
+		j, err := s.Join(t.Context(), r, engine.JoinOptions{})
+		if err != nil {
+			t.Fatalf("%d ranks: %v, hint %s", ranks, err, jobs.HintOf(err))
+		}
+		got, err := j.Exec(t.Context(), engine.ExecRequest{Command: jobs.Command{Shell: `echo "$POOL_TICKET $POOL_SEAT"`}})
+		want := r.Current().Submitted.Handle.NativeID + map[int]string{0: " \n", 2: " 0\n"}[ranks]
+		if err != nil || got.Stdout.Text != want {
+			t.Errorf("%d ranks: %+v, %v, want %q", ranks, got, err, want)
+		}
+		j.Close()
+	}
+}
+
 // The time that the pool gives ends a job in order.
 func TestLimit(t *testing.T) {
 	t.Parallel()
