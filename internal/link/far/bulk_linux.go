@@ -200,7 +200,7 @@ func (p *standIn) empty(c io.Reader) error {
 	case <-gone:
 		return nil
 	}
-	_ = os.Remove(p.path) // both ends are open: nobody else comes in
+	_ = os.Remove(p.path) // both ends are open: no other process comes in
 	s := &sending{spool: p.spool, out: p.out, taken: taken, gone: gone}
 	err := s.run(&fifoSource{p: p})
 	if err == nil {
@@ -215,7 +215,7 @@ type fifoSource struct {
 	left int // that may still be read when the guest has closed its end
 }
 
-// mostInPipe is what a named pipe can hold here: somebody who goes on writing
+// mostInPipe is what a named pipe can hold here: a process that goes on writing
 // into it does not keep it from ending.
 const mostInPipe = 1 << 20
 
@@ -238,7 +238,7 @@ func (s *fifoSource) read(b []byte, idle bool) (int, error) {
 	return s.rest(b)
 }
 
-// rest takes what is in the pipe, and waits for nobody.
+// rest takes what is in the pipe, and does not wait for a writer.
 func (s *fifoSource) rest(b []byte) (n int, err error) {
 	if s.left >= mostInPipe {
 		return 0, io.EOF

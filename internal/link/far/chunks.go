@@ -63,8 +63,8 @@ func (s *spool) clean() {
 	}
 }
 
-// sweepSpool removes what nobody has taken for long: its transfer was killed on
-// both sides.
+// sweepSpool removes files that were not taken for long: their transfer was
+// killed on both sides.
 func sweepSpool(dir string, now time.Time) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

@@ -126,7 +126,9 @@ func (f *farSide) run(stdin, stdout *os.File, wait time.Duration) error {
 		return context.Cause(ctx)
 	}
 	if h.Version != version {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("berth on the near side speaks version %d of the protocol, this one version %d", h.Version, version), Hint: "stop the environment and open it again"}
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("berth on the near side speaks version %d of the protocol, this one version %d", h.Version, version),
+			Hint: "stop the environment and open it again"}
 	}
 	f.report(f.rep)
 	if err := out.Open(farMagic, h.nonce, farHello{Version: version, Report: f.rep}); err != nil {

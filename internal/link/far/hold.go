@@ -96,7 +96,7 @@ type holder struct {
 	mu      sync.Mutex
 	socket  *socket.Listener
 	clients map[*os.File]bool
-	since   time.Time // nobody was connected
+	since   time.Time // when the last client went
 	closed  bool
 	waiting map[chan string]bool
 	told    string // last
@@ -156,7 +156,8 @@ func (h *holder) run(stdout *os.File) error {
 // connect opens the link.
 func (h *holder) connect() {
 	defer close(h.open)
-	mux, rep, err := OverCommand(h.ctx, run.Local{}, jobs.Cmd{Argv: h.setup.Argv, Dir: h.setup.Dir, Env: h.setup.Env}, Options{Interval: h.setup.Interval, Progress: h.tell})
+	mux, rep, err := OverCommand(h.ctx, run.Local{}, jobs.Cmd{Argv: h.setup.Argv, Dir: h.setup.Dir, Env: h.setup.Env},
+		Options{Interval: h.setup.Interval, Progress: h.tell})
 	if err != nil {
 		h.err = err
 		return
@@ -164,8 +165,8 @@ func (h *holder) connect() {
 	h.mux, h.rep = mux, *rep
 }
 
-// keep serves clients until the link breaks, nobody uses it or it is told to
-// end.
+// keep serves clients until the link breaks, is not used any more, or is told
+// to end.
 func (h *holder) keep() {
 	idle := h.setup.Idle
 	if idle <= 0 {
@@ -185,7 +186,7 @@ func (h *holder) keep() {
 			unused := len(h.clients) == 0 && time.Since(h.since) >= idle
 			h.mu.Unlock()
 			if unused {
-				h.stop("nobody uses it")
+				h.stop("it is not used any more")
 				return
 			}
 			h.relisten()
@@ -193,7 +194,7 @@ func (h *holder) keep() {
 	}
 }
 
-// relisten makes the socket anew when its name is gone, as a keeper does.
+// relisten makes the socket again when its name is gone, as a keeper does.
 func (h *holder) relisten() {
 	if h.socket.Stands() {
 		return
@@ -249,7 +250,7 @@ func (h *holder) close() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(endTime): // somebody does not take what is left
+	case <-time.After(endTime): // a client does not take what is left
 	}
 }
 

@@ -109,8 +109,8 @@ func (l Link) End(ctx context.Context) error {
 	return nil
 }
 
-// errNoHolder says that nobody holds the connection.
-var errNoHolder = errors.New("nobody holds the connection")
+// errNoHolder says that no process holds the connection.
+var errNoHolder = errors.New("no process holds the connection")
 
 // ask sends a request to the holder and reads its answer; with start, one is
 // started when there is none.
@@ -287,5 +287,5 @@ func opened() answer { return answer{Report: keeper.Report{Version: wire.Version
 // notOurs is a request that a holder does not know.
 func notOurs(kind string) answer {
 	return refusal(&jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the holder of the connection is another version of berth: it knows no %q", kind),
-		Hint: "it ends when nobody uses it; then try again"})
+		Hint: "it ends when it is not used any more; then try again"})
 }

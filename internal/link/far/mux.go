@@ -134,7 +134,9 @@ func (m *Mux) greet(ctx context.Context, interval time.Duration) (*keeper.Report
 		return nil, m.noHello(g.err, string(g.banner))
 	}
 	if g.hello.Version != version {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("berth on the far side speaks version %d of the protocol, this one version %d", g.hello.Version, version), Hint: "stop the environment and open it again"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("berth on the far side speaks version %d of the protocol, this one version %d", g.hello.Version, version),
+			Hint: "stop the environment and open it again"}
 	}
 	if err := g.hello.Report.Err(); err != nil {
 		return nil, err

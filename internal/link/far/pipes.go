@@ -154,7 +154,10 @@ func (p *pipes) demand(into bool) *farPipe {
 		p.mu.Unlock()
 		return nil
 	}
-	return &farPipe{inside: filepath.Join(p.inside, a.Pipe), here: filepath.Join(p.dir, p.rel, a.Pipe), conn: conn, out: &records{w: conn}, spool: sp, gone: make(chan struct{})}
+	return &farPipe{
+		inside: filepath.Join(p.inside, a.Pipe), here: filepath.Join(p.dir, p.rel, a.Pipe),
+		conn: conn, out: &records{w: conn}, spool: sp, gone: make(chan struct{}),
+	}
 }
 
 // farPipe is a named pipe at which the far side stands in for this process.
@@ -227,7 +230,7 @@ func (p *farPipe) Send(r io.Reader) error {
 	defer func() {
 		p.Close()
 		if !p.whole.Load() {
-			p.spool.clean() // what was still being written when somebody closed it
+			p.spool.clean() // what was still being written when the pipe was closed
 		}
 	}()
 	if err := p.out.put(recGo, 0, nil); err != nil {

@@ -24,7 +24,7 @@ const (
 // lines lets every write end in a line's end: a step of Slurm passes on the last line of
 // a command's output only when it is whole, unless it is told --unbuffered (which
 // puts a terminal in the place of a pipe). The line's end is the payload of a
-// frame of a type that nobody knows, and so is skipped.
+// frame of an unknown type, and so is skipped.
 type lines struct{ w io.Writer }
 
 const lineEnd = "\x7f\x00\x00\x00\x00\x00\x00\x00\x01\n"
@@ -98,7 +98,10 @@ type trunk struct {
 }
 
 func newTrunk(in *wire.Reader, out *wire.Writer, near bool, shut func()) *trunk {
-	t := &trunk{in: in, out: out, mine: wire.Stdout, theirs: wire.Stdin, shut: shut, leave: make(chan struct{}), words: make(chan wire.Type, 1), gone: make(chan struct{}), streams: map[uint32]*stream{}}
+	t := &trunk{
+		in: in, out: out, mine: wire.Stdout, theirs: wire.Stdin, shut: shut,
+		leave: make(chan struct{}), words: make(chan wire.Type, 1), gone: make(chan struct{}), streams: map[uint32]*stream{},
+	}
 	if near {
 		t.mine, t.theirs = t.theirs, t.mine
 	}
@@ -403,7 +406,7 @@ func (s *stream) finish(a answer) {
 	}
 }
 
-// terminate is the near side's last word: nobody wants what comes.
+// terminate ends a stream for the near side, which wants no more of it.
 func (s *stream) terminate() {
 	s.mu.Lock()
 	ended := s.ended

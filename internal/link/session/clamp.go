@@ -30,8 +30,14 @@ func clampSeen(s *jobs.Seen) *jobs.Seen {
 	if s == nil {
 		return nil
 	}
-	out := jobs.Seen{MountNamespace: text(s.MountNamespace), PIDNamespace: text(s.PIDNamespace), NetNamespace: text(s.NetNamespace), UserNamespace: text(s.UserNamespace),
-		NoNewPrivs: s.NoNewPrivs, Capabilities: text(s.Capabilities), CommandCapabilities: text(s.CommandCapabilities), Filtered: s.Filtered, WritableCgroups: text(s.WritableCgroups), Looked: textsOf(s.Looked), Abstract: textsOf(s.Abstract)}
+	out := jobs.Seen{
+		MountNamespace: text(s.MountNamespace), PIDNamespace: text(s.PIDNamespace),
+		NetNamespace: text(s.NetNamespace), UserNamespace: text(s.UserNamespace),
+		NoNewPrivs: s.NoNewPrivs, Filtered: s.Filtered,
+		Capabilities: text(s.Capabilities), CommandCapabilities: text(s.CommandCapabilities),
+		WritableCgroups: text(s.WritableCgroups),
+		Looked:          textsOf(s.Looked), Abstract: textsOf(s.Abstract),
+	}
 	// None is left out: a stranger could make many, so that the one that matters
 	// is not among the first.
 	for _, k := range s.Sockets[:min(len(s.Sockets), jobs.MostSockets+1)] {

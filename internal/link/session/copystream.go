@@ -17,9 +17,9 @@ type unpacked struct {
 	err   error
 }
 
-// arrival takes a stream to whoever unpacks it, as it comes: in frames, which
-// are written, or out of a named pipe, which is read in place, so that nobody
-// stands between the kernel and the files.
+// arrival passes a stream to the function that unpacks it, as it comes: in
+// frames, which are written, or out of a named pipe, which is read in place, so
+// that nothing stands between the kernel and the files.
 type arrival struct {
 	unpack func(io.Reader) unpacked
 	stop   context.CancelCauseFunc
@@ -46,7 +46,7 @@ func (a *arrival) begin(r io.Reader) {
 			if p, ok := r.(*wire.Past); a.result.err != nil && !(ok && p.Ended()) {
 				a.stop(a.result.err)
 			}
-			_ = a.r.CloseWithError(a.result.err) // nobody writes into what nobody reads
+			_ = a.r.CloseWithError(a.result.err) // a pipe without a reader needs no writer
 		}()
 	})
 }
@@ -124,7 +124,7 @@ func (d *departure) give(w *os.File) error {
 	return d.result.err
 }
 
-// end returns the result, when nobody wants the rest.
+// end returns the result when the rest of the stream is not wanted.
 func (d *departure) end() packed {
 	d.begun.Do(func() {
 		d.result.err = errEnded

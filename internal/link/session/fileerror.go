@@ -91,7 +91,10 @@ func textsOf(in []string) (out []string) {
 
 // isUsage tells whether an error about a local file is the caller's.
 func isUsage(err error) bool {
-	for _, e := range []error{fs.ErrPermission, fs.ErrExist, syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP, transfer.ErrSpecial} {
+	for _, e := range []error{
+		fs.ErrPermission, fs.ErrExist, transfer.ErrSpecial,
+		syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}

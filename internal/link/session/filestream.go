@@ -47,7 +47,7 @@ func (s *source) give(w *os.File) (done bool, err error) {
 		return false, nil
 	}
 	err = d.give(w)
-	// A pipe that nobody reads any more is not the reader's fault.
+	// A pipe that has lost its reader is not the reader's fault.
 	if err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
 		s.fail(err)
 	}
@@ -66,7 +66,7 @@ func (s *source) fail(err error) {
 	}
 }
 
-// sink is where what comes out goes, until nobody wants it any more.
+// sink is the destination of output, until the output is not wanted any more.
 type sink struct {
 	mu  sync.Mutex
 	w   io.Writer

@@ -97,7 +97,7 @@ func (s *Session) greet(o Options) error {
 		return errors.New("the guest did not look at its place")
 	}
 	if o.Look && o.Confine && !seen.Filtered {
-		return errors.New("the guest does not confine its commands") // somebody has changed what it was told
+		return errors.New("the guest does not confine its commands") // its input was changed on the way
 	}
 	s.in.Seal(key, wire.FromGuest)
 	s.out.Seal(key, wire.FromClient)

@@ -51,7 +51,7 @@ type Options struct {
 	WritableRoot bool
 	// Look asks the guest what it finds of its place, see [Guest]. Whether a socket
 	// that it finds may be there is the caller's to judge, before anything is
-	// started: inside nobody can tell root from strangers.
+	// started: inside, root cannot be told from other users.
 	Look bool
 	// Confine has commands run with few capabilities, without a way to new ones,
 	// and with a filter of system calls. The guest itself has more.
@@ -118,8 +118,8 @@ type Result struct {
 	// Dir is the session's directory after the command; "" without a session.
 	Dir      string
 	TimedOut bool
-	// Unpinged says that the guest has ended the command, because nobody had
-	// pinged it for too long.
+	// Unpinged says that the guest has ended the command, because no ping
+	// came for too long.
 	Unpinged bool
 	// ShellEnded says that the command has ended its session's shell. The next
 	// one begins with the state that was last seen.

@@ -121,7 +121,7 @@ func (p *fifo) Close() {
 }
 
 func (p *fifo) Receive(w io.Writer) error {
-	_ = os.Remove(p.path) // both ends are open: nobody else comes in
+	_ = os.Remove(p.path) // both ends are open: no other process comes in
 	if s, ok := w.(*sink); ok {
 		if a := s.arrival(); a != nil {
 			return a.take(wire.NewPast(p.file))

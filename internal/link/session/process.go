@@ -157,8 +157,8 @@ func (p *Process) frame(f wire.Frame) error {
 // begin notes that the command has begun, or never will.
 func (p *Process) begin() { p.open.Do(func() { close(p.begun) }) }
 
-// end notes how the command ended; nil is that nobody knows. The first answer
-// counts.
+// end notes how the command ended; nil says that this is not known. The first
+// answer counts.
 func (p *Process) end(m *wire.ExitMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,8 +237,8 @@ func (p *Process) Terminate(grace time.Duration) error {
 // Wait waits for the command's end and for its output, and gives the same
 // answer each time. A process left behind with the output open is not waited
 // for. The error is ErrGuestGone when the stream broke before the guest told
-// how the command ended, or a keeper says why nobody knows; or ErrAgain; there
-// is no other error.
+// how the command ended, or a keeper says why this is not known; or ErrAgain;
+// there is no other error.
 func (p *Process) Wait() (Result, error) {
 	<-p.done
 	p.mu.Lock()

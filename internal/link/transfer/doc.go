@@ -2,10 +2,10 @@
 // as one tar stream (PAX): [Pack] writes it, [Unpack] reads it, the one on this
 // machine and the other inside, or the other way round.
 //
-// A stream that comes out of an environment was written by somebody hostile,
-// and so may be what stands at its destination when the environment can write
-// there. Unpack promises to make, change or replace nothing outside its
-// destination, whatever the stream says: it goes through no symbolic link
+// A stream that comes out of an environment may be hostile, and so may be what
+// stands at its destination when the environment can write there. Unpack
+// promises to make, change or replace nothing outside its destination, whatever
+// the stream says: it goes through no symbolic link
 // below the destination, takes no absolute name and no "..", makes hard links
 // only between files of the same stream, drops setuid, setgid and sticky bits,
 // and makes no devices. Symbolic links of the stream are made as they are, and
@@ -21,7 +21,7 @@
 // Where a stream is a pipe, which it is or has a method Pipe for, the kernel
 // moves the contents of large files (splice(2)); the stream is the same. Whoever
 // reads such a pipe can hold pages of the files packed, and see what is written
-// to them later: Pack gets no pipe that somebody hostile reads.
+// to them later: Pack gets no pipe with a hostile reader.
 //
 // When a stream breaks off, what has come in whole stays, as with cp; no part
 // of a file stays under its name or another.

@@ -57,7 +57,7 @@ func sparse(h *tar.Header) bool {
 	return false
 }
 
-// create makes a new file that nobody else can read yet.
+// create makes a new file that no other user can read yet.
 func create(parent *os.Root, base string) (f *os.File, name string, err error) {
 	err = inPlaceOf(parent, base, func(n string) (err error) {
 		name = n

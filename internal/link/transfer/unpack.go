@@ -179,7 +179,7 @@ func (u *unpacker) entry(h *tar.Header, at string) error {
 		err = u.symlink(parent, base, h)
 	case tar.TypeLink:
 		err = u.link(parent, base, at, h)
-	default: // devices, and what somebody else's tar may write
+	default: // devices, and what a foreign tar may write
 		note(&u.tally.Special, &u.tally.special, at)
 		return nil
 	}

@@ -31,7 +31,7 @@ var all = func() []byte {
 	return b
 }()
 
-// NoiseError is a terminal on which nobody got ready: what was read of it.
+// NoiseError says that no guest got ready on a terminal, and holds what was read of it.
 type NoiseError struct {
 	Text string // its last part, printable
 	Err  error

@@ -16,11 +16,11 @@
 //
 // A frame is a type (1 byte), a length (2 bytes, big endian) and a payload.
 // There is no check of it beyond that: what travels in it, package wire, seals
-// everything, and a stream that breaks there is opened anew.
+// everything, and a stream that breaks there is opened again.
 //
 // # Flow
 //
-// What a service does with a terminal that nobody reads fast enough differs:
+// Services differ in what they do when a terminal is not read fast enough:
 // some drop the reader once a few hundred pieces wait. So neither side ever has
 // more than [Window] bytes on its way, small frames counted as a piece of a
 // terminal's buffer, and the reader gives credit as the bytes are taken. The

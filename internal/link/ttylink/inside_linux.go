@@ -43,7 +43,8 @@ func Inside(in, out *os.File, nonce string) (*Link, error) {
 
 // raw is the mode in which a terminal passes every byte as it is, both ways.
 func raw(t *unix.Termios) {
-	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.INPCK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON | unix.IXOFF | unix.IXANY | unix.IUCLC | unix.IMAXBEL
+	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.INPCK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL |
+		unix.IXON | unix.IXOFF | unix.IXANY | unix.IUCLC | unix.IMAXBEL
 	t.Oflag &^= unix.OPOST
 	t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN | unix.TOSTOP
 	t.Cflag &^= unix.CSIZE | unix.PARENB

@@ -29,7 +29,7 @@
 // key that is derived for each side and the number of the frame as the nonce.
 // Nothing is encrypted. A frame that was forged, repeated, changed, or that misses the one before it ends the
 // conversation with [ErrTampered]. Bytes of channels are sealed, too: a forged
-// end of a channel, or a command's input that somebody else has written, would
+// end of a channel, or a command's input that another user has written, would
 // not be harmless.
 //
 // # Versions

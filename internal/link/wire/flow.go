@@ -71,7 +71,7 @@ func (s *Sender) Stop() {
 	defer s.mu.Unlock()
 	s.stopped = true
 	if s.past != nil {
-		_ = s.past.Close() // wakes a write to somebody who does not read
+		_ = s.past.Close() // wakes a write whose reader does not read
 	}
 	s.ready.Broadcast()
 }
@@ -125,7 +125,7 @@ type Inbox struct {
 	buf    []byte
 	owed   int  // bytes put and not yet granted back
 	closed bool // its end has come
-	failed bool // nobody takes bytes any more
+	failed bool // no reader takes bytes any more
 }
 
 // NewInbox returns an empty Inbox.
@@ -152,7 +152,7 @@ func (b *Inbox) Put(p []byte) error {
 	return nil
 }
 
-// Fail gives the channel up, because the stream is broken or nobody wants it.
+// Fail gives the channel up, because the stream is broken or not wanted any more.
 // What is held can still be taken; what comes later is thrown away.
 func (b *Inbox) Fail() {
 	b.mu.Lock()

@@ -52,7 +52,7 @@ type BG struct {
 	PID     int          `json:"pid,omitempty"` // inside
 	Running bool         `json:"running"`
 	Exit    *jobs.Exit   `json:"exit,omitempty"` // nil while it runs, and when it is lost
-	Lost    string       `json:"lost,omitempty"` // why nobody knows how it ended
+	Lost    string       `json:"lost,omitempty"` // why it is not known how it ended
 	Started time.Time    `json:"started"`
 	Ended   time.Time    `json:"ended,omitzero"`
 	Log     int64        `json:"log_bytes"`

@@ -124,8 +124,8 @@ type ExitMessage struct {
 	// Dir is the session's directory after the command.
 	Dir      Text `json:"dir,omitempty"`
 	TimedOut bool `json:"timed_out,omitempty"`
-	// Unpinged says that the guest has ended the command, because nobody had
-	// pinged it for too long: how it ended says nothing about the command.
+	// Unpinged says that the guest has ended the command, because no ping
+	// came for too long: how it ended says nothing about the command.
 	Unpinged bool `json:"unpinged,omitempty"`
 	// ShellEnded says that the command has ended its session's shell: the next
 	// one begins with the state that was last seen.
@@ -135,7 +135,7 @@ type ExitMessage struct {
 	// Again is a keeper's: nothing has begun, because the environment is just
 	// ending. The request may be sent again, over a new connection.
 	Again bool `json:"again,omitempty"`
-	// Lost is a keeper's: why nobody knows how the command ended.
+	// Lost is set by a keeper: why it is not known how the command ended.
 	Lost string `json:"lost,omitempty"`
 }
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostInPipe is what a named pipe can hold here: somebody who goes on writing
+// mostInPipe is what a named pipe can hold here: a process that goes on writing
 // into it does not keep it from ending.
 const mostInPipe = 1 << 20
 
