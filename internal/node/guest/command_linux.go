@@ -43,7 +43,7 @@ type command struct {
 	over     bool
 	stopped  bool // stop is closed
 	timedOut bool
-	unpinged bool // the guest has ended it, because nobody pinged
+	unpinged bool // the guest has ended it, because no ping came
 	timer    *time.Timer
 	telling  *time.Timer  // of the message that it has begun
 	deadline time.Time    // of timer

@@ -6,8 +6,8 @@
 //
 // It makes a HOME, because a container without the user's home has none; it is
 // the parent of everything that loses its parent, so that nothing escapes it;
-// and it leaves, with all that runs, when its stream closes or when nobody has
-// pinged it for a while. So a runner that was killed, or hangs, or lost its
+// and it leaves, with all that runs, when its stream closes or when no ping
+// came for a while. So a runner that was killed, or hangs, or lost its
 // right to run, leaves nothing behind.
 //
 // # Sessions

@@ -12,7 +12,7 @@ import (
 )
 
 // fifo is a path that the shell opens as a stream of a command. The same one
-// serves as long as nobody else holds it.
+// serves as long as no other process holds it.
 type fifo struct {
 	path string
 	busy *atomic.Bool // until what the command wrote is out
@@ -26,8 +26,8 @@ func (w *warm) stream(i int) (r, hold *os.File, err error) {
 	fd := -1
 	if f.path != "" && !f.busy.Load() {
 		if fd, err = reading(f.path); err == nil {
-			// The end of the file says that nobody else writes. Somebody who
-			// was left behind with it must not write into this command.
+			// The end of the file says that there is no other writer. A process
+			// that was left behind with it must not write into this command.
 			var b [1]byte
 			if n, rerr := unix.Read(fd, b[:]); n != 0 || rerr != nil {
 				_ = unix.Close(fd)
@@ -59,7 +59,7 @@ func reading(path string) (fd int, err error) {
 	return unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 }
 
-// mkfifo makes a FIFO that nobody has open. The task may have removed the
+// mkfifo makes a FIFO that no process has open. The task may have removed the
 // directory; the shell does not need it.
 func (w *warm) mkfifo() (path string, err error) {
 	for range 2 {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readLimit is how much is read when nobody says.
+// readLimit is how much is read when a request sets no limit.
 const readLimit = 1 << 20
 
 // entryOf describes what lstat(2) has shown.

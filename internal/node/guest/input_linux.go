@@ -26,7 +26,7 @@ type input struct {
 	fed    sync.WaitGroup
 
 	mu  sync.Mutex
-	met chan struct{} // closed when the shell has opened fifo, or nobody waits for that
+	met chan struct{} // closed when the shell has opened fifo, or this is not waited for
 }
 
 // input prepares the standard input. A prompt is received to its end first, and
@@ -138,7 +138,7 @@ func (in *input) part() {
 		default:
 		}
 		if err != nil {
-			return // the task has removed it: nobody will ever come
+			return // the task has removed it: no reader can open it
 		}
 	}
 }

@@ -70,8 +70,11 @@ func mounts() (out []mount) {
 	return out
 }
 
-// kernels are file systems in which nobody has a socket.
-var kernels = []string{"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "securityfs", "debugfs", "tracefs", "bpf", "devtmpfs", "hugetlbfs", "pstore", "fusectl", "binfmt_misc"}
+// kernels are file systems without sockets.
+var kernels = []string{
+	"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "securityfs", "debugfs",
+	"tracefs", "bpf", "devtmpfs", "hugetlbfs", "pstore", "fusectl", "binfmt_misc",
+}
 
 // lookBelow looks for sockets at their usual places below root, and in all that
 // is mounted there, wherever it stands.
@@ -180,8 +183,8 @@ func candidates(part string, names []string, complete bool) []string {
 	})
 }
 
-// try records a path when it is a socket that somebody listens on, and who lets
-// this user connect.
+// try records a path when it is a socket with a listener that lets this user
+// connect.
 func (s *search) try(p, what string) {
 	var st unix.Stat_t
 	if unix.Stat(p, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
@@ -197,9 +200,8 @@ func (s *search) try(p, what string) {
 	}
 }
 
-// reach tells whether a socket can be connected to. The
-// connection is closed at once. One that nobody listens on any more, as an
-// overlay may hold it, refuses.
+// reach tells whether a socket can be connected to. The connection is closed at
+// once. A socket without a listener, as an overlay may hold it, refuses.
 func reach(name string) bool {
 	for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_SEQPACKET, unix.SOCK_DGRAM} {
 		fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

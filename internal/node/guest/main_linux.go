@@ -23,7 +23,7 @@ const (
 	codeBroken = 1 // the protocol was broken, or a bug
 	codeUsage  = 2
 	codeClosed = 3 // the stream closed
-	codeSilent = 4 // nobody pinged
+	codeSilent = 4 // no ping came
 )
 
 // Joined is the argument of a guest that comes into a place which another guest
@@ -32,7 +32,7 @@ const Joined = "--joined"
 
 // Locked is the argument of a guest that holds a shared lock on its own program
 // as long as it lives. Who has put the program there sees by it that the guest
-// has left, whatever somebody else may say of its container.
+// has left, whatever else is said of its container.
 const Locked = "--locked"
 
 // Terminal is the argument of a guest whose standard streams are a terminal, over
@@ -54,7 +54,9 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	locked := len(args) == 1 && args[0] == Locked
 	terminal := len(args) == 2 && args[0] == Terminal
 	if len(args) > 0 && !joined && !locked && !terminal {
-		_, _ = fmt.Fprintf(stderr, "berth guest: unknown argument %q\nusage: berth-node guest [--joined|--locked|--terminal NONCE]\nIt is started by berth inside an environment.\n", args[0])
+		_, _ = fmt.Fprintf(stderr, "berth guest: unknown argument %q\n"+
+			"usage: berth-node guest [--joined|--locked|--terminal NONCE]\n"+
+			"It is started by berth inside an environment.\n", args[0])
 		return codeUsage
 	}
 	// What berth keeps is private and is written so; what commands make is
@@ -136,7 +138,7 @@ func noCore() {
 }
 
 // lockProgram takes the lock of [Locked], which ends with the process. Where there
-// are no locks, nobody can look at it either.
+// are no locks, no process can look at it either.
 func lockProgram() {
 	if fd, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 		_ = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB)

@@ -10,7 +10,7 @@ import (
 type neighbour struct {
 	what string
 	// paths are where such sockets stand, by path.Match; UID is the user's. One
-	// without a leading slash is below somebody's home.
+	// without a leading slash is below a user's home.
 	paths []string
 	// abstract are parts of the names of abstract ones. They have no mode; own
 	// are those that check who connects, and so matter only when they are the
@@ -27,8 +27,10 @@ var neighbours = []neighbour{
 	// Those of its steps, by which its programs talk to them, and of its servers
 	// that make credentials (auth/slurm).
 	{what: "Slurm", paths: []string{"/var/spool/slurm*/*", "/var/spool/slurm*/*/*", "/run/slurm*/*", "/run/slurmctld.sock"}, abstract: []string{"slurm"}},
-	{what: "an SSH agent", paths: []string{"/tmp/ssh-*/agent.*", "/run/user/UID/keyring/ssh", "/run/user/UID/keyring/.ssh", "/run/user/UID/ssh-agent*", "/run/user/UID/openssh_agent", ".ssh/agent/*"},
-		own: []string{"ssh"}},
+	{what: "an SSH agent", paths: []string{
+		"/tmp/ssh-*/agent.*", "/run/user/UID/keyring/ssh", "/run/user/UID/keyring/.ssh",
+		"/run/user/UID/ssh-agent*", "/run/user/UID/openssh_agent", ".ssh/agent/*",
+	}, own: []string{"ssh"}},
 	{what: "a GnuPG agent", paths: []string{"/run/user/UID/gnupg/S.gpg-agent*", ".gnupg/S.gpg-agent*"}, own: []string{"gpg-agent"}},
 	{what: "Kerberos tickets", paths: []string{"/run/.heim_org.h5l.kcm-socket"}},
 	// By the user's own bus systemd starts services outside of the container.
@@ -36,7 +38,8 @@ var neighbours = []neighbour{
 	{what: "systemd", paths: []string{"/run/systemd/private", "/run/user/UID/systemd/private"}, own: []string{"systemd"}},
 	{what: "a container daemon", paths: []string{
 		"/run/docker.sock", "/run/user/UID/docker.sock", "/run/podman/podman.sock", "/run/user/UID/podman/podman.sock",
-		"/run/containerd/containerd.sock", "/run/docker/containerd/containerd.sock", "/run/user/UID/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock",
+		"/run/containerd/containerd.sock", "/run/docker/containerd/containerd.sock",
+		"/run/user/UID/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock",
 		"/run/crio/crio.sock", "/run/cri-dockerd.sock", "/run/buildkit/*.sock", "/run/user/UID/buildkit/*.sock",
 		"/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket", "/var/snap/lxd/common/lxd/unix.socket",
 	}, abstract: []string{"docker.sock", "podman.sock"}},
@@ -47,7 +50,10 @@ var neighbours = []neighbour{
 	// What is typed there runs as the user; see alsoHidden of package container.
 	{what: "tmux", paths: []string{"/tmp/tmux-UID/*", "/run/tmux/UID/*"}},
 	{what: "screen", paths: []string{"/run/screen/S-*/*", "/run/screens/S-*/*", "/tmp/screens/S-*/*", "/tmp/uscreens/S-*/*", ".screen/*"}},
-	{what: "an editor", paths: []string{"/tmp/vscode-*", "/run/user/UID/vscode-*", "/tmp/emacsUID/*", "/run/user/UID/emacs/*", "/tmp/nvim.*/*/*", "/run/user/UID/nvim.*"}},
+	{what: "an editor", paths: []string{
+		"/tmp/vscode-*", "/run/user/UID/vscode-*", "/tmp/emacsUID/*", "/run/user/UID/emacs/*",
+		"/tmp/nvim.*/*/*", "/run/user/UID/nvim.*",
+	}},
 	{what: "a display", paths: []string{"/tmp/.X11-unix/X*", "/run/user/UID/wayland-*"}},
 	{what: "a virtual machine's host", paths: []string{"/run/libvirt/libvirt-sock", "/run/user/UID/libvirt/*-sock"}},
 }

@@ -52,7 +52,7 @@ func newPlace(env, homes []string, user string) (place, error) {
 	}
 	wanted := slices.Clone(homes)
 	if len(wanted) == 0 || wanted[0] == "" {
-		// Nobody has a better idea than what HOME says already.
+		// No home was asked for: what HOME says already is tried first.
 		wanted = append([]string{p.get("HOME")}, wanted...)
 	}
 	home, err := makeHome(append(wanted, fallbackHome()))
@@ -68,8 +68,8 @@ func newPlace(env, homes []string, user string) (place, error) {
 			p.set(v[0], v[1])
 		}
 	}
-	// Apptainer sets LANG=C under --cleanenv, which nobody chose, and by which
-	// tools garble every name that is not ASCII.
+	// Apptainer sets LANG=C under --cleanenv: no user chose it, and with it tools
+	// garble every name that is not ASCII.
 	if p.get("LANG") == "C" && p.get("LC_ALL") == "" && inContainer(env) {
 		p.set("LANG", "C.UTF-8")
 	}
@@ -170,7 +170,7 @@ func useHome(dir string) error {
 		return err
 	}
 	if filepath.Dir(dir) == "/tmp" {
-		// Where /tmp is shared, somebody else may have made it first.
+		// Where /tmp is shared, another user may have made it first.
 		if err := private(dir); err != nil {
 			return err
 		}

@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// private makes sure that a directory is the user's own and nobody else's.
+// private makes sure that a directory is the user's own and closed to others.
 func private(dir string) error {
 	fi, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
 	if st, ok := fi.Sys().(*syscall.Stat_t); !fi.IsDir() || !ok || int(st.Uid) != os.Getuid() {
-		return fmt.Errorf("%s belongs to somebody else", dir)
+		return fmt.Errorf("%s belongs to another user", dir)
 	}
 	return os.Chmod(dir, 0o700)
 }

@@ -15,7 +15,8 @@ import (
 
 // inEnvironment has the image's variables set by its own scripts, which the
 // container program did not see, and then runs the shell as it was called.
-const inEnvironment = `for berth_env in ` + jobs.BuildEnv + `/*.sh; do if [ -f "$berth_env" ]; then . "$berth_env"; fi; done; unset berth_env; exec ` + jobs.BuildShell + ` "$@"`
+const inEnvironment = `for berth_env in ` + jobs.BuildEnv + `/*.sh; do if [ -f "$berth_env" ]; then . "$berth_env"; fi; done; ` +
+	`unset berth_env; exec ` + jobs.BuildShell + ` "$@"`
 
 // IsScript tells whether this program was called as the shell of a build.
 func IsScript(argv []string) bool { return len(argv) > 0 && argv[0] == jobs.BuildShell }
@@ -51,7 +52,8 @@ func script(args []string) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	cmd := exec.Command(jobs.BuildShell, append([]string{"-c", inEnvironment, jobs.BuildShell}, args...)...) //nolint:forbidigo // from the confined thread, and with an end that is the shell's
+	argv := append([]string{"-c", inEnvironment, jobs.BuildShell}, args...)
+	cmd := exec.Command(jobs.BuildShell, argv...) //nolint:forbidigo // from the confined thread, and with an end that is the shell's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if _, err = conf.start(func() (int, error) { return 0, cmd.Start() }); err != nil {

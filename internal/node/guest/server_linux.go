@@ -13,7 +13,7 @@ import (
 	"berth/internal/link/wire"
 )
 
-// Times of the guest that nobody sets.
+// Fixed times of the guest.
 const (
 	helloWait = 60 * time.Second // until the client's first word
 	killWait  = 5 * time.Second  // until SIGKILL must have worked
@@ -38,7 +38,7 @@ type server struct {
 	grace  atomic.Int64 // when it leaves by itself
 	ownNS  atomic.Bool
 
-	unpinged atomic.Bool // it leaves because nobody pinged
+	unpinged atomic.Bool // it leaves because no ping came
 
 	leaving chan departure
 	pongs   chan wire.PingMessage
@@ -79,7 +79,7 @@ func newServer(in io.Reader, out io.Writer, stderr io.Writer) *server {
 	s.out = wire.NewWriter(writing(func(p []byte) (int, error) {
 		n, err := out.Write(p)
 		if err != nil {
-			s.leave(departure{code: codeClosed, why: "nobody reads the control stream", grace: s.leaveGrace()})
+			s.leave(departure{code: codeClosed, why: "the control stream has no reader", grace: s.leaveGrace()})
 		}
 		return n, err
 	}))
@@ -98,7 +98,7 @@ func (s *server) serve() int {
 	s.guard(s.answerPings)
 	s.guard(func() {
 		s.watch.run()
-		s.leave(departure{code: codeSilent, why: "nobody has pinged for too long", grace: s.leaveGrace()})
+		s.leave(departure{code: codeSilent, why: "no ping came for too long", grace: s.leaveGrace()})
 	})
 	d := <-s.leaving
 
@@ -126,7 +126,7 @@ func (s *server) serve() int {
 }
 
 // explain says on the standard error why the guest leaves. It is the last
-// thing to do and must not take long: nobody may be reading there.
+// thing to do and must not take long: there may be no reader.
 func (s *server) explain(d departure, left int) {
 	within(time.Second, func() {
 		if d.why != "" {

@@ -124,7 +124,7 @@ func (sh *shell) ready(hold func(pid int)) *jobs.Exit {
 		if sh.s.reaper.lives(sh.warm.pid) {
 			return nil
 		}
-		// By the end of everything, by somebody's hand, or for want of memory.
+		// It ended with the guest, by a signal from outside, or for want of memory.
 		<-sh.warm.dead
 		sh.drop()
 	}
@@ -188,7 +188,7 @@ func (sh *shell) drop() {
 }
 
 // moved tells whether the process' directory is not the one of that name: it
-// has not begun there, or somebody has put another one in its place.
+// has not begun there, or another one was put in its place.
 func (w *warm) moved(dir string) bool {
 	var is, should unix.Stat_t
 	if unix.Stat("/proc/"+strconv.Itoa(w.pid)+"/cwd", &is) != nil || unix.Stat(dir, &should) != nil {

@@ -49,7 +49,7 @@ func (c *command) openTerminal(stdin *input) (*streams, error) {
 }
 
 // terminal opens a pair of pseudo-terminals, see pty(7). The guest's side can
-// be polled, so that a read of it can be given up: somebody whom a command has
+// be polled, so that a read of it can be given up: a process that a command has
 // left behind may hold the other side for ever. Not by creack/pty: it opens the
 // other side by its path.
 func terminal() (ours, theirs *os.File, err error) {

@@ -96,7 +96,7 @@ func below(all []proc, roots ...int) []proc {
 	return out
 }
 
-// signalProc signals exactly this process, or nobody.
+// signalProc signals exactly this process, or none.
 func signalProc(p proc, sig unix.Signal) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {

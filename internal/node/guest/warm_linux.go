@@ -119,8 +119,8 @@ func (s *server) startWarm(env []string, login bool, restore string) (w *warm, e
 }
 
 // openFifos makes what an sh has in place of the pipes and the memory of a bash.
-// Both are open for reading and writing here, so that nothing waits for anybody
-// and survives nobody's end.
+// Both are open for reading and writing here, so that no open waits for the
+// other side, and no pipe ends with it.
 func (w *warm) openFifos(name string) (dumpsW *os.File, err error) {
 	script := filepath.Join(w.dir, name)
 	if err = unix.Mkfifo(script, 0o600); err != nil {
