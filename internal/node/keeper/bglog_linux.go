@@ -21,7 +21,7 @@ type bgLog struct {
 	size    int64
 	cut     bool
 	closed  bool
-	changed chan struct{} // closed and made anew with every change
+	changed chan struct{} // closed and replaced with every change
 }
 
 func newBGLog(path string) (*bgLog, error) {

@@ -84,7 +84,7 @@ func (k *keeper) serve(conn *os.File) {
 	err := c.read()
 	if k.life.reason() != nil {
 		// The keeper ends: what is under way is told first. Over a link, a
-		// client may have sent what nobody has read.
+		// client may have sent what was not read.
 		c.mu.Lock()
 		last := c.last
 		c.mu.Unlock()
@@ -142,7 +142,8 @@ func (c *client) greet() error {
 	answer := c.k.hello
 	key, err := wire.KeyOf(hello.Key)
 	if hello.Version != wire.Version {
-		err = fmt.Errorf("the client speaks version %d of the protocol, this environment's keeper %d: stop the environment and open it again", hello.Version, wire.Version)
+		err = fmt.Errorf("the client speaks version %d of the protocol, this environment's keeper %d: stop the environment and open it again",
+			hello.Version, wire.Version)
 	}
 	if err != nil {
 		answer.Error = err.Error()
@@ -243,7 +244,10 @@ func (c *client) start(f wire.Frame) error {
 	case used:
 		return fmt.Errorf("stream %d was used before", f.Stream)
 	case many:
-		return c.refuse(f.Stream, wire.ExitMessage{Exit: jobs.Exit{Code: codeFailed, Error: fmt.Sprintf("this client has %d requests under way, and no more are allowed", maxStreams)}})
+		return c.refuse(f.Stream, wire.ExitMessage{Exit: jobs.Exit{
+			Code:  codeFailed,
+			Error: fmt.Sprintf("this client has %d requests under way, and no more are allowed", maxStreams),
+		}})
 	case m.Keep != nil:
 		return c.startKeep(f.Stream, &m)
 	case !c.k.life.begin():

@@ -25,13 +25,14 @@
 // when something of the place inside has ended. A request counts from the
 // moment it is read; one that comes too late gets wire.ExitMessage.Again, and
 // nothing of it has run. A request under way when the place inside breaks gets
-// wire.ExitMessage.Lost, which says why nobody knows its end. The keeper pings
+// wire.ExitMessage.Lost, which says why its end is not known. The keeper pings
 // the guest only while its own beat could be written and its lease stands, so
 // a keeper that hangs or was fenced lets the environment go.
 //
 // A keeper that was killed leaves nothing that matters: its guest sees the
 // stream close and ends everything. The next keeper finds the record of it,
-// waits until its processes are gone, and tells that sessions begin anew.
+// waits until its processes are gone, and tells that sessions start from the
+// beginning.
 //
 // # On another machine
 //

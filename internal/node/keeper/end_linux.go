@@ -26,7 +26,8 @@ func (k *keeper) keep(ctx context.Context) {
 	<-k.life.done
 	why := *k.life.reason()
 	k.log.Info("ending", "why", why.text)
-	// First nobody new: who has connected and was not yet served is told so.
+	// First no new client is taken: one that has connected and was not yet
+	// served is told so.
 	k.mu.Lock()
 	k.closed = true
 	listening := k.socket
@@ -66,8 +67,8 @@ func (k *keeper) endAll(why ending) {
 		}
 		cancel()
 	}
-	// What the guest has told is on its way; what it has not told by now,
-	// nobody will.
+	// What the guest has told is on its way; what it has not told by now
+	// stays unknown.
 	late, cancel := context.WithTimeout(context.Background(), k.times.flush)
 	defer cancel()
 	for _, c := range k.everyone() {
@@ -82,7 +83,7 @@ func (k *keeper) endAll(why ending) {
 		}
 	}
 	if why.broken || !k.bg.settle(late) {
-		_ = k.box.Session().Close() // now nobody will tell how they ended
+		_ = k.box.Session().Close() // now it stays unknown how they ended
 		k.bg.settle(context.Background())
 	}
 	for _, c := range k.everyone() {

@@ -72,7 +72,7 @@ func (f *flow) over() bool {
 	return f.exited && f.down[wire.Stdout].done && f.down[wire.Stderr].done
 }
 
-// owed takes what the guest has sent and nobody has given credit for.
+// owed takes the numbers of bytes from the guest that still need credit.
 func (f *flow) owed() map[wire.Type]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

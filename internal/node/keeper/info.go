@@ -158,8 +158,8 @@ func anotherOne(dir string) error {
 		Hint: "look again: berth env ls"}
 }
 
-// Alive tells whether an environment may have a keeper: somebody holds its
-// lease who is not provably gone.
+// Alive tells whether an environment may have a keeper: its lease has a holder
+// that is not provably gone.
 func Alive(dir string) bool {
 	o, err := lease.Holder(dir)
 	if err != nil {

@@ -99,9 +99,9 @@ func (k *keeper) listener() *socket.Listener {
 	return k.socket
 }
 
-// relisten makes the socket anew when its name is gone: the directory of a
-// user who logs out is removed, and files in /tmp that are old. Nobody could
-// come in any more, not even to end the environment.
+// relisten makes the socket again when its name is gone: the directory of a
+// user who logs out is removed, and files in /tmp that are old. No client could
+// connect any more, not even to end the environment.
 func (k *keeper) relisten() {
 	old := k.listener()
 	if old.Stands() {
@@ -194,7 +194,8 @@ func (k *keeper) overMemory(used int64) (again bool) {
 	k.oom = time.Now()
 	k.mu.Unlock()
 	what, held := container.KillLargest(os.Getpid(), k.hello.PID)
-	k.note(fmt.Sprintf("%d MiB of memory were used, more than the %s of this environment: %s, which held %d MiB, was ended", used>>20, k.opening.Memory, what, held>>20))
+	k.note(fmt.Sprintf("%d MiB of memory were used, more than the %s of this environment: %s, which held %d MiB, was ended",
+		used>>20, k.opening.Memory, what, held>>20))
 	return true
 }
 

@@ -11,7 +11,7 @@ type ending struct {
 	text string // what clients and the next keeper are told
 	// broken says that the place inside cannot be talked to any more.
 	broken bool
-	// fenced says that somebody else has the environment by now: nothing in
+	// fenced says that another keeper has the environment by now: nothing in
 	// its directory is touched.
 	fenced bool
 }

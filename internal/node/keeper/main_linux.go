@@ -62,7 +62,7 @@ func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writ
 		return jobs.CodeOf(err)
 	}
 	// It lives as long as the environment, beside what that does. Mostly it passes
-	// on what somebody else has written: a second thread would wake up only to
+	// on what others have written: a second thread would wake up only to
 	// find that the first has done so.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
@@ -73,7 +73,10 @@ func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writ
 	// the key of the conversation with the guest from here.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 
-	k := &keeper{dir: filepath.Clean(*dir), times: periods, told: make(chan struct{}), gone: make(chan struct{}), clients: map[*client]bool{}, sessions: map[string]bool{}}
+	k := &keeper{
+		dir: filepath.Clean(*dir), times: periods, told: make(chan struct{}), gone: make(chan struct{}),
+		clients: map[*client]bool{}, sessions: map[string]bool{},
+	}
 	out := &reporter{w: stdout}
 	if *reports == "" {
 		_, _ = unix.Setsid() // it may lead a session already
@@ -94,8 +97,8 @@ func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writ
 	return 0
 }
 
-// givenUp tells whether the end of an allocation is recorded: a job that begins
-// all the same was submitted late, or requeued by its site, and nobody would come.
+// givenUp tells whether the end of an allocation is recorded. A job that begins
+// all the same was submitted late, or requeued by its site: no client would come.
 func givenUp(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, FileEnded))
 	return err == nil
@@ -222,7 +225,7 @@ func (k *keeper) heed(ctx context.Context, signals <-chan os.Signal, cancel cont
 			return
 		case sig := <-signals:
 			if sig != syscall.SIGTERM && sig != syscall.SIGINT {
-				continue // it has no terminal; nobody hangs up
+				continue // it has no terminal that could hang up
 			}
 			k.log.Info("told to end", "signal", sig.String())
 			k.life.stop(ending{text: "its keeper was ended by a signal (" + sig.String() + ")"})

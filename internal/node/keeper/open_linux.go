@@ -17,7 +17,8 @@ import (
 )
 
 // open opens the environment, whose lease this keeper holds, and listens. When
-// it fails, nothing is left. rebuilt says that sessions begin anew, and why.
+// it fails, nothing is left. rebuilt says that sessions start from the
+// beginning, and why.
 func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, logFile io.Writer, out *reporter) (rebuilt string, err error) {
 	last, err := Peek(k.dir)
 	if err != nil {
@@ -33,7 +34,10 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 		return "", err
 	}
 	k.secret = rand.Text()
-	k.info = Info{Version: infoSchema, ID: k.spec.ID, Phase: phaseOpening, Process: lease.Self(), Protocol: wire.Version, Secret: k.secret, Began: time.Now().UTC(), Allocation: k.within.id, Ends: k.within.ends}
+	k.info = Info{
+		Version: infoSchema, ID: k.spec.ID, Phase: phaseOpening, Process: lease.Self(), Protocol: wire.Version,
+		Secret: k.secret, Began: time.Now().UTC(), Allocation: k.within.id, Ends: k.within.ends,
+	}
 	defer func() {
 		if err == nil {
 			return
@@ -55,7 +59,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 		return "", err
 	}
 	tail := tailOf(k.spec.ID)
-	// Nobody else opens this environment: what was begun for it is left over, too.
+	// No other keeper opens this environment: what was begun for it is left over, too.
 	for _, dir := range append(container.SweepScratch(ctx, base, k.info.Process), container.SweepUnfinished(base, tail)...) {
 		k.log.Info("removed what a killed process had left", "dir", dir)
 	}
@@ -138,16 +142,16 @@ func tailOf(id string) string {
 
 // whyAgain says to people why an environment that was open has to be opened.
 func whyAgain(last *Info) string {
-	const anew = "; its sessions begin anew"
+	const reset = "; its sessions begin anew"
 	switch {
 	case last.Phase == phaseEnded && last.Opened.IsZero():
 		return ""
 	case last.Phase == phaseEnded:
-		return "the environment was started again (" + last.Why + ")" + anew
+		return "the environment was started again (" + last.Why + ")" + reset
 	case last.Opened.IsZero():
 		return "" // it was killed before anybody could use it
 	}
-	return "the environment was started again: its keeper was killed, or the machine was restarted" + anew
+	return "the environment was started again: its keeper was killed, or the machine was restarted" + reset
 }
 
 // noteInside records the processes below this one.

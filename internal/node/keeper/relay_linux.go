@@ -209,8 +209,8 @@ func (r *relay) abandon() {
 	}
 }
 
-// lose tells the client that nobody knows how the command ended, or that it has
-// not begun.
+// lose tells the client that it is not known how the command ended, or that it
+// has not begun.
 func (r *relay) lose(why string) {
 	if r.flow.exit() {
 		m := wire.ExitMessage{Lost: why, Exit: jobs.Exit{Started: true, Code: codeFailed, Error: why}, Started: r.begun, Ended: time.Now()}

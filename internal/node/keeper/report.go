@@ -19,7 +19,7 @@ type Report struct {
 	Opened   time.Time `json:"opened,omitzero"` // when the environment was; it tells one start from another
 	Ends     time.Time `json:"ends,omitzero"`   // when the time of the keeper's allocation is up; zero is never
 	Notes    []string  `json:"notes,omitempty"` // choices made and limits dropped, of a fresh start
-	// Rebuilt says why sessions begin anew, or files were lost: the
+	// Rebuilt says why sessions start from the beginning, or files were lost: the
 	// environment had been open before, and was started again.
 	Rebuilt string    `json:"rebuilt,omitempty"`
 	Error   string    `json:"error,omitempty"`
