@@ -82,7 +82,10 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 	// The process lives until it is ended through the guest or by its PID
 	// namespace, never by the end of a context: killing the container
 	// program itself would leave its FUSE helpers behind.
-	c.proc, err = o.On.Start(context.WithoutCancel(ctx), jobs.Cmd{Argv: o.Opening.Argv, Dir: "/", Env: o.Opening.Env, OwnMounts: o.Opening.OwnMounts, Stdin: inR, Stdout: outW, Stderr: c.stderr})
+	c.proc, err = o.On.Start(context.WithoutCancel(ctx), jobs.Cmd{
+		Argv: o.Opening.Argv, Dir: "/", Env: o.Opening.Env, OwnMounts: o.Opening.OwnMounts,
+		Stdin: inR, Stdout: outW, Stderr: c.stderr,
+	})
 	if err != nil {
 		_, _ = inR.Close(), outW.Close()
 		_, _ = inW.Close(), outR.Close()
@@ -192,7 +195,8 @@ func (c *Container) startError(ctx context.Context, err error) error {
 	var no *session.NotWritableError
 	if errors.As(err, &no) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container's writable layer is not writable", Err: no,
-			Hint: "the container program has mounted it read-only and gone on: are its files yours, with a mode that lets you write, on a file system that is writable here? berth doctor looks at this node"}
+			Hint: "the container program has mounted it read-only and gone on: " +
+				"are its files yours, with a mode that lets you write, on a file system that is writable here? berth doctor looks at this node"}
 	}
 	if jobs.KindOf(err) == jobs.KindConfig || c.o.Opening.Answer != nil && jobs.KindOf(err) != jobs.KindUnknown {
 		return err
@@ -200,7 +204,8 @@ func (c *Container) startError(ctx context.Context, err error) error {
 	var cgroups *session.CgroupError
 	if errors.As(err, &cgroups) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container is not closed: it can write the machine's cgroups, at " + cgroups.At,
-			Hint: "leave that out of the task's mounts; if the task has no such mount, the site's container program adds it (\"bind path\" in apptainer.conf): ask the site to take it out"}
+			Hint: "leave that out of the task's mounts; " +
+				"if the task has no such mount, the site's container program adds it (\"bind path\" in apptainer.conf): ask the site to take it out"}
 	}
 	msg := "the container did not start"
 	if !c.o.Opening.OwnPIDNamespace {
@@ -230,7 +235,8 @@ func (c *Container) startError(ctx context.Context, err error) error {
 	case strings.Contains(text, "trying to read the squashfs image"):
 		e.Kind, e.Hint = jobs.KindConfig, "the image is damaged or cut off: copy or make it again"
 	case strings.Contains(text, "setgroups") || strings.Contains(text, "user namespace") || strings.Contains(text, "unprivileged"):
-		e.Kind, e.Hint = jobs.KindConfig, "this node forbids user namespaces: ask the site for a setuid Apptainer, or for kernel.unprivileged_userns_clone / AppArmor settings"
+		e.Kind = jobs.KindConfig
+		e.Hint = "this node forbids user namespaces: ask the site for a setuid Apptainer, or for kernel.unprivileged_userns_clone / AppArmor settings"
 	case SlowMount(text):
 		e.Hint = "the node has too much to do, or FUSE does not work there: try again, or look at it: berth doctor --on-node"
 	case strings.Contains(text, "fuse"):
@@ -287,12 +293,12 @@ func (c *Container) endOpening() {
 	}
 }
 
-// guestSilent is the guest's exit code when nobody has pinged it for too long;
+// guestSilent is the guest's exit code when no ping came for too long;
 // a container program passes it on.
 const guestSilent = 4
 
 // Abandoned closes the container and tells whether its guest had left by
-// itself because nobody pinged it.
+// itself because no ping came.
 func (c *Container) Abandoned() bool {
 	c.Close()
 	return c.exit.Code == guestSilent

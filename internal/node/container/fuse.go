@@ -56,7 +56,7 @@ func EndFuse() {
 const fuseSettles = time.Second
 
 // LostFuse tells whether a part of the container's file system has ended while
-// the container runs on, and nobody has asked for its end: the name of what
+// the container runs on and was not asked to end: the name of what
 // ended, or "". For a command that has failed it does not matter that the
 // container ends as well, as the files may have gone first, unless its guest has
 // left by itself: then all of it ended in its order.

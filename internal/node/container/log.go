@@ -53,7 +53,7 @@ type Log struct {
 	left int
 }
 
-// Write never fails: nobody may be held up by a log.
+// Write never fails: a log must not hold up its writer.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,10 +23,14 @@ func (o *Options) judge(seen *jobs.Seen) error {
 	}
 	if len(seen.Sockets) > jobs.MostSockets {
 		if seen.Sockets[jobs.MostSockets].Abstract() { // anybody can have made them on this node
-			return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: fmt.Sprintf("more than %d programs on this node listen on names of daemons or agents, as %s: which of them are strangers' is not looked at", jobs.MostSockets, seen.Sockets[jobs.MostSockets].Path),
+			return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode,
+				Msg: fmt.Sprintf("more than %d programs on this node listen on names of daemons or agents, as %s: which of them are strangers' is not looked at",
+					jobs.MostSockets, seen.Sockets[jobs.MostSockets].Path),
 				Hint: "who listens there? ss -xlp"}
 		}
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the container is not closed: it can reach more than %d sockets that may be of the host's daemons or agents, as %s", jobs.MostSockets, seen.Sockets[0].Path),
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg: fmt.Sprintf("the container is not closed: it can reach more than %d sockets that may be of the host's daemons or agents, as %s",
+				jobs.MostSockets, seen.Sockets[0].Path),
 			Hint: "who listens there? ss -xlp"}
 	}
 	var bad []jobs.Socket
@@ -77,7 +81,8 @@ func reachableError(bad []jobs.Socket) error {
 	}
 	switch {
 	case s.Abstract():
-		out.Hint = "it has no path and can be reached from every container with the host's network: end who listens there (ss -xlp), or go without a network (--network none)"
+		out.Hint = "it has no path and can be reached from every container with the host's network: " +
+			"end who listens there (ss -xlp), or go without a network (--network none)"
 	case s.Mount == "":
 		out.Hint = "it stands in the image, or in the layer over it: take it out"
 	default:

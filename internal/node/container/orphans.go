@@ -35,11 +35,12 @@ func Orphans(wanted func(mark string) bool) (found []Orphan) {
 		}
 		start := lease.StartTime(pid)
 		p, ok := run.ReadProc(pid)
-		if !ok || p.Zombie || p.UID != os.Getuid() || len(p.NSPID) != len(self.NSPID)+1 || p.NSPID[len(p.NSPID)-1] != 1 || start == "" || start == lease.UnknownStart {
+		if !ok || p.Zombie || p.UID != os.Getuid() || start == "" || start == lease.UnknownStart ||
+			len(p.NSPID) != len(self.NSPID)+1 || p.NSPID[len(p.NSPID)-1] != 1 {
 			continue
 		}
 		mark := scratchOf(pid)
-		if mark == "" { // the kernel shows the mounts of a program with more rights to nobody
+		if mark == "" { // the kernel does not show the mounts of a program with more rights
 			for _, c := range run.Below(pid) {
 				if mark = scratchOf(c.PID); mark != "" {
 					break

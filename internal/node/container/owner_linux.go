@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owners are who listens on a socket that nobody can be asked through, because its
+// owners are who listens on a socket through which no listener can be asked, because its
 // queue is full or it takes datagrams: of an abstract one the kernel tells all, of a
 // path who has made the file.
 func owners(s jobs.Socket, here string) (out []peer) {

@@ -34,7 +34,7 @@ type provenance struct {
 
 // compare looks at the programs of all processes of a container before a command
 // or a value is sent to it. Nothing of the task runs at that time, so there are
-// the container program's init and the guest, and nobody else: a program that
+// the container program's init and the guest, and no other process: a program that
 // answers in the guest's place, or starts it and stands between, is one more.
 // One of them has to hold the two ends of pipes that the container was given, or
 // the guest talks with a program that hides. init is the container's first process
@@ -229,7 +229,8 @@ func (c *Container) whoAnswered(ctx context.Context, ends ...*os.File) (provenan
 	case <-time.After(guestEnds):
 	}
 	return p, &jobs.Error{Kind: jobs.KindConfig, Msg: "what answered in the container is not berth's own program, or not alone: " + p.stranger + " runs there",
-		Hint: "the image or its layer has put a program in the guest's place, or the container program runs something of the image first: try another image, and a new layer; no command and no value was sent to it"}
+		Hint: "the image or its layer has put a program in the guest's place, or the container program runs something of the image first: " +
+			"try another image, and a new layer; no command and no value was sent to it"}
 }
 
 // words say it for the receipt.
@@ -238,9 +239,12 @@ func (p provenance) words() string {
 	case p.compared && p.streams:
 		return "the program that answered is berth's own file, compared from outside before a command or a value was sent to it"
 	case p.compared:
-		return "no program but berth's own file was there when it answered, compared from outside before a command or a value was sent to it; that the answer came from it was not asked"
+		return "no program but berth's own file was there when it answered, compared from outside before a command or a value was sent to it; " +
+			"that the answer came from it was not asked"
 	case p.why != "":
-		return "the program that answered was not compared with berth's own: " + strings.TrimSpace(p.why) + "; an image that runs a program of its own first could forge what was seen from inside, the exit codes and the output, and could read the values that are passed"
+		return "the program that answered was not compared with berth's own: " + strings.TrimSpace(p.why) + "; " +
+			"an image that runs a program of its own first could forge what was seen from inside, " +
+			"the exit codes and the output, and could read the values that are passed"
 	}
 	return ""
 }

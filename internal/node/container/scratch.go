@@ -44,7 +44,7 @@ func ScratchBase(profile string, getenv func(string) string) (string, error) {
 		}
 		if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
 			return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's scratch directory " + dir + " is not on this node",
-				Hint: `mend scratch = "..." in the profile`}
+				Hint: `change scratch = "..." in the profile`}
 		}
 		return dir, nil
 	}
@@ -75,7 +75,7 @@ func expandVars(s string, getenv func(string) string) (string, error) {
 	out, missing := jobs.Expand(s, getenv)
 	if missing != "" {
 		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's scratch names $" + missing + ", which is not set on this node",
-			Hint: `mend scratch = "..." in the profile`}
+			Hint: `change scratch = "..." in the profile`}
 	}
 	if !filepath.IsAbs(out) || strings.ContainsAny(out, ":,") {
 		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's scratch directory " + out + " is not an absolute path without ':' and ','"}
@@ -84,10 +84,10 @@ func expandVars(s string, getenv func(string) string) (string, error) {
 }
 
 // NewScratch makes the directory below base for the owner of forDir, with a name
-// that nobody can foresee: the owner's part of it, tail, is public, as the name of
-// a job in its scheduler is. A name that exists, be it a link that somebody has
-// planted, is not used (mkdir(2)). A base in which everybody may rename everything
-// is refused: somebody could put another directory in place of this one.
+// that cannot be foreseen: the owner's part of it, tail, is public, as the name of
+// a job in its scheduler is. A name that exists, be it a link that another user has
+// planted, is not used (mkdir(2)). A base in which all users may rename everything
+// is refused: another user could put a directory in place of this one.
 func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, error) {
 	if fi, err := os.Stat(base); err == nil && fi.Mode().Perm()&0o002 != 0 && fi.Mode()&fs.ModeSticky == 0 {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "everybody may replace what is in the scratch directory " + base + ": it lacks the sticky bit",
@@ -211,7 +211,7 @@ type scratchOwner struct {
 }
 
 // removeUnfinished removes a directory of this user whose maker was killed before
-// it had said whose it is, so that nobody has used it.
+// it had said whose it is, so that it was never used.
 func removeUnfinished(dir string) bool {
 	fi, err := os.Lstat(dir)
 	if err != nil || !fi.IsDir() {
@@ -226,8 +226,8 @@ func removeUnfinished(dir string) bool {
 	return os.Remove(dir) == nil // which takes only an empty one
 }
 
-// unfinishedFor is how old a directory without an owner is when nobody is about
-// to write down whose it is.
+// unfinishedFor is how old a directory without an owner is when no maker is still
+// about to write down whose it is.
 const unfinishedFor = time.Hour
 
 // SweepScratch removes this user's directories below base whose owner is
@@ -251,8 +251,8 @@ func SweepScratch(ctx context.Context, base string, me lease.Process) (removed [
 
 // SweepUnfinished removes the empty directories below base that were begun with
 // this tail, see [NewScratch], and returns them. It is for a maker who knows that
-// nobody else is at work with that tail: their makers were killed before they had
-// written down whose they are.
+// no other process works with that tail: the makers were killed before they had
+// written down whose the directories are.
 func SweepUnfinished(base, tail string) (removed []string) {
 	for _, in := range private.ScratchPlaces(base) {
 		entries, err := os.ReadDir(in)
@@ -286,7 +286,7 @@ func RemoveAbandoned(ctx context.Context, dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, fileOwner))
 	if err != nil || len(b) == 0 {
 		if !removeUnfinished(dir) {
-			return errors.New("it says of nobody that it is theirs, and is not empty")
+			return errors.New("it names no owner, and is not empty")
 		}
 		return nil
 	}
@@ -300,7 +300,7 @@ func RemoveAbandoned(ctx context.Context, dir string) error {
 
 // Who begins something on a machine brings what killed runners have left there,
 // for at most rescueTime, and not again within rescueAgain: `berth gc` takes the time
-// that it needs. fileTried tells when somebody tried.
+// that it needs. fileTried has the time of the last try.
 const (
 	rescueTime  = time.Minute
 	rescueAgain = time.Hour
@@ -308,7 +308,7 @@ const (
 )
 
 // rescue brings the work tree of a killed runner into its attempt's directory,
-// unless the attempt has come to its end: nobody else has it. An attempt that is
+// unless the attempt has come to its end: there is no other copy. An attempt that is
 // not there any more wants nothing. The mark is believed only where the attempt says
 // the same: a task that can write here could have made it.
 func rescue(ctx context.Context, dir string, mark []byte) error {
@@ -385,7 +385,9 @@ func abandonedIn(base string, me lease.Process) (found []string) {
 		}
 		b, err := os.ReadFile(filepath.Join(dir, fileOwner))
 		if err != nil || len(b) == 0 {
-			if left, err := os.ReadDir(dir); err == nil && time.Since(fi.ModTime()) > unfinishedFor && (len(left) == 0 || len(left) == 1 && left[0].Name() == fileOwner) {
+			left, err := os.ReadDir(dir)
+			bare := len(left) == 0 || len(left) == 1 && left[0].Name() == fileOwner
+			if err == nil && bare && time.Since(fi.ModTime()) > unfinishedFor {
 				found = append(found, dir)
 			}
 			continue
