@@ -19,8 +19,8 @@ import (
 // place of its runner. The caller has made sure that this is gone, as for a
 // verdict, and says how. The branch is brought in by whoever looks at the job, as
 // after every runner that could not do so. What cannot be made to count any more
-// is said to be an error, whatever was decided: won is false where somebody else,
-// or the runner after all, was first.
+// is said to be an error, whatever was decided: won is false where another
+// process, or the runner after all, was first.
 func Attempt(a *jobs.Attempt, gone string) (won bool, err error) {
 	rec := a.Finish(gone)
 	if o := rec.Overlay; o != nil && o.Way == jobs.WaySnapshot {
@@ -51,7 +51,8 @@ func lacks(dir string, rec *jobs.ExitRecord) (why, hint string, err error) {
 		bundle := filepath.Join(dir, workspace.BundleFile)
 		switch _, err := os.Lstat(bundle); {
 		case errors.Is(err, fs.ErrNotExist):
-			return "the bundle with its result is gone: " + bundle, "if the branch " + rec.Result.Branch + " is in the repository, it is whole; else submit it again", nil
+			return "the bundle with its result is gone: " + bundle,
+				"if the branch " + rec.Result.Branch + " is in the repository, it is whole; else submit it again", nil
 		case err != nil:
 			return "", "", err
 		}
@@ -99,7 +100,7 @@ func PutAway(attemptDir string) string {
 	case err != nil:
 		return "the task's .git is still in " + work + ", so run no git there: " + jobs.Printable(err.Error())
 	case k.Closed:
-		return "nobody can enter " + work + " before chmod 700: not all of it could be looked through for a .git of the task's"
+		return work + " cannot be entered before chmod 700: not all of it could be looked through for a .git of the task's"
 	}
 	return ""
 }

@@ -16,7 +16,7 @@ import (
 	"berth/jobs/store"
 )
 
-// begin asks for allocation n. Nil is that somebody else does.
+// begin asks for allocation n. It returns nil when another process does so.
 func (p *Place) begin(ctx context.Context, n int, o keeper.OpenOptions) (*Allocation, error) {
 	g, err := p.Ground(ctx)
 	if err != nil {
@@ -104,8 +104,8 @@ func idle(lifetime time.Duration) string {
 	return "after " + lifetime.String() + " without use"
 }
 
-// settle finds an allocation whose submission is not recorded: somebody is at
-// it, or was killed. Its end is recorded when it was never submitted.
+// settle finds an allocation whose submission is not recorded: its submitter is
+// still at work, or was killed. Its end is recorded when it was never submitted.
 func (p *Place) settle(ctx context.Context, a *Allocation, tell func(string)) (*Allocation, error) {
 	began := p.Now()
 	ask := began.Add(findFirst)
@@ -124,7 +124,8 @@ func (p *Place) settle(ctx context.Context, a *Allocation, tell func(string)) (*
 		}
 		if at := p.Now(); over || now.Name != "" && !at.Before(ask) {
 			if ask = at.Add(askMost); !over {
-				tell("another command has asked for an allocation at " + now.Created.Local().Format(time.TimeOnly) + " and has not said yet what came of it; looking for it")
+				tell("another command has asked for an allocation at " + now.Created.Local().Format(time.TimeOnly) +
+					" and has not said yet what came of it; looking for it")
 			}
 			found, err := p.Scheduler.Find(ctx, []string{now.Name})
 			if err != nil && over {
@@ -235,7 +236,7 @@ func (p *Place) request(ctx context.Context, o keeper.OpenOptions) (*Allocation,
 }
 
 // stands makes sure that the environment is still recorded: an allocation that
-// is asked for without a record would be nobody's.
+// is asked for without a record would have no owner.
 func (p *Place) stands() error {
 	spec, err := store.LoadEnv(p.Record)
 	if err == nil && spec.ID == p.Spec.ID {
@@ -243,7 +244,7 @@ func (p *Place) stands() error {
 	}
 	if err == nil || jobs.KindOf(err) == jobs.KindNotFound {
 		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + p.Spec.Name + " was removed while this command waited",
-			Hint: "the same command again makes it anew, or finds the one that has its name by now"}
+			Hint: "repeat the command: it makes the environment again, or finds the one that has its name by now"}
 	}
 	return err
 }

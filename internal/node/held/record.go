@@ -138,7 +138,8 @@ func load(dir string, n int) (*Allocation, error) {
 	return a, nil
 }
 
-// create makes the record of allocation n. False is that somebody else has.
+// create makes the record of allocation n. It returns false when another process
+// has made it.
 func create(dir string, n int, name string, now time.Time) (*Allocation, bool, error) {
 	fail := func(err error) (*Allocation, bool, error) {
 		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "record an allocation of the environment", Err: err, Hint: "is there space left? df -h " + dir}

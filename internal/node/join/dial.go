@@ -114,7 +114,7 @@ func (s *stream) Write(p []byte) (int, error) { return s.in.Write(p) }
 const closeWait = 5 * time.Second
 
 // Close ends the conversation. The other side ends what it has started, and
-// nobody waits for that here; a command that stays is killed.
+// this is not waited for here; a command that stays is killed.
 func (s *stream) Close() error {
 	s.closing.Do(func() {
 		_ = s.in.Close()

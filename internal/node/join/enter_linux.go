@@ -50,10 +50,13 @@ func entering(t *target) (*program, error) {
 	nsenter, err := lookup("nsenter")
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "nsenter is not on " + t.init.Host,
-			Hint: "it is part of util-linux; without it nobody can come into a container that is open"}
+			Hint: "it is part of util-linux; without it a container that is open cannot be entered"}
 	}
 	var held []*os.File
-	p := &program{argv: []string{nsenter}, env: []string{"PATH=" + searchPath, "LC_ALL=C"}, dir: "/", alive: func() bool { return lease.StartTime(t.init.PID) == t.init.Start }}
+	p := &program{
+		argv: []string{nsenter}, env: []string{"PATH=" + searchPath, "LC_ALL=C"}, dir: "/",
+		alive: func() bool { return lease.StartTime(t.init.PID) == t.init.Start },
+	}
 	p.release = func() {
 		for _, f := range held {
 			_ = f.Close()
@@ -221,7 +224,7 @@ func (p *program) pass(stdin io.Reader, stdout, stderr io.Writer) (int, error) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(endWait): // somebody holds the pipes, or nobody reads
+	case <-time.After(endWait): // a process still holds the pipes, or there is no reader
 	}
 	return code, nil
 }

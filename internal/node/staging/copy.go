@@ -41,7 +41,7 @@ type complete struct {
 	Size    int64     `json:"size_bytes"`    // of the SIF
 	Host    string    `json:"host"`
 	BootID  string    `json:"boot_id"` // of the machine; without the process's namespace
-	Stamp   string    `json:"stamp"`   // of the copy, which changes when somebody touches it
+	Stamp   string    `json:"stamp"`   // of the copy, which changes when it is touched
 	Created time.Time `json:"created"`
 }
 
@@ -98,7 +98,10 @@ func (e *entry) make(ctx context.Context, temp *container.Scratch, form Form) er
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	c := complete{Version: 1, Form: form, Image: e.img.Path, Sum: e.img.Sum, Size: need.sif, Host: images.Hostname(), BootID: boot(lease.BootID()), Created: time.Now().UTC()}
+	c := complete{
+		Version: 1, Form: form, Image: e.img.Path, Sum: e.img.Sum, Size: need.sif,
+		Host: images.Hostname(), BootID: boot(lease.BootID()), Created: time.Now().UTC(),
+	}
 	path := content(dir, form)
 	if form == Unpacked {
 		if e.img.Sum != "" {

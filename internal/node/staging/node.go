@@ -65,8 +65,8 @@ type Place struct {
 // Find finds or makes the directory for a user's copies: below the state
 // directory home on a machine that hands out no jobs, if that is on a disk of
 // this machine, else on the scratch of the node. It is 0700 and the user's own:
-// in a user namespace nobody else's files can be the root directory, and nobody
-// else can put something there.
+// in a user namespace no other user's files can be the root directory, and no
+// other user can put something there.
 func Find(home, scratch string, getenv func(string) string) Place {
 	_, in := batch.Here(getenv)
 	job := in.ID
@@ -221,7 +221,7 @@ func (n *Node) Stage(ctx context.Context, img Image, form Form, owner string) (*
 			_ = c.Close()
 			return nil, err
 		case errors.As(err, &held), jobs.KindOf(err) == jobs.KindAgain, errors.Is(err, fs.ErrNotExist) && !e.stands():
-			// Somebody is quicker, or has removed the directory of an unused image.
+			// Another process is quicker, or has removed the directory of an unused image.
 		case err != nil:
 			return nil, err
 		}
@@ -258,7 +258,7 @@ func (n *Node) gone(ctx context.Context, dir string, o lease.Owner, self lease.P
 // held makes the copy as the one that may.
 func (e *entry) held(ctx context.Context, l *lease.Lease, temp *container.Scratch, form Form, owner string, self lease.Process) (*Copy, error) {
 	if c, err := e.join(form, owner, self, true); c != nil || err != nil {
-		return c, err // somebody was quicker
+		return c, err // another process was quicker
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -18,11 +18,11 @@ import (
 	"berth/jobs"
 )
 
-// unusedFor is how long a copy stands that nobody uses.
+// unusedFor is how long an unused copy stands.
 const unusedFor = 7 * 24 * time.Hour
 
-// sweep removes what is not needed any more, as somebody who is about to make
-// a copy for e: what killed makers have left, and what nobody has used for long.
+// sweep removes what is not needed any more, before a copy for e is made: what
+// killed makers have left, and what was not used for long.
 func (n *Node) sweep(e *entry, self lease.Process) {
 	container.SweepScratch(context.Background(), n.Dir, self)
 	for _, other := range n.others(e, self) {
@@ -61,14 +61,13 @@ func (n *Node) makeRoom(want need, e *entry) error {
 	}
 }
 
-// unused is an image that nobody uses at the moment.
+// unused is an image that is not in use at the moment.
 type unused struct {
 	*entry
-	used time.Time // when somebody last began or ended to
+	used time.Time // when a use last began or ended
 }
 
-// others are the images, but for e, that nobody uses, those unused for longest
-// first.
+// others are the unused images but for e, those unused for longest first.
 func (n *Node) others(e *entry, self lease.Process) []unused {
 	entries, err := os.ReadDir(n.Dir)
 	if err != nil {
@@ -116,8 +115,7 @@ func (n *Node) remove(e *entry, self lease.Process) error {
 	return nil
 }
 
-// removeCopies removes those copies of an image that nobody uses and drop is
-// true of. The caller holds the lease of e.
+// removeCopies removes those unused copies of an image for which drop is true. The caller holds the lease of e.
 func (n *Node) removeCopies(e *entry, self lease.Process, drop func(dir string) bool) {
 	users, unknown := e.users(self)
 	for _, dir := range e.copies() {

@@ -24,8 +24,8 @@ type user struct {
 	Copy string `json:"copy,omitempty"` // name of the copy; "" is the image where it is
 }
 
-// unfinishedFor is how old a user's file that cannot be read is when nobody is
-// about to write it.
+// unfinishedFor is how old a user's file that cannot be read is when no process
+// is still about to write it.
 const unfinishedFor = time.Hour
 
 // enter makes a user's file.
@@ -85,8 +85,8 @@ func (e *entry) users(self lease.Process) (byCopy map[string]int, unknown bool) 
 }
 
 // join begins to use a copy that is there. It returns nil when there is none, or
-// when somebody may be about to remove it; held says that we ourselves hold the
-// lease.
+// when another process may be about to remove it; held says that this process
+// itself holds the lease.
 func (e *entry) join(form Form, owner string, self lease.Process, held bool) (*Copy, error) {
 	for _, dir := range e.copies() {
 		if !usable(dir, form, self) {
