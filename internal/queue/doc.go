@@ -6,12 +6,11 @@
 // job script (execve(2)), so that its pid stays. Of a job that may be tried
 // again it starts the script, which is the job's process from then on, and stays
 // behind it: when that has ended, by itself or not, it becomes "queue-watch",
-// which sees to it that the job comes to an end. It is nobody's
-// process: when it is killed the job goes on, and is left to whoever looks at it
-// next. A file holds the pid and the
-// time that process started; together they name one process of this boot, so
-// a file whose process is gone counts for nothing, and a crash of a waiting or
-// running job frees its share without anybody's help.
+// which sees to it that the job comes to an end. No other process watches it:
+// when it is killed the job goes on, and is left to whoever looks at it next. A
+// file holds the pid and the time that process started; together they name one
+// process of this boot, so a file whose process is gone counts for nothing, and
+// a crash of a waiting or running job frees its share by itself.
 //
 // The turn of a job comes when all living jobs before it and the job itself
 // fit into the machine together. Numbers are drawn under a lock and never

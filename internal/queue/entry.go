@@ -43,7 +43,7 @@ const entrySuffix = ".job"
 // job's name.
 func (e entry) file() string { return fmt.Sprintf("%012d-%s%s", e.number, e.Name, entrySuffix) }
 
-// nativeID is what a handle calls the entry. Numbers begin anew with each boot,
+// nativeID is what a handle calls the entry. Numbers start over with each boot,
 // so the name is compared too.
 func (e entry) nativeID() string { return strconv.Itoa(int(e.number)) }
 

@@ -112,8 +112,11 @@ func lockByLease(dir string) (unlock func(), err error) {
 	}
 	self := lease.Self()
 	for {
-		l, err := lease.Acquire(dir, lease.Owner{Version: 1, Verb: "queue", Dir: dir, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC()},
-			func(o lease.Owner) bool { return o.Process().Gone(self) })
+		me := lease.Owner{
+			Version: 1, Verb: "queue", Dir: dir,
+			Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC(),
+		}
+		l, err := lease.Acquire(dir, me, func(o lease.Owner) bool { return o.Process().Gone(self) })
 		if err == nil {
 			return func() { _ = l.Release() }, nil
 		}

@@ -86,7 +86,8 @@ func (q *Queue) fits(r jobs.Resources) error {
 	case cpus > q.cfg.CPUs:
 		return rejected("ask for fewer, or use a cluster: --scheduler slurm", "the job asks for %d CPUs and this machine has %d", cpus, q.cfg.CPUs)
 	case memory > q.cfg.Memory:
-		return rejected("ask for less, or use a cluster: --scheduler slurm", "the job asks for %d MiB of memory and this machine has %d", memory.MiB(), q.cfg.Memory.MiB())
+		return rejected("ask for less, or use a cluster: --scheduler slurm",
+			"the job asks for %d MiB of memory and this machine has %d", memory.MiB(), q.cfg.Memory.MiB())
 	case r.Nodes > 1:
 		return rejected("use a cluster: --scheduler slurm", "the job asks for %d nodes and the local queue has this machine only", r.Nodes)
 	case r.GPUs != "":

@@ -35,7 +35,7 @@ type waiter struct {
 	entry  entry
 	cpus   int // of the machine
 	memory jobs.Bytes
-	watch  string // the directory of an attempt that somebody goes on with, or ""
+	watch  string // the directory of an attempt that is continued after its command, or ""
 	argv   []string
 	// attempt is the directory of one whose job waits for others, else "";
 	// client the program that looks after those.
@@ -74,8 +74,10 @@ func parseWaiter(args []string) (waiter, error) {
 		return w, err
 	}
 	w.argv, w.entry.Memory, w.memory = f.Args(), jobs.Bytes(memory), jobs.Bytes(total)
-	if !filepath.IsAbs(w.dir) || !validEntry(w.entry.Name) || len(w.argv) == 0 || w.entry.CPUs < 1 || memory < 0 || w.attempt != "" && !filepath.IsAbs(w.attempt) || w.watch != "" && !filepath.IsAbs(w.watch) {
-		return w, errors.New("usage: queue-wait --queue DIR --entry NAME --cpus N --memory BYTES --total-cpus N --total-memory BYTES [--after ATTEMPT --follow CLIENT] [--watch ATTEMPT] -- COMMAND")
+	if !filepath.IsAbs(w.dir) || !validEntry(w.entry.Name) || len(w.argv) == 0 || w.entry.CPUs < 1 || memory < 0 ||
+		w.attempt != "" && !filepath.IsAbs(w.attempt) || w.watch != "" && !filepath.IsAbs(w.watch) {
+		return w, errors.New("usage: queue-wait --queue DIR --entry NAME --cpus N --memory BYTES --total-cpus N --total-memory BYTES " +
+			"[--after ATTEMPT --follow CLIENT] [--watch ATTEMPT] -- COMMAND")
 	}
 	return w, nil
 }
@@ -89,9 +91,9 @@ func validEntry(name string) bool {
 type Held func() (waits string, never bool)
 
 // WaitMain is the process of one queued job, "queue-wait" of berth-node: it
-// enters the queue, waits for its turn and becomes the command behind "--", or,
-// when somebody is to go on with the job whatever happens to that command, starts
-// it and becomes "queue-watch" when it has ended. It returns only when that did not
+// enters the queue, waits for its turn and becomes the command behind "--". When
+// the job is to be continued whatever happens to that command, it starts the
+// command and becomes "queue-watch" when that has ended. It returns only when that did not
 // happen, with the exit code. held is asked of an attempt whose job waits for
 // others, and for the program that looks after those.
 func WaitMain(args []string, held func(attemptDir, client string) Held) int {
