@@ -115,9 +115,11 @@ func checkBoxMode(_ context.Context, _ *look, b box) []Finding {
 	case b.build == nil:
 		return one(Skip, "not known: "+b.name()+" does not tell how it was built", "")
 	case b.isSetuid():
-		return []Finding{with(Finding{Status: OK, Why: b.setuid + " is setuid root: images are mounted by the kernel, directories as writable layers are refused to users"}, "setuid", "yes")}
+		return []Finding{with(Finding{Status: OK,
+			Why: b.setuid + " is setuid root: images are mounted by the kernel, directories as writable layers are refused to users"}, "setuid", "yes")}
 	case b.setuid != "":
-		return []Finding{with(Finding{Status: OK, Why: "setuid, which is turned off (" + b.conf.SetuidOff() + "): containers are made in user namespaces", Do: apptainer.HintSetuidOff}, "setuid", "no")}
+		return []Finding{with(Finding{Status: OK, Why: "setuid, which is turned off (" + b.conf.SetuidOff() + "): containers are made in user namespaces",
+			Do: apptainer.HintSetuidOff}, "setuid", "no")}
 	}
 	return []Finding{with(Finding{Status: OK, Why: "not setuid: containers are made in user namespaces, images mounted through FUSE"}, "setuid", "no")}
 }
@@ -185,7 +187,8 @@ func checkLayer(driver, good, bad string) func(context.Context, *look) []Finding
 func checkFakeroot(ctx context.Context, l *look, b box) []Finding {
 	note := strings.TrimPrefix(apptainer.FakerootNote(l.user()), "fakeroot: ")
 	if err := l.trial(ctx, b, func(t apptainer.Trial) error { return t.Layer(ctx, jobs.DriverFuse, true) }); err != nil {
-		return []Finding{with(Finding{Status: Warn, Why: "--fakeroot does not work: " + err.Error(), Do: "needed only by environments that ask for it; ids of your own in /etc/subuid and /etc/subgid: ask the site"}, "works", "no")}
+		return []Finding{with(Finding{Status: Warn, Why: "--fakeroot does not work: " + err.Error(),
+			Do: "needed only by environments that ask for it; ids of your own in /etc/subuid and /etc/subgid: ask the site"}, "works", "no")}
 	}
 	return []Finding{with(Finding{Status: OK, Why: note}, "works", "yes")}
 }
@@ -193,7 +196,8 @@ func checkFakeroot(ctx context.Context, l *look, b box) []Finding {
 // checkNoNetwork tries a container without a network.
 func checkNoNetwork(ctx context.Context, l *look, b box) []Finding {
 	if err := l.trial(ctx, b, func(t apptainer.Trial) error { return t.NoNetwork(ctx) }); err != nil {
-		return []Finding{with(Finding{Status: Warn, Why: "a container without a network cannot be had: " + err.Error(), Do: "needed only by environments that ask for it"}, "works", "no")}
+		return []Finding{with(Finding{Status: Warn, Why: "network isolation is not available: " + err.Error(),
+			Do: "needed only by environments that ask for it"}, "works", "no")}
 	}
 	return []Finding{with(Finding{Status: OK, Why: "tried: a container without a network (--network none)"}, "works", "yes")}
 }

@@ -78,7 +78,7 @@ func TestBox(t *testing.T) {
 		{"fuse", now, shipped, false, "overlay.fuse", []string{"warn no such thing here"}},
 		{"ext3", now, shipped, false, "overlay.ext3", []string{"warn no such thing here"}},
 		{"fakeroot", now, shipped, false, "apptainer.fakeroot", []string{"warn --fakeroot does not work: no such thing here"}},
-		{"network", now, shipped, false, "apptainer.network", []string{"warn cannot be had: no such thing here"}},
+		{"network", now, shipped, false, "apptainer.network", []string{"warn network isolation is not available: no such thing here"}},
 		{"helpers", now, shipped, true, "fuse.helpers", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -111,13 +111,16 @@ func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Findin
 			return f
 		}
 		if why := w.Profile.Overlay; bad == "" && why != "" && p.Find("overlay."+why).Status == Warn {
-			bad, do = "the profile's overlay "+why+" does not work: "+p.Find("overlay."+why).Why, `mend overlay = "..." in the profile`
+			bad, do = "the profile's overlay "+why+" does not work: "+p.Find("overlay."+why).Why, `change overlay = "..." in the profile`
 		} else if bad == "" && why == "" && scheduler == jobs.SchedulerSlurm && p.Find("overlay.fuse").Status == Warn {
 			if submits {
-				f.Status, f.Why, f.Do = Warn, f.Why+`: a directory cannot be a layer on this machine, which is what jobs use`, `look at a node, and have a profile with what works there: berth doctor --on-node --write-profile NAME`
+				f.Status = Warn
+				f.Why += ": a directory cannot be a layer on this machine, which is what jobs use"
+				f.Do = "look at a node, and have a profile with what works there: berth doctor --on-node --write-profile NAME"
 				return f
 			}
-			bad, do = "a directory through fuse-overlayfs cannot be a layer, which is what jobs use: "+p.Find("overlay.fuse").Why, `overlay = "`+firstWorking(p)+`" in a profile`
+			bad = "a directory through fuse-overlayfs cannot be a layer, which is what jobs use: " + p.Find("overlay.fuse").Why
+			do = `overlay = "` + firstWorking(p) + `" in a profile`
 		}
 		if bad != "" && submits {
 			f.Status, f.Why, f.Do = Warn, f.Why+" does not work on this machine: "+bad, "the nodes may differ: berth doctor --on-node. Here: "+do
@@ -156,7 +159,8 @@ func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Findin
 	return f
 }
 
-// boxWorks tells whether containers of singularity can be had here: "" is yes.
+// boxWorks tells why containers of singularity do not work here; "" is that
+// they do.
 func boxWorks(p *Place) (program Finding, bad string) {
 	program = p.Find("apptainer.program")
 	if program.Status != OK && program.Status != Warn {

@@ -78,7 +78,7 @@ func checkScratch(ctx context.Context, l *look) []Finding {
 		if l.submits() { // nothing of it need be here
 			return one(Skip, err.Error()+": it is of the nodes", "look at a node: berth doctor --on-node")
 		}
-		return []Finding{{Status: Fail, Configured: true, Why: err.Error(), Do: or(jobs.HintOf(err), `mend scratch = "..." in the profile`)}}
+		return []Finding{{Status: Fail, Configured: true, Why: err.Error(), Do: or(jobs.HintOf(err), `change scratch = "..." in the profile`)}}
 	}
 	m := l.mountFor(dir)
 	name, net := kindName(m.kind)
@@ -131,7 +131,8 @@ func checkState(ctx context.Context, l *look) (found []Finding) {
 			break
 		}
 		if err == nil || !errors.Is(err, os.ErrNotExist) || dir == "/" {
-			return fail("it cannot be looked at: "+plainError(or2(err, errors.New(dir+" is no directory"))), "set BERTH_HOME to a directory that you may write and the nodes see")
+			return fail("it cannot be looked at: "+plainError(or2(err, errors.New(dir+" is no directory"))),
+				"set BERTH_HOME to a directory that you may write and the nodes see")
 		}
 		dir, missing = filepath.Dir(dir), true
 	}
@@ -149,7 +150,8 @@ func checkState(ctx context.Context, l *look) (found []Finding) {
 	}
 	defer func() {
 		if err := disk.RemoveTree(made); err != nil {
-			found = append(found, Finding{Subject: f.Subject, Status: Warn, Why: made + " was made for this and cannot be removed: " + plainError(err), Do: "rm -r " + made})
+			found = append(found, Finding{Subject: f.Subject, Status: Warn, Why: made + " was made for this and cannot be removed: " + plainError(err),
+				Do: "rm -r " + made})
 		}
 	}()
 	r, err := roomOf(made)
@@ -166,13 +168,16 @@ func checkState(ctx context.Context, l *look) (found []Finding) {
 	}
 	if err := execWorks(ctx, l, made); err != nil {
 		f.Data["noexec"] = "yes"
-		return fail(name+": programs cannot be run there, and berth's has to be on the nodes: "+plainError(err), "set BERTH_HOME to a private directory without noexec that all nodes see, such as one of the project's (examples/profiles/noexec-home.toml)")
+		return fail(name+": programs cannot be run there, and berth's has to be on the nodes: "+plainError(err),
+			"set BERTH_HOME to a private directory without noexec that all nodes see, "+
+				"such as one of the project's (examples/profiles/noexec-home.toml)")
 	}
 	out := []Finding{f}
 	lock := Finding{Subject: "locks in the state directory", Status: OK}
 	switch err := lockWorks(filepath.Join(made, "lock")); {
 	case err != nil:
-		lock.Status, lock.Why, lock.Do = Warn, name+": "+err.Error()+"; the container program then takes no lock on an ext3 layer, and berth's own lease is all there is", ""
+		lock.Status = Warn
+		lock.Why = name + ": " + err.Error() + "; the container program then takes no lock on an ext3 layer, and berth's own lease is all there is"
 	case net:
 		lock.Why = name + ": they hold on this machine; whether between two is not seen from one. berth does not rely on them"
 	default:

@@ -67,7 +67,7 @@ func (p *Place) Find(id string) Finding {
 func Broken(subject string, err error) Finding {
 	do := jobs.HintOf(err)
 	if do == "" {
-		do = "mend it; berth config path tells which files are read"
+		do = "fix it; berth config path tells which files are read"
 	}
 	return Finding{ID: IDConfiguration, Scope: Machine, Subject: subject, Status: Fail, Configured: true, Why: oneLine(err.Error()), Do: do}
 }

@@ -70,8 +70,8 @@ func (*Here) Read(_ context.Context, path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Remove leaves the state directory alone when it was there before, or when
-// somebody uses it by now.
+// Remove leaves the state directory alone when it was there before, or is in
+// use by now.
 func (h *Here) Remove(context.Context) error {
 	var err error
 	if h.dir != "" {
@@ -113,7 +113,7 @@ func (t *There) sh(ctx context.Context, stdin []byte, script string, args ...str
 	out, err := run.Output(ctx, t.On, c)
 	var failed *run.Error
 	if errors.As(err, &failed) {
-		failed.Argv = []string{"a shell there"} // nobody wants to read the script
+		failed.Argv = []string{"a shell there"} // the script is too long to read
 	}
 	return out, err
 }

@@ -35,17 +35,22 @@ func checkNamespaces(ctx context.Context, l *look) []Finding {
 		program = "/bin/true"
 	}
 	_, err := run.Output(ctx, l.On, jobs.Cmd{Argv: []string{program}, Dir: "/", Env: []string{}, OwnMounts: true})
-	most, clone, armor := l.number("/proc/sys/user/max_user_namespaces"), l.number("/proc/sys/kernel/unprivileged_userns_clone"), l.number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+	most := l.number("/proc/sys/user/max_user_namespaces")
+	clone := l.number("/proc/sys/kernel/unprivileged_userns_clone")
+	armor := l.number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 	data := []string{"works", yes(err == nil), "max", most, "apparmor", armor}
 	if err == nil {
 		f := Finding{Status: OK, Why: "tried: one can be made"}
 		if armor == "1" {
-			f.Status, f.Why = Warn, "one can be made, but AppArmor takes the rights in it away (kernel.apparmor_restrict_unprivileged_userns = 1), unless a profile allows the program"
+			f.Status = Warn
+			f.Why = "one can be made, but AppArmor takes the rights in it away (kernel.apparmor_restrict_unprivileged_userns = 1), " +
+				"unless a profile allows the program"
 			f.Do = "Apptainer's package brings a profile for itself; for the rest ask the site for kernel.apparmor_restrict_unprivileged_userns = 0"
 		}
 		return []Finding{with(f, data...)}
 	}
-	f := Finding{Status: Warn, Why: "none can be made: " + finding.LastLine(err.Error()), Do: "containers need a setuid Apptainer then (layers: ext3), or docker; ask the site for user namespaces"}
+	f := Finding{Status: Warn, Why: "none can be made: " + finding.LastLine(err.Error()),
+		Do: "containers need a setuid Apptainer then (layers: ext3), or docker; ask the site for user namespaces"}
 	switch {
 	case most == "0":
 		f.Why = "none can be made: user.max_user_namespaces is 0"
@@ -66,7 +71,8 @@ func checkFUSE(_ context.Context, l *look) []Finding {
 		if os.IsNotExist(err) {
 			why = "there is no /dev/fuse"
 		}
-		return []Finding{with(Finding{Status: Warn, Why: why, Do: "images must be unpacked without it, and layers be the kernel's: ask the site for the module fuse (modprobe fuse; mode 0666)"}, "works", "no")}
+		return []Finding{with(Finding{Status: Warn, Why: why,
+			Do: "images must be unpacked without it, and layers be the kernel's: ask the site for the module fuse (modprobe fuse; mode 0666)"}, "works", "no")}
 	}
 	_ = f.Close()
 	mounter := or(l.look("fusermount3"), l.look("fusermount"))
@@ -97,7 +103,11 @@ func checkFUSEHelpers(_ context.Context, l *look) []Finding {
 		return l.look(name) != ""
 	}
 	var here, missing []string
-	for _, h := range [][2]string{{"squashfuse_ll", "images are mounted slowly, or unpacked for each start"}, {"fuse-overlayfs", "a directory cannot be a layer over an image"}, {"fuse2fs", "an ext3 image cannot be a layer"}} {
+	for _, h := range [][2]string{
+		{"squashfuse_ll", "images are mounted slowly, or unpacked for each start"},
+		{"fuse-overlayfs", "a directory cannot be a layer over an image"},
+		{"fuse2fs", "an ext3 image cannot be a layer"},
+	} {
 		if have(h[0]) {
 			here = append(here, h[0])
 		} else {
@@ -125,15 +135,18 @@ func checkHeld(ctx context.Context, l *look) []Finding {
 			}
 			return []Finding{with(Finding{Status: OK, Why: why}, append(data, "by", "job")...)}
 		}
-		return []Finding{with(Finding{Status: Warn, Why: "the Slurm job has no cgroup of its own that holds memory: what a task asks for is watched, advisory", Do: "ask the site for ConstrainRAMSpace=yes in cgroup.conf"}, append(data, "by", "nobody")...)}
+		return []Finding{with(Finding{Status: Warn, Why: "the Slurm job has no cgroup of its own that holds memory: what a task asks for is watched, advisory",
+			Do: "ask the site for ConstrainRAMSpace=yes in cgroup.conf"}, append(data, "by", "nobody")...)}
 	}
 	if p := apptainer.SystemdRun(); p != "" {
 		if _, err := l.ask(ctx, nil, p, "--user", "--scope", "--quiet", "--collect", "true"); err == nil {
-			return []Finding{with(Finding{Status: OK, Why: "a scope of the user's systemd holds memory and CPUs (cgroup version " + version + ")"}, append(data, "by", "systemd")...)}
+			return []Finding{with(Finding{Status: OK,
+				Why: "a scope of the user's systemd holds memory and CPUs (cgroup version " + version + ")"}, append(data, "by", "systemd")...)}
 		}
 	}
-	return []Finding{with(Finding{Status: Warn, Why: "no Slurm job and no systemd of this user: memory of environments of singularity is watched, advisory, and CPUs are not held (docker holds its own)",
-		Do: "open environments that need hard limits in a Slurm job, or with docker"}, append(data, "by", "nobody")...)}
+	return []Finding{with(Finding{Status: Warn,
+		Why: "no Slurm job and no systemd of this user: memory of environments of singularity is watched, advisory, and CPUs are not held (docker holds its own)",
+		Do:  "open environments that need hard limits in a Slurm job, or with docker"}, append(data, "by", "nobody")...)}
 }
 
 // checkLogout tells whether what goes on in the background outlives a logout.
@@ -155,7 +168,8 @@ func checkLogout(_ context.Context, l *look) []Finding {
 	if _, err := os.Stat(l.path(filepath.Join("/var/lib/systemd/linger", l.user()))); err == nil {
 		return []Finding{with(Finding{Status: OK, Why: "KillUserProcesses = yes in " + file + ", and this user lingers: processes outlive a logout"}, "kill", "yes")}
 	}
-	return []Finding{with(Finding{Status: Warn, Why: "KillUserProcesses = yes in " + file + ": warm environments and local jobs end at logout", Do: "loginctl enable-linger, if the site allows it; or use environments in Slurm jobs"}, "kill", "yes")}
+	return []Finding{with(Finding{Status: Warn, Why: "KillUserProcesses = yes in " + file + ": warm environments and local jobs end at logout",
+		Do: "loginctl enable-linger, if the site allows it; or use environments in Slurm jobs"}, "kill", "yes")}
 }
 
 // confFiles are a configuration of systemd's and its drop-ins, the one that
@@ -218,19 +232,24 @@ func checkPurge(_ context.Context, l *look) []Finding {
 		lasting := d.what == "state"
 		switch {
 		case age != "" && lasting:
-			f.Status, f.Why, f.Do = Warn, "files below "+at+" that nobody uses for "+age+" are removed, records and layers too", "set BERTH_HOME to a directory that is kept"
+			f.Status = Warn
+			f.Why = "files below " + at + " that are not used for " + age + " are removed, records and layers too"
+			f.Do = "set BERTH_HOME to a directory that is kept"
 		case age != "":
-			f.Why = "files below " + at + " that nobody uses for " + age + " are removed"
+			f.Why = "files below " + at + " that are not used for " + age + " are removed"
 		case lasting && purge.Looks(d.dir):
-			f.Status, f.Why, f.Do = Warn, d.dir+" looks like scratch, which sites purge after some weeks; their scripts cannot be read", "ask the site; a directory that is kept is better for BERTH_HOME, or say after how many days in the profile: purge = [\""+d.dir+":30\"]"
+			f.Status = Warn
+			f.Why = d.dir + " looks like scratch, which sites purge after some weeks; their scripts cannot be read"
+			f.Do = "ask the site; a directory that is kept is better for BERTH_HOME, " +
+				"or say after how many days in the profile: purge = [\"" + d.dir + ":30\"]"
 		}
 		out = append(out, f)
 	}
 	return out
 }
 
-// checkNetwork tells how this machine reaches others. It contacts nobody but
-// the proxy, or the address, that is configured.
+// checkNetwork tells how this machine reaches others. It contacts only the
+// proxy, or the address, that is configured.
 func checkNetwork(ctx context.Context, l *look) []Finding {
 	routes, err := os.ReadFile(l.path("/proc/net/route"))
 	six, err6 := os.ReadFile(l.path("/proc/net/ipv6_route"))

@@ -46,11 +46,11 @@ func TestPurge(t *testing.T) {
 	w.State = "/project/ada/berth"
 	put(t, w, "/run/systemd/system/x", "")
 	put(t, w, "/usr/lib/tmpfiles.d/tmp.conf", "q /tmp 1777 root root 10d\nq /var/tmp 1777 root root 30d\nx /tmp/keep\n")
-	expect(t, "a shipped age", lookAt(t, w, "purge"), "ok files below /tmp that nobody uses for 10d", "ok no age is set")
+	expect(t, "a shipped age", lookAt(t, w, "purge"), "ok files below /tmp that are not used for 10d", "ok no age is set")
 	put(t, w, "/etc/tmpfiles.d/tmp.conf", "# not\nD /tmp 1777 root root -\n")
 	expect(t, "the site's own file", lookAt(t, w, "purge"), "ok no age is set", "ok no age is set")
 	put(t, w, "/etc/tmpfiles.d/project.conf", "e /project - - - aAmM:14d\n")
-	expect(t, "the state", lookAt(t, w, "purge"), "ok", "warn files below /project that nobody uses for 14d are removed")
+	expect(t, "the state", lookAt(t, w, "purge"), "ok", "warn files below /project that are not used for 14d are removed")
 	w.State = "/scratch/ada/berth"
 	expect(t, "scratch", lookAt(t, w, "purge"), "ok", "warn looks like scratch")
 	w.State = state

@@ -112,7 +112,8 @@ func checkModules(_ context.Context, l *look) []Finding {
 			return one(Warn, "the profile names modules, and this machine has no module system", "the nodes may have one: berth doctor --on-node")
 		}
 		if len(l.Profile.Modules) > 0 {
-			return []Finding{{Status: Fail, Configured: true, Why: "the profile names modules, and this machine has no module system", Do: "remove modules from the profile, or run it where there is one"}}
+			return []Finding{{Status: Fail, Configured: true, Why: "the profile names modules, and this machine has no module system",
+				Do: "remove modules from the profile, or run it where there is one"}}
 		}
 		return one(Skip, errNoModules.Error(), "")
 	}

@@ -73,8 +73,9 @@ func (l *look) mountFor(path string) mount {
 // network are file systems that other machines see too; on them locks and
 // overlays are not what they are on a disk.
 var network = map[string]string{
-	"nfs": "NFS", "nfs4": "NFS", "lustre": "Lustre", "gpfs": "GPFS", "beegfs": "BeeGFS", "beegfs_nodev": "BeeGFS", "ceph": "CephFS", "panfs": "PanFS", "wekafs": "WekaFS",
-	"cifs": "SMB", "smb3": "SMB", "afs": "AFS", "pvfs2": "OrangeFS", "orangefs": "OrangeFS", "glusterfs": "Gluster", "fuse.glusterfs": "Gluster", "fuse.sshfs": "sshfs",
+	"nfs": "NFS", "nfs4": "NFS", "lustre": "Lustre", "gpfs": "GPFS", "beegfs": "BeeGFS", "beegfs_nodev": "BeeGFS",
+	"ceph": "CephFS", "panfs": "PanFS", "wekafs": "WekaFS", "cifs": "SMB", "smb3": "SMB", "afs": "AFS",
+	"pvfs2": "OrangeFS", "orangefs": "OrangeFS", "glusterfs": "Gluster", "fuse.glusterfs": "Gluster", "fuse.sshfs": "sshfs",
 	"fuse.juicefs": "JuiceFS", "fuse.cvmfs2": "CernVM-FS", "9p": "9P", "virtiofs": "virtiofs", "fhgfs": "BeeGFS", "vast": "VAST", "mmfs": "GPFS",
 }
 

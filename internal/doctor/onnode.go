@@ -87,7 +87,9 @@ func (o OnNode) Look(ctx context.Context) (p *Place, err error) {
 	var refused []Finding
 	if jobs.KindOf(err) == jobs.KindRejected && o.Resources.Memory != 0 && !slices.Contains(o.Where.Profile.Forbid, "mem") {
 		// Some sites refuse --mem, with a text of their own.
-		f := Finding{ID: IDNode, Scope: Scheduler, Subject: "--mem", Status: Warn, Why: "a job that asks for memory is refused, and one that does not is taken: " + oneLine(err.Error()), Do: `forbid = ["mem"] in a profile`}
+		f := Finding{ID: IDNode, Scope: Scheduler, Subject: "--mem", Status: Warn,
+			Why: "a job that asks for memory is refused, and one that does not is taken: " + oneLine(err.Error()),
+			Do:  `forbid = ["mem"] in a profile`}
 		refused = append(refused, with(f, "forbid", "mem"))
 		o.Say("Slurm refused it; trying without --mem")
 		o.Resources.Memory = 0
@@ -225,7 +227,8 @@ func (o OnNode) await(ctx context.Context, h jobs.Handle, dir string) (*Place, e
 		case !ended.IsZero() && now.Sub(ended) > late:
 			return nil, o.noAnswer(ctx, last, dir)
 		case !started.IsZero() && now.Sub(started) > NodeTime+time.Minute:
-			return nil, infra(fmt.Sprintf("job %s runs on %s and does not answer", h.NativeID, or(last.Node, "a node")), nil, "is the directory "+path.Dir(dir)+" the same there?")
+			return nil, infra(fmt.Sprintf("job %s runs on %s and does not answer", h.NativeID, or(last.Node, "a node")), nil,
+				"is the directory "+path.Dir(dir)+" the same there?")
 		case over && started.IsZero() && ended.IsZero():
 			return nil, &jobs.Error{Kind: jobs.KindAgain,
 				Msg:  "job " + h.NativeID + " has not started within " + o.Wait.String() + " (" + or(last.Reason, "it waits") + "), and was cancelled",

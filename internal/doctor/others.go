@@ -40,7 +40,8 @@ func checkDocker(ctx context.Context, l *look) []Finding {
 	if a.Memory && a.CPUs {
 		out = append(out, Finding{Subject: "limits of " + name, Status: OK, Why: "it holds memory and CPUs"})
 	} else {
-		out = append(out, Finding{Subject: "limits of " + name, Status: Warn, Why: "it does not hold " + lacks(a) + ": " + a.Why, Do: "see docs.docker.com/engine/security/rootless for limits of rootless daemons"})
+		out = append(out, Finding{Subject: "limits of " + name, Status: Warn, Why: "it does not hold " + lacks(a) + ": " + a.Why,
+			Do: "see docs.docker.com/engine/security/rootless for limits of rootless daemons"})
 	}
 	return append(out, finding.Flaws(runcFlaws, "runc of "+name, a.Runc, false)...)
 }
@@ -67,7 +68,7 @@ func checkSSH(ctx context.Context, l *look) []Finding {
 	f := with(Finding{Status: OK, Why: or(got.Version, "ssh")}, "version", got.Version)
 	agent := l.Getenv("SSH_AUTH_SOCK")
 	switch {
-	case l.OnNode(): // nobody logs in from there
+	case l.OnNode(): // no login starts there
 	case agent == "":
 		f.Why += "; no agent: a key with a passphrase cannot be used without asking"
 	case l.look("ssh-add") != "":
@@ -133,15 +134,18 @@ func checkImage(_ context.Context, l *look) []Finding {
 	}
 	f, err := os.Open(img)
 	if err != nil {
-		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image cannot be read: " + err.Error(), Do: "put it on a file system that all nodes see, or mend image in the profile"}}
+		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image cannot be read: " + err.Error(),
+			Do: "put it on a file system that all nodes see, or change image in the profile"}}
 	}
 	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil || fi.IsDir() {
-		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image " + img + " is a directory: jobs take a SIF", Do: "apptainer build image.sif " + img}}
+		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image " + img + " is a directory: jobs take a SIF",
+			Do: "apptainer build image.sif " + img}}
 	}
 	if _, err := siffile.ReadHeader(f); err != nil {
-		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image " + img + " is no SIF", Do: "apptainer build image.sif docker-archive:... makes one"}}
+		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image " + img + " is no SIF",
+			Do: "apptainer build image.sif docker-archive:... makes one"}}
 	}
 	return []Finding{with(Finding{Status: OK, Why: img + ", " + jobs.Bytes(fi.Size()).String()}, "image", img)}
 }

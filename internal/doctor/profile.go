@@ -17,11 +17,12 @@ func Profile(name string, here, node *Place) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	from := here
-	where := "this machine"
+	where, looked := "this machine", ", without a look at a node: --on-node gives one"
 	if node != nil {
 		from, where = node, "node "+node.Host
+		looked = ", with a look at " + remark(where)
 	}
-	line("# Profile %s, written by berth doctor on %s (%s)%s.", remark(name), remark(here.Host), here.Time.Format("2006-01-02"), map[bool]string{true: ", with a look at " + remark(where), false: ", without a look at a node: --on-node gives one"}[node != nil])
+	line("# Profile %s, written by berth doctor on %s (%s)%s.", remark(name), remark(here.Host), here.Time.Format("2006-01-02"), looked)
 	line("# Change it as you like; docs/profiles.md lists all keys.")
 	line("")
 	scheduler := here.data(IDScheduler, "name")
@@ -51,7 +52,7 @@ func Profile(name string, here, node *Place) string {
 	}
 	profileVersions(line, here, from, slurm)
 	if here.data("state", "noexec") == "yes" || from.data("state", "noexec") == "yes" {
-		line("# Programs cannot be run from the state directory. No key mends that: set BERTH_HOME to a")
+		line("# Programs cannot be run from the state directory. No key changes that: set BERTH_HOME to a")
 		line("# private directory without noexec that all nodes see (examples/profiles/noexec-home.toml).")
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"

@@ -20,8 +20,8 @@ const programLimit = 20 * time.Second
 func subjectOf(name string) string { return "backend " + name }
 
 // checkPrograms asks each backend that is a program: those that are installed,
-// those that are in berth itself, and the one that is configured. One that nobody
-// has configured need not work.
+// those that are in berth itself, and the one that is configured. One that is
+// not configured need not work.
 func checkPrograms(ctx context.Context, l *look) []Finding {
 	if l.OnNode() {
 		return nil // services are reached from where people are

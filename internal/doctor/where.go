@@ -60,7 +60,7 @@ func (w Where) withDefaults() Where {
 	return w
 }
 
-// OnNode tells whether this is a compute node: nobody submits from there.
+// OnNode tells whether this is a compute node, from which no job is submitted.
 func (w Where) OnNode() bool { return w.Where == "node" }
 
 // submits tells whether jobs go from here to nodes, which may differ in what a
@@ -69,7 +69,7 @@ func (w Where) submits() bool {
 	return !w.OnNode() && w.Scheduler != jobs.SchedulerLocal && w.Profile.Scheduler != jobs.SchedulerLocal && examine.Submits(w.look)
 }
 
-// DefaultState is the state directory when nobody names one: $BERTH_HOME, else
+// DefaultState is the state directory when none is named: $BERTH_HOME, else
 // $XDG_STATE_HOME/berth, else ~/.local/state/berth; "" without a home.
 func DefaultState(getenv func(string) string) string {
 	if h := getenv("BERTH_HOME"); h != "" {
