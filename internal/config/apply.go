@@ -56,7 +56,7 @@ func orNone[T int | jobs.Bytes | time.Duration](v T) T {
 	return v
 }
 
-// limit is a limit of [engine.EnvOptions]; what nobody says is 0.
+// limit is a limit of [engine.EnvOptions]; 0 when it is not set.
 func limit[T int | jobs.Bytes | time.Duration](c *Config, name string) T {
 	v := c.said(name)
 	if v.V == nil {
@@ -80,7 +80,8 @@ func (c *Config) forBackend(backend string) (engine.EnvOptions, []string, error)
 		return o, nil, err
 	}
 	if o.Dir == "" && dir.V != nil && shown(dir.V) != "." {
-		notes = append(notes, fmt.Sprintf("terminal.cwd = %s (%s) is left out: there is no such place in a container; sessions begin in HOME", inFile(dir), dir.Origin))
+		notes = append(notes, fmt.Sprintf("terminal.cwd = %s (%s) is left out: there is no such place in a container; sessions begin in HOME",
+			inFile(dir), dir.Origin))
 	}
 	if slices.Contains(contained, backend) {
 		if err := c.container(&o); err != nil {

@@ -205,7 +205,7 @@ func (c *Config) Target() string {
 // Get returns what holds for a key, with its origin.
 func (c *Config) Get(name string) Value { return c.lookup(c.layers, name) }
 
-// said is [Config.Get] without the defaults: V is nil when nobody says anything.
+// said is [Config.Get] without the defaults: V is nil when the key is not set.
 func (c *Config) said(name string) Value {
 	v := c.Get(name)
 	if v.Origin.Layer == layerDefault {

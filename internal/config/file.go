@@ -54,7 +54,9 @@ func parse(path string, data []byte, layer string) (*file, error) {
 		const own = "belongs into your own config.toml: a project's file is anybody's"
 		root.Refuse(own, "targets", "projects", "max", "forbid", "allow")
 	} else {
-		root.Refuse("is not needed: a project's file may do nothing that opens this machine, unless [projects.\"DIR\"] allow = [...] says so; [max] bounds what it may ask for", "forbid", "allow", "guard")
+		const guarded = "is not needed: a project's file may do nothing that opens this machine, " +
+			"unless [projects.\"DIR\"] allow = [...] says so; [max] bounds what it may ask for"
+		root.Refuse(guarded, "forbid", "allow", "guard")
 		f.readTargets(root.Table("targets"))
 		f.readProjects(root.Table("projects"))
 	}
@@ -224,7 +226,9 @@ func (f *file) readTarget(name string, line int, r *strict.Reader) *target {
 			r.Take("ssh_key").Failf("", "needs a host beside it")
 		}
 	case (host != nil || key != nil) && backend != jobs.BackendSSH:
-		r.Take("host").On(r.Take("ssh_key")).Failf(`add scheduler = "slurm" (host is then the login node), or backend = "ssh" (host is then where commands run)`, "goes with the scheduler slurm or the backend ssh, and this target has neither")
+		r.Take("host").On(r.Take("ssh_key")).Failf(
+			`add scheduler = "slurm" (host is then the login node), or backend = "ssh" (host is then where commands run)`,
+			"goes with the scheduler slurm or the backend ssh, and this target has neither")
 	default:
 		for name, v := range map[string]*Value{"terminal.ssh_host": host, "terminal.ssh_key": key} {
 			if v != nil {

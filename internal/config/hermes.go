@@ -245,7 +245,7 @@ func (im *importer) text(name, from, text string) {
 		im.leave(name, from, text+": "+map[string]string{"vercel_sandbox": noVercel, "bubblewrap": noBubblewrap}[text])
 		return
 	case (k.Type == Path || k.Type == Image && !strings.Contains(text, "://")) && !filepath.IsAbs(text) && !strings.HasPrefix(text, "~"):
-		im.leave(name, from, "the path "+literal(text)+" is relative, and nobody says to what")
+		im.leave(name, from, "the path "+literal(text)+" is relative, and its base is not known")
 		return
 	case k.Type == Pairs:
 		if text = im.withoutSecrets(name, from, text); text == "[]" {
@@ -286,7 +286,8 @@ func (im *importer) withoutSecrets(name, from, text string) string {
 	for _, kv := range list {
 		n, v, _ := strings.Cut(kv, "=")
 		if secrets.Name(n) || secrets.Value(v) {
-			im.leave(name+"."+n, from, "it looks like a secret, and these are not written into the configuration: export "+n+", and add it to terminal.docker_forward_env")
+			im.leave(name+"."+n, from, "it looks like a secret, and these are not written into the configuration: "+
+				"export "+n+", and add it to terminal.docker_forward_env")
 			continue
 		}
 		keep = append(keep, kv)

@@ -30,7 +30,10 @@ const (
 
 // String names the type as the user's page does.
 func (t Type) String() string {
-	return [...]string{"text", "word", "true or false", "whole number", "size", "duration", "path", "image", "list", "table", "number or `TYPE:NUMBER`", "tables"}[t]
+	return [...]string{
+		"text", "word", "true or false", "whole number", "size", "duration",
+		"path", "image", "list", "table", "number or `TYPE:NUMBER`", "tables",
+	}[t]
 }
 
 // What a project's file may do with a key. Anything else than these is the

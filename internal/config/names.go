@@ -20,7 +20,10 @@ type place struct {
 }
 
 // short keys of a target, and what each stands for.
-var targetWords = map[string]string{"scheduler": "scheduler", "profile": "profile", "backend": "terminal.backend", "host": "terminal.ssh_host", "ssh_key": "terminal.ssh_key"}
+var targetWords = map[string]string{
+	"scheduler": "scheduler", "profile": "profile", "backend": "terminal.backend",
+	"host": "terminal.ssh_host", "ssh_key": "terminal.ssh_key",
+}
 
 // locate finds a key by its dotted name; parts may stand in quotes.
 func locate(name string) (place, error) {

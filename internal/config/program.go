@@ -73,7 +73,9 @@ func (c *Config) options(backend string) (image string, options map[string]strin
 	switch backend {
 	case "modal":
 		if v := c.said("terminal.modal_mode"); shown(v.V) == "managed" {
-			return "", nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("terminal.modal_mode = managed (%s): berth reaches Modal itself, with your own key, and nobody's gateway", v.Origin), Hint: "berth config set terminal.modal_mode direct"}
+			return "", nil, &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  fmt.Sprintf("terminal.modal_mode = managed (%s): berth reaches Modal itself, with your own key, and not through a gateway", v.Origin),
+				Hint: "berth config set terminal.modal_mode direct"}
 		}
 		image = shown(c.said("terminal.modal_image").V)
 	case "daytona":
@@ -167,6 +169,7 @@ func isKey(v strict.Value, program, option, value string) bool {
 	if !secrets.Value(value) && (!secrets.Name(option) || strings.HasPrefix(value, "${")) {
 		return false
 	}
-	v.Failf("export it: variables that begin with "+strings.ToUpper(strings.ReplaceAll(program, "-", "_"))+"_ reach the program", "looks like a secret, and options are recorded with every environment")
+	v.Failf("export it: variables that begin with "+strings.ToUpper(strings.ReplaceAll(program, "-", "_"))+"_ reach the program",
+		"looks like a secret, and options are recorded with every environment")
 	return true
 }

@@ -67,7 +67,7 @@ func ours(fi fs.FileInfo) bool {
 }
 
 // readSafely reads a file of the configuration that is no link, no device and
-// nobody else's. The one that is opened is the one that is looked at.
+// not another user's. The one that is opened is the one that is looked at.
 func readSafely(path, what string) ([]byte, error) {
 	bad := func(kind jobs.Kind, why, hint string, args ...any) error {
 		return &jobs.Error{Kind: kind, Msg: "the " + what + " " + path + " " + fmt.Sprintf(why, args...), Hint: hint}

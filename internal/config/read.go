@@ -54,7 +54,7 @@ const (
 	layerDefault = "default"
 )
 
-// Value is what a key holds, and why. V is nil when nobody says anything.
+// Value is what a key holds, and why. V is nil when the key is not set.
 type Value struct {
 	Key    *Key
 	V      any

@@ -101,7 +101,9 @@ func proxyURL(v strict.Value) string {
 	switch {
 	case strings.Contains(s, "@"):
 		v.Failf("", "must not hold a user or a password: it would stand in the job script, where others may read it")
-	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" && u.Scheme != "socks5h", u.RawQuery != "", strings.ContainsAny(s, " '\"`$\\"):
+	case err != nil, u.Host == "",
+		u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" && u.Scheme != "socks5h",
+		u.RawQuery != "", strings.ContainsAny(s, " '\"`$\\"):
 		v.Failf("", "must be a URL such as %q, found %q", "http://proxy.example.org:3128", s)
 	default:
 		return s

@@ -37,7 +37,8 @@ func trusted(file string) error {
 		return refuse("everybody may write its directory, and so replace it", "chmod o-w "+filepath.Dir(real)+", or copy it to a directory of your own")
 	case open:
 		if st, ok := fi.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-			return refuse("it belongs to user "+strconv.Itoa(int(st.Uid))+" and stands where everybody may put files", "copy it to a directory of your own, if you know whose it is")
+			return refuse("it belongs to user "+strconv.Itoa(int(st.Uid))+" and stands where everybody may put files",
+				"copy it to a directory of your own, if you know whose it is")
 		}
 	}
 	return nil

@@ -15,22 +15,26 @@ import (
 // Name tells whether a variable of this name usually holds a secret.
 func Name(n string) bool {
 	n = strings.ToUpper(n)
-	return slices.ContainsFunc([]string{"TOKEN", "SECRET", "PASSW", "CREDENTIAL", "API_KEY", "APIKEY", "ACCESS_KEY", "PRIVATE_KEY"}, func(w string) bool { return strings.Contains(n, w) }) || strings.HasSuffix(n, "_KEY")
+	words := []string{"TOKEN", "SECRET", "PASSW", "CREDENTIAL", "API_KEY", "APIKEY", "ACCESS_KEY", "PRIVATE_KEY"}
+	return strings.HasSuffix(n, "_KEY") || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(n, w) })
 }
 
 // Value tells whether a value begins as keys and tokens of well-known services
 // do.
 func Value(v string) bool {
-	return slices.ContainsFunc([]string{"sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AKIA", "-----BEGIN"}, func(p string) bool { return strings.HasPrefix(v, p) })
+	prefixes := []string{"sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AKIA", "-----BEGIN"}
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(v, p) })
 }
 
 var (
 	privateKey = pattern.Lazy(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
-	token      = pattern.Lazy(`\b(?:gh[opusr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|sk-(?:proj-|ant-|svcacct-)?[A-Za-z0-9_]{16,}|(?:AKIA|ASIA)[0-9A-Z]{12,}|xox[abprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{20,}|AIza[0-9A-Za-z_-]{30,}|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,})`)
-	login      = pattern.Lazy(`[a-z][a-z0-9+.-]*://[^/\s:@$"']*:[^/\s@$"']+@`)
-	header     = pattern.Lazy(`(?i)\bauthorization:\s*(?:bearer|basic|token)\s+[A-Za-z0-9._~+/=-]{8,}`)
-	netrc      = pattern.Lazy(`(?i)\blogin\s+[^\s$]+\s+password\s+[^\s$]`)
-	assigned   = pattern.Lazy(`(?:^|[\s;&|("'\[{,-])([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*("[^"]*"|'[^']*'|[^\s;&|)#,\]}\["'][^\s;&|)#,\]}]*)`)
+	token      = pattern.Lazy(`\b(?:gh[opusr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|` +
+		`sk-(?:proj-|ant-|svcacct-)?[A-Za-z0-9_]{16,}|(?:AKIA|ASIA)[0-9A-Z]{12,}|xox[abprs]-[A-Za-z0-9-]{10,}|` +
+		`hf_[A-Za-z0-9]{20,}|AIza[0-9A-Za-z_-]{30,}|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,})`)
+	login    = pattern.Lazy(`[a-z][a-z0-9+.-]*://[^/\s:@$"']*:[^/\s@$"']+@`)
+	header   = pattern.Lazy(`(?i)\bauthorization:\s*(?:bearer|basic|token)\s+[A-Za-z0-9._~+/=-]{8,}`)
+	netrc    = pattern.Lazy(`(?i)\blogin\s+[^\s$]+\s+password\s+[^\s$]`)
+	assigned = pattern.Lazy(`(?:^|[\s;&|("'\[{,-])([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*("[^"]*"|'[^']*'|[^\s;&|)#,\]}\["'][^\s;&|)#,\]}]*)`)
 )
 
 // Found is a line that holds what looks like a secret.

@@ -24,7 +24,8 @@ func SetTOML(file string, data []byte, path []string, literal string) ([]byte, e
 		case !p.head && slices.Equal(p.path, path):
 			return finish(file, data, s[:p.value]+literal+s[p.end:])
 		case !p.head && within(path, p.path):
-			return nil, refuse(file, lineAt(s, p.start), "edit the file by hand", "%s stands in an inline table, which berth does not edit", quote(strings.Join(path, ".")))
+			return nil, refuse(file, lineAt(s, p.start), "edit the file by hand",
+				"%s stands in an inline table, which berth does not edit", quote(strings.Join(path, ".")))
 		case p.head && slices.Equal(p.path, table), !p.head && slices.Equal(p.table, table):
 			last = i
 		}
@@ -80,7 +81,8 @@ func UnsetTOML(file string, data []byte, path []string) ([]byte, bool, error) {
 		}
 		n, line = n.keys[i].value, n.keys[i].line
 	}
-	return nil, false, refuse(file, line, "edit the file by hand", "%s is a table, or stands in an inline one, which berth does not edit", quote(strings.Join(path, ".")))
+	return nil, false, refuse(file, line, "edit the file by hand",
+		"%s is a table, or stands in an inline one, which berth does not edit", quote(strings.Join(path, ".")))
 }
 
 func scanFile(file string, data []byte) (*tomlReader, error) {

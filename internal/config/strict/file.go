@@ -44,7 +44,7 @@ func (d *Doc) Failf(line int, hint, format string, args ...any) {
 	d.issues = append(d.issues, issue{line: max(line, 1), msg: fmt.Sprintf(format, args...), hint: hint})
 }
 
-// Err ends the reading: it adds every key that nobody took, and returns all
+// Err ends the reading: it adds every key that was not taken, and returns all
 // complaints as one error, one line each in the order of the file, or nil.
 func (d *Doc) Err() error {
 	for _, t := range d.tables {

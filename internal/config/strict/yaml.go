@@ -18,7 +18,7 @@ import (
 // (and to fill memory) and nothing that a task needs.
 func parseYAML(file, s string) (root *node, err error) {
 	// The parser is large and not ours; a bug in it must not end a client
-	// that reads a file somebody else wrote.
+	// that reads a file of another user.
 	defer func() {
 		if p := recover(); p != nil {
 			root, err = nil, refuse(file, 0, "", "not valid YAML: the parser failed on it: %v", p)
