@@ -15,7 +15,7 @@ import (
 type Image struct {
 	Path string
 	ID   string // [ImageID] or [DirID]
-	Sum  string // SHA-256 of the file in hexadecimal digits, where somebody has read it all; else ""
+	Sum  string // SHA-256 of the file in hexadecimal digits, "" where the file was not read
 }
 
 // over tells whether a layer with this mark may stand over an image: its first
@@ -49,12 +49,13 @@ func (m *Mark) CheckImage(name string, img Image) error {
 	if m.over(img) {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was made over another image (%s), and %s is not it", name, m.Image, img.Path),
-		Hint: "use that image, or another overlay; what it risks to have this one over it: berth overlay convert " + name + " --image " + shellescape.Quote(img.Path)}
+	return &jobs.Error{Kind: jobs.KindConfig,
+		Msg: fmt.Sprintf("overlay %s was made over another image (%s), and %s is not it", name, m.Image, img.Path),
+		Hint: "use that image, or another overlay; what it risks to have this one over it: berth overlay convert " + name +
+			" --image " + shellescape.Quote(img.Path)}
 }
 
-// imageAt is what is known of the image of a path that somebody has named; ""
-// is none.
+// imageAt is what is known of the image at a given path; "" is none.
 func imageAt(path string) (img Image, err error) {
 	if path == "" {
 		return img, nil

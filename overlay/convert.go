@@ -65,7 +65,8 @@ func (s *Set) Convert(ctx context.Context, name string, c Conversion, progress f
 			break
 		}
 		if c.Size != 0 || c.Inodes != 0 {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "overlay " + name + " is " + m.Driver + " already", Hint: "berth overlay grow " + name + " --size SIZE"}
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "overlay " + name + " is " + m.Driver + " already",
+				Hint: "berth overlay grow " + name + " --size SIZE"}
 		}
 		fallthrough
 	default:
@@ -88,9 +89,11 @@ func (s *Set) rebind(m *Mark, name string, c Conversion) error {
 	if !m.over(img) {
 		if !c.Force {
 			return &jobs.Error{Kind: jobs.KindConfig,
-				Msg: fmt.Sprintf("overlay %s was made over %s. Over %s its files are laid all the same: what it has changed of the old image covers the new one's, "+
-					"what it has deleted stays deleted, and lists of installed packages are the old image's", name, m.Image, img.Path),
-				Hint: "keep a copy, then say --force: berth overlay snapshot " + name + " && berth overlay convert " + name + " --image " + shellescape.Quote(img.Path) + " --force"}
+				Msg: fmt.Sprintf("overlay %s was made over %s. Over %s its files are laid all the same: "+
+					"what it has changed of the old image covers the new one's, what it has deleted stays deleted, "+
+					"and lists of installed packages are the old image's", name, m.Image, img.Path),
+				Hint: "keep a copy, then say --force: berth overlay snapshot " + name +
+					" && berth overlay convert " + name + " --image " + shellescape.Quote(img.Path) + " --force"}
 		}
 		s.say("overlay %s belongs to %s from now on, and not to %s: programs of both may be mixed in it", name, img.Path, m.Image)
 		m.ImageID = ""
@@ -199,7 +202,8 @@ func writeHead(w io.Writer, of *Mark) error {
 		return err
 	}
 	head := tar.NewWriter(w)
-	if err := head.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{paxComment: commentWord + string(mark)}}); err != nil {
+	records := map[string]string{paxComment: commentWord + string(mark)}
+	if err := head.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: records}); err != nil {
 		return err
 	}
 	return head.Flush()

@@ -219,7 +219,15 @@ type tarWriter struct {
 }
 
 func (t *tarWriter) put(e *entry) error {
-	h := &tar.Header{Name: e.path, Mode: int64(e.mode & 0o7777), Uid: e.uid, Gid: e.gid, ModTime: time.Unix(0, e.mtime), Format: tar.FormatPAX, PAXRecords: map[string]string{}}
+	h := &tar.Header{
+		Name:       e.path,
+		Mode:       int64(e.mode & 0o7777),
+		Uid:        e.uid,
+		Gid:        e.gid,
+		ModTime:    time.Unix(0, e.mtime),
+		Format:     tar.FormatPAX,
+		PAXRecords: map[string]string{},
+	}
 	if e.whiteout {
 		h.Typeflag, h.Mode = tar.TypeChar, 0
 		return t.WriteHeader(h)

@@ -58,7 +58,8 @@ func CheckSize(driver string, size jobs.Bytes, inodes int64) error {
 	}
 	switch most := int64(size / block); {
 	case size < smallestExt3:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an ext3 overlay of %s is too small", size), Hint: "the smallest has " + smallestExt3.String()}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an ext3 overlay of %s is too small", size),
+			Hint: "the smallest has " + smallestExt3.String()}
 	case size > largestExt3:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an ext3 overlay of %s is too large", size), Hint: "it has less than 16TiB"}
 	case inodes > most:
@@ -78,8 +79,8 @@ func makeExt3(ctx context.Context, on jobs.Starter, path string, spec jobs.Overl
 	if spec.Templates != "" {
 		err = fromTemplate(ctx, on, path, spec.Templates, size, spec.Inodes)
 	}
-	// A template that cannot be had (a state directory that is full, or cannot
-	// be written here) is no reason to fail: the long way says what is wrong.
+	// A missing template (the state directory is full, or read-only here) is
+	// no reason to fail: mkfs says what is wrong.
 	if err != nil && ctx.Err() == nil {
 		err = mkfs(ctx, on, path, size, spec.Inodes)
 	}
@@ -172,10 +173,10 @@ const (
 	needsRecovery  = 0x0004
 )
 
-// checkExt3 mends an image that was not unmounted cleanly. The flag in the
+// checkExt3 repairs an image that was not unmounted cleanly. The flag in the
 // superblock decides, and not e2fsck -n, which exits 0 for a dirty image; the
 // container program would mount a dirty one writable without a word.
-func checkExt3(ctx context.Context, on jobs.Starter, path string) (mended bool, err error) {
+func checkExt3(ctx context.Context, on jobs.Starter, path string) (repaired bool, err error) {
 	clean, err := ext3Clean(path)
 	if err != nil || clean {
 		return false, err
@@ -211,8 +212,8 @@ func ext3Clean(path string) (bool, error) {
 	return state&stateClean != 0 && state&stateErrors == 0 && le.Uint32(b[offsetIncompat:])&needsRecovery == 0, nil
 }
 
-// fsck has e2fsck mend an image, whatever its flags say.
-func fsck(ctx context.Context, on jobs.Starter, path string) (mended bool, err error) {
+// fsck runs e2fsck to repair an image, whatever its flags say.
+func fsck(ctx context.Context, on jobs.Starter, path string) (repaired bool, err error) {
 	e2fsck, err := tool("e2fsck")
 	if err != nil {
 		return false, err
@@ -230,7 +231,8 @@ func fsck(ctx context.Context, on jobs.Starter, path string) (mended bool, err e
 	}
 	// e2fsck(8): 0 no errors, 1 errors corrected.
 	if !exit.Started || exit.Signal != 0 || exit.Code > 1 {
-		return false, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay image %s is damaged and e2fsck could not mend it (%s)", path, exit),
+		return false, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("overlay image %s is damaged and e2fsck could not repair it (%s)", path, exit),
 			Hint: "look at it with " + shellescape.QuoteCommand([]string{e2fsck, "-fn", path}) + "; restore it from a copy, or use another overlay name"}
 	}
 	return exit.Code == 1, nil

@@ -155,7 +155,7 @@ func TestPersistentUnclean(t *testing.T) {
 	}
 	must(t, c.Close())
 	must(t, l.Close())
-	// One that cannot be mended is refused, and its lease is free.
+	// One that cannot be repaired is refused, and its lease is free.
 	must(t, os.WriteFile(l.Path, []byte("gone"), 0o600))
 	for range 2 {
 		if _, err := Persistent(t.Context(), here, dir, named(jobs.DriverExt3), Image{Path: sifPath}, me("cccccccc"), never); jobs.CodeOf(err) != jobs.CodeConfig {

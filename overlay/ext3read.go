@@ -21,7 +21,7 @@ import (
 // mounted: by itself, because mounting needs FUSE, and debugfs(8) copies no
 // extended attributes. The format is in the kernel's documentation (ext4 data
 // structures); what ext3 does not have is refused. An image may have been
-// written by somebody hostile, so every number in it is checked.
+// written by an attacker, so every number in it is checked.
 type ext3Layer struct {
 	f              *os.File
 	size           int64 // of the file

@@ -73,7 +73,14 @@ func files(args []string, stdin io.Reader, stdout io.Writer) error {
 // inside runs the verb as root of a user namespace.
 func (s *Set) inside(ctx context.Context, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var said bytes.Buffer
-	p, err := s.On.Start(ctx, jobs.Cmd{Argv: append([]string{"/proc/self/exe", VerbFiles}, args...), Dir: "/", Stdin: stdin, Stdout: stdout, Stderr: &said, OwnFiles: true})
+	p, err := s.On.Start(ctx, jobs.Cmd{
+		Argv:     append([]string{"/proc/self/exe", VerbFiles}, args...),
+		Dir:      "/",
+		Stdin:    stdin,
+		Stdout:   stdout,
+		Stderr:   &said,
+		OwnFiles: true,
+	})
 	if err != nil {
 		return err
 	}
@@ -130,10 +137,12 @@ func (s *Set) readTree(ctx context.Context, driver, layer string) (tree, error) 
 	return t, rerr
 }
 
-// denied is the error for files that need a user namespace which cannot be had.
+// denied is the error for files that need a user namespace where none is
+// available.
 func denied(err error, why string) error {
 	return &jobs.Error{Kind: jobs.KindConfig, Err: fmt.Errorf("%w (%s)", err, why),
-		Hint: "files of ids of --fakeroot, or that nobody may read, need user namespaces, newuidmap (package uidmap, or shadow-utils) and ids of yours in /etc/subuid: ask the administrators, or do it on another machine"}
+		Hint: "files of ids of --fakeroot, and files without read permission, need user namespaces, " +
+			"newuidmap (package uidmap, or shadow-utils) and ids of yours in /etc/subuid: ask the administrators, or do it on another machine"}
 }
 
 // wireEntry is an [entry] on its way from a user namespace.
@@ -155,7 +164,8 @@ func (t *tree) write(w io.Writer) error {
 		return err
 	}
 	for _, e := range t.list {
-		if err := enc.Encode(wireEntry{e.path, e.mode, e.uid, e.gid, e.size, e.mtime, e.rdev, e.ino, e.nlink, e.link, e.whiteout, e.opaque, e.opaqueBy}); err != nil {
+		w := wireEntry{e.path, e.mode, e.uid, e.gid, e.size, e.mtime, e.rdev, e.ino, e.nlink, e.link, e.whiteout, e.opaque, e.opaqueBy}
+		if err := enc.Encode(w); err != nil {
 			return err
 		}
 	}

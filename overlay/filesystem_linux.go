@@ -9,7 +9,15 @@ import (
 
 // local are the magic numbers (statfs(2)) of file systems on this machine's own
 // disks or memory, where a directory overlay is right in every case.
-var local = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, 0x2FC12FC1} // the last is ZFS
+var local = []int64{
+	unix.EXT4_SUPER_MAGIC,
+	unix.XFS_SUPER_MAGIC,
+	unix.BTRFS_SUPER_MAGIC,
+	unix.TMPFS_MAGIC,
+	unix.OVERLAYFS_SUPER_MAGIC,
+	unix.F2FS_SUPER_MAGIC,
+	0x2FC12FC1, // ZFS
+}
 
 // TakesDirectories tells whether a directory overlay can stand in dir, which
 // need not exist yet. On network file systems, and on FUSE ones, the upper

@@ -14,13 +14,13 @@ import (
 	"berth/jobs"
 )
 
-// Check looks an overlay over. mended says what was wrong and is right now;
-// what cannot be mended is an error.
-func (s *Set) Check(ctx context.Context, name string, force bool) (mended []string, err error) {
+// Check examines an overlay and repairs it. repaired says what was wrong and
+// is right now; damage that cannot be repaired is an error.
+func (s *Set) Check(ctx context.Context, name string, force bool) (repaired []string, err error) {
 	said := s.Say
 	quiet := *s
 	quiet.Say = func(format string, args ...any) {
-		mended = append(mended, fmt.Sprintf(format, args...))
+		repaired = append(repaired, fmt.Sprintf(format, args...))
 	}
 	if force {
 		quiet.Say = said
@@ -33,11 +33,11 @@ func (s *Set) Check(ctx context.Context, name string, force bool) (mended []stri
 	if i.Mark.Driver == jobs.DriverExt3 {
 		was, err := fsck(ctx, s.On, i.Layer())
 		if was {
-			mended = append(mended, "e2fsck has mended the image")
+			repaired = append(repaired, "e2fsck has repaired the image")
 		}
-		return mended, err
+		return repaired, err
 	}
-	return mended, s.checkUpper(ctx, i)
+	return repaired, s.checkUpper(ctx, i)
 }
 
 // checkUpper looks for what another driver than the mark's has written: opened
@@ -62,8 +62,11 @@ func (s *Set) checkUpper(ctx context.Context, i *Info) error {
 		}
 	}
 	if len(bad) > 0 {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s is marked %s and was also written by another driver: deleted files would come back", i.Name, i.Mark.Driver), Err: errors.Join(bad...),
-			Hint: "berth overlay restore " + i.Name + " LABEL, or begin anew"}
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg: fmt.Sprintf("overlay %s is marked %s and was also written by another driver: deleted files would come back",
+				i.Name, i.Mark.Driver),
+			Err:  errors.Join(bad...),
+			Hint: "berth overlay restore " + i.Name + " LABEL, or start from the beginning: berth overlay rm " + i.Name}
 	}
 	return nil
 }

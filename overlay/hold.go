@@ -46,7 +46,7 @@ func (s *Set) take(ctx context.Context, dir, verb string, force bool) (l *Lease,
 			case <-time.After(patience.Dead / 3):
 			}
 			if !l.Stands() {
-				return // the beat is somebody else's
+				return // another process owns the heartbeat file now
 			}
 		}
 	}()
@@ -97,12 +97,13 @@ func (s *Set) acquire(ctx context.Context, dir string, me Owner, patience lease.
 	}
 }
 
-// stands refuses to change an overlay whose lease somebody has taken over, for
-// this process was silent for too long: it may have been stopped.
+// stands refuses to change an overlay whose lease another process has taken
+// over because this one sent no heartbeat for too long (it may have been stopped).
 func (i *Info) stands() error {
 	if i.lease == nil || i.lease.Stands() {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + i.Name + " was taken over by somebody else, because this process was silent for long",
+	return &jobs.Error{Kind: jobs.KindAgain,
+		Msg:  "the lease of overlay " + i.Name + " was taken over by another process, because this one sent no heartbeat for long",
 		Hint: "nothing was changed; try again"}
 }

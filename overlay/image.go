@@ -46,7 +46,10 @@ func readImage(ctx context.Context, on jobs.Starter, m *Mark) (lower, error) {
 	if err != nil {
 		return nil, errNoLister
 	}
-	out, err := run.Output(ctx, on, jobs.Cmd{Argv: []string{program, "-o", strconv.FormatInt(at, 10), "-ll", "-d", "", m.Image}, Env: append(os.Environ(), "LC_ALL=C")})
+	out, err := run.Output(ctx, on, jobs.Cmd{
+		Argv: []string{program, "-o", strconv.FormatInt(at, 10), "-ll", "-d", "", m.Image},
+		Env:  append(os.Environ(), "LC_ALL=C"),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +116,15 @@ func parseListing(text string) *listing {
 
 // parseMode reads "drwxr-xr-x".
 func parseMode(s string) (mode uint32, ok bool) {
-	types := map[byte]uint32{'-': unix.S_IFREG, 'd': unix.S_IFDIR, 'l': unix.S_IFLNK, 'c': unix.S_IFCHR, 'b': unix.S_IFBLK, 'p': unix.S_IFIFO, 's': unix.S_IFSOCK}
+	types := map[byte]uint32{
+		'-': unix.S_IFREG,
+		'd': unix.S_IFDIR,
+		'l': unix.S_IFLNK,
+		'c': unix.S_IFCHR,
+		'b': unix.S_IFBLK,
+		'p': unix.S_IFIFO,
+		's': unix.S_IFSOCK,
+	}
 	if len(s) < 11 || s[10] != ' ' {
 		return 0, false
 	}

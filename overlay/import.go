@@ -144,8 +144,8 @@ func (m *tarMark) sane() error {
 	return nil
 }
 
-// unpack unpacks a tar: as root of a user namespace where there is one, so that
-// ids and closed directories can be had.
+// unpack unpacks a tar: as root of a user namespace where there is one, because
+// only that root can set ids and write to directories without permissions.
 func (s *Set) unpack(ctx context.Context, r io.Reader, dir, how string) (u unpacked, err error) {
 	can := false
 	if os.Geteuid() != 0 {

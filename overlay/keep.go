@@ -103,7 +103,11 @@ func Keep(ctx context.Context, on jobs.Starter, dir string, l *Layer, m Mark, me
 		err = writeMark(to, &m)
 	}
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("keep the layer as overlay %s: %w", m.Name, err), lease.Release(), run.RemoveFiles(context.WithoutCancel(ctx), on, to))
+		return "", errors.Join(
+			fmt.Errorf("keep the layer as overlay %s: %w", m.Name, err),
+			lease.Release(),
+			run.RemoveFiles(context.WithoutCancel(ctx), on, to),
+		)
 	}
 	return m.Name, errors.Join(os.Remove(begun), lease.Release())
 }
@@ -149,8 +153,11 @@ func (s *Set) collectKept(ctx context.Context, dry bool, older time.Duration, re
 			s.collectIn(ctx, i.Dir, dry, remove)
 			continue
 		}
-		if i.Err != nil || i.Mark.Kept == nil || time.Since(i.Mark.Created) < older || i.Mark.Kept.GoesOn && time.Since(i.Mark.Created) < goesOnFor || onlyOurs(i.Dir) != nil {
-			continue // not what berth has kept, or not for long
+		if i.Err != nil || i.Mark.Kept == nil || onlyOurs(i.Dir) != nil {
+			continue // not what berth has kept
+		}
+		if age := time.Since(i.Mark.Created); age < older || i.Mark.Kept.GoesOn && age < goesOnFor {
+			continue // not kept for long
 		}
 		if i.Holder != nil && dry {
 			continue
@@ -162,7 +169,7 @@ func (s *Set) collectKept(ctx context.Context, dry bool, older time.Duration, re
 		}
 		release, err := s.hold(ctx, i.Dir, "gc", false)
 		if err != nil {
-			continue // somebody uses it
+			continue // it is in use
 		}
 		gone := s.goneName(i.Dir)
 		err = os.Rename(i.Dir, gone)

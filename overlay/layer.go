@@ -44,7 +44,7 @@ const ownPlace = ".berth"
 
 func (e *entry) isOwn() bool { return e.path == ownPlace || strings.HasPrefix(e.path, ownPlace+"/") }
 
-// layerReader reads the upper directory of a layer that nobody changes.
+// layerReader reads the upper directory of a layer that no process changes.
 type layerReader interface {
 	// walk gives do all entries but the root, a directory before what is in it,
 	// in the order of their names.

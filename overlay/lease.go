@@ -35,7 +35,8 @@ func Acquire(dir string, me Owner, gone func(Owner) bool) (*Lease, error) {
 		case o.Verb != "":
 			hint = "--wait, of a job --overlay-wait TIME, waits until that has ended"
 		}
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("overlay %s is in use by %s on %s since %s", name, by(o), o.Host, o.Time.Format(time.RFC3339)),
+		return nil, &jobs.Error{Kind: jobs.KindAgain,
+			Msg:  fmt.Sprintf("overlay %s is in use by %s on %s since %s", name, by(o), o.Host, o.Time.Format(time.RFC3339)),
 			Hint: hint}
 	case err != nil:
 		return nil, fmt.Errorf("lease overlay %s: %w", name, err)
@@ -64,7 +65,7 @@ func by(o Owner) string {
 // By is what holds an overlay's lease, in words.
 func By(o Owner) string { return by(o) + " on " + o.Host }
 
-// Held says in words that somebody has an overlay, for whoever waits for it.
+// Held says in words who holds an overlay, for a process that waits for it.
 func Held(name string, o Owner) string {
 	return fmt.Sprintf("overlay %s, held by %s since %s", name, By(o), o.Time.Format(time.RFC3339))
 }

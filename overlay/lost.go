@@ -16,9 +16,9 @@ import (
 // it has its mark.
 const fileBegun = ".new-begun"
 
-// lostMark refuses an overlay without a mark in which somebody has worked: it
-// is not half made, but has lost its mark to whoever removes old files, and
-// must not be made anew without a word.
+// lostMark refuses an overlay that was used and has no mark. It is not half
+// made: its mark was removed, as some sites remove old files. To create it
+// again silently would lose its files.
 func lostMark(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, fileBegun)); err == nil {
 		return nil
@@ -27,7 +27,7 @@ func lostMark(dir string) error {
 		return nil
 	}
 	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s has files, but its mark %s is gone", nameOf(dir), filepath.Join(dir, fileMark)),
-		Hint: "some sites remove old files; restore the mark from a backup, or begin anew: berth overlay rm " + nameOf(dir)}
+		Hint: "some sites remove old files; restore the mark from a backup, or start from the beginning: berth overlay rm " + nameOf(dir)}
 }
 
 // worked tells whether a container has had the layer in dir, or a verb one that

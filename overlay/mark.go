@@ -104,10 +104,10 @@ func ReadMark(dir string) (*Mark, error) {
 // header holds its size and the time it was made.
 const headSize = 128 << 10
 
-// ImageID identifies the SIF at path by the UUID in its header, which is made
-// anew whenever an image is built and survives copying; of a SIF built without
-// one, by the beginning of its content. A file that is no SIF is refused: it
-// cannot be the lower layer of a container.
+// ImageID identifies the SIF at path by the UUID in its header. Each build of an
+// image gets a new one, and copies keep it. A SIF built without one is
+// identified by the beginning of its content. A file that is no SIF is refused:
+// it cannot be the lower layer of a container.
 func ImageID(path string) (string, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -161,9 +161,8 @@ func IsUnpacked(dir string) bool {
 // PrefixDir begins what [DirID] returns.
 const PrefixDir = "dir:"
 
-// DirID identifies an unpacked image that somebody keeps at path, by what
-// changes when it is made anew. That its files stay as they are is for its
-// owner to see to.
+// DirID identifies the user's unpacked image at path, by what changes when it
+// is unpacked again. Its owner must leave its files unchanged.
 func DirID(path string) (string, error) {
 	fi, err := os.Stat(path)
 	if err != nil {

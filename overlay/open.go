@@ -132,7 +132,17 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 		if err != nil {
 			return nil, err
 		}
-		b, err := json.MarshalIndent(Mark{Version: markVersion, Name: spec.Name, Driver: spec.Driver, Size: spec.Size, Inodes: spec.Inodes, Image: img.Path, ImageID: img.ID, ImageSum: img.Sum, Created: time.Now().UTC()}, "", "  ")
+		b, err := json.MarshalIndent(Mark{
+			Version:  markVersion,
+			Name:     spec.Name,
+			Driver:   spec.Driver,
+			Size:     spec.Size,
+			Inodes:   spec.Inodes,
+			Image:    img.Path,
+			ImageID:  img.ID,
+			ImageSum: img.Sum,
+			Created:  time.Now().UTC(),
+		}, "", "  ")
 		if err != nil {
 			return nil, err
 		}
@@ -168,22 +178,23 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 	}
 	if err := hasLayer(l.Path, m.Driver); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + spec.Name + " has lost its content", Err: fmt.Errorf("%w: %w", ErrLost, err),
-			Hint: "berth overlay restore " + spec.Name + " LABEL, or begin anew: berth overlay rm " + spec.Name + "; some sites remove old files"}
+			Hint: "berth overlay restore " + spec.Name + " LABEL, or start from the beginning: berth overlay rm " + spec.Name +
+				"; some sites remove old files"}
 	}
 	if m.Driver == jobs.DriverExt3 {
-		mended, err := checkExt3(ctx, on, l.Path)
+		repaired, err := checkExt3(ctx, on, l.Path)
 		if err != nil {
 			return nil, err
 		}
-		if mended {
+		if repaired {
 			l.Notes = append(l.Notes, "overlay "+spec.Name+" had not been unmounted cleanly and was checked with e2fsck")
 		}
 	}
 	return l, nil
 }
 
-// Stands tells whether the layer is still its opener's: nobody has taken the
-// lease of a persistent one over.
+// Stands tells whether the layer is still its opener's: no other process has
+// taken over the lease of a persistent one.
 func (l *Layer) Stands() bool { return l.lease == nil || l.lease.Stands() }
 
 // Close ends the use of the layer: a throw-away one is removed, a persistent
@@ -260,7 +271,9 @@ func discard(dir string) error {
 	}
 	for _, e := range entries {
 		switch n := e.Name(); {
-		case n == dirLayer, strings.HasPrefix(n, fileImage), strings.HasPrefix(n, prefixMkfs), strings.HasPrefix(n, prefixTemp), n == dirRestored, isAttempt(filepath.Join(dir, n)):
+		case n == dirLayer, n == dirRestored,
+			strings.HasPrefix(n, fileImage), strings.HasPrefix(n, prefixMkfs), strings.HasPrefix(n, prefixTemp),
+			isAttempt(filepath.Join(dir, n)):
 			if err := disk.RemoveTree(filepath.Join(dir, n)); err != nil {
 				return err
 			}

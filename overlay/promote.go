@@ -169,7 +169,7 @@ func (l *Layer) Promote(_ context.Context, stands func() bool) error {
 	mayStill := func() error {
 		if !l.lease.Stands() || !stands() {
 			return &jobs.Error{Kind: jobs.KindInfra,
-				Msg:  "what the task has changed in overlay " + name + " is not kept: somebody else has taken the overlay or the attempt over",
+				Msg:  "what the task has changed in overlay " + name + " is not kept: another process has taken over the overlay or the attempt",
 				Hint: "berth overlay show " + name + " says who has it"}
 		}
 		return nil
@@ -185,7 +185,7 @@ func (l *Layer) Promote(_ context.Context, stands func() bool) error {
 		if err != nil {
 			return fail(err)
 		}
-		if !clean { // mended it would pass its check, and lack what was not written
+		if !clean { // a repaired image would pass its check and lack unwritten data
 			return fail(errors.New("its image was not unmounted cleanly"))
 		}
 	}
@@ -270,7 +270,7 @@ func isAttempt(work string) bool {
 }
 
 // clearAttempts removes what an attempt that was killed has left: its copy, and
-// half made ones. The caller has the lease, so nobody else works on them.
+// half made ones. The caller has the lease, so no other process works on them.
 func clearAttempts(ctx context.Context, on jobs.Starter, dir string) error {
 	var errs []error
 	for _, work := range attempts(dir) {

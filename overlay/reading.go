@@ -16,8 +16,8 @@ type Reading struct {
 	tree  tree
 }
 
-// Read opens an overlay for a verb that reads it: of one that somebody writes,
-// its last snapshot.
+// Read opens an overlay for a verb that reads it. Of an overlay that is in use,
+// it opens the last snapshot.
 func (s *Set) Read(ctx context.Context, name, verb string) (*Reading, error) {
 	src, err := s.read(ctx, name, verb)
 	if err != nil {

@@ -25,9 +25,9 @@ type Set struct {
 	Templates string // see [jobs.OverlaySpec]
 	On        jobs.Starter
 	Auto      string // the driver that "auto" is where directories can be layers; "" is fuse
-	// Say is given what a person should know, one line each; nil is nobody.
+	// Say is given messages for the user, one line each; nil drops them.
 	Say func(format string, args ...any)
-	// Wait is how long a verb waits for somebody who has an overlay; 0 is not at
+	// Wait is how long a verb waits for an overlay that is in use; 0 is not at
 	// all, below 0 as long as it takes.
 	Wait time.Duration
 	// Older is how long a kept layer stays before [Set.Collect] removes it; 0 is
@@ -156,7 +156,7 @@ func (s *Set) made(name string) (*Info, error) {
 			return i, err
 		}
 		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + " is half made",
-			Hint: "the next job that uses it makes it anew; or: berth overlay rm " + name}
+			Hint: "the next job that uses it creates it again; or: berth overlay rm " + name}
 	}
 	return i, err
 }
@@ -205,7 +205,7 @@ func (s *Set) done(name string) (*Info, error) {
 }
 
 // settle chooses the driver as a job would: auto is the one that the profile
-// names, where it can be had here.
+// names, where it is available here.
 func (s *Set) settle(spec jobs.OverlaySpec) (jobs.OverlaySpec, error) {
 	spec.Templates = s.Templates
 	sized := spec.Size != 0 || spec.Inodes != 0
@@ -266,7 +266,8 @@ func (s *Set) begin(ctx context.Context, dir, verb string) (release func(), err 
 	}
 	m, err := ReadMark(dir)
 	if err == nil && m != nil {
-		err = &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + filepath.Base(dir) + " was made by somebody else at the same time", Hint: "berth overlay ls"}
+		err = &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + filepath.Base(dir) + " was made by another process at the same time",
+			Hint: "berth overlay ls"}
 	}
 	if err == nil {
 		err = lostMark(dir)

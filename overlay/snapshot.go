@@ -155,7 +155,7 @@ func (s *Set) held(ctx context.Context, name, verb string, force bool) (*Info, f
 	if err != nil {
 		return nil, nil, err
 	}
-	// As it is now that nobody else changes it.
+	// The mark as it is now that no other process changes the overlay.
 	if i, err = s.made(name); err == nil {
 		err = settleLayer(ctx, s.On, i.Dir, i.Mark)
 	}
@@ -169,9 +169,9 @@ func (s *Set) held(ctx context.Context, name, verb string, force bool) (*Info, f
 		}
 	}
 	if err == nil && i.Mark.Driver == jobs.DriverExt3 && verb != "restore" {
-		var mended bool
-		if mended, err = checkExt3(ctx, s.On, i.Layer()); mended {
-			s.say("overlay %s had not been unmounted cleanly and was mended with e2fsck", name)
+		var repaired bool
+		if repaired, err = checkExt3(ctx, s.On, i.Layer()); repaired {
+			s.say("overlay %s had not been unmounted cleanly and was repaired with e2fsck", name)
 		}
 	}
 	if err != nil {
@@ -254,8 +254,8 @@ func (s *Set) RemoveSnapshot(ctx context.Context, name, label string) error {
 
 // swap puts what stands at from in the place of to, and to's in its place
 // where the file system can exchange two names; else it renames twice, and a
-// kill between the two is mended by [settleSwap]. After an error what stood at
-// to is there again, if that can be had.
+// kill between the two is repaired by [settleSwap]. After an error what stood at
+// to is put back, if possible.
 func swap(from, to string) error {
 	if fi, err := os.Lstat(from); err != nil || !fi.IsDir() {
 		return os.Rename(from, to)
@@ -278,8 +278,8 @@ func swap(from, to string) error {
 	return err
 }
 
-// Fork makes a new overlay of what another one holds, or held at its last
-// snapshot while somebody writes it.
+// Fork makes a new overlay of what another one holds, or, while that one is in
+// use, held at its last snapshot.
 func (s *Set) Fork(ctx context.Context, name, to string) (*Info, error) {
 	dir, err := s.fresh(to)
 	if err != nil {
@@ -310,7 +310,7 @@ func (s *Set) Fork(ctx context.Context, name, to string) (*Info, error) {
 	return s.done(to)
 }
 
-// source is a layer that nobody changes.
+// source is a layer that no process changes.
 type source struct {
 	name    string
 	mark    *Mark
@@ -318,7 +318,7 @@ type source struct {
 	release func()
 }
 
-// read gives an overlay's layer to a reader: of one that somebody writes, that
+// read gives an overlay's layer to a reader: of an overlay that is in use, that
 // of its last snapshot.
 func (s *Set) read(ctx context.Context, name, verb string) (*source, error) {
 	i, release, err := s.held(ctx, name, verb, false)
@@ -354,7 +354,7 @@ type Left struct {
 
 // Collect removes what killed verbs and jobs have left behind, and layers that
 // were kept for longer than [Set].Older, or only finds them.
-// Of an overlay that somebody holds nothing is touched.
+// Nothing of an overlay that is in use is touched.
 func (s *Set) Collect(ctx context.Context, dry bool) ([]Left, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -423,7 +423,7 @@ func (s *Set) collectIn(ctx context.Context, dir string, dry bool, remove func(p
 	if len(found) == 0 {
 		return
 	}
-	// Held even for looking: what somebody makes right now was not left behind.
+	// Held even for looking: what another process makes right now was not left behind.
 	release, err := s.hold(ctx, dir, "gc", false)
 	if err != nil {
 		return

@@ -188,7 +188,10 @@ func unpack(out *os.File, in io.Reader, size int64) error {
 		return fmt.Errorf("%w: %w", errTemplate, err)
 	}
 	head := make([]byte, len(templateMagic)+8)
-	if _, err := io.ReadFull(z, head); err != nil || string(head[:len(templateMagic)]) != templateMagic || int64(binary.LittleEndian.Uint64(head[len(templateMagic):])) != size {
+	if _, err := io.ReadFull(z, head); err != nil || string(head[:len(templateMagic)]) != templateMagic {
+		return errTemplate
+	}
+	if int64(binary.LittleEndian.Uint64(head[len(templateMagic):])) != size {
 		return errTemplate
 	}
 	buf := make([]byte, templateRun)

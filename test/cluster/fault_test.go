@@ -181,7 +181,7 @@ func TestOverlayFaults(t *testing.T) {
 				t.Errorf("a killed job: %+v", st)
 			}
 		}
-		if a := s.sh(t, "berth overlay check "+l.name); a.code != 0 || strings.Contains(a.out+a.err, "mended") {
+		if a := s.sh(t, "berth overlay check "+l.name); a.code != 0 || strings.Contains(a.out+a.err, "repaired") {
 			t.Errorf("check: %d %s %s", a.code, a.out, a.err)
 		}
 		if out := s.ok(t, "cd ~/.local/state/berth/overlays/"+l.name+"; ls -A"); strings.Contains(out, ".attempt") || strings.Contains(out, ".making") {
