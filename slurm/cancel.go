@@ -24,7 +24,7 @@ func (s *Scheduler) Cancel(ctx context.Context, handles []jobs.Handle) error {
 		pick(alive, onCluster(handles, cluster), rows)
 		var ids []string
 		for _, h := range onCluster(handles, cluster) {
-			// A word nobody knows may be a live job's.
+			// A state word that is not known may be a live job's.
 			if st, ok := alive[h.Name]; ok && !st.State.Final() {
 				ids = append(ids, h.NativeID)
 			}

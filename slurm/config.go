@@ -21,7 +21,7 @@ type Config struct {
 	// start; "" is here. It has an environment of its own, which is then the
 	// one that is cleaned; Environ is not used.
 	Login string
-	// Shared returns a directory on this machine's own disk, and nobody else's,
+	// Shared returns a directory on this machine's own disk, closed to other users,
 	// where the user's processes share what was asked. It is called before the
 	// first question; nil shares nothing.
 	Shared func() (string, error)

@@ -9,8 +9,8 @@
 // their times need no guessing.
 //
 // What the package promises when Slurm does not answer: a query that failed
-// is an error and never a state; a state word that nobody here knows is no
+// is an error and never a state; an unknown state word is no
 // state; a job is matched by id and by name, because ids are used again after
-// a cluster is set up anew. An unclear submission is [jobs.KindUnclear] and is
+// a cluster is installed again. An unclear submission is [jobs.KindUnclear] and is
 // resolved by name ([Scheduler.Find]), never by submitting again.
 package slurm

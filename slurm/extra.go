@@ -20,7 +20,8 @@ func extras(words []string) (opts []option, dependency string, err error) {
 		case !ok:
 			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("extra sbatch option %q is not of the form --option=value", w)}
 		case options.Own(name):
-			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "extra sbatch option --" + name + " is berth's own", Hint: "remove it from the extra options"}
+			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "extra sbatch option --" + name + " is berth's own",
+				Hint: "remove it from the extra options"}
 		case name == "dependency" && strings.Contains(value, "?"):
 			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "alternatives (\"?\") in --dependency cannot be combined with berth's own singleton"}
 		case name == "dependency":

@@ -84,8 +84,9 @@ func (s *Scheduler) others(ctx context.Context, r jobs.Resources, o jobs.SlurmOp
 		name := p["PartitionName"]
 		own := slices.Contains(strings.Split(o.Partition, ","), name) || o.Partition == "" && p["Default"] == "YES"
 		limit, bounded := site.Limit(p["MaxTime"])
-		if own || p["State"] != "UP" || p["RootOnly"] == "YES" || p["ReqResv"] == "YES" || !open(p["AllowGroups"], "") || !open(p["AllowAccounts"], o.Account) ||
-			!open(p["AllowQos"], o.QOS) || bounded && r.Time > limit {
+		if own || p["State"] != "UP" || p["RootOnly"] == "YES" || p["ReqResv"] == "YES" ||
+			!open(p["AllowGroups"], "") || !open(p["AllowAccounts"], o.Account) || !open(p["AllowQos"], o.QOS) ||
+			bounded && r.Time > limit {
 			continue
 		}
 		names = append(names, name)

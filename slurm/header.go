@@ -112,7 +112,8 @@ func header(l jobs.Launch) ([]string, error) {
 		case !slices.Contains(l.Profile.Forbid, o.name):
 			lines = append(lines, "#SBATCH "+directive(o))
 		case slices.Contains(needed, o.name):
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile forbids --" + o.name + ", which berth needs", Hint: "remove it from the profile's forbid"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile forbids --" + o.name + ", which berth needs",
+				Hint: "remove it from the profile's forbid"}
 		default:
 			lines = append(lines, "# --"+o.name+" is not sent: the profile forbids it")
 		}

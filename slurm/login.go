@@ -9,8 +9,10 @@ import (
 // prepare makes a login of another machine ready for a command: what would
 // change its output is taken out of the environment there, $1 variables are put
 // in, and PATH is that of a login where the program is not found otherwise.
-const prepare = `for v in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do case $v in SLURM_CONF|SLURM_CONF_SERVER|SLURM_CLUSTERS|SLURM_JWT) ;; ` +
-	`SLURM_*|SBATCH_*|SRUN_*|SALLOC_*|SQUEUE_*|SACCT_*|SCANCEL_*|SINFO_*|SCONTROL_*|SACCTMGR_*|SSTAT_*|SPRIO_*|SSHARE_*|SREPORT_*|SCRONTAB_*|LC_*|LANG) unset "$v" ;; esac; done; ` +
+const prepare = `for v in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do case $v in ` +
+	`SLURM_CONF|SLURM_CONF_SERVER|SLURM_CLUSTERS|SLURM_JWT) ;; ` +
+	`SLURM_*|SBATCH_*|SRUN_*|SALLOC_*|SQUEUE_*|SACCT_*|SCANCEL_*|SINFO_*|SCONTROL_*|` +
+	`SACCTMGR_*|SSTAT_*|SPRIO_*|SSHARE_*|SREPORT_*|SCRONTAB_*|LC_*|LANG) unset "$v" ;; esac; done; ` +
 	`n=$1; shift; while [ "$n" -gt 0 ]; do export "$1"; shift; n=$((n-1)); done; ` +
 	`command -v "$1" >/dev/null 2>&1 || { [ -r /etc/profile ] && . /etc/profile >/dev/null 2>&1; }; `
 

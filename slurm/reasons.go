@@ -6,8 +6,8 @@ import "strings"
 type reason struct {
 	plain string // goes on after "it waits: "
 	help  string // what would help, with the command; {id} is the job's
-	// never says that the job does not start by itself: somebody has to do
-	// something.
+	// never says that the job does not start by itself: the user or the site
+	// has to act.
 	never  bool
 	detail string // what Slurm says beside the word, such as which nodes
 }
@@ -23,8 +23,11 @@ const (
 // 22.05 to 26.05. The limits of associations and QOS, of which there are many,
 // are read by [limitOf].
 var reasons = map[string]reason{
-	"Priority":                 {plain: "other jobs come first", help: "a job that asks for less time or memory may fit in between: berth explain tries that"},
-	"Resources":                {plain: "the nodes it needs are in use, and it is the next", help: "a job that asks for less time, memory or CPUs may fit sooner: berth explain tries that"},
+	"Priority": {plain: "other jobs come first", help: "a job that asks for less time or memory may fit in between: berth explain tries that"},
+	"Resources": {
+		plain: "the nodes it needs are in use, and it is the next",
+		help:  "a job that asks for less time, memory or CPUs may fit sooner: berth explain tries that",
+	},
 	"Prolog":                   {plain: "the site's prolog makes its node ready"},
 	"Cleaning":                 {plain: "it was put back into the queue, and what it left on its nodes is being cleaned up"},
 	"SchedDefer":               {plain: "the scheduler looks at new jobs only now and then"},
@@ -35,33 +38,82 @@ var reasons = map[string]reason{
 	"JobArrayTaskLimit":        {plain: "as many tasks of its array run as it allows at once"},
 	"JobHeldUser":              {plain: "it is held, by its user", help: release, never: true},
 	"JobHeldAdmin":             {plain: "it is held, by the site", help: "ask its administrators, or berth cancel it", never: true},
-	"JobHoldMaxRequeue":        {plain: "it is held, because it was put back into the queue too often", help: "its node or prolog may be broken; ask the administrators; then, " + release, never: true},
+	"JobHoldMaxRequeue": {
+		plain: "it is held, because it was put back into the queue too often",
+		help:  "its node or prolog may be broken; ask the administrators; then, " + release,
+		never: true,
+	},
 	// A text of slurmctld's in place of a name; so are those that name another
 	// failure before these two words.
-	"requeued held":         {plain: "it could not be launched, was put back into the queue, and is held", help: "its node may be broken: sinfo -R; then, " + release, never: true},
-	"ReqNodeNotAvail":       {plain: "nodes that it needs are down, drained or reserved", help: nodesDown + "; a reservation ahead lets only jobs in that end before it: scontrol show reservation"},
-	"NodeDown":              {plain: "a node that it needs is down", help: nodesDown},
-	"FrontEndDown":          {plain: "no front end node is up to start it", help: nodesDown},
-	"PartitionDown":         {plain: "its partition is down", help: "see: sinfo -o '%P %a'; ask the administrators, or: scontrol update jobid={id} partition=ANOTHER"},
-	"PartitionInactive":     {plain: "its partition starts no jobs now", help: "see: sinfo -o '%P %a'; ask the administrators, or: scontrol update jobid={id} partition=ANOTHER"},
-	"PartitionNodeLimit":    {plain: "it asks for more nodes than its partition gives to a job", help: cancelIt, never: true},
-	"PartitionTimeLimit":    {plain: "it asks for more time than its partition allows, so it never starts", help: "scontrol update jobid={id} timelimit=LESS, or berth cancel it and ask for less; see: sinfo -o '%P %l'", never: true},
-	"PartitionConfig":       {plain: "its partition has nothing that can take such a job", help: cancelIt, never: true},
-	"BadConstraints":        {plain: "no node has what it asks for (constraint, memory, CPUs), so it never starts", help: "berth cancel it, and submit it again with less, or another constraint; see: sinfo -o '%P %c %m %f %G'", never: true},
-	"Constraints":           {plain: "no node has what it asks for", help: cancelIt, never: true},
-	"MaxMemPerLimit":        {plain: "it asks for more memory for a CPU or a node than is allowed", help: cancelIt, never: true},
-	"Reservation":           {plain: "its reservation has not begun, or is full", help: "see: scontrol show reservation"},
-	"ReservationDeleted":    {plain: "its reservation was deleted", help: "scontrol update jobid={id} reservationname=; then, " + release, never: true},
-	"ReservationInvalid":    {plain: "its reservation is not valid for it", help: "see: scontrol show reservation; scontrol update jobid={id} reservationname=", never: true},
-	"InvalidAccount":        {plain: "its account is not valid any more", help: "berth cancel it, and name another account; yours: sacctmgr show assoc user=$USER", never: true},
-	"InvalidQOS":            {plain: "its QOS is not valid any more", help: "berth cancel it, and name another QOS; yours: sacctmgr show assoc user=$USER format=account,qos", never: true},
-	"QOSNotAllowed":         {plain: "its partition does not take its QOS", help: "berth cancel it, and name another QOS or partition; see: scontrol show partition", never: true},
-	"AccountNotAllowed":     {plain: "its partition does not take its account", help: "berth cancel it, and name another account or partition; see: scontrol show partition", never: true},
-	"AccountingPolicy":      {plain: "a limit of the site's accounting holds it back", help: assocHelp},
-	"QOSUsageThreshold":     {plain: "its QOS has used too much lately for jobs to start", help: qosHelp},
-	"BurstBufferResources":  {plain: "there is no room in the burst buffer", help: "see: scontrol show burstbuffer"},
-	"BurstBufferStageIn":    {plain: "its data is being copied into the burst buffer"},
-	"BurstBufferOperation":  {plain: "an operation of the burst buffer failed, and it is held", help: "see: scontrol show burstbuffer; then, " + release, never: true},
+	"requeued held": {
+		plain: "it could not be launched, was put back into the queue, and is held",
+		help:  "its node may be broken: sinfo -R; then, " + release,
+		never: true,
+	},
+	"ReqNodeNotAvail": {
+		plain: "nodes that it needs are down, drained or reserved",
+		help:  nodesDown + "; a reservation ahead lets only jobs in that end before it: scontrol show reservation",
+	},
+	"NodeDown":     {plain: "a node that it needs is down", help: nodesDown},
+	"FrontEndDown": {plain: "no front end node is up to start it", help: nodesDown},
+	"PartitionDown": {
+		plain: "its partition is down",
+		help:  "see: sinfo -o '%P %a'; ask the administrators, or: scontrol update jobid={id} partition=ANOTHER",
+	},
+	"PartitionInactive": {
+		plain: "its partition starts no jobs now",
+		help:  "see: sinfo -o '%P %a'; ask the administrators, or: scontrol update jobid={id} partition=ANOTHER",
+	},
+	"PartitionNodeLimit": {plain: "it asks for more nodes than its partition gives to a job", help: cancelIt, never: true},
+	"PartitionTimeLimit": {
+		plain: "it asks for more time than its partition allows, so it never starts",
+		help:  "scontrol update jobid={id} timelimit=LESS, or berth cancel it and ask for less; see: sinfo -o '%P %l'",
+		never: true,
+	},
+	"PartitionConfig": {plain: "its partition has nothing that can take such a job", help: cancelIt, never: true},
+	"BadConstraints": {
+		plain: "no node has what it asks for (constraint, memory, CPUs), so it never starts",
+		help:  "berth cancel it, and submit it again with less, or another constraint; see: sinfo -o '%P %c %m %f %G'",
+		never: true,
+	},
+	"Constraints":        {plain: "no node has what it asks for", help: cancelIt, never: true},
+	"MaxMemPerLimit":     {plain: "it asks for more memory for a CPU or a node than is allowed", help: cancelIt, never: true},
+	"Reservation":        {plain: "its reservation has not begun, or is full", help: "see: scontrol show reservation"},
+	"ReservationDeleted": {plain: "its reservation was deleted", help: "scontrol update jobid={id} reservationname=; then, " + release, never: true},
+	"ReservationInvalid": {
+		plain: "its reservation is not valid for it",
+		help:  "see: scontrol show reservation; scontrol update jobid={id} reservationname=",
+		never: true,
+	},
+	"InvalidAccount": {
+		plain: "its account is not valid any more",
+		help:  "berth cancel it, and name another account; yours: sacctmgr show assoc user=$USER",
+		never: true,
+	},
+	"InvalidQOS": {
+		plain: "its QOS is not valid any more",
+		help:  "berth cancel it, and name another QOS; yours: sacctmgr show assoc user=$USER format=account,qos",
+		never: true,
+	},
+	"QOSNotAllowed": {
+		plain: "its partition does not take its QOS",
+		help:  "berth cancel it, and name another QOS or partition; see: scontrol show partition",
+		never: true,
+	},
+	"AccountNotAllowed": {
+		plain: "its partition does not take its account",
+		help:  "berth cancel it, and name another account or partition; see: scontrol show partition",
+		never: true,
+	},
+	"AccountingPolicy":     {plain: "a limit of the site's accounting holds it back", help: assocHelp},
+	"QOSUsageThreshold":    {plain: "its QOS has used too much lately for jobs to start", help: qosHelp},
+	"BurstBufferResources": {plain: "there is no room in the burst buffer", help: "see: scontrol show burstbuffer"},
+	"BurstBufferStageIn":   {plain: "its data is being copied into the burst buffer"},
+	"BurstBufferOperation": {
+		plain: "an operation of the burst buffer failed, and it is held",
+		help:  "see: scontrol show burstbuffer; then, " + release,
+		never: true,
+	},
 	"PowerNotAvail":         {plain: "there is not enough power for its nodes under the site's limit"},
 	"PowerReserved":         {plain: "power for its nodes is reserved for others"},
 	"FedJobLock":            {plain: "the clusters of the federation settle who starts it"},

@@ -20,7 +20,7 @@ var (
 		"Socket timed out", "Zero Bytes were transmitted", "Unexpected message received", "receive failure", "send failure",
 		"Communication connection failure", "Communication shutdown failure", "Connection reset by peer", "Broken pipe", "Transport endpoint",
 	}
-	// Nothing was sent: there was nobody to send it to.
+	// The connection failed, so nothing was sent.
 	controllerDown = []string{
 		"Unable to contact slurm controller (connect failure)", "Connection refused", "Unable to establish control machine address",
 		"Could not establish a configuration source", "Unable to contact slurm controller",
@@ -47,7 +47,8 @@ func (s *Scheduler) refusal(ctx context.Context, l jobs.Launch, out output) erro
 	case strings.Contains(text, "sbatch: fatal:"):
 		// Slurm's programs use it for what is wrong around the request: a
 		// configuration that cannot be read, plugins, credentials.
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "Slurm does not work here; nothing was submitted: " + said, Hint: "see: scontrol ping; is SLURM_CONF right?"}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "Slurm does not work here; nothing was submitted: " + said,
+			Hint: "see: scontrol ping; is SLURM_CONF right?"}
 	case containsAny(text, later):
 		return &jobs.Error{Kind: jobs.KindAgain, Msg: "Slurm does not take another job now: " + said,
 			Hint: "wait until some of your jobs have ended; see: squeue --me"}
@@ -95,10 +96,16 @@ func (s *Scheduler) refusalHint(ctx context.Context, l jobs.Launch, text string)
 		return "see your QOS with: sacctmgr show assoc user=" + l.Identity.User + " format=account,partition,qos"
 	case strings.Contains(text, "Temporary disk specification"):
 		return "no node has that much temporary disk (--tmp); ask for less, or where nodes declare none put forbid = [\"tmp\"] into the profile"
-	case containsAny(text, []string{"Requested node configuration is not available", "Invalid feature", "nvalid generic resource", "Invalid GRES", "nvalid Trackable RESource"}):
+	case containsAny(text, []string{
+		"Requested node configuration is not available",
+		"Invalid feature",
+		"nvalid generic resource",
+		"Invalid GRES",
+		"nvalid Trackable RESource",
+	}):
 		return "no node offers this: " + askedFor(l) + "; see what there is with: sinfo -o '%P %c %m %d %G %f'"
 	case strings.Contains(text, "unrecognized option"), containsAny(text, []string{"Invalid --", "nvalid option"}):
-		return "mend the extra sbatch options of the task or the profile"
+		return "correct the extra sbatch options of the task or the profile"
 	case containsAny(text, []string{"Requested time limit is invalid", "time limit"}):
 		return "ask for less time; see: sinfo -o '%P %l'"
 	case strings.Contains(text, "accounting/QOS policy"):
@@ -117,7 +124,8 @@ var optionWord = pattern.Lazy(`--([a-z][a-z-]*)`)
 func namedOption(text string) string {
 	for _, m := range optionWord().FindAllStringSubmatch(text, -1) {
 		switch m[1] {
-		case "mem", "tmp", "time", "gres", "gpus", "cpus-per-task", "nodes", "ntasks", "constraint", "comment", "dependency", "open-mode", "kill-on-invalid-dep", "no-requeue":
+		case "mem", "tmp", "time", "gres", "gpus", "cpus-per-task", "nodes", "ntasks", "constraint",
+			"comment", "dependency", "open-mode", "kill-on-invalid-dep", "no-requeue":
 			return m[1]
 		}
 	}

@@ -52,8 +52,18 @@ func (c Crontab) render() (string, error) {
 	if dependency != "" {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "an entry of scrontab has no --dependency"}
 	}
-	all := []option{{"job-name", "berth-follow"}, {"output", "/dev/null"}, {"time", strconv.Itoa(int(crontabTime / time.Minute))}, {"mem", strconv.FormatInt(crontabMemory.MiB(), 10) + "M"}}
-	for _, o := range []option{{"partition", c.Options.Partition}, {"account", c.Options.Account}, {"qos", c.Options.QOS}, {"constraint", c.Options.Constraint}} {
+	all := []option{
+		{"job-name", "berth-follow"},
+		{"output", "/dev/null"},
+		{"time", strconv.Itoa(int(crontabTime / time.Minute))},
+		{"mem", strconv.FormatInt(crontabMemory.MiB(), 10) + "M"},
+	}
+	for _, o := range []option{
+		{"partition", c.Options.Partition},
+		{"account", c.Options.Account},
+		{"qos", c.Options.QOS},
+		{"constraint", c.Options.Constraint},
+	} {
 		if o.value != "" {
 			all = append(all, o)
 		}
@@ -62,7 +72,8 @@ func (c Crontab) render() (string, error) {
 	for _, o := range append(all, opts...) {
 		word := directive(o)
 		if strings.ContainsAny(word, " \"'\\#%") {
-			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the option %q cannot stand in scrontab", word), Hint: "it may hold no blanks, quotes, # or %"}
+			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the option %q cannot stand in scrontab", word),
+				Hint: "it may hold no blanks, quotes, # or %"}
 		}
 		words = append(words, word)
 	}
@@ -73,7 +84,8 @@ func (c Crontab) render() (string, error) {
 			return "", err
 		}
 		if strings.Contains(text, "%") {
-			return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "a path with % cannot stand in scrontab: " + c.Home, Hint: "BERTH_HOME names another state directory"}
+			return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "a path with % cannot stand in scrontab: " + c.Home,
+				Hint: "BERTH_HOME names another state directory"}
 		}
 	}
 	return crontabBegin + c.Home + "\n" + strings.Join(words, " ") + "\n" + when + " " + command + "\n" + crontabEnd + c.Home + "\n", nil
@@ -100,7 +112,7 @@ func schedule(every time.Duration) (string, error) {
 }
 
 // without takes the entry of a state directory out of a crontab, and returns it.
-// One that somebody has cut is not touched.
+// An entry whose first or last line is missing is not touched.
 func without(crontab, home string) (rest, entry string, err error) {
 	begin, end := crontabBegin+home+"\n", crontabEnd+home+"\n"
 	if crontab != "" && !strings.HasSuffix(crontab, "\n") {
@@ -137,7 +149,7 @@ func without(crontab, home string) (rest, entry string, err error) {
 
 func cutEntry(home string) error {
 	return &jobs.Error{Kind: jobs.KindConfig, Msg: "berth's entry for " + home + " in your scrontab was changed: its first and last line do not match",
-		Hint: "mend or remove it: scrontab -e"}
+		Hint: "repair or remove it: scrontab -e"}
 }
 
 // SetCrontab puts the entry into the user's scrontab, in place of one for the

@@ -32,21 +32,21 @@ const (
 	// leave is how long Slurm is left alone after it was too busy to answer,
 	// doubled for each time in a row up to rare.
 	leave = often
-	// worthIt is how long of that somebody waits who must know.
+	// worthIt is how much of that a caller waits who needs a fresh answer.
 	worthIt = 10 * time.Second
 )
 
 // share is what the processes of a user on a host know together of one Slurm:
 // the last answers about the queue, and when something may be asked again. It
 // stands in a directory of this machine's own, behind flock(2); where that
-// cannot be had, each process asks for itself.
+// is not available, each process asks for itself.
 type share struct {
 	path   string // without a suffix
 	now    func() time.Time
 	sleep  func(context.Context, time.Duration) error
 	jitter float64 // of the interval, so that hosts do not ask in step
-	// longest is how long somebody who asks is waited for: longer than a question
-	// takes. Who was stopped (ctrl-Z) does not hold up the others for ever.
+	// longest is how long a process waits for the one that asks Slurm: longer
+	// than a query takes. A stopped process (ctrl-Z) does not block the others for ever.
 	longest time.Duration
 }
 
@@ -73,7 +73,7 @@ type answer struct {
 	Asked    time.Time     `json:"asked,omitzero"` // before the question
 	Text     string        `json:"text,omitempty"`
 	Interval time.Duration `json:"interval_ns,omitempty"`
-	// Of the last failures in a row: how many, why, and until when nobody asks.
+	// Of the last failures in a row: how many, why, and until when no process asks.
 	Failures int       `json:"failures,omitempty"`
 	Why      string    `json:"why,omitempty"`
 	Hint     string    `json:"hint,omitempty"`
@@ -121,9 +121,10 @@ func programOn(list string) string {
 	return ""
 }
 
-// hold locks a file and returns what it holds, and what writes it anew and
-// unlocks it; nil leaves it as it is. Where there is no lock, or nobody who has it
-// lets go of it, it is empty, and nothing is written.
+// hold locks a file and returns its content, and a function that writes new
+// content and unlocks it; nil leaves it as it is. Where there is no lock, or the
+// process that has it does not release it, the content is empty, and nothing is
+// written.
 func (s *share) hold(ctx context.Context, name string) (text []byte, release func([]byte), err error) {
 	f, err := os.OpenFile(s.path+name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -258,8 +259,8 @@ const (
 	usual fresh = iota
 	// recent is the same with the shortest interval.
 	recent
-	// after takes only what was asked from now on: somebody does something, and
-	// must know.
+	// after takes only an answer to a query that begins from now on: the caller
+	// acts on it.
 	after
 )
 
@@ -277,7 +278,9 @@ func (s *share) squeue(ctx context.Context, cluster string, want fresh, ask func
 }
 
 // answer is squeue with the file held: b is what it was, and what it shall be.
-func (s *share) answer(ctx context.Context, b []byte, cluster string, want fresh, called time.Time, ask func(context.Context) (string, error)) (out []byte, text string, asked time.Time, err error) {
+func (s *share) answer(
+	ctx context.Context, b []byte, cluster string, want fresh, called time.Time, ask func(context.Context) (string, error),
+) (out []byte, text string, asked time.Time, err error) {
 	var sh shared
 	if json.Unmarshal(b, &sh) != nil || sh.Version != 1 || sh.Queues == nil {
 		sh = shared{Version: 1, Queues: map[string]answer{}}
@@ -310,7 +313,7 @@ func (s *share) answer(ctx context.Context, b []byte, cluster string, want fresh
 	text, err = ask(ctx)
 	next := answer{Asked: asked, Text: text, Interval: often}
 	switch {
-	case err != nil && ctx.Err() != nil: // somebody here gave up, and not Slurm
+	case err != nil && ctx.Err() != nil: // the caller gave up, and not Slurm
 		return nil, "", time.Time{}, err
 	case err != nil:
 		next = a

@@ -34,7 +34,10 @@ var states = map[string]meaning{
 	"REQUEUE_FED":   {jobs.StatePending, "", "was put back into the queue of its federation", ""},
 	"REQUEUE_HOLD":  {jobs.StatePending, "", "was put back into the queue, and is held", release},
 	"SPECIAL_EXIT":  {jobs.StatePending, "", "was put back into the queue in a special state, and is held", release},
-	"RESV_DEL_HOLD": {jobs.StatePending, "", "is held, because its reservation was deleted", "scontrol update jobid={id} reservationname= takes it out of the reservation; " + release},
+	"RESV_DEL_HOLD": {
+		jobs.StatePending, "", "is held, because its reservation was deleted",
+		"scontrol update jobid={id} reservationname= takes it out of the reservation; " + release,
+	},
 	"EXPEDITING":    {jobs.StatePending, "", "is put before others in the queue", ""},
 	"RUNNING":       {jobs.StateRunning, "", "runs", ""},
 	"COMPLETING":    {jobs.StateRunning, "", "is ending: processes of it may be left", ""},
@@ -94,9 +97,9 @@ func status(id, printed, reason string) jobs.Status {
 		st.By = strings.TrimSpace(uid)
 		st.Reason = strings.TrimSpace(rest + " " + reason)
 	}
-	// Why a job waits counts while it does, and in one case after it: what
-	// nobody could satisfy ends as CANCELLED, or as FAILED. The same would meet
-	// that again.
+	// Why a job waits counts while it does, and in one case after it: a request
+	// that no node can satisfy ends as CANCELLED, or as FAILED. The same request
+	// would fail again.
 	if r, ok := reasonOf(reason); ok && (w == "PENDING" || (w == "CANCELLED" || w == "FAILED") && r.never && st.By == "") {
 		if w == "PENDING" {
 			st.Plain, st.Hint, st.Stays = "waits: "+r.plain, r.help, r.never

@@ -68,10 +68,11 @@ func (s *Scheduler) Status(ctx context.Context, handles []jobs.Handle) (map[stri
 	return answer, nil
 }
 
-// closedRow tells that the accounting alone calls a job cancelled, and by
-// nobody: slurmctld came back without it, and slurmdbd has closed what was open
-// (tried with 24.11). Whom scancel served is named, unless slurmctld was started
-// anew in the minutes after: until then the queue has it, which the reaper asks.
+// closedRow tells that the accounting alone calls a job cancelled, and names no
+// user who did it: slurmctld came back without the job, and slurmdbd has closed
+// its row (tried with 24.11). The user of scancel is named, unless slurmctld was
+// restarted in the minutes after: until then the queue has the job, and the
+// reaper asks the queue.
 func closedRow(r row) bool {
 	reason, ok := reasonOf(r.status.Reason)
 	return r.status.State == jobs.StateCancelled && r.status.By == "" && (!ok || !reason.never)

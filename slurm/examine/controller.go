@@ -21,7 +21,8 @@ func checkPrograms(ctx context.Context, s *Site) []finding.Finding {
 		}
 	}
 	if len(missing) == len(need) {
-		return finding.One(finding.Skip, "sbatch is not on PATH: this machine submits to no Slurm", "run it on the cluster's login node; berth works without Slurm too (--scheduler local)")
+		return finding.One(finding.Skip, "sbatch is not on PATH: this machine submits to no Slurm",
+			"run it on the cluster's login node; berth works without Slurm too (--scheduler local)")
 	}
 	if len(missing) > 0 {
 		return finding.One(finding.Fail, "not on PATH: "+strings.Join(missing, ", "), "ask the site for Slurm's client commands on this machine")
@@ -57,7 +58,8 @@ func checkController(ctx context.Context, s *Site) []finding.Finding {
 	if host == "" {
 		host = "its host"
 	}
-	return []finding.Finding{finding.With(finding.Finding{Status: finding.OK, Why: "slurmctld on " + host + " answers, cluster " + c["ClusterName"]}, "cluster", c["ClusterName"], "version", c["SLURM_VERSION"])}
+	return found(finding.OK, "slurmctld on "+host+" answers, cluster "+c["ClusterName"], "",
+		"cluster", c["ClusterName"], "version", c["SLURM_VERSION"])
 }
 
 // checkClock compares this machine's clock with slurmctld's: munge refuses a
@@ -78,7 +80,8 @@ func checkClock(_ context.Context, _ *Site, c map[string]string) []finding.Findi
 	f := finding.With(finding.Finding{Status: finding.OK, Why: "the clocks of this machine and slurmctld agree"}, "skew", skew.String())
 	switch {
 	case skew >= 4*time.Minute:
-		f.Status, f.Why, f.Do = finding.Fail, "this machine's clock is "+skew.String()+" from slurmctld's: munge refuses credentials after 5 minutes", "set the clock: chronyc tracking; timedatectl"
+		f.Status, f.Do = finding.Fail, "set the clock: chronyc tracking; timedatectl"
+		f.Why = "this machine's clock is " + skew.String() + " from slurmctld's: munge refuses credentials after 5 minutes"
 	case skew > 10*time.Second:
 		f.Status, f.Why, f.Do = finding.Warn, "this machine's clock is "+skew.String()+" from slurmctld's", "set the clock: chronyc tracking; timedatectl"
 	}
@@ -89,16 +92,19 @@ func checkClock(_ context.Context, _ *Site, c map[string]string) []finding.Findi
 func checkAccounting(ctx context.Context, s *Site, c map[string]string) []finding.Finding {
 	kind := c["AccountingStorageType"]
 	if !strings.HasSuffix(kind, "slurmdbd") {
-		return []finding.Finding{finding.With(finding.Finding{Status: finding.Warn, Why: "there is no slurmdbd: an ended job is forgotten " + age(c["MinJobAge"]) + " after its end; berth's own records still tell how it ended",
-			Do: ""}, "accounting", "no")}
+		why := "there is no slurmdbd: an ended job is forgotten " + age(c["MinJobAge"]) + " after its end; " +
+			"berth's own records still tell how it ended"
+		return found(finding.Warn, why, "", "accounting", "no")
 	}
 	if s.Look("sacct") == "" {
-		return finding.One(finding.Warn, "slurmdbd is configured and sacct is not on PATH: how ended jobs went is told by berth's own records only", "ask the site for sacct")
+		return finding.One(finding.Warn, "slurmdbd is configured and sacct is not on PATH: how ended jobs went is told by berth's own records only",
+			"ask the site for sacct")
 	}
 	if _, err := s.ask(ctx, "sacct", "-X", "-P", "-n", "-S", "now-1minutes", "-o", "JobIDRaw"); err != nil {
-		return finding.One(finding.Warn, "sacct does not answer: "+err.Error(), "wait, or ask the site about slurmdbd; meanwhile berth's own records tell how jobs ended")
+		return finding.One(finding.Warn, "sacct does not answer: "+err.Error(),
+			"wait, or ask the site about slurmdbd; meanwhile berth's own records tell how jobs ended")
 	}
-	return []finding.Finding{finding.With(finding.Finding{Status: finding.OK, Why: "sacct answers"}, "accounting", "yes")}
+	return found(finding.OK, "sacct answers", "", "accounting", "yes")
 }
 
 func age(s string) string {

@@ -51,6 +51,11 @@ func New(ctx context.Context, m Machine) *Site {
 	return s
 }
 
+// found returns one finding with its data, keys and values in turn.
+func found(status finding.Status, why, do string, data ...string) []finding.Finding {
+	return []finding.Finding{finding.With(finding.Finding{Status: status, Why: why, Do: do}, data...)}
+}
+
 // Check looks at one thing.
 type Check struct {
 	About string // what it looks at and what its failure means
@@ -67,10 +72,11 @@ var (
 	Account    = Check{"the accounts of this user and their limits; that of the profile is one of them", needsConfig(checkAccount)}
 	Partitions = Check{"the partition of jobs that name none, or the profile's: it exists and is up; its limits", checkPartitions}
 	Limits     = Check{"MaxJobCount and MaxArraySize", needsConfig(checkLimits)}
-	Ending     = Check{"KillWait, ProctrackType, preemption, MinJobAge: what time a job has to bring its result back, and what may be left of it", needsConfig(checkEnding)}
-	Memory     = Check{"Slurm hands out memory and holds it; else berth watches it, advisory", needsConfig(checkMemory)}
-	Tmp        = Check{"whether each job has a /tmp of its own (job_container/tmpfs)", needsConfig(checkTmp)}
-	GPUs       = Check{"the types of GPUs that can be asked for; that of the profile is one of them", needsConfig(checkGPUs)}
+	Ending     = Check{"KillWait, ProctrackType, preemption, MinJobAge: " +
+		"what time a job has to bring its result back, and what may be left of it", needsConfig(checkEnding)}
+	Memory = Check{"Slurm hands out memory and holds it; else berth watches it, advisory", needsConfig(checkMemory)}
+	Tmp    = Check{"whether each job has a /tmp of its own (job_container/tmpfs)", needsConfig(checkTmp)}
+	GPUs   = Check{"the types of GPUs that can be asked for; that of the profile is one of them", needsConfig(checkGPUs)}
 )
 
 // ask runs a command of Slurm's.

@@ -15,7 +15,9 @@ import (
 
 // checkLimits lists what bounds the number of jobs.
 func checkLimits(_ context.Context, _ *Site, c map[string]string) []finding.Finding {
-	f := finding.With(finding.Finding{Status: finding.OK, Why: fmt.Sprintf("MaxJobCount %s on the whole cluster, MaxArraySize %s", cmp.Or(c["MaxJobCount"], "unknown"), cmp.Or(c["MaxArraySize"], "unknown"))},
+	why := fmt.Sprintf("MaxJobCount %s on the whole cluster, MaxArraySize %s",
+		cmp.Or(c["MaxJobCount"], "unknown"), cmp.Or(c["MaxArraySize"], "unknown"))
+	f := finding.With(finding.Finding{Status: finding.OK, Why: why},
 		"max_job_count", c["MaxJobCount"], "max_array_size", c["MaxArraySize"])
 	if n, err := strconv.Atoi(c["MaxJobCount"]); err == nil && n < 1000 {
 		f.Status, f.Why, f.Do = finding.Warn, f.Why+": a full queue refuses everybody's jobs", "submit few jobs at a time"
@@ -54,15 +56,16 @@ func checkAccount(ctx context.Context, s *Site, c map[string]string) []finding.F
 	want := s.Profile.Slurm.Account
 	switch {
 	case len(accounts) == 0 && enforced:
-		return []finding.Finding{finding.With(finding.Finding{Status: finding.Fail, Why: "user " + user + " has no account on this cluster, and Slurm demands one", Do: "ask the site for an account"}, data...)}
+		return found(finding.Fail, "user "+user+" has no account on this cluster, and Slurm demands one", "ask the site for an account", data...)
 	case len(accounts) == 0:
-		return []finding.Finding{finding.With(finding.Finding{Status: finding.OK, Why: "user " + user + " has no account, and none is demanded"}, data...)}
+		return found(finding.OK, "user "+user+" has no account, and none is demanded", "", data...)
 	case want != "" && !slices.Contains(accounts, want):
 		status := finding.Warn
 		if enforced {
 			status = finding.Fail
 		}
-		return []finding.Finding{finding.With(finding.Finding{Status: status, Why: "the account " + want + " is none of yours: " + strings.Join(accounts, ", "), Do: `mend account = "..." in [slurm] of the profile, or of the configuration`}, data...)}
+		return found(status, "the account "+want+" is none of yours: "+strings.Join(accounts, ", "),
+			`correct account = "..." in [slurm] of the profile, or of the configuration`, data...)
 	}
 	f := finding.Finding{Status: finding.OK, Why: "accounts of " + user + ": " + strings.Join(accounts, ", ")}
 	if len(limits) > 0 {
@@ -99,13 +102,16 @@ func checkPartitions(ctx context.Context, s *Site) []finding.Finding {
 	case len(all) == 0:
 		return finding.One(finding.Fail, "there is no partition that this user sees", "ask the site which one is yours")
 	case want != "" && chosen == nil:
-		return []finding.Finding{finding.With(finding.Finding{Status: finding.Fail, Why: "the partition " + want + " does not exist: there are " + strings.Join(names, ", "), Do: `mend partition = "..." in [slurm] of the profile, or of the configuration`}, data...)}
+		return found(finding.Fail, "the partition "+want+" does not exist: there are "+strings.Join(names, ", "),
+			`correct partition = "..." in [slurm] of the profile, or of the configuration`, data...)
 	case want == "" && def == nil:
-		return []finding.Finding{finding.With(finding.Finding{Status: finding.Warn, Why: "no partition is the default: jobs must name one of " + strings.Join(names, ", "), Do: `partition = "..." in [slurm] of a profile, or --partition`}, data...)}
+		return found(finding.Warn, "no partition is the default: jobs must name one of "+strings.Join(names, ", "),
+			`partition = "..." in [slurm] of a profile, or --partition`, data...)
 	case want == "":
 		chosen = def
 	}
-	why := fmt.Sprintf("%s: %s, limit %s, default time %s, %s nodes", chosen["PartitionName"], strings.ToLower(chosen["State"]), chosen["MaxTime"], chosen["DefaultTime"], chosen["TotalNodes"])
+	why := fmt.Sprintf("%s: %s, limit %s, default time %s, %s nodes",
+		chosen["PartitionName"], strings.ToLower(chosen["State"]), chosen["MaxTime"], chosen["DefaultTime"], chosen["TotalNodes"])
 	mem := "none"
 	for _, k := range []string{"DefMemPerCPU", "DefMemPerNode"} {
 		if v := chosen[k]; v != "" && v != "UNLIMITED" {
@@ -139,25 +145,44 @@ func checkPartitions(ctx context.Context, s *Site) []finding.Finding {
 func checkEnding(_ context.Context, _ *Site, c map[string]string) []finding.Finding {
 	var out []finding.Finding
 	kill, known := site.Seconds(c["KillWait"])
-	f := finding.With(finding.Finding{Subject: "time to end (KillWait)", Status: finding.OK, Why: kill.String() + " between TERM and KILL"}, "kill_wait", c["KillWait"])
+	f := finding.With(finding.Finding{
+		Subject: "time to end (KillWait)",
+		Status:  finding.OK,
+		Why:     kill.String() + " between TERM and KILL",
+	}, "kill_wait", c["KillWait"])
 	switch {
 	case !known:
 		f.Status, f.Why = finding.Warn, "KillWait is not known"
 	case kill < 10*time.Second:
-		f.Status, f.Why, f.Do = finding.Warn, kill.String()+" between TERM and KILL is little for a task to end and its result to be brought back, when a job is cancelled or preempted", "ask the site for KillWait=30"
+		f.Status, f.Do = finding.Warn, "ask the site for KillWait=30"
+		f.Why = kill.String() + " between TERM and KILL is little for a task to end and its result to be brought back, " +
+			"when a job is cancelled or preempted"
 	}
 	out = append(out, f)
 	proc := c["ProctrackType"]
-	f = finding.With(finding.Finding{Subject: "processes of a job (ProctrackType)", Status: finding.OK, Why: proc + ": when a job ends all its processes are found"}, "proctrack", proc)
+	f = finding.With(finding.Finding{
+		Subject: "processes of a job (ProctrackType)",
+		Status:  finding.OK,
+		Why:     proc + ": when a job ends all its processes are found",
+	}, "proctrack", proc)
 	if proc != "proctrack/cgroup" {
-		f.Status, f.Why, f.Do = finding.Warn, cmp.Or(proc, "unknown")+": a process that detaches itself is not found by Slurm; berth ends those of its container itself", "ask the site for proctrack/cgroup"
+		f.Status, f.Do = finding.Warn, "ask the site for proctrack/cgroup"
+		f.Why = cmp.Or(proc, "unknown") + ": a process that detaches itself is not found by Slurm; berth ends those of its container itself"
 	}
 	out = append(out, f)
 	if c["PreemptType"] != "" && c["PreemptType"] != "(null)" && !strings.HasSuffix(c["PreemptType"], "none") {
-		out = append(out, finding.With(finding.Finding{Subject: "preemption", Status: finding.OK, Why: c["PreemptType"] + ", mode " + c["PreemptMode"] + ": a job may be ended for another one; it gets TERM and " + kill.String()}, "preempt", c["PreemptMode"]))
+		out = append(out, finding.With(finding.Finding{
+			Subject: "preemption",
+			Status:  finding.OK,
+			Why: c["PreemptType"] + ", mode " + c["PreemptMode"] + ": a job may be ended for another one; it gets TERM and " +
+				kill.String(),
+		}, "preempt", c["PreemptMode"]))
 	}
-	out = append(out, finding.With(finding.Finding{Subject: "jobs that have ended (MinJobAge)", Status: finding.OK, Why: "squeue knows them for " + age(c["MinJobAge"]) + "; JobRequeue=" + cmp.Or(c["JobRequeue"], "?") + ", which berth overrides"},
-		"min_job_age", c["MinJobAge"], "job_requeue", c["JobRequeue"]))
+	out = append(out, finding.With(finding.Finding{
+		Subject: "jobs that have ended (MinJobAge)",
+		Status:  finding.OK,
+		Why:     "squeue knows them for " + age(c["MinJobAge"]) + "; JobRequeue=" + cmp.Or(c["JobRequeue"], "?") + ", which berth overrides",
+	}, "min_job_age", c["MinJobAge"], "job_requeue", c["JobRequeue"]))
 	return out
 }
 
@@ -165,12 +190,19 @@ func checkEnding(_ context.Context, _ *Site, c map[string]string) []finding.Find
 func checkMemory(_ context.Context, _ *Site, c map[string]string) []finding.Finding {
 	counted := strings.Contains(strings.ToUpper(c["SelectTypeParameters"]), "MEMORY")
 	ram := c["ConstrainRAMSpace"]
-	f := finding.With(finding.Finding{Status: finding.OK, Why: "a job that uses more memory than it asked for is ended (" + cmp.Or(c["CgroupPlugin"], "cgroup") + ")"}, "counted", yes(counted), "constrain_ram", ram)
+	f := finding.With(finding.Finding{
+		Status: finding.OK,
+		Why:    "a job that uses more memory than it asked for is ended (" + cmp.Or(c["CgroupPlugin"], "cgroup") + ")",
+	}, "counted", yes(counted), "constrain_ram", ram)
 	switch {
 	case !counted:
-		f.Status, f.Why, f.Do = finding.Warn, "Slurm does not hand out memory here ("+cmp.Or(c["SelectTypeParameters"], "SelectTypeParameters is not known")+"): jobs share a node's; berth watches what a task asks for, advisory", ""
+		f.Status = finding.Warn
+		f.Why = "Slurm does not hand out memory here (" + cmp.Or(c["SelectTypeParameters"], "SelectTypeParameters is not known") + "): " +
+			"jobs share a node's; berth watches what a task asks for, advisory"
 	case ram == "no" || !strings.Contains(c["TaskPlugin"], "cgroup"):
-		f.Status, f.Why, f.Do = finding.Warn, "Slurm hands out memory and does not hold it (ConstrainRAMSpace="+cmp.Or(ram, "?")+", TaskPlugin="+c["TaskPlugin"]+"): berth watches what a task asks for, advisory", ""
+		f.Status = finding.Warn
+		f.Why = "Slurm hands out memory and does not hold it (ConstrainRAMSpace=" + cmp.Or(ram, "?") + ", TaskPlugin=" + c["TaskPlugin"] + "): " +
+			"berth watches what a task asks for, advisory"
 	}
 	return []finding.Finding{f}
 }
@@ -182,9 +214,9 @@ func checkTmp(_ context.Context, _ *Site, c map[string]string) []finding.Finding
 		kind = c["NamespaceType"] // 25.11 and newer
 	}
 	if strings.Contains(kind, "tmpfs") {
-		return []finding.Finding{finding.With(finding.Finding{Status: finding.OK, Why: kind + ": each job has a /tmp of its own, which ends with it"}, "private_tmp", "yes")}
+		return found(finding.OK, kind+": each job has a /tmp of its own, which ends with it", "", "private_tmp", "yes")
 	}
-	return []finding.Finding{finding.With(finding.Finding{Status: finding.OK, Why: "jobs share the node's /tmp; berth makes a private directory in it"}, "private_tmp", "no")}
+	return found(finding.OK, "jobs share the node's /tmp; berth makes a private directory in it", "", "private_tmp", "no")
 }
 
 // checkGPUs reads which GPUs there are to ask for.
@@ -209,7 +241,8 @@ func checkGPUs(ctx context.Context, s *Site, c map[string]string) []finding.Find
 		f.Why = "they have no types"
 	}
 	if want != "" && len(types) > 0 && !slices.Contains(types, want) {
-		f.Status, f.Why, f.Do = finding.Fail, "the profile's gpu_type "+want+" does not exist: there are "+strings.Join(types, ", "), `mend gpu_type = "..." in the profile`
+		f.Status, f.Do = finding.Fail, `correct gpu_type = "..." in the profile`
+		f.Why = "the profile's gpu_type " + want + " does not exist: there are " + strings.Join(types, ", ")
 	}
 	return []finding.Finding{f}
 }

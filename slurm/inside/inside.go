@@ -30,8 +30,15 @@ func (Slurm) Name() string { return jobs.SchedulerSlurm }
 // neither.
 func (Slurm) Job(getenv func(string) string) (jobs.NodeJob, bool) {
 	restart, _ := strconv.Atoi(getenv("SLURM_RESTART_COUNT"))
-	job := jobs.NodeJob{ID: getenv("SLURM_JOB_ID"), Name: getenv("SLURM_JOB_NAME"), Node: getenv("SLURMD_NODENAME"), Rank: getenv("SLURM_PROCID"), Restart: restart,
-		Began: epoch(getenv("SLURM_JOB_START_TIME")), Ends: epoch(getenv("SLURM_JOB_END_TIME"))}
+	job := jobs.NodeJob{
+		ID:      getenv("SLURM_JOB_ID"),
+		Name:    getenv("SLURM_JOB_NAME"),
+		Node:    getenv("SLURMD_NODENAME"),
+		Rank:    getenv("SLURM_PROCID"),
+		Restart: restart,
+		Began:   epoch(getenv("SLURM_JOB_START_TIME")),
+		Ends:    epoch(getenv("SLURM_JOB_END_TIME")),
+	}
 	return job, job.ID != ""
 }
 

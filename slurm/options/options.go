@@ -43,7 +43,7 @@ var owned = map[string]string{
 	"signal":              "berth asks for the signal that it needs",
 	"clusters":            "jobs on other clusters are not supported by this version of berth",
 	"comment":             "berth writes the attempt's id there",
-	"hold":                "nobody would release the job; use --begin for a later start",
+	"hold":                "a held job waits until its user releases it; use --begin for a later start",
 	"kill-on-invalid-dep": "berth sets it, so that no attempt waits for ever",
 	"get-user-env":        "berth sets the environment; use env in [terminal]",
 	"container":           "berth starts the container; use image in [terminal]",

@@ -12,9 +12,12 @@ import (
 
 // scrubbed are the prefixes of variables that change what the Slurm commands
 // do or print: each has its own, and all read SLURM_*. The caller's may be those
-// of a job that berth was called in, of a login file, or somebody's trap.
-var scrubbed = []string{"SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SCONTROL_", "SACCTMGR_", "SSTAT_", "SPRIO_", "SSHARE_", "SREPORT_", "SCRONTAB_",
-	"LC_", "LANG="}
+// of a job that berth was called in, of a login file, or set by an attacker.
+var scrubbed = []string{
+	"SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SCONTROL_",
+	"SACCTMGR_", "SSTAT_", "SPRIO_", "SSHARE_", "SREPORT_", "SCRONTAB_",
+	"LC_", "LANG=",
+}
 
 // kept are the few of them that every Slurm command gets: they say which cluster
 // is meant, and who the user is. They are the user's own word; a job that they
