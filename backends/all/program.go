@@ -13,7 +13,13 @@ import (
 // home is the state directory, and owner names it at services; keys returns variables for the
 // programs beside those of this process, options what the configuration has for the one of a
 // name: nil is none.
-func Program(on jobs.Starter, home string, owner func() (string, error), keys func() []string, options func(name string) map[string]string) func(name string) *external.Backend {
+func Program(
+	on jobs.Starter,
+	home string,
+	owner func() (string, error),
+	keys func() []string,
+	options func(name string) map[string]string,
+) func(name string) *external.Backend {
 	var mu sync.Mutex
 	environ := os.Environ
 	if keys != nil {

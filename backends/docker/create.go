@@ -29,14 +29,14 @@ func (m *maker) guestDir() string { return filepath.Join(m.at.Dir, "guest") }
 // guest is the program in it, which a guest holds a lock on.
 func (m *maker) guest() string { return filepath.Join(m.guestDir(), filepath.Base(guestPath)) }
 
-// check refuses what cannot be had or would break the containment, before the
-// daemon is asked anything.
+// check refuses what is not available or would break the containment, before
+// the daemon is asked anything.
 func (m *maker) check() error {
 	if err := checkImage(m.s.Image); err != nil {
 		return err
 	}
 	if m.s.Fakeroot {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "fakeroot cannot be had on the backend docker", Hint: "root is root inside there already"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "fakeroot is not available on the backend docker", Hint: "root is root inside there already"}
 	}
 	for _, mnt := range m.s.Mounts {
 		if _, err := mnt.Word(); err != nil {
@@ -144,7 +144,8 @@ func (m *maker) argv(c can, limits []string, image string) ([]string, error) {
 			return nil, err
 		}
 		if d := path.Clean(v.destination); taken[d] {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the volume %q has a destination that is taken", word), Hint: "give each destination once"}
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the volume %q has a destination that is taken", word),
+				Hint: "give each destination once"}
 		}
 		taken[path.Clean(v.destination)] = true
 		volumes = append(volumes, "--volume", word)

@@ -5,8 +5,8 @@
 // not need to install software, no new privileges, bounded processes, its
 // temporary directories in bounded memory) and with limits that are looked at
 // before they are trusted: a daemon without a cgroup drops a limit with a
-// warning at most, and here it is an error, or a note where nobody asked for
-// the limit.
+// warning at most, and here it is an error, or a note where the limit is a
+// default.
 //
 // The guest is the container's first process, and the program's standard
 // streams are its control stream: when the program dies, the daemon closes

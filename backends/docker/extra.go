@@ -34,13 +34,16 @@ var extras = map[string]extra{
 	"--cpu-shares": {check: anything}, "--cpuset-cpus": {check: anything}, "--cpuset-mems": {check: anything},
 	"--dns": {check: anything}, "--dns-option": {check: anything}, "--dns-search": {check: anything}, "--domainname": {check: anything},
 	"--expose": {check: anything}, "--gpus": {check: anything}, "--group-add": {check: anything}, "--hostname": {check: anything},
-	"--ip": {check: anything}, "--ip6": {check: anything}, "--link": {check: anything}, "--mac-address": {check: anything}, "--memory-reservation": {check: anything},
-	"--network": {check: anything}, "--net": {check: anything}, "--network-alias": {check: anything}, "--oom-score-adj": {check: anything}, "--platform": {check: anything},
+	"--ip": {check: anything}, "--ip6": {check: anything}, "--link": {check: anything}, "--mac-address": {check: anything},
+	"--memory-reservation": {check: anything}, "--oom-score-adj": {check: anything}, "--platform": {check: anything},
+	"--network": {check: anything}, "--net": {check: anything}, "--network-alias": {check: anything},
 	"--publish": {check: anything}, "-p": {check: anything}, "--runtime": {check: anything}, "--ulimit": {check: anything}, "--sysctl": {check: anything},
-	"--init": {bool: true, check: anything}, "--publish-all": {bool: true, check: anything}, "-P": {bool: true, check: anything}, "--read-only": {bool: true, check: anything},
+	"--init": {bool: true, check: anything}, "--read-only": {bool: true, check: anything},
+	"--publish-all": {bool: true, check: anything}, "-P": {bool: true, check: anything},
 	"--cap-drop": {check: anything}, "--userns": {check: notHosts}, "--cgroupns": {check: notHosts},
 	"--ipc": {check: notHosts}, "--uts": {check: notHosts},
-	"--cap-add": {check: usualCapability}, "--security-opt": {check: noWeaker}, "--device": {check: computeDevice}, "--label": {check: foreignLabel}, "-l": {check: foreignLabel},
+	"--cap-add": {check: usualCapability}, "--security-opt": {check: noWeaker}, "--device": {check: computeDevice},
+	"--label": {check: foreignLabel}, "-l": {check: foreignLabel},
 	"--tmpfs": {check: func(v string) string {
 		d, _, _ := strings.Cut(v, ":")
 		if !path.IsAbs(d) || checkDestination(d) != nil {
@@ -60,7 +63,9 @@ var instead = map[string]string{
 // usualCapability allows those that Docker gives by default.
 func usualCapability(v string) string {
 	v = strings.TrimPrefix(strings.ToUpper(v), "CAP_")
-	if slices.Contains([]string{"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"}, v) {
+	switch v {
+	case "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW",
+		"SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT":
 		return ""
 	}
 	return "is not one of the capabilities that Docker gives by default"
@@ -83,7 +88,8 @@ func noWeaker(v string) string {
 		off = value != "builtin" // a file may allow everything
 	case "label":
 		kind, of, _ := strings.Cut(value, ":")
-		off = off || !slices.Contains([]string{"user", "role", "type", "level", "filetype"}, kind) || of == "spc_t" // SELinux's name of a container that is not held
+		// spc_t is SELinux's name of a container that is not held.
+		off = off || !slices.Contains([]string{"user", "role", "type", "level", "filetype"}, kind) || of == "spc_t"
 	case "apparmor", "mask":
 	default:
 		off = true

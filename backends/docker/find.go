@@ -138,7 +138,7 @@ func (p *program) locate(ctx context.Context, s *jobs.EnvSpec) (*container, erro
 	}
 	switch {
 	case len(mine) == 1:
-		return &mine[0], nil // somebody has renamed it
+		return &mine[0], nil // it was renamed
 	case len(mine) > 1:
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("there are %d containers of the environment %s", len(mine), s.Name),
 			Hint: "look at them: " + p.path + " ps -a --filter label=" + labelEnv + "=" + s.ID + "; and remove all but one"}
@@ -218,7 +218,16 @@ func (*Backend) List(ctx context.Context, on jobs.Starter) ([]jobs.Found, error)
 		for _, c := range list {
 			if l := c.Config.Labels; !seen[c.ID] { // docker may be another name of podman
 				seen[c.ID] = true
-				out = append(out, jobs.Found{Backend: jobs.BackendDocker, ID: l[labelEnv], Name: l[labelName], What: "container", Ref: c.ID, Running: c.up(), Created: c.Created, Home: l[labelHome]})
+				out = append(out, jobs.Found{
+					Backend: jobs.BackendDocker,
+					ID:      l[labelEnv],
+					Name:    l[labelName],
+					What:    "container",
+					Ref:     c.ID,
+					Running: c.up(),
+					Created: c.Created,
+					Home:    l[labelHome],
+				})
 			}
 		}
 	}

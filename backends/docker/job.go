@@ -60,8 +60,8 @@ func NewJob(ctx context.Context, on jobs.Starter, argv []string, image, name str
 	return j, p.ensureImage(ctx, qualified(image, c.podman), progress)
 }
 
-// asUser keeps the files of mounts the user's own: a rootless daemon maps root
-// inside, and nobody else, to them.
+// asUser keeps the files of mounts the user's own: a rootless daemon maps only
+// root inside to the user.
 func (j *Job) asUser(c can) {
 	i := slices.Index(j.Argv, "--user")
 	if i < 0 || i+1 >= len(j.Argv) {

@@ -14,8 +14,8 @@ import (
 // lastGuest makes sure that a container which is said to have ended has. A daemon
 // that was killed, or whose containerd was, may lose a container that lives on:
 // what is started in its place would share its files, and the named pipes of its
-// standard streams, with the guest in there. That one leaves by itself when
-// nobody has pinged it.
+// standard streams, with the guest in there. That one exits by itself when
+// no ping reaches it.
 func (m *maker) lastGuest(ctx context.Context, id string) error {
 	if !guestLives(m.guest()) {
 		return nil
@@ -37,7 +37,7 @@ func (m *maker) lastGuest(ctx context.Context, id string) error {
 
 // discard starts and ends a container once, with which the runtime drops what it
 // has kept of a start that it had lost: a name that is taken, named pipes that
-// somebody still reads. Until then a start may fail.
+// a process still reads. Until then a start may fail.
 func (m *maker) discard(ctx context.Context, id string) error {
 	var err error
 	for range 3 {

@@ -17,7 +17,7 @@ type can struct {
 	memory, swap, cpus, pids bool
 	disk                     bool // may take --storage-opt size=; whether it does is seen when it makes a container
 	rootless                 bool // root inside is the user
-	remapped                 bool // root inside is nobody outside: a daemon with userns-remap
+	remapped                 bool // root inside is no user outside: a daemon with userns-remap
 	podman                   bool
 	why                      string // for a limit that is missing
 }
@@ -55,7 +55,13 @@ func parseInfo(out string) (can, error) {
 	if len(i.ServerErrors) > 0 {
 		return can{}, fmt.Errorf("%.300q", strings.Join(i.ServerErrors, "; "))
 	}
-	c := can{memory: i.MemoryLimit, swap: i.SwapLimit, cpus: i.CPUQuota, pids: i.PidsLimit, why: "cgroup driver " + i.CgroupDriver + ", cgroup version " + i.CgroupVersion}
+	c := can{
+		memory: i.MemoryLimit,
+		swap:   i.SwapLimit,
+		cpus:   i.CPUQuota,
+		pids:   i.PidsLimit,
+		why:    "cgroup driver " + i.CgroupDriver + ", cgroup version " + i.CgroupVersion,
+	}
 	if i.CgroupDriver == "none" { // a rootless daemon to which systemd has delegated nothing
 		c.memory, c.swap, c.cpus, c.pids = false, false, false, false
 	}
@@ -95,7 +101,14 @@ func limits(s *jobs.EnvSpec, d jobs.DockerSpec, c can) []limit {
 	if pids == 0 {
 		pids = DefaultPids
 	}
-	out := []limit{{name: "pids", value: strconv.Itoa(pids), flags: []string{"--pids-limit", strconv.Itoa(pids)}, held: c.pids, defaulted: pids == DefaultPids, why: c.why}}
+	out := []limit{{
+		name:      "pids",
+		value:     strconv.Itoa(pids),
+		flags:     []string{"--pids-limit", strconv.Itoa(pids)},
+		held:      c.pids,
+		defaulted: pids == DefaultPids,
+		why:       c.why,
+	}}
 	r := s.Resources
 	if r.CPUs != 0 {
 		out = append(out, limit{name: "cpus", value: strconv.Itoa(r.CPUs), flags: cpuFlags(r.CPUs), held: c.cpus, why: c.why})
@@ -107,7 +120,13 @@ func limits(s *jobs.EnvSpec, d jobs.DockerSpec, c can) []limit {
 		}
 	}
 	if r.Disk != 0 {
-		out = append(out, limit{name: "disk", value: r.Disk.String(), flags: []string{"--storage-opt", "size=" + strconv.FormatInt(int64(r.Disk), 10)}, held: c.disk, why: noSize})
+		out = append(out, limit{
+			name:  "disk",
+			value: r.Disk.String(),
+			flags: []string{"--storage-opt", "size=" + strconv.FormatInt(int64(r.Disk), 10)},
+			held:  c.disk,
+			why:   noSize,
+		})
 	}
 	for i := range out {
 		out[i].defaulted = out[i].defaulted || slices.Contains(s.Defaulted, out[i].name)
@@ -118,7 +137,7 @@ func limits(s *jobs.EnvSpec, d jobs.DockerSpec, c can) []limit {
 const noSize = "the storage driver of this daemon cannot: it takes overlay2 on xfs mounted with pquota, btrfs or zfs"
 
 // settle returns the flags of the limits that are held, and a note for each
-// that is dropped. A limit that somebody asked for is not dropped; with strict
+// that is dropped. A limit that was asked for is not dropped; with strict
 // none is.
 func settle(all []limit, strict bool) (flags, notes []string, err error) {
 	for _, l := range all {

@@ -139,7 +139,7 @@ func (p *program) end(ctx context.Context, id string, remove bool) error {
 	if err != nil && !absent(err) {
 		if err = p.kill(ctx, id); err != nil {
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: "end the container " + short(id), Err: err,
-				Hint: "its guest leaves by itself when nobody pings it; see: " + p.path + " ps"}
+				Hint: "its guest exits by itself when no ping reaches it; see: " + p.path + " ps"}
 		}
 	}
 	if remove {
@@ -222,7 +222,8 @@ func (m *maker) refused(err error) error {
 	case strings.Contains(text, "already in use"):
 		return m.p.foreign(containerName(m.s))
 	case strings.Contains(text, "bind source path does not exist"), strings.Contains(text, "no such file or directory"):
-		e.Kind, e.Hint = jobs.KindNotFound, "the daemon must run on this machine, and see its directories: file systems that refuse root, as NFS does, cannot be mounted"
+		e.Kind = jobs.KindNotFound
+		e.Hint = "the daemon must run on this machine, and see its directories: file systems that refuse root, as NFS does, cannot be mounted"
 	case strings.Contains(text, "Range of CPUs"), strings.Contains(text, "inimum memory limit"):
 		e.Kind, e.Hint = jobs.KindConfig, "ask for what this machine has"
 	case strings.Contains(text, "Duplicate mount point"):

@@ -151,8 +151,12 @@ func (p *program) explain(err error) error {
 	e := &jobs.Error{Kind: jobs.KindInfra, Msg: filepath.Base(p.path), Err: errors.New(text)}
 	switch {
 	case strings.Contains(low, "permission denied") && (strings.Contains(low, "socket") || strings.Contains(low, ".sock")):
-		e.Kind, e.Hint = jobs.KindAuth, "is your user in the group docker? sudo usermod -aG docker "+user()+", and log in again. Without root: dockerd-rootless-setuptool.sh install, or podman"
-	case strings.Contains(low, "cannot connect to the docker daemon"), strings.Contains(low, "error during connect"), strings.Contains(low, "failed to connect to the docker api"),
+		e.Kind = jobs.KindAuth
+		e.Hint = "is your user in the group docker? sudo usermod -aG docker " + user() + ", and log in again. " +
+			"Without root: dockerd-rootless-setuptool.sh install, or podman"
+	case strings.Contains(low, "cannot connect to the docker daemon"),
+		strings.Contains(low, "error during connect"),
+		strings.Contains(low, "failed to connect to the docker api"),
 		strings.Contains(low, "unable to connect to podman"):
 		e.Hint = "is it running? sudo systemctl start docker"
 		if sock := rootlessSocket(); sock != "" && os.Getenv("DOCKER_HOST") == "" {
@@ -209,7 +213,10 @@ func absent(err error) bool {
 		return false
 	}
 	low := strings.ToLower(err.Error())
-	for _, w := range []string{"no such container", "no such object", "no such image", "no container with name or id", "image not known", "failed to find image"} {
+	for _, w := range []string{
+		"no such container", "no such object", "no such image",
+		"no container with name or id", "image not known", "failed to find image",
+	} {
 		if strings.Contains(low, w) {
 			return true
 		}

@@ -66,7 +66,8 @@ func pullError(image, text string) error {
 		e.Kind, e.Hint = jobs.KindUsage, "write for example debian:12"
 	case has("no space left"):
 		e.Hint = "see what takes the space: docker system df"
-	case has("dial tcp", "no such host", "timeout", "connection refused", "connection reset", "network is unreachable", "eof", "proxyconnect", "server misbehaving"):
+	case has("dial tcp", "no such host", "timeout", "connection refused", "connection reset", "network is unreachable",
+		"eof", "proxyconnect", "server misbehaving"):
 		e.Kind, e.Hint = jobs.KindAgain, "the registry cannot be reached from the daemon; without a network: docker load <image.tar"
 	}
 	return e

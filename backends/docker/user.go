@@ -42,8 +42,7 @@ func (m *maker) writable() ([]string, error) {
 }
 
 // settleUser chooses who runs inside: where a directory of the host can be
-// written to, nobody but the caller, unless somebody else is named who is not
-// root either.
+// written to, the caller, unless another user is named who is not root either.
 func (m *maker) settleUser(ctx context.Context, standing *container) error {
 	dirs, err := m.writable()
 	if err != nil {
@@ -61,8 +60,11 @@ func (m *maker) settleUser(ctx context.Context, standing *container) error {
 		return nil
 	}
 	if len(had) > 0 && harmless(standing.Config.User) != nil {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the container %s, which an older berth made, may run as root and can write to %s: a setuid file there would make everybody on this machine root", short(standing.ID), had[0]),
-			Hint: fmt.Sprintf("take out what you need: %s cp %s:/PATH . ; then berth env rm %s, and make it again: commands run as you then", m.p.path, short(standing.ID), m.s.Name)}
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg: fmt.Sprintf("the container %s, which an older berth made, may run as root and can write to %s: "+
+				"a setuid file there would make everybody on this machine root", short(standing.ID), had[0]),
+			Hint: fmt.Sprintf("take out what you need: %s cp %s:/PATH . ; then berth env rm %s, and make it again: commands run as you then",
+				m.p.path, short(standing.ID), m.s.Name)}
 	}
 	if len(dirs) == 0 {
 		return nil
@@ -79,11 +81,11 @@ func (m *maker) settleUser(ctx context.Context, standing *container) error {
 	return rootHere(m.d.User, dirs[0])
 }
 
-// mapped tells whether root inside is somebody else on the host.
+// mapped tells whether root inside is another user on the host.
 func (c can) mapped() bool { return c.rootless || c.remapped }
 
-// harmless tells whether files of this user, as --user takes it, give nobody
-// root. Names and missing groups are looked up in the image, which may say 0.
+// harmless tells whether files of this user, as --user takes it, make no other
+// user root. Names and missing groups are looked up in the image, which may say 0.
 func harmless(user string) error {
 	if user == ownIDs() && os.Getuid() != 0 {
 		return nil
@@ -104,7 +106,8 @@ func rootHere(user, dir string) error {
 	if err == nil {
 		return nil
 	}
-	hint := "leave the user out: commands run as you then; or name UID:GID of another; or bind it read-only. Software is installed by a template or in an environment without the bind; a rootless daemon has no such limit"
+	hint := "leave the user out: commands run as you then; or name UID:GID of another; or bind it read-only. " +
+		"Software is installed by a template or in an environment without the bind; a rootless daemon has no such limit"
 	if os.Getuid() == 0 {
 		hint = "you are root: name who is to run inside, --user UID:GID; or bind it read-only; or call berth as another user"
 	}

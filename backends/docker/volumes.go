@@ -25,11 +25,12 @@ var (
 )
 
 // parseVolume reads SOURCE:DESTINATION[:OPTIONS] or DESTINATION. A relative
-// source is refused, because nobody's working directory is meant; so are the
+// source is refused, because it is relative to no known directory; so are the
 // propagations that let mounts made inside appear on the host.
 func parseVolume(word string) (v volume, err error) {
 	fail := func(what string) (volume, error) {
-		return volume{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the volume %q %s", word, what), Hint: "write /on/the/host:/inside:ro, or NAME:/inside"}
+		return volume{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the volume %q %s", word, what),
+			Hint: "write /on/the/host:/inside:ro, or NAME:/inside"}
 	}
 	if err := jobs.CheckText("a volume", word); err != nil {
 		return volume{}, err

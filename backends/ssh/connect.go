@@ -11,7 +11,7 @@ import (
 )
 
 // Connected tells whether a connection to the host stands that the next call
-// rides on. It asks nobody but ssh on this machine.
+// rides on. It asks only ssh on this machine.
 func (h *Host) Connected(ctx context.Context) bool {
 	if makePrivate(h.control) != nil {
 		return false
@@ -22,7 +22,7 @@ func (h *Host) Connected(ctx context.Context) bool {
 }
 
 // Connect makes sure, where a person can be asked, that the connection to an
-// environment's host stands: everything after it rides on that and asks nobody.
+// environment's host stands: everything after it rides on that and asks the user nothing.
 // Without a terminal there is nothing to be done beforehand.
 func (b Backend) Connect(ctx context.Context, s *jobs.EnvSpec, terminal bool) error {
 	if !terminal || s.SSH == nil {
@@ -37,7 +37,7 @@ func (b Backend) Connect(ctx context.Context, s *jobs.EnvSpec, terminal bool) er
 
 // Connect makes sure that the connection stands. With terminal, ssh may ask
 // the person there: for a password, a code, the passphrase of a key, and
-// whether an unknown host's fingerprint is right. Without it nobody is asked,
+// whether an unknown host's fingerprint is right. Without it ssh asks nothing,
 // and what would have needed an answer is an error of [jobs.KindAuth] or
 // [jobs.KindConfig].
 func (h *Host) Connect(ctx context.Context, terminal bool) error {

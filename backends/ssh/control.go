@@ -51,7 +51,7 @@ func makePrivate(dir string) error {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !fi.IsDir() || !ok || int(st.Uid) != os.Getuid() || fi.Mode().Perm()&0o077 != 0 {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s is not a private directory of this user (%v)", dir, fi.Mode()),
-			Hint: "somebody else may have made it; remove it, or set XDG_RUNTIME_DIR to a directory of your own"}
+			Hint: "another user may have made it; remove it, or set XDG_RUNTIME_DIR to a directory of your own"}
 	}
 	return nil
 }

@@ -16,10 +16,10 @@ import (
 // envDir is where an environment's directory stands, below the home there.
 const envDir = ".local/state/berth/ssh/"
 
-// connect is the far side of Dial. $1 is the program, $2 a word that nobody
-// knows beforehand, $3 the environment's directory, the rest goes to the
-// program.
-const connect = `umask 077; p=$HOME/.local/state/berth/bin/$1; n=$2; d=$HOME/$3; shift 3; [ -f "$p" ] || { echo "$n missing" >&2; exit 127; }; exec "$p" connect --env "$d" "$@"`
+// connect is the far side of Dial. $1 is the program, $2 a random word,
+// $3 the environment's directory, the rest goes to the program.
+const connect = `umask 077; p=$HOME/.local/state/berth/bin/$1; n=$2; d=$HOME/$3; shift 3; ` +
+	`[ -f "$p" ] || { echo "$n missing" >&2; exit 127; }; exec "$p" connect --env "$d" "$@"`
 
 // Dial reaches the keeper of an environment on its host, and starts it there
 // unless o.NoStart is set, in one execution over the connection. When berth's

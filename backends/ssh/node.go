@@ -18,7 +18,7 @@ const noNode = "berth-node is missing"
 
 // Node runs berth's program on the host to its end, with words as its
 // arguments. When it turns out to be missing there, or not to run, it is put in
-// place, and started anew with a fresh input. An [*run.Error] is that it ended
+// place, and started again with a fresh input. An [*run.Error] is that it ended
 // with another code than 0; its standard error is then the program's.
 func (h *Host) Node(ctx context.Context, words []string, stdin func() io.Reader, stdout io.Writer, progress func(string)) error {
 	if progress == nil {
@@ -50,7 +50,9 @@ func (h *Host) Node(ctx context.Context, words []string, stdin func() io.Reader,
 		case missing && !ask:
 			continue
 		case missing:
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("berth's program was put on %s and cannot be started there", h), Err: quoted(said.String()),
+			return &jobs.Error{Kind: jobs.KindInfra,
+				Msg:  fmt.Sprintf("berth's program was put on %s and cannot be started there", h),
+				Err:  quoted(said.String()),
 				Hint: byHand(h.spec) + " 'ls -l ~/" + binDir + "'"}
 		}
 		return &run.Error{Argv: append([]string{"berth-node on", h.String()}, words[:1]...), Exit: exit, Stderr: strings.TrimSpace(said.String())}

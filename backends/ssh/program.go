@@ -92,7 +92,8 @@ func (h *Host) Install(ctx context.Context, ask bool, progress func(string)) (na
 
 // probe asks the host what it is, and which of the programs $1, ... stand there
 // and run, with their sizes.
-const probe = `uname -sm; cd ".local/state/berth/bin" 2>/dev/null || exit 0; for f; do [ -f "$f" ] || continue; "./$f" guest x </dev/null >/dev/null 2>&1; [ $? != 2 ] || echo "$f $(wc -c <"$f")"; done; exit 0`
+const probe = `uname -sm; cd ".local/state/berth/bin" 2>/dev/null || exit 0; for f; do [ -f "$f" ] || continue; ` +
+	`"./$f" guest x </dev/null >/dev/null 2>&1; [ $? != 2 ] || echo "$f $(wc -c <"$f")"; done; exit 0`
 
 func (h *Host) probe(ctx context.Context) (machine, map[string]int64, error) {
 	var names []string
@@ -167,7 +168,7 @@ func (h *Host) sh(ctx context.Context, stdin []byte, script string, args ...stri
 	out, err := run.Output(ctx, h, c)
 	var failed *run.Error
 	if errors.As(err, &failed) {
-		failed.Argv = []string{"a shell on", h.String()} // nobody wants to read the script
+		failed.Argv = []string{"a shell on", h.String()} // the script is too long for an error
 	}
 	return out, err
 }

@@ -35,8 +35,9 @@ type complaint struct {
 // program for the nodes, which starts thousands of times.
 var complaints = sync.OnceValue(func() []complaint {
 	return []complaint{
-		{regexp.MustCompile(`(?i)(?:bad|unsupported) (?:configuration )?option|bad owner or permissions on |configuration option: |^command-line: |missing argument|(?:unsupported|bad|invalid) .* value`), jobs.KindConfig,
-			"ssh does not accept its configuration for %s", func(*Host, string) string { return "mend ~/.ssh/config or the ssh options" }},
+		{regexp.MustCompile(`(?i)(?:bad|unsupported) (?:configuration )?option|bad owner or permissions on |configuration option: |` +
+			`^command-line: |missing argument|(?:unsupported|bad|invalid) .* value`), jobs.KindConfig,
+			"ssh does not accept its configuration for %s", func(*Host, string) string { return "correct ~/.ssh/config or the ssh options" }},
 		{regexp.MustCompile(`HOST IDENTIFICATION HAS CHANGED|Host key for .* has changed`), jobs.KindConfig,
 			"the host key of %s has changed: another machine may be answering in its place", changedKey},
 		{regexp.MustCompile(`Host key verification failed|No .* host key is known`), jobs.KindConfig,
@@ -50,7 +51,8 @@ var complaints = sync.OnceValue(func() []complaint {
 				}
 				return "chmod 600 the key file; " + byHand(h.spec, "-v") + " shows which"
 			}},
-		{regexp.MustCompile(`Permission denied \(|Too many authentication failures|No (?:more )?supported authentication methods|Authentication failed`), jobs.KindAuth,
+		{regexp.MustCompile(`Permission denied \(|Too many authentication failures|` +
+			`No (?:more )?supported authentication methods|Authentication failed`), jobs.KindAuth,
 			"%s does not let us in", login},
 		{regexp.MustCompile(`Could not resolve hostname|Name or service not known`), jobs.KindInfra,
 			"the host name of %s cannot be resolved", func(h *Host, _ string) string { return "is it spelled right? " + byHand(h.spec) }},

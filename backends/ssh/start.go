@@ -19,7 +19,7 @@ import (
 
 // The scripts of /bin/sh that run a command. The outer one waits for it, so that
 // it can tell a signal by 128+n, and an end with 255 from a link that broke, for
-// which ssh exits with 255 too. $1 is a word that nobody knows beforehand, $2
+// which ssh exits with 255 too. $1 is a random word, $2
 // the inner script, then its directory and the command follow. Signals go to the
 // whole process group (sshd starts a session for each command), hence the trap.
 //
@@ -28,10 +28,12 @@ import (
 // on both streams that it runs, on a line of its own, so that what a login shell
 // prints is told apart. $1 is the word, $2 the process group, $3 the directory.
 const (
-	outer = `trap : HUP INT QUIT TERM USR1 USR2; n=$1; s=$2; shift 2; /bin/sh -c "$s" sh "$n" "$$" "$@"; r=$?; [ "$r" != 255 ] || printf '%s 255\n' "$n" >&2; exit "$r"`
+	outer = `trap : HUP INT QUIT TERM USR1 USR2; n=$1; s=$2; shift 2; /bin/sh -c "$s" sh "$n" "$$" "$@"; r=$?; ` +
+		`[ "$r" != 255 ] || printf '%s 255\n' "$n" >&2; exit "$r"`
 
 	hello   = `printf '\n%s %s\n' "$1" "$2"; printf '\n%s\n' "$1" >&2; `
-	readEnv = `for v in $(export -p | sed -n 's/^export \([A-Za-z_][A-Za-z0-9_]*\).*/\1/p;s/^declare -x \([A-Za-z_][A-Za-z0-9_]*\).*/\1/p'); do command unset -v "$v" 2>/dev/null; done; ` +
+	readEnv = `for v in $(export -p | sed -n 's/^export \([A-Za-z_][A-Za-z0-9_]*\).*/\1/p;s/^declare -x \([A-Za-z_][A-Za-z0-9_]*\).*/\1/p'); ` +
+		`do command unset -v "$v" 2>/dev/null; done; ` +
 		`while IFS= read -r v && [ -n "$v" ]; do export "$v"; done; unset v; `
 	runIt = `if [ -n "$3" ]; then cd "$3" || exit 126; fi; shift 3; exec "$@"`
 )
@@ -78,8 +80,8 @@ func line(c jobs.Cmd, nonce string) (words string, header []byte, err error) {
 // error means that nothing was started. Its words must be free of control
 // characters; Dir is a path there, "" its home; a nil Env is what a login
 // there has. A signal, and the end of ctx as SIGKILL, goes to the command's
-// whole process group. Wait's error says that the link broke and nobody knows
-// how the command ended.
+// whole process group. Wait's error says that the link broke and that
+// the command's end is unknown.
 func (h *Host) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 	return h.start(ctx, c, true)
 }

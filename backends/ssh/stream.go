@@ -78,7 +78,7 @@ func (s *stream) Close() error {
 		s.mu.Unlock()
 		_ = s.in.Close()
 		go func() {
-			// The far side ends when its input does; nobody has to wait for it.
+			// The far side ends when its input does; no caller waits for it.
 			t := time.NewTimer(endTime)
 			defer t.Stop()
 			select {
