@@ -20,8 +20,8 @@ const (
 	// apiVersion is that of the API this was written for. The daemon in a sandbox
 	// answers in another form to older ones.
 	apiVersion = "0.205.1"
-	// askTime bounds a request, with its repetitions where nobody answers; a create is
-	// answered within half of it.
+	// askTime bounds a request, with its repetitions where no answer comes; a create
+	// is answered within half of it.
 	askTime = 2 * time.Minute
 )
 

@@ -122,7 +122,8 @@ func (e *refusal) kind() (protocol.Kind, string) {
 	}
 	switch full := has("limit exceeded", "quota", "no available runners"); {
 	case has("exceeds maximum") && e.status < 500:
-		return protocol.Input, "ask for less: --cpus, --memory, --disk. Daytona gives a sandbox 4 CPUs, 8GiB of memory and 10GiB of disk, if the organization has no other bounds"
+		return protocol.Input, "ask for less: --cpus, --memory, --disk. " +
+			"Daytona gives a sandbox 4 CPUs, 8GiB of memory and 10GiB of disk, if the organization has no other bounds"
 	case full && (e.status == http.StatusForbidden || e.status == http.StatusBadRequest):
 		return protocol.Quota, "stop or delete what is not needed (berth env ls, berth env gc), or raise the tier in Daytona's dashboard"
 	case notStarted(e):
@@ -130,7 +131,8 @@ func (e *refusal) kind() (protocol.Kind, string) {
 	case e.status == http.StatusBadRequest && has("not in valid state", "state change in progress"):
 		return protocol.Conflict, "something else changes it just now: try again"
 	case e.status == http.StatusTooManyRequests && e.wait > 0:
-		return protocol.Rate, fmt.Sprintf("Daytona wants to be left alone for %v: try again then, and start fewer environments at once", e.wait.Round(time.Second))
+		return protocol.Rate, fmt.Sprintf("Daytona wants to be left alone for %v: try again then, and start fewer environments at once",
+			e.wait.Round(time.Second))
 	case e.status == http.StatusNotFound && has("snapshot"):
 		return protocol.NotFound, "see Snapshots in Daytona's dashboard, and workspace_template in the configuration: berth config show"
 	case e.status >= 500:
@@ -147,9 +149,10 @@ var answers = map[int]struct {
 	kind protocol.Kind
 	hint string
 }{
-	http.StatusBadRequest:          {protocol.Input, ""},
-	http.StatusUnauthorized:        {protocol.Auth, "the key is not accepted: make one in Daytona's dashboard (Keys), then: export DAYTONA_API_KEY=dtn_..."},
-	http.StatusForbidden:           {protocol.Auth, "the key needs the permissions write:sandboxes and delete:sandboxes, and its organization the region: see Keys in Daytona's dashboard"},
+	http.StatusBadRequest:   {protocol.Input, ""},
+	http.StatusUnauthorized: {protocol.Auth, "the key is not accepted: make one in Daytona's dashboard (Keys), then: export DAYTONA_API_KEY=dtn_..."},
+	http.StatusForbidden: {protocol.Auth, "the key needs the permissions write:sandboxes and delete:sandboxes, " +
+		"and its organization the region: see Keys in Daytona's dashboard"},
 	http.StatusNotFound:            {protocol.NotFound, "look at what there is in Daytona's dashboard"},
 	http.StatusRequestTimeout:      {protocol.Unclear, "it took too long, and may have been done"},
 	http.StatusConflict:            {protocol.Conflict, "something else changes it just now, or has its name: try again, or look in Daytona's dashboard"},

@@ -50,8 +50,9 @@ func (c *client) run(ctx context.Context, b *sandbox, op, script string) (map[st
 		}
 	}
 	if out.Code != 0 || len(said) == 0 {
-		return nil, &protocol.Error{Kind: protocol.Unreachable, Message: fmt.Sprintf("%s: a script in the sandbox ended with %d: %s", op, out.Code, tail(out.Result)),
-			Hint: "does its image have sh and sha256sum, and a home or a /tmp that can be written?"}
+		return nil, &protocol.Error{Kind: protocol.Unreachable,
+			Message: fmt.Sprintf("%s: a script in the sandbox ended with %d: %s", op, out.Code, tail(out.Result)),
+			Hint:    "does its image have sh and sha256sum, and a home or a /tmp that can be written?"}
 	}
 	return said, nil
 }
@@ -90,7 +91,8 @@ func (c *client) install(ctx context.Context, b *sandbox, g *protocol.Guest, mad
 			return false, err
 		}
 		if arch := goArch(said["arch"]); arch != g.Arch {
-			return false, unsupported("name an image of this machine's architecture", "the sandbox is of the architecture %s, and the guest program of %s", said["arch"], g.Arch)
+			return false, unsupported("name an image of this machine's architecture",
+				"the sandbox is of the architecture %s, and the guest program of %s", said["arch"], g.Arch)
 		}
 		dir := said["dir"]
 		if !strings.HasPrefix(dir, "/") || strings.ContainsAny(dir, "\x00\n") {

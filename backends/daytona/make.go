@@ -50,8 +50,9 @@ func (c *client) make(ctx context.Context, w *create, tags map[string]string) (b
 		standing, look := c.get(ctx, w.Name)
 		switch {
 		case look != nil:
-			return nil, false, &protocol.Error{Kind: protocol.Unclear, Message: fmt.Sprintf("%v; whether it was made cannot be found out: %v", err, look),
-				Hint: "try again: it is found by its name, and ends by itself if nobody does"}
+			return nil, false, &protocol.Error{Kind: protocol.Unclear,
+				Message: fmt.Sprintf("%v; whether it was made cannot be found out: %v", err, look),
+				Hint:    "try again: it is found by its name; else it ends by itself"}
 		case standing == nil:
 			continue
 		case standing.gone():
@@ -94,6 +95,7 @@ func (c *client) takeBack(name string, tags map[string]string) {
 }
 
 func foreign(b *sandbox) error {
-	return &protocol.Error{Kind: protocol.Conflict, Message: fmt.Sprintf("the name %s is taken by a sandbox that is not berth's, or another environment's", b.Name),
-		Hint: "delete or rename it in Daytona's dashboard; berth does not touch it"}
+	return &protocol.Error{Kind: protocol.Conflict,
+		Message: fmt.Sprintf("the name %s is taken by a sandbox that is not berth's, or another environment's", b.Name),
+		Hint:    "delete or rename it in Daytona's dashboard; berth does not touch it"}
 }

@@ -111,7 +111,7 @@ func (c *client) find(ctx context.Context, r *protocol.Request, w *create, o *pr
 			b = nil
 			continue
 		case ours:
-			// Nothing is in it yet, and nobody else knows of it.
+			// Nothing is in it yet, and no other process knows of it.
 			c.takeBack(name, r.Tags)
 		}
 		return nil, err
@@ -173,7 +173,12 @@ func (c *client) preview(ctx context.Context, b *sandbox, port int) string {
 	var p struct {
 		URL string `json:"url"`
 	}
-	err := c.do(ctx, call{op: "ask for the address of port " + strconv.Itoa(port), method: http.MethodGet, url: c.one(b.ID, "ports", strconv.Itoa(port), "preview-url"), into: &p})
+	err := c.do(ctx, call{
+		op:     "ask for the address of port " + strconv.Itoa(port),
+		method: http.MethodGet,
+		url:    c.one(b.ID, "ports", strconv.Itoa(port), "preview-url"),
+		into:   &p,
+	})
 	if err != nil {
 		return err.Error()
 	}

@@ -98,7 +98,12 @@ func (Provider) List(ctx context.Context, r *protocol.Request, say provider.Prog
 		if b.gone() || !b.has(r.Tags) {
 			continue
 		}
-		f := protocol.Found{Ref: b.ref(), Name: b.Name, Tags: b.Labels, Running: b.State != "stopped" && b.State != "archived" && b.State != "error" && b.State != "build_failed"}
+		f := protocol.Found{
+			Ref:     b.ref(),
+			Name:    b.Name,
+			Tags:    b.Labels,
+			Running: b.State != "stopped" && b.State != "archived" && b.State != "error" && b.State != "build_failed",
+		}
 		if b.Created != nil {
 			f.Created = *b.Created
 		}

@@ -137,7 +137,7 @@ func (e *lostError) Error() string {
 // told is the error for people.
 func (e *lostError) told() *protocol.Error {
 	p := &protocol.Error{Kind: protocol.Gone, Message: "the sandbox " + e.b.Name + " cannot be used: " + e.Error(),
-		Hint: "its files may be brought back in Daytona's dashboard; to begin anew: berth env rm"}
+		Hint: "its files may be brought back in Daytona's dashboard; to start from the beginning: berth env rm"}
 	if e.b.State == "build_failed" {
 		p.Kind, p.Hint = protocol.NotFound, "does the image exist, and can Daytona reach its registry?"
 	}

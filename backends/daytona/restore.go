@@ -10,8 +10,8 @@ import (
 	"berth/backends/external/provider"
 )
 
-// Restore makes the sandbox anew of the snapshot, and removes the one that stood. At
-// every moment one of them stands and is found by the next open, with all its files.
+// Restore makes the sandbox again from the snapshot, and removes the old one. At
+// every moment one of them exists and is found by the next open, with all its files.
 func (Provider) Restore(ctx context.Context, r *protocol.Request, say provider.Progress) (*protocol.Restored, error) {
 	c, err := own(r, say)
 	if err != nil {
@@ -22,8 +22,8 @@ func (Provider) Restore(ctx context.Context, r *protocol.Request, say provider.P
 		return nil, protocol.Errorf(protocol.Internal, "the request has no spec")
 	}
 	s := *r.Spec
-	// The snapshot has the limits of the sandbox that it is of, and no others can
-	// be had.
+	// The snapshot has the limits of the sandbox that it is of, and Daytona gives
+	// no others.
 	s.From, s.CPUs, s.MemoryMiB, s.DiskMiB, q.Spec = r.Snapshot, 0, 0, 0, &s
 	w, _, notes, err := c.wanted(&q)
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *client) restore(ctx context.Context, r *protocol.Request, w *create) (b
 	if w.Name = r.Name; old.Name == r.Name {
 		w.Name = other(r.Name)
 	}
-	// Until it has the files it is nobody's: what is left of a restore that was
-	// killed is found by gc.
+	// Until it has the files it belongs to no environment: what is left of a
+	// restore that was killed is found by gc.
 	w.Labels = maps.Clone(r.Tags)
 	w.Labels[protocol.TagEnv] += "-restored"
 	if b, err = c.get(ctx, w.Name); err == nil && b != nil && !b.gone() {

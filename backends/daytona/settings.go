@@ -51,7 +51,7 @@ type settings struct {
 	notes   []string
 }
 
-// Timers that nobody has set, in minutes.
+// Timers that are not configured, in minutes.
 const (
 	deleteAfter  = 30 * 24 * 60
 	archiveAfter = 7 * 24 * 60
@@ -210,7 +210,8 @@ func (s *settings) timers(options map[string]string) error {
 	if set, per, err := flag(optPerTask); err != nil {
 		return err
 	} else if set && !per {
-		s.notes = append(s.notes, "per_task_workspace = false changes nothing: an environment has one sandbox, and tasks share it by naming the same environment")
+		s.notes = append(s.notes, "per_task_workspace = false changes nothing: "+
+			"an environment has one sandbox, and tasks share it by naming the same environment")
 	}
 	for w := range strings.FieldsFuncSeq(options[optPorts], func(r rune) bool { return strings.ContainsRune("[], \"", r) }) {
 		n, err := strconv.Atoi(w)

@@ -66,8 +66,8 @@ func (c *client) snapshot(ctx context.Context, name string) (*snapshot, error) {
 	return s, nil
 }
 
-// usable waits until a snapshot can be used, and has one activated that was put
-// aside because nobody used it.
+// usable waits until a snapshot can be used, and activates one that Daytona has
+// deactivated because it was not used.
 func (c *client) usable(ctx context.Context, name string) (*snapshot, error) {
 	asked := false
 	for look := unit / 5; ; look = min(look*13/10, lastLook) {
@@ -84,8 +84,13 @@ func (c *client) usable(ctx context.Context, name string) (*snapshot, error) {
 				Hint: "remove it, and make another one"}
 		case s.State == "inactive" && !asked:
 			asked = true
-			c.say("activating the snapshot, which nobody has used for long")
-			if err := c.do(ctx, call{op: "activate the snapshot " + name, method: http.MethodPost, url: c.url + "/snapshots/" + url.PathEscape(s.ID) + "/activate"}); err != nil && !isStatus(err, http.StatusBadRequest) {
+			c.say("activating the snapshot, which was not used for long")
+			err := c.do(ctx, call{
+				op:     "activate the snapshot " + name,
+				method: http.MethodPost,
+				url:    c.url + "/snapshots/" + url.PathEscape(s.ID) + "/activate",
+			})
+			if err != nil && !isStatus(err, http.StatusBadRequest) {
 				return nil, err
 			}
 		default:
@@ -139,7 +144,7 @@ func (c *client) take(ctx context.Context, r *protocol.Request) (*snapshot, erro
 		return nil, err
 	}
 	if b == nil || b.gone() {
-		return nil, &protocol.Error{Kind: protocol.Gone, Message: "there is no sandbox " + r.Name, Hint: "the next command makes it anew"}
+		return nil, &protocol.Error{Kind: protocol.Gone, Message: "there is no sandbox " + r.Name, Hint: "the next command makes it again"}
 	}
 	there, err := c.snapshot(ctx, r.Snapshot)
 	if err != nil {
@@ -148,7 +153,13 @@ func (c *client) take(ctx context.Context, r *protocol.Request) (*snapshot, erro
 	if there != nil {
 		return nil, protocol.Errorf(protocol.Conflict, "there is a snapshot %s at Daytona already", r.Snapshot)
 	}
-	err = c.do(ctx, call{op: "take a snapshot of " + b.Name, method: http.MethodPost, url: c.one(b.ID, "snapshot"), policy: early, body: map[string]string{"name": r.Snapshot}})
+	err = c.do(ctx, call{
+		op:     "take a snapshot of " + b.Name,
+		method: http.MethodPost,
+		url:    c.one(b.ID, "snapshot"),
+		policy: early,
+		body:   map[string]string{"name": r.Snapshot},
+	})
 	var no *refusal
 	if errors.As(err, &no) && no.status > 299 && no.status < 500 {
 		return nil, err
@@ -165,7 +176,7 @@ func (c *client) take(ctx context.Context, r *protocol.Request) (*snapshot, erro
 		} else if s != nil {
 			s, err = c.usable(ctx, r.Snapshot)
 			if s != nil && err != nil {
-				return nil, errors.Join(err, c.removeSnapshot(ctx, s)) // nobody could use it
+				return nil, errors.Join(err, c.removeSnapshot(ctx, s)) // it is of no use
 			}
 			return s, err
 		}
@@ -209,7 +220,7 @@ func (Provider) Snapshots(ctx context.Context, r *protocol.Request, say provider
 
 // proof are the tags that the names which a request asks for stand for. Snapshots have
 // none, but berth's have half of the owner's random digits in their names, which is as
-// good as a label: nobody else's begins so by chance.
+// good as a label: no other user's begins so by chance.
 func proof(r *protocol.Request) map[string]string {
 	owner := r.Tags[protocol.TagOwner]
 	if len(owner) < 16 || !strings.HasPrefix(r.Snapshot, "berth-snap-"+strings.ToLower(owner[:16])+"-") {

@@ -30,7 +30,7 @@ const (
 )
 
 // terminal makes a new terminal in a sandbox. One that is left over belongs to a
-// stream that was lost: nobody can take it up again, so it is ended with all that
+// stream that was lost: it cannot be attached again, so it is ended with all that
 // runs on it.
 func (c *client) terminal(ctx context.Context, b *sandbox, env map[string]string) error {
 	q := call{op: "open a terminal in the sandbox", method: http.MethodPost, url: b.toolbox("process", "pty"), policy: early,

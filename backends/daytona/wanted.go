@@ -20,8 +20,8 @@ func unsupported(hint, format string, args ...any) *protocol.Error {
 	return &protocol.Error{Kind: protocol.Unsupported, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// wanted is the request that makes the sandbox that berth wants, and what of it
-// cannot be had.
+// wanted is the request that makes the sandbox that berth wants, and which of
+// its limits are not available.
 func (s *settings) wanted(r *protocol.Request) (w *create, dropped, notes []string, err error) {
 	p := r.Spec
 	if p == nil || r.Name == "" || len(r.Tags) == 0 || p.LifetimeSeconds <= 0 {
@@ -106,11 +106,13 @@ func limits(w *create, p *protocol.Spec, free bool) (dropped, notes []string, er
 		switch {
 		case l.n == 0:
 		case !free && !soft:
-			return nil, nil, unsupported("leave the limit out, or begin with an image", "a sandbox that is made from a template or a snapshot has the %s of that", l.name)
+			return nil, nil, unsupported("leave the limit out, or begin with an image",
+				"a sandbox that is made from a template or a snapshot has the %s of that", l.name)
 		case !free:
 			dropped = append(dropped, l.name)
 		case l.most > 0 && l.n > l.most && !soft:
-			return nil, nil, unsupported(fmt.Sprintf("ask for at most %dGiB", l.most), "a sandbox of Daytona has at most %d GiB of disk, and %d are wanted", l.most, l.n)
+			return nil, nil, unsupported(fmt.Sprintf("ask for at most %dGiB", l.most),
+				"a sandbox of Daytona has at most %d GiB of disk, and %d are wanted", l.most, l.n)
 		case l.most > 0 && l.n > l.most:
 			*l.to = l.most
 			notes = append(notes, fmt.Sprintf("the %s is %d GiB, the most that Daytona gives", l.name, l.most))
@@ -153,7 +155,8 @@ func network(w *create, n protocol.Network) error {
 		}
 	}
 	if len(cidrs) > maxRules || len(names) > maxRules {
-		return unsupported("fewer entries, or wider ones", "Daytona takes at most %d networks and %d names, and there are %d and %d", maxRules, maxRules, len(cidrs), len(names))
+		return unsupported("fewer entries, or wider ones",
+			"Daytona takes at most %d networks and %d names, and there are %d and %d", maxRules, maxRules, len(cidrs), len(names))
 	}
 	if len(n.Allow) == 0 {
 		w.NoNetwork = true

@@ -54,7 +54,14 @@ func (c *caller) ask(ctx context.Context, r protocol.Request, progress func(stri
 	// It is killed when this function returns, with its group.
 	running, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	p, err := c.on.Start(running, jobs.Cmd{Argv: append(c.program[:len(c.program):len(c.program)], r.Verb, requestPath), Dir: "/", Env: c.env, Files: []*os.File{f}, Stdout: a, Stderr: said})
+	p, err := c.on.Start(running, jobs.Cmd{
+		Argv:   append(c.program[:len(c.program):len(c.program)], r.Verb, requestPath),
+		Dir:    "/",
+		Env:    c.env,
+		Files:  []*os.File{f},
+		Stdout: a,
+		Stderr: said,
+	})
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "start the program of the backend " + c.name, Err: err, Hint: c.look()}
 	}
@@ -178,11 +185,11 @@ func (c *caller) hint(k protocol.Kind) string {
 	case protocol.Unsupported:
 		return "leave out what it does not have, or name another --backend; is it the program of this berth? " + c.program[0]
 	case protocol.Input:
-		return "see what the service takes, and mend the value"
+		return "see what the service takes, and correct the value"
 	case protocol.Unclear:
 		return "look at the service before it is tried again; berth env gc finds what is left behind"
 	case protocol.Changed:
-		return "remove it with its files, and it is made anew: berth env rm NAME"
+		return "remove it with its files, and it is made again: berth env rm NAME"
 	}
 	return c.look()
 }
@@ -207,7 +214,7 @@ func kindOf(k protocol.Kind) jobs.Kind {
 	return jobs.KindInfra
 }
 
-// words makes one printable line of somebody else's text.
+// words makes one printable line of another program's text.
 func words(s string) string {
 	s = strings.Join(strings.Fields(jobs.Printable(strings.ToValidUTF8(s, "?"))), " ")
 	if len(s) > protocol.MaxText {
@@ -241,8 +248,8 @@ func openRequest(r *protocol.Request) (*os.File, error) {
 	return f, nil
 }
 
-// writeRequest writes a request into a new file of this user's alone in dir,
-// which somebody removes, and returns its path.
+// writeRequest writes a request into a new file in dir that only this user can
+// read, and returns its path. The caller or the program removes the file.
 func writeRequest(dir string, r *protocol.Request) (string, error) {
 	f, err := os.CreateTemp(dir, "berth-request-*.json") // its mode is 0600
 	if err == nil {

@@ -11,5 +11,5 @@
 // of its own, which the next opening finds.
 //
 // A sandbox is berth's only by its tags; the tag of the owner is a random word
-// of the state directory, so that nobody else's are ever taken for it.
+// of the state directory, so that another user's are never taken for it.
 package external

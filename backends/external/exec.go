@@ -101,7 +101,15 @@ func (c *caller) exec(ctx context.Context, r protocol.Request, o jobs.Once) (out
 	said := &lastWords{}
 	running, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	p, err := c.on.Start(running, jobs.Cmd{Argv: append(c.program[:len(c.program):len(c.program)], r.Verb, requestPath), Dir: "/", Env: c.env, Files: []*os.File{f}, Stdin: o.Stdin, Stdout: a, Stderr: said})
+	p, err := c.on.Start(running, jobs.Cmd{
+		Argv:   append(c.program[:len(c.program):len(c.program)], r.Verb, requestPath),
+		Dir:    "/",
+		Env:    c.env,
+		Files:  []*os.File{f},
+		Stdin:  o.Stdin,
+		Stdout: a,
+		Stderr: said,
+	})
 	if err != nil {
 		return out, &jobs.Error{Kind: jobs.KindConfig, Msg: "start the program of the backend " + c.name, Err: err, Hint: c.look()}
 	}
@@ -145,7 +153,7 @@ func (c *caller) exec(ctx context.Context, r protocol.Request, o jobs.Once) (out
 		Err: said.err(), Hint: "the command may have run; look before it is given again"}
 }
 
-// errPass is that nobody takes the output any more.
+// errPass is that the output has no reader any more.
 var errPass = errors.New("pass the output on")
 
 // execLine takes a line of a command that runs.

@@ -93,7 +93,7 @@ func Names() []string {
 	var out []string
 	for _, dir := range dirs {
 		if !filepath.IsAbs(dir) {
-			continue // as exec.LookPath: not what lies where somebody happens to be
+			continue // as exec.LookPath: not what lies in the current directory
 		}
 		found, err := filepath.Glob(filepath.Join(quoteGlob(dir), prefix+"*"))
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // kept is the record of a snapshot: snapshots/BACKEND/NAME.json in the state
 // directory. It is there before the snapshot is asked for, and unclear as long
-// as nobody knows how that went.
+// as the result is unknown.
 type kept struct {
 	Version int `json:"version"`
 	jobs.Snapshot
@@ -70,8 +70,8 @@ func (k *kept) again(home string, was *kept) error {
 		return k.failed(err, dir)
 	}
 	_ = f.Close()
-	// Whoever has read the old record may be late: it has been made anew since, and
-	// removed with its claims.
+	// The process that read the old record may be late: the record may have been
+	// made again since, and removed with its claims.
 	now, err := readKept(home, k.Backend, k.Name)
 	switch {
 	case jobs.KindOf(err) == jobs.KindNotFound || err == nil && !now.Created.Equal(was.Created):
@@ -89,11 +89,11 @@ func (k *kept) again(home string, was *kept) error {
 func claimName(name string) string { return "." + name + ".again." }
 
 func (k *kept) taken() error {
-	return &jobs.Error{Kind: jobs.KindAgain, Msg: "somebody else is making the snapshot " + k.Name + " again",
-		Hint: "choose another name; or where nobody is: berth env snapshots --rm " + k.Name}
+	return &jobs.Error{Kind: jobs.KindAgain, Msg: "another process is making the snapshot " + k.Name + " again",
+		Hint: "choose another name; or, where none is: berth env snapshots --rm " + k.Name}
 }
 
-// underWay is for how long somebody may be at making a snapshot.
+// underWay is for how long a process may be making a snapshot.
 const underWay = protocol.SnapshotTime + 5*time.Minute
 
 func (k *kept) text() ([]byte, error) {
@@ -145,7 +145,8 @@ func readKept(home, backend, name string) (*kept, error) {
 		err = errors.New("it is about something else")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no snapshot %s of the backend %s", name, backend), Hint: "berth env snapshots"}
+		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no snapshot %s of the backend %s", name, backend),
+			Hint: "berth env snapshots"}
 	}
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the record of the snapshot " + name, Err: err, Hint: "see " + path}

@@ -13,8 +13,10 @@ import (
 func (b *Backend) Remove(ctx context.Context, s *jobs.EnvSpec, on jobs.Starter) error {
 	err := b.Destroy(ctx, s, filepath.Join(s.Home, "envs", s.Name), on)
 	if err != nil {
+		hint := jobs.HintOf(err) + "; berth env rm --force " + s.Name +
+			" forgets it: then berth env gc finds the sandbox, or it ends when its time is up"
 		err = &jobs.Error{Kind: jobs.KindOf(err), Msg: "destroy the sandbox of the environment " + s.Name, Err: err,
-			Hint: strings.TrimPrefix(jobs.HintOf(err)+"; berth env rm --force "+s.Name+" forgets it: then berth env gc finds the sandbox, or it ends when its time is up", "; ")}
+			Hint: strings.TrimPrefix(hint, "; ")}
 	}
 	return err
 }
@@ -35,7 +37,12 @@ func (b *Backend) List(ctx context.Context, on jobs.Starter) ([]jobs.Found, erro
 	if err != nil {
 		return nil, err
 	}
-	r := protocol.Request{Verb: protocol.VerbList, Options: b.options(), Tags: map[string]string{protocol.TagVersion: "1", protocol.TagOwner: owner}, Snapshot: snapshotName(owner, "")}
+	r := protocol.Request{
+		Verb:     protocol.VerbList,
+		Options:  b.options(),
+		Tags:     map[string]string{protocol.TagVersion: "1", protocol.TagOwner: owner},
+		Snapshot: snapshotName(owner, ""),
+	}
 	var l protocol.Listed
 	if err := c.ask(ctx, r, nil, &l); err != nil {
 		return nil, err
@@ -46,8 +53,16 @@ func (b *Backend) List(ctx context.Context, on jobs.Starter) ([]jobs.Found, erro
 	}
 	var out []jobs.Found
 	for _, f := range found {
-		out = append(out, jobs.Found{Backend: b.Word, ID: words(f.Tags[protocol.TagEnv]), Name: words(f.Tags[protocol.TagName]), Job: words(f.Tags[protocol.TagJob]),
-			What: "sandbox", Ref: f.Ref, Running: f.Running, Created: f.Created})
+		out = append(out, jobs.Found{
+			Backend: b.Word,
+			ID:      words(f.Tags[protocol.TagEnv]),
+			Name:    words(f.Tags[protocol.TagName]),
+			Job:     words(f.Tags[protocol.TagJob]),
+			What:    "sandbox",
+			Ref:     f.Ref,
+			Running: f.Running,
+			Created: f.Created,
+		})
 	}
 	lost, err := b.lostSnapshots(c, l.Snapshots, r)
 	return append(out, lost...), err
@@ -60,7 +75,8 @@ func (b *Backend) finds(on jobs.Starter) (*caller, string, error) {
 		return nil, "", err
 	}
 	if err != nil {
-		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Err: err, Hint: "install it again; what it has made stands at the service, and ends when its time is up"}
+		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Err: err,
+			Hint: "install it again; what it has made stands at the service, and ends when its time is up"}
 	}
 	owner, err := b.owner()
 	if err != nil {

@@ -34,7 +34,14 @@ func (b *Backend) lostSnapshots(c *caller, list []protocol.Snapshot, r protocol.
 		name, is := strings.CutPrefix(s.Name, r.Snapshot)
 		recorded := slices.ContainsFunc(known, func(k jobs.Snapshot) bool { return k.Name == name })
 		if is && !recorded && ours(s.Tags, r.Tags) && jobs.CheckSnapshotName(name) == nil {
-			out = append(out, jobs.Found{Backend: b.Word, ID: words(s.Tags[protocol.TagEnv]), Name: name, What: jobs.WhatSnapshot, Ref: s.Name, Created: s.Created})
+			out = append(out, jobs.Found{
+				Backend: b.Word,
+				ID:      words(s.Tags[protocol.TagEnv]),
+				Name:    name,
+				What:    jobs.WhatSnapshot,
+				Ref:     s.Name,
+				Created: s.Created,
+			})
 		}
 	}
 	return out, nil

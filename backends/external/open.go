@@ -100,7 +100,13 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	op := &jobs.Opening{
-		Argv: append(append([]string{}, c.program...), protocol.VerbStream, path), Env: c.env, Home: o.Home, Dir: s.Dir, Level: s.Level, Notes: told.notes, Rebuilt: told.rebuilt,
+		Argv:    append(append([]string{}, c.program...), protocol.VerbStream, path),
+		Env:     c.env,
+		Home:    o.Home,
+		Dir:     s.Dir,
+		Level:   s.Level,
+		Notes:   told.notes,
+		Rebuilt: told.rebuilt,
 		EndTime: c.times.verbs[protocol.VerbStop],
 		Answer: func(out io.Reader) error {
 			if err := readAnswer(out); err != nil && !errors.Is(err, io.EOF) {
@@ -138,7 +144,8 @@ func (c *caller) open(ctx context.Context, s *jobs.EnvSpec, dir string, guest *p
 	}
 	err = c.checkOpened(&o, &r)
 	if is := jobs.Level(o.Level); err == nil && is != "" && !contains(is, s.Level) {
-		err = &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the backend %s has made a sandbox of level %s, and %s was said to be had", s.Backend, is, s.Level),
+		err = &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("the backend %s has made a sandbox of level %s, and had promised %s", s.Backend, is, s.Level),
 			Hint: "berth doctor; or name another --backend"}
 	}
 	if err != nil {
@@ -157,7 +164,7 @@ func (c *caller) open(ctx context.Context, s *jobs.EnvSpec, dir string, guest *p
 	}
 	switch {
 	case o.State == protocol.StateRebuilt:
-		t.rebuilt = "its sandbox was made anew, and its files are gone"
+		t.rebuilt = "its sandbox was made again, and its files are gone"
 		if o.Why != "" {
 			t.rebuilt += ": " + o.Why
 		}
@@ -226,7 +233,7 @@ func (b *Backend) LeftOf(dir string, now time.Time) bool {
 	return err != nil || m == nil || m.Stopped.IsZero() && (m.Ends.IsZero() || now.Before(m.Ends))
 }
 
-// End ends what the environment's sandbox costs, which nobody keeps; the files
+// End ends what the environment's sandbox costs, where no keeper runs; the files
 // stay where they are to.
 func (b *Backend) End(ctx context.Context, s *jobs.EnvSpec) error {
 	c, err := b.of(s, b.On)

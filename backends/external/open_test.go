@@ -178,7 +178,7 @@ func TestOpenTellsOfLostFiles(t *testing.T) {
 		}
 	}
 	x = newBox(t, ok(`"state":"rebuilt","why":"it was evicted"`))
-	if o, err := x.open(t); err != nil || o.Rebuilt != "its sandbox was made anew, and its files are gone: it was evicted" {
+	if o, err := x.open(t); err != nil || o.Rebuilt != "its sandbox was made again, and its files are gone: it was evicted" {
 		t.Errorf("%+v %v", o, err)
 	}
 	x = newBox(t, ok(`"state":"found","ends":"`+time.Now().Add(10*time.Minute).UTC().Format(time.RFC3339)+`"`))
@@ -202,7 +202,7 @@ func TestOpenIsNotLiedTo(t *testing.T) {
 		"a relative guest": {`{"ok":{"ref":"r","guest":"g","arch":"` + arch + `","state":"made"}}`, jobs.KindInfra, "its guest is no absolute path"},
 		"another state":    {ok(`"state":"great"`), jobs.KindInfra, `the state "great" is none of made, found`},
 		"another level":    {ok(`"state":"made","level":"fort"`), jobs.KindInfra, `the level "fort" is none of`},
-		"a lower level":    {ok(`"state":"made","level":"none"`), jobs.KindConfig, "has made a sandbox of level none, and fs was said to be had"},
+		"a lower level":    {ok(`"state":"made","level":"none"`), jobs.KindConfig, "has made a sandbox of level none, and had promised fs"},
 		"another arch":     {`{"ok":{"ref":"r","guest":"/g","arch":"vax","state":"made"}}`, jobs.KindConfig, "have vax processors"},
 		"a hard limit":     {ok(`"state":"made","dropped":["memory"]`), jobs.KindConfig, "does not hold the limit memory, which was asked for"},
 		"a negative cost":  {ok(`"state":"made","cost":{"per_hour":-1,"currency":"USD"}`), jobs.KindInfra, "the cost is -1"},

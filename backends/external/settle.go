@@ -11,11 +11,11 @@ import (
 	"berth/jobs"
 )
 
-// defaultLife bounds a sandbox when nobody says otherwise.
+// defaultLife bounds a sandbox where no lifetime is given.
 const defaultLife = 24 * time.Hour
 
 // Settle completes the record of a new environment: it refuses what the service
-// does not have, and drops, with a note, limits that nobody has asked for. Life,
+// does not have, and drops, with a note, limits that were not asked for. Life,
 // Options and Allow of s.External are the caller's; the rest is made here.
 func (b *Backend) Settle(ctx context.Context, s *jobs.EnvSpec) error {
 	program, k, err := b.check(ctx)
@@ -32,7 +32,8 @@ func (b *Backend) Settle(ctx context.Context, s *jobs.EnvSpec) error {
 	x := s.External
 	x.Program, x.Owner, s.Level = program, owner, jobs.Level(k.Level)
 	if x.OneShot = k.Stream != nil && !*k.Stream; x.OneShot && !k.Exec {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + b.Word + " has neither streams nor commands of their own", Hint: "name another --backend"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + b.Word + " has neither streams nor commands of their own",
+			Hint: "name another --backend"}
 	}
 	if x.From != "" {
 		if err := b.recorded(s.Home, x.From); err != nil {
@@ -57,7 +58,8 @@ func (b *Backend) Settle(ctx context.Context, s *jobs.EnvSpec) error {
 	case x.Life == 0:
 		x.Life = most
 	case most != 0 && x.Life > most:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("a sandbox of the backend %s lives for %v at most, and %v was asked for", b.Word, most, x.Life),
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("a sandbox of the backend %s lives for %v at most, and %v was asked for", b.Word, most, x.Life),
 			Hint: "ask for less time"}
 	}
 	s.Notes = append(s.Notes, k.Notes...)
@@ -73,7 +75,7 @@ func (b *Backend) settleWords(k *protocol.Checked, s *jobs.EnvSpec) error {
 		if hint == "" {
 			hint = "leave it out, or name another --backend"
 		}
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " cannot be had on the backend " + b.Word, Hint: hint}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " is not available on the backend " + b.Word, Hint: hint}
 	}
 	network := protocol.NetworkOpen
 	switch {
@@ -89,9 +91,14 @@ func (b *Backend) settleWords(k *protocol.Checked, s *jobs.EnvSpec) error {
 	case s.GPU != "" && !slices.Contains(k.GPU, s.GPU):
 		return no("the GPU "+s.GPU, "")
 	case !open && !slices.Contains(k.Network, network):
-		return no(map[string]string{protocol.NetworkOpen: "an open network", protocol.NetworkNone: "a network that is shut off", protocol.NetworkAllow: "a network with a list of what is allowed"}[network], "it has: "+strings.Join(k.Network, ", "))
+		kinds := map[string]string{
+			protocol.NetworkOpen:  "an open network",
+			protocol.NetworkNone:  "a network that is shut off",
+			protocol.NetworkAllow: "a network with a list of what is allowed",
+		}
+		return no(kinds[network], "it has: "+strings.Join(k.Network, ", "))
 	case s.Persistent && !k.Persistent:
-		// Nobody says "persistent" in so many words: it is what files are.
+		// Persistent is the default, so it is dropped and not refused.
 		s.Persistent = false
 		s.Notes = append(s.Notes, "the backend "+b.Word+" keeps no files: they end with the environment")
 	}

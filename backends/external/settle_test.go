@@ -51,11 +51,11 @@ func TestSettleRefuses(t *testing.T) {
 		kind jobs.Kind
 		said string
 	}{
-		"an image":           {"", jobs.EnvSpec{Place: jobs.Place{Image: "debian:12"}}, jobs.KindConfig, "an image cannot be had on the backend fake"},
-		"a GPU":              {able, jobs.EnvSpec{Place: jobs.Place{GPU: "amd"}}, jobs.KindConfig, "the GPU amd cannot be had"},
-		"no network":         {"", jobs.EnvSpec{Place: jobs.Place{Network: "none"}}, jobs.KindConfig, "a network that is shut off cannot be had"},
-		"a list":             {able, jobs.EnvSpec{Place: jobs.Place{External: &jobs.ExternalSpec{Allow: []string{"example.com"}}}}, jobs.KindConfig, "a network with a list of what is allowed cannot be had"},
-		"an open one":        {`,"network":["none"]`, jobs.EnvSpec{}, jobs.KindConfig, "an open network cannot be had"},
+		"an image":           {"", jobs.EnvSpec{Place: jobs.Place{Image: "debian:12"}}, jobs.KindConfig, "an image is not available on the backend fake"},
+		"a GPU":              {able, jobs.EnvSpec{Place: jobs.Place{GPU: "amd"}}, jobs.KindConfig, "the GPU amd is not available"},
+		"no network":         {"", jobs.EnvSpec{Place: jobs.Place{Network: "none"}}, jobs.KindConfig, "a network that is shut off is not available"},
+		"a list":             {able, jobs.EnvSpec{Place: jobs.Place{External: &jobs.ExternalSpec{Allow: []string{"example.com"}}}}, jobs.KindConfig, "a network with a list of what is allowed is not available"},
+		"an open one":        {`,"network":["none"]`, jobs.EnvSpec{}, jobs.KindConfig, "an open network is not available"},
 		"a limit":            {able, jobs.EnvSpec{Place: jobs.Place{Resources: jobs.Resources{Disk: jobs.GiB}}}, jobs.KindConfig, "the limit disk 1GiB cannot be held"},
 		"a strict limit":     {able, jobs.EnvSpec{Strict: true, Defaulted: []string{"disk"}, Place: jobs.Place{Resources: jobs.Resources{Disk: jobs.GiB}}}, jobs.KindConfig, "the limit disk 1GiB cannot be held"},
 		"a long life":        {able, jobs.EnvSpec{Place: jobs.Place{External: &jobs.ExternalSpec{Life: 3 * time.Hour}}}, jobs.KindConfig, "lives for 2h0m0s at most, and 3h0m0s was asked for"},

@@ -60,7 +60,14 @@ func (b *Backend) Snapshot(ctx context.Context, s *jobs.EnvSpec, name string, at
 	if err := at.Open(ctx); err != nil {
 		return nil, err
 	}
-	k := &kept{Version: 1, External: *s.External, Snapshot: jobs.Snapshot{Name: name, Backend: s.Backend, Environment: s.Name, EnvID: s.ID, Created: time.Now().UTC(), Unclear: true}}
+	k := &kept{Version: 1, External: *s.External, Snapshot: jobs.Snapshot{
+		Name:        name,
+		Backend:     s.Backend,
+		Environment: s.Name,
+		EnvID:       s.ID,
+		Created:     time.Now().UTC(),
+		Unclear:     true,
+	}}
 	again, err := k.begin(s.Home)
 	if err != nil {
 		return nil, err
@@ -105,7 +112,7 @@ func (c *caller) checkSnapshot(verb string, s *protocol.Snapshot, wanted string)
 	return nil
 }
 
-// Restore has the sandbox made anew with the files of a snapshot, and opens it:
+// Restore makes the sandbox again with the files of a snapshot, and opens it:
 // then its keeper ends what costs.
 func (b *Backend) Restore(ctx context.Context, s *jobs.EnvSpec, name string, at jobs.SnapshotPlace) error {
 	if err := b.recorded(s.Home, name); err != nil {

@@ -20,7 +20,7 @@ var levels = []string{protocol.LevelNone, protocol.LevelFS, protocol.LevelEgress
 // tagForm is what a tag's value, or an owner, may be.
 var tagForm = pattern.Lazy(`^[A-Za-z0-9._-]{1,63}$`)
 
-// word checks a word of somebody else's that goes into requests and tables.
+// word checks a word of another program that goes into requests and tables.
 func word(what, s string, needed bool) error {
 	switch {
 	case s == "" && needed:
@@ -111,7 +111,10 @@ func (c *caller) checkOpened(o *protocol.Opened, r *protocol.Request) error {
 	case o.Level != "" && !slices.Contains(levels, o.Level):
 		return bad(fmt.Errorf("the level %.100q is none of %s", o.Level, strings.Join(levels, ", ")))
 	case r.Guest != nil && o.Arch != r.Guest.Arch:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the sandboxes of the backend %s have %.20s processors, and the guest of this machine is for %s", c.name, words(o.Arch), r.Guest.Arch), Hint: "use berth from a machine of that kind"}
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg: fmt.Sprintf("the sandboxes of the backend %s have %.20s processors, and the guest of this machine is for %s",
+				c.name, words(o.Arch), r.Guest.Arch),
+			Hint: "use berth from a machine of that kind"}
 	case o.Cost != nil && (!sane(o.Cost.PerHour) || !sane(o.Cost.StoppedPerHour)):
 		return bad(fmt.Errorf("the cost is %v and %v an hour", o.Cost.PerHour, o.Cost.StoppedPerHour))
 	}

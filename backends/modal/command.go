@@ -73,7 +73,12 @@ type writeError struct{ error }
 func (x *command) copyOnce(ctx context.Context, fd pb.TaskExecStdioFileDescriptor, to io.Writer, at *uint64, a *again) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := x.w.stub.TaskExecStdioRead(x.w.with(ctx), pb.TaskExecStdioReadRequest_builder{TaskId: x.w.task, ExecId: x.id, Offset: *at, FileDescriptor: fd}.Build())
+	s, err := x.w.stub.TaskExecStdioRead(x.w.with(ctx), pb.TaskExecStdioReadRequest_builder{
+		TaskId:         x.w.task,
+		ExecId:         x.id,
+		Offset:         *at,
+		FileDescriptor: fd,
+	}.Build())
 	if err != nil {
 		return err
 	}
@@ -93,8 +98,8 @@ func (x *command) copyOnce(ctx context.Context, fd pb.TaskExecStdioFileDescripto
 	}
 }
 
-// closed tells whether an error on a command's input says that nobody reads it any
-// more: the command has ended.
+// closed tells whether an error on a command's input says that it has no reader
+// any more: the command has ended.
 func closed(err error) bool {
 	c := status.Code(err)
 	return c == codes.FailedPrecondition || c == codes.Aborted
@@ -226,7 +231,8 @@ func (f *feeder) once(ctx context.Context, pieces <-chan []byte, a *again) error
 		}
 		return err
 	}
-	if err := send(pb.TaskExecStdinWriteStreamRequest_builder{Start: pb.TaskExecStdinWriteStreamStart_builder{TaskId: f.x.w.task, ExecId: f.x.id, Offset: f.base}.Build()}.Build()); err != nil {
+	start := pb.TaskExecStdinWriteStreamStart_builder{TaskId: f.x.w.task, ExecId: f.x.id, Offset: f.base}.Build()
+	if err := send(pb.TaskExecStdinWriteStreamRequest_builder{Start: start}.Build()); err != nil {
 		return err
 	}
 	for _, b := range f.sent {
@@ -235,7 +241,7 @@ func (f *feeder) once(ctx context.Context, pieces <-chan []byte, a *again) error
 		}
 	}
 	// The stream ends by itself only when it fails: then a command that waits for
-	// input which nobody types now must not wait for the next key.
+	// input must not wait for the next key.
 	ended := make(chan error, 1)
 	go func() {
 		var m pb.TaskExecStdinWriteStreamResponse
@@ -301,7 +307,7 @@ func (f *feeder) why(ctx context.Context, err error, ended <-chan error) error {
 	}
 }
 
-// orUnavailable is for an end of a stream that nobody has asked for.
+// orUnavailable is for an unexpected end of a stream.
 func orUnavailable(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return status.Error(codes.Unavailable, "the stream of input has ended")

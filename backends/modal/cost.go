@@ -32,7 +32,7 @@ func perGPU(kind string) (float64, bool) {
 	return p, ok
 }
 
-// cost is what the sandbox costs while it runs; nil when nobody knows.
+// cost is what the sandbox costs while it runs; nil when it is not known.
 func (w *want) cost() *protocol.Cost {
 	cores, mib := w.params.CPU, w.params.MemoryMiB
 	if cores == 0 {

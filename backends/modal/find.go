@@ -58,8 +58,9 @@ func (c *conn) ours(ctx context.Context, b *box, r *protocol.Request) error {
 		return trouble("read the tags of the sandbox "+b.SandboxID, err)
 	}
 	if !hasAll(tags, r.Tags) {
-		return &protocol.Error{Kind: protocol.Conflict, Message: fmt.Sprintf("the sandbox %s is called %s and does not have the tags of this environment", b.SandboxID, r.Name),
-			Hint: "end it, if it is yours: modal sandbox terminate " + b.SandboxID}
+		return &protocol.Error{Kind: protocol.Conflict,
+			Message: fmt.Sprintf("the sandbox %s is called %s and does not have the tags of this environment", b.SandboxID, r.Name),
+			Hint:    "end it, if it is yours: modal sandbox terminate " + b.SandboxID}
 	}
 	b.tags = tags
 	return nil

@@ -22,7 +22,8 @@ const probe = `d=${HOME:-/root}/.berth; uname -m; echo "$d"; [ -x "$d/$1" ] && e
 
 // put takes a program of $2 bytes from its input. Only whole it gets its name;
 // those of other versions go.
-const put = `set -e; umask 022; d=${HOME:-/root}/.berth; mkdir -p "$d"; n=$d/.new-$$; cat >"$n"; [ "$(wc -c <"$n")" -eq "$2" ]; chmod 755 "$n"; rm -f "$d"/berth-node-*; mv "$n" "$d/$1"`
+const put = `set -e; umask 022; d=${HOME:-/root}/.berth; mkdir -p "$d"; n=$d/.new-$$; cat >"$n"; ` +
+	`[ "$(wc -c <"$n")" -eq "$2" ]; chmod 755 "$n"; rm -f "$d"/berth-node-*; mv "$n" "$d/$1"`
 
 // enter notes the command's id $1 in the file $2, for [opening.leave], and becomes
 // the command.
@@ -84,7 +85,7 @@ func (o *opening) put(ctx context.Context, w *worker, name string) error {
 }
 
 // leave ends the guest of a stream that was cut, and waits until it has left: it
-// would still have commands running. Nobody else has one here.
+// would still have commands running. No other stream has a guest here.
 func (o *opening) leave(ctx context.Context, w *worker, id string) error {
 	if id == "-" {
 		return nil
@@ -168,7 +169,8 @@ func (c *conn) gone(ctx context.Context, b *box, err error) error {
 	look, cancel := detached(ctx, limit)
 	defer cancel()
 	if r, lerr := c.ending(look, b.SandboxID); lerr == nil && ended(r) {
-		return &protocol.Error{Kind: protocol.Gone, Message: fmt.Sprintf("the sandbox %s has ended: %s", b.SandboxID, why(r)), Hint: "the next command makes it anew"}
+		return &protocol.Error{Kind: protocol.Gone, Message: fmt.Sprintf("the sandbox %s has ended: %s", b.SandboxID, why(r)),
+			Hint: "the next command makes it again"}
 	}
 	return err
 }
@@ -216,7 +218,8 @@ func (s *scrap) Write(p []byte) (int, error) {
 	room := mostScrap - s.buf.Len()
 	s.buf.Write(p[:min(len(p), room)])
 	if len(p) > room && s.whole {
-		return 0, protocol.Errorf(protocol.Unsupported, "a command of berth's in the sandbox says more than %d KiB: its programs are not what they were", mostScrap>>10)
+		return 0, protocol.Errorf(protocol.Unsupported,
+			"a command of berth's in the sandbox says more than %d KiB: its programs are not what they were", mostScrap>>10)
 	}
 	return len(p), nil
 }

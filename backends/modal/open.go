@@ -83,8 +83,9 @@ func (o *opening) find(ctx context.Context) (*box, error) {
 		return nil, err
 	}
 	if have := b.tags[tagSpec]; have != o.w.hash() {
-		return nil, &protocol.Error{Kind: protocol.Changed, Message: fmt.Sprintf("the sandbox %s of %s was made with other values than those wanted now", b.SandboxID, o.r.Name),
-			Hint: "stop it, and the next command makes it anew: berth env stop"}
+		return nil, &protocol.Error{Kind: protocol.Changed,
+			Message: fmt.Sprintf("the sandbox %s of %s was made with other values than those wanted now", b.SandboxID, o.r.Name),
+			Hint:    "stop it, and the next command makes it again: berth env stop"}
 	}
 	if err := o.c.scheduled(ctx, b); err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (o *opening) find(ctx context.Context) (*box, error) {
 		return nil, nil
 	}
 	if ends := endsOf(b.tags); o.r.Spec.Persistent && !ends.IsZero() && time.Until(ends) < min(minEndsLeft, o.w.params.Timeout/2) {
-		o.say("Modal ends the sandbox at %s: it is made anew with its files", ends.UTC().Format(time.TimeOnly))
+		o.say("Modal ends the sandbox at %s: it is made again with its files", ends.UTC().Format(time.TimeOnly))
 		if err := o.c.save(ctx, b, o.r, o.say); err != nil {
 			return nil, err
 		}
@@ -130,7 +131,7 @@ func (o *opening) make(ctx context.Context) (*box, error) {
 		if !is(err, protocol.NotFound) {
 			return nil, err
 		}
-		o.answer.Notes = append(o.answer.Notes, first.what+" is gone; the environment begins anew")
+		o.answer.Notes = append(o.answer.Notes, first.what+" is gone; the environment starts from the beginning")
 	}
 	image, err := o.build(ctx, app)
 	if err != nil {

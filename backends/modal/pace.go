@@ -16,7 +16,7 @@ import (
 const createGap = 250 * time.Millisecond
 
 // pace waits for this process's turn to create a sandbox. All processes of the user
-// take their turns from one file; where there can be none, nobody waits. A turn is
+// take their turns from one file; where there can be none, no process waits. A turn is
 // only a time, and other machines have turns of their own: who is refused waits, see
 // [patience], and takes another one.
 func pace(ctx context.Context, say func(format string, args ...any)) error {
@@ -67,7 +67,7 @@ func turn(now time.Time) (time.Time, bool) {
 
 // lock takes the file's lock, which its holders have for an instant. One that is
 // held for longer is held by a process that was stopped, or by a file server
-// that has lost it, and nobody waits for those.
+// that has lost it: then this process does not wait.
 func lock(f *os.File) bool {
 	for range 40 {
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {

@@ -116,7 +116,13 @@ func (Provider) List(ctx context.Context, r *protocol.Request, say provider.Prog
 	}
 	var all []protocol.Found
 	add := func(info *pb.SandboxInfo) {
-		f := protocol.Found{Ref: joinRef(info.GetId(), info.GetTaskInfo().GetId()), Name: info.GetName(), Tags: map[string]string{}, Running: true, Created: time.UnixMicro(int64(info.GetCreatedAt() * 1e6)).UTC()}
+		f := protocol.Found{
+			Ref:     joinRef(info.GetId(), info.GetTaskInfo().GetId()),
+			Name:    info.GetName(),
+			Tags:    map[string]string{},
+			Running: true,
+			Created: time.UnixMicro(int64(info.GetCreatedAt() * 1e6)).UTC(),
+		}
 		for _, t := range info.GetTags() {
 			f.Tags[t.GetTagName()] = t.GetTagValue()
 		}

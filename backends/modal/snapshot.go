@@ -37,7 +37,7 @@ func (c *conn) image(ctx context.Context, b *box, r *protocol.Request, say func(
 
 // publish gives an image the names by which it is found: the environment's, and the
 // user's own for other machines where shared is set, or where the image before has
-// it still. That one is deleted, unless somebody else has named it, too.
+// it still. That one is deleted, unless it has other names, too.
 func (c *conn) publish(ctx context.Context, image *sdk.Image, r *protocol.Request, shared bool) error {
 	last, err := c.saved(ctx, published(r))
 	if err != nil || last != nil && last.ImageID == image.ImageID {

@@ -54,7 +54,7 @@ func (Provider) Stream(ctx context.Context, r *protocol.Request, connected func(
 // asGone is for a sandbox that was there when it was opened.
 func asGone(err error, id string) error {
 	if is(err, protocol.NotFound) {
-		return &protocol.Error{Kind: protocol.Gone, Message: "the sandbox " + id + " is gone", Hint: "the next command makes it anew"}
+		return &protocol.Error{Kind: protocol.Gone, Message: "the sandbox " + id + " is gone", Hint: "the next command makes it again"}
 	}
 	return err
 }

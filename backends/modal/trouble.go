@@ -17,7 +17,7 @@ import (
 const (
 	hintKeys   = "make a token at https://modal.com/settings/tokens, then export MODAL_TOKEN_ID and MODAL_TOKEN_SECRET, or write ~/.modal.toml"
 	hintReach  = "is the network up? Modal is at api.modal.com:443, or at MODAL_SERVER_URL; HTTPS_PROXY is honoured"
-	hintQuota  = "see the account's limits at https://modal.com/settings/usage; berth env ls shows what runs, berth env gc what nobody needs"
+	hintQuota  = "see the account's limits at https://modal.com/settings/usage; berth env ls shows what runs, berth env gc what is not needed"
 	hintInput  = "look at what is asked for: the image, the sizes, and gpu and region of [terminal.external.modal]"
 	hintRate   = "berth has waited as long as it could: try again in a moment, or open fewer at once"
 	hintChange = "Modal has changed its interface: install a newer berth-backend-modal"
@@ -128,7 +128,10 @@ func text(err error) string {
 		s = strings.Trim(s[i+len(" desc = "):], `"`)
 	}
 	s = strings.TrimPrefix(s, "transport: Error while dialing: ")
-	for _, kind := range []string{"RemoteError", "InvalidError", "NotFoundError", "AlreadyExistsError", "ResourceExhaustedError", "ConflictError", "TimeoutError", "ExecutionError"} {
+	for _, kind := range []string{
+		"RemoteError", "InvalidError", "NotFoundError", "AlreadyExistsError",
+		"ResourceExhaustedError", "ConflictError", "TimeoutError", "ExecutionError",
+	} {
 		s = strings.TrimPrefix(s, kind+": ") // of the SDK's types
 	}
 	if _, reason, ok := strings.Cut(s, " failed with the exception:"); ok && strings.HasPrefix(s, "Image build for ") {

@@ -60,8 +60,11 @@ func settle(r *protocol.Request) (*want, error) {
 	if w.image == "" {
 		w.image = defaultFrom
 	}
-	if strings.ContainsAny(w.image, " \t\r\n") || strings.Contains(w.image, "://") || strings.HasPrefix(w.image, ".") || strings.HasPrefix(w.image, "/") || strings.HasSuffix(w.image, ".sif") {
-		return nil, &protocol.Error{Kind: protocol.Input, Message: fmt.Sprintf("image %q: Modal takes references of registries, such as debian:12, and its own image ids, im-...", s.Image), Hint: "name one of a registry; files of this machine cannot be used there"}
+	if strings.ContainsAny(w.image, " \t\r\n") || strings.Contains(w.image, "://") ||
+		strings.HasPrefix(w.image, ".") || strings.HasPrefix(w.image, "/") || strings.HasSuffix(w.image, ".sif") {
+		return nil, &protocol.Error{Kind: protocol.Input,
+			Message: fmt.Sprintf("image %q: Modal takes references of registries, such as debian:12, and its own image ids, im-...", s.Image),
+			Hint:    "name one of a registry; files of this machine cannot be used there"}
 	}
 	if s.DiskMiB > 0 {
 		if !slices.Contains(s.Soft, protocol.LimitDisk) {
@@ -109,7 +112,7 @@ func settle(r *protocol.Request) (*want, error) {
 		w.params.IdleTimeout = min(time.Duration(s.IdleSeconds)*time.Second, life)
 	}
 	if s.Persistent && w.params.GPU == "" {
-		// Files then also outlive an end that nobody has prepared.
+		// Files then also outlive an unexpected end.
 		w.params.ExperimentalOptions = map[string]any{"enable_exit_snapshot": true}
 	}
 	w.params.Tags = map[string]string{tagSpec: w.hash()}
@@ -150,7 +153,8 @@ func (w *want) network(n protocol.Network) error {
 // hash names what cannot be changed of a sandbox that stands.
 func (w *want) hash() string {
 	p := w.params
-	text := fmt.Sprintf("%q %v %v %v %v %q %q %v %v", w.image, p.CPU, p.CPULimit, p.MemoryMiB, p.MemoryLimitMiB, p.GPU, p.Regions, p.BlockNetwork, p.ExperimentalOptions)
+	text := fmt.Sprintf("%q %v %v %v %v %q %q %v %v", w.image, p.CPU, p.CPULimit, p.MemoryMiB, p.MemoryLimitMiB,
+		p.GPU, p.Regions, p.BlockNetwork, p.ExperimentalOptions)
 	for _, l := range []*sdk.Allowlist{p.OutboundDomainAllowlist, p.OutboundCIDRAllowlist} {
 		if l != nil {
 			text += fmt.Sprintf(" %q", l.Entries)

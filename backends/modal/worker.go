@@ -21,7 +21,7 @@ import (
 )
 
 // window is how much of a stream is on its way at most. The SDK's own 64 MiB would
-// be memory of each program that somebody reads slowly from.
+// be memory of each program whose reader is slow.
 const window = 2 << 20
 
 // tries bounds how often something is asked again that may be, without progress.

@@ -43,7 +43,7 @@ const (
 	Unsupported Kind = "unsupported" // the service has no such thing
 	Input       Kind = "input"       // a value that the service does not take
 	Unreachable Kind = "unreachable" // the service does not answer
-	Unclear     Kind = "unclear"     // it may have been done; nobody could find out
+	Unclear     Kind = "unclear"     // it may have been done; the result is unknown
 	Internal    Kind = "internal"    // anything else
 )
 

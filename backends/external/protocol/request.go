@@ -106,7 +106,7 @@ type Spec struct {
 	LifetimeSeconds int64 `json:"lifetime_seconds"`
 	// IdleSeconds is after how long without a stream the service may stop it.
 	IdleSeconds int64 `json:"idle_seconds,omitempty"`
-	// Soft names limits that nobody has asked for in so many words: "cpus",
+	// Soft names limits that are defaults and were not asked for: "cpus",
 	// "memory", "disk". One that cannot be held is dropped, and named in
 	// [Opened].Dropped; any other is [Unsupported].
 	Soft []string `json:"soft,omitempty"`

@@ -30,7 +30,7 @@ type Snapshotter interface {
 	// r.Snapshot, with r.Tags where the service has tags for that. A snapshot of
 	// this name is [protocol.Conflict].
 	Snapshot(ctx context.Context, r *protocol.Request, say Progress) (*protocol.Snapshot, error)
-	// Restore makes the sandbox r.Name anew, with the files of r.Snapshot. One
+	// Restore makes the sandbox r.Name again, with the files of r.Snapshot. One
 	// that stands is removed when the snapshot has been found.
 	Restore(ctx context.Context, r *protocol.Request, say Progress) (*protocol.Restored, error)
 	// Snapshots finds those whose names begin with r.Snapshot.
@@ -97,7 +97,8 @@ const (
 // request.
 func Serve(ctx context.Context, p Provider, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) != 2 || !slices.Contains(protocol.Verbs(), args[0]) {
-		_, _ = fmt.Fprintf(stderr, "usage: berth-backend-NAME %s REQUEST-FILE\nberth starts this program; see docs/backend-protocol.md\n", strings.Join(protocol.Verbs(), "|"))
+		_, _ = fmt.Fprintf(stderr, "usage: berth-backend-NAME %s REQUEST-FILE\nberth starts this program; see docs/backend-protocol.md\n",
+			strings.Join(protocol.Verbs(), "|"))
 		return codeUsage
 	}
 	a := &answerer{w: stdout, people: stderr}
@@ -119,7 +120,9 @@ func read(verb, path string) (*protocol.Request, error) {
 		return nil, protocol.Errorf(protocol.Internal, "the request is no JSON: %v", err)
 	}
 	if v.Berth != protocol.Version {
-		return nil, &protocol.Error{Kind: protocol.Unsupported, Message: fmt.Sprintf("the request has version %d of the protocol, this program knows version %d", v.Berth, protocol.Version), Hint: "install the program that belongs to this berth"}
+		return nil, &protocol.Error{Kind: protocol.Unsupported,
+			Message: fmt.Sprintf("the request has version %d of the protocol, this program knows version %d", v.Berth, protocol.Version),
+			Hint:    "install the program that belongs to this berth"}
 	}
 	r := &protocol.Request{}
 	if err := json.Unmarshal(b, r); err != nil {
