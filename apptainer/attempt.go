@@ -72,7 +72,7 @@ func (a Attempt) Ready(ctx context.Context, dir string) (used *Used, driver stri
 	return used, driver, nil
 }
 
-// explain says what to do when a layer cannot be had here.
+// explain says what to do when a layer is not available here.
 func (a Attempt) explain(ctx context.Context, err error) error {
 	if r := (*refused)(nil); err == nil || ctx.Err() != nil || errors.As(err, &r) && r.cut {
 		return err
@@ -89,7 +89,9 @@ func (a Attempt) explain(ctx context.Context, err error) error {
 		hint = "look at the node, and have the driver that works there in the profile: berth doctor --on-node --write-profile NAME"
 	}
 	if why := reasonOf(err); why != err.Error() {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the overlay driver %s cannot be had on %s: %s", o.Driver, images.Hostname(), why), Hint: hint}
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("the overlay driver %s is not available on %s: %s", o.Driver, images.Hostname(), why),
+			Hint: hint}
 	}
 	return err
 }

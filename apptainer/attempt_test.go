@@ -29,8 +29,8 @@ echo 'FATAL:   only root user can use sandbox as overlay' >&2; exit 255`, 0o755)
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, driver, says, hint string }{
-		{"", jobs.DriverFuse, "the overlay driver fuse cannot be had on ", "berth doctor --on-node --write-profile"},
-		{"", jobs.DriverKernel, "the overlay driver kernel cannot be had on ", "berth doctor --on-node --write-profile"},
+		{"", jobs.DriverFuse, "the overlay driver fuse is not available on ", "berth doctor --on-node --write-profile"},
+		{"", jobs.DriverKernel, "the overlay driver kernel is not available on ", "berth doctor --on-node --write-profile"},
 		{"deps", jobs.DriverFuse, "only root user can use sandbox", "berth overlay convert deps --driver ext3"},
 		{"", jobs.DriverExt3, "", ""},
 		{"deps", jobs.DriverExt3, "", ""},

@@ -32,7 +32,7 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 		if asked != "" && asked != m.Driver {
 			return chosen{}, &jobs.Error{Kind: jobs.KindConfig,
 				Msg:  fmt.Sprintf("the files of environment %s were written by the overlay driver %s, and %s is asked for", o.spec.Name, m.Driver, asked),
-				Hint: "leave the driver out, or begin anew: berth env rm " + o.spec.Name}
+				Hint: "leave the driver out, or start from the beginning: berth env rm " + o.spec.Name}
 		}
 		c, err := o.fixed(ctx, m.Driver, img, dir)
 		if r := (*refused)(nil); errors.As(err, &r) && r.cut {
@@ -45,7 +45,7 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 			}
 			return chosen{}, &jobs.Error{Kind: jobs.KindConfig,
 				Msg: fmt.Sprintf("the files of environment %s were written by the overlay driver %s", o.spec.Name, m.Driver), Err: err,
-				Hint: hint + ", or begin anew: berth env rm " + o.spec.Name}
+				Hint: hint + ", or start from the beginning: berth env rm " + o.spec.Name}
 		}
 		c.note = "overlay driver " + m.Driver
 		return c, nil
@@ -58,8 +58,8 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 	}
 	var not [2]string
 	for i, d := range []string{jobs.DriverKernel, jobs.DriverFuse} {
-		// Also where somebody has unpacked the image already: the same
-		// environment may be opened on another node the next time.
+		// Also where the image is unpacked already: the same environment may be
+		// opened on another node the next time.
 		if why := tooSmall(); d == jobs.DriverKernel && !img.dir && why != "" {
 			not[i] = why
 			continue
@@ -101,7 +101,7 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// refused says why a driver cannot be had here.
+// refused says why a driver is not available here.
 type refused struct {
 	why    string
 	unpack bool // the image could not be unpacked
@@ -113,7 +113,9 @@ func (r *refused) Error() string { return r.err.Error() }
 func (r *refused) Unwrap() error { return &r.err }
 
 func refuse(driver, why, hint string) *refused {
-	return &refused{why: why, err: jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay driver " + driver + " cannot be had here: " + why, Hint: hint}}
+	return &refused{why: why, err: jobs.Error{Kind: jobs.KindConfig,
+		Msg:  "the overlay driver " + driver + " is not available here: " + why,
+		Hint: hint}}
 }
 
 // refuse is the refusal of a driver that a probe has found not to be right here,
@@ -189,9 +191,10 @@ func (o *opener) fixed(ctx context.Context, driver string, img image, dir string
 		if c.used, err = o.stage(ctx, img, driver); err != nil {
 			r := refuse(driver, err.Error(), jobs.HintOf(err))
 			r.unpack = true
-			if k := jobs.KindOf(err); k == jobs.KindInfra || k == jobs.KindAgain { // another time, or elsewhere, it may be had
+			// Later, or on another node, it may be available.
+			if k := jobs.KindOf(err); k == jobs.KindInfra || k == jobs.KindAgain {
 				r.cut, r.err.Kind, r.err.Blame = true, k, jobs.BlameOf(err)
-				r.err.Msg = "the overlay driver " + driver + " cannot be had on " + images.Hostname() + ": " + r.why
+				r.err.Msg = "the overlay driver " + driver + " is not available on " + images.Hostname() + ": " + r.why
 			}
 			return c, r
 		}

@@ -48,7 +48,8 @@ func (o *opener) fakerootNote() string {
 	if o.fakerootPretends() {
 		return "fakeroot: root inside is you, other users are only pretended (LD_PRELOAD of the command fakeroot); you have no ids in /etc/subuid"
 	}
-	return "fakeroot: root inside is you and there is no other user: chown, and packages that need it, fail; you have no ids in /etc/subuid, and there is no command fakeroot"
+	return "fakeroot: root inside is you and there is no other user: chown, and packages that need it, fail; " +
+		"you have no ids in /etc/subuid, and there is no command fakeroot"
 }
 
 // fakerootPretends tells whether fakeroot(1) plays the other users.

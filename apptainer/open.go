@@ -79,10 +79,14 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	case "":
 	case NetworkNone:
 		if f := o.networkNone(ctx); f.cut {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode, Msg: "a container without a network could not be tried on " + images.Hostname(),
-				Err: errors.New(f.Why), Hint: hintCut}
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode,
+				Msg:  "a container without a network could not be tried on " + images.Hostname(),
+				Err:  errors.New(f.Why),
+				Hint: hintCut}
 		} else if !f.OK {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container without a network cannot be had on " + images.Hostname(), Err: errors.New(f.Why),
+			return nil, &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  "network isolation is not available on " + images.Hostname(),
+				Err:  errors.New(f.Why),
 				Hint: cmp.Or(f.Hint, "leave network out, or open it on another machine")}
 		}
 	default:
@@ -175,14 +179,14 @@ func (o *opener) layer(ctx context.Context, dir string, c chosen, img image) (l 
 	over := overlay.Image{Path: img.path, ID: img.id, Sum: img.sum}
 	l, err = overlay.Own(ctx, o.at.On, dir, spec, over)
 	if errors.Is(err, overlay.ErrLost) {
-		rebuilt = "the files of the environment were removed from " + dir + ", by a person or by the site: it begins anew"
+		rebuilt = "the files of the environment were removed from " + dir + ", by a person or by the site: it starts from the beginning"
 		if err = overlay.Discard(dir); err == nil {
 			l, err = overlay.Own(ctx, o.at.On, dir, spec, over)
 		}
 	}
 	if jobs.KindOf(err) == jobs.KindConfig {
 		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "open the files of environment " + o.spec.Name, Err: err,
-			Hint: "if it is meant to begin anew: berth env rm " + o.spec.Name}
+			Hint: "to start from the beginning: berth env rm " + o.spec.Name}
 	}
 	return l, rebuilt, err
 }
@@ -195,7 +199,8 @@ func (o *opener) argv(in jobs.Invocation, lower, layer string, guestArgs []strin
 	}
 	if in.Overlay.Driver != jobs.DriverKernel {
 		if strings.ContainsAny(layer, ":,") {
-			return nil, false, &jobs.Error{Kind: jobs.KindConfig, Msg: "the overlay's path " + layer + " has a ':' or a ',', which the container program cannot take"}
+			return nil, false, &jobs.Error{Kind: jobs.KindConfig,
+				Msg: "the overlay's path " + layer + " has a ':' or a ',', which the container program cannot take"}
 		}
 		return o.fill(argv, lower, layer), false, nil
 	}
@@ -254,7 +259,7 @@ func (o *opener) environ() []string {
 	return Environ(os.Getenv, filepath.Join(o.at.Scratch, dirConf))
 }
 
-// home is what HOME is inside: the user's own path, made anew; root's for root.
+// home is what HOME is inside: the user's own path, as a new directory; root's for root.
 func (o *opener) home() string {
 	if o.spec.Fakeroot {
 		return "/root"
@@ -273,7 +278,9 @@ func checkMounts(mounts []jobs.Mount) error {
 		switch {
 		case err == nil:
 		case errors.Is(err, fs.ErrNotExist):
-			return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("%s, which is to be mounted at %s, does not exist on %s", m.Source, m.Destination, images.Hostname()), Hint: "make it, or leave the mount out"}
+			return &jobs.Error{Kind: jobs.KindNotFound,
+				Msg:  fmt.Sprintf("%s, which is to be mounted at %s, does not exist on %s", m.Source, m.Destination, images.Hostname()),
+				Hint: "make it, or leave the mount out"}
 		default:
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s is to be mounted at %s", m.Source, m.Destination), Err: err}
 		}

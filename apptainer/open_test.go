@@ -262,7 +262,7 @@ func TestChooseExt3(t *testing.T) {
 	}
 	s.Name, s.Overlay.Driver = "k", jobs.DriverKernel
 	at.Dir = t.TempDir()
-	if _, err := (&Backend{}).Open(t.Context(), s, at); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "cannot be had here") {
+	if _, err := (&Backend{}).Open(t.Context(), s, at); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "is not available here") {
 		t.Errorf("%v", err)
 	}
 }

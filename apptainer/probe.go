@@ -37,9 +37,9 @@ type found struct {
 	cut bool
 }
 
-// A probe's answer holds until the next boot. A no does for minutes, since an
-// admin may mend what it was for, and only to pass over one way where there is
-// another: nothing is refused by what is remembered.
+// A probe's positive answer holds until the next boot. A negative one holds for
+// minutes, because an admin may repair its cause. It only makes berth skip one
+// driver where there is another: nothing is refused by what is remembered.
 const probeAgain = 10 * time.Minute
 
 // probeTime bounds a probe that hangs. On a node that has much else to do one
@@ -114,10 +114,16 @@ func wasKilled(err error) bool {
 
 // nodeTrouble is what the system says of a full disk, of no memory, of a broken
 // disk and of a network that is cut.
-var nodeTrouble = []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.ENOMEM, syscall.EIO, syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN}
+var nodeTrouble = []syscall.Errno{
+	syscall.ENOSPC, syscall.EDQUOT, syscall.ENOMEM, syscall.EIO,
+	syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN,
+}
 
 // troubleWords are other words of programs for the same.
-var troubleWords = []string{"no space left", "quota exceeded", "cannot allocate", "could not allocate block", "out of memory", "remote i/o error", "timed out", "signal: killed", "signal: bus error"}
+var troubleWords = []string{
+	"no space left", "quota exceeded", "cannot allocate", "could not allocate block", "out of memory",
+	"remote i/o error", "timed out", "signal: killed", "signal: bus error",
+}
 
 // saysTrouble finds words for no space, memory or time in what a program has
 // said.
@@ -223,8 +229,8 @@ func (o *opener) tryLayer(ctx context.Context, driver, near, lower string, tiny 
 	}
 	err = o.changeAndLook(ctx, driver, img, layer.Path)
 	if err != nil && !tiny && strings.Contains(err.Error(), overlay.ErrNoVictims.Error()) {
-		// Little can be said with this image. With another one it begins anew:
-		// nothing has been changed.
+		// This image has no file to change. The probe starts again with another
+		// image: nothing has been changed.
 		if img, err = tinyImage(temp); err == nil {
 			err = o.changeAndLook(ctx, driver, img, layer.Path)
 		}
@@ -244,7 +250,7 @@ func (o *opener) changeAndLook(ctx context.Context, driver, img, layer string) e
 	return nil
 }
 
-// networkNone tells whether a container without a network can be had here.
+// networkNone tells whether a container without a network works here.
 func (o *opener) networkNone(ctx context.Context) found {
 	return o.probe(ctx, []string{"network", NetworkNone}, func(ctx context.Context) error {
 		o.at.Progress("trying a container without a network (once on this machine)")

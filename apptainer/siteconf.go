@@ -184,7 +184,7 @@ func (c *SiteConf) SetuidOff() string {
 
 // HintSetuidOff is what to do where containers need a setuid installation that
 // the site has turned off.
-const HintSetuidOff = "where user namespaces cannot be had, ask the site for them, or to set allow setuid = yes"
+const HintSetuidOff = "where user namespaces are not available, ask the site for them, or to set allow setuid = yes"
 
 // SiteRemark is about a directive that refuses containers of berth's, or changes
 // them.
@@ -192,7 +192,7 @@ type SiteRemark struct {
 	Line  string // "/etc/apptainer/apptainer.conf:12: limit container paths = /images"
 	Why   string // what follows from it
 	Hint  string
-	Fatal bool // no container can be had
+	Fatal bool // no container can be started
 }
 
 // The ways in which an installation makes containers.
@@ -244,7 +244,7 @@ const (
 var siteRules = []siteRule{
 	{name: "user bind control", in: byAny, hits: valueIs("no"), hint: hintChange, fatal: true, why: "berth cannot bring its program into a container",
 		said: []string{"user bind control"}},
-	{name: "enable overlay", in: bySetuid, hits: valueIs("no"), hint: hintChange, fatal: true, why: "no writable layer can be had",
+	{name: "enable overlay", in: bySetuid, hits: valueIs("no"), hint: hintChange, fatal: true, why: "no writable layer is available",
 		said: []string{"requires 'enable overlay"}},
 	{name: "enable overlay", in: byUser | bySetuidOff, hits: valueIs("no"), hint: hintChange,
 		why: "layers of the drivers fuse and ext3 are refused; kernel is left", said: []string{"requires 'enable overlay"}},

@@ -21,7 +21,7 @@ func layers(dir, home string, at jobs.SnapshotPlace) *overlay.Set {
 	return &overlay.Set{Dir: dir, Templates: store.TemplatesIn(home), On: at.On, Say: func(string, ...any) {}}
 }
 
-// alone does something to the layer of an environment that nobody has open.
+// alone calls do on the layer of an environment that is not open.
 func alone(s *jobs.EnvSpec, what string, at jobs.SnapshotPlace, do func(*overlay.Set) error) error {
 	if !s.Persistent {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the environment " + s.Name + " throws its files away, and has no snapshots",

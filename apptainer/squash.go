@@ -113,7 +113,8 @@ func (q *squash) room(work, temp string, r *overlay.Reading, unpacked int64) err
 		free, err := overlay.Free(need.dir)
 		if err == nil && int64(free) < need.bytes {
 			return &jobs.Error{Kind: jobs.KindInfra,
-				Msg:  fmt.Sprintf("about %s are needed on the disk of %s, and %s are free", jobs.Bytes(need.bytes>>20<<20), need.dir, jobs.Bytes(int64(free)>>20<<20)),
+				Msg: fmt.Sprintf("about %s are needed on the disk of %s, and %s are free",
+					jobs.Bytes(need.bytes>>20<<20), need.dir, jobs.Bytes(int64(free)>>20<<20)),
 				Hint: "make room, or set TMPDIR to a directory on a larger disk of " + images.Hostname()}
 		}
 	}

@@ -39,7 +39,7 @@ func TestUnpackKind(t *testing.T) {
 		a := Attempt{Spec: &jobs.Spec{Place: jobs.Place{Image: sif, Overlay: jobs.OverlaySpec{Name: "deps", Driver: jobs.DriverKernel}}}, Home: s.Home, Scratch: t.TempDir(),
 			Dir: s.Home, Node: "/bin/true", Program: s.Program, On: run.Local{}, Progress: func(string) {}}
 		_, _, err := a.Ready(t.Context(), filepath.Join(s.Home, "overlays", "deps"))
-		if jobs.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "the overlay driver kernel cannot be had on ") || jobs.HintOf(err) == "" {
+		if jobs.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "the overlay driver kernel is not available on ") || jobs.HintOf(err) == "" {
 			t.Errorf("%s: kind %d, %v (%s)", name, jobs.KindOf(err), err, jobs.HintOf(err))
 		}
 	}

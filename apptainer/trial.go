@@ -70,7 +70,7 @@ func tinyImage(dir string) (string, error) {
 	return img, os.WriteFile(img, append(append([]byte{}, tinySquashfs...), make([]byte, squashfsBlock-len(tinySquashfs))...), 0o600)
 }
 
-// NoNetwork tells why a container without a network cannot be had, or nil.
+// NoNetwork tells why network isolation is not available, or nil.
 func (t Trial) NoNetwork(ctx context.Context) error {
 	o, err := t.opener(false)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 // thrown away and tells whether that is what it was meant to be: its layer
 // ("change", then "look" in a second container), its network ("network": there
 // is none). What it found is on the standard output. It ends with its standard
-// input: then whoever wanted to know is gone, and nobody else would end it.
+// input: then its parent is gone, and no other process would end it.
 func TryMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	code := make(chan int, 2)
 	go func() {

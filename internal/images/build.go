@@ -120,7 +120,7 @@ func (d *Definition) sum() string {
 var ErrScript = errors.New("a script of the definition failed")
 
 // Build builds an image on this machine and records it under a reference. What
-// is under "template:" is built once; under another name it is built anew each
+// is under "template:" is built once; under another name it is built again each
 // time, but once for those who wait for each other.
 func (c *Cache) Build(ctx context.Context, ref string, d *Definition) (Image, error) {
 	if !IsBuilt(ref) {
@@ -152,7 +152,9 @@ func (c *Cache) build(ctx context.Context, program, scratch, made string, w want
 	}
 	head := ReadHeader(d.Text)
 	if head.interpreter > 0 {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("line %d of the definition gives %%test an interpreter of its own, which nothing would confine", head.interpreter), Hint: "let the shell call it: leave the line with #! out, and write python3 -c '...', or bash FILE"}
+		return &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  fmt.Sprintf("line %d of the definition gives %%test an interpreter of its own, which nothing would confine", head.interpreter),
+			Hint: "let the shell call it: leave the line with #! out, and write python3 -c '...', or bash FILE"}
 	}
 	dir := d.Dir
 	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
@@ -199,7 +201,8 @@ func (c *Cache) buildBy(ctx context.Context, program, scratch, made, dir string,
 				return err
 			}
 			c.Progress("unpacking " + from.path)
-			if err := run.Logged(ctx, c.On, jobs.Cmd{Argv: []string{program, "build", "--sandbox", to, from.path}, Dir: dir, Env: env, Stderr: d.Output}); err != nil {
+			unpack := jobs.Cmd{Argv: []string{program, "build", "--sandbox", to, from.path}, Dir: dir, Env: env, Stderr: d.Output}
+			if err := run.Logged(ctx, c.On, unpack); err != nil {
 				return err
 			}
 			text = from.replace(text, to)
@@ -242,7 +245,7 @@ func ownTemp(dir string) (flags []string, err error) {
 			return nil, err
 		}
 		// Users inside other than root write there, too; outside, the
-		// directory above lets nobody in.
+		// directory above lets no other user in.
 		if err := os.Chmod(here, 0o777|os.ModeSticky); err != nil { //nolint:gosec // a /tmp
 			return nil, err
 		}
@@ -263,8 +266,11 @@ func wordsOf(err error) string {
 // this way from one that failed by itself.
 func fakerootTrouble(err error) bool {
 	text := wordsOf(err)
-	for _, w := range []string{"newuidmap", "newgidmap", "/etc/subuid", "/etc/subgid", "uid_map", "gid_map", "could not use fakeroot", "fakeroot command", "faked", "libfakeroot",
-		"failed to change uid and gids", "starter-suid", "user namespace"} {
+	for _, w := range []string{
+		"newuidmap", "newgidmap", "/etc/subuid", "/etc/subgid", "uid_map", "gid_map",
+		"could not use fakeroot", "fakeroot command", "faked", "libfakeroot",
+		"failed to change uid and gids", "starter-suid", "user namespace",
+	} {
 		if strings.Contains(text, w) {
 			return true
 		}
@@ -284,7 +290,8 @@ func buildError(ref string, head Header, err error) error {
 	case has("no space left", "disk quota exceeded"):
 		e.Hint = "make room where images are kept and on the scratch disk of " + Hostname() + ": df -h"
 	case fakerootTrouble(err):
-		e.Kind, e.Msg, e.Hint = jobs.KindConfig, "build "+ref+": nobody can be root here, as its %post wants it", "ask for ids of your own in /etc/subuid and /etc/subgid, or build it elsewhere and name the SIF"
+		e.Kind, e.Msg = jobs.KindConfig, "build "+ref+": its %post needs root, and fakeroot is not available on "+Hostname()
+		e.Hint = "ask for ids of your own in /etc/subuid and /etc/subgid, or build it elsewhere and name the SIF"
 	case has("signal: killed", "out of memory", "cannot allocate memory"):
 		e.Err, e.Hint = errors.New("a process of it was killed, for memory as it seems"), "give it more: --memory 4GiB"
 	case has("while running %", "failed to execute %"):

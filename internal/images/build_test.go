@@ -199,7 +199,7 @@ func TestBuildFails(t *testing.T) {
 		"FULL":   {jobs.CodeInfra, "no space left"},
 		"KILLED": {jobs.CodeInfra, "for memory as it seems"},
 		"AWAY":   {jobs.CodeNotFound, "docker://debian:12"},
-		"NOBODY": {jobs.CodeConfig, "nobody can be root here"},
+		"NOBODY": {jobs.CodeConfig, "its %post needs root, and fakeroot is not available on "},
 	} {
 		var out bytes.Buffer
 		_, err := c.Build(t.Context(), "build:c", define("Bootstrap: docker\nFrom: debian:12\n%post\n"+text+"\n", &out))

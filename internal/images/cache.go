@@ -44,7 +44,7 @@ type Image struct {
 	// Recorded says that the cache has made the file; what has come over ssh
 	// has no record.
 	Recorded bool `json:"-"`
-	// Shared says that it stands in the cache of somebody else's.
+	// Shared says that it is in another user's cache.
 	Shared bool `json:"-"`
 
 	at time.Time // when its name was found to be it
@@ -97,8 +97,8 @@ func key(words ...string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// found returns what a reference is recorded to be, if its file is there: in the
-// cache of somebody else's, which is looked in first, or in the own one. A name
+// found returns what a reference is recorded to be, if its file is there: in
+// another user's cache, which is looked in first, or in the own one. A name
 // that stands in both is what was found last; that of an image which was built
 // is what the user has built.
 func (c *Cache) found(ref string) (Image, bool) {
@@ -175,7 +175,8 @@ func (c *Cache) Have(sum string) (Image, error) {
 	case !fi.Mode().IsRegular():
 		return Image{}, &jobs.Error{Kind: jobs.KindConfig, Msg: img.Path + " is no file", Hint: "who has put that there? ls -ld " + img.Path}
 	case img.Recorded && fi.Size() != img.Size:
-		return Image{}, damaged(img.Path, fmt.Sprintf("it has %d bytes, and was made with %d", fi.Size(), img.Size), "berth image rm "+sum[:12]+"; the next use fetches it again")
+		return Image{}, damaged(img.Path, fmt.Sprintf("it has %d bytes, and was made with %d", fi.Size(), img.Size),
+			"berth image rm "+sum[:12]+"; the next use fetches it again")
 	}
 	img.Size, img.Used = fi.Size(), fi.ModTime()
 	if img.Recorded {
@@ -247,8 +248,8 @@ func (c *Cache) resolved() []Resolved {
 	return out
 }
 
-// List returns what the cache holds, and what one of somebody else's does that is
-// looked in, the last used first. What cannot be read is in the error, beside
+// List returns what the cache and the shared cache of another user hold, the last
+// used first. What cannot be read is in the error, beside
 // the rest.
 func (c *Cache) List() ([]Image, error) {
 	out, bad := c.listHere()

@@ -53,7 +53,8 @@ func fetchError(ref string, err error) error {
 		e.Hint = "make room where images are kept and on the scratch disk of " + Hostname() + ": df -h"
 	case has("toomanyrequests", "too many requests") || status == "429":
 		e.Kind, e.Hint = jobs.KindAgain, "the registry answers only so many requests: give it a login ("+HintLogin+"), or try later"
-	case has("no such host", "dial tcp", "i/o timeout", "connection refused", "network is unreachable", "no route to host", "name resolution", "tls handshake timeout"):
+	case has("no such host", "dial tcp", "i/o timeout", "connection refused", "network is unreachable",
+		"no route to host", "name resolution", "tls handshake timeout"):
 		e.Hint = "is there a network on " + Hostname() + "? Else pull the image where there is one (berth image pull there, or with --in-job on a node)"
 	case has("unauthorized", "authentication required", "access to the resource is denied", "denied:") || status == "401" || status == "403":
 		e.Kind, e.Hint = jobs.KindAuth, "either it does not exist or it needs a login: "+HintLogin
@@ -75,7 +76,8 @@ func fetchError(ref string, err error) error {
 
 // statusWord is a status of HTTP as programs tell it: a number by itself is none,
 // as ports and digests have such digits, too.
-var statusWord = pattern.Lazy(`\b(?:status(?: code)?:?|http(?:/\d(?:\.\d)?)?|code:?|error:?) ([45]\d\d)\b|\b([45]\d\d) (?:bad|unauthorized|forbidden|not found|too many|internal|service|gateway)`)
+var statusWord = pattern.Lazy(`\b(?:status(?: code)?:?|http(?:/\d(?:\.\d)?)?|code:?|error:?) ([45]\d\d)\b|` +
+	`\b([45]\d\d) (?:bad|unauthorized|forbidden|not found|too many|internal|service|gateway)`)
 
 // statusIn is the status of HTTP in a text of lower-case letters, or "".
 func statusIn(text string) string {

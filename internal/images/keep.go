@@ -43,7 +43,8 @@ func Pinned(dir string) string {
 // was not made by the cache, and stays.
 func (c *Cache) Remove(img Image) error {
 	if img.Shared {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + img.Path + " is in a cache that is not yours", Hint: "ask whom it belongs to: ls -ld " + c.Shared}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + img.Path + " is in a cache that is not yours",
+			Hint: "ask whom it belongs to: ls -ld " + c.Shared}
 	}
 	if !img.Recorded || !sumForm().MatchString(img.Sum) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "image " + c.Path(img.Sum) + " has no record of berth's: it came over ssh, or from elsewhere",

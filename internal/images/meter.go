@@ -14,7 +14,7 @@ import (
 // again and again. Its zero value takes that line away.
 type Meter struct {
 	What     string
-	Done, Of int64 // bytes; Of is 0 where nobody knows
+	Done, Of int64 // bytes; Of is 0 where it is not known
 }
 
 func (c *Cache) meter(m Meter) {

@@ -41,12 +41,12 @@ type Cache struct {
 	Getenv   func(string) string                  // of the caller
 	Scratch  string                               // a profile's scratch directory, to build in; "" is chosen
 	Progress func(string)                         // tells a person what takes long; never nil
-	Meter    func(Meter)                          // shows how far that is; nil where nobody looks on: then there are lines now and then
+	Meter    func(Meter)                          // shows how far that is; nil where there is no terminal: then there are lines now and then
 	Resolve  Resolver                             // nil: the program itself follows tags
 	Offline  bool                                 // nothing is asked of a network
 	Sleep    func(context.Context, time.Duration) // nil is the real one
 	Patience lease.Patience                       // 0 is the usual
-	// Shared is a cache of somebody else's that is looked in first; "" is none.
+	// Shared is another user's cache that is looked in first; "" is none.
 	Shared string
 
 	profileScratch string // see [Cache.Use]
@@ -70,7 +70,8 @@ func (c *Cache) Known(ref string) (Image, error) {
 	if IsBuilt(ref) {
 		return Image{}, notBuilt(ref)
 	}
-	return Image{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: "the cache has no " + ref, Hint: "fetch it first, where there is a network: berth image pull " + ref}
+	return Image{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: "the cache has no " + ref,
+		Hint: "fetch it first, where there is a network: berth image pull " + ref}
 }
 
 // Get returns the image that a reference stands for now: a tag is looked up in
@@ -160,7 +161,8 @@ func (c *Cache) pin(ctx context.Context, ref string) (ask, digest string, err er
 			}
 		}
 		if !IsDigest(digest) {
-			return "", "", &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the registry %s gives %.100q as the digest of %s, which is none", n.Host, digest, ref)}
+			return "", "", &jobs.Error{Kind: jobs.KindInfra,
+				Msg: fmt.Sprintf("the registry %s gives %.100q as the digest of %s, which is none", n.Host, digest, ref)}
 		}
 		return n.At(digest), digest, nil
 	}
@@ -186,7 +188,7 @@ type want struct {
 	def     *Definition // it is built from, and not fetched
 }
 
-// once fetches, unless somebody else is at it: then it waits for that one, or
+// once fetches, unless another process does: then it waits for that one, or
 // takes over from it when it is gone.
 func (c *Cache) once(ctx context.Context, w want) (Image, error) {
 	k := key(w.lookup)
@@ -242,8 +244,8 @@ func (c *Cache) once(ctx context.Context, w want) (Image, error) {
 
 // held fetches as the one puller.
 func (c *Cache) held(ctx context.Context, l *lease.Lease, mine string, w want, began time.Time) (Image, error) {
-	// Somebody may have been quicker. A tag that the program itself follows is
-	// fetched anew, unless that one began after us.
+	// Another process may have been quicker. A tag that the program itself follows
+	// is fetched again, unless that process began after this one.
 	if img, ok := c.found(w.lookup); ok && (w.content || c.newer(w.lookup, began)) {
 		return img, nil
 	}
@@ -265,7 +267,8 @@ func (c *Cache) held(ctx context.Context, l *lease.Lease, mine string, w want, b
 			case <-time.After(beatEvery):
 			}
 			if !l.Stands() {
-				cancel(&jobs.Error{Kind: jobs.KindAgain, Msg: "another process has taken over the making of " + w.ref + ", because this one was silent for long",
+				cancel(&jobs.Error{Kind: jobs.KindAgain,
+					Msg:  "another process has taken over the making of " + w.ref + ", because this one was silent for long",
 					Hint: "try again"})
 				return
 			}

@@ -32,7 +32,8 @@ func IsReference(name string) bool { return begins(sources, name) }
 // registry, and cannot be meant as a path: it has a tag or a digest, as in
 // "debian:12" or "ghcr.io/org/tool@sha256:...".
 func IsTagged(name string) bool {
-	if IsReference(name) || !strings.Contains(name, ":") || strings.ContainsAny(name[:1], "/.~-") || strings.HasSuffix(name, ".sif") || strings.HasPrefix(name, "local:") {
+	if IsReference(name) || !strings.Contains(name, ":") || strings.ContainsAny(name[:1], "/.~-") ||
+		strings.HasSuffix(name, ".sif") || strings.HasPrefix(name, "local:") {
 		return false
 	}
 	n, err := ParseName("docker://" + name)

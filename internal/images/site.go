@@ -14,7 +14,7 @@ import (
 
 // Use has the cache follow a profile: where images are kept, how registries are
 // reached, and where there is fast local disk. The profile's cache that belongs
-// to this user is where images are put; somebody else's is looked in first, and
+// to this user is where images are put; another user's is looked in first, and
 // never written.
 func (c *Cache) Use(p jobs.Profile) error {
 	c.profileScratch = p.Scratch
@@ -34,7 +34,8 @@ func (c *Cache) Use(p jobs.Profile) error {
 		c.Dir = dir // made when something is put there
 		return nil
 	case err != nil || !fi.IsDir():
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's image_cache " + dir + " is no directory", Err: err, Hint: "mend image_cache in the profile"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's image_cache " + dir + " is no directory", Err: err,
+			Hint: "correct image_cache in the profile"}
 	}
 	if err := oneWriter(dir, fi); err != nil {
 		return err
@@ -82,7 +83,7 @@ func ownerOf(fi fs.FileInfo) uint32 {
 	return 0
 }
 
-// shared is the cache of somebody else's, or nil.
+// shared is another user's cache, or nil.
 func (c *Cache) shared() *Cache {
 	if c.Shared == "" {
 		return nil
@@ -112,7 +113,7 @@ func proxied(getenv func(string) string, p jobs.Proxy) func(string) string {
 func expand(word string, getenv func(string) string) (string, error) {
 	out, missing := jobs.Expand(word, getenv)
 	bad := func(what string) (string, error) {
-		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's image_cache " + what, Hint: "mend image_cache in the profile"}
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile's image_cache " + what, Hint: "correct image_cache in the profile"}
 	}
 	switch {
 	case missing != "":

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// fileStamp changes when anything about a file does: nobody can set the time of
-// its last change of status, which is changed.
+// fileStamp changes when anything about a file does: no program can set the time
+// of its last change of status, which is changed.
 func fileStamp(path string) (stamp string, changed time.Time) {
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {

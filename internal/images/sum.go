@@ -55,7 +55,7 @@ func sumOf(ctx context.Context, f *os.File, progress func(done, of int64)) (stri
 // slowFile is from which size on the reading of a file is spoken of.
 const slowFile = 512 << 20
 
-// Content is the SHA-256 of a file that somebody keeps where it is. It is read
+// Content is the SHA-256 of a file of the user's, outside the cache. It is read
 // once on a machine since that was booted, as long as nothing touches it.
 func (c *Cache) Content(ctx context.Context, path string) (string, error) {
 	var progress func(done, of int64)

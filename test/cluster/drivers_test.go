@@ -159,7 +159,7 @@ END
 chmod 755 `+d+"/bin/apptainer")
 		here := "export PATH=" + d + "/bin:$PATH BERTH_HOME=" + d + "/home XDG_CONFIG_HOME=" + d + "/conf; "
 		s.want(t, here+"berth run --scheduler local --image "+s.image+" -- 'echo ran; rm -r /opt'", 78,
-			"the overlay driver fuse cannot be had on login: only root user can use sandbox as overlay", "berth doctor --on-node --write-profile")
+			"the overlay driver fuse is not available on login: only root user can use sandbox as overlay", "berth doctor --on-node --write-profile")
 		s.sh(t, here+"berth doctor --scheduler local --write-profile found")
 		if got := s.ok(t, "cat "+d+"/conf/berth/profiles/found.toml"); !strings.Contains(got, "\noverlay = \"ext3\"\n") {
 			t.Fatalf("the profile:\n%s", got)

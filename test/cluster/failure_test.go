@@ -37,7 +37,7 @@ func TestFullScratch(t *testing.T) {
 	}
 	run := "BERTH_HOME=" + home + "/state berth run --image " + s.image + " --memory 400MiB --time 5m "
 	a := s.sh(t, run+"--retry off --slurm --nodelist=c1 -- echo there is room")
-	if a.code != 5 || strings.Contains(a.err, "cannot be had") {
+	if a.code != 5 || strings.Contains(a.err, "is not available on") {
 		t.Errorf("exit code %d\n%s", a.code, a.err)
 	}
 	// Told to keep away from it, by itself.

@@ -288,7 +288,8 @@ func (a *asking) bad(err error) error {
 }
 
 func (a *asking) wrong(err error) error {
-	return a.fault(jobs.KindInfra, "has sent something else than", printable(err), "the content was changed on its way, or the registry is broken: do not use it")
+	return a.fault(jobs.KindInfra, "has sent something else than", printable(err),
+		"the content was changed on its way, or the registry is broken: do not use it")
 }
 
 func (a *asking) noLogin(err error) error {
@@ -301,7 +302,8 @@ func (a *asking) unreachable(err error) error {
 		return a.bad(errors.New("it is more than a manifest may have"))
 	}
 	return a.fault(jobs.KindInfra, "cannot be asked for", err,
-		"is there a network here? else fetch it where there is one (berth image pull --in-job does on a node); with --offline a tag is what the cache has of it")
+		"is there a network here? else fetch it where there is one (berth image pull --in-job does on a node); "+
+			"with --offline a tag is what the cache has of it")
 }
 
 // refused makes an error of an answer, with the registry's own words.

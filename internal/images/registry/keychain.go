@@ -50,7 +50,7 @@ func (k Keychain) find(host string) (login authn.AuthConfig, err error) {
 	}
 	if err != nil {
 		return login, &jobs.Error{Kind: jobs.KindConfig, Msg: "read the logins in " + path, Err: errors.New("it is no JSON, or may not be read"),
-			Hint: "mend it, or unset the variable that names it"}
+			Hint: "correct it, or unset the variable that names it"}
 	}
 	names := []string{host, "https://" + host, "https://" + host + "/v2/", "https://" + host + "/v1/"}
 	if host == hubHost {

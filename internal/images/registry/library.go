@@ -21,7 +21,7 @@ import (
 // as well) for what stands under a name: GET v1/images/PATH:TAG gives its hash,
 // "sha256." and the SHA-256 of the file. Where the library is that a name
 // without a host means, Apptainer's own configuration says; logins to it are
-// Apptainer's affair, and what nobody else may see is [images.ErrNoDigest].
+// Apptainer's affair, and a private image is [images.ErrNoDigest].
 func (c *Client) library(ctx context.Context, n images.Name) (string, error) {
 	if n.Digest != "" {
 		return n.Digest, nil
