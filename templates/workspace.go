@@ -37,7 +37,7 @@ type Workspace struct {
 	Image       string         // that it begins with: a SIF, or a reference
 	Bootstrap   string         // a script for /bin/sh, run once as root in that image; "" is none
 	Env         []string       // names of the caller's variables that commands get
-	Resources   jobs.Resources // where nobody says otherwise; cpus, memory, disk and time
+	Resources   jobs.Resources // defaults of cpus, memory, disk and time
 	Text        []byte         // the file
 }
 
@@ -147,7 +147,8 @@ func AddWorkspace(dir string, w *Workspace, over bool) (file string, err error) 
 	}
 	err = put(file, w.Text, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "there is a template " + w.Name + " already: " + file, Hint: "--force replaces it; or give another --name"}
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "there is a template " + w.Name + " already: " + file,
+			Hint: "--force replaces it; or give another --name"}
 	}
 	if err != nil {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "write the template", Err: err}
@@ -207,7 +208,8 @@ func parseWorkspace(file string, text []byte) (*Workspace, error) {
 		switch name := item.Text(); {
 		case name == "":
 		case strings.Contains(name, "="):
-			item.Failf("a value that is no secret is set by the bootstrap script", "gives a value: a template holds names, whose values are those of whoever uses it")
+			item.Failf("a value that is no secret is set by the bootstrap script",
+				"gives a value: a template holds names, whose values are those of the user who uses it")
 		case !variableName().MatchString(name):
 			item.Failf("", "is not the name of a variable: %q", name)
 		default:
@@ -216,7 +218,12 @@ func parseWorkspace(file string, text []byte) (*Workspace, error) {
 	}
 	res := root.Table("resources")
 	res.Refuse("is the task's to say, not a template's", "gpus", "nodes", "ntasks")
-	w.Resources = jobs.Resources{CPUs: res.Take("cpus").Count(1 << 20), Memory: task.Size(res.Take("memory")), Disk: task.Size(res.Take("disk")), Time: task.Duration(res.Take("time"))}
+	w.Resources = jobs.Resources{
+		CPUs:   res.Take("cpus").Count(1 << 20),
+		Memory: task.Size(res.Take("memory")),
+		Disk:   task.Size(res.Take("disk")),
+		Time:   task.Duration(res.Take("time")),
+	}
 	if err := doc.Err(); err != nil {
 		return nil, err
 	}

@@ -26,9 +26,9 @@ type ArtifactLimits struct {
 	TotalBytes int64 // default none
 	Files      int   // default 1,000,000
 	// Link makes hard links in place of copies where that is the same file
-	// system and the tree has the file alone. Nobody may write to the tree any more.
+	// system and the tree has the file alone. No process may write to the tree any more.
 	Link bool
-	// Others says that the destination is somebody's: a file that is there already
+	// Others says that the destination has other files: a file that is there already
 	// stays as it is, and one that is another is reported.
 	Others bool
 }
@@ -251,7 +251,7 @@ func (c *copier) copy(ctx context.Context, src *os.Root, name, p string, fi fs.F
 		return c.unwritten(p, fi, err)
 	}
 	_, herr := c.dst.Lstat(p)
-	there := !errors.Is(herr, fs.ErrNotExist) // from an earlier try, or somebody's
+	there := !errors.Is(herr, fs.ErrNotExist) // from an earlier try, or another file
 	if c.limits.Link && !there && c.hardLink(src, name, p, fi) {
 		c.took(p, fi.Size())
 		return nil
@@ -347,7 +347,7 @@ func (c *copier) unwritten(p string, fi fs.FileInfo, err error) error {
 func (c *copier) hardLink(src *os.Root, name, p string, seen fs.FileInfo) bool {
 	st, ok := seen.Sys().(*syscall.Stat_t)
 	if !ok || st.Nlink != 1 || int(st.Uid) != os.Geteuid() || seen.Mode().Perm()&0o111 != 0 {
-		return false // its mode means something, or somebody else has it
+		return false // its mode means something, or the file has other names or another owner
 	}
 	dir, err := src.Open(".")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"berth/jobs"
 )
 
-// maxRefusals bounds how often a commit is built anew without the paths that
+// maxRefusals bounds how often a commit is built again without the paths that
 // git's fsck refused.
 const maxRefusals = 10
 

@@ -147,7 +147,8 @@ func (g *Git) TakePack(ctx context.Context, dir, base string, p Parts, pack io.R
 		return err
 	default:
 		in := io.MultiReader(bytes.NewReader(first[:]), pack)
-		if err := g.run(ctx, call{gitDir: dir, stdin: in, args: []string{"-c", "core.fsyncMethod=fsync", "-c", "core.fsync=all", "index-pack", "--stdin", "--fix-thin"}}); err != nil {
+		args := []string{"-c", "core.fsyncMethod=fsync", "-c", "core.fsync=all", "index-pack", "--stdin", "--fix-thin"}
+		if err := g.run(ctx, call{gitDir: dir, stdin: in, args: args}); err != nil {
 			return err
 		}
 	}

@@ -163,8 +163,8 @@ func lacksObjects(src Source, err error) error {
 		Tip: "run `git fsck` there, and fetch what it misses"}
 }
 
-// A directory that is somebody's for a moment has the name of its process, so
-// that whoever sees it later can tell that this was killed.
+// A temporary directory has the name of its process, so that a later process
+// can tell that this one was killed.
 
 // unprovenAge is how old such a directory must be where its process cannot be
 // looked for.

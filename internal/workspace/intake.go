@@ -207,7 +207,7 @@ func (g *Git) createBranch(ctx context.Context, src Source, branch, commit strin
 	if err == nil {
 		return nil
 	}
-	// Somebody else may have been faster.
+	// Another process may have been faster.
 	if done, serr := g.branchState(ctx, src, branch, commit); done || serr != nil {
 		return serr
 	}

@@ -54,7 +54,7 @@ type Kept struct {
 // is replaced; a tree that is at to itself stays there. One that is renamed or stays
 // is closed as a whole where it cannot be gone through.
 //
-// Nobody's git obeys what is kept: a copy has no .git, and in a tree that is
+// No git obeys what is kept: a copy has no .git, and in a tree that is
 // renamed it is called [GitOfTask], of mode 0. The same holds for embedded
 // repositories; a directory that looks like a bare one loses its HEAD. Links are
 // kept as links. A copy has no special files, and holes stay holes.
@@ -290,7 +290,7 @@ func (k *keeper) unseen(parent *os.Root, name, p string, err error) error {
 // openBelow opens the directory that was seen.
 func openBelow(parent *os.Root, name string, seen fs.FileInfo) (*os.Root, error) {
 	if seen.Mode().Perm()&0o700 != 0o700 {
-		// It was seen with Lstat, and nobody works here any more.
+		// It was seen with Lstat, and no process writes here any more.
 		if err := parent.Chmod(name, 0o700); err != nil && seen.Mode().Perm()&0o500 != 0o500 {
 			return nil, err
 		}

@@ -16,8 +16,8 @@ import (
 )
 
 // CollectKept is [Git.Collect] of a work tree that was kept, after its runner,
-// which berth's own git directory may not have outlived. It is made anew then,
-// of the user's repository.
+// which berth's own git directory may not have outlived. It is then made again
+// from the user's repository.
 func (g *Git) CollectKept(ctx context.Context, attemptDir string, src Source, opts CollectOptions) (Result, error) {
 	gitDir := filepath.Join(attemptDir, GitDir)
 	if _, err := os.Stat(filepath.Join(gitDir, "objects", "info", "alternates")); err != nil {
@@ -72,9 +72,13 @@ func LeftOut(attemptDir string) (paths []Path, more int, err error) {
 }
 
 // CopyOut copies files of a work tree that was kept, as [CollectArtifacts] does, to
-// a directory of somebody's.
+// a directory that may have other files.
 func CopyOut(ctx context.Context, workDir, destDir string, paths []Path) (_ Artifacts, err error) {
-	c := &copier{limits: ArtifactLimits{FileBytes: math.MaxInt64, TotalBytes: math.MaxInt64, Files: math.MaxInt, Others: true}, dest: destDir, rep: &omissions{}}
+	c := &copier{
+		limits: ArtifactLimits{FileBytes: math.MaxInt64, TotalBytes: math.MaxInt64, Files: math.MaxInt, Others: true},
+		dest:   destDir,
+		rep:    &omissions{},
+	}
 	if c.src, err = openTree(workDir); err != nil {
 		return Artifacts{}, err
 	}

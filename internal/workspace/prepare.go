@@ -233,8 +233,11 @@ func (g *Git) clone(ctx context.Context, src Source, p Prepared) error {
 
 func explainFetch(src Source, err error) error {
 	var ge *GitError
-	if errors.As(err, &ge) && (strings.Contains(ge.Stderr, "promisor") || strings.Contains(ge.Stderr, "lazy fetching") ||
-		strings.Contains(ge.Stderr, "missing blob") || strings.Contains(ge.Stderr, "unable to read ") || strings.Contains(ge.Stderr, "transport 'file' not allowed")) {
+	if errors.As(err, &ge) && (strings.Contains(ge.Stderr, "promisor") ||
+		strings.Contains(ge.Stderr, "lazy fetching") ||
+		strings.Contains(ge.Stderr, "missing blob") ||
+		strings.Contains(ge.Stderr, "unable to read ") ||
+		strings.Contains(ge.Stderr, "transport 'file' not allowed")) {
 		return partialClone(src, err)
 	}
 	return err

@@ -84,7 +84,9 @@ func (g *Git) Resolve(ctx context.Context, dir, base string) (Source, error) {
 // missing objects would have to be fetched, with the user's credentials. One
 // that has everything, by chance or since it was completed, is as good as any.
 func (g *Git) checkComplete(ctx context.Context, src Source) error {
-	out, err := g.output(ctx, call{gitDir: src.Repo, args: []string{"config", "--get-regexp", `^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$`}})
+	out, err := g.output(ctx, call{gitDir: src.Repo, args: []string{
+		"config", "--get-regexp", `^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$`,
+	}})
 	if err != nil && exitCode(err) != 1 { // 1: there are none
 		return fmt.Errorf("read the configuration of %q: %w", src.Repo, err)
 	}

@@ -20,7 +20,7 @@ const (
 	Link       Kind = "link"       // an artifact that is a symbolic link to what is none
 	TooDeep    Kind = "too_deep"   // below too many directories, or behind too many entries
 	NoSpace    Kind = "no_space"   // there was no space for a copy
-	NoTime     Kind = "no_time"    // the time was up, or somebody asked for the end
+	NoTime     Kind = "no_time"    // the time was up, or the end was asked for
 )
 
 var kindWords = []struct {

@@ -269,7 +269,7 @@ func special(m fs.FileMode) string {
 }
 
 // becameBare says whether git would take the directory for a bare repository
-// and did not in the base. Somebody who enters such a directory of a checkout
+// and did not in the base. A user who enters such a directory of a checkout
 // and runs git there runs what its config says.
 func (w *walker) becameBare(dir string, names []string) bool {
 	if _, was := w.base.entries[path.Join(dir, "HEAD")]; was {

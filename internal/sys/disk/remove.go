@@ -21,7 +21,7 @@ const maxDepth = 64
 // a container may have written: directories without write permission are made
 // writable (fuse-overlayfs leaves one of mode 000), symbolic links are removed
 // and not followed, and no depth is too deep. A missing path is no error, nor is
-// one that somebody else removes meanwhile. What cannot be removed is in the
+// one that another process removes meanwhile. What cannot be removed is in the
 // error, and the rest is gone.
 func RemoveTree(tree string) error {
 	err := removeTree(tree)
@@ -43,7 +43,7 @@ func RemoveTree(tree string) error {
 const lingerTime = 10 * time.Second
 
 // lingers tells whether all that is in the way are files that go by themselves. FUSE and NFS
-// give a file that somebody has open another name in its directory (.fuse_hidden,
+// give a file that a process has open another name in its directory (.fuse_hidden,
 // .nfs), until it is closed: by a child of this process that begins another
 // program just now, or by the kernel, which does not wait for that.
 func lingers(err error) bool {

@@ -15,11 +15,15 @@ var Names = append([]string{
 	"secrets.read", "secrets.taken", "secrets.drop", "temp.made", "temp.written", "beat.opened",
 	"conclude.begin", "found.begin", "take.branch", "cancel.noted", "cancel.asked",
 	"queue.started", "queue.enter", "queue.entered", "queue.become",
-	"runner.claim", "runner.begin", "runner.executed", "runner.reached", "runner.decided", "runner.promoted", "runner.delivered", "runner.cleaned", "runner.ended", "runner.followed",
+	"runner.claim", "runner.begin", "runner.executed", "runner.reached", "runner.decided",
+	"runner.promoted", "runner.delivered", "runner.cleaned", "runner.ended", "runner.followed",
 	"checkpoint.json:begin", "checkpoint.json:synced", "checkpoint.json:renamed", "key.drop", "key.dropped", "restart.begin", "restart.noted",
 	"job.json:made", "job.json:written", "attempt.json:made", "attempt.json:written", "script.sh:made", "script.sh:written",
 	"prompt.md:made", "prompt.md:written", "task.md:made", "task.md:written", "env:made", "env:written",
-}, once("submitted.json", "claim.json", "argv.json", "inside.json", "exit.json", "verdict.json", "decision.json", "taken.json", "cancel", "key.json")...)
+}, once(
+	"submitted.json", "claim.json", "argv.json", "inside.json", "exit.json",
+	"verdict.json", "decision.json", "taken.json", "cancel", "key.json",
+)...)
 
 func once(files ...string) []string {
 	var names []string

@@ -70,7 +70,7 @@ func Hit(name string) {
 // colon, and the step.
 func File(path, step string) { hit(filepath.Base(path) + ":" + step) }
 
-// hit holds the lock until the process is dead: nobody else gets further.
+// hit holds the lock until the process is dead: no other goroutine continues.
 func hit(name string) {
 	s := told()
 	mu.Lock()

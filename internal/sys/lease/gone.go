@@ -38,7 +38,7 @@ func BeatOf(beat time.Duration) time.Duration {
 // PatienceFor is for a holder that beats so often, 0 being [BeatEvery]. The
 // ratio is fixed: three beats after its owner was killed, a guest has left; a
 // guest whose owner does not ping leaves after twelve, and a silence of eighteen
-// is one of somebody who is gone.
+// is one of a process that is gone.
 func PatienceFor(beat time.Duration) Patience {
 	beat = BeatOf(beat)
 	return Patience{Look: min(max(beat/10, 20*time.Millisecond), time.Second), Dead: 3 * beat, Silent: 18 * beat}

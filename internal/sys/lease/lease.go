@@ -44,10 +44,10 @@ func (o Owner) Process() Process {
 type Lease struct {
 	dir  string
 	n    int
-	text []byte // of its file, by which it is told from one of the same number in a directory made anew
+	text []byte // of its file, by which it is told from one of the same number in a directory made again
 }
 
-// HeldError says that somebody holds the lease.
+// HeldError says that another process holds the lease.
 type HeldError struct{ Owner Owner }
 
 // Error names the process that holds it.
@@ -100,8 +100,8 @@ func Acquire(dir string, me Owner, gone func(Owner) bool) (*Lease, error) {
 	return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the lease of " + dir + " changes hands too often", Hint: "try again"}
 }
 
-// Release gives the lease back. It does nothing to a lease that somebody else
-// has taken over in the meantime, or taken anew in a directory of this name.
+// Release gives the lease back. It does nothing to a lease that another process
+// has taken over in the meantime, or taken in a new directory of this name.
 func (l *Lease) Release() error {
 	if b, err := os.ReadFile(l.file()); errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(b, l.text) {
 		return nil
@@ -113,7 +113,7 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// Stands tells whether nobody has taken the lease over. A directory that
+// Stands tells whether no other process has taken the lease over. A directory that
 // cannot be read does not speak against it; one that is gone does.
 func (l *Lease) Stands() bool {
 	last, err := lastLease(l.dir)
@@ -143,7 +143,7 @@ func (l *Lease) clear() {
 func leaseFile(dir string, n int) string { return filepath.Join(dir, fmt.Sprintf("lease.%d.json", n)) }
 func freeFile(dir string, n int) string  { return filepath.Join(dir, fmt.Sprintf("lease.%d.free", n)) }
 
-// Holder returns who holds the lease of dir, or nil when nobody does.
+// Holder returns who holds the lease of dir, or nil when it is free.
 func Holder(dir string) (*Owner, error) {
 	last, err := lastLease(dir)
 	if err != nil || last == 0 {
@@ -193,7 +193,8 @@ func heldBy(dir string, n int) (*Owner, error) {
 	}
 	var o Owner
 	if err := json.Unmarshal(b, &o); err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "the lease " + path + " cannot be read", Err: err, Hint: "when nothing uses " + dir + ", remove that file"}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "the lease " + path + " cannot be read", Err: err,
+			Hint: "when nothing uses " + dir + ", remove that file"}
 	}
 	return &o, nil
 }

@@ -13,7 +13,7 @@ import (
 // program is the file that this process runs, also where it has been removed.
 const program = "/proc/self/exe"
 
-// Copy puts a copy of this process's program into dir, as name, which nobody may
+// Copy puts a copy of this process's program into dir, as name, which no user may
 // write. Where nothing can be executed there, the path is the program's own and
 // why says so.
 func Copy(dir, name string) (path, why string, err error) {

@@ -14,7 +14,7 @@ import (
 )
 
 // Pages has this process run from a file of its own on the file system of dir,
-// where nobody else finds it, in place of the one that it was started from. The
+// where no other process finds it, in place of the one that it was started from. The
 // process stays what it is: its number, its open files, its signal handlers, its
 // command line and what /proc/self/exe names. So this needs no second exec, for
 // which signals would have to be held back, and no memory: the pages are read
@@ -84,7 +84,7 @@ func (a area) prot() (p uintptr) {
 	return p
 }
 
-// change puts pages with the same content in the place of an area that nobody
+// change puts pages with the same content in the place of an area that no thread
 // writes, in one step: what runs there meanwhile goes on.
 func change(a area, f *os.File) error {
 	now := memory(a.at, a.size)

@@ -1,5 +1,5 @@
 // Package pattern has regular expressions that are compiled when they are first
-// used. Every command and every program inside a container starts anew, and
+// used. Every command and every program inside a container is a new process, and
 // would compile some fifty of them to use two.
 package pattern
 

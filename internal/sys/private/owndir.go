@@ -14,7 +14,7 @@ import (
 
 // OwnDir finds or makes a directory below base that is this user's alone: of
 // mode 0700, and no symbolic link. base may be one where everybody writes:
-// where somebody else has taken the name first, random letters follow it, and
+// where another user has taken the name first, random letters follow it, and
 // the next caller finds that one.
 func OwnDir(base, name string) (string, error) {
 	if fi, err := os.Stat(base); err != nil {
@@ -55,7 +55,7 @@ func FindOwn(base, name string) (dir string, ok bool) {
 	return "", false
 }
 
-// own tells whether dir is a directory that nobody but this user can write to
+// own tells whether dir is a directory that only this user can write to
 // or look into.
 func own(dir string) bool {
 	fi, err := os.Lstat(dir)

@@ -31,7 +31,11 @@ type hidden struct {
 var alsoHidden = []hidden{
 	{what: "tmux", paths: []string{"/tmp/tmux-UID", "/run/tmux/UID"}},
 	{what: "screen", paths: []string{"/run/screen", "/run/screens", "/tmp/screens", "/tmp/uscreens", "~/.screen"}},
-	{what: "an editor", paths: []string{"/tmp/vscode-*.sock", "/run/user/UID/vscode-*.sock", "/tmp/emacsUID", "/run/user/UID/emacs", "/tmp/nvim.*", "/run/user/UID/nvim.*"}},
+	{what: "an editor", paths: []string{
+		"/tmp/vscode-*.sock", "/run/user/UID/vscode-*.sock",
+		"/tmp/emacsUID", "/run/user/UID/emacs",
+		"/tmp/nvim.*", "/run/user/UID/nvim.*",
+	}},
 	{what: "a display", paths: []string{"/tmp/.X11-unix", "/run/user/UID/wayland-*"}},
 }
 
@@ -84,8 +88,8 @@ func (p Places) list() []hidden {
 	return out
 }
 
-// planted tells whether somebody else has made a name in a directory where
-// everybody may: a link of theirs could have anything hidden, or refused. So could
+// planted tells whether another user has made a name in a directory where every
+// user may: such a link could have anything hidden, or refused. So could
 // one that a task has made with a name of berth's, which uses no links there.
 func planted(path string, own bool) bool {
 	fi, err := os.Lstat(path)
@@ -152,7 +156,7 @@ func (p Places) Covers(binds []jobs.Mount, empty string) (covers []jobs.Mount, n
 				}
 				fi, err := os.Lstat(real)
 				if err != nil || !h.own && fi.IsDir() && !mayEnter(real) {
-					continue // nobody can enter it inside, either
+					continue // the task cannot enter it inside, either
 				}
 				from := empty
 				if !fi.IsDir() {
@@ -187,7 +191,9 @@ func mayEnter(dir string) bool {
 }
 
 func ownError(b jobs.Mount, dir string) error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be mounted at %s: it belongs to berth's own directory %s, from which programs run outside of the container", b.Source, b.Destination, dir),
+	return &jobs.Error{Kind: jobs.KindConfig,
+		Msg: fmt.Sprintf("%s cannot be mounted at %s: it belongs to berth's own directory %s, "+
+			"from which programs run outside of the container", b.Source, b.Destination, dir),
 		Hint: "copy what the task needs of it elsewhere; a directory above it can be mounted, it is hidden there"}
 }
 

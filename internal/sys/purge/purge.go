@@ -12,8 +12,8 @@ import (
 	"berth/jobs"
 )
 
-// Known returns below which directory the files of dir are removed when nobody
-// has used them for age, such as "30 days", as far as the profile says so; ""
+// Known returns below which directory the files of dir are removed when they
+// were not used for age, such as "30 days", as far as the profile says so; ""
 // is that it does not.
 func Known(dir string, site []jobs.Purge) (at, age string) {
 	for _, p := range site {
@@ -31,7 +31,7 @@ func Of(dir string, site []jobs.Purge, root string) (at, age string) {
 		return at, age
 	}
 	if _, err := os.Stat(filepath.Join(root+"/", "/run/systemd/system")); err != nil {
-		return "", "" // nobody heeds them
+		return "", "" // no systemd reads them
 	}
 	for d, a := range tmpfilesAges(root) {
 		if under(dir, d) && len(d) > len(at) {
@@ -75,7 +75,10 @@ func tmpfilesAges(root string) map[string]string {
 		}
 		for line := range strings.Lines(string(b)) {
 			f := strings.Fields(line)
-			if len(f) < 6 || strings.HasPrefix(f[0], "#") || !strings.ContainsAny(f[0][:1], "dDvqQe") || f[5] == "-" || !filepath.IsAbs(f[1]) || strings.Contains(f[1], "%") {
+			if len(f) < 6 || strings.HasPrefix(f[0], "#") || !strings.ContainsAny(f[0][:1], "dDvqQe") {
+				continue
+			}
+			if f[5] == "-" || !filepath.IsAbs(f[1]) || strings.Contains(f[1], "%") {
 				continue
 			}
 			if age := strings.TrimLeft(f[5], "~abcmABCM:"); age != "0" && age != "" {

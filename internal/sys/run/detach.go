@@ -31,7 +31,7 @@ func Detach(argv, env []string, dir, log string) (*Detached, error) {
 }
 
 // DetachTalking is [Detach] with the standard output in a pipe, whose other end
-// is returned. The command must survive that nobody reads it any more.
+// is returned. The command must survive that the pipe has no reader any more.
 func DetachTalking(argv, env []string, dir, log string) (*Detached, *os.File, error) {
 	return DetachFed(argv, env, dir, log, nil)
 }

@@ -96,7 +96,7 @@ func Output(ctx context.Context, on jobs.Starter, c jobs.Cmd) ([]byte, error) {
 	if out.full {
 		failed.Err = errTooMuch
 	} else if exit.Signal != 0 {
-		failed.Err = context.Cause(ctx) // nil when nobody but the command's own fate ended it
+		failed.Err = context.Cause(ctx) // nil when ctx did not end it
 	}
 	return out.buf.Bytes(), failed
 }

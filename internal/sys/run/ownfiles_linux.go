@@ -27,7 +27,7 @@ const gate = `read -r go <&3 && exec 3<&- && exec "$@"`
 const self = "/proc/self/exe"
 
 // ownFiles makes cmd begin as root of a user namespace of its own, once open
-// has given it its ids; done is called when nobody needs them any more.
+// has given it its ids; done is called when they are not needed any more.
 func ownFiles(cmd *exec.Cmd) (open func() error, done func(), err error) {
 	path, err := exec.LookPath(cmd.Path)
 	if err != nil {
@@ -87,7 +87,10 @@ func withSubordinate(pid int, r subordinates) error {
 		if err != nil {
 			return err
 		}
-		out, err := exec.Command(program, strconv.Itoa(pid), "0", strconv.Itoa(m.own), "1", "1", strconv.Itoa(m.ids.first), strconv.Itoa(m.ids.count)).CombinedOutput()
+		out, err := exec.Command(program, strconv.Itoa(pid),
+			"0", strconv.Itoa(m.own), "1",
+			"1", strconv.Itoa(m.ids.first), strconv.Itoa(m.ids.count),
+		).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s: %w: %s", m.program, err, ending(string(out)))
 		}
@@ -162,7 +165,7 @@ func OwnFiles(ctx context.Context) (can, all bool, why string) {
 		return true, true, ""
 	}
 	if _, err := Output(ctx, Local{}, jobs.Cmd{Argv: []string{"/bin/sh", "-c", ":"}, Dir: "/", OwnFiles: true}); err != nil {
-		return false, false, "a user namespace cannot be had here: " + err.Error()
+		return false, false, "user namespaces are not available here: " + err.Error()
 	}
 	if _, err := subordinate(); err != nil {
 		return true, false, err.Error()

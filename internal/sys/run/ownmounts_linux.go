@@ -40,8 +40,8 @@ func dumpable() (undo func()) {
 }
 
 // HasOwnMounts tells whether this process was started with
-// [jobs.Cmd.OwnMounts]: ambient capabilities are what nobody has otherwise,
-// not even root.
+// [jobs.Cmd.OwnMounts]: only such a process has ambient capabilities; root's
+// processes have none.
 func HasOwnMounts() bool {
 	set, err := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, unix.CAP_SYS_ADMIN, 0, 0)
 	return err == nil && set == 1

@@ -14,7 +14,7 @@ import (
 )
 
 // Dir is where sockets are made: short enough for an address (108 bytes,
-// unix(7)), on this machine's own disk, and nobody else's.
+// unix(7)), on this machine's own disk, closed to other users.
 func Dir() (string, error) {
 	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) && len(run) < 70 && Own(run, false) {
 		dir := filepath.Join(run, "berth")
@@ -25,9 +25,9 @@ func Dir() (string, error) {
 	return In("/tmp")
 }
 
-// In is such a directory in one where everybody may make names, and so may have
-// made this user's first: then another name, which nobody can foresee, takes its
-// place, and is found again by its owner.
+// In is such a directory in one where every user may make names, and so may have
+// made this user's first: then another name, which no user can predict, takes
+// its place, and is found again by its owner.
 func In(tmp string) (string, error) {
 	dir := filepath.Join(tmp, "berth-"+strconv.Itoa(os.Getuid()))
 	err := os.Mkdir(dir, 0o700)
@@ -64,7 +64,7 @@ func Name(what, id, dir string) string {
 }
 
 // Own tells whether dir is a directory of this user, and with private that
-// nobody else can enter it.
+// no other user can enter it.
 func Own(dir string, private bool) bool {
 	fi, err := os.Lstat(dir)
 	if err != nil || !fi.IsDir() {

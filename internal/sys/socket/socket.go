@@ -115,8 +115,8 @@ func ownPeer(fd int) bool {
 	return err == nil && uid == os.Getuid()
 }
 
-// Stands tells whether the socket has its name, or the name is somebody else's
-// by now. One that cannot be looked at is taken to stand.
+// Stands tells whether the socket has its name, or another process has taken
+// the name. One that cannot be looked at is taken to stand.
 func (l *Listener) Stands() bool {
 	var st unix.Stat_t
 	return !errors.Is(unix.Lstat(l.path, &st), unix.ENOENT)

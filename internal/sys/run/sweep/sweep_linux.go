@@ -15,8 +15,8 @@ import (
 	"berth/internal/sys/run"
 )
 
-// Mark is how processes are known that are nobody's children any more. Its zero
-// value marks none.
+// Mark is how processes are known whose parents have ended. Its zero value marks
+// none.
 type Mark struct {
 	Env string // a NAME=VALUE of their environment
 	Dir string // they are in it
@@ -28,8 +28,8 @@ const (
 	goneTime = 5 * time.Second
 )
 
-// End kills processes, all below them, and those with the mark. Nobody lives to
-// see another one's end: all stand still, parents first, before one is killed.
+// End kills processes, all below them, and those with the mark. No process sees
+// another one's end: all are stopped, parents first, before one is killed.
 func End(m Mark, roots ...int) {
 	known := map[int]bool{}
 	for _, pid := range roots {
@@ -96,7 +96,8 @@ func (m Mark) find(known map[int]bool) (all []run.Proc) {
 func (m Mark) has(pid int) bool {
 	proc := "/proc/" + strconv.Itoa(pid)
 	if m.Env != "" {
-		if env, err := os.ReadFile(proc + "/environ"); err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(kv []byte) bool { return string(kv) == m.Env }) {
+		marked := func(kv []byte) bool { return string(kv) == m.Env }
+		if env, err := os.ReadFile(proc + "/environ"); err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), marked) {
 			return true
 		}
 	}
