@@ -81,7 +81,7 @@ func TestTemplatePlaces(t *testing.T) {
 		t.Error(why)
 	}
 	e := &Engine{}
-	for _, o := range []EnvOptions{{Template: "default"}, {Template: "default", Login: &jobs.SSHSpec{Host: "far"}}} {
+	for _, o := range []EnvOptions{{Template: "default"}, {Template: "default", Place: jobs.Place{Login: &jobs.SSHSpec{Host: "far"}}}} {
 		backend := jobs.BackendDocker
 		if o.Login != nil {
 			backend = jobs.BackendSingularity
@@ -94,8 +94,8 @@ func TestTemplatePlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := e.envTemplate(EnvOptions{Template: w.Name, CPUs: 2}, jobs.BackendSingularity)
-	if err != nil || o.CPUs != 2 {
+	o, err := e.envTemplate(EnvOptions{Template: w.Name, Place: jobs.Place{Resources: jobs.Resources{CPUs: 2}}}, jobs.BackendSingularity)
+	if err != nil || o.Resources.CPUs != 2 {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

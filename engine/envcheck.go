@@ -13,11 +13,12 @@ import (
 )
 
 func checkEnvOptions(o EnvOptions) error {
-	values := [][2]string{{"the image", o.Image}, {"the directory", o.Dir}, {"the host", o.SSH.Host}, {"the ssh user", o.SSH.User}, {"the ssh key", o.SSH.Key}, {"the docker user", o.Docker.User}, {"the backend", o.Backend}}
+	docker, host := o.docker(), o.host()
+	values := [][2]string{{"the image", o.Image}, {"the directory", o.Dir}, {"the host", host.Host}, {"the ssh user", host.User}, {"the ssh key", host.Key}, {"the docker user", docker.User}, {"the backend", o.Backend}}
 	for _, m := range o.Mounts {
 		values = append(values, [2]string{"a bind source", m.Source}, [2]string{"a bind destination", m.Destination})
 	}
-	for _, l := range [][]string{o.SSH.Options, o.Docker.Volumes, o.Docker.ExtraArgs} {
+	for _, l := range [][]string{host.Options, docker.Volumes, docker.ExtraArgs} {
 		for _, v := range l {
 			values = append(values, [2]string{"an option", v})
 		}
@@ -45,8 +46,8 @@ func checkEnvOptions(o EnvOptions) error {
 	if !slices.Contains([]string{"", "nvidia", "amd"}, o.GPU) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown kind of GPU %q", o.GPU), Hint: `give "nvidia" or "amd"`}
 	}
-	if !slices.Contains([]string{"", "auto", jobs.DriverKernel, jobs.DriverFuse, jobs.DriverExt3}, o.Overlay) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown overlay driver %q", o.Overlay),
+	if !slices.Contains([]string{"", "auto", jobs.DriverKernel, jobs.DriverFuse, jobs.DriverExt3}, o.Overlay.Driver) {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown overlay driver %q", o.Overlay.Driver),
 			Hint: "give auto, kernel, fuse or ext3; an environment has files of its own, and no named overlay"}
 	}
 	return nil
@@ -69,14 +70,8 @@ func checkVariables(list []string) error {
 
 // sameEnv refuses options that differ from those of an environment that exists.
 func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
-	var d jobs.DockerSpec
-	if s.Docker != nil {
-		d = *s.Docker
-	}
-	var host jobs.SSHSpec
-	if s.SSH != nil {
-		host = *s.SSH
-	}
+	has, docker, host := EnvOptions{Place: s.Place}, o.docker(), o.host()
+	d, h := has.docker(), has.host()
 	number := func(n int) string {
 		if n == 0 {
 			return ""
@@ -102,26 +97,26 @@ func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
 		{"another backend", s.Backend, unlessAuto(o.Backend)},
 		{"another image", imageName(s.Image), imageName(o.Image)},
 		{"another snapshot to begin with", from, o.From},
-		{"another overlay driver", s.Overlay.Driver, unlessAuto(o.Overlay)},
+		{"another overlay driver", s.Overlay.Driver, unlessAuto(o.Overlay.Driver)},
 		{"other binds", mountList(s.Mounts), mountList(o.Mounts)},
 		{"other variables", list(s.Env), list(o.Env)},
 		{"other forwarded variables", list(s.Forward), list(o.Forward)},
-		{"another number of CPUs", number(s.Resources.CPUs), number(o.CPUs)},
-		{"another memory limit", size(s.Resources.Memory), size(o.Memory)},
-		{"another size of its layer", size(s.Resources.Disk), size(o.Disk)},
+		{"another number of CPUs", number(s.Resources.CPUs), number(o.Resources.CPUs)},
+		{"another memory limit", size(s.Resources.Memory), size(o.Resources.Memory)},
+		{"another size of its layer", size(s.Resources.Disk), size(o.Resources.Disk)},
 		{"another kind of GPU", s.GPU, o.GPU},
 		{"another network", network, o.Network},
 		{"another first directory", s.Dir, o.Dir},
-		{"another docker user", d.User, o.Docker.User},
-		{"another limit of processes", number(d.Pids), number(o.Docker.Pids)},
-		{"another size of /dev/shm", size(d.Shm), size(o.Docker.Shm)},
-		{"other volumes", list(d.Volumes), list(o.Docker.Volumes)},
-		{"other docker arguments", list(d.ExtraArgs), list(o.Docker.ExtraArgs)},
-		{"another host", host.Host, o.SSH.Host},
-		{"another ssh user", host.User, o.SSH.User},
-		{"another ssh port", number(host.Port), number(o.SSH.Port)},
-		{"another ssh key", host.Key, o.SSH.Key},
-		{"other ssh options", list(host.Options), list(o.SSH.Options)},
+		{"another docker user", d.User, docker.User},
+		{"another limit of processes", number(d.Pids), number(docker.Pids)},
+		{"another size of /dev/shm", size(d.Shm), size(docker.Shm)},
+		{"other volumes", list(d.Volumes), list(docker.Volumes)},
+		{"other docker arguments", list(d.ExtraArgs), list(docker.ExtraArgs)},
+		{"another host", h.Host, host.Host},
+		{"another ssh user", h.User, host.User},
+		{"another ssh port", number(h.Port), number(host.Port)},
+		{"another ssh key", h.Key, host.Key},
+		{"other ssh options", list(h.Options), list(host.Options)},
 	} {
 		if v.wants != "" && v.has != v.wants {
 			return differs(s, v.what+": "+none(v.has)+", not "+v.wants)

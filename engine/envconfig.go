@@ -42,15 +42,15 @@ func (o EnvOptions) samePlace(s *jobs.EnvSpec) error {
 	if want := unlessAuto(o.wantedBackend()); want != "" && s.Backend != want {
 		return differs(s, "another backend: "+s.Backend+", not "+want+", which the configuration names")
 	}
-	if s.SSH == nil || o.SSH.Host != "" || o.Configured.For == nil {
+	if s.SSH == nil || o.host().Host != "" || o.Configured.For == nil {
 		return nil
 	}
 	d, _, err := o.Configured.For(jobs.BackendSSH)
 	if err != nil {
 		return err
 	}
-	if d.SSH.Host != "" && (d.SSH.Host != s.SSH.Host || d.SSH.User != s.SSH.User || d.SSH.Port != s.SSH.Port) {
-		return differs(s, "another host: "+s.SSH.Host+", not "+d.SSH.Host+", which the configuration names")
+	if h := d.host(); h.Host != "" && (h.Host != s.SSH.Host || h.User != s.SSH.User || h.Port != s.SSH.Port) {
+		return differs(s, "another host: "+s.SSH.Host+", not "+h.Host+", which the configuration names")
 	}
 	return nil
 }
@@ -90,15 +90,15 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 	if err := checkEnvOptions(d); err != nil {
 		return o, nil, nil, err
 	}
-	if d.Disk > 0 && o.Disk == 0 && (o.Overlay == jobs.DriverKernel || o.Overlay == jobs.DriverFuse) {
+	if d.Resources.Disk > 0 && o.Resources.Disk == 0 && (o.Overlay.Driver == jobs.DriverKernel || o.Overlay.Driver == jobs.DriverFuse) {
 		notes = append(notes, "the configured size of the writable layer is dropped: only the overlay driver ext3 has one")
-		d.Disk = 0
+		d.Resources.Disk = 0
 	}
 	for _, l := range []struct {
 		name     string
 		unset    bool
 		declared bool
-	}{{"cpus", o.CPUs == 0, d.CPUs > 0}, {"memory", o.Memory == 0, d.Memory > 0}, {"disk", o.Disk == 0, d.Disk > 0}} {
+	}{{"cpus", o.Resources.CPUs == 0, d.Resources.CPUs > 0}, {"memory", o.Resources.Memory == 0, d.Resources.Memory > 0}, {"disk", o.Resources.Disk == 0, d.Resources.Disk > 0}} {
 		if l.unset && l.declared {
 			soft = append(soft, l.name)
 		}
@@ -107,10 +107,10 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 	if o.Template == "" && o.Image == "" {
 		o.Image, o.Template = d.Image, d.Template
 	}
-	put(&o.Overlay, d.Overlay)
-	put(&o.CPUs, d.CPUs)
-	put(&o.Memory, d.Memory)
-	put(&o.Disk, d.Disk)
+	put(&o.Overlay.Driver, d.Overlay.Driver)
+	put(&o.Resources.CPUs, d.Resources.CPUs)
+	put(&o.Resources.Memory, d.Resources.Memory)
+	put(&o.Resources.Disk, d.Resources.Disk)
 	put(&o.GPU, d.GPU)
 	put(&o.Network, d.Network)
 	put(&o.Dir, d.Dir)
@@ -119,17 +119,23 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 	put(&o.Lifetime, d.Lifetime)
 	put(&o.Discard, d.Discard)
 	put(&o.Fakeroot, d.Fakeroot)
-	put(&o.Docker.Program, d.Docker.Program)
-	put(&o.Docker.User, d.Docker.User)
-	put(&o.Docker.Pids, d.Docker.Pids)
-	put(&o.Docker.Shm, d.Docker.Shm)
-	if o.SSH.Host == "" {
-		options := o.SSH.Options
-		key := o.SSH.Key
-		o.SSH = d.SSH
-		put(&key, d.SSH.Key)
-		o.SSH.Key = key
-		o.SSH.Options = append(slices.Clone(options), d.SSH.Options...)
+	docker, low := o.docker(), d.docker()
+	put(&docker.Program, low.Program)
+	put(&docker.User, low.User)
+	put(&docker.Pids, low.Pids)
+	put(&docker.Shm, low.Shm)
+	if docker.Volumes == nil {
+		docker.Volumes = low.Volumes
+	}
+	if docker.ExtraArgs == nil {
+		docker.ExtraArgs = low.ExtraArgs
+	}
+	o.Docker = &docker
+	if host := o.host(); host.Host == "" {
+		configured := d.host()
+		put(&host.Key, configured.Key)
+		configured.Key, configured.Options = host.Key, append(slices.Clone(host.Options), configured.Options...)
+		o.SSH = &configured
 	}
 	o.Env = overVariables(d.Env, o.Env)
 	for _, n := range d.Forward {
@@ -143,12 +149,6 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 	if o.Mounts == nil {
 		o.Mounts = d.Mounts
 	}
-	if o.Docker.Volumes == nil {
-		o.Docker.Volumes = d.Docker.Volumes
-	}
-	if o.Docker.ExtraArgs == nil {
-		o.Docker.ExtraArgs = d.Docker.ExtraArgs
-	}
 	if o.Profile.Name == "" {
 		o.Profile = d.Profile
 	}
@@ -159,10 +159,10 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 		o.Allow = d.Allow
 	}
 	o.Slurm = mergeSlurm(d.Slurm, o.Slurm)
-	put(&o.Time, d.Time)
-	put(&o.GPUs, d.GPUs)
-	put(&o.Nodes, d.Nodes)
-	put(&o.Tasks, d.Tasks)
+	put(&o.Resources.Time, d.Resources.Time)
+	put(&o.Resources.GPUs, d.Resources.GPUs)
+	put(&o.Resources.Nodes, d.Resources.Nodes)
+	put(&o.Resources.Tasks, d.Resources.Tasks)
 	return o, soft, notes, nil
 }
 

@@ -12,32 +12,23 @@ import (
 // EnvOptions says which environment is wanted. What is zero is not said: the
 // environment's own value counts, or the default where it is made.
 type EnvOptions struct {
-	Name    string // "": "default", or the backend's name when Backend is named
-	Backend string // "" and "auto": singularity, then docker; others only when named
-	Image   string
+	Name string // "": "default", or the backend's name when Backend is named
+	// Place is where its commands are to run, with these meanings:
+	//   - Backend "" and "auto" are singularity, then docker; others only when named.
+	//   - Of the overlay only the driver is said: "", "auto", "kernel", "fuse", "ext3".
+	//   - A negative limit of CPUs, memory or disk is none, not even the usual one.
+	//   - Time, GPUs, nodes and tasks are of an allocation; Time also of a program's
+	//     sandbox. These, scheduler, target, login, profile and Slurm's options are
+	//     what a target says, and are not compared with an environment that exists.
+	//   - Scheduler "" keeps the environment where it is used.
+	jobs.Place
 	// Template is a workspace template, in place of an image.
 	Template string
-	Overlay  string // driver of the writable layer: "", "auto", "kernel", "fuse", "ext3"
 	// Discard makes an environment whose files end with its keeper.
-	Discard bool
-	Mounts  []jobs.Mount
-	// HostSockets come from the configuration alone, see [jobs.Spec].
-	HostSockets []string
-	Env         []string // NAME=VALUE for every command
-	Forward     []string // NAME of the caller's, for every command; values are not recorded
-	CPUs        int
-	Memory      jobs.Bytes
-	Disk        jobs.Bytes
-	Strict      bool // a limit that cannot be held is an error
-	GPU         string
-	Network     string // "", "host" or "none"
-	Fakeroot    bool
-	Dir         string        // where sessions begin
-	Scratch     string        // node-local, as in a profile
-	Stage       string        // [jobs.StageAuto] and so on; "" is the profile's
-	Lifetime    time.Duration // 0 is the default, negative is for ever
-	Docker      jobs.DockerSpec
-	SSH         jobs.SSHSpec
+	Discard  bool
+	Forward  []string      // NAME of the caller's, for every command; values are not recorded
+	Strict   bool          // a limit that cannot be held is an error
+	Lifetime time.Duration // 0 is the default, negative is for ever
 	// Options are for a backend that is a program, and for it alone; Allow is
 	// what can be reached from inside, nil is no list.
 	Options map[string]string
@@ -47,19 +38,6 @@ type EnvOptions struct {
 	From string
 	// Offline asks no registry: a reference is what the cache has of it.
 	Offline bool
-
-	// What a target says, whoever has chosen it. Scheduler "" keeps the
-	// environment where it is used; "slurm" in an allocation, of which the rest
-	// speaks. These are not compared with those of an environment that exists.
-	Scheduler string
-	Target    string        // its name in the configuration; "" is none
-	Login     *jobs.SSHSpec // where the scheduler's commands run; nil is here
-	Profile   jobs.Profile
-	Slurm     jobs.SlurmOptions
-	Time      time.Duration // of an allocation, or of a program's sandbox; 0 is the site's, or the usual one
-	GPUs      string        // of an allocation, as in [jobs.Resources]
-	Nodes     int
-	Tasks     int
 
 	// Project is the directory whose berth.toml says some of this, in a way that
 	// decides what commands find inside; "" is none.
@@ -165,4 +143,20 @@ func (e *Engine) Environments() ([]*Environment, error) {
 		out[i] = &Environment{e: e, Spec: *s, dir: e.Store.EnvDir(s.Name)}
 	}
 	return out, err
+}
+
+// docker is what is said for docker.
+func (o *EnvOptions) docker() jobs.DockerSpec {
+	if o.Docker == nil {
+		return jobs.DockerSpec{}
+	}
+	return *o.Docker
+}
+
+// host is what is said for ssh.
+func (o *EnvOptions) host() jobs.SSHSpec {
+	if o.SSH == nil {
+		return jobs.SSHSpec{}
+	}
+	return *o.SSH
 }

@@ -43,7 +43,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	s := &jobs.EnvSpec{
 		Version: jobs.EnvVersion, ID: id, Name: name, Notes: notes, Persistent: !o.Discard, Forward: o.Forward, Strict: o.Strict, Lifetime: o.Lifetime, Project: o.Project, Created: e.Now().UTC(), User: identity().User, Host: host, Home: e.Store.Home(),
 		Place: jobs.Place{
-			Scheduler: scheduler, Backend: b.Name(), Level: b.Level(), Mounts: o.Mounts, HostSockets: o.HostSockets, Env: o.Env, GPU: o.GPU, Network: o.Network, Resources: jobs.Resources{CPUs: max(0, o.CPUs), Memory: max(0, o.Memory), Disk: max(0, o.Disk)}, Fakeroot: o.Fakeroot, Dir: o.Dir, Scratch: o.Scratch, Stage: o.Stage,
+			Scheduler: scheduler, Backend: b.Name(), Level: b.Level(), Mounts: o.Mounts, HostSockets: o.HostSockets, Env: o.Env, GPU: o.GPU, Network: o.Network, Resources: jobs.Resources{CPUs: max(0, o.Resources.CPUs), Memory: max(0, o.Resources.Memory), Disk: max(0, o.Resources.Disk)}, Fakeroot: o.Fakeroot, Dir: o.Dir, Scratch: o.Scratch, Stage: o.Stage,
 		},
 	}
 	if !o.Strict {
@@ -51,8 +51,8 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	}
 	program, _ := b.(Program)
 	if program != nil {
-		s.External = &jobs.ExternalSpec{Options: o.Options, Allow: o.Allow, Life: o.Time, From: o.From}
-		asked.Time = 0 // its sandbox has a time of its own
+		s.External = &jobs.ExternalSpec{Options: o.Options, Allow: o.Allow, Life: o.Resources.Time, From: o.From}
+		asked.Resources.Time = 0 // its sandbox has a time of its own
 	}
 	if s.Network == "host" {
 		s.Network = ""
@@ -147,7 +147,7 @@ func because(no []string) string {
 // not have.
 func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 	// What a program can do it says itself, see [Program.Settle].
-	program := s.External != nil
+	program, docker, host := s.External != nil, o.docker(), o.host()
 	contained := s.Level != jobs.LevelNone || program
 	for _, k := range []struct {
 		flag      string
@@ -155,34 +155,34 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 	}{
 		{"an image", o.Image != "", contained},
 		{"binds", len(o.Mounts) > 0, contained && !program},
-		{"a memory limit", o.Memory > 0, contained},
-		{"a CPU limit", o.CPUs > 0, contained},
-		{"a disk limit", o.Disk > 0, contained},
+		{"a memory limit", o.Resources.Memory > 0, contained},
+		{"a CPU limit", o.Resources.CPUs > 0, contained},
+		{"a disk limit", o.Resources.Disk > 0, contained},
 		{"a network of its own", s.Network == "none", contained},
 		{"fakeroot", o.Fakeroot, s.Backend == jobs.BackendSingularity},
-		{"an overlay driver", o.Overlay != "" && o.Overlay != "auto", s.Backend == jobs.BackendSingularity},
+		{"an overlay driver", unlessAuto(o.Overlay.Driver) != "", s.Backend == jobs.BackendSingularity},
 		{"GPU flags", o.GPU != "", contained},
 		{"throw-away files", o.Discard, contained},
 		{"a list of what can be reached", len(o.Allow) > 0, program},
 		{"an option", len(o.Options) > 0, program},
 		{"a snapshot to begin with", o.From != "", program},
-		{"a host", o.SSH.Host != "", s.Backend == jobs.BackendSSH},
-		{"an ssh user, port, key or option", o.SSH.User != "" || o.SSH.Port != 0 || o.SSH.Key != "" || len(o.SSH.Options) > 0, s.Backend == jobs.BackendSSH},
-		{"a limit of processes", o.Docker.Pids != 0, s.Backend == jobs.BackendDocker},
-		{"volumes", len(o.Docker.Volumes) > 0, s.Backend == jobs.BackendDocker},
-		{"docker arguments", len(o.Docker.ExtraArgs) > 0, s.Backend == jobs.BackendDocker},
-		{"a user inside", o.Docker.User != "", s.Backend == jobs.BackendDocker},
+		{"a host", host.Host != "", s.Backend == jobs.BackendSSH},
+		{"an ssh user, port, key or option", host.User != "" || host.Port != 0 || host.Key != "" || len(host.Options) > 0, s.Backend == jobs.BackendSSH},
+		{"a limit of processes", docker.Pids != 0, s.Backend == jobs.BackendDocker},
+		{"volumes", len(docker.Volumes) > 0, s.Backend == jobs.BackendDocker},
+		{"docker arguments", len(docker.ExtraArgs) > 0, s.Backend == jobs.BackendDocker},
+		{"a user inside", docker.User != "", s.Backend == jobs.BackendDocker},
 	} {
 		if k.set && !k.fits {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.flag + " cannot be had on the backend " + s.Backend, Hint: "leave it out, or name another --backend"}
 		}
 	}
 	if contained && s.Scheduler == "" { // an allocation has what its site gives
-		if o.CPUs == 0 && !o.Strict {
+		if o.Resources.CPUs == 0 && !o.Strict {
 			s.Resources.CPUs = defaultCPUs
 			s.Defaulted = append(s.Defaulted, "cpus")
 		}
-		if o.Memory == 0 && !o.Strict {
+		if o.Resources.Memory == 0 && !o.Strict {
 			s.Resources.Memory = defaultMemory
 			s.Defaulted = append(s.Defaulted, "memory")
 		}
@@ -214,10 +214,7 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 			}
 			s.Image = abs
 		}
-		s.Overlay = jobs.OverlaySpec{Driver: o.Overlay, Size: s.Resources.Disk}
-		if o.Overlay == "auto" {
-			s.Overlay.Driver = ""
-		}
+		s.Overlay = jobs.OverlaySpec{Driver: unlessAuto(o.Overlay.Driver), Size: s.Resources.Disk}
 	case jobs.BackendDocker:
 		s.Image = strings.TrimPrefix(o.Image, "docker://")
 		if s.Image == "" {
@@ -226,7 +223,7 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 		if images.IsReference(s.Image) {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "docker cannot take the image " + s.Image, Hint: "name one such as debian:12, or use --backend singularity"}
 		}
-		d := o.Docker
+		d := docker
 		if d.Pids == 0 {
 			d.Pids = defaultPids
 		}
@@ -235,12 +232,11 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 		}
 		s.Docker = &d
 	case jobs.BackendSSH:
-		if o.SSH.Host == "" {
+		if host.Host == "" {
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
 		}
-		ssh := o.SSH
-		s.SSH = &ssh
-		s.Notes = append(s.Notes, "backend ssh: no containment; commands have all the rights of the user on "+ssh.Host)
+		s.SSH = &host
+		s.Notes = append(s.Notes, "backend ssh: no containment; commands have all the rights of the user on "+host.Host)
 	case jobs.BackendLocal:
 		s.Notes = append(s.Notes, "backend local: no containment; commands have all the rights of "+s.User)
 	}

@@ -23,8 +23,8 @@ func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOpti
 		return onlyAllocated(asked)
 	}
 	s.Target, s.Login = o.Target, o.Login
-	s.Resources.Time, s.Resources.GPUs, s.Resources.Nodes = o.Time, o.GPUs, o.Nodes
-	if o.Tasks > 1 {
+	s.Resources.Time, s.Resources.GPUs, s.Resources.Nodes = o.Resources.Time, o.Resources.GPUs, o.Resources.Nodes
+	if o.Resources.Tasks > 1 {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one task, not several",
 			Hint: "berth submit --ntasks runs a command in several; in an environment, leave it out"}
 	}
@@ -57,7 +57,7 @@ func onlyAllocated(o EnvOptions) error {
 		what string
 		set  bool
 	}{
-		{"a time limit", o.Time != 0}, {"GPUs of a scheduler", o.GPUs != ""}, {"a number of nodes", o.Nodes != 0},
+		{"a time limit", o.Resources.Time != 0}, {"GPUs of a scheduler", o.Resources.GPUs != ""}, {"a number of nodes", o.Resources.Nodes != 0},
 		{"options of a scheduler", o.Slurm.Partition != "" || o.Slurm.Account != "" || o.Slurm.QOS != "" || o.Slurm.Constraint != "" || len(o.Slurm.Extra) > 0},
 	} {
 		if k.set {
@@ -254,9 +254,9 @@ func (e *Engine) sameScheduler(s *jobs.EnvSpec, o EnvOptions) error {
 		return nil
 	}
 	for _, v := range []struct{ what, has, wants string }{
-		{"another time limit", s.Resources.Time.String(), unlessZero(o.Time)},
-		{"other GPUs", s.Resources.GPUs, o.GPUs},
-		{"another number of nodes", fmt.Sprint(s.Resources.Nodes), fmt.Sprint(o.Nodes)},
+		{"another time limit", s.Resources.Time.String(), unlessZero(o.Resources.Time)},
+		{"other GPUs", s.Resources.GPUs, o.Resources.GPUs},
+		{"another number of nodes", fmt.Sprint(s.Resources.Nodes), fmt.Sprint(o.Resources.Nodes)},
 		{"another partition", s.Slurm.Partition, o.Slurm.Partition},
 		{"another account", s.Slurm.Account, o.Slurm.Account},
 		{"another QOS", s.Slurm.QOS, o.Slurm.QOS},

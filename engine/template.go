@@ -143,10 +143,10 @@ func (e *Engine) envTemplate(o EnvOptions, backend string) (EnvOptions, error) {
 	if err != nil {
 		return o, err
 	}
-	put(&o.CPUs, w.Resources.CPUs)
-	put(&o.Memory, w.Resources.Memory)
-	put(&o.Disk, w.Resources.Disk)
-	put(&o.Time, w.Resources.Time)
+	put(&o.Resources.CPUs, w.Resources.CPUs)
+	put(&o.Resources.Memory, w.Resources.Memory)
+	put(&o.Resources.Disk, w.Resources.Disk)
+	put(&o.Resources.Time, w.Resources.Time)
 	for _, name := range w.Env {
 		if !slices.Contains(o.Forward, name) {
 			o.Forward = append(slices.Clone(o.Forward), name)

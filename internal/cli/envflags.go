@@ -81,8 +81,11 @@ func (f *envFlags) add(c *cobra.Command) {
 // options reads the flags.
 func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	o := engine.EnvOptions{
-		Name: f.name, Backend: f.backend, Image: f.image, Template: f.template, From: f.from, Overlay: f.overlay, Discard: f.discard, Env: f.set, Forward: f.forward, GPU: f.gpu, Network: f.network,
-		Fakeroot: f.fakeroot, Dir: f.dir, Docker: jobs.DockerSpec{User: f.user, Pids: f.pids, Volumes: f.volumes},
+		Name: f.name, Template: f.template, From: f.from, Discard: f.discard, Forward: f.forward,
+		Place: jobs.Place{
+			Backend: f.backend, Image: f.image, Overlay: jobs.OverlaySpec{Driver: f.overlay}, Env: f.set, GPU: f.gpu, Network: f.network, Fakeroot: f.fakeroot, Dir: f.dir,
+			Docker: &jobs.DockerSpec{User: f.user, Pids: f.pids, Volumes: f.volumes},
+		},
 	}
 	if f.backend == "apptainer" {
 		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: `--backend must not be "apptainer"`, Hint: "--backend singularity"}
@@ -99,8 +102,7 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	if err := task.Override(&t, keysGiven(cmd, envKeys)); err != nil {
 		return o, err
 	}
-	r := t.Resources
-	o.CPUs, o.Memory, o.Disk, o.Time, o.GPUs, o.Nodes = r.CPUs, r.Memory, r.Disk, r.Time, r.GPUs, r.Nodes
+	o.Resources = t.Resources
 	o.Mounts, o.Stage, o.Slurm = t.Terminal.Bind, t.Terminal.Stage, t.Slurm
 	if f.mountCwd {
 		cwd, err := os.Getwd()
@@ -129,12 +131,14 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 
 // ssh reads which host is meant; where none is named, the configuration's.
 func (f *envFlags) ssh(o *engine.EnvOptions) (err error) {
+	var host jobs.SSHSpec
 	if f.host != "" {
-		if o.SSH, err = jobs.ParseHost(f.host); err != nil {
+		if host, err = jobs.ParseHost(f.host); err != nil {
 			return err
 		}
 	}
-	o.SSH, err = sshSpec(o.SSH, f.sshKey, f.sshOptions)
+	host, err = sshSpec(host, f.sshKey, f.sshOptions)
+	o.SSH = &host
 	return err
 }
 

@@ -49,6 +49,6 @@ func (f *heldFlags) reach(o *engine.EnvOptions, key string, options []string) er
 		return nil
 	}
 	at, err := sshSpec(*o.Login, key, options)
-	o.Login, o.SSH = &at, jobs.SSHSpec{}
+	o.Login, o.SSH = &at, nil
 	return err
 }

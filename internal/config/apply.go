@@ -96,7 +96,9 @@ func (c *Config) forBackend(backend string) (engine.EnvOptions, []string, error)
 	case jobs.BackendDocker:
 		err = c.docker(&o)
 	case jobs.BackendSSH:
-		o.SSH, err = c.SSH()
+		var host jobs.SSHSpec
+		host, err = c.SSH()
+		o.SSH = &host
 	default:
 		if jobs.IsProgram(backend) {
 			err = c.program(&o, backend)
@@ -151,9 +153,9 @@ func (c *Config) shapedBy(backend string) string {
 
 // container is what holds for backends that contain.
 func (c *Config) container(o *engine.EnvOptions) error {
-	o.CPUs = limit[int](c, "terminal.container_cpu")
-	o.Memory = limit[jobs.Bytes](c, "terminal.container_memory")
-	o.Disk = limit[jobs.Bytes](c, "terminal.container_disk")
+	o.Resources.CPUs = limit[int](c, "terminal.container_cpu")
+	o.Resources.Memory = limit[jobs.Bytes](c, "terminal.container_memory")
+	o.Resources.Disk = limit[jobs.Bytes](c, "terminal.container_disk")
 	o.Discard = c.said("terminal.container_persistent").V == false
 	o.Network = shown(c.said("terminal.network").V)
 	o.GPU = shown(c.said("terminal.gpu").V)
@@ -191,6 +193,7 @@ func (c *Config) docker(o *engine.EnvOptions) error {
 			o.Forward = append(slices.Clone(o.Forward), n)
 		}
 	}
+	o.Docker = &jobs.DockerSpec{}
 	o.Docker.Program = shown(c.said("terminal.docker_binary").V)
 	o.Docker.Volumes = get[[]string](c.said("terminal.docker_volumes"))
 	o.Docker.ExtraArgs = get[[]string](c.said("terminal.docker_extra_args"))
@@ -225,14 +228,14 @@ func (c *Config) allocation(o *engine.EnvOptions) {
 	if !jobs.IsCluster(shown(c.said("scheduler").V)) {
 		return
 	}
-	o.Time = get[time.Duration](c.said("resources.time"))
-	o.GPUs = shown(c.said("resources.gpus").V)
-	o.Nodes = get[int](c.said("resources.nodes"))
+	o.Resources.Time = get[time.Duration](c.said("resources.time"))
+	o.Resources.GPUs = shown(c.said("resources.gpus").V)
+	o.Resources.Nodes = get[int](c.said("resources.nodes"))
 	if n := get[int](c.said("resources.cpus")); n != 0 {
-		o.CPUs = n
+		o.Resources.CPUs = n
 	}
 	if b := get[jobs.Bytes](c.said("resources.memory")); b != 0 {
-		o.Memory = b
+		o.Resources.Memory = b
 	}
 }
 

@@ -14,17 +14,17 @@ import (
 
 // program is what holds for a backend that is a program.
 func (c *Config) program(o *engine.EnvOptions, backend string) error {
-	o.CPUs = limit[int](c, "terminal.container_cpu")
-	o.Memory = limit[jobs.Bytes](c, "terminal.container_memory")
-	o.Disk = limit[jobs.Bytes](c, "terminal.container_disk")
+	o.Resources.CPUs = limit[int](c, "terminal.container_cpu")
+	o.Resources.Memory = limit[jobs.Bytes](c, "terminal.container_memory")
+	o.Resources.Disk = limit[jobs.Bytes](c, "terminal.container_disk")
 	o.Discard = c.said("terminal.container_persistent").V == false || backend == "daytona" && c.said("terminal.daytona.auto_destroy").V == true
 	o.Network = shown(c.said("terminal.network").V)
 	o.GPU = shown(c.said("terminal.gpu").V)
 	if c.said("terminal.allow").V != nil && o.Network != "none" {
 		o.Allow = get[[]string](c.said("terminal.allow"))
 	}
-	if o.Time = get[time.Duration](c.said("resources.time")); backend == "daytona" {
-		orSaid(&o.Time, get[time.Duration](c.said("terminal.daytona.auto_destroy_after_seconds")))
+	if o.Resources.Time = get[time.Duration](c.said("resources.time")); backend == "daytona" {
+		orSaid(&o.Resources.Time, get[time.Duration](c.said("terminal.daytona.auto_destroy_after_seconds")))
 	}
 	var err error
 	o.Image, o.Options, err = c.options(backend)

@@ -242,10 +242,10 @@ zone = "b"
 		}
 		return o
 	}
-	if o := of("modal"); o.Image != "im-1" || o.Options["region"] != "eu" || len(o.Options) != 1 || o.CPUs != 3 || strings.Join(o.Allow, " ") != "*.example.com" || o.Discard {
+	if o := of("modal"); o.Image != "im-1" || o.Options["region"] != "eu" || len(o.Options) != 1 || o.Resources.CPUs != 3 || strings.Join(o.Allow, " ") != "*.example.com" || o.Discard {
 		t.Errorf("%+v", o)
 	}
-	if o := of("daytona"); o.Options["api_url"] != "https://x.example" || len(o.Options) != 1 || !o.Discard || o.Time != 2*time.Hour {
+	if o := of("daytona"); o.Options["api_url"] != "https://x.example" || len(o.Options) != 1 || !o.Discard || o.Resources.Time != 2*time.Hour {
 		t.Errorf("%+v", o)
 	}
 	if o := of("my-cloud"); o.Options["zone"] != "b" || len(o.Options) != 1 || o.Image != "" {

@@ -101,10 +101,10 @@ func newEngine(t *testing.T, home string) *engine.Engine {
 }
 
 func options(name string) engine.EnvOptions {
-	o := engine.EnvOptions{Name: name, Backend: backend(), Scheduler: scheduler(), Login: login(), Lifetime: 2 * time.Minute}
+	o := engine.EnvOptions{Name: name, Lifetime: 2 * time.Minute, Place: jobs.Place{Backend: backend(), Scheduler: scheduler(), Login: login()}}
 	switch backend() {
 	case jobs.BackendSSH:
-		o.SSH = jobs.SSHSpec{Host: os.Getenv("CONFORMANCE_HOST")}
+		o.SSH = &jobs.SSHSpec{Host: os.Getenv("CONFORMANCE_HOST")}
 	case jobs.BackendLocal:
 	default:
 		o.Image = os.Getenv("CONFORMANCE_IMAGE")
