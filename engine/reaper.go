@@ -149,12 +149,8 @@ func (e *Engine) reaper(ctx context.Context, r *jobs.Record, looks int, wait tim
 		Slurm:     s.Slurm,
 		Aside:     true,
 	}
-	behind := a.Submitted.Handle
-	if rest := r.Waiting(); a.Over() && len(rest) > 0 {
-		behind = rest[0] // which is the next attempt
-	}
 	if wait == 0 && !slices.Contains(s.Profile.Forbid, "dependency") {
-		l.Behind = []jobs.Handle{behind}
+		l.Behind = []jobs.Handle{a.Submitted.Handle}
 	} else if l.Wait = wait; wait == 0 {
 		l.Wait = pause(looks)
 	}
@@ -228,11 +224,10 @@ func (e *Engine) Reap(ctx context.Context, r *jobs.Record, attempt, looks int) (
 }
 
 // lookAgain is when a reaper that could not end its work is to look again; 0 is
-// after the end of the attempt's job, which Slurm has started anew, or will, or
-// of the standby that goes on with it.
+// after the end of the attempt's job, which Slurm has requeued, or will.
 func (e *Engine) lookAgain(v *View, looks int) time.Duration {
 	a := v.Current()
-	if v.Standby != nil {
+	if h := v.Standby; h != nil && a.Submitted != nil && h.NativeID == a.Submitted.Handle.NativeID {
 		return 0
 	}
 	if v.Asked && !v.Status.State.Final() && !a.Over() {

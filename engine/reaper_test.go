@@ -143,6 +143,29 @@ func TestReapRequeued(t *testing.T) {
 	}
 }
 
+// TestReapUnconfirmed: what began the next attempt was killed before Slurm had it.
+// The reaper of the one before looks again until that is sure.
+func TestReapUnconfirmed(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(again), Choice{})
+	f.claim(r)
+	f.exitWith(r, jobs.ClassPreempted)
+	d := jobs.Next(f.load(r), nil, f.now()).Decision
+	_, err := store.SetDecision(f.load(r).Current().Dir, d)
+	must(t, err)
+	_, _, err = store.Begin(r.Dir, jobs.AttemptInfo{Version: 1, ID: "killed", Number: 2, Name: "berth-killed", Created: f.now()}, "")
+	must(t, err)
+	v := f.reap(r, 1, 0)
+	all := f.reapers()
+	if len(v.Attempts) != 2 || len(all) != 2 || all[1].Attempt != "killed" || all[1].Wait != pause(0) {
+		t.Fatalf("%+v, %+v", v, all)
+	}
+	f.pass(submitting)
+	if v := f.reap(r, 2, 1); len(v.Attempts) != 3 || v.Current().Submitted == nil || v.Current().Reaper == nil {
+		t.Errorf("%+v", v)
+	}
+}
+
 // TestReapFull goes on where nothing can be written, and leaves nothing
 // elsewhere.
 func TestReapFull(t *testing.T) {

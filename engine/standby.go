@@ -18,24 +18,6 @@ const (
 	refusedFor = time.Minute
 )
 
-// Ahead has the next attempt of a job wait in the queue of Slurm behind the
-// current one, with what that has asked for: a standby, see [jobs.Standby]. Of
-// a job that has one nothing is asked.
-func (e *Engine) Ahead(ctx context.Context, r *jobs.Record) error {
-	a := r.Current()
-	if a == nil || a.Submitted == nil || a.Over() || !r.Spec.FollowedOnCluster() {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(r.Spec.ID) + " has no attempt in a cluster's queue behind which another one could wait",
-			Hint: "berth explain " + jobs.Short(r.Spec.ID)}
-	}
-	if len(r.Waiting()) > 0 {
-		return nil
-	}
-	if e.mute(&r.Spec) {
-		return mute(&r.Spec)
-	}
-	return e.standbys(ctx, r, 1)
-}
-
 // replenish submits standbys for a job whose nodes may not submit its next
 // attempt, as many as may be needed. What fails is shown with the job.
 func (e *Engine) replenish(ctx context.Context, r *jobs.Record) {

@@ -19,17 +19,13 @@ func (f *fixture) ahead() []jobs.Launch {
 // muteSite is one whose nodes may not submit.
 var muteSite = Choice{Profile: jobs.Profile{Name: "site", NodesMute: true}}
 
-// TestAhead submits the next attempt once, behind the current one and with what
-// that has; who begins the next attempt leaves it to that as long as Slurm has
-// it and it fits.
-func TestAhead(t *testing.T) {
+// TestStandby leaves the next attempt to a standby, which was submitted behind the
+// current attempt and with what that has, as long as Slurm has one that fits.
+func TestStandby(t *testing.T) {
 	f := newFixture(t)
-	r := f.submit(task(again, gib), Choice{})
-	must(t, f.Ahead(t.Context(), f.load(r)))
-	must(t, f.Ahead(t.Context(), f.load(r)))
-	a := f.load(r).Current()
-	got := f.ahead()
-	if len(got) != 1 || a.Standby == nil || len(a.Standby.Handles) != 1 || a.Standby.Handles[0].Name != jobs.StandbyName(a.Info.ID, 1) {
+	r := f.submit(task(again, gib), muteSite)
+	a, got := f.load(r).Current(), f.ahead()
+	if len(got) != mostAhead || a.Standby.Handles[0].Name != jobs.StandbyName(a.Info.ID, 1) {
 		t.Fatalf("%+v, %+v", got, a)
 	}
 	first := f.launches()[0]
@@ -40,16 +36,15 @@ func TestAhead(t *testing.T) {
 	}
 	f.claim(r)
 	f.exitWith(r, jobs.ClassPreempted)
-	v := f.see(r)
-	if len(v.Attempts) != 1 || v.Standby == nil || v.Unfollowed != nil || v.State != jobs.StatePending || v.Current().Unfollowed != nil {
-		t.Fatalf("%s: %+v", v.State, v)
+	for _, h := range a.Standby.Handles {
+		v := f.see(r)
+		if len(v.Attempts) != 1 || v.Standby == nil || v.Standby.NativeID != h.NativeID || v.Unfollowed != nil || v.State != jobs.StatePending || v.Current().Unfollowed != nil {
+			t.Fatalf("%s: %+v", v.State, v)
+		}
+		f.slurm.Set(h.Name, jobs.Status{State: jobs.StateCompleted, Word: "COMPLETED"})
 	}
-	f.slurm.Set(l.Name, jobs.Status{State: jobs.StateCompleted, Word: "COMPLETED"})
 	if v := f.see(r); len(v.Attempts) != 2 || v.Standby != nil {
 		t.Errorf("nobody begins it: %+v", v)
-	}
-	if err := f.Ahead(t.Context(), f.load(f.submit(task(again), Choice{Scheduler: jobs.SchedulerLocal}))); jobs.KindOf(err) != jobs.KindUsage {
-		t.Errorf("in the local queue: %v", err)
 	}
 }
 
@@ -70,6 +65,10 @@ func TestAnew(t *testing.T) {
 	if len(v.Attempts) != 1 || v.Standby == nil || v.Standby.NativeID != a.Submitted.Handle.NativeID || v.Unfollowed != nil || !strings.Contains(v.Note, "started anew") {
 		t.Fatalf("%s: %+v", v.State, v)
 	}
+	f.reap(r, 1, 0)
+	if all := f.reapers(); len(all) != 2 || !isBehind(all[1], a.Submitted.Handle) {
+		t.Errorf("the reaper: %+v", all)
+	}
 	f.slurm.Set(a.Info.Name, jobs.Status{State: jobs.StateFailed, Word: "FAILED"})
 	if v := f.see(r); len(v.Attempts) != 2 || v.Standby != nil || len(f.launches()) != 2 {
 		t.Errorf("nobody begins it: %+v", v)
@@ -81,36 +80,6 @@ func (f *fixture) exitWith(r *jobs.Record, c jobs.Class) {
 	f.t.Helper()
 	_, err := store.SetExit(r.Current().Dir, jobs.ExitRecord{Version: 1, State: jobs.StateError, Class: c, Code: 5, Ended: f.now()})
 	must(f.t, err)
-}
-
-// TestAheadMisfit: what needs more than the standby has is submitted.
-func TestAheadMisfit(t *testing.T) {
-	f := newFixture(t)
-	r := f.submit(task(again, gib), Choice{})
-	must(t, f.Ahead(t.Context(), f.load(r)))
-	f.claim(r)
-	f.exitWith(r, jobs.ClassMemory)
-	if v := f.see(r); len(v.Attempts) != 2 || v.Current().Submitted == nil || v.Standby != nil {
-		t.Errorf("%+v", v)
-	}
-}
-
-// TestAheadReaper hangs behind the standby until that has ended.
-func TestAheadReaper(t *testing.T) {
-	f := newFixture(t)
-	r := f.submit(task(again, gib), Choice{})
-	must(t, f.Ahead(t.Context(), f.load(r)))
-	f.claim(r)
-	f.exitWith(r, jobs.ClassPreempted)
-	v := f.reap(r, 1, 0)
-	all := f.reapers()
-	if len(v.Attempts) != 1 || len(all) != 2 || !isBehind(all[1], f.load(r).Current().Standby.Handles[0]) {
-		t.Errorf("%+v, %+v", v, all)
-	}
-	f.slurm.Set(jobs.StandbyName(v.Current().Info.ID, 1), jobs.Status{State: jobs.StateCancelled, Word: "CANCELLED"})
-	if v := f.reap(r, 1, 1); len(v.Attempts) != 2 || v.Current().Reaper == nil {
-		t.Errorf("%+v", v)
-	}
 }
 
 // TestNodesMute submits a chain with the job, no reaper, replenishes it when

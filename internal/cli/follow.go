@@ -8,7 +8,7 @@ import (
 )
 
 func (a *app) followCmd() *cobra.Command {
-	var reap, ahead, guard bool
+	var reap, guard bool
 	var attempt, looks int
 	var tab scrontab
 	c := &cobra.Command{
@@ -47,10 +47,7 @@ did not take the next attempt: try again, 78 this site has no scrontab.`,
 			if reap {
 				return follow.Reap(cmd.Context(), e, recs, attempt, looks, a.say)
 			}
-			switch {
-			case ahead:
-				return follow.Ahead(cmd.Context(), e, recs)
-			case guard:
+			if guard {
 				follow.Guard(cmd.Context(), e, recs)
 				return nil
 			}
@@ -60,11 +57,10 @@ did not take the next attempt: try again, 78 this site has no scrontab.`,
 	tab.bind(c)
 	fs := c.Flags()
 	fs.BoolVar(&reap, "reap", false, "")
-	fs.BoolVar(&ahead, "ahead", false, "")
 	fs.BoolVar(&guard, "guard", false, "")
 	fs.IntVar(&attempt, "attempt", 0, "")
 	fs.IntVar(&looks, "looks", 0, "")
-	for _, internal := range []string{"reap", "ahead", "guard", "attempt", "looks"} {
+	for _, internal := range []string{"reap", "guard", "attempt", "looks"} {
 		_ = fs.MarkHidden(internal)
 	}
 	return c

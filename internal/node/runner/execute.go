@@ -212,7 +212,7 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	env := append(batch.Passed(os.Environ()), r.taskEnv(secrets, until)...)
 	r.recordInside(c, append(batch.Passed(os.Environ()), r.taskEnv(nil, until)...))
 	r.event("started", "")
-	r.startedAt, r.stopAt, r.hook = out.started, stopAt, r.hookIn(c, env)
+	r.stopAt, r.hook = stopAt, r.hookIn(c, env)
 	r.working.Store(true) // before its first word: who reads that may send a signal at once
 	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt}, stdout, stderr)
 	if err != nil {
@@ -225,7 +225,6 @@ func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt [
 	res, err := r.supervise(c, p, deadline)
 	r.working.Store(false)
 	endCheckpoints()
-	r.letAhead()
 	r.stopAt, r.hook = time.Time{}, nil
 	if err == nil {
 		err = r.fetch(ctx, c)
@@ -347,7 +346,6 @@ func (r *attempt) follow(ended <-chan struct{}, deadline time.Time, end func(gra
 			stop = nil
 			w := r.stop.get()
 			r.event("ending", w.reason)
-			r.ahead()
 			hooked = r.beforeEnd(w)
 		case <-hooked:
 			hooked = nil

@@ -116,7 +116,7 @@ func (r *attempt) dismiss(ctx context.Context) {
 	}
 	var ids []string
 	for i := range rec.Attempts {
-		// A standby that is to go on is looked after until it has.
+		// The reaper stays until the next attempt has begun.
 		if a := &rec.Attempts[i]; a.Info.ID == r.info.ID && a.Reaper != nil && (r.verb != jobs.VerbRetry || i+1 < len(rec.Attempts)) {
 			ids = append(ids, a.Reaper.Handle.NativeID)
 		}
@@ -140,7 +140,6 @@ func (r *attempt) dismiss(ctx context.Context) {
 
 // next begins the next attempt, and tells whether that could be done.
 func (r *attempt) next(ctx context.Context) bool {
-	r.awaitAhead()
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute) // a submission waits for a full queue
 	defer cancel()
 	if err := r.callClient(ctx, "follow", r.spec.ID); err != nil {

@@ -21,15 +21,13 @@ import (
 
 // resuming is what an attempt has of a task that can go on in another one.
 type resuming struct {
-	decision  jobs.Decision                                             // made by this process, about what follows
-	startedAt time.Time                                                 // of the command
-	stopAt    time.Time                                                 // while the command runs; zero is never
-	hook      func(ctx context.Context, why string, most time.Duration) // while the container is open; nil is none
-	hooking   sync.Mutex                                                // one hook at a time
-	working   atomic.Bool                                               // the command runs
-	points    int                                                       // that were recorded
-	moved     bool                                                      // the layer stands among the overlays
-	queued    chan struct{}                                             // closed when the next attempt was queued ahead, or not; nil before
+	decision jobs.Decision                                             // made by this process, about what follows
+	stopAt   time.Time                                                 // while the command runs; zero is never
+	hook     func(ctx context.Context, why string, most time.Duration) // while the container is open; nil is none
+	hooking  sync.Mutex                                                // one hook at a time
+	working  atomic.Bool                                               // the command runs
+	points   int                                                       // that were recorded
+	moved    bool                                                      // the layer stands among the overlays
 }
 
 // stopTime is when a task is stopped that is to go on in another attempt: so
@@ -251,63 +249,6 @@ func (r *attempt) forget(ctx context.Context) {
 		if err := overlay.Drop(ctx, r.on, filepath.Join(r.stateDir(), "overlays"), from.Layer, r.spec.ID); err != nil {
 			r.note("overlay " + from.Layer + " is not needed any more and could not be removed: " + err.Error())
 		}
-	}
-}
-
-// ahead has the next attempt wait in the scheduler's queue while this one still
-// ends. Should that fail, it is submitted at the end.
-func (r *attempt) ahead() {
-	w := r.stop.get()
-	if !r.spec.Clustered() || r.client == "" || !w.point || w.class != jobs.ClassTime {
-		return
-	}
-	c := jobs.Checkpoint{Ran: w.at.Sub(r.startedAt), Point: r.here("", "")}
-	if !r.isFollowed(jobs.ExitRecord{State: w.state, Class: w.class}, c) {
-		return
-	}
-	done := make(chan struct{})
-	r.queued = done
-	go func() {
-		defer close(done)
-		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
-		defer cancel()
-		if err := r.callClient(ctx, "follow", "--ahead", r.spec.ID); err != nil {
-			r.log.Info("the next attempt could not be queued ahead; it is submitted at the end", "err", err)
-			return
-		}
-		r.event("queued_ahead", "")
-	}()
-}
-
-// awaitAhead waits until what [attempt.ahead] has begun is through, so that the
-// same is not submitted twice.
-func (r *attempt) awaitAhead() {
-	if r.queued == nil {
-		return
-	}
-	select {
-	case <-r.queued:
-	case <-time.After(time.Minute):
-	}
-}
-
-// aheadTime is how long the end of the container waits for what [attempt.ahead]
-// has begun: a submission takes seconds where the controller is busy, and the end of a
-// container kills whatever else this process has started.
-const aheadTime = 20 * time.Second
-
-// letAhead waits for that, but for no more than half of the time that is left.
-func (r *attempt) letAhead() {
-	if r.queued == nil {
-		return
-	}
-	wait := r.hurried(aheadTime)
-	if !r.jobEnd.IsZero() {
-		wait = min(wait, max(time.Until(r.jobEnd)/2, time.Second))
-	}
-	select {
-	case <-r.queued:
-	case <-time.After(wait):
 	}
 }
 

@@ -127,7 +127,11 @@ func isJob(a *jobs.Attempt, id string) bool {
 // precedes tells whether the job of an attempt is one behind which a standby of
 // own was submitted, so that the scheduler has ended it.
 func precedes(rec *jobs.Record, own, cur *jobs.Attempt) bool {
-	return cur.Submitted != nil && (cur.N == own.N || rec.StandbyFor(cur.Submitted.Handle) > 0)
+	if cur.Submitted == nil {
+		return false
+	}
+	h := cur.Submitted.Handle
+	return cur.N == own.N || isJob(own, h.NativeID) || rec.StandbyFor(h) > 0 // isJob: that was requeued
 }
 
 // standbyHandle is how this job is found again.

@@ -97,6 +97,34 @@ func TestStandInNeedless(t *testing.T) {
 	}
 }
 
+// TestStandInRequeued: the attempt before it is the second in the same job, which
+// the scheduler had requeued, and its runner was killed.
+func TestStandInRequeued(t *testing.T) {
+	t.Parallel()
+	r := waits(t)
+	end(t, r, jobs.Decision{Verb: jobs.VerbRetry, Class: jobs.ClassPreempted})
+	h := r.Current().Submitted.Handle
+	second, err := beginHere(reread(t, r), jobs.Decision{}, r.Current().Info.Name, &h)
+	if err == nil {
+		_, err = store.SetClaim(second.Dir, jobs.Claim{Version: 1, Attempt: second.Info.ID, NativeID: h.NativeID, Time: time.Now()})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := make(chan os.Signal, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = standIn(r.Attempts[0].Dir, "8", "/nowhere/berth", timesOf(time.Second/10), wait)
+	}()
+	eventually(t, "what follows is decided", func() bool { return reread(t, r).Current().Decision != nil })
+	wait <- syscall.SIGTERM
+	<-done
+	if got := reread(t, r).Current(); got.N != 2 || got.Verdict == nil || got.Decision.Verb != jobs.VerbRetry {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestStandInKilled: the runner before it was killed, and Slurm's programs are
 // not on the node: silence tells.
 func TestStandInKilled(t *testing.T) {

@@ -78,22 +78,13 @@ func Guard(ctx context.Context, e *engine.Engine, recs []*jobs.Record) {
 	}
 }
 
-// Ahead has the next attempt of a job wait in the scheduler's queue, see
-// [engine.Engine.Ahead].
-func Ahead(ctx context.Context, e *engine.Engine, recs []*jobs.Record) error {
-	if len(recs) != 1 {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "--ahead takes one job id"}
-	}
-	return e.Ahead(ctx, recs[0])
-}
-
 // Main is `berth-node follow ID...`, or --all, with the state directory in BERTH_HOME. It
 // returns the exit code of the process.
 func Main(args []string, stderr io.Writer) int {
 	fs := flag.NewFlagSet(jobs.VerbFollow, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	reap := fs.Bool("reap", false, "")
-	ahead, guard := fs.Bool("ahead", false, ""), fs.Bool("guard", false, "")
+	guard := fs.Bool("guard", false, "")
 	attempt, looks := fs.Int("attempt", 0, ""), fs.Int("looks", 0, "")
 	all := fs.Bool("all", false, "")
 	if err := fs.Parse(args); err != nil || (fs.NArg() == 0) != *all {
@@ -107,10 +98,7 @@ func Main(args []string, stderr io.Writer) int {
 		if *reap {
 			return Reap(ctx, e, recs, *attempt, *looks, say)
 		}
-		switch {
-		case *ahead:
-			return Ahead(ctx, e, recs)
-		case *guard:
+		if *guard {
 			Guard(ctx, e, recs)
 			return nil
 		}
