@@ -11,12 +11,13 @@ func (a *Attempt) Unfinished() bool {
 	return a.Exit == nil && a.Decision != nil && a.Decision.Verb == VerbAccept && a.Decision.Exit != nil
 }
 
-// Over tells whether the end of the attempt is recorded: by its runner, or by
-// somebody who has concluded that this is gone.
+// Over reports whether the end of the attempt is recorded: by its runner, or by
+// a client that concluded that the runner is gone.
 func (a *Attempt) Over() bool { return a.Exit != nil || a.Verdict != nil && !a.Unfinished() }
 
-// Finish is the end of an attempt that is [Attempt.Unfinished] and whose runner
-// is gone for the reason gone: what the runner has left with its decision.
+// Finish returns the exit record of an attempt that is [Attempt.Unfinished] and
+// whose runner is gone: the one that the runner stored with its decision. gone is
+// why the runner ended.
 func (a *Attempt) Finish(gone string) ExitRecord {
 	rec := *a.Decision.Exit
 	rec.Notes = append(slices.Clone(rec.Notes), "its runner ended after the result had been accepted and before it could record that: "+gone)

@@ -26,9 +26,9 @@ const (
 	BuildEnv   = "/.singularity.d/env"
 )
 
-// VerbPull is its word for what a job runs that fetches images, and NoDigest what
-// stands for a digest that nobody could ask for: the container program then
-// follows the name by itself.
+// VerbPull is berth-node's verb for a job that fetches images. NoDigest stands for
+// a digest that could not be resolved: the container program then resolves the
+// name itself.
 const (
 	VerbPull = "image-pull"
 	NoDigest = "-"

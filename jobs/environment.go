@@ -19,7 +19,7 @@ const BackendExternal = "external"
 // namespace of its own, with userxattr, over an unpacked image.
 const DriverKernel = "kernel"
 
-// Values of an environment when nobody says otherwise.
+// Default values of an environment.
 const (
 	DefaultEnvironment = "default"
 	DefaultSession     = "default"
@@ -41,9 +41,9 @@ type EnvSpec struct {
 	// Forward names variables of whoever uses the environment, which every
 	// command gets with the values they have there; these are never recorded.
 	Forward []string `json:"forward,omitempty"`
-	// Defaulted names the resources that nobody has asked for in so many words:
-	// "cpus", "memory", "disk". Where such a limit cannot be held it is dropped with a note;
-	// one that was asked for is then an error.
+	// Defaulted names the resources that have their default value: "cpus",
+	// "memory", "disk". A default limit that cannot be enforced is dropped with a
+	// note; an explicit one is then an error.
 	Defaulted []string      `json:"defaulted,omitempty"`
 	Strict    bool          `json:"strict,omitempty"` // a limit that cannot be held is an error
 	Lifetime  time.Duration `json:"lifetime_ns"`      // idle time after which its keeper ends; 0 is never
@@ -78,8 +78,8 @@ type ExternalSpec struct {
 	Job  string        `json:"job,omitempty"` // the id of the job whose attempt it is for
 	// From is the snapshot that its files begin with, by its user's name.
 	From string `json:"from,omitempty"`
-	// OneShot says that there are no streams: commands run one by one, and
-	// nobody keeps it.
+	// OneShot says that there are no streams: commands run one by one, and the
+	// environment has no keeper.
 	OneShot bool `json:"one_shot,omitempty"`
 }
 

@@ -7,13 +7,13 @@ type Kind int
 
 // The kinds of errors. The number in the comment is the exit code.
 const (
-	KindUnknown  Kind = iota // 5: nobody classified it
+	KindUnknown  Kind = iota // 5: not classified
 	KindUsage                // 2: the caller's words or files are wrong
 	KindNotFound             // 3: the thing named does not exist
 	KindAuth                 // 4: who the caller is does not suffice
 	KindInfra                // 5: the machine, the scheduler or the network failed
 	KindAgain                // 75: it may work later, unchanged
-	KindConfig               // 78: configuration, or containment that cannot be had
+	KindConfig               // 78: configuration, or containment that is not available
 	KindRejected             // 2: the scheduler understood and said no
 	KindUnclear              // 5: it may or may not have happened; look before repeating
 )
@@ -51,7 +51,7 @@ const (
 type Error struct {
 	Kind Kind
 	Msg  string // lower case, names the thing, no period
-	Hint string // what to do next, with a command when one mends it
+	Hint string // what to do next, with a command when one fixes it
 	Err  error  // the cause, may be nil
 	// Blame is whose doing it is, of kind KindInfra; "" is not known.
 	Blame Blame

@@ -51,14 +51,14 @@ type ExitRecord struct {
 	Image    *ImageUse `json:"image,omitempty"` // nil where no image was run, or none was reached
 	OOMKills int       `json:"oom_kills,omitempty"`
 	MaxRSS   Bytes     `json:"max_rss_bytes,omitempty"` // of the largest process
-	// Peak is the most memory that the job's cgroup held on the runner's node, page
-	// cache included; 0 where nobody counts.
+	// Peak is the peak memory of the job's cgroup on the runner's node, page cache
+	// included; 0 where it is not measured.
 	Peak      Bytes        `json:"memory_peak_bytes,omitempty"`
 	Result    *Result      `json:"result,omitempty"`
 	Done      []DoneResult `json:"done,omitempty"`
 	Artifacts []string     `json:"artifacts,omitempty"`
-	// ArtifactFiles counts the artifacts, of which the first are listed: a record has
-	// a size. ArtifactBytes is how long all are together.
+	// ArtifactFiles is the number of artifacts. Artifacts lists only the first of
+	// them, because the size of a record is bounded. ArtifactBytes is their total size.
 	ArtifactFiles int   `json:"artifact_files,omitempty"`
 	ArtifactBytes Bytes `json:"artifact_bytes,omitempty"`
 	// LeftOut is what of the artifacts and the changes did not come back.
@@ -171,8 +171,8 @@ func (o Omission) String() string {
 	return s
 }
 
-// KeptTree is a task's work tree that was kept because something did not come
-// back. What is in it was written by the task, and is trusted by nobody.
+// KeptTree is a task's work tree that was kept because part of the result could
+// not be returned. The task wrote its content, which is therefore untrusted.
 type KeptTree struct {
 	// Dir is its name in the attempt's directory, on the machine where the
 	// attempt ran; "" is that nothing was kept.

@@ -10,7 +10,7 @@ const (
 	HoleOverlay = "{overlay}"
 	HoleScratch = "{scratch}"
 	// Sources of mounts.
-	HoleEmpty = "{empty}" // an empty directory that nobody can write
+	HoleEmpty = "{empty}" // an empty read-only directory
 	// What stands over the lists of kernel keys and over the tree of cgroups. Not
 	// every kernel has either: without a value the mount is left out.
 	HoleKeys    = "{keys}"

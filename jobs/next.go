@@ -239,7 +239,8 @@ func coreHours(r *Record, a *Attempt) float64 {
 	return end.Sub(a.Claim.Time).Hours() * float64(cores)
 }
 
-// mend is what the next attempt has different, and why that may help.
+// mend returns how the next attempt differs from this one, and why that may help.
+// The last value is false when no change is known that may help.
 func mend(r *Record, c Class, word *Status, now time.Time) (Change, string, bool) {
 	a, p := r.Current(), r.Spec.Retry
 	ch := a.Info.Change
@@ -322,13 +323,14 @@ func mend(r *Record, c Class, word *Status, now time.Time) (Change, string, bool
 	return Change{}, "nothing is known that would help", false
 }
 
-// requeued tells whether all that is known of the end of an attempt is that the
-// scheduler has started its job anew: after a lost node as after a preemption.
+// requeued reports whether all that is known of the end of an attempt is that the
+// scheduler requeued its job. It does so after a lost node and after a preemption.
 func requeued(a *Attempt, word *Status) bool {
 	return word != nil && word.Word == WordRequeued || word == nil && a.Verdict != nil && a.Verdict.Word == WordRequeued
 }
 
-// moreMemory is half as much again, and a quarter above the measured peak.
+// moreMemory returns one and a half times the memory that the attempt had, or a
+// quarter more than the measured peak if that is larger.
 func moreMemory(had Bytes, a *Attempt) Bytes {
 	var peak Bytes
 	if a.Exit != nil {

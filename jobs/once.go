@@ -13,12 +13,12 @@ type Once struct {
 	Stdin          io.Reader // nil is empty
 	Stdout, Stderr io.Writer
 	Limit          time.Duration // ends the command; 0 is never. An opening does not count
-	Progress       func(string)  // nil is nobody
+	Progress       func(string)  // nil reports no progress
 	// Hold keeps others from opening the environment until release is called.
 	Hold func() (release func(), err error)
 }
 
-// ErrOnceOver is that the command was ended because of [Once].Limit.
+// ErrOnceOver says that the command was ended because of [Once].Limit.
 var ErrOnceOver = errors.New("its time was over")
 
 // Oncer is a backend some of whose environments have no streams, see

@@ -36,7 +36,8 @@ type Opening struct {
 	Dir     string // where sessions begin; "" is HOME
 	Level   Level
 	Notes   []string // choices made and limits dropped, for people
-	// Rebuilt says that files of the environment were lost and made anew: why.
+	// Rebuilt is why files of the environment were lost and created again; "" is
+	// that none were.
 	Rebuilt string
 	// Memory is watched by the keeper, advisory, when nothing else holds it; 0
 	// is not to be watched.

@@ -48,13 +48,13 @@ type ReceiptImage struct {
 	Used *ImageUse `json:"used,omitempty"`
 }
 
-// Limit is one limit of a task, and who holds it.
+// Limit is one limit of a task, and what enforces it.
 type Limit struct {
 	Name  string `json:"name"` // "memory", "cpus", "time", "disk"
 	Value string `json:"value"`
-	// By is who holds it; "" is nobody: it was dropped, or is only counted.
+	// By is what enforces it; "" is nothing: it was dropped, or is only measured.
 	By string `json:"by,omitempty"`
-	// Advisory says that it can be passed for a moment.
+	// Advisory says that it can be exceeded for a moment.
 	Advisory bool   `json:"advisory,omitempty"`
 	Why      string `json:"why,omitempty"`
 }

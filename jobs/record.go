@@ -42,8 +42,8 @@ type Attempt struct {
 	Collected *Collected
 	// Checkpoint is where another attempt can go on; nil is nowhere.
 	Checkpoint *Checkpoint
-	// Reaper is the job that looks after the attempt when the scheduler has
-	// ended it and nobody is logged in.
+	// Reaper is the job that begins the next attempt after the scheduler has ended
+	// this one, even if no client is logged in.
 	Reaper *Submitted
 	// Standby are the jobs that were submitted ahead behind the attempt; nil is none.
 	Standby *Standby
@@ -52,7 +52,7 @@ type Attempt struct {
 }
 
 // Unfollowed is unfollowed.json: what must follow an attempt could not be
-// submitted, so that it waits for people. The last word counts.
+// submitted, so the user must act. A later failure replaces the file.
 type Unfollowed struct {
 	Version int       `json:"version"`
 	Reason  string    `json:"reason"`
@@ -113,7 +113,7 @@ type Inside struct {
 	Image *ImageUse `json:"image,omitempty"`
 }
 
-// Cancel is the file "cancel" of a job: somebody asked for its end.
+// Cancel is the file "cancel" of a job: its cancellation was requested.
 type Cancel struct {
 	Version int       `json:"version"`
 	Time    time.Time `json:"time"`

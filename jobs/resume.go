@@ -6,7 +6,7 @@ import (
 )
 
 // Resume is how a job goes on in further attempts when its time is up. It is
-// settled at submit; a job without one begins each attempt anew.
+// settled at submit; a job without one starts each attempt from the beginning.
 type Resume struct {
 	// Before is how long before the end of its time the task is stopped, so that
 	// what it has done can be kept: at most a quarter of the limit.

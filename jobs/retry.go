@@ -2,7 +2,7 @@ package jobs
 
 import "time"
 
-// Class says what kind of trouble ended an attempt, and so what may mend it.
+// Class says what kind of failure ended an attempt, and so what may repair it.
 type Class string
 
 // The classes.
@@ -14,12 +14,12 @@ const (
 	ClassNode      Class = "node"           // another node
 	ClassPreempted Class = "preempted"      // nothing: it had to make room
 	ClassInfra     Class = "infrastructure" // a moment later, perhaps elsewhere
-	ClassPolicy    Class = "policy"         // nobody but people: a limit, a refusal, a place that cannot be had
-	ClassStop      Class = "stop"           // somebody wished it
-	// ClassWaiting is that a job it waits for ([Spec.After]) has not ended: it
-	// begins anew behind that one, which costs nothing.
+	ClassPolicy    Class = "policy"         // only the user: a limit, a refusal, a place that is not available
+	ClassStop      Class = "stop"           // its end was requested
+	// ClassWaiting says that a job it waits for ([Spec.After]) has not ended. It is
+	// submitted again behind that one, and no attempt is counted.
 	ClassWaiting Class = "waiting"
-	// ClassEnded is that the scheduler ended it, and only its word tells why.
+	// ClassEnded says that the scheduler ended it; only the scheduler's word tells why.
 	ClassEnded Class = "ended"
 )
 
@@ -50,9 +50,9 @@ type Retry struct {
 	Most Most `json:"most,omitzero"`
 }
 
-// DefaultRetry is for a job that says nothing: what the site did is mended, and
-// a task that was too big for its memory gets more, but nothing that failed by
-// itself or used its time up is done again.
+// DefaultRetry returns the policy of a job that sets none. Failures of the site
+// are retried, and so is a task that exceeded its memory, with more of it. A task
+// that failed by itself or reached its time limit is not retried.
 func DefaultRetry() *Retry {
 	return &Retry{Attempts: 6, Memory: 2, Node: 2, Infra: 3}
 }

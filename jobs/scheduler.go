@@ -84,7 +84,7 @@ type Status struct {
 	Hint   string // what a person can do about it, or ""
 	Class  Class  // of a final word that tells by itself what kind of trouble it was; else ""
 	By     string // who cancelled it, a name or a number; "" is not known
-	Stays  bool   // it waits, and does not start unless somebody does something
+	Stays  bool   // it waits, and does not start until the user or the site acts
 	Paused bool   // it runs, and nothing in it goes on: it is suspended
 	Ending bool   // it runs, and is about to end
 	Node   string
@@ -174,20 +174,19 @@ type Cluster interface {
 // patience is the key of a context: how old an answer may be.
 type patience struct{}
 
-// WithPatience marks the questions of somebody who waits and asks again and
-// again: a scheduler may then answer with what it said up to a minute ago, see
-// [Status.AsOf].
+// WithPatience marks the queries of a caller that polls: a scheduler may then
+// answer with a status that is up to a minute old, see [Status.AsOf].
 func WithPatience(ctx context.Context) context.Context {
 	return context.WithValue(ctx, patience{}, true)
 }
 
-// WithUrgency marks the questions of somebody who has seen that something has
-// changed: only what the scheduler says from now on counts.
+// WithUrgency marks the queries of a caller that has seen a change: cached
+// answers of the scheduler do not count.
 func WithUrgency(ctx context.Context) context.Context {
 	return context.WithValue(ctx, patience{}, false)
 }
 
-// Patience tells how the questions of ctx are marked; without a mark neither.
+// Patience returns how the queries of ctx are marked; without a mark both are false.
 func Patience(ctx context.Context) (patient, urgent bool) {
 	p, marked := ctx.Value(patience{}).(bool)
 	return marked && p, marked && !p

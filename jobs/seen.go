@@ -23,8 +23,8 @@ type Seen struct {
 	// Sockets are those that were found, and that the guest could connect to. In
 	// a receipt they are strangers', or allowed by the configuration.
 	Sockets []Socket `json:"sockets,omitempty"`
-	// Abstract are names of other abstract sockets that somebody listens on: in
-	// the host's network they can be reached from every container. At most 32.
+	// Abstract are names of other abstract sockets with a listening process: in the
+	// host's network they can be reached from every container. At most 32.
 	Abstract []string `json:"abstract,omitempty"`
 }
 

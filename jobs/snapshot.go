@@ -16,7 +16,7 @@ type Snapshot struct {
 	ID          string    `json:"id,omitempty"`   // what the service calls it
 	Created     time.Time `json:"created"`
 	Bytes       int64     `json:"bytes,omitempty"` // 0 is not known
-	// Unclear says that it was begun, and that nobody knows whether it is there.
+	// Unclear says that it was begun, and that it is unknown whether it exists.
 	Unclear bool `json:"unclear,omitempty"`
 }
 

@@ -53,7 +53,7 @@ type Spec struct {
 	Artifacts []string     `json:"artifacts,omitempty"`
 	Results   ResultLimits `json:"results,omitzero"`
 	Retry     *Retry       `json:"retry,omitempty"`  // nil is one attempt
-	Resume    *Resume      `json:"resume,omitempty"` // nil begins each attempt anew
+	Resume    *Resume      `json:"resume,omitempty"` // nil starts each attempt from the beginning
 	After     []After      `json:"after,omitempty"`  // jobs that must have ended before it begins
 	// Key is the SHA-256 of the caller's idempotency key; "" is none.
 	Key     string    `json:"key,omitempty"`
@@ -152,7 +152,7 @@ type OverlaySpec struct {
 	Inodes int64 `json:"inodes,omitempty"`
 	// Keep says after which ends a throw-away layer is kept; "" is none.
 	Keep string `json:"keep,omitempty"`
-	// Wait is how long an attempt waits for somebody else who has it.
+	// Wait is how long an attempt waits while another user of the overlay holds it.
 	Wait time.Duration `json:"wait_ns,omitempty"`
 	// Snapshot says whether an attempt works on a copy of a named overlay, see
 	// [SnapshotAuto]; "" is that.

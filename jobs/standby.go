@@ -27,9 +27,9 @@ func (r *Record) Waiting() []Handle {
 			id := a.Submitted.Handle.NativeID
 			at := slices.IndexFunc(out, func(h Handle) bool { return h.NativeID == id })
 			switch {
-			case at >= 0: // those before it in the queue are over, and so is itself
+			case at >= 0: // it began: neither it nor those before it in the queue wait any more
 				out = out[at+1:]
-			case id != last: // else the scheduler has started it anew
+			case id != last: // the same id means that the scheduler requeued the job
 				out = nil
 			}
 			last = id
@@ -41,7 +41,7 @@ func (r *Record) Waiting() []Handle {
 	return slices.Clone(out)
 }
 
-// Ahead are all the jobs that were submitted ahead and are none of its attempts.
+// Ahead returns all standbys that have not become an attempt.
 func (r *Record) Ahead() (out []Handle) {
 	for i := range r.Attempts {
 		if s := r.Attempts[i].Standby; s != nil {
@@ -53,9 +53,9 @@ func (r *Record) Ahead() (out []Handle) {
 	})
 }
 
-// Anew is the current attempt's own job, where the scheduler has started that
-// anew and its runner has decided so, to begin the next attempt in it: another
-// job would be one too many. nil is of every other decision.
+// Anew returns the current attempt's own job if the scheduler requeued it and its
+// runner decided to begin the next attempt in it: no other job is needed then. It
+// returns nil for every other decision.
 func (r *Record) Anew(d Decision) *Handle {
 	a := r.Current()
 	if d.Word != WordRequeued || a.Submitted == nil || !a.Info.Change.Fits(d.Change) {
@@ -64,8 +64,8 @@ func (r *Record) Anew(d Decision) *Handle {
 	return &a.Submitted.Handle
 }
 
-// StandbyFor is the number of the attempt behind which a job of the scheduler was
-// submitted ahead; 0 is none.
+// StandbyFor returns the number of the attempt behind which a standby was
+// submitted; 0 is none.
 func (r *Record) StandbyFor(h Handle) int {
 	for i := range r.Attempts {
 		if s := r.Attempts[i].Standby; s != nil && slices.ContainsFunc(s.Handles, func(o Handle) bool { return o.NativeID == h.NativeID }) {

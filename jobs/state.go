@@ -13,7 +13,7 @@ const (
 	StateRunning     State = "running"       // a runner has claimed it
 	StateCompleted   State = "completed"     // the command succeeded, and so did every done command
 	StateFailed      State = "failed"        // the command or a done command did not
-	StateCancelled   State = "cancelled"     // somebody asked for its end
+	StateCancelled   State = "cancelled"     // its end was requested
 	StateTimeout     State = "timeout"       // its time limit passed
 	StateOutOfMemory State = "out_of_memory" // the kernel killed the command for memory
 	StateError       State = "error"         // berth or the site failed, not the task
@@ -31,12 +31,13 @@ func (s State) Final() bool {
 	return false
 }
 
-// StateOf folds a record into the job's state. The runner's own exit record
-// beats every other word, and what was accepted beats what came after. A job
-// that is about to be tried again waits. A success is accepted before the
-// result is made to count, so it is one only when the attempt's record says so,
-// too: the runner may have failed at it. One that was killed in between leaves
-// the job running until somebody has finished that, see [Attempt.Unfinished].
+// StateOf computes the job's state from its record. The runner's own exit record
+// takes precedence over every other source, and an accepted result over what came
+// after it. A job whose retry is due is pending. A success is accepted before the
+// result is committed, so it counts only when the attempt's exit record exists,
+// too: the runner may have failed to commit. If the runner was killed in between,
+// the job stays running until a client completes the attempt, see
+// [Attempt.Unfinished].
 func StateOf(r *Record) State {
 	a := r.Current()
 	if a == nil {
@@ -63,15 +64,15 @@ func StateOf(r *Record) State {
 	return d.State
 }
 
-// AtRest tells whether whoever looks at a job will find nothing to do about it
-// at any time: it has ended, what follows is decided, its changes are in the
-// repository. The index of listings keeps the answer; when it means something
-// else, that begins anew.
+// AtRest reports whether no client has anything left to do for a job: it has
+// ended, what follows is decided, its changes are in the repository. The index of
+// listings stores the answer; a change of its meaning needs a new index, see
+// indexHead in package store.
 func AtRest(r *Record) bool {
 	return StateOf(r).Final() && Next(r, nil, time.Time{}).Do == DoNothing && !r.BranchMissing()
 }
 
-// StateOfAttempt is where one attempt stands.
+// StateOfAttempt computes the state of one attempt.
 func StateOfAttempt(a *Attempt) State {
 	switch {
 	case a.Exit != nil:

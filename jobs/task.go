@@ -24,7 +24,7 @@ func Words(words []string) Command {
 // Empty tells whether nothing was given.
 func (c Command) Empty() bool { return c.Shell == "" && len(c.Argv) == 0 }
 
-// Task is what somebody wants done, as written in a task file or after "--".
+// Task is the user's request, as written in a task file or after "--".
 // Zero values mean "not said"; the engine settles them into a [Spec].
 type Task struct {
 	Name      string // free text; its [Slug] goes into names
@@ -74,8 +74,8 @@ type Terminal struct {
 	Template  string // name of a workspace template, in place of an image
 	Overlay   string // name of a persistent overlay; "" is a throw-away one
 	Stage     string // [StageAuto] and so on; "" is the profile's
-	// OverlayWait is how long an attempt waits for somebody else who has the
-	// overlay; 0 is not at all.
+	// OverlayWait is how long an attempt waits while another user of the overlay
+	// holds it; 0 is not at all.
 	OverlayWait time.Duration
 	// OverlaySnapshot says whether an attempt works on a copy of it, see
 	// [OverlaySpec]; "" is [SnapshotAuto].
@@ -132,7 +132,7 @@ type Profile struct {
 	Scheduler string       `json:"scheduler,omitempty"` // "slurm" or "local"
 	Stage     string       `json:"stage,omitempty"`     // [StageAlways] or [StageNever]; "" is [StageAuto]
 	// ImageCache is a directory for images in place of the state directory's, or
-	// somebody else's that is looked in first; may hold $USER and others.
+	// another user's cache that is searched first; it may hold $USER and others.
 	ImageCache string `json:"image_cache,omitempty"`
 	// Beat is how often an attempt gives a sign of life; 0 is the usual 10 s.
 	Beat time.Duration `json:"beat_ns,omitempty"`
@@ -142,8 +142,8 @@ type Profile struct {
 	Purge []Purge `json:"purge,omitempty"`
 }
 
-// Purge is a directory below which a site removes files that nobody has used
-// for so many days.
+// Purge is a directory below which a site removes files that were not used for so
+// many days.
 type Purge struct {
 	Dir  string `json:"dir"`
 	Days int    `json:"days"`

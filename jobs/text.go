@@ -19,10 +19,9 @@ func CheckText(what, s string) error {
 	return nil
 }
 
-// Printable takes out of somebody else's words what drives a terminal, and what
-// turns the order of the letters around: a line must be what it looks like.
-// Each such character becomes a space, and bytes that are no UTF-8 become
-// U+FFFD.
+// Printable removes terminal control characters and bidirectional controls from
+// untrusted text: a line must be what it looks like. Each such character becomes
+// a space, and bytes that are no UTF-8 become U+FFFD.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if controls(r) || unicode.Is(unicode.Bidi_Control, r) {

@@ -33,7 +33,7 @@ type Finding struct {
 	Subject string `json:"subject"` // what was looked at
 	Status  Status `json:"status"`
 	Why     string `json:"why"`
-	Do      string `json:"do,omitempty"` // what to do, with a command where one mends it
+	Do      string `json:"do,omitempty"` // what to do, with a command where one fixes it
 	// Configured says that berth, as it is configured, needs this: its failure
 	// is a failure of the whole.
 	Configured bool              `json:"configured,omitempty"`

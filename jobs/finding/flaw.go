@@ -36,9 +36,9 @@ func Flaws(table []Flaw, subject, version string, setuid bool) []Finding {
 	return out
 }
 
-// affected tells whether a version is older than the first sound one of its
-// release; a release without one is sound if it is newer than all that have
-// one. An unknown version is not affected: nobody knows.
+// affected reports whether a version is older than the first fixed version of its
+// release. A release without a fixed version is unaffected if it is newer than
+// all releases that have one. An unknown version does not count as affected.
 func affected(version, since string, fixed []string) bool {
 	v, ok := Numbers(version)
 	if !ok {

@@ -32,7 +32,7 @@ type FakeScheduler struct {
 	next  int
 	jobs  map[string]*fakeJob // by native id
 	calls Calls
-	woken chan struct{} // closed and made anew at each change
+	woken chan struct{} // closed and replaced at each change
 }
 
 // Calls counts what a [FakeScheduler] was asked.

@@ -99,7 +99,7 @@ func (f *Faulty) Find(ctx context.Context, names []string) (map[string]jobs.Hand
 	return f.Scheduler.Find(ctx, names)
 }
 
-// Status may fail, answer about a part alone, or say words that nobody knows.
+// Status may fail, answer for only some of the jobs, or return unknown states.
 func (f *Faulty) Status(ctx context.Context, handles []jobs.Handle) (map[string]jobs.Status, error) {
 	got, err := f.Scheduler.Status(ctx, handles)
 	failed := &jobs.Error{Kind: jobs.KindInfra, Msg: "Unable to contact slurm controller"}

@@ -180,7 +180,7 @@ func unknown(t *testing.T, env Env) {
 	}
 }
 
-// Ids are used again after a scheduler was set up anew; a name is not.
+// A reinstalled scheduler uses job ids again; names stay unique.
 func idOfAnotherName(t *testing.T, env Env) {
 	j := newJob(t, env).submit(t)
 	j.start(t)

@@ -151,13 +151,13 @@ func LoadReceipt(attemptDir string) (*jobs.Receipt, error) {
 	return v, decode(path, b, v, &v.Version)
 }
 
-// SetCancel records that somebody asked for the job's end. Asking twice is no
+// SetCancel records that the job's end was requested. A second request is no
 // error.
 func SetCancel(jobDir string, v jobs.Cancel) (bool, error) {
 	return createJSON(jobDir, fileCancel, v)
 }
 
-// Cancelled tells whether the job's end was asked for.
+// Cancelled reports whether the job's end was requested.
 func Cancelled(jobDir string) bool {
 	_, err := os.Stat(filepath.Join(jobDir, fileCancel))
 	return err == nil

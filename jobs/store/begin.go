@@ -33,7 +33,10 @@ func Begin(jobDir string, info jobs.AttemptInfo, script string) (dir string, won
 		return "", false, fail(err)
 	}
 	failpoint.Hit("begin.made")
-	err = each(map[string][]byte{filepath.Join(tmp, fileAttempt): b, filepath.Join(tmp, fileScript): []byte(script)}, func(path string, data []byte) error { return writeSynced(path, data, 0o600) })
+	err = each(map[string][]byte{
+		filepath.Join(tmp, fileAttempt): b,
+		filepath.Join(tmp, fileScript):  []byte(script),
+	}, func(path string, data []byte) error { return writeSynced(path, data, 0o600) })
 	failpoint.Hit("begin.written")
 	if err == nil {
 		err = disk.SyncDir(tmp)
@@ -64,8 +67,8 @@ func Begin(jobDir string, info jobs.AttemptInfo, script string) (dir string, won
 }
 
 // TakeBack removes an attempt that no scheduler has, so that it can be begun
-// anew. One that has been submitted or claimed meanwhile is left alone, as is
-// another's.
+// again. An attempt that has been submitted or claimed meanwhile, or that another
+// process began, is left alone.
 func TakeBack(jobDir string, info jobs.AttemptInfo) error {
 	dir := AttemptDir(jobDir, info.Number)
 	a, err := LoadFresh(dir)

@@ -115,8 +115,8 @@ func (idx *index) close() {
 	}
 }
 
-// openOwn opens a file that nobody else can have written: what stands in the
-// index counts as much as the ledger.
+// openOwn opens a file that no other user can have written: the index is trusted
+// as much as the ledger.
 func openOwn(path string) (*os.File, int64, error) {
 	f, err := disk.OpenRegular(path)
 	if err != nil {

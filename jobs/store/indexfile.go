@@ -22,12 +22,12 @@ import (
 // own, so that a listing reads the table and the chunks that it needs. Numbers
 // are big endian.
 const (
-	// indexHead begins the file. A program that means something else by what
-	// is in it, or by [jobs.AtRest], has another number.
+	// indexHead begins the file. Its number changes with the meaning of what is in
+	// the file, and with that of [jobs.AtRest].
 	indexHead = "berth index 3\n"
 	// chunkOf is the number of records in a chunk, and so how many a listing
-	// that writes an index has in memory beside those that it returns. Decoding
-	// begins anew with each, so fewer would be slower.
+	// that writes an index has in memory beside those that it returns. Each chunk
+	// has its own decoder, so smaller chunks would be slower.
 	chunkOf   = 500
 	idSize    = 36
 	rowSize   = idSize + len(stamps{})*16 + 1 + 4 + 4

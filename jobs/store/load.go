@@ -35,10 +35,10 @@ func LoadDir(dir string) (*jobs.Record, error) {
 	return s.record(dir)
 }
 
-// LoadOf reads the record of the job that the attempt in attemptDir is of, whole
-// up to that one: a network file system shows a listing of before the attempt
-// began for up to a minute, where somebody on the same machine has just read it,
-// but finds what is opened by its name.
+// LoadOf reads the record of the job of the attempt in attemptDir, with all
+// attempts up to that one. On a network file system the directory listing may be
+// stale for up to a minute if another process on the same machine has just read
+// it, but opening a file by its name finds it.
 func LoadOf(attemptDir string) (*jobs.Record, error) {
 	own, err := strconv.Atoi(filepath.Base(attemptDir))
 	if err != nil {
@@ -208,11 +208,11 @@ func checkFinal(path string, state jobs.State) error {
 	return nil
 }
 
-// checkDecision refuses one that does not say what follows.
+// checkDecision refuses a decision that does not say what follows.
 func checkDecision(path string, d *jobs.Decision) error {
 	switch d.Verb {
 	case jobs.VerbAccept:
-		if x := d.Exit; x != nil { // which somebody may record as it stands
+		if x := d.Exit; x != nil { // a client may record it unchanged
 			if x.Version > fileVersion {
 				return newer(path, x.Version)
 			}

@@ -114,7 +114,9 @@ func ReceiveAttempt(jobDir string, info jobs.AttemptInfo, script string) error {
 	if err != nil {
 		return err
 	}
-	if info.Version > fileVersion || !jobs.ValidID(info.ID) || info.Number < 2 || info.Number > jobs.MostAttempts+jobs.MostWaits || info.Change.Memory < 0 || info.Change.Time < 0 {
+	if info.Version > fileVersion || !jobs.ValidID(info.ID) ||
+		info.Number < 2 || info.Number > jobs.MostAttempts+jobs.MostWaits ||
+		info.Change.Memory < 0 || info.Change.Time < 0 {
 		return bad("it is number %d, %q", info.Number, info.ID)
 	}
 	for _, text := range append([]string{info.Name}, info.Change.Exclude...) {

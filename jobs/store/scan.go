@@ -28,8 +28,11 @@ type scannedAttempt struct {
 	secrets bool
 }
 
-// attemptFiles are the files of an attempt that its state follows from.
-var attemptFiles = [...]string{fileAttempt, fileSubmitted, fileClaim, fileExit, fileVerdict, fileDecision, fileTaken, fileCheckpoint, fileReaper, fileUnfollow, fileStandby, fileUndeliver, fileCollected}
+// attemptFiles are the files of an attempt that determine its state.
+var attemptFiles = [...]string{
+	fileAttempt, fileSubmitted, fileClaim, fileExit, fileVerdict, fileDecision, fileTaken,
+	fileCheckpoint, fileReaper, fileUnfollow, fileStandby, fileUndeliver, fileCollected,
+}
 
 // Places in attemptFiles.
 const (

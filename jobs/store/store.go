@@ -20,7 +20,7 @@ type Store struct {
 }
 
 // Open returns the ledger at home and makes the directory when it is missing.
-// A directory that others may enter, or that belongs to somebody else, is
+// A directory that others may enter, or that belongs to another user, is
 // refused: job records hold what tasks do, and job scripts in it are run.
 func Open(home string) (*Store, error) {
 	s, err := At(home)

@@ -99,7 +99,7 @@ func (c *above) walk() error {
 	return nil
 }
 
-// check refuses a directory that somebody else may write.
+// check refuses a directory that another user may write.
 func (c *above) check(dir string) error {
 	fi, err := os.Lstat(dir)
 	if err != nil {
@@ -117,12 +117,13 @@ func (c *above) check(dir string) error {
 			Hint: "set BERTH_HOME to a directory elsewhere, or, if " + dir + " is yours: chmod o-w " + dir}
 	case mode.Perm()&0o020 != 0 && !c.trusts && !ownGroup(fi):
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "a group may write " + dir + ", and so replace the state directory " + c.home,
-			Hint: fmt.Sprintf("set BERTH_HOME to a directory elsewhere, or: chmod g-w %s (or chmod +t, which lets each remove only what is theirs); or, if you trust the group with all that you may do: %s", dir, c.touch())}
+			Hint: fmt.Sprintf("set BERTH_HOME to a directory elsewhere, or: chmod g-w %s (or chmod +t, which lets each remove only what is theirs); "+
+				"or, if you trust the group with all that you may do: %s", dir, c.touch())}
 	}
 	return nil
 }
 
-// owner refuses what belongs to somebody else, who could replace it.
+// owner refuses what belongs to another user, who could replace it.
 func (c *above) owner(path string, fi fs.FileInfo, what string) error {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok || st.Uid == 0 || int(st.Uid) == os.Geteuid() || c.trusts || int(st.Uid) == overflowUID && mapped() {
