@@ -12,11 +12,11 @@ import (
 const (
 	ActorNobody    = "nobody"    // it is over
 	ActorScheduler = "scheduler" // starts it
-	ActorRunner    = "runner"    // is at it
-	ActorReaper    = "reaper"    // a small job that looks after it when Slurm has ended it
+	ActorRunner    = "runner"    // runs the attempt
+	ActorReaper    = "reaper"    // a small job that begins what follows after Slurm has ended the attempt
 	ActorStandby   = "standby"   // a job that waits in Slurm to be the next attempt
 	ActorAnybody   = "berth"     // any verb of berth that looks at the job, such as berth status
-	ActorYou       = "you"       // nothing happens before somebody does something
+	ActorYou       = "you"       // nothing happens before the user acts
 )
 
 // Actor is who does something about a job next.
@@ -26,8 +26,8 @@ type Actor struct {
 	When time.Time `json:"when,omitzero"` // not before; zero is now, or when it comes to that
 }
 
-// actors are those who act on a job next, the likeliest first. word is the
-// scheduler's about its current attempt.
+// actors returns who acts on a job next, the likeliest first. word is the
+// scheduler's status of its current attempt.
 func (e *Engine) actors(v *View, word jobs.Status) []Actor {
 	a := v.Current()
 	if a == nil {
@@ -52,7 +52,8 @@ func (e *Engine) actors(v *View, word jobs.Status) []Actor {
 			begins += "; on " + v.Spec.Host + ", whose queue it is"
 		}
 		if v.Standby != nil {
-			add(ActorStandby, step.Decision.Change.NotBefore, "begins attempt %d: %s (job %s, %s)", a.N+1, step.Decision.Reason, v.Standby.NativeID, v.standbyCame(step.Decision))
+			add(ActorStandby, step.Decision.Change.NotBefore, "begins attempt %d: %s (job %s, %s)",
+				a.N+1, step.Decision.Reason, v.Standby.NativeID, v.standbyCame(step.Decision))
 		} else {
 			add(ActorAnybody, step.Decision.Change.NotBefore, "%s", begins)
 		}
@@ -99,10 +100,14 @@ func (e *Engine) whileClaimed(v *View, a *jobs.Attempt) []Actor {
 	}
 }
 
-// behind are the jobs that look after an attempt.
+// behind returns the standby and the reaper that are queued behind an attempt.
 func behind(r *jobs.Record) (out []Actor) {
 	if rest := r.Waiting(); len(rest) > 0 {
-		out = append(out, Actor{Who: ActorStandby, Does: fmt.Sprintf("is the next attempt, if there is to be one with the same resources, when the scheduler has ended this one (job %s)", rest[0].NativeID)})
+		out = append(out, Actor{
+			Who: ActorStandby,
+			Does: fmt.Sprintf("is the next attempt, if there is to be one with the same resources, when the scheduler has ended this one (job %s)",
+				rest[0].NativeID),
+		})
 	}
 	a := r.Current()
 	if r.Unguarded() {
@@ -111,7 +116,10 @@ func behind(r *jobs.Record) (out []Actor) {
 	if a.Reaper == nil {
 		return out
 	}
-	return append(out, Actor{Who: ActorReaper, Does: fmt.Sprintf("does what follows when the scheduler has ended it and the runner has not (job %s)", a.Reaper.Handle.NativeID)})
+	return append(out, Actor{
+		Who:  ActorReaper,
+		Does: fmt.Sprintf("does what follows when the scheduler has ended it and the runner has not (job %s)", a.Reaper.Handle.NativeID),
+	})
 }
 
 func hintOr(hint, otherwise string) string {

@@ -9,9 +9,9 @@ import (
 	"berth/jobs/store"
 )
 
-// settleAfter finds the jobs that a task waits for. What has ended as it must
-// is waited for no more; what can never be is refused. With dry nobody is
-// asked how they stand.
+// settleAfter finds the jobs that a task waits for. It drops conditions that are
+// met already, and refuses those that can never be met. With dry it does not query
+// the state of the jobs.
 func (e *Engine) settleAfter(ctx context.Context, s *jobs.Spec, words []string, dry bool) error {
 	if len(words) == 0 {
 		return nil
@@ -66,8 +66,8 @@ func (e *Engine) settleAfter(ctx context.Context, s *jobs.Spec, words []string, 
 	return nil
 }
 
-// sameLedger refuses to wait for a job whose record is not where this one runs,
-// and looks how the other stands.
+// sameLedger refuses to wait for a job whose record is in another ledger than that
+// of the waiting job, which could not see how it ends.
 func sameLedger(s, parent *jobs.Spec) error {
 	short := jobs.Short(parent.ID)
 	refuse := func(why string) error {
@@ -81,22 +81,23 @@ func sameLedger(s, parent *jobs.Spec) error {
 	case here == nil:
 		return refuse("is behind the login host " + there.Host + ", and what runs here is not told how it ended")
 	case LoginKey(*here) != LoginKey(*there) || s.LoginHome != parent.LoginHome:
-		return refuse("is behind the login host " + there.Host + " with the state directory " + parent.LoginHome + ", and this one is to be behind " + here.Host + " with " + s.LoginHome)
+		return refuse("is behind the login host " + there.Host + " with the state directory " + parent.LoginHome +
+			", and this one is to be behind " + here.Host + " with " + s.LoginHome)
 	}
 	return nil
 }
 
-// behindOthers has a job that waits for others begun anew when it came too
-// early, also one that is not tried again.
+// behindOthers gives a job that waits for others a retry policy, so that it is
+// submitted again if it started too early, even if the task is never retried.
 func behindOthers(s *jobs.Spec) {
 	if s.Retry == nil && len(s.After) > 0 {
 		s.Retry = &jobs.Retry{}
 	}
 }
 
-// behind are the jobs of a job's own scheduler that it is to begin behind, and
-// whether these are all that it waits for. With ask the ones it waits for are
-// brought up to date first; one that the scheduler does not know is not named.
+// behind returns the jobs of the same scheduler on which a job depends, and whether
+// these are all that it waits for. With ask the state of the jobs that it waits for
+// is refreshed first; a job that the scheduler does not know is left out.
 func (e *Engine) behind(ctx context.Context, s *jobs.Spec, ask bool) (handles []jobs.Handle, all bool, err error) {
 	if len(s.After) == 0 {
 		return nil, true, nil
@@ -166,14 +167,14 @@ func (e *Engine) forebears(recs []*jobs.Record) []*jobs.Record {
 	return out
 }
 
-// Waits tells whether a job has not begun, or is to begin anew.
+// Waits reports whether a job has not begun, or waits for its next attempt.
 func Waits(r *jobs.Record) bool {
 	a := r.Current()
 	return !jobs.StateOf(r).Final() && (a == nil || a.Claim == nil || a.Over())
 }
 
-// tellWaits says of which jobs these views still wait, and ends those that wait
-// for what can never be.
+// tellWaits records in each view for which jobs it still waits, and ends the jobs
+// whose condition can never be met.
 func (e *Engine) tellWaits(ctx context.Context, views []View) {
 	seen := map[string]*jobs.Record{}
 	order := make([]*View, len(views))
@@ -212,8 +213,8 @@ func (e *Engine) read(list []jobs.After, seen map[string]*jobs.Record) error {
 	return nil
 }
 
-// never ends a job whose time can never come, and which nobody has begun.
-// Should its runner begin all the same, it comes to the same end.
+// never ends a job that has not begun and whose condition can never be met. A
+// runner that begins all the same comes to the same end.
 func (e *Engine) never(ctx context.Context, v *View) {
 	a := v.Current()
 	if a == nil || a.Over() || decidedThere(&v.Spec) {

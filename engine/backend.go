@@ -51,7 +51,8 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	return e.settlePlace(ctx, s, t, c, b, ground, dry)
 }
 
-const noBackend = "install apptainer (Debian, Fedora: from their archives or apptainer.org), or docker; or run without containment, with your own rights: --backend local"
+const noBackend = "install apptainer (Debian, Fedora: from their archives or apptainer.org), or docker; " +
+	"or run without containment, with your own rights: --backend local"
 
 // chooseBackend returns the first backend with containment that can be used
 // here. That it is not the first of all is noted, with the reasons.
@@ -135,8 +136,13 @@ func settleLocal(s *jobs.Spec, t jobs.Task) error {
 // itself is kept by a runner on this machine.
 func settleSSH(s *jobs.Spec, t jobs.Task) error {
 	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] template": t.Terminal.Template != "", "[terminal] image": t.Terminal.Image != "", "[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0,
-		"[resources] disk": t.Resources.Disk != 0, "[resources] gpus": t.Resources.GPUs != "", "[resources] memory": t.Resources.Memory != 0,
+		"[terminal] template": t.Terminal.Template != "",
+		"[terminal] image":    t.Terminal.Image != "",
+		"[terminal] overlay":  t.Terminal.Overlay != "",
+		"[terminal] bind":     len(t.Terminal.Bind) > 0,
+		"[resources] disk":    t.Resources.Disk != 0,
+		"[resources] gpus":    t.Resources.GPUs != "",
+		"[resources] memory":  t.Resources.Memory != 0,
 	}); err != nil {
 		return err
 	}
@@ -157,7 +163,9 @@ func settleSSH(s *jobs.Spec, t jobs.Task) error {
 // Docker hands out all GPUs of a machine, whatever a scheduler has allocated.
 func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] overlay": t.Terminal.Overlay != "", "[resources] disk": t.Resources.Disk != 0, "[resources] gpus": t.Resources.GPUs != "" && s.Clustered(),
+		"[terminal] overlay": t.Terminal.Overlay != "",
+		"[resources] disk":   t.Resources.Disk != 0,
+		"[resources] gpus":   t.Resources.GPUs != "" && s.Clustered(),
 	}); err != nil {
 		return err
 	}
@@ -177,14 +185,20 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 		return err
 	}
 	if s.Clustered() {
-		s.Notes = append(s.Notes, "backend docker: its containers are outside of the job's cgroup; docker itself holds cpus and memory, and only those the task asks for")
+		s.Notes = append(s.Notes, "backend docker: its containers are outside of the job's cgroup; "+
+			"docker itself holds cpus and memory, and only those the task asks for")
 	}
 	return nil
 }
 
-// refuse complains about the first key that is set and cannot be had.
+// refuse returns an error for the first key that is set and that the backend does
+// not support.
 func refuse(backend string, set map[string]bool) error {
-	for _, key := range []string{"[terminal] template", "[terminal] image", "[resources] memory", "[terminal] overlay", "[terminal] overlay_wait", "[terminal] overlay_snapshot", "[terminal] keep", "[terminal] bind", "[resources] disk", "[resources] gpus"} {
+	for _, key := range []string{
+		"[terminal] template", "[terminal] image", "[resources] memory",
+		"[terminal] overlay", "[terminal] overlay_wait", "[terminal] overlay_snapshot",
+		"[terminal] keep", "[terminal] bind", "[resources] disk", "[resources] gpus",
+	} {
 		if set[key] {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be had on the backend %s", key, backend),
 				Hint: "remove it, or use --backend singularity"}

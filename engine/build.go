@@ -88,7 +88,8 @@ func (e *Engine) build(ctx context.Context, b Build, t jobs.Task, c Choice) erro
 		return err
 	}
 	short := jobs.Short(rec.Spec.ID)
-	e.Images.Progress(fmt.Sprintf("building %s in job %s of the scheduler %s; it may take some minutes: berth logs -f %s", b.Ref, short, rec.Spec.Scheduler, short))
+	e.Images.Progress(fmt.Sprintf("building %s in job %s of the scheduler %s; it may take some minutes: berth logs -f %s",
+		b.Ref, short, rec.Spec.Scheduler, short))
 	v, err := e.Wait(ctx, rec.Spec.ID, nil)
 	if err != nil {
 		if ctx.Err() != nil {

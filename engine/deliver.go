@@ -70,9 +70,10 @@ func (e *Engine) deliver(ctx context.Context, v *View) (stored bool, err error) 
 	return true, nil
 }
 
-// costs tells whether a failed delivery is to be tried later each time: the space
-// that somebody frees is not to be taken by trying, and what git refuses stays so.
-// Everything else may be put right at any moment, and the next look is to find that.
+// costs reports whether retries of a failed delivery need a growing delay: retries
+// must not fill a disk as soon as space is freed, and git will refuse the same
+// branch again. Any other failure may be repaired at any moment and is retried at
+// the next look.
 func costs(err error) bool {
 	return errors.Is(err, workspace.ErrSpace) || errors.Is(err, workspace.ErrRejected)
 }

@@ -14,7 +14,15 @@ import (
 
 func checkEnvOptions(o EnvOptions) error {
 	docker, host := o.docker(), o.host()
-	values := [][2]string{{"the image", o.Image}, {"the directory", o.Dir}, {"the host", host.Host}, {"the ssh user", host.User}, {"the ssh key", host.Key}, {"the docker user", docker.User}, {"the backend", o.Backend}}
+	values := [][2]string{
+		{"the image", o.Image},
+		{"the directory", o.Dir},
+		{"the host", host.Host},
+		{"the ssh user", host.User},
+		{"the ssh key", host.Key},
+		{"the docker user", docker.User},
+		{"the backend", o.Backend},
+	}
 	for _, m := range o.Mounts {
 		values = append(values, [2]string{"a bind source", m.Source}, [2]string{"a bind destination", m.Destination})
 	}

@@ -31,10 +31,10 @@ func (o EnvOptions) placed() bool {
 	return o.Configured != nil && (o.Name == "" || o.Configured.Named)
 }
 
-// samePlace refuses an environment that goes by the name of the configured
-// backend, or the target, and is in another place: who sets backend = "docker"
-// must not work on the bare host because somebody has once made a "docker"
-// there, nor on another host than the configured one.
+// samePlace refuses an environment that has the name of the configured backend, or
+// of the target, and is in another place. With backend = "docker", commands must not
+// run on the bare host because an environment of the name "docker" exists there, nor
+// on another host than the configured one.
 func (o EnvOptions) samePlace(s *jobs.EnvSpec) error {
 	if !o.placed() {
 		return nil
@@ -55,17 +55,18 @@ func (o EnvOptions) samePlace(s *jobs.EnvSpec) error {
 	return nil
 }
 
-// sameProject refuses an environment that somebody's berth.toml has shaped
-// where that file does not count, unless the environment is named: its image
-// and its variables came with a repository, and whoever works elsewhere does
-// not expect to give it their commands.
+// sameProject refuses an environment that was made with the berth.toml of another
+// project, unless the environment is named. Its image and its variables came with
+// that repository, and a user who works elsewhere does not expect commands to run
+// in it.
 func (o EnvOptions) sameProject(s *jobs.EnvSpec) error {
 	if o.Name != "" || o.Configured == nil || s.Project == "" || s.Project == o.Configured.Project {
 		return nil
 	}
 	return &jobs.Error{Kind: jobs.KindUsage,
-		Msg:  "the environment " + s.Name + " was made as " + filepath.Join(s.Project, "berth.toml") + " says, which does not count here",
-		Hint: "make another one with --env NAME; or remove this one with its files: berth env rm " + s.Name + "; or, if it is to be used all the same: --env " + s.Name}
+		Msg: "the environment " + s.Name + " was made as " + filepath.Join(s.Project, "berth.toml") + " says, which does not count here",
+		Hint: "make another one with --env NAME; or remove this one with its files: berth env rm " + s.Name +
+			"; or, if it is to be used all the same: --env " + s.Name}
 }
 
 // wantedBackend is the backend that the options name, else the configuration.
@@ -98,7 +99,11 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 		name     string
 		unset    bool
 		declared bool
-	}{{"cpus", o.Resources.CPUs == 0, d.Resources.CPUs > 0}, {"memory", o.Resources.Memory == 0, d.Resources.Memory > 0}, {"disk", o.Resources.Disk == 0, d.Resources.Disk > 0}} {
+	}{
+		{"cpus", o.Resources.CPUs == 0, d.Resources.CPUs > 0},
+		{"memory", o.Resources.Memory == 0, d.Resources.Memory > 0},
+		{"disk", o.Resources.Disk == 0, d.Resources.Disk > 0},
+	} {
 		if l.unset && l.declared {
 			soft = append(soft, l.name)
 		}

@@ -48,8 +48,8 @@ type EnvOptions struct {
 }
 
 // EnvConfig is what the configuration says where [EnvOptions] say nothing. It
-// holds when an environment is made; one that exists with other values stays
-// as it is, because nobody has asked for others in so many words.
+// applies when an environment is made. An existing environment with other values
+// stays as it is, because the configuration is no explicit request to change it.
 type EnvConfig struct {
 	Backend string // "" and "auto" are no choice
 	// For returns the values that the configuration has for environments on a
@@ -63,9 +63,8 @@ type EnvConfig struct {
 	Project string
 }
 
-// Values of an environment on singularity or docker when nobody says otherwise,
-// as agents are used to. A limit nobody has asked for is dropped with a note
-// where it cannot be held.
+// Default values of an environment on singularity or docker; agents expect these.
+// A default limit that cannot be enforced is dropped with a note.
 const (
 	defaultCPUs   = 1
 	defaultMemory = 5120 * jobs.MiB

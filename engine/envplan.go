@@ -41,9 +41,37 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	notes = append(notes, said...)
 	host, _ := os.Hostname()
 	s := &jobs.EnvSpec{
-		Version: jobs.EnvVersion, ID: id, Name: name, Notes: notes, Persistent: !o.Discard, Forward: o.Forward, Strict: o.Strict, Lifetime: o.Lifetime, Project: o.Project, Created: e.Now().UTC(), User: identity().User, Host: host, Home: e.Store.Home(),
+		Version:    jobs.EnvVersion,
+		ID:         id,
+		Name:       name,
+		Notes:      notes,
+		Persistent: !o.Discard,
+		Forward:    o.Forward,
+		Strict:     o.Strict,
+		Lifetime:   o.Lifetime,
+		Project:    o.Project,
+		Created:    e.Now().UTC(),
+		User:       identity().User,
+		Host:       host,
+		Home:       e.Store.Home(),
 		Place: jobs.Place{
-			Scheduler: scheduler, Backend: b.Name(), Level: b.Level(), Mounts: o.Mounts, HostSockets: o.HostSockets, Env: o.Env, GPU: o.GPU, Network: o.Network, Resources: jobs.Resources{CPUs: max(0, o.Resources.CPUs), Memory: max(0, o.Resources.Memory), Disk: max(0, o.Resources.Disk)}, Fakeroot: o.Fakeroot, Dir: o.Dir, Scratch: o.Scratch, Stage: o.Stage,
+			Scheduler:   scheduler,
+			Backend:     b.Name(),
+			Level:       b.Level(),
+			Mounts:      o.Mounts,
+			HostSockets: o.HostSockets,
+			Env:         o.Env,
+			GPU:         o.GPU,
+			Network:     o.Network,
+			Resources: jobs.Resources{
+				CPUs:   max(0, o.Resources.CPUs),
+				Memory: max(0, o.Resources.Memory),
+				Disk:   max(0, o.Resources.Disk),
+			},
+			Fakeroot: o.Fakeroot,
+			Dir:      o.Dir,
+			Scratch:  o.Scratch,
+			Stage:    o.Stage,
 		},
 	}
 	if !o.Strict {

@@ -19,8 +19,8 @@ const endGrace = 2 * time.Second
 
 // room is where commands run: an environment, or the place of a job that runs.
 type room interface {
-	// again does something in the conversation with it, and once more in a new
-	// one if it can be had and nothing was done.
+	// again runs do in the session. If the session is broken and do had no effect,
+	// it opens a new session, where possible, and runs do again.
 	again(ctx context.Context, noStart bool, do func(*session.Session) error) error
 	variables(own []string) []string // of a command
 	takeNotes() []string             // of an opening, once
@@ -131,7 +131,17 @@ func (s *commands) Exec(ctx context.Context, req ExecRequest) (*ExecResult, erro
 	interrupted := false
 	var full []string
 	err := s.room.again(ctx, false, func(link *session.Session) error {
-		p, err := link.Start(session.StartRequest{Command: req.Command, Env: s.room.variables(req.Env), Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: req.Fork, Timeout: timeout, Grace: endGrace, Much: req.Stdout != nil}, writers[0], writers[1])
+		p, err := link.Start(session.StartRequest{
+			Command: req.Command,
+			Env:     s.room.variables(req.Env),
+			Dir:     req.Dir,
+			Stdin:   req.Stdin,
+			Session: s.name,
+			Fork:    req.Fork,
+			Timeout: timeout,
+			Grace:   endGrace,
+			Much:    req.Stdout != nil,
+		}, writers[0], writers[1])
 		if err != nil {
 			return err
 		}
@@ -227,7 +237,16 @@ func (s *commands) Shell(ctx context.Context, req ShellRequest) (*ExecResult, er
 	var r session.Result
 	interrupted := false
 	err := s.room.again(ctx, false, func(link *session.Session) error {
-		p, err := link.Start(session.StartRequest{Command: req.Command, Env: s.room.variables(req.Env), Dir: req.Dir, Stdin: req.Stdin, Session: s.name, Fork: true, TTY: &req.Size, Grace: endGrace}, req.Stdout, nil)
+		p, err := link.Start(session.StartRequest{
+			Command: req.Command,
+			Env:     s.room.variables(req.Env),
+			Dir:     req.Dir,
+			Stdin:   req.Stdin,
+			Session: s.name,
+			Fork:    true,
+			TTY:     &req.Size,
+			Grace:   endGrace,
+		}, req.Stdout, nil)
 		if err != nil {
 			return err
 		}

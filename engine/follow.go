@@ -23,10 +23,10 @@ func settleRetry(s *jobs.Spec, p *jobs.Retry) {
 	}
 }
 
-// follow does what a job needs done after an attempt has ended: it records what
-// [jobs.Next] decides, and begins the next attempt. Everybody who looks at the
-// job may do so; of several, one succeeds. word is the scheduler's about the
-// current attempt, when it was asked and knew it.
+// follow does what a job needs after an attempt has ended: it records what
+// [jobs.Next] decides, and begins the next attempt. Every process that looks at the
+// job may do so; of several, one succeeds. word is the scheduler's status of the
+// current attempt; nil is that the scheduler was not asked or did not know it.
 func (e *Engine) follow(ctx context.Context, v *View, word *jobs.Status) {
 	if decidedThere(&v.Spec) {
 		e.followThere(ctx, []*View{v})
@@ -61,7 +61,7 @@ func (e *Engine) follow(ctx context.Context, v *View, word *jobs.Status) {
 	}
 }
 
-// decide records a decision, or reads the one that somebody else has recorded.
+// decide records a decision, or reads the one that another process has recorded.
 func (e *Engine) decide(v *View, d jobs.Decision) error {
 	a := v.Current()
 	host, _ := os.Hostname()
@@ -140,7 +140,7 @@ func (e *Engine) begin(ctx context.Context, v *View, d jobs.Decision) error {
 	}
 	v.Record = rec
 	if !won {
-		return nil // somebody else submits it
+		return nil // another process submits it
 	}
 	if v.Cancel != nil {
 		return e.settle(ctx, v, cancelledBefore)
@@ -160,7 +160,7 @@ func (e *Engine) begin(ctx context.Context, v *View, d jobs.Decision) error {
 		}
 		failpoint.Hit("follow.noted")
 		a.Submitted = &sub
-		if store.Cancelled(v.Dir) { // meanwhile, by somebody who did not see this attempt
+		if store.Cancelled(v.Dir) { // meanwhile, by a process that did not see this attempt
 			return sc.Cancel(ctx, []jobs.Handle{h})
 		}
 		e.Guard(ctx, v.Record)

@@ -50,13 +50,12 @@ type Left struct {
 // it begins the next one.
 const afterEnd = 5 * time.Minute
 
-// Sweep finds what dead nodes and killed processes have left of jobs, and puts it
-// right unless dry is set: attempts whose runners are gone are concluded, parts of
-// the ledger that nobody finishes are removed, jobs that wait in the scheduler's
-// queue for an attempt that has ended are cancelled, and branches that are not in
-// their repository are brought there. What could be somebody's work,
-// jobs in the queue without a record, and runners here whose attempt has
-// ended, is touched only with force.
+// Sweep finds what dead nodes and killed processes have left of jobs, and repairs
+// it unless dry is set: it concludes attempts whose runners are gone, removes
+// incomplete parts of the ledger, cancels queued jobs that wait for an attempt that
+// has ended, and delivers branches that are not in their repository. What could
+// still be in use is touched only with force: jobs in the queue without a record,
+// and runners on this host whose attempt has ended.
 func (e *Engine) Sweep(ctx context.Context, dry, force bool) (found []Left, err error) {
 	remains := e.Store.Remains()
 	recs, err := e.Store.List()
@@ -148,7 +147,13 @@ func (e *Engine) sweepProcesses(recs []*jobs.Record, dry, force bool) (found []L
 			if e.Now().Sub(ended) < afterEnd || !p.Near(me) || lease.StartTime(p.PID) != p.Start {
 				continue
 			}
-			l := Left{What: LeftProcess, Name: fmt.Sprint(p.PID), Job: r.Spec.ID, Why: fmt.Sprintf("the runner of attempt %d, which ended at %s", a.N, ended.UTC().Format(time.RFC3339)), Result: DoneFound}
+			l := Left{
+				What:   LeftProcess,
+				Name:   fmt.Sprint(p.PID),
+				Job:    r.Spec.ID,
+				Why:    fmt.Sprintf("the runner of attempt %d, which ended at %s", a.N, ended.UTC().Format(time.RFC3339)),
+				Result: DoneFound,
+			}
 			switch {
 			case dry:
 			case !force:
@@ -192,11 +197,18 @@ func (e *Engine) EndedMarks() (map[string]Left, error) {
 			a := &r.Attempts[i]
 			mark := a.Info.Name[strings.LastIndexByte(a.Info.Name, '-')+1:]
 			ended := endedAt(a)
-			// Attempts that Slurm started anew have one name.
-			if c := a.Claim; ended.IsZero() || e.Now().Sub(ended) < afterEnd || c != nil && (lease.Process{Host: c.Host, BootID: c.BootID}).Near(me) && c.Start != "" && lease.StartTime(c.PID) == c.Start {
+			// Attempts of a job that Slurm requeued share one name.
+			if c := a.Claim; ended.IsZero() || e.Now().Sub(ended) < afterEnd ||
+				c != nil && (lease.Process{Host: c.Host, BootID: c.BootID}).Near(me) && c.Start != "" && lease.StartTime(c.PID) == c.Start {
 				open[mark] = true
 			}
-			marks[mark] = Left{What: LeftProcess, Job: r.Spec.ID, Result: DoneFound, Why: fmt.Sprintf("the container of attempt %d, which ended at %s, and its runner is not here", a.N, ended.UTC().Format(time.RFC3339))}
+			marks[mark] = Left{
+				What:   LeftProcess,
+				Job:    r.Spec.ID,
+				Result: DoneFound,
+				Why: fmt.Sprintf("the container of attempt %d, which ended at %s, and its runner is not here",
+					a.N, ended.UTC().Format(time.RFC3339)),
+			}
 		}
 		for mark := range open {
 			delete(marks, mark)

@@ -76,7 +76,13 @@ func (e *Engine) sweepSpent(ctx context.Context, sc jobs.Scheduler, list []jobs.
 			continue // or may have a record that cannot be read
 		}
 		if why := e.spent(r, j.Handle); why != "" {
-			handles, of = append(handles, j.Handle), append(of, Left{What: LeftSlurmJob, Name: j.Handle.NativeID, Job: id, Why: j.Handle.Name + ": " + why, Result: DoneFound})
+			handles, of = append(handles, j.Handle), append(of, Left{
+				What:   LeftSlurmJob,
+				Name:   j.Handle.NativeID,
+				Job:    id,
+				Why:    j.Handle.Name + ": " + why,
+				Result: DoneFound,
+			})
 		}
 	}
 	if len(handles) == 0 {

@@ -159,7 +159,8 @@ func endsSoon(ends, now time.Time) string {
 	if ends.IsZero() || left > soon {
 		return ""
 	}
-	return fmt.Sprintf("the allocation ends in %v, at %s; the next command after that gets another one, with the same files", max(0, left.Round(time.Second)), ends.Local().Format(time.TimeOnly))
+	return fmt.Sprintf("the allocation ends in %v, at %s; the next command after that gets another one, with the same files",
+		max(0, left.Round(time.Second)), ends.Local().Format(time.TimeOnly))
 }
 
 // warn tells of the end of an allocation while it comes nearer.

@@ -10,9 +10,9 @@ import (
 	"berth/overlay"
 )
 
-// settleReference has the image of a reference in the cache and returns its
+// settleReference puts the image of a reference into the cache and returns its
 // path: what the job runs is settled now, whatever the name means later. With
-// dry or offline nobody is asked and nothing is fetched.
+// dry or offline no registry is queried and nothing is fetched.
 func (e *Engine) settleReference(ctx context.Context, s *jobs.Spec, ref string, dry, offline bool) (path string, err error) {
 	if ref, err = images.Settle(ref); err != nil {
 		return "", err

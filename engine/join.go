@@ -148,7 +148,10 @@ func (e *Engine) joinable(v *View) error {
 		}
 		return &jobs.Error{Kind: jobs.KindAgain, Msg: msg, Hint: "berth status " + short + " tells why it waits; berth wait " + short + " waits for its end"}
 	case v.Spec.External != nil:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + short + " runs in a sandbox of the backend " + v.Spec.Backend + ", which nobody can come into beside its command", Hint: "berth logs --follow " + short + " shows what it writes; environments there can be come into: berth shell --backend " + v.Spec.Backend}
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg: "job " + short + " runs in a sandbox of the backend " + v.Spec.Backend + ", which nobody can come into beside its command",
+			Hint: "berth logs --follow " + short + " shows what it writes; environments there can be come into: berth shell --backend " +
+				v.Spec.Backend}
 	case v.Spec.Backend == jobs.BackendSSH:
 		host := "HOST"
 		if v.Spec.SSH != nil {
@@ -284,8 +287,8 @@ func (j *Joined) variables(own []string) []string {
 	return append(append([]string{}, j.task...), own...)
 }
 
-// takeNotes tells of a job that has ended under a command: without a container
-// the command gets TERM then, as if somebody had sent it.
+// takeNotes reports that the job ended while a command ran: without a container
+// the command then gets TERM, which looks like a signal that a user sent.
 func (j *Joined) takeNotes() []string {
 	if j.failed.Load() {
 		return nil // the error says so

@@ -43,7 +43,12 @@ func (e *Engine) judge(ctx context.Context, v *View, known bool, st jobs.Status)
 			wait = quiet(&v.Spec) // its queue knows the processes of this host
 		}
 		if age >= wait {
-			e.conclude(ctx, v, jobs.Verdict{State: asWished(v, jobs.StateLost), Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) + ", and the scheduler does not know it any more", Hint: leftHint(v)})
+			e.conclude(ctx, v, jobs.Verdict{
+				State: asWished(v, jobs.StateLost),
+				Reason: "its runner has been silent since " + lastSign(a).UTC().Format(time.RFC3339) +
+					", and the scheduler does not know it any more",
+				Hint: leftHint(v),
+			})
 		}
 	case v.Cancel != nil:
 		// No need to wait: a runner that begins after all finds the wish.
@@ -58,7 +63,7 @@ func (e *Engine) judge(ctx context.Context, v *View, known bool, st jobs.Status)
 // runner lives on.
 func cutOff(st jobs.Status) bool { return st.Class == jobs.ClassNode }
 
-// neverClaimed is the verdict on an attempt that ended before a runner began:
+// neverClaimed returns the verdict on an attempt that ended before a runner began:
 // it was cancelled while it waited, or the site could not start it.
 func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 	verdict := jobs.Verdict{State: st.State, Word: st.Word, By: st.By}
@@ -85,8 +90,8 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 	return verdict
 }
 
-// noRecord is the verdict on an attempt whose runner was ended before it could
-// record anything.
+// noRecord returns the verdict on an attempt whose runner was killed before it
+// could record anything.
 func noRecord(v *View, st jobs.Status) jobs.Verdict {
 	state := st.State
 	if state == jobs.StateCompleted || state == jobs.StateFailed {
@@ -115,7 +120,7 @@ func byWhom(by string) string {
 	return ", by " + by
 }
 
-// asWished is the state of a job that ended, of which somebody wished that.
+// asWished returns cancelled for a job whose end was requested, else state.
 func asWished(v *View, state jobs.State) jobs.State {
 	if v.Cancel != nil {
 		return jobs.StateCancelled
@@ -123,9 +128,9 @@ func asWished(v *View, state jobs.State) jobs.State {
 	return state
 }
 
-// conclude records a verdict, unless something has appeared that it did not
-// know of: the runner's own record, its claim, a new beat, another verdict. Of a
-// runner that had accepted its result, it finishes that in place of a verdict.
+// conclude records a verdict, unless something new has appeared: the runner's exit
+// record, its claim, a new heartbeat, another verdict. If the runner had accepted
+// its result, conclude completes the exit record in place of a verdict.
 func (e *Engine) conclude(ctx context.Context, v *View, verdict jobs.Verdict) {
 	a := v.Current()
 	// On a cluster something may have appeared since we looked there.

@@ -15,7 +15,11 @@ import (
 // name and size, and refuses what does not go together.
 func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 	if s.Backend != jobs.BackendSingularity {
-		return refuse(s.Backend, map[string]bool{"[terminal] overlay_wait": t.Terminal.OverlayWait != 0, "[terminal] keep": t.Terminal.Keep != "", "[terminal] overlay_snapshot": t.Terminal.OverlaySnapshot != ""})
+		return refuse(s.Backend, map[string]bool{
+			"[terminal] overlay_wait":     t.Terminal.OverlayWait != 0,
+			"[terminal] keep":             t.Terminal.Keep != "",
+			"[terminal] overlay_snapshot": t.Terminal.OverlaySnapshot != "",
+		})
 	}
 	switch keep := t.Terminal.Keep; {
 	case keep != "" && s.Overlay.Name != "":

@@ -53,8 +53,8 @@ type Dialer interface {
 // ErrNotRunning says that an environment has no keeper at the moment.
 var ErrNotRunning = keeper.ErrNotRunning
 
-// Open makes sure that the environment runs, and returns what its keeper has
-// to say of that: choices, limits, that it was started anew.
+// Open makes sure that the environment runs, and returns its keeper's notes about
+// that: choices, limits, a restart.
 func (v *Environment) Open(ctx context.Context) (notes []string, err error) {
 	if _, err := v.open(ctx, false); err != nil {
 		return nil, err

@@ -24,14 +24,16 @@ import (
 // maxKey is how long an idempotency key may be, in bytes.
 const maxKey = 512
 
-// SubmitOnce plans and submits a task under a key of the caller's: whoever
-// submits the same task under the same key again, or at the same time, gets the
-// same job, and made is false. The key is recorded with the job's id before the
-// job is, so what was killed in between is brought to its end by the next who
-// comes with that key. The same key with another task is an error, unless
-// nothing came of the first. plan is called by the one who makes the job, with
-// the choice that names its id.
-func (e *Engine) SubmitOnce(ctx context.Context, key string, t jobs.Task, c Choice, plan func(Choice) (*jobs.Spec, error)) (rec *jobs.Record, made bool, err error) {
+// SubmitOnce plans and submits a task under an idempotency key of the caller. A
+// second submission of the same task under the same key, later or at the same time,
+// returns the same job, and made is false. The key is recorded with the job's id
+// before the job is, so that the next call with the key completes a submission that
+// was killed in between. The same key with another task is an error, unless the
+// first submission created no job. plan is called only by the call that creates the
+// job, with the choice that names its id.
+func (e *Engine) SubmitOnce(
+	ctx context.Context, key string, t jobs.Task, c Choice, plan func(Choice) (*jobs.Spec, error),
+) (rec *jobs.Record, made bool, err error) {
 	if strings.TrimSpace(key) == "" || len(key) > maxKey {
 		return nil, false, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the idempotency key has %d bytes", len(key)),
 			Hint: fmt.Sprintf("give one of 1 to %d bytes, not only blanks: a fresh UUID, or what names this submission in your own records", maxKey)}
@@ -71,7 +73,7 @@ type once struct {
 	*Engine
 	key, hash, dir string
 	parts          map[string]string
-	stands         func() bool // nobody has taken the key over
+	stands         func() bool // reports that this process still holds the key
 }
 
 // recorded reads the key, and the job that it names if that is there.
@@ -108,8 +110,8 @@ func given(r *jobs.Record) bool {
 	return len(r.Attempts) > 1 || a != nil && (a.Submitted != nil || a.Claim != nil || a.Over())
 }
 
-// submit makes the key's job, or brings it to its scheduler, as the holder of
-// the key.
+// submit creates the key's job, or submits a recorded one to its scheduler. The
+// caller holds the key.
 func (o *once) submit(ctx context.Context, t jobs.Task, c Choice, plan func(Choice) (*jobs.Spec, error)) (*jobs.Record, bool, error) {
 	k, rec, err := o.recorded()
 	if err != nil {
@@ -123,7 +125,7 @@ func (o *once) submit(ctx context.Context, t jobs.Task, c Choice, plan func(Choi
 		return rec, false, err
 	}
 	if k != nil && o.same(k) != nil {
-		// Nothing came of it, so nobody was told of a job.
+		// The earlier submission created no job, so no caller has its id.
 		if err := store.DropKey(o.dir); err != nil {
 			return nil, false, err
 		}
@@ -186,7 +188,7 @@ func (o *once) resume(ctx context.Context, rec *jobs.Record, t jobs.Task) (*jobs
 		return nil, &jobs.Error{Kind: jobs.KindUnclear, Msg: "job " + jobs.Short(rec.Spec.ID) + " of this idempotency key may or may not have been submitted",
 			Err: err, Hint: "do the same again when the scheduler answers"}
 	}
-	// Somebody else may have seen to it meanwhile.
+	// Another process may have submitted or ended it meanwhile.
 	if rec, err = o.Store.Load(rec.Spec.ID); err != nil || given(rec) {
 		return rec, err
 	}
@@ -211,7 +213,9 @@ func (o *once) same(k *store.Key) error {
 	}
 	sort.Strings(differ)
 	short := jobs.Short(k.Job)
-	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the idempotency key %q is that of job %s, of %s, which differs in: %s (task %s there, %s here)", o.key, short, k.Time.Format(time.RFC3339), strings.Join(differ, ", "), hashOf(k.Parts), hashOf(o.parts)),
+	return &jobs.Error{Kind: jobs.KindUsage,
+		Msg: fmt.Sprintf("the idempotency key %q is that of job %s, of %s, which differs in: %s (task %s there, %s here)",
+			o.key, short, k.Time.Format(time.RFC3339), strings.Join(differ, ", "), hashOf(k.Parts), hashOf(o.parts)),
 		Hint: "give another task another key; berth status " + short + " shows that job, and berth rm " + short + " removes it with its key"}
 }
 

@@ -19,12 +19,22 @@ const keyBeat = 5 * time.Second
 // keyPatience is for one that may be gone: a process of this host is seen to be.
 var keyPatience = lease.Patience{Look: 50 * time.Millisecond, Silent: 180 * time.Second}
 
-// hold takes the lease of the key, or waits for whoever has it: until that one
-// is gone, has given it back, or the job is there. In the last case, and when
-// its holder is still at work, it is a [lease.HeldError].
+// hold acquires the lease of the key. If another process holds it, hold waits until
+// that process has ended or released it, or until the key's job exists. It returns a
+// [lease.HeldError] if the job exists or the holder is still at work.
 func (o *once) hold(ctx context.Context) (release func() error, err error) {
 	self := lease.Self()
-	me := lease.Owner{Version: 1, Verb: "submit", Dir: o.dir, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC(), Beat: keyBeat}
+	me := lease.Owner{
+		Version: 1,
+		Verb:    "submit",
+		Dir:     o.dir,
+		Host:    self.Host,
+		BootID:  self.BootID,
+		PID:     self.PID,
+		Start:   self.Start,
+		Time:    time.Now().UTC(),
+		Beat:    keyBeat,
+	}
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	l, err := lease.Acquire(o.dir, me, func(other lease.Owner) bool {

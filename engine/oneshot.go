@@ -11,8 +11,8 @@ import (
 	"berth/jobs"
 )
 
-// oneShot tells whether the environment has no streams: each command is run by
-// itself, and nobody keeps it.
+// oneShot reports whether the environment has no streams: each command is run by
+// itself, and there is no keeper.
 func (v *Environment) oneShot() bool { return v.Spec.External != nil && v.Spec.External.OneShot }
 
 func (v *Environment) noStream() error {
@@ -85,7 +85,9 @@ func (v *Environment) OneShot() *OneShot {
 func (x *OneShot) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error) {
 	v := x.env
 	if len(req.Env)+len(v.Spec.Forward) > 0 {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + v.Spec.Backend + " runs single commands, and takes no variables whose values are not to be seen", Hint: "leave --var and --forward out; --set NAME=VALUE is for what is no secret"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "the backend " + v.Spec.Backend + " runs single commands, and takes no variables whose values are not to be seen",
+			Hint: "leave --var and --forward out; --set NAME=VALUE is for what is no secret"}
 	}
 	b, o, err := v.oncer(ctx)
 	if err != nil {

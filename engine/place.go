@@ -37,9 +37,17 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sea
 		follower = []string{"--follow", client}
 	}
 	l := jobs.Launch{
-		Attempt: info.ID, Name: info.Name, Dir: adir, Resources: s.Resources, Slurm: s.Slurm, Profile: s.Profile, Identity: at.who, Requeue: s.Retry.Again() || s.Resume != nil,
-		After: s.After, Client: client,
-		Argv: append(append(append([]string{at.node, "runner", "--attempt", adir}, follower...), "--"), argv...),
+		Attempt:   info.ID,
+		Name:      info.Name,
+		Dir:       adir,
+		Resources: s.Resources,
+		Slurm:     s.Slurm,
+		Profile:   s.Profile,
+		Identity:  at.who,
+		Requeue:   s.Retry.Again() || s.Resume != nil,
+		After:     s.After,
+		Client:    client,
+		Argv:      append(append(append([]string{at.node, "runner", "--attempt", adir}, follower...), "--"), argv...),
 		Comment: []string{
 			"berth job " + jobs.Short(s.ID) + ": " + s.Name,
 			"backend " + s.Backend + " (containment: " + string(s.Level) + "), attempt " + jobs.Short(info.ID),
@@ -119,7 +127,8 @@ func (e *Engine) intake(ctx context.Context, w *jobs.WorkspaceSpec, adir string,
 	if res.Base != w.Base {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the result starts from commit " + res.Base + ", and the job from " + w.Base}
 	}
-	return e.Git.Intake(ctx, Source(w), bundle(adir), w.Branch, workspace.Result{Base: res.Base, Commit: res.Commit, Tree: res.Tree, Branch: w.Branch, Changed: true})
+	return e.Git.Intake(ctx, Source(w), bundle(adir), w.Branch,
+		workspace.Result{Base: res.Base, Commit: res.Commit, Tree: res.Tree, Branch: w.Branch, Changed: true})
 }
 
 // bundle is where an attempt keeps its result.

@@ -37,9 +37,28 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	}
 	who := identity()
 	s := &jobs.Spec{
-		Version: jobs.SpecVersion, ID: id, Name: t.Name, Slug: jobs.Slug(t.Name), Command: t.Command, Prompt: t.Prompt != "", PromptBytes: len(t.Prompt), Done: t.Done, Artifacts: t.Artifacts, Results: t.Results, Created: e.Now().UTC(), User: who.User, Host: host,
+		Version:     jobs.SpecVersion,
+		ID:          id,
+		Name:        t.Name,
+		Slug:        jobs.Slug(t.Name),
+		Command:     t.Command,
+		Prompt:      t.Prompt != "",
+		PromptBytes: len(t.Prompt),
+		Done:        t.Done,
+		Artifacts:   t.Artifacts,
+		Results:     t.Results,
+		Created:     e.Now().UTC(),
+		User:        who.User,
+		Host:        host,
 		Place: jobs.Place{
-			Resources: t.Resources, Mounts: t.Terminal.Bind, HostSockets: t.Terminal.HostSockets, Slurm: mergeSlurm(c.Profile.Slurm, t.Slurm), Profile: c.Profile, Login: c.Login, Target: c.Target, Stage: t.Terminal.Stage,
+			Resources:   t.Resources,
+			Mounts:      t.Terminal.Bind,
+			HostSockets: t.Terminal.HostSockets,
+			Slurm:       mergeSlurm(c.Profile.Slurm, t.Slurm),
+			Profile:     c.Profile,
+			Login:       c.Login,
+			Target:      c.Target,
+			Stage:       t.Terminal.Stage,
 		},
 	}
 	put(&s.Stage, c.Profile.Stage)
@@ -239,7 +258,9 @@ func (e *Engine) settleOverlay(s *jobs.Spec, t jobs.Task, directories bool, m *o
 	switch memory := s.Resources.Memory; {
 	case m != nil:
 		if o.Size != 0 && m.Driver == jobs.DriverExt3 && m.Size != o.Size {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("overlay %s exists already (%s), and [resources] disk cannot resize it to %s", o.Name, describe(m), o.Size), Hint: "remove disk from the task, or use another overlay name"}
+			return &jobs.Error{Kind: jobs.KindUsage,
+				Msg:  fmt.Sprintf("overlay %s exists already (%s), and [resources] disk cannot resize it to %s", o.Name, describe(m), o.Size),
+				Hint: "remove disk from the task, or use another overlay name"}
 		}
 		o.Driver, o.Why = m.Driver, "what the overlay was written with"
 	case o.Size != 0 && s.Profile.Overlay == "":

@@ -20,13 +20,13 @@ type Program interface {
 	// Settle completes the record of a new environment, or refuses what the
 	// program cannot do.
 	Settle(ctx context.Context, s *jobs.EnvSpec) error
-	// Left tells whether the sandbox of an environment that nobody keeps may
-	// run, as far as that is recorded; of one that was opened.
+	// Left reports whether, by the environment's record, its sandbox may still run
+	// without a keeper. The environment was opened before.
 	Left(s *jobs.EnvSpec) bool
-	// LeftOf tells the same of the sandbox of an attempt that has begun, by what is
+	// LeftOf reports the same of the sandbox of an attempt that has begun, by what is
 	// recorded in its directory.
 	LeftOf(dir string, now time.Time) bool
-	// End ends what that costs; its files stay where they are to.
+	// End stops the sandbox, so that it costs nothing more. Persistent files stay.
 	End(ctx context.Context, s *jobs.EnvSpec) error
 	// Keys are the variables of this process, secrets among them, that the
 	// program gets wherever it is started.
@@ -141,10 +141,15 @@ const jobMargin = time.Hour
 // back.
 func (e *Engine) settleProgram(ctx context.Context, s *jobs.Spec, t jobs.Task, p Program, dry bool) error {
 	if s.Clustered() {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " goes with the local scheduler, not with " + s.Scheduler, Hint: "--scheduler local"}
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "the backend " + s.Backend + " goes with the local scheduler, not with " + s.Scheduler,
+			Hint: "--scheduler local"}
 	}
 	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] template": t.Terminal.Template != "", "[terminal] overlay": t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0, "[resources] gpus": t.Resources.GPUs != "",
+		"[terminal] template": t.Terminal.Template != "",
+		"[terminal] overlay":  t.Terminal.Overlay != "",
+		"[terminal] bind":     len(t.Terminal.Bind) > 0,
+		"[resources] gpus":    t.Resources.GPUs != "",
 	}); err != nil {
 		return err
 	}
@@ -155,7 +160,11 @@ func (e *Engine) settleProgram(ctx context.Context, s *jobs.Spec, t jobs.Task, p
 	like := jobs.EnvSpec{
 		Name: s.Name, Strict: true,
 		Place: jobs.Place{
-			Backend: s.Backend, Image: s.Image, Resources: s.Resources, Network: t.Terminal.Network, External: &jobs.ExternalSpec{Options: t.Terminal.Options, Allow: t.Terminal.Allow},
+			Backend:   s.Backend,
+			Image:     s.Image,
+			Resources: s.Resources,
+			Network:   t.Terminal.Network,
+			External:  &jobs.ExternalSpec{Options: t.Terminal.Options, Allow: t.Terminal.Allow},
 		},
 	}
 	if s.Resources.Time > 0 {

@@ -21,23 +21,22 @@ const (
 	reaperTime = time.Minute
 	// reaperMemory holds berth and one of the scheduler's programs.
 	reaperMemory = 256 * jobs.MiB
-	// looking is how much of its minute may pass before it has itself submitted
-	// anew, which also takes time.
+	// looking is how much of its minute may pass before it submits its successor,
+	// which also takes time.
 	looking = 35 * time.Second
 	// mostLooks bounds a reaper that finds nothing to do each time: half a day,
 	// as its pauses grow.
 	mostLooks = 50
 	// soonest and latest bound its pauses.
 	soonest, latest = 15 * time.Second, 15 * time.Minute
-	// guarding is how long after a submission what submits the reaper is left
-	// alone.
+	// guarding is how long after a submission other processes wait for the process
+	// that submits the reaper.
 	guarding = 30 * time.Second
-	// guardAgain is how long what this process has begun for a reaper is left
-	// alone: a submission takes minutes where the controller is busy, and a client
+	// guardAgain is how long this process waits after it tried to submit a job's
+	// reaper: a submission takes minutes where the controller is busy, and a client
 	// that waits for a job looks at it every few seconds.
 	guardAgain = 5 * time.Minute
-	// mostGuards is how many jobs one process submits reapers for that nobody
-	// else did.
+	// mostGuards bounds for how many jobs one process submits missing reapers.
 	mostGuards = 500
 )
 
@@ -141,10 +140,19 @@ func (e *Engine) reaper(ctx context.Context, r *jobs.Record, looks int, wait tim
 		return err
 	}
 	l := jobs.Launch{
-		Attempt: a.Info.ID, Name: jobs.ReaperName(a.Info.ID), Dir: a.Dir, Log: store.FileReaperLog, Profile: s.Profile, Identity: identity(), Requeue: true,
-		Argv:      []string{node, jobs.VerbFollow, "--reap", "--attempt", strconv.Itoa(a.N), "--looks", strconv.Itoa(looks), s.ID},
-		Env:       []string{"BERTH_HOME=" + e.Store.Home()},
-		Comment:   []string{"berth job " + jobs.Short(s.ID) + ": " + s.Name, "looks after attempt " + strconv.Itoa(a.N) + " when the scheduler has ended it: begins the next one, if there is to be one"},
+		Attempt:  a.Info.ID,
+		Name:     jobs.ReaperName(a.Info.ID),
+		Dir:      a.Dir,
+		Log:      store.FileReaperLog,
+		Profile:  s.Profile,
+		Identity: identity(),
+		Requeue:  true,
+		Argv:     []string{node, jobs.VerbFollow, "--reap", "--attempt", strconv.Itoa(a.N), "--looks", strconv.Itoa(looks), s.ID},
+		Env:      []string{"BERTH_HOME=" + e.Store.Home()},
+		Comment: []string{
+			"berth job " + jobs.Short(s.ID) + ": " + s.Name,
+			"looks after attempt " + strconv.Itoa(a.N) + " when the scheduler has ended it: begins the next one, if there is to be one",
+		},
 		Resources: jobs.Resources{Memory: reaperMemory, Time: reaperTime},
 		Slurm:     s.Slurm,
 		Aside:     true,
@@ -194,10 +202,10 @@ func (e *Engine) reaper(ctx context.Context, r *jobs.Record, looks int, wait tim
 // pause is how long after a look in vain the next one comes.
 func pause(looks int) time.Duration { return min(soonest<<min(looks, 10), latest) }
 
-// Reap is the work of a reaper: it does what the job needs done, and when it is
-// not yet time for that, has itself submitted anew and ends, so that it never
-// waits on a node. attempt is the number of the one that it was submitted for,
-// looks how many were in vain before.
+// Reap is the work of a reaper: it does what must follow the attempt. If it is too
+// early for that, it submits the next reaper and ends, so that it never waits on a
+// node. attempt is the number of the attempt that it was submitted for, looks the
+// number of earlier looks that found nothing to do.
 func (e *Engine) Reap(ctx context.Context, r *jobs.Record, attempt, looks int) (View, error) {
 	soon, cancel := context.WithTimeout(jobs.WithUrgency(ctx), looking)
 	defer cancel()

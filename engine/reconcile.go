@@ -44,8 +44,8 @@ type View struct {
 	// Unfollowed is why the next attempt could not be begun; it is to be tried
 	// again.
 	Unfollowed error
-	// Standby is the job, submitted ahead or started anew, that is left to begin
-	// the next attempt; nil is none.
+	// Standby is the standby, or the requeued job, that will begin the next attempt;
+	// nil is none.
 	Standby *jobs.Handle
 	// Waits is of a job that has not begun and waits for others.
 	Waits jobs.Wait
@@ -165,7 +165,7 @@ func (e *Engine) askOne(ctx context.Context, views []*View) (there []*View) {
 	if len(handles) == 0 {
 		return there
 	}
-	// What is in the answer is true even if the rest could not be had.
+	// A partial answer is valid even if the query failed for the rest.
 	got, err := sc.Status(ctx, handles)
 	var unwanted []jobs.Handle
 	for i, v := range submitted {

@@ -29,13 +29,15 @@ func settleResume(s *jobs.Spec, asked *jobs.Resume) error {
 	}
 	switch {
 	case p.Before > limit/4:
-		return no(jobs.KindUsage, fmt.Sprintf("before = %s is more than a quarter of the time limit (%s)", p.Before, limit), fmt.Sprintf("give %s or less, or more time", limit/4))
+		return no(jobs.KindUsage, fmt.Sprintf("before = %s is more than a quarter of the time limit (%s)", p.Before, limit),
+			fmt.Sprintf("give %s or less, or more time", limit/4))
 	case p.Min >= limit-p.Before:
 		return no(jobs.KindUsage, fmt.Sprintf("min = %s is as long as the task runs before it is stopped (%s)", p.Min, limit-p.Before), "give less, or more time")
 	case s.Resources.Tasks > 1:
 		return no(jobs.KindConfig, "the tasks of [resources] ntasks cannot be stopped at one point from which all go on", "leave resume or ntasks out")
 	case s.Workspace == nil && (s.Backend == jobs.BackendDocker || s.Backend == jobs.BackendSSH || s.External != nil):
-		return no(jobs.KindConfig, "with the backend "+s.Backend+" nothing but a workspace is there after an attempt, and this task has none", `add [workspace] repo = ".", or use --backend singularity`)
+		return no(jobs.KindConfig, "with the backend "+s.Backend+" nothing but a workspace is there after an attempt, and this task has none",
+			`add [workspace] repo = ".", or use --backend singularity`)
 	case p.Every > 0 && s.Workspace == nil:
 		return no(jobs.KindUsage, "every: a checkpoint keeps the workspace, and this task has none", `add [workspace] repo = ".", or leave every out`)
 	case p.Every > 0 && (s.Backend == jobs.BackendSSH || s.External != nil):

@@ -94,7 +94,8 @@ func settleTasks(s *jobs.Spec) error {
 		}
 		return nil
 	case s.Overlay.Name != "":
-		return refuse(jobs.KindConfig, "the tasks would all write the overlay "+s.Overlay.Name+", which takes one writer", "leave overlay out: every task gets a layer of its own, which is thrown away")
+		return refuse(jobs.KindConfig, "the tasks would all write the overlay "+s.Overlay.Name+", which takes one writer",
+			"leave overlay out: every task gets a layer of its own, which is thrown away")
 	case s.Backend != jobs.BackendSingularity && s.Backend != jobs.BackendLocal:
 		return refuse(jobs.KindConfig, "the backend "+s.Backend+" cannot be placed by the scheduler", "use --backend singularity")
 	}
@@ -149,9 +150,19 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // checkSpec refuses control characters in whatever will stand in a script, and
 // names that are none.
 func checkSpec(s *jobs.Spec) error {
-	values := [][2]string{{"the task's name", s.Name}, {"the image's path", s.Image}, {"the image", s.ImageRef}, {"partition", s.Slurm.Partition}, {"account", s.Slurm.Account}, {"qos", s.Slurm.QOS}, {"constraint", s.Slurm.Constraint}}
+	values := [][2]string{
+		{"the task's name", s.Name},
+		{"the image's path", s.Image},
+		{"the image", s.ImageRef},
+		{"partition", s.Slurm.Partition},
+		{"account", s.Slurm.Account},
+		{"qos", s.Slurm.QOS},
+		{"constraint", s.Slurm.Constraint},
+	}
 	for _, m := range s.Mounts {
-		values = append(values, [2]string{fmt.Sprintf("the bind source %q", m.Source), m.Source}, [2]string{fmt.Sprintf("the bind destination %q", m.Destination), m.Destination})
+		values = append(values,
+			[2]string{fmt.Sprintf("the bind source %q", m.Source), m.Source},
+			[2]string{fmt.Sprintf("the bind destination %q", m.Destination), m.Destination})
 	}
 	for _, v := range values {
 		if err := jobs.CheckText(v[0], v[1]); err != nil {

@@ -229,15 +229,18 @@ func (e *Engine) takeBack(ctx context.Context, site Site, rec *jobs.Record, caus
 	return cause
 }
 
-// fetch brings the copies of records that are on clusters up to date: one
-// question for each cluster, about all its jobs that have not ended. It returns
-// the records anew, and why one could not be brought up to date.
+// fetch updates the local copies of records that are on clusters: one query for
+// each cluster, about all its jobs that have not ended. It returns the records as
+// read again, and for each the error that kept it from an update.
 func (e *Engine) fetch(ctx context.Context, recs []*jobs.Record) ([]*jobs.Record, []error) {
 	return e.bring(ctx, recs, func(r *jobs.Record) bool { return !jobs.StateOf(r).Final() }, Site.Round)
 }
 
-// bring asks each cluster once about those of its jobs that are wanted.
-func (e *Engine) bring(ctx context.Context, recs []*jobs.Record, wanted func(*jobs.Record) bool, ask func(Site, context.Context, []*jobs.Record) []error) ([]*jobs.Record, []error) {
+// bring queries each cluster once about those of its jobs that are wanted.
+func (e *Engine) bring(
+	ctx context.Context, recs []*jobs.Record, wanted func(*jobs.Record) bool,
+	ask func(Site, context.Context, []*jobs.Record) []error,
+) ([]*jobs.Record, []error) {
 	errs := make([]error, len(recs))
 	type group struct {
 		site Site

@@ -19,7 +19,9 @@ func (e *Engine) snapshotter(s *jobs.EnvSpec) (jobs.Snapshotter, error) {
 		return nil, err
 	}
 	if s.Login != nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the files of the environment " + s.Name + " are behind " + s.Login.Host + ", where berth makes no snapshots", Hint: "copy what is to be kept: berth cp " + s.Name + ":PATH ."}
+		return nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "the files of the environment " + s.Name + " are behind " + s.Login.Host + ", where berth makes no snapshots",
+			Hint: "copy what is to be kept: berth cp " + s.Name + ":PATH ."}
 	}
 	if k, ok := b.(jobs.Snapshotter); ok {
 		return k, nil
@@ -154,7 +156,9 @@ func (v *Environment) RemoveAll(ctx context.Context, force, snapshots bool) (kep
 		kept = append(kept, s.Name)
 	}
 	if len(kept) > 0 && !outlive && !snapshots {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the environment " + v.Spec.Name + " has snapshots, which are among its files: " + strings.Join(kept, ", "), Hint: "berth env rm --snapshots " + v.Spec.Name + " removes them, too"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  "the environment " + v.Spec.Name + " has snapshots, which are among its files: " + strings.Join(kept, ", "),
+			Hint: "berth env rm --snapshots " + v.Spec.Name + " removes them, too"}
 	}
 	if err := v.Remove(ctx, force); err != nil || !snapshots {
 		return kept, err

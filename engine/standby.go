@@ -19,10 +19,11 @@ const (
 )
 
 // replenish submits standbys for a job whose nodes may not submit its next
-// attempt, as many as may be needed. What fails is shown with the job.
+// attempt, as many as may be needed. A failure is shown with the job.
 func (e *Engine) replenish(ctx context.Context, r *jobs.Record) {
 	a := r.Current()
-	if !r.Spec.Profile.NodesMute || a == nil || a.Submitted == nil || a.Standby != nil || a.Over() || r.Cancel != nil || !r.Spec.FollowedOnCluster() || e.mute(&r.Spec) {
+	if !r.Spec.Profile.NodesMute || a == nil || a.Submitted == nil || a.Standby != nil || a.Over() || r.Cancel != nil ||
+		!r.Spec.FollowedOnCluster() || e.mute(&r.Spec) {
 		return
 	}
 	if u := a.Unfollowed; u != nil && e.Now().Sub(u.Time) < refusedFor {
@@ -55,9 +56,9 @@ func mute(s *jobs.Spec) error {
 		Hint: "where you submit: berth status " + jobs.Short(s.ID)}
 }
 
-// standbys submits n of them behind the last that there is. A second submission
-// of the same finds the first by its name, and each of them that is too many
-// ends at once.
+// standbys submits n standbys, each behind the one before it and the first behind
+// the last that waits, or behind the attempt's own job. It first looks for jobs of
+// the same names from an earlier call. A surplus standby ends as soon as it starts.
 func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
 	s, a := r.Spec, r.Current()
 	if slices.Contains(s.Profile.Forbid, "dependency") {
@@ -103,7 +104,7 @@ func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
 	if err != nil {
 		return err // they are found by their names
 	}
-	if !won { // somebody else's, who has found or submitted the same
+	if !won { // another process recorded the same standbys
 		fresh, err := store.LoadAttempt(a.Dir)
 		if err != nil {
 			return err
@@ -112,13 +113,13 @@ func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
 		return nil
 	}
 	a.Standby = &have
-	if store.Cancelled(r.Dir) { // meanwhile, by somebody who did not see them
+	if store.Cancelled(r.Dir) { // meanwhile, by a process that did not see them
 		return sc.Cancel(ctx, have.Handles)
 	}
 	return nil
 }
 
-// standby submits one.
+// standby submits one standby behind the job behind.
 func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record, at seat, name string, behind jobs.Handle) (jobs.Handle, error) {
 	a := r.Current()
 	info := a.Info
@@ -149,8 +150,8 @@ func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record,
 	return h, err
 }
 
-// standbyCame is how Slurm came to have the job that is left to begin the next
-// attempt.
+// standbyCame says whether the job that will begin the next attempt was requeued
+// or submitted ahead.
 func (v *View) standbyCame(d jobs.Decision) string {
 	if own := v.Anew(d); own != nil && own.NativeID == v.Standby.NativeID {
 		return "started anew"
@@ -158,9 +159,9 @@ func (v *View) standbyCame(d jobs.Decision) string {
 	return "submitted ahead"
 }
 
-// leave tells whether the next attempt is left to a job that Slurm still has: a
-// standby that fits, or the attempt's own, started anew, whose runner is about to
-// begin the next one in it.
+// leave reports whether a job that Slurm already has will begin the next attempt: a
+// standby with the same request, or the attempt's own job if it was requeued and its
+// runner is about to begin the next attempt in it.
 func (e *Engine) leave(ctx context.Context, v *View, d jobs.Decision) (bool, error) {
 	v.Standby = nil
 	if v.Cancel != nil {

@@ -156,8 +156,8 @@ func (e *Engine) give(ctx context.Context, o *offer, rec *jobs.Record) (*jobs.Re
 	return rec, nil
 }
 
-// unclear tells an error after which the scheduler may have the job. What
-// nobody has classified says nothing about that either.
+// unclear reports whether the scheduler may have the job despite the error. An
+// unclassified error does not rule that out.
 func unclear(err error) bool {
 	kind := jobs.KindOf(err)
 	return err != nil && (kind == jobs.KindUnclear || kind == jobs.KindUnknown)

@@ -15,12 +15,13 @@ import (
 	"berth/templates"
 )
 
-// TemplateOptions say how the image of a template is had.
+// TemplateOptions say how the image of a template is obtained.
 type TemplateOptions struct {
-	// Known asks nobody and builds nothing: an image that is not there is an
-	// error of the kind not found.
+	// Known queries no registry and builds nothing: a missing image is an error of
+	// the kind not found.
 	Known bool
-	// Anew looks the base up in its registry and builds, whatever is there.
+	// Anew looks the base up in its registry and rebuilds the image, even if it is
+	// in the cache.
 	Anew bool
 }
 
@@ -127,8 +128,8 @@ func (e *Engine) settleTemplate(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 	return ref, err
 }
 
-// envTemplate puts what the template of a new environment says where nobody
-// has said anything.
+// envTemplate fills the options of a new environment that are not set from its
+// template.
 func (e *Engine) envTemplate(o EnvOptions, backend string) (EnvOptions, error) {
 	if o.Template == "" {
 		return o, nil
@@ -137,7 +138,9 @@ func (e *Engine) envTemplate(o EnvOptions, backend string) (EnvOptions, error) {
 		return o, err
 	}
 	if o.Login != nil {
-		return o, &jobs.Error{Kind: jobs.KindConfig, Msg: "a template is an image in the cache of this machine, and the environment's node has that of " + o.Login.Host, Hint: "use it there: ssh " + o.Login.Host + " berth exec --template " + o.Template}
+		return o, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "a template is an image in the cache of this machine, and the environment's node has that of " + o.Login.Host,
+			Hint: "use it there: ssh " + o.Login.Host + " berth exec --template " + o.Template}
 	}
 	w, err := e.template(o.Template)
 	if err != nil {
@@ -160,7 +163,9 @@ func contained(template, backend string) error {
 	if backend == jobs.BackendSingularity {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the template %s cannot be had on the backend %s: it is an image of Apptainer's", template, backend), Hint: "leave it out, or use --backend singularity"}
+	return &jobs.Error{Kind: jobs.KindConfig,
+		Msg:  fmt.Sprintf("the template %s cannot be had on the backend %s: it is an image of Apptainer's", template, backend),
+		Hint: "leave it out, or use --backend singularity"}
 }
 
 // envImage has the image of a new environment's template.

@@ -8,11 +8,11 @@ import (
 	"berth/jobs/store"
 )
 
-// decidedThere tells whether it is on a job's cluster, and nowhere else, that
-// conclusions are drawn, decisions made and attempts begun. Its runners write
-// there, and files that are created once say who was first only where all who
-// come see the same directory: what is here is a copy, and two of them would
-// decide twice. So nobody here needs to be logged in, either.
+// decidedThere reports whether verdicts, decisions and new attempts of a job are
+// made on its cluster only. Its runners write there, and a file that is created
+// exclusively selects one writer only if all processes see the same directory. The
+// record on this machine is a copy; two copies would lead to two decisions. So a
+// job also goes on while no user is logged in here.
 func decidedThere(s *jobs.Spec) bool { return s.Login != nil && s.Retry != nil }
 
 // followThere has the clusters of jobs do what the jobs need done next, each of
@@ -83,15 +83,23 @@ var neverSubmitted = jobs.Verdict{State: jobs.StateError, Reason: "it was never 
 
 // unconfirmed says how long an attempt may be on its way to the scheduler.
 func (e *Engine) unconfirmed(a *jobs.Attempt) string {
-	return "its submission is not confirmed; it counts as failed at " + a.Info.Created.Add(submitting).Format(time.RFC3339) + " if the scheduler does not know it by then"
+	return "its submission is not confirmed; it counts as failed at " + a.Info.Created.Add(submitting).Format(time.RFC3339) +
+		" if the scheduler does not know it by then"
 }
 
-// refusedHere records that a job was not submitted whose record could not be
-// taken away on its cluster, so that nobody there tries it again.
+// refusedHere records that a job was not submitted and that its record could not be
+// removed from its cluster, so that no process there submits it again.
 func (e *Engine) refusedHere(r *jobs.Record, cause error) error {
 	if !decidedThere(&r.Spec) {
 		return nil
 	}
-	_, err := store.SetVerdict(r.Current().Dir, jobs.Verdict{Version: 1, State: jobs.StateError, Class: jobs.ClassPolicy, Reason: "it was not submitted: " + cause.Error(), Hint: jobs.HintOf(cause), Time: e.Now().UTC()})
+	_, err := store.SetVerdict(r.Current().Dir, jobs.Verdict{
+		Version: 1,
+		State:   jobs.StateError,
+		Class:   jobs.ClassPolicy,
+		Reason:  "it was not submitted: " + cause.Error(),
+		Hint:    jobs.HintOf(cause),
+		Time:    e.Now().UTC(),
+	})
 	return err
 }

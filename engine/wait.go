@@ -109,7 +109,7 @@ func (e *Engine) wait(ctx context.Context, id string, others func() ([]*jobs.Rec
 			asked = e.Now()
 			ask = max(min(ask*5/4, rare), share*asked.Sub(began))
 		}
-		// A link that is cut changes nothing: it comes back, or somebody gives up.
+		// A lost connection changes nothing: it comes back, or the caller gives up.
 		gone := v.AskError != nil && rec.Spec.Login != nil
 		if v.State != last || gone != lost {
 			last, lost, pause, ask = v.State, gone, fast, often
@@ -152,9 +152,9 @@ func output(r *jobs.Record) (n int64) {
 	return n
 }
 
-// Cancel asks for the end of jobs. The wish is recorded first, so that it holds
-// even if the scheduler cannot be reached; ended jobs are left alone. What goes
-// wrong with one job or scheduler keeps it from no other.
+// Cancel requests the end of jobs. The request is recorded first, so that it holds
+// even if the scheduler is unavailable; ended jobs are left alone. A failure with
+// one job or scheduler does not stop the others.
 func (e *Engine) Cancel(ctx context.Context, views []View, by string) error {
 	type order struct {
 		sc      jobs.Scheduler
@@ -173,7 +173,7 @@ func (e *Engine) Cancel(ctx context.Context, views []View, by string) error {
 			errs = append(errs, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the cancel of job " + jobs.Short(v.Spec.ID), Err: err})
 		}
 		if rec, err := store.LoadDir(v.Dir); err == nil {
-			v.Record = rec // what was submitted until now, or is by somebody who sees the wish
+			v.Record = rec // with what was submitted until now; later submitters see the request
 		}
 		wished = append(wished, v.Record)
 	}
@@ -208,11 +208,10 @@ func (e *Engine) Cancel(ctx context.Context, views []View, by string) error {
 	return errors.Join(errs...)
 }
 
-// endUnbegun ends those of the jobs that no runner has begun: nobody else is
-// there to do so but their reapers, which are not needed then. Should it not
-// succeed, or be killed, they do it when their turn comes, as they do behind a
-// login host. The reaper of a job that runs stays: its runner takes it away,
-// unless it is killed before.
+// endUnbegun ends those of the jobs that no runner has begun, and cancels their
+// reapers, which are not needed then. If it fails or is killed, the reapers end the
+// jobs when they start, as they do behind a login host. The reaper of a running job
+// stays: the runner cancels it, unless the runner is killed before.
 func (e *Engine) endUnbegun(ctx context.Context, wished []*jobs.Record) {
 	ctx = jobs.WithUrgency(ctx) // what is known is from before the cancel
 	var unbegun []*jobs.Record
@@ -240,16 +239,16 @@ func (e *Engine) endUnbegun(ctx context.Context, wished []*jobs.Record) {
 		if err != nil {
 			continue
 		}
-		found, err := sc.Find(ctx, names) // one may have submitted itself anew
+		found, err := sc.Find(ctx, names) // a reaper may have submitted a successor of the same name
 		if err != nil {
-			continue // it finds out by itself that it is not needed
+			continue // a reaper that is not needed ends by itself
 		}
 		_ = sc.Cancel(ctx, slices.Collect(maps.Values(found)))
 	}
 }
 
-// endBetween ends those of the jobs that are between two attempts, where there is
-// nobody to find the wish: their next attempt is cancelled before it starts.
+// endBetween ends those of the jobs that are between two attempts. No runner could
+// see the request then, so the next attempt is cancelled before it starts.
 func (e *Engine) endBetween(ctx context.Context, wished []*jobs.Record) {
 	for _, r := range wished {
 		if a := r.Current(); a == nil || !a.Over() || decidedThere(&r.Spec) {
