@@ -13,7 +13,7 @@ const (
 	ActorNobody    = "nobody"    // it is over
 	ActorScheduler = "scheduler" // starts it
 	ActorRunner    = "runner"    // runs the attempt
-	ActorReaper    = "reaper"    // a small job that begins what follows after Slurm has ended the attempt
+	ActorReaper    = "reaper"    // a small job that does what must follow after Slurm has ended the attempt
 	ActorStandby   = "standby"   // a job that waits in Slurm to be the next attempt
 	ActorAnybody   = "berth"     // any verb of berth that looks at the job, such as berth status
 	ActorYou       = "you"       // nothing happens before the user acts

@@ -2,8 +2,8 @@ package jobs
 
 // Unguarded reports whether the current attempt should have a reaper queued behind
 // it but has none. The submitting client starts a separate process that submits the
-// reaper; that process may have been killed before it did so. A failed submission of
-// a reaper does not count, see [Record.Stuck].
+// reaper; that process may have been killed before it did so. Unguarded is false after a
+// failed submission of the reaper, see [Record.Stuck].
 func (r *Record) Unguarded() bool {
 	a := r.Current()
 	if a == nil || a.Submitted == nil || a.Over() || !r.Spec.FollowedOnCluster() || r.Spec.Profile.NodesMute || a.Reaper != nil || a.Unfollowed != nil {
