@@ -22,12 +22,17 @@ import (
 )
 
 // Verbs are the words that [Main] understands.
-var Verbs = []string{"runner", "rank", "guest", "keep", "connect", "hold", "join", "overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait", runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, mirror.Verb}
+var Verbs = []string{
+	"runner", "rank", "guest", "keep", "connect", "hold", "join",
+	"overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait",
+	runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, mirror.Verb,
+}
 
 // Main runs one verb and returns the exit code of the process.
 func Main(args []string) int {
 	if !Is(args) {
-		_, _ = fmt.Fprintf(os.Stderr, "usage: berth-node %s ...\nThis program is started by berth on compute nodes and inside containers.\n", strings.Join(Verbs, "|"))
+		_, _ = fmt.Fprintf(os.Stderr, "usage: berth-node %s ...\nThis program is started by berth on compute nodes and inside containers.\n",
+			strings.Join(Verbs, "|"))
 		return 2
 	}
 	switch args[0] {

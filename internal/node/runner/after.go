@@ -14,10 +14,10 @@ import (
 // job that the scheduler has seen end has its end on the disk.
 const ledgerLag = 10 * time.Second
 
-// gate ends an attempt before it has begun when a job that it waits for has not
-// ended: it begins anew behind that one. So the word on a job is the ledger's
-// and not the scheduler's, which takes the end of an attempt for that of its
-// job. What can never begin ends for good.
+// gate ends an attempt before its command starts while a job that it waits for
+// has not ended; the next attempt is then queued behind that job. The ledger
+// decides whether a job has ended, because the scheduler takes the end of an
+// attempt for the end of its job. A job that can never begin ends for good.
 func (r *attempt) gate(ctx context.Context) error {
 	if len(r.spec.After) == 0 {
 		return nil
@@ -47,7 +47,8 @@ func (r *attempt) gate(ctx context.Context) error {
 	}
 	switch {
 	case w.Never != "":
-		r.stop.set(why{state: jobs.StateError, class: jobs.ClassPolicy, code: jobs.CodeTaskFailed, reason: w.Never, hint: "berth explain " + jobs.Short(w.Because) + " tells why"})
+		r.stop.set(why{state: jobs.StateError, class: jobs.ClassPolicy, code: jobs.CodeTaskFailed, reason: w.Never,
+			hint: "berth explain " + jobs.Short(w.Because) + " tells why"})
 		return errStopped
 	case !w.Over():
 		r.stop.set(why{state: jobs.StateError, class: jobs.ClassWaiting, code: jobs.CodePending, reason: "it waits for " + w.String()})
@@ -57,9 +58,9 @@ func (r *attempt) gate(ctx context.Context) error {
 	return nil
 }
 
-// ending tells whether all that is lacking may be the sight of the end of
-// attempts that have begun: of those that were there when this one was made,
-// because it hangs on them.
+// ending reports whether the jobs that are waited for may have ended, with the
+// records of their ends not visible here yet. That is possible only for attempts
+// that have begun and that are older than this one, which was queued behind them.
 func (r *attempt) ending(w jobs.Wait, records map[string]*jobs.Record) bool {
 	for _, a := range w.For {
 		if c := records[a.Job].Current(); c == nil || c.Claim == nil || c.Info.Created.After(r.info.Created) {
@@ -69,10 +70,10 @@ func (r *attempt) ending(w jobs.Wait, records map[string]*jobs.Record) bool {
 	return true
 }
 
-// Held returns what says, each time it is called, for whom the job of an attempt
-// still waits, and whether it never can begin. Nobody else may look after the
-// jobs it waits for, so the program client, if there is one, is made to from
-// time to time.
+// Held returns a function that reports which jobs the job of an attempt still
+// waits for, and whether it can never begin. There may be no other process that
+// follows those jobs, so the function has the program client, if there is one,
+// follow them from time to time.
 func Held(attemptDir, client string) func() (waits string, never bool) {
 	const first, most = time.Minute, 15 * time.Minute
 	pause := first
@@ -101,7 +102,10 @@ func Held(attemptDir, client string) func() (waits string, never bool) {
 				ids[i] = a.Job
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), first)
-			_, _ = run.Output(ctx, run.Local{}, jobs.Cmd{Argv: append([]string{client, "follow"}, ids...), Env: append(os.Environ(), "BERTH_HOME="+store.HomeOf(jobDir))})
+			_, _ = run.Output(ctx, run.Local{}, jobs.Cmd{
+				Argv: append([]string{client, "follow"}, ids...),
+				Env:  append(os.Environ(), "BERTH_HOME="+store.HomeOf(jobDir)),
+			})
 			cancel()
 			next = time.Now().Add(pause)
 		}

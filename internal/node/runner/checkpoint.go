@@ -18,11 +18,12 @@ import (
 // kept.
 const checkpointBundles = "checkpoint-*.bundle"
 
-// longestHook bounds the hook of a checkpoint, for which nobody waits.
+// longestHook bounds the timeout of a checkpoint's hook. The hook runs beside the
+// task, and nothing waits for its end.
 const longestHook = 10 * time.Minute
 
-// hookIn returns what runs the task's hook in its container: why tells the hook
-// what it is for, and most is its time.
+// hookIn returns a function that runs the task's hook in its container. The hook
+// gets why as BERTH_HOOK, and most is its timeout.
 func (r *attempt) hookIn(c *container.Container, env []string) func(ctx context.Context, why string, most time.Duration) {
 	if r.spec.Resume == nil || r.spec.Resume.Hook.Empty() {
 		return nil
@@ -42,7 +43,13 @@ func (r *attempt) hookIn(c *container.Container, env []string) func(ctx context.
 }
 
 func (r *attempt) runHook(ctx context.Context, c *container.Container, env []string, most time.Duration) error {
-	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Resume.Hook, Env: env, Dir: r.workDir(c), Timeout: most, Grace: time.Second / 2}, r.logFile, r.logFile)
+	p, err := c.Session().Start(session.StartRequest{
+		Command: r.spec.Resume.Hook,
+		Env:     env,
+		Dir:     r.workDir(c),
+		Timeout: most,
+		Grace:   time.Second / 2,
+	}, r.logFile, r.logFile)
 	if err != nil {
 		return err
 	}
@@ -59,8 +66,9 @@ func (r *attempt) runHook(ctx context.Context, c *container.Container, env []str
 	return nil
 }
 
-// checkpoints makes one every so often while the task runs, until the returned
-// function is called, which waits for the one under way to be given up.
+// checkpoints makes checkpoints at the interval resume.every while the task runs,
+// until the returned function is called. That function ends the checkpoint under
+// way and waits for it.
 func (r *attempt) checkpoints(started time.Time) func() {
 	p := r.spec.Resume
 	if p == nil || p.Every == 0 {
@@ -98,12 +106,12 @@ func (r *attempt) checkpoints(started time.Time) func() {
 	}
 }
 
-// checkpointTries is how often one is begun anew because the task changed a file
-// under it.
+// checkpointTries is the number of tries for one checkpoint. A try fails when the
+// task changes a file while it is read.
 const checkpointTries = 5
 
-// checkpoint keeps the workspace as it is while the task runs. The layer is not
-// copied: nothing tells when what is in it belongs together.
+// checkpoint saves the state of the workspace while the task runs. The layer is
+// not copied: there is no way to know when its files are consistent.
 func (r *attempt) checkpoint(ctx context.Context, started time.Time) error {
 	w := r.spec.Workspace
 	n := r.points + 1
@@ -129,7 +137,8 @@ func (r *attempt) checkpoint(ctx context.Context, started time.Time) error {
 		return errors.New("it could not be recorded")
 	}
 	r.event("checkpoint", fmt.Sprintf("%d: %s", n, res.Commit))
-	// Who decides at this moment may still have read the one before.
+	// A process that decides right now may still have read the record of the
+	// checkpoint before, so the bundle of that one stays.
 	_ = os.Remove(filepath.Join(r.dir, fmt.Sprintf("checkpoint-%04d.bundle", n-2)))
 	return nil
 }

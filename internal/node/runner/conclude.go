@@ -41,9 +41,9 @@ func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
 	return rec
 }
 
-// concludeCommand judges a command that ended by itself. What our own record
-// says of it counts: Slurm calls a job OUT_OF_MEMORY when any child was killed,
-// even though the command went on and succeeded.
+// concludeCommand sets the state after a command that ended by itself. berth's own
+// record counts and not the scheduler's: Slurm calls a job OUT_OF_MEMORY when any
+// child was killed, even if the command went on and succeeded.
 func (r *attempt) concludeCommand(rec *jobs.ExitRecord) {
 	e := &rec.Exit
 	killed := e.Signal == 9 || e.Code == 137
@@ -51,7 +51,8 @@ func (r *attempt) concludeCommand(rec *jobs.ExitRecord) {
 	case killed && rec.OOMKills > 0:
 		e.OOM = true
 	case killed && r.jobCgroup == nil && r.box == nil && r.spec.Resources.Memory > 0 && peak >= r.spec.Resources.Memory/10*9:
-		// Nobody counts here, and nobody else kills what has reached its limit.
+		// No cgroup counts OOM kills here, so a SIGKILL close to the memory limit
+		// is taken for one.
 		e.OOM = true
 		r.note(fmt.Sprintf("no kernel's count says so: it was killed with %d MiB of its %s in use", peak.MiB(), r.spec.Resources.Memory))
 	}
@@ -71,7 +72,7 @@ func (r *attempt) concludeCommand(rec *jobs.ExitRecord) {
 			}
 		}
 	}
-	// Only a child was killed: who asked for it has gone on, or failed for that.
+	// Only a child was killed: its parent has gone on, or has failed because of it.
 	if n := rec.OOMKills; n > 0 && !e.OOM {
 		if rec.State == jobs.StateFailed {
 			rec.State, rec.Hint = jobs.StateOutOfMemory, "raise [resources] memory; "+rec.Hint

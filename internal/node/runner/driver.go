@@ -25,7 +25,8 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 				Msg: "overlay " + o.Name + " would be a directory on a network file system, where changes to the image's directories fail", Hint: hint}
 		}
 		if o.Name == "" {
-			r.note("the scratch directory " + scratchBase + " is on a network file system, where some changes to the image's directories fail; name a local one, or overlay = \"ext3\", in a profile")
+			r.note("the scratch directory " + scratchBase + " is on a network file system, where some changes to the image's directories fail; " +
+				"name a local one, or overlay = \"ext3\", in a profile")
 		}
 	}
 	in := r.spec.Invocation()

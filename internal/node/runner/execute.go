@@ -279,7 +279,9 @@ func (r *attempt) supervise(c *container.Container, p *session.Process, deadline
 		}
 		r.stop.set(r.lostFuse(name))
 	} else if fileSystemGone(res.Exit) {
-		r.stop.set(why{state: jobs.StateError, fuse: true, reason: "the container's file system died: the command " + res.Exit.String(), hint: "see berth logs --runtime " + jobs.Short(r.spec.ID)})
+		r.stop.set(why{state: jobs.StateError, fuse: true,
+			reason: "the container's file system died: the command " + res.Exit.String(),
+			hint:   "see berth logs --runtime " + jobs.Short(r.spec.ID)})
 	}
 	return res, nil
 }
@@ -383,7 +385,9 @@ func (r *attempt) guestGone(c *container.Container, err error) error {
 		return r.abandoned(c, true)
 	}
 	if sig := c.GuestKilled(); sig != 0 {
-		r.stop.set(why{state: jobs.StateFailed, class: jobs.ClassTask, reason: fmt.Sprintf("berth's own process in the container was killed (signal %d), by the task or by another process of its user's, and with it the command", sig),
+		r.stop.set(why{state: jobs.StateFailed, class: jobs.ClassTask,
+			reason: fmt.Sprintf("berth's own process in the container was killed (signal %d), "+
+				"by the task or by another process of its user's, and with it the command", sig),
 			hint: "have the task end its own processes by their numbers, and not all that there are, as kill -1 and pkill -u do"})
 		return errStopped
 	}

@@ -96,7 +96,9 @@ func (r *attempt) send(ctx context.Context, c *container.Container, p *place) er
 	}
 	r.far.made = true
 	work := r.far.work(c)
-	made, err := c.Session().Start(session.StartRequest{Command: jobs.Command{Argv: []string{"/bin/sh", "-c", `umask 077; rm -rf "$1" && mkdir -p "$1"`, "sh", work}}}, nil, nil)
+	made, err := c.Session().Start(session.StartRequest{Command: jobs.Command{
+		Argv: []string{"/bin/sh", "-c", `umask 077; rm -rf "$1" && mkdir -p "$1"`, "sh", work},
+	}}, nil, nil)
 	if err == nil {
 		var res session.Result
 		if res, err = made.Wait(); err == nil && !res.Exit.OK() {

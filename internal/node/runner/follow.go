@@ -24,12 +24,12 @@ func classOf(err error) jobs.Class {
 	}
 }
 
-// decide records what follows the attempt, as far as that can be said here:
-// whoever ended it with a signal is known to the scheduler alone. It comes
-// before anything of the attempt counts outside of its directory, so that no
-// two attempts do. What it accepts will count, even if this process is killed
-// now: the end that it is about to record stands in the decision. When somebody
-// else has decided, this one came too late, and what it has done is kept aside.
+// decide records what follows the attempt, as far as this can be decided on the
+// node: only the scheduler knows who ended an attempt with a signal. The decision
+// is recorded before any result of the attempt counts outside of its directory, so
+// that never two attempts count. An accepted result counts even if this process is
+// killed now, because the decision holds the exit record. When another process has
+// decided first, this attempt is late, and its results are kept aside.
 func (r *attempt) decide(rec *jobs.ExitRecord) {
 	if r.spec.Retry == nil {
 		return
@@ -171,8 +171,8 @@ func (r *attempt) guard(ctx context.Context) {
 	r.event("guarded", "")
 }
 
-// tooLate refuses to begin an attempt that counts as ended: somebody may have
-// begun another because of it.
+// tooLate returns an error for an attempt that counts as ended: it must not begin,
+// because the next attempt may have begun.
 func tooLate(a *jobs.Attempt) error {
 	e := &jobs.Error{Kind: jobs.KindAgain, Hint: "it came too late; nothing was touched"}
 	switch {
@@ -187,27 +187,34 @@ func tooLate(a *jobs.Attempt) error {
 	return e
 }
 
-// restarted is for a requeued job: the scheduler has started it again under its
-// old id, with the script of an attempt, after a preemption, a lost node or a
-// requeue by a person. What went before is over, then, and this is the next
-// attempt of it; when another has begun meanwhile, it is not.
+// restarted returns the attempt that a requeued job of the scheduler runs. The
+// scheduler has started the job again under its old id, with the script of an
+// attempt, after a preemption, a lost node or a requeue by a person. The attempt
+// before the requeue is over then, and the job runs the next one, unless that has
+// begun elsewhere meanwhile.
 func restarted(rec *jobs.Record, a *jobs.Attempt, job jobs.NodeJob) (*jobs.Attempt, error) {
 	id, count, cur := job.ID, job.Restart, rec.Current()
 	if cur.Claim == nil && (cur.Info.ID == a.Info.ID || cur.Submitted != nil && cur.Submitted.Handle.NativeID == id) {
-		return cur, nil // the start before this did not come so far
+		return cur, nil // the start before this one ended before its claim
 	}
 	came := &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("the scheduler has requeued job %s, and attempt %d has begun elsewhere", id, cur.N),
 		Hint: "nothing was touched"}
 	if cur.Claim == nil || cur.Claim.NativeID != id || cur.Claim.Restart >= count {
 		return nil, came
 	}
-	if cur.Unfinished() { // whoever looks after it sees whether its runner lives on
+	if cur.Unfinished() { // the process that follows it finds out whether its runner is alive
 		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("the scheduler has requeued job %s, and the result of attempt %d is accepted", id, cur.N),
 			Hint: "nothing was touched"}
 	}
 	if cur.Exit == nil && cur.Verdict == nil {
-		_, err := finish.Verdict(cur.Dir, jobs.Verdict{Version: 1, State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Time: time.Now().UTC(),
-			Reason: fmt.Sprintf("the scheduler has requeued the job (restart %d) before its runner recorded an end", count)})
+		_, err := finish.Verdict(cur.Dir, jobs.Verdict{
+			Version: 1,
+			State:   jobs.StateError,
+			Class:   jobs.ClassPreempted,
+			Word:    jobs.WordRequeued,
+			Time:    time.Now().UTC(),
+			Reason:  fmt.Sprintf("the scheduler has requeued the job (restart %d) before its runner recorded an end", count),
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -7,11 +7,11 @@ import (
 	"berth/jobs/store"
 )
 
-// promote makes what a successful task has changed in its overlay the overlay's
-// own, where it worked on a copy. Whatever else has become of the attempt (it
-// failed, was killed, ran out of memory, time or space, was cancelled, or one of
-// its checks failed), the overlay stays what it was, unless the task was stopped
-// to go on in another attempt. The container is gone.
+// promote makes the changes of a successful task part of its overlay, where the
+// task worked on a snapshot. After any other end (the task failed, was killed, ran
+// out of memory, time or space, was cancelled, or one of its checks failed) the
+// overlay stays as it was, unless the task was stopped to go on in another attempt.
+// The container has closed before.
 func (r *attempt) promote(ctx context.Context, out *outcome, rec *jobs.ExitRecord) {
 	if out.place == nil || out.place.layer == nil || !out.place.layer.Snapshotted() {
 		return
@@ -25,7 +25,7 @@ func (r *attempt) promote(ctx context.Context, out *outcome, rec *jobs.ExitRecor
 		}
 		return
 	}
-	if !r.accepted() { // another attempt may be, which begins with the overlay as it was
+	if !r.accepted() { // another attempt may be accepted, and begins with the overlay as it was
 		rec.State, rec.Code = jobs.StateError, jobs.CodeInfra
 		rec.Reason = "it succeeded, but that could not be recorded in time, so that what it has changed in overlay " + r.spec.Overlay.Name + " is not kept"
 		rec.Hint = "is there space left? df -h " + r.jobDir
@@ -37,7 +37,7 @@ func (r *attempt) promote(ctx context.Context, out *outcome, rec *jobs.ExitRecor
 		return
 	}
 	if r.spec.Retry == nil {
-		return // nothing was decided that somebody else could finish
+		return // there is no decision that another process could finish
 	}
 	if err := store.SetPromoted(r.dir, *r.use); err != nil {
 		r.log.Warn("that the overlay has what the task has changed could not be recorded before the end", "err", err)

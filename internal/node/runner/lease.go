@@ -16,9 +16,9 @@ func (r *attempt) owner() overlay.Owner {
 		Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID, Start: r.claim.Start, Time: time.Now().UTC(), Beat: r.times.beat}
 }
 
-// openNamed opens the named overlay in dir. While somebody else has it, it
-// waits as long as the task says; a holder who may be gone is watched to the
-// end of that in any case.
+// openNamed opens the named overlay in dir. While another owner holds its lease, it
+// waits as long as the task says. A holder that may be gone is watched until that
+// is certain, even if this takes longer.
 func (r *attempt) openNamed(ctx context.Context, dir string, spec jobs.OverlaySpec) (*overlay.Layer, error) {
 	deadline := time.Now().Add(spec.Wait)
 	gone := r.ownerGone(ctx, dir)

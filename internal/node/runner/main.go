@@ -180,7 +180,10 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "open the attempt's log", Err: err}
 	}
 	// The scheduler keeps stderr in its own log: what goes wrong is wanted there too.
-	r.log = slog.New(both{slog.NewTextHandler(r.logFile, nil), slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})}).With("attempt", jobs.Short(a.Info.ID))
+	r.log = slog.New(both{
+		slog.NewTextHandler(r.logFile, nil),
+		slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}),
+	}).With("attempt", jobs.Short(a.Info.ID))
 	return r, nil
 }
 

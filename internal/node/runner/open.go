@@ -21,12 +21,18 @@ import (
 
 var errStopped = errors.New("stopped before the command began")
 
-// openContainer starts the argv of the job script, holes filled, and waits for
-// the guest's first word.
+// openContainer runs the argv of the job script, with its placeholders filled in,
+// and waits for the guest's handshake.
 func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.Container, error) {
 	bare := r.spec.Backend == jobs.BackendLocal
 	first := 0 // of docker's container, its first process
-	opening := &jobs.Opening{Argv: argv, Env: apptainer.Environ(os.Getenv, r.scratch.Conf()), OwnPIDNamespace: !bare, Home: r.home(), OwnMounts: r.spec.Backend == jobs.BackendSingularity && r.spec.Overlay.Driver == jobs.DriverKernel}
+	opening := &jobs.Opening{
+		Argv:            argv,
+		Env:             apptainer.Environ(os.Getenv, r.scratch.Conf()),
+		OwnPIDNamespace: !bare,
+		Home:            r.home(),
+		OwnMounts:       r.spec.Backend == jobs.BackendSingularity && r.spec.Overlay.Driver == jobs.DriverKernel,
+	}
 	opening.Level, opening.Scripts = r.spec.Level, r.scripts
 	opening.WritableRoot = r.spec.Backend == jobs.BackendSingularity
 	if program, err := apptainer.FindProgram(os.Getenv("PATH")); err == nil && opening.WritableRoot {
@@ -94,12 +100,12 @@ func (r *attempt) openIn(ctx context.Context, p *place, argv []string) (*contain
 	return c, again, err
 }
 
-// recordInside tells others how to come into the task's place, in which its
-// command has the variables task. A task runs without it, too. Of several tasks
-// the first one's place is recorded.
+// recordInside records how other processes enter the task's container, in which its
+// command has the variables task. The task also runs without this record. Of
+// several tasks the container of the first one is recorded.
 func (r *attempt) recordInside(c *container.Container, task []string) {
 	if r.far != nil {
-		return // nobody joins it there, and its environment is the host's
+		return // a task on another host cannot be joined, and its environment is the host's
 	}
 	g, self := c.Session().Guest(), lease.Self()
 	in := jobs.Inside{Version: 1, Env: g.Env, Task: task, Home: g.Home, Dir: r.workDir(c),
@@ -115,9 +121,9 @@ func (r *attempt) oomKills() int {
 	return r.jobCgroup.OOMKills() - r.ooms + max(r.boxOOMs, r.box.OOMKills())
 }
 
-// home is what HOME is to be inside: the user's own path, which password
-// lookups inside name too, but made anew on the writable layer. On the bare
-// host it is the real one.
+// home is the value of HOME inside: the path of the user's home, which password
+// lookups inside return too. The directory is a new one on the writable layer; on
+// the bare host it is the real one.
 func (r *attempt) home() string {
 	if h := os.Getenv("HOME"); filepath.IsAbs(h) {
 		return h
@@ -125,16 +131,16 @@ func (r *attempt) home() string {
 	return "/home/" + r.spec.User
 }
 
-// close ends the container; nobody pings its guest any more.
+// close ends the container and the pings of its guest.
 func (r *attempt) close(c *container.Container) {
 	r.setSession(nil)
 	c.Close()
 }
 
-// abandoned closes the container and tells whether its guest had ended the
-// command, because nobody pinged it: how it ended says nothing about the task
-// then. An end of the command's own that the guest has told is believed, also by
-// a runner that hears of it after the guest has left.
+// abandoned closes the container, and returns an error if its guest ended the
+// command because pings were missing: the exit then says nothing about the task.
+// An exit of the command itself that the guest has reported is believed, also by a
+// runner that receives the report after the guest has ended.
 func (r *attempt) abandoned(c *container.Container, unpinged bool) error {
 	r.setSession(nil)
 	c.Close()
@@ -153,9 +159,9 @@ func (r *attempt) lostFuse(name string) why {
 		hint: "was the node out of memory? ask for more, or see " + r.dir}
 }
 
-// fileSystemGone tells whether a command could not be started because what
-// serves the container's files had died, so early that nobody knew of it: the
-// kernel's words for that, which the guest passes on, are no doing of the task's.
+// fileSystemGone reports whether a command could not be started because the server
+// of the container's files had died unnoticed. The guest passes on the kernel's
+// errors for that, and the task has not caused them.
 func fileSystemGone(e jobs.Exit) bool {
 	if e.Started {
 		return false

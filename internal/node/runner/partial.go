@@ -47,7 +47,8 @@ func (r *attempt) keepWork(ctx context.Context, from string, out *outcome, why s
 	case out.kept && out.keptTree.Error == "":
 		r.note(why + "; the task's files are kept, untrusted as the task left them, in " + to + ": " + fetches(r.spec.ID))
 	case out.kept:
-		r.note(fmt.Sprintf("%s; the task's files are kept, untrusted as the task left them, in %s, but for %s: %s: %s", why, to, lostText(lost, k.SkippedBytes), out.keptTree.Error, fetches(r.spec.ID)))
+		r.note(fmt.Sprintf("%s; the task's files are kept, untrusted as the task left them, in %s, but for %s: %s: %s",
+			why, to, lostText(lost, k.SkippedBytes), out.keptTree.Error, fetches(r.spec.ID)))
 	default:
 		r.note(why + "; the task's files could not be kept: " + out.keptTree.Error)
 	}

@@ -186,7 +186,9 @@ func (r *attempt) watchMemory(ctx context.Context) {
 	}
 	r.note(fmt.Sprintf("memory %s is watched by the runner, advisory: no cgroup of this job holds it", asked))
 	go container.WatchMemory(ctx, asked, func(used int64) bool {
-		r.stop.set(why{state: jobs.StateOutOfMemory, reason: fmt.Sprintf("it used %d MiB of memory, more than the %s it asked for", used>>20, asked), hint: "raise [resources] memory"})
+		r.stop.set(why{state: jobs.StateOutOfMemory,
+			reason: fmt.Sprintf("it used %d MiB of memory, more than the %s it asked for", used>>20, asked),
+			hint:   "raise [resources] memory"})
 		return false
 	})
 }
@@ -230,6 +232,7 @@ func (r *attempt) ping() {
 		return
 	}
 	if silent {
-		r.stop.set(why{state: jobs.StateError, reason: "the guest in the container does not answer", hint: "did the task stop it? see " + filepath.Join(r.dir, store.FileRuntime)})
+		r.stop.set(why{state: jobs.StateError, reason: "the guest in the container does not answer",
+			hint: "did the task stop it? see " + filepath.Join(r.dir, store.FileRuntime)})
 	}
 }

@@ -67,9 +67,18 @@ func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv 
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	k := &rank{id: job.Rank, up: &uplink{w: stdout}, began: make(chan order, 1)}
 	host, _ := os.Hostname()
-	r := &attempt{dir: filepath.Clean(*dir), jobDir: store.JobDirOf(filepath.Clean(*dir)), argv: fs.Args(), on: run.Local{}, times: periods, began: time.Now(), rank: k, batch: in,
+	r := &attempt{
+		dir:     filepath.Clean(*dir),
+		jobDir:  store.JobDirOf(filepath.Clean(*dir)),
+		argv:    fs.Args(),
+		on:      run.Local{},
+		times:   periods,
+		began:   time.Now(),
+		rank:    k,
+		batch:   in,
 		claim:   jobs.Claim{NativeID: job.ID, Node: job.Node, Host: host, BootID: lease.BootID(), PID: os.Getpid()},
-		logFile: stream{k.up, frameLog}}
+		logFile: stream{k.up, frameLog},
+	}
 	k.attempt = r
 	r.log = slog.New(slog.NewTextHandler(r.logFile, nil))
 	r.stop.init()
@@ -102,8 +111,8 @@ func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv 
 	return end.Exit.Code
 }
 
-// orders does what the runner says, until the stream is closed: then nobody
-// asks for the rank's result any more, and it ends.
+// orders carries out the runner's orders until the stream is closed. Then the rank
+// ends, because no runner asks for its result any more.
 func (k *rank) orders(stdin io.Reader) {
 	in := bufio.NewReader(stdin)
 	for {

@@ -91,7 +91,13 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 	from := &labelled{parts: map[int][]byte{}, frame: rs.frame, noise: func(line string) { r.log.Info("from a rank: " + line) }}
 	// The starter is ended through its ranks, and not by a context's end: they
 	// have to clean up their nodes.
-	starter, err := r.on.Start(context.WithoutCancel(ctx), jobs.Cmd{Argv: r.argv, Env: r.batch.RankEnviron(os.Environ()), Stdin: in, Stdout: from, Stderr: &lines{to: starterSays{rs}}})
+	starter, err := r.on.Start(context.WithoutCancel(ctx), jobs.Cmd{
+		Argv:   r.argv,
+		Env:    r.batch.RankEnviron(os.Environ()),
+		Stdin:  in,
+		Stdout: from,
+		Stderr: &lines{to: starterSays{rs}},
+	})
 	_ = in.Close()
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start " + r.argv[0], Err: err}
@@ -342,7 +348,9 @@ func (rs *ranks) missed(among func(rank int) bool, how string) {
 	}
 	rs.mu.Unlock()
 	if name != "" {
-		rs.r.stop.set(why{state: jobs.StateError, reason: name + " ended without a word (" + how + "): it was killed, and not by berth", hint: "was the node out of memory? see berth logs --runtime " + jobs.Short(rs.r.spec.ID)})
+		rs.r.stop.set(why{state: jobs.StateError,
+			reason: name + " ended without a word (" + how + "): it was killed, and not by berth",
+			hint:   "was the node out of memory? see berth logs --runtime " + jobs.Short(rs.r.spec.ID)})
 	}
 }
 

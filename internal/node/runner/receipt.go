@@ -90,15 +90,28 @@ func ownVersion() string {
 	return v
 }
 
-// writeReceipt records how the attempt is contained, once. c is its open
-// container, or nil when there is none. The task does not run without it: what
-// cannot be written down now could not be told later.
+// writeReceipt records once how the attempt is contained. c is its open container,
+// or nil when there is none. The task does not run without this record, because it
+// cannot be made later.
 func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) error {
 	if r.receipted || r.rank != nil && r.rank.id != "0" {
 		return nil
 	}
-	v := jobs.Receipt{Version: 1, Attempt: r.info.ID, Time: time.Now().UTC(), Node: r.claim.Host, Scheduler: r.spec.Scheduler, Backend: r.spec.Backend,
-		CheckedOver: r.spec.CheckedOver(), Argv: argv, Mounts: r.spec.Mounts, Asked: r.spec.Level, Overlay: r.use, Limits: r.limits(p), Notes: append([]string{}, r.notes...)}
+	v := jobs.Receipt{
+		Version:     1,
+		Attempt:     r.info.ID,
+		Time:        time.Now().UTC(),
+		Node:        r.claim.Host,
+		Scheduler:   r.spec.Scheduler,
+		Backend:     r.spec.Backend,
+		CheckedOver: r.spec.CheckedOver(),
+		Argv:        argv,
+		Mounts:      r.spec.Mounts,
+		Asked:       r.spec.Level,
+		Overlay:     r.use,
+		Limits:      r.limits(p),
+		Notes:       append([]string{}, r.notes...),
+	}
 	if r.spec.Resources.Tasks > 1 {
 		v.Ranks = r.spec.Resources.Tasks
 	}
@@ -124,7 +137,7 @@ func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) 
 		}
 	}
 	select {
-	case <-r.versions.known: // never, when nobody has asked
+	case <-r.versions.known: // not closed when the versions were not asked for
 		v.Versions = r.versions.told
 	default:
 	}
@@ -169,7 +182,8 @@ func (r *attempt) limits(p *place) (out []jobs.Limit) {
 	if p != nil && p.layer != nil {
 		switch most := r.layerLimit(p); {
 		case most.Bytes > 0 || most.Files > 0:
-			by(jobs.Limit{Name: "disk", Value: limitText(most), By: "the runner", Advisory: true, Why: "a layer of the driver " + r.spec.Overlay.Driver + " has no size of its own"})
+			by(jobs.Limit{Name: "disk", Value: limitText(most), By: "the runner", Advisory: true,
+				Why: "a layer of the driver " + r.spec.Overlay.Driver + " has no size of its own"})
 		case r.spec.Overlay.Driver == jobs.DriverExt3:
 			if fi, err := os.Stat(p.layer.Path); err == nil {
 				by(jobs.Limit{Name: "disk", Value: jobs.Bytes(fi.Size()).String(), By: "the layer's image"})

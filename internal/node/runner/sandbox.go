@@ -65,5 +65,11 @@ func (r *attempt) newSandbox(ctx context.Context) (*far, error) {
 		}
 	}
 	until += ", and berth env gc ends it now"
-	return &far{what: what, until: until, opening: *o, dir: path.Join(farJobs, r.info.ID), clean: func(ctx context.Context, _ *far) error { return o.End(ctx) }}, nil
+	return &far{
+		what:    what,
+		until:   until,
+		opening: *o,
+		dir:     path.Join(farJobs, r.info.ID),
+		clean:   func(ctx context.Context, _ *far) error { return o.End(ctx) },
+	}, nil
 }

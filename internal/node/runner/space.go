@@ -121,7 +121,9 @@ func (r *attempt) tooLarge(ctx context.Context, p *place) *why {
 	if layer.Bytes > 0 {
 		what = "its writable layer and the workspace together have"
 	}
-	return &why{state: jobs.StateFailed, reason: "no space: " + what + " become larger than the " + together.String() + " they may take, beside the clone", hint: "raise [resources] disk"}
+	return &why{state: jobs.StateFailed,
+		reason: "no space: " + what + " become larger than the " + together.String() + " they may take, beside the clone",
+		hint:   "raise [resources] disk"}
 }
 
 func limitText(s overlay.Space) string {
@@ -167,7 +169,8 @@ func (r *attempt) full(ctx context.Context, c *container.Container, p *place, e 
 		return
 	}
 	if tmp, err := c.Session().Space(ctx, "/tmp"); err == nil && tmp.Full() != "" {
-		no("the scratch directory of "+r.claim.Host+", which is its /tmp, "+tmp.Full(), "make room in "+filepath.Dir(r.scratch.Dir)+", or name another scratch in the profile")
+		no("the scratch directory of "+r.claim.Host+", which is its /tmp, "+tmp.Full(),
+			"make room in "+filepath.Dir(r.scratch.Dir)+", or name another scratch in the profile")
 		return
 	}
 	if says := saysFull(stderr); says != "" {

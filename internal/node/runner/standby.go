@@ -56,13 +56,14 @@ func openAhead(dir, client string, argv []string, stderr io.Writer, periods time
 	return open(rec.Attempts[at].Dir, argv, stderr, periods)
 }
 
-// standIn is for a job of the scheduler (id) that was submitted ahead, behind the attempt
-// in dir. When another attempt is due that asks for what this job has, it is
-// that; else the result is nil, and nothing was touched. That it has begun says
-// that the scheduler has ended the attempt before, whose runner may have been killed:
-// the program client concludes that, and leaves the beginning to this one.
+// standIn returns the attempt that a standby job of the scheduler (id) runs; it was
+// submitted behind the attempt in dir. When a retry is due that requests what this
+// job has, the job runs that; else the result is nil, and nothing was changed. The
+// start of the standby shows that the scheduler has ended the attempt before, whose
+// runner may have been killed. The program client records that end, and leaves the
+// retry to this process.
 func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*jobs.Attempt, error) {
-	var beat, seen time.Time // the last sign of life, and when that came
+	var beat, seen time.Time // the last heartbeat, and when it was first seen
 	for begun := time.Now(); ; {
 		rec, err := store.LoadOf(dir)
 		if err != nil {
@@ -74,7 +75,7 @@ func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*
 		}
 		own, cur := &rec.Attempts[at], rec.Current()
 		if cur.N > own.N && cur.Claim == nil && isJob(cur, id) {
-			return cur, nil // the start before this did not come so far
+			return cur, nil // the start before this one ended before its claim
 		}
 		step := jobs.Next(rec, nil, time.Now())
 		is := step.Decision.Change
@@ -92,7 +93,7 @@ func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*
 		case step.Do == jobs.DoNothing && cur.Over():
 			return nil, nil // it is over
 		case !precedes(rec, own, cur):
-			return nil, nil // somebody has submitted another
+			return nil, nil // another process has submitted another attempt
 		case step.Do == jobs.DoDecide:
 			if err := decideHere(rec, nil, "standby"); err != nil {
 				return nil, err
@@ -102,7 +103,7 @@ func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*
 			if !cur.Beat.Equal(beat) || seen.IsZero() {
 				beat, seen = cur.Beat, time.Now()
 			}
-			_ = callFollow(client, rec) // without the scheduler's programs on the node time tells
+			_ = callFollow(client, rec) // where the node lacks the scheduler's programs, the timeout below decides
 			if cur.Claim != nil && step.Do == jobs.DoNothing && time.Since(seen) >= periods.silent {
 				if err := gone(cur); err != nil {
 					return nil, err
@@ -154,7 +155,10 @@ func standbyHandle(rec *jobs.Record, own *jobs.Attempt, id string) jobs.Handle {
 func callFollow(client string, rec *jobs.Record) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: []string{client, jobs.VerbFollow, rec.Spec.ID}, Env: append(os.Environ(), "BERTH_HOME="+store.HomeOf(rec.Dir))})
+	_, err := run.Output(ctx, run.Local{}, jobs.Cmd{
+		Argv: []string{client, jobs.VerbFollow, rec.Spec.ID},
+		Env:  append(os.Environ(), "BERTH_HOME="+store.HomeOf(rec.Dir)),
+	})
 	return err
 }
 

@@ -31,15 +31,15 @@ type stopper struct {
 	mu   sync.Mutex
 	why  *why
 	done chan struct{}
-	// again is closed when somebody insists: by another cancel, while what the
-	// first one left to be done is done.
+	// again is closed by a second cancel, while the work that the first one left
+	// to do is still under way.
 	again  chan struct{}
 	insist sync.Once
 }
 
 func (s *stopper) init() { s.done, s.again = make(chan struct{}), make(chan struct{}) }
 
-// samePress is how long what comes after a first signal is taken for the same wish.
+// samePress is the time in which another signal counts as part of the first cancel.
 const samePress = time.Second
 
 func (s *stopper) set(w why) bool {
@@ -94,15 +94,15 @@ func (r *attempt) watchSignals(ctx context.Context, signals <-chan os.Signal) {
 	}
 }
 
-// heed looks whether an end that seems to be the command's own is not: a
-// scheduler may send TERM to every process of a job at once, and then the
-// command can be gone before this process has heard of it.
+// heed checks whether an exit that seems to be the command's own was caused from
+// outside: a scheduler may send TERM to every process of a job at once, and the
+// command may end before this process has received its signal.
 func (r *attempt) heed(e jobs.Exit) {
 	if !e.OK() {
 		wait := 200 * time.Millisecond
 		if r.spec.Clustered() && (e.Signal == int(syscall.SIGTERM) || e == jobs.Exit{}) {
-			// Nobody here has sent a TERM or ended the container, so the scheduler may have, which
-			// signals one process after the other, on a node that may be busy.
+			// berth has sent no TERM and has not ended the container, so the scheduler may
+			// have. It signals one process after the other, on a node that may be busy.
 			wait = 5 * time.Second
 		}
 		select {
@@ -129,20 +129,22 @@ func (r *attempt) whySignal(sig os.Signal) why {
 		// The machine goes down, perhaps.
 		return why{state: jobs.StateCancelled, class: jobs.ClassInfra, point: point, reason: "ended from outside (signal " + sig.String() + "): not by berth cancel"}
 	}
-	return why{state: jobs.StateCancelled, class: jobs.ClassEnded, point: point, reason: "ended by the scheduler (signal " + sig.String() + "): a cancel, preemption or a shutdown",
-		hint: r.batch.EndHint(r.claim.NativeID)}
+	return why{state: jobs.StateCancelled, class: jobs.ClassEnded, point: point,
+		reason: "ended by the scheduler (signal " + sig.String() + "): a cancel, preemption or a shutdown",
+		hint:   r.batch.EndHint(r.claim.NativeID)}
 }
 
-// stands tells whether the attempt is still this process's: nobody has claimed
-// it anew, nor decided what follows it.
+// stands reports whether the attempt still belongs to this process: no other process
+// has claimed it, or has decided what follows it.
 func (r *attempt) stands() bool {
 	return store.ClaimStands(r.dir, r.claim) && (r.decided.Load() || !store.HasDecision(r.dir))
 }
 
-// beat writes the sign of life, and pings the guest only while that works and
-// the claim and the overlay's lease stand: a runner that has lost its file
-// system, its attempt or its overlay must let the container end. What was seen
-// before the file system hung is too old to ping for: others count from the beat.
+// beat writes the heartbeat, and pings the guest only while that works and the claim
+// and the overlay's lease stand: a runner that has lost its file system, its attempt
+// or its overlay must let the container end. After the file system hung there is no
+// ping, because the claim may be lost by now: other processes count the timeout from
+// the last heartbeat.
 func (r *attempt) beat(ctx context.Context) {
 	t := time.NewTicker(r.times.beat)
 	defer t.Stop()
@@ -153,7 +155,9 @@ func (r *attempt) beat(ctx context.Context) {
 		} else if !r.stands() {
 			r.stop.set(why{state: jobs.StateError, reason: "the attempt was taken over by another runner"})
 		} else if l := r.layer.Load(); l != nil && !l.Stands() {
-			r.stop.set(why{state: jobs.StateError, reason: "overlay " + r.spec.Overlay.Name + " was taken over by somebody else, because this runner was silent for long", hint: "berth overlay show " + r.spec.Overlay.Name + " says who has it"})
+			r.stop.set(why{state: jobs.StateError,
+				reason: "overlay " + r.spec.Overlay.Name + " was taken over by somebody else, because this runner was silent for long",
+				hint:   "berth overlay show " + r.spec.Overlay.Name + " says who has it"})
 		} else if time.Since(began) > r.times.fresh {
 			r.log.Warn("the file system of the attempt's directory did not answer for a while", "took", time.Since(began).Round(time.Second))
 			if ctx.Err() != nil {

@@ -24,7 +24,17 @@ func defaultTimes() times {
 }
 
 func timesOf(beat time.Duration) times {
-	return times{beat: beat, fresh: 2 * beat, guestWait: 12 * beat, dead: 3 * beat, silent: 18 * beat, insist: 10 * time.Minute, start: 2 * time.Minute, grace: 10 * time.Second, unmount: 20 * time.Second}
+	return times{
+		beat:      beat,
+		fresh:     2 * beat,
+		guestWait: 12 * beat,
+		dead:      3 * beat,
+		silent:    18 * beat,
+		insist:    10 * time.Minute,
+		start:     2 * time.Minute,
+		grace:     10 * time.Second,
+		unmount:   20 * time.Second,
+	}
 }
 
 // unanswered is how many pings in a row a guest may leave unanswered. They are
