@@ -171,7 +171,13 @@ the values of variables are not shown.
 				}
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"values": list, "target": cfg.Target(), "targets": append([]string{}, cfg.Targets()...), "user_file": cfg.UserPath(), "project_file": cfg.ProjectPath()})
+				return a.printJSON(map[string]any{
+					"values":       list,
+					"target":       cfg.Target(),
+					"targets":      append([]string{}, cfg.Targets()...),
+					"user_file":    cfg.UserPath(),
+					"project_file": cfg.ProjectPath(),
+				})
 			}
 			header := []string{"KEY", "VALUE"}
 			if origin {

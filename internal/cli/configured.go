@@ -39,7 +39,12 @@ func configSources(cmd *cobra.Command) config.Sources {
 		s.Home = noLinks(h)
 	}
 	// The other flags pass the checks of task files.
-	for _, f := range []config.Flag{{Key: "target", Name: "target"}, {Key: "profile", Name: "profile"}, {Key: "scheduler", Name: "scheduler"}, {Key: "offline", Name: "offline"}} {
+	for _, f := range []config.Flag{
+		{Key: "target", Name: "target"},
+		{Key: "profile", Name: "profile"},
+		{Key: "scheduler", Name: "scheduler"},
+		{Key: "offline", Name: "offline"},
+	} {
 		if fl := cmd.Flags().Lookup(f.Name); fl != nil && fl.Changed {
 			f.Text = fl.Value.String()
 			s.Flags = append(s.Flags, f)

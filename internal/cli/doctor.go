@@ -162,8 +162,9 @@ func (f *doctorFlags) where(cmd *cobra.Command, a *app) (doctor.Where, error) {
 	return w, f.hosts(&w)
 }
 
-// configured takes what the configuration says. That what is named does not
-// exist is an error: nobody meant the rest.
+// configured puts the values of the configuration into w. A name in it that does
+// not exist is an error, and not one of the findings: the rest of the configuration
+// would describe another place than the user meant.
 func (f *doctorFlags) configured(cmd *cobra.Command, a *app, w *doctor.Where) error {
 	var t jobs.Task
 	var c engine.Choice
@@ -186,7 +187,12 @@ func (f *doctorFlags) configured(cmd *cobra.Command, a *app, w *doctor.Where) er
 		w.Backend = ""
 	}
 	over := &w.Profile.Slurm
-	for _, v := range [][2]*string{{&over.Partition, &t.Slurm.Partition}, {&over.Account, &t.Slurm.Account}, {&over.QOS, &t.Slurm.QOS}, {&over.Constraint, &t.Slurm.Constraint}} {
+	for _, v := range [][2]*string{
+		{&over.Partition, &t.Slurm.Partition},
+		{&over.Account, &t.Slurm.Account},
+		{&over.QOS, &t.Slurm.QOS},
+		{&over.Constraint, &t.Slurm.Constraint},
+	} {
 		if *v[1] != "" {
 			*v[0] = *v[1]
 		}

@@ -77,7 +77,10 @@ func (a *app) lookFar(ctx context.Context, login jobs.SSHSpec, w doctor.Where) (
 	if err != nil {
 		return nil, err
 	}
-	out, err := run.Output(ctx, h, jobs.Cmd{Argv: []string{"/bin/sh", "-c", slurm.FindOnLogin + `exec "$HOME/.local/state/berth/bin/$1" examine --json --request -`, "sh", name}, Stdin: bytes.NewReader(request)})
+	out, err := run.Output(ctx, h, jobs.Cmd{
+		Argv:  []string{"/bin/sh", "-c", slurm.FindOnLogin + `exec "$HOME/.local/state/berth/bin/$1" examine --json --request -`, "sh", name},
+		Stdin: bytes.NewReader(request),
+	})
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "look at " + h.String(), Err: err, Hint: jobs.HintOf(err)}
 	}

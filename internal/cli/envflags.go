@@ -83,8 +83,15 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	o := engine.EnvOptions{
 		Name: f.name, Template: f.template, From: f.from, Discard: f.discard, Forward: f.forward,
 		Place: jobs.Place{
-			Backend: f.backend, Image: f.image, Overlay: jobs.OverlaySpec{Driver: f.overlay}, Env: f.set, GPU: f.gpu, Network: f.network, Fakeroot: f.fakeroot, Dir: f.dir,
-			Docker: &jobs.DockerSpec{User: f.user, Pids: f.pids, Volumes: f.volumes},
+			Backend:  f.backend,
+			Image:    f.image,
+			Overlay:  jobs.OverlaySpec{Driver: f.overlay},
+			Env:      f.set,
+			GPU:      f.gpu,
+			Network:  f.network,
+			Fakeroot: f.fakeroot,
+			Dir:      f.dir,
+			Docker:   &jobs.DockerSpec{User: f.user, Pids: f.pids, Volumes: f.volumes},
 		},
 	}
 	if f.backend == "apptainer" {

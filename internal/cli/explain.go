@@ -113,15 +113,15 @@ type explainAttempt struct {
 	State  jobs.State `json:"state"`
 	Node   string     `json:"node,omitempty"`
 	Reason string     `json:"reason,omitempty"`
-	// NativeID is the scheduler's; Asked what it asked for in place of what the job
-	// does.
+	// NativeID is the scheduler's id; Asked is what the attempt requested in place
+	// of what the job requests.
 	NativeID string      `json:"native_id,omitempty"`
 	Asked    jobs.Change `json:"asked,omitzero"`
 	Exit     *jobs.Exit  `json:"exit,omitempty"`
 	OOMKills int         `json:"oom_kills,omitempty"`
 	MaxRSS   jobs.Bytes  `json:"max_rss_bytes,omitempty"`
 	Peak     jobs.Bytes  `json:"memory_peak_bytes,omitempty"`
-	// Decision is nil while nobody has decided.
+	// Decision is nil until what follows the attempt is decided.
 	Decision *jobs.Decision `json:"decision,omitempty"`
 }
 

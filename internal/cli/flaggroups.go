@@ -15,8 +15,10 @@ type flagGroup struct {
 // flagGroups are the parts in which the help of a command with many flags lists
 // them, whichever command it is. A flag in none comes first, under "Flags:".
 var flagGroups = []flagGroup{
-	{"The place it runs in", []string{"image", "from", "template", "overlay", "overlay-wait", "overlay-snapshot", "keep", "keep-failed", "discard", "disk", "bind", "mount-cwd", "network",
-		"fakeroot", "gpu", "user", "volume", "stage", "offline", "set", "forward", "lifetime"}},
+	{"The place it runs in", []string{
+		"image", "from", "template", "overlay", "overlay-wait", "overlay-snapshot", "keep", "keep-failed", "discard", "disk", "bind",
+		"mount-cwd", "network", "fakeroot", "gpu", "user", "volume", "stage", "offline", "set", "forward", "lifetime",
+	}},
 	{"What it works on", []string{"workspace", "base", "scope"}},
 	{"What it may use", []string{"cpus", "memory", "gpus", "nodes", "ntasks", "time", "pids", "limits"}},
 	{"Where it is", []string{"backend", "scheduler", "target", "profile", "host", "login", "ssh-key", "ssh-option"}},

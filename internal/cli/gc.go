@@ -87,10 +87,11 @@ func (a *app) printLeft(left []engine.Left) error {
 	return a.table([]string{"WHAT", "NAME", "JOB", "RESULT", "WHY"}, rows)
 }
 
-// forGood is older than any layer that a job has kept: those stay.
+// forGood is more than the age of any kept layer, so that these stay.
 const forGood = 100 * 365 * 24 * time.Hour
 
-// gcOverlays is the part of berth overlay gc that costs nobody anything.
+// gcOverlays removes what berth overlay gc removes, except the layers that jobs have
+// kept: a user may still want those.
 func (a *app) gcOverlays(ctx context.Context, dry bool, left *[]engine.Left) error {
 	set, _, err := a.overlays()
 	if err != nil {
@@ -104,8 +105,8 @@ func (a *app) gcOverlays(ctx context.Context, dry bool, left *[]engine.Left) err
 	return err
 }
 
-// gcLeases gives back the leases of overlays whose owners are gone, as whoever
-// wants the overlay next would: nothing else of the overlay is touched.
+// gcLeases releases the leases of overlays whose owners are gone, as the next user
+// of the overlay would. Nothing else of the overlay is changed.
 func (a *app) gcLeases(ctx context.Context, e *engine.Engine, dry bool, left *[]engine.Left) error {
 	entries, err := os.ReadDir(e.Store.Overlays())
 	if err != nil {
@@ -114,7 +115,7 @@ func (a *app) gcLeases(ctx context.Context, e *engine.Engine, dry bool, left *[]
 		}
 		return err
 	}
-	// What takes longer to find out is left to who wants the overlay.
+	// An owner that takes longer to check is left to the next user of the overlay.
 	const look = 500 * time.Millisecond
 	me := lease.Self()
 	for _, d := range entries {
@@ -132,7 +133,16 @@ func (a *app) gcLeases(ctx context.Context, e *engine.Engine, dry bool, left *[]
 			l := engine.Left{What: engine.LeftLease, Name: d.Name(), Job: held.Job, Why: overlay.Held(d.Name(), *held) + ", which is gone"}
 			if !dry {
 				var taken *lease.Lease
-				taken, l.Err = lease.Acquire(dir, lease.Owner{Version: 1, Verb: "gc", Dir: dir, Host: me.Host, BootID: me.BootID, PID: me.PID, Start: me.Start, Time: a.now().UTC()}, gone)
+				taken, l.Err = lease.Acquire(dir, lease.Owner{
+					Version: 1,
+					Verb:    "gc",
+					Dir:     dir,
+					Host:    me.Host,
+					BootID:  me.BootID,
+					PID:     me.PID,
+					Start:   me.Start,
+					Time:    a.now().UTC(),
+				}, gone)
 				if l.Err == nil {
 					l.Err = taken.Release()
 				}

@@ -166,7 +166,11 @@ func helpTopic(c *cobra.Command, words []string) (*cobra.Command, error) {
 	case len(rest) > 0 && topic.HasSubCommands():
 		return nil, unknownCommand(topic, rest[0])
 	case len(rest) > 0:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s has no commands below it, got %q", topic.CommandPath(), rest[0]), Hint: topic.CommandPath() + " --help"}
+		return nil, &jobs.Error{
+			Kind: jobs.KindUsage,
+			Msg:  fmt.Sprintf("%s has no commands below it, got %q", topic.CommandPath(), rest[0]),
+			Hint: topic.CommandPath() + " --help",
+		}
 	}
 	topic.InitDefaultHelpFlag()
 	return topic, nil

@@ -97,7 +97,7 @@ type imageJSON struct {
 	Used     time.Time         `json:"used"`
 	Names    []images.Resolved `json:"references"`
 	Recorded bool              `json:"recorded"`
-	Shared   bool              `json:"shared,omitempty"` // it stands in a cache of somebody else\'s
+	Shared   bool              `json:"shared,omitempty"` // it is in another user's cache
 	InUse    string            `json:"in_use,omitempty"` // by what
 }
 
@@ -302,8 +302,20 @@ func (a *app) imageShowCmd() *cobra.Command {
 			if a.json {
 				return a.printJSON(map[string]any{"image": asJSON(img, use)})
 			}
-			rows := [][2]string{{"sha256", img.Sum}, {"file", img.Path}, {"size", roundBytes(jobs.Bytes(img.Size))}, {"id", img.ID}, {"first fetched as", dash(img.Reference)}, {"digest", dash(img.Digest)},
-				{"made", a.when(img.Created)}, {"on", dash(img.Host)}, {"definition", dash(definition(e.Images, img))}, {"%post as", dash(img.Fakeroot)}, {"used", a.when(img.Used)}, {"used by", dash(use[img.Sum])}}
+			rows := [][2]string{
+				{"sha256", img.Sum},
+				{"file", img.Path},
+				{"size", roundBytes(jobs.Bytes(img.Size))},
+				{"id", img.ID},
+				{"first fetched as", dash(img.Reference)},
+				{"digest", dash(img.Digest)},
+				{"made", a.when(img.Created)},
+				{"on", dash(img.Host)},
+				{"definition", dash(definition(e.Images, img))},
+				{"%post as", dash(img.Fakeroot)},
+				{"used", a.when(img.Used)},
+				{"used by", dash(use[img.Sum])},
+			}
 			for _, r := range img.Names {
 				rows = append(rows, [2]string{"reference", r.Reference + " " + r.Digest + " (" + a.when(r.Time) + ")"})
 			}

@@ -43,8 +43,8 @@ func schedulerName(s jobs.Spec) string {
 	return s.Scheduler + " on " + s.Login.Host
 }
 
-// reached tells a person, while somebody waits, that the cluster of a job does
-// not answer, and that it does again.
+// reached returns a function for a command that waits for a job. It prints that the
+// job's cluster does not answer, and that it answers again.
 func (a *app) reached() func(engine.View) {
 	away := false
 	return func(v engine.View) {

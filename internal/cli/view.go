@@ -57,27 +57,45 @@ type jobJSON struct {
 	Done       []jobs.DoneResult `json:"done,omitempty"`
 	Checked    string            `json:"checked_over,omitempty"` // what the done commands run over that the task could prepare
 	Artifacts  []string          `json:"artifacts,omitempty"`
-	// ArtifactBytes is how long these are together, LeftOut what did not come
-	// back, and Kept where it still is.
+	// ArtifactBytes is the size of the artifacts together, LeftOut what was not
+	// copied back, and Kept where it still is.
 	ArtifactFiles int              `json:"artifact_files,omitempty"`
 	ArtifactBytes jobs.Bytes       `json:"artifact_bytes,omitempty"`
 	LeftOut       []jobs.Omission  `json:"left_out,omitempty"`
 	Kept          *jobs.KeptTree   `json:"kept,omitempty"`
-	NotHere       []string         `json:"not_here,omitempty"` // what stays on the login host, and how it is had
+	NotHere       []string         `json:"not_here,omitempty"` // what stays on the login host, and how to fetch it
 	Overlay       *jobs.OverlayUse `json:"overlay,omitempty"`
 	OOMKills      int              `json:"oom_kills,omitempty"`
 	MaxRSS        jobs.Bytes       `json:"max_rss_bytes,omitempty"`
 	Peak          jobs.Bytes       `json:"memory_peak_bytes,omitempty"`
 	Notes         []string         `json:"notes,omitempty"`
-	// Unfollowed is what could not be submitted: without somebody, the job may
-	// not go on.
+	// Unfollowed says what could not be submitted: the job may need an action of
+	// the user to go on.
 	Unfollowed *jobs.Unfollowed `json:"unfollowed,omitempty"`
 }
 
 func viewJSON(v engine.View) jobJSON {
-	j := jobJSON{ID: v.Spec.ID, Short: jobs.Short(v.Spec.ID), Name: v.Spec.Name, State: v.State, Final: v.State.Final(), ExitCode: jobs.CodeOfRecord(v.Record),
-		Scheduler: v.Spec.Scheduler, Backend: v.Spec.Backend, Level: v.Spec.Level, Created: v.Spec.Created, AsOf: v.AsOf.UTC(), Cancel: v.Cancel != nil,
-		Dir: v.Dir, Notes: append([]string{}, v.Spec.Notes...), Word: v.Status.Word, Waiting: v.Status.Reason, Plain: v.Status.Plain, CancelBy: v.Status.By, Node: v.Status.Node}
+	j := jobJSON{
+		ID:        v.Spec.ID,
+		Short:     jobs.Short(v.Spec.ID),
+		Name:      v.Spec.Name,
+		State:     v.State,
+		Final:     v.State.Final(),
+		ExitCode:  jobs.CodeOfRecord(v.Record),
+		Scheduler: v.Spec.Scheduler,
+		Backend:   v.Spec.Backend,
+		Level:     v.Spec.Level,
+		Created:   v.Spec.Created,
+		AsOf:      v.AsOf.UTC(),
+		Cancel:    v.Cancel != nil,
+		Dir:       v.Dir,
+		Notes:     append([]string{}, v.Spec.Notes...),
+		Word:      v.Status.Word,
+		Waiting:   v.Status.Reason,
+		Plain:     v.Status.Plain,
+		CancelBy:  v.Status.By,
+		Node:      v.Status.Node,
+	}
 	if !j.Final {
 		j.Hint = v.Status.Hint
 	}
@@ -148,7 +166,7 @@ func viewJSON(v engine.View) jobJSON {
 	return j
 }
 
-// said is who cancelled an attempt in the scheduler, by what that said.
+// said returns who cancelled an attempt in the scheduler, as the scheduler reports it.
 func said(a *jobs.Attempt) string {
 	switch {
 	case a.Verdict != nil && a.Verdict.By != "":
@@ -159,7 +177,7 @@ func said(a *jobs.Attempt) string {
 	return ""
 }
 
-// waitsFor says for whom an attempt waits; "" is for nobody.
+// waitsFor returns what an attempt waits for, by its last event; "" is nothing.
 func waitsFor(dir string) string {
 	if e := store.LastEvent(dir); e.Event == store.EventWaiting {
 		return strings.TrimPrefix(e.Text, "for ")
@@ -167,7 +185,7 @@ func waitsFor(dir string) string {
 	return ""
 }
 
-// tellWaiting says for whom a job waits, as long as it does.
+// tellWaiting prints what a job waits for, until stop is called.
 func (a *app) tellWaiting(ctx context.Context, dir string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

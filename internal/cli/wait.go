@@ -193,7 +193,8 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 			a.say("waiting in the queue")
 		case jobs.StateRunning:
 			a.say("running on %s", v.Current().Claim.Host)
-		case jobs.StateSubmitting, jobs.StateCompleted, jobs.StateFailed, jobs.StateCancelled, jobs.StateTimeout, jobs.StateOutOfMemory, jobs.StateError, jobs.StateLost:
+		case jobs.StateSubmitting, jobs.StateCompleted, jobs.StateFailed, jobs.StateCancelled,
+			jobs.StateTimeout, jobs.StateOutOfMemory, jobs.StateError, jobs.StateLost:
 		}
 	})
 	if interrupted(ctx, err) {
