@@ -1,6 +1,6 @@
-// Package follow does what jobs need done next when nobody looks at them: it is
-// the verb "follow" of berth, and of the program for the nodes, which does it
-// on clusters where no berth is installed.
+// Package follow takes the next step of jobs that no berth command looks at. It is
+// the verb "follow" of berth, and of the program for the nodes, which does this on
+// clusters where no berth is installed.
 package follow
 
 import (
@@ -24,8 +24,8 @@ import (
 	"berth/jobs/store"
 )
 
-// Do has done what the jobs need done, and says what that was. The error is of
-// those that somebody has to look at again.
+// Do takes the next step of each job, and reports it with say. The error names the
+// jobs that need another look.
 func Do(ctx context.Context, e *engine.Engine, recs []*jobs.Record, say func(format string, args ...any)) error {
 	before := map[string]int{}
 	for _, r := range recs {
@@ -50,8 +50,7 @@ func Do(ctx context.Context, e *engine.Engine, recs []*jobs.Record, say func(for
 	return errors.Join(errs...)
 }
 
-// Reap is the whole work of the job that looks after an attempt, see
-// [engine.Engine.Reap].
+// Reap does the whole work of an attempt's reaper, see [engine.Engine.Reap].
 func Reap(ctx context.Context, e *engine.Engine, recs []*jobs.Record, attempt, looks int, say func(format string, args ...any)) error {
 	if len(recs) != 1 {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "--reap takes one job id"}
@@ -64,13 +63,14 @@ func Reap(ctx context.Context, e *engine.Engine, recs []*jobs.Record, attempt, l
 	return err
 }
 
-// Guard has jobs of the scheduler's look after those that have none, see
-// [engine.Engine.Guard]. Nobody waits for it, and who has begun it may submit
-// the next job just now, so it stands back.
+// Guard submits a reaper for each job that has none, see [engine.Engine.Guard]. No
+// command waits for it, and the process that has started it may be submitting the
+// next job, so it lowers its own priority.
 func Guard(ctx context.Context, e *engine.Engine, recs []*jobs.Record) {
 	_ = syscall.Setpriority(syscall.PRIO_PGRP, 0, 5)
 	for _, r := range recs {
-		// Each takes a while, and somebody else may have been at the same.
+		// Each submission takes a while, and another process may have submitted
+		// the reaper of this job meanwhile.
 		if now, err := store.LoadDir(r.Dir); err == nil {
 			r = now
 		}

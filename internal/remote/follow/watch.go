@@ -17,8 +17,8 @@ import (
 	"berth/jobs/store"
 )
 
-// Times of watching: a runner that was killed counts as gone when its beat is
-// old enough, a full disk is emptied by somebody, an attempt may have to wait.
+// These times bound the watch: the heartbeat of a killed runner has to get old, a
+// full disk may get room again, and an attempt may have to wait.
 const (
 	watchSoon, watchLate = time.Second, time.Minute
 	watchFor             = 24 * time.Hour
@@ -44,16 +44,16 @@ func WatchMain(args []string, stderr io.Writer) int {
 	return jobs.CodeOf(err)
 }
 
-// Watch goes on with a job of this machine's queue whose process has ended, until
-// the job is over, or another attempt of it has a process that does so. A job
-// that has ended in order costs one look.
+// Watch takes the next steps of a job of this machine's queue whose process has
+// ended, until the job is over, or another attempt of it has a process that does
+// so. A job that has ended in order costs one look.
 func Watch(ctx context.Context, e *engine.Engine, attemptDir string) error {
 	dir := store.JobDirOf(attemptDir)
 	begun := e.Now()
 	for pause := watchSoon; ; pause = min(pause*2, watchLate) {
 		r, err := store.LoadDir(dir)
 		if errors.Is(err, fs.ErrNotExist) || jobs.KindOf(err) == jobs.KindNotFound {
-			return nil // somebody has removed it
+			return nil // the job was removed
 		}
 		if err == nil {
 			if watched(r, attemptDir) {

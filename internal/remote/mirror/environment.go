@@ -18,9 +18,10 @@ const FarEnvs = "far"
 
 // The scripts for what an environment has on a cluster. $1 is its directory.
 const (
-	// putFile takes its file from standard input; $2 is its name. A link is made
-	// once: of two who write the same, the second finds the first one's.
-	putFile = `umask 077; mkdir -p "$1" && cd "$1" || exit 3; [ -e "$2" ] && exit 0; t=.new-$$; trap 'rm -f "$t"' EXIT; cat >"$t" && { ln "$t" "$2" 2>/dev/null || [ -e "$2" ]; }`
+	// putFile writes standard input to the file $2. A link is made only once: of two
+	// processes that write the same file, the second finds that of the first.
+	putFile = `umask 077; mkdir -p "$1" && cd "$1" || exit 3; [ -e "$2" ] && exit 0; ` +
+		`t=.new-$$; trap 'rm -f "$t"' EXIT; cat >"$t" && { ln "$t" "$2" 2>/dev/null || [ -e "$2" ]; }`
 	// removeEnv wants the record to be that of the id $2.
 	removeEnv = `[ -d "$1" ] || exit 0; grep -qs "\"$2\"" "$1/env.json" || exit 4; chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"`
 )
@@ -71,7 +72,7 @@ func (s *Site) Local(ctx context.Context, c jobs.Cmd) (jobs.Cmd, error) {
 	return s.c.Host.Local(c)
 }
 
-// shell runs one of our scripts there and returns what it prints.
+// shell runs a script of berth on the cluster, and returns what it prints.
 func (s *Site) shell(ctx context.Context, stdin []byte, script string, args ...string) ([]byte, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, shortTime, fmt.Errorf("%s has not answered after %v", s, shortTime))
 	defer stop()
@@ -82,7 +83,7 @@ func (s *Site) shell(ctx context.Context, stdin []byte, script string, args ...s
 	out, err := run.Output(ctx, s, c)
 	var failed *run.Error
 	if errors.As(err, &failed) {
-		failed.Argv = []string{"a shell on", s.String()} // nobody wants to read the script
+		failed.Argv = []string{"a shell on", s.String()} // the text of the script would not explain the error
 	}
 	return out, err
 }

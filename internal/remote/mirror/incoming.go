@@ -193,7 +193,8 @@ func (in *receiver) close(j *incoming, st *jobState) error {
 		return nil
 	}
 	if st.Over > 0 && j.hold[store.FileExit] != nil {
-		in.s.c.Progress(fmt.Sprintf("%v of the files of job %s were not copied here: they are over the limit, and stay on %s", jobs.Bytes(st.Over), jobs.Short(j.rec.Spec.ID), in.s))
+		in.s.c.Progress(fmt.Sprintf("%v of the files of job %s were not copied here: they are over the limit, and stay on %s",
+			jobs.Bytes(st.Over), jobs.Short(j.rec.Spec.ID), in.s))
 	}
 	exit, err := j.artifacts()
 	if err == nil && exit != nil {

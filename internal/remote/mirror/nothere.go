@@ -13,9 +13,8 @@ import (
 )
 
 // NotHere says what of a job's last attempt, which has ended, stays on the login
-// host, and how it is had: files over the limits, artifacts that had no room here, and
-// a work tree that was kept. A
-// job of this machine's has none of that.
+// host, and how to fetch it: files over the limits, artifacts that had no room
+// here, and a work tree that was kept. A job of this machine has none of that.
 func NotHere(r *jobs.Record) (out []string) {
 	a := r.Current()
 	if r.Spec.Login == nil || a == nil || a.Exit == nil {
@@ -46,7 +45,8 @@ func NotHere(r *jobs.Record) (out []string) {
 			a.Exit.ArtifactFiles, a.Exit.ArtifactBytes.Rough(), host, host, filepath.Join(dir, dirArtifacts)))
 	}
 	if k := a.Exit.Kept; k != nil && k.Dir != "" {
-		out = append(out, fmt.Sprintf("the task's files, untrusted as the task left them, are kept on %s in %s: berth collect %s --into DIR there copies what was left out",
+		out = append(out, fmt.Sprintf("the task's files, untrusted as the task left them, are kept on %s in %s: "+
+			"berth collect %s --into DIR there copies what was left out",
 			host, filepath.Join(dir, workspace.WorkDir), jobs.Short(r.Spec.ID)))
 	}
 	return out

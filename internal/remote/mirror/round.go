@@ -30,15 +30,15 @@ func (s *Site) Round(ctx context.Context, recs []*jobs.Record) []error {
 	return s.rounds(ctx, recs, false)
 }
 
-// Follow has what the jobs need done next done there, by the program that does
-// so there for every job, and then is [Site.Round]. The error of a job of which
-// that failed tells so; one that has no record there is [jobs.KindNotFound].
+// Follow has the program on the cluster take the next step of the jobs, as it does
+// there for every job, and then does what [Site.Round] does. The error of a job says
+// that its step failed; a job without a record there is [jobs.KindNotFound].
 func (s *Site) Follow(ctx context.Context, recs []*jobs.Record) []error {
 	return s.rounds(ctx, recs, true)
 }
 
 func (s *Site) rounds(ctx context.Context, recs []*jobs.Record, follow bool) []error {
-	recs = slices.Clone(recs) // they are read anew when there is another attempt
+	recs = slices.Clone(recs) // a record is loaded again when it gets another attempt
 	errs := make([]error, len(recs))
 	homes := map[string][]int{}
 	for i, r := range recs {

@@ -43,9 +43,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return Serve(args, stdin, stdout, stderr, os.Getenv, followHere)
 }
 
-// Serve is [Main] with an environment, and with what does there what jobs need
-// done next.
-func Serve(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, follow func(ctx context.Context, home string, ids []string) error) int {
+// Serve is [Main] with an environment, and with the function that takes the next
+// step of jobs there.
+func Serve(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string,
+	follow func(ctx context.Context, home string, ids []string) error,
+) int {
 	f := &far{stdin: stdin, stdout: stdout, getenv: getenv, git: workspace.New(run.Local{}), follow: follow}
 	err := f.do(context.Background(), args)
 	if err == nil {
@@ -126,7 +128,10 @@ func (f *far) survey(ctx context.Context) error {
 	if st, err = store.Open(h); err != nil {
 		return err
 	}
-	g := Ground{Facts: Facts{Version: version, Home: h, Identity: f.identity(), UID: os.Getuid(), GID: os.Getgid()}, Directories: overlay.TakesDirectories(st.Overlays())}
+	g := Ground{
+		Facts:       Facts{Version: version, Home: h, Identity: f.identity(), UID: os.Getuid(), GID: os.Getgid()},
+		Directories: overlay.TakesDirectories(st.Overlays()),
+	}
 	// The program that nodes start is this one, put where they see it.
 	if g.Node, err = nodebin.Self(st.Bin()); err != nil {
 		return err
@@ -174,8 +179,8 @@ func look(ctx context.Context, home, path string) *ImageFound {
 	return found
 }
 
-// readTime is how long an image may take to be read while somebody waits for the
-// answer: one that takes longer is not compared on the nodes.
+// readTime is the timeout for reading an image: a command waits for the answer. An
+// image that takes longer is not compared on the nodes.
 const readTime = time.Minute
 
 func (f *far) identity() jobs.Identity {

@@ -166,7 +166,10 @@ func (a *answer) job(st *store.Store, j haveJob, refused error) error {
 		}
 		have, known := j.Have[f.name]
 		switch {
-		case f.kind == once && known, f.kind == final && !accepted, slices.Contains(last, f.name) && (!ended || state.More), f.name == store.FileDecision && cur.Decision == nil:
+		case f.kind == once && known,
+			f.kind == final && !accepted,
+			slices.Contains(last, f.name) && (!ended || state.More),
+			f.name == store.FileDecision && cur.Decision == nil:
 			continue
 		}
 		if err := a.file(filepath.Join(dir, f.name), j.ID, f, have, state); err != nil {

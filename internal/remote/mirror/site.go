@@ -40,7 +40,7 @@ type Config struct {
 	Scheduler func(on jobs.Starter, where string) jobs.Scheduler
 	Git       *workspace.Git
 	Terminal  bool         // a person may be asked
-	Progress  func(string) // told what takes long; nil is nobody
+	Progress  func(string) // gets a text on what takes long; nil reports nothing
 }
 
 // Site is a cluster that is reached through a login host. It is safe for
@@ -55,7 +55,7 @@ type Site struct {
 	tips  map[string][]string // by the key of a copy
 }
 
-// New returns a site. It asks nobody yet.
+// New returns a site. It makes no connection yet.
 func New(c Config) *Site {
 	if c.Progress == nil {
 		c.Progress = func(string) {}
@@ -157,7 +157,13 @@ func (s *Site) Survey(ctx context.Context, q Question) (*Ground, error) {
 	if err := json.Unmarshal(out.b.Bytes(), &g); err != nil || g.Version != version {
 		return nil, s.nonsense(err)
 	}
-	for what, v := range map[string]string{"state directory": g.Home, "program": g.Node, "home": g.Identity.Home, "user": g.Identity.User, "shell": g.Identity.Shell} {
+	for what, v := range map[string]string{
+		"state directory": g.Home,
+		"program":         g.Node,
+		"home":            g.Identity.Home,
+		"user":            g.Identity.User,
+		"shell":           g.Identity.Shell,
+	} {
 		if err := jobs.CheckText("the "+what+" on "+s.String(), v); err != nil {
 			return nil, err
 		}
