@@ -44,11 +44,11 @@ func (*Backend) Level() jobs.Level { return jobs.LevelFS }
 func (*Backend) Argv(in jobs.Invocation, guestArgs []string) ([]string, error) {
 	argv := []string{"apptainer", "exec", "--containall", "--no-home", "--cleanenv", "--no-eval"}
 	argv = append(argv, cwdFlag(in.Profile.Versions.Apptainer), "/tmp")
-	argv = append(argv, "--workdir", jobs.HoleScratch)
+	argv = append(argv, "--workdir", jobs.PlaceholderScratch)
 	if in.Overlay.Driver == jobs.DriverKernel {
 		argv = append(argv, "--userns")
 	} else {
-		argv = append(argv, "--overlay", jobs.HoleOverlay)
+		argv = append(argv, "--overlay", jobs.PlaceholderOverlay)
 	}
 	if in.Fakeroot {
 		argv = append(argv, "--fakeroot")
@@ -81,7 +81,7 @@ func (*Backend) Argv(in jobs.Invocation, guestArgs []string) ([]string, error) {
 	if in.Overlay.Driver == jobs.DriverKernel {
 		argv = append(argv, "--writable")
 	}
-	argv = append(argv, jobs.HoleImage, GuestPath)
+	argv = append(argv, jobs.PlaceholderImage, GuestPath)
 	return append(argv, guestArgs...), nil
 }
 

@@ -10,10 +10,10 @@ import (
 // layer, which the container program would run before the guest; the names of the
 // user's kernel keys; and the tree of cgroups, of which the user may own a part.
 var covers = []jobs.Mount{
-	{Source: jobs.HoleEmpty, Destination: scriptsDir},
-	{Source: jobs.HoleKeys, Destination: "/proc/keys"},
-	{Source: jobs.HoleKeys, Destination: "/proc/key-users"},
-	{Source: jobs.HoleCgroups, Destination: cgroupDir},
+	{Source: jobs.PlaceholderEmpty, Destination: scriptsDir},
+	{Source: jobs.PlaceholderKeys, Destination: "/proc/keys"},
+	{Source: jobs.PlaceholderKeys, Destination: "/proc/key-users"},
+	{Source: jobs.PlaceholderCgroups, Destination: cgroupDir},
 }
 
 // scriptsDir is covered alone: without the rest of /.singularity.d the container
@@ -26,15 +26,15 @@ const cgroupDir = "/sys/fs/cgroup"
 // machine; empty is a directory that stays empty. Cgroups of version 2 are the
 // machine's own, mounted read-only: programs read their limits there. In those of
 // version 1 every controller is a mount of its own, which would stay writable.
-func Covers(empty string) jobs.Holes {
-	h := jobs.Holes{jobs.HoleEmpty: empty, jobs.HoleKeys: "", jobs.HoleCgroups: ""}
+func Covers(empty string) jobs.Placeholders {
+	h := jobs.Placeholders{jobs.PlaceholderEmpty: empty, jobs.PlaceholderKeys: "", jobs.PlaceholderCgroups: ""}
 	if _, err := os.Stat("/proc/keys"); err == nil {
-		h[jobs.HoleKeys] = os.DevNull
+		h[jobs.PlaceholderKeys] = os.DevNull
 	}
 	if fi, err := os.Stat(cgroupDir); err == nil && fi.IsDir() {
-		h[jobs.HoleCgroups] = empty
+		h[jobs.PlaceholderCgroups] = empty
 		if onlyCgroup2() {
-			h[jobs.HoleCgroups] = cgroupDir
+			h[jobs.PlaceholderCgroups] = cgroupDir
 		}
 	}
 	return h

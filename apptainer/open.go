@@ -249,7 +249,7 @@ func mountPoints(in jobs.Invocation) (dirs, files []string) {
 // fill puts the values of this machine in place of the holes.
 func (o *opener) fill(argv []string, img, layer string) []string {
 	h := Covers(filepath.Join(o.at.Scratch, dirEmpty))
-	h[jobs.HoleImage], h[jobs.HoleOverlay], h[jobs.HoleScratch] = img, layer, filepath.Join(o.at.Scratch, dirWorkdir)
+	h[jobs.PlaceholderImage], h[jobs.PlaceholderOverlay], h[jobs.PlaceholderScratch] = img, layer, filepath.Join(o.at.Scratch, dirWorkdir)
 	out := h.Fill(argv)
 	out[0] = o.program
 	return out

@@ -276,7 +276,7 @@ func (o *opener) tryNetworkNone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if i := slices.Index(argv, jobs.HoleOverlay); i > 0 {
+	if i := slices.Index(argv, jobs.PlaceholderOverlay); i > 0 {
 		argv = slices.Delete(argv, i-1, i+1)
 	}
 	return o.tryArgv(ctx, o.fill(argv, img, ""), false)

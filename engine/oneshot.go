@@ -123,7 +123,7 @@ func (x *OneShot) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 	}
 	res.Notes = append(v.takeNotes(), res.Notes...)
 	switch res.Code = res.Exit.Code; {
-	case errors.Is(err, jobs.ErrOnceOver):
+	case errors.Is(err, jobs.ErrOnceTimeout):
 		res.TimedOut, res.Code, err = true, jobs.CodeTimeout, nil
 	case err != nil && ctx.Err() != nil:
 		res.Interrupted, res.Code, err = true, jobs.CodeInterrupted, nil

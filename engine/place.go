@@ -20,7 +20,7 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sea
 	p := s.Invocation()
 	p.Name, p.User, p.Guest = info.Name, at.owner, at.node
 	if s.Backend == jobs.BackendSingularity || s.Backend == jobs.BackendLocal || s.Backend == jobs.BackendDocker {
-		p.Guest = jobs.HoleNode // where its place is a directory of the runner's
+		p.Guest = jobs.PlaceholderNode // where its place is a directory of the runner's
 	}
 	inner, err := b.Argv(p, []string{"guest"})
 	if err != nil {

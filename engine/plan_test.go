@@ -291,7 +291,7 @@ func TestLaunch(t *testing.T) {
 	here := seat{node: "/bin/node", who: identity()}
 	l, err := f.launch(s, info, "/state/attempts/0001", here)
 	must(t, err)
-	want := []string{"/bin/node", "runner", "--attempt", "/state/attempts/0001", "--", jobs.HoleNode, "guest"} // the fake's container is the guest itself
+	want := []string{"/bin/node", "runner", "--attempt", "/state/attempts/0001", "--", jobs.PlaceholderNode, "guest"} // the fake's container is the guest itself
 	if d := cmp.Diff(want, l.Argv); d != "" {
 		t.Error(d)
 	}

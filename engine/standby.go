@@ -29,7 +29,7 @@ func (e *Engine) replenish(ctx context.Context, r *jobs.Record) {
 	if u := a.Unfollowed; u != nil && e.Now().Sub(u.Time) < refusedFor {
 		return
 	}
-	n := min(r.Further(), mostAhead) - len(r.Waiting())
+	n := min(r.AttemptsLeft(), mostAhead) - len(r.Waiting())
 	if n <= 0 {
 		return
 	}
@@ -153,7 +153,7 @@ func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record,
 // standbyCame says whether the job that will begin the next attempt was requeued
 // or submitted ahead.
 func (v *View) standbyCame(d jobs.Decision) string {
-	if own := v.Anew(d); own != nil && own.NativeID == v.Standby.NativeID {
+	if own := v.RequeuedHandle(d); own != nil && own.NativeID == v.Standby.NativeID {
 		return "started anew"
 	}
 	return "submitted ahead"
@@ -168,12 +168,12 @@ func (e *Engine) leave(ctx context.Context, v *View, d jobs.Decision) (bool, err
 		return false, nil
 	}
 	var fit []jobs.Handle
-	if own := v.Anew(d); own != nil {
+	if own := v.RequeuedHandle(d); own != nil {
 		fit = append(fit, *own)
 	}
 	for _, h := range v.Waiting() {
 		for i := range v.Attempts {
-			if a := &v.Attempts[i]; a.N == v.StandbyFor(h) && a.Info.Change.Fits(d.Change) {
+			if a := &v.Attempts[i]; a.N == v.StandbyFor(h) && a.Info.Change.SameRequest(d.Change) {
 				fit = append(fit, h)
 			}
 		}

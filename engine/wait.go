@@ -194,7 +194,7 @@ func (e *Engine) Cancel(ctx context.Context, views []View, by string) error {
 				orders[where] = &order{sc: sc}
 			}
 			orders[where].handles = append(orders[where].handles, a.Submitted.Handle)
-			orders[where].handles = append(orders[where].handles, v.Ahead()...)
+			orders[where].handles = append(orders[where].handles, v.StandbyHandles()...)
 		}
 	}
 	for _, o := range orders {

@@ -116,7 +116,7 @@ func Decide(r *Record, c Class, word *Status, now time.Time) Decision {
 		d.Reason = "the task failed, and not with an exit code that retry.codes names"
 		return d
 	}
-	change, why, ok := mend(r, c, word, now)
+	change, why, ok := adjustForRetry(r, c, word, now)
 	d.Reason = why
 	if ok {
 		d.Verb, d.Change, d.State, d.Code = VerbRetry, change, "", 0
@@ -239,9 +239,9 @@ func coreHours(r *Record, a *Attempt) float64 {
 	return end.Sub(a.Claim.Time).Hours() * float64(cores)
 }
 
-// mend returns how the next attempt differs from this one, and why that may help.
+// adjustForRetry returns how the next attempt differs from this one, and why that may help.
 // The last value is false when no change is known that may help.
-func mend(r *Record, c Class, word *Status, now time.Time) (Change, string, bool) {
+func adjustForRetry(r *Record, c Class, word *Status, now time.Time) (Change, string, bool) {
 	a, p := r.Current(), r.Spec.Retry
 	ch := a.Info.Change
 	ch.NotBefore = time.Time{}

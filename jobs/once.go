@@ -18,8 +18,8 @@ type Once struct {
 	Hold func() (release func(), err error)
 }
 
-// ErrOnceOver says that the command was ended because of [Once].Limit.
-var ErrOnceOver = errors.New("its time was over")
+// ErrOnceTimeout says that the command was ended because of [Once].Limit.
+var ErrOnceTimeout = errors.New("its time was over")
 
 // Oncer is a backend some of whose environments have no streams, see
 // [ExternalSpec].OneShot.

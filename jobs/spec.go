@@ -101,7 +101,7 @@ func (s *Spec) Invocation() Invocation {
 	in := Invocation{Place: s.Place}
 	in.GPU = s.GPUKind()
 	if s.Workspace != nil {
-		in.Mounts = append([]Mount{{Source: HoleWork, Destination: WorkDir, Writable: true}}, in.Mounts...)
+		in.Mounts = append([]Mount{{Source: PlaceholderWork, Destination: WorkDir, Writable: true}}, in.Mounts...)
 	}
 	return in
 }

@@ -42,7 +42,7 @@ func (r *Record) Waiting() []Handle {
 }
 
 // Ahead returns all standbys that have not become an attempt.
-func (r *Record) Ahead() (out []Handle) {
+func (r *Record) StandbyHandles() (out []Handle) {
 	for i := range r.Attempts {
 		if s := r.Attempts[i].Standby; s != nil {
 			out = append(out, s.Handles...)
@@ -56,9 +56,9 @@ func (r *Record) Ahead() (out []Handle) {
 // Anew returns the current attempt's own job if the scheduler requeued it and its
 // runner decided to begin the next attempt in it: no other job is needed then. It
 // returns nil for every other decision.
-func (r *Record) Anew(d Decision) *Handle {
+func (r *Record) RequeuedHandle(d Decision) *Handle {
 	a := r.Current()
-	if d.Word != WordRequeued || a.Submitted == nil || !a.Info.Change.Fits(d.Change) {
+	if d.Word != WordRequeued || a.Submitted == nil || !a.Info.Change.SameRequest(d.Change) {
 		return nil
 	}
 	return &a.Submitted.Handle
@@ -75,14 +75,14 @@ func (r *Record) StandbyFor(h Handle) int {
 	return 0
 }
 
-// Fits tells whether a job that was submitted with what an attempt with the
+// SameRequest tells whether a job that was submitted with what an attempt with the
 // change c has asked for can be one with the change next.
-func (c Change) Fits(next Change) bool {
+func (c Change) SameRequest(next Change) bool {
 	return c.Memory == next.Memory && c.Time == next.Time && slices.Equal(c.Exclude, next.Exclude)
 }
 
-// Further is how many more attempts the job may have.
-func (r *Record) Further() int {
+// AttemptsLeft is how many more attempts the job may have.
+func (r *Record) AttemptsLeft() int {
 	most := 0
 	if r.Spec.Retry != nil {
 		most = r.Spec.Retry.Attempts

@@ -3,7 +3,7 @@ package templates
 import "al.essio.dev/pkg/shellescape"
 
 // Quote returns word as bash reads it back: unchanged when it is plain,
-// single-quoted otherwise. The words that the runner fills in ([jobs.HoleImage]
+// single-quoted otherwise. The words that the runner fills in ([jobs.PlaceholderImage]
 // and its like) stay bare so that people can read them; bash expands braces
 // only around a comma or "..", so such a word is itself (bash(1), "Brace
 // Expansion").

@@ -80,7 +80,7 @@ func Script(l jobs.Launch, h Head) (string, error) {
 
 // isHole tells whether the runner fills a word in on the node.
 func isHole(word string) bool {
-	return word == jobs.HoleImage || word == jobs.HoleOverlay || word == jobs.HoleScratch
+	return word == jobs.PlaceholderImage || word == jobs.PlaceholderOverlay || word == jobs.PlaceholderScratch
 }
 
 // WithRemark renders the script of a launch with one remark and no directives.
@@ -153,8 +153,8 @@ func execLine(argv []string) string {
 	inner := false // behind "{image}" the words are the guest's
 	for i, w := range argv {
 		q := Quote(w)
-		start := i == 0 || (!inner && strings.HasPrefix(w, "-")) || w == jobs.HoleImage
-		inner = inner || w == jobs.HoleImage
+		start := i == 0 || (!inner && strings.HasPrefix(w, "-")) || w == jobs.PlaceholderImage
+		inner = inner || w == jobs.PlaceholderImage
 		if start {
 			groups = append(groups, q)
 		} else {
@@ -166,7 +166,7 @@ func execLine(argv []string) string {
 	for i, g := range groups {
 		switch {
 		case i == 0:
-		case g == "--" || strings.HasPrefix(g, "-- ") || strings.HasPrefix(g, jobs.HoleImage) || width+1+len(g) > lineWidth:
+		case g == "--" || strings.HasPrefix(g, "-- ") || strings.HasPrefix(g, jobs.PlaceholderImage) || width+1+len(g) > lineWidth:
 			b.WriteString(" \\\n  ")
 			width = 2
 		default:

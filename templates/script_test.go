@@ -24,8 +24,8 @@ func launch() jobs.Launch {
 		Comment:  []string{"berth job 456789ab: fix the parser", "attempt 1, submitted by alice on login"},
 		Identity: jobs.Identity{User: "alice", Home: "/home/alice", Shell: "/bin/zsh"},
 		Argv: []string{"/home/alice/.local/state/berth/bin/0f0f/berth-node", "runner", "--attempt", "/home/alice/.local/state/berth/jobs/01/a/attempts/0001", "--",
-			"apptainer", "exec", "--containall", "--no-home", "--cleanenv", "--no-eval", "--pwd", "/tmp", "--workdir", jobs.HoleScratch, "--overlay", jobs.HoleOverlay,
-			"--mount", "type=bind,source=/home/alice/.local/state/berth/bin/0f0f/berth-node,destination=/.berth/node,readonly", jobs.HoleImage, "/.berth/node", "guest", "--json"},
+			"apptainer", "exec", "--containall", "--no-home", "--cleanenv", "--no-eval", "--pwd", "/tmp", "--workdir", jobs.PlaceholderScratch, "--overlay", jobs.PlaceholderOverlay,
+			"--mount", "type=bind,source=/home/alice/.local/state/berth/bin/0f0f/berth-node,destination=/.berth/node,readonly", jobs.PlaceholderImage, "/.berth/node", "guest", "--json"},
 	}
 }
 

@@ -35,7 +35,7 @@ func (b *Backend) Exec(ctx context.Context, s *jobs.EnvSpec, o jobs.Once) (exit 
 		r.Argv = o.Argv
 		limited, stop := ctx, context.CancelFunc(func() {})
 		if o.Limit > 0 {
-			limited, stop = context.WithTimeoutCause(ctx, o.Limit, jobs.ErrOnceOver)
+			limited, stop = context.WithTimeoutCause(ctx, o.Limit, jobs.ErrOnceTimeout)
 		}
 		exit, err = c.exec(limited, r, o)
 		stop()

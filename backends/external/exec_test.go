@@ -112,13 +112,13 @@ func TestExecEnds(t *testing.T) {
 	body := `trap 'echo x >>` + ended + `; exit 1' TERM; echo '{"progress":"ready"}'; echo '{"ok":{}}'; while :; do sleep 0.1; done`
 	x, o, _, _ := once(t, body)
 	o.Limit = 2 * time.Second // whether or not it has begun by then
-	if _, _, err := x.b.Exec(t.Context(), x.s, o); !errors.Is(err, jobs.ErrOnceOver) {
+	if _, _, err := x.b.Exec(t.Context(), x.s, o); !errors.Is(err, jobs.ErrOnceTimeout) {
 		t.Error(err)
 	}
 	if err := os.RemoveAll(ended); err != nil {
 		t.Fatal(err)
 	}
-	for _, why := range []error{jobs.ErrOnceOver, errors.New("enough")} {
+	for _, why := range []error{jobs.ErrOnceTimeout, errors.New("enough")} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		x, o, _, _ = once(t, body)
 		o.Progress = func(said string) {
@@ -181,7 +181,7 @@ func TestExecEndsBeforeItsBeginning(t *testing.T) {
 		"it began, and nonsense":      {begun, "echo Traceback; exit 1", true, "", 0},
 		"it tells of the end":         {begun, says(`{"exit":{"code":0,"signal":15}}`) + "; exit 1", true, "", 143},
 	} {
-		for _, why := range []error{jobs.ErrOnceOver, stopped} {
+		for _, why := range []error{jobs.ErrOnceTimeout, stopped} {
 			t.Run(name+"/"+why.Error(), func(t *testing.T) {
 				t.Parallel()
 				x, o, _, _ := once(t, `trap '`+strings.ReplaceAll(c.end, "'", `'"'"'`)+`' TERM; echo '{"progress":"ready"}'; `+cmp.Or(c.begin, ":")+`

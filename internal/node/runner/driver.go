@@ -31,7 +31,7 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 	}
 	in := r.spec.Invocation()
 	for i, m := range in.Mounts {
-		if m.Source == jobs.HoleWork {
+		if m.Source == jobs.PlaceholderWork {
 			in.Mounts[i].Source = p.work
 		}
 	}
@@ -48,7 +48,7 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 	}
 	if driver != o.Driver {
 		over := r.spec.Invocation()
-		over.Guest, over.Overlay.Driver = jobs.HoleNode, driver
+		over.Guest, over.Overlay.Driver = jobs.PlaceholderNode, driver
 		if r.instead, err = (&apptainer.Backend{}).Argv(over, []string{"guest"}); err != nil {
 			return err
 		}

@@ -134,7 +134,7 @@ func (r *attempt) finalArgv(p *place) ([]string, error) {
 		return r.far.opening.Argv, nil
 	}
 	if r.docker != nil {
-		return r.covered(jobs.Holes{jobs.HoleNode: r.node, jobs.HoleWork: p.work}.Fill(r.docker.Argv))
+		return r.covered(jobs.Placeholders{jobs.PlaceholderNode: r.node, jobs.PlaceholderWork: p.work}.Fill(r.docker.Argv))
 	}
 	box, err := r.covered(r.boxArgv())
 	if err != nil {
@@ -142,8 +142,8 @@ func (r *attempt) finalArgv(p *place) ([]string, error) {
 	}
 	fill := func(image, layer string) []string {
 		holes := apptainer.Covers(p.scratch.Empty())
-		holes[jobs.HoleScratch], holes[jobs.HoleNode], holes[jobs.HoleWork] = p.scratch.Workdir(), r.node, p.work
-		holes[jobs.HoleImage], holes[jobs.HoleOverlay] = image, layer
+		holes[jobs.PlaceholderScratch], holes[jobs.PlaceholderNode], holes[jobs.PlaceholderWork] = p.scratch.Workdir(), r.node, p.work
+		holes[jobs.PlaceholderImage], holes[jobs.PlaceholderOverlay] = image, layer
 		return expand(box, holes, p.program)
 	}
 	switch {
@@ -152,7 +152,7 @@ func (r *attempt) finalArgv(p *place) ([]string, error) {
 	case p.layer != nil:
 		return fill(p.image.Path, p.layer.Path), nil
 	}
-	return fill(r.spec.Image, jobs.HoleOverlay), nil
+	return fill(r.spec.Image, jobs.PlaceholderOverlay), nil
 }
 
 // covered is a container's line with what hides private places of this machine

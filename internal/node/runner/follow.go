@@ -122,7 +122,7 @@ func (r *attempt) dismiss(ctx context.Context) {
 		}
 	}
 	if r.verb == jobs.VerbAccept {
-		for _, h := range rec.Ahead() {
+		for _, h := range rec.StandbyHandles() {
 			if h.NativeID != r.claim.NativeID {
 				ids = append(ids, h.NativeID)
 			}
@@ -237,7 +237,7 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, job jobs.NodeJob) (*jobs.Attem
 	if step.Do != jobs.DoBegin {
 		return nil, came
 	}
-	if !cur.Info.Change.Fits(step.Decision.Change) {
+	if !cur.Info.Change.SameRequest(step.Decision.Change) {
 		return nil, &jobs.Error{Kind: jobs.KindAgain,
 			Msg:  fmt.Sprintf("the scheduler has requeued job %s as it was, and attempt %d needs another one: %s", id, cur.N+1, step.Decision.Reason),
 			Hint: "berth status " + jobs.Short(rec.Spec.ID) + " submits that"}

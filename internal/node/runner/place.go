@@ -24,7 +24,7 @@ import (
 
 // expand fills the holes of the argv and resolves its program; nothing else of
 // it changes.
-func expand(argv []string, holes jobs.Holes, program string) []string {
+func expand(argv []string, holes jobs.Placeholders, program string) []string {
 	out := holes.Fill(argv)
 	if out[0] == "apptainer" {
 		out[0] = program

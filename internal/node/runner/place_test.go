@@ -21,7 +21,7 @@ import (
 )
 
 func TestExpand(t *testing.T) {
-	holes := jobs.Holes{jobs.HoleImage: "/i.sif", jobs.HoleOverlay: "/o", jobs.HoleScratch: "/s"}
+	holes := jobs.Placeholders{jobs.PlaceholderImage: "/i.sif", jobs.PlaceholderOverlay: "/o", jobs.PlaceholderScratch: "/s"}
 	for _, c := range []struct{ name, argv, want []string }{
 		{argv: []string{"apptainer", "exec", "--workdir", "{scratch}", "--overlay", "{overlay}", "{image}", "guest"},
 			want: []string{"/opt/apptainer", "exec", "--workdir", "/s", "--overlay", "/o", "/i.sif", "guest"}},
@@ -123,7 +123,7 @@ func beating(t *testing.T, dir string) {
 func TestPagesOfTheNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "echo ready; sleep 60", nil)
-	j.argv = []string{jobs.HoleNode, "guest"}
+	j.argv = []string{jobs.PlaceholderNode, "guest"}
 	j.start()
 	j.says("ready")
 	self, err := os.Executable()

@@ -83,7 +83,7 @@ func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*
 		switch {
 		case rec.Cancel != nil, time.Since(begun) > standsFor:
 			return nil, nil
-		case step.Do == jobs.DoBegin && !own.Info.Change.Fits(is):
+		case step.Do == jobs.DoBegin && !own.Info.Change.SameRequest(is):
 			return nil, nil
 		case step.Do == jobs.DoBegin && time.Now().Before(is.NotBefore):
 			pause = min(time.Until(is.NotBefore), pause)

@@ -6,7 +6,7 @@ import (
 )
 
 func TestHolesFill(t *testing.T) {
-	h := Holes{HoleImage: "/i.sif", HoleScratch: "/s", HoleEmpty: "/s/empty", HoleWork: `/a "b",c`}
+	h := Placeholders{PlaceholderImage: "/i.sif", PlaceholderScratch: "/s", PlaceholderEmpty: "/s/empty", PlaceholderWork: `/a "b",c`}
 	word := func(m Mount) string {
 		w, err := m.Word()
 		if err != nil {
@@ -14,18 +14,18 @@ func TestHolesFill(t *testing.T) {
 		}
 		return w
 	}
-	argv := []string{"run", HoleScratch, "--mount", word(Mount{Source: HoleEmpty, Destination: "/a"}), HoleImage,
+	argv := []string{"run", PlaceholderScratch, "--mount", word(Mount{Source: PlaceholderEmpty, Destination: "/a"}), PlaceholderImage,
 		// A path of the user's that only looks like one stays what it is.
 		word(Mount{Source: "/x/{empty}", Destination: "/b"}), word(Mount{Source: "/{empty},{empty}", Destination: "/c"}), "{empty},",
-		word(Mount{Source: HoleWork, Destination: "/d", Writable: true})}
+		word(Mount{Source: PlaceholderWork, Destination: "/d", Writable: true})}
 	want := slices.Clone(argv)
 	want[1], want[3], want[4] = "/s", "type=bind,source=/s/empty,destination=/a,readonly", "/i.sif"
 	want[len(want)-1] = word(Mount{Source: `/a "b",c`, Destination: "/d", Writable: true})
 	if got := h.Fill(argv); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	h[HoleKeys] = ""
-	argv = []string{"run", "--mount", word(Mount{Source: HoleKeys, Destination: "/proc/keys"}), "--mount", word(Mount{Source: HoleCgroups, Destination: "/c"})}
+	h[PlaceholderKeys] = ""
+	argv = []string{"run", "--mount", word(Mount{Source: PlaceholderKeys, Destination: "/proc/keys"}), "--mount", word(Mount{Source: PlaceholderCgroups, Destination: "/c"})}
 	if got, want := h.Fill(argv), []string{"run", "--mount", argv[4]}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -34,7 +34,7 @@ func TestHolesFill(t *testing.T) {
 			t.Errorf("the source %q was taken", source)
 		}
 	}
-	if _, err := (Mount{Source: "/a", Destination: HoleEmpty}).Word(); err == nil {
+	if _, err := (Mount{Source: "/a", Destination: PlaceholderEmpty}).Word(); err == nil {
 		t.Error("a destination is no placeholder")
 	}
 }

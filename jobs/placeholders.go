@@ -6,22 +6,22 @@ import "strings"
 // values on the node. It changes nothing else.
 const (
 	// Whole words.
-	HoleImage   = "{image}"
-	HoleOverlay = "{overlay}"
-	HoleScratch = "{scratch}"
+	PlaceholderImage   = "{image}"
+	PlaceholderOverlay = "{overlay}"
+	PlaceholderScratch = "{scratch}"
 	// Sources of mounts.
-	HoleEmpty = "{empty}" // an empty read-only directory
+	PlaceholderEmpty = "{empty}" // an empty read-only directory
 	// What stands over the lists of kernel keys and over the tree of cgroups. Not
 	// every kernel has either: without a value the mount is left out.
-	HoleKeys    = "{keys}"
-	HoleCgroups = "{cgroups}"
-	HoleWork    = "{work}" // the workspace
+	PlaceholderKeys    = "{keys}"
+	PlaceholderCgroups = "{cgroups}"
+	PlaceholderWork    = "{work}" // the workspace
 	// Either.
-	HoleNode = "{node}" // the program for the nodes, on the node's own disk
+	PlaceholderNode = "{node}" // the program for the nodes, on the node's own disk
 )
 
-// Holes are the values of placeholders on one machine.
-type Holes map[string]string
+// Placeholders are the values of placeholders on one machine.
+type Placeholders map[string]string
 
 // mountHead is what a word of [Mount.Word] begins with.
 const mountHead = "type=bind,source="
@@ -29,7 +29,7 @@ const mountHead = "type=bind,source="
 // Fill returns argv with the values in place of the placeholders. Where that of
 // the source of a mount is "", the mount's word and the flag before it are left
 // out.
-func (h Holes) Fill(argv []string) []string {
+func (h Placeholders) Fill(argv []string) []string {
 	out := make([]string, 0, len(argv))
 	for _, w := range argv {
 		if v, ok := h[w]; ok {
@@ -62,7 +62,7 @@ func field(s string) string {
 // isSourceHole tells whether the source of a mount is filled in on the node.
 func isSourceHole(source string) bool {
 	switch source {
-	case HoleEmpty, HoleKeys, HoleCgroups, HoleWork, HoleNode:
+	case PlaceholderEmpty, PlaceholderKeys, PlaceholderCgroups, PlaceholderWork, PlaceholderNode:
 		return true
 	}
 	return false
