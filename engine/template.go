@@ -20,9 +20,9 @@ type TemplateOptions struct {
 	// Known queries no registry and builds nothing: a missing image is an error of
 	// the kind not found.
 	Known bool
-	// Anew looks the base up in its registry and rebuilds the image, even if it is
+	// Fresh looks the base up in its registry and rebuilds the image, even if it is
 	// in the cache.
-	Anew bool
+	Fresh bool
 }
 
 // TemplateImage returns the reference of the image of a template: its base and
@@ -36,7 +36,7 @@ func (e *Engine) TemplateImage(ctx context.Context, w *templates.Workspace, t jo
 		return w.Image, err
 	}
 	ref := images.TemplateRef(w.Name, "1", id, w.Bootstrap)
-	if o.Anew {
+	if o.Fresh {
 		err = e.Images.Forget(ref)
 	} else if _, err = e.Images.Known(ref); err == nil || o.Known {
 		return ref, err
@@ -68,10 +68,10 @@ func (e *Engine) templateBase(ctx context.Context, w *templates.Workspace, o Tem
 		return "", "", err
 	}
 	var img images.Image
-	if !o.Anew {
+	if !o.Fresh {
 		img, err = e.Images.Known(ref)
 	}
-	if o.Anew || jobs.KindOf(err) == jobs.KindNotFound && !o.Known {
+	if o.Fresh || jobs.KindOf(err) == jobs.KindNotFound && !o.Known {
 		img, err = e.Images.Get(ctx, ref)
 	}
 	// The same content, fetched again, is another file.

@@ -53,7 +53,7 @@ func (r *Record) StandbyHandles() (out []Handle) {
 	})
 }
 
-// Anew returns the current attempt's own job if the scheduler requeued it and its
+// RequeuedHandle returns the current attempt's own job if the scheduler requeued it and its
 // runner decided to begin the next attempt in it: no other job is needed then. It
 // returns nil for every other decision.
 func (r *Record) RequeuedHandle(d Decision) *Handle {

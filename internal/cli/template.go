@@ -233,7 +233,7 @@ apptainer, 130 ctrl-C left the job running.`,
 				return err
 			}
 			a.notes(notes)
-			ref, err := e.TemplateImage(cmd.Context(), w, t, choice, engine.TemplateOptions{Anew: fresh})
+			ref, err := e.TemplateImage(cmd.Context(), w, t, choice, engine.TemplateOptions{Fresh: fresh})
 			if err != nil {
 				return err
 			}

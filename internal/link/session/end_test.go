@@ -150,13 +150,13 @@ func TestLeaves(t *testing.T) {
 	}{
 		"quit":            {session.Options{PingTimeout: -1}, func(p *place) { _ = p.s.Quit(p.ctx) }, 0, ""},
 		"closed":          {short, func(p *place) { _ = p.s.Close() }, 3, "closed"},
-		"silence":         {silence, func(*place) {}, 4, "pinged"},
+		"silence":         {silence, func(*place) {}, 4, "no ping"},
 		"in mid-frame":    {short, func(p *place) { _, _ = p.in.Write([]byte{4, 0, 0}); _ = p.in.Close() }, 1, "unexpected EOF"},
 		"huge frame":      {short, func(p *place) { _, _ = p.in.Write(bytes.Repeat([]byte{255}, 9)) }, 1, "too long"},
 		"not a message":   {short, func(p *place) { _ = session.Send(p.s, wire.Start, 9, "text") }, 1, "read message"},
 		"stream anew":     {short, func(p *place) { _ = session.Send(p.s, wire.Start, 1, nil) }, 1, "used before"},
 		"forged":          {short, func(p *place) { _, _ = p.in.Write([]byte("\x04\x00\x00\x00\x02\x00\x00\x00\x02{}")) }, 1, "tampered with"},
-		"TERM is ignored": {silence, func(p *place) { _ = unix.Kill(p.s.Guest().PID, unix.SIGTERM) }, 4, "pinged"},
+		"TERM is ignored": {silence, func(p *place) { _ = unix.Kill(p.s.Guest().PID, unix.SIGTERM) }, 4, "no ping"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
