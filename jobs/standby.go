@@ -41,7 +41,7 @@ func (r *Record) Waiting() []Handle {
 	return slices.Clone(out)
 }
 
-// Ahead returns all standbys that have not become an attempt.
+// StandbyHandles returns all standbys that have not become an attempt.
 func (r *Record) StandbyHandles() (out []Handle) {
 	for i := range r.Attempts {
 		if s := r.Attempts[i].Standby; s != nil {
