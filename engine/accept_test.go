@@ -65,7 +65,7 @@ func TestAccepted(t *testing.T) {
 			if c.word == "" {
 				f.slurm.Forget(n)
 			} else {
-				f.slurm.Set(n, jobs.Status{State: jobs.StateError, Word: c.word})
+				f.slurm.Set(n, jobs.Status{State: jobs.StateError, NativeState: c.word})
 			}
 			f.pass(c.early)
 			if v := f.see(r); v.State != jobs.StateRunning || v.Current().Exit != nil {
@@ -114,7 +114,7 @@ func TestAcceptedMeanwhile(t *testing.T) {
 	n := r.Current().Info.Name
 	f.slurm.Start(n)
 	f.claim(r)
-	f.slurm.Set(n, jobs.Status{State: jobs.StateError, Word: "FAILED"})
+	f.slurm.Set(n, jobs.Status{State: jobs.StateError, NativeState: "FAILED"})
 	f.pass(time.Minute)
 	f.slurm.onStatus = func() { f.accept(r, jobs.ExitRecord{State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}}) }
 	if v := f.see(r); v.State != jobs.StateCompleted || v.Current().Verdict != nil || len(v.Attempts) != 1 {
@@ -152,7 +152,7 @@ func TestAcceptedBranch(t *testing.T) {
 			if !c.bundle {
 				must(t, os.Remove(bundle(dir)))
 			}
-			f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, Word: "FAILED"})
+			f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, NativeState: "FAILED"})
 			f.pass(time.Minute)
 			v := f.see(r)
 			if v.State != c.want || v.BranchHere() != c.bundle {

@@ -66,7 +66,7 @@ func (e *Engine) actors(v *View, word jobs.Status) []Actor {
 		add(ActorAnybody, a.Info.Created.Add(submitting), "calls it failed if the scheduler does not know it by then")
 	case a.Claim == nil && len(v.Waits.For) > 0:
 		add(ActorScheduler, word.Start, "starts it when these have ended: %s", v.Waits)
-	case a.Claim == nil && word.Stays:
+	case a.Claim == nil && word.Held:
 		add(ActorYou, time.Time{}, "%s", hintOr(word.Hint, "it does not start by itself"))
 	case a.Claim == nil:
 		add(ActorScheduler, word.Start, "starts it")

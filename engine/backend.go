@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"berth/internal/images"
-	"berth/internal/remote/mirror"
+	"berth/internal/remote/replica"
 	"berth/jobs"
 )
 
 // pickBackend settles where the commands of a job run: the backend that is
 // named, or the first that contains a task and can be used here.
-func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, ground *mirror.Ground, dry bool) error {
+func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, ground *replica.Ground, dry bool) error {
 	name := c.Backend
 	if name == "" {
 		name = t.Terminal.Backend
@@ -101,7 +101,7 @@ func isFile(ref string) bool {
 	return filepath.IsAbs(ref) || strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "~") || strings.HasSuffix(ref, ".sif")
 }
 
-func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, ground *mirror.Ground, dry bool) error {
+func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, ground *replica.Ground, dry bool) error {
 	s.Backend, s.Level = b.Name(), b.Level()
 	switch s.Backend {
 	case jobs.BackendLocal:

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/remote/mirror"
+	"berth/internal/remote/replica"
 	"berth/internal/sys/failpoint"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -126,7 +126,7 @@ func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, err
 			return nil, err
 		}
 	}
-	b.Missing = append(b.Missing, mirror.NotHere(v.Record)...)
+	b.Missing = append(b.Missing, replica.NotHere(v.Record)...)
 	if why := notKept(v.Current()); why != "" {
 		b.Missing = append(b.Missing, why)
 	}
@@ -149,7 +149,7 @@ func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, err
 			msg = "job " + short + " has no result yet: " + beside
 		} else if l := v.Spec.Login; l != nil {
 			msg += " here"
-			if stays := mirror.NotHere(v.Record); len(stays) > 0 {
+			if stays := replica.NotHere(v.Record); len(stays) > 0 {
 				msg += "; " + strings.Join(stays, "; ")
 			} else {
 				msg += "; if it was kept on " + l.Host + ", it is in the attempt's directory there"

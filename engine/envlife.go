@@ -10,7 +10,7 @@ import (
 
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
-	"berth/internal/node/held"
+	"berth/internal/node/allocations"
 	"berth/internal/node/keeper"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/run"
@@ -104,7 +104,7 @@ func (v *Environment) Remove(ctx context.Context, force bool) error {
 		if !force {
 			return err
 		}
-		if left := held.Left(v.dir); v.Spec.Scheduler != "" && left != "" && v.Progress != nil {
+		if left := allocations.Left(v.dir); v.Spec.Scheduler != "" && left != "" && v.Progress != nil {
 			why, _, _ := strings.Cut(err.Error(), "\n")
 			v.Progress(fmt.Sprintf("the %s was not given back, and ends by itself when it runs and finds the environment gone: %s", left, why))
 		}
@@ -147,7 +147,7 @@ func (v *Environment) forget() {
 	if i, err := keeper.Peek(v.dir); err != nil || i != nil && !i.Opened.IsZero() {
 		return
 	}
-	if v.Spec.Scheduler != "" && held.Wanted(v.dir) {
+	if v.Spec.Scheduler != "" && allocations.Wanted(v.dir) {
 		return // it waits in the queue
 	}
 	release, err := keeper.Hold(v.dir, v.Spec.ID)
@@ -192,7 +192,7 @@ type Shown struct {
 	State *EnvState    // nil when it does not run
 	Last  *keeper.Info // of its last keeper on this machine; nil when there was none
 	// Allocation is that of a held environment; nil when it has none.
-	Allocation *held.State
+	Allocation *allocations.State
 	Err        error // it could not be asked
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"berth/internal/node/held"
+	"berth/internal/node/allocations"
 	"berth/jobs"
 )
 
@@ -21,7 +21,7 @@ func (e *Engine) ShowAll(ctx context.Context, list []*Environment, ask bool) []S
 		if v.Spec.Scheduler == "" || v.Spec.Login != nil && !ask {
 			continue
 		}
-		h := held.Handle(v.dir)
+		h := allocations.Handle(v.dir)
 		if h == nil {
 			continue
 		}
@@ -42,7 +42,7 @@ func (e *Engine) ShowAll(ctx context.Context, list []*Environment, ask bool) []S
 	}
 	for _, g := range groups {
 		if len(g.of) > 1 {
-			asked := held.AskOnce(ctx, g.scheduler, g.handles)
+			asked := allocations.AskOnce(ctx, g.scheduler, g.handles)
 			for _, v := range g.of {
 				v.asked = asked
 			}

@@ -45,7 +45,7 @@ func (e *Engine) Explain(ctx context.Context, v *View) Explanation {
 	sc, _, err := e.schedulerOf(&v.Spec)
 	if err != nil {
 		x.Trouble = err
-	} else if x.Word.Word == "" && x.Trouble == nil {
+	} else if x.Word.NativeState == "" && x.Trouble == nil {
 		h := a.Submitted.Handle
 		got, err := sc.Status(ctx, []jobs.Handle{h})
 		x.Word, x.Trouble = got[h.Name], err

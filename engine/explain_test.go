@@ -18,7 +18,7 @@ type forecasting struct {
 }
 
 func (s *forecasting) Forecast(_ context.Context, st jobs.Status, script string, r jobs.Resources, _ jobs.SlurmOptions) ([]jobs.Forecast, error) {
-	s.asked = append(s.asked, st.Word+" "+script+" "+r.Memory.String())
+	s.asked = append(s.asked, st.NativeState+" "+script+" "+r.Memory.String())
 	return []jobs.Forecast{{What: "as it is", Start: time.Unix(1000, 0)}}, nil
 }
 

@@ -307,7 +307,7 @@ func (s *simulated) end(name string, r *simRun) {
 	switch r.fate {
 	case "node fails", "preempted":
 		word := map[string]string{"node fails": "NODE_FAIL", "preempted": "PREEMPTED"}[r.fate]
-		s.slurm.Set(name, jobs.Status{State: jobs.StateError, Word: word})
+		s.slurm.Set(name, jobs.Status{State: jobs.StateError, NativeState: word})
 		return
 	case "forgotten":
 		s.slurm.Forget(name)

@@ -213,10 +213,10 @@ func TestFollowEnded(t *testing.T) {
 		attempts int
 		state    jobs.State
 	}{
-		"preempted":  {word: jobs.Status{State: jobs.StateError, Word: "PREEMPTED"}, attempts: 2, state: jobs.StatePending},
-		"node":       {word: jobs.Status{State: jobs.StateError, Word: "NODE_FAIL"}, attempts: 2, state: jobs.StatePending},
-		"scancelled": {word: jobs.Status{State: jobs.StateCancelled, Word: "CANCELLED", Reason: "by 0"}, attempts: 1, state: jobs.StateCancelled},
-		"completing": {word: jobs.Status{State: jobs.StateRunning, Word: "COMPLETING"}, attempts: 1, state: jobs.StatePending},
+		"preempted":  {word: jobs.Status{State: jobs.StateError, NativeState: "PREEMPTED"}, attempts: 2, state: jobs.StatePending},
+		"node":       {word: jobs.Status{State: jobs.StateError, NativeState: "NODE_FAIL"}, attempts: 2, state: jobs.StatePending},
+		"scancelled": {word: jobs.Status{State: jobs.StateCancelled, NativeState: "CANCELLED", Reason: "by 0"}, attempts: 1, state: jobs.StateCancelled},
+		"completing": {word: jobs.Status{State: jobs.StateRunning, NativeState: "COMPLETING"}, attempts: 1, state: jobs.StatePending},
 		"forgotten":  {forget: true, attempts: 1, state: jobs.StateCancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestFollowSilent(t *testing.T) {
 	f := newFixture(t)
 	r := f.submit(task(again), Choice{})
 	f.claim(r)
-	f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, Word: "NODE_FAIL"})
+	f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, NativeState: "NODE_FAIL"})
 	f.pass(silent(&jobs.Spec{}))
 	v := f.see(r)
 	if v.State != jobs.StatePending || len(v.Attempts) != 2 || v.Attempts[0].Decision.Class != jobs.ClassNode {
@@ -349,7 +349,7 @@ func TestFollowHalfAccepted(t *testing.T) {
 			_, err := store.SetDecision(r.Current().Dir, jobs.Decision{Version: 1, Attempt: r.Current().Info.ID, Verb: jobs.VerbAccept, State: jobs.StateCompleted, Time: f.now()})
 			must(t, err)
 			after(f, r)
-			f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateFailed, Word: "NODE_FAIL"})
+			f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateFailed, NativeState: "NODE_FAIL"})
 			v := f.see(r)
 			if _, err := os.Stat(filepath.Join(r.Current().Dir, "env")); err == nil {
 				f.see(r)

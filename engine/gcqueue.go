@@ -95,8 +95,8 @@ func (e *Engine) sweepSpent(ctx context.Context, sc jobs.Scheduler, list []jobs.
 		if !known || st.State != jobs.StatePending {
 			continue // what runs is for sweepProcesses, and for its runner
 		}
-		if st.Plain != "" {
-			of[i].Why += "; it " + st.Plain
+		if st.Explanation != "" {
+			of[i].Why += "; it " + st.Explanation
 		}
 		waiting, found = append(waiting, h), append(found, of[i])
 	}

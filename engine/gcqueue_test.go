@@ -27,13 +27,13 @@ func TestSweepSpent(t *testing.T) {
 	f.claim(held)
 	f.exit(held, jobs.StateCompleted, 0)
 	name, native := held.Current().Info.Name, f.load(held).Current().Submitted.Handle.NativeID
-	wait := jobs.Status{State: jobs.StatePending, Word: "PENDING", Reason: "launch failed requeued held", Plain: "waits: it is held"}
+	wait := jobs.Status{State: jobs.StatePending, NativeState: "PENDING", Reason: "launch failed requeued held", Explanation: "waits: it is held"}
 	f.slurm.Set(name, wait)
 	if found := f.sweep(false, true); len(found) != 0 { // its runner may be about to end
 		t.Fatalf("%+v", found)
 	}
 	f.pass(time.Hour)
-	f.slurm.Set(name, jobs.Status{State: jobs.StateRunning, Word: "RUNNING"})
+	f.slurm.Set(name, jobs.Status{State: jobs.StateRunning, NativeState: "RUNNING"})
 	if found := f.sweep(false, true); len(found) != 0 {
 		t.Fatalf("%+v", found)
 	}

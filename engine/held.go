@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/node/held"
-	"berth/internal/remote/mirror"
+	"berth/internal/node/allocations"
+	"berth/internal/remote/replica"
 	"berth/jobs"
 )
 
@@ -101,16 +101,16 @@ func (e *Engine) holder(s *jobs.EnvSpec) (jobs.Cluster, Site, error) {
 }
 
 // place is what gets at the environment's allocation, for a held one.
-func (v *Environment) place() (*held.Place, error) {
+func (v *Environment) place() (*allocations.Place, error) {
 	sc, site, err := v.e.holder(&v.Spec)
 	if err != nil {
 		return nil, err
 	}
-	p := &held.Place{
+	p := &allocations.Place{
 		Spec: &v.Spec, Record: v.dir, Holder: v.e.holds, Scheduler: sc, Immediate: v.Immediate, Now: v.e.Now, Sleep: v.e.Sleep,
-		Ground: func(context.Context) (held.Ground, error) {
+		Ground: func(context.Context) (allocations.Ground, error) {
 			node, err := v.e.Node()
-			return held.Ground{Dir: v.dir, Node: node, Identity: identity()}, err
+			return allocations.Ground{Dir: v.dir, Node: node, Identity: identity()}, err
 		},
 		Submit: func(ctx context.Context, l jobs.Launch, script string) (jobs.Handle, error) {
 			h, err := sc.Submit(ctx, l, script)
@@ -125,9 +125,9 @@ func (v *Environment) place() (*held.Place, error) {
 	}
 	if site != nil {
 		p.Far = site
-		p.Ground = func(ctx context.Context) (held.Ground, error) {
+		p.Ground = func(ctx context.Context) (allocations.Ground, error) {
 			f, err := site.Facts(ctx)
-			return held.Ground{Dir: filepath.Join(f.Home, mirror.FarEnvs, v.Spec.ID), Node: f.Node, Identity: f.Identity}, err
+			return allocations.Ground{Dir: filepath.Join(f.Home, replica.FarEnvs, v.Spec.ID), Node: f.Node, Identity: f.Identity}, err
 		}
 	}
 	return p, nil

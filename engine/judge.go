@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"berth/internal/node/finish"
+	"berth/internal/node/conclude"
 	"berth/internal/sys/failpoint"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -33,7 +33,7 @@ func (e *Engine) judge(ctx context.Context, v *View, known bool, st jobs.Status)
 			wait = silent(&v.Spec)
 		}
 		if age < wait {
-			v.Note = "the scheduler says " + st.Word + "; its runner has not recorded the end yet"
+			v.Note = "the scheduler says " + st.NativeState + "; its runner has not recorded the end yet"
 			return
 		}
 		e.conclude(ctx, v, noRecord(v, st))
@@ -66,7 +66,7 @@ func cutOff(st jobs.Status) bool { return st.Class == jobs.ClassNode }
 // neverClaimed returns the verdict on an attempt that ended before a runner began:
 // it was cancelled while it waited, or the site could not start it.
 func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
-	verdict := jobs.Verdict{State: st.State, Word: st.Word, By: st.By}
+	verdict := jobs.Verdict{State: st.State, Word: st.NativeState, By: st.By}
 	switch {
 	case v.Cancel != nil:
 		verdict.State, verdict.Reason = jobs.StateCancelled, cancelledBefore.Reason
@@ -78,9 +78,9 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; mend modules in the profile"
 	case st.Class == jobs.ClassPolicy && st.State == jobs.StateFailed:
 		verdict.State, verdict.Class, verdict.Hint = jobs.StateError, st.Class, st.Hint
-		verdict.Reason = "the scheduler ended it before its runner began (" + st.Word + ", " + st.Reason + "): it " + st.Plain
+		verdict.Reason = "the scheduler ended it before its runner began (" + st.NativeState + ", " + st.Reason + "): it " + st.Explanation
 	default:
-		verdict.State, verdict.Reason = jobs.StateError, "the scheduler ended it before its runner began ("+st.Word+")"
+		verdict.State, verdict.Reason = jobs.StateError, "the scheduler ended it before its runner began ("+st.NativeState+")"
 		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; do the nodes see " + e.Store.Home() + "?"
 		verdict.Class = st.Class
 		if st.Hint != "" {
@@ -97,14 +97,14 @@ func noRecord(v *View, st jobs.Status) jobs.Verdict {
 	if state == jobs.StateCompleted || state == jobs.StateFailed {
 		state = jobs.StateLost
 	}
-	said := st.Word + byWhom(st.By)
+	said := st.NativeState + byWhom(st.By)
 	switch {
 	case st.Signal != 0 && st.By == "":
 		said += fmt.Sprintf(", signal %d", st.Signal)
 	case st.Code != 0:
 		said += fmt.Sprintf(", exit code %d", st.Code)
 	}
-	verdict := jobs.Verdict{State: asWished(v, state), Word: st.Word, By: st.By, Reason: "its runner ended without a record; the scheduler says " + said,
+	verdict := jobs.Verdict{State: asWished(v, state), Word: st.NativeState, By: st.By, Reason: "its runner ended without a record; the scheduler says " + said,
 		Hint: leftHint(v)}
 	if verdict.State != jobs.StateCancelled {
 		verdict.Class = st.Class
@@ -143,13 +143,13 @@ func (e *Engine) conclude(ctx context.Context, v *View, verdict jobs.Verdict) {
 	switch {
 	case err != nil || !sameAs(fresh, a):
 	case fresh.Unfinished():
-		if _, err = finish.Attempt(fresh, verdict.Reason); err == nil {
+		if _, err = conclude.Attempt(fresh, verdict.Reason); err == nil {
 			store.DropSecrets(v.Dir)
 			fresh, err = store.LoadAttempt(a.Dir)
 		}
 	default:
 		verdict.Version, verdict.Time = 1, e.Now().UTC()
-		if _, err = finish.Verdict(a.Dir, verdict); err == nil {
+		if _, err = conclude.Verdict(a.Dir, verdict); err == nil {
 			if terr := e.tell(ctx, v.Record); terr != nil {
 				v.Note = "that could not be told to the cluster: " + terr.Error()
 			}

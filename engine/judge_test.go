@@ -12,7 +12,7 @@ import (
 	"berth/jobs/store"
 )
 
-func word(state jobs.State, w string) jobs.Status { return jobs.Status{State: state, Word: w} }
+func word(state jobs.State, w string) jobs.Status { return jobs.Status{State: state, NativeState: w} }
 
 // TestJudge goes through what can be known of a job that has recorded no end:
 // its claim, its beat, the wish for its end, and the scheduler's word.
@@ -38,8 +38,8 @@ func TestJudge(t *testing.T) {
 		"failed before its runner":           {age: time.Hour, status: failed, want: jobs.StateError, code: 5, reason: "before its runner began (FAILED)", asked: 1},
 		"completed before its runner":        {age: time.Hour, status: word(jobs.StateCompleted, "COMPLETED"), want: jobs.StateError, code: 5, reason: "(COMPLETED)", asked: 1},
 		"node failed before its runner":      {age: time.Hour, status: word(jobs.StateError, "NODE_FAIL"), want: jobs.StateError, code: 5, reason: "(NODE_FAIL)", asked: 1},
-		"the script could not prepare":       {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, Word: "FAILED", Code: 78}, want: jobs.StateError, code: 78, reason: "could not prepare the node", asked: 1},
-		"what nobody has":                    {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, Word: "FAILED", Reason: "BadConstraints", Class: jobs.ClassPolicy, Plain: "ended: no node has what it asks for", Hint: "ask for less"}, want: jobs.StateError, code: 5, reason: "(FAILED, BadConstraints): it ended: no node has", asked: 1},
+		"the script could not prepare":       {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Code: 78}, want: jobs.StateError, code: 78, reason: "could not prepare the node", asked: 1},
+		"what nobody has":                    {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Reason: "BadConstraints", Class: jobs.ClassPolicy, Explanation: "ended: no node has what it asks for", Hint: "ask for less"}, want: jobs.StateError, code: 5, reason: "(FAILED, BadConstraints): it ended: no node has", asked: 1},
 		"not shown yet":                      {age: 59 * time.Second, forget: true, want: jobs.StatePending, code: 8, asked: 1},
 		"forgotten while it waits":           {age: 60 * time.Second, forget: true, want: jobs.StateLost, code: 5, reason: "no runner began it", asked: 1},
 		"forgotten and cancelled":            {age: 3 * time.Second, cancel: true, forget: true, want: jobs.StateCancelled, code: 130, reason: "cancelled before it started", asked: 1},
@@ -94,8 +94,8 @@ func TestJudge(t *testing.T) {
 			if n := f.slurm.Calls().Status; n != c.asked {
 				t.Errorf("asked %d times", n)
 			}
-			if v.Asked != (c.asked > 0 && !c.forget) || v.Asked && v.Status.Word != c.status.Word {
-				t.Errorf("asked %t, word %s", v.Asked, v.Status.Word)
+			if v.Asked != (c.asked > 0 && !c.forget) || v.Asked && v.Status.NativeState != c.status.NativeState {
+				t.Errorf("asked %t, word %s", v.Asked, v.Status.NativeState)
 			}
 			text := v.Note
 			if d := v.Current().Verdict; d != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"berth/internal/images"
-	"berth/internal/remote/mirror"
+	"berth/internal/remote/replica"
 	"berth/internal/sys/ids"
 	"berth/jobs"
 	"berth/overlay"
@@ -162,7 +162,7 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c
 	return err
 }
 
-func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, ground *mirror.Ground, dry bool) error {
+func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, ground *replica.Ground, dry bool) error {
 	image := imageOf(t, c)
 	if t.Terminal.Template != "" {
 		var err error
@@ -182,7 +182,7 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		return err
 	}
 	if ground != nil && s.ImageRef != "" {
-		s.Image, s.ImageFrom = mirror.ImagePath(s.LoginHome, s.ImageSum), abs
+		s.Image, s.ImageFrom = replica.ImagePath(s.LoginHome, s.ImageSum), abs
 		return e.settleOverlay(s, t, ground.Directories, ground.Mark)
 	}
 	if ground != nil {

@@ -108,7 +108,7 @@ func TestReap(t *testing.T) {
 	f := newFixture(t)
 	r := f.submit(task(again), Choice{})
 	f.claim(r)
-	f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, Word: "NODE_FAIL"})
+	f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, NativeState: "NODE_FAIL"})
 	if v := f.reap(r, 1, 0); v.State != jobs.StateRunning {
 		t.Fatalf("%s", v.State)
 	}
@@ -135,7 +135,7 @@ func TestReapRequeued(t *testing.T) {
 	r := f.submit(task(again), Choice{})
 	f.claim(r)
 	f.pass(time.Minute)
-	f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StatePending, Word: "REQUEUED"})
+	f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StatePending, NativeState: "REQUEUED"})
 	f.reap(r, 1, 0)
 	all := f.reapers()
 	if l := all[len(all)-1]; len(all) != 2 || !isBehind(l, r.Current().Submitted.Handle) {
@@ -172,7 +172,7 @@ func TestReapFull(t *testing.T) {
 	f := newFixture(t)
 	r := f.submit(task(again), Choice{})
 	f.claim(r)
-	f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, Word: "NODE_FAIL"})
+	f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, NativeState: "NODE_FAIL"})
 	script := filepath.Join(r.Current().Dir, "reaper.sh")
 	must(t, os.Remove(script))
 	must(t, os.Mkdir(script, 0o700))

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"berth/internal/images"
-	"berth/internal/node/held"
-	"berth/internal/remote/mirror"
+	"berth/internal/node/allocations"
+	"berth/internal/remote/replica"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -18,20 +18,20 @@ import (
 )
 
 // Site is a cluster that is reached through a login host: its scheduler's
-// commands run there, and so do the jobs' first records. [mirror.Site] is the
+// commands run there, and so do the jobs' first records. [replica.Site] is the
 // one there is.
 type Site interface {
-	held.Site
+	allocations.Site
 	// String names the login host for people.
 	String() string
 	Scheduler() jobs.Scheduler
 	// Survey asks what has to be known before a job is planned.
-	Survey(ctx context.Context, q mirror.Question) (*mirror.Ground, error)
+	Survey(ctx context.Context, q replica.Question) (*replica.Ground, error)
 	// Facts are those of the last survey, or of a new one.
-	Facts(ctx context.Context) (mirror.Facts, error)
+	Facts(ctx context.Context) (replica.Facts, error)
 	// PutImage makes sure that a file of this machine stands there.
 	PutImage(ctx context.Context, from, home, to string) error
-	// Put records a job there, see [mirror.Never] for its errors.
+	// Put records a job there, see [replica.Never] for its errors.
 	Put(ctx context.Context, home string, n store.New, script string) error
 	// Round brings the copies of records here up to date, and those there by
 	// what was made here: the wish for an end, the handle, a verdict.
@@ -108,12 +108,12 @@ func (e *Engine) attemptDir(s *jobs.Spec) (string, error) {
 // survey asks a job's cluster, in one round trip, for all that planning has to
 // know of it, and settles where its record stands there. Without a cluster to
 // ask it gives nil.
-func (e *Engine) survey(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice) (*mirror.Ground, error) {
+func (e *Engine) survey(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice) (*replica.Ground, error) {
 	site, err := e.site(s)
 	if site == nil || err != nil {
 		return nil, err
 	}
-	q := mirror.Question{Image: imageOf(t, c), Overlay: t.Terminal.Overlay}
+	q := replica.Question{Image: imageOf(t, c), Overlay: t.Terminal.Overlay}
 	if t.Terminal.Template != "" || strings.HasPrefix(t.Terminal.Reference, localImage) || images.IsReference(q.Image) {
 		q.Image = "" // it is known where that is
 	}
@@ -149,7 +149,7 @@ const localImage = "local:"
 // settleFarImage settles an image on a cluster. A path is one of the cluster's;
 // when nothing stands there, or when "local:" says so, it is a file of this
 // machine, which is sent by its content.
-func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, g *mirror.Ground, image string, dry bool) error {
+func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, g *replica.Ground, image string, dry bool) error {
 	named := strings.HasPrefix(t.Terminal.Reference, localImage)
 	if !named {
 		switch {
@@ -185,7 +185,7 @@ func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 		}
 		s.ImageSum = sum
 	}
-	s.Image, s.ImageFrom = mirror.ImagePath(s.LoginHome, sum), image
+	s.Image, s.ImageFrom = replica.ImagePath(s.LoginHome, sum), image
 	s.Notes = append(s.Notes, "the image is "+image+" of this machine; "+s.Login.Host+" gets a copy once")
 	return nil
 }
@@ -203,7 +203,7 @@ func (e *Engine) hand(ctx context.Context, site Site, rec *jobs.Record, n store.
 	switch {
 	case err == nil:
 		return nil
-	case mirror.Never(err):
+	case replica.Never(err):
 		return e.takeBack(ctx, nil, rec, err)
 	}
 	return e.takeBack(ctx, site, rec, err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/remote/mirror"
+	"berth/internal/remote/replica"
 	"berth/internal/sys/run"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -63,7 +63,7 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{fixture: newFixture(t), host: mirrortest.New(t)}
 	c.clock = time.Now().UTC() // times of files there are the real clock's
 	c.far = &scheduler{FakeScheduler: jobstest.NewFake(), name: jobs.SchedulerSlurm}
-	site := mirror.New(mirror.Config{Host: c.host, Git: workspace.New(run.Local{}),
+	site := replica.New(replica.Config{Host: c.host, Git: workspace.New(run.Local{}),
 		Scheduler: func(jobs.Starter, string) jobs.Scheduler { return &there{c.far, c} }})
 	c.Sites = func(s jobs.SSHSpec) (Site, error) {
 		if s.Host != "login" {

@@ -41,7 +41,7 @@ func TestStandby(t *testing.T) {
 		if len(v.Attempts) != 1 || v.Standby == nil || v.Standby.NativeID != h.NativeID || v.Unfollowed != nil || v.State != jobs.StatePending || v.Current().Unfollowed != nil {
 			t.Fatalf("%s: %+v", v.State, v)
 		}
-		f.slurm.Set(h.Name, jobs.Status{State: jobs.StateCompleted, Word: "COMPLETED"})
+		f.slurm.Set(h.Name, jobs.Status{State: jobs.StateCompleted, NativeState: "COMPLETED"})
 	}
 	if v := f.see(r); len(v.Attempts) != 2 || v.Standby != nil {
 		t.Errorf("nobody begins it: %+v", v)
@@ -58,9 +58,9 @@ func TestAnew(t *testing.T) {
 	_, err := store.SetVerdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Time: f.now()})
 	must(t, err)
 	now := f.load(r)
-	_, err = store.SetDecision(a.Dir, jobs.Next(now, &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued}, f.now()).Decision)
+	_, err = store.SetDecision(a.Dir, jobs.Next(now, &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: jobs.WordRequeued}, f.now()).Decision)
 	must(t, err)
-	f.slurm.Set(a.Info.Name, jobs.Status{State: jobs.StateRunning, Word: "RUNNING"})
+	f.slurm.Set(a.Info.Name, jobs.Status{State: jobs.StateRunning, NativeState: "RUNNING"})
 	v := f.see(r)
 	if len(v.Attempts) != 1 || v.Standby == nil || v.Standby.NativeID != a.Submitted.Handle.NativeID || v.Unfollowed != nil || !strings.Contains(v.Note, "started anew") {
 		t.Fatalf("%s: %+v", v.State, v)
@@ -69,7 +69,7 @@ func TestAnew(t *testing.T) {
 	if all := f.reapers(); len(all) != 2 || !isBehind(all[1], a.Submitted.Handle) {
 		t.Errorf("the reaper: %+v", all)
 	}
-	f.slurm.Set(a.Info.Name, jobs.Status{State: jobs.StateFailed, Word: "FAILED"})
+	f.slurm.Set(a.Info.Name, jobs.Status{State: jobs.StateFailed, NativeState: "FAILED"})
 	if v := f.see(r); len(v.Attempts) != 2 || v.Standby != nil || len(f.launches()) != 2 {
 		t.Errorf("nobody begins it: %+v", v)
 	}

@@ -164,7 +164,7 @@ func TestThereDecides(t *testing.T) {
 		},
 		"by the scheduler's word": func(c *cluster, r *jobs.Record) jobs.Class {
 			c.endsAs(r, jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, false)
-			c.far.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, Word: "PREEMPTED"})
+			c.far.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, NativeState: "PREEMPTED"})
 			return jobs.ClassPreempted
 		},
 		"without a record": func(c *cluster, r *jobs.Record) jobs.Class {
@@ -174,7 +174,7 @@ func TestThereDecides(t *testing.T) {
 			must(c.t, os.Chtimes(filepath.Join(c.adir(r), "claim.json"), past, past))
 			must(c.t, store.Beat(c.adir(r), 1, past))
 			must(c.t, os.Chtimes(filepath.Join(c.adir(r), "beat"), past, past))
-			c.far.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, Word: "NODE_FAIL"})
+			c.far.Set(r.Current().Info.Name, jobs.Status{State: jobs.StateError, NativeState: "NODE_FAIL"})
 			return jobs.ClassNode
 		},
 	} {

@@ -50,14 +50,14 @@ var (
 	ways = []string{endsMemory, endsTime, endsSite, endsPreempted, endsNode, endsTask, endsVerdict, endsWell, endsLost, endsScheduler, endsWaiting, endsCancel, endsPolicy, endsRefused}
 	// finals are a scheduler's final words and what they mean.
 	finals = []jobs.Status{
-		{State: jobs.StateError, Class: jobs.ClassPreempted, Word: "PREEMPTED"}, {State: jobs.StateError, Class: jobs.ClassNode, Word: "NODE_FAIL"}, {State: jobs.StateError, Class: jobs.ClassNode, Word: "BOOT_FAIL"},
-		{State: jobs.StateTimeout, Class: jobs.ClassTime, Word: "TIMEOUT"}, {State: jobs.StateOutOfMemory, Class: jobs.ClassMemory, Word: "OUT_OF_MEMORY"}, {State: jobs.StateError, Class: jobs.ClassPolicy, Word: "DEADLINE"},
-		{State: jobs.StateCancelled, Word: "CANCELLED", By: "1000"}, {State: jobs.StateFailed, Word: "FAILED"}, {State: jobs.StateCompleted, Word: "COMPLETED"},
+		{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: "PREEMPTED"}, {State: jobs.StateError, Class: jobs.ClassNode, NativeState: "NODE_FAIL"}, {State: jobs.StateError, Class: jobs.ClassNode, NativeState: "BOOT_FAIL"},
+		{State: jobs.StateTimeout, Class: jobs.ClassTime, NativeState: "TIMEOUT"}, {State: jobs.StateOutOfMemory, Class: jobs.ClassMemory, NativeState: "OUT_OF_MEMORY"}, {State: jobs.StateError, Class: jobs.ClassPolicy, NativeState: "DEADLINE"},
+		{State: jobs.StateCancelled, NativeState: "CANCELLED", By: "1000"}, {State: jobs.StateFailed, NativeState: "FAILED"}, {State: jobs.StateCompleted, NativeState: "COMPLETED"},
 	}
 	// empty are answers that say nothing of an end: none, of a scheduler that
 	// forgot the job or could not be asked, and those of a job that goes on or is
 	// in a state that nobody knows.
-	empty = []*jobs.Status{nil, {}, {Word: "A_NEW_WORD"}, {State: jobs.StatePending, Word: "PENDING"}, {State: jobs.StateRunning, Word: "RUNNING"}, {State: jobs.StateRunning, Word: "COMPLETING"}, {Word: "UPDATE_DB"}}
+	empty = []*jobs.Status{nil, {}, {NativeState: "A_NEW_WORD"}, {State: jobs.StatePending, NativeState: "PENDING"}, {State: jobs.StateRunning, NativeState: "RUNNING"}, {State: jobs.StateRunning, NativeState: "COMPLETING"}, {NativeState: "UPDATE_DB"}}
 )
 
 // seldom is true once in eight times, which a number of rapid's is not: small
@@ -195,7 +195,7 @@ func (h *history) end() {
 		if state != jobs.StateCancelled {
 			class = word.Class
 		}
-		verdict(jobs.Verdict{State: state, Class: class, Word: word.Word})
+		verdict(jobs.Verdict{State: state, Class: class, Word: word.NativeState})
 		return
 	}
 	a.Exit = &e

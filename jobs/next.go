@@ -102,7 +102,7 @@ func Decide(r *Record, c Class, word *Status, now time.Time) Decision {
 	}
 	d.Evidence = Evidence(a, word)
 	if word != nil {
-		d.Word, d.WordBy = word.Word, word.By
+		d.Word, d.WordBy = word.NativeState, word.By
 	}
 	if c == ClassNone {
 		d.Reason = "it succeeded"
@@ -152,8 +152,8 @@ func Evidence(a *Attempt, word *Status) []string {
 			add("the scheduler said: %s", v.Word)
 		}
 	}
-	if word != nil && word.Word != "" {
-		add("the scheduler says: %s", strings.TrimSuffix(word.Word+" ("+word.Reason, " (")+map[bool]string{true: ")"}[word.Reason != ""])
+	if word != nil && word.NativeState != "" {
+		add("the scheduler says: %s", strings.TrimSuffix(word.NativeState+" ("+word.Reason, " (")+map[bool]string{true: ")"}[word.Reason != ""])
 	}
 	return out
 }
@@ -326,7 +326,7 @@ func adjustForRetry(r *Record, c Class, word *Status, now time.Time) (Change, st
 // requeued reports whether all that is known of the end of an attempt is that the
 // scheduler requeued its job. It does so after a lost node and after a preemption.
 func requeued(a *Attempt, word *Status) bool {
-	return word != nil && word.Word == WordRequeued || word == nil && a.Verdict != nil && a.Verdict.Word == WordRequeued
+	return word != nil && word.NativeState == WordRequeued || word == nil && a.Verdict != nil && a.Verdict.Word == WordRequeued
 }
 
 // moreMemory returns one and a half times the memory that the attempt had, or a

@@ -58,10 +58,10 @@ func TestDecide(t *testing.T) {
 		"a refusal":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateError, Class: jobs.ClassPolicy}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "the same refusal"},
 		"cancelled":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, cancel: true, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "somebody ended it"},
 		"ended, not asked":     {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, do: jobs.DoAsk},
-		"ended, still running": {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateRunning, Word: "COMPLETING"}, do: jobs.DoAsk},
-		"preempted":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: "PREEMPTED"}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "make room"},
-		"scancelled":           {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateCancelled, Word: "CANCELLED", Reason: "by 1000"}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "somebody ended it"},
-		"requeued":             {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "its node failed, it had to make room"},
+		"ended, still running": {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateRunning, NativeState: "COMPLETING"}, do: jobs.DoAsk},
+		"preempted":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: "PREEMPTED"}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "make room"},
+		"scancelled":           {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateCancelled, NativeState: "CANCELLED", Reason: "by 1000"}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "somebody ended it"},
+		"requeued":             {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: jobs.WordRequeued}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "its node failed, it had to make room"},
 		"core hours":           {policy: &jobs.Retry{Attempts: 9, Memory: 5, CoreHours: 2}, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "2.00 core hours"},
 		"attempts":             {policy: &jobs.Retry{Attempts: 1, Memory: 5}, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "retry.attempts allows 1"},
 	} {
@@ -164,7 +164,7 @@ func TestNextEnds(t *testing.T) {
 					a.Checkpoint = &jobs.Checkpoint{Ran: time.Duration(rapid.IntRange(0, 60).Draw(t, "ran")) * time.Second, Point: jobs.Point{Attempt: a.N, ID: a.Info.ID}}
 				}
 			case rapid.Bool().Draw(t, "asked"):
-				word = &jobs.Status{State: jobs.StateError, Word: rapid.SampledFrom(words).Draw(t, "word")}
+				word = &jobs.Status{State: jobs.StateError, NativeState: rapid.SampledFrom(words).Draw(t, "word")}
 			}
 			before := jobs.StateOf(r)
 			step := jobs.Next(r, word, now)

@@ -29,7 +29,7 @@ func TestResume(t *testing.T) {
 		"with more time":       {retry: jobs.Retry{Attempts: 3, Time: 1}, exit: timeUp, verb: jobs.VerbRetry, change: jobs.Change{Time: 2 * time.Hour}, reason: "with 2h"},
 		"at once":              {exit: timeUp, at: &jobs.Checkpoint{Ran: time.Second, Point: here}, verb: jobs.VerbAccept, reason: "less than resume.min (1m0s)"},
 		"too much used":        {exit: timeUp, at: reached, hours: 1.5, verb: jobs.VerbAccept, reason: "resume.core_hours allows 1.5"},
-		"preempted":            {exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, at: reached, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: "PREEMPTED"}, verb: jobs.VerbRetry, change: jobs.Change{Resume: &here}, reason: "goes on where it was"},
+		"preempted":            {exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, at: reached, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: "PREEMPTED"}, verb: jobs.VerbRetry, change: jobs.Change{Resume: &here}, reason: "goes on where it was"},
 		"preempted at once":    {exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassPreempted}, verb: jobs.VerbRetry, reason: "starts again"},
 		"a node, and no retry": {exit: jobs.ExitRecord{State: jobs.StateError, Class: jobs.ClassNode}, at: reached, verb: jobs.VerbAccept, reason: "not to be tried again"},
 		"a node":               {retry: jobs.Retry{Attempts: 2, Node: 1}, exit: jobs.ExitRecord{State: jobs.StateError, Class: jobs.ClassNode}, at: reached, verb: jobs.VerbRetry, change: jobs.Change{Resume: &here, Exclude: []string{"c1"}}, reason: "another node"},

@@ -77,21 +77,21 @@ type Identity struct {
 
 // Status is a scheduler's word about one of its jobs.
 type Status struct {
-	State  State  // Pending or Running, or a final state; "" when it does not know the job
-	Word   string // the scheduler's own word, such as PENDING or NODE_FAIL
-	Reason string // why it waits or ended, in the scheduler's words
-	Plain  string // the same in plain words, after "it "; "" where the scheduler's own say enough
-	Hint   string // what a person can do about it, or ""
-	Class  Class  // of a final word that tells by itself what kind of trouble it was; else ""
-	By     string // who cancelled it, a name or a number; "" is not known
-	Stays  bool   // it waits, and does not start until the user or the site acts
-	Paused bool   // it runs, and nothing in it goes on: it is suspended
-	Ending bool   // it runs, and is about to end
-	Node   string
-	Start  time.Time // expected or real; zero when unknown
-	Code   int
-	Signal int
-	AsOf   time.Time // when the scheduler said so; zero is just now
+	State       State  // Pending or Running, or a final state; "" when it does not know the job
+	NativeState string // the scheduler's own word, such as PENDING or NODE_FAIL
+	Reason      string // why it waits or ended, in the scheduler's words
+	Explanation string // the same in plain words, after "it "; "" where the scheduler's own say enough
+	Hint        string // what a person can do about it, or ""
+	Class       Class  // of a final word that tells by itself what kind of trouble it was; else ""
+	By          string // who cancelled it, a name or a number; "" is not known
+	Held        bool   // it waits, and does not start until the user or the site acts
+	Paused      bool   // it runs, and nothing in it goes on: it is suspended
+	Ending      bool   // it runs, and is about to end
+	Node        string
+	Start       time.Time // expected or real; zero when unknown
+	Code        int
+	Signal      int
+	AsOf        time.Time // when the scheduler said so; zero is just now
 }
 
 // Most is what a job can ask for at most where it goes; 0 is no bound, or none

@@ -35,7 +35,7 @@ func (s *Scheduler) Forecast(ctx context.Context, st jobs.Status, script string,
 	case "Dependency", "DependencyNeverSatisfied", "BeginTime", "Prolog", "Cleaning", "FedJobLock", "JobArrayTaskLimit":
 		return nil, nil
 	}
-	if st.Word != "PENDING" || known && strings.Contains(why.help, "scontrol release") || name == "JobHeldAdmin" {
+	if st.NativeState != "PENDING" || known && strings.Contains(why.help, "scontrol release") || name == "JobHeldAdmin" {
 		return nil, nil
 	}
 	others, err := s.others(ctx, r, o)

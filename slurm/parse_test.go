@@ -39,9 +39,9 @@ func TestParseCaptured(t *testing.T) {
 				for _, r := range rows {
 					st := r.status
 					if st.State == "" {
-						t.Errorf("job %s: %q is not known", r.id, st.Word)
+						t.Errorf("job %s: %q is not known", r.id, st.NativeState)
 					}
-					fmt.Fprintf(&b, "%s %s: %s (%s) code %d signal %d on %q since %s\n", r.id, r.name, st.State, st.Word, st.Code, st.Signal, st.Node, st.Start.Format(time.RFC3339))
+					fmt.Fprintf(&b, "%s %s: %s (%s) code %d signal %d on %q since %s\n", r.id, r.name, st.State, st.NativeState, st.Code, st.Signal, st.Node, st.Start.Format(time.RFC3339))
 					if st.Reason+st.Hint != "" {
 						fmt.Fprintf(&b, "  reason: %s\n  hint: %s\n", st.Reason, st.Hint)
 					}

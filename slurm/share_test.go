@@ -95,7 +95,7 @@ func TestPolite(t *testing.T) {
 	for site.clock().Before(end) {
 		for _, p := range all {
 			got, err := p.Status(jobs.WithPatience(t.Context()), known)
-			if err != nil || got["berth-a-0"].Word != "RUNNING" || site.clock().Sub(got["berth-a-0"].AsOf) > time.Minute {
+			if err != nil || got["berth-a-0"].NativeState != "RUNNING" || site.clock().Sub(got["berth-a-0"].AsOf) > time.Minute {
 				t.Fatal(got, err)
 			}
 		}
@@ -148,21 +148,21 @@ func TestPoliteChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := a.Status(jobs.WithPatience(t.Context()), append(known, hd))
-	if err != nil || got["berth-a-0"].Word != "CANCELLED" || got[hd.Name].Word != "PENDING" {
+	if err != nil || got["berth-a-0"].NativeState != "CANCELLED" || got[hd.Name].NativeState != "PENDING" {
 		t.Error(got, err)
 	}
 	// Who looks is not patient.
 	_ = site.sleep(t.Context(), 3*time.Second)
 	site.queue = "7|COMPLETED|0:0|N/A|c1|berth-a-0|None|\n"
-	if got, err := b.Status(t.Context(), known); err != nil || got["berth-a-0"].Word != "COMPLETED" {
+	if got, err := b.Status(t.Context(), known); err != nil || got["berth-a-0"].NativeState != "COMPLETED" {
 		t.Error(got, err)
 	}
 	// Who has seen a change is told of it at once.
 	site.queue = "7|FAILED|0:0|N/A|c1|berth-a-0|None|\n"
-	if got, err := b.Status(t.Context(), known); err != nil || got["berth-a-0"].Word != "COMPLETED" {
+	if got, err := b.Status(t.Context(), known); err != nil || got["berth-a-0"].NativeState != "COMPLETED" {
 		t.Error(got, err)
 	}
-	if got, err := b.Status(jobs.WithUrgency(t.Context()), known); err != nil || got["berth-a-0"].Word != "FAILED" {
+	if got, err := b.Status(jobs.WithUrgency(t.Context()), known); err != nil || got["berth-a-0"].NativeState != "FAILED" {
 		t.Error(got, err)
 	}
 	// Who must know waits for it, instead of taking an answer of before.

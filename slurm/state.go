@@ -90,9 +90,9 @@ func status(id, printed, reason string) jobs.Status {
 		reason = ""
 	}
 	m := states[w]
-	st := jobs.Status{State: m.state, Word: w, Reason: reason, Class: m.class, Plain: m.plain, Hint: m.help,
+	st := jobs.Status{State: m.state, NativeState: w, Reason: reason, Class: m.class, Explanation: m.plain, Hint: m.help,
 		Paused: w == "SUSPENDED" || w == "STOPPED", Ending: w == "COMPLETING"}
-	st.Stays = m.state == jobs.StatePending && strings.Contains(m.help, "scontrol release")
+	st.Held = m.state == jobs.StatePending && strings.Contains(m.help, "scontrol release")
 	if uid, ok := strings.CutPrefix(rest, "by "); ok && w == "CANCELLED" {
 		st.By = strings.TrimSpace(uid)
 		st.Reason = strings.TrimSpace(rest + " " + reason)
@@ -102,21 +102,21 @@ func status(id, printed, reason string) jobs.Status {
 	// would fail again.
 	if r, ok := reasonOf(reason); ok && (w == "PENDING" || (w == "CANCELLED" || w == "FAILED") && r.never && st.By == "") {
 		if w == "PENDING" {
-			st.Plain, st.Hint, st.Stays = "waits: "+r.plain, r.help, r.never
+			st.Explanation, st.Hint, st.Held = "waits: "+r.plain, r.help, r.never
 		} else {
-			st.Plain += ": " + r.plain
+			st.Explanation += ": " + r.plain
 		}
 		if w == "FAILED" {
 			st.Class, st.Hint = jobs.ClassPolicy, r.help
 		}
 		if r.detail != "" {
-			st.Plain += " (" + r.detail + ")"
+			st.Explanation += " (" + r.detail + ")"
 		}
 	} else if w == "PENDING" && reason != "" {
-		st.Plain = fmt.Sprintf("waits: Slurm says %q", reason)
+		st.Explanation = fmt.Sprintf("waits: Slurm says %q", reason)
 	}
 	if st.State == jobs.StateError && reason == "" {
-		st.Reason = "it " + st.Plain
+		st.Reason = "it " + st.Explanation
 	}
 	st.Hint = strings.ReplaceAll(st.Hint, "{id}", id)
 	return st

@@ -73,14 +73,14 @@ func TestReasonsInPlainWords(t *testing.T) {
 	if _, ok := reasonOf("NewIn2030"); ok {
 		t.Error("a new reason is known")
 	}
-	if st := status("7", "PENDING", "NewIn2030"); st.Plain != `waits: Slurm says "NewIn2030"` || st.State != jobs.StatePending {
+	if st := status("7", "PENDING", "NewIn2030"); st.Explanation != `waits: Slurm says "NewIn2030"` || st.State != jobs.StatePending {
 		t.Errorf("%+v", st)
 	}
 	st := status("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:c[1-2]")
-	if want := "waits: nodes that it needs are down, drained or reserved (UnavailableNodes:c[1-2])"; st.Plain != want || !strings.Contains(st.Hint, "sinfo -R") {
+	if want := "waits: nodes that it needs are down, drained or reserved (UnavailableNodes:c[1-2])"; st.Explanation != want || !strings.Contains(st.Hint, "sinfo -R") {
 		t.Errorf("%+v", st)
 	}
-	if st := status("7", "CANCELLED", "DependencyNeverSatisfied"); !strings.Contains(st.Plain, "failed") {
+	if st := status("7", "CANCELLED", "DependencyNeverSatisfied"); !strings.Contains(st.Explanation, "failed") {
 		t.Errorf("%+v", st)
 	}
 }
@@ -88,7 +88,7 @@ func TestReasonsInPlainWords(t *testing.T) {
 // What nobody could satisfy ends as FAILED, too, and would again.
 func TestFailedForNever(t *testing.T) {
 	st := status("17", "FAILED", "BadConstraints")
-	if st.Class != jobs.ClassPolicy || !strings.Contains(st.Plain, "no node has what it asks for") || st.Hint == "" {
+	if st.Class != jobs.ClassPolicy || !strings.Contains(st.Explanation, "no node has what it asks for") || st.Hint == "" {
 		t.Errorf("%+v", st)
 	}
 	if st := status("17", "FAILED", "NonZeroExitCode"); st.Class != "" {

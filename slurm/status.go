@@ -146,7 +146,7 @@ func (s *Scheduler) Find(ctx context.Context, names []string) (map[string]jobs.H
 // id and is FAILED, and never had a start or a node (seen with 24.11, for a
 // request that no node can satisfy).
 func refusedRow(r row) bool {
-	return r.status.Word == "FAILED" && r.status.Start.IsZero() && r.status.Node == ""
+	return r.status.NativeState == "FAILED" && r.status.Start.IsZero() && r.status.Node == ""
 }
 
 func (s *Scheduler) match(found map[string]jobs.Handle, names []string, rows []row) {

@@ -38,9 +38,9 @@ func TestStatusAsksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]jobs.Status{
-		"berth-a-0": {State: jobs.StateRunning, Word: "RUNNING", Plain: "runs", Node: "c1", Start: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)},
-		"berth-b-0": {State: jobs.StatePending, Word: "PENDING", Reason: "Resources", Plain: "waits: the nodes it needs are in use, and it is the next", Hint: "a job that asks for less time, memory or CPUs may fit sooner: berth explain tries that"},
-		"berth-d-0": {State: jobs.StateCancelled, Word: "CANCELLED", Reason: "by alice", Plain: "was cancelled", By: "alice", Signal: 15, Start: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)},
+		"berth-a-0": {State: jobs.StateRunning, NativeState: "RUNNING", Explanation: "runs", Node: "c1", Start: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)},
+		"berth-b-0": {State: jobs.StatePending, NativeState: "PENDING", Reason: "Resources", Explanation: "waits: the nodes it needs are in use, and it is the next", Hint: "a job that asks for less time, memory or CPUs may fit sooner: berth explain tries that"},
+		"berth-d-0": {State: jobs.StateCancelled, NativeState: "CANCELLED", Reason: "by alice", Explanation: "was cancelled", By: "alice", Signal: 15, Start: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -279,7 +279,7 @@ func TestForecast(t *testing.T) {
 		try   = "sbatch --test-only --job-name=berth-forecast "
 		start = "sbatch: Job 12 to start at 2026-11-21T11:44:00 using 1 processors on nodes c1 in partition main\n"
 	)
-	waits := jobs.Status{Word: "PENDING", Reason: "Resources"}
+	waits := jobs.Status{NativeState: "PENDING", Reason: "Resources"}
 	r, o := jobs.Resources{Time: 4 * time.Hour, Memory: jobs.GiB}, jobs.SlurmOptions{Account: "lab"}
 	s := on(t, step{argv: parts, stdout: lines}, step{argv: try + "/s.sh", stderr: start},
 		step{argv: try + "--time=02:00:00 /s.sh", stderr: start}, step{argv: try + "--mem=512M /s.sh", stderr: "allocation failure: Requested node configuration is not available\n", code: 1},
@@ -290,7 +290,7 @@ func TestForecast(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
-	for _, st := range []jobs.Status{{Word: "RUNNING"}, {Word: "PENDING", Reason: "JobHeldUser"}, {Word: "PENDING", Reason: "Dependency"}, {Word: "REQUEUE_HOLD"}, {Word: "PENDING", Reason: "launch failed requeued held"}} {
+	for _, st := range []jobs.Status{{NativeState: "RUNNING"}, {NativeState: "PENDING", Reason: "JobHeldUser"}, {NativeState: "PENDING", Reason: "Dependency"}, {NativeState: "REQUEUE_HOLD"}, {NativeState: "PENDING", Reason: "launch failed requeued held"}} {
 		if got, err := scheduler(on(t)).Forecast(t.Context(), st, "/s.sh", r, o); got != nil || err != nil {
 			t.Errorf("%+v: %v, %v", st, got, err)
 		}

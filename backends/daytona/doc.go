@@ -13,7 +13,7 @@
 // # How berth reaches it
 //
 // The guest runs on a terminal of the sandbox (its "PTY"), which comes as a
-// WebSocket; package ttylink makes an exact stream of that. While the WebSocket is
+// WebSocket; package ttystream makes an exact stream of that. While the WebSocket is
 // open, Daytona takes the sandbox to be in use, and a command costs no request.
 // A new stream ends the one before it, with all that it had running.
 //

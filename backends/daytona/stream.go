@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"berth/backends/external/protocol"
-	"berth/internal/link/ttylink"
+	"berth/internal/link/ttystream"
 
 	"github.com/coder/websocket"
 )
@@ -177,7 +177,7 @@ func (c *client) stream(ctx context.Context, b *sandbox, argv []string, connecte
 		return 0, err
 	}
 	late := time.AfterFunc(beginTime, func() { _ = s.conn.CloseNow() })
-	link, err := ttylink.Outside(s, s, nonce, os.Stderr)
+	link, err := ttystream.Outside(s, s, nonce, os.Stderr)
 	late.Stop()
 	if err != nil {
 		c.abandon(ctx, b)

@@ -326,7 +326,7 @@ again:
 	/* judge: the scheduler has no more of it, and its runner is silent. */
 	:: atomic { closed(current) && !over(current) && (claimed[current] == NONE || gone(current)) ->
 		if
-		:: unfinished(current) -> ended[current] = true   /* internal/node/finish, in the runner's place */
+		:: unfinished(current) -> ended[current] = true   /* internal/node/conclude, in the runner's place */
 		:: else -> verdict[current] = true
 		fi }
 	:: atomic { over(current) && decision[current] == 0 -> decide(current, (ended[current] && good[current])) }

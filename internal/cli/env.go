@@ -8,7 +8,7 @@ import (
 
 	"berth/backends/external"
 	"berth/engine"
-	"berth/internal/node/held"
+	"berth/internal/node/allocations"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -36,9 +36,9 @@ type envJSON struct {
 	Running bool             `json:"running"`
 	State   *engine.EnvState `json:"state,omitempty"`
 	// Allocation is that of an environment held in one.
-	Allocation *held.State `json:"allocation,omitempty"`
-	Ended      string      `json:"ended,omitempty"` // how its last keeper ended
-	Error      string      `json:"error,omitempty"`
+	Allocation *allocations.State `json:"allocation,omitempty"`
+	Ended      string             `json:"ended,omitempty"` // how its last keeper ended
+	Error      string             `json:"error,omitempty"`
 	// Sandbox is that of a backend that is a program.
 	Sandbox *external.Made `json:"sandbox,omitempty"`
 }

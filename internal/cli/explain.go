@@ -168,7 +168,7 @@ func explain(v engine.View, known engine.Explanation) (*explainJSON, error) {
 	j := viewJSON(v)
 	x := &explainJSON{ID: j.ID, Short: j.Short, Name: j.Name, State: j.State, Final: j.Final, ExitCode: j.ExitCode, Reason: j.Reason,
 		Hint: j.Hint, Attempt: j.Attempt, Unfollowed: j.Unfollowed, Attempts: explainAttempts(v.Record)}
-	x.Word, x.Waiting, x.Plain, x.Differs, x.CancelBy = known.Word.Word, known.Word.Reason, known.Word.Plain, known.Differs, j.CancelBy
+	x.Word, x.Waiting, x.Plain, x.Differs, x.CancelBy = known.Word.NativeState, known.Word.Reason, known.Word.Explanation, known.Differs, j.CancelBy
 	x.WaitsFor, x.LeftOut, x.Kept, x.NotHere = j.WaitsFor, j.LeftOut, j.Kept, j.NotHere
 	if j.Result != nil {
 		x.LookAt = j.Result.LookAt

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/sys/plain"
+	"berth/internal/sys/termsafe"
 	"berth/jobs"
 	"berth/jobs/store"
 
@@ -138,10 +138,10 @@ func rawFlag(fl *pflag.FlagSet, raw *bool) {
 func (a *app) shown(raw bool) (stdout, stderr io.Writer) {
 	stdout, stderr = a.stdout, a.stderr
 	if a.tty && !raw {
-		stdout = plain.New(stdout)
+		stdout = termsafe.New(stdout)
 	}
 	if a.errTTY && !raw {
-		stderr = plain.New(stderr)
+		stderr = termsafe.New(stderr)
 	}
 	return stdout, stderr
 }
@@ -248,7 +248,7 @@ func (f *follower) reset() {
 }
 
 func unpaint(w io.Writer) {
-	if p, ok := w.(*plain.Writer); ok {
+	if p, ok := w.(*termsafe.Writer); ok {
 		_ = p.Reset()
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"berth/backends/all"
 	"berth/backends/ssh"
 	"berth/engine"
-	"berth/internal/remote/mirror"
+	"berth/internal/remote/replica"
 	"berth/internal/workspace"
 	"berth/jobs"
 )
@@ -26,7 +26,7 @@ func (a *app) sites(on jobs.Starter) func(jobs.SSHSpec) (engine.Site, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := mirror.New(mirror.Config{
+		s := replica.New(replica.Config{
 			Host: h, Git: workspace.New(on), Terminal: a.errTTY && isTerminal(a.stdin), Progress: a.progress,
 			Scheduler: all.LoginScheduler,
 		})

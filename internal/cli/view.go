@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/remote/mirror"
+	"berth/internal/remote/replica"
 	"berth/jobs"
 	"berth/jobs/store"
 
@@ -90,9 +90,9 @@ func viewJSON(v engine.View) jobJSON {
 		Cancel:    v.Cancel != nil,
 		Dir:       v.Dir,
 		Notes:     append([]string{}, v.Spec.Notes...),
-		Word:      v.Status.Word,
+		Word:      v.Status.NativeState,
 		Waiting:   v.Status.Reason,
-		Plain:     v.Status.Plain,
+		Plain:     v.Status.Explanation,
 		CancelBy:  v.Status.By,
 		Node:      v.Status.Node,
 	}
@@ -127,7 +127,7 @@ func viewJSON(v engine.View) jobJSON {
 			j.LoginDir = store.AttemptDir(st.JobDir(v.Spec.ID), a.N)
 		}
 	}
-	j.NotHere = mirror.NotHere(v.Record)
+	j.NotHere = replica.NotHere(v.Record)
 	if a.Submitted != nil {
 		j.NativeID = a.Submitted.Handle.NativeID
 	}

@@ -244,7 +244,7 @@ func (o OnNode) await(ctx context.Context, h jobs.Handle, dir string) (*Place, e
 
 // noAnswer explains a job that has ended without one.
 func (o OnNode) noAnswer(ctx context.Context, last jobs.Status, dir string) error {
-	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job on " + or(last.Node, "the node") + " ended without an answer (" + or(last.Word, "unknown") + ")",
+	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job on " + or(last.Node, "the node") + " ended without an answer (" + or(last.NativeState, "unknown") + ")",
 		Hint: last.Hint}
 	if b, err := o.Ground.Read(ctx, path.Join(dir, jobs.SchedulerLog)); err == nil && len(strings.TrimSpace(string(b))) > 0 {
 		e.Err = errors.New(oneLine(finding.LastLine(string(b))))

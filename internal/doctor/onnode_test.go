@@ -91,7 +91,7 @@ func answers(l jobs.Launch) error {
 
 func TestOnNode(t *testing.T) {
 	waiting := func() jobs.Status { return jobs.Status{State: jobs.StatePending, Reason: "Resources"} }
-	ended := func() jobs.Status { return jobs.Status{State: jobs.StateFailed, Word: "FAILED", Node: "c1"} }
+	ended := func() jobs.Status { return jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Node: "c1"} }
 	ok := func(q *queue) func(jobs.Launch, string) (jobs.Handle, error) {
 		return func(l jobs.Launch, _ string) (jobs.Handle, error) { return q.handle(l), nil }
 	}

@@ -10,13 +10,13 @@ import (
 
 	"berth/apptainer"
 	"berth/internal/doctor"
-	"berth/internal/link/far"
+	"berth/internal/link/mux"
 	"berth/internal/node/guest"
 	"berth/internal/node/join"
 	"berth/internal/node/keeper"
 	"berth/internal/node/runner"
 	"berth/internal/queue"
-	"berth/internal/remote/mirror"
+	"berth/internal/remote/replica"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -25,7 +25,7 @@ import (
 var Verbs = []string{
 	"runner", "rank", "guest", "keep", "connect", "hold", "join",
 	"overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait",
-	runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, mirror.Verb,
+	runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, replica.Verb,
 }
 
 // Main runs one verb and returns the exit code of the process.
@@ -48,13 +48,13 @@ func Main(args []string) int {
 		return keeper.Main(args[1:], openers(), os.Stdout, os.Stderr)
 	case "connect":
 		if slices.Contains(args, "--mux") {
-			return far.ConnectMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+			return mux.ConnectMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 		}
 		return keeper.ConnectMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
-	case mirror.Verb:
-		return mirror.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case replica.Verb:
+		return replica.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "hold":
-		return far.HoldMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+		return mux.HoldMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "join":
 		return join.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "overlay-mount":

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"berth/internal/link/far"
+	"berth/internal/link/mux"
 )
 
 // Verbs are the words that [Main] understands. Compute nodes run Linux, and
@@ -19,5 +19,5 @@ func Main(args []string) int {
 		_, _ = fmt.Fprintln(os.Stderr, "berth-node runs on Linux only")
 		return 2
 	}
-	return far.HoldMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	return mux.HoldMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 }

@@ -40,7 +40,7 @@ func (q *Queue) Status(_ context.Context, handles []jobs.Handle) (map[string]job
 	}
 	for _, h := range handles {
 		if host, yes := at.elsewhere(h); yes {
-			answer[h.Name] = jobs.Status{Word: "ELSEWHERE", Reason: "it is in the local queue of " + host, Hint: "ask on " + host, Node: host}
+			answer[h.Name] = jobs.Status{NativeState: "ELSEWHERE", Reason: "it is in the local queue of " + host, Hint: "ask on " + host, Node: host}
 			continue
 		}
 		if e, ok := byID[h.NativeID]; ok && e.Name == h.Name {
@@ -52,10 +52,10 @@ func (q *Queue) Status(_ context.Context, handles []jobs.Handle) (map[string]job
 
 func (q *Queue) status(e entry, alive []entry, host string) jobs.Status {
 	if e.Running {
-		return jobs.Status{State: jobs.StateRunning, Word: "RUNNING", Node: host}
+		return jobs.Status{State: jobs.StateRunning, NativeState: "RUNNING", Node: host}
 	}
 	if e.Waiting != "" {
-		return jobs.Status{State: jobs.StatePending, Word: "WAITING", Node: host, Reason: "waits for " + e.Waiting}
+		return jobs.Status{State: jobs.StatePending, NativeState: "WAITING", Node: host, Reason: "waits for " + e.Waiting}
 	}
 	ahead := 0
 	for _, other := range alive {
@@ -63,7 +63,7 @@ func (q *Queue) status(e entry, alive []entry, host string) jobs.Status {
 			ahead++
 		}
 	}
-	return jobs.Status{State: jobs.StatePending, Word: "WAITING", Node: host,
+	return jobs.Status{State: jobs.StatePending, NativeState: "WAITING", Node: host,
 		Reason: fmt.Sprintf("waits for %d CPUs and %d MiB behind %d jobs; the machine has %d CPUs and %d MiB",
 			e.CPUs, e.Memory.MiB(), ahead, q.cfg.CPUs, q.cfg.Memory.MiB())}
 }

@@ -97,14 +97,14 @@ func (f *FakeScheduler) Await(ctx context.Context, name string) (jobs.Launch, er
 
 // Start makes a pending job run.
 func (f *FakeScheduler) Start(name string) {
-	f.Set(name, jobs.Status{State: jobs.StateRunning, Word: "RUNNING", Node: "fake1"})
+	f.Set(name, jobs.Status{State: jobs.StateRunning, NativeState: "RUNNING", Node: "fake1"})
 }
 
 // End ends a job with an exit code.
 func (f *FakeScheduler) End(name string, code int) {
-	st := jobs.Status{State: jobs.StateCompleted, Word: "COMPLETED"}
+	st := jobs.Status{State: jobs.StateCompleted, NativeState: "COMPLETED"}
 	if code != 0 {
-		st = jobs.Status{State: jobs.StateFailed, Word: "FAILED", Reason: "NonZeroExitCode", Code: code}
+		st = jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Reason: "NonZeroExitCode", Code: code}
 	}
 	f.Set(name, st)
 }
@@ -119,7 +119,7 @@ func (f *FakeScheduler) Set(name string, st jobs.Status) {
 		panic("jobstest: no job " + name)
 	}
 	if st.State.Final() && st.Class == jobs.ClassNone {
-		st.Class = Classes[st.Word]
+		st.Class = Classes[st.NativeState]
 	}
 	j.status = st
 	f.wake()
@@ -184,7 +184,7 @@ func (f *FakeScheduler) Submit(_ context.Context, l jobs.Launch, _ string) (jobs
 	}
 	f.next++
 	id := strconv.Itoa(f.next)
-	j := &fakeJob{launch: l, status: jobs.Status{State: jobs.StatePending, Word: "PENDING"},
+	j := &fakeJob{launch: l, status: jobs.Status{State: jobs.StatePending, NativeState: "PENDING"},
 		handle: jobs.Handle{Version: 1, Scheduler: f.Name(), NativeID: id, Name: l.Name}}
 	f.jobs[id] = j
 	f.wake()
@@ -241,7 +241,7 @@ func (f *FakeScheduler) Cancel(_ context.Context, handles []jobs.Handle) error {
 	}
 	for _, h := range handles {
 		if j := f.jobs[h.NativeID]; j != nil && j.launch.Name == h.Name && !j.status.State.Final() {
-			j.status = jobs.Status{State: jobs.StateCancelled, Word: "CANCELLED", Reason: fmt.Sprintf("by test, was %s", j.status.State)}
+			j.status = jobs.Status{State: jobs.StateCancelled, NativeState: "CANCELLED", Reason: fmt.Sprintf("by test, was %s", j.status.State)}
 			f.wake()
 		}
 	}

@@ -115,7 +115,7 @@ func (f *Faulty) Status(ctx context.Context, handles []jobs.Handle) (map[string]
 		return got, failed
 	case "status: nonsense":
 		for name := range got {
-			got[name] = jobs.Status{Word: "GREMLINS"}
+			got[name] = jobs.Status{NativeState: "GREMLINS"}
 		}
 	case "status: slow":
 		f.slow()

@@ -19,7 +19,7 @@ import (
 	"berth/backends/ssh"
 	"berth/engine"
 	"berth/internal/node/nodebin"
-	"berth/internal/remote/mirror"
+	"berth/internal/remote/replica"
 	"berth/internal/sys/run"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -83,7 +83,7 @@ func parts(st *store.Store) *engine.Engine {
 			if err != nil {
 				return nil, err
 			}
-			return mirror.New(mirror.Config{Host: h, Git: workspace.New(on), Scheduler: func(there jobs.Starter, where string) jobs.Scheduler {
+			return replica.New(replica.Config{Host: h, Git: workspace.New(on), Scheduler: func(there jobs.Starter, where string) jobs.Scheduler {
 				return slurm.New(there, slurm.Config{Login: where})
 			}}), nil
 		},

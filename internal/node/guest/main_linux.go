@@ -12,7 +12,7 @@ import (
 	"sync"
 	"syscall"
 
-	"berth/internal/link/ttylink"
+	"berth/internal/link/ttystream"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +36,7 @@ const Joined = "--joined"
 const Locked = "--locked"
 
 // Terminal is the argument of a guest whose standard streams are a terminal, over
-// which it is to make an exact stream first, see package ttylink; after it stands
+// which it is to make an exact stream first, see package ttystream; after it stands
 // the nonce.
 const Terminal = "--terminal"
 
@@ -111,7 +111,7 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 // serveTerminal is the guest on a terminal, which signals must not reach it from:
 // they are caught already.
 func serveTerminal(in, out *os.File, stderr io.Writer, nonce string) int {
-	link, err := ttylink.Inside(in, out, nonce)
+	link, err := ttystream.Inside(in, out, nonce)
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "berth guest: %v\n", err)
 		return codeBroken

@@ -11,7 +11,7 @@ import (
 	"berth/internal/link/wire"
 	"berth/internal/node/container"
 	"berth/internal/sys/lease"
-	"berth/internal/sys/near"
+	"berth/internal/sys/localcopy"
 	"berth/internal/sys/socket"
 	"berth/jobs"
 )
@@ -68,7 +68,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	}
 	if guest == "" {
 		var why string
-		if guest, why, err = near.Copy(k.scratch.Dir, "node"); err != nil {
+		if guest, why, err = localcopy.Copy(k.scratch.Dir, "node"); err != nil {
 			return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program to run inside to this machine's own disk", Err: err,
 				Hint: "is there space left on " + base + "?"}
 		}
@@ -76,7 +76,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 			k.log.Warn("what runs inside is started from the file system of the keeper's program, and ends when that goes away", "path", guest, "why", why)
 		}
 	}
-	if err := near.Pages(k.scratch.Dir); err != nil {
+	if err := localcopy.Pages(k.scratch.Dir); err != nil {
 		k.log.Warn("the keeper runs from the file system of its program, and ends when that goes away", "err", err)
 	}
 	k.opening, err = opener.Open(ctx, k.spec, jobs.OpenPlace{Dir: k.dir, Guest: guest, Scratch: k.scratch.Dir, On: on, Progress: out.progress})

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"berth/internal/node/finish"
+	"berth/internal/node/conclude"
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/ids"
 	"berth/jobs"
@@ -207,7 +207,7 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, job jobs.NodeJob) (*jobs.Attem
 			Hint: "nothing was touched"}
 	}
 	if cur.Exit == nil && cur.Verdict == nil {
-		_, err := finish.Verdict(cur.Dir, jobs.Verdict{
+		_, err := conclude.Verdict(cur.Dir, jobs.Verdict{
 			Version: 1,
 			State:   jobs.StateError,
 			Class:   jobs.ClassPreempted,
@@ -224,7 +224,7 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, job jobs.NodeJob) (*jobs.Attem
 		if err != nil {
 			return nil, err
 		}
-		word := jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued, Reason: fmt.Sprintf("restart %d", count)}
+		word := jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: jobs.WordRequeued, Reason: fmt.Sprintf("restart %d", count)}
 		if err := decideHere(now, &word, fmt.Sprintf("restart %d", count)); err != nil {
 			return nil, err
 		}

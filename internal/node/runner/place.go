@@ -15,7 +15,7 @@ import (
 	"berth/internal/link/session"
 	"berth/internal/node/container"
 	"berth/internal/sys/lease"
-	"berth/internal/sys/near"
+	"berth/internal/sys/localcopy"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -158,7 +158,7 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 // started from: the guest is started from a copy, and this process has pages of
 // its own.
 func (r *attempt) settle() error {
-	node, why, err := near.Copy(r.scratch.Dir, "node")
+	node, why, err := localcopy.Copy(r.scratch.Dir, "node")
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program for the nodes to the node's own disk", Err: err,
 			Hint: "is there space left on " + filepath.Dir(r.scratch.Dir) + "?"}
@@ -167,7 +167,7 @@ func (r *attempt) settle() error {
 	if why != "" {
 		r.note("the guest runs from " + node + ", and ends when that file system goes away: " + why)
 	}
-	if err := near.Pages(r.scratch.Dir); err != nil {
+	if err := localcopy.Pages(r.scratch.Dir); err != nil {
 		r.note("the runner runs from the file system of its program, and ends when that goes away: " + err.Error())
 	}
 	return nil

@@ -148,7 +148,7 @@ func TestPagesOfTheNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(b)) {
-			// What is written is the process's own, see package near.
+			// What is written is the process's own, see package localcopy.
 			if strings.HasSuffix(line, " "+self+"\n") && strings.Fields(line)[1][1] != 'w' {
 				t.Errorf("%s: %s", what, line)
 			}

@@ -191,7 +191,7 @@ func TestPreempted(t *testing.T) {
 	if a := reread(t, j.rec).Current(); a.Decision != nil || a.Checkpoint == nil || !a.Checkpoint.Stopped || a.Checkpoint.Point.Commit == "" {
 		t.Fatalf("%+v, %+v\n%s", a.Decision, a.Checkpoint, j.read(store.FileRuntime))
 	}
-	second = j.next(&jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, Word: "PREEMPTED"})
+	second = j.next(&jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: "PREEMPTED"})
 	if code, rec = second.run(); code != 0 || rec.Result == nil || rec.Result.Files != 2 {
 		t.Fatalf("exit %d, %+v\n%s", code, rec, second.read(store.FileRuntime))
 	}

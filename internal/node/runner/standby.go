@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"berth/internal/node/batch"
-	"berth/internal/node/finish"
+	"berth/internal/node/conclude"
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -171,9 +171,9 @@ func gone(a *jobs.Attempt) error {
 	}
 	reason := fmt.Sprintf("its runner has been silent since %s, and the scheduler has begun the job that waited for its end", a.Beat.UTC().Format(time.RFC3339))
 	if fresh.Unfinished() {
-		_, err = finish.Attempt(fresh, reason)
+		_, err = conclude.Attempt(fresh, reason)
 		return err
 	}
-	_, err = finish.Verdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateLost, Time: time.Now().UTC(), Hint: "what it left is in " + a.Dir, Reason: reason})
+	_, err = conclude.Verdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateLost, Time: time.Now().UTC(), Hint: "what it left is in " + a.Dir, Reason: reason})
 	return err
 }

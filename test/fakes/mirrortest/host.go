@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"berth/internal/remote/mirror"
+	"berth/internal/remote/replica"
 	"berth/internal/sys/run"
 	"berth/jobs"
 )
@@ -42,7 +42,7 @@ type Fault struct {
 	Rewrite func([]byte) []byte // what a hostile host says in place of the answer
 }
 
-var _ mirror.Host = (*Host)(nil)
+var _ replica.Host = (*Host)(nil)
 
 // New returns a host whose user has an empty home.
 func New(t testing.TB) *Host { return &Host{Home: t.TempDir()} }
@@ -131,7 +131,7 @@ func (h *Host) Node(_ context.Context, words []string, stdin func() io.Reader, s
 	if !whole {
 		live = &out
 	}
-	code := mirror.Serve(words[1:], in, live, &said, func(name string) string {
+	code := replica.Serve(words[1:], in, live, &said, func(name string) string {
 		return map[string]string{"HOME": h.Home, "USER": "ada", "SHELL": "/bin/zsh"}[name]
 	}, func(_ context.Context, home string, ids []string) error {
 		if h.Follow == nil {

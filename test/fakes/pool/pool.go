@@ -237,7 +237,7 @@ func (p *Pool) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error) {
 
 // Forecast implements [jobs.Cluster]. There is always room.
 func (*Pool) Forecast(_ context.Context, st jobs.Status, _ string, _ jobs.Resources, _ jobs.SlurmOptions) ([]jobs.Forecast, error) {
-	if st.Word != queued || st.Reason != "" {
+	if st.NativeState != queued || st.Reason != "" {
 		return nil, nil
 	}
 	return []jobs.Forecast{{What: "as it is", Start: time.Now()}}, nil

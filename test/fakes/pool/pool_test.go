@@ -148,7 +148,7 @@ func status(t *testing.T, p *pool.Pool, h jobs.Handle) jobs.Status {
 func await(t *testing.T, p *pool.Pool, h jobs.Handle, word string) jobs.Status {
 	t.Helper()
 	var st jobs.Status
-	eventually(t, h.Name+" is "+word, func() bool { st = status(t, p, h); return st.Word == word })
+	eventually(t, h.Name+" is "+word, func() bool { st = status(t, p, h); return st.NativeState == word })
 	return st
 }
 
@@ -165,7 +165,7 @@ func TestQueue(t *testing.T) {
 		return st.State == jobs.StatePending && st.Reason == "behind "+first.NativeID
 	})
 	must(t, p.Hold(second.NativeID))
-	if st := await(t, p, second, "H"); !st.Stays {
+	if st := await(t, p, second, "H"); !st.Held {
 		t.Errorf("%+v", st)
 	}
 	must(t, p.Suspend(first.NativeID))

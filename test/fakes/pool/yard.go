@@ -237,12 +237,12 @@ func (y yard) variables(t *ticket) []string {
 
 // status is a ticket in the words of package jobs.
 func (t *ticket) status() jobs.Status {
-	st := jobs.Status{Word: t.State, Node: t.Node, Start: t.Began, Code: t.Code, Signal: t.Signal, Reason: t.Why, Ending: t.Ending}
+	st := jobs.Status{NativeState: t.State, Node: t.Node, Start: t.Began, Code: t.Code, Signal: t.Signal, Reason: t.Why, Ending: t.Ending}
 	switch t.State {
 	case queued:
 		st.State = jobs.StatePending
 	case held:
-		st.State, st.Stays, st.Plain, st.Hint = jobs.StatePending, true, "is held back by hand", "pool release "+t.ID
+		st.State, st.Held, st.Explanation, st.Hint = jobs.StatePending, true, "is held back by hand", "pool release "+t.ID
 	case runs:
 		st.State = jobs.StateRunning
 	case suspended:
@@ -259,9 +259,9 @@ func (t *ticket) status() jobs.Status {
 		case byLimit:
 			st.State, st.Class = jobs.StateTimeout, jobs.ClassTime
 		case byCrew:
-			st.Class, st.Plain = jobs.ClassNode, "lost its processes on "+t.Node
+			st.Class, st.Explanation = jobs.ClassNode, "lost its processes on "+t.Node
 		case byRoom:
-			st.Class, st.Plain = jobs.ClassPreempted, "had to make room"
+			st.Class, st.Explanation = jobs.ClassPreempted, "had to make room"
 		}
 	}
 	return st

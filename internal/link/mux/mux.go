@@ -1,0 +1,316 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/internal/link/wire"
+	"berth/internal/node/keeper"
+	"berth/jobs"
+)
+
+// Options say how a far command is used.
+type Options struct {
+	// Interval is the time between pings; 0 is 4 s. A link over which nothing
+	// was heard for four of them is dead.
+	Interval time.Duration
+	// Progress is told, for people, what takes long; it may be nil.
+	Progress func(string)
+}
+
+// Mux is a far command of this process with many conversations over it. It is
+// safe for concurrent use.
+type Mux struct {
+	t       *trunk
+	in, out *os.File
+	proc    jobs.Process
+	kill    context.CancelFunc
+	said    *reports
+	name    string // of the command's program
+	closing sync.Once
+
+	ended chan struct{} // closed when exit and err are set
+	exit  jobs.Exit
+	err   error
+
+	probe sharing
+}
+
+// endTime is how long a far command may take to end by itself.
+const endTime = 2 * time.Second
+
+// OverCommand starts a far command and waits until its far side has reached the
+// keeper. ctx bounds that alone. The report is what the far side said.
+func OverCommand(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) (*Mux, *keeper.Report, error) {
+	farIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	out, farOut, err := os.Pipe()
+	if err != nil {
+		_ = farIn.Close()
+		_ = in.Close()
+		return nil, nil, err
+	}
+	own, kill := context.WithCancel(context.WithoutCancel(ctx))
+	m := &Mux{in: in, out: out, kill: kill, said: newReports(o.Progress), ended: make(chan struct{})}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = farIn, farOut, m.said
+	m.proc, err = on.Start(own, cmd)
+	_ = farIn.Close()
+	_ = farOut.Close()
+	if err != nil {
+		kill()
+		_ = in.Close()
+		_ = out.Close()
+		return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the way to the environment's keeper", Err: err}
+	}
+	m.name = filepath.Base(cmd.Argv[0])
+	go func() {
+		m.exit, m.err = m.proc.Wait()
+		kill()
+		close(m.ended)
+	}()
+	m.t = newTrunk(wire.NewReader(out), wire.NewWriter(in), true, m.hangUp)
+	rep, err := m.greet(ctx, o.Interval)
+	if err != nil {
+		m.t.fail(err)
+		m.finish(endTime / 8)
+		return nil, nil, err
+	}
+	go m.t.run(o.Interval)
+	go func() {
+		select {
+		case <-m.t.leave:
+			m.t.fail(m.t.left.Err())
+		case <-m.t.gone:
+		}
+		m.finish(endTime)
+	}()
+	return m, rep, nil
+}
+
+// greet exchanges the hellos.
+func (m *Mux) greet(ctx context.Context, interval time.Duration) (*keeper.Report, error) {
+	type greeting struct {
+		hello  farHello
+		banner []byte
+		err    error
+	}
+	greeted := make(chan greeting, 1)
+	go func() {
+		nonce := wire.NewNonce()
+		// A command that ends at once breaks this write, but what it said is
+		// the better explanation.
+		_ = m.t.out.Open(nearMagic, nonce, nearHello{Version: version, Interval: interval})
+		var g greeting
+		if g.banner, g.err = m.t.in.Find(farMagic, &nonce); g.err == nil {
+			g.err = m.t.in.Hello(&g.hello)
+		}
+		greeted <- g
+	}()
+	var g greeting
+	select {
+	case g = <-greeted:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("reach the environment's keeper: %w", context.Cause(ctx))
+	}
+	if g.err != nil {
+		// Whoever closed the stream ends, and says why.
+		late := time.NewTimer(endTime)
+		defer late.Stop()
+		select {
+		case <-m.ended:
+		case <-late.C:
+		case <-ctx.Done():
+		}
+		return nil, m.noHello(g.err, string(g.banner))
+	}
+	if g.hello.Version != version {
+		return nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("berth on the far side speaks version %d of the protocol, this one version %d", g.hello.Version, version),
+			Hint: "stop the environment and open it again"}
+	}
+	if err := g.hello.Report.Err(); err != nil {
+		return nil, err
+	}
+	return &g.hello.Report, nil
+}
+
+// noHello says why the far side did not answer.
+func (m *Mux) noHello(err error, banner string) error {
+	if ferr := m.said.failure(); ferr != nil {
+		return ferr
+	}
+	msg := "the way to the environment's keeper"
+	select {
+	case <-m.ended:
+		switch {
+		case m.err != nil:
+			err = m.err
+		case m.exit.Signal != 0:
+			msg += fmt.Sprintf(" ended before it was open: %s, signal %d", m.name, m.exit.Signal)
+			err = nil
+		default:
+			msg += fmt.Sprintf(" ended before it was open: %s, exit code %d", m.name, m.exit.Code)
+			err = nil
+		}
+	default:
+		msg += " broke before it was open"
+	}
+	said := m.said.rest()
+	if said == "" {
+		said = strings.TrimSpace(jobs.Printable(banner[max(0, len(banner)-maxSaid):]))
+	}
+	if said != "" {
+		msg += ": " + said
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: msg, Err: err}
+}
+
+// hangUp closes the streams of the far command.
+func (m *Mux) hangUp() {
+	_ = m.in.Close()
+	_ = m.out.Close()
+}
+
+// finish makes sure that the far command ends. One that does not when its input
+// ends is told to: a step then ends what it has started, too, which it does not
+// when it is killed.
+func (m *Mux) finish(patience time.Duration) {
+	for _, force := range []func(){func() {}, func() { _ = m.proc.Signal(syscall.SIGTERM) }, m.kill} {
+		force()
+		t := time.NewTimer(patience)
+		select {
+		case <-m.ended:
+			t.Stop()
+			return
+		case <-t.C:
+		}
+	}
+	<-m.ended
+}
+
+// Dial begins a conversation with the keeper. The stream speaks the protocol of
+// a guest, from its beginning; the error is [keeper.ErrNotRunning] when the
+// keeper has ended.
+func (m *Mux) Dial(ctx context.Context) (io.ReadWriteCloser, *keeper.Report, error) {
+	s, a, err := m.ask(ctx, request{Kind: kindKeeper})
+	if err != nil {
+		return nil, nil, err
+	}
+	return newTalk(s), &a.Report, nil
+}
+
+// ask sends a request and waits for its answer.
+func (m *Mux) ask(ctx context.Context, req request) (*stream, *answer, error) {
+	s, err := m.t.open(req)
+	if err != nil {
+		select { // it may just be saying why
+		case <-m.t.gone:
+		case <-time.After(2 * lastWords):
+		}
+		return nil, nil, m.broken(err)
+	}
+	select {
+	case <-s.answered:
+	case <-ctx.Done():
+		s.terminate()
+		return nil, nil, context.Cause(ctx)
+	}
+	if s.err != nil {
+		s.terminate()
+		return nil, nil, m.broken(s.err)
+	}
+	if err := s.answer.Err(); err != nil {
+		return nil, nil, err
+	}
+	return s, &s.answer, nil
+}
+
+// broken explains an error of the link.
+func (m *Mux) broken(err error) error {
+	var e *jobs.Error
+	if errors.As(err, &e) || errors.Is(err, keeper.ErrNotRunning) {
+		return err
+	}
+	if why := m.t.err(); why != nil {
+		err = why
+		if errors.As(err, &e) || errors.Is(err, keeper.ErrNotRunning) {
+			return err
+		}
+	}
+	msg := "the link to the environment's keeper is broken"
+	if said := m.said.rest(); said != "" {
+		msg += ": " + said
+	}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: msg, Err: err}
+}
+
+// Gone is closed when the link is broken or the far side has left.
+func (m *Mux) Gone() <-chan struct{} { return m.t.gone }
+
+// Err says why the link is gone; nil is that it stands. It is
+// [keeper.ErrNotRunning] when the keeper has ended.
+func (m *Mux) Err() error {
+	if err := m.t.err(); err != nil {
+		return m.broken(err)
+	}
+	return nil
+}
+
+// errClosed is a link that this side has closed.
+var errClosed = errors.New("the link was closed")
+
+// Close ends all conversations and the far command, and waits for that, at most
+// some seconds.
+func (m *Mux) Close() error {
+	m.closing.Do(func() {
+		m.t.fail(errClosed)
+		m.finish(endTime)
+	})
+	<-m.ended
+	return nil
+}
+
+// talk is a stream within this process.
+type talk struct {
+	s *stream
+	r *io.PipeReader
+}
+
+func newTalk(s *stream) *talk {
+	r, w := io.Pipe()
+	go func() {
+		err := s.drain(w)
+		if err == nil {
+			if err = s.t.err(); err == nil {
+				err = io.EOF
+			}
+		}
+		_ = w.CloseWithError(err)
+	}()
+	return &talk{s: s, r: r}
+}
+
+func (c *talk) Read(p []byte) (int, error)  { return c.r.Read(p) }
+func (c *talk) Write(p []byte) (int, error) { return c.s.up.Write(p) }
+
+// CloseWrite tells the other side that no more comes.
+func (c *talk) CloseWrite() error {
+	c.s.closeWrite()
+	return nil
+}
+
+func (c *talk) Close() error {
+	_ = c.r.Close()
+	c.s.terminate()
+	return nil
+}
