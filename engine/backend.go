@@ -13,7 +13,7 @@ import (
 
 // pickBackend settles where the commands of a job run: the backend that is
 // named, or the first that contains a task and can be used here.
-func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, ground *replica.Ground, dry bool) error {
+func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, survey *replica.Survey, dry bool) error {
 	name := c.Backend
 	if name == "" {
 		name = t.Terminal.Backend
@@ -27,7 +27,7 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		if err != nil {
 			return err
 		}
-		return e.settlePlace(ctx, s, t, c, b, ground, dry)
+		return e.settlePlace(ctx, s, t, c, b, survey, dry)
 	}
 	if auto {
 		name = jobs.BackendSingularity
@@ -48,7 +48,7 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + name + " cannot be used here: " + got.Reason, Hint: hint}
 		}
 	}
-	return e.settlePlace(ctx, s, t, c, b, ground, dry)
+	return e.settlePlace(ctx, s, t, c, b, survey, dry)
 }
 
 const noBackend = "install apptainer (Debian, Fedora: from their archives or apptainer.org), or docker; " +
@@ -101,7 +101,7 @@ func isFile(ref string) bool {
 	return filepath.IsAbs(ref) || strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "~") || strings.HasSuffix(ref, ".sif")
 }
 
-func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, ground *replica.Ground, dry bool) error {
+func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, survey *replica.Survey, dry bool) error {
 	s.Backend, s.Level = b.Name(), b.Level()
 	switch s.Backend {
 	case jobs.BackendLocal:
@@ -114,7 +114,7 @@ func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	if p, ok := b.(Program); ok {
 		return e.settleProgram(ctx, s, t, p, dry)
 	}
-	return e.settleImage(ctx, s, t, c, ground, dry)
+	return e.settleImage(ctx, s, t, c, survey, dry)
 }
 
 // settleLocal refuses what the bare host cannot give.

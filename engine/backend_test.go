@@ -84,7 +84,7 @@ func TestDocker(t *testing.T) {
 			if s.Image != "debian:12" {
 				t.Errorf("image %s", s.Image)
 			}
-			l, err := f.launch(s, jobs.AttemptInfo{ID: "a", Name: "berth-fix-0123456789ab"}, "/adir", seat{node: "/bin/node", owner: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())})
+			l, err := f.launch(s, jobs.AttemptInfo{ID: "a", Name: "berth-fix-0123456789ab"}, "/adir", selected{node: "/bin/node", owner: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())})
 			must(t, err)
 			line := strings.Join(l.Argv, " ")
 			for _, part := range []string{" -- docker run --rm -i --name berth-fix-0123456789ab ", fmt.Sprintf(" --user %d:%d ", os.Getuid(), os.Getgid()), " debian:12 guest"} {

@@ -111,7 +111,7 @@ func (e *Engine) begin(ctx context.Context, v *View, d jobs.Decision) error {
 	if err != nil {
 		return err
 	}
-	at, err := e.seat(ctx, &s)
+	at, err := e.selectSite(ctx, &s)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (e *Engine) settle(ctx context.Context, v *View, verdict jobs.Verdict) erro
 
 // again makes what the scheduler is asked to start for a further attempt, with
 // what that has different from the job; it is to begin within most.
-func (e *Engine) again(s jobs.Spec, info jobs.AttemptInfo, adir string, at seat, most time.Duration) (jobs.Launch, error) {
+func (e *Engine) again(s jobs.Spec, info jobs.AttemptInfo, adir string, at selected, most time.Duration) (jobs.Launch, error) {
 	c := info.Change
 	s.Resources = c.Resources(s.Resources)
 	l, err := e.launch(&s, info, adir, at)

@@ -183,7 +183,7 @@ func (e *Engine) reach(ctx context.Context, v *View, wait time.Duration) (jobs.S
 	if err != nil {
 		return nil, jobs.Cmd{}, err
 	}
-	at, err := e.seat(ctx, &v.Spec)
+	at, err := e.selectSite(ctx, &v.Spec)
 	if err != nil {
 		return nil, jobs.Cmd{}, err
 	}

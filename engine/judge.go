@@ -134,7 +134,7 @@ func asWished(v *View, state jobs.State) jobs.State {
 func (e *Engine) conclude(ctx context.Context, v *View, verdict jobs.Verdict) {
 	a := v.Current()
 	// On a cluster something may have appeared since we looked there.
-	if err := e.tell(ctx, v.Record); err != nil {
+	if err := e.syncCancel(ctx, v.Record); err != nil {
 		v.unasked(err)
 		return
 	}
@@ -150,7 +150,7 @@ func (e *Engine) conclude(ctx context.Context, v *View, verdict jobs.Verdict) {
 	default:
 		verdict.Version, verdict.Time = 1, e.Now().UTC()
 		if _, err = conclude.Verdict(a.Dir, verdict); err == nil {
-			if terr := e.tell(ctx, v.Record); terr != nil {
+			if terr := e.syncCancel(ctx, v.Record); terr != nil {
 				v.Note = "that could not be told to the cluster: " + terr.Error()
 			}
 			if v.Spec.Retry == nil {

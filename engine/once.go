@@ -165,7 +165,7 @@ func (o *once) resume(ctx context.Context, rec *jobs.Record, t jobs.Task) (*jobs
 			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + name + " from your environment, where it is not set", Hint: "export " + name + "=..."}
 		}
 	}
-	of, err := o.offer(ctx, &rec.Spec, t, a.Info)
+	of, err := o.prepare(ctx, &rec.Spec, t, a.Info)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (o *once) resume(ctx context.Context, rec *jobs.Record, t jobs.Task) (*jobs
 	if rec, err = o.Store.Load(rec.Spec.ID); err != nil || given(rec) {
 		return rec, err
 	}
-	return o.give(ctx, of, rec)
+	return o.Engine.submit(ctx, of, rec)
 }
 
 // same refuses a key that was used for another task.

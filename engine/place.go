@@ -11,8 +11,8 @@ import (
 )
 
 // launch makes what the scheduler is asked to start for an attempt whose
-// directory is adir, on the machine of a seat.
-func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at seat) (jobs.Launch, error) {
+// directory is adir, on the selected machine.
+func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at selected) (jobs.Launch, error) {
 	b, err := e.backend(s.Backend)
 	if err != nil {
 		return jobs.Launch{}, err

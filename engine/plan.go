@@ -73,14 +73,14 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	} else if len(t.Artifacts) > 0 {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "artifacts are taken from the workspace, and this task has none", Hint: `add [workspace] repo = "."`}
 	}
-	ground, err := e.survey(ctx, s, t, c)
+	survey, err := e.survey(ctx, s, t, c)
 	if err != nil {
 		return nil, err
 	}
 	if err := e.settleAfter(ctx, s, t.After, dry); err != nil {
 		return nil, err
 	}
-	if err := e.pickBackend(ctx, s, t, c, ground, dry); err != nil {
+	if err := e.pickBackend(ctx, s, t, c, survey, dry); err != nil {
 		return nil, err
 	}
 	if err := e.settleLayer(s, t); err != nil {
@@ -162,7 +162,7 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c
 	return err
 }
 
-func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, ground *replica.Ground, dry bool) error {
+func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, survey *replica.Survey, dry bool) error {
 	image := imageOf(t, c)
 	if t.Terminal.Template != "" {
 		var err error
@@ -181,15 +181,15 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	if err != nil {
 		return err
 	}
-	if ground != nil && s.ImageRef != "" {
+	if survey != nil && s.ImageRef != "" {
 		s.Image, s.ImageFrom = replica.ImagePath(s.LoginHome, s.ImageSum), abs
-		return e.settleOverlay(s, t, ground.Directories, ground.Mark)
+		return e.settleOverlay(s, t, survey.Directories, survey.Mark)
 	}
-	if ground != nil {
-		if err := e.settleFarImage(ctx, s, t, ground, abs, dry); err != nil {
+	if survey != nil {
+		if err := e.settleFarImage(ctx, s, t, survey, abs, dry); err != nil {
 			return err
 		}
-		return e.settleOverlay(s, t, ground.Directories, ground.Mark)
+		return e.settleOverlay(s, t, survey.Directories, survey.Mark)
 	}
 	s.Image = abs
 	if !dry && s.ImageRef == "" {

@@ -288,7 +288,7 @@ func TestLaunch(t *testing.T) {
 	s.Backend, s.Image = jobs.BackendSingularity, f.sif
 	info, err := attemptInfo(s, "", f.now())
 	must(t, err)
-	here := seat{node: "/bin/node", who: identity()}
+	here := selected{node: "/bin/node", who: identity()}
 	l, err := f.launch(s, info, "/state/attempts/0001", here)
 	must(t, err)
 	want := []string{"/bin/node", "runner", "--attempt", "/state/attempts/0001", "--", jobs.PlaceholderNode, "guest"} // the fake's container is the guest itself

@@ -26,7 +26,7 @@ type Site interface {
 	String() string
 	Scheduler() jobs.Scheduler
 	// Survey asks what has to be known before a job is planned.
-	Survey(ctx context.Context, q replica.Question) (*replica.Ground, error)
+	Survey(ctx context.Context, q replica.Question) (*replica.Survey, error)
 	// Facts are those of the last survey, or of a new one.
 	Facts(ctx context.Context) (replica.Facts, error)
 	// PutImage makes sure that a file of this machine stands there.
@@ -72,25 +72,25 @@ func LoginKey(s jobs.SSHSpec) string {
 	return fmt.Sprintf("%q", []any{s.Host, s.User, s.Port, s.Key, s.Options})
 }
 
-// seat is what a job script says of the machine that it is for.
-type seat struct {
+// selected is what a job script says of the machine that it is for.
+type selected struct {
 	node  string // the program for the nodes
 	who   jobs.Identity
 	owner string // UID:GID
 }
 
-// seat is that of this machine, or of the cluster's.
-func (e *Engine) seat(ctx context.Context, s *jobs.Spec) (seat, error) {
+// selectSite returns that of this machine, or of the cluster's login host.
+func (e *Engine) selectSite(ctx context.Context, s *jobs.Spec) (selected, error) {
 	site, err := e.site(s)
 	if err != nil {
-		return seat{}, err
+		return selected{}, err
 	}
 	if site == nil {
 		node, err := e.Node()
-		return seat{node, identity(), fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())}, err
+		return selected{node, identity(), fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())}, err
 	}
 	f, err := site.Facts(ctx)
-	return seat{f.Node, f.Identity, fmt.Sprintf("%d:%d", f.UID, f.GID)}, err
+	return selected{f.Node, f.Identity, fmt.Sprintf("%d:%d", f.UID, f.GID)}, err
 }
 
 // attemptDir is where the nodes see the first attempt of a job.
@@ -108,7 +108,7 @@ func (e *Engine) attemptDir(s *jobs.Spec) (string, error) {
 // survey asks a job's cluster, in one round trip, for all that planning has to
 // know of it, and settles where its record stands there. Without a cluster to
 // ask it gives nil.
-func (e *Engine) survey(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice) (*replica.Ground, error) {
+func (e *Engine) survey(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice) (*replica.Survey, error) {
 	site, err := e.site(s)
 	if site == nil || err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ const localImage = "local:"
 // settleFarImage settles an image on a cluster. A path is one of the cluster's;
 // when nothing stands there, or when "local:" says so, it is a file of this
 // machine, which is sent by its content.
-func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, g *replica.Ground, image string, dry bool) error {
+func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, g *replica.Survey, image string, dry bool) error {
 	named := strings.HasPrefix(t.Terminal.Reference, localImage)
 	if !named {
 		switch {
@@ -190,13 +190,13 @@ func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 	return nil
 }
 
-// hand records a job on its cluster, before the scheduler hears of it. Whatever
+// submitAt records a job on its cluster, before the scheduler hears of it. Whatever
 // goes wrong, nothing was submitted; what may have arrived is taken away again.
-func (e *Engine) hand(ctx context.Context, site Site, rec *jobs.Record, n store.New, script string) error {
+func (e *Engine) submitAt(ctx context.Context, site Site, rec *jobs.Record, n store.New, script string) error {
 	s := &rec.Spec
 	if s.ImageFrom != "" {
 		if err := site.PutImage(ctx, s.ImageFrom, s.LoginHome, s.Image); err != nil {
-			return e.takeBack(ctx, nil, rec, err)
+			return e.withdraw(ctx, nil, rec, err)
 		}
 	}
 	err := site.Put(ctx, s.LoginHome, n, script)
@@ -204,16 +204,16 @@ func (e *Engine) hand(ctx context.Context, site Site, rec *jobs.Record, n store.
 	case err == nil:
 		return nil
 	case replica.Never(err):
-		return e.takeBack(ctx, nil, rec, err)
+		return e.withdraw(ctx, nil, rec, err)
 	}
-	return e.takeBack(ctx, site, rec, err)
+	return e.withdraw(ctx, site, rec, err)
 }
 
-// takeBack removes the record of a job that its scheduler does not have, here
+// withdraw removes the record of a job that its scheduler does not have, here
 // and, with a site, there. When the other one cannot be reached, both stay: a
 // later look concludes that the job never ran, and tells so there, where the
 // runner of a script that turns up after all finds it.
-func (e *Engine) takeBack(ctx context.Context, site Site, rec *jobs.Record, cause error) error {
+func (e *Engine) withdraw(ctx context.Context, site Site, rec *jobs.Record, cause error) error {
 	if site != nil {
 		if rerr := site.Remove(context.WithoutCancel(ctx), rec.Spec.LoginHome, rec.Spec.ID); rerr != nil {
 			short := jobs.Short(rec.Spec.ID)
@@ -233,11 +233,11 @@ func (e *Engine) takeBack(ctx context.Context, site Site, rec *jobs.Record, caus
 // each cluster, about all its jobs that have not ended. It returns the records as
 // read again, and for each the error that kept it from an update.
 func (e *Engine) fetch(ctx context.Context, recs []*jobs.Record) ([]*jobs.Record, []error) {
-	return e.bring(ctx, recs, func(r *jobs.Record) bool { return !jobs.StateOf(r).Final() }, Site.Round)
+	return e.refreshAll(ctx, recs, func(r *jobs.Record) bool { return !jobs.StateOf(r).Final() }, Site.Round)
 }
 
-// bring queries each cluster once about those of its jobs that are wanted.
-func (e *Engine) bring(
+// refreshAll queries each cluster once about those of its jobs that are wanted.
+func (e *Engine) refreshAll(
 	ctx context.Context, recs []*jobs.Record, wanted func(*jobs.Record) bool,
 	ask func(Site, context.Context, []*jobs.Record) []error,
 ) ([]*jobs.Record, []error) {
@@ -286,8 +286,8 @@ func (e *Engine) bring(
 	return recs, errs
 }
 
-// tell brings what was made here of a job to its cluster at once.
-func (e *Engine) tell(ctx context.Context, r *jobs.Record) error {
+// syncCancel brings what was made here of a job to its cluster at once.
+func (e *Engine) syncCancel(ctx context.Context, r *jobs.Record) error {
 	site, err := e.site(&r.Spec)
 	if site == nil || err != nil {
 		return err

@@ -69,7 +69,7 @@ func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
 	if err != nil {
 		return err
 	}
-	at, err := e.seat(ctx, &s)
+	at, err := e.selectSite(ctx, &s)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
 }
 
 // standby submits one standby behind the job behind.
-func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record, at seat, name string, behind jobs.Handle) (jobs.Handle, error) {
+func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record, at selected, name string, behind jobs.Handle) (jobs.Handle, error) {
 	a := r.Current()
 	info := a.Info
 	info.Name, info.Change.NotBefore = name, time.Time{}

@@ -25,7 +25,7 @@ func (e *Engine) Render(ctx context.Context, s *jobs.Spec) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	at, err := e.seat(ctx, s)
+	at, err := e.selectSite(ctx, s)
 	if err != nil {
 		return "", err
 	}
@@ -58,7 +58,7 @@ func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.R
 	if err != nil {
 		return nil, err
 	}
-	o, err := e.offer(ctx, s, t, info)
+	o, err := e.prepare(ctx, s, t, info)
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +76,11 @@ func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.R
 		return nil, err
 	}
 	failpoint.Hit("submit.recorded")
-	return e.give(ctx, o, rec)
+	return e.submit(ctx, o, rec)
 }
 
-// offer is a job on its way to a scheduler.
-type offer struct {
+// prepared is a job on its way to a scheduler.
+type prepared struct {
 	store.New
 	sc     jobs.Scheduler
 	site   Site // nil is here
@@ -88,9 +88,9 @@ type offer struct {
 	script string
 }
 
-// offer settles what a scheduler is asked to start for the first attempt.
-func (e *Engine) offer(ctx context.Context, s *jobs.Spec, t jobs.Task, info jobs.AttemptInfo) (*offer, error) {
-	o := &offer{New: store.New{Spec: *s, Attempt: info, Task: t.Source}}
+// prepare settles what a scheduler is asked to start for the first attempt.
+func (e *Engine) prepare(ctx context.Context, s *jobs.Spec, t jobs.Task, info jobs.AttemptInfo) (*prepared, error) {
+	o := &prepared{New: store.New{Spec: *s, Attempt: info, Task: t.Source}}
 	var err error
 	if o.sc, _, err = e.schedulerOf(s); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (e *Engine) offer(ctx context.Context, s *jobs.Spec, t jobs.Task, info jobs
 	if o.site, err = e.site(s); err != nil {
 		return nil, err
 	}
-	at, err := e.seat(ctx, s)
+	at, err := e.selectSite(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +122,11 @@ func (e *Engine) offer(ctx context.Context, s *jobs.Spec, t jobs.Task, info jobs
 	return o, e.hold(ctx, s, &o.launch, true)
 }
 
-// give hands the first attempt of a recorded job to its scheduler.
-func (e *Engine) give(ctx context.Context, o *offer, rec *jobs.Record) (*jobs.Record, error) {
+// submit hands the first attempt of a recorded job to its scheduler.
+func (e *Engine) submit(ctx context.Context, o *prepared, rec *jobs.Record) (*jobs.Record, error) {
 	s, a := &rec.Spec, rec.Current()
 	if o.site != nil {
-		if err := e.hand(ctx, o.site, rec, o.New, o.script); err != nil {
+		if err := e.submitAt(ctx, o.site, rec, o.New, o.script); err != nil {
 			return nil, err
 		}
 	}
@@ -142,7 +142,7 @@ func (e *Engine) give(ctx context.Context, o *offer, rec *jobs.Record) (*jobs.Re
 			Hint: "berth status " + jobs.Short(s.ID) + " finds out; do not submit it again before"}
 	default: // the scheduler has nothing
 		failpoint.Hit("submit.refused")
-		return nil, e.takeBack(ctx, o.site, rec, err)
+		return nil, e.withdraw(ctx, o.site, rec, err)
 	}
 	sub := jobs.Submitted{Version: 1, Handle: h, Time: e.Now().UTC()}
 	if _, err := store.SetSubmitted(a.Dir, sub); err != nil {

@@ -73,7 +73,7 @@ func trials(r jobs.Resources, others []string) []trial {
 // others are the partitions beside the job's own that take everybody's jobs of
 // this length.
 func (s *Scheduler) others(ctx context.Context, r jobs.Resources, o jobs.SlurmOptions) (names []string, err error) {
-	text, err := s.seldom(ctx, partitionsFile, whole, "scontrol", "show", "partition", "-o")
+	text, err := s.cachedQuery(ctx, partitionsFile, whole, "scontrol", "show", "partition", "-o")
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ const (
 // MaxWall of the QOS. What several processes here ask for is asked once an hour.
 func (s *Scheduler) Most(ctx context.Context, o jobs.SlurmOptions) (jobs.Most, error) {
 	var m jobs.Most
-	text, err := s.seldom(ctx, partitionsFile, whole, "scontrol", "show", "partition", "-o")
+	text, err := s.cachedQuery(ctx, partitionsFile, whole, "scontrol", "show", "partition", "-o")
 	if err != nil {
 		return m, err
 	}
@@ -43,7 +43,7 @@ func (s *Scheduler) Most(ctx context.Context, o jobs.SlurmOptions) (jobs.Most, e
 	if len(chosen) == 0 {
 		return m, nil
 	}
-	if text, err = s.seldom(ctx, nodesFile, nodeSizes, "scontrol", "show", "node", "-o"); err != nil {
+	if text, err = s.cachedQuery(ctx, nodesFile, nodeSizes, "scontrol", "show", "node", "-o"); err != nil {
 		return m, err
 	}
 	for line := range strings.SplitSeq(text, "\n") {
@@ -94,7 +94,7 @@ func (s *Scheduler) mostWall(ctx context.Context, o jobs.SlurmOptions, chosen ma
 	if on, err := s.accounting(ctx); err != nil || !on {
 		return err
 	}
-	text, err := s.seldom(ctx, qosFile, whole, "sacctmgr", "-nP", "show", "qos", "format=Name,MaxWall")
+	text, err := s.cachedQuery(ctx, qosFile, whole, "sacctmgr", "-nP", "show", "qos", "format=Name,MaxWall")
 	if err != nil {
 		return err
 	}
@@ -108,9 +108,9 @@ func (s *Scheduler) mostWall(ctx context.Context, o jobs.SlurmOptions, chosen ma
 	return nil
 }
 
-// seldom is query for what stays as it is for long; what is kept of the answer is
+// cachedQuery is query for what stays as it is for long; what is kept of the answer is
 // what of makes of it.
-func (s *Scheduler) seldom(ctx context.Context, file string, of func(string) string, argv ...string) (string, error) {
+func (s *Scheduler) cachedQuery(ctx context.Context, file string, of func(string) string, argv ...string) (string, error) {
 	if text := s.share().kept(file, siteFor); text != "" {
 		return text, nil
 	}

@@ -44,7 +44,7 @@ type Facts struct {
 }
 
 // Ground is the answer to a [Question].
-type Ground struct {
+type Survey struct {
 	Facts
 	Image *ImageFound `json:"image,omitempty"`
 	// Mark is that of the overlay, if it exists.

@@ -128,7 +128,7 @@ func (f *far) survey(ctx context.Context) error {
 	if st, err = store.Open(h); err != nil {
 		return err
 	}
-	g := Ground{
+	g := Survey{
 		Facts:       Facts{Version: version, Home: h, Identity: f.identity(), UID: os.Getuid(), GID: os.Getgid()},
 		Directories: overlay.TakesDirectories(st.Overlays()),
 	}

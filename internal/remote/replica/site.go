@@ -147,13 +147,13 @@ func (b *broken) Read([]byte) (int, error) { return 0, b.err }
 const maxAnswer = 1 << 20
 
 // Survey asks what has to be known before a job is planned.
-func (s *Site) Survey(ctx context.Context, q Question) (*Ground, error) {
+func (s *Site) Survey(ctx context.Context, q Question) (*Survey, error) {
 	q.Version = version
 	out := &bounded{most: maxAnswer}
 	if err := s.node(ctx, shortTime, []string{verbSurvey}, jsonInput(q), out); err != nil {
 		return nil, err
 	}
-	var g Ground
+	var g Survey
 	if err := json.Unmarshal(out.b.Bytes(), &g); err != nil || g.Version != version {
 		return nil, s.nonsense(err)
 	}
