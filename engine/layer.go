@@ -30,7 +30,7 @@ func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 	}
 	s.Overlay.Keep = t.Terminal.Keep
 	if t.Terminal.OverlayWait != 0 && s.Overlay.Name == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_wait: the task names no overlay, and nobody else has its layer",
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_wait: the task names no overlay, and so waits for none",
 			Hint: "name one with overlay, or leave overlay_wait out"}
 	}
 	if t.Terminal.OverlaySnapshot != "" && s.Overlay.Name == "" {

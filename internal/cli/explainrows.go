@@ -31,7 +31,7 @@ func (a *app) explained(x *explainJSON) [][2]string {
 	given("hint", x.Hint)
 	if u := x.Unfollowed; u != nil {
 		add("not followed", "%s, %s", u.Reason, u.Time.Format(time.RFC3339))
-		given("to mend that", u.Hint)
+		given("what to do", u.Hint)
 	}
 	given("cancelled by", x.CancelBy)
 	given("not asked", x.AskError)

@@ -288,7 +288,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 	add("hint", j.Hint)
 	if u := j.Unfollowed; u != nil {
 		add("not followed", u.Reason+", "+a.when(u.Time))
-		add("to mend that", u.Hint)
+		add("what to do", u.Hint)
 	}
 	add("cancelled by", j.CancelBy)
 	if j.Exit != nil && (j.Exit.Started || j.Exit.Error != "") {

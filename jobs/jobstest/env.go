@@ -165,7 +165,7 @@ func (j *job) status(t *testing.T) (jobs.Status, bool) {
 	}
 	for name := range answer {
 		if name != j.handle.Name {
-			t.Fatalf("the answer holds %q, which nobody asked about", name)
+			t.Fatalf("the answer holds %q, which was not asked about", name)
 		}
 	}
 	st, ok := answer[j.handle.Name]

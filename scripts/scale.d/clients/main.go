@@ -50,7 +50,7 @@ func run(berth, dir string, n, clients int, last time.Duration) error {
 		return err
 	}
 	say("%d jobs were recorded in %s", n, time.Since(began).Round(time.Second))
-	// What has changed within the last minute is read anew each time, as the
+	// What has changed within the last minute is read again each time, as the
 	// newest jobs of a user are; all at once they are not.
 	time.Sleep(61 * time.Second)
 	_, _ = m.verb("first ps", "ps", "--all")
@@ -117,7 +117,7 @@ func (m *machine) account(st *store.Store, filled map[string]bool, acknowledged 
 			unknown++
 		}
 	}
-	fmt.Printf("\n%d jobs in the ledger: %d from the beginning, %d submitted by the clients. Lost: %d, in a wrong state: %d, that nobody knows: %d, verbs that failed: %d\n",
+	fmt.Printf("\n%d jobs in the ledger: %d from the beginning, %d submitted by the clients. Lost: %d, in a wrong state: %d, unknown to all: %d, verbs that failed: %d\n",
 		len(recs), len(filled), len(acknowledged), lost, wrong, unknown, len(m.errs))
 	if lost+wrong+unknown+len(m.errs) > 0 {
 		return errors.Join(append(m.errs, errors.New("that does not add up"))...)

@@ -156,7 +156,7 @@ func (s *Server) Boxes() []Box {
 	return all
 }
 
-// Put puts a sandbox into a state, as somebody else would; what comes next is for
+// Put puts a sandbox into a state, as another client would; what comes next is for
 // the looks after this. A sandbox that is put out of "started" ends all that runs.
 func (s *Server) Put(id, state, why string, repairable bool, next ...string) {
 	s.mu.Lock()
@@ -168,14 +168,14 @@ func (s *Server) Put(id, state, why string, repairable bool, next ...string) {
 	b.state, b.why, b.repairable, b.next = state, why, repairable, next
 }
 
-// Remove deletes a sandbox, as somebody else would.
+// Remove deletes a sandbox, as another client would.
 func (s *Server) Remove(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.discard(s.boxes[id])
 }
 
-// Make makes a sandbox, as somebody else would.
+// Make makes a sandbox, as another client would.
 func (s *Server) Make(name string, labels map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

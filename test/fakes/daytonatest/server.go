@@ -313,7 +313,7 @@ func (s *Server) routes() *http.ServeMux {
 	return m
 }
 
-// withBox finds a sandbox by its id or name. What f does nobody else does at once.
+// withBox finds a sandbox by its id or name. What f does, no other request does at the same time.
 func (s *Server) withBox(f func(http.ResponseWriter, *http.Request, *box)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()

@@ -140,7 +140,7 @@ func (s *Server) Kept() (names []string) {
 	return names
 }
 
-// PutKept puts a snapshot into a state, as somebody else would.
+// PutKept puts a snapshot into a state, as another client would.
 func (s *Server) PutKept(name, state string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

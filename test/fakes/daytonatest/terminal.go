@@ -36,7 +36,7 @@ type terminal struct {
 	cmd    *exec.Cmd
 	master *os.File
 	input  chan []byte
-	heard  chan struct{} // closed when nobody can write to it any more, and all was read
+	heard  chan struct{} // closed when no process can write to it any more, and all was read
 	ended  chan struct{} // closed when the shell has ended
 	code   int
 
@@ -162,7 +162,7 @@ func (t *terminal) wait() {
 	}
 	select { // what it wrote last is read
 	case <-t.heard:
-	case <-time.After(writeTime): // somebody else still has the terminal
+	case <-time.After(writeTime): // another process still has the terminal
 	}
 	close(t.ended)
 	t.mu.Lock()

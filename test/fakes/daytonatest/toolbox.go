@@ -100,7 +100,7 @@ func execute(w http.ResponseWriter, r *http.Request, b *box) {
 
 // write writes a file, which may be executed next. Another process does it: this
 // one's children would have it open, too, until they have become what they are to
-// be, and then nobody can execute it.
+// be, and then no process can execute it.
 func write(path string, r io.Reader) (int64, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return 0, err
