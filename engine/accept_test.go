@@ -51,7 +51,7 @@ func TestAccepted(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
 			f := newFixture(t)
-			r := f.submit(task(again, func(w *jobs.Task) { w.Terminal.Env = []string{"TOKEN"} }), Choice{})
+			r := f.submit(task(again, func(w *jobs.Task) { w.Env = []string{"TOKEN"} }), Choice{})
 			n := r.Current().Info.Name
 			f.slurm.Start(n)
 			f.claim(r)

@@ -34,7 +34,7 @@ func TestAfterAtSubmit(t *testing.T) {
 	done, failed := f.submit(task(), Choice{}), f.submit(task(), Choice{})
 	f.exit(done, jobs.StateCompleted, 0)
 	f.exit(failed, jobs.StateFailed, 1)
-	elsewhere := f.submit(task(), Choice{Scheduler: jobs.SchedulerLocal})
+	elsewhere := f.submit(at(task(), jobs.Place{Scheduler: jobs.SchedulerLocal}), Choice{})
 
 	r := f.submit(afterTask("ok:"+jobs.Short(first.Spec.ID)+",any:"+second.Spec.ID, done.Spec.ID, "notok:"+failed.Spec.ID), Choice{})
 	if got := len(r.Spec.After); got != 2 || r.Spec.Retry == nil || r.Spec.Retry.Again() || f.behindOf(4) != "1 2" || !strings.Contains(strings.Join(r.Spec.Notes, "\n"), jobs.Short(done.Spec.ID)+" (ok) has ended already") {
@@ -116,7 +116,7 @@ func TestAfterRetriedParent(t *testing.T) {
 // anew a while later.
 func TestAfterElsewhere(t *testing.T) {
 	f := newFixture(t)
-	parent := f.submit(task(), Choice{Scheduler: jobs.SchedulerLocal})
+	parent := f.submit(at(task(), jobs.Place{Scheduler: jobs.SchedulerLocal}), Choice{})
 	f.claim(parent)
 	child := f.submit(afterTask(parent.Spec.ID), Choice{})
 	for n := 1; n <= 3; n++ {

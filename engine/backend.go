@@ -14,10 +14,7 @@ import (
 // pickBackend settles where the commands of a job run: the backend that is
 // named, or the first that contains a task and can be used here.
 func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, survey *replica.Survey, dry bool) error {
-	name := c.Backend
-	if name == "" {
-		name = t.Terminal.Backend
-	}
+	name := s.Backend
 	// On the nodes of a cluster the container program is checked by the
 	// runner: login nodes often have none.
 	ask := !dry && !s.Clustered()
@@ -83,11 +80,11 @@ func unfit(backend string, t jobs.Task) string {
 	if backend != jobs.BackendDocker {
 		return ""
 	}
-	switch ref := strings.TrimPrefix(t.Terminal.Reference, "docker://"); {
+	switch ref := strings.TrimPrefix(t.Reference, "docker://"); {
 	case images.IsReference(ref):
 		return "the image " + ref + " is none that docker takes"
-	case ref == "" && t.Terminal.Template != "":
-		return "the template " + t.Terminal.Template + " is an image of Apptainer's"
+	case ref == "" && t.Template != "":
+		return "the template " + t.Template + " is an image of Apptainer's"
 	case ref == "":
 		return "the task names no image for it"
 	case isFile(ref):
@@ -103,6 +100,7 @@ func isFile(ref string) bool {
 
 func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, survey *replica.Survey, dry bool) error {
 	s.Backend, s.Level = b.Name(), b.Level()
+	s.Image, s.SSH, s.External = "", nil, nil // as the backend takes them
 	switch s.Backend {
 	case jobs.BackendLocal:
 		return settleLocal(s, t)
@@ -120,14 +118,14 @@ func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 // settleLocal refuses what the bare host cannot give.
 func settleLocal(s *jobs.Spec, t jobs.Task) error {
 	if err := refuse(s.Backend+", which runs on the bare host", map[string]bool{
-		"[terminal] template": t.Terminal.Template != "",
-		"[terminal] overlay":  t.Terminal.Overlay != "", "[terminal] bind": len(t.Terminal.Bind) > 0, "[resources] disk": t.Resources.Disk != 0,
+		"[terminal] template": t.Template != "",
+		"[terminal] overlay":  t.Overlay.Name != "", "[terminal] bind": len(t.Mounts) > 0, "[resources] disk": t.Resources.Disk != 0,
 	}); err != nil {
 		return err
 	}
 	s.Notes = append(s.Notes, "backend local: no containment; the command has all the rights of "+s.User)
-	if t.Terminal.Image != "" {
-		s.Notes = append(s.Notes, "backend local: the image "+t.Terminal.Image+" is not used; the command sees this machine's programs")
+	if t.Image != "" {
+		s.Notes = append(s.Notes, "backend local: the image "+t.Image+" is not used; the command sees this machine's programs")
 	}
 	return nil
 }
@@ -136,10 +134,10 @@ func settleLocal(s *jobs.Spec, t jobs.Task) error {
 // itself is kept by a runner on this machine.
 func settleSSH(s *jobs.Spec, t jobs.Task) error {
 	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] template": t.Terminal.Template != "",
-		"[terminal] image":    t.Terminal.Image != "",
-		"[terminal] overlay":  t.Terminal.Overlay != "",
-		"[terminal] bind":     len(t.Terminal.Bind) > 0,
+		"[terminal] template": t.Template != "",
+		"[terminal] image":    t.Image != "",
+		"[terminal] overlay":  t.Overlay.Name != "",
+		"[terminal] bind":     len(t.Mounts) > 0,
 		"[resources] disk":    t.Resources.Disk != 0,
 		"[resources] gpus":    t.Resources.GPUs != "",
 		"[resources] memory":  t.Resources.Memory != 0,
@@ -149,11 +147,11 @@ func settleSSH(s *jobs.Spec, t jobs.Task) error {
 	if s.Clustered() {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend ssh goes with the local scheduler, not with " + s.Scheduler, Hint: "--scheduler local"}
 	}
-	if t.Terminal.SSH.Host == "" {
+	host := valueOf(t.SSH)
+	if host.Host == "" {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host",
 			Hint: `--host HOST, [terminal] host in the task, or berth config set terminal.ssh_host HOST`}
 	}
-	host := t.Terminal.SSH
 	s.SSH = &host
 	s.Notes = append(s.Notes, "backend ssh: no containment; the command has all the rights of the user on "+host.Host)
 	return nil
@@ -163,19 +161,19 @@ func settleSSH(s *jobs.Spec, t jobs.Task) error {
 // Docker hands out all GPUs of a machine, whatever a scheduler has allocated.
 func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] overlay": t.Terminal.Overlay != "",
+		"[terminal] overlay": t.Overlay.Name != "",
 		"[resources] disk":   t.Resources.Disk != 0,
 		"[resources] gpus":   t.Resources.GPUs != "" && s.Clustered(),
 	}); err != nil {
 		return err
 	}
-	if t.Terminal.Reference == "" && t.Terminal.Template != "" {
-		return contained(t.Terminal.Template, s.Backend)
+	if t.Reference == "" && t.Template != "" {
+		return contained(t.Template, s.Backend)
 	}
-	if t.Terminal.Reference == "" {
+	if t.Reference == "" {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give one for docker with --image debian:12, or [terminal] image in the task`}
 	}
-	s.Image = strings.TrimPrefix(t.Terminal.Reference, "docker://")
+	s.Image = strings.TrimPrefix(t.Reference, "docker://")
 	if images.IsReference(s.Image) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "docker cannot take the image " + s.Image,
 			Hint: "name one such as docker://debian:12, or use --backend singularity"}

@@ -27,30 +27,30 @@ func TestDocker(t *testing.T) {
 	well := jobs.Checked{Health: jobs.Healthy, Reason: "/usr/bin/docker"}
 	for name, c := range map[string]struct {
 		change       func(*jobs.Task)
-		choice       Choice
+		choice       jobs.Place
 		apptainer    jobs.Checked
 		docker       jobs.Checked
 		want         string // the backend
 		code         int
 		says, absent string // in the notes or the error
 	}{
-		"by name":                        {choice: Choice{Backend: "docker"}, docker: well, want: "docker", absent: "was chosen"},
-		"auto, and apptainer is there":   {apptainer: well, docker: well, want: "singularity", change: func(t *jobs.Task) { t.Terminal.Image = "SIF" }, absent: "was chosen"},
+		"by name":                        {choice: jobs.Place{Backend: "docker"}, docker: well, want: "docker", absent: "was chosen"},
+		"auto, and apptainer is there":   {apptainer: well, docker: well, want: "singularity", change: func(t *jobs.Task) { t.Image = "SIF" }, absent: "was chosen"},
 		"auto, and apptainer is not":     {apptainer: gone, docker: well, want: "docker", says: "backend docker was chosen (singularity: no apptainer on the PATH)"},
 		"auto, and nothing is there":     {apptainer: gone, docker: down, code: 78, says: "singularity: no apptainer on the PATH; docker: Cannot connect"},
-		"auto, and the image is a SIF":   {apptainer: gone, docker: well, code: 78, says: "docker: the image ./py.sif is a file", change: func(t *jobs.Task) { t.Terminal.Reference = "./py.sif" }},
-		"auto, and there is no image":    {apptainer: gone, docker: well, code: 78, says: "docker: the task names no image", change: func(t *jobs.Task) { t.Terminal.Reference = "" }},
-		"by name, and it is down":        {choice: Choice{Backend: "docker"}, docker: down, code: 78, says: "Cannot connect"},
-		"a SIF":                          {choice: Choice{Backend: "docker"}, docker: well, code: 2, says: "is a file", change: func(t *jobs.Task) { t.Terminal.Reference = "/py.sif" }},
-		"no image":                       {choice: Choice{Backend: "docker"}, docker: well, code: 2, says: "names no image", change: func(t *jobs.Task) { t.Terminal.Reference = "" }},
-		"a flag for an image":            {choice: Choice{Backend: "docker"}, docker: well, code: 2, says: "cannot name an image", change: func(t *jobs.Task) { t.Terminal.Reference = "--privileged" }},
-		"overlay":                        {choice: Choice{Backend: "docker"}, docker: well, code: 78, says: "[terminal] overlay", change: func(t *jobs.Task) { t.Terminal.Overlay = "x" }},
-		"disk":                           {choice: Choice{Backend: "docker"}, docker: well, code: 78, says: "[resources] disk", change: func(t *jobs.Task) { t.Resources.Disk = jobs.GiB }},
-		"the daemon's socket":            {choice: Choice{Backend: "docker"}, docker: well, code: 78, says: "socket", change: func(t *jobs.Task) { t.Terminal.Bind = []jobs.Mount{{Source: "/run/docker.sock", Destination: "/x"}} }},
-		"on a cluster":                   {choice: Choice{Backend: "docker", Scheduler: "slurm"}, docker: down, want: "docker", says: "outside of the job's cgroup"},
-		"GPUs of a cluster":              {choice: Choice{Backend: "docker", Scheduler: "slurm"}, docker: well, code: 78, says: "[resources] gpus", change: func(t *jobs.Task) { t.Resources.GPUs = "1" }},
-		"auto on a cluster asks nobody":  {choice: Choice{Scheduler: "slurm"}, apptainer: gone, docker: well, want: "singularity", change: func(t *jobs.Task) { t.Terminal.Image = "SIF" }},
-		"limits that docker itself hold": {choice: Choice{Backend: "docker"}, docker: well, want: "docker", change: func(t *jobs.Task) { t.Resources = jobs.Resources{CPUs: 2, Memory: jobs.GiB} }},
+		"auto, and the image is a SIF":   {apptainer: gone, docker: well, code: 78, says: "docker: the image ./py.sif is a file", change: func(t *jobs.Task) { t.Reference = "./py.sif" }},
+		"auto, and there is no image":    {apptainer: gone, docker: well, code: 78, says: "docker: the task names no image", change: func(t *jobs.Task) { t.Reference = "" }},
+		"by name, and it is down":        {choice: jobs.Place{Backend: "docker"}, docker: down, code: 78, says: "Cannot connect"},
+		"a SIF":                          {choice: jobs.Place{Backend: "docker"}, docker: well, code: 2, says: "is a file", change: func(t *jobs.Task) { t.Reference = "/py.sif" }},
+		"no image":                       {choice: jobs.Place{Backend: "docker"}, docker: well, code: 2, says: "names no image", change: func(t *jobs.Task) { t.Reference = "" }},
+		"a flag for an image":            {choice: jobs.Place{Backend: "docker"}, docker: well, code: 2, says: "cannot name an image", change: func(t *jobs.Task) { t.Reference = "--privileged" }},
+		"overlay":                        {choice: jobs.Place{Backend: "docker"}, docker: well, code: 78, says: "[terminal] overlay", change: func(t *jobs.Task) { t.Overlay.Name = "x" }},
+		"disk":                           {choice: jobs.Place{Backend: "docker"}, docker: well, code: 78, says: "[resources] disk", change: func(t *jobs.Task) { t.Resources.Disk = jobs.GiB }},
+		"the daemon's socket":            {choice: jobs.Place{Backend: "docker"}, docker: well, code: 78, says: "socket", change: func(t *jobs.Task) { t.Mounts = []jobs.Mount{{Source: "/run/docker.sock", Destination: "/x"}} }},
+		"on a cluster":                   {choice: jobs.Place{Backend: "docker", Scheduler: "slurm"}, docker: down, want: "docker", says: "outside of the job's cgroup"},
+		"GPUs of a cluster":              {choice: jobs.Place{Backend: "docker", Scheduler: "slurm"}, docker: well, code: 78, says: "[resources] gpus", change: func(t *jobs.Task) { t.Resources.GPUs = "1" }},
+		"auto on a cluster asks nobody":  {choice: jobs.Place{Scheduler: "slurm"}, apptainer: gone, docker: well, want: "singularity", change: func(t *jobs.Task) { t.Image = "SIF" }},
+		"limits that docker itself hold": {choice: jobs.Place{Backend: "docker"}, docker: well, want: "docker", change: func(t *jobs.Task) { t.Resources = jobs.Resources{CPUs: 2, Memory: jobs.GiB} }},
 	} {
 		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
 			f := newFixture(t)
@@ -59,14 +59,14 @@ func TestDocker(t *testing.T) {
 			if c.choice.Scheduler == "" {
 				c.choice.Scheduler = "local"
 			}
-			work := task(func(w *jobs.Task) { w.Terminal = jobs.Terminal{Image: "/src/debian:12", Reference: "debian:12"} })
+			work := task(func(w *jobs.Task) { w.Place, w.Reference = jobs.Place{Image: "/src/debian:12"}, "debian:12" })
 			if c.change != nil {
 				c.change(&work)
 			}
-			if work.Terminal.Image == "SIF" {
-				work.Terminal.Image = f.sif
+			if work.Image == "SIF" {
+				work.Image = f.sif
 			}
-			s, err := f.Plan(t.Context(), work, c.choice, false)
+			s, err := f.Plan(t.Context(), at(work, c.choice), Choice{}, false)
 			if c.code != 0 {
 				if err == nil || jobs.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) || jobs.HintOf(err) == "" {
 					t.Errorf("%v, code %d, hint %q", err, jobs.CodeOf(err), jobs.HintOf(err))

@@ -51,9 +51,9 @@ func (e *Engine) SubmitPull(ctx context.Context, list []Pull, t jobs.Task, c Cho
 // submitOwn submits a job without a container whose command is a verb of
 // berth-node's that puts something into the cache of images.
 func (e *Engine) submitOwn(ctx context.Context, t jobs.Task, c Choice, prompt, verb string, args ...string) (*jobs.Record, []string, error) {
-	if c.Login != nil {
-		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "images are put into the cache of this machine, and the cluster of " + c.Login.Host + " has its own",
-			Hint: "do it there: ssh " + c.Login.Host + " berth image ...; or here, and it is sent with the job: --scheduler local"}
+	if t.Login != nil {
+		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "images are put into the cache of this machine, and the cluster of " + t.Login.Host + " has its own",
+			Hint: "do it there: ssh " + t.Login.Host + " berth image ...; or here, and it is sent with the job: --scheduler local"}
 	}
 	node, err := e.Node()
 	if err != nil {
@@ -63,10 +63,13 @@ func (e *Engine) submitOwn(ctx context.Context, t jobs.Task, c Choice, prompt, v
 	t.Prompt, t.Workspace, t.Done, t.Artifacts, t.Slurm.MPI = prompt, nil, nil, nil, ""
 	t.Results = jobs.ResultLimits{}
 	t.Retry = &jobs.Retry{} // whoever wants the image asks again
-	t.Resources = jobs.Resources{CPUs: t.Resources.CPUs, Memory: t.Resources.Memory, Time: t.Resources.Time}
-	t.Terminal = jobs.Terminal{Backend: jobs.BackendLocal, Env: images.CredentialNames(e.value, c.Profile.Proxy == jobs.Proxy{})}
-	t.Command = jobs.Command{Argv: append([]string{node, verb, "--home", e.Store.Home(), "--images", e.Images.Dir, "--scratch", c.Profile.Scratch}, args...)}
-	c.Backend = ""
+	t.Place = jobs.Place{
+		Backend: jobs.BackendLocal, Env: images.CredentialNames(e.value, t.Profile.Proxy == jobs.Proxy{}),
+		Resources: jobs.Resources{CPUs: t.Resources.CPUs, Memory: t.Resources.Memory, Time: t.Resources.Time},
+		Scheduler: t.Scheduler, Slurm: t.Slurm, Profile: t.Profile, Target: t.Target,
+	}
+	t.Reference, t.Template = "", ""
+	t.Command = jobs.Command{Argv: append([]string{node, verb, "--home", e.Store.Home(), "--images", e.Images.Dir, "--scratch", t.Profile.Scratch}, args...)}
 	s, err := e.Plan(ctx, t, c, false)
 	if err != nil {
 		return nil, nil, err

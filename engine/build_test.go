@@ -46,21 +46,21 @@ func TestTaskTemplate(t *testing.T) {
 	}
 	t.Setenv("TEMPLATE_A", "1")
 	t.Setenv("TEMPLATE_B", "1")
-	task := jobs.Task{Resources: jobs.Resources{CPUs: 1}, Terminal: jobs.Terminal{Template: "x", Env: []string{"TEMPLATE_B=mine"}}}
+	task := jobs.Task{Template: "x", Place: jobs.Place{Resources: jobs.Resources{CPUs: 1}, Env: []string{"TEMPLATE_B=mine"}}}
 	if err := TaskTemplate(dir, &task); err != nil {
 		t.Fatal(err)
 	}
 	if r := task.Resources; r.CPUs != 1 || r.Memory != 2*jobs.GiB || r.Disk != jobs.GiB {
 		t.Errorf("%+v", r)
 	}
-	if got := task.Terminal.Env; !slices.Equal(got, []string{"TEMPLATE_B=mine", "TEMPLATE_A"}) {
+	if got := task.Env; !slices.Equal(got, []string{"TEMPLATE_B=mine", "TEMPLATE_A"}) {
 		t.Errorf("%q", got)
 	}
-	task = jobs.Task{Terminal: jobs.Terminal{Template: "x", Overlay: "o"}} // which has a size of its own
+	task = jobs.Task{Template: "x", Place: jobs.Place{Overlay: jobs.OverlaySpec{Name: "o"}}} // which has a size of its own
 	if err := TaskTemplate(dir, &task); err != nil || task.Resources.Disk != 0 {
 		t.Errorf("%+v, %v", task.Resources, err)
 	}
-	task.Terminal.Template = "none"
+	task.Template = "none"
 	if err := TaskTemplate(dir, &task); jobs.CodeOf(err) != jobs.CodeNotFound {
 		t.Error(err)
 	}
@@ -68,7 +68,7 @@ func TestTaskTemplate(t *testing.T) {
 
 // Where there are no images of Apptainer's, a template is refused by name.
 func TestTemplatePlaces(t *testing.T) {
-	task := jobs.Task{Terminal: jobs.Terminal{Template: "default"}}
+	task := jobs.Task{Template: "default"}
 	for backend, err := range map[string]error{
 		jobs.BackendLocal: settleLocal(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendLocal}}, task), jobs.BackendSSH: settleSSH(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendSSH}}, task),
 		jobs.BackendDocker: settleDocker(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendDocker}}, task, nil),

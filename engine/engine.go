@@ -48,15 +48,10 @@ type Engine struct {
 	guards guards
 }
 
-// Choice is what the caller picked for this call, over the task's own words.
+// Choice is what the caller picked for this call, beside the task.
 type Choice struct {
-	Scheduler string // "" and "auto": the first that can be used here
-	Backend   string // "" is the task's
-	Profile   jobs.Profile
-	Target    string        // the target of the configuration that was chosen; "" is none
-	Login     *jobs.SSHSpec // where the scheduler's commands run; nil is here
-	Offline   bool          // no registry is asked: a reference is what the cache has of it
-	ID        string        // of the job to be planned; "" is a fresh one
+	Offline bool   // no registry is asked: a reference is what the cache has of it
+	ID      string // of the job to be planned; "" is a fresh one
 }
 
 // Sleep is the real clock's wait, for [Engine.Sleep].

@@ -13,7 +13,7 @@ import (
 )
 
 func checkEnvOptions(o EnvOptions) error {
-	docker, host := o.docker(), o.host()
+	docker, host := valueOf(o.Docker), valueOf(o.SSH)
 	values := [][2]string{
 		{"the image", o.Image},
 		{"the directory", o.Dir},
@@ -78,8 +78,8 @@ func checkVariables(list []string) error {
 
 // sameEnv refuses options that differ from those of an environment that exists.
 func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
-	has, docker, host := EnvOptions{Place: s.Place}, o.docker(), o.host()
-	d, h := has.docker(), has.host()
+	docker, host := valueOf(o.Docker), valueOf(o.SSH)
+	d, h := valueOf(s.Docker), valueOf(s.SSH)
 	number := func(n int) string {
 		if n == 0 {
 			return ""
@@ -93,10 +93,6 @@ func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
 		return b.String()
 	}
 	list := func(l []string) string { return strings.Join(l, " ") }
-	from := ""
-	if s.External != nil {
-		from = s.External.From
-	}
 	network := "host"
 	if s.Network != "" {
 		network = s.Network
@@ -104,7 +100,7 @@ func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
 	for _, v := range []struct{ what, has, wants string }{
 		{"another backend", s.Backend, unlessAuto(o.Backend)},
 		{"another image", imageName(s.Image), imageName(o.Image)},
-		{"another snapshot to begin with", from, o.From},
+		{"another snapshot to begin with", valueOf(s.External).From, valueOf(o.External).From},
 		{"another overlay driver", s.Overlay.Driver, unlessAuto(o.Overlay.Driver)},
 		{"other binds", mountList(s.Mounts), mountList(o.Mounts)},
 		{"other variables", list(s.Env), list(o.Env)},

@@ -42,14 +42,14 @@ func (o EnvOptions) samePlace(s *jobs.EnvSpec) error {
 	if want := unlessAuto(o.wantedBackend()); want != "" && s.Backend != want {
 		return differs(s, "another backend: "+s.Backend+", not "+want+", which the configuration names")
 	}
-	if s.SSH == nil || o.host().Host != "" || o.Configured.For == nil {
+	if s.SSH == nil || valueOf(o.SSH).Host != "" || o.Configured.For == nil {
 		return nil
 	}
 	d, _, err := o.Configured.For(jobs.BackendSSH)
 	if err != nil {
 		return err
 	}
-	if h := d.host(); h.Host != "" && (h.Host != s.SSH.Host || h.User != s.SSH.User || h.Port != s.SSH.Port) {
+	if h := valueOf(d.SSH); h.Host != "" && (h.Host != s.SSH.Host || h.User != s.SSH.User || h.Port != s.SSH.Port) {
 		return differs(s, "another host: "+s.SSH.Host+", not "+h.Host+", which the configuration names")
 	}
 	return nil
@@ -124,7 +124,7 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 	put(&o.Lifetime, d.Lifetime)
 	put(&o.Discard, d.Discard)
 	put(&o.Fakeroot, d.Fakeroot)
-	docker, low := o.docker(), d.docker()
+	docker, low := valueOf(o.Docker), valueOf(d.Docker)
 	put(&docker.Program, low.Program)
 	put(&docker.User, low.User)
 	put(&docker.Pids, low.Pids)
@@ -136,8 +136,8 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 		docker.ExtraArgs = low.ExtraArgs
 	}
 	o.Docker = &docker
-	if host := o.host(); host.Host == "" {
-		configured := d.host()
+	if host := valueOf(o.SSH); host.Host == "" {
+		configured := valueOf(d.SSH)
 		put(&host.Key, configured.Key)
 		configured.Key, configured.Options = host.Key, append(slices.Clone(host.Options), configured.Options...)
 		o.SSH = &configured
@@ -157,12 +157,14 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 	if o.Profile.Name == "" {
 		o.Profile = d.Profile
 	}
-	if o.Options == nil {
-		o.Options = d.Options
+	external, below := valueOf(o.External), valueOf(d.External)
+	if external.Options == nil {
+		external.Options = below.Options
 	}
-	if o.Allow == nil {
-		o.Allow = d.Allow
+	if external.Allow == nil {
+		external.Allow = below.Allow
 	}
+	o.External = &external
 	o.Slurm = mergeSlurm(d.Slurm, o.Slurm)
 	put(&o.Resources.Time, d.Resources.Time)
 	put(&o.Resources.GPUs, d.Resources.GPUs)

@@ -20,6 +20,8 @@ type EnvOptions struct {
 	//   - Time, GPUs, nodes and tasks are of an allocation; Time also of a program's
 	//     sandbox. These, scheduler, target, login, profile and Slurm's options are
 	//     what a target says, and are not compared with an environment that exists.
+	//   - External says the options of a backend that is a program, what can be reached
+	//     from inside, and the snapshot to begin with.
 	//   - Scheduler "" keeps the environment where it is used.
 	jobs.Place
 	// Template is a workspace template, in place of an image.
@@ -29,13 +31,6 @@ type EnvOptions struct {
 	Forward  []string      // NAME of the caller's, for every command; values are not recorded
 	Strict   bool          // a limit that cannot be held is an error
 	Lifetime time.Duration // 0 is the default, negative is for ever
-	// Options are for a backend that is a program, and for it alone; Allow is
-	// what can be reached from inside, nil is no list.
-	Options map[string]string
-	Allow   []string
-
-	// From is the snapshot whose files it begins with.
-	From string
 	// Offline asks no registry: a reference is what the cache has of it.
 	Offline bool
 
@@ -144,18 +139,10 @@ func (e *Engine) Environments() ([]*Environment, error) {
 	return out, err
 }
 
-// docker is what is said for docker.
-func (o *EnvOptions) docker() jobs.DockerSpec {
-	if o.Docker == nil {
-		return jobs.DockerSpec{}
+// valueOf is what a pointer points to, or nothing.
+func valueOf[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *o.Docker
-}
-
-// host is what is said for ssh.
-func (o *EnvOptions) host() jobs.SSHSpec {
-	if o.SSH == nil {
-		return jobs.SSHSpec{}
-	}
-	return *o.SSH
+	return v
 }

@@ -54,32 +54,19 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 		User:       identity().User,
 		Host:       host,
 		Home:       e.Store.Home(),
-		Place: jobs.Place{
-			Scheduler:   scheduler,
-			Backend:     b.Name(),
-			Level:       b.Level(),
-			Mounts:      o.Mounts,
-			HostSockets: o.HostSockets,
-			Env:         o.Env,
-			GPU:         o.GPU,
-			Network:     o.Network,
-			Resources: jobs.Resources{
-				CPUs:   max(0, o.Resources.CPUs),
-				Memory: max(0, o.Resources.Memory),
-				Disk:   max(0, o.Resources.Disk),
-			},
-			Fakeroot: o.Fakeroot,
-			Dir:      o.Dir,
-			Scratch:  o.Scratch,
-			Stage:    o.Stage,
-		},
+		Place:      o.Place,
 	}
+	s.Scheduler, s.Backend, s.Level = scheduler, b.Name(), b.Level()
+	s.Resources = jobs.Resources{CPUs: max(0, o.Resources.CPUs), Memory: max(0, o.Resources.Memory), Disk: max(0, o.Resources.Disk)}
+	s.Docker, s.SSH, s.External = nil, nil, nil // as the backend takes them
 	if !o.Strict {
 		s.Defaulted = soft
 	}
 	program, _ := b.(Program)
 	if program != nil {
-		s.External = &jobs.ExternalSpec{Options: o.Options, Allow: o.Allow, Life: o.Resources.Time, From: o.From}
+		external := valueOf(o.External)
+		external.Life = o.Resources.Time
+		s.External = &external
 		asked.Resources.Time = 0 // its sandbox has a time of its own
 	}
 	if s.Network == "host" {
@@ -175,7 +162,7 @@ func because(no []string) string {
 // not have.
 func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 	// What a program can do it says itself, see [Program.Settle].
-	program, docker, host := s.External != nil, o.docker(), o.host()
+	program, docker, host, external := s.External != nil, valueOf(o.Docker), valueOf(o.SSH), valueOf(o.External)
 	contained := s.Level != jobs.LevelNone || program
 	for _, k := range []struct {
 		flag      string
@@ -191,9 +178,9 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 		{"an overlay driver", unlessAuto(o.Overlay.Driver) != "", s.Backend == jobs.BackendSingularity},
 		{"GPU flags", o.GPU != "", contained},
 		{"throw-away files", o.Discard, contained},
-		{"a list of what can be reached", len(o.Allow) > 0, program},
-		{"an option", len(o.Options) > 0, program},
-		{"a snapshot to begin with", o.From != "", program},
+		{"a list of what can be reached", len(external.Allow) > 0, program},
+		{"an option", len(external.Options) > 0, program},
+		{"a snapshot to begin with", external.From != "", program},
 		{"a host", host.Host != "", s.Backend == jobs.BackendSSH},
 		{"an ssh user, port, key or option", host.User != "" || host.Port != 0 || host.Key != "" || len(host.Options) > 0, s.Backend == jobs.BackendSSH},
 		{"a limit of processes", docker.Pids != 0, s.Backend == jobs.BackendDocker},
@@ -215,6 +202,7 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 			s.Defaulted = append(s.Defaulted, "memory")
 		}
 	}
+	s.Overlay = jobs.OverlaySpec{}
 	if program {
 		s.Image = strings.TrimPrefix(o.Image, "docker://")
 		return nil

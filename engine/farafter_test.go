@@ -11,9 +11,9 @@ import (
 // there, in its scheduler and in its record, and for no others.
 func TestFarAfter(t *testing.T) {
 	c := newFollowed(t)
-	parent := c.submit(task(again), c.choice())
+	parent := c.submit(c.away(task(again)), Choice{})
 	c.host.Calls()
-	child := c.submit(afterTask("ok:"+jobs.Short(parent.Spec.ID)), c.choice())
+	child := c.submit(c.away(afterTask("ok:"+jobs.Short(parent.Spec.ID))), Choice{})
 	l := attemptsOf(c.far.Launches())
 	if h := l[1].Behind; len(l) != 2 || len(h) != 1 || h[0].NativeID != parent.Current().Submitted.Handle.NativeID {
 		t.Fatalf("%+v", l)
@@ -25,9 +25,9 @@ func TestFarAfter(t *testing.T) {
 		t.Errorf("it waits for %q", v.Waits.String())
 	}
 	c.Node = func() (string, error) { return "/bin/berth-node", nil }
-	near := c.submit(task(), Choice{Scheduler: jobs.SchedulerLocal})
-	for words, choice := range map[string]Choice{near.Spec.ID: c.choice(), parent.Spec.ID: {Scheduler: jobs.SchedulerLocal}} {
-		if _, err := c.Plan(t.Context(), afterTask(words), choice, false); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "behind the login host") || jobs.HintOf(err) == "" {
+	near := c.submit(at(task(), jobs.Place{Scheduler: jobs.SchedulerLocal}), Choice{})
+	for words, place := range map[string]jobs.Place{near.Spec.ID: {Login: login}, parent.Spec.ID: {Scheduler: jobs.SchedulerLocal}} {
+		if _, err := c.Plan(t.Context(), at(afterTask(words), place), Choice{}, false); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "behind the login host") || jobs.HintOf(err) == "" {
 			t.Errorf("%v", err)
 		}
 	}
@@ -39,7 +39,7 @@ func TestFarAfter(t *testing.T) {
 	if far := c.there(child); !v.State.Final() || jobs.StateOf(far) != v.State || far.Current().Verdict == nil {
 		t.Errorf("%s here, %+v there", v.State, far.Current())
 	}
-	if _, err := c.Plan(t.Context(), afterTask(parent.Spec.ID), c.choice(), false); err == nil || !strings.Contains(err.Error(), "has ended as failed") {
+	if _, err := c.Plan(t.Context(), c.away(afterTask(parent.Spec.ID)), Choice{}, false); err == nil || !strings.Contains(err.Error(), "has ended as failed") {
 		t.Errorf("%v", err)
 	}
 }
@@ -47,7 +47,7 @@ func TestFarAfter(t *testing.T) {
 // TestFarGuarded: what looks after a job takes one execution there more.
 func TestFarGuarded(t *testing.T) {
 	c := newFollowed(t)
-	r := c.submit(task(again), c.choice())
+	r := c.submit(c.away(task(again)), Choice{})
 	if got := c.host.Calls(); got != "survey put round" {
 		t.Errorf("a submission asks: %s", got)
 	}

@@ -284,7 +284,7 @@ func TestFollowSilent(t *testing.T) {
 // TestFollowLocally waits with what failed here, and does not hurry.
 func TestFollowLocally(t *testing.T) {
 	f := newFixture(t)
-	r := f.submit(task(again), Choice{Scheduler: jobs.SchedulerLocal})
+	r := f.submit(at(task(again), jobs.Place{Scheduler: jobs.SchedulerLocal}), Choice{})
 	f.end(r, jobs.ExitRecord{State: jobs.StateError, Code: 5})
 	if v := f.see(r); v.State != jobs.StatePending || len(v.Attempts) != 1 || !strings.Contains(v.Note, "tried again after") {
 		t.Fatalf("%s, %d attempts, note %q", v.State, len(v.Attempts), v.Note)
@@ -344,7 +344,7 @@ func TestFollowHalfAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			r := f.submit(task(again, func(w *jobs.Task) { w.Terminal.Env = []string{"TOKEN"} }), Choice{})
+			r := f.submit(task(again, func(w *jobs.Task) { w.Env = []string{"TOKEN"} }), Choice{})
 			f.claim(r)
 			_, err := store.SetDecision(r.Current().Dir, jobs.Decision{Version: 1, Attempt: r.Current().Info.ID, Verb: jobs.VerbAccept, State: jobs.StateCompleted, Time: f.now()})
 			must(t, err)

@@ -35,7 +35,7 @@ func TestGuardAside(t *testing.T) {
 		t.Fatalf("%v, %+v", *asked, f.reapers())
 	}
 	f.submit(task(), Choice{})
-	f.submit(task(again), Choice{Scheduler: jobs.SchedulerLocal})
+	f.submit(at(task(again), jobs.Place{Scheduler: jobs.SchedulerLocal}), Choice{})
 	if len(*asked) != 1 {
 		t.Errorf("for jobs that need none: %v", *asked)
 	}
@@ -151,7 +151,7 @@ func TestGuardCancelled(t *testing.T) {
 func TestGuardMute(t *testing.T) {
 	f := newFixture(t)
 	asked := f.aside()
-	r := f.submit(task(again), muteSite)
+	r := f.submit(at(task(again), muteSite), Choice{})
 	if f.see(r); len(f.ahead()) != 0 || len(*asked) != 1 {
 		t.Fatalf("%v, %+v", *asked, f.ahead())
 	}

@@ -20,9 +20,9 @@ import (
 // options without what the configuration says for allocations.
 func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOptions) error {
 	if s.Scheduler == "" {
+		s.Target, s.Login, s.Slurm, s.Profile = "", nil, jobs.SlurmOptions{}, jobs.Profile{}
 		return onlyAllocated(asked)
 	}
-	s.Target, s.Login = o.Target, o.Login
 	s.Resources.Time, s.Resources.GPUs, s.Resources.Nodes = o.Resources.Time, o.Resources.GPUs, o.Resources.Nodes
 	if o.Resources.Tasks > 1 {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one task, not several",
@@ -40,7 +40,7 @@ func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOpti
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the scheduler " + s.Scheduler + " cannot be used here: " + got.Reason, Hint: got.Hint}
 		}
 	}
-	s.Slurm, s.Profile = mergeSlurm(o.Profile.Slurm, o.Slurm), o.Profile
+	s.Slurm = mergeSlurm(o.Profile.Slurm, o.Slurm)
 	put(&s.Scratch, o.Profile.Scratch)
 	put(&s.Stage, o.Profile.Stage)
 	if s.GPU == "" && s.Resources.GPUs != "" {

@@ -65,7 +65,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(strings.NewReplacer(",", "", ":", "").Replace(name), func(t *testing.T) {
 			f := newFixture(t)
-			r := f.submit(task(func(t *jobs.Task) { t.Terminal.Env = []string{"TOKEN"} }), Choice{Profile: jobs.Profile{Beat: c.beat}})
+			r := f.submit(at(task(func(t *jobs.Task) { t.Env = []string{"TOKEN"} }), jobs.Place{Profile: jobs.Profile{Beat: c.beat}}), Choice{})
 			tree := filepath.Join(r.Current().Dir, workspace.WorkDir, ".git")
 			if c.claimed {
 				f.claim(r)

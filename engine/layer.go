@@ -16,28 +16,26 @@ import (
 func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 	if s.Backend != jobs.BackendSingularity {
 		return refuse(s.Backend, map[string]bool{
-			"[terminal] overlay_wait":     t.Terminal.OverlayWait != 0,
-			"[terminal] keep":             t.Terminal.Keep != "",
-			"[terminal] overlay_snapshot": t.Terminal.OverlaySnapshot != "",
+			"[terminal] overlay_wait":     t.Overlay.Wait != 0,
+			"[terminal] keep":             t.Overlay.Keep != "",
+			"[terminal] overlay_snapshot": t.Overlay.Snapshot != "",
 		})
 	}
-	switch keep := t.Terminal.Keep; {
+	switch keep := t.Overlay.Keep; {
 	case keep != "" && s.Overlay.Name != "":
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] keep: the overlay " + s.Overlay.Name + " stays in any case", Hint: "leave keep out"}
 	case keep != "" && s.Resources.Tasks > 1:
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[terminal] keep: every task of [resources] ntasks has a layer of its own, and none of them can be kept",
 			Hint: "leave keep or ntasks out"}
 	}
-	s.Overlay.Keep = t.Terminal.Keep
-	if t.Terminal.OverlayWait != 0 && s.Overlay.Name == "" {
+	if t.Overlay.Wait != 0 && s.Overlay.Name == "" {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_wait: the task names no overlay, and so waits for none",
 			Hint: "name one with overlay, or leave overlay_wait out"}
 	}
-	if t.Terminal.OverlaySnapshot != "" && s.Overlay.Name == "" {
+	if t.Overlay.Snapshot != "" && s.Overlay.Name == "" {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_snapshot: the task names no overlay, and works on a layer that is thrown away",
 			Hint: "name one with overlay, or leave overlay_snapshot out"}
 	}
-	s.Overlay.Wait, s.Overlay.Snapshot = t.Terminal.OverlayWait, t.Terminal.OverlaySnapshot
 	if s.Overlay.Name == "" {
 		return nil
 	}

@@ -144,10 +144,17 @@ func (f *fixture) pass(d time.Duration) {
 
 // task runs on the bare host under slurm, once, unless changed.
 func task(change ...func(*jobs.Task)) jobs.Task {
-	t := jobs.Task{Name: "Fix the parser", Command: jobs.Command{Shell: "make test"}, Terminal: jobs.Terminal{Backend: jobs.BackendLocal}, Retry: &jobs.Retry{}}
+	t := jobs.Task{Name: "Fix the parser", Command: jobs.Command{Shell: "make test"}, Place: jobs.Place{Backend: jobs.BackendLocal}, Retry: &jobs.Retry{}}
 	for _, c := range change {
 		c(&t)
 	}
+	return t
+}
+
+// at is a task whose place is chosen, beside what it says itself.
+func at(t jobs.Task, p jobs.Place) jobs.Task {
+	put(&p.Backend, t.Backend)
+	t.Scheduler, t.Backend, t.Profile, t.Login = p.Scheduler, p.Backend, p.Profile, p.Login
 	return t
 }
 

@@ -38,7 +38,7 @@ func (e *Engine) SubmitOnce(
 		return nil, false, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the idempotency key has %d bytes", len(key)),
 			Hint: fmt.Sprintf("give one of 1 to %d bytes, not only blanks: a fresh UUID, or what names this submission in your own records", maxKey)}
 	}
-	parts, err := partsOf(t, c)
+	parts, err := partsOf(t)
 	if err != nil {
 		return nil, false, err
 	}
@@ -198,13 +198,21 @@ func (o *once) resume(ctx context.Context, rec *jobs.Record, t jobs.Task) (*jobs
 // same refuses a key that was used for another task.
 func (o *once) same(k *store.Key) error {
 	var differ []string
+	_, terminal := k.Parts["terminal"]
+	_, place := k.Parts["place"]
+	theirs := func(name string) bool { // of keys in which a place had other parts
+		return (terminal || place) && (name == "terminal" || strings.HasPrefix(name+".", ofPlace))
+	}
 	for name := range k.Parts {
+		if theirs(name) {
+			continue
+		}
 		if k.Parts[name] != o.parts[name] {
 			differ = append(differ, name)
 		}
 	}
 	for name := range o.parts {
-		if _, ok := k.Parts[name]; !ok {
+		if _, ok := k.Parts[name]; !ok && !theirs(name) {
 			differ = append(differ, name)
 		}
 	}
@@ -219,22 +227,22 @@ func (o *once) same(k *store.Key) error {
 		Hint: "give another task another key; berth status " + short + " shows that job, and berth rm " + short + " removes it with its key"}
 }
 
+// ofPlace begins the names of the parts that say where a task runs.
+const ofPlace = "place."
+
 // partsOf hashes what is asked for, part by part: what a repository or a
 // registry holds at the moment is no part of it.
-func partsOf(t jobs.Task, c Choice) (map[string]string, error) {
+func partsOf(t jobs.Task) (map[string]string, error) {
 	t.Source = nil
 	if t.Workspace != nil {
 		w := *t.Workspace
 		w.Repo = absolute(w.Repo)
 		t.Workspace = &w
 	}
-	if t.Terminal.Image != "" && !images.IsReference(t.Terminal.Image) {
-		t.Terminal.Image, t.Terminal.Reference = absolute(t.Terminal.Image), ""
+	if t.Image != "" && !images.IsReference(t.Image) {
+		t.Image, t.Reference = absolute(t.Image), ""
 	}
-	place := struct {
-		Scheduler, Backend, Profile, Target string
-		Login                               *jobs.SSHSpec
-	}{c.Scheduler, c.Backend, c.Profile.Name, c.Target, c.Login}
+	t.Profile = jobs.Profile{Name: t.Profile.Name} // what its file says is no part either
 	parts := map[string]string{}
 	add := func(name string, v reflect.Value) error {
 		if v.IsZero() {
@@ -249,12 +257,19 @@ func partsOf(t jobs.Task, c Choice) (map[string]string, error) {
 		return nil
 	}
 	task := reflect.ValueOf(t)
-	for i := range task.NumField() {
-		if err := add(strings.ToLower(task.Type().Field(i).Name), task.Field(i)); err != nil {
+	for _, f := range reflect.VisibleFields(task.Type()) {
+		name := strings.ToLower(f.Name)
+		switch {
+		case f.Anonymous:
+			continue
+		case len(f.Index) > 1 && name != "resources" && name != "slurm":
+			name = ofPlace + name
+		}
+		if err := add(name, task.FieldByIndex(f.Index)); err != nil {
 			return nil, err
 		}
 	}
-	return parts, add("place", reflect.ValueOf(place))
+	return parts, nil
 }
 
 func absolute(path string) string {

@@ -36,10 +36,19 @@ func TestSubmitOnce(t *testing.T) {
 	if jobs.CodeOf(err) != jobs.CodeUsage || !strings.Contains(err.Error(), jobs.Short(first.Spec.ID)) || !strings.Contains(err.Error(), "differs in: name, resources (task ") || jobs.HintOf(err) == "" {
 		t.Error(err)
 	}
-	if _, _, err = f.once("key 1", task(), Choice{Scheduler: jobs.SchedulerLocal}); err == nil || !strings.Contains(err.Error(), "differs in: place") {
+	if _, _, err = f.once("key 1", at(task(), jobs.Place{Scheduler: jobs.SchedulerLocal}), Choice{}); err == nil || !strings.Contains(err.Error(), "differs in: place") {
 		t.Error(err)
 	}
 	// Another key is another job.
+	// Keys of before a task had a place are compared by what both have.
+	old, err := store.LoadKey(f.Store.KeyDir(store.KeyHash("key 1")))
+	must(t, err)
+	old.Parts["terminal"] = "0123456789abcdef"
+	parts, err := partsOf(at(task(), jobs.Place{Scheduler: jobs.SchedulerLocal}))
+	must(t, err)
+	if err := (&once{key: "key 1", parts: parts}).same(old); err != nil {
+		t.Error(err)
+	}
 	if other, made, err := f.once("key 2", task(), Choice{}); err != nil || !made || other.Spec.ID == first.Spec.ID {
 		t.Error(made, err)
 	}
@@ -105,7 +114,7 @@ func (f *fixture) holdDead(key string) string {
 func TestSubmitOnceKilled(t *testing.T) {
 	id := "01234567-89ab-7cde-8f01-23456789abcd"
 	key := func(f *fixture) {
-		parts, err := partsOf(task(), Choice{})
+		parts, err := partsOf(task())
 		must(t, err)
 		_, err = store.SetKey(f.holdDead("k"), store.Key{Job: id, Parts: parts})
 		must(t, err)

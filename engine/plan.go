@@ -50,20 +50,12 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		Created:     e.Now().UTC(),
 		User:        who.User,
 		Host:        host,
-		Place: jobs.Place{
-			Resources:   t.Resources,
-			Mounts:      t.Terminal.Bind,
-			HostSockets: t.Terminal.HostSockets,
-			Slurm:       mergeSlurm(c.Profile.Slurm, t.Slurm),
-			Profile:     c.Profile,
-			Login:       c.Login,
-			Target:      c.Target,
-			Stage:       t.Terminal.Stage,
-		},
+		Place:       t.Place,
 	}
-	put(&s.Stage, c.Profile.Stage)
+	s.Slurm = mergeSlurm(s.Profile.Slurm, s.Slurm)
+	put(&s.Stage, s.Profile.Stage)
 	settleRetry(s, t.Retry)
-	if err := e.pickScheduler(ctx, s, t, c, dry); err != nil {
+	if err := e.pickScheduler(ctx, s, dry); err != nil {
 		return nil, err
 	}
 	if t.Workspace != nil {
@@ -73,7 +65,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	} else if len(t.Artifacts) > 0 {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "artifacts are taken from the workspace, and this task has none", Hint: `add [workspace] repo = "."`}
 	}
-	survey, err := e.survey(ctx, s, t, c)
+	survey, err := e.survey(ctx, s, t)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +110,9 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	return s, checkSpec(s)
 }
 
-func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, dry bool) error {
+func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, dry bool) error {
 	const auto = "auto"
-	name := c.Scheduler
+	name := s.Scheduler
 	if s.Login != nil {
 		site, err := e.site(s)
 		if err != nil {
@@ -134,15 +126,10 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c
 		name = there
 	}
 	if name == "" || name == auto {
-		name = c.Profile.Scheduler
+		name = s.Profile.Scheduler
 	}
-	if backend := c.Backend; name == "" || name == auto {
-		if backend == "" {
-			backend = t.Terminal.Backend
-		}
-		if backend == jobs.BackendSSH || e.isProgram(backend) {
-			name = jobs.SchedulerLocal // the host, or the service, is reached from here
-		}
+	if (name == "" || name == auto) && (s.Backend == jobs.BackendSSH || e.isProgram(s.Backend)) {
+		name = jobs.SchedulerLocal // the host, or the service, is reached from here
 	}
 	if name == "" || name == auto {
 		name = ""
@@ -163,8 +150,8 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, t jobs.Task, c
 }
 
 func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, survey *replica.Survey, dry bool) error {
-	image := imageOf(t, c)
-	if t.Terminal.Template != "" {
+	image := imageOf(t)
+	if t.Template != "" {
 		var err error
 		if image, err = e.settleTemplate(ctx, s, t, c, dry); err != nil {
 			return err
@@ -213,13 +200,13 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 			return err
 		}
 	}
-	if t.Terminal.Overlay == "" {
+	if t.Overlay.Name == "" {
 		return e.settleOverlay(s, t, true, nil)
 	}
-	if err := overlay.CheckName(t.Terminal.Overlay); err != nil {
+	if err := overlay.CheckName(t.Overlay.Name); err != nil {
 		return err
 	}
-	m, err := overlay.ReadMark(filepath.Join(e.Store.Overlays(), t.Terminal.Overlay))
+	m, err := overlay.ReadMark(filepath.Join(e.Store.Overlays(), t.Overlay.Name))
 	if err != nil {
 		return err
 	}
@@ -228,7 +215,7 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		if err != nil {
 			return err
 		}
-		if err := m.CheckImage(t.Terminal.Overlay, overlay.Image{Path: abs, ID: id, Sum: s.ImageSum}); err != nil {
+		if err := m.CheckImage(t.Overlay.Name, overlay.Image{Path: abs, ID: id, Sum: s.ImageSum}); err != nil {
 			return err
 		}
 	}
@@ -242,7 +229,8 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 // The size of a directory is watched by the runner.
 // m is the mark of the one that exists already. On the node it is tried again.
 func (e *Engine) settleOverlay(s *jobs.Spec, t jobs.Task, directories bool, m *overlay.Mark) error {
-	o := jobs.OverlaySpec{Name: t.Terminal.Overlay, Size: t.Resources.Disk}
+	o := s.Overlay
+	o.Size = s.Resources.Disk
 	site := "the profile"
 	if s.Profile.Name != "" {
 		site += " " + s.Profile.Name

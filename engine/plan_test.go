@@ -23,7 +23,7 @@ func TestChoose(t *testing.T) {
 	gone := jobs.Checked{Health: jobs.Undetected, Reason: "no apptainer on the PATH"}
 	sick := jobs.Checked{Health: jobs.Unhealthy, Reason: "it does not run"}
 	for name, c := range map[string]struct {
-		choice    Choice
+		choice    jobs.Place
 		backend   string // of the task
 		slurm     jobs.Health
 		container jobs.Checked
@@ -36,20 +36,20 @@ func TestChoose(t *testing.T) {
 		"auto, on a cluster":                  {scheduler: slurm, want: sing},
 		"auto, slurm is down":                 {slurm: jobs.Unhealthy, scheduler: slurm, want: sing},
 		"auto, no cluster":                    {slurm: jobs.Undetected, scheduler: local, want: sing},
-		"the profile's":                       {choice: Choice{Profile: jobs.Profile{Scheduler: local}}, scheduler: local, want: sing},
-		"the profile says auto":               {choice: Choice{Profile: jobs.Profile{Scheduler: "auto"}}, scheduler: slurm, want: sing},
-		"the flag over the profile's":         {choice: Choice{Scheduler: slurm, Profile: jobs.Profile{Scheduler: local}}, scheduler: slurm, want: sing},
-		"the flag auto":                       {choice: Choice{Scheduler: "auto", Backend: "auto"}, backend: "local", scheduler: slurm, want: sing},
+		"the profile's":                       {choice: jobs.Place{Profile: jobs.Profile{Scheduler: local}}, scheduler: local, want: sing},
+		"the profile says auto":               {choice: jobs.Place{Profile: jobs.Profile{Scheduler: "auto"}}, scheduler: slurm, want: sing},
+		"the flag over the profile's":         {choice: jobs.Place{Scheduler: slurm, Profile: jobs.Profile{Scheduler: local}}, scheduler: slurm, want: sing},
+		"the flag auto":                       {choice: jobs.Place{Scheduler: "auto", Backend: "auto"}, backend: "local", scheduler: slurm, want: sing},
 		"the task's backend":                  {backend: "local", scheduler: slurm, want: "local"},
-		"the flag over the task's":            {backend: "local", choice: Choice{Backend: sing}, scheduler: slurm, want: sing},
+		"the flag over the task's":            {backend: "local", choice: jobs.Place{Backend: sing}, scheduler: slurm, want: sing},
 		"dry asks nobody":                     {dry: true, slurm: jobs.Undetected, container: gone, scheduler: slurm, want: sing},
 		"login nodes need no apptainer":       {container: gone, scheduler: slurm, want: sing},
 		"no cluster and no apptainer":         {slurm: jobs.Undetected, container: gone, code: 78, text: "no apptainer on the PATH"},
 		"no cluster and a sick apptainer":     {slurm: jobs.Undetected, container: sick, code: 78, text: "it does not run"},
-		"apptainer by name, and it is absent": {choice: Choice{Scheduler: local, Backend: sing}, container: gone, code: 78, text: "singularity cannot be used here"},
+		"apptainer by name, and it is absent": {choice: jobs.Place{Scheduler: local, Backend: sing}, container: gone, code: 78, text: "singularity cannot be used here"},
 		"the bare host needs nothing":         {slurm: jobs.Undetected, container: gone, backend: "local", scheduler: local, want: "local"},
-		"an unknown scheduler":                {choice: Choice{Scheduler: "pbs"}, code: 2, text: "unknown scheduler pbs"},
-		"an unknown backend":                  {choice: Choice{Backend: "abacus"}, code: 2, text: "unknown backend abacus"},
+		"an unknown scheduler":                {choice: jobs.Place{Scheduler: "pbs"}, code: 2, text: "unknown scheduler pbs"},
+		"an unknown backend":                  {choice: jobs.Place{Backend: "abacus"}, code: 2, text: "unknown backend abacus"},
 	} {
 		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
 			f := newFixture(t)
@@ -57,8 +57,8 @@ func TestChoose(t *testing.T) {
 			if c.container.Health != "" {
 				f.container.checked = c.container
 			}
-			work := task(func(w *jobs.Task) { w.Terminal = jobs.Terminal{Backend: c.backend, Image: f.sif} })
-			s, err := f.Plan(t.Context(), work, c.choice, c.dry)
+			work := task(func(w *jobs.Task) { w.Place = jobs.Place{Backend: c.backend, Image: f.sif} })
+			s, err := f.Plan(t.Context(), at(work, c.choice), Choice{}, c.dry)
 			if c.code != 0 {
 				if s != nil && err == nil || jobs.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) || jobs.HintOf(err) == "" {
 					t.Errorf("%v, code %d, hint %q", err, jobs.CodeOf(err), jobs.HintOf(err))
@@ -84,61 +84,61 @@ func TestChoose(t *testing.T) {
 // TestPlanRefuses: a limit or a place that cannot be had is an error.
 func TestPlanRefuses(t *testing.T) {
 	const sing = jobs.BackendSingularity
-	set := func(change func(*jobs.Task)) func(*fixture, *jobs.Task, *Choice) {
-		return func(_ *fixture, t *jobs.Task, _ *Choice) { change(t) }
+	set := func(change func(*jobs.Task)) func(*fixture, *jobs.Task) {
+		return func(_ *fixture, t *jobs.Task) { change(t) }
 	}
 	for name, c := range map[string]struct {
-		change func(f *fixture, t *jobs.Task, c *Choice)
+		change func(f *fixture, t *jobs.Task)
 		code   int
 		text   string
 	}{
 		"no name":             {set(func(t *jobs.Task) { t.Name = "" }), 2, "needs a name"},
 		"no command":          {set(func(t *jobs.Task) { t.Command = jobs.Command{} }), 2, "and a command"},
 		"name with a newline": {set(func(t *jobs.Task) { t.Name = "a\n#SBATCH --wrap=x" }), 2, "the task's name holds a control character"},
-		"overlay on the host": {set(func(t *jobs.Task) { t.Terminal.Overlay = "deps" }), 78, "[terminal] overlay"},
-		"bind on the host":    {set(func(t *jobs.Task) { t.Terminal.Bind = []jobs.Mount{{Source: "/a", Destination: "/a"}} }), 78, "[terminal] bind"},
+		"overlay on the host": {set(func(t *jobs.Task) { t.Overlay.Name = "deps" }), 78, "[terminal] overlay"},
+		"bind on the host":    {set(func(t *jobs.Task) { t.Mounts = []jobs.Mount{{Source: "/a", Destination: "/a"}} }), 78, "[terminal] bind"},
 		"disk on the host":    {set(func(t *jobs.Task) { t.Resources.Disk = jobs.GiB }), 78, "[resources] disk"},
-		"gpus here": {func(_ *fixture, t *jobs.Task, c *Choice) {
-			t.Resources.GPUs, c.Scheduler = "1", "local"
+		"gpus here": {func(_ *fixture, t *jobs.Task) {
+			t.Resources.GPUs, t.Scheduler = "1", "local"
 		}, 78, "[resources] gpus"},
-		"nodes here": {func(_ *fixture, t *jobs.Task, c *Choice) {
-			t.Resources.Nodes, c.Scheduler = 2, "local"
+		"nodes here": {func(_ *fixture, t *jobs.Task) {
+			t.Resources.Nodes, t.Scheduler = 2, "local"
 		}, 78, "[resources] nodes"},
-		"tasks here": {func(_ *fixture, t *jobs.Task, c *Choice) {
-			t.Resources.Tasks, c.Scheduler = 2, "local"
+		"tasks here": {func(_ *fixture, t *jobs.Task) {
+			t.Resources.Tasks, t.Scheduler = 2, "local"
 		}, 78, "[resources] ntasks"},
 		"fewer tasks than nodes": {set(func(t *jobs.Task) { t.Resources.Tasks, t.Resources.Nodes = 2, 3 }), 2, "fewer tasks than nodes (3)"},
-		"tasks on an overlay": {func(f *fixture, t *jobs.Task, _ *Choice) {
-			t.Terminal, t.Resources.Tasks = jobs.Terminal{Backend: sing, Image: f.sif, Overlay: "deps"}, 2
+		"tasks on an overlay": {func(f *fixture, t *jobs.Task) {
+			t.Place, t.Resources.Tasks = jobs.Place{Backend: sing, Image: f.sif, Overlay: jobs.OverlaySpec{Name: "deps"}}, 2
 		}, 78, "would all write the overlay deps"},
 		"tasks that go on": {set(func(t *jobs.Task) {
 			t.Resources.Tasks, t.Resources.Time, t.Resume = 2, time.Hour, &jobs.Resume{Attempts: 3}
 		}), 78, "cannot be stopped at one point"},
-		"forbidden tasks": {func(_ *fixture, t *jobs.Task, c *Choice) {
-			t.Resources.Tasks, c.Profile = 2, jobs.Profile{Name: "site", Forbid: []string{"ntasks"}}
+		"forbidden tasks": {func(_ *fixture, t *jobs.Task) {
+			t.Resources.Tasks, t.Profile = 2, jobs.Profile{Name: "site", Forbid: []string{"ntasks"}}
 		}, 78, "forbids --ntasks"},
 		"mpi alone": {set(func(t *jobs.Task) { t.Slurm.MPI = "pmix" }), 2, "has nobody to find"},
-		"forbidden cpus": {func(_ *fixture, t *jobs.Task, c *Choice) {
-			t.Resources.CPUs, c.Profile = 2, jobs.Profile{Name: "site", Forbid: []string{"cpus-per-task"}}
+		"forbidden cpus": {func(_ *fixture, t *jobs.Task) {
+			t.Resources.CPUs, t.Profile = 2, jobs.Profile{Name: "site", Forbid: []string{"cpus-per-task"}}
 		}, 78, "forbids --cpus-per-task"},
-		"forbidden gpus": {func(_ *fixture, t *jobs.Task, c *Choice) {
-			t.Resources.GPUs, c.Profile = "1", jobs.Profile{Name: "site", Forbid: []string{"gres", "gpus"}}
+		"forbidden gpus": {func(_ *fixture, t *jobs.Task) {
+			t.Resources.GPUs, t.Profile = "1", jobs.Profile{Name: "site", Forbid: []string{"gres", "gpus"}}
 		}, 78, "[resources] gpus cannot be had"},
-		"no image":        {set(func(t *jobs.Task) { t.Terminal.Backend = sing }), 2, "names no image"},
-		"image missing":   {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/none/x.sif"} }), 3, "/none/x.sif does not exist"},
-		"image is no SIF": {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/proc/self/status"} }), 78, "is not a SIF"},
-		"image is a tree": {set(func(t *jobs.Task) { t.Terminal = jobs.Terminal{Backend: sing, Image: "/tmp"} }), 78, "no unpacked image"},
-		"overlay by path": {func(f *fixture, t *jobs.Task, _ *Choice) {
-			t.Terminal = jobs.Terminal{Backend: sing, Image: f.sif, Overlay: "../x"}
+		"no image":        {set(func(t *jobs.Task) { t.Backend = sing }), 2, "names no image"},
+		"image missing":   {set(func(t *jobs.Task) { t.Place = jobs.Place{Backend: sing, Image: "/none/x.sif"} }), 3, "/none/x.sif does not exist"},
+		"image is no SIF": {set(func(t *jobs.Task) { t.Place = jobs.Place{Backend: sing, Image: "/proc/self/status"} }), 78, "is not a SIF"},
+		"image is a tree": {set(func(t *jobs.Task) { t.Place = jobs.Place{Backend: sing, Image: "/tmp"} }), 78, "no unpacked image"},
+		"overlay by path": {func(f *fixture, t *jobs.Task) {
+			t.Place = jobs.Place{Backend: sing, Image: f.sif, Overlay: jobs.OverlaySpec{Name: "../x"}}
 		}, 2, "cannot name an overlay"},
-		"env missing":        {set(func(t *jobs.Task) { t.Terminal.Env = []string{"ABSENT"} }), 2, "takes ABSENT from your environment"},
-		"env without a name": {set(func(t *jobs.Task) { t.Terminal.Env = []string{"=x"} }), 2, "cannot name an environment variable"},
-		"env with a bad name": {func(f *fixture, t *jobs.Task, _ *Choice) {
+		"env missing":        {set(func(t *jobs.Task) { t.Env = []string{"ABSENT"} }), 2, "takes ABSENT from your environment"},
+		"env without a name": {set(func(t *jobs.Task) { t.Env = []string{"=x"} }), 2, "cannot name an environment variable"},
+		"env with a bad name": {func(f *fixture, t *jobs.Task) {
 			f.environ["A B"] = "1"
-			t.Terminal.Env = []string{"A B"}
+			t.Env = []string{"A B"}
 		}, 2, "cannot name an environment variable"},
-		"bind with an escape": {func(f *fixture, t *jobs.Task, _ *Choice) {
-			t.Terminal = jobs.Terminal{Backend: sing, Image: f.sif, Bind: []jobs.Mount{{Source: "/a\x1b[2J", Destination: "/a"}}}
+		"bind with an escape": {func(f *fixture, t *jobs.Task) {
+			t.Place = jobs.Place{Backend: sing, Image: f.sif, Mounts: []jobs.Mount{{Source: "/a\x1b[2J", Destination: "/a"}}}
 		}, 2, `the bind source "/a\x1b[2J"`},
 		"partition":      {set(func(t *jobs.Task) { t.Slurm.Partition = "a\nb" }), 2, "partition holds a control character"},
 		"artifacts only": {set(func(t *jobs.Task) { t.Artifacts = []string{"*"} }), 2, "artifacts are taken from the workspace"},
@@ -146,9 +146,9 @@ func TestPlanRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			work, choice := task(), Choice{}
-			c.change(f, &work, &choice)
-			_, err := f.Plan(t.Context(), work, choice, false)
+			work := task()
+			c.change(f, &work)
+			_, err := f.Plan(t.Context(), work, Choice{}, false)
 			if err == nil || jobs.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) || strings.ContainsAny(err.Error(), "\n\x1b") {
 				t.Errorf("%v, code %d", err, jobs.CodeOf(err))
 			}
@@ -172,7 +172,7 @@ func TestPlanPrivate(t *testing.T) {
 			t.Fatal(err)
 		}
 		work := task(func(w *jobs.Task) {
-			w.Terminal = jobs.Terminal{Image: f.sif, Bind: []jobs.Mount{{Source: source, Destination: "/x"}}}
+			w.Place = jobs.Place{Image: f.sif, Mounts: []jobs.Mount{{Source: source, Destination: "/x"}}}
 		})
 		if _, err := f.Plan(t.Context(), work, Choice{}, false); code != 0 && jobs.CodeOf(err) != code || code == 0 && err != nil {
 			t.Errorf("%s: %v", source, err)
@@ -182,14 +182,14 @@ func TestPlanPrivate(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	f := newFixture(t)
-	choice := Choice{Profile: jobs.Profile{Name: "site", Slurm: jobs.SlurmOptions{Partition: "batch", Account: "proj", Extra: []string{"--exclusive"}}, Forbid: []string{"mem", "time"}, Image: f.sif}}
+	site := jobs.Profile{Name: "site", Slurm: jobs.SlurmOptions{Partition: "batch", Account: "proj", Extra: []string{"--exclusive"}}, Forbid: []string{"mem", "time"}, Image: f.sif}
 	s, err := f.Plan(t.Context(), task(func(w *jobs.Task) {
-		w.Terminal = jobs.Terminal{Bind: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1=2", "TOKEN", "EMPTY="}}
+		w.Place = jobs.Place{Profile: site, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1=2", "TOKEN", "EMPTY="}}
 		w.Slurm = jobs.SlurmOptions{Partition: "long", QOS: "low", Extra: []string{"--nice"}}
 		w.Resources = jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}
 		w.Prompt = "canary"
 		w.Done = []jobs.Command{{Shell: "make check"}}
-	}), choice, false)
+	}), Choice{}, false)
 	must(t, err)
 	want := &jobs.Spec{
 		Version: 1, ID: s.ID, Name: "Fix the parser", Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Prompt: true, PromptBytes: 6, ImageSum: sumOf(t, f.sif), EnvNames: []string{"TOKEN"}, Done: []jobs.Command{{Shell: "make check"}}, Created: f.now(), User: s.User, Host: s.Host, Notes: []string{
@@ -197,7 +197,7 @@ func TestPlan(t *testing.T) {
 			"--time is not sent to the scheduler: the profile site forbids it; the runner watches [resources] time",
 		},
 		Place: jobs.Place{
-			Resources: jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}, Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Image: f.sif, Overlay: jobs.OverlaySpec{Driver: jobs.DriverFuse, Why: "no profile says what was found right"}, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1=2", "EMPTY="}, Slurm: jobs.SlurmOptions{Partition: "long", Account: "proj", QOS: "low", Extra: []string{"--exclusive", "--nice"}}, Profile: choice.Profile,
+			Resources: jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}, Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Image: f.sif, Overlay: jobs.OverlaySpec{Driver: jobs.DriverFuse, Why: "no profile says what was found right"}, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1=2", "EMPTY="}, Slurm: jobs.SlurmOptions{Partition: "long", Account: "proj", QOS: "low", Extra: []string{"--exclusive", "--nice"}}, Profile: site,
 		},
 	}
 	if d := cmp.Diff(want, s); d != "" {
@@ -206,21 +206,21 @@ func TestPlan(t *testing.T) {
 	if !jobs.ValidID(s.ID) || s.User == "" || s.Host == "" {
 		t.Errorf("%q, %q, %q", s.ID, s.User, s.Host)
 	}
-	if len(choice.Profile.Slurm.Extra) != 1 {
+	if len(site.Slurm.Extra) != 1 {
 		t.Error("the profile was changed")
 	}
 }
 
 func TestPlanNotes(t *testing.T) {
 	f := newFixture(t)
-	if s := f.plan(task(func(w *jobs.Task) { w.Resources.Nodes = 2 }), Choice{Profile: jobs.Profile{Slurm: jobs.SlurmOptions{MPI: "pmix"}}}); !strings.Contains(strings.Join(s.Notes, " "), "runs once, on the first of the 2 nodes") || s.Slurm.MPI != "" {
+	if s := f.plan(at(task(func(w *jobs.Task) { w.Resources.Nodes = 2 }), jobs.Place{Profile: jobs.Profile{Slurm: jobs.SlurmOptions{MPI: "pmix"}}}), Choice{}); !strings.Contains(strings.Join(s.Notes, " "), "runs once, on the first of the 2 nodes") || s.Slurm.MPI != "" {
 		t.Errorf("%q, mpi %q", s.Notes, s.Slurm.MPI)
 	}
 	s := f.plan(task(), Choice{})
 	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "no containment") {
 		t.Errorf("%q", s.Notes)
 	}
-	s = f.plan(task(func(w *jobs.Task) { w.Terminal.Image = "/x.sif" }), Choice{})
+	s = f.plan(task(func(w *jobs.Task) { w.Image = "/x.sif" }), Choice{})
 	if len(s.Notes) != 2 || !strings.Contains(s.Notes[1], "/x.sif is not used") || s.Image != "" {
 		t.Errorf("%q", s.Notes)
 	}
@@ -267,9 +267,10 @@ func TestOverlayDriver(t *testing.T) {
 				must(t, os.WriteFile(filepath.Join(dir, "mark.json"), []byte(c.mark), 0o600))
 			}
 			s, err := f.Plan(t.Context(), task(func(w *jobs.Task) {
-				w.Terminal = jobs.Terminal{Image: f.sif, Overlay: c.overlay, Stage: c.stage}
+				w.Place = jobs.Place{Image: f.sif, Overlay: jobs.OverlaySpec{Name: c.overlay}, Stage: c.stage}
 				w.Resources.Disk, w.Resources.Memory = c.disk, c.memory
-			}), Choice{Profile: jobs.Profile{Overlay: c.profile}}, false)
+				w.Profile.Overlay = c.profile
+			}), Choice{}, false)
 			if jobs.CodeOf(err) != c.code || err != nil && jobs.HintOf(err) == "" {
 				t.Fatalf("%v, code %d", err, jobs.CodeOf(err))
 			}
@@ -326,15 +327,15 @@ func TestPlanUnpacked(t *testing.T) {
 	f := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "sandbox")
 	must(t, os.MkdirAll(filepath.Join(dir, "etc"), 0o700))
-	plan := func(c Choice, change func(*jobs.Task)) (*jobs.Spec, error) {
+	plan := func(p jobs.Profile, change func(*jobs.Task)) (*jobs.Spec, error) {
 		return f.Plan(t.Context(), task(func(w *jobs.Task) {
-			w.Terminal = jobs.Terminal{Image: dir}
+			w.Place = jobs.Place{Image: dir, Profile: p}
 			if change != nil {
 				change(w)
 			}
-		}), c, false)
+		}), Choice{}, false)
 	}
-	if _, err := plan(Choice{}, nil); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "no unpacked image") || jobs.HintOf(err) == "" {
+	if _, err := plan(jobs.Profile{}, nil); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "no unpacked image") || jobs.HintOf(err) == "" {
 		t.Errorf("any directory: %v", err)
 	}
 	must(t, os.MkdirAll(filepath.Join(dir, "usr"), 0o700))
@@ -345,7 +346,7 @@ func TestPlanUnpacked(t *testing.T) {
 		disk    jobs.Bytes
 		driver  string
 	}{"alone": {driver: jobs.DriverKernel}, "fuse": {profile: jobs.DriverFuse, driver: jobs.DriverKernel}, "ext3": {profile: jobs.DriverExt3, driver: jobs.DriverExt3}, "size": {disk: jobs.GiB, driver: jobs.DriverExt3}} {
-		s, err := plan(Choice{Profile: jobs.Profile{Overlay: c.profile}}, func(w *jobs.Task) { w.Resources.Disk, w.Resources.Memory = c.disk, 64*jobs.MiB })
+		s, err := plan(jobs.Profile{Overlay: c.profile}, func(w *jobs.Task) { w.Resources.Disk, w.Resources.Memory = c.disk, 64*jobs.MiB })
 		if err != nil || s.Image != dir || s.ImageDir != id || s.ImageSum != "" || s.Overlay.Driver != c.driver {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
@@ -353,7 +354,7 @@ func TestPlanUnpacked(t *testing.T) {
 	deps := filepath.Join(f.Store.Overlays(), "deps")
 	must(t, os.MkdirAll(deps, 0o700))
 	must(t, os.WriteFile(filepath.Join(deps, "mark.json"), []byte(`{"version":1,"driver":"fuse"}`), 0o600))
-	if _, err := plan(Choice{}, func(w *jobs.Task) { w.Terminal.Overlay = "deps" }); jobs.CodeOf(err) != jobs.CodeConfig || jobs.HintOf(err) != "berth overlay convert deps --driver kernel" {
+	if _, err := plan(jobs.Profile{}, func(w *jobs.Task) { w.Overlay.Name = "deps" }); jobs.CodeOf(err) != jobs.CodeConfig || jobs.HintOf(err) != "berth overlay convert deps --driver kernel" {
 		t.Errorf("over a layer of fuse: %v", err)
 	}
 }

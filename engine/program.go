@@ -146,31 +146,31 @@ func (e *Engine) settleProgram(ctx context.Context, s *jobs.Spec, t jobs.Task, p
 			Hint: "--scheduler local"}
 	}
 	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] template": t.Terminal.Template != "",
-		"[terminal] overlay":  t.Terminal.Overlay != "",
-		"[terminal] bind":     len(t.Terminal.Bind) > 0,
+		"[terminal] template": t.Template != "",
+		"[terminal] overlay":  t.Overlay.Name != "",
+		"[terminal] bind":     len(t.Mounts) > 0,
 		"[resources] gpus":    t.Resources.GPUs != "",
 	}); err != nil {
 		return err
 	}
-	s.Image = strings.TrimPrefix(t.Terminal.Reference, "docker://")
+	s.Image = strings.TrimPrefix(t.Reference, "docker://")
 	if images.IsReference(s.Image) || isFile(s.Image) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " cannot take the image " + s.Image, Hint: "name one such as debian:12"}
 	}
+	external := valueOf(t.External)
 	like := jobs.EnvSpec{
 		Name: s.Name, Strict: true,
 		Place: jobs.Place{
 			Backend:   s.Backend,
 			Image:     s.Image,
 			Resources: s.Resources,
-			Network:   t.Terminal.Network,
-			External:  &jobs.ExternalSpec{Options: t.Terminal.Options, Allow: t.Terminal.Allow},
+			Network:   s.Network,
+			External:  &external,
 		},
 	}
 	if s.Resources.Time > 0 {
 		like.External.Life = s.Resources.Time + jobMargin
 	}
-	s.Network = like.Network
 	if dry {
 		s.External = like.External
 		return nil

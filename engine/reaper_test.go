@@ -49,7 +49,7 @@ func TestReaper(t *testing.T) {
 	}
 	f.Guard(t.Context(), f.load(r))
 	f.submit(task(), Choice{})
-	f.submit(task(again), Choice{Scheduler: jobs.SchedulerLocal})
+	f.submit(at(task(again), jobs.Place{Scheduler: jobs.SchedulerLocal}), Choice{})
 	if n := len(f.reapers()); n != 1 {
 		t.Errorf("%d reapers", n)
 	}
@@ -209,7 +209,7 @@ func TestReapInVain(t *testing.T) {
 // TestReaperForbidden looks now and then where the site takes no dependency.
 func TestReaperForbidden(t *testing.T) {
 	f := newFixture(t)
-	f.submit(task(again), Choice{Profile: jobs.Profile{Name: "site", Forbid: []string{"dependency"}}})
+	f.submit(at(task(again), jobs.Place{Profile: jobs.Profile{Name: "site", Forbid: []string{"dependency"}}}), Choice{})
 	if got := f.reapers(); len(got) != 1 || got[0].Wait != 15*time.Second || len(got[0].Behind) != 0 {
 		t.Fatalf("%+v", got)
 	}

@@ -84,11 +84,11 @@ func TestOneQuestion(t *testing.T) {
 	f := newFixture(t)
 	var recs []*jobs.Record
 	for i := range 30 {
-		recs = append(recs, f.submit(task(), Choice{Scheduler: []string{"slurm", "local"}[i%2]}))
+		recs = append(recs, f.submit(at(task(), jobs.Place{Scheduler: []string{"slurm", "local"}[i%2]}), Choice{}))
 	}
 	f.slurm.LoseReplies, f.slurm.findFails = 2, -1
 	for range 2 {
-		r, _ := f.Submit(t.Context(), f.plan(task(), Choice{Scheduler: "slurm"}), task())
+		r, _ := f.Submit(t.Context(), f.plan(at(task(), jobs.Place{Scheduler: "slurm"}), Choice{}), task())
 		recs = append(recs, r)
 	}
 	f.slurm.findFails = 0

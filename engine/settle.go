@@ -105,7 +105,8 @@ func settleTasks(s *jobs.Spec) error {
 // settleEnv splits the task's environment into values, which are recorded, and
 // names, whose values are taken from the caller and never recorded.
 func (e *Engine) settleEnv(s *jobs.Spec, t jobs.Task, dry bool) error {
-	for _, kv := range t.Terminal.Env {
+	s.Env = nil
+	for _, kv := range t.Env {
 		if strings.Contains(kv, "=") {
 			s.Env = append(s.Env, kv)
 			continue

@@ -108,13 +108,13 @@ func (e *Engine) attemptDir(s *jobs.Spec) (string, error) {
 // survey asks a job's cluster, in one round trip, for all that planning has to
 // know of it, and settles where its record stands there. Without a cluster to
 // ask it gives nil.
-func (e *Engine) survey(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice) (*replica.Survey, error) {
+func (e *Engine) survey(ctx context.Context, s *jobs.Spec, t jobs.Task) (*replica.Survey, error) {
 	site, err := e.site(s)
 	if site == nil || err != nil {
 		return nil, err
 	}
-	q := replica.Question{Image: imageOf(t, c), Overlay: t.Terminal.Overlay}
-	if t.Terminal.Template != "" || strings.HasPrefix(t.Terminal.Reference, localImage) || images.IsReference(q.Image) {
+	q := replica.Question{Image: imageOf(t), Overlay: t.Overlay.Name}
+	if t.Template != "" || strings.HasPrefix(t.Reference, localImage) || images.IsReference(q.Image) {
 		q.Image = "" // it is known where that is
 	}
 	if q.Overlay != "" {
@@ -136,11 +136,11 @@ func (e *Engine) survey(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice
 }
 
 // imageOf is the path of the image that is asked for.
-func imageOf(t jobs.Task, c Choice) string {
-	if t.Terminal.Image != "" {
-		return t.Terminal.Image
+func imageOf(t jobs.Task) string {
+	if t.Image != "" {
+		return t.Image
 	}
-	return c.Profile.Image
+	return t.Profile.Image
 }
 
 // localImage says of an image that it is a file on this machine.
@@ -150,7 +150,7 @@ const localImage = "local:"
 // when nothing stands there, or when "local:" says so, it is a file of this
 // machine, which is sent by its content.
 func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, g *replica.Survey, image string, dry bool) error {
-	named := strings.HasPrefix(t.Terminal.Reference, localImage)
+	named := strings.HasPrefix(t.Reference, localImage)
 	if !named {
 		switch {
 		case g.Image == nil:

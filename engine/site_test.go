@@ -78,7 +78,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-func (c *cluster) choice() Choice { return Choice{Login: login} }
+func (c *cluster) away(t jobs.Task) jobs.Task { return at(t, jobs.Place{Login: login}) }
 
 // adir is the current attempt's directory there.
 func (c *cluster) adir(r *jobs.Record) string {
@@ -102,12 +102,12 @@ func (c *cluster) ends(r *jobs.Record) {
 	must(c.t, err)
 }
 
-func secrets(t *jobs.Task) { t.Terminal.Env = []string{"TOKEN"} }
+func secrets(t *jobs.Task) { t.Env = []string{"TOKEN"} }
 
 // TestFarJob: one job from its plan to its end, and what goes over the link.
 func TestFarJob(t *testing.T) {
 	c := newCluster(t)
-	r := c.submit(task(secrets), c.choice())
+	r := c.submit(c.away(task(secrets)), Choice{})
 	if got := c.host.Calls(); got != "survey put" {
 		t.Errorf("a submission asks: %s", got)
 	}
@@ -173,7 +173,7 @@ func TestFarKilled(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			c := newCluster(t)
-			spec := c.plan(task(secrets), c.choice())
+			spec := c.plan(c.away(task(secrets)), Choice{})
 			set(c)
 			killed(func() { _, _ = c.Engine.Submit(t.Context(), spec, task(secrets)) })
 			c.onSubmit, c.afterSubmit = nil, nil
@@ -224,7 +224,7 @@ func TestFarKilled(t *testing.T) {
 func TestFarUnclear(t *testing.T) {
 	c := newCluster(t)
 	c.far.LoseReplies, c.far.findFails = 1, 2
-	r := c.submit(task(), c.choice())
+	r := c.submit(c.away(task()), Choice{})
 	if r.Current().Submitted == nil || c.far.Calls().Submit != 1 {
 		t.Errorf("%+v", c.far.Calls())
 	}
@@ -244,7 +244,7 @@ func TestFarRefused(t *testing.T) {
 	}
 	c := newCluster(t)
 	c.far.Submits = refuses
-	s := c.plan(task(secrets), c.choice())
+	s := c.plan(c.away(task(secrets)), Choice{})
 	_, err := c.Engine.Submit(t.Context(), s, task(secrets))
 	if jobs.KindOf(err) != jobs.KindRejected {
 		t.Errorf("%v", err)
@@ -252,7 +252,7 @@ func TestFarRefused(t *testing.T) {
 	gone(c, s)
 
 	c = newCluster(t)
-	s = c.plan(task(secrets), c.choice())
+	s = c.plan(c.away(task(secrets)), Choice{})
 	c.host.Set(mirrortest.Fault{Verb: "put", Down: true})
 	if _, err = c.Engine.Submit(t.Context(), s, task(secrets)); jobs.KindOf(err) != jobs.KindInfra || jobs.HintOf(err) != "ssh login" {
 		t.Errorf("%v", err)
@@ -267,7 +267,7 @@ func TestFarRefused(t *testing.T) {
 	// It arrived, the answer is lost, and the host is away from then on.
 	c.far.Submits = refuses
 	c.host.Set(mirrortest.Fault{})
-	s = c.plan(task(secrets), c.choice())
+	s = c.plan(c.away(task(secrets)), Choice{})
 	c.onSubmit = func() { c.host.Set(mirrortest.Fault{Down: true}) }
 	if _, err = c.Engine.Submit(t.Context(), s, task(secrets)); jobs.KindOf(err) != jobs.KindRejected || !strings.Contains(jobs.HintOf(err), "berth status ") {
 		t.Errorf("%v (%s)", err, jobs.HintOf(err))
@@ -290,7 +290,7 @@ func TestFarRefused(t *testing.T) {
 // TestFarAway: a host that does not answer changes nothing.
 func TestFarAway(t *testing.T) {
 	c := newCluster(t)
-	r := c.submit(task(), c.choice())
+	r := c.submit(c.away(task()), Choice{})
 	c.starts(r)
 	c.see(r)
 	local := c.submitHere(task())
@@ -343,7 +343,7 @@ func (c *cluster) submitHere(w jobs.Task) *jobs.Record {
 // the number of jobs in one execution.
 func TestFarCancel(t *testing.T) {
 	c := newCluster(t)
-	a, b := c.submit(task(), c.choice()), c.submit(task(), c.choice())
+	a, b := c.submit(c.away(task()), Choice{}), c.submit(c.away(task()), Choice{})
 	views := c.Reconcile(t.Context(), []*jobs.Record{c.load(a), c.load(b)})
 	c.host.Calls()
 	must(t, c.Cancel(t.Context(), views, "ada"))
@@ -360,7 +360,7 @@ func TestFarCancel(t *testing.T) {
 // TestFarWait goes on when the link comes back, and says both.
 func TestFarWait(t *testing.T) {
 	c := newCluster(t)
-	r := c.submit(task(), c.choice())
+	r := c.submit(c.away(task()), Choice{})
 	n := 0
 	c.onSleep = func() {
 		switch n++; n {
@@ -390,7 +390,7 @@ func TestFarWait(t *testing.T) {
 	}
 	must(t, os.RemoveAll(store.JobDirOf(c.adir(r))))
 	// One whose record somebody removed there is not waited for.
-	r = c.submit(task(), c.choice())
+	r = c.submit(c.away(task()), Choice{})
 	must(t, os.RemoveAll(store.JobDirOf(c.adir(r))))
 	if _, err := c.Wait(t.Context(), r.Spec.ID, nil); jobs.KindOf(err) != jobs.KindNotFound {
 		t.Errorf("%v", err)
@@ -402,7 +402,7 @@ func TestFarPlan(t *testing.T) {
 	c := newCluster(t)
 	contained := func(image, reference string) jobs.Task {
 		return task(func(w *jobs.Task) {
-			w.Terminal.Backend, w.Terminal.Image, w.Terminal.Reference, w.Terminal.Overlay = "", image, reference, "mine"
+			w.Backend, w.Image, w.Reference, w.Overlay.Name = "", image, reference, "mine"
 		})
 	}
 	far := filepath.Join(c.host.Home, "there.sif")
@@ -418,7 +418,7 @@ func TestFarPlan(t *testing.T) {
 	overlay(c.Store.Home(), jobs.DriverFuse)
 	must(t, os.MkdirAll(filepath.Join(c.host.Home, ".local/state/berth"), 0o700))
 	overlay(filepath.Join(c.host.Home, ".local/state/berth"), jobs.DriverExt3)
-	s := c.plan(contained(far, far), c.choice())
+	s := c.plan(c.away(contained(far, far)), Choice{})
 	if s.Image != far || s.ImageFrom != "" || s.Overlay.Driver != jobs.DriverExt3 || s.Scheduler != jobs.SchedulerSlurm {
 		t.Errorf("%s, %s, %+v", s.Image, s.ImageFrom, s.Overlay)
 	}
@@ -427,7 +427,7 @@ func TestFarPlan(t *testing.T) {
 	}
 	for _, reference := range []string{c.sif, "local:" + c.sif} {
 		w := contained(c.sif, reference)
-		s = c.plan(w, c.choice())
+		s = c.plan(c.away(w), Choice{})
 		// It is on this machine's disk, which the host here sees as well: only
 		// what is named so, or is missing there, is copied.
 		if copied := s.ImageFrom != ""; copied != strings.HasPrefix(reference, "local:") {
@@ -443,17 +443,15 @@ func TestFarPlan(t *testing.T) {
 		t.Errorf("the copy: %d bytes, %v", len(b), err)
 	}
 	for _, image := range []string{"/nowhere.sif", "/etc/passwd"} {
-		if _, err := c.Plan(t.Context(), contained(image, image), c.choice(), false); err == nil || !strings.Contains(err.Error(), "on login") {
+		if _, err := c.Plan(t.Context(), c.away(contained(image, image)), Choice{}, false); err == nil || !strings.Contains(err.Error(), "on login") {
 			t.Errorf("%s: %v", image, err)
 		}
 	}
-	choice := c.choice()
-	choice.Scheduler = jobs.SchedulerLocal
-	if _, err := c.Plan(t.Context(), task(), choice, false); jobs.KindOf(err) != jobs.KindUsage {
+	if _, err := c.Plan(t.Context(), at(task(), jobs.Place{Login: login, Scheduler: jobs.SchedulerLocal}), Choice{}, false); jobs.KindOf(err) != jobs.KindUsage {
 		t.Errorf("%v", err)
 	}
 	c.Sites = nil
-	if _, err := c.Plan(t.Context(), task(), c.choice(), false); jobs.KindOf(err) != jobs.KindConfig {
+	if _, err := c.Plan(t.Context(), c.away(task()), Choice{}, false); jobs.KindOf(err) != jobs.KindConfig {
 		t.Errorf("%v", err)
 	}
 }

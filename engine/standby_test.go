@@ -17,13 +17,13 @@ func (f *fixture) ahead() []jobs.Launch {
 }
 
 // muteSite is one whose nodes may not submit.
-var muteSite = Choice{Profile: jobs.Profile{Name: "site", NodesMute: true}}
+var muteSite = jobs.Place{Profile: jobs.Profile{Name: "site", NodesMute: true}}
 
 // TestStandby leaves the next attempt to a standby, which was submitted behind the
 // current attempt and with what that has, as long as Slurm has one that fits.
 func TestStandby(t *testing.T) {
 	f := newFixture(t)
-	r := f.submit(task(again, gib), muteSite)
+	r := f.submit(at(task(again, gib), muteSite), Choice{})
 	a, got := f.load(r).Current(), f.ahead()
 	if len(got) != mostAhead || a.Standby.Handles[0].Name != jobs.StandbyName(a.Info.ID, 1) {
 		t.Fatalf("%+v, %+v", got, a)
@@ -86,7 +86,7 @@ func (f *fixture) exitWith(r *jobs.Record, c jobs.Class) {
 // somebody looks, and takes it away with the job.
 func TestNodesMute(t *testing.T) {
 	f := newFixture(t)
-	r := f.submit(task(again), muteSite)
+	r := f.submit(at(task(again), muteSite), Choice{})
 	a := f.load(r).Current()
 	chain := f.ahead()
 	if len(chain) != mostAhead || len(f.reapers()) != 0 || len(a.Standby.Handles) != mostAhead || !isBehind(chain[1], a.Standby.Handles[0]) {
@@ -104,7 +104,7 @@ func TestNodesMute(t *testing.T) {
 	}
 
 	// An attempt that needs more is submitted by who looks, with standbys.
-	r = f.submit(task(again, gib), muteSite)
+	r = f.submit(at(task(again, gib), muteSite), Choice{})
 	f.claim(r)
 	f.exitWith(r, jobs.ClassMemory)
 	f.environ["SLURM_JOB_ID"] = "9"
@@ -130,7 +130,7 @@ func TestNodesMuteRefused(t *testing.T) {
 			return nil
 		}
 	})
-	r := f.submit(task(again), muteSite)
+	r := f.submit(at(task(again), muteSite), Choice{})
 	if f.load(r).Stuck() == nil {
 		t.Fatal("nobody is told")
 	}

@@ -32,7 +32,7 @@ func TestSubmit(t *testing.T) {
 	work := task(func(t *jobs.Task) {
 		t.Prompt = "canary-prompt\nline two"
 		t.Source = []byte("+++\n+++\ncanary-prompt\n")
-		t.Terminal.Env = []string{"TOKEN", "MODE=fast"}
+		t.Env = []string{"TOKEN", "MODE=fast"}
 	})
 	r := f.submit(work, Choice{})
 	if got := jobs.StateOf(r); got != jobs.StatePending {
@@ -210,7 +210,7 @@ func TestRender(t *testing.T) {
 	f := newFixture(t)
 	s, err := f.Plan(t.Context(), task(func(t *jobs.Task) {
 		t.Prompt = "canary-prompt"
-		t.Terminal = jobs.Terminal{Image: "/nowhere.sif", Env: []string{"TOKEN", "ABSENT"}}
+		t.Place = jobs.Place{Image: "/nowhere.sif", Env: []string{"TOKEN", "ABSENT"}}
 	}), Choice{}, true)
 	must(t, err)
 	script, err := f.Render(t.Context(), s)

@@ -45,9 +45,8 @@ func (e *Engine) TemplateImage(ctx context.Context, w *templates.Workspace, t jo
 		return "", err
 	}
 	t.Name = "template " + w.Name
-	if c.Login != nil { // it is sent there, like images of registries
-		c = Choice{Scheduler: jobs.SchedulerLocal, Offline: c.Offline}
-		t.Slurm = jobs.SlurmOptions{}
+	if t.Login != nil { // it is sent there, like images of registries
+		t.Place = jobs.Place{Scheduler: jobs.SchedulerLocal, Resources: t.Resources}
 	}
 	return ref, e.build(ctx, Build{Ref: ref, Definition: w.Definition(base)}, t, c)
 }
@@ -87,10 +86,10 @@ func (e *Engine) template(name string) (*templates.Workspace, error) {
 // the task says nothing, and the template's variables where the caller has them;
 // dir has the user's own templates.
 func TaskTemplate(dir string, t *jobs.Task) error {
-	if t.Terminal.Template == "" {
+	if t.Template == "" {
 		return nil
 	}
-	w, err := templates.FindWorkspace(dir, t.Terminal.Template)
+	w, err := templates.FindWorkspace(dir, t.Template)
 	if err != nil {
 		return err
 	}
@@ -98,13 +97,13 @@ func TaskTemplate(dir string, t *jobs.Task) error {
 	put(&r.CPUs, w.Resources.CPUs)
 	put(&r.Memory, w.Resources.Memory)
 	put(&r.Time, w.Resources.Time)
-	if t.Terminal.Overlay == "" {
+	if t.Overlay.Name == "" {
 		put(&r.Disk, w.Resources.Disk)
 	}
 	for _, name := range w.Env {
-		given := slices.ContainsFunc(t.Terminal.Env, func(kv string) bool { n, _, _ := strings.Cut(kv, "="); return n == name })
+		given := slices.ContainsFunc(t.Env, func(kv string) bool { n, _, _ := strings.Cut(kv, "="); return n == name })
 		if _, set := os.LookupEnv(name); set && !given {
-			t.Terminal.Env = append(slices.Clone(t.Terminal.Env), name)
+			t.Env = append(slices.Clone(t.Env), name)
 		}
 	}
 	return nil
@@ -112,7 +111,7 @@ func TaskTemplate(dir string, t *jobs.Task) error {
 
 // settleTemplate returns the image of a task's template.
 func (e *Engine) settleTemplate(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, dry bool) (string, error) {
-	w, err := e.template(t.Terminal.Template)
+	w, err := e.template(t.Template)
 	if err != nil {
 		return "", err
 	}
@@ -174,9 +173,9 @@ func (e *Engine) envImage(ctx context.Context, o EnvOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t := jobs.Task{Slurm: o.Slurm}
+	t := jobs.Task{Place: jobs.Place{Scheduler: o.Scheduler, Profile: o.Profile, Target: o.Target, Slurm: o.Slurm}}
 	t.Slurm.Extra = nil // they speak of an allocation
-	return e.TemplateImage(ctx, w, t, Choice{Scheduler: o.Scheduler, Profile: o.Profile, Target: o.Target, Offline: o.Offline}, TemplateOptions{})
+	return e.TemplateImage(ctx, w, t, Choice{Offline: o.Offline}, TemplateOptions{})
 }
 
 // sameTemplate refuses an environment that was made from another template than

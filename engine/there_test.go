@@ -98,7 +98,7 @@ func (c *cluster) secretsLeft(r *jobs.Record) bool {
 // they did comes here, attempt by attempt.
 func TestThereRetry(t *testing.T) {
 	c := newFollowed(t)
-	r := c.submit(task(again, gib, secrets), c.choice())
+	r := c.submit(c.away(task(again, gib, secrets)), Choice{})
 	script, err := os.ReadFile(store.ScriptPath(c.adir(r)))
 	must(t, err)
 	if !strings.Contains(string(script), " --follow "+r.Spec.LoginHome+"/bin/berth") {
@@ -180,7 +180,7 @@ func TestThereDecides(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			c := newFollowed(t)
-			r := c.submit(task(again, gib, secrets), c.choice())
+			r := c.submit(c.away(task(again, gib, secrets)), Choice{})
 			class := end(c, r)
 			v := c.see(r)
 			if v.State != jobs.StatePending || len(v.Attempts) != 2 || v.AskError != nil {
@@ -200,7 +200,7 @@ func TestThereDecides(t *testing.T) {
 // TestThereRace: clients here and there look at once, and one attempt follows.
 func TestThereRace(t *testing.T) {
 	c := newFollowed(t)
-	r := c.submit(task(again, gib), c.choice())
+	r := c.submit(c.away(task(again, gib)), Choice{})
 	c.endsAs(r, oom, false)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -229,7 +229,7 @@ func TestThereRace(t *testing.T) {
 func TestThereAway(t *testing.T) {
 	for _, cut := range []mirrortest.Fault{{Down: true}, {CutIn: -1}, {CutIn: 100}, {CutOut: -1}, {CutOut: 300}, {CutOut: 2000}, {Lost: true}} {
 		c := newFollowed(t)
-		r := c.submit(task(again, gib), c.choice())
+		r := c.submit(c.away(task(again, gib)), Choice{})
 		c.endsAs(r, oom, false)
 		cut.Verb = "round"
 		c.host.Set(cut)
@@ -243,7 +243,7 @@ func TestThereAway(t *testing.T) {
 	}
 	// The cluster's own scheduler does not take the next attempt now.
 	c := newFollowed(t)
-	r := c.submit(task(again, gib), c.choice())
+	r := c.submit(c.away(task(again, gib)), Choice{})
 	c.endsAs(r, oom, false)
 	c.far.Fault(func(s *jobstest.FakeScheduler) {
 		s.Submits = func(jobs.Launch) error { return &jobs.Error{Kind: jobs.KindAgain, Msg: "it is busy"} }
@@ -262,7 +262,7 @@ func TestThereAway(t *testing.T) {
 func TestThereCancel(t *testing.T) {
 	// The runner has decided, and nobody has begun the next attempt.
 	c := newFollowed(t)
-	r := c.submit(task(again, gib, secrets), c.choice())
+	r := c.submit(c.away(task(again, gib, secrets)), Choice{})
 	c.endsAs(r, oom, true)
 	c.host.Follow = nil
 	views := c.Reconcile(t.Context(), []*jobs.Record{c.load(r)})
@@ -277,7 +277,7 @@ func TestThereCancel(t *testing.T) {
 	}
 	// Another attempt than is known here waits in the queue there.
 	c = newFollowed(t)
-	r = c.submit(task(again, gib), c.choice())
+	r = c.submit(c.away(task(again, gib)), Choice{})
 	views = c.Reconcile(t.Context(), []*jobs.Record{c.load(r)})
 	c.endsAs(r, oom, true)
 	must(t, c.host.Follow(r.Spec.LoginHome, []string{r.Spec.ID}))
@@ -287,7 +287,7 @@ func TestThereCancel(t *testing.T) {
 	}
 	// The host does not answer: the wish goes there with the next look.
 	c = newFollowed(t)
-	r = c.submit(task(again, gib), c.choice())
+	r = c.submit(c.away(task(again, gib)), Choice{})
 	views = c.Reconcile(t.Context(), []*jobs.Record{c.load(r)})
 	c.host.Set(mirrortest.Fault{Down: true})
 	if err := c.Cancel(t.Context(), views, "ada"); err == nil {
@@ -310,7 +310,7 @@ func TestThereKilled(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			c := newFollowed(t)
-			spec := c.plan(task(again, gib, secrets), c.choice())
+			spec := c.plan(c.away(task(again, gib, secrets)), Choice{})
 			set(c)
 			killed(func() { _, _ = c.Engine.Submit(t.Context(), spec, task(again, gib, secrets)) })
 			c.onSubmit, c.afterSubmit = nil, nil
@@ -357,7 +357,7 @@ func TestThereKilled(t *testing.T) {
 func TestThereRefused(t *testing.T) {
 	c := newFollowed(t)
 	c.far.Submits = refuses
-	s := c.plan(task(again, gib, secrets), c.choice())
+	s := c.plan(c.away(task(again, gib, secrets)), Choice{})
 	c.onSubmit = func() { c.host.Set(mirrortest.Fault{Down: true}) }
 	if _, err := c.Engine.Submit(t.Context(), s, task(again, gib, secrets)); jobs.KindOf(err) != jobs.KindRejected {
 		t.Fatal(err)

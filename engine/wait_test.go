@@ -156,7 +156,7 @@ func TestWaitEnds(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	f := newFixture(t)
-	waits, other, ended := f.submit(task(), Choice{}), f.submit(task(), Choice{Scheduler: "local"}), f.submit(task(), Choice{})
+	waits, other, ended := f.submit(task(), Choice{}), f.submit(at(task(), jobs.Place{Scheduler: "local"}), Choice{}), f.submit(task(), Choice{})
 	f.exit(ended, jobs.StateCompleted, 0)
 	views := func() []View {
 		return f.Reconcile(t.Context(), []*jobs.Record{f.load(waits), f.load(ended), f.load(other)})
@@ -307,7 +307,7 @@ func TestCancelUntold(t *testing.T) {
 // the values that it was passed were removed: the next who looks does.
 func TestSecretsAfterKill(t *testing.T) {
 	f := newFixture(t)
-	r := f.submit(task(func(t *jobs.Task) { t.Terminal.Env = []string{"TOKEN"} }), Choice{})
+	r := f.submit(task(func(t *jobs.Task) { t.Env = []string{"TOKEN"} }), Choice{})
 	path := filepath.Join(r.Current().Dir, "env")
 	if _, err := os.Stat(path); err != nil {
 		t.Fatal(err)

@@ -31,9 +31,15 @@ type Task struct {
 	Command   Command
 	Prompt    string // the Markdown body; given as a file and on stdin
 	Workspace *Workspace
-	Resources Resources
-	Terminal  Terminal
-	Slurm     SlurmOptions
+	// Place is where it is to run, with these meanings:
+	//   - Backend and Scheduler "" and "auto" are chosen.
+	//   - Env has NAME, too, whose value is taken from the caller.
+	//   - HostSockets, and the options of SSH and External, come from the caller alone.
+	Place
+	// Reference is the image as it was written, which docker takes for the name of
+	// one in a registry; Image is then that path, or that reference.
+	Reference string
+	Template  string    // name of a workspace template, in place of an image
 	Retry     *Retry    // nil is not said
 	After     []string  // jobs that must have ended before it begins, as for [ParseAfter]
 	Resume    *Resume   // nil is not said; zero fields are not, too
@@ -62,38 +68,6 @@ type Resources struct {
 	// Tasks is how many times the command runs side by side, once in each of
 	// Slurm's tasks ("ntasks"); 0 and 1 are once.
 	Tasks int `json:"ntasks,omitempty"`
-}
-
-// Terminal is where the task's commands run.
-type Terminal struct {
-	Backend string // "", "auto", "singularity", "docker", "ssh", "local"
-	Image   string // path of a SIF
-	// Reference is the image as it was written, which docker takes for the
-	// name of one in a registry.
-	Reference string
-	Template  string // name of a workspace template, in place of an image
-	Overlay   string // name of a persistent overlay; "" is a throw-away one
-	Stage     string // [StageAuto] and so on; "" is the profile's
-	// OverlayWait is how long an attempt waits while another user of the overlay
-	// holds it; 0 is not at all.
-	OverlayWait time.Duration
-	// OverlaySnapshot says whether an attempt works on a copy of it, see
-	// [OverlaySpec]; "" is [SnapshotAuto].
-	OverlaySnapshot string
-	// Keep says after which ends a throw-away layer is kept: "", [KeepFailed],
-	// [KeepAlways].
-	Keep string
-	Bind []Mount
-	// HostSockets come from the caller's configuration alone, see [Spec].
-	HostSockets []string
-	Env         []string // NAME (taken from the caller) or NAME=VALUE
-	SSH         SSHSpec  // of backend ssh; its options come from the caller alone
-	// Options are for a backend that is a program, and come from the caller's
-	// configuration alone; Allow is what can be reached from inside, nil is no list.
-	// Network "none" shuts it off.
-	Options map[string]string
-	Allow   []string
-	Network string
 }
 
 // Mount binds a path of the host into the environment.

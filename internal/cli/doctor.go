@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"berth/backends/daytona"
-	"berth/engine"
 	"berth/internal/config/profile"
 	"berth/internal/config/task"
 	"berth/internal/doctor"
@@ -167,11 +166,10 @@ func (f *doctorFlags) where(cmd *cobra.Command, a *app) (doctor.Where, error) {
 // would describe another place than the user meant.
 func (f *doctorFlags) configured(cmd *cobra.Command, a *app, w *doctor.Where) error {
 	var t jobs.Task
-	var c engine.Choice
 	cfg, err := a.config(cmd)
 	subject := "configuration"
 	if err == nil {
-		_, err = cfg.Task(&t, &c)
+		_, err = cfg.Task(&t)
 		if _, perr := cfg.ReadProfile(); perr != nil {
 			subject = "profile"
 		}
@@ -182,7 +180,7 @@ func (f *doctorFlags) configured(cmd *cobra.Command, a *app, w *doctor.Where) er
 	if err != nil {
 		w.Broken = append(w.Broken, doctor.Broken(subject, err))
 	}
-	w.Scheduler, w.Backend, w.Profile, w.Login = c.Scheduler, t.Terminal.Backend, c.Profile, c.Login
+	w.Scheduler, w.Backend, w.Profile, w.Login = t.Scheduler, t.Backend, t.Profile, t.Login
 	if w.Backend == jobs.BackendAuto {
 		w.Backend = ""
 	}
@@ -198,8 +196,8 @@ func (f *doctorFlags) configured(cmd *cobra.Command, a *app, w *doctor.Where) er
 		}
 	}
 	w.Keys, w.Options, w.Builtin = a.keys(), a.options, map[string][]string{daytona.Name: daytona.Program()}
-	if t.Terminal.SSH.Host != "" {
-		w.SSH = &t.Terminal.SSH
+	if t.SSH != nil && t.SSH.Host != "" {
+		w.SSH = t.SSH
 	}
 	return nil
 }

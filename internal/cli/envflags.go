@@ -81,7 +81,7 @@ func (f *envFlags) add(c *cobra.Command) {
 // options reads the flags.
 func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	o := engine.EnvOptions{
-		Name: f.name, Template: f.template, From: f.from, Discard: f.discard, Forward: f.forward,
+		Name: f.name, Template: f.template, Discard: f.discard, Forward: f.forward,
 		Place: jobs.Place{
 			Backend:  f.backend,
 			Image:    f.image,
@@ -91,6 +91,7 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 			Network:  f.network,
 			Fakeroot: f.fakeroot,
 			Dir:      f.dir,
+			External: &jobs.ExternalSpec{From: f.from},
 			Docker:   &jobs.DockerSpec{User: f.user, Pids: f.pids, Volumes: f.volumes},
 		},
 	}
@@ -110,7 +111,7 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 		return o, err
 	}
 	o.Resources = t.Resources
-	o.Mounts, o.Stage, o.Slurm = t.Terminal.Bind, t.Terminal.Stage, t.Slurm
+	o.Mounts, o.Stage, o.Slurm = t.Mounts, t.Stage, t.Slurm
 	if f.mountCwd {
 		cwd, err := os.Getwd()
 		if err != nil {

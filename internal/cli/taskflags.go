@@ -68,12 +68,12 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 	}
 	// A template that is named here wins over the configuration; one that the
 	// configuration names stands below it.
-	named := t.Terminal.Template != ""
+	named := t.Template != ""
 	if named {
 		err = engine.TaskTemplate(templatesDir(), &t)
 	}
 	if err == nil {
-		notes, err = cfg.Task(&t, &c)
+		notes, err = cfg.Task(&t)
 	}
 	if err == nil && !named {
 		err = engine.TaskTemplate(templatesDir(), &t)
@@ -81,46 +81,48 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 	if err != nil {
 		return t, c, nil, err
 	}
-	if t.Terminal.Backend == jobs.BackendSSH || t.Terminal.SSH.Host != "" {
-		t.Terminal.SSH, err = sshSpec(t.Terminal.SSH, f.sshKey, f.sshOptions)
+	if t.SSH != nil {
+		host, err := sshSpec(*t.SSH, f.sshKey, f.sshOptions)
+		if t.SSH = &host; err != nil {
+			return t, c, nil, err
+		}
 	}
-	if err == nil {
-		err = f.loginHost(cmd, t, &c)
-	}
-	return t, c, notes, err
+	c.Offline = cfg.Offline()
+	return t, c, notes, f.loginHost(cmd, &t)
 }
 
 // place is a task of which the flags of [taskFlags.addPlace] and the
 // configuration say where it runs, and what it may use.
 func (f *taskFlags) place(cmd *cobra.Command, cfg *config.Config, name string) (t jobs.Task, c engine.Choice, notes []string, err error) {
-	t = jobs.Task{Name: name, Terminal: jobs.Terminal{Backend: jobs.BackendLocal}}
+	t = jobs.Task{Name: name, Place: jobs.Place{Backend: jobs.BackendLocal}}
+	c.Offline = cfg.Offline()
 	if err = task.Override(&t, keysGiven(cmd, f.keys)); err == nil {
-		notes, err = cfg.Task(&t, &c)
+		notes, err = cfg.Task(&t)
 	}
 	return t, c, notes, err
 }
 
 // loginHost puts --login, and what the caller alone may say of it, over what the
 // target has.
-func (f *taskFlags) loginHost(cmd *cobra.Command, t jobs.Task, c *engine.Choice) error {
+func (f *taskFlags) loginHost(cmd *cobra.Command, t *jobs.Task) error {
 	if f.login != "" {
-		if t.Terminal.Backend == jobs.BackendSSH {
+		if t.Backend == jobs.BackendSSH {
 			return usage("--login names a cluster's login node, and the backend ssh runs the task on a host itself: give one of them")
 		}
 		login, err := jobs.ParseHost(f.login)
 		if err != nil {
 			return err
 		}
-		c.Login = &login
+		t.Login = &login
 		if !cmd.Flags().Changed("scheduler") {
-			c.Scheduler = jobs.SchedulerSlurm // whatever the configuration says of here
+			t.Scheduler = jobs.SchedulerSlurm // whatever the configuration says of here
 		}
 	}
-	if c.Login == nil {
+	if t.Login == nil {
 		return nil
 	}
-	login, err := sshSpec(*c.Login, f.sshKey, f.sshOptions)
-	c.Login = &login
+	login, err := sshSpec(*t.Login, f.sshKey, f.sshOptions)
+	t.Login = &login
 	return err
 }
 

@@ -313,26 +313,26 @@ func (c *Config) login() (*jobs.SSHSpec, error) {
 	return &s, nil
 }
 
-// Task puts into a task, and into the choice of its place, what the
+// Task puts into a task what the
 // configuration says and the task does not. The notes are for people.
-func (c *Config) Task(t *jobs.Task, choice *engine.Choice) (notes []string, err error) {
-	if choice.Profile, err = c.ReadProfile(); err != nil {
+func (c *Config) Task(t *jobs.Task) (notes []string, err error) {
+	if t.Profile, err = c.ReadProfile(); err != nil {
 		return nil, err
 	}
-	choice.Target, choice.Offline = c.Target(), c.Offline()
-	if choice.Login, err = c.login(); err != nil {
+	t.Target = c.Target()
+	if t.Login, err = c.login(); err != nil {
 		return nil, err
 	}
-	if choice.Scheduler == "" {
+	if t.Scheduler == "" {
 		if v := c.said("scheduler"); v.Origin.Layer != layerProfile && shown(v.V) != "auto" {
-			choice.Scheduler = shown(v.V)
+			t.Scheduler = shown(v.V)
 		}
 	}
-	if t.Terminal.Backend == "" {
-		t.Terminal.Backend = shown(c.said("terminal.backend").V)
+	if t.Backend == "" {
+		t.Backend = shown(c.said("terminal.backend").V)
 	}
 	if s := shown(c.said("terminal.scratch_dir").V); s != "" {
-		choice.Profile.Scratch = s
+		t.Profile.Scratch = s
 	}
 	notes = c.taskResources(t)
 	own := c.slurm()
@@ -351,7 +351,7 @@ func (c *Config) taskResources(t *jobs.Task) (notes []string) {
 	r := &t.Resources
 	held := func(name string) Value {
 		v := c.said(name)
-		if v.V != nil && t.Terminal.Backend == jobs.BackendSSH {
+		if v.V != nil && t.Backend == jobs.BackendSSH {
 			notes = append(notes, fmt.Sprintf("%s = %s (%s) is left out: the backend ssh cannot hold it", name, v, v.Origin))
 			return Value{}
 		}
@@ -371,42 +371,43 @@ func (c *Config) taskResources(t *jobs.Task) (notes []string) {
 }
 
 func (c *Config) taskTerminal(t *jobs.Task) (err error) {
-	term := &t.Terminal
-	if jobs.IsProgram(term.Backend) {
+	if jobs.IsProgram(t.Backend) {
 		return c.taskProgram(t)
 	}
-	bare := term.Backend == jobs.BackendLocal || term.Backend == jobs.BackendSSH
-	if term.Backend == jobs.BackendSSH && term.SSH.Host == "" {
-		if term.SSH, err = c.SSH(); err != nil {
+	bare := t.Backend == jobs.BackendLocal || t.Backend == jobs.BackendSSH
+	if t.Backend == jobs.BackendSSH && t.SSH == nil {
+		host, err := c.SSH()
+		if err != nil {
 			return err
 		}
+		t.SSH = &host
 	}
-	if !bare && term.Image == "" && term.Reference == "" && term.Template == "" {
-		if term.Backend != jobs.BackendDocker {
-			term.Template = c.template()
+	if !bare && t.Image == "" && t.Reference == "" && t.Template == "" {
+		if t.Backend != jobs.BackendDocker {
+			t.Template = c.template()
 		}
-		if v := c.said("terminal.singularity_image"); v.V != nil && v.Origin.Layer != layerProfile && term.Template == "" {
-			term.Image = shown(v.V)
+		if v := c.said("terminal.singularity_image"); v.V != nil && v.Origin.Layer != layerProfile && t.Template == "" {
+			t.Image = shown(v.V)
 		}
-		term.Reference = shown(c.said("terminal.docker_image").V)
+		t.Reference = shown(c.said("terminal.docker_image").V)
 	}
 	if !bare {
-		term.HostSockets = get[[]string](c.said("terminal.host_sockets"))
+		t.HostSockets = get[[]string](c.said("terminal.host_sockets"))
 	}
-	if !bare && term.Bind == nil {
-		if term.Bind, err = c.binds(); err != nil {
+	if !bare && t.Mounts == nil {
+		if t.Mounts, err = c.binds(); err != nil {
 			return err
 		}
 	}
-	if !bare && t.Resources.Disk == 0 && term.Backend != jobs.BackendDocker && term.Overlay == "" {
+	if !bare && t.Resources.Disk == 0 && t.Backend != jobs.BackendDocker && t.Overlay.Name == "" {
 		t.Resources.Disk = get[jobs.Bytes](c.said("resources.disk"))
 	}
-	c.forwarded(term)
+	c.forwarded(&t.Place)
 	return nil
 }
 
 // forwarded adds the variables that every command gets.
-func (c *Config) forwarded(term *jobs.Terminal) {
+func (c *Config) forwarded(term *jobs.Place) {
 	for _, name := range get[[]string](c.said("terminal.env_passthrough")) {
 		given := slices.ContainsFunc(term.Env, func(kv string) bool { n, _, _ := strings.Cut(kv, "="); return n == name })
 		if _, set := c.lookupEnv(name); set && !given {

@@ -172,14 +172,13 @@ func TestStrongerImage(t *testing.T) {
 	w := newWorld(t)
 	used := func(c *Config) (image, template string) {
 		t.Helper()
-		task := jobs.Task{Terminal: jobs.Terminal{Backend: jobs.BackendSingularity}}
-		var choice engine.Choice
-		if _, err := c.Task(&task, &choice); err != nil {
+		task := jobs.Task{Place: jobs.Place{Backend: jobs.BackendSingularity}}
+		if _, err := c.Task(&task); err != nil {
 			t.Fatal(err)
 		}
 		o, _, err := c.forBackend(jobs.BackendSingularity)
-		if err != nil || o.Image != task.Terminal.Image || o.Template != task.Terminal.Template {
-			t.Errorf("%+v, %+v, %v", o, task.Terminal, err)
+		if err != nil || o.Image != task.Image || o.Template != task.Template {
+			t.Errorf("%+v, %+v, %v", o, task.Place, err)
 		}
 		return o.Image, o.Template
 	}

@@ -240,14 +240,14 @@ func TestEffect(t *testing.T) {
 		General  engine.EnvOptions
 		Backend  string
 		Timeout  any
+		Offline  bool
 		Fresh    bool
 		Task     map[string]jobs.Task
-		Choice   map[string]engine.Choice
 		NoImages []string
 	}
 	get := func(t *testing.T, c *Config) effect {
 		t.Helper()
-		e := effect{Env: map[string]engine.EnvOptions{}, Notes: map[string][]string{}, Task: map[string]jobs.Task{}, Choice: map[string]engine.Choice{}}
+		e := effect{Env: map[string]engine.EnvOptions{}, Notes: map[string][]string{}, Task: map[string]jobs.Task{}}
 		if err := c.Environment(&e.General); err != nil {
 			t.Fatal(err)
 		}
@@ -258,18 +258,19 @@ func TestEffect(t *testing.T) {
 				t.Fatal(err)
 			}
 			e.Env[b], e.Notes[b] = o, notes
-			task, choice := jobs.Task{Terminal: jobs.Terminal{Backend: b}}, engine.Choice{}
-			if _, err := c.Task(&task, &choice); err != nil {
+			task := jobs.Task{Place: jobs.Place{Backend: b}}
+			if _, err := c.Task(&task); err != nil {
 				t.Fatal(err)
 			}
-			e.Task[b], e.Choice[b] = task, choice
+			e.Task[b] = task
 		}
 		var plain jobs.Task
-		if _, err := c.Task(&plain, &engine.Choice{}); err != nil {
+		if _, err := c.Task(&plain); err != nil {
 			t.Fatal(err)
 		}
 		e.Task[""] = plain
 		e.General.Configured = nil
+		e.Offline = c.Offline()
 		e.Timeout, e.Fresh = c.Timeout(), c.FreshShells()
 		return e
 	}
@@ -307,7 +308,7 @@ func TestEffect(t *testing.T) {
 			if envs == k.NotEnvs {
 				t.Errorf("of environments it changes something: %v", envs)
 			}
-			if tasks := !equal(before.Task, after.Task) || !equal(before.Choice, after.Choice); tasks != k.Jobs {
+			if tasks := !equal(before.Task, after.Task) || before.Offline != after.Offline; tasks != k.Jobs {
 				t.Errorf("of jobs it changes something: %v\n%s", tasks, cmp.Diff(before.Task, after.Task))
 			}
 			for _, b := range backends {

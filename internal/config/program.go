@@ -20,36 +20,37 @@ func (c *Config) program(o *engine.EnvOptions, backend string) error {
 	o.Discard = c.said("terminal.container_persistent").V == false || backend == "daytona" && c.said("terminal.daytona.auto_destroy").V == true
 	o.Network = shown(c.said("terminal.network").V)
 	o.GPU = shown(c.said("terminal.gpu").V)
+	o.External = &jobs.ExternalSpec{}
 	if c.said("terminal.allow").V != nil && o.Network != "none" {
-		o.Allow = get[[]string](c.said("terminal.allow"))
+		o.External.Allow = get[[]string](c.said("terminal.allow"))
 	}
 	if o.Resources.Time = get[time.Duration](c.said("resources.time")); backend == "daytona" {
 		orSaid(&o.Resources.Time, get[time.Duration](c.said("terminal.daytona.auto_destroy_after_seconds")))
 	}
 	var err error
-	o.Image, o.Options, err = c.options(backend)
+	o.Image, o.External.Options, err = c.options(backend)
 	return err
 }
 
 // taskProgram is the same of a job.
 func (c *Config) taskProgram(t *jobs.Task) error {
-	image, options, err := c.options(t.Terminal.Backend)
+	image, options, err := c.options(t.Backend)
 	if err != nil {
 		return err
 	}
-	if t.Terminal.Image == "" && t.Terminal.Template == "" {
-		orSaid(&t.Terminal.Reference, image)
+	if t.Image == "" && t.Template == "" {
+		orSaid(&t.Reference, image)
 	}
-	t.Terminal.Options = options
+	t.External = &jobs.ExternalSpec{Options: options}
 	if c.said("terminal.network").V == "none" {
-		t.Terminal.Network = "none"
+		t.Network = "none"
 	} else if c.said("terminal.allow").V != nil {
-		t.Terminal.Allow = get[[]string](c.said("terminal.allow"))
+		t.External.Allow = get[[]string](c.said("terminal.allow"))
 	}
-	if t.Terminal.Backend == "daytona" {
+	if t.Backend == "daytona" {
 		orSaid(&t.Resources.Time, get[time.Duration](c.said("terminal.daytona.auto_destroy_after_seconds")))
 	}
-	c.forwarded(&t.Terminal)
+	c.forwarded(&t.Place)
 	return nil
 }
 

@@ -242,16 +242,16 @@ zone = "b"
 		}
 		return o
 	}
-	if o := of("modal"); o.Image != "im-1" || o.Options["region"] != "eu" || len(o.Options) != 1 || o.Resources.CPUs != 3 || strings.Join(o.Allow, " ") != "*.example.com" || o.Discard {
+	if o := of("modal"); o.Image != "im-1" || o.External.Options["region"] != "eu" || len(o.External.Options) != 1 || o.Resources.CPUs != 3 || strings.Join(o.External.Allow, " ") != "*.example.com" || o.Discard {
 		t.Errorf("%+v", o)
 	}
-	if o := of("daytona"); o.Options["api_url"] != "https://x.example" || len(o.Options) != 1 || !o.Discard || o.Resources.Time != 2*time.Hour {
+	if o := of("daytona"); o.External.Options["api_url"] != "https://x.example" || len(o.External.Options) != 1 || !o.Discard || o.Resources.Time != 2*time.Hour {
 		t.Errorf("%+v", o)
 	}
-	if o := of("my-cloud"); o.Options["zone"] != "b" || len(o.Options) != 1 || o.Image != "" {
+	if o := of("my-cloud"); o.External.Options["zone"] != "b" || len(o.External.Options) != 1 || o.Image != "" {
 		t.Errorf("%+v", o)
 	}
-	if o := of("docker"); o.Options != nil || o.Allow != nil || o.Image != "" {
+	if o := of("docker"); o.External != nil || o.Image != "" {
 		t.Errorf("%+v", o)
 	}
 	if got := strings.Join(c.Keys(), " "); got != "DAYTONA_API_KEY=tok DAYTONA_API_URL=https://x.example" {
@@ -261,7 +261,7 @@ zone = "b"
 		t.Errorf("%v %v", o, c.Options("other"))
 	}
 	task := jobs.Task{}
-	if _, err := c.Task(&task, &engine.Choice{}); err != nil || task.Terminal.Backend != "modal" || task.Terminal.Reference != "im-1" || task.Terminal.Options["region"] != "eu" || len(task.Terminal.Allow) != 1 {
+	if _, err := c.Task(&task); err != nil || task.Backend != "modal" || task.Reference != "im-1" || task.External.Options["region"] != "eu" || len(task.External.Allow) != 1 {
 		t.Errorf("%+v %v", task, err)
 	}
 	for _, text := range []string{"[terminal]\nexternal = 1\n", "[terminal.external]\nx = \"y\"\n", "[terminal.external.docker]\nx = \"y\"\n", "[terminal.external.modal]\nx = 5\n", "[terminal]\nbackend = \"modla\"\n"} {

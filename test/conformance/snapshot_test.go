@@ -47,7 +47,7 @@ var snapshotCases = []testCase{
 		}
 		q.want("echo second >~/f", 0, "")
 		o := options(p.v.Spec.Name + "-begun")
-		o.From = "first"
+		o.External = &jobs.ExternalSpec{From: "first"}
 		if v, err := p.e.Environment(p.ctx(), o); jobs.KindOf(err) == jobs.KindConfig || jobs.KindOf(err) == jobs.KindUsage {
 			if !strings.Contains(err.Error(), "a snapshot to begin with") {
 				p.t.Errorf("what there is not is not named: %s", explain(err))
@@ -57,14 +57,14 @@ var snapshotCases = []testCase{
 		} else if err == nil {
 			v.Close()
 		}
-		r := p.own("begun", func(o *engine.EnvOptions) { o.From = "first" })
+		r := p.own("begun", func(o *engine.EnvOptions) { o.External = &jobs.ExternalSpec{From: "first"} })
 		r.want("cat ~/f ~/d/e; echo third >~/f", 0, "first\ndeep\n")
 		q.want("cat ~/f", 0, "second\n")
 		// That one is gone does not matter to the other, nor to the snapshot.
 		if err := r.v.Remove(p.ctx(), false); err != nil {
 			p.t.Fatal(explain(err))
 		}
-		s := p.own("begun", func(o *engine.EnvOptions) { o.From = "first" })
+		s := p.own("begun", func(o *engine.EnvOptions) { o.External = &jobs.ExternalSpec{From: "first"} })
 		s.want("cat ~/f", 0, "first\n")
 	}},
 	{"snapshots", "names, and what is removed", func(p *place) {

@@ -84,16 +84,16 @@ func checkTask(t *testing.T, task jobs.Task) {
 	r := task.Resources
 	need(r.CPUs >= 0 && r.Nodes >= 0 && r.Memory >= 0 && r.Disk >= 0 && r.Time >= 0, "resources")
 	need(r.GPUs == "" || gpuForm().MatchString(r.GPUs), "gpus")
-	p := task.Terminal
+	p := task.Place
 	need(slices.Contains([]string{"", "auto", "singularity", "docker", "local"}, p.Backend), "backend")
 	need(p.Image == "" || abs(p.Image), "image")
-	need(p.Overlay == "" || overlayForm().MatchString(p.Overlay), "overlay")
-	for i, m := range p.Bind {
+	need(p.Overlay.Name == "" || overlayForm().MatchString(p.Overlay.Name), "overlay")
+	for i, m := range p.Mounts {
 		need(abs(m.Source) && abs(m.Destination), "bind")
 		for _, k := range append(kept, "/") {
 			need(m.Destination != k && !(k != "/" && strings.HasPrefix(m.Destination, k+"/")), "destination")
 		}
-		for _, other := range p.Bind[:i] {
+		for _, other := range p.Mounts[:i] {
 			need(other.Destination != m.Destination, "destinations differ")
 		}
 	}

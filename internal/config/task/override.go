@@ -19,7 +19,9 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 		return slices.ContainsFunc(flags, func(f strict.Flag) bool { return f.Table == table && f.Key == key })
 	}
 	name := root.Take("name").Text()
-	res, term := resources(root.Table("resources")), terminal(root.Table("terminal"))
+	var term jobs.Task
+	terminal(&term, root.Table("terminal"))
+	res := resources(root.Table("resources"))
 	opts := keys.Slurm(root.Table("slurm"))
 	again, goOn := retry(root.Take("retry")), resume(root.Take("resume"))
 	behind := after(root.Take("after"))
@@ -50,22 +52,22 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	put(&t.Resources.GPUs, res.GPUs)
 	put(&t.Resources.Nodes, res.Nodes)
 	put(&t.Resources.Tasks, res.Tasks)
-	put(&t.Terminal.Backend, term.Backend)
+	put(&t.Backend, term.Backend)
 	if term.Image != "" || term.Template != "" { // one takes the place of the other
-		t.Terminal.Image, t.Terminal.Reference, t.Terminal.Template = term.Image, term.Reference, term.Template
+		t.Image, t.Reference, t.Template = term.Image, term.Reference, term.Template
 	}
-	put(&t.Terminal.Overlay, term.Overlay)
-	put(&t.Terminal.OverlayWait, term.OverlayWait)
-	put(&t.Terminal.OverlaySnapshot, term.OverlaySnapshot)
-	put(&t.Terminal.Keep, term.Keep)
-	put(&t.Terminal.Stage, term.Stage)
-	if term.SSH.Host != "" {
-		t.Terminal.SSH = term.SSH
+	put(&t.Overlay.Name, term.Overlay.Name)
+	put(&t.Overlay.Wait, term.Overlay.Wait)
+	put(&t.Overlay.Snapshot, term.Overlay.Snapshot)
+	put(&t.Overlay.Keep, term.Overlay.Keep)
+	put(&t.Stage, term.Stage)
+	if term.SSH != nil {
+		t.SSH = term.SSH
 	}
-	if term.Bind != nil {
-		t.Terminal.Bind = term.Bind
+	if term.Mounts != nil {
+		t.Mounts = term.Mounts
 	}
-	t.Terminal.Env = withEnv(t.Terminal.Env, term.Env)
+	t.Env = withEnv(t.Env, term.Env)
 	put(&t.Slurm.Partition, opts.Partition)
 	put(&t.Slurm.Account, opts.Account)
 	put(&t.Slurm.QOS, opts.QOS)

@@ -87,21 +87,23 @@ func TestPairs(t *testing.T) {
 		{"terminal", headTOML + "[terminal]\nbackend = \"auto\"\nimage = \"../go.sif\"\noverlay = \"go-1.25_x\"\nenv = [\"TOKEN\", \"A=b c=d\", \"E=\"]\n+++",
 			headYAML + "terminal:\n  backend: auto\n  image: ../go.sif\n  overlay: go-1.25_x\n  env: [TOKEN, A=b c=d, E=]\n---",
 			with(func(t *jobs.Task) {
-				t.Terminal = jobs.Terminal{Backend: "auto", Image: "/t/go.sif", Reference: "../go.sif", Overlay: "go-1.25_x", Env: []string{"TOKEN", "A=b c=d", "E="}}
+				t.Place = jobs.Place{Backend: "auto", Image: "/t/go.sif", Overlay: jobs.OverlaySpec{Name: "go-1.25_x"}, Env: []string{"TOKEN", "A=b c=d", "E="}}
+				t.Reference = "../go.sif"
 			})},
 		{"bind", headTOML + "[terminal]\nimage = \"~/x.sif\"\nbind = [\"/data\", \"~/in:/in\", \"/a/:/b:ro\", \"c:/c:rw\"]\n" +
 			"[workspace]\nrepo = \"~\"\n+++",
 			headYAML + "terminal:\n  image: ~/x.sif\n  bind: [/data, ~/in:/in, \"/a/:/b:ro\", c:/c:rw]\nworkspace:\n  repo: \"~\"\n---",
 			with(func(t *jobs.Task) {
 				t.Workspace = &jobs.Workspace{Repo: "/home/ada"}
-				t.Terminal = jobs.Terminal{Image: "/home/ada/x.sif", Reference: "~/x.sif", Bind: []jobs.Mount{
+				t.Reference = "~/x.sif"
+				t.Place = jobs.Place{Image: "/home/ada/x.sif", Mounts: []jobs.Mount{
 					{Source: "/data", Destination: "/data"}, {Source: "/home/ada/in", Destination: "/in"},
 					{Source: "/a", Destination: "/b"}, {Source: "/t/sub/c", Destination: "/c", Writable: true}}}
 			})},
 		{"bind tables", headTOML + "[[terminal.bind]]\nsource = \"a:b\"\ndestination = \"/c:d\"\nwritable = true\n[[terminal.bind]]\nsource = \"/e\"\n+++",
 			headYAML + "terminal:\n  bind:\n  - source: a:b\n    destination: /c:d\n    writable: true\n  - {source: /e}\n---",
 			with(func(t *jobs.Task) {
-				t.Terminal.Bind = []jobs.Mount{{Source: "/t/sub/a:b", Destination: "/c:d", Writable: true}, {Source: "/e", Destination: "/e"}}
+				t.Mounts = []jobs.Mount{{Source: "/t/sub/a:b", Destination: "/c:d", Writable: true}, {Source: "/e", Destination: "/e"}}
 			})},
 		{"slurm", headTOML + "[slurm]\npartition = \"gpu,long\"\naccount = \"p-1\"\nqos = \"high\"\nconstraint = \"[a|b]&c\"\nextra = [\"--exclusive\", \"--mail-type=END\", \"--wckey=a b\", \"--container-image=x\"]\n+++",
 			headYAML + "slurm:\n  partition: gpu,long\n  account: p-1\n  qos: high\n  constraint: \"[a|b]&c\"\n  extra: [--exclusive, --mail-type=END, --wckey=a b, --container-image=x]\n---",

@@ -40,7 +40,7 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 	t.Command = agent(root.Table("agent"))
 	t.Workspace = workspaceOf(root.Table("workspace"))
 	t.Resources = resources(root.Table("resources"))
-	t.Terminal = terminal(root.Table("terminal"))
+	terminal(&t, root.Table("terminal"))
 	t.Slurm = keys.Slurm(root.Table("slurm"))
 	for _, v := range root.Take("done").Items("commands") {
 		if c := command(v); !c.Empty() {

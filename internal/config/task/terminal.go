@@ -11,7 +11,7 @@ import (
 
 var overlayForm = pattern.Lazy(`^[a-z0-9][a-z0-9._-]*$`)
 
-func terminal(t *strict.Reader) jobs.Terminal {
+func terminal(task *jobs.Task, t *strict.Reader) {
 	t.Later("network and containment levels are not built yet", "network", "level", "egress", "allow", "ports")
 	t.Later("a job in a named environment is not built yet; commands in one: berth exec --env NAME", "session", "lifetime_seconds", "lifetime")
 	t.Later("a job that begins with an environment's snapshot is not built yet; commands after one: berth exec --from NAME", "snapshot")
@@ -22,28 +22,25 @@ func terminal(t *strict.Reader) jobs.Terminal {
 	t.Synonyms("image", "container", "sif")
 	image := t.Take("image")
 	t.Synonyms("overlay_wait", "wait")
-	term := jobs.Terminal{
-		Backend: backend(t.Take("backend")),
-		Image:   keys.Image(image),
-		Overlay: overlay(t.Take("overlay")),
-		Stage:   keys.Stage(t.Take("stage")),
-
-		OverlayWait:     duration(t.Take("overlay_wait")),
-		OverlaySnapshot: t.Take("overlay_snapshot").OneOf(jobs.SnapshotAuto, jobs.SnapshotAlways, jobs.SnapshotNever),
-		Keep:            t.Take("keep").OneOf(jobs.KeepFailed, jobs.KeepAlways),
-
-		Bind: binds(t.Take("bind")),
-		Env:  env(t.Take("env")),
-		SSH:  host(t.Take("host")),
+	task.Backend = backend(t.Take("backend"))
+	task.Image = keys.Image(image)
+	task.Overlay = jobs.OverlaySpec{
+		Name:     overlay(t.Take("overlay")),
+		Wait:     duration(t.Take("overlay_wait")),
+		Snapshot: t.Take("overlay_snapshot").OneOf(jobs.SnapshotAuto, jobs.SnapshotAlways, jobs.SnapshotNever),
+		Keep:     t.Take("keep").OneOf(jobs.KeepFailed, jobs.KeepAlways),
 	}
-	if term.Image != "" {
-		term.Reference, _ = image.Raw()
+	task.Stage = keys.Stage(t.Take("stage"))
+	task.Mounts = binds(t.Take("bind"))
+	task.Env = env(t.Take("env"))
+	task.SSH = host(t.Take("host"))
+	if task.Image != "" {
+		task.Reference, _ = image.Raw()
 	}
 	name := t.Take("template")
-	if term.Template = template(name); name.Given() && image.Given() {
+	if task.Template = template(name); name.Given() && image.Given() {
 		name.Failf("leave one of them out", "is given beside an image")
 	}
-	return term
 }
 
 func backend(v strict.Value) string {
@@ -73,16 +70,16 @@ func IsProgram(word string) bool {
 
 // host reads where the backend ssh goes. Options of ssh are no key: one of them
 // names a program that runs on this machine, and a task file may be anybody's.
-func host(v strict.Value) jobs.SSHSpec {
+func host(v strict.Value) *jobs.SSHSpec {
 	s := v.Text()
 	if s == "" {
-		return jobs.SSHSpec{}
+		return nil
 	}
 	h, err := jobs.ParseHost(s)
 	if err != nil {
 		v.Fail(err)
 	}
-	return h
+	return &h
 }
 
 func overlay(v strict.Value) string {

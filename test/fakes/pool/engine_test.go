@@ -49,14 +49,13 @@ func newSite(t *testing.T) *site {
 }
 
 // submit submits a shell text, with what else is asked for.
-func (s *site) submit(text string, change func(*jobs.Task, *engine.Choice)) *jobs.Record {
+func (s *site) submit(text string, change func(*jobs.Task)) *jobs.Record {
 	s.t.Helper()
-	task := jobs.Task{Name: "a task", Command: jobs.Command{Shell: text}, Terminal: jobs.Terminal{Backend: jobs.BackendLocal}, Retry: &jobs.Retry{}}
-	var c engine.Choice
+	task := jobs.Task{Name: "a task", Command: jobs.Command{Shell: text}, Place: jobs.Place{Backend: jobs.BackendLocal}, Retry: &jobs.Retry{}}
 	if change != nil {
-		change(&task, &c)
+		change(&task)
 	}
-	spec, err := s.Plan(s.t.Context(), task, c, false)
+	spec, err := s.Plan(s.t.Context(), task, engine.Choice{}, false)
 	must(s.t, err)
 	rec, err := s.Submit(s.t.Context(), spec, task)
 	must(s.t, err)
@@ -117,7 +116,7 @@ func TestJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	dir := repo(t)
-	r := s.submit(`echo new >file; echo "$POOL_TICKET $POOL_HOST $POOL_ROUND $POOL_YARD."`, func(task *jobs.Task, _ *engine.Choice) {
+	r := s.submit(`echo new >file; echo "$POOL_TICKET $POOL_HOST $POOL_ROUND $POOL_YARD."`, func(task *jobs.Task) {
 		task.Workspace = &jobs.Workspace{Repo: dir}
 		task.Resources = jobs.Resources{CPUs: 2, Memory: jobs.GiB, Time: time.Hour}
 	})
@@ -143,7 +142,7 @@ func TestAfter(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	first := s.submit(`echo ready; until [ -e "`+gate+`" ]; do sleep 0.05; done`, nil)
 	s.says(first, "ready")
-	second := s.submit("true", func(task *jobs.Task, _ *engine.Choice) { task.After = []string{"ok:" + first.Spec.ID} })
+	second := s.submit("true", func(task *jobs.Task) { task.After = []string{"ok:" + first.Spec.ID} })
 	eventually(t, "it waits for the first", func() bool {
 		v := s.Reconcile(t.Context(), []*jobs.Record{second})[0]
 		return v.State == jobs.StatePending && v.Status.Reason == "behind "+first.Current().Submitted.Handle.NativeID
@@ -153,8 +152,8 @@ func TestAfter(t *testing.T) {
 	if a := s.wait(first, jobs.StateCompleted).Current(); second.Current().Claim.Time.Before(a.Exit.Started) {
 		t.Error("it did not wait")
 	}
-	task := jobs.Task{Name: "big", Command: jobs.Command{Shell: "true"}, Terminal: jobs.Terminal{Backend: jobs.BackendLocal}, Retry: &jobs.Retry{}, Resources: jobs.Resources{CPUs: 99}}
-	spec, err := s.Plan(t.Context(), task, engine.Choice{Scheduler: pool.Name}, false)
+	task := jobs.Task{Name: "big", Command: jobs.Command{Shell: "true"}, Place: jobs.Place{Backend: jobs.BackendLocal, Scheduler: pool.Name, Resources: jobs.Resources{CPUs: 99}}, Retry: &jobs.Retry{}}
+	spec, err := s.Plan(t.Context(), task, engine.Choice{}, false)
 	must(t, err)
 	if _, err := s.Submit(t.Context(), spec, task); jobs.KindOf(err) != jobs.KindRejected {
 		t.Errorf("too many CPUs: %v", err)
@@ -166,8 +165,8 @@ func TestAfter(t *testing.T) {
 func TestReaper(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := s.submit(`echo "on $POOL_HOST"; [ "$POOL_HOST" = n2.pool ] || sleep 600`, func(task *jobs.Task, c *engine.Choice) {
-		task.Retry, c.Profile.Beat = jobs.DefaultRetry(), time.Second
+	r := s.submit(`echo "on $POOL_HOST"; [ "$POOL_HOST" = n2.pool ] || sleep 600`, func(task *jobs.Task) {
+		task.Retry, task.Profile.Beat = jobs.DefaultRetry(), time.Second
 	})
 	r = s.says(r, "on n1.pool")
 	eventually(t, "its reaper is submitted", func() bool {
@@ -201,7 +200,7 @@ func TestReaper(t *testing.T) {
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := s.submit(`echo "round $POOL_ROUND"; [ "$POOL_ROUND" = 1 ] || sleep 600`, func(task *jobs.Task, _ *engine.Choice) { task.Retry = jobs.DefaultRetry() })
+	r := s.submit(`echo "round $POOL_ROUND"; [ "$POOL_ROUND" = 1 ] || sleep 600`, func(task *jobs.Task) { task.Retry = jobs.DefaultRetry() })
 	r = s.says(r, "round 0")
 	id := r.Current().Submitted.Handle.NativeID
 	must(t, s.pool.Again(id))
@@ -220,7 +219,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	r := s.submit(`trap 'echo ends; exit 1' TERM; echo ready; while :; do sleep 0.05; done`, nil)
-	waits := s.submit(`echo no`, func(task *jobs.Task, _ *engine.Choice) { task.After = []string{"any:" + r.Spec.ID} })
+	waits := s.submit(`echo no`, func(task *jobs.Task) { task.After = []string{"any:" + r.Spec.ID} })
 	r = s.says(r, "ready")
 	must(t, s.Cancel(t.Context(), s.Reconcile(t.Context(), []*jobs.Record{waits, r}), "alice"))
 	r, waits = s.wait(r, jobs.StateCancelled), s.wait(waits, jobs.StateCancelled)
@@ -238,7 +237,7 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for _, ranks := range []int{0, 2} {
-		r := s.submit(`echo ready; sleep 600`, func(task *jobs.Task, _ *engine.Choice) { task.Resources.Tasks = ranks })
+		r := s.submit(`echo ready; sleep 600`, func(task *jobs.Task) { task.Resources.Tasks = ranks })
 		r = s.says(r, "ready")
 		var in *jobs.Inside
 		eventually(t, "the place is recorded", func() bool { // by the first rank, which may not be the one that spoke
@@ -267,7 +266,7 @@ func TestJoin(t *testing.T) {
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := s.submit(`sleep 600`, func(task *jobs.Task, _ *engine.Choice) { task.Resources.Time = 3 * time.Second })
+	r := s.submit(`sleep 600`, func(task *jobs.Task) { task.Resources.Time = 3 * time.Second })
 	r = s.wait(r, jobs.StateTimeout)
 	if r.Current().Exit == nil {
 		t.Errorf("no record: %+v", r.Current().Verdict)
@@ -278,7 +277,7 @@ func TestLimit(t *testing.T) {
 func TestRanks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := s.submit(`echo "rank $POOL_SEAT of $POOL_TICKET"`, func(task *jobs.Task, _ *engine.Choice) { task.Resources.Tasks = 2 })
+	r := s.submit(`echo "rank $POOL_SEAT of $POOL_TICKET"`, func(task *jobs.Task) { task.Resources.Tasks = 2 })
 	r = s.wait(r, jobs.StateCompleted)
 	lines := strings.Split(strings.TrimSpace(read(r.Current().Dir, store.FileStdout)), "\n")
 	slices.Sort(lines)
@@ -286,7 +285,7 @@ func TestRanks(t *testing.T) {
 	if want := []string{"rank 0 of " + id, "rank 1 of " + id}; !slices.Equal(lines, want) {
 		t.Errorf("%q, want %q", lines, want)
 	}
-	r = s.submit(`[ "$POOL_SEAT" = 0 ] || exit 7; sleep 600`, func(task *jobs.Task, _ *engine.Choice) { task.Resources.Tasks = 2 })
+	r = s.submit(`[ "$POOL_SEAT" = 0 ] || exit 7; sleep 600`, func(task *jobs.Task) { task.Resources.Tasks = 2 })
 	if a := s.wait(r, jobs.StateFailed).Current(); a.Exit.Exit.Code != 7 {
 		t.Errorf("%+v", a.Exit)
 	}
