@@ -3,12 +3,13 @@ package keeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync"
 	"time"
 
 	"berth/internal/link/wire"
-	"berth/internal/node/container"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/socket"
 	"berth/jobs/store"
 )
@@ -111,15 +112,13 @@ func (k *keeper) closeBox() {
 	if k.box != nil {
 		k.box.Close()
 	}
-	container.EndFuse()
-	if k.opening != nil && k.opening.Close != nil {
+	supervise.GiveBack(k.scratch, func() error {
+		if k.opening == nil || k.opening.Close == nil {
+			return nil
+		}
 		if err := k.opening.Close(); err != nil {
-			k.log.Warn("what the environment was made of could not be given back", "err", err)
+			return fmt.Errorf("what the environment was made of could not be given back: %w", err)
 		}
-	}
-	if k.scratch != nil {
-		if err := k.scratch.Remove(); err != nil {
-			k.log.Warn("the scratch directory could not be removed", "err", err)
-		}
-	}
+		return nil
+	}, k.note)
 }

@@ -10,8 +10,8 @@ import (
 
 	"berth/internal/link/wire"
 	"berth/internal/node/container"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/lease"
-	"berth/internal/sys/localcopy"
 	"berth/internal/sys/socket"
 	"berth/jobs"
 )
@@ -54,30 +54,9 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	if err := k.info.save(k.dir); err != nil {
 		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "record the keeper of the environment", Err: err, Hint: "is there space left? df -h " + k.dir}
 	}
-	base, err := container.ScratchBase(k.spec.Scratch, os.Getenv)
-	if err != nil {
+	disk := supervise.Disk{Who: "keeper", Tail: tailOf(k.spec.ID), For: k.dir, Profile: k.spec.Scratch, Guest: guest, Log: k.log, Note: k.note}
+	if k.scratch, guest, err = disk.Prepare(ctx); err != nil {
 		return "", err
-	}
-	tail := tailOf(k.spec.ID)
-	// No other keeper opens this environment: what was begun for it is left over, too.
-	for _, dir := range append(container.SweepScratch(ctx, base, k.info.Process), container.SweepUnfinished(base, tail)...) {
-		k.log.Info("removed what a killed process had left", "dir", dir)
-	}
-	if k.scratch, err = container.NewScratch(base, tail, k.info.Process, k.dir); err != nil {
-		return "", err
-	}
-	if guest == "" {
-		var why string
-		if guest, why, err = localcopy.Copy(k.scratch.Dir, "node"); err != nil {
-			return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program to run inside to this machine's own disk", Err: err,
-				Hint: "is there space left on " + base + "?"}
-		}
-		if why != "" {
-			k.log.Warn("what runs inside is started from the file system of the keeper's program, and ends when that goes away", "path", guest, "why", why)
-		}
-	}
-	if err := localcopy.Pages(k.scratch.Dir); err != nil {
-		k.log.Warn("the keeper runs from the file system of its program, and ends when that goes away", "err", err)
 	}
 	k.opening, err = opener.Open(ctx, k.spec, jobs.OpenPlace{Dir: k.dir, Guest: guest, Scratch: k.scratch.Dir, On: on, Progress: out.progress})
 	if err != nil {

@@ -5,13 +5,14 @@ import (
 	"os"
 
 	"berth/apptainer"
+	"berth/internal/sys/private"
 	"berth/jobs"
 	"berth/overlay"
 )
 
 // ready has the image where it is run from on this node, and the overlay driver
 // of the script tried there, for a layer that is to stand in dir.
-func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase string) error {
+func (r *attempt) ready(ctx context.Context, p *place, home, dir string) error {
 	o := r.spec.Overlay
 	if o.Driver == jobs.DriverFuse && !overlay.TakesDirectories(dir) {
 		// The submitter looked at this too, from its machine: a file server's
@@ -25,7 +26,7 @@ func (r *attempt) ready(ctx context.Context, p *place, home, dir, scratchBase st
 				Msg: "overlay " + o.Name + " would be a directory on a network file system, where changes to the image's directories fail", Hint: hint}
 		}
 		if o.Name == "" {
-			r.note("the scratch directory " + scratchBase + " is on a network file system, where some changes to the image's directories fail; " +
+			r.note("the scratch directory " + private.BaseOf(r.scratch.Dir) + " is on a network file system, where some changes to the image's directories fail; " +
 				"name a local one, or overlay = \"ext3\", in a profile")
 		}
 	}

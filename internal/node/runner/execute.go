@@ -15,6 +15,7 @@ import (
 	"berth/internal/link/session"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/private"
 	"berth/internal/workspace"
 	"berth/jobs"
@@ -430,16 +431,8 @@ func (r *attempt) taskEnv(secrets []string, deadline time.Time) []string {
 // on the node.
 func (r *attempt) cleanup(out *outcome) {
 	r.layer.Store(nil)
-	container.EndFuse()
-	if err := out.place.close(); err != nil {
-		r.note(err.Error())
-	}
 	r.cleanFar()
-	if r.scratch != nil {
-		if err := r.scratch.Remove(); err != nil {
-			r.note("the scratch directory was not removed: " + err.Error())
-		}
-	}
+	supervise.GiveBack(r.scratch, out.place.close, r.note)
 	if r.spec.Workspace != nil && !out.kept {
 		if err := workspace.Cleanup(r.dir); err != nil {
 			r.note("the clone was not removed: " + err.Error())

@@ -14,8 +14,7 @@ import (
 	"berth/backends/docker"
 	"berth/internal/link/session"
 	"berth/internal/node/container"
-	"berth/internal/sys/lease"
-	"berth/internal/sys/localcopy"
+	"berth/internal/node/supervise"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -73,21 +72,13 @@ func (r *attempt) keptWork() string { return filepath.Join(r.dir, workspace.Work
 // prepare makes the place. What it made is undone by cleanup, whatever happens
 // in between.
 func (r *attempt) prepare(ctx context.Context) (*place, error) {
-	base, err := container.ScratchBase(r.spec.Profile.Scratch, os.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	for _, dir := range container.SweepScratch(ctx, base, lease.Self()) {
-		r.log.Info("removed what a killed runner had left", "dir", dir)
-	}
 	tail := r.info.Name[strings.LastIndexByte(r.info.Name, '-')+1:]
 	if r.rank != nil {
 		tail += "-" + r.rank.id // several may be on one node
 	}
-	if r.scratch, err = container.NewScratch(base, tail, lease.Self(), r.dir); err != nil {
-		return nil, err
-	}
-	if err := r.settle(); err != nil {
+	var err error
+	r.scratch, r.node, err = supervise.Disk{Who: "runner", Tail: tail, For: r.dir, Profile: r.spec.Profile.Scratch, Log: r.log, Note: r.note}.Prepare(ctx)
+	if err != nil {
 		return nil, err
 	}
 	p := &place{scratch: r.scratch, work: r.work()}
@@ -128,7 +119,7 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	if name := r.spec.Overlay.Name; name != "" {
 		dir = filepath.Join(home, "overlays", name)
 	}
-	if err := r.ready(ctx, p, home, dir, base); err != nil {
+	if err := r.ready(ctx, p, home, dir); err != nil {
 		return nil, err
 	}
 	layer := r.spec.Overlay
@@ -152,25 +143,6 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 	}
 	r.notes = append(r.notes, p.layer.Notes...)
 	return p, nil
-}
-
-// settle makes the attempt independent of the file system that its program was
-// started from: the guest is started from a copy, and this process has pages of
-// its own.
-func (r *attempt) settle() error {
-	node, why, err := localcopy.Copy(r.scratch.Dir, "node")
-	if err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "copy the program for the nodes to the node's own disk", Err: err,
-			Hint: "is there space left on " + filepath.Dir(r.scratch.Dir) + "?"}
-	}
-	r.node = node
-	if why != "" {
-		r.note("the guest runs from " + node + ", and ends when that file system goes away: " + why)
-	}
-	if err := localcopy.Pages(r.scratch.Dir); err != nil {
-		r.note("the runner runs from the file system of its program, and ends when that goes away: " + err.Error())
-	}
-	return nil
 }
 
 // watchMemory is the limit where no cgroup holds it: it looks once a second

@@ -19,6 +19,7 @@ import (
 	"berth/internal/link/session"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -151,15 +152,7 @@ func (k *rank) work(parent context.Context) rankEnd {
 	}()
 	out := &outcome{}
 	err := k.command(ctx, out)
-	container.EndFuse()
-	if cerr := out.place.close(); cerr != nil {
-		k.note(cerr.Error())
-	}
-	if k.scratch != nil {
-		if cerr := k.scratch.Remove(); cerr != nil {
-			k.note("the scratch directory was not removed: " + cerr.Error())
-		}
-	}
+	supervise.GiveBack(k.scratch, out.place.close, k.note)
 	e := rankEnd{Exit: out.exit, MaxRSS: out.maxRSS, OOMKills: k.oomKills()}
 	// An order to stop is no news to the runner; what this node has found is.
 	if w := k.stop.get(); w != nil {
