@@ -17,76 +17,259 @@ import (
 // top is that of the repository.
 const top = "../.."
 
-// slurmWord is a name of a program of Slurm's, at the beginning of a word or of a
-// part of an identifier, one of its variables, or its name as a scheduler: whoever
-// means any cluster asks jobs.IsCluster.
-var slurmWord = regexp.MustCompile(`(?:^|[^A-Za-z])(sbatch|squeue|sacctmgr|sacct|scancel|srun|scontrol|sinfo|scrontab)` +
-	`|(?:^|[^A-Z])(Sbatch|Squeue|Sacctmgr|Sacct|Scancel|Srun|Scontrol|Sinfo|Scrontab)(?:$|[^a-z])` +
-	`|(SLURMD?_[A-Z_]*|SBATCH|SchedulerSlurm)`)
-
-// slurmFree are the places where Slurm is spoken: its own room, what is only for
-// tests, and what is no part of the programs.
-var slurmFree = []string{"slurm", "test", "scripts", "docs", "examples"}
-
 // exception are words that a file may have, and why.
 type exception struct {
 	file, why string
 	words     []string
 }
 
-// slurmExceptions are those of Slurm. One that is not needed any more fails, too.
-var slurmExceptions = []exception{
-	{"jobs/spec.go", "the list of the names", []string{"SchedulerSlurm"}},
-	{"internal/doctor/conclude.go", "of clusters the doctor knows Slurm alone", []string{"SchedulerSlurm"}},
-	{"internal/doctor/profile.go", "of clusters the doctor knows Slurm alone", []string{"SchedulerSlurm"}},
-	{"internal/cli/doctornode.go", "of clusters the doctor knows Slurm alone", []string{"SchedulerSlurm"}},
-	{"internal/cli/follow.go", "the flag --scrontab of berth follow and its help", []string{"scrontab"}},
-	{"internal/cli/scrontab.go", "the flag --scrontab of berth follow and its help", []string{"scrontab"}},
-	{"internal/cli/keyflags.go", "help of the flags that pass options on", []string{"sbatch"}},
-	{"internal/cli/heldflags.go", "--login is a host of the first cluster", []string{"SchedulerSlurm"}},
-	{"internal/cli/taskflags.go", "--login is a host of the first cluster", []string{"SchedulerSlurm"}},
-	{"internal/cli/explain.go", "help says what a forecast asks", []string{"sbatch"}},
-	{"internal/cli/status.go", "words after which the verb is suggested", []string{"squeue", "scancel"}},
-	{"internal/cli/submit.go", "words after which the verb is suggested", []string{"sbatch"}},
-	{"internal/cli/wait.go", "words after which the verb is suggested", []string{"srun"}},
+// wall says which words stand in some places only.
+type wall struct {
+	of    string // whose words they are
+	means string // what to do instead
+	// words finds them in an identifier, a string (with its quotes) or a comment;
+	// what its groups match, one after the other, is the name of a word.
+	words *regexp.Regexp
+	spare *regexp.Regexp // what is none of them, though it looks like one; nil is nothing
+	// free are directories, and files, where they may stand: their own room, what is
+	// only for tests, and what is no part of the programs.
+	free       []string
+	exceptions []exception // one that is not needed any more fails, too
 }
 
-// Below slurm/ alone stands a word of Slurm's: a name of one of its programs, or of
-// its variables, in an identifier, a string or a comment.
-func TestSlurmWords(t *testing.T) {
+func (w wall) isFree(file string) bool {
+	return slices.ContainsFunc(w.free, func(f string) bool { return file == f || strings.HasPrefix(file, f+"/") })
+}
+
+func (w wall) allows(file, word string) bool {
+	return slices.ContainsFunc(w.exceptions, func(e exception) bool { return e.file == file && slices.Contains(e.words, word) })
+}
+
+// check fails for each word that stands where it may not, and for each exception
+// that is not needed.
+func (w wall) check(t *testing.T) {
+	t.Helper()
 	found := map[string][]string{}
 	for _, file := range sources(t) {
-		top, _, _ := strings.Cut(file, "/")
-		if slices.Contains(slurmFree, top) {
+		if w.isFree(file) {
 			continue
 		}
-		for _, w := range wordsOf(t, file) {
-			for _, m := range slurmWord.FindAllStringSubmatch(w.text, -1) {
-				name := m[1] + strings.ToLower(m[2]) + m[3]
-				if !slices.ContainsFunc(slurmExceptions, func(e exception) bool { return e.file == file && slices.Contains(e.words, name) }) {
-					t.Errorf("%s:%d: %s is a word of Slurm's: it belongs below slurm/, behind jobs.Cluster or jobs.NodeScheduler", file, w.line, name)
+		for _, text := range wordsOf(t, file) {
+			if w.spare != nil && w.spare.MatchString(text.text) {
+				continue
+			}
+			for _, m := range w.words.FindAllStringSubmatch(text.text, -1) {
+				name := strings.Join(m[1:], "")
+				if !w.allows(file, name) {
+					t.Errorf("%s:%d: %s is a word of %s: %s", file, text.line, name, w.of, w.means)
 				}
 				found[file] = append(found[file], name)
 			}
 		}
 	}
-	for _, e := range slurmExceptions {
-		for _, w := range e.words {
-			if !slices.Contains(found[e.file], w) {
-				t.Errorf("%s has no %s any more: take it out of slurmExceptions", e.file, w)
+	for _, e := range w.exceptions {
+		for _, name := range e.words {
+			if !slices.Contains(found[e.file], name) {
+				t.Errorf("%s has no %s any more: take it out of the exceptions", e.file, name)
 			}
 		}
 	}
 }
 
+// slurm's words are the name of a program of Slurm's, at the beginning of a word or of
+// a part of an identifier, one of its variables, or its name as a scheduler: whoever
+// means any cluster asks jobs.IsCluster.
+var slurm = wall{
+	of:    "Slurm's",
+	means: "it belongs below slurm/, behind jobs.Cluster or jobs.NodeScheduler",
+	words: regexp.MustCompile(`(?:^|[^A-Za-z])(sbatch|squeue|sacctmgr|sacct|scancel|srun|scontrol|sinfo|scrontab)` +
+		`|(?:^|[^A-Z])(Sbatch|Squeue|Sacctmgr|Sacct|Scancel|Srun|Scontrol|Sinfo|Scrontab)(?:$|[^a-z])` +
+		`|(SLURMD?_[A-Z_]*|SBATCH|SchedulerSlurm)`),
+	free: []string{"slurm", "test", "scripts", "docs", "examples"},
+	exceptions: []exception{
+		{"jobs/spec.go", "the list of the names", []string{"SchedulerSlurm"}},
+		{"internal/doctor/conclude.go", "of clusters the doctor knows Slurm alone", []string{"SchedulerSlurm"}},
+		{"internal/doctor/profile.go", "of clusters the doctor knows Slurm alone", []string{"SchedulerSlurm"}},
+		{"internal/cli/doctornode.go", "of clusters the doctor knows Slurm alone", []string{"SchedulerSlurm"}},
+		{"internal/cli/follow.go", "the flag --scrontab of berth follow and its help", []string{"scrontab"}},
+		{"internal/cli/scrontab.go", "the flag --scrontab of berth follow and its help", []string{"scrontab"}},
+		{"internal/cli/keyflags.go", "help of the flags that pass options on", []string{"sbatch"}},
+		{"internal/cli/heldflags.go", "--login is a host of the first cluster", []string{"SchedulerSlurm"}},
+		{"internal/cli/taskflags.go", "--login is a host of the first cluster", []string{"SchedulerSlurm"}},
+		{"internal/cli/explain.go", "help says what a forecast asks", []string{"sbatch"}},
+		{"internal/cli/status.go", "words after which the verb is suggested", []string{"squeue", "scancel"}},
+		{"internal/cli/submit.go", "words after which the verb is suggested", []string{"sbatch"}},
+		{"internal/cli/wait.go", "words after which the verb is suggested", []string{"srun"}},
+	},
+}
+
+// apptainer's words are the names, options, variables, files and helpers of Apptainer
+// and SingularityCE, and what they print.
+var apptainer = wall{
+	of:    "Apptainer's",
+	means: "it belongs below apptainer/, behind jobs.Backend, or a name that says what it is for",
+	words: regexp.MustCompile(`((?i:apptainer|singularity-?ce))` +
+		`|(SINGULARITY(?:ENV)?_|\.singularity\.d)` +
+		`|(--(?:containall|cleanenv|no-home|no-mount|fakeroot|nv|nvccli|rocm|writable|writable-tmpfs))(?:$|[^a-z-])` +
+		`|(squashfuse|fuse-overlayfs)` +
+		`|(currently in use by another process|trying to read the squashfs image|while running %)`),
+	spare: regexp.MustCompile(`^(apptainer|"berth/apptainer[a-z/]*")$`), // the package, where depguard allows it
+	free:  []string{"apptainer", "test", "scripts", "docs", "examples"},
+	exceptions: []exception{
+		{"engine/backend.go", "for now", []string{"Apptainer", "apptainer"}},
+		{"engine/envplan.go", "for now", []string{"apptainer"}},
+		{"engine/place.go", "for now", []string{"Apptainer", "apptainer"}},
+		{"engine/plan.go", "for now", []string{"apptainer"}},
+		{"engine/site.go", "for now", []string{"apptainer"}},
+		{"engine/template.go", "for now", []string{"Apptainer"}},
+		{"internal/cli/envflags.go", "for now", []string{"apptainer"}},
+		{"internal/cli/help.go", "for now", []string{"Apptainer"}},
+		{"internal/cli/image.go", "for now", []string{"APPTAINER", "apptainer"}},
+		{"internal/cli/imagebuild.go", "for now", []string{"Apptainer", "apptainer"}},
+		{"internal/cli/overlaytar.go", "for now", []string{"--fakeroot"}},
+		{"internal/cli/template.go", "for now", []string{"apptainer"}},
+		{"internal/config/guard.go", "for now", []string{"APPTAINER", "SINGULARITY_"}},
+		{"internal/config/hermes.go", "for now", []string{"--fakeroot"}},
+		{"internal/config/profile/profile.go", "for now", []string{"Apptainer", "apptainer"}},
+		{"internal/config/read.go", "for now", []string{"apptainer"}},
+		{"internal/config/table.go", "for now", []string{"SINGULARITY_"}},
+		{"internal/config/task/terminal.go", "for now", []string{"APPTAINER", "apptainer"}},
+		{"internal/doctor/box.go", "for now", []string{"--fakeroot", "Apptainer", "SingularityCE", "apptainer"}},
+		{"internal/doctor/conclude.go", "for now", []string{"Apptainer", "apptainer", "fuse-overlayfs"}},
+		{"internal/doctor/machine_linux.go", "for now", []string{"Apptainer", "apptainer", "fuse-overlayfs", "squashfuse"}},
+		{"internal/doctor/modules.go", "for now", []string{"apptainer", "singularity-ce", "singularityce"}},
+		{"internal/doctor/others.go", "for now", []string{"apptainer"}},
+		{"internal/doctor/profile.go", "for now", []string{"apptainer"}},
+		{"internal/doctor/table.go", "for now", []string{"Apptainer", "apptainer", "fuse-overlayfs", "squashfuse"}},
+		{"internal/images/build.go", "for now", []string{"apptainer", "while running %"}},
+		{"internal/images/errors.go", "for now", []string{"APPTAINER", "SINGULARITY_", "apptainer"}},
+		{"internal/images/meter.go", "for now", []string{"apptainer"}},
+		{"internal/images/pull.go", "for now", []string{"APPTAINER", "SINGULARITY_", "apptainer"}},
+		{"internal/images/registry/keychain.go", "for now", []string{"APPTAINER", "SINGULARITY_"}},
+		{"internal/images/registry/library.go", "for now", []string{"APPTAINER", "Apptainer", "SINGULARITY_", "apptainer"}},
+		{"internal/images/scratch_linux.go", "for now", []string{"apptainer"}},
+		{"internal/images/scratch_other.go", "for now", []string{"apptainer"}},
+		{"internal/images/work.go", "for now", []string{"APPTAINER", "SINGULARITY_", "apptainer"}},
+		{"internal/node/container/container.go", "for now", []string{".singularity.d", "Apptainer", "apptainer", "currently in use by another process", "fuse-overlayfs", "squashfuse", "trying to read the squashfs image"}},
+		{"internal/node/container/fuse.go", "for now", []string{"Apptainer", "fuse-overlayfs", "squashfuse"}},
+		{"internal/node/container/neighbours.go", "for now", []string{"apptainer"}},
+		{"internal/node/container/scratch.go", "for now", []string{"apptainer"}},
+		{"internal/node/guest/place_linux.go", "for now", []string{"--cleanenv", "--no-home", "APPTAINER", "Apptainer", "SINGULARITYENV_", "SINGULARITY_"}},
+		{"internal/node/join/enter_linux.go", "for now", []string{"Apptainer"}},
+		{"internal/node/keeper/dial_linux.go", "for now", []string{"APPTAINER", "SINGULARITY_"}},
+		{"internal/node/runner/main.go", "for now", []string{"apptainer"}},
+		{"internal/node/runner/place.go", "for now", []string{"apptainer"}},
+		{"internal/sys/disk/remove.go", "for now", []string{"fuse-overlayfs"}},
+		{"internal/sys/run/end_linux.go", "for now", []string{"fuse-overlayfs", "squashfuse"}},
+		{"internal/sys/run/remove.go", "for now", []string{"--fakeroot", "apptainer"}},
+		{"jobs/backend.go", "for now", []string{".singularity.d"}},
+		{"jobs/mount.go", "for now", []string{"Apptainer"}},
+		{"jobs/program.go", "for now", []string{"apptainer"}},
+		{"jobs/receipt.go", "for now", []string{"apptainer"}},
+		{"jobs/spec.go", "for now", []string{"fuse-overlayfs"}},
+		{"jobs/task.go", "for now", []string{"--nv", "--rocm", "Apptainer", "apptainer"}},
+		{"overlay/convert.go", "for now", []string{"--fakeroot"}},
+		{"overlay/diff.go", "for now", []string{"apptainer"}},
+		{"overlay/export.go", "for now", []string{"--fakeroot"}},
+		{"overlay/ext3.go", "for now", []string{"Apptainer"}},
+		{"overlay/files.go", "for now", []string{"--fakeroot"}},
+		{"overlay/filesystem_linux.go", "for now", []string{"fuse-overlayfs"}},
+		{"overlay/layer.go", "for now", []string{"--fakeroot", "fuse-overlayfs"}},
+		{"overlay/mark.go", "for now", []string{".singularity.d", "apptainer"}},
+		{"overlay/scripts.go", "for now", []string{".singularity.d"}},
+		{"overlay/try.go", "for now", []string{".singularity.d"}},
+		{"templates/job.sh.tmpl", "for now", []string{"APPTAINER"}},
+	},
+}
+
+// backends are the names of those that are part of berth. Whoever asks what a backend
+// can do asks jobs.Capabilities.
+var backends = wall{
+	of:    "a backend's",
+	means: "ask jobs.Capabilities what it can do",
+	words: regexp.MustCompile(`(?:^|[^A-Za-z])(Backend(?:Singularity|Docker|SSH|Local))(?:$|[^A-Za-z])|^["` + "`" + `](singularity|modal|daytona)["` + "`" + `]$`),
+	free:  []string{"apptainer", "backends", "test", "scripts", "docs", "examples"},
+	exceptions: []exception{
+		{"engine/backend.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
+		{"engine/build.go", "for now", []string{"BackendLocal"}},
+		{"engine/done.go", "for now", []string{"BackendDocker"}},
+		{"engine/envconfig.go", "for now", []string{"BackendSSH"}},
+		{"engine/envplan.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
+		{"engine/held.go", "for now", []string{"BackendLocal", "BackendSingularity"}},
+		{"engine/images.go", "for now", []string{"BackendSingularity"}},
+		{"engine/join.go", "for now", []string{"BackendSSH"}},
+		{"engine/layer.go", "for now", []string{"BackendSingularity"}},
+		{"engine/place.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSingularity"}},
+		{"engine/plan.go", "for now", []string{"BackendSSH"}},
+		{"engine/resume.go", "for now", []string{"BackendDocker", "BackendSSH"}},
+		{"engine/settle.go", "for now", []string{"BackendLocal", "BackendSingularity"}},
+		{"engine/template.go", "for now", []string{"BackendSingularity"}},
+		{"internal/cli/doctor.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
+		{"internal/cli/env.go", "for now", []string{"BackendSSH"}},
+		{"internal/cli/envflags.go", "for now", []string{"BackendDocker"}},
+		{"internal/cli/explain.go", "for now", []string{"BackendSingularity"}},
+		{"internal/cli/taskflags.go", "for now", []string{"BackendLocal", "BackendSSH"}},
+		{"internal/config/apply.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
+		{"internal/config/file.go", "for now", []string{"BackendSSH"}},
+		{"internal/config/guard.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSingularity"}},
+		{"internal/config/hermes.go", "for now", []string{"BackendLocal", "daytona"}},
+		{"internal/config/profile/profile.go", "for now", []string{"singularity"}},
+		{"internal/config/program.go", "for now", []string{"daytona", "modal"}},
+		{"internal/config/table.go", "for now", []string{"BackendDocker", "BackendSSH", "BackendSingularity", "daytona", "modal"}},
+		{"internal/config/task/terminal.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity", "daytona", "modal"}},
+		{"internal/doctor/conclude.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
+		{"internal/doctor/modules.go", "for now", []string{"singularity"}},
+		{"internal/doctor/table.go", "for now", []string{"singularity"}},
+		{"internal/images/pull.go", "for now", []string{"singularity"}},
+		{"internal/node/join/find_linux.go", "for now", []string{"BackendSingularity"}},
+		{"internal/node/join/main_linux.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSingularity"}},
+		{"internal/node/runner/execute.go", "for now", []string{"BackendLocal"}},
+		{"internal/node/runner/far.go", "for now", []string{"BackendSSH"}},
+		{"internal/node/runner/open.go", "for now", []string{"BackendLocal", "BackendSingularity"}},
+		{"internal/node/runner/place.go", "for now", []string{"BackendDocker", "BackendLocal"}},
+		{"internal/node/runner/receipt.go", "for now", []string{"BackendDocker", "BackendSingularity"}},
+		{"jobs/environment.go", "for now", []string{"BackendDocker", "BackendSSH"}},
+		{"jobs/program.go", "for now", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
+		{"jobs/spec.go", "for now", []string{"BackendLocal", "BackendSSH", "BackendSingularity", "singularity"}},
+	},
+}
+
+// Below slurm/ alone stands a word of Slurm's: a name of one of its programs, or of
+// its variables, in an identifier, a string or a comment.
+func TestSlurmWords(t *testing.T) { slurm.check(t) }
+
+// Below apptainer/ alone stands a word of Apptainer's or SingularityCE's.
+func TestApptainerWords(t *testing.T) { apptainer.check(t) }
+
+// A backend's name is known to its room, to the list that names all, and to the
+// configuration's table.
+func TestBackendNames(t *testing.T) { backends.check(t) }
+
 // A rule that finds nothing would hold for ever.
-func TestSlurmWord(t *testing.T) {
-	for text, want := range map[string]bool{
-		"run sbatch --test-only": true, "parseSqueue": true, "scrontabTime": true, "askSinfo(ctx)": true, "$SLURM_JOB_ID": true, "SLURMD_NODENAME": true, "#SBATCH": true, "jobs.SchedulerSlurm": true,
-		"statusInfo": false, "processinfo": false, "Slurm": false, "slurm": false, "disrun": false, "SLURM": false, "isSacctable": false,
+func TestWords(t *testing.T) {
+	for _, c := range []struct {
+		wall  wall
+		texts map[string]bool
+	}{
+		{slurm, map[string]bool{
+			"run sbatch --test-only": true, "parseSqueue": true, "scrontabTime": true, "askSinfo(ctx)": true, "$SLURM_JOB_ID": true, "SLURMD_NODENAME": true,
+			"#SBATCH": true, "jobs.SchedulerSlurm": true,
+			"statusInfo": false, "processinfo": false, "Slurm": false, "slurm": false, "disrun": false, "SLURM": false, "isSacctable": false,
+		}},
+		{apptainer, map[string]bool{
+			"HasApptainer": true, `"apptainer"`: true, "APPTAINERENV_A": true, "SINGULARITY_BIND": true, "/.singularity.d/env": true, "SingularityCE": true,
+			"exec --nv IMAGE": true, "--writable-tmpfs": true, "squashfuse_ll": true, "image is currently in use by another process": true,
+			"singularity_image": false, "use --backend singularity": false, "--nvidia": false, "--overlay": false,
+		}},
+		{backends, map[string]bool{
+			"BackendDocker": true, "jobs.BackendSSH": true, `"singularity"`: true, `"modal"`: true,
+			"BackendAuto": false, "BackendDockers": false, "use --backend singularity": false, `"modality"`: false,
+		}},
 	} {
-		if got := slurmWord.MatchString(text); got != want {
-			t.Errorf("%q: %t, want %t", text, got, want)
+		for text, want := range c.texts {
+			if got := c.wall.words.MatchString(text); got != want {
+				t.Errorf("%s, %q: %t, want %t", c.wall.of, text, got, want)
+			}
 		}
 	}
 }
