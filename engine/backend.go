@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"berth/internal/config/keys"
 	"berth/internal/images"
 	"berth/internal/remote/replica"
 	"berth/jobs"
@@ -100,6 +101,9 @@ func isFile(ref string) bool {
 
 func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, survey *replica.Survey, dry bool) error {
 	s.Backend, s.Level = b.Name(), b.Level()
+	if err := fits(s, t); err != nil {
+		return err
+	}
 	s.Image, s.SSH, s.External = "", nil, nil // as the backend takes them
 	switch s.Backend {
 	case jobs.BackendLocal:
@@ -115,14 +119,25 @@ func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	return e.settleImage(ctx, s, t, c, survey, dry)
 }
 
-// settleLocal refuses what the bare host cannot give.
-func settleLocal(s *jobs.Spec, t jobs.Task) error {
-	if err := refuse(s.Backend+", which runs on the bare host", map[string]bool{
-		"[terminal] template": t.Template != "",
-		"[terminal] overlay":  t.Overlay.Name != "", "[terminal] bind": len(t.Mounts) > 0, "[resources] disk": t.Resources.Disk != 0,
-	}); err != nil {
-		return err
+// fits refuses what the backend of a job does not have.
+func fits(s *jobs.Spec, t jobs.Task) error {
+	on := s.Backend
+	if on == jobs.BackendLocal {
+		on += ", which runs on the bare host"
 	}
+	if t.Template != "" && (s.Level == jobs.LevelNone || jobs.IsProgram(s.Backend)) {
+		return refuse("[terminal] template", on)
+	}
+	for i := range keys.Fields {
+		if f := &keys.Fields[i]; f.Task && f.Said(t.Place) && !keys.Has(f.Jobs, s.Backend, s.Level) {
+			return refuse("["+f.Table()+"] "+f.Key(), on)
+		}
+	}
+	return nil
+}
+
+// settleLocal says what is not contained.
+func settleLocal(s *jobs.Spec, t jobs.Task) error {
 	s.Notes = append(s.Notes, "backend local: no containment; the command has all the rights of "+s.User)
 	if t.Image != "" {
 		s.Notes = append(s.Notes, "backend local: the image "+t.Image+" is not used; the command sees this machine's programs")
@@ -130,20 +145,9 @@ func settleLocal(s *jobs.Spec, t jobs.Task) error {
 	return nil
 }
 
-// settleSSH refuses what another host, reached by ssh, cannot give. The job
-// itself is kept by a runner on this machine.
+// settleSSH settles which host is meant. The job itself is kept by a runner on this
+// machine.
 func settleSSH(s *jobs.Spec, t jobs.Task) error {
-	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] template": t.Template != "",
-		"[terminal] image":    t.Image != "",
-		"[terminal] overlay":  t.Overlay.Name != "",
-		"[terminal] bind":     len(t.Mounts) > 0,
-		"[resources] disk":    t.Resources.Disk != 0,
-		"[resources] gpus":    t.Resources.GPUs != "",
-		"[resources] memory":  t.Resources.Memory != 0,
-	}); err != nil {
-		return err
-	}
 	if s.Clustered() {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend ssh goes with the local scheduler, not with " + s.Scheduler, Hint: "--scheduler local"}
 	}
@@ -160,12 +164,8 @@ func settleSSH(s *jobs.Spec, t jobs.Task) error {
 // settleDocker refuses what a throw-away container of docker's cannot give.
 // Docker hands out all GPUs of a machine, whatever a scheduler has allocated.
 func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
-	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] overlay": t.Overlay.Name != "",
-		"[resources] disk":   t.Resources.Disk != 0,
-		"[resources] gpus":   t.Resources.GPUs != "" && s.Clustered(),
-	}); err != nil {
-		return err
+	if t.Resources.GPUs != "" && s.Clustered() {
+		return refuse("[resources] gpus", s.Backend)
 	}
 	if t.Reference == "" && t.Template != "" {
 		return contained(t.Template, s.Backend)
@@ -189,18 +189,7 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 	return nil
 }
 
-// refuse returns an error for the first key that is set and that the backend does
-// not support.
-func refuse(backend string, set map[string]bool) error {
-	for _, key := range []string{
-		"[terminal] template", "[terminal] image", "[resources] memory",
-		"[terminal] overlay", "[terminal] overlay_wait", "[terminal] overlay_snapshot",
-		"[terminal] keep", "[terminal] bind", "[resources] disk", "[resources] gpus",
-	} {
-		if set[key] {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be had on the backend %s", key, backend),
-				Hint: "remove it, or use --backend singularity"}
-		}
-	}
-	return nil
+// refuse returns an error for a key that the backend does not support.
+func refuse(key, backend string) error {
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be had on the backend %s", key, backend), Hint: "remove it, or use --backend singularity"}
 }

@@ -70,7 +70,8 @@ func TestTaskTemplate(t *testing.T) {
 func TestTemplatePlaces(t *testing.T) {
 	task := jobs.Task{Template: "default"}
 	for backend, err := range map[string]error{
-		jobs.BackendLocal: settleLocal(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendLocal}}, task), jobs.BackendSSH: settleSSH(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendSSH}}, task),
+		jobs.BackendLocal:  fits(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendLocal, Level: jobs.LevelNone}}, task),
+		jobs.BackendSSH:    fits(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendSSH, Level: jobs.LevelNone}}, task),
 		jobs.BackendDocker: settleDocker(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendDocker}}, task, nil),
 	} {
 		if jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "template") || !strings.Contains(err.Error(), backend) {

@@ -1,13 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"berth/internal/config/keys"
 	"berth/internal/sys/private"
 	"berth/jobs"
 )
@@ -76,57 +77,15 @@ func checkVariables(list []string) error {
 	return nil
 }
 
-// sameEnv refuses options that differ from those of an environment that exists.
-func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
-	docker, host := valueOf(o.Docker), valueOf(o.SSH)
-	d, h := valueOf(s.Docker), valueOf(s.SSH)
-	number := func(n int) string {
-		if n == 0 {
-			return ""
-		}
-		return fmt.Sprint(n)
+// same refuses options that differ from those of an environment that exists.
+func (e *Engine) same(s *jobs.EnvSpec, o EnvOptions) error {
+	if err := samePlace(s, o.Place, false); err != nil {
+		return err
 	}
-	size := func(b jobs.Bytes) string {
-		if b == 0 {
-			return ""
-		}
-		return b.String()
-	}
-	list := func(l []string) string { return strings.Join(l, " ") }
-	network := "host"
-	if s.Network != "" {
-		network = s.Network
-	}
-	for _, v := range []struct{ what, has, wants string }{
-		{"another backend", s.Backend, unlessAuto(o.Backend)},
-		{"another image", imageName(s.Image), imageName(o.Image)},
-		{"another snapshot to begin with", valueOf(s.External).From, valueOf(o.External).From},
-		{"another overlay driver", s.Overlay.Driver, unlessAuto(o.Overlay.Driver)},
-		{"other binds", mountList(s.Mounts), mountList(o.Mounts)},
-		{"other variables", list(s.Env), list(o.Env)},
-		{"other forwarded variables", list(s.Forward), list(o.Forward)},
-		{"another number of CPUs", number(s.Resources.CPUs), number(o.Resources.CPUs)},
-		{"another memory limit", size(s.Resources.Memory), size(o.Resources.Memory)},
-		{"another size of its layer", size(s.Resources.Disk), size(o.Resources.Disk)},
-		{"another kind of GPU", s.GPU, o.GPU},
-		{"another network", network, o.Network},
-		{"another first directory", s.Dir, o.Dir},
-		{"another docker user", d.User, docker.User},
-		{"another limit of processes", number(d.Pids), number(docker.Pids)},
-		{"another size of /dev/shm", size(d.Shm), size(docker.Shm)},
-		{"other volumes", list(d.Volumes), list(docker.Volumes)},
-		{"other docker arguments", list(d.ExtraArgs), list(docker.ExtraArgs)},
-		{"another host", h.Host, host.Host},
-		{"another ssh user", h.User, host.User},
-		{"another ssh port", number(h.Port), number(host.Port)},
-		{"another ssh key", h.Key, host.Key},
-		{"other ssh options", list(h.Options), list(host.Options)},
-	} {
-		if v.wants != "" && v.has != v.wants {
-			return differs(s, v.what+": "+none(v.has)+", not "+v.wants)
-		}
-	}
+	forward, wanted := strings.Join(s.Forward, " "), strings.Join(o.Forward, " ")
 	switch {
+	case wanted != "" && forward != wanted:
+		return differs(s, "other forwarded variables: "+none(forward)+", not "+wanted)
 	case o.Lifetime != 0 && s.Lifetime != max(0, o.Lifetime):
 		return differs(s, "another lifetime: "+lifetime(s.Lifetime)+", not "+lifetime(o.Lifetime))
 	case o.Discard && s.Persistent:
@@ -135,6 +94,22 @@ func sameEnv(s *jobs.EnvSpec, o EnvOptions) error {
 		return differs(s, "an ordinary user inside, not root")
 	case o.Strict && !s.Strict:
 		return differs(s, "limits that are not strict")
+	}
+	return e.sameScheduler(s, o)
+}
+
+// samePlace compares what is said of a place: all of it that is of any
+// environment, or what is of an allocation.
+func samePlace(s *jobs.EnvSpec, wants jobs.Place, held bool) error {
+	for i := range keys.Fields {
+		f := &keys.Fields[i]
+		if f.Differs == "" || f.Held != held {
+			continue
+		}
+		has, wanted := cmp.Or(f.Shown(s.Place), f.Usual), f.Shown(wants)
+		if wanted != "" && wanted != f.Any && has != wanted {
+			return differs(s, f.Differs+": "+none(has)+", not "+wanted)
+		}
 	}
 	return nil
 }
@@ -149,30 +124,6 @@ func unlessAuto(s string) string {
 		return ""
 	}
 	return s
-}
-
-// imageName makes two ways to name an image the same.
-func imageName(s string) string {
-	if s != "" && !strings.Contains(s, "://") {
-		if abs, err := filepath.Abs(s); err == nil {
-			if _, err := os.Stat(abs); err == nil {
-				return abs
-			}
-		}
-	}
-	return strings.TrimPrefix(s, "docker://")
-}
-
-func mountList(list []jobs.Mount) string {
-	var out []string
-	for _, m := range list {
-		mode := "ro"
-		if m.Writable {
-			mode = "rw"
-		}
-		out = append(out, m.Source+":"+m.Destination+":"+mode)
-	}
-	return strings.Join(out, " ")
 }
 
 func lifetime(d time.Duration) string {

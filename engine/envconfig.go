@@ -31,11 +31,11 @@ func (o EnvOptions) placed() bool {
 	return o.Configured != nil && (o.Name == "" || o.Configured.Named)
 }
 
-// samePlace refuses an environment that has the name of the configured backend, or
+// sameConfigured refuses an environment that has the name of the configured backend, or
 // of the target, and is in another place. With backend = "docker", commands must not
 // run on the bare host because an environment of the name "docker" exists there, nor
 // on another host than the configured one.
-func (o EnvOptions) samePlace(s *jobs.EnvSpec) error {
+func (o EnvOptions) sameConfigured(s *jobs.EnvSpec) error {
 	if !o.placed() {
 		return nil
 	}

@@ -91,7 +91,7 @@ func (e *Engine) Environment(ctx context.Context, o EnvOptions) (*Environment, e
 	if err != nil {
 		return nil, err
 	}
-	if err := sameEnv(spec, o); err != nil {
+	if err := e.same(spec, o); err != nil {
 		return nil, err
 	}
 	if !made {
@@ -99,10 +99,7 @@ func (e *Engine) Environment(ctx context.Context, o EnvOptions) (*Environment, e
 			return nil, err
 		}
 	}
-	if err := e.sameScheduler(spec, o); err != nil {
-		return nil, err
-	}
-	if err := o.samePlace(spec); err != nil {
+	if err := o.sameConfigured(spec); err != nil {
 		return nil, err
 	}
 	if err := o.sameProject(spec); err != nil {

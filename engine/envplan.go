@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"berth/internal/config/keys"
 	"berth/internal/images"
 	"berth/internal/sys/ids"
 	"berth/jobs"
@@ -158,39 +159,24 @@ func because(no []string) string {
 	return " (" + strings.Join(no, "; ") + ")"
 }
 
+// absent refuses what a backend does not have.
+func absent(what, backend string) error {
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " cannot be had on the backend " + backend, Hint: "leave it out, or name another --backend"}
+}
+
 // settleEnvPlace fills in what belongs to the backend and refuses what it does
 // not have.
 func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 	// What a program can do it says itself, see [Program.Settle].
-	program, docker, host, external := s.External != nil, valueOf(o.Docker), valueOf(o.SSH), valueOf(o.External)
+	program, docker, host := s.External != nil, valueOf(o.Docker), valueOf(o.SSH)
 	contained := s.Level != jobs.LevelNone || program
-	for _, k := range []struct {
-		flag      string
-		set, fits bool
-	}{
-		{"an image", o.Image != "", contained},
-		{"binds", len(o.Mounts) > 0, contained && !program},
-		{"a memory limit", o.Resources.Memory > 0, contained},
-		{"a CPU limit", o.Resources.CPUs > 0, contained},
-		{"a disk limit", o.Resources.Disk > 0, contained},
-		{"a network of its own", s.Network == "none", contained},
-		{"fakeroot", o.Fakeroot, s.Backend == jobs.BackendSingularity},
-		{"an overlay driver", unlessAuto(o.Overlay.Driver) != "", s.Backend == jobs.BackendSingularity},
-		{"GPU flags", o.GPU != "", contained},
-		{"throw-away files", o.Discard, contained},
-		{"a list of what can be reached", len(external.Allow) > 0, program},
-		{"an option", len(external.Options) > 0, program},
-		{"a snapshot to begin with", external.From != "", program},
-		{"a host", host.Host != "", s.Backend == jobs.BackendSSH},
-		{"an ssh user, port, key or option", host.User != "" || host.Port != 0 || host.Key != "" || len(host.Options) > 0, s.Backend == jobs.BackendSSH},
-		{"a limit of processes", docker.Pids != 0, s.Backend == jobs.BackendDocker},
-		{"volumes", len(docker.Volumes) > 0, s.Backend == jobs.BackendDocker},
-		{"docker arguments", len(docker.ExtraArgs) > 0, s.Backend == jobs.BackendDocker},
-		{"a user inside", docker.User != "", s.Backend == jobs.BackendDocker},
-	} {
-		if k.set && !k.fits {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.flag + " cannot be had on the backend " + s.Backend, Hint: "leave it out, or name another --backend"}
+	for i := range keys.Fields {
+		if f := &keys.Fields[i]; f.Noun != "" && f.Said(o.Place) && !keys.Has(f.Envs, s.Backend, s.Level) {
+			return absent(f.Noun, s.Backend)
 		}
+	}
+	if o.Discard && !contained {
+		return absent("throw-away files", s.Backend)
 	}
 	if contained && s.Scheduler == "" { // an allocation has what its site gives
 		if o.Resources.CPUs == 0 && !o.Strict {

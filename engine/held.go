@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"berth/internal/node/allocations"
@@ -254,26 +253,5 @@ func (e *Engine) sameScheduler(s *jobs.EnvSpec, o EnvOptions) error {
 	if wants == "" {
 		return nil
 	}
-	for _, v := range []struct{ what, has, wants string }{
-		{"another time limit", s.Resources.Time.String(), unlessZero(o.Resources.Time)},
-		{"other GPUs", s.Resources.GPUs, o.Resources.GPUs},
-		{"another number of nodes", fmt.Sprint(s.Resources.Nodes), fmt.Sprint(o.Resources.Nodes)},
-		{"another partition", s.Slurm.Partition, o.Slurm.Partition},
-		{"another account", s.Slurm.Account, o.Slurm.Account},
-		{"another QOS", s.Slurm.QOS, o.Slurm.QOS},
-		{"another constraint", s.Slurm.Constraint, o.Slurm.Constraint},
-		{"other options of the scheduler", strings.Join(s.Slurm.Extra, " "), strings.Join(o.Slurm.Extra, " ")},
-	} {
-		if v.wants != "" && v.wants != "0" && v.has != v.wants {
-			return differs(s, v.what+": "+none(v.has)+", not "+v.wants)
-		}
-	}
-	return nil
-}
-
-func unlessZero(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
+	return samePlace(s, o.Place, true)
 }

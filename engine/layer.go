@@ -15,11 +15,7 @@ import (
 // name and size, and refuses what does not go together.
 func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 	if s.Backend != jobs.BackendSingularity {
-		return refuse(s.Backend, map[string]bool{
-			"[terminal] overlay_wait":     t.Overlay.Wait != 0,
-			"[terminal] keep":             t.Overlay.Keep != "",
-			"[terminal] overlay_snapshot": t.Overlay.Snapshot != "",
-		})
+		return nil
 	}
 	switch keep := t.Overlay.Keep; {
 	case keep != "" && s.Overlay.Name != "":

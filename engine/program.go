@@ -145,14 +145,6 @@ func (e *Engine) settleProgram(ctx context.Context, s *jobs.Spec, t jobs.Task, p
 			Msg:  "the backend " + s.Backend + " goes with the local scheduler, not with " + s.Scheduler,
 			Hint: "--scheduler local"}
 	}
-	if err := refuse(s.Backend, map[string]bool{
-		"[terminal] template": t.Template != "",
-		"[terminal] overlay":  t.Overlay.Name != "",
-		"[terminal] bind":     len(t.Mounts) > 0,
-		"[resources] gpus":    t.Resources.GPUs != "",
-	}); err != nil {
-		return err
-	}
 	s.Image = strings.TrimPrefix(t.Reference, "docker://")
 	if images.IsReference(s.Image) || isFile(s.Image) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " cannot take the image " + s.Image, Hint: "name one such as debian:12"}

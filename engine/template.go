@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"berth/internal/config/keys"
 	"berth/internal/images"
 	"berth/jobs"
 	"berth/overlay"
@@ -197,7 +198,7 @@ func (e *Engine) sameTemplate(ctx context.Context, s *jobs.EnvSpec, name string)
 	}
 	was, key, _ := strings.Cut(strings.TrimPrefix(s.Image, "template:"), "@")
 	switch {
-	case ref != "" && imageName(s.Image) == imageName(ref):
+	case ref != "" && keys.ImageName(s.Image) == keys.ImageName(ref):
 		return nil
 	case was != name || w.Bootstrap == "":
 		return differs(s, "another image: "+none(s.Image)+", not that of the template "+name)

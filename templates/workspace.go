@@ -13,7 +13,6 @@ import (
 	"berth/internal/config/keys"
 	"berth/internal/config/secrets"
 	"berth/internal/config/strict"
-	"berth/internal/config/task"
 	"berth/internal/images"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/pattern"
@@ -220,9 +219,9 @@ func parseWorkspace(file string, text []byte) (*Workspace, error) {
 	res.Refuse("is the task's to say, not a template's", "gpus", "nodes", "ntasks")
 	w.Resources = jobs.Resources{
 		CPUs:   res.Take("cpus").Count(1 << 20),
-		Memory: task.Size(res.Take("memory")),
-		Disk:   task.Size(res.Take("disk")),
-		Time:   task.Duration(res.Take("time")),
+		Memory: keys.Size(res.Take("memory")),
+		Disk:   keys.Size(res.Take("disk")),
+		Time:   keys.Duration(res.Take("time")),
 	}
 	if err := doc.Err(); err != nil {
 		return nil, err

@@ -20,16 +20,16 @@ import (
 // envFlags say which environment is meant, and what it is to be like where it
 // is made.
 type envFlags struct {
-	name, session                                               string
-	backend, image, from, template, overlay, gpu, network, user string
-	lifetime, limits, dir                                       string
-	set, volumes, sshOptions                                    []string
-	host, sshKey                                                string
-	target, profile, scheduler                                  string
-	pids                                                        int
-	forward                                                     []string
-	discard, fakeroot, mountCwd                                 bool
-	held                                                        heldFlags
+	name, session              string
+	image, from, template      string
+	lifetime, limits, dir      string
+	set, sshOptions            []string
+	host, sshKey               string
+	target, profile, scheduler string
+	pids                       int
+	forward                    []string
+	discard, mountCwd          bool
+	held                       heldFlags
 }
 
 const envHelp = `The first command makes the environment. It stays warm for --lifetime after its last
@@ -50,8 +50,6 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	fs.StringVar(&f.session, "session", os.Getenv("BERTH_SESSION"),
 		"use the session `NAME`, with its own directory and variables (default \"default\"; $BERTH_SESSION)")
-	fs.StringVar(&f.backend, "backend", "",
-		"what makes the container, `NAME`: singularity, docker, ssh, local, modal, daytona, or a program berth-backend-NAME (default auto: singularity, else docker)")
 	fs.StringVar(&f.image, "image", "", "container `IMAGE`: a SIF file, an unpacked one, or a reference such as docker://debian:12")
 	fs.StringVar(&f.from, "from", "", "cloud services: begin with the files of the snapshot `NAME` (berth env snapshots)")
 	fs.StringVar(&f.template, "template", "", "singularity: use the template `NAME` instead of an image (berth template ls)")
@@ -59,21 +57,15 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs.StringArrayVar(&f.forward, "forward", nil, "pass the variable `NAME` of the caller to every command; its value is not recorded; repeatable")
 	fs.BoolVar(&f.mountCwd, "mount-cwd", false, "mount the current directory at /workspace, writable, and start there")
 	fs.StringVar(&f.limits, "limits", "", "`strict`: refuse limits that can only be watched and not enforced; set no default limits")
-	fs.StringVar(&f.gpu, "gpu", "", "make the node's GPUs available, of the `KIND` nvidia or amd")
-	fs.StringVar(&f.network, "network", "", "network, of the `KIND` host or none (default host)")
-	fs.StringVar(&f.overlay, "overlay", "", "singularity: `DRIVER` of the writable layer: auto, kernel, fuse or ext3 (default auto)")
-	fs.BoolVar(&f.fakeroot, "fakeroot", false, "singularity: be root inside, as far as the site allows")
 	fs.BoolVar(&f.discard, "discard", false, "remove its files when it stops")
-	fs.StringVar(&f.user, "user", "", "docker: run as `UID:GID` (default: the image's user; yours with a writable --bind)")
 	fs.IntVar(&f.pids, "pids", 0, "docker: limit on the `NUMBER` of processes (default 256)")
-	fs.StringArrayVar(&f.volumes, "volume", nil, "docker: mount a `VOLUME`, as docker run --volume does; repeatable")
 	fs.Bool("offline", false, offlineHelp)
 	fs.StringVar(&f.scheduler, "scheduler", "", "where it runs, `NAME`: slurm (in an allocation), local or auto")
 	fs.StringVar(&f.profile, "profile", "", "site profile of an allocation: a `NAME` or the path of a file ($BERTH_PROFILE)")
 	fs.StringVar(&f.host, "host", "", "backend ssh: the host, `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
 	fs.StringVar(&f.sshKey, "ssh-key", "", "backend ssh: private key `FILE` ($TERMINAL_SSH_KEY)")
 	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "backend ssh: option of ssh_config, `Name=value`; repeatable")
-	addKeyFlags(c, envKeys, true)
+	addKeyFlags(c, envKeyFlags, nil)
 	f.held.add(c)
 	fs.StringVar(&f.lifetime, "lifetime", "", "`TIME` to stay warm without use, such as 30m (default 300s; 0: for ever)")
 }
@@ -83,19 +75,17 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	o := engine.EnvOptions{
 		Name: f.name, Template: f.template, Discard: f.discard, Forward: f.forward,
 		Place: jobs.Place{
-			Backend:  f.backend,
 			Image:    f.image,
-			Overlay:  jobs.OverlaySpec{Driver: f.overlay},
 			Env:      f.set,
-			GPU:      f.gpu,
-			Network:  f.network,
-			Fakeroot: f.fakeroot,
 			Dir:      f.dir,
 			External: &jobs.ExternalSpec{From: f.from},
-			Docker:   &jobs.DockerSpec{User: f.user, Pids: f.pids, Volumes: f.volumes},
+			Docker:   &jobs.DockerSpec{Pids: f.pids},
 		},
 	}
-	if f.backend == "apptainer" {
+	if err := task.Place(&o.Place, keysGiven(cmd, envKeyFlags, nil)); err != nil {
+		return o, err
+	}
+	if o.Backend == "apptainer" {
 		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: `--backend must not be "apptainer"`, Hint: "--backend singularity"}
 	}
 	if f.from != "" {
@@ -106,12 +96,6 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	if f.image != "" && f.template != "" {
 		return o, usage("give --image or --template, not both")
 	}
-	var t jobs.Task
-	if err := task.Override(&t, keysGiven(cmd, envKeys)); err != nil {
-		return o, err
-	}
-	o.Resources = t.Resources
-	o.Mounts, o.Stage, o.Slurm = t.Mounts, t.Stage, t.Slurm
 	if f.mountCwd {
 		cwd, err := os.Getwd()
 		if err != nil {

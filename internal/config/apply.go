@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/engine"
+	"berth/internal/config/keys"
 	"berth/jobs"
 )
 
@@ -104,7 +105,8 @@ func (c *Config) forBackend(backend string) (engine.EnvOptions, []string, error)
 			err = c.program(&o, backend)
 		}
 	}
-	c.allocation(&o)
+	c.fields(&o.Place, "terminal", backend, false)
+	c.allocation(&o, backend)
 	o.Project = c.shapedBy(backend)
 	return o, notes, err
 }
@@ -221,38 +223,40 @@ func (c *Config) MountCwd() bool {
 	return c.said("terminal.docker_mount_cwd_to_workspace").V == true
 }
 
-// allocation is what only a cluster's scheduler is asked for. Resources are asked of it there,
-// and not of the container in the allocation.
-func (c *Config) allocation(o *engine.EnvOptions) {
-	o.Slurm = c.slurm()
-	if !jobs.IsCluster(shown(c.said("scheduler").V)) {
-		return
-	}
-	o.Resources.Time = get[time.Duration](c.said("resources.time"))
-	o.Resources.GPUs = shown(c.said("resources.gpus").V)
-	o.Resources.Nodes = get[int](c.said("resources.nodes"))
-	if n := get[int](c.said("resources.cpus")); n != 0 {
-		o.Resources.CPUs = n
-	}
-	if b := get[jobs.Bytes](c.said("resources.memory")); b != 0 {
-		o.Resources.Memory = b
+// fields puts into a place the values of a table that [keys.Fields] names, for jobs or
+// for environments on a backend, which is "" or "auto" where it is still to be chosen.
+// What a profile says is left out: the engine puts that below.
+func (c *Config) fields(p *jobs.Place, table, backend string, job bool) {
+	for i := range keys.Fields {
+		f := &keys.Fields[i]
+		if f.Meaning == "" || f.Table() != table || f.JobsOnly && !job {
+			continue
+		}
+		if k := Find(f.Name); unlessAuto(backend) != "" && !k.isFor(backend) {
+			continue
+		}
+		if v := c.said(f.Name); v.Origin.Layer != layerProfile {
+			f.Put(p, v.V)
+		}
 	}
 }
 
-// slurm is without the profile, which the engine puts below.
-func (c *Config) slurm() jobs.SlurmOptions {
-	said := func(name string) any {
-		v := c.said(name)
-		if v.Origin.Layer == layerProfile {
-			return nil
-		}
-		return v.V
+func unlessAuto(backend string) string {
+	if backend == jobs.BackendAuto {
+		return ""
 	}
-	extra, _ := said("slurm.extra").([]string)
-	return jobs.SlurmOptions{
-		Partition: shown(said("slurm.partition")), Account: shown(said("slurm.account")), QOS: shown(said("slurm.qos")), Constraint: shown(said("slurm.constraint")),
-		Extra: extra,
+	return backend
+}
+
+// allocation is what only a cluster's scheduler is asked for. Resources are asked of it there,
+// and not of the container in the allocation.
+func (c *Config) allocation(o *engine.EnvOptions, backend string) {
+	var p jobs.Place
+	c.fields(&p, "slurm", backend, false)
+	if jobs.IsCluster(shown(c.said("scheduler").V)) {
+		c.fields(&p, "resources", backend, false)
 	}
+	keys.Over(&o.Place, p)
 }
 
 // cwd is where sessions begin on a backend; "" is HOME, or where berth chooses.
@@ -313,8 +317,8 @@ func (c *Config) login() (*jobs.SSHSpec, error) {
 	return &s, nil
 }
 
-// Task puts into a task what the
-// configuration says and the task does not. The notes are for people.
+// Task puts into a task what the configuration says and the task does not. The notes
+// are for people.
 func (c *Config) Task(t *jobs.Task) (notes []string, err error) {
 	if t.Profile, err = c.ReadProfile(); err != nil {
 		return nil, err
@@ -334,39 +338,29 @@ func (c *Config) Task(t *jobs.Task) (notes []string, err error) {
 	if s := shown(c.said("terminal.scratch_dir").V); s != "" {
 		t.Profile.Scratch = s
 	}
-	notes = c.taskResources(t)
-	own := c.slurm()
-	own.Extra = append(own.Extra, t.Slurm.Extra...)
-	orSaid(&t.Slurm.Partition, own.Partition)
-	orSaid(&t.Slurm.Account, own.Account)
-	orSaid(&t.Slurm.QOS, own.QOS)
-	orSaid(&t.Slurm.Constraint, own.Constraint)
-	t.Slurm.Extra = own.Extra
+	var low jobs.Place
+	for _, table := range []string{"terminal", "resources", "slurm"} {
+		c.fields(&low, table, t.Backend, true)
+	}
+	notes = c.held(&low, t)
+	keys.Under(&t.Place, low, "")
 	return notes, c.taskTerminal(t)
 }
 
-// taskResources leaves out, with a note, what another host cannot hold; a task
-// that asks for that itself is refused.
-func (c *Config) taskResources(t *jobs.Task) (notes []string) {
-	r := &t.Resources
-	held := func(name string) Value {
-		v := c.said(name)
-		if v.V != nil && t.Backend == jobs.BackendSSH {
-			notes = append(notes, fmt.Sprintf("%s = %s (%s) is left out: the backend ssh cannot hold it", name, v, v.Origin))
-			return Value{}
+// held leaves out what the backend of a task does not have. Of another host, which
+// cannot hold a limit, it says so; a task that asks for that itself is refused.
+func (c *Config) held(p *jobs.Place, t *jobs.Task) (notes []string) {
+	if t.Backend == jobs.BackendSSH {
+		for _, name := range []string{"resources.memory", "resources.gpus"} {
+			if v := c.said(name); v.V != nil {
+				notes = append(notes, fmt.Sprintf("%s = %s (%s) is left out: the backend ssh cannot hold it", name, v, v.Origin))
+			}
 		}
-		return v
+		p.Resources.Memory, p.Resources.GPUs = 0, ""
 	}
-	if r.Memory == 0 {
-		r.Memory = get[jobs.Bytes](held("resources.memory"))
+	if !slices.Contains([]string{"", jobs.BackendAuto, jobs.BackendSingularity}, t.Backend) || t.Overlay.Name != "" {
+		p.Resources.Disk = 0
 	}
-	if r.GPUs == "" {
-		r.GPUs = shown(held("resources.gpus").V)
-	}
-	orSaid(&r.CPUs, get[int](c.said("resources.cpus")))
-	orSaid(&r.Time, get[time.Duration](c.said("resources.time")))
-	orSaid(&r.Nodes, get[int](c.said("resources.nodes")))
-	orSaid(&r.Tasks, get[int](c.said("resources.ntasks")))
 	return notes
 }
 
@@ -398,9 +392,6 @@ func (c *Config) taskTerminal(t *jobs.Task) (err error) {
 		if t.Mounts, err = c.binds(); err != nil {
 			return err
 		}
-	}
-	if !bare && t.Resources.Disk == 0 && t.Backend != jobs.BackendDocker && t.Overlay.Name == "" {
-		t.Resources.Disk = get[jobs.Bytes](c.said("resources.disk"))
 	}
 	c.forwarded(&t.Place)
 	return nil

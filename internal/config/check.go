@@ -6,13 +6,11 @@ import (
 	"strings"
 
 	"berth/backends/ssh"
-	"berth/internal/config/keys"
 	"berth/internal/config/profile"
 	"berth/internal/config/strict"
 	"berth/internal/config/task"
 	"berth/jobs"
 	"berth/jobs/store"
-	"berth/slurm/options"
 	"berth/templates"
 )
 
@@ -205,23 +203,4 @@ func httpsURL(v strict.Value, got any) any {
 	}
 	v.Failf("", "must be an address that begins with https://, or http:// on this machine, and holds no password")
 	return nil
-}
-
-func slurmWord(v strict.Value, got any) any {
-	s, _ := got.(string)
-	if strings.ContainsAny(s, " \u00a0") {
-		v.Failf("", "holds white space")
-		return nil
-	}
-	return s
-}
-
-func slurmExtra(v strict.Value, got any) any {
-	list, _ := got.([]string)
-	for i, item := range v.Items(options.What) {
-		if !keys.CheckExtra(item, list[i]) {
-			return nil
-		}
-	}
-	return got
 }

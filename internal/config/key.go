@@ -3,7 +3,9 @@ package config
 import (
 	"slices"
 	"strings"
+	"time"
 
+	"berth/internal/config/keys"
 	"berth/internal/config/strict"
 	"berth/internal/config/task"
 	"berth/jobs"
@@ -79,7 +81,64 @@ type Key struct {
 
 // Keys is the table of all keys outside of [targets] and [projects], in the
 // order in which they are shown.
-var Keys = slices.Concat(placeKeys, terminalKeys, dockerKeys, sshKeys, cloudKeys, foreignKeys, resourceKeys, maxKeys)
+var Keys = slices.Concat(placeKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys, of("resources"), of("slurm"), maxKeys)
+
+// safe judges the values of [keys.Fields] that a project may set with a word; of
+// limits it is [bounded].
+var safe = map[string]func(g guard, v, base any) bool{"slurm.account": same, "slurm.extra": subset}
+
+// of makes keys of the fields of a place that the configuration has.
+func of(table string) (out []Key) {
+	for i := range keys.Fields {
+		f := &keys.Fields[i]
+		if f.Meaning == "" || f.Table() != table {
+			continue
+		}
+		k := Key{Name: f.Name, Flag: f.Flag, Words: f.Words, Most: f.Most, Jobs: true, NotEnvs: f.JobsOnly, Meaning: f.Meaning, Allow: f.Allow, Safe: safe[f.Name]}
+		switch f.In(&jobs.Place{}).(type) {
+		case *int:
+			k.Type = Count
+		case *jobs.Bytes:
+			k.Type = Size
+		case *time.Duration:
+			k.Type = Time
+		case *bool:
+			k.Type = Bool
+		case *[]string:
+			k.Type = List
+		}
+		switch {
+		case f.Name == "resources.gpus":
+			k.Type = GPUs
+		case f.Words != nil:
+			k.Type = Word
+		}
+		if k.Allow == "limits" {
+			k.Least, k.Safe = 1, bounded
+		}
+		if f.Check != nil {
+			k.Check = func(v strict.Value, got any) any {
+				if !f.Fits(v) {
+					return nil
+				}
+				return got
+			}
+		}
+		for _, b := range f.Envs {
+			if table == "terminal" { // what is asked of a scheduler is for all
+				k.Places = append(k.Places, places[b]...)
+			}
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// places are the words of [keys.Field.Envs] as this table has them.
+var places = map[string][]string{
+	keys.Contained: contained, keys.Programs: program,
+	jobs.BackendSingularity: singularity, jobs.BackendDocker: docker, jobs.BackendSSH: overSSH,
+}
 
 // Find returns a key by its name, or nil.
 func Find(name string) *Key {

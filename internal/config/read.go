@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/config/keys"
 	"berth/internal/config/strict"
 	"berth/internal/config/task"
 	"berth/internal/images"
@@ -150,7 +151,7 @@ func (k *Key) typed(v strict.Value) (got any, ok bool) {
 	case Tables:
 		return tables(v)
 	case GPUs:
-		s := task.GPUs(v)
+		s := keys.GPUs(v)
 		return s, s != ""
 	}
 	v.MustBe("of a type that berth knows")
@@ -170,7 +171,7 @@ func (k *Key) size(v strict.Value) (any, bool) {
 	if k.Least == 0 && zero(v) {
 		return jobs.Bytes(0), true
 	}
-	b := task.Size(v)
+	b := keys.Size(v)
 	return b, b != 0
 }
 
@@ -179,7 +180,7 @@ func (k *Key) time(v strict.Value) (any, bool) {
 	if k.Least == 0 && zero(v) {
 		return time.Duration(0), true
 	}
-	d := task.Duration(v)
+	d := keys.Duration(v)
 	return d, d != 0
 }
 

@@ -131,26 +131,6 @@ var cloudKeys = []Key{
 		Meaning: "how long a sandbox lives, whatever happens", Allow: "limits", Safe: bounded},
 }
 
-var resourceKeys = []Key{
-	{Name: "resources.cpus", Flag: "cpus", Type: Count, Least: 1, Most: most, Jobs: true,
-		Meaning: "CPUs of jobs and of allocations", Allow: "limits", Safe: bounded},
-	{Name: "resources.memory", Flag: "memory", Type: Size, Least: 1, Jobs: true, Meaning: "memory of jobs and of allocations", Allow: "limits", Safe: bounded},
-	{Name: "resources.disk", Flag: "disk", Type: Size, Least: 1, Jobs: true, NotEnvs: true,
-		Meaning: "size of a job's writable layer", Allow: "limits", Safe: bounded},
-	{Name: "resources.time", Flag: "time", Type: Time, Least: 1, Jobs: true, Meaning: "time limit of jobs and of allocations", Allow: "limits", Safe: bounded},
-	{Name: "resources.gpus", Flag: "gpus", Type: GPUs, Jobs: true, Meaning: "GPUs of jobs and of allocations", Allow: "limits", Safe: bounded},
-	{Name: "resources.nodes", Flag: "nodes", Type: Count, Least: 1, Most: most, Jobs: true,
-		Meaning: "nodes of jobs and of allocations", Allow: "limits", Safe: bounded},
-	{Name: "resources.ntasks", Flag: "ntasks", Type: Count, Least: 1, Most: most, Jobs: true, NotEnvs: true,
-		Meaning: "how many times a job's command runs side by side", Allow: "limits", Safe: bounded},
-	{Name: "slurm.partition", Flag: "partition", Jobs: true, Meaning: "Slurm's `--partition`", Allow: free, Check: slurmWord},
-	{Name: "slurm.account", Flag: "account", Jobs: true, Meaning: "Slurm's `--account`", Allow: "slurm", Safe: same, Check: slurmWord},
-	{Name: "slurm.qos", Flag: "qos", Jobs: true, Meaning: "Slurm's `--qos`", Allow: free, Check: slurmWord},
-	{Name: "slurm.constraint", Flag: "constraint", Jobs: true, Meaning: "Slurm's `--constraint`", Allow: free},
-	{Name: "slurm.extra", Flag: "slurm", Type: List, Jobs: true,
-		Meaning: "other long options of a submission to Slurm", Allow: "slurm", Safe: subset, Check: slurmExtra},
-}
-
 // maxKeys bound what a project may ask for.
 var maxKeys = []Key{
 	{Name: "max.cpus", Type: Count, Least: 1, Most: most, Meaning: "most CPUs that a project's file may ask for", Allow: never},

@@ -1,3 +1,4 @@
-// Package keys reads the keys that task files and profiles have in common, so
-// that both mean the same by them: the options of Slurm and the image.
+// Package keys has the table of what a place consists of ([Fields]), and reads the keys
+// that task files, profiles and the configuration have in common, so that all mean the
+// same by them.
 package keys

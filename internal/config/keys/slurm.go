@@ -1,7 +1,7 @@
 package keys
 
 import (
-	"strings"
+	"slices"
 
 	"berth/internal/config/strict"
 	"berth/jobs"
@@ -12,19 +12,19 @@ import (
 func Slurm(t *strict.Reader) jobs.SlurmOptions {
 	t.Synonyms("extra", "options", "args", options.Program, "flags")
 	t.Synonyms("partition", "queue")
-	o := jobs.SlurmOptions{
-		Partition:  word(t.Take("partition")),
-		Account:    word(t.Take("account")),
-		QOS:        word(t.Take("qos")),
-		Constraint: t.Take("constraint").Text(),
-		MPI:        mpi(t.Take("mpi")),
-	}
-	for _, v := range t.Take("extra").Items(options.What) {
-		if s := v.Text(); s != "" && CheckExtra(v, s) {
-			o.Extra = append(o.Extra, s)
+	var p jobs.Place
+	Take(t, "slurm", &p)
+	return p.Slurm
+}
+
+// Take reads a task file's keys of a table, but for those that have a reading of
+// their own there.
+func Take(t *strict.Reader, table string, p *jobs.Place, but ...string) {
+	for i := range Fields {
+		if f := &Fields[i]; f.Task && f.Table() == table && !slices.Contains(but, f.Key()) {
+			f.Take(t.Take(f.Key()), p)
 		}
 	}
-	return o
 }
 
 // mpi reads how ranks find each other.
@@ -36,24 +36,4 @@ func mpi(v strict.Value) string {
 		}
 	}
 	return v.OneOf("pmix", "none")
-}
-
-// word reads a name that has no white space in it.
-func word(v strict.Value) string {
-	s := v.Text()
-	if strings.ContainsAny(s, " \u00a0") {
-		v.Failf("", "holds white space")
-		return ""
-	}
-	return s
-}
-
-// CheckExtra complains about a word that may not be passed through to Slurm as
-// it stands, and tells whether it may.
-func CheckExtra(v strict.Value, word string) bool {
-	why := options.Complaint(word)
-	if why != "" {
-		v.Failf("", "%s", why)
-	}
-	return why == ""
 }

@@ -83,7 +83,7 @@ func checkTask(t *testing.T, task jobs.Task) {
 	}
 	r := task.Resources
 	need(r.CPUs >= 0 && r.Nodes >= 0 && r.Memory >= 0 && r.Disk >= 0 && r.Time >= 0, "resources")
-	need(r.GPUs == "" || gpuForm().MatchString(r.GPUs), "gpus")
+	need(line(r.GPUs), "gpus")
 	p := task.Place
 	need(slices.Contains([]string{"", "auto", "singularity", "docker", "local"}, p.Backend), "backend")
 	need(p.Image == "" || abs(p.Image), "image")

@@ -19,10 +19,10 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 		return slices.ContainsFunc(flags, func(f strict.Flag) bool { return f.Table == table && f.Key == key })
 	}
 	name := root.Take("name").Text()
-	var term jobs.Task
-	terminal(&term, root.Table("terminal"))
-	res := resources(root.Table("resources"))
-	opts := keys.Slurm(root.Table("slurm"))
+	var over jobs.Task
+	terminal(&over, root.Table("terminal"))
+	resources(root.Table("resources"), &over.Place)
+	over.Slurm = keys.Slurm(root.Table("slurm"))
 	again, goOn := retry(root.Take("retry")), resume(root.Take("resume"))
 	behind := after(root.Take("after"))
 	ws := root.Table("workspace")
@@ -45,39 +45,39 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	if behind != nil {
 		t.After = behind
 	}
-	put(&t.Resources.CPUs, res.CPUs)
-	put(&t.Resources.Memory, res.Memory)
-	put(&t.Resources.Disk, res.Disk)
-	put(&t.Resources.Time, res.Time)
-	put(&t.Resources.GPUs, res.GPUs)
-	put(&t.Resources.Nodes, res.Nodes)
-	put(&t.Resources.Tasks, res.Tasks)
-	put(&t.Backend, term.Backend)
-	if term.Image != "" || term.Template != "" { // one takes the place of the other
-		t.Image, t.Reference, t.Template = term.Image, term.Reference, term.Template
+	if over.Image != "" || over.Template != "" { // one takes the place of the other
+		t.Image, t.Reference, t.Template = over.Image, over.Reference, over.Template
 	}
-	put(&t.Overlay.Name, term.Overlay.Name)
-	put(&t.Overlay.Wait, term.Overlay.Wait)
-	put(&t.Overlay.Snapshot, term.Overlay.Snapshot)
-	put(&t.Overlay.Keep, term.Overlay.Keep)
-	put(&t.Stage, term.Stage)
-	if term.SSH != nil {
-		t.SSH = term.SSH
+	if over.SSH != nil {
+		t.SSH = over.SSH
 	}
-	if term.Mounts != nil {
-		t.Mounts = term.Mounts
-	}
-	t.Env = withEnv(t.Env, term.Env)
-	put(&t.Slurm.Partition, opts.Partition)
-	put(&t.Slurm.Account, opts.Account)
-	put(&t.Slurm.QOS, opts.QOS)
-	put(&t.Slurm.Constraint, opts.Constraint)
-	put(&t.Slurm.MPI, opts.MPI)
-	t.Slurm.Extra = append(slices.Clone(t.Slurm.Extra), opts.Extra...)
+	keys.Over(&t.Place, over.Place)
 	if w != nil {
 		overrideWorkspace(t, *w, given)
 	}
 	return nil
+}
+
+// Place puts flags that describe an environment over a place.
+func Place(p *jobs.Place, flags []strict.Flag) error {
+	doc := strict.Flags(flags)
+	tables := map[string]*strict.Reader{}
+	for i := range keys.Fields {
+		f := &keys.Fields[i]
+		if f.Env == "" {
+			continue
+		}
+		if tables[f.Table()] == nil {
+			tables[f.Table()] = doc.Root().Table(f.Table())
+		}
+		v := tables[f.Table()].Take(f.Key())
+		if f.Name == "terminal.bind" {
+			f.Put(p, binds(v))
+			continue
+		}
+		f.Take(v, p)
+	}
+	return doc.Err()
 }
 
 func overrideWorkspace(t *jobs.Task, w jobs.Workspace, given func(table, key string) bool) {
@@ -93,20 +93,4 @@ func overrideWorkspace(t *jobs.Task, w jobs.Workspace, given func(table, key str
 	if given("workspace", "scope") {
 		t.Workspace.Scope = w.Scope
 	}
-}
-
-// put replaces a value by one that was given.
-func put[T comparable](dst *T, v T) {
-	var zero T
-	if v != zero {
-		*dst = v
-	}
-}
-
-// withEnv puts variables over those of the same name.
-func withEnv(old, over []string) []string {
-	out := slices.DeleteFunc(slices.Clone(old), func(kv string) bool {
-		return slices.ContainsFunc(over, func(o string) bool { return nameOf(o) == nameOf(kv) })
-	})
-	return append(out, over...)
 }

@@ -3,6 +3,7 @@ package task
 import (
 	"time"
 
+	"berth/internal/config/keys"
 	"berth/internal/config/strict"
 	"berth/jobs"
 )
@@ -32,14 +33,14 @@ func resume(v strict.Value) *jobs.Resume {
 	t.Synonyms("every", "interval", "checkpoint", "checkpoints")
 	t.Synonyms("attempts", "max_attempts", "tries", "limit")
 	t.Synonyms("hook", "command", "script")
-	p.Before = duration(t.Take("before"))
+	p.Before = keys.Duration(t.Take("before"))
 	p.Hook = command(t.Take("hook"))
 	every := t.Take("every")
-	p.Every = duration(every)
+	p.Every = keys.Duration(every)
 	if p.Every > 0 && p.Every < leastEvery {
 		every.Failf("", "must be %s or more: a checkpoint reads all of the workspace", leastEvery)
 	}
-	p.Min = duration(t.Take("min"))
+	p.Min = keys.Duration(t.Take("min"))
 	if n := t.Take("attempts"); n.Given() {
 		p.Attempts = n.Count(jobs.MostAttempts)
 	}

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"berth/internal/config/keys"
 	"berth/internal/config/strict"
 	"berth/jobs"
 )
@@ -50,7 +51,7 @@ func retry(v strict.Value) *jobs.Retry {
 	if h := t.Take("core_hours"); h.Given() {
 		p.CoreHours = float64(h.Count(1 << 30))
 	}
-	p.MaxMemory = size(t.Take("max_memory"))
-	p.MaxTime = duration(t.Take("max_time"))
+	p.MaxMemory = keys.Size(t.Take("max_memory"))
+	p.MaxTime = keys.Duration(t.Take("max_time"))
 	return p
 }

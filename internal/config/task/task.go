@@ -39,7 +39,7 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 
 	t.Command = agent(root.Table("agent"))
 	t.Workspace = workspaceOf(root.Table("workspace"))
-	t.Resources = resources(root.Table("resources"))
+	resources(root.Table("resources"), &t.Place)
 	terminal(&t, root.Table("terminal"))
 	t.Slurm = keys.Slurm(root.Table("slurm"))
 	for _, v := range root.Take("done").Items("commands") {
@@ -67,11 +67,11 @@ const maxFiles = 2_000_000
 
 func results(t *strict.Reader) jobs.ResultLimits {
 	return jobs.ResultLimits{
-		ArtifactFile:  size(t.Take("artifact_file")),
-		ArtifactSize:  size(t.Take("artifact_size")),
+		ArtifactFile:  keys.Size(t.Take("artifact_file")),
+		ArtifactSize:  keys.Size(t.Take("artifact_size")),
 		ArtifactFiles: t.Take("artifact_files").Count(maxFiles),
-		BranchFile:    size(t.Take("branch_file")),
-		BranchSize:    size(t.Take("branch_size")),
+		BranchFile:    keys.Size(t.Take("branch_file")),
+		BranchSize:    keys.Size(t.Take("branch_size")),
 		BranchFiles:   t.Take("branch_files").Count(maxFiles),
 	}
 }

@@ -24,16 +24,11 @@ func terminal(task *jobs.Task, t *strict.Reader) {
 	t.Synonyms("overlay_wait", "wait")
 	task.Backend = backend(t.Take("backend"))
 	task.Image = keys.Image(image)
-	task.Overlay = jobs.OverlaySpec{
-		Name:     overlay(t.Take("overlay")),
-		Wait:     duration(t.Take("overlay_wait")),
-		Snapshot: t.Take("overlay_snapshot").OneOf(jobs.SnapshotAuto, jobs.SnapshotAlways, jobs.SnapshotNever),
-		Keep:     t.Take("keep").OneOf(jobs.KeepFailed, jobs.KeepAlways),
-	}
-	task.Stage = keys.Stage(t.Take("stage"))
+	task.Overlay.Name = overlay(t.Take("overlay"))
 	task.Mounts = binds(t.Take("bind"))
 	task.Env = env(t.Take("env"))
 	task.SSH = host(t.Take("host"))
+	keys.Take(t, "terminal", &task.Place, "backend", "image", "overlay", "bind", "env", "host")
 	if task.Image != "" {
 		task.Reference, _ = image.Raw()
 	}

@@ -1,20 +1,9 @@
 package task
 
 import (
-	"time"
-
 	"berth/internal/config/strict"
 	"berth/jobs"
 )
-
-// Size reads a size such as "512MiB", or a whole number of MiB.
-func Size(v strict.Value) jobs.Bytes { return size(v) }
-
-// Duration reads a duration such as "2h", or a whole number of seconds.
-func Duration(v strict.Value) time.Duration { return duration(v) }
-
-// GPUs reads a number, or "TYPE:NUMBER".
-func GPUs(v strict.Value) string { return gpus(v) }
 
 // Binds reads a list of "SOURCE:DESTINATION".
 func Binds(v strict.Value) []jobs.Mount { return binds(v) }

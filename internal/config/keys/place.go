@@ -1,0 +1,196 @@
+package keys
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth/internal/config/strict"
+	"berth/jobs"
+	"berth/slurm/options"
+)
+
+// most is an upper bound that only a slip of the finger passes.
+const most = 1 << 20
+
+// Lists for [Field.Jobs] and [Field.Envs].
+var (
+	contained   = []string{Contained}
+	sandboxed   = []string{Contained, Programs}
+	singularity = []string{jobs.BackendSingularity}
+	docker      = []string{jobs.BackendDocker}
+	programs    = []string{Programs}
+	overSSH     = []string{jobs.BackendSSH}
+)
+
+// Fields are all parts of a place that people choose, but for its scheduler,
+// profile, target and login host, and the image's template.
+var Fields = []Field{
+	{Name: "terminal.backend", In: func(p *jobs.Place) any { return &p.Backend }, Task: true, Flag: "backend", Differs: "another backend", Any: jobs.BackendAuto,
+		Help: "what makes the container, `NAME`: singularity, docker, ssh, local, modal, daytona, or a program berth-backend-NAME " +
+			"(default auto: singularity, else docker)",
+		Env: "what makes the container, `NAME`: singularity, docker, ssh, local, modal, daytona, or a program berth-backend-NAME " +
+			"(default auto: singularity, else docker)"},
+	{Name: "terminal.image", In: func(p *jobs.Place) any { return &p.Image }, Apart: true, Task: true, Flag: "image",
+		Text: func(p *jobs.Place) string { return ImageName(p.Image) },
+		Noun: "an image", Jobs: []string{Contained, Programs, jobs.BackendLocal}, Envs: sandboxed, Differs: "another image",
+		Help: "container `IMAGE`: a SIF file, or a reference such as docker://debian:12"},
+	{Name: "terminal.overlay", In: func(p *jobs.Place) any { return &p.Overlay.Name }, Task: true, Flag: "overlay", Noun: "a named overlay", Jobs: singularity,
+		Help: "keep changed files in the overlay `NAME` (default: they are removed at the end)"},
+	{Name: "terminal.overlay_wait", In: func(p *jobs.Place) any { return &p.Overlay.Wait }, Task: true, Flag: "overlay-wait", Jobs: singularity,
+		Help: "wait while the overlay is in use, at most `TIME`, such as 30m (default: fail with 75)"},
+	{Name: "terminal.overlay_snapshot", In: func(p *jobs.Place) any { return &p.Overlay.Snapshot }, Task: true, Flag: "overlay-snapshot", Jobs: singularity,
+		Words: []string{jobs.SnapshotAuto, jobs.SnapshotAlways, jobs.SnapshotNever},
+		Help:  "`WHEN` to work on a snapshot of the overlay and keep it only on success: auto, always or never (default auto)"},
+	{Name: "terminal.keep", In: func(p *jobs.Place) any { return &p.Overlay.Keep }, Task: true, Jobs: singularity, Words: []string{jobs.KeepFailed, jobs.KeepAlways}},
+	{Name: "terminal.stage", In: func(p *jobs.Place) any { return &p.Stage }, Task: true, Flag: "stage",
+		Words: []string{jobs.StageAuto, jobs.StageAlways, jobs.StageNever},
+		Help:  "`WHEN` to copy the image to the node's own disk: auto (when it is faster), always or never (default auto)",
+		Env:   "singularity: `WHEN` to copy the image to the node's own disk: auto (when it is faster), always or never (default auto)"},
+	{Name: "terminal.bind", In: func(p *jobs.Place) any { return &p.Mounts }, Text: mounts, Task: true, Flag: "bind",
+		Noun: "binds", Jobs: contained, Envs: contained, Differs: "other binds",
+		Help: "mount a path of the machine that the job runs on: `SRC[:DST[:rw]]`, read-only unless rw; repeatable",
+		Env:  "mount a path of the machine that it runs on: `SRC[:DST[:rw]]`, read-only unless rw; repeatable"},
+	{Name: "terminal.env", In: func(p *jobs.Place) any { return &p.Env }, Over: variables, Task: true, Flag: "env", Differs: "other variables",
+		Help: "set an environment variable: `NAME` (with its value here) or NAME=VALUE; repeatable"},
+	{Name: "terminal.host_sockets", In: func(p *jobs.Place) any { return &p.HostSockets }},
+	{Name: "terminal.scratch_dir", In: func(p *jobs.Place) any { return &p.Scratch }},
+	{Name: "terminal.cwd", In: func(p *jobs.Place) any { return &p.Dir }, Differs: "another first directory"},
+	{Name: "terminal.network", In: func(p *jobs.Place) any { return &p.Network }, Flag: "network",
+		Noun: "a network of its own", Envs: sandboxed, Differs: "another network", Usual: "host",
+		Env: "network, of the `KIND` host or none (default host)"},
+	{Name: "terminal.gpu", In: func(p *jobs.Place) any { return &p.GPU }, Flag: "gpu", Noun: "GPU flags", Envs: sandboxed, Differs: "another kind of GPU",
+		Env: "make the node's GPUs available, of the `KIND` nvidia or amd"},
+
+	// What only flags of environments say.
+	{Name: "terminal.fakeroot", In: func(p *jobs.Place) any { return &p.Fakeroot }, Flag: "fakeroot", Noun: "fakeroot", Envs: singularity,
+		Env: "singularity: be root inside, as far as the site allows"},
+	{Name: "terminal.overlay_driver", In: func(p *jobs.Place) any { return &p.Overlay.Driver }, Flag: "overlay",
+		Noun: "an overlay driver", Envs: singularity, Differs: "another overlay driver", Any: jobs.BackendAuto,
+		Env: "singularity: `DRIVER` of the writable layer: auto, kernel, fuse or ext3 (default auto)"},
+	{Name: "docker.user", In: func(p *jobs.Place) any { return &dockerOf(p).User }, Flag: "user",
+		Noun: "a user inside", Envs: docker, Differs: "another docker user",
+		Env: "docker: run as `UID:GID` (default: the image's user; yours with a writable --bind)"},
+	{Name: "docker.pids", In: func(p *jobs.Place) any { return &dockerOf(p).Pids }, Most: most,
+		Noun: "a limit of processes", Envs: docker, Differs: "another limit of processes"},
+	{Name: "docker.volumes", In: func(p *jobs.Place) any { return &dockerOf(p).Volumes }, Flag: "volume", Noun: "volumes", Envs: docker, Differs: "other volumes",
+		Env: "docker: mount a `VOLUME`, as docker run --volume does; repeatable"},
+	{Name: "docker.program", In: func(p *jobs.Place) any { return &dockerOf(p).Program }},
+	{Name: "docker.shm", In: func(p *jobs.Place) any { return &dockerOf(p).Shm }, Differs: "another size of /dev/shm"},
+	{Name: "docker.extra_args", In: func(p *jobs.Place) any { return &dockerOf(p).ExtraArgs },
+		Noun: "docker arguments", Envs: docker, Differs: "other docker arguments"},
+	{Name: "external.from", In: func(p *jobs.Place) any { return &external(p).From },
+		Noun: "a snapshot to begin with", Envs: programs, Differs: "another snapshot to begin with"},
+	{Name: "external.allow", In: func(p *jobs.Place) any { return &external(p).Allow }, Noun: "a list of what can be reached", Envs: programs},
+	{Name: "external.options", In: func(p *jobs.Place) any { return &external(p).Options }, Noun: "an option", Envs: programs,
+		Text: func(p *jobs.Place) string { return strings.Repeat("set", min(1, len(p.External.Options))) }},
+
+	// A host is named as a whole.
+	{Name: "terminal.host", In: func(p *jobs.Place) any { return &p.SSH }, Apart: true, Task: true, Flag: "host",
+		Text: func(p *jobs.Place) string { return host(p).Host }, Noun: "a host", Envs: overSSH, Differs: "another host",
+		Help: "backend ssh: the host, `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)"},
+	{Name: "ssh.user", In: func(p *jobs.Place) any { return &host(p).User }, Apart: true, Noun: sshWords, Envs: overSSH, Differs: "another ssh user"},
+	{Name: "ssh.port", In: func(p *jobs.Place) any { return &host(p).Port }, Apart: true, Noun: sshWords, Envs: overSSH, Differs: "another ssh port"},
+	{Name: "ssh.key", In: func(p *jobs.Place) any { return &host(p).Key }, Apart: true, Noun: sshWords, Envs: overSSH, Differs: "another ssh key"},
+	{Name: "ssh.options", In: func(p *jobs.Place) any { return &host(p).Options }, Apart: true, Noun: sshWords, Envs: overSSH, Differs: "other ssh options"},
+
+	{Name: "resources.cpus", In: func(p *jobs.Place) any { return &p.Resources.CPUs }, Most: most, Task: true, Flag: "cpus",
+		Noun: "a CPU limit", Envs: sandboxed, Differs: "another number of CPUs",
+		Help: "`NUMBER` of CPUs (default: the site's)", Env: "`NUMBER` of CPUs (default 1)", Meaning: "CPUs of jobs and of allocations", Allow: "limits"},
+	{Name: "resources.memory", In: func(p *jobs.Place) any { return &p.Resources.Memory }, Task: true, Flag: "memory",
+		Noun: "a memory limit", Jobs: []string{Contained, Programs, jobs.BackendLocal}, Envs: sandboxed, Differs: "another memory limit",
+		Help:    "memory, a `SIZE` such as 8GiB; a bare number is MiB (default: the site's)",
+		Env:     "memory, a `SIZE` such as 8GiB; a bare number is MiB (default 5GiB)",
+		Meaning: "memory of jobs and of allocations", Allow: "limits"},
+	{Name: "resources.disk", In: func(p *jobs.Place) any { return &p.Resources.Disk }, Task: true, Flag: "disk",
+		Noun: "a disk limit", Jobs: []string{jobs.BackendSingularity, Programs}, Envs: sandboxed, Differs: "another size of its layer",
+		Help: "`SIZE` of the writable layer, such as 5GiB", Env: "`SIZE` of the writable layer, such as 50GiB",
+		Meaning: "size of a job's writable layer", Allow: "limits", JobsOnly: true},
+	{Name: "resources.time", In: func(p *jobs.Place) any { return &p.Resources.Time }, Task: true, Flag: "time", Differs: "another time limit", Held: true,
+		Help:    "time limit, a `TIME` such as 30m or 2h; a bare number is seconds (default: the site's)",
+		Env:     "slurm: time limit of an allocation, a `TIME` such as 4h; another allocation follows it",
+		Meaning: "time limit of jobs and of allocations", Allow: "limits"},
+	{Name: "resources.gpus", In: func(p *jobs.Place) any { return &p.Resources.GPUs }, Read: func(v strict.Value) any { return GPUs(v) }, Task: true, Flag: "gpus",
+		Jobs: []string{Contained, jobs.BackendLocal}, Differs: "other GPUs", Held: true,
+		Help: "GPUs on each node, `N` or TYPE:N, such as 1 or a100:2", Env: "slurm: GPUs on each node, `N` or TYPE:N, such as 1 or a100:2",
+		Meaning: "GPUs of jobs and of allocations", Allow: "limits"},
+	{Name: "resources.nodes", In: func(p *jobs.Place) any { return &p.Resources.Nodes }, Most: most, Task: true, Flag: "nodes",
+		Differs: "another number of nodes", Held: true,
+		Help: "`NUMBER` of nodes (default 1)", Env: "slurm: `NUMBER` of nodes; commands run on the first (default 1)",
+		Meaning: "nodes of jobs and of allocations", Allow: "limits"},
+	{Name: "resources.ntasks", In: func(p *jobs.Place) any { return &p.Resources.Tasks }, Most: most, Task: true, Flag: "ntasks",
+		Help:    "run the command this `NUMBER` of times in parallel, each in its own container (default 1)",
+		Meaning: "how many times a job's command runs side by side", Allow: "limits", JobsOnly: true},
+
+	{Name: "slurm.partition", In: func(p *jobs.Place) any { return &p.Slurm.Partition }, Check: spaceless, Task: true, Flag: "partition",
+		Differs: "another partition", Held: true, Help: "partition, a `NAME` such as gpu (default: the site's)",
+		Env: "partition, a `NAME` such as gpu (default: the site's)", Meaning: "Slurm's `--partition`"},
+	{Name: "slurm.account", In: func(p *jobs.Place) any { return &p.Slurm.Account }, Check: spaceless, Task: true, Flag: "account",
+		Differs: "another account", Held: true, Help: "account `NAME` to charge (default: yours)",
+		Env: "account `NAME` to charge (default: yours)", Meaning: "Slurm's `--account`", Allow: "slurm"},
+	{Name: "slurm.qos", In: func(p *jobs.Place) any { return &p.Slurm.QOS }, Check: spaceless, Task: true, Flag: "qos",
+		Differs: "another QOS", Held: true, Help: "quality of service, a `NAME` (default: the site's)",
+		Env: "quality of service, a `NAME` (default: the site's)", Meaning: "Slurm's `--qos`"},
+	{Name: "slurm.constraint", In: func(p *jobs.Place) any { return &p.Slurm.Constraint }, Task: true, Flag: "constraint",
+		Differs: "another constraint", Held: true, Help: "required node `FEATURES`, as for sbatch --constraint",
+		Env: "required node `FEATURES`, as for sbatch --constraint", Meaning: "Slurm's `--constraint`"},
+	{Name: "slurm.mpi", In: func(p *jobs.Place) any { return &p.Slurm.MPI }, Read: func(v strict.Value) any { return mpi(v) }, Task: true},
+	{Name: "slurm.extra", In: func(p *jobs.Place) any { return &p.Slurm.Extra }, Over: added, Check: options.Complaint, Of: options.What, Task: true, Flag: "slurm",
+		Differs: "other options of the scheduler", Held: true, Help: "another option of sbatch, `--option=value`; repeatable",
+		Env: "another option of sbatch, `--option=value`; repeatable", Meaning: "other long options of a submission to Slurm", Allow: "slurm"},
+}
+
+const sshWords = "an ssh user, port, key or option"
+
+// dockerOf, host and external are these parts of a place, which gets them.
+func dockerOf(p *jobs.Place) *jobs.DockerSpec {
+	if p.Docker == nil {
+		p.Docker = &jobs.DockerSpec{}
+	}
+	return p.Docker
+}
+
+func host(p *jobs.Place) *jobs.SSHSpec {
+	if p.SSH == nil {
+		p.SSH = &jobs.SSHSpec{}
+	}
+	return p.SSH
+}
+
+func external(p *jobs.Place) *jobs.ExternalSpec {
+	if p.External == nil {
+		p.External = &jobs.ExternalSpec{}
+	}
+	return p.External
+}
+
+// ImageName makes two ways to name an image the same.
+func ImageName(s string) string {
+	if s != "" && !strings.Contains(s, "://") {
+		if abs, err := filepath.Abs(s); err == nil {
+			if _, err := os.Stat(abs); err == nil {
+				return abs
+			}
+		}
+	}
+	return strings.TrimPrefix(s, "docker://")
+}
+
+func mounts(p *jobs.Place) string {
+	var out []string
+	for _, m := range p.Mounts {
+		mode := "ro"
+		if m.Writable {
+			mode = "rw"
+		}
+		out = append(out, m.Source+":"+m.Destination+":"+mode)
+	}
+	return strings.Join(out, " ")
+}
+
+func spaceless(s string) string {
+	if strings.ContainsAny(s, " \u00a0") {
+		return "holds white space"
+	}
+	return ""
+}
