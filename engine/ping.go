@@ -12,8 +12,7 @@ import (
 const pingEvery = 10 * time.Second
 
 // unansweredPings is how many pings in a row a keeper may leave unanswered:
-// longer than ssh takes to notice a broken link, which it explains better. They
-// are counted, because a clock also runs while this process is stopped.
+// longer than ssh takes to notice a broken link, which it explains better.
 const unansweredPings = 6
 
 // errSilent is what a command is told whose keeper does not answer.
@@ -24,8 +23,7 @@ var errSilent = errors.New("its keeper does not answer any more; was it stopped,
 func ping(s *session.Session, ended <-chan struct{}) {
 	t := time.NewTicker(pingEvery)
 	defer t.Stop()
-	var last time.Time
-	for unanswered := 0; s.Ping() == nil; {
+	for s.Ping() == nil {
 		select {
 		case <-ended:
 			return
@@ -33,11 +31,7 @@ func ping(s *session.Session, ended <-chan struct{}) {
 			return
 		case <-t.C:
 		}
-		unanswered++
-		if pong := s.LastPong(); pong.After(last) {
-			last, unanswered = pong, 0
-		}
-		if unanswered > unansweredPings {
+		if s.Unanswered() > unansweredPings {
 			s.Fail(errSilent)
 			return
 		}

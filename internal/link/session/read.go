@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"berth/internal/link/wire"
 )
@@ -32,7 +31,7 @@ func (s *Session) read() {
 func (s *Session) frame(f wire.Frame) error {
 	switch f.Type {
 	case wire.Pong:
-		s.pong.Store(time.Now().UnixNano())
+		s.silent.Store(0)
 	case wire.Quit:
 		s.mu.Lock()
 		s.leaving, s.taken = true, f.Stream

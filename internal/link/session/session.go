@@ -47,7 +47,7 @@ type Session struct {
 	pipes Pipes // nil is none
 
 	pings    chan struct{}
-	pong     atomic.Int64 // of LastPong, in Unix nanoseconds
+	silent   atomic.Int64 // pings, see Unanswered
 	gone     chan struct{}
 	closing  chan struct{}
 	shutting sync.Once
@@ -73,12 +73,18 @@ func (s *Session) Ping() error {
 	if err := s.err(); err != nil {
 		return err
 	}
+	s.silent.Add(1)
 	select {
 	case s.pings <- struct{}{}:
 	default:
 	}
 	return nil
 }
+
+// Unanswered returns how many calls of Ping in a row had no answer. They are few
+// where a guest lives, which answers whatever hangs around it, and they are counted,
+// because a clock also runs while this process is stopped.
+func (s *Session) Unanswered() int { return int(s.silent.Load()) }
 
 // sendPings sends what Ping asks for; a write may block for as long as the
 // guest does not read.
@@ -93,14 +99,6 @@ func (s *Session) sendPings() {
 			}
 		}
 	}
-}
-
-// LastPong returns when the guest last answered a ping; zero is never.
-func (s *Session) LastPong() time.Time {
-	if n := s.pong.Load(); n != 0 {
-		return time.Unix(0, n)
-	}
-	return time.Time{}
 }
 
 // End ends all commands and all that they left behind: TERM to each main

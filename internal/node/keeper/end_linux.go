@@ -11,7 +11,6 @@ import (
 	"berth/internal/link/wire"
 	"berth/internal/node/supervise"
 	"berth/internal/sys/socket"
-	"berth/jobs/store"
 )
 
 // keep serves clients until something ends the environment, and closes it.
@@ -19,7 +18,7 @@ func (k *keeper) keep(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all sync.WaitGroup
-	all.Go(func() { k.beat(ctx, func(n int) error { return store.Beat(k.dir, n, time.Now()) }) })
+	all.Go(func() { k.beat(ctx) })
 	all.Go(func() { k.watch(ctx) })
 	all.Go(func() { k.life.run(ctx) })
 	all.Go(func() { k.untilEnds(ctx, k.endNow) })

@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/link/wire"
 	"berth/internal/node/container"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/socket"
 	"berth/jobs"
@@ -229,32 +230,24 @@ func (k *keeper) explain(exit []byte) []byte {
 	return exit
 }
 
-// beat writes the sign of life, and pings the guest only while that works and
-// the lease stands, as a runner does.
-func (k *keeper) beat(ctx context.Context, writeBeat func(n int) error) {
-	t := time.NewTicker(k.times.beat)
-	defer t.Stop()
-	var last time.Time
-	unanswered := 0
-	for n := 1; ; n++ {
-		s := k.box.Session()
-		if err := writeBeat(n); err != nil {
-			k.log.Warn("the beat could not be written", "err", err)
-		} else if !k.lease.Stands() {
-			k.life.stop(ending{text: "another keeper has taken it over", fenced: true})
-			return
-		} else {
-			if pong := s.LastPong(); pong.After(last) {
-				last, unanswered = pong, 0
-			} else {
-				unanswered++
-			}
-			if unanswered > unansweredPings {
-				k.life.stop(ending{text: "the guest in it did not answer any more", broken: true})
-				return
-			}
-			_ = s.Ping() // its end is watched elsewhere
+// beat gives the sign of life.
+func (k *keeper) beat(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := k.box.Session()
+	supervise.Heartbeat{Dir: k.dir, Times: k.times.Times, Log: k.log, Stands: func() bool {
+		if k.lease.Stands() {
+			return true
 		}
+		k.life.stop(ending{text: "another keeper has taken it over", fenced: true})
+		cancel() // the beat is the other one's
+		return false
+	}, Ping: func() {
+		if s.Unanswered() > k.times.Unanswered {
+			k.life.stop(ending{text: "the guest in it did not answer any more", broken: true})
+		}
+		_ = s.Ping() // its end is watched elsewhere
+	}, Also: func() {
 		k.relisten()
 		if k.life.settled() {
 			debug.FreeOSMemory() // it may be idle for long
@@ -265,18 +258,8 @@ func (k *keeper) beat(ctx context.Context, writeBeat func(n int) error) {
 				_ = c.conn.Close()
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-	}
+	}}.Run(ctx)
 }
-
-// unansweredPings is how many pings in a row a guest may leave unanswered. They
-// are few, because a guest answers whatever hangs around it, and they are counted,
-// because a clock also runs while this process is stopped.
-const unansweredPings = 4
 
 // watch ends the keeper when the place inside has ended.
 func (k *keeper) watch(ctx context.Context) {

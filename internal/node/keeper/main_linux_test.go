@@ -17,6 +17,7 @@ import (
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
 	"berth/internal/node/guest"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/leaks"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -70,7 +71,8 @@ var quick = periods{Beat: 2 * time.Second, GuestWait: time.Minute, Silent: 20 * 
 	Grace: 500 * time.Millisecond, Unmount: 3 * time.Second, Accept: 10 * time.Second, Client: time.Minute, Flush: 30 * time.Second}
 
 func (p periods) times() times {
-	return times{beat: p.Beat, guestWait: p.GuestWait, dead: p.GuestWait, silent: p.Silent, start: p.Start, grace: p.Grace, unmount: p.Unmount, accept: p.Accept, client: p.Client, flush: p.Flush}
+	return times{grace: p.Grace, accept: p.Accept, client: p.Client, flush: p.Flush, Times: supervise.Times{Beat: p.Beat, Fresh: p.GuestWait, Unanswered: 4,
+		GuestWait: p.GuestWait, Dead: p.GuestWait, Silent: p.Silent, Start: p.Start, Unmount: p.Unmount}}
 }
 
 // testBackend is the local one, which a test may let do other things by what

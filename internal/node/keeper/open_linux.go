@@ -66,8 +66,8 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 		rebuilt = k.opening.Rebuilt
 	}
 	k.box, err = container.Open(ctx, container.Options{
-		Opening: k.opening, On: on, User: k.spec.User, Backend: k.spec.Backend, Stderr: logFile, Log: k.log, Start: k.times.start, GuestWait: k.times.guestWait,
-		Unmount: func() time.Duration { return k.times.unmount }, Stop: k.life.done, Note: k.note, Began: k.noteInside,
+		Opening: k.opening, On: on, User: k.spec.User, Backend: k.spec.Backend, Stderr: logFile, Log: k.log, Start: k.times.Start, GuestWait: k.times.GuestWait,
+		Unmount: func() time.Duration { return k.times.Unmount }, Stop: k.life.done, Note: k.note, Began: k.noteInside,
 		Binds: k.spec.Mounts, Allow: k.spec.HostSockets,
 	})
 	if err != nil {
@@ -163,12 +163,12 @@ func (k *keeper) awaitLast(ctx context.Context, last *Info, out *reporter) error
 		case !told && waited > time.Second:
 			told = true
 			out.progress("waiting for what the last keeper had running")
-		case rounds == 0 && waited > k.times.dead+k.times.grace+time.Second,
-			rounds == 1 && waited > k.times.dead+k.times.grace+k.times.unmount:
+		case rounds == 0 && waited > k.times.Dead+k.times.grace+time.Second,
+			rounds == 1 && waited > k.times.Dead+k.times.grace+k.times.Unmount:
 			k.log.Warn("what the last keeper had running does not leave; killing it", "processes", left)
 			container.KillLeft(left, rounds == 0)
 			rounds++
-		case waited > 2*(k.times.dead+k.times.unmount):
+		case waited > 2*(k.times.Dead+k.times.Unmount):
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: "something of the last keeper still runs, and could not be ended", Hint: "see runtime.log in " + k.dir}
 		}
 		select {

@@ -32,7 +32,7 @@ func (k *keeper) take(ctx context.Context, out *reporter) (stood bool, err error
 			return true
 		}
 		out.progress(fmt.Sprintf("process %d on %s had this environment open; waiting whether it still lives", o.PID, o.Host))
-		return lease.Gone(ctx, o, self, lease.Patience{Look: k.times.beat / 10, Dead: k.times.silent, Silent: k.times.silent}, func(string) bool {
+		return lease.Gone(ctx, o, self, lease.Patience{Look: k.times.Beat / 10, Dead: k.times.Silent, Silent: k.times.Silent}, func(string) bool {
 			held, err := lease.Holder(k.dir)
 			return err == nil && held == nil
 		})

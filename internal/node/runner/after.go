@@ -29,7 +29,7 @@ func (r *attempt) gate(ctx context.Context) error {
 	var w jobs.Wait
 	for began := time.Now(); ; {
 		var records map[string]*jobs.Record
-		err := r.insist("the jobs it waits for cannot be read", r.times.silent/3, func() (err error) {
+		err := r.insist("the jobs it waits for cannot be read", r.times.Silent/3, func() (err error) {
 			w, records, err = ledger.Wait(r.spec.After)
 			return err
 		})

@@ -193,12 +193,12 @@ func (r *attempt) tellKept(ctx context.Context) {
 // putAway runs the guest's own program on the work tree there.
 func (r *attempt) putAway(ctx context.Context) (closed bool, err error) {
 	// Not ended by what ended the command, but by a scheduler in a hurry.
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.hurried(min(cleanTime, r.times.guestWait/2)))
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.hurried(min(cleanTime, r.times.GuestWait/2)))
 	defer stop()
 	c, err := container.Open(ctx, container.Options{
 		Opening: &jobs.Opening{Argv: r.far.opening.Argv, Env: r.far.opening.Env, Home: r.far.opening.Home, Answer: r.far.opening.Answer},
 		On:      r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log, Note: r.note,
-		Start: r.times.start, GuestWait: r.times.guestWait, Unmount: func() time.Duration { return r.hurried(r.times.unmount) },
+		Start: r.times.Start, GuestWait: r.times.GuestWait, Unmount: func() time.Duration { return r.hurried(r.times.Unmount) },
 	})
 	if err != nil {
 		return false, err

@@ -158,7 +158,7 @@ func (r *attempt) guard(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-time.After(3 * r.times.beat):
+	case <-time.After(3 * r.times.Beat):
 	}
 	rec, err := store.LoadOf(r.dir)
 	if err != nil || !rec.Unguarded() || rec.Current().Info.ID != r.info.ID {

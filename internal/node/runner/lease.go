@@ -13,7 +13,7 @@ import (
 // owner is what the attempt says of itself in a lease.
 func (r *attempt) owner() overlay.Owner {
 	return overlay.Owner{Version: 1, Attempt: r.info.ID, Job: r.spec.ID, SlurmJob: r.claim.NativeID, Restart: r.claim.Restart, Dir: r.dir,
-		Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID, Start: r.claim.Start, Time: time.Now().UTC(), Beat: r.times.beat}
+		Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID, Start: r.claim.Start, Time: time.Now().UTC(), Beat: r.times.Beat}
 }
 
 // openNamed opens the named overlay in dir. While another owner holds its lease, it
@@ -41,7 +41,7 @@ func (r *attempt) openNamed(ctx context.Context, dir string, spec jobs.OverlaySp
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(min(r.times.beat/10, time.Second)):
+		case <-time.After(min(r.times.Beat/10, time.Second)):
 		}
 	}
 }
@@ -52,5 +52,5 @@ func (r *attempt) openNamed(ctx context.Context, dir string, spec jobs.OverlaySp
 // passed since the last beat even when the process is no more.
 func (r *attempt) ownerGone(ctx context.Context, dir string) func(overlay.Owner) bool {
 	me := lease.Process{Host: r.claim.Host, BootID: r.claim.BootID, PID: r.claim.PID}
-	return overlay.Watch(ctx, dir, me, lease.Patience{Look: r.times.beat / 10, Dead: r.times.dead, Silent: r.times.silent})
+	return overlay.Watch(ctx, dir, me, lease.Patience{Look: r.times.Beat / 10, Dead: r.times.Dead, Silent: r.times.Silent})
 }

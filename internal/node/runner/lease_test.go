@@ -102,7 +102,7 @@ func TestOverlayWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, err := lease.Holder(dir)
-	if err != nil || now.Attempt != r.info.ID || now.Job != r.spec.ID || now.SlurmJob != "1234" || now.Restart != 2 || now.Start == "" || now.Beat != r.times.beat || now.Host == "" || now.BootID == "" || now.PID == 0 {
+	if err != nil || now.Attempt != r.info.ID || now.Job != r.spec.ID || now.SlurmJob != "1234" || now.Restart != 2 || now.Start == "" || now.Beat != r.times.Beat || now.Host == "" || now.BootID == "" || now.PID == 0 {
 		t.Errorf("%+v, %v", now, err)
 	}
 	if err := l.Close(); err != nil {

@@ -122,10 +122,8 @@ type attempt struct {
 	killWait  atomic.Int64 // between the scheduler's TERM and KILL, as far as it is known
 	resuming
 
-	sessionMu  sync.Mutex
-	session    *session.Session // of the open container, or nil; guarded by sessionMu
-	lastPong   time.Time        // of that session; guarded by sessionMu
-	unanswered int              // pings in a row; guarded by sessionMu
+	sessionMu sync.Mutex
+	session   *session.Session // of the open container, or nil; guarded by sessionMu
 }
 
 // errClaimed says that another runner has the attempt.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/internal/node/guest"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/ids"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -88,7 +89,8 @@ func writeProgram(path, text string) error {
 }
 
 func (p periods) times() times {
-	return times{beat: p.Beat, fresh: p.GuestWait, guestWait: p.GuestWait, dead: p.GuestWait, silent: p.Silent, insist: p.Silent, start: p.Start, grace: p.Grace, unmount: p.Unmount}
+	return times{insist: p.Silent, grace: p.Grace, Times: supervise.Times{Beat: p.Beat, Fresh: p.GuestWait, Unanswered: int(p.GuestWait/p.Beat) + 1,
+		GuestWait: p.GuestWait, Dead: p.GuestWait, Silent: p.Silent, Start: p.Start, Unmount: p.Unmount}}
 }
 
 // job is a recorded job and its runner.

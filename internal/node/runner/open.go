@@ -53,7 +53,7 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 	}
 	c, err := container.Open(ctx, container.Options{
 		Opening: opening, On: r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log,
-		Start: r.times.start, GuestWait: r.times.guestWait, Unmount: func() time.Duration { return r.hurried(r.times.unmount) },
+		Start: r.times.Start, GuestWait: r.times.GuestWait, Unmount: func() time.Duration { return r.hurried(r.times.Unmount) },
 		Stop: r.stop.done, Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
 		Binds: r.spec.Mounts, Allow: r.spec.HostSockets,
 	})

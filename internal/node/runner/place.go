@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"berth/apptainer"
 	"berth/backends/docker"
@@ -174,7 +173,7 @@ func (r *attempt) held() bool {
 func (r *attempt) setSession(s *session.Session) {
 	r.sessionMu.Lock()
 	defer r.sessionMu.Unlock()
-	r.session, r.lastPong, r.unanswered = s, time.Time{}, 0
+	r.session = s
 }
 
 // ping tells the guest that its owner stands, and ends the attempt when the
@@ -183,28 +182,18 @@ func (r *attempt) setSession(s *session.Session) {
 func (r *attempt) ping() {
 	r.sessionMu.Lock()
 	s, rs := r.session, r.ranks
-	if rs != nil {
-		r.sessionMu.Unlock()
+	r.sessionMu.Unlock()
+	switch {
+	case rs != nil:
 		rs.ping()
 		return
-	}
-	if s == nil {
-		r.sessionMu.Unlock()
+	case s == nil:
 		return
-	}
-	if pong := s.LastPong(); pong.After(r.lastPong) {
-		r.lastPong, r.unanswered = pong, 0
-	} else {
-		r.unanswered++
-	}
-	silent := r.unanswered > r.times.unanswered()
-	r.sessionMu.Unlock()
-	if err := s.Ping(); err != nil { // it has left, of which who waits for its command hears
-		r.log.Warn("the guest could not be pinged", "err", err)
-		return
-	}
-	if silent {
+	case s.Unanswered() > r.times.Unanswered:
 		r.stop.set(why{state: jobs.StateError, reason: "the guest in the container does not answer",
 			hint: "did the task stop it? see " + filepath.Join(r.dir, store.FileRuntime)})
+	}
+	if err := s.Ping(); err != nil { // it has left, of which who waits for its command hears
+		r.log.Warn("the guest could not be pinged", "err", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/node/supervise"
 	"berth/internal/sys/lease"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -72,9 +73,9 @@ func TestOwnerGone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.owner.Dir = t.TempDir()
-			r := &attempt{claim: jobs.Claim{Host: mine.Host, BootID: mine.BootID, PID: mine.PID}, times: times{beat: 100 * time.Millisecond, dead: 300 * time.Millisecond, silent: time.Second}}
+			r := &attempt{claim: jobs.Claim{Host: mine.Host, BootID: mine.BootID, PID: mine.PID}, times: times{Times: supervise.Times{Beat: 100 * time.Millisecond, Dead: 300 * time.Millisecond, Silent: time.Second}}}
 			if !c.gone { // it is seen to live at its next beat, however late that comes
-				r.times.dead, r.times.silent = time.Minute, time.Minute
+				r.times.Dead, r.times.Silent = time.Minute, time.Minute
 			}
 			began := time.Now() // before the last beat, from which it counts
 			if c.beat != nil {
@@ -87,7 +88,7 @@ func TestOwnerGone(t *testing.T) {
 			if got := r.ownerGone(t.Context(), dir)(c.owner); got != c.gone {
 				t.Errorf("gone: %v", got)
 			}
-			if took := time.Since(began); c.gone && !c.atOnce && took+tick < r.times.dead {
+			if took := time.Since(began); c.gone && !c.atOnce && took+tick < r.times.Dead {
 				t.Errorf("judged after %v", took)
 			}
 		})

@@ -54,8 +54,7 @@ type rankState struct {
 	ready      bool
 	end        *rankEnd
 	own        bool // it ended before anybody was told to stop
-	ponged     bool
-	unanswered int
+	unanswered int  // pings in a row
 	out, err   *lines
 }
 
@@ -125,7 +124,7 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 	// A rank ends its command as the runner of a single one does, and cleans up.
 	r.follow(ended, deadline, func(time.Duration) {
 		rs.order(order{Kind: orderStop, Hurry: r.stop.get().hurry})
-	}, 4*time.Second+r.times.unmount, func() {
+	}, 4*time.Second+r.times.Unmount, func() {
 		r.log.Warn("the ranks did not end; ending what started them", "program", r.argv[0])
 		_ = starter.Signal(syscall.SIGTERM) // the scheduler kills the ranks then
 		time.AfterFunc(10*time.Second, func() { _ = starter.Signal(syscall.SIGKILL) })
@@ -231,7 +230,7 @@ func (rs *ranks) frame(i int, f frame) {
 			close(rs.ready)
 		}
 	case framePong:
-		s.ponged = true
+		s.unanswered = 0
 	case frameNote:
 		rs.notes = append(rs.notes, string(f.Data))
 	case frameEnded:
@@ -311,12 +310,10 @@ func (rs *ranks) ping() {
 		if s.host == "" || s.end != nil {
 			continue
 		}
-		if s.unanswered++; s.ponged {
-			s.ponged, s.unanswered = false, 0
-		}
-		if s.unanswered > rs.r.times.unanswered() && silent < 0 {
+		if s.unanswered > rs.r.times.Unanswered && silent < 0 {
 			silent = i
 		}
+		s.unanswered++
 	}
 	name := ""
 	if silent >= 0 {

@@ -79,7 +79,7 @@ func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*
 		}
 		step := jobs.Next(rec, nil, time.Now())
 		is := step.Decision.Change
-		pause := max(periods.beat, time.Second)
+		pause := max(periods.Beat, time.Second)
 		switch {
 		case rec.Cancel != nil, time.Since(begun) > standsFor:
 			return nil, nil
@@ -104,7 +104,7 @@ func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*
 				beat, seen = cur.Beat, time.Now()
 			}
 			_ = callFollow(client, rec) // where the node lacks the scheduler's programs, the timeout below decides
-			if cur.Claim != nil && step.Do == jobs.DoNothing && time.Since(seen) >= periods.silent {
+			if cur.Claim != nil && step.Do == jobs.DoNothing && time.Since(seen) >= periods.Silent {
 				if err := gone(cur); err != nil {
 					return nil, err
 				}

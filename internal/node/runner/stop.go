@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/node/supervise"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -140,41 +141,24 @@ func (r *attempt) stands() bool {
 	return store.ClaimStands(r.dir, r.claim) && (r.decided.Load() || !store.HasDecision(r.dir))
 }
 
-// beat writes the heartbeat, and pings the guest only while that works and the claim
-// and the overlay's lease stand: a runner that has lost its file system, its attempt
-// or its overlay must let the container end. After the file system hung there is no
-// ping, because the claim may be lost by now: other processes count the timeout from
-// the last heartbeat.
+// beat gives the sign of life.
 func (r *attempt) beat(ctx context.Context) {
-	t := time.NewTicker(r.times.beat)
-	defer t.Stop()
-	for n := 1; ; n++ {
-		began := time.Now()
-		if err := store.Beat(r.dir, n, time.Now()); err != nil {
-			r.log.Warn("the beat could not be written", "err", err)
-		} else if !r.stands() {
+	supervise.Heartbeat{Dir: r.dir, Times: r.times.Times, Log: r.log, Ping: r.ping, Stands: func() bool {
+		if !r.stands() {
 			r.stop.set(why{state: jobs.StateError, reason: "the attempt was taken over by another runner"})
-		} else if l := r.layer.Load(); l != nil && !l.Stands() {
+			return false
+		}
+		if l := r.layer.Load(); l != nil && !l.Stands() {
 			r.stop.set(why{state: jobs.StateError,
 				reason: "overlay " + r.spec.Overlay.Name + " was taken over by somebody else, because this runner was silent for long",
 				hint:   "berth overlay show " + r.spec.Overlay.Name + " says who has it"})
-		} else if time.Since(began) > r.times.fresh {
-			r.log.Warn("the file system of the attempt's directory did not answer for a while", "took", time.Since(began).Round(time.Second))
-			if ctx.Err() != nil {
-				return
-			}
-			continue
-		} else {
-			r.ping()
+			return false
 		}
+		return true
+	}, Also: func() {
 		// Where the scheduler cannot be reached, the file is the only message.
-		if n > 1 && store.Cancelled(r.jobDir) {
+		if store.Cancelled(r.jobDir) {
 			r.stop.set(why{state: jobs.StateCancelled, reason: "cancelled"})
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-	}
+	}}.Run(ctx)
 }

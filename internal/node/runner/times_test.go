@@ -70,18 +70,6 @@ func atSecond(t *testing.T, s string) time.Time {
 	return time.Unix(n, 0)
 }
 
-func TestDefaultTimes(t *testing.T) {
-	d := defaultTimes()
-	if d.guestWait != 12*d.beat || d.silent != 18*d.beat || d.guestWait <= d.grace || d.dead != 3*d.beat || d.unanswered() != 4 {
-		t.Errorf("%+v", d)
-	}
-	// A guest leaves before its owner counts as silent, with time to end everything:
-	// the last ping is as late as a beat is fresh.
-	if left := d.silent - d.fresh - d.guestWait; left < 4*d.beat {
-		t.Errorf("%s between the two", left)
-	}
-}
-
 func TestHurried(t *testing.T) {
 	for _, c := range []struct {
 		why  *why
