@@ -106,17 +106,11 @@ func (c *Container) left(within time.Duration) bool {
 
 // WatchFuse calls lost once when that happens.
 func (c *Container) WatchFuse(ctx context.Context, lost func(name string)) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			if name := c.LostFuse(false); name != "" {
-				lost(name)
-				return
-			}
+	Look(ctx, func() bool {
+		name := c.LostFuse(false)
+		if name != "" {
+			lost(name)
 		}
-	}
+		return name == ""
+	})
 }

@@ -47,6 +47,23 @@ func memoryOf(p run.Proc) int64 {
 // calls over when it is more than the limit, until over returns false or ctx
 // ends. What grows faster than that can pass the limit, so it is advisory.
 func WatchMemory(ctx context.Context, limit jobs.Bytes, over func(used int64) (again bool)) {
+	Look(ctx, func() (again bool) {
+		// The resident set is cheap to read, and never less.
+		self := os.Getpid()
+		var most int64
+		for _, p := range run.Below(self) {
+			most += p.RSS
+		}
+		if most <= int64(limit) {
+			return true
+		}
+		used := TreeMemory(self)
+		return used <= int64(limit) || over(used)
+	})
+}
+
+// Look calls look once a second, until it returns false or ctx ends.
+func Look(ctx context.Context, look func() (again bool)) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
@@ -54,17 +71,7 @@ func WatchMemory(ctx context.Context, limit jobs.Bytes, over func(used int64) (a
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			// The resident set is cheap to read, and never less.
-			self := os.Getpid()
-			var most int64
-			all := run.Below(self)
-			for _, p := range all {
-				most += p.RSS
-			}
-			if most <= int64(limit) {
-				continue
-			}
-			if used := TreeMemory(self); used > int64(limit) && !over(used) {
+			if !look() {
 				return
 			}
 		}

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/node/container"
 	"berth/internal/node/guest"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -206,8 +209,12 @@ func (p *program) pass(stdin io.Reader, stdout, stderr io.Writer) (int, error) {
 	if err != nil {
 		return 0, &jobs.Error{Kind: jobs.KindInfra, Msg: "start " + p.argv[0], Err: err}
 	}
-	ended := make(chan int, 1)
-	go func() { ended <- reap(pid) }()
+	var code int
+	ended := make(chan struct{})
+	go func() {
+		code = reap(pid)
+		close(ended)
+	}()
 	go func() {
 		copyThrough(ps.ours[0], stdin)
 		_ = ps.ours[0].Close() // the guest ends what it has started, and leaves
@@ -216,7 +223,16 @@ func (p *program) pass(stdin io.Reader, stdout, stderr io.Writer) (int, error) {
 	out.Go(func() { copyThrough(stdout, ps.ours[1]) })
 	out.Go(func() { copyThrough(stderr, ps.ours[2]) })
 
-	code := p.await(pid, ended, ps.ours[0])
+	// One whose place is gone is told so by the end of its input, and killed if it
+	// does not heed that.
+	var lost supervise.Stop[struct{}]
+	look, unwatch := context.WithCancel(context.Background())
+	defer unwatch()
+	go container.Look(look, func() bool { return p.alive() || !lost.Set(struct{}{}) })
+	supervise.Await(ended, lost.Done(), func() time.Duration {
+		_ = ps.ours[0].Close()
+		return endWait
+	}, func() { _ = unix.Kill(pid, unix.SIGKILL) })
 	done := make(chan struct{})
 	go func() {
 		out.Wait()
@@ -253,27 +269,6 @@ func reap(pid int) (code int) {
 // stopped is how long it is left so: a task that stops it again and again is to
 // cost little.
 const stopped = 100 * time.Millisecond
-
-// await waits for the end of the process. One whose place is gone is told so by
-// the end of its input, and killed if it does not heed that.
-func (p *program) await(pid int, ended <-chan int, input io.Closer) int {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	var kill <-chan time.Time
-	for {
-		select {
-		case code := <-ended:
-			return code
-		case <-t.C:
-			if kill == nil && !p.alive() {
-				_ = input.Close()
-				kill = time.After(endWait)
-			}
-		case <-kill:
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-	}
-}
 
 // fork starts a process; a humble one can gain no privileges by an exec, and
 // neither can what it starts.

@@ -46,11 +46,11 @@ func (k *keeper) untilEnds(ctx context.Context, now func(context.Context, time.D
 		t := time.NewTimer(left - margin)
 		select {
 		case <-ctx.Done():
-		case <-k.life.done:
+		case <-k.life.Done():
 		case <-t.C:
 		}
 		t.Stop()
-		if ctx.Err() != nil || k.life.reason() != nil {
+		if ctx.Err() != nil || k.life.Why() != nil {
 			return
 		}
 		moved := now(ctx, margin/2)

@@ -44,7 +44,7 @@ func TestEndMoved(t *testing.T) {
 		if took := time.Since(began); asked != 2 || took != 3*time.Hour-endMargin {
 			t.Errorf("asked %d times, ended after %v", asked, took)
 		}
-		if why := k.life.reason(); why == nil || why.text != "the time of its allocation (17) was up" {
+		if why := k.life.Why(); why == nil || why.text != "the time of its allocation (17) was up" {
 			t.Errorf("%+v", why)
 		}
 		if i, err := Peek(k.dir); err != nil || i == nil || !i.Ends.Equal(began.Add(3*time.Hour)) {

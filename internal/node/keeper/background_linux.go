@@ -176,7 +176,7 @@ func (p *process) watch() {
 	end := bgEnd{Ended: time.Now().UTC(), Log: size, Cut: cut}
 	if err != nil {
 		end.Lost = "the environment ended while it ran"
-		if w := p.b.k.life.reason(); w != nil {
+		if w := p.b.k.life.Why(); w != nil {
 			end.Lost += ": " + w.text
 		}
 	} else {

@@ -82,7 +82,7 @@ func (k *keeper) serve(conn *os.File) {
 		c.out.run()
 	}()
 	err := c.read()
-	if k.life.reason() != nil {
+	if k.life.Why() != nil {
 		// The keeper ends: what is under way is told first. Over a link, a
 		// client may have sent what was not read.
 		c.mu.Lock()
@@ -266,7 +266,7 @@ func (c *client) start(f wire.Frame) error {
 		// Not all of it was sent, so nothing has begun, and the client may ask
 		// again: when it is said why the environment ends, or now.
 		r.late.Store(true)
-		if why := c.k.life.reason(); why != nil {
+		if why := c.k.life.Why(); why != nil {
 			r.lose(why.text)
 		}
 	}

@@ -23,8 +23,8 @@ func (k *keeper) keep(ctx context.Context) {
 	all.Go(func() { k.life.run(ctx) })
 	all.Go(func() { k.untilEnds(ctx, k.endNow) })
 	k.accepting.Go(func() { k.acceptClients(k.listener()) })
-	<-k.life.done
-	why := *k.life.reason()
+	<-k.life.Done()
+	why := *k.life.Why()
 	k.log.Info("ending", "why", why.text)
 	// First no new client is taken: one that has connected and was not yet
 	// served is told so.

@@ -33,7 +33,7 @@ var (
 
 // startKeep begins a request.
 func (c *client) startKeep(stream uint32, m *wire.StartMessage) error {
-	if c.k.life.reason() != nil {
+	if c.k.life.Why() != nil {
 		return c.refuse(stream, c.k.again())
 	}
 	r := &request{c: c, stream: stream, req: *m.Keep, out: wire.NewSender(c.w, wire.Stdout, stream), done: make(chan struct{})}
@@ -138,7 +138,7 @@ func (r *request) serve() (*wire.KeepAnswer, error) {
 			k.life.end()
 			if errors.Is(err, session.ErrAgain) { // the guest has just gone
 				select {
-				case <-k.life.done:
+				case <-k.life.Done():
 				case <-r.ctx.Done():
 				}
 				err = errEnding

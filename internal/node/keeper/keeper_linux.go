@@ -135,7 +135,7 @@ func (k *keeper) acceptClients(l *socket.Listener) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
-			if k.listener() == l && k.life.reason() == nil {
+			if k.listener() == l && k.life.Why() == nil {
 				k.life.stop(ending{text: "its socket failed: " + err.Error()})
 			}
 			return
@@ -147,7 +147,7 @@ func (k *keeper) acceptClients(l *socket.Listener) {
 // again refuses a request because the environment is ending.
 func (k *keeper) again() wire.ExitMessage {
 	why := "the environment is just ending"
-	if w := k.life.reason(); w != nil {
+	if w := k.life.Why(); w != nil {
 		why += ": " + w.text
 	}
 	return wire.ExitMessage{Again: true, Exit: jobs.Exit{Code: codeFailed, Error: why}}
@@ -206,7 +206,7 @@ func (k *keeper) explain(exit []byte) []byte {
 	k.mu.Lock()
 	oom := !k.oom.IsZero() && time.Since(k.oom) < oomSettles
 	k.mu.Unlock()
-	why := k.life.reason()
+	why := k.life.Why()
 	if !oom && why == nil {
 		return exit
 	}
@@ -274,7 +274,7 @@ func (k *keeper) watch(ctx context.Context) {
 	case <-k.box.Session().Gone():
 		// A scheduler's TERM to all processes reaches this one, too.
 		select {
-		case <-k.life.done:
+		case <-k.life.Done():
 			return
 		case <-k.box.Ended():
 		case <-time.After(time.Second):

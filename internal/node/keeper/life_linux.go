@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"berth/internal/node/supervise"
 )
 
 // ending is why a keeper ends.
@@ -22,18 +24,18 @@ type life struct {
 	lifetime time.Duration // idle; 0 is for ever
 	grace    time.Duration // for the first request of a client that was accepted
 
-	mu       sync.Mutex
+	supervise.Stop[ending]
+
+	mu       sync.Mutex // held to set the reason, too
 	busy     int
 	idle     time.Time // since when, if not busy
 	accepted time.Time
-	used     bool // since settled was asked
-	why      *ending
-	done     chan struct{} // closed with the first reason
+	used     bool          // since settled was asked
 	changed  chan struct{} // of capacity 1
 }
 
 func newLife(lifetime, grace time.Duration) *life {
-	return &life{lifetime: lifetime, grace: grace, idle: time.Now(), done: make(chan struct{}), changed: make(chan struct{}, 1)}
+	return &life{lifetime: lifetime, grace: grace, idle: time.Now(), changed: make(chan struct{}, 1)}
 }
 
 // begin counts something that runs; false is that the keeper ends and nothing
@@ -41,7 +43,7 @@ func newLife(lifetime, grace time.Duration) *life {
 func (l *life) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.why != nil {
+	if l.Why() != nil {
 		return false
 	}
 	l.busy++
@@ -73,7 +75,7 @@ func (l *life) accept() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.accepted = time.Now()
-	return l.why == nil
+	return l.Why() == nil
 }
 
 // poke makes run look again. The caller holds the lock.
@@ -88,21 +90,7 @@ func (l *life) poke() {
 func (l *life) stop(why ending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stopLocked(why)
-}
-
-func (l *life) stopLocked(why ending) {
-	if l.why == nil {
-		l.why = &why
-		close(l.done)
-	}
-}
-
-// reason returns why the keeper ends, or nil.
-func (l *life) reason() *ending {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.why
+	l.Set(why)
 }
 
 // run ends the keeper when it has been idle for its lifetime.
@@ -118,7 +106,7 @@ func (l *life) run(ctx context.Context) {
 		t := time.NewTimer(left)
 		select {
 		case <-ctx.Done():
-		case <-l.done:
+		case <-l.Done():
 		case <-l.changed:
 		case <-t.C:
 		}
@@ -133,7 +121,7 @@ func (l *life) run(ctx context.Context) {
 func (l *life) look() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.why != nil {
+	if l.Why() != nil {
 		return 0
 	}
 	if l.busy > 0 {
@@ -141,7 +129,7 @@ func (l *life) look() time.Duration {
 	}
 	left := max(time.Until(l.idle.Add(l.lifetime)), time.Until(l.accepted.Add(l.grace)))
 	if left <= 0 {
-		l.stopLocked(ending{text: "it had been idle for " + l.lifetime.String()})
+		l.Set(ending{text: "it had been idle for " + l.lifetime.String()})
 	}
 	return left
 }

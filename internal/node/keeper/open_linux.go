@@ -67,7 +67,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	}
 	k.box, err = container.Open(ctx, container.Options{
 		Opening: k.opening, On: on, User: k.spec.User, Backend: k.spec.Backend, Stderr: logFile, Log: k.log, Start: k.times.Start, GuestWait: k.times.GuestWait,
-		Unmount: func() time.Duration { return k.times.Unmount }, Stop: k.life.done, Note: k.note, Began: k.noteInside,
+		Unmount: func() time.Duration { return k.times.Unmount }, Stop: k.life.Done(), Note: k.note, Began: k.noteInside,
 		Binds: k.spec.Mounts, Allow: k.spec.HostSockets,
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	k.notes = append(k.notes, k.opening.Notes...)
 	k.info.Phase, k.info.Opened = phaseReady, time.Now().UTC()
 	k.noteInside() // its helpers, too, and to be found
-	if k.life.reason() != nil {
+	if k.life.Why() != nil {
 		k.socket.Remove()
 		return "", context.Cause(ctx)
 	}

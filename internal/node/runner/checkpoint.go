@@ -74,15 +74,8 @@ func (r *attempt) checkpoints(started time.Time) func() {
 	if p == nil || p.Every == 0 {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := r.stop.Context(context.Background())
 	done := make(chan struct{})
-	go func() {
-		select {
-		case <-r.stop.done:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	go func() {
 		defer close(done)
 		for {

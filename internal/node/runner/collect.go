@@ -25,15 +25,15 @@ func (r *attempt) inTime(ctx context.Context) (context.Context, context.CancelFu
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.stop.done:
+		case <-r.stop.Done():
 		}
 		var soon <-chan time.Time
-		if w := r.stop.get(); w.hurry > 0 {
+		if w := r.stop.Why(); w.hurry > 0 {
 			soon = time.After(time.Until(w.at.Add(w.hurry - time.Second)))
 		}
 		select {
 		case <-ctx.Done():
-		case <-r.stop.again:
+		case <-r.stop.again.Done():
 			cancel()
 		case <-soon:
 			cancel()

@@ -13,7 +13,7 @@ func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
 		ArtifactFiles: out.artFiles, ArtifactBytes: out.artBytes, LeftOut: out.leftOut, Kept: out.keptTree}
 	rec.Image, rec.Overlay = r.image, r.use
 	rec.Peak = r.cgroupPeak(rec.OOMKills)
-	w := r.stop.get()
+	w := r.stop.Why()
 	switch {
 	case w != nil && w.state == jobs.StateError && w.fuse && rec.OOMKills > 0, w == nil && out.err != nil && !out.started.IsZero() && rec.OOMKills > 0:
 		// What fails with a process killed for memory has failed for that.

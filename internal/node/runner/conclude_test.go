@@ -60,7 +60,6 @@ func TestConclude(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := &attempt{claim: jobs.Claim{Host: "node1"}, ooms: -c.kills}
 			r.spec.ID = "01890000-0000-7000-8000-0123456789ab"
-			r.stop.init()
 			if c.why != nil {
 				r.stop.set(*c.why)
 			}

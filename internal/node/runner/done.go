@@ -136,7 +136,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 			}
 		}
 		out.done = append(out.done, jobs.DoneResult{Command: cmd, Exit: res.Exit})
-		if !res.Exit.OK() || r.stop.get() != nil {
+		if !res.Exit.OK() || r.stop.Why() != nil {
 			return nil
 		}
 	}

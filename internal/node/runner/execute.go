@@ -45,17 +45,10 @@ type outcome struct {
 // left. Stopped before the command began, it returns errStopped.
 func (r *attempt) execute(parent context.Context) (out *outcome) {
 	out = &outcome{}
-	ctx, cancel := context.WithCancel(parent)
+	ctx, cancel := r.stop.Context(parent)
 	defer cancel()
-	go func() { // a reason to stop ends the preparation
-		select {
-		case <-r.stop.done:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	fail := func(err error) *outcome {
-		if r.stop.get() != nil {
+		if r.stop.Why() != nil {
 			err = errStopped
 		}
 		out.err = err
@@ -121,7 +114,7 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	if err != nil {
 		return fail(err)
 	}
-	if out.err == nil && out.exit.OK() && r.stop.get() == nil && len(r.spec.Done) > 0 {
+	if out.err == nil && out.exit.OK() && r.stop.Why() == nil && len(r.spec.Done) > 0 {
 		if err := r.runDone(ctx, git, src, secrets, out); err != nil {
 			return fail(err)
 		}
@@ -269,7 +262,7 @@ func (r *attempt) supervise(c *container.Container, p *session.Process, deadline
 		c.ForceEnd()
 	})
 	if err != nil {
-		if r.stop.get() != nil {
+		if r.stop.Why() != nil {
 			return session.Result{Exit: jobs.Exit{Started: true, Code: 137, Signal: 9}}, nil
 		}
 		return session.Result{}, r.guestGone(c, err)
@@ -291,73 +284,65 @@ func (r *attempt) supervise(c *container.Container, p *session.Process, deadline
 // deadline, and calls force when nothing has come of that for patience after
 // the grace.
 func (r *attempt) follow(ended <-chan struct{}, deadline time.Time, end func(grace time.Duration), patience time.Duration, force func()) {
+	go r.watchTime(ended, r.stopAt, deadline)
+	supervise.Await(ended, r.stop.Done(), func() time.Duration {
+		w := r.stop.Why()
+		r.event("ending", w.reason)
+		if w.point && r.hook != nil { // the command may end meanwhile: the hook has asked it to, and goes on saving
+			r.hook(context.Background(), "stop", r.hookTime(w))
+		}
+		grace := r.grace()
+		select {
+		case <-ended:
+		default:
+			end(grace)
+		}
+		return grace + patience
+	}, force)
+}
+
+// watchTime sets the reason to stop when the time is up, until ended is closed.
+func (r *attempt) watchTime(ended <-chan struct{}, stopAt, deadline time.Time) {
 	var warn, limit, point <-chan time.Time
-	if !r.stopAt.IsZero() {
-		point = time.After(time.Until(r.stopAt))
+	if !stopAt.IsZero() {
+		point = time.After(time.Until(stopAt))
 	}
 	if !deadline.IsZero() {
 		left := time.Until(deadline)
 		limit = time.After(left)
 		warn = time.After(left - margin(left))
 	}
-	stop := r.stop.done
 	stood := false
-	// hearing tells whether to look once more, for an end that is older than a
-	// time which has passed: this process stood still, and it waits in the stream.
-	hearing := func(due time.Time) bool {
-		if stood || time.Since(due) < time.Second {
-			return false
+	// up sets the reason, unless the command has ended in the same moment. It looks
+	// once more for an end that is older than a time which has passed: this process
+	// stood still, and the end waits in the stream.
+	up := func(due time.Time, w why) (again <-chan time.Time) {
+		if !stood && time.Since(due) >= time.Second {
+			stood = true
+			return time.After(time.Second)
 		}
-		stood = true
-		return true
+		select {
+		case <-ended:
+		default:
+			r.stop.set(w)
+		}
+		return nil
 	}
-	var kill <-chan time.Time
-	var hooked <-chan struct{}
 	for {
 		select {
 		case <-ended:
-			if hooked != nil { // it may have asked for that end, and goes on saving
-				<-hooked
-			}
 			return
 		case <-point:
-			if hearing(r.stopAt) {
-				point = time.After(time.Second)
-				continue
-			}
-			point = nil
-			select {
-			case <-ended: // in the same moment
-			default:
-				r.stop.set(r.timeUp())
-			}
+			point = up(stopAt, r.timeUp())
 		case <-warn:
 			r.event("time_warning", "the time limit is at "+deadline.Format(time.RFC3339))
 			warn = nil
 		case <-limit:
-			if hearing(deadline) {
-				limit = time.After(time.Second)
-				continue
-			}
-			limit = nil
 			w := why{state: jobs.StateTimeout, point: r.spec.Resume != nil, reason: "its time limit passed", hint: "raise [resources] time"}
 			if point != nil { // due before: this process stood still meanwhile
 				w = r.timeUp()
 			}
-			r.stop.set(w)
-		case <-stop:
-			stop = nil
-			w := r.stop.get()
-			r.event("ending", w.reason)
-			hooked = r.beforeEnd(w)
-		case <-hooked:
-			hooked = nil
-			grace := r.grace()
-			end(grace)
-			kill = time.After(grace + patience)
-		case <-kill:
-			kill = nil
-			force()
+			limit = up(deadline, w)
 		}
 	}
 }
@@ -365,7 +350,7 @@ func (r *attempt) follow(ended <-chan struct{}, deadline time.Time, end func(gra
 // hurried is a usual time, such as the one between TERM and KILL, or what the
 // scheduler leaves of it, less what the end itself needs.
 func (r *attempt) hurried(d time.Duration) time.Duration {
-	if w := r.stop.get(); w != nil && w.hurry > 0 {
+	if w := r.stop.Why(); w != nil && w.hurry > 0 {
 		return min(d, max(w.hurry-3*time.Second, time.Second))
 	}
 	return d

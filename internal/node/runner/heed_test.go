@@ -26,13 +26,12 @@ func TestHeed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &attempt{spec: jobs.Spec{Place: jobs.Place{Scheduler: c.scheduler}}, jobDir: t.TempDir()}
-				r.stop.init()
 				go func() {
 					time.Sleep(3 * time.Second)
 					r.stop.set(why{state: jobs.StateCancelled})
 				}()
 				r.heed(c.exit)
-				if heard := r.stop.get() != nil; heard != c.waits {
+				if heard := r.stop.Why() != nil; heard != c.waits {
 					t.Errorf("heard of the TERM: %v, want %v", heard, c.waits)
 				}
 				time.Sleep(time.Minute)

@@ -48,9 +48,9 @@ func (r *attempt) keepAs(ctx context.Context, out *outcome, state jobs.State, go
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.stop.done:
+		case <-r.stop.Done():
 		}
-		if w := r.stop.get(); w.hurry > 0 {
+		if w := r.stop.Why(); w.hurry > 0 {
 			time.AfterFunc(time.Until(w.at.Add(w.hurry-endsIn)), cancel)
 		}
 	}()

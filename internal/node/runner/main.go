@@ -196,7 +196,6 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r.event("claimed", "on "+r.claim.Host)
-	r.stop.init()
 	if r.spec.Clustered() {
 		_, job := batch.Here(os.Getenv)
 		r.jobEnd = batch.End(ctx, r.on, r.batch, job)

@@ -54,11 +54,11 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 	c, err := container.Open(ctx, container.Options{
 		Opening: opening, On: r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log,
 		Start: r.times.Start, GuestWait: r.times.GuestWait, Unmount: func() time.Duration { return r.hurried(r.times.Unmount) },
-		Stop: r.stop.done, Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
+		Stop: r.stop.Done(), Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
 		Binds: r.spec.Mounts, Allow: r.spec.HostSockets,
 	})
 	if err != nil {
-		if r.stop.get() != nil || ctx.Err() != nil {
+		if r.stop.Why() != nil || ctx.Err() != nil {
 			return nil, errStopped
 		}
 		if r.docker != nil && jobs.HintOf(err) == "" {

@@ -60,7 +60,7 @@ func (r *attempt) lastTime() time.Duration {
 	if !r.jobEnd.IsZero() {
 		left = min(left, time.Until(r.jobEnd)-time.Second)
 	}
-	if w := r.stop.get(); w != nil && w.hurry > 0 {
+	if w := r.stop.Why(); w != nil && w.hurry > 0 {
 		left = min(left, time.Until(w.at.Add(w.hurry))-500*time.Millisecond)
 	}
 	return max(left, 200*time.Millisecond)

@@ -82,7 +82,6 @@ func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv 
 	}
 	k.attempt = r
 	r.log = slog.New(slog.NewTextHandler(r.logFile, nil))
-	r.stop.init()
 	r.killWait.Store(int64(5 * time.Second))
 	_ = k.up.send(frame{Kind: frameHello, Data: []byte(host)})
 
@@ -141,21 +140,14 @@ func (k *rank) orders(stdin io.Reader) {
 
 // work takes the rank to its end; after it nothing of it is left on the node.
 func (k *rank) work(parent context.Context) rankEnd {
-	ctx, cancel := context.WithCancel(parent)
+	ctx, cancel := k.stop.Context(parent)
 	defer cancel()
-	go func() {
-		select {
-		case <-k.stop.done:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	out := &outcome{}
 	err := k.command(ctx, out)
 	supervise.GiveBack(k.scratch, out.place.close, k.note)
 	e := rankEnd{Exit: out.exit, MaxRSS: out.maxRSS, OOMKills: k.oomKills()}
 	// An order to stop is no news to the runner; what this node has found is.
-	if w := k.stop.get(); w != nil {
+	if w := k.stop.Why(); w != nil {
 		if w.state != jobs.StateCancelled {
 			e.State, e.Error, e.Hint = w.state, w.reason, w.hint
 		}
@@ -211,7 +203,7 @@ func (k *rank) command(ctx context.Context, out *outcome) error {
 	var o order
 	select {
 	case o = <-k.began:
-	case <-k.stop.done:
+	case <-k.stop.Done():
 		return errStopped
 	}
 	env := append(batch.Passed(os.Environ()), o.Env...)

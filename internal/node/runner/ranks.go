@@ -118,12 +118,12 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 		deadline = r.deadline(out.started)
 		r.event("started", fmt.Sprintf("%d ranks", len(rs.all)))
 		rs.order(order{Kind: orderGo, Env: r.taskEnv(secrets, deadline), KillWait: max(time.Duration(r.killWait.Load()), 5*time.Second)})
-	case <-r.stop.done:
+	case <-r.stop.Done():
 	case <-ended:
 	}
 	// A rank ends its command as the runner of a single one does, and cleans up.
 	r.follow(ended, deadline, func(time.Duration) {
-		rs.order(order{Kind: orderStop, Hurry: r.stop.get().hurry})
+		rs.order(order{Kind: orderStop, Hurry: r.stop.Why().hurry})
 	}, 4*time.Second+r.times.Unmount, func() {
 		r.log.Warn("the ranks did not end; ending what started them", "program", r.argv[0])
 		_ = starter.Signal(syscall.SIGTERM) // the scheduler kills the ranks then
@@ -159,11 +159,11 @@ func (rs *ranks) conclude(out *outcome, starter jobs.Exit) error {
 		r.boxOOMs += s.end.OOMKills
 		// How those ended that were told to says nothing about the task,
 		// unless all were.
-		if (s.own || r.stop.get() != nil) && (worst < 0 || code(i) > code(worst)) {
+		if (s.own || r.stop.Why() != nil) && (worst < 0 || code(i) > code(worst)) {
 			worst = i
 		}
 	}
-	if rs.err == nil && silent >= 0 && r.stop.get() == nil {
+	if rs.err == nil && silent >= 0 && r.stop.Why() == nil {
 		err := errRankSilent
 		if rs.all[silent].host == "" {
 			err = errors.New(rs.starter() + " did not start it (" + starter.String() + ")")
@@ -247,7 +247,7 @@ func (rs *ranks) frame(i int, f frame) {
 // may wait for it for ever.
 func (rs *ranks) ended(i int) {
 	s := &rs.all[i]
-	s.own = !rs.failed && rs.r.stop.get() == nil
+	s.own = !rs.failed && rs.r.stop.Why() == nil
 	switch e := s.end; {
 	case e.State != "":
 		rs.r.stop.set(why{state: e.State, reason: rs.name(i) + ": " + e.Error, hint: e.Hint})

@@ -50,8 +50,8 @@ func (r *attempt) insist(trouble string, within time.Duration, do func() error) 
 		}
 		r.log.Warn(trouble+"; trying again", "err", err)
 		var stop <-chan struct{} // who hears of one now may have less time
-		if r.stop.get() == nil {
-			stop = r.stop.done
+		if r.stop.Why() == nil {
+			stop = r.stop.Done()
 		}
 		select {
 		case <-stop:
@@ -82,7 +82,7 @@ func (r *attempt) insistUntil(began time.Time, within time.Duration) time.Time {
 	if within > 0 && began.Add(within).Before(until) {
 		until = began.Add(within)
 	}
-	if w := r.stop.get(); w != nil && w.hurry > 0 && w.at.Add(w.hurry-margin).Before(until) {
+	if w := r.stop.Why(); w != nil && w.hurry > 0 && w.at.Add(w.hurry-margin).Before(until) {
 		until = w.at.Add(w.hurry - margin)
 	}
 	return until

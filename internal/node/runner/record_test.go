@@ -88,7 +88,6 @@ func TestInsistUntil(t *testing.T) {
 		"a while, to the end": {within: time.Hour, jobEnd: now.Add(time.Minute), want: time.Minute - time.Second},
 	} {
 		r := &attempt{times: defaultTimes(), jobEnd: c.jobEnd}
-		r.stop.init()
 		if c.stop != nil {
 			r.stop.set(*c.stop)
 		}

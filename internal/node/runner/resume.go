@@ -68,7 +68,7 @@ func (r *attempt) warned(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.stop.done:
+		case <-r.stop.Done():
 			return
 		case <-time.After(left):
 		}
@@ -76,21 +76,6 @@ func (r *attempt) warned(ctx context.Context) {
 	if r.working.Load() { // else it has ended, or has not begun
 		r.stop.set(r.timeUp())
 	}
-}
-
-// beforeEnd does what comes before TERM where a task is stopped to go on: the
-// channel is closed when its hook has ended, or has used its time up.
-func (r *attempt) beforeEnd(w *why) <-chan struct{} {
-	done := make(chan struct{})
-	if !w.point || r.hook == nil {
-		close(done)
-		return done
-	}
-	go func() {
-		defer close(done)
-		r.hook(context.Background(), "stop", r.hookTime(w))
-	}()
-	return done
 }
 
 // hookTime is a third of the time that is left, and half of what a scheduler in
@@ -104,7 +89,7 @@ func (r *attempt) hookTime(w *why) time.Duration {
 
 // grace is the time between TERM and KILL.
 func (r *attempt) grace() time.Duration {
-	w := r.stop.get()
+	w := r.stop.Why()
 	switch {
 	case w == nil || !w.point:
 		return r.hurried(r.times.grace)
@@ -157,7 +142,7 @@ func (r *attempt) here(commit, bundle string) jobs.Point {
 // layer. What a scheduler in a hurry leaves no time for is not recorded; then
 // the last checkpoint stands.
 func (r *attempt) reach(ctx context.Context, out *outcome, rec *jobs.ExitRecord) {
-	w := r.stop.get()
+	w := r.stop.Why()
 	if w == nil || !w.point || out.started.IsZero() || out.place == nil || r.spec.Workspace != nil && out.result == nil {
 		return
 	}
@@ -218,7 +203,7 @@ func (r *attempt) isFollowed(rec jobs.ExitRecord, c jobs.Checkpoint) bool {
 // goesOn tells whether the next attempt takes up what this one has reached, as
 // far as that is known: when the scheduler has ended it, only that knows why.
 func (r *attempt) goesOn(rec *jobs.ExitRecord) bool {
-	w := r.stop.get()
+	w := r.stop.Why()
 	if w == nil || !w.point || r.points == 0 {
 		return false
 	}

@@ -144,7 +144,7 @@ func (r *attempt) overLimit(p *place, most overlay.Space) why {
 // which is then the reason; and whether the layer of one that has not is over
 // its limit. The container is still open.
 func (r *attempt) full(ctx context.Context, c *container.Container, p *place, e jobs.Exit, stderr string) {
-	if r.stop.get() != nil || r.oomKills() > 0 {
+	if r.stop.Why() != nil || r.oomKills() > 0 {
 		return
 	}
 	if w := r.tooLarge(ctx, p); w != nil {

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -27,38 +26,20 @@ type why struct {
 	fuse  bool // a part of the container's file system has ended
 }
 
-// stopper holds the first reason to stop; later ones change nothing.
+// stopper is why the attempt ends, once there is a reason.
 type stopper struct {
-	mu   sync.Mutex
-	why  *why
-	done chan struct{}
-	// again is closed by a second cancel, while the work that the first one left
-	// to do is still under way.
-	again  chan struct{}
-	insist sync.Once
+	supervise.Stop[why]
+	// again is a second cancel, while the work that the first one left to do is
+	// still under way.
+	again supervise.Stop[struct{}]
 }
-
-func (s *stopper) init() { s.done, s.again = make(chan struct{}), make(chan struct{}) }
 
 // samePress is the time in which another signal counts as part of the first cancel.
 const samePress = time.Second
 
 func (s *stopper) set(w why) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.why != nil {
-		return false
-	}
 	w.at = time.Now()
-	s.why = &w
-	close(s.done)
-	return true
-}
-
-func (s *stopper) get() *why {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.why
+	return s.Set(w)
 }
 
 // watchSignals turns the scheduler's signals into a reason to stop. KillWait
@@ -88,8 +69,8 @@ func (r *attempt) watchSignals(ctx context.Context, signals <-chan os.Signal) {
 			w.hurry = hurry
 			if r.stop.set(w) {
 				r.event("stopping", w.reason)
-			} else if w.hurry == 0 && time.Since(r.stop.get().at) > samePress {
-				r.stop.insist.Do(func() { close(r.stop.again) })
+			} else if w.hurry == 0 && time.Since(r.stop.Why().at) > samePress {
+				r.stop.again.Set(struct{}{})
 			}
 		}
 	}
@@ -107,7 +88,7 @@ func (r *attempt) heed(e jobs.Exit) {
 			wait = 5 * time.Second
 		}
 		select {
-		case <-r.stop.done:
+		case <-r.stop.Done():
 		case <-time.After(wait):
 		}
 	}

@@ -82,7 +82,6 @@ func TestHurried(t *testing.T) {
 		{&why{hurry: 2 * time.Second}, time.Second},
 	} {
 		r := &attempt{}
-		r.stop.init()
 		if c.why != nil {
 			r.stop.set(*c.why)
 		}
@@ -94,14 +93,13 @@ func TestHurried(t *testing.T) {
 
 func TestFirstReasonCounts(t *testing.T) {
 	var s stopper
-	s.init()
-	if s.get() != nil {
+	if s.Why() != nil {
 		t.Error("a reason before any")
 	}
-	if !s.set(why{reason: "one"}) || s.set(why{reason: "two"}) || s.get().reason != "one" || s.get().at.IsZero() {
-		t.Errorf("%+v", s.get())
+	if !s.set(why{reason: "one"}) || s.set(why{reason: "two"}) || s.Why().reason != "one" || s.Why().at.IsZero() {
+		t.Errorf("%+v", s.Why())
 	}
-	<-s.done
+	<-s.Done()
 }
 
 func TestWhySignal(t *testing.T) {

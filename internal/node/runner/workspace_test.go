@@ -231,7 +231,6 @@ func (j *job) work() string {
 // Somebody who asks for the end a second time does not wait for what is collected.
 func TestSecondCancel(t *testing.T) {
 	r := &attempt{dir: t.TempDir(), jobDir: t.TempDir(), on: run.Local{}, log: slog.New(slog.DiscardHandler), batch: batch.Of("")}
-	r.stop.init()
 	signals := make(chan os.Signal)
 	ctx, cancel := r.inTime(t.Context())
 	defer cancel()
@@ -239,13 +238,11 @@ func TestSecondCancel(t *testing.T) {
 	signals <- syscall.SIGTERM
 	signals <- syscall.SIGTERM  // the same wish, delivered twice
 	signals <- syscall.SIGWINCH // heard when the one before is dealt with
-	<-r.stop.done
+	<-r.stop.Done()
 	if ctx.Err() != nil {
 		t.Fatal("the first one ended it")
 	}
-	r.stop.mu.Lock()
-	r.stop.why.at = r.stop.why.at.Add(-2 * samePress)
-	r.stop.mu.Unlock()
+	r.stop.Why().at = r.stop.Why().at.Add(-2 * samePress)
 	signals <- syscall.SIGTERM
 	select {
 	case <-ctx.Done():
@@ -258,7 +255,6 @@ func TestSecondCancel(t *testing.T) {
 func TestNoTimeToCollect(t *testing.T) {
 	dir := repo(t)
 	r := &attempt{dir: t.TempDir(), jobDir: t.TempDir(), scratch: &container.Scratch{Dir: t.TempDir()}, on: run.Local{}, log: slog.New(slog.DiscardHandler)}
-	r.stop.init()
 	var n store.New
 	onRepo(t, dir, nil)(&n)
 	r.spec = n.Spec
