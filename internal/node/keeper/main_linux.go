@@ -7,16 +7,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"sync"
-	"syscall"
 
 	"berth/internal/link/wire"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -36,10 +35,7 @@ func Main(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Write
 }
 
 func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writer, periods times) int {
-	// SIGPIPE is caught because the client that waits for the reports may leave.
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
-	syscall.Umask(0o077)
+	signals := supervise.Signals()
 	fs := flag.NewFlagSet("keep", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	dir := fs.String("env", "", "the environment's directory")
@@ -66,13 +62,7 @@ func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writ
 	// find that the first has done so.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
-	// Orphans of the container come to this process, so that they can be found
-	// and ended.
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	// On the bare host, commands are processes of the same user, and could read
-	// the key of the conversation with the guest from here.
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-
+	supervise.Shield()
 	k := &keeper{
 		dir: filepath.Clean(*dir), times: periods, told: make(chan struct{}), gone: make(chan struct{}),
 		clients: map[*client]bool{}, sessions: map[string]bool{},
@@ -224,8 +214,8 @@ func (k *keeper) heed(ctx context.Context, signals <-chan os.Signal, cancel cont
 		case <-ctx.Done():
 			return
 		case sig := <-signals:
-			if sig != syscall.SIGTERM && sig != syscall.SIGINT {
-				continue // it has no terminal that could hang up
+			if !supervise.Asks(sig) {
+				continue
 			}
 			k.log.Info("told to end", "signal", sig.String())
 			k.life.stop(ending{text: "its keeper was ended by a signal (" + sig.String() + ")"})

@@ -8,26 +8,23 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"berth/backends/docker"
 	"berth/internal/link/session"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"
-
-	"golang.org/x/sys/unix"
 )
 
 // Main is `berth-node runner --attempt DIR -- ARGV...`, the last line of every
@@ -37,12 +34,7 @@ func Main(args []string, stderr io.Writer) int {
 }
 
 func start(args []string, stderr io.Writer, periods times) int {
-	// Before anything else: a signal that arrives now must not kill the
-	// process, and SIGCONT, which a scheduler sends before TERM, must not matter.
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT)
-	syscall.Umask(0o077)
-
+	signals := supervise.Signals()
 	fs := flag.NewFlagSet("runner", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	dir := fs.String("attempt", "", "the attempt's directory")
@@ -187,12 +179,7 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 
 // run takes a claimed attempt to its end.
 func (r *attempt) run(signals <-chan os.Signal) int {
-	// Orphans of the container come to this process, so that they can be
-	// found and ended; without it they would go to init, out of reach.
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	// Without a container the task is another process of the same user, and
-	// could read the key of the conversation with the guest from here.
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	supervise.Shield()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r.event("claimed", "on "+r.claim.Host)

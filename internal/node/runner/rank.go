@@ -10,10 +10,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"berth/internal/link/session"
@@ -24,8 +22,6 @@ import (
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
-
-	"golang.org/x/sys/unix"
 )
 
 // rank is one of several tasks of a job, a process of its own on its node. It
@@ -48,9 +44,7 @@ func RankMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, periods times) int {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGPIPE)
-	syscall.Umask(0o077)
+	signals := supervise.Signals()
 	fs := flag.NewFlagSet(jobs.VerbRank, flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	dir := fs.String("attempt", "", "the attempt's directory")
@@ -62,10 +56,7 @@ func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv 
 		_, _ = fmt.Fprintln(stderr, "usage: berth-node rank --attempt DIR -- ARGV...\nThe scheduler starts it in the job of berth-node runner.")
 		return jobs.CodeUsage
 	}
-	// As in the runner: orphans of the container come here, and without a
-	// container the task could read the secrets from this process.
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	supervise.Shield()
 	k := &rank{id: job.Rank, up: &uplink{w: stdout}, began: make(chan order, 1)}
 	host, _ := os.Hostname()
 	r := &attempt{
@@ -90,7 +81,7 @@ func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv 
 	go k.orders(stdin)
 	go func() {
 		for sig := range signals {
-			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+			if supervise.Asks(sig) {
 				r.stop.set(why{state: jobs.StateCancelled, reason: "ended by the scheduler", hurry: time.Duration(r.killWait.Load())})
 			}
 		}

@@ -7,11 +7,11 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"berth/internal/node/batch"
 	"berth/internal/node/conclude"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -113,7 +113,7 @@ func standIn(dir, id, client string, periods times, signals <-chan os.Signal) (*
 		select {
 		case <-time.After(pause):
 		case s := <-signals:
-			if s == syscall.SIGTERM || s == syscall.SIGINT {
+			if supervise.Asks(s) {
 				return nil, nil
 			}
 		}

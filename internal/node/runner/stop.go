@@ -45,28 +45,23 @@ func (s *stopper) set(w why) bool {
 // watchSignals turns the scheduler's signals into a reason to stop. KillWait
 // is asked beforehand: after TERM there may be no time left to ask.
 func (r *attempt) watchSignals(ctx context.Context, signals <-chan os.Signal) {
-	killWait := make(chan time.Duration, 1)
-	hurry := time.Duration(0)
 	if r.spec.Clustered() {
-		hurry = 5 * time.Second
-		go func() { killWait <- r.batch.KillWait(ctx, r.on) }()
+		r.killWait.Store(int64(5 * time.Second))
+		go func() { r.killWait.Store(int64(r.batch.KillWait(ctx, r.on))) }()
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case d := <-killWait:
-			hurry = d
-			r.killWait.Store(int64(d))
 		case sig := <-signals:
 			if sig == syscall.SIGUSR2 && r.spec.Resume != nil {
 				go r.warned(ctx)
 			}
-			if sig != syscall.SIGTERM && sig != syscall.SIGINT {
+			if !supervise.Asks(sig) {
 				continue
 			}
 			w := r.whySignal(sig)
-			w.hurry = hurry
+			w.hurry = time.Duration(r.killWait.Load())
 			if r.stop.set(w) {
 				r.event("stopping", w.reason)
 			} else if w.hurry == 0 && time.Since(r.stop.Why().at) > samePress {
