@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -87,7 +88,7 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 		return err
 	}
 	defer func() { _ = orders.Close() }()
-	from := &labelled{parts: map[int][]byte{}, frame: rs.frame, noise: func(line string) { r.log.Info("from a rank: " + line) }}
+	from := newLabelled(rs.frame, func(line string) { r.log.Info("from a rank: " + line) })
 	// The starter is ended through its ranks, and not by a context's end: they
 	// have to clean up their nodes.
 	starter, err := r.on.Start(context.WithoutCancel(ctx), jobs.Cmd{
@@ -95,7 +96,7 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 		Env:    r.batch.RankEnviron(os.Environ()),
 		Stdin:  in,
 		Stdout: from,
-		Stderr: &lines{to: starterSays{rs}},
+		Stderr: &run.Lines{Most: maxLine, Take: rs.starterSays},
 	})
 	_ = in.Close()
 	if err != nil {
@@ -351,22 +352,16 @@ func (rs *ranks) missed(among func(rank int) bool, how string) {
 	}
 }
 
-// starterSays takes what the starter itself has to say, line by line.
-type starterSays struct{ rs *ranks }
-
-// Write implements [io.Writer].
-func (w starterSays) Write(p []byte) (int, error) {
+// starterSays takes a line of what the starter itself has to say.
+func (rs *ranks) starterSays(line string) {
 	const keep = 3
-	w.rs.mu.Lock()
-	defer w.rs.mu.Unlock()
-	for line := range strings.Lines(string(p)) {
-		line = strings.TrimSpace(line)
-		w.rs.r.log.Info(line)
-		if among, how, ok := w.rs.r.batch.RankEnded(line); ok {
-			// What the rank itself has said comes on another stream.
-			time.AfterFunc(2*time.Second, func() { w.rs.missed(among, how) })
-		}
-		w.rs.said = append(w.rs.said[max(0, len(w.rs.said)-keep+1):], line)
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	line = strings.TrimSpace(line)
+	rs.r.log.Info(line)
+	if among, how, ok := rs.r.batch.RankEnded(line); ok {
+		// What the rank itself has said comes on another stream.
+		time.AfterFunc(2*time.Second, func() { rs.missed(among, how) })
 	}
-	return len(p), nil
+	rs.said = append(rs.said[max(0, len(rs.said)-keep+1):], line)
 }

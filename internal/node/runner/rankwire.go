@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 
@@ -108,39 +109,30 @@ func (stream) Close() error { return nil }
 
 // labelled takes the starter's standard output apart.
 type labelled struct {
-	pending []byte         // a line that has not ended
-	parts   map[int][]byte // frames that have not
-	frame   func(rank int, f frame)
-	noise   func(line string) // what no rank has written
+	run.Lines
+	parts map[int][]byte // frames that have not ended
+	frame func(rank int, f frame)
+	noise func(line string) // what no rank has written
 }
 
-// maxFrame bounds what is kept of a frame that never ends.
+func newLabelled(frame func(rank int, f frame), noise func(line string)) *labelled {
+	l := &labelled{parts: map[int][]byte{}, frame: frame, noise: noise}
+	l.Lines = run.Lines{Most: maxFrame, Take: l.line}
+	return l
+}
+
+// maxFrame bounds what is kept of a line or of a frame that never ends.
 const maxFrame = 1 << 20
 
-// Write implements [io.Writer]; it never fails.
-func (l *labelled) Write(p []byte) (int, error) {
-	l.pending = append(l.pending, p...)
-	for {
-		line, rest, ok := bytes.Cut(l.pending, []byte{'\n'})
-		if !ok {
-			break
-		}
-		l.line(line)
-		l.pending = rest
-	}
-	l.pending = append([]byte(nil), l.pending...) // gives back what was read
-	return len(p), nil
-}
-
-func (l *labelled) line(line []byte) {
-	label, piece, ok := bytes.Cut(line, []byte(": "))
-	rank, err := strconv.Atoi(strings.TrimSpace(string(label)))
+func (l *labelled) line(line string) {
+	label, piece, ok := strings.Cut(line, ": ")
+	rank, err := strconv.Atoi(strings.TrimSpace(label))
 	if !ok || err != nil {
-		l.noise(string(line))
+		l.noise(line)
 		return
 	}
 	for {
-		head, rest, ended := bytes.Cut(piece, []byte{frameEnd})
+		head, rest, ended := strings.Cut(piece, string(rune(frameEnd)))
 		l.parts[rank] = append(l.parts[rank], head...)
 		if !ended {
 			break

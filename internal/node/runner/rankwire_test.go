@@ -52,12 +52,12 @@ func TestLabelled(t *testing.T) {
 	}
 	var got [ranks]string
 	var noise []string
-	l := &labelled{parts: map[int][]byte{}, frame: func(i int, f frame) {
+	l := newLabelled(func(i int, f frame) {
 		if f.Kind != frameOut {
 			t.Errorf("frame %q", f.Kind)
 		}
 		got[i] += string(f.Data)
-	}, noise: func(line string) { noise = append(noise, line) }}
+	}, func(line string) { noise = append(noise, line) })
 	for wire.Len() > 0 {
 		if _, err := l.Write(wire.Next(1 + random.IntN(2000))); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestLabelled(t *testing.T) {
 // A frame that is none, or never ends, is noise, and the next one counts.
 func TestLabelledNonsense(t *testing.T) {
 	var kinds, noise []string
-	l := &labelled{parts: map[int][]byte{}, frame: func(_ int, f frame) { kinds = append(kinds, f.Kind) }, noise: func(line string) { noise = append(noise, line) }}
+	l := newLabelled(func(_ int, f frame) { kinds = append(kinds, f.Kind) }, func(line string) { noise = append(noise, line) })
 	_, _ = l.Write([]byte("0: {nonsense\x1e{\"k\":\"pong\"}\x1e\n0: " + strings.Repeat("y", maxFrame+1) + "\n0: {\"k\":\"ready\"}\x1e\n"))
 	if len(noise) != 2 || noise[0] != "{nonsense" || len(noise[1]) > 300 || strings.Join(kinds, " ") != "pong ready" {
 		t.Errorf("noise %.300q, frames %q", noise, kinds)
