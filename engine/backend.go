@@ -28,7 +28,7 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		return e.settlePlace(ctx, s, t, c, b, survey, dry)
 	}
 	if auto {
-		name = jobs.BackendSingularity
+		name = jobs.BackendOfClusters
 	}
 	b, err := e.backend(name)
 	if err == nil && ask {
@@ -78,7 +78,7 @@ func (e *Engine) chooseBackend(ctx context.Context, s *jobs.Spec, t jobs.Task) (
 // unfit tells why a backend that works cannot run this task; "" is that it
 // can. Nothing is guessed: a SIF is no image of docker's.
 func unfit(backend string, t jobs.Task) string {
-	if backend != jobs.BackendDocker {
+	if !jobs.CapabilitiesOf(backend).ImageNames {
 		return ""
 	}
 	switch ref := strings.TrimPrefix(t.Reference, "docker://"); {
@@ -105,16 +105,16 @@ func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		return err
 	}
 	s.Image, s.SSH, s.External = "", nil, nil // as the backend takes them
-	switch s.Backend {
-	case jobs.BackendLocal:
-		return settleLocal(s, t)
-	case jobs.BackendDocker:
-		return settleDocker(s, t, b)
-	case jobs.BackendSSH:
-		return settleSSH(s, t)
-	}
 	if p, ok := b.(Program); ok {
 		return e.settleProgram(ctx, s, t, p, dry)
+	}
+	switch can := s.Can(); {
+	case can.NeedsHost:
+		return settleSSH(s, t)
+	case can.Bare:
+		return settleLocal(s, t)
+	case can.ImageNames:
+		return settleDocker(s, t, b)
 	}
 	return e.settleImage(ctx, s, t, c, survey, dry)
 }

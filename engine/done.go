@@ -12,7 +12,7 @@ func settleDone(s *jobs.Spec, over string) error {
 		return nil
 	}
 	if over == jobs.DoneOverTask {
-		if s.Backend == jobs.BackendDocker {
+		if s.Can().Fresh {
 			return &jobs.Error{Kind: jobs.KindConfig,
 				Msg:  "done_over: the done commands of the backend docker run in a container of their own, where nothing of the task's is but the workspace",
 				Hint: "leave done_over out, or use --backend singularity"}

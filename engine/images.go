@@ -56,7 +56,7 @@ func (e *Engine) content(ctx context.Context, path string) (string, error) {
 // a login node whose compute nodes have no network. Where it has no container
 // program the machine of the environment fetches by itself.
 func (e *Engine) fetchFor(ctx context.Context, s *jobs.EnvSpec, offline bool) error {
-	if e.Images == nil || s.Backend != jobs.BackendSingularity || s.Login != nil || !images.IsReference(s.Image) {
+	if e.Images == nil || !s.Can().Layers || s.Login != nil || !images.IsReference(s.Image) {
 		return nil
 	}
 	ref, err := images.Settle(s.Image)

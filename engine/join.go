@@ -152,7 +152,7 @@ func (e *Engine) joinable(v *View) error {
 			Msg: "job " + short + " runs in a sandbox of the backend " + v.Spec.Backend + ", which nobody can come into beside its command",
 			Hint: "berth logs --follow " + short + " shows what it writes; environments there can be come into: berth shell --backend " +
 				v.Spec.Backend}
-	case v.Spec.Backend == jobs.BackendSSH:
+	case v.Spec.Can().NeedsHost:
 		host := "HOST"
 		if v.Spec.SSH != nil {
 			host = v.Spec.SSH.Host

@@ -14,7 +14,7 @@ import (
 // settleLayer takes over what a task says of its writable layer beside its
 // name and size, and refuses what does not go together.
 func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
-	if s.Backend != jobs.BackendSingularity {
+	if !s.Can().Layers {
 		return nil
 	}
 	switch keep := t.Overlay.Keep; {

@@ -19,7 +19,7 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sel
 	}
 	p := s.Invocation()
 	p.Name, p.User, p.Guest = info.Name, at.owner, at.node
-	if s.Backend == jobs.BackendSingularity || s.Backend == jobs.BackendLocal || s.Backend == jobs.BackendDocker {
+	if !s.Can().OtherHost {
 		p.Guest = jobs.PlaceholderNode // where its place is a directory of the runner's
 	}
 	inner, err := b.Argv(p, []string{"guest"})

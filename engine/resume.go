@@ -35,12 +35,12 @@ func settleResume(s *jobs.Spec, asked *jobs.Resume) error {
 		return no(jobs.KindUsage, fmt.Sprintf("min = %s is as long as the task runs before it is stopped (%s)", p.Min, limit-p.Before), "give less, or more time")
 	case s.Resources.Tasks > 1:
 		return no(jobs.KindConfig, "the tasks of [resources] ntasks cannot be stopped at one point from which all go on", "leave resume or ntasks out")
-	case s.Workspace == nil && (s.Backend == jobs.BackendDocker || s.Backend == jobs.BackendSSH || s.External != nil):
+	case s.Workspace == nil && !s.Can().Leaves():
 		return no(jobs.KindConfig, "with the backend "+s.Backend+" nothing but a workspace is there after an attempt, and this task has none",
 			`add [workspace] repo = ".", or use --backend singularity`)
 	case p.Every > 0 && s.Workspace == nil:
 		return no(jobs.KindUsage, "every: a checkpoint keeps the workspace, and this task has none", `add [workspace] repo = ".", or leave every out`)
-	case p.Every > 0 && (s.Backend == jobs.BackendSSH || s.External != nil):
+	case p.Every > 0 && s.Can().OtherHost:
 		return no(jobs.KindConfig, "every: the workspace comes back from the backend "+s.Backend+" only when the task has ended", "leave every out")
 	}
 	s.Resume = &p

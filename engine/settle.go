@@ -96,7 +96,7 @@ func settleTasks(s *jobs.Spec) error {
 	case s.Overlay.Name != "":
 		return refuse(jobs.KindConfig, "the tasks would all write the overlay "+s.Overlay.Name+", which takes one writer",
 			"leave overlay out: every task gets a layer of its own, which is thrown away")
-	case s.Backend != jobs.BackendSingularity && s.Backend != jobs.BackendLocal:
+	case !s.Can().Steps():
 		return refuse(jobs.KindConfig, "the backend "+s.Backend+" cannot be placed by the scheduler", "use --backend singularity")
 	}
 	return nil

@@ -160,7 +160,7 @@ func (e *Engine) envTemplate(o EnvOptions, backend string) (EnvOptions, error) {
 
 // contained refuses a template where there are no images of Apptainer's.
 func contained(template, backend string) error {
-	if backend == jobs.BackendSingularity {
+	if jobs.CapabilitiesOf(backend).Layers {
 		return nil
 	}
 	return &jobs.Error{Kind: jobs.KindConfig,

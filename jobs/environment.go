@@ -5,16 +5,6 @@ import "time"
 // EnvVersion is the schema version of env.json.
 const EnvVersion = 1
 
-// More names of backends.
-const (
-	BackendDocker = "docker"
-	BackendSSH    = "ssh"
-)
-
-// BackendExternal is the word for all backends that are programs of their own,
-// where one is meant and its name does not matter.
-const BackendExternal = "external"
-
 // DriverKernel is an overlay that berth mounts itself in a user and mount
 // namespace of its own, with userxattr, over an unpacked image.
 const DriverKernel = "kernel"

@@ -7,14 +7,10 @@ import (
 // SpecVersion is the schema version of job.json.
 const SpecVersion = 1
 
-// Names of the schedulers and backends.
+// Names of the schedulers.
 const (
 	SchedulerSlurm = "slurm"
 	SchedulerLocal = "local"
-
-	BackendAuto        = "auto"
-	BackendSingularity = "singularity"
-	BackendLocal       = "local"
 )
 
 // Spec is a job as it was submitted, every value settled. It is job.json, is
@@ -176,7 +172,7 @@ func (s *Spec) CheckedOver() string {
 		return ""
 	case s.DoneOver == DoneOverTask:
 		return "the task's own files"
-	case s.Backend == BackendLocal || s.Backend == BackendSSH:
+	case s.Can().Bare:
 		return "a host that the task could change"
 	}
 	return ""

@@ -139,7 +139,7 @@ func (f *doctorFlags) where(cmd *cobra.Command, a *app) (doctor.Where, error) {
 		words      []string
 	}{
 		{"--scheduler", f.scheduler, &scheduler, jobs.Schedulers()},
-		{"--backend", f.backend, &backend, []string{jobs.BackendSingularity, jobs.BackendDocker, jobs.BackendSSH, jobs.BackendLocal}},
+		{"--backend", f.backend, &backend, jobs.Backends()},
 	} {
 		if v.to == &backend && task.IsProgram(v.word) {
 			backend = v.word

@@ -130,11 +130,11 @@ func (a *app) envState(s engine.Shown, asked bool) string {
 		return "queued"
 	case s.Allocation != nil:
 		return "held"
-	case (s.Spec.Backend == jobs.BackendSSH || s.Spec.Login != nil) && !asked:
+	case (s.Spec.Can().NeedsHost || s.Spec.Login != nil) && !asked:
 		return "not asked"
 	case a.sandboxLeft(s):
 		return "open"
-	case s.Last == nil && s.Spec.Backend != jobs.BackendSSH && s.Spec.Login == nil:
+	case s.Last == nil && !s.Spec.Can().NeedsHost && s.Spec.Login == nil:
 		return "new"
 	}
 	return "stopped"

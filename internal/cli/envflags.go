@@ -85,8 +85,8 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	if err := task.Place(&o.Place, keysGiven(cmd, envKeyFlags, nil)); err != nil {
 		return o, err
 	}
-	if o.Backend == "apptainer" {
-		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: `--backend must not be "apptainer"`, Hint: "--backend singularity"}
+	if meant := jobs.MeantBackend(o.Backend); meant != "" {
+		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--backend must not be %q", o.Backend), Hint: "--backend " + meant}
 	}
 	if f.from != "" {
 		if err := jobs.CheckSnapshotName(f.from); err != nil {
@@ -188,7 +188,7 @@ func (a *app) environment(cmd *cobra.Command, f *envFlags) (*engine.Environment,
 // current one where the configuration says that this one is to be seen:
 // commands would change the wrong files.
 func sameWorkspace(cfg *config.Config, o engine.EnvOptions, s jobs.EnvSpec) error {
-	if s.Backend != jobs.BackendDocker || !cfg.MountCwd() || len(o.Mounts) > 0 {
+	if !s.Can().Daemon || !cfg.MountCwd() || len(o.Mounts) > 0 {
 		return nil
 	}
 	cwd, err := os.Getwd()

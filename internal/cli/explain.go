@@ -190,7 +190,7 @@ func explain(v engine.View, known engine.Explanation) (*explainJSON, error) {
 		x.AskError = known.Trouble.Error()
 	}
 	s := v.Spec
-	if s.Backend != jobs.BackendSingularity {
+	if !s.Can().Layers {
 		if s.Image != "" {
 			x.Image = &explainImage{Path: s.Image, Reference: s.ImageRef, Digest: s.ImageDigest, Sum: s.ImageSum}
 		}

@@ -94,7 +94,7 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 // place is a task of which the flags of [taskFlags.addPlace] and the
 // configuration say where it runs, and what it may use.
 func (f *taskFlags) place(cmd *cobra.Command, cfg *config.Config, name string) (t jobs.Task, c engine.Choice, notes []string, err error) {
-	t = jobs.Task{Name: name, Place: jobs.Place{Backend: jobs.BackendLocal}}
+	t = jobs.Task{Name: name, Place: jobs.Place{Backend: jobs.BackendBare}}
 	c.Offline = cfg.Offline()
 	if err = task.Override(&t, keysGiven(cmd, keyFlags, f.keys)); err == nil {
 		notes, err = cfg.Task(&t)
@@ -106,7 +106,7 @@ func (f *taskFlags) place(cmd *cobra.Command, cfg *config.Config, name string) (
 // target has.
 func (f *taskFlags) loginHost(cmd *cobra.Command, t *jobs.Task) error {
 	if f.login != "" {
-		if t.Backend == jobs.BackendSSH {
+		if t.Can().NeedsHost {
 			return usage("--login names a cluster's login node, and the backend ssh runs the task on a host itself: give one of them")
 		}
 		login, err := jobs.ParseHost(f.login)

@@ -218,14 +218,14 @@ func (f *file) readTarget(name string, line int, r *strict.Reader) *target {
 	cluster := jobs.IsCluster(scheduler)
 	backend := shown(t.values["terminal.backend"].V)
 	switch {
-	case cluster && backend == jobs.BackendSSH:
+	case cluster && jobs.CapabilitiesOf(backend).NeedsHost:
 		r.Take("backend").Failf(`leave backend out: host is where the scheduler's commands run`, `must not be "ssh" with the scheduler %q`, scheduler)
 	case cluster:
 		t.login, t.key = host, key
 		if key != nil && host == nil {
 			r.Take("ssh_key").Failf("", "needs a host beside it")
 		}
-	case (host != nil || key != nil) && backend != jobs.BackendSSH:
+	case (host != nil || key != nil) && !jobs.CapabilitiesOf(backend).NeedsHost:
 		r.Take("host").On(r.Take("ssh_key")).Failf(
 			`add scheduler = "slurm" (host is then the login node), or backend = "ssh" (host is then where commands run)`,
 			"goes with the scheduler slurm or the backend ssh, and this target has neither")

@@ -61,8 +61,9 @@ func safeBackend(g guard, v, base any) bool {
 	if same(g, v, base) {
 		return true
 	}
-	contains := slices.Contains([]string{jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendDocker}, shown(v))
-	return contains && slices.Contains([]string{jobs.BackendAuto, jobs.BackendLocal}, shown(base))
+	to, from := shown(v), shown(base)
+	here := jobs.CapabilitiesOf(from)
+	return (to == jobs.BackendAuto || jobs.CapabilitiesOf(to).Here()) && (from == jobs.BackendAuto || here.Bare && !here.OtherHost)
 }
 
 // safeScheduler: what the user has sent to a cluster does not come to this

@@ -110,7 +110,7 @@ func (im *importer) yaml(path string, data []byte) error {
 		item := t.Take(name)
 		from := fmt.Sprintf("%s:%d", path, item.Line())
 		full := "terminal." + name
-		if name == "daytona" && item.Is(strict.Table) {
+		if item.Is(strict.Table) && slices.ContainsFunc(Keys, func(k Key) bool { return k.table() == full }) {
 			sub := item.Table()
 			for _, n := range sub.Names() {
 				im.value(full+"."+n, from, sub.Take(n))
@@ -265,7 +265,7 @@ func (im *importer) text(name, from, text string) {
 	case k.Name == "terminal.backend" && !isOneOf(text, backendWords):
 		im.leave(name, from, "berth has no such backend, but where a program berth-backend-"+text+" is installed: then berth config set terminal.backend "+text)
 		return
-	case k.Name == "terminal.backend" && text == jobs.BackendLocal:
+	case k.Name == "terminal.backend" && text == jobs.BackendBare:
 		why = "nothing is contained there: berth config set terminal.backend auto contains commands"
 	case k.Name == "terminal.container_disk" && text != "0":
 		why = "with singularity a size takes the overlay driver ext3; 0 leaves the choice"

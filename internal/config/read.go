@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func (k *Key) value(v strict.Value) any {
 
 // otherBackends are what people name, and berth does not have by that name.
 var otherBackends = map[string]string{
-	"apptainer": `did you mean "singularity"?`, "podman": `did you mean "docker"?`,
+	"podman":         `did you mean "docker"?`,
 	"vercel_sandbox": noVercel, "bubblewrap": noBubblewrap,
 }
 
@@ -110,8 +111,13 @@ func (k *Key) typed(v strict.Value) (got any, ok bool) {
 		s := v.Text()
 		return s, s != ""
 	case Word:
-		if raw, _ := v.Raw(); k.Name == "terminal.backend" && otherBackends[raw] != "" {
-			v.Failf("", "must not be %q: %s", raw, otherBackends[raw])
+		raw, _ := v.Raw()
+		hint := otherBackends[raw]
+		if meant := jobs.MeantBackend(raw); meant != "" {
+			hint = fmt.Sprintf("did you mean %q?", meant)
+		}
+		if k.Name == "terminal.backend" && hint != "" {
+			v.Failf("", "must not be %q: %s", raw, hint)
 			return nil, false
 		} else if k.Name == "terminal.backend" && task.IsProgram(raw) {
 			return raw, true

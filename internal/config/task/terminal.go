@@ -1,6 +1,7 @@
 package task
 
 import (
+	"slices"
 	"strings"
 
 	"berth/internal/config/keys"
@@ -41,8 +42,8 @@ func terminal(task *jobs.Task, t *strict.Reader) {
 func backend(v strict.Value) string {
 	if v.Is(strict.String) {
 		switch s, _ := v.Raw(); {
-		case s == "apptainer": // another program, the same backend
-			v.Failf("", "must not be %q: did you mean %q?", s, jobs.BackendSingularity)
+		case jobs.MeantBackend(s) != "":
+			v.Failf("", "must not be %q: did you mean %q?", s, jobs.MeantBackend(s))
 			return ""
 		case IsProgram(s):
 			return s
@@ -54,7 +55,7 @@ func backend(v strict.Value) string {
 // Backends returns the words that every berth knows for backends. Any other may
 // be that of a program, see [IsProgram].
 func Backends() []string {
-	return []string{jobs.BackendAuto, jobs.BackendSingularity, jobs.BackendDocker, jobs.BackendSSH, jobs.BackendLocal, "modal", "daytona"}
+	return slices.Concat([]string{jobs.BackendAuto}, jobs.Backends(), jobs.KnownPrograms())
 }
 
 // IsProgram tells whether a word names a backend that is a program of its own,

@@ -60,8 +60,8 @@ func (r *attempt) programVersions(ctx context.Context, program string) map[strin
 		ask(r.spec.Scheduler, func() string { return r.batch.Version(ctx, r.on) })
 	}
 	switch {
-	case r.spec.Backend == jobs.BackendDocker:
-		ask(jobs.BackendDocker, func() string { return (&docker.Backend{On: r.on}).Check(ctx).Version })
+	case r.spec.Can().Daemon:
+		ask(r.spec.Backend, func() string { return (&docker.Backend{On: r.on}).Check(ctx).Version })
 	case program != "":
 		ask(filepath.Base(program), func() string {
 			v, _ := apptainer.Version(ctx, r.on, program)
@@ -124,7 +124,7 @@ func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) 
 	if c != nil {
 		g := c.Session().Guest()
 		v.Kernel, v.Level, v.Seen = g.Kernel, r.spec.Level, g.Seen
-		v.Proof = c.Proof(r.spec.Backend == jobs.BackendSingularity)
+		v.Proof = c.Proof(r.spec.Can().Layers)
 		if v.Level == jobs.LevelNone {
 			v.Proof = []string{"there is no container: nothing was looked for"}
 		}
