@@ -82,7 +82,7 @@ func NewCache(home string, on jobs.Starter, progress func(string)) *images.Cache
 	return &images.Cache{
 		Dir: images.Dir(home), On: on, Progress: progress, Getenv: os.Getenv,
 		Program: func() (string, error) { return FindProgram(os.Getenv("PATH")) },
-		Environ: func() []string { return Environ(os.Getenv, "") },
+		Environ: func() []string { return Environ(os.Getenv, "") }, Tool: ImageTool,
 	}
 }
 
@@ -112,10 +112,6 @@ func buildEnviron(scratch string) (env []string, drop func(), err error) {
 			return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory to unpack an image in", Err: err}
 		}
 	}
-	env = Environ(os.Getenv, "")
-	for _, p := range []string{"APPTAINER_", "SINGULARITY_"} {
-		env = append(env, p+"CACHEDIR="+filepath.Join(dir, "cache"), p+"TMPDIR="+filepath.Join(dir, "tmp"))
-	}
-	env = append(env, "APPTAINER_CONFIGDIR="+filepath.Join(dir, "config"))
+	env = append(Environ(os.Getenv, ""), workVariables("", images.Work{Cache: filepath.Join(dir, "cache"), Temp: filepath.Join(dir, "tmp"), Config: filepath.Join(dir, "config")})...)
 	return env, func() { _ = removeTree(dir) }, nil
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/images"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -64,7 +63,7 @@ func (e *Engine) submitOwn(ctx context.Context, t jobs.Task, c Choice, prompt, v
 	t.Results = jobs.ResultLimits{}
 	t.Retry = &jobs.Retry{} // whoever wants the image asks again
 	t.Place = jobs.Place{
-		Backend: jobs.BackendBare, Env: images.CredentialNames(e.value, t.Profile.Proxy == jobs.Proxy{}),
+		Backend: jobs.BackendBare, Env: e.Images.CredentialNames(e.value, t.Profile.Proxy == jobs.Proxy{}),
 		Resources: jobs.Resources{CPUs: t.Resources.CPUs, Memory: t.Resources.Memory, Time: t.Resources.Time},
 		Scheduler: t.Scheduler, Slurm: t.Slurm, Profile: t.Profile, Target: t.Target,
 	}

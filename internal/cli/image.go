@@ -32,7 +32,7 @@ func (a *app) images(home string, on jobs.Starter) (*images.Cache, error) {
 	}
 	c := apptainer.NewCache(home, on, progress)
 	c.Meter = a.meter
-	ask := &registry.Client{Progress: progress, Memo: c}
+	ask := &registry.Client{Progress: progress, Memo: c, Tool: c.Tool}
 	if a.cfg != nil {
 		p, err := a.cfg.ReadProfile()
 		if err == nil {

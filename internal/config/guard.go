@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/apptainer"
 	"berth/internal/config/profile"
 	"berth/internal/images"
 	"berth/jobs"
@@ -130,9 +131,9 @@ func sendsLogin(g guard, v, base any) bool {
 // loginVariable is the variable that is set here of those that hold a login to
 // whichever registry is asked.
 func (c *Config) loginVariable() string {
-	for _, name := range []string{"APPTAINER_DOCKER_PASSWORD", "SINGULARITY_DOCKER_PASSWORD"} {
-		if v, _ := c.lookupEnv(name); v != "" {
-			return name
+	for _, login := range apptainer.ImageTool.Logins {
+		if v, _ := c.lookupEnv(login[1]); v != "" {
+			return login[1]
 		}
 	}
 	return ""

@@ -89,8 +89,7 @@ type Definition struct {
 	Text   []byte
 	Dir    string    // where its relative paths begin, or ""
 	Output io.Writer // takes what the container program and %post say
-	// Ways are how %post can be root here, the best first; see
-	// [Definition] of package apptainer's BuildWays.
+	// Ways are how %post can be root here, the best first.
 	Ways []Way
 	// Shell is this program, which stands over the shell of the base image and
 	// confines the scripts that it runs; see guest.ScriptMain.
@@ -187,7 +186,7 @@ func (c *Cache) build(ctx context.Context, program, scratch, made string, w want
 		}
 		_ = os.Remove(made)
 	}
-	return buildError(w.ref, head, err)
+	return c.Tool.buildError(w.ref, head, err)
 }
 
 func (c *Cache) buildBy(ctx context.Context, program, scratch, made, dir string, head Header, way Way, d *Definition) error {
@@ -280,7 +279,7 @@ func fakerootTrouble(err error) bool {
 
 // buildError says why a definition was not built, by the words of the container
 // program.
-func buildError(ref string, head Header, err error) error {
+func (t Tool) buildError(ref string, head Header, err error) error {
 	text := wordsOf(err)
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(text), w) })
@@ -294,12 +293,12 @@ func buildError(ref string, head Header, err error) error {
 		e.Hint = "ask for ids of your own in /etc/subuid and /etc/subgid, or build it elsewhere and name the SIF"
 	case has("signal: killed", "out of memory", "cannot allocate memory"):
 		e.Err, e.Hint = errors.New("a process of it was killed, for memory as it seems"), "give it more: --memory 4GiB"
-	case has("while running %", "failed to execute %"):
+	case has(t.ScriptFailed...):
 		e.Kind, e.Err, e.Hint = jobs.KindUsage, fmt.Errorf("%w: %s", ErrScript, lastWords(text)), ""
 	case has("unable to parse", "invalid build source", "unable to build from", "is not a valid", "invalid header"):
 		e.Kind, e.Msg, e.Hint = jobs.KindUsage, "the definition of "+ref, ""
 	case has("conveyor failed to get") && head.ask() != "":
-		return fetchError(head.ask(), err)
+		return t.fetchError(head.ask(), err)
 	}
 	return e
 }
@@ -338,8 +337,8 @@ type stage struct {
 	line      int // of From, from 0
 }
 
-// ReadHeader reads where the stages of a definition begin
-// (apptainer.org, "Definition Files").
+// ReadHeader reads where the stages of a definition begin, as the container program's
+// documentation has it ("Definition Files").
 func ReadHeader(text []byte) Header {
 	var h Header
 	section := ""

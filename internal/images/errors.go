@@ -11,21 +11,12 @@ import (
 	"berth/jobs"
 )
 
-// logins are the variables by which a registry knows the user. They are given to
-// the program that fetches an image and to nothing else.
-var logins = []string{"APPTAINER_DOCKER_USERNAME", "APPTAINER_DOCKER_PASSWORD", "SINGULARITY_DOCKER_USERNAME", "SINGULARITY_DOCKER_PASSWORD",
-	"APPTAINER_AUTHFILE", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"}
-
-// credentials are these and the way there.
-var credentials = slices.Concat(logins, []string{"DOCKER_HOST", "APPTAINER_LIBRARY", "SINGULARITY_LIBRARY",
-	"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"})
-
 // CredentialNames are the variables that are set here of those by which a
 // registry knows the user; with proxies, also the way there. What fetches an
 // image in a job is given them.
-func CredentialNames(getenv func(string) string, proxies bool) []string {
+func (c *Cache) CredentialNames(getenv func(string) string, proxies bool) []string {
 	var out []string
-	for _, name := range credentials {
+	for _, name := range c.Tool.credentials() {
 		if getenv(name) != "" && (proxies || !strings.HasSuffix(strings.ToLower(name), "_proxy")) {
 			out = append(out, name)
 		}
@@ -35,7 +26,7 @@ func CredentialNames(getenv func(string) string, proxies bool) []string {
 
 // fetchError says why a reference could not be fetched, by the words of the
 // container program and of registries.
-func fetchError(ref string, err error) error {
+func (t Tool) fetchError(ref string, err error) error {
 	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "fetch " + ref, Err: err}
 	text := err.Error()
 	var failed *run.Error
@@ -52,16 +43,16 @@ func fetchError(ref string, err error) error {
 	case has("no space left", "disk quota exceeded"):
 		e.Hint = "make room where images are kept and on the scratch disk of " + Hostname() + ": df -h"
 	case has("toomanyrequests", "too many requests") || status == "429":
-		e.Kind, e.Hint = jobs.KindAgain, "the registry answers only so many requests: give it a login ("+HintLogin+"), or try later"
+		e.Kind, e.Hint = jobs.KindAgain, "the registry answers only so many requests: give it a login ("+t.HintLogin()+"), or try later"
 	case has("no such host", "dial tcp", "i/o timeout", "connection refused", "network is unreachable",
 		"no route to host", "name resolution", "tls handshake timeout"):
 		e.Hint = "is there a network on " + Hostname() + "? Else pull the image where there is one (berth image pull there, or with --in-job on a node)"
 	case has("unauthorized", "authentication required", "access to the resource is denied", "denied:") || status == "401" || status == "403":
-		e.Kind, e.Hint = jobs.KindAuth, "either it does not exist or it needs a login: "+HintLogin
+		e.Kind, e.Hint = jobs.KindAuth, "either it does not exist or it needs a login: "+t.HintLogin()
 	case has("manifest unknown", "name unknown", "manifest_unknown", "name_unknown", "not found", "no such file", "does not exist") || status == "404":
 		e.Kind, e.Hint = jobs.KindNotFound, "is the name right? "+ref
 	case has("no library client", "no-default-remote"):
-		e.Kind, e.Hint = jobs.KindConfig, "no library is configured here: apptainer remote add, or take the image from a registry (docker://)"
+		e.Kind, e.Hint = jobs.KindConfig, "no library is configured here: "+t.AddRemote+", or take the image from a registry (docker://)"
 	case has("invalid reference", "could not parse reference"):
 		e.Kind, e.Hint = jobs.KindUsage, "write it as docker://[HOST/]NAME:TAG"
 	case has("reading the docker archive"):
@@ -69,7 +60,7 @@ func fetchError(ref string, err error) error {
 	case strings.HasPrefix(status, "5"), has("internal server error", "unexpected eof", "connection reset"):
 		e.Hint = "the registry failed in the middle of it: try again later"
 	default:
-		e.Hint = "see what it says by hand: apptainer build image.sif " + ref
+		e.Hint = "see what it says by hand: " + t.ByHand(ref)
 	}
 	return e
 }
@@ -99,9 +90,6 @@ func noRoom(err error, dir string) error {
 	}
 	return &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory for images", Err: err, Hint: hintRoom(dir)}
 }
-
-// HintLogin says how a registry is given a login.
-const HintLogin = "set APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD, or DOCKER_CONFIG to the directory of a config.json that has it"
 
 // passing tells whether the same may work a little later.
 func passing(err error) bool {

@@ -118,8 +118,21 @@ func get(url string) ([]byte, error) {
 // sif is an image with this data.
 func sif(data []byte) []byte { return siftest.New(uuid.UUID([]byte("0123456789abcdef")), data) }
 
+// tool is the container program of these tests, with the names of the real one.
+var tool = Tool{
+	Logins:    [][2]string{{"APPTAINER_DOCKER_USERNAME", "APPTAINER_DOCKER_PASSWORD"}, {"SINGULARITY_DOCKER_USERNAME", "SINGULARITY_DOCKER_PASSWORD"}},
+	AuthFile:  "APPTAINER_AUTHFILE",
+	Libraries: []string{"APPTAINER_LIBRARY", "SINGULARITY_LIBRARY"},
+	Work: func(_ string, w Work) []string {
+		return []string{"APPTAINER_CACHEDIR=" + w.Cache, "APPTAINER_TMPDIR=" + w.Temp}
+	},
+	ByHand:       func(ref string) string { return "apptainer build image.sif " + ref },
+	AddRemote:    "apptainer remote add",
+	ScriptFailed: []string{"while running %", "failed to execute %"},
+}
+
 func newCache(dir string) *Cache {
-	return &Cache{Dir: dir, On: run.Local{}, Program: os.Executable,
+	return &Cache{Dir: dir, On: run.Local{}, Program: os.Executable, Tool: tool,
 		Environ:  func() []string { return []string{"IMAGES_TEST=program", "PATH=" + os.Getenv("PATH")} },
 		Getenv:   func(n string) string { return map[string]string{"TMPDIR": os.Getenv("IMAGES_TMP")}[n] },
 		Progress: func(string) {}, Sleep: func(context.Context, time.Duration) {},

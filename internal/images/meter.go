@@ -34,7 +34,7 @@ const (
 // and then how far it is with the file that it makes of them. It does not say
 // how much there will be.
 func (c *Cache) watch(scratch, made, ref string) (stop func()) {
-	layers := filepath.Join(scratch, "apptainer", "cache")
+	layers := workIn(scratch).Cache
 	end, ended := make(chan struct{}), make(chan struct{})
 	every := meterEvery
 	if c.Meter == nil {

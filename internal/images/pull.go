@@ -36,7 +36,8 @@ var ErrNoDigest = errors.New("no digest can be asked for")
 type Cache struct {
 	Dir      string // see [Dir]
 	On       jobs.Starter
-	Program  func() (string, error)               // apptainer, or singularity
+	Program  func() (string, error)               // path of the container program
+	Tool     Tool                                 // what is known of it
 	Environ  func() []string                      // of that program, without its directories
 	Getenv   func(string) string                  // of the caller
 	Scratch  string                               // a profile's scratch directory, to build in; "" is chosen
@@ -358,7 +359,7 @@ func (c *Cache) fetch(ctx context.Context, program, scratch, made string, w want
 	_, err := run.Output(ctx, c.On, jobs.Cmd{Argv: argv, Dir: "/", Env: c.environ(program, scratch, w.ask)})
 	stop()
 	if err != nil {
-		return fetchError(w.ref, err)
+		return c.Tool.fetchError(w.ref, err)
 	}
 	return bySum(ctx, made, w)
 }
@@ -477,24 +478,15 @@ func (c *Cache) buildBase() (string, error) {
 // fetched, or "" where nothing is: then there are no logins in it, which scripts
 // of a definition that run outside of the container (%setup, %pre) would see.
 func (c *Cache) environ(program, scratch, ask string) []string {
-	env := c.Environ()
-	prefix := "APPTAINER_"
-	if filepath.Base(program) == "singularity" {
-		prefix = "SINGULARITY_"
-	}
-	env = append(env, prefix+"CACHEDIR="+filepath.Join(scratch, "apptainer", "cache"), prefix+"TMPDIR="+filepath.Join(scratch, "w"))
-	for _, name := range credentials {
+	env, logins := c.Environ(), c.Tool.logins()
+	for _, name := range c.Tool.credentials() {
 		if v := c.Getenv(name); v != "" && (ask != "" || !slices.Contains(logins, name)) {
 			env = append(env, name+"="+v)
 		}
 	}
-	if n, err := ParseName(ask); err == nil && n.Loopback() {
-		env = append(env, prefix+"NOHTTPS=true")
-	}
-	// Its own directory of configuration is not to appear in a home that has
-	// none; where there is one it may hold logins.
-	if _, err := os.Stat(filepath.Join(c.Getenv("HOME"), ".apptainer")); err != nil {
-		env = append(env, "APPTAINER_CONFIGDIR="+filepath.Join(scratch, "apptainer", "config"))
-	}
-	return env
+	w := workIn(scratch)
+	w.Home = c.Getenv("HOME")
+	n, err := ParseName(ask)
+	w.Plain = err == nil && n.Loopback()
+	return append(env, c.Tool.Work(program, w)...)
 }

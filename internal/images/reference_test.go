@@ -69,7 +69,7 @@ func TestFetchError(t *testing.T) {
 		docker + "fetching blob: received unexpected HTTP status: 503":                                                                        jobs.KindInfra,
 		"FATAL:   something new": jobs.KindInfra,
 	} {
-		err := fetchError("docker://registry.example.org/x/y:1", &run.Error{Argv: []string{"apptainer"}, Exit: jobs.Exit{Started: true, Code: 255}, Stderr: "INFO:    Fetching OCI image...\n" + text})
+		err := tool.fetchError("docker://registry.example.org/x/y:1", &run.Error{Argv: []string{"apptainer"}, Exit: jobs.Exit{Started: true, Code: 255}, Stderr: "INFO:    Fetching OCI image...\n" + text})
 		if jobs.KindOf(err) != want || jobs.HintOf(err) == "" || strings.Contains(err.Error(), "INFO") || strings.Contains(err.Error(), "FATAL") {
 			t.Errorf("%s: %v: %v (%s)", text, jobs.KindOf(err), err, jobs.HintOf(err))
 		}

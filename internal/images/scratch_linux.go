@@ -11,7 +11,7 @@ func scratchBase(profile string, getenv func(string) string) (string, error) {
 	return container.ScratchBase(profile, getenv)
 }
 
-// newScratch makes a directory with "w" and "apptainer" in it, after what killed
+// newScratch makes a directory with "w" and "program" in it, after what killed
 // processes have left was removed.
 func newScratch(base, tail, forDir string) (dir string, err error) {
 	self := lease.Self()

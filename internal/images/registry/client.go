@@ -32,6 +32,7 @@ var _ images.Resolver = (*Client)(nil)
 // Client asks registries.
 type Client struct {
 	Keychain Keychain
+	Tool     images.Tool  // whose variables it looks at
 	Progress func(string) // tells a person what is waited for; never nil
 	Memo     Memo         // of indexes that were read; nil is none
 	Arch     string       // Go's name of the architecture that is to run; "" is this machine's
@@ -72,7 +73,7 @@ func (c *Client) Digest(ctx context.Context, n images.Name) (string, error) {
 	}
 	a := c.asking(n, host, n.Loopback())
 	var err error
-	if a.login, err = c.Keychain.find(host); err != nil {
+	if a.login, err = c.Keychain.find(host, c.Tool); err != nil {
 		return "", err
 	}
 	var options []name.Option
@@ -293,7 +294,7 @@ func (a *asking) wrong(err error) error {
 }
 
 func (a *asking) noLogin(err error) error {
-	return a.fault(jobs.KindAuth, "wants a login for", printable(err), images.HintLogin)
+	return a.fault(jobs.KindAuth, "wants a login for", printable(err), a.c.Tool.HintLogin())
 }
 
 func (a *asking) unreachable(err error) error {
@@ -317,11 +318,11 @@ func (a *asking) refused(code int, err error) error {
 	e := a.fault(jobs.KindInfra, fmt.Sprintf("answers %d for", code), errors.New(jobs.Printable(said)), hintNone)
 	switch {
 	case code == http.StatusTooManyRequests:
-		e.Kind, e.Hint = jobs.KindAgain, "it answers only so many requests: give it a login ("+images.HintLogin+"), or try later"
+		e.Kind, e.Hint = jobs.KindAgain, "it answers only so many requests: give it a login ("+a.c.Tool.HintLogin()+"), or try later"
 	case code == http.StatusUnauthorized && !words && a.login == (authn.AuthConfig{}):
 		return a.noLogin(errors.New("no login is set"))
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		e.Kind, e.Hint = jobs.KindAuth, "either the image does not exist or it needs a login: "+images.HintLogin
+		e.Kind, e.Hint = jobs.KindAuth, "either the image does not exist or it needs a login: "+a.c.Tool.HintLogin()
 	case code == http.StatusNotFound:
 		e.Kind, e.Hint = jobs.KindNotFound, "is the name right? "+a.name()
 	case code >= 500:

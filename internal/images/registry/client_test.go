@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/apptainer"
 	"berth/internal/images"
 	"berth/jobs"
 
@@ -74,7 +75,7 @@ func client(t *testing.T, env map[string]string) *Client {
 	t.Helper()
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &Client{Keychain: func(n string) string { return env[n] }, Progress: func(string) {}, Arch: "amd64",
+	return &Client{Keychain: func(n string) string { return env[n] }, Tool: apptainer.ImageTool, Progress: func(string) {}, Arch: "amd64",
 		HTTP: &http.Client{Transport: tr}, first: time.Millisecond}
 }
 

@@ -7,26 +7,26 @@ import (
 	"os"
 	"path/filepath"
 
+	"berth/internal/images"
 	"berth/jobs"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 )
 
-// Keychain finds the login for a registry: that of the variables
-// APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD (SINGULARITY_ the
-// same), else what stands for the host in the file that APPTAINER_AUTHFILE or
+// Keychain finds the login for a registry: that of the container program's variables,
+// else what stands for the host in the file that its own variable or
 // REGISTRY_AUTH_FILE names, or in config.json of the directory that
 // DOCKER_CONFIG names. No other file is looked at, and no program asked, as the
 // library's own keychain would.
 type Keychain func(getenv string) string
 
-func (k Keychain) find(host string) (login authn.AuthConfig, err error) {
-	for _, p := range []string{"APPTAINER_", "SINGULARITY_"} {
-		if u := k(p + "DOCKER_USERNAME"); u != "" {
-			return authn.AuthConfig{Username: u, Password: k(p + "DOCKER_PASSWORD")}, nil
+func (k Keychain) find(host string, tool images.Tool) (login authn.AuthConfig, err error) {
+	for _, pair := range tool.Logins {
+		if u := k(pair[0]); u != "" {
+			return authn.AuthConfig{Username: u, Password: k(pair[1])}, nil
 		}
 	}
-	path := k("APPTAINER_AUTHFILE")
+	path := k(tool.AuthFile)
 	if path == "" {
 		path = k("REGISTRY_AUTH_FILE")
 	}

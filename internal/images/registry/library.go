@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"berth/internal/images"
@@ -20,8 +19,8 @@ import (
 // library asks a library of SIFs (the Library API of Sylabs, which others speak
 // as well) for what stands under a name: GET v1/images/PATH:TAG gives its hash,
 // "sha256." and the SHA-256 of the file. Where the library is that a name
-// without a host means, Apptainer's own configuration says; logins to it are
-// Apptainer's affair, and a private image is [images.ErrNoDigest].
+// without a host means, the container program's configuration says; logins to it are
+// that program's affair, and a private image is [images.ErrNoDigest].
 func (c *Client) library(ctx context.Context, n images.Name) (string, error) {
 	if n.Digest != "" {
 		return n.Digest, nil
@@ -72,8 +71,8 @@ func (a *asking) get(ctx context.Context, u *url.URL, to any) error {
 	return nil
 }
 
-// libraryBase is the address of the library: the name's own host,
-// APPTAINER_LIBRARY, or what the active one of Apptainer's remotes says.
+// libraryBase is the address of the library: the name's own host, that of the container
+// program's variable, or what the active one of its remotes says.
 func (c *Client) libraryBase(ctx context.Context, n images.Name) (*url.URL, error) {
 	scheme := "https"
 	if n.Loopback() {
@@ -82,12 +81,12 @@ func (c *Client) libraryBase(ctx context.Context, n images.Name) (*url.URL, erro
 	if n.Host != "" {
 		return &url.URL{Scheme: scheme, Host: n.Host}, nil
 	}
-	for _, v := range []string{"APPTAINER_LIBRARY", "SINGULARITY_LIBRARY"} {
+	for _, v := range c.Tool.Libraries {
 		if u, ok := address(c.Keychain(v)); ok {
 			return u, nil
 		}
 	}
-	host := activeRemote(c.Keychain("HOME"))
+	host := activeRemote(c.Tool.Remotes(c.Keychain("HOME")))
 	if host == "" {
 		return nil, images.ErrNoDigest
 	}
@@ -113,13 +112,8 @@ func address(s string) (*url.URL, bool) {
 	return u, ok
 }
 
-// activeRemote is the host of the remote that Apptainer uses: the user's choice,
-// else the machine's, else "".
-func activeRemote(home string) string {
-	files := []string{"/etc/apptainer/remote.yaml", "/usr/local/etc/apptainer/remote.yaml"}
-	if filepath.IsAbs(home) {
-		files = append([]string{filepath.Join(home, ".apptainer", "remote.yaml")}, files...)
-	}
+// activeRemote is the host of the remote that the first of some files chooses, or "".
+func activeRemote(files []string) string {
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrNotExist) {

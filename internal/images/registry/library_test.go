@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/apptainer"
 	"berth/internal/images"
 	"berth/jobs"
 )
@@ -59,7 +60,7 @@ func TestLibrary(t *testing.T) {
 		}
 	}
 	// Nobody says where it is.
-	if _, err := ask(t, client(t, nil), "library://org/col/tool:1"); !errors.Is(err, images.ErrNoDigest) && activeRemote("") == "" {
+	if _, err := ask(t, client(t, nil), "library://org/col/tool:1"); !errors.Is(err, images.ErrNoDigest) && activeRemote(apptainer.ImageTool.Remotes("")) == "" {
 		t.Error(err)
 	}
 	for _, bad := range []string{"http://far.example.org", "https://u:p@h", "file:///x", "https://h/?q=1"} {
@@ -70,7 +71,7 @@ func TestLibrary(t *testing.T) {
 	home := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(home, ".apptainer"), 0o700))
 	must(t, os.WriteFile(filepath.Join(home, ".apptainer", "remote.yaml"), []byte("Active: mine\nRemotes:\n  mine:\n    URI: cloud.example.org\n    Token: hush\n"), 0o600))
-	if got := activeRemote(home); got != "cloud.example.org" {
+	if got := activeRemote(apptainer.ImageTool.Remotes(home)); got != "cloud.example.org" {
 		t.Errorf("the active remote is %q", got)
 	}
 }

@@ -133,8 +133,11 @@ func makeIn(base, pattern string) (string, error) {
 	}
 }
 
+// dirProgram is where the container program keeps its own files.
+const dirProgram = "program"
+
 func makeScratch(dir string) error {
-	for _, d := range []string{"w", "apptainer", "empty"} {
+	for _, d := range []string{"w", dirProgram, "empty"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
 			return err
 		}
@@ -164,7 +167,7 @@ func (s *Scratch) Workdir() string { return filepath.Join(s.Dir, "w") }
 func (s *Scratch) Empty() string { return filepath.Join(s.Dir, "empty") }
 
 // Conf is where the container program keeps its own files.
-func (s *Scratch) Conf() string { return filepath.Join(s.Dir, "apptainer") }
+func (s *Scratch) Conf() string { return filepath.Join(s.Dir, dirProgram) }
 
 // Remove removes it, whatever has been written there.
 func (s *Scratch) Remove() error { return removeScratch(s.Dir, removeFiles) }
