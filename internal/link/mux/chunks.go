@@ -90,6 +90,7 @@ type sending struct {
 	taken chan struct{} // one for each file that the other side is done with
 	gone  <-chan struct{}
 	sent  int
+	done  int // of them, that the other side was seen to be done with
 }
 
 // run sends all, up to the source's end.
@@ -130,9 +131,10 @@ func (s *sending) run(from source) error {
 func (s *sending) files(from source, buf []byte) error {
 	buf = buf[:cap(buf)]
 	for {
-		if s.sent >= maxChunks {
+		if s.sent-s.done >= maxChunks { // a pause sends none, so it must not count one as taken
 			select {
 			case <-s.taken:
+				s.done++
 			case <-s.gone:
 				return errOver
 			}
