@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth/internal/link/wire"
+	"berth/jobs"
 )
 
 // Edit replaces a text in a file.
@@ -57,7 +58,11 @@ func (s *Session) editOnce(ctx context.Context, sess, path string, e Edit) (int,
 	}
 	was := sha256.Sum256(read.Bytes())
 	req := wire.FileRequest{Op: wire.FileReplace, Path: wire.Text(path), Was: was[:]}
-	if _, err := s.file(ctx, sess, req, strings.NewReader(strings.ReplaceAll(old, e.Old, e.New)), nil); err != nil {
+	_, err = s.file(ctx, sess, req, strings.NewReader(strings.ReplaceAll(old, e.Old, e.New)), nil)
+	switch {
+	case FileKind(err) == wire.FileInvalid: // of a path that was just read: it is the operation that is not known
+		return 0, &jobs.Error{Kind: jobs.KindConfig, Msg: "the environment was opened by a version of berth that cannot edit files for this one", Hint: "stop it, and it is opened by this one: berth env stop NAME"}
+	case err != nil:
 		return 0, err
 	}
 	return count, nil
