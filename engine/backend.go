@@ -121,15 +121,15 @@ func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 
 // fits refuses what the backend of a job does not have.
 func fits(s *jobs.Spec, t jobs.Task) error {
-	on := s.Backend
-	if on == jobs.BackendLocal {
+	on, can := s.Backend, s.Can()
+	if can.Bare && !can.NeedsHost {
 		on += ", which runs on the bare host"
 	}
-	if t.Template != "" && (s.Level == jobs.LevelNone || jobs.IsProgram(s.Backend)) {
+	if t.Template != "" && !can.Here() {
 		return refuse("[terminal] template", on)
 	}
 	for i := range keys.Fields {
-		if f := &keys.Fields[i]; f.Task && f.Said(t.Place) && !keys.Has(f.Jobs, s.Backend, s.Level) {
+		if f := &keys.Fields[i]; f.Task && f.Said(t.Place) && !keys.Has(f.Jobs, s.Backend) {
 			return refuse("["+f.Table()+"] "+f.Key(), on)
 		}
 	}

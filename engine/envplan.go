@@ -171,7 +171,7 @@ func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 	program, docker, host := s.External != nil, valueOf(o.Docker), valueOf(o.SSH)
 	contained := s.Level != jobs.LevelNone || program
 	for i := range keys.Fields {
-		if f := &keys.Fields[i]; f.Noun != "" && f.Said(o.Place) && !keys.Has(f.Envs, s.Backend, s.Level) {
+		if f := &keys.Fields[i]; f.Noun != "" && f.Said(o.Place) && !keys.Has(f.Envs, s.Backend) {
 			return absent(f.Noun, s.Backend)
 		}
 	}

@@ -89,14 +89,17 @@ func gpuFlags(kind string) ([]string, error) {
 	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown kind of GPU " + kind, Hint: `gpu = "nvidia" or gpu = "amd"`}
 }
 
-func networkFlags(network string) ([]string, error) {
-	switch network {
+// placeFlags are those for what a place says in the same way of jobs and environments.
+func placeFlags(p *jobs.Place) (argv []string, err error) {
+	switch p.Network {
 	case "":
-		return nil, nil
 	case "none":
-		return []string{"--network", "none"}, nil
+		argv = append(argv, "--network", "none")
+	default:
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown network %q", p.Network), Hint: `"host" or "none"`}
 	}
-	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown network %q", network), Hint: `"host" or "none"`}
+	gpu, err := gpuFlags(p.GPU)
+	return append(argv, gpu...), err
 }
 
 // Argv returns the command line of an attempt: a container that is removed
@@ -123,8 +126,7 @@ func (*Backend) Argv(p jobs.Invocation, guestArgs []string) ([]string, error) {
 	argv = append(argv, cpuFlags(p.Resources.CPUs)...)
 	argv = append(argv, memoryFlags(p.Resources.Memory, true)...)
 	for _, flags := range []func() ([]string, error){
-		func() ([]string, error) { return networkFlags(p.Network) },
-		func() ([]string, error) { return gpuFlags(p.GPU) },
+		func() ([]string, error) { return placeFlags(&p.Place) },
 		func() ([]string, error) {
 			return mountFlags(append([]jobs.Mount{{Source: p.Guest, Destination: guestPath}}, p.Mounts...))
 		},

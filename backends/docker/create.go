@@ -155,11 +155,7 @@ func (m *maker) argv(c can, limits []string, image string) ([]string, error) {
 	if m.d.Shm != 0 {
 		argv = append(argv, "--shm-size", strconv.FormatInt(int64(m.d.Shm), 10))
 	}
-	network, err := networkFlags(s.Network)
-	if err != nil {
-		return nil, err
-	}
-	gpu, err := gpuFlags(s.GPU)
+	place, err := placeFlags(&s.Place)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +167,7 @@ func (m *maker) argv(c can, limits []string, image string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range [][]string{network, gpu, binds, volumes, podmanFlags(c, m.d.User), m.d.ExtraArgs, {image, "guest", "--locked"}} {
+	for _, part := range [][]string{place, binds, volumes, podmanFlags(c, m.d.User), m.d.ExtraArgs, {image, "guest", "--locked"}} {
 		argv = append(argv, part...)
 	}
 	return argv, nil

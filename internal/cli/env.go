@@ -8,6 +8,7 @@ import (
 
 	"berth/backends/external"
 	"berth/engine"
+	"berth/internal/config/keys"
 	"berth/internal/node/allocations"
 	"berth/jobs"
 
@@ -214,6 +215,11 @@ func (a *app) envDetail(s engine.Shown) [][2]string {
 		add("cpus", fmt.Sprint(p.Resources.CPUs))
 	}
 	add("network", p.Network)
+	for i := range keys.Fields {
+		if f := &keys.Fields[i]; f.Table() == "terminal" && f.Meaning != "" {
+			add(f.Key(), f.Shown(p.Place))
+		}
+	}
 	if p.Lifetime > 0 {
 		add("lifetime", p.Lifetime.String())
 	}

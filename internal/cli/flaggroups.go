@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"berth/internal/config/keys"
+
 	"github.com/spf13/pflag"
 )
 
@@ -13,7 +15,8 @@ type flagGroup struct {
 }
 
 // flagGroups are the parts in which the help of a command with many flags lists
-// them, whichever command it is. A flag in none comes first, under "Flags:".
+// them, whichever command it is. A flag in none comes first, under "Flags:", but one of
+// a place's, which is in the first group.
 var flagGroups = []flagGroup{
 	{"The place it runs in", []string{
 		"image", "from", "template", "overlay", "overlay-wait", "overlay-snapshot", "keep", "keep-failed", "discard", "disk", "bind",
@@ -42,6 +45,9 @@ func listFlags(fs *pflag.FlagSet) string {
 	}
 	fs.VisitAll(func(f *pflag.Flag) {
 		i := slices.IndexFunc(flagGroups, func(g flagGroup) bool { return slices.Contains(g.names, f.Name) })
+		if i < 0 && slices.ContainsFunc(keys.Fields, func(k keys.Field) bool { return k.Flag == f.Name }) {
+			i = 0
+		}
 		parts[i+1].AddFlag(f)
 	})
 	var b strings.Builder

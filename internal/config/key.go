@@ -124,20 +124,16 @@ func of(table string) (out []Key) {
 				return got
 			}
 		}
-		for _, b := range f.Envs {
-			if table == "terminal" { // what is asked of a scheduler is for all
-				k.Places = append(k.Places, places[b]...)
+		if table == "terminal" { // what is asked of a scheduler is for all
+			for _, b := range append(jobs.Backends(), programs) {
+				if keys.Has(f.Envs, b) {
+					k.Places = append(k.Places, b)
+				}
 			}
 		}
 		out = append(out, k)
 	}
 	return out
-}
-
-// places are the words of [keys.Field.Envs] as this table has them.
-var places = map[string][]string{
-	keys.Contained: contained, keys.Programs: program,
-	jobs.BackendSingularity: singularity, jobs.BackendDocker: docker, jobs.BackendSSH: overSSH,
 }
 
 // Find returns a key by its name, or nil.

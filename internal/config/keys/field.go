@@ -43,13 +43,13 @@ type Field struct {
 	Env  string // of the flag of environments; "" is that they have none in this table
 
 	// What the engine says of it.
-	Noun    string   // "a memory limit", where an environment's backend does not have it
-	Jobs    []string // the backends that have it for jobs, in the words of [Has]; nil is all
-	Envs    []string // and for environments
-	Differs string   // "another memory limit", where an environment has another one; "" is not compared
-	Held    bool     // it is of an allocation, and of an environment only there
-	Any     string   // the word that leaves the choice to berth: "auto"
-	Usual   string   // the word that is the same as none: "host"
+	Noun    string                       // "a memory limit", where an environment's backend does not have it
+	Jobs    func(jobs.Capabilities) bool // the backends that have it for jobs; nil is all
+	Envs    func(jobs.Capabilities) bool // and for environments
+	Differs string                       // "another memory limit", where an environment has another one; "" is not compared
+	Held    bool                         // it is of an allocation, and of an environment only there
+	Any     string                       // the word that leaves the choice to berth: "auto"
+	Usual   string                       // the word that is the same as none: "host"
 
 	// What the configuration says of it; its page has this, too.
 	Meaning  string // "" is that it has no such key
@@ -57,18 +57,9 @@ type Field struct {
 	JobsOnly bool   // it does not count for environments
 }
 
-// Contained and Programs are words of [Field.Jobs] for several backends: those that
-// have containers of their own, and those that are programs.
-const (
-	Contained = "contained"
-	Programs  = "programs"
-)
-
-// Has reports whether a backend of that level is in a list of [Field].
-func Has(list []string, backend string, level jobs.Level) bool {
-	program := jobs.IsProgram(backend)
-	return list == nil || slices.Contains(list, backend) || program && slices.Contains(list, Programs) ||
-		!program && level != jobs.LevelNone && slices.Contains(list, Contained)
+// Has reports whether a backend has what [Field.Jobs] or [Field.Envs] says.
+func Has(which func(jobs.Capabilities) bool, backend string) bool {
+	return which == nil || which(jobs.CapabilitiesOf(backend))
 }
 
 // Table and Key are the two parts of its name.

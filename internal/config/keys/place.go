@@ -13,14 +13,15 @@ import (
 // most is an upper bound that only a slip of the finger passes.
 const most = 1 << 20
 
-// Lists for [Field.Jobs] and [Field.Envs].
+// Which backends have a field.
 var (
-	contained   = []string{Contained}
-	sandboxed   = []string{Contained, Programs}
-	singularity = []string{jobs.BackendSingularity}
-	docker      = []string{jobs.BackendDocker}
-	programs    = []string{Programs}
-	overSSH     = []string{jobs.BackendSSH}
+	here      = jobs.Capabilities.Here
+	sandboxed = func(c jobs.Capabilities) bool { return !c.Bare }
+	layered   = func(c jobs.Capabilities) bool { return c.Layers }
+	daemons   = func(c jobs.Capabilities) bool { return c.Daemon }
+	programs  = func(c jobs.Capabilities) bool { return c.OtherHost && !c.NeedsHost }
+	overSSH   = func(c jobs.Capabilities) bool { return c.NeedsHost }
+	notSSH    = func(c jobs.Capabilities) bool { return !c.NeedsHost }
 )
 
 // Fields are all parts of a place that people choose, but for its scheduler,
@@ -33,22 +34,22 @@ var Fields = []Field{
 			"(default auto: singularity, else docker)"},
 	{Name: "terminal.image", In: func(p *jobs.Place) any { return &p.Image }, Apart: true, Task: true, Flag: "image",
 		Text: func(p *jobs.Place) string { return ImageName(p.Image) },
-		Noun: "an image", Jobs: []string{Contained, Programs, jobs.BackendLocal}, Envs: sandboxed, Differs: "another image",
+		Noun: "an image", Jobs: notSSH, Envs: sandboxed, Differs: "another image",
 		Help: "container `IMAGE`: a SIF file, or a reference such as docker://debian:12"},
-	{Name: "terminal.overlay", In: func(p *jobs.Place) any { return &p.Overlay.Name }, Task: true, Flag: "overlay", Noun: "a named overlay", Jobs: singularity,
+	{Name: "terminal.overlay", In: func(p *jobs.Place) any { return &p.Overlay.Name }, Task: true, Flag: "overlay", Noun: "a named overlay", Jobs: layered,
 		Help: "keep changed files in the overlay `NAME` (default: they are removed at the end)"},
-	{Name: "terminal.overlay_wait", In: func(p *jobs.Place) any { return &p.Overlay.Wait }, Task: true, Flag: "overlay-wait", Jobs: singularity,
+	{Name: "terminal.overlay_wait", In: func(p *jobs.Place) any { return &p.Overlay.Wait }, Task: true, Flag: "overlay-wait", Jobs: layered,
 		Help: "wait while the overlay is in use, at most `TIME`, such as 30m (default: fail with 75)"},
-	{Name: "terminal.overlay_snapshot", In: func(p *jobs.Place) any { return &p.Overlay.Snapshot }, Task: true, Flag: "overlay-snapshot", Jobs: singularity,
+	{Name: "terminal.overlay_snapshot", In: func(p *jobs.Place) any { return &p.Overlay.Snapshot }, Task: true, Flag: "overlay-snapshot", Jobs: layered,
 		Words: []string{jobs.SnapshotAuto, jobs.SnapshotAlways, jobs.SnapshotNever},
 		Help:  "`WHEN` to work on a snapshot of the overlay and keep it only on success: auto, always or never (default auto)"},
-	{Name: "terminal.keep", In: func(p *jobs.Place) any { return &p.Overlay.Keep }, Task: true, Jobs: singularity, Words: []string{jobs.KeepFailed, jobs.KeepAlways}},
+	{Name: "terminal.keep", In: func(p *jobs.Place) any { return &p.Overlay.Keep }, Task: true, Jobs: layered, Words: []string{jobs.KeepFailed, jobs.KeepAlways}},
 	{Name: "terminal.stage", In: func(p *jobs.Place) any { return &p.Stage }, Task: true, Flag: "stage",
 		Words: []string{jobs.StageAuto, jobs.StageAlways, jobs.StageNever},
 		Help:  "`WHEN` to copy the image to the node's own disk: auto (when it is faster), always or never (default auto)",
 		Env:   "singularity: `WHEN` to copy the image to the node's own disk: auto (when it is faster), always or never (default auto)"},
 	{Name: "terminal.bind", In: func(p *jobs.Place) any { return &p.Mounts }, Text: mounts, Task: true, Flag: "bind",
-		Noun: "binds", Jobs: contained, Envs: contained, Differs: "other binds",
+		Noun: "binds", Jobs: here, Envs: here, Differs: "other binds",
 		Help: "mount a path of the machine that the job runs on: `SRC[:DST[:rw]]`, read-only unless rw; repeatable",
 		Env:  "mount a path of the machine that it runs on: `SRC[:DST[:rw]]`, read-only unless rw; repeatable"},
 	{Name: "terminal.env", In: func(p *jobs.Place) any { return &p.Env }, Over: variables, Task: true, Flag: "env", Differs: "other variables",
@@ -63,22 +64,22 @@ var Fields = []Field{
 		Env: "make the node's GPUs available, of the `KIND` nvidia or amd"},
 
 	// What only flags of environments say.
-	{Name: "terminal.fakeroot", In: func(p *jobs.Place) any { return &p.Fakeroot }, Flag: "fakeroot", Noun: "fakeroot", Envs: singularity,
+	{Name: "terminal.fakeroot", In: func(p *jobs.Place) any { return &p.Fakeroot }, Flag: "fakeroot", Noun: "fakeroot", Envs: layered,
 		Env: "singularity: be root inside, as far as the site allows"},
 	{Name: "terminal.overlay_driver", In: func(p *jobs.Place) any { return &p.Overlay.Driver }, Flag: "overlay",
-		Noun: "an overlay driver", Envs: singularity, Differs: "another overlay driver", Any: jobs.BackendAuto,
+		Noun: "an overlay driver", Envs: layered, Differs: "another overlay driver", Any: jobs.BackendAuto,
 		Env: "singularity: `DRIVER` of the writable layer: auto, kernel, fuse or ext3 (default auto)"},
 	{Name: "docker.user", In: func(p *jobs.Place) any { return &dockerOf(p).User }, Flag: "user",
-		Noun: "a user inside", Envs: docker, Differs: "another docker user",
+		Noun: "a user inside", Envs: daemons, Differs: "another docker user",
 		Env: "docker: run as `UID:GID` (default: the image's user; yours with a writable --bind)"},
 	{Name: "docker.pids", In: func(p *jobs.Place) any { return &dockerOf(p).Pids }, Most: most,
-		Noun: "a limit of processes", Envs: docker, Differs: "another limit of processes"},
-	{Name: "docker.volumes", In: func(p *jobs.Place) any { return &dockerOf(p).Volumes }, Flag: "volume", Noun: "volumes", Envs: docker, Differs: "other volumes",
+		Noun: "a limit of processes", Envs: daemons, Differs: "another limit of processes"},
+	{Name: "docker.volumes", In: func(p *jobs.Place) any { return &dockerOf(p).Volumes }, Flag: "volume", Noun: "volumes", Envs: daemons, Differs: "other volumes",
 		Env: "docker: mount a `VOLUME`, as docker run --volume does; repeatable"},
 	{Name: "docker.program", In: func(p *jobs.Place) any { return &dockerOf(p).Program }},
 	{Name: "docker.shm", In: func(p *jobs.Place) any { return &dockerOf(p).Shm }, Differs: "another size of /dev/shm"},
 	{Name: "docker.extra_args", In: func(p *jobs.Place) any { return &dockerOf(p).ExtraArgs },
-		Noun: "docker arguments", Envs: docker, Differs: "other docker arguments"},
+		Noun: "docker arguments", Envs: daemons, Differs: "other docker arguments"},
 	{Name: "external.from", In: func(p *jobs.Place) any { return &external(p).From },
 		Noun: "a snapshot to begin with", Envs: programs, Differs: "another snapshot to begin with"},
 	{Name: "external.allow", In: func(p *jobs.Place) any { return &external(p).Allow }, Noun: "a list of what can be reached", Envs: programs},
@@ -98,12 +99,12 @@ var Fields = []Field{
 		Noun: "a CPU limit", Envs: sandboxed, Differs: "another number of CPUs",
 		Help: "`NUMBER` of CPUs (default: the site's)", Env: "`NUMBER` of CPUs (default 1)", Meaning: "CPUs of jobs and of allocations", Allow: "limits"},
 	{Name: "resources.memory", In: func(p *jobs.Place) any { return &p.Resources.Memory }, Task: true, Flag: "memory",
-		Noun: "a memory limit", Jobs: []string{Contained, Programs, jobs.BackendLocal}, Envs: sandboxed, Differs: "another memory limit",
+		Noun: "a memory limit", Jobs: notSSH, Envs: sandboxed, Differs: "another memory limit",
 		Help:    "memory, a `SIZE` such as 8GiB; a bare number is MiB (default: the site's)",
 		Env:     "memory, a `SIZE` such as 8GiB; a bare number is MiB (default 5GiB)",
 		Meaning: "memory of jobs and of allocations", Allow: "limits"},
 	{Name: "resources.disk", In: func(p *jobs.Place) any { return &p.Resources.Disk }, Task: true, Flag: "disk",
-		Noun: "a disk limit", Jobs: []string{jobs.BackendSingularity, Programs}, Envs: sandboxed, Differs: "another size of its layer",
+		Noun: "a disk limit", Jobs: func(c jobs.Capabilities) bool { return c.Layers || programs(c) }, Envs: sandboxed, Differs: "another size of its layer",
 		Help: "`SIZE` of the writable layer, such as 5GiB", Env: "`SIZE` of the writable layer, such as 50GiB",
 		Meaning: "size of a job's writable layer", Allow: "limits", JobsOnly: true},
 	{Name: "resources.time", In: func(p *jobs.Place) any { return &p.Resources.Time }, Task: true, Flag: "time", Differs: "another time limit", Held: true,
@@ -111,7 +112,7 @@ var Fields = []Field{
 		Env:     "slurm: time limit of an allocation, a `TIME` such as 4h; another allocation follows it",
 		Meaning: "time limit of jobs and of allocations", Allow: "limits"},
 	{Name: "resources.gpus", In: func(p *jobs.Place) any { return &p.Resources.GPUs }, Read: func(v strict.Value) any { return GPUs(v) }, Task: true, Flag: "gpus",
-		Jobs: []string{Contained, jobs.BackendLocal}, Differs: "other GPUs", Held: true,
+		Jobs: func(c jobs.Capabilities) bool { return !c.OtherHost }, Differs: "other GPUs", Held: true,
 		Help: "GPUs on each node, `N` or TYPE:N, such as 1 or a100:2", Env: "slurm: GPUs on each node, `N` or TYPE:N, such as 1 or a100:2",
 		Meaning: "GPUs of jobs and of allocations", Allow: "limits"},
 	{Name: "resources.nodes", In: func(p *jobs.Place) any { return &p.Resources.Nodes }, Most: most, Task: true, Flag: "nodes",

@@ -1,0 +1,117 @@
+package keys
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/jobs"
+)
+
+// filled gives a field of a place a value that says something.
+func filled(t *testing.T, f *Field, p *jobs.Place) {
+	t.Helper()
+	switch v := f.In(p).(type) {
+	case *string:
+		*v = "x"
+	case *int:
+		*v = 3
+	case *bool:
+		*v = true
+	case *jobs.Bytes:
+		*v = jobs.GiB
+	case *time.Duration:
+		*v = time.Hour
+	case *[]string:
+		*v = []string{"A=1"}
+	case *[]jobs.Mount:
+		*v = []jobs.Mount{{Source: "/a", Destination: "/b"}}
+	case *map[string]string:
+		*v = map[string]string{"a": "b"}
+	case **jobs.SSHSpec:
+		*v = &jobs.SSHSpec{Host: "h"}
+	default:
+		t.Fatalf("%s is a %T", f.Name, v)
+	}
+}
+
+// apart are the parts of a place that no row names: what is settled, not said, and
+// what is read and put as a whole.
+var apart = []string{"Level", "Scheduler", "Profile", "Login", "Target"}
+
+// TestFields: each part of a place has a row, names are given once, and each row is
+// seen by what goes through the table.
+func TestFields(t *testing.T) {
+	var names, flags, envs []string
+	rows := map[string]bool{}
+	for i := range Fields {
+		f := &Fields[i]
+		names = append(names, f.Name)
+		if f.Help != "" {
+			flags = append(flags, f.Flag)
+		}
+		if f.Env != "" {
+			envs = append(envs, f.Flag)
+		}
+		if f.Flag == "" && f.Help+f.Env != "" || f.Table() == "" || f.Meaning != "" && !f.Task {
+			t.Errorf("%s: help without a flag, no table, or a key of the configuration alone", f.Name)
+		}
+		var p jobs.Place
+		if f.Said(p) {
+			t.Errorf("%s is said by nothing", f.Name)
+		}
+		filled(t, f, &p)
+		if !f.Said(p) {
+			t.Errorf("%s: not said by %+v", f.Name, p)
+		}
+		for v, k := reflect.ValueOf(p), 0; k < v.NumField(); k++ {
+			if !v.Field(k).IsZero() {
+				rows[v.Type().Field(k).Name] = true
+			}
+		}
+		var below, above jobs.Place
+		Under(&below, p, "")
+		Over(&above, p)
+		if same := f.Said(below) && f.Said(above); same == f.Apart {
+			t.Errorf("%s: under %+v, over %+v", f.Name, below, above)
+		}
+	}
+	for _, list := range [][]string{names, flags, envs} {
+		slices.Sort(list)
+		if len(slices.Compact(slices.Clone(list))) != len(list) {
+			t.Errorf("twice: %s", strings.Join(list, " "))
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[jobs.Place]()) {
+		if rows[f.Name] == slices.Contains(apart, f.Name) {
+			t.Errorf("%s: a row, or not", f.Name)
+		}
+	}
+}
+
+// TestUnder: what is said stays, lists of options are added, variables are put over
+// each other, and a place that shares a part with another one leaves it alone.
+func TestUnder(t *testing.T) {
+	shared := &jobs.DockerSpec{User: "1:1"}
+	p := jobs.Place{Network: "none", Env: []string{"A=2", "B"}, Docker: shared, Slurm: jobs.SlurmOptions{Extra: []string{"--nice"}}}
+	low := jobs.Place{
+		Network: "host", GPU: "amd", Env: []string{"A=1", "C=3"}, Docker: &jobs.DockerSpec{User: "2:2", Pids: 7},
+		Slurm: jobs.SlurmOptions{Extra: []string{"--exclusive"}, Partition: "batch"}, Image: "/x.sif", SSH: &jobs.SSHSpec{Host: "h"},
+	}
+	Under(&p, low, "")
+	want := jobs.Place{
+		Network: "none", GPU: "amd", Env: []string{"C=3", "A=2", "B"}, Docker: &jobs.DockerSpec{User: "1:1", Pids: 7},
+		Slurm: jobs.SlurmOptions{Extra: []string{"--exclusive", "--nice"}, Partition: "batch"},
+	}
+	if diff := cmp.Diff(want, p); diff != "" || shared.Pids != 0 {
+		t.Errorf("%s, and shared is %+v", diff, shared)
+	}
+	q := jobs.Place{}
+	if Under(&q, low, "slurm"); q.GPU != "" || q.Slurm.Partition != "batch" {
+		t.Errorf("of one table: %+v", q)
+	}
+}
