@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"berth/internal/sys/lease"
-	"berth/jobs/store"
 )
 
 // keyBeat is how often the holder of an idempotency key gives a sign of life:
@@ -24,17 +23,8 @@ var keyPatience = lease.Patience{Look: 50 * time.Millisecond, Silent: 180 * time
 // [lease.HeldError] if the job exists or the holder is still at work.
 func (o *once) hold(ctx context.Context) (release func() error, err error) {
 	self := lease.Self()
-	me := lease.Owner{
-		Version: 1,
-		Verb:    "submit",
-		Dir:     o.dir,
-		Host:    self.Host,
-		BootID:  self.BootID,
-		PID:     self.PID,
-		Start:   self.Start,
-		Time:    time.Now().UTC(),
-		Beat:    keyBeat,
-	}
+	me := self.Owner(o.dir)
+	me.Verb, me.Beat = "submit", keyBeat
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	l, err := lease.Acquire(o.dir, me, func(other lease.Owner) bool {
@@ -54,26 +44,13 @@ func (o *once) hold(ctx context.Context) (release func() error, err error) {
 		return nil, err
 	}
 	o.stands = l.Stands
-	beat := filepath.Join(o.dir, "beat")
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for n := 1; ; n++ {
-			_ = store.Beat(o.dir, n, time.Now())
-			select {
-			case <-done:
-				return
-			case <-time.After(keyBeat):
-			}
-		}
-	}()
+	stopBeat := l.Beat(keyBeat)
 	return func() error {
-		close(done)
-		<-ended
+		stopBeat()
 		if !l.Stands() {
 			return nil
 		}
-		if err := os.Remove(beat); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(o.dir, "beat")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return l.Release()

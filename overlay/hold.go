@@ -21,8 +21,8 @@ func (s *Set) hold(ctx context.Context, dir, verb string, force bool) (release f
 // long as [Set].Wait says: until they give the lease back, or are silent for
 // so long that they count as gone. With force each gives way.
 func (s *Set) take(ctx context.Context, dir, verb string, force bool) (l *Lease, release func(), err error) {
-	p := lease.Self()
-	me := Owner{Version: 1, Verb: verb, Dir: dir, Host: p.Host, BootID: p.BootID, PID: p.PID, Start: p.Start, Time: time.Now().UTC(), Beat: s.beat}
+	me := lease.Self().Owner(dir)
+	me.Verb, me.Beat = verb, s.beat
 	name, patience := nameOf(dir), lease.PatienceFor(s.beat)
 	if s.Wait > 0 {
 		until, cancel := context.WithTimeout(ctx, s.Wait)
@@ -34,25 +34,9 @@ func (s *Set) take(ctx context.Context, dir, verb string, force bool) (l *Lease,
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for n := 1; ; n++ {
-			_ = store.Beat(dir, n, time.Now()) // one that is missed is made up by the next
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(patience.Dead / 3):
-			}
-			if !l.Stands() {
-				return // another process owns the heartbeat file now
-			}
-		}
-	}()
+	stop := l.Beat(lease.BeatOf(s.beat))
 	return l, func() {
-		cancel()
-		<-done
+		stop()
 		if err := l.Release(); err != nil {
 			s.say("warning: the lease of overlay %s could not be given back: %v", name, err)
 		}

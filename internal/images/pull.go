@@ -206,7 +206,7 @@ func (c *Cache) once(ctx context.Context, w want) (Image, error) {
 	}
 	defer func() { _ = disk.RemoveTree(mine) }()
 	self := lease.Self()
-	me := lease.Owner{Version: 1, Dir: mine, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC()}
+	me := self.Owner(mine)
 	p := c.Patience
 	if p.Look == 0 {
 		p = usual

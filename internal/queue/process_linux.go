@@ -112,10 +112,8 @@ func lockByLease(dir string) (unlock func(), err error) {
 	}
 	self := lease.Self()
 	for {
-		me := lease.Owner{
-			Version: 1, Verb: "queue", Dir: dir,
-			Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC(),
-		}
+		me := self.Owner(dir)
+		me.Verb = "queue"
 		l, err := lease.Acquire(dir, me, func(o lease.Owner) bool { return o.Process().Gone(self) })
 		if err == nil {
 			return func() { _ = l.Release() }, nil

@@ -129,7 +129,8 @@ func RemoveSocket(dir string) {
 func Hold(dir, id string) (release func(), err error) {
 	self := lease.Self()
 	name := filepath.Base(dir)
-	me := lease.Owner{Version: 1, Environment: name, Dir: dir, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC()}
+	me := self.Owner(dir)
+	me.Environment = name
 	l, err := lease.Acquire(dir, me, func(o lease.Owner) bool { return o.Process().Gone(self) })
 	var held *lease.HeldError
 	switch {

@@ -19,10 +19,8 @@ const lookAgain = 20 * time.Millisecond
 // take takes the lease. stood is that another keeper has the environment open.
 func (k *keeper) take(ctx context.Context, out *reporter) (stood bool, err error) {
 	self := lease.Self()
-	me := lease.Owner{
-		Version: 1, Environment: k.spec.Name, Dir: k.dir,
-		Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC(),
-	}
+	me := self.Owner(k.dir)
+	me.Environment = k.spec.Name
 	gone := func(o lease.Owner) bool {
 		who := o.Process()
 		if who.Near(self) {

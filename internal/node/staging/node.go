@@ -180,7 +180,7 @@ func (n *Node) Stage(ctx context.Context, img Image, form Form, owner string) (*
 		return nil, err
 	}
 	self := lease.Self()
-	me := lease.Owner{Version: 1, Dir: e.dir, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC()}
+	me := self.Owner(e.dir)
 	said := false
 	for {
 		if err := ctx.Err(); err != nil {

@@ -101,7 +101,7 @@ func (n *Node) remove(e *entry, self lease.Process) error {
 		return err
 	}
 	defer func() { _ = trash.Remove() }()
-	me := lease.Owner{Version: 1, Dir: trash.Dir, Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Time: time.Now().UTC()}
+	me := self.Owner(trash.Dir)
 	l, err := lease.Acquire(e.dir, me, func(o lease.Owner) bool { return o.Process().Gone(self) })
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,11 @@ type Owner struct {
 	Time        time.Time `json:"time"`
 	// Beat is how often the owner gives a sign of life; 0 is [BeatEvery].
 	Beat time.Duration `json:"beat_ns,omitempty"`
+}
+
+// Owner is what this process, which gives its sign of life in dir, says of itself.
+func (p Process) Owner(dir string) Owner {
+	return Owner{Version: 1, Dir: dir, Host: p.Host, BootID: p.BootID, PID: p.PID, Start: p.Start, Time: time.Now().UTC()}
 }
 
 // Process is the process that holds it.
@@ -98,6 +104,27 @@ func Acquire(dir string, me Owner, gone func(Owner) bool) (*Lease, error) {
 		return l, nil
 	}
 	return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the lease of " + dir + " changes hands too often", Hint: "try again"}
+}
+
+// Beat gives a sign of life in the lease's directory this often, until the lease is
+// another's or stop is called. One that is missed is made up by the next.
+func (l *Lease) Beat(every time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 1; ctx.Err() == nil && l.Stands(); n++ {
+			_ = store.Beat(l.dir, n, time.Now())
+			select {
+			case <-ctx.Done():
+			case <-time.After(every):
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // Release gives the lease back. It does nothing to a lease that another process
