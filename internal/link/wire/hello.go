@@ -95,3 +95,31 @@ func (r *Reader) Hello(v any) error {
 	}
 	return f.Decode(v)
 }
+
+// Greet is a guest's side of the handshake: it reads the client's hello, sends what
+// answer makes of it, and seals both directions. An error of answer's is in what it
+// returns, and ends the handshake.
+func Greet(in *Reader, out *Writer, answer func(ClientHello, error) (GuestHello, error)) error {
+	if _, err := in.Find(ClientMagic, nil); err != nil {
+		return err
+	}
+	nonce, err := in.Nonce()
+	if err != nil {
+		return err
+	}
+	var hello ClientHello
+	if err := in.Hello(&hello); err != nil {
+		return err
+	}
+	key, err := KeyOf(hello.Key)
+	said, err := answer(hello, err)
+	if werr := out.Open(GuestMagic, nonce, said); err == nil {
+		err = werr
+	}
+	if err != nil {
+		return err
+	}
+	in.Seal(key, FromClient)
+	out.Seal(key, FromGuest)
+	return nil
+}

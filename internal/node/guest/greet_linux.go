@@ -13,48 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// greet takes the client's hello, prepares the place and answers.
+// greet takes the client's hello, prepares the place and answers: the one write by
+// the reading goroutine, since nothing else is under way yet.
 func (s *server) greet() error {
-	if _, err := s.in.Find(wire.ClientMagic, nil); err != nil {
-		return err
-	}
-	nonce, err := s.in.Nonce()
-	if err != nil {
-		return err
-	}
-	var hello wire.ClientHello
-	if err := s.in.Hello(&hello); err != nil {
-		return err
-	}
-	answer := wire.GuestHello{Version: wire.Version, PID: os.Getpid(), UID: os.Getuid(), Kernel: kernel()}
-	err = s.prepare(hello, &answer)
-	if err != nil {
-		answer.Error, answer.NotWritable = err.Error(), errors.Is(err, errNotWritable)
-	}
-	// The one write by the reading goroutine: nothing else is under way yet.
-	if werr := s.out.Open(wire.GuestMagic, nonce, answer); err == nil {
-		err = werr
-	}
-	if err != nil {
-		return err
-	}
-	key, err := wire.KeyOf(hello.Key)
-	if err != nil {
-		return err // prepare has said it
-	}
-	s.in.Seal(key, wire.FromClient)
-	s.out.Seal(key, wire.FromGuest)
-	return nil
+	return wire.Greet(s.in, s.out, func(hello wire.ClientHello, err error) (wire.GuestHello, error) {
+		answer := wire.GuestHello{Version: wire.Version, PID: os.Getpid(), UID: os.Getuid(), Kernel: kernel()}
+		switch {
+		case hello.Version != wire.Version:
+			err = fmt.Errorf("the client speaks version %d of the protocol, this guest %d", hello.Version, wire.Version)
+		case err != nil:
+			err = fmt.Errorf("the client's hello: %w", err)
+		default:
+			err = s.prepare(hello, &answer)
+		}
+		if err != nil {
+			answer.Error, answer.NotWritable = err.Error(), errors.Is(err, errNotWritable)
+		}
+		return answer, err
+	})
 }
 
 // prepare does what the hello asks for and fills in the answer.
 func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err error) {
-	if hello.Version != wire.Version {
-		return fmt.Errorf("the client speaks version %d of the protocol, this guest %d", hello.Version, wire.Version)
-	}
-	if _, err := wire.KeyOf(hello.Key); err != nil {
-		return fmt.Errorf("the client's hello: %w", err)
-	}
 	s.grace.Store(int64(hello.LeaveGrace))
 	s.ownNS.Store(!s.joined && hello.OwnPIDNamespace && ownPIDNamespace(hello.PIDNamespace))
 	if hello.Look {

@@ -127,36 +127,18 @@ func (c *client) admit() error {
 // greet exchanges the hellos.
 func (c *client) greet() error {
 	_ = c.conn.SetReadDeadline(time.Now().Add(helloWait))
-	if _, err := c.in.Find(wire.ClientMagic, nil); err != nil {
-		return err
-	}
-	nonce, err := c.in.Nonce()
-	if err != nil {
-		return err
-	}
-	var hello wire.ClientHello
-	if err := c.in.Hello(&hello); err != nil {
-		return err
-	}
-	_ = c.conn.SetReadDeadline(time.Time{})
-	answer := c.k.hello
-	key, err := wire.KeyOf(hello.Key)
-	if hello.Version != wire.Version {
-		err = fmt.Errorf("the client speaks version %d of the protocol, this environment's keeper %d: stop the environment and open it again",
-			hello.Version, wire.Version)
-	}
-	if err != nil {
-		answer.Error = err.Error()
-	}
-	if werr := c.w.Open(wire.GuestMagic, nonce, answer); err == nil {
-		err = werr
-	}
-	if err != nil {
-		return err
-	}
-	c.in.Seal(key, wire.FromClient)
-	c.w.Seal(key, wire.FromGuest)
-	return nil
+	return wire.Greet(c.in, c.w, func(hello wire.ClientHello, err error) (wire.GuestHello, error) {
+		_ = c.conn.SetReadDeadline(time.Time{})
+		if hello.Version != wire.Version {
+			err = fmt.Errorf("the client speaks version %d of the protocol, this environment's keeper %d: stop the environment and open it again",
+				hello.Version, wire.Version)
+		}
+		answer := c.k.hello
+		if err != nil {
+			answer.Error = err.Error()
+		}
+		return answer, err
+	})
 }
 
 // read serves the client's frames until it leaves. nil is that it left.
