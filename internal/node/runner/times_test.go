@@ -91,17 +91,6 @@ func TestHurried(t *testing.T) {
 	}
 }
 
-func TestFirstReasonCounts(t *testing.T) {
-	var s stopper
-	if s.Why() != nil {
-		t.Error("a reason before any")
-	}
-	if !s.set(why{reason: "one"}) || s.set(why{reason: "two"}) || s.Why().reason != "one" || s.Why().at.IsZero() {
-		t.Errorf("%+v", s.Why())
-	}
-	<-s.Done()
-}
-
 func TestWhySignal(t *testing.T) {
 	jobDir := t.TempDir()
 	now := time.Now().Unix()

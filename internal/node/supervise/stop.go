@@ -16,14 +16,13 @@ type Stop[R any] struct {
 
 // Set gives a reason, and reports whether it is the first.
 func (s *Stop[R]) Set(why R) bool {
-	done := s.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.why != nil {
 		return false
 	}
 	s.why = &why
-	close(done)
+	close(s.channel())
 	return true
 }
 
@@ -35,9 +34,14 @@ func (s *Stop[R]) Why() *R {
 }
 
 // Done is closed when there is a reason.
-func (s *Stop[R]) Done() chan struct{} {
+func (s *Stop[R]) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.channel()
+}
+
+// channel returns the channel. The caller holds the lock.
+func (s *Stop[R]) channel() chan struct{} {
 	if s.done == nil {
 		s.done = make(chan struct{})
 	}
