@@ -2,11 +2,9 @@ package ssh
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -124,14 +122,10 @@ func (r *reports) Write(p []byte) (int, error) {
 
 // take reads one line.
 func (r *reports) take(line string) {
-	if text, ok := strings.CutPrefix(line, keeper.ConnectPrefix); ok && !r.done {
-		var rep keeper.Report
-		if json.Unmarshal([]byte(text), &rep) == nil {
-			if rep.Ready || rep.Err() != nil {
-				r.done = true
-				r.last <- rep
-			} else if rep.Progress != "" {
-				r.progress(jobs.Printable(rep.Progress))
+	if !r.done {
+		if last, ok := keeper.ReadReport(line, keeper.ConnectPrefix, r.progress); ok {
+			if r.done = last != nil; r.done {
+				r.last <- *last
 			}
 			return
 		}

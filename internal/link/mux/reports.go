@@ -1,7 +1,6 @@
 package mux
 
 import (
-	"encoding/json"
 	"strings"
 	"sync"
 
@@ -41,16 +40,11 @@ func (r *reports) Write(p []byte) (int, error) {
 
 // take reads one line.
 func (r *reports) take(line string) {
-	if text, ok := strings.CutPrefix(line, keeper.ConnectPrefix); ok {
-		var rep keeper.Report
-		if json.Unmarshal([]byte(text), &rep) == nil {
-			if rep.Ready || rep.Err() != nil {
-				r.last = &rep
-			} else if rep.Progress != "" && r.progress != nil {
-				r.progress(jobs.Printable(rep.Progress))
-			}
-			return
+	if last, ok := keeper.ReadReport(line, keeper.ConnectPrefix, r.progress); ok {
+		if last != nil {
+			r.last = last
 		}
+		return
 	}
 	r.said = append(append(r.said, line...), '\n')
 	if over := len(r.said) - maxSaid; over > 0 {

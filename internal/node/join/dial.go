@@ -2,7 +2,6 @@ package join
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/node/keeper"
 	"berth/internal/sys/run"
 	"berth/jobs"
 )
@@ -38,7 +38,7 @@ func Dial(ctx context.Context, on jobs.Starter, c jobs.Cmd, progress func(string
 		_, _ = inR.Close(), inW.Close()
 		return nil, nil, err
 	}
-	words := &words{progress: progress, last: make(chan Report, 1)}
+	words := &words{progress: progress, last: make(chan keeper.Report, 1)}
 	words.lines = run.Lines{Most: maxLine, Take: words.take}
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	c.Stdin, c.Stdout, c.Stderr = inR, outW, words
@@ -96,7 +96,7 @@ type stream struct {
 	closing sync.Once
 }
 
-func (s *stream) opened(r Report) (io.ReadWriteCloser, *jobs.Inside, error) {
+func (s *stream) opened(r keeper.Report) (io.ReadWriteCloser, *jobs.Inside, error) {
 	if err := r.Err(); err != nil {
 		_ = s.Close()
 		return nil, nil, err
@@ -137,13 +137,17 @@ func (s *stream) Close() error {
 // said before the last of them. What comes after it may be the task's.
 type words struct {
 	progress func(string)
-	last     chan Report // has room for it
+	last     chan keeper.Report // has room for it
 
 	mu    sync.Mutex
 	lines run.Lines
 	said  []string
 	done  bool
 }
+
+// Prefix begins a line of join's standard error that is a [keeper.Report]: what join
+// says before the guest speaks.
+const Prefix = "berth-join: "
 
 const (
 	maxLine = 4 << 20 // a report brings an environment
@@ -164,17 +168,11 @@ func (w *words) take(line string) {
 	if w.done {
 		return
 	}
-	if text, ok := strings.CutPrefix(line, Prefix); ok {
-		var r Report
-		if json.Unmarshal([]byte(text), &r) == nil {
-			if r.Ready || r.Error != "" {
-				w.done = true
-				w.last <- r
-			} else if r.Progress != "" {
-				w.progress(jobs.Printable(r.Progress))
-			}
-			return
+	if last, ok := keeper.ReadReport(line, Prefix, w.progress); ok {
+		if w.done = last != nil; w.done {
+			w.last <- *last
 		}
+		return
 	}
 	line = strings.Join(strings.Fields(jobs.Printable(line)), " ")
 	if line == "" {

@@ -4,7 +4,7 @@
 //
 // On the job's node [Main], `berth-node join`, finds the task's container and
 // starts the guest in it; the client talks to that guest over join's standard
-// input and output, by package wire, and reads [Report] on its standard error.
+// input and output, by package wire, and reads [keeper.Report]s on its standard error.
 // Who starts join there is the client's choice: a step in the job's allocation,
 // or the client itself where the job runs on its own machine.
 //

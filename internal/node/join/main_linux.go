@@ -13,7 +13,9 @@ import (
 
 	"berth/backends/docker"
 	"berth/backends/local"
+	"berth/internal/link/wire"
 	"berth/internal/node/guest"
+	"berth/internal/node/keeper"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -40,21 +42,22 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "usage: berth-node join --attempt DIR [--wait DURATION]")
 		return jobs.CodeUsage
 	}
+	report := func(r keeper.Report) { _ = r.Write(stderr, Prefix) }
 	ctx, cancel := context.WithTimeout(context.Background(), *wait)
 	defer cancel()
-	t, err := find(ctx, filepath.Clean(*dir), func(text string) { Report{Progress: text}.write(stderr) })
+	t, err := find(ctx, filepath.Clean(*dir), func(text string) { report(keeper.Report{Version: wire.Version, Progress: text}) })
 	var p *program
 	if err == nil {
 		p, err = t.program()
 	}
 	if err != nil {
-		failed(err).write(stderr)
+		report(keeper.Failed(err))
 		return jobs.CodeOf(err)
 	}
-	Report{Ready: true, Inside: t.inside}.write(stderr)
+	report(keeper.Report{Version: wire.Version, Ready: true, Inside: t.inside})
 	code, err := p.pass(stdin, stdout, stderr)
 	if err != nil {
-		failed(err).write(stderr)
+		report(keeper.Failed(err))
 		return jobs.CodeOf(err)
 	}
 	return code

@@ -4,14 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"berth/internal/link/wire"
 	"berth/jobs"
 )
 
-// Report is a line of what a keeper says of its start: any number with
-// Progress, and one with Ready or Error, which is the last.
+// Report is a line of what a keeper says of its start, or a joined session of its
+// own: any number with Progress, and one with Ready or Error, which is the last.
 type Report struct {
 	Version  int       `json:"version"` // of the protocol that the keeper speaks
 	Progress string    `json:"progress,omitempty"`
@@ -21,10 +22,12 @@ type Report struct {
 	Notes    []string  `json:"notes,omitempty"` // choices made and limits dropped, of a fresh start
 	// Rebuilt says why sessions start from the beginning, or files were lost: the
 	// environment had been open before, and was started again.
-	Rebuilt string    `json:"rebuilt,omitempty"`
-	Error   string    `json:"error,omitempty"`
-	Kind    jobs.Kind `json:"kind,omitempty"`
-	Hint    string    `json:"hint,omitempty"`
+	Rebuilt string `json:"rebuilt,omitempty"`
+	// Inside is, of a session that joins a job, how the job's place is entered.
+	Inside *jobs.Inside `json:"inside,omitempty"`
+	Error  string       `json:"error,omitempty"`
+	Kind   jobs.Kind    `json:"kind,omitempty"`
+	Hint   string       `json:"hint,omitempty"`
 	// NotRunning is [ErrNotRunning].
 	NotRunning bool `json:"not_running,omitempty"`
 }
@@ -32,6 +35,23 @@ type Report struct {
 // Failed is the report of an error.
 func Failed(err error) Report {
 	return Report{Version: wire.Version, Error: err.Error(), Kind: jobs.KindOf(err), Hint: jobs.HintOf(err), NotRunning: errors.Is(err, ErrNotRunning)}
+}
+
+// ReadReport reads a line that a report may be in, after prefix; ok reports whether
+// one is. last is the one that ends the opening; progress, which may be nil, takes what
+// the others say.
+func ReadReport(line, prefix string, progress func(string)) (last *Report, ok bool) {
+	text, ok := strings.CutPrefix(line, prefix)
+	var r Report
+	switch {
+	case !ok || json.Unmarshal([]byte(text), &r) != nil:
+		return nil, false
+	case r.Ready || r.Err() != nil:
+		return &r, true
+	case r.Progress != "" && progress != nil:
+		progress(jobs.Printable(r.Progress))
+	}
+	return nil, true
 }
 
 // Err is the error that a report brings, or nil.
