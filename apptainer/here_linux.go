@@ -15,6 +15,3 @@ func jobMemory() (limit jobs.Bytes, ok bool) {
 	g := container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup").ForJob(in, job.ID)
 	return g.Limit(), g != nil
 }
-
-// slowMount is [container.SlowMount].
-func slowMount(said string) bool { return container.SlowMount(said) }

@@ -6,6 +6,4 @@ import "berth/jobs"
 
 func jobMemory() (limit jobs.Bytes, ok bool) { return 0, false }
 
-func slowMount(string) bool { return false }
-
 func onlyCgroup2() bool { return false }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/apptainer/names"
 	"berth/internal/images"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/lease"
@@ -99,7 +100,7 @@ func unlucky(err error) bool {
 	if err == nil {
 		return false
 	}
-	return wasKilled(err) || slowMount(err.Error()) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+	return wasKilled(err) || names.SlowMount(err.Error()) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
 		slices.ContainsFunc(nodeTrouble, func(no syscall.Errno) bool { return errors.Is(err, no) }) || saysTrouble(err.Error())
 }
 

@@ -338,19 +338,22 @@ const buildcfgTime = 20 * time.Second
 func Explain(on jobs.Starter, program string, env []string) func(ctx context.Context, said string) *jobs.Error {
 	return func(ctx context.Context, said string) *jobs.Error {
 		if !slices.ContainsFunc(siteRules, func(r siteRule) bool { return r.matches(said) }) {
-			return nil
+			return failedFor(said)
 		}
 		ctx, cancel := context.WithTimeout(ctx, buildcfgTime)
 		defer cancel()
 		out, err := run.Output(ctx, on, jobs.Cmd{Argv: []string{program, "buildcfg"}, Dir: "/", Env: env})
 		if err != nil {
-			return nil
+			return failedFor(said)
 		}
 		b := ParseBuild(string(out))
 		c, err := ReadSiteConf(b.Conf)
 		if err != nil {
-			return nil
+			return failedFor(said)
 		}
-		return c.explain(said, b.SetuidStarter(func(path string) string { return path }) != "")
+		if x := c.explain(said, b.SetuidStarter(func(path string) string { return path }) != ""); x != nil {
+			return x
+		}
+		return failedFor(said)
 	}
 }

@@ -23,8 +23,12 @@ const VerbBuild = "image-build"
 // reads no script of the base image before.
 const (
 	BuildShell = "/bin/sh"
-	BuildEnv   = "/.singularity.d/env"
+	BuildEnv   = "/" + ImageDir + "/env"
 )
+
+// ImageDir is the directory at the top of an image with what its format adds to the
+// files of a system: the scripts that set its variables, among others.
+const ImageDir = ".singularity.d"
 
 // VerbPull is berth-node's verb for a job that fetches images. NoDigest stands for
 // a digest that could not be resolved: the container program then resolves the

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Word is the value of --mount for docker and for Apptainer, both of which read
+// Word is the value of --mount for the container programs, all of which read
 // its fields as CSV: quotes, commas and colons in paths arrive as they are.
 func (m Mount) Word() (string, error) {
 	for i, s := range []string{m.Source, m.Destination} {

@@ -14,7 +14,7 @@ type Receipt struct {
 	Scheduler string    `json:"scheduler"`
 	Backend   string    `json:"backend"`
 	// Versions are those of the programs that had a part: "berth" (the program on
-	// the node, and its commit), "slurm", and "apptainer", "singularity" or "docker".
+	// the node, and its commit), the scheduler, and the program of its container.
 	Versions map[string]string `json:"versions,omitempty"`
 	Program  string            `json:"program,omitempty"` // path of the container program
 	// Argv is the command line of the container, Mounts what it has bound, berth's

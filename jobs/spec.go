@@ -119,7 +119,7 @@ type WorkspaceSpec struct {
 // Overlay drivers, as recorded in an overlay's mark. An upper directory may be
 // opened only by the driver that wrote it.
 const (
-	DriverFuse = "fuse" // a directory over a SIF, through fuse-overlayfs
+	DriverFuse = "fuse" // a directory over a SIF, through FUSE
 	DriverExt3 = "ext3" // a sparse ext3 image
 )
 

@@ -98,7 +98,7 @@ type Profile struct {
 	Scratch   string       `json:"scratch,omitempty"`   // node-local; may hold variables, such as $USER and $TMPDIR
 	Forbid    []string     `json:"forbid,omitempty"`    // options of a submission that the site refuses, without dashes: "mem"
 	Overlay   string       `json:"overlay,omitempty"`   // driver of new overlays: "kernel", "fuse" or "ext3"
-	GPU       string       `json:"gpu,omitempty"`       // "nvidia" (--nv) or "amd" (--rocm)
+	GPU       string       `json:"gpu,omitempty"`       // "nvidia" or "amd"
 	Versions  Versions     `json:"versions,omitzero"`   // flags that only newer programs know
 	GPUType   string       `json:"gpu_type,omitempty"`  // of GPUs that are asked for by number only, where the site demands one
 	Proxy     Proxy        `json:"proxy,omitzero"`      // the way out of the nodes

@@ -231,7 +231,7 @@ func altered(e *entry, n *node) bool {
 		return false
 	}
 	mode := n.mode
-	if n.uid < 0 && e.mode == mode|0o700 { // as "apptainer build --sandbox" unpacks it
+	if n.uid < 0 && e.mode == mode|0o700 { // as the container program unpacks it
 		mode = e.mode
 	}
 	return mode != e.mode || e.uid != 0 && e.uid != n.uid || e.gid != 0 && e.gid != n.gid

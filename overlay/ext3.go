@@ -38,7 +38,7 @@ func tool(name string) (string, error) {
 }
 
 // smallestExt3 is what an image has at least: mke2fs gives one of less than 2 MiB
-// no journal, and Apptainer takes only ext3, which has one. largestExt3 is what
+// no journal, and the container program takes only ext3, which has one. largestExt3 is what
 // block numbers of 32 bits reach.
 const (
 	smallestExt3 = 4 * jobs.MiB

@@ -21,7 +21,7 @@ var local = []int64{
 
 // TakesDirectories tells whether a directory overlay can stand in dir, which
 // need not exist yet. On network file systems, and on FUSE ones, the upper
-// directory lacks what fuse-overlayfs builds on (whiteouts, extended
+// directory lacks what a FUSE overlay builds on (whiteouts, extended
 // attributes, rights on a directory of mode 000 that it has just made): package
 // managers then fail in mid-work. An ext3 image is right there.
 func TakesDirectories(dir string) bool {

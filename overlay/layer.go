@@ -107,7 +107,7 @@ func openLayer(driver, layer string) (layerReader, error) {
 	return &upperDir{root: root, at: root.Name(), byName: driver != jobs.DriverKernel, ids: run.InsideIDs()}, nil
 }
 
-// Whiteouts and opaque marks as files (fuse-overlayfs where it cannot make
+// Whiteouts and opaque marks as files (the FUSE driver where it cannot make
 // device nodes; the form of the OCI image specification).
 const (
 	prefixWhiteout = ".wh."
@@ -116,7 +116,7 @@ const (
 
 // opaqueMarks are the extended attributes of opaque directories, with whose
 // they are: the kernel's overlayfs (with and without userxattr) and
-// fuse-overlayfs.
+// the FUSE driver's.
 var opaqueMarks = []struct{ name, by string }{
 	{"user.fuseoverlayfs.opaque", "fuseoverlayfs"}, {"user.overlay.opaque", "overlay"}, {"trusted.overlay.opaque", "overlay"},
 }

@@ -155,7 +155,7 @@ func IsUnpacked(dir string) bool {
 		fi, err := os.Lstat(filepath.Join(dir, name))
 		return err == nil && (fi.IsDir() || fi.Mode()&fs.ModeSymlink != 0)
 	}
-	return has(".singularity.d") || has("etc") && (has("usr") || has("bin"))
+	return has(jobs.ImageDir) || has("etc") && (has("usr") || has("bin"))
 }
 
 // PrefixDir begins what [DirID] returns.

@@ -22,7 +22,7 @@ import (
 
 // Scripts of an image that set its variables, see [Scripts].
 const (
-	scriptsDir  = ".singularity.d/env"
+	scriptsDir  = jobs.ImageDir + "/env"
 	maxScripts  = 1 << 20 // of all together, in bytes
 	scriptsTime = time.Minute
 )

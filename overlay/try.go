@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"berth/jobs"
 )
 
 // fileTry, in the root of the layer that is tried, tells the second process
@@ -138,7 +140,7 @@ func findVictims(root string) (found []string) {
 }
 
 // keepOut are mount points of the container program, and what leads to them.
-var keepOut = []string{"proc", "sys", "dev", "tmp", "etc", "usr", "var", ".berth", ".singularity.d", "home", "root"}
+var keepOut = []string{"proc", "sys", "dev", "tmp", "etc", "usr", "var", ".berth", jobs.ImageDir, "home", "root"}
 
 // small tells whether dir holds a few regular files and nothing else.
 func small(dir string) bool {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"berth/apptainer/names"
 	"berth/internal/config/keys"
 	"berth/internal/config/strict"
 	"berth/internal/sys/pattern"
@@ -131,7 +132,7 @@ func env(v strict.Value) []string {
 }
 
 func envOwner(name string) string {
-	for _, p := range []string{"APPTAINER", "SINGULARITY", "BERTH_"} {
+	for _, p := range append(names.Reserved, "BERTH_") {
 		if strings.HasPrefix(name, p) {
 			return p
 		}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/apptainer/names"
 	"berth/internal/link/session"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -144,7 +145,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		if serr := c.session.Environment(sctx, o.Opening.Scripts); errors.Is(serr, session.ErrGuestGone) || sctx.Err() != nil {
 			err = serr
 		} else if serr != nil {
-			o.Note("the variables that the image sets are left out: its scripts in /.singularity.d/env: " + serr.Error())
+			o.Note("the variables that the image sets are left out: its scripts in " + jobs.BuildEnv + ": " + serr.Error())
 		}
 	}
 	if err != nil {
@@ -205,7 +206,7 @@ func (c *Container) startError(ctx context.Context, err error) error {
 	if errors.As(err, &cgroups) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container is not closed: it can write the machine's cgroups, at " + cgroups.At,
 			Hint: "leave that out of the task's mounts; " +
-				"if the task has no such mount, the site's container program adds it (\"bind path\" in apptainer.conf): ask the site to take it out"}
+				"if the task has no such mount, the site's container program adds it (" + names.BindPathSetting + "): ask the site to take it out"}
 	}
 	msg := "the container did not start"
 	if !c.o.Opening.OwnPIDNamespace {
@@ -223,24 +224,12 @@ func (c *Container) startError(ctx context.Context, err error) error {
 		e.Err = errors.New(lastLines(text, 3))
 		if c.o.Opening.Explain != nil {
 			if x := c.o.Opening.Explain(ctx, text); x != nil {
-				e.Err = fmt.Errorf("%w (%s)", e.Err, x.Msg)
+				if x.Msg != "" {
+					e.Err = fmt.Errorf("%w (%s)", e.Err, x.Msg)
+				}
 				e.Kind, e.Blame, e.Hint = x.Kind, x.Blame, x.Hint
-				return e
 			}
 		}
-	}
-	switch {
-	case strings.Contains(text, "currently in use by another process"):
-		e.Kind, e.Hint = jobs.KindAgain, "another job has the overlay open; wait for it"
-	case strings.Contains(text, "trying to read the squashfs image"):
-		e.Kind, e.Hint = jobs.KindConfig, "the image is damaged or cut off: copy or make it again"
-	case strings.Contains(text, "setgroups") || strings.Contains(text, "user namespace") || strings.Contains(text, "unprivileged"):
-		e.Kind = jobs.KindConfig
-		e.Hint = "this node forbids user namespaces: ask the site for a setuid Apptainer, or for kernel.unprivileged_userns_clone / AppArmor settings"
-	case SlowMount(text):
-		e.Hint = "the node has too much to do, or FUSE does not work there: try again, or look at it: berth doctor --on-node"
-	case strings.Contains(text, "fuse"):
-		e.Kind, e.Hint = jobs.KindConfig, "FUSE does not work on this node: is /dev/fuse there, and are squashfuse and fuse-overlayfs installed?"
 	}
 	return e
 }

@@ -6,25 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"berth/apptainer/names"
 	"berth/internal/sys/lease"
-	"berth/internal/sys/pattern"
 	"berth/internal/sys/run"
 )
 
-// fuseHelpers are the programs that a container's file system may live in. When
-// one ends early the container runs on, and its writes are lost ("Transport
+// fuse is one of the programs that a container's file system may live in, at work. When
+// it ends early the container runs on, and its writes are lost ("Transport
 // endpoint is not connected"), while a command that ignores that succeeds.
-var fuseHelpers = []string{"squashfuse_ll", "squashfuse", "fuse-overlayfs", "fuse2fs"}
-
-// slowMount is what Apptainer says of a helper that has not mounted its file
-// system within the time that is given to it, 10 s.
-var slowMount = pattern.Lazy(`failed to mount \S+ in [0-9.]+m?s`)
-
-// SlowMount tells whether a container program has given up on a helper that was
-// slow: with less to do for the machine the same may work.
-func SlowMount(said string) bool { return slowMount().MatchString(said) }
-
-// fuse is one of them at work.
 type fuse struct {
 	name, start string
 	pid         int
@@ -34,7 +23,7 @@ type fuse struct {
 // guest speaks.
 func findFuse() (found []fuse) {
 	for _, p := range run.Below(os.Getpid()) {
-		if slices.Contains(fuseHelpers, p.Name) {
+		if slices.Contains(names.FUSEHelpers, p.Name) {
 			found = append(found, fuse{name: p.Name, pid: p.PID, start: lease.StartTime(p.PID)})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"berth/apptainer/names"
 	"berth/internal/link/session"
 	"berth/internal/sys/private"
 	"berth/jobs"
@@ -87,7 +88,7 @@ func reachableError(bad []jobs.Socket) error {
 		out.Hint = "it stands in the image, or in the layer over it: take it out"
 	default:
 		out.Hint = "it came in with the mount " + s.Mount + ": leave that out of the task's mounts, or mount only what is needed of it; " +
-			"if the task has no such mount, the site's container program adds it (\"bind path\" in apptainer.conf): ask the site to take it out"
+			"if the task has no such mount, the site's container program adds it (" + names.BindPathSetting + "): ask the site to take it out"
 	}
 	out.Hint += fmt.Sprintf("; if it is meant to be reached, your own configuration can say so: terminal.host_sockets = [%q]", s.What)
 	return out

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"berth/apptainer/names"
 )
 
 // place is what every command gets: the environment and the shell.
@@ -68,7 +70,7 @@ func newPlace(env, homes []string, user string) (place, error) {
 			p.set(v[0], v[1])
 		}
 	}
-	// Apptainer sets LANG=C under --cleanenv: no user chose it, and with it tools
+	// The container program sets LANG=C: no user chose it, and with it tools
 	// garble every name that is not ASCII.
 	if p.get("LANG") == "C" && p.get("LC_ALL") == "" && inContainer(env) {
 		p.set("LANG", "C.UTF-8")
@@ -82,9 +84,7 @@ func newPlace(env, homes []string, user string) (place, error) {
 
 // inContainer tells whether a container program made this environment.
 func inContainer(env []string) bool {
-	return slices.ContainsFunc(env, func(e string) bool {
-		return strings.HasPrefix(e, "APPTAINER_") || strings.HasPrefix(e, "SINGULARITY_")
-	})
+	return slices.ContainsFunc(env, names.IsOwn)
 }
 
 func (p *place) get(name string) string { return getEnv(p.env, name) }
@@ -116,12 +116,8 @@ func cleanEnv(env []string) []string {
 		if !ok || name == "" {
 			return true
 		}
-		for _, p := range []string{"APPTAINER_", "SINGULARITY_", "APPTAINERENV_", "SINGULARITYENV_", "BERTH_"} {
-			if strings.HasPrefix(name, p) {
-				return true
-			}
-		}
-		return slices.Contains([]string{"BASH_ENV", "ENV", "PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND"}, name)
+		return names.OfContainers(name) || strings.HasPrefix(name, "BERTH_") ||
+			slices.Contains([]string{"BASH_ENV", "ENV", "PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND"}, name)
 	})
 }
 
@@ -141,7 +137,7 @@ func addEnv(env, more []string) ([]string, error) {
 func fallbackHome() string { return "/tmp/home-" + strconv.Itoa(os.Getuid()) }
 
 // makeHome returns the first of the wanted directories that exists and can be
-// written, or can be made. Under --no-home HOME names a directory that does
+// written, or can be made. In a container HOME may name a directory that does
 // not exist, and much fails without it: git config --global, pip, npm.
 func makeHome(wanted []string) (string, error) {
 	var errs []error

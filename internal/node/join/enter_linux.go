@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/apptainer/names"
 	"berth/internal/node/container"
 	"berth/internal/node/guest"
 	"berth/internal/node/supervise"
@@ -98,8 +99,8 @@ func entering(t *target) (*program, error) {
 		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "root does not join a container: a program there would have more rights than its task",
 			Hint: "submit jobs as an ordinary user"}
 	case !own["user"]:
-		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the container was opened by a setuid Apptainer, without a user namespace: only root can enter it",
-			Hint: "a site that allows user namespaces can install Apptainer without setuid; berth logs -f " + jobs.Short(t.spec.ID) + " shows what the task writes"}
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: names.WasSetuid + ": only root can enter it",
+			Hint: names.NoSetuid + "; berth logs -f " + jobs.Short(t.spec.ID) + " shows what the task writes"}
 	default:
 		p.guest, err = copyOfSelf()
 	}

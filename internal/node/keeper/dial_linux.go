@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	program "berth/apptainer/names"
 	"berth/internal/link/wire"
 	"berth/internal/node/batch"
 	"berth/internal/sys/lease"
@@ -218,11 +219,11 @@ func keeperEnv(environ []string) []string {
 			env = append(env, e)
 			continue
 		}
-		if len(batch.Passed([]string{e})) > 0 || batch.JobVariable(name) {
+		if len(batch.Passed([]string{e})) > 0 || batch.JobVariable(name) || program.IsOwn(name) {
 			env = append(env, e)
 			continue
 		}
-		for _, prefix := range []string{"DOCKER_", "CONTAINER_", "APPTAINER_", "SINGULARITY_", "GOCOVERDIR"} {
+		for _, prefix := range []string{"DOCKER_", "CONTAINER_", "GOCOVERDIR"} {
 			if strings.HasPrefix(name, prefix) {
 				env = append(env, e)
 				break

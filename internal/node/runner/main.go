@@ -76,7 +76,7 @@ type attempt struct {
 	argv        []string // as in the script, with holes
 	instead     []string // in place of the part of it that opens a container, or nil
 	image       *jobs.ImageUse
-	scripts     []string // that set the variables of containers, see [apptainer.Scripts]
+	scripts     []string // that set the variables of containers, see [overlay.Scripts]
 	spec        jobs.Spec
 	info        jobs.AttemptInfo
 	claim       jobs.Claim

@@ -19,7 +19,7 @@ const maxDepth = 64
 
 // RemoveTree removes a file or a directory with all below it, which a task or
 // a container may have written: directories without write permission are made
-// writable (fuse-overlayfs leaves one of mode 000), symbolic links are removed
+// writable (a FUSE overlay leaves one of mode 000), symbolic links are removed
 // and not followed, and no depth is too deep. A missing path is no error, nor is
 // one that another process removes meanwhile. What cannot be removed is in the
 // error, and the rest is gone.

@@ -19,7 +19,7 @@ const (
 // started, and returns when that is gone.
 //
 // Its process group is not all: the helpers that a container's file system
-// lives in (squashfuse, fuse2fs, fuse-overlayfs) have groups of their own, and
+// lives in (FUSE servers) have groups of their own, and
 // what they serve is mounted in a namespace that they are in themselves. Without
 // the container program, which would end them, they keep each other for ever,
 // and belong to init. So they are found by their parents while these live, and

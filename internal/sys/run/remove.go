@@ -10,7 +10,7 @@ import (
 	"berth/jobs"
 )
 
-// RemoveFiles removes what containers have written: with --fakeroot also as
+// RemoveFiles removes what containers have written: where the user is root inside also as
 // other ids of the user's own, whose files only they, or a user namespace that
 // has them, can remove.
 func RemoveFiles(ctx context.Context, on jobs.Starter, dir string) error {
@@ -26,5 +26,5 @@ func RemoveFiles(ctx context.Context, on jobs.Starter, dir string) error {
 		uerr = errors.New(why)
 	}
 	return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove " + dir, Err: errors.Join(err, uerr),
-		Hint: "some files belong to ids of fakeroot: apptainer exec --fakeroot --bind " + filepath.Dir(dir) + ":/mnt IMAGE rm -rf /mnt/" + filepath.Base(dir)}
+		Hint: "some files belong to ids of fakeroot: berth exec --env clean --fakeroot --bind " + filepath.Dir(dir) + ":/mnt:rw -- rm -rf /mnt/" + filepath.Base(dir)}
 }
