@@ -112,6 +112,7 @@ func buildEnviron(scratch string) (env []string, drop func(), err error) {
 			return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a directory to unpack an image in", Err: err}
 		}
 	}
-	env = append(Environ(os.Getenv, ""), workVariables("", images.Work{Cache: filepath.Join(dir, "cache"), Temp: filepath.Join(dir, "tmp"), Config: filepath.Join(dir, "config")})...)
+	work := images.Work{Cache: filepath.Join(dir, "cache"), Temp: filepath.Join(dir, "tmp"), Config: filepath.Join(dir, "config")}
+	env = append(Environ(os.Getenv, ""), workVariables("", work)...)
 	return env, func() { _ = removeTree(dir) }, nil
 }

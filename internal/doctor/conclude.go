@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	boxes "berth/apptainer/examine"
 	"berth/jobs"
 )
 
@@ -65,7 +66,7 @@ func conclude(p *Place, w Where) {
 // concludeBackend says which backend is used here and whether it can be.
 func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Finding {
 	f := Finding{ID: IDBackend, Scope: Backend, Subject: "backend"}
-	box, boxBad := boxWorks(p)
+	box, boxBad := boxes.Works(p.Findings)
 	dockerBad := ""
 	docker := p.Find("docker.daemon")
 	switch docker.Status {
@@ -84,16 +85,16 @@ func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Findin
 	if name == "" {
 		switch {
 		case scheduler == jobs.SchedulerSlurm:
-			name, by = jobs.BackendSingularity, "what jobs of Slurm use"
+			name, by = jobs.BackendOfClusters, "what jobs of Slurm use"
 		case boxBad == "":
-			name, by = jobs.BackendSingularity, "chosen: it works here"
+			name, by = jobs.BackendOfClusters, "chosen: it works here"
 		case dockerBad == "":
 			name, by = jobs.BackendDocker, "chosen: singularity does not work here ("+boxBad+")"
 		default:
 			f.Status, f.Configured = Fail, true
 			f.Why = "nothing that contains a task works here: singularity: " + boxBad + "; docker: " + dockerBad
-			f.Do = "install Apptainer or docker, or ask the site; without containment, with your own rights: --backend local"
-			*need = append(*need, "apptainer.program", "docker.daemon")
+			f.Do = boxes.HintInstall
+			*need = append(*need, boxes.IDProgram, "docker.daemon")
 			return f
 		}
 	}
@@ -101,17 +102,17 @@ func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Findin
 	f = with(f, "name", name)
 	f.Status = OK
 	bad, do := "", ""
-	switch name {
-	case jobs.BackendSingularity:
-		*need = append(*need, "apptainer.program", "apptainer.conf", "scratch")
+	switch can := jobs.CapabilitiesOf(name); {
+	case can.Layers:
+		*need = append(*need, boxes.IDProgram, boxes.IDConf, "scratch")
 		bad, do = boxBad, or(box.Do, "see the lines about singularity and its layers")
 		if bad != "" && submits && box.Status == Skip {
 			// Login nodes often have none; the nodes decide.
 			f.Status, f.Why, f.Do = Warn, f.Why+": not on this machine, which need not have it to submit", "look at a node: berth doctor --on-node"
 			return f
 		}
-		if why := w.Profile.Overlay; bad == "" && why != "" && p.Find("overlay."+why).Status == Warn {
-			bad, do = "the profile's overlay "+why+" does not work: "+p.Find("overlay."+why).Why, `change overlay = "..." in the profile`
+		if why := w.Profile.Overlay; bad == "" && why != "" && p.Find(boxes.Layers+why).Status == Warn {
+			bad, do = "the profile's overlay "+why+" does not work: "+p.Find(boxes.Layers+why).Why, `change overlay = "..." in the profile`
 		} else if bad == "" && why == "" && scheduler == jobs.SchedulerSlurm && p.Find("overlay.fuse").Status == Warn {
 			if submits {
 				f.Status = Warn
@@ -119,29 +120,29 @@ func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Findin
 				f.Do = "look at a node, and have a profile with what works there: berth doctor --on-node --write-profile NAME"
 				return f
 			}
-			bad = "a directory through fuse-overlayfs cannot be a layer, which is what jobs use: " + p.Find("overlay.fuse").Why
+			bad = boxes.NoDirectories + ", which is what jobs use: " + p.Find("overlay.fuse").Why
 			do = `overlay = "` + firstWorking(p) + `" in a profile`
 		}
 		if bad != "" && submits {
 			f.Status, f.Why, f.Do = Warn, f.Why+" does not work on this machine: "+bad, "the nodes may differ: berth doctor --on-node. Here: "+do
 			for i := range *need { // what fails here is no failure of jobs
-				if (*need)[i] == "apptainer.program" || (*need)[i] == "apptainer.conf" || (*need)[i] == "scratch" {
+				if (*need)[i] == boxes.IDProgram || (*need)[i] == boxes.IDConf || (*need)[i] == "scratch" {
 					(*need)[i] = ""
 				}
 			}
 			return f
 		}
-	case jobs.BackendDocker:
+	case can.Daemon:
 		*need = append(*need, "docker.daemon")
 		bad, do = dockerBad, or(docker.Do, "install docker or podman")
-	case jobs.BackendSSH:
+	case can.NeedsHost:
 		*need = append(*need, "ssh.program", "ssh.host")
 		if s := p.Find("ssh.program"); s.Status == Skip || s.Status == Fail {
 			bad, do = s.Why, s.Do
 		} else if h := p.Find("ssh.host"); h.Status == Fail {
 			bad, do = h.Why, h.Do
 		}
-	case jobs.BackendLocal:
+	case can.Bare:
 		f.Status, f.Why, f.Do = Warn, f.Why+": no containment; a command has all your rights", "name another backend, unless that is what you want"
 	default:
 		bad, do = "berth has no such backend", "there are singularity, docker, ssh and local, and programs: docs/backend-protocol.md"
@@ -159,32 +160,9 @@ func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Findin
 	return f
 }
 
-// boxWorks tells why containers of singularity do not work here; "" is that
-// they do.
-func boxWorks(p *Place) (program Finding, bad string) {
-	program = p.Find("apptainer.program")
-	if program.Status != OK && program.Status != Warn {
-		return program, or(program.Why, "it was not looked at")
-	}
-	for _, f := range p.Findings {
-		if f.ID == "apptainer.conf" && f.Status == Fail {
-			return f, f.Why
-		}
-	}
-	var no []string
-	for _, d := range []string{jobs.DriverKernel, jobs.DriverFuse, jobs.DriverExt3} {
-		f := p.Find("overlay." + d)
-		if f.Status == OK {
-			return program, ""
-		}
-		no = append(no, d+": "+f.Why)
-	}
-	return program, "no layer works: " + strings.Join(no, "; ")
-}
-
 // firstWorking is the driver that was found right, or ext3.
 func firstWorking(p *Place) string {
-	if p.Find("overlay."+jobs.DriverKernel).Status == OK {
+	if p.Find(boxes.Layers+jobs.DriverKernel).Status == OK {
 		return jobs.DriverKernel
 	}
 	return jobs.DriverExt3

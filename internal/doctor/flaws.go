@@ -2,21 +2,9 @@ package doctor
 
 import "berth/jobs/finding"
 
-// What is known of the container programs, from the release notes and advisories
-// of the projects. Only what lets another user reach a user's jobs, or loses
-// data, is listed.
-var (
-	boxFlaws = []finding.Flaw{
-		{ID: "CVE-2023-30549", Date: "2023-04-25", Fixed: []string{"1.1.8"}, Setuid: true,
-			What: "a setuid installation mounts a user's ext3 images by the kernel, which such an image can attack"},
-		{ID: "CVE-2024-3727", Date: "2024-05", What: "digests of images that are pulled are not checked as they should be", Fixed: []string{"1.3.2"}},
-		{ID: "CVE-2025-65105", Date: "2025-12-02", What: "--security may not be applied, silently (berth does not use it)", Fixed: []string{"1.4.5"}},
-		{ID: "ext3 layers", Fixed: []string{"1.4.4"},
-			What: "with fuse2fs below 1.47.3 files of an ext3 layer may silently not be removed, and 1.4.3 breaks read-only ones"},
-	}
-	runcFlaws = []finding.Flaw{
-		{ID: "CVE-2024-21626", Date: "2024-01-31", What: "a container can reach the host's files through a leaked descriptor", Fixed: []string{"1.1.12"}},
-		{ID: "CVE-2025-31133, 52565, 52881", Date: "2025-11-05", Fixed: []string{"1.2.8", "1.3.3", "1.4.0"},
-			What: "a container can make runc write to the host's /proc"},
-	}
-)
+// runcFlaws is what is known of docker's and podman's runtime, from its advisories.
+var runcFlaws = []finding.Flaw{
+	{ID: "CVE-2024-21626", Date: "2024-01-31", What: "a container can reach the host's files through a leaked descriptor", Fixed: []string{"1.1.12"}},
+	{ID: "CVE-2025-31133, 52565, 52881", Date: "2025-11-05", Fixed: []string{"1.2.8", "1.3.3", "1.4.0"},
+		What: "a container can make runc write to the host's /proc"},
+}

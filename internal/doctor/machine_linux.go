@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth/apptainer"
+	boxes "berth/apptainer/examine"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/sys/purge"
@@ -28,7 +29,7 @@ func (l *look) number(path string) string {
 }
 
 // checkNamespaces makes a user and a mount namespace, as berth does for the
-// driver "kernel" and Apptainer for every container that is not setuid.
+// driver "kernel" and the container program for every container that is not setuid.
 func checkNamespaces(ctx context.Context, l *look) []Finding {
 	program := l.look("true")
 	if program == "" {
@@ -45,12 +46,12 @@ func checkNamespaces(ctx context.Context, l *look) []Finding {
 			f.Status = Warn
 			f.Why = "one can be made, but AppArmor takes the rights in it away (kernel.apparmor_restrict_unprivileged_userns = 1), " +
 				"unless a profile allows the program"
-			f.Do = "Apptainer's package brings a profile for itself; for the rest ask the site for kernel.apparmor_restrict_unprivileged_userns = 0"
+			f.Do = boxes.HintAppArmor
 		}
 		return []Finding{with(f, data...)}
 	}
 	f := Finding{Status: Warn, Why: "none can be made: " + finding.LastLine(err.Error()),
-		Do: "containers need a setuid Apptainer then (layers: ext3), or docker; ask the site for user namespaces"}
+		Do: boxes.HintNoNamespaces}
 	switch {
 	case most == "0":
 		f.Why = "none can be made: user.max_user_namespaces is 0"
@@ -78,46 +79,9 @@ func checkFUSE(_ context.Context, l *look) []Finding {
 	mounter := or(l.look("fusermount3"), l.look("fusermount"))
 	g := with(Finding{Status: OK, Why: "/dev/fuse can be opened"}, "works", "yes", "fusermount", mounter)
 	if mounter == "" {
-		g.Why += "; no fusermount3, which Apptainer does not need"
+		g.Why += "; " + boxes.NoMounter
 	}
 	return []Finding{g}
-}
-
-// checkFUSEHelpers looks for the programs that an Apptainer which is not setuid
-// mounts by.
-func checkFUSEHelpers(_ context.Context, l *look) []Finding {
-	b, err := l.box()
-	if err != nil || b.isSetuid() {
-		return nil
-	}
-	own := ""
-	if b.build != nil && filepath.IsAbs(b.build.Libexec) {
-		own = filepath.Join(b.build.Libexec, "apptainer", "bin")
-	}
-	have := func(name string) bool {
-		if own != "" {
-			if fi, err := os.Stat(l.path(filepath.Join(own, name))); err == nil && fi.Mode()&0o111 != 0 {
-				return true
-			}
-		}
-		return l.look(name) != ""
-	}
-	var here, missing []string
-	for _, h := range [][2]string{
-		{"squashfuse_ll", "images are mounted slowly, or unpacked for each start"},
-		{"fuse-overlayfs", "a directory cannot be a layer over an image"},
-		{"fuse2fs", "an ext3 image cannot be a layer"},
-	} {
-		if have(h[0]) {
-			here = append(here, h[0])
-		} else {
-			missing = append(missing, h[0]+" ("+h[1]+")")
-		}
-	}
-	if len(missing) > 0 {
-		return one(Warn, "missing: "+strings.Join(missing, ", "), "install them (Debian: squashfuse, fuse-overlayfs, fuse2fs), or ask the site")
-	}
-	return one(OK, strings.Join(here, ", "), "")
 }
 
 // checkHeld tells what holds limits of memory and CPUs on this machine.

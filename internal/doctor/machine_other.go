@@ -17,15 +17,14 @@ func elsewhere(context.Context, *look) []Finding {
 }
 
 var (
-	checkScratch     = elsewhere
-	checkState       = elsewhere
-	checkHome        = elsewhere
-	checkNamespaces  = elsewhere
-	checkFUSE        = elsewhere
-	checkFUSEHelpers = elsewhere
-	checkHeld        = elsewhere
-	checkLogout      = elsewhere
-	checkPurge       = elsewhere
-	checkNetwork     = elsewhere
-	checkDevices     = elsewhere
+	checkScratch    = elsewhere
+	checkState      = elsewhere
+	checkHome       = elsewhere
+	checkNamespaces = elsewhere
+	checkFUSE       = elsewhere
+	checkHeld       = elsewhere
+	checkLogout     = elsewhere
+	checkPurge      = elsewhere
+	checkNetwork    = elsewhere
+	checkDevices    = elsewhere
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth/jobs/finding"
+	boxes "berth/apptainer/examine"
 )
 
 // modules is the module system of this machine.
@@ -60,48 +60,15 @@ func parseModules(out string) (modules, error) {
 		if name == "" || strings.ContainsAny(name, " :\"'$`;") {
 			continue // a directory's heading
 		}
-		if isBox(strings.ToLower(name)) && !slices.Contains(m.boxes, strings.TrimSuffix(name, "/")) {
+		if boxes.IsModule(strings.ToLower(name)) && !slices.Contains(m.boxes, strings.TrimSuffix(name, "/")) {
 			m.boxes = append(m.boxes, strings.TrimSuffix(name, "/"))
 		}
 	}
 	if m.kind == "" {
 		return m, errNoModules
 	}
-	slices.SortFunc(m.boxes, compareModules)
+	slices.SortFunc(m.boxes, boxes.CompareModules)
 	return m, nil
-}
-
-// isBox tells whether a module's name is, or ends in, that of a container
-// program: apptainer/1.4, tools/apptainer/1.4, singularity-ce/4.1.
-func isBox(name string) bool {
-	for part := range strings.SplitSeq(name, "/") {
-		if part == "apptainer" || part == "singularity" || part == "singularity-ce" || part == "singularityce" {
-			return true
-		}
-	}
-	return false
-}
-
-// compareModules orders by kind, apptainer last, then by version.
-func compareModules(a, b string) int {
-	rank := func(s string) int {
-		if strings.Contains(strings.ToLower(s), "apptainer") {
-			return 1
-		}
-		return 0
-	}
-	if d := rank(a) - rank(b); d != 0 {
-		return d
-	}
-	va, oka := finding.Numbers(a[strings.LastIndexByte(a, '/')+1:])
-	vb, okb := finding.Numbers(b[strings.LastIndexByte(b, '/')+1:])
-	switch {
-	case oka && okb && finding.Less(va, vb), !oka && okb:
-		return -1
-	case oka && okb && finding.Less(vb, va), oka && !okb:
-		return 1
-	}
-	return strings.Compare(a, b)
 }
 
 // checkModules names the module system, and what it has of containers.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	boxes "berth/apptainer/examine"
 	"berth/backends/docker"
 	"berth/backends/ssh"
 	"berth/internal/images"
@@ -141,11 +142,11 @@ func checkImage(_ context.Context, l *look) []Finding {
 	fi, err := f.Stat()
 	if err != nil || fi.IsDir() {
 		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image " + img + " is a directory: jobs take a SIF",
-			Do: "apptainer build image.sif " + img}}
+			Do: boxes.HintImage + img}}
 	}
 	if _, err := siffile.ReadHeader(f); err != nil {
 		return []Finding{{Status: Fail, Configured: true, Why: "the profile's image " + img + " is no SIF",
-			Do: "apptainer build image.sif docker-archive:... makes one"}}
+			Do: boxes.HintImage + "docker-archive:... makes one"}}
 	}
 	return []Finding{with(Finding{Status: OK, Why: img + ", " + jobs.Bytes(fi.Size()).String()}, "image", img)}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	boxes "berth/apptainer/examine"
 	"berth/jobs"
 	"berth/jobs/finding"
 	"berth/overlay"
@@ -32,8 +33,8 @@ func Profile(name string, here, node *Place) string {
 		line("scheduler = %s", quote(scheduler))
 		line("")
 	}
-	if boxes := from.data("modules", "containers"); from.data("apptainer.program", "version") == "" && boxes != "" {
-		all := strings.Split(boxes, ",")
+	if found := from.data("modules", "containers"); from.data(boxes.IDProgram, "version") == "" && found != "" {
+		all := strings.Split(found, ",")
 		line("# The container program is not on PATH of %s; this module has it. There are: %s.", remark(where), remark(strings.Join(all, ", ")))
 		line("modules = [%s]", quote(all[len(all)-1]))
 		line("")
@@ -171,7 +172,7 @@ func profileSlurm(line func(string, ...any), here *Place, slurmForbids string) {
 }
 
 func profileVersions(line func(string, ...any), here, from *Place, slurm bool) {
-	sv, av := "", short(from.data("apptainer.program", "version"))
+	sv, av := "", short(from.data(boxes.IDProgram, "version"))
 	if slurm {
 		sv = short(or(here.data("slurm.programs", "version"), here.data("slurm.controller", "version")))
 	}
@@ -184,7 +185,7 @@ func profileVersions(line func(string, ...any), here, from *Place, slurm bool) {
 		line("slurm = %s", quote(sv))
 	}
 	if av != "" {
-		line("apptainer = %s", quote(av))
+		line("%s = %s", boxes.ProfileVersion, quote(av))
 	}
 	line("")
 }

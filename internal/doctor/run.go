@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	boxes "berth/apptainer/examine"
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/finding"
@@ -41,7 +42,7 @@ type look struct {
 	limit time.Duration // of one question
 	ask   func(ctx context.Context, env []string, argv ...string) (string, error)
 	slurm *examine.Site
-	box   func() (box, error) // the container program
+	box   *boxes.Site // the container program
 	mods  func() (modules, error)
 }
 
@@ -125,7 +126,7 @@ func (c Check) bounded(ctx context.Context, l *look) []Finding {
 // panicPlace is the line of our own code that panicked.
 func panicPlace() string {
 	for line := range strings.Lines(string(debug.Stack())) {
-		if s := strings.TrimSpace(line); strings.Contains(s, "/internal/doctor/") && !strings.Contains(s, "/run.go:") || strings.Contains(s, "/slurm/examine/") {
+		if s := strings.TrimSpace(line); strings.Contains(s, "/internal/doctor/") && !strings.Contains(s, "/run.go:") || strings.Contains(s, "/examine/") {
 			s, _, _ = strings.Cut(s, " +")
 			return s[strings.LastIndex(s, "/")+1:]
 		}
@@ -164,8 +165,8 @@ func newLook(ctx context.Context, w Where) *look {
 		return string(out), explain(ctx, argv[0], err)
 	}
 	l.slurm = examine.New(ctx, examine.Machine{Look: l.look, Ask: l.ask, User: l.user, Profile: w.Profile})
-	l.box = sync.OnceValues(func() (box, error) { return l.findBox(ctx) })
 	l.mods = sync.OnceValues(func() (modules, error) { return l.findModules(ctx) })
+	l.box = boxes.New(ctx, l.boxMachine())
 	return l
 }
 

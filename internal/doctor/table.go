@@ -4,17 +4,22 @@ import (
 	"context"
 	"os"
 	"os/user"
+	"slices"
 	"time"
 
-	"berth/jobs"
+	boxes "berth/apptainer/examine"
 	"berth/slurm/examine"
 )
 
 // Checks is the table of all checks, in the order in which findings are shown.
 // docs/doctor.md has the same rows.
 func Checks() []Check {
-	const layers = 20 * time.Second // starts containers, on a machine that may be busy
-	return []Check{
+	const asked = 20 * time.Second // of the container program; it starts containers, on a machine that may be busy
+	var box []Check
+	for _, c := range slices.Concat(boxes.Asked, boxes.Tried) {
+		box = append(box, ofBox(Backend, c, asked))
+	}
+	return slices.Concat([]Check{
 		ofSlurm("slurm.programs", "Slurm", examine.Programs, 15*time.Second),
 		ofSlurm("slurm.controller", "slurmctld", examine.Controller, 0),
 		ofSlurm("slurm.clock", "clock", examine.Clock, 0),
@@ -26,30 +31,7 @@ func Checks() []Check {
 		ofSlurm("slurm.memory", "memory of jobs", examine.Memory, 0),
 		ofSlurm("slurm.tmp", "/tmp of jobs", examine.Tmp, 0),
 		ofSlurm("slurm.gpus", "GPUs of Slurm", examine.GPUs, 0),
-
-		{ID: "apptainer.program", Scope: Backend, Name: "singularity", run: checkBox, Limit: 20 * time.Second,
-			About: "apptainer or singularity is on PATH and runs; else the module that has it"},
-		{ID: "apptainer.flaws", Scope: Backend, Name: "singularity: version", run: needsBox(checkBoxFlaws), Limit: 20 * time.Second,
-			About: "its version, against known flaws; below 1.4.4 ext3 layers are not to be trusted"},
-		{ID: "apptainer.mode", Scope: Backend, Name: "singularity: rights", run: needsBox(checkBoxMode), Limit: 20 * time.Second,
-			About: "setuid root, or user namespaces: which layers are available follows from it"},
-		{ID: "apptainer.conf", Scope: Backend, Name: "singularity: conf", run: needsBox(checkBoxConf), Limit: 20 * time.Second,
-			About: "directives of apptainer.conf or singularity.conf with which berth does not work, or not wholly"},
-		{ID: "overlay.kernel", Scope: Backend, Name: "layer: kernel", Limit: layers,
-			run: checkLayer(jobs.DriverKernel, "an overlay of the kernel, mounted by berth: containers start fastest",
-				"containers use another layer; nothing is to be done"),
-			About: "two containers over a layer of berth's own mount see the same after directories of the image were removed and moved"},
-		{ID: "overlay.fuse", Scope: Backend, Name: "layer: fuse", Limit: layers,
-			run: checkLayer(jobs.DriverFuse, "a directory through fuse-overlayfs, which jobs use without a profile",
-				`jobs need overlay = "kernel" or "ext3" in a profile, whichever works`),
-			About: "the same over a directory through fuse-overlayfs, the layer of jobs without a profile"},
-		{ID: "overlay.ext3", Scope: Backend, Name: "layer: ext3", Limit: layers,
-			run:   checkLayer(jobs.DriverExt3, "a sparse ext3 image", "no layer of a bounded size is available, and none on a network file system"),
-			About: "the same over an ext3 image, for layers of a size, on network file systems, and with a setuid Apptainer"},
-		{ID: "apptainer.fakeroot", Scope: Backend, Name: "fakeroot", run: needsBox(checkFakeroot), Limit: layers,
-			About: "root inside: which of its ways, by trying"},
-		{ID: "apptainer.network", Scope: Backend, Name: "no network", run: needsBox(checkNoNetwork), Limit: layers,
-			About: "a container without a network, by trying"},
+	}, box, []Check{
 		{ID: "docker.daemon", Scope: Backend, Name: "docker", run: checkDocker, Limit: 15 * time.Second,
 			About: "docker or podman: the daemon answers, is rootless or not, which limits it holds; runc, against known flaws"},
 		{ID: "ssh.program", Scope: Backend, Name: "ssh", run: checkSSH,
@@ -62,9 +44,8 @@ func Checks() []Check {
 		{ID: "namespaces", Scope: Machine, Name: "user namespaces", run: checkNamespaces,
 			About: "one is made; else max_user_namespaces, or AppArmor, says why not"},
 		{ID: "fuse", Scope: Machine, Name: "FUSE", run: checkFUSE,
-			About: "/dev/fuse can be opened: images and layers of an Apptainer that is not setuid are mounted by it"},
-		{ID: "fuse.helpers", Scope: Machine, Name: "FUSE helpers", run: checkFUSEHelpers, Limit: 20 * time.Second,
-			About: "squashfuse_ll, fuse-overlayfs and fuse2fs, where Apptainer is not setuid"},
+			About: "/dev/fuse can be opened: images and layers are mounted by it where the container program is not setuid"},
+		ofBox(Machine, boxes.Helpers, asked),
 		{ID: "limits", Scope: Machine, Name: "limits", run: checkHeld,
 			About: "what limits memory and CPUs: the Slurm job's cgroup, the user's systemd, or nothing"},
 		{ID: "scratch", Scope: Machine, Name: "scratch", run: checkScratch,
@@ -78,7 +59,7 @@ func Checks() []Check {
 		{ID: "image", Scope: Machine, Name: "image", run: checkImage,
 			About: "the profile's image is there and is a SIF"},
 		{ID: "modules", Scope: Machine, Name: "modules", run: checkModules, Limit: 15 * time.Second,
-			About: "Lmod or Environment Modules, and which modules have Apptainer"},
+			About: "Lmod or Environment Modules, and which modules have the container program"},
 		{ID: "git", Scope: Machine, Name: "git", run: checkGit,
 			About: "git and its version; tasks with a workspace need it on both sides"},
 		{ID: "gpus", Scope: Machine, Name: "GPUs", run: checkDevices,
@@ -87,13 +68,19 @@ func Checks() []Check {
 			About: "a default route, proxies; a connection to the profile's proxy, or to what --contact names, and to no other host"},
 		{ID: "logout", Scope: Machine, Name: "logout", run: checkLogout,
 			About: "KillUserProcesses of logind: whether warm environments outlive a logout"},
-	}
+	})
 }
 
 // ofSlurm is a check of the Slurm that is here.
 func ofSlurm(id, name string, c examine.Check, limit time.Duration) Check {
 	return Check{ID: id, Scope: Scheduler, Name: name, About: c.About, Limit: limit, Submit: true,
 		run: func(ctx context.Context, l *look) []Finding { return c.Run(ctx, l.slurm) }}
+}
+
+// ofBox is a check of the container program that is here.
+func ofBox(scope Scope, c boxes.Check, limit time.Duration) Check {
+	return Check{ID: c.ID, Scope: scope, Name: c.Name, About: c.About, Limit: limit,
+		run: func(ctx context.Context, l *look) []Finding { return c.Run(ctx, l.box) }}
 }
 
 // IDs of what is concluded from all findings, and of what the caller found.
