@@ -41,16 +41,13 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		if got := b.Check(ctx); got.Health != jobs.Healthy {
 			hint := got.Hint
 			if hint == "" {
-				hint = noBackend
+				hint = jobs.HintNoBackend
 			}
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + name + " cannot be used here: " + got.Reason, Hint: hint}
 		}
 	}
 	return e.settlePlace(ctx, s, t, c, b, survey, dry)
 }
-
-const noBackend = "install apptainer (Debian, Fedora: from their archives or apptainer.org), or docker; " +
-	"or run without containment, with your own rights: --backend local"
 
 // chooseBackend returns the first backend with containment that can be used
 // here. That it is not the first of all is noted, with the reasons.
@@ -72,7 +69,7 @@ func (e *Engine) chooseBackend(ctx context.Context, s *jobs.Spec, t jobs.Task) (
 		}
 		no = append(no, b.Name()+": "+why)
 	}
-	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains a task can be used here: " + strings.Join(no, "; "), Hint: noBackend}
+	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains a task can be used here: " + strings.Join(no, "; "), Hint: jobs.HintNoBackend}
 }
 
 // unfit tells why a backend that works cannot run this task; "" is that it
@@ -85,7 +82,7 @@ func unfit(backend string, t jobs.Task) string {
 	case images.IsReference(ref):
 		return "the image " + ref + " is none that docker takes"
 	case ref == "" && t.Template != "":
-		return "the template " + t.Template + " is an image of Apptainer's"
+		return "the template " + t.Template + " is a SIF"
 	case ref == "":
 		return "the task names no image for it"
 	case isFile(ref):

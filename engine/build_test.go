@@ -78,7 +78,7 @@ func TestTemplatePlaces(t *testing.T) {
 			t.Errorf("%s: %v", backend, err)
 		}
 	}
-	if why := unfit(jobs.BackendDocker, task); !strings.Contains(why, "default is an image of Apptainer's") {
+	if why := unfit(jobs.BackendDocker, task); !strings.Contains(why, "default is a SIF") {
 		t.Error(why)
 	}
 	e := &Engine{}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"berth/internal/images"
@@ -175,7 +174,7 @@ func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 		if named {
 			msg = "image " + image + " does not exist here"
 		}
-		return &jobs.Error{Kind: jobs.KindNotFound, Msg: msg, Hint: "apptainer pull " + filepath.Base(image) + " docker://IMAGE makes one"}
+		return &jobs.Error{Kind: jobs.KindNotFound, Msg: msg, Hint: "name one that does, or a reference such as docker://debian:12"}
 	}
 	sum := strings.Repeat("0", 64)
 	if !dry {

@@ -158,13 +158,13 @@ func (e *Engine) envTemplate(o EnvOptions, backend string) (EnvOptions, error) {
 	return o, nil
 }
 
-// contained refuses a template where there are no images of Apptainer's.
+// contained refuses a template where images are none of berth's.
 func contained(template, backend string) error {
 	if jobs.CapabilitiesOf(backend).Layers {
 		return nil
 	}
 	return &jobs.Error{Kind: jobs.KindConfig,
-		Msg:  fmt.Sprintf("the template %s cannot be had on the backend %s: it is an image of Apptainer's", template, backend),
+		Msg:  fmt.Sprintf("the template %s cannot be had on the backend %s: it is a SIF", template, backend),
 		Hint: "leave it out, or use --backend singularity"}
 }
 

@@ -22,6 +22,10 @@ const (
 	BackendBare       = BackendLocal
 )
 
+// HintNoBackend is what to do where none can be used.
+const HintNoBackend = "install apptainer (Debian, Fedora: from their archives or apptainer.org), or docker; " +
+	"or run without containment, with your own rights: --backend local"
+
 // Capabilities are what makes one backend differ from another.
 type Capabilities struct {
 	// Bare is that there is no containment: commands have all rights of a user.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	program "berth/apptainer/names"
 	"berth/jobs"
 )
 
@@ -67,6 +68,9 @@ func Script(l jobs.Launch, h Head) (string, error) {
 	}
 	for _, name := range h.Unset {
 		unset.WriteString(name + " ")
+	}
+	for i, prefix := range program.Reserved {
+		unset.WriteString(strings.Repeat(" ", min(i, 1)) + `"${!` + prefix + `@}"`)
 	}
 	if slices.ContainsFunc(l.Argv, isHole) {
 		braces.WriteString(bracesText)

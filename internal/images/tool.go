@@ -1,8 +1,7 @@
 package images
 
 // Tool is what the cache has to know of the container program that makes images: its
-// variables, its files and its words. Package apptainer has those of the program that
-// there is.
+// variables, its files and its words. Whoever makes the cache knows the program.
 type Tool struct {
 	// Logins are pairs of variables: a user, and the password, at whichever registry is
 	// asked.
