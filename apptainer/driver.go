@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"berth/internal/images"
+	"berth/internal/node/limits"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -135,7 +136,7 @@ const hintCut = "try again: the same may work another time, or on another machin
 // kernel would end unsquashfs, and have the job be called out of memory for
 // ever.
 func tooSmall() string {
-	if got, ok := jobMemory(); ok && got != 0 && got < overlay.UnpackMemory {
+	if got, ok := limits.JobMemory(); ok && got != 0 && got < overlay.UnpackMemory {
 		return fmt.Sprintf("unpacking an image takes %s of memory, and this job has %s", overlay.UnpackMemory, got)
 	}
 	return ""

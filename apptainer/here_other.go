@@ -2,8 +2,4 @@
 
 package apptainer
 
-import "berth/jobs"
-
-func jobMemory() (limit jobs.Bytes, ok bool) { return 0, false }
-
 func onlyCgroup2() bool { return false }

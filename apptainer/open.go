@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"berth/internal/images"
+	"berth/internal/node/limits"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/private"
 	"berth/internal/sys/run"
@@ -154,7 +155,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		op.Argv, err = private.AddMounts(op.Argv, covers)
 	}
 	if err == nil {
-		err = o.limit(ctx, op)
+		err = limits.Hold(ctx, s, op, o.scopeWorks)
 	}
 	if err != nil {
 		_ = giveBack()
@@ -167,6 +168,16 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 // be written all the same, and nothing can be made or removed there.
 func (*Backend) Pipes(dir string) (here, inside string) {
 	return filepath.Join(dir, "io"), "/.berth/io"
+}
+
+// scopeWorks tries to start a program in a scope of the user's systemd. The container
+// program's own flags for limits are fatal without systemd as init.
+func (o *opener) scopeWorks(ctx context.Context, argv []string) error {
+	f := o.probe(ctx, []string{"systemd", "scope"}, func(ctx context.Context) error { return limits.Try(ctx, o.at.On, argv, o.environ()) })
+	if !f.OK {
+		return errors.New(f.Why)
+	}
+	return nil
 }
 
 // layer opens the writable layer in dir, and makes it where it is missing.
@@ -264,10 +275,7 @@ func (o *opener) home() string {
 	if o.spec.Fakeroot {
 		return "/root"
 	}
-	if h := os.Getenv("HOME"); filepath.IsAbs(h) {
-		return filepath.Clean(h)
-	}
-	return "/home/" + o.spec.User
+	return jobs.HomeInside(os.Getenv, o.spec.User)
 }
 
 // checkMounts looks for what is to be bound: the container program's own words

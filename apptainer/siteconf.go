@@ -224,8 +224,8 @@ func valueIs(want string) func([]string) bool {
 
 func anyValue([]string) bool { return true }
 
-// limits tells whether a limit is one: NULL is documented as none.
-func limits(v []string) bool { return !slices.Equal(v, []string{"NULL"}) }
+// limited tells whether a limit is one: NULL is documented as none.
+func limited(v []string) bool { return !slices.Equal(v, []string{"NULL"}) }
 
 // fewLoops tells whether there are fewer loop devices than are shipped.
 func fewLoops(v []string) bool {
@@ -263,11 +263,11 @@ var siteRules = []siteRule{
 		said: []string{"from running extFS containers"}},
 	{name: "allow container dir", in: byAny, hits: valueIs("no"), hint: hintChange,
 		why: "unpacked images, and layers of the drivers kernel and fuse, are refused", said: []string{"from running sandbox containers"}},
-	{name: "limit container owners", list: true, in: byAny, hits: limits, hint: hintLimitOwner, why: "other images are refused",
+	{name: "limit container owners", list: true, in: byAny, hits: limited, hint: hintLimitOwner, why: "other images are refused",
 		said: []string{"not owned by required user", "failed to retrieve user information"}},
-	{name: "limit container groups", list: true, in: byAny, hits: limits, hint: hintLimitOwner, why: "other images are refused",
+	{name: "limit container groups", list: true, in: byAny, hits: limited, hint: hintLimitOwner, why: "other images are refused",
 		said: []string{"not owned by required group", "failed to retrieve group information"}},
-	{name: "limit container paths", list: true, in: byAny, hits: limits, hint: hintLimitPaths, why: "other images are refused",
+	{name: "limit container paths", list: true, in: byAny, hits: limited, hint: hintLimitPaths, why: "other images are refused",
 		said: []string{"not in an allowed configured path", "failed to resolve path"}},
 	{name: "mount hostfs", in: byAny, hits: valueIs("yes"),
 		why: "the site wants all its file systems in containers; --contain, which berth uses, keeps them out"},

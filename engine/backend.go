@@ -21,7 +21,7 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	ask := !dry && !s.Clustered()
 	auto := name == "" || name == jobs.BackendAuto
 	if auto && ask {
-		b, err := e.chooseBackend(ctx, s, t)
+		b, err := e.chooseBackend(ctx, s, t, c.Auto)
 		if err != nil {
 			return err
 		}
@@ -49,14 +49,28 @@ func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	return e.settlePlace(ctx, s, t, c, b, survey, dry)
 }
 
+// auto are the backends that "auto" tries, in this order: those that are configured,
+// else all that contain and have images.
+func (e *Engine) auto(words []string) []jobs.Backend {
+	var out []jobs.Backend
+	for _, b := range e.Backends {
+		if len(words) == 0 && b.Level() != jobs.LevelNone && !jobs.CapabilitiesOf(b.Name()).NoImage {
+			out = append(out, b)
+		}
+	}
+	for _, w := range words {
+		if b, err := e.backend(w); err == nil && b.Level() != jobs.LevelNone {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
 // chooseBackend returns the first backend with containment that can be used
 // here. That it is not the first of all is noted, with the reasons.
-func (e *Engine) chooseBackend(ctx context.Context, s *jobs.Spec, t jobs.Task) (jobs.Backend, error) {
+func (e *Engine) chooseBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, words []string) (jobs.Backend, error) {
 	var no []string
-	for _, b := range e.Backends {
-		if b.Level() == jobs.LevelNone {
-			continue // only when it is named
-		}
+	for _, b := range e.auto(words) {
 		got := b.Check(ctx)
 		why := got.Reason
 		if got.Health == jobs.Healthy {
@@ -75,7 +89,11 @@ func (e *Engine) chooseBackend(ctx context.Context, s *jobs.Spec, t jobs.Task) (
 // unfit tells why a backend that works cannot run this task; "" is that it
 // can. Nothing is guessed: a SIF is no image of docker's.
 func unfit(backend string, t jobs.Task) string {
-	if !jobs.CapabilitiesOf(backend).ImageNames {
+	can := jobs.CapabilitiesOf(backend)
+	if can.NoImage && (t.Image != "" || t.Template != "" || t.Overlay.Name != "") {
+		return "the task names an image or an overlay, and it has none"
+	}
+	if !can.ImageNames {
 		return ""
 	}
 	switch ref := strings.TrimPrefix(t.Reference, "docker://"); {
@@ -112,6 +130,8 @@ func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		return settleLocal(s, t)
 	case can.ImageNames:
 		return settleDocker(s, t, b)
+	case can.NoImage:
+		return nil
 	}
 	return e.settleImage(ctx, s, t, c, survey, dry)
 }
@@ -122,7 +142,7 @@ func fits(s *jobs.Spec, t jobs.Task) error {
 	if can.Bare && !can.NeedsHost {
 		on += ", which runs on the bare host"
 	}
-	if t.Template != "" && !can.Here() {
+	if t.Template != "" && (!can.Here() || can.NoImage) {
 		return refuse("[terminal] template", on)
 	}
 	for i := range keys.Fields {

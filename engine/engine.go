@@ -52,6 +52,8 @@ type Engine struct {
 type Choice struct {
 	Offline bool   // no registry is asked: a reference is what the cache has of it
 	ID      string // of the job to be planned; "" is a fresh one
+	// Auto are the backends that "auto" tries; none is all that contain and have images.
+	Auto []string
 }
 
 // Sleep is the real clock's wait, for [Engine.Sleep].

@@ -14,7 +14,7 @@ import (
 type EnvOptions struct {
 	Name string // "": "default", or the backend's name when Backend is named
 	// Place is where its commands are to run, with these meanings:
-	//   - Backend "" and "auto" are singularity, then docker; others only when named.
+	//   - Backend "" and "auto" are the first of Auto; others only when named.
 	//   - Of the overlay only the driver is said: "", "auto", "kernel", "fuse", "ext3".
 	//   - A negative limit of CPUs, memory or disk is none, not even the usual one.
 	//   - Time, GPUs, nodes and tasks are of an allocation; Time also of a program's
@@ -33,6 +33,8 @@ type EnvOptions struct {
 	Lifetime time.Duration // 0 is the default, negative is for ever
 	// Offline asks no registry: a reference is what the cache has of it.
 	Offline bool
+	// Auto are the backends that "auto" tries; none is all that contain and have images.
+	Auto []string
 
 	// Project is the directory whose berth.toml says some of this, in a way that
 	// decides what commands find inside; "" is none.

@@ -138,11 +138,11 @@ func (e *Engine) chooseEnvBackend(ctx context.Context, o EnvOptions) (jobs.Backe
 		return b, nil, err
 	}
 	var no []string
-	for _, b := range e.Backends {
-		if b.Level() == jobs.LevelNone {
-			continue // only when named
-		}
+	for _, b := range e.auto(o.Auto) {
 		got := b.Check(ctx)
+		if got.Health == jobs.Healthy && jobs.CapabilitiesOf(b.Name()).NoImage && (o.Image != "" || o.Template != "") {
+			got = jobs.Checked{Reason: "an image is named, and it has none"}
+		}
 		if got.Health == jobs.Healthy {
 			return b, []string{"backend " + b.Name() + " was chosen" + because(no)}, nil
 		}

@@ -8,6 +8,7 @@ const (
 	BackendAuto        = "auto" // the first that contains a task and works here
 	BackendSingularity = "singularity"
 	BackendDocker      = "docker"
+	BackendBwrap       = "bwrap"
 	BackendSSH         = "ssh"
 	BackendLocal       = "local"
 	// BackendExternal is the word for all backends that are programs of their own,
@@ -38,6 +39,8 @@ type Capabilities struct {
 	// Layers is that images are files or directories here, made by berth from
 	// references and templates, with a writable layer of berth's over them.
 	Layers bool
+	// NoImage is that there is no image: the host's own programs are seen inside.
+	NoImage bool
 	// ImageNames is that an image is a name, which the backend resolves by itself.
 	ImageNames bool
 	// Fresh is that each command line opens a container of its own, in which nothing
@@ -59,6 +62,10 @@ func (c Capabilities) Leaves() bool { return !c.OtherHost && !c.Fresh }
 // Here reports whether a backend contains commands by itself, on this machine.
 func (c Capabilities) Here() bool { return !c.Bare && !c.OtherHost }
 
+// Enters reports whether a container is namespaces of this user's on this machine,
+// which another process can enter.
+func (c Capabilities) Enters() bool { return c.Here() && !c.Daemon }
+
 // backends are those that are part of berth, in the order in which people are shown
 // them.
 var backends = []struct {
@@ -67,6 +74,7 @@ var backends = []struct {
 }{
 	{BackendSingularity, Capabilities{Layers: true}},
 	{BackendDocker, Capabilities{ImageNames: true, Fresh: true, Daemon: true}},
+	{BackendBwrap, Capabilities{NoImage: true, Fresh: true}},
 	{BackendSSH, Capabilities{Bare: true, OtherHost: true, NeedsHost: true}},
 	{BackendLocal, Capabilities{Bare: true}},
 }

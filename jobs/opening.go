@@ -3,22 +3,61 @@ package jobs
 import (
 	"context"
 	"io"
+	"path"
 	"time"
 )
 
-// OpenPlace is where an environment is opened: the machine of its keeper.
+// OpenPlace is where a place is opened: the machine of its keeper, or of the
+// runner of a job's attempt.
 type OpenPlace struct {
-	Dir      string       // the environment's own directory, 0700; what persists lies below it
+	Dir      string       // of the environment or the attempt, 0700; what persists lies below it
 	Guest    string       // path of berth-node here
-	Scratch  string       // a fresh directory of this keeper on the node's own disk, removed by it
+	Scratch  string       // a fresh directory on the node's own disk, removed by the caller
 	On       Starter      // starts programs here
 	Progress func(string) // tells a person what takes long; never nil
+	// Attempt is what an attempt of a job has beside an environment; nil is that
+	// an environment is opened.
+	Attempt *OpenAttempt
 }
 
-// Opening is how the guest of an environment is started, once all that it
-// needs stands ready.
+// OpenAttempt is what the place of an attempt has beside that of an environment.
+// It is thrown away with the attempt, but for a named overlay.
+type OpenAttempt struct {
+	Spec *Spec
+	Name string   // of the attempt in its scheduler; a container may carry it
+	User string   // UID:GID that owns the mounts, where who runs inside can be chosen
+	Keys []string // NAME=VALUE for the program of the backend alone
+	// LayerDir is where the writable layer will have its files, and Layer opens it,
+	// when it is known what is below it and who writes it. The layer is the caller's,
+	// who also closes it.
+	LayerDir string
+	Layer    func(ctx context.Context, over LayerOver) (path string, err error)
+}
+
+// LayerOver is what a writable layer of an attempt is opened for.
+type LayerOver struct {
+	Image       *ImageUse
+	Driver, Why string // as in [OverlaySpec]
+}
+
+// LineAt is what can differ between the containers of one attempt: that of the
+// task, and that of its checks.
+type LineAt struct {
+	Guest   string // path of berth-node here
+	Scratch string // a fresh directory
+	Work    string // the work tree
+	Layer   string // the writable layer
+}
+
+// Opening is how the guest of a place is started, once all that it needs stands
+// ready.
 type Opening struct {
-	Argv []string // runs the guest over its standard input and output
+	// Argv runs the guest over its standard input and output. That of an attempt
+	// may be nil, and is then given by Line.
+	Argv []string
+	// Line renders Argv for one container of an attempt, right before it starts:
+	// what is hidden is what stands there then. Nil is that Argv holds for all.
+	Line func(at LineAt) (argv, notes []string, err error)
 	Env  []string // of that program: the whole environment, made from nothing
 	// OwnMounts is passed on in [Cmd]. Where it is not, one more process stays.
 	OwnMounts bool
@@ -62,13 +101,64 @@ type Opening struct {
 	Explain func(ctx context.Context, said string) *Error
 	// Close gives back what was taken for it (a lease, a mount), last.
 	Close func() error
+
+	// What follows is known of an attempt alone.
+
+	// Work is where the work tree stands inside; "" is where it stands outside.
+	Work string
+	// Far is set where the place shares no files with this machine.
+	Far *Far
+	// Program is the path of the container program, for the receipt.
+	Program string
+	// Version asks the program for its version, which is recorded under name; nil is
+	// that there is nothing to ask.
+	Version func(ctx context.Context) (name, version string)
+	// HoldsLimits says that the backend holds the limits of memory and CPUs itself,
+	// outside of the caller's cgroup.
+	HoldsLimits bool
+	// Unseen reports whether the program could not start the guest from where it
+	// stands, by what it said; another path may do. Nil is never.
+	Unseen func(said, guest string) bool
+	// Trouble gives the kind and the hint of what the program said when it did not
+	// start; nil is that nothing better is known.
+	Trouble func(said string) (Kind, string)
+	// Shares is what of the host's own files is seen inside, beside the binds.
+	Shares []string
 }
 
-// Opener is a backend that can keep environments.
+// Far is the place of an attempt that shares no files with this machine: a host
+// behind ssh, a sandbox of a service. The work tree is copied there before a
+// command and back after it, through the guest. Its Opening can be started any
+// number of times.
+type Far struct {
+	What  string // for people, after "on": "HOST", "the sandbox REF"
+	Dir   string // of this attempt there, below the home
+	Until string // for people: how long what is kept is there, and who ends it; "" is for ever
+	// Remove removes what the attempt has there, copied says that a work tree may be.
+	Remove func(ctx context.Context, copied bool) error
+	// Whole says that Remove ends the place itself, and not only Dir.
+	Whole bool
+}
+
+// FarJobs is where the work trees of attempts stand in a place that shares no
+// files with this machine, below the home there.
+const FarJobs = ".local/state/berth/ssh/jobs"
+
+// HomeInside is the value of HOME in a container: the path of the user's home,
+// which password lookups inside return too. The directory is a new one.
+func HomeInside(getenv func(string) string, user string) string {
+	if h := getenv("HOME"); path.IsAbs(h) {
+		return path.Clean(h)
+	}
+	return "/home/" + user
+}
+
+// Opener is a backend that opens places, of environments and of attempts.
 type Opener interface {
 	Backend
-	// Open finds or makes what the environment consists of. It is called by
-	// the one keeper that holds the environment's lease.
+	// Open finds or makes what the place consists of. It is called by the one keeper
+	// that holds the environment's lease, or by the runner of the attempt, whose
+	// place is described by [Spec.Environment].
 	Open(ctx context.Context, s *EnvSpec, at OpenPlace) (*Opening, error)
 	// Remove destroys what Open made outside of the environment's directory.
 	// It removes nothing that it cannot prove to be this environment's.

@@ -19,8 +19,10 @@ type Receipt struct {
 	Program  string            `json:"program,omitempty"` // path of the container program
 	// Argv is the command line of the container, Mounts what it has bound, berth's
 	// own apart.
-	Argv    []string      `json:"argv,omitempty"`
-	Mounts  []Mount       `json:"mounts,omitempty"`
+	Argv   []string `json:"argv,omitempty"`
+	Mounts []Mount  `json:"mounts,omitempty"`
+	// Shares is what of the host's own files is seen inside, beside these.
+	Shares  []string      `json:"shares,omitempty"`
 	Image   *ReceiptImage `json:"image,omitempty"`
 	Overlay *OverlayUse   `json:"overlay,omitempty"`
 	// Asked is the level of the job's record, Level the one that was reached; ""

@@ -102,6 +102,30 @@ func (s *Spec) Invocation() Invocation {
 	return in
 }
 
+// InvocationAt is the invocation of one container, with what is known on its node.
+func (s *Spec) InvocationAt(l LineAt) Invocation {
+	in := s.Invocation()
+	in.Guest = l.Guest
+	for i, m := range in.Mounts {
+		if m.Source == PlaceholderWork {
+			in.Mounts[i].Source = l.Work
+		}
+	}
+	return in
+}
+
+// Environment is the place of an attempt as backends open it: an environment that
+// is thrown away with the attempt. home is the state directory.
+func (s *Spec) Environment(a AttemptInfo, home string) *EnvSpec {
+	e := &EnvSpec{Version: EnvVersion, ID: a.ID, Name: s.Name, Place: s.Place, Strict: true, Home: home, User: s.User, Created: a.Created, Host: s.Host}
+	if s.External != nil {
+		x := *s.External
+		x.Job = s.ID
+		e.External = &x
+	}
+	return e
+}
+
 // WorkspaceSpec is the repository and commit that a job starts from.
 type WorkspaceSpec struct {
 	Repo    string   `json:"repo"`    // top of the user's work tree, or the bare repository

@@ -26,6 +26,10 @@ func Environ(getenv func(string) string) []string {
 // Open runs the guest itself, with the user's own HOME. Shells begin as login
 // shells, which is where a host's modules and PATH come from.
 func (b Backend) Open(_ context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	if at.Attempt != nil {
+		return &jobs.Opening{Env: Environ(os.Getenv), Home: jobs.HomeInside(os.Getenv, s.User), Level: b.Level(),
+			Line: func(l jobs.LineAt) (argv, notes []string, err error) { return []string{l.Guest, "guest"}, nil, nil }}, nil
+	}
 	here, _ := b.Pipes(at.Dir)
 	if err := disk.FreshDir(here); err != nil {
 		return nil, err

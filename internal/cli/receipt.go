@@ -61,6 +61,9 @@ func receiptRows(r *jobs.Receipt) (out [][2]string) {
 		}
 		add("mount", text)
 	}
+	if len(r.Shares) > 0 {
+		add("of the host", strings.Join(r.Shares, " ")+", read-only")
+	}
 	names := make([]string, 0, len(r.Versions))
 	for name := range r.Versions {
 		names = append(names, name)

@@ -87,7 +87,7 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 			return t, c, nil, err
 		}
 	}
-	c.Offline = cfg.Offline()
+	c.Offline, c.Auto = cfg.Offline(), cfg.Auto()
 	return t, c, notes, f.loginHost(cmd, &t)
 }
 
@@ -95,7 +95,7 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 // configuration say where it runs, and what it may use.
 func (f *taskFlags) place(cmd *cobra.Command, cfg *config.Config, name string) (t jobs.Task, c engine.Choice, notes []string, err error) {
 	t = jobs.Task{Name: name, Place: jobs.Place{Backend: jobs.BackendBare}}
-	c.Offline = cfg.Offline()
+	c.Offline, c.Auto = cfg.Offline(), cfg.Auto()
 	if err = task.Override(&t, keysGiven(cmd, keyFlags, f.keys)); err == nil {
 		notes, err = cfg.Task(&t)
 	}

@@ -20,7 +20,7 @@ func (c *Config) Environment(o *engine.EnvOptions) error {
 	if c.project != nil {
 		o.Configured.Project = filepath.Dir(c.project.path)
 	}
-	o.Target, o.Offline = c.Target(), c.Offline()
+	o.Target, o.Offline, o.Auto = c.Target(), c.Offline(), c.Auto()
 	scheduler := c.said("scheduler")
 	if s := shown(scheduler.V); slices.Contains(jobs.Schedulers(), s) {
 		o.Scheduler = s
@@ -48,6 +48,9 @@ func (c *Config) FreshShells() bool {
 
 // Offline tells whether no registry is to be asked.
 func (c *Config) Offline() bool { return c.said("offline").V == true }
+
+// Auto are the backends that "auto" tries; nil is that none are configured.
+func (c *Config) Auto() []string { return get[[]string](c.said("terminal.auto")) }
 
 // orNone makes the engine's word for "no limit" of the file's 0.
 func orNone[T int | jobs.Bytes | time.Duration](v T) T {
@@ -85,7 +88,7 @@ func (c *Config) forBackend(backend string) (engine.EnvOptions, []string, error)
 			inFile(dir), dir.Origin))
 	}
 	if slices.Contains(contained, backend) {
-		if err := c.container(&o); err != nil {
+		if err := c.container(&o, backend); err != nil {
 			return o, nil, err
 		}
 	}
@@ -154,13 +157,15 @@ func (c *Config) shapedBy(backend string) string {
 }
 
 // container is what holds for backends that contain.
-func (c *Config) container(o *engine.EnvOptions) error {
+func (c *Config) container(o *engine.EnvOptions, backend string) error {
 	o.Resources.CPUs = limit[int](c, "terminal.container_cpu")
 	o.Resources.Memory = limit[jobs.Bytes](c, "terminal.container_memory")
-	o.Resources.Disk = limit[jobs.Bytes](c, "terminal.container_disk")
+	if !jobs.CapabilitiesOf(backend).NoImage {
+		o.Resources.Disk = limit[jobs.Bytes](c, "terminal.container_disk")
+		o.GPU = shown(c.said("terminal.gpu").V)
+	}
 	o.Discard = c.said("terminal.container_persistent").V == false
 	o.Network = shown(c.said("terminal.network").V)
-	o.GPU = shown(c.said("terminal.gpu").V)
 	o.Scratch = shown(c.said("terminal.scratch_dir").V)
 	if o.Scratch == "" {
 		o.Scratch = o.Profile.Scratch
@@ -376,7 +381,7 @@ func (c *Config) taskTerminal(t *jobs.Task) (err error) {
 		}
 		t.SSH = &host
 	}
-	if !bare && t.Image == "" && t.Reference == "" && t.Template == "" {
+	if !bare && !t.Can().NoImage && t.Image == "" && t.Reference == "" && t.Template == "" {
 		if t.Backend != jobs.BackendDocker {
 			t.Template = c.template()
 		}

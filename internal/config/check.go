@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"berth/backends/ssh"
@@ -82,6 +83,17 @@ func variableNames(v strict.Value, got any) any {
 	for _, n := range list {
 		if why := task.BadVariable(n); why != "" {
 			v.Failf("", "names the variable %q, which %s", n, why)
+			return nil
+		}
+	}
+	return got
+}
+
+func autoBackends(v strict.Value, got any) any {
+	list, _ := got.([]string)
+	for _, w := range list {
+		if !slices.Contains(contained, w) {
+			v.Failf("the words are singularity, docker and bwrap", "names %q, which \"auto\" cannot try", w)
 			return nil
 		}
 	}

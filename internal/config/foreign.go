@@ -36,9 +36,9 @@ var foreignKeys = []Key{
 }
 
 const (
-	noVercel = "berth has no backend for Vercel's sandboxes: the backends are auto, singularity, docker, ssh, local, modal, daytona, " +
+	noVercel = "berth has no backend for Vercel's sandboxes: the backends are auto, singularity, docker, bwrap, ssh, local, modal, daytona, " +
 		"and programs berth-backend-NAME"
-	noBubblewrap = "berth has no backend bubblewrap: singularity and docker contain more than it does"
+	noBubblewrap = "berth has no backend bubblewrap: its own of that kind is bwrap, with the keys that every container has (terminal.bind, terminal.network)"
 	noManaged    = "Modal's managed way is a service of Hermes' own, which berth does not use"
 )
 

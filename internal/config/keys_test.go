@@ -31,6 +31,7 @@ var special = map[string]sample{
 	"target": same2("lake", "pond"), "profile": same2("/etc/passwd-like.toml", "other"), "scheduler": same2("slurm", "local"),
 	"terminal.backend": same2("local", "docker"), "terminal.cwd": same2("/srv", "/opt"), "terminal.network": same2("none", "host"), "terminal.gpu": same2("nvidia", "amd"),
 	"terminal.bind":            {[2]string{`["/data:/data"]`, `["/b:/c:rw"]`}, [2]string{"/data", "/b:/c:rw"}},
+	"terminal.auto":            {[2]string{`["docker", "bwrap"]`, `["bwrap"]`}, [2]string{"docker,bwrap", `["bwrap"]`}},
 	"terminal.host_sockets":    {[2]string{`["tmux", "/run/x.sock"]`, `["a display"]`}, [2]string{`["tmux","/run/x.sock"]`, `["a display"]`}},
 	"terminal.env_passthrough": {[2]string{`["A", "B"]`, `["C"]`}, [2]string{`["A","B"]`, "C"}}, "terminal.docker_forward_env": {[2]string{`["A", "B"]`, `["C"]`}, [2]string{"A,B", `["C"]`}},
 	"terminal.scratch_dir": same2("/local/$USER", "/scratch/x"), "terminal.singularity_image": same2("/", "docker://debian:12"), "terminal.docker_image": same2("debian:12", "alpine:3"), "terminal.template": same2("default", "minimal"),
@@ -233,7 +234,7 @@ func TestDefaults(t *testing.T) {
 
 // TestEffect: every key changes what it is said to change, and nothing else.
 func TestEffect(t *testing.T) {
-	backends := []string{jobs.BackendSingularity, jobs.BackendDocker, jobs.BackendSSH, jobs.BackendLocal}
+	backends := jobs.Backends()
 	type effect struct {
 		Env      map[string]engine.EnvOptions
 		Notes    map[string][]string
@@ -241,6 +242,7 @@ func TestEffect(t *testing.T) {
 		Backend  string
 		Timeout  any
 		Offline  bool
+		Auto     []string
 		Fresh    bool
 		Task     map[string]jobs.Task
 		NoImages []string
@@ -270,7 +272,7 @@ func TestEffect(t *testing.T) {
 		}
 		e.Task[""] = plain
 		e.General.Configured = nil
-		e.Offline = c.Offline()
+		e.Offline, e.Auto = c.Offline(), c.Auto()
 		e.Timeout, e.Fresh = c.Timeout(), c.FreshShells()
 		return e
 	}
@@ -308,7 +310,7 @@ func TestEffect(t *testing.T) {
 			if envs == k.NotEnvs {
 				t.Errorf("of environments it changes something: %v", envs)
 			}
-			if tasks := !equal(before.Task, after.Task) || before.Offline != after.Offline; tasks != k.Jobs {
+			if tasks := !equal(before.Task, after.Task) || before.Offline != after.Offline || !equal(before.Auto, after.Auto); tasks != k.Jobs {
 				t.Errorf("of jobs it changes something: %v\n%s", tasks, cmp.Diff(before.Task, after.Task))
 			}
 			for _, b := range backends {

@@ -6,11 +6,12 @@ import (
 
 // Groups of backends, for Key.Places.
 var (
-	contained   = []string{jobs.BackendSingularity, jobs.BackendDocker}
+	contained   = []string{jobs.BackendSingularity, jobs.BackendDocker, jobs.BackendBwrap}
 	singularity = []string{jobs.BackendSingularity}
 	docker      = []string{jobs.BackendDocker}
 	overSSH     = []string{jobs.BackendSSH}
-	sandboxed   = []string{jobs.BackendSingularity, jobs.BackendDocker, programs}
+	sandboxed   = []string{jobs.BackendSingularity, jobs.BackendDocker, jobs.BackendBwrap, programs}
+	imaged      = []string{jobs.BackendSingularity, jobs.BackendDocker, programs}
 	program     = []string{programs}
 	modal       = []string{"modal"}
 	daytona     = []string{"daytona"}
@@ -32,7 +33,9 @@ var placeKeys = []Key{
 
 var terminalKeys = []Key{
 	{Name: "terminal.backend", Env: []string{"TERMINAL_ENV"}, Flag: "backend", Type: Word, Words: backendWords, Default: jobs.BackendAuto, Jobs: true,
-		Meaning: "what makes environments; `auto` is singularity, then docker", Allow: "backend", Safe: safeBackend},
+		Meaning: "what makes environments; `auto` is the first of `terminal.auto` that can be used", Allow: "backend", Safe: safeBackend},
+	{Name: "terminal.auto", Type: List, Jobs: true,
+		Meaning: "the backends that `auto` tries, in this order: of `singularity`, `docker` and `bwrap`; without it the first two", Allow: "backend", Safe: subset, Check: autoBackends},
 	{Name: "terminal.cwd", Env: []string{"TERMINAL_CWD"},
 		Meaning: "where sessions begin; `.` with `local` is the current directory. " +
 			"In a container a path of another machine (`/home/`, `/Users/`, `C:\\`, a relative one) is left out with a note",
@@ -45,7 +48,7 @@ var terminalKeys = []Key{
 		Meaning: "CPUs of an environment; 0 is no limit", Allow: "limits", Safe: bounded},
 	{Name: "terminal.container_memory", Env: []string{"TERMINAL_CONTAINER_MEMORY"}, Flag: "memory", Type: Size, Default: "5120MiB", Places: sandboxed,
 		Meaning: "memory of an environment; 0 is no limit", Allow: "limits", Safe: bounded},
-	{Name: "terminal.container_disk", Env: []string{"TERMINAL_CONTAINER_DISK"}, Flag: "disk", Type: Size, Default: "0", Places: sandboxed,
+	{Name: "terminal.container_disk", Env: []string{"TERMINAL_CONTAINER_DISK"}, Flag: "disk", Type: Size, Default: "0", Places: imaged,
 		Meaning: "size of the writable layer; 0 is no limit. With singularity a size takes the overlay driver ext3", Allow: "limits", Safe: bounded},
 	{Name: "terminal.container_persistent", Env: []string{"TERMINAL_CONTAINER_PERSISTENT"}, Type: Bool, Default: "true", Places: sandboxed,
 		Meaning: "false throws an environment's files away when it stops", Allow: "limits", Safe: onOrSame},
@@ -54,7 +57,7 @@ var terminalKeys = []Key{
 		Meaning: "false: what a command changes in its shell (directory, variables) is gone with it", Allow: free},
 	{Name: "terminal.network", Flag: "network", Type: Word, Words: []string{"host", "none"}, Default: "host", Places: sandboxed,
 		Meaning: "`none` shuts the network off inside, of jobs only on a service", Allow: "network", Safe: noWider},
-	{Name: "terminal.gpu", Flag: "gpu", Type: Word, Words: []string{"nvidia", "amd"}, Places: sandboxed,
+	{Name: "terminal.gpu", Flag: "gpu", Type: Word, Words: []string{"nvidia", "amd"}, Places: imaged,
 		Meaning: "the machine's GPUs inside environments", Allow: free},
 	{Name: "terminal.bind", Flag: "bind", Type: List, Places: contained, Jobs: true,
 		Meaning: "`SOURCE[:DESTINATION[:rw]]` of this machine to show inside", Allow: "paths", Safe: subset, Check: binds},

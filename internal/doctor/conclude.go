@@ -135,6 +135,11 @@ func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Findin
 	case can.Daemon:
 		*need = append(*need, "docker.daemon")
 		bad, do = dockerBad, or(docker.Do, "install docker or podman")
+	case can.NoImage:
+		*need = append(*need, "bwrap.program")
+		if b := p.Find("bwrap.program"); b.Status != OK {
+			bad, do = b.Why, or(b.Do, "install the package bubblewrap")
+		}
 	case can.NeedsHost:
 		*need = append(*need, "ssh.program", "ssh.host")
 		if s := p.Find("ssh.program"); s.Status == Skip || s.Status == Fail {
@@ -145,7 +150,7 @@ func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Findin
 	case can.Bare:
 		f.Status, f.Why, f.Do = Warn, f.Why+": no containment; a command has all your rights", "name another backend, unless that is what you want"
 	default:
-		bad, do = "berth has no such backend", "there are singularity, docker, ssh and local, and programs: docs/backend-protocol.md"
+		bad, do = "berth has no such backend", "there are singularity, docker, bwrap, ssh and local, and programs: docs/backend-protocol.md"
 		for _, f := range p.Findings {
 			if f.Subject == subjectOf(name) {
 				if bad, do = "", ""; f.Status == Fail {

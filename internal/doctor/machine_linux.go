@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"berth/apptainer"
 	boxes "berth/apptainer/examine"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
+	"berth/internal/node/limits"
 	"berth/internal/sys/purge"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -102,7 +102,7 @@ func checkHeld(ctx context.Context, l *look) []Finding {
 		return []Finding{with(Finding{Status: Warn, Why: "the Slurm job has no cgroup of its own that holds memory: what a task asks for is watched, advisory",
 			Do: "ask the site for ConstrainRAMSpace=yes in cgroup.conf"}, append(data, "by", "nobody")...)}
 	}
-	if p := apptainer.SystemdRun(); p != "" {
+	if p := limits.SystemdRun(); p != "" {
 		if _, err := l.ask(ctx, nil, p, "--user", "--scope", "--quiet", "--collect", "true"); err == nil {
 			return []Finding{with(Finding{Status: OK,
 				Why: "a scope of the user's systemd holds memory and CPUs (cgroup version " + version + ")"}, append(data, "by", "systemd")...)}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	boxes "berth/apptainer/examine"
+	"berth/backends/bwrap"
 	"berth/backends/docker"
 	"berth/backends/ssh"
 	"berth/internal/images"
@@ -45,6 +46,18 @@ func checkDocker(ctx context.Context, l *look) []Finding {
 			Do: "see docs.docker.com/engine/security/rootless for limits of rootless daemons"})
 	}
 	return append(out, finding.Flaws(runcFlaws, "runc of "+name, a.Runc, false)...)
+}
+
+// checkBwrap makes a place without an image, and leaves it.
+func checkBwrap(ctx context.Context, l *look) []Finding {
+	got := (&bwrap.Backend{On: l.On}).Check(ctx)
+	switch got.Health {
+	case jobs.Undetected:
+		return one(Skip, "bubblewrap (bwrap) is not on PATH", "")
+	case jobs.Unhealthy:
+		return one(Warn, got.Reason, got.Hint) // it is used only where it is named
+	}
+	return []Finding{with(Finding{Status: OK, Why: "bubblewrap " + got.Version}, "version", got.Version)}
 }
 
 func lacks(a docker.About) string {

@@ -32,6 +32,8 @@ func Checks() []Check {
 		ofSlurm("slurm.tmp", "/tmp of jobs", examine.Tmp, 0),
 		ofSlurm("slurm.gpus", "GPUs of Slurm", examine.GPUs, 0),
 	}, box, []Check{
+		{ID: "bwrap.program", Scope: Backend, Name: "bwrap", run: checkBwrap, Limit: 15 * time.Second,
+			About: "bubblewrap: a place without an image can be made"},
 		{ID: "docker.daemon", Scope: Backend, Name: "docker", run: checkDocker, Limit: 15 * time.Second,
 			About: "docker or podman: the daemon answers, is rootless or not, which limits it holds; runc, against known flaws"},
 		{ID: "ssh.program", Scope: Backend, Name: "ssh", run: checkSSH,

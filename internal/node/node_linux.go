@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"berth/apptainer"
+	"berth/backends/all"
 	"berth/internal/doctor"
 	"berth/internal/link/mux"
 	"berth/internal/node/guest"
@@ -17,6 +18,7 @@ import (
 	"berth/internal/node/runner"
 	"berth/internal/queue"
 	"berth/internal/remote/replica"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -37,15 +39,15 @@ func Main(args []string) int {
 	}
 	switch args[0] {
 	case "runner":
-		return runner.Main(args[1:], os.Stderr)
+		return runner.Main(args[1:], all.Openers(run.Local{}), os.Stderr)
 	case jobs.VerbRank:
-		return runner.RankMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+		return runner.RankMain(args[1:], all.Openers(run.Local{}), os.Stdin, os.Stdout, os.Stderr)
 	case runner.VerbPutAway:
 		return runner.PutAwayMain(args[1:], os.Stderr)
 	case "guest":
 		return guest.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "keep":
-		return keeper.Main(args[1:], openers(), os.Stdout, os.Stderr)
+		return keeper.Main(args[1:], all.Openers(run.Local{}), os.Stdout, os.Stderr)
 	case "connect":
 		if slices.Contains(args, "--mux") {
 			return mux.ConnectMain(args[1:], os.Stdin, os.Stdout, os.Stderr)

@@ -6,7 +6,7 @@
 //
 // A place is named by variables of the environment:
 //
-//	CONFORMANCE_BACKEND  singularity, docker, ssh, local, sample (that of
+//	CONFORMANCE_BACKEND  singularity, docker, bwrap, ssh, local, sample (that of
 //	                     examples/backends); modal or daytona, whose servers a
 //	                     stand-in plays
 //	CONFORMANCE_IMAGE    its image, where it has one

@@ -17,6 +17,7 @@ const most = 1 << 20
 var (
 	here      = jobs.Capabilities.Here
 	sandboxed = func(c jobs.Capabilities) bool { return !c.Bare }
+	imaged    = func(c jobs.Capabilities) bool { return !c.Bare && !c.NoImage }
 	layered   = func(c jobs.Capabilities) bool { return c.Layers }
 	daemons   = func(c jobs.Capabilities) bool { return c.Daemon }
 	programs  = func(c jobs.Capabilities) bool { return c.OtherHost && !c.NeedsHost }
@@ -34,7 +35,7 @@ var Fields = []Field{
 			"(default auto: singularity, else docker)"},
 	{Name: "terminal.image", In: func(p *jobs.Place) any { return &p.Image }, Apart: true, Task: true, Flag: "image",
 		Text: func(p *jobs.Place) string { return ImageName(p.Image) },
-		Noun: "an image", Jobs: notSSH, Envs: sandboxed, Differs: "another image",
+		Noun: "an image", Jobs: func(c jobs.Capabilities) bool { return !c.NeedsHost && !c.NoImage }, Envs: imaged, Differs: "another image",
 		Help: "container `IMAGE`: a SIF file, or a reference such as docker://debian:12"},
 	{Name: "terminal.overlay", In: func(p *jobs.Place) any { return &p.Overlay.Name }, Task: true, Flag: "overlay", Noun: "a named overlay", Jobs: layered,
 		Help: "keep changed files in the overlay `NAME` (default: they are removed at the end)"},
@@ -60,7 +61,7 @@ var Fields = []Field{
 	{Name: "terminal.network", In: func(p *jobs.Place) any { return &p.Network }, Flag: "network",
 		Noun: "a network of its own", Envs: sandboxed, Differs: "another network", Usual: "host",
 		Env: "network, of the `KIND` host or none (default host)"},
-	{Name: "terminal.gpu", In: func(p *jobs.Place) any { return &p.GPU }, Flag: "gpu", Noun: "GPU flags", Envs: sandboxed, Differs: "another kind of GPU",
+	{Name: "terminal.gpu", In: func(p *jobs.Place) any { return &p.GPU }, Flag: "gpu", Noun: "GPU flags", Envs: imaged, Differs: "another kind of GPU",
 		Env: "make the node's GPUs available, of the `KIND` nvidia or amd"},
 
 	// What only flags of environments say.
@@ -104,7 +105,7 @@ var Fields = []Field{
 		Env:     "memory, a `SIZE` such as 8GiB; a bare number is MiB (default 5GiB)",
 		Meaning: "memory of jobs and of allocations", Allow: "limits"},
 	{Name: "resources.disk", In: func(p *jobs.Place) any { return &p.Resources.Disk }, Task: true, Flag: "disk",
-		Noun: "a disk limit", Jobs: func(c jobs.Capabilities) bool { return c.Layers || programs(c) }, Envs: sandboxed, Differs: "another size of its layer",
+		Noun: "a disk limit", Jobs: func(c jobs.Capabilities) bool { return c.Layers || programs(c) }, Envs: imaged, Differs: "another size of its layer",
 		Help: "`SIZE` of the writable layer, such as 5GiB", Env: "`SIZE` of the writable layer, such as 50GiB",
 		Meaning: "size of a job's writable layer", Allow: "limits", JobsOnly: true},
 	{Name: "resources.time", In: func(p *jobs.Place) any { return &p.Resources.Time }, Task: true, Flag: "time", Differs: "another time limit", Held: true,
@@ -112,7 +113,7 @@ var Fields = []Field{
 		Env:     "slurm: time limit of an allocation, a `TIME` such as 4h; another allocation follows it",
 		Meaning: "time limit of jobs and of allocations", Allow: "limits"},
 	{Name: "resources.gpus", In: func(p *jobs.Place) any { return &p.Resources.GPUs }, Read: func(v strict.Value) any { return GPUs(v) }, Task: true, Flag: "gpus",
-		Jobs: func(c jobs.Capabilities) bool { return !c.OtherHost }, Differs: "other GPUs", Held: true,
+		Jobs: func(c jobs.Capabilities) bool { return !c.OtherHost && !c.NoImage }, Differs: "other GPUs", Held: true,
 		Help: "GPUs on each node, `N` or TYPE:N, such as 1 or a100:2", Env: "slurm: GPUs on each node, `N` or TYPE:N, such as 1 or a100:2",
 		Meaning: "GPUs of jobs and of allocations", Allow: "limits"},
 	{Name: "resources.nodes", In: func(p *jobs.Place) any { return &p.Resources.Nodes }, Most: most, Task: true, Flag: "nodes",

@@ -89,7 +89,7 @@ func lookAt(dir string) (t *target, why string, err error) {
 	if t.inside == nil {
 		return nil, "the place of job " + short + " is being prepared", nil
 	}
-	if !t.spec.Can().Layers {
+	if !t.spec.Can().Enters() {
 		return t, "", nil
 	}
 	pid, start, ok := container.Init(t.runner.PID)

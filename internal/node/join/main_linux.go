@@ -66,13 +66,13 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // program brings the guest to where the task runs.
 func (t *target) program() (*program, error) {
 	alive := func() bool { return lease.StartTime(t.runner.PID) == t.runner.Start }
-	switch t.spec.Backend {
-	case jobs.BackendSingularity:
+	switch can := t.spec.Can(); {
+	case can.Enters():
 		return entering(t)
-	case jobs.BackendDocker:
+	case can.Daemon:
 		argv, env, err := docker.ExecArgv(context.Background(), run.Local{}, t.info.Name, "guest", guest.Joined)
 		return &program{argv: argv, env: env, dir: "/", alive: alive, release: func() {}}, err
-	case jobs.BackendLocal:
+	case can.Bare && !can.OtherHost:
 		self, err := os.Executable()
 		if err != nil {
 			return nil, err

@@ -122,8 +122,22 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	return out
 }
 
-// finalArgv fills the holes.
+// finalArgv renders the line of one container.
 func (r *attempt) finalArgv(p *place) ([]string, error) {
+	if op := r.opening; op != nil {
+		if op.Line == nil {
+			return op.Argv, nil
+		}
+		at := jobs.LineAt{Guest: r.node, Scratch: p.scratch.Dir, Work: p.work}
+		if p.layer != nil {
+			at.Layer = p.layer.Path
+		}
+		argv, notes, err := op.Line(at)
+		for _, n := range notes {
+			r.note(n)
+		}
+		return argv, err
+	}
 	if r.far != nil {
 		return r.far.opening.Argv, nil
 	}
@@ -391,7 +405,9 @@ func (r *attempt) workIn(c *container.Container, tree string) string {
 		return c.Session().Guest().Home
 	case r.far != nil:
 		return r.far.work(c)
-	case r.spec.Backend == jobs.BackendLocal:
+	case r.opening != nil && r.opening.Work != "":
+		return r.opening.Work
+	case r.opening != nil:
 		return tree
 	}
 	return jobs.WorkDir

@@ -28,12 +28,13 @@ import (
 )
 
 // Main is `berth-node runner --attempt DIR -- ARGV...`, the last line of every
-// job script. It returns the exit code of the batch job.
-func Main(args []string, stderr io.Writer) int {
-	return start(args, stderr, defaultTimes())
+// job script. It returns the exit code of the batch job. openers are the backends
+// whose places it can open.
+func Main(args []string, openers []jobs.Opener, stderr io.Writer) int {
+	return start(args, openers, stderr, defaultTimes())
 }
 
-func start(args []string, stderr io.Writer, periods times) int {
+func start(args []string, openers []jobs.Opener, stderr io.Writer, periods times) int {
 	signals := supervise.Signals()
 	fs := flag.NewFlagSet("runner", flag.ContinueOnError)
 	fs.SetOutput(stderr)
@@ -66,7 +67,7 @@ func start(args []string, stderr io.Writer, periods times) int {
 		return jobs.CodeOf(err)
 	}
 	defer func() { _ = r.logFile.Close() }()
-	r.client = *client
+	r.client, r.openers = *client, openers
 	return r.run(signals)
 }
 
@@ -88,6 +89,8 @@ type attempt struct {
 	batch       jobs.NodeScheduler // in whose job this is
 	jobEnd      time.Time          // when the scheduler will end the job; zero when it will not, or is not known
 
+	openers   []jobs.Opener
+	opening   *jobs.Opening // of the attempt's containers
 	scratch   *container.Scratch
 	node      string            // the program for the nodes, in the scratch directory
 	cgroup    *container.Cgroup // that this process is in

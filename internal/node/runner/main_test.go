@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"berth/backends/all"
 	"berth/internal/node/guest"
 	"berth/internal/node/supervise"
 	"berth/internal/sys/ids"
+	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -38,7 +41,7 @@ func TestMain(m *testing.M) {
 			if err := json.Unmarshal([]byte(os.Getenv(envTimes)), &given); err != nil {
 				panic(err)
 			}
-			leave(start(os.Args[2:], os.Stderr, given.times()))
+			leave(start(os.Args[2:], testOpeners(), os.Stderr, given.times()))
 		case "srun":
 			leave(fakeSrun(os.Args[2:]))
 		case VerbPutAway:
@@ -48,10 +51,36 @@ func TestMain(m *testing.M) {
 			if err := json.Unmarshal([]byte(os.Getenv(envTimes)), &given); err != nil {
 				panic(err)
 			}
-			leave(startRank(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, given.times()))
+			leave(startRank(os.Args[2:], testOpeners(), os.Stdin, os.Stdout, os.Stderr, os.Getenv, given.times()))
 		}
 	}
 	os.Exit(m.Run())
+}
+
+// envArgv is the line that stands for a backend's own, as JSON: what it opens is no
+// container. "{node}" and "{overlay}" are the guest and the layer.
+const envArgv = "BERTH_TEST_ARGV"
+
+// testOpeners are the real backends, but for their lines.
+func testOpeners() []jobs.Opener {
+	out := all.Openers(run.Local{})
+	for i := range out {
+		out[i] = scripted{out[i]}
+	}
+	return out
+}
+
+type scripted struct{ jobs.Opener }
+
+func (s scripted) Open(ctx context.Context, e *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	op, err := s.Opener.Open(ctx, e, at)
+	if words := os.Getenv(envArgv); err == nil && words != "" {
+		op.Line = func(l jobs.LineAt) (argv, notes []string, err error) {
+			err = json.Unmarshal([]byte(words), &argv)
+			return jobs.Placeholders{jobs.PlaceholderNode: l.Guest, jobs.PlaceholderOverlay: l.Layer}.Fill(argv), nil, err
+		}
+	}
+	return op, err
 }
 
 // leave ends this process without the second that the race detector makes
@@ -101,7 +130,8 @@ type job struct {
 	tmp     string // of the node
 	periods periods
 	env     []string
-	argv    []string // opens the environment; nil is the guest itself
+	argv    []string // opens the place in the backend's stead; nil is that the backend does
+	script  []string // the line in the script
 	follow  string   // the program that begins the next attempt, or ""
 	cmd     *exec.Cmd
 	stderr  *bytes.Buffer
@@ -160,14 +190,24 @@ func (j *job) start() *job {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	if j.argv == nil {
-		j.argv = []string{self, "guest"}
+	if j.argv != nil {
+		opens, err := json.Marshal(j.argv)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		j.env = append(j.env, envArgv+"="+string(opens))
+	}
+	if j.script == nil && j.argv != nil {
+		j.script = j.argv // for those whose line is the script's
+	}
+	if j.script == nil {
+		j.script = []string{"shown", "to", "people"}
 	}
 	words := []string{"runner", "--attempt", j.dir}
 	if j.follow != "" {
 		words = append(words, "--follow", j.follow)
 	}
-	j.cmd, j.stderr, j.done = exec.Command(self, append(append(words, "--"), j.argv...)...), &bytes.Buffer{}, make(chan struct{})
+	j.cmd, j.stderr, j.done = exec.Command(self, append(append(words, "--"), j.script...)...), &bytes.Buffer{}, make(chan struct{})
 	j.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + j.tmp, "TMPDIR=" + j.tmp, "USER=alice", envTimes + "=" + string(times), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}, j.env...)
 	j.cmd.Stderr, j.cmd.Dir = j.stderr, "/"
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -12,7 +12,6 @@ import (
 
 	"berth/apptainer"
 	"berth/backends/docker"
-	"berth/backends/local"
 	"berth/internal/node/container"
 	"berth/internal/sys/lease"
 	"berth/jobs"
@@ -21,15 +20,37 @@ import (
 
 var errStopped = errors.New("stopped before the command began")
 
+// openPlace has the backend open the attempt's place.
+func (r *attempt) openPlace(ctx context.Context, p *place) (*jobs.Opening, error) {
+	home := store.HomeOf(r.jobDir)
+	s := r.spec.Environment(r.info, home)
+	for _, o := range r.openers {
+		if o.Name() != s.Backend && (s.External == nil || o.Name() != jobs.BackendExternal) {
+			continue
+		}
+		op, err := o.Open(ctx, s, jobs.OpenPlace{Dir: r.dir, Guest: r.node, Scratch: r.scratch.Dir, On: r.on,
+			Progress: func(text string) { r.event("preparing", text) },
+			Attempt:  &jobs.OpenAttempt{Spec: &r.spec, Name: r.info.Name, Keys: r.keys}})
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range op.Notes {
+			r.note(n)
+		}
+		return op, nil
+	}
+	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth-node cannot open places of the backend " + s.Backend,
+		Hint: "use the berth-node of the berth that submitted the job"}
+}
+
 // openContainer runs the argv of the job script, with its placeholders filled in,
 // and waits for the guest's handshake.
 func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.Container, error) {
-	bare := r.spec.Backend == jobs.BackendLocal
 	first := 0 // of docker's container, its first process
 	opening := &jobs.Opening{
 		Argv:            argv,
 		Env:             apptainer.Environ(os.Getenv, r.scratch.Conf()),
-		OwnPIDNamespace: !bare,
+		OwnPIDNamespace: true,
 		Home:            r.home(),
 		OwnMounts:       r.spec.Backend == jobs.BackendSingularity && r.spec.Overlay.Driver == jobs.DriverKernel,
 	}
@@ -42,8 +63,9 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 	case r.far != nil:
 		far := r.far.opening
 		opening.Env, opening.OwnPIDNamespace, opening.Home, opening.Answer = far.Env, false, far.Home, far.Answer
-	case bare:
-		opening.Env = local.Environ(os.Getenv)
+	case r.opening != nil:
+		op := *r.opening
+		op.Argv, opening = argv, &op
 	case r.docker != nil:
 		opening.Env, opening.End = r.docker.Env, r.docker.Gone
 		opening.Init = func(ctx context.Context) int {
@@ -63,6 +85,10 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 		}
 		if r.docker != nil && jobs.HintOf(err) == "" {
 			kind, hint := docker.StartTrouble(err.Error())
+			err = &jobs.Error{Kind: kind, Err: err, Hint: hint}
+		}
+		if r.opening != nil && r.opening.Trouble != nil && jobs.HintOf(err) == "" {
+			kind, hint := r.opening.Trouble(err.Error())
 			err = &jobs.Error{Kind: kind, Err: err, Hint: hint}
 		}
 		if jobs.HintOf(err) == "" {

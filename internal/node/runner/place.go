@@ -81,8 +81,9 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 		return nil, err
 	}
 	p := &place{scratch: r.scratch, work: r.work()}
-	if r.spec.Backend == jobs.BackendLocal {
-		return p, nil
+	if r.spec.Backend == jobs.BackendLocal || r.spec.Backend == jobs.BackendBwrap {
+		r.opening, err = r.openPlace(ctx, p)
+		return p, err
 	}
 	if r.spec.Backend == jobs.BackendDocker {
 		r.docker, err = docker.NewJob(ctx, r.on, r.argv, r.spec.Image, r.info.Name, func(line string) { r.log.Info(line) })
@@ -149,7 +150,7 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 // faster than that can pass it, so it is noted as advisory.
 func (r *attempt) watchMemory(ctx context.Context) {
 	asked := r.spec.Resources.Memory
-	if asked == 0 || r.docker != nil || r.far != nil { // docker holds it, or has refused; what runs far away is not seen
+	if asked == 0 || r.opening != nil && r.opening.HoldsLimits || r.docker != nil || r.far != nil { // docker holds it, or has refused; what runs far away is not seen
 		return
 	}
 	if r.held() {

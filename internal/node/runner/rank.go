@@ -39,11 +39,11 @@ type rank struct {
 // RankMain is `berth-node rank --attempt DIR -- ARGV...`, which the scheduler
 // starts in every task of a job that has several. Orders come in on stdin, frames go out
 // on stdout. It returns the exit code of the task's command.
-func RankMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return startRank(args, stdin, stdout, stderr, os.Getenv, defaultTimes())
+func RankMain(args []string, openers []jobs.Opener, stdin io.Reader, stdout, stderr io.Writer) int {
+	return startRank(args, openers, stdin, stdout, stderr, os.Getenv, defaultTimes())
 }
 
-func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, periods times) int {
+func startRank(args []string, openers []jobs.Opener, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, periods times) int {
 	signals := supervise.Signals()
 	fs := flag.NewFlagSet(jobs.VerbRank, flag.ContinueOnError)
 	fs.SetOutput(stderr)
@@ -68,6 +68,7 @@ func startRank(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv 
 		began:   time.Now(),
 		rank:    k,
 		batch:   in,
+		openers: openers,
 		claim:   jobs.Claim{NativeID: job.ID, Node: job.Node, Host: host, BootID: lease.BootID(), PID: os.Getpid()},
 		logFile: stream{k.up, frameLog},
 	}

@@ -100,7 +100,7 @@ func newRanked(t *testing.T, ranks int, command string, change func(*store.New))
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.argv = []string{self, "srun", strconv.Itoa(ranks), jobs.VerbRank, "--attempt", j.dir, "--", self, "guest"}
+	j.script = []string{self, "srun", strconv.Itoa(ranks), jobs.VerbRank, "--attempt", j.dir, "--", self, "guest"}
 	return j
 }
 
@@ -208,13 +208,13 @@ func TestRanksWithoutRunner(t *testing.T) {
 func TestRanksDoNotStart(t *testing.T) {
 	t.Parallel()
 	j := newRanked(t, 2, "true", nil)
-	j.argv[2] = "invalid partition"
+	j.script[2] = "invalid partition"
 	code, rec := j.run()
 	if code != 5 || !strings.Contains(rec.Reason, " did not start it (exit code 1)") || !strings.Contains(rec.Reason, "srun: error: invalid partition") {
 		t.Errorf("exit %d: %+v", code, rec)
 	}
 	j = newRanked(t, 2, "true", nil)
-	j.argv[len(j.argv)-2] = "/no/such/program"
+	j.argv = []string{"/no/such/program"}
 	code, rec = j.run()
 	if code != 5 || rec.State != jobs.StateError || !strings.Contains(rec.Reason, "rank ") || !strings.Contains(rec.Reason, "/no/such/program") {
 		t.Errorf("exit %d: %+v", code, rec)

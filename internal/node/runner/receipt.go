@@ -60,6 +60,11 @@ func (r *attempt) programVersions(ctx context.Context, program string) map[strin
 		ask(r.spec.Scheduler, func() string { return r.batch.Version(ctx, r.on) })
 	}
 	switch {
+	case r.opening != nil:
+		if r.opening.Version != nil {
+			name, v := r.opening.Version(ctx)
+			ask(name, func() string { return v })
+		}
 	case r.spec.Can().Daemon:
 		ask(r.spec.Backend, func() string { return (&docker.Backend{On: r.on}).Check(ctx).Version })
 	case program != "":
@@ -120,6 +125,9 @@ func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) 
 	}
 	if p != nil {
 		v.Program = p.program
+	}
+	if r.opening != nil {
+		v.Program, v.Shares = r.opening.Program, r.opening.Shares
 	}
 	if c != nil {
 		g := c.Session().Guest()

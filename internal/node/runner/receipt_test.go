@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +24,7 @@ func TestReceipt(t *testing.T) {
 		t.Fatalf("%d, %+v", code, rec)
 	}
 	r := j.receipt()
-	if r == nil || r.Level != jobs.LevelNone || r.Asked != jobs.LevelNone || r.Seen != nil || len(r.Proof) != 1 || r.Kernel == "" || r.Versions["berth"] == "" || !slices.Equal(r.Argv, j.argv) || r.Attempt != j.rec.Current().Info.ID {
+	if r == nil || r.Level != jobs.LevelNone || r.Asked != jobs.LevelNone || r.Seen != nil || len(r.Proof) != 1 || r.Kernel == "" || r.Versions["berth"] == "" || !strings.HasSuffix(strings.Join(r.Argv, " "), "/node guest") || r.Attempt != j.rec.Current().Info.ID {
 		t.Fatalf("%+v", r)
 	}
 	held := map[string]jobs.Limit{}

@@ -166,12 +166,12 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
 	for _, args := range [][]string{{}, {"--attempt", "/x"}, {"--", "true"}, {"--nope"}} {
-		if got := start(args, &said, defaultTimes()); got != jobs.CodeUsage {
+		if got := start(args, nil, &said, defaultTimes()); got != jobs.CodeUsage {
 			t.Errorf("%q: exit %d", args, got)
 		}
 	}
 	said.Reset()
-	if got := start([]string{"--attempt", t.TempDir() + "/a/attempts/0001", "--", "true"}, &said, defaultTimes()); got != jobs.CodeInfra || !strings.Contains(said.String(), "does this node see") {
+	if got := start([]string{"--attempt", t.TempDir() + "/a/attempts/0001", "--", "true"}, nil, &said, defaultTimes()); got != jobs.CodeInfra || !strings.Contains(said.String(), "does this node see") {
 		t.Errorf("a directory that is not there: exit %d: %s", got, said.String())
 	}
 }

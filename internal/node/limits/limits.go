@@ -1,4 +1,6 @@
-package apptainer
+// Package limits has the limits of an environment's memory and CPUs held where its
+// container program holds none itself.
+package limits
 
 import (
 	"context"
@@ -10,78 +12,84 @@ import (
 	"strconv"
 
 	"berth/internal/images"
+	"berth/internal/node/batch"
+	"berth/internal/node/container"
 	"berth/internal/sys/run"
 	"berth/jobs"
 )
 
-// limit has the limits of the environment held: by the cgroup of the Slurm job
-// that this runs in, else by a scope of the user's systemd, else by the keeper,
-// which can only watch. The container program's own flags for limits are fatal
-// without systemd as init.
-func (o *opener) limit(ctx context.Context, op *jobs.Opening) error {
-	res := o.spec.Resources
+// JobMemory returns the memory that the cgroup of the scheduler's job allows in which
+// this process runs, 0 for all; ok is false outside of a job with a cgroup.
+func JobMemory() (limit jobs.Bytes, ok bool) {
+	in, job := batch.Here(os.Getenv)
+	g := container.OwnCgroup("/proc/self/cgroup", "/sys/fs/cgroup").ForJob(in, job.ID)
+	return g.Limit(), g != nil
+}
+
+// Hold has the limits of an environment held: by the cgroup of the Slurm job that
+// this runs in, else by a scope of the user's systemd, which try tries, else by the
+// keeper, which can only watch.
+func Hold(ctx context.Context, s *jobs.EnvSpec, op *jobs.Opening, try func(ctx context.Context, argv []string) error) error {
+	res := s.Resources
 	if res.Memory == 0 && res.CPUs == 0 {
 		return nil
 	}
-	if got, ok := jobMemory(); ok {
+	if got, ok := JobMemory(); ok {
 		if res.Memory == 0 || got != 0 && got <= res.Memory+res.Memory/10 {
 			return nil
 		}
 		op.Memory = res.Memory
 		op.Notes = append(op.Notes, fmt.Sprintf("memory %s is less than the job has: it is watched, advisory", res.Memory))
-		return o.strictly("memory", "the job's cgroup allows more")
+		return strictly(s, "memory", "the job's cgroup allows more")
 	}
-	if systemdRun := findSystemdRun(); systemdRun != "" {
-		f := o.probe(ctx, []string{"systemd", "scope"}, func(ctx context.Context) error {
-			_, err := run.Output(ctx, o.at.On, jobs.Cmd{Argv: []string{systemdRun, "--user", "--scope", "--quiet", "true"}, Dir: "/", Env: op.Env})
-			return err
-		})
-		if f.OK {
-			op.Argv = scopeArgv(systemdRun, res, op.Argv)
-			// systemd is to be asked from the host's own namespaces.
-			op.OwnMounts = false
-			return nil
-		}
+	if program := SystemdRun(); program != "" && try(ctx, []string{program, "--user", "--scope", "--quiet", "true"}) == nil {
+		op.Argv = scopeArgv(program, res, op.Argv)
+		// systemd is to be asked from the host's own namespaces.
+		op.OwnMounts = false
+		return nil
 	}
 	const nothing = "there is no Slurm job and no systemd of this user that could hold it"
 	if res.Memory != 0 {
-		if err := o.strictly("memory", nothing); err != nil {
+		if err := strictly(s, "memory", nothing); err != nil {
 			return err
 		}
 		op.Memory = res.Memory
 		op.Notes = append(op.Notes, fmt.Sprintf("memory %s is watched, advisory: %s", res.Memory, nothing))
 	}
 	if res.CPUs != 0 {
-		if o.spec.Strict || !slices.Contains(o.spec.Defaulted, "cpus") {
-			return o.unheld("cpus", nothing)
+		if s.Strict || !slices.Contains(s.Defaulted, "cpus") {
+			return unheld("cpus", nothing)
 		}
 		op.Notes = append(op.Notes, fmt.Sprintf("the limit of %d CPUs is dropped: %s", res.CPUs, nothing))
 	}
 	return nil
 }
 
-// strictly refuses a limit that can only be watched when the environment is to
-// be strict.
-func (o *opener) strictly(limit, why string) error {
-	if !o.spec.Strict {
-		return nil
-	}
-	return o.unheld(limit, why)
+// Try runs a command to its end, from the host's own namespaces.
+func Try(ctx context.Context, on jobs.Starter, argv, env []string) error {
+	_, err := run.Output(ctx, on, jobs.Cmd{Argv: argv, Dir: "/", Env: env})
+	return err
 }
 
-func (o *opener) unheld(limit, why string) error {
+// strictly refuses a limit that can only be watched when the environment is to
+// be strict.
+func strictly(s *jobs.EnvSpec, limit, why string) error {
+	if !s.Strict {
+		return nil
+	}
+	return unheld(limit, why)
+}
+
+func unheld(limit, why string) error {
 	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + limit + " cannot be held on " + images.Hostname() + ": " + why,
 		Hint: "open it in a Slurm job of that size, or leave the limit out"}
 }
 
 // SystemdRun returns the program by which a limit can be held in a scope of the
-// user's systemd, or "" where there is none. Whether that works is seen when it
-// is asked: systemd-run --user --scope true.
-func SystemdRun() string { return findSystemdRun() }
-
-// findSystemdRun returns the program where systemd is this machine's init
-// (sd_booted(3)) and the user has a manager of its own to ask.
-func findSystemdRun() string {
+// user's systemd, where systemd is this machine's init (sd_booted(3)) and the user
+// has a manager of its own to ask; else "". Whether that works is seen when it is
+// asked: systemd-run --user --scope true.
+func SystemdRun() string {
 	if fi, err := os.Stat("/run/systemd/system"); err != nil || !fi.IsDir() {
 		return ""
 	}
