@@ -42,6 +42,11 @@ func (*Backend) Level() jobs.Level { return jobs.LevelFS }
 //     namespace, where a setuid starter has no power: hence --userns.
 //   - --fakeroot, --net --network none: only where asked for.
 func (*Backend) Argv(in jobs.Invocation, guestArgs []string) ([]string, error) {
+	return argvOver(in, nil, guestArgs)
+}
+
+// argvOver is Argv with what is mounted over all else.
+func argvOver(in jobs.Invocation, last []jobs.Mount, guestArgs []string) ([]string, error) {
 	argv := []string{"apptainer", "exec", "--containall", "--no-home", "--cleanenv", "--no-eval"}
 	argv = append(argv, cwdFlag(in.Profile.Versions.Apptainer), "/tmp")
 	argv = append(argv, "--workdir", jobs.PlaceholderScratch)
@@ -70,7 +75,7 @@ func (*Backend) Argv(in jobs.Invocation, guestArgs []string) ([]string, error) {
 	default:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown kind of GPU " + in.GPU, Hint: `the profile's key is gpu = "nvidia" or gpu = "amd"`}
 	}
-	mounts := slices.Concat([]jobs.Mount{{Source: in.Guest, Destination: GuestPath}}, in.Mounts, covers)
+	mounts := slices.Concat([]jobs.Mount{{Source: in.Guest, Destination: GuestPath}}, in.Mounts, covers, last)
 	for _, m := range mounts {
 		w, err := m.Word()
 		if err != nil {

@@ -4,50 +4,109 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"berth/internal/images"
+	"berth/internal/sys/private"
 	"berth/jobs"
 	"berth/overlay"
 )
 
-// An Attempt is the execution of a job on its node, whose script says with
-// which driver its layer is written.
-type Attempt struct {
-	Spec    *jobs.Spec
-	Dir     string          // of the attempt
-	In      jobs.Invocation // as in the script
-	Home    string          // the state directory
-	Scratch string          // a directory of its own on the node's disk
-	Node    string          // path of berth-node
-	Program string          // of the container
-	On      jobs.Starter
-	// Progress is told what takes a while.
-	Progress func(string)
+// attempt opens the place of a job's attempt, whose script says with which driver
+// its layer is written.
+func (o *opener) attempt(ctx context.Context, op *jobs.Opening) error {
+	a := o.at.Attempt
+	s := a.Spec
+	id, err := overlay.LowerID(s.Image)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "image " + s.Image + " does not exist on " + images.Hostname(),
+				Hint: "put it on a file system that the compute nodes share"}
+		}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
+	}
+	if s.ImageDir != "" && s.ImageDir != id {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the unpacked image " + s.Image + " is not the one that was submitted",
+			Err:  errors.New("on " + images.Hostname() + " it was made at another time, or stands on a disk of its own"),
+			Hint: "submit again; or keep it where the nodes see the same directory, or name a SIF"}
+	}
+	if err := o.directories(op); err != nil {
+		return err
+	}
+	used, driver, err := o.ready(ctx, s, a.LayerDir)
+	if err != nil {
+		return err
+	}
+	over := jobs.LayerOver{Image: &used.ImageUse, Driver: driver, Why: s.Overlay.Why}
+	if driver != s.Overlay.Driver {
+		over.Why = "in place of " + s.Overlay.Driver + ", because the image could not be unpacked"
+	}
+	var note string
+	if op.Scripts, note = Scripts(ctx, o.at.On, used.Path, o.at.Scratch, s.GPUKind()); note != "" {
+		op.Notes = append(op.Notes, note)
+	}
+	if _, err := a.Layer(ctx, over); err != nil {
+		return errors.Join(err, used.Close())
+	}
+	op.Close, op.Work, op.OwnMounts = used.Close, jobs.WorkDir, driver == jobs.DriverKernel
+	op.Line = func(l jobs.LineAt) (argv, notes []string, err error) {
+		in := s.InvocationAt(l)
+		in.Overlay.Driver = driver
+		covers, notes, err := o.private(l.Scratch)
+		if err != nil {
+			return nil, nil, err
+		}
+		argv, err = o.line(in, lineOf{lower: used.Path, layer: l.Layer, scratch: l.Scratch, guest: l.Guest, covers: covers})
+		return argv, notes, err
+	}
+	return nil
 }
 
-// Ready has the image on this node where it is best run from, and the driver of
+// directories looks whether the layer of the driver fuse can be a directory where it
+// will stand.
+func (o *opener) directories(op *jobs.Opening) error {
+	s, dir := o.at.Attempt.Spec, o.at.Attempt.LayerDir
+	if s.Overlay.Driver != jobs.DriverFuse || overlay.TakesDirectories(dir) {
+		return nil
+	}
+	// The submitter looked at this too, from its machine: a file server's own disk is
+	// a network file system here.
+	name := s.Overlay.Name
+	if name != "" && s.Profile.Overlay == "" {
+		hint := `put overlay = "ext3" into a profile and submit with --profile, or give the overlay a size: [resources] disk`
+		if _, err := os.Lstat(dir); err == nil {
+			hint = "have its files in an image: berth overlay convert " + name + " --driver ext3"
+		}
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg: "overlay " + name + " would be a directory on a network file system, where changes to the image's directories fail", Hint: hint}
+	}
+	if name == "" {
+		op.Notes = append(op.Notes, "the scratch directory "+private.BaseOf(o.at.Scratch)+" is on a network file system, where some changes to the image's directories fail; "+
+			"name a local one, or overlay = \"ext3\", in a profile")
+	}
+	return nil
+}
+
+// ready has the image on this node where it is best run from, and the driver of
 // the job's layers tried there, for one whose files are to be in dir, unless that
 // was done since the node was booted. It returns what is below the layer, for the
 // driver kernel the image unpacked, and the driver: that of the script, or fuse
 // for a layer that is thrown away where the image could not be unpacked.
-func (a Attempt) Ready(ctx context.Context, dir string) (used *Used, driver string, err error) {
-	o := &opener{b: &Backend{On: a.On}, program: a.Program, anywhere: true,
-		spec: &jobs.EnvSpec{Home: a.Home, User: a.Spec.User, Place: jobs.Place{Scratch: a.Spec.Profile.Scratch}},
-		runs: Runs{Stage: a.Spec.Stage, Tasks: a.Spec.Resources.Tasks, Time: a.Spec.Resources.Time},
-		at:   jobs.OpenPlace{Dir: a.Dir, Guest: a.Node, Scratch: a.Scratch, On: a.On, Progress: a.Progress}}
-	driver = a.Spec.Overlay.Driver
-	id, err := overlay.LowerID(a.Spec.Image)
+func (o *opener) ready(ctx context.Context, s *jobs.Spec, dir string) (used *Used, driver string, err error) {
+	driver = s.Overlay.Driver
+	id, err := overlay.LowerID(s.Image)
 	if err != nil {
 		return nil, "", err
 	}
-	img := image{given: a.Spec.Image, path: a.Spec.Image, id: id, sum: a.Spec.ImageSum, dir: a.Spec.ImageDir != ""}
+	img := image{given: s.Image, path: s.Image, id: id, sum: s.ImageSum, dir: s.ImageDir != ""}
 	failed := ""
 	if driver == jobs.DriverKernel && !img.dir {
 		c, err := o.fixed(ctx, driver, img, dir)
 		var r *refused
-		if err == nil || ctx.Err() != nil || a.Spec.Overlay.Name != "" || !errors.As(err, &r) || !r.unpack {
-			return c.used, driver, a.explain(ctx, err)
+		if err == nil || ctx.Err() != nil || s.Overlay.Name != "" || !errors.As(err, &r) || !r.unpack {
+			return c.used, driver, explain(ctx, s, err)
 		}
 		driver, failed = jobs.DriverFuse, r.why
 	}
@@ -67,18 +126,18 @@ func (a Attempt) Ready(ctx context.Context, dir string) (used *Used, driver stri
 	}
 	if err != nil {
 		_ = used.Close()
-		return nil, "", a.explain(ctx, err)
+		return nil, "", explain(ctx, s, err)
 	}
 	return used, driver, nil
 }
 
 // explain says what to do when a layer is not available here.
-func (a Attempt) explain(ctx context.Context, err error) error {
+func explain(ctx context.Context, s *jobs.Spec, err error) error {
 	if r := (*refused)(nil); err == nil || ctx.Err() != nil || errors.As(err, &r) && r.cut {
 		return err
 	}
 	hint := jobs.HintOf(err)
-	o := a.Spec.Overlay
+	o := s.Overlay
 	switch {
 	case hint != "" && hint != leaveOut: // it knows better
 	case o.Name != "" && o.Driver != jobs.DriverExt3:
@@ -94,12 +153,4 @@ func (a Attempt) explain(ctx context.Context, err error) error {
 			Hint: hint}
 	}
 	return err
-}
-
-// OverKernel puts the line of a container, filled with merged as its image,
-// after the one that mounts a layer of the driver kernel there. It is to be
-// started with [jobs.Cmd.OwnMounts].
-func (a Attempt) OverKernel(lower, layer string, fill func(merged string) []string) ([]string, error) {
-	merged := filepath.Join(a.Scratch, dirMerged)
-	return overKernel(a.In, lower, layer, merged, a.Node, fill(merged))
 }

@@ -14,6 +14,15 @@ import (
 	"github.com/google/uuid"
 )
 
+// attempting opens the place of an attempt of a job with this image and layer.
+func attempting(home, scratch, node, program, sif, name, driver string) (*opener, *jobs.Spec) {
+	s := &jobs.Spec{Place: jobs.Place{Image: sif, Overlay: jobs.OverlaySpec{Name: name, Driver: driver}}}
+	e := s.Environment(jobs.AttemptInfo{}, home)
+	e.Overlay = jobs.OverlaySpec{}
+	return &opener{b: &Backend{On: run.Local{}}, program: program, anywhere: true, spec: e,
+		at: jobs.OpenPlace{Dir: home, Guest: node, Scratch: scratch, On: run.Local{}, Progress: func(string) {}}}, s
+}
+
 // A job's driver is tried on its node: where directories cannot be layers, one
 // that wants them ends before its task starts, with a way out, and ext3 works.
 func TestAttemptReady(t *testing.T) {
@@ -40,15 +49,14 @@ echo 'FATAL:   only root user can use sandbox as overlay' >&2; exit 255`, 0o755)
 		if c.name != "" {
 			dir = filepath.Join(home, "overlays", c.name)
 		}
-		a := Attempt{Spec: &jobs.Spec{Place: jobs.Place{Image: sif, Overlay: jobs.OverlaySpec{Name: c.name, Driver: c.driver}}}, Home: home, Scratch: scratch,
-			Node: "/bin/false", Program: filepath.Join(bin, "apptainer"), On: run.Local{}, Progress: func(string) {}}
-		used, driver, err := a.Ready(t.Context(), dir)
+		a, s := attempting(home, scratch, "/bin/false", filepath.Join(bin, "apptainer"), sif, c.name, c.driver)
+		used, driver, err := a.ready(t.Context(), s, dir)
 		if c.says == "" {
 			if err != nil || driver != c.driver || used.Path != sif || used.Way != jobs.ImageInPlace || used.Failed != "" || used.Close() != nil {
 				t.Errorf("%+v: %+v, %v", c, used, err)
 			}
 			before, _ := os.ReadFile(asked)
-			if _, _, err := a.Ready(t.Context(), dir); err != nil {
+			if _, _, err := a.ready(t.Context(), s, dir); err != nil {
 				t.Errorf("again: %v", err)
 			}
 			if after, _ := os.ReadFile(asked); len(after) != len(before) || len(before) == 0 {
@@ -67,12 +75,14 @@ echo 'FATAL:   only root user can use sandbox as overlay' >&2; exit 255`, 0o755)
 
 func TestOverKernel(t *testing.T) {
 	scratch := t.TempDir()
-	a := Attempt{Scratch: scratch, Node: "/n", In: jobs.Invocation{Place: jobs.Place{Mounts: []jobs.Mount{{Source: scratch, Destination: "/work"}}}}}
-	argv, err := a.OverKernel("/lower", "/layer", func(merged string) []string { return []string{"/apptainer", "--writable", merged} })
+	o := &opener{program: "/apptainer", at: jobs.OpenPlace{Scratch: t.TempDir()}}
+	in := jobs.Invocation{Guest: "/n", Place: jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverKernel}, Mounts: []jobs.Mount{{Source: scratch, Destination: "/work"}}}}
+	argv, err := o.line(in, lineOf{lower: "/lower", layer: "/layer", scratch: scratch, guest: "/n", covers: []jobs.Mount{{Source: "/dev/null", Destination: "/work/s"}}})
 	line := strings.Join(argv, " ")
 	merged := filepath.Join(scratch, "merged")
 	if err != nil || !strings.HasPrefix(line, "/n overlay-mount --lower /lower --upper /layer/upper --work /layer/work --merged "+merged+" ") ||
-		!strings.HasSuffix(line, " -- /apptainer --writable "+merged) || !strings.Contains(line, " --dir /work ") || !strings.Contains(line, " --file "+GuestPath+" ") {
+		!strings.Contains(line, " -- /apptainer exec ") || !strings.HasSuffix(line, "destination=/work/s,readonly --writable "+merged+" "+GuestPath+" guest") ||
+		!strings.Contains(line, " --dir /work ") || !strings.Contains(line, " --file "+GuestPath+" ") {
 		t.Errorf("%v: %s", err, line)
 	}
 	if fi, err := os.Stat(merged); err != nil || fi.Mode().Perm() != 0o700 {
@@ -87,9 +97,8 @@ func TestNotUnpacked(t *testing.T) {
 	bin := filepath.Dir(s.Program)
 	program(t, bin, "apptainer", "exit 0", 0o755)
 	for _, name := range []string{"", "deps"} {
-		a := Attempt{Spec: &jobs.Spec{Place: jobs.Place{Image: sif, Overlay: jobs.OverlaySpec{Name: name, Driver: jobs.DriverKernel}}}, Home: s.Home, Scratch: t.TempDir(),
-			Dir: s.Home, Node: "/bin/true", Program: s.Program, On: run.Local{}, Progress: func(string) {}}
-		used, driver, err := a.Ready(t.Context(), filepath.Join(s.Home, "overlays", "x"))
+		a, job := attempting(s.Home, t.TempDir(), "/bin/true", s.Program, sif, name, jobs.DriverKernel)
+		used, driver, err := a.ready(t.Context(), job, filepath.Join(s.Home, "overlays", "x"))
 		switch {
 		case name != "":
 			if err == nil || !strings.Contains(err.Error(), "no root file system") || jobs.HintOf(err) == "" {
@@ -120,10 +129,9 @@ func TestAttemptSlowNode(t *testing.T) {
 		if c.name != "" {
 			dir = filepath.Join(home, "overlays", c.name)
 		}
-		a := Attempt{Spec: &jobs.Spec{Place: jobs.Place{Image: sif, Overlay: jobs.OverlaySpec{Name: c.name, Driver: c.driver}}}, Home: home, Scratch: scratch,
-			Node: filepath.Join(bin, "berth-node"), Program: filepath.Join(bin, "apptainer"), On: run.Local{}, Progress: func(string) {}}
+		a, s := attempting(home, scratch, filepath.Join(bin, "berth-node"), filepath.Join(bin, "apptainer"), sif, c.name, c.driver)
 		probeTime = 200 * time.Millisecond
-		_, _, err := a.Ready(t.Context(), dir)
+		_, _, err := a.ready(t.Context(), s, dir)
 		if jobs.KindOf(err) != jobs.KindInfra || !strings.Contains(err.Error(), "could not be tried on ") || jobs.HintOf(err) != hintCut {
 			t.Errorf("%+v: %v (%s)", c, err, jobs.HintOf(err))
 		}

@@ -54,11 +54,26 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	o := &opener{b: b, spec: s, at: at, program: program, runs: Runs{Stage: s.Stage, Environment: true}}
+	if at.Attempt != nil {
+		bare := *s
+		bare.Overlay = jobs.OverlaySpec{} // what is wanted of it is settled
+		o.spec, o.anywhere, o.runs = &bare, true, Runs{Stage: s.Stage, Tasks: s.Resources.Tasks, Time: s.Resources.Time}
+	}
 	for _, d := range []string{dirWorkdir, dirConf, dirEmpty} {
 		if err := os.MkdirAll(filepath.Join(at.Scratch, d), 0o700); err != nil {
 			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err,
 				Hint: "is there space left on " + filepath.Dir(at.Scratch) + "?"}
 		}
+	}
+	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, WritableRoot: true, Home: o.home(), Dir: s.Dir, Level: b.Level(), Program: program}
+	op.Explain = Explain(at.On, program, op.Env)
+	if at.Attempt != nil {
+		op.Level = s.Level
+		op.Version = func(ctx context.Context) (string, string) {
+			v, _ := Version(ctx, at.On, program)
+			return filepath.Base(program), v
+		}
+		return op, o.attempt(ctx, op)
 	}
 	if err := checkMounts(s.Mounts); err != nil {
 		return nil, err
@@ -67,8 +82,6 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one container, and cannot have several tasks",
 			Hint: "leave ntasks out; a job can have them: berth submit --ntasks"}
 	}
-	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, WritableRoot: true, Home: o.home(), Dir: s.Dir, Level: b.Level()}
-	op.Explain = Explain(at.On, program, op.Env)
 	img, err := o.findImage(ctx)
 	if err != nil {
 		return nil, err
@@ -139,8 +152,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	mounts := append([]jobs.Mount{{Source: here, Destination: inside}}, s.Mounts...)
-	places := private.Places{State: s.Home, Base: private.BaseOf(at.Scratch), Allow: s.HostSockets}
-	covers, notes, err := places.Covers(s.Mounts, filepath.Join(at.Scratch, dirEmpty))
+	covers, notes, err := o.private(at.Scratch)
 	if err != nil {
 		return nil, errors.Join(err, giveBack())
 	}
@@ -151,9 +163,8 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	}
 	in := jobs.Invocation{Place: s.Place, Guest: at.Guest}
 	in.Overlay, in.Mounts, in.GPU = jobs.OverlaySpec{Driver: c.driver}, mounts, s.GPUKind()
-	if op.Argv, op.OwnMounts, err = o.argv(in, c.lower, layer.Path, []string{"guest"}); err == nil {
-		op.Argv, err = private.AddMounts(op.Argv, covers)
-	}
+	op.OwnMounts = c.driver == jobs.DriverKernel
+	op.Argv, err = o.line(in, lineOf{lower: c.lower, layer: layer.Path, scratch: at.Scratch, guest: at.Guest, covers: covers})
 	if err == nil {
 		err = limits.Hold(ctx, s, op, o.scopeWorks)
 	}
@@ -202,22 +213,43 @@ func (o *opener) layer(ctx context.Context, dir string, c chosen, img image) (l 
 	return l, rebuilt, err
 }
 
-// argv writes the command line for one container, all holes filled. own says
-// that it is to be started with [jobs.Cmd.OwnMounts].
-func (o *opener) argv(in jobs.Invocation, lower, layer string, guestArgs []string) (argv []string, own bool, err error) {
-	if argv, err = o.b.Argv(in, guestArgs); err != nil {
-		return nil, false, err
+// private covers what of this user's stands below the binds, by what is there now.
+func (o *opener) private(scratch string) (covers []jobs.Mount, notes []string, err error) {
+	if o.at.Attempt != nil && (o.spec.Level == jobs.LevelNone || o.spec.Level == "") {
+		return nil, nil, nil
+	}
+	places := private.Places{State: o.spec.Home, Base: private.BaseOf(o.at.Scratch), Allow: o.spec.HostSockets}
+	return places.Covers(o.spec.Mounts, filepath.Join(scratch, dirEmpty))
+}
+
+// lineOf is what the line of one container has beside its invocation.
+type lineOf struct {
+	lower, layer string // the image as it is run, and the layer over it
+	scratch      string
+	guest        string       // path of berth-node here
+	covers       []jobs.Mount // of private places
+	run          []string     // by berth-node inside; nil is the guest
+}
+
+// line renders the command line for one container. With the driver kernel it is to be
+// started with [jobs.Cmd.OwnMounts].
+func (o *opener) line(in jobs.Invocation, l lineOf) ([]string, error) {
+	if l.run == nil {
+		l.run = []string{"guest"}
+	}
+	argv, err := argvOver(in, l.covers, l.run)
+	if err != nil {
+		return nil, err
 	}
 	if in.Overlay.Driver != jobs.DriverKernel {
-		if strings.ContainsAny(layer, ":,") {
-			return nil, false, &jobs.Error{Kind: jobs.KindConfig,
-				Msg: "the overlay's path " + layer + " has a ':' or a ',', which the container program cannot take"}
+		if strings.ContainsAny(l.layer, ":,") {
+			return nil, &jobs.Error{Kind: jobs.KindConfig,
+				Msg: "the overlay's path " + l.layer + " has a ':' or a ',', which the container program cannot take"}
 		}
-		return o.fill(argv, lower, layer), false, nil
+		return o.fill(argv, l.lower, l.layer, l.scratch), nil
 	}
-	merged := filepath.Join(o.at.Scratch, dirMerged)
-	argv, err = overKernel(in, lower, layer, merged, o.at.Guest, o.fill(argv, merged, ""))
-	return argv, true, err
+	merged := filepath.Join(l.scratch, dirMerged)
+	return overKernel(in, l.lower, l.layer, merged, l.guest, o.fill(argv, merged, "", l.scratch))
 }
 
 // overKernel puts the line of a container whose image is merged after the one
@@ -258,9 +290,9 @@ func mountPoints(in jobs.Invocation) (dirs, files []string) {
 }
 
 // fill puts the values of this machine in place of the holes.
-func (o *opener) fill(argv []string, img, layer string) []string {
-	h := Covers(filepath.Join(o.at.Scratch, dirEmpty))
-	h[jobs.PlaceholderImage], h[jobs.PlaceholderOverlay], h[jobs.PlaceholderScratch] = img, layer, filepath.Join(o.at.Scratch, dirWorkdir)
+func (o *opener) fill(argv []string, img, layer, scratch string) []string {
+	h := Covers(filepath.Join(scratch, dirEmpty))
+	h[jobs.PlaceholderImage], h[jobs.PlaceholderOverlay], h[jobs.PlaceholderScratch] = img, layer, filepath.Join(scratch, dirWorkdir)
 	out := h.Fill(argv)
 	out[0] = o.program
 	return out

@@ -280,16 +280,16 @@ func (o *opener) tryNetworkNone(ctx context.Context) error {
 	if i := slices.Index(argv, jobs.PlaceholderOverlay); i > 0 {
 		argv = slices.Delete(argv, i-1, i+1)
 	}
-	return o.tryArgv(ctx, o.fill(argv, img, ""), false)
+	return o.tryArgv(ctx, o.fill(argv, img, "", o.at.Scratch), false)
 }
 
 // try runs one word of [TryMain] in a container over a layer.
 func (o *opener) try(ctx context.Context, in jobs.Invocation, img, layer, word string) error {
-	argv, own, err := o.argv(in, img, layer, []string{"try", word})
+	argv, err := o.line(in, lineOf{lower: img, layer: layer, scratch: o.at.Scratch, guest: o.at.Guest, run: []string{"try", word}})
 	if err != nil {
 		return err
 	}
-	return o.tryArgv(ctx, argv, own)
+	return o.tryArgv(ctx, argv, in.Overlay.Driver == jobs.DriverKernel)
 }
 
 // tryArgv runs a container whose command is [TryMain]. That leaves when its

@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"testing"
 
-	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/test/fakes/siftest"
 
@@ -36,9 +35,8 @@ func TestUnpackKind(t *testing.T) {
 		"nothing unpacked": {"exit 1", jobs.KindConfig, "unpack "},
 	} {
 		program(t, bin, "apptainer", `test "$1" != build || { `+c.build+`; }`, 0o755)
-		a := Attempt{Spec: &jobs.Spec{Place: jobs.Place{Image: sif, Overlay: jobs.OverlaySpec{Name: "deps", Driver: jobs.DriverKernel}}}, Home: s.Home, Scratch: t.TempDir(),
-			Dir: s.Home, Node: "/bin/true", Program: s.Program, On: run.Local{}, Progress: func(string) {}}
-		_, _, err := a.Ready(t.Context(), filepath.Join(s.Home, "overlays", "deps"))
+		a, job := attempting(s.Home, t.TempDir(), "/bin/true", s.Program, sif, "deps", jobs.DriverKernel)
+		_, _, err := a.ready(t.Context(), job, filepath.Join(s.Home, "overlays", "deps"))
 		if jobs.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "the overlay driver kernel is not available on ") || jobs.HintOf(err) == "" {
 			t.Errorf("%s: kind %d, %v (%s)", name, jobs.KindOf(err), err, jobs.HintOf(err))
 		}

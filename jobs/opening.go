@@ -24,9 +24,10 @@ type OpenPlace struct {
 // It is thrown away with the attempt, but for a named overlay.
 type OpenAttempt struct {
 	Spec *Spec
-	Name string   // of the attempt in its scheduler; a container may carry it
-	User string   // UID:GID that owns the mounts, where who runs inside can be chosen
-	Keys []string // NAME=VALUE for the program of the backend alone
+	Name string            // of the attempt in its scheduler; a container may carry it
+	User string            // UID:GID that owns the mounts, where who runs inside can be chosen
+	Keys []string          // NAME=VALUE for the program of the backend alone
+	Note func(text string) // takes what people should know where Open fails; never nil
 	// LayerDir is where the writable layer will have its files, and Layer opens it,
 	// when it is known what is below it and who writes it. The layer is the caller's,
 	// who also closes it.

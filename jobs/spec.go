@@ -118,6 +118,9 @@ func (s *Spec) InvocationAt(l LineAt) Invocation {
 // is thrown away with the attempt. home is the state directory.
 func (s *Spec) Environment(a AttemptInfo, home string) *EnvSpec {
 	e := &EnvSpec{Version: EnvVersion, ID: a.ID, Name: s.Name, Place: s.Place, Strict: true, Home: home, User: s.User, Created: a.Created, Host: s.Host}
+	if e.Scratch == "" {
+		e.Scratch = s.Profile.Scratch
+	}
 	if s.External != nil {
 		x := *s.External
 		x.Job = s.ID

@@ -104,16 +104,21 @@ func placeFlags(p *jobs.Place) (argv []string, err error) {
 
 // Argv returns the command line of an attempt: a container that is removed
 // when it ends. The image has been pulled by then. Its place has no files that
-// persist but the mounts, and runs as p.User, whose clone is mounted; see
-// [Job] for what is settled on the node.
+// persist but the mounts, and runs as p.User, whose clone is mounted.
 func (*Backend) Argv(p jobs.Invocation, guestArgs []string) ([]string, error) {
+	return runArgv(names[0], nil, p, guestArgs)
+}
+
+// runArgv is Argv with the program that is here, and what this daemon needs.
+func runArgv(program string, flags []string, p jobs.Invocation, guestArgs []string) ([]string, error) {
 	if err := checkImage(p.Image); err != nil {
 		return nil, err
 	}
 	if p.Name == "" {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a container needs a name"}
 	}
-	argv := []string{names[0], "run", "--rm", "-i", "--name", p.Name, "--label", labelVersion + "=1", "--label", labelAttempt + "=" + p.Name}
+	argv := append([]string{program, "run"}, flags...)
+	argv = append(argv, "--rm", "-i", "--name", p.Name, "--label", labelVersion+"=1", "--label", labelAttempt+"="+p.Name)
 	taken := map[string]bool{}
 	for _, m := range p.Mounts {
 		if err := checkMount(m); err != nil {

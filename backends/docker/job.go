@@ -2,28 +2,19 @@ package docker
 
 import (
 	"context"
-	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"berth/internal/sys/private"
 	"berth/jobs"
 )
 
-// Job is the container of an attempt on its node.
-type Job struct {
-	Argv  []string // with the program that is here, and what this daemon needs
-	Env   []string // of the program, whole
-	Notes []string
-
-	p    *program
-	name string
-}
-
-// NewJob settles on the node what [Backend.Argv] left open: it resolves the
-// program, makes sure that the limits of argv are held here, and pulls the
-// image. name is the container's.
-func NewJob(ctx context.Context, on jobs.Starter, argv []string, image, name string, progress func(string)) (*Job, error) {
-	p, err := find(on, "")
+// attempt opens the place of an attempt: the program is found, the limits are
+// looked at and the image is pulled. Its container is removed when it ends.
+func attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	p, err := find(at.On, "")
 	if err != nil {
 		return nil, err
 	}
@@ -31,55 +22,57 @@ func NewJob(ctx context.Context, on jobs.Starter, argv []string, image, name str
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{p: p, name: name, Env: p.env, Argv: slices.Clone(argv)}
-	at := len(j.Argv) - 1
-	for at > 1 && j.Argv[at] != image {
-		at--
-	}
-	if at < 2 || j.Argv[1] != "run" {
-		return nil, fmt.Errorf("the command line %.100q is not one of the backend docker", argv)
+	name, user := at.Attempt.Name, at.Attempt.User
+	op := &jobs.Opening{Env: p.env, OwnPIDNamespace: true, Home: jobs.HomeInside(os.Getenv, s.User), Level: jobs.LevelFS, Work: jobs.WorkDir, HoldsLimits: true,
+		Unseen: noGuest, Trouble: startTrouble,
+		Version: func(ctx context.Context) (string, string) {
+			return jobs.BackendDocker, (&Backend{On: at.On}).Check(ctx).Version
+		},
+		End:  func(ctx context.Context) error { return p.gone(ctx, name) },
+		Init: func(ctx context.Context) int { return p.first(ctx, name) },
 	}
 	for _, l := range []struct {
-		flag string
-		held bool
-	}{{"--cpus", c.cpus}, {"--memory", c.memory}} {
-		if slices.Contains(j.Argv[:at], l.flag) && !l.held {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + strings.TrimPrefix(l.flag, "--") + " cannot be held here: " + c.why,
-				Hint: "leave it out of [resources]"}
+		name        string
+		asked, held bool
+	}{{"cpus", s.Resources.CPUs != 0, c.cpus}, {"memory", s.Resources.Memory != 0, c.memory}} {
+		if l.asked && !l.held {
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + l.name + " cannot be held here: " + c.why, Hint: "leave it out of [resources]"}
 		}
 	}
 	if !c.pids {
-		j.Notes = append(j.Notes, "the number of processes is not bounded: "+c.why)
+		op.Notes = append(op.Notes, "the number of processes is not bounded: "+c.why)
 	}
-	if err := j.checkRoot(j.Argv[:at], c); err != nil {
+	if err := checkRoot(user, s.Mounts, c); err != nil {
 		return nil, err
 	}
-	j.Argv[0] = p.path
-	j.Argv[at] = qualified(image, c.podman)
-	j.asUser(c)
-	return j, p.ensureImage(ctx, qualified(image, c.podman), progress)
+	image := qualified(s.Image, c.podman)
+	op.Line = func(l jobs.LineAt) (argv, notes []string, err error) {
+		in := at.Attempt.Spec.InvocationAt(l)
+		in.Name, in.User, in.Image = name, user, image
+		if c.rootless && !c.podman { // which maps only root inside to the user
+			in.User = "0:0"
+		}
+		places := private.Places{State: s.Home, Base: private.BaseOf(at.Scratch), Allow: s.HostSockets}
+		covers, notes, err := places.Covers(s.Mounts, filepath.Join(at.Scratch, "empty"))
+		if err != nil {
+			return nil, nil, err
+		}
+		in.Mounts = slices.Concat(in.Mounts, covers)
+		argv, err = runArgv(p.path, podmanFlags(c, user), in, []string{"guest"})
+		return argv, notes, err
+	}
+	return op, p.ensureImage(ctx, image, func(line string) {
+		if !strings.HasPrefix(line, image+": ") { // a pull has many lines
+			at.Progress(line)
+		}
+	})
 }
 
-// asUser keeps the files of mounts the user's own: a rootless daemon maps only
-// root inside to the user.
-func (j *Job) asUser(c can) {
-	i := slices.Index(j.Argv, "--user")
-	if i < 0 || i+1 >= len(j.Argv) {
-		return
-	}
-	switch {
-	case c.podman:
-		j.Argv = slices.Insert(j.Argv, 2, podmanFlags(c, j.Argv[i+1])...)
-	case c.rootless:
-		j.Argv[i+1] = "0:0"
-	}
-}
-
-// PID is the number that the container's first process has on this machine, or
-// 0 when it cannot be told.
-func (j *Job) PID(ctx context.Context) int {
-	list, err := j.p.inspect(ctx, j.name)
-	if err != nil || list[0].Config.Labels[labelAttempt] != j.name {
+// first is the number that the first process of an attempt's container has on this
+// machine, or 0 when it cannot be told.
+func (p *program) first(ctx context.Context, name string) int {
+	list, err := p.inspect(ctx, name)
+	if err != nil || list[0].Config.Labels[labelAttempt] != name {
 		return 0
 	}
 	return list[0].State.Pid
@@ -105,33 +98,33 @@ func ExecArgv(ctx context.Context, on jobs.Starter, name string, args ...string)
 	return append([]string{p.path, "exec", "--interactive", list[0].ID, guestPath}, args...), p.env, nil
 }
 
-// Gone makes sure that the attempt's container is there no more. One of its
+// gone makes sure that the attempt's container is there no more. One of its
 // name without its label is left alone.
-func (j *Job) Gone(ctx context.Context) error {
-	list, err := j.p.inspect(ctx, j.name)
+func (p *program) gone(ctx context.Context, name string) error {
+	list, err := p.inspect(ctx, name)
 	if absent(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if list[0].Config.Labels[labelAttempt] != j.name {
-		return j.p.foreign(j.name)
+	if list[0].Config.Labels[labelAttempt] != name {
+		return p.foreign(name)
 	}
-	return j.p.remove(ctx, list[0].ID)
+	return p.remove(ctx, list[0].ID)
 }
 
-// NoGuest tells whether a container did not start because of its guest program, the
+// noGuest tells whether a container did not start because of its guest program, the
 // file guest of this machine: the daemon does not see it, as where it has a /tmp of
 // its own, or may not run it.
-func NoGuest(text, guest string) bool {
+func noGuest(text, guest string) bool {
 	unseen := strings.Contains(text, "does not exist") || strings.Contains(text, "no such file or directory")
 	return unseen && strings.Contains(text, guest) || strings.Contains(text, guestPath) && strings.Contains(text, "permission denied")
 }
 
-// StartTrouble gives the kind and the hint of what the program said when a
+// startTrouble gives the kind and the hint of what the program said when a
 // container did not start; KindInfra and "" where nothing better is known.
-func StartTrouble(text string) (jobs.Kind, string) {
+func startTrouble(text string) (jobs.Kind, string) {
 	switch {
 	case strings.Contains(text, "could not select device driver"), strings.Contains(text, "unknown or invalid runtime name"):
 		return jobs.KindConfig, "the daemon knows no GPUs: install the NVIDIA container toolkit on this machine, or leave gpu out"

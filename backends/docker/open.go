@@ -36,6 +36,9 @@ func (*Backend) Pipes(dir string) (here, inside string) {
 // by the program of the Opening, which holds its streams: when that program is
 // killed, the daemon closes them and the guest leaves.
 func (*Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	if at.Attempt != nil {
+		return attempt(ctx, s, at)
+	}
 	d := dockerSpec(s)
 	p, err := find(at.On, d.Program)
 	if err != nil {

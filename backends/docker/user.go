@@ -2,7 +2,6 @@ package docker
 
 import (
 	"context"
-	"encoding/csv"
 	"fmt"
 	"os"
 	"path"
@@ -130,35 +129,17 @@ func (c *container) writable(own string) []string {
 	return out
 }
 
-// checkRoot is rootHere for the command line of a job. /work is berth's own: it
-// stands below a directory that is closed to others, and comes back by git.
-func (j *Job) checkRoot(flags []string, c can) error {
-	i := slices.Index(flags, "--user")
+// checkRoot is rootHere for the binds of a job. /work is berth's own: it stands
+// below a directory that is closed to others, and comes back by git.
+func checkRoot(user string, binds []jobs.Mount, c can) error {
 	if c.mapped() {
 		return nil
 	}
-	user := ""
-	if i >= 0 && i+1 < len(flags) {
-		user = flags[i+1]
-	}
-	for i := 0; i+1 < len(flags); i++ {
-		if flags[i] != "--mount" {
+	for _, m := range binds {
+		if !m.Writable || m.Destination == jobs.WorkDir {
 			continue
 		}
-		fields, err := csv.NewReader(strings.NewReader(flags[i+1])).Read()
-		if err != nil {
-			return fmt.Errorf("the mount %q: %w", flags[i+1], err)
-		}
-		source := ""
-		for _, f := range fields {
-			if s, ok := strings.CutPrefix(f, "source="); ok {
-				source = s
-			}
-		}
-		if slices.Contains(fields, "readonly") || slices.Contains(fields, "destination="+jobs.WorkDir) {
-			continue
-		}
-		if err := rootHere(user, source); err != nil {
+		if err := rootHere(user, m.Source); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,6 +83,48 @@ const idleMargin = 2 * time.Minute
 // Open finds or makes the environment's sandbox, and says how its guest is
 // reached: by one process of the program for as long as it is kept.
 func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	if a := at.Attempt; a != nil {
+		keyed := &Backend{Word: b.Word, Builtin: b.Builtin, On: b.On, Home: b.Home, times: b.times,
+			Environ: func() []string { return slices.Concat(b.environ(), a.Keys) }}
+		return keyed.attempt(ctx, s, at)
+	}
+	return b.reach(ctx, s, at)
+}
+
+// destroyTime bounds what is done after an opening that failed.
+const destroyTime = 2 * time.Minute
+
+// attempt opens a sandbox for an attempt of a job. It ends with the attempt, or when
+// its time is up.
+func (b *Backend) attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	op, err := b.reach(ctx, s, at)
+	if err != nil {
+		if k := jobs.KindOf(err); k == jobs.KindInfra || k == jobs.KindUnclear || ctx.Err() != nil {
+			// It may have been made all the same.
+			ctx, stop := context.WithTimeout(context.Background(), destroyTime)
+			defer stop()
+			if derr := b.Destroy(ctx, s, at.Dir, at.On); derr != nil {
+				at.Attempt.Note("a sandbox of the backend " + s.Backend + " may be left until its time is up, and cost; berth env gc ends it: " + derr.Error())
+			}
+		}
+		return nil, err
+	}
+	far := &jobs.Far{What: "the sandbox of the backend " + s.Backend, Until: "; it costs until it ends", Dir: path.Join(jobs.FarJobs, s.ID), Whole: true}
+	if m, err := Load(at.Dir); err == nil && m != nil {
+		far.What += " " + m.Ref
+		if !m.Ends.IsZero() {
+			far.Until += " at " + m.Ends.UTC().Format(time.RFC3339)
+		}
+	}
+	far.Until += ", and berth env gc ends it now"
+	end := op.End
+	far.Remove = func(ctx context.Context, _ bool) error { return end(ctx) }
+	op.Far, op.End, op.Dir = far, nil, ""
+	return op, nil
+}
+
+// reach finds or makes the sandbox.
+func (b *Backend) reach(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
 	c, err := b.of(s, at.On)
 	if err != nil {
 		return nil, err
@@ -95,12 +139,12 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	}
 	stream := request(protocol.VerbStream, s, at.Dir)
 	stream.Berth, stream.Backend, stream.Argv = protocol.Version, s.Backend, []string{o.Guest, "guest"}
-	path, err := writeRequest(at.Scratch, &stream)
+	file, err := writeRequest(at.Scratch, &stream)
 	if err != nil {
 		return nil, err
 	}
 	op := &jobs.Opening{
-		Argv:    append(append([]string{}, c.program...), protocol.VerbStream, path),
+		Argv:    append(append([]string{}, c.program...), protocol.VerbStream, file),
 		Env:     c.env,
 		Home:    o.Home,
 		Dir:     s.Dir,
@@ -262,13 +306,13 @@ func (c *caller) end(ctx context.Context, s *jobs.EnvSpec, dir string) error {
 }
 
 // guestOf describes the guest program of this machine.
-func guestOf(path string) (*protocol.Guest, error) {
-	f, err := os.Open(path)
+func guestOf(program string) (*protocol.Guest, error) {
+	f, err := os.Open(program)
 	if err == nil {
 		defer f.Close()
 		h := sha256.New()
 		if _, err = io.Copy(h, f); err == nil {
-			return &protocol.Guest{Path: path, SHA256: hex.EncodeToString(h.Sum(nil)), Arch: runtime.GOARCH}, nil
+			return &protocol.Guest{Path: program, SHA256: hex.EncodeToString(h.Sum(nil)), Arch: runtime.GOARCH}, nil
 		}
 	}
 	return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the guest program", Err: err}
@@ -292,8 +336,8 @@ const fileMade = "external.json"
 // Load reads the record of the sandbox of the environment in dir; nil is that
 // there has been none.
 func Load(dir string) (*Made, error) {
-	path := filepath.Join(dir, fileMade)
-	b, err := os.ReadFile(path)
+	file := filepath.Join(dir, fileMade)
+	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -302,7 +346,7 @@ func Load(dir string) (*Made, error) {
 		err = json.Unmarshal(b, &m)
 	}
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read what is known of the sandbox", Err: err, Hint: "see " + path}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read what is known of the sandbox", Err: err, Hint: "see " + file}
 	}
 	return &m, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path"
 
 	"berth/backends/local"
 	"berth/internal/sys/run"
@@ -12,10 +14,49 @@ import (
 
 var _ jobs.Opener = Backend{}
 
-// Open is called on the host itself, by the keeper there: its guest runs on the
-// bare host, as with backend local.
-func (Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+// Open of an environment is called on the host itself, by the keeper there: its guest
+// runs on the bare host, as with backend local. That of an attempt is called here, by
+// its runner, and puts the program on the host.
+func (b Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	if at.Attempt != nil {
+		return b.attempt(ctx, s, at)
+	}
 	return local.Backend{}.Open(ctx, s, at)
+}
+
+func (b Backend) attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
+	if s.SSH == nil {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the job names no host of ssh"}
+	}
+	b.On, b.Env, b.Join = at.On, Environ(os.Environ()), true
+	h, err := b.Host(*s.SSH)
+	if err != nil {
+		return nil, err
+	}
+	name, err := h.Install(ctx, true, at.Progress)
+	if err != nil {
+		return nil, err
+	}
+	argv, err := b.Argv(jobs.Invocation{Guest: name, Place: jobs.Place{SSH: s.SSH}}, []string{"guest"})
+	if err != nil {
+		return nil, err
+	}
+	dir := path.Join(jobs.FarJobs, s.ID)
+	return &jobs.Opening{Argv: argv, Env: b.Env, Level: b.Level(), Far: &jobs.Far{What: h.String(), Dir: dir,
+		Remove: func(ctx context.Context, copied bool) error {
+			if !copied {
+				return nil
+			}
+			p, err := h.Start(ctx, jobs.Cmd{Argv: []string{"/bin/sh", "-c", `chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"`, "sh", dir}})
+			if err != nil {
+				return err
+			}
+			e, err := p.Wait()
+			if err == nil && !e.OK() {
+				err = errors.New(e.String())
+			}
+			return err
+		}}}, nil
 }
 
 // remove takes away the directory $1 of the environment $2, if its record says

@@ -130,7 +130,6 @@ var apptainer = wall{
 		{"internal/cli/imagebuild.go", "help", []string{"Apptainer", "apptainer"}},
 		{"internal/cli/template.go", "help", []string{"apptainer"}},
 		{"internal/config/profile/profile.go", "a key of profiles: the version that jobs find", []string{"Apptainer", "apptainer"}},
-		{"internal/node/runner/place.go", "for now: the word that begins the command line", []string{"apptainer"}},
 		{"jobs/backend.go", "the format of images: the directory of their own", []string{".singularity.d"}},
 		{"jobs/backends.go", "the list of names: what people call a backend, and how they get one", []string{"apptainer"}},
 		{"jobs/task.go", "a key of records: the version in a profile", []string{"Apptainer", "apptainer"}},
@@ -143,7 +142,7 @@ var apptainer = wall{
 var backends = wall{
 	of:    "a backend's",
 	means: "ask jobs.Capabilities what it can do",
-	words: regexp.MustCompile(`(?:^|[^A-Za-z])(Backend(?:Singularity|Docker|SSH|Local))(?:$|[^A-Za-z])|^["` + "`" + `](singularity|modal|daytona)["` + "`" + `]$`),
+	words: regexp.MustCompile(`(?:^|[^A-Za-z])(Backend(?:Singularity|Docker|Bwrap|SSH|Local))(?:$|[^A-Za-z])|^["` + "`" + `](singularity|modal|daytona)["` + "`" + `]$`),
 	free:  []string{"apptainer", "backends", "test", "scripts", "docs", "examples"},
 	exceptions: []exception{
 		{"engine/envconfig.go", "for now: the planner", []string{"BackendSSH"}},
@@ -152,14 +151,9 @@ var backends = wall{
 		{"internal/config/apply.go", "for now: the configuration over a task", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
 		{"internal/config/profile/profile.go", "keys of a profile: the versions it was made for", []string{"singularity"}},
 		{"internal/config/program.go", "keys of these backends in the configuration", []string{"daytona", "modal"}},
-		{"internal/config/table.go", "the configuration's table", []string{"BackendDocker", "BackendSSH", "BackendSingularity", "daytona", "modal"}},
+		{"internal/config/table.go", "the configuration's table", []string{"BackendBwrap", "BackendDocker", "BackendSSH", "BackendSingularity", "daytona", "modal"}},
 		{"internal/doctor/conclude.go", "what is chosen where the first that contains does not work", []string{"BackendDocker"}},
-		{"internal/node/join/main_linux.go", "for now: how a place is entered", []string{"BackendDocker", "BackendLocal", "BackendSingularity"}},
-		{"internal/node/runner/execute.go", "for now: how a place is opened", []string{"BackendLocal"}},
-		{"internal/node/runner/far.go", "for now: how a place is opened", []string{"BackendSSH"}},
-		{"internal/node/runner/open.go", "for now: how a place is opened", []string{"BackendLocal", "BackendSingularity"}},
-		{"internal/node/runner/place.go", "for now: how a place is opened", []string{"BackendDocker", "BackendLocal"}},
-		{"jobs/backends.go", "the list of all", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity", "daytona", "modal", "singularity"}},
+		{"jobs/backends.go", "the list of all", []string{"BackendBwrap", "BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity", "daytona", "modal", "singularity"}},
 	},
 }
 

@@ -239,7 +239,7 @@ func (f *faulty) guest() string {
 		id, _, _ := strings.Cut(l, " ")
 		pid, _, _ := strings.Cut(id, ":")
 		line := f.look("alive", id)
-		if len(line) == 1 && strings.HasSuffix(line[0], " guest") && !strings.Contains(line[0], " exec ") {
+		if len(line) == 1 && strings.HasSuffix(line[0], " guest") && !strings.Contains(line[0], " exec ") && !strings.Contains(line[0], " --unshare-") {
 			return pid
 		}
 	}

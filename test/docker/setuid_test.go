@@ -145,37 +145,35 @@ func TestOlderContainer(t *testing.T) {
 func TestJobNoSetuidRoot(t *testing.T) {
 	for _, user := range []string{"0:0", "1234:1234"} {
 		dir := shared(t)
-		b := &docker.Backend{}
-		place := jobs.Invocation{
-			Name: "berth-test-" + user[:1], Guest: node, User: user,
-			Place: jobs.Place{
-				Image: image, Network: "none", Mounts: []jobs.Mount{{Source: dir, Destination: jobs.WorkDir, Writable: true}, {Source: dir, Destination: "/w", Writable: true}},
-			},
-		}
-		argv, err := b.Argv(place, []string{"guest"})
-		must(t, err)
-		j, err := docker.NewJob(t.Context(), run.Local{}, argv, image, place.Name, func(string) {})
+		j, err := attempt(t, user, []jobs.Mount{{Source: dir, Destination: "/w", Writable: true}})
 		if (err != nil) != (user == "0:0") || err != nil && (jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), dir)) {
 			t.Errorf("%s: %v", user, err)
 		}
-		if j == nil || err != nil {
+		if err != nil {
 			continue
 		}
+		argv, _, err := j.Line(jobs.LineAt{Guest: node, Scratch: t.TempDir(), Work: dir})
+		must(t, err)
 		e := &env{t: t}
 		t.Cleanup(e.stop)
-		e.start(&jobs.Opening{Argv: j.Argv, Env: j.Env, OwnPIDNamespace: true, End: j.Gone})
+		e.start(&jobs.Opening{Argv: argv, Env: j.Env, OwnPIDNamespace: true, End: j.End})
 		e.want("id -u", "1234")
 		_, _ = e.sh(plant)
 		e.stop()
 		noRootOutside(t, dir)
 	}
 	// Berth's own /work alone is no reason.
-	place := jobs.Invocation{Name: "berth-test-w", Guest: node, User: "0:0", Place: jobs.Place{Image: image, Mounts: []jobs.Mount{{Source: t.TempDir(), Destination: jobs.WorkDir, Writable: true}}}}
-	argv, err := (&docker.Backend{}).Argv(place, []string{"guest"})
-	must(t, err)
-	if _, err := docker.NewJob(t.Context(), run.Local{}, argv, image, place.Name, func(string) {}); err != nil {
+	if _, err := attempt(t, "0:0", nil); err != nil {
 		t.Error(err)
 	}
+}
+
+// attempt opens the place of a job's attempt, with a work tree.
+func attempt(t *testing.T, user string, binds []jobs.Mount) (*jobs.Opening, error) {
+	s := &jobs.Spec{User: "alice", Workspace: &jobs.WorkspaceSpec{}, Place: jobs.Place{Backend: jobs.BackendDocker, Image: image, Network: "none", Mounts: binds}}
+	at := jobs.OpenPlace{Dir: t.TempDir(), Guest: node, Scratch: t.TempDir(), On: run.Local{}, Progress: func(string) {},
+		Attempt: &jobs.OpenAttempt{Spec: s, Name: "berth-test-" + user[:1], User: user}}
+	return (&docker.Backend{On: run.Local{}}).Open(t.Context(), s.Environment(jobs.AttemptInfo{ID: "a"}, t.TempDir()), at)
 }
 
 // TestAsCaller is TestNoSetuidRoot as another user than root, who may talk to

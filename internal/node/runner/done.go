@@ -95,11 +95,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 			return workspaceError(err)
 		}
 	}
-	argv, err := r.finalArgv(at)
-	if err != nil {
-		return err
-	}
-	c, _, err := r.openIn(ctx, at, argv)
+	c, _, err := r.open(ctx, at)
 	if err != nil {
 		return err
 	}

@@ -9,14 +9,13 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"berth/apptainer"
 	"berth/internal/link/session"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/node/supervise"
-	"berth/internal/sys/private"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -87,24 +86,16 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 			return fail(workspaceError(err))
 		}
 	}
-	argv := r.argv
-	if !r.ranked() { // else every rank fills the holes on its node
-		if argv, err = r.finalArgv(out.place); err != nil {
-			return fail(err)
-		}
-	}
-	if r.docker == nil {
-		if _, err := store.SetArgv(r.dir, argv); err != nil {
-			return fail(err)
-		}
-	}
 	if r.ranked() {
+		if _, err := store.SetArgv(r.dir, r.argv); err != nil {
+			return fail(err)
+		}
 		r.watchSpace(ctx, &place{})
 		err = r.runRanks(ctx, secrets, out)
 	} else {
 		r.watchMemory(ctx)
 		r.watchSpace(ctx, out.place)
-		err = r.runAgent(ctx, argv, secrets, prompt, out)
+		err = r.runAgent(ctx, secrets, prompt, out)
 		r.tellKept(parent)
 	}
 	// Whatever ended the command, what it had done by then is its user's.
@@ -122,70 +113,40 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	return out
 }
 
-// finalArgv renders the line of one container.
-func (r *attempt) finalArgv(p *place) ([]string, error) {
-	if op := r.opening; op != nil {
-		if op.Line == nil {
-			return op.Argv, nil
+// ofTask parts the passed values: those that the task is to have, and those of
+// the program of its backend.
+func (r *attempt) ofTask(secrets []string) (task, keys []string) {
+	if r.spec.External == nil {
+		return secrets, nil
+	}
+	for _, kv := range secrets {
+		if name, _, _ := strings.Cut(kv, "="); slices.Contains(r.spec.EnvNames, name) {
+			task = append(task, kv)
 		}
-		at := jobs.LineAt{Guest: r.node, Scratch: p.scratch.Dir, Work: p.work}
-		if p.layer != nil {
-			at.Layer = p.layer.Path
-		}
-		argv, notes, err := op.Line(at)
-		for _, n := range notes {
-			r.note(n)
-		}
-		return argv, err
 	}
-	if r.far != nil {
-		return r.far.opening.Argv, nil
-	}
-	if r.docker != nil {
-		return r.covered(jobs.Placeholders{jobs.PlaceholderNode: r.node, jobs.PlaceholderWork: p.work}.Fill(r.docker.Argv))
-	}
-	box, err := r.covered(r.boxArgv())
-	if err != nil {
-		return nil, err
-	}
-	fill := func(image, layer string) []string {
-		holes := apptainer.Covers(p.scratch.Empty())
-		holes[jobs.PlaceholderScratch], holes[jobs.PlaceholderNode], holes[jobs.PlaceholderWork] = p.scratch.Workdir(), r.node, p.work
-		holes[jobs.PlaceholderImage], holes[jobs.PlaceholderOverlay] = image, layer
-		return expand(box, holes, p.program)
-	}
-	switch {
-	case p.kernel != nil:
-		return p.kernel(p.layer.Path, func(merged string) []string { return fill(merged, "") })
-	case p.layer != nil:
-		return fill(p.image.Path, p.layer.Path), nil
-	}
-	return fill(r.spec.Image, jobs.PlaceholderOverlay), nil
+	return task, secrets // what both have is the same
 }
 
-// covered is a container's line with what hides private places of this machine
-// that stand below the task's binds.
-func (r *attempt) covered(argv []string) ([]string, error) {
-	if r.spec.Level == jobs.LevelNone || r.spec.Level == "" {
-		return argv, nil
+// line renders the command line of one container, right before it starts.
+func (r *attempt) line(p *place) ([]string, error) {
+	if r.opening.Line == nil {
+		return r.opening.Argv, nil
 	}
-	places := private.Places{State: filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir))), Base: private.BaseOf(r.scratch.Dir), Allow: r.spec.HostSockets}
-	covers, notes, err := places.Covers(r.spec.Mounts, r.scratch.Empty())
-	if err != nil {
-		return nil, err
+	at := jobs.LineAt{Guest: r.node, Scratch: p.scratch.Dir, Work: p.work}
+	if p.layer != nil {
+		at.Layer = p.layer.Path
 	}
+	argv, notes, err := r.opening.Line(at)
 	for _, n := range notes {
-		if !slices.Contains(r.notes, n) {
-			r.note(n)
-		}
+		r.note(n)
 	}
-	return private.AddMounts(argv, covers)
+	return argv, err
 }
 
 // runAgent runs the task's command to its end, or to the end of its time.
-func (r *attempt) runAgent(ctx context.Context, argv, secrets []string, prompt []byte, out *outcome) error {
-	c, argv, err := r.openIn(ctx, out.place, argv)
-	if r.docker != nil { // what ran was not known before
+func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte, out *outcome) error {
+	c, argv, err := r.open(ctx, out.place)
+	if argv != nil {
 		if _, serr := store.SetArgv(r.dir, argv); err == nil && serr != nil {
 			r.close(c)
 			err = serr
@@ -405,12 +366,10 @@ func (r *attempt) workIn(c *container.Container, tree string) string {
 		return c.Session().Guest().Home
 	case r.far != nil:
 		return r.far.work(c)
-	case r.opening != nil && r.opening.Work != "":
+	case r.opening.Work != "":
 		return r.opening.Work
-	case r.opening != nil:
-		return tree
 	}
-	return jobs.WorkDir
+	return tree
 }
 
 // taskEnv are the variables of the task, the same everywhere; what the

@@ -10,7 +10,6 @@ import (
 	"path"
 	"time"
 
-	"berth/backends/ssh"
 	"berth/internal/link/session"
 	"berth/internal/node/container"
 	"berth/internal/sys/disk"
@@ -18,75 +17,17 @@ import (
 	"berth/jobs"
 )
 
-// farJobs is where the work trees of jobs stand in a place that is no file
-// system of this machine's, below the home there.
-const farJobs = ".local/state/berth/ssh/jobs"
-
-// far is the place of a job that has no file system in common with this
-// machine: a host of backend ssh, a sandbox of a service. The work tree goes
-// there before a command and comes back after it, through the guest.
+// far is the place of an attempt that shares no files with this machine. The work
+// tree goes there before a command and comes back after it, through the guest.
 type far struct {
-	what    string       // for people, after "on": "HOST", "the sandbox REF"
-	opening jobs.Opening // how its guest is started, any number of times
-	dir     string       // of this attempt there, below the home
-	made    bool         // it may be there
-	keep    bool         // what is there did not come back
-	until   string       // for people: how long what is kept is there, and who ends it; "" is for ever
-	// clean removes what the attempt has there; with keep it is not called.
-	clean func(ctx context.Context, f *far) error
-}
-
-// farHere tells whether the job's place is far.
-func (r *attempt) farHere() bool {
-	return r.spec.Backend == jobs.BackendSSH || r.spec.External != nil
-}
-
-// newFar prepares the place.
-func (r *attempt) newFar(ctx context.Context) (*far, error) {
-	switch {
-	case r.spec.External != nil:
-		return r.newSandbox(ctx)
-	case r.spec.SSH != nil:
-		return r.newHost(ctx)
-	}
-	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the job names no host of ssh"}
-}
-
-// newHost puts the program on the host.
-func (r *attempt) newHost(ctx context.Context) (*far, error) {
-	b := ssh.Backend{On: r.on, Env: ssh.Environ(os.Environ()), Join: true}
-	h, err := b.Host(*r.spec.SSH)
-	if err != nil {
-		return nil, err
-	}
-	name, err := h.Install(ctx, true, func(text string) { r.event("preparing", text) })
-	if err != nil {
-		return nil, err
-	}
-	argv, err := b.Argv(jobs.Invocation{Guest: name, Place: jobs.Place{SSH: r.spec.SSH}}, []string{"guest"})
-	if err != nil {
-		return nil, err
-	}
-	return &far{what: h.String(), dir: path.Join(farJobs, r.info.ID), opening: jobs.Opening{Argv: argv, Env: ssh.Environ(os.Environ())},
-		clean: func(ctx context.Context, f *far) error {
-			if !f.made {
-				return nil
-			}
-			p, err := h.Start(ctx, jobs.Cmd{Argv: []string{"/bin/sh", "-c", `chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"`, "sh", f.dir}})
-			if err != nil {
-				return err
-			}
-			e, err := p.Wait()
-			if err == nil && !e.OK() {
-				err = errors.New(e.String())
-			}
-			return err
-		}}, nil
+	*jobs.Far
+	made bool // the work tree may be there
+	keep bool // what is there did not come back
 }
 
 // work is where the work tree stands there.
 func (f *far) work(c *container.Container) string {
-	return path.Join(c.Session().Guest().Home, f.dir, "work")
+	return path.Join(c.Session().Guest().Home, f.Dir, "work")
 }
 
 // send makes a fresh copy of the work tree on the host.
@@ -109,7 +50,7 @@ func (r *attempt) send(ctx context.Context, c *container.Container, p *place) er
 		_, err = c.Session().CopyIn(ctx, "", p.work+"/.", work, nil)
 	}
 	if err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("copy the work tree to %s", r.far.what), Err: err, Hint: jobs.HintOf(err)}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("copy the work tree to %s", r.far.What), Err: err, Hint: jobs.HintOf(err)}
 	}
 	return nil
 }
@@ -144,7 +85,7 @@ func (r *attempt) fetch(ctx context.Context, c *container.Container) error {
 	if err != nil {
 		r.far.keep = true
 		_ = disk.RemoveTree(fresh)
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("copy the work tree back from %s, where it is kept", r.far.what), Err: err}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("copy the work tree back from %s, where it is kept", r.far.What), Err: err}
 	}
 	return nil
 }
@@ -180,7 +121,7 @@ func (r *attempt) tellKept(ctx context.Context) {
 	if f == nil || !f.keep {
 		return
 	}
-	text := fmt.Sprintf("the task's files are kept, untrusted as the task left them, on %s in ~/%s/work%s", f.what, f.dir, f.until)
+	text := fmt.Sprintf("the task's files are kept, untrusted as the task left them, on %s in ~/%s/work%s", f.What, f.Dir, f.Until)
 	switch closed, err := r.putAway(ctx); {
 	case err != nil:
 		text += "; the task's .git may still be there: run no git in it, and enter it with no shell whose prompt does: " + jobs.Printable(err.Error())
@@ -196,7 +137,7 @@ func (r *attempt) putAway(ctx context.Context) (closed bool, err error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.hurried(min(cleanTime, r.times.GuestWait/2)))
 	defer stop()
 	c, err := container.Open(ctx, container.Options{
-		Opening: &jobs.Opening{Argv: r.far.opening.Argv, Env: r.far.opening.Env, Home: r.far.opening.Home, Answer: r.far.opening.Answer},
+		Opening: &jobs.Opening{Argv: r.opening.Argv, Env: r.opening.Env, Home: r.opening.Home, Answer: r.opening.Answer},
 		On:      r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log, Note: r.note,
 		Start: r.times.Start, GuestWait: r.times.GuestWait, Unmount: func() time.Duration { return r.hurried(r.times.Unmount) },
 	})
@@ -225,11 +166,11 @@ func (r *attempt) cleanFar() {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), cleanTime)
 	defer stop()
-	switch err := f.clean(ctx, f); {
+	switch err := f.Remove(ctx, f.made); {
 	case err == nil:
-	case r.spec.External != nil:
-		r.note(fmt.Sprintf("%s was not ended: %v%s", f.what, err, f.until))
+	case f.Whole:
+		r.note(fmt.Sprintf("%s was not ended: %v%s", f.What, err, f.Until))
 	default:
-		r.note(fmt.Sprintf("~/%s was not removed on %s: %v", f.dir, f.what, err))
+		r.note(fmt.Sprintf("~/%s was not removed on %s: %v", f.Dir, f.What, err))
 	}
 }

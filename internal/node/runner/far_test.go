@@ -39,7 +39,7 @@ func onHost(t *testing.T, command string, change func(*store.New)) (j *job, home
 // left is what stands on the host of jobs.
 func left(t *testing.T, home string) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(home, farJobs, "*", "work"))
+	found, err := filepath.Glob(filepath.Join(home, jobs.FarJobs, "*", "work"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestFar(t *testing.T) {
 	if got := git(t, dir, "diff", "--name-status", "main", rec.Result.Branch); got != "D\ta.txt\nA\tb.txt" {
 		t.Error(got)
 	}
-	if out := j.read(store.FileStdout); out != filepath.Join(home, farJobs, rec.Attempt, "work")+"\nvalue\n" && !strings.HasSuffix(out, "/work\nvalue\n") {
+	if out := j.read(store.FileStdout); out != filepath.Join(home, jobs.FarJobs, rec.Attempt, "work")+"\nvalue\n" && !strings.HasSuffix(out, "/work\nvalue\n") {
 		t.Errorf("%q", out)
 	}
 	if out := j.read(store.FileDoneStdout); out != "checked\n" {
@@ -123,7 +123,7 @@ func TestFarEnds(t *testing.T) {
 				t.Fatalf("%+v, %q", rec, l)
 			}
 			notes, gone := strings.Join(rec.Notes, "; "), c.name == "host gone"
-			if !strings.Contains(notes, "untrusted as the task left them, on there in ~/"+farJobs) || strings.Contains(notes, "the task's .git may still be there") != gone {
+			if !strings.Contains(notes, "untrusted as the task left them, on there in ~/"+jobs.FarJobs) || strings.Contains(notes, "the task's .git may still be there") != gone {
 				t.Errorf("notes: %s", notes)
 			}
 			for _, at := range []string{".git", "sub/.git"} {

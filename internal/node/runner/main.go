@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth/backends/docker"
 	"berth/internal/link/session"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
@@ -74,10 +73,8 @@ func start(args []string, openers []jobs.Opener, stderr io.Writer, periods times
 // attempt is one execution under way.
 type attempt struct {
 	dir, jobDir string
-	argv        []string // as in the script, with holes
-	instead     []string // in place of the part of it that opens a container, or nil
+	argv        []string // as in the script: with several tasks, what starts them
 	image       *jobs.ImageUse
-	scripts     []string // that set the variables of containers, see [overlay.Scripts]
 	spec        jobs.Spec
 	info        jobs.AttemptInfo
 	claim       jobs.Claim
@@ -96,10 +93,9 @@ type attempt struct {
 	cgroup    *container.Cgroup // that this process is in
 	jobCgroup *container.Cgroup // the same when it is the Slurm job's own, else nil
 	ooms      int               // kills in jobCgroup before the task began
-	docker    *docker.Job       // of backend docker, else nil
 	far       *far              // of a place without this machine's files, else nil
 	keys      []string          // NAME=VALUE for the program of the backend alone
-	box       *container.Cgroup // of docker's container, while it is open
+	box       *container.Cgroup // of the container, where a daemon has it, while it is open
 	boxOOMs   int               // kills in it
 	stop      stopper
 	clone     jobs.Bytes                    // of the workspace, before the task

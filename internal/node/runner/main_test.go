@@ -197,9 +197,6 @@ func (j *job) start() *job {
 		}
 		j.env = append(j.env, envArgv+"="+string(opens))
 	}
-	if j.script == nil && j.argv != nil {
-		j.script = j.argv // for those whose line is the script's
-	}
 	if j.script == nil {
 		j.script = []string{"shown", "to", "people"}
 	}

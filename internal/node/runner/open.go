@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"berth/apptainer"
-	"berth/backends/docker"
 	"berth/internal/node/container"
 	"berth/internal/sys/lease"
 	"berth/jobs"
@@ -22,94 +21,38 @@ var errStopped = errors.New("stopped before the command began")
 
 // openPlace has the backend open the attempt's place.
 func (r *attempt) openPlace(ctx context.Context, p *place) (*jobs.Opening, error) {
-	home := store.HomeOf(r.jobDir)
-	s := r.spec.Environment(r.info, home)
+	s := r.spec.Environment(r.info, r.stateDir())
 	for _, o := range r.openers {
 		if o.Name() != s.Backend && (s.External == nil || o.Name() != jobs.BackendExternal) {
 			continue
 		}
 		op, err := o.Open(ctx, s, jobs.OpenPlace{Dir: r.dir, Guest: r.node, Scratch: r.scratch.Dir, On: r.on,
 			Progress: func(text string) { r.event("preparing", text) },
-			Attempt:  &jobs.OpenAttempt{Spec: &r.spec, Name: r.info.Name, Keys: r.keys}})
-		if err != nil {
-			return nil, err
+			Attempt: &jobs.OpenAttempt{
+				Spec: &r.spec, Name: r.info.Name, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()), Keys: r.keys, Note: r.note, LayerDir: r.layerDir(),
+				Layer: func(ctx context.Context, over jobs.LayerOver) (string, error) { return r.openLayer(ctx, p, over) },
+			}})
+		if op != nil {
+			for _, n := range op.Notes {
+				r.note(n)
+			}
 		}
-		for _, n := range op.Notes {
-			r.note(n)
-		}
-		return op, nil
+		return op, err
 	}
 	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth-node cannot open places of the backend " + s.Backend,
 		Hint: "use the berth-node of the berth that submitted the job"}
 }
 
-// openContainer runs the argv of the job script, with its placeholders filled in,
-// and waits for the guest's handshake.
-func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.Container, error) {
-	first := 0 // of docker's container, its first process
-	opening := &jobs.Opening{
-		Argv:            argv,
-		Env:             apptainer.Environ(os.Getenv, r.scratch.Conf()),
-		OwnPIDNamespace: true,
-		Home:            r.home(),
-		OwnMounts:       r.spec.Backend == jobs.BackendSingularity && r.spec.Overlay.Driver == jobs.DriverKernel,
+// open starts a container in a place, and waits for the guest's handshake. Where the
+// program cannot start the guest from the scratch directory, as a daemon with a /tmp
+// of its own, this and every later container of the attempt has it from the state
+// directory: only the start of one shows that. It returns the argv of the last try.
+func (r *attempt) open(ctx context.Context, p *place) (c *container.Container, argv []string, err error) {
+	if argv, err = r.line(p); err != nil {
+		return nil, nil, err
 	}
-	opening.Level, opening.Scripts = r.spec.Level, r.scripts
-	opening.WritableRoot = r.spec.Backend == jobs.BackendSingularity
-	if program, err := apptainer.FindProgram(os.Getenv("PATH")); err == nil && opening.WritableRoot {
-		opening.Explain = apptainer.Explain(r.on, program, opening.Env)
-	}
-	switch {
-	case r.far != nil:
-		far := r.far.opening
-		opening.Env, opening.OwnPIDNamespace, opening.Home, opening.Answer = far.Env, false, far.Home, far.Answer
-	case r.opening != nil:
-		op := *r.opening
-		op.Argv, opening = argv, &op
-	case r.docker != nil:
-		opening.Env, opening.End = r.docker.Env, r.docker.Gone
-		opening.Init = func(ctx context.Context) int {
-			first = r.docker.PID(ctx)
-			return first
-		}
-	}
-	c, err := container.Open(ctx, container.Options{
-		Opening: opening, On: r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log,
-		Start: r.times.Start, GuestWait: r.times.GuestWait, Unmount: func() time.Duration { return r.hurried(r.times.Unmount) },
-		Stop: r.stop.Done(), Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
-		Binds: r.spec.Mounts, Allow: r.spec.HostSockets,
-	})
-	if err != nil {
-		if r.stop.Why() != nil || ctx.Err() != nil {
-			return nil, errStopped
-		}
-		if r.docker != nil && jobs.HintOf(err) == "" {
-			kind, hint := docker.StartTrouble(err.Error())
-			err = &jobs.Error{Kind: kind, Err: err, Hint: hint}
-		}
-		if r.opening != nil && r.opening.Trouble != nil && jobs.HintOf(err) == "" {
-			kind, hint := r.opening.Trouble(err.Error())
-			err = &jobs.Error{Kind: kind, Err: err, Hint: hint}
-		}
-		if jobs.HintOf(err) == "" {
-			err = &jobs.Error{Kind: jobs.KindOf(err), Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
-		}
-		return nil, err
-	}
-	if r.docker != nil {
-		r.box = container.OwnCgroup(filepath.Join("/proc", strconv.Itoa(first), "cgroup"), "/sys/fs/cgroup")
-	}
-	r.setSession(c.Session())
-	return c, nil
-}
-
-// openIn is [attempt.openContainer] of a place, with its argv. Where docker's daemon
-// cannot start the guest from the scratch directory, this and every later container
-// of the attempt has it from the state directory: only the start of one shows that.
-// It returns the argv of the last try.
-func (r *attempt) openIn(ctx context.Context, p *place, argv []string) (*container.Container, []string, error) {
-	c, err := r.openContainer(ctx, argv)
-	if err == nil || r.docker == nil || !docker.NoGuest(err.Error(), r.node) {
+	c, err = r.openContainer(ctx, argv)
+	if err == nil || r.opening.Unseen == nil || !r.opening.Unseen(err.Error(), r.node) {
 		return c, argv, err
 	}
 	own, oerr := os.Executable()
@@ -118,12 +61,48 @@ func (r *attempt) openIn(ctx context.Context, p *place, argv []string) (*contain
 	}
 	r.note("the guest runs from " + own + ", and ends when that file system goes away: the daemon does not start it from " + r.node)
 	r.node = own
-	again, ferr := r.finalArgv(p)
-	if ferr != nil {
-		return nil, argv, ferr
+	again, err := r.line(p)
+	if err != nil {
+		return nil, argv, err
 	}
 	c, err = r.openContainer(ctx, again)
 	return c, again, err
+}
+
+func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.Container, error) {
+	opening, first := *r.opening, 0 // the container's first process, where a daemon has it
+	opening.Argv = argv
+	if opening.Init != nil {
+		opening.Init = func(ctx context.Context) int {
+			first = r.opening.Init(ctx)
+			return first
+		}
+	}
+	c, err := container.Open(ctx, container.Options{
+		Opening: &opening, On: r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log,
+		Start: r.times.Start, GuestWait: r.times.GuestWait, Unmount: func() time.Duration { return r.hurried(r.times.Unmount) },
+		Stop: r.stop.Done(), Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
+		Binds: r.spec.Mounts, Allow: r.spec.HostSockets,
+	})
+	if err != nil {
+		if r.stop.Why() != nil || ctx.Err() != nil {
+			return nil, errStopped
+		}
+		if opening.Trouble != nil && jobs.HintOf(err) == "" {
+			if kind, hint := opening.Trouble(err.Error()); hint != "" {
+				err = &jobs.Error{Kind: kind, Err: err, Hint: hint}
+			}
+		}
+		if jobs.HintOf(err) == "" {
+			err = &jobs.Error{Kind: jobs.KindOf(err), Err: err, Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
+		}
+		return nil, err
+	}
+	if opening.Init != nil {
+		r.box = container.OwnCgroup(filepath.Join("/proc", strconv.Itoa(first), "cgroup"), "/sys/fs/cgroup")
+	}
+	r.setSession(c.Session())
+	return c, nil
 }
 
 // recordInside records how other processes enter the task's container, in which its
@@ -145,16 +124,6 @@ func (r *attempt) recordInside(c *container.Container, task []string) {
 // memory.
 func (r *attempt) oomKills() int {
 	return r.jobCgroup.OOMKills() - r.ooms + max(r.boxOOMs, r.box.OOMKills())
-}
-
-// home is the value of HOME inside: the path of the user's home, which password
-// lookups inside return too. The directory is a new one on the writable layer; on
-// the bare host it is the real one.
-func (r *attempt) home() string {
-	if h := os.Getenv("HOME"); filepath.IsAbs(h) {
-		return h
-	}
-	return "/home/" + r.spec.User
 }
 
 // close ends the container and the pings of its guest.

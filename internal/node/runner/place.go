@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
-	"berth/apptainer"
-	"berth/backends/docker"
 	"berth/internal/link/session"
 	"berth/internal/node/container"
 	"berth/internal/node/supervise"
@@ -20,26 +16,12 @@ import (
 	"berth/overlay"
 )
 
-// expand fills the holes of the argv and resolves its program; nothing else of
-// it changes.
-func expand(argv []string, holes jobs.Placeholders, program string) []string {
-	out := holes.Fill(argv)
-	if out[0] == "apptainer" {
-		out[0] = program
-	}
-	return out
-}
-
 // place is what the container needs on this node.
 type place struct {
-	program string
 	work    string // the work tree
 	scratch *container.Scratch
-	image   *apptainer.Used // of singularity, else nil
 	layer   *overlay.Layer
-	// kernel puts what mounts a layer of the driver kernel before the container's
-	// line; nil with the other drivers.
-	kernel func(layer string, fill func(merged string) []string) ([]string, error)
+	opening *jobs.Opening
 }
 
 // close gives it back.
@@ -53,7 +35,10 @@ func (p *place) close() error {
 			err = fmt.Errorf("the overlay could not be given back: %w", err)
 		}
 	}
-	return errors.Join(err, p.image.Close())
+	if p.opening != nil && p.opening.Close != nil {
+		err = errors.Join(err, p.opening.Close())
+	}
+	return err
 }
 
 // work is where the task's work tree stands: on the node's own disk, unless other
@@ -81,67 +66,15 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 		return nil, err
 	}
 	p := &place{scratch: r.scratch, work: r.work()}
-	if r.spec.Backend == jobs.BackendLocal || r.spec.Backend == jobs.BackendBwrap {
-		r.opening, err = r.openPlace(ctx, p)
-		return p, err
-	}
-	if r.spec.Backend == jobs.BackendDocker {
-		r.docker, err = docker.NewJob(ctx, r.on, r.argv, r.spec.Image, r.info.Name, func(line string) { r.log.Info(line) })
-		if err != nil {
-			return nil, err
-		}
-		r.notes = append(r.notes, r.docker.Notes...)
-		return p, nil
-	}
-	if r.farHere() {
-		r.far, err = r.newFar(ctx)
-		return p, err
-	}
-	if p.program, err = apptainer.FindProgram(os.Getenv("PATH")); err != nil {
-		return nil, err
-	}
-	r.askVersions(p.program)
-	id, err := overlay.LowerID(r.spec.Image)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "image " + r.spec.Image + " does not exist on " + r.claim.Host,
-				Hint: "put it on a file system that the compute nodes share"}
-		}
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
-	}
-	if r.spec.ImageDir != "" && r.spec.ImageDir != id {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the unpacked image " + r.spec.Image + " is not the one that was submitted",
-			Err:  errors.New("on " + r.claim.Host + " it was made at another time, or stands on a disk of its own"),
-			Hint: "submit again; or keep it where the nodes see the same directory, or name a SIF"}
-	}
-	home := filepath.Dir(filepath.Dir(filepath.Dir(r.jobDir)))
-	dir := filepath.Join(r.scratch.Dir, "overlay")
-	if name := r.spec.Overlay.Name; name != "" {
-		dir = filepath.Join(home, "overlays", name)
-	}
-	if err := r.ready(ctx, p, home, dir); err != nil {
-		return nil, err
-	}
-	layer := r.spec.Overlay
-	layer.Templates = store.TemplatesIn(home)
-	r.use = &jobs.OverlayUse{Driver: layer.Driver, Way: jobs.WayTemporary}
-	if layer.Name == "" {
-		p.layer, err = r.throwAway(ctx, home, layer)
-	} else {
-		p.layer, err = r.openNamed(ctx, dir, layer)
-	}
-	if err != nil {
+	if p.opening, err = r.openPlace(ctx, p); err != nil {
+		r.layer.Store(nil)
 		return nil, errors.Join(err, p.close())
 	}
-	r.layer.Store(p.layer)
-	if layer.Name != "" {
-		use, err := p.layer.Snapshot(ctx, r.on, r.snapshotAs(layer.Snapshot), r.info.ID)
-		if err = r.before(&use, err); err != nil {
-			return nil, errors.Join(err, p.close())
-		}
-		r.use = &use
+	r.opening = p.opening
+	if f := r.opening.Far; f != nil {
+		r.far = &far{Far: f}
 	}
-	r.notes = append(r.notes, p.layer.Notes...)
+	r.askVersions()
 	return p, nil
 }
 
@@ -150,7 +83,7 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 // faster than that can pass it, so it is noted as advisory.
 func (r *attempt) watchMemory(ctx context.Context) {
 	asked := r.spec.Resources.Memory
-	if asked == 0 || r.opening != nil && r.opening.HoldsLimits || r.docker != nil || r.far != nil { // docker holds it, or has refused; what runs far away is not seen
+	if asked == 0 || r.opening.HoldsLimits || r.far != nil { // it is held, or was refused; what runs far away is not seen
 		return
 	}
 	if r.held() {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,27 +19,6 @@ import (
 	"berth/jobs/store"
 	"berth/overlay"
 )
-
-func TestExpand(t *testing.T) {
-	holes := jobs.Placeholders{jobs.PlaceholderImage: "/i.sif", jobs.PlaceholderOverlay: "/o", jobs.PlaceholderScratch: "/s"}
-	for _, c := range []struct{ name, argv, want []string }{
-		{argv: []string{"apptainer", "exec", "--workdir", "{scratch}", "--overlay", "{overlay}", "{image}", "guest"},
-			want: []string{"/opt/apptainer", "exec", "--workdir", "/s", "--overlay", "/o", "/i.sif", "guest"}},
-		// Only whole words are holes, and only the first word is the program.
-		{argv: []string{"apptainer", "{image}x", "a{scratch}", "source={overlay}", "{other}", "apptainer", "{IMAGE}"},
-			want: []string{"/opt/apptainer", "{image}x", "a{scratch}", "source={overlay}", "{other}", "apptainer", "{IMAGE}"}},
-		{argv: []string{"/b/node", "guest"}, want: []string{"/b/node", "guest"}},
-		{argv: []string{"/usr/bin/apptainer", "{image}"}, want: []string{"/usr/bin/apptainer", "/i.sif"}},
-	} {
-		before := slices.Clone(c.argv)
-		if got := expand(c.argv, holes, "/opt/apptainer"); !slices.Equal(got, c.want) {
-			t.Errorf("expand(%q) = %q, want %q", c.argv, got, c.want)
-		}
-		if !slices.Equal(c.argv, before) {
-			t.Errorf("%q was changed", before)
-		}
-	}
-}
 
 // An overlay's owner counts as gone only when that is proved.
 func TestOwnerGone(t *testing.T) {

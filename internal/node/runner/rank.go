@@ -177,11 +177,7 @@ func (k *rank) command(ctx context.Context, out *outcome) error {
 	}
 	k.watchMemory(ctx)
 	k.watchSpace(ctx, out.place)
-	argv, err := k.finalArgv(out.place)
-	if err != nil {
-		return err
-	}
-	c, err := k.openContainer(ctx, argv)
+	c, argv, err := k.open(ctx, out.place)
 	if err != nil {
 		return err
 	}

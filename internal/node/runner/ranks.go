@@ -21,19 +21,6 @@ import (
 // ranked tells whether the task's command runs in several tasks of the job.
 func (r *attempt) ranked() bool { return r.rank == nil && r.spec.Resources.Tasks > 1 }
 
-// boxArgv is the part of the argv that opens one container.
-func (r *attempt) boxArgv() []string {
-	if r.instead != nil {
-		return r.instead
-	}
-	if r.ranked() {
-		if i := slices.Index(r.argv, jobs.VerbRank); i > 0 && len(r.argv) > i+4 {
-			return r.argv[i+4:] // rank --attempt DIR --
-		}
-	}
-	return r.argv
-}
-
 // ranks are the tasks of a job under way, seen from its runner.
 type ranks struct {
 	r    *attempt

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"berth/apptainer"
-	"berth/backends/docker"
 	"berth/internal/node/container"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -28,8 +26,8 @@ type versions struct {
 	known chan struct{}
 }
 
-// askVersions begins to ask; program is the container's, or "".
-func (r *attempt) askVersions(program string) {
+// askVersions begins to ask.
+func (r *attempt) askVersions() {
 	r.versions.once.Do(func() {
 		v := &r.versions
 		v.known = make(chan struct{})
@@ -37,12 +35,12 @@ func (r *attempt) askVersions(program string) {
 			defer close(v.known)
 			ctx, cancel := context.WithTimeout(context.Background(), versionWait)
 			defer cancel()
-			v.told = r.programVersions(ctx, program)
+			v.told = r.programVersions(ctx)
 		}()
 	})
 }
 
-func (r *attempt) programVersions(ctx context.Context, program string) map[string]string {
+func (r *attempt) programVersions(ctx context.Context) map[string]string {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	told := map[string]string{}
@@ -59,18 +57,13 @@ func (r *attempt) programVersions(ctx context.Context, program string) map[strin
 	if r.spec.Clustered() {
 		ask(r.spec.Scheduler, func() string { return r.batch.Version(ctx, r.on) })
 	}
-	switch {
-	case r.opening != nil:
-		if r.opening.Version != nil {
-			name, v := r.opening.Version(ctx)
-			ask(name, func() string { return v })
-		}
-	case r.spec.Can().Daemon:
-		ask(r.spec.Backend, func() string { return (&docker.Backend{On: r.on}).Check(ctx).Version })
-	case program != "":
-		ask(filepath.Base(program), func() string {
-			v, _ := apptainer.Version(ctx, r.on, program)
-			return v
+	if r.opening != nil && r.opening.Version != nil {
+		asking.Go(func() {
+			if name, v := r.opening.Version(ctx); v != "" {
+				mu.Lock()
+				told[name] = v
+				mu.Unlock()
+			}
 		})
 	}
 	asking.Wait()
@@ -123,22 +116,19 @@ func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) 
 	if r.spec.Image != "" {
 		v.Image = &jobs.ReceiptImage{Given: r.spec.Image, Reference: r.spec.ImageRef, Digest: r.spec.ImageDigest, Sum: r.spec.ImageSum, Used: r.image}
 	}
-	if p != nil {
-		v.Program = p.program
-	}
 	if r.opening != nil {
 		v.Program, v.Shares = r.opening.Program, r.opening.Shares
 	}
 	if c != nil {
 		g := c.Session().Guest()
 		v.Kernel, v.Level, v.Seen = g.Kernel, r.spec.Level, g.Seen
-		v.Proof = c.Proof(r.spec.Can().Layers)
+		v.Proof = c.Proof(r.opening.WritableRoot)
 		if v.Level == jobs.LevelNone {
 			v.Proof = []string{"there is no container: nothing was looked for"}
 		}
 	}
 	if c != nil {
-		r.askVersions(v.Program)
+		r.askVersions()
 		select {
 		case <-r.versions.known:
 		case <-time.After(versionWait):
@@ -163,22 +153,23 @@ func (r *attempt) limits(p *place) (out []jobs.Limit) {
 	}
 	res := r.spec.Resources
 	by := func(l jobs.Limit) { out = append(out, l) }
-	inJob := r.spec.Clustered() && r.docker == nil
+	held := r.opening != nil && r.opening.HoldsLimits
+	inJob := r.spec.Clustered() && !held
 	switch has := r.cgroup.Limit(); {
-	case res.Memory > 0 && r.docker != nil:
-		by(jobs.Limit{Name: "memory", Value: res.Memory.String(), By: "docker"})
+	case res.Memory > 0 && held:
+		by(jobs.Limit{Name: "memory", Value: res.Memory.String(), By: r.spec.Backend})
 	case res.Memory > 0 && r.held():
 		by(jobs.Limit{Name: "memory", Value: has.String(), By: "the job's cgroup"})
 	case res.Memory > 0:
 		by(jobs.Limit{Name: "memory", Value: res.Memory.String(), By: "the runner", Advisory: true, Why: "no cgroup of this job holds it"})
-	case has > 0 && r.docker == nil:
+	case has > 0 && !held:
 		by(jobs.Limit{Name: "memory", Value: has.String(), By: "a cgroup of this machine"})
 	}
 	if res.CPUs > 0 {
 		l := jobs.Limit{Name: "cpus", Value: strconv.Itoa(res.CPUs)}
 		switch {
-		case r.docker != nil:
-			l.By = "docker"
+		case held:
+			l.By = r.spec.Backend
 		case inJob:
 			l.By = r.spec.Scheduler
 		default:

@@ -65,7 +65,7 @@ func TestSandbox(t *testing.T) {
 	if got := git(t, dir, "diff", "--name-status", "main", rec.Result.Branch); got != "D\ta.txt\nA\tb.txt" {
 		t.Error(got)
 	}
-	if out := j.read(store.FileStdout); !strings.HasPrefix(out, filepath.Join(home, farJobs)+"/") || !strings.HasSuffix(out, "/work\nkey: \n") {
+	if out := j.read(store.FileStdout); !strings.HasPrefix(out, filepath.Join(home, jobs.FarJobs)+"/") || !strings.HasSuffix(out, "/work\nkey: \n") {
 		t.Errorf("%q", out)
 	}
 	if out := j.read(store.FileDoneStdout); out != "checked\n" {

@@ -219,29 +219,3 @@ func below(path, dir string) (rel string, ok bool) {
 	rel, err := filepath.Rel(dir, path)
 	return rel, err == nil && rel != "." && filepath.IsLocal(rel)
 }
-
-// AddMounts puts mounts after the last one of a container's command line, so
-// that they come over the others.
-func AddMounts(argv []string, mounts []jobs.Mount) ([]string, error) {
-	at := -1
-	for i := range len(argv) - 1 {
-		if argv[i] == "--mount" && strings.HasPrefix(argv[i+1], "type=bind,") {
-			at = i + 2
-		}
-	}
-	if len(mounts) == 0 {
-		return argv, nil
-	}
-	if at < 0 {
-		return nil, fmt.Errorf("the command line %.100q has no mounts", argv)
-	}
-	var words []string
-	for _, m := range mounts {
-		w, err := m.Word()
-		if err != nil {
-			return nil, err
-		}
-		words = append(words, "--mount", w)
-	}
-	return slices.Insert(slices.Clone(argv), at, words...), nil
-}

@@ -99,15 +99,3 @@ func TestCoversPlanted(t *testing.T) {
 		}
 	}
 }
-
-func TestAddMounts(t *testing.T) {
-	line := []string{"apptainer", "exec", "--mount", "type=bind,source=/a,destination=/b", "--writable", "{image}", "/.berth/node", "guest"}
-	got, err := AddMounts(line, []jobs.Mount{{Source: "/e,1", Destination: "/b/c"}})
-	want := []string{"apptainer", "exec", "--mount", "type=bind,source=/a,destination=/b", "--mount", `type=bind,"source=/e,1",destination=/b/c,readonly`, "--writable", "{image}", "/.berth/node", "guest"}
-	if d := cmp.Diff(want, got); d != "" || err != nil {
-		t.Errorf("%v %s", err, d)
-	}
-	if _, err := AddMounts([]string{"docker", "run"}, []jobs.Mount{{Source: "/e", Destination: "/b"}}); err == nil {
-		t.Error("there is no place for it")
-	}
-}
