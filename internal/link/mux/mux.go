@@ -106,14 +106,8 @@ func (m *Mux) greet(ctx context.Context, interval time.Duration) (*keeper.Report
 	}
 	greeted := make(chan greeting, 1)
 	go func() {
-		nonce := wire.NewNonce()
-		// A command that ends at once breaks this write, but what it said is
-		// the better explanation.
-		_ = m.t.out.Open(nearMagic, nonce, nearHello{Version: version, Interval: interval})
 		var g greeting
-		if g.banner, g.err = m.t.in.Find(farMagic, &nonce); g.err == nil {
-			g.err = m.t.in.Hello(&g.hello)
-		}
+		g.banner, g.err = wire.Hail(m.t.in, m.t.out, nearMagic, farMagic, nearHello{Version: version, Interval: interval}, &g.hello)
 		greeted <- g
 	}()
 	var g greeting

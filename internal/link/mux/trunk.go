@@ -339,11 +339,7 @@ func (s *stream) frame(f wire.Frame) error {
 	case s.t.theirs:
 		return s.down.Put(f.Payload)
 	case wire.Credit:
-		var m wire.CreditMessage
-		if err := f.Decode(&m); err != nil {
-			return err
-		}
-		return s.up.Grant(m.Bytes)
+		return wire.Granted(f, s.up)
 	case wire.Started:
 		var a answer
 		if err := f.Decode(&a); err != nil {
@@ -432,9 +428,7 @@ func (s *stream) closeWrite() {
 
 // drain writes what comes to w, to its end.
 func (s *stream) drain(w io.Writer) error {
-	return s.down.Drain(w, func(n int) {
-		_ = s.t.out.Message(wire.Credit, s.id, wire.CreditMessage{Channel: s.t.theirs, Bytes: n})
-	})
+	return s.down.Drain(w, s.t.out.Credits(s.t.theirs, s.id))
 }
 
 // copyBuffer is what is read at a time from a client or a keeper.

@@ -56,7 +56,6 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 
 // greet exchanges the hellos.
 func (s *Session) greet(o Options) error {
-	nonce := wire.NewNonce()
 	key := wire.NewKey()
 	hello := wire.ClientHello{
 		Version: wire.Version, Key: key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
@@ -69,16 +68,9 @@ func (s *Session) greet(o Options) error {
 		hello.Home = append(hello.Home, "") // its own comes first
 	}
 	hello.Home = append(hello.Home, wire.Texts(o.HomeFallback)...)
-	// A guest that ends at once breaks this write, but what it said first is
-	// the better explanation.
-	werr := s.out.Open(wire.ClientMagic, nonce, hello)
-	banner, err := s.in.Find(wire.GuestMagic, &nonce)
-	if err != nil {
-		return noAnswer(banner, errors.Join(err, werr))
-	}
 	var g wire.GuestHello
-	if err := s.in.Hello(&g); err != nil {
-		return fmt.Errorf("the guest's first word: %w", err)
+	if banner, err := wire.Hail(s.in, s.out, wire.ClientMagic, wire.GuestMagic, hello, &g); err != nil {
+		return noAnswer(banner, err)
 	}
 	if g.Version != wire.Version {
 		return fmt.Errorf("the guest speaks version %d of the protocol, this berth version %d: they come from different versions of berth", g.Version, wire.Version)

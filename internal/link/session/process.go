@@ -63,9 +63,7 @@ func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, out, in *pi
 				}
 				out.close()
 			}
-			c.err = c.inbox.Drain(c.w, func(n int) {
-				_ = s.out.Message(wire.Credit, stream, wire.CreditMessage{Channel: c.typ, Bytes: n})
-			})
+			c.err = c.inbox.Drain(c.w, s.out.Credits(c.typ, stream))
 			if err != nil {
 				c.err = err
 			}
@@ -143,13 +141,7 @@ func (p *Process) frame(f wire.Frame) error {
 		clampExit(&m)
 		p.end(&m)
 	case wire.Credit:
-		var m wire.CreditMessage
-		if err := f.Decode(&m); err != nil {
-			return err
-		}
-		if p.input != nil {
-			return p.input.Grant(m.Bytes)
-		}
+		return wire.Granted(f, p.input)
 	}
 	return nil
 }

@@ -65,6 +65,26 @@ func (s *Sender) Grant(n int) error {
 	return nil
 }
 
+// Granted takes a frame of credit, which is for one of the senders of its stream.
+// A nil one is none; credit for another channel is skipped.
+func Granted(f Frame, senders ...*Sender) error {
+	var m CreditMessage
+	if err := f.Decode(&m); err != nil {
+		return err
+	}
+	for _, s := range senders {
+		if s != nil && s.typ == m.Channel {
+			return s.Grant(m.Bytes)
+		}
+	}
+	return nil
+}
+
+// Credits is what [Inbox.Drain] wants: it sends credit for a channel.
+func (w *Writer) Credits(channel Type, stream uint32) func(n int) {
+	return func(n int) { _ = w.Message(Credit, stream, CreditMessage{Channel: channel, Bytes: n}) }
+}
+
 // Stop makes all writes fail from now on, waiting ones too.
 func (s *Sender) Stop() {
 	s.mu.Lock()

@@ -53,6 +53,20 @@ func (w *Writer) Open(magic string, n Nonce, hello any) error {
 	return w.err
 }
 
+// Hail begins a conversation as the side that wants it: it sends its hello behind
+// the magic mine, and reads the answer that stands behind the magic theirs. The
+// banner is what stood before that.
+func Hail(in *Reader, out *Writer, mine, theirs string, hello, answer any) (banner []byte, err error) {
+	nonce := NewNonce()
+	// The other side, when it ends at once, breaks this write, but what it said
+	// first is the better explanation.
+	_ = out.Open(mine, nonce, hello)
+	if banner, err = in.Find(theirs, &nonce); err == nil {
+		err = in.Hello(answer)
+	}
+	return banner, err
+}
+
 // Find skips to the end of the magic followed by the nonce, or of the magic
 // alone when n is nil, and returns what it skipped.
 func (r *Reader) Find(magic string, n *Nonce) (banner []byte, err error) {

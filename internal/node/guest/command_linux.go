@@ -86,16 +86,7 @@ func (c *command) frame(f wire.Frame) error {
 			return c.stdin.Put(f.Payload)
 		}
 	case wire.Credit:
-		var m wire.CreditMessage
-		if err := f.Decode(&m); err != nil {
-			return err
-		}
-		switch m.Channel {
-		case wire.Stdout:
-			return c.stdout.Grant(m.Bytes)
-		case wire.Stderr:
-			return c.stderr.Grant(m.Bytes)
-		}
+		return wire.Granted(f, c.stdout, c.stderr)
 	case wire.Resize:
 		var m wire.Size
 		if err := f.Decode(&m); err != nil {

@@ -42,9 +42,7 @@ func (o *fileOp) input(past *os.File) *fileInput {
 			closed()
 			_ = past.Close()
 		}
-		_ = o.stdin.Drain(w, func(n int) {
-			_ = o.s.out.Message(wire.Credit, o.stream, wire.CreditMessage{Channel: wire.Stdin, Bytes: n})
-		})
+		_ = o.stdin.Drain(w, o.s.out.Credits(wire.Stdin, o.stream))
 		_ = w.CloseWithError(context.Cause(o.ctx)) // nil is io.EOF
 	})
 	return in

@@ -111,13 +111,7 @@ func (o *fileOp) frame(f wire.Frame) error {
 			return o.stdin.Put(f.Payload)
 		}
 	case wire.Credit:
-		var m wire.CreditMessage
-		if err := f.Decode(&m); err != nil {
-			return err
-		}
-		if m.Channel == wire.Stdout {
-			return o.stdout.Grant(m.Bytes)
-		}
+		return wire.Granted(f, o.stdout)
 	case wire.Terminate:
 		o.abandon()
 	}

@@ -42,7 +42,7 @@ func (c *command) input() (*input, error) {
 		if err != nil {
 			w = io.Discard // the client sends it to its end in any case
 		}
-		derr := c.prompt.Drain(w, c.grant(wire.PromptData))
+		derr := c.prompt.Drain(w, c.s.out.Credits(wire.PromptData, c.stream))
 		if err == nil {
 			err = errors.Join(derr, f.Close())
 			in.file = f.Name()
@@ -83,7 +83,7 @@ func (in *input) feed(c *command) {
 		if in.met != nil {
 			w = in.meet()
 		}
-		_ = c.stdin.Drain(w, c.grant(wire.Stdin))
+		_ = c.stdin.Drain(w, c.s.out.Credits(wire.Stdin, c.stream))
 		if !in.shared {
 			_ = w.Close()
 		}
@@ -162,12 +162,5 @@ func (in *input) close() {
 		if path != "" {
 			_ = os.Remove(path)
 		}
-	}
-}
-
-// grant gives credit for a channel back to the client.
-func (c *command) grant(t wire.Type) func(int) {
-	return func(n int) {
-		_ = c.s.out.Message(wire.Credit, c.stream, wire.CreditMessage{Channel: t, Bytes: n})
 	}
 }
