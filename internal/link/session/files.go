@@ -112,7 +112,11 @@ func (s *Session) file(ctx context.Context, sess string, req wire.FileRequest, r
 	if r != nil {
 		stdin = in
 	}
-	p, err := s.Do(wire.StartMessage{Session: sess, File: &req}, stdin, out)
+	var stdout io.Writer // nothing comes: a pipe would cost more than the operation
+	if w != nil {
+		stdout = out
+	}
+	p, err := s.Do(wire.StartMessage{Session: sess, File: &req}, stdin, stdout)
 	if err != nil {
 		in.begin(nil)
 		return nil, err

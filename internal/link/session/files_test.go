@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -535,4 +536,29 @@ func TestFileEditsAtOnce(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	whole(t, home+"/d", "f")
+}
+
+// countedPipes counts how many pipes are asked for, and makes none.
+type countedPipes struct{ made atomic.Int32 }
+
+func (c *countedPipes) Make(bool) session.Pipe {
+	c.made.Add(1)
+	return nil
+}
+
+// An operation has a pipe for what it brings or takes, and for nothing else.
+func TestFilePipes(t *testing.T) {
+	t.Parallel()
+	pipes := &countedPipes{}
+	p := open(t, session.Options{Pipes: pipes})
+	path := filepath.Join(t.TempDir(), "f")
+	if _, err := p.s.WriteFile(t.Context(), "", path, strings.NewReader("x"), session.WriteOptions{}); err != nil || pipes.made.Load() != 1 {
+		t.Errorf("%d pipes, %v", pipes.made.Load(), err)
+	}
+	if _, err := p.s.Stat(t.Context(), "", path); err != nil || pipes.made.Load() != 1 {
+		t.Errorf("%d pipes, %v", pipes.made.Load(), err)
+	}
+	if _, err := p.s.ReadFile(t.Context(), "", path, 0, 0, io.Discard); err != nil || pipes.made.Load() != 2 {
+		t.Errorf("%d pipes, %v", pipes.made.Load(), err)
+	}
 }
