@@ -15,10 +15,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/link/wire"
 )
 
-// The two programs, each of which is its own program for the nodes as well.
-var before, now string
+// The two programs, each of which is its own program for the nodes as well; and
+// this version with another number of the protocol, to which the others do not talk.
+var before, now, later string
 
 // root is the top of the repository.
 const root = "../.."
@@ -62,9 +65,13 @@ func build(dir string) error {
 	if err := pipe(exec.Command("git", "-C", root, "archive", rev), exec.Command("tar", "-x", "-C", src)); err != nil {
 		return fmt.Errorf("take the sources of %s: %w", rev, err)
 	}
-	before, now = filepath.Join(dir, "old", "berth"), filepath.Join(dir, "new", "berth")
-	for _, b := range []struct{ from, to, version string }{{src, before, rev}, {root, now, "now"}} {
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X berth/internal/cli.version="+b.version, "-o", b.to, "./cmd/berth")
+	overlay, err := raised(dir)
+	if err != nil {
+		return err
+	}
+	before, now, later = filepath.Join(dir, "old", "berth"), filepath.Join(dir, "new", "berth"), filepath.Join(dir, "later", "berth")
+	for _, b := range []struct{ from, to, version, overlay string }{{src, before, rev, ""}, {root, now, "now", ""}, {root, later, "later", overlay}} {
+		cmd := exec.Command("go", "build", "-overlay="+b.overlay, "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X berth/internal/cli.version="+b.version, "-o", b.to, "./cmd/berth")
 		cmd.Dir, cmd.Env = b.from, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", b.version, err, out)
@@ -72,6 +79,26 @@ func build(dir string) error {
 	}
 	fmt.Fprintf(os.Stderr, "compat: built %.12s and this version in %.0f s\n", rev, time.Since(began).Seconds())
 	return os.RemoveAll(src)
+}
+
+// raised makes an overlay of sources in which the protocol has another number.
+func raised(dir string) (string, error) {
+	file, err := filepath.Abs(filepath.Join(root, "internal/link/wire/hello.go"))
+	if err != nil {
+		return "", err
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	number := fmt.Appendf(nil, "const Version = %d\n", wire.Version)
+	if !bytes.Contains(b, number) {
+		return "", fmt.Errorf("no line %q in %s", number, file)
+	}
+	to, overlay := filepath.Join(dir, "hello.go"), filepath.Join(dir, "overlay.json")
+	return overlay, errors.Join(
+		os.WriteFile(to, bytes.Replace(b, number, []byte("const Version = 99\n"), 1), 0o600),
+		os.WriteFile(overlay, fmt.Appendf(nil, `{"Replace": {%q: %q}}`, file, to), 0o600))
 }
 
 // pipe runs from and to, whose input is the output of from.

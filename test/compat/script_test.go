@@ -72,7 +72,7 @@ func run(t *testing.T, dir string, programs [2]string, config string) {
 				}
 			}
 			for name, value := range map[string]string{
-				"FIRST": programs[0], "OTHER": programs[1], "OLD": before, "NEW": now, "BERTH_ENV": "place",
+				"FIRST": programs[0], "OTHER": programs[1], "OLD": before, "NEW": now, "LATER": later, "BERTH_ENV": "place",
 				"HOME": filepath.Join(env.WorkDir, "home"), "BERTH_HOME": filepath.Join(env.WorkDir, "state"), "XDG_RUNTIME_DIR": filepath.Join(env.WorkDir, "run"),
 				"XDG_CONFIG_HOME": filepath.Join(env.WorkDir, "config"), "SHELL": "/bin/bash",
 				"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
