@@ -162,10 +162,6 @@ func (s *Scratch) Another(name string) (*Scratch, error) {
 // Workdir is what stands for {scratch}.
 func (s *Scratch) Workdir() string { return filepath.Join(s.Dir, "w") }
 
-// Empty is a directory without files. It is bound read-only over what a
-// container is not to see.
-func (s *Scratch) Empty() string { return filepath.Join(s.Dir, "empty") }
-
 // Conf is where the container program keeps its own files.
 func (s *Scratch) Conf() string { return filepath.Join(s.Dir, dirProgram) }
 
