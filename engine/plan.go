@@ -170,13 +170,13 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	}
 	if survey != nil && s.ImageRef != "" {
 		s.Image, s.ImageFrom = replica.ImagePath(s.LoginHome, s.ImageSum), abs
-		return e.settleOverlay(s, t, survey.Directories, survey.Mark)
+		return e.settleOverlay(s, survey.Directories, survey.Mark)
 	}
 	if survey != nil {
 		if err := e.settleFarImage(ctx, s, t, survey, abs, dry); err != nil {
 			return err
 		}
-		return e.settleOverlay(s, t, survey.Directories, survey.Mark)
+		return e.settleOverlay(s, survey.Directories, survey.Mark)
 	}
 	s.Image = abs
 	if !dry && s.ImageRef == "" {
@@ -201,7 +201,7 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		}
 	}
 	if t.Overlay.Name == "" {
-		return e.settleOverlay(s, t, true, nil)
+		return e.settleOverlay(s, true, nil)
 	}
 	if err := overlay.CheckName(t.Overlay.Name); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 			return err
 		}
 	}
-	return e.settleOverlay(s, t, overlay.TakesDirectories(e.Store.Overlays()), m)
+	return e.settleOverlay(s, overlay.TakesDirectories(e.Store.Overlays()), m)
 }
 
 // settleOverlay chooses the driver at submit, so that the script shows the true
@@ -228,7 +228,7 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 // ext3 for a named overlay on a file system where a directory cannot be right.
 // The size of a directory is watched by the runner.
 // m is the mark of the one that exists already. On the node it is tried again.
-func (e *Engine) settleOverlay(s *jobs.Spec, t jobs.Task, directories bool, m *overlay.Mark) error {
+func (e *Engine) settleOverlay(s *jobs.Spec, directories bool, m *overlay.Mark) error {
 	o := s.Overlay
 	o.Size = s.Resources.Disk
 	site := "the profile"

@@ -43,7 +43,7 @@ type Facts struct {
 	GID      int           `json:"gid"`
 }
 
-// Ground is the answer to a [Question].
+// Survey is the answer to a [Question].
 type Survey struct {
 	Facts
 	Image *ImageFound `json:"image,omitempty"`
