@@ -63,8 +63,9 @@ func (c Capabilities) Leaves() bool { return !c.OtherHost && !c.Fresh }
 func (c Capabilities) Here() bool { return !c.Bare && !c.OtherHost }
 
 // Enters reports whether a container is namespaces of this user's on this machine,
-// which another process can enter.
-func (c Capabilities) Enters() bool { return c.Here() && !c.Daemon }
+// which another process can enter. bubblewrap nests one user namespace in another, and
+// its mounts belong to the outer one.
+func (c Capabilities) Enters() bool { return c.Here() && !c.Daemon && !c.NoImage }
 
 // backends are those that are part of berth, in the order in which people are shown
 // them.
