@@ -3,8 +3,8 @@ package engine
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"berth/internal/config/keys"
 	"berth/jobs"
 )
 
@@ -112,64 +112,23 @@ func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []stri
 	if o.Template == "" && o.Image == "" {
 		o.Image, o.Template = d.Image, d.Template
 	}
-	put(&o.Overlay.Driver, d.Overlay.Driver)
-	put(&o.Resources.CPUs, d.Resources.CPUs)
-	put(&o.Resources.Memory, d.Resources.Memory)
-	put(&o.Resources.Disk, d.Resources.Disk)
-	put(&o.GPU, d.GPU)
-	put(&o.Network, d.Network)
-	put(&o.Dir, d.Dir)
-	put(&o.Scratch, d.Scratch)
-	put(&o.Stage, d.Stage)
 	put(&o.Lifetime, d.Lifetime)
 	put(&o.Discard, d.Discard)
-	put(&o.Fakeroot, d.Fakeroot)
-	docker, low := valueOf(o.Docker), valueOf(d.Docker)
-	put(&docker.Program, low.Program)
-	put(&docker.User, low.User)
-	put(&docker.Pids, low.Pids)
-	put(&docker.Shm, low.Shm)
-	if docker.Volumes == nil {
-		docker.Volumes = low.Volumes
-	}
-	if docker.ExtraArgs == nil {
-		docker.ExtraArgs = low.ExtraArgs
-	}
-	o.Docker = &docker
+	keys.Under(&o.Place, d.Place, "")
 	if host := valueOf(o.SSH); host.Host == "" {
 		configured := valueOf(d.SSH)
 		put(&host.Key, configured.Key)
 		configured.Key, configured.Options = host.Key, append(slices.Clone(host.Options), configured.Options...)
 		o.SSH = &configured
 	}
-	o.Env = overVariables(d.Env, o.Env)
 	for _, n := range d.Forward {
 		if !slices.Contains(o.Forward, n) {
 			o.Forward = append(slices.Clone(o.Forward), n)
 		}
 	}
-	if o.HostSockets == nil {
-		o.HostSockets = d.HostSockets
-	}
-	if o.Mounts == nil {
-		o.Mounts = d.Mounts
-	}
 	if o.Profile.Name == "" {
 		o.Profile = d.Profile
 	}
-	external, below := valueOf(o.External), valueOf(d.External)
-	if external.Options == nil {
-		external.Options = below.Options
-	}
-	if external.Allow == nil {
-		external.Allow = below.Allow
-	}
-	o.External = &external
-	o.Slurm = mergeSlurm(d.Slurm, o.Slurm)
-	put(&o.Resources.Time, d.Resources.Time)
-	put(&o.Resources.GPUs, d.Resources.GPUs)
-	put(&o.Resources.Nodes, d.Resources.Nodes)
-	put(&o.Resources.Tasks, d.Resources.Tasks)
 	return o, soft, notes, nil
 }
 
@@ -179,17 +138,4 @@ func put[T comparable](dst *T, v T) {
 	if *dst == zero {
 		*dst = v
 	}
-}
-
-// overVariables puts variables over others of the same name.
-func overVariables(old, over []string) []string {
-	out := slices.DeleteFunc(slices.Clone(old), func(kv string) bool {
-		return slices.ContainsFunc(over, func(o string) bool { return variableOf(o) == variableOf(kv) })
-	})
-	return append(out, over...)
-}
-
-func variableOf(kv string) string {
-	name, _, _ := strings.Cut(kv, "=")
-	return name
 }

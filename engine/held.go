@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"berth/internal/config/keys"
 	"berth/internal/node/allocations"
 	"berth/internal/remote/replica"
 	"berth/jobs"
@@ -39,7 +40,7 @@ func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOpti
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the scheduler " + s.Scheduler + " cannot be used here: " + got.Reason, Hint: got.Hint}
 		}
 	}
-	s.Slurm = mergeSlurm(o.Profile.Slurm, o.Slurm)
+	keys.Under(&s.Place, jobs.Place{Slurm: o.Profile.Slurm}, "slurm")
 	put(&s.Scratch, o.Profile.Scratch)
 	put(&s.Stage, o.Profile.Stage)
 	if s.GPU == "" && s.Resources.GPUs != "" {

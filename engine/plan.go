@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"berth/internal/config/keys"
 	"berth/internal/images"
 	"berth/internal/remote/replica"
 	"berth/internal/sys/ids"
@@ -52,7 +53,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		Host:        host,
 		Place:       t.Place,
 	}
-	s.Slurm = mergeSlurm(s.Profile.Slurm, s.Slurm)
+	keys.Under(&s.Place, jobs.Place{Slurm: s.Profile.Slurm}, "slurm")
 	put(&s.Stage, s.Profile.Stage)
 	settleRetry(s, t.Retry)
 	if err := e.pickScheduler(ctx, s, dry); err != nil {

@@ -131,21 +131,6 @@ func (e *Engine) settleWorkspace(ctx context.Context, s *jobs.Spec, t jobs.Task)
 	return nil
 }
 
-// mergeSlurm puts the task's words over the profile's.
-func mergeSlurm(p, t jobs.SlurmOptions) jobs.SlurmOptions {
-	out := t
-	for _, f := range []struct {
-		dst *string
-		def string
-	}{{&out.Partition, p.Partition}, {&out.Account, p.Account}, {&out.QOS, p.QOS}, {&out.Constraint, p.Constraint}, {&out.MPI, p.MPI}} {
-		if *f.dst == "" {
-			*f.dst = f.def
-		}
-	}
-	out.Extra = append(slices.Clone(p.Extra), t.Extra...)
-	return out
-}
-
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // checkSpec refuses control characters in whatever will stand in a script, and
