@@ -40,7 +40,8 @@ func (*Backend) Level() jobs.Level { return jobs.LevelFS }
 //   - --overlay, or with the driver "kernel" --writable, when what stands for
 //     the image is an overlay that is mounted already. That is so in a user
 //     namespace, where a setuid starter has no power: hence --userns.
-//   - --fakeroot, --net --network none: only where asked for.
+//   - --fakeroot, --hostname (which takes a UTS namespace), --net --network none: only
+//     where asked for.
 func (*Backend) Argv(in jobs.Invocation, guestArgs []string) ([]string, error) {
 	return argvOver(in, nil, guestArgs)
 }
@@ -57,6 +58,9 @@ func argvOver(in jobs.Invocation, last []jobs.Mount, guestArgs []string) ([]stri
 	}
 	if in.Fakeroot {
 		argv = append(argv, "--fakeroot")
+	}
+	if in.Hostname != "" {
+		argv = append(argv, "--hostname", in.Hostname)
 	}
 	switch in.Network {
 	case "":

@@ -32,6 +32,8 @@ func TestArgv(t *testing.T) {
 			[][]string{head, {"--pwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}", "--nv"}, guestMount, tail}},
 		"amd": {jobs.Invocation{Place: jobs.Place{GPU: "amd"}},
 			[][]string{head, {"--pwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}", "--rocm"}, guestMount, tail}},
+		"hostname": {jobs.Invocation{Place: jobs.Place{Hostname: "box"}},
+			[][]string{head, {"--pwd", "/tmp", "--workdir", "{scratch}", "--overlay", "{overlay}", "--hostname", "box"}, guestMount, tail}},
 		"hostile mounts": {jobs.Invocation{
 			Place: jobs.Place{
 				Mounts: []jobs.Mount{

@@ -91,6 +91,9 @@ func gpuFlags(kind string) ([]string, error) {
 
 // placeFlags are those for what a place says in the same way of jobs and environments.
 func placeFlags(p *jobs.Place) (argv []string, err error) {
+	if p.Hostname != "" {
+		argv = append(argv, "--hostname", p.Hostname)
+	}
 	switch p.Network {
 	case "":
 	case "none":

@@ -34,6 +34,8 @@ func TestJobArgv(t *testing.T) {
 			words(strings.Join([]string{head, common, caps, "--user 0:0", nnp, tmpfs, start, mount, "debian:12 guest"}, " "))},
 		"limits": {jobs.Invocation{Place: jobs.Place{Resources: jobs.Resources{CPUs: 2, Memory: jobs.GiB}, Network: "none", GPU: "nvidia"}},
 			words(strings.Join([]string{head, common, caps, nnp, tmpfs, start, "--cpus 2 --memory 1073741824 --memory-swap 1073741824 --network none --gpus all", mount, "debian:12 guest"}, " "))},
+		"hostname": {jobs.Invocation{Place: jobs.Place{Hostname: "box", Network: "none"}},
+			words(strings.Join([]string{head, common, caps, nnp, tmpfs, start, "--hostname box --network none", mount, "debian:12 guest"}, " "))},
 		"mounts": {jobs.Invocation{Place: jobs.Place{Mounts: []jobs.Mount{{Source: "/a,b:c", Destination: "/work", Writable: true}, {Source: "/t", Destination: "/tmp/"}}}},
 			append(words(strings.Join([]string{head, common, caps, nnp, strings.Join(words(tmpfs)[2:], " "), start, mount}, " ")),
 				"--mount", `type=bind,"source=/a,b:c",destination=/work`, "--mount", "type=bind,source=/t,destination=/tmp/,readonly", "debian:12", "guest")},

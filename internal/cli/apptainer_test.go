@@ -23,14 +23,16 @@ import (
 const (
 	guestPath     = "/.berth/node"
 	containerInit = "apptainer-init"
-	fakeVersion   = "apptainer version 1.4.5"
+	// hostnameInside is the variable that tells it the container's own name.
+	hostnameInside = "STANDIN_HOSTNAME"
+	fakeVersion    = "apptainer version 1.4.5"
 )
 
 // container is an "apptainer exec" command line.
 type container struct {
-	cwd, workdir, overlay, image string
-	mounts                       [][3]string // source, destination, "readonly" or ""
-	command                      []string
+	cwd, workdir, overlay, image, hostname string
+	mounts                                 [][3]string // source, destination, "readonly" or ""
+	command                                []string
 }
 
 func apptainer(args []string) int {
@@ -81,8 +83,13 @@ func apptainer(args []string) int {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + os.Getenv("HOME"), "LANG=C",
 		"APPTAINER_CONTAINER=" + box.image, "APPTAINER_NAME=" + filepath.Base(box.image), "PS1=Apptainer> "}
+	flags := uintptr(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID)
+	if box.hostname != "" {
+		flags |= syscall.CLONE_NEWUTS
+		cmd.Env = append(cmd.Env, hostnameInside+"="+box.hostname)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		Cloneflags:  flags,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
@@ -133,7 +140,7 @@ func parseExec(args []string) (*container, error) {
 	}
 	box := &container{}
 	seen := map[string]int{}
-	values := map[string]*string{"--pwd": &box.cwd, "--cwd": &box.cwd, "--workdir": &box.workdir, "--overlay": &box.overlay}
+	values := map[string]*string{"--pwd": &box.cwd, "--cwd": &box.cwd, "--workdir": &box.workdir, "--overlay": &box.overlay, "--hostname": &box.hostname}
 	rest := args[1:]
 	for len(rest) > 1 && strings.HasPrefix(rest[0], "-") {
 		flag := rest[0]
@@ -192,6 +199,12 @@ func parseMount(word string) (m [3]string, err error) {
 // containerMain is the first process in the namespaces: it makes the root and
 // becomes the command.
 func containerMain(args []string) int {
+	if name := os.Getenv(hostnameInside); name != "" {
+		if err := errors.Join(syscall.Sethostname([]byte(name)), os.Unsetenv(hostnameInside)); err != nil {
+			fmt.Fprintln(os.Stderr, "FATAL:   container creation failed:", err)
+			return 255
+		}
+	}
 	at := slices.Index(args, "--")
 	if err := enter(args[0], args[1], args[2], args[3], args[4:at]); err != nil {
 		fmt.Fprintln(os.Stderr, "FATAL:   container creation failed:", err)

@@ -115,3 +115,15 @@ func TestUnder(t *testing.T) {
 		t.Errorf("of one table: %+v", q)
 	}
 }
+
+// TestHostname: what may name a host.
+func TestHostname(t *testing.T) {
+	for name, good := range map[string]bool{
+		"a": true, "Node-7.lake.example": true, strings.Repeat("a", 63): true,
+		strings.Repeat("a", 64): false, "a_b": false, "a b": false, "-a": false, "a-": false, ".a": false, "a/b": false, "ä": false,
+	} {
+		if why := hostname(name); (why == "") != good {
+			t.Errorf("%q: %q", name, why)
+		}
+	}
+}

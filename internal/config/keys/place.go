@@ -17,6 +17,7 @@ const most = 1 << 20
 var (
 	here      = jobs.Capabilities.Here
 	sandboxed = func(c jobs.Capabilities) bool { return !c.Bare }
+	contained = func(c jobs.Capabilities) bool { return c.Here() && !c.NoImage }
 	imaged    = func(c jobs.Capabilities) bool { return !c.Bare && !c.NoImage }
 	layered   = func(c jobs.Capabilities) bool { return c.Layers }
 	daemons   = func(c jobs.Capabilities) bool { return c.Daemon }
@@ -63,6 +64,10 @@ var Fields = []Field{
 		Env: "network, of the `KIND` host or none (default host)"},
 	{Name: "terminal.gpu", In: func(p *jobs.Place) any { return &p.GPU }, Flag: "gpu", Noun: "GPU flags", Envs: imaged, Differs: "another kind of GPU",
 		Env: "make the node's GPUs available, of the `KIND` nvidia or amd"},
+	{Name: "terminal.hostname", In: func(p *jobs.Place) any { return &p.Hostname }, Check: hostname, Task: true, Flag: "hostname",
+		Noun: "a host name of its own", Jobs: contained, Envs: contained, Differs: "another host name",
+		Help: "`NAME` of the host inside the container (default: the backend's choice)",
+		Env:  "`NAME` of the host inside the container (default: the backend's choice)", Meaning: "the name of the host inside a container"},
 
 	// What only flags of environments say.
 	{Name: "terminal.fakeroot", In: func(p *jobs.Place) any { return &p.Fakeroot }, Flag: "fakeroot", Noun: "fakeroot", Envs: layered,
@@ -188,6 +193,15 @@ func mounts(p *jobs.Place) string {
 		out = append(out, m.Source+":"+m.Destination+":"+mode)
 	}
 	return strings.Join(out, " ")
+}
+
+// hostname complains about what the kernel, or a resolver, does not take for the name
+// of a host.
+func hostname(s string) string {
+	if len(s) > 63 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") != "" || strings.Trim(s, "-.") != s {
+		return "must be a host name: letters, digits, dashes and dots, these not first or last, at most 63"
+	}
+	return ""
 }
 
 func spaceless(s string) string {
