@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -12,41 +13,41 @@ import (
 	"berth/jobs"
 )
 
-// pickBackend settles where the commands of a job run: the backend that is
-// named, or the first that contains a task and can be used here.
-func (e *Engine) pickBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, survey *replica.Survey, dry bool) error {
-	name := s.Backend
-	// On the nodes of a cluster the container program is checked by the
-	// runner: login nodes often have none.
-	ask := !dry && !s.Clustered()
-	auto := name == "" || name == jobs.BackendAuto
-	if auto && ask {
-		b, err := e.chooseBackend(ctx, s, t, c.Auto)
-		if err != nil {
-			return err
-		}
-		return e.settlePlace(ctx, s, t, c, b, survey, dry)
+// wanted is what settling a place has to know beside the place, of a job or of an
+// environment.
+type wanted struct {
+	env      bool     // an environment, which has usual values where nothing is said
+	dry      bool     // nothing is asked, see [Engine.Plan]
+	auto     []string // the backends that "auto" tries, see [Engine.auto]
+	image    string   // as it was written; what a backend takes for a name
+	template string   // in place of an image
+}
+
+// chooseBackend returns the backend that is named, or the first that contains and can
+// be used here, with notes about the choice.
+func (e *Engine) chooseBackend(ctx context.Context, p *jobs.Place, w wanted) (jobs.Backend, []string, error) {
+	// On the nodes of a cluster the container program is checked there: login nodes
+	// often have none.
+	name, ask := unlessAuto(p.Backend), !w.dry && !p.Clustered()
+	if name == "" && ask {
+		return e.firstBackend(ctx, p, w)
 	}
-	if auto {
-		name = jobs.BackendOfClusters
+	b, err := e.backend(cmp.Or(name, jobs.BackendOfClusters))
+	if program, ok := b.(Program); ok && err == nil && !w.dry {
+		err = program.Installed()
 	}
-	b, err := e.backend(name)
-	if err == nil && ask {
-		err = installed(b)
+	if err != nil || !ask {
+		return b, nil, err
 	}
-	if err != nil {
-		return err
+	got := b.Check(ctx)
+	if got.Health == jobs.Healthy {
+		return b, nil, nil
 	}
-	if ask {
-		if got := b.Check(ctx); got.Health != jobs.Healthy {
-			hint := got.Hint
-			if hint == "" {
-				hint = jobs.HintNoBackend
-			}
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + name + " cannot be used here: " + got.Reason, Hint: hint}
-		}
+	if got.Health == jobs.Undetected && jobs.CapabilitiesOf(name).Layers {
+		got.Hint = "put it on PATH first (on a cluster: module load), or name another --backend" // no profile counts here
 	}
-	return e.settlePlace(ctx, s, t, c, b, survey, dry)
+	return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + name + " cannot be used here: " + got.Reason,
+		Hint: cmp.Or(got.Hint, jobs.HintNoBackend)}
 }
 
 // auto are the backends that "auto" tries, in this order: those that are configured,
@@ -66,42 +67,46 @@ func (e *Engine) auto(words []string) []jobs.Backend {
 	return out
 }
 
-// chooseBackend returns the first backend with containment that can be used
-// here. That it is not the first of all is noted, with the reasons.
-func (e *Engine) chooseBackend(ctx context.Context, s *jobs.Spec, t jobs.Task, words []string) (jobs.Backend, error) {
+// firstBackend returns the first backend with containment that can be used here. The
+// note has the reasons against those before it.
+func (e *Engine) firstBackend(ctx context.Context, p *jobs.Place, w wanted) (jobs.Backend, []string, error) {
 	var no []string
-	for _, b := range e.auto(words) {
+	for _, b := range e.auto(w.auto) {
 		got := b.Check(ctx)
 		why := got.Reason
 		if got.Health == jobs.Healthy {
-			if why = unfit(b.Name(), t); why == "" {
-				if len(no) > 0 {
-					s.Notes = append(s.Notes, "backend "+b.Name()+" was chosen ("+strings.Join(no, "; ")+")")
-				}
-				return b, nil
-			}
+			why = unfit(b.Name(), p, w)
 		}
-		no = append(no, b.Name()+": "+why)
+		switch {
+		case got.Health != jobs.Healthy || why != "":
+			no = append(no, b.Name()+": "+why)
+		case len(no) > 0:
+			return b, []string{"backend " + b.Name() + " was chosen (" + strings.Join(no, "; ") + ")"}, nil
+		case w.env:
+			return b, []string{"backend " + b.Name() + " was chosen"}, nil
+		default:
+			return b, nil, nil
+		}
 	}
-	return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains a task can be used here: " + strings.Join(no, "; "), Hint: jobs.HintNoBackend}
+	return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains commands can be used here: " + strings.Join(no, "; "), Hint: jobs.HintNoBackend}
 }
 
-// unfit tells why a backend that works cannot run this task; "" is that it
+// unfit tells why a backend that works cannot be used for a place; "" is that it
 // can. Nothing is guessed: a SIF is no image of docker's.
-func unfit(backend string, t jobs.Task) string {
+func unfit(backend string, p *jobs.Place, w wanted) string {
 	can := jobs.CapabilitiesOf(backend)
-	if can.NoImage && (t.Image != "" || t.Template != "" || t.Overlay.Name != "") {
-		return "the task names an image or an overlay, and it has none"
+	if can.NoImage && (p.Image != "" || w.template != "" || p.Overlay.Name != "") {
+		return "an image or an overlay is named, and it has none"
 	}
 	if !can.ImageNames {
 		return ""
 	}
-	switch ref := strings.TrimPrefix(t.Reference, "docker://"); {
+	switch ref := strings.TrimPrefix(w.image, "docker://"); {
 	case images.IsReference(ref):
 		return "the image " + ref + " is none that docker takes"
-	case ref == "" && t.Template != "":
-		return "the template " + t.Template + " is a SIF"
-	case ref == "":
+	case ref == "" && w.template != "":
+		return "the template " + w.template + " is a SIF"
+	case ref == "" && !w.env:
 		return "the task names no image for it"
 	case isFile(ref):
 		return "the image " + ref + " is a file, and docker takes names such as debian:12"

@@ -78,7 +78,7 @@ func TestTemplatePlaces(t *testing.T) {
 			t.Errorf("%s: %v", backend, err)
 		}
 	}
-	if why := unfit(jobs.BackendDocker, task); !strings.Contains(why, "default is a SIF") {
+	if why := unfit(jobs.BackendDocker, &task.Place, wanted{template: task.Template}); !strings.Contains(why, "default is a SIF") {
 		t.Error(why)
 	}
 	e := &Engine{}

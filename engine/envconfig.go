@@ -45,7 +45,7 @@ func (o EnvOptions) sameConfigured(s *jobs.EnvSpec) error {
 	if s.SSH == nil || valueOf(o.SSH).Host != "" || o.Configured.For == nil {
 		return nil
 	}
-	d, _, err := o.Configured.For(jobs.BackendSSH)
+	d, _, err := o.Configured.For(s.Backend)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	}
 	asked := o
 	o.Backend = o.wantedBackend()
-	b, notes, err := e.chooseEnvBackend(ctx, o)
+	b, notes, err := e.chooseBackend(ctx, &o.Place, wanted{env: true, auto: o.Auto, image: o.Image, template: o.Template})
 	if err != nil {
 		return nil, err
 	}
@@ -108,55 +108,6 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 		return s, program.Settle(ctx, s)
 	}
 	return s, e.fetchFor(ctx, s, o.Offline)
-}
-
-// chooseEnvBackend returns the named backend, or the first that contains and
-// can be used here. The choice and every rejection become notes.
-func (e *Engine) chooseEnvBackend(ctx context.Context, o EnvOptions) (jobs.Backend, []string, error) {
-	if o.Backend != "" && o.Backend != jobs.BackendAuto {
-		b, err := e.backend(o.Backend)
-		if err == nil {
-			err = installed(b)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		if o.Backend == jobs.BackendSSH || jobs.IsCluster(o.Scheduler) {
-			return b, nil, nil // what there is on the host, or on a node, is seen there
-		}
-		if got := b.Check(ctx); got.Health != jobs.Healthy {
-			if got.Health == jobs.Undetected && o.Backend == jobs.BackendSingularity {
-				// Environments have no profile that could load it.
-				got.Hint = "put it on PATH first (on a cluster: module load apptainer), or name another --backend"
-			}
-			return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + o.Backend + " cannot be used here: " + got.Reason, Hint: got.Hint}
-		}
-		return b, nil, nil
-	}
-	if jobs.IsCluster(o.Scheduler) {
-		b, err := e.backend(jobs.BackendSingularity)
-		return b, nil, err
-	}
-	var no []string
-	for _, b := range e.auto(o.Auto) {
-		got := b.Check(ctx)
-		if got.Health == jobs.Healthy && jobs.CapabilitiesOf(b.Name()).NoImage && (o.Image != "" || o.Template != "") {
-			got = jobs.Checked{Reason: "an image is named, and it has none"}
-		}
-		if got.Health == jobs.Healthy {
-			return b, []string{"backend " + b.Name() + " was chosen" + because(no)}, nil
-		}
-		no = append(no, b.Name()+": "+got.Reason)
-	}
-	return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains commands can be used here: " + strings.Join(no, "; "),
-		Hint: "install apptainer or docker; or name a place without containment: --backend local, or --backend ssh --host HOST"}
-}
-
-func because(no []string) string {
-	if len(no) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(no, "; ") + ")"
 }
 
 // absent refuses what a backend does not have.

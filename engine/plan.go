@@ -73,7 +73,12 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := e.settleAfter(ctx, s, t.After, dry); err != nil {
 		return nil, err
 	}
-	if err := e.pickBackend(ctx, s, t, c, survey, dry); err != nil {
+	b, notes, err := e.chooseBackend(ctx, &s.Place, wanted{dry: dry, auto: c.Auto, image: t.Reference, template: t.Template})
+	if err != nil {
+		return nil, err
+	}
+	s.Notes = append(s.Notes, notes...)
+	if err := e.settlePlace(ctx, s, t, c, b, survey, dry); err != nil {
 		return nil, err
 	}
 	if err := e.settleLayer(s, t); err != nil {
@@ -129,7 +134,7 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, dry bool) erro
 	if name == "" || name == auto {
 		name = s.Profile.Scheduler
 	}
-	if (name == "" || name == auto) && (s.Backend == jobs.BackendSSH || e.isProgram(s.Backend)) {
+	if (name == "" || name == auto) && unlessAuto(s.Backend) != "" && s.Can().OtherHost {
 		name = jobs.SchedulerLocal // the host, or the service, is reached from here
 	}
 	if name == "" || name == auto {

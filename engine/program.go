@@ -41,21 +41,6 @@ func (e *Engine) program(x *jobs.ExternalSpec, backend string) Program {
 	return e.Program(backend)
 }
 
-// isProgram tells whether a word of the user's names a backend that is a program.
-func (e *Engine) isProgram(backend string) bool {
-	b, err := e.backend(backend)
-	_, ok := b.(Program)
-	return err == nil && ok && backend != "" && backend != jobs.BackendAuto
-}
-
-// installed refuses a backend whose program is not there, in its own words.
-func installed(b jobs.Backend) error {
-	if p, ok := b.(Program); ok {
-		return p.Installed()
-	}
-	return nil
-}
-
 // endSandbox ends the sandbox of an environment which its keeper has not ended:
 // it was killed, or the service could not be reached. Without streams there is no
 // keeper.

@@ -122,7 +122,6 @@ var apptainer = wall{
 	spare: regexp.MustCompile(`^(apptainer|"berth/apptainer[a-z/]*")$`), // the package, where depguard allows it
 	free:  []string{"apptainer", "test", "scripts", "docs", "examples"},
 	exceptions: []exception{
-		{"engine/envplan.go", "for now: hints of the planner", []string{"apptainer"}},
 		{"engine/place.go", "a comment of the script: the versions of its profile", []string{"Apptainer", "apptainer"}},
 		{"engine/plan.go", "for now: hints of the planner", []string{"apptainer"}},
 		{"internal/cli/help.go", "help", []string{"Apptainer"}},
@@ -145,9 +144,7 @@ var backends = wall{
 	words: regexp.MustCompile(`(?:^|[^A-Za-z])(Backend(?:Singularity|Docker|Bwrap|SSH|Local))(?:$|[^A-Za-z])|^["` + "`" + `](singularity|modal|daytona)["` + "`" + `]$`),
 	free:  []string{"apptainer", "backends", "test", "scripts", "docs", "examples"},
 	exceptions: []exception{
-		{"engine/envconfig.go", "for now: the planner", []string{"BackendSSH"}},
 		{"engine/envplan.go", "for now: the planner", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
-		{"engine/plan.go", "for now: the planner", []string{"BackendSSH"}},
 		{"internal/config/apply.go", "for now: the configuration over a task", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
 		{"internal/config/profile/profile.go", "keys of a profile: the versions it was made for", []string{"singularity"}},
 		{"internal/config/program.go", "keys of these backends in the configuration", []string{"daytona", "modal"}},
