@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -121,7 +120,7 @@ func isFile(ref string) bool {
 
 func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, survey *replica.Survey, dry bool) error {
 	s.Backend, s.Level = b.Name(), b.Level()
-	if err := fits(s, t); err != nil {
+	if err := refuse(&s.Place, wanted{image: t.Reference, template: t.Template}); err != nil {
 		return err
 	}
 	s.Image, s.SSH, s.External = "", nil, nil // as the backend takes them
@@ -141,21 +140,32 @@ func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	return e.settleImage(ctx, s, t, c, survey, dry)
 }
 
-// fits refuses what the backend of a job does not have.
-func fits(s *jobs.Spec, t jobs.Task) error {
-	on, can := s.Backend, s.Can()
-	if can.Bare && !can.NeedsHost {
-		on += ", which runs on the bare host"
-	}
-	if t.Template != "" && (!can.Here() || can.NoImage) {
-		return refuse("[terminal] template", on)
+// refuse refuses what is said of a place and its backend does not have.
+func refuse(p *jobs.Place, w wanted) error {
+	can := p.Can()
+	if w.template != "" && !can.Layers && !(can.ImageNames && w.image != "") {
+		return absent("the template "+w.template+", a SIF,", p)
 	}
 	for i := range keys.Fields {
-		if f := &keys.Fields[i]; f.Task && f.Said(t.Place) && !keys.Has(f.Jobs, s.Backend) {
-			return refuse("["+f.Table()+"] "+f.Key(), on)
+		f := &keys.Fields[i]
+		what, has, counts := "["+f.Table()+"] "+f.Key(), f.Jobs, f.Task
+		if w.env {
+			what, has, counts = f.Noun, f.Envs, f.Noun != ""
+		}
+		if counts && f.Said(*p) && !keys.Has(has, p.Backend) {
+			return absent(what, p)
 		}
 	}
 	return nil
+}
+
+// absent is the error for what the backend of a place does not have.
+func absent(what string, p *jobs.Place) error {
+	on := p.Backend
+	if can := p.Can(); can.Bare && !can.NeedsHost {
+		on += ", which runs on the bare host"
+	}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " cannot be had on the backend " + on, Hint: "leave it out, or name another --backend"}
 }
 
 // settleLocal says what is not contained.
@@ -187,10 +197,7 @@ func settleSSH(s *jobs.Spec, t jobs.Task) error {
 // Docker hands out all GPUs of a machine, whatever a scheduler has allocated.
 func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 	if t.Resources.GPUs != "" && s.Clustered() {
-		return refuse("[resources] gpus", s.Backend)
-	}
-	if t.Reference == "" && t.Template != "" {
-		return contained(t.Template, s.Backend)
+		return absent("[resources] gpus", &s.Place)
 	}
 	if t.Reference == "" {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give one for docker with --image debian:12, or [terminal] image in the task`}
@@ -209,9 +216,4 @@ func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
 			"docker itself holds cpus and memory, and only those the task asks for")
 	}
 	return nil
-}
-
-// refuse returns an error for a key that the backend does not support.
-func refuse(key, backend string) error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s cannot be had on the backend %s", key, backend), Hint: "remove it, or use --backend singularity"}
 }

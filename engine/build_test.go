@@ -69,11 +69,8 @@ func TestTaskTemplate(t *testing.T) {
 // Where there are no images of Apptainer's, a template is refused by name.
 func TestTemplatePlaces(t *testing.T) {
 	task := jobs.Task{Template: "default"}
-	for backend, err := range map[string]error{
-		jobs.BackendLocal:  fits(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendLocal, Level: jobs.LevelNone}}, task),
-		jobs.BackendSSH:    fits(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendSSH, Level: jobs.LevelNone}}, task),
-		jobs.BackendDocker: settleDocker(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendDocker}}, task, nil),
-	} {
+	for _, backend := range []string{jobs.BackendLocal, jobs.BackendSSH, jobs.BackendDocker} {
+		err := refuse(&jobs.Place{Backend: backend}, wanted{template: task.Template})
 		if jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "template") || !strings.Contains(err.Error(), backend) {
 			t.Errorf("%s: %v", backend, err)
 		}
@@ -82,20 +79,14 @@ func TestTemplatePlaces(t *testing.T) {
 		t.Error(why)
 	}
 	e := &Engine{}
-	for _, o := range []EnvOptions{{Template: "default"}, {Template: "default", Place: jobs.Place{Login: &jobs.SSHSpec{Host: "far"}}}} {
-		backend := jobs.BackendDocker
-		if o.Login != nil {
-			backend = jobs.BackendSingularity
-		}
-		if _, err := e.envTemplate(o, backend); jobs.CodeOf(err) != jobs.CodeConfig {
-			t.Errorf("%+v: %v", o, err)
-		}
+	if _, err := e.envTemplate(EnvOptions{Template: "default", Place: jobs.Place{Login: &jobs.SSHSpec{Host: "far"}}}); jobs.CodeOf(err) != jobs.CodeConfig {
+		t.Error(err)
 	}
 	w, err := templates.FindWorkspace("", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := e.envTemplate(EnvOptions{Template: w.Name, Place: jobs.Place{Resources: jobs.Resources{CPUs: 2}}}, jobs.BackendSingularity)
+	o, err := e.envTemplate(EnvOptions{Template: w.Name, Place: jobs.Place{Resources: jobs.Resources{CPUs: 2}}})
 	if err != nil || o.Resources.CPUs != 2 {
 		t.Errorf("%+v, %v", o, err)
 	}

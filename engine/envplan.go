@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth/internal/config/keys"
 	"berth/internal/images"
 	"berth/internal/sys/ids"
 	"berth/jobs"
@@ -28,13 +27,13 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	if err != nil {
 		return nil, err
 	}
-	if o, err = e.envTemplate(o, b.Name()); err != nil {
+	if o, err = e.envTemplate(o); err != nil {
 		return nil, err
 	}
 	named := o.Template
 	o, soft, said, err := o.configured(b.Name())
 	if err == nil && named == "" { // the configuration names it, and wins over it
-		o, err = e.envTemplate(o, b.Name())
+		o, err = e.envTemplate(o)
 	}
 	if err != nil {
 		return nil, err
@@ -58,6 +57,9 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 		Place:      o.Place,
 	}
 	s.Scheduler, s.Backend, s.Level = scheduler, b.Name(), b.Level()
+	if err := refuse(&s.Place, wanted{env: true, image: o.Image, template: o.Template}); err != nil {
+		return nil, err
+	}
 	s.Resources = jobs.Resources{CPUs: max(0, o.Resources.CPUs), Memory: max(0, o.Resources.Memory), Disk: max(0, o.Resources.Disk)}
 	s.Docker, s.SSH, s.External = nil, nil, nil // as the backend takes them
 	if !o.Strict {
@@ -110,24 +112,13 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	return s, e.fetchFor(ctx, s, o.Offline)
 }
 
-// absent refuses what a backend does not have.
-func absent(what, backend string) error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " cannot be had on the backend " + backend, Hint: "leave it out, or name another --backend"}
-}
-
-// settleEnvPlace fills in what belongs to the backend and refuses what it does
-// not have.
+// settleEnvPlace fills in what belongs to the backend.
 func settleEnvPlace(s *jobs.EnvSpec, o EnvOptions) error {
 	// What a program can do it says itself, see [Program.Settle].
 	program, docker, host := s.External != nil, valueOf(o.Docker), valueOf(o.SSH)
 	contained := s.Level != jobs.LevelNone || program
-	for i := range keys.Fields {
-		if f := &keys.Fields[i]; f.Noun != "" && f.Said(o.Place) && !keys.Has(f.Envs, s.Backend) {
-			return absent(f.Noun, s.Backend)
-		}
-	}
 	if o.Discard && !contained {
-		return absent("throw-away files", s.Backend)
+		return absent("throw-away files", &s.Place)
 	}
 	if contained && s.Scheduler == "" { // an allocation has what its site gives
 		if o.Resources.CPUs == 0 && !o.Strict {

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,12 +129,9 @@ func (e *Engine) settleTemplate(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 
 // envTemplate fills the options of a new environment that are not set from its
 // template.
-func (e *Engine) envTemplate(o EnvOptions, backend string) (EnvOptions, error) {
+func (e *Engine) envTemplate(o EnvOptions) (EnvOptions, error) {
 	if o.Template == "" {
 		return o, nil
-	}
-	if err := contained(o.Template, backend); err != nil {
-		return o, err
 	}
 	if o.Login != nil {
 		return o, &jobs.Error{Kind: jobs.KindConfig,
@@ -156,16 +152,6 @@ func (e *Engine) envTemplate(o EnvOptions, backend string) (EnvOptions, error) {
 		}
 	}
 	return o, nil
-}
-
-// contained refuses a template where images are none of berth's.
-func contained(template, backend string) error {
-	if jobs.CapabilitiesOf(backend).Layers {
-		return nil
-	}
-	return &jobs.Error{Kind: jobs.KindConfig,
-		Msg:  fmt.Sprintf("the template %s cannot be had on the backend %s: it is a SIF", template, backend),
-		Hint: "leave it out, or use --backend singularity"}
 }
 
 // envImage has the image of a new environment's template.
