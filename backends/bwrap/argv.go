@@ -70,6 +70,9 @@ func render(bwrap string, in jobs.Invocation, o own, covers []jobs.Mount, guestA
 		return nil, err
 	}
 	argv := append([]string{bwrap}, namespaces...)
+	if in.Hostname != "" {
+		argv = append(argv, "--hostname", in.Hostname)
+	}
 	argv = append(argv, system(in.Network)...)
 	if o.keys {
 		argv = append(argv, "--ro-bind", "/dev/null", "/proc/keys", "--ro-bind", "/dev/null", "/proc/key-users")

@@ -9,7 +9,7 @@ import (
 )
 
 func TestRender(t *testing.T) {
-	in := jobs.Invocation{Guest: "/n/node", Place: jobs.Place{Network: "none", Mounts: []jobs.Mount{
+	in := jobs.Invocation{Guest: "/n/node", Place: jobs.Place{Network: "none", Hostname: "box", Mounts: []jobs.Mount{
 		{Source: "/s/work", Destination: jobs.WorkDir, Writable: true}, {Source: "/data", Destination: "/data"},
 	}}}
 	o := own{home: "/s/home", inside: "/home/a", tmp: "/s", etc: "/s", keys: true, mounts: []jobs.Mount{{Source: "/e/io", Destination: "/.berth/io"}}}
@@ -19,7 +19,7 @@ func TestRender(t *testing.T) {
 	}
 	line := strings.Join(got, " ")
 	for _, want := range []string{
-		"/usr/bin/bwrap --unshare-user --unshare-pid --unshare-ipc --unshare-uts --die-with-parent --new-session --clearenv --cap-drop ALL --unshare-net ",
+		"/usr/bin/bwrap --unshare-user --unshare-pid --unshare-ipc --unshare-uts --die-with-parent --new-session --clearenv --cap-drop ALL --hostname box --unshare-net ",
 		" --ro-bind-try /usr /usr ", " --proc /proc --ro-bind-try /proc/sys /proc/sys --dev /dev --ro-bind /dev/null /proc/keys ",
 		" --ro-bind /s/passwd /etc/passwd ", " --bind /s/tmp /tmp --bind /s/var_tmp /var/tmp --bind /s/home /home/a ",
 		" --ro-bind /n/node /.berth/node --ro-bind /e/io /.berth/io --bind /s/work /work --ro-bind /data /data --ro-bind /empty /data/private --remount-ro / ",

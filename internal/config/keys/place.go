@@ -17,7 +17,6 @@ const most = 1 << 20
 var (
 	here      = jobs.Capabilities.Here
 	sandboxed = func(c jobs.Capabilities) bool { return !c.Bare }
-	contained = func(c jobs.Capabilities) bool { return c.Here() && !c.NoImage }
 	imaged    = func(c jobs.Capabilities) bool { return !c.Bare && !c.NoImage }
 	layered   = func(c jobs.Capabilities) bool { return c.Layers }
 	daemons   = func(c jobs.Capabilities) bool { return c.Daemon }
@@ -65,7 +64,7 @@ var Fields = []Field{
 	{Name: "terminal.gpu", In: func(p *jobs.Place) any { return &p.GPU }, Flag: "gpu", Noun: "GPU flags", Envs: imaged, Differs: "another kind of GPU",
 		Env: "make the node's GPUs available, of the `KIND` nvidia or amd"},
 	{Name: "terminal.hostname", In: func(p *jobs.Place) any { return &p.Hostname }, Check: hostname, Task: true, Flag: "hostname",
-		Noun: "a host name of its own", Jobs: contained, Envs: contained, Differs: "another host name",
+		Noun: "a host name of its own", Jobs: here, Envs: here, Differs: "another host name",
 		Help: "`NAME` of the host inside the container (default: the backend's choice)",
 		Env:  "`NAME` of the host inside the container (default: the backend's choice)", Meaning: "the name of the host inside a container"},
 
