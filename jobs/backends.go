@@ -25,7 +25,7 @@ const (
 
 // HintNoBackend is what to do where none can be used.
 const HintNoBackend = "install apptainer (Debian, Fedora: from their archives or apptainer.org), or docker; " +
-	"or run without containment, with your own rights: --backend local"
+	"or run on the machine's own programs, contained by bubblewrap: --backend bwrap; or without containment, with your own rights: --backend local"
 
 // Capabilities are what makes one backend differ from another.
 type Capabilities struct {

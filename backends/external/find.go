@@ -40,7 +40,7 @@ func Find(name string, builtin []string) ([]string, error) {
 	}
 	return nil, &jobs.Error{Kind: jobs.KindConfig,
 		Msg:  "the backend " + name + " needs the program " + prefix + name + ", which is neither beside berth nor on the PATH of " + host,
-		Hint: "install it there; or name another --backend: singularity, docker, ssh, local"}
+		Hint: "install it there; or name another --backend: singularity, docker, bwrap, ssh, local"}
 }
 
 // guarded refuses a program that everybody on this machine could have put in its

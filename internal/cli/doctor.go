@@ -52,7 +52,7 @@ looked at, 75 the job did not start in time, 130 interrupted.`,
 	fs.StringVar(&f.write, "write-profile", "", "write the site profile `NAME` from what is found")
 	fs.BoolVar(&f.force, "force", false, "overwrite a profile that exists")
 	fs.StringVar(&f.scheduler, "scheduler", "", "check this scheduler, `NAME`: slurm or local (default auto)")
-	fs.StringVar(&f.backend, "backend", "", "check this backend, `NAME`: singularity, docker, ssh, local, or a program berth-backend-NAME (default auto)")
+	fs.StringVar(&f.backend, "backend", "", "check this backend, `NAME`: singularity, docker, bwrap, ssh, local, or a program berth-backend-NAME (default auto)")
 	fs.StringVar(&f.target, "target", "", "check what the target `NAME` of the configuration uses ($BERTH_TARGET)")
 	fs.StringVar(&f.profile, "profile", "", "site profile: a `NAME` or the path of a file ($BERTH_PROFILE)")
 	fs.StringVar(&f.host, "host", "", "backend ssh: the host, `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")

@@ -29,9 +29,9 @@ var (
 // profile, target and login host, and the image's template.
 var Fields = []Field{
 	{Name: "terminal.backend", In: func(p *jobs.Place) any { return &p.Backend }, Task: true, Flag: "backend", Differs: "another backend", Any: jobs.BackendAuto,
-		Help: "what makes the container, `NAME`: singularity, docker, ssh, local, modal, daytona, or a program berth-backend-NAME " +
+		Help: "what makes the container, `NAME`: singularity, docker, bwrap, ssh, local, modal, daytona, or a program berth-backend-NAME " +
 			"(default auto: singularity, else docker)",
-		Env: "what makes the container, `NAME`: singularity, docker, ssh, local, modal, daytona, or a program berth-backend-NAME " +
+		Env: "what makes the container, `NAME`: singularity, docker, bwrap, ssh, local, modal, daytona, or a program berth-backend-NAME " +
 			"(default auto: singularity, else docker)"},
 	{Name: "terminal.image", In: func(p *jobs.Place) any { return &p.Image }, Apart: true, Task: true, Flag: "image",
 		Text: func(p *jobs.Place) string { return ImageName(p.Image) },
