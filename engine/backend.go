@@ -8,7 +8,6 @@ import (
 
 	"berth/internal/config/keys"
 	"berth/internal/images"
-	"berth/internal/remote/replica"
 	"berth/jobs"
 )
 
@@ -20,6 +19,7 @@ type wanted struct {
 	auto     []string // the backends that "auto" tries, see [Engine.auto]
 	image    string   // as it was written; what a backend takes for a name
 	template string   // in place of an image
+	user     string   // whose rights commands have where nothing is contained
 }
 
 // chooseBackend returns the backend that is named, or the first that contains and can
@@ -118,26 +118,62 @@ func isFile(ref string) bool {
 	return filepath.IsAbs(ref) || strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "~") || strings.HasSuffix(ref, ".sif")
 }
 
-func (e *Engine) settlePlace(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, b jobs.Backend, survey *replica.Survey, dry bool) error {
-	s.Backend, s.Level = b.Name(), b.Level()
-	if err := refuse(&s.Place, wanted{image: t.Reference, template: t.Template}); err != nil {
-		return err
+// settlePlace settles what belongs to the backend of a place, and refuses what it does
+// not have. Images that berth itself has layers on are not settled here. The notes are
+// for people.
+func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err error) {
+	p.Backend, p.Level = b.Name(), b.Level()
+	can, on := p.Can(), "backend "+p.Backend
+	if p.Clustered() && (can.OtherHost || can.Daemon && w.env) {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the " + on + " goes with the local scheduler, not with " + p.Scheduler, Hint: "--scheduler local"}
 	}
-	s.Image, s.SSH, s.External = "", nil, nil // as the backend takes them
-	if p, ok := b.(Program); ok {
-		return e.settleProgram(ctx, s, t, p, dry)
+	if err := refuse(p, w); err != nil {
+		return nil, err
 	}
-	switch can := s.Can(); {
+	image, host, external := p.Image, valueOf(p.SSH), valueOf(p.External)
+	p.Image, p.SSH, p.External = "", nil, nil // as the backend takes them
+	if !can.Daemon {
+		p.Docker = nil
+	}
+	switch {
+	case can.NeedsHost && host.Host == "":
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the " + on + " needs a host", Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
 	case can.NeedsHost:
-		return settleSSH(s, t)
+		p.SSH = &host
+		return []string{on + ": no containment; commands have all the rights of the user on " + host.Host}, nil
 	case can.Bare:
-		return settleLocal(s, t)
-	case can.ImageNames:
-		return settleDocker(s, t, b)
-	case can.NoImage:
-		return nil
+		notes = []string{on + ": no containment; commands have all the rights of " + w.user}
+		if image != "" {
+			notes = append(notes, on+": the image "+image+" is not used; commands see this machine's programs")
+		}
+		return notes, nil
+	case can.Layers || can.NoImage:
+		return nil, nil
 	}
-	return e.settleImage(ctx, s, t, c, survey, dry)
+	p.Image = strings.TrimPrefix(w.image, "docker://")
+	switch {
+	case p.Image == "" && can.ImageNames && w.env:
+		p.Image = jobs.DefaultImage
+	case p.Image == "" && can.ImageNames:
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image",
+			Hint: "give one for " + p.Backend + " with --image debian:12, or [terminal] image in the task"}
+	case images.IsReference(p.Image) || !can.ImageNames && isFile(p.Image):
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the " + on + " cannot take the image " + p.Image, Hint: "name one such as debian:12"}
+	}
+	if !can.ImageNames {
+		p.External = &external
+		return nil, nil
+	}
+	if p.Clustered() {
+		// Docker hands out all GPUs of a machine, whatever a scheduler has allocated.
+		if p.Resources.GPUs != "" {
+			return nil, absent("[resources] gpus", p)
+		}
+		notes = []string{on + ": its containers are outside of the job's cgroup; " + p.Backend + " itself holds cpus and memory, and only those the task asks for"}
+	}
+	// Whether it can be written at all is the backend's to say, and soon.
+	_, err = b.Argv(jobs.Invocation{Name: "berth", Guest: "/", Place: jobs.Place{Image: p.Image, Mounts: p.Mounts}}, nil)
+	return notes, err
 }
 
 // refuse refuses what is said of a place and its backend does not have.
@@ -166,54 +202,4 @@ func absent(what string, p *jobs.Place) error {
 		on += ", which runs on the bare host"
 	}
 	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " cannot be had on the backend " + on, Hint: "leave it out, or name another --backend"}
-}
-
-// settleLocal says what is not contained.
-func settleLocal(s *jobs.Spec, t jobs.Task) error {
-	s.Notes = append(s.Notes, "backend local: no containment; the command has all the rights of "+s.User)
-	if t.Image != "" {
-		s.Notes = append(s.Notes, "backend local: the image "+t.Image+" is not used; the command sees this machine's programs")
-	}
-	return nil
-}
-
-// settleSSH settles which host is meant. The job itself is kept by a runner on this
-// machine.
-func settleSSH(s *jobs.Spec, t jobs.Task) error {
-	if s.Clustered() {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend ssh goes with the local scheduler, not with " + s.Scheduler, Hint: "--scheduler local"}
-	}
-	host := valueOf(t.SSH)
-	if host.Host == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host",
-			Hint: `--host HOST, [terminal] host in the task, or berth config set terminal.ssh_host HOST`}
-	}
-	s.SSH = &host
-	s.Notes = append(s.Notes, "backend ssh: no containment; the command has all the rights of the user on "+host.Host)
-	return nil
-}
-
-// settleDocker refuses what a throw-away container of docker's cannot give.
-// Docker hands out all GPUs of a machine, whatever a scheduler has allocated.
-func settleDocker(s *jobs.Spec, t jobs.Task, b jobs.Backend) error {
-	if t.Resources.GPUs != "" && s.Clustered() {
-		return absent("[resources] gpus", &s.Place)
-	}
-	if t.Reference == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image", Hint: `give one for docker with --image debian:12, or [terminal] image in the task`}
-	}
-	s.Image = strings.TrimPrefix(t.Reference, "docker://")
-	if images.IsReference(s.Image) {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "docker cannot take the image " + s.Image,
-			Hint: "name one such as docker://debian:12, or use --backend singularity"}
-	}
-	// Whether it can be written at all is the backend's to say, and soon.
-	if _, err := b.Argv(jobs.Invocation{Name: "berth", Guest: "/", Place: jobs.Place{Image: s.Image, Mounts: s.Mounts}}, nil); err != nil {
-		return err
-	}
-	if s.Clustered() {
-		s.Notes = append(s.Notes, "backend docker: its containers are outside of the job's cgroup; "+
-			"docker itself holds cpus and memory, and only those the task asks for")
-	}
-	return nil
 }

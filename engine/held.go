@@ -28,9 +28,6 @@ func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOpti
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "an environment is one task, not several",
 			Hint: "berth submit --ntasks runs a command in several; in an environment, leave it out"}
 	}
-	if !s.Can().Steps() {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " cannot be used in an allocation", Hint: "--backend singularity"}
-	}
 	sc, _, err := e.holder(s)
 	if err != nil {
 		return err

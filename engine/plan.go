@@ -73,12 +73,22 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := e.settleAfter(ctx, s, t.After, dry); err != nil {
 		return nil, err
 	}
-	b, notes, err := e.chooseBackend(ctx, &s.Place, wanted{dry: dry, auto: c.Auto, image: t.Reference, template: t.Template})
+	w := wanted{dry: dry, auto: c.Auto, image: t.Reference, template: t.Template, user: s.User}
+	b, notes, err := e.chooseBackend(ctx, &s.Place, w)
 	if err != nil {
 		return nil, err
 	}
-	s.Notes = append(s.Notes, notes...)
-	if err := e.settlePlace(ctx, s, t, c, b, survey, dry); err != nil {
+	said, err := settlePlace(&s.Place, b, w)
+	if err != nil {
+		return nil, err
+	}
+	s.Notes = append(append(s.Notes, notes...), said...)
+	if program, ok := b.(Program); ok {
+		err = settleProgram(ctx, s, program, dry)
+	} else if s.Can().Layers {
+		err = e.settleImage(ctx, s, t, c, survey, dry)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := e.settleLayer(s, t); err != nil {
@@ -189,7 +199,7 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		id, err := overlay.LowerID(abs)
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + abs + " does not exist", Hint: "name one that does, or a reference such as docker://debian:12"}
+				return noImage(abs)
 			}
 			return err
 		}
@@ -226,6 +236,10 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		}
 	}
 	return e.settleOverlay(s, overlay.TakesDirectories(e.Store.Overlays()), m)
+}
+
+func noImage(path string) error {
+	return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + path + " does not exist", Hint: "name one that does, or a reference such as docker://debian:12"}
 }
 
 // settleOverlay chooses the driver at submit, so that the script shows the true

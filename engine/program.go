@@ -3,10 +3,8 @@ package engine
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
-	"berth/internal/images"
 	"berth/internal/node/keeper"
 	"berth/jobs"
 )
@@ -124,32 +122,15 @@ const jobMargin = time.Hour
 // settleProgram settles a job on a backend that is a program. The job itself is
 // kept by a runner on this machine; its work tree goes to the sandbox and comes
 // back.
-func (e *Engine) settleProgram(ctx context.Context, s *jobs.Spec, t jobs.Task, p Program, dry bool) error {
-	if s.Clustered() {
-		return &jobs.Error{Kind: jobs.KindConfig,
-			Msg:  "the backend " + s.Backend + " goes with the local scheduler, not with " + s.Scheduler,
-			Hint: "--scheduler local"}
-	}
-	s.Image = strings.TrimPrefix(t.Reference, "docker://")
-	if images.IsReference(s.Image) || isFile(s.Image) {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " cannot take the image " + s.Image, Hint: "name one such as debian:12"}
-	}
-	external := valueOf(t.External)
+func settleProgram(ctx context.Context, s *jobs.Spec, p Program, dry bool) error {
 	like := jobs.EnvSpec{
 		Name: s.Name, Strict: true,
-		Place: jobs.Place{
-			Backend:   s.Backend,
-			Image:     s.Image,
-			Resources: s.Resources,
-			Network:   s.Network,
-			External:  &external,
-		},
+		Place: jobs.Place{Backend: s.Backend, Image: s.Image, Resources: s.Resources, Network: s.Network, External: s.External},
 	}
 	if s.Resources.Time > 0 {
 		like.External.Life = s.Resources.Time + jobMargin
 	}
 	if dry {
-		s.External = like.External
 		return nil
 	}
 	if err := p.Settle(ctx, &like); err != nil {

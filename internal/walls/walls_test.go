@@ -144,7 +144,6 @@ var backends = wall{
 	words: regexp.MustCompile(`(?:^|[^A-Za-z])(Backend(?:Singularity|Docker|Bwrap|SSH|Local))(?:$|[^A-Za-z])|^["` + "`" + `](singularity|modal|daytona)["` + "`" + `]$`),
 	free:  []string{"apptainer", "backends", "test", "scripts", "docs", "examples"},
 	exceptions: []exception{
-		{"engine/envplan.go", "for now: the planner", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
 		{"internal/config/apply.go", "for now: the configuration over a task", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
 		{"internal/config/profile/profile.go", "keys of a profile: the versions it was made for", []string{"singularity"}},
 		{"internal/config/program.go", "keys of these backends in the configuration", []string{"daytona", "modal"}},

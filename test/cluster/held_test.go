@@ -184,11 +184,11 @@ func TestHeldErrors(t *testing.T) {
 	for name, c := range map[string]struct{ flags, stderr string }{
 		"partition":   {"--partition nosuch", "(?i)partition"},
 		"image":       {"--image /home/alice/none.sif", "image /home/alice/none.sif does not exist"},
-		"docker":      {"--backend docker", "the backend docker cannot be used in an allocation"},
+		"docker":      {"--backend docker", "the backend docker goes with the local scheduler, not with slurm"},
 		"scheduler":   {"--scheduler pbs", `--scheduler must be "auto", "slurm" or "local", found "pbs"`},
 		"time":        {"--time soon", "time"},
 		"no schedule": {"--scheduler local --time 5m", "a time limit cannot be had without an allocation"},
-		"backend":     {"--backend ssh --host login", "the backend ssh cannot be used in an allocation"},
+		"backend":     {"--backend ssh --host login", "the backend ssh goes with the local scheduler, not with slurm"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := "held-err-" + strings.ReplaceAll(name, " ", "-")
