@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,8 +34,10 @@ func (c *Config) Environment(o *engine.EnvOptions) error {
 
 // Timeout is what ends a command, as [engine.ExecRequest] has it: 0 is the
 // usual, negative is never.
-func (c *Config) Timeout() time.Duration {
-	v := c.said("terminal.timeout")
+func (c *Config) Timeout() time.Duration { return c.duration("terminal.timeout") }
+
+func (c *Config) duration(name string) time.Duration {
+	v := c.said(name)
 	if v.V == nil {
 		return 0
 	}
@@ -60,58 +63,149 @@ func orNone[T int | jobs.Bytes | time.Duration](v T) T {
 	return v
 }
 
-// limit is a limit of [engine.EnvOptions]; 0 when it is not set.
-func limit[T int | jobs.Bytes | time.Duration](c *Config, name string) T {
-	v := c.said(name)
-	if v.V == nil {
-		return 0
+// place returns what the configuration says of a place on a backend, of a job or of an
+// environment, without what a profile says: the engine puts that below. The backend is ""
+// or "auto" where it is still to be chosen. The reference is the image of a backend that
+// takes names, the notes are for people.
+func (c *Config) place(backend string, job bool) (o engine.EnvOptions, reference string, notes []string, err error) {
+	if o.Profile, err = c.ReadProfile(); err != nil {
+		return o, "", nil, err
 	}
-	return orNone(get[T](v))
+	can := jobs.CapabilitiesOf(backend)
+	if backend == "" || backend == jobs.BackendAuto {
+		can = jobs.Capabilities{Layers: true, ImageNames: true} // whichever it will be
+	}
+	for i := range Keys {
+		k := &Keys[i]
+		f := keys.Find(k.Part)
+		if f == nil || !c.counts(k, backend, job) {
+			continue
+		}
+		v := c.said(k.Name)
+		switch {
+		case v.V == nil || v.V == f.Usual || v.Origin.Layer == layerProfile:
+		case job && f.Name == "resources.disk" && !can.Layers: // it has no layer of berth's
+		case job && can.NeedsHost && !keys.Has(f.Jobs, backend):
+			notes = append(notes, fmt.Sprintf("%s = %s (%s) is left out: the backend %s cannot hold it", k.Name, v, v.Origin, backend))
+		default:
+			f.Put(&o.Place, k.inPlace(v.V))
+		}
+	}
+	if can.Layers {
+		o.Template = c.template()
+		// The engine has the profile of a job, and of an environment only in an allocation.
+		if v := c.said("terminal.singularity_image"); o.Template == "" && (!job || v.Origin.Layer != layerProfile) {
+			o.Image = shown(v.V)
+		}
+	}
+	if can.ImageNames {
+		reference = shown(c.said("terminal.docker_image").V)
+	}
+	if can.NeedsHost {
+		var host jobs.SSHSpec
+		host, err = c.ssh()
+		o.SSH = &host
+	}
+	if jobs.IsProgram(backend) {
+		o.External = &jobs.ExternalSpec{}
+		if o.Network != "none" {
+			o.External.Allow = get[[]string](c.said("terminal.allow"))
+		}
+		reference, o.External.Options, err = c.options(backend)
+	}
+	o.Forward = get[[]string](c.said("terminal.env_passthrough"))
+	return o, reference, notes, err
 }
 
-// forBackend is what the configuration says of environments on one backend.
+// counts tells whether a key says something of a job, or of an environment, on a
+// backend. A service alone holds the network of a job.
+func (c *Config) counts(k *Key, backend string, job bool) bool {
+	switch {
+	case !k.isFor(backend):
+		return false
+	case job:
+		return k.Jobs || k.Name == "terminal.network" && jobs.IsProgram(backend)
+	case k.table() == "resources" && !jobs.IsCluster(shown(c.said("scheduler").V)): // a scheduler is asked for them
+		return k.Name == "resources.time" && jobs.IsProgram(backend)
+	}
+	return !k.NotEnvs
+}
+
+// inPlace is the key's value as a place has it.
+func (k *Key) inPlace(v any) any {
+	switch v := v.(type) {
+	case int:
+		return orNone(v)
+	case jobs.Bytes:
+		return orNone(v)
+	case []string:
+		if k.Part == "terminal.bind" {
+			return mounts(v)
+		}
+	}
+	return v
+}
+
+// mounts reads the words that [binds] has made.
+func mounts(words []string) (out []jobs.Mount) {
+	for _, word := range words {
+		parts := strings.Split(word, ":")
+		out = append(out, jobs.Mount{Source: parts[0], Destination: parts[1], Writable: len(parts) > 2})
+	}
+	return out
+}
+
+// on is what is said for a backend.
+func (c *Config) on(backend, name string) Value {
+	if !Find(name).isFor(backend) {
+		return Value{}
+	}
+	return c.said(name)
+}
+
+// forBackend is what the configuration says of environments on one backend: of their
+// place, and what no job has.
 func (c *Config) forBackend(backend string) (engine.EnvOptions, []string, error) {
-	var o engine.EnvOptions
-	var notes []string
-	var err error
-	if o.Profile, err = c.ReadProfile(); err != nil {
+	o, reference, notes, err := c.place(backend, false)
+	if err != nil {
 		return o, nil, err
 	}
-	o.Lifetime = limit[time.Duration](c, "terminal.lifetime_seconds")
-	o.Forward = get[[]string](c.said("terminal.env_passthrough"))
+	if o.Image == "" {
+		o.Image = reference
+	}
+	if jobs.CapabilitiesOf(backend).Here() {
+		o.Scratch, o.Stage = shown(c.said("terminal.scratch_dir").V), o.Profile.Stage
+	}
+	o.Lifetime = c.duration("terminal.lifetime_seconds")
+	o.Discard = c.on(backend, "terminal.container_persistent").V == false || c.on(backend, "terminal.daytona.auto_destroy").V == true
 	dir := c.said("terminal.cwd")
-	if o.Dir, err = c.cwd(backend, shown(dir.V)); err != nil {
+	if o.Dir, err = cwd(backend, shown(dir.V)); err != nil {
 		return o, nil, err
 	}
 	if o.Dir == "" && dir.V != nil && shown(dir.V) != "." {
 		notes = append(notes, fmt.Sprintf("terminal.cwd = %s (%s) is left out: there is no such place in a container; sessions begin in HOME",
 			inFile(dir), dir.Origin))
 	}
-	if slices.Contains(contained, backend) {
-		if err := c.container(&o, backend); err != nil {
+	for _, n := range get[[]string](c.on(backend, "terminal.docker_forward_env")) {
+		if !slices.Contains(o.Forward, n) {
+			o.Forward = append(slices.Clone(o.Forward), n)
+		}
+	}
+	if c.on(backend, "terminal.docker_run_as_host_user").V == true {
+		keys.Find("docker.user").Put(&o.Place, fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()))
+	}
+	if c.on(backend, "terminal.docker_network").V == false {
+		o.Network = "none" // who shuts it off in either way means it
+	}
+	if c.on(backend, "terminal.docker_mount_cwd_to_workspace").V == true {
+		wd, err := os.Getwd()
+		if err != nil {
 			return o, nil, err
 		}
+		o.Mounts, o.Dir = append(o.Mounts, jobs.Mount{Source: wd, Destination: Workspace, Writable: true}), Workspace
 	}
-	switch backend {
-	case jobs.BackendSingularity:
-		if o.Template = c.template(); o.Template == "" {
-			o.Image = shown(c.said("terminal.singularity_image").V)
-		}
-	case jobs.BackendDocker:
-		err = c.docker(&o)
-	case jobs.BackendSSH:
-		var host jobs.SSHSpec
-		host, err = c.SSH()
-		o.SSH = &host
-	default:
-		if jobs.IsProgram(backend) {
-			err = c.program(&o, backend)
-		}
-	}
-	c.fields(&o.Place, "terminal", backend, false)
-	c.allocation(&o, backend)
 	o.Project = c.shapedBy(backend)
-	return o, notes, err
+	return o, notes, nil
 }
 
 // template is the template that is used, or "": an image that a stronger layer
@@ -156,71 +250,8 @@ func (c *Config) shapedBy(backend string) string {
 	return ""
 }
 
-// container is what holds for backends that contain.
-func (c *Config) container(o *engine.EnvOptions, backend string) error {
-	o.Resources.CPUs = limit[int](c, "terminal.container_cpu")
-	o.Resources.Memory = limit[jobs.Bytes](c, "terminal.container_memory")
-	if !jobs.CapabilitiesOf(backend).NoImage {
-		o.Resources.Disk = limit[jobs.Bytes](c, "terminal.container_disk")
-		o.GPU = shown(c.said("terminal.gpu").V)
-	}
-	o.Discard = c.said("terminal.container_persistent").V == false
-	o.Network = shown(c.said("terminal.network").V)
-	o.Scratch = shown(c.said("terminal.scratch_dir").V)
-	if o.Scratch == "" {
-		o.Scratch = o.Profile.Scratch
-	}
-	o.Stage = o.Profile.Stage
-	var err error
-	o.Mounts, err = c.binds()
-	o.HostSockets = get[[]string](c.said("terminal.host_sockets"))
-	return err
-}
-
-func (c *Config) binds() ([]jobs.Mount, error) {
-	var out []jobs.Mount
-	for _, word := range get[[]string](c.said("terminal.bind")) {
-		parts := strings.Split(word, ":")
-		if len(parts) < 2 {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "terminal.bind holds " + literal(word) + ", which is no bind"}
-		}
-		out = append(out, jobs.Mount{Source: parts[0], Destination: parts[1], Writable: len(parts) > 2})
-	}
-	return out, nil
-}
-
 // Workspace is where docker_mount_cwd_to_workspace shows the current directory.
 const Workspace = "/workspace"
-
-func (c *Config) docker(o *engine.EnvOptions) error {
-	o.Image = shown(c.said("terminal.docker_image").V)
-	o.Env = get[[]string](c.said("terminal.docker_env"))
-	for _, n := range get[[]string](c.said("terminal.docker_forward_env")) {
-		if !slices.Contains(o.Forward, n) {
-			o.Forward = append(slices.Clone(o.Forward), n)
-		}
-	}
-	o.Docker = &jobs.DockerSpec{}
-	o.Docker.Program = shown(c.said("terminal.docker_binary").V)
-	o.Docker.Volumes = get[[]string](c.said("terminal.docker_volumes"))
-	o.Docker.ExtraArgs = get[[]string](c.said("terminal.docker_extra_args"))
-	o.Docker.Shm = get[jobs.Bytes](c.said("terminal.docker_shm_size"))
-	if c.said("terminal.docker_run_as_host_user").V == true {
-		o.Docker.User = fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
-	}
-	if c.said("terminal.docker_network").V == false {
-		o.Network = "none" // who shuts it off in either way means it
-	}
-	if c.MountCwd() {
-		dir, err := os.Getwd()
-		if err != nil {
-			return err
-		}
-		o.Mounts = append(slices.Clone(o.Mounts), jobs.Mount{Source: dir, Destination: Workspace, Writable: true})
-		o.Dir = Workspace
-	}
-	return nil
-}
 
 // MountCwd tells whether the current directory is to be seen in containers of
 // docker's.
@@ -228,83 +259,41 @@ func (c *Config) MountCwd() bool {
 	return c.said("terminal.docker_mount_cwd_to_workspace").V == true
 }
 
-// fields puts into a place the values of a table that [keys.Fields] names, for jobs or
-// for environments on a backend, which is "" or "auto" where it is still to be chosen.
-// What a profile says is left out: the engine puts that below.
-func (c *Config) fields(p *jobs.Place, table, backend string, job bool) {
-	for i := range keys.Fields {
-		f := &keys.Fields[i]
-		if f.Meaning == "" || f.Table() != table || f.JobsOnly && !job {
-			continue
-		}
-		if k := Find(f.Name); unlessAuto(backend) != "" && !k.isFor(backend) {
-			continue
-		}
-		if v := c.said(f.Name); v.Origin.Layer != layerProfile {
-			f.Put(p, v.V)
-		}
-	}
-}
-
-func unlessAuto(backend string) string {
-	if backend == jobs.BackendAuto {
-		return ""
-	}
-	return backend
-}
-
-// allocation is what only a cluster's scheduler is asked for. Resources are asked of it there,
-// and not of the container in the allocation.
-func (c *Config) allocation(o *engine.EnvOptions, backend string) {
-	var p jobs.Place
-	c.fields(&p, "slurm", backend, false)
-	if jobs.IsCluster(shown(c.said("scheduler").V)) {
-		c.fields(&p, "resources", backend, false)
-	}
-	keys.Over(&o.Place, p)
-}
-
 // cwd is where sessions begin on a backend; "" is HOME, or where berth chooses.
-func (c *Config) cwd(backend, dir string) (string, error) {
+func cwd(backend, dir string) (string, error) {
+	can := jobs.CapabilitiesOf(backend)
 	home := dir == "~" || strings.HasPrefix(dir, "~/")
 	switch {
 	case dir == "":
 		return "", nil
-	case slices.Contains(contained, backend) || jobs.IsProgram(backend):
+	case !can.Bare:
 		if home || !filepath.IsAbs(dir) || strings.HasPrefix(dir, "/home/") || strings.HasPrefix(dir, "/Users/") {
 			return "", nil
 		}
 		return dir, nil
-	case backend == jobs.BackendLocal && !filepath.IsAbs(dir) && !home:
-		return filepath.Abs(dir)
-	case backend == jobs.BackendLocal && home:
+	case can.OtherHost && (dir == "." || dir == "~"):
+		return "", nil // its HOME
+	case can.OtherHost:
+		return dir, nil
+	case home:
 		h, err := os.UserHomeDir()
 		return filepath.Join(h, dir[1:]), err
-	case dir == "." || dir == "~":
-		return "", nil // of another host: its HOME
 	}
-	return dir, nil
+	return filepath.Abs(dir)
 }
 
-// SSH is the host of the backend ssh. Without a host the other words mean
+// ssh is the host of the backend ssh. Without a host the other words mean
 // nothing: launchers set them to their defaults.
-func (c *Config) SSH() (jobs.SSHSpec, error) {
+func (c *Config) ssh() (jobs.SSHSpec, error) {
 	host := shown(c.said("terminal.ssh_host").V)
 	if host == "" {
 		return jobs.SSHSpec{}, nil
 	}
 	s, err := jobs.ParseHost(host)
-	if err != nil {
-		return s, err
-	}
-	if user := shown(c.said("terminal.ssh_user").V); user != "" && s.User == "" {
-		s.User = user
-	}
-	if port := get[int](c.said("terminal.ssh_port")); port != 0 && s.Port == 0 {
-		s.Port = port
-	}
+	s.User = cmp.Or(s.User, shown(c.said("terminal.ssh_user").V))
+	s.Port = cmp.Or(s.Port, get[int](c.said("terminal.ssh_port")))
 	s.Key = shown(c.said("terminal.ssh_key").V)
-	return s, nil
+	return s, err
 }
 
 // login is the host on which the target's Slurm is asked; nil is this one.
@@ -343,73 +332,30 @@ func (c *Config) Task(t *jobs.Task) (notes []string, err error) {
 	if s := shown(c.said("terminal.scratch_dir").V); s != "" {
 		t.Profile.Scratch = s
 	}
-	var low jobs.Place
-	for _, table := range []string{"terminal", "resources", "slurm"} {
-		c.fields(&low, table, t.Backend, true)
+	low, reference, notes, err := c.place(t.Backend, true)
+	if err != nil {
+		return notes, err
 	}
-	notes = c.held(&low, t)
-	keys.Under(&t.Place, low, "")
-	return notes, c.taskTerminal(t)
-}
-
-// held leaves out what the backend of a task does not have. Of another host, which
-// cannot hold a limit, it says so; a task that asks for that itself is refused.
-func (c *Config) held(p *jobs.Place, t *jobs.Task) (notes []string) {
-	if t.Backend == jobs.BackendSSH {
-		for _, name := range []string{"resources.memory", "resources.gpus"} {
-			if v := c.said(name); v.V != nil {
-				notes = append(notes, fmt.Sprintf("%s = %s (%s) is left out: the backend ssh cannot hold it", name, v, v.Origin))
-			}
-		}
-		p.Resources.Memory, p.Resources.GPUs = 0, ""
+	if t.Overlay.Name != "" {
+		low.Resources.Disk = 0 // it has its size
 	}
-	if !slices.Contains([]string{"", jobs.BackendAuto, jobs.BackendSingularity}, t.Backend) || t.Overlay.Name != "" {
-		p.Resources.Disk = 0
+	if t.Image == "" && t.Reference == "" && t.Template == "" {
+		t.Image, t.Reference, t.Template = low.Image, reference, low.Template
 	}
-	return notes
-}
-
-func (c *Config) taskTerminal(t *jobs.Task) (err error) {
-	if jobs.IsProgram(t.Backend) {
-		return c.taskProgram(t)
+	if t.SSH == nil {
+		t.SSH = low.SSH
 	}
-	bare := t.Backend == jobs.BackendLocal || t.Backend == jobs.BackendSSH
-	if t.Backend == jobs.BackendSSH && t.SSH == nil {
-		host, err := c.SSH()
-		if err != nil {
-			return err
-		}
-		t.SSH = &host
+	keys.Under(&t.Place, low.Place, "")
+	if t.External == nil {
+		t.External = low.External
 	}
-	if !bare && !t.Can().NoImage && t.Image == "" && t.Reference == "" && t.Template == "" {
-		if t.Backend != jobs.BackendDocker {
-			t.Template = c.template()
-		}
-		if v := c.said("terminal.singularity_image"); v.V != nil && v.Origin.Layer != layerProfile && t.Template == "" {
-			t.Image = shown(v.V)
-		}
-		t.Reference = shown(c.said("terminal.docker_image").V)
-	}
-	if !bare {
-		t.HostSockets = get[[]string](c.said("terminal.host_sockets"))
-	}
-	if !bare && t.Mounts == nil {
-		if t.Mounts, err = c.binds(); err != nil {
-			return err
-		}
-	}
-	c.forwarded(&t.Place)
-	return nil
-}
-
-// forwarded adds the variables that every command gets.
-func (c *Config) forwarded(term *jobs.Place) {
-	for _, name := range get[[]string](c.said("terminal.env_passthrough")) {
-		given := slices.ContainsFunc(term.Env, func(kv string) bool { n, _, _ := strings.Cut(kv, "="); return n == name })
+	for _, name := range low.Forward { // every command gets them
+		given := slices.ContainsFunc(t.Env, func(kv string) bool { n, _, _ := strings.Cut(kv, "="); return n == name })
 		if _, set := c.lookupEnv(name); set && !given {
-			term.Env = append(slices.Clone(term.Env), name)
+			t.Env = append(slices.Clone(t.Env), name)
 		}
 	}
+	return notes, nil
 }
 
 func (c *Config) lookupEnv(name string) (string, bool) {
@@ -429,8 +375,8 @@ func (c *Config) CheckJob(s *jobs.Spec) error {
 		return nil
 	}
 	v := c.said("terminal.network")
-	if s.Backend == jobs.BackendDocker && v.V != "none" {
-		v = c.said("terminal.docker_network")
+	if other := c.on(s.Backend, "terminal.docker_network"); other.V == false && v.V != "none" {
+		v = other
 	}
 	if s.Level == jobs.LevelNone || v.V != "none" && v.V != false {
 		return nil
@@ -438,11 +384,4 @@ func (c *Config) CheckJob(s *jobs.Spec) error {
 	return &jobs.Error{Kind: jobs.KindConfig,
 		Msg:  fmt.Sprintf("%s = %s (%s): a job on the backend %s has the network of its machine, which cannot be shut off yet", v.Key.Name, v, v.Origin, s.Backend),
 		Hint: "berth exec has it shut off; or leave the key out where jobs are to run"}
-}
-
-func orSaid[T comparable](dst *T, v T) {
-	var zero T
-	if *dst == zero {
-		*dst = v
-	}
 }

@@ -59,6 +59,7 @@ type Key struct {
 	Jobs    bool     // it counts for jobs
 	NotEnvs bool     // it does not count for environments
 	Meaning string   // one line
+	Part    string   // the part of a place that it is, by its name in [keys.Fields]; "" is none
 	Secret  bool     // its value is never shown
 
 	// Allow is free, never, or the word of projects.DIR.allow with which a
@@ -94,7 +95,7 @@ func of(table string) (out []Key) {
 		if f.Meaning == "" || f.Table() != table {
 			continue
 		}
-		k := Key{Name: f.Name, Flag: f.Flag, Words: f.Words, Most: f.Most, Jobs: true, NotEnvs: f.JobsOnly, Meaning: f.Meaning, Allow: f.Allow, Safe: safe[f.Name]}
+		k := Key{Name: f.Name, Flag: f.Flag, Words: f.Words, Most: f.Most, Jobs: true, NotEnvs: f.JobsOnly, Meaning: f.Meaning, Part: f.Name, Allow: f.Allow, Safe: safe[f.Name]}
 		switch f.In(&jobs.Place{}).(type) {
 		case *int:
 			k.Type = Count
@@ -157,9 +158,13 @@ func (k *Key) leaf() string { return k.Name[strings.LastIndexByte(k.Name, '.')+1
 // programs is the word of Key.Places for every backend that is a program.
 const programs = "programs"
 
-// isFor tells whether the key counts for a backend.
+// isFor tells whether the key counts for a backend; "" and "auto" are one that contains
+// here.
 func (k *Key) isFor(backend string) bool {
-	return len(k.Places) == 0 || slices.Contains(k.Places, backend) || slices.Contains(k.Places, programs) && jobs.IsProgram(backend)
+	auto := backend == "" || backend == jobs.BackendAuto
+	return len(k.Places) == 0 || slices.ContainsFunc(k.Places, func(b string) bool {
+		return b == backend || b == programs && jobs.IsProgram(backend) || auto && jobs.CapabilitiesOf(b).Here()
+	})
 }
 
 // names returns what the table's keys are called.

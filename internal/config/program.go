@@ -1,58 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"berth/engine"
 	"berth/internal/config/secrets"
 	"berth/internal/config/strict"
 	"berth/jobs"
 )
-
-// program is what holds for a backend that is a program.
-func (c *Config) program(o *engine.EnvOptions, backend string) error {
-	o.Resources.CPUs = limit[int](c, "terminal.container_cpu")
-	o.Resources.Memory = limit[jobs.Bytes](c, "terminal.container_memory")
-	o.Resources.Disk = limit[jobs.Bytes](c, "terminal.container_disk")
-	o.Discard = c.said("terminal.container_persistent").V == false || backend == "daytona" && c.said("terminal.daytona.auto_destroy").V == true
-	o.Network = shown(c.said("terminal.network").V)
-	o.GPU = shown(c.said("terminal.gpu").V)
-	o.External = &jobs.ExternalSpec{}
-	if c.said("terminal.allow").V != nil && o.Network != "none" {
-		o.External.Allow = get[[]string](c.said("terminal.allow"))
-	}
-	if o.Resources.Time = get[time.Duration](c.said("resources.time")); backend == "daytona" {
-		orSaid(&o.Resources.Time, get[time.Duration](c.said("terminal.daytona.auto_destroy_after_seconds")))
-	}
-	var err error
-	o.Image, o.External.Options, err = c.options(backend)
-	return err
-}
-
-// taskProgram is the same of a job.
-func (c *Config) taskProgram(t *jobs.Task) error {
-	image, options, err := c.options(t.Backend)
-	if err != nil {
-		return err
-	}
-	if t.Image == "" && t.Template == "" {
-		orSaid(&t.Reference, image)
-	}
-	t.External = &jobs.ExternalSpec{Options: options}
-	if c.said("terminal.network").V == "none" {
-		t.Network = "none"
-	} else if c.said("terminal.allow").V != nil {
-		t.External.Allow = get[[]string](c.said("terminal.allow"))
-	}
-	if t.Backend == "daytona" {
-		orSaid(&t.Resources.Time, get[time.Duration](c.said("terminal.daytona.auto_destroy_after_seconds")))
-	}
-	c.forwarded(&t.Place)
-	return nil
-}
 
 // Options are those of a backend that is a program, for requests that are about
 // no environment. What is wrong with them is said where one is made.
@@ -71,19 +28,14 @@ func (c *Config) options(backend string) (image string, options map[string]strin
 			options[name] = value
 		}
 	}
-	switch backend {
-	case "modal":
-		if v := c.said("terminal.modal_mode"); shown(v.V) == "managed" {
-			return "", nil, &jobs.Error{Kind: jobs.KindConfig,
-				Msg:  fmt.Sprintf("terminal.modal_mode = managed (%s): berth reaches Modal itself, with your own key, and not through a gateway", v.Origin),
-				Hint: "berth config set terminal.modal_mode direct"}
-		}
-		image = shown(c.said("terminal.modal_image").V)
-	case "daytona":
-		image = shown(c.said("terminal.daytona_image").V)
-		for _, name := range []string{"api_url", "workspace_template", "per_task_workspace"} {
-			set(name, shown(c.said("terminal.daytona."+name).V))
-		}
+	if v := c.on(backend, "terminal.modal_mode"); v.V == "managed" {
+		return "", nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("terminal.modal_mode = managed (%s): berth reaches Modal itself, with your own key, and not through a gateway", v.Origin),
+			Hint: "berth config set terminal.modal_mode direct"}
+	}
+	image = cmp.Or(shown(c.on(backend, "terminal.modal_image").V), shown(c.on(backend, "terminal.daytona_image").V))
+	for _, name := range []string{"api_url", "workspace_template", "per_task_workspace"} {
+		set(name, shown(c.on(backend, "terminal.daytona."+name).V))
 	}
 	for _, kv := range get[[]string](c.said("terminal.external")) {
 		name, value, _ := strings.Cut(kv, "=")

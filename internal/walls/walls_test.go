@@ -144,9 +144,7 @@ var backends = wall{
 	words: regexp.MustCompile(`(?:^|[^A-Za-z])(Backend(?:Singularity|Docker|Bwrap|SSH|Local))(?:$|[^A-Za-z])|^["` + "`" + `](singularity|modal|daytona)["` + "`" + `]$`),
 	free:  []string{"apptainer", "backends", "test", "scripts", "docs", "examples"},
 	exceptions: []exception{
-		{"internal/config/apply.go", "for now: the configuration over a task", []string{"BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity"}},
 		{"internal/config/profile/profile.go", "keys of a profile: the versions it was made for", []string{"singularity"}},
-		{"internal/config/program.go", "keys of these backends in the configuration", []string{"daytona", "modal"}},
 		{"internal/config/table.go", "the configuration's table", []string{"BackendBwrap", "BackendDocker", "BackendSSH", "BackendSingularity", "daytona", "modal"}},
 		{"internal/doctor/conclude.go", "what is chosen where the first that contains does not work", []string{"BackendDocker"}},
 		{"jobs/backends.go", "the list of all", []string{"BackendBwrap", "BackendDocker", "BackendLocal", "BackendSSH", "BackendSingularity", "daytona", "modal", "singularity"}},

@@ -57,6 +57,16 @@ type Field struct {
 	JobsOnly bool   // it does not count for environments
 }
 
+// Find returns a part by its name, or nil.
+func Find(name string) *Field {
+	for i := range Fields {
+		if Fields[i].Name == name {
+			return &Fields[i]
+		}
+	}
+	return nil
+}
+
 // Has reports whether a backend has what [Field.Jobs] or [Field.Envs] says.
 func Has(which func(jobs.Capabilities) bool, backend string) bool {
 	return which == nil || which(jobs.CapabilitiesOf(backend))
