@@ -3,11 +3,13 @@ package engine
 import (
 	"cmp"
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"berth/internal/config/keys"
 	"berth/internal/images"
+	"berth/internal/sys/private"
 	"berth/jobs"
 )
 
@@ -202,4 +204,25 @@ func absent(what string, p *jobs.Place) error {
 		on += ", which runs on the bare host"
 	}
 	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " cannot be had on the backend " + on, Hint: "leave it out, or name another --backend"}
+}
+
+// checkBinds refuses, before anything waits for them, binds that let a command choose
+// what another one shows, and binds of berth's own directories, for which the node looks
+// again. A job's need not be on this machine.
+func (e *Engine) checkBinds(p *jobs.Place, w wanted) error {
+	if err := checkMounts(p.Mounts); err != nil || p.Login != nil {
+		return err
+	}
+	if p.Level == jobs.LevelFS {
+		if _, _, err := (private.Places{State: e.Store.Home()}).Covers(p.Mounts, "/"); err != nil {
+			return err
+		}
+	}
+	for _, m := range p.Mounts {
+		if _, err := os.Stat(m.Source); err != nil && w.env {
+			return &jobs.Error{Kind: jobs.KindNotFound, Msg: "the bind source " + m.Source + " does not exist",
+				Hint: "make it, or correct the path before the first colon"}
+		}
+	}
+	return nil
 }

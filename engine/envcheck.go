@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"berth/internal/config/keys"
-	"berth/internal/sys/private"
 	"berth/jobs"
 )
 
@@ -167,11 +166,4 @@ func checkMounts(mounts []jobs.Mount) error {
 		}
 	}
 	return nil
-}
-
-// checkPrivate refuses a bind of berth's own directories, before anything waits
-// for it. The node looks again, at what is there.
-func (e *Engine) checkPrivate(mounts []jobs.Mount) error {
-	_, _, err := private.Places{State: e.Store.Home()}.Covers(mounts, "/")
-	return err
 }

@@ -94,19 +94,8 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	if err := settleUsual(s, o); err != nil {
 		return nil, err
 	}
-	if err := checkMounts(s.Mounts); err != nil {
+	if err := e.checkBinds(&s.Place, w); err != nil {
 		return nil, err
-	}
-	if s.Level == jobs.LevelFS && s.Login == nil {
-		if err := e.checkPrivate(s.Mounts); err != nil {
-			return nil, err
-		}
-	}
-	for _, m := range s.Mounts {
-		if _, err := os.Stat(m.Source); err != nil && s.Login == nil {
-			return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "the bind source " + m.Source + " does not exist",
-				Hint: "make it, or correct the path before the first colon"}
-		}
 	}
 	if program != nil {
 		return s, program.Settle(ctx, s)

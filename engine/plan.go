@@ -113,15 +113,8 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := e.settleEnv(s, t, dry); err != nil {
 		return nil, err
 	}
-	if s.Login == nil { // the binds of a cluster cannot be seen from here
-		if err := checkMounts(s.Mounts); err != nil {
-			return nil, err
-		}
-		if s.Level == jobs.LevelFS {
-			if err := e.checkPrivate(s.Mounts); err != nil {
-				return nil, err
-			}
-		}
+	if err := e.checkBinds(&s.Place, w); err != nil {
+		return nil, err
 	}
 	return s, checkSpec(s)
 }
