@@ -60,8 +60,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 	}
 	s.Scheduler = scheduler
 	w.image, w.template = o.Image, o.Template
-	said, err = settlePlace(&s.Place, b, w)
-	if err != nil {
+	if said, err = settlePlace(&s.Place, b, w); err != nil {
 		return nil, err
 	}
 	s.Notes = append(s.Notes, said...)

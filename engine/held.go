@@ -40,11 +40,7 @@ func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOpti
 	keys.Under(&s.Place, jobs.Place{Slurm: o.Profile.Slurm}, "slurm")
 	put(&s.Scratch, o.Profile.Scratch)
 	put(&s.Stage, o.Profile.Stage)
-	if s.GPU == "" && s.Resources.GPUs != "" {
-		if s.GPU = o.Profile.GPU; s.GPU == "" {
-			s.GPU = "nvidia"
-		}
-	}
+	s.GPU = s.GPUKind()
 	return nil
 }
 

@@ -121,8 +121,8 @@ func isFile(ref string) bool {
 }
 
 // settlePlace settles what belongs to the backend of a place, and refuses what it does
-// not have. Images that berth itself has layers on are not settled here. The notes are
-// for people.
+// not have. An image that berth itself puts layers over is settled by the caller. The
+// notes are for people.
 func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err error) {
 	p.Backend, p.Level = b.Name(), b.Level()
 	can, on := p.Can(), "backend "+p.Backend
