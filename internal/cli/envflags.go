@@ -21,12 +21,11 @@ import (
 // is made.
 type envFlags struct {
 	name, session              string
-	image, from, template      string
+	template                   string
 	lifetime, limits, dir      string
 	set, sshOptions            []string
 	host, sshKey               string
 	target, profile, scheduler string
-	pids                       int
 	forward                    []string
 	discard, mountCwd          bool
 	held                       heldFlags
@@ -50,15 +49,12 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	fs.StringVar(&f.session, "session", os.Getenv("BERTH_SESSION"),
 		"use the session `NAME`, with its own directory and variables (default \"default\"; $BERTH_SESSION)")
-	fs.StringVar(&f.image, "image", "", "container `IMAGE`: a SIF file, an unpacked one, or a reference such as docker://debian:12")
-	fs.StringVar(&f.from, "from", "", "cloud services: begin with the files of the snapshot `NAME` (berth env snapshots)")
 	fs.StringVar(&f.template, "template", "", "singularity: use the template `NAME` instead of an image (berth template ls)")
 	fs.StringArrayVar(&f.set, "set", nil, "set `NAME=VALUE` for every command in it; not for secrets; repeatable")
 	fs.StringArrayVar(&f.forward, "forward", nil, "pass the variable `NAME` of the caller to every command; its value is not recorded; repeatable")
 	fs.BoolVar(&f.mountCwd, "mount-cwd", false, "mount the current directory at /workspace, writable, and start there")
 	fs.StringVar(&f.limits, "limits", "", "`strict`: refuse limits that can only be watched and not enforced; set no default limits")
 	fs.BoolVar(&f.discard, "discard", false, "remove its files when it stops")
-	fs.IntVar(&f.pids, "pids", 0, "docker: limit on the `NUMBER` of processes (default 256)")
 	fs.Bool("offline", false, offlineHelp)
 	fs.StringVar(&f.scheduler, "scheduler", "", "where it runs, `NAME`: slurm (in an allocation), local or auto")
 	fs.StringVar(&f.profile, "profile", "", "site profile of an allocation: a `NAME` or the path of a file ($BERTH_PROFILE)")
@@ -74,13 +70,7 @@ func (f *envFlags) add(c *cobra.Command) {
 func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	o := engine.EnvOptions{
 		Name: f.name, Template: f.template, Discard: f.discard, Forward: f.forward,
-		Place: jobs.Place{
-			Image:    f.image,
-			Env:      f.set,
-			Dir:      f.dir,
-			External: &jobs.ExternalSpec{From: f.from},
-			Docker:   &jobs.DockerSpec{Pids: f.pids},
-		},
+		Place: jobs.Place{Env: f.set, Dir: f.dir},
 	}
 	if err := task.Place(&o.Place, keysGiven(cmd, envKeyFlags, nil)); err != nil {
 		return o, err
@@ -88,12 +78,12 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 	if meant := jobs.MeantBackend(o.Backend); meant != "" {
 		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--backend must not be %q", o.Backend), Hint: "--backend " + meant}
 	}
-	if f.from != "" {
-		if err := jobs.CheckSnapshotName(f.from); err != nil {
+	if o.External != nil {
+		if err := jobs.CheckSnapshotName(o.External.From); err != nil {
 			return o, err
 		}
 	}
-	if f.image != "" && f.template != "" {
+	if o.Image != "" && f.template != "" {
 		return o, usage("give --image or --template, not both")
 	}
 	if f.mountCwd {
