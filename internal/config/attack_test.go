@@ -195,6 +195,16 @@ func TestStrongerImage(t *testing.T) {
 	if i, tmpl := used(w.accepted(t, "[terminal]\ntemplate = \"minimal\"\n")); i != "docker://alpine:3" || tmpl != "" {
 		t.Error(i, tmpl)
 	}
+	// Of the images of two backends a job has that of its own; both, where it is still to be chosen.
+	w.src.Environ = append(w.src.Environ, "TERMINAL_DOCKER_IMAGE=debian:12")
+	for backend, want := range map[string][2]string{
+		jobs.BackendSingularity: {"docker://alpine:3", ""}, jobs.BackendDocker: {"", "debian:12"}, "": {"docker://alpine:3", "debian:12"}, jobs.BackendLocal: {},
+	} {
+		task := jobs.Task{Place: jobs.Place{Backend: backend}}
+		if _, err := w.load(t).Task(&task); err != nil || [2]string{task.Image, task.Reference} != want {
+			t.Errorf("%q: %q, %q, %v", backend, task.Image, task.Reference, err)
+		}
+	}
 }
 
 // TestHostileName: nothing that a directory is called may run when the hint is
