@@ -2,6 +2,7 @@ package lease
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -71,7 +72,15 @@ func TestExiting(t *testing.T) {
 	if Exiting(pid) {
 		t.Error("it is on its way out before it was killed")
 	}
-	if err := errors.Join(parent.Process.Signal(syscall.SIGSTOP), first.Process.Kill()); err != nil {
+	if err := parent.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually("its parent is stopped", func() bool {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", parent.Process.Pid))
+		state, _, _, ok := parseStat(string(text))
+		return err == nil && ok && state == "T"
+	})
+	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	eventually("it is on its way out", func() bool { return Exiting(pid) })
