@@ -89,7 +89,8 @@ func (e *Engine) firstBackend(ctx context.Context, p *jobs.Place, w wanted) (job
 			return b, nil, nil
 		}
 	}
-	return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains commands can be used here: " + strings.Join(no, "; "), Hint: jobs.HintNoBackend}
+	return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains commands can be used here: " + strings.Join(no, "; "),
+		Hint: jobs.HintNoBackend}
 }
 
 // unfit tells why a backend that works cannot be used for a place; "" is that it

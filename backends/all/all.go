@@ -15,7 +15,14 @@ import (
 // Openers returns the backends that open places, whose programs are started by on.
 // The last one is for all that are programs of their own.
 func Openers(on jobs.Starter) []jobs.Opener {
-	return []jobs.Opener{&apptainer.Backend{On: on}, &docker.Backend{On: on}, &bwrap.Backend{On: on}, ssh.Backend{On: on}, local.Backend{}, &external.Backend{On: on}}
+	return []jobs.Opener{
+		&apptainer.Backend{On: on},
+		&docker.Backend{On: on},
+		&bwrap.Backend{On: on},
+		ssh.Backend{On: on},
+		local.Backend{},
+		&external.Backend{On: on},
+	}
 }
 
 // Backends returns those that have a name of their own, in the order in which

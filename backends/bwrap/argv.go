@@ -110,7 +110,7 @@ func refuse(p jobs.Place, gpu string) error {
 		{"what only docker has", p.Docker != nil},
 	} {
 		if k.set {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + " cannot be had on the backend bwrap, which shows the host's own programs", Hint: hint}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + " is not available on the backend bwrap, which shows the host's own programs", Hint: hint}
 		}
 	}
 	if p.Network != "" && p.Network != "none" {
@@ -120,7 +120,8 @@ func refuse(p jobs.Place, gpu string) error {
 	for _, m := range p.Mounts {
 		d := path.Clean(m.Destination)
 		if d == "/" || slices.ContainsFunc([]string{guestDir, "/proc", "/sys", "/dev"}, func(k string) bool { return d != "/dev/shm" && private.Under(d, k) }) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "nothing may be mounted at " + m.Destination + " inside a container", Hint: "choose another destination, such as /data"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "nothing may be mounted at " + m.Destination + " inside a container",
+				Hint: "choose another destination, such as /data"}
 		}
 	}
 	return nil

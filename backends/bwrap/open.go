@@ -87,7 +87,8 @@ func line(p string, s *jobs.EnvSpec, in jobs.Invocation, scratch string, o own) 
 		}
 	}
 	if err != nil {
-		return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make the directories of the place", Err: err, Hint: "is there space left on " + filepath.Dir(scratch) + "?"}
+		return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make the directories of the place", Err: err,
+			Hint: "is there space left on " + filepath.Dir(scratch) + "?"}
 	}
 	if _, err := os.Stat("/proc/keys"); err == nil {
 		o.keys = true

@@ -95,7 +95,8 @@ func of(table string) (out []Key) {
 		if f.Meaning == "" || f.Table() != table {
 			continue
 		}
-		k := Key{Name: f.Name, Flag: f.Flag, Words: f.Words, Most: f.Most, Jobs: true, NotEnvs: f.JobsOnly, Meaning: f.Meaning, Part: f.Name, Allow: f.Allow, Safe: safe[f.Name]}
+		k := Key{Name: f.Name, Flag: f.Flag, Words: f.Words, Most: f.Most, Jobs: true, NotEnvs: f.JobsOnly,
+			Meaning: f.Meaning, Part: f.Name, Allow: f.Allow, Safe: safe[f.Name]}
 		switch f.In(&jobs.Place{}).(type) {
 		case *int:
 			k.Type = Count

@@ -61,7 +61,8 @@ func (s *Session) editOnce(ctx context.Context, sess, path string, e Edit) (int,
 	_, err = s.file(ctx, sess, req, strings.NewReader(strings.ReplaceAll(old, e.Old, e.New)), nil)
 	switch {
 	case FileKind(err) == wire.FileInvalid: // of a path that was just read: it is the operation that is not known
-		return 0, &jobs.Error{Kind: jobs.KindConfig, Msg: "the environment was opened by a version of berth that cannot edit files for this one", Hint: "stop it, and it is opened by this one: berth env stop NAME"}
+		return 0, &jobs.Error{Kind: jobs.KindConfig, Msg: "the environment was opened by a version of berth that cannot edit files for this one",
+			Hint: "stop it, and it is opened by this one: berth env stop NAME"}
 	case err != nil:
 		return 0, err
 	}

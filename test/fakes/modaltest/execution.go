@@ -43,7 +43,7 @@ func (s *Server) newOutput() (*output, error) {
 	return &output{file: f, more: make(chan struct{})}, err
 }
 
-// fill copies from a pipe until nobody can write to it any more.
+// fill copies from a pipe until no process can write to it any more.
 func (o *output) fill(r *os.File) {
 	buf := make([]byte, 256<<10)
 	for {

@@ -204,7 +204,7 @@ func copyTree(from, to string) error {
 }
 
 // killAll kills what was started in the sandbox and all that came of it. A process
-// that is nobody's child any more is known by its environment, or by the directory
+// that is no child of the sandbox's any more is known by its environment, or by the directory
 // that it is in: with a real sandbox everything ends.
 func (b *Sandbox) killAll() {
 	var roots []int

@@ -88,9 +88,9 @@ const (
 
 // Why a ticket was ended.
 const (
-	byPerson = "stopped" // somebody asked for it
+	byPerson = "stopped" // a person asked for it
 	byLimit  = "clock"   // its time was up
-	byCrew   = "crew"    // its processes were lost, and nobody here had ended them
+	byCrew   = "crew"    // its processes were lost, and no verb here had ended them
 	byRoom   = "moved"   // it had to go, and is not to be started again
 )
 
@@ -117,7 +117,7 @@ type ticket struct {
 
 func (t *ticket) over() bool { return t.State == finished || t.State == ended }
 
-// stands reports whether somebody looks after a ticket that is not over.
+// stands reports whether a process looks after a ticket that is not over.
 func (t *ticket) stands() bool {
 	return !t.over() && (t.Shepherd == 0 && time.Since(t.Made) < time.Minute || t.Shepherd != 0 && lease.StartTime(t.Shepherd) == t.Start)
 }
