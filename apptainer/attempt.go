@@ -83,7 +83,8 @@ func (o *opener) directories(op *jobs.Opening) error {
 			Msg: "overlay " + name + " would be a directory on a network file system, where changes to the image's directories fail", Hint: hint}
 	}
 	if name == "" {
-		op.Notes = append(op.Notes, "the scratch directory "+private.BaseOf(o.at.Scratch)+" is on a network file system, where some changes to the image's directories fail; "+
+		op.Notes = append(op.Notes, "the scratch directory "+private.BaseOf(o.at.Scratch)+
+			" is on a network file system, where some changes to the image's directories fail; "+
 			"name a local one, or overlay = \"ext3\", in a profile")
 	}
 	return nil
