@@ -141,8 +141,6 @@ func settleUsual(s *jobs.EnvSpec, o EnvOptions) error {
 	if s.Image, err = filepath.Abs(s.Image); err != nil {
 		return err
 	}
-	if _, err := os.Stat(s.Image); err != nil {
-		return noImage(s.Image)
-	}
-	return nil
+	_, err = imageFile(s.Image)
+	return err
 }

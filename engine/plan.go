@@ -189,24 +189,13 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 	}
 	s.Image = abs
 	if !dry && s.ImageRef == "" {
-		id, err := overlay.LowerID(abs)
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return noImage(abs)
-			}
+		if s.ImageDir, err = imageFile(abs); err != nil {
 			return err
 		}
-		if strings.HasPrefix(id, overlay.PrefixDir) {
-			s.ImageDir = id
-			if !overlay.IsUnpacked(abs) {
-				err = &jobs.Error{Kind: jobs.KindConfig, Msg: "the directory " + abs + " is no unpacked image",
-					Hint: "name a SIF, or make one: apptainer build --sandbox DIR docker://debian:12"}
+		if s.ImageDir == "" {
+			if s.ImageSum, err = e.content(ctx, abs); err != nil {
+				return err
 			}
-		} else if err = images.CutOff(abs); err == nil {
-			s.ImageSum, err = e.content(ctx, abs)
-		}
-		if err != nil {
-			return err
 		}
 	}
 	if t.Overlay.Name == "" {
@@ -229,6 +218,24 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		}
 	}
 	return e.settleOverlay(s, overlay.TakesDirectories(e.Store.Overlays()), m)
+}
+
+// imageFile looks at an image that is a file or a directory of this machine, and
+// returns the id of an unpacked one ("" is a file).
+func imageFile(path string) (dir string, err error) {
+	id, err := overlay.LowerID(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", noImage(path)
+	case err != nil:
+		return "", err
+	case !strings.HasPrefix(id, overlay.PrefixDir):
+		return "", images.CutOff(path)
+	case !overlay.IsUnpacked(path):
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the directory " + path + " is no unpacked image",
+			Hint: "name a SIF, or make one: apptainer build --sandbox DIR docker://debian:12"}
+	}
+	return id, nil
 }
 
 func noImage(path string) error {

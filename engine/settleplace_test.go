@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"berth/backends/docker"
 	"berth/jobs"
@@ -94,6 +97,41 @@ func TestDocker(t *testing.T) {
 			}
 			if c.change != nil && !strings.Contains(line, "--cpus 2 --memory 1073741824") {
 				t.Error(line)
+			}
+		})
+	}
+}
+
+// TestImageFile: a job and an environment refuse the same images, in the same words.
+func TestImageFile(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(t *testing.T, path, sif string)
+		code int
+		says string
+	}{
+		"missing":         {code: 3, says: "does not exist", make: func(*testing.T, string, string) {}},
+		"no SIF":          {code: 78, says: "is not a SIF", make: func(t *testing.T, path, _ string) { must(t, os.WriteFile(path, []byte("text"), 0o600)) }},
+		"a pipe":          {code: 78, says: "is not a SIF", make: func(t *testing.T, path, _ string) { must(t, unix.Mkfifo(path, 0o600)) }},
+		"not unpacked":    {code: 78, says: "is no unpacked image", make: func(t *testing.T, path, _ string) { must(t, os.Mkdir(path, 0o700)) }},
+		"an unpacked one": {make: func(t *testing.T, path, _ string) { must(t, os.MkdirAll(filepath.Join(path, ".singularity.d"), 0o700)) }},
+		"a SIF":           {make: func(t *testing.T, path, sif string) { must(t, os.Link(sif, path)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.container.checked = jobs.Checked{Health: jobs.Healthy}
+			path := filepath.Join(t.TempDir(), "image")
+			c.make(t, path, f.sif)
+			_, job := f.Plan(t.Context(), at(task(func(w *jobs.Task) { w.Place = jobs.Place{Image: path} }), jobs.Place{Scheduler: "local"}), Choice{}, false)
+			_, env := f.planEnv(t.Context(), "e", EnvOptions{Place: jobs.Place{Image: path}})
+			if c.code == 0 {
+				must(t, job)
+				must(t, env)
+				return
+			}
+			for _, err := range []error{job, env} {
+				if err == nil || jobs.CodeOf(err) != c.code || !strings.Contains(err.Error(), path+" "+c.says) || jobs.HintOf(err) == "" {
+					t.Errorf("%v, code %d, hint %q", err, jobs.CodeOf(err), jobs.HintOf(err))
+				}
 			}
 		})
 	}
