@@ -53,6 +53,12 @@ func (v *Environment) stopKept(ctx context.Context) error {
 	if v.Spec.Scheduler != "" {
 		return v.stopHeld(ctx, err)
 	}
+	if b, berr := v.e.backend(v.Spec.Backend); berr == nil {
+		if _, far := b.(Dialer); far {
+			v.Close()
+			_ = v.heldBy().End(ctx) // without this, it ends when it sees that the keeper has
+		}
+	}
 	if errors.Is(err, ErrNotRunning) {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/link/mux"
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
 	"berth/internal/node/keeper"
@@ -48,6 +49,9 @@ type Dialer interface {
 	// Dial reaches the keeper of an environment, and starts it unless
 	// o.NoStart is set.
 	Dial(ctx context.Context, s *jobs.EnvSpec, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error)
+	// Far is the command of this machine that joins its streams to the far side of
+	// package mux beside a keeper that runs. It must work without asking anybody.
+	Far(ctx context.Context, s *jobs.EnvSpec) (jobs.Cmd, error)
 }
 
 // ErrNotRunning says that an environment has no keeper at the moment.
@@ -153,10 +157,7 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 		return nil, nil, err
 	}
 	if d, ok := b.(Dialer); ok {
-		if err := d.Connect(ctx, &v.Spec, v.e.Terminal); err != nil {
-			return nil, nil, err
-		}
-		return d.Dial(ctx, &v.Spec, o)
+		return v.dialFar(ctx, d, o)
 	}
 	if !o.NoStart {
 		if o.Node, err = v.e.Node(); err != nil {
@@ -168,6 +169,48 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 	}
 	o.ID = v.Spec.ID // another one of this name may be less contained
 	return keeper.Open(ctx, v.dir, o)
+}
+
+// heldIdle is how long the holder of a connection stays without clients. It has one
+// of the sessions that a server allows on a connection (sshd_config(5), MaxSessions).
+const heldIdle = 2 * time.Minute
+
+// heldBy is the way to the keeper on another machine through a process of this one.
+func (v *Environment) heldBy() mux.Link {
+	return mux.Link{Dir: v.dir, ID: v.Spec.ID, Progress: v.Progress, Idle: heldIdle}
+}
+
+// dialFar reaches the keeper on another machine: through the process that holds a
+// connection to it, else by a connection of its own. That is as fast as it gets for
+// the first command, and leaves a holder behind for those after it.
+func (v *Environment) dialFar(ctx context.Context, d Dialer, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error) {
+	link := v.heldBy()
+	conn, rep, err := link.Join(ctx)
+	switch {
+	case err == nil:
+		return conn, rep, nil
+	case ctx.Err() != nil:
+		return nil, nil, context.Cause(ctx)
+	case errors.Is(err, ErrNotRunning) && !o.NoStart: // a new one is not for the old connection
+		if err := link.End(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	// Whatever is wrong with a holder, the direct way says it best.
+	if err := d.Connect(ctx, &v.Spec, v.e.Terminal); err != nil {
+		return nil, nil, err
+	}
+	if conn, rep, err = d.Dial(ctx, &v.Spec, o); err != nil || o.NoStart {
+		return conn, rep, err
+	}
+	link.Command = func(ctx context.Context) (jobs.Cmd, error) { return d.Far(ctx, &v.Spec) }
+	if link.Node, err = v.e.holds(); err == nil {
+		err = link.Hold(ctx)
+	}
+	if err != nil && v.Progress != nil {
+		v.Progress("each command will open a connection of its own: " + err.Error())
+	}
+	return conn, rep, nil
 }
 
 // drop forgets the conversation. The caller holds v.mu.

@@ -44,6 +44,22 @@ func (b Backend) Dial(ctx context.Context, s *jobs.EnvSpec, o keeper.OpenOptions
 	return h.dial(ctx, s, o)
 }
 
+// Far is the command that joins many conversations with the keeper of an environment
+// to its standard input and output. It rides on the connection that stands, and on no
+// other: where the server takes no more sessions on that, it ends.
+func (b Backend) Far(ctx context.Context, s *jobs.EnvSpec) (jobs.Cmd, error) {
+	h, err := b.Host(*s.SSH)
+	if err != nil {
+		return jobs.Cmd{}, err
+	}
+	name, err := h.Install(ctx, false, func(string) {})
+	if err != nil {
+		return jobs.Cmd{}, err
+	}
+	argv := append(h.args(true), "-oProxyCommand=false", "--", h.spec.Host, viaSh(connect, name, "berth-"+rand.Text(), envDir+s.ID, "--mux"))
+	return jobs.Cmd{Argv: argv, Env: h.b.Env}, nil
+}
+
 func (h *Host) dial(ctx context.Context, s *jobs.EnvSpec, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error) {
 	if err := makePrivate(h.control); err != nil {
 		return nil, nil, err

@@ -85,6 +85,25 @@ func (l Link) Dial(ctx context.Context) (io.ReadWriteCloser, *keeper.Report, err
 	return conn, &a.Report, nil
 }
 
+// Join is Dial through a holder that stands; none is started.
+func (l Link) Join(ctx context.Context) (io.ReadWriteCloser, *keeper.Report, error) {
+	conn, a, err := l.ask(ctx, request{Kind: kindKeeper}, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, &a.Report, nil
+}
+
+// Hold starts a holder and does not wait until its link is open: what goes wrong
+// there is in its log.
+func (l Link) Hold(ctx context.Context) error {
+	out, err := l.detach(ctx)
+	if err != nil {
+		return err
+	}
+	return out.Close()
+}
+
 // Standing tells whether a holder has an open link.
 func (l Link) Standing(ctx context.Context) bool {
 	conn, _, err := l.ask(ctx, request{Kind: kindStands}, false)
@@ -239,21 +258,9 @@ func (c *client) CloseWrite() error {
 // start starts a holder and waits until its link is open, or that of another
 // one that was first.
 func (l Link) start(ctx context.Context) error {
-	cmd, err := l.Command(ctx)
+	out, err := l.detach(ctx)
 	if err != nil {
 		return err
-	}
-	s := setup{ID: l.ID, Argv: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env, Idle: l.Idle, Interval: l.Interval}
-	if s.Env == nil {
-		s.Env = os.Environ()
-	}
-	log := filepath.Join(l.Dir, fileLog)
-	if fi, err := os.Lstat(log); err == nil && fi.Size() > maxLog {
-		_ = os.Remove(log)
-	}
-	_, out, err := run.DetachFed([]string{l.Node, "hold", "--env", l.Dir}, holderEnv(), "/", log, line(s))
-	if err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start the holder of the connection to the environment's keeper", Err: err}
 	}
 	defer func() { _ = out.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = out.Close() })
@@ -264,9 +271,30 @@ func (l Link) start(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, errNoHolder):
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the holder of the connection to the environment's keeper ended before that was open", Hint: "see " + log}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the holder of the connection to the environment's keeper ended before that was open",
+			Hint: "see " + filepath.Join(l.Dir, fileLog)}
 	}
 	return err
+}
+
+// detach starts a holder; what it says of its opening is read from out.
+func (l Link) detach(ctx context.Context) (out *os.File, err error) {
+	cmd, err := l.Command(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := setup{ID: l.ID, Argv: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env, Idle: l.Idle, Interval: l.Interval}
+	if s.Env == nil {
+		s.Env = os.Environ()
+	}
+	log := filepath.Join(l.Dir, fileLog)
+	if fi, err := os.Lstat(log); err == nil && fi.Size() > maxLog {
+		_ = os.Remove(log)
+	}
+	if _, out, err = run.DetachFed([]string{l.Node, "hold", "--env", l.Dir}, holderEnv(), "/", log, line(s)); err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the holder of the connection to the environment's keeper", Err: err}
+	}
+	return out, nil
 }
 
 // holderEnv is what a holder gets of this process's environment; the far
