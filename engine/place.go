@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
+	"berth/internal/node/batch"
 	"berth/internal/workspace"
 	"berth/jobs"
 )
@@ -26,15 +28,18 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sel
 	if err != nil {
 		return jobs.Launch{}, err
 	}
-	argv, comment, err := e.ranks(s, adir, at.node, inner)
-	if err != nil {
-		return jobs.Launch{}, err
+	words := []string{at.node, "runner", "--attempt", adir}
+	if at.ahead {
+		words[2] = "--standby"
 	}
-	var follower []string
 	var client string
 	if s.Retry != nil {
 		client = at.node // which is that too, and of the cluster's kind
-		follower = []string{"--follow", client}
+		words = append(words, "--follow", client)
+	}
+	shown, comment, err := ranks(s, adir, at.node, inner)
+	if err != nil {
+		return jobs.Launch{}, err
 	}
 	l := jobs.Launch{
 		Attempt:   info.ID,
@@ -47,7 +52,7 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sel
 		Requeue:   s.Retry.Again() || s.Resume != nil,
 		After:     s.After,
 		Client:    client,
-		Argv:      append(append(append([]string{at.node, "runner", "--attempt", adir}, follower...), "--"), argv...),
+		Argv:      slices.Concat(words, []string{"--"}, shown), // what is shown to people, the runner renders itself
 		Comment: []string{
 			"berth job " + jobs.Short(s.ID) + ": " + s.Name,
 			"backend " + s.Backend + " (containment: " + string(s.Level) + "), attempt " + jobs.Short(info.ID),
@@ -76,23 +81,18 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sel
 	return l, nil
 }
 
-// ranks puts the line that opens one container into the one that does so in
-// every task of the job, where there are several.
-func (e *Engine) ranks(s *jobs.Spec, adir, node string, inner []string) (argv, comment []string, err error) {
+// ranks puts the line that opens one container behind the one that starts all tasks
+// of the job, where there are several.
+func ranks(s *jobs.Spec, adir, node string, inner []string) (argv, comment []string, err error) {
 	if s.Resources.Tasks <= 1 {
 		return inner, nil, nil
 	}
-	sc, err := e.scheduler(s.Scheduler)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, ok := sc.(jobs.Cluster)
-	if !ok {
+	argv = batch.Of(s.Scheduler).Ranks(s.Resources, s.Slurm, jobs.RankArgv(node, adir))
+	if argv == nil {
 		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] ntasks: the scheduler " + s.Scheduler + " places no tasks side by side",
 			Hint: "remove ntasks, or use --scheduler slurm"}
 	}
-	argv = p.Ranks(s.Resources, s.Slurm, append([]string{node, jobs.VerbRank, "--attempt", adir, "--"}, inner...))
-	return argv, []string{fmt.Sprintf("%d tasks: the runner starts them, and each opens a container of its own on its node", s.Resources.Tasks)}, nil
+	return append(append(argv, "--"), inner...), []string{fmt.Sprintf("%d tasks: the runner starts them, and each opens a container of its own on its node", s.Resources.Tasks)}, nil
 }
 
 func known(v string) string {

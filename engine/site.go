@@ -76,6 +76,7 @@ type selected struct {
 	node  string // the program for the nodes
 	who   jobs.Identity
 	owner string // UID:GID
+	ahead bool   // what is launched there is a standby
 }
 
 // selectSite returns that of this machine, or of the cluster's login host.
@@ -86,10 +87,10 @@ func (e *Engine) selectSite(ctx context.Context, s *jobs.Spec) (selected, error)
 	}
 	if site == nil {
 		node, err := e.Node()
-		return selected{node, identity(), fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())}, err
+		return selected{node: node, who: identity(), owner: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())}, err
 	}
 	f, err := site.Facts(ctx)
-	return selected{f.Node, f.Identity, fmt.Sprintf("%d:%d", f.UID, f.GID)}, err
+	return selected{node: f.Node, who: f.Identity, owner: fmt.Sprintf("%d:%d", f.UID, f.GID)}, err
 }
 
 // attemptDir is where the nodes see the first attempt of a job.

@@ -124,11 +124,11 @@ func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record,
 	a := r.Current()
 	info := a.Info
 	info.Name, info.Change.NotBefore = name, time.Time{}
+	at.ahead = true
 	l, err := e.again(r.Spec, info, a.Dir, at, 0)
 	if err != nil {
 		return jobs.Handle{}, err
 	}
-	l.Argv[slices.Index(l.Argv, "--attempt")] = "--standby"
 	l.Log = store.FileStandbyLog
 	l.Behind = append(slices.Clone(l.Behind), behind)
 	l.Comment = append(l.Comment, "submitted ahead: the next attempt after this one, if there is to be one; else it ends at once")

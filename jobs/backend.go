@@ -2,10 +2,12 @@ package jobs
 
 import "context"
 
-// VerbRank is berth-node's word for one of several tasks of a job. In the argv
-// of such a job the words "VerbRank --attempt DIR --" stand before the line
-// that opens one task's container.
+// VerbRank is berth-node's word for one of several tasks of a job.
 const VerbRank = "rank"
+
+// RankArgv is what runs in each of several tasks of the attempt in dir, by
+// [NodeScheduler.Ranks]. program is berth-node, by a path that all nodes see.
+func RankArgv(program, dir string) []string { return []string{program, VerbRank, "--attempt", dir} }
 
 // VerbFollow is the word of berth, and of berth-node, for doing what ended jobs
 // need done next.

@@ -11,7 +11,7 @@ type NodeJob struct {
 	ID      string
 	Name    string
 	Node    string // the scheduler's name for this node
-	Rank    string // the number of this process among those of [Cluster.Ranks]; "" is none of them
+	Rank    string // the number of this process among those of [NodeScheduler.Ranks]; "" is none of them
 	Restart int    // how often the scheduler has started the job again under its id
 	// Began and Ends are by the controller's clock; zero is not told.
 	Began, Ends time.Time
@@ -43,8 +43,12 @@ type NodeScheduler interface {
 	HasCgroup(path, id string) bool
 	// EndHint tells a person how to find out who has ended a job.
 	EndHint(id string) string
-	// RankEnviron is the environment for the command of [Cluster.Ranks], from that
-	// of the job.
+	// Ranks returns the command line that, in a job with these resources, runs argv
+	// once in each of its tasks; nil is that the scheduler has no such command. It is
+	// pure. That command gives what it reads to all of them, and prints each piece of
+	// their output on a line that begins with the number of the task and ": ".
+	Ranks(r Resources, o SlurmOptions, argv []string) []string
+	// RankEnviron is the environment for the command of Ranks, from that of the job.
 	RankEnviron(environ []string) []string
 	// RankPassed are further variables of a rank's for its task.
 	RankPassed(o SlurmOptions, environ []string) []string

@@ -147,11 +147,6 @@ type Scheduler interface {
 // have several processes, and be joined by others.
 type Cluster interface {
 	Scheduler
-	// Ranks returns the command line that, in the job of a launch with these
-	// resources, runs argv once in each of its tasks. It is pure. That command gives
-	// what it reads to all of them, and prints each piece of their output on a line
-	// that begins with the number of the task and ": ".
-	Ranks(r Resources, o SlurmOptions, argv []string) []string
 	// Step returns the command that runs argv beside what already runs in a job,
 	// on one of its nodes ("" is the first one), with its own standard streams.
 	Step(h Handle, node string, argv []string) Cmd

@@ -11,7 +11,7 @@ import (
 
 func TestIs(t *testing.T) {
 	for line, want := range map[string]bool{
-		"runner --attempt /x -- y": true, "guest": true, "keep": true, "connect --env /x": true, "hold --env /x": true, "queue-wait": true, "": false, "submit": false, "--help": false, "run": false, "Guest": false, "x guest": false,
+		"runner --attempt /x": true, "guest": true, "keep": true, "connect --env /x": true, "hold --env /x": true, "queue-wait": true, "": false, "submit": false, "--help": false, "run": false, "Guest": false, "x guest": false,
 	} {
 		if got := node.Is(strings.Fields(line)); got != want {
 			t.Errorf("Is(%q) = %v", line, got)
@@ -22,8 +22,8 @@ func TestIs(t *testing.T) {
 // Each verb is dispatched to the one that knows it, and says what it wants.
 func TestMainUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"": "usage: berth-node runner|rank|guest|keep|connect|", "submit": "usage: berth-node runner|rank|guest|keep|connect|", "rank": "usage: berth-node rank --attempt DIR -- ARGV...",
-		"runner": "usage: berth-node runner --attempt DIR -- ARGV...", "guest x": "usage: berth-node guest", "queue-wait": "usage: queue-wait --queue DIR", "examine": "usage: examine --json",
+		"": "usage: berth-node runner|rank|guest|keep|connect|", "submit": "usage: berth-node runner|rank|guest|keep|connect|", "rank": "usage: berth-node rank --attempt DIR",
+		"runner": "usage: berth-node runner --attempt DIR", "guest x": "usage: berth-node guest", "queue-wait": "usage: queue-wait --queue DIR", "examine": "usage: examine --json",
 		"keep": "usage: berth-node keep --env DIR", "connect": "usage: berth-node connect --env DIR", "connect --mux": "usage: berth-node connect --env DIR --mux", "hold": "usage: berth-node hold --env DIR",
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -248,11 +248,6 @@ func (f *FakeScheduler) Cancel(_ context.Context, handles []jobs.Handle) error {
 	return nil
 }
 
-// Ranks runs the command once.
-func (*FakeScheduler) Ranks(_ jobs.Resources, _ jobs.SlurmOptions, argv []string) []string {
-	return append([]string{"ranks"}, argv...)
-}
-
 // Step returns a command line that says what it is.
 func (*FakeScheduler) Step(h jobs.Handle, node string, argv []string) jobs.Cmd {
 	return jobs.Cmd{Argv: append([]string{"step", h.NativeID, node}, argv...)}

@@ -39,8 +39,11 @@ func TestRanks(t *testing.T) {
 		if len(lines) != 9 || len(nodes) != 3 || !slices.Contains(nodes, "0") || !slices.Contains(nodes, "1") {
 			t.Errorf("lines %q", lines)
 		}
-		if argv := s.ok(t, "cat "+st.Dir+"/argv.json"); !strings.Contains(argv, `"srun"`) || !strings.Contains(argv, `"--nv"`) {
+		if argv := s.ok(t, "cat "+st.Dir+"/argv.json"); !strings.Contains(argv, `"srun"`) || !strings.Contains(argv, `"`+st.Dir+`"`) {
 			t.Errorf("argv %s", argv)
+		}
+		if receipt := s.ok(t, "cat "+st.Dir+"/receipt.json"); !strings.Contains(receipt, `"--nv"`) {
+			t.Errorf("receipt %s", receipt)
 		}
 	})
 }

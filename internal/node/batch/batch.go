@@ -117,6 +117,7 @@ func (none) Passed(string) bool                                                 
 func (none) JobVariable(string) bool                                               { return false }
 func (none) HasCgroup(string, string) bool                                         { return false }
 func (none) EndHint(string) string                                                 { return "" }
+func (none) Ranks(jobs.Resources, jobs.SlurmOptions, []string) []string            { return nil }
 func (none) RankEnviron(environ []string) []string                                 { return environ }
 func (none) RankPassed(jobs.SlurmOptions, []string) []string                       { return nil }
 func (none) RankEnded(string) (func(int) bool, string, bool)                       { return nil, "", false }

@@ -87,9 +87,6 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 		}
 	}
 	if r.ranked() {
-		if _, err := store.SetArgv(r.dir, r.argv); err != nil {
-			return fail(err)
-		}
 		r.watchSpace(ctx, &place{})
 		err = r.runRanks(ctx, secrets, out)
 	} else {

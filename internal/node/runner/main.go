@@ -26,9 +26,9 @@ import (
 	"berth/overlay"
 )
 
-// Main is `berth-node runner --attempt DIR -- ARGV...`, the last line of every
-// job script. It returns the exit code of the batch job. openers are the backends
-// whose places it can open.
+// Main is `berth-node runner --attempt DIR`, the last line of every job script. What
+// stands there behind it shows people what it starts. It returns the exit code of
+// the batch job. openers are the backends whose places it can open.
 func Main(args []string, openers []jobs.Opener, stderr io.Writer) int {
 	return start(args, openers, stderr, defaultTimes())
 }
@@ -43,16 +43,16 @@ func start(args []string, openers []jobs.Opener, stderr io.Writer, periods times
 	if err := fs.Parse(args); err != nil {
 		return jobs.CodeUsage
 	}
-	if (*dir == "") == (*behind == "") || fs.NArg() == 0 {
-		_, _ = fmt.Fprintln(stderr, "usage: berth-node runner --attempt DIR -- ARGV...")
+	if (*dir == "") == (*behind == "") {
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node runner --attempt DIR")
 		return jobs.CodeUsage
 	}
 	var r *attempt
 	var err error
 	if *behind != "" {
-		r, err = openAhead(filepath.Clean(*behind), *client, fs.Args(), stderr, periods, signals)
+		r, err = openAhead(filepath.Clean(*behind), *client, stderr, periods, signals)
 	} else {
-		r, err = open(filepath.Clean(*dir), fs.Args(), stderr, periods)
+		r, err = open(filepath.Clean(*dir), stderr, periods)
 	}
 	if r == nil && err == nil {
 		_, _ = fmt.Fprintln(stderr, "berth: there is nothing to do for a job that was submitted ahead: no other attempt is due that asks for the same")
@@ -73,7 +73,6 @@ func start(args []string, openers []jobs.Opener, stderr io.Writer, periods times
 // attempt is one execution under way.
 type attempt struct {
 	dir, jobDir string
-	argv        []string // as in the script: with several tasks, what starts them
 	image       *jobs.ImageUse
 	spec        jobs.Spec
 	info        jobs.AttemptInfo
@@ -121,7 +120,7 @@ type attempt struct {
 var errClaimed = errors.New("the attempt is claimed by another runner")
 
 // open reads what to do and claims it.
-func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt, error) {
+func open(dir string, stderr io.Writer, periods times) (*attempt, error) {
 	a, err := store.LoadAttempt(dir)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the attempt", Err: err,
@@ -140,7 +139,6 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 		if a, err = restarted(rec, a, job); err != nil {
 			return nil, err
 		}
-		moved(argv, dir, a.Dir)
 		dir = a.Dir
 	}
 	if err := tooLate(a); err != nil {
@@ -149,7 +147,7 @@ func open(dir string, argv []string, stderr io.Writer, periods times) (*attempt,
 	if b := rec.Spec.Profile.Beat; b > 0 {
 		periods = timesOf(b)
 	}
-	r := &attempt{dir: dir, jobDir: rec.Dir, argv: argv, spec: rec.Spec, info: a.Info, on: run.Local{}, times: periods, began: time.Now(), batch: in,
+	r := &attempt{dir: dir, jobDir: rec.Dir, spec: rec.Spec, info: a.Info, on: run.Local{}, times: periods, began: time.Now(), batch: in,
 		claim: jobs.Claim{Version: 1, Attempt: a.Info.ID, NativeID: job.ID, Restart: job.Restart,
 			Host: host, BootID: lease.BootID(), PID: os.Getpid(), Start: lease.StartTime(os.Getpid()), Node: job.Node, Time: time.Now().UTC()}}
 	r.spec.Resources = a.Info.Change.Resources(r.spec.Resources)

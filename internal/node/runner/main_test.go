@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth/backends/all"
+	"berth/internal/node/batch"
 	"berth/internal/node/guest"
 	"berth/internal/node/supervise"
 	"berth/internal/sys/ids"
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 			if err := json.Unmarshal([]byte(os.Getenv(envTimes)), &given); err != nil {
 				panic(err)
 			}
+			batch.Schedulers = []jobs.NodeScheduler{starter{}}
 			leave(start(os.Args[2:], testOpeners(), os.Stderr, given.times()))
 		case "srun":
 			leave(fakeSrun(os.Args[2:]))
@@ -131,7 +133,6 @@ type job struct {
 	periods periods
 	env     []string
 	argv    []string // opens the place in the backend's stead; nil is that the backend does
-	script  []string // the line in the script
 	follow  string   // the program that begins the next attempt, or ""
 	cmd     *exec.Cmd
 	stderr  *bytes.Buffer
@@ -197,14 +198,11 @@ func (j *job) start() *job {
 		}
 		j.env = append(j.env, envArgv+"="+string(opens))
 	}
-	if j.script == nil {
-		j.script = []string{"shown", "to", "people"}
-	}
 	words := []string{"runner", "--attempt", j.dir}
 	if j.follow != "" {
 		words = append(words, "--follow", j.follow)
 	}
-	j.cmd, j.stderr, j.done = exec.Command(self, append(append(words, "--"), j.script...)...), &bytes.Buffer{}, make(chan struct{})
+	j.cmd, j.stderr, j.done = exec.Command(self, append(words, "--", "shown", "to", "people")...), &bytes.Buffer{}, make(chan struct{})
 	j.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + j.tmp, "TMPDIR=" + j.tmp, "USER=alice", envTimes + "=" + string(times), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}, j.env...)
 	j.cmd.Stderr, j.cmd.Dir = j.stderr, "/"
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

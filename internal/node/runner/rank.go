@@ -36,9 +36,9 @@ type rank struct {
 	once  sync.Once
 }
 
-// RankMain is `berth-node rank --attempt DIR -- ARGV...`, which the scheduler
-// starts in every task of a job that has several. Orders come in on stdin, frames go out
-// on stdout. It returns the exit code of the task's command.
+// RankMain is `berth-node rank --attempt DIR`, which the scheduler starts in every
+// task of a job that has several. Orders come in on stdin, frames go out on stdout.
+// It returns the exit code of the task's command.
 func RankMain(args []string, openers []jobs.Opener, stdin io.Reader, stdout, stderr io.Writer) int {
 	return startRank(args, openers, stdin, stdout, stderr, os.Getenv, defaultTimes())
 }
@@ -52,8 +52,8 @@ func startRank(args []string, openers []jobs.Opener, stdin io.Reader, stdout, st
 		return jobs.CodeUsage
 	}
 	in, job := batch.Here(getenv)
-	if *dir == "" || fs.NArg() == 0 || job.Rank == "" {
-		_, _ = fmt.Fprintln(stderr, "usage: berth-node rank --attempt DIR -- ARGV...\nThe scheduler starts it in the job of berth-node runner.")
+	if *dir == "" || job.Rank == "" {
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node rank --attempt DIR\nThe scheduler starts it in the job of berth-node runner.")
 		return jobs.CodeUsage
 	}
 	supervise.Shield()
@@ -62,7 +62,6 @@ func startRank(args []string, openers []jobs.Opener, stdin io.Reader, stdout, st
 	r := &attempt{
 		dir:     filepath.Clean(*dir),
 		jobDir:  store.JobDirOf(filepath.Clean(*dir)),
-		argv:    fs.Args(),
 		on:      run.Local{},
 		times:   periods,
 		began:   time.Now(),

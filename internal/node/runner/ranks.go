@@ -24,6 +24,7 @@ func (r *attempt) ranked() bool { return r.rank == nil && r.spec.Resources.Tasks
 // ranks are the tasks of a job under way, seen from its runner.
 type ranks struct {
 	r    *attempt
+	argv []string // starts them
 	down chan order
 
 	mu     sync.Mutex
@@ -56,6 +57,14 @@ func (rs *ranks) name(i int) string {
 // runRanks starts the job's tasks, lets their command begin once all stand
 // ready, and follows them to the end of the last.
 func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) error {
+	// The script names this program by a path that all nodes see.
+	argv := r.batch.Ranks(r.spec.Resources, r.spec.Slurm, jobs.RankArgv(os.Args[0], r.dir))
+	if argv == nil {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "several tasks: no scheduler here starts them", Hint: "use the berth-node of the berth that submitted the job"}
+	}
+	if _, err := store.SetArgv(r.dir, argv); err != nil {
+		return err
+	}
 	stdout, err := r.openLog(store.FileStdout)
 	if err != nil {
 		return err
@@ -66,7 +75,7 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 		return err
 	}
 	defer stderr.close()
-	rs := &ranks{r: r, down: make(chan order, 64), all: make([]rankState, r.spec.Resources.Tasks), ready: make(chan struct{})}
+	rs := &ranks{r: r, argv: argv, down: make(chan order, 64), all: make([]rankState, r.spec.Resources.Tasks), ready: make(chan struct{})}
 	for i := range rs.all {
 		rs.all[i].out, rs.all[i].err = &lines{to: stdout}, &lines{to: stderr}
 	}
@@ -79,7 +88,7 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 	// The starter is ended through its ranks, and not by a context's end: they
 	// have to clean up their nodes.
 	starter, err := r.on.Start(context.WithoutCancel(ctx), jobs.Cmd{
-		Argv:   r.argv,
+		Argv:   argv,
 		Env:    r.batch.RankEnviron(os.Environ()),
 		Stdin:  in,
 		Stdout: from,
@@ -87,7 +96,7 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 	})
 	_ = in.Close()
 	if err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start " + r.argv[0], Err: err}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start " + argv[0], Err: err}
 	}
 	ended := make(chan struct{})
 	var exit jobs.Exit
@@ -113,7 +122,7 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 	r.follow(ended, deadline, func(time.Duration) {
 		rs.order(order{Kind: orderStop, Hurry: r.stop.Why().hurry})
 	}, 4*time.Second+r.times.Unmount, func() {
-		r.log.Warn("the ranks did not end; ending what started them", "program", r.argv[0])
+		r.log.Warn("the ranks did not end; ending what started them", "program", argv[0])
 		_ = starter.Signal(syscall.SIGTERM) // the scheduler kills the ranks then
 		time.AfterFunc(10*time.Second, func() { _ = starter.Signal(syscall.SIGKILL) })
 	})
@@ -259,7 +268,7 @@ func (rs *ranks) halt() {
 }
 
 // starter is the scheduler's program that starts the ranks.
-func (rs *ranks) starter() string { return filepath.Base(rs.r.argv[0]) }
+func (rs *ranks) starter() string { return filepath.Base(rs.argv[0]) }
 
 // order has something told to all ranks. It never blocks: when the starter takes
 // nothing for so long, the ranks end for lack of pings.

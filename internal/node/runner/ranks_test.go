@@ -3,6 +3,7 @@ package runner
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -18,10 +19,11 @@ import (
 
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/slurm/inside"
 )
 
-// fakeSrun is "srun N ARGV...": it runs this binary's ARGV in N tasks, gives its
-// input to all of them and labels their output, in small pieces.
+// fakeSrun is "srun N ARGV...": it runs ARGV in N tasks, gives its input to all of
+// them and labels their output, in small pieces.
 func fakeSrun(args []string) int {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -33,7 +35,7 @@ func fakeSrun(args []string) int {
 	var inputs []io.WriteCloser
 	codes := make([]int, n)
 	for i := range n {
-		c := exec.Command(os.Args[0], args[1:]...)
+		c := exec.Command(args[1], args[2:]...)
 		c.Env = append(os.Environ(), "SLURM_JOB_ID=17", "SLURM_PROCID="+strconv.Itoa(i))
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a step is apart from its srun
 		in, err := c.StdinPipe()
@@ -86,21 +88,26 @@ func fakeSrun(args []string) int {
 	return slices.Max(codes)
 }
 
+// envSrun is the first argument of [fakeSrun], in place of the number of tasks.
+const envSrun = "BERTH_TEST_SRUN"
+
+// starter is Slurm with [fakeSrun].
+type starter struct{ inside.Slurm }
+
+func (starter) Ranks(r jobs.Resources, _ jobs.SlurmOptions, argv []string) []string {
+	return append([]string{os.Args[0], "srun", cmp.Or(os.Getenv(envSrun), strconv.Itoa(r.Tasks))}, argv...)
+}
+
 // newRanked is a job of several ranks on this machine.
 func newRanked(t *testing.T, ranks int, command string, change func(*store.New)) *job {
 	t.Helper()
 	j := newJob(t, command, func(n *store.New) {
-		n.Spec.Resources.Tasks = ranks
+		n.Spec.Scheduler, n.Spec.Resources.Tasks = jobs.SchedulerSlurm, ranks
 		if change != nil {
 			change(n)
 		}
 	})
 	j.periods.Beat = time.Second // a rank that is slow is not silent
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.script = []string{self, "srun", strconv.Itoa(ranks), jobs.VerbRank, "--attempt", j.dir, "--", self, "guest"}
 	return j
 }
 
@@ -132,6 +139,9 @@ func TestRanks(t *testing.T) {
 	}
 	if left := j.scratches(); len(left) > 0 {
 		t.Errorf("left on the node: %q", left)
+	}
+	if line := strings.Join(strings.Fields(j.read(store.FileArgv)), ""); !strings.Contains(line, `"srun","3"`) || !strings.Contains(line, `"rank","--attempt","`+j.dir+`"]`) {
+		t.Errorf("argv %s", line)
 	}
 }
 
@@ -192,6 +202,30 @@ func TestRankKilled(t *testing.T) {
 	}
 }
 
+// A job that was requeued starts the ranks of its next attempt, though its script is
+// that of the first.
+func TestRanksRequeued(t *testing.T) {
+	t.Parallel()
+	j := newRanked(t, 2, "true", func(n *store.New) { n.Spec.Retry = jobs.DefaultRetry() })
+	if _, err := store.SetSubmitted(j.dir, jobs.Submitted{Version: 1, Handle: jobs.Handle{Scheduler: jobs.SchedulerSlurm, NativeID: "17", Name: "first"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.SetClaim(j.dir, jobs.Claim{Version: 1, Attempt: j.rec.Current().Info.ID, NativeID: "17"}); err != nil {
+		t.Fatal(err)
+	}
+	j.env = []string{"SLURM_JOB_ID=17", "SLURM_RESTART_COUNT=1"}
+	j.run()
+	r := reread(t, j.rec)
+	a := r.Current()
+	if len(r.Attempts) != 2 || a.Exit == nil || a.Exit.State != jobs.StateCompleted {
+		t.Fatalf("%d attempts: %+v\n%s", len(r.Attempts), a.Exit, j.stderr)
+	}
+	j.dir = a.Dir
+	if line := strings.Join(strings.Fields(j.read(store.FileArgv)), ""); !strings.Contains(line, `"rank","--attempt","`+a.Dir+`"]`) {
+		t.Errorf("argv %s", line)
+	}
+}
+
 // A runner that is killed leaves no rank behind: srun closes their input.
 func TestRanksWithoutRunner(t *testing.T) {
 	t.Parallel()
@@ -208,7 +242,7 @@ func TestRanksWithoutRunner(t *testing.T) {
 func TestRanksDoNotStart(t *testing.T) {
 	t.Parallel()
 	j := newRanked(t, 2, "true", nil)
-	j.script[2] = "invalid partition"
+	j.env = []string{envSrun + "=invalid partition"}
 	code, rec := j.run()
 	if code != 5 || !strings.Contains(rec.Reason, " did not start it (exit code 1)") || !strings.Contains(rec.Reason, "srun: error: invalid partition") {
 		t.Errorf("exit %d: %+v", code, rec)

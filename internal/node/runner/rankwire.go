@@ -13,7 +13,8 @@ import (
 	"berth/jobs"
 )
 
-// The runner and the ranks of its job talk through the command that starts them ([jobs.Cluster.Ranks]). What goes down is a
+// The runner and the ranks of its job talk through the command that starts them
+// ([jobs.NodeScheduler.Ranks]). What goes down is a
 // JSON object on every line, which that gives to all of them alike. What comes
 // up are frames: it hands the output of several tasks on in pieces of about a
 // kilobyte, mixed, and with --label says before each piece whose it is and ends

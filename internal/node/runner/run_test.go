@@ -165,7 +165,7 @@ func (j *job) files() string {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
-	for _, args := range [][]string{{}, {"--attempt", "/x"}, {"--", "true"}, {"--nope"}} {
+	for _, args := range [][]string{{}, {"--attempt", "/x", "--standby", "/x"}, {"--", "true"}, {"--nope"}} {
 		if got := start(args, nil, &said, defaultTimes()); got != jobs.CodeUsage {
 			t.Errorf("%q: exit %d", args, got)
 		}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"berth/internal/node/batch"
@@ -21,17 +20,9 @@ import (
 // longest pause before another attempt is ten minutes.
 const standsFor = 12 * time.Minute
 
-// moved puts the directory of another attempt into a command line: it stands in
-// binds too.
-func moved(argv []string, from, to string) {
-	for i := range argv {
-		argv[i] = strings.ReplaceAll(argv[i], from, to)
-	}
-}
-
 // openAhead is open for a job that was submitted ahead behind the attempt in dir;
 // nil is that it is not needed.
-func openAhead(dir, client string, argv []string, stderr io.Writer, periods times, signals <-chan os.Signal) (*attempt, error) {
+func openAhead(dir, client string, stderr io.Writer, periods times, signals <-chan os.Signal) (*attempt, error) {
 	rec, err := store.LoadOf(dir)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the job", Err: err,
@@ -48,12 +39,9 @@ func openAhead(dir, client string, argv []string, stderr io.Writer, periods time
 		if a == nil || err != nil {
 			return nil, err
 		}
-		moved(argv, dir, a.Dir)
-		return open(a.Dir, argv, stderr, periods)
+		return open(a.Dir, stderr, periods)
 	}
-	// It was requeued.
-	moved(argv, dir, rec.Attempts[at].Dir)
-	return open(rec.Attempts[at].Dir, argv, stderr, periods)
+	return open(rec.Attempts[at].Dir, stderr, periods) // it was requeued
 }
 
 // standIn returns the attempt that a standby job of the scheduler (id) runs; it was

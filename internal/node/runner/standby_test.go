@@ -92,7 +92,7 @@ func TestStandInNeedless(t *testing.T) {
 	}
 	// As the job script starts it, of an attempt that was cancelled.
 	var out bytes.Buffer
-	if code := start([]string{"--standby", r.Current().Dir, "--", "true"}, nil, &out, defaultTimes()); code != 0 || out.Len() == 0 {
+	if code := start([]string{"--standby", r.Current().Dir}, nil, &out, defaultTimes()); code != 0 || out.Len() == 0 {
 		t.Errorf("%d: %s", code, out.String())
 	}
 }

@@ -87,6 +87,12 @@ func (Inside) HasCgroup(path, id string) bool {
 // EndHint implements [jobs.NodeScheduler].
 func (Inside) EndHint(id string) string { return "the ticket says who: " + id }
 
+// Ranks implements [jobs.NodeScheduler]. The programs of the pool are those of the
+// binary that runs.
+func (Inside) Ranks(r jobs.Resources, _ jobs.SlurmOptions, argv []string) []string {
+	return append([]string{"/proc/self/exe", verbFan, strconv.Itoa(r.Tasks)}, argv...)
+}
+
 // RankEnviron implements [jobs.NodeScheduler].
 func (Inside) RankEnviron(environ []string) []string { return environ }
 

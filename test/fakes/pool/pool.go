@@ -203,11 +203,6 @@ func (p *Pool) Clear(ctx context.Context) error {
 	}
 }
 
-// Ranks implements [jobs.Cluster].
-func (p *Pool) Ranks(r jobs.Resources, _ jobs.SlurmOptions, argv []string) []string {
-	return append([]string{p.program, verbFan, fmt.Sprint(r.Tasks)}, argv...)
-}
-
 // Step implements [jobs.Cluster].
 func (p *Pool) Step(h jobs.Handle, node string, argv []string) jobs.Cmd {
 	return jobs.Cmd{Argv: append([]string{p.program, verbJoin, string(p.yard), h.NativeID, node}, argv...)}

@@ -1,15 +1,14 @@
-package slurm_test
+package inside
 
 import (
 	"slices"
 	"testing"
 
 	"berth/jobs"
-	"berth/slurm"
 )
 
 func TestRanks(t *testing.T) {
-	s := slurm.New(nil, slurm.Config{})
+	s := Slurm{}
 	got := s.Ranks(jobs.Resources{Tasks: 4}, jobs.SlurmOptions{}, []string{"node", "rank"})
 	want := []string{"srun", "--ntasks=4", "--label", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "node", "rank"}
 	if !slices.Equal(got, want) {

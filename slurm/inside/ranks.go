@@ -1,4 +1,4 @@
-package slurm
+package inside
 
 import (
 	"strconv"
@@ -15,7 +15,7 @@ import (
 //     fails, with TERM first and with time to clean up. Sites may have set both
 //     otherwise.
 //   - --cpus-per-task: srun does not inherit it from Slurm 22.05 to 23.11.
-func (*Scheduler) Ranks(r jobs.Resources, o jobs.SlurmOptions, argv []string) []string {
+func (Slurm) Ranks(r jobs.Resources, o jobs.SlurmOptions, argv []string) []string {
 	srun := []string{"srun", "--ntasks=" + strconv.Itoa(r.Tasks), "--label", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL"}
 	if r.CPUs > 0 {
 		srun = append(srun, "--cpus-per-task="+strconv.Itoa(r.CPUs))
