@@ -89,7 +89,7 @@ type ExecResult struct {
 	Interrupted    bool // ctx ended
 	ShellEnded     bool // the command ended the session's shell; the next begins with the state before it
 	Duration       time.Duration
-	Notes          []string // of an environment that was opened for it
+	Notes          []string // of an environment that was opened for it, and of how the command was run
 }
 
 // variables puts a command's own variables over those that the environment
@@ -161,6 +161,9 @@ func (s *commands) Exec(ctx context.Context, req ExecRequest) (*ExecResult, erro
 		return err
 	})
 	res.Notes = append(s.room.takeNotes(), full...)
+	if r.Note != "" {
+		res.Notes = append(res.Notes, r.Note)
+	}
 	for i, to := range []*Captured{&res.Stdout, &res.Stderr} {
 		if outs[i] != nil {
 			*to = outs[i].Done()
@@ -268,6 +271,9 @@ func (s *commands) Shell(ctx context.Context, req ShellRequest) (*ExecResult, er
 		return err
 	})
 	res := &ExecResult{Notes: s.room.takeNotes()}
+	if r.Note != "" {
+		res.Notes = append(res.Notes, r.Note)
+	}
 	if err != nil {
 		return res, s.room.broken(err)
 	}

@@ -56,6 +56,6 @@ func clampExit(m *wire.ExitMessage) {
 	if e.Code < 0 || e.Code > maxCode {
 		e.Code = maxCode
 	}
-	e.Error = text(e.Error)
+	e.Error, m.Note = text(e.Error), text(m.Note)
 	m.MaxRSS = min(max(m.MaxRSS, 0), jobs.Bytes(maxRSS))
 }

@@ -117,6 +117,7 @@ type Result struct {
 	Started, Ended time.Time  // by the clock of the guest's machine; zero when it did not start
 	// Dir is the session's directory after the command; "" without a session.
 	Dir      string
+	Note     string // for people; "" is none
 	TimedOut bool
 	// Unpinged says that the guest has ended the command, because no ping
 	// came for too long.

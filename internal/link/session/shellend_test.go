@@ -300,12 +300,23 @@ func TestSessionDir(t *testing.T) {
 	if err := os.Remove(sub); err != nil {
 		t.Fatal(err)
 	}
-	if res, _, _ := p.run(in("a", "echo no")); res.Exit.Started || res.Exit.Code != 126 || !strings.Contains(res.Exit.Error, "any more") {
+	forked := in("a", "pwd")
+	forked.Fork = true
+	if res, out, errs := p.run(forked); out != dir+"\n" || errs != "" || !strings.Contains(res.Note, "it goes on in "+dir) {
+		t.Errorf("forked: %+v, %q, %q", res, out, errs)
+	}
+	if res, out, _ := p.run(in("a", "pwd; cd /")); out != dir+"\n" || res.Dir != "/" || !strings.Contains(res.Note, "is gone (no such file or directory); it goes on in "+dir) {
+		t.Errorf("%+v, %q", res, out)
+	}
+	if res, _, _ := p.run(in("a", "cd "+dir)); res.Note != "" {
 		t.Errorf("%+v", res)
 	}
 	if err := os.Mkdir(sub, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	req = in("a", "true")
+	req.Dir = sub
+	p.run(req)
 	if _, out, errs := p.run(in("a", "touch here; ls; cd ..; cd -")); out != "here\n"+sub+"\n" {
 		t.Errorf("%q %q", out, errs)
 	}

@@ -122,8 +122,10 @@ type ExitMessage struct {
 	Started time.Time  `json:"started,omitzero"`
 	Ended   time.Time  `json:"ended,omitzero"`
 	// Dir is the session's directory after the command.
-	Dir      Text `json:"dir,omitempty"`
-	TimedOut bool `json:"timed_out,omitempty"`
+	Dir Text `json:"dir,omitempty"`
+	// Note is what people should know of how it was run.
+	Note     string `json:"note,omitempty"`
+	TimedOut bool   `json:"timed_out,omitempty"`
 	// Unpinged says that the guest has ended the command, because no ping
 	// came for too long: how it ended says nothing about the command.
 	Unpinged bool `json:"unpinged,omitempty"`

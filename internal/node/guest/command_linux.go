@@ -26,6 +26,7 @@ type command struct {
 
 	shell *shell        // whose process evaluates it, or nil
 	turn  chan struct{} // of the shell
+	note  string        // for people, once it has ended
 
 	prompt, stdin  *wire.Inbox
 	stdout, stderr *wire.Sender
@@ -203,6 +204,7 @@ func (c *command) run() {
 	if c.msg.Session != "" {
 		exit.Dir = wire.Text(c.s.sessionDir(c.msg.Session))
 	}
+	exit.Note = c.note
 	c.judge(&exit)
 	_ = c.s.out.Message(wire.Exit, c.stream, exit)
 	draining.Wait()

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -91,6 +92,7 @@ func (c *command) evaluate() {
 	if d := sh.seen(); d != nil {
 		exit.Dir = wire.Text(d.dir)
 	}
+	exit.Note = c.note
 	c.judge(&exit)
 	if exit.Exit.Started && exit.Exit.Signal == 0 {
 		sh.status = exit.Exit.Code
@@ -147,12 +149,18 @@ func (c *command) chooseDir(o *order) *jobs.Exit {
 	o.dropTraps, _ = d.trapNames()
 	dir := string(c.msg.Dir)
 	if dir == "" {
-		if err := usableDir(d.dir); err != nil {
-			return notStarted(codeCannot, "the session's directory %s cannot be used any more: %v; name another one", d.dir, reason(err))
+		err := usableDir(d.dir)
+		if err != nil && !c.shell.entered {
+			return notStarted(codeCannot, "working directory %s, where sessions begin: %v; name another one", d.dir, reason(err))
 		}
-		if c.shell.warm.moved(d.dir) {
-			o.dir, o.keepOld = d.dir, true
+		at := d.dir
+		if err != nil {
+			at, c.note = c.s.place.besides(d.dir, err)
 		}
+		if c.shell.warm.moved(at) {
+			o.dir, o.keepOld = at, true
+		}
+		c.shell.entered = true
 		return nil
 	}
 	if strings.ContainsRune(dir, 0) {
@@ -165,7 +173,21 @@ func (c *command) chooseDir(o *order) *jobs.Exit {
 		return notStarted(codeCannot, "working directory %s: %v", dir, reason(err))
 	}
 	o.dir = dir
+	c.shell.entered = true
 	return nil
+}
+
+// besides is where a command begins whose session's directory is gone: as in any
+// shell it runs. That is the nearest parent that can be used, but rather HOME than
+// the root directory.
+func (p *place) besides(gone string, why error) (dir, note string) {
+	for dir = filepath.Dir(gone); dir != "/" && usableDir(dir) != nil; {
+		dir = filepath.Dir(dir)
+	}
+	if home := p.get("HOME"); dir == "/" && usableDir(home) == nil {
+		dir = home
+	}
+	return dir, fmt.Sprintf("the session's directory %s is gone (%v); it goes on in %s", gone, reason(why), dir)
 }
 
 // await waits until the command has ended, and sees to the shell's state.

@@ -66,6 +66,12 @@ func (c *command) copyOf(state *dump) (*program, *jobs.Exit) {
 	dir := place.startDir()
 	if state != nil {
 		dir = state.dir
+		if err := usableDir(dir); err != nil && m.Dir == "" {
+			dir, c.note = place.besides(dir, err)
+			moved := *state
+			moved.dir = dir
+			state = &moved
+		}
 		if !interactive { // what a person's ~/.bashrc needs, it finds
 			env = nil
 		}

@@ -26,6 +26,9 @@ type shell struct {
 
 	warm   *warm // of whoever has the turn, as the following
 	status int   // $? of the last command
+	// entered says that the session was in a directory before: one that is gone
+	// since is no error.
+	entered bool
 }
 
 // session returns the shell of a session. The server is locked.
