@@ -2,10 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
 	"berth/internal/link/wire"
+	"berth/internal/node/keeper"
+	"berth/jobs"
 )
 
 // Background is a process that goes on when its client has left.
@@ -31,28 +34,73 @@ func (v *Environment) one(ctx context.Context, req wire.KeepRequest, stdin io.Re
 	if err != nil {
 		return Background{}, err
 	}
-	if len(a.BG) == 0 {
-		return Background{}, nil
-	}
-	return a.BG[0], nil
+	return first(a.BG), nil
 }
 
-// Backgrounds lists the background processes, those that have ended too. An
-// environment that does not run is started, so that those which an earlier
-// keeper lost are told.
+func first(list []Background) Background {
+	if len(list) == 0 {
+		return Background{}
+	}
+	return list[0]
+}
+
+// Backgrounds lists the background processes, those that have ended too. Nothing
+// is started where their records can be read from here.
 func (v *Environment) Backgrounds(ctx context.Context) ([]Background, error) {
-	a, err := v.keep(ctx, false, wire.KeepRequest{Op: wire.KeepBGList}, nil, nil)
+	start, err := v.recordsAway()
+	if err != nil {
+		return nil, err
+	}
+	a, err := v.keep(ctx, !start, wire.KeepRequest{Op: wire.KeepBGList}, nil, nil)
+	if errors.Is(err, ErrNotRunning) {
+		return v.onDisk(func() ([]Background, error) { return keeper.Backgrounds(v.dir) })
+	}
 	if err != nil {
 		return nil, err
 	}
 	return a.BG, nil
 }
 
+// recordsAway tells whether the records of background processes are on a machine
+// where only a keeper reads them: for them it is started, but for no allocation.
+func (v *Environment) recordsAway() (bool, error) {
+	b, err := v.e.backend(v.Spec.Backend)
+	if err != nil {
+		return false, err
+	}
+	_, away := b.(Dialer)
+	return v.Spec.Scheduler == "" && (away || v.oneShot()), nil
+}
+
+// onDisk reads what a keeper has left that does not run any more.
+func (v *Environment) onDisk(read func() ([]Background, error)) ([]Background, error) {
+	if v.Spec.Login != nil {
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + v.Spec.Name + " has no allocation now, and its records are on " + v.Spec.Login.Host,
+			Hint: "the next command gets one: berth exec --env " + v.Spec.Name + " -- true"}
+	}
+	return read()
+}
+
 // Log writes the log of a background process to w, from the byte offset on,
 // which counts from the end when it is negative; with follow it goes on until
 // the process has ended.
 func (v *Environment) Log(ctx context.Context, id string, offset int64, follow bool, w io.Writer) (Background, error) {
-	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGLog, ID: id, Offset: offset, Follow: follow}, nil, w)
+	start, err := v.recordsAway()
+	if err != nil {
+		return Background{}, err
+	}
+	a, err := v.keep(ctx, !start, wire.KeepRequest{Op: wire.KeepBGLog, ID: id, Offset: offset, Follow: follow}, nil, w)
+	if errors.Is(err, ErrNotRunning) {
+		list, err := v.onDisk(func() ([]Background, error) {
+			b, err := keeper.BackgroundLog(ctx, v.dir, id, offset, w)
+			return []Background{b}, err
+		})
+		return first(list), err
+	}
+	if err != nil {
+		return Background{}, err
+	}
+	return first(a.BG), nil
 }
 
 // Wait waits for the end of a background process.

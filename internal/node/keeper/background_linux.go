@@ -7,9 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -66,29 +63,13 @@ func newBackground(k *keeper) (*background, error) {
 		dir := b.path(bgID(n))
 		_, end, err := loadBG(dir)
 		if err == nil && end == nil {
-			_ = saveEnd(dir, bgEnd{Lost: "the environment ended while it ran", Ended: time.Now().UTC()})
+			_ = saveEnd(dir, bgEnd{Lost: lostBG, Ended: time.Now().UTC()})
 		}
 	}
 	return b, nil
 }
 
 func (b *background) path(id string) string { return filepath.Join(b.dir, id) }
-
-func bgID(n int) string { return "bg-" + strconv.Itoa(n) }
-
-// bgIDs lists the numbers of all records, in order.
-func bgIDs(dir string) (out []int, err error) {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		if mid, ok := strings.CutPrefix(e.Name(), "bg-"); ok {
-			if n, err := strconv.Atoi(mid); err == nil && n > 0 && bgID(n) == e.Name() {
-				out = append(out, n)
-			}
-		}
-	}
-	slices.Sort(out)
-	return out, err
-}
 
 func (b *background) runningCount() int {
 	b.mu.Lock()
@@ -175,7 +156,7 @@ func (p *process) watch() {
 	size, cut := p.log.state()
 	end := bgEnd{Ended: time.Now().UTC(), Log: size, Cut: cut}
 	if err != nil {
-		end.Lost = "the environment ended while it ran"
+		end.Lost = lostBG
 		if w := p.b.k.life.Why(); w != nil {
 			end.Lost += ": " + w.text
 		}
@@ -242,16 +223,9 @@ func (b *background) find(id string) (*process, wire.BG, error) {
 	case owed != nil:
 		return nil, owed.view(), nil
 	}
-	unknown := &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no background process %q", id), Hint: "berth bg list"}
-	if n, err := strconv.Atoi(strings.TrimPrefix(id, "bg-")); err != nil || n <= 0 || bgID(n) != id {
-		return nil, wire.BG{}, unknown
-	}
-	start, end, err := loadBG(b.path(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, wire.BG{}, unknown
-	}
+	start, end, err := findBG(b.dir, id)
 	if err != nil {
-		return nil, wire.BG{}, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the record of " + id, Err: err}
+		return nil, wire.BG{}, err
 	}
 	return nil, start.view(end), nil
 }

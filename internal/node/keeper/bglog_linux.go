@@ -103,24 +103,15 @@ func (l *bgLog) grown(ctx context.Context, at int64) (more bool, err error) {
 // copyLog writes the log at path to w, from an offset on, which counts from
 // the end when it is negative. With a live log it goes on until that is closed.
 func copyLog(ctx context.Context, path string, offset int64, live *bgLog, w io.Writer) error {
-	f, err := os.Open(path)
+	if live == nil {
+		return writeLog(ctx, path, offset, w)
+	}
+	f, _, err := openLog(path, offset)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if offset < 0 {
-		offset = max(0, fi.Size()+offset)
-	}
-	offset = min(offset, fi.Size())
-	if _, err := f.Seek(offset, io.SeekStart); err != nil {
-		return err
-	}
-	if live == nil { // what stands there now, however fast it grows
-		_, err := io.Copy(w, readable{ctx, io.LimitReader(f, fi.Size()-offset)})
+	if offset, err = f.Seek(0, io.SeekCurrent); err != nil {
 		return err
 	}
 	for {
@@ -133,17 +124,4 @@ func copyLog(ctx context.Context, path string, offset int64, live *bgLog, w io.W
 			return err
 		}
 	}
-}
-
-// readable is a reader that stops with a context.
-type readable struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r readable) Read(p []byte) (int, error) {
-	if err := context.Cause(r.ctx); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
 }

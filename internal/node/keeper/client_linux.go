@@ -235,6 +235,7 @@ func (c *client) start(f wire.Frame) error {
 	case !c.k.life.begin():
 		return c.refuse(f.Stream, c.k.again())
 	}
+	c.k.life.answered(c)
 	c.k.noteSession(&m)
 	r := newRelay(c, f.Stream, &m)
 	c.mu.Lock()

@@ -36,6 +36,9 @@ func (c *client) startKeep(stream uint32, m *wire.StartMessage) error {
 	if c.k.life.Why() != nil {
 		return c.refuse(stream, c.k.again())
 	}
+	if m.Keep.Op != wire.KeepBGStart {
+		c.k.life.answered(c)
+	}
 	r := &request{c: c, stream: stream, req: *m.Keep, out: wire.NewSender(c.w, wire.Stdout, stream), done: make(chan struct{})}
 	// Its end is that of the client, the stream or the keeper.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
@@ -133,6 +136,7 @@ func (r *request) serve() (*wire.KeepAnswer, error) {
 		if !k.life.begin() {
 			return nil, errEnding
 		}
+		k.life.answered(r.c)
 		p, err := k.bg.begin(r.req.Start)
 		if err != nil {
 			k.life.end()

@@ -71,7 +71,7 @@ func (k *keeper) note(text string) {
 
 // add takes a client in; false is that the keeper ends.
 func (k *keeper) add(c *client) bool {
-	ok := k.life.accept()
+	ok := k.life.accept(c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !ok || k.closed {
@@ -82,6 +82,7 @@ func (k *keeper) add(c *client) bool {
 }
 
 func (k *keeper) drop(c *client) {
+	k.life.answered(c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.clients, c)

@@ -26,16 +26,19 @@ type life struct {
 
 	supervise.Stop[ending]
 
-	mu       sync.Mutex // held to set the reason, too
-	busy     int
-	idle     time.Time // since when, if not busy
-	accepted time.Time
-	used     bool          // since settled was asked
-	changed  chan struct{} // of capacity 1
+	mu     sync.Mutex // held to set the reason, too
+	busy   int
+	idle   time.Time // since when, if not busy
+	opened time.Time
+	// waited for are clients that were accepted and have asked for nothing yet,
+	// and when. A question about the state is an answered client, and no use.
+	waited  map[*client]time.Time
+	used    bool          // since settled was asked
+	changed chan struct{} // of capacity 1
 }
 
 func newLife(lifetime, grace time.Duration) *life {
-	return &life{lifetime: lifetime, grace: grace, idle: time.Now(), changed: make(chan struct{}, 1)}
+	return &life{lifetime: lifetime, grace: grace, idle: time.Now(), waited: map[*client]time.Time{}, changed: make(chan struct{}, 1)}
 }
 
 // begin counts something that runs; false is that the keeper ends and nothing
@@ -66,16 +69,31 @@ func (l *life) open() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.idle = time.Now()
-	l.accepted = l.idle
+	l.opened = l.idle
 	l.used = true
 }
 
-// accept notes a client that may be about to ask for something.
-func (l *life) accept() bool {
+// accept notes a client that may be about to ask for something; answered is its
+// counterpart.
+func (l *life) accept(c *client) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.accepted = time.Now()
-	return l.Why() == nil
+	if l.Why() != nil {
+		return false
+	}
+	l.waited[c] = time.Now()
+	return true
+}
+
+// answered notes that a client has asked, or has left. What it has begun counts by
+// itself.
+func (l *life) answered(c *client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, is := l.waited[c]; is {
+		delete(l.waited, c)
+		l.poke()
+	}
 }
 
 // poke makes run look again. The caller holds the lock.
@@ -127,7 +145,10 @@ func (l *life) look() time.Duration {
 	if l.busy > 0 {
 		return l.lifetime
 	}
-	left := max(time.Until(l.idle.Add(l.lifetime)), time.Until(l.accepted.Add(l.grace)))
+	left := max(time.Until(l.idle.Add(l.lifetime)), time.Until(l.opened.Add(l.grace)))
+	for _, at := range l.waited {
+		left = max(left, time.Until(at.Add(l.grace)))
+	}
 	if left <= 0 {
 		l.Set(ending{text: "it had been idle for " + l.lifetime.String()})
 	}

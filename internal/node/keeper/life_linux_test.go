@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"berth/internal/link/session"
@@ -69,6 +70,56 @@ func TestIdle(t *testing.T) {
 	if !strings.Contains(d.rep.Rebuilt, "it had been idle for 2s") || !strings.Contains(d.rep.Rebuilt, "sessions begin anew") {
 		t.Errorf("%+v", d.rep)
 	}
+}
+
+// Whoever asks for the state, again and again, does not keep an environment.
+func TestIdleAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := newLife(4*time.Second, 5*time.Second)
+		l.open()
+		go l.run(t.Context())
+		for asked := 0; l.Why() == nil; asked++ {
+			if asked > 10 {
+				t.Fatal("it goes on for as long as it is asked")
+			}
+			c := &client{}
+			if l.accept(c) {
+				time.Sleep(100 * time.Millisecond)
+				l.answered(c)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		if took := time.Since(began); took < 5*time.Second || took > 7*time.Second {
+			t.Errorf("it ended after %v", took)
+		}
+	})
+}
+
+// A client that was accepted and has said nothing yet is waited for, for a while.
+func TestIdleAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLife(time.Second, 5*time.Second)
+		go l.run(t.Context())
+		time.Sleep(900 * time.Millisecond)
+		c := &client{}
+		if !l.accept(c) {
+			t.Fatal("refused")
+		}
+		time.Sleep(4 * time.Second)
+		if l.Why() != nil || !l.begin() {
+			t.Fatal("it has ended under its client")
+		}
+		l.answered(c)
+		time.Sleep(time.Minute)
+		l.end()
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		if l.Why() == nil {
+			t.Error("it goes on")
+		}
+	})
 }
 
 // Clients that come while the environment ends again and again lose nothing:
