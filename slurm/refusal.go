@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,8 +35,14 @@ var (
 
 // refusal classifies an sbatch that ended by itself and printed no id.
 func (s *Scheduler) refusal(ctx context.Context, l jobs.Launch, out output) error {
-	text := out.stderr
-	said := lastLines(ownWords(text), 4)
+	// A wrapper may put both streams into one, and a banner around what sbatch
+	// says; only where sbatch says nothing does the rest count.
+	text := ownWords(out.stderr + "\n" + out.stdout)
+	own := text != ""
+	if !own {
+		text = out.stderr
+	}
+	said := lastLines(strings.ReplaceAll(text, errorMark, ""), 4)
 	switch {
 	case out.notThere():
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "sbatch is not installed " + s.where(), Hint: s.missingHint()}
@@ -52,28 +59,40 @@ func (s *Scheduler) refusal(ctx context.Context, l jobs.Launch, out output) erro
 	case containsAny(text, later):
 		return &jobs.Error{Kind: jobs.KindAgain, Msg: "Slurm does not take another job now: " + said,
 			Hint: "wait until some of your jobs have ended; see: squeue --me"}
-	case out.exit.Code == exitRefused, strings.Contains(text, "sbatch: error:"),
+	case out.exit.Code == exitRefused, containsAny(text, refusedMarks),
 		// The options are read by getopt, whose messages and exit code 255
 		// are not sbatch's.
-		out.exit.Code == 255 && strings.HasPrefix(said, "sbatch:"):
+		own && out.exit.Code == 255:
 		return &jobs.Error{Kind: jobs.KindRejected, Msg: "Slurm refused the job: " + said, Hint: s.refusalHint(ctx, l, text)}
 	}
 	return &jobs.Error{Kind: jobs.KindUnclear, Msg: fmt.Sprintf("sbatch printed no job id (%s): %s", out.exit, lastLines(text, 4)), Hint: unclearHint}
 }
 
-// ownWords drops what a wrapper prints around sbatch's messages, when there
-// are any.
+const errorMark = "sbatch: error: "
+
+// refusedMarks begin the lines by which sbatch says that it was refused: the
+// second is what it says with --test-only.
+var refusedMarks = []string{errorMark, "allocation failure: "}
+
+// ownWords returns the lines of sbatch's own among what a wrapper prints
+// around them, or "" when there are none. A mark counts anywhere in a line,
+// since a wrapper may put the time before it.
 func ownWords(text string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {
-		if rest, ok := strings.CutPrefix(line, "sbatch: error: "); ok {
-			b.WriteString(rest + "\n")
-		} else if strings.HasPrefix(line, "sbatch: ") && !strings.HasPrefix(line, "sbatch: warning") {
-			b.WriteString(line + "\n")
+		line = strings.TrimRight(line, " \t\r")
+		at := -1
+		for _, mark := range []string{errorMark, "sbatch: fatal: ", refusedMarks[1]} {
+			if i := strings.Index(line, mark); i >= 0 && (at < 0 || i < at) {
+				at = i
+			}
 		}
-	}
-	if b.Len() == 0 {
-		return text
+		if at < 0 && strings.HasPrefix(line, "sbatch: ") && !strings.HasPrefix(line, "sbatch: warning") {
+			at = 0
+		}
+		if at >= 0 {
+			b.WriteString(line[at:] + "\n")
+		}
 	}
 	return b.String()
 }
@@ -88,10 +107,7 @@ func (s *Scheduler) refusalHint(ctx context.Context, l jobs.Launch, text string)
 		}
 		return "see the partitions with: sinfo"
 	case containsAny(text, []string{"nvalid account", "Unspecified account"}):
-		if names := s.ask(ctx, "sacctmgr", "-nP", "show", "assoc", "user="+l.Identity.User, "format=account"); len(names) > 0 {
-			return "your accounts here are: " + strings.Join(names, ", ")
-		}
-		return "see your accounts with: sacctmgr show assoc user=" + l.Identity.User + " format=account,partition,qos"
+		return s.accountHint(ctx, l)
 	case containsAny(text, []string{"nvalid qos", "Invalid QOS"}):
 		return "see your QOS with: sacctmgr show assoc user=" + l.Identity.User + " format=account,partition,qos"
 	case strings.Contains(text, "Temporary disk specification"):
@@ -111,21 +127,64 @@ func (s *Scheduler) refusalHint(ctx context.Context, l jobs.Launch, text string)
 	case strings.Contains(text, "accounting/QOS policy"):
 		return "a limit of your account or QOS is passed: ask for less, or wait until some of your jobs have ended"
 	}
-	if name := namedOption(text); name != "" {
-		return fmt.Sprintf("if the site refuses --%s always, put forbid = [%q] into its profile", name, name)
+	return s.optionHint(ctx, l, namedOption(text))
+}
+
+// findIt is how the key of a profile that ends a refusal is found.
+const findIt = "; berth doctor --on-node --write-profile NAME finds it and writes it"
+
+// optionHint names the key of the profile by which a refusal that names an
+// option of the script, or none, ends.
+func (s *Scheduler) optionHint(ctx context.Context, l jobs.Launch, name string) string {
+	switch name {
+	case "":
+		return "a rule of the site's refuses it: berth doctor --on-node --write-profile NAME finds the option that it refuses"
+	case "account":
+		return s.accountHint(ctx, l)
+	case "partition":
+		return "name one, partition = \"...\" below [slurm] in the profile; see: sinfo -o '%P %a %l'"
+	case "qos", "constraint":
+		return fmt.Sprintf("name another, or none: %s = \"...\" below [slurm] in the profile; see: sacctmgr show assoc user=%s format=account,qos, "+
+			"and sinfo -o '%%P %%f'", name, l.Identity.User)
 	}
-	return ""
+	return fmt.Sprintf("if the site refuses --%s always, put forbid = [%q] into its profile", name, name) + findIt
+}
+
+// accountHint names the account that a site demands, where the user has one.
+func (s *Scheduler) accountHint(ctx context.Context, l jobs.Launch) string {
+	names := s.accounts(ctx, l)
+	if len(names) == 0 {
+		return "see your accounts with: sacctmgr show assoc user=" + l.Identity.User + " format=account,partition,qos"
+	}
+	hint := "your accounts here are: " + strings.Join(names, ", ")
+	switch {
+	case l.Slurm.Account != "":
+	case len(names) == 1:
+		hint += fmt.Sprintf("; put account = %q below [slurm] in the profile", names[0]) + findIt
+	default:
+		hint += "; name one below [slurm] in the profile: account = \"...\""
+	}
+	return hint
+}
+
+// accounts asks for the accounts of the user.
+func (s *Scheduler) accounts(ctx context.Context, l jobs.Launch) []string {
+	return s.ask(ctx, "sacctmgr", "-nP", "show", "assoc", "user="+l.Identity.User, "format=account")
 }
 
 var optionWord = pattern.Lazy(`--([a-z][a-z-]*)`)
+
+// mayForbid are the options of the script that a profile may forbid.
+var mayForbid = []string{
+	"mem", "tmp", "time", "gres", "gpus", "cpus-per-task", "nodes", "ntasks", "comment", "dependency", "open-mode",
+	"kill-on-invalid-dep", "requeue", "no-requeue", "signal", "begin", "exclude", "output",
+}
 
 // namedOption is an option of the script that a site's own words mention, as a
 // job_submit plugin that refuses --mem does.
 func namedOption(text string) string {
 	for _, m := range optionWord().FindAllStringSubmatch(text, -1) {
-		switch m[1] {
-		case "mem", "tmp", "time", "gres", "gpus", "cpus-per-task", "nodes", "ntasks", "constraint",
-			"comment", "dependency", "open-mode", "kill-on-invalid-dep", "no-requeue":
+		if slices.Contains(mayForbid, m[1]) || slices.Contains([]string{"account", "partition", "qos", "constraint"}, m[1]) {
 			return m[1]
 		}
 	}

@@ -48,6 +48,7 @@ func TestSubmitFindsTheID(t *testing.T) {
 // The texts are those of real clusters.
 func TestSubmitRefusals(t *testing.T) {
 	failed := "sbatch: error: Batch job submission failed: "
+	noise := strings.Repeat("*** NOTE of the site ***\n", 6)
 	for name, c := range map[string]struct {
 		step step
 		more []step
@@ -68,12 +69,23 @@ func TestSubmitRefusals(t *testing.T) {
 		"feature": {step{stderr: failed + "Invalid feature specification\n", code: 94}, nil, jobs.KindRejected, "no node offers"},
 		"plugin": {step{stdout: "*** Welcome. ***\n*** Questions? ***\n", stderr: "*** 12 % used ***\nsbatch: error: Do not use --mem on this cluster: memory is given out with CPUs.\n" + failed + "Unspecified error\n*** sbatch: done ***\n", code: 1},
 			nil, jobs.KindRejected, `put forbid = ["mem"] into its profile`},
-		"option": {step{stderr: "sbatch: unrecognized option '--bogus'\nTry \"sbatch --help\" for more information\n", code: 255}, nil, jobs.KindRejected, "extra sbatch options"},
-		"time":   {step{stderr: "sbatch: error: Invalid --time specification\n", code: 255}, nil, jobs.KindRejected, "extra sbatch options"},
-		"limit":  {step{stderr: "sbatch: error: AssocMaxSubmitJobLimit\n" + failed + "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)\n", code: 94}, nil, jobs.KindAgain, "squeue --me"},
-		"full":   {step{stderr: failed + "Slurm temporarily unable to accept job, sleeping and retrying\n", code: 94}, nil, jobs.KindAgain, "squeue --me"},
-		"rate":   {step{stderr: failed + "Rate limit exceeded, please retry momentarily\n", code: 94}, nil, jobs.KindAgain, ""},
-		"down":   {step{stderr: failed + "Unable to contact slurm controller (connect failure)\n", code: 94}, nil, jobs.KindInfra, "scontrol ping"},
+		"requeue":    {step{stderr: "sbatch: error: --requeue is not allowed here\n" + failed + "Unspecified error\n", code: 94}, nil, jobs.KindRejected, `forbid = ["requeue"]`},
+		"dependency": {step{stderr: "sbatch: error: do not use --dependency\n", code: 94}, nil, jobs.KindRejected, `forbid = ["dependency"]`},
+		"no option":  {step{stderr: "sbatch: error: dependencies are switched off here\n", code: 94}, nil, jobs.KindRejected, "berth doctor --on-node --write-profile"},
+		"no account": {step{stderr: "sbatch: error: you must give --account\n" + failed + "Unspecified error\n", code: 94},
+			[]step{{argv: "sacctmgr -nP show assoc user=alice format=account", stdout: "research\n"}}, jobs.KindRejected, `put account = "research" below [slurm]`},
+		"one of accounts": {step{stderr: "sbatch: error: you must give --account\n", code: 94},
+			[]step{{argv: "sacctmgr -nP show assoc user=alice format=account", stdout: "research\nteach\n"}}, jobs.KindRejected, "your accounts here are: research, teach"},
+		"a wrapper that is content": {step{stdout: noise + "[sbatch.real] " + failed + "Invalid qos specification\n" + noise, stderr: noise}, nil, jobs.KindRejected, "sacctmgr show assoc user=alice"},
+		"a wrapper, on stderr":      {step{stdout: noise, stderr: noise + "allocation failure: Invalid feature specification\n" + noise}, nil, jobs.KindRejected, "no node offers"},
+		"a wrapper, and no answer":  {step{stdout: noise + failed + "Socket timed out on send/recv operation\n" + noise}, nil, jobs.KindUnclear, "by name"},
+		"a banner of failures":      {step{stdout: "*** the old server: Connection refused ***\n", stderr: failed + "Invalid qos specification\n", code: 94}, nil, jobs.KindRejected, "sacctmgr"},
+		"option":                    {step{stderr: "sbatch: unrecognized option '--bogus'\nTry \"sbatch --help\" for more information\n", code: 255}, nil, jobs.KindRejected, "extra sbatch options"},
+		"time":                      {step{stderr: "sbatch: error: Invalid --time specification\n", code: 255}, nil, jobs.KindRejected, "extra sbatch options"},
+		"limit":                     {step{stderr: "sbatch: error: AssocMaxSubmitJobLimit\n" + failed + "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)\n", code: 94}, nil, jobs.KindAgain, "squeue --me"},
+		"full":                      {step{stderr: failed + "Slurm temporarily unable to accept job, sleeping and retrying\n", code: 94}, nil, jobs.KindAgain, "squeue --me"},
+		"rate":                      {step{stderr: failed + "Rate limit exceeded, please retry momentarily\n", code: 94}, nil, jobs.KindAgain, ""},
+		"down":                      {step{stderr: failed + "Unable to contact slurm controller (connect failure)\n", code: 94}, nil, jobs.KindInfra, "scontrol ping"},
 		"no name": {step{stderr: "sbatch: error: _xgetaddrinfo: getaddrinfo() failed: Name or service not known: No error, attempt number 5\n" + failed + "Unable to contact slurm controller (connect failure)\n", code: 94},
 			nil, jobs.KindInfra, "scontrol ping"},
 		"timed out":     {step{stderr: failed + "Socket timed out on send/recv operation\n", code: 94}, nil, jobs.KindUnclear, "by name"},
