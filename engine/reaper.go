@@ -153,7 +153,7 @@ func (e *Engine) reaper(ctx context.Context, r *jobs.Record, looks int, wait tim
 			"berth job " + jobs.Short(s.ID) + ": " + s.Name,
 			"looks after attempt " + strconv.Itoa(a.N) + " when the scheduler has ended it: begins the next one, if there is to be one",
 		},
-		Resources: jobs.Resources{Memory: reaperMemory, Time: reaperTime},
+		Resources: ReaperAsks(),
 		Slurm:     s.Slurm,
 		Aside:     true,
 	}
@@ -198,6 +198,9 @@ func (e *Engine) reaper(ctx context.Context, r *jobs.Record, looks int, wait tim
 	}
 	return nil
 }
+
+// ReaperAsks is what a reaper asks the scheduler for.
+func ReaperAsks() jobs.Resources { return jobs.Resources{Memory: reaperMemory, Time: reaperTime} }
 
 // pause is how long after a look in vain the next one comes.
 func pause(looks int) time.Duration { return min(soonest<<min(looks, 10), latest) }

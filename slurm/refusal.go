@@ -3,13 +3,12 @@ package slurm
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"berth/internal/sys/pattern"
 	"berth/jobs"
+	"berth/slurm/examine"
 )
 
 var exitRefusedText = strconv.Itoa(exitRefused)
@@ -127,7 +126,7 @@ func (s *Scheduler) refusalHint(ctx context.Context, l jobs.Launch, text string)
 	case strings.Contains(text, "accounting/QOS policy"):
 		return "a limit of your account or QOS is passed: ask for less, or wait until some of your jobs have ended"
 	}
-	return s.optionHint(ctx, l, namedOption(text))
+	return s.optionHint(ctx, l, examine.NamedOption(text))
 }
 
 // findIt is how the key of a profile that ends a refusal is found.
@@ -170,25 +169,6 @@ func (s *Scheduler) accountHint(ctx context.Context, l jobs.Launch) string {
 // accounts asks for the accounts of the user.
 func (s *Scheduler) accounts(ctx context.Context, l jobs.Launch) []string {
 	return s.ask(ctx, "sacctmgr", "-nP", "show", "assoc", "user="+l.Identity.User, "format=account")
-}
-
-var optionWord = pattern.Lazy(`--([a-z][a-z-]*)`)
-
-// mayForbid are the options of the script that a profile may forbid.
-var mayForbid = []string{
-	"mem", "tmp", "time", "gres", "gpus", "cpus-per-task", "nodes", "ntasks", "comment", "dependency", "open-mode",
-	"kill-on-invalid-dep", "requeue", "no-requeue", "signal", "begin", "exclude", "output",
-}
-
-// namedOption is an option of the script that a site's own words mention, as a
-// job_submit plugin that refuses --mem does.
-func namedOption(text string) string {
-	for _, m := range optionWord().FindAllStringSubmatch(text, -1) {
-		if slices.Contains(mayForbid, m[1]) || slices.Contains([]string{"account", "partition", "qos", "constraint"}, m[1]) {
-			return m[1]
-		}
-	}
-	return ""
 }
 
 // askedFor lists what a launch asks of a node.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"berth/backends/ssh"
@@ -35,6 +36,7 @@ func (a *app) lookOnNode(ctx context.Context, f *doctorFlags, w doctor.Where, he
 	}
 	o := doctor.OnNode{
 		Where: w, ID: id, Identity: engine.Identity(), Wait: f.wait, Resources: jobs.Resources{CPUs: 1, Memory: nodeMemory},
+		Reaper: engine.ReaperAsks(), Accounts: strings.FieldsFunc(here.Find("slurm.account").Data["accounts"], func(r rune) bool { return r == ',' }),
 		Say: func(line string) { a.say("%s", line) },
 	}
 	times := slurm.Config{SubmitTimeout: time.Minute, QueryTimeout: 20 * time.Second}

@@ -31,7 +31,7 @@ func sbatch(args []string) int {
 		fmt.Fprintln(os.Stderr, "allocation failure: Requested node configuration is not available")
 		return 1
 	}
-	if !strictly("sbatch", args, []string{"--parsable", "*"}) {
+	if !strictly("sbatch", args, []string{"--parsable", "*"}, []string{"--test-only", "*"}) {
 		return unexpected("sbatch", args)
 	}
 	for _, e := range os.Environ() {
@@ -45,6 +45,17 @@ func sbatch(args []string) int {
 	j, complaint := readScript(args[1])
 	if complaint == "" {
 		complaint, _ = c.order("refuse")
+	}
+	if rules, ok := c.order("refuse-options"); ok && complaint == "" {
+		complaint = refusedOptions(args[1], rules)
+	}
+	if args[0] == "--test-only" {
+		if complaint != "" {
+			fmt.Fprintln(os.Stderr, complaint+"\nallocation failure: Unspecified error")
+			return refused()
+		}
+		fmt.Fprintln(os.Stderr, "sbatch: Job 99 to start at 2030-01-01T10:00:00 using 1 processors on nodes c1 in partition main")
+		return 0
 	}
 	if complaint != "" {
 		fmt.Fprintln(os.Stderr, complaint)
@@ -136,6 +147,24 @@ func readScript(file string) (*batchJob, string) {
 		j.State, j.Reason = "PENDING", "Dependency"
 	}
 	return j, ""
+}
+
+// refusedOptions are the site's words where a script has one of the options of
+// the rules, "NAME WORDS" on each line, or lacks it, "!NAME WORDS".
+func refusedOptions(file, rules string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "sbatch: error: Unable to open file " + file
+	}
+	for rule := range strings.Lines(rules) {
+		option, words, _ := strings.Cut(strings.TrimSpace(rule), " ")
+		name, missing := strings.CutPrefix(option, "!")
+		has := regexp.MustCompile(`(?m)^#SBATCH --` + name + `(=|$)`).Match(text)
+		if option != "" && has != missing {
+			return "sbatch: error: " + words
+		}
+	}
+	return ""
 }
 
 func unquote(s string) string {

@@ -84,3 +84,16 @@ func (p *Place) data(id, key string) string {
 	}
 	return ""
 }
+
+// all returns the values of all findings of a check.
+func (p *Place) all(id, key string) (out []string) {
+	if p == nil {
+		return nil
+	}
+	for _, f := range p.Findings {
+		if v := f.Data[key]; f.ID == id && v != "" {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -28,6 +28,8 @@ type OnNode struct {
 	ID        string
 	Identity  jobs.Identity
 	Resources jobs.Resources // what is asked for beside the time
+	Reaper    jobs.Resources // what the job asks for that looks after another one
+	Accounts  []string       // the user's, of Slurm
 	// Say tells a person what is waited for.
 	Say func(line string)
 	// Wait bounds the time in the queue; 0 is no bound.
@@ -56,6 +58,9 @@ const (
 	fileRequest = "request.json"
 	fileAnswer  = "answer.json"
 	fileScript  = "script.sh"
+	fileReaper  = "reaper.sh"
+
+	fileReaperLog = "reaper.log"
 )
 
 // unclearTime is how long the scheduler is asked for a job whose submission
@@ -79,64 +84,159 @@ func (o OnNode) Look(ctx context.Context) (p *Place, err error) {
 	if t, ok := o.Ground.(*There); ok {
 		o.Identity = t.Identity
 	}
-	l, script, err := o.prepare(ctx, dir, node)
-	if err != nil {
-		return nil, err
+	l := o.launch(dir, node)
+	asked := l
+	if _, ok := o.Scheduler.(tester); ok {
+		o.Say("asking whether Slurm takes a job as berth submits them")
 	}
-	h, err := o.submit(ctx, l, script)
-	var refused []Finding
-	if jobs.KindOf(err) == jobs.KindRejected && o.Resources.Memory != 0 && !slices.Contains(o.Where.Profile.Forbid, "mem") {
-		// Some sites refuse --mem, with a text of their own.
-		f := Finding{ID: IDNode, Scope: Scheduler, Subject: "--mem", Status: Warn,
-			Why: "a job that asks for memory is refused, and one that does not is taken: " + oneLine(err.Error()),
-			Do:  `forbid = ["mem"] in a profile`}
-		refused = append(refused, with(f, "forbid", "mem"))
-		o.Say("Slurm refused it; trying without --mem")
-		o.Resources.Memory = 0
-		if l, script, err = o.prepare(ctx, dir, node); err == nil {
+	l, err = o.fit(ctx, l, func(ctx context.Context, l jobs.Launch) error { return o.test(ctx, l, fileScript) }, false)
+	var h jobs.Handle
+	submit := func(ctx context.Context, l jobs.Launch) error {
+		script, err := o.write(ctx, l, fileScript)
+		if err == nil {
 			h, err = o.submit(ctx, l, script)
 		}
+		return err
+	}
+	switch {
+	case err == nil, errors.Is(err, errNoTest):
+		l, err = o.fit(ctx, l, submit, true) // a site may refuse what passed the test
+	case jobs.KindOf(err) == jobs.KindRejected:
+		err = submit(ctx, l) // or take what failed it: a job may wait for nodes that are down
 	}
 	if err != nil {
 		return nil, err
 	}
+	reaper, rerr := o.reaper(ctx, l, h, dir, node)
 	p, err = o.await(ctx, h, dir)
 	if err != nil {
 		o.cancel(ctx, h)
 		return nil, err
 	}
-	p.Findings = append(p.Findings, refused...)
+	p.Findings = append(p.Findings, learned(asked, reaper)...)
+	if rerr != nil {
+		p.Findings = append(p.Findings, Finding{ID: IDNode, Scope: Scheduler, Subject: "retries", Status: Warn,
+			Why: "the job that begins the next attempt is refused: " + oneLine(rerr.Error()), Do: or(jobs.HintOf(rerr), "nodes_submit = false in a profile")})
+	}
 	return p, nil
 }
 
-// prepare writes what the job needs.
-func (o OnNode) prepare(ctx context.Context, dir, node string) (l jobs.Launch, script string, err error) {
-	w := o.Where
-	w.Version, w.Where = Version, "node"
-	b, err := json.Marshal(w)
+// tester is a scheduler that can be asked whether it would take a job.
+type tester interface {
+	TestOnly(ctx context.Context, l jobs.Launch, scriptPath string) error
+	Sends(l jobs.Launch) []string
+}
+
+// errNoTest is that no answer came of a test, which is no refusal.
+var errNoTest = errors.New("it cannot be tried without being submitted")
+
+// fit changes a job until try takes it.
+func (o OnNode) fit(ctx context.Context, l jobs.Launch, try func(context.Context, jobs.Launch) error, once bool) (jobs.Launch, error) {
+	f := examine.Fit{Accounts: o.Accounts, Try: try, Say: o.Say, Once: once, Sends: func(jobs.Launch) []string { return nil }}
+	if t, ok := o.Scheduler.(tester); ok {
+		f.Sends = t.Sends
+	}
+	return f.Run(ctx, l)
+}
+
+// test asks whether a job would be taken.
+func (o OnNode) test(ctx context.Context, l jobs.Launch, file string) error {
+	t, ok := o.Scheduler.(tester)
+	if !ok {
+		return errNoTest
+	}
+	script, err := o.write(ctx, l, file)
 	if err != nil {
-		return l, "", err
+		return err
 	}
-	request := path.Join(dir, fileRequest)
-	if err := o.Ground.Write(ctx, request, b, 0o600); err != nil {
-		return l, "", infra("write the request", err, "is there space left? df -h "+dir)
+	if err = t.TestOnly(ctx, l, script); err != nil && jobs.KindOf(err) != jobs.KindRejected && ctx.Err() == nil {
+		o.Say("no answer from a test: " + oneLine(err.Error()))
+		return errNoTest
 	}
+	return err
+}
+
+// reaper tries the job that would go on with this one when the scheduler has
+// ended it, and returns the launch with what else the site refuses.
+func (o OnNode) reaper(ctx context.Context, l jobs.Launch, h jobs.Handle, dir, node string) (jobs.Launch, error) {
+	if l.Profile.NodesMute || o.Reaper.Time == 0 {
+		return l, nil
+	}
+	r := l
+	r.Name, r.Aside, r.Resources, r.Log = jobs.ReaperName(o.ID), true, o.Reaper, fileReaperLog
+	r.Argv = []string{node, jobs.VerbFollow, "--reap", "--attempt", "1", "--looks", "0", o.ID}
+	o.Say("asking whether Slurm takes the job that begins the next attempt")
+	got, err := o.fit(ctx, r, func(ctx context.Context, r jobs.Launch) error {
+		if slices.Contains(r.Profile.Forbid, "dependency") {
+			r.Wait = time.Minute
+		} else {
+			r.Behind = []jobs.Handle{h}
+		}
+		return o.test(ctx, r, fileReaper)
+	}, false)
+	if jobs.KindOf(err) != jobs.KindRejected {
+		err = nil
+	}
+	if err == nil {
+		l.Profile.Forbid, l.Slurm = got.Profile.Forbid, got.Slurm
+	}
+	return l, err
+}
+
+// learned are the findings about what the site refuses: what a job was changed in
+// until it was taken, and what its profile had said before.
+func learned(asked, taken jobs.Launch) (out []Finding) {
+	for i, name := range taken.Profile.Forbid {
+		f := Finding{ID: IDNode, Scope: Scheduler, Subject: "--" + name, Status: OK, Why: "not asked for: the profile forbids it"}
+		if i >= len(asked.Profile.Forbid) {
+			f.Status, f.Why, f.Do = Warn, "tried: a job that asks for it is refused, and one that does not is taken", examine.Forbid(name)
+		}
+		out = append(out, with(f, "forbid", name))
+	}
+	if a := taken.Slurm.Account; a != asked.Slurm.Account {
+		f := Finding{ID: IDNode, Scope: Scheduler, Subject: "--account", Status: Warn,
+			Why: "tried: a job that names no account is refused, and one with your only account is taken", Do: "account = \"" + a + "\" below [slurm] in a profile"}
+		out = append(out, with(f, "account", a))
+	}
+	return out
+}
+
+// launch is the job that looks at a node. It asks as jobs do: the site is to
+// refuse it for what it would refuse them for.
+func (o OnNode) launch(dir, node string) jobs.Launch {
 	res := o.Resources
 	res.Time = NodeTime
-	l = jobs.Launch{
-		Attempt: o.ID, Name: jobs.JobName("doctor", o.ID), Dir: dir, Identity: o.Identity, Resources: res, Slurm: w.Profile.Slurm, Profile: w.Profile,
+	p := o.Where.Profile
+	p.Forbid = slices.Clip(p.Forbid)
+	return jobs.Launch{
+		Attempt: o.ID, Name: jobs.JobName("doctor", o.ID), Dir: dir, Identity: o.Identity, Resources: res, Slurm: p.Slurm, Profile: p,
+		Requeue: true,
 		Comment: []string{"berth doctor: looks at this node and ends"},
-		Argv:    []string{node, "examine", "--json", "--request", request, "--answer", path.Join(dir, fileAnswer)},
+		Argv:    []string{node, "examine", "--json", "--request", path.Join(dir, fileRequest), "--answer", path.Join(dir, fileAnswer)},
+	}
+}
+
+// write writes what the job needs, and returns its script's path.
+func (o OnNode) write(ctx context.Context, l jobs.Launch, file string) (script string, err error) {
+	w := o.Where
+	w.Version, w.Where, w.Profile = Version, "node", l.Profile
+	w.Profile.Slurm = l.Slurm
+	b, err := json.Marshal(w)
+	if err != nil {
+		return "", err
+	}
+	if err := o.Ground.Write(ctx, path.Join(l.Dir, fileRequest), b, 0o600); err != nil {
+		return "", infra("write the request", err, "is there space left? df -h "+l.Dir)
 	}
 	text, err := o.Scheduler.Render(l)
 	if err != nil {
-		return l, "", err
+		return "", err
 	}
-	script = path.Join(dir, fileScript)
+	script = path.Join(l.Dir, file)
 	if err := o.Ground.Write(ctx, script, []byte(text), 0o700); err != nil {
-		return l, "", infra("write the job script", err, "is there space left? df -h "+dir)
+		return "", infra("write the job script", err, "is there space left? df -h "+l.Dir)
 	}
-	return l, script, nil
+	return script, nil
 }
 
 // submit hands the job over. One that may have been taken is looked for by its

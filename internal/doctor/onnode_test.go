@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/slurm"
 )
 
 // queue is a scheduler that does what a test says.
@@ -21,6 +23,8 @@ type queue struct {
 	submit func(l jobs.Launch, script string) (jobs.Handle, error)
 	status func() jobs.Status
 	known  bool
+	rules  func(l jobs.Launch) string // of the site: the words by which it refuses a job
+	blind  bool                       // the test does not see them
 
 	mu        sync.Mutex
 	cancelled int
@@ -32,11 +36,28 @@ func (*queue) Check(context.Context) jobs.Checked { return jobs.Checked{} }
 func (*queue) Render(l jobs.Launch) (string, error) {
 	return "#!/bin/bash\nexec " + strings.Join(l.Argv, " ") + "\n", nil
 }
+func (q *queue) refuse(l jobs.Launch) error {
+	if q.rules != nil && q.rules(l) != "" {
+		return &jobs.Error{Kind: jobs.KindRejected, Msg: q.rules(l)}
+	}
+	return nil
+}
+
+func (*queue) Sends(l jobs.Launch) []string { return (*slurm.Scheduler)(nil).Sends(l) }
+func (q *queue) TestOnly(_ context.Context, l jobs.Launch, _ string) error {
+	if q.blind {
+		return nil
+	}
+	return q.refuse(l)
+}
 func (q *queue) handle(l jobs.Launch) jobs.Handle { return jobs.Handle{Name: l.Name, NativeID: "7"} }
 func (q *queue) Submit(_ context.Context, l jobs.Launch, script string) (jobs.Handle, error) {
 	q.mu.Lock()
 	q.launch = l
 	q.mu.Unlock()
+	if err := q.refuse(l); err != nil {
+		return jobs.Handle{}, err
+	}
 	return q.submit(l, script)
 }
 
@@ -127,7 +148,7 @@ func TestOnNode(t *testing.T) {
 		{name: "memory refused", prepare: func(t *testing.T, q *queue, o *OnNode) context.Context {
 			o.Resources.Memory = jobs.GiB
 			q.submit = func(l jobs.Launch, _ string) (jobs.Handle, error) {
-				if l.Resources.Memory != 0 {
+				if slices.Contains(q.Sends(l), "mem") {
 					return jobs.Handle{}, &jobs.Error{Kind: jobs.KindRejected, Msg: "do not use --mem here"}
 				}
 				return q.handle(l), answers(l)
@@ -245,5 +266,73 @@ func TestThere(t *testing.T) {
 	none := &There{On: refusing{errors.New("no route")}, Install: g.Install}
 	if _, _, err := none.Make(t.Context()); err == nil || none.Remove(t.Context()) != nil {
 		t.Error(err)
+	}
+}
+
+// TestRefusals: what a site refuses is found by trying, whatever its words say,
+// and what it takes is what a profile is written from.
+func TestRefusals(t *testing.T) {
+	sends := func(names ...string) func(jobs.Launch) bool {
+		return func(l jobs.Launch) bool {
+			return slices.ContainsFunc(names, func(n string) bool { return slices.Contains((&queue{}).Sends(l), n) })
+		}
+	}
+	words := func(bad func(jobs.Launch) bool, text string) func(jobs.Launch) string {
+		return func(l jobs.Launch) string {
+			if bad(l) {
+				return text
+			}
+			return ""
+		}
+	}
+	noAccount := func(l jobs.Launch) bool { return l.Slurm.Account == "" }
+	for name, c := range map[string]struct {
+		rules    func(l jobs.Launch) string
+		blind    bool
+		accounts []string
+		forbid   []string
+		account  string
+		refused  string
+	}{
+		"requeue":            {rules: words(sends("requeue"), "--requeue is not allowed here"), forbid: []string{"requeue"}},
+		"unnamed dependency": {rules: words(sends("dependency"), "dependencies are switched off here"), forbid: []string{"dependency"}},
+		"unnamed two":        {rules: words(sends("dependency", "mem"), "no"), forbid: []string{"dependency", "mem"}},
+		"one after the other": {rules: func(l jobs.Launch) string {
+			return words(sends("mem"), "no --mem")(l) + words(noAccount, "you must give --account")(l)
+		}, accounts: []string{"research"}, forbid: []string{"mem"}, account: "research"},
+		"unnamed account":     {rules: words(noAccount, "who pays?"), accounts: []string{"research"}, account: "research"},
+		"one of two accounts": {rules: words(noAccount, "you must give --account"), accounts: []string{"a", "b"}, refused: "you must give --account"},
+		"only at submission":  {rules: words(sends("dependency"), "switched off"), blind: true, forbid: []string{"dependency"}},
+		"whatever":            {rules: words(func(jobs.Launch) bool { return true }, "not on Thursdays"), refused: "not on Thursdays"},
+		"the reaper's alone":  {rules: words(func(l jobs.Launch) bool { return len(l.Behind) > 0 }, "no afterany here"), forbid: []string{"dependency"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home := t.TempDir()
+			q := &queue{rules: c.rules, blind: c.blind, submit: func(l jobs.Launch, _ string) (jobs.Handle, error) {
+				return jobs.Handle{Name: l.Name, NativeID: "7"}, answers(l)
+			}}
+			var said []string
+			o := OnNode{Scheduler: q, Where: Where{State: filepath.Join(home, "state"), Profile: jobs.Profile{Name: "lake"}}, ID: "01890000-0000-7000-8000-0123456789ab",
+				Accounts: c.accounts, Resources: jobs.Resources{CPUs: 1, Memory: jobs.GiB}, Reaper: jobs.Resources{Memory: jobs.GiB, Time: time.Minute},
+				Ground: &Here{State: filepath.Join(home, "state"), Install: func(dir string) (string, error) { return filepath.Join(dir, "berth-node"), os.MkdirAll(dir, 0o700) }},
+				Say:    func(line string) { said = append(said, line) }, Poll: 5 * time.Millisecond, Ended: 20 * time.Millisecond}
+			p, err := o.Look(t.Context())
+			if c.refused != "" {
+				if jobs.KindOf(err) != jobs.KindRejected || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("%v, want %q\n%s", err, c.refused, strings.Join(said, "\n"))
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%v\n%s", err, strings.Join(said, "\n"))
+			}
+			if got := p.all(IDNode, "forbid"); !slices.Equal(got, c.forbid) || p.data(IDNode, "account") != c.account {
+				t.Errorf("forbid %q, account %q, want %q, %q\n%s", got, p.data(IDNode, "account"), c.forbid, c.account, strings.Join(said, "\n"))
+			}
+			if len(said) < 3 {
+				t.Errorf("a person is told only %q", said)
+			}
+		})
 	}
 }

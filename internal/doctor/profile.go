@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,16 +41,21 @@ func Profile(name string, here, node *Place) string {
 		line("")
 	}
 	profileOverlay(line, from, where, slurm && node == nil)
-	if no := node.data(IDNode, "forbid"); no != "" {
-		line("# Tried: Slurm refused a job with --%s and took the same one without.", remark(no))
-		line("forbid = [%s]", quote(no))
+	forbid := node.all(IDNode, "forbid")
+	if len(forbid) > 0 {
+		words := make([]string, len(forbid))
+		for i, o := range forbid {
+			words[i] = quote(o)
+		}
+		line("# Tried: Slurm refused a job with --%s and took the same one without.", remark(strings.Join(forbid, ", --")))
+		line("forbid = [%s]", strings.Join(words, ", "))
 		line("")
 	}
 	profileScratch(line, from, where)
 	profileGPUs(line, here, from)
 	profileProxy(line, from, where)
 	if slurm {
-		profileSlurm(line, here, node.data(IDNode, "forbid"))
+		profileSlurm(line, here, forbid, node.data(IDNode, "account"))
 	}
 	profileVersions(line, here, from, slurm)
 	if here.data("state", "noexec") == "yes" || from.data("state", "noexec") == "yes" {
@@ -135,7 +141,7 @@ func profileProxy(line func(string, ...any), from *Place, where string) {
 	line("")
 }
 
-func profileSlurm(line func(string, ...any), here *Place, slurmForbids string) {
+func profileSlurm(line func(string, ...any), here *Place, forbid []string, demanded string) {
 	parts, def := here.data("slurm.partitions", "partitions"), here.data("slurm.partitions", "default")
 	accounts := here.data("slurm.account", "accounts")
 	line("[slurm]")
@@ -147,7 +153,11 @@ func profileSlurm(line func(string, ...any), here *Place, slurmForbids string) {
 		line("# No partition is the default, so one must be named. There are: %s.", remark(parts))
 		line("partition = %s", quote(strings.Split(parts, ",")[0]))
 	}
-	if accounts != "" {
+	switch {
+	case demanded != "":
+		line("# Tried: Slurm refused a job that names no account. This one is your only one.")
+		line("account = %s", quote(demanded))
+	case accounts != "":
 		all := strings.Split(accounts, ",")
 		switch enforced := here.data("slurm.account", "enforced") == "yes"; {
 		case enforced && len(all) == 1:
@@ -164,7 +174,7 @@ func profileSlurm(line func(string, ...any), here *Place, slurmForbids string) {
 		line("# Jobs get whole nodes here; said aloud, it holds in every partition.")
 		line("extra = [\"--exclusive\"]")
 	}
-	if here.data("slurm.memory", "counted") == "no" && !strings.Contains(slurmForbids, "mem") {
+	if here.data("slurm.memory", "counted") == "no" && !slices.Contains(forbid, "mem") {
 		line("# Slurm does not hand out memory here. Should it refuse --mem, put this above all tables:")
 		line("# forbid = [\"mem\"]")
 	}
