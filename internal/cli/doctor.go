@@ -107,13 +107,16 @@ func (a *app) doctor(cmd *cobra.Command, f *doctorFlags) error {
 	if nodeErr != nil && jobs.KindOf(nodeErr) == jobs.KindUnknown {
 		nodeErr = &jobs.Error{Kind: jobs.KindInfra, Msg: "look at a node", Err: nodeErr}
 	}
+	if nodeErr != nil {
+		if f.write != "" { // it would say less than was asked for, and look the same
+			a.say("no profile was written: the node could not be looked at; without --on-node one is written from this machine alone")
+		}
+		return nodeErr
+	}
 	if f.write != "" {
 		if err := a.writeProfile(f, places); err != nil {
 			return err
 		}
-	}
-	if nodeErr != nil {
-		return nodeErr
 	}
 	for _, p := range places {
 		if !p.OK() {

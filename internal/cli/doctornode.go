@@ -116,7 +116,13 @@ func (a *app) writeProfile(f *doctorFlags, places []*doctor.Place) error {
 		}
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "write the profile", Err: err}
 	}
-	a.say("wrote %s; use it with --profile %s", file, f.write)
+	then := "use it with --profile " + f.write
+	for _, p := range places {
+		if !p.OK() {
+			then = "what failed has to be repaired before jobs work with it"
+		}
+	}
+	a.say("wrote %s; %s", file, then)
 	return nil
 }
 

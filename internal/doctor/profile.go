@@ -25,6 +25,16 @@ func Profile(name string, here, node *Place) string {
 		looked = ", with a look at " + remark(where)
 	}
 	line("# Profile %s, written by berth doctor on %s (%s)%s.", remark(name), remark(here.Host), here.Time.Format("2006-01-02"), looked)
+	for _, p := range []*Place{here, node} {
+		if p == nil || p.OK() {
+			continue
+		}
+		for _, f := range p.Findings {
+			if f.Status == Fail && f.Configured {
+				line("# NOT WORKING on %s when this was written: %s: %s.", remark(p.Host), remark(f.Subject), remark(f.Why))
+			}
+		}
+	}
 	line("# Change it as you like; docs/profiles.md lists all keys.")
 	line("")
 	scheduler := here.data(IDScheduler, "name")

@@ -23,6 +23,12 @@ func found(where, host string, lines ...string) *doctor.Place {
 	return p
 }
 
+// broken is a place whose first finding is of what berth is to use.
+func broken(p *doctor.Place) *doctor.Place {
+	p.Findings[0].Configured = true
+	return p
+}
+
 // TestProfile: what is written can be read, and says what was found.
 func TestProfile(t *testing.T) {
 	for _, c := range []struct {
@@ -57,6 +63,8 @@ func TestProfile(t *testing.T) {
 		{name: "refuses two, and wants an account", here: found("here", "login", "scheduler name slurm ok", "slurm.account accounts research ok"),
 			node: found("node", "n1", "node forbid requeue warn", "node forbid dependency warn", "node account research warn"),
 			want: jobs.Profile{Scheduler: "slurm", Forbid: []string{"requeue", "dependency"}, Slurm: jobs.SlurmOptions{Account: "research"}}},
+		{name: "a node that does not work", here: found("here", "login", "scheduler name slurm ok"), node: broken(found("node", "n1", "backend name singularity fail")),
+			want: jobs.Profile{Scheduler: "slurm"}, remarks: []string{"# NOT WORKING on n1 when this was written: : why of backend.\n"}},
 		{name: "hostile",
 			here: found("here", "login\n[slurm]\nx = 1", "scheduler name slurm ok", "slurm.partitions partitions a\"b\nc,d ok", "slurm.account accounts $(id) ok", "slurm.account enforced yes ok"),
 			want: jobs.Profile{Scheduler: "slurm"}},
