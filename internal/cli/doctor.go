@@ -30,9 +30,9 @@ func (a *app) doctorCmd() *cobra.Command {
 	var f doctorFlags
 	c := &cobra.Command{
 		Use: "doctor", Short: "check this machine, its Slurm and its container programs",
-		Long: `Check this machine, its scheduler and its backends, and print a line for each thing that
-berth needs: ok, warn or fail, why, and what to do. Nothing is changed; it ends within
-30 s.
+		Long: `Check this machine, its scheduler and its backends, and say of each thing that berth
+needs: ok, warn or fail, why, and what to do, which comes first. Nothing is changed; it
+ends within 30 s.
 
 Login and compute nodes differ: --on-node checks a compute node too, in a Slurm job of one
 minute, and shows both where they differ. docs/doctor.md explains the lines.
@@ -259,7 +259,8 @@ func orWords(words []string) string {
 }
 
 // printPlaces prints the findings: of two places, what is the same of both
-// once, and what differs one below the other.
+// once. On a terminal what is to be done comes first; in a pipe the lines keep the
+// order of the checks.
 func (a *app) printPlaces(places []*doctor.Place, nodeErr error) error {
 	if a.json {
 		ok := nodeErr == nil
@@ -268,29 +269,19 @@ func (a *app) printPlaces(places []*doctor.Place, nodeErr error) error {
 		}
 		return a.printJSON(map[string]any{"ok": ok, "places": places})
 	}
-	var rows [][]string
-	for _, l := range doctor.Beside(places) {
-		f := l.Finding
-		if !a.tty {
-			rows = append(rows, []string{l.Where, string(f.Status), f.ID, f.Subject, f.Why, f.Do})
-			continue
+	found := doctor.Beside(places)
+	if a.tty {
+		if err := a.doctorList(found); err != nil {
+			return err
 		}
-		text := f.Why
-		if f.Do != "" {
-			text += "; do: " + f.Do
+	} else {
+		var rows [][]string
+		for _, l := range found {
+			rows = append(rows, []string{l.Where, string(l.Status), l.ID, l.Subject, l.Why, l.Do})
 		}
-		row := []string{string(f.Status), f.Subject, text}
-		if len(places) > 1 {
-			row = append([]string{l.Where}, row...)
+		if err := a.table(nil, rows); err != nil {
+			return err
 		}
-		rows = append(rows, row)
-	}
-	header := []string{"", "WHAT", "WHY"}
-	if len(places) > 1 {
-		header = append([]string{"WHERE"}, header...)
-	}
-	if err := a.table(header, rows); err != nil {
-		return err
 	}
 	for _, p := range places {
 		n := map[doctor.Status]int{}

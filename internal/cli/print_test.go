@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"berth/engine"
+	"berth/internal/doctor"
 	"berth/jobs"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -148,5 +151,37 @@ func TestNameOfCommand(t *testing.T) {
 		if got := nameOf([]string{word, "-v"}); got != want {
 			t.Errorf("nameOf(%q) = %q, want %q", word, got, want)
 		}
+	}
+}
+
+// TestDoctorList: on a terminal what is to be done comes first, and no line is
+// longer than the terminal is wide.
+func TestDoctorList(t *testing.T) {
+	a, out, _ := onTerminal(true)
+	finding := func(status doctor.Status, subject, why, do string) doctor.Finding {
+		return doctor.Finding{Status: status, Configured: subject == "conf", Subject: subject, Why: why, Do: do}
+	}
+	if err := a.doctorList([]doctor.Line{
+		{Where: "both", Finding: finding(doctor.OK, "git", "git 2.39", "")},
+		{Where: "here", Finding: finding(doctor.Warn, "purge", "it looks like scratch, which sites purge after some weeks; their scripts cannot be read", "ask the site")},
+		{Where: "node c1", Finding: finding(doctor.Fail, "conf", "/etc/apptainer/apptainer.conf:12: user bind control = no", "ask the site to allow it, or name another container program \x1b[31m in the configuration")},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := `TO DO FIRST: berth is to use this, and it fails
+  fail  conf (node c1): /etc/apptainer/apptainer.conf:12: user bind control = no
+        -> ask the site to allow it, or name another container program  [31m in
+           the configuration
+
+TO DO, where it matters to you
+  warn  purge: it looks like scratch, which sites purge after some weeks; their
+        scripts cannot be read
+        -> ask the site
+
+THE REST
+  ok    git: git 2.39
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
 	}
 }
