@@ -37,6 +37,8 @@ type app struct {
 	stdout, stderr io.Writer
 	tty, errTTY    bool // stdout, stderr is a terminal
 	json           bool
+	object         map[string]any // that is printed at the end, with json
+	args           []string       // of the command line
 	running        bool // a verb has begun: the command line was understood
 	failCode       int  // of the verb's own failures; 0 follows from the error
 	now            func() time.Time

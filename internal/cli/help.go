@@ -204,6 +204,12 @@ func unknownCommand(parent *cobra.Command, word string) error {
 // flagError is the error for flags that a command cannot read.
 func (a *app) flagError(c *cobra.Command, err error) error {
 	a.fails(c)
+	// It may stand behind the flag that ended the reading.
+	words := a.args
+	if i := slices.Index(words, "--"); i >= 0 {
+		words = words[:i]
+	}
+	a.json = a.json || slices.Contains(words, "--json")
 	e := &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: c.CommandPath() + " --help"}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {

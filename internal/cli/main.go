@@ -4,12 +4,12 @@
 // Rules of the output: stdout is data, stderr is for people. A terminal gets
 // tables and relative times, a pipe gets tab-separated lines and absolute
 // times, --json gets one object with a schema version. Errors are printed in
-// one place, here, as "berth: error:" and "berth: hint:".
+// one place, here: as "berth: error:" and "berth: hint:", under --json as a
+// field of that object.
 package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -34,6 +34,7 @@ func Main(args []string) int {
 	defer stop()
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	root := newRoot(a)
+	a.args = args
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -56,29 +57,31 @@ func (a *app) commandLine(err error) error {
 	return &jobs.Error{Kind: jobs.KindUsage, Err: err, Hint: "berth --help"}
 }
 
-// report prints an error and returns the exit code it deserves.
+// report prints an error and returns the exit code it deserves. Under --json it
+// prints the one object of a verb, which has what went wrong, too.
 func (a *app) report(err error) int {
-	if err == nil {
-		return jobs.CodeOK
-	}
-	var code exitCode
-	if errors.As(err, &code) {
-		return int(code)
-	}
-	c, text, hint := jobs.CodeOf(err), err.Error(), jobs.HintOf(err)
-	if a.failCode != 0 {
-		c = a.failCode
-	}
-	// What an interrupted submission left open must be said, wherever the signal
-	// has met it; of anything else the signal is all there is to say.
-	if errors.Is(err, context.Canceled) && jobs.KindOf(err) != jobs.KindUnclear {
-		c, text, hint = jobs.CodeInterrupted, "interrupted", ""
-	}
-	if a.json {
-		_ = json.NewEncoder(a.stderr).Encode(map[string]any{"schema_version": schemaVersion, "error": map[string]any{"message": text, "hint": hint, "exit_code": c}})
+	c, text, hint := a.verdict(err)
+	switch {
+	case a.json:
+		if text != "" {
+			if a.object == nil {
+				a.object = map[string]any{}
+			}
+			a.object["error"] = map[string]any{"message": text, "hint": hint, "exit_code": c}
+		}
+		if a.object == nil {
+			return c
+		}
+		err := a.encode(a.object)
+		if err == nil {
+			return c
+		}
+		if text, hint = "print the result: "+err.Error(), ""; c == jobs.CodeOK {
+			c = jobs.CodeInfra
+		}
+	case text == "":
 		return c
-	}
-	if text == "interrupted" {
+	case text == "interrupted":
 		a.say("%s", text)
 		return c
 	}
@@ -89,6 +92,26 @@ func (a *app) report(err error) int {
 		a.say("hint: %s", hint)
 	}
 	return c
+}
+
+// verdict is the exit code that an error deserves, and what is to be said of it;
+// "" is that all has been said.
+func (a *app) verdict(err error) (code int, text, hint string) {
+	var own exitCode
+	switch {
+	case err == nil:
+		return jobs.CodeOK, "", ""
+	case errors.As(err, &own):
+		return int(own), "", ""
+	// What an interrupted submission left open must be said, wherever the signal
+	// has met it; of anything else the signal is all there is to say.
+	case errors.Is(err, context.Canceled) && jobs.KindOf(err) != jobs.KindUnclear:
+		return jobs.CodeInterrupted, "interrupted", ""
+	}
+	if code = jobs.CodeOf(err); a.failCode != 0 {
+		code = a.failCode
+	}
+	return code, err.Error(), jobs.HintOf(err)
 }
 
 // usage is the error for a wrong command line.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -76,8 +77,18 @@ func clean(row []string) []string {
 	return out
 }
 
-// printJSON prints one object with the schema version.
+// printJSON makes these fields the one object that the verb prints when it ends,
+// see [app.report].
 func (a *app) printJSON(fields map[string]any) error {
+	if a.object != nil {
+		return errors.New("a verb prints one object, and this would be another")
+	}
+	a.object = fields
+	return nil
+}
+
+// encode prints one object with the schema version.
+func (a *app) encode(fields map[string]any) error {
 	fields["schema_version"] = schemaVersion
 	enc := json.NewEncoder(a.stdout)
 	enc.SetEscapeHTML(false)

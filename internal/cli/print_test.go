@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -87,11 +88,11 @@ func TestReport(t *testing.T) {
 		{name: "nothing", code: 0},
 		{name: "said already", err: exitCode(9), code: 9},
 		{name: "plain", err: errors.New("oh"), code: 5, want: "berth: error: oh\n",
-			json: `{"error":{"exit_code":5,"hint":"","message":"oh"},"schema_version":1}` + "\n"},
+			json: "{\n  \"error\": {\n    \"exit_code\": 5,\n    \"hint\": \"\",\n    \"message\": \"oh\"\n  },\n  \"schema_version\": 1\n}\n"},
 		{name: "several lines", err: &jobs.Error{Kind: jobs.KindUsage, Msg: "a:1: x\na:2: y\x1b[0m", Hint: "mend\x07 it"}, code: 2,
 			want: "berth: error: a:1: x\nberth: error: a:2: y [0m\nberth: hint: mend  it\n"},
 		{name: "interrupted", err: fmt.Errorf("wait: %w", context.Canceled), code: 130, want: "berth: interrupted\n",
-			json: `{"error":{"exit_code":130,"hint":"","message":"interrupted"},"schema_version":1}` + "\n"},
+			json: "{\n  \"error\": {\n    \"exit_code\": 130,\n    \"hint\": \"\",\n    \"message\": \"interrupted\"\n  },\n  \"schema_version\": 1\n}\n"},
 		{name: "interrupted and unclear", err: &jobs.Error{Kind: jobs.KindUnclear, Msg: "maybe", Err: context.Canceled, Hint: "look"}, code: 5,
 			want: "berth: error: maybe: context canceled\nberth: hint: look\n"},
 	} {
@@ -103,12 +104,36 @@ func TestReport(t *testing.T) {
 			if c.json == "" {
 				return
 			}
-			a, _, errs = onTerminal(false)
+			a, out, errs = onTerminal(false)
 			a.json = true
-			if got := a.report(c.err); got != c.code || errs.String() != c.json {
-				t.Errorf("as JSON: code %d, %q", got, errs)
+			if got := a.report(c.err); got != c.code || out.String() != c.json || errs.Len() > 0 {
+				t.Errorf("as JSON: code %d, %q, stderr %q", got, out, errs)
 			}
 		})
+	}
+}
+
+// What a verb has found and what went wrong are one object, as they were written.
+func TestReportOfObject(t *testing.T) {
+	a, out, errs := onTerminal(false)
+	a.json = true
+	if err := a.printJSON(map[string]any{"left": []string{"<a> & b"}}); err != nil {
+		t.Fatal(err)
+	}
+	code := a.report(&jobs.Error{Kind: jobs.KindInfra, Msg: "not all", Hint: "berth env show <NAME> && more"})
+	var got struct {
+		Left   []string
+		Error  struct{ Message, Hint string }
+		Schema int `json:"schema_version"`
+	}
+	dec := json.NewDecoder(strings.NewReader(out.String()))
+	if err := dec.Decode(&got); err != nil || dec.More() || code != 5 || len(got.Left) != 1 || got.Error.Message != "not all" || got.Schema != 1 || errs.Len() > 0 {
+		t.Errorf("%v, code %d, stderr %q: %s", err, code, errs, out)
+	}
+	for _, text := range []string{"<a> & b", "<NAME> && more"} {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("%q is not there as it is: %s", text, out)
+		}
 	}
 }
 

@@ -535,8 +535,8 @@ func TestJSON(t *testing.T) {
 			Code    int `json:"exit_code"`
 		}
 	}
-	if json.Unmarshal([]byte(a.err), &e) != nil || e.Error.Code != 3 {
-		t.Errorf("error as JSON: %q", a.err)
+	if json.Unmarshal([]byte(a.out), &e) != nil || e.Error.Code != 3 {
+		t.Errorf("error as JSON: %q, stderr %q", a.out, a.err)
 	}
 }
 
