@@ -8,8 +8,8 @@ import (
 )
 
 // splice moves what comes out of a pipe into a file without copying it through
-// this process (splice(2)). done is false when these two do not allow that, and
-// nothing has been moved then.
+// this process (splice(2)). done is false when these two do not allow that: what
+// is left is to be copied then.
 func splice(to, from *os.File) (done bool, err error) {
 	in, err := from.SyscallConn()
 	if err != nil {
@@ -54,6 +54,10 @@ func splice(to, from *os.File) (done bool, err error) {
 				return true, err
 			}
 		case serr != nil && total == 0 && errors.Is(serr, unix.EINVAL):
+			return false, nil
+		case errors.Is(serr, unix.EPIPE):
+			// Who reads this process's output has gone: an ordinary write to it ends
+			// the process as every other is ended, by SIGPIPE (os/signal).
 			return false, nil
 		case serr != nil:
 			return true, os.NewSyscallError("splice", serr)
