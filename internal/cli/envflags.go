@@ -43,6 +43,18 @@ func (f *envFlags) pick(c *cobra.Command) {
 	c.Flags().StringVar(&f.target, "target", "", "use the target `NAME` of the configuration ($BERTH_TARGET)")
 }
 
+// named refuses an empty name of an environment or a session: a variable of a
+// script that is not set must not choose, or make, the default one.
+func named(cmd *cobra.Command) error {
+	for name, what := range map[string]string{"env": "an environment's name", "session": "a session's name"} {
+		f := cmd.Flags().Lookup(name)
+		if f != nil && f.Changed && f.Value.Type() == "string" && strings.TrimSpace(f.Value.String()) == "" {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: what + " is empty", Hint: "berth env ls; without --" + name + " the default one is used"}
+		}
+	}
+	return nil
+}
+
 // add adds all of them.
 func (f *envFlags) add(c *cobra.Command) {
 	f.pick(c)

@@ -183,6 +183,9 @@ func (a *app) finish(c *cobra.Command) {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			a.running, a.verb = true, cmd
 			a.fails(cmd)
+			if err := named(cmd); err != nil {
+				return err
+			}
 			return run(cmd, args)
 		}
 	}
