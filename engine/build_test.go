@@ -79,14 +79,14 @@ func TestTemplatePlaces(t *testing.T) {
 		t.Error(why)
 	}
 	e := &Engine{}
-	if _, err := e.envTemplate(EnvOptions{Template: "default", Place: jobs.Place{Login: &jobs.SSHSpec{Host: "far"}}}); jobs.CodeOf(err) != jobs.CodeConfig {
+	if _, err := e.envTemplate(jobs.EnvOptions{Template: "default", Place: jobs.Place{Login: &jobs.SSHSpec{Host: "far"}}}); jobs.CodeOf(err) != jobs.CodeConfig {
 		t.Error(err)
 	}
 	w, err := templates.FindWorkspace("", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := e.envTemplate(EnvOptions{Template: w.Name, Place: jobs.Place{Resources: jobs.Resources{CPUs: 2}}})
+	o, err := e.envTemplate(jobs.EnvOptions{Template: w.Name, Place: jobs.Place{Resources: jobs.Resources{CPUs: 2}}})
 	if err != nil || o.Resources.CPUs != 2 {
 		t.Errorf("%+v, %v", o, err)
 	}

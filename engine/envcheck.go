@@ -12,7 +12,7 @@ import (
 	"berth/jobs"
 )
 
-func checkEnvOptions(o EnvOptions) error {
+func checkEnvOptions(o jobs.EnvOptions) error {
 	docker, host := valueOf(o.Docker), valueOf(o.SSH)
 	values := [][2]string{
 		{"the image", o.Image},
@@ -77,7 +77,7 @@ func checkVariables(list []string) error {
 }
 
 // same refuses options that differ from those of an environment that exists.
-func (e *Engine) same(s *jobs.EnvSpec, o EnvOptions) error {
+func (e *Engine) same(s *jobs.EnvSpec, o jobs.EnvOptions) error {
 	if err := samePlace(s, o.Place, false); err != nil {
 		return err
 	}

@@ -8,26 +8,10 @@ import (
 	"berth/jobs"
 )
 
-// EnvName is the name of the environment that is meant: its own, or that of
-// the place which was chosen, by words of the caller first.
-func (o EnvOptions) EnvName() string {
-	switch {
-	case o.Name != "":
-		return o.Name
-	case unlessAuto(o.Backend) != "":
-		return o.Backend
-	case o.Target != "":
-		return o.Target
-	case o.Configured != nil && unlessAuto(o.Configured.Backend) != "":
-		return o.Configured.Backend
-	}
-	return jobs.DefaultEnvironment
-}
-
 // placed tells whether the place that the configuration names is what the
 // caller means: no environment was named that has one of its own, or the
 // target was named beside it.
-func (o EnvOptions) placed() bool {
+func placed(o jobs.EnvOptions) bool {
 	return o.Configured != nil && (o.Name == "" || o.Configured.Named)
 }
 
@@ -35,11 +19,11 @@ func (o EnvOptions) placed() bool {
 // of the target, and is in another place. With backend = "docker", commands must not
 // run on the bare host because an environment of the name "docker" exists there, nor
 // on another host than the configured one.
-func (o EnvOptions) sameConfigured(s *jobs.EnvSpec) error {
-	if !o.placed() {
+func sameConfigured(s *jobs.EnvSpec, o jobs.EnvOptions) error {
+	if !placed(o) {
 		return nil
 	}
-	if want := unlessAuto(o.wantedBackend()); want != "" && s.Backend != want {
+	if want := unlessAuto(wantedBackend(o)); want != "" && s.Backend != want {
 		return differs(s, "another backend: "+s.Backend+", not "+want+", which the configuration names")
 	}
 	if s.SSH == nil || valueOf(o.SSH).Host != "" || o.Configured.For == nil {
@@ -59,7 +43,7 @@ func (o EnvOptions) sameConfigured(s *jobs.EnvSpec) error {
 // project, unless the environment is named. Its image and its variables came with
 // that repository, and a user who works elsewhere does not expect commands to run
 // in it.
-func (o EnvOptions) sameProject(s *jobs.EnvSpec) error {
+func sameProject(s *jobs.EnvSpec, o jobs.EnvOptions) error {
 	if o.Name != "" || o.Configured == nil || s.Project == "" || s.Project == o.Configured.Project {
 		return nil
 	}
@@ -70,7 +54,7 @@ func (o EnvOptions) sameProject(s *jobs.EnvSpec) error {
 }
 
 // wantedBackend is the backend that the options name, else the configuration.
-func (o EnvOptions) wantedBackend() string {
+func wantedBackend(o jobs.EnvOptions) string {
 	if o.Backend == "" && o.Configured != nil {
 		return o.Configured.Backend
 	}
@@ -80,7 +64,7 @@ func (o EnvOptions) wantedBackend() string {
 // configured fills in what the configuration says for a backend and the
 // options do not. It also returns the limits that come from there, which are
 // dropped with a note where they cannot be held, and notes.
-func (o EnvOptions) configured(backend string) (_ EnvOptions, soft, notes []string, err error) {
+func configured(o jobs.EnvOptions, backend string) (_ jobs.EnvOptions, soft, notes []string, err error) {
 	if o.Configured == nil || o.Configured.For == nil {
 		return o, nil, nil, nil
 	}

@@ -13,11 +13,11 @@ import (
 func TestSameProject(t *testing.T) {
 	e := newFixture(t).Engine
 	wanted := func(name, project string, shapes bool) error {
-		o := EnvOptions{Name: name, Configured: &EnvConfig{Backend: jobs.BackendLocal, Project: project, For: func(string) (EnvOptions, []string, error) {
+		o := jobs.EnvOptions{Name: name, Configured: &jobs.EnvConfig{Backend: jobs.BackendLocal, Project: project, For: func(string) (jobs.EnvOptions, []string, error) {
 			if shapes {
-				return EnvOptions{Project: project}, nil, nil
+				return jobs.EnvOptions{Project: project}, nil, nil
 			}
-			return EnvOptions{}, nil, nil
+			return jobs.EnvOptions{}, nil, nil
 		}}}
 		_, err := e.Environment(context.Background(), o)
 		return err

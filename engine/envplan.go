@@ -13,7 +13,7 @@ import (
 )
 
 // planEnv settles a new environment: every value chosen.
-func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.EnvSpec, error) {
+func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*jobs.EnvSpec, error) {
 	id, err := ids.New()
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 		return nil, err
 	}
 	asked := o
-	o.Backend = o.wantedBackend()
+	o.Backend = wantedBackend(o)
 	w := wanted{env: true, auto: o.Auto, image: o.Image, template: o.Template, user: identity().User}
 	b, notes, err := e.chooseBackend(ctx, &o.Place, w)
 	if err != nil {
@@ -33,7 +33,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 		return nil, err
 	}
 	named := o.Template
-	o, soft, said, err := o.configured(b.Name())
+	o, soft, said, err := configured(o, b.Name())
 	if err == nil && named == "" { // the configuration names it, and wins over it
 		o, err = e.envTemplate(o)
 	}
@@ -104,7 +104,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o EnvOptions) (*jobs.
 
 // settleUsual settles what an environment has where nothing is said: limits, and an
 // image. Of a program the limits are its own to hold, see [Program.Settle].
-func settleUsual(s *jobs.EnvSpec, o EnvOptions) error {
+func settleUsual(s *jobs.EnvSpec, o jobs.EnvOptions) error {
 	can := s.Can()
 	if o.Discard && can.Bare {
 		return absent("throw-away files", &s.Place)

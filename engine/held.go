@@ -18,7 +18,7 @@ import (
 // planHeld settles what an environment in an allocation has beside the others,
 // and refuses what only an allocation has where there is none: asked are the
 // options without what the configuration says for allocations.
-func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOptions) error {
+func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked jobs.EnvOptions) error {
 	if s.Scheduler == "" {
 		s.Target, s.Login, s.Slurm, s.Profile = "", nil, jobs.SlurmOptions{}, jobs.Profile{}
 		return onlyAllocated(asked)
@@ -45,7 +45,7 @@ func (e *Engine) planHeld(ctx context.Context, s *jobs.EnvSpec, o, asked EnvOpti
 }
 
 // onlyAllocated refuses what has no meaning without an allocation.
-func onlyAllocated(o EnvOptions) error {
+func onlyAllocated(o jobs.EnvOptions) error {
 	for _, k := range []struct {
 		what string
 		set  bool
@@ -224,8 +224,8 @@ func (v *Environment) removeHeld(ctx context.Context) error {
 }
 
 // sameScheduler refuses an environment that is kept elsewhere than wanted.
-func (e *Engine) sameScheduler(s *jobs.EnvSpec, o EnvOptions) error {
-	if o.Scheduler == "" || o.Configured != nil && !o.placed() {
+func (e *Engine) sameScheduler(s *jobs.EnvSpec, o jobs.EnvOptions) error {
+	if o.Scheduler == "" || o.Configured != nil && !placed(o) {
 		return nil
 	}
 	wants, err := e.allocates(o.Scheduler)

@@ -129,7 +129,7 @@ func (e *Engine) settleTemplate(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 
 // envTemplate fills the options of a new environment that are not set from its
 // template.
-func (e *Engine) envTemplate(o EnvOptions) (EnvOptions, error) {
+func (e *Engine) envTemplate(o jobs.EnvOptions) (jobs.EnvOptions, error) {
 	if o.Template == "" {
 		return o, nil
 	}
@@ -155,7 +155,7 @@ func (e *Engine) envTemplate(o EnvOptions) (EnvOptions, error) {
 }
 
 // envImage has the image of a new environment's template.
-func (e *Engine) envImage(ctx context.Context, o EnvOptions) (string, error) {
+func (e *Engine) envImage(ctx context.Context, o jobs.EnvOptions) (string, error) {
 	w, err := e.template(o.Template)
 	if err != nil {
 		return "", err

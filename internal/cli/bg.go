@@ -93,7 +93,7 @@ func (a *app) process(use, short, long, example string, run func(cmd *cobra.Comm
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := a.meant(cmd, engine.EnvOptions{Name: f.name})
+			v, err := a.meant(cmd, jobs.EnvOptions{Name: f.name})
 			if err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ Columns: id, state, command, started, bytes of its log.
   berth bg list --env train`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, err := a.meant(cmd, engine.EnvOptions{Name: f.name})
+			v, err := a.meant(cmd, jobs.EnvOptions{Name: f.name})
 			if err != nil {
 				return err
 			}

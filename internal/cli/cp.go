@@ -91,7 +91,7 @@ copied, 78 the environment is not available here, 130 interrupted.`,
 func (a *app) copyable(cmd *cobra.Command, src, dst end, f *envFlags) error {
 	if src.inside {
 		// A new environment has only what its image has: the name is a mistake.
-		if _, err := a.meant(cmd, engine.EnvOptions{Name: f.name}); err != nil && !cmd.Flags().Changed("backend") && !cmd.Flags().Changed("image") {
+		if _, err := a.meant(cmd, jobs.EnvOptions{Name: f.name}); err != nil && !cmd.Flags().Changed("backend") && !cmd.Flags().Changed("image") {
 			return err
 		}
 		return nil

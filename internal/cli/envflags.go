@@ -79,8 +79,8 @@ func (f *envFlags) add(c *cobra.Command) {
 }
 
 // options reads the flags.
-func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
-	o := engine.EnvOptions{
+func (f *envFlags) options(cmd *cobra.Command) (jobs.EnvOptions, error) {
+	o := jobs.EnvOptions{
 		Name: f.name, Template: f.template, Discard: f.discard, Forward: f.forward,
 		Place: jobs.Place{Env: f.set, Dir: f.dir},
 	}
@@ -124,7 +124,7 @@ func (f *envFlags) options(cmd *cobra.Command) (engine.EnvOptions, error) {
 }
 
 // ssh reads which host is meant; where none is named, the configuration's.
-func (f *envFlags) ssh(o *engine.EnvOptions) (err error) {
+func (f *envFlags) ssh(o *jobs.EnvOptions) (err error) {
 	var host jobs.SSHSpec
 	if f.host != "" {
 		if host, err = jobs.ParseHost(f.host); err != nil {
@@ -189,7 +189,7 @@ func (a *app) environment(cmd *cobra.Command, f *envFlags) (*engine.Environment,
 // sameWorkspace refuses an environment that shows another directory than the
 // current one where the configuration says that this one is to be seen:
 // commands would change the wrong files.
-func sameWorkspace(cfg *config.Config, o engine.EnvOptions, s jobs.EnvSpec) error {
+func sameWorkspace(cfg *config.Config, o jobs.EnvOptions, s jobs.EnvSpec) error {
 	if !s.Can().Daemon || !cfg.MountCwd() || len(o.Mounts) > 0 {
 		return nil
 	}
@@ -238,7 +238,7 @@ func (a *app) enterOpen(cmd *cobra.Command, f *envFlags) (*engine.Environment, *
 
 // meant returns the recorded environment that a command means which cannot make
 // one: the one of this name, or the one that such a command would use.
-func (a *app) meant(cmd *cobra.Command, o engine.EnvOptions) (*engine.Environment, error) {
+func (a *app) meant(cmd *cobra.Command, o jobs.EnvOptions) (*engine.Environment, error) {
 	if o.Name != "" { // whatever is wrong with the files here, it can be looked at and ended
 		return a.existing(o.Name)
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"time"
 
-	"berth/engine"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -37,7 +36,7 @@ func (f *heldFlags) wait() (time.Duration, error) {
 
 // reach puts the login host, and what the caller alone may say of it, over that
 // of the configuration.
-func (f *heldFlags) reach(o *engine.EnvOptions, key string, options []string) error {
+func (f *heldFlags) reach(o *jobs.EnvOptions, key string, options []string) error {
 	if f.login != "" {
 		at, err := jobs.ParseHost(f.login)
 		if err != nil {

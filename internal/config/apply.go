@@ -9,15 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"berth/engine"
 	"berth/internal/config/keys"
 	"berth/jobs"
 )
 
 // Environment puts into options what the configuration says of environments.
 // What the options name themselves stays.
-func (c *Config) Environment(o *engine.EnvOptions) error {
-	o.Configured = &engine.EnvConfig{Backend: shown(c.said("terminal.backend").V), For: c.forBackend}
+func (c *Config) Environment(o *jobs.EnvOptions) error {
+	o.Configured = &jobs.EnvConfig{Backend: shown(c.said("terminal.backend").V), For: c.forBackend}
 	if c.project != nil {
 		o.Configured.Project = filepath.Dir(c.project.path)
 	}
@@ -67,7 +66,7 @@ func orNone[T int | jobs.Bytes | time.Duration](v T) T {
 // environment, without what a profile says: the engine puts that below. The backend is ""
 // or "auto" where it is still to be chosen. The reference is the image of a backend that
 // takes names, the notes are for people.
-func (c *Config) place(backend string, job bool) (o engine.EnvOptions, reference string, notes []string, err error) {
+func (c *Config) place(backend string, job bool) (o jobs.EnvOptions, reference string, notes []string, err error) {
 	if o.Profile, err = c.ReadProfile(); err != nil {
 		return o, "", nil, err
 	}
@@ -165,7 +164,7 @@ func (c *Config) on(backend, name string) Value {
 
 // forBackend is what the configuration says of environments on one backend: of their
 // place, and what no job has.
-func (c *Config) forBackend(backend string) (engine.EnvOptions, []string, error) {
+func (c *Config) forBackend(backend string) (jobs.EnvOptions, []string, error) {
 	o, reference, notes, err := c.place(backend, false)
 	if err != nil {
 		return o, nil, err

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"berth/engine"
 	"berth/jobs"
 )
 
@@ -364,7 +363,7 @@ scheduler = "slurm"
 	}
 	w.src.Flags = []Flag{{"target", "target", "far"}}
 	c := w.load(t)
-	var o engine.EnvOptions
+	var o jobs.EnvOptions
 	if err := c.Environment(&o); err != nil || o.Login == nil || o.Login.Host != "lake" || o.Scheduler != "slurm" || o.Target != "far" {
 		t.Errorf("%+v, %v", o, err)
 	}
@@ -503,7 +502,7 @@ func TestShaped(t *testing.T) {
 		"": "",
 	} {
 		c := w.accepted(t, project)
-		var o engine.EnvOptions
+		var o jobs.EnvOptions
 		if err := c.Environment(&o); err != nil || o.Configured.Project != filepath.Dir(w.proj) {
 			t.Errorf("%v, %+v\n%s", err, o.Configured, project)
 		}
@@ -520,7 +519,7 @@ func TestShaped(t *testing.T) {
 	if err := os.Remove(w.proj); err != nil {
 		t.Fatal(err)
 	}
-	var o engine.EnvOptions
+	var o jobs.EnvOptions
 	if err := w.load(t).Environment(&o); err != nil || o.Configured.Project != "" {
 		t.Errorf("%v, %+v", err, o.Configured)
 	}

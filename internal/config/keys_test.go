@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"berth/engine"
 	"berth/jobs"
 )
 
@@ -236,9 +235,9 @@ func TestDefaults(t *testing.T) {
 func TestEffect(t *testing.T) {
 	backends := jobs.Backends()
 	type effect struct {
-		Env      map[string]engine.EnvOptions
+		Env      map[string]jobs.EnvOptions
 		Notes    map[string][]string
-		General  engine.EnvOptions
+		General  jobs.EnvOptions
 		Backend  string
 		Timeout  any
 		Offline  bool
@@ -249,7 +248,7 @@ func TestEffect(t *testing.T) {
 	}
 	get := func(t *testing.T, c *Config) effect {
 		t.Helper()
-		e := effect{Env: map[string]engine.EnvOptions{}, Notes: map[string][]string{}, Task: map[string]jobs.Task{}}
+		e := effect{Env: map[string]jobs.EnvOptions{}, Notes: map[string][]string{}, Task: map[string]jobs.Task{}}
 		if err := c.Environment(&e.General); err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +276,7 @@ func TestEffect(t *testing.T) {
 		return e
 	}
 	equal := func(a, b any) bool {
-		return cmp.Equal(a, b, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(engine.EnvOptions{}, "Configured"))
+		return cmp.Equal(a, b, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(jobs.EnvOptions{}, "Configured"))
 	}
 	// What is seen only beside another key.
 	beside := map[string]string{"terminal.ssh_user": "TERMINAL_SSH_HOST=h", "terminal.ssh_port": "TERMINAL_SSH_HOST=h", "terminal.ssh_key": "TERMINAL_SSH_HOST=h"}
@@ -315,7 +314,7 @@ func TestEffect(t *testing.T) {
 			}
 			for _, b := range backends {
 				if places := k.Places; len(places) > 0 && !slices.Contains(places, b) && !equal(before.Env[b], after.Env[b]) {
-					t.Errorf("it is not for %s, and changes\n%s", b, cmp.Diff(before.Env[b], after.Env[b], cmpopts.IgnoreFields(engine.EnvOptions{}, "Configured")))
+					t.Errorf("it is not for %s, and changes\n%s", b, cmp.Diff(before.Env[b], after.Env[b], cmpopts.IgnoreFields(jobs.EnvOptions{}, "Configured")))
 				}
 			}
 		})

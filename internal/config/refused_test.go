@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"berth/engine"
 	"berth/internal/config/strict"
 	"berth/jobs"
 )
@@ -234,7 +233,7 @@ region = "eu"
 zone = "b"
 `)
 	c := w.load(t)
-	of := func(backend string) engine.EnvOptions {
+	of := func(backend string) jobs.EnvOptions {
 		t.Helper()
 		o, _, err := c.forBackend(backend)
 		if err != nil {

@@ -317,7 +317,7 @@ var insideFaults = []fault{
 	}},
 }
 
-func withFuse(o *engine.EnvOptions) { o.Overlay.Driver = jobs.DriverFuse }
+func withFuse(o *jobs.EnvOptions) { o.Overlay.Driver = jobs.DriverFuse }
 
 // killHelper kills a FUSE helper of the container.
 func (f *faulty) killHelper(name string) {
@@ -348,7 +348,7 @@ var linkFaults = []fault{
 
 // ownConnection keeps the environment's link off the connection that it would
 // share with others on the same host.
-func ownConnection(o *engine.EnvOptions) {
+func ownConnection(o *jobs.EnvOptions) {
 	var host jobs.SSHSpec
 	if o.SSH != nil {
 		host = *o.SSH

@@ -26,7 +26,7 @@ import (
 type fault struct {
 	name   string
 	only   []string // backends that have such a thing; nil is all
-	change func(*engine.EnvOptions)
+	change func(*jobs.EnvOptions)
 	run    func(f *faulty)
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // own makes an environment for one case alone.
-func (p *place) own(name string, change func(*engine.EnvOptions)) *place {
+func (p *place) own(name string, change func(*jobs.EnvOptions)) *place {
 	p.t.Helper()
 	o := options(p.v.Spec.Name + "-" + name)
 	if change != nil {
@@ -55,7 +55,7 @@ var lifeCases = []testCase{
 	}},
 	{"life", "variables of whoever runs a command", func(p *place) {
 		p.t.Setenv("CONF_TOKEN", "one 'two' $three")
-		q := p.own("forward", func(o *engine.EnvOptions) { o.Forward = []string{"CONF_TOKEN", "CONF_NOT_SET"} })
+		q := p.own("forward", func(o *jobs.EnvOptions) { o.Forward = []string{"CONF_TOKEN", "CONF_NOT_SET"} })
 		q.want(`sh -c 'echo "$CONF_TOKEN" ${CONF_NOT_SET-none}'`, 0, "one 'two' $three none\n")
 		p.t.Setenv("CONF_TOKEN", "another")
 		q.want(`echo "$CONF_TOKEN"`, 0, "another\n")
@@ -79,7 +79,7 @@ var lifeCases = []testCase{
 		}
 	}},
 	{"life", "it ends when it is not used", func(p *place) {
-		q := p.own("idle", func(o *engine.EnvOptions) { o.Lifetime = time.Second })
+		q := p.own("idle", func(o *jobs.EnvOptions) { o.Lifetime = time.Second })
 		q.want("echo on", 0, "on\n")
 		q.v.Close()
 		for deadline := time.Now().Add(wait); ; {
@@ -96,7 +96,7 @@ var lifeCases = []testCase{
 		}
 	}},
 	{"life", "never under a running command", func(p *place) {
-		q := p.own("busy", func(o *engine.EnvOptions) { o.Lifetime = time.Second })
+		q := p.own("busy", func(o *jobs.EnvOptions) { o.Lifetime = time.Second })
 		q.want("sleep 4; echo whole", 0, "whole\n")
 		let := "/tmp/" + unique("busy-go")
 		b := q.start("until [ -e " + let + " ]; do sleep 0.1; done; rm " + let + "; echo bg whole")

@@ -100,8 +100,8 @@ func newEngine(t *testing.T, home string) *engine.Engine {
 	return parts(st)
 }
 
-func options(name string) engine.EnvOptions {
-	o := engine.EnvOptions{Name: name, Lifetime: 2 * time.Minute, Place: jobs.Place{Backend: backend(), Scheduler: scheduler(), Login: login()}}
+func options(name string) jobs.EnvOptions {
+	o := jobs.EnvOptions{Name: name, Lifetime: 2 * time.Minute, Place: jobs.Place{Backend: backend(), Scheduler: scheduler(), Login: login()}}
 	switch backend() {
 	case jobs.BackendSSH:
 		o.SSH = &jobs.SSHSpec{Host: os.Getenv("CONFORMANCE_HOST")}

@@ -57,14 +57,14 @@ var snapshotCases = []testCase{
 		} else if err == nil {
 			v.Close()
 		}
-		r := p.own("begun", func(o *engine.EnvOptions) { o.External = &jobs.ExternalSpec{From: "first"} })
+		r := p.own("begun", func(o *jobs.EnvOptions) { o.External = &jobs.ExternalSpec{From: "first"} })
 		r.want("cat ~/f ~/d/e; echo third >~/f", 0, "first\ndeep\n")
 		q.want("cat ~/f", 0, "second\n")
 		// That one is gone does not matter to the other, nor to the snapshot.
 		if err := r.v.Remove(p.ctx(), false); err != nil {
 			p.t.Fatal(explain(err))
 		}
-		s := p.own("begun", func(o *engine.EnvOptions) { o.External = &jobs.ExternalSpec{From: "first"} })
+		s := p.own("begun", func(o *jobs.EnvOptions) { o.External = &jobs.ExternalSpec{From: "first"} })
 		s.want("cat ~/f", 0, "first\n")
 	}},
 	{"snapshots", "names, and what is removed", func(p *place) {

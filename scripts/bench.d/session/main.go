@@ -51,7 +51,7 @@ func measure(args []string) error {
 		Store: st, Backends: all.Backends(run.Local{}), Schedulers: []jobs.Scheduler{slurm.New(run.Local{}, slurm.Config{})}, Node: func() (string, error) { return nodebin.Install(st.Bin()) },
 		Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep,
 	}
-	o := engine.EnvOptions{Name: "bench-" + prefix, Place: jobs.Place{Backend: args[2]}}
+	o := jobs.EnvOptions{Name: "bench-" + prefix, Place: jobs.Place{Backend: args[2]}}
 	if len(args) > 3 {
 		o.Scheduler = args[3]
 	}

@@ -131,7 +131,7 @@ func today(over string, frames bool) link {
 	if over == "relay" && !frames { // as in an allocation
 		st := must(store.Open(filepath.Join(shared, "state")))
 		e := &engine.Engine{Store: st, Backends: all.Backends(run.Local{}), Node: func() (string, error) { return self, nil }, Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep}
-		v := must(e.Environment(ctx, engine.EnvOptions{Name: "bench", Place: jobs.Place{Backend: jobs.BackendLocal}}))
+		v := must(e.Environment(ctx, jobs.EnvOptions{Name: "bench", Place: jobs.Place{Backend: jobs.BackendLocal}}))
 		must(v.Open(ctx))
 		dir := st.EnvDir("bench")
 		m, _, err := mux.OverCommand(ctx, run.Local{}, jobs.Cmd{Argv: behind(over, "connect", "--env", dir, "--mux"), Dir: "/"}, mux.Options{})

@@ -296,7 +296,7 @@ func TestRanks(t *testing.T) {
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	v, err := s.Environment(t.Context(), engine.EnvOptions{Name: "here", Lifetime: time.Minute,
+	v, err := s.Environment(t.Context(), jobs.EnvOptions{Name: "here", Lifetime: time.Minute,
 		Place: jobs.Place{Backend: jobs.BackendLocal, Scheduler: pool.Name, Resources: jobs.Resources{Time: time.Hour}}})
 	must(t, err)
 	t.Cleanup(v.Close)
@@ -316,7 +316,7 @@ func TestHeld(t *testing.T) {
 	if list, err = s.pool.List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("left: %+v, %v", list, err)
 	}
-	if _, err := s.Environment(t.Context(), engine.EnvOptions{Name: "other", Place: jobs.Place{Backend: jobs.BackendLocal, Scheduler: "nowhere"}}); jobs.KindOf(err) != jobs.KindUsage || !strings.Contains(jobs.HintOf(err), pool.Name) {
+	if _, err := s.Environment(t.Context(), jobs.EnvOptions{Name: "other", Place: jobs.Place{Backend: jobs.BackendLocal, Scheduler: "nowhere"}}); jobs.KindOf(err) != jobs.KindUsage || !strings.Contains(jobs.HintOf(err), pool.Name) {
 		t.Errorf("an unknown scheduler: %v, %s", err, jobs.HintOf(err))
 	}
 }
