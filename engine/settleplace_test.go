@@ -122,7 +122,7 @@ func TestImageFile(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "image")
 			c.make(t, path, f.sif)
 			_, job := f.Plan(t.Context(), at(task(func(w *jobs.Task) { w.Place = jobs.Place{Image: path} }), jobs.Place{Scheduler: "local"}), Choice{}, false)
-			_, env := f.planEnv(t.Context(), "e", EnvOptions{Place: jobs.Place{Image: path}})
+			_, env := f.planEnv(t.Context(), "e", jobs.EnvOptions{Place: jobs.Place{Image: path}})
 			if c.code == 0 {
 				must(t, job)
 				must(t, env)
