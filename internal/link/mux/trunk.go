@@ -3,7 +3,6 @@ package mux
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -89,10 +88,9 @@ type trunk struct {
 	words        chan wire.Type // pings and pongs to send
 	shut         func()         // closes the streams below
 	gone         chan struct{}  // closed when nothing comes or goes any more
+	streams      wire.Streams[*stream]
 	starting     sync.Mutex
 	mu           sync.Mutex
-	streams      map[uint32]*stream
-	last         uint32
 	why          error
 	leaving      sync.Once
 }
@@ -100,7 +98,7 @@ type trunk struct {
 func newTrunk(in *wire.Reader, out *wire.Writer, near bool, shut func()) *trunk {
 	t := &trunk{
 		in: in, out: out, mine: wire.Stdout, theirs: wire.Stdin, shut: shut,
-		leave: make(chan struct{}), words: make(chan wire.Type, 1), gone: make(chan struct{}), streams: map[uint32]*stream{},
+		leave: make(chan struct{}), words: make(chan wire.Type, 1), gone: make(chan struct{}), streams: wire.Streams[*stream]{Most: maxStreams},
 	}
 	if near {
 		t.mine, t.theirs = t.theirs, t.mine
@@ -115,7 +113,7 @@ func (t *trunk) run(interval time.Duration) {
 	}
 	go t.say()
 	go t.listen(interval)
-	err := t.read()
+	err := t.in.Serve(t.frame)
 	select {
 	case <-t.leave:
 		if why := t.left.Err(); why != nil {
@@ -126,21 +124,9 @@ func (t *trunk) run(interval time.Duration) {
 	t.fail(err)
 }
 
-// read serves frames. It must not wait for anybody.
-func (t *trunk) read() error {
-	for {
-		f, err := t.in.Next()
-		if err != nil {
-			return err
-		}
-		t.heard.Add(1)
-		if err := t.frame(f); err != nil {
-			return err
-		}
-	}
-}
-
+// frame serves a frame. It must not wait for anything.
 func (t *trunk) frame(f wire.Frame) error {
+	t.heard.Add(1)
 	switch f.Type {
 	case wire.Ping:
 		t.word(wire.Pong)
@@ -153,13 +139,7 @@ func (t *trunk) frame(f wire.Frame) error {
 	case wire.Start:
 		return t.begin(f)
 	default:
-		t.mu.Lock()
-		s := t.streams[f.Stream]
-		t.mu.Unlock()
-		if s != nil {
-			return s.frame(f)
-		}
-		// Of something that has just ended, or of a newer version.
+		return t.streams.Route(f, (*stream).frame)
 	}
 	return nil
 }
@@ -172,19 +152,11 @@ func (t *trunk) begin(f wire.Frame) error {
 	if t.serve == nil {
 		return nil
 	}
+	if err := t.streams.Next(f.Stream); err != nil {
+		return err
+	}
 	s := newStream(t, f.Stream)
-	t.mu.Lock()
-	used, many := f.Stream <= t.last, len(t.streams) >= maxStreams
-	if !used {
-		t.last = f.Stream
-	}
-	if !used && !many {
-		t.streams[f.Stream] = s
-	}
-	t.mu.Unlock()
-	if used || many {
-		return fmt.Errorf("stream %d: used before, or one too many", f.Stream)
-	}
+	t.streams.Put(f.Stream, s)
 	if err := f.Decode(&s.request); err != nil {
 		return err
 	}
@@ -197,19 +169,10 @@ func (t *trunk) open(req request) (*stream, error) {
 	// Streams are numbered in the order of their first frames.
 	t.starting.Lock()
 	defer t.starting.Unlock()
-	t.mu.Lock()
-	err := t.why
-	if err == nil && len(t.streams) >= maxStreams {
-		err = errors.New("too much is under way over the link")
-	}
+	s, err := t.streams.Open(func(id uint32) *stream { return newStream(t, id) })
 	if err != nil {
-		t.mu.Unlock()
 		return nil, err
 	}
-	t.last++
-	s := newStream(t, t.last)
-	t.streams[s.id] = s
-	t.mu.Unlock()
 	if err := t.out.Message(wire.Start, s.id, req); err != nil {
 		t.mute(err)
 		return nil, err
@@ -284,9 +247,8 @@ func (t *trunk) fail(why error) {
 		return
 	}
 	t.why = why
-	all := t.streams
-	t.streams = map[uint32]*stream{}
 	t.mu.Unlock()
+	all := t.streams.Close(why)
 	t.shut()
 	for _, s := range all {
 		s.end(answer{}, why)
@@ -299,13 +261,6 @@ func (t *trunk) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.why
-}
-
-// forget ends this side's part in a stream.
-func (t *trunk) forget(id uint32) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.streams, id)
 }
 
 // quit tells the other side that this one leaves.
@@ -351,7 +306,7 @@ func (s *stream) frame(f wire.Frame) error {
 		if err := f.Decode(&a); err != nil {
 			return err
 		}
-		s.t.forget(s.id)
+		s.t.streams.Remove(s.id)
 		s.end(a, nil)
 	case wire.Terminate: // the near side's
 		s.end(answer{}, nil)
@@ -396,7 +351,7 @@ func (s *stream) accept(a answer) error { return s.t.out.Message(wire.Started, s
 // finish is the far side's last word.
 func (s *stream) finish(a answer) {
 	s.end(answer{}, nil)
-	s.t.forget(s.id)
+	s.t.streams.Remove(s.id)
 	if err := s.t.out.Message(wire.Exit, s.id, a); err != nil {
 		s.t.mute(err)
 	}
@@ -411,7 +366,7 @@ func (s *stream) terminate() {
 		_ = s.t.out.Message(wire.Terminate, s.id, nil)
 		s.end(answer{}, nil)
 	}
-	s.t.forget(s.id)
+	s.t.streams.Remove(s.id)
 }
 
 // closeWrite tells the other side that no more bytes come.

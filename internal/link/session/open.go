@@ -27,7 +27,7 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 	s := &Session{
 		r: r, w: w, in: wire.NewReader(r), out: wire.NewWriter(w),
 		pings: make(chan struct{}, 1), gone: make(chan struct{}), closing: make(chan struct{}),
-		streams: map[uint32]receiver{}, ends: map[uint32]chan int{}, environ: make(chan wire.EnvironMessage, 1), pipes: o.Pipes,
+		ends: map[uint32]chan int{}, environ: make(chan wire.EnvironMessage, 1), pipes: o.Pipes,
 	}
 	wait := o.StartTimeout
 	if wait == 0 {

@@ -73,7 +73,7 @@ func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, out, in *pi
 		flushing.Wait()
 		<-p.exited
 		in.close()
-		s.forget(stream)
+		s.streams.Remove(stream)
 		close(p.done)
 	}()
 	return p

@@ -11,19 +11,11 @@ import (
 // read serves the guest's frames until the stream ends. It never writes and
 // never waits for a receiver, see package wire.
 func (s *Session) read() {
-	for {
-		f, err := s.in.Next()
-		if err == nil {
-			err = s.frame(f)
-		}
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				s.shut(ErrGuestGone)
-			} else {
-				s.shut(fmt.Errorf("%w: %w", ErrGuestGone, err))
-			}
-			return
-		}
+	err := s.in.Serve(s.frame)
+	if errors.Is(err, io.EOF) {
+		s.shut(ErrGuestGone)
+	} else {
+		s.shut(fmt.Errorf("%w: %w", ErrGuestGone, err))
 	}
 }
 
@@ -36,6 +28,7 @@ func (s *Session) frame(f wire.Frame) error {
 		s.mu.Lock()
 		s.leaving, s.taken = true, f.Stream
 		s.mu.Unlock()
+		s.streams.Refuse(errLeaving)
 	case wire.Ended:
 		var m wire.EndedMessage
 		if err := f.Decode(&m); err != nil {
@@ -60,13 +53,7 @@ func (s *Session) frame(f wire.Frame) error {
 		default:
 		}
 	default:
-		s.mu.Lock()
-		r := s.streams[f.Stream]
-		s.mu.Unlock()
-		if r != nil {
-			return r.frame(f)
-		}
-		// A type or a stream that a newer guest knows.
+		return s.streams.Route(f, receiver.frame)
 	}
 	return nil
 }
@@ -89,23 +76,9 @@ func (s *Session) unread(stream uint32) bool {
 
 // register gives the next stream number to what open makes for it.
 func register[R receiver](s *Session, open func(stream uint32) R) (r R, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil {
-		return r, s.broken
-	}
-	if s.leaving {
-		return r, errLeaving
-	}
-	s.last++
-	r = open(s.last)
-	s.streams[s.last] = r
-	return r, nil
-}
-
-// forget removes a stream from which nothing more is expected.
-func (s *Session) forget(stream uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.streams, stream)
+	_, err = s.streams.Open(func(stream uint32) receiver {
+		r = open(stream)
+		return r
+	})
+	return r, err
 }

@@ -52,7 +52,7 @@ func (r *Relay) Send(t wire.Type, payload []byte) error {
 // it; one that is under way, from which Close may be called, goes on.
 func (r *Relay) Close() {
 	r.closed.Store(true)
-	r.s.forget(r.stream)
+	r.s.streams.Remove(r.stream)
 }
 
 func (r *Relay) frame(f wire.Frame) error {

@@ -52,13 +52,12 @@ type Session struct {
 	closing  chan struct{}
 	shutting sync.Once
 
+	streams  wire.Streams[receiver]
 	starting sync.Mutex // streams are numbered in the order of their first frames
 	mu       sync.Mutex
 	broken   error
-	last     uint32
-	leaving  bool   // the other side has said that it leaves
-	taken    uint32 // and that it has read no stream after this one
-	streams  map[uint32]receiver
+	leaving  bool                // the other side has said that it leaves
+	taken    uint32              // and that it has read no stream after this one
 	ends     map[uint32]chan int // answers to End
 	environ  chan wire.EnvironMessage
 }
@@ -177,9 +176,8 @@ func (s *Session) shut(why error) {
 	s.shutting.Do(func() {
 		s.mu.Lock()
 		s.broken = why
-		waiting := s.streams
-		s.streams = nil
 		s.mu.Unlock()
+		waiting := s.streams.Close(why)
 		close(s.closing)
 		_ = s.w.Close()
 		closeReader(s.r)

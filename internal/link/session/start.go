@@ -76,7 +76,7 @@ func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writ
 		p.input = wire.NewSender(s.out, wire.Stdin, p.stream)
 	}
 	if err := s.out.Message(wire.Start, p.stream, m); err != nil {
-		s.forget(p.stream)
+		s.streams.Remove(p.stream)
 		p.lose()
 		if err = startError(err); errors.Is(err, ErrGuestGone) {
 			err = fmt.Errorf("%w: %w", ErrAgain, err)

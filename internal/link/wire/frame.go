@@ -129,6 +129,20 @@ func (r *Reader) Next() (Frame, error) {
 	return f, nil
 }
 
+// Serve has every frame taken, until that or reading fails, and returns that error.
+// take must not wait for anything, and the payload of a frame is valid until it returns.
+func (r *Reader) Serve(take func(f Frame) error) error {
+	for {
+		f, err := r.Next()
+		if err == nil {
+			err = take(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // Writer writes frames, each in one call of the underlying Write. It is safe
 // for concurrent use; a writer that fails once fails for ever.
 type Writer struct {

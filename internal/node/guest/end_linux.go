@@ -220,7 +220,7 @@ func (c *command) endMain(grace time.Duration) {
 func (c *command) alone() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	for _, o := range c.s.commands {
+	for _, o := range under[*command](c.s) {
 		if o != c {
 			return false
 		}
@@ -292,7 +292,7 @@ func markOf(pid int) string {
 
 // isMain tells whether a process is the main process of a command.
 func (s *server) isMain(pid int) bool {
-	for _, c := range s.all() {
+	for _, c := range under[*command](s) {
 		if c.main() == pid {
 			return true
 		}

@@ -39,27 +39,10 @@ type fileOp struct {
 // more.
 var errAbandoned = errors.New("given up before it was done")
 
-// fileOps are the operations under way. The zero value is usable.
-type fileOps struct {
-	mu  sync.Mutex
-	ops map[uint32]*fileOp
-}
-
-func (o *fileOps) get(stream uint32) *fileOp {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.ops[stream]
-}
-
-// abandon gives all operations up and waits until they have cleaned up; one
-// that hangs in a dead file system is not waited for.
-func (o *fileOps) abandon(wait time.Duration) {
-	o.mu.Lock()
-	var all []*fileOp
-	for _, op := range o.ops {
-		all = append(all, op)
-	}
-	o.mu.Unlock()
+// abandonFiles gives all operations on files up and waits until they have cleaned up;
+// one that hangs in a dead file system is not waited for.
+func (s *server) abandonFiles(wait time.Duration) {
+	all := under[*fileOp](s)
 	for _, op := range all {
 		op.abandon()
 	}
@@ -83,20 +66,13 @@ func (s *server) startFile(stream uint32, m wire.StartMessage) {
 	if m.Stdin {
 		o.stdin = wire.NewInbox()
 	}
-	s.fileOps.mu.Lock()
-	if s.fileOps.ops == nil {
-		s.fileOps.ops = map[uint32]*fileOp{}
-	}
-	s.fileOps.ops[stream] = o
-	s.fileOps.mu.Unlock()
+	s.streams.Put(stream, o)
 	s.running.Add(1)
 	s.guard(func() {
 		defer s.running.Done()
 		defer close(o.done)
 		o.run()
-		s.fileOps.mu.Lock()
-		defer s.fileOps.mu.Unlock()
-		delete(s.fileOps.ops, stream)
+		s.streams.Remove(stream)
 	})
 }
 

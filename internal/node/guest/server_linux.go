@@ -43,13 +43,17 @@ type server struct {
 	leaving chan departure
 	pongs   chan wire.PingMessage
 
-	mu       sync.Mutex
-	commands map[uint32]*command
-	shells   map[string]*shell // of sessions
-	last     uint32            // highest stream used
-	closing  bool
-	running  sync.WaitGroup // commands
-	fileOps  fileOps
+	streams wire.Streams[receiver]
+	running sync.WaitGroup // of streams
+
+	mu      sync.Mutex
+	shells  map[string]*shell // of sessions
+	closing bool
+}
+
+// receiver is a command, or an operation on files.
+type receiver interface {
+	frame(f wire.Frame) error // must not block; an error ends the conversation
 }
 
 // departure is why and how the guest leaves.
@@ -74,7 +78,7 @@ func newServer(in io.Reader, out io.Writer, stderr io.Writer) *server {
 		in: wire.NewReader(in), stderr: stderr,
 		reaper: newReaper(), watch: newWatch(helloWait, time.Now()),
 		leaving: make(chan departure, 1), pongs: make(chan wire.PingMessage, 1),
-		commands: map[uint32]*command{}, shells: map[string]*shell{},
+		shells: map[string]*shell{},
 	}
 	s.out = wire.NewWriter(writing(func(p []byte) (int, error) {
 		n, err := out.Write(p)
@@ -250,13 +254,7 @@ func (s *server) frame(f wire.Frame) (run func(), err error) {
 		}
 		s.leave(departure{code: codeQuit, grace: m.Grace})
 	default:
-		if c := s.command(f.Stream); c != nil {
-			return nil, c.frame(f)
-		}
-		if o := s.fileOps.get(f.Stream); o != nil {
-			return nil, o.frame(f)
-		}
-		// A command that has just ended, or a type that a newer client knows.
+		return nil, s.streams.Route(f, receiver.frame)
 	}
 	return nil, nil
 }
@@ -276,10 +274,9 @@ func (s *server) start(f wire.Frame) (run func(), err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.Stream <= s.last {
-		return nil, fmt.Errorf("stream %d was used before", f.Stream)
+	if err := s.streams.Next(f.Stream); err != nil {
+		return nil, err
 	}
-	s.last = f.Stream
 	if s.closing {
 		return nil, nil
 	}
@@ -288,13 +285,13 @@ func (s *server) start(f wire.Frame) (run func(), err error) {
 		return nil, nil
 	}
 	c := newCommand(s, f.Stream, m)
-	for _, o := range s.commands {
+	for _, o := range under[*command](s) {
 		if !o.isOver() {
 			o.mixed.Store(true)
 			c.mixed.Store(true)
 		}
 	}
-	s.commands[f.Stream] = c
+	s.streams.Put(f.Stream, c)
 	if m.Session != "" && !m.Fork && m.TTY == nil {
 		// Here and not in the goroutine, so that turns come in the order of
 		// the requests.
@@ -305,26 +302,16 @@ func (s *server) start(f wire.Frame) (run func(), err error) {
 	return func() {
 		defer s.running.Done()
 		c.serve()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.commands, f.Stream)
+		s.streams.Remove(f.Stream)
 	}, nil
 }
 
-// command returns the command of a stream, or nil.
-func (s *server) command(stream uint32) *command {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.commands[stream]
-}
-
-// all returns the commands under way.
-func (s *server) all() []*command {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]*command, 0, len(s.commands))
-	for _, c := range s.commands {
-		out = append(out, c)
+// under returns the streams of one kind that are under way.
+func under[R receiver](s *server) (out []R) {
+	for _, r := range s.streams.All() {
+		if one, ok := r.(R); ok {
+			out = append(out, one)
+		}
 	}
 	return out
 }
@@ -333,10 +320,10 @@ func (s *server) all() []*command {
 // processes could not be killed.
 func (s *server) end(grace time.Duration) (left int) {
 	var all sync.WaitGroup
-	for _, c := range s.all() {
+	for _, c := range under[*command](s) {
 		all.Go(func() { c.endMain(grace) })
 	}
-	all.Go(func() { s.fileOps.abandon(killWait) })
+	all.Go(func() { s.abandonFiles(killWait) })
 	all.Wait()
 	return s.killAll()
 }

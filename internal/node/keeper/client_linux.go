@@ -45,15 +45,15 @@ type client struct {
 	w    *wire.Writer
 	out  *outQueue
 
-	mu      sync.Mutex
-	streams map[uint32]stream
-	last    uint32    // highest stream used
-	pinged  time.Time // zero is never
+	streams wire.Streams[stream]
+
+	mu     sync.Mutex
+	pinged time.Time // zero is never
 }
 
 // serve talks to one client until it or the keeper ends.
 func (k *keeper) serve(conn *os.File) {
-	c := &client{k: k, conn: conn, in: wire.NewReader(conn), w: wire.NewWriter(conn), streams: map[uint32]stream{}}
+	c := &client{k: k, conn: conn, in: wire.NewReader(conn), w: wire.NewWriter(conn), streams: wire.Streams[stream]{Most: maxStreams}}
 	c.out = newOutQueue(c.w)
 	defer func() { _ = conn.Close() }()
 	if !k.add(c) {
@@ -85,10 +85,7 @@ func (k *keeper) serve(conn *os.File) {
 	if k.life.Why() != nil {
 		// The keeper ends: what is under way is told first. Over a link, a
 		// client may have sent what was not read.
-		c.mu.Lock()
-		last := c.last
-		c.mu.Unlock()
-		_ = c.out.message(wire.Quit, last, wire.EndMessage{})
+		_ = c.out.message(wire.Quit, c.streams.Last(), wire.EndMessage{})
 		<-k.told
 		c.out.close()
 		select {
@@ -103,7 +100,7 @@ func (k *keeper) serve(conn *os.File) {
 	_ = conn.Close()
 	<-sent
 	var all sync.WaitGroup
-	for _, s := range c.all() {
+	for _, s := range c.streams.All() {
 		all.Go(s.abandon)
 	}
 	all.Wait()
@@ -143,18 +140,11 @@ func (c *client) greet() error {
 
 // read serves the client's frames until it leaves. nil is that it left.
 func (c *client) read() error {
-	for {
-		f, err := c.in.Next()
-		if err == nil {
-			err = c.frame(f)
-		}
-		switch {
-		case errors.Is(err, errQuit), errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
-			return nil
-		case err != nil:
-			return err
-		}
+	err := c.in.Serve(c.frame)
+	if errors.Is(err, errQuit) || errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		return nil
 	}
+	return err
 }
 
 var errQuit = errors.New("the client has left")
@@ -182,13 +172,7 @@ func (c *client) frame(f wire.Frame) error {
 	case wire.Quit:
 		return errQuit
 	default:
-		c.mu.Lock()
-		s := c.streams[f.Stream]
-		c.mu.Unlock()
-		if s != nil {
-			return s.frame(f)
-		}
-		// Of something that has just ended, or of a newer client.
+		return c.streams.Route(f, stream.frame)
 	}
 	return nil
 }
@@ -197,10 +181,10 @@ func (c *client) frame(f wire.Frame) error {
 func (c *client) end(answer uint32, grace time.Duration) {
 	late := time.After(grace + 10*time.Second)
 	left := 0
-	for _, s := range c.all() {
+	for _, s := range c.streams.All() {
 		s.terminate(grace)
 	}
-	for _, s := range c.all() {
+	for _, s := range c.streams.All() {
 		select {
 		case <-s.wait():
 		case <-late:
@@ -216,20 +200,14 @@ func (c *client) start(f wire.Frame) error {
 	if err := f.Decode(&m); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	used, many := f.Stream <= c.last, len(c.streams) >= maxStreams
-	if !used {
-		c.last = f.Stream
-	}
-	c.mu.Unlock()
-	switch {
-	case used:
-		return fmt.Errorf("stream %d was used before", f.Stream)
-	case many:
+	switch err := c.streams.Next(f.Stream); {
+	case errors.Is(err, wire.ErrMany):
 		return c.refuse(f.Stream, wire.ExitMessage{Exit: jobs.Exit{
 			Code:  codeFailed,
 			Error: fmt.Sprintf("this client has %d requests under way, and no more are allowed", maxStreams),
 		}})
+	case err != nil:
+		return err
 	case m.Keep != nil:
 		return c.startKeep(f.Stream, &m)
 	case !c.k.life.begin():
@@ -238,9 +216,7 @@ func (c *client) start(f wire.Frame) error {
 	c.k.life.answered(c)
 	c.k.noteSession(&m)
 	r := newRelay(c, f.Stream, &m)
-	c.mu.Lock()
-	c.streams[f.Stream] = r
-	c.mu.Unlock()
+	c.streams.Put(f.Stream, r)
 	if err := r.start(&m); err != nil {
 		if !errors.Is(err, session.ErrGuestGone) {
 			r.lose("it could not be told to the guest: " + err.Error())
@@ -269,23 +245,6 @@ func (c *client) send(t wire.Type, stream uint32, payload []byte) {
 	if c.out.put(t, stream, payload) != nil {
 		_ = c.conn.Close()
 	}
-}
-
-// forget removes what is over. It must not be called with c.mu held.
-func (c *client) forget(stream uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.streams, stream)
-}
-
-func (c *client) all() []stream {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make([]stream, 0, len(c.streams))
-	for _, s := range c.streams {
-		out = append(out, s)
-	}
-	return out
 }
 
 // silent tells whether a client that used to ping does so no more.

@@ -72,7 +72,7 @@ func (k *keeper) endAll(why ending) {
 	late, cancel := context.WithTimeout(context.Background(), k.times.flush)
 	defer cancel()
 	for _, c := range k.everyone() {
-		for _, s := range c.all() {
+		for _, s := range c.streams.All() {
 			if _, ok := s.(*relay); ok && !why.broken {
 				select {
 				case <-s.wait():
@@ -87,7 +87,7 @@ func (k *keeper) endAll(why ending) {
 		k.bg.settle(context.Background())
 	}
 	for _, c := range k.everyone() {
-		for _, s := range c.all() {
+		for _, s := range c.streams.All() {
 			if r, ok := s.(*request); ok && r.req.Op != wire.KeepStop {
 				select {
 				case <-s.wait():

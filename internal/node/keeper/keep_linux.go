@@ -45,9 +45,7 @@ func (c *client) startKeep(stream uint32, m *wire.StartMessage) error {
 	if m.Stdin {
 		r.stdin = wire.NewInbox()
 	}
-	c.mu.Lock()
-	c.streams[stream] = r
-	c.mu.Unlock()
+	c.streams.Put(stream, r)
 	go r.run()
 	return nil
 }
@@ -97,7 +95,7 @@ func (r *request) stop(why error) {
 // run serves the request and answers it.
 func (r *request) run() {
 	defer close(r.done)
-	defer r.c.forget(r.stream)
+	defer r.c.streams.Remove(r.stream)
 	defer r.cancel(nil)
 	a, err := r.serve()
 	if errors.Is(err, errClientGone) {

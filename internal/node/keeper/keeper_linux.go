@@ -171,7 +171,7 @@ func (k *keeper) noteSession(m *wire.StartMessage) {
 func (k *keeper) state() *wire.KeepState {
 	running := 0
 	for _, c := range k.everyone() {
-		for _, s := range c.all() {
+		for _, s := range c.streams.All() {
 			if r, ok := s.(*relay); ok && !r.over.Load() {
 				running++
 			}

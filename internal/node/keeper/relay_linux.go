@@ -146,7 +146,7 @@ func (r *relay) finish() {
 	r.finished = true
 	r.mu.Unlock()
 	if first {
-		r.c.forget(r.stream)
+		r.c.streams.Remove(r.stream)
 		close(r.done)
 		if g := r.guest.Load(); g != nil {
 			g.Close()
