@@ -13,6 +13,7 @@ import (
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/finding"
+	"berth/jobs/jobstest"
 )
 
 // cluster is a machine with the programs of a Slurm, which print what was
@@ -192,18 +193,4 @@ func TestGPUTypes(t *testing.T) {
 }
 
 // TestFlaws: the table is well-formed.
-func TestFlaws(t *testing.T) {
-	for _, f := range flaws {
-		if f.ID == "" || f.What == "" || len(f.Fixed) == 0 || f.Setuid {
-			t.Errorf("%+v", f)
-		}
-		last := [3]int{}
-		for _, v := range f.Fixed {
-			n, ok := finding.Numbers(v)
-			if !ok || !finding.Less(last, n) {
-				t.Errorf("%s: %v is not in order", f.ID, f.Fixed)
-			}
-			last = n
-		}
-	}
-}
+func TestFlaws(t *testing.T) { jobstest.Flaws(t, flaws, false) }
