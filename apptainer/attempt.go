@@ -19,19 +19,6 @@ import (
 func (o *opener) attempt(ctx context.Context, op *jobs.Opening) error {
 	a := o.at.Attempt
 	s := a.Spec
-	id, err := overlay.LowerID(s.Image)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: "image " + s.Image + " does not exist on " + images.Hostname(),
-				Hint: "put it on a file system that the compute nodes share"}
-		}
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
-	}
-	if s.ImageDir != "" && s.ImageDir != id {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the unpacked image " + s.Image + " is not the one that was submitted",
-			Err:  errors.New("on " + images.Hostname() + " it was made at another time, or stands on a disk of its own"),
-			Hint: "submit again; or keep it where the nodes see the same directory, or name a SIF"}
-	}
 	if err := o.directories(op); err != nil {
 		return err
 	}
@@ -90,6 +77,24 @@ func (o *opener) directories(op *jobs.Opening) error {
 	return nil
 }
 
+// submitted reads the head of the job's image: it has to be the one that was submitted.
+func submitted(s *jobs.Spec) (image, error) {
+	id, err := overlay.LowerID(s.Image)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return image{}, &jobs.Error{Kind: jobs.KindInfra, Msg: "image " + s.Image + " does not exist on " + images.Hostname(),
+				Hint: "put it on a file system that the compute nodes share"}
+		}
+		return image{}, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the image", Err: err, Hint: jobs.HintOf(err)}
+	}
+	if s.ImageDir != "" && s.ImageDir != id {
+		return image{}, &jobs.Error{Kind: jobs.KindConfig, Msg: "the unpacked image " + s.Image + " is not the one that was submitted",
+			Err:  errors.New("on " + images.Hostname() + " it was made at another time, or stands on a disk of its own"),
+			Hint: "submit again; or keep it where the nodes see the same directory, or name a SIF"}
+	}
+	return image{given: s.Image, path: s.Image, id: id, sum: s.ImageSum, dir: s.ImageDir != ""}, nil
+}
+
 // ready has the image on this node where it is best run from, and the driver of
 // the job's layers tried there, for one whose files are to be in dir, unless that
 // was done since the node was booted. It returns what is below the layer, for the
@@ -97,11 +102,10 @@ func (o *opener) directories(op *jobs.Opening) error {
 // for a layer that is thrown away where the image could not be unpacked.
 func (o *opener) ready(ctx context.Context, s *jobs.Spec, dir string) (used *Used, driver string, err error) {
 	driver = s.Overlay.Driver
-	id, err := overlay.LowerID(s.Image)
+	img, err := submitted(s)
 	if err != nil {
 		return nil, "", err
 	}
-	img := image{given: s.Image, path: s.Image, id: id, sum: s.ImageSum, dir: s.ImageDir != ""}
 	failed := ""
 	if driver == jobs.DriverKernel && !img.dir {
 		c, err := o.fixed(ctx, driver, img, dir)
