@@ -14,9 +14,9 @@
 //
 // A frame is a type (1 byte), a stream (4 bytes), a length (4 bytes, big
 // endian) and the payload. Stream 0 is the conversation itself; every command
-// has a stream of its own, numbered by the client, never used twice. The
-// payload is raw bytes for types from [Stdin] on, and a JSON object for all
-// others. A raw frame without payload ends its channel.
+// has a stream of its own, numbered by the client, never used twice: [Streams]
+// holds those under way. The payload is raw bytes for types from [Stdin] on, and a
+// JSON object for all others. A raw frame without payload ends its channel.
 //
 // # Seals
 //

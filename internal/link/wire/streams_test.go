@@ -26,7 +26,7 @@ func TestStreams(t *testing.T) {
 	}
 	wrong := errors.New("wrong")
 	for n, want := range map[uint32]error{7: wrong, 3: nil, 9: nil} {
-		if err := theirs.Route(Frame{Stream: n}, func(s string, _ Frame) error { return wrong }); err != want {
+		if err := theirs.Route(Frame{Stream: n}, func(s string, _ Frame) error { return wrong }); !errors.Is(err, want) {
 			t.Errorf("stream %d: %v", n, err)
 		}
 	}
@@ -40,12 +40,12 @@ func TestStreams(t *testing.T) {
 	}
 	leaving, gone := errors.New("leaving"), errors.New("gone")
 	ours.Refuse(leaving)
-	if _, err := ours.Open(self); err != leaving || len(ours.All()) != 2 {
+	if _, err := ours.Open(self); !errors.Is(err, leaving) || len(ours.All()) != 2 {
 		t.Errorf("%v, %d", err, ours.All())
 	}
 	all := ours.Close(gone)
 	slices.Sort(all)
-	if _, err := ours.Open(self); err != gone || !slices.Equal(all, []uint32{1, 2}) || len(ours.All()) != 0 {
+	if _, err := ours.Open(self); !errors.Is(err, gone) || !slices.Equal(all, []uint32{1, 2}) || len(ours.All()) != 0 {
 		t.Errorf("%v, %d", err, all)
 	}
 }
