@@ -188,6 +188,35 @@ func find(e *engine.Engine, words []string) ([]*jobs.Record, error) {
 	return recs, nil
 }
 
+// eachOf does something for each of the words, once, whatever becomes of the others.
+func eachOf(ctx context.Context, words []string, do func(word string) error) error {
+	var errs []error
+	done := map[string]bool{}
+	for _, w := range words {
+		if done[w] {
+			continue
+		}
+		done[w] = true
+		err := do(w)
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, err, ctx.Err())...)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// findEach is find for verbs that do what they can: the error is of those that were
+// not found.
+func findEach(ctx context.Context, e *engine.Engine, words []string) (recs []*jobs.Record, err error) {
+	err = eachOf(ctx, words, func(w string) error {
+		r, err := find(e, []string{w})
+		recs = append(recs, r...)
+		return err
+	})
+	return recs, err
+}
+
 // warn tells a person about what could not be asked or read, once each.
 func (a *app) warn(views []engine.View) {
 	said := map[string]bool{}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -45,7 +46,7 @@ type envJSON struct {
 }
 
 func shownJSON(s engine.Shown) envJSON {
-	j := envJSON{Spec: s.Spec, State: s.State, Running: s.State != nil, Allocation: s.Allocation, Sandbox: sandbox(s.Spec)}
+	j := envJSON{Spec: s.Spec, State: s.State, Running: s.State != nil || s.Allocation != nil && s.Allocation.Open, Allocation: s.Allocation, Sandbox: sandbox(s.Spec)}
 	if s.Last != nil && s.State == nil {
 		j.Ended = s.Last.Why
 	}
@@ -69,9 +70,9 @@ States:
   stopped     its files are there; the next command starts it
   open        its sandbox may run and cost money, and nothing supervises it:
               berth env stop
-  not asked   it is on another machine
+  not asked   it is on another machine; --ask asks there
   queued      its allocation waits in the scheduler's queue
-  held        it has an allocation, and was not asked
+  held        it has an allocation, and was not asked what runs in it
 ` + envExit,
 		Example: `  berth env ls
   berth env ls --ask`,
@@ -259,10 +260,9 @@ func someEnvs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// each does something to all named environments, after it has found them all.
-func (a *app) each(names []string, do func(*engine.Environment) error) error {
-	var list []*engine.Environment
-	for _, n := range names {
+// each does something to the named environments.
+func (a *app) each(ctx context.Context, names []string, do func(*engine.Environment) error) error {
+	return eachOf(ctx, names, func(n string) error {
 		if strings.TrimSpace(n) == "" {
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: "an environment's name is empty", Hint: "berth env ls"}
 		}
@@ -270,14 +270,8 @@ func (a *app) each(names []string, do func(*engine.Environment) error) error {
 		if err != nil {
 			return err
 		}
-		list = append(list, v)
-	}
-	for _, v := range list {
-		if err := do(v); err != nil {
-			return err
-		}
-	}
-	return nil
+		return do(v)
+	})
 }
 
 func (a *app) envStopCmd() *cobra.Command {
@@ -289,7 +283,7 @@ and the next command starts them again.
 		Example: `  berth env stop train`,
 		Args:    someEnvs,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return a.each(names, func(v *engine.Environment) error { return v.Stop(cmd.Context()) })
+			return a.each(cmd.Context(), names, func(v *engine.Environment) error { return v.Stop(cmd.Context()) })
 		},
 	}
 }
@@ -307,7 +301,7 @@ snapshots are among the files of the environment, it takes --snapshots to remove
   berth env rm --force train`,
 		Args: someEnvs,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return a.each(names, func(v *engine.Environment) error {
+			return a.each(cmd.Context(), names, func(v *engine.Environment) error {
 				kept, err := v.RemoveAll(cmd.Context(), force, snapshots)
 				if err == nil && len(kept) > 0 {
 					a.say("its snapshots are kept: %s; berth env snapshots --rm NAME removes one", strings.Join(kept, ", "))

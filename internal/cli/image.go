@@ -402,8 +402,7 @@ SHA-256.
 			if err != nil {
 				return err
 			}
-			var list []images.Image
-			for _, word := range args {
+			return eachOf(cmd.Context(), args, func(word string) error {
 				img, err := e.Images.Find(word)
 				if err != nil {
 					if img, err = broken(e.Images, word, err); err != nil {
@@ -413,16 +412,12 @@ SHA-256.
 				if who := use[img.Sum]; who != "" && img.ID != "" {
 					return &jobs.Error{Kind: jobs.KindUsage, Msg: "image " + img.Sum[:12] + " is used by " + who, Hint: "remove that first, or wait for its end"}
 				}
-				list = append(list, img)
-			}
-			for _, img := range list {
 				if dry {
 					a.say("would remove %s", img.Path)
-				} else if err := e.Images.Remove(img); err != nil {
-					return err
+					return nil
 				}
-			}
-			return nil
+				return e.Images.Remove(img)
+			})
 		},
 	}
 	c.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")

@@ -378,17 +378,12 @@ func (a *app) overlayRmCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, n := range names {
+			return eachOf(cmd.Context(), names, func(n string) error {
 				if _, err := set.Get(n); err != nil && (!force || jobs.KindOf(err) == jobs.KindNotFound || jobs.KindOf(err) == jobs.KindUsage) {
 					return err
 				}
-			}
-			for _, n := range names {
-				if err := set.Remove(cmd.Context(), n, force); err != nil {
-					return err
-				}
-			}
-			return nil
+				return set.Remove(cmd.Context(), n, force)
+			})
 		},
 	}
 	forceFlag(c, &force)

@@ -150,38 +150,43 @@ such job, 5 it could not be removed.`,
 			if err != nil {
 				return err
 			}
-			recs, err := find(e, ids)
-			if err != nil {
-				return err
-			}
+			recs, err := findEach(cmd.Context(), e, ids)
+			errs := []error{err}
 			views := e.Reconcile(cmd.Context(), recs)
 			a.warn(views)
+			var free []engine.View
 			for _, v := range views {
-				if !v.State.Final() && !(force && jobs.KindOf(v.AskError) == jobs.KindNotFound) {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(v.Spec.ID) + " has not ended: it is " + string(v.State),
-						Hint: "berth cancel " + jobs.Short(v.Spec.ID)}
-				}
-				if j := viewJSON(v); !force && j.Branch != "" && !j.BranchHere {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + j.Short + " has the only copy of its changes: " + dash(v.Note),
-						Hint: "berth status " + j.Short + " tries again to bring them in; berth rm --force " + j.Short + " throws them away"}
+				if err := removable(v, force); err != nil {
+					errs = append(errs, err)
+				} else {
+					free = append(free, v)
 				}
 			}
+			var waiting map[string]*jobs.Record
 			if !force {
-				if err := notAwaited(e, recs); err != nil {
+				// One that is removed with it waits for nothing.
+				going := make([]*jobs.Record, len(free))
+				for i, v := range free {
+					going[i] = v.Record
+				}
+				if waiting, err = e.Dependents(going); err != nil {
 					return err
 				}
 			}
-			for _, v := range views {
-				err := e.Remove(cmd.Context(), v.Record, force)
+			for _, v := range free {
+				err := notAwaited(v.Record, waiting[v.Spec.ID])
+				if err == nil {
+					err = e.Remove(cmd.Context(), v.Record, force)
+				}
 				switch {
-				case err == nil, errors.Is(err, fs.ErrNotExist) && v.Spec.Login == nil:
-				case force && v.Spec.Login != nil:
+				case errors.Is(err, fs.ErrNotExist) && v.Spec.Login == nil:
+				case err != nil && force && v.Spec.Login != nil:
 					a.say("warning: %v; it stays there", err)
 				default:
-					return err
+					errs = append(errs, err)
 				}
 			}
-			return nil
+			return errors.Join(errs...)
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false,
@@ -189,24 +194,32 @@ such job, 5 it could not be removed.`,
 	return c
 }
 
-// notAwaited refuses to remove what other jobs wait for.
-func notAwaited(e *engine.Engine, recs []*jobs.Record) error {
-	waiting, err := e.Dependents(recs)
-	if err != nil {
-		return err
+// removable refuses to remove a job that has not ended, or the only copy of its
+// changes.
+func removable(v engine.View, force bool) error {
+	if !v.State.Final() && !(force && jobs.KindOf(v.AskError) == jobs.KindNotFound) {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(v.Spec.ID) + " has not ended: it is " + string(v.State),
+			Hint: "berth cancel " + jobs.Short(v.Spec.ID)}
 	}
-	for _, r := range recs {
-		if w := waiting[r.Spec.ID]; w != nil {
-			short, other := jobs.Short(r.Spec.ID), jobs.Short(w.Spec.ID)
-			msg := "job " + other + " waits for job " + short
-			if !engine.Waits(w) {
-				msg = "job " + other + " runs after job " + short + ", and begins again only as that has ended, should it have to"
-			}
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: msg,
-				Hint: "berth cancel " + other + " first, or berth rm --force " + short + ", after which the other ends unless it waits for any end"}
-		}
+	if j := viewJSON(v); !force && j.Branch != "" && !j.BranchHere {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + j.Short + " has the only copy of its changes: " + dash(v.Note),
+			Hint: "berth status " + j.Short + " tries again to bring them in; berth rm --force " + j.Short + " throws them away"}
 	}
 	return nil
+}
+
+// notAwaited refuses to remove what another job waits for; nil is that none does.
+func notAwaited(r, w *jobs.Record) error {
+	if w == nil {
+		return nil
+	}
+	short, other := jobs.Short(r.Spec.ID), jobs.Short(w.Spec.ID)
+	msg := "job " + other + " waits for job " + short
+	if !engine.Waits(w) {
+		msg = "job " + other + " runs after job " + short + ", and begins again only as that has ended, should it have to"
+	}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: msg,
+		Hint: "berth cancel " + other + " first, or berth rm --force " + short + ", after which the other ends unless it waits for any end"}
 }
 
 func (a *app) cancelCmd() *cobra.Command {
@@ -227,15 +240,15 @@ reached: the request is recorded, and the job's runner finds it.`,
 			if err != nil {
 				return err
 			}
-			recs, err := find(e, ids)
-			if err != nil {
-				return err
-			}
+			recs, missing := findEach(cmd.Context(), e, ids)
 			views := e.Reconcile(cmd.Context(), recs)
 			for _, v := range views {
 				if v.State.Final() {
 					a.say("job %s has ended already: %s", jobs.Short(v.Spec.ID), v.State)
 				}
+			}
+			if len(views) == 0 {
+				return missing
 			}
 			err = e.Cancel(cmd.Context(), views, engine.Identity().User)
 			if hosts := unreached(views); err != nil && hosts != "" {
@@ -243,7 +256,7 @@ reached: the request is recorded, and the job's runner finds it.`,
 			} else if jobs.KindOf(err) == jobs.KindInfra {
 				a.say("the wish is recorded: a job that runs sees it within seconds where its node sees the record, one that waits when it starts")
 			}
-			return err
+			return errors.Join(missing, err)
 		},
 	}
 }

@@ -135,11 +135,13 @@ type State struct {
 	ID    string `json:"id"`    // the scheduler's
 	State string `json:"state"` // the scheduler's word
 	// Running is that it has begun.
-	Running bool      `json:"running"`
-	Reason  string    `json:"reason,omitempty"`
-	Node    string    `json:"node,omitempty"`
-	Start   time.Time `json:"start,omitzero"` // real, or expected
-	Ends    time.Time `json:"ends,omitzero"`
+	Running bool `json:"running"`
+	// Open is that its keeper has opened the environment, as far as is recorded.
+	Open   bool      `json:"open,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Node   string    `json:"node,omitempty"`
+	Start  time.Time `json:"start,omitzero"` // real, or expected
+	Ends   time.Time `json:"ends,omitzero"`
 }
 
 // State asks the scheduler about the allocation; nil is that there is none.
@@ -148,13 +150,18 @@ func (p *Place) State(ctx context.Context) (*State, error) {
 	if err != nil || a == nil || a.ended != nil || a.submitted == nil {
 		return nil, err
 	}
+	info := p.keeps(a)
 	st, err := p.status(ctx, a)
+	if err == nil && a.ended == nil && info != nil && st.State != jobs.StateRunning {
+		// What its keeper has written is younger than a cached answer.
+		st, err = p.status(jobs.WithUrgency(ctx), a)
+	}
 	if err != nil || a.ended != nil {
 		return nil, err
 	}
 	out := &State{ID: a.Native(), State: st.NativeState, Running: st.State == jobs.StateRunning, Reason: st.Reason, Node: st.Node, Start: st.Start}
-	if info := p.keeps(a); info != nil {
-		out.Ends = info.Ends
+	if info != nil {
+		out.Ends, out.Open = info.Ends, out.Running && !info.Opened.IsZero()
 	}
 	return out, nil
 }

@@ -660,6 +660,53 @@ func TestFarCut(t *testing.T) {
 
 // What a keeper has written of its end counts at once: the scheduler may take
 // some time to clean up behind it, and the next command does not wait for that.
+// What is known of the queue may be older than what the keeper has written.
+func TestStateCached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		c := f.ask(t.Context(), f.options())
+		time.Sleep(time.Second)
+		if st, err := f.State(t.Context()); err != nil || st.Running || st.Open {
+			t.Errorf("in the queue: %+v, %v", st, err)
+		}
+		f.fake.Start(f.name(t))
+		got := <-c
+		f.Scheduler = late{f.fake, jobs.StatePending}
+		b, err := json.Marshal(keeper.Info{Version: 1, ID: id, Phase: "ready", Allocation: got.a.Native(), Opened: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(f.Record, "keeper.json"), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for what, sc := range map[string]jobs.Cluster{"alone": f.Scheduler, "with others": AskOnce(t.Context(), f.Scheduler, []jobs.Handle{*Handle(f.Record)})} {
+			f.Scheduler = sc
+			if st, err := f.State(t.Context()); err != nil || !st.Running || !st.Open {
+				t.Errorf("%s: %+v, %v", what, st, err)
+			}
+		}
+	})
+}
+
+// late answers with what was, but for who has seen a change.
+type late struct {
+	*jobstest.FakeScheduler
+	was jobs.State
+}
+
+func (l late) Status(ctx context.Context, handles []jobs.Handle) (map[string]jobs.Status, error) {
+	all, err := l.FakeScheduler.Status(ctx, handles)
+	for name, st := range all {
+		if _, urgent := jobs.Patience(ctx); !urgent {
+			st.State = l.was
+			all[name] = st
+		}
+	}
+	return all, err
+}
+
+func (late) Step(jobs.Handle, string, []string) jobs.Cmd { return jobs.Cmd{} }
+
 func TestKeeperEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
