@@ -125,6 +125,7 @@ func (e *Engine) settleWorkspace(ctx context.Context, s *jobs.Spec, t jobs.Task)
 		return repoError(err)
 	}
 	s.Workspace = workspaceSpec(src, jobs.BranchName(s.Slug, s.ID), t.Workspace.Scope)
+	s.Workspace.Ignore = e.Git.GlobalIgnore(ctx, e.Getenv)
 	if src.Modified || src.Untracked {
 		s.Notes = append(s.Notes, "the working tree has uncommitted changes, which the task does not see: it starts from commit "+src.Base[:12])
 	}

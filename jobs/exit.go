@@ -132,6 +132,8 @@ type Result struct {
 	Skipped   int      `json:"skipped,omitempty"` // paths that git cannot hold; the manifest lists them
 	Taken     bool     `json:"taken"`             // the branch stands in the user's repository
 	TakeError string   `json:"take_error,omitempty"`
+	// Apart counts new files that came back as artifacts and not on the branch.
+	Apart int `json:"apart,omitempty"`
 }
 
 // What an [Omission] is left out of.

@@ -141,6 +141,9 @@ type WorkspaceSpec struct {
 	// that submitted the job ([Spec].Host): the result is taken in there, not
 	// here.
 	Copy bool `json:"copy,omitempty"`
+	// Ignore is what git ignores for the submitter in all repositories, as in a
+	// .gitignore: the nodes need not see the file.
+	Ignore string `json:"ignore,omitempty"`
 }
 
 // Overlay drivers, as recorded in an overlay's mark. An upper directory may be

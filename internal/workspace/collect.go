@@ -46,7 +46,11 @@ func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts C
 	if err != nil {
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}
-	seen, err := g.walk(ctx, work, gitDir, base)
+	artifacts, err := ParseScope(opts.Artifacts)
+	if err != nil {
+		return Result{}, err
+	}
+	seen, err := g.walk(ctx, work, gitDir, base, opts.Ignore, artifacts)
 	if err != nil {
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}
@@ -186,7 +190,7 @@ func (c *collector) build(ctx context.Context, d delta) (Result, error) {
 		return Result{}, err
 	}
 	res := Result{SchemaVersion: ManifestVersion, Base: c.src.Base, Tree: baseTree, Branch: c.opts.Branch,
-		Files: []Change{}, OutOfScope: []Path{}}
+		Files: []Change{}, OutOfScope: []Path{}, Apart: c.seen.apart}
 	for try := 0; !d.empty(); try++ {
 		if res.Commit, d, err = c.commit(ctx, d); err != nil {
 			return Result{}, err

@@ -87,6 +87,44 @@ func TestCollectRunsNothing(t *testing.T) {
 	}
 }
 
+// What is named as an artifact, what programs leave behind, and what the user
+// ignores everywhere is not on the branch, nor judged by the scope; what is tracked is.
+func TestCollectApart(t *testing.T) {
+	f := newFixture(t)
+	f.commit(map[string]string{"src.py": "1\n", "tracked.log": "1\n", "old/__pycache__/a": "1\n", "wanted/.gitignore": "!__pycache__/\n!*~\n"})
+	f.prepare()
+	f.write(f.work(), map[string]string{"src.py": "2\n", "tracked.log": "2\n", "notes.log": "n\n", "out/a/b": "o\n", "outer": "o\n",
+		"__pycache__/m.pyc": "x", "pkg/__pycache__/m.pyc": "x", "old/__pycache__/a": "2\n", "old/__pycache__/b": "x", "edited~": "x",
+		"wanted/__pycache__/m": "x", "wanted/edited~": "x"})
+	scope, err := ParseScope([]string{"src.py"})
+	must(t, err)
+	res := f.collect(CollectOptions{Scope: scope, Artifacts: []string{"*.log", "out/"}, Ignore: "*~\n"})
+	same(t, "changes", f.statuses(res), map[Path]Status{"src.py": Modified, "tracked.log": Modified, "outer": Added, "old/__pycache__/a": Modified,
+		"wanted/__pycache__/m": Added, "wanted/edited~": Added})
+	same(t, "apart", res.Apart, 2)
+	same(t, "out of scope", res.OutOfScope, []Path{"old/__pycache__/a", "outer", "tracked.log", "wanted/__pycache__/m", "wanted/edited~"})
+}
+
+func TestGlobalIgnore(t *testing.T) {
+	f := newFixture(t)
+	home := t.TempDir()
+	env := map[string]string{"HOME": home, "PATH": os.Getenv("PATH")}
+	get := func() string {
+		return f.g.GlobalIgnore(testContext(t), func(n string) (string, bool) { v, ok := env[n]; return v, ok })
+	}
+	same(t, "none", get(), "")
+	f.write(home, map[string]string{".config/git/ignore": "*.bak\n", "xdg/git/ignore": "*.swp\n", "mine": "*.tmp\n"})
+	same(t, "in the directory of configurations", get(), "*.bak\n")
+	env["XDG_CONFIG_HOME"] = filepath.Join(home, "xdg")
+	same(t, "where that is", get(), "*.swp\n")
+	f.write(home, map[string]string{".gitconfig": "[core]\n\texcludesFile = ~/mine\n"})
+	must(t, os.Rename(filepath.Join(home, "mine"), filepath.Join(home, "dotfile")))
+	must(t, os.Symlink("dotfile", filepath.Join(home, "mine")))
+	same(t, "core.excludesFile", get(), "*.tmp\n")
+	env = nil
+	same(t, "no user", get(), "")
+}
+
 // What became of the tree, and how it is told.
 func TestCollectChanges(t *testing.T) {
 	base := map[string]string{"file": "1\n", "dir/a": "a\n", "dir/b": "b\n", "exe": "+x#!\n", "link": "->file", "deep/x/y/z": "z\n", "same": "s\n"}

@@ -151,7 +151,7 @@ func TestInterruptWalk(t *testing.T) {
 	must(t, err)
 	defer work.Close()
 	interrupted(t, func(ctx context.Context) error {
-		_, err := f.g.walk(slowly(ctx), work, filepath.Join(f.attempt, GitDir), tree{})
+		_, err := f.g.walk(slowly(ctx), work, filepath.Join(f.attempt, GitDir), tree{}, "", Scope{})
 		return err
 	})
 	interrupted(t, func(ctx context.Context) error {

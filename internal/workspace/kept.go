@@ -40,7 +40,7 @@ func (g *Git) CollectKept(ctx context.Context, attemptDir string, src Source, op
 // Record is what of a result a job's record holds; the manifest has every path.
 func (r Result) Record() jobs.Result {
 	out := jobs.Result{Branch: r.Branch, Base: r.Base, Commit: r.Commit, Tree: r.Tree, Files: len(r.Files),
-		Insertions: r.Insertions, Deletions: r.Deletions, Skipped: len(r.Skipped) + r.SkippedMore, LookAt: r.LookAt}
+		Insertions: r.Insertions, Deletions: r.Deletions, Skipped: len(r.Skipped) + r.SkippedMore, LookAt: r.LookAt, Apart: r.Apart}
 	const enough = 20
 	for i, p := range r.OutOfScope {
 		if i == enough {

@@ -55,6 +55,12 @@ type CollectOptions struct {
 	Time    time.Time // of the commit; default now. With the same time, the same tree gives the same commit
 	Scope   Scope     // the zero Scope allows everything
 	Limits  Limits
+	// Artifacts are patterns as those of a [Scope]: new files that they cover come
+	// back as artifacts and not on the branch. A tracked file stays tracked.
+	Artifacts []string
+	// Ignore is what is ignored besides what the repository says, as in a
+	// .gitignore and below it; see [Git.GlobalIgnore].
+	Ignore string
 	// Bundle makes it a checkpoint: the work tree may be written to meanwhile,
 	// and the commit goes into the file of this name in the attempt's directory,
 	// without a diff and a manifest. A file that grows counts as large as it was
@@ -114,6 +120,8 @@ type Result struct {
 	// links that lead out, printable and bounded.
 	LookAt  []string  `json:"look_at,omitempty"`
 	Skipped []Skipped `json:"skipped"`
+	// Apart counts new files that are artifacts, and so not in Files.
+	Apart int `json:"apart,omitempty"`
 	// SkippedMore counts what was left out beyond the list.
 	SkippedMore int `json:"skipped_more,omitempty"`
 	// SkippedKinds counts all that was left out, listed or not.

@@ -27,6 +27,7 @@ type found struct {
 type survey struct {
 	tracked map[string]found // paths that the base has and that are still files, links or submodules
 	fresh   []found          // new and not ignored, outer directories first
+	apart   int              // new files that come back as artifacts
 	kept    map[string]bool  // paths and directories not to be judged: the base's version stays
 	omissions
 }
@@ -52,11 +53,12 @@ type candidate struct {
 }
 
 type walker struct {
-	work    *os.Root
-	base    tree
-	ignore  *ignorer
-	out     *survey
-	entries int
+	work      *os.Root
+	base      tree
+	ignore    *ignorer
+	artifacts Scope // unlike others, the zero one covers nothing
+	out       *survey
+	entries   int
 	// inIgnored: directories that are ignored but hold tracked files.
 	inIgnored map[string]bool
 }
@@ -64,13 +66,13 @@ type walker struct {
 // walk looks at the whole work tree, one level of directories at a time, so
 // that git is asked once a level what is ignored and ignored directories are
 // never entered.
-func (g *Git) walk(ctx context.Context, work *os.Root, gitDir string, base tree) (_ *survey, err error) {
-	ig, err := g.newIgnorer(gitDir)
+func (g *Git) walk(ctx context.Context, work *os.Root, gitDir string, base tree, ignore string, artifacts Scope) (_ *survey, err error) {
+	ig, err := g.newIgnorer(gitDir, ignore)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, ig.close()) }()
-	w := &walker{work: work, base: base, ignore: ig, inIgnored: map[string]bool{},
+	w := &walker{work: work, base: base, ignore: ig, artifacts: artifacts, inIgnored: map[string]bool{},
 		out: &survey{tracked: map[string]found{}, kept: map[string]bool{}}}
 	for level := []string{"."}; len(level) > 0; {
 		var candidates []candidate
@@ -120,6 +122,8 @@ func (w *walker) sort(candidates []candidate, ignored map[string]bool) []string 
 			next = append(next, c.path)
 		case c.special != "":
 			w.out.skip(c.path, NoContent, c.special)
+		case c.mode != modeLink && len(w.artifacts.patterns) > 0 && w.artifacts.Covers(c.path):
+			w.out.apart++
 		default:
 			w.out.fresh = append(w.out.fresh, c.found)
 		}

@@ -258,7 +258,7 @@ func TestExample(t *testing.T) {
 		}
 		for _, id := range ids {
 			st := s.wait(t, id, 0)
-			if !st.Taken || st.Branch != "berth/fix-the-word-counter/"+id || st.Result.Files != 2 || len(st.Artifacts) != 1 {
+			if !st.Taken || st.Branch != "berth/fix-the-word-counter/"+id || st.Result.Files != 1 || len(st.Artifacts) != 1 {
 				t.Errorf("status %+v", st)
 			}
 			diff := s.ok(t, fmt.Sprintf("cd %s/repo && git diff --stat HEAD %s && git show %s:wordcount.py | grep -c 'pairs\\[:n\\]'", d, st.Branch, st.Branch))

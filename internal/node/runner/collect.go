@@ -103,7 +103,7 @@ func (r *attempt) collectResult(ctx context.Context, git *workspace.Git, src wor
 	if err != nil {
 		return err
 	}
-	res, err := git.Collect(ctx, r.dir, src, workspace.CollectOptions{Branch: w.Branch, Scope: scope,
+	res, err := git.Collect(ctx, r.dir, src, workspace.CollectOptions{Branch: w.Branch, Scope: scope, Artifacts: r.spec.Artifacts, Ignore: w.Ignore,
 		Limits:  workspace.ResultLimits(r.spec.Results),
 		Message: fmt.Sprintf("%s\n\nBerth-Job: %s\nBerth-Attempt: %s\n", r.spec.Name, r.spec.ID, r.info.ID)})
 	if err != nil {
@@ -157,7 +157,7 @@ func codeOf(rec jobs.ExitRecord, err error) int {
 		if rec.Partial() {
 			return jobs.CodePartial
 		}
-		if rec.Result != nil && rec.Result.Commit == "" {
+		if rec.Result != nil && rec.Result.Commit == "" && rec.Result.Apart == 0 {
 			return jobs.CodeNoChanges
 		}
 		return jobs.CodeOK

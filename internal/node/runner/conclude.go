@@ -84,7 +84,7 @@ func (r *attempt) concludeCommand(rec *jobs.ExitRecord) {
 	if rec.State == jobs.StateCompleted && rec.Result != nil {
 		if n := len(rec.Result.OutOfScope); n > 0 {
 			rec.Reason = fmt.Sprintf("it changed %d files outside its scope", n)
-		} else if rec.Result.Commit == "" {
+		} else if rec.Result.Commit == "" && rec.Result.Apart == 0 {
 			rec.Reason = "it changed nothing"
 		}
 	}
