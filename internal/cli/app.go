@@ -39,8 +39,8 @@ type app struct {
 	json           bool
 	object         map[string]any // that is printed at the end, with json
 	args           []string       // of the command line
-	running        bool // a verb has begun: the command line was understood
-	failCode       int  // of the verb's own failures; 0 follows from the error
+	running        bool           // a verb has begun: the command line was understood
+	failCode       int            // of the verb's own failures; 0 follows from the error
 	now            func() time.Time
 	verb           *cobra.Command // that has begun
 	noHelp         error          // help was asked for a command that does not exist

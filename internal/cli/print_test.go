@@ -177,6 +177,16 @@ func TestNameOfCommand(t *testing.T) {
 			t.Errorf("nameOf(%q) = %q, want %q", word, got, want)
 		}
 	}
+	for text, want := range map[string]string{
+		"hostname; id": "hostname", "for f in *.gz; do gunzip $f; done": "gunzip", "umask; id": "id", "umask": "umask", "cd src && make -j4": "make",
+		"A=1 B='x' ./run.sh": "run.sh", "if [ -f x ]; then python3 x; fi": "python3", "(sleep 1)": "sleep", "{ date; }": "date", "! grep -q x y": "grep",
+		"$CMD x; ls": "ls", `"my prog" x`: "my", "while read x; do echo $x; done": "read", ";;": "command", "'quoted/path' a": "path", "exit 3": "exit",
+		"set -eu\ntorchrun train.py": "torchrun", "time ./a.out | tee log": "a.out", "module load cuda; nvcc x.cu": "nvcc", "\"\"": "command",
+	} {
+		if got := nameOf([]string{text}); got != want {
+			t.Errorf("nameOf(%q) = %q, want %q", text, got, want)
+		}
+	}
 }
 
 // TestDoctorList: on a terminal what is to be done comes first, and no line is

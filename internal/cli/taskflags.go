@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/engine"
@@ -151,9 +153,46 @@ func (f *taskFlags) read(cmd *cobra.Command, args []string) (jobs.Task, error) {
 
 // nameOf names a command line after its program.
 func nameOf(words []string) string {
-	first := strings.Fields(words[0])
-	if len(first) == 0 {
-		return "command"
+	if name := filepath.Base(words[0]); len(words) > 1 && isProgram(name) {
+		return name
 	}
-	return filepath.Base(strings.TrimLeft(first[0], "({[!\"'"))
+	return cmp.Or(nameOfText(words[0]), "command")
+}
+
+// Words of a shell that are no program's name: what a command follows, what its
+// arguments follow, and what a command is seldom about.
+var (
+	shellLeads  = strings.Fields("if then else elif while until do time ! { exec command builtin eval")
+	shellHeads  = strings.Fields("for case select function in fi done esac }")
+	shellDetail = strings.Fields("cd set export umask ulimit trap unset shopt source . : local declare readonly alias module")
+)
+
+// nameOfText names a shell's text after the first program in it, else after the
+// first of its commands; "" is that there is none. It need not be exact.
+func nameOfText(text string) (detail string) {
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(";&|\n()`", r) }) {
+		for _, w := range strings.Fields(part) {
+			if strings.ContainsAny(w, "$[<>") { // a variable, a test, a redirection
+				break
+			}
+			w = strings.Trim(w, `"'{}!`)
+			if name, _, is := strings.Cut(w, "="); w == "" || is && isProgram(name) || slices.Contains(shellLeads, w) {
+				continue
+			}
+			if w = filepath.Base(w); slices.Contains(shellHeads, w) || !isProgram(w) {
+				break
+			}
+			if !slices.Contains(shellDetail, w) {
+				return w
+			}
+			detail = cmp.Or(detail, w)
+			break
+		}
+	}
+	return detail
+}
+
+// isProgram tells whether a word may name a program that people know.
+func isProgram(w string) bool {
+	return w != "" && !strings.ContainsAny(w[:1], "-+.") && strings.Trim(w, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-") == "" && strings.Trim(w, "0123456789_.+-") != ""
 }
