@@ -108,6 +108,8 @@ type Profile struct {
 	// ImageCache is a directory for images in place of the state directory's, or
 	// another user's cache that is searched first; it may hold $USER and others.
 	ImageCache string `json:"image_cache,omitempty"`
+	// ModuleInit is a file of the nodes that defines the shell function "module".
+	ModuleInit string `json:"module_init,omitempty"`
 	// Beat is how often an attempt gives a sign of life; 0 is the usual 10 s.
 	Beat time.Duration `json:"beat_ns,omitempty"`
 	// NodesMute tells that the site's nodes may not submit jobs.

@@ -21,6 +21,25 @@ var jobText string
 //go:embed modules.sh
 var modulesText string
 
+// noModulesText ends a job that needs modules where there are none.
+const noModulesText = `type module >/dev/null 2>&1 || {
+  echo "berth: on $HOSTNAME no file defines \"module\": looked at /etc/profile, /etc/profile.d/*.sh and the init/bash of Lmod and Modules in /usr/share;" \
+    "module_init in the profile names another" >&2
+  exit 78
+}
+`
+
+// ModuleSearch is the part of a script that finds the function "module". A file
+// that the profile names is read first. The variable module_init is that file, or
+// the one that was found where none is expected.
+func ModuleSearch(named string) string {
+	line := ""
+	if named != "" {
+		line = "# shellcheck source=/dev/null\n. " + Quote(named) + "\n# shellcheck disable=SC2034\nmodule_init=" + Quote(named) + "\n"
+	}
+	return strings.ReplaceAll(modulesText, "{{named}}", line)
+}
+
 // bracesText stands before a command line of which the runner fills in words.
 const bracesText = "# What stands in braces is known on the node; the runner fills it in and changes nothing else.\n"
 
@@ -61,7 +80,7 @@ func Script(l jobs.Launch, h Head) (string, error) {
 		fmt.Fprintf(&env, "export %s=%s\n", name, Quote(value))
 	}
 	if len(l.Profile.Modules) > 0 {
-		modules.WriteString("\n" + modulesText)
+		modules.WriteString("\n" + ModuleSearch(l.Profile.ModuleInit) + noModulesText)
 	}
 	for _, m := range l.Profile.Modules {
 		fmt.Fprintf(&modules, "module load %[1]s || { echo \"berth: on $HOSTNAME this module does not load:\" %[1]s >&2; exit 78; }\n", Quote(m))
@@ -108,6 +127,7 @@ func check(l jobs.Launch, h Head) error {
 	}{
 		{"a comment of the job script", l.Comment}, {"a header line of the job script", h.Lines},
 		{"a variable of the job script", h.Env}, {"a proxy of the profile", l.Profile.Proxy.Environ()}, {"a module of the profile", l.Profile.Modules},
+		{"module_init of the profile", []string{l.Profile.ModuleInit}},
 		{"a word of the job's command line", l.Argv},
 		{"the user's name", []string{l.Identity.User}}, {"the home directory", []string{l.Identity.Home}},
 		{"the login shell", []string{l.Identity.Shell}},

@@ -114,18 +114,54 @@ func TestWordsArriveUnchanged(t *testing.T) {
 	}
 }
 
-func TestModulesThatCannotBeLoadedEndTheJob(t *testing.T) {
-	l := launch()
-	l.Profile.Modules = []string{"no/such $(module)"}
-	script, err := templates.Script(l, templates.Head{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-s")
-	cmd.Stdin = strings.NewReader(script)
-	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 78 || !strings.Contains(string(out), "does not load: no/such $(module)") {
-		t.Errorf("%v\n%s", err, out)
+// TestModules: the function is found in a file of any name, and a file that ends
+// its shell or fails is left alone; what cannot be loaded ends the job.
+func TestModules(t *testing.T) {
+	const define = "module() { [ \"$2\" = good ] && echo loaded $2 from "
+	for name, c := range map[string]struct {
+		files map[string]string
+		named string
+		load  string
+		code  int
+		want  string
+	}{
+		"no file":              {load: "good", code: 78, want: "no file defines \"module\": looked at "},
+		"a usual file":         {files: map[string]string{"profile.d/modules.sh": define + "usual; }"}, load: "good", want: "loaded good from usual"},
+		"another name":         {files: map[string]string{"profile.d/a.sh": "exit 3", "profile.d/zz-site.sh": define + "zz; }; export -f module"}, load: "good", want: "loaded good from zz"},
+		"the profile":          {files: map[string]string{"profile.d/a.sh": "exit 3", "profile": define + "profile; }"}, load: "good", want: "loaded good from profile"},
+		"a named file":         {files: map[string]string{"profile.d/modules.sh": define + "usual; }", "opt/init": define + "opt; }"}, named: "/opt/init", load: "good", want: "loaded good from opt"},
+		"a module that is not": {files: map[string]string{"profile.d/modules.sh": define + "usual; }"}, load: "no/such $(module)", code: 78, want: "does not load: no/such $(module)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for file, text := range c.files {
+				file = filepath.Join(dir, file)
+				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := launch()
+			l.Profile.Modules = []string{c.load}
+			if c.named != "" {
+				l.Profile.ModuleInit = dir + c.named
+			}
+			l.Argv = []string{"/bin/true"}
+			script, err := templates.Script(l, templates.Head{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "bash", "-s")
+			cmd.Env = []string{"PATH=/usr/bin:/bin"}
+			cmd.Stdin = strings.NewReader(strings.NewReplacer("/etc/profile", dir+"/profile", "/usr/share", dir+"/share").Replace(script))
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(string(out), c.want) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 

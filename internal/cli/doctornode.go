@@ -39,6 +39,9 @@ func (a *app) lookOnNode(ctx context.Context, f *doctorFlags, w doctor.Where, he
 		Reaper: engine.ReaperAsks(), Accounts: strings.FieldsFunc(here.Find("slurm.account").Data["accounts"], func(r rune) bool { return r == ',' }),
 		Say: func(line string) { a.say("%s", line) },
 	}
+	if o.Where.Profile.ModuleInit == "" {
+		o.Where.Profile.ModuleInit = here.Find("modules").Data["init"]
+	}
 	times := slurm.Config{SubmitTimeout: time.Minute, QueryTimeout: 20 * time.Second}
 	if w.Login == nil {
 		h, err := home()

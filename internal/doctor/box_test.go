@@ -143,6 +143,15 @@ exec /bin/bash "$@"
 		t.Error(got[0].Do)
 	}
 	w = where(t)
+	w.Getenv = func(n string) string { return map[string]string{"PATH": "/usr/bin:/bin"}[n] }
+	put(t, w, "/etc/profile.d/ends.sh", "exit 1\n")
+	put(t, w, "/etc/profile.d/zz-site.sh", "echo apptainer/welcome\nmodule() { echo apptainer/1.4.5; }\n")
+	got = lookAt(t, w, "modules")
+	expect(t, "a file of another name", got, "ok it has apptainer/1.4.5; "+w.path("/etc/profile.d/zz-site.sh")+" defines it")
+	if got[0].Data["init"] != w.path("/etc/profile.d/zz-site.sh") {
+		t.Error(got[0].Data)
+	}
+	w = where(t)
 	expect(t, "none", lookAt(t, w, "modules"), "skip no module system")
 	w.Profile.Modules = []string{"apptainer"}
 	expect(t, "none, and named", lookAt(t, w, "modules"), "fail the profile names modules")

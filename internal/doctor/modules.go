@@ -7,43 +7,49 @@ import (
 	"strings"
 
 	boxes "berth/apptainer/examine"
+	"berth/templates"
 )
 
 // modules is the module system of this machine.
 type modules struct {
 	kind  string   // "Lmod 8.7", "Environment Modules 5.2"
+	init  string   // the file that defines "module", where it is none of the usual ones
 	boxes []string // modules that look like a container program
 }
 
 var errNoModules = errors.New("there is no module system")
 
-// findModules asks a shell for the function "module", which is read from where
-// the job script reads it from too, and for what it has of containers.
-const moduleScript = `if ! type module >/dev/null 2>&1; then
-  for init in /etc/profile.d/00-modulepath.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/lmod.sh /etc/profile.d/modules.sh \
-    /usr/share/lmod/lmod/init/bash /usr/share/modules/init/bash /usr/share/Modules/init/bash; do
-    if [ -r "$init" ]; then . "$init" >/dev/null 2>&1; fi
-    if type module >/dev/null 2>&1; then break; fi
-  done
-fi
+// What a shell is asked about the function "module", which it finds as the job
+// script does. What this shell was started with is put aside first: a node's has
+// only the files.
+const (
+	modulesBefore = `had=$(declare -f module); unset -f module
+`
+	modulesAfter = `if ! type module >/dev/null 2>&1; then eval "$had"; fi
 type module >/dev/null 2>&1 || { echo berth-none; exit 0; }
 if [ -n "$LMOD_VERSION" ]; then echo "berth-kind Lmod $LMOD_VERSION"
 else echo "berth-kind Environment Modules $(module --version 2>&1 | sed -n 's/.*[Rr]elease \([0-9.]*\).*/\1/p' | head -n 1)"; fi
+if [ -n "$module_init" ]; then echo "berth-init $module_init"; fi
 module -t avail 2>&1`
+)
 
 func (l *look) findModules(ctx context.Context) (modules, error) {
 	bash := l.look("bash")
 	if bash == "" {
 		return modules{}, errNoModules
 	}
-	out, err := l.ask(ctx, nil, bash, "--noprofile", "--norc", "-c", moduleScript)
+	search := templates.ModuleSearch(l.Profile.ModuleInit)
+	if l.Root != "" {
+		search = strings.NewReplacer(" /etc/profile", " "+l.path("/etc/profile"), " /usr/share", " "+l.path("/usr/share")).Replace(search)
+	}
+	out, err := l.ask(ctx, nil, bash, "--noprofile", "--norc", "-c", modulesBefore+search+modulesAfter)
 	if err != nil && !strings.Contains(out, "berth-kind") {
 		return modules{}, err
 	}
 	return parseModules(out)
 }
 
-// parseModules reads what moduleScript prints.
+// parseModules reads what the shell prints; a site's files may print before it.
 func parseModules(out string) (modules, error) {
 	var m modules
 	for line := range strings.Lines(out) {
@@ -53,6 +59,13 @@ func parseModules(out string) (modules, error) {
 		}
 		if kind, ok := strings.CutPrefix(line, "berth-kind "); ok {
 			m.kind = strings.TrimSpace(kind)
+			continue
+		}
+		if init, ok := strings.CutPrefix(line, "berth-init "); ok {
+			m.init = init
+			continue
+		}
+		if m.kind == "" {
 			continue
 		}
 		name, _, _ := strings.Cut(line, "(") // (default), (D)
@@ -87,9 +100,12 @@ func checkModules(_ context.Context, l *look) []Finding {
 	if err != nil {
 		return one(Warn, "the module system does not answer: "+err.Error(), "try: module avail")
 	}
-	f := with(Finding{Status: OK, Why: m.kind}, "kind", m.kind, "containers", strings.Join(m.boxes, ","))
+	f := with(Finding{Status: OK, Why: m.kind}, "kind", m.kind, "containers", strings.Join(m.boxes, ","), "init", m.init)
 	if len(m.boxes) > 0 {
 		f.Why += "; it has " + strings.Join(m.boxes, ", ")
+	}
+	if m.init != "" {
+		f.Why += "; " + m.init + " defines it"
 	}
 	return []Finding{f}
 }

@@ -48,6 +48,10 @@ func Profile(name string, here, node *Place) string {
 		all := strings.Split(found, ",")
 		line("# The container program is not on PATH of %s; this module has it. There are: %s.", remark(where), remark(strings.Join(all, ", ")))
 		line("modules = [%s]", quote(all[len(all)-1]))
+		if init := or(from.data("modules", "init"), here.data("modules", "init")); init != "" {
+			line("# It defines \"module\", and is none of the files that are looked at first.")
+			line("module_init = %s", quote(init))
+		}
 		line("")
 	}
 	profileOverlay(line, from, where, slurm && node == nil)

@@ -65,6 +65,8 @@ func TestProfile(t *testing.T) {
 			want: jobs.Profile{Scheduler: "slurm", Forbid: []string{"requeue", "dependency"}, Slurm: jobs.SlurmOptions{Account: "research"}}},
 		{name: "a node that does not work", here: found("here", "login", "scheduler name slurm ok"), node: broken(found("node", "n1", "backend name singularity fail")),
 			want: jobs.Profile{Scheduler: "slurm"}, remarks: []string{"# NOT WORKING on n1 when this was written: : why of backend.\n"}},
+		{name: "module in a file of its own", here: found("here", "login", "scheduler name slurm ok", "modules init /etc/profile.d/zz.sh ok"), node: found("node", "n1", "modules containers apptainer/1.4.5 ok"),
+			want: jobs.Profile{Scheduler: "slurm", Modules: []string{"apptainer/1.4.5"}, ModuleInit: "/etc/profile.d/zz.sh"}},
 		{name: "hostile",
 			here: found("here", "login\n[slurm]\nx = 1", "scheduler name slurm ok", "slurm.partitions partitions a\"b\nc,d ok", "slurm.account accounts $(id) ok", "slurm.account enforced yes ok"),
 			want: jobs.Profile{Scheduler: "slurm"}},

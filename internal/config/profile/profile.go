@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -45,6 +46,7 @@ func Parse(file string, data []byte) (jobs.Profile, error) {
 		Image:      keys.Image(root.Take("image")),
 		ImageCache: scratch(root.Take("image_cache")),
 		Modules:    modules(root.Take("modules")),
+		ModuleInit: moduleInit(root.Take("module_init")),
 		Scratch:    scratch(root.Take("scratch")),
 		Stage:      keys.Stage(root.Take("stage")),
 		Forbid:     forbid(root.Take("forbid")),
@@ -84,6 +86,16 @@ func modules(v strict.Value) []string {
 		}
 	}
 	return out
+}
+
+// moduleInit reads the file that the job script reads "module" from.
+func moduleInit(v strict.Value) string {
+	s := v.Text()
+	if s != "" && (!path.IsAbs(s) || path.Clean(s) != s || !scratchForm().MatchString(s)) {
+		v.Failf("", "must be the path of a file on the nodes, of letters, digits and . _ / + @ = -, such as %q, found %q", "/etc/profile.d/zz-site.sh", s)
+		return ""
+	}
+	return s
 }
 
 // forbid reads names of options that the site's Slurm refuses.

@@ -17,6 +17,7 @@ const full = `# A site.
 scheduler = "slurm"
 image = "images/base.sif"
 modules = ["apptainer/1.4.5", "gcc"]
+module_init = "/etc/profile.d/zz-site.sh"
 scratch = "/local/$USER/${SLURM_JOB_ID}"
 image_cache = "/shared/images"
 forbid = ["mem", "tmp"]
@@ -43,7 +44,7 @@ apptainer = "1.4.5"
 
 func TestParse(t *testing.T) {
 	want := jobs.Profile{
-		Name: "site", Scheduler: "slurm", Image: "/p/images/base.sif", Modules: []string{"apptainer/1.4.5", "gcc"},
+		Name: "site", Scheduler: "slurm", Image: "/p/images/base.sif", Modules: []string{"apptainer/1.4.5", "gcc"}, ModuleInit: "/etc/profile.d/zz-site.sh",
 		Scratch: "/local/$USER/${SLURM_JOB_ID}", ImageCache: "/shared/images", Forbid: []string{"mem", "tmp"}, Overlay: "ext3", GPU: "nvidia", GPUType: "a100",
 		Proxy: jobs.Proxy{HTTP: "http://proxy.example.org:3128", HTTPS: "http://[fd00::1]:3128/", No: "localhost,.example.org,10.0.0.0/8"},
 		Slurm: jobs.SlurmOptions{Partition: "batch", Account: "phys-1", QOS: "normal", Constraint: "ib",
@@ -82,6 +83,7 @@ var refused = []struct{ text, want string }{
 	{"modules = [\n\"a\", \"b; rm\"]", `p.toml:2: modules[1] is not the name of a module: "b; rm" may hold only letters, digits and . _ + / -`},
 	{`modules = ["-x"]`, `p.toml:1: modules[0] is not the name of a module: "-x" may hold only letters, digits and . _ + / -`},
 	{`modules = "gcc"`, `p.toml:1: modules must be a list of module names, found the string "gcc": write ["gcc"]`},
+	{`module_init = "$HOME/x.sh"`, `p.toml:1: module_init must be the path of a file on the nodes, of letters, digits and . _ / + @ = -, such as "/etc/profile.d/zz-site.sh", found "$HOME/x.sh"`},
 	{`scratch = "tmp"`, `p.toml:1: scratch must begin with / or a variable, found "tmp"`},
 	{`scratch = "/"`, `p.toml:1: scratch is "/": name a directory that jobs may fill`},
 	{`scratch = "/a/../b"`, `p.toml:1: scratch must not hold .., found "/a/../b"`},

@@ -45,6 +45,23 @@ if ! type module >/dev/null 2>&1; then
     if type module >/dev/null 2>&1; then break; fi
   done
 fi
+# Else a file of another name may define it; one that ends its shell or hangs is not read.
+if ! type module >/dev/null 2>&1; then
+  for init in /etc/profile.d/*.sh /etc/profile; do
+    if [ -r "$init" ] && timeout 3 bash -c '. "$1"; type module' bash "$init" </dev/null >/dev/null 2>&1; then
+      # shellcheck source=/dev/null
+      . "$init"
+      # shellcheck disable=SC2034
+      module_init=$init
+      break
+    fi
+  done
+fi
+type module >/dev/null 2>&1 || {
+  echo "berth: on $HOSTNAME no file defines \"module\": looked at /etc/profile, /etc/profile.d/*.sh and the init/bash of Lmod and Modules in /usr/share;" \
+    "module_init in the profile names another" >&2
+  exit 78
+}
 module load apptainer/1.4 || { echo "berth: on $HOSTNAME this module does not load:" apptainer/1.4 >&2; exit 78; }
 module load cuda || { echo "berth: on $HOSTNAME this module does not load:" cuda >&2; exit 78; }
 
