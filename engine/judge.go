@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -63,6 +64,9 @@ func (e *Engine) judge(ctx context.Context, v *View, known bool, st jobs.Status)
 // runner lives on.
 func cutOff(st jobs.Status) bool { return st.Class == jobs.ClassNode }
 
+// notRunnable is the shell's exit code for a program that it found and may not run.
+const notRunnable = 126
+
 // neverClaimed returns the verdict on an attempt that ended before a runner began:
 // it was cancelled while it waited, or the site could not start it.
 func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
@@ -75,7 +79,11 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 	case st.Code == jobs.CodeConfig:
 		// The job script says so itself, of a module that does not load.
 		verdict.State, verdict.Class, verdict.Code, verdict.Reason = jobs.StateError, jobs.ClassPolicy, jobs.CodeConfig, "the job script could not prepare the node"
-		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; mend modules in the profile"
+		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; change modules or module_init in the profile"
+	case st.State == jobs.StateFailed && st.Code == notRunnable:
+		verdict.State, verdict.Class, verdict.Code = jobs.StateError, jobs.ClassPolicy, jobs.CodeConfig
+		verdict.Reason = "berth's program cannot be run from " + e.Store.Home() + " on " + cmp.Or(st.Node, "its node")
+		verdict.Hint = store.HintNoExec
 	case st.Class == jobs.ClassPolicy && st.State == jobs.StateFailed:
 		verdict.State, verdict.Class, verdict.Hint = jobs.StateError, st.Class, st.Hint
 		verdict.Reason = "the scheduler ended it before its runner began (" + st.NativeState + ", " + st.Reason + "): it " + st.Explanation

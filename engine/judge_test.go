@@ -38,6 +38,7 @@ func TestJudge(t *testing.T) {
 		"failed before its runner":           {age: time.Hour, status: failed, want: jobs.StateError, code: 5, reason: "before its runner began (FAILED)", asked: 1},
 		"completed before its runner":        {age: time.Hour, status: word(jobs.StateCompleted, "COMPLETED"), want: jobs.StateError, code: 5, reason: "(COMPLETED)", asked: 1},
 		"node failed before its runner":      {age: time.Hour, status: word(jobs.StateError, "NODE_FAIL"), want: jobs.StateError, code: 5, reason: "(NODE_FAIL)", asked: 1},
+		"the program may not run":            {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Code: 126, Node: "c1"}, want: jobs.StateError, code: 78, reason: "cannot be run from", asked: 1},
 		"the script could not prepare":       {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Code: 78}, want: jobs.StateError, code: 78, reason: "could not prepare the node", asked: 1},
 		"what nobody has":                    {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Reason: "BadConstraints", Class: jobs.ClassPolicy, Explanation: "ended: no node has what it asks for", Hint: "ask for less"}, want: jobs.StateError, code: 5, reason: "(FAILED, BadConstraints): it ended: no node has", asked: 1},
 		"not shown yet":                      {age: 59 * time.Second, forget: true, want: jobs.StatePending, code: 8, asked: 1},

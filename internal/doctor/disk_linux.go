@@ -168,9 +168,7 @@ func checkState(ctx context.Context, l *look) (found []Finding) {
 	}
 	if err := execWorks(ctx, l, made); err != nil {
 		f.Data["noexec"] = "yes"
-		return fail(name+": programs cannot be run there, and berth's has to be on the nodes: "+plainError(err),
-			"set BERTH_HOME to a private directory without noexec that all nodes see, "+
-				"such as one of the project's (examples/profiles/noexec-home.toml)")
+		return fail(name+": programs cannot be run there, and berth's has to be on the nodes: "+plainError(err), store.HintNoExec)
 	}
 	out := []Finding{f}
 	lock := Finding{Subject: "locks in the state directory", Status: OK}

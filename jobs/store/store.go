@@ -75,6 +75,10 @@ func (s *Store) Overlays() string { return filepath.Join(s.home, "overlays") }
 // Templates is the directory of new ext3 images, see [TemplatesIn].
 func (s *Store) Templates() string { return TemplatesIn(s.home) }
 
+// HintNoExec is what to do about a state directory from which no program can be run.
+const HintNoExec = "set BERTH_HOME to a private directory without noexec that all nodes see, " +
+	"such as one of the project's (examples/profiles/noexec-home.toml)"
+
 // TemplatesIn is where new ext3 images are kept ready in a state directory.
 func TemplatesIn(home string) string { return filepath.Join(home, "ext3") }
 

@@ -11,6 +11,9 @@ import (
 
 	"berth/internal/sys/disk"
 	"berth/jobs"
+	"berth/jobs/store"
+
+	"golang.org/x/sys/unix"
 )
 
 // Install makes sure that the program stands in dir and returns its path. An
@@ -21,8 +24,17 @@ func Install(dir string) (string, error) {
 	if err != nil {
 		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "install the program for the nodes", Err: err, Hint: "is there space left? df -h " + dir}
 	}
+	if err := runnable(path); err != nil {
+		// Else each job would end at its script's last line, and be tried again.
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "programs cannot be run from " + dir + ", and berth's has to be, here and on the nodes", Err: err,
+			Hint: store.HintNoExec}
+	}
 	return path, nil
 }
+
+// runnable asks the kernel, which also looks at how the file system is mounted
+// (noexec). Tests replace it.
+var runnable = func(path string) error { return unix.Access(path, unix.X_OK) }
 
 func install(dir string) (string, error) {
 	p, ok := For("linux", runtime.GOARCH)

@@ -2,6 +2,7 @@ package nodebin
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"berth/jobs"
+
+	"golang.org/x/sys/unix"
 )
 
 func must(t *testing.T, err error) {
@@ -45,6 +48,29 @@ func TestInstall(t *testing.T) {
 	must(t, err)
 	if now, err := os.Stat(again); err != nil || again != path || !os.SameFile(fi, now) {
 		t.Errorf("a second time it was written anew: %s, %v", again, err)
+	}
+}
+
+// TestInstallNoExec: where the kernel runs no program, none is submitted.
+func TestInstallNoExec(t *testing.T) {
+	asked := runnable
+	t.Cleanup(func() { runnable = asked })
+	runnable = func(string) error { return unix.EACCES }
+	dir := t.TempDir()
+	_, err := Install(dir)
+	if jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "programs cannot be run from "+dir) || jobs.HintOf(err) == "" {
+		t.Errorf("%v (%s)", err, jobs.HintOf(err))
+	}
+	if runnable = asked; os.Getuid() != 0 {
+		return
+	}
+	// Root can have such a file system.
+	if err := unix.Mount("none", dir, "tmpfs", unix.MS_NOEXEC, "size=200m"); err != nil {
+		return // no right to mount here, as in a container
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	if _, err := Install(dir); jobs.CodeOf(err) != jobs.CodeConfig || !errors.Is(err, unix.EACCES) {
+		t.Error(err)
 	}
 }
 
