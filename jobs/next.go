@@ -51,8 +51,28 @@ func Next(r *Record, word *Status, now time.Time) Step {
 		if c = word.Class; c == ClassNone {
 			c = ClassStop // a person ended it with the scheduler's own command
 		}
+		if c == ClassTime && endedEarly(r) {
+			c = ClassInfra
+		}
 	}
 	return Step{Do: DoDecide, Decision: Decide(r, c, word, now)}
+}
+
+// early is by how much an attempt must have missed its limit for that not to be
+// what ended it: schedulers count in minutes, and give the signal ahead.
+const early = 3 * time.Minute
+
+// endedEarly reports whether the runner was told to end long before its time was
+// up. A scheduler that calls its job timed out then has ended it for another
+// reason, which it does not know any more: a requeue that it forgot when it was
+// restarted. The job stays running until its limit.
+func endedEarly(r *Record) bool {
+	a := r.Current()
+	limit := a.Info.Change.Resources(r.Spec.Resources).Time
+	if a.Exit == nil || a.Claim == nil || limit == 0 || slices.Contains(r.Spec.Profile.Forbid, "time") {
+		return false
+	}
+	return a.Exit.Ended.Before(a.Claim.Time.Add(limit - early))
 }
 
 // classOf is why the attempt ended.
@@ -103,6 +123,12 @@ func Decide(r *Record, c Class, word *Status, now time.Time) Decision {
 	d.Evidence = Evidence(a, word)
 	if word != nil {
 		d.Word, d.WordBy = word.NativeState, word.By
+		if requeued(a, word) && !word.State.Final() {
+			d.Word = WordRequeued // the job runs again, or waits to
+		}
+	}
+	if c == ClassInfra && d.State == StateCancelled {
+		d.State, d.Code = StateError, CodeInfra // it was not wished
 	}
 	if c == ClassNone {
 		d.Reason = "it succeeded"
@@ -326,7 +352,7 @@ func adjustForRetry(r *Record, c Class, word *Status, now time.Time) (Change, st
 // requeued reports whether all that is known of the end of an attempt is that the
 // scheduler requeued its job. It does so after a lost node and after a preemption.
 func requeued(a *Attempt, word *Status) bool {
-	return word != nil && word.NativeState == WordRequeued || word == nil && a.Verdict != nil && a.Verdict.Word == WordRequeued
+	return word != nil && word.NativeState == WordRequeued || a.Exit == nil && a.Verdict != nil && a.Verdict.Word == WordRequeued
 }
 
 // moreMemory returns one and a half times the memory that the attempt had, or a

@@ -106,6 +106,40 @@ func TestDecideNode(t *testing.T) {
 	}
 }
 
+// TestRequeueForgotten: a job that was told to end minutes after its start, and that
+// the scheduler calls timed out an hour later, was requeued by a scheduler that has
+// forgotten it. It has not had its time, and no person ended it.
+func TestRequeueForgotten(t *testing.T) {
+	word := &jobs.Status{State: jobs.StateTimeout, Class: jobs.ClassTime, NativeState: "TIMEOUT"}
+	for _, c := range []struct {
+		ran    time.Duration
+		forbid []string
+		class  jobs.Class
+	}{{5 * time.Minute, nil, jobs.ClassInfra}, {59 * time.Minute, nil, jobs.ClassTime}, {5 * time.Minute, []string{"time"}, jobs.ClassTime}} {
+		r := record(jobs.DefaultRetry(), jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded})
+		r.Attempts[0].Claim.Time, r.Spec.Profile.Forbid = noon.Add(-c.ran), c.forbid
+		d := jobs.Next(r, word, noon).Decision
+		if d.Class != c.class || (d.Verb == jobs.VerbRetry) != (c.class == jobs.ClassInfra) {
+			t.Errorf("%v: %+v", c.ran, d)
+		}
+		r.Spec.Retry.Infra = 0
+		if d = jobs.Next(r, word, noon).Decision; c.class == jobs.ClassInfra && (d.State != jobs.StateError || d.Code != jobs.CodeInfra) {
+			t.Errorf("not tried again: %+v", d)
+		}
+	}
+}
+
+// TestRequeuedRuns: of an attempt whose job was requeued after a lost node, whoever
+// decides may see that the job runs again. It need not have made room for others.
+func TestRequeuedRuns(t *testing.T) {
+	r := record(jobs.DefaultRetry(), jobs.ExitRecord{})
+	r.Attempts[0].Exit, r.Attempts[0].Verdict = nil, &jobs.Verdict{State: jobs.StateError, Class: jobs.ClassPreempted, Word: jobs.WordRequeued}
+	d := jobs.Next(r, &jobs.Status{State: jobs.StateRunning, NativeState: "RUNNING"}, noon).Decision
+	if !strings.Contains(d.Reason, "its node failed") || d.Word != jobs.WordRequeued {
+		t.Errorf("%+v", d)
+	}
+}
+
 // TestDecideFromVerdict is about attempts that left no record of their own.
 func TestDecideFromVerdict(t *testing.T) {
 	for _, c := range []struct {

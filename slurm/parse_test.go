@@ -111,7 +111,7 @@ func TestHints(t *testing.T) {
 		{"PENDING", "ReqNodeNotAvail, UnavailableNodes:c[1-2]", "sinfo"},
 		{"PENDING", "Resources", "explain"},
 		{"PENDING", "Priority", "explain"},
-		{"PENDING", "Prolog", ""},
+		{"PENDING", "Prolog", "scontrol show job 42"},
 		{"RUNNING", "None", ""},
 		{"NODE_FAIL", "None", "submit it again"},
 		{"PREEMPTED", "None", "submit it again"},

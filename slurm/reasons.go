@@ -28,16 +28,25 @@ var reasons = map[string]reason{
 		plain: "the nodes it needs are in use, and it is the next",
 		help:  "a job that asks for less time, memory or CPUs may fit sooner: berth explain tries that",
 	},
-	"Prolog":                   {plain: "the site's prolog makes its node ready"},
-	"Cleaning":                 {plain: "it was put back into the queue, and what it left on its nodes is being cleaned up"},
-	"SchedDefer":               {plain: "the scheduler looks at new jobs only now and then"},
-	"Dependency":               {plain: "another job must end first"},
+	"Prolog": {
+		plain: "the site's prolog makes its node ready",
+		help:  "see: scontrol show job {id}; it starts by itself, unless the prolog hangs: ask the administrators",
+	},
+	"Cleaning": {
+		plain: "it was put back into the queue, and what it left on its nodes is being cleaned up",
+		help:  "it starts by itself; where it stays so: sinfo -R",
+	},
+	"SchedDefer":               {plain: "the scheduler looks at new jobs only now and then", help: "it is looked at in turn; see: sdiag"},
+	"Dependency":               {plain: "another job must end first", help: "see for which: scontrol show job {id}"},
 	"DependencyNeverSatisfied": {plain: "what it waits for has failed, so it never starts", help: "berth cancel it", never: true},
 	"BeginTime":                {plain: "the time it may start at has not come", help: "to let it start now: scontrol update jobid={id} starttime=now"},
 	"Licenses":                 {plain: "the licenses it asks for are in use", help: "see: scontrol show licenses"},
-	"JobArrayTaskLimit":        {plain: "as many tasks of its array run as it allows at once"},
-	"JobHeldUser":              {plain: "it is held, by its user", help: release, never: true},
-	"JobHeldAdmin":             {plain: "it is held, by the site", help: "ask its administrators, or berth cancel it", never: true},
+	"JobArrayTaskLimit": {
+		plain: "as many tasks of its array run as it allows at once",
+		help:  "it starts when others of its array have ended; see: squeue --me",
+	},
+	"JobHeldUser":  {plain: "it is held, by its user", help: release, never: true},
+	"JobHeldAdmin": {plain: "it is held, by the site", help: "ask its administrators, or berth cancel it", never: true},
 	"JobHoldMaxRequeue": {
 		plain: "it is held, because it was put back into the queue too often",
 		help:  "its node or prolog may be broken; ask the administrators; then, " + release,
@@ -108,23 +117,26 @@ var reasons = map[string]reason{
 	"AccountingPolicy":     {plain: "a limit of the site's accounting holds it back", help: assocHelp},
 	"QOSUsageThreshold":    {plain: "its QOS has used too much lately for jobs to start", help: qosHelp},
 	"BurstBufferResources": {plain: "there is no room in the burst buffer", help: "see: scontrol show burstbuffer"},
-	"BurstBufferStageIn":   {plain: "its data is being copied into the burst buffer"},
+	"BurstBufferStageIn":   {plain: "its data is being copied into the burst buffer", help: "see: scontrol show burstbuffer"},
 	"BurstBufferOperation": {
 		plain: "an operation of the burst buffer failed, and it is held",
 		help:  "see: scontrol show burstbuffer; then, " + release,
 		never: true,
 	},
-	"PowerNotAvail":         {plain: "there is not enough power for its nodes under the site's limit"},
-	"PowerReserved":         {plain: "power for its nodes is reserved for others"},
-	"FedJobLock":            {plain: "the clusters of the federation settle who starts it"},
+	"PowerNotAvail": {
+		plain: "there is not enough power for its nodes under the site's limit",
+		help:  "it starts when others end; ask the administrators",
+	},
+	"PowerReserved":         {plain: "power for its nodes is reserved for others", help: "it starts when others end; ask the administrators"},
+	"FedJobLock":            {plain: "the clusters of the federation settle who starts it", help: "see: squeue --federation --me"},
 	"SystemFailure":         {plain: "Slurm itself, or the file system, failed", help: "ask the administrators"},
 	"JobLaunchFailure":      {plain: "it could not be launched on its node", help: "see: sinfo -R"},
-	"NonZeroExitCode":       {plain: "it ended with another exit code than 0"},
-	"RaisedSignal":          {plain: "it ended by a signal"},
-	"TimeLimit":             {plain: "it reached its time limit"},
-	"InactiveLimit":         {plain: "it was idle for longer than the site allows"},
-	"OutOfMemory":           {plain: "a process of it was killed for memory"},
-	"DeadLine":              {plain: "it could not end before the deadline that was asked for"},
+	"NonZeroExitCode":       {plain: "it ended with another exit code than 0", help: "see: berth logs --runtime"},
+	"RaisedSignal":          {plain: "it ended by a signal", help: "see: berth logs --runtime, and sacct -j {id}"},
+	"TimeLimit":             {plain: "it reached its time limit", help: "ask for more in [resources] time"},
+	"InactiveLimit":         {plain: "it was idle for longer than the site allows", help: "ask the administrators for InactiveLimit"},
+	"OutOfMemory":           {plain: "a process of it was killed for memory", help: "raise [resources] memory"},
+	"DeadLine":              {plain: "it could not end before the deadline that was asked for", help: "name a later --deadline, or none"},
 	"AssociationJobLimit":   {plain: "as many jobs of its association run as it may have", help: assocHelp},
 	"AssociationTimeLimit":  {plain: "its association's limit on time is reached", help: assocHelp},
 	"QOSJobLimit":           {plain: "as many jobs of its QOS run as it may have", help: qosHelp},
@@ -135,6 +147,17 @@ var reasons = map[string]reason{
 	"AssociationResourceLimit": {plain: "what its association may use is in use", help: assocHelp},
 }
 
+// sentences are what slurmctld writes in place of a name, and the name that means
+// the same (state_desc in its job_mgr.c, node_scheduler.c and acct_policy.c). More
+// may follow.
+var sentences = []struct{ begin, name string }{
+	{"Nodes required for job", "ReqNodeNotAvail"},
+	{"Job's QOS not permitted", "QOSNotAllowed"},
+	{"Job's account not permitted", "AccountNotAllowed"},
+	{"Requested partition configuration not available", "PartitionConfig"},
+	{"Requested nodes are busy", "Resources"},
+}
+
 // reasonOf finds what a reason means. Slurm writes more behind a comma or in
 // brackets: "ReqNodeNotAvail, UnavailableNodes:c1", "RaisedSignal:9(Killed)".
 func reasonOf(said string) (reason, bool) {
@@ -142,6 +165,12 @@ func reasonOf(said string) (reason, bool) {
 		r := reasons["requeued held"]
 		r.detail = said
 		return r, true
+	}
+	plain := strings.ReplaceAll(said, "_", " ") // as some versions print it
+	for _, t := range sentences {
+		if strings.HasPrefix(plain, t.begin) {
+			return reasons[t.name], true
+		}
 	}
 	name, detail := said, ""
 	if i := strings.IndexAny(said, ",:( "); i >= 0 {

@@ -27,7 +27,7 @@ var (
 	}
 	// It may work later, unchanged.
 	later = []string{
-		"temporarily unable", "Rate limit exceeded", "MaxSubmit", "GrpSubmit", "MaxJobCount",
+		"temporarily unable", "Rate limit exceeded", "MaxJobCount",
 		"Slurm backup controller in standby mode", "Resource temporarily unavailable", "cluster is being drained",
 	}
 )
@@ -55,6 +55,10 @@ func (s *Scheduler) refusal(ctx context.Context, l jobs.Launch, out output) erro
 		// configuration that cannot be read, plugins, credentials.
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "Slurm does not work here; nothing was submitted: " + said,
 			Hint: "see: scontrol ping; is SLURM_CONF right?"}
+	case containsAny(text, []string{"MaxSubmit", "GrpSubmit"}):
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: "Slurm does not take another job now: " + said,
+			Hint: "wait until some of your jobs have ended; see: squeue --me. Of each job that may be tried again a second one waits in Slurm, " +
+				"which begins the next attempt: --retry off needs no place for it"}
 	case containsAny(text, later):
 		return &jobs.Error{Kind: jobs.KindAgain, Msg: "Slurm does not take another job now: " + said,
 			Hint: "wait until some of your jobs have ended; see: squeue --me"}

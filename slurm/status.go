@@ -119,7 +119,7 @@ func (s *Scheduler) Find(ctx context.Context, names []string) (map[string]jobs.H
 		return nil, err
 	}
 	var left []string
-	s.match(found, names, rows)
+	s.match(found, names, slices.DeleteFunc(slices.Clone(rows), refusedRow))
 	for _, n := range names {
 		if _, ok := found[n]; !ok {
 			left = append(left, n)
@@ -142,11 +142,11 @@ func (s *Scheduler) Find(ctx context.Context, names []string) (map[string]jobs.H
 	return found, nil
 }
 
-// refusedRow tells a submission that Slurm refused and yet accounted: it has an
-// id and is FAILED, and never had a start or a node (seen with 24.11, for a
-// request that no node can satisfy).
+// refusedRow tells a submission that Slurm refused and yet kept: it has an id and
+// is FAILED, and never had a node, nor a start, or for a reason that lets none begin
+// (seen with 24.11, in squeue and sacct, for a request that no node can satisfy).
 func refusedRow(r row) bool {
-	return r.status.NativeState == "FAILED" && r.status.Start.IsZero() && r.status.Node == ""
+	return r.status.NativeState == "FAILED" && r.status.Node == "" && (r.status.Start.IsZero() || r.status.Class == jobs.ClassPolicy)
 }
 
 func (s *Scheduler) match(found map[string]jobs.Handle, names []string, rows []row) {

@@ -150,6 +150,17 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestFindRefused: a request that no node can satisfy is refused, and yet stays in
+// squeue for a while; it is not the job.
+func TestFindRefused(t *testing.T) {
+	s := on(t,
+		step{argv: squeue + " -n berth-a-0", stdout: "3|FAILED|0:0|2026-11-21T10:00:00||berth-a-0|BadConstraints|\n"},
+		step{argv: config, stdout: nodbd})
+	if got, err := scheduler(s).Find(t.Context(), []string{"berth-a-0"}); err != nil || len(got) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	queue := "7|RUNNING|0:0|N/A|c1|berth-a-0|None|\n8|COMPLETED|0:0|N/A|c1|berth-b-0|None|\n9|PENDING|0:0|N/A||not-ours|None|\n10|WHATEVER|0:0|N/A||berth-d-0|None|\n"
 	ask := []jobs.Handle{h("7", "berth-a-0"), h("8", "berth-b-0"), h("9", "berth-c-0"), h("10", "berth-d-0"), h("11", "berth-e-0")}
