@@ -88,7 +88,15 @@ func checkConf(_ context.Context, _ *Site, b box) []finding.Finding {
 // checkLayer tries an overlay driver; good and bad say what follows from it.
 func checkLayer(driver, good, bad string) func(context.Context, *Site) []finding.Finding {
 	return needs(func(ctx context.Context, s *Site, b box) []finding.Finding {
-		err := s.trial(ctx, b, func(t apptainer.Trial) error { return t.Layer(ctx, driver, false) })
+		try := func(t apptainer.Trial) error { return t.Layer(ctx, driver, false) }
+		err := s.trial(ctx, b, try)
+		if err != nil && driver == jobs.DriverKernel && s.TempKept != nil {
+			// Its directories may be right on one file system and not on another.
+			if kerr := s.trialIn(ctx, b, s.TempKept, try); kerr == nil {
+				return found(finding.Warn, "not in scratch ("+err.Error()+"); tried in the state directory, where it works: layers that stay, of environments and of names",
+					"jobs use another layer in scratch; nothing is to be done", "works", "no", "kept", "yes")
+			}
+		}
 		if err != nil {
 			return found(finding.Warn, err.Error(), bad, "works", "no")
 		}
@@ -115,8 +123,12 @@ func checkNoNetwork(ctx context.Context, s *Site, b box) []finding.Finding {
 }
 
 // trial has a scratch directory of its own for one way to be tried.
-func (s *Site) trial(ctx context.Context, b box, try func(apptainer.Trial) error) (err error) {
-	dir, err := s.Temp()
+func (s *Site) trial(ctx context.Context, b box, try func(apptainer.Trial) error) error {
+	return s.trialIn(ctx, b, s.Temp, try)
+}
+
+func (s *Site) trialIn(ctx context.Context, b box, temp func() (string, error), try func(apptainer.Trial) error) (err error) {
+	dir, err := temp()
 	if err != nil {
 		return err
 	}

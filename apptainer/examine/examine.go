@@ -37,6 +37,8 @@ type Machine struct {
 	Modules func() []string
 	// Temp makes a directory for something to be tried in.
 	Temp func() (string, error)
+	// TempKept makes one where layers are that stay; nil is none.
+	TempKept func() (string, error)
 	// Prefix begins the names of what a check makes.
 	Prefix string
 }

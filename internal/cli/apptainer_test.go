@@ -66,6 +66,10 @@ func apptainer(args []string) int {
 			fmt.Println(said)
 			return 1
 		}
+		if dir, ok := c.order("layers-wrong-in"); ok && strings.Contains(strings.Join(args, " "), strings.TrimSpace(dir)) {
+			fmt.Println("Input/output error")
+			return 1
+		}
 		return 0
 	}
 	box, err := parseExec(args)

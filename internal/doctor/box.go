@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"errors"
 	"os"
 
 	boxes "berth/apptainer/examine"
+	"berth/overlay"
 )
 
 // tempPrefix begins the names of what a check makes.
@@ -13,7 +15,7 @@ const tempPrefix = "berth-doctor-"
 func (l *look) boxMachine() boxes.Machine {
 	return boxes.Machine{
 		On: l.On, Getenv: l.Getenv, Look: l.look, Path: l.path, Said: explain, User: l.user, Guest: l.Program,
-		Ask: l.ask, Temp: l.temp, Prefix: tempPrefix,
+		Ask: l.ask, Temp: l.temp, TempKept: l.tempKept, Prefix: tempPrefix,
 		Modules: func() []string {
 			m, err := l.mods()
 			if err != nil {
@@ -36,4 +38,12 @@ func (l *look) temp() (string, error) {
 		return "", err
 	}
 	return os.MkdirTemp(base, tempPrefix+"*")
+}
+
+// tempKept makes one in the state directory, where the layers of environments are.
+func (l *look) tempKept() (string, error) {
+	if !overlay.TakesDirectories(l.State) {
+		return "", errors.New("the state directory takes no directories as layers")
+	}
+	return os.MkdirTemp(l.State, "."+tempPrefix+"*")
 }
