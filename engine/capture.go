@@ -14,6 +14,9 @@ import (
 const (
 	ShownChars = 50_000
 	headShare  = 0.4
+
+	// MostShown is the most that a caller may ask to be shown, in bytes.
+	MostShown = 64 << 20
 )
 
 // shownBytes bounds what a Capture holds of each part in memory: a character
@@ -27,6 +30,7 @@ const keptFor = 7 * 24 * time.Hour
 // when there is more, the whole of it is in a file.
 type Capture struct {
 	dir, name string // of the file
+	bytes     int    // that are shown; 0 is ShownChars characters
 	head      []byte
 	tail      []byte // the last bytes after head, a ring once it is full
 	at        int    // where the ring goes on
@@ -36,32 +40,44 @@ type Capture struct {
 }
 
 // NewCapture returns a Capture that keeps long output below dir, in a file
-// called by name and random letters.
-func NewCapture(dir, name string) *Capture { return &Capture{dir: dir, name: name} }
+// called by name and random letters. It shows so many bytes, cut between
+// characters; 0 is [ShownChars] characters.
+func NewCapture(dir, name string, bytes int) *Capture {
+	return &Capture{dir: dir, name: name, bytes: bytes}
+}
+
+// window is what is shown, and what of each part is held in memory.
+func (c *Capture) window() (shown, held int) {
+	if c.bytes > 0 {
+		return c.bytes, c.bytes
+	}
+	return ShownChars, shownBytes
+}
 
 // Write takes output. It never fails: what a full disk cannot hold is told by
 // [Captured.FileError].
 func (c *Capture) Write(p []byte) (int, error) {
 	n := len(p)
+	_, held := c.window()
 	c.keep(p)
 	c.total += int64(n)
-	if room := shownBytes - len(c.head); room > 0 {
+	if room := held - len(c.head); room > 0 {
 		k := min(room, len(p))
 		c.head = append(c.head, p[:k]...)
 		p = p[k:]
 	}
-	if over := len(p) - shownBytes; over > 0 {
+	if over := len(p) - held; over > 0 {
 		p = p[over:]
 	}
 	for len(p) > 0 {
-		if len(c.tail) < shownBytes {
-			k := min(shownBytes-len(c.tail), len(p))
+		if len(c.tail) < held {
+			k := min(held-len(c.tail), len(p))
 			c.tail = append(c.tail, p[:k]...)
 			p = p[k:]
 			continue
 		}
 		k := copy(c.tail[c.at:], p)
-		c.at = (c.at + k) % shownBytes
+		c.at = (c.at + k) % held
 		p = p[k:]
 	}
 	return n, nil
@@ -69,7 +85,7 @@ func (c *Capture) Write(p []byte) (int, error) {
 
 // keep writes to the file, which begins when there is more than can be shown.
 func (c *Capture) keep(p []byte) {
-	if c.file == nil && c.err == nil && c.total+int64(len(p)) > ShownChars {
+	if shown, _ := c.window(); c.file == nil && c.err == nil && c.total+int64(len(p)) > int64(shown) {
 		c.file, c.err = newOutputFile(c.dir, c.name)
 		if c.err == nil {
 			// All before is in memory: it is less than what is shown.
@@ -118,25 +134,30 @@ func (c *Capture) Done() Captured {
 	if whole {
 		all = strings.ToValidUTF8(string(c.head)+string(tail), "\uFFFD")
 	}
-	if whole && utf8.RuneCountInString(all) <= ShownChars {
+	shown, _ := c.window()
+	length, first, last := utf8.RuneCountInString, firstRunes, lastRunes
+	if c.bytes > 0 {
+		length, first, last = func(s string) int { return len(s) }, firstBytes, lastBytes
+	}
+	if whole && (length(all) <= shown || c.total <= int64(shown)) {
 		out.Text = all
 	} else {
 		out.Truncated = true
-		headRunes := int(ShownChars * headShare)
-		first := firstRunes(strings.ToValidUTF8(string(c.head), "\uFFFD"), headRunes)
-		var last string
+		headLength := int(float64(shown) * headShare)
+		begins := first(strings.ToValidUTF8(string(c.head), "\uFFFD"), headLength)
+		var ends string
 		if whole {
-			last = lastRunes(all, ShownChars-headRunes)
-			out.Omitted = int64(utf8.RuneCountInString(all) - ShownChars)
+			ends = last(all, shown-headLength)
+			out.Omitted = int64(utf8.RuneCountInString(all) - utf8.RuneCountInString(begins) - utf8.RuneCountInString(ends))
 		} else {
-			last = lastRunes(strings.ToValidUTF8(string(append(append([]byte{}, c.head...), tail...)), "\uFFFD"), ShownChars-headRunes)
-			out.Omitted = max(1, c.total-int64(len(first)+len(last)))
+			ends = last(strings.ToValidUTF8(string(append(append([]byte{}, c.head...), tail...)), "\uFFFD"), shown-headLength)
+			out.Omitted = max(1, c.total-int64(len(begins)+len(ends)))
 		}
 		where := ""
 		if c.file != nil && c.err == nil {
 			where = "; the whole output is in " + c.file.Name()
 		}
-		out.Text = first + fmt.Sprintf("\n[... %d characters left out of %d bytes%s ...]\n", out.Omitted, c.total, where) + last
+		out.Text = begins + fmt.Sprintf("\n[... %d characters left out of %d bytes%s ...]\n", out.Omitted, c.total, where) + ends
 	}
 	if c.file != nil {
 		cerr := c.file.Close()
@@ -167,6 +188,20 @@ func lastRunes(s string, n int) string {
 	for ; n > 0 && i > 0; n-- {
 		_, size := utf8.DecodeLastRuneInString(s[:i])
 		i -= size
+	}
+	return s[i:]
+}
+
+// firstBytes and lastBytes cut between characters.
+func firstBytes(s string, n int) string {
+	for n = min(n, len(s)); n > 0 && n < len(s) && !utf8.RuneStart(s[n]); n-- {
+	}
+	return s[:n]
+}
+
+func lastBytes(s string, n int) string {
+	i := max(0, len(s)-n)
+	for ; i < len(s) && !utf8.RuneStart(s[i]); i++ {
 	}
 	return s[i:]
 }

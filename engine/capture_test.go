@@ -28,7 +28,7 @@ func TestCapture(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			cap := NewCapture(dir, "stdout")
+			cap := NewCapture(dir, "stdout", 0)
 			var all bytes.Buffer
 			for _, w := range c.write {
 				all.WriteString(w)
@@ -62,9 +62,45 @@ func TestCapture(t *testing.T) {
 
 // TestCaptureNoDisk shows the output also where no file can be made.
 func TestCaptureNoDisk(t *testing.T) {
-	c := NewCapture("/dev/null/x", "stdout")
+	c := NewCapture("/dev/null/x", "stdout", 0)
 	_, _ = c.Write(bytes.Repeat([]byte("z"), ShownChars+5))
 	if got := c.Done(); got.FileError == nil || got.File != "" || got.Omitted != 5 || !strings.HasSuffix(got.Text, "zzz") {
 		t.Errorf("got %+v", got.FileError)
+	}
+}
+
+// A caller's own window counts bytes, and cuts no character.
+func TestCaptureBytes(t *testing.T) {
+	for name, c := range map[string]struct {
+		window  int
+		write   string
+		begins  string // "" is that all is shown
+		ends    string
+		omitted int64
+	}{
+		"all":        {10, "0123456789", "", "", 0},
+		"one more":   {10, "0123456789a", "0123", "56789a", 1},
+		"wide":       {10, "€€€€€", "€", "€€", 2},
+		"invalid":    {4, "\xff\xff\xff\xff", "", "", 0},
+		"much":       {10, "begin" + strings.Repeat("m", 1<<20) + "the end", "begi", "he end", 1<<20 + 2},
+		"one byte":   {1, "ab", "", "b", 1},
+		"larger one": {60_000, strings.Repeat("x", 60_000), "", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cap := NewCapture(t.TempDir(), "stdout", c.window)
+			_, _ = cap.Write([]byte(c.write))
+			got := cap.Done()
+			whole, err := os.ReadFile(got.File)
+			switch {
+			case c.omitted == 0:
+				if got.Truncated || got.Text != strings.ToValidUTF8(c.write, "\uFFFD") && name != "invalid" {
+					t.Errorf("shown: %.60q", got.Text)
+				}
+			case !strings.HasPrefix(got.Text, c.begins+"\n[... ") || !strings.HasSuffix(got.Text, " ...]\n"+c.ends) || got.Omitted != c.omitted:
+				t.Errorf("%d left out: %.200q", got.Omitted, got.Text)
+			case err != nil || string(whole) != c.write:
+				t.Errorf("the file holds %d bytes, %v", len(whole), err)
+			}
+		})
 	}
 }

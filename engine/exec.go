@@ -70,6 +70,9 @@ type ExecRequest struct {
 	Stdin   io.Reader // nil is empty
 	// Stdout and Stderr take the output as it comes; nil captures it.
 	Stdout, Stderr io.Writer
+	// ShowBytes is how much of each captured stream is shown, in bytes, at most
+	// [MostShown]; 0 is [ShownChars] characters.
+	ShowBytes int
 	// Fork runs the command beside the session, from a copy of its state.
 	Fork bool
 	// Waiting is called once when the command has to wait for its session; it
@@ -122,7 +125,7 @@ func (s *commands) Exec(ctx context.Context, req ExecRequest) (*ExecResult, erro
 	dir, room := s.room.kept()
 	for i, name := range []string{"stdout", "stderr"} {
 		if writers[i] == nil {
-			outs[i] = NewCapture(dir, room+"-"+name)
+			outs[i] = NewCapture(dir, room+"-"+name, req.ShowBytes)
 			writers[i] = outs[i]
 		}
 	}

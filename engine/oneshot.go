@@ -103,7 +103,7 @@ func (x *OneShot) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 	var outs [2]*Capture
 	for i, w := range []*io.Writer{&o.Stdout, &o.Stderr} {
 		if *w == nil {
-			outs[i] = NewCapture(v.e.outputs(), v.Spec.Name+"-"+[]string{"stdout", "stderr"}[i])
+			outs[i] = NewCapture(v.e.outputs(), v.Spec.Name+"-"+[]string{"stdout", "stderr"}[i], req.ShowBytes)
 			*w = outs[i]
 		}
 	}

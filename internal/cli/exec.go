@@ -21,6 +21,7 @@ func (a *app) execCmd() *cobra.Command {
 	var limit string
 	var vars []string
 	var stdin bool
+	var show int
 	c := &cobra.Command{
 		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment, or beside the task of a job",
 		Long: `Run a command in a named, contained environment and show its output. One word after
@@ -58,6 +59,9 @@ ends its shell (exit, set -e) does not end the session.
 			if stdin {
 				req.Stdin = a.stdin
 			}
+			if req.ShowBytes, err = a.window(cmd, show); err != nil {
+				return err
+			}
 			f.dir = "" // it is this command's and not the environment's
 			cfg, err := a.config(cmd)
 			if err != nil {
@@ -83,9 +87,28 @@ ends its shell (exit, set -e) does not end the session.
 	c.Flags().StringVar(&limit, "timeout", "", "end the command after `TIME`, such as 10m (default 180s; 0: never)")
 	c.Flags().StringArrayVar(&vars, "var", nil, "set a variable for this command only: `NAME` (with its value here) or NAME=VALUE; repeatable")
 	c.Flags().BoolVar(&stdin, "stdin", false, "pass standard input on to the command")
+	c.Flags().IntVar(&show, "show-bytes", 0, "with --json: show at most `N` bytes of each stream (default 50,000 characters)")
 	a.jsonFlag(c)
 	failsWith(c, codeExec)
 	return c
+}
+
+// window checks how much of the output is to be shown.
+func (a *app) window(cmd *cobra.Command, n int) (int, error) {
+	switch {
+	case !cmd.Flags().Changed("show-bytes"):
+		return 0, nil
+	case !a.json:
+		return 0, usage("--show-bytes goes with --json: else all of the output is shown")
+	}
+	return n, checkWindow("--show-bytes", n)
+}
+
+func checkWindow(name string, n int) error {
+	if n < 1 || n > engine.MostShown {
+		return usage("%s must be from 1 to %d, found %d", name, engine.MostShown, n)
+	}
+	return nil
 }
 
 func (a *app) exec(cmd *cobra.Command, f *envFlags, req engine.ExecRequest) error {
