@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"berth/internal/node/keeper"
@@ -140,7 +141,9 @@ func onceArgv(c jobs.Command, dir string, env []string) []string {
 	if len(env) > 0 {
 		argv = append(append([]string{"env"}, env...), argv...)
 	}
-	if dir != "" {
+	if rest, ok := strings.CutPrefix(dir, "~"); ok && (rest == "" || rest[0] == '/') {
+		argv = append([]string{"/bin/sh", "-c", `cd -- "$HOME$0" || exit 126; exec "$@"`, rest}, argv...)
+	} else if dir != "" {
 		argv = append([]string{"/bin/sh", "-c", `cd -- "$0" || exit 126; exec "$@"`, dir}, argv...)
 	}
 	return argv

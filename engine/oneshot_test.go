@@ -3,6 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -97,5 +100,21 @@ func TestOneShotWaitsForItsOpening(t *testing.T) {
 	v.Progress = func(string) { cancel(why) }
 	if err := v.openOneShot(ctx); !errors.Is(err, why) {
 		t.Error(err)
+	}
+}
+
+// A directory below HOME is found by the shell inside, which knows it.
+func TestOnceInHome(t *testing.T) {
+	home := t.TempDir()
+	if err := os.Mkdir(filepath.Join(home, "a b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{"~": home, "~/a b": filepath.Join(home, "a b"), home: home} {
+		argv := onceArgv(jobs.Command{Shell: "pwd"}, dir, nil)
+		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+		cmd.Env = []string{"HOME=" + home}
+		if out, err := cmd.Output(); err != nil || string(out) != want+"\n" {
+			t.Errorf("%s: %q, %v", dir, out, err)
+		}
 	}
 }

@@ -83,7 +83,7 @@ ends its shell (exit, set -e) does not end the session.
 	f.add(c)
 	j.add(c)
 	c.Flags().StringVar(&j.job, "job", "", "run beside the task of the running job `ID` instead of in an environment")
-	c.Flags().StringVar(&f.dir, "workdir", "", "change to the directory `DIR` of the environment first; the session stays there")
+	c.Flags().StringVar(&f.dir, "workdir", "", "change to the directory `DIR` of the environment first (~ is the home there); the session stays there")
 	c.Flags().StringVar(&limit, "timeout", "", "end the command after `TIME`, such as 10m (default 180s; 0: never)")
 	c.Flags().StringArrayVar(&vars, "var", nil, "set a variable for this command only: `NAME` (with its value here) or NAME=VALUE; repeatable")
 	c.Flags().BoolVar(&stdin, "stdin", false, "pass standard input on to the command")

@@ -53,6 +53,7 @@ type command struct {
 }
 
 func newCommand(s *server, stream uint32, m wire.StartMessage) *command {
+	m.Dir = wire.Text(s.place.inHome(string(m.Dir)))
 	c := &command{
 		s: s, stream: stream, msg: m, mark: newMark(), ended: make(chan struct{}), stop: make(chan struct{}), since: ticks(),
 		stdout: wire.NewSender(s.out, wire.Stdout, stream), stderr: wire.NewSender(s.out, wire.Stderr, stream),

@@ -36,6 +36,15 @@ func (p *place) startDir() string {
 	return p.get("HOME")
 }
 
+// inHome makes the path below HOME of ~ and ~/PATH, as a shell would: nothing has
+// evaluated the name of a working directory before.
+func (p *place) inHome(dir string) string {
+	if rest, ok := strings.CutPrefix(dir, "~"); ok && (rest == "" || rest[0] == '/') {
+		return filepath.Clean(p.get("HOME") + rest)
+	}
+	return dir
+}
+
 // Shells are the places where a bash may be, the first that can be executed is
 // taken; without one it is /bin/sh. Only tests change it.
 var Shells = []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"}

@@ -23,6 +23,15 @@ func TestCleanEnv(t *testing.T) {
 	}
 }
 
+func TestInHome(t *testing.T) {
+	p := place{env: []string{"HOME=/home/x"}}
+	for dir, want := range map[string]string{"~": "/home/x", "~/": "/home/x", "~/a b/..c": "/home/x/a b/..c", "~x": "~x", "./~": "./~", "/~": "/~", "": "", "a": "a"} {
+		if got := p.inHome(dir); got != want {
+			t.Errorf("%q is %q, want %q", dir, got, want)
+		}
+	}
+}
+
 func TestAddEnv(t *testing.T) {
 	base := []string{"A=1", "B=2"}
 	got, err := addEnv(base, []string{"B=3", "C=x\ny", "B=4", "D="})
