@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -74,7 +76,7 @@ its own. Its output goes to a log; its standard input stays open (berth bg write
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.dir, "workdir", "", "start in the directory `DIR` of the environment")
+	c.Flags().StringVar(&f.dir, "workdir", "", "start in the directory `DIR` of the environment (~ is the home there)")
 	c.Flags().StringVar(&limit, "timeout", "", "end the process after `TIME`, such as 10m (default never)")
 	c.Flags().StringArrayVar(&vars, "var", nil, "set a variable for this process only: `NAME` (with its value here) or NAME=VALUE; repeatable")
 	a.jsonFlag(c)
@@ -182,24 +184,34 @@ when it has ended.
 }
 
 func (a *app) bgWaitCmd() *cobra.Command {
+	var limit string
 	c := a.process("wait ID", "wait until a process has ended; exits with its code",
-		`Wait until a process has ended, and exit with its code. Ctrl-C ends the waiting and
-not the process.
-`+exitHelp+`the process's own; 124 it was ended by its --timeout, 125 berth or the environment
-failed, or it is not known how the process ended, 128+N signal N ended it, 130 interrupted.`,
+		`Wait until a process has ended, and exit with its code. Ctrl-C and --timeout end the
+waiting and not the process.
+`+exitHelp+`the process's own; 124 it was ended by the time limit of bg start, or it still runs
+after --timeout here, 125 berth or the environment failed, or it is not known how the
+process ended, 128+N signal N ended it, 130 interrupted.`,
 		`  berth bg wait bg-1
+  berth bg wait --timeout 30s bg-1        # 124: it still runs
   berth bg wait $(berth bg start -- make)`,
 		func(cmd *cobra.Command, v *engine.Environment, id string) error {
-			p, err := v.Wait(cmd.Context(), id)
+			d, err := orNever("--timeout", limit)
+			if err != nil {
+				return err
+			}
+			p, running, err := waitLimited(cmd.Context(), v, id, d)
 			if err != nil {
 				return err
 			}
 			if a.json {
-				if err := a.printJSON(map[string]any{"environment": v.Spec.Name, "process": p}); err != nil {
+				if err := a.printJSON(map[string]any{"environment": v.Spec.Name, "process": p, "timed_out": running}); err != nil {
 					return err
 				}
 			}
 			switch {
+			case running:
+				a.say("%s still runs after %v, and goes on", id, d)
+				return exitCode(jobs.CodeTimeout)
 			case p.Exit == nil:
 				return &jobs.Error{Kind: jobs.KindInfra, Msg: "nobody knows how " + id + " ended: " + p.Lost, Hint: "berth bg log " + id}
 			case p.Exit.Code != 0:
@@ -207,9 +219,32 @@ failed, or it is not known how the process ended, 128+N signal N ended it, 130 i
 			}
 			return nil
 		})
+	c.Flags().StringVar(&limit, "timeout", "", "wait at most `TIME`, such as 10m (default: no limit)")
 	a.jsonFlag(c)
 	failsWith(c, codeExec)
 	return c
+}
+
+// waitLimited waits for the end of a process, or says that it still runs after d;
+// without a positive d there is no limit.
+func waitLimited(ctx context.Context, v *engine.Environment, id string, d time.Duration) (p engine.Background, running bool, err error) {
+	limited := ctx
+	if d > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	p, err = v.Wait(limited, id)
+	if err == nil || ctx.Err() != nil || !errors.Is(limited.Err(), context.DeadlineExceeded) {
+		return p, false, err
+	}
+	list, err := v.Backgrounds(ctx)
+	for _, p := range list {
+		if p.ID == id {
+			return p, p.Running, nil
+		}
+	}
+	return p, false, errors.Join(err, fmt.Errorf("%s is not listed any more", id))
 }
 
 func (a *app) bgWriteCmd() *cobra.Command {
