@@ -37,6 +37,7 @@ type app struct {
 	stdout, stderr io.Writer
 	tty, errTTY    bool // stdout, stderr is a terminal
 	json           bool
+	lines          bool           // json: each object is one line
 	object         map[string]any // that is printed at the end, with json
 	args           []string       // of the command line
 	running        bool           // a verb has begun: the command line was understood

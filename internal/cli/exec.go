@@ -21,6 +21,7 @@ func (a *app) execCmd() *cobra.Command {
 	var limit string
 	var vars []string
 	var stdin bool
+	var batch bool
 	var show int
 	c := &cobra.Command{
 		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment, or beside the task of a job",
@@ -31,6 +32,9 @@ without a shell.
 Commands of a session run one after the other and share a directory, variables,
 functions, aliases and options, as in one shell: cd and export stay. A command that
 ends its shell (exit, set -e) does not end the session.
+
+With --batch the commands are lines of JSON on stdin, each answered by a line: one
+process for a program that runs many (docs/callers.md).
 
 ` + envHelp + `
 
@@ -43,9 +47,16 @@ ends its shell (exit, set -e) does not end the session.
   berth exec --backend ssh --host gpu1 -- nvidia-smi
   tar c . | berth exec --stdin -- 'tar x'
   berth exec --json -- 'git status'
+  echo '{"id": 1, "command": "ls"}' | berth exec --batch
   berth exec --job 28fc56a4 -- 'ps -ef; tail -3 train.log'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			words, err := command(cmd, args)
+			var words jobs.Command
+			var err error
+			if batch {
+				err = a.batchFlags(cmd, args)
+			} else {
+				words, err = command(cmd, args)
+			}
 			if err != nil {
 				return err
 			}
@@ -71,13 +82,19 @@ ends its shell (exit, set -e) does not end the session.
 				req.Timeout = cfg.Timeout()
 			}
 			req.Fork = cfg.FreshShells()
-			if cmd.Flags().Changed("job") {
-				return a.execBeside(cmd, &j, req)
+			session, in, leave, err := a.inPlace(cmd, &f, &j)
+			if err != nil {
+				return err
 			}
-			if cmd.Flags().Changed("wait") {
-				return usage("--wait goes with --job")
+			defer leave()
+			if batch {
+				return a.batch(cmd.Context(), session, req, in)
 			}
-			return a.exec(cmd, &f, req)
+			s, where, err := in(session)
+			if err != nil {
+				return err
+			}
+			return a.execute(cmd, s, req, where)
 		},
 	}
 	f.add(c)
@@ -88,6 +105,7 @@ ends its shell (exit, set -e) does not end the session.
 	c.Flags().StringArrayVar(&vars, "var", nil, "set a variable for this command only: `NAME` (with its value here) or NAME=VALUE; repeatable")
 	c.Flags().BoolVar(&stdin, "stdin", false, "pass standard input on to the command")
 	c.Flags().IntVar(&show, "show-bytes", 0, "with --json: show at most `N` bytes of each stream (default 50,000 characters)")
+	c.Flags().BoolVar(&batch, "batch", false, "run the commands of JSON lines on stdin, and answer each by one")
 	a.jsonFlag(c)
 	failsWith(c, codeExec)
 	return c
@@ -111,39 +129,54 @@ func checkWindow(name string, n int) error {
 	return nil
 }
 
-func (a *app) exec(cmd *cobra.Command, f *envFlags, req engine.ExecRequest) error {
-	v, s, err := a.enter(cmd, f)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	if once := v.OneShot(); once != nil {
-		if f.session != "" {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + v.Spec.Backend + " runs single commands, and has no sessions", Hint: "leave --session out"}
-		}
-		return a.execute(cmd, once, req, map[string]any{"environment": v.Spec.Name})
-	}
-	session := f.session
-	if session == "" {
-		session = jobs.DefaultSession
-	}
-	return a.execute(cmd, s, req, map[string]any{"environment": v.Spec.Name, "session": session})
+// executor runs commands in one session.
+type executor interface {
+	Exec(context.Context, engine.ExecRequest) (*engine.ExecResult, error)
 }
 
-// execBeside runs the command beside a job's task.
-func (a *app) execBeside(cmd *cobra.Command, f *joinFlags, req engine.ExecRequest) error {
-	j, err := a.join(cmd, f)
-	if err != nil {
-		return err
+// sessions returns who runs the commands of a session, and what --json says of
+// where that is.
+type sessions func(name string) (s executor, where map[string]any, err error)
+
+// inPlace comes into the environment, or beside the job, that the flags mean: with
+// the session that they name, which is "" where none is meant.
+func (a *app) inPlace(cmd *cobra.Command, f *envFlags, j *joinFlags) (session string, in sessions, leave func(), err error) {
+	if cmd.Flags().Changed("job") {
+		joined, err := a.join(cmd, j)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		return "", func(name string) (executor, map[string]any, error) {
+			if name != "" {
+				return nil, nil, usage("beside a job each call has a session of its own")
+			}
+			return joined, map[string]any{"job": joined.Spec.ID, "notes": joined.Notes()}, nil
+		}, joined.Close, nil
 	}
-	defer j.Close()
-	return a.execute(cmd, j, req, map[string]any{"job": j.Spec.ID, "notes": j.Notes()})
+	if cmd.Flags().Changed("wait") {
+		return "", nil, nil, usage("--wait goes with --job")
+	}
+	v, err := a.environment(cmd, f)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	return f.session, func(name string) (executor, map[string]any, error) {
+		if once := v.OneShot(); once != nil {
+			if name != "" {
+				return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + v.Spec.Backend + " runs single commands, and has no sessions", Hint: "leave --session out"}
+			}
+			return once, map[string]any{"environment": v.Spec.Name}, nil
+		}
+		if name == "" {
+			name = jobs.DefaultSession
+		}
+		s, err := v.Session(name)
+		return s, map[string]any{"environment": v.Spec.Name, "session": name}, err
+	}, v.Close, nil
 }
 
 // execute runs a command and tells how it ended; in --json beside where.
-func (a *app) execute(cmd *cobra.Command, s interface {
-	Exec(context.Context, engine.ExecRequest) (*engine.ExecResult, error)
-}, req engine.ExecRequest, where map[string]any) error {
+func (a *app) execute(cmd *cobra.Command, s executor, req engine.ExecRequest, where map[string]any) error {
 	if !a.json {
 		req.Stdout, req.Stderr = a.stdout, a.stderr
 	}
@@ -158,7 +191,7 @@ func (a *app) execute(cmd *cobra.Command, s interface {
 		return err
 	}
 	if a.json {
-		err = a.printExec(where, res)
+		err = a.printJSON(a.execJSON(where, res))
 	} else {
 		a.explain(res, req)
 	}
@@ -203,7 +236,8 @@ type outputJSON struct {
 	File      string `json:"file,omitempty"`
 }
 
-func (a *app) printExec(where map[string]any, res *engine.ExecResult) error {
+// execJSON is what --json says of a command that has ended.
+func (a *app) execJSON(where map[string]any, res *engine.ExecResult) map[string]any {
 	out := func(c engine.Captured) outputJSON {
 		if c.FileError != nil {
 			a.say("warning: the whole output could not be kept: %v", c.FileError)
@@ -218,7 +252,7 @@ func (a *app) printExec(where map[string]any, res *engine.ExecResult) error {
 	}
 	maps.Copy(all, where)
 	all["notes"] = append(append([]string{}, notes...), res.Notes...)
-	return a.printJSON(all)
+	return all
 }
 
 // codeExec is the exit code of berth's own failures where other codes are the

@@ -209,7 +209,8 @@ func (a *app) flagError(c *cobra.Command, err error) error {
 	if i := slices.Index(words, "--"); i >= 0 {
 		words = words[:i]
 	}
-	a.json = a.json || slices.Contains(words, "--json")
+	a.lines = slices.Contains(words, "--batch")
+	a.json = a.json || a.lines || slices.Contains(words, "--json")
 	e := &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: c.CommandPath() + " --help"}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {

@@ -67,7 +67,7 @@ func (a *app) report(err error) int {
 			if a.object == nil {
 				a.object = map[string]any{}
 			}
-			a.object["error"] = map[string]any{"message": text, "hint": hint, "exit_code": c}
+			a.object["error"] = errorJSON(c, text, hint)
 		}
 		if a.object == nil {
 			return c
@@ -92,6 +92,11 @@ func (a *app) report(err error) int {
 		a.say("hint: %s", hint)
 	}
 	return c
+}
+
+// errorJSON is what --json says of an error.
+func errorJSON(code int, text, hint string) map[string]any {
+	return map[string]any{"message": text, "hint": hint, "exit_code": code}
 }
 
 // verdict is the exit code that an error deserves, and what is to be said of it;

@@ -92,7 +92,9 @@ func (a *app) encode(fields map[string]any) error {
 	fields["schema_version"] = schemaVersion
 	enc := json.NewEncoder(a.stdout)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
+	if !a.lines {
+		enc.SetIndent("", "  ")
+	}
 	return enc.Encode(fields)
 }
 
