@@ -70,6 +70,9 @@ type ExecRequest struct {
 	Stdin   io.Reader // nil is empty
 	// Stdout and Stderr take the output as it comes; nil captures it.
 	Stdout, Stderr io.Writer
+	// Merge makes the command's stderr the same pipe as its stdout: Stdout takes
+	// both, in the order in which they were written, and Stderr nothing.
+	Merge bool
 	// ShowBytes is how much of each captured stream is shown, in bytes, at most
 	// [MostShown]; 0 is [ShownChars] characters.
 	ShowBytes int
@@ -86,7 +89,7 @@ type ExecResult struct {
 	// Code is what a shell would show: the command's own, 124 after a timeout,
 	// 130 after an interrupt, 126 and 127 when it did not start.
 	Code           int
-	Stdout, Stderr Captured // of what was captured
+	Stdout, Stderr Captured // of what was captured; with Merge all is in Stdout
 	Dir            string   // of the session, after the command
 	TimedOut       bool
 	Interrupted    bool // ctx ended
@@ -123,7 +126,7 @@ func (s *commands) Exec(ctx context.Context, req ExecRequest) (*ExecResult, erro
 	var outs [2]*Capture
 	writers := [2]io.Writer{req.Stdout, req.Stderr}
 	dir, room := s.room.kept()
-	for i, name := range []string{"stdout", "stderr"} {
+	for i, name := range req.streams() {
 		if writers[i] == nil {
 			outs[i] = NewCapture(dir, room+"-"+name, req.ShowBytes)
 			writers[i] = outs[i]
@@ -143,6 +146,7 @@ func (s *commands) Exec(ctx context.Context, req ExecRequest) (*ExecResult, erro
 			Fork:    req.Fork,
 			Timeout: timeout,
 			Grace:   endGrace,
+			Merge:   req.Merge,
 			Much:    req.Stdout != nil,
 		}, writers[0], writers[1])
 		if err != nil {
@@ -190,6 +194,14 @@ func (s *commands) Exec(ctx context.Context, req ExecRequest) (*ExecResult, erro
 		res.Duration = r.Ended.Sub(r.Started)
 	}
 	return res, nil
+}
+
+// streams are the names of those that the command writes to.
+func (r *ExecRequest) streams() []string {
+	if r.Merge {
+		return []string{"output"}
+	}
+	return []string{"stdout", "stderr"}
 }
 
 // isFull notes that the files of the place of a command that has failed have no

@@ -99,12 +99,15 @@ func (x *OneShot) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 		dir = v.Spec.Dir
 	}
 	o.Argv = onceArgv(req.Command, dir, v.Spec.Env)
+	if req.Merge {
+		o.Argv = append([]string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh"}, o.Argv...)
+	}
 	o.Stdin, o.Stdout, o.Stderr = req.Stdin, req.Stdout, req.Stderr
 	res := &ExecResult{}
 	var outs [2]*Capture
-	for i, w := range []*io.Writer{&o.Stdout, &o.Stderr} {
-		if *w == nil {
-			outs[i] = NewCapture(v.e.outputs(), v.Spec.Name+"-"+[]string{"stdout", "stderr"}[i], req.ShowBytes)
+	for i, name := range req.streams() {
+		if w := []*io.Writer{&o.Stdout, &o.Stderr}[i]; *w == nil {
+			outs[i] = NewCapture(v.e.outputs(), v.Spec.Name+"-"+name, req.ShowBytes)
 			*w = outs[i]
 		}
 	}

@@ -32,6 +32,7 @@ type batchRequest struct {
 	Stdin     string            `json:"stdin"`      // what it reads
 	Env       map[string]string `json:"env"`        // variables for this command only
 	Timeout   *batchTimeout     `json:"timeout"`    // such as "10m", or seconds; 0 is never
+	Merge     *bool             `json:"merge"`      // as --merge
 	ShowBytes *int              `json:"show_bytes"` // as --show-bytes
 }
 
@@ -81,6 +82,9 @@ func (r *batchRequest) over(req engine.ExecRequest) (engine.ExecRequest, error) 
 	}
 	if r.Timeout != nil {
 		req.Timeout = time.Duration(*r.Timeout)
+	}
+	if r.Merge != nil {
+		req.Merge = *r.Merge
 	}
 	if r.ShowBytes != nil {
 		req.ShowBytes = *r.ShowBytes
@@ -168,7 +172,7 @@ func (a *app) answer(ctx context.Context, line []byte, session string, base engi
 		if err != nil {
 			return nil, err
 		}
-		return a.execJSON(where, res), nil
+		return a.execJSON(where, req, res), nil
 	}()
 	if err != nil {
 		fields = map[string]any{"error": errorJSON(a.verdict(err))}

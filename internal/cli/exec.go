@@ -21,7 +21,7 @@ func (a *app) execCmd() *cobra.Command {
 	var limit string
 	var vars []string
 	var stdin bool
-	var batch bool
+	var batch, merge bool
 	var show int
 	c := &cobra.Command{
 		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment, or beside the task of a job",
@@ -67,6 +67,7 @@ process for a program that runs many (docs/callers.md).
 			if req.Env, err = variables(vars); err != nil {
 				return err
 			}
+			req.Merge = merge
 			if stdin {
 				req.Stdin = a.stdin
 			}
@@ -105,6 +106,7 @@ process for a program that runs many (docs/callers.md).
 	c.Flags().StringArrayVar(&vars, "var", nil, "set a variable for this command only: `NAME` (with its value here) or NAME=VALUE; repeatable")
 	c.Flags().BoolVar(&stdin, "stdin", false, "pass standard input on to the command")
 	c.Flags().IntVar(&show, "show-bytes", 0, "with --json: show at most `N` bytes of each stream (default 50,000 characters)")
+	c.Flags().BoolVar(&merge, "merge", false, "show its stdout and stderr as one, in the order in which they were written")
 	c.Flags().BoolVar(&batch, "batch", false, "run the commands of JSON lines on stdin, and answer each by one")
 	a.jsonFlag(c)
 	failsWith(c, codeExec)
@@ -191,7 +193,7 @@ func (a *app) execute(cmd *cobra.Command, s executor, req engine.ExecRequest, wh
 		return err
 	}
 	if a.json {
-		err = a.printJSON(a.execJSON(where, res))
+		err = a.printJSON(a.execJSON(where, req, res))
 	} else {
 		a.explain(res, req)
 	}
@@ -237,7 +239,7 @@ type outputJSON struct {
 }
 
 // execJSON is what --json says of a command that has ended.
-func (a *app) execJSON(where map[string]any, res *engine.ExecResult) map[string]any {
+func (a *app) execJSON(where map[string]any, req engine.ExecRequest, res *engine.ExecResult) map[string]any {
 	out := func(c engine.Captured) outputJSON {
 		if c.FileError != nil {
 			a.say("warning: the whole output could not be kept: %v", c.FileError)
@@ -246,9 +248,14 @@ func (a *app) execJSON(where map[string]any, res *engine.ExecResult) map[string]
 	}
 	notes, _ := where["notes"].([]string)
 	all := map[string]any{
-		"exit_code": res.Code, "exit": res.Exit, "stdout": out(res.Stdout), "stderr": out(res.Stderr),
+		"exit_code": res.Code, "exit": res.Exit,
 		"cwd": res.Dir, "duration_ms": float64(res.Duration.Microseconds()) / 1000, "timed_out": res.TimedOut, "interrupted": res.Interrupted,
 		"shell_ended": res.ShellEnded,
+	}
+	if req.Merge {
+		all["output"] = out(res.Stdout)
+	} else {
+		all["stdout"], all["stderr"] = out(res.Stdout), out(res.Stderr)
 	}
 	maps.Copy(all, where)
 	all["notes"] = append(append([]string{}, notes...), res.Notes...)

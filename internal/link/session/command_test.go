@@ -320,3 +320,27 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestMerge has both streams in the order in which the command writes them, also
+// when another process of it does.
+func TestMerge(t *testing.T) {
+	bash, sh := open(t, session.Options{}), openSh(t)
+	var want strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&want, "o%d\ne%d\n", i, i)
+	}
+	for name, req := range map[string]session.StartRequest{"plain": {}, "session": {Session: "m"}, "fork": {Session: "m", Fork: true}} {
+		for shell, p := range map[string]*place{"bash": bash, "sh": sh} {
+			req.Merge = true
+			req.Command.Shell = `i=0; while [ $i -lt 100 ]; do echo o$i; sh -c "echo e$i >&2"; i=$((i + 1)); done; trap 'echo end >&2' EXIT; exit 3`
+			if res, out, errs := p.run(req); out != want.String()+"end\n" || errs != "" || res.Exit.Code != 3 {
+				t.Errorf("%s, %s: %+v %q, apart %q", name, shell, res, out, errs)
+			}
+			req.Command.Shell = "echo out; echo err >&2"
+			req.Merge = false
+			if _, out, errs := p.run(req); out != "out\n" || errs != "err\n" {
+				t.Errorf("%s, %s: %q and %q afterwards", name, shell, out, errs)
+			}
+		}
+	}
+}

@@ -105,6 +105,10 @@ type StartRequest struct {
 	// reader that blocks keeps its goroutine after the command's end, until it
 	// returns.
 	Stdin io.Reader
+	// Merge makes the command's standard error the same pipe as its standard
+	// output: the writer of that takes both, in the order in which the command has
+	// written them. Of a guest that is too old for this they come as they arrive.
+	Merge bool
 	// Much says that the command may write much to stdout: then that comes
 	// through a pipe of its own, see [Options].
 	Much bool

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"sync"
 
 	"berth/internal/link/wire"
 )
@@ -21,8 +23,12 @@ func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, e
 	m := wire.StartMessage{
 		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env),
 		Dir: wire.Text(req.Dir), Prompt: req.Prompt != nil,
-		Session: req.Session, Fork: req.Fork, TTY: req.TTY,
+		Session: req.Session, Fork: req.Fork, TTY: req.TTY, Merge: req.Merge,
 		Timeout: max(req.Timeout, 0), Grace: setting(req.Grace, defaultGrace),
+	}
+	if req.Merge {
+		stdout = together(stdout)
+		stderr = stdout
 	}
 	var out *pipe
 	if req.Much && req.TTY == nil && stdout != nil {
@@ -33,6 +39,25 @@ func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, e
 		from = bytes.NewReader(req.Prompt)
 	}
 	return s.do(m, from, stdout, stderr, out, nil)
+}
+
+// together makes one writer fit for both streams, which is safe for concurrent use.
+func together(w io.Writer) io.Writer {
+	if _, file := w.(*os.File); w == nil || file {
+		return w
+	}
+	return &locked{w: w}
+}
+
+type locked struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
 
 // receiving makes a named pipe for a request's output, where there is a place

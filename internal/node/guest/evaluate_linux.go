@@ -114,7 +114,7 @@ func closeAll(lists ...[]*os.File) {
 
 // orderOf makes of a request what a shell can be told, or says why it cannot.
 func (c *command) orderOf(stdin *input) (order, *jobs.Exit) {
-	o := order{text: string(c.msg.Shell), in: os.DevNull}
+	o := order{text: string(c.msg.Shell), in: os.DevNull, merge: c.msg.Merge}
 	if o.text == "" {
 		argv := wire.Strings(c.msg.Argv)
 		if len(argv) == 0 || argv[0] == "" {

@@ -21,6 +21,7 @@ type order struct {
 	dir          string   // to change to; "" is to stay
 	keepOld      bool     // the change is not one of the user's: OLDPWD stays
 	in, out, err string   // paths
+	merge        bool     // standard error goes where standard output does
 	options      string   // $- before
 	status       int      // $? before
 	dropTraps    string   // names of traps of the command before
@@ -146,7 +147,11 @@ func (d *dialect) leave(o order) string {
 }
 
 func (o order) redirect(d *dialect) string {
-	return d.exec + "<" + quote(o.in) + " >" + quote(o.out) + " 2>" + quote(o.err)
+	text := d.exec + "<" + quote(o.in) + " >" + quote(o.out)
+	if o.merge {
+		return text + " 2>&1"
+	}
+	return text + " 2>" + quote(o.err)
 }
 
 // prefix is what stands before the text: it switches tracing on again, which is

@@ -14,7 +14,7 @@ import (
 // streams are the two sides of a command's standard streams.
 type streams struct {
 	child []*os.File // what the command gets
-	ours  []*os.File // where its output comes: one for a terminal, else two
+	ours  []*os.File // where its output comes: one where that is one stream, else two
 }
 
 // streams makes the command's standard streams.
@@ -25,6 +25,9 @@ func (c *command) streams(stdin *input) (*streams, error) {
 	outR, outW, err := pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	if c.msg.Merge {
+		return &streams{child: []*os.File{stdin.child, outW, outW}, ours: []*os.File{outR}}, nil
 	}
 	errR, errW, err := pipe()
 	if err != nil {
