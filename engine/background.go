@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -21,6 +22,10 @@ type EnvState = wire.KeepState
 // output goes to a log of its own, and its standard input stays open. Here a
 // Timeout of 0 is never.
 func (s *Session) Start(ctx context.Context, req ExecRequest) (Background, error) {
+	if len(req.Command.Shell) >= jobs.MaxArgument { // it is recorded, and listed
+		return Background{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the command of a background process has at most %d bytes", jobs.MaxArgument-1),
+			Hint: "put it into a file there, and run that"}
+	}
 	m := wire.StartMessage{
 		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(s.env.variables(req.Env)), Dir: wire.Text(req.Dir),
 		Session: s.name, Fork: true, Timeout: max(0, req.Timeout), Grace: endGrace,

@@ -115,6 +115,9 @@ func (v *Environment) variables(own []string) []string {
 // has started is ended, and the result says so. An error means that berth or
 // the environment failed; the command may then have run.
 func (s *commands) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error) {
+	if err := req.Command.CheckLength(); err != nil {
+		return nil, err
+	}
 	timeout := req.Timeout
 	switch {
 	case timeout == 0:

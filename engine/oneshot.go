@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -97,6 +98,17 @@ func (x *OneShot) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 	dir := req.Dir
 	if dir == "" {
 		dir = v.Spec.Dir
+	}
+	if len(req.Command.Shell) >= jobs.MaxArgument {
+		if err := req.Command.CheckLength(); err != nil {
+			return nil, err
+		}
+		if req.Stdin != nil {
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the backend %s takes a command of %d bytes or more by its standard input", v.Spec.Backend, jobs.MaxArgument),
+				Hint: "leave --stdin out, or put the command into a file there"}
+		}
+		req.Stdin = strings.NewReader(req.Command.Shell)
+		req.Command.Shell = `eval "$(cat)" </dev/null`
 	}
 	o.Argv = onceArgv(req.Command, dir, v.Spec.Env)
 	if req.Merge {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -10,6 +11,20 @@ import (
 type Command struct {
 	Shell string   `json:"shell,omitempty"`
 	Argv  []string `json:"argv,omitempty"`
+}
+
+// Limits of commands, in bytes.
+const (
+	MaxCommand  = 16 << 20  // of a text for the shell, however it comes
+	MaxArgument = 128 << 10 // the kernel's, of one argument (execve(2)): a longer text comes in another way
+)
+
+// CheckLength refuses a text for the shell that is too long.
+func (c Command) CheckLength() error {
+	if n := len(c.Shell); n > MaxCommand {
+		return &Error{Kind: KindUsage, Msg: fmt.Sprintf("the command has more than %d bytes", MaxCommand), Hint: "copy it there as a file (berth cp), and run that"}
+	}
+	return nil
 }
 
 // Words makes a Command from the words after "--": one word is evaluated by

@@ -103,7 +103,7 @@ func (r *batchRequest) over(req engine.ExecRequest) (engine.ExecRequest, error) 
 }
 
 // notInBatch are the flags that say something of one command.
-var notInBatch = []string{"stdin", "workdir"}
+var notInBatch = []string{"command-file", "stdin", "workdir"}
 
 // batchFlags prepares for --batch: each answer, and an error before the first, is
 // one line.

@@ -2,8 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"maps"
+	"os"
 	"strconv"
+	"strings"
 
 	"berth/engine"
 	"berth/jobs"
@@ -18,7 +24,7 @@ it was not found, 130 it was interrupted, 128+N signal N ended it.`
 func (a *app) execCmd() *cobra.Command {
 	var f envFlags
 	var j joinFlags
-	var limit string
+	var limit, file string
 	var vars []string
 	var stdin bool
 	var batch, merge bool
@@ -45,6 +51,7 @@ process for a program that runs many (docs/callers.md).
   berth exec --session agent-7 --timeout 20m -- ./train.sh
   berth exec --backend local -- make       # on this machine, without containment
   berth exec --backend ssh --host gpu1 -- nvidia-smi
+  berth exec --command-file setup.sh       # longer than an argument can be
   tar c . | berth exec --stdin -- 'tar x'
   berth exec --json -- 'git status'
   echo '{"id": 1, "command": "ls"}' | berth exec --batch
@@ -52,9 +59,12 @@ process for a program that runs many (docs/callers.md).
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var words jobs.Command
 			var err error
-			if batch {
+			switch {
+			case batch:
 				err = a.batchFlags(cmd, args)
-			} else {
+			case cmd.Flags().Changed("command-file"):
+				words, err = a.commandFrom(file, args, stdin)
+			default:
 				words, err = command(cmd, args)
 			}
 			if err != nil {
@@ -106,11 +116,43 @@ process for a program that runs many (docs/callers.md).
 	c.Flags().StringArrayVar(&vars, "var", nil, "set a variable for this command only: `NAME` (with its value here) or NAME=VALUE; repeatable")
 	c.Flags().BoolVar(&stdin, "stdin", false, "pass standard input on to the command")
 	c.Flags().IntVar(&show, "show-bytes", 0, "with --json: show at most `N` bytes of each stream (default 50,000 characters)")
+	c.Flags().StringVar(&file, "command-file", "", "read the command for the shell, of any length, from `FILE` (- is stdin)")
 	c.Flags().BoolVar(&merge, "merge", false, "show its stdout and stderr as one, in the order in which they were written")
 	c.Flags().BoolVar(&batch, "batch", false, "run the commands of JSON lines on stdin, and answer each by one")
 	a.jsonFlag(c)
 	failsWith(c, codeExec)
 	return c
+}
+
+// commandFrom reads a command that may be longer than an argument.
+func (a *app) commandFrom(file string, args []string, stdin bool) (c jobs.Command, err error) {
+	switch {
+	case len(args) > 0:
+		return c, usage("--command-file names the command: there is none after --")
+	case file == "-" && stdin:
+		return c, usage("--command-file - reads the command from stdin, and --stdin passes stdin on to it: it cannot be both")
+	}
+	from := a.stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			kind := jobs.KindUsage
+			if errors.Is(err, fs.ErrNotExist) {
+				kind = jobs.KindNotFound
+			}
+			return c, &jobs.Error{Kind: kind, Msg: "--command-file", Err: err}
+		}
+		defer func() { _ = f.Close() }()
+		from = f
+	}
+	b, err := io.ReadAll(io.LimitReader(from, jobs.MaxCommand+1))
+	if err != nil {
+		return c, fmt.Errorf("--command-file: %w", err)
+	}
+	if c.Shell = string(b); strings.TrimSpace(c.Shell) == "" {
+		return c, usage("--command-file %s: there is no command in it", file)
+	}
+	return c, c.CheckLength()
 }
 
 // window checks how much of the output is to be shown.

@@ -19,7 +19,7 @@ Everything they start ends with them, or with the job, and does not affect its r
 // besideJob are the flags that go with a job; all others say what an
 // environment is to be like.
 var besideJob = map[string]bool{"job": true, "wait": true, "workdir": true, "var": true, "timeout": true, "stdin": true, "json": true, "help": true,
-	"show-bytes": true, "batch": true, "merge": true}
+	"show-bytes": true, "batch": true, "merge": true, "command-file": true}
 
 // joinFlags say which job is meant instead of an environment.
 type joinFlags struct {

@@ -85,7 +85,7 @@ func TestExits(t *testing.T) {
 	if _, err := p.s.Start(session.StartRequest{}, nil, nil); err == nil {
 		t.Error("an empty request was taken")
 	}
-	if _, err := p.s.Start(shell(strings.Repeat("x", 5<<20)), nil, nil); err == nil {
+	if _, err := p.s.Start(shell(strings.Repeat("x", 20<<20)), nil, nil); err == nil {
 		t.Error("an endless text was taken")
 	}
 	if res, out, _ := p.run(shell("echo still here")); !res.Exit.OK() || out != "still here\n" {
@@ -340,6 +340,23 @@ func TestMerge(t *testing.T) {
 			req.Merge = false
 			if _, out, errs := p.run(req); out != "out\n" || errs != "err\n" {
 				t.Errorf("%s, %s: %q and %q afterwards", name, shell, out, errs)
+			}
+		}
+	}
+}
+
+// TestLongText evaluates a text that no argument could hold, in a shell of a
+// session and in one of its own.
+func TestLongText(t *testing.T) {
+	bash, sh := open(t, session.Options{}), openSh(t)
+	lines := strings.Repeat("it's \"quoted\" $5 \\ <&> ü\n", 3<<20/25)
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(lines)))
+	for name, req := range map[string]session.StartRequest{"plain": {}, "session": {Session: "l"}, "fork": {Session: "l", Fork: true}} {
+		for shell, p := range map[string]*place{"bash": bash, "sh": sh} {
+			req.Command.Shell = "v=after\nsha256sum <<'EOF'\n" + lines + "EOF\necho $v; cat; exit 3"
+			req.Env, req.Stdin, req.Dir = []string{"A=a"}, strings.NewReader("input"), "/"
+			if res, out, errs := p.run(req); out != sum+"  -\nafter\ninput" || errs != "" || res.Exit.Code != 3 {
+				t.Errorf("%s, %s: %+v %.200q %.200q", name, shell, res, out, errs)
 			}
 		}
 	}

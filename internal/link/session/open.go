@@ -93,6 +93,7 @@ func (s *Session) greet(o Options) error {
 	}
 	s.in.Seal(key, wire.FromGuest)
 	s.out.Seal(key, wire.FromClient)
+	s.out.Takes(g.MaxStart)
 	s.guest = Guest{
 		Version: g.Version, PID: max(g.PID, 0), OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: text(g.Kernel),
 		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell), Env: wire.Strings(g.Env), Seen: seen,

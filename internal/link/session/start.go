@@ -114,7 +114,7 @@ func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writ
 
 func startError(err error) error {
 	if errors.Is(err, wire.ErrTooLong) {
-		return fmt.Errorf("start a command: its words and variables are too long: %w", err)
+		return fmt.Errorf("start a command: its text, words and variables are too long, or the environment was opened by an older berth: %w", err)
 	}
 	return fmt.Errorf("%w: %w", ErrGuestGone, err)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // Type says what a frame is.
@@ -40,8 +41,11 @@ func (t Type) raw() bool { return t >= Stdin }
 
 // most is the longest payload of a type.
 func (t Type) most() int {
-	if t.raw() {
+	switch {
+	case t.raw():
 		return MaxData
+	case t == Start:
+		return MaxStart
 	}
 	return MaxMessage
 }
@@ -50,6 +54,7 @@ func (t Type) most() int {
 const (
 	MaxData    = 64 << 10 // payload of a raw frame
 	MaxMessage = 4 << 20  // payload of a message: argv and environment of a command fit (execve(2))
+	MaxStart   = 24 << 20 // payload of a [Start], in which a text of [jobs.MaxCommand] fits
 	header     = 9
 )
 
@@ -153,6 +158,20 @@ type Writer struct {
 	seal *sealer // nil until the hellos are over
 	held bool
 	wait []byte // frames that are held back
+
+	start atomic.Int64 // longest payload of a Start that the other side takes; 0 is MaxMessage
+}
+
+// Takes says what the other side has said of itself: how long the payload of a
+// [Start] may be. An earlier version says nothing, and takes [MaxMessage].
+func (w *Writer) Takes(start int) { w.start.Store(int64(min(start, MaxStart))) }
+
+// most is the longest payload of a type that the other side takes.
+func (w *Writer) most(t Type) int {
+	if t == Start {
+		return max(int(w.start.Load()), MaxMessage)
+	}
+	return t.most()
 }
 
 // Hold makes frames wait for [Writer.Release], so that many go out in one call
@@ -195,7 +214,7 @@ func (w *Writer) Message(t Type, stream uint32, v any) error {
 			return fmt.Errorf("write message of type %d: %w", t, err)
 		}
 	}
-	if len(payload) > MaxMessage {
+	if len(payload) > w.most(t) {
 		return fmt.Errorf("write message of type %d, %d bytes: %w", t, len(payload), ErrTooLong)
 	}
 	return w.write(t, stream, payload)
@@ -212,7 +231,7 @@ func (w *Writer) Data(t Type, stream uint32, p []byte) error {
 // Forward sends a frame whose payload the caller took from another frame of the
 // same type, a message or bytes, and does not look into.
 func (w *Writer) Forward(t Type, stream uint32, payload []byte) error {
-	if most := t.most(); len(payload) > most {
+	if len(payload) > w.most(t) {
 		return fmt.Errorf("forward a frame of type %d, %d bytes: %w", t, len(payload), ErrTooLong)
 	}
 	return w.write(t, stream, payload)

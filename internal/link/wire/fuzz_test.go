@@ -31,7 +31,7 @@ func FuzzReader(f *testing.F) {
 					return
 				}
 				total += header + len(fr.Payload)
-				if total > len(in) || len(fr.Payload) > MaxMessage || (fr.Type.raw() && len(fr.Payload) > MaxData) {
+				if total > len(in) || len(fr.Payload) > fr.Type.most() || (fr.Type.raw() && len(fr.Payload) > MaxData) {
 					t.Fatalf("%d bytes of payload out of %d", len(fr.Payload), len(in))
 				}
 				var out bytes.Buffer

@@ -56,7 +56,8 @@ type GuestHello struct {
 	Home            Text   `json:"home,omitempty"`
 	Path            Text   `json:"path,omitempty"`
 	Shell           string `json:"shell,omitempty"`
-	Env             []Text `json:"env,omitempty"` // where it was asked for
+	Env             []Text `json:"env,omitempty"`       // where it was asked for
+	MaxStart        int    `json:"max_start,omitempty"` // of the payload of a [Start]; 0 is [MaxMessage]
 	Error           string `json:"error,omitempty"`
 	// NotWritable says that Error is the root directory's, see
 	// [ClientHello].WritableRoot.

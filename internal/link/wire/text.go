@@ -16,9 +16,13 @@ type textBytes struct {
 	Bytes []byte `json:"bytes"`
 }
 
+// plain is the longest text that is written as a JSON string: in one, a byte may
+// take six, and the limits of frames are for what no one reads.
+const plain = 64 << 10
+
 // MarshalJSON writes a JSON string where that keeps every byte.
 func (t Text) MarshalJSON() ([]byte, error) {
-	if utf8.ValidString(string(t)) {
+	if len(t) <= plain && utf8.ValidString(string(t)) {
 		return json.Marshal(string(t))
 	}
 	return json.Marshal(textBytes{[]byte(t)})

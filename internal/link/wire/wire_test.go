@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/internal/sys/leaks"
+	"berth/jobs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -54,6 +55,30 @@ func TestFrames(t *testing.T) {
 	}
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
+	}
+}
+
+// A long command goes only to who has said to take it, and fits however it is
+// written.
+func TestLongStart(t *testing.T) {
+	text := Text(strings.Repeat("\x01<", jobs.MaxCommand/2))
+	var stream bytes.Buffer
+	w := NewWriter(&stream)
+	if err := w.Message(Start, 1, StartMessage{Shell: text}); !errors.Is(err, ErrTooLong) || stream.Len() > 0 {
+		t.Errorf("to an earlier version: %v", err)
+	}
+	w.Takes(math.MaxInt)
+	if err := w.Message(Start, 1, StartMessage{Shell: text}); err != nil {
+		t.Fatal(err)
+	}
+	var got StartMessage
+	if f, err := NewReader(&stream).Next(); err != nil || f.Decode(&got) != nil || got.Shell != text {
+		t.Errorf("%d bytes came, %v", len(got.Shell), err)
+	}
+	for _, typ := range []Type{Start, Exit} {
+		if err := w.Message(typ, 2, strings.Repeat("x", typ.most())); !errors.Is(err, ErrTooLong) {
+			t.Errorf("type %d: %v", typ, err)
+		}
 	}
 }
 

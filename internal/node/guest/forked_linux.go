@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,6 +12,13 @@ import (
 
 // program makes a program of a request that gets a process of its own.
 func (c *command) program() (*program, *jobs.Exit) {
+	if c.msg.Session == "" && len(c.msg.Shell) >= jobs.MaxArgument {
+		// No argument can be so long: the shell reads it from memory.
+		if dir, err := os.Getwd(); err == nil && c.msg.Dir == "" {
+			c.msg.Dir = wire.Text(dir)
+		}
+		return c.copyOf(nil)
+	}
 	m := c.msg
 	if m.Session == "" && (m.Shell != "" || len(m.Argv) > 0) {
 		prog, no := c.s.place.resolve(m)

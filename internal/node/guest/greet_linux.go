@@ -17,7 +17,7 @@ import (
 // the reading goroutine, since nothing else is under way yet.
 func (s *server) greet() error {
 	return wire.Greet(s.in, s.out, func(hello wire.ClientHello, err error) (wire.GuestHello, error) {
-		answer := wire.GuestHello{Version: wire.Version, PID: os.Getpid(), UID: os.Getuid(), Kernel: kernel()}
+		answer := wire.GuestHello{Version: wire.Version, MaxStart: wire.MaxStart, PID: os.Getpid(), UID: os.Getuid(), Kernel: kernel()}
 		switch {
 		case hello.Version != wire.Version:
 			err = fmt.Errorf("the client speaks version %d of the protocol, this guest %d", hello.Version, wire.Version)
