@@ -137,16 +137,16 @@ func TestAcceptedBranch(t *testing.T) {
 			f := newFixture(t)
 			repo, _ := newRepo(t)
 			r := f.submit(task(again, func(w *jobs.Task) { w.Workspace = &jobs.Workspace{Repo: repo} }), Choice{})
-			dir, src := r.Current().Dir, Source(r.Spec.Workspace)
+			dir, src := r.Current().Dir, sourceOf(r.Spec.Workspace)
 			f.slurm.Start(r.Current().Info.Name)
 			f.claim(r)
-			_, err := f.Git.Prepare(t.Context(), src, dir)
+			_, err := f.git.Prepare(t.Context(), src, dir)
 			must(t, err)
 			must(t, os.WriteFile(filepath.Join(dir, "work", "a.txt"), []byte("new"), 0o600))
-			res, err := f.Git.Collect(t.Context(), dir, src, workspace.CollectOptions{Branch: r.Spec.Workspace.Branch, Message: "m"})
+			res, err := f.git.Collect(t.Context(), dir, src, workspace.CollectOptions{Branch: r.Spec.Workspace.Branch, Message: "m"})
 			must(t, err)
 			if c.delivered {
-				must(t, f.Git.Intake(t.Context(), src, bundle(dir), r.Spec.Workspace.Branch, res))
+				must(t, f.git.Intake(t.Context(), src, bundle(dir), r.Spec.Workspace.Branch, res))
 			}
 			f.accept(r, jobs.ExitRecord{State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Result: &jobs.Result{Branch: res.Branch, Base: res.Base, Commit: res.Commit, Tree: res.Tree, Files: 1}})
 			if !c.bundle {

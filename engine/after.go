@@ -80,7 +80,7 @@ func sameLedger(s, parent *jobs.Spec) error {
 		return refuse("is not behind the login host " + here.Host + ", where nobody is told how it ended")
 	case here == nil:
 		return refuse("is behind the login host " + there.Host + ", and what runs here is not told how it ended")
-	case LoginKey(*here) != LoginKey(*there) || s.LoginHome != parent.LoginHome:
+	case loginKey(*here) != loginKey(*there) || s.LoginHome != parent.LoginHome:
 		return refuse("is behind the login host " + there.Host + " with the state directory " + parent.LoginHome +
 			", and this one is to be behind " + here.Host + " with " + s.LoginHome)
 	}

@@ -13,10 +13,35 @@ import (
 )
 
 // Background is a process that goes on when its client has left.
-type Background = wire.BG
+type Background = jobs.Background
 
 // EnvState is what the keeper of a running environment says of it.
-type EnvState = wire.KeepState
+type EnvState struct {
+	Host     string        `json:"host"`
+	PID      int           `json:"pid"`
+	Opened   time.Time     `json:"opened"`
+	Guest    GuestState    `json:"guest"`
+	Running  int           `json:"running"`  // commands
+	BG       int           `json:"bg"`       // background processes
+	Sessions []string      `json:"sessions"` // with a shell
+	Idle     time.Duration `json:"idle_ns"`  // since the last of anything ended; 0 while something runs
+	Lifetime time.Duration `json:"lifetime_ns"`
+	MaxRSS   jobs.Bytes    `json:"memory_bytes,omitempty"` // used now
+	Notes    []string      `json:"notes,omitempty"`
+}
+
+// GuestState is what the process inside of an environment says of it.
+type GuestState struct {
+	Version         int        `json:"version"`
+	PID             int        `json:"pid,omitempty"`
+	OwnPIDNamespace bool       `json:"own_pid_namespace,omitempty"` // said and verified
+	UID             int        `json:"uid"`
+	Kernel          string     `json:"kernel,omitempty"`
+	Home            string     `json:"home,omitempty"`
+	Path            string     `json:"path,omitempty"` // the variable PATH
+	Shell           string     `json:"shell,omitempty"`
+	Seen            *jobs.Seen `json:"seen,omitempty"`
+}
 
 // Start begins a background process from a copy of the session's state. Its
 // output goes to a log of its own, and its standard input stays open. Here a
@@ -73,7 +98,7 @@ func (v *Environment) recordsAway() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, away := b.(Dialer)
+	_, away := b.(dialer)
 	return v.Spec.Scheduler == "" && (away || v.oneShot()), nil
 }
 
@@ -130,5 +155,13 @@ func (v *Environment) State(ctx context.Context) (*EnvState, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.State, nil
+	st, g := a.State, a.State.Guest
+	return &EnvState{
+		Host: st.Host, PID: st.PID, Opened: st.Opened, Running: st.Running, BG: st.BG, Sessions: st.Sessions,
+		Idle: st.Idle, Lifetime: st.Lifetime, MaxRSS: st.MaxRSS, Notes: st.Notes,
+		Guest: GuestState{
+			Version: g.Version, PID: g.PID, OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: g.Kernel,
+			Home: string(g.Home), Path: string(g.Path), Shell: g.Shell, Seen: g.Seen,
+		},
+	}, nil
 }

@@ -63,12 +63,12 @@ func (e *Engine) submitOwn(ctx context.Context, t jobs.Task, c Choice, prompt, v
 	t.Results = jobs.ResultLimits{}
 	t.Retry = &jobs.Retry{} // whoever wants the image asks again
 	t.Place = jobs.Place{
-		Backend: jobs.BackendBare, Env: e.Images.CredentialNames(e.value, t.Profile.Proxy == jobs.Proxy{}),
+		Backend: jobs.BackendBare, Env: e.images.CredentialNames(e.value, t.Profile.Proxy == jobs.Proxy{}),
 		Resources: jobs.Resources{CPUs: t.Resources.CPUs, Memory: t.Resources.Memory, Time: t.Resources.Time},
 		Scheduler: t.Scheduler, Slurm: t.Slurm, Profile: t.Profile, Target: t.Target,
 	}
 	t.Reference, t.Template = "", ""
-	t.Command = jobs.Command{Argv: append([]string{node, verb, "--home", e.Store.Home(), "--images", e.Images.Dir, "--scratch", t.Profile.Scratch}, args...)}
+	t.Command = jobs.Command{Argv: append([]string{node, verb, "--home", e.Store.Home(), "--images", e.images.Dir, "--scratch", t.Profile.Scratch}, args...)}
 	s, err := e.Plan(ctx, t, c, false)
 	if err != nil {
 		return nil, nil, err
@@ -90,12 +90,12 @@ func (e *Engine) build(ctx context.Context, b Build, t jobs.Task, c Choice) erro
 		return err
 	}
 	short := jobs.Short(rec.Spec.ID)
-	e.Images.Progress(fmt.Sprintf("building %s in job %s of the scheduler %s; it may take some minutes: berth logs -f %s",
+	e.images.Progress(fmt.Sprintf("building %s in job %s of the scheduler %s; it may take some minutes: berth logs -f %s",
 		b.Ref, short, rec.Spec.Scheduler, short))
 	v, err := e.Wait(ctx, rec.Spec.ID, nil)
 	if err != nil {
 		if ctx.Err() != nil {
-			e.Images.Progress(fmt.Sprintf("job %s goes on building; berth cancel %s ends it", short, short))
+			e.images.Progress(fmt.Sprintf("job %s goes on building; berth cancel %s ends it", short, short))
 		}
 		return err
 	}
@@ -103,7 +103,7 @@ func (e *Engine) build(ctx context.Context, b Build, t jobs.Task, c Choice) erro
 		return nil
 	}
 	for _, line := range lastLines(filepath.Join(v.Current().Dir, store.FileStderr)) {
-		e.Images.Progress("job " + short + ": " + line)
+		e.images.Progress("job " + short + ": " + line)
 	}
 	failed := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job " + short + " that builds " + b.Ref + " ended: " + string(v.State),
 		Hint: "all that it said: berth logs " + short}

@@ -19,11 +19,11 @@ func ended(t *testing.T, f *fixture) (r *jobs.Record, repo string, git func(...s
 	t.Helper()
 	repo, git = newRepo(t)
 	r = f.submit(task(func(w *jobs.Task) { w.Workspace = &jobs.Workspace{Repo: repo} }), Choice{})
-	dir, src := r.Current().Dir, Source(r.Spec.Workspace)
-	_, err := f.Git.Prepare(t.Context(), src, dir)
+	dir, src := r.Current().Dir, sourceOf(r.Spec.Workspace)
+	_, err := f.git.Prepare(t.Context(), src, dir)
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, workspace.WorkDir, "a"), []byte("2\n"), 0o600))
-	res, err := f.Git.Collect(t.Context(), dir, src, workspace.CollectOptions{Branch: r.Spec.Workspace.Branch, Message: "two"})
+	res, err := f.git.Collect(t.Context(), dir, src, workspace.CollectOptions{Branch: r.Spec.Workspace.Branch, Message: "two"})
 	must(t, err)
 	_, err = store.SetExit(dir, jobs.ExitRecord{Version: 1, State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Ended: f.now(),
 		Result: &jobs.Result{Branch: res.Branch, Base: res.Base, Commit: res.Commit, Tree: res.Tree, TakeError: "read-only"}})
@@ -128,8 +128,8 @@ func TestBringKept(t *testing.T) {
 		if _, err := f.Bring(t.Context(), &v, ""); jobs.CodeOf(err) != jobs.CodeUsage {
 			t.Errorf("before its end: %v", err)
 		}
-		dir, src := r.Current().Dir, Source(r.Spec.Workspace)
-		_, err := f.Git.Prepare(t.Context(), src, dir)
+		dir, src := r.Current().Dir, sourceOf(r.Spec.Workspace)
+		_, err := f.git.Prepare(t.Context(), src, dir)
 		must(t, err)
 		work := filepath.Join(dir, workspace.WorkDir)
 		must(t, os.MkdirAll(filepath.Join(work, "out"), 0o700))

@@ -12,7 +12,8 @@ import (
 	"berth/jobs/store"
 )
 
-// Engine holds the parts. All of them are safe for concurrent use.
+// Engine holds the parts, which [Open] puts together: a program may replace those that
+// are exported before it uses the engine. All of them are safe for concurrent use.
 type Engine struct {
 	Store      *store.Store
 	Schedulers []jobs.Scheduler // in the order in which "auto" tries them
@@ -22,12 +23,6 @@ type Engine struct {
 	Program func(name string) Program
 	// Programs returns the names of those that are installed.
 	Programs func() []string
-	Git      *workspace.Git
-	// Sites gives the cluster behind a login host, the same for the same host;
-	// nil when there are none.
-	Sites func(jobs.SSHSpec) (Site, error)
-	// Images is the cache of images; nil when there is none.
-	Images *images.Cache
 	// Templates is the directory of the user's own workspace templates, or "".
 	Templates string
 	// Node puts the program for the nodes in place and returns its path.
@@ -45,6 +40,12 @@ type Engine struct {
 	// Sleep waits, or returns the context's error.
 	Sleep func(context.Context, time.Duration) error
 
+	git *workspace.Git
+	// sites gives the cluster behind a login host, the same for the same host;
+	// nil when there are none.
+	sites func(jobs.SSHSpec) (site, error)
+	// images is the cache of images; nil when there is none.
+	images *images.Cache
 	guards guards
 }
 

@@ -54,7 +54,7 @@ func (v *Environment) stopKept(ctx context.Context) error {
 		return v.stopHeld(ctx, err)
 	}
 	if b, berr := v.e.backend(v.Spec.Backend); berr == nil {
-		if _, far := b.(Dialer); far {
+		if _, far := b.(dialer); far {
 			v.Close()
 			_ = v.heldBy().End(ctx) // without this, it ends when it sees that the keeper has
 		}
@@ -164,7 +164,7 @@ func (v *Environment) forget() {
 	ctx, cancel := context.WithTimeout(context.Background(), forgetWait)
 	defer cancel()
 	if op, ok := b.(jobs.Opener); ok {
-		if _, far := b.(Dialer); !far && op.Remove(ctx, &v.Spec, run.Local{}) != nil {
+		if _, far := b.(dialer); !far && op.Remove(ctx, &v.Spec, run.Local{}) != nil {
 			return
 		}
 	}
@@ -195,11 +195,22 @@ func inUse(st *EnvState) string {
 // Shown is an environment and what is known of it without starting it.
 type Shown struct {
 	Spec  jobs.EnvSpec
-	State *EnvState    // nil when it does not run
-	Last  *keeper.Info // of its last keeper on this machine; nil when there was none
+	State *EnvState // nil when it does not run
+	Last  *KeeperEnd
 	// Allocation is that of a held environment; nil when it has none.
-	Allocation *allocations.State
+	Allocation *jobs.Allocation
 	Err        error // it could not be asked
+}
+
+// KeeperEnd is how the last keeper of an environment on this machine ended; nil is that
+// there was none.
+type KeeperEnd struct{ Why string }
+
+func lastKeeper(dir string) *KeeperEnd {
+	if i, _ := keeper.Peek(dir); i != nil {
+		return &KeeperEnd{i.Why}
+	}
+	return nil
 }
 
 // Show asks a running environment for its state; it starts nothing. Of one on
@@ -211,7 +222,7 @@ func (v *Environment) Show(ctx context.Context, ask bool) Shown {
 		out.Err = err
 		return out
 	}
-	_, remote := b.(Dialer)
+	_, remote := b.(dialer)
 	if v.Spec.Scheduler != "" {
 		remote = true
 		if v.Spec.Login != nil && !ask {
@@ -222,9 +233,9 @@ func (v *Environment) Show(ctx context.Context, ask bool) Shown {
 		} else if out.Allocation, out.Err = p.State(ctx); out.Allocation == nil || out.Err != nil {
 			ask = false
 		}
-		out.Last, _ = keeper.Peek(v.dir)
+		out.Last = lastKeeper(v.dir)
 	} else if !remote {
-		out.Last, _ = keeper.Peek(v.dir)
+		out.Last = lastKeeper(v.dir)
 	}
 	if remote && !ask {
 		return out

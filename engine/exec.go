@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"berth/internal/link/session"
-	"berth/internal/link/wire"
 	"berth/jobs"
 )
 
@@ -238,7 +237,7 @@ func await(ctx context.Context, p *session.Process) (res session.Result, interru
 }
 
 // Size is a terminal's, in characters.
-type Size = wire.Size
+type Size = jobs.TerminalSize
 
 // ShellRequest is a command, or an interactive shell, on a terminal.
 type ShellRequest struct {

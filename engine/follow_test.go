@@ -303,12 +303,12 @@ func TestFollowBranch(t *testing.T) {
 	r := f.submit(task(again, gib, func(w *jobs.Task) { w.Workspace = &jobs.Workspace{Repo: repo} }), Choice{})
 	collect := func(r *jobs.Record, e jobs.ExitRecord) string {
 		t.Helper()
-		dir, src := r.Current().Dir, Source(r.Spec.Workspace)
+		dir, src := r.Current().Dir, sourceOf(r.Spec.Workspace)
 		f.claim(r)
-		_, err := f.Git.Prepare(t.Context(), src, dir)
+		_, err := f.git.Prepare(t.Context(), src, dir)
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(dir, "work", "a.txt"), []byte(r.Current().Info.ID), 0o600))
-		res, err := f.Git.Collect(t.Context(), dir, src, workspace.CollectOptions{Branch: r.Spec.Workspace.Branch, Message: "m"})
+		res, err := f.git.Collect(t.Context(), dir, src, workspace.CollectOptions{Branch: r.Spec.Workspace.Branch, Message: "m"})
 		must(t, err)
 		e.Version, e.Ended = 1, f.now()
 		e.Result = &jobs.Result{Branch: res.Branch, Base: res.Base, Commit: res.Commit, Tree: res.Tree}

@@ -75,7 +75,7 @@ func (e *Engine) allocates(name string) (string, error) {
 
 // holder is the scheduler of a held environment, and its cluster behind a login
 // host, or nil.
-func (e *Engine) holder(s *jobs.EnvSpec) (jobs.Cluster, Site, error) {
+func (e *Engine) holder(s *jobs.EnvSpec) (jobs.Cluster, site, error) {
 	// Their places in the world are told in the same words.
 	as := &jobs.Spec{Place: jobs.Place{Scheduler: s.Scheduler, Login: s.Login}}
 	site, err := e.site(as)

@@ -18,15 +18,15 @@ func (e *Engine) settleReference(ctx context.Context, s *jobs.Spec, ref string, 
 		return "", err
 	}
 	s.ImageRef = ref
-	if e.Images == nil {
+	if e.images == nil {
 		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "there is no cache of images for " + ref}
 	}
 	var img images.Image
 	if dry || offline {
-		img, err = e.Images.Known(ref)
+		img, err = e.images.Known(ref)
 	} else {
 		var known bool
-		if img, known, err = e.Images.ForJob(ctx, ref); known {
+		if img, known, err = e.images.ForJob(ctx, ref); known {
 			s.Notes = append(s.Notes, "the image "+ref+" is what the cache has of it; berth image pull fetches it anew")
 		}
 	}
@@ -35,7 +35,7 @@ func (e *Engine) settleReference(ctx context.Context, s *jobs.Spec, ref string, 
 	case dry && jobs.KindOf(err) == jobs.KindNotFound && !images.IsBuilt(ref):
 		s.ImageSum = strings.Repeat("0", 64)
 		s.Notes = append(s.Notes, "the image "+ref+" is not in the cache: a submission fetches it, and its path has its SHA-256 in place of the zeros")
-		return e.Images.Path(s.ImageSum), nil
+		return e.images.Path(s.ImageSum), nil
 	default:
 		return "", err
 	}
@@ -45,10 +45,10 @@ func (e *Engine) settleReference(ctx context.Context, s *jobs.Spec, ref string, 
 
 // content is the SHA-256 of an image that is a file of this machine.
 func (e *Engine) content(ctx context.Context, path string) (string, error) {
-	if e.Images == nil {
+	if e.images == nil {
 		return images.Sum(ctx, path)
 	}
-	return e.Images.Content(ctx, path)
+	return e.images.Content(ctx, path)
 }
 
 // fetchFor has the image of a new environment in the cache before anything is
@@ -56,20 +56,20 @@ func (e *Engine) content(ctx context.Context, path string) (string, error) {
 // a login node whose compute nodes have no network. Where it has no container
 // program the machine of the environment fetches by itself.
 func (e *Engine) fetchFor(ctx context.Context, s *jobs.EnvSpec, offline bool) error {
-	if e.Images == nil || !s.Can().Layers || s.Login != nil || !images.IsReference(s.Image) {
+	if e.images == nil || !s.Can().Layers || s.Login != nil || !images.IsReference(s.Image) {
 		return nil
 	}
 	ref, err := images.Settle(s.Image)
 	if err != nil {
 		return err
 	}
-	if _, err := e.Images.Known(ref); err == nil || offline {
+	if _, err := e.images.Known(ref); err == nil || offline {
 		return err
 	}
-	if _, err := e.Images.Program(); err != nil && s.Scheduler != "" {
+	if _, err := e.images.Program(); err != nil && s.Scheduler != "" {
 		return nil
 	}
-	_, err = e.Images.Get(ctx, ref)
+	_, err = e.images.Get(ctx, ref)
 	return err
 }
 
@@ -79,7 +79,7 @@ func (e *Engine) fetchFor(ctx context.Context, s *jobs.EnvSpec, offline bool) er
 func (e *Engine) ImagesInUse() (map[string]string, error) {
 	use := map[string]string{}
 	path := func(p, who string) {
-		if dir, name := filepath.Split(p); filepath.Clean(dir) == filepath.Dir(e.Images.Path("")) {
+		if dir, name := filepath.Split(p); filepath.Clean(dir) == filepath.Dir(e.images.Path("")) {
 			use[strings.TrimSuffix(name, ".sif")] = who
 		}
 		if p != "" {

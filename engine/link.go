@@ -40,8 +40,8 @@ type Environment struct {
 	asked jobs.Cluster // answers for the one of its allocation; nil is that one itself
 }
 
-// Dialer is a backend whose environments are kept on another machine.
-type Dialer interface {
+// dialer is a backend whose environments are kept on another machine.
+type dialer interface {
 	jobs.Backend
 	// Connect makes sure that the machine can be reached; with terminal, the
 	// person there may be asked for what it takes.
@@ -156,7 +156,7 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 	if err != nil {
 		return nil, nil, err
 	}
-	if d, ok := b.(Dialer); ok {
+	if d, ok := b.(dialer); ok {
 		return v.dialFar(ctx, d, o)
 	}
 	if !o.NoStart {
@@ -183,7 +183,7 @@ func (v *Environment) heldBy() mux.Link {
 // dialFar reaches the keeper on another machine: through the process that holds a
 // connection to it, else by a connection of its own. That is as fast as it gets for
 // the first command, and leaves a holder behind for those after it.
-func (v *Environment) dialFar(ctx context.Context, d Dialer, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error) {
+func (v *Environment) dialFar(ctx context.Context, d dialer, o keeper.OpenOptions) (io.ReadWriteCloser, *keeper.Report, error) {
 	link := v.heldBy()
 	conn, rep, err := link.Join(ctx)
 	switch {

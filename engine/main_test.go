@@ -111,7 +111,7 @@ func newFixture(t *testing.T) *fixture {
 	must(t, os.WriteFile(f.sif, siftest.New(uuid.New(), nil), 0o600))
 	f.Engine = &Engine{
 		Store: st, Schedulers: []jobs.Scheduler{f.slurm, f.queue}, Backends: []jobs.Backend{f.container, local.Backend{}},
-		Git: workspace.New(run.Local{}), Node: func() (string, error) { return "/bin/berth-node", nil },
+		git: workspace.New(run.Local{}), Node: func() (string, error) { return "/bin/berth-node", nil },
 		Getenv: func(n string) (string, bool) { v, ok := f.environ[n]; return v, ok },
 		Now:    f.now,
 		Sleep: func(ctx context.Context, d time.Duration) error {

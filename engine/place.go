@@ -108,8 +108,8 @@ func workspaceSpec(src workspace.Source, branch string, scope []string) *jobs.Wo
 	return &jobs.WorkspaceSpec{Repo: src.Top, GitDir: src.Repo, Base: src.Base, BaseRef: src.Branch, Branch: branch, Scope: scope}
 }
 
-// Source is the repository of a recorded job.
-func Source(w *jobs.WorkspaceSpec) workspace.Source {
+// sourceOf is the repository of a recorded job.
+func sourceOf(w *jobs.WorkspaceSpec) workspace.Source {
 	return workspace.Source{Repo: w.GitDir, Top: w.Repo, Base: w.Base, Branch: w.BaseRef}
 }
 
@@ -127,7 +127,7 @@ func (e *Engine) intake(ctx context.Context, w *jobs.WorkspaceSpec, adir string,
 	if res.Base != w.Base {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the result starts from commit " + res.Base + ", and the job from " + w.Base}
 	}
-	return e.Git.Intake(ctx, Source(w), bundle(adir), w.Branch,
+	return e.git.Intake(ctx, sourceOf(w), bundle(adir), w.Branch,
 		workspace.Result{Base: res.Base, Commit: res.Commit, Tree: res.Tree, Branch: w.Branch, Changed: true})
 }
 

@@ -120,12 +120,12 @@ func (e *Engine) settleEnv(s *jobs.Spec, t jobs.Task, dry bool) error {
 }
 
 func (e *Engine) settleWorkspace(ctx context.Context, s *jobs.Spec, t jobs.Task) error {
-	src, err := e.Git.Resolve(ctx, t.Workspace.Repo, t.Workspace.Base)
+	src, err := e.git.Resolve(ctx, t.Workspace.Repo, t.Workspace.Base)
 	if err != nil {
 		return repoError(err)
 	}
 	s.Workspace = workspaceSpec(src, jobs.BranchName(s.Slug, s.ID), t.Workspace.Scope)
-	s.Workspace.Ignore = e.Git.GlobalIgnore(ctx, e.Getenv)
+	s.Workspace.Ignore = e.git.GlobalIgnore(ctx, e.Getenv)
 	if src.Modified || src.Untracked {
 		s.Notes = append(s.Notes, "the working tree has uncommitted changes, which the task does not see: it starts from commit "+src.Base[:12])
 	}

@@ -16,10 +16,10 @@ import (
 	"berth/overlay"
 )
 
-// Site is a cluster that is reached through a login host: its scheduler's
+// site is a cluster that is reached through a login host: its scheduler's
 // commands run there, and so do the jobs' first records. [replica.Site] is the
 // one there is.
-type Site interface {
+type site interface {
 	allocations.Site
 	// String names the login host for people.
 	String() string
@@ -42,14 +42,14 @@ type Site interface {
 }
 
 // site is the cluster of a job, or nil when its scheduler is this machine's.
-func (e *Engine) site(s *jobs.Spec) (Site, error) {
+func (e *Engine) site(s *jobs.Spec) (site, error) {
 	if s.Login == nil {
 		return nil, nil
 	}
-	if e.Sites == nil {
+	if e.sites == nil {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + jobs.Short(s.ID) + " is on a cluster that is reached by ssh, which this program cannot do"}
 	}
-	return e.Sites(*s.Login)
+	return e.sites(*s.Login)
 }
 
 // schedulerOf is the scheduler of a job, here or on its cluster. where names it
@@ -66,8 +66,8 @@ func (e *Engine) schedulerOf(s *jobs.Spec) (sc jobs.Scheduler, where string, err
 	return sc, s.Scheduler, err
 }
 
-// LoginKey is the same for the same login host reached in the same way.
-func LoginKey(s jobs.SSHSpec) string {
+// loginKey is the same for the same login host reached in the same way.
+func loginKey(s jobs.SSHSpec) string {
 	return fmt.Sprintf("%q", []any{s.Host, s.User, s.Port, s.Key, s.Options})
 }
 
@@ -123,7 +123,7 @@ func (e *Engine) survey(ctx context.Context, s *jobs.Spec, t jobs.Task) (*replic
 		}
 	}
 	if s.Workspace != nil {
-		if q.Copy, err = workspace.CopyKey(s.Host, Source(s.Workspace)); err != nil {
+		if q.Copy, err = workspace.CopyKey(s.Host, sourceOf(s.Workspace)); err != nil {
 			return nil, repoError(err)
 		}
 	}
@@ -192,7 +192,7 @@ func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 
 // submitAt records a job on its cluster, before the scheduler hears of it. Whatever
 // goes wrong, nothing was submitted; what may have arrived is taken away again.
-func (e *Engine) submitAt(ctx context.Context, site Site, rec *jobs.Record, n store.New, script string) error {
+func (e *Engine) submitAt(ctx context.Context, site site, rec *jobs.Record, n store.New, script string) error {
 	s := &rec.Spec
 	if s.ImageFrom != "" {
 		if err := site.PutImage(ctx, s.ImageFrom, s.LoginHome, s.Image); err != nil {
@@ -213,7 +213,7 @@ func (e *Engine) submitAt(ctx context.Context, site Site, rec *jobs.Record, n st
 // and, with a site, there. When the other one cannot be reached, both stay: a
 // later look concludes that the job never ran, and tells so there, where the
 // runner of a script that turns up after all finds it.
-func (e *Engine) withdraw(ctx context.Context, site Site, rec *jobs.Record, cause error) error {
+func (e *Engine) withdraw(ctx context.Context, site site, rec *jobs.Record, cause error) error {
 	if site != nil {
 		if rerr := site.Remove(context.WithoutCancel(ctx), rec.Spec.LoginHome, rec.Spec.ID); rerr != nil {
 			short := jobs.Short(rec.Spec.ID)
@@ -233,17 +233,17 @@ func (e *Engine) withdraw(ctx context.Context, site Site, rec *jobs.Record, caus
 // each cluster, about all its jobs that have not ended. It returns the records as
 // read again, and for each the error that kept it from an update.
 func (e *Engine) fetch(ctx context.Context, recs []*jobs.Record) ([]*jobs.Record, []error) {
-	return e.refreshAll(ctx, recs, func(r *jobs.Record) bool { return !jobs.StateOf(r).Final() }, Site.Round)
+	return e.refreshAll(ctx, recs, func(r *jobs.Record) bool { return !jobs.StateOf(r).Final() }, site.Round)
 }
 
 // refreshAll queries each cluster once about those of its jobs that are wanted.
 func (e *Engine) refreshAll(
 	ctx context.Context, recs []*jobs.Record, wanted func(*jobs.Record) bool,
-	ask func(Site, context.Context, []*jobs.Record) []error,
+	ask func(site, context.Context, []*jobs.Record) []error,
 ) ([]*jobs.Record, []error) {
 	errs := make([]error, len(recs))
 	type group struct {
-		site Site
+		site site
 		at   []int
 	}
 	groups := map[string]*group{}
@@ -256,7 +256,7 @@ func (e *Engine) refreshAll(
 			errs[i] = err
 			continue
 		}
-		key := LoginKey(*r.Spec.Login)
+		key := loginKey(*r.Spec.Login)
 		g := groups[key]
 		if g == nil {
 			g = &group{site: site}

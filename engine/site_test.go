@@ -63,13 +63,13 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{fixture: newFixture(t), host: mirrortest.New(t)}
 	c.clock = time.Now().UTC() // times of files there are the real clock's
 	c.far = &scheduler{FakeScheduler: jobstest.NewFake(), name: jobs.SchedulerSlurm}
-	site := replica.New(replica.Config{Host: c.host, Git: workspace.New(run.Local{}),
+	far := replica.New(replica.Config{Host: c.host, Git: workspace.New(run.Local{}),
 		Scheduler: func(jobs.Starter, string) jobs.Scheduler { return &there{c.far, c} }})
-	c.Sites = func(s jobs.SSHSpec) (Site, error) {
+	c.sites = func(s jobs.SSHSpec) (site, error) {
 		if s.Host != "login" {
 			t.Errorf("the host %q is asked for", s.Host)
 		}
-		return site, nil
+		return far, nil
 	}
 	c.Node = func() (string, error) {
 		t.Error("a program for nodes was put on this machine")
@@ -450,7 +450,7 @@ func TestFarPlan(t *testing.T) {
 	if _, err := c.Plan(t.Context(), at(task(), jobs.Place{Login: login, Scheduler: jobs.SchedulerLocal}), Choice{}, false); jobs.KindOf(err) != jobs.KindUsage {
 		t.Errorf("%v", err)
 	}
-	c.Sites = nil
+	c.sites = nil
 	if _, err := c.Plan(t.Context(), c.away(task()), Choice{}, false); jobs.KindOf(err) != jobs.KindConfig {
 		t.Errorf("%v", err)
 	}

@@ -83,7 +83,7 @@ func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.R
 type prepared struct {
 	store.New
 	sc     jobs.Scheduler
-	site   Site // nil is here
+	site   site // nil is here
 	launch jobs.Launch
 	script string
 }

@@ -37,8 +37,8 @@ func (e *Engine) TemplateImage(ctx context.Context, w *templates.Workspace, t jo
 	}
 	ref := images.TemplateRef(w.Name, "1", id, w.Bootstrap)
 	if o.Fresh {
-		err = e.Images.Forget(ref)
-	} else if _, err = e.Images.Known(ref); err == nil || o.Known {
+		err = e.images.Forget(ref)
+	} else if _, err = e.images.Known(ref); err == nil || o.Known {
 		return ref, err
 	}
 	if err != nil && jobs.KindOf(err) != jobs.KindNotFound {
@@ -68,10 +68,10 @@ func (e *Engine) templateBase(ctx context.Context, w *templates.Workspace, o Tem
 	}
 	var img images.Image
 	if !o.Fresh {
-		img, err = e.Images.Known(ref)
+		img, err = e.images.Known(ref)
 	}
 	if o.Fresh || jobs.KindOf(err) == jobs.KindNotFound && !o.Known {
-		img, err = e.Images.Get(ctx, ref)
+		img, err = e.images.Get(ctx, ref)
 	}
 	// The same content, fetched again, is another file.
 	return img.Path, cmp.Or(img.Digest, img.Sum), err
@@ -115,14 +115,14 @@ func (e *Engine) settleTemplate(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 	if err != nil {
 		return "", err
 	}
-	if e.Images == nil {
+	if e.images == nil {
 		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "there is no cache of images for the template " + w.Name}
 	}
 	t.Resources = jobs.Resources{} // which are the task's own: to build takes other ones
 	ref, err := e.TemplateImage(ctx, w, t, c, TemplateOptions{Known: dry})
 	if dry && jobs.KindOf(err) == jobs.KindNotFound {
 		s.Notes = append(s.Notes, "the image of the template "+w.Name+" is not built yet: a submission builds it, and its path has its SHA-256 in place of the zeros")
-		return e.Images.Path(strings.Repeat("0", 64)), nil
+		return e.images.Path(strings.Repeat("0", 64)), nil
 	}
 	return ref, err
 }
@@ -176,7 +176,7 @@ func (e *Engine) sameTemplate(ctx context.Context, s *jobs.EnvSpec, name string)
 		return err
 	}
 	var ref string
-	if e.Images != nil {
+	if e.images != nil {
 		ref, err = e.TemplateImage(ctx, w, jobs.Task{}, Choice{}, TemplateOptions{Known: true})
 	}
 	if err != nil && jobs.KindOf(err) != jobs.KindNotFound {

@@ -25,7 +25,7 @@ func (e *Engine) followThere(ctx context.Context, views []*View) {
 	for i, v := range views {
 		recs[i] = v.Record
 	}
-	recs, errs := e.refreshAll(ctx, recs, func(*jobs.Record) bool { return true }, Site.Follow)
+	recs, errs := e.refreshAll(ctx, recs, func(*jobs.Record) bool { return true }, site.Follow)
 	for i, v := range views {
 		v.Record, v.State = recs[i], jobs.StateOf(recs[i])
 		a := v.Current()
@@ -51,7 +51,7 @@ func unguardedThere(r *jobs.Record) bool {
 // guardThere has the cluster submit that. When it cannot be reached, whoever
 // looks next does so.
 func (e *Engine) guardThere(ctx context.Context, r *jobs.Record) {
-	recs, _ := e.refreshAll(ctx, []*jobs.Record{r}, func(*jobs.Record) bool { return true }, Site.Follow)
+	recs, _ := e.refreshAll(ctx, []*jobs.Record{r}, func(*jobs.Record) bool { return true }, site.Follow)
 	*r = *recs[0]
 }
 

@@ -24,7 +24,7 @@ func (c *cluster) farEngine(home string) *Engine {
 	st, err := store.Open(home)
 	must(c.t, err)
 	node := func() (string, error) { return filepath.Join(home, "bin", "berth-node"), nil }
-	return &Engine{Store: st, Schedulers: []jobs.Scheduler{c.far}, Backends: []jobs.Backend{local.Backend{}}, Git: workspace.New(run.Local{}),
+	return &Engine{Store: st, Schedulers: []jobs.Scheduler{c.far}, Backends: []jobs.Backend{local.Backend{}}, git: workspace.New(run.Local{}),
 		Node: node, Getenv: os.LookupEnv, Now: c.now, Sleep: c.Sleep}
 }
 

@@ -249,11 +249,11 @@ func TestTake(t *testing.T) {
 	if len(r.Spec.Notes) != 2 || !strings.Contains(strings.Join(r.Spec.Notes, "; "), "uncommitted changes") {
 		t.Errorf("%q", r.Spec.Notes)
 	}
-	dir, src := r.Current().Dir, Source(r.Spec.Workspace)
-	_, err := f.Git.Prepare(t.Context(), src, dir)
+	dir, src := r.Current().Dir, sourceOf(r.Spec.Workspace)
+	_, err := f.git.Prepare(t.Context(), src, dir)
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "work", "a"), []byte("2\n"), 0o600))
-	res, err := f.Git.Collect(t.Context(), dir, src, workspace.CollectOptions{Branch: r.Spec.Workspace.Branch, Message: "two"})
+	res, err := f.git.Collect(t.Context(), dir, src, workspace.CollectOptions{Branch: r.Spec.Workspace.Branch, Message: "two"})
 	must(t, err)
 	_, err = store.SetExit(dir, jobs.ExitRecord{Version: 1, State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Ended: f.now(),
 		Result: &jobs.Result{Branch: res.Branch, Base: res.Base, Commit: res.Commit, Tree: res.Tree, TakeError: "read-only"}})

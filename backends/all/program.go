@@ -12,13 +12,14 @@ import (
 // name, the same for the same name, and nil for a word that can name none.
 // home is the state directory, and owner names it at services; keys returns variables for the
 // programs beside those of this process, options what the configuration has for the one of a
-// name: nil is none.
+// name, builtin its command line where none is installed: nil is none.
 func Program(
 	on jobs.Starter,
 	home string,
 	owner func() (string, error),
 	keys func() []string,
 	options func(name string) map[string]string,
+	builtin func(name string) []string,
 ) func(name string) *external.Backend {
 	var mu sync.Mutex
 	environ := os.Environ
@@ -34,6 +35,9 @@ func Program(
 		defer mu.Unlock()
 		if have[name] == nil {
 			b := &external.Backend{Word: name, On: on, Home: home, Owner: owner, Environ: environ}
+			if builtin != nil {
+				b.Builtin = builtin(name)
+			}
 			if options != nil {
 				b.Options = func() map[string]string { return options(name) }
 			}

@@ -6,13 +6,13 @@ package main
 import (
 	"os"
 
+	"berth/engine"
 	"berth/internal/node/guest"
-	"berth/internal/remote/follow"
 )
 
 func main() {
 	if guest.IsScript(os.Args) {
 		os.Exit(guest.ScriptMain(os.Args[1:], os.Stderr))
 	}
-	os.Exit(follow.Program(os.Args[1:]))
+	os.Exit(engine.NodeMain(os.Args[1:]))
 }

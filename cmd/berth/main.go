@@ -4,17 +4,11 @@ package main
 import (
 	"os"
 
-	"berth/backends/daytona"
+	"berth/engine"
 	"berth/internal/cli"
-	"berth/internal/node"
 )
 
 func main() {
-	if node.Is(os.Args[1:]) {
-		os.Exit(node.Main(os.Args[1:]))
-	}
-	if len(os.Args) > 1 && os.Args[1] == daytona.Verb {
-		os.Exit(daytona.Main(os.Args[2:]))
-	}
+	engine.Main()
 	os.Exit(cli.Main(os.Args[1:]))
 }

@@ -5,24 +5,15 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"berth/backends/all"
-	"berth/backends/daytona"
-	"berth/backends/external"
 	"berth/engine"
 	"berth/internal/config"
-	"berth/internal/node/nodebin"
 	"berth/internal/sys/failpoint"
-	"berth/internal/sys/run"
-	"berth/internal/workspace"
 	"berth/jobs"
-	"berth/jobs/store"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -60,116 +51,30 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// home is the state directory: $BERTH_HOME, else $XDG_STATE_HOME/berth.
-func home() (string, error) {
-	if h := os.Getenv("BERTH_HOME"); h != "" {
-		return h, nil
-	}
-	if h := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(h) {
-		return filepath.Join(h, "berth"), nil
-	}
-	h, err := os.UserHomeDir()
-	if err != nil {
-		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "there is no place for the state", Err: err, Hint: "set HOME or BERTH_HOME"}
-	}
-	return filepath.Join(h, ".local", "state", "berth"), nil
-}
-
-// profileDirs is where profiles are looked up by name: the user's own
-// directory, those of $BERTH_PROFILE_PATH, which a group shares, the machine's.
-func profileDirs() []string {
-	var dirs []string
-	if own := ownProfileDir(); own != "" {
-		dirs = append(dirs, own)
-	}
-	for _, d := range filepath.SplitList(os.Getenv("BERTH_PROFILE_PATH")) {
-		if filepath.IsAbs(d) { // nothing from where we happen to be
-			dirs = append(dirs, filepath.Clean(d))
-		}
-	}
-	return append(dirs, "/etc/berth/profiles")
-}
-
-// ownProfileDir is where the user's own profiles stand, or "".
-func ownProfileDir() string {
-	dir, err := configDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "profiles")
-}
-
-// engine assembles the parts.
-func (a *app) engine() (*engine.Engine, error) {
-	h, err := home()
-	if err != nil {
-		return nil, err
-	}
-	st, err := store.Open(h)
-	if err != nil {
-		return nil, err
-	}
-	return a.assemble(st)
-}
+// engine opens the engine.
+func (a *app) engine() (*engine.Engine, error) { return a.open(false) }
 
 // planner is an engine that only plans and renders: it makes no directory.
-func (a *app) planner(home string) (*engine.Engine, error) {
-	st, err := store.At(home)
+func (a *app) planner() (*engine.Engine, error) { return a.open(true) }
+
+// open follows the profile in verbs that read the configuration.
+func (a *app) open(readOnly bool) (*engine.Engine, error) {
+	p, err := a.profile()
 	if err != nil {
 		return nil, err
 	}
-	return a.assemble(st)
+	return engine.Open(a.context(), engine.Options{
+		ReadOnly: readOnly, Profile: p, Variables: a.keys, Settings: a.options, Progress: a.progress, Meter: a.meter,
+		Terminal: a.errTTY && isTerminal(a.stdin), Now: a.now,
+	})
 }
 
-func (a *app) assemble(st *store.Store) (*engine.Engine, error) {
-	on := run.Local{}
-	cache, err := a.images(st.Home(), on)
-	if err != nil {
-		return nil, err
+// context is the verb's.
+func (a *app) context() context.Context {
+	if a.verb == nil || a.verb.Context() == nil {
+		return context.Background()
 	}
-	node := func() (string, error) { return nodebin.Install(st.Bin()) }
-	program := all.Program(on, st.Home(), st.Owner, a.keys, a.options)
-	program(daytona.Name).Builtin = daytona.Program()
-	return &engine.Engine{
-		Store:      st,
-		Schedulers: all.Schedulers(on, st.Queue()),
-		Backends:   all.Backends(on),
-		Program: func(name string) engine.Program {
-			if b := program(name); b != nil {
-				return b
-			}
-			return nil
-		},
-		Programs:  programs,
-		Git:       workspace.New(on),
-		Sites:     a.sites(on),
-		Images:    cache,
-		Templates: templatesDir(),
-		Node:      node,
-		Aside: func(log string, words ...string) error {
-			program, err := node()
-			if err != nil {
-				return err
-			}
-			_, err = run.Detach(append([]string{program}, words...), append(os.Environ(), "BERTH_HOME="+st.Home()), "/", log)
-			return err
-		},
-		Getenv:   os.LookupEnv,
-		Now:      a.now,
-		Terminal: a.errTTY && isTerminal(a.stdin),
-		Sleep:    engine.Sleep,
-	}, nil
-}
-
-// programs are the backends that are programs: those that are installed, and
-// Daytona, which this program has in it. Without a key that says so by itself.
-func programs() []string {
-	names := external.Names()
-	if !slices.Contains(names, daytona.Name) {
-		names = append(names, daytona.Name)
-		slices.Sort(names)
-	}
-	return names
+	return a.verb.Context()
 }
 
 // find loads the jobs that the words name.

@@ -205,7 +205,7 @@ that of the project's file.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := configSources(cmd).User
 			if path == "" && !project {
-				_, err := configDir()
+				_, err := config.Dir()
 				return err
 			}
 			if project {

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"errors"
 	"os"
-	"path/filepath"
 
 	"berth/internal/config"
 	"berth/jobs"
@@ -11,33 +9,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// configDir is where the user's configuration is.
-func configDir() (string, error) {
-	if c := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(c) {
-		return filepath.Join(c, "berth"), nil
-	}
-	h, err := os.UserHomeDir()
-	if err == nil && !filepath.IsAbs(h) { // else it would be read from where we happen to be
-		err = errors.New("HOME is not an absolute path")
-	}
-	if err != nil {
-		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "there is no place for the configuration", Err: err, Hint: "set HOME or XDG_CONFIG_HOME"}
-	}
-	return filepath.Join(h, ".config", "berth"), nil
-}
-
 // configSources are where the configuration of this call comes from.
 func configSources(cmd *cobra.Command) config.Sources {
-	s := config.Sources{Environ: os.Environ(), Profiles: profileDirs(), Templates: templatesDir()}
-	if dir, err := configDir(); err == nil {
-		s.User = filepath.Join(dir, "config.toml")
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = ""
 	}
-	if dir, err := os.Getwd(); err == nil {
-		s.Dir = noLinks(dir)
-	}
-	if h, err := os.UserHomeDir(); err == nil {
-		s.Home = noLinks(h)
-	}
+	s := config.Here(dir)
 	// The other flags pass the checks of task files.
 	for _, f := range []config.Flag{
 		{Key: "target", Name: "target"},
@@ -51,13 +29,6 @@ func configSources(cmd *cobra.Command) config.Sources {
 		}
 	}
 	return s
-}
-
-func noLinks(dir string) string {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return real
-	}
-	return dir
 }
 
 // keys are the variables that the configuration has for programs of backends,
@@ -75,6 +46,15 @@ func (a *app) options(backend string) map[string]string {
 		return c.Options(backend)
 	}
 	return nil
+}
+
+// profile is the site's in a verb that has read the configuration, else nil.
+func (a *app) profile() (*jobs.Profile, error) {
+	if a.cfg == nil {
+		return nil, nil
+	}
+	p, err := a.cfg.ReadProfile()
+	return &p, err
 }
 
 // configured is the configuration for a verb that needs nothing of it but what

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"berth/engine"
 	"berth/jobs"
 	"berth/jobs/store"
 
@@ -68,7 +67,7 @@ copied, 78 the environment is not available here, 130 interrupted.`,
 			}
 			defer v.Close()
 			progress, done := a.copyProgress()
-			var copied engine.Copied
+			var copied jobs.Copied
 			if dst.inside {
 				copied, err = s.CopyIn(cmd.Context(), src.path, in.path, progress)
 			} else {

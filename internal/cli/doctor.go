@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/backends/daytona"
+	"berth/internal/config"
 	"berth/internal/config/profile"
 	"berth/internal/config/task"
 	"berth/internal/doctor"
@@ -75,7 +76,7 @@ func (a *app) doctor(cmd *cobra.Command, f *doctorFlags) error {
 		if err := profile.CheckName(f.write); err != nil {
 			return err
 		}
-		if _, err := os.Lstat(filepath.Join(ownProfileDir(), f.write+".toml")); err == nil && !f.force {
+		if _, err := os.Lstat(filepath.Join(config.OwnProfileDir(), f.write+".toml")); err == nil && !f.force {
 			return exists(f.write)
 		}
 	}

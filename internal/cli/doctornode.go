@@ -12,6 +12,7 @@ import (
 
 	"berth/backends/ssh"
 	"berth/engine"
+	"berth/internal/config"
 	"berth/internal/config/profile"
 	"berth/internal/doctor"
 	"berth/internal/node/nodebin"
@@ -44,7 +45,7 @@ func (a *app) lookOnNode(ctx context.Context, f *doctorFlags, w doctor.Where, he
 	}
 	times := slurm.Config{SubmitTimeout: time.Minute, QueryTimeout: 20 * time.Second}
 	if w.Login == nil {
-		h, err := home()
+		h, err := config.Home()
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +100,7 @@ func (a *app) lookFar(ctx context.Context, login jobs.SSHSpec, w doctor.Where) (
 // writeProfile writes what was found as a profile. It is read back first: one
 // that could not be used is not written.
 func (a *app) writeProfile(f *doctorFlags, places []*doctor.Place) error {
-	dir := ownProfileDir()
+	dir := config.OwnProfileDir()
 	if dir == "" {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "there is no directory for profiles", Hint: "set HOME or XDG_CONFIG_HOME"}
 	}
@@ -130,6 +131,6 @@ func (a *app) writeProfile(f *doctorFlags, places []*doctor.Place) error {
 }
 
 func exists(name string) error {
-	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the profile " + filepath.Join(ownProfileDir(), name+".toml") + " exists and was left alone",
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the profile " + filepath.Join(config.OwnProfileDir(), name+".toml") + " exists and was left alone",
 		Hint: "another name, or --force"}
 }

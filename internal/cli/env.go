@@ -10,7 +10,6 @@ import (
 	"berth/backends/external"
 	"berth/engine"
 	"berth/internal/config/keys"
-	"berth/internal/node/allocations"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -38,9 +37,9 @@ type envJSON struct {
 	Running bool             `json:"running"`
 	State   *engine.EnvState `json:"state,omitempty"`
 	// Allocation is that of an environment held in one.
-	Allocation *allocations.State `json:"allocation,omitempty"`
-	Ended      string             `json:"ended,omitempty"` // how its last keeper ended
-	Error      string             `json:"error,omitempty"`
+	Allocation *jobs.Allocation `json:"allocation,omitempty"`
+	Ended      string           `json:"ended,omitempty"` // how its last keeper ended
+	Error      string           `json:"error,omitempty"`
 	// Sandbox is that of a backend that is a program.
 	Sandbox *external.Made `json:"sandbox,omitempty"`
 }
@@ -227,7 +226,7 @@ func (a *app) envDetail(s engine.Shown) [][2]string {
 	add("made", a.when(p.Created)+" on "+p.Host)
 	if st := s.State; st != nil {
 		add("keeper", fmt.Sprintf("process %d on %s, since %s", st.PID, st.Host, a.when(st.Opened)))
-		add("home inside", string(st.Guest.Home))
+		add("home inside", st.Guest.Home)
 		add("commands", fmt.Sprint(st.Running))
 		add("background", fmt.Sprint(st.BG))
 		add("sessions", strings.Join(st.Sessions, " "))

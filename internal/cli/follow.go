@@ -1,15 +1,12 @@
 package cli
 
 import (
-	"berth/internal/remote/follow"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
 )
 
 func (a *app) followCmd() *cobra.Command {
-	var reap, guard bool
-	var attempt, looks int
 	var tab scrontab
 	c := &cobra.Command{
 		Use: jobs.VerbFollow + " [ID...]", Short: "record how jobs ended and begin their retries, from a crontab",
@@ -44,24 +41,9 @@ did not take the next attempt: try again, 78 this site has no scrontab.`,
 			if err != nil {
 				return err
 			}
-			if reap {
-				return follow.Reap(cmd.Context(), e, recs, attempt, looks, a.say)
-			}
-			if guard {
-				follow.Guard(cmd.Context(), e, recs)
-				return nil
-			}
-			return follow.Do(cmd.Context(), e, recs, a.say)
+			return e.Follow(cmd.Context(), recs, a.say)
 		},
 	}
 	tab.bind(c)
-	fs := c.Flags()
-	fs.BoolVar(&reap, "reap", false, "")
-	fs.BoolVar(&guard, "guard", false, "")
-	fs.IntVar(&attempt, "attempt", 0, "")
-	fs.IntVar(&looks, "looks", 0, "")
-	for _, internal := range []string{"reap", "guard", "attempt", "looks"} {
-		_ = fs.MarkHidden(internal)
-	}
 	return c
 }

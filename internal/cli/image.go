@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"berth/apptainer"
 	"berth/engine"
+	"berth/internal/fetch"
 	"berth/internal/images"
-	"berth/internal/images/registry"
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -20,51 +20,21 @@ const imageExit = exitHelp + `0 ok, 2 usage, 3 no such image, 4 the registry wan
 registry, the network or the disk failed, 75 the registry wants fewer requests,
 78 the image is damaged, or there is no apptainer.`
 
-// images is the cache, with the registries asked by this process. It follows the
-// profile of verbs that read the configuration.
-func (a *app) images(home string, on jobs.Starter) (*images.Cache, error) {
-	last := ""
-	progress := func(line string) {
-		if line != last {
-			a.say("%s", line)
-		}
-		last = line
-	}
-	c := apptainer.NewCache(home, on, progress)
-	c.Meter = a.meter
-	ask := &registry.Client{Progress: progress, Memo: c, Tool: c.Tool}
-	if a.cfg != nil {
-		p, err := a.cfg.ReadProfile()
-		if err == nil {
-			err = c.Use(p)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if p.Proxy != (jobs.Proxy{}) {
-			ask.HTTP = registry.Through(c.Getenv)
-		}
-	}
-	ask.Keychain = c.Getenv
-	c.Resolve = ask
-	return c, nil
-}
-
 // meter shows how far a fetch is, on a terminal. In a pipe there is one line at
 // the beginning of it, and no more.
-func (a *app) meter(m images.Meter) {
+func (a *app) meter(what string, done, of int64) {
 	if !a.errTTY || a.raw.Load() {
 		return
 	}
 	switch {
-	case m.What == "":
+	case what == "":
 		a.overwrite("")
-	case m.Of > 0:
+	case of > 0:
 		const width = 24
-		n := int(m.Done * width / max(m.Of, m.Done))
-		a.overwrite(fmt.Sprintf("%.80s [%s%s] %s of %s", jobs.Printable(m.What), strings.Repeat("=", n), strings.Repeat(" ", width-n), mib(m.Done), mib(m.Of)))
+		n := int(done * width / max(of, done))
+		a.overwrite(fmt.Sprintf("%.80s [%s%s] %s of %s", jobs.Printable(what), strings.Repeat("=", n), strings.Repeat(" ", width-n), mib(done), mib(of)))
 	default:
-		a.overwrite(fmt.Sprintf("%.80s: %s", jobs.Printable(m.What), mib(m.Done)))
+		a.overwrite(fmt.Sprintf("%.80s: %s", jobs.Printable(what), mib(done)))
 	}
 }
 
@@ -257,15 +227,35 @@ func references(img images.Image) string {
 	return strings.Join(names, " ")
 }
 
-// cacheEngine is an engine whose cache follows the profile.
-func (a *app) cacheEngine(cmd *cobra.Command) (*engine.Engine, error) {
+// cached is an engine with the cache of images that it uses.
+type cached struct {
+	*engine.Engine
+	Images *images.Cache
+}
+
+// cacheEngine opens both, as the profile says.
+func (a *app) cacheEngine(cmd *cobra.Command) (*cached, error) {
 	if _, err := a.config(cmd); err != nil {
 		return nil, err
 	}
-	return a.engine()
+	e, err := a.engine()
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.cache(e.Store.Home())
+	return &cached{e, c}, err
 }
 
-func (a *app) imagesInUse(cmd *cobra.Command) (*engine.Engine, map[string]string, error) {
+// cache is that of a state directory.
+func (a *app) cache(home string) (*images.Cache, error) {
+	p, err := a.profile()
+	if err != nil {
+		return nil, err
+	}
+	return fetch.Cache(home, run.Local{}, fetch.Options{Progress: a.progress, Profile: p, Meter: func(m images.Meter) { a.meter(m.What, m.Done, m.Of) }})
+}
+
+func (a *app) imagesInUse(cmd *cobra.Command) (*cached, map[string]string, error) {
 	e, err := a.cacheEngine(cmd)
 	if err != nil {
 		return nil, nil, err

@@ -68,7 +68,11 @@ left it running.`,
 			if err := a.watch(cmd.Context(), e, rec, false, false); err != nil {
 				return buildCode(e, rec, err)
 			}
-			img, err := e.Images.Known(b.Ref)
+			c, err := a.cache(e.Store.Home())
+			if err != nil {
+				return err
+			}
+			img, err := c.Known(b.Ref)
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 
 // pullInJob has a job fetch what is not in the cache. What references mean is
 // asked here, where that can be done, and settled.
-func (a *app) pullInJob(cmd *cobra.Command, f *taskFlags, e *engine.Engine, refs []string) ([]images.Image, error) {
+func (a *app) pullInJob(cmd *cobra.Command, f *taskFlags, e *cached, refs []string) ([]images.Image, error) {
 	out := make([]images.Image, len(refs))
 	var list []engine.Pull
 	for i, ref := range refs {
@@ -43,7 +43,7 @@ func (a *app) pullInJob(cmd *cobra.Command, f *taskFlags, e *engine.Engine, refs
 		return nil, err
 	}
 	a.notes(append(notes, more...))
-	if err := a.watch(cmd.Context(), e, rec, true, false); err != nil {
+	if err := a.watch(cmd.Context(), e.Engine, rec, true, false); err != nil {
 		return nil, err
 	}
 	for i, ref := range refs {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/config"
 	"berth/jobs/store"
 )
 
@@ -76,26 +77,26 @@ func TestHome(t *testing.T) {
 		if c.unset != "" {
 			t.Setenv(c.unset, "")
 		}
-		if got, err := home(); err != nil || got != c.want {
+		if got, err := config.Home(); err != nil || got != c.want {
 			t.Errorf("without %s: %q, %v; want %q", c.unset, got, err, c.want)
 		}
 	}
 	t.Setenv("XDG_STATE_HOME", "relative") // the XDG specification has it ignored
-	if got, _ := home(); got != "/home/alice/.local/state/berth" {
+	if got, _ := config.Home(); got != "/home/alice/.local/state/berth" {
 		t.Errorf("got %q", got)
 	}
 	t.Setenv("HOME", "")
-	if _, err := home(); err == nil {
+	if _, err := config.Home(); err == nil {
 		t.Error("no HOME is no error")
 	}
 	t.Setenv("BERTH_PROFILE_PATH", "")
-	if got := profileDirs(); len(got) != 1 || got[0] != "/etc/berth/profiles" {
+	if got := config.ProfileDirs(); len(got) != 1 || got[0] != "/etc/berth/profiles" {
 		t.Errorf("profiles are looked for in %q", got)
 	}
 	t.Setenv("HOME", "/home/alice")
 	t.Setenv("XDG_CONFIG_HOME", "")
 	t.Setenv("BERTH_PROFILE_PATH", "/shared/lab/profiles/:relative::/shared/site")
-	if got := strings.Join(profileDirs(), " "); got != "/home/alice/.config/berth/profiles /shared/lab/profiles /shared/site /etc/berth/profiles" {
+	if got := strings.Join(config.ProfileDirs(), " "); got != "/home/alice/.config/berth/profiles /shared/lab/profiles /shared/site /etc/berth/profiles" {
 		t.Errorf("profiles are looked for in %q", got)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"syscall"
 
-	"berth/internal/remote/follow"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -27,9 +26,6 @@ import (
 // Main runs berth with these arguments and returns its exit code.
 func Main(args []string) int {
 	syscall.Umask(0o077)
-	if follow.IsWatch(args) { // no verb for people
-		return follow.WatchMain(args[1:], os.Stderr)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)

@@ -10,10 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/backends/daytona"
+	"berth/engine"
 	"berth/internal/cli"
-	"berth/internal/node"
-	"berth/internal/remote/follow"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -27,7 +25,7 @@ func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	switch {
 	case strings.HasPrefix(name, "berth-"), name == filepath.Base(guestPath): // a copy of it, too
-		leave(follow.Program(os.Args[1:]))
+		leave(engine.NodeMain(os.Args[1:]))
 	case name == containerInit:
 		leave(containerMain(os.Args[1:]))
 	}
@@ -50,12 +48,7 @@ func leave(code int) {
 
 // berth is what cmd/berth's main does.
 func berth(args []string) int {
-	if node.Is(args) {
-		return node.Main(args)
-	}
-	if len(args) > 0 && args[0] == daytona.Verb {
-		return daytona.Main(args[1:])
-	}
+	engine.Main()
 	// A second ctrl-C comes from a test that may stand still for longer than a
 	// person waits.
 	if d, err := time.ParseDuration(os.Getenv("BERTH_TEST_SECOND")); err == nil {

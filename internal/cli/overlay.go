@@ -38,7 +38,7 @@ commands, uses it at a time. A snapshot is a copy that is kept beside it.`,
 
 // overlays is the set of the named ones. Nothing is made.
 func (a *app) overlays() (*overlay.Set, *store.Store, error) {
-	h, err := home()
+	h, err := config.Home()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +51,7 @@ func (a *app) overlays() (*overlay.Set, *store.Store, error) {
 
 // overlaysToWrite makes the state directory where it is missing.
 func (a *app) overlaysToWrite() (*overlay.Set, error) {
-	h, err := home()
+	h, err := config.Home()
 	if err != nil {
 		return nil, err
 	}

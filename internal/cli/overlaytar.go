@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"berth/apptainer"
-	"berth/internal/images"
+	"berth/internal/config"
 	"berth/jobs"
 	"berth/overlay"
 
@@ -82,11 +82,11 @@ An overlay that is in use is read from its last snapshot.
 				return err
 			}
 			if f == formatSIF {
-				h, err := home()
+				h, err := config.Home()
 				if err != nil {
 					return err
 				}
-				cache, err := a.images(h, set.On)
+				cache, err := a.cache(h)
 				if err != nil {
 					return err
 				}
@@ -127,10 +127,10 @@ func (a *app) exportTar(ctx context.Context, set *overlay.Set, name string, w io
 	left, err := set.Export(ctx, name, b, func(done, all int64) {
 		if now := a.now(); now.Sub(begun) > time.Second && now.Sub(shown) > 200*time.Millisecond {
 			shown = now
-			a.meter(images.Meter{What: "exporting " + name, Done: min(done, all), Of: all})
+			a.meter("exporting "+name, min(done, all), all)
 		}
 	})
-	a.meter(images.Meter{})
+	a.meter("", 0, 0)
 	if left > 0 {
 		a.say("left out: %s", plural(left, "socket or device"))
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"berth/engine"
+	"berth/internal/config"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -134,11 +135,11 @@ exist, 78 its containment is not available here.`,
 			if err != nil {
 				return err
 			}
-			h, err := home()
+			h, err := config.Home()
 			if err != nil {
 				return err
 			}
-			e, err := a.planner(h)
+			e, err := a.planner()
 			if err != nil {
 				return err
 			}

@@ -72,13 +72,13 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 	// configuration names stands below it.
 	named := t.Template != ""
 	if named {
-		err = engine.TaskTemplate(templatesDir(), &t)
+		err = engine.TaskTemplate(config.TemplatesDir(), &t)
 	}
 	if err == nil {
 		notes, err = cfg.Task(&t)
 	}
 	if err == nil && !named {
-		err = engine.TaskTemplate(templatesDir(), &t)
+		err = engine.TaskTemplate(config.TemplatesDir(), &t)
 	}
 	if err != nil {
 		return t, c, nil, err

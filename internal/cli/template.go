@@ -7,20 +7,12 @@ import (
 	"strings"
 
 	"berth/engine"
+	"berth/internal/config"
 	"berth/jobs"
 	"berth/templates"
 
 	"github.com/spf13/cobra"
 )
-
-// templatesDir is where the user's own templates stand, or "".
-func templatesDir() string {
-	dir, err := configDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "templates")
-}
 
 const templateExit = exitHelp + `0 ok, 2 the template or an option is wrong, or it holds a secret, 3 no such
 template.`
@@ -81,11 +73,11 @@ description.
 			if err != nil {
 				return err
 			}
-			list, bad := templates.Workspaces(templatesDir())
+			list, bad := templates.Workspaces(config.TemplatesDir())
 			out := make([]templateJSON, len(list))
 			rows := make([][]string, len(list))
 			for i, w := range list {
-				out[i] = a.described(cmd, e, w)
+				out[i] = a.described(cmd, e.Engine, w)
 				built := "no"
 				if out[i].Reference != "" {
 					built = "yes"
@@ -111,7 +103,7 @@ image, when it is built.
 		Example: `  berth template show default`,
 		Args:    oneTemplate,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := templates.FindWorkspace(templatesDir(), args[0])
+			w, err := templates.FindWorkspace(config.TemplatesDir(), args[0])
 			if err != nil {
 				return err
 			}
@@ -119,7 +111,7 @@ image, when it is built.
 			if err != nil {
 				return err
 			}
-			j := a.described(cmd, e, w)
+			j := a.described(cmd, e.Engine, w)
 			if a.json {
 				return a.printJSON(map[string]any{"template": j})
 			}
@@ -163,7 +155,7 @@ like a secret is refused. Name variables instead: their values are passed in.
 			if name == "" {
 				name = strings.TrimSuffix(filepath.Base(args[0]), ".toml")
 			}
-			dir, err := configDir()
+			dir, err := config.Dir()
 			if err != nil {
 				return err
 			}
@@ -192,7 +184,7 @@ them when they have not been used for long.
 		Example: `  berth template rm mine`,
 		Args:    oneTemplate,
 		RunE: func(_ *cobra.Command, args []string) error {
-			dir, err := configDir()
+			dir, err := config.Dir()
 			if err != nil {
 				return err
 			}
@@ -216,7 +208,7 @@ apptainer, 130 ctrl-C left the job running.`,
   berth template build mine --partition build --time 30m`,
 		Args: oneTemplate,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := templates.FindWorkspace(templatesDir(), args[0])
+			w, err := templates.FindWorkspace(config.TemplatesDir(), args[0])
 			if err != nil {
 				return err
 			}

@@ -15,7 +15,6 @@ import (
 
 	"berth/engine"
 	"berth/jobs"
-	"berth/jobs/store"
 )
 
 // Parts that the test binary plays as a process of its own.
@@ -85,11 +84,10 @@ func (c *client) says(word string) {
 // beClient is that process.
 func beClient(args []string) int {
 	home, name, session, what, arg := args[0], args[1], args[2], args[3], os.Getenv(argVar)
-	st, err := store.Open(home)
+	e, err := engine.Open(context.Background(), engine.Options{Home: home})
 	if err != nil {
 		return failClient(err)
 	}
-	e := parts(st)
 	v, err := e.FindEnvironment(name)
 	if err != nil {
 		return failClient(err)
@@ -103,7 +101,7 @@ func beClient(args []string) int {
 	case "exec":
 		_, err = s.Exec(context.Background(), engine.ExecRequest{Command: jobs.Command{Shell: arg}, Timeout: -1, Waiting: func() { say("waiting") }})
 	case "put":
-		_, err = s.WriteFile(context.Background(), arg, &endlessFile{after: 4 << 20, tell: func() { say("writing") }}, engine.WriteOptions{})
+		_, err = s.WriteFile(context.Background(), arg, &endlessFile{after: 4 << 20, tell: func() { say("writing") }}, jobs.WriteOptions{})
 	}
 	if err != nil {
 		return failClient(err)

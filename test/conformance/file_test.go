@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"berth/engine"
 	"berth/jobs"
 )
 
@@ -31,7 +30,7 @@ func (p *place) read(path string) (string, error) {
 
 func (p *place) write(path, text string) {
 	p.t.Helper()
-	if _, err := p.s.WriteFile(p.ctx(), path, strings.NewReader(text), engine.WriteOptions{Parents: true}); err != nil {
+	if _, err := p.s.WriteFile(p.ctx(), path, strings.NewReader(text), jobs.WriteOptions{Parents: true}); err != nil {
 		p.t.Fatal(explain(err))
 	}
 }
@@ -72,15 +71,15 @@ var fileCases = []testCase{
 	{"files", "an edit", func(p *place) {
 		p.dir("edit")
 		p.write("f", "one two two\n")
-		if n, err := p.s.EditFile(p.ctx(), "f", engine.FileEdit{Old: "one", New: "1"}); n != 1 || err != nil {
+		if n, err := p.s.EditFile(p.ctx(), "f", jobs.FileEdit{Old: "one", New: "1"}); n != 1 || err != nil {
 			p.t.Error(n, err)
 		}
-		for _, e := range []engine.FileEdit{{Old: "two", New: "2"}, {Old: "three", New: "3"}, {Old: "", New: "x"}} {
+		for _, e := range []jobs.FileEdit{{Old: "two", New: "2"}, {Old: "three", New: "3"}, {Old: "", New: "x"}} {
 			if _, err := p.s.EditFile(p.ctx(), "f", e); err == nil {
 				p.t.Errorf("%+v was made", e)
 			}
 		}
-		if n, err := p.s.EditFile(p.ctx(), "f", engine.FileEdit{Old: "two", New: "2", All: true}); n != 2 || err != nil {
+		if n, err := p.s.EditFile(p.ctx(), "f", jobs.FileEdit{Old: "two", New: "2", All: true}); n != 2 || err != nil {
 			p.t.Error(n, err)
 		}
 		if got, _ := p.read("f"); got != "1 2 2\n" {
@@ -97,7 +96,7 @@ var fileCases = []testCase{
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				if _, err := p.s.EditFile(p.ctx(), "f", engine.FileEdit{Old: fmt.Sprintf("line %02d", i), New: fmt.Sprintf("changed %02d", i)}); err != nil {
+				if _, err := p.s.EditFile(p.ctx(), "f", jobs.FileEdit{Old: fmt.Sprintf("line %02d", i), New: fmt.Sprintf("changed %02d", i)}); err != nil {
 					p.t.Error(explain(err))
 				}
 			})
@@ -112,7 +111,7 @@ var fileCases = []testCase{
 		p.write("b/two.go", "package b\nfunc Two() {}\n")
 		p.write("a.txt", "func in a text\n")
 		p.want("ln -s a.txt l; mkdir -m 700 empty", 0, "")
-		l, err := p.s.List(p.ctx(), ".", engine.ListOptions{Depth: 3})
+		l, err := p.s.List(p.ctx(), ".", jobs.ListOptions{Depth: 3})
 		var names []string
 		for _, e := range l.Entries {
 			names = append(names, e.Path+":"+e.Type)
@@ -120,7 +119,7 @@ var fileCases = []testCase{
 		if err != nil || strings.Join(names, " ") != "a.txt:file b:directory b/two.go:file empty:directory l:symlink" {
 			p.t.Errorf("got %q, %v", names, err)
 		}
-		f, err := p.s.Search(p.ctx(), ".", engine.FileQuery{Pattern: `^func \w+\(`, Glob: "*.go"})
+		f, err := p.s.Search(p.ctx(), ".", jobs.FileQuery{Pattern: `^func \w+\(`, Glob: "*.go"})
 		if err != nil || len(f.Matches) != 1 || f.Matches[0].Path != "b/two.go" || f.Matches[0].Line != 2 {
 			p.t.Errorf("got %+v, %v", f, err)
 		}
@@ -136,7 +135,7 @@ var fileCases = []testCase{
 				p.t.Errorf("%s was read", n)
 			}
 		}
-		if _, err := p.s.WriteFile(p.ctx(), "no/such/dir/f", strings.NewReader("x"), engine.WriteOptions{}); err == nil {
+		if _, err := p.s.WriteFile(p.ctx(), "no/such/dir/f", strings.NewReader("x"), jobs.WriteOptions{}); err == nil {
 			p.t.Error("it was written")
 		}
 	}},
@@ -144,7 +143,7 @@ var fileCases = []testCase{
 		p.dir("broken")
 		p.write("f", "old")
 		r := io.MultiReader(strings.NewReader(strings.Repeat("n", 100000)), failing{})
-		if _, err := p.s.WriteFile(p.ctx(), "f", r, engine.WriteOptions{}); err == nil {
+		if _, err := p.s.WriteFile(p.ctx(), "f", r, jobs.WriteOptions{}); err == nil {
 			p.t.Error("it was written")
 		}
 		p.want("cat f; ls -A | wc -l", 0, "old1\n")

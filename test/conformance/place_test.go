@@ -13,18 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/backends/all"
-	"berth/backends/daytona"
-	"berth/backends/external"
-	"berth/backends/ssh"
 	"berth/engine"
-	"berth/internal/node/nodebin"
-	"berth/internal/remote/replica"
-	"berth/internal/sys/run"
-	"berth/internal/workspace"
 	"berth/jobs"
-	"berth/jobs/store"
-	"berth/slurm"
 )
 
 // wait bounds every single thing that a case waits for.
@@ -63,41 +53,14 @@ func column() string {
 	return backend()
 }
 
-// parts puts an engine together as the command line does.
-func parts(st *store.Store) *engine.Engine {
-	on := run.Local{}
-	program := all.Program(on, st.Home(), st.Owner, nil, nil)
-	program(daytona.Name).Builtin = daytona.Program()
-	return &engine.Engine{
-		Program: func(name string) engine.Program {
-			if b := program(name); b != nil {
-				return b
-			}
-			return nil
-		},
-		Programs: external.Names,
-		Store:    st, Backends: all.Backends(on), Schedulers: []jobs.Scheduler{slurm.New(on, slurm.Config{})},
-		Node: func() (string, error) { return nodebin.Install(st.Bin()) }, Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep,
-		Sites: func(at jobs.SSHSpec) (engine.Site, error) {
-			h, err := ssh.Backend{On: on}.Host(at)
-			if err != nil {
-				return nil, err
-			}
-			return replica.New(replica.Config{Host: h, Git: workspace.New(on), Scheduler: func(there jobs.Starter, where string) jobs.Scheduler {
-				return slurm.New(there, slurm.Config{Login: where})
-			}}), nil
-		},
-	}
-}
-
 // newEngine is a program of its own, as far as the environments can tell.
 func newEngine(t *testing.T, home string) *engine.Engine {
 	t.Helper()
-	st, err := store.Open(home)
+	e, err := engine.Open(t.Context(), engine.Options{Home: home})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parts(st)
+	return e
 }
 
 func options(name string) jobs.EnvOptions {

@@ -38,7 +38,7 @@ func testMain(m *testing.M) int {
 	home = filepath.Join(dir, "state")
 	if node = os.Getenv("BERTH_TEST_NODE"); node == "" { // one that was built already
 		node = filepath.Join(dir, "berth-node")
-		cmd := exec.Command("go", "build", "-o", node, "berth/cmd/berth-node")
+		cmd := exec.Command("go", "build", "-tags", "berthnode", "-o", node, "berth/cmd/berth-node")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build berth-node: %v\n%s", err, out)

@@ -36,7 +36,7 @@ var node = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "berth-node"), "../../cmd/berth-node")
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", "berthnode", "-o", filepath.Join(dir, "berth-node"), "../../cmd/berth-node")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		_ = os.RemoveAll(dir)

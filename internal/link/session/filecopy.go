@@ -11,16 +11,6 @@ import (
 	"berth/jobs"
 )
 
-// Copied says what was copied.
-type Copied struct {
-	Path    string // of the file or directory that was made
-	Entries int64  // files, directories and links
-	Bytes   int64  // in files
-	// Incomplete says that something could not be read, see Notes.
-	Incomplete bool
-	Notes      []string
-}
-
 // CopyIn copies a file or directory of this machine to a path inside, as cp -a
 // has it, see package transfer. progress, which may be nil, is told how many
 // bytes of files have gone out.

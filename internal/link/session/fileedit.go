@@ -11,13 +11,6 @@ import (
 	"berth/jobs"
 )
 
-// Edit replaces a text in a file.
-type Edit struct {
-	Old, New string
-	// All replaces every place; else there must be exactly one.
-	All bool
-}
-
 // editTries is how often an edit is tried: at least one of those that are made
 // at the same time succeeds each time.
 const editTries = 100

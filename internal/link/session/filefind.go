@@ -17,49 +17,8 @@ import (
 	"berth/jobs"
 )
 
-// ListOptions say what of a directory is listed.
-type ListOptions struct {
-	Depth int    // 0 and 1 are the directory itself
-	Glob  string // picks by the last name, as find -name does; "" is all
-	Limit int    // of entries; 0 is 1,000
-}
-
-// Listing is what a directory holds, sorted by path. Times are in seconds, and
-// targets of links are left out.
-type Listing struct {
-	Path    string // of the directory
-	Entries []FileInfo
-	More    bool // there are more
-	Notes   []string
-}
-
-// Query says what to search for.
-type Query struct {
-	Pattern    string // an expression of grep -E for a part of a line
-	Literal    bool   // Pattern is a text
-	IgnoreCase bool
-	Glob       string // picks files by the last name, as find -name does; "" is all
-	Limit      int    // of matches; 0 is 200
-}
-
-// Match is a line that was found.
-type Match struct {
-	Path string // relative to the directory searched; of a file, its name
-	Line int    // from 1
-	Text string // without its end, at most 500 bytes
-}
-
-// Found is what a search has found, sorted by path and line. Binary files
-// (where grep knows -I), files of 8 MiB and more and .git are not looked into.
-type Found struct {
-	Path    string // that was searched
-	Matches []Match
-	More    bool // there are more
-	Notes   []string
-}
-
 // fileTypes are the types in st_mode, see [FileInfo].
-var fileTypes = map[uint64]string{syscall.S_IFREG: TypeFile, syscall.S_IFDIR: TypeDirectory, syscall.S_IFLNK: TypeSymlink}
+var fileTypes = map[uint64]string{syscall.S_IFREG: jobs.TypeFile, syscall.S_IFDIR: jobs.TypeDirectory, syscall.S_IFLNK: jobs.TypeSymlink}
 
 // List lists a directory, with find(1) and stat(1) of the environment.
 func (s *Session) List(ctx context.Context, sess, path string, o ListOptions) (Listing, error) {
@@ -86,7 +45,7 @@ func (s *Session) List(ctx context.Context, sess, path string, o ListOptions) (L
 		size, _ := strconv.ParseInt(f[1], 10, 64)
 		seconds, _ := strconv.ParseInt(f[2], 10, 64)
 		l.Entries = append(l.Entries, FileInfo{
-			Path: below(at.Path, f[3]), Type: cmp.Or(fileTypes[mode&syscall.S_IFMT], TypeOther), Mode: fs.FileMode(mode) & fs.ModePerm,
+			Path: below(at.Path, f[3]), Type: cmp.Or(fileTypes[mode&syscall.S_IFMT], jobs.TypeOther), Mode: fs.FileMode(mode) & fs.ModePerm,
 			Size: size, Time: time.Unix(seconds, 0),
 		})
 	}

@@ -4,46 +4,24 @@ import (
 	"context"
 	"io"
 	"io/fs"
-	"time"
 
 	"berth/internal/link/wire"
+	"berth/jobs"
 )
 
-// Types of entries.
-const (
-	TypeFile      = "file"
-	TypeDirectory = "directory"
-	TypeSymlink   = "symlink"
-	TypeOther     = "other" // a socket, a device or a pipe
+// What files are described and asked for by.
+type (
+	FileInfo     = jobs.FileInfo
+	Content      = jobs.FileContent
+	WriteOptions = jobs.WriteOptions
+	Edit         = jobs.FileEdit
+	ListOptions  = jobs.ListOptions
+	Listing      = jobs.FileListing
+	Query        = jobs.FileQuery
+	Match        = jobs.FileMatch
+	Found        = jobs.FilesFound
+	Copied       = jobs.Copied
 )
-
-// FileInfo is a file or directory inside; a symbolic link is not followed,
-// except where a file is opened.
-type FileInfo struct {
-	Path   string // absolute; in a listing relative to the directory listed
-	Type   string // one of the constants
-	Mode   fs.FileMode
-	Size   int64 // bytes
-	Time   time.Time
-	Target string // of a symbolic link
-}
-
-// Content says what of a file was read or written.
-type Content struct {
-	File  FileInfo
-	Bytes int64 // read or written
-	// More says that the file goes on behind what was read.
-	More bool
-}
-
-// WriteOptions are how a file is written.
-type WriteOptions struct {
-	// Mode is the permission bits; 0 keeps those of the file that is there, or
-	// is 0644 for a new one.
-	Mode fs.FileMode
-	// Parents makes missing directories above the file.
-	Parents bool
-}
 
 // Stat describes what is at path. Here and below, a path is absolute, begins
 // with ~/, or is relative to the directory of the session named sess; an error
@@ -95,9 +73,9 @@ func infoOf(e *wire.FileEntry) FileInfo {
 	}
 	i := FileInfo{Path: string(e.Path), Type: e.Type, Mode: fs.FileMode(e.Mode) & fs.ModePerm, Size: max(e.Size, 0), Time: e.Time, Target: string(e.Target)}
 	switch i.Type {
-	case TypeFile, TypeDirectory, TypeSymlink:
+	case jobs.TypeFile, jobs.TypeDirectory, jobs.TypeSymlink:
 	default:
-		i.Type = TypeOther
+		i.Type = jobs.TypeOther
 	}
 	return i
 }

@@ -44,20 +44,8 @@ type KeepAnswer struct {
 	State *KeepState `json:"state,omitempty"`
 }
 
-// BG is a background process and its record.
-type BG struct {
-	ID      string       `json:"id"` // "bg-1", unique in its environment
-	Command jobs.Command `json:"command"`
-	Session string       `json:"session,omitempty"`
-	PID     int          `json:"pid,omitempty"` // inside
-	Running bool         `json:"running"`
-	Exit    *jobs.Exit   `json:"exit,omitempty"` // nil while it runs, and when it is lost
-	Lost    string       `json:"lost,omitempty"` // why it is not known how it ended
-	Started time.Time    `json:"started"`
-	Ended   time.Time    `json:"ended,omitzero"`
-	Log     int64        `json:"log_bytes"`
-	Cut     bool         `json:"log_cut,omitempty"` // the log has reached its limit
-}
+// BG is a background process.
+type BG = jobs.Background
 
 // KeepState is what a keeper says of its environment.
 type KeepState struct {

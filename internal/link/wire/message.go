@@ -103,11 +103,8 @@ type StartMessage struct {
 	Keep *KeepRequest `json:"keep,omitempty"`
 }
 
-// Size is a terminal's, in characters.
-type Size struct {
-	Rows int `json:"rows"`
-	Cols int `json:"cols"`
-}
+// Size is a terminal's.
+type Size = jobs.TerminalSize
 
 // StartedMessage says that a command has begun, after it may have waited for
 // its session.

@@ -130,22 +130,8 @@ func (p *Place) outcome(ctx context.Context, a *Allocation) (over bool, err erro
 	}
 }
 
-// State is what is known of an environment's allocation.
-type State struct {
-	ID    string `json:"id"`    // the scheduler's
-	State string `json:"state"` // the scheduler's word
-	// Running is that it has begun.
-	Running bool `json:"running"`
-	// Open is that its keeper has opened the environment, as far as is recorded.
-	Open   bool      `json:"open,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Node   string    `json:"node,omitempty"`
-	Start  time.Time `json:"start,omitzero"` // real, or expected
-	Ends   time.Time `json:"ends,omitzero"`
-}
-
 // State asks the scheduler about the allocation; nil is that there is none.
-func (p *Place) State(ctx context.Context) (*State, error) {
+func (p *Place) State(ctx context.Context) (*jobs.Allocation, error) {
 	a, err := last(p.Record)
 	if err != nil || a == nil || a.ended != nil || a.submitted == nil {
 		return nil, err
@@ -159,7 +145,7 @@ func (p *Place) State(ctx context.Context) (*State, error) {
 	if err != nil || a.ended != nil {
 		return nil, err
 	}
-	out := &State{ID: a.Native(), State: st.NativeState, Running: st.State == jobs.StateRunning, Reason: st.Reason, Node: st.Node, Start: st.Start}
+	out := &jobs.Allocation{ID: a.Native(), State: st.NativeState, Running: st.State == jobs.StateRunning, Reason: st.Reason, Node: st.Node, Start: st.Start}
 	if info != nil {
 		out.Ends, out.Open = info.Ends, out.Running && !info.Opened.IsZero()
 	}

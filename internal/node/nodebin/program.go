@@ -113,4 +113,7 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-func name(sum string) string { return "berth-node-" + sum[:12] }
+// Prefix begins the name of each.
+const Prefix = "berth-node-"
+
+func name(sum string) string { return Prefix + sum[:12] }

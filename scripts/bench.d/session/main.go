@@ -14,20 +14,12 @@ import (
 	"strconv"
 	"time"
 
-	"berth/backends/all"
 	"berth/engine"
-	"berth/internal/node"
-	"berth/internal/node/nodebin"
-	"berth/internal/sys/run"
 	"berth/jobs"
-	"berth/jobs/store"
-	"berth/slurm"
 )
 
 func main() {
-	if node.Is(os.Args[1:]) { // on a host of ssh, where it is put
-		os.Exit(node.Main(os.Args[1:]))
-	}
+	engine.Main()
 	if err := measure(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "session:", err, jobs.HintOf(err))
 		os.Exit(1)
@@ -43,20 +35,16 @@ func measure(args []string) error {
 		return err
 	}
 	prefix := args[1]
-	st, err := store.Open(os.Getenv("BERTH_HOME"))
-	if err != nil {
-		return err
-	}
-	e := &engine.Engine{
-		Store: st, Backends: all.Backends(run.Local{}), Schedulers: []jobs.Scheduler{slurm.New(run.Local{}, slurm.Config{})}, Node: func() (string, error) { return nodebin.Install(st.Bin()) },
-		Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep,
-	}
 	o := jobs.EnvOptions{Name: "bench-" + prefix, Place: jobs.Place{Backend: args[2]}}
 	if len(args) > 3 {
 		o.Scheduler = args[3]
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
+	e, err := engine.Open(ctx, engine.Options{})
+	if err != nil {
+		return err
+	}
 	v, err := e.Environment(ctx, o)
 	if err != nil {
 		return err

@@ -13,10 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/backends/all"
 	"berth/engine"
 	"berth/internal/sys/run"
-	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/test/fakes/pool"
@@ -32,19 +30,17 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	p, yard := newPool(t)
-	st, err := store.Open(filepath.Join(t.TempDir(), "state"))
+	e, err := engine.Open(t.Context(), engine.Options{Home: filepath.Join(t.TempDir(), "state")})
 	must(t, err)
 	self, err := os.Executable()
 	must(t, err)
-	on := run.Local{}
-	e := &engine.Engine{
-		Store: st, Schedulers: []jobs.Scheduler{p}, Backends: all.Backends(on), Git: workspace.New(on), Node: func() (string, error) { return self, nil },
-		Aside: func(log string, words ...string) error {
-			_, err := run.Detach(append([]string{self}, words...), append(os.Environ(), "BERTH_HOME="+st.Home(), "POOL_YARD="+yard), "/", log)
-			return err
-		},
-		Getenv: func(string) (string, bool) { return "", false }, Now: time.Now, Sleep: engine.Sleep,
+	e.Schedulers = []jobs.Scheduler{p}
+	e.Node = func() (string, error) { return self, nil }
+	e.Aside = func(log string, words ...string) error {
+		_, err := run.Detach(append([]string{self}, words...), append(os.Environ(), "BERTH_HOME="+e.Store.Home(), "POOL_YARD="+yard), "/", log)
+		return err
 	}
+	e.Getenv = func(string) (string, bool) { return "", false }
 	return &site{e, t, p}
 }
 

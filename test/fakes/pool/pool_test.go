@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"berth/backends/all"
+	"berth/engine"
 	"berth/internal/node"
 	"berth/internal/node/batch"
-	"berth/internal/remote/follow"
 	"berth/jobs"
 	"berth/jobs/jobstest"
 	"berth/test/fakes/pool"
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	}
 	batch.Schedulers = append(batch.Schedulers, pool.Inside{})
 	all.Clusters = append(all.Clusters, func(jobs.Starter, string) jobs.Cluster { return pool.New(os.Getenv("POOL_YARD"), os.Args[0]) })
-	if node.Is(args) || follow.IsWatch(args) || len(args) > 0 && args[0] == jobs.VerbFollow {
-		leave(follow.Program(args))
+	if node.Is(args) || len(args) > 0 && (args[0] == jobs.VerbWatch || args[0] == jobs.VerbFollow) {
+		leave(engine.NodeMain(args))
 	}
 	os.Exit(m.Run())
 }

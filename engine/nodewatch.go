@@ -1,4 +1,4 @@
-package follow
+package engine
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"berth/engine"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -24,19 +23,15 @@ const (
 	watchFor             = 24 * time.Hour
 )
 
-// IsWatch tells whether a command line (without the program) is one of
-// [WatchMain].
-func IsWatch(args []string) bool { return len(args) == 2 && args[0] == jobs.VerbWatch }
-
-// WatchMain is the rest of the process of a queued job, `berth-node queue-watch
-// DIR`, once the job's own has ended, see [Watch]. It returns the exit code.
-func WatchMain(args []string, stderr io.Writer) int {
+// watchMain is the rest of the process of a queued job, `berth-node queue-watch
+// DIR`, once the job's own has ended, see [watch]. It returns the exit code.
+func watchMain(args []string, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir := args[0]
 	st, err := store.Open(filepath.Dir(filepath.Dir(filepath.Dir(store.JobDirOf(dir)))))
 	if err == nil {
-		err = Watch(ctx, assemble(st), dir)
+		err = watch(ctx, assemble(st, nil, nil), dir)
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "berth: error:", err)
@@ -44,10 +39,10 @@ func WatchMain(args []string, stderr io.Writer) int {
 	return jobs.CodeOf(err)
 }
 
-// Watch takes the next steps of a job of this machine's queue whose process has
+// watch takes the next steps of a job of this machine's queue whose process has
 // ended, until the job is over, or another attempt of it has a process that does
 // so. A job that has ended in order costs one look.
-func Watch(ctx context.Context, e *engine.Engine, attemptDir string) error {
+func watch(ctx context.Context, e *Engine, attemptDir string) error {
 	dir := store.JobDirOf(attemptDir)
 	begun := e.Now()
 	for pause := watchSoon; ; pause = min(pause*2, watchLate) {

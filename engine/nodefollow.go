@@ -1,7 +1,4 @@
-// Package follow takes the next step of jobs that no berth command looks at. It is
-// the verb "follow" of berth, and of the program for the nodes, which does this on
-// clusters where no berth is installed.
-package follow
+package engine
 
 import (
 	"context"
@@ -13,20 +10,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
-	"berth/backends/all"
-	"berth/engine"
-	"berth/internal/node/nodebin"
-	"berth/internal/sys/run"
-	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
 )
 
-// Do takes the next step of each job, and reports it with say. The error names the
+// Follow takes the next step of each job, and reports it with say. The error names the
 // jobs that need another look.
-func Do(ctx context.Context, e *engine.Engine, recs []*jobs.Record, say func(format string, args ...any)) error {
+func (e *Engine) Follow(ctx context.Context, recs []*jobs.Record, say func(format string, args ...any)) error {
 	before := map[string]int{}
 	for _, r := range recs {
 		before[r.Spec.ID] = len(r.Attempts)
@@ -50,8 +41,8 @@ func Do(ctx context.Context, e *engine.Engine, recs []*jobs.Record, say func(for
 	return errors.Join(errs...)
 }
 
-// Reap does the whole work of an attempt's reaper, see [engine.Engine.Reap].
-func Reap(ctx context.Context, e *engine.Engine, recs []*jobs.Record, attempt, looks int, say func(format string, args ...any)) error {
+// followReap does the whole work of an attempt's reaper, see [Engine.Reap].
+func followReap(ctx context.Context, e *Engine, recs []*jobs.Record, attempt, looks int, say func(format string, args ...any)) error {
 	if len(recs) != 1 {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "--reap takes one job id"}
 	}
@@ -63,10 +54,10 @@ func Reap(ctx context.Context, e *engine.Engine, recs []*jobs.Record, attempt, l
 	return err
 }
 
-// Guard submits a reaper for each job that has none, see [engine.Engine.Guard]. No
+// followGuard submits a reaper for each job that has none, see [Engine.Guard]. No
 // command waits for it, and the process that has started it may be submitting the
 // next job, so it lowers its own priority.
-func Guard(ctx context.Context, e *engine.Engine, recs []*jobs.Record) {
+func followGuard(ctx context.Context, e *Engine, recs []*jobs.Record) {
 	_ = syscall.Setpriority(syscall.PRIO_PGRP, 0, 5)
 	for _, r := range recs {
 		// Each submission takes a while, and another process may have submitted
@@ -78,9 +69,9 @@ func Guard(ctx context.Context, e *engine.Engine, recs []*jobs.Record) {
 	}
 }
 
-// Main is `berth-node follow ID...`, or --all, with the state directory in BERTH_HOME. It
+// followMain is `berth-node follow ID...`, or --all, with the state directory in BERTH_HOME. It
 // returns the exit code of the process.
-func Main(args []string, stderr io.Writer) int {
+func followMain(args []string, stderr io.Writer) int {
 	fs := flag.NewFlagSet(jobs.VerbFollow, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	reap := fs.Bool("reap", false, "")
@@ -94,15 +85,15 @@ func Main(args []string, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(stderr, "berth: "+format+"\n", args...) }
-	err := ids(os.Getenv("BERTH_HOME"), fs.Args(), func(e *engine.Engine, recs []*jobs.Record) error {
+	err := followIDs(os.Getenv("BERTH_HOME"), fs.Args(), func(e *Engine, recs []*jobs.Record) error {
 		if *reap {
-			return Reap(ctx, e, recs, *attempt, *looks, say)
+			return followReap(ctx, e, recs, *attempt, *looks, say)
 		}
 		if *guard {
-			Guard(ctx, e, recs)
+			followGuard(ctx, e, recs)
 			return nil
 		}
-		return Do(ctx, e, recs, say)
+		return e.Follow(ctx, recs, say)
 	})
 	if err == nil {
 		return jobs.CodeOK
@@ -114,9 +105,9 @@ func Main(args []string, stderr io.Writer) int {
 	return jobs.CodeOf(err)
 }
 
-// ids has something done with jobs of a state directory, all of them if none is
+// followIDs has something done with jobs of a state directory, all of them if none is
 // named. One that cannot be read keeps it from no other.
-func ids(home string, ids []string, do func(*engine.Engine, []*jobs.Record) error) error {
+func followIDs(home string, ids []string, do func(*Engine, []*jobs.Record) error) error {
 	if !filepath.IsAbs(home) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "BERTH_HOME does not name the state directory"}
 	}
@@ -139,28 +130,5 @@ func ids(home string, ids []string, do func(*engine.Engine, []*jobs.Record) erro
 		}
 		recs = append(recs, r)
 	}
-	return errors.Join(append(errs, do(assemble(st), recs))...)
-}
-
-// assemble makes an engine of what goes on with jobs. It plans none.
-func assemble(st *store.Store) *engine.Engine {
-	on := run.Local{}
-	self := func() (string, error) { return nodebin.Self(st.Bin()) }
-	program := all.Program(on, st.Home(), st.Owner, nil, nil)
-	return &engine.Engine{
-		Store:      st,
-		Schedulers: all.Schedulers(on, st.Queue()),
-		Backends:   all.Backends(on),
-		Program: func(name string) engine.Program {
-			if b := program(name); b != nil {
-				return b
-			}
-			return nil
-		},
-		Git:    workspace.New(on),
-		Node:   self,
-		Getenv: os.LookupEnv,
-		Now:    time.Now,
-		Sleep:  engine.Sleep,
-	}
+	return errors.Join(append(errs, do(assemble(st, nil, nil), recs))...)
 }
