@@ -1,4 +1,5 @@
-// Package engine is the pipeline of a job and berth's Go API: [Engine.Plan]
+// Package engine is the pipeline of a job and berth's Go API. A program begins its main
+// function with [Main] and calls [Open]: the examples below do the rest. [Engine.Plan]
 // settles a task into a spec, [Engine.Submit] records and hands it over,
 // [Engine.Reconcile] brings records up to date with one question to each
 // scheduler, [Engine.Wait] waits. The command line calls these and nothing

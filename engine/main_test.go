@@ -21,7 +21,11 @@ import (
 	"github.com/google/uuid"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+// TestMain makes this binary what the examples start, too.
+func TestMain(m *testing.M) {
+	Main()
+	leaks.Main(m)
+}
 
 func must(t testing.TB, err error) {
 	t.Helper()
