@@ -9,6 +9,7 @@ import (
 
 	"berth/backends/daytona"
 	"berth/internal/node"
+	"berth/internal/node/guest"
 	"berth/internal/node/nodebin"
 	"berth/jobs"
 )
@@ -22,6 +23,9 @@ import (
 // "runner" or "keep"; no verb of the program may be called so. Built with -tags embednode
 // the program carries berth-node for that, and these words are few.
 func Main() {
+	if guest.IsScript(os.Args) { // the shell of an image's build
+		os.Exit(guest.ScriptMain(os.Args[1:], os.Stderr)) //nolint:forbidigo // as below
+	}
 	if args := os.Args[1:]; isOurs(args) {
 		os.Exit(serve(args)) //nolint:forbidigo // it is the end of main in another process
 	}

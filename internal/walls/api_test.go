@@ -102,7 +102,7 @@ func (s *surface) typ(where string, t types.Type) {
 			s.typ(where, a)
 		}
 		s.seen[t] = true
-		if pkg := named.Obj().Pkg(); pkg != nil && strings.HasPrefix(pkg.Path(), "berth/") && named.Obj().Exported() {
+		if pkg := named.Obj().Pkg(); pkg != nil && strings.HasPrefix(pkg.Path(), strings.TrimSuffix(public[0], "engine")) && named.Obj().Exported() {
 			s.methods(pkg.Name()+"."+named.Obj().Name(), named)
 		}
 		return
