@@ -9,18 +9,28 @@ import (
 	"berth/jobs"
 )
 
-// What files are described and asked for by.
+// These are what files are described, and asked for, by.
 type (
-	FileInfo     = jobs.FileInfo
-	Content      = jobs.FileContent
+	// FileInfo is a file or directory.
+	FileInfo = jobs.FileInfo
+	// Content is what of a file was read or written.
+	Content = jobs.FileContent
+	// WriteOptions are how a file is written.
 	WriteOptions = jobs.WriteOptions
-	Edit         = jobs.FileEdit
-	ListOptions  = jobs.ListOptions
-	Listing      = jobs.FileListing
-	Query        = jobs.FileQuery
-	Match        = jobs.FileMatch
-	Found        = jobs.FilesFound
-	Copied       = jobs.Copied
+	// Edit replaces a text.
+	Edit = jobs.FileEdit
+	// ListOptions say what is listed.
+	ListOptions = jobs.ListOptions
+	// Listing is what a directory holds.
+	Listing = jobs.FileListing
+	// Query says what to search for.
+	Query = jobs.FileQuery
+	// Match is a line that was found.
+	Match = jobs.FileMatch
+	// Found is what a search has found.
+	Found = jobs.FilesFound
+	// Copied is what was copied.
+	Copied = jobs.Copied
 )
 
 // Stat describes what is at path. Here and below, a path is absolute, begins
