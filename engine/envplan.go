@@ -24,7 +24,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 	}
 	asked := o
 	o.Backend = wantedBackend(o)
-	w := wanted{env: true, auto: o.Auto, image: o.Image, template: o.Template, user: identity().User}
+	w := wanted{env: true, name: name, auto: o.Auto, image: o.Image, template: o.Template, user: identity().User}
 	b, notes, err := e.chooseBackend(ctx, &o.Place, w)
 	if err != nil {
 		return nil, err
@@ -130,7 +130,9 @@ func settleUsual(s *jobs.EnvSpec, o jobs.EnvOptions) error {
 		return nil
 	}
 	s.Overlay = jobs.OverlaySpec{Driver: unlessAuto(o.Overlay.Driver), Size: s.Resources.Disk}
-	s.Image = cmp.Or(o.Image, s.Profile.Image, "docker://"+jobs.DefaultImage)
+	if s.Image = cmp.Or(o.Image, s.Profile.Image); s.Image == "" {
+		return noEnvImage(s.Name, "docker://debian:12 (or a SIF)", "terminal.singularity_image docker://debian:12")
+	}
 	if images.IsTagged(s.Image) {
 		s.Image = "docker://" + s.Image
 	}
@@ -143,4 +145,11 @@ func settleUsual(s *jobs.EnvSpec, o jobs.EnvOptions) error {
 	}
 	_, err = imageFile(s.Image)
 	return err
+}
+
+// noEnvImage is that of an environment which is to be made, and which may be one that
+// is there under a mistyped name.
+func noEnvImage(name, image, key string) error {
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: "no image is named for the new environment " + name,
+		Hint: "--image " + image + "; for all: berth config set " + key + "; berth env ls lists the environments that are there"}
 }

@@ -17,6 +17,7 @@ import (
 // environment.
 type wanted struct {
 	env      bool     // an environment, which has usual values where nothing is said
+	name     string   // of the environment
 	dry      bool     // nothing is asked, see [Engine.Plan]
 	auto     []string // the backends that "auto" tries, see [Engine.auto]
 	image    string   // as it was written; what a backend takes for a name
@@ -156,7 +157,7 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 	p.Image = strings.TrimPrefix(w.image, "docker://")
 	switch {
 	case p.Image == "" && can.ImageNames && w.env:
-		p.Image = jobs.DefaultImage
+		return nil, noEnvImage(w.name, "debian:12", "terminal.docker_image debian:12")
 	case p.Image == "" && can.ImageNames:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image",
 			Hint: "give one for " + p.Backend + " with --image debian:12, or [terminal] image in the task"}

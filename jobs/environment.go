@@ -13,9 +13,8 @@ const DriverKernel = "kernel"
 const (
 	DefaultEnvironment = "default"
 	DefaultSession     = "default"
-	DefaultImage       = "nikolaik/python-nodejs:python3.11-nodejs20" // of docker; singularity takes it as docker://
-	DefaultTimeout     = 180 * time.Second                            // of one command
-	DefaultLifetime    = 300 * time.Second                            // of an idle environment
+	DefaultTimeout     = 180 * time.Second // of one command
+	DefaultLifetime    = 300 * time.Second // of an idle environment
 )
 
 // EnvSpec is an environment as it was made, every value settled. It is

@@ -156,7 +156,7 @@ func TestAttackLogin(t *testing.T) {
 				t.Errorf("hint %q", hint)
 			}
 		}
-		w.accepted(t, image("docker://python:3.13")) // where the default is from
+		w.accepted(t, image("docker://python:3.13")) // Docker Hub
 		w.accepted(t, image("library://org/col/x:1"))
 		w.write(t, w.user, image("docker://hub.example/mine:1"))
 		w.accepted(t, image("docker://hub.example/other:2"))

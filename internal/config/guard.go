@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -124,7 +125,7 @@ func sendsLogin(g guard, v, base any) bool {
 	if g.login == "" || err != nil || n.Scheme == "library" {
 		return false
 	}
-	own, err := images.ParseName(shown(base))
+	own, err := images.ParseName(cmp.Or(shown(base), "docker://debian")) // a login is Docker Hub's where nothing says otherwise
 	return err != nil || n.Host != own.Host
 }
 

@@ -54,10 +54,28 @@ func ImportHermes(src Sources, dir string, force, dry bool) (file string, list [
 		return "", nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no configuration of Hermes in " + dir,
 			Hint: "--dir DIR names the directory with config.yaml and .env"}
 	}
+	im.usualImage()
 	file, err = edit(src, false, func(file string, data []byte) ([]byte, error) {
 		return im.into(file, data, force)
 	}, dry)
 	return file, im.list, err
+}
+
+// hermesImage is Hermes' own default, which berth has none of.
+const hermesImage = "nikolaik/python-nodejs:python3.11-nodejs20"
+
+// usualImage writes down the image that a backend of theirs has where none is named.
+func (im *importer) usualImage() {
+	for _, c := range im.values {
+		if c.key.Name != "terminal.backend" {
+			continue
+		}
+		for backend, image := range map[string]string{"singularity": "docker://" + hermesImage, "docker": hermesImage} {
+			if key := "terminal." + backend + "_image"; c.literal == literal(backend) && !im.has(Find(key)) {
+				im.text(key, "the default of Hermes", image)
+			}
+		}
+	}
 }
 
 func readForeign(path string) ([]byte, error) {

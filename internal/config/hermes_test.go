@@ -72,6 +72,29 @@ func hermes(t *testing.T, w world, yaml, env string) string {
 	return dir
 }
 
+// TestImportImage: who used Hermes' default image has it still.
+func TestImportImage(t *testing.T) {
+	for yaml, want := range map[string]string{
+		"terminal:\n  backend: docker\n":                            `docker_image = "nikolaik/python-nodejs:python3.11-nodejs20"`,
+		"terminal:\n  backend: singularity\n":                       `singularity_image = "docker://nikolaik/python-nodejs:python3.11-nodejs20"`,
+		"terminal:\n  backend: docker\n  docker_image: debian:12\n": `docker_image = "debian:12"`,
+		"terminal:\n  backend: local\n":                             "",
+	} {
+		w := newWorld(t)
+		dir := hermes(t, w, yaml, "")
+		if _, _, err := ImportHermes(w.src, dir, false, false); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(w.user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := string(data); strings.Count(s, "_image") != min(1, len(want)) || !strings.Contains(s, want) {
+			t.Errorf("%q became %s", yaml, s)
+		}
+	}
+}
+
 // TestImport: what berth has too is written, the rest is named, and no secret
 // leaves Hermes' files.
 func TestImport(t *testing.T) {
@@ -189,7 +212,11 @@ func TestImportBad(t *testing.T) {
 		w.write(t, w.user, "")
 		dir := hermes(t, w, "terminal:\n  backend: "+backend+"\n", "")
 		_, list, err := ImportHermes(w.src, dir, false, false)
-		if err != nil || len(list) != 1 || list[0].Carried != carried || !carried && list[0].Why == "" {
+		want := 1
+		if backend == "docker" {
+			want = 2 // and Hermes' own image
+		}
+		if err != nil || len(list) != want || list[0].Carried != carried || !carried && list[0].Why == "" {
 			t.Errorf("%s: %+v, %v", backend, list, err)
 		}
 	}

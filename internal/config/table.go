@@ -68,7 +68,7 @@ var terminalKeys = []Key{
 	{Name: "terminal.scratch_dir", Env: []string{"TERMINAL_SCRATCH_DIR"}, Places: contained, Jobs: true,
 		Meaning: "node-local disk for what is thrown away, as in a profile", Allow: "paths", Safe: same, Check: scratchDir},
 	{Name: "terminal.singularity_image", Env: []string{"TERMINAL_SINGULARITY_IMAGE"}, Flag: "image", Type: Image,
-		Default: "docker://" + jobs.DefaultImage, Places: singularity, Jobs: true,
+		Places: singularity, Jobs: true,
 		Meaning: "a SIF, an unpacked image, or a reference such as `docker://debian:12`; a word with a tag (`debian:12`) is one, too",
 		Allow:   "paths", Safe: safeImage},
 	{Name: "terminal.template", Flag: "template", Places: singularity, Jobs: true,
@@ -76,7 +76,7 @@ var terminalKeys = []Key{
 }
 
 var dockerKeys = []Key{
-	{Name: "terminal.docker_image", Env: []string{"TERMINAL_DOCKER_IMAGE"}, Flag: "image", Default: jobs.DefaultImage, Places: docker, Jobs: true,
+	{Name: "terminal.docker_image", Env: []string{"TERMINAL_DOCKER_IMAGE"}, Flag: "image", Places: docker, Jobs: true,
 		Meaning: "a name such as `debian:12`", Allow: free, Check: dockerImage},
 	{Name: "terminal.docker_forward_env", Env: []string{"TERMINAL_DOCKER_FORWARD_ENV"}, Flag: "forward", Type: List, Places: docker,
 		Meaning: "as `env_passthrough`, for docker", Allow: "env", Safe: subset, Check: variableNames},
