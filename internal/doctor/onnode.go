@@ -107,7 +107,7 @@ func (o OnNode) Look(ctx context.Context) (p *Place, err error) {
 	if err != nil {
 		return nil, err
 	}
-	reaper, rerr := o.reaper(ctx, l, h, dir, node)
+	reaper, rerr := o.reaper(ctx, l, h, node)
 	p, err = o.await(ctx, h, dir)
 	if err != nil {
 		o.cancel(ctx, h)
@@ -158,7 +158,7 @@ func (o OnNode) test(ctx context.Context, l jobs.Launch, file string) error {
 
 // reaper tries the job that would go on with this one when the scheduler has
 // ended it, and returns the launch with what else the site refuses.
-func (o OnNode) reaper(ctx context.Context, l jobs.Launch, h jobs.Handle, dir, node string) (jobs.Launch, error) {
+func (o OnNode) reaper(ctx context.Context, l jobs.Launch, h jobs.Handle, node string) (jobs.Launch, error) {
 	if l.Profile.NodesMute || o.Reaper.Time == 0 {
 		return l, nil
 	}
