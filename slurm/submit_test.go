@@ -112,3 +112,26 @@ func TestSubmitRefusals(t *testing.T) {
 		})
 	}
 }
+
+// TestTestOnly: only what Slurm says of the job itself is a refusal.
+func TestTestOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		step step
+		kind jobs.Kind
+	}{
+		"taken":              {step{stderr: "sbatch: Job 99 to start at 2030-01-01T10:00:00 using 1 processors on nodes c1 in partition main\n"}, 0},
+		"taken, in a banner": {step{stdout: "*** NOTE ***\nsbatch: Job 99 to start at 2030-01-01T10:00:00 using 1 processors on nodes c1\n*** NOTE ***\n"}, 0},
+		"a plugin":           {step{stderr: "sbatch: error: no requeue here\nallocation failure: Unspecified error\n", code: 1}, jobs.KindRejected},
+		"the controller":     {step{stderr: "allocation failure: Requested node configuration is not available\n", code: 1}, jobs.KindRejected},
+		"a limit":            {step{stderr: "allocation failure: AssocMaxSubmitJobLimit\n", code: 1}, jobs.KindAgain},
+		"busy":               {step{stderr: "allocation failure: Requested nodes are busy\n", code: 1}, jobs.KindInfra},
+		"a wrapper":          {step{stderr: "sbatch: error: unknown option --test-only\n", code: 1}, jobs.KindInfra},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.step.argv = "sbatch --test-only /s"
+			if err := scheduler(on(t, c.step)).TestOnly(t.Context(), launch(), "/s"); (err != nil) != (c.kind != 0) || err != nil && jobs.KindOf(err) != c.kind {
+				t.Errorf("kind %d: %v", jobs.KindOf(err), err)
+			}
+		})
+	}
+}

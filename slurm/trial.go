@@ -23,8 +23,8 @@ func (s *Scheduler) TestOnly(ctx context.Context, l jobs.Launch, scriptPath stri
 		return nil
 	}
 	err = s.refusal(ctx, l, out)
-	if jobs.KindOf(err) == jobs.KindRejected && strings.Contains(text, "test-only") {
-		// A wrapper refuses the option, and not the job.
+	if jobs.KindOf(err) == jobs.KindRejected && containsAny(text, []string{"test-only", "Job dependency problem", "Requested nodes are busy"}) {
+		// A wrapper refuses the option, and not the job; or the job would only wait.
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "sbatch --test-only does not work here", Err: err}
 	}
 	return err
