@@ -50,7 +50,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{familyLook, "Look at jobs", []*cobra.Command{a.psCmd(), a.statusCmd(), a.logsCmd(), a.explainCmd()}},
 		{familyEnv, "Work in an environment, a container that keeps its files", []*cobra.Command{a.execCmd(), a.shellCmd(), a.cpCmd(), a.bgCmd()}},
 		{familySetup, "Set up", []*cobra.Command{a.doctorCmd(), a.configCmd()}},
-		{familyJobs, "More about jobs", []*cobra.Command{a.collectCmd(), a.followCmd(), a.rmCmd()}},
+		{familyJobs, "More about jobs", []*cobra.Command{a.collectCmd(), a.forwardCmd(), a.followCmd(), a.rmCmd()}},
 		{familyKept, "Environments, layers and images", []*cobra.Command{a.envCmd(), a.overlayCmd(), a.imageCmd(), a.templateCmd()}},
 		{familyAdmin, "Administration", []*cobra.Command{a.gcCmd(), a.versionCmd()}},
 	} {

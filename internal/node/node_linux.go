@@ -25,7 +25,7 @@ import (
 
 // Verbs are the words that [Main] understands.
 var Verbs = []string{
-	"runner", "rank", "guest", "keep", "connect", "hold", "join",
+	"runner", "rank", "guest", guest.VerbDial, "keep", "connect", "hold", "join",
 	"overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait",
 	runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, replica.Verb,
 }
@@ -46,6 +46,8 @@ func Main(args []string) int {
 		return runner.PutAwayMain(args[1:], os.Stderr)
 	case "guest":
 		return guest.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case guest.VerbDial:
+		return guest.DialMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "keep":
 		return keeper.Main(args[1:], all.Openers(run.Local{}), os.Stdout, os.Stderr)
 	case "connect":

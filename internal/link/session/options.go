@@ -77,6 +77,9 @@ type StartRequest struct {
 	// Command is an argv or a text for the shell. Exactly one is set; with TTY
 	// none may be, which is an interactive shell.
 	Command jobs.Command
+	// Port, in place of a command, is a TCP port of the loopback inside, to which the
+	// standard streams are joined. Exit code [jobs.CodeAgain] is that it took no connection.
+	Port int
 	// Session names the shell that evaluates the command, words as well as
 	// text; "" is none. What the command changes stays: directory, variables,
 	// functions, aliases, options. One command at a time runs in a session,

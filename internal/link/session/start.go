@@ -17,11 +17,11 @@ import (
 // concurrent use.
 func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, error) {
 	text, words := req.Command.Shell != "", len(req.Command.Argv) > 0
-	if text && words || !text && !words && req.TTY == nil {
+	if text && words || !text && !words && req.TTY == nil && req.Port == 0 {
 		return nil, errors.New("start a command: exactly one of an argv and a shell text is needed")
 	}
 	m := wire.StartMessage{
-		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env),
+		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env), Port: req.Port,
 		Dir: wire.Text(req.Dir), Prompt: req.Prompt != nil,
 		Session: req.Session, Fork: req.Fork, TTY: req.TTY, Merge: req.Merge,
 		Timeout: max(req.Timeout, 0), Grace: setting(req.Grace, defaultGrace),
@@ -29,6 +29,10 @@ func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, e
 	if req.Merge {
 		stdout = together(stdout)
 		stderr = stdout
+	}
+	if req.Port != 0 {
+		// A guest that knows no ports must not take this for an interactive shell.
+		m.Argv = wire.Texts([]string{"berth-of-this-environment-forwards-no-ports"})
 	}
 	var out *pipe
 	if req.Much && req.TTY == nil && stdout != nil {

@@ -79,6 +79,9 @@ type StartMessage struct {
 	// Merge makes the command's standard error the same pipe as its standard
 	// output: all of it comes as [Stdout]. An older guest keeps them apart.
 	Merge bool `json:"merge,omitempty"`
+	// Port, in place of a command, joins the standard streams to what listens on this
+	// TCP port of the loopback inside.
+	Port int `json:"port,omitempty"`
 	// Session names the shell state that the command begins with; "" is none.
 	// One command at a time runs in a session's own shell and its changes stay;
 	// with Fork it runs beside that, from a copy of the state.

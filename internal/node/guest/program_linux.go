@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -59,6 +60,10 @@ func (p *place) resolve(m wire.StartMessage) (*program, *jobs.Exit) {
 		return nil, notStarted(codeCannot, "working directory %s: %v", dir, reason(err))
 	}
 	prog := &program{argv: wire.Strings(m.Argv), env: setEnv(env, "PWD", dir), dir: dir}
+	if m.Port != 0 { // by this program: a process of its own, as any command is
+		prog.path, prog.argv = "/proc/self/exe", []string{"berth", VerbDial, strconv.Itoa(m.Port)}
+		return prog, nil
+	}
 	if m.Shell != "" {
 		prog.argv = []string{p.shell, "-c", string(m.Shell)}
 		if filepath.Base(p.shell) == "bash" {
