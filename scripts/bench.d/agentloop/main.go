@@ -3,7 +3,7 @@
 // command line of another program, in turns. Each sample is a line "KEY VALUE" on
 // stdout, times in milliseconds.
 //
-//	agentloop N NAME WORDS...
+//	agentloop N NAME WORDS
 //
 // The environment is called bench-NAME; WORDS and a text for the shell make the
 // other command line, such as docker exec X bash -c.
@@ -72,7 +72,7 @@ type runner func(text string) (code int, err error)
 
 func measure(args []string) error {
 	if len(args) < 3 {
-		return errors.New("usage: agentloop N NAME WORDS...")
+		return errors.New("usage: agentloop N NAME WORDS")
 	}
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
