@@ -7,8 +7,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -23,6 +25,20 @@ var streamCases = []testCase{
 		if res.Stderr.Text != "err\n" {
 			p.t.Errorf("stderr %q", res.Stderr.Text)
 		}
+	}},
+	{"streams", "both as one, in their order", func(p *place) {
+		res := p.exec(engine.ExecRequest{Merge: true, Command: jobs.Command{Shell: `i=0; while [ $i -lt 50 ]; do echo o$i; echo e$i >&2; i=$((i + 1)); done`}})
+		var want strings.Builder
+		for i := range 50 {
+			fmt.Fprintf(&want, "o%d\ne%d\n", i, i)
+		}
+		if res.Stdout.Text != want.String() || res.Stderr.Bytes != 0 {
+			p.t.Errorf("%q, apart %q", res.Stdout.Text, res.Stderr.Text)
+		}
+	}},
+	{"streams", "a command of 3 MiB", func(p *place) {
+		lines := strings.Repeat("it's \"one\" line of $many\n", 3<<20/25)
+		p.want("wc -c <<'EOF'\n"+lines+"EOF\necho end", 0, strconv.Itoa(len(lines))+"\nend\n")
 	}},
 	{"streams", "no line's end", func(p *place) {
 		p.want("printf x", 0, "x")
