@@ -56,7 +56,8 @@ func column() string {
 // newEngine is a program of its own, as far as the environments can tell.
 func newEngine(t *testing.T, home string) *engine.Engine {
 	t.Helper()
-	e, err := engine.Open(t.Context(), engine.Options{Home: home})
+	// Those of cleanups, too, when the context of the test has ended.
+	e, err := engine.Open(context.WithoutCancel(t.Context()), engine.Options{Home: home})
 	if err != nil {
 		t.Fatal(err)
 	}
