@@ -70,8 +70,10 @@ func (im *importer) usualImage() {
 		if c.key.Name != "terminal.backend" {
 			continue
 		}
-		for backend, image := range map[string]string{"singularity": "docker://" + hermesImage, "docker": hermesImage} {
-			if key := "terminal." + backend + "_image"; c.literal == literal(backend) && !im.has(Find(key)) {
+		can := jobs.CapabilitiesOf(strings.Trim(c.literal, `"`))
+		for key, image := range map[string]string{"terminal.singularity_image": "docker://" + hermesImage, "terminal.docker_image": hermesImage} {
+			k := Find(key)
+			if (k.Type == Image && can.Layers || k.Type != Image && can.Daemon) && !im.has(k) {
 				im.text(key, "the default of Hermes", image)
 			}
 		}
