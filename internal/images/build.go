@@ -180,7 +180,7 @@ func (c *Cache) build(ctx context.Context, program, scratch, made string, w want
 		if i+1 == len(d.Ways) || !fakerootTrouble(err) {
 			break
 		}
-		c.Progress("that way does not work here: " + lastWords(wordsOf(err)))
+		c.Progress("that way does not work here: " + LastLine(wordsOf(err)))
 		if err := os.MkdirAll(filepath.Join(scratch, "w"), 0o700); err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func (t Tool) buildError(ref string, head Header, err error) error {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(text), w) })
 	}
-	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "build " + ref, Err: errors.New(lastWords(text)), Hint: "what it said before is in the job's log"}
+	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "build " + ref, Err: errors.New(LastLine(text)), Hint: "what it said before is in the job's log"}
 	switch {
 	case has("no space left", "disk quota exceeded"):
 		e.Hint = "make room where images are kept and on the scratch disk of " + Hostname() + ": df -h"
@@ -294,29 +294,13 @@ func (t Tool) buildError(ref string, head Header, err error) error {
 	case has("signal: killed", "out of memory", "cannot allocate memory"):
 		e.Err, e.Hint = errors.New("a process of it was killed, for memory as it seems"), "give it more: --memory 4GiB"
 	case has(t.ScriptFailed...):
-		e.Kind, e.Err, e.Hint = jobs.KindUsage, fmt.Errorf("%w: %s", ErrScript, lastWords(text)), ""
+		e.Kind, e.Err, e.Hint = jobs.KindUsage, fmt.Errorf("%w: %s", ErrScript, LastLine(text)), ""
 	case has("unable to parse", "invalid build source", "unable to build from", "is not a valid", "invalid header"):
 		e.Kind, e.Msg, e.Hint = jobs.KindUsage, "the definition of "+ref, ""
 	case has("conveyor failed to get") && head.ask() != "":
 		return t.fetchError(head.ask(), err)
 	}
 	return e
-}
-
-var progress = pattern.Lazy(`^\[[-=\\/| ]+\].*`)
-
-// lastWords is what a build said last, without the progress bars that programs
-// write over each other.
-func lastWords(text string) string {
-	var kept []string
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		line = strings.TrimSpace(line[strings.LastIndexByte(line, '\r')+1:])
-		if line = progress().ReplaceAllString(line, ""); line != "" {
-			kept = append(kept, line)
-		}
-	}
-	return LastLine(strings.Join(kept, "\n"))
 }
 
 // Header is what berth reads of a definition.

@@ -102,7 +102,7 @@ func passing(err error) bool {
 // LastLine is what the container program said last, without the word by which
 // it says how bad it is.
 func LastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
+	lines := strings.Split(run.LastWords(text), "\n")
 	last := strings.TrimSpace(lines[len(lines)-1])
 	for _, w := range []string{"FATAL:", "ERROR:"} {
 		if s, ok := strings.CutPrefix(last, w); ok {

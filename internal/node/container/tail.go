@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"sync"
+
+	"berth/internal/sys/run"
 )
 
 // What came from inside is marked so in the log, and bounded: the rest of the log
@@ -89,6 +91,6 @@ func (t *tail) String() string {
 }
 
 func lastLines(s string, n int) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
+	lines := strings.Split(run.LastWords(s), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }

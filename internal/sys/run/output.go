@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 
@@ -166,5 +167,24 @@ func (t *tail) String() string {
 			b = b[i+1:]
 		}
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(b), "\uFFFD"))
+	return LastWords(strings.ToValidUTF8(string(b), "\uFFFD"))
+}
+
+var progress = pattern.Lazy(`^\[[-=\\/| ]+\][ 0-9/%.]*`)
+
+// LastWords is a text as its reader saw it in the end: without what a program has
+// written over, and without the progress bars that it has left.
+func LastWords(text string) string {
+	var kept []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \t\r\n")
+		line = line[strings.LastIndexByte(line, '\r')+1:]
+		if bare := strings.TrimSpace(line); progress().MatchString(bare) {
+			if line = progress().ReplaceAllString(bare, ""); line == "" {
+				continue
+			}
+		}
+		kept = append(kept, line)
+	}
+	return strings.TrimSpace(strings.Join(kept, "\n"))
 }

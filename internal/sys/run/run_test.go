@@ -259,6 +259,16 @@ func TestOneWriterForBoth(t *testing.T) {
 	}
 }
 
+// What a program has written over, and its progress bars, are no last words.
+func TestLastWords(t *testing.T) {
+	_, err := run.Output(t.Context(), run.Local{}, jobs.Cmd{Argv: []string{"sh", "-c",
+		`printf 'creating\r\n\r[===|    ]  1/9  10%%\r[=====|  ]  2/9  20%%\nout of memory\n\r[======/ ] 3/9 30%%\n[==-  ] 4/9 44%% signal: killed\n' >&2; exit 3`}, Env: []string{"PATH=" + os.Getenv("PATH")}})
+	var failed *run.Error
+	if !errors.As(err, &failed) || failed.Stderr != "creating\nout of memory\nsignal: killed" {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestOutput(t *testing.T) {
 	var seen bytes.Buffer
 	c := sh(`echo out; echo "what is wrong" >&2; exit 7`)
