@@ -358,3 +358,17 @@ func TestPlanUnpacked(t *testing.T) {
 		t.Errorf("over a layer of fuse: %v", err)
 	}
 }
+
+// TestHintNoBackend: where the machine has no container program, its cluster is the
+// way that is open.
+func TestHintNoBackend(t *testing.T) {
+	f := newFixture(t)
+	f.container.checked = jobs.Checked{Health: jobs.Undetected, Reason: "no apptainer"}
+	for _, health := range []jobs.Health{jobs.Healthy, jobs.Undetected} {
+		f.slurm.Health = health
+		_, err := f.Environment(t.Context(), jobs.EnvOptions{Place: jobs.Place{Image: f.sif}})
+		if hint := jobs.HintOf(err); !strings.Contains(hint, "--backend local") || strings.Contains(hint, "--scheduler "+jobs.SchedulerSlurm) != (health == jobs.Healthy) {
+			t.Errorf("%s: %v, hint %q", health, err, hint)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (e *Engine) chooseBackend(ctx context.Context, p *jobs.Place, w wanted) (jo
 		got.Hint = "put it on PATH first (on a cluster: module load), or name another --backend" // no profile counts here
 	}
 	return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + name + " cannot be used here: " + got.Reason,
-		Hint: cmp.Or(got.Hint, jobs.HintNoBackend)}
+		Hint: cmp.Or(got.Hint, e.hintNoBackend(ctx))}
 }
 
 // auto are the backends that "auto" tries, in this order: those that are configured,
@@ -91,7 +91,18 @@ func (e *Engine) firstBackend(ctx context.Context, p *jobs.Place, w wanted) (job
 		}
 	}
 	return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no backend that contains commands can be used here: " + strings.Join(no, "; "),
-		Hint: jobs.HintNoBackend}
+		Hint: e.hintNoBackend(ctx)}
+}
+
+// hintNoBackend is [jobs.HintNoBackend], after the way that is open here: a login
+// node often has no container program, and its nodes have.
+func (e *Engine) hintNoBackend(ctx context.Context) string {
+	for _, sc := range e.Schedulers {
+		if jobs.IsCluster(sc.Name()) && sc.Check(ctx).Health == jobs.Healthy {
+			return "run it on a node, in an allocation: --scheduler " + sc.Name() + "; or " + jobs.HintNoBackend
+		}
+	}
+	return jobs.HintNoBackend
 }
 
 // unfit tells why a backend that works cannot be used for a place; "" is that it
