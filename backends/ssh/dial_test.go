@@ -189,3 +189,11 @@ func TestRemove(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A login shell that ends before our line does so mostly in a file of the user's.
+func TestHintNotOurs(t *testing.T) {
+	h := &Host{spec: jobs.SSHSpec{Host: "hpc"}}
+	if hint := jobs.HintOf(h.notOurs(jobs.Exit{Started: true}, "welcome")); !strings.Contains(hint, "~/.bashrc") {
+		t.Error(hint)
+	}
+}
