@@ -321,9 +321,11 @@ func (a *app) imageVerifyCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify IMAGE... | verify --all", Short: "read images and compare them with their SHA-256",
 		Long: `Read images of the cache from the first to the last byte, compare them with their
-SHA-256, and print a line for each.
+SHA-256, and print a line for each. Of an image that is a file of yours there is nothing
+to compare with: it is a whole image, and its SHA-256 is printed.
 ` + imageExit,
 		Example: `  berth image verify docker://debian:12
+  berth image verify py.sif
   berth image verify --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !all {
@@ -345,6 +347,9 @@ SHA-256, and print a line for each.
 			}
 			for _, word := range args {
 				img, ferr := e.Images.Find(word)
+				if ferr != nil && isFile(word) {
+					img, ferr = images.Image{Path: word}, nil
+				}
 				if ferr != nil {
 					return ferr
 				}
@@ -354,16 +359,25 @@ SHA-256, and print a line for each.
 			rows := make([][]string, len(list))
 			out := make([]map[string]any, len(list))
 			for i, img := range list {
-				verr := e.Images.Verify(cmd.Context(), img)
+				shown, said, verr := "", "ok", error(nil)
+				if img.Sum == "" { // a file of the user's
+					shown = img.Path
+					if _, verr = images.Whole(img.Path); verr == nil {
+						img.Sum, verr = images.Sum(cmd.Context(), img.Path)
+						said += ": a whole image, SHA-256 " + img.Sum
+					}
+				} else {
+					shown = img.Sum[:12]
+					verr = e.Images.Verify(cmd.Context(), img)
+				}
 				if cmd.Context().Err() != nil {
 					return cmd.Context().Err()
 				}
-				said := "ok"
 				if verr != nil {
 					said = verr.Error()
 					bad = errors.Join(bad, verr)
 				}
-				rows[i] = []string{img.Sum[:12], said}
+				rows[i] = []string{shown, said}
 				out[i] = map[string]any{"sum": img.Sum, "ok": verr == nil, "said": said}
 			}
 			if a.json {

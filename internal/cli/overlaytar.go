@@ -66,6 +66,11 @@ An overlay that is in use is read from its last snapshot.
 		Args: overlayArgs(2, "an overlay and the name of a file"),
 		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
 			name, to := args[0], args[1]
+			if _, err := set.Get(name); err != nil {
+				if _, is := set.Get(to); is == nil {
+					return swapped(name, to, "berth overlay export "+to+" "+name)
+				}
+			}
 			f, err := exportFormat(format, to)
 			switch {
 			case err != nil:
@@ -100,6 +105,16 @@ An overlay that is in use is read from its last snapshot.
 	fs.BoolVar(&force, "force", false, "replace a file that exists")
 	waitFlag(c)
 	return c
+}
+
+// swapped is that of two arguments in the wrong order.
+func swapped(file, name, right string) error {
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is a file, and " + name + " the name of an overlay: swap them", Hint: right}
+}
+
+func isFile(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular()
 }
 
 // writeFile writes a file that appears when it is complete.
@@ -155,6 +170,9 @@ refused.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := jobs.OverlaySpec{Name: args[1], Driver: driver}
 			if err := overlay.CheckName(spec.Name); err != nil {
+				if isFile(args[1]) && overlay.CheckName(args[0]) == nil {
+					return swapped(args[1], args[0], "berth overlay import "+args[1]+" "+args[0])
+				}
 				return err
 			}
 			if size != "" {
@@ -166,7 +184,10 @@ refused.
 			in := a.stdin
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
-				if err != nil {
+				switch {
+				case err != nil && isFile(spec.Name):
+					return swapped(spec.Name, args[0], "berth overlay import "+spec.Name+" "+args[0])
+				case err != nil:
 					return &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no tar to import", Err: err}
 				}
 				defer f.Close()
