@@ -55,12 +55,12 @@ func (s *Session) Start(ctx context.Context, req ExecRequest) (Background, error
 		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(s.env.variables(req.Env)), Dir: wire.Text(req.Dir),
 		Session: s.name, Fork: true, Timeout: max(0, req.Timeout), Grace: endGrace,
 	}
-	return s.env.one(ctx, wire.KeepRequest{Op: wire.KeepBGStart, Start: &m}, nil, nil)
+	return s.env.one(ctx, wire.KeepRequest{Op: wire.KeepBGStart, Start: &m}, nil)
 }
 
 // one asks for an operation that answers with one background process.
-func (v *Environment) one(ctx context.Context, req wire.KeepRequest, stdin io.Reader, stdout io.Writer) (Background, error) {
-	a, err := v.keep(ctx, false, req, stdin, stdout)
+func (v *Environment) one(ctx context.Context, req wire.KeepRequest, stdin io.Reader) (Background, error) {
+	a, err := v.keep(ctx, false, req, stdin, nil)
 	if err != nil {
 		return Background{}, err
 	}
@@ -135,18 +135,18 @@ func (v *Environment) Log(ctx context.Context, id string, offset int64, follow b
 
 // Wait waits for the end of a background process.
 func (v *Environment) Wait(ctx context.Context, id string) (Background, error) {
-	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGWait, ID: id}, nil, nil)
+	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGWait, ID: id}, nil)
 }
 
 // Write gives a background process something to read; with end that was all.
 func (v *Environment) Write(ctx context.Context, id string, r io.Reader, end bool) (Background, error) {
-	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGWrite, ID: id, Close: end}, r, nil)
+	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGWrite, ID: id, Close: end}, r)
 }
 
 // Kill ends a background process and all that it has started: TERM, and KILL
 // after grace. With a signal, only that is sent, to its process group.
 func (v *Environment) Kill(ctx context.Context, id string, signal int, grace time.Duration) (Background, error) {
-	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGKill, ID: id, Signal: signal, Grace: grace}, nil, nil)
+	return v.one(ctx, wire.KeepRequest{Op: wire.KeepBGKill, ID: id, Signal: signal, Grace: grace}, nil)
 }
 
 // State asks the keeper; without one the error is [ErrNotRunning].
