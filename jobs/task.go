@@ -60,6 +60,7 @@ type Task struct {
 	Resume    *Resume   // nil is not said; zero fields are not, too
 	Done      []Command // each must exit 0, in a fresh container, after the agent
 	DoneOver  string    // [DoneOverBefore] or [DoneOverTask]; "" is the first
+	Ports     []int     // on which services of the task listen, for people: berth forward
 	Artifacts []string  // path patterns inside the workspace to bring back
 	Results   ResultLimits
 	Source    []byte // the task file as it was read; nil for a command line

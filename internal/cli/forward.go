@@ -30,10 +30,9 @@ task of a running job: a notebook, TensorBoard, a model's server. The way is tha
 berth exec: through a login host and an allocation, and also into a place without a network.
 
 It listens on 127.0.0.1 alone, at LOCAL, or at the port's own number; 0 is any that is free.
-On Linux, only connections of processes of your own and of root are let in: others can have a login
-here, too. It goes on until ctrl-C, or until the job or the environment has ended.
-
-Exit code: 0 after ctrl-C, 2 a port that is taken or wrong, 3 no such job or environment,
+On Linux, connections of other users than you and root are refused. It goes on until
+ctrl-C, or until the job or the environment has ended.
+` + exitHelp + `0 after ctrl-C, 2 a port that is taken or wrong, 3 no such job or environment,
 5 the job or the environment ended, 75 it does not run yet.`,
 		Example: `  berth forward 28fc56a4 8888              # then http://127.0.0.1:8888
   berth forward --env train 16006:6006
@@ -65,6 +64,15 @@ Exit code: 0 after ctrl-C, 2 a port that is taken or wrong, 3 no such job or env
 	f.pick(c)
 	j.add(c)
 	return c
+}
+
+// forwardLine is the command that leads to the services of a job.
+func forwardLine(short string, ports []int) string {
+	words := []string{"berth forward", short}
+	for _, p := range ports {
+		words = append(words, strconv.Itoa(p))
+	}
+	return strings.Join(words, " ")
 }
 
 // service is a place with services: an environment, or that of a job.

@@ -56,6 +56,7 @@ type jobJSON struct {
 	Result     *jobs.Result      `json:"result,omitempty"`
 	Done       []jobs.DoneResult `json:"done,omitempty"`
 	Checked    string            `json:"checked_over,omitempty"` // what the done commands run over that the task could prepare
+	Ports      []int             `json:"ports,omitempty"`        // while it runs
 	Artifacts  []string          `json:"artifacts,omitempty"`
 	// ArtifactBytes is the size of the artifacts together, LeftOut what was not
 	// copied back, and Kept where it still is.
@@ -119,7 +120,7 @@ func viewJSON(v engine.View) jobJSON {
 	}
 	j.Attempt, j.Dir, j.Unfollowed = a.N, a.Dir, v.Stuck()
 	if j.State == jobs.StateRunning {
-		j.WaitingFor = waitsFor(a.Dir)
+		j.WaitingFor, j.Ports = waitsFor(a.Dir), v.Spec.Ports
 	}
 	if l := v.Spec.Login; l != nil {
 		j.Login = l.Host
@@ -307,6 +308,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 	add("scheduler", where)
 	add("backend", j.Backend+" (containment: "+string(j.Level)+")")
 	add("node", j.Node)
+	if len(j.Ports) > 0 {
+		add("services", forwardLine(j.Short, j.Ports))
+	}
 	add("submitted", a.when(j.Created))
 	if j.Started != nil {
 		add("started", a.when(*j.Started))

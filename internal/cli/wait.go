@@ -193,6 +193,9 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 			a.say("waiting in the queue")
 		case jobs.StateRunning:
 			a.say("running on %s", v.Current().Claim.Host)
+			if len(v.Spec.Ports) > 0 {
+				a.say("when its service listens: %s", forwardLine(short, v.Spec.Ports))
+			}
 		case jobs.StateSubmitting, jobs.StateCompleted, jobs.StateFailed, jobs.StateCancelled,
 			jobs.StateTimeout, jobs.StateOutOfMemory, jobs.StateError, jobs.StateLost:
 		}

@@ -123,6 +123,7 @@ hint: name a job, or ok:JOB, any:JOB or notok:JOB; several stand behind commas`}
 	{"[terminal]\nenv = [\"BERTH_HOME\"]", "fix.md:5: terminal.env[0] sets BERTH_HOME, and names with BERTH_ belong to berth and its container program"},
 	{"[workspace]\nbase = \"-x\"", `fix.md:5: workspace.base is not the name of a commit: "-x"`},
 	{"[workspace]\nbase = \"a b\"", `fix.md:5: workspace.base is not the name of a commit: "a b"`},
+	{"[workspace]\nports = [70000]", "fix.md:5: workspace.ports[0] must be from 1 to 65535, found 70000"},
 	{"[workspace]\nscope = [\"/etc\"]", `fix.md:5: workspace.scope[0] must be relative to the workspace, found "/etc": did you mean "./etc"?`},
 	{"[workspace]\nscope = [\"a/../b\"]", `fix.md:5: workspace.scope[0] must stay inside the workspace, found "a/../b"`},
 	{"[workspace]\nscope = [\"\"]", "fix.md:5: workspace.scope[0] is empty: remove it or give it a value"},

@@ -38,7 +38,8 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 	}
 
 	t.Command = agent(root.Table("agent"))
-	t.Workspace = workspaceOf(root.Table("workspace"))
+	ws := root.Table("workspace")
+	t.Ports, t.Workspace = ports(ws.Take("ports")), workspaceOf(ws)
 	resources(root.Table("resources"), &t.Place)
 	terminal(&t, root.Table("terminal"))
 	t.Slurm = keys.Slurm(root.Table("slurm"))

@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/config/strict"
@@ -10,7 +11,7 @@ import (
 	"berth/jobs"
 )
 
-// workspaceOf reads [workspace]; a table without repo means the directory of the
+// workspaceOf reads [workspace]; a table without repo, but for ports, means the directory of the
 // task file.
 func workspaceOf(t *strict.Reader) *jobs.Workspace {
 	t.Refuse("stands in [terminal]", "template")
@@ -21,7 +22,7 @@ func workspaceOf(t *strict.Reader) *jobs.Workspace {
 	t.Synonyms("scope", "paths", "allow")
 	repo, base := t.Take("repo"), t.Take("base")
 	w := &jobs.Workspace{Repo: repo.Path(), Base: base.Text(), Scope: patterns(t.Take("scope"))}
-	if !t.Given() {
+	if !t.Given() || len(t.Names()) == 1 && t.Names()[0] == "ports" {
 		return nil
 	}
 	if !repo.Given() {
@@ -31,6 +32,17 @@ func workspaceOf(t *strict.Reader) *jobs.Workspace {
 		base.Failf("", "is not the name of a commit: %q", w.Base)
 	}
 	return w
+}
+
+// ports reads the numbers on which services of the task will listen.
+func ports(v strict.Value) []int {
+	var out []int
+	for _, item := range v.Items("ports") {
+		if p := item.Count(65535); p != 0 && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // patterns reads a list of paths inside the workspace, as [workspace.Scope]
