@@ -2,8 +2,10 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -80,9 +82,22 @@ func (r *attempt) placeOfDone(ctx context.Context, of *place) (_ *place, end fun
 	return &p, func() { _ = p.layer.Close() }, nil
 }
 
+// placeArtifacts copies the artifacts that came back into the tree that the done
+// commands check. What could not come back is not there either.
+func (r *attempt) placeArtifacts(ctx context.Context, work string) error {
+	if len(r.spec.Artifacts) == 0 {
+		return nil
+	}
+	_, err := workspace.CollectArtifacts(ctx, filepath.Join(r.dir, "artifacts"), work, r.spec.Artifacts, workspace.ArtifactLimits{Others: true})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there are none
+	}
+	return err
+}
+
 // runDone runs the done commands in a container of their own of the same image: on
-// a clone of the result, so that nothing counts that is not on the branch, and
-// where nothing is that the task could prepare ([attempt.placeOfDone]).
+// a clone of the result and with the artifacts, so that nothing counts that does not
+// come back, and where nothing is that the task could prepare ([attempt.placeOfDone]).
 func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace.Source, secrets []string, out *outcome) error {
 	r.event("checking", fmt.Sprintf("%d done commands", len(r.spec.Done)))
 	at, end, err := r.placeOfDone(ctx, out.place)
@@ -92,6 +107,9 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 	defer end()
 	if r.spec.Workspace != nil {
 		if err := git.Recheckout(ctx, r.dir, src, out.result.Commit, at.work); err != nil {
+			return workspaceError(err)
+		}
+		if err := r.placeArtifacts(ctx, at.work); err != nil {
 			return workspaceError(err)
 		}
 	}
