@@ -58,11 +58,39 @@ func TestDoctor(t *testing.T) {
 		if refused := s.profile == "strict"; strings.Contains(script, "#SBATCH --mem=") == refused {
 			t.Errorf("the profile of a site that refuses --mem (%v) gives\n%s", refused, script)
 		}
+		if s.profile == "strict" {
+			s.core(t, env, d)
+		}
 		// A job that does not start is cancelled.
 		s.ok(t, "printf '[slurm]\\nextra = [\"--begin=now+3600\"]\\n' >"+d+"/config/berth/profiles/later.toml")
 		s.want(t, env+"berth doctor --on-node --wait 1s --profile later >/dev/null", 75, "was cancelled")
 		nothingLeft(t, s, d)
 	})
+}
+
+// core is what every user does, on a site that berth knows from its doctor alone: the
+// profile named site.
+func (s site) core(t *testing.T, env, d string) {
+	t.Helper()
+	env += "cd " + d + "; flags='--profile site --image " + s.image + "'; "
+	t.Cleanup(func() {
+		s.sh(t, env+"berth env rm --force core; for j in $(berth ps --all | cut -f 1); do berth cancel $j; berth wait --timeout 2m $j; berth rm --force $j; done")
+	})
+	s.ok(t, env+"git init -q repo && cd repo && echo one >a && git add a && git -c user.name=a -c user.email=a@b.invalid commit -qm one")
+	a := s.want(t, env+"cd repo && berth run $flags --workspace . --name core --memory 300MiB --retry on -- 'echo two >>a; echo said'", 0, "branch berth/core/[0-9a-f]+: 1 file")
+	if a.out != "said\n" {
+		t.Errorf("%q", a.out)
+	}
+	for range 2 {
+		if got := s.ok(t, env+"berth exec --env core --scheduler slurm $flags -- 'n=$((n + 1)); echo $n >>/tmp/n; cat /tmp/n' 2>/dev/null"); !strings.HasPrefix(got, "1") {
+			t.Errorf("%q", got)
+		}
+	}
+	s.ok(t, env+"berth env rm --force core")
+	id := s.ok(t, env+"berth submit $flags -- sleep 319")
+	s.ok(t, env+"berth cancel "+id)
+	s.want(t, env+"berth wait "+id, 130)
+	s.ok(t, env+"berth rm --force $(berth ps --all | cut -f 1)")
 }
 
 // nothingLeft fails the test when a doctor has left something in its state
