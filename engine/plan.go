@@ -46,6 +46,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		Prompt:      t.Prompt != "",
 		PromptBytes: len(t.Prompt),
 		Done:        t.Done,
+		Labels:      t.Labels,
 		Ports:       t.Ports,
 		Artifacts:   t.Artifacts,
 		Results:     t.Results,

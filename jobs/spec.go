@@ -46,6 +46,7 @@ type Spec struct {
 	LoginHome string       `json:"login_home,omitempty"`
 	Done      []Command    `json:"done,omitempty"`
 	DoneOver  string       `json:"done_over,omitempty"` // [DoneOverTask], or ""
+	Labels    []string     `json:"labels,omitempty"`
 	Ports     []int        `json:"ports,omitempty"`
 	Artifacts []string     `json:"artifacts,omitempty"`
 	Results   ResultLimits `json:"results,omitzero"`

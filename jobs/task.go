@@ -60,6 +60,7 @@ type Task struct {
 	Resume    *Resume   // nil is not said; zero fields are not, too
 	Done      []Command // each must exit 0, in a fresh container, after the agent
 	DoneOver  string    // [DoneOverBefore] or [DoneOverTask]; "" is the first
+	Labels    []string  // words by which jobs are found together, see [CheckLabel]
 	Ports     []int     // on which services of the task listen, for people: berth forward
 	Artifacts []string  // path patterns inside the workspace to bring back
 	Results   ResultLimits

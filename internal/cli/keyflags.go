@@ -23,6 +23,7 @@ type keyFlag struct {
 // keyFlags are all of them: those that are not of a place, and those that are.
 var keyFlags = append([]keyFlag{
 	{name: "name", key: "name", kind: strict.String, help: "`NAME` of the task, in lists and of the branch"},
+	{name: "label", key: "labels", kind: strict.List, help: "mark the job with the word `NAME`, for berth ps --label and notices; repeatable"},
 	{name: "workspace", table: "workspace", key: "repo", kind: strict.String, help: "work on a clone of the git repository `DIR`; changes come back as a branch"},
 	{name: "base", table: "workspace", key: "base", kind: strict.String, help: "start from this `COMMIT` of the repository (default HEAD)"},
 	{name: "scope", table: "workspace", key: "scope", kind: strict.List, help: "only paths like `PATTERN` may change, such as src/**; repeatable (default: all)"},

@@ -15,6 +15,7 @@ import (
 
 func (a *app) psCmd() *cobra.Command {
 	var all bool
+	var labels []string
 	c := &cobra.Command{
 		Use: "ps", Short: "list jobs that are queued or running",
 		SuggestFor: []string{"ls", "list", "queue", "squeue"},
@@ -23,6 +24,7 @@ Columns: id, state, name, scheduler and its id, node, submitted.
 ` + exitHelp + `0 ok, 5 the ledger could not be read, 78 the state directory is open to others.`,
 		Example: `  berth ps
   berth ps --all
+  berth ps --label sweep1
   berth ps --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -30,19 +32,14 @@ Columns: id, state, name, scheduler and its id, node, submitted.
 			if err != nil {
 				return err
 			}
-			if !all {
-				live := views[:0]
-				for _, v := range views {
-					if !v.State.Final() {
-						live = append(live, v)
-					}
-				}
-				views = live
-			}
-			return a.list(views)
+			return a.list(slices.DeleteFunc(views, func(v engine.View) bool {
+				other := slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(v.Spec.Labels, l) })
+				return other || !all && v.State.Final()
+			}))
 		},
 	}
 	c.Flags().BoolVarP(&all, "all", "a", false, "also list ended jobs")
+	c.Flags().StringArrayVar(&labels, "label", nil, "list only jobs with the label `NAME`; repeatable: with all of them")
 	a.jsonFlag(c)
 	return c
 }

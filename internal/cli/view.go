@@ -56,7 +56,8 @@ type jobJSON struct {
 	Result     *jobs.Result      `json:"result,omitempty"`
 	Done       []jobs.DoneResult `json:"done,omitempty"`
 	Checked    string            `json:"checked_over,omitempty"` // what the done commands run over that the task could prepare
-	Ports      []int             `json:"ports,omitempty"`        // while it runs
+	Labels     []string          `json:"labels,omitempty"`
+	Ports      []int             `json:"ports,omitempty"` // while it runs
 	Artifacts  []string          `json:"artifacts,omitempty"`
 	// ArtifactBytes is the size of the artifacts together, LeftOut what was not
 	// copied back, and Kept where it still is.
@@ -87,6 +88,7 @@ func viewJSON(v engine.View) jobJSON {
 		Backend:   v.Spec.Backend,
 		Level:     v.Spec.Level,
 		Created:   v.Spec.Created,
+		Labels:    v.Spec.Labels,
 		AsOf:      v.AsOf.UTC(),
 		Cancel:    v.Cancel != nil,
 		Dir:       v.Dir,
@@ -280,6 +282,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 			out = append(out, [2]string{label, value})
 		}
 	}
+	add("labels", strings.Join(j.Labels, ", "))
 	add("waits for", j.WaitsFor)
 	add("waiting for", j.WaitingFor)
 	add("reason", j.Reason)

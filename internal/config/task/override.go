@@ -9,7 +9,7 @@ import (
 )
 
 // Override puts flags of the command line over a task: each stands for a key
-// and passes the same checks. Lists of extra options and of environment
+// and passes the same checks. Lists of extra options, labels and environment
 // variables are added to the task's, other values replace them.
 func Override(t *jobs.Task, flags []strict.Flag) error {
 	doc := strict.Flags(flags)
@@ -24,7 +24,7 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	resources(root.Table("resources"), &over.Place)
 	over.Slurm = keys.Slurm(root.Table("slurm"))
 	again, goOn := retry(root.Take("retry")), resume(root.Take("resume"))
-	behind := after(root.Take("after"))
+	behind, marks := after(root.Take("after")), labels(root.Take("labels"))
 	ws := root.Table("workspace")
 	w := workspaceOf(ws)
 	if w != nil && t.Workspace == nil && !given("workspace", "repo") {
@@ -44,6 +44,11 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	}
 	if behind != nil {
 		t.After = behind
+	}
+	for _, l := range marks {
+		if !slices.Contains(t.Labels, l) {
+			t.Labels = append(t.Labels, l)
+		}
 	}
 	if over.Image != "" || over.Template != "" { // one takes the place of the other
 		t.Image, t.Reference, t.Template = over.Image, over.Reference, over.Template

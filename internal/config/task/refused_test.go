@@ -47,6 +47,7 @@ var refused = []struct{ lines, want string }{
 	{"after = 3", `fix.md:4: after must be a string such as "ok:1a2b3c4d", or a list of them, found the number 3`},
 	{"after = [\"perhaps:1\"]", `fix.md:4: after: "perhaps:1" does not say ok, any or notok
 hint: name a job, or ok:JOB, any:JOB or notok:JOB; several stand behind commas`},
+	{`labels = ["a b"]`, "fix.md:4: labels: \"a b\" cannot be a label\nhint: a label has letters, digits and . _ = -, begins with one of the first two and has at most 63 characters"},
 	{"depends = \"1\"", `fix.md:4: unknown key "depends": did you mean "after"?`},
 	{"retry = 3", `fix.md:4: retry must be "on", "off", or a table such as {memory = 2}, found the number 3`},
 	{"retry = \"yes\"", `fix.md:4: retry must be "off" or "on", found "yes"`},

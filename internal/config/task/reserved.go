@@ -13,6 +13,7 @@ func reserve(root *strict.Reader) {
 	root.Later("reviews are not built yet", "review", "approve", "merge")
 	root.Later("sweeps are not built yet", "sweep", "matrix")
 	root.Synonyms("after", "depends", "dependency", "dependencies", "needs")
+	root.Synonyms("labels", "label", "tags", "tag")
 	root.Later("secrets are not built yet", "secrets")
 	root.Later("notifications are not built yet", "notify")
 	root.Later("a job in a named environment is not built yet; commands in one: berth exec --env NAME", "environment", "session")

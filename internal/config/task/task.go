@@ -55,6 +55,7 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 	t.Retry = retry(root.Take("retry"))
 	t.Resume = resume(root.Take("resume"))
 	t.After = after(root.Take("after"))
+	t.Labels = labels(root.Take("labels"))
 	t.Artifacts = patterns(root.Take("artifacts"))
 	t.Results = results(root.Table("results"))
 	if err := doc.Err(); err != nil {
