@@ -26,6 +26,9 @@ func ReadConfig(dir string) (*Config, error) {
 // for [Engine.Plan], the notes are for people.
 func (c *Config) Task(t *jobs.Task) (choice Choice, notes []string, err error) {
 	choice = Choice{Offline: c.c.Offline(), Auto: c.c.Auto()}
+	if choice.Notify, err = c.c.Notify(); err != nil {
+		return choice, nil, err
+	}
 	// A template that the task names wins over the configuration; one that the
 	// configuration names stands below it.
 	dir, named := config.TemplatesDir(), t.Template != ""

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/images"
+	"berth/internal/node/notice"
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -47,12 +48,16 @@ type Engine struct {
 	// images is the cache of images; nil when there is none.
 	images *images.Cache
 	guards guards
+	// webhook posts a notice; nil in the program for the nodes.
+	webhook notice.Webhook
 }
 
 // Choice is what the caller picked for this call, beside the task.
 type Choice struct {
 	Offline bool   // no registry is asked: a reference is what the cache has of it
 	ID      string // of the job to be planned; "" is a fresh one
+	// Notify is how the user is told that the job has ended; nil is not at all.
+	Notify *jobs.Notify
 	// Auto are the backends that "auto" tries; none is all that contain and have images.
 	Auto []string
 }

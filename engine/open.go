@@ -84,6 +84,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		}
 		return err
 	}
+	e.webhook = postNotice
 	e.Programs, e.sites = programs, o.sites()
 	e.Templates, e.Terminal, e.Now = config.TemplatesDir(), o.Terminal, o.Now
 	return e, nil

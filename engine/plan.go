@@ -48,6 +48,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		Done:        t.Done,
 		Labels:      t.Labels,
 		Ports:       t.Ports,
+		Notify:      c.Notify,
 		Artifacts:   t.Artifacts,
 		Results:     t.Results,
 		Created:     e.Now().UTC(),

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"berth/internal/node/notice"
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/lease"
 	"berth/jobs"
@@ -49,7 +50,10 @@ type View struct {
 	Standby *jobs.Handle
 	// Waits is of a job that has not begun and waits for others.
 	Waits jobs.Wait
-	AsOf  time.Time
+	// Notices are those of the job that could not be sent, for people, where they were
+	// looked for.
+	Notices []string
+	AsOf    time.Time
 }
 
 // Reconcile brings records up to date: each scheduler is asked once, about all
@@ -119,6 +123,7 @@ func (e *Engine) reconcile(ctx context.Context, recs []*jobs.Record) []View {
 		}
 	}
 	e.guardLeft(recs)
+	notice.Send(ctx, e.Store, e.webhook)
 	return views
 }
 

@@ -199,6 +199,7 @@ func (e *Engine) submitAt(ctx context.Context, site site, rec *jobs.Record, n st
 			return e.withdraw(ctx, nil, rec, err)
 		}
 	}
+	n.Spec.Notify = nil // this machine's berth tells of it
 	err := site.Put(ctx, s.LoginHome, n, script)
 	switch {
 	case err == nil:

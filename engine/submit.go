@@ -76,6 +76,9 @@ func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.R
 		return nil, err
 	}
 	failpoint.Hit("submit.recorded")
+	if err := e.Store.AwaitNotices(&rec.Spec); err != nil {
+		return nil, e.withdraw(ctx, nil, rec, err)
+	}
 	return e.submit(ctx, o, rec)
 }
 

@@ -53,6 +53,7 @@ type Spec struct {
 	Retry     *Retry       `json:"retry,omitempty"`  // nil is one attempt
 	Resume    *Resume      `json:"resume,omitempty"` // nil starts each attempt from the beginning
 	After     []After      `json:"after,omitempty"`  // jobs that must have ended before it begins
+	Notify    *Notify      `json:"notify,omitempty"` // nil tells the user nothing
 	// Key is the SHA-256 of the caller's idempotency key; "" is none.
 	Key     string    `json:"key,omitempty"`
 	Created time.Time `json:"created"`

@@ -9,6 +9,7 @@ import (
 
 	"berth/engine"
 	"berth/jobs"
+	"berth/jobs/store"
 
 	"github.com/spf13/cobra"
 )
@@ -61,6 +62,9 @@ state directory is open to others.`,
 			views, err := a.views(cmd, ids, true)
 			if err != nil {
 				return err
+			}
+			for i, v := range views[:min(len(ids), len(views))] { // of many it would take long
+				views[i].Notices = store.UnsentNotices(v.Record)
 			}
 			if len(ids) != 1 || a.json {
 				return a.list(views)

@@ -90,6 +90,9 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 		}
 	}
 	c.Offline, c.Auto = cfg.Offline(), cfg.Auto()
+	if c.Notify, err = cfg.Notify(); err != nil {
+		return t, c, nil, err
+	}
 	return t, c, notes, f.loginHost(cmd, &t)
 }
 

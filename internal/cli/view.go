@@ -108,6 +108,7 @@ func viewJSON(v engine.View) jobJSON {
 	if v.Note != "" {
 		j.Notes = append(j.Notes, v.Note)
 	}
+	j.Notes = append(j.Notes, v.Notices...)
 	if c := v.Cancel; c != nil && (c.By != "" || c.Host != "") {
 		j.CancelBy = strings.TrimSuffix(c.By+" on "+c.Host, " on ")
 	}

@@ -181,7 +181,7 @@ func (f *file) readTarget(name string, line int, r *strict.Reader) *target {
 	for i := range Keys {
 		k := &Keys[i]
 		top := k.table()
-		if top == "" || top == "max" {
+		if top == "" || ofUser(top) {
 			continue
 		}
 		at := tables[top]

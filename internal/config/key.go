@@ -82,7 +82,7 @@ type Key struct {
 
 // Keys is the table of all keys outside of [targets] and [projects], in the
 // order in which they are shown.
-var Keys = slices.Concat(placeKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys, of("resources"), of("slurm"), maxKeys)
+var Keys = slices.Concat(placeKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys, of("resources"), of("slurm"), notifyKeys, maxKeys)
 
 // safe judges the values of [keys.Fields] that a project may set with a word; of
 // limits it is [bounded].
@@ -147,6 +147,9 @@ func Find(name string) *Key {
 	}
 	return nil
 }
+
+// ofUser tells of a table that no target has.
+func ofUser(table string) bool { return table == "max" || table == "notify" }
 
 // table and leaf are the two parts of a key's name.
 func (k *Key) table() string {

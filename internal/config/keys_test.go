@@ -47,7 +47,9 @@ var special = map[string]sample{
 	"terminal.lifetime_seconds": {[2]string{"0", `"1h"`}, [2]string{"0", "1h"}}, "terminal.timeout": {[2]string{`"10m"`, "7"}, [2]string{"10m", "7"}},
 	"terminal.container_disk": {[2]string{`"10GiB"`, "20480"}, [2]string{"10GiB", "20480"}},
 	"resources.gpus":          {[2]string{`"a100:2"`, "1"}, [2]string{"a100:2", "1"}},
-	"slurm.extra":             {[2]string{`["--exclusive"]`, `["--nice=5"]`}, [2]string{"--exclusive", `["--nice=5"]`}},
+	"notify.mail":             same2("ada@example.org", "ada"), "notify.webhook_file": same2("/w1", "/w2"),
+	"notify.command": {[2]string{`["tell", "--x"]`, `["/bin/tell"]`}, [2]string{"tell,--x", `["/bin/tell"]`}},
+	"slurm.extra":    {[2]string{`["--exclusive"]`, `["--nice=5"]`}, [2]string{"--exclusive", `["--nice=5"]`}},
 }
 
 func sampleOf(t *testing.T, k *Key) sample {
@@ -242,6 +244,7 @@ func TestEffect(t *testing.T) {
 		Timeout  any
 		Offline  bool
 		Auto     []string
+		Notify   *jobs.Notify
 		Fresh    bool
 		Task     map[string]jobs.Task
 		NoImages []string
@@ -271,7 +274,7 @@ func TestEffect(t *testing.T) {
 		}
 		e.Task[""] = plain
 		e.General.Configured = nil
-		e.Offline, e.Auto = c.Offline(), c.Auto()
+		e.Offline, e.Auto, e.Notify = c.Offline(), c.Auto(), c.notify()
 		e.Timeout, e.Fresh = c.Timeout(), c.FreshShells()
 		return e
 	}
@@ -309,7 +312,7 @@ func TestEffect(t *testing.T) {
 			if envs == k.NotEnvs {
 				t.Errorf("of environments it changes something: %v", envs)
 			}
-			if tasks := !equal(before.Task, after.Task) || before.Offline != after.Offline || !equal(before.Auto, after.Auto); tasks != k.Jobs {
+			if tasks := !equal(before.Task, after.Task) || before.Offline != after.Offline || !equal(before.Auto, after.Auto) || !equal(before.Notify, after.Notify); tasks != k.Jobs {
 				t.Errorf("of jobs it changes something: %v\n%s", tasks, cmp.Diff(before.Task, after.Task))
 			}
 			for _, b := range backends {

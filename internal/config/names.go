@@ -42,7 +42,7 @@ func locate(name string) (place, error) {
 			if k := Find(targetWords[rest]); k != nil {
 				return place{k, parts}, nil
 			}
-		} else if k := Find(rest); k != nil && parts[2] != "max" {
+		} else if k := Find(rest); k != nil && !ofUser(parts[2]) {
 			return place{k, parts}, nil
 		}
 		var have []string
@@ -51,7 +51,7 @@ func locate(name string) (place, error) {
 		}
 		slices.Sort(have)
 		for _, n := range names() {
-			if strings.Contains(n, ".") && !strings.HasPrefix(n, "max.") {
+			if top, _, ok := strings.Cut(n, "."); ok && !ofUser(top) {
 				have = append(have, n)
 			}
 		}

@@ -134,6 +134,16 @@ var cloudKeys = []Key{
 		Part: "resources.time", Meaning: "how long a sandbox lives, whatever happens", Allow: "limits", Safe: bounded},
 }
 
+// notifyKeys say how the user is told that jobs have ended.
+var notifyKeys = []Key{
+	{Name: "notify.mail", Jobs: true, NotEnvs: true,
+		Meaning: "an address, or a user of the machine, for the machine's `sendmail`", Check: mailAddress, Allow: never},
+	{Name: "notify.command", Type: List, Jobs: true, NotEnvs: true,
+		Meaning: "a program and its arguments, which reads the notice as JSON; it is recorded, so no secrets", Check: noticeCommand, Allow: never},
+	{Name: "notify.webhook_file", Type: Path, Jobs: true, NotEnvs: true,
+		Meaning: "a file of mode 0600 with the URL to which the notice is posted as JSON", Allow: never},
+}
+
 // maxKeys bound what a project may ask for.
 var maxKeys = []Key{
 	{Name: "max.cpus", Type: Count, Least: 1, Most: most, Meaning: "most CPUs that a project's file may ask for", Allow: never},

@@ -15,7 +15,7 @@ func reserve(root *strict.Reader) {
 	root.Synonyms("after", "depends", "dependency", "dependencies", "needs")
 	root.Synonyms("labels", "label", "tags", "tag")
 	root.Later("secrets are not built yet", "secrets")
-	root.Later("notifications are not built yet", "notify")
+	root.Refuse("stands in your own configuration, as [notify]", "notify")
 	root.Later("a job in a named environment is not built yet; commands in one: berth exec --env NAME", "environment", "session")
 	root.Later("network and containment levels are not built yet", "network", "level", "egress")
 	root.Refuse("is chosen where the task is submitted: use the flag --scheduler", "scheduler")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/node/conclude"
+	"berth/internal/node/notice"
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/ids"
 	"berth/jobs"
@@ -102,6 +103,17 @@ func (r *attempt) goOn(ctx context.Context) {
 		return // the reaper does that
 	}
 	r.dismiss(ctx)
+}
+
+// tell sends the notices that are due now that the attempt has ended. It comes before
+// the reaper is cancelled, which sends them should this process be killed.
+func (r *attempt) tell(ctx context.Context) {
+	if r.spec.Notify == nil || r.rank != nil {
+		return
+	}
+	if ledger, err := store.At(r.stateDir()); err == nil {
+		notice.Send(context.WithoutCancel(ctx), ledger, nil)
+	}
 }
 
 // dismiss takes out of the queue what is not needed any more, the reaper of the

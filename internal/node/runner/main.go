@@ -220,6 +220,7 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	}
 	r.event("ended", string(rec.State)+": "+rec.Reason)
 	failpoint.Hit("runner.ended")
+	r.tell(ctx)
 	r.goOn(ctx)
 	failpoint.Hit("runner.followed")
 	if rec.Class == jobs.ClassWaiting {
