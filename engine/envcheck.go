@@ -65,7 +65,7 @@ func checkEnvOptions(o jobs.EnvOptions) error {
 func checkVariables(list []string) error {
 	for _, kv := range list {
 		n, _, ok := strings.Cut(kv, "=")
-		if !envName.MatchString(n) {
+		if !envName().MatchString(n) {
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment variable", n),
 				Hint: "use letters, digits and underscores, a digit not first"}
 		}

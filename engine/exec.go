@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"time"
 
 	"berth/internal/link/session"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 
@@ -42,7 +42,7 @@ type Session struct {
 
 // Lengths are compared apart: a bounded repetition costs every start of the
 // program half a millisecond.
-var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
+var sessionName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
 
 // Session returns the session of this name; "" is the one that all clients
 // share who name none. It begins with its first command.
@@ -50,7 +50,7 @@ func (v *Environment) Session(name string) (*Session, error) {
 	if name == "" {
 		name = jobs.DefaultSession
 	}
-	if len(name) > 128 || !sessionName.MatchString(name) {
+	if len(name) > 128 || !sessionName().MatchString(name) {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name a session", name), Hint: "letters, digits and ._:@-, at most 128"}
 	}
 	return &Session{commands{v, name}, v}, nil

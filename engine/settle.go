@@ -3,11 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 
@@ -132,7 +132,7 @@ func (e *Engine) settleWorkspace(ctx context.Context, s *jobs.Spec, t jobs.Task)
 	return nil
 }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // checkSpec refuses control characters in whatever will stand in a script, and
 // names that are none.
@@ -157,7 +157,7 @@ func checkSpec(s *jobs.Spec) error {
 		}
 	}
 	for _, kv := range append(slices.Clone(s.Env), s.EnvNames...) {
-		if name, _, _ := strings.Cut(kv, "="); !envName.MatchString(name) {
+		if name, _, _ := strings.Cut(kv, "="); !envName().MatchString(name) {
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment variable", name), Hint: "letters, digits and underscores"}
 		}
 	}

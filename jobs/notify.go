@@ -3,6 +3,7 @@ package jobs
 import (
 	"regexp"
 	"slices"
+	"sync"
 )
 
 // Ways by which a notice is sent.
@@ -40,11 +41,13 @@ func (n *Notify) Ways() (ways []string) {
 
 // Address in a header, and an argument of a program: no blank, no control
 // character, no comma, no dash in front.
-var mailForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._%+=-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,253})?$`)
+var mailForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._%+=-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,253})?$`)
+})
 
 // ValidMail tells whether a text is one address that mail can go to, or the name of
 // a user of the machine.
-func ValidMail(address string) bool { return mailForm.MatchString(address) }
+func ValidMail(address string) bool { return mailForm().MatchString(address) }
 
 // NoticeGroups are the labels of a job whose notices count it: its own, or "" for a
 // job without one.

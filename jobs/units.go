@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -27,14 +28,16 @@ var byteUnits = []struct {
 
 // sizeForm is a decimal number and a unit: what [strconv.ParseFloat] takes
 // besides (hexadecimal, exponents, "inf") is more likely a slip than a size.
-var sizeForm = regexp.MustCompile(`^(-?[0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)$`)
+var sizeForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(-?[0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)$`)
+})
 
 // ParseBytes reads a size such as "512MiB" or "5GiB"; a bare number is MiB.
 // Other units are refused with the nearest right spelling, because "4GB",
 // "4G" and "4GiB" are three different amounts to different programs. It reads
 // whatever [Bytes.String] writes of a size that is not zero.
 func ParseBytes(s string) (Bytes, error) {
-	m := sizeForm.FindStringSubmatch(strings.TrimSpace(s))
+	m := sizeForm().FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return 0, fmt.Errorf("%q is not a size: write for example 512MiB or 5GiB", s)
 	}

@@ -94,7 +94,7 @@ func (r *batchRequest) over(req engine.ExecRequest) (engine.ExecRequest, error) 
 	}
 	req.Env = slices.Clone(req.Env)
 	for name, value := range r.Env {
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			return req, usage("env: %q names no variable", name)
 		}
 		req.Env = append(req.Env, name+"="+value)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"berth/engine"
 	"berth/internal/config"
 	"berth/internal/config/task"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -269,14 +269,14 @@ func (a *app) existing(name string) (*engine.Environment, error) {
 // progress tells a person what takes long.
 func (a *app) progress(text string) { a.say("%s", text) }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // variables reads NAME (taken from here) and NAME=VALUE.
 func variables(list []string) ([]string, error) {
 	var out []string
 	for _, kv := range list {
 		name, _, given := strings.Cut(kv, "=")
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--var %q names no variable", kv),
 				Hint: "--var NAME or --var NAME=VALUE, with letters, digits and underscores in the name"}
 		}

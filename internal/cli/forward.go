@@ -7,13 +7,13 @@ import (
 	"io"
 	"net"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 
 	"berth/engine"
+	"berth/internal/sys/pattern"
 	"berth/internal/sys/socket"
 	"berth/jobs"
 
@@ -85,7 +85,7 @@ type service interface {
 // forwarded is a port of this machine and the one inside that it leads to.
 type forwarded struct{ local, inside int }
 
-var portWords = regexp.MustCompile(`^[0-9]{1,5}(:[0-9]{1,5})?$`)
+var portWords = pattern.Lazy(`^[0-9]{1,5}(:[0-9]{1,5})?$`)
 
 // isPorts tells whether a word is a port, or two, rather than a job's id.
 func isPorts(word string) bool {
@@ -105,7 +105,7 @@ func parsePorts(words []string) ([]forwarded, error) {
 		}
 		l, _ := strconv.Atoi(local)
 		p, _ := strconv.Atoi(inside)
-		if !portWords.MatchString(w) || l > 65535 || p < 1 || p > 65535 {
+		if !portWords().MatchString(w) || l > 65535 || p < 1 || p > 65535 {
 			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q is no port", w), Hint: "PORT, or LOCAL:PORT, each at most 65535"}
 		}
 		out[i] = forwarded{l, p}

@@ -6,19 +6,19 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"berth/internal/sys/disk"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 
 // FileEnv is the record of an environment, in its directory.
 const FileEnv = "env.json"
 
-var envName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+var envName = pattern.Lazy(`^[a-z0-9][a-z0-9._-]*$`)
 
-func isEnvName(name string) bool { return len(name) <= 64 && envName.MatchString(name) }
+func isEnvName(name string) bool { return len(name) <= 64 && envName().MatchString(name) }
 
 // CheckEnvName refuses what cannot be an environment's name.
 func CheckEnvName(name string) error {
