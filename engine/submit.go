@@ -76,9 +76,6 @@ func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.R
 		return nil, err
 	}
 	failpoint.Hit("submit.recorded")
-	if err := e.Store.AwaitNotices(&rec.Spec); err != nil {
-		return nil, e.withdraw(ctx, nil, rec, err)
-	}
 	return e.submit(ctx, o, rec)
 }
 
@@ -128,6 +125,9 @@ func (e *Engine) prepare(ctx context.Context, s *jobs.Spec, t jobs.Task, info jo
 // submit hands the first attempt of a recorded job to its scheduler.
 func (e *Engine) submit(ctx context.Context, o *prepared, rec *jobs.Record) (*jobs.Record, error) {
 	s, a := &rec.Spec, rec.Current()
+	if err := e.Store.AwaitNotices(s); err != nil {
+		return nil, e.withdraw(ctx, nil, rec, err)
+	}
 	if o.site != nil {
 		if err := e.submitAt(ctx, o.site, rec, o.New, o.script); err != nil {
 			return nil, err

@@ -64,17 +64,24 @@ func Send(ctx context.Context, ledger *store.Store, hook Webhook) {
 		return // the next who looks reads it
 	}
 	for _, g := range groups {
-		if recs, ok := ended(ledger, g); ok && len(recs) > 0 {
+		if recs, ok := ended(ledger, g, hook == nil); ok && len(recs) > 0 {
 			tell(ctx, g, recs, hook)
 		}
 	}
 }
 
 // ended returns the jobs that are to be told of, oldest first, if all have ended. The
-// youngest is looked at first: mostly it is the one that has not.
-func ended(ledger *store.Store, g *store.Group) (recs []*jobs.Record, ok bool) {
+// youngest is looked at first: mostly it is the one that has not. A node looks twice at
+// one that runs: of the last two, which end at the same time, each could see the other
+// one's record as a network file system remembers it, and neither would tell.
+func ended(ledger *store.Store, g *store.Group, node bool) (recs []*jobs.Record, ok bool) {
 	for _, id := range slices.Backward(g.Open) {
 		rec, err := ledger.Load(id)
+		if err == nil && node && jobs.StateOf(rec) == jobs.StateRunning {
+			if _, err = store.LoadFresh(rec.Current().Dir); err == nil {
+				rec, err = ledger.Load(id)
+			}
+		}
 		switch {
 		case store.Missing(err): // it was removed, or never submitted
 			g.Told([]string{id})

@@ -162,11 +162,11 @@ func TestFailed(t *testing.T) {
 	if err := w.ledger.Remove(gone); err != nil {
 		t.Fatal(err)
 	}
-	w.fail = errors.New("it answered 500\n")
+	w.fail = errors.New("it answered\x1b500")
 	w.send(w.hook)
 	w.send(w.hook)
 	w.want("berth: 1 job of label l ended: 1 completed")
-	if got := store.UnsentNotices(r); len(got) != 1 || !strings.HasPrefix(got[0], "notice not sent (webhook): it answered 500") {
+	if got := store.UnsentNotices(r); len(got) != 1 || !strings.HasPrefix(got[0], "notice not sent (webhook): it answered 500 (") {
 		t.Errorf("%q", got)
 	}
 }
