@@ -56,3 +56,25 @@ func TestNoticeOfWaiters(t *testing.T) {
 }
 
 func second(_ bool, err error) error { return err }
+
+// Of a job on a cluster behind a login host this machine tells alone: the record there
+// asks for no notice.
+func TestNoticeFar(t *testing.T) {
+	c := newCluster(t)
+	sent := 0
+	c.webhook = func(context.Context, string, []byte) error { sent++; return nil }
+	r := c.submit(c.away(task()), Choice{Notify: &jobs.Notify{WebhookFile: "/hook"}})
+	there, err := store.LoadDir(store.JobDirOf(c.adir(r)))
+	must(t, err)
+	if there.Spec.Notify != nil || r.Spec.Notify == nil {
+		t.Errorf("there %+v, here %+v", there.Spec.Notify, r.Spec.Notify)
+	}
+	c.starts(r)
+	c.ends(r)
+	for range 2 {
+		c.see(r)
+	}
+	if sent != 1 {
+		t.Errorf("%d notices", sent)
+	}
+}
