@@ -72,7 +72,7 @@ func TestDoctor(t *testing.T) {
 // profile named site.
 func (s site) core(t *testing.T, env, d string) {
 	t.Helper()
-	env += "cd " + d + "; flags='--profile site --image " + s.image + "'; "
+	env += "export BERTH_HOME=" + d + "/core; cd " + d + "; flags='--profile site --image " + s.image + "'; "
 	t.Cleanup(func() {
 		s.sh(t, env+"berth env rm --force core; for j in $(berth ps --all | cut -f 1); do berth cancel $j; berth wait --timeout 2m $j; berth rm --force $j; done")
 	})

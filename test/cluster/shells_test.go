@@ -68,7 +68,8 @@ func TestLoginShells(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 		// No job reads it.
-		a := s.on(t, "login", "erin", "bash", "-c", "export PATH=/mnt/share/bin:$PATH; berth run --image "+s.image+" -- echo works; rm -rf ~/.local/state/berth")
+		a := s.on(t, "login", "root", "setpriv", "--reuid", "erin", "--regid", "erin", "--init-groups", "env", "HOME=/home/erin", "USER=erin",
+			"PATH=/mnt/share/bin:/usr/bin:/bin", "bash", "-c", "cd; berth run --image "+s.image+" -- echo works; code=$?; rm -rf ~/.local/state/berth; exit $code")
 		if a.code != 0 || a.out != "works\n" {
 			t.Errorf("%+v", a)
 		}
@@ -91,5 +92,6 @@ func TestCallersVariables(t *testing.T) {
 		if a.out != "0\n" {
 			t.Errorf("%q", a.out)
 		}
+		s.ok(t, odd+"berth env rm --force callers")
 	})
 }
