@@ -136,7 +136,7 @@ func (a *app) forward(ctx context.Context, to service, ports []forwarded) error 
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("port %d of this machine is taken", p.local),
-				Hint: fmt.Sprintf("name another: %d:%d, or 0:%d for any that is free", p.local%65535+1, p.inside, p.inside)}
+				Hint: fmt.Sprintf("name another: LOCAL:%d, or 0:%d for any that is free", p.inside, p.inside)}
 		case errors.Is(err, syscall.EACCES):
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("port %d of this machine is for root alone", p.local),
 				Hint: fmt.Sprintf("name another: %d:%d", p.local+8000, p.inside)}
