@@ -14,7 +14,6 @@ import (
 
 	"berth/engine"
 	"berth/internal/sys/pattern"
-	"berth/internal/sys/socket"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -176,7 +175,7 @@ func (a *app) serveForward(ctx context.Context, to service, l net.Listener, port
 		}
 		go func() {
 			defer func() { _ = c.Close() }()
-			uid, err := socket.LoopbackUser(c.(*net.TCPConn))
+			uid, err := loopbackUser(c.(*net.TCPConn))
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
 			case err != nil:

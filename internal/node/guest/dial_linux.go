@@ -1,15 +1,14 @@
 package guest
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"strconv"
-	"time"
 
 	"berth/jobs"
+
+	"golang.org/x/sys/unix"
 )
 
 // VerbDial is the guest's word for a process that joins its streams to a port.
@@ -27,31 +26,40 @@ func DialMain(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "usage: berth-node dial PORT")
 		return jobs.CodeUsage
 	}
-	var conn net.Conn
-	var failed error
-	for _, host := range []string{"127.0.0.1", "::1"} { // some servers listen on one of them alone
-		c, err := net.DialTimeout("tcp", net.JoinHostPort(host, args[0]), 10*time.Second)
-		if err == nil {
-			conn = c
-			break
-		}
-		if failed == nil {
-			failed = err
-		}
-	}
-	if conn == nil {
-		var op *net.OpError
-		if errors.As(failed, &op) {
-			failed = op.Err
-		}
-		_, _ = fmt.Fprintln(stderr, failed)
+	fd, err := dialLoopback(port)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, err)
 		return jobs.CodeAgain
 	}
+	conn := os.NewFile(uintptr(fd), "service")
 	go func() {
 		_, _ = io.Copy(conn, stdin)
-		_ = conn.(*net.TCPConn).CloseWrite()
+		_ = unix.Shutdown(fd, unix.SHUT_WR)
 	}()
 	_, _ = io.Copy(stdout, conn)
-	_ = conn.Close()
 	return 0
+}
+
+// dialLoopback connects to a port. Some servers listen on one address of the loopback
+// alone. Package net is as large as a tenth of this program, and not needed for it.
+func dialLoopback(port int) (fd int, err error) {
+	for _, to := range []struct {
+		family int
+		addr   unix.Sockaddr
+	}{
+		{unix.AF_INET, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}},
+		{unix.AF_INET6, &unix.SockaddrInet6{Port: port, Addr: [16]byte{15: 1}}},
+	} {
+		fd, failed := unix.Socket(to.family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if failed == nil {
+			if failed = unix.Connect(fd, to.addr); failed == nil {
+				return fd, nil
+			}
+			_ = unix.Close(fd)
+		}
+		if err == nil {
+			err = failed
+		}
+	}
+	return -1, err
 }

@@ -1,4 +1,4 @@
-package socket
+package cli
 
 import (
 	"net"
@@ -23,11 +23,11 @@ func TestLoopbackUser(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if uid, err := LoopbackUser(got.(*net.TCPConn)); err != nil || uid != os.Getuid() {
+		if uid, err := loopbackUser(got.(*net.TCPConn)); err != nil || uid != os.Getuid() {
 			t.Errorf("%s: user %d, %v", address, uid, err)
 		}
 		_ = c.Close()
-		if uid, err := LoopbackUser(got.(*net.TCPConn)); err == nil {
+		if uid, err := loopbackUser(got.(*net.TCPConn)); err == nil {
 			t.Errorf("%s: user %d of a closed socket", address, uid)
 		}
 		_ = got.Close()

@@ -1,4 +1,4 @@
-package socket
+package cli
 
 import (
 	"bufio"
@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// LoopbackUser returns the user whose process has the other end of a TCP connection
+// loopbackUser returns the user whose process has the other end of a TCP connection
 // that was accepted on this machine's loopback, as the kernel lists it
 // (proc_net_tcp). Without an open socket at the other end it is an error.
-func LoopbackUser(conn *net.TCPConn) (uid int, err error) {
+func loopbackUser(conn *net.TCPConn) (uid int, err error) {
 	peer, self := addrOf(conn.RemoteAddr()), addrOf(conn.LocalAddr())
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		f, err := os.Open(table)
