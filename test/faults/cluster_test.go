@@ -141,7 +141,7 @@ func heal(t *testing.T) {
 // minutes to miss that a node is back.
 func operate(states string) {
 	on("ctl", "root", `for n in c1 c2; do timeout 10 scontrol -o show node $n | grep -Eq 'State=[A-Z+]*(`+states+`)' && scontrol update NodeName=$n State=RESUME; done
-timeout 10 squeue -h -t PD -u alice -o '%i %r' | awk '/held/ {print $1}' | xargs -r -n 1 timeout 10 scontrol release; true`)
+timeout 10 squeue -h -t PD -o '%i %r' | awk '/held/ {print $1}' | xargs -r -n 1 timeout 10 scontrol release; true`)
 }
 
 // daemonsOf are the daemons of a host besides munged.

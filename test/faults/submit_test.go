@@ -241,7 +241,15 @@ func TestStateLost(t *testing.T) {
 	twoAttempts(t, ends(t, 2*time.Minute, id, jobs.StateCompleted), jobs.ClassNode, jobs.ClassInfra)
 	ok(t, "login", "alice", "berth cancel "+waits)
 	ends(t, 2*time.Minute, waits, jobs.StateCancelled)
+	// slurmctld may have drained the node, or held the job, for the one that had
+	// its number before.
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(on("ctl", "root", "scontrol show job "+other+"; sinfo -R; sacct -D -X -j "+other+" -o jobid,user,state,start,end,exitcode").out)
+		}
+	})
 	eventually(t, 2*time.Minute, "the stranger's job runs", func() bool {
+		operate("DRAIN")
 		return on("ctl", "root", "squeue -h -o '%i %u %T' -j "+other).out == fmt.Sprintf("%s bob RUNNING", other)
 	})
 	on("ctl", "root", "scancel "+other)
