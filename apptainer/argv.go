@@ -9,9 +9,6 @@ import (
 // GuestPath is where the guest program stands inside.
 const GuestPath = "/.berth/node"
 
-// NetworkNone is a container without a network but its own loopback.
-const NetworkNone = "none"
-
 // Backend makes containers with Apptainer or SingularityCE.
 type Backend struct {
 	// On starts the programs that [Backend.Check] asks; nil is only good for
@@ -62,13 +59,12 @@ func argvOver(in jobs.Invocation, last []jobs.Mount, guestArgs []string) ([]stri
 	if in.Hostname != "" {
 		argv = append(argv, "--hostname", in.Hostname)
 	}
-	switch in.Network {
+	switch in.Reaches().Mode {
 	case "":
-	case NetworkNone:
+	case jobs.NetworkNone:
 		argv = append(argv, "--net", "--network", "none")
 	default:
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + in.Network,
-			Hint: "leave the network out, or make it none"}
+		return nil, in.NoNetwork()
 	}
 	switch in.GPU {
 	case "":

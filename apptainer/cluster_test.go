@@ -481,7 +481,7 @@ func TestMounts(t *testing.T) {
 func TestNoNetwork(t *testing.T) {
 	b := warmBench(t)
 	for _, d := range []string{jobs.DriverKernel, jobs.DriverFuse, jobs.DriverExt3} {
-		op := b.must(func(s *jobs.EnvSpec) { driver(d)(s); s.Network = NetworkNone })
+		op := b.must(func(s *jobs.EnvSpec) { driver(d)(s); s.Network.Mode = jobs.NetworkNone })
 		if got := b.sh(op, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '"); got != "lo\n" {
 			t.Errorf("%s: %q", d, got)
 		}
@@ -490,7 +490,7 @@ func TestNoNetwork(t *testing.T) {
 	if got := b.sh(op, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '"); got == "lo\n" {
 		t.Error("the host's network is not there either: the test proves nothing")
 	}
-	if _, err := b.open(func(s *jobs.EnvSpec) { s.Network = "bridge" }); jobs.KindOf(err) != jobs.KindConfig {
+	if _, err := b.open(func(s *jobs.EnvSpec) { s.Network.Mode = "bridge" }); jobs.KindOf(err) != jobs.KindConfig {
 		t.Errorf("%v", err)
 	}
 }

@@ -65,7 +65,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 				Hint: "is there space left on " + filepath.Dir(at.Scratch) + "?"}
 		}
 	}
-	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, WritableRoot: true, Home: o.home(), Dir: s.Dir, Level: b.Level(), Program: program}
+	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, WritableRoot: true, Home: o.home(), Dir: s.Dir, Level: s.Network.Level(b.Level()), Program: program}
 	op.Explain = Explain(at.On, program, op.Env)
 	if at.Attempt != nil {
 		op.Level = s.Level
@@ -89,9 +89,9 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	if img.dir {
 		op.Notes = append(op.Notes, "the image "+img.path+" is a directory: it must not change as long as the environment stands")
 	}
-	switch s.Network {
+	switch s.Reaches().Mode {
 	case "":
-	case NetworkNone:
+	case jobs.NetworkNone:
 		if f := o.networkNone(ctx); f.cut {
 			return nil, &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode,
 				Msg:  "a container without a network could not be tried on " + images.Hostname(),
@@ -104,8 +104,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 				Hint: cmp.Or(f.Hint, "leave network out, or open it on another machine")}
 		}
 	default:
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + s.Network,
-			Hint: "leave the network out, or make it none"}
+		return nil, s.NoNetwork()
 	}
 	if s.Fakeroot {
 		op.Notes = append(op.Notes, o.fakerootNote())

@@ -27,7 +27,7 @@ func TestArgvForms(t *testing.T) {
 		"kernel":   {jobs.Invocation{Place: jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverKernel}}}, " --workdir {scratch} --userns --mount type=bind,source=/n,destination=/.berth/node,readonly --mount type=bind,source={empty},destination=/.singularity.d/env,readonly --mount type=bind,source={keys},destination=/proc/keys,readonly --mount type=bind,source={keys},destination=/proc/key-users,readonly --mount type=bind,source={cgroups},destination=/sys/fs/cgroup,readonly --writable {image} /.berth/node guest", "--overlay"},
 		"ext3":     {jobs.Invocation{Place: jobs.Place{Overlay: jobs.OverlaySpec{Driver: jobs.DriverExt3}}}, " --overlay {overlay} ", "--writable"},
 		"fakeroot": {jobs.Invocation{Place: jobs.Place{Fakeroot: true}}, " --overlay {overlay} --fakeroot ", "--net"},
-		"none":     {jobs.Invocation{Place: jobs.Place{Network: NetworkNone}}, " --overlay {overlay} --net --network none ", "--fakeroot"},
+		"none":     {jobs.Invocation{Place: jobs.Place{Network: jobs.Network{Mode: jobs.NetworkNone}}}, " --overlay {overlay} --net --network none ", "--fakeroot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.place.Guest = "/n"
@@ -38,7 +38,7 @@ func TestArgvForms(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (&Backend{}).Argv(jobs.Invocation{Guest: "/n", Place: jobs.Place{Network: "bridge"}}, nil); jobs.KindOf(err) != jobs.KindConfig {
+	if _, err := (&Backend{}).Argv(jobs.Invocation{Guest: "/n", Place: jobs.Place{Network: jobs.Network{Mode: "bridge"}}}, nil); jobs.KindOf(err) != jobs.KindConfig {
 		t.Errorf("another network: %v", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestNetworkRefused(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	program(t, dir, "apptainer", "echo the network device eth0 is there; exit 1", 0o755)
-	s := &jobs.EnvSpec{Home: t.TempDir(), Name: "e", Place: jobs.Place{Image: dir, Network: NetworkNone}}
+	s := &jobs.EnvSpec{Home: t.TempDir(), Name: "e", Place: jobs.Place{Image: dir, Network: jobs.Network{Mode: jobs.NetworkNone}}}
 	at := jobs.OpenPlace{Dir: t.TempDir(), Scratch: t.TempDir(), Guest: "/n", On: run.Local{}, Progress: func(string) {}}
 	_, err := (&Backend{}).Open(t.Context(), s, at)
 	if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "eth0") {

@@ -253,7 +253,7 @@ func (o *opener) changeAndLook(ctx context.Context, driver, img, layer string) e
 
 // networkNone tells whether a container without a network works here.
 func (o *opener) networkNone(ctx context.Context) found {
-	return o.probe(ctx, []string{"network", NetworkNone}, func(ctx context.Context) error {
+	return o.probe(ctx, []string{"network", jobs.NetworkNone}, func(ctx context.Context) error {
 		o.at.Progress("trying a container without a network (once on this machine)")
 		return o.tryNetworkNone(ctx)
 	})
@@ -273,7 +273,7 @@ func (o *opener) tryNetworkNone(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(img, GuestPath), nil, 0o755); err != nil {
 		return err
 	}
-	argv, err := o.b.Argv(jobs.Invocation{Guest: o.at.Guest, Place: jobs.Place{Network: NetworkNone}}, []string{"try", tryNetwork})
+	argv, err := o.b.Argv(jobs.Invocation{Guest: o.at.Guest, Place: jobs.Place{Network: jobs.Network{Mode: jobs.NetworkNone}}}, []string{"try", tryNetwork})
 	if err != nil {
 		return err
 	}

@@ -73,9 +73,6 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 		s.External.Life = o.Resources.Time
 		asked.Resources.Time = 0 // its sandbox has a time of its own
 	}
-	if s.Network == "host" {
-		s.Network = ""
-	}
 	switch {
 	case s.Lifetime == 0:
 		s.Lifetime = jobs.DefaultLifetime

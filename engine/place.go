@@ -55,7 +55,7 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sel
 		Argv:      slices.Concat(words, []string{"--"}, shown), // what is shown to people, the runner renders itself
 		Comment: []string{
 			"berth job " + jobs.Short(s.ID) + ": " + s.Name,
-			"backend " + s.Backend + " (containment: " + string(s.Level) + "), attempt " + jobs.Short(info.ID),
+			"backend " + s.Backend + " (containment: " + s.Containment() + "), attempt " + jobs.Short(info.ID),
 		},
 	}
 	if s.Resume != nil {

@@ -29,6 +29,10 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 	if err := settleTasks(s); err != nil || !s.Clustered() {
 		return err
 	}
+	if mode := s.Reaches().Mode; mode != "" && s.Resources.Tasks > 1 {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("network mode %q does not go with ntasks = %d: the ranks find each other over the network of their nodes", mode, s.Resources.Tasks),
+			Hint: `leave ntasks out, or make the mode "open"`}
+	}
 	if s.Resources.GPUs != "" && slices.Contains(s.Profile.Forbid, "gres") && slices.Contains(s.Profile.Forbid, "gpus") {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus cannot be had: the profile " + s.Profile.Name + " forbids --gres and --gpus",
 			Hint: "remove gpus from the task"}

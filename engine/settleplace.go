@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -137,13 +138,17 @@ func isFile(ref string) bool {
 // not have. An image that berth itself puts layers over is settled by the caller. The
 // notes are for people.
 func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err error) {
-	p.Backend, p.Level = b.Name(), b.Level()
+	p.Backend, p.Network = b.Name(), p.Network.Settled()
+	p.Level = p.Network.Level(b.Level())
 	can, on := p.Can(), "backend "+p.Backend
 	if p.Clustered() && (can.OtherHost || can.Daemon && w.env) {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the " + on + " goes with the local scheduler, not with " + p.Scheduler, Hint: "--scheduler local"}
 	}
 	if err := refuse(p, w); err != nil {
 		return nil, err
+	}
+	if p.Network.Mode == jobs.NetworkAllow && can.Here() {
+		return nil, p.NoNetwork()
 	}
 	image, host, external := p.Image, valueOf(p.SSH), valueOf(p.External)
 	p.Image, p.SSH, p.External = "", nil, nil // as the backend takes them
@@ -204,14 +209,18 @@ func refuse(p *jobs.Place, w wanted) error {
 			what, has, counts = f.Noun, f.Envs, f.Noun != ""
 		}
 		if counts && f.Said(*p) && !keys.Has(has, p.Backend) {
-			return absent(what, p)
+			err := absent(what, p)
+			if f.Usual != "" {
+				err.Hint = fmt.Sprintf("make it %q, or name another --backend; where it is said: berth config show --origin", f.Usual)
+			}
+			return err
 		}
 	}
 	return nil
 }
 
 // absent is the error for what the backend of a place does not have.
-func absent(what string, p *jobs.Place) error {
+func absent(what string, p *jobs.Place) *jobs.Error {
 	on := p.Backend
 	if can := p.Can(); can.Bare && !can.NeedsHost {
 		on += ", which runs on the bare host"
@@ -226,7 +235,7 @@ func (e *Engine) checkBinds(p *jobs.Place, w wanted) error {
 	if err := checkMounts(p.Mounts); err != nil || p.Login != nil {
 		return err
 	}
-	if p.Level == jobs.LevelFS {
+	if p.Level == jobs.LevelFS || p.Level == jobs.LevelEgress {
 		if _, _, err := (private.Places{State: e.Store.Home()}).Covers(p.Mounts, "/"); err != nil {
 			return err
 		}

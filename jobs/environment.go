@@ -61,7 +61,7 @@ type ExternalSpec struct {
 	Program []string          `json:"program"`           // its command line, without a verb
 	Owner   string            `json:"owner"`             // names the state directory at the service
 	Options map[string]string `json:"options,omitempty"` // of the configuration, for the program alone
-	Allow   []string          `json:"allow,omitempty"`   // what can be reached from inside; nil is as Network says
+	Allow   []string          `json:"allow,omitempty"`   // of records of before: the list of [Place.Reaches]
 	// Life bounds a sandbox's time, whatever becomes of its keeper; never 0.
 	Life time.Duration `json:"life_ns"`
 	Job  string        `json:"job,omitempty"` // the id of the job whose attempt it is for

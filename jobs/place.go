@@ -21,8 +21,8 @@ type Place struct {
 	HostSockets []string  `json:"host_sockets,omitempty"`
 	Env         []string  `json:"env,omitempty"` // NAME=VALUE for every command, not secret
 	Resources   Resources `json:"resources,omitzero"`
-	GPU         string    `json:"gpu,omitempty"`      // "", "nvidia" or "amd"; what counts is [Place.GPUKind]
-	Network     string    `json:"network,omitempty"`  // "" is the host's, or as External says; "none" is shut off
+	GPU         string    `json:"gpu,omitempty"` // "", "nvidia" or "amd"; what counts is [Place.GPUKind]
+	Network     Network   `json:"network,omitzero"`
 	Hostname    string    `json:"hostname,omitempty"` // inside the container; "" is the backend's choice
 	Fakeroot    bool      `json:"fakeroot,omitempty"`
 	Dir         string    `json:"dir,omitempty"`     // where sessions begin; "" is HOME

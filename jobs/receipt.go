@@ -29,6 +29,8 @@ type Receipt struct {
 	// says that no container was open.
 	Asked Level `json:"asked"`
 	Level Level `json:"level,omitempty"`
+	// Network is the one that it was given; it is left out where that is open.
+	Network Network `json:"network,omitzero"`
 	// Proof is how that was found out, in words, and Seen what the guest reported.
 	Proof []string `json:"proof,omitempty"`
 	Seen  *Seen    `json:"seen,omitempty"`

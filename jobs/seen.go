@@ -10,8 +10,10 @@ type Seen struct {
 	PIDNamespace   string `json:"pid_namespace,omitempty"`
 	NetNamespace   string `json:"net_namespace,omitempty"`
 	UserNamespace  string `json:"user_namespace,omitempty"`
-	NoNewPrivs     bool   `json:"no_new_privs"`
-	Capabilities   string `json:"capabilities,omitempty"` // effective ones, in hexadecimal
+	// Devices are the network devices inside, but for the loopback.
+	Devices      []string `json:"devices,omitempty"`
+	NoNewPrivs   bool     `json:"no_new_privs"`
+	Capabilities string   `json:"capabilities,omitempty"` // effective ones, in hexadecimal
 	// What commands have, which is less: the capabilities that they can get, and
 	// whether their system calls are filtered.
 	CommandCapabilities string `json:"command_capabilities,omitempty"`

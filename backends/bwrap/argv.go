@@ -73,7 +73,7 @@ func render(bwrap string, in jobs.Invocation, o own, covers []jobs.Mount, guestA
 	if in.Hostname != "" {
 		argv = append(argv, "--hostname", in.Hostname)
 	}
-	argv = append(argv, system(in.Network)...)
+	argv = append(argv, system(in.Reaches().Mode)...)
 	if o.keys {
 		argv = append(argv, "--ro-bind", "/dev/null", "/proc/keys", "--ro-bind", "/dev/null", "/proc/key-users")
 	}
@@ -113,9 +113,8 @@ func refuse(p jobs.Place, gpu string) error {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + " is not available on the backend bwrap, which shows the host's own programs", Hint: hint}
 		}
 	}
-	if p.Network != "" && p.Network != "none" {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "a container here has the host's network or none, not " + p.Network,
-			Hint: "leave the network out, or make it none"}
+	if mode := p.Reaches().Mode; mode != "" && mode != jobs.NetworkNone {
+		return p.NoNetwork()
 	}
 	for _, m := range p.Mounts {
 		d := path.Clean(m.Destination)

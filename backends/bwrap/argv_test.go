@@ -9,7 +9,7 @@ import (
 )
 
 func TestRender(t *testing.T) {
-	in := jobs.Invocation{Guest: "/n/node", Place: jobs.Place{Network: "none", Hostname: "box", Mounts: []jobs.Mount{
+	in := jobs.Invocation{Guest: "/n/node", Place: jobs.Place{Network: jobs.Network{Mode: "none"}, Hostname: "box", Mounts: []jobs.Mount{
 		{Source: "/s/work", Destination: jobs.WorkDir, Writable: true}, {Source: "/data", Destination: "/data"},
 	}}}
 	o := own{home: "/s/home", inside: "/home/a", tmp: "/s", etc: "/s", keys: true, mounts: []jobs.Mount{{Source: "/e/io", Destination: "/.berth/io"}}}
@@ -39,7 +39,7 @@ func TestRefuse(t *testing.T) {
 	for name, p := range map[string]jobs.Place{
 		"image": {Image: "/i.sif"}, "overlay": {Overlay: jobs.OverlaySpec{Name: "o"}}, "driver": {Overlay: jobs.OverlaySpec{Driver: jobs.DriverFuse}},
 		"disk": {Resources: jobs.Resources{Disk: jobs.GiB}}, "gpu": {GPU: "nvidia"}, "fakeroot": {Fakeroot: true}, "docker": {Docker: &jobs.DockerSpec{}},
-		"network": {Network: "bridge"}, "root": {Mounts: []jobs.Mount{{Source: "/x", Destination: "/"}}}, "guest": {Mounts: []jobs.Mount{{Source: "/x", Destination: "/.berth/node"}}},
+		"network": {Network: jobs.Network{Mode: "bridge"}}, "root": {Mounts: []jobs.Mount{{Source: "/x", Destination: "/"}}}, "guest": {Mounts: []jobs.Mount{{Source: "/x", Destination: "/.berth/node"}}},
 		"proc": {Mounts: []jobs.Mount{{Source: "/x", Destination: "/proc/../proc/1"}}},
 	} {
 		if _, err := (&Backend{}).Argv(jobs.Invocation{Guest: "/n", Place: p}, nil); jobs.KindOf(err) == jobs.KindUnknown || jobs.HintOf(err) == "" {

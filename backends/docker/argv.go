@@ -94,12 +94,12 @@ func placeFlags(p *jobs.Place) (argv []string, err error) {
 	if p.Hostname != "" {
 		argv = append(argv, "--hostname", p.Hostname)
 	}
-	switch p.Network {
+	switch p.Reaches().Mode {
 	case "":
-	case "none":
+	case jobs.NetworkNone:
 		argv = append(argv, "--network", "none")
 	default:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown network %q", p.Network), Hint: `"host" or "none"`}
+		return nil, p.NoNetwork()
 	}
 	gpu, err := gpuFlags(p.GPU)
 	return append(argv, gpu...), err

@@ -59,7 +59,7 @@ func (m *maker) check() error {
 		}
 	}
 	var err error
-	m.tmp, err = checkExtra(m.d.ExtraArgs, m.s.Network)
+	m.tmp, err = checkExtra(m.d.ExtraArgs, m.s.Reaches().Mode)
 	return err
 }
 

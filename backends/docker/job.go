@@ -23,7 +23,7 @@ func attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Ope
 		return nil, err
 	}
 	name, user := at.Attempt.Name, at.Attempt.User
-	op := &jobs.Opening{Env: p.env, OwnPIDNamespace: true, Home: jobs.HomeInside(os.Getenv, s.User), Level: jobs.LevelFS, Work: jobs.WorkDir, HoldsLimits: true,
+	op := &jobs.Opening{Env: p.env, OwnPIDNamespace: true, Home: jobs.HomeInside(os.Getenv, s.User), Level: s.Level, Work: jobs.WorkDir, HoldsLimits: true,
 		Unseen: noGuest, Trouble: startTrouble,
 		Version: func(ctx context.Context) (string, string) {
 			return jobs.BackendDocker, (&Backend{On: at.On}).Check(ctx).Version

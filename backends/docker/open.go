@@ -44,7 +44,7 @@ func (*Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*
 	if err != nil {
 		return nil, err
 	}
-	m := &maker{p: p, s: s, d: d, at: at, open: &jobs.Opening{Env: p.env, OwnPIDNamespace: true, Dir: s.Dir, Level: jobs.LevelFS}}
+	m := &maker{p: p, s: s, d: d, at: at, open: &jobs.Opening{Env: p.env, OwnPIDNamespace: true, Dir: s.Dir, Level: s.Network.Level(jobs.LevelFS)}}
 	if err := m.check(); err != nil {
 		return nil, err
 	}

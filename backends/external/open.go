@@ -58,11 +58,8 @@ func request(verb string, s *jobs.EnvSpec, dir string) protocol.Request {
 // spec is the sandbox that is wanted.
 func spec(s *jobs.EnvSpec) *protocol.Spec {
 	network := protocol.Network{Mode: protocol.NetworkOpen}
-	switch {
-	case s.Network == "none":
-		network.Mode = protocol.NetworkNone
-	case s.External.Allow != nil:
-		network = protocol.Network{Mode: protocol.NetworkAllow, Allow: s.External.Allow}
+	if n := s.Reaches(); !n.Open() {
+		network = protocol.Network{Mode: n.Mode, Allow: n.Allow}
 	}
 	mib := func(b jobs.Bytes) int64 { return int64((b + jobs.MiB - 1) / jobs.MiB) }
 	out := &protocol.Spec{Image: s.Image, CPUs: s.Resources.CPUs, MemoryMiB: mib(s.Resources.Memory), DiskMiB: mib(s.Resources.Disk), GPU: s.GPU,

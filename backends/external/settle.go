@@ -1,6 +1,7 @@
 package external
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -77,13 +78,7 @@ func (b *Backend) settleWords(k *protocol.Checked, s *jobs.EnvSpec) error {
 		}
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " is not available on the backend " + b.Word, Hint: hint}
 	}
-	network := protocol.NetworkOpen
-	switch {
-	case s.Network == "none":
-		network = protocol.NetworkNone
-	case s.External.Allow != nil:
-		network = protocol.NetworkAllow
-	}
+	network := cmp.Or(s.Reaches().Mode, protocol.NetworkOpen)
 	open := len(k.Network) == 0 && network == protocol.NetworkOpen // it says nothing of it
 	switch {
 	case s.Image != "" && !k.Image:

@@ -30,7 +30,7 @@ func TestSettle(t *testing.T) {
 	s := &jobs.EnvSpec{
 		Name: "demo", Persistent: true, Defaulted: []string{"memory", "disk"},
 		Place: jobs.Place{
-			Backend: "fake", Image: "debian:12", GPU: "nvidia", Network: "none", Resources: jobs.Resources{CPUs: 1, Memory: jobs.GiB, Disk: jobs.GiB}, External: &jobs.ExternalSpec{Options: map[string]string{"region": "eu"}},
+			Backend: "fake", Image: "debian:12", GPU: "nvidia", Network: jobs.Network{Mode: "none"}, Resources: jobs.Resources{CPUs: 1, Memory: jobs.GiB, Disk: jobs.GiB}, External: &jobs.ExternalSpec{Options: map[string]string{"region": "eu"}},
 		},
 	}
 	if err := b.Settle(t.Context(), s); err != nil {
@@ -53,7 +53,7 @@ func TestSettleRefuses(t *testing.T) {
 	}{
 		"an image":           {"", jobs.EnvSpec{Place: jobs.Place{Image: "debian:12"}}, jobs.KindConfig, "an image is not available on the backend fake"},
 		"a GPU":              {able, jobs.EnvSpec{Place: jobs.Place{GPU: "amd"}}, jobs.KindConfig, "the GPU amd is not available"},
-		"no network":         {"", jobs.EnvSpec{Place: jobs.Place{Network: "none"}}, jobs.KindConfig, "a network that is shut off is not available"},
+		"no network":         {"", jobs.EnvSpec{Place: jobs.Place{Network: jobs.Network{Mode: "none"}}}, jobs.KindConfig, "a network that is shut off is not available"},
 		"a list":             {able, jobs.EnvSpec{Place: jobs.Place{External: &jobs.ExternalSpec{Allow: []string{"example.com"}}}}, jobs.KindConfig, "a network with a list of what is allowed is not available"},
 		"an open one":        {`,"network":["none"]`, jobs.EnvSpec{}, jobs.KindConfig, "an open network is not available"},
 		"a limit":            {able, jobs.EnvSpec{Place: jobs.Place{Resources: jobs.Resources{Disk: jobs.GiB}}}, jobs.KindConfig, "the limit disk 1GiB cannot be held"},

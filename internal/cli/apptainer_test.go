@@ -30,9 +30,9 @@ const (
 
 // container is an "apptainer exec" command line.
 type container struct {
-	cwd, workdir, overlay, image, hostname string
-	mounts                                 [][3]string // source, destination, "readonly" or ""
-	command                                []string
+	cwd, workdir, overlay, image, hostname, network string
+	mounts                                          [][3]string // source, destination, "readonly" or ""
+	command                                         []string
 }
 
 func apptainer(args []string) int {
@@ -92,6 +92,9 @@ func apptainer(args []string) int {
 		flags |= syscall.CLONE_NEWUTS
 		cmd.Env = append(cmd.Env, hostnameInside+"="+box.hostname)
 	}
+	if _, forgets := c.order("network-forgotten"); box.network != "" && !forgets {
+		flags |= syscall.CLONE_NEWNET
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  flags,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -144,7 +147,7 @@ func parseExec(args []string) (*container, error) {
 	}
 	box := &container{}
 	seen := map[string]int{}
-	values := map[string]*string{"--pwd": &box.cwd, "--cwd": &box.cwd, "--workdir": &box.workdir, "--overlay": &box.overlay, "--hostname": &box.hostname}
+	values := map[string]*string{"--pwd": &box.cwd, "--cwd": &box.cwd, "--workdir": &box.workdir, "--overlay": &box.overlay, "--hostname": &box.hostname, "--network": &box.network}
 	rest := args[1:]
 	for len(rest) > 1 && strings.HasPrefix(rest[0], "-") {
 		flag := rest[0]
@@ -159,7 +162,7 @@ func parseExec(args []string) (*container, error) {
 			box.mounts, rest = append(box.mounts, m), rest[1:]
 		case values[flag] != nil:
 			*values[flag], rest = rest[0], rest[1:]
-		case slices.Contains([]string{"--containall", "--no-home", "--cleanenv", "--no-eval", "--nv", "--rocm"}, flag):
+		case slices.Contains([]string{"--containall", "--no-home", "--cleanenv", "--no-eval", "--nv", "--rocm", "--net"}, flag):
 		default:
 			return nil, fmt.Errorf("unknown flag: %s", flag)
 		}
@@ -168,6 +171,9 @@ func parseExec(args []string) (*container, error) {
 		if seen[flag] != 1 {
 			return nil, fmt.Errorf("flag %s %d times", flag, seen[flag])
 		}
+	}
+	if seen["--net"] != seen["--network"] || box.network != "" && box.network != "none" {
+		return nil, fmt.Errorf("network %q", box.network)
 	}
 	if seen["--pwd"]+seen["--cwd"] != 1 || len(rest) < 2 {
 		return nil, fmt.Errorf("no working directory, image or command")

@@ -214,7 +214,9 @@ func (a *app) envDetail(s engine.Shown) [][2]string {
 	if p.Resources.CPUs != 0 {
 		add("cpus", fmt.Sprint(p.Resources.CPUs))
 	}
-	add("network", p.Network)
+	if n := p.Reaches(); !n.Open() {
+		add("network", strings.Join(append([]string{n.Mode}, n.Allow...), " "))
+	}
 	for i := range keys.Fields {
 		if f := &keys.Fields[i]; f.Table() == "terminal" && f.Meaning != "" {
 			add(f.Key(), f.Shown(p.Place))

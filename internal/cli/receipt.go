@@ -27,7 +27,11 @@ func receiptRows(r *jobs.Receipt) (out [][2]string) {
 	if r.Level == "" {
 		add("level", "none was reached: no container was open")
 	} else {
-		add("level", string(r.Level))
+		level := string(r.Level)
+		if !r.Network.Open() {
+			level += ", network " + r.Network.Mode
+		}
+		add("level", level)
 	}
 	for _, p := range r.Proof {
 		add("proof", p)

@@ -80,9 +80,6 @@ func (a *app) submit(cmd *cobra.Command, f *taskFlags, args []string) (*engine.E
 	plan := func(choice engine.Choice) (*jobs.Spec, error) {
 		spec, err := e.Plan(cmd.Context(), t, choice, false)
 		if err == nil {
-			err = cfg.CheckJob(spec)
-		}
-		if err == nil {
 			a.notes(append(notes, spec.Notes...))
 		}
 		return spec, err
@@ -144,9 +141,6 @@ exist, 78 its containment is not available here.`,
 				return err
 			}
 			spec, err := e.Plan(cmd.Context(), t, choice, true)
-			if err == nil {
-				err = cfg.CheckJob(spec)
-			}
 			if err != nil {
 				return err
 			}

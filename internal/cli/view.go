@@ -33,6 +33,7 @@ type jobJSON struct {
 	Target     string            `json:"target,omitempty"`
 	Backend    string            `json:"backend"`
 	Level      jobs.Level        `json:"level"`
+	Network    *jobs.Network     `json:"network,omitempty"` // where it is not open
 	NativeID   string            `json:"native_id,omitempty"`
 	Word       string            `json:"scheduler_state,omitempty"`  // the scheduler's own word
 	WaitingFor string            `json:"waiting_for,omitempty"`      // of a job that runs: who has what it needs
@@ -76,6 +77,14 @@ type jobJSON struct {
 	Unfollowed *jobs.Unfollowed `json:"unfollowed,omitempty"`
 }
 
+// containment is the level, and a network that is not open.
+func (j *jobJSON) containment() string {
+	if j.Network != nil {
+		return string(j.Level) + ", network " + j.Network.Mode
+	}
+	return string(j.Level)
+}
+
 func viewJSON(v engine.View) jobJSON {
 	j := jobJSON{
 		ID:        v.Spec.ID,
@@ -98,6 +107,9 @@ func viewJSON(v engine.View) jobJSON {
 		Plain:     v.Status.Explanation,
 		CancelBy:  v.Status.By,
 		Node:      v.Status.Node,
+	}
+	if n := v.Spec.Reaches(); !n.Open() {
+		j.Network = &n
 	}
 	if !j.Final {
 		j.Hint = v.Status.Hint
@@ -310,7 +322,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 		where += " on " + j.Login
 	}
 	add("scheduler", where)
-	add("backend", j.Backend+" (containment: "+string(j.Level)+")")
+	add("backend", j.Backend+" (containment: "+j.containment()+")")
 	add("node", j.Node)
 	if len(j.Ports) > 0 {
 		add("services", forwardLine(j.Short, j.Ports))

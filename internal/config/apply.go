@@ -84,11 +84,14 @@ func (c *Config) place(backend string, job bool) (o jobs.EnvOptions, reference s
 		switch {
 		case v.V == nil || v.V == f.Usual || v.Origin.Layer == layerProfile:
 		case job && f.Name == "resources.disk" && !can.Layers: // it has no layer of berth's
-		case job && can.NeedsHost && !keys.Has(f.Jobs, backend):
+		case job && can.NeedsHost && !keys.Has(f.Jobs, backend) && k.table() != "network": // that is not left out, but refused
 			notes = append(notes, fmt.Sprintf("%s = %s (%s) is left out: the backend %s cannot hold it", k.Name, v, v.Origin, backend))
 		default:
 			f.Put(&o.Place, k.inPlace(v.V))
 		}
+	}
+	if c.on(backend, "terminal.docker_network").V == false {
+		o.Network = jobs.Network{Mode: jobs.NetworkNone} // who shuts it off in either way means it
 	}
 	if can.Layers {
 		o.Template = c.template()
@@ -107,9 +110,6 @@ func (c *Config) place(backend string, job bool) (o jobs.EnvOptions, reference s
 	}
 	if jobs.IsProgram(backend) {
 		o.External = &jobs.ExternalSpec{}
-		if o.Network != "none" {
-			o.External.Allow = get[[]string](c.said("terminal.allow"))
-		}
 		reference, o.External.Options, err = c.options(backend)
 	}
 	o.Forward = get[[]string](c.said("terminal.env_passthrough"))
@@ -117,13 +117,13 @@ func (c *Config) place(backend string, job bool) (o jobs.EnvOptions, reference s
 }
 
 // counts tells whether a key says something of a job, or of an environment, on a
-// backend. A service alone holds the network of a job.
+// backend.
 func (c *Config) counts(k *Key, backend string, job bool) bool {
 	switch {
 	case !k.isFor(backend):
 		return false
 	case job:
-		return k.Jobs || k.Name == "terminal.network" && jobs.IsProgram(backend)
+		return k.Jobs
 	case k.table() == "resources" && !jobs.IsCluster(shown(c.said("scheduler").V)): // a scheduler is asked for them
 		return k.Name == "resources.time" && jobs.IsProgram(backend)
 	}
@@ -192,9 +192,6 @@ func (c *Config) forBackend(backend string) (jobs.EnvOptions, []string, error) {
 	}
 	if c.on(backend, "terminal.docker_run_as_host_user").V == true {
 		keys.Find("docker.user").Put(&o.Place, fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()))
-	}
-	if c.on(backend, "terminal.docker_network").V == false {
-		o.Network = "none" // who shuts it off in either way means it
 	}
 	if c.on(backend, "terminal.docker_mount_cwd_to_workspace").V == true {
 		wd, err := os.Getwd()
@@ -364,23 +361,4 @@ func (c *Config) lookupEnv(name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// CheckJob refuses a job that would have more than the configuration allows to
-// whatever runs in such a place: jobs know no network of their own, but for those
-// on a service, which holds it or refuses it.
-func (c *Config) CheckJob(s *jobs.Spec) error {
-	if s.External != nil {
-		return nil
-	}
-	v := c.said("terminal.network")
-	if other := c.on(s.Backend, "terminal.docker_network"); other.V == false && v.V != "none" {
-		v = other
-	}
-	if s.Level == jobs.LevelNone || v.V != "none" && v.V != false {
-		return nil
-	}
-	return &jobs.Error{Kind: jobs.KindConfig,
-		Msg:  fmt.Sprintf("%s = %s (%s): a job on the backend %s has the network of its machine, which cannot be shut off yet", v.Key.Name, v, v.Origin, s.Backend),
-		Hint: "berth exec has it shut off; or leave the key out where jobs are to run"}
 }

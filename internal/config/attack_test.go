@@ -251,7 +251,10 @@ func TestImageInside(t *testing.T) {
 func TestRaise(t *testing.T) {
 	w := newWorld(t)
 	for _, a := range []struct{ user, project, says string }{
-		{"[terminal]\nnetwork = \"none\"\n", "[terminal]\nnetwork = \"host\"\n", "terminal.network"},
+		{"[terminal]\nnetwork = \"none\"\n", "[terminal]\nnetwork = \"host\"\n", "network.mode"},
+		{"[network]\nmode = \"allow\"\n", "[network]\nmode = \"open\"\n", "network.mode"},
+		{"[network]\nmode = \"none\"\n", "[network]\nallow = [\"example.org\"]\n", "network.allow"},
+		{"[network]\nallow = [\"example.org\"]\n", "[network]\nallow = [\"example.org\", \"example.com\"]\n", "network.allow"},
 		{"[terminal]\ndocker_network = false\n", "[terminal]\ndocker_network = true\n", "terminal.docker_network"},
 		// Another backend would not have what is shut on this one.
 		{"[terminal]\nbackend = \"docker\"\ndocker_network = false\n", "[terminal]\nbackend = \"singularity\"\n", "terminal.backend"},
@@ -301,11 +304,12 @@ func TestRaise(t *testing.T) {
 	// The network stays off whichever of the two ways the user has shut it.
 	w.write(t, w.user, "[terminal]\nnetwork = \"none\"\n")
 	c := w.accepted(t, "[terminal]\nbackend = \"docker\"\ndocker_network = true\n")
-	if o, _, err := c.forBackend(jobs.BackendDocker); err != nil || o.Network != "none" {
-		t.Errorf("%q, %v", o.Network, err)
+	if o, _, err := c.forBackend(jobs.BackendDocker); err != nil || o.Network.Mode != "none" {
+		t.Errorf("%v, %v", o.Network, err)
 	}
-	if err := c.CheckJob(&jobs.Spec{Place: jobs.Place{Backend: jobs.BackendDocker, Level: jobs.LevelFS}}); jobs.KindOf(err) != jobs.KindConfig {
-		t.Errorf("a job has the network: %v", err)
+	task := jobs.Task{Place: jobs.Place{Backend: jobs.BackendDocker, Image: "debian:12"}}
+	if _, err := c.Task(&task); err != nil || task.Network.Mode != "none" {
+		t.Errorf("a job has the network %v: %v", task.Network, err)
 	}
 }
 

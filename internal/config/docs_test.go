@@ -19,6 +19,7 @@ const (
 // sections are the tables of the page, by the tables of the file.
 var sections = []struct{ title, table, text string }{
 	{"Outside of any table", "", ""},
+	{"[network]", "network", "What can be reached from inside: see [network.md](network.md). `terminal.network` (`host` is `open`) and `terminal.allow` are older names of these keys, which are read as well."},
 	{"[terminal]", "terminal", "Where the commands of environments run; what counts for jobs as well is marked."},
 	{"[terminal.daytona]", "terminal.daytona", ""},
 	{"[resources]", "resources", "Of jobs that do not say otherwise, and of environments that are held in an allocation."},

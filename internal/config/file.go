@@ -84,8 +84,7 @@ func (f *file) keys(root *strict.Reader, list []Key) map[string]Value {
 		if f.layer == layerProject && name == "max" {
 			continue
 		}
-		t := table(tables, name)
-		v := t.Take(k.leaf())
+		v := k.take(tables)
 		if k.Name == "target" && v.Is(strict.Table) {
 			v.Failf("", "must be the name of a target, found a table: did you mean [targets.NAME]?")
 			continue
@@ -104,6 +103,23 @@ func (f *file) keys(root *strict.Reader, list []Key) map[string]Value {
 		resourceHints(t)
 	}
 	return out
+}
+
+// take reads a key from its table, or by the name that it had before.
+func (k *Key) take(tables map[string]*strict.Reader) strict.Value {
+	v := table(tables, k.table()).Take(k.leaf())
+	if k.Old == "" {
+		return v
+	}
+	top, leaf := cutKey(k.Old)
+	old := table(tables, top).Take(leaf)
+	switch {
+	case !old.Given():
+		return v
+	case v.Given():
+		old.Failf("leave it out", "is said twice: here and as %s", k.Name)
+	}
+	return old
 }
 
 // table returns the reader of a dotted table, made once.
@@ -177,23 +193,13 @@ func (f *file) readTarget(name string, line int, r *strict.Reader) *target {
 		}
 		return &Value{Key: k, V: got, Origin: origin(v.Line()), line: v.Line()}
 	}
-	tables := map[string]*strict.Reader{}
+	tables := map[string]*strict.Reader{"": r}
 	for i := range Keys {
 		k := &Keys[i]
-		top := k.table()
-		if top == "" || ofUser(top) {
+		if top := k.table(); top == "" || ofUser(top) {
 			continue
 		}
-		at := tables[top]
-		if at == nil {
-			if parent, leaf, ok := strings.Cut(top, "."); ok {
-				at = tables[parent].Table(leaf)
-			} else {
-				at = r.Table(top)
-			}
-			tables[top] = at
-		}
-		v := at.Take(k.leaf())
+		v := k.take(tables)
 		if !v.Given() {
 			continue
 		}

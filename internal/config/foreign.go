@@ -38,7 +38,7 @@ var foreignKeys = []Key{
 const (
 	noVercel = "berth has no backend for Vercel's sandboxes: the backends are auto, singularity, docker, bwrap, ssh, local, modal, daytona, " +
 		"and programs berth-backend-NAME"
-	noBubblewrap = "berth has no backend bubblewrap: its own of that kind is bwrap, with the keys that every container has (terminal.bind, terminal.network)"
+	noBubblewrap = "berth has no backend bubblewrap: its own of that kind is bwrap, with the keys that every container has (terminal.bind, network.mode)"
 	noManaged    = "Modal's managed way is a service of Hermes' own, which berth does not use"
 )
 

@@ -47,8 +47,15 @@ func subset(_ guard, v, base any) bool {
 	return !slices.ContainsFunc(list, func(s string) bool { return !slices.Contains(have, s) })
 }
 
-// noWider: the network may be shut off, and not opened.
-func noWider(g guard, v, base any) bool { return v == "none" || same(g, v, base) }
+// noWider: a network may reach less, and not more.
+func noWider(_ guard, v, base any) bool { return jobs.Within(shown(v), shown(base)) }
+
+// noWiderList: a list of what can be reached may become shorter, and be set where
+// everything could be reached.
+func noWiderList(g guard, v, base any) bool {
+	mode := g.max("network.mode")
+	return base == nil && (mode == nil || mode == jobs.NetworkOpen) || subset(g, v, base)
+}
 
 // plainName: a profile's name is looked up in the user's own directories, a
 // path is not.

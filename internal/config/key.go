@@ -48,6 +48,7 @@ const (
 // Key is one key of the configuration.
 type Key struct {
 	Name    string   // dotted, such as "terminal.timeout"
+	Old     string   // a name that it had before, which is read as well; "" is none
 	Env     []string // the variables that stand for it, the one to name first
 	Flag    string   // the flag that stands for it, without dashes
 	Type    Type
@@ -82,7 +83,7 @@ type Key struct {
 
 // Keys is the table of all keys outside of [targets] and [projects], in the
 // order in which they are shown.
-var Keys = slices.Concat(placeKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys, of("resources"), of("slurm"), notifyKeys, maxKeys)
+var Keys = slices.Concat(placeKeys, networkKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys, of("resources"), of("slurm"), notifyKeys, maxKeys)
 
 // safe judges the values of [keys.Fields] that a project may set with a word; of
 // limits it is [bounded].
@@ -138,10 +139,10 @@ func of(table string) (out []Key) {
 	return out
 }
 
-// Find returns a key by its name, or nil.
+// Find returns a key by its name, or the one that it had before; or nil.
 func Find(name string) *Key {
 	for i := range Keys {
-		if Keys[i].Name == name {
+		if name != "" && (Keys[i].Name == name || Keys[i].Old == name) {
 			return &Keys[i]
 		}
 	}
@@ -153,11 +154,19 @@ func ofUser(table string) bool { return table == "max" || table == "notify" }
 
 // table and leaf are the two parts of a key's name.
 func (k *Key) table() string {
-	i := strings.LastIndexByte(k.Name, '.')
-	return k.Name[:max(i, 0)]
+	table, _ := cutKey(k.Name)
+	return table
 }
 
-func (k *Key) leaf() string { return k.Name[strings.LastIndexByte(k.Name, '.')+1:] }
+func (k *Key) leaf() string {
+	_, leaf := cutKey(k.Name)
+	return leaf
+}
+
+func cutKey(name string) (table, leaf string) {
+	i := strings.LastIndexByte(name, '.')
+	return name[:max(i, 0)], name[i+1:]
+}
 
 // programs is the word of Key.Places for every backend that is a program.
 const programs = "programs"

@@ -28,7 +28,7 @@ func bare(a, b string) sample { return sample{[2]string{a, b}, [2]string{a, b}} 
 // special are the samples that the type does not give.
 var special = map[string]sample{
 	"target": same2("lake", "pond"), "profile": same2("/etc/passwd-like.toml", "other"), "scheduler": same2("slurm", "local"),
-	"terminal.backend": same2("local", "docker"), "terminal.cwd": same2("/srv", "/opt"), "terminal.network": same2("none", "host"), "terminal.gpu": same2("nvidia", "amd"),
+	"terminal.backend": same2("local", "docker"), "terminal.cwd": same2("/srv", "/opt"), "network.mode": same2("none", "allow"), "terminal.gpu": same2("nvidia", "amd"),
 	"terminal.bind":            {[2]string{`["/data:/data"]`, `["/b:/c:rw"]`}, [2]string{"/data", "/b:/c:rw"}},
 	"terminal.auto":            {[2]string{`["docker", "bwrap"]`, `["bwrap"]`}, [2]string{"docker,bwrap", `["bwrap"]`}},
 	"terminal.host_sockets":    {[2]string{`["tmux", "/run/x.sock"]`, `["a display"]`}, [2]string{`["tmux","/run/x.sock"]`, `["a display"]`}},
@@ -39,7 +39,7 @@ var special = map[string]sample{
 	"terminal.docker_extra_args": {[2]string{`["--gpus=all"]`, `["--init"]`}, [2]string{"--gpus=all", `["--init"]`}},
 	"terminal.docker_shm_size":   same2("2g", "512MiB"), "terminal.docker_binary": same2("/opt/docker", "/opt/podman"),
 	"terminal.ssh_host": same2("gpu1", "ada@gpu2:22"), "terminal.ssh_user": same2("ada", "bob"), "terminal.ssh_port": bare("2222", "22"), "terminal.ssh_key": same2("/k1", "/k2"),
-	"terminal.allow":      {[2]string{`["*.example.com"]`, `["10.0.0.0/8"]`}, [2]string{"*.example.com", "10.0.0.0/8"}},
+	"network.allow":       {[2]string{`["*.example.com"]`, `["10.0.0.0/8"]`}, [2]string{"*.example.com", "10.0.0.0/8"}},
 	"terminal.external":   {[2]string{`{modal = {region = "eu"}}`, `{my-cloud = {zone = "b"}}`}, [2]string{"modal.region=eu", `["my-cloud.zone=b"]`}},
 	"terminal.modal_mode": same2("direct", "managed"), "terminal.modal_image": same2("im-1", "debian"), "terminal.daytona_image": same2("a", "b"),
 	"terminal.daytona.api_url": same2("https://a.example", "https://b.example"), "terminal.daytona.api_token": same2("t1", "t2"), "terminal.daytona.workspace_template": same2("a", "b"),

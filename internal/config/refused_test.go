@@ -241,7 +241,7 @@ zone = "b"
 		}
 		return o
 	}
-	if o := of("modal"); o.Image != "im-1" || o.External.Options["region"] != "eu" || len(o.External.Options) != 1 || o.Resources.CPUs != 3 || strings.Join(o.External.Allow, " ") != "*.example.com" || o.Discard {
+	if o := of("modal"); o.Image != "im-1" || o.External.Options["region"] != "eu" || len(o.External.Options) != 1 || o.Resources.CPUs != 3 || strings.Join(o.Network.Allow, " ") != "*.example.com" || o.Discard {
 		t.Errorf("%+v", o)
 	}
 	if o := of("daytona"); o.External.Options["api_url"] != "https://x.example" || len(o.External.Options) != 1 || !o.Discard || o.Resources.Time != 2*time.Hour {
@@ -260,7 +260,7 @@ zone = "b"
 		t.Errorf("%v %v", o, c.Options("other"))
 	}
 	task := jobs.Task{}
-	if _, err := c.Task(&task); err != nil || task.Backend != "modal" || task.Reference != "im-1" || task.External.Options["region"] != "eu" || len(task.External.Allow) != 1 {
+	if _, err := c.Task(&task); err != nil || task.Backend != "modal" || task.Reference != "im-1" || task.External.Options["region"] != "eu" || len(task.Network.Allow) != 1 {
 		t.Errorf("%+v %v", task, err)
 	}
 	for _, text := range []string{"[terminal]\nexternal = 1\n", "[terminal.external]\nx = \"y\"\n", "[terminal.external.docker]\nx = \"y\"\n", "[terminal.external.modal]\nx = 5\n", "[terminal]\nbackend = \"modla\"\n"} {

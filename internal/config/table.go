@@ -1,6 +1,9 @@
 package config
 
 import (
+	"slices"
+
+	"berth/internal/config/strict"
 	"berth/jobs"
 )
 
@@ -31,6 +34,23 @@ var placeKeys = []Key{
 		Meaning: "ask no registry: a reference is what the cache of images has of it", Allow: "network", Safe: onOrSame},
 }
 
+var networkKeys = []Key{
+	{Name: "network.mode", Old: "terminal.network", Flag: "network", Type: Word, Words: append(slices.Clone(jobs.NetworkModes), "host"), Default: jobs.NetworkOpen, Jobs: true,
+		Part: "network.mode", Meaning: "what can be reached from inside: everything that its machine reaches, what `network.allow` names, or nothing",
+		Allow: "network", Safe: noWider, Check: networkMode},
+	{Name: "network.allow", Old: "terminal.allow", Flag: "allow", Type: List, Jobs: true,
+		Part: "network.allow", Meaning: "names (`*.example.com`) and networks of the mode `allow`, which a list alone is, too. Today services alone hold one",
+		Allow: "network", Safe: noWiderList},
+}
+
+// networkMode takes the word that Hermes has for the open one.
+func networkMode(_ strict.Value, got any) any {
+	if got == "host" {
+		return jobs.NetworkOpen
+	}
+	return got
+}
+
 var terminalKeys = []Key{
 	{Name: "terminal.backend", Env: []string{"TERMINAL_ENV"}, Flag: "backend", Type: Word, Words: backendWords, Default: jobs.BackendAuto, Jobs: true,
 		Meaning: "what makes environments; `auto` is the first of `terminal.auto` that can be used", Allow: "backend", Safe: safeBackend},
@@ -55,8 +75,6 @@ var terminalKeys = []Key{
 	{Name: "terminal.persistent_shell", Env: []string{"TERMINAL_PERSISTENT_SHELL", "TERMINAL_SSH_PERSISTENT", "TERMINAL_LOCAL_PERSISTENT"},
 		Type: Bool, Default: "true",
 		Meaning: "false: what a command changes in its shell (directory, variables) is gone with it", Allow: free},
-	{Name: "terminal.network", Flag: "network", Type: Word, Words: []string{"host", "none"}, Default: "host", Places: sandboxed,
-		Part: "terminal.network", Meaning: "`none` shuts the network off inside, of jobs only on a service", Allow: "network", Safe: noWider},
 	{Name: "terminal.gpu", Flag: "gpu", Type: Word, Words: []string{"nvidia", "amd"}, Places: imaged,
 		Part: "terminal.gpu", Meaning: "the machine's GPUs inside environments", Allow: free},
 	{Name: "terminal.bind", Flag: "bind", Type: List, Places: contained, Jobs: true,
@@ -90,7 +108,7 @@ var dockerKeys = []Key{
 	{Name: "terminal.docker_run_as_host_user", Env: []string{"TERMINAL_DOCKER_RUN_AS_HOST_USER"}, Type: Bool, Default: "false", Places: docker,
 		Meaning: "your own user and group id inside", Allow: "docker", Safe: offOrSame},
 	{Name: "terminal.docker_network", Env: []string{"TERMINAL_DOCKER_NETWORK"}, Type: Bool, Default: "true", Places: docker,
-		Meaning: "false is `network = \"none\"`, for docker", Allow: "network", Safe: offOrSame},
+		Jobs: true, Meaning: "false is `network.mode = \"none\"`, for docker", Allow: "network", Safe: offOrSame},
 	{Name: "terminal.docker_extra_args", Env: []string{"TERMINAL_DOCKER_EXTRA_ARGS"}, Type: List, Places: docker,
 		Part: "docker.extra_args", Meaning: "flags for `docker run`; those that break the containment are refused", Allow: "docker", Safe: subset, Check: dockerFlags},
 	{Name: "terminal.docker_shm_size", Env: []string{"TERMINAL_DOCKER_SHM_SIZE"}, Default: "1GiB", Places: docker,
@@ -112,9 +130,6 @@ var sshKeys = []Key{
 // cloudKeys belong to backends that are programs of their own. The names are
 // those that users of Modal and Daytona know already.
 var cloudKeys = []Key{
-	{Name: "terminal.allow", Type: List, Places: program, Jobs: true,
-		Meaning: "what can be reached from inside, names (`*.example.com`) and CIDRs, where the service can hold it; without it everything",
-		Allow:   "network", Safe: subset},
 	{Name: "terminal.external", Type: Tables, Places: program, Jobs: true,
 		Meaning: "options of backends that are programs, text all of them: `[terminal.external.NAME]`", Allow: never},
 	{Name: "terminal.modal_mode", Env: []string{"TERMINAL_MODAL_MODE"}, Type: Word, Words: []string{"auto", "direct", "managed"}, Places: modal, Jobs: true,

@@ -100,7 +100,7 @@ func plan(t *testing.T, change ...func(*jobs.EnvSpec)) *env {
 	e := &env{t: t, spec: &jobs.EnvSpec{
 		Version: jobs.EnvVersion, ID: id, Name: "test", Persistent: true, User: "root", Home: home,
 		Place: jobs.Place{
-			Backend: jobs.BackendDocker, Image: image, Resources: jobs.Resources{CPUs: 1, Memory: 256 * jobs.MiB}, Network: "none",
+			Backend: jobs.BackendDocker, Image: image, Resources: jobs.Resources{CPUs: 1, Memory: 256 * jobs.MiB}, Network: jobs.Network{Mode: "none"},
 		},
 	}}
 	for _, c := range change {

@@ -170,7 +170,7 @@ func TestJobNoSetuidRoot(t *testing.T) {
 
 // attempt opens the place of a job's attempt, with a work tree.
 func attempt(t *testing.T, user string, binds []jobs.Mount) (*jobs.Opening, error) {
-	s := &jobs.Spec{User: "alice", Workspace: &jobs.WorkspaceSpec{}, Place: jobs.Place{Backend: jobs.BackendDocker, Image: image, Network: "none", Mounts: binds}}
+	s := &jobs.Spec{User: "alice", Workspace: &jobs.WorkspaceSpec{}, Place: jobs.Place{Backend: jobs.BackendDocker, Image: image, Network: jobs.Network{Mode: "none"}, Mounts: binds}}
 	at := jobs.OpenPlace{Dir: t.TempDir(), Guest: node, Scratch: t.TempDir(), On: run.Local{}, Progress: func(string) {},
 		Attempt: &jobs.OpenAttempt{Spec: s, Name: "berth-test-" + user[:1], User: user}}
 	return (&docker.Backend{On: run.Local{}}).Open(t.Context(), s.Environment(jobs.AttemptInfo{ID: "a"}, t.TempDir()), at)

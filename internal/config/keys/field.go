@@ -85,7 +85,7 @@ func (f *Field) Kind() strict.Kind {
 		return strict.Int
 	case *bool:
 		return strict.Bool
-	case *string, *jobs.Bytes, *time.Duration:
+	case *string, *jobs.Bytes, *time.Duration, **jobs.SSHSpec:
 		return strict.String
 	}
 	return strict.List
@@ -210,6 +210,7 @@ func Under(p *jobs.Place, low jobs.Place, table string) { merge(p, low, *p, tabl
 func Over(p *jobs.Place, high jobs.Place) { merge(p, *p, high, "") }
 
 func merge(p *jobs.Place, low, high jobs.Place, table string) {
+	low.Network, high.Network = low.Network.Said(), high.Network.Said()
 	p.Docker, p.SSH, p.External = clone(p.Docker), clone(p.SSH), clone(p.External) // whoever else has these keeps them
 	for i := range Fields {
 		f := &Fields[i]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"berth/internal/config/strict"
 	"berth/jobs"
 )
 
@@ -97,14 +98,14 @@ func TestFields(t *testing.T) {
 // each other, and a place that shares a part with another one leaves it alone.
 func TestUnder(t *testing.T) {
 	shared := &jobs.DockerSpec{User: "1:1"}
-	p := jobs.Place{Network: "none", Env: []string{"A=2", "B"}, Docker: shared, Slurm: jobs.SlurmOptions{Extra: []string{"--nice"}}}
+	p := jobs.Place{Network: jobs.Network{Mode: "none"}, Env: []string{"A=2", "B"}, Docker: shared, Slurm: jobs.SlurmOptions{Extra: []string{"--nice"}}}
 	low := jobs.Place{
-		Network: "host", GPU: "amd", Env: []string{"A=1", "C=3"}, Docker: &jobs.DockerSpec{User: "2:2", Pids: 7},
+		Network: jobs.Network{Mode: "host"}, GPU: "amd", Env: []string{"A=1", "C=3"}, Docker: &jobs.DockerSpec{User: "2:2", Pids: 7},
 		Slurm: jobs.SlurmOptions{Extra: []string{"--exclusive"}, Partition: "batch"}, Image: "/x.sif", SSH: &jobs.SSHSpec{Host: "h"},
 	}
 	Under(&p, low, "")
 	want := jobs.Place{
-		Network: "none", GPU: "amd", Env: []string{"C=3", "A=2", "B"}, Docker: &jobs.DockerSpec{User: "1:1", Pids: 7},
+		Network: jobs.Network{Mode: "none"}, GPU: "amd", Env: []string{"C=3", "A=2", "B"}, Docker: &jobs.DockerSpec{User: "1:1", Pids: 7},
 		Slurm: jobs.SlurmOptions{Extra: []string{"--exclusive", "--nice"}, Partition: "batch"},
 	}
 	if diff := cmp.Diff(want, p); diff != "" || shared.Pids != 0 {
@@ -124,6 +125,15 @@ func TestHostname(t *testing.T) {
 	} {
 		if why := hostname(name); (why == "") != good {
 			t.Errorf("%q: %q", name, why)
+		}
+	}
+}
+
+// A host is one word, and not a list as binds are.
+func TestKinds(t *testing.T) {
+	for name, want := range map[string]strict.Kind{"terminal.host": strict.String, "terminal.bind": strict.List, "network.allow": strict.List, "resources.memory": strict.String} {
+		if got := Find(name).Kind(); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
 }

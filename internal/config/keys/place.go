@@ -59,9 +59,6 @@ var Fields = []Field{
 	{Name: "terminal.host_sockets", In: func(p *jobs.Place) any { return &p.HostSockets }},
 	{Name: "terminal.scratch_dir", In: func(p *jobs.Place) any { return &p.Scratch }},
 	{Name: "terminal.cwd", In: func(p *jobs.Place) any { return &p.Dir }, Differs: "another first directory"},
-	{Name: "terminal.network", In: func(p *jobs.Place) any { return &p.Network }, Flag: "network",
-		Noun: "a network of its own", Envs: sandboxed, Differs: "another network", Usual: "host",
-		Env: "network, of the `KIND` host or none (default host)"},
 	{Name: "terminal.gpu", In: func(p *jobs.Place) any { return &p.GPU }, Flag: "gpu", Noun: "GPU flags", Envs: imaged, Differs: "another kind of GPU",
 		Env: "make the node's GPUs available, of the `KIND` nvidia or amd"},
 	{Name: "terminal.hostname", In: func(p *jobs.Place) any { return &p.Hostname }, Check: hostname, Task: true, Flag: "hostname",
@@ -90,9 +87,17 @@ var Fields = []Field{
 	{Name: "external.from", In: func(p *jobs.Place) any { return &external(p).From }, Flag: "from",
 		Noun: "a snapshot to begin with", Envs: programs, Differs: "another snapshot to begin with",
 		Env: "cloud services: begin with the files of the snapshot `NAME` (berth env snapshots)"},
-	{Name: "external.allow", In: func(p *jobs.Place) any { return &external(p).Allow }, Noun: "a list of what can be reached", Envs: programs},
 	{Name: "external.options", In: func(p *jobs.Place) any { return &external(p).Options }, Noun: "an option", Envs: programs,
 		Text: func(p *jobs.Place) string { return strings.Repeat("set", min(1, len(p.External.Options))) }},
+
+	{Name: "network.mode", In: func(p *jobs.Place) any { return &p.Network.Mode }, Read: func(v strict.Value) any { return NetworkMode(v) }, Task: true, Flag: "network",
+		Noun: "a network of its own", Jobs: sandboxed, Envs: sandboxed, Differs: "another network", Usual: jobs.NetworkOpen, Words: networkWords,
+		Help: "network inside, of the `MODE` open, none, or allow: what --allow names (default open)",
+		Env:  "network inside, of the `MODE` open, none, or allow: what --allow names (default open)"},
+	{Name: "network.allow", In: func(p *jobs.Place) any { return &p.Network.Allow }, Read: func(v strict.Value) any { return reachable(v) }, Task: true, Flag: "allow",
+		Noun: "a list of what can be reached", Jobs: sandboxed, Envs: sandboxed, Differs: "another list of what can be reached",
+		Help: "reach `NAME` and nothing else but the other names, such as pypi.org or *.example.com; repeatable",
+		Env:  "reach `NAME` and nothing else but the other names, such as pypi.org or *.example.com; repeatable"},
 
 	// A host is named as a whole.
 	{Name: "terminal.host", In: func(p *jobs.Place) any { return &p.SSH }, Apart: true, Task: true, Flag: "host",

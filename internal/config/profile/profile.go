@@ -33,7 +33,7 @@ func Parse(file string, data []byte) (jobs.Profile, error) {
 		return jobs.Profile{}, err
 	}
 	root := doc.Root()
-	root.Later("network and containment levels are not built yet", "network", "level", "egress")
+	root.Later("networks and containment levels in a profile are not built yet", "network", "level", "egress")
 	root.Refuse("cannot stand in a profile: what berth has recorded is to be found without one; set BERTH_HOME", "state", "home", "berth_home")
 	root.Later("remote targets are not built yet", "target", "host")
 	root.Later("templates are not built yet", "template")

@@ -22,6 +22,7 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	var over jobs.Task
 	terminal(&over, root.Table("terminal"))
 	resources(root.Table("resources"), &over.Place)
+	keys.Take(root.Table("network"), "network", &over.Place)
 	over.Slurm = keys.Slurm(root.Table("slurm"))
 	again, goOn := retry(root.Take("retry")), resume(root.Take("resume"))
 	behind, marks := after(root.Take("after")), labels(root.Take("labels"))

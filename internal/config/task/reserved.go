@@ -2,6 +2,8 @@ package task
 
 import "berth/internal/config/strict"
 
+const inNetwork = `stands in [network], as mode = "none" or allow = ["NAME"]`
+
 // reserve names the words that will come, so that a file which counts on one is
 // refused with the reason and not for its spelling.
 func reserve(root *strict.Reader) {
@@ -17,7 +19,8 @@ func reserve(root *strict.Reader) {
 	root.Later("secrets are not built yet", "secrets")
 	root.Refuse("stands in your own configuration, as [notify]", "notify")
 	root.Later("a job in a named environment is not built yet; commands in one: berth exec --env NAME", "environment", "session")
-	root.Later("network and containment levels are not built yet", "network", "level", "egress")
+	root.Later("containment levels are not built yet", "level")
+	root.Refuse(inNetwork, "egress", "allow")
 	root.Refuse("is chosen where the task is submitted: use the flag --scheduler", "scheduler")
 	root.Refuse("is chosen where the task is submitted: use the flag --profile", "profile")
 	root.Refuse("is chosen where the task is submitted: use the flag --target", "target")

@@ -12,5 +12,6 @@ func resources(t *strict.Reader, p *jobs.Place) {
 	t.Synonyms("disk", "storage", "tmp", "size")
 	t.Synonyms("cpus", "cores", "threads")
 	t.Synonyms("ntasks", "tasks", "ranks", "processes")
+	t.Refuse(inNetwork, "network")
 	keys.Take(t, "resources", p)
 }

@@ -14,7 +14,9 @@ import (
 var overlayForm = pattern.Lazy(`^[a-z0-9][a-z0-9._-]*$`)
 
 func terminal(task *jobs.Task, t *strict.Reader) {
-	t.Later("network and containment levels are not built yet", "network", "level", "egress", "allow", "ports")
+	t.Later("containment levels are not built yet", "level")
+	t.Refuse(inNetwork, "network", "egress", "allow")
+	t.Refuse("stands in [workspace]", "ports")
 	t.Later("a job in a named environment is not built yet; commands in one: berth exec --env NAME", "session", "lifetime_seconds", "lifetime")
 	t.Later("a job that begins with an environment's snapshot is not built yet; commands after one: berth exec --from NAME", "snapshot")
 	t.Later("secrets are not built yet", "secrets")

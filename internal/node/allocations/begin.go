@@ -86,7 +86,7 @@ func (p *Place) launch(a *Allocation, g Ground) jobs.Launch {
 		Argv: []string{g.Node, "keep", "--env", g.Dir, "--reports", filepath.Join(dir, fileReports), "--id", s.ID},
 		Comment: []string{
 			"berth environment " + s.Name + ", " + a.String(),
-			"backend " + s.Backend + " (containment: " + string(s.Level) + ")",
+			"backend " + s.Backend + " (containment: " + s.Containment() + ")",
 			"it ends by itself " + idle(s.Lifetime) + "; to end it now: berth env stop " + s.Name,
 		},
 	}

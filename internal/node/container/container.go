@@ -136,7 +136,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 	}
 	_ = outW.Close()
 	if err == nil {
-		err = closed(c.session.Guest().Seen)
+		err = closed(c.session.Guest().Seen, o.Opening)
 	}
 	if err == nil {
 		err = o.judge(c.session.Guest().Seen)

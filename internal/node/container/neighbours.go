@@ -94,15 +94,29 @@ func reachableError(bad []jobs.Socket) error {
 	return out
 }
 
-// closed tells why a container of level fs, whose guest has looked around, is
-// none: it is in the same mount namespace as this process, and so has its files.
-func closed(seen *jobs.Seen) error {
-	own, err := os.Readlink("/proc/self/ns/mnt")
-	if seen == nil || err != nil || seen.MountNamespace != own {
+// closed tells why a container, whose guest has looked around, is none: it is in the
+// same mount namespace as this process, and so has its files; or it has a network where
+// it is to have none.
+func closed(seen *jobs.Seen, op *jobs.Opening) error {
+	if seen == nil {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container program has made no container: its command sees the files of the host",
-		Hint: "is what the PATH calls by its name the real one? berth doctor looks at it"}
+	if own, err := os.Readlink("/proc/self/ns/mnt"); err == nil && seen.MountNamespace == own {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container program has made no container: its command sees the files of the host",
+			Hint: "is what the PATH calls by its name the real one? berth doctor looks at it"}
+	}
+	if op.Level != jobs.LevelEgress || op.Answer != nil { // a service's own network is its affair
+		return nil
+	}
+	found := strings.Join(seen.Devices, ", ")
+	if own, err := os.Readlink("/proc/self/ns/net"); err == nil && seen.NetNamespace == own {
+		found = "those of the host"
+	}
+	if found == "" {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container is not closed: it has network devices (" + found + "), and is to have none",
+		Hint: "the container program was told to make none: berth doctor looks at it; without that, --network open"}
 }
 
 // Proof says in words how the level of an open container was found out.

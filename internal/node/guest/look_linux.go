@@ -23,6 +23,7 @@ import (
 // mount, and much less than a millisecond.
 func look() jobs.Seen {
 	s := jobs.Seen{MountNamespace: namespace("mnt"), PIDNamespace: namespace("pid"), NetNamespace: namespace("net"), UserNamespace: namespace("user")}
+	s.Devices = devices("/proc/self/net/dev")
 	b, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(b)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -40,6 +41,21 @@ func look() jobs.Seen {
 	known, others := lookAbstract("/proc/net/unix")
 	s.Sockets, s.Abstract = append(s.Sockets, known...), others
 	return s
+}
+
+// devices reads a list of network devices (proc(5)), without the loopback. Where there
+// is no list, that stands in place of a name.
+func devices(list string) (out []string) {
+	b, err := os.ReadFile(list)
+	if err != nil {
+		return []string{"unknown: " + err.Error()}
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, _, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && name != "lo" {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func namespace(name string) string {

@@ -106,6 +106,7 @@ func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) 
 		Argv:        argv,
 		Mounts:      r.spec.Mounts,
 		Asked:       r.spec.Level,
+		Network:     r.spec.Reaches(),
 		Overlay:     r.use,
 		Limits:      r.limits(p),
 		Notes:       append([]string{}, r.notes...),
