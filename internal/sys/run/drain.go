@@ -46,9 +46,10 @@ func NewDrain(r *os.File) *Drain {
 // Ended says that the process has ended. It may be called more than once.
 func (d *Drain) Ended() {
 	d.once.Do(func() {
-		close(d.ended)
-		// Wakes a Read that waits for data; Copy sets new deadlines itself.
+		// Wakes a Read that waits for data; Copy sets new deadlines itself once
+		// ended is closed, which this one must not replace.
 		_ = d.r.SetReadDeadline(time.Unix(1, 0))
+		close(d.ended)
 	})
 }
 
