@@ -241,14 +241,17 @@ func TestStdin(t *testing.T) {
 func TestSignals(t *testing.T) {
 	p := open(t, session.Options{})
 	var out buffer
-	proc := p.start(shell(`trap 'echo usr1' USR1; trap 'echo term; exit 3' TERM; echo ready; while :; do sleep 0.05; done`), &out, nil)
-	eventually(t, "ready", func() bool { return out.String() != "" })
+	req := argv(os.Args[0])
+	req.Env = []string{roleVar + "=" + roleTraps, "GORACE=atexit_sleep_ms=0"}
+	proc := p.start(req, &out, nil)
+	want := "ready\n"
+	eventually(t, "ready", func() bool { return out.String() == want })
 	for range 3 {
-		n := len(out.String())
 		if err := proc.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "usr1", func() bool { return len(out.String()) > n })
+		want += "usr1\n"
+		eventually(t, "usr1", func() bool { return out.String() == want })
 	}
 	if err := proc.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -256,8 +259,8 @@ func TestSignals(t *testing.T) {
 	if err := proc.Terminate(hang); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := wait(t, proc); err != nil || res.Exit != (jobs.Exit{Started: true, Code: 3}) {
-		t.Errorf("%+v %v", res, err)
+	if res, err := wait(t, proc); err != nil || res.Exit != (jobs.Exit{Started: true, Code: 3}) || out.String() != want+"term\n" {
+		t.Errorf("%+v %v, %q", res, err, out.String())
 	}
 	for range 3 {
 		if err := proc.Signal(syscall.SIGTERM); err != nil {
@@ -288,6 +291,32 @@ func TestSignalOrder(t *testing.T) {
 		if res, err := wait(t, proc); err != nil || res.Exit != (jobs.Exit{Started: true, Code: 143, Signal: 15}) {
 			t.Fatalf("%+v %v", res, err)
 		}
+	}
+}
+
+// TestSignalEarly: a signal to a command that waits for its turn is delivered when it begins.
+func TestSignalEarly(t *testing.T) {
+	p := open(t, session.Options{})
+	file := filepath.Join(t.TempDir(), "go")
+	inSession := func(text string) *session.Process {
+		req := shell(text)
+		req.Session = "s"
+		return p.start(req, nil, nil)
+	}
+	first := inSession("until test -e " + file + "; do sleep 0.02; done")
+	second := inSession("sleep 60; exit 5")
+	if err := second.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	// What is said after the signal is taken behind it.
+	if _, out, _ := p.run(shell("touch " + file + "; echo done")); out != "done\n" {
+		t.Errorf("%q", out)
+	}
+	if res, err := wait(t, first); err != nil || !res.Exit.OK() {
+		t.Errorf("%+v %v", res, err)
+	}
+	if res, err := wait(t, second); err != nil || res.Exit != (jobs.Exit{Started: true, Code: 143, Signal: 15}) {
+		t.Errorf("%+v %v", res, err)
 	}
 }
 

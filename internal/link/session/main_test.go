@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +34,7 @@ const (
 	roleJoined = "joined"
 	roleClient = "client"
 	roleCalls  = "calls"
+	roleTraps  = "traps"
 	shVar      = "SESSION_TEST_SH" // if set, the guest has no bash
 )
 
@@ -52,6 +55,8 @@ func TestMain(m *testing.M) {
 		os.Exit(guest.Main([]string{guest.Joined}, os.Stdin, os.Stdout, os.Stderr))
 	case roleClient:
 		os.Exit(clientMain())
+	case roleTraps:
+		os.Exit(trapsMain())
 	case roleCalls:
 		os.Exit(callsMain(os.Args[1:], os.Stdout))
 	}
@@ -96,6 +101,7 @@ type place struct {
 func launch(ctx context.Context, t testing.TB, argv, env []string) (p *place, r *os.File) {
 	t.Helper()
 	p = &place{t: t, ctx: ctx, stderr: &buffer{}}
+	watch(t, "the guest's standard error", p.stderr)
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +119,7 @@ func launch(ctx context.Context, t testing.TB, argv, env []string) (p *place, r 
 	return p, outR
 }
 
-// open opens a session with a guest of its own. Nobody pings it, and it waits
+// open opens a session with a guest of its own. No one pings it, and it waits
 // for that only when asked to.
 func open(t testing.TB, o session.Options, more ...string) *place {
 	t.Helper()
@@ -171,6 +177,9 @@ func (p *place) keepPinging() (enough func()) {
 
 func (p *place) start(req session.StartRequest, stdout, stderr io.Writer) *session.Process {
 	p.t.Helper()
+	if b, ok := stdout.(*buffer); ok {
+		watch(p.t, "output", b)
+	}
 	proc, err := p.s.Start(req, stdout, stderr)
 	if err != nil {
 		p.t.Fatal(err)
@@ -231,9 +240,80 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(hang); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, hang)
+			t.Fatalf("%s: not within %v\n%s", what, hang, situation(t))
 		}
 	}
+}
+
+// watched are buffers of the tests that are under way: testing.TB to its [shown]
+// ones, oldest first.
+var watched = struct {
+	sync.Mutex
+	of map[testing.TB][]shown
+}{of: map[testing.TB][]shown{}}
+
+type shown struct {
+	name string
+	*buffer
+}
+
+// watch has a test's failure show what is in b.
+func watch(t testing.TB, name string, b *buffer) {
+	watched.Lock()
+	defer watched.Unlock()
+	if watched.of[t] == nil {
+		t.Cleanup(func() {
+			watched.Lock()
+			defer watched.Unlock()
+			delete(watched.of, t)
+		})
+	}
+	watched.of[t] = append(watched.of[t], shown{name, b})
+}
+
+// situation describes what a test waits for in vain: what its guests and commands have
+// written, and the processes below this one, with the masks of their signals.
+func situation(t testing.TB) string {
+	var out strings.Builder
+	watched.Lock()
+	for _, b := range watched.of[t] {
+		_, _ = fmt.Fprintf(&out, "%s: %q\n", b.name, b.String())
+	}
+	watched.Unlock()
+	entries, _ := os.ReadDir("/proc")
+	parents, stats := map[int]int{}, map[int]string{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		b, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])); len(f) > 1 {
+			parents[pid], _ = strconv.Atoi(f[1])
+			stats[pid] = strings.TrimSpace(string(b))
+		}
+	}
+	for _, pid := range slices.Sorted(maps.Keys(parents)) {
+		up := pid
+		for up > 1 && up != os.Getpid() {
+			up = parents[up]
+		}
+		if up != os.Getpid() {
+			continue
+		}
+		dir := "/proc/" + strconv.Itoa(pid)
+		wchan, _ := os.ReadFile(dir + "/wchan")
+		status, _ := os.ReadFile(dir + "/status")
+		args, _ := os.ReadFile(dir + "/cmdline")
+		_, _ = fmt.Fprintf(&out, "%.200q\n  %s\n  wchan %s", args, stats[pid], wchan)
+		for line := range strings.Lines(string(status)) {
+			if strings.HasPrefix(line, "Sig") || strings.HasPrefix(line, "Shd") {
+				out.WriteString(" " + strings.Join(strings.Fields(line), " "))
+			}
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
 }
 
 // alive tells whether a process runs; one that ended and was not waited for
@@ -327,4 +407,21 @@ func clientMain() int {
 	}
 	_, _ = p.Wait()
 	return 1
+}
+
+// trapsMain is a command that says which signals it gets, and ends with TERM. A bash
+// that traps them would lose some: of those that come when it has just forked, 1 in
+// 3000 on a busy machine.
+func trapsMain() int {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGUSR1, unix.SIGTERM)
+	fmt.Println("ready")
+	for sig := range signals {
+		if sig == unix.SIGTERM {
+			fmt.Println("term")
+			break
+		}
+		fmt.Println("usr1")
+	}
+	return 3
 }

@@ -46,10 +46,12 @@ type command struct {
 	timedOut bool
 	unpinged bool // the guest has ended it, because no ping came
 	timer    *time.Timer
-	telling  *time.Timer  // of the message that it has begun
-	deadline time.Time    // of timer
-	since    uint64       // when it began, in ticks
-	before   map[int]bool // processes of the shell that are from before, though their times do not tell
+	telling  *time.Timer          // of the message that it has begun
+	deadline time.Time            // of timer
+	since    uint64               // when it began, in ticks
+	before   map[int]bool         // processes of the shell that are from before, though their times do not tell
+	started  bool                 // early is delivered
+	early    []wire.SignalMessage // what came before it began
 }
 
 func newCommand(s *server, stream uint32, m wire.StartMessage) *command {
@@ -175,6 +177,7 @@ func (c *command) run() {
 		return
 	}
 	c.begun(exit.Started)
+	c.deliverEarly()
 	stdin.feed(c)
 
 	// Both streams at once, and the end is told without waiting for them.

@@ -59,9 +59,40 @@ func (c *command) isOver() bool {
 	return c.over
 }
 
+// maxEarly is how many signals are kept for a command that has not begun.
+const maxEarly = 64
+
 // signal delivers a signal to the main process' group, or to every process of
-// the command.
+// the command. One that comes before the command begins is delivered then.
 func (c *command) signal(m wire.SignalMessage) {
+	c.mu.Lock()
+	if !c.started && !c.over {
+		if len(c.early) < maxEarly {
+			c.early = append(c.early, m)
+		}
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	c.deliver(m)
+}
+
+// deliverEarly delivers the signals that came before the command began, in their
+// order. None is sent to a command that is being ended.
+func (c *command) deliverEarly() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.early) > 0 && !c.stopped {
+		m := c.early[0]
+		c.early = c.early[1:]
+		c.mu.Unlock()
+		c.deliver(m)
+		c.mu.Lock()
+	}
+	c.started, c.early = true, nil
+}
+
+func (c *command) deliver(m wire.SignalMessage) {
 	pid, sig := c.main(), syscall.Signal(m.Signal)
 	if pid == 0 || m.Signal <= 0 {
 		return

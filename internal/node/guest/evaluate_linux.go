@@ -71,6 +71,7 @@ func (c *command) evaluate() {
 	drained := c.drain(read, w)
 	stdin.feed(c)
 	if err = w.order(w.talk.forCommand(o, w.last)); err == nil {
+		c.deliverEarly()
 		exit.Exit, exit.ShellEnded = c.await(w, o)
 	} else {
 		exit.Exit = *notStarted(codeCannot, "tell the shell: %v", err)
