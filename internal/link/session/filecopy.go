@@ -56,7 +56,9 @@ func (s *Session) CopyOut(ctx context.Context, sess, inside, local string, progr
 		stop(errEnded)
 	}
 	u := a.end(err)
-	if u.err != nil && !errors.Is(u.err, errEnded) && (err == nil || errors.Is(err, u.err)) {
+	// This side's own failure, if it came first, also when the guest's answer to it, a
+	// broken pipe, is here before the cancellation was seen.
+	if u.err != nil && !errors.Is(u.err, errEnded) && (err == nil || errors.Is(err, u.err) || errors.Is(context.Cause(ctx), u.err)) {
 		return Copied{}, localError(u.err)
 	}
 	if err != nil {
