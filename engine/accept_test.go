@@ -29,12 +29,12 @@ func (f *fixture) accept(r *jobs.Record, exit jobs.ExitRecord) {
 
 // TestAccepted: a runner has accepted its result and is killed before it records
 // the end. Whoever finds it gone does that in its place, whatever the scheduler
-// says of it, and nobody before.
+// says of it, and no one before.
 func TestAccepted(t *testing.T) {
 	done := jobs.ExitRecord{State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Node: "n1", Notes: []string{"a note"}}
 	for name, c := range map[string]struct {
 		word   string        // the scheduler's; "" is that it has forgotten the job
-		early  time.Duration // after so long nobody may say anything yet
+		early  time.Duration // after so long no one may say anything yet
 		late   time.Duration // and after so much more it is told
 		before func(f *fixture, r *jobs.Record)
 		exit   jobs.ExitRecord
@@ -93,7 +93,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// wish has somebody ask for the job's end.
+// wish has someone ask for the job's end.
 func (f *fixture) wish(r *jobs.Record) {
 	f.t.Helper()
 	_, err := store.SetCancel(r.Dir, jobs.Cancel{Version: 1})

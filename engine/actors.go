@@ -10,7 +10,7 @@ import (
 
 // Who acts on a job.
 const (
-	ActorNobody    = "nobody"    // it is over
+	ActorNone      = "none"      // it is over
 	ActorScheduler = "scheduler" // starts it
 	ActorRunner    = "runner"    // runs the attempt
 	ActorReaper    = "reaper"    // a small job that does what must follow after Slurm has ended the attempt
@@ -35,7 +35,7 @@ func (e *Engine) actors(v *View, word jobs.Status) []Actor {
 	}
 	step := jobs.Next(v.Record, nil, e.Now())
 	if step.Do == jobs.DoNothing && v.State.Final() {
-		return []Actor{{Who: ActorNobody, Does: "nothing: it is over"}}
+		return []Actor{{Who: ActorNone, Does: "nothing: it is over"}}
 	}
 	var out []Actor
 	add := func(who string, when time.Time, format string, args ...any) {

@@ -77,7 +77,7 @@ func sameLedger(s, parent *jobs.Spec) error {
 	case here == nil && there == nil:
 		return nil
 	case there == nil:
-		return refuse("is not behind the login host " + here.Host + ", where nobody is told how it ended")
+		return refuse("is not behind the login host " + here.Host + ", which is not told how it ended")
 	case here == nil:
 		return refuse("is behind the login host " + there.Host + ", and what runs here is not told how it ended")
 	case loginKey(*here) != loginKey(*there) || s.LoginHome != parent.LoginHome:

@@ -63,7 +63,7 @@ func TestAfterAtSubmit(t *testing.T) {
 			t.Errorf("%s: %v", words, err)
 		}
 	}
-	// Of a script that is only shown nobody is asked.
+	// Of a script that is only shown no one is asked.
 	asked := f.slurm.Calls()
 	s, err := f.Plan(t.Context(), afterTask(first.Spec.ID), Choice{}, true)
 	must(t, err)
@@ -113,7 +113,7 @@ func TestAfterRetriedParent(t *testing.T) {
 }
 
 // TestAfterElsewhere: where the scheduler cannot hold a job back, it begins
-// anew a while later.
+// again a while later.
 func TestAfterElsewhere(t *testing.T) {
 	f := newFixture(t)
 	parent := f.submit(at(task(), jobs.Place{Scheduler: jobs.SchedulerLocal}), Choice{})

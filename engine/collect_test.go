@@ -53,7 +53,7 @@ func recorded(t *testing.T, e *Engine, name, id string, persistent bool) *Enviro
 	return v
 }
 
-// What is removed belongs to nobody: no files of an environment that is
+// What is removed belongs to no one: no files of an environment that is
 // recorded, though its keeper was killed, and nothing of one that is opened, or
 // that was made while it was looked for.
 func TestCollect(t *testing.T) {
@@ -87,7 +87,7 @@ func TestCollect(t *testing.T) {
 }
 
 // Of several who remove an environment, each removes the one that was meant,
-// and nobody opens it meanwhile.
+// and no one opens it meanwhile.
 func TestRemoveEnvironment(t *testing.T) {
 	f := newFixture(t)
 	b := &keeps{}

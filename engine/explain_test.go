@@ -73,11 +73,11 @@ func TestExplainWhoActsNext(t *testing.T) {
 	if err := f.Cancel(t.Context(), []View{v}, "alice"); err != nil {
 		t.Fatal(err)
 	}
-	if x := f.explain(r); who(x)[0] != ActorNobody && who(x)[0] != ActorScheduler {
+	if x := f.explain(r); who(x)[0] != ActorNone && who(x)[0] != ActorScheduler {
 		t.Errorf("cancelled: %+v", x)
 	}
 	f.pass(time.Hour)
-	if x := f.explain(r); who(x)[0] != ActorNobody {
+	if x := f.explain(r); who(x)[0] != ActorNone {
 		t.Errorf("over: %+v", x)
 	}
 }

@@ -49,7 +49,7 @@ func (e *Engine) follow(ctx context.Context, v *View, word *jobs.Status) {
 				if !e.elsewhere(&v.Spec) {
 					e.mark(v.Current(), "the next attempt could not be submitted", err, "berth follow "+jobs.Short(v.Spec.ID))
 				}
-				v.Note = "the next attempt could not be submitted, and the job waits until somebody asks for it: " + err.Error()
+				v.Note = "the next attempt could not be submitted, and the job waits for the next command that looks at it: " + err.Error()
 				if h := jobs.HintOf(err); h != "" {
 					v.Note += " (" + h + ")"
 				}

@@ -240,7 +240,7 @@ func TestFollowEnded(t *testing.T) {
 	}
 }
 
-// TestFollowCancelled begins nothing that somebody has ended meanwhile.
+// TestFollowCancelled begins nothing that someone has ended meanwhile.
 func TestFollowCancelled(t *testing.T) {
 	f := newFixture(t)
 	r := f.submit(task(again, gib), Choice{})

@@ -120,7 +120,7 @@ func (e *Engine) spent(r *jobs.Record, h jobs.Handle) string {
 	for i := range r.Attempts {
 		a := &r.Attempts[i]
 		names := []string{a.Info.Name, jobs.ReaperName(a.Info.ID)}
-		for n := range mostAhead {
+		for n := range mostStandbys {
 			names = append(names, jobs.StandbyName(a.Info.ID, n+1))
 		}
 		if !slices.Contains(names, h.Name) {

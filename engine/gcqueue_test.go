@@ -70,7 +70,7 @@ func TestSweepSpentAttempt(t *testing.T) {
 	if why := f.spent(at, at.Current().Submitted.Handle); why != "" {
 		t.Errorf("the job of the second attempt: %s", why)
 	}
-	// One that Slurm started anew has its name and number.
+	// One that Slurm started again has its name and number.
 	at.Attempts[1].Info.Name, at.Attempts[1].Submitted = at.Attempts[0].Info.Name, at.Attempts[0].Submitted
 	if why := f.spent(at, first); why != "" {
 		t.Errorf("the job of both: %s", why)

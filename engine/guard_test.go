@@ -51,7 +51,7 @@ func TestGuardAside(t *testing.T) {
 }
 
 // TestGuardLost has that process killed before it did anything: who looks at the
-// job some time later has it done, once it is sure that nobody does.
+// job some time later has it done, once it is sure that no one does.
 func TestGuardLost(t *testing.T) {
 	f := newFixture(t)
 	asked := f.aside()
@@ -147,7 +147,7 @@ func TestGuardCancelled(t *testing.T) {
 }
 
 // TestGuardMute: where nodes may not submit, the standbys come in the same way,
-// and nobody else submits them meanwhile.
+// and no one else submits them meanwhile.
 func TestGuardMute(t *testing.T) {
 	f := newFixture(t)
 	asked := f.aside()
@@ -156,7 +156,7 @@ func TestGuardMute(t *testing.T) {
 		t.Fatalf("%v, %+v", *asked, f.ahead())
 	}
 	f.pass(guarding)
-	if v := f.see(r); len(f.ahead()) != mostAhead || v.Current().Standby == nil || len(*asked) != 1 {
+	if v := f.see(r); len(f.ahead()) != mostStandbys || v.Current().Standby == nil || len(*asked) != 1 {
 		t.Errorf("%v, %+v", *asked, f.ahead())
 	}
 }

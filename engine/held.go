@@ -54,7 +54,7 @@ func onlyAllocated(o jobs.EnvOptions) error {
 		{"options of a scheduler", o.Slurm.Partition != "" || o.Slurm.Account != "" || o.Slurm.QOS != "" || o.Slurm.Constraint != "" || len(o.Slurm.Extra) > 0},
 	} {
 		if k.set {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + " cannot be had without an allocation", Hint: "--scheduler slurm, or --target NAME"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + ": not available without an allocation", Hint: "--scheduler slurm, or --target NAME"}
 		}
 	}
 	return nil

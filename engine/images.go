@@ -27,7 +27,7 @@ func (e *Engine) settleReference(ctx context.Context, s *jobs.Spec, ref string, 
 	} else {
 		var known bool
 		if img, known, err = e.images.ForJob(ctx, ref); known {
-			s.Notes = append(s.Notes, "the image "+ref+" is what the cache has of it; berth image pull fetches it anew")
+			s.Notes = append(s.Notes, "the image "+ref+" is what the cache has of it; berth image pull fetches it again")
 		}
 	}
 	switch {

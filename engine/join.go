@@ -75,7 +75,7 @@ func (e *Engine) Join(ctx context.Context, rec *jobs.Record, o JoinOptions) (*Jo
 	a := v.Current()
 	// What is to be waited for on the node is waited for there.
 	dctx, cancel := context.WithTimeoutCause(ctx, o.Wait+joinWait, &jobs.Error{Kind: jobs.KindAgain,
-		Msg: "nobody answered on " + a.Claim.Host + " within " + (o.Wait + joinWait).String(), Hint: "berth status " + jobs.Short(v.Spec.ID)})
+		Msg: "no answer from " + a.Claim.Host + " within " + (o.Wait + joinWait).String(), Hint: "berth status " + jobs.Short(v.Spec.ID)})
 	defer cancel()
 	for try := 1; ; try++ {
 		j, again, err := e.join(ctx, dctx, v, on, c, o.Progress)
@@ -149,7 +149,7 @@ func (e *Engine) joinable(v *View) error {
 		return &jobs.Error{Kind: jobs.KindAgain, Msg: msg, Hint: "berth status " + short + " tells why it waits; berth wait " + short + " waits for its end"}
 	case v.Spec.External != nil:
 		return &jobs.Error{Kind: jobs.KindConfig,
-			Msg: "job " + short + " runs in a sandbox of the backend " + v.Spec.Backend + ", which nobody can come into beside its command",
+			Msg: "job " + short + " runs in a sandbox of the backend " + v.Spec.Backend + ", which has no way in beside its command",
 			Hint: "berth logs --follow " + short + " shows what it writes; environments there can be come into: berth shell --backend " +
 				v.Spec.Backend}
 	case v.Spec.Can().NeedsHost:

@@ -40,7 +40,7 @@ func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 		dir = filepath.Join(s.LoginHome, "overlays")
 	}
 	if at, age := purge.Known(dir, s.Profile.Purge); at != "" {
-		s.Notes = append(s.Notes, fmt.Sprintf("overlay %s is in %s, where files that nobody uses for %s are removed", s.Overlay.Name, at, age))
+		s.Notes = append(s.Notes, fmt.Sprintf("overlay %s is in %s, where files unused for %s are removed", s.Overlay.Name, at, age))
 	}
 	if s.Login != nil {
 		return nil

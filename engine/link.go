@@ -175,7 +175,7 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 // of the sessions that a server allows on a connection (sshd_config(5), MaxSessions).
 const heldIdle = 2 * time.Minute
 
-// heldBy is the way to the keeper on another machine through a process of this one.
+// heldBy is the connection to the keeper on another machine through a process of this one.
 func (v *Environment) heldBy() mux.Link {
 	return mux.Link{Dir: v.dir, ID: v.Spec.ID, Progress: v.Progress, Idle: heldIdle}
 }

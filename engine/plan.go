@@ -98,7 +98,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		return nil, err
 	}
 	if t.Slurm.MPI != "" && t.Resources.Tasks <= 1 {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "[slurm] mpi: the command runs once, and has nobody to find",
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "[slurm] mpi: the command runs once, and has no other rank to find",
 			Hint: "give [resources] ntasks too, or leave mpi out"}
 	}
 	if err := e.settleLimits(s); err != nil {

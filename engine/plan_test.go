@@ -81,7 +81,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestPlanRefuses: a limit or a place that cannot be had is an error.
+// TestPlanRefuses: an unavailable limit or place is an error.
 func TestPlanRefuses(t *testing.T) {
 	const sing = jobs.BackendSingularity
 	set := func(change func(*jobs.Task)) func(*fixture, *jobs.Task) {
@@ -117,13 +117,13 @@ func TestPlanRefuses(t *testing.T) {
 		"forbidden tasks": {func(_ *fixture, t *jobs.Task) {
 			t.Resources.Tasks, t.Profile = 2, jobs.Profile{Name: "site", Forbid: []string{"ntasks"}}
 		}, 78, "forbids --ntasks"},
-		"mpi alone": {set(func(t *jobs.Task) { t.Slurm.MPI = "pmix" }), 2, "has nobody to find"},
+		"mpi alone": {set(func(t *jobs.Task) { t.Slurm.MPI = "pmix" }), 2, "has no other rank to find"},
 		"forbidden cpus": {func(_ *fixture, t *jobs.Task) {
 			t.Resources.CPUs, t.Profile = 2, jobs.Profile{Name: "site", Forbid: []string{"cpus-per-task"}}
 		}, 78, "forbids --cpus-per-task"},
 		"forbidden gpus": {func(_ *fixture, t *jobs.Task) {
 			t.Resources.GPUs, t.Profile = "1", jobs.Profile{Name: "site", Forbid: []string{"gres", "gpus"}}
-		}, 78, "[resources] gpus cannot be had"},
+		}, 78, "[resources] gpus is not available"},
 		"no image":        {set(func(t *jobs.Task) { t.Backend = sing }), 2, "names no image"},
 		"image missing":   {set(func(t *jobs.Task) { t.Place = jobs.Place{Backend: sing, Image: "/none/x.sif"} }), 3, "/none/x.sif does not exist"},
 		"image is no SIF": {set(func(t *jobs.Task) { t.Place = jobs.Place{Backend: sing, Image: "/proc/self/status"} }), 78, "is not a SIF"},

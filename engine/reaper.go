@@ -229,7 +229,7 @@ func (e *Engine) Reap(ctx context.Context, r *jobs.Record, attempt, looks int) (
 	}
 	err := e.reaper(ctx, v.Record, looks+1, e.lookAgain(&v, looks))
 	if err != nil {
-		e.mark(a, "the job that looks after it could not be submitted anew", err, "berth follow "+jobs.Short(r.Spec.ID))
+		e.mark(a, "the job that looks after it could not be submitted again", err, "berth follow "+jobs.Short(r.Spec.ID))
 	}
 	return v, err
 }

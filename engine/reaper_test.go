@@ -129,7 +129,7 @@ func TestReap(t *testing.T) {
 	}
 }
 
-// TestReapRequeued stays behind a job that Slurm has started anew.
+// TestReapRequeued stays behind a job that Slurm has started again.
 func TestReapRequeued(t *testing.T) {
 	f := newFixture(t)
 	r := f.submit(task(again), Choice{})

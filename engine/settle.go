@@ -34,7 +34,7 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			Hint: `leave ntasks out, or make the mode "open"`}
 	}
 	if s.Resources.GPUs != "" && slices.Contains(s.Profile.Forbid, "gres") && slices.Contains(s.Profile.Forbid, "gpus") {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus cannot be had: the profile " + s.Profile.Name + " forbids --gres and --gpus",
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus is not available: the profile " + s.Profile.Name + " forbids --gres and --gpus",
 			Hint: "remove gpus from the task"}
 	}
 	for _, k := range []struct {
@@ -52,7 +52,7 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			continue
 		}
 		if !k.held {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] " + k.key + " cannot be had: the profile " + s.Profile.Name + " forbids --" + k.option,
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] " + k.key + " is not available: the profile " + s.Profile.Name + " forbids --" + k.option,
 				Hint: "remove " + k.key + " from the task"}
 		}
 		s.Notes = append(s.Notes, "--"+k.option+" is not sent to the scheduler: the profile "+s.Profile.Name+" forbids it; the runner watches [resources] "+k.key)

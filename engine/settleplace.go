@@ -200,7 +200,7 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 func refuse(p *jobs.Place, w wanted) error {
 	can := p.Can()
 	if w.template != "" && !can.Layers && !(can.ImageNames && w.image != "") {
-		return absent("the template "+w.template+", a SIF,", p)
+		return absent("the template "+w.template+", a SIF", p)
 	}
 	for i := range keys.Fields {
 		f := &keys.Fields[i]
@@ -225,7 +225,7 @@ func absent(what string, p *jobs.Place) *jobs.Error {
 	if can := p.Can(); can.Bare && !can.NeedsHost {
 		on += ", which runs on the bare host"
 	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " cannot be had on the backend " + on, Hint: "leave it out, or name another --backend"}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + ": not available on the backend " + on, Hint: "leave it out, or name another --backend"}
 }
 
 // checkBinds refuses, before anything waits for them, binds that let a command choose

@@ -154,7 +154,7 @@ func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 	if !named {
 		switch {
 		case g.Image == nil:
-			return fmt.Errorf("nobody has looked for image %s on %s", image, s.Login.Host)
+			return fmt.Errorf("image %s was not looked for on %s", image, s.Login.Host)
 		case !g.Image.Missing:
 			s.Image = image
 			if err := g.Image.Err(); err != nil {

@@ -389,7 +389,7 @@ func TestFarWait(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	must(t, os.RemoveAll(store.JobDirOf(c.adir(r))))
-	// One whose record somebody removed there is not waited for.
+	// One whose record someone removed there is not waited for.
 	r = c.submit(c.away(task()), Choice{})
 	must(t, os.RemoveAll(store.JobDirOf(c.adir(r))))
 	if _, err := c.Wait(t.Context(), r.Spec.ID, nil); jobs.KindOf(err) != jobs.KindNotFound {

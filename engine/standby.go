@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// mostAhead is how many standbys are submitted one behind the other: places
+	// mostStandbys is how many standbys are submitted one behind the other: places
 	// in a queue that others may want, too.
-	mostAhead = 3
+	mostStandbys = 3
 	// refusedFor is how long after standbys were refused they are asked for again.
 	refusedFor = time.Minute
 )
@@ -29,7 +29,7 @@ func (e *Engine) replenish(ctx context.Context, r *jobs.Record) {
 	if u := a.Unfollowed; u != nil && e.Now().Sub(u.Time) < refusedFor {
 		return
 	}
-	n := min(r.AttemptsLeft(), mostAhead) - len(r.Waiting())
+	n := min(r.AttemptsLeft(), mostStandbys) - len(r.Waiting())
 	if n <= 0 {
 		return
 	}
@@ -52,7 +52,7 @@ func (e *Engine) mute(s *jobs.Spec) bool {
 
 // mute is the error of that.
 func mute(s *jobs.Spec) error {
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the profile " + s.Profile.Name + " says that nodes may not submit jobs, and none was submitted ahead that fits",
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the profile " + s.Profile.Name + " says that nodes may not submit jobs, and no standby was submitted that fits",
 		Hint: "where you submit: berth status " + jobs.Short(s.ID)}
 }
 
@@ -62,7 +62,7 @@ func mute(s *jobs.Spec) error {
 func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
 	s, a := r.Spec, r.Current()
 	if slices.Contains(s.Profile.Forbid, "dependency") {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile " + s.Profile.Name + " forbids --dependency, without which nothing can be submitted ahead",
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile " + s.Profile.Name + " forbids --dependency, without which no standby can be submitted",
 			Hint: "berth follow from a crontab"}
 	}
 	sc, _, err := e.schedulerOf(&s)
@@ -131,7 +131,7 @@ func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record,
 	}
 	l.Log = store.FileStandbyLog
 	l.Behind = append(slices.Clone(l.Behind), behind)
-	l.Comment = append(l.Comment, "submitted ahead: the next attempt after this one, if there is to be one; else it ends at once")
+	l.Comment = append(l.Comment, "standby: the next attempt after this one, if there is to be one; else it ends at once")
 	script, err := sc.Render(l)
 	if err != nil {
 		return jobs.Handle{}, err
@@ -151,12 +151,12 @@ func (e *Engine) standby(ctx context.Context, sc jobs.Scheduler, r *jobs.Record,
 }
 
 // standbyCame says whether the job that will begin the next attempt was requeued
-// or submitted ahead.
+// or is a standby.
 func (v *View) standbyCame(d jobs.Decision) string {
 	if own := v.RequeuedHandle(d); own != nil && own.NativeID == v.Standby.NativeID {
-		return "started anew"
+		return "requeued"
 	}
-	return "submitted ahead"
+	return "submitted as a standby"
 }
 
 // leave reports whether a job that Slurm already has will begin the next attempt: a

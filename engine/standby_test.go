@@ -25,7 +25,7 @@ func TestStandby(t *testing.T) {
 	f := newFixture(t)
 	r := f.submit(at(task(again, gib), muteSite), Choice{})
 	a, got := f.load(r).Current(), f.ahead()
-	if len(got) != mostAhead || a.Standby.Handles[0].Name != jobs.StandbyName(a.Info.ID, 1) {
+	if len(got) != mostStandbys || a.Standby.Handles[0].Name != jobs.StandbyName(a.Info.ID, 1) {
 		t.Fatalf("%+v, %+v", got, a)
 	}
 	first := f.launches()[0]
@@ -48,9 +48,9 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// TestAnew: a job that Slurm has started anew is about to begin the next attempt
-// itself, and nobody submits another meanwhile, unless it has ended without that.
-func TestAnew(t *testing.T) {
+// TestRequeuedWaits: a job that Slurm has started again is about to begin the next attempt
+// itself, and no one submits another meanwhile, unless it has ended without that.
+func TestRequeuedWaits(t *testing.T) {
 	f := newFixture(t)
 	r := f.submit(task(again), Choice{})
 	f.claim(r)
@@ -62,7 +62,7 @@ func TestAnew(t *testing.T) {
 	must(t, err)
 	f.slurm.Set(a.Info.Name, jobs.Status{State: jobs.StateRunning, NativeState: "RUNNING"})
 	v := f.see(r)
-	if len(v.Attempts) != 1 || v.Standby == nil || v.Standby.NativeID != a.Submitted.Handle.NativeID || v.Unfollowed != nil || !strings.Contains(v.Note, "started anew") {
+	if len(v.Attempts) != 1 || v.Standby == nil || v.Standby.NativeID != a.Submitted.Handle.NativeID || v.Unfollowed != nil || !strings.Contains(v.Note, "requeued") {
 		t.Fatalf("%s: %+v", v.State, v)
 	}
 	f.reap(r, 1, 0)
@@ -83,17 +83,17 @@ func (f *fixture) exitWith(r *jobs.Record, c jobs.Class) {
 }
 
 // TestNodesMute submits a chain with the job, no reaper, replenishes it when
-// somebody looks, and takes it away with the job.
+// someone looks, and takes it away with the job.
 func TestNodesMute(t *testing.T) {
 	f := newFixture(t)
 	r := f.submit(at(task(again), muteSite), Choice{})
 	a := f.load(r).Current()
 	chain := f.ahead()
-	if len(chain) != mostAhead || len(f.reapers()) != 0 || len(a.Standby.Handles) != mostAhead || !isBehind(chain[1], a.Standby.Handles[0]) {
+	if len(chain) != mostStandbys || len(f.reapers()) != 0 || len(a.Standby.Handles) != mostStandbys || !isBehind(chain[1], a.Standby.Handles[0]) {
 		t.Fatalf("%+v, %+v", chain, a.Standby)
 	}
 	f.see(r)
-	if n := len(f.ahead()); n != mostAhead {
+	if n := len(f.ahead()); n != mostStandbys {
 		t.Errorf("%d standbys after a look", n)
 	}
 	must(t, f.Cancel(t.Context(), []View{f.see(r)}, "ada"))
@@ -139,7 +139,7 @@ func TestNodesMuteRefused(t *testing.T) {
 		t.Error("asked for again at once")
 	}
 	f.pass(2 * time.Minute)
-	if v := f.see(r); len(f.ahead()) != mostAhead || v.Stuck() != nil {
+	if v := f.see(r); len(f.ahead()) != mostStandbys || v.Stuck() != nil {
 		t.Errorf("%+v", v)
 	}
 }

@@ -94,7 +94,7 @@ func (c *cluster) secretsLeft(r *jobs.Record) bool {
 	return err == nil
 }
 
-// TestThereRetry: the runners there decide and go on with nobody here, and what
+// TestThereRetry: the runners there decide and go on with no one here, and what
 // they did comes here, attempt by attempt.
 func TestThereRetry(t *testing.T) {
 	c := newFollowed(t)
@@ -107,12 +107,12 @@ func TestThereRetry(t *testing.T) {
 	if s := c.there(r).Spec; s.Retry == nil || s.Login != nil {
 		t.Errorf("%+v", s)
 	}
-	// Somebody looks after it there, too.
+	// Someone looks after it there, too.
 	reaper := r.Current().Reaper
 	if l := c.far.Launches(); reaper == nil || len(l) != 2 || l[1].Name != reaper.Handle.Name || l[1].Argv[0] != r.Spec.LoginHome+"/bin/berth-node" {
 		t.Errorf("%+v, %+v", reaper, l)
 	}
-	for n := range 2 { // two attempts, of which nobody here sees anything
+	for n := range 2 { // two attempts, of which no one here sees anything
 		c.endsAs(c.there(r), oom, true)
 		if !c.secretsLeft(r) {
 			t.Error("the secrets are gone before the last attempt")
@@ -260,7 +260,7 @@ func TestThereAway(t *testing.T) {
 // TestThereCancel: the wish is there before anything else is done, so nothing
 // follows; also between two attempts.
 func TestThereCancel(t *testing.T) {
-	// The runner has decided, and nobody has begun the next attempt.
+	// The runner has decided, and no one has begun the next attempt.
 	c := newFollowed(t)
 	r := c.submit(c.away(task(again, gib, secrets)), Choice{})
 	c.endsAs(r, oom, true)
@@ -353,7 +353,7 @@ func TestThereKilled(t *testing.T) {
 }
 
 // TestThereRefused: a job of which it was said that it was not submitted is
-// tried by nobody, whenever its host answers again.
+// tried by no one, whenever its host answers again.
 func TestThereRefused(t *testing.T) {
 	c := newFollowed(t)
 	c.far.Submits = refuses

@@ -15,7 +15,7 @@ import (
 )
 
 // Wait polls the ledger until the job is final and returns its last view. The
-// scheduler is asked seldom, and ever more so: our own record says first what
+// scheduler is asked rarely, and ever more so: our own record says first what
 // happened. see is called with each view whose state differs from the one
 // before, and when the cluster of a job stops answering or answers again; it may
 // be nil.

@@ -54,7 +54,7 @@ func TestWait(t *testing.T) {
 			t.Errorf("a wait of %v", d)
 		}
 	}
-	// While it runs and beats, nobody is asked; before that seldom.
+	// While it runs and beats, no one is asked; before that rarely.
 	if n := f.slurm.Calls().Status; n < 2 || n > 6 {
 		t.Errorf("asked %d times in half a minute", n)
 	}

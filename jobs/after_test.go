@@ -205,7 +205,7 @@ func TestWaitingIsFree(t *testing.T) {
 			t.Errorf("%+v: after it ran: %+v", p, d)
 		}
 	}
-	// Somebody who wants it to end ends it.
+	// Someone who wants it to end ends it.
 	r := record(&jobs.Retry{}, wait)
 	r.Cancel = &jobs.Cancel{}
 	if d := jobs.Next(r, nil, noon).Decision; d.Verb != jobs.VerbAccept {

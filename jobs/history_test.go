@@ -56,13 +56,13 @@ var (
 	}
 	// empty are answers that say nothing of an end: none, of a scheduler that
 	// forgot the job or could not be asked, and those of a job that goes on or is
-	// in a state that nobody knows.
+	// in a state that no one knows.
 	empty = []*jobs.Status{nil, {}, {NativeState: "A_NEW_WORD"}, {State: jobs.StatePending, NativeState: "PENDING"}, {State: jobs.StateRunning, NativeState: "RUNNING"}, {State: jobs.StateRunning, NativeState: "COMPLETING"}, {NativeState: "UPDATE_DB"}}
 )
 
-// seldom is true once in eight times, which a number of rapid's is not: small
+// rarely is true once in eight times, which a number of rapid's is not: small
 // ones come more often.
-func seldom(t *rapid.T, what string) bool {
+func rarely(t *rapid.T, what string) bool {
 	for range 3 {
 		if !rapid.Bool().Draw(t, what) {
 			return false
@@ -79,16 +79,16 @@ func newHistory(t *rapid.T, id string) *history {
 	if maybe("much") { // as much as a task file can ask for
 		*p = jobs.Retry{Attempts: jobs.MostAttempts, Task: jobs.MostAttempts, Memory: jobs.MostAttempts, Time: jobs.MostAttempts, Node: jobs.MostAttempts, Infra: jobs.MostAttempts}
 	}
-	if seldom(t, "codes") {
+	if rarely(t, "codes") {
 		p.Codes = []int{3, 4}
 	}
-	if seldom(t, "budget") {
+	if rarely(t, "budget") {
 		p.CoreHours = float64(rapid.IntRange(1, 500).Draw(t, "core hours"))
 	}
-	if seldom(t, "bounds") {
+	if rarely(t, "bounds") {
 		p.MaxMemory, p.MaxTime = jobs.Bytes(rapid.IntRange(1, 64).Draw(t, "max memory"))*jobs.GiB, time.Duration(rapid.IntRange(1, 48).Draw(t, "max time"))*time.Hour
 	}
-	if seldom(t, "site") {
+	if rarely(t, "site") {
 		p.Most = jobs.Most{Memory: jobs.Bytes(rapid.IntRange(100, 100_000).Draw(t, "node memory")) * jobs.MiB, MemoryWhy: "the largest node", Time: time.Duration(rapid.IntRange(1, 72).Draw(t, "partition time")) * time.Hour, TimeWhy: "MaxTime"}
 	}
 	s := jobs.Spec{
@@ -126,7 +126,7 @@ func (h *history) begin(c jobs.Change) {
 func (h *history) end() {
 	t, r, a := h.t, h.r, h.r.Current()
 	way := rapid.SampledFrom(ways).Draw(t, "way")
-	if h.usual != "" && !seldom(t, "unusual") {
+	if h.usual != "" && !rarely(t, "unusual") {
 		way = h.usual
 	}
 	had := a.Info.Change.Resources(r.Spec.Resources)
@@ -155,7 +155,7 @@ func (h *history) end() {
 	}
 	a.Claim = &jobs.Claim{Attempt: a.Info.ID, Node: fmt.Sprintf("c%d", rapid.IntRange(1, 4).Draw(t, "node")), Time: began}
 	a.Beat = h.now
-	if way != endsWaiting && (r.Spec.Resume != nil || seldom(t, "unasked")) && rapid.Bool().Draw(t, "checkpoint") {
+	if way != endsWaiting && (r.Spec.Resume != nil || rarely(t, "unasked")) && rapid.Bool().Draw(t, "checkpoint") {
 		a.Checkpoint = &jobs.Checkpoint{Number: 1, Ran: ran, Point: jobs.Point{Attempt: a.N, ID: a.Info.ID, Commit: "c"}}
 	}
 	e := jobs.ExitRecord{Attempt: a.Info.ID, Ended: h.now, Node: a.Claim.Node, Reason: way, MaxRSS: had.Memory / 100 * jobs.Bytes(rapid.IntRange(0, 200).Draw(t, "peak"))}
@@ -201,7 +201,7 @@ func (h *history) end() {
 	a.Exit = &e
 }
 
-// look is what somebody does who looks at the job at this moment, and has
+// look is what someone does who looks at the job at this moment, and has
 // perhaps asked the scheduler, who has perhaps answered. It tells whether there
 // was something to do.
 func (h *history) look() bool {

@@ -82,8 +82,7 @@ func JobName(slug, attemptID string) string {
 // scheduler has ended it.
 func ReaperName(attemptID string) string { return "berth-reap-" + attemptID }
 
-// StandbyName is the name of the n-th job that was submitted ahead behind an
-// attempt, to be the next one.
+// StandbyName is the name of the n-th standby behind an attempt.
 func StandbyName(attemptID string, n int) string {
 	if n > 1 {
 		return fmt.Sprintf("berth-next%d-%s", n, attemptID)

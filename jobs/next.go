@@ -189,7 +189,7 @@ func refuse(r *Record, c Class) string {
 	p := r.Spec.Retry
 	switch c {
 	case ClassStop:
-		return "somebody ended it"
+		return "its end was requested"
 	case ClassPolicy:
 		return "another try would meet the same refusal"
 	case ClassNone, ClassTask, ClassMemory, ClassTime, ClassNode, ClassPreempted, ClassInfra, ClassWaiting, ClassEnded:
@@ -314,7 +314,7 @@ func adjustForRetry(r *Record, c Class, word *Status, now time.Time) (Change, st
 	case ClassPreempted:
 		why := "it had to make room for another job"
 		if requeued(a, word) {
-			why = "the scheduler has put it back into the queue (its node failed, it had to make room for another job, or somebody asked for that)"
+			why = "the scheduler has put it back into the queue (its node failed, it had to make room for another job, or a user asked for that)"
 		}
 		if ch.Resume != nil {
 			return ch, why + ", and goes on where it was", true

@@ -56,11 +56,11 @@ func TestDecide(t *testing.T) {
 		"a node":               {policy: all, exit: jobs.ExitRecord{State: jobs.StateError, Class: jobs.ClassNode}, do: jobs.DoDecide, verb: jobs.VerbRetry, change: jobs.Change{Exclude: []string{"c1"}}, reason: "another node"},
 		"the site":             {policy: all, exit: jobs.ExitRecord{State: jobs.StateError}, do: jobs.DoDecide, verb: jobs.VerbRetry, change: jobs.Change{NotBefore: noon.Add(30 * time.Second)}, reason: "30s later"},
 		"a refusal":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateError, Class: jobs.ClassPolicy}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "the same refusal"},
-		"cancelled":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, cancel: true, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "somebody ended it"},
+		"cancelled":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, cancel: true, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "its end was requested"},
 		"ended, not asked":     {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, do: jobs.DoAsk},
 		"ended, still running": {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateRunning, NativeState: "COMPLETING"}, do: jobs.DoAsk},
 		"preempted":            {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: "PREEMPTED"}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "make room"},
-		"scancelled":           {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateCancelled, NativeState: "CANCELLED", Reason: "by 1000"}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "somebody ended it"},
+		"scancelled":           {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateCancelled, NativeState: "CANCELLED", Reason: "by 1000"}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "its end was requested"},
 		"requeued":             {policy: all, exit: jobs.ExitRecord{State: jobs.StateCancelled, Class: jobs.ClassEnded}, word: &jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: jobs.WordRequeued}, do: jobs.DoDecide, verb: jobs.VerbRetry, reason: "its node failed, it had to make room"},
 		"core hours":           {policy: &jobs.Retry{Attempts: 9, Memory: 5, CoreHours: 2}, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "2.00 core hours"},
 		"attempts":             {policy: &jobs.Retry{Attempts: 1, Memory: 5}, exit: jobs.ExitRecord{State: jobs.StateOutOfMemory}, do: jobs.DoDecide, verb: jobs.VerbAccept, reason: "retry.attempts allows 1"},
@@ -164,7 +164,7 @@ func TestDecideFromVerdict(t *testing.T) {
 
 // TestNextEnds plays jobs whose attempts end in any way, with actors that see
 // the record at any moment: every job comes to an end, within its credits, with
-// exactly one accepted attempt, and what was decided is never decided anew.
+// exactly one accepted attempt, and what was decided is never decided again.
 func TestNextEnds(t *testing.T) {
 	states := []jobs.State{jobs.StateCompleted, jobs.StateFailed, jobs.StateCancelled, jobs.StateTimeout, jobs.StateOutOfMemory, jobs.StateError, jobs.StateLost}
 	classes := []jobs.Class{"", jobs.ClassTask, jobs.ClassMemory, jobs.ClassTime, jobs.ClassNode, jobs.ClassPreempted, jobs.ClassInfra, jobs.ClassPolicy, jobs.ClassStop, jobs.ClassEnded}

@@ -19,7 +19,7 @@ type Once struct {
 }
 
 // ErrOnceTimeout says that the command was ended because of [Once].Limit.
-var ErrOnceTimeout = errors.New("its time was over")
+var ErrOnceTimeout = errors.New("timed out")
 
 // Oncer is a backend some of whose environments have no streams, see
 // [ExternalSpec].OneShot.

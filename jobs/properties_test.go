@@ -15,7 +15,7 @@ import (
 
 // Every history ends with one accepted attempt, the last, after a bounded number
 // of attempts: what each class may cost, what resume allows, and for what is free
-// the bounds that nobody can raise.
+// the bounds that no one can raise.
 func TestHistoryEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := histories(t, func(*history, *jobs.Status, jobs.Step) {}).r
@@ -106,7 +106,7 @@ func TestHistoryCreditsAreMonotone(t *testing.T) {
 			for _, name := range names {
 				rich := copyOf(h.r)
 				if rich.Spec.Resume == nil {
-					rich.Spec.Resume = &jobs.Resume{} // read by nobody once it is taken away again
+					rich.Spec.Resume = &jobs.Resume{} // read by no one once it is taken away again
 				}
 				more[name](&rich.Spec)
 				if h.r.Spec.Resume == nil {
@@ -120,7 +120,7 @@ func TestHistoryCreditsAreMonotone(t *testing.T) {
 	})
 }
 
-// What is decided stays: whatever becomes known later, nothing is decided anew,
+// What is decided stays: whatever becomes known later, nothing is decided again,
 // an accepted attempt is followed by nothing, and another attempt is the one
 // that was decided upon.
 func TestHistoryDecisionStands(t *testing.T) {
@@ -159,7 +159,7 @@ func TestHistoryDecisionStands(t *testing.T) {
 	})
 }
 
-// Nothing follows a success, a cancel, a stop by somebody or a refusal, however
+// Nothing follows a success, a cancel, a stop by someone or a refusal, however
 // much may be tried again.
 func TestHistoryStopsAreFinal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

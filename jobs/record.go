@@ -45,7 +45,7 @@ type Attempt struct {
 	// Reaper is the job that begins the next attempt after the scheduler has ended
 	// this one, even if no client is logged in.
 	Reaper *Submitted
-	// Standby are the jobs that were submitted ahead behind the attempt; nil is none.
+	// Standby are the jobs that wait behind the attempt to be the next one; nil is none.
 	Standby *Standby
 	// Unfollowed says what could not be submitted; see [Record.Stuck].
 	Unfollowed *Unfollowed

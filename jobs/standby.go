@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Standby is standby.json: jobs of the scheduler that were submitted ahead of
-// need, one behind the other and the first behind the attempt's own, each with
+// Standby is standby.json: jobs of the scheduler that were submitted before
+// they were needed, one behind the other and the first behind the attempt's own, each with
 // what the attempt has asked for. One that begins when the next attempt is due
 // is that; each other one ends at once.
 type Standby struct {

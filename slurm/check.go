@@ -75,7 +75,7 @@ func (s *Scheduler) accounting(ctx context.Context) (bool, error) {
 	return strings.HasSuffix(config["AccountingStorageType"], "slurmdbd"), nil
 }
 
-// settings is slurmctld's configuration, asked for once, and seldom by all
+// settings is slurmctld's configuration, asked for once, and rarely by all
 // processes of the user here; a failure is not remembered.
 func (s *Scheduler) settings(ctx context.Context) (map[string]string, error) {
 	s.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"berth/slurm/site"
 )
 
-// Files of a share with what changes seldom, and how long that counts.
+// Files of a share with what changes rarely, and how long that counts.
 const (
 	partitionsFile = ".partitions"
 	nodesFile      = ".nodes"

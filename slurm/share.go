@@ -200,7 +200,7 @@ func (s *share) lastChange() time.Time {
 	return t
 }
 
-// kept is an answer about what changes seldom, as it was at most a while ago, or
+// kept is an answer about what changes rarely, as it was at most a while ago, or
 // "".
 func (s *share) kept(file string, while time.Duration) string {
 	if s == nil {

@@ -159,7 +159,7 @@ func TestHermes(t *testing.T) {
 	}
 }
 
-// All of ours are found, over pages, and nobody else's; one that was just made may
+// All of ours are found, over pages, and no one else's; one that was just made may
 // be missing, and nothing is made twice for it.
 func TestList(t *testing.T) {
 	fake := service(t, daytonatest.Options{Lag: 1})

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // specs are what requests and answers are held against: ours, and the service's
-// own where somebody has put them beside the project.
+// own where someone has put them beside the project.
 var specs = sync.OnceValues(func() (all [2][]routers.Router, err error) {
 	load := func(i int, doc *openapi3.T) error {
 		doc.Servers = nil

@@ -10,15 +10,15 @@ import (
 	"berth/backends/external/protocol"
 )
 
-// takeBackTime is what is left of a process that was told to end. Tests have more.
-var takeBackTime = 4 * time.Second
+// cleanupTime is what is left of a process that was told to end. Tests have more.
+var cleanupTime = 4 * time.Second
 
 // make makes a sandbox that was not there when it was looked for. Names are
 // unique, so it is never made twice. ours is that this process has made it.
 func (c *client) make(ctx context.Context, w *create, tags map[string]string) (b *sandbox, ours bool, err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {
-			c.takeBack(w.Name, tags)
+			c.dropCreated(w.Name, tags)
 		}
 	}()
 	for try, refusals := 0, 0; try < attempts; try++ {
@@ -84,10 +84,10 @@ func (c *client) pause(ctx context.Context, d time.Duration, what string) error 
 	}
 }
 
-// takeBack deletes what an interrupted create may have made. It was not there
+// dropCreated deletes what an interrupted create may have made. It was not there
 // before, so there is nothing in it.
-func (c *client) takeBack(name string, tags map[string]string) {
-	ctx, stop := context.WithTimeout(context.Background(), takeBackTime)
+func (c *client) dropCreated(name string, tags map[string]string) {
+	ctx, stop := context.WithTimeout(context.Background(), cleanupTime)
 	defer stop()
 	if b, err := c.get(ctx, name); err == nil && b != nil && !b.gone() && b.has(tags) {
 		_ = c.remove(ctx, b)

@@ -86,7 +86,7 @@ func (c *client) find(ctx context.Context, r *protocol.Request, w *create, o *pr
 		}
 		if !sameNetwork(b, w) {
 			if ours {
-				c.takeBack(name, r.Tags)
+				c.dropCreated(name, r.Tags)
 				return nil, noRules()
 			}
 			return nil, &protocol.Error{Kind: protocol.Changed, Message: "the sandbox " + b.Name + " has other rules for its network than those wanted",
@@ -112,7 +112,7 @@ func (c *client) find(ctx context.Context, r *protocol.Request, w *create, o *pr
 			continue
 		case ours:
 			// Nothing is in it yet, and no other process knows of it.
-			c.takeBack(name, r.Tags)
+			c.dropCreated(name, r.Tags)
 		}
 		return nil, err
 	}

@@ -71,8 +71,8 @@ func (c *client) restore(ctx context.Context, r *protocol.Request, w *create) (b
 	}
 	if err == nil {
 		if err = c.relabel(ctx, b, r.Tags); err != nil {
-			c.takeBack(w.Name, w.Labels)
-			c.takeBack(w.Name, r.Tags)
+			c.dropCreated(w.Name, w.Labels)
+			c.dropCreated(w.Name, r.Tags)
 		}
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *client) fresh(ctx context.Context, w *create) (*sandbox, error) {
 		err = noRules()
 	}
 	if err != nil {
-		c.takeBack(w.Name, w.Labels)
+		c.dropCreated(w.Name, w.Labels)
 		return nil, err
 	}
 	return b, nil

@@ -153,7 +153,7 @@ func TestRestoreInterrupted(t *testing.T) {
 	}
 }
 
-// What stands under the other name and is somebody else's is not touched.
+// What stands under the other name and is someone else's is not touched.
 func TestRestoreBesideForeign(t *testing.T) {
 	fake := service(t, daytonatest.Options{})
 	r := before(t, fake)

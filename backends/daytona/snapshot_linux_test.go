@@ -44,7 +44,7 @@ func TestSnapshots(t *testing.T) {
 	if slices.Sort(found); err != nil || strings.Join(found, " ") != "berth-snap-o-one berth-snap-o-three berth-snap-o-two" {
 		t.Errorf("%q %v", found, err)
 	}
-	// It is made anew, of one that nobody has used for long.
+	// It is made again, of one that no one has used for long.
 	s, _ = talk(t, r, open(t, r))
 	do(t, s, nil, "echo second >f")
 	fake.PutKept("berth-snap-o-one", "inactive")
@@ -76,7 +76,7 @@ func TestSnapshots(t *testing.T) {
 	if _, err := p.Open(t.Context(), n, say); kindOf(err) != protocol.NotFound {
 		t.Errorf("from what is missing: %v", err)
 	}
-	// What is missing or broken changes nothing, and neither does somebody else.
+	// What is missing or broken changes nothing, and neither does someone else.
 	fake.PutKept("berth-snap-o-three", "error")
 	other := named(n, "berth-snap-o-one")
 	other.Name, other.Tags = "berth-e2", map[string]string{protocol.TagOwner: "somebody-else"}

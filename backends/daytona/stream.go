@@ -220,7 +220,7 @@ func (c *client) stream(ctx context.Context, b *sandbox, argv []string, connecte
 // abandon ends a terminal that is of no more use, when there is time for it: the
 // guest would leave by itself, later.
 func (c *client) abandon(ctx context.Context, b *sandbox) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), takeBackTime/2)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime/2)
 	defer stop()
 	c.endTerminal(ctx, b)
 }

@@ -99,7 +99,7 @@ func TestOpenAndUse(t *testing.T) {
 	}
 	_ = s.Close()
 
-	// It was deleted, and is made anew: what is remembered of it costs requests, too.
+	// It was deleted, and is made again: what is remembered of it costs requests, too.
 	fake.Remove(b.ID)
 	fake.Requests()
 	o = open(t, r)
@@ -146,7 +146,7 @@ func TestOldDaemon(t *testing.T) {
 }
 
 // A connection that is cut ends the stream with an error. The next stream ends what
-// the lost one had running, and begins anew.
+// the lost one had running, and begins again.
 func TestConnectionCut(t *testing.T) {
 	fake := service(t, daytonatest.Options{})
 	r := request(t, "e1")

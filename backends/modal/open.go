@@ -13,9 +13,9 @@ import (
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 )
 
-// takeBackTime is what a program that is to end has to end what it has made. Tests
+// cleanupTime is what a program that is to end has to end what it has made. Tests
 // have more.
-var takeBackTime = protocol.LeaveTime - time.Second
+var cleanupTime = protocol.LeaveTime - time.Second
 
 // Open finds the sandbox that runs, or makes one: from the files of the last one,
 // from a snapshot, or from the image.
@@ -45,7 +45,7 @@ func (Provider) Open(ctx context.Context, r *protocol.Request, say provider.Prog
 	if err != nil && o.answer.State != protocol.StateFound {
 		// Nothing is in it yet that anybody would miss: its files are where it
 		// was made from.
-		end, cancel := detached(ctx, takeBackTime)
+		end, cancel := detached(ctx, cleanupTime)
 		defer cancel()
 		_ = c.terminate(end, b)
 	}
@@ -268,7 +268,7 @@ func (o *opening) create(ctx context.Context, app *sdk.App, image *sdk.Image) (*
 func (o *opening) perhaps(ctx context.Context, said error) (*box, error) {
 	look, cancel := ctx, context.CancelFunc(func() {})
 	if ctx.Err() != nil {
-		look, cancel = detached(ctx, takeBackTime)
+		look, cancel = detached(ctx, cleanupTime)
 	}
 	defer cancel()
 	b, err := o.c.running(look, o.r)

@@ -28,7 +28,7 @@ const asProgram = "BERTH_TEST_AS_BACKEND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		takeBackTime = 2 * time.Minute // however slow the machine is
+		cleanupTime = 2 * time.Minute // however slow the machine is
 		os.Exit(Main())
 	}
 	os.Exit(m.Run())

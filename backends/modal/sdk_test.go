@@ -166,7 +166,7 @@ func TestOfficialClientAgainstTheStandIn(t *testing.T) {
 	}
 }
 
-// A sandbox that nobody looks after ends by itself, idle or not.
+// A sandbox that no one looks after ends by itself, idle or not.
 func TestStandInKeepsLimitsOfLife(t *testing.T) {
 	srv := serve(t)
 	c, err := sdk.NewClient()
@@ -220,7 +220,7 @@ func serve(t *testing.T) *modaltest.Server {
 	}
 	t.Cleanup(srv.Close)
 	srv.Setenv(t.Setenv)
-	takeBackTime = 2 * time.Minute // however slow the machine is
+	cleanupTime = 2 * time.Minute // however slow the machine is
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	return srv
 }

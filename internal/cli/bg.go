@@ -213,7 +213,7 @@ process ended, 128+N signal N ended it, 130 interrupted.`,
 				a.say("%s still runs after %v, and goes on", id, d)
 				return exitCode(jobs.CodeTimeout)
 			case p.Exit == nil:
-				return &jobs.Error{Kind: jobs.KindInfra, Msg: "nobody knows how " + id + " ended: " + p.Lost, Hint: "berth bg log " + id}
+				return &jobs.Error{Kind: jobs.KindInfra, Msg: "how " + id + " ended is not known: " + p.Lost, Hint: "berth bg log " + id}
 			case p.Exit.Code != 0:
 				return exitCode(p.Exit.Code)
 			}

@@ -61,7 +61,7 @@ func (j *batchJob) held(jobs map[string]*batchJob) bool {
 	})
 }
 
-// begin has a node run a job: as slurmd does, in nobody's session.
+// begin has a node run a job: as slurmd does, in no one's session.
 func (c cluster) begin(id string) error {
 	_, err := run.Detach([]string{"slurmstepd", c.dir, id}, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.Getenv("TMPDIR"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}, "/", os.DevNull)
 	return err

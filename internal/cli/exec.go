@@ -260,7 +260,7 @@ func (a *app) explain(res *engine.ExecResult, req engine.ExecRequest) {
 			limit = jobs.DefaultTimeout
 		}
 		if res.Exit.Error != "" { // as far as is known it never ran; the notes tell of that
-			a.say("its time was over after %v; --timeout sets another limit", limit)
+			a.say("it was ended after %v; --timeout sets another limit", limit)
 			return
 		}
 		a.say("the command was ended after %v; --timeout sets another limit", limit)

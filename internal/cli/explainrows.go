@@ -94,7 +94,7 @@ func (a *app) explained(x *explainJSON) [][2]string {
 		}
 		does := n.Who + ": " + n.Does
 		switch n.Who {
-		case engine.ActorNobody:
+		case engine.ActorNone:
 			does = n.Does
 		case engine.ActorAnybody:
 			does = "any berth command, such as berth status " + x.Short + ": " + n.Does

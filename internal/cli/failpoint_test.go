@@ -306,7 +306,7 @@ func (p *fpPlace) run(w way, point string) {
 	w.do(p)
 }
 
-// killed makes sure that somebody was.
+// killed makes sure that someone was.
 func (p *fpPlace) killed(point string) {
 	p.t.Helper()
 	if _, err := os.Stat(filepath.Join(p.home, failpoint.OrderFile)); !os.IsNotExist(err) {

@@ -110,7 +110,7 @@ func (a *app) warnPurge(cmd *cobra.Command, dir string) {
 		}
 	}
 	if at, age := purge.Known(dir, site); at != "" {
-		a.say("warning: overlays are in %s, where files that nobody uses for %s are removed; one of the driver ext3 is a single file", at, age)
+		a.say("warning: overlays are in %s, where files unused for %s are removed; one of the driver ext3 is a single file", at, age)
 	}
 }
 

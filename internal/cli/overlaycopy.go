@@ -21,17 +21,17 @@ was wrong and has been repaired.
 		Example: `  berth overlay check deps`,
 		Args:    overlayArgs(1, "the name of one overlay"),
 		RunE: a.onOverlay(func(ctx context.Context, set *overlay.Set, args []string) error {
-			mended, err := set.Check(ctx, args[0], force)
+			repaired, err := set.Check(ctx, args[0], force)
 			if err != nil {
 				return err
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"name": args[0], "sound": true, "mended": append([]string{}, mended...)})
+				return a.printJSON(map[string]any{"name": args[0], "sound": true, "repaired": append([]string{}, repaired...)})
 			}
-			if len(mended) == 0 && a.errTTY {
+			if len(repaired) == 0 && a.errTTY {
 				a.say("overlay %s is sound", args[0])
 			}
-			for _, m := range mended {
+			for _, m := range repaired {
 				if _, err := fmt.Fprintln(a.stdout, jobs.Printable(m)); err != nil {
 					return err
 				}

@@ -46,7 +46,7 @@ func receiptRows(r *jobs.Receipt) (out [][2]string) {
 		text := l.Name + " " + l.Value
 		switch {
 		case l.By == "" && l.Value != "none":
-			text += ", held by nobody"
+			text += ", not held"
 		case l.By != "":
 			text += ", held by " + l.By
 		}

@@ -143,7 +143,7 @@ func readScript(file string) (*batchJob, string) {
 	if j.Partition == "busy" {
 		j.State, j.Reason = "PENDING", "Resources"
 	}
-	if strings.HasPrefix(j.Name, "berth-reap-") { // it waits until somebody takes it away
+	if strings.HasPrefix(j.Name, "berth-reap-") { // it waits until someone takes it away
 		j.State, j.Reason = "PENDING", "Dependency"
 	}
 	return j, ""

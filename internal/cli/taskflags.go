@@ -163,7 +163,7 @@ func nameOf(words []string) string {
 }
 
 // Words of a shell that are no program's name: what a command follows, what its
-// arguments follow, and what a command is seldom about.
+// arguments follow, and what a command is rarely about.
 var (
 	shellLeads  = strings.Fields("if then else elif while until do time ! { exec command builtin eval")
 	shellHeads  = strings.Fields("for case select function in fi done esac }")

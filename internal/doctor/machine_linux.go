@@ -100,7 +100,7 @@ func checkHeld(ctx context.Context, l *look) []Finding {
 			return []Finding{with(Finding{Status: OK, Why: why}, append(data, "by", "job")...)}
 		}
 		return []Finding{with(Finding{Status: Warn, Why: "the Slurm job has no cgroup of its own that holds memory: what a task asks for is watched, advisory",
-			Do: "ask the site for ConstrainRAMSpace=yes in cgroup.conf"}, append(data, "by", "nobody")...)}
+			Do: "ask the site for ConstrainRAMSpace=yes in cgroup.conf"}, append(data, "by", "none")...)}
 	}
 	if p := limits.SystemdRun(); p != "" {
 		if _, err := l.ask(ctx, nil, p, "--user", "--scope", "--quiet", "--collect", "true"); err == nil {
@@ -110,7 +110,7 @@ func checkHeld(ctx context.Context, l *look) []Finding {
 	}
 	return []Finding{with(Finding{Status: Warn,
 		Why: "no Slurm job and no systemd of this user: memory of environments of singularity is watched, advisory, and CPUs are not held (docker holds its own)",
-		Do:  "open environments that need hard limits in a Slurm job, or with docker"}, append(data, "by", "nobody")...)}
+		Do:  "open environments that need hard limits in a Slurm job, or with docker"}, append(data, "by", "none")...)}
 }
 
 // checkLogout tells whether what goes on in the background outlives a logout.

@@ -30,8 +30,8 @@ func Flaws(table []Flaw, subject, version string, setuid bool) []Finding {
 		if f.Date != "" {
 			when = " (" + f.Date + ")"
 		}
-		out = append(out, Finding{Status: Warn, Subject: subject, Why: version + " is older than what mends " + f.ID + when + ": " + f.What,
-			Do: "ask for " + strings.Join(f.Fixed, ", ") + " or newer, unless the package of your distribution has the mending"})
+		out = append(out, Finding{Status: Warn, Subject: subject, Why: version + " is older than the fix of " + f.ID + when + ": " + f.What,
+			Do: "ask for " + strings.Join(f.Fixed, ", ") + " or newer, unless the package of your distribution has the fix"})
 	}
 	return out
 }

@@ -28,8 +28,8 @@ func TestFlaws(t *testing.T) {
 		setuid  bool
 		want    []string
 	}{
-		{"1.1.7", true, []string{"1.1.7 is older than what mends a (2023-04-25): bad", "1.1.7 is older than what mends b: worse"}},
-		{"1.1.7", false, []string{"1.1.7 is older than what mends b: worse"}},
+		{"1.1.7", true, []string{"1.1.7 is older than the fix of a (2023-04-25): bad", "1.1.7 is older than the fix of b: worse"}},
+		{"1.1.7", false, []string{"1.1.7 is older than the fix of b: worse"}},
 		{"1.4.5", true, nil},
 	} {
 		got := Flaws(table, "x", c.version, c.setuid)

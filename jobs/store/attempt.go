@@ -108,7 +108,7 @@ func SetReaper(attemptDir string, v jobs.Submitted) (bool, error) {
 	return createJSON(attemptDir, fileReaper, v)
 }
 
-// SetStandby records the jobs that were submitted ahead behind an attempt.
+// SetStandby records the standbys behind an attempt.
 func SetStandby(attemptDir string, v jobs.Standby) (bool, error) {
 	return createJSON(attemptDir, fileStandby, v)
 }

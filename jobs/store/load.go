@@ -229,7 +229,7 @@ func checkDecision(path string, d *jobs.Decision) error {
 
 func damaged(path string, err error) error {
 	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the ledger's file " + path + " cannot be read", Err: err,
-		Hint: "the files are written once and whole, so the disk or somebody has changed it: restore it, or move the job's directory away"}
+		Hint: "the files are written once and whole, so the disk failed or another program changed it: restore it, or move the job's directory away"}
 }
 
 func newer(path string, version int) error {

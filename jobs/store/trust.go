@@ -33,7 +33,7 @@ func (s *Store) Trusted() error {
 	}
 	if fi.Mode().Perm()&0o077 != 0 {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the state directory " + s.home + " is open to other users",
-			Hint: "set BERTH_HOME to a directory of its own, or, if nobody else needs this one: chmod 700 " + s.home}
+			Hint: "set BERTH_HOME to a directory of its own, or, if no other user needs this one: chmod 700 " + s.home}
 	}
 	c := above{home: s.home, trusts: trusts(s.home)}
 	return c.walk()

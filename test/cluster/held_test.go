@@ -187,7 +187,7 @@ func TestHeldErrors(t *testing.T) {
 		"docker":      {"--backend docker", "the backend docker goes with the local scheduler, not with slurm"},
 		"scheduler":   {"--scheduler pbs", `--scheduler must be "auto", "slurm" or "local", found "pbs"`},
 		"time":        {"--time soon", "time"},
-		"no schedule": {"--scheduler local --time 5m", "a time limit cannot be had without an allocation"},
+		"no schedule": {"--scheduler local --time 5m", "a time limit: not available without an allocation"},
 		"backend":     {"--backend ssh --host login", "the backend ssh goes with the local scheduler, not with slurm"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ func TestRunnerStoodStill(t *testing.T) {
 		code                   int
 	}{
 		"ended before":   {"until test -e /d/go; do sleep 0.1; done; echo over", "completed", "", 0},
-		"ended by it":    {"sleep 300", "error", "nobody pinged", 5},
+		"ended by it":    {"sleep 300", "error", "no ping reached it", 5},
 		"failed before":  {"until test -e /d/go; do sleep 0.1; done; exit 9", "failed", "exit code 9", 1},
 		"a short moment": {"until test -e /d/back; do sleep 0.1; done; echo over", "completed", "", 0},
 	} {

@@ -18,7 +18,7 @@ import (
 	"berth/jobs"
 )
 
-// Link is the way to the keeper of an environment over a far command, which a
+// Link is the connection to the keeper of an environment over a far command, which a
 // connection holder on this machine keeps running.
 type Link struct {
 	Dir string // the environment's, on this machine

@@ -70,7 +70,7 @@ func OverCommand(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) 
 		kill()
 		_ = in.Close()
 		_ = out.Close()
-		return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the way to the environment's keeper", Err: err}
+		return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the connection to the environment's keeper", Err: err}
 	}
 	m.name = filepath.Base(cmd.Argv[0])
 	go func() {
@@ -143,7 +143,7 @@ func (m *Mux) noHello(err error, banner string) error {
 	if ferr := m.said.failure(); ferr != nil {
 		return ferr
 	}
-	msg := "the way to the environment's keeper"
+	msg := "the connection to the environment's keeper"
 	select {
 	case <-m.ended:
 		switch {

@@ -57,7 +57,7 @@ type Site interface {
 	RemoveEnv(ctx context.Context, dir, id string) error
 }
 
-// Link is the way to the environment's keeper.
+// Link is the connection to the environment's keeper.
 func (p *Place) Link() mux.Link { return mux.Link{Dir: p.Record, ID: p.Spec.ID} }
 
 // Pipes makes ways for much data past that link, where the environment's

@@ -162,7 +162,7 @@ func TestBackgroundKilled(t *testing.T) {
 	}
 }
 
-// A process that does not read holds up whoever writes to it, and nobody else;
+// A process that does not read holds up whoever writes to it, and no one else;
 // a writer that leaves is let go.
 func TestBackgroundDeaf(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"berth/jobs"
 )
 
-// A client that disappears takes its commands with it, and nobody else's.
+// A client that disappears takes its commands with it, and no one else's.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, nil)
@@ -81,7 +81,7 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A client that does not read holds up its own command and nobody else's.
+// A client that does not read holds up its own command and no one else's.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, nil)
@@ -178,7 +178,7 @@ func TestManyClients(t *testing.T) {
 	all.Wait()
 }
 
-// What is no client of this protocol is dropped, and nobody notices.
+// What is no client of this protocol is dropped, and no one notices.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, nil)

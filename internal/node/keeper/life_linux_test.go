@@ -67,7 +67,7 @@ func TestIdle(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 	d := e.open()
-	if !strings.Contains(d.rep.Rebuilt, "it had been idle for 2s") || !strings.Contains(d.rep.Rebuilt, "sessions begin anew") {
+	if !strings.Contains(d.rep.Rebuilt, "it had been idle for 2s") || !strings.Contains(d.rep.Rebuilt, "sessions are new") {
 		t.Errorf("%+v", d.rep)
 	}
 }
@@ -384,7 +384,7 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// What a crash may leave on the disk stops nobody.
+// What a crash may leave on the disk stops no one.
 func TestStale(t *testing.T) {
 	for name, leave := range map[string]func(e *env, sock string) error{
 		"socket": func(e *env, sock string) error { return os.WriteFile(sock, nil, 0o600) },
@@ -533,7 +533,7 @@ func TestCannotOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := e.tryOpen(e.options())
-	if jobs.KindOf(err) != jobs.KindConfig || err.Error() != "no image" || jobs.HintOf(err) != "mend it" {
+	if jobs.KindOf(err) != jobs.KindConfig || err.Error() != "no image" || jobs.HintOf(err) != "fix it" {
 		t.Error(err)
 	}
 	if i := e.info(); i != nil || Alive(e.dir) {

@@ -81,7 +81,7 @@ type testBackend struct{ local.Backend }
 
 func (b testBackend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
 	if text, err := os.ReadFile(filepath.Join(at.Dir, "fail")); err == nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: string(text), Hint: "mend it"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: string(text), Hint: "fix it"}
 	}
 	at.Progress("opening")
 	o, err := b.Backend.Open(ctx, s, at)

@@ -121,7 +121,7 @@ func tailOf(id string) string {
 
 // whyAgain says to people why an environment that was open has to be opened.
 func whyAgain(last *Info) string {
-	const reset = "; its sessions begin anew"
+	const reset = "; its sessions are new"
 	switch {
 	case last.Phase == phaseEnded && last.Opened.IsZero():
 		return ""

@@ -67,12 +67,12 @@ func TestSocketOfCopy(t *testing.T) {
 }
 
 // A keeper that waits for another one does not outlive whoever waits for it.
-func TestWaitForNobody(t *testing.T) {
+func TestWaitForNone(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, nil)
 	c := e.open()
 	first := e.info()
-	// Its name is somebody else's then, and it makes no other socket.
+	// Its name is someone else's then, and it makes no other socket.
 	other := first.Socket + ".other"
 	if err := errors.Join(os.WriteFile(other, nil, 0o600), os.Rename(other, first.Socket)); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestWaitForNobody(t *testing.T) {
 
 // A keeper that was stopped while its environment was removed, and one of the
 // same name made, leaves the new one alone.
-func TestMadeAnew(t *testing.T) {
+func TestMadeAgain(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, nil)
 	e.open()

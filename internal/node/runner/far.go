@@ -126,7 +126,7 @@ func (r *attempt) tellKept(ctx context.Context) {
 	case err != nil:
 		text += "; the task's .git may still be there: run no git in it, and enter it with no shell whose prompt does: " + jobs.Printable(err.Error())
 	case closed:
-		text += "; nobody can enter it before chmod 700: not all of it could be looked through for a .git of the task's"
+		text += "; it cannot be entered before chmod 700: not all of it could be looked through for a .git of the task's"
 	}
 	r.note(text)
 }

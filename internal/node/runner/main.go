@@ -38,7 +38,7 @@ func start(args []string, openers []jobs.Opener, stderr io.Writer, periods times
 	fs := flag.NewFlagSet("runner", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	dir := fs.String("attempt", "", "the attempt's directory")
-	behind := fs.String("standby", "", "in place of --attempt: the directory of the attempt behind which this job was submitted ahead")
+	behind := fs.String("standby", "", "in place of --attempt: the directory of the attempt behind which this job is a standby")
 	client := fs.String("follow", "", "the berth whose verb \"follow\" begins the next attempt")
 	if err := fs.Parse(args); err != nil {
 		return jobs.CodeUsage
@@ -50,12 +50,12 @@ func start(args []string, openers []jobs.Opener, stderr io.Writer, periods times
 	var r *attempt
 	var err error
 	if *behind != "" {
-		r, err = openAhead(filepath.Clean(*behind), *client, stderr, periods, signals)
+		r, err = openStandby(filepath.Clean(*behind), *client, stderr, periods, signals)
 	} else {
 		r, err = open(filepath.Clean(*dir), stderr, periods)
 	}
 	if r == nil && err == nil {
-		_, _ = fmt.Fprintln(stderr, "berth: there is nothing to do for a job that was submitted ahead: no other attempt is due that asks for the same")
+		_, _ = fmt.Fprintln(stderr, "berth: standby job not needed: no retry is due that asks for the same")
 		return jobs.CodeOK
 	}
 	if err != nil {

@@ -143,7 +143,7 @@ func (r *attempt) abandoned(c *container.Container, unpinged bool) error {
 		return nil
 	}
 	return &jobs.Error{Kind: jobs.KindInfra,
-		Msg:  "the guest has ended the command because nobody pinged it: this runner was stopped, or could not write to " + r.dir,
+		Msg:  "the guest has ended the command because no ping reached it: this runner was stopped, or could not write to " + r.dir,
 		Hint: "see " + filepath.Join(r.dir, store.FileRuntime)}
 }
 

@@ -28,7 +28,7 @@ func (r *attempt) keepWork(ctx context.Context, from string, out *outcome, why s
 		out.kept, out.keptTree.Dir = true, workspace.WorkDir
 	}
 	if k.Closed {
-		why += "; nobody can enter it before chmod 700"
+		why += "; it cannot be entered before chmod 700"
 	}
 	lost := k.Lost
 	if k.Moved && lost > 0 { // they are there, and closed

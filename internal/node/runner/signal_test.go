@@ -155,7 +155,7 @@ func TestRunnerStopped(t *testing.T) {
 	j.signal(syscall.SIGSTOP)
 	eventually(t, "the tree ends", func() bool { return alive(j.processes()) == 0 })
 	j.signal(syscall.SIGCONT)
-	if code, rec := j.wait(); code != jobs.CodeInfra || rec.State != jobs.StateError || !strings.Contains(rec.Reason, "pinged") {
+	if code, rec := j.wait(); code != jobs.CodeInfra || rec.State != jobs.StateError || !strings.Contains(rec.Reason, "no ping reached it") {
 		t.Errorf("exit %d, %+v", code, rec)
 	}
 }

@@ -20,9 +20,9 @@ import (
 // longest pause before another attempt is ten minutes.
 const standsFor = 12 * time.Minute
 
-// openAhead is open for a job that was submitted ahead behind the attempt in dir;
+// openStandby is open for a standby behind the attempt in dir;
 // nil is that it is not needed.
-func openAhead(dir, client string, stderr io.Writer, periods times, signals <-chan os.Signal) (*attempt, error) {
+func openStandby(dir, client string, stderr io.Writer, periods times, signals <-chan os.Signal) (*attempt, error) {
 	rec, err := store.LoadOf(dir)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read the job", Err: err,

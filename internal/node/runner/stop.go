@@ -126,7 +126,7 @@ func (r *attempt) beat(ctx context.Context) {
 		}
 		if l := r.layer.Load(); l != nil && !l.Stands() {
 			r.stop.set(why{state: jobs.StateError,
-				reason: "overlay " + r.spec.Overlay.Name + " was taken over by somebody else, because this runner was silent for long",
+				reason: "overlay " + r.spec.Overlay.Name + " was taken over by another owner, because this runner was silent for long",
 				hint:   "berth overlay show " + r.spec.Overlay.Name + " says who has it"})
 			return false
 		}

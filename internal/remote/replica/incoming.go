@@ -178,7 +178,7 @@ func (in *receiver) close(j *incoming, st *jobState) error {
 			return nil // it has never arrived, or not yet
 		}
 		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "it has no record of job " + jobs.Short(j.rec.Spec.ID) + " any more",
-			Hint: "somebody has removed it there; berth rm --force " + jobs.Short(j.rec.Spec.ID) + " removes this one"}
+			Hint: "it was removed there; berth rm --force " + jobs.Short(j.rec.Spec.ID) + " removes this one"}
 	}
 	dir := j.rec.Current().Dir
 	if st.Sign != nil && *st.Sign >= 0 && *st.Sign < int64(maxSilence/time.Millisecond) {

@@ -33,7 +33,7 @@ type Question struct {
 }
 
 // Facts are what a job script has to know of the other machine. They change
-// seldom.
+// rarely.
 type Facts struct {
 	Version  int           `json:"version"`
 	Home     string        `json:"home"` // its state directory, a path without links
@@ -175,7 +175,7 @@ const (
 // what tells of the end comes last. Left out is what only those read who decide
 // or go on, which is done there alone: checkpoint.json with its bundles (the
 // decision says from where the next attempt goes on, and the result holds all
-// of the work), what was submitted ahead; and taken.json, which is made where
+// of the work), its standbys; and taken.json, which is made where
 // the user's repository is, so here.
 type file struct {
 	name string
