@@ -40,7 +40,7 @@ bool good[ATTEMPTS];             /* what it says; with an acceptance by its runn
 bool verdict[ATTEMPTS];          /* verdict.json */
 byte decision[ATTEMPTS];         /* decision.json: 0 none, 1 accept, 2 retry */
 bool misfit[ATTEMPTS];           /* with retry: the next one asks for something else */
-bool anew[ATTEMPTS];             /* with retry: because the scheduler has requeued its job */
+bool requeued[ATTEMPTS];         /* with retry: because the scheduler has requeued its job */
 bool guarded[ATTEMPTS];          /* reaper.json: a reaper waits for the end of its job */
 bool sending[ATTEMPTS];          /* who has recorded it is about to submit it */
 byte lease = NONE;               /* of the overlay: which start of a runner */
@@ -125,7 +125,7 @@ inline guard(a) {
 }
 
 /* send is Scheduler.Submit of an attempt by whoever has recorded it. Its outcome
- * may be unclear; nobody sends it again (resolveUnclear, findLost). Who is killed
+ * may be unclear; it is never sent again (resolveUnclear, findLost). Who is killed
  * after it leaves the attempt without a reaper. */
 inline send(a) {
 	assert(sending[a] && job[a] == 0);
@@ -146,7 +146,7 @@ inline send(a) {
  * beginning to a requeued job, and to a standby that fits (Engine.leave). */
 #define mayclaim(a) (claimed[a] == NONE && !over(a) && decision[a] == 0)
 #define free(j) ((job[j] == 1 || job[j] == 2) && in[0] != j && in[1] != j && in[2] != j)
-#define left(a) (!misfit[a] && ((anew[a] && in[a] != NONE && job[in[a]] == 2) || free(3) || free(4)))
+#define left(a) (!misfit[a] && ((requeued[a] && in[a] != NONE && job[in[a]] == 2) || free(3) || free(4)))
 
 proctype runner(byte a; byte j; byte s; bool again) {
 	bool ok = false, mine = false;
@@ -175,11 +175,11 @@ proctype runner(byte a; byte j; byte s; bool again) {
 		:: else
 		fi;
 		if
-		:: decision[a] == 0 && !ended[a] -> decide(a, false); anew[a] = decision[a] == 2
+		:: decision[a] == 0 && !ended[a] -> decide(a, false); requeued[a] = decision[a] == 2
 		:: decision[a] == 0 && ended[a] -> decide(a, good[a])
 		:: else
 		fi };
-		/* Begin the next one here, unless somebody has. */
+		/* Begin the next one here, unless that is done. */
 		if
 		:: atomic { alive[s] && due(a) && !misfit[a] -> begin(a); in[a + 1] = j; a = a + 1 }
 		:: atomic { !alive[s] || !due(a) || misfit[a] -> goto out }
@@ -190,7 +190,7 @@ proctype runner(byte a; byte j; byte s; bool again) {
 		:: atomic { alive[s] && (claimed[a] != NONE || over(a)) -> goto out }
 		fi
 	fi;
-	/* The lease: internal/sys/lease. It is taken from nobody who may still write.
+	/* The lease: internal/sys/lease. It is never taken from one who may still write.
 	 * Some time before the task ends the runner has its reaper submitted (guard). */
 	atomic { lease == NONE || silent(lease) || !alive[s] || cut[s] ->
 		if

@@ -196,7 +196,7 @@ var clientCases = []testCase{
 		other.gone(word)
 		other.want("echo on", 0, "on\n")
 	}},
-	{"clients", "a slow one holds nobody up", func(p *place) {
+	{"clients", "a slow one holds no other up", func(p *place) {
 		release := make(chan struct{})
 		ended := make(chan struct{})
 		go func() {

@@ -168,7 +168,7 @@ func (f *faulty) alive(but ...string) []string {
 // it takes them to leave by themselves.
 const soon = 25 * time.Second
 
-// allEnd waits until the remembered processes have ended, though nobody has
+// allEnd waits until the remembered processes have ended, though no one has
 // opened the environment again.
 func (f *faulty) allEnd(within time.Duration, but ...string) {
 	f.t.Helper()

@@ -89,7 +89,7 @@ var streamCases = []testCase{
 		p.want("echo next", 0, "next\n")
 		p.want("kill $kept", 0, "")
 	}},
-	{"streams", "late output is nobody else's", func(p *place) {
+	{"streams", "late output goes to no other command", func(p *place) {
 		p.want("(sleep 1; echo late; echo late >&2) & true", 0, "")
 		res := p.want("sleep 2; echo mine", 0, "mine\n")
 		if res.Stderr.Text != "" {
@@ -106,7 +106,7 @@ var streamCases = []testCase{
 		}
 		p.want("pwd", 0, "/tmp\n")
 	}},
-	{"streams", "something to read and nobody who does", func(p *place) {
+	{"streams", "something to read and no reader", func(p *place) {
 		res := p.exec(engine.ExecRequest{Command: jobs.Command{Shell: "echo done"}, Stdin: strings.NewReader(strings.Repeat("x", 5000000))})
 		if res.Code != 0 || res.Stdout.Text != "done\n" {
 			p.t.Errorf("exit %d, %q", res.Code, res.Stdout.Text)
