@@ -223,7 +223,7 @@ func TestDrivers(t *testing.T) {
 					t.Errorf("%s opened as %s: %v", d, other, err)
 				}
 			}
-			// The mark decides when nobody says otherwise.
+			// The mark decides when no one says otherwise.
 			op = b.must(func(s *jobs.EnvSpec) { s.Name = d })
 			if got := b.sh(op, looks); got != want {
 				t.Errorf("opened by its mark: %q", got)

@@ -169,7 +169,7 @@ func TestProbeRemembered(t *testing.T) {
 }
 
 // A probe that does not end in its time, or is killed, has found nothing: that is
-// told as what it is, kept from nobody's next try, and is no refusal.
+// told as what it is, kept from no one's next try, and is no refusal.
 func TestProbeCut(t *testing.T) {
 	was := probeTime
 	t.Cleanup(func() { probeTime = was })

@@ -120,8 +120,8 @@ func TestConvert(t *testing.T) {
 		if left := names(t, got.Dir); strings.Contains(left, ".making") || strings.Contains(left, dirRestored) || strings.Contains(left, dirLayer+" ") && strings.Contains(left, fileImage) {
 			t.Errorf("%d: left %s", n, left)
 		}
-		if mended, err := s.Check(t.Context(), "deps", false); err != nil || len(mended) > 0 {
-			t.Errorf("%d: %q, %v", n, mended, err)
+		if repaired, err := s.Check(t.Context(), "deps", false); err != nil || len(repaired) > 0 {
+			t.Errorf("%d: %q, %v", n, repaired, err)
 		}
 	}
 	// A snapshot is of the driver that it was made with.
@@ -296,7 +296,7 @@ func TestConvertRefused(t *testing.T) {
 	if err != nil || got.Mark.Driver != jobs.DriverExt3 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// While somebody has it, nothing is touched.
+	// While someone has it, nothing is touched.
 	o := me("aaaaaaaa")
 	l, err := Acquire(i.Dir, o, nil)
 	must(t, err)

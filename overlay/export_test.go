@@ -86,7 +86,7 @@ func TestExportImport(t *testing.T) {
 	}
 }
 
-// The same by an ordinary user, with files that nobody may read.
+// The same by an ordinary user, with files that no one may read.
 func TestExportImportAsNobody(t *testing.T) {
 	if !asNobody(t) {
 		return

@@ -72,8 +72,8 @@ func TestExt3(t *testing.T) {
 			}
 		}
 	}
-	if mended, err := checkExt3(t.Context(), here, l.Path); mended || err != nil {
-		t.Errorf("a clean one: %t, %v", mended, err)
+	if repaired, err := checkExt3(t.Context(), here, l.Path); repaired || err != nil {
+		t.Errorf("a clean one: %t, %v", repaired, err)
 	}
 	if got := names(t, filepath.Dir(l.Path)); got != fileImage {
 		t.Errorf("left %s", got)
@@ -89,11 +89,11 @@ func TestExt3Unclean(t *testing.T) {
 	} {
 		l := image(t)
 		spoil(l.Path)
-		if mended, err := checkExt3(t.Context(), here, l.Path); !mended || err != nil {
-			t.Errorf("%s: %t, %v", name, mended, err)
+		if repaired, err := checkExt3(t.Context(), here, l.Path); !repaired || err != nil {
+			t.Errorf("%s: %t, %v", name, repaired, err)
 		}
-		if mended, err := checkExt3(t.Context(), here, l.Path); mended || err != nil {
-			t.Errorf("%s, again: %t, %v", name, mended, err)
+		if repaired, err := checkExt3(t.Context(), here, l.Path); repaired || err != nil {
+			t.Errorf("%s, again: %t, %v", name, repaired, err)
 		}
 		if out, err := e2fsck(t, l.Path); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
@@ -137,7 +137,7 @@ func TestPersistentUnclean(t *testing.T) {
 	l, err := Persistent(t.Context(), here, dir, named(jobs.DriverExt3), Image{Path: sifPath}, me("aaaaaaaa"), never)
 	must(t, err)
 	poke(t, l.Path, superblockAt+offsetState, 0, 0)
-	// Its owner is killed; the next one mends.
+	// Its owner is killed; the next one repairs.
 	l, err = Persistent(t.Context(), here, dir, named(jobs.DriverExt3), Image{Path: sifPath}, me("bbbbbbbb"), always)
 	must(t, err)
 	if len(l.Notes) != 1 || !strings.Contains(l.Notes[0], "e2fsck") {
@@ -150,8 +150,8 @@ func TestPersistentUnclean(t *testing.T) {
 	if out, err := e2fsck(t, c.Path); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if mended, err := checkExt3(t.Context(), here, c.Path); mended || err != nil {
-		t.Errorf("%t, %v", mended, err)
+	if repaired, err := checkExt3(t.Context(), here, c.Path); repaired || err != nil {
+		t.Errorf("%t, %v", repaired, err)
 	}
 	must(t, c.Close())
 	must(t, l.Close())

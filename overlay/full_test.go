@@ -145,8 +145,8 @@ func TestFull(t *testing.T) {
 				if got := s.content(t, now); got != "old" {
 					t.Errorf("restored %q", got)
 				}
-				if mended, err := s.Check(t.Context(), "deps", false); err != nil || len(mended) != 0 {
-					t.Errorf("%q, %v", mended, err)
+				if repaired, err := s.Check(t.Context(), "deps", false); err != nil || len(repaired) != 0 {
+					t.Errorf("%q, %v", repaired, err)
 				}
 				must(t, s.Remove(t.Context(), "deps", false))
 			})

@@ -89,7 +89,7 @@ func TestVerbWaits(t *testing.T) {
 		t.Errorf("taken over after a silence of %v; stands: %t", silence, l.Stands())
 	}
 
-	// Without waiting nobody is judged by silence.
+	// Without waiting no one is judged by silence.
 	s.Wait = 0
 	l, stop = elsewhere(t, i, beat)
 	stop()

@@ -100,7 +100,7 @@ func TestKeepRefused(t *testing.T) {
 	}
 }
 
-// Kept layers go by age: not before, not while somebody uses one, and only what
+// Kept layers go by age: not before, not while someone uses one, and only what
 // berth has kept.
 func TestCollectKept(t *testing.T) {
 	s := newSet(t)

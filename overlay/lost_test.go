@@ -14,7 +14,7 @@ import (
 )
 
 // An overlay that has lost its mark to whoever removes old files is not made
-// anew, nor is it left over; one that is half made is both.
+// again, nor is it left over; one that is half made is both.
 func TestLostMark(t *testing.T) {
 	for _, driver := range []string{jobs.DriverFuse, jobs.DriverExt3} {
 		t.Run(driver, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestLostMark(t *testing.T) {
 				return err
 			}
 			must(t, os.Remove(mark))
-			must(t, open()) // nobody has worked in it
+			must(t, open()) // no one has worked in it
 			must(t, os.Chtimes(mark, time.Now(), time.Now().Add(-48*time.Hour)))
 			must(t, open())
 			if fi, err := os.Stat(mark); err != nil || time.Since(fi.ModTime()) > time.Hour {

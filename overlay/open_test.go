@@ -74,7 +74,7 @@ func TestPersistent(t *testing.T) {
 	}
 }
 
-// TestHalfMade: a layer without a mark was being made by somebody who is gone;
+// TestHalfMade: a layer without a mark was being made by someone who is gone;
 // nothing of it is used.
 func TestHalfMade(t *testing.T) {
 	need(t, "mke2fs")

@@ -113,7 +113,7 @@ func TestSnapshotOfAttempt(t *testing.T) {
 	}
 }
 
-// TestNotPromoted: somebody else has the overlay or the attempt, or the image
+// TestNotPromoted: someone else has the overlay or the attempt, or the image
 // was torn.
 func TestNotPromoted(t *testing.T) {
 	need(t, "mke2fs", "e2fsck")

@@ -93,8 +93,8 @@ func TestSetLife(t *testing.T) {
 			if err := s.Restore(t.Context(), "deps", "none", false); jobs.CodeOf(err) != jobs.CodeNotFound {
 				t.Error(err)
 			}
-			if mended, err := s.Check(t.Context(), "deps", false); err != nil || len(mended) != 0 {
-				t.Errorf("%q, %v", mended, err)
+			if repaired, err := s.Check(t.Context(), "deps", false); err != nil || len(repaired) != 0 {
+				t.Errorf("%q, %v", repaired, err)
 			}
 			if got := names(t, i.Dir); !strings.Contains(got, "snapshots") || strings.Contains(got, ".making") || strings.Contains(got, dirRestored) {
 				t.Errorf("left %s", got)
@@ -123,7 +123,7 @@ func TestSetLife(t *testing.T) {
 	}
 }
 
-// While somebody has it: no verb that writes, and readers get the last snapshot.
+// While someone has it: no verb that writes, and readers get the last snapshot.
 func TestSetInUse(t *testing.T) {
 	s := newSet(t)
 	i := s.create(t, "deps", jobs.DriverFuse)
@@ -329,15 +329,15 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-func TestCheckMends(t *testing.T) {
+func TestCheckRepairs(t *testing.T) {
 	s := newSet(t)
 	i := s.create(t, "deps", jobs.DriverExt3)
 	poke(t, i.Layer(), superblockAt+offsetState, 0, 0)
-	if mended, err := s.Check(t.Context(), "deps", false); err != nil || len(mended) == 0 {
-		t.Errorf("%q, %v", mended, err)
+	if repaired, err := s.Check(t.Context(), "deps", false); err != nil || len(repaired) == 0 {
+		t.Errorf("%q, %v", repaired, err)
 	}
-	if mended, err := s.Check(t.Context(), "deps", false); err != nil || len(mended) != 0 {
-		t.Errorf("%q, %v", mended, err)
+	if repaired, err := s.Check(t.Context(), "deps", false); err != nil || len(repaired) != 0 {
+		t.Errorf("%q, %v", repaired, err)
 	}
 	must(t, os.WriteFile(i.Layer(), []byte("x"), 0o600))
 	if _, err := s.Check(t.Context(), "deps", false); jobs.CodeOf(err) != jobs.CodeConfig {

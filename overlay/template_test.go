@@ -60,7 +60,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// A template that is damaged in any way is made anew, and never used.
+// A template that is damaged in any way is made again, and never used.
 func TestTemplateDamaged(t *testing.T) {
 	spec, file := templated(t, 16*jobs.MiB)
 	layer := func() string {

@@ -95,7 +95,7 @@ func (f *faulty) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 	return f.Local.Start(ctx, c)
 }
 
-// lost is a process whose end nobody hears of.
+// lost is a process whose end no one hears of.
 type lost struct{ jobs.Process }
 
 func (l lost) Wait() (jobs.Exit, error) {

@@ -120,7 +120,7 @@ func TestScrontabRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What somebody has cut is left alone.
+	// What someone has cut is left alone.
 	if _, err := s.SetCrontab(t.Context(), good); err != nil {
 		t.Fatal(err)
 	}

@@ -198,7 +198,7 @@ func TestBusy(t *testing.T) {
 	if got, err := b.Status(t.Context(), known); err != nil || len(got) != 1 {
 		t.Error(got, err)
 	}
-	// Somebody who gives up says nothing about Slurm.
+	// Someone who gives up says nothing about Slurm.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = site.sleep(t.Context(), time.Minute)
@@ -229,7 +229,7 @@ func TestSharedAtOnce(t *testing.T) {
 	}
 }
 
-// TestSharedConfig asks for the configuration seldom.
+// TestSharedConfig asks for the configuration rarely.
 func TestSharedConfig(t *testing.T) {
 	site, dir := newSite(), t.TempDir()
 	// The file's time is the machine's, so the clock is that, and what was slept.
@@ -251,7 +251,7 @@ func TestSharedConfig(t *testing.T) {
 	}
 }
 
-// TestSharedStopped: a process that was stopped while it asked holds nobody up for
+// TestSharedStopped: a process that was stopped while it asked holds no one up for
 // ever.
 func TestSharedStopped(t *testing.T) {
 	site, dir := newSite(), t.TempDir()

@@ -94,7 +94,7 @@ func TestReasonsInPlainWords(t *testing.T) {
 	}
 }
 
-// What nobody could satisfy ends as FAILED, too, and would again.
+// What no one could satisfy ends as FAILED, too, and would again.
 func TestFailedForNever(t *testing.T) {
 	st := status("17", "FAILED", "BadConstraints")
 	if st.Class != jobs.ClassPolicy || !strings.Contains(st.Explanation, "no node has what it asks for") || st.Hint == "" {

@@ -57,7 +57,7 @@ func TestStatusAsksOnce(t *testing.T) {
 }
 
 // slurmctld has come back without its state, and so the accounting calls open
-// jobs cancelled, by nobody; a dependency that can never be met ends a job so,
+// jobs cancelled, by no one; a dependency that can never be met ends a job so,
 // too, and says why.
 func TestStatusClosed(t *testing.T) {
 	s := on(t, step{argv: squeue}, step{argv: config, stdout: dbd},

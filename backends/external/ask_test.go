@@ -74,7 +74,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// A request has no name that could stay behind when somebody is killed, and can
+// A request has no name that could stay behind when someone is killed, and can
 // be read by those whom the program starts.
 func TestRequestLeavesNothing(t *testing.T) {
 	dir := t.TempDir()

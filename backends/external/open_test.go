@@ -133,7 +133,7 @@ func TestOpen(t *testing.T) {
 
 // What may run is ended by whoever finds it without a keeper, and is known to run
 // no more only once the program has said so.
-func TestEndOfWhatNobodyKeeps(t *testing.T) {
+func TestEndOfUnkept(t *testing.T) {
 	x := newBox(t, ok(`"state":"made"`))
 	x.s.Home = t.TempDir()
 	x.dir = filepath.Join(x.s.Home, "envs", x.s.Name)

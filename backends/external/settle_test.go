@@ -97,7 +97,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What does not have the owner's tags is nobody's business here.
+// What does not have the owner's tags is no one's business here.
 func TestList(t *testing.T) {
 	owner := strings.Repeat("a", 32)
 	mine := `{"ref":"sb-1","name":"n","tags":{"berth":"1","berth-owner":"` + owner + `","berth-env":"e1","berth-name":"demo","berth-job":"j1"},"running":true}`

@@ -125,7 +125,7 @@ func TestSnapshotIsNotLiedTo(t *testing.T) {
 			if !c.stays {
 				return
 			}
-			// Nobody takes it for one that is there.
+			// No one takes it for one that is there.
 			wantError(t, x.b.Restore(t.Context(), x.s, "x", at), jobs.KindUnclear, "it is not known whether the snapshot x was made")
 			_, err = x.b.Snapshot(t.Context(), x.s, "x", at)
 			wantError(t, err, jobs.KindAgain, "begun a moment ago")
@@ -136,7 +136,7 @@ func TestSnapshotIsNotLiedTo(t *testing.T) {
 	}
 }
 
-// Of all that find an old record of which nobody knows how it ended, one makes the
+// Of all that find an old record of which no one knows how it ended, one makes the
 // snapshot again: another one would destroy what that makes.
 func TestOldSnapshotIsMadeAgainOnce(t *testing.T) {
 	x, _ := keeping(t, "", "", "")
@@ -164,7 +164,7 @@ func TestOldSnapshotIsMadeAgainOnce(t *testing.T) {
 		if won.Load() != 1 {
 			t.Errorf("round %d: %d make it", round, won.Load())
 		}
-		// One that has read the old record, and comes when it was made anew.
+		// One that has read the old record, and comes when it was made again.
 		if err := record(0).again(x.s.Home, old); jobs.KindOf(err) != jobs.KindAgain {
 			t.Error(err)
 		}

@@ -57,7 +57,7 @@ func TestSnapshots(t *testing.T) {
 	if got := names(t, r, "berth-snap-o-"); got != "berth-snap-o-one berth-snap-o-three berth-snap-o-two" {
 		t.Errorf("listed %s", got)
 	}
-	// The sandbox is made anew, and a stop and its end keep what was restored.
+	// The sandbox is made again, and a stop and its end keep what was restored.
 	sh(t, r, a, `echo second >file`, "")
 	q := *r
 	q.Snapshot = "berth-snap-o-one"
@@ -102,7 +102,7 @@ func TestSnapshots(t *testing.T) {
 	if _, err := (Provider{}).Open(limited(t), n, t.Logf); kindOf(err) != protocol.NotFound {
 		t.Errorf("from what is missing: %v", err)
 	}
-	// What is missing changes nothing, and neither does somebody else.
+	// What is missing changes nothing, and neither does someone else.
 	q.Snapshot = "berth-snap-o-missing"
 	running := srv.Running()[0].ID
 	if _, err := (Provider{}).Restore(limited(t), &q, t.Logf); kindOf(err) != protocol.NotFound || srv.Running()[0].ID != running {

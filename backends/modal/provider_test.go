@@ -221,7 +221,7 @@ func TestImagesOfStoppedEnvironmentsAreFound(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Files outlive ends that nobody has prepared, and an end while berth is away.
+// Files outlive ends that no one has prepared, and an end while berth is away.
 func TestFilesOfASandboxThatEndedByItself(t *testing.T) {
 	srv := serve(t)
 	r := request(t, "berth-ended")
@@ -238,7 +238,7 @@ func TestFilesOfASandboxThatEndedByItself(t *testing.T) {
 	if out, _ := sh(t, r, a, `cat file`, ""); out != "kept\n" {
 		t.Errorf("%q", out)
 	}
-	// One that is not persistent begins anew, and says so.
+	// One that is not persistent begins again, and says so.
 	n := request(t, "berth-fleeting")
 	n.Spec.Persistent = false
 	a = open(t, n)
@@ -574,7 +574,7 @@ func TestMuchInput(t *testing.T) {
 }
 
 // A command that does not read, or has ended, does not hold anybody up.
-func TestInputThatNobodyReads(t *testing.T) {
+func TestInputUnread(t *testing.T) {
 	serve(t)
 	r := request(t, "berth-unread")
 	a := open(t, r)
@@ -644,7 +644,7 @@ func TestInterruptedOpenLeavesNothing(t *testing.T) {
 	}
 }
 
-// Somebody else's process makes the sandbox at the same time.
+// Someone else's process makes the sandbox at the same time.
 func TestCreateRace(t *testing.T) {
 	srv := serve(t)
 	r := request(t, "berth-race")

@@ -14,7 +14,7 @@ import (
 	"berth/jobs"
 )
 
-// What ssh says becomes an error of the right kind, with what mends it.
+// What ssh says becomes an error of the right kind, with what repairs it.
 func TestSaid(t *testing.T) {
 	for said, want := range map[string]struct {
 		kind      jobs.Kind

@@ -138,7 +138,7 @@ func TestControlDir(t *testing.T) {
 	}
 }
 
-// A name in /tmp that somebody else has made first denies nothing.
+// A name in /tmp that someone else has made first denies nothing.
 func TestControlDirTaken(t *testing.T) {
 	tmp := t.TempDir()
 	none := func(string) string { return "" }

@@ -143,7 +143,7 @@ func TestSetThroughLink(t *testing.T) {
 	}
 }
 
-// TestSetReadOnly: what somebody has made read-only, or leads nowhere, is not
+// TestSetReadOnly: what someone has made read-only, or leads nowhere, is not
 // replaced.
 func TestSetReadOnly(t *testing.T) {
 	w := newWorld(t)

@@ -51,7 +51,7 @@ func TestSweep(t *testing.T) {
 	c := newCache(filepath.Join(t.TempDir(), "images"))
 	old := time.Now().Add(-25 * time.Hour)
 	aa, bb := strings.Repeat("aa", 16), strings.Repeat("bb", 16)
-	// The last ones are somebody's own, in a directory that a profile names.
+	// The last ones are someone's own, in a directory that a profile names.
 	for _, name := range []string{".new-" + aa + "-1", ".new-" + bb + "-1", "pulls/" + aa, "pulls/" + bb, "sha256/keep", "unpacked/.new-x", ".new-book", "pulls/2024", "refs/.new-heads"} {
 		must(t, os.MkdirAll(filepath.Join(c.Dir, name), 0o700))
 	}

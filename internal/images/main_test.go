@@ -54,7 +54,7 @@ func program(made, ref string) int {
 	}
 	if file, ok := archive(ref); ok {
 		b, err := os.ReadFile(file)
-		if err == nil && string(b) == "SWAP" { // somebody puts another one there
+		if err == nil && string(b) == "SWAP" { // someone puts another one there
 			b = []byte("other")
 			err = os.WriteFile(file, b, 0o600)
 		}

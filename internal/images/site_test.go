@@ -12,7 +12,7 @@ import (
 	"berth/jobs"
 )
 
-// TestSharedCache: what somebody else has is used and never written; what one
+// TestSharedCache: what someone else has is used and never written; what one
 // opens to others can be read by them.
 func TestSharedCache(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -107,7 +107,7 @@ func TestSharedCache(t *testing.T) {
 	}
 }
 
-// What somebody else has built under a name does not take the place of what the
+// What someone else has built under a name does not take the place of what the
 // user has.
 func TestSharedBuild(t *testing.T) {
 	theirs, mine := cache(t), cache(t)

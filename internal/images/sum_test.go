@@ -35,7 +35,7 @@ func TestContent(t *testing.T) {
 		t.Error("the change was not seen")
 	}
 	young = was
-	time.Sleep(young + 100*time.Millisecond) // nobody can set the time of a change
+	time.Sleep(young + 100*time.Millisecond) // no one can set the time of a change
 	for range 2 {
 		if got, err := c.Content(t.Context(), file); err != nil || got != second || len(marks()) != 1 {
 			t.Errorf("%s, %v, %v", got, err, marks())
@@ -102,7 +102,7 @@ func TestLibraryNames(t *testing.T) {
 }
 
 // What is remembered of a file is what was read from it: while it is read,
-// somebody may have its name lead to another one and back.
+// someone may have its name lead to another one and back.
 func TestContentThroughLink(t *testing.T) {
 	c, dir := cache(t), t.TempDir()
 	link := filepath.Join(dir, "x.sif")

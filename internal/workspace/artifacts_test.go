@@ -94,7 +94,7 @@ func TestCollectArtifactsLimits(t *testing.T) {
 	}
 }
 
-// What is there already stays, in somebody's directory whatever it is, else where it
+// What is there already stays, in someone's directory whatever it is, else where it
 // is the same; a copy needs room only for what is new.
 func TestCollectArtifactsAgain(t *testing.T) {
 	f := newFixture(t)

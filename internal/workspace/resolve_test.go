@@ -91,7 +91,7 @@ func TestResolveErrors(t *testing.T) {
 	}
 }
 
-// A repository of somebody else is refused in words.
+// A repository of someone else is refused in words.
 func TestResolveForeignOwner(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("giving a directory away needs root")

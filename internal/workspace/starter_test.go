@@ -115,7 +115,7 @@ func TestCollectTornFile(t *testing.T) {
 	}
 	res := f.collect(CollectOptions{})
 	got := f.statuses(res)
-	delete(got, "shrinks") // read anew, or left out
+	delete(got, "shrinks") // read again, or left out
 	same(t, "changes", got, map[Path]Status{"z": Added})
 	if why := skippedPaths(res); why["shrinks"] == "" {
 		t.Errorf("left out: %v", why)

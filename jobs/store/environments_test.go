@@ -8,7 +8,7 @@ import (
 	"berth/jobs"
 )
 
-// Two who remove an environment remove it once: not what somebody has made in
+// Two who remove an environment remove it once: not what someone has made in
 // its place meanwhile.
 func TestRemoveEnv(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "state"))
@@ -24,7 +24,7 @@ func TestRemoveEnv(t *testing.T) {
 		t.Fatal(is, made, err)
 	}
 	must(t, s.RemoveEnv(spec("one"), os.RemoveAll))
-	must(t, s.RemoveEnv(spec("one"), os.RemoveAll)) // by somebody else, before
+	must(t, s.RemoveEnv(spec("one"), os.RemoveAll)) // by someone else, before
 	_, made, err := CreateEnv(dir, *spec("two"))
 	if !made || err != nil {
 		t.Fatal(made, err)

@@ -84,7 +84,7 @@ func TestIndexFollows(t *testing.T) {
 	must(t, err)
 	must(t, os.Mkdir(AttemptDir(list[6].Dir, 2), 0o700))
 	must(t, os.WriteFile(filepath.Join(AttemptDir(list[6].Dir, 2), fileAttempt), []byte(`{"version":1,"id":"x","number":2}`), 0o600))
-	// Removed and recorded anew under the same id, as only a restore does.
+	// Removed and recorded again under the same id, as only a restore does.
 	must(t, s.Remove(list[7]))
 	n := sample(t)
 	n.Spec.ID = list[7].Spec.ID
@@ -124,7 +124,7 @@ func TestIndexFollows(t *testing.T) {
 }
 
 // TestIndexDamaged: whatever stands in the index's place, the listing is right,
-// and the index is made anew.
+// and the index is made again.
 func TestIndexDamaged(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -173,7 +173,7 @@ func TestIndexFile(t *testing.T) {
 	}
 }
 
-// TestListOpen: what is left out is what nobody has anything to do about.
+// TestListOpen: what is left out is what no one has anything to do about.
 func TestListOpen(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -199,7 +199,7 @@ func TestListOpen(t *testing.T) {
 			must(t, os.Remove(filepath.Join(a.Dir, fileExit)))
 			must(t, os.WriteFile(filepath.Join(a.Dir, fileExit), b, 0o600))
 			open = append(open, r.Spec.ID)
-		case 2: // somebody was killed before the values were removed
+		case 2: // someone was killed before the values were removed
 			must(t, os.WriteFile(filepath.Join(a.Dir, fileEnv), []byte("A=1\x00"), 0o600))
 			open = append(open, r.Spec.ID)
 		case 3: // the end of another attempt is open

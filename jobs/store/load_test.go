@@ -17,7 +17,7 @@ import (
 )
 
 // A FIFO, a link, a directory or gigabytes in place of a file of a record is a
-// damaged record with a name: nobody waits for it or reads it, and the others are
+// damaged record with a name: no one waits for it or reads it, and the others are
 // listed.
 func TestNoRegularFile(t *testing.T) {
 	t.Parallel()
@@ -402,7 +402,7 @@ func TestRemoveWhileListing(t *testing.T) {
 	wg.Wait()
 }
 
-// TestDamagedDecision: what somebody else would record in the runner's place is
+// TestDamagedDecision: what someone else would record in the runner's place is
 // looked at before that.
 func TestDamagedDecision(t *testing.T) {
 	t.Parallel()

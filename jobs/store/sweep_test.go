@@ -22,7 +22,7 @@ func TestSweepAll(t *testing.T) {
 		for name, list := range map[string]*[]string{".new-1": &gone, ".new-2": &stay, "new-3": &stay, ".other": &stay} {
 			path := filepath.Join(dir, name)
 			must(t, os.WriteFile(path, nil, 0o600))
-			if name != ".new-2" { // somebody is at it
+			if name != ".new-2" { // someone is at it
 				must(t, os.Chtimes(path, old, old))
 			}
 			*list = append(*list, path)

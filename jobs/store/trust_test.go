@@ -9,7 +9,7 @@ import (
 	"berth/jobs"
 )
 
-// TestTrustedAbove has state directories in places that somebody else may write.
+// TestTrustedAbove has state directories in places that someone else may write.
 // Only root can make those of other users.
 func TestTrustedAbove(t *testing.T) {
 	const bob = 65533
@@ -88,7 +88,7 @@ func TestTrustedAbove(t *testing.T) {
 	}
 }
 
-// TestNotTrusted: a file of somebody else's does not say what the user trusts.
+// TestNotTrusted: a file of someone else's does not say what the user trusts.
 func TestNotTrusted(t *testing.T) {
 	home := t.TempDir()
 	if trusts(home) {

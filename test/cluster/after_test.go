@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestAfter has jobs wait for others, and nobody looks: a parent that is tried
+// TestAfter has jobs wait for others, and no one looks: a parent that is tried
 // again does not break the chain, and what can never begin ends with that
 // reason, and so do those that wait for it. They were submitted by several at
 // once from two hosts, under one key each.

@@ -9,7 +9,7 @@ import (
 )
 
 // A task prepares all that a check looks at outside of the workspace: programs,
-// what Python and the dynamic linker load, temporary files. Its change mends
+// what Python and the dynamic linker load, temporary files. Its change repairs
 // nothing, so that only what it has planted can turn the test green.
 const forgery = `
 printf '#!/bin/sh\necho FORGED >&2\nexit 0\n' >/usr/local/bin/python3

@@ -20,7 +20,7 @@ const tinyImage = `
 	apptainer -s build $d/tiny.sif $d/tiny.def && rm -rf $r $d/tiny.def`
 
 // changes are made in a container with --fakeroot: a replaced directory, deleted
-// files, files of other ids, directories that nobody may read.
+// files, files of other ids, directories that no one may read.
 const changes = `set -e
 	rm -r /opt/pkg; mkdir /opt/pkg; echo new >/opt/pkg/new; rm /etc/gone; rm -r /opt/old
 	printf 'a\nB\nc\n' >/etc/conf; chmod 700 /root
@@ -87,7 +87,7 @@ func TestOverlayExport(t *testing.T) {
 			}
 		}
 	}
-	// A new image, of files that nobody but root of a namespace can read.
+	// A new image, of files that no one but root of a namespace can read.
 	s.ok(t, sh+"berth overlay export fuse new.sif")
 	s.want(t, sh+"berth overlay export fuse new.sif", 2, "exists already")
 	if got := s.ok(t, "cd "+quote(d)+"; apptainer -s run new.sif; apptainer -s inspect new.sif | grep Maker"); got != "run says yes\nMaker: tester" {

@@ -20,7 +20,7 @@ import (
 )
 
 // link is the only way from a client on this machine to sshd on the login node:
-// a port here that can be cut and mended.
+// a port here that can be cut and repaired.
 type link struct {
 	t    *testing.T
 	to   string
@@ -370,7 +370,7 @@ func TestFar(t *testing.T) {
 		id := c.ok("submit", "--retry", "on", "--memory", "200MiB", "--time", "5m", "--image", s.image, "--env", "TOKEN", "--",
 			`python3 -c 'b = bytearray(250 << 20); import time; time.sleep(3); print(len(b))'; r=$?; echo "$TOKEN" | wc -c; exit $r`)
 		ids = append(ids, id)
-		k.cut() // nobody here, and nobody there
+		k.cut() // no one here, and no one there
 		job := fmt.Sprintf("~/.local/state/berth/jobs/*/*%s/attempts", id)
 		waitFor(t, patience, func() bool { return s.ok(t, "grep -l '\"accept\"' "+job+"/*/decision.json 2>/dev/null || true") != "" })
 		k.mend()

@@ -174,7 +174,7 @@ func TestOverlayFaults(t *testing.T) {
 			var st status
 			if i < len(l.killed)-1 {
 				st = s.wait(t, id, 5)
-			} else { // with its node; it takes minutes until nobody doubts that it is gone
+			} else { // with its node; it takes minutes until no one doubts that it is gone
 				st = s.status(t, id)
 			}
 			if st.State != "error" && st.State != "lost" && st.Final {

@@ -263,7 +263,7 @@ func TestExample(t *testing.T) {
 			}
 			diff := s.ok(t, fmt.Sprintf("cd %s/repo && git diff --stat HEAD %s && git show %s:wordcount.py | grep -c 'pairs\\[:n\\]'", d, st.Branch, st.Branch))
 			if !strings.Contains(diff, "wordcount.py") || !strings.HasSuffix(diff, "\n1") {
-				t.Errorf("the branch does not mend the mistake:\n%s", diff)
+				t.Errorf("the branch does not fix the mistake:\n%s", diff)
 			}
 			if parent := s.ok(t, "cd "+d+"/repo && git rev-parse "+st.Branch+"^"); parent != st.Result.Base {
 				t.Errorf("the branch's parent is %s, want the base %s", parent, st.Result.Base)
@@ -562,7 +562,7 @@ func TestOldSlurm(t *testing.T) {
 	s.quiet(t)
 }
 
-// The strict site: --mem is refused, and a hint says which profile line mends
+// The strict site: --mem is refused, and a hint says which profile line repairs
 // it.
 func TestStrictSite(t *testing.T) {
 	s := strict

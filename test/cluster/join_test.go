@@ -58,7 +58,7 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// A cancelled job ends who is beside it, and its end waits for nobody, though
+// A cancelled job ends who is beside it, and its end waits for no one, though
 // the task has stopped the guest there.
 func TestJoinEnds(t *testing.T) {
 	s := standard

@@ -42,7 +42,7 @@ func TestOverlayKept(t *testing.T) {
 	}
 }
 
-// Files of the ids of --fakeroot, and directories that nobody may read, are
+// Files of the ids of --fakeroot, and directories that no one may read, are
 // copied and removed.
 func TestOverlayMappedIDs(t *testing.T) {
 	s := standard

@@ -109,7 +109,7 @@ func TestNeighboursLater(t *testing.T) {
 	s.wait(t, second, jobs.CodeInterrupted)
 }
 
-// A stranger's listener stops nobody.
+// A stranger's listener stops no one.
 func TestNeighboursStranger(t *testing.T) {
 	s := standard
 	s.need(t)
@@ -243,7 +243,7 @@ func (w *watcher) end(stop string) {
 	}
 }
 
-// A value that is passed by name is seen by nobody else, on no host, and is kept
+// A value that is passed by name is seen by no one else, on no host, and is kept
 // nowhere.
 func TestNeighboursCanary(t *testing.T) {
 	s := standard

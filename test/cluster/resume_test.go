@@ -23,7 +23,7 @@ while [ -z "$stop" ]; do
 done
 `
 
-// TestResume has a task that is longer than its time limit, and nobody looks:
+// TestResume has a task that is longer than its time limit, and no one looks:
 // it needs three attempts, ends once, and one branch has what all have done. A
 // second one is requeued, in an overlay with a name.
 func TestResume(t *testing.T) {

@@ -32,7 +32,7 @@ func (s site) tried(t *testing.T, id string) tried {
 }
 
 // TestRetryMemory has a task that needs more memory than it asked for, and
-// nobody looks: the runners decide and submit.
+// no one looks: the runners decide and submit.
 func TestRetryMemory(t *testing.T) {
 	s := standard
 	s.need(t)
@@ -54,7 +54,7 @@ func TestRetryMemory(t *testing.T) {
 	s.quiet(t)
 }
 
-// TestRetryRequeue has Slurm start a job anew under its id, as after a
+// TestRetryRequeue has Slurm start a job again under its id, as after a
 // preemption: what ran before is over, and this is the next attempt.
 func TestRetryRequeue(t *testing.T) {
 	each(t, every, retryRequeue)
@@ -78,7 +78,7 @@ func retryRequeue(t *testing.T, s site) {
 	}
 }
 
-// TestRetryScancel leaves alone what somebody has ended with Slurm's own
+// TestRetryScancel leaves alone what someone has ended with Slurm's own
 // command.
 func TestRetryScancel(t *testing.T) {
 	each(t, every, retryScancel)

@@ -214,7 +214,7 @@ func (s site) lock() *sync.RWMutex {
 	return l.(*sync.RWMutex)
 }
 
-// disturb waits until nobody beside this test needs the nodes, and keeps it so to
+// disturb waits until no one beside this test needs the nodes, and keeps it so to
 // the test's end.
 func (s site) disturb(t *testing.T) {
 	t.Helper()
@@ -341,7 +341,7 @@ func (s site) state(t *testing.T, id, state string) status {
 }
 
 // unhurried has Slurm leave 30 s between TERM and KILL to the test's end, as it does
-// where nobody has set that: the 5 s of this testbed are not enough on a machine
+// where no one has set that: the 5 s of this testbed are not enough on a machine
 // that does much else for what a job does with a TERM.
 func (s site) unhurried(t *testing.T) {
 	t.Helper()

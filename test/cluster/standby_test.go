@@ -38,7 +38,7 @@ func (s site) killFirst(t *testing.T, profile string) (id, dir string) {
 	return id, dir
 }
 
-// TestReaper has a runner killed, and nobody looks: the small job that Slurm
+// TestReaper has a runner killed, and no one looks: the small job that Slurm
 // starts after it does what it could not.
 func TestReaper(t *testing.T) {
 	each(t, []site{standard, newer, old}, reaper)

@@ -47,7 +47,7 @@ func (d *daemon) start() {
 	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	must(d.t, err)
 	defer log.Close()
-	// Of one that was killed. Its containerd dies with it, and where nobody
+	// Of one that was killed. Its containerd dies with it, and where no one
 	// reaps orphans dockerd takes the zombie for one that runs.
 	for _, pid := range []string{"pid", "exec/containerd/containerd.pid"} {
 		_ = os.Remove(filepath.Join(d.dir, pid))

@@ -69,7 +69,7 @@ func TestKeepsFiles(t *testing.T) {
 		t.Errorf("%+v", e.opening)
 	}
 
-	// Removed by somebody.
+	// Removed by someone.
 	ask(t, "rm", "-f", id)
 	_, _ = e.proc.Wait()
 	e.stop()
@@ -101,7 +101,7 @@ func TestThrowAway(t *testing.T) {
 	}
 }
 
-// TestForeign: a container that has the name but not the labels is nobody's
+// TestForeign: a container that has the name but not the labels is no one's
 // business, and neither is one of another state directory.
 func TestForeign(t *testing.T) {
 	e := plan(t)
@@ -286,7 +286,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestHangingDaemon: a daemon that does not answer holds nobody up.
+// TestHangingDaemon: a daemon that does not answer holds no one up.
 func TestHangingDaemon(t *testing.T) {
 	bin := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(bin, "docker"), []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755))

@@ -23,7 +23,7 @@ var (
 )
 
 // TestChaos breaks one thing after the other, as its seed says, while clients
-// submit jobs; then all is mended, every job ends, and the invariants hold.
+// submit jobs; then all is repaired, every job ends, and the invariants hold.
 func TestChaos(t *testing.T) {
 	begin(t)
 	seed := *theSeed
@@ -85,9 +85,9 @@ func TestChaos(t *testing.T) {
 	c.report(t, seed, recs, had, void, broken, time.Since(began), alone)
 }
 
-// finish waits until all acknowledged jobs have ended. Nobody looks: that is
+// finish waits until all acknowledged jobs have ended. No one looks: that is
 // the reapers' work. Should some be open when that has had its time, then
-// somebody looks, and what that was needed for is a failure, but for what
+// someone looks, and what that was needed for is a failure, but for what
 // [needsLook] names. It returns how many did without.
 func finish(t *testing.T, c *crowd) (alone int) {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 	"berth/jobs"
 )
 
-// wish is a job of a schedule: what it does, and how it may end when nobody
+// wish is a job of a schedule: what it does, and how it may end when no one
 // wishes otherwise.
 type wish struct {
 	kind, flags, command string
@@ -29,7 +29,7 @@ var wishes = []wish{
 	{"overlay, in place", "--overlay placed --overlay-wait 10m --overlay-snapshot never", "echo ready; echo %[1]d >>/lines; sleep %[1]d", jobs.StateCompleted},
 	{"workspace", "--workspace " + files + "/repo", "echo ready; echo %[1]d >>file; sleep %[1]d", jobs.StateCompleted},
 	{"descendants", "", "echo ready; (setsid sh -c 'trap \"\" TERM; sleep 330' &); sleep %d", jobs.StateCompleted},
-	// One whose client was not told its id is cancelled by nobody, and may begin when
+	// One whose client was not told its id is cancelled by no one, and may begin when
 	// all is over: it ends within [patience].
 	{"cancelled", "", "echo ready; sleep 15%d", jobs.StateCancelled},
 }

@@ -60,7 +60,7 @@ func TestStateFull(t *testing.T) {
 		})
 		berth := "export BERTH_HOME=" + d + "/berth; berth "
 		ok(t, "login", "alice", berth+"wait --timeout 3m $(berth submit --scheduler local --backend local -- 'echo one')")
-		// It is gone when nobody holds the mount any more, a moment after it was killed.
+		// It is gone when no one holds the mount any more, a moment after it was killed.
 		ok(t, "login", "root", "pkill -9 -x sshfs")
 		ok(t, "login", "alice", "for i in $(seq 1200); do ls "+d+" 2>&1 | grep -q 'not connected' && exit 0; sleep 0.1; done; exit 1")
 		for _, verb := range []string{"ps", "submit --scheduler local --backend local -- true"} {

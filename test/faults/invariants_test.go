@@ -29,9 +29,9 @@ func invariants(t *testing.T) map[string]*jobs.Record {
 	return recs
 }
 
-// settled waits until every job has ended by itself: nobody asks berth. What was
+// settled waits until every job has ended by itself: no one asks berth. What was
 // never acknowledged, and that no scheduler has, may stay open: it counts as
-// failed when somebody looks ten minutes later.
+// failed when someone looks ten minutes later.
 func settled(t *testing.T) map[string]*jobs.Record {
 	t.Helper()
 	var recs map[string]*jobs.Record

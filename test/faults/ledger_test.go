@@ -107,13 +107,13 @@ func begunAgain(r *jobs.Record) bool {
 	return r != nil && len(r.Attempts) == 2 && r.Attempts[1].Submitted != nil
 }
 
-// again waits for the second attempt of a job. Nobody looks.
+// again waits for the second attempt of a job. No one looks.
 func again(t *testing.T, id string) {
 	t.Helper()
 	eventually(t, patience, "job "+id+" is tried again by itself", func() bool { return begunAgain(ledger(t, id)[id]) })
 }
 
-// ends waits for a job without asking berth: nobody looks, and the ledger's own
+// ends waits for a job without asking berth: no one looks, and the ledger's own
 // files tell. It returns the record.
 func ends(t *testing.T, limit time.Duration, id string, want jobs.State) *jobs.Record {
 	t.Helper()

@@ -128,7 +128,7 @@ func TestSlurmstepdKilled(t *testing.T) {
 	invariants(t)
 }
 
-// TestPreempted, case 8: a job has to make room, by being started anew and by
+// TestPreempted, case 8: a job has to make room, by being started again and by
 // being cancelled. Both times it is tried again, and that costs nothing.
 func TestPreempted(t *testing.T) {
 	begin(t)

@@ -83,7 +83,7 @@ func one(t *testing.T, name string) {
 }
 
 // TestFrozenController, case 2: slurmctld is stopped while a job is submitted.
-// Nobody knows then whether it was, and nobody does it again.
+// No one knows then whether it was, and no one does it again.
 func TestFrozenController(t *testing.T) {
 	begin(t)
 	t.Cleanup(func() { heal(t) })
@@ -101,7 +101,7 @@ func TestFrozenController(t *testing.T) {
 		// Its runner tells that it was.
 		ends(t, 2*time.Minute, a.out, jobs.StateCompleted)
 		one(t, mark("frozen"))
-	case a.code == 5: // sbatch says that it reached nobody
+	case a.code == 5: // sbatch says that it reached no one
 		if n := on("ctl", "root", "sacct -a -X -n -P -S now-1hour -o jobname | grep -c '^berth-"+mark("frozen")+"-'").out; n != "0" {
 			t.Errorf("berth says that it was not submitted, and Slurm has %s: %s", n, a.err)
 		}
@@ -231,7 +231,7 @@ func TestStateLost(t *testing.T) {
 	if other != st.NativeID {
 		t.Logf("the stranger's job is %s, and ours was %s", other, st.NativeID)
 	}
-	// No job of Slurm's is left that could look, so somebody does.
+	// No job of Slurm's is left that could look, so someone does.
 	eventually(t, patience, "both jobs have a second attempt when somebody looks", func() bool {
 		look(t, id)
 		look(t, waits)

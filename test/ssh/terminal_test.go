@@ -90,7 +90,7 @@ func TestTerminal(t *testing.T) {
 	if !h.Connected(t.Context()) {
 		t.Error("not connected")
 	}
-	// From here on nobody is asked.
+	// From here on no one is asked.
 	if e := exitOf(t, h, "true"); !e.OK() {
 		t.Errorf("%+v", e)
 	}

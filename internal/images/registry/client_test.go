@@ -330,7 +330,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// Where there is no network nobody waits for one.
+// Where there is no network no one waits for one.
 func TestNoWayThere(t *testing.T) {
 	c := client(t, nil)
 	c.Progress = func(s string) { t.Error(s) }

@@ -59,7 +59,7 @@ func TestLibrary(t *testing.T) {
 			t.Errorf("%d: %v", code, err)
 		}
 	}
-	// Nobody says where it is.
+	// No one says where it is.
 	if _, err := ask(t, client(t, nil), "library://org/col/tool:1"); !errors.Is(err, images.ErrNoDigest) && activeRemote(apptainer.ImageTool.Remotes("")) == "" {
 		t.Error(err)
 	}

@@ -157,7 +157,7 @@ func TestHolderKilled(t *testing.T) {
 	})
 }
 
-// Nobody uses it: it ends, and what is connected keeps it.
+// No one uses it: it ends, and what is connected keeps it.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -204,7 +204,7 @@ func TestLinkKeeperEnds(t *testing.T) {
 	if _, _, err := l.Dial(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	// Somebody else waits for the same one, is told so, and it can be ended.
+	// Someone else waits for the same one, is told so, and it can be ended.
 	if l.Standing(t.Context()) {
 		t.Error("it is not open yet")
 	}
@@ -226,7 +226,7 @@ func TestLinkKeeperEnds(t *testing.T) {
 }
 
 // A client that does not read, one that says nothing and one that says nonsense
-// hold up nobody.
+// hold up no one.
 func TestBadClients(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -256,7 +256,7 @@ func TestBadClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = rw.Close() }()
-	r, w := io.Pipe() // nobody reads it
+	r, w := io.Pipe() // no one reads it
 	s, err := session.Open(t.Context(), rw, rw, session.Options{PingTimeout: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestBadClients(t *testing.T) {
 }
 
 // The socket of a user who logs out is removed: a client then starts another
-// holder, unless the first has mended it.
+// holder, unless the first has repaired it.
 func TestSocketGone(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -115,7 +115,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// A client that does not read holds up nobody else.
+// A client that does not read holds up no one else.
 func TestStalled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -125,7 +125,7 @@ func TestStalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, w := io.Pipe() // nobody reads it
+	r, w := io.Pipe() // no one reads it
 	s, err := session.Open(t.Context(), rw, rw, session.Options{PingTimeout: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestKeeperEnds(t *testing.T) {
 	}
 }
 
-// The far side leaves by itself when the keeper has ended, though nobody asks.
+// The far side leaves by itself when the keeper has ended, though no one asks.
 func TestKeeperGone(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

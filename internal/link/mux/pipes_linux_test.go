@@ -130,7 +130,7 @@ func TestPipes(t *testing.T) {
 	}
 }
 
-// Somebody inside who keeps the pipe open is not waited for.
+// Someone inside who keeps the pipe open is not waited for.
 func TestPipeHeldOpen(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -307,7 +307,7 @@ func TestPipeNames(t *testing.T) {
 	}
 }
 
-// Files that nobody takes any more are removed, and no others.
+// Files that no one takes any more are removed, and no others.
 func TestSweepSpool(t *testing.T) {
 	dir := t.TempDir()
 	old, fresh, other := newSpoolID()+".1", newSpoolID()+".2.new", "notes.txt"

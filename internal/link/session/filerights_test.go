@@ -20,7 +20,7 @@ import (
 )
 
 // openNobody opens a session with a guest that has nobody's rights; dir is a
-// directory that is nobody's own.
+// directory that is no one's own.
 func openNobody(t *testing.T) (p *place, dir string) {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -47,7 +47,7 @@ func rss(t testing.TB, pid int) (now, peak int) {
 }
 
 // TestSlowReceiver has 100 MB of output and a receiver that takes nothing at
-// first: the command waits, nothing else does, and nobody's memory grows.
+// first: the command waits, nothing else does, and no one's memory grows.
 func TestSlowReceiver(t *testing.T) {
 	p := open(t, session.Options{PingTimeout: 20 * time.Second})
 	p.keepPinging()

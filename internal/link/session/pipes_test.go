@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Output ends with the guest's end of the pipe, though somebody else inside has
+// Output ends with the guest's end of the pipe, though someone else inside has
 // opened it too, and nothing that the guest wrote is lost.
 func TestPipeOthers(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 2000) // fits into any pipe
@@ -66,7 +66,7 @@ func TestPipeOthers(t *testing.T) {
 }
 
 // A guest that goes on in frames behind the end of a tree is told no, and holds
-// nobody up; that the tree did not come whole is known in any case.
+// no one up; that the tree did not come whole is known in any case.
 func TestArrival(t *testing.T) {
 	pipes := LocalPipes(t.TempDir(), "")
 	for _, guest := range []error{nil, io.ErrUnexpectedEOF} {

@@ -168,7 +168,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// TestSwapped has somebody swap a directory for a link all the time.
+// TestSwapped has someone swap a directory for a link all the time.
 func TestSwapped(t *testing.T) {
 	tr := newTrap(t)
 	must(t, os.Mkdir(tr.dest+"/d", 0o700))

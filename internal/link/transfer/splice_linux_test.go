@@ -90,7 +90,7 @@ func TestSpliceWoken(t *testing.T) {
 }
 
 // TestSpliceNot leaves to the usual way what the kernel does not do, and what
-// nobody wants any more.
+// no one wants any more.
 func TestSpliceNot(t *testing.T) {
 	m, f, _ := newMover(t, 1<<20)
 	_, other, _ := newMover(t, 1<<20)

@@ -269,7 +269,7 @@ func TestBroken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.data < 0 { // nobody reads before all of it has come
+			if c.data < 0 { // no one reads before all of it has come
 				for err == nil { // it has heard of it when it takes nothing more
 					_, err = l.Write([]byte("x"))
 				}

@@ -169,7 +169,7 @@ func TestRefused(t *testing.T) {
 }
 
 // Who waits for an allocation of an environment that is removed meanwhile asks
-// for no other one: it would be nobody's.
+// for no other one: it would be no one's.
 func TestRemovedMeanwhile(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestImmediate(t *testing.T) {
 		if st, _ := f.fake.Status(t.Context(), []jobs.Handle{{NativeID: "1", Name: f.name(t)}}); st[f.name(t)].State != jobs.StateCancelled {
 			t.Errorf("left in the queue: %+v", st)
 		}
-		// Somebody else's wait is not ended.
+		// Someone else's wait is not ended.
 		f.Immediate = 0
 		c := f.ask(t.Context(), f.options())
 		time.Sleep(time.Second)

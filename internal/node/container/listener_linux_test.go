@@ -40,7 +40,7 @@ func stranger(t *testing.T, name string, attr *syscall.SysProcAttr) {
 
 // listenForever is that binary.
 func listenForever(name string) int {
-	if rest, ok := strings.CutPrefix(name, "full:"); ok { // it takes nobody any more
+	if rest, ok := strings.CutPrefix(name, "full:"); ok { // it takes no one any more
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err == nil {
 			err = errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: rest}), unix.Listen(fd, 0))
@@ -67,7 +67,7 @@ func listenForever(name string) int {
 	}
 }
 
-// Nobody stops other people's jobs with the name of a daemon; a daemon's, and
+// No one stops other people's jobs with the name of a daemon; a daemon's, and
 // what is the user's own, does.
 func TestJudge(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -112,7 +112,7 @@ func TestJudge(t *testing.T) {
 		{s: jobs.Socket{Path: "@dbus-daemon-" + tail, What: "D-Bus", Own: true}},
 		{s: jobs.Socket{Path: "/host/run/munge/munge.socket.2", What: "munge", Mount: "/host/run/munge"}, bad: true},
 		{s: jobs.Socket{Path: "/host/run/munge/munge.socket.2", What: "munge"}, allow: path},
-		// Nobody can say who listens there.
+		// No one can say who listens there.
 		{s: jobs.Socket{Path: "/elsewhere/munge.socket.2", What: "munge", Mount: "/elsewhere"}, bad: true},
 		{s: jobs.Socket{Path: "@munge-nobody-" + tail, What: "munge"}, bad: true},
 	} {

@@ -99,7 +99,7 @@ func TestScratchHidden(t *testing.T) {
 	}
 }
 
-// TestUnfinishedScratch: what somebody leaves who was killed while it was made is
+// TestUnfinishedScratch: what someone leaves who was killed while it was made is
 // removed when it is old.
 func TestUnfinishedScratch(t *testing.T) {
 	base := t.TempDir()
@@ -259,7 +259,7 @@ func TestSweepForeign(t *testing.T) {
 	if err := os.Chmod(filepath.Join(s.Dir, "w", "locked"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if os.Getuid() == 0 { // and one of somebody else's
+	if os.Getuid() == 0 { // and one of someone else's
 		other := prefix + "foreign"
 		keep = append(keep, other)
 		if err := os.Mkdir(other, 0o700); err != nil {
@@ -381,8 +381,8 @@ func FuzzExpandVars(f *testing.F) {
 	})
 }
 
-// TestSweepUnfinished: whoever knows that nobody else is at work with a tail
-// need not wait until what was begun is old; what is somebody's stays.
+// TestSweepUnfinished: whoever knows that no one else is at work with a tail
+// need not wait until what was begun is old; what is someone's stays.
 func TestSweepUnfinished(t *testing.T) {
 	base := t.TempDir()
 	whole, err := NewScratch(base, "aaaa", lease.Self(), "/x")

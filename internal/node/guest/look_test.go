@@ -83,7 +83,7 @@ func TestLookBelow(t *testing.T) {
 		}
 		listen(t, kind, filepath.Join(root, p))
 	}
-	// Of nobody, and of no interest.
+	// Of no one, and of no interest.
 	listen(t, "unix", filepath.Join(root, "run/postgresql/.s.PGSQL.5432"))
 	listen(t, "unix", filepath.Join(root, "srv/app.sock"))
 	stale := filepath.Join(root, "run/podman/podman.sock")

@@ -45,7 +45,7 @@ func TestAddEnv(t *testing.T) {
 	}
 }
 
-// TestSharedTmp has somebody else's directory where HOME would be made.
+// TestSharedTmp has someone else's directory where HOME would be made.
 func TestSharedTmp(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "berth-home-test-") //nolint:usetesting // the check is for /tmp itself
 	if err != nil {

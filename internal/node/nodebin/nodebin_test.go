@@ -74,7 +74,7 @@ func TestInstallNoExec(t *testing.T) {
 	}
 }
 
-// TestPutAtOnce: of many who come first, all get the same file, and nobody's
+// TestPutAtOnce: of many who come first, all get the same file, and no one's
 // is taken away from under a job that runs it.
 func TestPutAtOnce(t *testing.T) {
 	dir := t.TempDir()

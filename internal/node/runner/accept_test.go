@@ -58,7 +58,7 @@ func TestStandInAccepted(t *testing.T) {
 	}
 }
 
-// TestRestartedAccepted: Slurm has started the job anew, and its runner may live
+// TestRestartedAccepted: Slurm has started the job again, and its runner may live
 // on. Nothing is begun or said.
 func TestRestartedAccepted(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ func hasSecrets(r *jobs.Record) bool {
 	return err == nil
 }
 
-// TestRestarted: a job that Slurm has started anew is the next attempt of it.
+// TestRestarted: a job that Slurm has started again is the next attempt of it.
 func TestRestarted(t *testing.T) {
 	t.Parallel()
 	r := requeued(t, jobs.DefaultRetry())
@@ -114,7 +114,7 @@ func TestRestartedTooOften(t *testing.T) {
 }
 
 // TestRestartedAsItWas: what the next attempt lacked is not in a job that Slurm
-// has started anew, so that this is not it.
+// has started again, so that this is not it.
 func TestRestartedAsItWas(t *testing.T) {
 	t.Parallel()
 	r := requeued(t, jobs.DefaultRetry())

@@ -228,7 +228,7 @@ func TestFencedInPlace(t *testing.T) {
 	}
 }
 
-// TestUndecidedLayer: what nobody has accepted changes nothing.
+// TestUndecidedLayer: what no one has accepted changes nothing.
 func TestUndecidedLayer(t *testing.T) {
 	t.Parallel()
 	j := layered(t, say+`echo ready; while test ! -e "$HOME/go"; do sleep 0.05; done`, func(n *store.New) { n.Spec.Retry = jobs.DefaultRetry() })

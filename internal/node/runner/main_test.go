@@ -180,7 +180,7 @@ func newJobIn(t *testing.T, home, command string, change func(*store.New)) *job 
 	return &job{t: t, rec: rec, dir: rec.Current().Dir, tmp: t.TempDir(), periods: quick}
 }
 
-// start starts the job's runner as a scheduler does, in nobody's session.
+// start starts the job's runner as a scheduler does, in no one's session.
 func (j *job) start() *job {
 	j.t.Helper()
 	self, err := os.Executable()

@@ -46,7 +46,7 @@ func onSmall(t *testing.T) (dir string) {
 	return ""
 }
 
-// An attempt whose file system somebody fills says how it ended all the same.
+// An attempt whose file system someone fills says how it ended all the same.
 func TestFullAtTheEnd(t *testing.T) {
 	dir := onSmall(t)
 	if dir == "" {

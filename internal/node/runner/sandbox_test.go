@@ -112,7 +112,7 @@ func TestSandboxEnds(t *testing.T) {
 	}
 }
 
-// A sandbox that cannot be had fails the attempt in the words of the program. One
+// A sandbox that is not available fails the attempt in the words of the program. One
 // that may have been made all the same is taken back.
 func TestNoSandbox(t *testing.T) {
 	for _, c := range []struct {

@@ -151,7 +151,7 @@ func TestArtifacts(t *testing.T) {
 }
 
 // What does not come back is in the record with its reason, the job is partial,
-// and the task's files are kept where nobody's git obeys them.
+// and the task's files are kept where no one's git obeys them.
 func TestPartial(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -228,7 +228,7 @@ func (j *job) work() string {
 	return found[0]
 }
 
-// Somebody who asks for the end a second time does not wait for what is collected.
+// Someone who asks for the end a second time does not wait for what is collected.
 func TestSecondCancel(t *testing.T) {
 	r := &attempt{dir: t.TempDir(), jobDir: t.TempDir(), on: run.Local{}, log: slog.New(slog.DiscardHandler), batch: batch.Of("")}
 	signals := make(chan os.Signal)

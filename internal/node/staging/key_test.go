@@ -15,7 +15,7 @@ import (
 )
 
 // TestKey: an image that carries the id of another one is not taken for
-// it, and one that was replaced is staged anew.
+// it, and one that was replaced is staged again.
 func TestKey(t *testing.T) {
 	id := uuid.New()
 	key := func(path string) string {

@@ -148,7 +148,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// A copy that somebody has touched, that has lost something, or that is of
+// A copy that someone has touched, that has lost something, or that is of
 // another boot, is not used, and one that is whole is made.
 func TestDamaged(t *testing.T) {
 	for name, damage := range map[string]func(dir, path string) error{
@@ -238,7 +238,7 @@ func TestContent(t *testing.T) {
 	left(t, n, 2)
 }
 
-// Somebody who only waits can stop waiting.
+// Someone who only waits can stop waiting.
 func TestCancelled(t *testing.T) {
 	n, img := fresh(t)
 	maker := start(t, "hang", n, img, Unpacked)
@@ -252,7 +252,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// Copies that nobody uses make room, those unused for longest first; those in
+// Copies that no one uses make room, those unused for longest first; those in
 // use never do.
 func TestRoom(t *testing.T) {
 	n, _ := fresh(t)
@@ -305,7 +305,7 @@ func TestRoom(t *testing.T) {
 }
 
 // A copy is not removed while a process uses it, be it killed and its container
-// alive, and is once nobody does.
+// alive, and is once no one does.
 func TestInUse(t *testing.T) {
 	n, img := fresh(t)
 	user := start(t, "stage", n, img, SIF)
@@ -334,7 +334,7 @@ func TestInUse(t *testing.T) {
 	left(t, n, 0)
 }
 
-// While somebody makes or removes, nobody begins to use.
+// While someone makes or removes, no one begins to use.
 func TestHeld(t *testing.T) {
 	n, img := fresh(t)
 	if err := stage(t, n, img, SIF).Close(); err != nil {
@@ -363,7 +363,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// Copies that nobody has used for long go when the next one is made; those of a
+// Copies that no one has used for long go when the next one is made; those of a
 // sweep of scratch directories stay.
 func TestAge(t *testing.T) {
 	n, img := fresh(t)

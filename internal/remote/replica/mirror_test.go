@@ -384,7 +384,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestGone: a record that somebody removed there is said to be gone; one that
+// TestGone: a record that someone removed there is said to be gone; one that
 // has never arrived is not.
 func TestGone(t *testing.T) {
 	p := newPair(t)

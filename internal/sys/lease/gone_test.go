@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestNothingSeen: while nobody looks, be it that this process is stopped or that
+// TestNothingSeen: while no one looks, be it that this process is stopped or that
 // a file server does not answer, no silence is heard: the owner could not have
 // been, either.
 func TestNothingSeen(t *testing.T) {

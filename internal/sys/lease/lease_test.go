@@ -53,9 +53,9 @@ func TestStands(t *testing.T) {
 	}
 }
 
-// The holder of a directory that was removed and made anew has nothing of the
+// The holder of a directory that was removed and made again has nothing of the
 // new one, though both leases have the same number.
-func TestMadeAnew(t *testing.T) {
+func TestMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "env")
 	take := func(name string) *Lease {
 		if err := os.Mkdir(dir, 0o700); err != nil {

@@ -25,7 +25,7 @@ func TestOwnDir(t *testing.T) {
 	if first != filepath.Join(base, "berth-x") || dir() != first {
 		t.Errorf("%s", first)
 	}
-	// What others may enter, what is a link or a file, or somebody else's, is not taken.
+	// What others may enter, what is a link or a file, or someone else's, is not taken.
 	for name, plant := range map[string]func(path string) error{
 		"open":    func(p string) error { return os.Chmod(p, 0o755) },
 		"a link":  func(p string) error { return os.Symlink(t.TempDir(), p) },

@@ -63,7 +63,7 @@ func TestOnTerminalEnds(t *testing.T) {
 }
 
 // One receiver of both outputs gets them in the order in which they were written,
-// and by nobody else at the same time.
+// and by no one else at the same time.
 func TestOnTerminalOneReceiver(t *testing.T) {
 	var out bytes.Buffer
 	exit, err := run.OnTerminal(t.Context(), jobs.Cmd{Argv: []string{"sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do echo a; echo b >&2; done"}, Stdout: &out, Stderr: &out})

@@ -118,7 +118,7 @@ func TestNotPrivate(t *testing.T) {
 	}
 }
 
-// A name that somebody else made first is not used, and keeps nobody out.
+// A name that someone else made first is not used, and keeps no one out.
 func TestDirTaken(t *testing.T) {
 	tmp := t.TempDir()
 	plain, err := In(tmp)

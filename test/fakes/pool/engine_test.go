@@ -176,7 +176,7 @@ func TestReaper(t *testing.T) {
 		}
 	})
 	must(t, syscall.Kill(r.Current().Claim.PID, syscall.SIGKILL))
-	eventually(t, "there is an end", func() bool { // by nobody who looks through the engine
+	eventually(t, "there is an end", func() bool { // by no one who looks through the engine
 		now, err := s.Store.Load(r.Spec.ID)
 		must(t, err)
 		r = now

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Nobody sees the end of what it has begun, and what has left its parents ends
+// No one sees the end of what it has begun, and what has left its parents ends
 // too, by its environment or its directory.
 func TestEnd(t *testing.T) {
 	for i := range 10 {
