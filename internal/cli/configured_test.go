@@ -11,7 +11,7 @@ import (
 // TestConfiguredFlags: the flag that stands for a key is one of the verbs for
 // which the key counts.
 func TestConfiguredFlags(t *testing.T) {
-	root := newRoot(newApp(strings.NewReader(""), io.Discard, io.Discard))
+	root := newRoot(newApp(strings.NewReader(""), io.Discard, io.Discard), nil)
 	has := func(verb, flag string) bool {
 		c, _, err := root.Find([]string{verb})
 		return err == nil && c.Flags().Lookup(flag) != nil

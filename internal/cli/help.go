@@ -39,27 +39,44 @@ const (
 // everyday is how many families come first; the others stand closer together.
 const everyday = 4
 
-// addCommands adds the commands of each family.
-func (a *app) addCommands(root *cobra.Command) {
+// addCommands adds the commands of each family. If word is one of them, only that
+// one is made: all of them, with their flags, are a fifth of the start of berth.
+func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 	cobra.EnableCommandSorting = false // commands are listed in the order in which one needs them
-	for _, f := range []struct {
+	type verb struct {
+		name    string
+		command func() *cobra.Command
+	}
+	families := []struct {
 		id, title string
-		commands  []*cobra.Command
+		verbs     []verb
 	}{
-		{familyRun, "Run a task, as a job", []*cobra.Command{a.runCmd(), a.submitCmd(), a.renderCmd(), a.waitCmd(), a.cancelCmd()}},
-		{familyLook, "Look at jobs", []*cobra.Command{a.psCmd(), a.statusCmd(), a.logsCmd(), a.explainCmd()}},
-		{familyEnv, "Work in an environment, a container that keeps its files", []*cobra.Command{a.execCmd(), a.shellCmd(), a.cpCmd(), a.bgCmd()}},
-		{familySetup, "Set up", []*cobra.Command{a.doctorCmd(), a.configCmd()}},
-		{familyJobs, "More about jobs", []*cobra.Command{a.collectCmd(), a.forwardCmd(), a.followCmd(), a.rmCmd()}},
-		{familyKept, "Environments, layers and images", []*cobra.Command{a.envCmd(), a.overlayCmd(), a.imageCmd(), a.templateCmd()}},
-		{familyAdmin, "Administration", []*cobra.Command{a.gcCmd(), a.versionCmd()}},
-	} {
+		{familyRun, "Run a task, as a job", []verb{
+			{"run", a.runCmd}, {"submit", a.submitCmd}, {"render", a.renderCmd}, {"wait", a.waitCmd}, {"cancel", a.cancelCmd}}},
+		{familyLook, "Look at jobs", []verb{{"ps", a.psCmd}, {"status", a.statusCmd}, {"logs", a.logsCmd}, {"explain", a.explainCmd}}},
+		{familyEnv, "Work in an environment, a container that keeps its files", []verb{
+			{"exec", a.execCmd}, {"shell", a.shellCmd}, {"cp", a.cpCmd}, {"bg", a.bgCmd}}},
+		{familySetup, "Set up", []verb{{"doctor", a.doctorCmd}, {"config", a.configCmd}}},
+		{familyJobs, "More about jobs", []verb{
+			{"collect", a.collectCmd}, {"forward", a.forwardCmd}, {"follow", a.followCmd}, {"rm", a.rmCmd}}},
+		{familyKept, "Environments, layers and images", []verb{
+			{"env", a.envCmd}, {"overlay", a.overlayCmd}, {"image", a.imageCmd}, {"template", a.templateCmd}}},
+		{familyAdmin, "Administration", []verb{{"gc", a.gcCmd}, {"version", a.versionCmd}}},
+	}
+	for _, f := range families {
 		root.AddGroup(&cobra.Group{ID: f.id, Title: f.title})
-		for _, c := range f.commands {
-			c.GroupID = f.id
-			root.AddCommand(c)
+		alone = alone || slices.ContainsFunc(f.verbs, func(v verb) bool { return v.name == word })
+	}
+	for _, f := range families {
+		for _, v := range f.verbs {
+			if !alone || v.name == word {
+				c := v.command()
+				c.GroupID = f.id
+				root.AddCommand(c)
+			}
 		}
 	}
+	return alone
 }
 
 // setHelp has help printed as [usageText] has it, and refused for a word that

@@ -22,7 +22,7 @@ func everyCommand(c *cobra.Command, visit func(*cobra.Command)) {
 
 func testRoot() (root *cobra.Command, stdout *bytes.Buffer) {
 	a, stdout, _ := onTerminal(false)
-	root = newRoot(a)
+	root = newRoot(a, nil)
 	root.InitDefaultHelpCmd()
 	return root, stdout
 }
@@ -54,6 +54,23 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			}
 		})
 	})
+}
+
+// Each command is made alone for its own command line, and all of them for others.
+func TestOneCommand(t *testing.T) {
+	root, _ := testRoot()
+	for _, c := range root.Commands() {
+		a, _, _ := onTerminal(false)
+		one := newRoot(a, []string{c.Name()})
+		if got := len(one.Commands()); c.Name() != "help" && c.Name() != "completion" && (got != 1 || one.Commands()[0].Name() != c.Name()) {
+			t.Errorf("%d commands for berth %s", got, c.Name())
+		}
+		for _, words := range [][]string{{"help", c.Name()}, {"--help"}, {"no-verb"}} {
+			if got := len(newRoot(a, words).Commands()); got != len(root.Commands())-1 { // help comes later
+				t.Errorf("%d commands for %q, not %d", got, words, len(root.Commands())-1)
+			}
+		}
+	}
 }
 
 // The everyday commands come first, every command has a family, and all fit on

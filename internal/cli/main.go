@@ -29,7 +29,7 @@ func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
-	root := newRoot(a)
+	root := newRoot(a, args)
 	a.args = args
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -120,7 +120,9 @@ func usage(format string, args ...any) error {
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf(format, args...)}
 }
 
-func newRoot(a *app) *cobra.Command {
+// newRoot is the command berth, with those below it that a command line with
+// these arguments may mean.
+func newRoot(a *app, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "berth",
 		Short:         "run tasks, commands and agents in containers on a cluster",
@@ -143,19 +145,25 @@ func newRoot(a *app) *cobra.Command {
 	root.SetErr(a.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(a.flagError)
-	a.addCommands(root)
+	word := ""
+	if len(args) > 0 {
+		word = args[0]
+	}
+	alone := a.addCommands(root, word)
 	a.setHelp(root)
 	help := a.helpCmd()
 	a.finish(help)
 	root.SetHelpCommand(help)
 	root.SetHelpCommandGroupID(familyAdmin)
 	root.SetCompletionCommandGroupID(familyAdmin)
-	root.InitDefaultCompletionCmd()
-	if c, _, err := root.Find([]string{"completion"}); err == nil {
-		c.Short, c.Long = "print the completion script of a shell", completionHelp
-		c.Example = "  berth completion bash >~/.local/share/bash-completion/completions/berth"
-		// cobra's own exits with 0 when it does not know the shell.
-		c.Args, c.RunE = cobra.ArbitraryArgs, onlyCommands
+	if root.CompletionOptions.DisableDefaultCmd = alone; !alone {
+		root.InitDefaultCompletionCmd()
+		if c, _, err := root.Find([]string{"completion"}); err == nil {
+			c.Short, c.Long = "print the completion script of a shell", completionHelp
+			c.Example = "  berth completion bash >~/.local/share/bash-completion/completions/berth"
+			// cobra's own exits with 0 when it does not know the shell.
+			c.Args, c.RunE = cobra.ArbitraryArgs, onlyCommands
+		}
 	}
 	a.finish(root)
 	return root

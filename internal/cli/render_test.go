@@ -26,7 +26,7 @@ func inProcess(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	a := newApp(strings.NewReader(""), &out, &errs)
-	root := newRoot(a)
+	root := newRoot(a, args)
 	root.SetArgs(args)
 	code = a.report(a.commandLine(root.ExecuteContext(context.Background())))
 	return out.String(), errs.String(), code
