@@ -10,11 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
+	"berth/internal/sys/pattern"
 	"berth/internal/sys/siffile"
 	"berth/jobs"
 )
@@ -48,14 +48,14 @@ const (
 	dirLayer  = "layer"
 )
 
-var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+var validName = pattern.Lazy(`^[a-z0-9][a-z0-9._-]*$`)
 
 // CheckName refuses what cannot be an overlay's name.
 func CheckName(name string) error {
-	if env, ok := strings.CutPrefix(name, "env/"); ok && validName.MatchString(env) {
+	if env, ok := strings.CutPrefix(name, "env/"); ok && validName().MatchString(env) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: name + " is the layer of an environment, which only berth env changes", Hint: "berth env show " + env}
 	}
-	if len(name) > 64 || !validName.MatchString(name) {
+	if len(name) > 64 || !validName().MatchString(name) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an overlay", name),
 			Hint: "use lower-case letters, digits, dots, dashes and underscores, at most 64"}
 	}

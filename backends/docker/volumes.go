@@ -5,10 +5,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 
@@ -20,7 +20,7 @@ type volume struct {
 }
 
 var (
-	volumeName    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]+$`)
+	volumeName    = pattern.Lazy(`^[a-zA-Z0-9][a-zA-Z0-9_.-]+$`)
 	volumeOptions = []string{"ro", "rw", "z", "Z", "nocopy", "private", "rprivate", "slave", "rslave", "delegated", "cached", "consistent"}
 )
 
@@ -62,7 +62,7 @@ func parseVolume(word string) (v volume, err error) {
 		return volume{}, err
 	}
 	switch {
-	case v.source == "", volumeName.MatchString(v.source):
+	case v.source == "", volumeName().MatchString(v.source):
 		return v, nil
 	case !path.IsAbs(v.source):
 		return fail("has a source that is neither an absolute path nor a volume's name")

@@ -73,7 +73,7 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.host, "host", "", "backend ssh: the host, `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
 	fs.StringVar(&f.sshKey, "ssh-key", "", "backend ssh: private key `FILE` ($TERMINAL_SSH_KEY)")
 	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "backend ssh: option of ssh_config, `Name=value`; repeatable")
-	addKeyFlags(c, envKeyFlags, nil)
+	addKeyFlags(c, envKeyFlags(), nil)
 	f.held.add(c)
 	fs.StringVar(&f.lifetime, "lifetime", "", "`TIME` to stay warm without use, such as 30m (default 300s; 0: for ever)")
 }
@@ -84,7 +84,7 @@ func (f *envFlags) options(cmd *cobra.Command) (jobs.EnvOptions, error) {
 		Name: f.name, Template: f.template, Discard: f.discard, Forward: f.forward,
 		Place: jobs.Place{Env: f.set, Dir: f.dir},
 	}
-	if err := task.Place(&o.Place, keysGiven(cmd, envKeyFlags, nil)); err != nil {
+	if err := task.Place(&o.Place, keysGiven(cmd, envKeyFlags(), nil)); err != nil {
 		return o, err
 	}
 	if meant := jobs.MeantBackend(o.Backend); meant != "" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"slices"
 	"strconv"
+	"sync"
 
 	"berth/internal/config/keys"
 	"berth/internal/config/strict"
@@ -21,7 +22,17 @@ type keyFlag struct {
 }
 
 // keyFlags are all of them: those that are not of a place, and those that are.
-var keyFlags = append([]keyFlag{
+var keyFlags = sync.OnceValue(func() []keyFlag {
+	return slices.Concat(taskKeyFlags, placeFlags(func(f *keys.Field) string { return f.Help }))
+})
+
+// envKeyFlags are those of an environment.
+var envKeyFlags = sync.OnceValue(func() []keyFlag {
+	return placeFlags(func(f *keys.Field) string { return f.Env })
+})
+
+// taskKeyFlags are those that are not of a place.
+var taskKeyFlags = []keyFlag{
 	{name: "name", key: "name", kind: strict.String, help: "`NAME` of the task, in lists and of the branch"},
 	{name: "label", key: "labels", kind: strict.List, help: "mark the job with the word `NAME`, for berth ps --label and notices; repeatable"},
 	{name: "workspace", table: "workspace", key: "repo", kind: strict.String, help: "work on a clone of the git repository `DIR`; changes come back as a branch"},
@@ -36,13 +47,11 @@ var keyFlags = append([]keyFlag{
 		help: "stop the task before its time limit and continue in another attempt: `on|off` (default off); [resume] in a task file says how"},
 	{name: "after", key: "after", kind: strict.List,
 		help: "start after other jobs: `JOB` (when it has succeeded), any:JOB (has ended) or notok:JOB (has failed); several separated by commas"},
-}, placeFlags(func(f *keys.Field) string { return f.Help })...)
-
-// envKeyFlags are those of an environment.
-var envKeyFlags = placeFlags(func(f *keys.Field) string { return f.Env })
+}
 
 // placeFlags are the flags of the fields of a place for which help has words.
 func placeFlags(help func(*keys.Field) string) (out []keyFlag) {
+	out = make([]keyFlag, 0, len(keys.Fields))
 	for i := range keys.Fields {
 		if f := &keys.Fields[i]; help(f) != "" {
 			out = append(out, keyFlag{name: f.Flag, table: f.Table(), key: f.Key(), kind: f.Kind(), help: help(f)})

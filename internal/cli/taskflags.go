@@ -28,7 +28,7 @@ type taskFlags struct {
 const offlineHelp = "use only images that are in the cache; contact no registry ($BERTH_OFFLINE)"
 
 func (f *taskFlags) add(c *cobra.Command) {
-	addKeyFlags(c, keyFlags, nil)
+	addKeyFlags(c, keyFlags(), nil)
 	f.addWhere(c)
 	fs := c.Flags()
 	fs.Bool("offline", false, offlineHelp)
@@ -47,7 +47,7 @@ func (f *taskFlags) addKey(c *cobra.Command) {
 // addPlace adds those that say where, and how long, anything may run.
 func (f *taskFlags) addPlace(c *cobra.Command) {
 	f.keys = placeKeys
-	addKeyFlags(c, keyFlags, f.keys)
+	addKeyFlags(c, keyFlags(), f.keys)
 	f.addWhere(c)
 }
 
@@ -65,7 +65,7 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 	if t, err = f.read(cmd, args); err != nil {
 		return t, c, nil, err
 	}
-	if err = task.Override(&t, keysGiven(cmd, keyFlags, f.keys)); err != nil {
+	if err = task.Override(&t, keysGiven(cmd, keyFlags(), f.keys)); err != nil {
 		return t, c, nil, err
 	}
 	// A template that is named here wins over the configuration; one that the
@@ -101,7 +101,7 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 func (f *taskFlags) place(cmd *cobra.Command, cfg *config.Config, name string) (t jobs.Task, c engine.Choice, notes []string, err error) {
 	t = jobs.Task{Name: name, Place: jobs.Place{Backend: jobs.BackendBare}}
 	c.Offline, c.Auto = cfg.Offline(), cfg.Auto()
-	if err = task.Override(&t, keysGiven(cmd, keyFlags, f.keys)); err == nil {
+	if err = task.Override(&t, keysGiven(cmd, keyFlags(), f.keys)); err == nil {
 		notes, err = cfg.Task(&t)
 	}
 	return t, c, notes, err

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 
 	"berth/jobs"
 )
@@ -33,7 +34,8 @@ type Config struct {
 // Queue is the local scheduler. It is safe for concurrent use, by several
 // processes too.
 type Queue struct {
-	cfg Config
+	cfg    Config
+	memory func() jobs.Bytes // Config.Memory: every start of berth makes a queue, and few ask the machine
 }
 
 var _ jobs.Scheduler = (*Queue)(nil)
@@ -46,10 +48,11 @@ func New(cfg Config) *Queue {
 	if cfg.CPUs == 0 {
 		cfg.CPUs = runtime.NumCPU()
 	}
-	if cfg.Memory == 0 {
-		cfg.Memory = machineMemory()
+	q := &Queue{cfg: cfg, memory: sync.OnceValue(machineMemory)}
+	if cfg.Memory != 0 {
+		q.memory = func() jobs.Bytes { return cfg.Memory }
 	}
-	return &Queue{cfg: cfg}
+	return q
 }
 
 // Name returns "local".
@@ -60,7 +63,7 @@ func (q *Queue) Check(context.Context) jobs.Checked {
 	if _, err := place(); err != nil {
 		return jobs.Checked{Health: jobs.Undetected, Reason: err.Error(), Hint: "the local queue needs Linux and /proc"}
 	}
-	return jobs.Checked{Health: jobs.Healthy, Reason: fmt.Sprintf("this machine: %d CPUs, %d MiB of memory", q.cfg.CPUs, q.cfg.Memory.MiB())}
+	return jobs.Checked{Health: jobs.Healthy, Reason: fmt.Sprintf("this machine: %d CPUs, %d MiB of memory", q.cfg.CPUs, q.memory().MiB())}
 }
 
 // Render returns the job script.
@@ -85,9 +88,9 @@ func (q *Queue) fits(r jobs.Resources) error {
 		return rejected("", "a resource is negative")
 	case cpus > q.cfg.CPUs:
 		return rejected("ask for fewer, or use a cluster: --scheduler slurm", "the job asks for %d CPUs and this machine has %d", cpus, q.cfg.CPUs)
-	case memory > q.cfg.Memory:
+	case memory > q.memory():
 		return rejected("ask for less, or use a cluster: --scheduler slurm",
-			"the job asks for %d MiB of memory and this machine has %d", memory.MiB(), q.cfg.Memory.MiB())
+			"the job asks for %d MiB of memory and this machine has %d", memory.MiB(), q.memory().MiB())
 	case r.Nodes > 1:
 		return rejected("use a cluster: --scheduler slurm", "the job asks for %d nodes and the local queue has this machine only", r.Nodes)
 	case r.GPUs != "":

@@ -35,7 +35,7 @@ func (q *Queue) Submit(ctx context.Context, l jobs.Launch, scriptPath string) (j
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return failed(jobs.KindInfra, "cannot make the local queue", err)
 	}
-	w := waiter{dir: dir, entry: entry{Name: l.Name}, cpus: q.cfg.CPUs, memory: q.cfg.Memory, argv: []string{"bash", scriptPath}}
+	w := waiter{dir: dir, entry: entry{Name: l.Name}, cpus: q.cfg.CPUs, memory: q.memory(), argv: []string{"bash", scriptPath}}
 	w.entry.CPUs, w.entry.Memory = want(l.Resources)
 	if len(l.After) > 0 {
 		w.attempt, w.client = l.Dir, l.Client
