@@ -1,7 +1,8 @@
 // Command agentloop measures commands as a program sees them that drives a warm
 // environment, for scripts/bench: through `berth exec --batch`, and beside it by a
 // command line of another program, in turns. Each sample is a line "KEY VALUE" on
-// stdout, times in milliseconds.
+// stdout, times in milliseconds. Of berth's commands there is KEY_over, too: what they
+// took beside their own time, as the place itself has measured that.
 //
 //	agentloop N NAME WORDS
 //
@@ -67,8 +68,8 @@ func main() {
 	}
 }
 
-// runner runs a text and returns its exit code.
-type runner func(text string) (code int, err error)
+// runner runs a text and returns its exit code, and its own time where that is known.
+type runner func(text string) (code int, own time.Duration, err error)
 
 func measure(args []string) error {
 	if len(args) < 3 {
@@ -86,28 +87,31 @@ func measure(args []string) error {
 	defer end()
 	dir := fmt.Sprintf("/tmp/berth-bench-agent-%d", os.Getpid())
 	// The other one has no session: each of its commands goes to its directory.
-	beside := func(text string) (int, error) { return once(words, "cd "+dir+" && "+text) }
+	beside := func(text string) (int, time.Duration, error) { return once(words, "cd "+dir+" && "+text) }
 	sides := []struct {
 		key string
 		run runner
 	}{{name + "_batch", berth}, {name + "_beside", beside}}
 	time1 := func(key string, run runner, text string, want int) error {
 		begun := time.Now()
-		code, err := run(text)
+		code, own, err := run(text)
 		took := time.Since(begun)
 		if err == nil && code != want {
 			err = fmt.Errorf("%s: %q exited with %d", key, text, code)
 		}
 		fmt.Printf("%s %.4f\n", key, float64(took.Microseconds())/1000)
+		if own > 0 {
+			fmt.Printf("%s_over %.4f\n", key, float64((took-own).Microseconds())/1000)
+		}
 		return err
 	}
 	for range max(1, n/len(work)) {
 		for _, s := range sides {
 			start := "rm -rf " + dir + " && mkdir " + dir
-			if code, err := once(words, start); err != nil || code != 0 {
+			if code, _, err := once(words, start); err != nil || code != 0 {
 				return fmt.Errorf("make the directory: exit %d, %w", code, err)
 			}
-			if code, err := berth(start + " && cd " + dir); err != nil || code != 0 {
+			if code, _, err := berth(start + " && cd " + dir); err != nil || code != 0 {
 				return fmt.Errorf("make the directory: exit %d, %w", code, err)
 			}
 			for _, w := range work {
@@ -124,8 +128,8 @@ func measure(args []string) error {
 			}
 		}
 	}
-	_, _ = once(words, "rm -rf "+dir)
-	_, err = berth("cd /; rm -rf " + dir)
+	_, _, _ = once(words, "rm -rf "+dir)
+	_, _, err = berth("cd /; rm -rf " + dir)
 	return err
 }
 
@@ -145,25 +149,26 @@ func batch(env string) (run runner, end func(), err error) {
 		return nil, nil, err
 	}
 	requests, answers := json.NewEncoder(in), bufio.NewReader(out)
-	run = func(text string) (int, error) {
+	run = func(text string) (int, time.Duration, error) {
 		if err := requests.Encode(map[string]any{"command": text}); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		line, err := answers.ReadBytes('\n')
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		var a struct {
-			Code  int `json:"exit_code"`
+			Code  int     `json:"exit_code"`
+			Own   float64 `json:"duration_ms"`
 			Error *struct{ Message string }
 		}
 		if err := json.Unmarshal(line, &a); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if a.Error != nil {
-			return 0, errors.New(a.Error.Message)
+			return 0, 0, errors.New(a.Error.Message)
 		}
-		return a.Code, nil
+		return a.Code, time.Duration(a.Own * float64(time.Millisecond)), nil
 	}
 	return run, func() {
 		_ = in.Close()
@@ -173,14 +178,14 @@ func batch(env string) (run runner, end func(), err error) {
 }
 
 // once runs a text by a process of its own.
-func once(words []string, text string) (int, error) {
+func once(words []string, text string) (int, time.Duration, error) {
 	cmd := exec.Command(words[0], append(words[1:len(words):len(words)], text)...)
 	if _, err := cmd.Output(); err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
-			return exit.ExitCode(), nil
+			return exit.ExitCode(), 0, nil
 		}
-		return 0, err
+		return 0, 0, err
 	}
-	return 0, nil
+	return 0, 0, nil
 }
