@@ -45,23 +45,23 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 	cobra.EnableCommandSorting = false // commands are listed in the order in which one needs them
 	type verb struct {
 		name    string
-		command func() *cobra.Command
+		command func(*app) *cobra.Command
 	}
 	families := []struct {
 		id, title string
 		verbs     []verb
 	}{
 		{familyRun, "Run a task, as a job", []verb{
-			{"run", a.runCmd}, {"submit", a.submitCmd}, {"render", a.renderCmd}, {"wait", a.waitCmd}, {"cancel", a.cancelCmd}}},
-		{familyLook, "Look at jobs", []verb{{"ps", a.psCmd}, {"status", a.statusCmd}, {"logs", a.logsCmd}, {"explain", a.explainCmd}}},
+			{"run", (*app).runCmd}, {"submit", (*app).submitCmd}, {"render", (*app).renderCmd}, {"wait", (*app).waitCmd}, {"cancel", (*app).cancelCmd}}},
+		{familyLook, "Look at jobs", []verb{{"ps", (*app).psCmd}, {"status", (*app).statusCmd}, {"logs", (*app).logsCmd}, {"explain", (*app).explainCmd}}},
 		{familyEnv, "Work in an environment, a container that keeps its files", []verb{
-			{"exec", a.execCmd}, {"shell", a.shellCmd}, {"cp", a.cpCmd}, {"bg", a.bgCmd}}},
-		{familySetup, "Set up", []verb{{"doctor", a.doctorCmd}, {"config", a.configCmd}}},
+			{"exec", (*app).execCmd}, {"shell", (*app).shellCmd}, {"cp", (*app).cpCmd}, {"bg", (*app).bgCmd}}},
+		{familySetup, "Set up", []verb{{"doctor", (*app).doctorCmd}, {"config", (*app).configCmd}}},
 		{familyJobs, "More about jobs", []verb{
-			{"collect", a.collectCmd}, {"forward", a.forwardCmd}, {"follow", a.followCmd}, {"rm", a.rmCmd}}},
+			{"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}}},
 		{familyKept, "Environments, layers and images", []verb{
-			{"env", a.envCmd}, {"overlay", a.overlayCmd}, {"image", a.imageCmd}, {"template", a.templateCmd}}},
-		{familyAdmin, "Administration", []verb{{"gc", a.gcCmd}, {"version", a.versionCmd}}},
+			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd}}},
+		{familyAdmin, "Administration", []verb{{"gc", (*app).gcCmd}, {"version", (*app).versionCmd}}},
 	}
 	for _, f := range families {
 		root.AddGroup(&cobra.Group{ID: f.id, Title: f.title})
@@ -70,7 +70,7 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 	for _, f := range families {
 		for _, v := range f.verbs {
 			if !alone || v.name == word {
-				c := v.command()
+				c := v.command(a)
 				c.GroupID = f.id
 				root.AddCommand(c)
 			}
