@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"berth/internal/node/allocations"
 	"berth/internal/node/conclude"
 	"berth/internal/sys/failpoint"
 	"berth/jobs"
@@ -64,9 +66,6 @@ func (e *Engine) judge(ctx context.Context, v *View, known bool, st jobs.Status)
 // runner lives on.
 func cutOff(st jobs.Status) bool { return st.Class == jobs.ClassNode }
 
-// notRunnable is the shell's exit code for a program that it found and may not run.
-const notRunnable = 126
-
 // neverClaimed returns the verdict on an attempt that ended before a runner began:
 // it was cancelled while it waited, or the site could not start it.
 func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
@@ -77,10 +76,12 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 	case st.State == jobs.StateCancelled:
 		verdict.Reason = "cancelled in the scheduler before it started" + byWhom(st.By)
 	case st.Code == jobs.CodeConfig:
-		// The job script says so itself, of a module that does not load.
 		verdict.State, verdict.Class, verdict.Code, verdict.Reason = jobs.StateError, jobs.ClassPolicy, jobs.CodeConfig, "the job script could not prepare the node"
+		if said := scriptSaid(v.Current().Dir); said != "" {
+			verdict.Reason += ": " + said
+		}
 		verdict.Hint = "see " + filepath.Join(v.Current().Dir, jobs.SchedulerLog) + "; change modules or module_init in the profile"
-	case st.State == jobs.StateFailed && st.Code == notRunnable:
+	case st.State == jobs.StateFailed && st.Code == jobs.CodeNotRunnable:
 		verdict.State, verdict.Class, verdict.Code = jobs.StateError, jobs.ClassPolicy, jobs.CodeConfig
 		verdict.Reason = "berth's program cannot be run from " + e.Store.Home() + " on " + cmp.Or(st.Node, "its node")
 		verdict.Hint = store.HintNoExec
@@ -96,6 +97,19 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 		}
 	}
 	return verdict
+}
+
+// scriptSaid returns why the job script ended, in its own words: of a module that
+// does not load.
+func scriptSaid(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, jobs.SchedulerLog))
+	if err != nil {
+		return "" // it is on the login host, or there is none
+	}
+	if said, own := strings.CutPrefix(allocations.LastLine(string(b)), "berth: "); own {
+		return said
+	}
+	return ""
 }
 
 // noRecord returns the verdict on an attempt whose runner was killed before it

@@ -25,6 +25,7 @@ func TestJudge(t *testing.T) {
 		age     time.Duration // of the last beat, else of the submission
 		forget  bool          // the scheduler does not know it
 		status  jobs.Status
+		log     string // the scheduler's
 		want    jobs.State
 		code    int
 		reason  string // part of the verdict's, or of the note
@@ -39,7 +40,7 @@ func TestJudge(t *testing.T) {
 		"completed before its runner":        {age: time.Hour, status: word(jobs.StateCompleted, "COMPLETED"), want: jobs.StateError, code: 5, reason: "(COMPLETED)", asked: 1},
 		"node failed before its runner":      {age: time.Hour, status: word(jobs.StateError, "NODE_FAIL"), want: jobs.StateError, code: 5, reason: "(NODE_FAIL)", asked: 1},
 		"the program may not run":            {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Code: 126, Node: "c1"}, want: jobs.StateError, code: 78, reason: "cannot be run from", asked: 1},
-		"the script could not prepare":       {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Code: 78}, want: jobs.StateError, code: 78, reason: "could not prepare the node", asked: 1},
+		"the script could not prepare":       {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Code: 78}, want: jobs.StateError, code: 78, log: "ERROR: no such module\nberth: on c1 this \x1b[1mmodule does not load: x\n", reason: "could not prepare the node: on c1 this  [1mmodule does not load: x", asked: 1},
 		"what nobody has":                    {age: time.Hour, status: jobs.Status{State: jobs.StateFailed, NativeState: "FAILED", Reason: "BadConstraints", Class: jobs.ClassPolicy, Explanation: "ended: no node has what it asks for", Hint: "ask for less"}, want: jobs.StateError, code: 5, reason: "(FAILED, BadConstraints): it ended: no node has", asked: 1},
 		"not shown yet":                      {age: 59 * time.Second, forget: true, want: jobs.StatePending, code: 8, asked: 1},
 		"forgotten while it waits":           {age: 60 * time.Second, forget: true, want: jobs.StateLost, code: 5, reason: "no runner began it", asked: 1},
@@ -75,6 +76,9 @@ func TestJudge(t *testing.T) {
 			if c.cancel {
 				_, err := store.SetCancel(r.Dir, jobs.Cancel{Version: 1, Time: f.now()})
 				must(t, err)
+			}
+			if c.log != "" {
+				must(t, os.WriteFile(filepath.Join(r.Current().Dir, jobs.SchedulerLog), []byte(c.log), 0o600))
 			}
 			f.pass(c.age)
 			if c.forget {

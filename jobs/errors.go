@@ -32,6 +32,7 @@ const (
 	CodePartial     = 11
 	CodeAgain       = 75
 	CodeConfig      = 78
+	CodeNotRunnable = 126 // of a shell: it found the program and may not run it
 	CodeTimeout     = 124
 	CodeInterrupted = 130
 )

@@ -68,7 +68,11 @@ func (s *Scheduler) refusal(ctx context.Context, l jobs.Launch, out output) erro
 		own && out.exit.Code == 255:
 		return &jobs.Error{Kind: jobs.KindRejected, Msg: "Slurm refused the job: " + said, Hint: s.refusalHint(ctx, l, text)}
 	}
-	return &jobs.Error{Kind: jobs.KindUnclear, Msg: fmt.Sprintf("sbatch printed no job id (%s): %s", out.exit, lastLines(text, 4)), Hint: unclearHint}
+	msg := fmt.Sprintf("sbatch printed no job id (%s)", out.exit)
+	if said := lastLines(text, 4); said != "" {
+		msg += ": " + said
+	}
+	return &jobs.Error{Kind: jobs.KindUnclear, Msg: msg, Hint: unclearHint}
 }
 
 const errorMark = "sbatch: error: "

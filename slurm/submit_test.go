@@ -109,6 +109,9 @@ func TestSubmitRefusals(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "***") {
 				t.Errorf("the site's banner is in the error: %v", err)
 			}
+			if err != nil && strings.HasSuffix(err.Error(), ": ") {
+				t.Errorf("an error without an end: %q", err)
+			}
 		})
 	}
 }

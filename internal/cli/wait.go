@@ -179,9 +179,11 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 	defer logs.stop()
 	defer a.tellWaiting(ctx, rec.Current().Dir)()
 	reached, last := a.reached(), jobs.State("")
+	waiting := a.waiting()
 	v, err := e.Wait(ctx, id, func(v engine.View) {
 		logs.move(v.Current().Dir)
-		if reached(v); v.State == last {
+		reached(v)
+		if waiting(v); v.State == last {
 			return
 		}
 		last = v.State
@@ -219,6 +221,23 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 		return exitCode(code)
 	}
 	return nil
+}
+
+// waiting says why a job waits, and what helps, when the scheduler has said the
+// same twice: most reasons are gone in a moment.
+func (a *app) waiting() func(engine.View) {
+	var seen, said string
+	return func(v engine.View) {
+		why := ""
+		if v.State == jobs.StatePending && v.Asked && v.Status.Hint != "" {
+			why = v.Status.Explanation
+		}
+		if why != "" && why == seen && why != said {
+			said = why
+			a.say("it %s; %s", why, v.Status.Hint)
+		}
+		seen = why
+	}
 }
 
 // second is how long a second ctrl-C is waited for.

@@ -13,6 +13,7 @@ import (
 
 	"berth/jobs"
 	"berth/jobs/finding"
+	"berth/jobs/store"
 	"berth/slurm/examine"
 )
 
@@ -315,7 +316,10 @@ func (o OnNode) await(ctx context.Context, h jobs.Handle, dir string) (*Place, e
 				}
 			}
 			line := "job " + h.NativeID + " waits: " + or(last.Reason, "no reason given yet")
-			if !started.IsZero() {
+			switch {
+			case !ended.IsZero():
+				line = "job " + h.NativeID + " has ended: looking for its answer"
+			case !started.IsZero():
 				line = "job " + h.NativeID + " runs on " + or(last.Node, "a node")
 			}
 			if line != said {
@@ -346,6 +350,9 @@ func (o OnNode) await(ctx context.Context, h jobs.Handle, dir string) (*Place, e
 func (o OnNode) noAnswer(ctx context.Context, last jobs.Status, dir string) error {
 	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job on " + or(last.Node, "the node") + " ended without an answer (" + or(last.NativeState, "unknown") + ")",
 		Hint: last.Hint}
+	if last.Code == jobs.CodeNotRunnable {
+		e.Hint = store.HintNoExec
+	}
 	if b, err := o.Ground.Read(ctx, path.Join(dir, jobs.SchedulerLog)); err == nil && len(strings.TrimSpace(string(b))) > 0 {
 		e.Err = errors.New(oneLine(finding.LastLine(string(b))))
 	} else if e.Hint == "" {

@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/store"
 	"berth/slurm"
 )
 
@@ -121,6 +122,7 @@ func TestOnNode(t *testing.T) {
 		prepare   func(t *testing.T, q *queue, o *OnNode) context.Context
 		kind      jobs.Kind
 		want      string // of the error; "" is an answer
+		hint      string // "" is any
 		cancelled bool
 	}{
 		{name: "answers", prepare: func(t *testing.T, q *queue, _ *OnNode) context.Context {
@@ -188,6 +190,18 @@ func TestOnNode(t *testing.T) {
 			q.status = ended
 			return t.Context()
 		}},
+		{name: "noexec", kind: jobs.KindInfra, want: "cannot execute: Permission denied", hint: store.HintNoExec, cancelled: true, prepare: func(t *testing.T, q *queue, o *OnNode) context.Context {
+			q.submit = func(l jobs.Launch, _ string) (jobs.Handle, error) {
+				return q.handle(l), os.WriteFile(filepath.Join(l.Dir, jobs.SchedulerLog), []byte("slurm_script: line 31: exec: /h/berth-node: cannot execute: Permission denied\n"), 0o600)
+			}
+			q.status = func() jobs.Status { st := ended(); st.Code = jobs.CodeNotRunnable; return st }
+			o.Say = func(line string) {
+				if strings.Contains(line, "waits") {
+					t.Error(line)
+				}
+			}
+			return t.Context()
+		}},
 		{name: "open state", kind: jobs.KindConfig, want: "is open to other users", prepare: func(t *testing.T, _ *queue, o *OnNode) context.Context {
 			if err := os.MkdirAll(o.Where.State, 0o700); err != nil {
 				t.Fatal(err)
@@ -216,6 +230,8 @@ func TestOnNode(t *testing.T) {
 				t.Errorf("%+v", p)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || c.kind != 0 && jobs.KindOf(err) != c.kind):
 				t.Errorf("%v, want %q", err, c.want)
+			case c.hint != "" && jobs.HintOf(err) != c.hint:
+				t.Errorf("hint %q", jobs.HintOf(err))
 			}
 			if (q.cancelled > 0) != c.cancelled {
 				t.Errorf("cancelled %d times", q.cancelled)
@@ -293,6 +309,7 @@ func TestRefusals(t *testing.T) {
 		forbid   []string
 		account  string
 		refused  string
+		most     int // lines that a person is told
 	}{
 		"requeue":            {rules: words(sends("requeue"), "--requeue is not allowed here"), forbid: []string{"requeue"}},
 		"unnamed dependency": {rules: words(sends("dependency"), "dependencies are switched off here"), forbid: []string{"dependency"}},
@@ -301,7 +318,8 @@ func TestRefusals(t *testing.T) {
 			return words(sends("mem"), "no --mem")(l) + words(noAccount, "you must give --account")(l)
 		}, accounts: []string{"research"}, forbid: []string{"mem"}, account: "research"},
 		"unnamed account":     {rules: words(noAccount, "who pays?"), accounts: []string{"research"}, account: "research"},
-		"one of two accounts": {rules: words(noAccount, "you must give --account"), accounts: []string{"a", "b"}, refused: "you must give --account"},
+		"one of two accounts": {rules: words(noAccount, "you must give --account"), accounts: []string{"a", "b"}, refused: "you must give --account", most: 2},
+		"no node":             {rules: words(func(jobs.Launch) bool { return true }, "allocation failure: Requested node configuration is not available"), refused: "not available", most: 6},
 		"only at submission":  {rules: words(sends("dependency"), "switched off"), blind: true, forbid: []string{"dependency"}},
 		"whatever":            {rules: words(func(jobs.Launch) bool { return true }, "not on Thursdays"), refused: "not on Thursdays"},
 		"the reaper's alone":  {rules: words(func(l jobs.Launch) bool { return len(l.Behind) > 0 }, "no afterany here"), forbid: []string{"dependency"}},
@@ -319,7 +337,7 @@ func TestRefusals(t *testing.T) {
 				Say:    func(line string) { said = append(said, line) }, Poll: 5 * time.Millisecond, Ended: 20 * time.Millisecond}
 			p, err := o.Look(t.Context())
 			if c.refused != "" {
-				if jobs.KindOf(err) != jobs.KindRejected || !strings.Contains(err.Error(), c.refused) {
+				if jobs.KindOf(err) != jobs.KindRejected || !strings.Contains(err.Error(), c.refused) || c.most > 0 && len(said) > c.most {
 					t.Errorf("%v, want %q\n%s", err, c.refused, strings.Join(said, "\n"))
 				}
 				return

@@ -95,8 +95,11 @@ func (f *Fit) Run(ctx context.Context, l jobs.Launch) (jobs.Launch, error) {
 	if !refused(err) {
 		return l, err
 	}
+	if _, ok := f.account(l); !ok && wantsAccount(err) {
+		return l, err // no option is in the way, and which account pays is no guess of ours
+	}
 	f.say(err, "one option after the other is left out to find what it is")
-	ways := f.ways(l)
+	ways := f.ways(l, err)
 	for _, c := range ways {
 		if fits, other := f.fits(ctx, c.of(l), c.String()); fits || other != nil {
 			return c.of(l), other
@@ -164,13 +167,18 @@ func (f *Fit) named(l jobs.Launch, err error) (change, bool) {
 		return change{}, false
 	}
 	switch name := NamedOption(err.Error()); {
-	case name == "account" || containsAny(err.Error(), "nvalid account", "Unspecified account"):
+	case wantsAccount(err):
 		return f.account(l)
 	case name == "" || slices.Contains(chosen, name) || !slices.Contains(f.Sends(l), name):
 		return change{}, false
 	default:
 		return change{forbid: name}, true
 	}
+}
+
+// wantsAccount reports whether a refusal is about the account.
+func wantsAccount(err error) bool {
+	return NamedOption(err.Error()) == "account" || containsAny(err.Error(), "nvalid account", "Unspecified account")
 }
 
 func containsAny(s string, words ...string) bool {
@@ -185,14 +193,19 @@ func (f *Fit) account(l jobs.Launch) (change, bool) {
 	return change{account: f.Accounts[0]}, true
 }
 
-// ways are all changes that may help.
-func (f *Fit) ways(l jobs.Launch) (out []change) {
-	if c, ok := f.account(l); ok {
+// measured are the options that say what a node must have.
+var measured = []string{"mem", "tmp", "cpus-per-task", "gres", "gpus", "nodes", "ntasks", "exclude"}
+
+// ways are all changes that may help against a refusal.
+func (f *Fit) ways(l jobs.Launch, err error) (out []change) {
+	// No node is there that has it, as also where all are drained.
+	nodes := strings.Contains(err.Error(), "node configuration is not available")
+	if c, ok := f.account(l); ok && !nodes {
 		out = append(out, c)
 	}
 	sends := f.Sends(l)
 	for _, o := range forbiddable {
-		if slices.Contains(sends, o) {
+		if slices.Contains(sends, o) && (!nodes || slices.Contains(measured, o)) {
 			out = append(out, change{forbid: o})
 		}
 	}

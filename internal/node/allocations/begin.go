@@ -262,6 +262,9 @@ func (p *Place) over(ctx context.Context, a *Allocation) error {
 	e := &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the %s ended before the environment was open", a), Hint: "see " + log}
 	if a.ended != nil {
 		e.Err = errors.New(a.ended.String())
+		if a.ended.Code == jobs.CodeNotRunnable {
+			e.Kind, e.Hint = jobs.KindConfig, store.HintNoExec
+		}
 	}
 	read := os.ReadFile
 	if p.Far != nil {
@@ -272,14 +275,15 @@ func (p *Place) over(ctx context.Context, a *Allocation) error {
 		e.Hint = "it has left no log: do the nodes see " + g.Dir + "? BERTH_HOME must name a directory that they do"
 	}
 	if err == nil {
-		if said := lastLine(string(b)); said != "" {
+		if said := LastLine(string(b)); said != "" {
 			e.Err = fmt.Errorf("%w: %s", e.Err, said)
 		}
 	}
 	return e
 }
 
-func lastLine(s string) string {
+// LastLine returns the last line of a log, without what a terminal would obey.
+func LastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	line := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -534,8 +534,14 @@ func TestNeverUp(t *testing.T) {
 		if n := f.fake.Calls().Submit; n != 1 {
 			t.Errorf("submitted %d times", n)
 		}
-		// Its keeper's own word is better.
 		a, _ := last(f.Record)
+		ended := *a.ended
+		a.ended.Code = jobs.CodeNotRunnable
+		if err := f.over(t.Context(), a); jobs.KindOf(err) != jobs.KindConfig || jobs.HintOf(err) != store.HintNoExec {
+			t.Error(err, jobs.HintOf(err))
+		}
+		a.ended = &ended
+		// Its keeper's own word is better.
 		said, err := json.Marshal(keeper.Report{Error: "there is no image", Kind: jobs.KindNotFound, Hint: "pull it"})
 		if err != nil {
 			t.Fatal(err)

@@ -48,7 +48,8 @@ type Ended struct {
 	State   jobs.State `json:"state,omitempty"` // by the scheduler
 	Word    string     `json:"word,omitempty"`  // the scheduler's own, such as TIMEOUT; "" when it has none
 	Why     string     `json:"why,omitempty"`
-	Time    time.Time  `json:"time"` // when that was found out
+	Code    int        `json:"code,omitempty"` // of the job script
+	Time    time.Time  `json:"time"`           // when that was found out
 }
 
 // String says it to people.
@@ -176,7 +177,7 @@ func (a *Allocation) once(name string, v any) (bool, error) {
 
 // end records what became of it. Who comes second finds the first one's word.
 func (a *Allocation) end(st jobs.Status, now time.Time) {
-	a.ended = &Ended{Version: 1, State: st.State, Word: st.NativeState, Why: st.Reason, Time: now.UTC()}
+	a.ended = &Ended{Version: 1, State: st.State, Word: st.NativeState, Why: st.Reason, Code: st.Code, Time: now.UTC()}
 	_, _ = a.once(fileEnded, a.ended) // found out again otherwise
 }
 
