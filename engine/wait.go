@@ -76,7 +76,8 @@ func (e *Engine) wait(ctx context.Context, id string, others func() ([]*jobs.Rec
 		share = 10
 	)
 	var last jobs.State
-	var lost bool
+	var lost, told bool
+	var why string
 	var written int64
 	asked, ask := e.Now(), often
 	most := slow
@@ -113,10 +114,15 @@ func (e *Engine) wait(ctx context.Context, id string, others func() ([]*jobs.Rec
 		gone := v.AskError != nil && rec.Spec.Login != nil
 		if v.State != last || gone != lost {
 			last, lost, pause, ask = v.State, gone, fast, often
-			if see != nil {
-				see(v)
-			}
+			told = false
 		}
+		if v.Asked && v.Status.Explanation != why {
+			why, told = v.Status.Explanation, false
+		}
+		if !told && see != nil {
+			see(v)
+		}
+		told = true
 		if gone && jobs.KindOf(v.AskError) == jobs.KindNotFound {
 			return v, v.AskError
 		}

@@ -25,6 +25,9 @@ func TestWait(t *testing.T) {
 		at time.Duration
 		do func()
 	}{
+		{10 * time.Second, func() {
+			f.slurm.Set(r.Current().Info.Name, jobs.Status{State: jobs.StatePending, Explanation: "waits: no node"})
+		}},
 		{30 * time.Second, func() { f.slurm.Start(r.Current().Info.Name); f.claim(r) }},
 		{time.Minute, func() { f.exit(r, jobs.StateFailed, 1) }},
 	}
@@ -37,10 +40,10 @@ func TestWait(t *testing.T) {
 			f.beat(r)
 		}
 	}
-	var seen []jobs.State
-	v, err := f.Wait(t.Context(), r.Spec.ID, func(v View) { seen = append(seen, v.State) })
+	var seen []string // a job that waits is shown again when the reason is another one
+	v, err := f.Wait(t.Context(), r.Spec.ID, func(v View) { seen = append(seen, string(v.State)+v.Status.Explanation) })
 	must(t, err)
-	if d := cmp.Diff([]jobs.State{jobs.StatePending, jobs.StateRunning, jobs.StateFailed}, seen); d != "" {
+	if d := cmp.Diff([]string{"pending", "pendingwaits: no node", "running", "failed"}, seen); d != "" {
 		t.Error(d)
 	}
 	if v.State != jobs.StateFailed || jobs.CodeOfRecord(v.Record) != 1 {

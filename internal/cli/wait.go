@@ -223,20 +223,15 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 	return nil
 }
 
-// waiting says why a job waits, and what helps, when the scheduler has said the
-// same twice: most reasons are gone in a moment.
+// waiting says why a job waits, and what helps: each reason once, though a job may
+// have two by turns.
 func (a *app) waiting() func(engine.View) {
-	var seen, said string
+	said := map[string]bool{}
 	return func(v engine.View) {
-		why := ""
-		if v.State == jobs.StatePending && v.Asked && v.Status.Hint != "" {
-			why = v.Status.Explanation
-		}
-		if why != "" && why == seen && why != said {
-			said = why
+		if why := v.Status.Explanation; v.State == jobs.StatePending && v.Asked && v.Status.Hint != "" && !said[why] {
+			said[why] = true
 			a.say("it %s; %s", why, v.Status.Hint)
 		}
-		seen = why
 	}
 }
 
