@@ -155,7 +155,8 @@ func (a *app) forward(ctx context.Context, to service, ports []forwarded) error 
 	}
 	// Asking once more says why.
 	if _, err = to.Gone(ctx); err == nil || errors.Is(err, engine.ErrNotRunning) {
-		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "what the port led to has ended, or the connection to it broke"}
+		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "what the port led to has ended, or the connection to it broke",
+			Hint: "if it still runs, the same command opens the port again"}
 	}
 	return err
 }
