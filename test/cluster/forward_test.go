@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,24 @@ func TestForwardFar(t *testing.T) {
 	}
 	if err := forward.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, said.String())
+	}
+	// So it does into an environment in an allocation.
+	t.Cleanup(func() { c.run("env", "rm", "--force", "far") })
+	c.ok(append([]string{"exec", "--env", "far", "--scheduler", "slurm", "--image", s.image}, append(slices.Clone(c.login), "--", "true")...)...)
+	c.ok("bg", "start", "--env", "far", "--", "exec python3 -c '"+listener+"'")
+	inside := c.command("forward", "--env", "far", "0:8765")
+	var env saying
+	inside.Stderr = &env
+	if err := inside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, patience, func() bool { return leads.MatchString(env.String()) })
+	address["8765"] = leads.FindStringSubmatch(env.String())[1]
+	waitFor(t, patience, func() bool { return ask("8765", "third") == "THIRD\n" })
+	c.ok("env", "rm", "--force", "far")
+	_ = inside.Wait()
+	if code := inside.ProcessState.ExitCode(); code != 5 {
+		t.Errorf("exit code %d\n%s", code, env.String())
 	}
 	// It ends with the connection, or with the job.
 	for _, stop := range []func(){k.cut, func() { c.ok("cancel", id) }} {
