@@ -69,7 +69,7 @@ type refused struct {
 // TestRefusals: on a site with a rule of its own the user reads what failed, where,
 // and what helps, and with that the job runs. A node without room is in
 // TestFullScratch; a requeue that slurmctld forgets takes its job's whole time, and is
-// TestEndedEarly of jobs.
+// TestRequeueForgotten of jobs.
 func TestRefusals(t *testing.T) {
 	s := standard
 	s.need(t)
