@@ -3,15 +3,16 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"berth/engine"
 	"berth/jobs"
-	"berth/jobs/store"
 )
 
 // open opens an engine with a state directory of its own, as the examples need it; a
@@ -22,7 +23,12 @@ func open(ctx context.Context) (e *engine.Engine, remove func()) {
 	check(err)
 	e, err = engine.Open(ctx, engine.Options{Home: home})
 	check(err)
-	return e, func() { check(os.RemoveAll(home)) }
+	return e, func() {
+		// What has run the job writes there a moment longer.
+		for err = os.RemoveAll(home); errors.Is(err, syscall.ENOTEMPTY); err = os.RemoveAll(home) {
+		}
+		check(err)
+	}
 }
 
 // environment is one of this machine without a container.
@@ -60,9 +66,10 @@ func Example_job() {
 	check(err)
 	v, err := e.Wait(ctx, rec.Spec.ID, nil)
 	check(err)
-	out, err := os.ReadFile(filepath.Join(v.Current().Dir, store.FileStdout))
+	var out bytes.Buffer
+	_, err = e.Log(ctx, rec, engine.LogOptions{Stdout: &out})
 	check(err)
-	fmt.Printf("%s, exit code %d: %s", v.State, jobs.CodeOfRecord(v.Record), out)
+	fmt.Printf("%s, exit code %d: %s", v.State, jobs.CodeOfRecord(v.Record), out.String())
 	// Output: completed, exit code 0: hello
 }
 
@@ -82,6 +89,31 @@ func Example_events() {
 	check(err)
 	fmt.Println(last)
 	// Output: completed
+}
+
+// The output of a job is shown as it comes; that ends with the job.
+func Example_follow() {
+	ctx := context.Background()
+	e, remove := open(ctx)
+	defer remove()
+
+	task := jobs.Task{
+		Name:    "count",
+		Command: jobs.Command{Shell: "for n in 1 2 3; do echo $n; done; exit 7"},
+		Place:   jobs.Place{Scheduler: jobs.SchedulerLocal, Backend: jobs.BackendLocal},
+	}
+	spec, err := e.Plan(ctx, task, engine.Choice{}, false)
+	check(err)
+	rec, err := e.Submit(ctx, spec, task)
+	check(err)
+	v, err := e.Log(ctx, rec, engine.LogOptions{Stdout: os.Stdout, Stderr: os.Stderr, Follow: true})
+	check(err)
+	fmt.Printf("%s: exit code %d\n", v.State, v.Current().Exit.Exit.Code)
+	// Output:
+	// 1
+	// 2
+	// 3
+	// failed: exit code 7
 }
 
 // The commands of a session share its directory, variables and functions.

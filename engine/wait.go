@@ -16,8 +16,8 @@ import (
 
 // Wait polls the ledger until the job is final and returns its last view. The
 // scheduler is asked rarely, and ever more so: our own record says first what
-// happened. see is called with each view whose state differs from the one
-// before, and when the cluster of a job stops answering or answers again; it may
+// happened. see is called with each view whose state, attempt or reason to wait differs
+// from the one before, and when the cluster of a job stops answering or answers again; it may
 // be nil.
 func (e *Engine) Wait(ctx context.Context, id string, see func(View)) (View, error) {
 	views, err := e.WaitAll(ctx, []string{id}, see)
@@ -76,6 +76,7 @@ func (e *Engine) wait(ctx context.Context, id string, others func() ([]*jobs.Rec
 		share = 10
 	)
 	var last jobs.State
+	var attempts int
 	var lost, told bool
 	var why string
 	var written int64
@@ -112,8 +113,8 @@ func (e *Engine) wait(ctx context.Context, id string, others func() ([]*jobs.Rec
 		}
 		// A lost connection changes nothing: it comes back, or the caller gives up.
 		gone := v.AskError != nil && rec.Spec.Login != nil
-		if v.State != last || gone != lost {
-			last, lost, pause, ask = v.State, gone, fast, often
+		if v.State != last || gone != lost || len(v.Attempts) != attempts {
+			last, attempts, lost, pause, ask = v.State, len(v.Attempts), gone, fast, often
 			told = false
 		}
 		if v.Asked && v.Status.Explanation != why {

@@ -10,14 +10,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"berth/engine"
 	"berth/jobs"
-	"berth/jobs/store"
 )
 
 func main() {
@@ -58,7 +56,7 @@ func run(ctx context.Context, place jobs.Place) error {
 	return commands(ctx, e, cfg, place)
 }
 
-// task runs a job and prints what it has written.
+// task runs a job and prints what it writes, as it comes.
 func task(ctx context.Context, e *engine.Engine, cfg *engine.Config, place jobs.Place) error {
 	if place.Scheduler == "" {
 		place.Scheduler = jobs.SchedulerLocal
@@ -82,15 +80,12 @@ func task(ctx context.Context, e *engine.Engine, cfg *engine.Config, place jobs.
 	if err != nil {
 		return err
 	}
-	v, err := e.Wait(ctx, rec.Spec.ID, func(v engine.View) { fmt.Fprintf(os.Stderr, "job %s: %s\n", jobs.Short(v.Spec.ID), v.State) })
+	v, err := e.Log(ctx, rec, engine.LogOptions{Stdout: os.Stdout, Stderr: os.Stderr, Follow: true,
+		See: func(v engine.View) { fmt.Fprintf(os.Stderr, "job %s: %s\n", jobs.Short(v.Spec.ID), v.State) }})
 	if err != nil {
 		return err
 	}
-	out, err := os.ReadFile(filepath.Join(v.Current().Dir, store.FileStdout))
-	if err != nil {
-		return err
-	}
-	fmt.Printf("task %s, exit code %d: %s", v.State, jobs.CodeOfRecord(v.Record), out)
+	fmt.Printf("task %s, exit code %d\n", v.State, jobs.CodeOfRecord(v.Record))
 	if v.State != jobs.StateCompleted {
 		return fmt.Errorf("the task ended as %s: %s", v.State, v.Note)
 	}

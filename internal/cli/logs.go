@@ -2,19 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"sync"
-	"time"
 
 	"berth/engine"
 	"berth/internal/sys/termsafe"
 	"berth/jobs"
-	"berth/jobs/store"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -55,46 +49,28 @@ interrupted.`,
 			if err != nil {
 				return err
 			}
-			rec := recs[0]
-			if !follow && rec.Spec.Login != nil && !jobs.StateOf(rec).Final() {
-				views := e.Reconcile(cmd.Context(), recs)
-				a.warn(views)
-				rec = views[0].Record
-			}
-			files := []string{store.FileStdout, store.FileStderr}
+			o := engine.LogOptions{Follow: follow}
+			o.Stdout, o.Stderr = a.shown(raw)
 			switch {
 			case done:
-				files = []string{store.FileDoneStdout, store.FileDoneStderr}
+				o.Kind = engine.LogDone
 			case runtime:
-				files = []string{store.FileRuntime, jobs.SchedulerLog}
+				o.Kind = engine.LogRuntime
 			}
-			logs := a.logFiles(raw, files...)
 			if onlyOut {
-				logs = logs[:1]
+				o.Stderr = nil
 			} else if onlyErr {
-				logs = logs[1:]
+				o.Stdout = nil
 			}
-			l := a.followFiles(rec.Current().Dir, logs)
-			defer l.stop()
+			o.See = func(v engine.View) { a.warn([]engine.View{v}) }
 			if follow {
-				reached := a.reached()
-				_, err := e.Wait(cmd.Context(), rec.Spec.ID, func(v engine.View) {
-					l.move(v.Current().Dir) // of the next attempt
-					reached(v)
-				})
-				if err != nil {
-					if interrupted(cmd.Context(), err) {
-						return exitCode(jobs.CodeInterrupted)
-					}
-					return err
-				}
+				o.See = a.reached()
 			}
-			l.drain()
-			if !l.any() && !follow && !jobs.StateOf(rec).Final() {
-				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + jobs.Short(rec.Spec.ID) + " has written nothing yet: it is " + string(jobs.StateOf(rec)),
-					Hint: "berth logs -f " + jobs.Short(rec.Spec.ID)}
+			_, err = showLog(cmd.Context(), e, recs[0], o)
+			if follow && err != nil && interrupted(cmd.Context(), err) {
+				return exitCode(jobs.CodeInterrupted)
 			}
-			return nil
+			return err
 		},
 	}
 	fl := c.Flags()
@@ -105,24 +81,6 @@ interrupted.`,
 	fl.BoolVar(&onlyErr, "stderr", false, "show only stderr")
 	rawFlag(fl, &raw)
 	return c
-}
-
-type logFile struct {
-	name string
-	to   io.Writer
-}
-
-// follower copies growing files by looking at them: nothing notifies of a
-// change that another machine made on a shared file system.
-type follower struct {
-	dir    string
-	files  []logFile
-	offset []int64
-	quit   chan struct{}
-	once   sync.Once
-	idle   chan struct{} // closed when the loop has left
-	mu     sync.Mutex
-	seen   bool
 }
 
 // rawHelp says what becomes of a task's words on a terminal.
@@ -146,117 +104,29 @@ func (a *app) shown(raw bool) (stdout, stderr io.Writer) {
 	return stdout, stderr
 }
 
-// logFiles are the files of the two streams, and where they go.
-func (a *app) logFiles(raw bool, names ...string) []logFile {
-	stdout, stderr := a.shown(raw)
-	return []logFile{{names[0], stdout}, {names[1], stderr}}
-}
-
-func (a *app) follow(dir string, raw bool) *follower {
-	return a.followFiles(dir, a.logFiles(raw, store.FileStdout, store.FileStderr))
-}
-
-func (a *app) followFiles(dir string, files []logFile) *follower {
-	f := &follower{dir: dir, files: files, offset: make([]int64, len(files)), quit: make(chan struct{}), idle: make(chan struct{})}
-	go f.loop()
-	return f
-}
-
-func (f *follower) loop() {
-	defer close(f.idle)
-	const fast, slow = 100 * time.Millisecond, time.Second
-	pause := fast
-	for {
-		if f.copy() {
-			pause = fast
-		} else {
-			pause = min(pause*3/2, slow)
+// showLog is [engine.Engine.Log]. A task's colours are taken off the terminal before the
+// output of another attempt and at the end: they hide what berth says, or say something else.
+func showLog(ctx context.Context, e *engine.Engine, rec *jobs.Record, o engine.LogOptions) (engine.View, error) {
+	reset := func() {
+		unpaint(o.Stdout)
+		unpaint(o.Stderr)
+	}
+	defer reset()
+	n, see := rec.Current().N, o.See
+	o.See = func(v engine.View) {
+		if at := v.Current().N; at > n {
+			n = at
+			reset()
 		}
-		select {
-		case <-f.quit:
-			return
-		case <-time.After(pause):
-		}
+		see(v)
 	}
-}
-
-// move goes on with another directory, once all of the one before was passed on.
-func (f *follower) move(dir string) {
-	if dir == f.dir {
-		return
-	}
-	f.copy()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.reset()
-	f.dir, f.offset = dir, make([]int64, len(f.files))
-}
-
-// copy passes on what is new.
-func (f *follower) copy() (any bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i, lf := range f.files {
-		n, err := copyFrom(filepath.Join(f.dir, lf.name), f.offset[i], lf.to)
-		f.offset[i] += n
-		if err == nil {
-			f.seen = true
-		}
-		any = any || n > 0
-	}
-	return any
-}
-
-func copyFrom(path string, offset int64, to io.Writer) (int64, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = file.Close() }()
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
-		return 0, err
-	}
-	n, err := io.Copy(to, file)
-	if errors.Is(err, fs.ErrClosed) {
-		err = nil
-	}
-	return n, err
-}
-
-// stop ends the loop.
-func (f *follower) stop() {
-	f.once.Do(func() { close(f.quit) })
-	<-f.idle
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.reset()
-}
-
-// drain ends the loop and passes on the rest.
-func (f *follower) drain() {
-	f.stop()
-	f.copy()
-	f.stop()
-}
-
-// reset takes a task's colours off the terminal, which hide what berth says, or
-// say something else.
-func (f *follower) reset() {
-	for _, lf := range f.files {
-		unpaint(lf.to)
-	}
+	return e.Log(ctx, rec, o)
 }
 
 func unpaint(w io.Writer) {
 	if p, ok := w.(*termsafe.Writer); ok {
 		_ = p.Reset()
 	}
-}
-
-func (f *follower) any() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.seen
 }
 
 // secondInterrupt hears the next ctrl-C after the first has ended the context.

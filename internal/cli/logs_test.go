@@ -1,73 +1,11 @@
 package cli
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"berth/internal/config"
-	"berth/jobs/store"
 )
-
-// shared is a buffer for two goroutines.
-type shared struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *shared) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *shared) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-func TestFollow(t *testing.T) {
-	dir := t.TempDir()
-	var out, errs shared
-	a := &app{stdout: &out, stderr: &errs}
-	f := a.follow(dir, false)
-	if f.any() {
-		t.Error("something was seen where nothing is")
-	}
-	file, err := os.Create(filepath.Join(dir, store.FileStdout))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for _, text := range []string{"one\n", "two"} {
-		before := out.String()
-		if _, err := file.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
-		for deadline := time.Now().Add(3 * time.Minute); out.String() != before+text; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%q did not come: %q", text, out.String())
-			}
-		}
-	}
-	// What is written last, and the other stream, comes with the end.
-	if _, err := file.WriteString("three"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, store.FileStderr), []byte("err"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f.drain()
-	f.stop()
-	if out.String() != "one\ntwothree" || errs.String() != "err" || !f.any() {
-		t.Errorf("stdout %q stderr %q", out.String(), errs.String())
-	}
-}
 
 func TestHome(t *testing.T) {
 	t.Setenv("BERTH_HOME", "/b")

@@ -169,19 +169,18 @@ func again(r *jobs.Record) string {
 
 // watch shows a job to its end.
 func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, ownCode, raw bool) error {
-	id, short := rec.Spec.ID, jobs.Short(rec.Spec.ID)
+	short := jobs.Short(rec.Spec.ID)
 	native := ""
 	if sub := rec.Current().Submitted; sub != nil {
 		native = sub.Handle.NativeID
 	}
 	a.say("job %s submitted to %s", short, joinWords(schedulerName(rec.Spec), native))
-	logs := a.follow(rec.Current().Dir, raw)
-	defer logs.stop()
 	defer a.tellWaiting(ctx, rec.Current().Dir)()
 	reached, last := a.reached(), jobs.State("")
 	waiting := a.waiting()
-	v, err := e.Wait(ctx, id, func(v engine.View) {
-		logs.move(v.Current().Dir)
+	o := engine.LogOptions{Follow: true}
+	o.Stdout, o.Stderr = a.shown(raw)
+	o.See = func(v engine.View) {
 		reached(v)
 		if waiting(v); v.State == last {
 			return
@@ -201,14 +200,14 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 		case jobs.StateSubmitting, jobs.StateCompleted, jobs.StateFailed, jobs.StateCancelled,
 			jobs.StateTimeout, jobs.StateOutOfMemory, jobs.StateError, jobs.StateLost:
 		}
-	})
+	}
+	v, err := showLog(ctx, e, rec, o)
 	if interrupted(ctx, err) {
 		return a.detach(e, v, short)
 	}
 	if err != nil {
 		return err
 	}
-	logs.drain()
 	a.warn([]engine.View{v})
 	a.conclude(v)
 	code := jobs.CodeOfRecord(v.Record)
