@@ -62,3 +62,30 @@ func TestReadConfig(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a program plans with the configuration's choice is no job that the configuration
+// does not allow.
+func TestConfigChecks(t *testing.T) {
+	home, project := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	must(t, os.Mkdir(filepath.Join(home, "berth"), 0o700))
+	must(t, os.WriteFile(filepath.Join(project, "berth.toml"), []byte("[terminal]\nnetwork = \"none\"\n"), 0o600))
+	for dir, want := range map[string]int{"": jobs.CodeOK, project: jobs.CodeConfig} {
+		c, err := ReadConfig(dir)
+		must(t, err)
+		e, err := Open(t.Context(), Options{Home: filepath.Join(home, "state"), Config: c})
+		must(t, err)
+		task := jobs.Task{Name: "t", Command: jobs.Words([]string{"true"}), Reference: "docker://debian:12",
+			Place: jobs.Place{Scheduler: jobs.SchedulerLocal, Backend: jobs.BackendDocker}}
+		choice, _, err := c.Task(&task)
+		must(t, err)
+		if s, err := e.Plan(t.Context(), task, choice, true); jobs.CodeOf(err) != want || (s == nil) != (err != nil) {
+			t.Errorf("%q: %v", dir, err)
+		}
+	}
+	// What would open anything is refused before that.
+	must(t, os.WriteFile(filepath.Join(project, "berth.toml"), []byte("[terminal]\nbackend = \"local\"\n"), 0o600))
+	if _, err := ReadConfig(project); jobs.KindOf(err) != jobs.KindConfig {
+		t.Error(err)
+	}
+}
