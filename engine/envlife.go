@@ -200,6 +200,7 @@ type Shown struct {
 	// Allocation is that of a held environment; nil when it has none.
 	Allocation *jobs.Allocation
 	Err        error // it could not be asked
+	Silent     bool  // its machine did not answer in time; Err says so, too
 }
 
 // KeeperEnd is how the last keeper of an environment on this machine ended; nil is that

@@ -44,7 +44,7 @@ func (h *Host) Connect(ctx context.Context, terminal bool) error {
 	if h.Connected(ctx) {
 		return nil
 	}
-	if !terminal {
+	if !terminal || run.IsUnattended(ctx) {
 		p, err := h.Start(ctx, jobs.Cmd{Argv: []string{"true"}})
 		if err != nil {
 			return err

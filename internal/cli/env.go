@@ -70,6 +70,8 @@ States:
   open        its sandbox may run and cost money, and nothing supervises it:
               berth env stop
   not asked   it is on another machine; --ask asks there
+  no answer   that machine was asked, and did not answer within 20 s
+  unknown     it could not be asked: berth env show NAME says why
   queued      its allocation waits in the scheduler's queue
   held        it has an allocation, and was not asked what runs in it
 ` + envExit,
@@ -121,6 +123,8 @@ func envPlace(s jobs.EnvSpec) string {
 
 func (a *app) envState(s engine.Shown, asked bool) string {
 	switch {
+	case s.Silent:
+		return "no answer"
 	case s.Err != nil:
 		return "unknown"
 	case s.State != nil && s.State.Running+s.State.BG > 0:

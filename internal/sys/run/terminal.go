@@ -10,6 +10,17 @@ import (
 	"berth/jobs"
 )
 
+type unattended struct{}
+
+// Unattended marks what the person at the terminal is not asked for: others are asked at the
+// same time, and a person answers one after the other.
+func Unattended(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unattended{}, true)
+}
+
+// IsUnattended reports whether a context is so marked.
+func IsUnattended(ctx context.Context) bool { return ctx.Value(unattended{}) != nil }
+
 // OnTerminal runs a program to its end in this process's own process group, so
 // that it may ask the person at the terminal for something, such as a
 // password; a Ctrl-C there reaches both. Its input is empty: what asks for
