@@ -17,6 +17,7 @@ import (
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 func (a *app) forwardCmd() *cobra.Command {
@@ -186,10 +187,45 @@ func (a *app) serveForward(ctx context.Context, to service, l net.Listener, port
 				tell(fmt.Errorf("a connection of another user of this machine (uid %d) was refused", uid))
 				return
 			}
+			inner, gone := context.WithCancel(ctx)
+			defer gone()
 			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-			if err := to.Connect(ctx, port, c); err != nil && ctx.Err() == nil {
+			if err := to.Connect(inner, port, client{c.(*net.TCPConn), gone}); err != nil && inner.Err() == nil {
 				tell(err)
 			}
 		}()
 	}
+}
+
+// client is a connection of a program of this machine, which calls gone when nothing can
+// be written to it any more. A client that sends no more may still wait for an answer; of
+// one that has closed its connection the kernel knows after a minute or so, by keepalive.
+type client struct {
+	conn *net.TCPConn
+	gone func()
+}
+
+func (c client) Write(p []byte) (int, error) { return c.conn.Write(p) }
+
+func (c client) Read(p []byte) (int, error) {
+	n, err := c.conn.Read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		go c.watch()
+	case err != nil:
+		c.gone()
+	}
+	return n, err
+}
+
+// watch waits until the other side is gone, or the connection is closed here.
+func (c client) watch() {
+	raw, err := c.conn.SyscallConn()
+	if err == nil {
+		_ = raw.Read(func(fd uintptr) bool {
+			trouble, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+			return err != nil || trouble != 0
+		})
+	}
+	c.gone()
 }
