@@ -52,7 +52,8 @@ func TestShowAll(t *testing.T) {
 			var list []*Environment
 			for _, at := range []string{"first hangs", "second hangs", "third asks", "fourth idles"} {
 				name, host, _ := strings.Cut(at, " ")
-				list = append(list, &Environment{e: f.Engine, dir: t.TempDir(), Spec: jobs.EnvSpec{Name: name, Place: jobs.Place{Backend: "hosts", SSH: &jobs.SSHSpec{Host: host}}}})
+				spec := jobs.EnvSpec{Name: name, Place: jobs.Place{Backend: "hosts", SSH: &jobs.SSHSpec{Host: host}}}
+				list = append(list, &Environment{e: f.Engine, dir: t.TempDir(), Spec: spec})
 			}
 			shown := f.ShowAll(t.Context(), list, true)
 			close(h.asked)

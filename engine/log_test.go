@@ -133,7 +133,8 @@ func TestLogEnds(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	must(t, err)
 	defer full.Close()
-	if _, err := f.Log(t.Context(), r, LogOptions{Stdout: full, Follow: true}); jobs.KindOf(err) != jobs.KindInfra || !strings.Contains(err.Error(), "no space left") {
+	_, err = f.Log(t.Context(), r, LogOptions{Stdout: full, Follow: true})
+	if jobs.KindOf(err) != jobs.KindInfra || !strings.Contains(err.Error(), "no space left") {
 		t.Error(err)
 	}
 	if s := jobs.StateOf(f.load(r)); s != jobs.StateRunning {
