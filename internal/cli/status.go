@@ -25,7 +25,7 @@ Columns: id, state, name, scheduler and its id, node, submitted.
 ` + exitHelp + `0 ok, 5 the ledger could not be read, 78 the state directory is open to others.`,
 		Example: `  berth ps
   berth ps --all
-  berth ps --label sweep1
+  berth ps --all --label sweep1     # ended ones, too
   berth ps --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
