@@ -11,15 +11,15 @@ import (
 // silent is a service that reads what comes and says nothing.
 type silent struct {
 	service
-	read chan error // why it read no more
-	left chan error // why it was left
+	read chan error    // why it read no more
+	left chan struct{} // it was left
 }
 
 func (s silent) Connect(ctx context.Context, _ int, conn io.ReadWriter) error {
 	_, err := io.Copy(io.Discard, conn)
 	s.read <- err
 	<-ctx.Done()
-	s.left <- ctx.Err()
+	s.left <- struct{}{}
 	return ctx.Err()
 }
 
@@ -32,8 +32,8 @@ func TestForwardGone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer l.Close()
-			s := silent{read: make(chan error, 1), left: make(chan error, 1)}
+			defer func() { _ = l.Close() }()
+			s := silent{read: make(chan error, 1), left: make(chan struct{}, 1)}
 			var said bytes.Buffer
 			a := &app{stderr: &said}
 			go a.serveForward(t.Context(), s, l, 1)
