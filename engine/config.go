@@ -23,10 +23,9 @@ func ReadConfig(dir string) (*Config, error) {
 }
 
 // Task puts into a task what the configuration says and the task does not. The choice is
-// for [Engine.Plan], which refuses with it what the configuration does not allow a job; the
-// notes are for people.
+// for [Engine.Plan], the notes are for people.
 func (c *Config) Task(t *jobs.Task) (choice Choice, notes []string, err error) {
-	choice = Choice{Offline: c.c.Offline(), Auto: c.c.Auto(), Check: c.c.CheckJob}
+	choice = Choice{Offline: c.c.Offline(), Auto: c.c.Auto()}
 	if choice.Notify, err = c.c.Notify(); err != nil {
 		return choice, nil, err
 	}

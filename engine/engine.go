@@ -60,8 +60,6 @@ type Choice struct {
 	Notify *jobs.Notify
 	// Auto are the backends that "auto" tries; none is all that contain and have images.
 	Auto []string
-	// Check refuses a settled job that the configuration does not allow; nil allows all.
-	Check func(*jobs.Spec) error
 }
 
 // Sleep is the real clock's wait, for [Engine.Sleep].

@@ -63,14 +63,14 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
-// What a program plans with the configuration's choice is no job that the configuration
-// does not allow.
-func TestConfigChecks(t *testing.T) {
+// What a program plans with the configuration has no more than that allows: the network
+// that a project's file shuts off.
+func TestConfigNetwork(t *testing.T) {
 	home, project := t.TempDir(), t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", home)
 	must(t, os.Mkdir(filepath.Join(home, "berth"), 0o700))
 	must(t, os.WriteFile(filepath.Join(project, "berth.toml"), []byte("[terminal]\nnetwork = \"none\"\n"), 0o600))
-	for dir, want := range map[string]int{"": jobs.CodeOK, project: jobs.CodeConfig} {
+	for dir, want := range map[string]jobs.Level{"": jobs.LevelFS, project: jobs.LevelEgress} {
 		c, err := ReadConfig(dir)
 		must(t, err)
 		e, err := Open(t.Context(), Options{Home: filepath.Join(home, "state"), Config: c})
@@ -79,8 +79,8 @@ func TestConfigChecks(t *testing.T) {
 			Place: jobs.Place{Scheduler: jobs.SchedulerLocal, Backend: jobs.BackendDocker}}
 		choice, _, err := c.Task(&task)
 		must(t, err)
-		if s, err := e.Plan(t.Context(), task, choice, true); jobs.CodeOf(err) != want || (s == nil) != (err != nil) {
-			t.Errorf("%q: %v", dir, err)
+		if s, err := e.Plan(t.Context(), task, choice, true); err != nil || s.Level != want {
+			t.Errorf("%q: %v, %v", dir, s, err)
 		}
 	}
 	// What would open anything is refused before that.

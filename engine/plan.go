@@ -20,8 +20,7 @@ import (
 // Plan settles a task into a spec: every value chosen, every limit either held
 // or refused. It starts nothing. With dry, no scheduler and no container program
 // is asked, and image and environment need not be here, so that a script can be
-// rendered on any machine; the repository is read all the same. What the choice does
-// not allow is refused here.
+// rendered on any machine; the repository is read all the same.
 func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jobs.Spec, error) {
 	if t.Name == "" || t.Command.Empty() {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a task needs a name and a command"}
@@ -120,15 +119,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := e.checkBinds(&s.Place, w); err != nil {
 		return nil, err
 	}
-	if err := checkSpec(s); err != nil {
-		return nil, err
-	}
-	if c.Check != nil {
-		if err := c.Check(s); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
+	return s, checkSpec(s)
 }
 
 func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, dry bool) error {

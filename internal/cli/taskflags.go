@@ -89,7 +89,7 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 			return t, c, nil, err
 		}
 	}
-	c.Offline, c.Auto, c.Check = cfg.Offline(), cfg.Auto(), cfg.CheckJob
+	c.Offline, c.Auto = cfg.Offline(), cfg.Auto()
 	if c.Notify, err = cfg.Notify(); err != nil {
 		return t, c, nil, err
 	}
