@@ -64,6 +64,7 @@ type flow struct {
 	done     chan struct{}
 	watch    *upgradeWatch // nil where no answer is looked at
 	tls      bool          // it has begun as TLS
+	own      []netip.Addr  // this machine's, when they were needed first
 
 	mu     sync.Mutex
 	entry  Entry
@@ -173,7 +174,8 @@ func (f *flow) begin(ctx context.Context, opaque bool) error {
 	}
 	f.expect(f.j.o.Limits.Idle, "limit: idle")
 	f.relay(func() error {
-		if err := f.toServer(first); err != nil {
+		err := f.toServer(first)
+		if first = nil; err != nil {
 			return err
 		}
 		return f.copyUp()
@@ -232,8 +234,8 @@ func (f *flow) plain(opaque bool) error {
 			f.note(func(e *Entry) { e.Opaque = f.name == "" })
 		}
 	}
-	if err := f.toServer(b); err != nil || errors.Is(err, io.EOF) {
-		return err
+	if sent := f.toServer(b); sent != nil || err != nil {
+		return sent // the program has ended its direction
 	}
 	return f.copyUp()
 }
@@ -301,7 +303,10 @@ var errOne = errors.New("one request was carried")
 func (f *flow) decide(server string) policy.Decision {
 	q := policy.Request{Name: f.name, Addr: f.addr, Port: f.req.Port, ServerName: server}
 	if f.addr.IsValid() {
-		q.Own = f.j.o.Own()
+		if f.own == nil {
+			f.own = f.j.o.Own()
+		}
+		q.Own = f.own
 	}
 	d := f.j.policies.Load().of(f.req.Phase).Decide(q)
 	f.note(func(e *Entry) { e.Rule, e.Origin = d.Rule, d.Origin })
@@ -355,11 +360,12 @@ func (f *flow) dial(ctx context.Context, server string, addrs []netip.Addr) (err
 			_ = c.Close()
 			return errors.New("it ended while connecting")
 		}
-		f.server = c
-		f.mu.Unlock()
 		if err == nil {
+			f.server = c
+			f.mu.Unlock()
 			return nil
 		}
+		f.mu.Unlock()
 		if ctx.Err() != nil {
 			break
 		}

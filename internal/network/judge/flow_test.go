@@ -147,7 +147,23 @@ func TestOtherPort(t *testing.T) {
 	}
 }
 
-// A name is resolved once; what it says the second time is asked by nobody.
+// A program that ends its direction at once still has its answer.
+func TestSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.serve["93.184.216.34:22"] = answering(new(bytes.Buffer), "late")
+		in, wait := w.flow(w.judge("a.example:22"), "a.example", 22)
+		_ = in.CloseWrite()
+		if b, _ := io.ReadAll(in); string(b) != "late" {
+			t.Errorf("%q", b)
+		}
+		if e := wait(); e.Reason != "" || e.Down != 4 {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A name is resolved once; a second flow judges what it says then.
 func TestRebinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

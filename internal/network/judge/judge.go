@@ -67,7 +67,7 @@ type Options struct {
 	// Dial connects to an address; nil is a net.Dialer. What it returns has CloseWrite
 	// where one direction can end before the other.
 	Dial func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error)
-	// Own are the addresses of this machine's interfaces. It is asked at each flow.
+	// Own are the addresses of this machine's interfaces. They are asked for once in each flow.
 	Own    func() []netip.Addr
 	Record func(Entry) // may be called by several goroutines at once
 	Limits Limits
