@@ -404,7 +404,7 @@ func TestLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	w := newWorld(t)
 	j := w.judge("a.example:22")
 	j.o.Dial = func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"io"
 	"testing"
 )
 
@@ -119,8 +120,9 @@ func FuzzHello(f *testing.F) {
 		near, far := pair()
 		go func() {
 			_, _ = near.Write(b)
-			_ = near.Close()
+			_ = near.CloseWrite()
 		}()
+		go func() { _, _ = io.Copy(io.Discard, near) }() // alerts
 		stop := errors.New("seen")
 		_ = tls.Server(far, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 			if h.ServerName != name {

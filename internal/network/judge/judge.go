@@ -58,13 +58,14 @@ func (l Limits) settled() Limits {
 // after 5 s.
 const lookupWait = 2 * time.Second
 
-// Options are what a judge needs of its surroundings. Policy is required.
+// Options are what a judge needs of its surroundings. Policy, Resolver and Dial are
+// required: a resolver and a dialer of package net are most of what a program grows by.
 type Options struct {
 	Policy *policy.Policy
 	// Phases are policies of phases that have their own.
 	Phases   map[string]*policy.Policy
-	Resolver Resolver // nil is the machine's own
-	// Dial connects to an address; nil is a net.Dialer. What it returns has CloseWrite
+	Resolver Resolver
+	// Dial connects to an address. What it returns has CloseWrite
 	// where one direction can end before the other.
 	Dial func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error)
 	// Own are the addresses of this machine's interfaces. They are asked for once in each flow.
@@ -105,14 +106,6 @@ type usage struct{ up, down atomic.Int64 }
 // New returns a judge.
 func New(o Options) *Judge {
 	o.Limits = o.Limits.settled()
-	if o.Resolver == nil {
-		o.Resolver = net.DefaultResolver
-	}
-	if o.Dial == nil {
-		o.Dial = func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, to.String())
-		}
-	}
 	if o.Own == nil {
 		o.Own = func() []netip.Addr { return nil }
 	}
