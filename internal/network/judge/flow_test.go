@@ -211,7 +211,8 @@ func TestAddresses(t *testing.T) {
 
 // What cannot be resolved or reached is no refusal, and is said.
 func TestUnreached(t *testing.T) {
-	for host, want := range map[string]string{"gone.example": "knows no address of gone.example", "a.example": "connect: connection refused", "single": "knows no address of single"} {
+	for host, want := range map[string]string{"gone.example": "knows no address of gone.example", "a.example": "connect: connection refused",
+		"single": "knows no address of single"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			in, wait := w.flow(w.judge("*.example", "single"), host, 80)

@@ -198,7 +198,8 @@ func TestProxy(t *testing.T) {
 		text string
 		want string // at the server
 	}{
-		"plain": {"a.example", 80, "GET http://a.example/x?y HTTP/1.1\r\nHost: a.example\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eA==\r\nAccept: */*\r\n\r\n",
+		"plain": {"a.example", 80,
+			"GET http://a.example/x?y HTTP/1.1\r\nHost: a.example\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eA==\r\nAccept: */*\r\n\r\n",
 			"GET /x?y HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\nConnection: close\r\n\r\n"},
 		"no path": {"a.example", 8080, "GET http://a.example:8080?y HTTP/1.1\r\nHost: a.example:8080\r\nUpgrade: websocket\r\n\r\n",
 			"GET /?y HTTP/1.1\r\nHost: a.example:8080\r\nConnection: close\r\n\r\n"},
@@ -222,7 +223,8 @@ func TestProxy(t *testing.T) {
 			in, wait := w.begin(w.judge("a.example", "a.example:8080", "93.184.216.34"), Request{Host: c.host, Port: c.port, Proxy: true})
 			answer := say(in, c.text+"GET http://b.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n")
 			e := wait()
-			if got.String() != c.want || (e.Decision == Allowed) != (c.want != "") || strings.HasPrefix(answer, "HTTP/1.1 200") != (c.want != "") || e.Up != int64(len(c.want)) {
+			if got.String() != c.want || (e.Decision == Allowed) != (c.want != "") || strings.HasPrefix(answer, "HTTP/1.1 200") != (c.want != "") ||
+				e.Up != int64(len(c.want)) {
 				t.Errorf("%s: %+v\nhas %q\nanswer %q", name, e, &got, answer)
 			}
 		})
@@ -231,7 +233,8 @@ func TestProxy(t *testing.T) {
 		w := newWorld(t)
 		in, wait := w.begin(w.judge("a.example"), Request{Host: "b.example", Port: 80, Proxy: true})
 		answer := say(in, "GET http://b.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n")
-		if e := wait(); !strings.HasPrefix(answer, "HTTP/1.1 403") || !strings.Contains(answer, `"hint":"no rule allows it; the rule b.example would"`) || e.Decision != Denied {
+		if e := wait(); !strings.HasPrefix(answer, "HTTP/1.1 403") || !strings.Contains(answer, `"hint":"no rule allows it; the rule b.example would"`) ||
+			e.Decision != Denied {
 			t.Errorf("%+v, %q", e, answer)
 		}
 	})

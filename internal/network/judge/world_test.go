@@ -66,7 +66,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, names: map[string]string{"a.example": "93.184.216.34", "b.example": "93.184.216.35", "in.example": "10.0.0.7"}, serve: map[string]func(net.Conn){}}
+	return &world{t: t, names: map[string]string{"a.example": "93.184.216.34", "b.example": "93.184.216.35", "in.example": "10.0.0.7"},
+		serve: map[string]func(net.Conn){}}
 }
 
 func (w *world) LookupNetIP(ctx context.Context, _, host string) (out []netip.Addr, err error) {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-var seeds = []string{"pypi.org", "*.example.org", "github.com:22", "10.0.0.7:5432", "[2001:db8::7]:443", "10.1.0.0/16:443", "@pip", "0x7f.1", "a..b", "*", "[::ffff:1.2.3.4]:1",
+var seeds = []string{"pypi.org", "*.example.org", "github.com:22", "10.0.0.7:5432", "[2001:db8::7]:443", "10.1.0.0/16:443", "@pip", "0x7f.1", "a..b",
+	"*", "[::ffff:1.2.3.4]:1",
 	"bücher.example", "a:1:2", "[::/0]:443", "0.0.0.0/0:443", "xn--a.example.:80,443"}
 
 // A word is a rule that is the same when it is written and read again, or an error

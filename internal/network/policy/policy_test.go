@@ -317,10 +317,12 @@ func TestTarget(t *testing.T) {
 }
 
 func TestPorts(t *testing.T) {
-	p := compile(t, Words{Mode: Allow, Allow: []string{"*.example.org", "git.example.org:22,443", "bad.example.org:7"}, Deny: []string{"bad.example.org", "git.example.org:80"}},
+	p := compile(t, Words{Mode: Allow, Allow: []string{"*.example.org", "git.example.org:22,443", "bad.example.org:7"},
+		Deny: []string{"bad.example.org", "git.example.org:80"}},
 		Words{Mode: Allow, Allow: []string{"*.example.org:22,80,443"}})
 	for name, want := range map[string][]uint16{
-		"git.example.org": {22, 443}, "GIT.example.org.": {22, 443}, "a.example.org": {80, 443}, "bad.example.org": nil, "example.org": nil, "0x7f.1": nil, "10.0.0.7": nil,
+		"git.example.org": {22, 443}, "GIT.example.org.": {22, 443}, "a.example.org": {80, 443}, "bad.example.org": nil, "example.org": nil, "0x7f.1": nil,
+		"10.0.0.7": nil,
 	} {
 		if got := p.Ports(name); !slices.Equal(got, want) || (got == nil) != (want == nil) {
 			t.Errorf("%s: %v, want %v", name, got, want)
@@ -400,7 +402,8 @@ func TestBundles(t *testing.T) {
 
 // A word that is read again from its own form is the same rule.
 func TestString(t *testing.T) {
-	for _, word := range []string{"pypi.org", "*.a.example", "a.example:22,5432", "10.0.0.7:5432", "10.0.0.7", "[2001:db8::7]:443", "10.1.0.0/16:443", "[2001:db8::/32]:22"} {
+	for _, word := range []string{"pypi.org", "*.a.example", "a.example:22,5432", "10.0.0.7:5432", "10.0.0.7", "[2001:db8::7]:443", "10.1.0.0/16:443",
+		"[2001:db8::/32]:22"} {
 		if rules, err := Parse(word); err != nil || rules[0].String() != word {
 			t.Errorf("%s: %v %v", word, rules, err)
 		}

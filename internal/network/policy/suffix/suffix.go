@@ -1,5 +1,5 @@
 // Package suffix checks rules for what only a large table knows: which names are
-// public suffixes, below which anybody registers names. It is linked into the
+// public suffixes, names below which belong to many owners. It is linked into the
 // client alone.
 package suffix
 
@@ -23,7 +23,7 @@ func Check(rules []policy.Rule) error {
 			continue
 		}
 		if s, _ := publicsuffix.PublicSuffix(name); s == name {
-			return &policy.WordError{Word: r.String(), Why: "anybody can have a name below " + name + ", a public suffix: write *.NAME." + name}
+			return &policy.WordError{Word: r.String(), Why: name + " is a public suffix, names below it belong to many owners: write *.NAME." + name}
 		}
 	}
 	return nil
