@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"unsafe"
 
+	"berth/internal/node/room"
+
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
@@ -71,7 +73,7 @@ func keptMask() (mask uint64) {
 
 // confineThread takes from the thread it runs on what commands shall not have.
 func confineThread() (left confined, err error) {
-	if left.capabilities, err = dropCapabilities(keptMask()); err != nil {
+	if left.capabilities, err = room.DropCapabilities(keptMask()); err != nil {
 		return left, fmt.Errorf("take capabilities from commands: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -87,58 +89,6 @@ func confineThread() (left confined, err error) {
 	}
 	left.filtered = true
 	return left, nil
-}
-
-// dropCapabilities leaves the thread, and what it starts, only those of mask, and
-// returns what programs can still have.
-func dropCapabilities(mask uint64) (left uint64, err error) {
-	var bounding uint64
-	for c := range 64 {
-		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
-		if err != nil {
-			break // the kernel knows no more
-		}
-		if has == 1 {
-			bounding |= 1 << c
-		}
-	}
-	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&head, &data[0]); err != nil {
-		return bounding, err
-	}
-	permitted := uint64(data[0].Permitted) | uint64(data[1].Permitted)<<32
-	const setpcap = 1 << unix.CAP_SETPCAP
-	if permitted&setpcap != 0 {
-		if data[0].Effective |= setpcap; bounding&^mask != 0 {
-			if err := unix.Capset(&head, &data[0]); err != nil {
-				return bounding, err
-			}
-		}
-		for c := range 64 {
-			if bounding&^mask&(1<<c) != 0 {
-				if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
-					return bounding, err
-				}
-			}
-		}
-		bounding &= mask
-	}
-	for i := range data {
-		m := uint32(mask >> (32 * i))
-		data[i].Effective &= m
-		data[i].Permitted &= m
-		data[i].Inheritable &= m // and the ambient ones with it
-	}
-	if err := unix.Capset(&head, &data[0]); err != nil {
-		return bounding, err
-	}
-	// Where the bounding set cannot be made smaller, no program gives more than
-	// is permitted now: NoNewPrivs is set.
-	if permitted&setpcap == 0 {
-		return permitted & mask, nil
-	}
-	return bounding, nil
 }
 
 // setFilter has the kernel ask a program at each call of this thread and of what
