@@ -101,7 +101,7 @@ func (a *acceptor) listen(to netip.AddrPort, l listener) error {
 
 // bound makes a socket with an address of the room.
 func bound(to netip.AddrPort, kind int) (fd int, err error) {
-	family, addr := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Port: int(to.Port())})
+	family, addr := unix.AF_INET, unix.Sockaddr(nil)
 	if to.Addr().Is4() {
 		addr = &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	} else {

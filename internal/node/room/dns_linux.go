@@ -2,6 +2,7 @@ package room
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -147,7 +148,7 @@ func parseQuestion(b []byte) *query {
 		return x
 	}
 	if x.q, err = p.Question(); err == nil {
-		if _, err = p.Question(); err == dnsmessage.ErrSectionDone {
+		if _, err = p.Question(); errors.Is(err, dnsmessage.ErrSectionDone) {
 			err = nil
 		} else if err == nil {
 			err = io.ErrUnexpectedEOF // another one

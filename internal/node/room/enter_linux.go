@@ -129,7 +129,7 @@ func wait(pid int) int {
 
 func retry(call func() (int, error)) (n int, err error) {
 	for {
-		if n, err = call(); err != unix.EINTR {
+		if n, err = call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

@@ -1,6 +1,7 @@
 package room
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -102,7 +103,7 @@ func (n *Names) Literal(to netip.Prefix, ports []uint16) error {
 	}
 	for _, p := range ports {
 		err := n.accept.listen(netip.AddrPortFrom(at, p), listener{free: n.flows, take: take})
-		if err != nil && err != unix.EADDRINUSE { // a command's server has it: that answers
+		if err != nil && !errors.Is(err, unix.EADDRINUSE) { // a command's server has it: that answers
 			return fmt.Errorf("listen on %s: %w", netip.AddrPortFrom(at, p), err)
 		}
 	}
@@ -180,10 +181,11 @@ func (n *Names) grant(name string, ports []uint16) answer {
 		if slices.Contains(h.ports, p) || len(h.ports) >= maxPorts {
 			continue
 		}
-		switch err := n.accept.listen(netip.AddrPortFrom(h.addr, p), listener{name: name, free: n.flows, take: n.judge.Flow}); err {
-		case nil:
+		err := n.accept.listen(netip.AddrPortFrom(h.addr, p), listener{name: name, free: n.flows, take: n.judge.Flow})
+		switch {
+		case err == nil:
 			h.ports = append(h.ports, p)
-		case unix.EADDRINUSE: // a command's server on all addresses has the port, and answers itself alone
+		case errors.Is(err, unix.EADDRINUSE): // a command's server on all addresses has the port, and answers itself alone
 		default:
 			failed = true
 		}

@@ -198,7 +198,7 @@ func talk(network, to string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	if _, err := c.Write([]byte("hello")); err != nil {
 		return "", err
 	}
@@ -347,7 +347,7 @@ func TestRoomResolvers(t *testing.T) {
 	}
 }
 
-// found compares what a command finds in a room.
+// found compares what a command finds in a room with what it should.
 func found(t *testing.T, plain bool, env ...string) {
 	t.Helper()
 	c := start(t, "all", plain, env...)
@@ -356,6 +356,11 @@ func found(t *testing.T, plain bool, env ...string) {
 	must(t, err)
 	var seen map[string]string
 	must(t, json.Unmarshal(out, &seen))
+	compare(t, seen, plain)
+}
+
+func compare(t *testing.T, seen map[string]string, plain bool) {
+	t.Helper()
 	none, bounding := "0000000000000000", "0000000000000000"
 	if !plain {
 		bounding = fmt.Sprintf("%016x", 1<<unix.CAP_CHOWN|1<<unix.CAP_SETUID|1<<unix.CAP_KILL)

@@ -2,6 +2,7 @@ package room
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -144,7 +145,7 @@ func (n netlink) local(to netip.Prefix) error {
 	b := []byte{family, byte(to.Bits()), 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
 	b = attribute(b, unix.RTA_DST, to.Addr().AsSlice())
 	b = attribute(b, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopback))
-	if err := n.order(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, b); err != nil && err != unix.EEXIST {
+	if err := n.order(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, b); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make a local route to %s: %w", to, err)
 	}
 	return nil
