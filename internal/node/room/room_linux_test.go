@@ -111,6 +111,9 @@ func task(what string) int {
 	switch what {
 	case "code":
 		return 7
+	case "fakeroot":
+		fmt.Println(fakeroot())
+		return 0
 	case "stay":
 		fmt.Println("here")
 		select {}
@@ -177,6 +180,24 @@ func task(what string) int {
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(seen)
 	return 0
+}
+
+// fakeroot gives a file to another user, who then looks at it.
+func fakeroot() (string, error) {
+	f, err := os.CreateTemp("/dev/shm", "room")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	if err := f.Chown(33, 33); err != nil {
+		return "", err
+	}
+	c := exec.CommandContext(context.Background(), "cat", f.Name())
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 33, NoSetGroups: true}}
+	if b, err := c.CombinedOutput(); err != nil {
+		return string(b), err
+	}
+	return "as root", listenOn("127.0.0.1:81")
 }
 
 func lookup(name string) (string, error) {
@@ -433,6 +454,25 @@ func TestRoomEnds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFakeroot: a room has all ids of a container with several extents of them.
+func TestFakeroot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root gives a namespace many ids")
+	}
+	needRooms(t)
+	c := start(t, "fakeroot", true)
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}, {ContainerID: 1, HostID: 100_000, Size: 65_536}}
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true, Credential: &syscall.Credential{},
+	}
+	c.Stderr = os.Stderr
+	out, err := c.Output()
+	must(t, err)
+	if got := string(out); got != "as root listen tcp 127.0.0.1:81: bind: permission denied\n" {
+		t.Errorf("%q", got)
+	}
 }
 
 // TestNoRoom: where the kernel refuses one, the process goes on as it was.
