@@ -188,7 +188,7 @@ func fakeroot() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _, _ = f.Chown(0, 0), os.Remove(f.Name()) }() // the directory is sticky
 	if err := f.Chown(33, 33); err != nil {
 		return "", err
 	}
