@@ -65,7 +65,8 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 				Hint: "is there space left on " + filepath.Dir(at.Scratch) + "?"}
 		}
 	}
-	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, WritableRoot: true, Home: o.home(), Dir: s.Dir, Level: s.Network.Level(b.Level()), Program: program}
+	op := &jobs.Opening{Env: o.environ(), OwnPIDNamespace: true, WritableRoot: true, Home: o.home(), Dir: s.Dir,
+		Level: s.Network.Level(b.Level()), Program: program}
 	op.Explain = Explain(at.On, program, op.Env)
 	if at.Attempt != nil {
 		op.Level = s.Level

@@ -49,7 +49,8 @@ func checkEnvOptions(o jobs.EnvOptions) error {
 		}
 	}
 	if o.Network.Mode != "" && !slices.Contains(jobs.NetworkModes, o.Network.Mode) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown network mode %q", o.Network.Mode), Hint: "give " + strings.Join(jobs.NetworkModes, ", ")}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown network mode %q", o.Network.Mode),
+			Hint: "give " + strings.Join(jobs.NetworkModes, ", ")}
 	}
 	if !slices.Contains([]string{"", "nvidia", "amd"}, o.GPU) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("unknown kind of GPU %q", o.GPU), Hint: `give "nvidia" or "amd"`}

@@ -30,7 +30,9 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 		return err
 	}
 	if mode := s.Reaches().Mode; mode != "" && s.Resources.Tasks > 1 {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("network mode %q does not go with ntasks = %d: the ranks find each other over the network of their nodes", mode, s.Resources.Tasks),
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg: fmt.Sprintf("network mode %q does not go with ntasks = %d: the ranks find each other over the network of their nodes",
+				mode, s.Resources.Tasks),
 			Hint: `leave ntasks out, or make the mode "open"`}
 	}
 	if s.Resources.GPUs != "" && slices.Contains(s.Profile.Forbid, "gres") && slices.Contains(s.Profile.Forbid, "gpus") {
@@ -52,7 +54,8 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			continue
 		}
 		if !k.held {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] " + k.key + " is not available: the profile " + s.Profile.Name + " forbids --" + k.option,
+			return &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  "[resources] " + k.key + " is not available: the profile " + s.Profile.Name + " forbids --" + k.option,
 				Hint: "remove " + k.key + " from the task"}
 		}
 		s.Notes = append(s.Notes, "--"+k.option+" is not sent to the scheduler: the profile "+s.Profile.Name+" forbids it; the runner watches [resources] "+k.key)

@@ -52,7 +52,8 @@ func (e *Engine) mute(s *jobs.Spec) bool {
 
 // mute is the error of that.
 func mute(s *jobs.Spec) error {
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: "the profile " + s.Profile.Name + " says that nodes may not submit jobs, and no standby was submitted that fits",
+	return &jobs.Error{Kind: jobs.KindInfra,
+		Msg:  "the profile " + s.Profile.Name + " says that nodes may not submit jobs, and no standby was submitted that fits",
 		Hint: "where you submit: berth status " + jobs.Short(s.ID)}
 }
 

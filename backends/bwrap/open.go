@@ -24,7 +24,8 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	op := &jobs.Opening{
-		Env: []string{}, OwnPIDNamespace: true, Home: homeOf(s), Dir: s.Dir, Level: s.Network.Level(b.Level()), Program: p, Work: jobs.WorkDir, Shares: shared(),
+		Env: []string{}, OwnPIDNamespace: true, Home: homeOf(s), Dir: s.Dir, Level: s.Network.Level(b.Level()), Program: p,
+		Work: jobs.WorkDir, Shares: shared(),
 		Version: func(ctx context.Context) (string, string) { return program, version(ctx, at.On, p) },
 		Trouble: trouble,
 	}

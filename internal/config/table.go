@@ -35,8 +35,8 @@ var placeKeys = []Key{
 }
 
 var networkKeys = []Key{
-	{Name: "network.mode", Old: "terminal.network", Flag: "network", Type: Word, Words: append(slices.Clone(jobs.NetworkModes), "host"), Default: jobs.NetworkOpen, Jobs: true,
-		Part: "network.mode", Meaning: "what can be reached from inside: everything that its machine reaches, what `network.allow` names, or nothing",
+	{Name: "network.mode", Old: "terminal.network", Flag: "network", Type: Word, Words: append(slices.Clone(jobs.NetworkModes), "host"),
+		Default: jobs.NetworkOpen, Jobs: true, Part: "network.mode", Meaning: "what can be reached from inside: everything that its machine reaches, what `network.allow` names, or nothing",
 		Allow: "network", Safe: noWider, Check: networkMode},
 	{Name: "network.allow", Old: "terminal.allow", Flag: "allow", Type: List, Jobs: true,
 		Part: "network.allow", Meaning: "names (`*.example.com`) and networks of the mode `allow`, which a list alone is, too. Today services alone hold one",

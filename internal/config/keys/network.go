@@ -5,11 +5,8 @@ import (
 	"berth/jobs"
 )
 
-// networkWords are the modes of a network, and the word that Hermes has for the open one.
-var networkWords = append([]string{"host"}, jobs.NetworkModes...)
-
-// NetworkMode reads a mode of a network; "host" is another word for open.
-func NetworkMode(v strict.Value) string {
+// networkMode reads a mode of a network; "host" is another word for open.
+func networkMode(v strict.Value) string {
 	if raw, _ := v.Raw(); raw == "host" {
 		return jobs.NetworkOpen
 	}

@@ -90,12 +90,12 @@ var Fields = []Field{
 	{Name: "external.options", In: func(p *jobs.Place) any { return &external(p).Options }, Noun: "an option", Envs: programs,
 		Text: func(p *jobs.Place) string { return strings.Repeat("set", min(1, len(p.External.Options))) }},
 
-	{Name: "network.mode", In: func(p *jobs.Place) any { return &p.Network.Mode }, Read: func(v strict.Value) any { return NetworkMode(v) }, Task: true, Flag: "network",
-		Noun: "a network of its own", Jobs: sandboxed, Envs: sandboxed, Differs: "another network", Usual: jobs.NetworkOpen, Words: networkWords,
+	{Name: "network.mode", In: func(p *jobs.Place) any { return &p.Network.Mode }, Read: func(v strict.Value) any { return networkMode(v) },
+		Task: true, Flag: "network", Noun: "a network of its own", Jobs: sandboxed, Envs: sandboxed, Differs: "another network", Usual: jobs.NetworkOpen,
 		Help: "network inside, of the `MODE` open, none, or allow: what --allow names (default open)",
 		Env:  "network inside, of the `MODE` open, none, or allow: what --allow names (default open)"},
-	{Name: "network.allow", In: func(p *jobs.Place) any { return &p.Network.Allow }, Read: func(v strict.Value) any { return reachable(v) }, Task: true, Flag: "allow",
-		Noun: "a list of what can be reached", Jobs: sandboxed, Envs: sandboxed, Differs: "another list of what can be reached",
+	{Name: "network.allow", In: func(p *jobs.Place) any { return &p.Network.Allow }, Read: func(v strict.Value) any { return reachable(v) },
+		Task: true, Flag: "allow", Noun: "a list of what can be reached", Jobs: sandboxed, Envs: sandboxed, Differs: "another list of what can be reached",
 		Help: "reach `NAME` and nothing else but the other names, such as pypi.org or *.example.com; repeatable",
 		Env:  "reach `NAME` and nothing else but the other names, such as pypi.org or *.example.com; repeatable"},
 

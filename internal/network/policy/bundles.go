@@ -16,7 +16,8 @@ const (
 	cdn    = "files are served by a content delivery network: whatever it serves under these names can be reached"
 )
 
-// bundles is the data. No wildcard is in it: below a CDN's name are other people's
+// bundles is the data: names that users may allow their tasks. Nothing of berth itself
+// is fetched from them. No wildcard is in it: below a CDN's name are other people's
 // files, too.
 var bundles = []Bundle{
 	{Name: "pip", Date: looked, Note: cdn, Words: []string{"pypi.org", "files.pythonhosted.org"}},
