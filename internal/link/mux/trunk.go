@@ -285,7 +285,7 @@ type stream struct {
 }
 
 func newStream(t *trunk, id uint32) *stream {
-	return &stream{t: t, id: id, up: wire.NewSender(t.out, t.mine, id), down: wire.NewInbox(), answered: make(chan struct{}), over: make(chan struct{})}
+	return &stream{t: t, id: id, up: wire.NewSender(t.out, t.mine, id), down: wire.NewInbox(t.theirs), answered: make(chan struct{}), over: make(chan struct{})}
 }
 
 // frame serves a frame of this stream.

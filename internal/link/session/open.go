@@ -29,6 +29,7 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 		pings: make(chan struct{}, 1), gone: make(chan struct{}), closing: make(chan struct{}),
 		ends: map[uint32]chan int{}, environ: make(chan wire.EnvironMessage, 1), pipes: o.Pipes,
 	}
+	s.net.open(o.Network)
 	wait := o.StartTimeout
 	if wait == 0 {
 		wait = defaultStart
@@ -68,6 +69,9 @@ func (s *Session) greet(o Options) error {
 		hello.Home = append(hello.Home, "") // its own comes first
 	}
 	hello.Home = append(hello.Home, wire.Texts(o.HomeFallback)...)
+	if o.Network != nil || o.NetworkWish.Visitor {
+		hello.Network = &o.NetworkWish
+	}
 	var g wire.GuestHello
 	if banner, err := wire.Hail(s.in, s.out, wire.ClientMagic, wire.GuestMagic, hello, &g); err != nil {
 		return noAnswer(banner, err)
@@ -82,6 +86,9 @@ func (s *Session) greet(o Options) error {
 	if g.NotWritable {
 		return &NotWritableError{Why: text(g.Error)}
 	}
+	if g.Network != nil && g.Network.NoRoom != "" {
+		return &NoRoomError{Why: text(g.Network.NoRoom)}
+	}
 	if g.Error != "" {
 		return fmt.Errorf("the guest cannot work here: %s", text(g.Error))
 	}
@@ -91,12 +98,16 @@ func (s *Session) greet(o Options) error {
 	if o.Look && o.Confine && !seen.Filtered {
 		return errors.New("the guest does not confine its commands") // its input was changed on the way
 	}
+	had, err := clampNetwork(g.Network, hello.Network)
+	if err != nil {
+		return err
+	}
 	s.in.Seal(key, wire.FromGuest)
 	s.out.Seal(key, wire.FromClient)
 	s.out.Takes(g.MaxStart)
 	s.guest = Guest{
 		Version: g.Version, PID: max(g.PID, 0), OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: text(g.Kernel),
-		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell), Env: wire.Strings(g.Env), Seen: seen,
+		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell), Env: wire.Strings(g.Env), Seen: seen, Network: had,
 	}
 	return nil
 }

@@ -56,6 +56,11 @@ type Options struct {
 	// Confine has commands run with few capabilities, without a way to new ones,
 	// and with a filter of system calls. The guest itself has more.
 	Confine bool
+	// Network decides on the connections of commands, and carries them; nil is that
+	// the guest is to prepare nothing for them.
+	Network Network
+	// NetworkWish is what the guest prepares for it.
+	NetworkWish wire.NetworkWish
 }
 
 // Guest is what a guest says of itself and of the place it runs in.
@@ -70,6 +75,8 @@ type Guest struct {
 	Shell           string     // evaluates Shell commands
 	Env             []string   // of commands; only with TellEnv
 	Seen            *jobs.Seen // of its place; only with Look
+	// Network is what it has prepared; only with a Network.
+	Network *wire.NetworkHad
 }
 
 // StartRequest is a command to start in the environment.

@@ -44,8 +44,8 @@ type channel struct {
 func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, out, in *pipe) *Process {
 	p := &Process{
 		s: s, stream: stream, out: out, in: in, begun: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
-		stdout: &channel{typ: wire.Stdout, inbox: wire.NewInbox()},
-		stderr: &channel{typ: wire.Stderr, inbox: wire.NewInbox()},
+		stdout: &channel{typ: wire.Stdout, inbox: wire.NewInbox(wire.Stdout)},
+		stderr: &channel{typ: wire.Stderr, inbox: wire.NewInbox(wire.Stderr)},
 	}
 	var flushing sync.WaitGroup
 	for _, c := range []struct {

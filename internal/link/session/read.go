@@ -52,7 +52,12 @@ func (s *Session) frame(f wire.Frame) error {
 		case s.environ <- m:
 		default:
 		}
+	case wire.Query, wire.Flow:
+		return s.begun(f)
 	default:
+		if f.Stream&wire.OfGuest != 0 {
+			return s.net.flows.Route(f, receiver.frame)
+		}
 		return s.streams.Route(f, receiver.frame)
 	}
 	return nil

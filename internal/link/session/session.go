@@ -36,6 +36,12 @@ type CgroupError struct{ At string }
 // Error says where.
 func (e *CgroupError) Error() string { return "cgroups can be written in the container: " + e.At }
 
+// NoRoomError says that a guest could not make the room that it was to serve in.
+type NoRoomError struct{ Why string }
+
+// Error is what the guest has found.
+func (e *NoRoomError) Error() string { return "no room can be made below the container: " + e.Why }
+
 // Session is a conversation with one guest. It is safe for concurrent use.
 type Session struct {
 	r     io.Reader
@@ -45,6 +51,7 @@ type Session struct {
 	guest Guest
 
 	pipes Pipes // nil is none
+	net   network
 
 	pings    chan struct{}
 	silent   atomic.Int64 // pings, see Unanswered
@@ -177,7 +184,7 @@ func (s *Session) shut(why error) {
 		s.mu.Lock()
 		s.broken = why
 		s.mu.Unlock()
-		waiting := s.streams.Close(why)
+		waiting := append(s.streams.Close(why), s.net.close(why)...)
 		close(s.closing)
 		_ = s.w.Close()
 		closeReader(s.r)

@@ -12,6 +12,17 @@ import (
 // channels.
 const Window = 256 << 10
 
+// FlowWindow is that of a flow: there may be a thousand, whose bytes wait in memory.
+const FlowWindow = 64 << 10
+
+// window is that of a channel.
+func (t Type) window() int {
+	if t == FlowUp || t == FlowDown {
+		return FlowWindow
+	}
+	return Window
+}
+
 // ErrFlow is a side that sent more than it had credit for, or gave credit for
 // what was never sent.
 var ErrFlow = errors.New("flow control was ignored")
@@ -48,7 +59,7 @@ func (s *Sender) Pipe() *os.File {
 
 // NewSender returns the sending side of a channel.
 func NewSender(w *Writer, typ Type, stream uint32) *Sender {
-	s := &Sender{w: w, typ: typ, stream: stream, credit: Window}
+	s := &Sender{w: w, typ: typ, stream: stream, credit: typ.window()}
 	s.ready.L = &s.mu
 	return s
 }
@@ -57,7 +68,7 @@ func NewSender(w *Writer, typ Type, stream uint32) *Sender {
 func (s *Sender) Grant(n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n <= 0 || n > Window-s.credit {
+	if n <= 0 || n > s.typ.window()-s.credit {
 		return ErrFlow
 	}
 	s.credit += n
@@ -138,19 +149,22 @@ func (s *Sender) Close() error {
 }
 
 // Inbox is the receiving side of a channel: it holds what has come and was not
-// taken yet, at most [Window] bytes. Put and Fail never block.
+// taken yet, at most a window of bytes. Put and Fail never block.
 type Inbox struct {
+	window int
 	mu     sync.Mutex
 	ready  sync.Cond
 	buf    []byte
+	taken  int  // by Read, of buf
+	done   int  // by Read, and not yet granted back
 	owed   int  // bytes put and not yet granted back
 	closed bool // its end has come
 	failed bool // no reader takes bytes any more
 }
 
-// NewInbox returns an empty Inbox.
-func NewInbox() *Inbox {
-	b := &Inbox{}
+// NewInbox returns an empty Inbox of a channel of this type.
+func NewInbox(t Type) *Inbox {
+	b := &Inbox{window: t.window()}
 	b.ready.L = &b.mu
 	return b
 }
@@ -162,7 +176,7 @@ func (b *Inbox) Put(p []byte) error {
 	if b.failed {
 		return nil // it was on its way when the channel was given up
 	}
-	if b.closed || len(p) > Window-b.owed {
+	if b.closed || len(p) > b.window-b.owed {
 		return ErrFlow
 	}
 	b.closed = len(p) == 0
@@ -209,7 +223,7 @@ func (b *Inbox) Drain(w io.Writer, grant func(n int)) (err error) {
 		}
 		// Less than a quarter of the window is held back, so a sender whose
 		// bytes were all taken always has credit.
-		if done += len(p); done >= Window/4 {
+		if done += len(p); done >= b.window/4 {
 			b.mu.Lock()
 			b.owed -= done
 			b.mu.Unlock()
@@ -217,4 +231,34 @@ func (b *Inbox) Drain(w io.Writer, grant func(n int)) (err error) {
 			done = 0
 		}
 	}
+}
+
+// Read takes bytes as an io.Reader does, in place of Drain. A channel that was given
+// up ends with io.ErrUnexpectedEOF.
+func (b *Inbox) Read(p []byte, grant func(n int)) (n int, err error) {
+	b.mu.Lock()
+	for b.taken == len(b.buf) && !b.closed {
+		b.ready.Wait()
+	}
+	if b.taken == len(b.buf) {
+		defer b.mu.Unlock()
+		if b.failed {
+			return 0, io.ErrUnexpectedEOF
+		}
+		return 0, io.EOF
+	}
+	n = copy(p, b.buf[b.taken:])
+	if b.taken += n; b.taken == len(b.buf) {
+		b.buf, b.taken = b.buf[:0], 0
+	}
+	back := 0
+	if b.done += n; b.done >= b.window/4 {
+		back, b.done = b.done, 0
+		b.owed -= back
+	}
+	b.mu.Unlock()
+	if back > 0 {
+		grant(back)
+	}
+	return n, nil
 }

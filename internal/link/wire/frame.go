@@ -30,11 +30,19 @@ const (
 	Resize     Type = 12 // client: the new size of the command's terminal
 	Started    Type = 13 // guest: the command of this stream has begun
 	Environ    Type = 14 // client: what sets the environment of commands, before the first. guest: its answer, on the same stream number
+	Query      Type = 15 // guest: may a name be reached? client: its answer, on the same stream
+	Flow       Type = 16 // guest: a connection that was made inside. client: what was decided, where that was asked for
+	FlowEnd    Type = 17 // both ways: nothing more of a flow passes
 	Stdin      Type = 128
 	Stdout     Type = 129
 	Stderr     Type = 130
 	PromptData Type = 131
+	FlowUp     Type = 132 // guest: bytes of a connection inside
+	FlowDown   Type = 133 // client: bytes to it
 )
+
+// OfGuest is in the numbers of streams that the guest begins: of queries and flows.
+const OfGuest = 1 << 31
 
 // raw tells whether the payload of a type is bytes of a channel.
 func (t Type) raw() bool { return t >= Stdin }

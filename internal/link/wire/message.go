@@ -44,6 +44,37 @@ type ClientHello struct {
 	// Confine has commands, and not the guest itself, run with few capabilities
 	// and a filter of system calls.
 	Confine bool `json:"confine,omitempty"`
+	// Network has commands reach what the client allows; nil is that the guest does
+	// nothing of the kind.
+	Network *NetworkWish `json:"network,omitempty"`
+}
+
+// NetworkWish is what a guest is to prepare for the connections of commands.
+type NetworkWish struct {
+	// Literals are addresses and networks that are reached by their numbers, in a room.
+	Literals []Literal `json:"literals,omitempty"`
+	// Door asks for the proxy door.
+	Door bool `json:"door,omitempty"`
+	// Credentials are those for which there is a base URL on the loopback.
+	Credentials []string `json:"credentials,omitempty"`
+	// Visitor says that the room is another guest's: commands are confined as in a
+	// room, and nothing is prepared.
+	Visitor bool `json:"visitor,omitempty"`
+}
+
+// Literal is addresses of a rule with its ports.
+type Literal struct {
+	Prefix string   `json:"prefix"`
+	Ports  []uint16 `json:"ports"`
+}
+
+// NetworkHad is what a guest has prepared.
+type NetworkHad struct {
+	Room   bool   `json:"room,omitempty"`    // commands run in a room: the transparent door
+	NoRoom string `json:"no_room,omitempty"` // why there is none
+	Door   int    `json:"door,omitempty"`    // the port of the proxy door
+	// Credentials are the ports of base URLs, in the order of the wish.
+	Credentials []int `json:"credentials,omitempty"`
 }
 
 // GuestHello is the guest's answer. When Error is set, the guest leaves.
@@ -64,6 +95,8 @@ type GuestHello struct {
 	NotWritable bool `json:"not_writable,omitempty"`
 	// Seen is there where it was asked for.
 	Seen *jobs.Seen `json:"seen,omitempty"`
+	// Network is there where it was asked for.
+	Network *NetworkHad `json:"network,omitempty"`
 }
 
 // StartMessage begins a command. With Prompt, the client sends the channel
@@ -187,4 +220,37 @@ type PingMessage struct {
 type CreditMessage struct {
 	Channel Type `json:"channel"`
 	Bytes   int  `json:"bytes"`
+}
+
+// QueryMessage asks whether a name may be reached.
+type QueryMessage struct {
+	Name string `json:"name"`
+}
+
+// QueryAnswer is the answer. Of a name that is allowed it has the ports.
+type QueryAnswer struct {
+	Allowed bool     `json:"allowed,omitempty"`
+	Ports   []uint16 `json:"ports,omitempty"`
+}
+
+// FlowMessage is a connection that was made inside. Its bytes pass as [FlowUp] and
+// [FlowDown].
+type FlowMessage struct {
+	Host string `json:"host,omitempty"` // a name, or an address
+	Port uint16 `json:"port,omitempty"`
+	// Proxy says that the program inside takes what answers for an HTTP proxy.
+	Proxy bool `json:"proxy,omitempty"`
+	// Tell asks for a [FlowAnswer] before the first byte.
+	Tell bool `json:"tell,omitempty"`
+	// Credential, in place of a host, is whose base URL was connected to.
+	Credential string `json:"credential,omitempty"`
+}
+
+// FlowAnswer says what was decided of a flow.
+type FlowAnswer struct {
+	Allowed bool   `json:"allowed,omitempty"`
+	Rule    string `json:"rule,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+	// NoWay says that it would be allowed, and that there is no way out at the moment.
+	NoWay bool `json:"no_way,omitempty"`
 }

@@ -15,7 +15,8 @@ var ErrMany = errors.New("too much is under way")
 // numbers them, and never uses a number twice. The zero value is usable. It is safe
 // for concurrent use.
 type Streams[S any] struct {
-	Most int // at a time; 0 is no bound
+	Most  int    // at a time; 0 is no bound
+	First uint32 // the number before that of the first one of this side's
 
 	mu   sync.Mutex
 	all  map[uint32]S
@@ -33,7 +34,7 @@ func (t *Streams[S]) Open(make func(n uint32) S) (s S, err error) {
 	if t.full() {
 		return s, ErrMany
 	}
-	t.last++
+	t.last = max(t.last, t.First) + 1
 	s = make(t.last)
 	t.put(t.last, s)
 	return s, nil

@@ -196,7 +196,7 @@ func (l *loop) Write(frame []byte) (int, error) {
 }
 
 func newLoop() *loop {
-	l := &loop{in: NewInbox()}
+	l := &loop{in: NewInbox(Stdout)}
 	l.sender = NewSender(NewWriter(l), Stdout, 1)
 	return l
 }
@@ -246,7 +246,7 @@ func TestFlow(t *testing.T) {
 }
 
 func TestFlowIsKept(t *testing.T) {
-	in := NewInbox()
+	in := NewInbox(Stdout)
 	for range Window / MaxData {
 		if err := in.Put(make([]byte, MaxData)); err != nil {
 			t.Fatal(err)

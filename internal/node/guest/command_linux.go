@@ -62,9 +62,9 @@ func newCommand(s *server, stream uint32, m wire.StartMessage) *command {
 	}
 	switch {
 	case m.Prompt:
-		c.prompt = wire.NewInbox()
+		c.prompt = wire.NewInbox(wire.Stdin)
 	case m.Stdin || m.TTY != nil:
-		c.stdin = wire.NewInbox()
+		c.stdin = wire.NewInbox(wire.Stdin)
 	}
 	return c
 }

@@ -64,7 +64,7 @@ func (s *server) startFile(stream uint32, m wire.StartMessage) {
 	}
 	o.ctx, o.stop = context.WithCancelCause(context.Background())
 	if m.Stdin {
-		o.stdin = wire.NewInbox()
+		o.stdin = wire.NewInbox(wire.Stdin)
 	}
 	s.streams.Put(stream, o)
 	s.running.Add(1)

@@ -43,7 +43,7 @@ func (c *client) startKeep(stream uint32, m *wire.StartMessage) error {
 	// Its end is that of the client, the stream or the keeper.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	if m.Stdin {
-		r.stdin = wire.NewInbox()
+		r.stdin = wire.NewInbox(wire.Stdin)
 	}
 	c.streams.Put(stream, r)
 	go r.run()

@@ -1,0 +1,161 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"berth/internal/link/wire"
+)
+
+// A Network decides on what commands want to reach. It is called for many of them at
+// once.
+type Network interface {
+	// Query tells whether a name may be reached.
+	Query(ctx context.Context, name string) wire.QueryAnswer
+	// Flow has a connection until it returns, and closes it.
+	Flow(ctx context.Context, m wire.FlowMessage, f *Flow)
+}
+
+// Most of what a guest may have under way: its own bounds are lower.
+const (
+	mostFlows   = 2048
+	mostQueries = 256
+)
+
+// network is what a session has under way for its [Network].
+type network struct {
+	by      Network
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+	flows   wire.Streams[receiver]
+	queries chan struct{}
+}
+
+func (n *network) open(by Network) {
+	n.by, n.flows.Most, n.queries = by, mostFlows, make(chan struct{}, mostQueries)
+	n.ctx, n.stop = context.WithCancelCause(context.Background())
+}
+
+func (n *network) close(why error) []receiver {
+	n.stop(why)
+	return n.flows.Close(why)
+}
+
+// begun serves the first frame of a stream that the guest begins.
+func (s *Session) begun(f wire.Frame) error {
+	n := &s.net
+	if n.by == nil || f.Stream&wire.OfGuest == 0 {
+		return errors.New("the guest speaks of a network that it was not told of")
+	}
+	stream := f.Stream
+	if f.Type == wire.Query {
+		var m wire.QueryMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		select {
+		case n.queries <- struct{}{}:
+			go func() {
+				defer func() { <-n.queries }()
+				_ = s.out.Message(wire.Query, stream, n.by.Query(n.ctx, m.Name))
+			}()
+		default: // more than any guest of ours asks
+			go func() { _ = s.out.Message(wire.Query, stream, wire.QueryAnswer{}) }()
+		}
+		return nil
+	}
+	var m wire.FlowMessage
+	if err := f.Decode(&m); err != nil {
+		return err
+	}
+	switch err := n.flows.Next(stream); {
+	case errors.Is(err, wire.ErrMany):
+		go func() { _ = s.out.Message(wire.FlowEnd, stream, nil) }()
+		return nil
+	case err != nil:
+		return err
+	}
+	c := &Flow{s: s, stream: stream, in: wire.NewInbox(wire.FlowUp), out: wire.NewSender(s.out, wire.FlowDown, stream)}
+	n.flows.Put(stream, c)
+	go func() {
+		defer c.Close()
+		n.by.Flow(n.ctx, m, c)
+	}()
+	return nil
+}
+
+// Flow is a connection of a command's, as a stream.
+type Flow struct {
+	s       *Session
+	stream  uint32
+	in      *wire.Inbox
+	out     *wire.Sender
+	ending  sync.Once // of what goes to the command
+	closing sync.Once
+}
+
+// Read reads what the command has written.
+func (c *Flow) Read(p []byte) (int, error) {
+	return c.in.Read(p, c.s.out.Credits(wire.FlowUp, c.stream))
+}
+
+// Write sends bytes to the command.
+func (c *Flow) Write(p []byte) (int, error) { return c.out.Write(p) }
+
+// CloseWrite tells the command that no more comes; reading goes on.
+func (c *Flow) CloseWrite() (err error) {
+	err = io.ErrClosedPipe
+	c.ending.Do(func() { err = c.out.Close() })
+	return err
+}
+
+// Close ends the connection in both directions. What waits for it returns.
+func (c *Flow) Close() error {
+	c.closing.Do(func() {
+		c.lose()
+		c.s.net.flows.Remove(c.stream)
+		_ = c.s.out.Message(wire.FlowEnd, c.stream, nil)
+	})
+	return nil
+}
+
+// Tell answers a flow whose message asks for it.
+func (c *Flow) Tell(a wire.FlowAnswer) { _ = c.s.out.Message(wire.Flow, c.stream, a) }
+
+func (c *Flow) frame(f wire.Frame) error {
+	switch f.Type {
+	case wire.FlowUp:
+		return c.in.Put(f.Payload)
+	case wire.Credit:
+		return wire.Granted(f, c.out)
+	case wire.FlowEnd:
+		c.lose()
+	}
+	return nil
+}
+
+func (c *Flow) lose() {
+	c.in.Fail()
+	c.out.Stop()
+}
+
+// clampNetwork checks what a guest says of the network against what it was asked for.
+func clampNetwork(had *wire.NetworkHad, wish *wire.NetworkWish) (*wire.NetworkHad, error) {
+	switch {
+	case wish == nil || wish.Visitor:
+		return nil, nil
+	case had == nil:
+		return nil, errors.New("the guest has prepared nothing for the network of its commands")
+	case len(had.Credentials) != len(wish.Credentials):
+		return nil, errors.New("the guest has not prepared all credentials")
+	}
+	out := &wire.NetworkHad{Room: had.Room, Door: max(0, min(had.Door, 65535)), Credentials: had.Credentials}
+	for _, p := range out.Credentials {
+		if p < 1 || p > 65535 {
+			return nil, errors.New("the guest tells a port that is none")
+		}
+	}
+	return out, nil
+}
