@@ -64,6 +64,11 @@ var refusedCalls = []refusedCall{
 	{"syslog", 103, 103, 116, 103},
 }
 
+// limitsCall sets the limits of a process. In a room it is refused for the first
+// process: with a limit of processor time the kernel would end the guest, which no
+// signal reaches there.
+var limitsCall = refusedCall{"prlimit64", 302, 340, 261, 369}
+
 // What the kernel calls the machine that a call is made for (audit.h).
 const (
 	auditAMD64 = 0xc000003e
@@ -82,15 +87,17 @@ const (
 const (
 	dataNumber = 0
 	dataArch   = 4
+	dataFirst  = 16 // the low word of the first argument: all machines here are little-endian
 	allowCall  = 0x7fff0000
 	refuseCall = 0x00050000 | 1 // EPERM
 )
 
 // machine is one of the kinds of calls that a processor takes.
 type machine struct {
-	audit uint32
-	calls []uint32
-	mask  uint32 // of the bits that count in a number
+	audit  uint32
+	calls  []uint32
+	limits uint32 // the number of limitsCall
+	mask   uint32 // of the bits that count in a number
 }
 
 // machines are those of an architecture of Go's: its own and the 32-bit one.
@@ -106,38 +113,44 @@ func machines(arch string) []machine {
 	switch arch {
 	case "amd64":
 		return []machine{
-			{auditAMD64, calls([]uint32{x32KexecLoad}, func(c refusedCall) uint32 { return c.amd64 }), ^uint32(x32Bit)},
-			{auditI386, calls(nil, func(c refusedCall) uint32 { return c.i386 }), ^uint32(0)},
+			{auditAMD64, calls([]uint32{x32KexecLoad}, func(c refusedCall) uint32 { return c.amd64 }), limitsCall.amd64, ^uint32(x32Bit)},
+			{auditI386, calls(nil, func(c refusedCall) uint32 { return c.i386 }), limitsCall.i386, ^uint32(0)},
 		}
 	case "arm64":
 		return []machine{
-			{auditARM64, calls(nil, func(c refusedCall) uint32 { return c.arm64 }), ^uint32(0)},
-			{auditARM, calls(nil, func(c refusedCall) uint32 { return c.arm }), ^uint32(0)},
+			{auditARM64, calls(nil, func(c refusedCall) uint32 { return c.arm64 }), limitsCall.arm64, ^uint32(0)},
+			{auditARM, calls(nil, func(c refusedCall) uint32 { return c.arm }), limitsCall.arm, ^uint32(0)},
 		}
 	}
 	return nil
 }
 
-// filter is the program that the kernel asks at each call of a command; none is
-// an architecture that it was not written for.
-func filter(arch string) []bpf.Instruction {
+// filter is the program that the kernel asks at each call of a command, in a room or
+// not; none is an architecture that it was not written for.
+func filter(arch string, inRoom bool) []bpf.Instruction {
 	all := machines(arch)
 	if len(all) == 0 {
 		return nil
 	}
 	prog := []bpf.Instruction{bpf.LoadAbsolute{Off: dataArch, Size: 4}}
 	for _, m := range all {
+		var limits []bpf.Instruction
+		if inRoom {
+			limits = []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.limits, SkipFalse: 2},
+				bpf.LoadAbsolute{Off: dataFirst, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 1, SkipTrue: 1}}
+		}
 		// Past this machine's part: two words for the number, its calls, and the
 		// two answers.
-		prog = append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.audit, SkipFalse: uint8(len(m.calls) + 4)},
+		prog = append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.audit, SkipFalse: uint8(len(m.calls) + len(limits) + 4)},
 			bpf.LoadAbsolute{Off: dataNumber, Size: 4}, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: m.mask})
 		for i, n := range m.calls {
-			prog = append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: n, SkipTrue: uint8(len(m.calls) - i)})
+			prog = append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: n, SkipTrue: uint8(len(m.calls) - i + len(limits))})
 		}
+		prog = append(prog, limits...)
 		prog = append(prog, bpf.RetConstant{Val: allowCall}, bpf.RetConstant{Val: refuseCall})
 	}
 	return append(prog, bpf.RetConstant{Val: refuseCall})
 }
 
 // ownFilter is the one of this program.
-func ownFilter() []bpf.Instruction { return filter(runtime.GOARCH) }
+func ownFilter(inRoom bool) []bpf.Instruction { return filter(runtime.GOARCH, inRoom) }

@@ -38,7 +38,7 @@ func TestFilter(t *testing.T) {
 			"32-bit": {auditARM, []uint32{309, 310, 311, 425, 426, 427, 386, 364, 388, 371, 347}, []uint32{3, 4, 11, 26, 120, 337}},
 		},
 	} {
-		prog := filter(arch)
+		prog := filter(arch, false)
 		vm, err := bpf.NewVM(prog)
 		if err != nil {
 			t.Fatal(arch, err)
@@ -73,7 +73,7 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%s: a call of another machine: %#x", arch, got)
 		}
 	}
-	if filter("riscv64") != nil {
+	if filter("riscv64", false) != nil {
 		t.Error("a filter of nobody's")
 	}
 }

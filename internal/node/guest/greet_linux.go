@@ -46,7 +46,7 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 			answer.Seen.WritableCgroups = at
 			return errors.New("cgroups can be written at " + at)
 		}
-		conf, left, err := confine()
+		conf, left, err := s.confine(hello.Network)
 		if err != nil {
 			return err
 		}
@@ -73,6 +73,12 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 		return fmt.Errorf("%q, where sessions begin, is not an absolute path", d)
 	}
 	s.watch.set(hello.PingTimeout, time.Now())
+	if w := hello.Network; w != nil && !w.Visitor {
+		answer.Network, err = s.net.prepare(w)
+		if err != nil {
+			return fmt.Errorf("prepare the network of commands: %w", err)
+		}
+	}
 	answer.OwnPIDNamespace = s.ownNS.Load()
 	answer.Home, answer.Path = wire.Text(s.place.get("HOME")), wire.Text(s.place.get("PATH"))
 	answer.Shell = s.place.shell

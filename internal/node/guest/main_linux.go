@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"berth/internal/link/ttystream"
+	"berth/internal/node/room"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +41,11 @@ const Locked = "--locked"
 // the nonce.
 const Terminal = "--terminal"
 
-// Main is `berth-node guest [--joined|--locked|--terminal NONCE]`. It speaks the protocol of package
+// InRoom is an argument before the others: the guest makes a room, see package room,
+// and serves in it; where it can make none, it serves where it is, and says so.
+const InRoom = "--room"
+
+// Main is `berth-node guest [--room] [--joined|--locked|--terminal NONCE]`. It speaks the protocol of package
 // wire on stdin and stdout until it is told to leave, and returns its exit code.
 //
 // A guest with --joined is a visitor: most of what it sees is not its own, and
@@ -50,14 +55,27 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == environ {
 		return sendEnviron(stdout)
 	}
+	words := os.Args[1:max(1, len(os.Args)-len(args))]
+	inRoom := len(args) > 0 && args[0] == InRoom
+	if inRoom {
+		args = args[1:]
+	}
 	joined := len(args) == 1 && args[0] == Joined
 	locked := len(args) == 1 && args[0] == Locked
 	terminal := len(args) == 2 && args[0] == Terminal
 	if len(args) > 0 && !joined && !locked && !terminal {
 		_, _ = fmt.Fprintf(stderr, "berth guest: unknown argument %q\n"+
-			"usage: berth-node guest [--joined|--locked|--terminal NONCE]\n"+
+			"usage: berth-node guest [--room] [--joined|--locked|--terminal NONCE]\n"+
 			"It is started by berth inside an environment.\n", args[0])
 		return codeUsage
+	}
+	var own *room.Room
+	var noRoom error
+	if inRoom {
+		var code int
+		if own, code, noRoom = enterRoom(); noRoom == nil && own == nil {
+			return code
+		}
 	}
 	// What berth keeps is private and is written so; what commands make is
 	// theirs, with the modes that programs expect: package managers refuse
@@ -104,7 +122,8 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 		return serveTerminal(in, out, stderr, args[1])
 	}
 	s := newServer(in, out, stderr)
-	s.joined, s.words = joined, os.Args[1:max(1, len(os.Args)-len(args))]
+	s.joined, s.words = joined, words
+	s.net.room, s.net.noRoom = own, noRoom
 	return s.serve()
 }
 

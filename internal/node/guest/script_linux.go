@@ -48,7 +48,7 @@ func script(args []string) (code int, err error) {
 			return 0, fmt.Errorf("uncover %s: %w", covered, err)
 		}
 	}
-	conf, _, err := confine()
+	conf, _, err := confine(^uint64(0), false)
 	if err != nil {
 		return 0, err
 	}

@@ -43,6 +43,7 @@ type server struct {
 	leaving chan departure
 	pongs   chan wire.PingMessage
 
+	net     network
 	streams wire.Streams[receiver]
 	running sync.WaitGroup // of streams
 
@@ -80,6 +81,7 @@ func newServer(in io.Reader, out io.Writer, stderr io.Writer) *server {
 		leaving: make(chan departure, 1), pongs: make(chan wire.PingMessage, 1),
 		shells: map[string]*shell{},
 	}
+	s.net.s, s.net.streams.First = s, wire.OfGuest
 	s.out = wire.NewWriter(writing(func(p []byte) (int, error) {
 		n, err := out.Write(p)
 		if err != nil {
@@ -254,6 +256,9 @@ func (s *server) frame(f wire.Frame) (run func(), err error) {
 		}
 		s.leave(departure{code: codeQuit, grace: m.Grace})
 	default:
+		if f.Stream&wire.OfGuest != 0 {
+			return nil, s.net.streams.Route(f, receiver.frame)
+		}
 		return nil, s.streams.Route(f, receiver.frame)
 	}
 	return nil, nil

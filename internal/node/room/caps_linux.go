@@ -24,8 +24,12 @@ func effectiveCapabilities() (uint64, error) {
 // but for a fake root's, whose programs change owners and users, and then none that the container
 // did not give. Even these must not take a port below 1024, where names answer, or forge packets.
 func (r *Room) CommandCapabilities(kept uint64) uint64 {
-	return kept & r.most &^ (1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_NET_RAW | 1<<unix.CAP_NET_ADMIN)
+	return kept & r.most & VisitorCapabilities
 }
+
+// VisitorCapabilities are those that commands of another guest may have, which has come
+// into the room.
+const VisitorCapabilities = ^uint64(1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_NET_RAW | 1<<unix.CAP_NET_ADMIN)
 
 // DropCapabilities leaves the calling thread, and what it starts, only those of
 // mask, and returns what programs can still have.

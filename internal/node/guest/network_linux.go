@@ -1,0 +1,241 @@
+package guest
+
+import (
+	"errors"
+	"net/netip"
+	"sync"
+
+	"berth/internal/link/wire"
+	"berth/internal/node/room"
+)
+
+// network is what the guest does for the connections of commands: it decides nothing,
+// and passes questions and bytes on to the client.
+type network struct {
+	s      *server
+	room   *room.Room // nil where there is none
+	noRoom error      // why, where one was asked for
+
+	starting sync.Mutex // streams are numbered in the order of their first frames
+	streams  wire.Streams[receiver]
+}
+
+// enterRoom makes the room. Where the container has another network than a loopback,
+// it makes none, and whoever has opened the container hears of the devices.
+func enterRoom() (*room.Room, int, error) {
+	if found := devices("/proc/self/net/dev"); len(found) > 0 {
+		return nil, 0, errors.New("the container has network devices: " + found[0])
+	}
+	return room.Enter(room.Options{})
+}
+
+// confine begins the thread that starts commands.
+func (s *server) confine(w *wire.NetworkWish) (*confiner, confined, error) {
+	most := ^uint64(0)
+	switch {
+	case s.net.room != nil:
+		most = s.net.room.CommandCapabilities(most)
+	case w != nil && w.Visitor:
+		most = room.VisitorCapabilities
+	}
+	return confine(most, most != ^uint64(0))
+}
+
+// prepare makes what the client wishes for.
+func (n *network) prepare(w *wire.NetworkWish) (had *wire.NetworkHad, err error) {
+	had = &wire.NetworkHad{Room: n.room != nil}
+	if n.noRoom != nil {
+		had.NoRoom = n.noRoom.Error()
+		return had, n.noRoom
+	}
+	if n.room != nil {
+		if err := n.names(w.Literals); err != nil {
+			return nil, err
+		}
+	}
+	return had, nil
+}
+
+// names begins to answer for names, and to take connections.
+func (n *network) names(literals []wire.Literal) error {
+	names, err := n.room.Names(room.Judge{Ask: n.ask, Flow: func(c *room.Conn) {
+		m := wire.FlowMessage{Host: c.Name, Port: c.Port}
+		if m.Host == "" {
+			m.Host = c.Addr.String()
+		}
+		n.carry(m, c, nil)
+	}})
+	if err != nil {
+		return err
+	}
+	for _, l := range literals {
+		prefix, err := netip.ParsePrefix(l.Prefix)
+		if err != nil {
+			return err
+		}
+		if err := names.Literal(prefix, l.Ports); err != nil {
+			return err
+		}
+	}
+	return names.Serve()
+}
+
+// open begins a stream with its first frame.
+func open[R receiver](n *network, t wire.Type, m any, make func(stream uint32) R) (r R, stream uint32, err error) {
+	n.starting.Lock()
+	defer n.starting.Unlock()
+	_, err = n.streams.Open(func(number uint32) receiver {
+		stream, r = number, make(number)
+		return r
+	})
+	if err == nil {
+		if err = n.s.out.Message(t, stream, m); err != nil {
+			n.streams.Remove(stream)
+		}
+	}
+	return r, stream, err
+}
+
+// query is a question under way.
+type query chan wire.QueryAnswer
+
+func (q query) frame(f wire.Frame) error {
+	var m wire.QueryAnswer
+	if f.Type != wire.Query {
+		return nil
+	}
+	if err := f.Decode(&m); err != nil {
+		return err
+	}
+	select {
+	case q <- m:
+	default:
+	}
+	return nil
+}
+
+// ask asks the client for a name.
+func (n *network) ask(name string) (ports []uint16, allowed bool) {
+	q, stream, err := open(n, wire.Query, wire.QueryMessage{Name: name}, func(uint32) query { return make(query, 1) })
+	if err != nil {
+		return nil, false
+	}
+	defer n.streams.Remove(stream)
+	m := <-q // the guest ends when its client does not answer
+	return m.Ports, m.Allowed
+}
+
+// conn is a connection that a command has made.
+type conn interface {
+	Read(p []byte) (int, error)
+	Write(p []byte) (int, error)
+	CloseWrite() error
+	Close() error
+}
+
+// flow is one on its way to the client.
+type flow struct {
+	in   *wire.Inbox
+	out  *wire.Sender
+	tell chan wire.FlowAnswer
+	end  chan struct{}
+	once sync.Once
+}
+
+func (c *flow) frame(f wire.Frame) error {
+	switch f.Type {
+	case wire.FlowDown:
+		return c.in.Put(f.Payload)
+	case wire.Credit:
+		return wire.Granted(f, c.out)
+	case wire.FlowEnd:
+		c.finish()
+	case wire.Flow:
+		var m wire.FlowAnswer
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		select {
+		case c.tell <- m:
+		default:
+		}
+	}
+	return nil
+}
+
+func (c *flow) finish() {
+	c.once.Do(func() {
+		c.in.Fail()
+		c.out.Stop()
+		close(c.end)
+	})
+}
+
+// carry passes a connection on until both of its directions have ended, or the client
+// ends it. tell hears of the decision before a byte passes; nil asks for none.
+func (n *network) carry(m wire.FlowMessage, c conn, tell func(wire.FlowAnswer)) {
+	m.Tell = tell != nil
+	f, stream, err := open(n, wire.Flow, m, func(stream uint32) *flow {
+		return &flow{
+			in: wire.NewInbox(wire.FlowDown), out: wire.NewSender(n.s.out, wire.FlowUp, stream),
+			tell: make(chan wire.FlowAnswer, 1), end: make(chan struct{}),
+		}
+	})
+	if err != nil {
+		if tell != nil {
+			tell(wire.FlowAnswer{Hint: "the guest cannot carry it: " + err.Error(), NoWay: true})
+		}
+		return
+	}
+	defer n.streams.Remove(stream)
+	if tell != nil {
+		a := wire.FlowAnswer{Hint: "the connection was ended", NoWay: true}
+		select {
+		case a = <-f.tell:
+		case <-f.end:
+			select {
+			case a = <-f.tell:
+			default:
+			}
+		}
+		tell(a)
+	}
+	up := make(chan struct{})
+	go func() {
+		defer close(up)
+		b := buffers.Get().(*[bufferSize]byte)
+		defer buffers.Put(b)
+		for {
+			got, err := c.Read(b[:])
+			if got > 0 {
+				if _, werr := f.out.Write(b[:got]); werr != nil {
+					return
+				}
+			}
+			if err != nil {
+				_ = f.out.Close()
+				return
+			}
+		}
+	}()
+	err = f.in.Drain(c, n.s.out.Credits(wire.FlowDown, stream))
+	select {
+	case <-f.end: // by the client: what it had sent before was written
+	default:
+		if err == nil {
+			_ = c.CloseWrite()
+			select {
+			case <-up:
+			case <-f.end:
+			}
+		}
+	}
+	f.finish()
+	_ = c.Close() // ends a read
+	<-up
+	_ = n.s.out.Message(wire.FlowEnd, stream, nil)
+}
+
+const bufferSize = 32 << 10
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
