@@ -59,12 +59,10 @@ func argvOver(in jobs.Invocation, last []jobs.Mount, guestArgs []string) ([]stri
 	if in.Hostname != "" {
 		argv = append(argv, "--hostname", in.Hostname)
 	}
-	switch in.Reaches().Mode {
-	case "":
-	case jobs.NetworkNone:
+	if isolated, err := in.Isolated(); err != nil {
+		return nil, err
+	} else if isolated {
 		argv = append(argv, "--net", "--network", "none")
-	default:
-		return nil, in.NoNetwork()
 	}
 	switch in.GPU {
 	case "":
@@ -75,7 +73,7 @@ func argvOver(in jobs.Invocation, last []jobs.Mount, guestArgs []string) ([]stri
 	default:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown kind of GPU " + in.GPU, Hint: `the profile's key is gpu = "nvidia" or gpu = "amd"`}
 	}
-	mounts := slices.Concat([]jobs.Mount{{Source: in.Guest, Destination: GuestPath}}, in.Mounts, covers, last)
+	mounts := slices.Concat([]jobs.Mount{{Source: in.Guest, Destination: GuestPath}}, in.Mounts, coversOf(in.Place), last)
 	for _, m := range mounts {
 		w, err := m.Word()
 		if err != nil {
@@ -87,7 +85,7 @@ func argvOver(in jobs.Invocation, last []jobs.Mount, guestArgs []string) ([]stri
 		argv = append(argv, "--writable")
 	}
 	argv = append(argv, jobs.PlaceholderImage, GuestPath)
-	return append(argv, guestArgs...), nil
+	return append(argv, in.GuestWords(guestArgs)...), nil
 }
 
 // cwdFlag is --cwd from Apptainer 1.2 and SingularityCE 4.0 on; the older

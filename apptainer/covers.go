@@ -2,6 +2,7 @@ package apptainer
 
 import (
 	"os"
+	"slices"
 
 	"berth/jobs"
 )
@@ -14,6 +15,15 @@ var covers = []jobs.Mount{
 	{Source: jobs.PlaceholderKeys, Destination: "/proc/keys"},
 	{Source: jobs.PlaceholderKeys, Destination: "/proc/key-users"},
 	{Source: jobs.PlaceholderCgroups, Destination: cgroupDir},
+}
+
+// coversOf are those of a place. Below a room's /proc the kernel shows nothing that is
+// covered in the container's, and mounts none: the room covers its own.
+func coversOf(p jobs.Place) []jobs.Mount {
+	if !p.Room() {
+		return covers
+	}
+	return slices.DeleteFunc(slices.Clone(covers), func(m jobs.Mount) bool { return m.Source == jobs.PlaceholderKeys })
 }
 
 // scriptsDir is covered alone: without the rest of /.singularity.d the container

@@ -90,22 +90,12 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	if img.dir {
 		op.Notes = append(op.Notes, "the image "+img.path+" is a directory: it must not change as long as the environment stands")
 	}
-	switch s.Reaches().Mode {
-	case "":
-	case jobs.NetworkNone:
-		if f := o.networkNone(ctx); f.cut {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode,
-				Msg:  "a container without a network could not be tried on " + images.Hostname(),
-				Err:  errors.New(f.Why),
-				Hint: hintCut}
-		} else if !f.OK {
-			return nil, &jobs.Error{Kind: jobs.KindConfig,
-				Msg:  "network isolation is not available on " + images.Hostname(),
-				Err:  errors.New(f.Why),
-				Hint: cmp.Or(f.Hint, "leave network out, or open it on another machine")}
+	if isolated, err := s.Isolated(); err != nil {
+		return nil, err
+	} else if isolated {
+		if err := o.hasNetworkNone(ctx); err != nil {
+			return nil, err
 		}
-	default:
-		return nil, s.NoNetwork()
 	}
 	if s.Fakeroot {
 		op.Notes = append(op.Notes, o.fakerootNote())
@@ -211,6 +201,20 @@ func (o *opener) layer(ctx context.Context, dir string, c chosen, img image) (l 
 			Hint: "to start from the beginning: berth env rm " + o.spec.Name}
 	}
 	return l, rebuilt, err
+}
+
+// hasNetworkNone has a container without a network tried, once on a machine.
+func (o *opener) hasNetworkNone(ctx context.Context) error {
+	f := o.networkNone(ctx)
+	switch {
+	case f.cut:
+		return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode,
+			Msg: "a container without a network could not be tried on " + images.Hostname(), Err: errors.New(f.Why), Hint: hintCut}
+	case !f.OK:
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "network isolation is not available on " + images.Hostname(), Err: errors.New(f.Why),
+			Hint: cmp.Or(f.Hint, "leave network out, or open it on another machine")}
+	}
+	return nil
 }
 
 // private covers what of this user's stands below the binds, by what is there now.

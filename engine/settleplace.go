@@ -147,9 +147,6 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 	if err := refuse(p, w); err != nil {
 		return nil, err
 	}
-	if p.Network.Mode == jobs.NetworkAllow && can.Here() {
-		return nil, p.NoNetwork()
-	}
 	image, host, external := p.Image, valueOf(p.SSH), valueOf(p.External)
 	p.Image, p.SSH, p.External = "", nil, nil // as the backend takes them
 	if !can.Daemon {

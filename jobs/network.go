@@ -12,6 +12,34 @@ type Network struct {
 	// Allow are the names and addresses of the mode allow; what none of them
 	// matches is refused.
 	Allow []string `json:"allow,omitempty"`
+	// Transparent says whether commands run in a room, in which connections need no
+	// setting: [TransparentAlways], [TransparentNever], or "" where one can be made.
+	Transparent string `json:"transparent,omitempty"`
+}
+
+// The values of [Network].Transparent.
+const (
+	TransparentAuto   = "auto" // is "" in records
+	TransparentAlways = "always"
+	TransparentNever  = "never"
+)
+
+// Room reports whether commands are to run in a room below the container. A daemon's
+// containers let nothing make one.
+func (p *Place) Room() bool {
+	can := p.Can()
+	return p.Network.Mode == NetworkAllow && p.Network.Transparent != TransparentNever && can.Here() && !can.Daemon
+}
+
+// PhaseDone is the phase of the done commands; that of the task has no name.
+const PhaseDone = "done"
+
+// GuestWords are the arguments of a guest in a place.
+func (p *Place) GuestWords(words []string) []string {
+	if p.Room() && len(words) > 0 && words[0] == "guest" {
+		return append([]string{"guest", "--room"}, words[1:]...)
+	}
+	return words
 }
 
 // The modes of a network, widest first.
@@ -56,10 +84,18 @@ func (p *Place) Reaches() Network {
 	return Network{Mode: NetworkAllow, Allow: p.External.Allow}
 }
 
-// NoNetwork is the error of a backend that has the modes open and none alone.
-func (p *Place) NoNetwork() error {
-	return &Error{Kind: KindConfig, Msg: fmt.Sprintf("network mode %q is not available on the backend %s", p.Reaches().Mode, p.Backend),
-		Hint: `make it "none", or "open"; the backends modal and daytona have lists of what is allowed`}
+// Isolated reports whether the place has a network namespace of its own, in which
+// there is nothing but a loopback: what is allowed comes through the guest.
+func (p *Place) Isolated() (bool, error) {
+	switch mode := p.Reaches().Mode; mode {
+	case "":
+		return false, nil
+	case NetworkNone, NetworkAllow:
+		return true, nil
+	default:
+		return true, &Error{Kind: KindConfig, Msg: fmt.Sprintf("the record has a network mode %q, which this berth does not know", mode),
+			Hint: "use the berth that has submitted it"}
+	}
 }
 
 // Containment is the place's level, and a network that is not open, for people.

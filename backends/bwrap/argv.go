@@ -42,16 +42,21 @@ var programs = []string{
 const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // system are the flags for what every place has of the host. For root the kernel's
-// settings below /proc/sys could be written without a capability.
-func system(network string) []string {
+// settings below /proc/sys could be written without a capability; a room's /proc has
+// covers of its own, and the kernel mounts none below one that is covered.
+func system(isolated, inRoom bool) []string {
 	var argv []string
-	if network == "none" {
+	if isolated {
 		argv = append(argv, "--unshare-net")
 	}
-	for _, p := range programs {
-		argv = append(argv, "--ro-bind-try", p, p)
+	for _, dir := range programs {
+		argv = append(argv, "--ro-bind-try", dir, dir)
 	}
-	return append(argv, "--proc", "/proc", "--ro-bind-try", "/proc/sys", "/proc/sys", "--dev", "/dev")
+	argv = append(argv, "--proc", "/proc")
+	if !inRoom {
+		argv = append(argv, "--ro-bind-try", "/proc/sys", "/proc/sys")
+	}
+	return append(argv, "--dev", "/dev")
 }
 
 // own are the place's own directories on the host.
@@ -73,8 +78,12 @@ func render(bwrap string, in jobs.Invocation, o own, covers []jobs.Mount, guestA
 	if in.Hostname != "" {
 		argv = append(argv, "--hostname", in.Hostname)
 	}
-	argv = append(argv, system(in.Reaches().Mode)...)
-	if o.keys {
+	isolated, err := in.Isolated()
+	if err != nil {
+		return nil, err
+	}
+	argv = append(argv, system(isolated, in.Room())...)
+	if o.keys && !in.Room() {
 		argv = append(argv, "--ro-bind", "/dev/null", "/proc/keys", "--ro-bind", "/dev/null", "/proc/key-users")
 	}
 	argv = append(argv, "--ro-bind", o.etc+"/passwd", "/etc/passwd", "--ro-bind", o.etc+"/group", "/etc/group",
@@ -91,7 +100,7 @@ func render(bwrap string, in jobs.Invocation, o own, covers []jobs.Mount, guestA
 	}
 	// What bwrap itself has made, mount points above all, is in memory.
 	argv = append(argv, "--remount-ro", "/", "--setenv", "PATH", searched, "--setenv", "LANG", "C.UTF-8", "--chdir", "/tmp", "--", guestPath)
-	return append(argv, guestArgs...), nil
+	return append(argv, in.GuestWords(guestArgs)...), nil
 }
 
 // refuse refuses what bubblewrap does not have, and destinations that are not a
@@ -112,9 +121,6 @@ func refuse(p jobs.Place, gpu string) error {
 		if k.set {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + " is not available on the backend bwrap, which shows the host's own programs", Hint: hint}
 		}
-	}
-	if mode := p.Reaches().Mode; mode != "" && mode != jobs.NetworkNone {
-		return p.NoNetwork()
 	}
 	for _, m := range p.Mounts {
 		d := path.Clean(m.Destination)

@@ -48,7 +48,7 @@ func (b *Backend) Check(ctx context.Context) jobs.Checked {
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	argv := append([]string{path}, namespaces...)
-	argv = append(append(argv, system("")...), "--", "/bin/true")
+	argv = append(append(argv, system(false, false)...), "--", "/bin/true")
 	if _, err := run.Output(ctx, b.On, jobs.Cmd{Argv: argv, Dir: "/", Env: []string{}}); err != nil {
 		return jobs.Checked{Health: jobs.Unhealthy, Reason: err.Error(), Hint: hintUser}
 	}

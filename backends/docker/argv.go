@@ -94,12 +94,10 @@ func placeFlags(p *jobs.Place) (argv []string, err error) {
 	if p.Hostname != "" {
 		argv = append(argv, "--hostname", p.Hostname)
 	}
-	switch p.Reaches().Mode {
-	case "":
-	case jobs.NetworkNone:
+	if isolated, err := p.Isolated(); err != nil {
+		return nil, err
+	} else if isolated {
 		argv = append(argv, "--network", "none")
-	default:
-		return nil, p.NoNetwork()
 	}
 	gpu, err := gpuFlags(p.GPU)
 	return append(argv, gpu...), err

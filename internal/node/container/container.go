@@ -14,6 +14,7 @@ import (
 
 	"berth/apptainer/names"
 	"berth/internal/link/session"
+	"berth/internal/link/wire"
 	"berth/internal/sys/run"
 	"berth/jobs"
 )
@@ -47,6 +48,10 @@ type Options struct {
 	// reached there, see [jobs.Spec].
 	Binds []jobs.Mount
 	Allow []string
+	// Network decides on the connections of commands, for which the guest prepares
+	// NetworkWish; nil is that it has nothing to decide.
+	Network     session.Network
+	NetworkWish wire.NetworkWish
 	// Note takes what people should know of the end; never nil.
 	Note func(text string)
 }
@@ -129,6 +134,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		StartTimeout: o.Start, PingTimeout: o.GuestWait, OwnPIDNamespace: o.Opening.OwnPIDNamespace,
 		Home: o.Opening.Home, User: o.User, Login: o.Opening.Login, Dir: o.Opening.Dir, TellEnv: o.TellEnv, WritableRoot: o.Opening.WritableRoot,
 		Look: o.Opening.Level != "" && o.Opening.Level != jobs.LevelNone, Confine: confines(o.Opening),
+		Network: o.Network, NetworkWish: o.NetworkWish,
 	})
 	if err == nil {
 		c.stderr.inside()
@@ -198,6 +204,9 @@ func (c *Container) startError(ctx context.Context, err error) error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container's writable layer is not writable", Err: no,
 			Hint: "the container program has mounted it read-only and gone on: " +
 				"are its files yours, with a mode that lets you write, on a file system that is writable here? berth doctor looks at this node"}
+	}
+	if errors.As(err, new(*session.NoRoomError)) {
+		return err
 	}
 	if jobs.KindOf(err) == jobs.KindConfig || c.o.Opening.Answer != nil && jobs.KindOf(err) != jobs.KindUnknown {
 		return err

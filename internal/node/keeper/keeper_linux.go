@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/link/wire"
 	"berth/internal/node/container"
+	"berth/internal/node/egress"
 	"berth/internal/node/supervise"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/socket"
@@ -40,6 +41,7 @@ type keeper struct {
 	// within is the allocation whose batch process this is; zero is none.
 	within allocation
 
+	egress  *egress.Egress // what commands reach; nil where it has nothing to decide
 	box     *container.Container
 	opening *jobs.Opening
 	scratch *container.Scratch

@@ -58,18 +58,25 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	if k.scratch, guest, err = disk.Prepare(ctx); err != nil {
 		return "", err
 	}
-	k.opening, err = opener.Open(ctx, k.spec, jobs.OpenPlace{Dir: k.dir, Guest: guest, Scratch: k.scratch.Dir, On: on, Progress: out.progress})
-	if err != nil {
+	if err := k.openNetwork(); err != nil {
 		return "", err
 	}
-	if k.opening.Rebuilt != "" {
+	place := jobs.OpenPlace{Dir: k.dir, Guest: guest, Scratch: k.scratch.Dir, On: on, Progress: out.progress}
+	err = k.openBox(ctx, opener, place, logFile)
+	if k.withoutRoom(err) {
+		if err = nil; k.opening.Close != nil {
+			err = k.opening.Close()
+		}
+		if err == nil {
+			err = k.openBox(ctx, opener, place, logFile)
+		}
+	}
+	if err == nil && k.opening.Rebuilt != "" {
 		rebuilt = k.opening.Rebuilt
 	}
-	k.box, err = container.Open(ctx, container.Options{
-		Opening: k.opening, On: on, User: k.spec.User, Backend: k.spec.Backend, Stderr: logFile, Log: k.log, Start: k.times.Start, GuestWait: k.times.GuestWait,
-		Unmount: func() time.Duration { return k.times.Unmount }, Stop: k.life.Done(), Note: k.note, Began: k.noteInside,
-		Binds: k.spec.Mounts, Allow: k.spec.HostSockets,
-	})
+	if err != nil && k.opening == nil {
+		return "", err
+	}
 	if err != nil {
 		if jobs.HintOf(err) == "" {
 			err = &jobs.Error{Kind: jobs.KindOf(err), Err: err, Hint: "see " + filepath.Join(k.dir, fileLog)}
@@ -95,6 +102,20 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 		return "", context.Cause(ctx)
 	}
 	return rebuilt, nil
+}
+
+// openBox has the backend open the place, and starts its container.
+func (k *keeper) openBox(ctx context.Context, opener jobs.Opener, place jobs.OpenPlace, logFile io.Writer) (err error) {
+	if k.opening, err = opener.Open(ctx, k.spec, place); err != nil {
+		return err
+	}
+	network, wish := k.network()
+	k.box, err = container.Open(ctx, container.Options{
+		Opening: k.opening, On: on, User: k.spec.User, Backend: k.spec.Backend, Stderr: logFile, Log: k.log, Start: k.times.Start, GuestWait: k.times.GuestWait,
+		Unmount: func() time.Duration { return k.times.Unmount }, Stop: k.life.Done(), Note: k.note, Began: k.noteInside,
+		Binds: k.spec.Mounts, Allow: k.spec.HostSockets, Network: network, NetworkWish: wish,
+	})
+	return err
 }
 
 // newSocket makes the socket and notes where it is, for keeper.json.

@@ -113,7 +113,7 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 			return workspaceError(err)
 		}
 	}
-	c, _, err := r.open(ctx, at)
+	c, _, err := r.open(ctx, at, jobs.PhaseDone)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (r *attempt) line(p *place) ([]string, error) {
 
 // runAgent runs the task's command to its end, or to the end of its time.
 func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte, out *outcome) error {
-	c, argv, err := r.open(ctx, out.place)
+	c, argv, err := r.open(ctx, out.place, "")
 	if argv != nil {
 		if _, serr := store.SetArgv(r.dir, argv); err == nil && serr != nil {
 			r.close(c)

@@ -17,6 +17,7 @@ import (
 	"berth/internal/link/session"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
+	"berth/internal/node/egress"
 	"berth/internal/node/supervise"
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/lease"
@@ -96,6 +97,7 @@ type attempt struct {
 	keys      []string          // NAME=VALUE for the program of the backend alone
 	box       *container.Cgroup // of the container, where a daemon has it, while it is open
 	boxOOMs   int               // kills in it
+	egress    *egress.Egress   // what commands reach; nil where it has nothing to decide
 	stop      stopper
 	clone     jobs.Bytes                    // of the workspace, before the task
 	use       *jobs.OverlayUse              // of the writable layer; nil without one

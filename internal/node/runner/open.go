@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/link/session"
 	"berth/internal/node/container"
 	"berth/internal/sys/lease"
 	"berth/jobs"
@@ -47,11 +48,17 @@ func (r *attempt) openPlace(ctx context.Context, p *place) (*jobs.Opening, error
 // program cannot start the guest from the scratch directory, as a daemon with a /tmp
 // of its own, this and every later container of the attempt has it from the state
 // directory: only the start of one shows that. It returns the argv of the last try.
-func (r *attempt) open(ctx context.Context, p *place) (c *container.Container, argv []string, err error) {
+func (r *attempt) open(ctx context.Context, p *place, phase string) (c *container.Container, argv []string, err error) {
 	if argv, err = r.line(p); err != nil {
 		return nil, nil, err
 	}
-	c, err = r.openContainer(ctx, argv)
+	c, err = r.openContainer(ctx, argv, phase)
+	if r.withoutRoom(err) {
+		if argv, err = r.line(p); err != nil {
+			return nil, nil, err
+		}
+		c, err = r.openContainer(ctx, argv, phase)
+	}
 	if err == nil || r.opening.Unseen == nil || !r.opening.Unseen(err.Error(), r.node) {
 		return c, argv, err
 	}
@@ -65,11 +72,11 @@ func (r *attempt) open(ctx context.Context, p *place) (c *container.Container, a
 	if err != nil {
 		return nil, argv, err
 	}
-	c, err = r.openContainer(ctx, again)
+	c, err = r.openContainer(ctx, again, phase)
 	return c, again, err
 }
 
-func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.Container, error) {
+func (r *attempt) openContainer(ctx context.Context, argv []string, phase string) (*container.Container, error) {
 	opening, first := *r.opening, 0 // the container's first process, where a daemon has it
 	opening.Argv = argv
 	if opening.Init != nil {
@@ -78,7 +85,9 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 			return first
 		}
 	}
+	network, wish := r.network(phase)
 	c, err := container.Open(ctx, container.Options{
+		Network: network, NetworkWish: wish,
 		Opening: &opening, On: r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log,
 		Start: r.times.Start, GuestWait: r.times.GuestWait, Unmount: func() time.Duration { return r.hurried(r.times.Unmount) },
 		Stop: r.stop.Done(), Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
@@ -87,6 +96,9 @@ func (r *attempt) openContainer(ctx context.Context, argv []string) (*container.
 	if err != nil {
 		if r.stop.Why() != nil || ctx.Err() != nil {
 			return nil, errStopped
+		}
+		if errors.As(err, new(*session.NoRoomError)) {
+			return nil, err
 		}
 		if opening.Trouble != nil && jobs.HintOf(err) == "" {
 			if kind, hint := opening.Trouble(err.Error()); hint != "" {

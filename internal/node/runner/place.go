@@ -71,6 +71,9 @@ func (r *attempt) prepare(ctx context.Context) (*place, error) {
 		return nil, errors.Join(err, p.close())
 	}
 	r.opening = p.opening
+	if err := r.openNetwork(); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
 	if f := r.opening.Far; f != nil {
 		r.far = &far{Far: f}
 	}

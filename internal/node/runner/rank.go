@@ -176,7 +176,7 @@ func (k *rank) command(ctx context.Context, out *outcome) error {
 	}
 	k.watchMemory(ctx)
 	k.watchSpace(ctx, out.place)
-	c, argv, err := k.open(ctx, out.place)
+	c, argv, err := k.open(ctx, out.place, "")
 	if err != nil {
 		return err
 	}
