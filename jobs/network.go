@@ -1,28 +1,63 @@
 package jobs
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 )
 
-// Network is what a place reaches beside itself.
+// Network is what a place reaches beside itself. The words of its lists are those of
+// package internal/network/policy.
 type Network struct {
-	Mode string `json:"mode,omitempty"` // [NetworkNone] or [NetworkAllow]; "" is [NetworkOpen]
+	// Mode is [NetworkNone] or [NetworkAllow]; "" is [NetworkOpen]. Bounds count in it.
+	Mode string `json:"mode,omitempty"`
+	// Asked is the mode without the bounds, where these make it narrower; "" is Mode.
+	Asked string `json:"asked,omitempty"`
 	// Allow are the names and addresses of the mode allow; what none of them
-	// matches is refused.
-	Allow []string `json:"allow,omitempty"`
-	// Transparent says whether commands run in a room, in which connections need no
-	// setting: [TransparentAlways], [TransparentNever], or "" where one can be made.
+	// matches is refused. Deny wins over them. Of connections that Opaque names the
+	// first bytes are not looked at.
+	Allow  []string `json:"allow,omitempty"`
+	Deny   []string `json:"deny,omitempty"`
+	Opaque []string `json:"opaque,omitempty"`
+	// Transparent says whether programs reach it without settings:
+	// [TransparentAlways], [TransparentNever]; "" is [TransparentAuto].
 	Transparent string `json:"transparent,omitempty"`
+	// Via is who resolves and dials: [ViaLogin], or [ViaProxy] with a URL; "" is
+	// [ViaNode]. It is the user's and the profile's to say, not a task's.
+	Via    string        `json:"via,omitempty"`
+	Phases NetworkPhases `json:"phases,omitzero"`
+	// Bounds are the policies of others: what one of them refuses is refused.
+	Bounds []NetworkBound `json:"bounds,omitempty"`
+	// Learn allows every name and records it. It is said by a flag alone.
+	Learn bool `json:"learn,omitempty"`
 }
 
-// The values of [Network].Transparent.
-const (
-	TransparentAuto   = "auto" // is "" in records
-	TransparentAlways = "always"
-	TransparentNever  = "never"
-)
+// NetworkPhases are the phases of an attempt that may have a policy of their own.
+type NetworkPhases struct {
+	Done   NetworkPhase `json:"done,omitzero"`
+	Verify NetworkPhase `json:"verify,omitzero"`
+	Build  NetworkPhase `json:"build,omitzero"`
+}
+
+// NetworkPhase is what one phase says. Without Mode and Allow these are the task's, and
+// Opaque is added to the task's. The task's Deny holds in every phase.
+type NetworkPhase struct {
+	Mode   string   `json:"mode,omitempty"`
+	Allow  []string `json:"allow,omitempty"`
+	Deny   []string `json:"deny,omitempty"`
+	Opaque []string `json:"opaque,omitempty"`
+}
+
+// NetworkBound is the policy of a project, profile or site, within which the place's
+// stays. The mode open refuses what Deny names, and nothing else.
+type NetworkBound struct {
+	Origin string   `json:"origin"` // "project FILE", "profile NAME", "site FILE"
+	Mode   string   `json:"mode,omitempty"`
+	Allow  []string `json:"allow,omitempty"`
+	Deny   []string `json:"deny,omitempty"`
+	Opaque []string `json:"opaque,omitempty"`
+}
 
 // Room reports whether commands are to run in a room below the container. A daemon's
 // containers let nothing make one.
@@ -30,9 +65,6 @@ func (p *Place) Room() bool {
 	can := p.Can()
 	return p.Network.Mode == NetworkAllow && p.Network.Transparent != TransparentNever && can.Here() && !can.Daemon
 }
-
-// PhaseDone is the phase of the done commands; that of the task has no name.
-const PhaseDone = "done"
 
 // GuestWords are the arguments of a guest in a place.
 func (p *Place) GuestWords(words []string) []string {
@@ -52,24 +84,140 @@ const (
 // NetworkModes are all of them, widest first.
 var NetworkModes = []string{NetworkOpen, NetworkAllow, NetworkNone}
 
-// Said has the mode that a list alone means.
+// Words of [Network.Transparent].
+const (
+	TransparentAuto   = "auto" // where it can be done
+	TransparentAlways = "always"
+	TransparentNever  = "never"
+)
+
+// Words of [Network.Via].
+const (
+	ViaNode  = "node"
+	ViaLogin = "login"
+	ViaProxy = "proxy:" // before http://HOST:PORT or socks5h://HOST:PORT
+)
+
+// Names of the phases.
+const (
+	PhaseDone   = "done"
+	PhaseVerify = "verify"
+	PhaseBuild  = "build"
+)
+
+// NetworkPhaseNames are all of them.
+var NetworkPhaseNames = []string{PhaseDone, PhaseVerify, PhaseBuild}
+
+// Of returns what a phase says; nil is that there is no phase of this name.
+func (p *NetworkPhases) Of(name string) *NetworkPhase {
+	switch name {
+	case PhaseDone:
+		return &p.Done
+	case PhaseVerify:
+		return &p.Verify
+	case PhaseBuild:
+		return &p.Build
+	}
+	return nil
+}
+
+// Silent reports whether a phase has the task's policy.
+func (p *NetworkPhase) Silent() bool {
+	return p.Mode == "" && p.Allow == nil && p.Deny == nil && p.Opaque == nil
+}
+
+// Silent reports whether all phases have the task's policy.
+func (p NetworkPhases) Silent() bool {
+	return !slices.ContainsFunc(NetworkPhaseNames, func(name string) bool { return !p.Of(name).Silent() })
+}
+
+// Said has the mode that a list alone means, or learning.
 func (n Network) Said() Network {
-	if n.Mode == "" && n.Allow != nil {
+	if n.Learn || n.Mode == "" && n.Allow != nil {
 		n.Mode = NetworkAllow
+	}
+	if n.Learn {
+		n.Asked = ""
 	}
 	return n
 }
 
-// Settled is the same network as records have it: the open one has no word, and other
-// modes than allow have no list.
+// Settled is the same network as records have it, with its bounds in the mode: the open
+// one has no word, and lists without a meaning are left out. What a network denies
+// that is open because nothing was said stays: it is refused where a place is settled.
 func (n Network) Settled() Network {
-	if n = n.Said(); n.Mode == NetworkOpen {
-		n.Mode = ""
+	n = n.Said()
+	said := cmp.Or(n.Asked, n.Mode)
+	own := cmp.Or(said, NetworkOpen)
+	n.Mode, n.Asked = own, ""
+	for _, b := range n.Bounds {
+		if mode := b.said().Mode; !Within(n.Mode, mode) {
+			n.Mode, n.Asked = mode, own
+		}
 	}
-	if n.Mode != NetworkAllow {
+	if own != NetworkAllow {
 		n.Allow = nil
 	}
+	for _, name := range NetworkPhaseNames {
+		if p := n.Phases.Of(name); p.Mode == "" && p.Allow != nil {
+			p.Mode = NetworkAllow // an empty list is not recorded
+		}
+	}
+	if n.Phases.Silent() && n.Mode != NetworkAllow {
+		n.Transparent, n.Via, n.Opaque = "", "", nil
+		if own == NetworkNone || n.Mode == said {
+			n.Deny = nil
+		}
+	}
+	if n.Mode == NetworkOpen {
+		n.Mode = ""
+	}
+	if n.Transparent == TransparentAuto {
+		n.Transparent = ""
+	}
+	if n.Via == ViaNode {
+		n.Via = ""
+	}
 	return n
+}
+
+// said has the mode that is meant; "" is open.
+func (b NetworkBound) said() NetworkBound {
+	if b.Mode == "" && b.Allow != nil {
+		b.Mode = NetworkAllow
+	}
+	return b
+}
+
+// Within is the network with another bound.
+func (n Network) Within(b NetworkBound) Network {
+	n.Bounds = append(slices.Clone(n.Bounds), b.said())
+	return n.Settled()
+}
+
+// NarrowedBy is the origin of the bound that the mode comes from; "" is that it is the
+// network's own.
+func (n Network) NarrowedBy() string {
+	if n = n.Settled(); n.Asked == "" {
+		return ""
+	}
+	i := slices.IndexFunc(n.Bounds, func(b NetworkBound) bool { return b.said().Mode == n.Mode })
+	return n.Bounds[i].Origin
+}
+
+// Phase is the network of a phase, with the same bounds.
+func (n Network) Phase(name string) Network {
+	phases := n.Phases
+	p := phases.Of(name)
+	n.Phases = NetworkPhases{}
+	if p == nil || p.Silent() {
+		return n.Settled()
+	}
+	if p.Mode != "" || p.Allow != nil {
+		n.Mode, n.Allow, n.Opaque, n.Asked, n.Learn = p.Mode, p.Allow, nil, "", false
+	}
+	n.Deny, n.Opaque = slices.Concat(n.Deny, p.Deny), slices.Concat(n.Opaque, p.Opaque)
+	return n.Settled()
 }
 
 // Open reports whether nothing is refused.

@@ -133,6 +133,10 @@ type Profile struct {
 	NodesMute bool `json:"nodes_mute,omitempty"`
 	// Purge are the directories from which the site removes old files.
 	Purge []Purge `json:"purge,omitempty"`
+	// Network bounds the networks of places there, and Via is their way out where the
+	// user names none, see [Network.Via].
+	Network NetworkBound `json:"network,omitzero"`
+	Via     string       `json:"via,omitempty"`
 }
 
 // Purge is a directory below which a site removes files that were not used for so

@@ -97,7 +97,7 @@ type attempt struct {
 	keys      []string          // NAME=VALUE for the program of the backend alone
 	box       *container.Cgroup // of the container, where a daemon has it, while it is open
 	boxOOMs   int               // kills in it
-	egress    *egress.Egress   // what commands reach; nil where it has nothing to decide
+	egress    *egress.Egress    // what commands reach; nil where it has nothing to decide
 	stop      stopper
 	clone     jobs.Bytes                    // of the workspace, before the task
 	use       *jobs.OverlayUse              // of the writable layer; nil without one
