@@ -33,7 +33,6 @@ const (
 	familySetup = "setup"
 	familyJobs  = "jobs"
 	familyKept  = "kept"
-	familyAdmin = "admin"
 )
 
 // everyday is how many families come first; the others stand closer together.
@@ -58,10 +57,10 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 			{"exec", (*app).execCmd}, {"shell", (*app).shellCmd}, {"cp", (*app).cpCmd}, {"bg", (*app).bgCmd}}},
 		{familySetup, "Set up", []verb{{"doctor", (*app).doctorCmd}, {"config", (*app).configCmd}}},
 		{familyJobs, "More about jobs", []verb{
-			{"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}}},
-		{familyKept, "Environments, layers and images", []verb{
-			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd}}},
-		{familyAdmin, "Administration", []verb{{"gc", (*app).gcCmd}, {"version", (*app).versionCmd}}},
+			{"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
+		{familyKept, "Environments, layers, images; administration", []verb{
+			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd},
+			{"gc", (*app).gcCmd}, {"version", (*app).versionCmd}}},
 	}
 	for _, f := range families {
 		root.AddGroup(&cobra.Group{ID: f.id, Title: f.title})

@@ -154,8 +154,8 @@ func newRoot(a *app, args []string) *cobra.Command {
 	help := a.helpCmd()
 	a.finish(help)
 	root.SetHelpCommand(help)
-	root.SetHelpCommandGroupID(familyAdmin)
-	root.SetCompletionCommandGroupID(familyAdmin)
+	root.SetHelpCommandGroupID(familyKept)
+	root.SetCompletionCommandGroupID(familyKept)
 	if root.CompletionOptions.DisableDefaultCmd = alone; !alone {
 		root.InitDefaultCompletionCmd()
 		if c, _, err := root.Find([]string{"completion"}); err == nil {
