@@ -67,6 +67,7 @@ func (e *Engine) submitOwn(ctx context.Context, t jobs.Task, c Choice, prompt, v
 		Resources: jobs.Resources{CPUs: t.Resources.CPUs, Memory: t.Resources.Memory, Time: t.Resources.Time},
 		Scheduler: t.Scheduler, Slurm: t.Slurm, Profile: t.Profile, Target: t.Target,
 	}
+	t.Profile.Network = jobs.NetworkBound{} // of tasks; this has its node's network
 	t.Reference, t.Template = "", ""
 	t.Command = jobs.Command{Argv: append([]string{node, verb, "--home", e.Store.Home(), "--images", e.images.Dir, "--scratch", t.Profile.Scratch}, args...)}
 	s, err := e.Plan(ctx, t, c, false)

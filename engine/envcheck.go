@@ -107,6 +107,9 @@ func samePlace(s *jobs.EnvSpec, wants jobs.Place, held bool) error {
 			continue
 		}
 		has, wanted := cmp.Or(f.Shown(s.Place), f.Usual), f.Shown(wants)
+		if f.Adds && strings.Contains(" "+has+" ", " "+wanted+" ") {
+			continue // the configuration had said the rest
+		}
 		if wanted != "" && wanted != f.Any && has != wanted {
 			return differs(s, f.Differs+": "+none(has)+", not "+wanted)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/images"
@@ -63,7 +64,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 	if said, err = settlePlace(&s.Place, b, w); err != nil {
 		return nil, err
 	}
-	s.Notes = append(s.Notes, said...)
+	s.Notes = slices.Concat(s.Notes, said, narrowed(&s.Place))
 	s.Resources = jobs.Resources{CPUs: max(0, o.Resources.CPUs), Memory: max(0, o.Resources.Memory), Disk: max(0, o.Resources.Disk)}
 	if !o.Strict {
 		s.Defaulted = soft

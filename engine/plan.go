@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/config/keys"
@@ -85,7 +86,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err != nil {
 		return nil, err
 	}
-	s.Notes = append(append(s.Notes, notes...), said...)
+	s.Notes = slices.Concat(s.Notes, notes, said, narrowed(&s.Place))
 	if program, ok := b.(Program); ok {
 		err = settleProgram(ctx, s, program, dry)
 	} else if s.Can().Layers {

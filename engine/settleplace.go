@@ -138,7 +138,10 @@ func isFile(ref string) bool {
 // not have. An image that berth itself puts layers over is settled by the caller. The
 // notes are for people.
 func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err error) {
-	p.Backend, p.Network = b.Name(), p.Network.Settled()
+	p.Backend = b.Name()
+	if err := settleNetwork(p); err != nil {
+		return nil, err
+	}
 	p.Level = p.Network.Level(b.Level())
 	can, on := p.Can(), "backend "+p.Backend
 	if p.Clustered() && (can.OtherHost || can.Daemon && w.env) {
@@ -206,6 +209,9 @@ func refuse(p *jobs.Place, w wanted) error {
 			what, has, counts = f.Noun, f.Envs, f.Noun != ""
 		}
 		if counts && f.Said(*p) && !keys.Has(has, p.Backend) {
+			if by := p.Network.NarrowedBy(); by != "" && f.Name == "network.mode" {
+				what += " of " + by
+			}
 			err := absent(what, p)
 			if f.Usual != "" {
 				err.Hint = fmt.Sprintf("make it %q, or name another --backend; where it is said: berth config show --origin", f.Usual)

@@ -143,16 +143,20 @@ func (n Network) Said() Network {
 }
 
 // Settled is the same network as records have it, with its bounds in the mode: the open
-// one has no word, and lists without a meaning are left out. What a network denies
-// that is open because nothing was said stays: it is refused where a place is settled.
+// one has no word, and lists without a meaning are left out. What an open network denies
+// stays, and is refused where a place is settled.
 func (n Network) Settled() Network {
 	n = n.Said()
-	said := cmp.Or(n.Asked, n.Mode)
-	own := cmp.Or(said, NetworkOpen)
+	own := cmp.Or(n.Asked, n.Mode, NetworkOpen)
 	n.Mode, n.Asked = own, ""
-	for _, b := range n.Bounds {
-		if mode := b.said().Mode; !Within(n.Mode, mode) {
-			n.Mode, n.Asked = mode, own
+	n.Bounds = slices.Clone(n.Bounds)
+	for i := range n.Bounds {
+		b := &n.Bounds[i]
+		if b.Mode == "" && b.Allow != nil {
+			b.Mode = NetworkAllow // an empty list is not recorded
+		}
+		if !Within(n.Mode, b.Mode) {
+			n.Mode, n.Asked = b.Mode, own
 		}
 	}
 	if own != NetworkAllow {
@@ -160,12 +164,12 @@ func (n Network) Settled() Network {
 	}
 	for _, name := range NetworkPhaseNames {
 		if p := n.Phases.Of(name); p.Mode == "" && p.Allow != nil {
-			p.Mode = NetworkAllow // an empty list is not recorded
+			p.Mode = NetworkAllow
 		}
 	}
 	if n.Phases.Silent() && n.Mode != NetworkAllow {
 		n.Transparent, n.Via, n.Opaque = "", "", nil
-		if own == NetworkNone || n.Mode == said {
+		if own == NetworkNone {
 			n.Deny = nil
 		}
 	}
@@ -181,17 +185,9 @@ func (n Network) Settled() Network {
 	return n
 }
 
-// said has the mode that is meant; "" is open.
-func (b NetworkBound) said() NetworkBound {
-	if b.Mode == "" && b.Allow != nil {
-		b.Mode = NetworkAllow
-	}
-	return b
-}
-
 // Within is the network with another bound.
 func (n Network) Within(b NetworkBound) Network {
-	n.Bounds = append(slices.Clone(n.Bounds), b.said())
+	n.Bounds = append(slices.Clone(n.Bounds), b)
 	return n.Settled()
 }
 
@@ -201,8 +197,18 @@ func (n Network) NarrowedBy() string {
 	if n = n.Settled(); n.Asked == "" {
 		return ""
 	}
-	i := slices.IndexFunc(n.Bounds, func(b NetworkBound) bool { return b.said().Mode == n.Mode })
+	i := slices.IndexFunc(n.Bounds, func(b NetworkBound) bool { return b.Mode == n.Mode })
 	return n.Bounds[i].Origin
+}
+
+// List is the list that decides where no more than one does: the network's own, or that
+// of the bound which makes an open one narrower.
+func (n Network) List() []string {
+	if n.Asked != NetworkOpen {
+		return n.Allow
+	}
+	i := slices.IndexFunc(n.Bounds, func(b NetworkBound) bool { return b.Mode == NetworkAllow })
+	return n.Bounds[max(i, 0)].Allow
 }
 
 // Phase is the network of a phase, with the same bounds.

@@ -82,17 +82,15 @@ func TestWithin(t *testing.T) {
 }
 
 // A list without a meaning is not recorded; what an open network denies is kept for a
-// complaint, unless somebody said that it is open.
+// complaint.
 func TestSettledLists(t *testing.T) {
 	lists := func(mode string) jobs.Network {
 		return jobs.Network{Mode: mode, Allow: []string{"a"}, Deny: []string{"b"}, Opaque: []string{"c"}, Transparent: "always", Via: "login"}
 	}
-	deny := jobs.Network{Deny: []string{"b"}}
 	for _, c := range []struct{ n, want jobs.Network }{
-		{lists("open"), jobs.Network{}},
+		{lists("open"), jobs.Network{Deny: []string{"b"}}},
 		{lists("none"), jobs.Network{Mode: "none"}},
 		{lists(""), lists("allow")},
-		{deny, deny},
 		{jobs.Network{Mode: "allow", Transparent: "auto", Via: "node"}, jobs.Network{Mode: "allow"}},
 	} {
 		if diff := cmp.Diff(c.want, c.n.Settled()); diff != "" {

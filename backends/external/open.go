@@ -59,7 +59,7 @@ func request(verb string, s *jobs.EnvSpec, dir string) protocol.Request {
 func spec(s *jobs.EnvSpec) *protocol.Spec {
 	network := protocol.Network{Mode: protocol.NetworkOpen}
 	if n := s.Reaches(); !n.Open() {
-		network = protocol.Network{Mode: n.Mode, Allow: n.Allow}
+		network = protocol.Network{Mode: n.Mode, Allow: n.List()}
 	}
 	mib := func(b jobs.Bytes) int64 { return int64((b + jobs.MiB - 1) / jobs.MiB) }
 	out := &protocol.Spec{Image: s.Image, CPUs: s.Resources.CPUs, MemoryMiB: mib(s.Resources.Memory), DiskMiB: mib(s.Resources.Disk), GPU: s.GPU,

@@ -136,7 +136,8 @@ func (a *app) configShowCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show", Short: "show every key with its value",
 		Long: `Show every key with the value that it has here, defaults too; "-" is no value. Secrets and
-the values of variables are not shown.
+the values of variables are not shown. What a project's file and the profile say of the
+network comes last: it holds beside your own values.
 ` + configExit,
 		Example: `  berth config show
   berth config show --origin      # also the file, variable or profile it comes from`,
@@ -170,13 +171,22 @@ the values of variables are not shown.
 					show(key, v)
 				}
 			}
+			bounds := cfg.NetworkBounds()
+			for _, b := range bounds {
+				row := []string{"network, within", dash(networkWords(b.Mode, b.Allow, b.Deny, b.Opaque))}
+				if origin {
+					row = append(row, b.Origin)
+				}
+				rows = append(rows, row)
+			}
 			if a.json {
 				return a.printJSON(map[string]any{
-					"values":       list,
-					"target":       cfg.Target(),
-					"targets":      append([]string{}, cfg.Targets()...),
-					"user_file":    cfg.UserPath(),
-					"project_file": cfg.ProjectPath(),
+					"network_bounds": append([]jobs.NetworkBound{}, bounds...),
+					"values":         list,
+					"target":         cfg.Target(),
+					"targets":        append([]string{}, cfg.Targets()...),
+					"user_file":      cfg.UserPath(),
+					"project_file":   cfg.ProjectPath(),
 				})
 			}
 			header := []string{"KEY", "VALUE"}

@@ -218,8 +218,8 @@ func (a *app) envDetail(s engine.Shown) [][2]string {
 	if p.Resources.CPUs != 0 {
 		add("cpus", fmt.Sprint(p.Resources.CPUs))
 	}
-	if n := p.Reaches(); !n.Open() {
-		add("network", strings.Join(append([]string{n.Mode}, n.Allow...), " "))
+	for _, r := range networkRows(p.Reaches()) {
+		add(r[0], r[1])
 	}
 	for i := range keys.Fields {
 		if f := &keys.Fields[i]; f.Table() == "terminal" && f.Meaning != "" {

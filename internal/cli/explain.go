@@ -23,7 +23,8 @@ func (a *app) explainCmd() *cobra.Command {
 - each attempt, with the decision about it and its reason;
 - who acts on the job next, and when;
 - what was chosen for it: the image and where it was run from on the node, the
-  driver of its writable layer, its containment, and what enforced which limit.
+  driver of its writable layer, its containment, what it may reach and who says so,
+  and what enforced which limit.
   What is decided on the node is known once the command has begun.
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job, 5 the ledger could not be read, 78 the
 state directory is open to others.`,
@@ -103,6 +104,8 @@ type explainJSON struct {
 	NotHere []string        `json:"not_here,omitempty"`
 	Image   *explainImage   `json:"image,omitempty"`
 	Overlay *explainOverlay `json:"overlay,omitempty"`
+	// Network is what it reaches, with who says so; it is left out where that is all.
+	Network jobs.Network `json:"network,omitzero"`
 	// Receipt is how the attempt was contained; nil before its container opened.
 	Receipt *jobs.Receipt `json:"receipt,omitempty"`
 }
@@ -190,6 +193,7 @@ func explain(v engine.View, known engine.Explanation) (*explainJSON, error) {
 		x.AskError = known.Trouble.Error()
 	}
 	s := v.Spec
+	x.Network = s.Reaches()
 	if !s.Can().Layers {
 		if s.Image != "" {
 			x.Image = &explainImage{Path: s.Image, Reference: s.ImageRef, Digest: s.ImageDigest, Sum: s.ImageSum}

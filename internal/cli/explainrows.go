@@ -135,7 +135,7 @@ func (a *app) explained(x *explainJSON) [][2]string {
 			add("layer", "%s", overlayText(u))
 		}
 	}
-	return out
+	return append(out, networkRows(x.Network)...)
 }
 
 // wayText says what the image was run from is.

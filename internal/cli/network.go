@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"berth/internal/network/policy"
+	"berth/jobs"
 
 	"github.com/spf13/cobra"
 )
@@ -13,6 +14,51 @@ func (a *app) networkCmd() *cobra.Command {
 		`The network of a task is what its table [network] says, or --network, --allow and --deny
 (docs/network.md).`,
 		`  berth network bundles`, a.networkBundlesCmd())
+}
+
+// networkRows are what a network is made of, as label and value; of an open one there is
+// nothing to say.
+func networkRows(n jobs.Network) (out [][2]string) {
+	add := func(label string, words ...string) {
+		if text := strings.Join(words, " "); text != "" {
+			out = append(out, [2]string{label, text})
+		}
+	}
+	mode := n.Mode
+	if by := n.NarrowedBy(); by != "" {
+		mode += " (" + by + "; " + n.Asked + " was asked for)"
+	}
+	if n.Learn {
+		mode += " (every name, to learn which are needed)"
+	}
+	add("network", append([]string{mode}, n.Allow...)...)
+	add("refused", n.Deny...)
+	add("not looked at", n.Opaque...)
+	add("transparent", n.Transparent)
+	add("by way of", n.Via)
+	for _, name := range jobs.NetworkPhaseNames {
+		if p := n.Phases.Of(name); !p.Silent() {
+			add("network of "+name, networkWords(p.Mode, p.Allow, p.Deny, p.Opaque))
+		}
+	}
+	for _, b := range n.Bounds {
+		add("within", b.Origin+":", networkWords(b.Mode, b.Allow, b.Deny, b.Opaque))
+	}
+	return out
+}
+
+func networkWords(mode string, allow, deny, opaque []string) string {
+	out := append([]string{}, allow...)
+	if mode != "" {
+		out = append([]string{mode}, allow...)
+	}
+	if len(deny) > 0 {
+		out = append(append(out, "but not"), deny...)
+	}
+	if len(opaque) > 0 {
+		out = append(append(out, "not looked at"), opaque...)
+	}
+	return strings.Join(out, " ")
 }
 
 // bundleJSON is a bundle in --json output. Fields are only ever added.

@@ -90,8 +90,16 @@ func (c *Config) place(backend string, job bool) (o jobs.EnvOptions, reference s
 			f.Put(&o.Place, k.inPlace(v.V))
 		}
 	}
-	if c.on(backend, "terminal.docker_network").V == false {
-		o.Network = jobs.Network{Mode: jobs.NetworkNone} // who shuts it off in either way means it
+	bound := c.projectBound()
+	switch v := c.on(backend, "terminal.docker_network"); {
+	case v.V != false: // who shuts it off in either way means it
+	case v.Origin.Layer == layerProject && v.Origin.Target == "":
+		bound = &jobs.NetworkBound{Origin: "project " + c.project.path, Mode: jobs.NetworkNone}
+	default:
+		o.Network = jobs.Network{Mode: jobs.NetworkNone}
+	}
+	if bound != nil {
+		o.Network.Bounds = []jobs.NetworkBound{*bound}
 	}
 	if can.Layers {
 		o.Template = c.template()
@@ -114,6 +122,28 @@ func (c *Config) place(backend string, job bool) (o jobs.EnvOptions, reference s
 	}
 	o.Forward = get[[]string](c.said("terminal.env_passthrough"))
 	return o, reference, notes, err
+}
+
+// projectBound is what the project's file says of the network; nil is nothing.
+func (c *Config) projectBound() *jobs.NetworkBound {
+	if c.project == nil || len(c.project.bounds) == 0 {
+		return nil
+	}
+	said := func(name string) []string { return get[[]string](c.project.bounds[name]) }
+	return &jobs.NetworkBound{Origin: "project " + c.project.path, Mode: shown(c.project.bounds["network.mode"].V),
+		Allow: said("network.allow"), Deny: said("network.deny"), Opaque: said("network.opaque")}
+}
+
+// NetworkBounds are what others than the user say of networks: the project's file, and
+// the profile that was read.
+func (c *Config) NetworkBounds() (out []jobs.NetworkBound) {
+	if b := c.projectBound(); b != nil {
+		out = append(out, *b)
+	}
+	if b := c.profile.Network; b.Origin != "" {
+		out = append(out, b)
+	}
+	return out
 }
 
 // counts tells whether a key says something of a job, or of an environment, on a

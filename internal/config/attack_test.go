@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/config/keys"
 	"berth/jobs"
 )
 
@@ -251,10 +254,6 @@ func TestImageInside(t *testing.T) {
 func TestRaise(t *testing.T) {
 	w := newWorld(t)
 	for _, a := range []struct{ user, project, says string }{
-		{"[terminal]\nnetwork = \"none\"\n", "[terminal]\nnetwork = \"host\"\n", "network.mode"},
-		{"[network]\nmode = \"allow\"\n", "[network]\nmode = \"open\"\n", "network.mode"},
-		{"[network]\nmode = \"none\"\n", "[network]\nallow = [\"example.org\"]\n", "network.allow"},
-		{"[network]\nallow = [\"example.org\"]\n", "[network]\nallow = [\"example.org\", \"example.com\"]\n", "network.allow"},
 		{"[terminal]\ndocker_network = false\n", "[terminal]\ndocker_network = true\n", "terminal.docker_network"},
 		// Another backend would not have what is shut on this one.
 		{"[terminal]\nbackend = \"docker\"\ndocker_network = false\n", "[terminal]\nbackend = \"singularity\"\n", "terminal.backend"},
@@ -311,6 +310,51 @@ func TestRaise(t *testing.T) {
 	if _, err := c.Task(&task); err != nil || task.Network.Mode != "none" {
 		t.Errorf("a job has the network %v: %v", task.Network, err)
 	}
+}
+
+// TestNetworkBound: what a project says of the network is a bound beside what the user
+// says, also over a flag or a task file, and never takes its place.
+func TestNetworkBound(t *testing.T) {
+	w := newWorld(t)
+	origin := "project " + w.proj
+	for name, c := range map[string]struct {
+		user, project string
+		task, want    jobs.Network
+	}{
+		"nothing wider": {user: "[terminal]\nnetwork = \"none\"\n", project: "[terminal]\nnetwork = \"host\"\n",
+			want: jobs.Network{Mode: "none", Bounds: []jobs.NetworkBound{{Origin: origin, Mode: "open"}}}},
+		"another list": {user: "[network]\nallow = [\"a.example\"]\n", project: "[network]\nallow = [\"b.example\"]\n",
+			want: jobs.Network{Mode: "allow", Allow: []string{"a.example"}, Bounds: []jobs.NetworkBound{{Origin: origin, Mode: "allow", Allow: []string{"b.example"}}}}},
+		"none over the task's list": {project: "[network]\nmode = \"none\"\n", task: jobs.Network{Mode: "allow", Allow: []string{"a.example"}},
+			want: jobs.Network{Mode: "none", Asked: "allow", Allow: []string{"a.example"}, Bounds: []jobs.NetworkBound{{Origin: origin, Mode: "none"}}}},
+		"off for docker": {project: "[terminal]\ndocker_network = false\n", task: jobs.Network{Mode: "open"},
+			want: jobs.Network{Mode: "none", Asked: "open", Bounds: []jobs.NetworkBound{{Origin: origin, Mode: "none"}}}},
+		"a longer deny": {user: "[network]\nmode = \"allow\"\ndeny = [\"a.example\"]\n", project: "[network]\ndeny = [\"b.example\"]\nopaque = [\"c.example:1\"]\n",
+			task: jobs.Network{Deny: []string{"d.example"}}, want: jobs.Network{Mode: "allow", Deny: []string{"a.example", "d.example"},
+				Bounds: []jobs.NetworkBound{{Origin: origin, Deny: []string{"b.example"}, Opaque: []string{"c.example:1"}}}}},
+	} {
+		w.write(t, w.user, c.user)
+		conf := w.accepted(t, c.project)
+		task := jobs.Task{Place: jobs.Place{Backend: jobs.BackendDocker, Network: c.task}}
+		if _, err := conf.Task(&task); err != nil {
+			t.Fatal(err)
+		}
+		env, _, err := conf.forBackend(jobs.BackendDocker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		over := jobs.Place{Network: c.task}
+		keys.Under(&over, env.Place, "")
+		for _, got := range []jobs.Network{task.Network, over.Network} {
+			if diff := cmp.Diff(c.want, got.Settled()); diff != "" {
+				t.Errorf("%s\n%s", name, diff)
+			}
+		}
+	}
+	w.write(t, w.user, "")
+	w.refused(t, "[network]\nvia = \"login\"\n", ":2: network.via")
+	w.refused(t, "[network]\ntransparent = \"never\"\n", ":2: network.transparent")
+	w.refused(t, "[network]\nallow = [\"*.com\"]\n", ":2: network.allow[0] is no rule of a network")
 }
 
 // TestProjectTarget: a project chooses among the user's targets only what opens

@@ -269,6 +269,8 @@ func (c *Config) fromProfile(k *Key) any {
 		v = p.Image
 	case "terminal.scratch_dir":
 		v = p.Scratch
+	case "network.via":
+		v = p.Via
 	case "slurm.partition":
 		v = p.Slurm.Partition
 	case "slurm.account":

@@ -19,7 +19,8 @@ const (
 // sections are the tables of the page, by the tables of the file.
 var sections = []struct{ title, table, text string }{
 	{"Outside of any table", "", ""},
-	{"[network]", "network", "What can be reached from inside: see [network.md](network.md). `terminal.network` (`host` is `open`) and `terminal.allow` are older names of these keys, which are read as well."},
+	{"[network]", "network", "What can be reached from inside: see [network.md](network.md). `terminal.network` (`host` is `open`) and `terminal.allow` are older names of these keys, which are read as well. " +
+		"What a project's file and a profile say of the first four is a bound: it holds beside what you say, also over a flag, and never opens anything."},
 	{"[terminal]", "terminal", "Where the commands of environments run; what counts for jobs as well is marked."},
 	{"[terminal.daytona]", "terminal.daytona", ""},
 	{"[resources]", "resources", "Of jobs that do not say otherwise, and of environments that are held in an allocation."},
@@ -64,6 +65,8 @@ func generated() string {
 			yes := map[bool]string{true: "yes"}
 			project := k.Allow
 			switch {
+			case k.Bound:
+				project = "as a bound"
 			case k.Allow == free:
 				project = "yes"
 			case k.Allow == never:

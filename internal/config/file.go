@@ -15,6 +15,7 @@ type file struct {
 	path     string
 	layer    string
 	values   map[string]Value
+	bounds   map[string]Value // of a project, see [Key.Bound]
 	targets  map[string]*target
 	projects []project
 }
@@ -46,7 +47,7 @@ func parse(path string, data []byte, layer string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &file{path: path, layer: layer, targets: map[string]*target{}}
+	f := &file{path: path, layer: layer, bounds: map[string]Value{}, targets: map[string]*target{}}
 	root := doc.Root()
 	f.hints(root)
 	f.values = f.keys(root, Keys)
@@ -92,8 +93,12 @@ func (f *file) keys(root *strict.Reader, list []Key) map[string]Value {
 		if !v.Given() {
 			continue
 		}
+		to := out
+		if f.layer == layerProject && k.Bound {
+			to = f.bounds
+		}
 		if got := k.value(v); got != nil {
-			out[k.Name] = Value{Key: k, V: got, Origin: Origin{Layer: f.layer, Name: f.path, Line: v.Line()}, line: v.Line()}
+			to[k.Name] = Value{Key: k, V: got, Origin: Origin{Layer: f.layer, Name: f.path, Line: v.Line()}, line: v.Line()}
 		}
 	}
 	if t := tables["terminal"]; t != nil {

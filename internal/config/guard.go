@@ -47,6 +47,9 @@ func subset(_ guard, v, base any) bool {
 	return !slices.ContainsFunc(list, func(s string) bool { return !slices.Contains(have, s) })
 }
 
+// noFewer: a list may become longer.
+func noFewer(g guard, v, base any) bool { return subset(g, base, v) }
+
 // noWider: a network may reach less, and not more.
 func noWider(_ guard, v, base any) bool { return jobs.Within(shown(v), shown(base)) }
 

@@ -68,6 +68,10 @@ type Key struct {
 	// none is.
 	Allow string
 	Safe  func(g guard, v, base any) bool
+	// Bound is that a project's file says it beside the user, and not in the user's
+	// place: see [jobs.NetworkBound]. It needs no word for that. Allow is then about
+	// a target that the project chooses.
+	Bound bool
 
 	// Refused is why no other value than Only is taken: the key is known, and
 	// berth has no such power. Alien is the value that the launcher of another

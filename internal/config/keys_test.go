@@ -40,6 +40,9 @@ var special = map[string]sample{
 	"terminal.docker_shm_size":   same2("2g", "512MiB"), "terminal.docker_binary": same2("/opt/docker", "/opt/podman"),
 	"terminal.ssh_host": same2("gpu1", "ada@gpu2:22"), "terminal.ssh_user": same2("ada", "bob"), "terminal.ssh_port": bare("2222", "22"), "terminal.ssh_key": same2("/k1", "/k2"),
 	"network.allow":       {[2]string{`["*.example.com"]`, `["10.0.0.0/8"]`}, [2]string{"*.example.com", "10.0.0.0/8"}},
+	"network.deny":        {[2]string{`["*.example.com"]`, `["10.0.0.0/8", "@pip"]`}, [2]string{"*.example.com", "10.0.0.0/8,@pip"}},
+	"network.opaque":      {[2]string{`["db.example.com:5432"]`, `["10.0.0.7:22"]`}, [2]string{"db.example.com:5432", "10.0.0.7:22"}},
+	"network.transparent": same2("always", "never"), "network.via": same2("proxy:http://p.example:3128", "login"),
 	"terminal.external":   {[2]string{`{modal = {region = "eu"}}`, `{my-cloud = {zone = "b"}}`}, [2]string{"modal.region=eu", `["my-cloud.zone=b"]`}},
 	"terminal.modal_mode": same2("direct", "managed"), "terminal.modal_image": same2("im-1", "debian"), "terminal.daytona_image": same2("a", "b"),
 	"terminal.daytona.api_url": same2("https://a.example", "https://b.example"), "terminal.daytona.api_token": same2("t1", "t2"), "terminal.daytona.workspace_template": same2("a", "b"),
@@ -188,7 +191,11 @@ func TestEveryKey(t *testing.T) {
 				}
 				w.write(t, w.user, inTable(k, s.file[0])+tail+allow)
 				w.write(t, w.proj, inTable(k, s.file[1]))
-				want(fmt.Sprintf("%s:%d", w.proj, line), second)
+				if k.Bound { // which it says beside the user's, TestNetworkBound
+					want(fmt.Sprintf("%s:%d", w.user, line), first)
+				} else {
+					want(fmt.Sprintf("%s:%d", w.proj, line), second)
+				}
 			}
 			for i, name := range k.Env {
 				w.src.Environ = append([]string{"OTHER=1"}, name+"="+s.text[0])

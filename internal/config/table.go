@@ -3,7 +3,9 @@ package config
 import (
 	"slices"
 
+	"berth/internal/config/keys"
 	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/jobs"
 )
 
@@ -34,13 +36,46 @@ var placeKeys = []Key{
 		Meaning: "ask no registry: a reference is what the cache of images has of it", Allow: "network", Safe: onOrSame},
 }
 
+// networkKeys are what a project's file and a profile say as bounds, but for the last two.
 var networkKeys = []Key{
 	{Name: "network.mode", Old: "terminal.network", Flag: "network", Type: Word, Words: append(slices.Clone(jobs.NetworkModes), "host"),
 		Default: jobs.NetworkOpen, Jobs: true, Part: "network.mode", Meaning: "what can be reached from inside: everything that its machine reaches, what `network.allow` names, or nothing",
-		Allow: "network", Safe: noWider, Check: networkMode},
+		Allow: "network", Safe: noWider, Bound: true, Check: networkMode},
 	{Name: "network.allow", Old: "terminal.allow", Flag: "allow", Type: List, Jobs: true,
-		Part: "network.allow", Meaning: "names (`*.example.com`) and networks of the mode `allow`, which a list alone is, too. Today services alone hold one",
-		Allow: "network", Safe: noWiderList},
+		Part: "network.allow", Meaning: "names, addresses and bundles (`*.example.com`, `10.0.0.7:5432`, `@pip`) of the mode `allow`, which a list alone is, too. Today services alone hold one",
+		Allow: "network", Safe: noWiderList, Bound: true, Check: allowed},
+	{Name: "network.deny", Flag: "deny", Type: List, Jobs: true,
+		Part: "network.deny", Meaning: "what is refused though `network.allow` names it; the task's own is added",
+		Allow: "network", Safe: noFewer, Bound: true, Check: denied},
+	{Name: "network.opaque", Type: List, Jobs: true,
+		Part: "network.opaque", Meaning: "connections whose first bytes are not looked at, because they do not begin with a server's name (`db.example.org:5432`)",
+		Allow: "network", Safe: subset, Bound: true, Check: allowed},
+	{Name: "network.transparent", Type: Word, Words: []string{jobs.TransparentAuto, jobs.TransparentAlways, jobs.TransparentNever}, Default: jobs.TransparentAuto, Jobs: true,
+		Part: "network.transparent", Meaning: "whether programs reach it without settings: where that can be done, always (else 78), or never: by `http_proxy` and such alone", Allow: never},
+	{Name: "network.via", Default: jobs.ViaNode, Jobs: true,
+		Part: "network.via", Meaning: "who resolves names and connects: `node`, `login`, or a proxy (`proxy:http://HOST:PORT`, `proxy:socks5h://HOST:PORT`)", Allow: never, Check: via},
+}
+
+// allowed and denied complain about words that are no rules.
+func allowed(v strict.Value, got any) any { return rules(v, got, false) }
+
+func denied(v strict.Value, got any) any { return rules(v, got, true) }
+
+func rules(v strict.Value, got any, deny bool) any {
+	for _, item := range v.Items("names") {
+		if !keys.Rule(item, item.Source(), deny) || !task.Wildcard(item) {
+			return nil
+		}
+	}
+	return got
+}
+
+func via(v strict.Value, got any) any {
+	if why := keys.Via(shown(got)); why != "" {
+		v.Failf("", "%s", why)
+		return nil
+	}
+	return got
 }
 
 // networkMode takes the word that Hermes has for the open one.

@@ -34,6 +34,7 @@ type Field struct {
 	Read  func(v strict.Value) any          // instead of the type's reading
 	Check func(value string) string         // complains about a string, or an item of a list
 	Over  func(low, high reflect.Value) any // what holds of two that are said; nil is the higher
+	Adds  bool                              // of a list that both hold, and an environment may have more
 	Text  func(p *jobs.Place) string        // as errors and lists show it, instead of the type's
 
 	// Where it is said.
@@ -211,6 +212,9 @@ func Over(p *jobs.Place, high jobs.Place) { merge(p, *p, high, "") }
 
 func merge(p *jobs.Place, low, high jobs.Place, table string) {
 	low.Network, high.Network = low.Network.Said(), high.Network.Said()
+	if high.Network.Mode == jobs.NetworkOpen {
+		low.Network.Deny, p.Network.Deny = nil, high.Network.Deny // whoever opens it does not mean what is below
+	}
 	p.Docker, p.SSH, p.External = clone(p.Docker), clone(p.SSH), clone(p.External) // whoever else has these keeps them
 	for i := range Fields {
 		f := &Fields[i]
@@ -219,14 +223,22 @@ func merge(p *jobs.Place, low, high jobs.Place, table string) {
 		}
 		below, above := f.value(low), f.value(high)
 		v := above
-		if above.IsZero() {
+		switch {
+		case above.IsZero():
 			v = below
-		} else if f.Over != nil && !below.IsZero() {
+		case below.IsZero():
+		case f.Adds:
+			v = reflect.ValueOf(slices.Concat(below.Interface().([]string), above.Interface().([]string)))
+		case f.Over != nil:
 			v = reflect.ValueOf(f.Over(below, above))
 		}
 		if !v.IsZero() {
 			f.set(p, v)
 		}
+	}
+	if table == "" {
+		p.Network.Bounds = slices.Concat(low.Network.Bounds, high.Network.Bounds)
+		p.Network.Learn = low.Network.Learn || high.Network.Learn
 	}
 }
 
@@ -236,13 +248,6 @@ func clone[T any](p *T) *T {
 	}
 	v := *p
 	return &v
-}
-
-// added is a list with what is said above behind what is said below.
-func added(low, high reflect.Value) any {
-	old, _ := low.Interface().([]string)
-	over, _ := high.Interface().([]string)
-	return slices.Concat(old, over)
 }
 
 // variables puts variables over others of the same name.

@@ -117,6 +117,41 @@ func TestUnder(t *testing.T) {
 	}
 }
 
+// What a stronger layer allows takes the place of what a weaker one does; what is denied
+// adds up, and goes with the one that opens the network. Bounds add up in any case.
+func TestNetworkOver(t *testing.T) {
+	bound := jobs.NetworkBound{Origin: "project P", Mode: "none"}
+	low := jobs.Network{Allow: []string{"a"}, Deny: []string{"x"}, Opaque: []string{"a:1"}, Bounds: []jobs.NetworkBound{bound}}
+	for _, c := range []struct{ high, want jobs.Network }{
+		{jobs.Network{}, jobs.Network{Mode: "allow", Allow: low.Allow, Deny: low.Deny, Opaque: low.Opaque, Bounds: low.Bounds}},
+		{jobs.Network{Allow: []string{"b"}, Deny: []string{"y"}},
+			jobs.Network{Mode: "allow", Allow: []string{"b"}, Deny: []string{"x", "y"}, Opaque: low.Opaque, Bounds: low.Bounds}},
+		{jobs.Network{Mode: "open", Deny: []string{"y"}}, jobs.Network{Mode: "open", Allow: low.Allow, Deny: []string{"y"}, Opaque: low.Opaque, Bounds: low.Bounds}},
+	} {
+		above, below := jobs.Place{Network: low}, jobs.Place{Network: c.high}
+		Over(&above, jobs.Place{Network: c.high})
+		Under(&below, jobs.Place{Network: low}, "")
+		for _, p := range []jobs.Place{above, below} {
+			if diff := cmp.Diff(c.want, p.Network); diff != "" {
+				t.Errorf("%+v\n%s", c.high, diff)
+			}
+		}
+	}
+}
+
+// TestVia: ways out, and what is none.
+func TestVia(t *testing.T) {
+	for via, good := range map[string]bool{
+		"node": true, "login": true, "proxy:http://p.example:3128": true, "proxy:socks5h://[2001:db8::1]:1080": true, "proxy:http://10.0.0.1:80/": true,
+		"": false, "proxy": false, "proxy:": false, "proxy:http://p.example": false, "proxy:https://p.example:1": false, "proxy:socks5://p.example:1": false,
+		"proxy:http://u:secret@p.example:1": false, "proxy:http://p.example:1/x": false, "http://p.example:1": false, "proxy:http://:1": false,
+	} {
+		if why := Via(via); (why == "") != good || strings.Contains(why, "secret") {
+			t.Errorf("%q: %q", via, why)
+		}
+	}
+}
+
 // TestHostname: what may name a host.
 func TestHostname(t *testing.T) {
 	for name, good := range map[string]bool{

@@ -3,6 +3,7 @@ package keys
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/config/strict"
@@ -27,7 +28,9 @@ var (
 
 // Fields are all parts of a place that people choose, but for its scheduler,
 // profile, target and login host, and the image's template.
-var Fields = []Field{
+var Fields = slices.Concat(placeFields, phaseFields())
+
+var placeFields = []Field{
 	{Name: "terminal.backend", In: func(p *jobs.Place) any { return &p.Backend }, Task: true, Flag: "backend", Differs: "another backend", Any: jobs.BackendAuto,
 		Help: "what makes the container, `NAME`: singularity, docker, bwrap, ssh, local, modal, daytona, or a program berth-backend-NAME " +
 			"(default auto: singularity, else docker)",
@@ -94,10 +97,20 @@ var Fields = []Field{
 		Task: true, Flag: "network", Noun: "a network of its own", Jobs: sandboxed, Envs: sandboxed, Differs: "another network", Usual: jobs.NetworkOpen,
 		Help: "network inside, of the `MODE` open, none, or allow: what --allow names (default open)",
 		Env:  "network inside, of the `MODE` open, none, or allow: what --allow names (default open)"},
-	{Name: "network.allow", In: func(p *jobs.Place) any { return &p.Network.Allow }, Read: func(v strict.Value) any { return reachable(v) },
+	{Name: "network.allow", In: func(p *jobs.Place) any { return &p.Network.Allow }, Read: reachable,
 		Task: true, Flag: "allow", Noun: "a list of what can be reached", Jobs: sandboxed, Envs: sandboxed, Differs: "another list of what can be reached",
-		Help: "reach `NAME` and nothing else but the other names, such as pypi.org or *.example.com; repeatable",
-		Env:  "reach `NAME` and nothing else but the other names, such as pypi.org or *.example.com; repeatable"},
+		Help: "reach `NAME` and nothing else but the other names, such as pypi.org, *.example.com or @pip; repeatable",
+		Env:  "reach `NAME` and nothing else but the other names, such as pypi.org, *.example.com or @pip; repeatable"},
+	{Name: "network.deny", In: func(p *jobs.Place) any { return &p.Network.Deny }, Read: refused, Adds: true,
+		Task: true, Flag: "deny", Noun: "a list of what is refused", Jobs: sandboxed, Envs: sandboxed, Differs: "another list of what is refused",
+		Help: "refuse `NAME`, whatever is allowed; repeatable",
+		Env:  "refuse `NAME`, whatever is allowed; repeatable"},
+	{Name: "network.opaque", In: func(p *jobs.Place) any { return &p.Network.Opaque }, Read: reachable,
+		Task: true, Noun: "connections that are not looked at", Jobs: sandboxed, Envs: sandboxed, Differs: "another list of connections that are not looked at"},
+	{Name: "network.transparent", In: func(p *jobs.Place) any { return &p.Network.Transparent },
+		Words: []string{jobs.TransparentAuto, jobs.TransparentAlways, jobs.TransparentNever}, Any: jobs.TransparentAuto,
+		Task: true, Noun: "a transparent network", Jobs: sandboxed, Envs: sandboxed, Differs: "another way to its network"},
+	{Name: "network.via", In: func(p *jobs.Place) any { return &p.Network.Via }}, // the user's alone: no key of task files
 
 	// A host is named as a whole.
 	{Name: "terminal.host", In: func(p *jobs.Place) any { return &p.SSH }, Apart: true, Task: true, Flag: "host",
@@ -149,7 +162,7 @@ var Fields = []Field{
 		Differs: "another constraint", Held: true, Help: "required node `FEATURES`, as for sbatch --constraint",
 		Env: "required node `FEATURES`, as for sbatch --constraint", Meaning: "Slurm's `--constraint`"},
 	{Name: "slurm.mpi", In: func(p *jobs.Place) any { return &p.Slurm.MPI }, Read: func(v strict.Value) any { return mpi(v) }, Task: true},
-	{Name: "slurm.extra", In: func(p *jobs.Place) any { return &p.Slurm.Extra }, Over: added, Check: options.Complaint, Of: options.What, Task: true, Flag: "slurm",
+	{Name: "slurm.extra", In: func(p *jobs.Place) any { return &p.Slurm.Extra }, Adds: true, Check: options.Complaint, Of: options.What, Task: true, Flag: "slurm",
 		Differs: "other options of the scheduler", Held: true, Help: "another option of sbatch, `--option=value`; repeatable",
 		Env: "another option of sbatch, `--option=value`; repeatable", Meaning: "other long options of a submission to Slurm", Allow: "slurm"},
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/config/keys"
 	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
@@ -73,6 +75,20 @@ func gpuType(v strict.Value) string {
 		return ""
 	}
 	return s
+}
+
+// network reads the bound of networks there, and their way out.
+func network(t *strict.Reader, name string) (b jobs.NetworkBound, via string) {
+	v := t.Take("via")
+	if via = v.Text(); via != "" {
+		if why := keys.Via(via); why != "" {
+			v.Failf("", "%s", why)
+		}
+	}
+	if b = task.Bound(t); b.Mode != "" || b.Deny != nil || b.Opaque != nil {
+		b.Origin = "profile " + name
+	}
+	return b, via
 }
 
 // proxy reads the way out of the nodes. It stands in the job script, which

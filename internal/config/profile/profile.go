@@ -33,7 +33,8 @@ func Parse(file string, data []byte) (jobs.Profile, error) {
 		return jobs.Profile{}, err
 	}
 	root := doc.Root()
-	root.Later("networks and containment levels in a profile are not built yet", "network", "level", "egress")
+	root.Later("containment levels in a profile are not built yet", "level")
+	root.Refuse("stands in [network], as allow", "egress")
 	root.Refuse("cannot stand in a profile: what berth has recorded is to be found without one; set BERTH_HOME", "state", "home", "berth_home")
 	root.Later("remote targets are not built yet", "target", "host")
 	root.Later("templates are not built yet", "template")
@@ -60,6 +61,7 @@ func Parse(file string, data []byte) (jobs.Profile, error) {
 		Purge:      purge(root.Take("purge")),
 		Versions:   versions(root.Table("versions")),
 	}
+	p.Network, p.Via = network(root.Table("network"), name)
 	if err := doc.Err(); err != nil {
 		return jobs.Profile{}, err
 	}

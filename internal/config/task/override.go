@@ -9,8 +9,8 @@ import (
 )
 
 // Override puts flags of the command line over a task: each stands for a key
-// and passes the same checks. Lists of extra options, labels and environment
-// variables are added to the task's, other values replace them.
+// and passes the same checks. Lists of extra options, labels, environment variables and
+// rules of the network are added to the task's, other values replace them.
 func Override(t *jobs.Task, flags []strict.Flag) error {
 	doc := strict.Flags(flags)
 	root := doc.Root()
@@ -22,7 +22,7 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	var over jobs.Task
 	terminal(&over, root.Table("terminal"))
 	resources(root.Table("resources"), &over.Place)
-	keys.Take(root.Table("network"), "network", &over.Place)
+	network(root.Table("network"), &over.Place)
 	over.Slurm = keys.Slurm(root.Table("slurm"))
 	again, goOn := retry(root.Take("retry")), resume(root.Take("resume"))
 	behind, marks := after(root.Take("after")), labels(root.Take("labels"))
@@ -57,6 +57,9 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	if over.SSH != nil {
 		t.SSH = over.SSH
 	}
+	if over.Network.Allow != nil {
+		over.Network.Allow = slices.Concat(t.Network.Allow, over.Network.Allow)
+	}
 	keys.Over(&t.Place, over.Place)
 	if w != nil {
 		overrideWorkspace(t, *w, given)
@@ -83,6 +86,7 @@ func Place(p *jobs.Place, flags []strict.Flag) error {
 		}
 		f.Take(v, p)
 	}
+	wildcards(tables["network"])
 	return doc.Err()
 }
 

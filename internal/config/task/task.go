@@ -42,7 +42,7 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 	t.Ports, t.Workspace = ports(ws.Take("ports")), workspaceOf(ws)
 	resources(root.Table("resources"), &t.Place)
 	terminal(&t, root.Table("terminal"))
-	keys.Take(root.Table("network"), "network", &t.Place)
+	network(root.Table("network"), &t.Place)
 	t.Slurm = keys.Slurm(root.Table("slurm"))
 	for _, v := range root.Take("done").Items("commands") {
 		if c := command(v); !c.Empty() {
