@@ -12,6 +12,7 @@ import (
 	"berth/backends/all"
 	"berth/internal/doctor"
 	"berth/internal/link/mux"
+	"berth/internal/node/door"
 	"berth/internal/node/guest"
 	"berth/internal/node/join"
 	"berth/internal/node/keeper"
@@ -47,6 +48,9 @@ func Main(args []string) int {
 	case "guest":
 		return guest.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case guest.VerbDial:
+		if len(args) == 3 {
+			return door.DialMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+		}
 		return guest.DialMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "keep":
 		return keeper.Main(args[1:], all.Openers(run.Local{}), os.Stdout, os.Stderr)

@@ -22,7 +22,8 @@ func TestIs(t *testing.T) {
 // Each verb is dispatched to the one that knows it, and says what it wants.
 func TestMainUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"": "usage: berth-node runner|rank|guest|dial|keep|connect|", "submit": "usage: berth-node runner|rank|guest|dial|keep|connect|", "dial 0": "usage: berth-node dial PORT", "rank": "usage: berth-node rank --attempt DIR",
+		"": "usage: berth-node runner|rank|guest|dial|keep|connect|", "submit": "usage: berth-node runner|rank|guest|dial|keep|connect|", "dial 0": "usage: berth-node dial PORT", "dial a.example 0": "usage: berth-node dial HOST PORT",
+		"rank":   "usage: berth-node rank --attempt DIR",
 		"runner": "usage: berth-node runner --attempt DIR", "guest x": "usage: berth-node guest", "queue-wait": "usage: queue-wait --queue DIR", "examine": "usage: examine --json",
 		"keep": "usage: berth-node keep --env DIR", "connect": "usage: berth-node connect --env DIR", "connect --mux": "usage: berth-node connect --env DIR --mux", "hold": "usage: berth-node hold --env DIR",
 	} {

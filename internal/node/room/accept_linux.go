@@ -75,7 +75,7 @@ func (a *acceptor) listen(to netip.AddrPort, l listener) error {
 	if len(a.by) >= a.most {
 		return unix.EMFILE
 	}
-	fd, err := bound(to, unix.SOCK_STREAM)
+	fd, err := Bind(to, unix.SOCK_STREAM)
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func (a *acceptor) listen(to netip.AddrPort, l listener) error {
 	return nil
 }
 
-// bound makes a socket with an address of the room.
-func bound(to netip.AddrPort, kind int) (fd int, err error) {
+// Bind makes a socket, which commands do not inherit, with an address of the room.
+func Bind(to netip.AddrPort, kind int) (fd int, err error) {
 	family, addr := unix.AF_INET, unix.Sockaddr(nil)
 	if to.Addr().Is4() {
 		addr = &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}

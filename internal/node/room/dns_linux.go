@@ -38,7 +38,7 @@ func (n *Names) Serve() error {
 	conns := make(chan struct{}, maxAsked)
 	for _, a := range n.room.Resolvers {
 		at := netip.AddrPortFrom(a, dnsPort)
-		fd, err := bound(at, unix.SOCK_DGRAM)
+		fd, err := Bind(at, unix.SOCK_DGRAM)
 		if err == nil {
 			go n.datagrams(os.NewFile(uintptr(fd), "dns"), busy)
 			err = n.accept.listen(at, listener{free: conns, take: n.questions})
