@@ -69,7 +69,7 @@ func connect(t *testing.T, addr string) *net.TCPConn {
 func say(t *testing.T, addr, text string) string {
 	t.Helper()
 	c := connect(t, addr)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Error(err)
 	}
@@ -98,7 +98,7 @@ func decided(server string) func(Request, Conn) {
 			if err != nil {
 				return
 			}
-			defer to.Close()
+			defer func() { _ = to.Close() }()
 			both(c, to.(*net.TCPConn))
 		}
 		_ = c.Close()
@@ -124,16 +124,17 @@ func TestWords(t *testing.T) {
 	for text, want := range map[string]string{
 		"CONNECT no.example:443 HTTP/1.1\r\n\r\nearly": "HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nX-Berth-Denied: *.example; no??way\r\n" +
 			fmt.Sprintf("Content-Length: %d\r\nConnection: close\r\n\r\n", len(refused)) + refused,
-		"CONNECT gone.example:443 HTTP/1.1\r\n\r\n":         "HTTP/1.1 503 Service Unavailable\r\n*" + `{"host":"gone.example","port":443,"hint":"later"}` + "\n",
-		"CONNECT broken.example:443 HTTP/1.1\r\n\r\n":       "HTTP/1.1 503 *\"hint\":\"the way to the judge has ended\"}\n",
-		"GET http://any.example/ HTTP/1.1\r\n\r\n":          "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nany.example",
-		"GET / HTTP/1.1\r\n\r\n":                            "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n*{\"hint\":\"this is berth's proxy*}\n",
-		"CONNECT 2130706433:x HTTP/1.1\r\n\r\n":             "HTTP/1.1 400 *not HOST:PORT*",
-		"\x16\x03\x01\x02\x00\x01":                          "HTTP/1.1 400 *",
-		"\x04\x01\x00\x50\x7f\x00\x00\x01\x00":              "HTTP/1.1 400 *",
-		"CONNECT a:1 HTTP/1.1\r\n" + many:                   "HTTP/1.1 431 *",
-		"\x05\x01\x02":                                      "\x05\xff",
-		"\x05\x00":                                          "\x05\xff",
+		"CONNECT gone.example:443 HTTP/1.1\r\n\r\n":    "HTTP/1.1 503 Service Unavailable\r\n*" + `{"host":"gone.example","port":443,"hint":"later"}` + "\n",
+		"CONNECT broken.example:443 HTTP/1.1\r\n\r\n":  "HTTP/1.1 503 *\"hint\":\"the way to the judge has ended\"}\n",
+		"GET http://any.example/ HTTP/1.1\r\n\r\n":     "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nany.example",
+		"GET / HTTP/1.1\r\n\r\n":                       "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n*{\"hint\":\"this is berth's proxy*}\n",
+		"CONNECT 2130706433:x HTTP/1.1\r\n\r\n":        "HTTP/1.1 400 *not HOST:PORT*",
+		"\x16\x03\x01\x02\x00\x01":                     "HTTP/1.1 400 *",
+		"\x04\x01\x00\x50\x7f\x00\x00\x01\x00":         "HTTP/1.1 400 *",
+		"CONNECT a:1 HTTP/1.1\r\n" + many:              "HTTP/1.1 431 *",
+		"CONNECT no.example:1 HTTP/1.1\r\n\r\n" + many: "HTTP/1.1 403 *\"hint\":\"no\\r\\nway\"}\n",
+		"\x05\x01\x02": "\x05\xff",
+		"\x05\x00":     "\x05\xff",
 		"\x05\x01\x00\x05\x01\x00\x03\x01a\x01\xbb":         socks(socksForbidden),
 		"\x05\x01\x00\x05\x01\x00\x03\x04gone\x01\xbb":      socks(socksFailed),
 		"\x05\x01\x00\x05\x01\x00\x03\x06broken\x01\xbb":    socks(socksFailed),
@@ -241,7 +242,7 @@ func listener(t *testing.T, serve func(*net.TCPConn)) string {
 				return
 			}
 			running.Go(func() {
-				defer c.Close()
+				defer func() { _ = c.Close() }()
 				serve(c.(*net.TCPConn))
 			})
 		}
@@ -325,6 +326,25 @@ func TestRefusedWhileReading(t *testing.T) {
 	})
 	if got := say(t, d.Addr(), "CONNECT a.example:22 HTTP/1.1\r\n\r\n"); !strings.HasSuffix(got, `{"host":"a.example","port":22,"hint":"no"}`+"\n") {
 		t.Errorf("%q", got)
+	}
+}
+
+// A program that goes on writing reads why it is refused all the same.
+func TestRefusedWhileWriting(t *testing.T) {
+	d := serve(t, decided(""))
+	c := connect(t, d.Addr())
+	_, _ = io.WriteString(c, "CONNECT no.example:443 HTTP/1.1\r\n\r\n")
+	r := bufio.NewReaderSize(c, 16)
+	first, err := r.ReadString(' ')
+	for range 30 {
+		if err == nil {
+			_, err = c.Write(make([]byte, 1<<10))
+		}
+	}
+	_ = c.CloseWrite()
+	rest, failed := io.ReadAll(r)
+	if err != nil || failed != nil || !strings.HasPrefix(string(rest), "403 ") {
+		t.Errorf("%q %q, %v, %v", first, rest, err, failed)
 	}
 }
 
