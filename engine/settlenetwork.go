@@ -34,10 +34,15 @@ func settleNetwork(p *jobs.Place) error {
 	if _, _, err := network.Policies(n); err != nil {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "the words of a network: berth network bundles, docs/network.md"}
 	}
-	if !n.Phases.Silent() {
-		return absent("[network] of a phase", p)
+	switch {
+	case !n.Phases.Verify.Silent():
+		return absent("[network.verify]", p)
+	case !n.Phases.Build.Silent():
+		return absent("[network.build]", p)
+	case can.Daemon && n.Transparent == jobs.TransparentAlways:
+		return absent(`[network] transparent = "always"`, p)
 	}
-	return p.NoNetwork()
+	return nil
 }
 
 // narrowed says, for people, that a network is not the one that was asked for.

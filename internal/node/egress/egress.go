@@ -2,12 +2,14 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"time"
 
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
+	"berth/internal/network"
 	"berth/internal/network/judge"
 	"berth/internal/network/policy"
 	"berth/jobs"
@@ -33,22 +35,26 @@ type Egress struct {
 // dialTime bounds one try to connect: a name may have several addresses.
 const dialTime = 10 * time.Second
 
-// Open returns nil where the network is one of the kernel's alone: open, or none.
+// Open returns nil where the network of each phase is the kernel's alone: open, or none.
 func Open(o Options) (*Egress, error) {
-	if o.Network.Mode != jobs.NetworkAllow {
+	judged := o.Network.Mode == jobs.NetworkAllow
+	for _, name := range jobs.NetworkPhaseNames {
+		judged = judged || o.Network.Phase(name).Mode == jobs.NetworkAllow
+	}
+	if !judged {
 		return nil, nil
 	}
-	task, phases, err := policies(o.Network)
+	task, phases, err := network.Policies(o.Network)
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the network of the task", Err: err}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: err.Error(), Hint: "the words of a network: docs/network.md"}
 	}
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver
 	}
 	if o.Dial == nil {
 		d := &net.Dialer{Timeout: dialTime}
-		o.Dial = func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
-			return d.DialContext(ctx, network, to.String())
+		o.Dial = func(ctx context.Context, family string, to netip.AddrPort) (net.Conn, error) {
+			return d.DialContext(ctx, family, to.String())
 		}
 	}
 	return &Egress{task: task, phases: phases, judge: judge.New(judge.Options{
@@ -71,8 +77,8 @@ func ownAddresses() (own []netip.Addr) {
 }
 
 // Wish is what the guest of a phase is to prepare.
-func (e *Egress) Wish(phase string) (w wire.NetworkWish) {
-	p := e.of(phase)
+func (e *Egress) Wish(phase string) wire.NetworkWish {
+	w, p := wire.NetworkWish{Door: true}, e.of(phase)
 	for _, l := range p.Literals() {
 		w.Literals = append(w.Literals, wire.Literal{Prefix: l.String(), Ports: p.LiteralPorts(l)})
 	}
@@ -110,4 +116,20 @@ func (p phase) Flow(ctx context.Context, m wire.FlowMessage, f *session.Flow) {
 		req.Answer = func(d policy.Decision) { f.Tell(wire.FlowAnswer{Allowed: d.Allow, Rule: d.Rule, Hint: d.Hint}) }
 	}
 	p.e.judge.Flow(ctx, req, f)
+}
+
+// WithoutRoom tells whether a container whose guest could make no room is to be opened
+// again without one, which n says then, with a note. Else it returns what err is to
+// people.
+func WithoutRoom(n *jobs.Network, err error) (note string, again bool, _ error) {
+	var no *session.NoRoomError
+	switch {
+	case !errors.As(err, &no):
+		return "", false, err
+	case n.Transparent == jobs.TransparentAlways:
+		return "", false, &jobs.Error{Kind: jobs.KindConfig, Msg: `[network] transparent = "always"`, Err: no,
+			Hint: `with transparent = "auto" programs that know http_proxy reach what is allowed`}
+	}
+	n.Transparent = jobs.TransparentNever
+	return "network: only programs that know http_proxy, https_proxy or all_proxy reach what is allowed: " + no.Error(), true, nil
 }

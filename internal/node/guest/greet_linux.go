@@ -78,6 +78,7 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 		if err != nil {
 			return fmt.Errorf("prepare the network of commands: %w", err)
 		}
+		s.net.complete(&s.place)
 	}
 	answer.OwnPIDNamespace = s.ownNS.Load()
 	answer.Home, answer.Path = wire.Text(s.place.get("HOME")), wire.Text(s.place.get("PATH"))

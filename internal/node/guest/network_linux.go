@@ -3,9 +3,11 @@ package guest
 import (
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"berth/internal/link/wire"
+	"berth/internal/node/door"
 	"berth/internal/node/room"
 )
 
@@ -15,6 +17,8 @@ type network struct {
 	s      *server
 	room   *room.Room // nil where there is none
 	noRoom error      // why, where one was asked for
+	names  *room.Names
+	env    []string // by which programs find the proxy door
 
 	starting sync.Mutex // streams are numbered in the order of their first frames
 	streams  wire.Streams[receiver]
@@ -49,16 +53,59 @@ func (n *network) prepare(w *wire.NetworkWish) (had *wire.NetworkHad, err error)
 		return had, n.noRoom
 	}
 	if n.room != nil {
-		if err := n.names(w.Literals); err != nil {
+		if err := n.answerNames(w.Literals); err != nil {
 			return nil, err
 		}
+	}
+	if w.Door {
+		d, err := door.Listen()
+		if err != nil {
+			return nil, err
+		}
+		n.env = d.Env(n.room != nil)
+		go d.Serve(n.pass)
 	}
 	return had, nil
 }
 
-// names begins to answer for names, and to take connections.
-func (n *network) names(literals []wire.Literal) error {
-	names, err := n.room.Names(room.Judge{Ask: n.ask, Flow: func(c *room.Conn) {
+// complete adds the variables of the door to those of commands. An image's own
+// GIT_SSH_COMMAND stays.
+func (n *network) complete(p *place) {
+	for _, v := range n.env {
+		if name, value, _ := strings.Cut(v, "="); name != "GIT_SSH_COMMAND" || p.get(name) == "" {
+			p.set(name, value)
+		}
+	}
+}
+
+// pass carries a connection of the proxy door. Programs that resolve names themselves
+// ask it for the addresses that names have in the room.
+func (n *network) pass(r door.Request, c door.Conn) {
+	m := wire.FlowMessage{Host: r.Host, Port: r.Port, Proxy: r.Proxy}
+	if a, err := netip.ParseAddr(r.Host); err == nil && n.names != nil {
+		if name, ok := n.names.NameOf(a); ok {
+			m.Host = name
+		}
+	}
+	var tell func(wire.FlowAnswer)
+	if r.Answer != nil {
+		tell = func(a wire.FlowAnswer) {
+			d := door.Decision{Rule: a.Rule, Hint: a.Hint}
+			switch {
+			case a.NoWay:
+				d.Verdict = door.Unavailable
+			case a.Allowed:
+				d.Verdict = door.Allowed
+			}
+			r.Answer(d)
+		}
+	}
+	n.carry(m, c, tell)
+}
+
+// answerNames begins to answer for names, and to take connections.
+func (n *network) answerNames(literals []wire.Literal) (err error) {
+	n.names, err = n.room.Names(room.Judge{Ask: n.ask, Flow: func(c *room.Conn) {
 		m := wire.FlowMessage{Host: c.Name, Port: c.Port}
 		if m.Host == "" {
 			m.Host = c.Addr.String()
@@ -73,11 +120,11 @@ func (n *network) names(literals []wire.Literal) error {
 		if err != nil {
 			return err
 		}
-		if err := names.Literal(prefix, l.Ports); err != nil {
+		if err := n.names.Literal(prefix, l.Ports); err != nil {
 			return err
 		}
 	}
-	return names.Serve()
+	return n.names.Serve()
 }
 
 // open begins a stream with its first frame.

@@ -68,6 +68,7 @@ func (s *server) takeEnvironment(scripts []string) error {
 		return err
 	}
 	p.login, p.dir = s.place.login, s.place.dir
+	s.net.complete(&p)
 	s.place = p
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/link/wire"
 	"berth/internal/node/container"
+	"berth/internal/node/egress"
 	"berth/internal/node/supervise"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/socket"
@@ -63,8 +64,10 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	}
 	place := jobs.OpenPlace{Dir: k.dir, Guest: guest, Scratch: k.scratch.Dir, On: on, Progress: out.progress}
 	err = k.openBox(ctx, opener, place, logFile)
-	if k.withoutRoom(err) {
-		if err = nil; k.opening.Close != nil {
+	note, again, err := egress.WithoutRoom(&k.spec.Network, err)
+	if again {
+		k.note(note)
+		if k.opening.Close != nil {
 			err = k.opening.Close()
 		}
 		if err == nil {

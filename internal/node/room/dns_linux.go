@@ -241,7 +241,7 @@ func (x *query) pointer(n *Names) (dnsmessage.RCode, dnsmessage.ResourceBody) {
 		}
 		b[3-i] = byte(v)
 	}
-	found, ok := n.nameOf(netip.AddrFrom4(b))
+	found, ok := n.NameOf(netip.AddrFrom4(b))
 	if !ok {
 		return dnsmessage.RCodeNameError, nil
 	}

@@ -160,7 +160,7 @@ func TestManyNames(t *testing.T) {
 	seen := map[netip.Addr]bool{}
 	for i := range maxNames {
 		a := n.resolve(fmt.Sprintf("n%d.example", i)).addr
-		if name, ok := n.nameOf(a); seen[a] || !Fakes.Contains(a) || a == ownAddress || !ok || name != fmt.Sprintf("n%d.example", i) {
+		if name, ok := n.NameOf(a); seen[a] || !Fakes.Contains(a) || a == ownAddress || !ok || name != fmt.Sprintf("n%d.example", i) {
 			t.Fatalf("%d: %s, %q", i, a, name)
 		}
 		seen[a] = true

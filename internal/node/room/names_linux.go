@@ -96,7 +96,7 @@ func (n *Names) Literal(to netip.Prefix, ports []uint16) error {
 		}
 		take = func(c *Conn) {
 			var named bool
-			if c.Name, named = n.nameOf(c.Addr); named || to.Contains(c.Addr) {
+			if c.Name, named = n.NameOf(c.Addr); named || to.Contains(c.Addr) {
 				n.judge.Flow(c)
 			}
 		}
@@ -212,8 +212,8 @@ func fake(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{b[0], b[1] + byte(i>>16), byte(i >> 8), byte(i)})
 }
 
-// nameOf is the name that has an address.
-func (n *Names) nameOf(a netip.Addr) (string, bool) {
+// NameOf is the name that has an address.
+func (n *Names) NameOf(a netip.Addr) (string, bool) {
 	if !a.Is4() || !Fakes.Contains(a) {
 		return "", false
 	}

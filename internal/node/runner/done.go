@@ -113,6 +113,9 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 			return workspaceError(err)
 		}
 	}
+	task := r.spec.Network
+	r.spec.Network = task.Phase(jobs.PhaseDone)
+	defer func() { r.spec.Network = task }()
 	c, _, err := r.open(ctx, at, jobs.PhaseDone)
 	if err != nil {
 		return err

@@ -1,8 +1,6 @@
 package runner
 
 import (
-	"errors"
-
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
 	"berth/internal/network/judge"
@@ -22,20 +20,21 @@ func (r *attempt) openNetwork() (err error) {
 
 // network is that of the containers of a phase.
 func (r *attempt) network(phase string) (session.Network, wire.NetworkWish) {
-	if r.egress == nil {
+	if r.egress == nil || r.spec.Network.Mode != jobs.NetworkAllow {
 		return nil, wire.NetworkWish{}
 	}
 	return r.egress.Phase(phase), r.egress.Wish(phase)
 }
 
-// withoutRoom tells whether a container is to be opened again without a room, and
-// notes why; it is once.
-func (r *attempt) withoutRoom(err error) bool {
-	var no *session.NoRoomError
-	if !errors.As(err, &no) || r.spec.Network.Transparent != "" {
-		return false
+// level is that of a container of the attempt: a phase may have another network than
+// the task.
+func (r *attempt) level() jobs.Level {
+	l := r.opening.Level
+	if r.far != nil {
+		return l
 	}
-	r.spec.Network.Transparent = jobs.TransparentNever
-	r.note("network: only programs that heed http_proxy, https_proxy or all_proxy reach what is allowed: " + no.Error())
-	return true
+	if l == jobs.LevelEgress {
+		l = jobs.LevelFS
+	}
+	return r.spec.Network.Level(l)
 }

@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/link/session"
 	"berth/internal/node/container"
+	"berth/internal/node/egress"
 	"berth/internal/sys/lease"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -53,7 +54,9 @@ func (r *attempt) open(ctx context.Context, p *place, phase string) (c *containe
 		return nil, nil, err
 	}
 	c, err = r.openContainer(ctx, argv, phase)
-	if r.withoutRoom(err) {
+	note, again, err := egress.WithoutRoom(&r.spec.Network, err)
+	if again {
+		r.note(note)
 		if argv, err = r.line(p); err != nil {
 			return nil, nil, err
 		}
@@ -68,17 +71,16 @@ func (r *attempt) open(ctx context.Context, p *place, phase string) (c *containe
 	}
 	r.note("the guest runs from " + own + ", and ends when that file system goes away: the daemon does not start it from " + r.node)
 	r.node = own
-	again, err := r.line(p)
-	if err != nil {
+	if argv, err = r.line(p); err != nil {
 		return nil, argv, err
 	}
-	c, err = r.openContainer(ctx, again, phase)
-	return c, again, err
+	c, err = r.openContainer(ctx, argv, phase)
+	return c, argv, err
 }
 
 func (r *attempt) openContainer(ctx context.Context, argv []string, phase string) (*container.Container, error) {
 	opening, first := *r.opening, 0 // the container's first process, where a daemon has it
-	opening.Argv = argv
+	opening.Argv, opening.Level = argv, r.level()
 	if opening.Init != nil {
 		opening.Init = func(ctx context.Context) int {
 			first = r.opening.Init(ctx)
