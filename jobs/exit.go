@@ -66,7 +66,9 @@ type ExitRecord struct {
 	// Kept is the task's work tree, where that was kept; nil is not.
 	Kept    *KeptTree   `json:"kept,omitempty"`
 	Overlay *OverlayUse `json:"overlay,omitempty"`
-	Notes   []string    `json:"notes,omitempty"` // limits dropped, programs chosen
+	// NetworkUse is what it did with a network that is judged; nil is that there was no judge.
+	NetworkUse *NetworkUse `json:"network_use,omitempty"`
+	Notes      []string    `json:"notes,omitempty"` // limits dropped, programs chosen
 }
 
 // How an attempt worked on its writable layer.

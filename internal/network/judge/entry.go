@@ -25,5 +25,6 @@ type Entry struct {
 	Seconds  float64   `json:"seconds,omitempty"`
 	Reason   string    `json:"reason,omitempty"` // why it was not carried to its end; "limit: " begins what met a bound
 	Hint     string    `json:"hint,omitempty"`   // of a refusal
+	Word     string    `json:"word,omitempty"`   // the rule that would allow it, of a refusal
 	After    string    `json:"after,omitempty"`  // the allowed name that most likely led here, of a refusal
 }

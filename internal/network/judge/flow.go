@@ -558,7 +558,7 @@ func (f *flow) explain(err error) {
 	var r *refusal
 	switch isRefusal := errors.As(err, &r); {
 	case isRefusal && r.policy:
-		f.entry.Decision, f.entry.Rule, f.entry.Origin, f.entry.Hint = Denied, r.rule, r.origin, r.why
+		f.entry.Decision, f.entry.Rule, f.entry.Origin, f.entry.Hint, f.entry.Word = Denied, r.rule, r.origin, r.why, r.word
 	case isRefusal && r.status != 502:
 		f.entry.Decision, f.entry.Reason = Denied, r.why
 	case errors.Is(err, io.EOF):
@@ -594,12 +594,13 @@ type refusal struct {
 	why          string
 	policy       bool // a policy has decided
 	rule, origin string
+	word         string // that would allow it
 }
 
 func (r *refusal) Error() string { return r.why }
 
 func denied(d policy.Decision) *refusal {
-	return &refusal{status: 403, why: d.Hint, policy: true, rule: d.Rule, origin: d.Origin}
+	return &refusal{status: 403, why: d.Hint, policy: true, rule: d.Rule, origin: d.Origin, word: d.Word}
 }
 
 // refuse tells the program why, in the protocol that the port has, and lets it read.

@@ -174,6 +174,7 @@ func (j *Judge) Lookup(ctx context.Context, phase, host string) Answer {
 	e.Rule, e.Origin = d.Rule, d.Origin
 	if ports == nil {
 		e.After, e.Hint = j.redirected(phase, name, d.Hint)
+		e.Word = d.Word
 		j.o.Record(e)
 		return Answer{Name: name, Rule: d.Rule, Hint: e.Hint}
 	}

@@ -57,6 +57,7 @@ type Decision struct {
 	Rule   string // the word that decided, "" where none matched
 	Origin string // of the policy that decided
 	Hint   string // of a refusal: why, and what would allow it
+	Word   string // of a refusal: the rule that would allow it, "" where none of the policy's own would
 	// Opaque says that all policies allow it without a look at its first bytes.
 	Opaque bool
 }
@@ -107,6 +108,7 @@ func (p *Policy) within(q *Request, bound bool) Decision {
 	for i := range p.Bounds {
 		b := p.Bounds[i].within(q, true)
 		if !b.Allow {
+			b.Word = ""
 			return b
 		}
 		d.Opaque = d.Opaque && b.Opaque
@@ -136,13 +138,15 @@ func (p *Policy) alone(q *Request, bound bool) Decision {
 		d.Rule = r.String()
 		d.from(r)
 	default:
-		d.Hint = p.missing(q)
+		d.Word = Word(q.Name, q.Addr, q.Port)
+		d.Hint = p.missing(q, d.Word)
 		return d
 	}
 	if c := class(q.Addr, q.Own); q.Addr.IsValid() && c != "" && (p.Mode != Open || !bound) {
 		r := p.opener(q, c)
 		if r == nil {
-			d.Rule, d.Origin, d.Hint = "", p.Origin, refusedClass(q, c)
+			d.Rule, d.Origin, d.Word = "", p.Origin, Word("", q.Addr, q.Port)
+			d.Hint = refusedClass(q, c, d.Word)
 			return d
 		}
 		d.Rule = r.String()
@@ -196,8 +200,7 @@ func (p *Policy) opener(q *Request, class string) *Rule {
 }
 
 // missing is the hint where no rule matches.
-func (p *Policy) missing(q *Request) string {
-	word := Word(q.Name, q.Addr, q.Port)
+func (p *Policy) missing(q *Request, word string) string {
 	for i := range p.Allow {
 		r := &p.Allow[i]
 		switch {
@@ -210,8 +213,8 @@ func (p *Policy) missing(q *Request) string {
 	return "no rule allows it; the rule " + word + " would"
 }
 
-func refusedClass(q *Request, class string) string {
-	rule := "the rule " + Word("", q.Addr, q.Port) + " would allow it"
+func refusedClass(q *Request, class, word string) string {
+	rule := "the rule " + word + " would allow it"
 	if q.Name == "" {
 		return "the address is refused (" + class + "); " + rule
 	}

@@ -117,6 +117,28 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
+// TestNetwork: what was decided comes here as it grows, and words that the user adds here go there.
+func TestNetwork(t *testing.T) {
+	p := newPair(t)
+	must(t, p.put())
+	act := jobs.NetworkAddition{Version: 1, ID: "01890000-0000-7000-8000-000000000001", By: "ada", Words: []string{"b.example"}}
+	must(t, store.AddAllow(p.rec.Dir, act))
+	p.claim(time.Now())
+	p.write(store.FileNetwork, "{}\n")
+	for range 2 {
+		must(t, p.round())
+		got, err := store.Allows(store.JobDirOf(p.far), nil)
+		if err != nil || len(got) != 1 || got[0].Words[0] != "b.example" || got[0].By != "ada" {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	p.write(store.FileNetwork, "{}\n")
+	must(t, p.round())
+	if b, err := os.ReadFile(filepath.Join(p.rec.Current().Dir, store.FileNetwork)); string(b) != "{}\n{}\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
 func TestEnd(t *testing.T) {
 	p := newPair(t)
 	must(t, p.put())

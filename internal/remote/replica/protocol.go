@@ -195,6 +195,7 @@ var files = []file{
 	{store.FileReceipt, once, store.MaxOnce},
 	{store.FileReaper, once, store.MaxOnce},
 	{store.FileEvents, grows, 64 << 20},
+	{store.FileNetwork, grows, 64 << 20},
 	{store.FileStdout, grows, maxLog},
 	{store.FileStderr, grows, maxLog},
 	{store.FileDoneStdout, grows, maxLog},
@@ -222,5 +223,6 @@ func fileOf(name string) (file, bool) {
 	return file{}, false
 }
 
-// given are the files that this side may create there.
+// given are the files that this side may create there, beside the words that its user has
+// added to what a job may reach ([store.IsAllowName]).
 var given = map[string]bool{store.FileCancel: true, store.FileSubmitted: true, store.FileVerdict: true}

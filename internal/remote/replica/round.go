@@ -114,7 +114,11 @@ var errDone = errors.New("the answer was read")
 // standing tells what stands here of a record's files.
 func standing(r *jobs.Record) (haveJob, error) {
 	a := r.Current()
-	j := haveJob{ID: r.Spec.ID, Attempt: a.N, Have: map[string]int64{}, Give: map[string][]byte{}}
+	give, err := store.AllowFiles(r.Dir)
+	if err != nil {
+		return haveJob{}, err
+	}
+	j := haveJob{ID: r.Spec.ID, Attempt: a.N, Have: map[string]int64{}, Give: give}
 	for _, f := range files {
 		path := pathOf(r, f)
 		fi, err := os.Lstat(path)

@@ -94,13 +94,13 @@ func take(st *store.Store, j haveJob) error {
 	}
 	a := attempt(rec, j.Attempt)
 	for name, data := range j.Give {
-		if !given[name] {
+		ofJob := name == store.FileCancel || store.IsAllowName(name) // whatever its attempts
+		if !given[name] && !ofJob {
 			return fmt.Errorf("%q is not taken here", name)
 		}
-		if a == nil && name != store.FileCancel {
+		if a == nil && !ofJob {
 			continue
 		}
-		// The wish for an end is about the job, whatever its attempts.
 		dir := store.AttemptDir(rec.Dir, 1)
 		if a != nil {
 			dir = a.Dir
