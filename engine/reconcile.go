@@ -53,7 +53,10 @@ type View struct {
 	// Notices are those of the job that could not be sent, for people, where they were
 	// looked for.
 	Notices []string
-	AsOf    time.Time
+	// NetworkUse is what an attempt that runs has done with its network until now, where that was
+	// looked for.
+	NetworkUse *jobs.NetworkUse
+	AsOf       time.Time
 }
 
 // Reconcile brings records up to date: each scheduler is asked once, about all

@@ -147,6 +147,10 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 	if p.Clustered() && (can.OtherHost || can.Daemon && w.env) {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the " + on + " goes with the local scheduler, not with " + p.Scheduler, Hint: "--scheduler local"}
 	}
+	if p.Network.Learn && !can.Here() {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "learning what a task reaches (--learn) is not available on the " + on,
+			Hint: "--backend singularity, docker or bwrap"}
+	}
 	if err := refuse(p, w); err != nil {
 		return nil, err
 	}

@@ -163,7 +163,13 @@ it warm, its sessions, how it ended last. Nothing is started.
 			if a.json {
 				return a.printJSON(map[string]any{"shown": shownJSON(s)})
 			}
-			if err := a.rows(a.envDetail(s)); err != nil {
+			rows := a.envDetail(s)
+			if !s.Spec.Reaches().Open() && s.Spec.Login == nil { // there it would take another connection
+				if b, err := v.NetworkRecord(cmd.Context()); err == nil {
+					rows = append(rows, envNetworkRows(s.Spec.Name, b)...)
+				}
+			}
+			if err := a.rows(rows); err != nil {
 				return err
 			}
 			return s.Err

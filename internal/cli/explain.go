@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"time"
 
 	"berth/engine"
@@ -55,7 +56,7 @@ state directory is open to others.`,
 			if a.json {
 				return a.printJSON(map[string]any{"explain": x})
 			}
-			return a.rows(append(a.explained(x), receiptRows(x.Receipt)...))
+			return a.rows(slices.Concat(a.explained(x), receiptRows(x.Receipt), networkRows(x.NetworkUse)))
 		},
 	}
 	a.jsonFlag(c)
@@ -108,6 +109,12 @@ type explainJSON struct {
 	Network jobs.Network `json:"network,omitzero"`
 	// Receipt is how the attempt was contained; nil before its container opened.
 	Receipt *jobs.Receipt `json:"receipt,omitempty"`
+	// NetworkUse is what was reached and refused, and RefusedLast what was refused shortly before a
+	// failure.
+	NetworkUse  *jobs.NetworkUse `json:"network_use,omitempty"`
+	RefusedLast []string         `json:"refused_before_end,omitempty"`
+	network     string
+	refused     [][2]string
 }
 
 // explainAttempt is an attempt that has ended, and what followed it.
@@ -168,10 +175,12 @@ type explainOverlay struct {
 }
 
 func explain(v engine.View, known engine.Explanation) (*explainJSON, error) {
+	v.NetworkUse = networkUse(v)
 	j := viewJSON(v)
 	x := &explainJSON{ID: j.ID, Short: j.Short, Name: j.Name, State: j.State, Final: j.Final, ExitCode: j.ExitCode, Reason: j.Reason,
 		Hint: j.Hint, Attempt: j.Attempt, Unfollowed: j.Unfollowed, Attempts: explainAttempts(v.Record)}
 	x.Word, x.Waiting, x.Plain, x.Differs, x.CancelBy = known.Word.NativeState, known.Word.Reason, known.Word.Explanation, known.Differs, j.CancelBy
+	x.NetworkUse, x.RefusedLast, x.network, x.refused = j.NetworkUse, j.RefusedLast, j.networkRow(), j.refusedRows()
 	x.WaitsFor, x.LeftOut, x.Kept, x.NotHere = j.WaitsFor, j.LeftOut, j.Kept, j.NotHere
 	if j.Result != nil {
 		x.LookAt = j.Result.LookAt

@@ -11,7 +11,7 @@ import (
 
 // explained are what is worth saying, as label and value.
 func (a *app) explained(x *explainJSON) [][2]string {
-	out := [][2]string{{"job", x.ID}, {"name", x.Name}, {"state", string(x.State)}}
+	out := append([][2]string{{"job", x.ID}, {"name", x.Name}, {"state", string(x.State)}}, x.refused...)
 	add := func(label, format string, args ...any) {
 		out = append(out, [2]string{label, fmt.Sprintf(format, args...)})
 	}
@@ -74,6 +74,7 @@ func (a *app) explained(x *explainJSON) [][2]string {
 		}
 		add("decided by", "%s, %s", d.By, d.Time.Format(time.RFC3339))
 	}
+	given("network", x.network)
 	given("look at", strings.Join(x.LookAt, ", "))
 	for _, o := range x.LeftOut {
 		add("left out", "%s", o)

@@ -64,7 +64,7 @@ state directory is open to others.`,
 				return err
 			}
 			for i, v := range views[:min(len(ids), len(views))] { // of many it would take long
-				views[i].Notices = store.UnsentNotices(v.Record)
+				views[i].Notices, views[i].NetworkUse = store.UnsentNotices(v.Record), networkUse(v)
 			}
 			if len(ids) != 1 || a.json {
 				return a.list(views)

@@ -18,48 +18,52 @@ import (
 
 // jobJSON is a job in every --json output. Fields are only ever added.
 type jobJSON struct {
-	ID         string            `json:"id"`
-	Short      string            `json:"short"`
-	Name       string            `json:"name"`
-	State      jobs.State        `json:"state"`
-	Final      bool              `json:"final"`
-	ExitCode   int               `json:"exit_code"` // what `berth wait` exits with; 8 while it goes on
-	Exit       *jobs.Exit        `json:"exit,omitempty"`
-	Reason     string            `json:"reason,omitempty"`
-	Hint       string            `json:"hint,omitempty"`
-	Scheduler  string            `json:"scheduler"`
-	Login      string            `json:"login,omitempty"`     // the host on which the scheduler's commands run
-	LoginDir   string            `json:"login_dir,omitempty"` // the attempt's directory there
-	Target     string            `json:"target,omitempty"`
-	Backend    string            `json:"backend"`
-	Level      jobs.Level        `json:"level"`
-	Network    *jobs.Network     `json:"network,omitempty"` // where it is not open
-	NativeID   string            `json:"native_id,omitempty"`
-	Word       string            `json:"scheduler_state,omitempty"`  // the scheduler's own word
-	WaitingFor string            `json:"waiting_for,omitempty"`      // of a job that runs: who has what it needs
-	Waiting    string            `json:"scheduler_reason,omitempty"` // why it waits
-	After      []jobs.After      `json:"after,omitempty"`            // jobs that must end before it begins
-	WaitsFor   string            `json:"waits_for,omitempty"`        // those of them that have not
-	Plain      string            `json:"scheduler_plain,omitempty"`  // the same in plain words, after "it "
-	Node       string            `json:"node,omitempty"`
-	Created    time.Time         `json:"created"`
-	Claimed    *time.Time        `json:"claimed,omitempty"`
-	Started    *time.Time        `json:"started,omitempty"`
-	Ended      *time.Time        `json:"ended,omitempty"`
-	AsOf       time.Time         `json:"as_of"`
-	AskError   string            `json:"ask_error,omitempty"`
-	Cancel     bool              `json:"cancel_requested,omitempty"`
-	CancelBy   string            `json:"cancelled_by,omitempty"` // whoever asked for its end, when that is known
-	Attempt    int               `json:"attempt"`
-	Dir        string            `json:"dir"`
-	Branch     string            `json:"branch,omitempty"`
-	BranchHere bool              `json:"branch_taken,omitempty"`
-	Result     *jobs.Result      `json:"result,omitempty"`
-	Done       []jobs.DoneResult `json:"done,omitempty"`
-	Checked    string            `json:"checked_over,omitempty"` // what the done commands run over that the task could prepare
-	Labels     []string          `json:"labels,omitempty"`
-	Ports      []int             `json:"ports,omitempty"` // while it runs
-	Artifacts  []string          `json:"artifacts,omitempty"`
+	ID        string        `json:"id"`
+	Short     string        `json:"short"`
+	Name      string        `json:"name"`
+	State     jobs.State    `json:"state"`
+	Final     bool          `json:"final"`
+	ExitCode  int           `json:"exit_code"` // what `berth wait` exits with; 8 while it goes on
+	Exit      *jobs.Exit    `json:"exit,omitempty"`
+	Reason    string        `json:"reason,omitempty"`
+	Hint      string        `json:"hint,omitempty"`
+	Scheduler string        `json:"scheduler"`
+	Login     string        `json:"login,omitempty"`     // the host on which the scheduler's commands run
+	LoginDir  string        `json:"login_dir,omitempty"` // the attempt's directory there
+	Target    string        `json:"target,omitempty"`
+	Backend   string        `json:"backend"`
+	Level     jobs.Level    `json:"level"`
+	Network   *jobs.Network `json:"network,omitempty"` // where it is not open
+	// NetworkUse is what was reached and refused; of a job that runs where it was asked for by its id.
+	// RefusedLast are names that were refused shortly before a failure.
+	NetworkUse  *jobs.NetworkUse  `json:"network_use,omitempty"`
+	RefusedLast []string          `json:"refused_before_end,omitempty"`
+	NativeID    string            `json:"native_id,omitempty"`
+	Word        string            `json:"scheduler_state,omitempty"`  // the scheduler's own word
+	WaitingFor  string            `json:"waiting_for,omitempty"`      // of a job that runs: who has what it needs
+	Waiting     string            `json:"scheduler_reason,omitempty"` // why it waits
+	After       []jobs.After      `json:"after,omitempty"`            // jobs that must end before it begins
+	WaitsFor    string            `json:"waits_for,omitempty"`        // those of them that have not
+	Plain       string            `json:"scheduler_plain,omitempty"`  // the same in plain words, after "it "
+	Node        string            `json:"node,omitempty"`
+	Created     time.Time         `json:"created"`
+	Claimed     *time.Time        `json:"claimed,omitempty"`
+	Started     *time.Time        `json:"started,omitempty"`
+	Ended       *time.Time        `json:"ended,omitempty"`
+	AsOf        time.Time         `json:"as_of"`
+	AskError    string            `json:"ask_error,omitempty"`
+	Cancel      bool              `json:"cancel_requested,omitempty"`
+	CancelBy    string            `json:"cancelled_by,omitempty"` // whoever asked for its end, when that is known
+	Attempt     int               `json:"attempt"`
+	Dir         string            `json:"dir"`
+	Branch      string            `json:"branch,omitempty"`
+	BranchHere  bool              `json:"branch_taken,omitempty"`
+	Result      *jobs.Result      `json:"result,omitempty"`
+	Done        []jobs.DoneResult `json:"done,omitempty"`
+	Checked     string            `json:"checked_over,omitempty"` // what the done commands run over that the task could prepare
+	Labels      []string          `json:"labels,omitempty"`
+	Ports       []int             `json:"ports,omitempty"` // while it runs
+	Artifacts   []string          `json:"artifacts,omitempty"`
 	// ArtifactBytes is the size of the artifacts together, LeftOut what was not
 	// copied back, and Kept where it still is.
 	ArtifactFiles int              `json:"artifact_files,omitempty"`
@@ -176,6 +180,12 @@ func viewJSON(v engine.View) jobJSON {
 		j.Peak, j.ArtifactFiles, j.ArtifactBytes, j.LeftOut, j.Kept = x.Peak, x.ArtifactFiles, x.ArtifactBytes, x.LeftOut, x.Kept
 		j.Notes = append(j.Notes, x.Notes...)
 	}
+	if j.NetworkUse = v.NetworkUse; a.Exit != nil && a.Exit.NetworkUse != nil {
+		j.NetworkUse = networkUse(v)
+	}
+	for _, n := range j.refusedLast() {
+		j.RefusedLast = append(j.RefusedLast, n.Host())
+	}
 	if j.Result = a.Result(); j.Result != nil && j.Result.Commit != "" {
 		j.Branch, j.BranchHere = j.Result.Branch, v.BranchHere()
 	}
@@ -289,7 +299,7 @@ const shownArtifacts = 10
 
 // detail lists what is worth saying about one job, as label and value.
 func (a *app) detail(j jobJSON) [][2]string {
-	out := [][2]string{{"job", j.ID}, {"name", j.Name}, {"state", stateText(j)}}
+	out := append([][2]string{{"job", j.ID}, {"name", j.Name}, {"state", stateText(j)}}, j.refusedRows()...)
 	add := func(label, value string) {
 		if value != "" {
 			out = append(out, [2]string{label, value})
@@ -323,6 +333,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 	}
 	add("scheduler", where)
 	add("backend", j.Backend+" (containment: "+j.containment()+")")
+	add("network", j.networkRow())
 	add("node", j.Node)
 	if len(j.Ports) > 0 {
 		add("services", forwardLine(j.Short, j.Ports))

@@ -88,12 +88,19 @@ id, 3 no such job.`,
 // conclude says in a line or two how a job stands.
 // What was noted when it was submitted is not said again.
 func (a *app) conclude(v engine.View) {
+	v.NetworkUse = networkUse(v)
 	j := viewJSON(v)
 	line := "job " + j.Short + " " + string(j.State)
 	if j.Reason != "" && j.Reason != string(j.State) {
 		line += ": " + j.Reason
 	}
 	a.say("%s", line)
+	for _, row := range j.refusedRows() {
+		a.say("%s", row[1])
+	}
+	if u := j.NetworkUse; u != nil && len(u.Refused) > 0 && len(j.RefusedLast) == 0 {
+		a.say("network: %s", j.networkRow())
+	}
 	if j.Hint != "" {
 		a.say("hint: %s", j.Hint)
 	}

@@ -6,6 +6,6 @@
 // in the sums alone, and counted. After [MaxLines] there are only sums, which end the
 // file. [Log.Watch] takes up the words that the user adds while it runs.
 //
-// Clients read lines with [Read], and what they sum up to with [Use]. A file may have come
-// from another machine, so what is read is bounded and made printable.
+// Clients use [Read]. A file may have come from another machine, so what is read is
+// bounded and made printable.
 package record

@@ -1,15 +1,29 @@
 package record
 
 import (
+	"bytes"
 	"slices"
 
 	"berth/jobs"
 )
 
-// Read returns the lines of a file, with what is in them printable. A last line that is not whole
-// is left out, and a file that is not there has none.
-func Read(path string) ([]Line, error) {
-	o, err := load(path)
+// A File is what was recorded. What is in it is bounded and printable.
+type File struct {
+	Lines []Line
+	sums  *sums
+	sum   *jobs.NetworkUse
+}
+
+// Read reads a file. A last line that is not whole is left out; a file that is not there is an empty one.
+func Read(path string) (*File, error) { return file(load(path)) }
+
+// Parse reads what stood in one.
+func Parse(b []byte) (*File, error) {
+	o := newLoaded()
+	return file(o, o.read(bytes.NewReader(b)))
+}
+
+func file(o *loaded, err error) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -27,22 +41,28 @@ func Read(path string) ([]Line, error) {
 		}
 		Clean(line.Sum)
 	}
-	return o.lines, nil
+	return &File{Lines: o.lines, sums: o.sums, sum: o.sum}, nil
 }
 
-// Use sums a file up; nil is that there is none, or nothing in it.
-func Use(path string) (*jobs.NetworkUse, error) {
-	o, err := load(path)
+// Use sums it up; nil is that there is nothing in it.
+func (f *File) Use() *jobs.NetworkUse {
 	switch {
-	case err != nil:
-		return nil, err
-	case o.sum != nil:
-		Clean(o.sum)
-		return o.sum, nil
-	case len(o.lines) == 0:
-		return nil, nil
+	case f.sum != nil:
+		return f.sum
+	case len(f.Lines) == 0:
+		return nil
 	}
-	return o.sums.summary(), nil
+	return f.sums.summary()
+}
+
+// Acknowledged finds the acknowledgement of an act of the user's; nil is that there is none yet.
+func (f *File) Acknowledged(id string) *Taken {
+	for _, line := range f.Lines {
+		if line.Allow != nil && line.Allow.ID == id {
+			return line.Allow
+		}
+	}
+	return nil
 }
 
 // Clean bounds sums that were read from elsewhere, and makes them printable.

@@ -43,6 +43,15 @@ func open(t *testing.T, path string) *Log {
 	return l
 }
 
+func read(t *testing.T, path string) *File {
+	t.Helper()
+	f, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func closed(t *testing.T, l *Log) {
 	t.Helper()
 	if err := l.Close(); err != nil {
@@ -77,9 +86,8 @@ func TestRecord(t *testing.T) {
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", fi, err)
 	}
-	got, err := Use(path)
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v\n%+v\n%+v", err, got, want)
+	if got := read(t, path).Use(); !reflect.DeepEqual(got, want) {
+		t.Errorf("\n%+v\n%+v", got, want)
 	}
 	if want.Flows != 4 || want.Up != 16 || want.Down != 2501 || want.Opaque != 1 || want.Door != "transparent" || len(want.Notes) != 1 || want.Unrecorded != 0 {
 		t.Errorf("%+v", want)
@@ -99,11 +107,8 @@ func TestRecord(t *testing.T) {
 // gone on with.
 func TestTorn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "network.jsonl")
-	if lines, err := Read(path); err != nil || len(lines) != 0 {
-		t.Error(lines, err)
-	}
-	if u, err := Use(path); u != nil || err != nil {
-		t.Error(u, err)
+	if f := read(t, path); f.Use() != nil || len(f.Lines) != 0 {
+		t.Error(f)
 	}
 	l := open(t, path)
 	l.Record(flow(1, "a.example", 443, 1, 1))
@@ -114,15 +119,14 @@ func TestTorn(t *testing.T) {
 	}
 	_, _ = f.WriteString("no JSON\n[]\n" + `{"note":"` + strings.Repeat("x", maxLine) + "\"}\n" + `{"time":"2026-11-26T12:00:02Z","decision":"allow","name":"half`)
 	_ = f.Close()
-	if u, err := Use(path); err != nil || u.Flows != 1 {
-		t.Errorf("%+v %v", u, err)
+	if u := read(t, path).Use(); u.Flows != 1 {
+		t.Errorf("%+v", u)
 	}
 	l = open(t, path)
 	l.Record(flow(3, "b.example", 443, 1, 1))
 	closed(t, l)
-	lines, err := Read(path)
-	if err != nil || len(lines) != 2 || lines[1].Name != "b.example" || !lines[1].Entry.Time.Equal(at(3)) {
-		t.Errorf("%+v %v", lines, err)
+	if lines := read(t, path).Lines; len(lines) != 2 || lines[1].Name != "b.example" || !lines[1].Entry.Time.Equal(at(3)) {
+		t.Errorf("%+v", lines)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -163,8 +167,8 @@ func TestBounds(t *testing.T) {
 	if err != nil || bytes.Count(b, []byte("\n")) != 11 {
 		t.Errorf("%d lines, %v", bytes.Count(b, []byte("\n")), err)
 	}
-	if got, err := Use(path); err != nil || !reflect.DeepEqual(got, u) {
-		t.Errorf("%v\n%+v\n%+v", err, got, u)
+	if got := read(t, path).Use(); !reflect.DeepEqual(got, u) {
+		t.Errorf("\n%+v\n%+v", got, u)
 	}
 	if err := os.WriteFile(path, bytes.Repeat([]byte(`{"time":"2026-11-26T12:00:02Z","decision":"allow","name":"a.example","port":443}`+"\n"), MaxLines), 0o600); err != nil {
 		t.Fatal(err)
@@ -173,8 +177,8 @@ func TestBounds(t *testing.T) {
 	if fi, err := os.Stat(path); err != nil || fi.Size() != 0 {
 		t.Error(fi, err)
 	}
-	if lines, err := Read(path + ".1"); err != nil || len(lines) != MaxLines {
-		t.Error(len(lines), err)
+	if f := read(t, path+".1"); len(f.Lines) != MaxLines {
+		t.Error(len(f.Lines))
 	}
 }
 
@@ -248,13 +252,10 @@ func TestHostileFile(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		lines, err := Read(path)
-		if err != nil || len(lines) < 4 {
-			t.Fatal(lines, err)
-		}
-		u, err := Use(path)
-		if err != nil {
-			t.Fatal(err)
+		f := read(t, path)
+		lines, u := f.Lines, f.Use()
+		if len(lines) < 4 {
+			t.Fatal(lines)
 		}
 		for _, s := range []string{fmt.Sprintf("%+v %+v", lines[0].Entry, lines), fmt.Sprintf("%+v %+v", lines[3].Allow, u)} {
 			if strings.ContainsAny(s, "\x1b\n\u202e") || strings.Contains(s, strings.Repeat("y", 600)) {
@@ -313,12 +314,12 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 	for n, want := range map[int]string{1: "", 3: "URL", 4: "is off"} {
-		if a, err := Acknowledged(path, id(n)); err != nil || a == nil || !strings.Contains(a.Trouble, want) || (want == "") != (a.Trouble == "") {
-			t.Errorf("%d: %+v %v", n, a, err)
+		if a := read(t, path).Acknowledged(id(n)); a == nil || !strings.Contains(a.Trouble, want) || (want == "") != (a.Trouble == "") {
+			t.Errorf("%d: %+v", n, a)
 		}
 	}
-	if a, err := Acknowledged(path, id(5)); a != nil || err != nil {
-		t.Error(a, err)
+	if a := read(t, path).Acknowledged(id(5)); a != nil {
+		t.Error(a)
 	}
 }
 

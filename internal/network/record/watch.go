@@ -64,14 +64,3 @@ func (l *Log) taken(t *Taken) bool {
 	l.sums.take(t)
 	return true
 }
-
-// Acknowledged finds the acknowledgement of an act in a file; nil is that there is none yet.
-func Acknowledged(path, id string) (*Taken, error) {
-	lines, err := Read(path)
-	for i := range lines {
-		if t := lines[i].Allow; t != nil && t.ID == id {
-			return t, err
-		}
-	}
-	return nil, err
-}
