@@ -56,7 +56,7 @@ state directory is open to others.`,
 			if a.json {
 				return a.printJSON(map[string]any{"explain": x})
 			}
-			return a.rows(slices.Concat(a.explained(x), receiptRows(x.Receipt), networkRows(x.NetworkUse)))
+			return a.rows(slices.Concat(a.explained(x), receiptRows(x.Receipt), networkUseRows(x.NetworkUse)))
 		},
 	}
 	a.jsonFlag(c)

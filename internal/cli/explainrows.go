@@ -74,7 +74,7 @@ func (a *app) explained(x *explainJSON) [][2]string {
 		}
 		add("decided by", "%s, %s", d.By, d.Time.Format(time.RFC3339))
 	}
-	given("network", x.network)
+	given("network use", x.network)
 	given("look at", strings.Join(x.LookAt, ", "))
 	for _, o := range x.LeftOut {
 		add("left out", "%s", o)

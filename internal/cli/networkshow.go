@@ -203,6 +203,20 @@ func (a *app) showLearned(l record.Learned) error {
 	return nil
 }
 
+// learned tells a person what the job needed.
+func (a *app) learned(v engine.View) {
+	t := networkOf{view: v}
+	f, err := t.recorded(a.context())
+	if err != nil {
+		a.say("what it reached cannot be read: %v", err)
+		return
+	}
+	l := record.Learn(f.Lines, t.use(f))
+	a.say("this would have been enough (berth network show --learned %s prints it again):", t.id())
+	_, _ = io.WriteString(a.stderr, l.TOML())
+	a.sayUnseen(l)
+}
+
 func (a *app) sayUnseen(l record.Learned) {
 	for _, r := range l.Refused {
 		a.say("refused, and not on the list: %s", r)

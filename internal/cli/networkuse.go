@@ -151,7 +151,7 @@ func (j *jobJSON) refusedLast() (out []*jobs.NetworkName) {
 func (j *jobJSON) refusedRows() (out [][2]string) {
 	names := j.refusedLast()
 	for _, n := range names[:min(len(names), shownNames)] {
-		out = append(out, [2]string{"refused", n.Host() + " was refused " + ago(j.Ended.Sub(n.Last)) + " before the end: " + refusalText(n, j.allowWith())})
+		out = append(out, [2]string{"look first", n.Host() + " was refused " + ago(j.Ended.Sub(n.Last)) + " before the end: " + refusalText(n, j.allowWith())})
 	}
 	return out
 }
@@ -171,11 +171,11 @@ func envNetworkRows(name string, recorded []byte) [][2]string {
 		return nil
 	}
 	allow := func(word string) string { return "berth network allow --env " + name + " " + word }
-	return append([][2]string{{"reached", networkText(f.Use(), allow, "berth network show --refused --env "+name)}}, networkRows(f.Use())...)
+	return append([][2]string{{"reached", networkText(f.Use(), allow, "berth network show --refused --env "+name)}}, networkUseRows(f.Use())...)
 }
 
-// networkRows are all that is worth saying of it.
-func networkRows(u *jobs.NetworkUse) (out [][2]string) {
+// networkUseRows are all that is worth saying of it.
+func networkUseRows(u *jobs.NetworkUse) (out [][2]string) {
 	if u == nil {
 		return nil
 	}

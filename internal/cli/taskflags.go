@@ -22,6 +22,7 @@ type taskFlags struct {
 	sshKey     string
 	sshOptions []string
 	key        string // of the caller's, under which a task is submitted once
+	learn      bool   // every name is allowed, to learn which are needed
 }
 
 // offlineHelp is of a flag that the configuration reads.
@@ -67,6 +68,9 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 	}
 	if err = task.Override(&t, keysGiven(cmd, keyFlags(), f.keys)); err != nil {
 		return t, c, nil, err
+	}
+	if t.Network.Learn = f.learn; f.learn && cmd.Flags().Changed("network") {
+		return t, c, nil, usage("--learn allows every name: leave --network out")
 	}
 	// A template that is named here wins over the configuration; one that the
 	// configuration names stands below it.

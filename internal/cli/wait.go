@@ -142,6 +142,10 @@ Ctrl-C leaves the job running and says how to come back; a second one cancels it
 ` + taskHelp + `
 
 ` + rawHelp + `
+With --learn the task reaches every name, on usual ports, whatever its [network] says, but
+for what a project, profile or site refuses. At the end the list is printed that would
+have been enough (berth network show --learned prints it again), and what it cannot
+know of. Private addresses stay refused.
 ` + exitHelp + `as for berth wait, and 130 when ctrl-C left it running; with --exit-code
 the command's own exit code.`,
 		Example: `  berth run task.md
@@ -158,6 +162,7 @@ the command's own exit code.`,
 	}
 	f.add(c)
 	f.addKey(c)
+	c.Flags().BoolVar(&f.learn, "learn", false, "allow every name, and print at the end which were needed")
 	c.Flags().BoolVar(&ownCode, "exit-code", false, "exit with the exit code of the command")
 	rawFlag(c.Flags(), &raw)
 	return c
@@ -217,6 +222,9 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 	}
 	a.warn([]engine.View{v})
 	a.conclude(v)
+	if v.Spec.Network.Learn {
+		a.learned(v)
+	}
 	code := jobs.CodeOfRecord(v.Record)
 	// A command that could not be started has a code too: 126 or 127, as from
 	// a shell.
