@@ -15,6 +15,7 @@
 //   - The name is resolved once, all addresses are judged, and the first that is allowed
 //     and answers is dialled by its number. There is no second look-up, so an answer
 //     that changes (rebinding) changes nothing.
+//   - Where what connects is what resolves ([Options].DialName), the name alone is judged.
 //   - Bytes are copied both ways, and the end of one direction is passed on.
 //
 // HTTP is read by a small strict reader. What is not plainly one request is refused:

@@ -86,6 +86,11 @@ func (j *Judge) Flow(ctx context.Context, req Request, client Conn) Entry {
 	n := j.flows.Add(1)
 	defer j.flows.Add(-1)
 	d, err := f.judge(ctx, n)
+	if err == nil {
+		if err = f.ready(ctx); err != nil {
+			d = policy.Decision{Hint: err.Error(), NoWay: true}
+		}
+	}
 	answered := req.Answer != nil && err != nil
 	if req.Answer != nil {
 		req.Answer(d)
@@ -138,6 +143,22 @@ func (f *flow) judge(ctx context.Context, n int64) (d policy.Decision, err error
 	}
 	f.entry.Decision = Allowed
 	return d, nil
+}
+
+// ready waits until there is a way out.
+func (f *flow) ready(ctx context.Context) error {
+	if f.j.o.Ready == nil {
+		return nil
+	}
+	l := &f.j.o.Limits
+	f.expect(l.Way+time.Second, "limit: no way out")
+	ctx, cancel := context.WithTimeout(ctx, l.Way)
+	defer cancel()
+	if err := f.j.o.Ready(ctx); err != nil {
+		return unreached("", err)
+	}
+	f.expect(l.First, "limit: the first bytes were not complete")
+	return nil
 }
 
 // begin reads the first bytes where the port says what they have to be.
@@ -320,9 +341,12 @@ func (f *flow) connect(ctx context.Context, server string) error {
 	f.expect(l.Resolve+l.Connect+time.Second, "limit: connecting")
 	addrs := []netip.Addr{f.addr}
 	if f.name != "" {
+		if f.j.o.DialName != nil {
+			return f.dialName(ctx)
+		}
 		var err error
 		if addrs, err = f.resolve(ctx); err != nil {
-			return &refusal{status: 502, why: err.Error()}
+			return unreached("", err)
 		}
 	}
 	var may []netip.Addr
@@ -347,30 +371,46 @@ func (f *flow) dial(ctx context.Context, server string, addrs []netip.Addr) (err
 	until := time.Now().Add(f.j.o.Limits.Connect)
 	for i, a := range addrs {
 		f.addr = a
-		f.decide(server) // the rule of this one is in the record
+		d := f.decide(server) // the rule of this one is in the record
 		part := max(time.Until(until)/time.Duration(len(addrs)-i), time.Second)
-		one, cancel := context.WithTimeout(ctx, part)
+		one, cancel := context.WithTimeout(context.WithValue(ctx, openedKey{}, d.Opened), part)
 		var c net.Conn
 		c, err = f.j.o.Dial(one, "tcp", netip.AddrPortFrom(a, f.req.Port))
 		cancel()
-		f.mu.Lock()
-		f.entry.Addr = a.String()
-		if err == nil && f.ended {
-			f.mu.Unlock()
-			_ = c.Close()
-			return errors.New("it ended while connecting")
-		}
+		f.note(func(e *Entry) { e.Addr = a.String() })
 		if err == nil {
-			f.server = c
-			f.mu.Unlock()
-			return nil
+			return f.connected(c)
 		}
-		f.mu.Unlock()
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return &refusal{status: 502, why: "connect: " + err.Error()}
+	return unreached("connect: ", err)
+}
+
+// dialName connects by way of what resolves the name itself.
+func (f *flow) dialName(ctx context.Context) error {
+	l := &f.j.o.Limits
+	ctx, cancel := context.WithTimeout(ctx, l.Resolve+l.Connect)
+	defer cancel()
+	f.note(func(e *Entry) { e.ByName = true })
+	c, err := f.j.o.DialName(ctx, f.name, f.req.Port)
+	if err != nil {
+		return unreached("connect: ", err)
+	}
+	return f.connected(c)
+}
+
+// connected has the flow's server.
+func (f *flow) connected(c net.Conn) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		_ = c.Close()
+		return errors.New("it ended while connecting")
+	}
+	f.server = c
+	return nil
 }
 
 // resolve asks the resolver once.
@@ -384,6 +424,8 @@ func (f *flow) resolve(ctx context.Context) ([]netip.Addr, error) {
 	addrs, err := f.j.o.Resolver.LookupNetIP(ctx, "ip", host)
 	var d *net.DNSError
 	switch {
+	case errors.Is(err, ErrNoWay):
+		return nil, err
 	case errors.As(err, &d) && d.IsNotFound, err == nil && len(addrs) == 0:
 		return nil, errors.New("resolve: the machine's resolver knows no address of " + f.name)
 	case errors.As(err, &d) && d.IsTimeout, ctx.Err() != nil:
@@ -559,7 +601,7 @@ func (f *flow) explain(err error) {
 	switch isRefusal := errors.As(err, &r); {
 	case isRefusal && r.policy:
 		f.entry.Decision, f.entry.Rule, f.entry.Origin, f.entry.Hint, f.entry.Word = Denied, r.rule, r.origin, r.why, r.word
-	case isRefusal && r.status != 502:
+	case isRefusal && !r.unreached:
 		f.entry.Decision, f.entry.Reason = Denied, r.why
 	case errors.Is(err, io.EOF):
 		f.entry.Reason = "it ended before its first bytes"
@@ -590,14 +632,22 @@ func limitBytes(way string, n int64) error {
 
 // A refusal is a flow that is not carried, or not further.
 type refusal struct {
-	status       int // of HTTP; 502 is a server that was not reached, 0 has no answer
+	status       int // of HTTP; 0 has no answer
 	why          string
+	unreached    bool // it was allowed, and the server was not reached
 	policy       bool // a policy has decided
 	rule, origin string
 	word         string // that would allow it
 }
 
 func (r *refusal) Error() string { return r.why }
+
+func unreached(what string, err error) *refusal {
+	if errors.Is(err, ErrNoWay) {
+		return &refusal{status: 503, why: err.Error(), unreached: true}
+	}
+	return &refusal{status: 502, why: what + err.Error(), unreached: true}
+}
 
 func denied(d policy.Decision) *refusal {
 	return &refusal{status: 403, why: d.Hint, policy: true, rule: d.Rule, origin: d.Origin, word: d.Word}
@@ -614,7 +664,7 @@ func (f *flow) refuse(err error) {
 	switch {
 	case f.tls || f.req.Port == 443 && !f.req.Proxy:
 		alert := byte(49) // access denied
-		if r.status == 502 {
+		if r.unreached {
 			alert = 80 // internal error
 		}
 		_, _ = f.client.Write([]byte{21, 3, 3, 0, 2, 2, alert})

@@ -30,6 +30,7 @@ type Limits struct {
 	First    time.Duration // until the first bytes are complete: 30 s
 	Resolve  time.Duration // of a name: 10 s
 	Connect  time.Duration // to all addresses of a name: 30 s
+	Way      time.Duration // until there is a way out: 30 s
 }
 
 func (l Limits) settled() Limits {
@@ -51,6 +52,7 @@ func (l Limits) settled() Limits {
 	orTime(&l.First, 30*time.Second)
 	orTime(&l.Resolve, 10*time.Second)
 	orTime(&l.Connect, 30*time.Second)
+	orTime(&l.Way, 30*time.Second)
 	return l
 }
 
@@ -68,10 +70,30 @@ type Options struct {
 	// Dial connects to an address. What it returns has CloseWrite
 	// where one direction can end before the other.
 	Dial func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error)
+	// DialName connects to a name that is allowed, where what connects is what resolves: its
+	// addresses cannot be judged, which the entry says. Addresses that were asked for as such
+	// are judged and go to Dial. May be nil.
+	DialName func(ctx context.Context, host string, port uint16) (net.Conn, error)
+	// Ready waits until there is a way out, or ctx ends. An error that is [ErrNoWay] is
+	// told as one that may be over later. May be nil.
+	Ready func(ctx context.Context) error
 	// Own are the addresses of this machine's interfaces. They are asked for once in each flow.
 	Own    func() []netip.Addr
 	Record func(Entry) // may be called by several goroutines at once
 	Limits Limits
+}
+
+// ErrNoWay is an error of a resolver or dialer that has no connection of its own at the
+// moment.
+var ErrNoWay = errors.New("there is no way out")
+
+type openedKey struct{}
+
+// Opened reports, to Dial, that a rule with the address itself has opened one that is
+// refused otherwise.
+func Opened(ctx context.Context) bool {
+	opened, _ := ctx.Value(openedKey{}).(bool)
+	return opened
 }
 
 // A Judge decides, resolves, dials and copies. It is safe for concurrent use.

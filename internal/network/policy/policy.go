@@ -60,6 +60,10 @@ type Decision struct {
 	Word   string // of a refusal: the rule that would allow it, "" where none of the policy's own would
 	// Opaque says that all policies allow it without a look at its first bytes.
 	Opaque bool
+	// Opened says that a rule with the address itself opens one that is refused otherwise.
+	Opened bool
+	// NoWay is not this package's: it would be allowed, and there is no way out at the moment.
+	NoWay bool
 }
 
 // Decide judges a request. Without an address it judges the name; who has resolved
@@ -149,7 +153,7 @@ func (p *Policy) alone(q *Request, bound bool) Decision {
 			d.Hint = refusedClass(q, c, d.Word)
 			return d
 		}
-		d.Rule = r.String()
+		d.Rule, d.Opened = r.String(), true
 		d.from(r)
 	}
 	d.Allow = true
