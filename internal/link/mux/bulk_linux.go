@@ -42,20 +42,20 @@ func (f *farSide) shared(r *sharedRequest) answer {
 func (f *farSide) pipe(s *stream) {
 	f.work.Add(1)
 	defer f.work.Done()
-	p, err := f.makePipe(s.request.Pipe)
+	p, err := f.makePipe(s.Request.Pipe)
 	if err != nil {
-		s.finish(refusal(err))
+		s.Finish(refusal(err))
 		return
 	}
 	defer p.close()
 	go func() { // wakes who writes to a guest that does not read
-		<-s.over
+		<-s.Over()
 		p.close()
 	}()
-	if s.accept(answer{Report: opened().Report, Pipe: filepath.Base(p.path)}) != nil {
+	if s.Accept(answer{Report: opened().Report, Pipe: filepath.Base(p.path)}) != nil {
 		return
 	}
-	c := newTalk(s)
+	c := s.Conn()
 	p.out = &records{w: c}
 	if p.into {
 		err = p.fill(c)
@@ -68,9 +68,9 @@ func (f *farSide) pipe(s *stream) {
 	p.shut()
 	// The last words are taken before the conversation ends, and with them the
 	// files that were sent in front of them.
-	s.closeWrite()
+	s.CloseWrite()
 	_, _ = io.Copy(io.Discard, c)
-	s.finish(opened())
+	s.Finish(opened())
 }
 
 // standIn is a named pipe of which the client's end is here.

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth/internal/link/trunk"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -136,7 +138,7 @@ func (s *sending) files(from source, buf []byte) error {
 			case <-s.taken:
 				s.done++
 			case <-s.gone:
-				return errOver
+				return trunk.ErrOver
 			}
 		}
 		size, err := s.file(from, buf)

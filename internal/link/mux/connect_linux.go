@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/link/trunk"
 	"berth/internal/link/wire"
 	"berth/internal/node/keeper"
 	"berth/internal/sys/lease"
@@ -63,7 +64,7 @@ func ConnectMain(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 type farSide struct {
 	dir    string
 	stderr io.Writer
-	t      *trunk
+	t      *conversations
 	rep    keeper.Report // of the opening
 	ending sync.Once
 	work   sync.WaitGroup // has files to remove
@@ -135,8 +136,7 @@ func (f *farSide) run(stdin, stdout *os.File, wait time.Duration) error {
 		return err
 	}
 	// The streams below may be ones that nothing wakes; the process ends.
-	f.t = newTrunk(in, out, false, func() {})
-	f.t.serve = f.serve
+	f.t = trunk.New(in, out, f.serve, func() {})
 	go f.watch(info)
 	go func() {
 		time.Sleep(spareTime)
@@ -144,12 +144,12 @@ func (f *farSide) run(stdin, stdout *os.File, wait time.Duration) error {
 			_ = c.Close()
 		}
 	}()
-	go f.t.run(h.Interval)
+	go f.t.Run(h.Interval)
 	select {
-	case <-f.t.gone:
-	case <-f.t.leave:
+	case <-f.t.Gone():
+	case <-f.t.Leaves():
 	}
-	f.t.fail(io.EOF)
+	f.t.Fail(io.EOF)
 	// Who has made files removes them.
 	done := make(chan struct{})
 	go func() {
@@ -158,7 +158,7 @@ func (f *farSide) run(stdin, stdout *os.File, wait time.Duration) error {
 	}()
 	select {
 	case <-done:
-	case <-time.After(lastWords):
+	case <-time.After(trunk.LastWords):
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (f *farSide) watch(info *keeper.Info) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-f.t.gone:
+		case <-f.t.Gone():
 			return
 		case <-tick.C:
 			if info.Gone(self) {
@@ -213,28 +213,28 @@ func (f *farSide) watch(info *keeper.Info) {
 func (f *farSide) quit() {
 	f.ending.Do(func() {
 		go func() {
-			f.t.quit(keeper.Failed(keeper.ErrNotRunning))
-			f.t.fail(keeper.ErrNotRunning)
+			f.t.Quit(refusal(keeper.ErrNotRunning))
+			f.t.Fail(keeper.ErrNotRunning)
 		}()
-		time.AfterFunc(lastWords, func() { f.t.fail(keeper.ErrNotRunning) })
+		time.AfterFunc(trunk.LastWords, func() { f.t.Fail(keeper.ErrNotRunning) })
 	})
 }
 
 // serve does what the near side asks for.
 func (f *farSide) serve(s *stream) {
-	switch s.request.Kind {
+	switch s.Request.Kind {
 	case kindKeeper:
 		f.join(s)
 	case kindPipe:
 		f.pipe(s)
 	case kindShared:
-		if a := f.shared(s.request.Shared); a.Err() != nil || s.accept(a) != nil {
-			s.finish(a)
+		if a := f.shared(s.Request.Shared); a.Err() != nil || s.Accept(a) != nil {
+			s.Finish(a)
 		} else {
-			s.finish(opened())
+			s.Finish(opened())
 		}
 	default:
-		s.finish(refusal(&jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("berth on the far side knows no requests of the kind %q", s.request.Kind)}))
+		s.Finish(refusal(&jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("berth on the far side knows no requests of the kind %q", s.Request.Kind)}))
 	}
 }
 
@@ -244,7 +244,7 @@ func (f *farSide) join(s *stream) {
 	if conn == nil {
 		var err error
 		if conn, rep, err = keeper.Open(context.Background(), f.dir, keeper.OpenOptions{NoStart: true}); err != nil {
-			s.finish(refusal(err))
+			s.Finish(refusal(err))
 			if errors.Is(err, keeper.ErrNotRunning) {
 				f.quit()
 			}
@@ -252,19 +252,20 @@ func (f *farSide) join(s *stream) {
 		}
 	}
 	defer func() { _ = conn.Close() }()
-	if s.accept(answer{Report: *rep}) != nil {
+	if s.Accept(answer{Report: *rep}) != nil {
 		return
 	}
 	go func() { // wakes both directions
-		<-s.over
+		<-s.Over()
 		_ = conn.Close()
 	}()
 	go func() {
-		_ = s.drain(conn)
+		_ = s.Drain(conn)
 		if c, ok := conn.(*os.File); ok {
 			socket.ShutWrite(c)
 		}
 	}()
-	s.send(conn)
-	s.finish(answer{Report: keeper.Report{Version: wire.Version, Ready: true}})
+	_ = s.Send(conn)
+	s.CloseWrite()
+	s.Finish(answer{Report: keeper.Report{Version: wire.Version, Ready: true}})
 }

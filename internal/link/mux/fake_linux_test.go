@@ -4,30 +4,12 @@ import (
 	"context"
 	"io"
 	"os"
-	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"berth/internal/link/wire"
 	"berth/internal/sys/run"
 	"berth/jobs"
 )
-
-// pair joins two sides within this process.
-func pair(t *testing.T) (near, far *trunk) {
-	t.Helper()
-	r1, w1, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r2, w2, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	near = newTrunk(wire.NewReader(r1), wire.NewWriter(w2), true, func() { _, _ = r1.Close(), w2.Close() })
-	far = newTrunk(wire.NewReader(r2), wire.NewWriter(w1), false, func() { _, _ = r2.Close(), w1.Close() })
-	return near, far
-}
 
 // relayed starts commands whose input is passed on until stop is closed, and
 // then kept open: what a killed srun leaves behind.

@@ -235,7 +235,7 @@ func (h *holder) close() {
 	}
 	if h.mux != nil && h.mux.Err() == nil {
 		// What the far side has said is still on its way.
-		h.mux.t.quit(keeper.Report{})
+		h.mux.t.Quit(answer{})
 	}
 	for c := range all {
 		_ = c.SetReadDeadline(time.Unix(1, 0))
@@ -414,23 +414,24 @@ func (h *holder) join(c *os.File, req request, rest []byte) {
 		_, _ = c.Write(line(refusal(err)))
 		return
 	}
-	defer s.terminate()
+	defer s.Terminate()
 	if _, err := c.Write(line(a)); err != nil {
 		return
 	}
 	go func() {
 		if len(rest) > 0 {
-			_, _ = s.up.Write(rest)
+			_, _ = s.Up.Write(rest)
 		}
-		s.send(c)
+		_ = s.Send(c)
+		s.CloseWrite()
 		if req.Kind == kindPipe {
-			s.terminate() // its client leaves when it has all it wants
+			s.Terminate() // its client leaves when it has all it wants
 		}
 	}()
-	_ = s.drain(&untilBroken{w: c, broken: s.terminate})
+	_ = s.Drain(&untilBroken{w: c, broken: s.Terminate})
 	// The far side is done, or its half is.
 	socket.ShutWrite(c)
-	<-s.over
+	<-s.Over()
 }
 
 // untilBroken tells the first failure of a writer.

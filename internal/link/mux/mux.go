@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/link/trunk"
 	"berth/internal/link/wire"
 	"berth/internal/node/keeper"
 	"berth/jobs"
@@ -29,7 +30,7 @@ type Options struct {
 // Mux is a far command of this process with many conversations over it. It is
 // safe for concurrent use.
 type Mux struct {
-	t       *trunk
+	t       *conversations
 	in, out *os.File
 	proc    jobs.Process
 	kill    context.CancelFunc
@@ -78,19 +79,20 @@ func OverCommand(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) 
 		kill()
 		close(m.ended)
 	}()
-	m.t = newTrunk(wire.NewReader(out), wire.NewWriter(in), true, m.hangUp)
-	rep, err := m.greet(ctx, o.Interval)
+	r, w := wire.NewReader(out), wire.NewWriter(in)
+	m.t = trunk.New[request, answer](r, w, nil, m.hangUp)
+	rep, err := m.greet(ctx, r, w, o.Interval)
 	if err != nil {
-		m.t.fail(err)
+		m.t.Fail(err)
 		m.finish(endTime / 8)
 		return nil, nil, err
 	}
-	go m.t.run(o.Interval)
+	go m.t.Run(o.Interval)
 	go func() {
 		select {
-		case <-m.t.leave:
-			m.t.fail(m.t.left.Err())
-		case <-m.t.gone:
+		case <-m.t.Leaves():
+			m.t.Fail(m.t.Left().Err())
+		case <-m.t.Gone():
 		}
 		m.finish(endTime)
 	}()
@@ -98,7 +100,7 @@ func OverCommand(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) 
 }
 
 // greet exchanges the hellos.
-func (m *Mux) greet(ctx context.Context, interval time.Duration) (*keeper.Report, error) {
+func (m *Mux) greet(ctx context.Context, in *wire.Reader, out *wire.Writer, interval time.Duration) (*keeper.Report, error) {
 	type greeting struct {
 		hello  farHello
 		banner []byte
@@ -107,7 +109,7 @@ func (m *Mux) greet(ctx context.Context, interval time.Duration) (*keeper.Report
 	greeted := make(chan greeting, 1)
 	go func() {
 		var g greeting
-		g.banner, g.err = wire.Hail(m.t.in, m.t.out, nearMagic, farMagic, nearHello{Version: version, Interval: interval}, &g.hello)
+		g.banner, g.err = wire.Hail(in, out, nearMagic, farMagic, nearHello{Version: version, Interval: interval}, &g.hello)
 		greeted <- g
 	}()
 	var g greeting
@@ -200,33 +202,34 @@ func (m *Mux) Dial(ctx context.Context) (io.ReadWriteCloser, *keeper.Report, err
 	if err != nil {
 		return nil, nil, err
 	}
-	return newTalk(s), &a.Report, nil
+	return s.Conn(), &a.Report, nil
 }
 
 // ask sends a request and waits for its answer.
 func (m *Mux) ask(ctx context.Context, req request) (*stream, *answer, error) {
-	s, err := m.t.open(req)
+	s, err := m.t.Open(req)
 	if err != nil {
 		select { // it may just be saying why
-		case <-m.t.gone:
-		case <-time.After(2 * lastWords):
+		case <-m.t.Gone():
+		case <-time.After(2 * trunk.LastWords):
 		}
 		return nil, nil, m.broken(err)
 	}
 	select {
-	case <-s.answered:
+	case <-s.Answered():
 	case <-ctx.Done():
-		s.terminate()
+		s.Terminate()
 		return nil, nil, context.Cause(ctx)
 	}
-	if s.err != nil {
-		s.terminate()
-		return nil, nil, m.broken(s.err)
+	a, err := s.Answer()
+	if err != nil {
+		s.Terminate()
+		return nil, nil, m.broken(err)
 	}
-	if err := s.answer.Err(); err != nil {
+	if err := a.Err(); err != nil {
 		return nil, nil, err
 	}
-	return s, &s.answer, nil
+	return s, &a, nil
 }
 
 // broken explains an error of the link.
@@ -235,7 +238,7 @@ func (m *Mux) broken(err error) error {
 	if errors.As(err, &e) || errors.Is(err, keeper.ErrNotRunning) {
 		return err
 	}
-	if why := m.t.err(); why != nil {
+	if why := m.t.Err(); why != nil {
 		err = why
 		if errors.As(err, &e) || errors.Is(err, keeper.ErrNotRunning) {
 			return err
@@ -249,12 +252,12 @@ func (m *Mux) broken(err error) error {
 }
 
 // Gone is closed when the link is broken or the far side has left.
-func (m *Mux) Gone() <-chan struct{} { return m.t.gone }
+func (m *Mux) Gone() <-chan struct{} { return m.t.Gone() }
 
 // Err says why the link is gone; nil is that it stands. It is
 // [keeper.ErrNotRunning] when the keeper has ended.
 func (m *Mux) Err() error {
-	if err := m.t.err(); err != nil {
+	if err := m.t.Err(); err != nil {
 		return m.broken(err)
 	}
 	return nil
@@ -267,44 +270,9 @@ var errClosed = errors.New("the link was closed")
 // some seconds.
 func (m *Mux) Close() error {
 	m.closing.Do(func() {
-		m.t.fail(errClosed)
+		m.t.Fail(errClosed)
 		m.finish(endTime)
 	})
 	<-m.ended
-	return nil
-}
-
-// talk is a stream within this process.
-type talk struct {
-	s *stream
-	r *io.PipeReader
-}
-
-func newTalk(s *stream) *talk {
-	r, w := io.Pipe()
-	go func() {
-		err := s.drain(w)
-		if err == nil {
-			if err = s.t.err(); err == nil {
-				err = io.EOF
-			}
-		}
-		_ = w.CloseWithError(err)
-	}()
-	return &talk{s: s, r: r}
-}
-
-func (c *talk) Read(p []byte) (int, error)  { return c.r.Read(p) }
-func (c *talk) Write(p []byte) (int, error) { return c.s.up.Write(p) }
-
-// CloseWrite tells the other side that no more comes.
-func (c *talk) CloseWrite() error {
-	c.s.closeWrite()
-	return nil
-}
-
-func (c *talk) Close() error {
-	_ = c.r.Close()
-	c.s.terminate()
 	return nil
 }

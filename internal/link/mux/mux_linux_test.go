@@ -1,7 +1,6 @@
 package mux
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/link/session"
+	"berth/internal/link/trunk"
 	"berth/internal/node/keeper"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -190,7 +190,7 @@ func TestFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	soon(t, "the session's end", c.Gone())
-	if err := m.Err(); !errors.Is(err, errSilent) || time.Since(began) < 3*interval {
+	if err := m.Err(); !errors.Is(err, trunk.ErrSilent) || time.Since(began) < 3*interval {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	soon(t, "the command's end", m.ended)
@@ -246,35 +246,4 @@ func TestKeeperGone(t *testing.T) {
 	if err := m.Err(); !errors.Is(err, keeper.ErrNotRunning) {
 		t.Error(err)
 	}
-}
-
-// Half of a conversation may end before the other.
-func TestHalf(t *testing.T) {
-	near, far := pair(t)
-	far.serve = func(s *stream) {
-		_ = s.accept(opened())
-		var got bytes.Buffer
-		_ = s.drain(&got)
-		_, _ = s.up.Write(bytes.ToUpper(got.Bytes()))
-		s.closeWrite()
-		s.finish(opened())
-	}
-	go near.run(time.Minute)
-	go far.run(time.Minute)
-	s, err := near.open(request{Kind: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-s.answered
-	c := newTalk(s)
-	if _, err := io.WriteString(c, "text"); err != nil {
-		t.Fatal(err)
-	}
-	_ = c.CloseWrite()
-	if b, err := io.ReadAll(c); string(b) != "TEXT" || err != nil {
-		t.Errorf("%q, %v", b, err)
-	}
-	_ = c.Close()
-	near.fail(nil)
-	far.fail(nil)
 }

@@ -56,7 +56,7 @@ func (m *Mux) Pipes(dir, here, inside string) session.Pipes {
 		if err != nil {
 			return nil, nil, err
 		}
-		return newTalk(s), a, nil
+		return s.Conn(), a, nil
 	})
 }
 
@@ -326,7 +326,7 @@ func (m *Mux) shares(ctx context.Context, dir string) error {
 	} else if err = os.WriteFile(filepath.Join(at, name), []byte(text), 0o600); err == nil {
 		var s *stream
 		if s, _, err = m.ask(ctx, request{Kind: kindShared, Shared: &sharedRequest{Name: name, Text: text}}); err == nil {
-			s.terminate()
+			s.Terminate()
 		}
 	}
 	_ = os.Remove(filepath.Join(at, name))
