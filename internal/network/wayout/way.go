@@ -1,0 +1,75 @@
+package wayout
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+
+	"berth/internal/network/judge"
+	"berth/jobs"
+)
+
+// A Way resolves and dials what a judge has allowed.
+type Way interface {
+	judge.Resolver
+	Dial(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error)
+}
+
+// Open makes the way of a network for the attempt or environment in dir. Closing it ends
+// the connections of a relay.
+func Open(n jobs.Network, dir string) (Way, io.Closer, error) {
+	switch {
+	case n.Via == "" || n.Via == jobs.ViaNode:
+		return Node(), io.NopCloser(nil), nil
+	case n.Via == jobs.ViaLogin:
+		r, err := Listen(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, r, nil
+	}
+	url, ok := strings.CutPrefix(n.Via, jobs.ViaProxy)
+	if !ok {
+		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.via: there is no way " + n.Via, Hint: "node, login, proxy:http://HOST:PORT or proxy:socks5h://HOST:PORT"}
+	}
+	w, err := Proxy(url)
+	return w, io.NopCloser(nil), err
+}
+
+// Use has a judge take a way.
+func Use(o *judge.Options, w Way) {
+	o.Resolver, o.Dial, o.Own = w, w.Dial, own
+	if p, ok := w.(interface {
+		DialName(ctx context.Context, host string, port uint16) (net.Conn, error)
+	}); ok {
+		o.DialName = p.DialName
+	}
+	if r, ok := w.(*Relay); ok {
+		o.Ready, o.Own = r.Ready, r.Own
+	}
+}
+
+// Node is the way of the machine that this process runs on.
+func Node() Way { return node{&net.Resolver{}, &net.Dialer{}} }
+
+type node struct {
+	*net.Resolver
+	dialer *net.Dialer
+}
+
+func (n node) Dial(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
+	return n.dialer.DialContext(ctx, network, to.String())
+}
+
+// own are the addresses of this machine's interfaces.
+func own() (out []netip.Addr) {
+	all, _ := net.InterfaceAddrs()
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr())
+		}
+	}
+	return out
+}
