@@ -22,6 +22,7 @@ require (
 	github.com/sylabs/sif/v2 v2.24.2
 	github.com/sylabs/singularity/v4 v4.1.0
 	go.uber.org/goleak v1.3.0
+	golang.org/x/crypto v0.55.0
 	golang.org/x/net v0.58.0
 	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.45.0
