@@ -3,10 +3,14 @@
 package network
 
 import (
+	"strings"
+
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"berth/test/fakes/internet"
 )
 
 // berth is a command line of it, as the user.
@@ -41,7 +45,6 @@ func escape(t *testing.T, flags, known []string, args ...string) {
 		if p.word == "open" && !slices.Contains(known, p.name) {
 			t.Errorf("%s: open: %s", p.name, p.seen)
 		}
-		t.Logf("%s: %s: %s", p.name, p.word, p.seen)
 	}
 }
 
@@ -53,5 +56,54 @@ func TestEscapesNone(t *testing.T) {
 	escape(t, []string{"--network", "none"}, slices.Concat(withoutRoom, machines), "-many", "0", "-skip", "signals to the first process,one of several addresses")
 	for _, e := range arrived(t, at) {
 		t.Errorf("arrived: %+v", e)
+	}
+}
+
+// list is what the task of the tests may reach. Names whose addresses are refused are allowed as names.
+func list() (flags []string) {
+	words := []string{
+		"allowed.test", "www.allowed.test", "cdn.allowed.test", "*.wild.allowed.test", "mixed.test", "rebind.test:80,8099", "raw.test:4000", "cname.test", "api.test",
+		"pypi.test", "files.pypi.test", "npm.test", "goproxy.test", "git.test:443,22",
+	}
+	for _, name := range refused {
+		words = append(words, name+":80,8099")
+	}
+	flags = []string{"--network", "allow"}
+	for _, w := range words {
+		flags = append(flags, "--allow", w)
+	}
+	return flags
+}
+
+// refused are names of addresses that no name may lead to.
+var refused = []string{"private.test", "loop.test", "loop6.test", "meta.test", "mapped.test", "nat64.test", "sixtofour.test", "ula.test", "zero.test", "node.test"}
+
+// With names on a list nothing leads anywhere else, and the internet has seen no packet and
+// no question of it. Only the supervisor asks, and connects.
+func TestEscapesAllow(t *testing.T) {
+	needNode(t)
+	at := mark(t)
+	escape(t, list(), machines)
+	onlyAllowed(t, at)
+}
+
+// onlyAllowed looks at what has arrived since a mark.
+func onlyAllowed(t *testing.T, at int) {
+	t.Helper()
+	const web, front, packages, model, raw = "11.22.33.10", "11.22.33.12", "11.22.33.13", "11.22.33.14", "11.22.33.15"
+	fine := []string{
+		"udp " + internet.Resolver + ":53", "tcp " + internet.Resolver + ":53", "tcp " + web + ":80", "tcp " + web + ":443", "tcp " + front + ":80", "tcp " + front + ":443",
+		"tcp " + packages + ":80", "tcp " + packages + ":443", "tcp " + packages + ":22", "tcp " + model + ":443", "tcp " + raw + ":4000",
+	}
+	allowed := append([]string{
+		"allowed.test", "www.allowed.test", "cdn.allowed.test", "mixed.test", "rebind.test", "raw.test", "cname.test", "api.test", "pypi.test", "files.pypi.test", "npm.test", "goproxy.test", "git.test",
+	}, refused...)
+	for _, e := range arrived(t, at) {
+		switch {
+		case e.Kind == "packet" && slices.Contains(fine, e.What+" "+e.To), e.Kind == "tcp" && slices.Contains(fine, "tcp "+e.To), e.Kind == "ssh":
+		case (e.Kind == "dns" || e.Kind == "tls" || e.Kind == "http") && (slices.Contains(allowed, e.Name) || strings.HasSuffix(e.Name, ".wild.allowed.test")):
+		default:
+			t.Errorf("arrived: %+v", e)
+		}
 	}
 }
