@@ -54,5 +54,11 @@ func build(dir string) error {
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
 	}
+	if _, err := exec.LookPath("musl-gcc"); err != nil {
+		return nil
+	}
+	if out, err := exec.Command("musl-gcc", "-static", "-o", dir+"/bin/musl-resolve", "testdata/resolve.c").CombinedOutput(); err != nil {
+		return fmt.Errorf("musl-gcc: %w\n%s", err, out)
+	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (i *Internet) answer(b []byte, from string) []byte {
 	}
 	ttl := uint32(1)
 	if name == "cname.test" {
-		to := dnsmessage.MustNewName("other.test.")
+		to := dnsmessage.MustNewName("hidden.cdn.test.")
 		out.Answers = append(out.Answers, dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: ttl}, Body: &dnsmessage.CNAMEResource{CNAME: to}})
 		q.Name = to
 	}
@@ -100,9 +100,9 @@ func (i *Internet) zone(name string, v4 bool) (all []netip.Addr, known bool) {
 	switch name {
 	case "allowed.test", "www.allowed.test":
 		return host(hostWeb)
-	case "other.test", "cname.test", "denied.test":
+	case "other.test":
 		return host(hostOther)
-	case "cdn.allowed.test", "hidden.cdn.test":
+	case "cdn.allowed.test", "hidden.cdn.test", "cname.test":
 		return host(hostFront)
 	case "pypi.test", "files.pypi.test", "npm.test", "goproxy.test", "git.test":
 		return host(hostPackage)

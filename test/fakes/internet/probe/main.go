@@ -9,6 +9,8 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -44,7 +46,12 @@ func main() {
 	flag.StringVar(&world.abstract, "abstract", "", "the name of an abstract socket there")
 	flag.StringVar(&world.socket, "socket", "", "the path of a socket there")
 	flag.IntVar(&world.many, "many", 500, "how much a flood is; 0 is none")
+	url := flag.String("get", "", "print what is at a URL, instead")
+	name := flag.String("resolve", "", "print the addresses of a name, instead")
 	flag.Parse()
+	if *url != "" || *name != "" {
+		os.Exit(plainly(*url, *name))
+	}
 	world.base = netip.MustParsePrefix(*base)
 	world.node, _ = netip.ParseAddr(*node)
 	world.node6, _ = netip.ParseAddr(*node6)
@@ -88,6 +95,30 @@ func play(part []probe, together bool) {
 			_, _ = os.Stdout.WriteString(<-lines[n])
 		}
 	}
+}
+
+// plainly is a program that does nothing odd.
+func plainly(url, name string) int {
+	out, err := "", error(nil)
+	if url != "" {
+		var r *http.Response
+		if r, err = http.Get(url); err == nil {
+			var b []byte
+			b, err = io.ReadAll(r.Body)
+			_ = r.Body.Close()
+			out = string(b)
+		}
+	} else {
+		var all []string
+		all, err = resolved(name)
+		out = strings.Join(all, " ")
+	}
+	_, _ = fmt.Fprintln(os.Stdout, out)
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // host is an address of the internet.
