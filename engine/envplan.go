@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"berth/internal/config/sitefile"
 	"berth/internal/images"
 	"berth/internal/sys/ids"
 	"berth/jobs"
@@ -20,6 +21,13 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 		return nil, err
 	}
 	scheduler, err := e.allocates(o.Scheduler)
+	if err != nil {
+		return nil, err
+	}
+	site, err := sitefile.Read()
+	if err == nil {
+		err = site.Here(&jobs.Place{Scheduler: scheduler})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +89,9 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 		s.Lifetime = 0
 	}
 	if err := e.planHeld(ctx, s, o, asked); err != nil {
+		return nil, err
+	}
+	if err := site.Hold(&s.Place, false); err != nil {
 		return nil, err
 	}
 	if o.Template != "" {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"berth/internal/config/keys"
+	"berth/internal/config/sitefile"
 	"berth/internal/images"
 	"berth/internal/remote/replica"
 	"berth/internal/sys/ids"
@@ -63,6 +64,13 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := e.pickScheduler(ctx, s, dry); err != nil {
 		return nil, err
 	}
+	site, err := sitefile.Read()
+	if err == nil {
+		err = site.Here(&s.Place) // before a backend is looked for, of which a login node has none
+	}
+	if err != nil {
+		return nil, err
+	}
 	if t.Workspace != nil {
 		if err := e.settleWorkspace(ctx, s, t); err != nil {
 			return nil, err
@@ -86,6 +94,9 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err != nil {
 		return nil, err
 	}
+	if err := site.Hold(&s.Place, s.Pulls()); err != nil {
+		return nil, err
+	}
 	s.Notes = slices.Concat(s.Notes, notes, said, narrowed(&s.Place))
 	if program, ok := b.(Program); ok {
 		err = settleProgram(ctx, s, program, dry)
@@ -107,6 +118,11 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	}
 	if !dry {
 		e.settleMost(ctx, s)
+	}
+	if s.Retry != nil && site != nil {
+		r := *s.Retry
+		r.Most = site.Most(r.Most)
+		s.Retry = &r
 	}
 	if err := settleResume(s, t.Resume); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"berth/internal/config/sitefile"
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/ids"
 	"berth/jobs"
@@ -54,6 +55,9 @@ func attemptInfo(s *jobs.Spec, id string, now time.Time) (jobs.AttemptInfo, erro
 // the record is taken away again; when its answer is unclear, the job is
 // looked up by its name, and the record stays whatever comes of that.
 func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.Record, error) {
+	if err := e.fewEnough(); err != nil {
+		return nil, err
+	}
 	info, err := attemptInfo(s, "", e.Now())
 	if err != nil {
 		return nil, err
@@ -77,6 +81,26 @@ func (e *Engine) Submit(ctx context.Context, s *jobs.Spec, t jobs.Task) (*jobs.R
 	}
 	failpoint.Hit("submit.recorded")
 	return e.submit(ctx, o, rec)
+}
+
+// fewEnough refuses one more job where the site bounds how many of a user's have not
+// ended. They are counted by their records alone: no scheduler is asked.
+func (e *Engine) fewEnough() error {
+	site, err := sitefile.Read()
+	if err != nil || site == nil || site.Limits.Submitted == 0 {
+		return err
+	}
+	recs, err := e.Store.ListOpen()
+	if recs == nil && err != nil {
+		return err
+	}
+	have := 0
+	for _, r := range recs {
+		if !jobs.StateOf(r).Final() {
+			have++
+		}
+	}
+	return site.Submitted(have)
 }
 
 // prepared is a job on its way to a scheduler.

@@ -90,6 +90,11 @@ func IsCluster(scheduler string) bool {
 	return true
 }
 
+// Pulls reports whether a job is berth's own that fetches images, and runs no task.
+func (s *Spec) Pulls() bool {
+	return s.Backend == BackendBare && len(s.Command.Argv) > 1 && s.Command.Argv[1] == VerbPull
+}
+
 // SharesWork tells whether the work tree must be seen by other nodes while the task
 // runs: those of its ranks, or of the attempt that takes it up.
 func (s *Spec) SharesWork() bool { return s.Resources.Tasks > 1 || s.Resume != nil }

@@ -12,6 +12,7 @@ import (
 
 	"berth/engine"
 	"berth/internal/cli"
+	"berth/internal/config/sitefile"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -22,6 +23,7 @@ var update = flag.Bool("update", false, "write what the tests find into the gold
 // program that berth installs for the nodes, and strict stand-ins for Slurm's
 // commands and for apptainer. Which one it is follows from its name.
 func TestMain(m *testing.M) {
+	sitefile.Path, sitefile.Owner = siteFile(), uint32(os.Getuid())
 	name := filepath.Base(os.Args[0])
 	switch {
 	case strings.HasPrefix(name, "berth-"), name == filepath.Base(guestPath): // a copy of it, too
@@ -34,6 +36,17 @@ func TestMain(m *testing.M) {
 		programs[name] = func() { leave(run(os.Args[1:])) }
 	}
 	testscript.Main(m, programs)
+}
+
+// siteFile is a script's in place of the machine's own: that of a program that is
+// installed is fixed when it is linked. Jobs have no variables of their submitter's.
+func siteFile() string {
+	for _, word := range append([]string{os.Getenv("BERTH_HOME") + "/"}, os.Args...) {
+		if work, _, ok := strings.Cut(word, "/state/"); ok {
+			return filepath.Join(work, "etc", "site.toml")
+		}
+	}
+	return "/nowhere/site.toml"
 }
 
 // leave ends this process. The race detector makes os.Exit sleep for a second,

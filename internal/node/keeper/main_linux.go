@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"berth/internal/config/sitefile"
 	"berth/internal/link/wire"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
@@ -156,6 +157,13 @@ func (r *reporter) done(rep Report) {
 // the opening; an environment that was open has ended in order.
 func (k *keeper) run(signals <-chan os.Signal, openers []jobs.Opener, guest string, out *reporter) error {
 	spec, err := store.LoadEnv(k.dir)
+	if err != nil {
+		return err
+	}
+	site, err := sitefile.Read()
+	if err == nil {
+		err = site.Hold(&spec.Place, false)
+	}
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/config/sitefile"
 	"berth/internal/link/session"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
@@ -65,6 +66,9 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	if err := r.gate(ctx); err != nil {
 		return fail(err)
 	}
+	if err := r.bySite(); err != nil {
+		return fail(err)
+	}
 	prompt, err := store.Prompt(r.jobDir, r.spec.PromptBytes)
 	if err != nil {
 		return fail(err)
@@ -108,6 +112,16 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 		}
 	}
 	return out
+}
+
+// bySite refuses an attempt that this machine's own site file forbids: the job may have
+// been planned where there is another one, or none.
+func (r *attempt) bySite() error {
+	site, err := sitefile.Read()
+	if err != nil {
+		return err
+	}
+	return site.Hold(&r.spec.Place, r.spec.Pulls())
 }
 
 // ofTask parts the passed values: those that the task is to have, and those of
