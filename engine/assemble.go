@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"berth/backends/all"
+	"berth/internal/config/sitefile"
 	"berth/internal/node/nodebin"
 	"berth/internal/sys/run"
+	"berth/internal/sys/tally"
 	"berth/internal/workspace"
 	"berth/jobs/store"
 )
@@ -18,7 +20,7 @@ func assemble(st *store.Store, variables func() []string, options func(backend s
 	program := all.Program(on, st.Home(), st.Owner, variables, options, builtin)
 	return &Engine{
 		Store:      st,
-		Schedulers: all.Schedulers(on, st.Queue()),
+		Schedulers: all.Schedulers(on, st.Queue(), asking(st)),
 		Backends:   all.Backends(on),
 		Program: func(name string) Program {
 			if b := program(name); b != nil {
@@ -32,4 +34,9 @@ func assemble(st *store.Store, variables func() []string, options func(backend s
 		Sleep:  Sleep,
 		git:    workspace.New(on),
 	}
+}
+
+// asking is how often the schedulers of clusters are asked here, and that it is counted.
+func asking(st *store.Store) all.Asking {
+	return all.Asking{Poll: sitefile.Poll(), Note: tally.Log{Dir: st.Asked()}.Note}
 }

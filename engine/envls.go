@@ -60,6 +60,7 @@ func (v *Environment) machine() string {
 
 // showThere shows environments of one machine.
 func (e *Engine) showThere(ctx context.Context, list []*Environment, of []int, ask bool, out []Shown) {
+	ctx = jobs.WithLook(ctx)
 	within := func(do func(context.Context)) (silent bool) {
 		if run.IsUnattended(ctx) { // a person takes longer
 			ctx, stop := context.WithTimeout(ctx, answerWithin)

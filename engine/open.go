@@ -85,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return err
 	}
 	e.webhook = postNotice
-	e.Programs, e.sites = programs, o.sites()
+	e.Programs, e.sites = programs, o.sites(asking(st))
 	e.Templates, e.Terminal, e.Now = config.TemplatesDir(), o.Terminal, o.Now
 	return e, nil
 }
@@ -138,7 +138,7 @@ func programs() []string {
 }
 
 // sites gives the clusters behind login hosts, each host one.
-func (o *Options) sites() func(jobs.SSHSpec) (site, error) {
+func (o *Options) sites(a all.Asking) func(jobs.SSHSpec) (site, error) {
 	var mu sync.Mutex
 	known := map[string]site{}
 	on := run.Local{}
@@ -154,7 +154,7 @@ func (o *Options) sites() func(jobs.SSHSpec) (site, error) {
 			return nil, err
 		}
 		known[key] = replica.New(replica.Config{
-			Host: h, Git: workspace.New(on), Terminal: o.Terminal, Progress: o.Progress, Scheduler: all.LoginScheduler,
+			Host: h, Git: workspace.New(on), Terminal: o.Terminal, Progress: o.Progress, Scheduler: all.LoginScheduler(a),
 		})
 		return known[key], nil
 	}

@@ -64,6 +64,7 @@ type View struct {
 // query that fails changes nothing. The jobs that they wait for are brought up
 // to date with them.
 func (e *Engine) Reconcile(ctx context.Context, recs []*jobs.Record) []View {
+	ctx = jobs.WithLook(ctx)
 	views := e.reconcile(ctx, append(append([]*jobs.Record{}, recs...), e.forebears(recs)...))
 	e.tellWaits(ctx, views)
 	return views[:len(recs)]

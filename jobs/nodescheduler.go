@@ -34,6 +34,8 @@ type NodeScheduler interface {
 	Version(ctx context.Context, on Starter) string
 	// Cancel ends jobs by their ids.
 	Cancel(ctx context.Context, on Starter, ids []string) error
+	// Program reports whether a command is one of the scheduler's, to be counted.
+	Program(name string) bool
 	// Passed tells whether commands in a container get a variable of the job's.
 	Passed(name string) bool
 	// JobVariable reports whether Job, or a program of the scheduler that is started

@@ -166,23 +166,40 @@ type Cluster interface {
 	List(ctx context.Context) ([]Listed, error)
 }
 
-// patience is the key of a context: how old an answer may be.
-type patience struct{}
+// patience is how old an answer may be; its zero value is also the key of a context.
+type patience int
+
+const (
+	unmarked patience = iota
+	patient
+	looking
+	urgent
+)
 
 // WithPatience marks the queries of a caller that polls: a scheduler may then
 // answer with a status that is up to a minute old, see [Status.AsOf].
 func WithPatience(ctx context.Context) context.Context {
-	return context.WithValue(ctx, patience{}, true)
+	return context.WithValue(ctx, unmarked, patient)
+}
+
+// WithLook marks the queries of a caller that only looks, unless they are marked already:
+// a scheduler may then answer with a status that is as old as the least time between two
+// questions on its site.
+func WithLook(ctx context.Context) context.Context {
+	if ctx.Value(unmarked) != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, unmarked, looking)
 }
 
 // WithUrgency marks the queries of a caller that has seen a change: cached
 // answers of the scheduler do not count.
 func WithUrgency(ctx context.Context) context.Context {
-	return context.WithValue(ctx, patience{}, false)
+	return context.WithValue(ctx, unmarked, urgent)
 }
 
-// Patience returns how the queries of ctx are marked; without a mark both are false.
-func Patience(ctx context.Context) (patient, urgent bool) {
-	p, marked := ctx.Value(patience{}).(bool)
-	return marked && p, marked && !p
+// Patience returns how the queries of ctx are marked; without a mark all are false.
+func Patience(ctx context.Context) (polls, looks, now bool) {
+	p, _ := ctx.Value(unmarked).(patience)
+	return p == patient, p == looking, p == urgent
 }

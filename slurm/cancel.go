@@ -16,7 +16,7 @@ const maxCancelled = 1000
 // Slurm then sends TERM, and KILL after KillWait (see [Scheduler.KillWait]).
 func (s *Scheduler) Cancel(ctx context.Context, handles []jobs.Handle) error {
 	for _, cluster := range clusters(handles) {
-		rows, err := s.queue(ctx, cluster, nil, after)
+		rows, _, err := s.queue(ctx, cluster, nil, after)
 		if err != nil {
 			return err
 		}

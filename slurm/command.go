@@ -56,6 +56,7 @@ func (s *Scheduler) command(ctx context.Context, timeout time.Duration, extra []
 		defer word.drop()
 		c.Stdin, started = word, word.give
 	}
+	s.cfg.Note(argv[0])
 	p, err := s.on.Start(ctx, c)
 	if err != nil {
 		return output{}, &startError{err}

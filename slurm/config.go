@@ -25,6 +25,12 @@ type Config struct {
 	// where the user's processes share what was asked. It is called before the
 	// first question; nil shares nothing.
 	Shared func() (string, error)
+	// Poll is the least time between two questions for the queue that no user waits
+	// for, of all processes that share what was asked. Zero is 15 s, which sites ask for.
+	Poll time.Duration
+	// Note is told the name of each program of Slurm's that is started, to be counted;
+	// it may be nil.
+	Note func(program string)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Sleep waits; nil is a timer.
@@ -40,6 +46,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.QueryTimeout == 0 {
 		c.QueryTimeout = 60 * time.Second
+	}
+	if c.Poll == 0 {
+		c.Poll = 15 * time.Second
+	}
+	if c.Note == nil {
+		c.Note = func(string) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -21,9 +21,9 @@ import (
 // How often Slurm is asked. Its manuals beg not to run squeue and sacct in loops
 // (squeue(1), "PERFORMANCE"), and sites punish it.
 const (
-	// often is the least time between two questions for the queue, of all
-	// processes of a user on a host; rare the most, to which it grows while the
-	// answers are the same.
+	// often is the least time between two questions for the queue that a user waits
+	// for, of all processes of a user on a host. Of others it is [Config.Poll]; rare is
+	// the most, to which it grows for those that poll, while the answers are the same.
 	often = 2 * time.Second
 	rare  = 60 * time.Second
 	// apart is between any two questions, so that there are less than two in a
@@ -42,6 +42,7 @@ const (
 // is not available, each process asks for itself.
 type share struct {
 	path   string // without a suffix
+	poll   time.Duration
 	now    func() time.Time
 	sleep  func(context.Context, time.Duration) error
 	jitter float64 // of the interval, so that hosts do not ask in step
@@ -106,7 +107,7 @@ func newShare(cfg Config) *share {
 	host, _ := os.Hostname()
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(host))
-	return &share{path: filepath.Join(dir, "slurm-"+hex.EncodeToString(sum[:8])), now: cfg.Now, sleep: cfg.Sleep, jitter: 1 - 0.3*float64(h.Sum32()%1000)/1000,
+	return &share{path: filepath.Join(dir, "slurm-"+hex.EncodeToString(sum[:8])), poll: cfg.Poll, now: cfg.Now, sleep: cfg.Sleep, jitter: 1 - 0.3*float64(h.Sum32()%1000)/1000,
 		longest: cfg.QueryTimeout + 2*worthIt}
 }
 
@@ -257,7 +258,9 @@ const (
 	// usual takes what is not older than the interval of now, nor than the last
 	// change made from here.
 	usual fresh = iota
-	// recent is the same with the shortest interval.
+	// look takes what is not older than the least time between two questions.
+	look
+	// recent is for who waits: the same with the shortest interval.
 	recent
 	// after takes only an answer to a query that begins from now on: the caller
 	// acts on it.
@@ -303,7 +306,10 @@ func (s *share) answer(
 	age := now.Sub(a.Asked)
 	switch {
 	case !known:
-	case want == after && a.Asked.After(called), want != after && unchanged && age < often, want == usual && unchanged && age < a.Interval:
+	case want == after && a.Asked.After(called),
+		want != after && unchanged && age < often,
+		(want == usual || want == look) && unchanged && age < s.poll,
+		want == usual && unchanged && age < a.Interval:
 		return nil, a.Text, a.Asked, nil
 	}
 	if err := s.turn(ctx); err != nil {
@@ -311,7 +317,7 @@ func (s *share) answer(
 	}
 	asked = s.now()
 	text, err = ask(ctx)
-	next := answer{Asked: asked, Text: text, Interval: often}
+	next := answer{Asked: asked, Text: text, Interval: s.poll}
 	switch {
 	case err != nil && ctx.Err() != nil: // the caller gave up, and not Slurm
 		return nil, "", time.Time{}, err
@@ -320,7 +326,7 @@ func (s *share) answer(
 		next.Failures, next.Why, next.Hint = a.Failures+1, err.Error(), jobs.HintOf(err)
 		next.Until = s.now().Add(min(leave<<min(a.Failures, 6), rare))
 	case known && a.Text == text && unchanged:
-		next.Interval = min(a.Interval*3/2, time.Duration(float64(rare)*s.jitter))
+		next.Interval = min(a.Interval*3/2, max(s.poll, time.Duration(float64(rare)*s.jitter)))
 	}
 	sh.Queues[cluster] = next
 	if out, merr := json.Marshal(sh); merr == nil {

@@ -101,17 +101,18 @@ func TestPolite(t *testing.T) {
 		}
 		_ = site.sleep(t.Context(), 500*time.Millisecond)
 	}
-	// 2, 3, 4.5, ... s, and then every 42 s to 60 s.
+	// 15, 22.5, ... s, and then every 42 s to 60 s.
 	if site.queues < 12 || site.queues > 24 {
 		t.Errorf("asked %d times in ten minutes", site.queues)
 	}
-	// Jobs that it does not know may be newer than the answer, and are looked
-	// for, but not more often than every 2 s.
+	// Jobs that it does not know, and that are new, may be newer than the answer, and are
+	// looked for, but not more often than every 2 s.
 	site.queues = 0
+	since := site.clock().Add(-time.Hour).Unix()
 	end = site.clock().Add(time.Minute)
 	for site.clock().Before(end) {
 		for i, p := range all {
-			if _, err := p.Status(jobs.WithPatience(t.Context()), []jobs.Handle{h("8", fmt.Sprintf("berth-b-%d", i))}); err != nil {
+			if _, err := p.Status(jobs.WithPatience(t.Context()), []jobs.Handle{fresh(fmt.Sprintf("berth-b-%d", i), since)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -120,10 +121,71 @@ func TestPolite(t *testing.T) {
 	if site.queues < 15 || site.queues > 31 {
 		t.Errorf("asked %d times in a minute", site.queues)
 	}
+	// Of one that has long been forgotten the next answer knows no more.
+	site.queues = 0
+	end = site.clock().Add(time.Minute)
+	for site.clock().Before(end) {
+		for _, p := range all {
+			if _, err := p.Status(jobs.WithLook(t.Context()), []jobs.Handle{h("9", "berth-c-0")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = site.sleep(t.Context(), 500*time.Millisecond)
+	}
+	if site.queues > 5 {
+		t.Errorf("asked %d times in a minute for what is gone", site.queues)
+	}
 	for i := 2; i < len(site.asked); i++ {
 		if d := site.asked[i].Sub(site.asked[i-2]); d < time.Second {
 			t.Fatalf("three questions within %v", d)
 		}
+	}
+}
+
+// fresh is a job that was submitted a moment ago.
+func fresh(name string, since int64) jobs.Handle {
+	out := h("8", name)
+	out.Opaque = fmt.Appendf(nil, `{"since":%d}`, since)
+	return out
+}
+
+// TestPoll: looks of all processes together ask once in the time that a site gives, and
+// who waits for an answer does not.
+func TestPoll(t *testing.T) {
+	site, dir := newSite(), t.TempDir()
+	var all []*slurm.Scheduler
+	noted := map[string]int{}
+	for range 6 {
+		all = append(all, slurm.New(site, slurm.Config{Now: site.clock, Sleep: site.sleep, Environ: []string{"PATH=/bin"}, Poll: 30 * time.Second,
+			Note: func(program string) { noted[program]++ }, Shared: func() (string, error) { return dir, nil }}))
+	}
+	known := []jobs.Handle{h("7", "berth-a-0")}
+	end := site.clock().Add(10 * time.Minute)
+	for site.clock().Before(end) {
+		for _, p := range all {
+			if got, err := p.Status(jobs.WithLook(t.Context()), known); err != nil || site.clock().Sub(got["berth-a-0"].AsOf) >= 30*time.Second {
+				t.Fatal(got, err)
+			}
+		}
+		_ = site.sleep(t.Context(), time.Second)
+	}
+	if site.queues != 20 || noted["squeue"] != 20 {
+		t.Errorf("asked %d times in ten minutes, of which %v were noted", site.queues, noted)
+	}
+	_ = site.sleep(t.Context(), 3*time.Second)
+	for what, ctx := range map[string]context.Context{"waits": t.Context(), "has seen a change": jobs.WithLook(jobs.WithUrgency(t.Context()))} {
+		before := site.queues
+		if _, err := all[0].Status(ctx, known); err != nil || site.queues != before+1 {
+			t.Errorf("who %s was told what was known: %v", what, err)
+		}
+		_ = site.sleep(t.Context(), 3*time.Second)
+	}
+	if _, err := all[1].Submit(t.Context(), launch(), "/x"); err != nil {
+		t.Fatal(err)
+	}
+	before := site.queues
+	if _, err := all[2].Status(jobs.WithLook(t.Context()), known); err != nil || site.queues != before+1 {
+		t.Errorf("a look after a submission was told what was known before: %v", err)
 	}
 }
 

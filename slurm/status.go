@@ -31,19 +31,21 @@ func (s *Scheduler) Status(ctx context.Context, handles []jobs.Handle) (map[stri
 	for _, cluster := range clusters(handles) {
 		wanted := onCluster(handles, cluster)
 		want := recent
-		switch patient, urgent := jobs.Patience(ctx); {
-		case patient:
+		switch polls, looks, urgent := jobs.Patience(ctx); {
+		case polls:
 			want = usual
+		case looks:
+			want = look
 		case urgent:
 			want = after
 		}
-		rows, err := s.queue(ctx, cluster, nil, want)
+		rows, asked, err := s.queue(ctx, cluster, nil, want)
 		if err != nil {
 			return nil, err
 		}
 		gone := pick(answer, wanted, rows)
-		if len(gone) > 0 && want == usual && s.share() != nil { // newer jobs than the answer, it may be
-			if rows, err = s.queue(ctx, cluster, nil, recent); err != nil {
+		if (want == usual || want == look) && s.share() != nil && slices.ContainsFunc(gone, func(h jobs.Handle) bool { return newer(h, asked) }) {
+			if rows, _, err = s.queue(ctx, cluster, nil, recent); err != nil {
 				return answer, err
 			}
 			gone = pick(answer, wanted, rows)
@@ -66,6 +68,17 @@ func (s *Scheduler) Status(ctx context.Context, handles []jobs.Handle) (map[stri
 		pick(answer, gone, slices.DeleteFunc(rows, closedRow))
 	}
 	return answer, nil
+}
+
+// newer tells whether a job may have been submitted after an answer that does not have
+// it, perhaps by another host whose clock is another one.
+func newer(h jobs.Handle, asked time.Time) bool {
+	const slack = time.Minute
+	var o opaque
+	if json.Unmarshal(h.Opaque, &o) != nil || o.Since == 0 {
+		return true
+	}
+	return time.Unix(o.Since, 0).Add(sinceSlack + slack).After(asked)
 }
 
 // closedRow tells that the accounting alone calls a job cancelled, and names no
@@ -114,7 +127,7 @@ func (s *Scheduler) Find(ctx context.Context, names []string) (map[string]jobs.H
 	if len(names) == 0 {
 		return found, nil
 	}
-	rows, err := s.queue(ctx, "", names, after)
+	rows, _, err := s.queue(ctx, "", names, after)
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +181,9 @@ const findWindow = 7 * 24 * time.Hour
 const statusWindow = 90 * 24 * time.Hour
 
 // queue asks squeue for the user's jobs in all states, or takes an answer that
-// is new enough. names narrow it down where it is asked for this process alone.
-func (s *Scheduler) queue(ctx context.Context, cluster string, names []string, want fresh) ([]row, error) {
+// is new enough, and returns when it was asked for. names narrow it down where it is
+// asked for this process alone.
+func (s *Scheduler) queue(ctx context.Context, cluster string, names []string, want fresh) ([]row, time.Time, error) {
 	argv := []string{"squeue", "--me", "-h", "-t", "all", "-O", queueFormat}
 	if cluster != "" {
 		argv = append(argv, "-M", cluster)
@@ -177,18 +191,19 @@ func (s *Scheduler) queue(ctx context.Context, cluster string, names []string, w
 	if sh := s.share(); sh != nil {
 		text, asked, err := sh.squeue(ctx, cluster, want, func(ctx context.Context) (string, error) { return s.askNow(ctx, argv...) })
 		if err != nil {
-			return nil, err
+			return nil, asked, err
 		}
-		return s.read(cluster, text, asked), nil
+		return s.read(cluster, text, asked), asked, nil
 	}
 	if len(names) > 0 && len(names) <= maxListedNames {
 		argv = append(argv, "-n", strings.Join(names, ","))
 	}
+	asked := s.cfg.Now()
 	out, err := s.query(ctx, argv...)
 	if err != nil {
-		return nil, err
+		return nil, asked, err
 	}
-	return parseQueue(out), nil
+	return parseQueue(out), asked, nil
 }
 
 // read parses an answer that others may have asked for, once.

@@ -22,6 +22,7 @@ func (s *Scheduler) Step(h jobs.Handle, node string, argv []string) jobs.Cmd {
 		words = append(words, "--nodelist="+node)
 	}
 	words = append(append(words, "--"), argv...)
+	s.cfg.Note(words[0])
 	if s.cfg.Login != "" { // with that place's environment, and not with ours
 		return jobs.Cmd{Argv: append([]string{"/bin/sh", "-c", stepInLogin, "sh", "0"}, words...)}
 	}

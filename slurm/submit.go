@@ -18,6 +18,9 @@ type opaque struct {
 	Since int64 `json:"since,omitempty"`
 }
 
+// sinceSlack is how long before the submission Since is, for clocks that disagree.
+const sinceSlack = time.Hour
+
 // Submit runs sbatch on the script. sbatch may wait inside for a full queue,
 // so this takes up to [Config.SubmitTimeout].
 //
@@ -25,7 +28,7 @@ type opaque struct {
 // and infra mean that Slurm has nothing; unclear that it may have the job.
 // "Connection refused" is infra and not unclear: the request was never sent.
 func (s *Scheduler) Submit(ctx context.Context, l jobs.Launch, scriptPath string) (jobs.Handle, error) {
-	since := s.cfg.Now().Add(-time.Hour).Unix()
+	since := s.cfg.Now().Add(-sinceSlack).Unix()
 	out, err := s.command(ctx, s.cfg.SubmitTimeout, []string{"SLURM_EXIT_ERROR=" + exitRefusedText}, "sbatch", "--parsable", scriptPath)
 	s.share().changed()
 	var start *startError

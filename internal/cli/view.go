@@ -392,7 +392,8 @@ func (a *app) detail(j jobJSON) [][2]string {
 	for _, n := range j.NotHere {
 		add("not here", n)
 	}
-	if j.AskError != "" {
+	// What the scheduler said to another process a moment ago is taken for now.
+	if old := j.Word != "" && !j.Final && a.now().Sub(j.AsOf) >= 2*time.Second; old || j.AskError != "" {
 		add("as of", a.when(j.AsOf))
 	}
 	add("files", j.Dir)

@@ -82,6 +82,12 @@ const HintNoExec = "set BERTH_HOME to a private directory without noexec that al
 // TemplatesIn is where new ext3 images are kept ready in a state directory.
 func TemplatesIn(home string) string { return filepath.Join(home, "ext3") }
 
+// Asked is where the programs of schedulers are counted that were started.
+func (s *Store) Asked() string { return AskedIn(s.home) }
+
+// AskedIn is the same in a state directory.
+func AskedIn(home string) string { return filepath.Join(home, "asked") }
+
 // Queue is where the local scheduler of a host keeps its entries.
 func (s *Store) Queue() string { return filepath.Join(s.home, "queue") }
 

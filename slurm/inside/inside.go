@@ -6,6 +6,7 @@ package inside
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,6 +119,12 @@ func (Slurm) Cancel(ctx context.Context, on jobs.Starter, ids []string) error {
 	_, err := run.Output(ctx, on, jobs.Cmd{Argv: append([]string{"scancel"}, ids...)})
 	return err
 }
+
+// programs are those that ask or order something.
+var programs = []string{"sbatch", "squeue", "sacct", "scancel", "scontrol", "srun", "sinfo", "sacctmgr"}
+
+// Program implements [jobs.NodeScheduler].
+func (Slurm) Program(name string) bool { return slices.Contains(programs, filepath.Base(name)) }
 
 // passed are the variables of a job that commands see: what they were given, and
 // their place among others. The rest of SLURM_* stays out: some of them hold

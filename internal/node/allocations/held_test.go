@@ -703,7 +703,7 @@ type late struct {
 func (l late) Status(ctx context.Context, handles []jobs.Handle) (map[string]jobs.Status, error) {
 	all, err := l.FakeScheduler.Status(ctx, handles)
 	for name, st := range all {
-		if _, urgent := jobs.Patience(ctx); !urgent {
+		if _, _, urgent := jobs.Patience(ctx); !urgent {
 			st.State = l.was
 			all[name] = st
 		}

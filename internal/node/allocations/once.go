@@ -28,7 +28,7 @@ func AskOnce(ctx context.Context, s jobs.Cluster, handles []jobs.Handle) jobs.Cl
 // Status answers about the jobs that were asked about.
 func (o once) Status(ctx context.Context, handles []jobs.Handle) (map[string]jobs.Status, error) {
 	out := map[string]jobs.Status{}
-	_, urgent := jobs.Patience(ctx)
+	_, _, urgent := jobs.Patience(ctx)
 	for _, h := range handles {
 		if urgent || !o.of[h.Name] {
 			return o.Cluster.Status(ctx, handles)

@@ -38,6 +38,24 @@ func Here(getenv func(string) string) (jobs.NodeScheduler, jobs.NodeJob) {
 	return none{}, jobs.NodeJob{}
 }
 
+// Counted starts what on starts, and notes the programs of a scheduler.
+func Counted(on jobs.Starter, s jobs.NodeScheduler, note func(program string)) jobs.Starter {
+	return counted{on, s, note}
+}
+
+type counted struct {
+	jobs.Starter
+	in   jobs.NodeScheduler
+	note func(string)
+}
+
+func (c counted) Start(ctx context.Context, cmd jobs.Cmd) (jobs.Process, error) {
+	if len(cmd.Argv) > 0 && c.in.Program(cmd.Argv[0]) {
+		c.note(cmd.Argv[0])
+	}
+	return c.Starter.Start(ctx, cmd)
+}
+
 // devices are the variables that say which GPUs are the job's.
 var devices = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
 
@@ -113,6 +131,7 @@ func (none) Remaining(context.Context, jobs.Starter, string) (time.Duration, boo
 func (none) KillWait(context.Context, jobs.Starter) time.Duration                  { return 0 }
 func (none) Version(context.Context, jobs.Starter) string                          { return "" }
 func (none) Cancel(context.Context, jobs.Starter, []string) error                  { return nil }
+func (none) Program(string) bool                                                   { return false }
 func (none) Passed(string) bool                                                    { return false }
 func (none) JobVariable(string) bool                                               { return false }
 func (none) HasCgroup(string, string) bool                                         { return false }

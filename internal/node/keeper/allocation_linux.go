@@ -2,10 +2,13 @@ package keeper
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"berth/internal/node/batch"
+	"berth/internal/sys/tally"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // allocation is what a scheduler has given, and the keeper is the batch process
@@ -16,10 +19,17 @@ type allocation struct {
 	ends time.Time // zero is not known
 }
 
+// asks starts the programs of a scheduler, and counts them in the state directory that
+// the environment in dir is of.
+func asks(dir string, in jobs.NodeScheduler) jobs.Starter {
+	return batch.Counted(on, in, tally.Log{Dir: store.AskedIn(filepath.Dir(filepath.Dir(dir)))}.Note)
+}
+
 // allocated reads it from the environment of the job, and asks the scheduler for
 // what is not there ([batch.End]).
-func allocated(ctx context.Context, on jobs.Starter, getenv func(string) string) allocation {
+func allocated(ctx context.Context, dir string, getenv func(string) string) allocation {
 	in, job := batch.Here(getenv)
+	on := asks(dir, in)
 	a := allocation{in: in, id: job.ID}
 	if end := batch.End(ctx, on, in, job); !end.IsZero() {
 		a.ends = end.UTC()
@@ -71,5 +81,5 @@ func (k *keeper) untilEnds(ctx context.Context, now func(context.Context, time.D
 func (k *keeper) endNow(ctx context.Context, within time.Duration) time.Time {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	return batch.EndNow(ctx, on, k.within.in, k.within.id).UTC()
+	return batch.EndNow(ctx, asks(k.dir, k.within.in), k.within.in, k.within.id).UTC()
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"berth/internal/sys/run"
 )
 
 func TestAllocated(t *testing.T) {
@@ -21,7 +20,7 @@ func TestAllocated(t *testing.T) {
 		{map[string]string{"SLURM_JOB_ID": "17"}, allocation{id: "17"}},
 		{nil, allocation{}},
 	} {
-		if got := allocated(t.Context(), run.Local{}, func(name string) string { return c.env[name] }); got.id != c.want.id || !got.ends.Equal(c.want.ends) {
+		if got := allocated(t.Context(), filepath.Join(t.TempDir(), "envs", "e"), func(name string) string { return c.env[name] }); got.id != c.want.id || !got.ends.Equal(c.want.ends) {
 			t.Errorf("%v: %+v", c.env, got)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"berth/internal/sys/failpoint"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
+	"berth/internal/sys/tally"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/overlay"
@@ -149,7 +150,8 @@ func open(dir string, stderr io.Writer, periods times) (*attempt, error) {
 	if b := rec.Spec.Profile.Beat; b > 0 {
 		periods = timesOf(b)
 	}
-	r := &attempt{dir: dir, jobDir: rec.Dir, spec: rec.Spec, info: a.Info, on: run.Local{}, times: periods, began: time.Now(), batch: in,
+	r := &attempt{dir: dir, jobDir: rec.Dir, spec: rec.Spec, info: a.Info, times: periods, began: time.Now(), batch: in,
+		on: batch.Counted(run.Local{}, in, tally.Log{Dir: store.AskedIn(store.HomeOf(rec.Dir))}.Note),
 		claim: jobs.Claim{Version: 1, Attempt: a.Info.ID, NativeID: job.ID, Restart: job.Restart,
 			Host: host, BootID: lease.BootID(), PID: os.Getpid(), Start: lease.StartTime(os.Getpid()), Node: job.Node, Time: time.Now().UTC()}}
 	r.spec.Resources = a.Info.Change.Resources(r.spec.Resources)

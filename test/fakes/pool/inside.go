@@ -27,6 +27,9 @@ func (Inside) yard() yard { return yard(os.Getenv("POOL_YARD")) }
 // Name implements [jobs.NodeScheduler].
 func (Inside) Name() string { return Name }
 
+// Program implements [jobs.NodeScheduler].
+func (Inside) Program(string) bool { return false }
+
 // Job implements [jobs.NodeScheduler].
 func (Inside) Job(getenv func(string) string) (jobs.NodeJob, bool) {
 	at := func(name string) time.Time {
