@@ -69,6 +69,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 	}
 	s.Scheduler = scheduler
 	w.image, w.template = o.Image, o.Template
+	site.Bind(&s.Place)
 	if said, err = settlePlace(&s.Place, b, w); err != nil {
 		return nil, err
 	}

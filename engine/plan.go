@@ -90,6 +90,9 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err != nil {
 		return nil, err
 	}
+	if !s.Pulls() {
+		site.Bind(&s.Place)
+	}
 	said, err := settlePlace(&s.Place, b, w)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package sitefile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -73,10 +74,56 @@ func (f *File) contained(p *jobs.Place) error {
 		}
 		return f.refuse("site.level", fmt.Sprintf("the level of a place is %s at least, and this one's is %s", f.Level, p.Containment()), hint)
 	}
-	if want := f.Network.Mode; want != "" && !jobs.Within(mode, want) {
-		return f.refuse("network.mode", fmt.Sprintf("a network is not wider than %s, and this one is %s", want, mode), "--network "+want)
+	way, _, _ := strings.Cut(cmp.Or(p.Network.Via, jobs.ViaNode), ":")
+	if f.Via != nil && (mode == jobs.NetworkAllow || !p.Network.Phases.Silent()) && !slices.Contains(f.Via, way) {
+		return f.refuse("network.via", fmt.Sprintf("the way out %q is not allowed: it may be %s", way, strings.Join(f.Via, ", ")), "berth config set network.via "+f.Via[0])
 	}
 	return nil
+}
+
+// Bind puts the site's bound on the network of a place that is being planned.
+func (f *File) Bind(p *jobs.Place) {
+	if b, ok := f.bound(); ok && !bound(p, b) {
+		p.Network = p.Network.Within(b)
+	}
+}
+
+// bound is what the file says of networks; ok is that it says something.
+func (f *File) bound() (b jobs.NetworkBound, ok bool) {
+	if f == nil || f.Bound.Mode == "" {
+		return b, false
+	}
+	b = f.Bound
+	b.Origin = "site file " + f.Path
+	return b, true
+}
+
+func bound(p *jobs.Place, b jobs.NetworkBound) bool {
+	return slices.ContainsFunc(p.Network.Bounds, func(have jobs.NetworkBound) bool {
+		return have.Origin == b.Origin && have.Mode == b.Mode && slices.Equal(have.Allow, b.Allow) && slices.Equal(have.Deny, b.Deny) && slices.Equal(have.Opaque, b.Opaque)
+	})
+}
+
+// HoldHere is Hold where a recorded place is about to be opened. One that was planned
+// where another file holds, or none, is narrowed as it would have been there, where
+// its supervisor can do that, and else refused.
+func (f *File) HoldHere(p *jobs.Place, pulls bool) error {
+	if b, ok := f.bound(); ok && !pulls && !bound(p, b) && p.Reaches().Mode != jobs.NetworkNone {
+		if !p.Can().Here() || p.Resources.Tasks > 1 {
+			return f.refuse("network."+f.first("mode", "allow"), "it was planned where this bound of its network is not said",
+				"--network none, or submit it on a machine that has the same file")
+		}
+		f.Bind(p)
+		p.Level = p.Network.Level(p.Level)
+	}
+	return f.Hold(p, pulls)
+}
+
+// first is the one of the keys of [network] that the file sets.
+func (f *File) first(names ...string) string {
+	return names[max(0, slices.IndexFunc(names, func(n string) bool {
+		return slices.ContainsFunc(f.keys, func(k Key) bool { return k.Name == "network."+n })
+	}))]
 }
 
 // most refuses a job that asks for more than the site gives to one. What it does not

@@ -12,7 +12,6 @@ import (
 
 	"berth/internal/config/keys"
 	"berth/internal/config/strict"
-	"berth/internal/network/policy"
 	"berth/jobs"
 )
 
@@ -43,20 +42,13 @@ type File struct {
 	Contact string
 	// Elsewhere is that no task runs on this machine but in jobs of a cluster's scheduler.
 	Elsewhere bool
-	Level     jobs.Level    // the lowest that a place may have; "" is any
-	Poll      time.Duration // between questions to the scheduler; 0 is [DefaultPoll]
-	Network   Network
+	Level     jobs.Level        // the lowest that a place may have; "" is any
+	Poll      time.Duration     // between questions to the scheduler; 0 is [DefaultPoll]
+	Bound     jobs.NetworkBound // what a network reaches at most; without an origin
+	Via       []string          // the ways out that may be used; nil is all
 	Limits    Limits
 
 	keys []Key
-}
-
-// Network is what the tasks of a site reach at most.
-type Network struct {
-	Mode  string   // the widest; "" is open
-	Allow []string // what is allowed at most in the mode allow
-	Deny  []string // what is denied in every mode
-	Via   []string // the ways out that may be used; nil is all
 }
 
 // Limits are the most of one job, and of one user; 0 is any.
@@ -176,7 +168,7 @@ func open(fi fs.FileInfo) string {
 var levels = []string{string(jobs.LevelFS), string(jobs.LevelEgress)}
 
 // Ways are the words of network.via.
-var Ways = []string{"node", "login", "proxy"}
+var Ways = []string{jobs.ViaNode, jobs.ViaLogin, strings.TrimSuffix(jobs.ViaProxy, ":")}
 
 // parse reads the content of the file.
 func parse(path string, data []byte) (*File, error) {
@@ -214,53 +206,38 @@ func parse(path string, data []byte) (*File, error) {
 }
 
 func (f *File) network(t *strict.Reader) {
-	n := &f.Network
-	if v := t.Take("mode"); v.Given() {
-		n.Mode = v.OneOf(jobs.NetworkModes...)
-		f.set("network.mode", v, n.Mode)
-	}
-	for _, list := range []struct {
-		key  string
-		to   *[]string
-		read func(string) error
-	}{
-		{"allow", &n.Allow, func(word string) error { _, err := policy.Parse(word); return err }},
-		{"deny", &n.Deny, func(word string) error { _, err := policy.ParseDeny(word); return err }},
-	} {
-		v := t.Take(list.key)
+	var p jobs.Place
+	for _, key := range []string{"mode", "allow", "deny", "opaque"} {
+		v := t.Take(key)
 		if !v.Given() {
 			continue
 		}
-		*list.to = []string{}
-		for _, item := range v.Items("words") {
-			word := item.Text()
-			if word == "" {
-				continue
-			}
-			if err := list.read(word); err != nil {
-				item.Failf("docs/network.md has the words", "%v", err)
-			}
-			*list.to = append(*list.to, word)
+		keys.Find("network."+key).Take(v, &p)
+		shown := v.Source()
+		if v.Is(strict.List) {
+			shown = strings.Join(v.Texts("words"), " ")
 		}
-		f.set("network."+list.key, v, strings.Join(*list.to, " "))
+		f.set("network."+key, v, shown)
 	}
-	if v := t.Take("via"); v.Given() {
-		n.Via = []string{}
-		for _, item := range v.Items("words") {
-			if word := item.OneOf(Ways...); word != "" {
-				n.Via = append(n.Via, word)
-			}
-		}
-		if v.Is(strict.List) && len(n.Via) == 0 && len(v.Items("words")) == 0 {
-			v.Failf(`with mode = "none" nothing leaves`, "names no way out")
-		}
-		f.set("network.via", v, strings.Join(n.Via, " "))
-	}
-	if v := t.Take("allow"); v.Given() && n.Mode != "" && n.Mode != jobs.NetworkAllow {
+	n := p.Network.Said()
+	f.Bound = jobs.NetworkBound{Mode: n.Mode, Allow: n.Allow, Deny: n.Deny, Opaque: n.Opaque}
+	if v := t.Take("allow"); v.Given() && n.Mode != jobs.NetworkAllow {
 		v.Failf(`leave mode out, or make it "allow"`, "does not go with mode = %q", n.Mode)
 	}
-	if n.Mode == "" && n.Allow != nil {
-		n.Mode = jobs.NetworkAllow
+	if v := t.Take("deny"); v.Given() && n.Mode != jobs.NetworkAllow && n.Mode != jobs.NetworkNone {
+		v.Failf(`make the mode "allow"; what a network denies that is open is held by no backend`, "needs mode = \"allow\"")
+	}
+	if v := t.Take("via"); v.Given() {
+		f.Via = []string{}
+		for _, item := range v.Items("words") {
+			if word := item.OneOf(Ways...); word != "" {
+				f.Via = append(f.Via, word)
+			}
+		}
+		if v.Is(strict.List) && len(v.Items("words")) == 0 {
+			v.Failf(`with mode = "none" nothing leaves`, "names no way out")
+		}
+		f.set("network.via", v, strings.Join(f.Via, " "))
 	}
 }
 

@@ -58,7 +58,7 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !f.Elsewhere || f.Level != jobs.LevelEgress || f.Poll != 30*time.Second || Poll() != f.Poll || f.Network.Mode != jobs.NetworkAllow || f.Limits.Time != 24*time.Hour {
+	if !f.Elsewhere || f.Level != jobs.LevelEgress || f.Poll != 30*time.Second || Poll() != f.Poll || f.Bound.Mode != jobs.NetworkAllow || f.Limits.Time != 24*time.Hour {
 		t.Errorf("%+v", f)
 	}
 	var shown []string
@@ -74,7 +74,9 @@ func TestRead(t *testing.T) {
 		"[site]\npoll = \"1s\"\n":                         "site.poll must be from 2s to 10m0s, found 1s",
 		"[site]\ntasks_here = \"no\"\n":                   "site.tasks_here must be true or false",
 		"[jobs]\nmax_running = 3\n":                       "how many run at once is for the scheduler",
-		"[network]\nallow = [\"ex ample\"]\n":             "network.allow[0]",
+		"[network]\nallow = [\"ex ample\"]\n":             "network.allow[0] is no rule of a network",
+		"[network]\ndeny = [\"a.example.org\"]\n":         `network.deny needs mode = "allow"`,
+		"[network]\nallow = []\nvia = [\"relay\"]\n":      "network.via[0] must be",
 		"[network]\nvia = []\n":                           "names no way out",
 		"[network]\nmode = \"none\"\nallow = [\"a.b\"]\n": `network.allow does not go with mode = "none"`,
 		"tasks_here = false\n":                            `did you mean "tasks_here" in [site]?`,
@@ -174,11 +176,14 @@ func TestHold(t *testing.T) {
 		"another kernel": {whole, func(p *jobs.Place) { p.Level, p.Network.Mode = jobs.LevelVM, "" }, "and this one's is vm", "--network none"},
 		"bare":           {"[site]\nlevel = \"fs\"\n", func(p *jobs.Place) { p.Level = jobs.LevelNone }, "the level of a place is fs at least, and this one's is none", "--backend "},
 		"fs":             {"[site]\nlevel = \"fs\"\n", func(p *jobs.Place) { p.Level, p.Network.Mode = jobs.LevelFS, "" }, "", ""},
-		"network":        {"[network]\nmode = \"none\"\n", func(p *jobs.Place) { p.Network = jobs.Network{} }, "a network is not wider than none, and this one is open: network.mode of the site file", "--network none"},
-		"time":           {whole, func(p *jobs.Place) { p.Resources.Time = 25 * time.Hour }, "the job asks for time = 25h, and one may have 24h: jobs.max_time of the site file", "ask for less: --time"},
-		"cpus":           {whole, func(p *jobs.Place) { p.Resources.CPUs, p.Resources.Tasks = 8, 5 }, "cpus = 40, and one may have 32", "--cpus"},
-		"memory":         {whole, func(p *jobs.Place) { p.Resources.Memory, p.Resources.Nodes = 33*jobs.GiB, 2 }, "memory = 66GiB, and one may have 64GiB", "--memory"},
-		"gpus":           {whole, func(p *jobs.Place) { p.Resources.GPUs = "a100:4" }, "gpus = 4, and one may have 2", "--gpus"},
+		"its way":        {whole, func(p *jobs.Place) { p.Network = jobs.Network{Mode: jobs.NetworkAllow, Via: jobs.ViaLogin} }, `the way out "login" is not allowed: it may be node, proxy: network.via of the site file`, "berth config set network.via node"},
+		"a proxy": {whole, func(p *jobs.Place) {
+			p.Network = jobs.Network{Mode: jobs.NetworkAllow, Via: jobs.ViaProxy + "http://p:3128"}
+		}, "", ""},
+		"time":   {whole, func(p *jobs.Place) { p.Resources.Time = 25 * time.Hour }, "the job asks for time = 25h, and one may have 24h: jobs.max_time of the site file", "ask for less: --time"},
+		"cpus":   {whole, func(p *jobs.Place) { p.Resources.CPUs, p.Resources.Tasks = 8, 5 }, "cpus = 40, and one may have 32", "--cpus"},
+		"memory": {whole, func(p *jobs.Place) { p.Resources.Memory, p.Resources.Nodes = 33*jobs.GiB, 2 }, "memory = 66GiB, and one may have 64GiB", "--memory"},
+		"gpus":   {whole, func(p *jobs.Place) { p.Resources.GPUs = "a100:4" }, "gpus = 4, and one may have 2", "--gpus"},
 		"the most": {whole, func(p *jobs.Place) {
 			p.Resources = jobs.Resources{Time: 24 * time.Hour, CPUs: 32, Memory: 64 * jobs.GiB, GPUs: "2"}
 		}, "", ""},
@@ -213,6 +218,19 @@ func TestHold(t *testing.T) {
 	}
 	if m := f.Most(jobs.Most{Memory: jobs.GiB, Time: 48 * time.Hour}); m.Memory != jobs.GiB || m.Time != 24*time.Hour || m.TimeWhy != "the site file "+f.Path {
 		t.Errorf("%+v", m)
+	}
+	// A network is narrowed where it is planned, and where that was on another machine.
+	p := place(func(p *jobs.Place) { p.Level, p.Network = jobs.LevelFS, jobs.Network{} })
+	p.Backend = jobs.BackendOfClusters
+	if err := f.HoldHere(p, false); err != nil || p.Level != jobs.LevelEgress || p.Network.Mode != jobs.NetworkAllow || len(p.Network.Bounds) != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if err := f.HoldHere(p, false); err != nil || len(p.Network.Bounds) != 1 || p.Network.NarrowedBy() != "site file "+f.Path {
+		t.Errorf("again: %+v, %v", p.Network, err)
+	}
+	p = place(func(p *jobs.Place) { p.Level, p.Network, p.Resources.Tasks = jobs.LevelFS, jobs.Network{}, 2 })
+	if err := f.HoldHere(p, false); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "planned where this bound of its network is not said: network.allow") {
+		t.Error(err)
 	}
 	var none *File
 	if none.Hold(place(func(p *jobs.Place) { p.Scheduler, p.Level = "", jobs.LevelNone }), false) != nil || none.Submitted(1e6) != nil || none.Here(&jobs.Place{}) != nil || none.Keys() != nil {

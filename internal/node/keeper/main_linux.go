@@ -162,7 +162,7 @@ func (k *keeper) run(signals <-chan os.Signal, openers []jobs.Opener, guest stri
 	}
 	site, err := sitefile.Read()
 	if err == nil {
-		err = site.Hold(&spec.Place, false)
+		err = site.HoldHere(&spec.Place, false)
 	}
 	if err != nil {
 		return err

@@ -121,7 +121,7 @@ func (r *attempt) bySite() error {
 	if err != nil {
 		return err
 	}
-	return site.Hold(&r.spec.Place, r.spec.Pulls())
+	return site.HoldHere(&r.spec.Place, r.spec.Pulls())
 }
 
 // ofTask parts the passed values: those that the task is to have, and those of
