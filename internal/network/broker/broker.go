@@ -1,0 +1,224 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"berth/jobs"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+// Options are what a broker needs of its surroundings. Dial is required.
+type Options struct {
+	Credentials []Credential
+	Caps        jobs.Caps
+	Prices      jobs.Prices
+	// Dial connects to a host: the policy of the network and its ways out apply there.
+	Dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
+	// Roots are the certificates that are trusted; nil is this machine's.
+	Roots *x509.CertPool
+	// Record is told of each request, and Stop once of a cap that is met. Both may be
+	// called by any goroutine.
+	Record func(Use)
+	Stop   func(Met)
+}
+
+// Use is a request as it is recorded: nothing of what was said.
+type Use struct {
+	Time       time.Time  `json:"time"`
+	Credential string     `json:"credential"`
+	Method     string     `json:"method"`
+	Model      string     `json:"model,omitempty"`
+	Status     int        `json:"status,omitempty"` // of the answer; 0 is that there was none
+	Reason     string     `json:"reason,omitempty"` // why it was refused, or its answer cut
+	Usage      jobs.Usage `json:"usage,omitzero"`   // of a request to a model
+	Seconds    float64    `json:"seconds"`
+}
+
+// Broker carries requests. It is safe for concurrent use.
+type Broker struct {
+	o         Options
+	list      map[string]*credential
+	transport *http.Transport
+	again     *retryablehttp.Client
+	meter     *meter
+	flights   chan struct{} // at once
+	large     chan struct{} // of them, with large bodies
+}
+
+const (
+	maxHeader  = 64 << 10
+	maxFlights = 64
+	largeBody  = 1 << 20
+	maxBody    = 32 << 20 // the most that a vendor takes
+	headerTime = 30 * time.Second
+	idleTime   = 5 * time.Minute // of a connection between two requests
+)
+
+// New returns a broker.
+func New(o Options) (*Broker, error) {
+	if o.Record == nil {
+		o.Record = func(Use) {}
+	}
+	if o.Stop == nil {
+		o.Stop = func(Met) {}
+	}
+	b := &Broker{o: o, list: map[string]*credential{}, flights: make(chan struct{}, maxFlights), large: make(chan struct{}, 2),
+		meter: &meter{caps: o.Caps, prices: o.Prices, stop: o.Stop}}
+	for _, c := range o.Credentials {
+		ready, err := settle(c)
+		if err != nil {
+			return nil, err
+		}
+		if b.list[c.Name] != nil {
+			return nil, fmt.Errorf("the credential %s is there twice", c.Name)
+		}
+		b.list[c.Name] = ready
+	}
+	b.transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			host, text, err := net.SplitHostPort(addr)
+			if err != nil {
+				return nil, err
+			}
+			port, err := strconv.ParseUint(text, 10, 16)
+			if err != nil {
+				return nil, err
+			}
+			return o.Dial(ctx, host, uint16(port))
+		},
+		TLSClientConfig:        &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    headerTime,
+		MaxIdleConnsPerHost:    4,
+		IdleConnTimeout:        time.Minute,
+		MaxResponseHeaderBytes: 4 * maxHeader,
+		DisableCompression:     true,
+	}
+	b.again = &retryablehttp.Client{
+		HTTPClient:   &http.Client{Transport: b.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		RetryWaitMin: 500 * time.Millisecond, RetryWaitMax: 4 * time.Second, RetryMax: 2,
+		CheckRetry: tryAgain, Backoff: retryablehttp.DefaultBackoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	return b, nil
+}
+
+// tryAgain is for requests that may be repeated: the server was not reached, or says
+// that another time is better.
+func tryAgain(ctx context.Context, r *http.Response, err error) (bool, error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil:
+		return true, nil
+	}
+	return r.StatusCode == http.StatusBadGateway || r.StatusCode == http.StatusServiceUnavailable || r.StatusCode == http.StatusGatewayTimeout, nil
+}
+
+// send sends a request, several times where that is safe.
+func (b *Broker) send(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return b.transport.RoundTrip(r)
+	}
+	re, err := retryablehttp.FromRequest(r)
+	if err != nil {
+		return nil, err
+	}
+	return b.again.Do(re)
+}
+
+// Usage is what models were asked for so far.
+func (b *Broker) Usage() jobs.Usage { return b.meter.usage() }
+
+// Close ends connections that are not in use.
+func (b *Broker) Close() { b.transport.CloseIdleConnections() }
+
+// Serve answers the requests of one connection from inside, which is for a credential,
+// and closes it. It ends with ctx, too. The connection's SetReadDeadline has to end a
+// Read that waits.
+func (b *Broker) Serve(ctx context.Context, name string, conn net.Conn) {
+	c := b.list[name]
+	if c == nil {
+		_ = conn.Close()
+		return
+	}
+	l := &once{conn: conn, ended: make(chan struct{})}
+	s := &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.handle(c, w, r) }),
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog:    log.New(io.Discard, "", 0),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed || state == http.StateHijacked {
+				l.end()
+			}
+		},
+		DisableGeneralOptionsHandler: true,
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	_ = s.Serve(l)
+	_ = conn.Close()
+}
+
+// once is a listener with one connection; the second one comes when that has ended.
+type once struct {
+	mu    sync.Mutex
+	conn  net.Conn
+	ended chan struct{}
+	over  sync.Once
+}
+
+func (l *once) end() { l.over.Do(func() { close(l.ended) }) }
+
+func (l *once) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	conn := l.conn
+	l.conn = nil
+	l.mu.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
+	<-l.ended
+	return nil, io.EOF
+}
+
+// Close implements [net.Listener].
+func (l *once) Close() error { return nil }
+
+func (l *once) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "unix"} }
+
+// handle answers one request, and records it.
+func (b *Broker) handle(c *credential, w http.ResponseWriter, r *http.Request) {
+	u := &Use{Time: time.Now().UTC(), Credential: c.Name, Method: r.Method}
+	f := &forward{b: b, c: c, r: r, use: u}
+	defer func() {
+		u.Seconds = time.Since(u.Time).Seconds()
+		b.o.Record(*u)
+	}()
+	err := f.run(w)
+	var no *refusal
+	switch {
+	case err == nil:
+	case errors.As(err, &no):
+		u.Status, u.Reason = no.status, no.why
+		b.meter.refused()
+		if r.ContentLength != 0 {
+			w.Header().Set("Connection", "close") // of a body that was not read
+		}
+		no.answer(c.API, w)
+	default:
+		u.Reason = err.Error()
+		panic(http.ErrAbortHandler) // a part has left: its reader sees that it is cut
+	}
+}

@@ -1,0 +1,436 @@
+package broker
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"berth/jobs"
+	"berth/test/fakes/models"
+)
+
+const hello = `{"model":"claude-x","messages":[{"role":"user","content":"hello"}]}`
+
+// What programs send comes with the key, and with nothing of theirs that is one.
+func TestKey(t *testing.T) {
+	w := (&world{}).start(t, "anthropic", "openai", "gemini")
+	for _, v := range []struct{ name, path, body, header, want string }{
+		{"anthropic", "/v1/messages?beta=true", hello, "X-Api-Key", key},
+		{"openai", "/v1/chat/completions", hello, "Authorization", "Bearer " + key},
+		{"openai", "/v1/responses", `{"model":"m","input":"x"}`, "Authorization", "Bearer " + key},
+		{"gemini", "/v1beta/models/gemini-x:generateContent?key=" + placeholder + "&alt=json&fields=text", `{}`, "X-Goog-Api-Key", key},
+	} {
+		status, body, _, err := w.ask(v.name, "POST", v.path, v.body, "X-Goog-Api-Key", "mine", "Cookie", "a=b", "X-HTTP-Method-Override", "DELETE", "Connection", "X-Drop", "X-Drop", "1")
+		if status != 200 || err != nil || strings.Contains(body, key) {
+			t.Fatalf("%s: %d %s %v", v.name, status, body, err)
+		}
+		all := w.server.Requests()
+		got := all[len(all)-1]
+		if got.Header.Get(v.header) != v.want || string(got.Body) != v.body {
+			t.Errorf("%s: %v %s", v.name, got.Header, got.Body)
+		}
+		for name, values := range got.Header {
+			if text := strings.Join(values, " "); name != v.header && (strings.Contains(text, key) || strings.Contains(text, placeholder) || text == "mine") ||
+				name == "Cookie" || name == "X-Http-Method-Override" || name == "X-Drop" {
+				t.Errorf("%s: %s: %s", v.name, name, text)
+			}
+		}
+		if strings.Contains(got.Query, "key") || strings.Contains(got.Query, "fields") {
+			t.Errorf("%s: %s", v.name, got.Query)
+		}
+	}
+	w.used(4)
+	if u := w.b.Usage(); u.Requests != 4 || u.Input != 40 || u.Output != 12 || u.Estimated {
+		t.Errorf("%+v", u)
+	}
+	if s := fmt.Sprintf("%v %+v %#v %s", w.b.list["openai"].Credential, w.b.list["openai"].Credential, w.b.list["openai"].Credential, w.b.list["openai"].Credential); strings.Contains(s, key) {
+		t.Error(s)
+	}
+}
+
+func TestPlaceholder(t *testing.T) {
+	w := (&world{}).start(t, "anthropic", "github")
+	basic := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
+	for _, v := range []struct {
+		header, value string
+		status        int
+	}{
+		{"Authorization", "Bearer " + placeholder, 200}, {"authorization", "bearer  " + placeholder, 200}, {"x-api-key", placeholder, 200}, {"X-Goog-Api-Key", placeholder, 200},
+		{"Authorization", basic("x:" + placeholder), 200},
+		{"Authorization", "Bearer " + placeholder + "x", 401}, {"Authorization", "", 401}, {"Authorization", basic(placeholder), 401}, {"X-Other", placeholder, 401}, {"x-api-key", key, 401},
+	} {
+		status, body, _, err := w.ask("anthropic", "POST", "/v1/messages", hello, "Authorization", "", v.header, v.value)
+		if status != v.status || err != nil || status == 401 && !strings.Contains(body, `"type":"authentication_error"`) {
+			t.Errorf("%s: %s: %d %s %v", v.header, v.value, status, body, err)
+		}
+	}
+	if n := len(w.server.Requests()); n != 5 {
+		t.Errorf("%d requests have left", n)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	w := (&world{}).start(t, "anthropic", "openai", "gemini", "huggingface", "github")
+	for _, v := range []struct {
+		name, method, path string
+		status             int
+		says               string
+	}{
+		{"anthropic", "DELETE", "/v1/messages", 403, `"permission_error"`},
+		{"anthropic", "POST", "/v1/files", 403, "not allowed"},
+		{"anthropic", "POST", "/v1/messages/batches", 403, "not allowed"},
+		{"anthropic", "POST", "/v1/x/../messages", 403, "not below"},
+		{"anthropic", "POST", "/v1/%6dessages", 403, "not below"},
+		{"anthropic", "POST", "//v1/messages", 403, "not below"},
+		{"anthropic", "POST", "/v1/messages/", 403, "not allowed"},
+		{"anthropic", "GET", "/v1/messages?a=%zz", 400, "query"},
+		{"openai", "POST", "/chat/completions", 403, "base URL"},
+		{"openai", "POST", "/v1x/chat/completions", 403, "base URL"},
+		{"gemini", "POST", "/v1beta/cachedContents", 403, `"PERMISSION_DENIED"`},
+		{"huggingface", "POST", "/api/repos/create", 403, `"hint"`},
+		{"huggingface", "GET", "/a/%2e%2e/b", 403, "not below"},
+		{"huggingface", "GET", "/a/%252e%252e/b", 403, "not below"},
+		{"github", "GET", "/o/r/info/refs?service=git-receive-pack", 403, "cannot push"},
+		{"github", "POST", "/o/r/git-receive-pack", 403, "cannot push"},
+		{"github", "GET", "/o/r/info/refs", 403, "no fetch"},
+		{"github", "GET", "/o/r/info/refs?service=git-upload-pack&service=git-receive-pack", 403, "no fetch"},
+		{"github", "GET", "/o/r/raw/main/x", 403, "no fetch"},
+	} {
+		status, body, _, err := w.ask(v.name, v.method, v.path, "")
+		if status != v.status || err != nil || !strings.Contains(body, v.says) {
+			t.Errorf("%s %s %s: %d %s %v", v.name, v.method, v.path, status, body, err)
+		}
+	}
+	for path, want := range map[string]int{"/api/models/x/revision/refs%2Fpr%2F1": 200, "/x/resolve/main/f": 200} {
+		if status, body, _, _ := w.ask("huggingface", "GET", path, ""); status != want && status != 401 {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if status, _, _, _ := w.ask("openai", "GET", "/v1/models", "", "Upgrade", "websocket", "Connection", "Upgrade"); status != 426 {
+		t.Errorf("an upgrade: %d", status)
+	}
+	if u := w.used(1)[0]; u.Credential != "anthropic" || u.Status != 403 || u.Reason == "" {
+		t.Errorf("%+v", u)
+	}
+}
+
+// What two readers could take for two requests never leaves: there is one, or none.
+func TestSmuggling(t *testing.T) {
+	w := (&world{}).start(t, "anthropic")
+	auth := "Host: x\r\nAuthorization: Bearer " + placeholder + "\r\n"
+	for _, raw := range []string{
+		"POST /v1/messages HTTP/1.1\r\n" + auth + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+		"POST /v1/messages HTTP/1.1\r\n" + auth + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+		"POST /v1/messages HTTP/1.1\r\n" + auth + "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+		"POST http://other.example/v1/messages HTTP/1.1\r\n" + auth + "Content-Length: 0\r\n\r\n",
+		"CONNECT other.example:443 HTTP/1.1\r\n" + auth + "\r\n",
+		"GET /v1/models HTTP/1.1\r\n" + auth + "X: " + strings.Repeat("a", maxHeader+8<<10) + "\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	} {
+		in, out := net.Pipe()
+		ended := make(chan struct{})
+		go func() { w.b.Serve(context.Background(), "anthropic", out); close(ended) }()
+		go func() { _, _ = io.WriteString(in, raw) }()
+		r, err := http.ReadResponse(bufio.NewReader(in), nil)
+		if err == nil && r.StatusCode < 400 {
+			t.Errorf("%.60q: %d", raw, r.StatusCode)
+		}
+		_ = in.Close()
+		<-ended
+	}
+	if all := w.server.Requests(); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestRedirect(t *testing.T) {
+	to := ""
+	w := (&world{reply: func(models.Request) models.Reply {
+		return models.Reply{Status: 302, Header: http.Header{"Location": {to}, "Set-Cookie": {"a=b"}, "Alt-Svc": {"h3"}}}
+	}}).start(t, "huggingface")
+	for from, want := range map[string]string{
+		"https://cdn.example/x?sig=1": "https://cdn.example/x?sig=1", "https://example.com/y?z=1": "/y?z=1", "/z": "/z", "https://example.com:444/y": "https://example.com:444/y",
+	} {
+		to = from
+		status, _, h, err := w.ask("huggingface", "GET", "/x/resolve/main/f", "")
+		if status != 302 || err != nil || h.Get("Location") != want || h.Get("Set-Cookie")+h.Get("Alt-Svc") != "" {
+			t.Errorf("%s: %d %v %v", from, status, h, err)
+		}
+	}
+	if n := len(w.server.Requests()); n != 4 {
+		t.Errorf("%d requests: one was followed", n)
+	}
+}
+
+// An answer with the key in it is cut before its first byte.
+func TestEcho(t *testing.T) {
+	var reply models.Reply
+	w := (&world{reply: func(models.Request) models.Reply { return reply }}).start(t, "anthropic", "github")
+	reply = models.Reply{Raw: "before", Header: http.Header{"X-Debug": {"was " + key + "."}}}
+	if status, body, h, _ := w.ask("anthropic", "GET", "/v1/models", ""); status != 502 || strings.Contains(body+fmt.Sprint(h), key) {
+		t.Errorf("a header: %d %s", status, body)
+	}
+	reply = models.Reply{Raw: strings.Repeat("x", 40000) + key}
+	_, body, _, err := w.ask("anthropic", "GET", "/v1/models", "")
+	if err == nil || strings.Contains(body, key[:3]) {
+		t.Errorf("a body: %v, %d bytes", err, len(body))
+	}
+	reply = models.Reply{Raw: base64.StdEncoding.EncodeToString([]byte("x-access-token:" + key))}
+	if _, body, _, err := w.ask("github", "GET", "/o/r/info/refs?service=git-upload-pack", ""); err == nil {
+		t.Errorf("a login: %s", body)
+	}
+	reply = models.Reply{Raw: "packed", Header: http.Header{"Content-Encoding": {"gzip"}}}
+	if status, body, _, _ := w.ask("anthropic", "GET", "/v1/models", ""); status != 502 {
+		t.Errorf("compressed: %d %s", status, body)
+	}
+	if all := w.used(4); all[1].Reason != errEcho.Error() {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestTools(t *testing.T) {
+	w := (&world{caps: jobs.Caps{Tools: []string{"web_search"}, Models: []string{"claude-x", "m*"}}}).start(t, "anthropic", "openai", "gemini")
+	for _, v := range []struct {
+		name, path, body, says string // "" is that it goes through
+	}{
+		{"anthropic", "/v1/messages", `{"model":"claude-x","tools":[{"type":"web_search_20250305"},{"name":"mine"},{"type":"custom"},{"type":"bash_20250124"}]}`, ""},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","tools":[{"type":"web_fetch_20250910"}]}`, "tool web_fetch"},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","tools":[{"type":"code_execution_20250825"}]}`, "tool code_execution"},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","t\u006fols":[{"type":"mcp_toolset"}]}`, "tool mcp"},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","mcp_servers":[{"url":"https://a.example"}]}`, "tool mcp"},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","mcp_servers":[],"container":null}`, ""},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","container":{"skills":[]}}`, "tool code_execution"},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","messages":[{"content":[{"type":"image","source":{"type":"url","url":"https://a.example/secret"}}]}]}`, "tool web_fetch"},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","messages":[{"content":[{"type":"tool_use","input":{"source":{"type":"url"}}}]}]}`, ""},
+		{"anthropic", "/v1/messages", `{"model":"claude-y"}`, `may ask [claude-x m*]`},
+		{"anthropic", "/v1/messages", `{"messages":[]}`, "names no model"},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","tools":[],"tools":[{"type":"web_fetch"}]}`, "twice"},
+		{"anthropic", "/v1/messages", `{"model":"claude-x","Tools":[]}`, "to some servers"},
+		{"anthropic", "/v1/messages", `{"model":"claude-x"} {}`, "no JSON"},
+		{"anthropic", "/v1/messages", `[]`, "no JSON object"},
+		{"anthropic", "/v1/messages", ``, "no JSON"},
+		{"openai", "/v1/chat/completions", `{"model":"m1","tools":[{"type":"function","function":{"parameters":{"type":"object"}}}]}`, ""},
+		{"openai", "/v1/chat/completions", `{"model":"m1","messages":[{"content":[{"type":"image_url","image_url":{"url":"https://a.example"}}]}]}`, "tool web_fetch"},
+		{"openai", "/v1/chat/completions", `{"model":"m1","messages":[{"content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]}]}`, ""},
+		{"openai", "/v1/responses", `{"model":"m1","input":[{"content":[{"type":"input_file","file_url":"https://a.example"}]}]}`, "tool web_fetch"},
+		{"openai", "/v1/responses", `{"model":"m1","tools":[{"type":"web_search_preview"}]}`, ""},
+		{"openai", "/v1/responses", `{"model":"m1","tools":[{"type":"code_interpreter"}]}`, "tool code_execution"},
+		{"openai", "/v1/responses", `{"model":"m1","tools":[{"type":"file_search"}]}`, "tool file_search"},
+		{"openai", "/v1/responses", `{"model":"m1","tools":[{"type":"computer_use_preview"}]}`, "tool computer_use"},
+		{"openai", "/v1/responses", `{"model":"m1","tools":[{"type":"mcp","server_url":"https://a.example"}]}`, "tool mcp"},
+		{"openai", "/v1/responses", `{"model":"m1","tools":[{"type":"namespace","tools":[{"type":"mcp"}]}]}`, "tool mcp"},
+		{"openai", "/v1/responses", `{"model":"m1","prompt":{"id":"p"}}`, "tool stored_prompt"},
+		{"openai", "/v1/responses", `{"model":"m1","background":true}`, "background"},
+		{"openai", "/v1/chat/completions", `{"model":"m1","models":["m2","other"]}`, `may ask`},
+		{"openai", "/v1/chat/completions", `{"model":"m1","plugins":[{"id":"file-parser"}]}`, "tool file-parser"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"tools":[{"functionDeclarations":[]},{"google_search":{}}]}`, ""},
+		{"gemini", "/v1beta/models/m:generateContent", `{"tools":[{"urlContext":{}}]}`, "tool web_fetch"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"tools":{"code_execution":{}}}`, "tool code_execution"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"cachedContent":"x"}`, "tool cached_content"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"contents":[{"parts":[{"fileData":{"fileUri":"https://a.example"}}]}]}`, "tool web_fetch"},
+		{"gemini", "/v1beta/models/gem:streamGenerateContent", `{}`, "may ask"},
+	} {
+		status, body, _, err := w.ask(v.name, "POST", v.path, v.body)
+		if (status == 200) != (v.says == "") || err != nil || !strings.Contains(body, v.says) {
+			t.Errorf("%s %s: %d %s %v", v.name, v.body, status, body, err)
+		}
+	}
+	if status, body, _, _ := w.ask("anthropic", "POST", "/v1/messages", hello, "Content-Encoding", "zstd"); status != 403 {
+		t.Errorf("compressed: %d %s", status, body)
+	}
+	if status, body, _, _ := w.ask("anthropic", "POST", "/v1/messages", `{"a":"`+strings.Repeat("x", maxBody)+`"}`); status != 413 {
+		t.Errorf("large: %d %.100s", status, body)
+	}
+}
+
+// Bytes of a stream come before the next ones are sent.
+func TestStream(t *testing.T) {
+	step := make(chan struct{})
+	w := (&world{reply: func(models.Request) models.Reply {
+		return models.Reply{Text: "one two", In: 7, Cached: 2, Out: 2, Between: func() { <-step }}
+	}}).start(t, "anthropic")
+	r, _ := http.NewRequest("POST", "http://127.0.0.1/v1/messages", strings.NewReader(`{"model":"m","stream":true}`))
+	r.Header.Set("x-api-key", placeholder)
+	res, err := w.client("anthropic").Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	in, events := bufio.NewScanner(res.Body), 0
+	for in.Scan() {
+		if strings.HasPrefix(in.Text(), "data:") {
+			events++
+			step <- struct{}{}
+		}
+	}
+	if events != 5 || in.Err() != nil {
+		t.Errorf("%d events, %v", events, in.Err())
+	}
+	w.used(1)
+	if u := w.b.Usage(); u.Input != 5 || u.CacheRead != 2 || u.Output != 2 || u.Estimated || u.Requests != 1 {
+		t.Errorf("%+v", u)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	var reply models.Reply
+	w := (&world{reply: func(models.Request) models.Reply { return reply }}).start(t, "anthropic", "openai", "gemini")
+	last := jobs.Usage{}
+	for _, v := range []struct {
+		name, path, body string
+		silent           bool
+		in, cached, out  int64
+	}{
+		{"anthropic", "/v1/messages", hello, false, 6, 4, 5},
+		{"openai", "/v1/chat/completions", hello, false, 6, 4, 5},
+		{"openai", "/v1/chat/completions", `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`, false, 6, 4, 5},
+		{"openai", "/v1/responses", hello, false, 6, 4, 5},
+		{"openai", "/v1/responses", `{"model":"m","stream":true}`, false, 6, 4, 5},
+		{"gemini", "/v1beta/models/g:generateContent", `{}`, false, 6, 4, 5},
+		{"gemini", "/v1beta/models/g:streamGenerateContent?alt=sse", `{}`, false, 6, 4, 5},
+		{"gemini", "/v1beta/models/g:streamGenerateContent", `{}`, false, 6, 4, 5},
+		// Those that do not say it are estimated: 32 bytes are 8 tokens.
+		{"openai", "/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"content":"` + strings.Repeat("x", 31) + `"}]}`, false, 8, 0, 8},
+		{"anthropic", "/v1/messages", `{"model":"m","stream":true,"messages":[{"content":"` + strings.Repeat("x", 31) + `"}]}`, true, 8, 0, 8},
+		{"anthropic", "/v1/messages/count_tokens", hello, false, 0, 0, 0},
+	} {
+		reply = models.Reply{Text: "one two three four five six 1234", In: 10, Cached: 4, Out: 5, NoUsage: v.silent}
+		before := len(w.used(0))
+		if status, body, _, err := w.ask(v.name, "POST", v.path, v.body); status != 200 || err != nil {
+			t.Fatalf("%s: %d %s %v", v.path, status, body, err)
+		}
+		w.used(before + 1)
+		u := w.b.Usage()
+		if u.Input-last.Input != v.in || u.CacheRead-last.CacheRead != v.cached || u.Output-last.Output != v.out {
+			t.Errorf("%s %s: %+v after %+v", v.path, v.body, u, last)
+		}
+		last = u
+	}
+	if !last.Estimated || last.Requests != 10 {
+		t.Errorf("%+v", last)
+	}
+}
+
+func TestCaps(t *testing.T) {
+	prices := jobs.Prices{Date: "2026-11-01", Models: []jobs.Price{{Model: "claude-*", Input: 1e5, Output: 1e5}}} // 0.10 USD a token
+	for _, v := range []struct {
+		caps   jobs.Caps
+		passed int
+		says   string
+	}{
+		{jobs.Caps{Requests: 2}, 2, "cap max_requests met: 2 of 2 requests, 26 tokens, 2.60 USD"},
+		{jobs.Caps{Tokens: 26}, 2, "cap max_tokens met: 26 of 26 tokens, 2 requests, 2.60 USD"},
+		{jobs.Caps{Tokens: 20}, 2, "cap max_tokens met: 26 of 20 tokens, 2 requests, 2.60 USD"},
+		{jobs.Caps{USD: 1.31}, 2, "cap max_usd met: 2.60 of 1.31 USD, 2 requests, 26 tokens"},
+	} {
+		w := (&world{caps: v.caps, prices: prices}).start(t, "anthropic")
+		n := 0
+		for ; n < 5; n++ {
+			status, body, h, err := w.ask("anthropic", "POST", "/v1/messages", hello)
+			if status == 429 && strings.Contains(body, v.says) && strings.Contains(body, "rate_limit_error") && h.Get("X-Should-Retry") == "false" {
+				break
+			}
+			if status != 200 || err != nil {
+				t.Errorf("%+v: %d %s %v", v.caps, status, body, err)
+			}
+			w.used(n + 1)
+		}
+		if m := w.met(); n != v.passed || m.Reason != v.says {
+			t.Errorf("%+v: %d requests, %+v", v.caps, n, m)
+		}
+		if _, _, _, err := w.ask("anthropic", "GET", "/v1/models", ""); err != nil || len(w.stop) > 0 {
+			t.Errorf("%+v: stopped again, or what is free, too: %v", v.caps, err)
+		}
+	}
+}
+
+// A stream ends where it exceeds a cap.
+func TestCapInStream(t *testing.T) {
+	w := (&world{caps: jobs.Caps{Tokens: 15}, reply: func(models.Request) models.Reply {
+		return models.Reply{Text: strings.Repeat("word ", 1000), In: 10, Out: 1000}
+	}}).start(t, "anthropic")
+	_, body, _, err := w.ask("anthropic", "POST", "/v1/messages", `{"model":"m","stream":true}`)
+	if err == nil || strings.Count(body, "text_delta") > 100 {
+		t.Errorf("%v, %d pieces", err, strings.Count(body, "text_delta"))
+	}
+	if m := w.met(); m.Cap != jobs.CapTokens || !strings.HasPrefix(m.Reason, "cap max_tokens met: 1") {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestUnpriced(t *testing.T) {
+	w := (&world{caps: jobs.Caps{USD: 5}, prices: jobs.Prices{Models: []jobs.Price{{Model: "gpt-9", Input: 1, Output: 1}}}}).start(t, "anthropic", "openai")
+	if status, body, _, _ := w.ask("anthropic", "POST", "/v1/messages", hello); status != 403 || !strings.Contains(body, "has no price") {
+		t.Errorf("%d %s", status, body)
+	}
+	w.change = nil
+	if status, body, _, _ := w.ask("openai", "POST", "/v1/responses/x/cancel", hello); status != 403 {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// What failed costs nothing, and what is safe is asked again.
+func TestAgain(t *testing.T) {
+	n := 0
+	w := (&world{reply: func(r models.Request) models.Reply {
+		if n++; n < 3 || r.Method == "POST" {
+			return models.Reply{Status: 503, Raw: "busy"}
+		}
+		return models.Reply{Text: "x"}
+	}}).start(t, "anthropic")
+	w.b.again.RetryWaitMin, w.b.again.RetryWaitMax = 1, 1
+	if status, _, _, err := w.ask("anthropic", "GET", "/v1/models", ""); status != 200 || n != 3 {
+		t.Errorf("%d %v after %d", status, err, n)
+	}
+	if status, body, _, _ := w.ask("anthropic", "POST", "/v1/messages", hello); status != 503 || body != "busy" || n != 4 {
+		t.Errorf("%d %s after %d", status, body, n)
+	}
+	w.used(2)
+	if u := w.b.Usage(); u.Requests != 0 || u.Tokens() != 0 {
+		t.Errorf("%+v", u)
+	}
+}
+
+func TestUnreached(t *testing.T) {
+	w := (&world{dial: func(_ context.Context, host string, port uint16) (net.Conn, error) {
+		return nil, fmt.Errorf("%s:%d is refused by the site", host, port)
+	}}).start(t, "openai")
+	status, body, _, err := w.ask("openai", "POST", "/v1/responses", hello)
+	if status != 502 || err != nil || !strings.Contains(body, "example.com:443 is refused by the site") || !strings.Contains(body, `"server_error"`) {
+		t.Errorf("%d %s %v", status, body, err)
+	}
+}
+
+func TestServe(t *testing.T) {
+	w := (&world{}).start(t, "openai")
+	in, out := net.Pipe()
+	w.b.Serve(context.Background(), "other", out)
+	if _, err := in.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("of another name: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	in, out = net.Pipe()
+	ended := make(chan struct{})
+	go func() { w.b.Serve(ctx, "openai", out); close(ended) }()
+	cancel()
+	<-ended
+	if _, err := in.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("of an attempt that has ended: %v", err)
+	}
+	for _, change := range []func(*Credential){
+		func(c *Credential) { c.Key = "short" }, func(c *Credential) { c.Key += "\n" }, func(c *Credential) { c.Placeholder = "" }, func(c *Credential) { c.Upstream = "http://x" },
+	} {
+		c := w.b.list["openai"].Credential
+		change(&c)
+		if _, err := New(Options{Credentials: []Credential{c}}); err == nil || strings.Contains(err.Error(), key) {
+			t.Errorf("%+v: %v", c.Credential, err)
+		}
+	}
+}

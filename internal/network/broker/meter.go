@@ -1,0 +1,165 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"berth/jobs"
+)
+
+// Met is a cap that is met.
+type Met struct {
+	Cap    string // [jobs.CapUSD] and the others
+	Reason string // with the figures
+	Usage  jobs.Usage
+}
+
+// meter counts what is asked of models. What is under way counts as far as it has come.
+type meter struct {
+	caps   jobs.Caps
+	prices jobs.Prices
+	stop   func(Met)
+
+	mu   sync.Mutex
+	used jobs.Usage
+	met  *Met
+}
+
+// flight is a request to a model that is under way.
+type flight struct {
+	m       *meter
+	price   *jobs.Price
+	counted jobs.Usage
+	input   int64 // tokens of it, estimated
+	ended   bool
+}
+
+// begin counts a request, unless a cap is met, or it may not be asked.
+func (m *meter) begin(a *asked) (*flight, error) {
+	f := &flight{m: m, input: a.text / 4}
+	for i, model := range a.models {
+		p := m.prices.Of(model)
+		switch {
+		case model == "" || len(m.caps.Models) > 0 && !jobs.Named(m.caps.Models, model):
+			return nil, &refusal{status: 403, why: fmt.Sprintf("the model %q is not one that the task may ask", model),
+				hint: fmt.Sprintf("it may ask %v: [caps] models", m.caps.Models)}
+		case p == nil && m.caps.USD > 0:
+			return nil, &refusal{status: 403, why: fmt.Sprintf("max_usd cannot be measured: the model %q has no price", model),
+				hint: fmt.Sprintf("add %q = {input = ..., output = ...} to [prices] of the configuration", model)}
+		case i == 0 || f.price == nil || p != nil && p.Output > f.price.Output: // of several the dearest
+			f.price = p
+		}
+	}
+	if len(a.models) == 0 {
+		return nil, &refusal{status: 400, why: "the request names no model"}
+	}
+	for _, tool := range a.tools {
+		if !slices.Contains(m.caps.Tools, tool) {
+			return nil, &refusal{status: 403, why: "the request names the vendor's own tool " + tool + ", which the task may not use: it works outside of the task's network",
+				hint: fmt.Sprintf("turn it off in the program, or allow it: [caps] server_tools = [%q]", tool)}
+		}
+	}
+	m.mu.Lock()
+	if m.met == nil {
+		m.check(m.used, false)
+	}
+	if m.met != nil {
+		defer m.mu.Unlock()
+		return nil, &refusal{status: 429, why: m.met.Reason, hint: "no request is carried any more; the task ends"}
+	}
+	m.used.Requests++
+	if f.price == nil {
+		m.used.Unpriced++
+	}
+	m.mu.Unlock()
+	f.count(jobs.Usage{Input: f.input})
+	return f, nil
+}
+
+// count replaces what was counted of a flight.
+func (f *flight) count(u jobs.Usage) {
+	m := f.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.ended {
+		return
+	}
+	if f.price != nil {
+		u.USD = f.price.Cost(u)
+	}
+	m.used.Input += u.Input - f.counted.Input
+	m.used.CacheRead += u.CacheRead - f.counted.CacheRead
+	m.used.CacheWrite += u.CacheWrite - f.counted.CacheWrite
+	m.used.Output += u.Output - f.counted.Output
+	m.used.USD = max(0, m.used.USD+u.USD-f.counted.USD)
+	f.counted = u
+}
+
+// exceeds ends the task where what is used is above a cap. As long as the answer has
+// not said what went in, that is left out: it is only a guess.
+func (f *flight) exceeds(told bool) bool {
+	m := f.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.used
+	if !told {
+		u.Input -= f.counted.Input
+		if f.price != nil {
+			u.USD -= f.price.Cost(jobs.Usage{Input: f.counted.Input})
+		}
+	}
+	m.check(u, true)
+	return m.met != nil
+}
+
+// check looks for a cap that is met, and says so once. The lock is held.
+func (m *meter) check(u jobs.Usage, over bool) {
+	if m.met != nil {
+		return
+	}
+	if which, figures := m.caps.Met(u, over); which != "" {
+		m.met = &Met{Cap: which, Reason: figures, Usage: u}
+		go m.stop(*m.met) // it may ask this meter
+	}
+}
+
+// end counts a flight for the last time. One that was not answered cost nothing.
+func (f *flight) end(u jobs.Usage, answered bool) {
+	if !answered {
+		u = jobs.Usage{}
+	}
+	f.count(u)
+	m := f.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.ended {
+		return
+	}
+	f.ended = true
+	if !answered {
+		m.used.Requests--
+		if f.price == nil {
+			m.used.Unpriced--
+		}
+	}
+	m.used.Estimated = m.used.Estimated || u.Estimated
+	m.check(m.used, true)
+}
+
+func (m *meter) refused() {
+	m.mu.Lock()
+	m.used.Refused++
+	m.mu.Unlock()
+}
+
+// usage is what is used so far.
+func (m *meter) usage() jobs.Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.used
+	if u.USD > 0 {
+		u.PricesOf = m.prices.Date
+	}
+	return u
+}

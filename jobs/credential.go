@@ -1,0 +1,246 @@
+package jobs
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Credential is a key that a task uses and never sees: its requests go to a broker
+// outside of the container, which puts the key into the one header of the one
+// upstream. It holds no key.
+type Credential struct {
+	Name string `json:"name"`
+	// API is how requests are read, [APIAnthropic] and the others; "" is that their
+	// bodies are not.
+	API string `json:"api,omitempty"`
+	// Upstream is the address of the server, with the path that all requests begin
+	// with: "https://api.openai.com/v1". It has no slash at its end.
+	Upstream string `json:"upstream"`
+	// Header has the key alone; "" is Authorization, as a bearer token, or with User
+	// as a password.
+	Header string `json:"header,omitempty"`
+	User   string `json:"user,omitempty"`
+	// BaseURLEnv and KeyEnv are the variables in which programs inside look for the
+	// server's address and for a key.
+	BaseURLEnv []string `json:"base_url_env,omitempty"`
+	KeyEnv     []string `json:"key_env,omitempty"`
+	// Methods and Paths are what may be asked for. A path is one below the upstream:
+	// "*" in it is one part, "**" at its end all that follows.
+	Methods []string `json:"methods,omitempty"`
+	Paths   []string `json:"paths,omitempty"`
+	// From is where the client has the key from: "env:NAME", "file:PATH" or
+	// "command:LINE". It is not recorded.
+	From string `json:"-"`
+}
+
+// What a credential's requests are.
+const (
+	APIAnthropic = "anthropic" // messages
+	APIOpenAI    = "openai"    // chat completions, responses, completions, embeddings
+	APIGemini    = "gemini"    // generateContent and streamGenerateContent
+	APIGit       = "git"       // fetches over https; pushes are refused
+)
+
+// APIs are all of them.
+var APIs = []string{APIAnthropic, APIOpenAI, APIGemini, APIGit}
+
+// Model reports whether its requests are to a model, so that caps count them.
+func (c *Credential) Model() bool { return c.API != "" && c.API != APIGit }
+
+// Caps end a task that has asked models for more; zero fields are no cap.
+type Caps struct {
+	Requests int `json:"max_requests,omitempty"`
+	// Tokens are those that went in, from caches too, and those that came out.
+	Tokens int `json:"max_tokens,omitempty"`
+	USD    USD `json:"max_usd,omitempty"`
+	// Models are the ones that may be asked, with "*" at the end for what begins so;
+	// none is all. Tools are those of a vendor's own tools that a request may name.
+	Models []string `json:"models,omitempty"`
+	Tools  []string `json:"server_tools,omitempty"`
+}
+
+// Any reports whether one of the three ends the task.
+func (c *Caps) Any() bool { return c.Requests > 0 || c.Tokens > 0 || c.USD > 0 }
+
+// USD is an amount of US dollars.
+type USD float64
+
+// maxUSD is above what a task is meant to cost.
+const maxUSD = 1e6
+
+// ParseUSD reads an amount such as "5" or "0.50".
+func ParseUSD(s string) (USD, error) {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || strings.Trim(s, "0123456789.") != "" || n <= 0 || n > maxUSD {
+		return 0, fmt.Errorf("%q is not an amount of US dollars: write for example 5 or 0.50", s)
+	}
+	return USD(n), nil
+}
+
+// String has cents; less than one it has the first two digits.
+func (u USD) String() string {
+	if u > 0 && u < 0.01 {
+		return strconv.FormatFloat(float64(u), 'g', 2, 64)
+	}
+	return strconv.FormatFloat(float64(u), 'f', 2, 64)
+}
+
+// Prices are the user's own table of what models cost.
+type Prices struct {
+	Date   string  `json:"date,omitempty"` // YYYY-MM-DD, when the user looked
+	Models []Price `json:"models,omitempty"`
+}
+
+// Price is of one model, in US dollars for a million tokens.
+type Price struct {
+	Model      string  `json:"model"` // with "*" at the end for what begins so
+	Input      float64 `json:"input"`
+	Output     float64 `json:"output"`
+	CacheRead  float64 `json:"cache_read,omitempty"`  // 0 is Input
+	CacheWrite float64 `json:"cache_write,omitempty"` // 0 is twice Input: no vendor asks for more
+}
+
+// Of is the price of a model, or nil: its own, else that of the longest beginning.
+func (p *Prices) Of(model string) *Price {
+	var found *Price
+	for i := range p.Models {
+		m := &p.Models[i]
+		if m.Model == model {
+			return m
+		}
+		if Named([]string{m.Model}, model) && (found == nil || len(m.Model) > len(found.Model)) {
+			found = m
+		}
+	}
+	return found
+}
+
+// Named reports whether a name is one of a list, in which "*" at the end of a word
+// is whatever follows.
+func Named(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(w string) bool {
+		begin, open := strings.CutSuffix(w, "*")
+		return w == name || open && strings.HasPrefix(name, begin)
+	})
+}
+
+// Cost is what a usage costs.
+func (p *Price) Cost(u Usage) USD {
+	read, write := p.CacheRead, p.CacheWrite
+	if read == 0 {
+		read = p.Input
+	}
+	if write == 0 {
+		write = 2 * p.Input
+	}
+	return USD((float64(u.Input)*p.Input + float64(u.Output)*p.Output + float64(u.CacheRead)*read + float64(u.CacheWrite)*write) / 1e6)
+}
+
+// Usage is what an attempt has asked of models.
+type Usage struct {
+	Requests   int    `json:"requests"`              // that were answered, or are being answered
+	Refused    int    `json:"refused,omitempty"`     // by the broker
+	Input      int64  `json:"input_tokens"`          // without what came from a cache, or went into one
+	CacheRead  int64  `json:"cache_read,omitempty"`  // tokens
+	CacheWrite int64  `json:"cache_write,omitempty"` // tokens
+	Output     int64  `json:"output_tokens"`         //
+	USD        USD    `json:"usd,omitempty"`         // 0 where a model has no price
+	Unpriced   int    `json:"unpriced,omitempty"`    // requests to models without one
+	Estimated  bool   `json:"estimated,omitempty"`   // some answers did not say what they used
+	PricesOf   string `json:"prices_of,omitempty"`   // the date of the table
+}
+
+// Tokens are all of them.
+func (u Usage) Tokens() int64 { return u.Input + u.CacheRead + u.CacheWrite + u.Output }
+
+// String says it in one line: "41 requests, 120k tokens, 5.02 USD".
+func (u Usage) String() string {
+	s := plural(int64(u.Requests), "request") + ", " + roughly(u.Tokens()) + " tokens"
+	if u.USD > 0 {
+		s += ", " + u.USD.String() + " USD"
+	}
+	if u.Estimated {
+		s += " (in part estimated)"
+	}
+	return s
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.FormatInt(n, 10) + " " + what + "s"
+}
+
+// roughly writes a number of tokens: 950, 120k, 3.4M.
+func roughly(n int64) string {
+	switch {
+	case n < 10_000:
+		return strconv.FormatInt(n, 10)
+	case n < 1_000_000:
+		return strconv.FormatInt(n/1000, 10) + "k"
+	}
+	return strconv.FormatFloat(float64(n)/1e6, 'f', 1, 64) + "M"
+}
+
+// The names of caps, as they stand in task files.
+const (
+	CapRequests = "max_requests"
+	CapTokens   = "max_tokens"
+	CapUSD      = "max_usd"
+)
+
+// Met says which cap a usage has reached, and the figures; "" is none. With over it is
+// one that is exceeded.
+func (c *Caps) Met(u Usage, over bool) (which, figures string) {
+	reached := func(have, most float64) bool { return most > 0 && (have > most || !over && have == most) }
+	rest := ""
+	switch {
+	case reached(float64(u.Requests), float64(c.Requests)):
+		which = CapRequests
+		rest = fmt.Sprintf("%d of %d requests, %s tokens", u.Requests, c.Requests, roughly(u.Tokens()))
+	case reached(float64(u.Tokens()), float64(c.Tokens)):
+		which = CapTokens
+		rest = fmt.Sprintf("%d of %d tokens, %s", u.Tokens(), c.Tokens, plural(int64(u.Requests), "request"))
+	case reached(float64(u.USD), float64(c.USD)):
+		which = CapUSD
+		rest = fmt.Sprintf("%s of %s USD, %s, %s tokens", u.USD, c.USD, plural(int64(u.Requests), "request"), roughly(u.Tokens()))
+	default:
+		return "", ""
+	}
+	if u.USD > 0 && which != CapUSD {
+		rest += ", " + u.USD.String() + " USD"
+	}
+	if u.Estimated {
+		rest += " (in part estimated)"
+	}
+	return which, "cap " + which + " met: " + rest
+}
+
+// Measurable is the error of caps that could not be measured for these credentials.
+func (c *Caps) Measurable(list []Credential, prices Prices) error {
+	if !c.Any() && len(c.Models) == 0 && len(c.Tools) == 0 {
+		return nil
+	}
+	if !slices.ContainsFunc(list, func(o Credential) bool { return o.Model() }) {
+		return &Error{Kind: KindConfig, Msg: "[caps] counts requests to models, and no credential of the task is for one",
+			Hint: `name one: credentials = ["anthropic"]; requests with a key that the task has itself cannot be counted`}
+	}
+	if c.USD == 0 {
+		return nil
+	}
+	if len(prices.Models) == 0 {
+		return &Error{Kind: KindConfig, Msg: "max_usd cannot be measured: the configuration has no prices", Hint: `add [prices], such as "claude-sonnet-4*" = {input = 3, output = 15}`}
+	}
+	for _, m := range c.Models {
+		if name, open := strings.CutSuffix(m, "*"); prices.Of(name) == nil && !(open && slices.ContainsFunc(prices.Models, func(p Price) bool {
+			return strings.HasPrefix(p.Model, name)
+		})) {
+			return &Error{Kind: KindConfig, Msg: "max_usd cannot be measured: [prices] has none for the model " + m,
+				Hint: fmt.Sprintf("add %q = {input = ..., output = ...} to [prices] of the configuration", m)}
+		}
+	}
+	return nil
+}

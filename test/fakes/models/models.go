@@ -1,0 +1,225 @@
+// Package models plays the APIs of three vendors of models for tests: Anthropic's
+// messages, OpenAI's chat completions and responses, and Gemini's generateContent, as
+// JSON and as streams. It has no model: a test says what is answered.
+package models
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Host is the name that the server's certificate is for.
+const Host = "example.com"
+
+// Request is one that has come.
+type Request struct {
+	Method, Path, Query string
+	Header              http.Header
+	Body                []byte
+}
+
+// Reply is what is answered.
+type Reply struct {
+	Text string // in a stream word by word
+	// What the answer says of tokens: In has Cached in it, as OpenAI and Gemini count.
+	In, Cached, Out int
+	NoUsage         bool // it says nothing of them
+	// Status, Header and Raw are an answer of another kind.
+	Status int
+	Header http.Header
+	Raw    string
+	// Between is called between two pieces of a stream.
+	Between func()
+}
+
+// Server is the three vendors at once.
+type Server struct {
+	Key   string // that requests have to have
+	Roots *x509.CertPool
+
+	mu       sync.Mutex
+	reply    func(Request) Reply
+	requests []Request
+	addr     string
+}
+
+// Start starts one that ends with the test. Nothing of it is reached but by [Server.Dial].
+func Start(t testing.TB, key string, reply func(Request) Reply) *Server {
+	s := &Server{Key: key, reply: reply}
+	h := httptest.NewTLSServer(s)
+	t.Cleanup(h.Close)
+	s.addr, s.Roots = h.Listener.Addr().String(), x509.NewCertPool()
+	s.Roots.AddCert(h.Certificate())
+	return s
+}
+
+// Dial connects to the server, whatever the host.
+func (s *Server) Dial(ctx context.Context, _ string, _ uint16) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", s.addr)
+}
+
+// Requests are those that have come.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Request(nil), s.requests...)
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	req := Request{Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Header: r.Header.Clone(), Body: body}
+	s.mu.Lock()
+	s.requests = append(s.requests, req)
+	s.mu.Unlock()
+	reply := Reply{Text: "one two three", In: 10, Out: 3}
+	if s.reply != nil {
+		reply = s.reply(req)
+	}
+	if reply.Status != 0 || reply.Raw != "" {
+		for name, values := range reply.Header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(max(reply.Status, 200))
+		_, _ = io.WriteString(w, reply.Raw)
+		return
+	}
+	if key := r.Header.Get("x-api-key") + strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + r.Header.Get("x-goog-api-key"); key != s.Key {
+		http.Error(w, `{"error":{"message":"no such key"}}`, http.StatusUnauthorized)
+		return
+	}
+	var asked struct {
+		Model   string
+		Stream  bool
+		Options struct {
+			Usage bool `json:"include_usage"`
+		} `json:"stream_options"`
+	}
+	_ = json.Unmarshal(body, &asked)
+	a := &answer{w: w, Reply: reply, model: asked.Model, words: strings.SplitAfter(reply.Text, " ")}
+	switch {
+	case strings.HasSuffix(req.Path, "/messages"):
+		a.anthropic(asked.Stream)
+	case strings.HasSuffix(req.Path, "/chat/completions"):
+		a.chat(asked.Stream, asked.Options.Usage)
+	case strings.HasSuffix(req.Path, "/responses"):
+		a.responses(asked.Stream)
+	case strings.Contains(req.Path, "enerateContent"):
+		a.gemini(strings.Contains(req.Path, ":stream"), r.URL.Query().Get("alt") == "sse")
+	default:
+		a.json(map[string]any{"path": req.Path})
+	}
+}
+
+type object = map[string]any
+
+type answer struct {
+	Reply
+	w     http.ResponseWriter
+	model string
+	words []string
+}
+
+func (a *answer) json(v any) {
+	a.w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(a.w).Encode(v)
+}
+
+// event writes one of a stream, and sends it.
+func (a *answer) event(name string, v any) {
+	a.w.Header().Set("Content-Type", "text/event-stream")
+	if name != "" {
+		_, _ = fmt.Fprintf(a.w, "event: %s\n", name)
+	}
+	b, _ := json.Marshal(v)
+	_, _ = fmt.Fprintf(a.w, "data: %s\n\n", b)
+	_ = http.NewResponseController(a.w).Flush()
+	if a.Between != nil {
+		a.Between()
+	}
+}
+
+func (a *answer) usage(v object) any {
+	if a.NoUsage {
+		return nil
+	}
+	return v
+}
+
+func (a *answer) anthropic(stream bool) {
+	all := a.usage(object{"input_tokens": a.In - a.Cached, "cache_read_input_tokens": a.Cached, "output_tokens": a.Out})
+	if !stream {
+		a.json(object{"type": "message", "role": "assistant", "model": a.model, "content": []any{object{"type": "text", "text": a.Text}}, "usage": all})
+		return
+	}
+	a.event("message_start", object{"type": "message_start", "message": object{"type": "message", "model": a.model,
+		"usage": a.usage(object{"input_tokens": a.In - a.Cached, "cache_read_input_tokens": a.Cached, "output_tokens": 1})}})
+	for _, word := range a.words {
+		a.event("content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": object{"type": "text_delta", "text": word}})
+	}
+	a.event("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": "end_turn"}, "usage": a.usage(object{"output_tokens": a.Out})})
+	a.event("message_stop", object{"type": "message_stop"})
+}
+
+func (a *answer) chat(stream, usage bool) {
+	all := a.usage(object{"prompt_tokens": a.In, "completion_tokens": a.Out, "total_tokens": a.In + a.Out, "prompt_tokens_details": object{"cached_tokens": a.Cached}})
+	if !stream {
+		a.json(object{"object": "chat.completion", "model": a.model, "choices": []any{object{"index": 0, "message": object{"role": "assistant", "content": a.Text}}}, "usage": all})
+		return
+	}
+	for _, word := range a.words {
+		a.event("", object{"object": "chat.completion.chunk", "model": a.model, "choices": []any{object{"index": 0, "delta": object{"content": word}}}})
+	}
+	if usage && !a.NoUsage {
+		a.event("", object{"object": "chat.completion.chunk", "model": a.model, "choices": []any{}, "usage": all})
+	}
+	_, _ = io.WriteString(a.w, "data: [DONE]\n\n")
+}
+
+func (a *answer) responses(stream bool) {
+	whole := object{"object": "response", "model": a.model, "output": []any{object{"type": "message", "content": []any{object{"type": "output_text", "text": a.Text}}}},
+		"usage": a.usage(object{"input_tokens": a.In, "output_tokens": a.Out, "input_tokens_details": object{"cached_tokens": a.Cached}})}
+	if !stream {
+		a.json(whole)
+		return
+	}
+	a.event("response.created", object{"type": "response.created", "response": object{"model": a.model, "usage": nil}})
+	for _, word := range a.words {
+		a.event("response.output_text.delta", object{"type": "response.output_text.delta", "delta": word})
+	}
+	a.event("response.output_text.done", object{"type": "response.output_text.done", "text": a.Text})
+	a.event("response.completed", object{"type": "response.completed", "response": whole})
+}
+
+func (a *answer) gemini(stream, events bool) {
+	piece := func(text string, out int) object {
+		return object{"candidates": []any{object{"content": object{"parts": []any{object{"text": text}}}}},
+			"usageMetadata": a.usage(object{"promptTokenCount": a.In, "cachedContentTokenCount": a.Cached, "candidatesTokenCount": out})}
+	}
+	switch {
+	case !stream:
+		a.json(piece(a.Text, a.Out))
+	case events:
+		for i, word := range a.words {
+			a.event("", piece(word, a.Out*(i+1)/len(a.words)))
+		}
+	default:
+		var list []any
+		for i, word := range a.words {
+			list = append(list, piece(word, a.Out*(i+1)/len(a.words)))
+		}
+		a.json(list)
+	}
+}
