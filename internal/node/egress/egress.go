@@ -3,26 +3,27 @@ package egress
 import (
 	"context"
 	"errors"
-	"net"
-	"net/netip"
-	"time"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
 
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
 	"berth/internal/network"
 	"berth/internal/network/judge"
 	"berth/internal/network/policy"
+	"berth/internal/network/record"
+	"berth/internal/network/wayout"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // Options are what a place's network needs of its supervisor.
 type Options struct {
 	Network jobs.Network
-	// Record takes what was decided. It may be called by several goroutines at once.
-	Record func(judge.Entry)
-	// Resolver and Dial are the way out; nil is this machine's own.
-	Resolver judge.Resolver
-	Dial     func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error)
+	Dir     string // of the attempt or the environment: what was decided stands there
+	Added   string // of the job or the environment: where the user adds words
 }
 
 // Egress decides on what the commands of one attempt or environment reach.
@@ -30,10 +31,12 @@ type Egress struct {
 	judge  *judge.Judge
 	task   *policy.Policy
 	phases map[string]*policy.Policy
-}
+	log    *record.Log
+	way    io.Closer
 
-// dialTime bounds one try to connect: a name may have several addresses.
-const dialTime = 10 * time.Second
+	looking sync.Mutex
+	look    func()
+}
 
 // Open returns nil where the network of each phase is the kernel's alone: open, or none.
 func Open(o Options) (*Egress, error) {
@@ -48,32 +51,58 @@ func Open(o Options) (*Egress, error) {
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: err.Error(), Hint: "the words of a network: docs/network.md"}
 	}
-	if o.Resolver == nil {
-		o.Resolver = net.DefaultResolver
+	e := &Egress{task: task, phases: phases}
+	if e.log, err = record.Open(filepath.Join(o.Dir, store.FileNetwork)); err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "begin the record of the network", Err: err, Hint: "is there space left? df -h " + o.Dir}
 	}
-	if o.Dial == nil {
-		d := &net.Dialer{Timeout: dialTime}
-		o.Dial = func(ctx context.Context, family string, to netip.AddrPort) (net.Conn, error) {
-			return d.DialContext(ctx, family, to.String())
-		}
+	way, closer, err := wayout.Open(o.Network, o.Dir)
+	if err != nil {
+		_ = e.log.Close()
+		return nil, err
 	}
-	return &Egress{task: task, phases: phases, judge: judge.New(judge.Options{
-		Policy: task, Phases: phases, Resolver: o.Resolver, Dial: o.Dial, Own: ownAddresses, Record: o.Record,
-	})}, nil
+	e.way = closer
+	if strings.HasPrefix(o.Network.Via, jobs.ViaProxy) {
+		e.log.Note("the site's proxy resolves names: that one leads to a private address, or changes, is not seen")
+	}
+	jo := judge.Options{Policy: task, Phases: phases, Record: e.log.Record}
+	wayout.Use(&jo, way)
+	e.judge = judge.New(jo)
+	e.look = e.log.Watch(o.Added, func(rules []policy.Rule) error { return e.judge.Add(rules...) })
+	e.Look()
+	return e, nil
 }
 
-// ownAddresses are those of this machine's interfaces.
-func ownAddresses() (own []netip.Addr) {
-	all, err := net.InterfaceAddrs()
-	if err != nil {
+// Look takes up the words that the user has added since the last one. A nil Egress has
+// none.
+func (e *Egress) Look() {
+	if e != nil {
+		e.looking.Lock()
+		defer e.looking.Unlock()
+		e.look()
+	}
+}
+
+// Opened notes how the commands of a container reach the judge.
+func (e *Egress) Opened(had *wire.NetworkHad) {
+	if e == nil || had == nil {
+		return
+	}
+	if had.Room {
+		e.log.Door(jobs.DoorTransparent)
+	} else {
+		e.log.Door(jobs.DoorProxy)
+	}
+}
+
+// Close ends all connections, and returns what was done with the network. A nil Egress
+// has nothing to say.
+func (e *Egress) Close() *jobs.NetworkUse {
+	if e == nil {
 		return nil
 	}
-	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			own = append(own, p.Addr().Unmap())
-		}
-	}
-	return own
+	_ = e.way.Close()
+	_ = e.log.Close()
+	return e.log.Summary()
 }
 
 // Wish is what the guest of a phase is to prepare.
@@ -91,9 +120,6 @@ func (e *Egress) of(phase string) *policy.Policy {
 	}
 	return e.task
 }
-
-// Add allows more from now on.
-func (e *Egress) Add(rules []policy.Rule) error { return e.judge.Add(rules...) }
 
 // Phase is the network of the containers of a phase; "" is the task's.
 func (e *Egress) Phase(name string) session.Network { return phase{e, name} }

@@ -111,6 +111,7 @@ func (k *keeper) closeBox() {
 	if k.box != nil {
 		k.box.Close()
 	}
+	k.egress.Load().Close()
 	supervise.GiveBack(k.scratch, func() error {
 		if k.opening == nil || k.opening.Close == nil {
 			return nil

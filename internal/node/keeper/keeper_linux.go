@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,7 +42,7 @@ type keeper struct {
 	// within is the allocation whose batch process this is; zero is none.
 	within allocation
 
-	egress  *egress.Egress // what commands reach; nil where it has nothing to decide
+	egress  atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
 	box     *container.Container
 	opening *jobs.Opening
 	scratch *container.Scratch
@@ -252,6 +253,7 @@ func (k *keeper) beat(ctx context.Context) {
 		_ = s.Ping() // its end is watched elsewhere
 	}, Also: func() {
 		k.relisten()
+		k.egress.Load().Look()
 		if k.life.settled() {
 			debug.FreeOSMemory() // it may be idle for long
 		}

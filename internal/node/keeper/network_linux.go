@@ -3,22 +3,25 @@ package keeper
 import (
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
-	"berth/internal/network/judge"
 	"berth/internal/node/egress"
 )
 
 // openNetwork begins to decide on what commands reach.
-func (k *keeper) openNetwork() (err error) {
+func (k *keeper) openNetwork() error {
 	if can := k.spec.Can(); !can.Here() {
 		return nil // a service has lists of its own
 	}
-	k.egress, err = egress.Open(egress.Options{Network: k.spec.Network, Record: func(judge.Entry) {}})
+	e, err := egress.Open(egress.Options{Network: k.spec.Network, Dir: k.dir, Added: k.dir})
+	if err == nil {
+		k.egress.Store(e)
+	}
 	return err
 }
 
 func (k *keeper) network() (session.Network, wire.NetworkWish) {
-	if k.egress == nil {
+	e := k.egress.Load()
+	if e == nil {
 		return nil, wire.NetworkWish{}
 	}
-	return k.egress.Phase(""), k.egress.Wish("")
+	return e.Phase(""), e.Wish("")
 }

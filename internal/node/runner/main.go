@@ -90,15 +90,15 @@ type attempt struct {
 	openers   []jobs.Opener
 	opening   *jobs.Opening // of the attempt's containers
 	scratch   *container.Scratch
-	node      string            // the program for the nodes, in the scratch directory
-	cgroup    *container.Cgroup // that this process is in
-	jobCgroup *container.Cgroup // the same when it is the Slurm job's own, else nil
-	ooms      int               // kills in jobCgroup before the task began
-	far       *far              // of a place without this machine's files, else nil
-	keys      []string          // NAME=VALUE for the program of the backend alone
-	box       *container.Cgroup // of the container, where a daemon has it, while it is open
-	boxOOMs   int               // kills in it
-	egress    *egress.Egress    // what commands reach; nil where it has nothing to decide
+	node      string                        // the program for the nodes, in the scratch directory
+	cgroup    *container.Cgroup             // that this process is in
+	jobCgroup *container.Cgroup             // the same when it is the Slurm job's own, else nil
+	ooms      int                           // kills in jobCgroup before the task began
+	far       *far                          // of a place without this machine's files, else nil
+	keys      []string                      // NAME=VALUE for the program of the backend alone
+	box       *container.Cgroup             // of the container, where a daemon has it, while it is open
+	boxOOMs   int                           // kills in it
+	egress    atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
 	stop      stopper
 	clone     jobs.Bytes                    // of the workspace, before the task
 	use       *jobs.OverlayUse              // of the writable layer; nil without one

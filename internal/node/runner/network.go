@@ -3,27 +3,30 @@ package runner
 import (
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
-	"berth/internal/network/judge"
 	"berth/internal/node/egress"
 	"berth/jobs"
 )
 
 // openNetwork begins to decide on what commands reach, for all containers of the
 // attempt.
-func (r *attempt) openNetwork() (err error) {
+func (r *attempt) openNetwork() error {
 	if r.far != nil {
 		return nil // a service has lists of its own
 	}
-	r.egress, err = egress.Open(egress.Options{Network: r.spec.Network, Record: func(judge.Entry) {}})
+	e, err := egress.Open(egress.Options{Network: r.spec.Network, Dir: r.dir, Added: r.jobDir})
+	if err == nil {
+		r.egress.Store(e)
+	}
 	return err
 }
 
 // network is that of the containers of a phase.
 func (r *attempt) network(phase string) (session.Network, wire.NetworkWish) {
-	if r.egress == nil || r.spec.Network.Mode != jobs.NetworkAllow {
+	e := r.egress.Load()
+	if e == nil || r.spec.Network.Mode != jobs.NetworkAllow {
 		return nil, wire.NetworkWish{}
 	}
-	return r.egress.Phase(phase), r.egress.Wish(phase)
+	return e.Phase(phase), e.Wish(phase)
 }
 
 // level is that of a container of the attempt: a phase may have another network than

@@ -132,6 +132,7 @@ func (r *attempt) beat(ctx context.Context) {
 		}
 		return true
 	}, Also: func() {
+		r.egress.Load().Look()
 		// Where the scheduler cannot be reached, the file is the only message.
 		if store.Cancelled(r.jobDir) {
 			r.stop.set(why{state: jobs.StateCancelled, reason: "cancelled"})
