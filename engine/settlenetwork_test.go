@@ -29,6 +29,8 @@ func TestSettleNetwork(t *testing.T) {
 		"a profile":              {profile: lake, want: &jobs.Network{Mode: "none", Asked: "open", Bounds: []jobs.NetworkBound{lake.Network}}},
 		"a list":                 {n: list("pypi.org"), want: &jobs.Network{Mode: "allow", Allow: []string{"pypi.org"}}},
 		"a room in docker":       {backend: "docker", n: jobs.Network{Mode: "allow", Transparent: "always"}, code: 78, says: `[network] transparent = "always": not available`},
+		"a way out":              {n: list("pypi.org"), profile: jobs.Profile{Via: "login"}, code: 78, says: `network.via = "login": not available`},
+		"a way out, and none":    {n: jobs.Network{Mode: "none", Via: "login"}, want: &jobs.Network{Mode: "none"}},
 		"no rule":                {n: list("a b"), code: 2, says: `network of task: allow: "a b": `},
 		"a network with no port": {n: list("10.0.0.0/8"), code: 2, says: "a network needs a port: 10.0.0.0/8:443"},
 		"done":                   {n: jobs.Network{Phases: jobs.NetworkPhases{Done: jobs.NetworkPhase{Mode: "none"}}}, want: &jobs.Network{Phases: jobs.NetworkPhases{Done: jobs.NetworkPhase{Mode: "none"}}}},

@@ -42,7 +42,7 @@ var networkKeys = []Key{
 		Default: jobs.NetworkOpen, Jobs: true, Part: "network.mode", Meaning: "what can be reached from inside: everything that its machine reaches, what `network.allow` names, or nothing",
 		Allow: "network", Safe: noWider, Bound: true, Check: networkMode},
 	{Name: "network.allow", Old: "terminal.allow", Flag: "allow", Type: List, Jobs: true,
-		Part: "network.allow", Meaning: "names, addresses and bundles (`*.example.com`, `10.0.0.7:5432`, `@pip`) of the mode `allow`, which a list alone is, too. Today services alone hold one",
+		Part: "network.allow", Meaning: "names, addresses and bundles (`*.example.com`, `10.0.0.7:5432`, `@pip`) of the mode `allow`, which a list alone is, too",
 		Allow: "network", Safe: noWiderList, Bound: true, Check: allowed},
 	{Name: "network.deny", Flag: "deny", Type: List, Jobs: true,
 		Part: "network.deny", Meaning: "what is refused though `network.allow` names it; the task's own is added",
