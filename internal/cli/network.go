@@ -15,7 +15,7 @@ func (a *app) networkCmd() *cobra.Command {
 (docs/network.md).`,
 		`  berth network show 0a1b2c3d
   berth network allow 0a1b2c3d b.example
-  berth network bundles`, a.networkShowCmd(), a.networkAllowCmd(), a.networkBundlesCmd())
+  berth network bundles`, a.networkShowCmd(), a.networkAllowCmd(), a.networkBundlesCmd(), a.networkRelayCmd())
 }
 
 // networkRows are what a network is made of, as label and value; of an open one there is

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -139,7 +140,7 @@ func viewJSON(v engine.View) jobJSON {
 	}
 	j.Attempt, j.Dir, j.Unfollowed = a.N, a.Dir, v.Stuck()
 	if j.State == jobs.StateRunning {
-		j.WaitingFor, j.Ports = waitsFor(a.Dir), v.Spec.Ports
+		j.WaitingFor, j.Ports = cmp.Or(waitsFor(a.Dir), relayWanted(v.Record)), v.Spec.Ports
 	}
 	if l := v.Spec.Login; l != nil {
 		j.Login = l.Host

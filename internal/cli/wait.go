@@ -49,7 +49,9 @@ id, 3 no such job.`,
 			for i, r := range recs {
 				all[i] = r.Spec.ID
 			}
+			stop := a.relays(ctx, e, recs...)
 			views, err := e.WaitAll(ctx, all, a.reached())
+			stop()
 			if errors.Is(err, context.DeadlineExceeded) {
 				if recs, err = find(e, all); err == nil {
 					views = e.Reconcile(cmd.Context(), recs)
@@ -188,6 +190,7 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 	}
 	a.say("job %s submitted to %s", short, joinWords(schedulerName(rec.Spec), native))
 	defer a.tellWaiting(ctx, rec.Current().Dir)()
+	defer a.relays(ctx, e, rec)()
 	reached, last := a.reached(), jobs.State("")
 	waiting := a.waiting()
 	o := engine.LogOptions{Follow: true}

@@ -26,7 +26,7 @@ import (
 
 // Verbs are the words that [Main] understands.
 var Verbs = []string{
-	"runner", "rank", "guest", guest.VerbDial, "keep", "connect", "hold", "join",
+	"runner", "rank", "guest", guest.VerbDial, "keep", "connect", "hold", "join", join.VerbRelay,
 	"overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait",
 	runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, replica.Verb,
 }
@@ -65,6 +65,8 @@ func Main(args []string) int {
 		return mux.HoldMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "join":
 		return join.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case join.VerbRelay:
+		return join.RelayMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "overlay-mount":
 		return overlay.MountMain(args[1:], os.Stderr)
 	case overlay.VerbFiles:

@@ -22,6 +22,14 @@ func Command(node, dir string, wait time.Duration) []string {
 	return []string{node, "join", "--attempt", dir, "--wait", wait.String()}
 }
 
+// VerbRelay is the word of berth-node that joins its streams to a supervisor that waits for
+// a relay.
+const VerbRelay = "relay-join"
+
+// RelayCommand is what is started on the node of the attempt or environment in dir, for
+// [Dial]: node is the path of berth-node there. The stream is a relay's, see package wayout.
+func RelayCommand(node, dir string) []string { return []string{node, VerbRelay, "--dir", dir} }
+
 // Dial starts a command that ends in [Command], and returns the stream to the
 // guest once that is about to begin, with what join says of the place. progress
 // takes what it says before that, and what others say that stand in between, as
