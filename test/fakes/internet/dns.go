@@ -68,7 +68,10 @@ func (i *Internet) answer(b []byte, from string) []byte {
 	i.log.add(Event{Kind: "dns", Name: name, What: strings.TrimPrefix(q.Type.String(), "Type"), From: from})
 	out := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionDesired: m.RecursionDesired, RecursionAvailable: true}, Questions: m.Questions}
 	addrs, known := i.zone(name, q.Type == dnsmessage.TypeA)
-	if !known {
+	switch {
+	case name != "test" && !strings.HasSuffix(name, ".test"):
+		out.RCode = dnsmessage.RCodeRefused // and another name server is asked
+	case !known:
 		out.RCode = dnsmessage.RCodeNameError
 	}
 	ttl := uint32(1)
