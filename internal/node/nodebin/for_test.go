@@ -24,19 +24,47 @@ func TestFor(t *testing.T) {
 	}
 }
 
-func TestCompressed(t *testing.T) {
-	data := bytes.Repeat([]byte("program\n"), 10_000)
+// TestPacked: what was packed together comes out as it was, each program by itself, and a damaged one does not.
+func TestPacked(t *testing.T) {
+	self, err := os.ReadFile("/proc/self/exe") // of this architecture; as the other one's, every word is a pattern or none
+	must(t, err)
+	self = self[:min(len(self), 4<<20)]
+	var all, list []byte
+	for _, arch := range []string{"amd64", "arm64"} {
+		p := Packed{Arch: arch, Sum: sum(self), Size: int64(len(self)), Code: 4097, Len: int64(len(self)) - 5000}
+		list = append(list, p.String()...)
+		b := bytes.Clone(self)
+		Calls(arch, b[p.Code:][:p.Len], true)
+		if bytes.Equal(b, self) {
+			t.Errorf("%s: no address was rewritten", arch)
+		}
+		all = append(all, b...)
+	}
 	z, err := zstd.NewWriter(nil)
 	must(t, err)
-	compressed := z.EncodeAll(data, nil)
-	p := compressedProgram(compressed, "0123456789abcdef")
-	got, err := p.Read()
-	if err != nil || !bytes.Equal(got, data) || p.Size != int64(len(data)) || p.Name != "berth-node-0123456789ab" {
-		t.Errorf("%q: %d bytes read, %d said, %v", p.Name, len(got), p.Size, err)
+	archive := z.EncodeAll(all, nil)
+	for _, arch := range []string{"amd64", "arm64"} {
+		p, ok := packedIn(archive, string(list), arch)
+		if !ok || p.Size != int64(len(self)) || p.Name != name(sum(self)) {
+			t.Fatalf("%s: %+v, %v", arch, p, ok)
+		}
+		if got, err := p.Read(); err != nil || !bytes.Equal(got, self) {
+			t.Errorf("%s: %d bytes read of %d, %v", arch, len(got), len(self), err)
+		}
 	}
-	compressed[len(compressed)/2] ^= 1
-	if _, err := p.Read(); err == nil {
-		t.Error("a damaged one was read")
+	if _, ok := packedIn(archive, string(list), "riscv64"); ok {
+		t.Error("there is a program that was not packed")
+	}
+	wrong := bytes.Replace(list, []byte(sum(self)), []byte(sum(nil)), 1)
+	if p, ok := packedIn(archive, string(wrong), "amd64"); ok {
+		if _, err := p.Read(); err == nil {
+			t.Error("one with another sum was read")
+		}
+	}
+	if p, ok := packedIn(archive[:len(archive)/2], string(list), "arm64"); ok {
+		if _, err := p.Read(); err == nil {
+			t.Error("half an archive was read")
+		}
 	}
 }
 

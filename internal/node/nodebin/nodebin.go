@@ -110,6 +110,6 @@ func whole(path string, p Program) bool {
 
 // Embedded reports whether this program carries a berth-node.
 func Embedded() bool {
-	compressed, _ := embedded(runtime.GOARCH)
-	return compressed != nil
+	_, ok := packed(runtime.GOARCH)
+	return ok
 }

@@ -2,5 +2,8 @@
 
 package nodebin
 
-// embedded has nothing: a plain `go build` uses the program itself.
-func embedded(string) (compressed []byte, sum string) { return nil, "" }
+// There is nothing: a plain `go build` uses the program itself.
+var (
+	embedded     []byte
+	embeddedList string
+)

@@ -8,8 +8,6 @@ import (
 	"os"
 	"runtime"
 	"sync"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // Program is a program for the nodes. Its bytes are read only by who has to write
@@ -33,8 +31,8 @@ func Of(data []byte) Program {
 // It is not ok when there is no such program.
 func For(goos, goarch string) (p Program, ok bool) {
 	if goos == "linux" {
-		if compressed, sum := embedded(goarch); compressed != nil {
-			return compressedProgram(compressed, sum), true
+		if p, ok := packed(goarch); ok {
+			return p, true
 		}
 	}
 	if goos != runtime.GOOS || goarch != runtime.GOARCH {
@@ -42,23 +40,6 @@ func For(goos, goarch string) (p Program, ok bool) {
 	}
 	p, err := self()
 	return p, err == nil
-}
-
-// compressedProgram is a program in a zstd frame that says how much it holds.
-func compressedProgram(compressed []byte, sum string) Program {
-	var h zstd.Header
-	err := h.Decode(compressed)
-	return Program{name(sum), int64(h.FrameContentSize), func() ([]byte, error) {
-		if err != nil {
-			return nil, err
-		}
-		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-		if err != nil {
-			return nil, err
-		}
-		defer z.Close()
-		return z.DecodeAll(compressed, make([]byte, 0, h.FrameContentSize)) // checks the frame's sum, too
-	}}
 }
 
 // self is looked at once: it does not change while it runs.
