@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/link/session"
+	"berth/internal/link/wire"
 	"berth/internal/node/join"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
@@ -123,7 +124,7 @@ func (e *Engine) join(ctx, dctx context.Context, v *View, on jobs.Starter, c job
 		return nil, again, err
 	}
 	s, err := session.Open(ctx, rw, rw, session.Options{StartTimeout: joinWait, PingTimeout: joinPing, Home: in.Home, Dir: in.Dir, Env: in.Env, User: v.Spec.User,
-		Confine: v.Spec.Level != "" && v.Spec.Level != jobs.LevelNone})
+		Confine: v.Spec.Level != "" && v.Spec.Level != jobs.LevelNone, NetworkWish: wire.NetworkWish{Visitor: in.Room}})
 	if err != nil {
 		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the guest in the job's place", Err: err,
 			Hint: "did the job just end? berth status " + jobs.Short(v.Spec.ID)}

@@ -111,6 +111,8 @@ type Inside struct {
 	Node   string `json:"node,omitempty"`
 	// Image is where the container's image is run from there; nil without one.
 	Image *ImageUse `json:"image,omitempty"`
+	// Room is that commands run in a room below the container.
+	Room bool `json:"room,omitempty"`
 }
 
 // Cancel is the file "cancel" of a job: its cancellation was requested.

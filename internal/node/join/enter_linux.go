@@ -37,6 +37,7 @@ type program struct {
 	env     []string
 	dir     string
 	guest   *os.File    // inherited as descriptor 3, or nil
+	room    []*os.File  // namespaces that are entered in a second step; inherited behind it
 	alive   func() bool // tells whether its place is still there
 	release func()
 }
@@ -66,32 +67,26 @@ func entering(t *target) (*program, error) {
 			_ = f.Close()
 		}
 	}
-	own := map[string]bool{}
-	for _, ns := range namespaces {
-		path := fmt.Sprintf("/proc/%d/ns/%s", t.init.PID, ns.name)
-		theirs, err := os.Readlink(path)
-		ours, oerr := os.Readlink("/proc/self/ns/" + ns.name)
-		if errors.Is(err, os.ErrNotExist) && errors.Is(oerr, os.ErrNotExist) {
-			continue // this kernel has no such
-		}
-		var f *os.File
-		if err == nil && oerr == nil && theirs != ours {
-			f, err = os.Open(path)
-		}
-		if err := errors.Join(err, oerr); err != nil {
-			p.release()
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "look at the container's namespaces", Err: err,
-				Hint: "did it just end? berth status " + jobs.Short(t.spec.ID)}
-		}
-		if f == nil {
-			continue
-		}
-		held, own[ns.name] = append(held, f), true
+	own, err := p.enter(t, t.init.PID, func(f *os.File) string {
+		held = append(held, f)
 		// By way of this process: what nsenter inherited, the guest would too.
-		p.argv = append(p.argv, fmt.Sprintf("%s/proc/%d/fd/%d", ns.option, os.Getpid(), f.Fd()))
+		return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())
+	})
+	if err == nil && t.room.PID != 0 {
+		// In a second step: what the room has not of its own belongs to the container's
+		// user. From there this process cannot be seen, and the files are inherited.
+		p.argv = append(p.argv, "--preserve-credentials", "--", nsenter)
+		_, err = p.enter(t, t.room.PID, func(f *os.File) string {
+			held, p.room = append(held, f), append(p.room, f)
+			return fmt.Sprintf("/proc/self/fd/%d", 3+len(p.room))
+		})
+	}
+	if err != nil {
+		p.release()
+		return nil, err
 	}
 	switch {
-	case !p.alive():
+	case !p.alive() || t.room.PID != 0 && lease.StartTime(t.room.PID) != t.room.Start:
 		err = &jobs.Error{Kind: jobs.KindAgain, Msg: "the container has just ended", Hint: "berth status " + jobs.Short(t.spec.ID)}
 	case !own["mnt"] || !own["pid"]:
 		err = &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("process %d is not in a container", t.init.PID), Hint: "berth status " + jobs.Short(t.spec.ID)}
@@ -111,6 +106,41 @@ func entering(t *target) (*program, error) {
 	held = append(held, p.guest)
 	p.argv = append(p.argv, "--preserve-credentials", "--", guestPath, "guest", guest.Joined)
 	return p, nil
+}
+
+// enter adds the options of nsenter(1) for the namespaces of a process that this one, or
+// the container that is entered before, is not in. name keeps a file and names it.
+func (p *program) enter(t *target, pid int, name func(*os.File) string) (own map[string]bool, err error) {
+	own = map[string]bool{}
+	for _, ns := range namespaces {
+		path := fmt.Sprintf("/proc/%d/ns/%s", pid, ns.name)
+		theirs, err := os.Readlink(path)
+		from := "/proc/self/ns/" + ns.name
+		if pid != t.init.PID {
+			from = fmt.Sprintf("/proc/%d/ns/%s", t.init.PID, ns.name)
+		}
+		ours, oerr := os.Readlink(from)
+		if errors.Is(err, os.ErrNotExist) && errors.Is(oerr, os.ErrNotExist) {
+			continue // this kernel has no such
+		}
+		if pid == t.init.PID && t.room.PID != 0 && (ns.name == "mnt" || ns.name == "pid" || ns.name == "net") {
+			own[ns.name] = theirs != ours // the room's are entered at once
+			continue
+		}
+		var f *os.File
+		if err == nil && oerr == nil && theirs != ours {
+			f, err = os.Open(path)
+		}
+		if err := errors.Join(err, oerr); err != nil {
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "look at the container's namespaces", Err: err,
+				Hint: "did it just end? berth status " + jobs.Short(t.spec.ID)}
+		}
+		if f != nil {
+			own[ns.name] = true
+			p.argv = append(p.argv, ns.option+name(f))
+		}
+	}
+	return own, nil
 }
 
 // searchPath is where programs of the system are: a step of a job may have no
@@ -204,6 +234,9 @@ func (p *program) pass(stdin io.Reader, stdout, stderr io.Writer) (int, error) {
 	}
 	if p.guest != nil {
 		attr.Files = append(attr.Files, p.guest.Fd())
+	}
+	for _, f := range p.room {
+		attr.Files = append(attr.Files, f.Fd())
 	}
 	pid, err := fork(p.argv, attr, p.guest != nil)
 	ps.close(ps.theirs)

@@ -22,6 +22,7 @@ type target struct {
 	runner lease.Process
 	inside *jobs.Inside
 	init   lease.Process // of the container; zero where this machine has none
+	room   lease.Process // its room's first process; zero where it has no room
 }
 
 // look is how often it is looked whether the place is there.
@@ -97,6 +98,11 @@ func lookAt(dir string) (t *target, why string, err error) {
 		return nil, "no container of job " + short + " is open at the moment", nil
 	}
 	t.init = lease.Process{Host: me.Host, BootID: me.BootID, PID: pid, Start: start}
+	if t.inside.Room {
+		if t.room.PID, t.room.Start, ok = container.Room(pid); !ok {
+			return nil, "the room of job " + short + " is not there at the moment", nil
+		}
+	}
 	if uid, err := owner(pid); err != nil || uid != os.Geteuid() {
 		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the container of job %s does not belong to this user", short), Err: err,
 			Hint: "berth status " + short}

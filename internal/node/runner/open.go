@@ -129,7 +129,8 @@ func (r *attempt) recordInside(c *container.Container, task []string) {
 	}
 	g, self := c.Session().Guest(), lease.Self()
 	in := jobs.Inside{Version: 1, Env: g.Env, Task: task, Home: g.Home, Dir: r.workDir(c),
-		Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Node: r.claim.Node, Image: r.image}
+		Host: self.Host, BootID: self.BootID, PID: self.PID, Start: self.Start, Node: r.claim.Node, Image: r.image,
+		Room: g.Network != nil && g.Network.Room}
 	if _, err := store.SetInside(r.dir, in); err != nil {
 		r.log.Warn("the place of the task could not be recorded; berth shell will not find it", "err", err)
 	}
