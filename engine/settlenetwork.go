@@ -41,8 +41,6 @@ func settleNetwork(p *jobs.Place) error {
 		return absent("[network.build]", p)
 	case can.Daemon && n.Transparent == jobs.TransparentAlways:
 		return absent(`[network] transparent = "always"`, p)
-	case n.Via != "": // the supervisor has no other way out than its node's yet
-		return absent(`network.via = "`+n.Via+`"`, p)
 	}
 	return nil
 }

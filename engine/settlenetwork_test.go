@@ -17,6 +17,7 @@ func TestSettleNetwork(t *testing.T) {
 		return jobs.NetworkBound{Origin: "project P", Mode: mode, Allow: allow}
 	}
 	lake := jobs.Profile{Name: "lake", Network: jobs.NetworkBound{Origin: "profile lake", Mode: "none"}}
+	pond := jobs.NetworkBound{Origin: "profile pond", Mode: "allow", Allow: []string{"a"}}
 	for name, c := range map[string]struct {
 		backend string
 		n       jobs.Network
@@ -29,7 +30,9 @@ func TestSettleNetwork(t *testing.T) {
 		"a profile":              {profile: lake, want: &jobs.Network{Mode: "none", Asked: "open", Bounds: []jobs.NetworkBound{lake.Network}}},
 		"a list":                 {n: list("pypi.org"), want: &jobs.Network{Mode: "allow", Allow: []string{"pypi.org"}}},
 		"a room in docker":       {backend: "docker", n: jobs.Network{Mode: "allow", Transparent: "always"}, code: 78, says: `[network] transparent = "always": not available`},
-		"a way out":              {n: list("pypi.org"), profile: jobs.Profile{Via: "login"}, code: 78, says: `network.via = "login": not available`},
+		"a way out":              {n: list("pypi.org"), profile: jobs.Profile{Via: "login"}, want: &jobs.Network{Mode: "allow", Allow: []string{"pypi.org"}, Via: "login"}},
+		"beside another bound":   {n: jobs.Network{Via: "node", Transparent: "never"}.Within(bound("open")), profile: jobs.Profile{Via: "login", Network: pond}, want: &jobs.Network{Mode: "allow", Asked: "open", Transparent: "never", Bounds: []jobs.NetworkBound{bound("open"), pond}}},
+		"the user's way out":     {n: jobs.Network{Mode: "allow", Via: "node"}, profile: jobs.Profile{Via: "login"}, want: &jobs.Network{Mode: "allow"}},
 		"a way out, and none":    {n: jobs.Network{Mode: "none", Via: "login"}, want: &jobs.Network{Mode: "none"}},
 		"no rule":                {n: list("a b"), code: 2, says: `network of task: allow: "a b": `},
 		"a network with no port": {n: list("10.0.0.0/8"), code: 2, says: "a network needs a port: 10.0.0.0/8:443"},

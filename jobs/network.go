@@ -185,10 +185,14 @@ func (n Network) Settled() Network {
 	return n
 }
 
-// Within is the network with another bound.
+// Within is the network with another bound. What has no meaning with this one alone may
+// have one with the next, and stays until it is settled.
 func (n Network) Within(b NetworkBound) Network {
+	via, transparent, opaque := n.Via, n.Transparent, n.Opaque
 	n.Bounds = append(slices.Clone(n.Bounds), b)
-	return n.Settled()
+	n = n.Settled()
+	n.Via, n.Transparent, n.Opaque = via, transparent, opaque
+	return n
 }
 
 // NarrowedBy is the origin of the bound that the mode comes from; "" is that it is the
