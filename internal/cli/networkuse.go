@@ -171,7 +171,7 @@ func envNetworkRows(name string, recorded []byte) [][2]string {
 		return nil
 	}
 	allow := func(word string) string { return "berth network allow --env " + name + " " + word }
-	return append([][2]string{{"reached", networkText(f.Use(), allow, "berth network show --refused --env "+name)}}, networkUseRows(f.Use())...)
+	return append([][2]string{{"network use", networkText(f.Use(), allow, "berth network show --refused --env "+name)}}, networkUseRows(f.Use())...)
 }
 
 // networkUseRows are all that is worth saying of it.
