@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -60,7 +61,7 @@ func (e *Engine) relayFiles() (relayFiles, error) {
 	if err != nil {
 		return relayFiles{}, err
 	}
-	base := filepath.Join(dir, socket.Name("relay", "relay", e.Store.Home()))
+	base := strings.TrimSuffix(filepath.Join(dir, socket.Name("relay", "relay", e.Store.Home())), ".sock")
 	return relayFiles{base + ".lock", base + ".json", base + ".log"}, nil
 }
 

@@ -68,6 +68,7 @@ func Profile(name string, here, node *Place) string {
 	profileScratch(line, from, where)
 	profileGPUs(line, here, from)
 	profileProxy(line, from, where)
+	profileWay(line, from, where)
 	if slurm {
 		profileSlurm(line, here, forbid, node.data(IDNode, "account"))
 	}
@@ -153,6 +154,15 @@ func profileProxy(line func(string, ...any), from *Place, where string) {
 		}
 	}
 	line("")
+}
+
+func profileWay(line func(string, ...any), from *Place, where string) {
+	if via := from.data("way", "via"); via != "" && via != jobs.ViaNode {
+		line("# Tried on %s: where a task's network is a list of names, its connections leave in this way alone.", remark(where))
+		line("[network]")
+		line("via = %s", quote(via))
+		line("")
+	}
 }
 
 func profileSlurm(line func(string, ...any), here *Place, forbid []string, demanded string) {

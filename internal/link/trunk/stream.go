@@ -170,32 +170,31 @@ func (s *Stream[Q, A]) Send(r io.Reader) error {
 	return err
 }
 
-// A Conn is the near side's end of a conversation, within this process.
+// A Conn is a conversation as a connection, within this process.
 type Conn[Q any, A Answer] struct {
-	s *Stream[Q, A]
-	r *io.PipeReader
+	s     *Stream[Q, A]
+	grant func(n int)
 }
 
 // Conn returns it. Where the end of the bytes has not come, the error of reading is the far
 // side's last word, or that the link is broken.
-func (s *Stream[Q, A]) Conn() *Conn[Q, A] {
-	r, w := io.Pipe()
-	go func() {
-		err := s.Drain(w)
-		s.mu.Lock()
-		if err == nil {
-			err = s.cut
+func (s *Stream[Q, A]) Conn() *Conn[Q, A] { return &Conn[Q, A]{s, s.t.out.Credits(s.t.theirs, s.id)} }
+
+func (c *Conn[Q, A]) Read(p []byte) (int, error) {
+	n, err := c.s.down.Read(p, c.grant)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		switch {
+		case c.s.cut == nil: // all has come, or the other side wants no more
+			err = io.EOF
+		case !errors.Is(c.s.cut, io.EOF):
+			err = c.s.cut
 		}
-		s.mu.Unlock()
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		_ = w.CloseWithError(err) // nil is io.EOF
-	}()
-	return &Conn[Q, A]{s: s, r: r}
+	}
+	return n, err
 }
 
-func (c *Conn[Q, A]) Read(p []byte) (int, error)  { return c.r.Read(p) }
 func (c *Conn[Q, A]) Write(p []byte) (int, error) { return c.s.Up.Write(p) }
 
 // CloseWrite tells the other side that no more comes.
@@ -206,7 +205,6 @@ func (c *Conn[Q, A]) CloseWrite() error {
 
 // Close ends the conversation.
 func (c *Conn[Q, A]) Close() error {
-	_ = c.r.Close()
 	c.s.Terminate()
 	return nil
 }

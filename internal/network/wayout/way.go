@@ -17,6 +17,11 @@ type Way interface {
 	Dial(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error)
 }
 
+// ByName is a way that resolves where it connects.
+type ByName interface {
+	DialName(ctx context.Context, host string, port uint16) (net.Conn, error)
+}
+
 // Open makes the way of a network for the attempt or environment in dir. Closing it ends
 // the connections of a relay.
 func Open(n jobs.Network, dir string) (Way, io.Closer, error) {
@@ -41,9 +46,7 @@ func Open(n jobs.Network, dir string) (Way, io.Closer, error) {
 // Use has a judge take a way.
 func Use(o *judge.Options, w Way) {
 	o.Resolver, o.Dial, o.Own = w, w.Dial, own
-	if p, ok := w.(interface {
-		DialName(ctx context.Context, host string, port uint16) (net.Conn, error)
-	}); ok {
+	if p, ok := w.(ByName); ok {
 		o.DialName = p.DialName
 	}
 	if r, ok := w.(*Relay); ok {
