@@ -75,10 +75,13 @@ func or(a, b string) string {
 	return b
 }
 
-// prelude has clients trust the authority, and write where they may.
-func prelude() string {
+// prelude has clients trust the authority, write where they may, and know a proxy or none.
+func prelude(proxied bool) string {
 	var b strings.Builder
 	b.WriteString("cd /tmp || exit 1\n")
+	if !proxied {
+		b.WriteString("unset http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY NODE_USE_ENV_PROXY GIT_SSH_COMMAND\n")
+	}
 	for _, e := range append(clientEnv("/opt/ca.pem"), "npm_config_update_notifier=false", "PATH=$PATH:/usr/local/go/bin") {
 		name, value, _ := strings.Cut(e, "=")
 		fmt.Fprintf(&b, "export %s=\"%s\"\n", name, value)
@@ -153,7 +156,16 @@ func TestClients(t *testing.T) {
 	needNode(t)
 	all := here(t, clients, false)
 	at := mark(t)
-	tried(t, all, job(t, append(list(), javaFlags(t)...), "bash", "-c", prelude()+scripts(all, "allowed", "denied")), map[string]bool{"allowed": true, "denied": false})
+	tried(t, all, job(t, append(list(), javaFlags(t)...), "bash", "-c", prelude(false)+scripts(all, "allowed", "denied")), map[string]bool{"allowed": true, "denied": false})
+	onlyAllowed(t, at)
+}
+
+// The proxy door alone: for whoever heeds http_proxy.
+func TestClientsProxy(t *testing.T) {
+	needNode(t)
+	all := here(t, clients, true)
+	at := mark(t)
+	tried(t, all, alone(t, list(), "bash", "-c", prelude(true)+`test -n "$http_proxy" || echo no proxy; `+scripts(all, "allowed", "denied")), map[string]bool{"allowed": true, "denied": false})
 	onlyAllowed(t, at)
 }
 
@@ -161,5 +173,5 @@ func TestClients(t *testing.T) {
 func TestClientsOpen(t *testing.T) {
 	needNode(t)
 	all := slices.DeleteFunc(here(t, clients, false), func(c client) bool { return c.allowed != "" })
-	tried(t, all, job(t, append([]string{"--network", "open"}, javaFlags(t)...), "bash", "-c", prelude()+scripts(all, "denied")), map[string]bool{"denied": true})
+	tried(t, all, job(t, append([]string{"--network", "open"}, javaFlags(t)...), "bash", "-c", prelude(false)+scripts(all, "denied")), map[string]bool{"denied": true})
 }

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"os"
 	"strings"
 
 	"os/exec"
@@ -19,11 +20,24 @@ func berth(t *testing.T, words ...string) *exec.Cmd {
 	return command(t, append([]string{filepath.Join(top, "bin", "berth")}, words...)...)
 }
 
-// job runs a command in a container with flags, and returns what it has printed.
+// job runs a command in a container with flags, and variables of berth's before them, and returns what it has printed.
 func job(t *testing.T, flags []string, argv ...string) ran {
 	t.Helper()
-	words := append([]string{"run", "--scheduler", "local", "--backend", "bwrap", "--bind", filepath.Join(top, "bin") + ":/opt/bin", "--bind", filepath.Join(top, "internet", "ca.pem") + ":/opt/ca.pem"}, flags...)
-	return run(t, berth(t, append(append(words, "--"), argv...)...))
+	env := 0
+	for env < len(flags) && !strings.HasPrefix(flags[env], "-") {
+		env++
+	}
+	words := []string{"run", "--scheduler", "local", "--bind", filepath.Join(top, "bin") + ":/opt/bin", "--bind", filepath.Join(top, "internet", "ca.pem") + ":/opt/ca.pem"}
+	if !slices.Contains(flags, "--backend") {
+		words = append(words, "--backend", "bwrap")
+	}
+	c := berth(t, slices.Concat(words, flags[env:], []string{"--"}, argv)...)
+	if slices.Contains(flags, "docker") { // whose daemon listens to root
+		c.SysProcAttr, c.Dir = nil, top
+		c.Env = append(c.Env, "HOME="+filepath.Join(top, "root"), "TMPDIR="+filepath.Join(top, "root"))
+	}
+	c.Env = append(c.Env, flags[:env]...)
+	return run(t, c)
 }
 
 // withoutRoom is what a task can do where it has none: the first process of its container is bwrap's, which is the
@@ -36,7 +50,12 @@ var machines = []string{"sockets to virtual machines and their host", "families 
 // escape plays the probe in a container: all it tries has to hold, but for what is known to be open.
 func escape(t *testing.T, flags, known []string, args ...string) {
 	t.Helper()
-	got := job(t, flags, append([]string{"/opt/bin/probe"}, probeArgs(args...)...)...)
+	heard(t, job(t, flags, append([]string{"/opt/bin/probe"}, probeArgs(args...)...)...), known)
+}
+
+// heard looks at what a probe has said.
+func heard(t *testing.T, got ran, known []string) {
+	t.Helper()
 	all := probes(t, got.out)
 	if len(all) < 10 || got.code != 0 {
 		t.Fatalf("%d lines, exit code %d: %s\n%s", len(all), got.code, got.out, got.err)
@@ -84,6 +103,35 @@ func TestEscapesAllow(t *testing.T) {
 	needNode(t)
 	at := mark(t)
 	escape(t, list(), machines)
+	onlyAllowed(t, at)
+}
+
+// alone is job without the transparent door.
+func alone(t *testing.T, flags []string, argv ...string) ran {
+	t.Helper()
+	dir := filepath.Join(top, "never", "berth")
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte("[network]\ntransparent = \"never\"\n"), 0o644))
+	return job(t, append([]string{"XDG_CONFIG_HOME=" + filepath.Dir(dir)}, flags...), argv...)
+}
+
+// The proxy door, beside the other one and alone.
+func TestEscapesProxy(t *testing.T) {
+	needNode(t)
+	script := "/opt/bin/probe " + strings.Join(probeArgs("-proxy", "${http_proxy#http://}"), " ")
+	for _, in := range []func(*testing.T, []string, ...string) ran{job, alone} {
+		at := mark(t)
+		heard(t, in(t, list(), "sh", "-c", script), nil)
+		onlyAllowed(t, at)
+	}
+}
+
+// Without the transparent door all is shut but the proxy.
+func TestEscapesAlone(t *testing.T) {
+	needNode(t)
+	at := mark(t)
+	probe := append([]string{"/opt/bin/probe"}, probeArgs("-many", "0", "-skip", "signals to the first process,one of several addresses")...)
+	heard(t, alone(t, list(), probe...), slices.Concat(withoutRoom, machines))
 	onlyAllowed(t, at)
 }
 

@@ -59,6 +59,9 @@ func furnish() error {
 			return err
 		}
 	}
+	if err := os.MkdirAll(filepath.Join(top, "root"), 0o700); err != nil {
+		return err
+	}
 	for _, at := range [][2]string{{"tcp", "127.0.0.1:" + strconv.Itoa(loopPort)}, {"tcp", "[::1]:" + strconv.Itoa(loopPort)}, {"tcp", internet.NodeAddr + ":" + strconv.Itoa(loopPort)}, {"unix", "@" + abstract}, {"unix", socketPath()}} {
 		l, err := net.Listen(at[0], at[1])
 		if err != nil {

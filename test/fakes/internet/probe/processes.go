@@ -55,9 +55,10 @@ var processes = []probe{
 					continue
 				}
 				// Who reads of its streams takes from the guest.
-				if strings.HasPrefix(file, "fd/") || file == "cwd/." || file == "map_files" {
-					err = nil
-				} else {
+				switch {
+				case file == "map_files":
+					_, err = f.Readdirnames(1)
+				case !strings.HasPrefix(file, "fd/") && file != "cwd/.":
 					_, err = f.Read(make([]byte, 1))
 				}
 				if _ = f.Close(); err == nil {
