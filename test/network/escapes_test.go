@@ -44,9 +44,6 @@ func job(t *testing.T, flags []string, argv ...string) ran {
 // same user's and has the guest's streams. It is no way out: what the guest is told there ends the task's own attempt.
 var withoutRoom = []string{"tracing the first process", "the first process in /proc", "memory and files of the first process", "limits of the first process"}
 
-// machines are sockets to the host of a virtual machine, which no namespace of the network keeps apart.
-var machines = []string{"sockets to virtual machines and their host", "families of other networks"}
-
 // escape plays the probe in a container: all it tries has to hold, but for what is known to be open.
 func escape(t *testing.T, flags, known []string, args ...string) {
 	t.Helper()
@@ -56,13 +53,13 @@ func escape(t *testing.T, flags, known []string, args ...string) {
 // heard looks at what a probe has said.
 func heard(t *testing.T, got ran, known []string) {
 	t.Helper()
-	all := probes(t, got.out)
-	if len(all) < 10 || got.code != 0 {
-		t.Fatalf("%d lines, exit code %d: %s\n%s", len(all), got.code, got.out, got.err)
+	all, err := internet.ReadProbes(got.out)
+	if len(all) < 10 || got.code != 0 || err != nil {
+		t.Fatalf("%d lines, exit code %d, %v: %s\n%s", len(all), got.code, err, got.out, got.err)
 	}
 	for _, p := range all {
-		if p.word == "open" && !slices.Contains(known, p.name) {
-			t.Errorf("%s: open: %s", p.name, p.seen)
+		if p.Open && !slices.Contains(known, p.Name) {
+			t.Errorf("%s: open: %s", p.Name, p.Seen)
 		}
 	}
 }
@@ -72,7 +69,7 @@ func TestEscapesNone(t *testing.T) {
 	needNode(t)
 	at := mark(t)
 	// A signal ends the guest there, and one of several addresses is to be reached.
-	escape(t, []string{"--network", "none"}, slices.Concat(withoutRoom, machines), "-many", "0", "-skip", "signals to the first process,one of several addresses")
+	escape(t, []string{"--network", "none"}, slices.Concat(withoutRoom, internet.Machines), "-many", "0", "-skip", "signals to the first process,one of several addresses")
 	for _, e := range arrived(t, at) {
 		t.Errorf("arrived: %+v", e)
 	}
@@ -80,29 +77,19 @@ func TestEscapesNone(t *testing.T) {
 
 // list is what the task of the tests may reach. Names whose addresses are refused are allowed as names.
 func list() (flags []string) {
-	words := []string{
-		"allowed.test", "www.allowed.test", "cdn.allowed.test", "*.wild.allowed.test", "mixed.test", "rebind.test:80,8099", "raw.test:4000", "cname.test", "api.test",
-		"pypi.test", "files.pypi.test", "npm.test", "goproxy.test", "git.test:443,22",
-	}
-	for _, name := range refused {
-		words = append(words, name+":80,8099")
-	}
 	flags = []string{"--network", "allow"}
-	for _, w := range words {
+	for _, w := range internet.Allowed() {
 		flags = append(flags, "--allow", w)
 	}
 	return flags
 }
-
-// refused are names of addresses that no name may lead to.
-var refused = []string{"private.test", "loop.test", "loop6.test", "meta.test", "mapped.test", "nat64.test", "sixtofour.test", "ula.test", "zero.test", "node.test"}
 
 // With names on a list nothing leads anywhere else, and the internet has seen no packet and
 // no question of it. Only the supervisor asks, and connects.
 func TestEscapesAllow(t *testing.T) {
 	needNode(t)
 	at := mark(t)
-	escape(t, list(), machines)
+	escape(t, list(), internet.Machines)
 	onlyAllowed(t, at)
 }
 
@@ -131,27 +118,14 @@ func TestEscapesAlone(t *testing.T) {
 	needNode(t)
 	at := mark(t)
 	probe := append([]string{"/opt/bin/probe"}, probeArgs("-many", "0", "-skip", "signals to the first process,one of several addresses")...)
-	heard(t, alone(t, list(), probe...), slices.Concat(withoutRoom, machines))
+	heard(t, alone(t, list(), probe...), slices.Concat(withoutRoom, internet.Machines))
 	onlyAllowed(t, at)
 }
 
 // onlyAllowed looks at what has arrived since a mark.
 func onlyAllowed(t *testing.T, at int) {
 	t.Helper()
-	const web, front, packages, model, raw = "11.22.33.10", "11.22.33.12", "11.22.33.13", "11.22.33.14", "11.22.33.15"
-	fine := []string{
-		"udp " + internet.Resolver + ":53", "tcp " + internet.Resolver + ":53", "tcp " + web + ":80", "tcp " + web + ":443", "tcp " + front + ":80", "tcp " + front + ":443",
-		"tcp " + packages + ":80", "tcp " + packages + ":443", "tcp " + packages + ":22", "tcp " + model + ":443", "tcp " + raw + ":4000",
-	}
-	allowed := append([]string{
-		"allowed.test", "www.allowed.test", "cdn.allowed.test", "mixed.test", "rebind.test", "raw.test", "cname.test", "api.test", "pypi.test", "files.pypi.test", "npm.test", "goproxy.test", "git.test",
-	}, refused...)
-	for _, e := range arrived(t, at) {
-		switch {
-		case e.Kind == "packet" && slices.Contains(fine, e.What+" "+e.To), e.Kind == "tcp" && slices.Contains(fine, "tcp "+e.To), e.Kind == "ssh":
-		case (e.Kind == "dns" || e.Kind == "tls" || e.Kind == "http") && (slices.Contains(allowed, e.Name) || strings.HasSuffix(e.Name, ".wild.allowed.test")):
-		default:
-			t.Errorf("arrived: %+v", e)
-		}
+	for _, e := range internet.Stray(internet.Sites, arrived(t, at)) {
+		t.Errorf("arrived: %+v", e)
 	}
 }

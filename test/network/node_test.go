@@ -11,9 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -27,7 +25,7 @@ const user = 4242
 
 // On the loopback of the node, which no task may reach.
 const (
-	loopPort = 8099
+	loopPort = internet.LoopPort
 	abstract = "berth-test-abstract"
 )
 
@@ -130,22 +128,4 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// probed is what a probe says: held or open, and what was seen, by name.
-type probed struct {
-	name, word, seen string
-}
-
-func probes(t *testing.T, out string) (all []probed) {
-	t.Helper()
-	for line := range strings.Lines(out) {
-		f := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3)
-		if len(f) != 3 || !slices.Contains([]string{"held", "open"}, f[1]) {
-			t.Errorf("no line of a probe: %q", line)
-			continue
-		}
-		all = append(all, probed{f[0], f[1], f[2]})
-	}
-	return all
 }

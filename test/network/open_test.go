@@ -33,14 +33,14 @@ var closed = []string{
 func TestProbesSee(t *testing.T) {
 	needNode(t)
 	got := run(t, command(t, append([]string{filepath.Join(top, "bin", "probe")}, probeArgs("-many", "50")...)...))
-	all := probes(t, got.out)
-	if len(all) < 60 || got.code != 0 {
-		t.Errorf("%d lines, exit code %d: %s", len(all), got.code, got.err)
+	all, err := internet.ReadProbes(got.out)
+	if len(all) < 60 || got.code != 0 || err != nil {
+		t.Errorf("%d lines, exit code %d, %v: %s", len(all), got.code, err, got.err)
 	}
 	for _, p := range all {
-		flood := strings.HasPrefix(p.name, "a flood ") // is open where nothing works afterwards
-		if want := !flood && !slices.Contains(closed, p.name); p.word != "open" && want || p.word == "open" && flood {
-			t.Errorf("%s: %s: %s", p.name, p.word, p.seen)
+		flood := strings.HasPrefix(p.Name, "a flood ") // is open where nothing works afterwards
+		if want := !flood && !slices.Contains(closed, p.Name); !p.Open && want || p.Open && flood {
+			t.Errorf("%s: open %t: %s", p.Name, p.Open, p.Seen)
 		}
 	}
 	// And the internet has seen what has arrived.

@@ -20,6 +20,7 @@ const (
 	roleVar  = "BERTH_TEST_INTERNET"
 	roleNode = "node"
 	roleNet  = "internet"
+	roleRun  = "run"
 )
 
 // What [Around] makes. The node's own addresses are of another network than those of sites:
@@ -39,8 +40,8 @@ const (
 // ErrNoNamespaces is that of a process that may make none.
 var ErrNoNamespaces = errors.New("only root makes network namespaces")
 
-// Around has this program started again on a machine of its own, a network and a mount namespace, whose only
-// way out is a small internet in another one; run is called there. The name server of that machine
+// Around has this program started again on a machine of its own, of namespaces, whose only
+// way out is a small internet in another network namespace; run is called there. The name server of that machine
 // is the internet's. All of it ends with this process, and nothing of the machine changes.
 // Dir has ca.pem and log.jsonl in it. It is to be called first of all, and with the same
 // arguments; the environment says which part a process plays.
@@ -49,12 +50,17 @@ func Around(dir string, run func() int) (code int, err error) {
 	case roleNet:
 		return 1, beInternet(dir)
 	case roleNode:
-		return beNode(dir, run)
+		return beNode(dir)
+	case roleRun:
+		if err := os.Unsetenv(roleVar); err != nil {
+			return 0, err
+		}
+		return run(), nil
 	}
 	if os.Getuid() != 0 {
 		return 0, ErrNoNamespaces
 	}
-	c := again(roleNode, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS)
+	c := again(roleNode, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS|syscall.CLONE_NEWPID)
 	c.Stdin = os.Stdin
 	err = c.Run()
 	var ended *exec.ExitError
@@ -73,11 +79,9 @@ func again(role string, flags uintptr) *exec.Cmd {
 	return c
 }
 
-func beNode(dir string, run func() int) (code int, err error) {
-	if err := os.Unsetenv(roleVar); err != nil {
-		return 0, err
-	}
-	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+// beNode is the first process of the node: with it ends all that the tests have left.
+func beNode(dir string) (code int, err error) {
+	if err := errors.Join(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""), syscall.Mount("proc", "/proc", "proc", 0, "")); err != nil {
 		return 0, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -107,10 +111,6 @@ func beNode(dir string, run func() int) (code int, err error) {
 	if err := c.Start(); err != nil {
 		return 0, err
 	}
-	defer func() {
-		_ = in.Close()
-		_ = c.Wait()
-	}()
 	if err := ip("link set lo up",
 		"link add net type veth peer name node netns "+strconv.Itoa(c.Process.Pid),
 		"addr add "+NodeAddr+"/24 dev net", "-6 addr add "+nodeV6+"/64 dev net nodad", "link set net up",
@@ -123,7 +123,25 @@ func beNode(dir string, run func() int) (code int, err error) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		return 0, fmt.Errorf("the internet did not start: %q, %w", line, err)
 	}
-	return run(), nil
+	tests := again(roleRun, 0)
+	tests.Stdin = os.Stdin
+	if err := tests.Start(); err != nil {
+		return 0, err
+	}
+	for {
+		var status syscall.WaitStatus
+		switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return 0, err
+		case pid == tests.Process.Pid && status.Signaled():
+			return 128 + int(status.Signal()), nil
+		case pid == tests.Process.Pid:
+			return status.ExitStatus(), nil
+		case pid == c.Process.Pid:
+			return 0, errors.New("the internet has ended")
+		}
+	}
 }
 
 // beInternet is the other side of the node's only link. It has the address of every

@@ -29,7 +29,9 @@ func TestMain(m *testing.M) {
 		leave(pool.Main(args))
 	}
 	batch.Schedulers = append(batch.Schedulers, pool.Inside{})
-	all.Clusters = append(all.Clusters, func(jobs.Starter, string, all.Asking) jobs.Cluster { return pool.New(os.Getenv("POOL_YARD"), os.Args[0]) })
+	all.Clusters = append(all.Clusters, func(jobs.Starter, string, all.Asking) jobs.Cluster {
+		return pool.New(os.Getenv("POOL_YARD"), os.Args[0])
+	})
 	if node.Is(args) || len(args) > 0 && (args[0] == jobs.VerbWatch || args[0] == jobs.VerbFollow) {
 		leave(engine.NodeMain(args))
 	}

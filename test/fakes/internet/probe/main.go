@@ -7,6 +7,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -106,7 +107,9 @@ func plainly(url, name string) int {
 			var b []byte
 			b, err = io.ReadAll(r.Body)
 			_ = r.Body.Close()
-			out = string(b)
+			if out = string(b); err == nil && r.StatusCode != http.StatusOK {
+				err = errors.New(r.Status)
+			}
 		}
 	} else {
 		var all []string
