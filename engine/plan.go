@@ -136,6 +136,9 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := e.settleEnv(s, t, dry); err != nil {
 		return nil, err
 	}
+	if err := settleCredentials(s); err != nil {
+		return nil, err
+	}
 	if err := e.checkBinds(&s.Place, w); err != nil {
 		return nil, err
 	}

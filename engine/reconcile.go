@@ -100,7 +100,7 @@ func (e *Engine) reconcile(ctx context.Context, recs []*jobs.Record) []View {
 			continue
 		case v.State.Final() || a.Over():
 			accepted := a.Decision != nil && a.Decision.Verb == jobs.VerbAccept || r.Spec.Retry == nil && a.Verdict != nil
-			if (len(r.Spec.EnvNames) > 0 || r.Spec.External != nil) && accepted {
+			if (len(r.Spec.EnvNames) > 0 || len(r.Spec.Credentials) > 0 || r.Spec.External != nil) && accepted {
 				store.DropSecrets(r.Dir) // whoever concluded that may have been killed before
 			}
 			continue

@@ -137,6 +137,11 @@ func (e *Engine) prepare(ctx context.Context, s *jobs.Spec, t jobs.Task, info jo
 		v, _ := e.Getenv(name)
 		o.Secrets = append(o.Secrets, name+"="+v)
 	}
+	keys, err := e.credentialKeys(ctx, s, t)
+	if err != nil {
+		return nil, err
+	}
+	o.Secrets = append(o.Secrets, keys...)
 	if p := e.program(s.External, s.Backend); p != nil {
 		o.Secrets = append(o.Secrets, p.Keys()...) // for the program alone, where the attempt begins
 	}

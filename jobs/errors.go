@@ -29,6 +29,7 @@ const (
 	CodeNoChanges   = 7
 	CodePending     = 8
 	CodeOutOfScope  = 9
+	CodeCap         = 10
 	CodePartial     = 11
 	CodeAgain       = 75
 	CodeConfig      = 78

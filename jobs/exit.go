@@ -68,6 +68,7 @@ type ExitRecord struct {
 	Overlay *OverlayUse `json:"overlay,omitempty"`
 	// NetworkUse is what it did with a network that is judged; nil is that there was no judge.
 	NetworkUse *NetworkUse `json:"network_use,omitempty"`
+	Usage      *Usage      `json:"usage,omitempty"` // of models; nil where the broker had no request
 	Notes      []string    `json:"notes,omitempty"` // limits dropped, programs chosen
 }
 

@@ -23,10 +23,15 @@ type Place struct {
 	Resources   Resources `json:"resources,omitzero"`
 	GPU         string    `json:"gpu,omitempty"` // "", "nvidia" or "amd"; what counts is [Place.GPUKind]
 	Network     Network   `json:"network,omitzero"`
-	Hostname    string    `json:"hostname,omitempty"` // inside the container; "" is the backend's choice
-	Fakeroot    bool      `json:"fakeroot,omitempty"`
-	Dir         string    `json:"dir,omitempty"`     // where sessions begin; "" is HOME
-	Scratch     string    `json:"scratch,omitempty"` // as in a profile
+	// Credentials are keys that are used for it and never seen inside, Caps what ends it
+	// where it has asked models for more, by these Prices.
+	Credentials []Credential `json:"credentials,omitempty"`
+	Caps        Caps         `json:"caps,omitzero"`
+	Prices      Prices       `json:"prices,omitzero"`
+	Hostname    string       `json:"hostname,omitempty"` // inside the container; "" is the backend's choice
+	Fakeroot    bool         `json:"fakeroot,omitempty"`
+	Dir         string       `json:"dir,omitempty"`     // where sessions begin; "" is HOME
+	Scratch     string       `json:"scratch,omitempty"` // as in a profile
 	// Docker, SSH and External are what these backends alone understand.
 	Docker   *DockerSpec   `json:"docker,omitempty"`
 	SSH      *SSHSpec      `json:"ssh,omitempty"`

@@ -41,6 +41,8 @@ var taskKeyFlags = []keyFlag{
 	{name: "template", table: "terminal", key: "template", kind: strict.String, help: "use the template `NAME` instead of an image (berth template ls)"},
 	{name: "keep", table: "terminal", key: "keep", means: "always", help: "keep the writable layer as overlay kept/ID (berth overlay ls --all)"},
 	{name: "keep-failed", table: "terminal", key: "keep", means: "failed", help: "keep the writable layer when the job fails"},
+	{name: "credential", key: "credentials", kind: strict.List,
+		help: "use the key `NAME` of the configuration, which the task never sees: anthropic, openai, github and others; repeatable"},
 	{name: "retry", key: "retry", kind: strict.String,
 		help: "retry after a failure of the site, or with more memory: `on|off` (default on, with --login off); [retry] in a task file says how often"},
 	{name: "resume", key: "resume", kind: strict.String,

@@ -371,7 +371,11 @@ func (c *Config) Task(t *jobs.Task) (notes []string, err error) {
 	if t.SSH == nil {
 		t.SSH = low.SSH
 	}
+	low.Caps = jobs.Caps{} // these are bounds
 	keys.Under(&t.Place, low.Place, "")
+	if err := c.credentials(t); err != nil {
+		return notes, err
+	}
 	if t.External == nil {
 		t.External = low.External
 	}

@@ -55,6 +55,8 @@ func tomlOf(k *Key, got any, text string) string {
 	switch v := got.(type) {
 	case bool, int:
 		return shown(v)
+	case jobs.USD:
+		return text
 	case jobs.Bytes, time.Duration:
 		if _, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return text

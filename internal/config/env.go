@@ -147,7 +147,7 @@ func (k *Key) Parse(text, place string) (any, error) {
 			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: place + " " + err.Error()}
 		}
 		flag.Kind, flag.Values = strict.List, list
-	case Text, Word, Path, Image:
+	case Text, Word, Path, Image, Dollars:
 	}
 	doc := strict.Flags([]strict.Flag{flag})
 	t := doc.Root()

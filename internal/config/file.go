@@ -18,6 +18,9 @@ type file struct {
 	bounds   map[string]Value // of a project, see [Key.Bound]
 	targets  map[string]*target
 	projects []project
+	// credentials and prices are of the user's file alone.
+	credentials map[string]*jobs.Credential
+	prices      jobs.Prices
 }
 
 // target is a table [targets.NAME].
@@ -53,13 +56,15 @@ func parse(path string, data []byte, layer string) (*file, error) {
 	f.values = f.keys(root, Keys)
 	if layer == layerProject {
 		const own = "belongs into your own config.toml: a project's file is anybody's"
-		root.Refuse(own, "targets", "projects", "max", "forbid", "allow")
+		root.Refuse(own, "targets", "projects", "max", "credentials", "prices", "forbid", "allow")
 	} else {
 		const guarded = "is not needed: a project's file may do nothing that opens this machine, " +
 			"unless [projects.\"DIR\"] allow = [...] says so; [max] bounds what it may ask for"
 		root.Refuse(guarded, "forbid", "allow", "guard")
 		f.readTargets(root.Table("targets"))
 		f.readProjects(root.Table("projects"))
+		f.readCredentials(root.Table("credentials"))
+		f.readPrices(root.Table("prices"))
 	}
 	if err := doc.Err(); err != nil {
 		return nil, err

@@ -16,25 +16,26 @@ type Type int
 
 // The types. In brackets what [Value.V] holds then.
 const (
-	Text   Type = iota // a line of text [string]
-	Word               // one of Key.Words [string]
-	Bool               // [bool]
-	Count              // a whole number from Key.Least on [int]
-	Size               // "512MiB", or a whole number of MiB; 0 is no limit [jobs.Bytes]
-	Time               // "90s", or a whole number of seconds; 0 is no limit [time.Duration]
-	Path               // a path of this machine, relative to the file's directory [string]
-	Image              // a path, or a reference with "://" [string]
-	List               // strings [[]string]
-	Pairs              // a table of strings, or a list of "NAME=VALUE" [[]string]
-	GPUs               // a whole number, or "TYPE:NUMBER" [string]
-	Tables             // a table of tables of strings, or a list of "NAME.OPTION=VALUE" [[]string]
+	Text    Type = iota // a line of text [string]
+	Word                // one of Key.Words [string]
+	Bool                // [bool]
+	Count               // a whole number from Key.Least on [int]
+	Size                // "512MiB", or a whole number of MiB; 0 is no limit [jobs.Bytes]
+	Time                // "90s", or a whole number of seconds; 0 is no limit [time.Duration]
+	Path                // a path of this machine, relative to the file's directory [string]
+	Image               // a path, or a reference with "://" [string]
+	List                // strings [[]string]
+	Pairs               // a table of strings, or a list of "NAME=VALUE" [[]string]
+	GPUs                // a whole number, or "TYPE:NUMBER" [string]
+	Tables              // a table of tables of strings, or a list of "NAME.OPTION=VALUE" [[]string]
+	Dollars             // "0.50", or a number [jobs.USD]
 )
 
 // String names the type as the user's page does.
 func (t Type) String() string {
 	return [...]string{
 		"text", "word", "true or false", "whole number", "size", "duration",
-		"path", "image", "list", "table", "number or `TYPE:NUMBER`", "tables",
+		"path", "image", "list", "table", "number or `TYPE:NUMBER`", "tables", "US dollars",
 	}[t]
 }
 
@@ -88,7 +89,7 @@ type Key struct {
 // Keys is the table of all keys outside of [targets] and [projects], in the
 // order in which they are shown.
 var Keys = slices.Concat(placeKeys, networkKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys,
-	of("resources"), of("slurm"), notifyKeys, maxKeys)
+	of("resources"), of("slurm"), of("caps"), notifyKeys, maxKeys)
 
 // safe judges the values of [keys.Fields] that a project may set with a word; of
 // limits it is [bounded].
@@ -112,6 +113,8 @@ func of(table string) (out []Key) {
 			k.Type = Time
 		case *bool:
 			k.Type = Bool
+		case *jobs.USD:
+			k.Type = Dollars
 		case *[]string:
 			k.Type = List
 		}
@@ -120,6 +123,9 @@ func of(table string) (out []Key) {
 			k.Type = GPUs
 		case f.Words != nil:
 			k.Type = Word
+		}
+		if table == "caps" {
+			k.Least = 1
 		}
 		if k.Allow == "limits" {
 			k.Least, k.Safe = 1, bounded
@@ -155,7 +161,7 @@ func Find(name string) *Key {
 }
 
 // ofUser tells of a table that no target has.
-func ofUser(table string) bool { return table == "max" || table == "notify" }
+func ofUser(table string) bool { return table == "max" || table == "notify" || table == "caps" }
 
 // table and leaf are the two parts of a key's name.
 func (k *Key) table() string {

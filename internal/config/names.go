@@ -179,7 +179,7 @@ func (c *Config) ofTarget(p place) (Value, error) {
 // JSON is the value for programs: in its own type, and a secret not at all.
 func (v Value) JSON() any {
 	switch got := v.V.(type) {
-	case jobs.Bytes, time.Duration:
+	case jobs.Bytes, time.Duration, jobs.USD:
 		return shown(got)
 	case nil:
 		return nil

@@ -156,6 +156,9 @@ func (k *Key) typed(v strict.Value) (got any, ok bool) {
 		return pairs(v)
 	case Tables:
 		return tables(v)
+	case Dollars:
+		u := keys.USD(v)
+		return u, u != 0
 	case GPUs:
 		s := keys.GPUs(v)
 		return s, s != ""
@@ -262,6 +265,8 @@ func shown(v any) string {
 		return strconv.FormatBool(v)
 	case int:
 		return strconv.Itoa(v)
+	case jobs.USD:
+		return v.String()
 	case jobs.Bytes:
 		if v == 0 {
 			return "0"

@@ -86,7 +86,7 @@ func (f *Field) Kind() strict.Kind {
 		return strict.Int
 	case *bool:
 		return strict.Bool
-	case *string, *jobs.Bytes, *time.Duration, **jobs.SSHSpec:
+	case *string, *jobs.Bytes, *time.Duration, *jobs.USD, **jobs.SSHSpec:
 		return strict.String
 	}
 	return strict.List

@@ -27,6 +27,8 @@ func filled(t *testing.T, f *Field, p *jobs.Place) {
 		*v = jobs.GiB
 	case *time.Duration:
 		*v = time.Hour
+	case *jobs.USD:
+		*v = 5
 	case *[]string:
 		*v = []string{"A=1"}
 	case *[]jobs.Mount:
@@ -42,7 +44,7 @@ func filled(t *testing.T, f *Field, p *jobs.Place) {
 
 // apart are the parts of a place that no row names: what is settled, not said, and
 // what is read and put as a whole.
-var apart = []string{"Level", "Scheduler", "Profile", "Login", "Target"}
+var apart = []string{"Level", "Scheduler", "Profile", "Login", "Target", "Credentials", "Prices"}
 
 // TestFields: each part of a place has a row, names are given once, and each row is
 // seen by what goes through the table.

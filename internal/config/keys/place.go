@@ -12,7 +12,13 @@ import (
 )
 
 // most is an upper bound that only a slip of the finger passes.
-const most = 1 << 20
+const (
+	most       = 1 << 20
+	mostTokens = 1 << 40
+)
+
+// never is the word of what no project may set.
+const never = "never"
 
 // Which backends have a field.
 var (
@@ -23,6 +29,7 @@ var (
 	daemons   = func(c jobs.Capabilities) bool { return c.Daemon }
 	programs  = func(c jobs.Capabilities) bool { return c.OtherHost && !c.NeedsHost }
 	overSSH   = func(c jobs.Capabilities) bool { return c.NeedsHost }
+	none      = func(jobs.Capabilities) bool { return false }
 	notSSH    = func(c jobs.Capabilities) bool { return !c.NeedsHost }
 )
 
@@ -111,6 +118,18 @@ var placeFields = []Field{
 		Words: []string{jobs.TransparentAuto, jobs.TransparentAlways, jobs.TransparentNever}, Any: jobs.TransparentAuto,
 		Task: true, Noun: "a transparent network", Jobs: sandboxed, Envs: sandboxed, Differs: "another way to its network"},
 	{Name: "network.via", In: func(p *jobs.Place) any { return &p.Network.Via }}, // the user's alone: no key of task files
+
+	{Name: "caps.max_requests", In: func(p *jobs.Place) any { return &p.Caps.Requests }, Most: most, Task: true, Flag: "max-requests",
+		Noun: "a cap", Jobs: here, Envs: none,
+		Help: "end the task (10) that asks models more than this `NUMBER` of times; needs --credential", Meaning: "most requests to models of a job with a credential", Allow: never, JobsOnly: true},
+	{Name: "caps.max_tokens", In: func(p *jobs.Place) any { return &p.Caps.Tokens }, Most: mostTokens, Task: true, Flag: "max-tokens",
+		Noun: "a cap", Jobs: here, Envs: none,
+		Help: "end the task (10) that uses more than this `NUMBER` of tokens, in and out", Meaning: "most tokens, in and out", Allow: never, JobsOnly: true},
+	{Name: "caps.max_usd", In: func(p *jobs.Place) any { return &p.Caps.USD }, Read: func(v strict.Value) any { return USD(v) }, Task: true, Flag: "max-usd",
+		Text: func(p *jobs.Place) string { return dollars(p.Caps.USD) }, Noun: "a cap", Jobs: here, Envs: none,
+		Help: "end the task (10) that costs more than this `AMOUNT` of US dollars, by [prices] of the configuration", Meaning: "most US dollars, by `[prices]`", Allow: never, JobsOnly: true},
+	{Name: "caps.models", In: func(p *jobs.Place) any { return &p.Caps.Models }, Task: true, Noun: "a cap", Jobs: here, Envs: none},
+	{Name: "caps.server_tools", In: func(p *jobs.Place) any { return &p.Caps.Tools }, Task: true, Noun: "a cap", Jobs: here, Envs: none},
 
 	// A host is named as a whole.
 	{Name: "terminal.host", In: func(p *jobs.Place) any { return &p.SSH }, Apart: true, Task: true, Flag: "host",
@@ -201,6 +220,13 @@ func ImageName(s string) string {
 		}
 	}
 	return strings.TrimPrefix(s, "docker://")
+}
+
+func dollars(u jobs.USD) string {
+	if u == 0 {
+		return ""
+	}
+	return u.String()
 }
 
 func mounts(p *jobs.Place) string {

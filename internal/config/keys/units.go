@@ -49,6 +49,22 @@ func Duration(v strict.Value) time.Duration {
 	return d
 }
 
+// USD reads an amount of US dollars: 5, 0.50 or "0.50".
+func USD(v strict.Value) jobs.USD {
+	if !v.Given() {
+		return 0
+	}
+	if !v.Is(strict.Number) && !v.Is(strict.Int) && !v.Is(strict.String) {
+		v.MustBe("an amount of US dollars such as 5 or 0.50")
+		return 0
+	}
+	u, err := jobs.ParseUSD(v.Source())
+	if err != nil {
+		v.Fail(err)
+	}
+	return u
+}
+
 var gpuForm = pattern.Lazy(`^(?:[A-Za-z0-9][A-Za-z0-9_.-]*:)?([0-9]{1,7})$`)
 
 // GPUs reads a number, or "TYPE:NUMBER".

@@ -23,6 +23,12 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 	terminal(&over, root.Table("terminal"))
 	resources(root.Table("resources"), &over.Place)
 	network(root.Table("network"), &over.Place)
+	caps(root.Table("caps"), &over.Place)
+	for _, c := range credentials(root.Take("credentials")) {
+		if !slices.ContainsFunc(t.Credentials, func(o jobs.Credential) bool { return o.Name == c.Name }) {
+			t.Credentials = append(slices.Clone(t.Credentials), c)
+		}
+	}
 	over.Slurm = keys.Slurm(root.Table("slurm"))
 	again, goOn := retry(root.Take("retry")), resume(root.Take("resume"))
 	behind, marks := after(root.Take("after")), labels(root.Take("labels"))

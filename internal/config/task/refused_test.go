@@ -86,7 +86,7 @@ hint: name a job, or ok:JOB, any:JOB or notok:JOB; several stand behind commas`}
 	{"agent = {}", `fix.md:4: duplicate key "agent"`},
 	{`agent.model = "x"`, `fix.md:4: key "model" in [agent] is not supported by this version of berth: agent adapters and their caps are not built yet; name the agent's own command`},
 	{"agent.max_turns = 3", `fix.md:4: key "max_turns" in [agent] is not supported by this version of berth: agent adapters and their caps are not built yet; name the agent's own command`},
-	{"agent.max_cost = 3", `fix.md:4: key "max_cost" in [agent] is not supported by this version of berth: agent adapters and their caps are not built yet; name the agent's own command`},
+	{"agent.max_cost = 3", `fix.md:4: key "max_cost" in [agent] stands in [caps]: max_requests, max_tokens, max_usd`},
 	{`agent.adapter = "claude"`, `fix.md:4: key "adapter" in [agent] is not supported by this version of berth: agent adapters and their caps are not built yet; name the agent's own command`},
 	{"agent.commnd = 1", `fix.md:4: unknown key "commnd" in [agent]: did you mean "command"?`},
 	{"[terminal]\ndone = [\"x\"]", `fix.md:5: unknown key "done" in [terminal]: did you mean "done" outside of any table?`},
@@ -194,7 +194,14 @@ hint: name a job, or ok:JOB, any:JOB or notok:JOB; several stand behind commas`}
 	{"[terminal.bind]\nsource=\"/x\"", `fix.md:4: terminal.bind must be a list of "SOURCE:DESTINATION", found a table`},
 	{"[terminal]\nbind = [[\"/x\"]]", `fix.md:5: terminal.bind[0] must be a string such as "/data:/data:ro", or a table with source and destination, found a list`},
 	{"[terminal.enviroment]\nA=1", `fix.md:4: unknown key "enviroment" in [terminal]: did you mean "env"?`},
-	{"[agent.caps]\nx = 1", `fix.md:4: key "caps" in [agent] is not supported by this version of berth: agent adapters and their caps are not built yet; name the agent's own command`},
+	{"[credentials.anthropic]\nfrom = \"env:A\"", `fix.md:4: credentials must be a list of names: what they are belongs into your own configuration
+hint: move [credentials.NAME] there; a task names it: credentials = ["NAME"]`},
+	{`credentials = ["a", "a"]`, `fix.md:4: credentials[1] names a a second time`},
+	{"[caps]\nmax_usd = -1", `fix.md:5: caps.max_usd: "-1" is not an amount of US dollars: write for example 5 or 0.50`},
+	{"[caps]\nmax_usd = 1\nmax_budget_usd = 1", `fix.md:6: caps.max_budget_usd is said twice: here and as max_usd
+hint: leave it out`},
+	{"[caps]\nmax_tokens = 0", `fix.md:5: caps.max_tokens must be from 1 to 1099511627776, found 0`},
+	{"[agent.caps]\nx = 1", `fix.md:4: key "caps" in [agent] stands in [caps]: max_requests, max_tokens, max_usd`},
 }
 
 // said is an error as a person sees it.

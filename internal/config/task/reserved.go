@@ -14,6 +14,8 @@ func reserve(root *strict.Reader) {
 	root.Refuse("stands in [terminal]", "template")
 	root.Later("reviews are not built yet", "review", "approve", "merge")
 	root.Later("sweeps are not built yet", "sweep", "matrix")
+	root.Synonyms("credentials", "credential", "keys")
+	root.Synonyms("caps", "cap", "budget")
 	root.Synonyms("after", "depends", "dependency", "dependencies", "needs")
 	root.Synonyms("labels", "label", "tags", "tag")
 	root.Later("secrets are not built yet", "secrets")

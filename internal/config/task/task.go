@@ -43,6 +43,8 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 	resources(root.Table("resources"), &t.Place)
 	terminal(&t, root.Table("terminal"))
 	network(root.Table("network"), &t.Place)
+	t.Credentials = credentials(root.Take("credentials"))
+	caps(root.Table("caps"), &t.Place)
 	t.Slurm = keys.Slurm(root.Table("slurm"))
 	for _, v := range root.Take("done").Items("commands") {
 		if c := command(v); !c.Empty() {
@@ -81,7 +83,8 @@ func results(t *strict.Reader) jobs.ResultLimits {
 
 func agent(t *strict.Reader) jobs.Command {
 	t.Later("agent adapters and their caps are not built yet; name the agent's own command",
-		"adapter", "model", "base_url", "effort", "max_turns", "max_cost", "max_tokens", "caps", "tools", "mcp", "permissions", "session")
+		"adapter", "model", "base_url", "effort", "max_turns", "tools", "mcp", "permissions", "session")
+	t.Refuse("stands in [caps]: max_requests, max_tokens, max_usd", "max_cost", "max_tokens", "max_usd", "max_budget_usd", "caps")
 	t.Synonyms("command", "cmd", "run", "argv", "exec")
 	t.Need("command", `["my-agent", "--print"]`)
 	return command(t.Take("command"))

@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/config/sitefile"
 	"berth/internal/link/session"
+	"berth/internal/network/credentials"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/node/supervise"
@@ -54,8 +55,12 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 		out.err = err
 		return out
 	}
-	secrets, err := store.TakeSecrets(r.jobDir, r.spec.EnvNames, r.spec.Retry != nil)
+	names := append(slices.Clone(r.spec.EnvNames), credentials.Variables(r.spec.Credentials)...)
+	secrets, err := store.TakeSecrets(r.jobDir, names, r.spec.Retry != nil)
 	if err != nil {
+		return fail(err)
+	}
+	if secrets, err = r.takeCredentials(secrets); err != nil {
 		return fail(err)
 	}
 	secrets, r.keys = r.ofTask(secrets)

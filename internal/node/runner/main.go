@@ -99,6 +99,8 @@ type attempt struct {
 	box       *container.Cgroup             // of the container, where a daemon has it, while it is open
 	boxOOMs   int                           // kills in it
 	egress    atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
+	brokered  map[string]string             // the keys of credentials, by name: for the broker alone
+	broker    Broker                        // of the attempt's credentials, else nil
 	stop      stopper
 	clone     jobs.Bytes                    // of the workspace, before the task
 	use       *jobs.OverlayUse              // of the writable layer; nil without one
