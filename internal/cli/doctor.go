@@ -20,7 +20,7 @@ import (
 
 // doctorFlags say what is looked at, and as what.
 type doctorFlags struct {
-	onNode, force                       bool
+	onNode, force, site                 bool
 	scheduler, backend, profile, target string
 	host, sshKey, login, contact, write string
 	sshOptions                          []string
@@ -37,6 +37,9 @@ ends within 30 s.
 
 Login and compute nodes differ: --on-node checks a compute node too, in a Slurm job of one
 minute, and shows both where they differ. docs/doctor.md explains the lines.
+
+With --site it shows instead what the site's administrators bound here (docs/admins.md),
+and tries each key with a plan that breaks it.
 ` + exitHelp + `0 what is configured, or would be chosen, works (warnings do not count),
 1 it does not, 2 usage, 3 the profile does not exist, 5 a node could not be
 looked at, 75 the job did not start in time, 130 interrupted.`,
@@ -45,9 +48,15 @@ looked at, 75 the job did not start in time, 130 interrupted.`,
   berth doctor --target lake
   berth doctor --login ada@cluster.example.org`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd, &f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.site {
+				return a.doctorSite(cmd.Context())
+			}
+			return a.doctor(cmd, &f)
+		},
 	}
 	fs := c.Flags()
+	fs.BoolVar(&f.site, "site", false, "show the site file's keys, and prove each that can be")
 	fs.BoolVar(&f.onNode, "on-node", false, "check a compute node too, in a Slurm job of one minute")
 	fs.DurationVar(&f.wait, "wait", 10*time.Minute, "with --on-node: wait at most `TIME` in the queue, such as 30m")
 	fs.StringVar(&f.write, "write-profile", "", "write the site profile `NAME` from what is found")
