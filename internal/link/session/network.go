@@ -80,7 +80,7 @@ func (s *Session) begun(f wire.Frame) error {
 	c := &Flow{s: s, stream: stream, in: wire.NewInbox(wire.FlowUp), out: wire.NewSender(s.out, wire.FlowDown, stream)}
 	n.flows.Put(stream, c)
 	go func() {
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		n.by.Flow(n.ctx, m, c)
 	}()
 	return nil

@@ -142,7 +142,7 @@ func (s *server) dial(ctx context.Context, c *stream) {
 		return
 	}
 	defer context.AfterFunc(ctx, func() { _ = to.Close() })()
-	defer to.Close()
+	defer func() { _ = to.Close() }()
 	if c.Accept(answer{}) != nil {
 		return
 	}
