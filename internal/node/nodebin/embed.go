@@ -4,7 +4,7 @@ package nodebin
 
 import _ "embed"
 
-// Made by scripts/build, by the program in pack. They are no embed.FS: reading from
+// Made by scripts/build, with scripts/build.d/pack. They are no embed.FS: reading from
 // that copies, and MiBs of garbage at every start bring on a collection.
 var (
 	//go:embed berth-node-linux.zst
