@@ -21,7 +21,8 @@ func (s site) internet(t *testing.T) string {
 	ask := func(more ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), longest)
 		defer cancel()
-		c := exec.CommandContext(ctx, filepath.Join(root(t), "scripts", "testbed"), append([]string{"internet", "--slurm", s.version, "--profile", s.profile}, more...)...)
+		c := exec.CommandContext(ctx, filepath.Join(root(t), "scripts", "testbed"), append([]string{"internet", "--slurm", s.version, "--profile",
+			s.profile}, more...)...)
 		c.Env = append(os.Environ(), "BERTH_TESTBED="+s.bed())
 		c.Stderr = os.Stderr
 		out, err := c.Output()
@@ -90,7 +91,8 @@ func TestNetwork(t *testing.T) {
 	const service = "berth-test-service"
 	go func() { // bob's, on the loopback and without a path
 		defer close(over)
-		s.on(t, "c1", "bob", "sh", "-c", "timeout 900 socat ABSTRACT-LISTEN:"+service+",fork EXEC:true & exec timeout 900 python3 -m http.server --bind 127.0.0.1 "+strconv.Itoa(internet.LoopPort))
+		s.on(t, "c1", "bob", "sh", "-c",
+			"timeout 900 socat ABSTRACT-LISTEN:"+service+",fork EXEC:true & exec timeout 900 python3 -m http.server --bind 127.0.0.1 "+strconv.Itoa(internet.LoopPort))
 	}()
 	t.Cleanup(func() {
 		s.on(t, "c1", "bob", "pkill", "-u", "bob", "-f", "ABSTRACT-LISTEN:"+service+"|http.server --bind")

@@ -23,25 +23,39 @@ type client struct {
 var clients = []client{
 	{name: "curl", program: "curl", script: "curl -sS --max-time 20 https://SITE/", says: "hello from allowed.test"},
 	{name: "curl, HTTP", program: "curl", script: "curl -sSf --max-time 20 http://SITE/", says: "hello from allowed.test"},
-	{name: "curl, a redirect", program: "curl", script: "curl -sSL --max-time 20 'https://allowed.test/redirect?to=https://SITE/'", says: "hello from www.allowed.test", allowed: "www.allowed.test"},
-	{name: "curl, a front with another name", program: "curl", script: "curl -sS --max-time 20 --connect-to ::cdn.allowed.test: https://SITE/", says: "hello from cdn.allowed.test", allowed: "cdn.allowed.test", denied: "hidden.cdn.test"},
-	{name: "curl, below a wildcard", program: "curl", script: "curl -sS --max-time 20 https://a.b.SITE/", says: "hello from a.b.wild.allowed.test", allowed: "wild.allowed.test", denied: "tunnel.test"},
+	{name: "curl, a redirect", program: "curl", script: "curl -sSL --max-time 20 'https://allowed.test/redirect?to=https://SITE/'",
+		says: "hello from www.allowed.test", allowed: "www.allowed.test"},
+	{name: "curl, a front with another name", program: "curl", script: "curl -sS --max-time 20 --connect-to ::cdn.allowed.test: https://SITE/",
+		says: "hello from cdn.allowed.test", allowed: "cdn.allowed.test", denied: "hidden.cdn.test"},
+	{name: "curl, below a wildcard", program: "curl", script: "curl -sS --max-time 20 https://a.b.SITE/", says: "hello from a.b.wild.allowed.test",
+		allowed: "wild.allowed.test", denied: "tunnel.test"},
 	{name: "curl, an alias", program: "curl", script: "curl -sS --max-time 20 https://SITE/", says: "hello from cname.test", allowed: "cname.test"},
-	{name: "curl, an upload", program: "curl", script: "head -c 3000000 /dev/zero | curl -sS --max-time 20 --data-binary @- https://SITE/upload", says: "3000000 bytes"},
-	{name: "curl, a model", program: "curl", script: "curl -sS --max-time 20 -H 'x-api-key: k' -d '{}' https://SITE/v1/messages", says: `"key":"k"`, allowed: "api.test"},
+	{name: "curl, an upload", program: "curl", script: "head -c 3000000 /dev/zero | curl -sS --max-time 20 --data-binary @- https://SITE/upload",
+		says: "3000000 bytes"},
+	{name: "curl, a model", program: "curl", script: "curl -sS --max-time 20 -H 'x-api-key: k' -d '{}' https://SITE/v1/messages", says: `"key":"k"`,
+		allowed: "api.test"},
 	{name: "wget", program: "wget", script: "wget -q -T 20 -t 1 -O - --ca-certificate=/opt/ca.pem https://SITE/", says: "hello from allowed.test"},
-	{name: "python", program: "/usr/bin/python3", script: `/usr/bin/python3 -c "import urllib.request; print(urllib.request.urlopen('https://SITE/', timeout=20).read())"`, says: "hello from allowed.test"},
-	{name: "node", program: "node", script: `node -e "fetch('https://SITE/').then(r => r.text()).then(console.log).catch(e => { console.error(e); process.exit(1) })"`, says: "hello from allowed.test", noProxy: true},
-	{name: "openssl", program: "openssl", script: `printf 'GET / HTTP/1.0\r\nHost: SITE\r\n\r\n' | timeout 20 openssl s_client -quiet -connect SITE:443 -servername SITE -verify_return_error -CAfile /opt/ca.pem 2>/dev/null`, says: "hello from allowed.test", noProxy: true},
+	{name: "python", program: "/usr/bin/python3",
+		script: `/usr/bin/python3 -c "import urllib.request; print(urllib.request.urlopen('https://SITE/', timeout=20).read())"`, says: "hello from allowed.test"},
+	{name: "node", program: "node",
+		script: `node -e "fetch('https://SITE/').then(r => r.text()).then(console.log).catch(e => { console.error(e); process.exit(1) })"`,
+		says:   "hello from allowed.test", noProxy: true},
+	{name: "openssl", program: "openssl",
+		script: `printf 'GET / HTTP/1.0\r\nHost: SITE\r\n\r\n' | timeout 20 openssl s_client -quiet -connect SITE:443 -servername SITE -verify_return_error -CAfile /opt/ca.pem 2>/dev/null`, says: "hello from allowed.test", noProxy: true},
 	{name: "Go", program: "sh", script: "/opt/bin/probe -get https://SITE/", says: "hello from allowed.test"},
 	{name: "git", program: "git", script: "git ls-remote https://SITE/repo.git", says: "refs/heads/main", allowed: "git.test"},
 	{name: "git, a clone", program: "git", script: "rm -rf c; git clone -q https://SITE/repo.git c && cat c/README", says: "berthtest works", allowed: "git.test"},
 	{name: "git over ssh", program: "ssh", script: "git ls-remote ssh://git@SITE/repo.git", says: "refs/heads/main", allowed: "git.test", noProxy: true},
-	{name: "pip", program: "pip", script: "/usr/bin/python3 -m pip download -q --no-deps --retries 0 --disable-pip-version-check -d w --index-url https://SITE/simple berthtest && ls w", says: "berthtest-1.0-py3-none-any.whl", allowed: "pypi.test"},
-	{name: "npm", program: "npm", script: "npm pack --silent --fetch-retries 0 --registry https://SITE/ berthtest", says: "berthtest-1.0.0.tgz", allowed: "npm.test"},
-	{name: "go", program: "go", script: "cd $(mktemp -d) && GOMODCACHE=$PWD GOPROXY=https://SITE GONOSUMDB='*' GOFLAGS=-modcacherw go mod download -json goproxy.test/berthtest@v1.0.0", says: "berthtest@v1.0.0", allowed: "goproxy.test"},
-	{name: "Java", program: "java", script: "java -Xshare:auto -XX:TieredStopAtLevel=1 -cp /opt/java Get http://SITE/", says: "hello from allowed.test", noProxy: true},
-	{name: "bash", program: "bash", script: `bash -c 'exec 3<>/dev/tcp/SITE/4000 && echo hello >&3 && head -n 1 <&3'`, says: "hello", allowed: "raw.test", noProxy: true},
+	{name: "pip", program: "pip",
+		script: "/usr/bin/python3 -m pip download -q --no-deps --retries 0 --disable-pip-version-check -d w --index-url https://SITE/simple berthtest && ls w", says: "berthtest-1.0-py3-none-any.whl", allowed: "pypi.test"},
+	{name: "npm", program: "npm", script: "npm pack --silent --fetch-retries 0 --registry https://SITE/ berthtest", says: "berthtest-1.0.0.tgz",
+		allowed: "npm.test"},
+	{name: "go", program: "go",
+		script: "cd $(mktemp -d) && GOMODCACHE=$PWD GOPROXY=https://SITE GONOSUMDB='*' GOFLAGS=-modcacherw go mod download -json goproxy.test/berthtest@v1.0.0", says: "berthtest@v1.0.0", allowed: "goproxy.test"},
+	{name: "Java", program: "java", script: "java -Xshare:auto -XX:TieredStopAtLevel=1 -cp /opt/java Get http://SITE/", says: "hello from allowed.test",
+		noProxy: true},
+	{name: "bash", program: "bash", script: `bash -c 'exec 3<>/dev/tcp/SITE/4000 && echo hello >&3 && head -n 1 <&3'`, says: "hello",
+		allowed: "raw.test", noProxy: true},
 	// The resolvers that programs have.
 	{name: "glibc", program: "getent", script: "getent ahostsv4 SITE", says: "198.1", noProxy: true},
 	{name: "musl", program: "musl-gcc", script: "/opt/bin/musl-resolve SITE", says: "198.1", noProxy: true},
@@ -156,7 +170,8 @@ func TestClients(t *testing.T) {
 	needNode(t)
 	all := here(t, clients, false)
 	at := mark(t)
-	tried(t, all, job(t, append(list(), javaFlags(t)...), "bash", "-c", prelude(false)+scripts(all, "allowed", "denied")), map[string]bool{"allowed": true, "denied": false})
+	tried(t, all, job(t, append(list(), javaFlags(t)...), "bash", "-c", prelude(false)+scripts(all, "allowed", "denied")),
+		map[string]bool{"allowed": true, "denied": false})
 	onlyAllowed(t, at)
 }
 
@@ -165,7 +180,8 @@ func TestClientsProxy(t *testing.T) {
 	needNode(t)
 	all := here(t, clients, true)
 	at := mark(t)
-	tried(t, all, alone(t, list(), "bash", "-c", prelude(true)+`test -n "$http_proxy" || echo no proxy; `+scripts(all, "allowed", "denied")), map[string]bool{"allowed": true, "denied": false})
+	tried(t, all, alone(t, list(), "bash", "-c", prelude(true)+`test -n "$http_proxy" || echo no proxy; `+scripts(all, "allowed", "denied")),
+		map[string]bool{"allowed": true, "denied": false})
 	onlyAllowed(t, at)
 }
 
@@ -173,5 +189,6 @@ func TestClientsProxy(t *testing.T) {
 func TestClientsOpen(t *testing.T) {
 	needNode(t)
 	all := slices.DeleteFunc(here(t, clients, false), func(c client) bool { return c.allowed != "" })
-	tried(t, all, job(t, append([]string{"--network", "open"}, javaFlags(t)...), "bash", "-c", prelude(false)+scripts(all, "denied")), map[string]bool{"denied": true})
+	tried(t, all, job(t, append([]string{"--network", "open"}, javaFlags(t)...), "bash", "-c", prelude(false)+scripts(all, "denied")),
+		map[string]bool{"denied": true})
 }

@@ -39,7 +39,8 @@ func TestDockerEscapes(t *testing.T) {
 	flags := inDocker(t)
 	at := mark(t)
 	// It is of the same user there, and a limit ends the task's own attempt.
-	escape(t, flags, append(slices.Clone(internet.Machines), "limits of the first process"), "-many", "0", "-skip", "signals to the first process,one of several addresses")
+	escape(t, flags, append(slices.Clone(internet.Machines), "limits of the first process"), "-many", "0", "-skip",
+		"signals to the first process,one of several addresses")
 	heard(t, job(t, flags, "sh", "-c", "/opt/bin/probe "+strings.Join(probeArgs("-proxy", "${http_proxy#http://}"), " ")), nil)
 	onlyAllowed(t, at)
 }

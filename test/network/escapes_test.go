@@ -27,7 +27,8 @@ func job(t *testing.T, flags []string, argv ...string) ran {
 	for env < len(flags) && !strings.HasPrefix(flags[env], "-") {
 		env++
 	}
-	words := []string{"run", "--scheduler", "local", "--bind", filepath.Join(top, "bin") + ":/opt/bin", "--bind", filepath.Join(top, "internet", "ca.pem") + ":/opt/ca.pem"}
+	words := []string{"run", "--scheduler", "local", "--bind", filepath.Join(top, "bin") + ":/opt/bin", "--bind", filepath.Join(top, "internet",
+		"ca.pem") + ":/opt/ca.pem"}
 	if !slices.Contains(flags, "--backend") {
 		words = append(words, "--backend", "bwrap")
 	}
@@ -69,7 +70,8 @@ func TestEscapesNone(t *testing.T) {
 	needNode(t)
 	at := mark(t)
 	// A signal ends the guest there, and one of several addresses is to be reached.
-	escape(t, []string{"--network", "none"}, slices.Concat(withoutRoom, internet.Machines), "-many", "0", "-skip", "signals to the first process,one of several addresses")
+	escape(t, []string{"--network", "none"}, slices.Concat(withoutRoom, internet.Machines), "-many", "0", "-skip",
+		"signals to the first process,one of several addresses")
 	for _, e := range arrived(t, at) {
 		t.Errorf("arrived: %+v", e)
 	}

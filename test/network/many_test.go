@@ -27,7 +27,8 @@ func TestFifty(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 50 {
 		all.Go(func() {
-			words := []string{"exec", "--backend", "bwrap", "--env", fmt.Sprintf("many%d", n), "--network", "allow", "--allow", "allowed.test", "--bind", filepath.Join(top, "bin") + ":/opt/bin", "--",
+			words := []string{"exec", "--backend", "bwrap", "--env", fmt.Sprintf("many%d", n), "--network", "allow", "--allow", "allowed.test", "--bind",
+				filepath.Join(top, "bin") + ":/opt/bin", "--",
 				"sh", "-c", "/opt/bin/probe -get 'http://allowed.test/drip?n=10' && ! /opt/bin/probe -get http://other.test/ 2>/dev/null"}
 			if got := run(t, berth(t, words...)); got.code != 0 || !strings.Contains(got.out, "line 9\n") {
 				t.Errorf("%d: %+v", n, got)

@@ -60,7 +60,8 @@ func furnish() error {
 	if err := os.MkdirAll(filepath.Join(top, "root"), 0o700); err != nil {
 		return err
 	}
-	for _, at := range [][2]string{{"tcp", "127.0.0.1:" + strconv.Itoa(loopPort)}, {"tcp", "[::1]:" + strconv.Itoa(loopPort)}, {"tcp", internet.NodeAddr + ":" + strconv.Itoa(loopPort)}, {"unix", "@" + abstract}, {"unix", socketPath()}} {
+	for _, at := range [][2]string{{"tcp", "127.0.0.1:" + strconv.Itoa(loopPort)}, {"tcp", "[::1]:" + strconv.Itoa(loopPort)}, {"tcp",
+		internet.NodeAddr + ":" + strconv.Itoa(loopPort)}, {"unix", "@" + abstract}, {"unix", socketPath()}} {
 		l, err := net.Listen(at[0], at[1])
 		if err != nil {
 			return err
@@ -82,7 +83,8 @@ func command(t *testing.T, argv ...string) *exec.Cmd {
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.Dir = filepath.Join(top, "home")
-	c.Env = append(clientEnv(filepath.Join(top, "internet", "ca.pem")), "HOME="+c.Dir, "USER=alice", "LOGNAME=alice", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/go/bin", "TMPDIR="+filepath.Join(top, "tmp"), "LANG=C.UTF-8")
+	c.Env = append(clientEnv(filepath.Join(top, "internet", "ca.pem")), "HOME="+c.Dir, "USER=alice", "LOGNAME=alice",
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/go/bin", "TMPDIR="+filepath.Join(top, "tmp"), "LANG=C.UTF-8")
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	return c
 }
@@ -108,7 +110,8 @@ func run(t *testing.T, c *exec.Cmd) ran {
 // clientEnv has programs trust the authority whose certificate a file is.
 func clientEnv(ca string) []string {
 	return []string{
-		"SSL_CERT_FILE=" + ca, "CURL_CA_BUNDLE=" + ca, "GIT_SSL_CAINFO=" + ca, "PIP_CERT=" + ca, "REQUESTS_CA_BUNDLE=" + ca, "NODE_EXTRA_CA_CERTS=" + ca, "NPM_CONFIG_CAFILE=" + ca,
+		"SSL_CERT_FILE=" + ca, "CURL_CA_BUNDLE=" + ca, "GIT_SSL_CAINFO=" + ca, "PIP_CERT=" + ca, "REQUESTS_CA_BUNDLE=" + ca, "NODE_EXTRA_CA_CERTS=" + ca,
+		"NPM_CONFIG_CAFILE=" + ca,
 		"GIT_SSH_COMMAND=ssh -F /dev/null -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR", "GIT_TERMINAL_PROMPT=0",
 	}
 }

@@ -20,9 +20,12 @@ func probeArgs(more ...string) []string {
 // closed are the probes that hold on the node itself: what they try needs rights that an
 // ordinary user does not have, a server that heeds what it is told, or a network with more in it.
 var closed = []string{
-	"a question below an allowed name", "questions of other types", "names that are none", "another name in TLS on port 80", "no TLS on 443", "two hosts", "two hosts, the other way round",
-	"a folded host", "chunks, oddly written", "one of several addresses", "an address through NAT64 and 6to4", "QUIC to an allowed name", "multicast and broadcast", "raw sockets", "ping",
-	"tracing the first process", "the first process in /proc", "memory and files of the first process", "limits of the first process", "signals to the first process",
+	"a question below an allowed name", "questions of other types", "names that are none", "another name in TLS on port 80", "no TLS on 443",
+	"two hosts", "two hosts, the other way round",
+	"a folded host", "chunks, oddly written", "one of several addresses", "an address through NAT64 and 6to4", "QUIC to an allowed name",
+	"multicast and broadcast", "raw sockets", "ping",
+	"tracing the first process", "the first process in /proc", "memory and files of the first process", "limits of the first process",
+	"signals to the first process",
 	"namespaces of the first process", "namespaces of any process", "root of a new user namespace", "a new network namespace", "routes and devices",
 	// These depend on the kernel.
 	"sockets to virtual machines and their host", "families of other networks", "io_uring", "devices of other networks",
@@ -46,8 +49,10 @@ func TestProbesSee(t *testing.T) {
 	// And the internet has seen what has arrived.
 	seen := arrived(t, 0)
 	for _, e := range []internet.Event{
-		{Kind: "dns", Name: "c2vjcmv0.tunnel.test", What: "A"}, {Kind: "tcp", To: internet.Other + ":4000"}, {Kind: "tls", Name: "hidden.cdn.test", To: "11.22.33.12:443"}, {Kind: "http", Name: "hidden.cdn.test", What: "GET /", To: "11.22.33.12:80"},
-		{Kind: "packet", To: "11.22.33.10:443", What: "udp"}, {Kind: "packet", To: internet.Metadata + ":80", What: "tcp"}, {Kind: "packet", To: internet.Private + ":4000", What: "tcp"}, {Kind: "packet", To: "1.1.1.1:53", What: "udp"},
+		{Kind: "dns", Name: "c2vjcmv0.tunnel.test", What: "A"}, {Kind: "tcp", To: internet.Other + ":4000"}, {Kind: "tls", Name: "hidden.cdn.test",
+			To: "11.22.33.12:443"}, {Kind: "http", Name: "hidden.cdn.test", What: "GET /", To: "11.22.33.12:80"},
+		{Kind: "packet", To: "11.22.33.10:443", What: "udp"}, {Kind: "packet", To: internet.Metadata + ":80", What: "tcp"}, {Kind: "packet",
+			To: internet.Private + ":4000", What: "tcp"}, {Kind: "packet", To: "1.1.1.1:53", What: "udp"},
 	} {
 		if !slices.ContainsFunc(seen, func(s internet.Event) bool {
 			return s.Kind == e.Kind && s.Name == e.Name && s.What == e.What && (s.To == e.To || e.To == "")

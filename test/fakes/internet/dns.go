@@ -66,7 +66,8 @@ func (i *Internet) answer(b []byte, from string) []byte {
 	q := m.Questions[0]
 	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
 	i.log.add(Event{Kind: "dns", Name: name, What: strings.TrimPrefix(q.Type.String(), "Type"), From: from})
-	out := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionDesired: m.RecursionDesired, RecursionAvailable: true}, Questions: m.Questions}
+	out := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionDesired: m.RecursionDesired,
+		RecursionAvailable: true}, Questions: m.Questions}
 	addrs, known := i.zone(name, q.Type == dnsmessage.TypeA)
 	switch {
 	case name != "test" && !strings.HasSuffix(name, ".test"):
@@ -77,7 +78,8 @@ func (i *Internet) answer(b []byte, from string) []byte {
 	ttl := uint32(1)
 	if name == "cname.test" {
 		to := dnsmessage.MustNewName("hidden.cdn.test.")
-		out.Answers = append(out.Answers, dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: ttl}, Body: &dnsmessage.CNAMEResource{CNAME: to}})
+		out.Answers = append(out.Answers, dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: ttl},
+			Body: &dnsmessage.CNAMEResource{CNAME: to}})
 		q.Name = to
 	}
 	for _, a := range addrs {

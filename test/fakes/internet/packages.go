@@ -64,7 +64,8 @@ func makePackages() (packages, error) {
 	file := Package + "-1.0-py3-none-any.whl"
 	sum := sha256.Sum256(wheel)
 	p["files.pypi.test/"+file] = wheel
-	p["pypi.test/simple/"+Package] = fmt.Appendf(nil, "<!DOCTYPE html><html><body><a href=\"https://files.pypi.test/%[1]s#sha256=%[2]x\">%[1]s</a></body></html>\n", file, sum)
+	p["pypi.test/simple/"+Package] = fmt.Appendf(nil,
+		"<!DOCTYPE html><html><body><a href=\"https://files.pypi.test/%[1]s#sha256=%[2]x\">%[1]s</a></body></html>\n", file, sum)
 
 	var tgz bytes.Buffer
 	z := gzip.NewWriter(&tgz)
@@ -88,8 +89,9 @@ func makePackages() (packages, error) {
 	}
 	long, short := sha512.Sum512(tgz.Bytes()), sha1.Sum(tgz.Bytes())
 	p["npm.test/"+Package+"/-/"+Package+"-1.0.0.tgz"] = tgz.Bytes()
-	p["npm.test/"+Package] = fmt.Appendf(nil, `{"name":%[1]q,"dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":%[1]q,"version":"1.0.0","main":"index.js",`+
-		`"dist":{"tarball":"https://npm.test/%[1]s/-/%[1]s-1.0.0.tgz","shasum":%[2]q,"integrity":"sha512-%[3]s"}}}}`,
+	p["npm.test/"+Package] = fmt.Appendf(nil,
+		`{"name":%[1]q,"dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":%[1]q,"version":"1.0.0","main":"index.js",`+
+			`"dist":{"tarball":"https://npm.test/%[1]s/-/%[1]s-1.0.0.tgz","shasum":%[2]q,"integrity":"sha512-%[3]s"}}}}`,
 		Package, hex.EncodeToString(short[:]), base64.StdEncoding.EncodeToString(long[:]))
 
 	mod := "module " + Module + "\n\ngo 1.21\n"

@@ -10,7 +10,8 @@ import (
 )
 
 // Refused are names of addresses that no name may lead to, on the ports 80 and LoopPort.
-var Refused = []string{"private.test", "loop.test", "loop6.test", "meta.test", "mapped.test", "nat64.test", "sixtofour.test", "ula.test", "zero.test", "node.test"}
+var Refused = []string{"private.test", "loop.test", "loop6.test", "meta.test", "mapped.test", "nat64.test", "sixtofour.test", "ula.test", "zero.test",
+	"node.test"}
 
 // LoopPort is that of a service on the loopback of the node, which no task may reach.
 const LoopPort = 8099
@@ -18,7 +19,8 @@ const LoopPort = 8099
 // Allowed are the words of the list that the probe expects.
 func Allowed() []string {
 	words := []string{
-		"allowed.test", "www.allowed.test", "cdn.allowed.test", "*.wild.allowed.test", "mixed.test", fmt.Sprintf("rebind.test:80,%d", LoopPort), "raw.test:4000", "cname.test", "api.test",
+		"allowed.test", "www.allowed.test", "cdn.allowed.test", "*.wild.allowed.test", "mixed.test", fmt.Sprintf("rebind.test:80,%d", LoopPort),
+		"raw.test:4000", "cname.test", "api.test",
 		"pypi.test", "files.pypi.test", "npm.test", "goproxy.test", "git.test:443,22",
 	}
 	for _, name := range Refused {
@@ -32,7 +34,8 @@ func Allowed() []string {
 func Stray(base string, all []Event) (stray []Event) {
 	i := &Internet{o: Options{Base: netip.MustParsePrefix(base)}}
 	var fine []string
-	for host, ports := range map[byte][]int{hostWeb: {80, 443}, hostFront: {80, 443}, hostPackage: {80, 443, 22}, hostModel: {80, 443}, hostRaw: {4000}, hostDNS: {53}} {
+	for host, ports := range map[byte][]int{hostWeb: {80, 443}, hostFront: {80, 443}, hostPackage: {80, 443, 22}, hostModel: {80, 443}, hostRaw: {4000},
+		hostDNS: {53}} {
 		for _, p := range ports {
 			fine = append(fine, fmt.Sprintf("tcp %s:%d", i.host(host), p))
 		}

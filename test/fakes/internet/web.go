@@ -74,7 +74,8 @@ func (zeros) Read(b []byte) (int, error) {
 func (i *Internet) git(w http.ResponseWriter, r *http.Request) {
 	h := &cgi.Handler{
 		Path: "/usr/lib/git-core/git-http-backend", Stderr: io.Discard,
-		Env: []string{"GIT_PROJECT_ROOT=" + i.repo, "GIT_HTTP_EXPORT_ALL=1", "HOME=" + filepath.Dir(i.repo), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+		Env: []string{"GIT_PROJECT_ROOT=" + i.repo, "GIT_HTTP_EXPORT_ALL=1", "HOME=" + filepath.Dir(i.repo), "GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
 	}
 	h.ServeHTTP(w, r)
 }
@@ -86,5 +87,6 @@ func model(w http.ResponseWriter, r *http.Request) {
 		key = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"type":"message","role":"assistant","content":[{"type":"text","text":"hello"}],"key":%q,"usage":{"input_tokens":10,"output_tokens":5}}`+"\n", key)
+	_, _ = fmt.Fprintf(w,
+		`{"type":"message","role":"assistant","content":[{"type":"text","text":"hello"}],"key":%q,"usage":{"input_tokens":10,"output_tokens":5}}`+"\n", key)
 }

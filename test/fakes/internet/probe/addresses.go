@@ -48,7 +48,8 @@ var addresses = []probe{
 	}},
 	{"multicast and broadcast", func() (bool, string) { return both(datagram("224.0.0.251:5353"))(datagram("255.255.255.255:4000")) }},
 	{"raw sockets", func() (open bool, seen string) {
-		for _, s := range [][3]int{{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6}, {unix.AF_PACKET, unix.SOCK_RAW, 0x0300}} {
+		for _, s := range [][3]int{{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6}, {unix.AF_PACKET,
+			unix.SOCK_RAW, 0x0300}} {
 			fd, err := unix.Socket(s[0], s[1], s[2])
 			if err == nil {
 				_ = unix.Close(fd)
@@ -86,9 +87,12 @@ var addresses = []probe{
 	}},
 	{"families of other networks", func() (open bool, seen string) {
 		for name, f := range map[string][3]int{
-			"vsock": {unix.AF_VSOCK, unix.SOCK_STREAM, 0}, "tipc": {unix.AF_TIPC, unix.SOCK_RDM, 0}, "rds": {unix.AF_RDS, unix.SOCK_SEQPACKET, 0}, "qipcrtr": {unix.AF_QIPCRTR, unix.SOCK_DGRAM, 0},
-			"bluetooth": {unix.AF_BLUETOOTH, unix.SOCK_RAW, 1}, "nfc": {unix.AF_NFC, unix.SOCK_SEQPACKET, 0}, "can": {unix.AF_CAN, unix.SOCK_RAW, 1}, "phonet": {unix.AF_PHONET, unix.SOCK_DGRAM, 0},
-			"infiniband": {unix.AF_IB, unix.SOCK_STREAM, 0}, "ieee802154": {unix.AF_IEEE802154, unix.SOCK_DGRAM, 0}, "x25": {unix.AF_X25, unix.SOCK_SEQPACKET, 0}, "appletalk": {unix.AF_APPLETALK, unix.SOCK_DGRAM, 0},
+			"vsock": {unix.AF_VSOCK, unix.SOCK_STREAM, 0}, "tipc": {unix.AF_TIPC, unix.SOCK_RDM, 0}, "rds": {unix.AF_RDS, unix.SOCK_SEQPACKET, 0},
+			"qipcrtr":   {unix.AF_QIPCRTR, unix.SOCK_DGRAM, 0},
+			"bluetooth": {unix.AF_BLUETOOTH, unix.SOCK_RAW, 1}, "nfc": {unix.AF_NFC, unix.SOCK_SEQPACKET, 0}, "can": {unix.AF_CAN, unix.SOCK_RAW, 1},
+			"phonet":     {unix.AF_PHONET, unix.SOCK_DGRAM, 0},
+			"infiniband": {unix.AF_IB, unix.SOCK_STREAM, 0}, "ieee802154": {unix.AF_IEEE802154, unix.SOCK_DGRAM, 0}, "x25": {unix.AF_X25, unix.SOCK_SEQPACKET,
+				0}, "appletalk": {unix.AF_APPLETALK, unix.SOCK_DGRAM, 0},
 		} {
 			fd, err := unix.Socket(f[0], f[1], f[2])
 			if err == nil {

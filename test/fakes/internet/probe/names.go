@@ -27,19 +27,23 @@ var names = []probe{
 		return asked("udp", servers(), question("c2VjcmV0.allowed.test", dnsmessage.TypeA))
 	}},
 	{"questions of other types", func() (open bool, seen string) {
-		for _, t := range []dnsmessage.Type{dnsmessage.TypeTXT, dnsmessage.TypeMX, dnsmessage.TypeNS, dnsmessage.TypeSRV, dnsmessage.TypeCNAME, dnsmessage.TypeSOA, 10, 64, 65, 255} {
+		for _, t := range []dnsmessage.Type{dnsmessage.TypeTXT, dnsmessage.TypeMX, dnsmessage.TypeNS, dnsmessage.TypeSRV, dnsmessage.TypeCNAME,
+			dnsmessage.TypeSOA, 10, 64, 65, 255} {
 			o, s := asked("udp", servers(), question("c2VjcmV0.tunnel.test", t))
 			open, seen = open || o, seen+s+" "
 		}
 		return open, seen
 	}},
 	{"a question to another server", func() (bool, string) {
-		return asked("udp", []string{host(53).String(), host(11).String(), "1.1.1.1", "8.8.8.8", world.node.String()}, question("c2VjcmV0.denied.tunnel.test", dnsmessage.TypeA))
+		return asked("udp", []string{host(53).String(), host(11).String(), "1.1.1.1", "8.8.8.8", world.node.String()},
+			question("c2VjcmV0.denied.tunnel.test", dnsmessage.TypeA))
 	}},
 	{"names that are none", func() (open bool, seen string) {
 		for _, labels := range [][]string{
-			{"allowed.test"}, {"allowed\x00", "test"}, {"allowed", "test\x00.tunnel.test"}, {"allowed test"}, {"allowed%", "test"}, {"allowed", "test "}, {"xn--", "allowed", "test"},
-			{strings.Repeat("a", 63), strings.Repeat("b", 63), strings.Repeat("c", 63), strings.Repeat("d", 61)}, {"0x7f", "1"}, {"2130706433"}, {"*", "allowed", "test"},
+			{"allowed.test"}, {"allowed\x00", "test"}, {"allowed", "test\x00.tunnel.test"}, {"allowed test"}, {"allowed%", "test"}, {"allowed", "test "},
+			{"xn--", "allowed", "test"},
+			{strings.Repeat("a", 63), strings.Repeat("b", 63), strings.Repeat("c", 63), strings.Repeat("d", 61)}, {"0x7f", "1"}, {"2130706433"}, {"*",
+				"allowed", "test"},
 		} {
 			o, s := asked("udp", servers(), raw(labels, dnsmessage.TypeA))
 			open, seen = open || o, seen+s+" "

@@ -49,7 +49,8 @@ var processes = []probe{
 	}},
 	{"the first process in /proc", func() (open bool, seen string) {
 		for _, pid := range guests() {
-			for _, file := range []string{"mem", "environ", "maps", "auxv", "stack", "syscall", "fd/0", "fd/1", "fd/3", "fd/4", "fd/5", "root/etc/passwd", "cwd/.", "map_files"} {
+			for _, file := range []string{"mem", "environ", "maps", "auxv", "stack", "syscall", "fd/0", "fd/1", "fd/3", "fd/4", "fd/5", "root/etc/passwd",
+				"cwd/.", "map_files"} {
 				f, err := os.OpenFile(fmt.Sprintf("/proc/%d/%s", pid, file), os.O_RDONLY|unix.O_NONBLOCK, 0)
 				if err != nil {
 					continue
@@ -155,7 +156,8 @@ true`
 		defer func() { _ = unix.Close(fd) }()
 		for _, m := range [][]byte{
 			// A device of the type dummy, and lo set down.
-			append([]byte{16 + 16 + 16, 0, 0, 0, unix.RTM_NEWLINK, 0, 5, 6, 1, 0, 0, 0, 0, 0, 0, 0}, append(make([]byte, 16), 16, 0, 18, 0, 10, 0, 1, 0, 'd', 'u', 'm', 'm', 'y', 0, 0, 0)...),
+			append([]byte{16 + 16 + 16, 0, 0, 0, unix.RTM_NEWLINK, 0, 5, 6, 1, 0, 0, 0, 0, 0, 0, 0}, append(make([]byte, 16), 16, 0, 18, 0, 10, 0, 1, 0, 'd',
+				'u', 'm', 'm', 'y', 0, 0, 0)...),
 			append([]byte{16 + 16, 0, 0, 0, unix.RTM_NEWLINK, 0, 5, 0, 2, 0, 0, 0, 0, 0, 0, 0}, []byte{0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0}...),
 		} {
 			_ = unix.Sendto(fd, m, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})

@@ -19,7 +19,8 @@ func proxied(proxy string) (all []probe) {
 	}
 	add := func(name string, try func() (bool, string)) { all = append(all, probe{name, try}) }
 	add("CONNECT to other names", func() (open bool, seen string) {
-		for _, t := range []string{"other.test:443", "OTHER.test.:443", "hidden.cdn.test:443", "x.allowed.test:443", "allowed.test.other.test:443", "allowed.test@other.test:443", "localhost:443", "c2VjcmV0.tunnel.test:443"} {
+		for _, t := range []string{"other.test:443", "OTHER.test.:443", "hidden.cdn.test:443", "x.allowed.test:443", "allowed.test.other.test:443",
+			"allowed.test@other.test:443", "localhost:443", "c2VjcmV0.tunnel.test:443"} {
 			o, s := connect(t)
 			open, seen = open || o, seen+t+": "+s+" "
 		}
@@ -36,10 +37,14 @@ func proxied(proxy string) (all []probe) {
 		b := host(11).As4()
 		n := binary.BigEndian.Uint32(b[:])
 		for _, t := range []string{
-			host(11).String(), fmt.Sprint(n), fmt.Sprintf("%#x", n), fmt.Sprintf("0%o", n), fmt.Sprintf("%#x.%#x.%#x.%#x", b[0], b[1], b[2], b[3]), fmt.Sprintf("0%o.0%o.0%o.0%o", b[0], b[1], b[2], b[3]),
-			fmt.Sprintf("%d.%d", b[0], n&0xffffff), fmt.Sprintf("%d.%d.%d", b[0], b[1], n&0xffff), fmt.Sprintf("%d.%d.%d.%d.", b[0], b[1], b[2], b[3]), fmt.Sprintf("[::ffff:%s]", host(11)), fmt.Sprintf("::ffff:%s", host(11)),
-			fmt.Sprintf("[::ffff:%x:%x]", n>>16, n&0xffff), fmt.Sprintf("[64:ff9b::%x:%x]", n>>16, n&0xffff), fmt.Sprintf("[2002:%x:%x::1]", n>>16, n&0xffff), fmt.Sprintf("[%s]", host(11)), fmt.Sprintf("[::%s]", host(11)),
-			"127.0.0.1", "127.1", "0x7f.1", "0177.1", "2130706433", "[::1]", "[::]", "0", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1%25lo]", "[fe80::1%eth0]", "169.254.169.254", "[::ffff:a9fe:a9fe]", "0xa9fea9fe", "2852039166", "10.99.0.1", world.node.String(),
+			host(11).String(), fmt.Sprint(n), fmt.Sprintf("%#x", n), fmt.Sprintf("0%o", n), fmt.Sprintf("%#x.%#x.%#x.%#x", b[0], b[1], b[2], b[3]),
+			fmt.Sprintf("0%o.0%o.0%o.0%o", b[0], b[1], b[2], b[3]),
+			fmt.Sprintf("%d.%d", b[0], n&0xffffff), fmt.Sprintf("%d.%d.%d", b[0], b[1], n&0xffff), fmt.Sprintf("%d.%d.%d.%d.", b[0], b[1], b[2], b[3]),
+			fmt.Sprintf("[::ffff:%s]", host(11)), fmt.Sprintf("::ffff:%s", host(11)),
+			fmt.Sprintf("[::ffff:%x:%x]", n>>16, n&0xffff), fmt.Sprintf("[64:ff9b::%x:%x]", n>>16, n&0xffff), fmt.Sprintf("[2002:%x:%x::1]", n>>16, n&0xffff),
+			fmt.Sprintf("[%s]", host(11)), fmt.Sprintf("[::%s]", host(11)),
+			"127.0.0.1", "127.1", "0x7f.1", "0177.1", "2130706433", "[::1]", "[::]", "0", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1%25lo]", "[fe80::1%eth0]",
+			"169.254.169.254", "[::ffff:a9fe:a9fe]", "0xa9fea9fe", "2852039166", "10.99.0.1", world.node.String(),
 			"１２７.0.0.1", "127。0。0。1",
 		} {
 			for _, port := range []int{80, max(world.port, 1)} {
@@ -53,9 +58,12 @@ func proxied(proxy string) (all []probe) {
 	})
 	add("requests for other names", func() (open bool, seen string) {
 		for _, text := range []string{
-			"GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n", "GET http://other.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n", "GET http://allowed.test@other.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
-			"GET http://" + front + "/ HTTP/1.1\r\nHost: " + hidden + "\r\n\r\n", "GET / HTTP/1.1\r\nHost: other.test\r\n\r\n", "GET ftp://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n", "GET https://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n",
-			"GET http://other.test:4000/ HTTP/1.1\r\nHost: other.test:4000\r\n\r\n", "GET http://169.254.169.254/ HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n", "GET http://" + host(11).String() + "/ HTTP/1.1\r\nHost: " + host(11).String() + "\r\n\r\n",
+			"GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n", "GET http://other.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
+			"GET http://allowed.test@other.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
+			"GET http://" + front + "/ HTTP/1.1\r\nHost: " + hidden + "\r\n\r\n", "GET / HTTP/1.1\r\nHost: other.test\r\n\r\n",
+			"GET ftp://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n", "GET https://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n",
+			"GET http://other.test:4000/ HTTP/1.1\r\nHost: other.test:4000\r\n\r\n", "GET http://169.254.169.254/ HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n",
+			"GET http://" + host(11).String() + "/ HTTP/1.1\r\nHost: " + host(11).String() + "\r\n\r\n",
 			fmt.Sprintf("GET http://127.0.0.1:%d/ HTTP/1.1\r\nHost: 127.0.0.1:%[1]d\r\n\r\n", max(world.port, 1)),
 		} {
 			o, s := through(proxy, text, "hello", "secret", "service of the node")
@@ -64,7 +72,8 @@ func proxied(proxy string) (all []probe) {
 		return open, seen
 	})
 	add("another host in a second request", func() (bool, string) {
-		return through(proxy, "GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\nGET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n", "hello from other.test")
+		return through(proxy, "GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\nGET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n",
+			"hello from other.test")
 	})
 	add("another name in TLS behind CONNECT", func() (bool, string) {
 		c, err := dial(proxy)
@@ -81,7 +90,8 @@ func proxied(proxy string) (all []probe) {
 		return through(proxy, fmt.Sprintf("CONNECT %s:80 HTTP/1.1\r\nHost: %[1]s:80\r\n\r\n"+request, front, hidden), "hello from "+hidden)
 	})
 	add("SOCKS to other names and addresses", func() (open bool, seen string) {
-		for _, t := range []string{"other.test", hidden, "c2VjcmV0.tunnel.test", "0x7f.1", "2130706433", "localhost", "127.0.0.1", host(11).String(), "169.254.169.254", "10.99.0.1", "::1", "::ffff:127.0.0.1", world.node.String()} {
+		for _, t := range []string{"other.test", hidden, "c2VjcmV0.tunnel.test", "0x7f.1", "2130706433", "localhost", "127.0.0.1", host(11).String(),
+			"169.254.169.254", "10.99.0.1", "::1", "::ffff:127.0.0.1", world.node.String()} {
 			o, s := socks(proxy, t, 80, 1)
 			open, seen = open || o, seen+t+": "+s+" "
 		}

@@ -51,11 +51,13 @@ var sites = []probe{
 	}},
 	{"a length and chunks", func() (bool, string) {
 		second := fmt.Sprintf(request, hidden)
-		return smuggled(fmt.Sprintf("POST /upload HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s", front, len(second)+5, second))
+		return smuggled(fmt.Sprintf("POST /upload HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s", front,
+			len(second)+5, second))
 	}},
 	{"chunks, oddly written", func() (bool, string) {
 		second := fmt.Sprintf(request, hidden)
-		return smuggled(fmt.Sprintf("POST /upload HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n%s", front, len(second)+5, second))
+		return smuggled(fmt.Sprintf("POST /upload HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n%s", front,
+			len(second)+5, second))
 	}},
 	{"an upgrade that was refused", func() (bool, string) {
 		return smuggled(fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"+request, front, hidden))
@@ -172,7 +174,8 @@ func dial(to string) (net.Conn, error) {
 
 // got follows redirects, as clients do.
 func got(url, word string) (bool, string) {
-	c := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
+	c := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network,
+		to string) (net.Conn, error) {
 		return (&net.Dialer{Resolver: &net.Resolver{PreferGo: true}}).DialContext(ctx, network, to)
 	}}}
 	r, err := c.Get(url)
