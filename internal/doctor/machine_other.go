@@ -26,5 +26,6 @@ var (
 	checkLogout     = elsewhere
 	checkPurge      = elsewhere
 	checkNetwork    = elsewhere
+	checkWay        = elsewhere
 	checkDevices    = elsewhere
 )

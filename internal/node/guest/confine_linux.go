@@ -30,14 +30,14 @@ func (c *confiner) start(fork func() (int, error)) (pid int, err error) {
 	return pid, err
 }
 
-// confine begins the thread, and returns what it has left. In a room commands have at
-// most the capabilities most.
-func confine(most uint64, inRoom bool) (c *confiner, left confined, err error) {
+// confine begins the thread, and returns what it has left. Commands have at most the
+// capabilities most.
+func confine(most uint64, w where) (c *confiner, left confined, err error) {
 	c = &confiner{work: make(chan func())}
 	ready := make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // for ever
-		left, err = confineThread(most, inRoom)
+		left, err = confineThread(most, w)
 		close(ready)
 		for f := range c.work {
 			f()
@@ -73,7 +73,7 @@ func keptMask() (mask uint64) {
 }
 
 // confineThread takes from the thread it runs on what commands shall not have.
-func confineThread(most uint64, inRoom bool) (left confined, err error) {
+func confineThread(most uint64, w where) (left confined, err error) {
 	if left.capabilities, err = room.DropCapabilities(keptMask() & most); err != nil {
 		return left, fmt.Errorf("take capabilities from commands: %w", err)
 	}
@@ -81,7 +81,7 @@ func confineThread(most uint64, inRoom bool) (left confined, err error) {
 		return left, fmt.Errorf("set NoNewPrivs for commands: %w", err)
 	}
 	left.noNewPrivs = true
-	prog := ownFilter(inRoom)
+	prog := ownFilter(w)
 	if prog == nil {
 		return left, errors.New("no filter of system calls was written for " + runtime.GOARCH)
 	}

@@ -64,10 +64,41 @@ var refusedCalls = []refusedCall{
 	{"syslog", 103, 103, 116, 103},
 }
 
-// limitsCall sets the limits of a process. In a room it is refused for the first
-// process: with a limit of processor time the kernel would end the guest, which no
-// signal reaches there.
-var limitsCall = refusedCall{"prlimit64", 302, 340, 261, 369}
+// refusedWith is a call that is refused where its first argument has a value.
+type refusedWith struct {
+	refusedCall
+	first uint32
+}
+
+var (
+	// In a room the limits of the first process may not be set: with one of processor
+	// time the kernel would end the guest, which no signal reaches there.
+	limitsOfFirst = refusedWith{refusedCall{"prlimit64", 302, 340, 261, 369}, 1}
+	// Sockets to the hypervisor and to other virtual machines: no network namespace
+	// holds these.
+	hypervisor = refusedWith{refusedCall{"socket", 41, 359, 198, 281}, 40} // AF_VSOCK
+	// The older way of 32-bit programs to a socket, of which the kernel shows a filter
+	// no family.
+	olderSocket = refusedWith{refusedCall{"socketcall", noCall, 102, noCall, 102}, 1} // SYS_SOCKET
+)
+
+// refused are those of a place.
+func (w where) refused() []refusedWith {
+	out := []refusedWith{hypervisor}
+	if w.room {
+		out = append(out, limitsOfFirst)
+	}
+	if w.isolated {
+		out = append(out, olderSocket)
+	}
+	return out
+}
+
+// where says what the filter depends on.
+type where struct {
+	room     bool // commands run in a room
+	isolated bool // there is no network but a loopback
+}
 
 // What the kernel calls the machine that a call is made for (audit.h).
 const (
@@ -96,8 +127,8 @@ const (
 type machine struct {
 	audit  uint32
 	calls  []uint32
-	limits uint32 // the number of limitsCall
 	mask   uint32 // of the bits that count in a number
+	number func(refusedCall) uint32
 }
 
 // machines are those of an architecture of Go's: its own and the 32-bit one.
@@ -110,47 +141,53 @@ func machines(arch string) []machine {
 		}
 		return more
 	}
+	amd64 := func(c refusedCall) uint32 { return c.amd64 }
+	i386 := func(c refusedCall) uint32 { return c.i386 }
+	arm64 := func(c refusedCall) uint32 { return c.arm64 }
+	arm := func(c refusedCall) uint32 { return c.arm }
 	switch arch {
 	case "amd64":
-		return []machine{
-			{auditAMD64, calls([]uint32{x32KexecLoad}, func(c refusedCall) uint32 { return c.amd64 }), limitsCall.amd64, ^uint32(x32Bit)},
-			{auditI386, calls(nil, func(c refusedCall) uint32 { return c.i386 }), limitsCall.i386, ^uint32(0)},
-		}
+		return []machine{{auditAMD64, calls([]uint32{x32KexecLoad}, amd64), ^uint32(x32Bit), amd64}, {auditI386, calls(nil, i386), ^uint32(0), i386}}
 	case "arm64":
-		return []machine{
-			{auditARM64, calls(nil, func(c refusedCall) uint32 { return c.arm64 }), limitsCall.arm64, ^uint32(0)},
-			{auditARM, calls(nil, func(c refusedCall) uint32 { return c.arm }), limitsCall.arm, ^uint32(0)},
-		}
+		return []machine{{auditARM64, calls(nil, arm64), ^uint32(0), arm64}, {auditARM, calls(nil, arm), ^uint32(0), arm}}
 	}
 	return nil
 }
 
-// filter is the program that the kernel asks at each call of a command, in a room or
-// not; none is an architecture that it was not written for.
-func filter(arch string, inRoom bool) []bpf.Instruction {
+// filter is the program that the kernel asks at each call of a command; none is an
+// architecture that it was not written for.
+func filter(arch string, w where) []bpf.Instruction {
 	all := machines(arch)
 	if len(all) == 0 {
 		return nil
 	}
 	prog := []bpf.Instruction{bpf.LoadAbsolute{Off: dataArch, Size: 4}}
 	for _, m := range all {
-		var limits []bpf.Instruction
-		if inRoom {
-			limits = []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.limits, SkipFalse: 2},
-				bpf.LoadAbsolute{Off: dataFirst, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 1, SkipTrue: 1}}
+		var with []bpf.Instruction
+		for _, r := range w.refused() {
+			if n := m.number(r.refusedCall); n != noCall {
+				with = append(with, bpf.JumpIf{Cond: bpf.JumpEqual, Val: n, SkipFalse: 2},
+					bpf.LoadAbsolute{Off: dataFirst, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: r.first})
+			}
+		}
+		for i := 2; i < len(with); i += 3 { // to the two answers
+			j := with[i].(bpf.JumpIf)
+			j.SkipFalse = uint8(len(with) - i - 1)
+			j.SkipTrue = j.SkipFalse + 1
+			with[i] = j
 		}
 		// Past this machine's part: two words for the number, its calls, and the
 		// two answers.
-		prog = append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.audit, SkipFalse: uint8(len(m.calls) + len(limits) + 4)},
+		prog = append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.audit, SkipFalse: uint8(len(m.calls) + len(with) + 4)},
 			bpf.LoadAbsolute{Off: dataNumber, Size: 4}, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: m.mask})
 		for i, n := range m.calls {
-			prog = append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: n, SkipTrue: uint8(len(m.calls) - i + len(limits))})
+			prog = append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: n, SkipTrue: uint8(len(m.calls) - i + len(with))})
 		}
-		prog = append(prog, limits...)
+		prog = append(prog, with...)
 		prog = append(prog, bpf.RetConstant{Val: allowCall}, bpf.RetConstant{Val: refuseCall})
 	}
 	return append(prog, bpf.RetConstant{Val: refuseCall})
 }
 
 // ownFilter is the one of this program.
-func ownFilter(inRoom bool) []bpf.Instruction { return filter(runtime.GOARCH, inRoom) }
+func ownFilter(w where) []bpf.Instruction { return filter(runtime.GOARCH, w) }

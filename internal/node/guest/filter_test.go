@@ -38,7 +38,7 @@ func TestFilter(t *testing.T) {
 			"32-bit": {auditARM, []uint32{309, 310, 311, 425, 426, 427, 386, 364, 388, 371, 347}, []uint32{3, 4, 11, 26, 120, 337}},
 		},
 	} {
-		prog := filter(arch, false)
+		prog := filter(arch, where{})
 		vm, err := bpf.NewVM(prog)
 		if err != nil {
 			t.Fatal(arch, err)
@@ -73,7 +73,51 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%s: a call of another machine: %#x", arch, got)
 		}
 	}
-	if filter("riscv64", false) != nil {
+	if filter("riscv64", where{}) != nil {
 		t.Error("a filter of nobody's")
+	}
+}
+
+// What a call may do depends on its first argument, and on the place.
+func TestFilterArguments(t *testing.T) {
+	const unix, inet, vsock = 1, 2, 40
+	for _, c := range []struct {
+		arch          string
+		audit         uint32
+		number, first uint32
+		w             where
+		refused       bool
+	}{
+		{"amd64", auditAMD64, 41, vsock, where{}, true},
+		{"amd64", auditAMD64, x32Bit | 41, vsock, where{}, true},
+		{"amd64", auditAMD64, 41, inet, where{true, true}, false},
+		{"amd64", auditAMD64, 41, unix, where{}, false},
+		{"amd64", auditI386, 359, vsock, where{}, true},
+		{"amd64", auditI386, 102, 1, where{}, false},
+		{"amd64", auditI386, 102, 1, where{isolated: true}, true},
+		{"amd64", auditI386, 102, 3, where{isolated: true}, false},  // connect
+		{"amd64", auditAMD64, 102, 1, where{isolated: true}, false}, // getuid
+		{"amd64", auditAMD64, 302, 1, where{room: true}, true},
+		{"amd64", auditAMD64, 302, 0, where{room: true}, false},
+		{"amd64", auditAMD64, 302, 1, where{}, false},
+		{"arm64", auditARM64, 198, vsock, where{true, true}, true},
+		{"arm64", auditARM64, 198, inet, where{true, true}, false},
+		{"arm64", auditARM, 281, vsock, where{}, true},
+		{"arm64", auditARM, 369, 1, where{room: true}, true},
+	} {
+		prog := filter(c.arch, c.w)
+		if _, err := bpf.Assemble(prog); err != nil {
+			t.Fatal(err)
+		}
+		vm, err := bpf.NewVM(prog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, c.number), c.audit)
+		data = binary.BigEndian.AppendUint32(append(data, make([]byte, 8)...), c.first)
+		got, err := vm.Run(append(data, make([]byte, 44)...))
+		if err != nil || (got == refuseCall) != c.refused {
+			t.Errorf("%s %#x: call %d with %d in %+v: %#x, %v", c.arch, c.audit, c.number, c.first, c.w, got, err)
+		}
 	}
 }

@@ -48,7 +48,7 @@ func script(args []string) (code int, err error) {
 			return 0, fmt.Errorf("uncover %s: %w", covered, err)
 		}
 	}
-	conf, _, err := confine(^uint64(0), false)
+	conf, _, err := confine(^uint64(0), where{})
 	if err != nil {
 		return 0, err
 	}

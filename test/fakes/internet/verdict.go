@@ -75,6 +75,3 @@ func ReadProbes(out string) (all []Probed, err error) {
 	}
 	return all, nil
 }
-
-// Machines are probes of sockets to the host of a virtual machine, which no namespace of the network keeps apart.
-var Machines = []string{"sockets to virtual machines and their host", "families of other networks"}
