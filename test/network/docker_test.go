@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
 )
 
 // inDocker are the flags of a list in a container of docker's, of the image that scripts/testbed has made.
