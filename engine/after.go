@@ -71,7 +71,8 @@ func (e *Engine) settleAfter(ctx context.Context, s *jobs.Spec, words []string, 
 func sameLedger(s, parent *jobs.Spec) error {
 	short := jobs.Short(parent.ID)
 	refuse := func(why string) error {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "after: job " + short + " " + why, Hint: "wait for it here, and submit this one then: berth wait " + short}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "after: job " + short + " " + why,
+			Hint: "wait for it here, and submit this one then: berth wait " + short}
 	}
 	switch here, there := s.Login, parent.Login; {
 	case here == nil && there == nil:

@@ -31,7 +31,8 @@ func settleCredentials(s *jobs.Spec) error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "credentials are not available with ntasks above 1", Hint: "leave one of them out"}
 	}
 	if s.Network.Settled().Mode == jobs.NetworkNone {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: `credentials need a network, and its mode is "none"`, Hint: `with mode = "allow" and no names only the servers of the credentials are reached`}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: `credentials need a network, and its mode is "none"`,
+			Hint: `with mode = "allow" and no names only the servers of the credentials are reached`}
 	}
 	for i, c := range s.Credentials {
 		if part, err := credentials.Check(c); err != nil {

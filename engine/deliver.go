@@ -133,7 +133,8 @@ func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, err
 	if res := a.Result(); res != nil && res.Commit != "" {
 		b.Branch = v.Spec.Workspace.Branch
 		if v.BranchMissing() && v.Spec.Workspace.Copy {
-			return b, &jobs.Error{Kind: jobs.KindUsage, Msg: "the branch goes to the repository on " + v.Spec.Host, Hint: "run berth collect " + short + " there"}
+			return b, &jobs.Error{Kind: jobs.KindUsage, Msg: "the branch goes to the repository on " + v.Spec.Host,
+				Hint: "run berth collect " + short + " there"}
 		}
 		if v.BranchMissing() {
 			if _, err := e.deliver(ctx, v); err != nil {

@@ -120,7 +120,8 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 			return s, nil
 		}
 		if ctx.Err() != nil || try == 3 {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the keeper of the environment " + v.Spec.Name, Err: err, Hint: "berth env show " + v.Spec.Name}
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the keeper of the environment " + v.Spec.Name, Err: err,
+				Hint: "berth env show " + v.Spec.Name}
 		}
 	}
 }

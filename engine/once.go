@@ -162,7 +162,8 @@ func (o *once) resume(ctx context.Context, rec *jobs.Record, t jobs.Task) (*jobs
 	a := rec.Current()
 	for _, name := range rec.Spec.EnvNames {
 		if _, ok := o.Getenv(name); !ok && rec.Spec.Login != nil {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + name + " from your environment, where it is not set", Hint: "export " + name + "=..."}
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + name + " from your environment, where it is not set",
+				Hint: "export " + name + "=..."}
 		}
 	}
 	of, err := o.prepare(ctx, &rec.Spec, t, a.Info)

@@ -154,7 +154,8 @@ func (e *Engine) StopRelay(ctx context.Context) (*RelayState, error) {
 			return s, nil
 		}
 		if e.Now().Sub(began) > 10*time.Second {
-			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the relay, process %d, does not end", s.PID), Hint: fmt.Sprintf("kill -9 %d", s.PID)}
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the relay, process %d, does not end", s.PID),
+				Hint: fmt.Sprintf("kill -9 %d", s.PID)}
 		}
 		if err := e.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return nil, err

@@ -16,10 +16,12 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 	s.Resources.GPUs = s.Profile.GPUs(s.Resources.GPUs)
 	if !s.Clustered() {
 		if s.Resources.GPUs != "" {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus: the local scheduler does not hand out GPUs", Hint: "remove gpus, or use --scheduler slurm"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus: the local scheduler does not hand out GPUs",
+				Hint: "remove gpus, or use --scheduler slurm"}
 		}
 		if s.Resources.Nodes > 1 {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] nodes: the local scheduler has one node", Hint: "remove nodes, or use --scheduler slurm"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] nodes: the local scheduler has one node",
+				Hint: "remove nodes, or use --scheduler slurm"}
 		}
 		if s.Resources.Tasks > 1 {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] ntasks: the local scheduler places no tasks side by side",

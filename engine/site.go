@@ -305,7 +305,8 @@ func (e *Engine) Remove(ctx context.Context, r *jobs.Record, force bool) error {
 		err = site.Remove(ctx, r.Spec.LoginHome, r.Spec.ID)
 	}
 	if err != nil {
-		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the record of job " + jobs.Short(r.Spec.ID) + " on " + r.Spec.Login.Host + " could not be removed", Err: err}
+		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the record of job " + jobs.Short(r.Spec.ID) + " on " + r.Spec.Login.Host + " could not be removed",
+			Err: err}
 		if !force {
 			err.(*jobs.Error).Hint = "try again, or remove it here alone: berth rm --force " + jobs.Short(r.Spec.ID) //nolint:errorlint // it was made so
 			return err

@@ -228,7 +228,8 @@ func (e *Engine) resolveUnclear(ctx context.Context, sc jobs.Scheduler, name str
 		case unknownSince.IsZero():
 			unknownSince = now
 		case now.Sub(unknownSince) >= unclearFor:
-			return jobs.Handle{}, &jobs.Error{Kind: jobs.KindAgain, Msg: "the scheduler did not take the job", Err: cause, Hint: "nothing was submitted; try again"}
+			return jobs.Handle{}, &jobs.Error{Kind: jobs.KindAgain, Msg: "the scheduler did not take the job", Err: cause,
+				Hint: "nothing was submitted; try again"}
 		}
 		if e.Sleep(ctx, pause) != nil {
 			return jobs.Handle{}, stays

@@ -232,7 +232,8 @@ func (c *Caps) Measurable(list []Credential, prices Prices) error {
 		return nil
 	}
 	if len(prices.Models) == 0 {
-		return &Error{Kind: KindConfig, Msg: "max_usd cannot be measured: the configuration has no prices", Hint: `add [prices], such as "claude-sonnet-4*" = {input = 3, output = 15}`}
+		return &Error{Kind: KindConfig, Msg: "max_usd cannot be measured: the configuration has no prices",
+			Hint: `add [prices], such as "claude-sonnet-4*" = {input = 3, output = 15}`}
 	}
 	for _, m := range c.Models {
 		if name, open := strings.CutSuffix(m, "*"); prices.Of(name) == nil && !(open && slices.ContainsFunc(prices.Models, func(p Price) bool {

@@ -22,7 +22,8 @@ const (
 // CheckLength refuses a text for the shell that is too long.
 func (c Command) CheckLength() error {
 	if n := len(c.Shell); n > MaxCommand {
-		return &Error{Kind: KindUsage, Msg: fmt.Sprintf("the command has more than %d bytes", MaxCommand), Hint: "copy it there as a file (berth cp), and run that"}
+		return &Error{Kind: KindUsage, Msg: fmt.Sprintf("the command has more than %d bytes", MaxCommand),
+			Hint: "copy it there as a file (berth cp), and run that"}
 	}
 	return nil
 }

@@ -281,7 +281,8 @@ With --signal only that signal is sent, to its process group.
 			sig, wait := 0, 2*time.Second
 			if name != "" {
 				if sig = signalOf(name); sig == 0 {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--signal %q is no signal", name), Hint: "give a name or a number, such as INT or 9"}
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--signal %q is no signal", name),
+						Hint: "give a name or a number, such as INT or 9"}
 				}
 			}
 			if grace != "" {

@@ -114,7 +114,8 @@ func (a *app) configUnsetCmd() *cobra.Command {
 				return err
 			}
 			if !was {
-				return &jobs.Error{Kind: jobs.KindNotFound, Msg: args[0] + " does not stand in " + file, Hint: "berth config show --origin tells where values come from"}
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: args[0] + " does not stand in " + file,
+					Hint: "berth config show --origin tells where values come from"}
 			}
 			a.written(file)
 			return nil
@@ -224,7 +225,8 @@ that of the project's file.
 					return err
 				}
 				if path = cfg.ProjectPath(); path == "" {
-					return &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no " + config.ProjectFile + " here", Hint: "berth config set --project KEY VALUE makes one"}
+					return &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no " + config.ProjectFile + " here",
+						Hint: "berth config set --project KEY VALUE makes one"}
 				}
 			}
 			_, err := fmt.Fprintln(a.stdout, path)

@@ -34,7 +34,8 @@ copied, 78 the environment is not available here, 130 interrupted.`,
   berth cp ./src/. :/srv/src        # the contents of ./src`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth cp needs a source and a destination", Hint: "berth cp data.csv :/srv/   copies into the environment"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth cp needs a source and a destination",
+					Hint: "berth cp data.csv :/srv/   copies into the environment"}
 			}
 			return nil
 		},

@@ -283,7 +283,8 @@ func variables(list []string) ([]string, error) {
 		if !given {
 			v, ok := os.LookupEnv(name)
 			if !ok {
-				return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "--var takes " + name + " from your environment, where it is not set", Hint: "export " + name + "=..."}
+				return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "--var takes " + name + " from your environment, where it is not set",
+					Hint: "export " + name + "=..."}
 			}
 			kv = name + "=" + v
 		}

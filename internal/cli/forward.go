@@ -117,7 +117,8 @@ func parsePorts(words []string) ([]forwarded, error) {
 func (a *app) forward(ctx context.Context, to service, ports []forwarded) error {
 	gone, err := to.Gone(ctx)
 	if errors.Is(err, engine.ErrNotRunning) {
-		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment does not run, so nothing in it listens", Hint: "berth bg start -- COMMAND starts a service"}
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment does not run, so nothing in it listens",
+			Hint: "berth bg start -- COMMAND starts a service"}
 	} else if err != nil {
 		return err
 	}

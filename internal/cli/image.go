@@ -77,7 +77,8 @@ func asJSON(img images.Image, use map[string]string) imageJSON {
 
 func someImages(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs an image: a reference, or the beginning of its SHA-256", Hint: "berth image ls"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs an image: a reference, or the beginning of its SHA-256",
+			Hint: "berth image ls"}
 	}
 	return nil
 }
@@ -119,7 +120,8 @@ resolved to a digest here, where that is possible; else the job resolves them.
 					return err
 				}
 				if !images.IsReference(ref) {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: ref + " is a file: it is used where it is", Hint: "name a reference such as docker://debian:12"}
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: ref + " is a file: it is used where it is",
+						Hint: "name a reference such as docker://debian:12"}
 				}
 				refs = append(refs, ref)
 			}
@@ -414,7 +416,8 @@ SHA-256.
 					}
 				}
 				if who := use[img.Sum]; who != "" && img.ID != "" {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: "image " + img.Sum[:12] + " is used by " + who, Hint: "remove that first, or wait for its end"}
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: "image " + img.Sum[:12] + " is used by " + who,
+						Hint: "remove that first, or wait for its end"}
 				}
 				if dry {
 					a.say("would remove %s", img.Path)

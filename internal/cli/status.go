@@ -279,7 +279,8 @@ func (a *app) jsonFlag(c *cobra.Command) {
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s takes no arguments, got %q", cmd.CommandPath(), args[0]), Hint: cmd.CommandPath() + " --help"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s takes no arguments, got %q", cmd.CommandPath(), args[0]),
+			Hint: cmd.CommandPath() + " --help"}
 	}
 	return nil
 }

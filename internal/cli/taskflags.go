@@ -155,7 +155,8 @@ func (f *taskFlags) read(cmd *cobra.Command, args []string) (jobs.Task, error) {
 		return jobs.Task{}, &jobs.Error{Kind: jobs.KindUsage, Msg: "more than one task file",
 			Hint: cmd.CommandPath() + " -- " + strings.Join(args, " ") + "   runs a command"}
 	}
-	return jobs.Task{}, &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a task file or a command after --", Hint: cmd.CommandPath() + " --help"}
+	return jobs.Task{}, &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a task file or a command after --",
+		Hint: cmd.CommandPath() + " --help"}
 }
 
 // nameOf names a command line after its program.

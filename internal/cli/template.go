@@ -144,7 +144,8 @@ like a secret is refused. Name variables instead: their values are passed in.
   berth template add --name lab --force mine.toml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a file", Hint: "berth template show default >mine.toml gives one to begin with"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a file",
+					Hint: "berth template show default >mine.toml gives one to begin with"}
 			}
 			return nil
 		},

@@ -195,7 +195,8 @@ func (c *Config) bounded(caps *jobs.Caps, model bool) error {
 			return nil
 		}
 		v := c.said("caps." + name)
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s %v is above the bound %s of %s", name, asked, v, v.Origin), Hint: "ask for less, or raise it there"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s %v is above the bound %s of %s", name, asked, v, v.Origin),
+			Hint: "ask for less, or raise it there"}
 	}
 	requests, tokens, usd := get[int](c.said("caps.max_requests")), get[int](c.said("caps.max_tokens")), get[jobs.USD](c.said("caps.max_usd"))
 	for _, err := range []error{

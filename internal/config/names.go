@@ -29,7 +29,8 @@ var targetWords = map[string]string{
 func locate(name string) (place, error) {
 	parts, ok := splitKey(name)
 	if !ok {
-		return place{}, &jobs.Error{Kind: jobs.KindUsage, Msg: literal(name) + " is not a key", Hint: `such as terminal.timeout, or projects."/home/ada/src".allow`}
+		return place{}, &jobs.Error{Kind: jobs.KindUsage, Msg: literal(name) + " is not a key",
+			Hint: `such as terminal.timeout, or projects."/home/ada/src".allow`}
 	}
 	switch {
 	case parts[0] == "targets" && len(parts) >= 3:

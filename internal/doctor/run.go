@@ -119,7 +119,8 @@ func (c Check) bounded(ctx context.Context, l *look) []Finding {
 	case got := <-done:
 		return got
 	case <-grace.C:
-		return []Finding{{Status: Fail, Why: "no answer: " + causeOf(ctx).Error(), Do: "something that it looks at hangs: a file server or a service that is gone"}}
+		return []Finding{{Status: Fail, Why: "no answer: " + causeOf(ctx).Error(),
+			Do: "something that it looks at hangs: a file server or a service that is gone"}}
 	}
 }
 

@@ -42,7 +42,8 @@ func (s *Store) KeyDir(hash string) string {
 func (s *Store) MakeKeyDir(hash string) (string, error) {
 	dir := s.KeyDir(hash)
 	if err := makeDir(dir); err != nil {
-		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "record the idempotency key", Err: err, Hint: "is there space left? df -h " + s.home + "; df -i " + s.home}
+		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "record the idempotency key", Err: err,
+			Hint: "is there space left? df -h " + s.home + "; df -i " + s.home}
 	}
 	return dir, nil
 }

@@ -89,7 +89,8 @@ func (f *forward) unreached(err error) error {
 	if errors.As(err, &ue) {
 		err = ue.Err // without the address
 	}
-	return &refusal{status: 502, why: f.c.upstream.Host + " cannot be reached: " + err.Error(), hint: "does a bound of the project, the profile or the site refuse it?"}
+	return &refusal{status: 502, why: f.c.upstream.Host + " cannot be reached: " + err.Error(),
+		hint: "does a bound of the project, the profile or the site refuse it?"}
 }
 
 // judge decides whether a request may be sent, and reads the body of one to a model.
@@ -104,7 +105,8 @@ func (f *forward) judge(w http.ResponseWriter) error {
 		if len(c.KeyEnv) > 0 {
 			env = "the value of $" + c.KeyEnv[0]
 		}
-		return &refusal{status: 401, why: "the request does not have " + env + ", which stands for the key", hint: "a key of one's own goes to the vendor's address, and not here"}
+		return &refusal{status: 401, why: "the request does not have " + env + ", which stands for the key",
+			hint: "a key of one's own goes to the vendor's address, and not here"}
 	case r.Header.Get("Upgrade") != "":
 		return &refusal{status: http.StatusUpgradeRequired, why: "only HTTP/1.1 without upgrades is carried"}
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
@@ -114,7 +116,8 @@ func (f *forward) judge(w http.ResponseWriter) error {
 	}
 	below, ok := strings.CutPrefix(r.URL.Path, c.upstream.Path)
 	if !ok || below != "" && below[0] != '/' || !f.plain() {
-		return &refusal{status: 403, why: "the path " + shown(r.URL.Path) + " is not below " + c.Upstream, hint: "is the base URL the one of the environment, " + c.upstream.Path + "?"}
+		return &refusal{status: 403, why: "the path " + shown(r.URL.Path) + " is not below " + c.Upstream,
+			hint: "is the base URL the one of the environment, " + c.upstream.Path + "?"}
 	}
 	f.path = below
 	escaped := strings.TrimPrefix(r.URL.EscapedPath(), c.upstream.Path)

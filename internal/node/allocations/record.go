@@ -143,7 +143,8 @@ func load(dir string, n int) (*Allocation, error) {
 // has made it.
 func create(dir string, n int, name string, now time.Time) (*Allocation, bool, error) {
 	fail := func(err error) (*Allocation, bool, error) {
-		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "record an allocation of the environment", Err: err, Hint: "is there space left? df -h " + dir}
+		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "record an allocation of the environment", Err: err,
+			Hint: "is there space left? df -h " + dir}
 	}
 	// Not all of its parents: the environment may just have been removed.
 	if err := os.Mkdir(filepath.Join(dir, dirAllocations), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

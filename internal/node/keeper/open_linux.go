@@ -194,7 +194,8 @@ func (k *keeper) awaitLast(ctx context.Context, last *Info, out *reporter) error
 			container.KillLeft(left, rounds == 0)
 			rounds++
 		case waited > 2*(k.times.Dead+k.times.Unmount):
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: "something of the last keeper still runs, and could not be ended", Hint: "see runtime.log in " + k.dir}
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "something of the last keeper still runs, and could not be ended",
+				Hint: "see runtime.log in " + k.dir}
 		}
 		select {
 		case <-ctx.Done():

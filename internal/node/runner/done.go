@@ -77,7 +77,8 @@ func (r *attempt) placeOfDone(ctx context.Context, of *place) (_ *place, end fun
 		p.layer, err = overlay.Before(ctx, r.on, of.layer, p.scratch.Dir, spec)
 	}
 	if err != nil {
-		return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make the layer for the done commands", Err: err, Hint: "is there space left? df -h " + p.scratch.Dir}
+		return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make the layer for the done commands", Err: err,
+			Hint: "is there space left? df -h " + p.scratch.Dir}
 	}
 	return &p, func() { _ = p.layer.Close() }, nil
 }

@@ -60,7 +60,8 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 	// The script names this program by a path that all nodes see.
 	argv := r.batch.Ranks(r.spec.Resources, r.spec.Slurm, jobs.RankArgv(os.Args[0], r.dir))
 	if argv == nil {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "several tasks: no scheduler here starts them", Hint: "use the berth-node of the berth that submitted the job"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "several tasks: no scheduler here starts them",
+			Hint: "use the berth-node of the berth that submitted the job"}
 	}
 	if _, err := store.SetArgv(r.dir, argv); err != nil {
 		return err

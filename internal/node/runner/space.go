@@ -137,7 +137,8 @@ func limitText(s overlay.Space) string {
 }
 
 func (r *attempt) overLimit(p *place, most overlay.Space) why {
-	return why{state: jobs.StateFailed, reason: "no space: " + r.layerName() + " has become larger than the " + limitText(most) + " it may take", hint: r.more(p)}
+	return why{state: jobs.StateFailed, reason: "no space: " + r.layerName() + " has become larger than the " + limitText(most) + " it may take",
+		hint: r.more(p)}
 }
 
 // full looks whether the place of a command that has failed has no more room,

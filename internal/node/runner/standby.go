@@ -162,6 +162,7 @@ func gone(a *jobs.Attempt) error {
 		_, err = conclude.Attempt(fresh, reason)
 		return err
 	}
-	_, err = conclude.Verdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateLost, Time: time.Now().UTC(), Hint: "what it left is in " + a.Dir, Reason: reason})
+	_, err = conclude.Verdict(a.Dir, jobs.Verdict{Version: 1, State: jobs.StateLost, Time: time.Now().UTC(),
+		Hint: "what it left is in " + a.Dir, Reason: reason})
 	return err
 }
