@@ -80,9 +80,22 @@ func Look(ctx context.Context, look func() (again bool)) {
 
 // KillLargest ends the smallest tree of processes that holds more than half of
 // what all the commands below root take. guest is the guest's process id as
-// the guest sees it; its children are the commands. It returns the name of the
-// tree's top, and what the tree held.
-func KillLargest(root, guest int) (name string, held int64) {
+// the guest sees it; its children are the commands. In a room it is the first process
+// of a namespace that lies below the container's. It returns the name of the tree's top,
+// and what the tree held.
+func KillLargest(root, guest int, inRoom bool) (name string, held int64) {
+	if pid, _, ok := first(root, 2); inRoom && !ok {
+		return "nothing", 0
+	} else if inRoom {
+		return killLargest(root, func(p run.Proc) bool { return p.PID == pid })
+	}
+	return killLargest(root, func(p run.Proc) bool {
+		n := len(p.NSPID)
+		return n > 0 && p.NSPID[n-1] == guest && (n > 1 || p.PID == guest)
+	})
+}
+
+func killLargest(root int, isGuest func(run.Proc) bool) (name string, held int64) {
 	all := run.Below(root)
 	children := map[int][]run.Proc{}
 	var top []run.Proc
@@ -90,7 +103,7 @@ func KillLargest(root, guest int) (name string, held int64) {
 		children[p.PPID] = append(children[p.PPID], p)
 	}
 	for _, p := range all {
-		if n := len(p.NSPID); n > 0 && p.NSPID[n-1] == guest && (n > 1 || p.PID == guest) {
+		if isGuest(p) {
 			top = children[p.PID]
 		}
 	}

@@ -198,7 +198,8 @@ func (k *keeper) overMemory(used int64) (again bool) {
 	k.mu.Lock()
 	k.oom = time.Now()
 	k.mu.Unlock()
-	what, held := container.KillLargest(os.Getpid(), k.hello.PID)
+	had := k.box.Session().Guest().Network
+	what, held := container.KillLargest(os.Getpid(), k.hello.PID, had != nil && had.Room)
 	k.note(fmt.Sprintf("%d MiB of memory were used, more than the %s of this environment: %s, which held %d MiB, was ended",
 		used>>20, k.opening.Memory, what, held>>20))
 	return true

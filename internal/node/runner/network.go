@@ -10,8 +10,8 @@ import (
 // openNetwork begins to decide on what commands reach, for all containers of the
 // attempt.
 func (r *attempt) openNetwork() error {
-	if r.far != nil {
-		return nil // a service has lists of its own
+	if r.far != nil || r.rank != nil {
+		return nil // a service has lists of its own; ranks have the node's network, and done is not theirs
 	}
 	e, err := egress.Open(egress.Options{Network: r.spec.Network, Dir: r.dir, Added: r.jobDir})
 	if err == nil {
