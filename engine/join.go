@@ -188,7 +188,7 @@ func (e *Engine) reach(ctx context.Context, v *View, wait time.Duration) (jobs.S
 	if err != nil {
 		return nil, jobs.Cmd{}, err
 	}
-	dir, err := e.attemptDir(&v.Spec)
+	dir, err := e.attemptDir(&v.Spec, a.Info.Number)
 	if err != nil {
 		return nil, jobs.Cmd{}, err
 	}

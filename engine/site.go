@@ -93,8 +93,8 @@ func (e *Engine) selectSite(ctx context.Context, s *jobs.Spec) (selected, error)
 	return selected{node: f.Node, who: f.Identity, owner: fmt.Sprintf("%d:%d", f.UID, f.GID)}, err
 }
 
-// attemptDir is where the nodes see the first attempt of a job.
-func (e *Engine) attemptDir(s *jobs.Spec) (string, error) {
+// attemptDir is where the nodes see an attempt of a job, by its number.
+func (e *Engine) attemptDir(s *jobs.Spec, number int) (string, error) {
 	st := e.Store
 	if s.Login != nil {
 		var err error
@@ -102,7 +102,7 @@ func (e *Engine) attemptDir(s *jobs.Spec) (string, error) {
 			return "", err
 		}
 	}
-	return store.AttemptDir(st.JobDir(s.ID), 1), nil
+	return store.AttemptDir(st.JobDir(s.ID), number), nil
 }
 
 // survey asks a job's cluster, in one round trip, for all that planning has to

@@ -22,7 +22,7 @@ func (e *Engine) Render(ctx context.Context, s *jobs.Spec) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	adir, err := e.attemptDir(s)
+	adir, err := e.attemptDir(s, 1)
 	if err != nil {
 		return "", err
 	}
@@ -126,7 +126,7 @@ func (e *Engine) prepare(ctx context.Context, s *jobs.Spec, t jobs.Task, info jo
 	if err != nil {
 		return nil, err
 	}
-	adir, err := e.attemptDir(s)
+	adir, err := e.attemptDir(s, 1)
 	if err != nil {
 		return nil, err
 	}
