@@ -11,7 +11,12 @@ type Seen struct {
 	NetNamespace   string `json:"net_namespace,omitempty"`
 	UserNamespace  string `json:"user_namespace,omitempty"`
 	// Devices are the network devices inside, but for the loopback.
-	Devices      []string `json:"devices,omitempty"`
+	Devices []string `json:"devices,omitempty"`
+	// Tried says that connections which must fail were tried: to an address outside, the
+	// metadata address, the machine's loopback and an abstract socket of it. Reached are
+	// those that did not fail; nothing runs then.
+	Tried        bool     `json:"tried,omitempty"`
+	Reached      []string `json:"reached,omitempty"`
 	NoNewPrivs   bool     `json:"no_new_privs"`
 	Capabilities string   `json:"capabilities,omitempty"` // effective ones, in hexadecimal
 	// What commands have, which is less: the capabilities that they can get, and

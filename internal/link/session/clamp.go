@@ -37,6 +37,7 @@ func clampSeen(s *jobs.Seen) *jobs.Seen {
 		Capabilities: text(s.Capabilities), CommandCapabilities: text(s.CommandCapabilities),
 		WritableCgroups: text(s.WritableCgroups),
 		Looked:          textsOf(s.Looked), Abstract: textsOf(s.Abstract),
+		Devices: textsOf(s.Devices), Tried: s.Tried, Reached: textsOf(s.Reached),
 	}
 	// None is left out: a stranger could make many, so that the one that matters
 	// is not among the first.

@@ -61,7 +61,7 @@ func (s *Session) greet(o Options) error {
 	hello := wire.ClientHello{
 		Version: wire.Version, Key: key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
 		Login: o.Login, Dir: wire.Text(o.Dir), User: wire.Text(o.User), OwnPIDNamespace: o.OwnPIDNamespace, PIDNamespace: pidNamespace(),
-		Env: wire.Texts(o.Env), TellEnv: o.TellEnv, WritableRoot: o.WritableRoot, Look: o.Look, Confine: o.Confine,
+		Env: wire.Texts(o.Env), TellEnv: o.TellEnv, WritableRoot: o.WritableRoot, Look: o.Look, Confine: o.Confine, Proof: o.Proof,
 	}
 	if o.Home != "" {
 		hello.Home = append(hello.Home, wire.Text(o.Home))
@@ -94,6 +94,9 @@ func (s *Session) greet(o Options) error {
 	}
 	if o.Look && seen == nil {
 		return errors.New("the guest did not look at its place")
+	}
+	if o.Look && o.Proof != nil && !seen.Tried {
+		return errors.New("the guest has not tried what must fail")
 	}
 	if o.Look && o.Confine && !seen.Filtered {
 		return errors.New("the guest does not confine its commands") // its input was changed on the way

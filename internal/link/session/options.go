@@ -53,6 +53,9 @@ type Options struct {
 	// that it finds may be there is the caller's to judge, before anything is
 	// started: inside, root cannot be told from other users.
 	Look bool
+	// Proof has the guest try, with Look, what must fail in a place with a network of its
+	// own; nil is not.
+	Proof *wire.Proof
 	// Confine has commands run with few capabilities, without a way to new ones,
 	// and with a filter of system calls. The guest itself has more.
 	Confine bool

@@ -41,12 +41,22 @@ type ClientHello struct {
 	// Look asks the guest what it finds of its place. It leaves with an Error when
 	// that holds a socket of the host's that no task may reach.
 	Look bool `json:"look,omitempty"`
+	// Proof has the guest try, with Look, what must fail in a place with a network of its
+	// own.
+	Proof *Proof `json:"proof,omitempty"`
 	// Confine has commands, and not the guest itself, run with few capabilities
 	// and a filter of system calls.
 	Confine bool `json:"confine,omitempty"`
 	// Network has commands reach what the client allows; nil is that the guest does
 	// nothing of the kind.
 	Network *NetworkWish `json:"network,omitempty"`
+}
+
+// Proof are sockets of the client's machine that a place with a network of its own must
+// not reach.
+type Proof struct {
+	Port     int    `json:"port"`     // of the loopback
+	Abstract string `json:"abstract"` // the name of an abstract socket
 }
 
 // NetworkWish is what a guest is to prepare for the connections of commands.

@@ -130,11 +130,17 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 	if o.Opening.Answer != nil {
 		said = &answered{f: outR, answer: o.Opening.Answer}
 	}
+	var proof *wire.Proof
+	if o.Opening.Level == jobs.LevelEgress && o.Opening.Answer == nil { // a service's own network is its affair
+		p := newProof()
+		defer p.close()
+		proof = p.wish
+	}
 	c.session, err = session.Open(sctx, said, inW, session.Options{
 		StartTimeout: o.Start, PingTimeout: o.GuestWait, OwnPIDNamespace: o.Opening.OwnPIDNamespace,
 		Home: o.Opening.Home, User: o.User, Login: o.Opening.Login, Dir: o.Opening.Dir, TellEnv: o.TellEnv, WritableRoot: o.Opening.WritableRoot,
 		Look: o.Opening.Level != "" && o.Opening.Level != jobs.LevelNone, Confine: confines(o.Opening),
-		Network: o.Network, NetworkWish: o.NetworkWish,
+		Network: o.Network, NetworkWish: o.NetworkWish, Proof: proof,
 	})
 	if err == nil {
 		c.stderr.inside()

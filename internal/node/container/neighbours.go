@@ -112,6 +112,10 @@ func closed(seen *jobs.Seen, op *jobs.Opening) error {
 	if own, err := os.Readlink("/proc/self/ns/net"); err == nil && seen.NetNamespace == own {
 		found = "those of the host"
 	}
+	if found == "" && len(seen.Reached) > 0 {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container is not closed: from inside it reaches " + strings.Join(seen.Reached, ", "),
+			Hint: "the container program was told to give it no network: berth doctor looks at it; without that, --network open"}
+	}
 	if found == "" {
 		return nil
 	}
@@ -171,6 +175,9 @@ func seenInside(g session.Guest, writable bool) (out []string) {
 	}
 	if writable {
 		out = append(out, "the root was written to and is a layer of its own")
+	}
+	if s.Tried {
+		out = append(out, "connections to an address outside, to the metadata address, to this machine's loopback and to an abstract socket of it were tried from inside, and failed")
 	}
 	return append(out, fmt.Sprintf("no socket can be reached of %s", strings.Join(s.Looked, ", ")))
 }

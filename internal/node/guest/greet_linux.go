@@ -39,6 +39,9 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 	s.ownNS.Store(!s.joined && hello.OwnPIDNamespace && ownPIDNamespace(hello.PIDNamespace))
 	if hello.Look {
 		seen := look()
+		if hello.Proof != nil {
+			seen.Tried, seen.Reached = true, prove(hello.Proof)
+		}
 		answer.Seen = &seen
 	}
 	if hello.Confine {
