@@ -86,6 +86,12 @@ func (s *Session) begun(f wire.Frame) error {
 	return nil
 }
 
+// AddLiterals has addresses reached in the guest's room that were not there at the
+// beginning. Whether they are allowed is asked for each connection.
+func (s *Session) AddLiterals(all []wire.Literal) error {
+	return s.send(wire.Literals, 0, wire.LiteralsMessage{Literals: all})
+}
+
 // Flow is a connection of a command's, as a stream.
 type Flow struct {
 	s       *Session

@@ -158,7 +158,8 @@ type Inbox struct {
 	taken  int  // by Read, of buf
 	done   int  // by Read, and not yet granted back
 	owed   int  // bytes put and not yet granted back
-	closed bool // its end has come
+	closed bool // nothing more comes
+	whole  bool // its end has come
 	failed bool // no reader takes bytes any more
 }
 
@@ -179,7 +180,8 @@ func (b *Inbox) Put(p []byte) error {
 	if b.closed || len(p) > b.window-b.owed {
 		return ErrFlow
 	}
-	b.closed = len(p) == 0
+	b.whole = len(p) == 0
+	b.closed = b.whole
 	b.owed += len(p)
 	b.buf = append(b.buf, p...)
 	b.ready.Signal()
@@ -234,7 +236,7 @@ func (b *Inbox) Drain(w io.Writer, grant func(n int)) (err error) {
 }
 
 // Read takes bytes as an io.Reader does, in place of Drain. A channel that was given
-// up ends with io.ErrUnexpectedEOF.
+// up before its end had come ends with io.ErrUnexpectedEOF.
 func (b *Inbox) Read(p []byte, grant func(n int)) (n int, err error) {
 	b.mu.Lock()
 	for b.taken == len(b.buf) && !b.closed {
@@ -242,10 +244,10 @@ func (b *Inbox) Read(p []byte, grant func(n int)) (n int, err error) {
 	}
 	if b.taken == len(b.buf) {
 		defer b.mu.Unlock()
-		if b.failed {
-			return 0, io.ErrUnexpectedEOF
+		if b.whole {
+			return 0, io.EOF
 		}
-		return 0, io.EOF
+		return 0, io.ErrUnexpectedEOF
 	}
 	n = copy(p, b.buf[b.taken:])
 	if b.taken += n; b.taken == len(b.buf) {

@@ -33,6 +33,7 @@ const (
 	Query      Type = 15 // guest: may a name be reached? client: its answer, on the same stream
 	Flow       Type = 16 // guest: a connection that was made inside. client: what was decided, where that was asked for
 	FlowEnd    Type = 17 // both ways: nothing more of a flow passes
+	Literals   Type = 18 // client: addresses that are allowed from now on, for the room
 	Stdin      Type = 128
 	Stdout     Type = 129
 	Stderr     Type = 130

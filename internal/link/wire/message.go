@@ -78,6 +78,11 @@ type Literal struct {
 	Ports  []uint16 `json:"ports"`
 }
 
+// LiteralsMessage is the body of [Literals].
+type LiteralsMessage struct {
+	Literals []Literal `json:"literals"`
+}
+
 // NetworkHad is what a guest has prepared.
 type NetworkHad struct {
 	Room   bool   `json:"room,omitempty"`    // commands run in a room: the transparent door

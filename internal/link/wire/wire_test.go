@@ -293,3 +293,33 @@ func TestDrainThrowsAway(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// An Inbox is read to its end, also where it is given up behind that; what was given up
+// before is no whole.
+func TestInboxRead(t *testing.T) {
+	for name, want := range map[string]error{"whole": io.EOF, "whole, given up": io.EOF, "given up": io.ErrUnexpectedEOF} {
+		in, granted := NewInbox(FlowUp), 0
+		big := make([]byte, FlowWindow/2)
+		if err := in.Put(big); err != nil {
+			t.Fatal(err)
+		}
+		if name != "given up" {
+			if err := in.Put(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if name != "whole" {
+			in.Fail()
+		}
+		got := 0
+		for p := make([]byte, 10_000); ; {
+			n, err := in.Read(p, func(n int) { granted += n })
+			if got += n; err != nil {
+				if err != want || got != len(big) || granted < len(big)-FlowWindow/4 {
+					t.Errorf("%s: %d bytes, %d granted, %v", name, got, granted, err)
+				}
+				break
+			}
+		}
+	}
+}

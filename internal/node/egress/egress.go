@@ -36,6 +36,10 @@ type Egress struct {
 
 	looking sync.Mutex
 	look    func()
+
+	mu       sync.Mutex
+	open     []*session.Session // with rooms
+	literals []wire.Literal     // that the user has added
 }
 
 // Open returns nil where the network of each phase is the kernel's alone: open, or none.
@@ -67,7 +71,7 @@ func Open(o Options) (*Egress, error) {
 	jo := judge.Options{Policy: task, Phases: phases, Record: e.log.Record}
 	wayout.Use(&jo, way)
 	e.judge = judge.New(jo)
-	e.look = e.log.Watch(o.Added, func(rules []policy.Rule) error { return e.judge.Add(rules...) })
+	e.look = e.log.Watch(o.Added, e.add)
 	e.Look()
 	return e, nil
 }
@@ -82,15 +86,43 @@ func (e *Egress) Look() {
 	}
 }
 
-// Opened notes how the commands of a container reach the judge.
-func (e *Egress) Opened(had *wire.NetworkHad) {
-	if e == nil || had == nil {
-		return
+// add allows more, and has the rooms that are open reach new addresses.
+func (e *Egress) add(rules []policy.Rule) error {
+	if err := e.judge.Add(rules...); err != nil {
+		return err
 	}
-	if had.Room {
-		e.log.Door(jobs.DoorTransparent)
-	} else {
+	more := literals(&policy.Policy{Mode: policy.Allow, Allow: rules})
+	if len(more) == 0 {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.literals = append(e.literals, more...)
+	for _, s := range e.open {
+		_ = s.AddLiterals(more) // of one that has ended
+	}
+	return nil
+}
+
+func literals(p *policy.Policy) (out []wire.Literal) {
+	for _, l := range p.Literals() {
+		out = append(out, wire.Literal{Prefix: l.String(), Ports: p.LiteralPorts(l)})
+	}
+	return out
+}
+
+// Opened notes how the commands of a container reach the judge.
+func (e *Egress) Opened(s *session.Session) {
+	had := s.Guest().Network
+	switch {
+	case e == nil || had == nil:
+	case !had.Room:
 		e.log.Door(jobs.DoorProxy)
+	default:
+		e.log.Door(jobs.DoorTransparent)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.open = append(e.open, s)
 	}
 }
 
@@ -107,11 +139,9 @@ func (e *Egress) Close() *jobs.NetworkUse {
 
 // Wish is what the guest of a phase is to prepare.
 func (e *Egress) Wish(phase string) wire.NetworkWish {
-	w, p := wire.NetworkWish{Door: true}, e.of(phase)
-	for _, l := range p.Literals() {
-		w.Literals = append(w.Literals, wire.Literal{Prefix: l.String(), Ports: p.LiteralPorts(l)})
-	}
-	return w
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return wire.NetworkWish{Door: true, Literals: append(literals(e.of(phase)), e.literals...)}
 }
 
 func (e *Egress) of(phase string) *policy.Policy {

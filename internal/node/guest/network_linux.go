@@ -2,6 +2,7 @@ package guest
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -116,15 +117,31 @@ func (n *network) answerNames(literals []wire.Literal) (err error) {
 		return err
 	}
 	for _, l := range literals {
-		prefix, err := netip.ParsePrefix(l.Prefix)
-		if err != nil {
-			return err
-		}
-		if err := n.names.Literal(prefix, l.Ports); err != nil {
+		if err := n.addLiteral(l); err != nil {
 			return err
 		}
 	}
 	return n.names.Serve()
+}
+
+func (n *network) addLiteral(l wire.Literal) error {
+	prefix, err := netip.ParsePrefix(l.Prefix)
+	if err != nil {
+		return err
+	}
+	return n.names.Literal(prefix, l.Ports)
+}
+
+// addLiterals takes up what the user has added while commands run.
+func (n *network) addLiterals(all []wire.Literal) {
+	if n.names == nil {
+		return // the proxy door needs no routes
+	}
+	for _, l := range all {
+		if err := n.addLiteral(l); err != nil {
+			_, _ = fmt.Fprintf(n.s.stderr, "berth guest: %s is not reached without the proxy: %v\n", l.Prefix, err)
+		}
+	}
 }
 
 // open begins a stream with its first frame.

@@ -240,6 +240,12 @@ func (s *server) frame(f wire.Frame) (run func(), err error) {
 		return s.start(f)
 	case wire.Environ:
 		return nil, s.environment(f)
+	case wire.Literals:
+		var m wire.LiteralsMessage
+		if err := f.Decode(&m); err != nil {
+			return nil, err
+		}
+		s.guard(func() { s.net.addLiterals(m.Literals) })
 	case wire.End:
 		var m wire.EndMessage
 		if err := f.Decode(&m); err != nil {

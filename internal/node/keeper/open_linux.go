@@ -87,7 +87,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 		return "", err
 	}
 	g := k.box.Session().Guest()
-	k.egress.Load().Opened(g.Network)
+	k.egress.Load().Opened(k.box.Session())
 	k.hello = wire.GuestHello{Version: wire.Version, MaxStart: wire.MaxStart, PID: g.PID, OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: g.Kernel,
 		Home: wire.Text(g.Home), Path: wire.Text(g.Path), Shell: g.Shell}
 	if k.bg, err = newBackground(k); err != nil {

@@ -115,7 +115,7 @@ func (r *attempt) openContainer(ctx context.Context, argv []string, phase string
 	if opening.Init != nil {
 		r.box = container.OwnCgroup(filepath.Join("/proc", strconv.Itoa(first), "cgroup"), "/sys/fs/cgroup")
 	}
-	r.egress.Load().Opened(c.Session().Guest().Network)
+	r.egress.Load().Opened(c.Session())
 	r.setSession(c.Session())
 	return c, nil
 }
