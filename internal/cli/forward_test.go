@@ -13,9 +13,11 @@ type silent struct {
 	service
 	read chan error    // why it read no more
 	left chan struct{} // it was left
+	come chan struct{} // a connection has come
 }
 
 func (s silent) Connect(ctx context.Context, _ int, conn io.ReadWriter) error {
+	s.come <- struct{}{}
 	_, err := io.Copy(io.Discard, conn)
 	s.read <- err
 	<-ctx.Done()
@@ -33,7 +35,7 @@ func TestForwardGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = l.Close() }()
-			s := silent{read: make(chan error, 1), left: make(chan struct{}, 1)}
+			s := silent{read: make(chan error, 1), left: make(chan struct{}, 1), come: make(chan struct{}, 1)}
 			var said bytes.Buffer
 			a := &app{stderr: &said}
 			go a.serveForward(t.Context(), s, l, 1)
@@ -42,6 +44,7 @@ func TestForwardGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := conn.(*net.TCPConn)
+			<-s.come // one that is gone before is not taken
 			if half {
 				if err := c.CloseWrite(); err != nil {
 					t.Fatal(err)
