@@ -315,7 +315,7 @@ func TestInboxRead(t *testing.T) {
 		for p := make([]byte, 10_000); ; {
 			n, err := in.Read(p, func(n int) { granted += n })
 			if got += n; err != nil {
-				if err != want || got != len(big) || granted < len(big)-FlowWindow/4 {
+				if !errors.Is(err, want) || got != len(big) || granted < len(big)-FlowWindow/4 {
 					t.Errorf("%s: %d bytes, %d granted, %v", name, got, granted, err)
 				}
 				break

@@ -40,7 +40,7 @@ func connects(family int, to unix.Sockaddr, waits bool) bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	err = unix.Connect(fd, to)
 	if !errors.Is(err, unix.EINPROGRESS) {
 		return err == nil || errors.Is(err, unix.EAGAIN)

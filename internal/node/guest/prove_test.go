@@ -18,13 +18,13 @@ func TestProve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tcp.Close()
+	defer func() { _ = tcp.Close() }()
 	p := &wire.Proof{Port: tcp.Addr().(*net.TCPAddr).Port, Abstract: "berth-test-" + rand.Text()}
 	abstract, err := net.Listen("unix", "@"+p.Abstract)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer abstract.Close()
+	defer func() { _ = abstract.Close() }()
 	has := func(want bool) {
 		t.Helper()
 		got := prove(p)
