@@ -398,7 +398,9 @@ func (r *attempt) taskEnv(secrets []string, deadline time.Time) []string {
 	if !deadline.IsZero() {
 		env = append(env, "BERTH_DEADLINE="+deadline.UTC().Format(time.RFC3339))
 	}
-	env = append(env, r.spec.Profile.Proxy.Environ()...)
+	if r.spec.Reaches().Open() || r.far != nil { // else the site's proxy is not there, and the proxy door's variables count
+		env = append(env, r.spec.Profile.Proxy.Environ()...)
+	}
 	env = append(env, r.spec.Env...)
 	return append(env, secrets...)
 }
