@@ -113,7 +113,7 @@ func TestCheckpoints(t *testing.T) {
 	t.Parallel()
 	dir := repo(t)
 	j := newJob(t, `echo $BERTH_ATTEMPT_NUMBER >>seen; [ $BERTH_ATTEMPT_NUMBER = 1 ] || exit 0; echo ready; while :; do sleep 0.05; done`,
-		goesOn(t, dir, jobs.Resume{Every: 20 * time.Millisecond, Hook: jobs.Command{Shell: `echo $BERTH_HOOK >hooked`}}, nil)).start()
+		goesOn(t, dir, jobs.Resume{Every: 20 * time.Millisecond, Hook: jobs.Command{Shell: `echo $BERTH_HOOK >hooked.new; mv hooked.new hooked`}}, nil)).start()
 	j.says("ready")
 	eventually(t, "a fourth checkpoint", func() bool {
 		a, err := store.LoadAttempt(j.dir)
