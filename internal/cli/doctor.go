@@ -69,7 +69,7 @@ looked at, 75 the job did not start in time, 130 interrupted.`,
 	fs.StringVar(&f.sshKey, "ssh-key", "", "private key `FILE` for backend ssh and --login ($TERMINAL_SSH_KEY)")
 	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "option of ssh_config, `Name=value`, for backend ssh and --login; repeatable")
 	fs.StringVar(&f.login, "login", "", "check the login node `[USER@]HOST[:PORT]` of a cluster, over ssh, instead of this machine")
-	fs.StringVar(&f.contact, "contact", "", "check that `HOST:PORT` can be reached; without it only the profile's proxy is contacted, and by a node pypi.org")
+	fs.StringVar(&f.contact, "contact", "", "check that `HOST:PORT` can be reached; without it only the profile's proxy is contacted, and by a node example.org")
 	a.jsonFlag(c)
 	return c
 }

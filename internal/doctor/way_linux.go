@@ -12,7 +12,7 @@ import (
 )
 
 // wayContact is what a node is to reach where --contact names nothing.
-const wayContact = "pypi.org:443"
+const wayContact = "example.org:443"
 
 // wayTime bounds each try.
 const wayTime = 4 * time.Second

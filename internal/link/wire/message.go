@@ -65,8 +65,6 @@ type NetworkWish struct {
 	Literals []Literal `json:"literals,omitempty"`
 	// Door asks for the proxy door.
 	Door bool `json:"door,omitempty"`
-	// Credentials are those for which there is a base URL on the loopback.
-	Credentials []string `json:"credentials,omitempty"`
 	// Visitor says that the room is another guest's: commands are confined as in a
 	// room, and nothing is prepared.
 	Visitor bool `json:"visitor,omitempty"`
@@ -87,9 +85,6 @@ type LiteralsMessage struct {
 type NetworkHad struct {
 	Room   bool   `json:"room,omitempty"`    // commands run in a room: the transparent door
 	NoRoom string `json:"no_room,omitempty"` // why there is none
-	Door   int    `json:"door,omitempty"`    // the port of the proxy door
-	// Credentials are the ports of base URLs, in the order of the wish.
-	Credentials []int `json:"credentials,omitempty"`
 }
 
 // GuestHello is the guest's answer. When Error is set, the guest leaves.
@@ -257,8 +252,6 @@ type FlowMessage struct {
 	Proxy bool `json:"proxy,omitempty"`
 	// Tell asks for a [FlowAnswer] before the first byte.
 	Tell bool `json:"tell,omitempty"`
-	// Credential, in place of a host, is whose base URL was connected to.
-	Credential string `json:"credential,omitempty"`
 }
 
 // FlowAnswer says what was decided of a flow.

@@ -169,7 +169,9 @@ func (p phase) Query(ctx context.Context, name string) wire.QueryAnswer {
 func (p phase) Flow(ctx context.Context, m wire.FlowMessage, f *session.Flow) {
 	req := judge.Request{Phase: p.name, Host: m.Host, Port: m.Port, Proxy: m.Proxy}
 	if m.Tell {
-		req.Answer = func(d policy.Decision) { f.Tell(wire.FlowAnswer{Allowed: d.Allow, Rule: d.Rule, Hint: d.Hint}) }
+		req.Answer = func(d policy.Decision) {
+			f.Tell(wire.FlowAnswer{Allowed: d.Allow, Rule: d.Rule, Hint: d.Hint, NoWay: d.NoWay})
+		}
 	}
 	p.e.judge.Flow(ctx, req, f)
 }
