@@ -137,10 +137,6 @@ func (e *Engine) prepare(ctx context.Context, s *jobs.Spec, t jobs.Task, info jo
 		v, _ := e.Getenv(name)
 		o.Secrets = append(o.Secrets, name+"="+v)
 	}
-	if len(s.Credentials) > 0 { // before a key is read
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the credential " + s.Credentials[0].Name + ": this version of berth checks and shows credentials, and does not carry their requests yet",
-			Hint: "leave it out; berth render shows what such a job would be"}
-	}
 	keys, err := e.credentialKeys(ctx, s, t)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,6 +31,10 @@ type Credential struct {
 	// "*" in it is one part, "**" at its end all that follows.
 	Methods []string `json:"methods,omitempty"`
 	Paths   []string `json:"paths,omitempty"`
+	// CA are certificates in PEM that are trusted beside those of the machine.
+	CA string `json:"ca,omitempty"`
+	// CAFile is where the client has them from. It is not recorded.
+	CAFile string `json:"-"`
 	// From is where the client has the key from: "env:NAME", "file:PATH" or
 	// "command:LINE". It is not recorded.
 	From string `json:"-"`
@@ -150,6 +155,20 @@ type Usage struct {
 	Unpriced   int    `json:"unpriced,omitempty"`    // requests to models without one
 	Estimated  bool   `json:"estimated,omitempty"`   // some answers did not say what they used
 	PricesOf   string `json:"prices_of,omitempty"`   // the date of the table
+}
+
+// Add adds another one.
+func (u *Usage) Add(o *Usage) {
+	u.Requests += o.Requests
+	u.Refused += o.Refused
+	u.Input += o.Input
+	u.CacheRead += o.CacheRead
+	u.CacheWrite += o.CacheWrite
+	u.Output += o.Output
+	u.USD += o.USD
+	u.Unpriced += o.Unpriced
+	u.Estimated = u.Estimated || o.Estimated
+	u.PricesOf = cmp.Or(o.PricesOf, u.PricesOf)
 }
 
 // Tokens are all of them.

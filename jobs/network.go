@@ -105,6 +105,10 @@ const (
 	PhaseBuild  = "build"
 )
 
+// PhaseCredentials stands in records of connections to the servers of credentials, which
+// the supervisor makes. It is no phase of a policy.
+const PhaseCredentials = "credentials"
+
 // NetworkPhaseNames are all of them.
 var NetworkPhaseNames = []string{PhaseDone, PhaseVerify, PhaseBuild}
 

@@ -22,6 +22,8 @@ type NetworkUse struct {
 	MoreAllowed int            `json:"more_allowed,omitempty"`
 	MoreRefused int            `json:"more_refused,omitempty"`
 	Limits      []NetworkLimit `json:"limits,omitempty"` // that were met
+	// Models is what was asked of models until now, of a task that runs.
+	Models *Usage `json:"models,omitempty"`
 	// Added are words that the user has added meanwhile.
 	Added []string `json:"added,omitempty"`
 	// Unrecorded are decisions that are in the sums and have no line.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"berth/engine"
+	"berth/internal/network/credentials"
 	"berth/internal/network/judge"
 	"berth/internal/network/record"
 	"berth/jobs"
@@ -134,7 +135,7 @@ func (a *app) showNetwork(t *networkOf, f *record.File, refused bool) error {
 	lines := []record.Line{}
 	rows := [][]string{}
 	for _, line := range f.Lines {
-		if line.Sum != nil || refused && (line.Entry == nil || line.Decision != judge.Denied) {
+		if line.Sum != nil || refused && !isRefusal(line) {
 			continue
 		}
 		lines, rows = append(lines, line), append(rows, a.networkLine(line))
@@ -156,6 +157,14 @@ func (a *app) showNetwork(t *networkOf, f *record.File, refused bool) error {
 	return nil
 }
 
+// isRefusal reports whether a name, a connection or a request was refused.
+func isRefusal(line record.Line) bool {
+	if u := line.Request; u != nil {
+		return u.Usage.Requests == 0 && u.Reason != ""
+	}
+	return line.Entry != nil && line.Decision == judge.Denied
+}
+
 func (a *app) networkLine(line record.Line) []string {
 	row := func(phase, decision, host, rule, up, down, seconds, why string) []string {
 		return []string{a.when(line.Time), dash(phase), decision, dash(host), dash(rule), up, down, seconds, dash(why)}
@@ -165,6 +174,8 @@ func (a *app) networkLine(line record.Line) []string {
 		return row("", "not added", strings.Join(line.Allow.Words, " "), "", "-", "-", "-", line.Allow.Trouble)
 	case line.Allow != nil:
 		return row("", "added", strings.Join(line.Allow.Words, " "), "", "-", "-", "-", "by "+strings.TrimSuffix(line.Allow.By+" on "+line.Allow.Host, " on "))
+	case line.Request != nil:
+		return requestRow(line.Request, row)
 	case e == nil:
 		return row("", "note", "", "", "-", "-", "-", strings.Join(strings.Fields(line.Door+" "+line.Note), " "))
 	case e.Port == 0:
@@ -176,6 +187,21 @@ func (a *app) networkLine(line record.Line) []string {
 		}
 		return row(e.Phase, e.Decision, n.Host(), e.Rule, strconv.FormatInt(e.Up, 10), strconv.FormatInt(e.Down, 10), fmt.Sprintf("%.3f", e.Seconds), entryText(e))
 	}
+}
+
+// requestRow is a request that was carried with a key, or refused.
+func requestRow(u *credentials.Use, row func(phase, decision, host, rule, up, down, seconds, why string) []string) []string {
+	decision, why := judge.Allowed, strconv.Itoa(u.Status)
+	switch {
+	case u.Usage.Requests > 0:
+		why += " " + u.Model + ", " + u.Usage.String()
+	case u.Reason != "":
+		decision, why = judge.Denied, u.Reason
+	}
+	if decision == judge.Allowed && u.Reason != "" {
+		why += ": " + u.Reason
+	}
+	return row(jobs.PhaseCredentials, decision, u.Credential, u.Method, "-", "-", fmt.Sprintf("%.3f", u.Seconds), why)
 }
 
 // entryText says why it was not carried to its end, or refused.

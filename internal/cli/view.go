@@ -185,6 +185,9 @@ func viewJSON(v engine.View) jobJSON {
 	if j.NetworkUse = v.NetworkUse; a.Exit != nil && a.Exit.NetworkUse != nil {
 		j.NetworkUse = networkUse(v)
 	}
+	if u := j.NetworkUse; u != nil && j.Usage == nil {
+		j.Usage, u.Models = u.Models, nil
+	}
 	for _, n := range j.refusedLast() {
 		j.RefusedLast = append(j.RefusedLast, n.Host())
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,6 +55,9 @@ func readCredential(name string, v strict.Value, r *strict.Reader, ready map[str
 	text("upstream", &c.Upstream)
 	text("header", &c.Header)
 	text("user", &c.User)
+	if ca := r.Take("ca"); ca.Given() {
+		c.CAFile = ca.Path()
+	}
 	if bearer := r.Take("bearer"); bearer.Given() {
 		if !bearer.Bool() || r.Take("header").Given() {
 			bearer.Failf("leave it out, and name the header", "is true, or there is a header")
@@ -103,6 +107,19 @@ func checkFrom(from string) string {
 		return "must name a file by its full path, or with ~/"
 	}
 	return ""
+}
+
+// readCA reads the certificates that a credential's server is trusted by.
+func readCA(c *jobs.Credential) error {
+	if c.CAFile == "" {
+		return nil
+	}
+	b, err := strict.ReadFile(c.CAFile, "file of certificates")
+	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(b) {
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: c.CAFile + " has no certificate in PEM in it", Hint: "ca of [credentials." + c.Name + "]: an authority's, as in /etc/ssl/certs"}
+	}
+	c.CA = string(b)
+	return err
 }
 
 // readPrices reads [prices]: a date, and models.
@@ -173,6 +190,11 @@ func (c *Config) credentials(t *jobs.Task) error {
 		}
 		list = append(list, have[i])
 		model = model || have[i].Model()
+	}
+	for i := range list {
+		if err := readCA(&list[i]); err != nil {
+			return err
+		}
 	}
 	t.Credentials = list
 	if err := c.bounded(&t.Caps, model); err != nil {

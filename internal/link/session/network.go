@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"berth/internal/link/wire"
@@ -155,5 +156,8 @@ func clampNetwork(had *wire.NetworkHad, wish *wire.NetworkWish) (*wire.NetworkHa
 	case had == nil:
 		return nil, errors.New("the guest has prepared nothing for the network of its commands")
 	}
-	return &wire.NetworkHad{Room: had.Room}, nil
+	if len(had.Ports) != len(wish.Credentials) || slices.Contains(had.Ports, 0) {
+		return nil, errors.New("the guest does not listen for each credential")
+	}
+	return &wire.NetworkHad{Room: had.Room, Ports: had.Ports}, nil
 }

@@ -65,6 +65,9 @@ type NetworkWish struct {
 	Literals []Literal `json:"literals,omitempty"`
 	// Door asks for the proxy door.
 	Door bool `json:"door,omitempty"`
+	// Credentials are the names of those for each of which there is to be a port on the
+	// loopback.
+	Credentials []string `json:"credentials,omitempty"`
 	// Visitor says that the room is another guest's: commands are confined as in a
 	// room, and nothing is prepared.
 	Visitor bool `json:"visitor,omitempty"`
@@ -85,6 +88,8 @@ type LiteralsMessage struct {
 type NetworkHad struct {
 	Room   bool   `json:"room,omitempty"`    // commands run in a room: the transparent door
 	NoRoom string `json:"no_room,omitempty"` // why there is none
+	// Ports are those of the credentials, in their order.
+	Ports []uint16 `json:"ports,omitempty"`
 }
 
 // GuestHello is the guest's answer. When Error is set, the guest leaves.
@@ -248,6 +253,8 @@ type QueryAnswer struct {
 type FlowMessage struct {
 	Host string `json:"host,omitempty"` // a name, or an address
 	Port uint16 `json:"port,omitempty"`
+	// Credential, in place of both, is the one to whose port it was made.
+	Credential string `json:"credential,omitempty"`
 	// Proxy says that the program inside takes what answers for an HTTP proxy.
 	Proxy bool `json:"proxy,omitempty"`
 	// Tell asks for a [FlowAnswer] before the first byte.

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/network/credentials"
+	"berth/internal/network/judge"
 	"berth/jobs"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -24,37 +26,24 @@ type Options struct {
 	Credentials []Credential
 	Caps        jobs.Caps
 	Prices      jobs.Prices
-	// Dial connects to a host: the policy of the network and its ways out apply there.
+	// Dial connects to a host: the policy of the network and its ways out apply there. What
+	// they refuse is a [judge.RefusedError].
 	Dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
 	// Roots are the certificates that are trusted; nil is this machine's.
 	Roots *x509.CertPool
 	// Record is told of each request, and Stop once of a cap that is met. Both may be
 	// called by any goroutine.
-	Record func(Use)
+	Record func(credentials.Use)
 	Stop   func(Met)
-}
-
-// Use is a request as it is recorded: nothing of what was said.
-type Use struct {
-	Time       time.Time  `json:"time"`
-	Credential string     `json:"credential"`
-	Method     string     `json:"method"`
-	Model      string     `json:"model,omitempty"`
-	Status     int        `json:"status,omitempty"` // of the answer; 0 is that there was none
-	Reason     string     `json:"reason,omitempty"` // why it was refused, or its answer cut
-	Usage      jobs.Usage `json:"usage,omitzero"`   // of a request to a model
-	Seconds    float64    `json:"seconds"`
 }
 
 // Broker carries requests. It is safe for concurrent use.
 type Broker struct {
-	o         Options
-	list      map[string]*credential
-	transport *http.Transport
-	again     *retryablehttp.Client
-	meter     *meter
-	flights   chan struct{} // at once
-	large     chan struct{} // of them, with large bodies
+	o       Options
+	list    map[string]*credential
+	meter   *meter
+	flights chan struct{} // at once
+	large   chan struct{} // of them, with large bodies
 }
 
 const (
@@ -69,7 +58,7 @@ const (
 // New returns a broker.
 func New(o Options) (*Broker, error) {
 	if o.Record == nil {
-		o.Record = func(Use) {}
+		o.Record = func(credentials.Use) {}
 	}
 	if o.Stop == nil {
 		o.Stop = func(Met) {}
@@ -84,9 +73,29 @@ func New(o Options) (*Broker, error) {
 		if b.list[c.Name] != nil {
 			return nil, fmt.Errorf("the credential %s is there twice", c.Name)
 		}
+		if err := b.connect(ready); err != nil {
+			return nil, err
+		}
 		b.list[c.Name] = ready
 	}
-	b.transport = &http.Transport{
+	return b, nil
+}
+
+// connect has a credential's requests go to its server alone.
+func (b *Broker) connect(c *credential) error {
+	roots := b.o.Roots
+	if c.CA != "" {
+		if roots == nil {
+			roots, _ = x509.SystemCertPool() // of a machine that has none, none are trusted
+		}
+		if roots == nil {
+			roots = x509.NewCertPool()
+		}
+		if !roots.AppendCertsFromPEM([]byte(c.CA)) {
+			return fmt.Errorf("the credential %s: ca has no certificate in it", c.Name)
+		}
+	}
+	c.transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			host, text, err := net.SplitHostPort(addr)
 			if err != nil {
@@ -96,21 +105,21 @@ func New(o Options) (*Broker, error) {
 			if err != nil {
 				return nil, err
 			}
-			return o.Dial(ctx, host, uint16(port))
+			return b.o.Dial(ctx, host, uint16(port))
 		},
-		TLSClientConfig:        &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    headerTime,
 		MaxIdleConnsPerHost:    4,
 		IdleConnTimeout:        time.Minute,
 		MaxResponseHeaderBytes: 4 * maxHeader,
 		DisableCompression:     true,
 	}
-	b.again = &retryablehttp.Client{
-		HTTPClient:   &http.Client{Transport: b.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	c.again = &retryablehttp.Client{
+		HTTPClient:   &http.Client{Transport: c.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		RetryWaitMin: 500 * time.Millisecond, RetryWaitMax: 4 * time.Second, RetryMax: 2,
 		CheckRetry: tryAgain, Backoff: retryablehttp.DefaultBackoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
-	return b, nil
+	return nil
 }
 
 // tryAgain is for requests that may be repeated: the server was not reached, or says
@@ -120,28 +129,32 @@ func tryAgain(ctx context.Context, r *http.Response, err error) (bool, error) {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case err != nil:
-		return true, nil
+		return !errors.As(err, new(*judge.RefusedError)), nil
 	}
 	return r.StatusCode == http.StatusBadGateway || r.StatusCode == http.StatusServiceUnavailable || r.StatusCode == http.StatusGatewayTimeout, nil
 }
 
 // send sends a request, several times where that is safe.
-func (b *Broker) send(r *http.Request) (*http.Response, error) {
+func (c *credential) send(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return b.transport.RoundTrip(r)
+		return c.transport.RoundTrip(r)
 	}
 	re, err := retryablehttp.FromRequest(r)
 	if err != nil {
 		return nil, err
 	}
-	return b.again.Do(re)
+	return c.again.Do(re)
 }
 
 // Usage is what models were asked for so far.
 func (b *Broker) Usage() jobs.Usage { return b.meter.usage() }
 
 // Close ends connections that are not in use.
-func (b *Broker) Close() { b.transport.CloseIdleConnections() }
+func (b *Broker) Close() {
+	for _, c := range b.list {
+		c.transport.CloseIdleConnections()
+	}
+}
 
 // Serve answers the requests of one connection from inside, which is for a credential,
 // and closes it. It ends with ctx, too. The connection's SetReadDeadline has to end a
@@ -200,7 +213,7 @@ func (l *once) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "unix
 
 // handle answers one request, and records it.
 func (b *Broker) handle(c *credential, w http.ResponseWriter, r *http.Request) {
-	u := &Use{Time: time.Now().UTC(), Credential: c.Name, Method: r.Method}
+	u := &credentials.Use{Time: time.Now().UTC(), Credential: c.Name, Method: r.Method}
 	f := &forward{b: b, c: c, r: r, use: u}
 	defer func() {
 		u.Seconds = time.Since(u.Time).Seconds()

@@ -385,7 +385,9 @@ func TestAgain(t *testing.T) {
 		}
 		return models.Reply{Text: "x"}
 	}}).start(t, "anthropic")
-	w.b.again.RetryWaitMin, w.b.again.RetryWaitMax = 1, 1
+	for _, c := range w.b.list {
+		c.again.RetryWaitMin, c.again.RetryWaitMax = 1, 1
+	}
 	if status, _, _, err := w.ask("anthropic", "GET", "/v1/models", ""); status != 200 || n != 3 {
 		t.Errorf("%d %v after %d", status, err, n)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"berth/internal/network/credentials"
 	"berth/jobs"
+
+	"github.com/hashicorp/go-retryablehttp"
 )
 
 // Credential is one with its key, and the placeholder that stands for it inside.
@@ -31,6 +33,9 @@ type credential struct {
 	header   string   // that has the key
 	value    string   // of it
 	secret   [][]byte // how the key could stand in an answer
+
+	transport *http.Transport
+	again     *retryablehttp.Client
 }
 
 func settle(c Credential) (*credential, error) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth/internal/network/credentials"
+	"berth/internal/network/judge"
 	"berth/jobs"
 )
 
@@ -18,7 +19,7 @@ type forward struct {
 	b   *Broker
 	c   *credential
 	r   *http.Request
-	use *Use
+	use *credentials.Use
 
 	query url.Values
 	path  string // below the upstream
@@ -62,7 +63,7 @@ func (f *forward) run(w http.ResponseWriter) error {
 			}
 		}()
 	}
-	answer, err := f.b.send(out)
+	answer, err := f.c.send(out)
 	f.small()
 	if err != nil {
 		return f.unreached(err)
@@ -89,8 +90,14 @@ func (f *forward) unreached(err error) error {
 	if errors.As(err, &ue) {
 		err = ue.Err // without the address
 	}
-	return &refusal{status: 502, why: f.c.upstream.Host + " cannot be reached: " + err.Error(),
-		hint: "does a bound of the project, the profile or the site refuse it?"}
+	var no *judge.RefusedError
+	switch {
+	case errors.As(err, &no) && no.NoWay:
+		return &refusal{status: 503, why: f.c.upstream.Host + " cannot be reached", hint: no.Error()}
+	case errors.As(err, &no):
+		return &refusal{status: 403, why: f.c.upstream.Host + ", the server of the credential " + f.c.Name + ", is refused", hint: no.Hint}
+	}
+	return &refusal{status: 502, why: f.c.upstream.Host + " cannot be reached: " + err.Error()}
 }
 
 // judge decides whether a request may be sent, and reads the body of one to a model.

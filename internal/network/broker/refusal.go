@@ -19,11 +19,11 @@ func (e *refusal) Error() string { return e.why }
 // The words that vendors have for a status, which their libraries look at.
 var (
 	anthropicTypes = map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 413: "request_too_large",
-		429: "rate_limit_error", 502: "api_error"}
+		429: "rate_limit_error", 502: "api_error", 503: "overloaded_error"}
 	openaiTypes = map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 413: "invalid_request_error",
-		429: "insufficient_quota", 502: "server_error"}
+		429: "insufficient_quota", 502: "server_error", 503: "server_error"}
 	geminiTypes = map[int]string{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 413: "INVALID_ARGUMENT",
-		429: "RESOURCE_EXHAUSTED", 502: "UNAVAILABLE"}
+		429: "RESOURCE_EXHAUSTED", 502: "UNAVAILABLE", 503: "UNAVAILABLE"}
 )
 
 // answer writes a refusal as the vendor would, so that programs show its words.
@@ -53,7 +53,9 @@ func (e *refusal) answer(api string, w http.ResponseWriter) {
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Should-Retry", "false") // libraries of two vendors ask again after 429 and 5xx
+	if e.status != http.StatusServiceUnavailable { // libraries of two vendors ask again after 429 and 5xx
+		h.Set("X-Should-Retry", "false")
+	}
 	if e.status == http.StatusUpgradeRequired {
 		h.Set("Upgrade", "HTTP/1.1")
 	}

@@ -35,7 +35,7 @@ type world struct {
 	b    *Broker
 	stop chan Met
 	mu   sync.Mutex
-	uses []Use
+	uses []credentials.Use
 	dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
 }
 
@@ -47,7 +47,7 @@ func (w *world) start(t *testing.T, names ...string) *world {
 		w.dial = w.server.Dial
 	}
 	o := Options{Caps: w.caps, Prices: w.prices, Dial: w.dial, Roots: w.server.Roots, Stop: func(m Met) { w.stop <- m },
-		Record: func(u Use) { w.mu.Lock(); w.uses = append(w.uses, u); w.mu.Unlock() }}
+		Record: func(u credentials.Use) { w.mu.Lock(); w.uses = append(w.uses, u); w.mu.Unlock() }}
 	for _, name := range names {
 		c := credentials.Ready()[name]
 		path := ""
@@ -103,7 +103,7 @@ func (w *world) ask(name, method, path, body string, header ...string) (status i
 }
 
 // used waits until n requests are recorded.
-func (w *world) used(n int) []Use {
+func (w *world) used(n int) []credentials.Use {
 	w.t.Helper()
 	for range 2000 {
 		w.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"berth/jobs"
 )
@@ -264,3 +265,15 @@ func EnvAll(list []Inside) (out []string) {
 // Placeholder makes what stands for a key inside: it is worth nothing elsewhere, and
 // its broker ends with the attempt.
 func Placeholder() string { return "berth-placeholder-" + rand.Text() }
+
+// Use is a request as it is recorded: nothing of what was said.
+type Use struct {
+	Time       time.Time  `json:"time"`
+	Credential string     `json:"credential"`
+	Method     string     `json:"method"`
+	Model      string     `json:"model,omitempty"`
+	Status     int        `json:"status,omitempty"` // of the answer; 0 is that there was none
+	Reason     string     `json:"reason,omitempty"` // why it was refused, or its answer cut
+	Usage      jobs.Usage `json:"usage,omitzero"`   // of a request to a model
+	Seconds    float64    `json:"seconds"`
+}

@@ -79,12 +79,9 @@ type flow struct {
 // Flow carries a connection to its end, closes it, and returns what was recorded. It
 // ends with ctx, too.
 func (j *Judge) Flow(ctx context.Context, req Request, client Conn) Entry {
-	f := &flow{j: j, req: req, client: client, from: client, done: make(chan struct{})}
-	f.entry = Entry{Time: time.Now().UTC(), Phase: req.Phase, Port: req.Port, Decision: Denied}
-	f.expect(j.o.Limits.First, "limit: the first bytes were not complete")
+	f := j.newFlow(req, client)
 	stop := context.AfterFunc(ctx, func() { f.end("the attempt has ended") })
 	n := j.flows.Add(1)
-	defer j.flows.Add(-1)
 	d, err := f.judge(ctx, n)
 	if err == nil {
 		if err = f.ready(ctx); err != nil {
@@ -105,12 +102,25 @@ func (j *Judge) Flow(ctx context.Context, req Request, client Conn) Entry {
 	}
 	stop()
 	f.end("")
+	return f.record()
+}
+
+func (j *Judge) newFlow(req Request, client Conn) *flow {
+	f := &flow{j: j, req: req, client: client, from: client, done: make(chan struct{})}
+	f.entry = Entry{Time: time.Now().UTC(), Phase: req.Phase, Port: req.Port, Decision: Denied}
+	f.expect(j.o.Limits.First, "limit: the first bytes were not complete")
+	return f
+}
+
+// record notes a flow that has ended.
+func (f *flow) record() Entry {
 	f.mu.Lock()
 	f.timer.Stop()
 	e := f.entry
 	f.mu.Unlock()
+	f.j.flows.Add(-1)
 	e.Up, e.Down, e.Seconds = f.up.Load(), f.down.Load(), time.Since(e.Time).Seconds()
-	j.o.Record(e)
+	f.j.o.Record(e)
 	return e
 }
 

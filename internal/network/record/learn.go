@@ -55,12 +55,15 @@ func Learn(lines []Line, use *jobs.NetworkUse) Learned {
 		}
 	}
 	for i := range lines {
-		if e := lines[i].Entry; e != nil {
+		if e := lines[i].Entry; e != nil && e.Phase != jobs.PhaseCredentials { // which are reached without a rule
 			take(e.Name, e.Addr, e.Port, e.Decision == judge.Allowed, e.Word, e.Reason)
 		}
 	}
 	if use != nil {
 		for _, n := range use.Allowed {
+			if n.Phase == jobs.PhaseCredentials {
+				continue
+			}
 			take(n.Name, n.Name, n.Port, true, "", "")
 		}
 		for _, n := range use.Refused {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/network/credentials"
 	"berth/internal/network/judge"
 	"berth/internal/sys/disk"
 	"berth/jobs"
@@ -32,10 +33,11 @@ const (
 type Line struct {
 	Time time.Time `json:"time"`
 	*judge.Entry
-	Allow *Taken           `json:"allow,omitempty"` // what the user has added
-	Door  string           `json:"door,omitempty"`
-	Note  string           `json:"note,omitempty"`
-	Sum   *jobs.NetworkUse `json:"sum,omitempty"` // of all, where not all has a line; the last one counts
+	Request *credentials.Use `json:"request,omitempty"` // that was carried with a key, or refused
+	Allow   *Taken           `json:"allow,omitempty"`   // what the user has added
+	Door    string           `json:"door,omitempty"`
+	Note    string           `json:"note,omitempty"`
+	Sum     *jobs.NetworkUse `json:"sum,omitempty"` // of all, where not all has a line; the last one counts
 }
 
 // Taken is an act of the user's that the supervisor has seen.
@@ -95,6 +97,17 @@ func (l *Log) Record(e judge.Entry) {
 	defer l.mu.Unlock()
 	l.sums.add(&e)
 	if l.have >= MaxLines || !l.put(Line{Time: e.Time, Entry: &e}) {
+		l.sums.use.Unrecorded++
+		return
+	}
+	l.have++
+}
+
+// Request takes a request of a credential's. It does not wait for the disk.
+func (l *Log) Request(u credentials.Use) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.have >= MaxLines || !l.put(Line{Time: u.Time, Request: &u}) {
 		l.sums.use.Unrecorded++
 		return
 	}
@@ -197,7 +210,7 @@ func (l *Log) write() {
 			flush()
 		}
 		_, _ = w.Write(append(b, '\n'))
-		if line.Entry != nil {
+		if line.Entry != nil || line.Request != nil {
 			lost++
 		}
 		if len(l.lines) == 0 {
@@ -284,6 +297,10 @@ func (o *loaded) take(line Line) {
 		o.sums.use.Door = text(line.Door)
 	case line.Note != "":
 		o.sums.note(line.Note)
+	case line.Request != nil && o.have < MaxLines:
+		line.Request.Time = line.Time
+		o.sums.ask(&line.Request.Usage)
+		o.have++
 	case line.Entry == nil || line.Decision == "" || o.have >= MaxLines:
 		return
 	default:

@@ -36,6 +36,12 @@ func file(o *loaded, err error) (*File, error) {
 			}
 			e.Up, e.Down, e.Seconds = max(e.Up, 0), max(e.Down, 0), max(e.Seconds, 0)
 		}
+		if u := line.Request; u != nil {
+			for _, s := range []*string{&u.Credential, &u.Method, &u.Model, &u.Reason, &u.Usage.PricesOf} {
+				*s = text(*s)
+			}
+			u.Seconds = max(u.Seconds, 0)
+		}
 		if t := line.Allow; t != nil {
 			t.By, t.Host, t.Trouble, t.Words = text(t.By), text(t.Host), text(t.Trouble), texts(t.Words, jobs.MostAllowWords)
 		}
@@ -71,6 +77,9 @@ func Clean(u *jobs.NetworkUse) {
 		return
 	}
 	u.Door = text(u.Door)
+	if m := u.Models; m != nil {
+		m.PricesOf = text(m.PricesOf)
+	}
 	u.Allowed, u.Refused = cleanNames(u.Allowed), cleanNames(u.Refused)
 	u.Limits = u.Limits[:min(len(u.Limits), maxLimits)]
 	for i := range u.Limits {

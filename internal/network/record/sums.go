@@ -42,6 +42,17 @@ type sums struct {
 
 func newSums() *sums { return &sums{names: map[key]*jobs.NetworkName{}, met: map[string]int{}} }
 
+// ask adds what a request asked of a model.
+func (s *sums) ask(u *jobs.Usage) {
+	if *u == (jobs.Usage{}) {
+		return
+	}
+	if s.use.Models == nil {
+		s.use.Models = &jobs.Usage{}
+	}
+	s.use.Models.Add(u)
+}
+
 func (s *sums) add(e *judge.Entry) {
 	allowed := e.Decision == judge.Allowed
 	if allowed && e.Port != 0 {

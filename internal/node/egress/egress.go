@@ -11,6 +11,7 @@ import (
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
 	"berth/internal/network"
+	"berth/internal/network/broker"
 	"berth/internal/network/judge"
 	"berth/internal/network/policy"
 	"berth/internal/network/record"
@@ -24,6 +25,8 @@ type Options struct {
 	Network jobs.Network
 	Dir     string // of the attempt or the environment: what was decided stands there
 	Added   string // of the job or the environment: where the user adds words
+	// Brokered are the task's credentials; nil is none.
+	Brokered *Brokered
 }
 
 // Egress decides on what the commands of one attempt or environment reach.
@@ -34,6 +37,9 @@ type Egress struct {
 	log    *record.Log
 	way    io.Closer
 
+	broker      *broker.Broker // nil without credentials
+	credentials []string       // their names
+
 	looking sync.Mutex
 	look    func()
 
@@ -42,9 +48,10 @@ type Egress struct {
 	literals []wire.Literal     // that the user has added
 }
 
-// Open returns nil where the network of each phase is the kernel's alone: open, or none.
+// Open returns nil where the network of each phase is the kernel's alone, open or none,
+// and there are no credentials.
 func Open(o Options) (*Egress, error) {
-	judged := o.Network.Mode == jobs.NetworkAllow
+	judged := o.Network.Mode == jobs.NetworkAllow || o.Brokered != nil
 	for _, name := range jobs.NetworkPhaseNames {
 		judged = judged || o.Network.Phase(name).Mode == jobs.NetworkAllow
 	}
@@ -54,6 +61,11 @@ func Open(o Options) (*Egress, error) {
 	task, phases, err := network.Policies(o.Network)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: err.Error(), Hint: "the words of a network: docs/network.md"}
+	}
+	if o.Brokered != nil {
+		if phases[jobs.PhaseCredentials], err = upstreams(o.Network, o.Brokered.Credentials); err != nil {
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: err.Error()}
+		}
 	}
 	e := &Egress{task: task, phases: phases}
 	if e.log, err = record.Open(filepath.Join(o.Dir, store.FileNetwork)); err != nil {
@@ -71,6 +83,12 @@ func Open(o Options) (*Egress, error) {
 	jo := judge.Options{Policy: task, Phases: phases, Record: e.log.Record}
 	wayout.Use(&jo, way)
 	e.judge = judge.New(jo)
+	if o.Brokered != nil {
+		if err := e.openBroker(*o.Brokered); err != nil {
+			_ = e.Close()
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: err.Error()}
+		}
+	}
 	e.look = e.log.Watch(o.Added, e.add)
 	e.Look()
 	return e, nil
@@ -132,16 +150,34 @@ func (e *Egress) Close() *jobs.NetworkUse {
 	if e == nil {
 		return nil
 	}
+	if e.broker != nil {
+		e.broker.Close()
+	}
 	_ = e.way.Close()
 	_ = e.log.Close()
 	return e.log.Summary()
 }
 
-// Wish is what the guest of a phase is to prepare.
-func (e *Egress) Wish(phase string) wire.NetworkWish {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return wire.NetworkWish{Door: true, Literals: append(literals(e.of(phase)), e.literals...)}
+// Of is what decides on the network of the containers of a phase, and what their guests
+// are to prepare; "" is the task's. It is nil where there is nothing to decide, as of a
+// nil Egress.
+func (e *Egress) Of(name string) (session.Network, wire.NetworkWish) {
+	var w wire.NetworkWish
+	if e == nil {
+		return nil, w
+	}
+	if name == "" {
+		w.Credentials = e.credentials
+	}
+	if e.judged(name) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		w.Door, w.Literals = true, append(literals(e.of(name)), e.literals...)
+	}
+	if !w.Door && len(w.Credentials) == 0 {
+		return nil, w
+	}
+	return phase{e, name}, w
 }
 
 func (e *Egress) of(phase string) *policy.Policy {
@@ -151,8 +187,11 @@ func (e *Egress) of(phase string) *policy.Policy {
 	return e.task
 }
 
-// Phase is the network of the containers of a phase; "" is the task's.
-func (e *Egress) Phase(name string) session.Network { return phase{e, name} }
+// judged reports whether the connections of a phase's commands come here.
+func (e *Egress) judged(phase string) bool {
+	mode := e.of(phase).Mode
+	return mode == policy.Allow || mode == policy.Learn
+}
 
 type phase struct {
 	e    *Egress
@@ -161,12 +200,22 @@ type phase struct {
 
 // Query asks the judge for a name.
 func (p phase) Query(ctx context.Context, name string) wire.QueryAnswer {
+	if !p.e.judged(p.name) {
+		return wire.QueryAnswer{}
+	}
 	a := p.e.judge.Lookup(ctx, p.name, name)
 	return wire.QueryAnswer{Allowed: a.Allowed, Ports: a.Ports}
 }
 
 // Flow has the judge carry a connection.
 func (p phase) Flow(ctx context.Context, m wire.FlowMessage, f *session.Flow) {
+	switch {
+	case m.Credential != "" && p.name == "" && p.e.broker != nil:
+		p.e.serve(ctx, m.Credential, f)
+		return
+	case m.Credential != "" || !p.e.judged(p.name):
+		return
+	}
 	req := judge.Request{Phase: p.name, Host: m.Host, Port: m.Port, Proxy: m.Proxy}
 	if m.Tell {
 		req.Answer = func(d policy.Decision) {

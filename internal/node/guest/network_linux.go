@@ -66,6 +66,14 @@ func (n *network) prepare(w *wire.NetworkWish) (had *wire.NetworkHad, err error)
 		n.env = d.Env(n.room != nil)
 		go d.Serve(n.pass)
 	}
+	if len(w.Credentials) > 0 {
+		had.Ports, err = room.Loopback(len(w.Credentials), func(i int, c *room.Conn) {
+			n.carry(wire.FlowMessage{Credential: w.Credentials[i]}, c, nil)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	return had, nil
 }
 

@@ -18,10 +18,4 @@ func (k *keeper) openNetwork() error {
 	return err
 }
 
-func (k *keeper) network() (session.Network, wire.NetworkWish) {
-	e := k.egress.Load()
-	if e == nil {
-		return nil, wire.NetworkWish{}
-	}
-	return e.Phase(""), e.Wish("")
-}
+func (k *keeper) network() (session.Network, wire.NetworkWish) { return k.egress.Load().Of("") }

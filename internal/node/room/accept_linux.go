@@ -1,6 +1,7 @@
 package room
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"sync"
@@ -67,17 +68,44 @@ func newAcceptor() (*acceptor, error) {
 	return a, nil
 }
 
+// maxLoopback bounds the connections to one port of [Loopback] at once.
+const maxLoopback = 256
+
+// Loopback takes connections to n ports of the loopback that nothing else has. It needs
+// no room. take has each connection, with the number of its port, until it returns.
+func Loopback(n int, take func(i int, c *Conn)) (ports []uint16, err error) {
+	a, err := newAcceptor()
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		port, err := a.open(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0),
+			listener{free: make(chan struct{}, maxLoopback), take: func(c *Conn) { take(i, c) }})
+		if err != nil {
+			return nil, fmt.Errorf("listen on the loopback: %w", err)
+		}
+		ports = append(ports, port)
+	}
+	return ports, nil
+}
+
 // listen begins to take connections to an address, of which at most cap(free) are
 // open at once.
 func (a *acceptor) listen(to netip.AddrPort, l listener) error {
+	_, err := a.open(to, l)
+	return err
+}
+
+// open is listen that tells the port, which the kernel chooses where it is 0.
+func (a *acceptor) open(to netip.AddrPort, l listener) (port uint16, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.by) >= a.most {
-		return unix.EMFILE
+		return 0, unix.EMFILE
 	}
 	fd, err := Bind(to, unix.SOCK_STREAM)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	conn, err := a.poll.SyscallConn()
 	if err == nil {
@@ -91,12 +119,26 @@ func (a *acceptor) listen(to netip.AddrPort, l listener) error {
 			err = failed
 		}
 	}
+	if err == nil {
+		port, err = portOf(fd)
+	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return err
+		return 0, err
 	}
 	a.by[int32(fd)] = l
-	return nil
+	return port, nil
+}
+
+func portOf(fd int) (uint16, error) {
+	at, err := unix.Getsockname(fd)
+	switch s := at.(type) {
+	case *unix.SockaddrInet4:
+		return uint16(s.Port), err
+	case *unix.SockaddrInet6:
+		return uint16(s.Port), err
+	}
+	return 0, err
 }
 
 // Bind makes a socket, which commands do not inherit, with an address of the room.

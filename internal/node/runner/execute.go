@@ -194,8 +194,9 @@ func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte,
 	if !stopAt.IsZero() && stopAt.Before(until) {
 		until = stopAt
 	}
-	env := append(batch.Passed(os.Environ()), r.taskEnv(secrets, until)...)
-	r.recordInside(c, append(batch.Passed(os.Environ()), r.taskEnv(nil, until)...))
+	more := r.inside(c)
+	env := slices.Concat(batch.Passed(os.Environ()), r.taskEnv(secrets, until), more)
+	r.recordInside(c, slices.Concat(batch.Passed(os.Environ()), r.taskEnv(nil, until), more))
 	r.event("started", "")
 	r.stopAt, r.hook = stopAt, r.hookIn(c, env)
 	r.working.Store(true) // before its first word: who reads that may send a signal at once

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth/internal/link/session"
+	"berth/internal/network/broker"
 	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/node/egress"
@@ -90,31 +91,31 @@ type attempt struct {
 	openers   []jobs.Opener
 	opening   *jobs.Opening // of the attempt's containers
 	scratch   *container.Scratch
-	node      string                        // the program for the nodes, in the scratch directory
-	cgroup    *container.Cgroup             // that this process is in
-	jobCgroup *container.Cgroup             // the same when it is the Slurm job's own, else nil
-	ooms      int                           // kills in jobCgroup before the task began
-	far       *far                          // of a place without this machine's files, else nil
-	keys      []string                      // NAME=VALUE for the program of the backend alone
-	box       *container.Cgroup             // of the container, where a daemon has it, while it is open
-	boxOOMs   int                           // kills in it
-	egress    atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
-	brokered  map[string]string             // the keys of credentials, by name: for the broker alone
-	broker    Broker                        // of the attempt's credentials, else nil
-	stop      stopper
-	clone     jobs.Bytes                    // of the workspace, before the task
-	use       *jobs.OverlayUse              // of the writable layer; nil without one
-	layer     atomic.Pointer[overlay.Layer] // the same while it is this attempt's
-	notes     []string
-	versions  versions     // of the programs that take part
-	receipted bool         // how it is contained is recorded, by this process
-	ranks     *ranks       // under way, else nil; guarded by sessionMu
-	rank      *rank        // of which this process is, else nil
-	whose     string       // after "the command": which rank's end is told
-	decided   atomic.Bool  // what follows the attempt, by this process
-	verb      jobs.Verb    // which is that; "" is not known here
-	client    string       // the berth that begins the next one, or ""
-	killWait  atomic.Int64 // between the scheduler's TERM and KILL, as far as it is known
+	node      string            // the program for the nodes, in the scratch directory
+	cgroup    *container.Cgroup // that this process is in
+	jobCgroup *container.Cgroup // the same when it is the Slurm job's own, else nil
+	ooms      int               // kills in jobCgroup before the task began
+	far       *far              // of a place without this machine's files, else nil
+	// credentials have their keys, for the broker alone.
+	credentials []broker.Credential
+	keys        []string                      // NAME=VALUE for the program of the backend alone
+	box         *container.Cgroup             // of the container, where a daemon has it, while it is open
+	boxOOMs     int                           // kills in it
+	egress      atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
+	stop        stopper
+	clone       jobs.Bytes                    // of the workspace, before the task
+	use         *jobs.OverlayUse              // of the writable layer; nil without one
+	layer       atomic.Pointer[overlay.Layer] // the same while it is this attempt's
+	notes       []string
+	versions    versions     // of the programs that take part
+	receipted   bool         // how it is contained is recorded, by this process
+	ranks       *ranks       // under way, else nil; guarded by sessionMu
+	rank        *rank        // of which this process is, else nil
+	whose       string       // after "the command": which rank's end is told
+	decided     atomic.Bool  // what follows the attempt, by this process
+	verb        jobs.Verb    // which is that; "" is not known here
+	client      string       // the berth that begins the next one, or ""
+	killWait    atomic.Int64 // between the scheduler's TERM and KILL, as far as it is known
 	resuming
 
 	sessionMu sync.Mutex

@@ -13,7 +13,7 @@ func (r *attempt) openNetwork() error {
 	if r.far != nil || r.rank != nil {
 		return nil // a service has lists of its own; ranks have the node's network, and done is not theirs
 	}
-	e, err := egress.Open(egress.Options{Network: r.spec.Network, Dir: r.dir, Added: r.jobDir})
+	e, err := egress.Open(egress.Options{Network: r.spec.Network, Dir: r.dir, Added: r.jobDir, Brokered: r.brokered()})
 	if err == nil {
 		r.egress.Store(e)
 	}
@@ -22,11 +22,7 @@ func (r *attempt) openNetwork() error {
 
 // network is that of the containers of a phase.
 func (r *attempt) network(phase string) (session.Network, wire.NetworkWish) {
-	e := r.egress.Load()
-	if e == nil || r.spec.Network.Mode != jobs.NetworkAllow {
-		return nil, wire.NetworkWish{}
-	}
-	return e.Phase(phase), e.Wish(phase)
+	return r.egress.Load().Of(phase)
 }
 
 // level is that of a container of the attempt: a phase may have another network than

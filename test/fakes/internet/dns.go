@@ -111,7 +111,7 @@ func (i *Internet) zone(name string, v4 bool) (all []netip.Addr, known bool) {
 		return host(hostFront)
 	case "pypi.test", "files.pypi.test", "npm.test", "goproxy.test", "git.test":
 		return host(hostPackage)
-	case "api.test":
+	case "api.test", "model.test":
 		return host(hostModel)
 	case "raw.test":
 		return host(hostRaw)

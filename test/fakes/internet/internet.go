@@ -27,6 +27,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"berth/test/fakes/models"
 )
 
 // Options are of one internet.
@@ -44,7 +46,7 @@ const (
 	hostOther   = 11 // other.test
 	hostFront   = 12 // of several names
 	hostPackage = 13 // pypi.test, npm.test, goproxy.test, git.test
-	hostModel   = 14 // api.test
+	hostModel   = 14 // api.test, which echoes what it is asked with, and model.test
 	hostRaw     = 15 // raw.test
 	hostDNS     = 53
 )
@@ -69,11 +71,16 @@ type Internet struct {
 	rebinds  int
 	closers  []io.Closer
 	packages packages
+	models   models.Server
 }
+
+// ModelKey is the key of the vendors of models behind model.test. What comes with it
+// has to be a broker: it is in no container.
+const ModelKey = "sk-test-8f14e45fceea167a5a36dedd4bea2543"
 
 // Start serves on all addresses of this network namespace.
 func Start(o Options) (i *Internet, err error) {
-	i = &Internet{o: o}
+	i = &Internet{o: o, models: models.Server{Key: ModelKey}}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, err
 	}

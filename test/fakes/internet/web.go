@@ -35,6 +35,9 @@ func (i *Internet) web(w http.ResponseWriter, r *http.Request) {
 	case "api.test":
 		model(w, r)
 		return
+	case "model.test":
+		i.models.ServeHTTP(w, r)
+		return
 	case "169.254.169.254":
 		_, _ = io.WriteString(w, "secret of the machine\n")
 		return

@@ -1,0 +1,105 @@
+package egress
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+
+	"berth/internal/link/session"
+	"berth/internal/network"
+	"berth/internal/network/broker"
+	"berth/internal/network/credentials"
+	"berth/internal/network/policy"
+	"berth/jobs"
+)
+
+// Brokered are the credentials of a task, with their keys, and what ends it.
+type Brokered struct {
+	Credentials []broker.Credential
+	Caps        jobs.Caps
+	Prices      jobs.Prices
+	// Met is told once of a cap that is met, with the figures.
+	Met func(figures string)
+}
+
+// upstreams is the policy of the broker's own connections: the servers of the credentials
+// are allowed beside what the task is, and denials and bounds hold for them, too.
+func upstreams(n jobs.Network, list []broker.Credential) (*policy.Policy, error) {
+	n = n.Settled()
+	n.Mode, n.Asked, n.Learn, n.Allow = jobs.NetworkAllow, "", false, slices.Clone(n.Allow)
+	for _, c := range list {
+		u, err := credentials.Upstream(c.Credential)
+		if err != nil {
+			return nil, err
+		}
+		n.Allow = append(n.Allow, net.JoinHostPort(u.Hostname(), portOf(u)))
+	}
+	p, _, err := network.Policies(n)
+	return p, err
+}
+
+func portOf(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	return "443"
+}
+
+// openBroker begins to carry requests.
+func (e *Egress) openBroker(b Brokered) (err error) {
+	e.broker, err = broker.New(broker.Options{Credentials: b.Credentials, Caps: b.Caps, Prices: b.Prices, Dial: e.dialUpstream,
+		Record: e.log.Request, Stop: func(m broker.Met) { b.Met(m.Reason) }})
+	for _, c := range b.Credentials {
+		e.credentials = append(e.credentials, c.Name)
+	}
+	return err
+}
+
+// Ports are those of the credentials in a container of the phase, by their names.
+func (e *Egress) Ports(s *session.Session) map[string]int {
+	had := s.Guest().Network
+	if e == nil || had == nil || len(had.Ports) == 0 {
+		return nil
+	}
+	out := map[string]int{}
+	for i, name := range e.credentials {
+		out[name] = int(had.Ports[i])
+	}
+	return out
+}
+
+// Usage is what models were asked for; nil is that nothing was.
+func (e *Egress) Usage() *jobs.Usage {
+	if e == nil || e.broker == nil {
+		return nil
+	}
+	if u := e.broker.Usage(); u.Requests+u.Refused > 0 {
+		return &u
+	}
+	return nil
+}
+
+// dialUpstream connects to the server of a credential.
+func (e *Egress) dialUpstream(ctx context.Context, host string, port uint16) (net.Conn, error) {
+	return e.judge.Dial(ctx, jobs.PhaseCredentials, host, port)
+}
+
+// serve has the broker answer what comes over a connection from inside. The pipe has
+// deadlines, which a flow has not.
+func (e *Egress) serve(ctx context.Context, credential string, f *session.Flow) {
+	near, far := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer near.Close() // the program has ended the connection, and waits for no answer
+		_, _ = io.Copy(near, f)
+	}()
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(f, near)
+		_ = f.CloseWrite()
+	}()
+	e.broker.Serve(ctx, credential, far)
+	<-done
+}
