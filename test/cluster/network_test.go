@@ -124,7 +124,81 @@ func TestNetwork(t *testing.T) {
 	look("a job", s.ok(t, "berth logs --stdout "+id))
 	t.Cleanup(func() { s.sh(t, "berth env rm --force network") })
 	look("an environment", s.ok(t, "cd "+s.dir(t)+" && berth exec --env network --image "+s.image+" "+flags+" -- "+probe+" -many 100"))
+	s.credentials(t)
 	for _, e := range internet.Stray(base, s.arrived(t)) {
 		t.Errorf("arrived: %+v", e)
+	}
+}
+
+// asksModels asks a vendor of models with a key that it does not have, and looks for the key where a task can.
+const asksModels = `python3 - <<'E'
+import os, urllib.request as u, urllib.error
+def ask(name, url, key, body=None):
+    try:
+        with u.urlopen(u.Request(url, data=body, headers={'x-api-key': key}), timeout=20) as r:
+            print(name, r.status, 'one two three' in r.read().decode())
+    except urllib.error.HTTPError as e:
+        print(name, e.code)
+    except Exception as e:
+        print(name, 'nothing')
+body = b'{"model":"m-1","max_tokens":9,"messages":[{"role":"user","content":"hello"}]}'
+url, key = os.environ['ANTHROPIC_BASE_URL'], os.environ['ANTHROPIC_API_KEY']
+ask('model', url + '/v1/messages', key, body)
+ask('forged', url + '/v1/messages', 'x' * 40, body)
+ask('other', url + '/v1/files', key)
+ask('echo', os.environ['ECHO_URL'] + '/x', os.environ['ECHO_KEY'])
+ask('direct', 'https://model.test/v1/messages', key, body)
+E
+word=$(printf %s%s sk-test- 8f14e45f)
+for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\0' '\n' <$f; done 2>/dev/null >/tmp/all
+echo found $(grep -c $word /tmp/all) $(rm /tmp/all; grep -rlsa --exclude-dir=proc --exclude-dir=sys --exclude-dir=usr $word /)
+touch /sync/ready; until test -e /sync/go; do sleep 0.2; done`
+
+const asksModelsSay = `model 200 True
+forged 401
+other 403
+echo nothing
+direct nothing
+found 0`
+
+// credentials: a job asks a model with a key that stands in a file of alice's on the login node. While it runs and afterwards no process
+// and no other file of the node or of her home has it.
+func (s site) credentials(t *testing.T) {
+	t.Helper()
+	d := s.dir(t)
+	s.ok(t, "mkdir -m 700 -p "+d+"/config/berth "+d+"/sync; umask 077; echo "+internet.ModelKey+" >"+d+"/config/berth/key; cat >"+d+`/config/berth/config.toml <<E
+[credentials.anthropic]
+from = "file:`+d+`/config/berth/key"
+upstream = "https://model.test"
+ca = "/mnt/share/internet/ca.pem"
+
+[credentials.echo]
+from = "command:cat `+d+`/config/berth/key"
+upstream = "https://api.test"
+ca = "/mnt/share/internet/ca.pem"
+header = "x-api-key"
+base_url_env = "ECHO_URL"
+key_env = "ECHO_KEY"
+methods = ["GET"]
+paths = ["/**"]
+E`)
+	id := s.ok(t, "export XDG_CONFIG_HOME="+d+"/config; berth submit "+s.flags()+" "+s.place()+" --retry off --slurm --nodelist=c1 --bind "+d+
+		"/sync:/sync:rw --credential anthropic --credential echo -- "+quote(asksModels))
+	s.ok(t, "for n in $(seq 600); do test -e "+d+"/sync/ready && exit; sleep 0.2; done; exit 1")
+	const word = "sk-test-8f14e45f"
+	const look = `for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\0' '\n' <$f; done 2>/dev/null | grep -v grep | grep ` + word +
+		`; grep -rlsa --exclude-dir=proc --exclude-dir=sys --exclude=key ` + word + " /tmp /var/spool /var/log /run /dev/shm /home/alice; exit 0"
+	for _, host := range []string{"c1", "login"} {
+		if a := s.on(t, host, "root", "sh", "-c", look); a.out != "" || a.code != 0 {
+			t.Errorf("%s: %+v", host, a)
+		}
+	}
+	s.ok(t, "touch "+d+"/sync/go")
+	s.wait(t, id, 0)
+	if out := s.ok(t, "berth logs --stdout "+id); out != asksModelsSay {
+		t.Errorf("got\n%s\nwant\n%s", out, asksModelsSay)
+	}
+	if a := s.on(t, "c1", "root", "sh", "-c", look); a.out != "" || a.code != 0 {
+		t.Errorf("afterwards: %+v", a)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,13 +17,13 @@ import (
 	"berth/test/fakes/internet"
 )
 
-// configured has the user's own credentials: a vendor's of models by a file, another one by a
+// configured has credentials of a user's: a vendor's of models by a file, another one by a
 // variable, and a server that echoes what it is asked with by a command.
-func configured(t *testing.T) (config, keyFile string) {
+func configured(t *testing.T, owner int) (config, keyFile string) {
 	t.Helper()
-	config = filepath.Join(top, "home", "keys")
+	config = filepath.Join(top, "home", "keys"+strconv.Itoa(owner))
 	dir := filepath.Join(config, "berth")
-	must(t, errors.Join(os.MkdirAll(dir, 0o700), os.Chown(config, user, user), os.Chown(dir, user, user)))
+	must(t, errors.Join(os.MkdirAll(dir, 0o700), os.Chown(config, owner, owner), os.Chown(dir, owner, owner)))
 	keyFile = filepath.Join(dir, "key")
 	ca := filepath.Join(top, "internet", "ca.pem")
 	for path, text := range map[string]string{keyFile: internet.ModelKey + "\n", filepath.Join(dir, "config.toml"): `[credentials.anthropic]
@@ -45,7 +46,7 @@ key_env = "ECHO_KEY"
 methods = ["GET"]
 paths = ["/**"]
 `} {
-		must(t, errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chown(path, user, user)))
+		must(t, errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chown(path, owner, owner)))
 	}
 	return config, keyFile
 }
@@ -75,7 +76,7 @@ grep -rlsa --exclude-dir=proc --exclude-dir=sys --exclude-dir=usr --exclude-dir=
 // can read has it, while the task runs and afterwards.
 func TestCredentials(t *testing.T) {
 	needNode(t)
-	config, keyFile := configured(t)
+	config, keyFile := configured(t, user)
 	sync := filepath.Join(top, "home", "sync")
 	must(t, errors.Join(os.MkdirAll(sync, 0o700), os.Chown(sync, user, user)))
 	at := mark(t)
@@ -172,7 +173,7 @@ func files(t *testing.T, but string) {
 // TestCap: a task that has asked for as much as it may ends with 10, and what it did is kept.
 func TestCap(t *testing.T) {
 	needNode(t)
-	config, _ := configured(t)
+	config, _ := configured(t, user)
 	got := job(t, []string{"XDG_CONFIG_HOME=" + config, "--credential", "anthropic", "--max-requests", "2"}, "bash", "-c", prelude(false)+`
 for n in 1 2 3; do
 	curl -sS -o /dev/null -w '%{http_code}\n' $ANTHROPIC_BASE_URL/v1/messages -H "x-api-key: $ANTHROPIC_API_KEY" -d '{"model":"m-1","max_tokens":9,"messages":[]}'

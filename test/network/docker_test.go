@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"berth/test/fakes/internet"
 )
 
 // inDocker are the flags of a list in a container of docker's, of the image that scripts/testbed has made.
@@ -41,4 +43,16 @@ func TestDockerEscapes(t *testing.T) {
 		"signals to the first process,one of several addresses")
 	heard(t, job(t, flags, "sh", "-c", "/opt/bin/probe "+strings.Join(probeArgs("-proxy", "${http_proxy#http://}"), " ")), nil)
 	onlyAllowed(t, at)
+}
+
+// A task asks a model with a key that it does not have.
+func TestDockerCredentials(t *testing.T) {
+	config, _ := configured(t, 0)
+	flags := slices.Concat([]string{"XDG_CONFIG_HOME=" + config, "TEST_MODEL_KEY=" + internet.ModelKey}, inDocker(t), []string{"--credential", "openai"})
+	got := job(t, flags, "python3", "-c", `import os, urllib.request as u
+print(u.urlopen(u.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", data=b'{"model":"m-1","messages":[]}',
+    headers={"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}), timeout=20).read())`)
+	if got.code != 0 || !strings.Contains(got.out, "one two three") {
+		t.Errorf("%+v", got)
+	}
 }
