@@ -124,10 +124,10 @@ func TestNetwork(t *testing.T) {
 	look("a job", s.ok(t, "berth logs --stdout "+id))
 	t.Cleanup(func() { s.sh(t, "berth env rm --force network") })
 	look("an environment", s.ok(t, "cd "+s.dir(t)+" && berth exec --env network --image "+s.image+" "+flags+" -- "+probe+" -many 100"))
-	s.credentials(t)
 	for _, e := range internet.Stray(base, s.arrived(t)) {
 		t.Errorf("arrived: %+v", e)
 	}
+	s.credentials(t)
 }
 
 // asksModels asks a vendor of models with a key that it does not have, and looks for the key where a task can.
