@@ -180,7 +180,7 @@ func parseWorkspace(file string, text []byte) (*Workspace, error) {
 	if err := secrets.Refuse(file, string(text), "templates are recorded, and stand in images"); err != nil {
 		return nil, err
 	}
-	doc, err := strict.Decode(file, text, strict.TOML)
+	doc, err := strict.DecodeTOML(file, text)
 	if err != nil {
 		return nil, err
 	}

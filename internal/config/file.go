@@ -46,7 +46,7 @@ var allowWords = []string{"backend", "network", "paths", "env", "docker", "ssh",
 // parse reads the content of a file. Its name stands in errors, and relative
 // paths are relative to its directory.
 func parse(path string, data []byte, layer string) (*file, error) {
-	doc, err := strict.Decode(path, data, strict.TOML)
+	doc, err := strict.DecodeTOML(path, data)
 	if err != nil {
 		return nil, err
 	}

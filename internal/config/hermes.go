@@ -113,7 +113,7 @@ func (im *importer) has(k *Key) bool {
 // yaml reads the section terminal of config.yaml; the others are not berth's
 // affair.
 func (im *importer) yaml(path string, data []byte) error {
-	doc, err := strict.Decode(path, data, strict.YAML)
+	doc, err := strict.DecodeYAML(path, data)
 	if err != nil {
 		return err
 	}

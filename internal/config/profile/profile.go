@@ -28,7 +28,7 @@ func Parse(file string, data []byte) (jobs.Profile, error) {
 	if len(name) > 64 || !nameForm().MatchString(name) {
 		return jobs.Profile{}, badName(name)
 	}
-	doc, err := strict.Decode(file, data, strict.TOML)
+	doc, err := strict.DecodeTOML(file, data)
 	if err != nil {
 		return jobs.Profile{}, err
 	}

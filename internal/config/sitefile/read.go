@@ -172,7 +172,7 @@ var Ways = []string{jobs.ViaNode, jobs.ViaLogin, strings.TrimSuffix(jobs.ViaProx
 
 // parse reads the content of the file.
 func parse(path string, data []byte) (*File, error) {
-	doc, err := strict.Decode(path, data, strict.TOML)
+	doc, err := strict.DecodeTOML(path, data)
 	if err != nil {
 		return nil, err
 	}

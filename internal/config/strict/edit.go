@@ -86,7 +86,7 @@ func UnsetTOML(file string, data []byte, path []string) ([]byte, bool, error) {
 }
 
 func scanFile(file string, data []byte) (*tomlReader, error) {
-	if _, err := Decode(file, data, TOML); err != nil {
+	if _, err := DecodeTOML(file, data); err != nil {
 		return nil, err
 	}
 	s, err := clean(file, data)
@@ -105,7 +105,7 @@ func finish(file string, old []byte, s string) ([]byte, error) {
 	if bytes.HasPrefix(old, []byte("\ufeff")) {
 		s = "\ufeff" + s
 	}
-	if _, err := Decode(file, []byte(s), TOML); err != nil {
+	if _, err := DecodeTOML(file, []byte(s)); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "berth cannot put that into the file", Err: err, Hint: "edit " + file + " by hand"}
 	}
 	return []byte(s), nil

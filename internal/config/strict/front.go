@@ -30,11 +30,11 @@ func Front(file string, data []byte) (*Doc, string, error) {
 	}
 	first, rest, _ := strings.Cut(s, "\n")
 	fence := strings.TrimRight(first, " \t")
-	format := TOML
+	format, parse := TOML, parseTOML
 	switch fence {
 	case fenceTOML:
 	case fenceYAML:
-		format = YAML
+		format, parse = YAML, parseYAML
 	default:
 		return nil, "", refuse(file, 1, "", `no front matter: the first line must be "+++" (TOML) or "---" (YAML)`)
 	}
@@ -47,7 +47,7 @@ func Front(file string, data []byte) (*Doc, string, error) {
 	}
 	// The fence's own line stays as a blank one, so that the parsers count
 	// lines as the reader of the file does.
-	d, err := decode(file, "\n"+keys, format)
+	d, err := decode(file, "\n"+keys, format, parse)
 	if err != nil {
 		return nil, "", err
 	}
@@ -55,8 +55,20 @@ func Front(file string, data []byte) (*Doc, string, error) {
 	return d, trimBody(body), nil
 }
 
-// Decode reads a file that holds only keys.
-func Decode(file string, data []byte, format Format) (*Doc, error) {
+// DecodeTOML reads a file that holds only keys.
+func DecodeTOML(file string, data []byte) (*Doc, error) {
+	return decodeFile(file, data, TOML, parseTOML)
+}
+
+// DecodeYAML does it for YAML. It is a function of its own, so that a program that
+// reads none is linked without the parser.
+func DecodeYAML(file string, data []byte) (*Doc, error) {
+	return decodeFile(file, data, YAML, parseYAML)
+}
+
+type parseFunc func(file, s string) (*node, error)
+
+func decodeFile(file string, data []byte, format Format, parse parseFunc) (*Doc, error) {
 	s, err := clean(file, data)
 	if err != nil {
 		return nil, err
@@ -64,23 +76,17 @@ func Decode(file string, data []byte, format Format) (*Doc, error) {
 	if len(s) > maxFront {
 		return nil, refuse(file, 0, "", "the file has more than 64KiB")
 	}
-	return decode(file, s, format)
+	return decode(file, s, format, parse)
 }
 
-func decode(file, s string, format Format) (*Doc, error) {
+func decode(file, s string, format Format, parse parseFunc) (*Doc, error) {
 	if err := checkKeys(file, s); err != nil {
 		return nil, err
 	}
 	if err := checkDepth(file, s); err != nil {
 		return nil, err
 	}
-	var root *node
-	var err error
-	if format == YAML {
-		root, err = parseYAML(file, s)
-	} else {
-		root, err = parseTOML(file, s)
-	}
+	root, err := parse(file, s)
 	if err != nil {
 		return nil, err
 	}

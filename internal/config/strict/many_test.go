@@ -15,7 +15,7 @@ func TestManyUnknown(t *testing.T) {
 		fmt.Fprintf(&b, "k%d=1\n", i)
 	}
 	begun := time.Now()
-	doc, err := Decode("f.toml", []byte(b.String()), TOML)
+	doc, err := DecodeTOML("f.toml", []byte(b.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestManyUnknown(t *testing.T) {
 
 // TestLongNumber: an error does not repeat a whole file.
 func TestLongNumber(t *testing.T) {
-	_, err := Decode("f.toml", []byte("a = "+strings.Repeat("9", 60000)), TOML)
+	_, err := DecodeTOML("f.toml", []byte("a = "+strings.Repeat("9", 60000)))
 	if err == nil || len(err.Error()) > 400 {
 		t.Errorf("%.500v", err)
 	}
