@@ -1,3 +1,5 @@
+//go:build !berthnode
+
 package nodebin
 
 import (
