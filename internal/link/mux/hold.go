@@ -406,7 +406,8 @@ func (h *holder) join(c *os.File, req request, rest []byte) {
 			return
 		}
 	}
-	s, a, err := h.mux.ask(h.ctx, req)
+	// What the client has said behind its request goes with that.
+	s, a, err := h.mux.ask(h.ctx, req, rest)
 	if err != nil {
 		if h.mux.Err() != nil && !errors.Is(err, keeper.ErrNotRunning) {
 			return // nothing of it has begun: the client asks another holder
@@ -419,9 +420,6 @@ func (h *holder) join(c *os.File, req request, rest []byte) {
 		return
 	}
 	go func() {
-		if len(rest) > 0 {
-			_, _ = s.Up.Write(rest)
-		}
 		_ = s.Send(c)
 		s.CloseWrite()
 		if req.Kind == kindPipe {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"berth/internal/link/session"
 	"berth/internal/link/wire"
 	"berth/internal/node/keeper"
 	"berth/internal/sys/run"
@@ -173,7 +174,13 @@ func (l Link) tryAsk(ctx context.Context, path string, req request) (*client, *a
 			_ = f.SetReadDeadline(time.Unix(1, 0))
 		}
 	}}
-	a, err := c.ask(req, l.Progress)
+	var a *answer
+	if req.Kind == kindKeeper { // which asks no more of a client than the key of its frames
+		c.first, err = session.NewFirst(session.Options{PingTimeout: -1})
+	}
+	if err == nil {
+		a, err = c.ask(req, l.Progress)
+	}
 	switch {
 	case !stop():
 		err = context.Cause(ctx)
@@ -192,13 +199,21 @@ func (l Link) tryAsk(ctx context.Context, path string, req request) (*client, *a
 // client is a conversation through a holder.
 type client struct {
 	*os.File
-	rest []byte // came behind the answer
-	late func() // says until when the next line must come; nil is never
+	rest  []byte         // came behind the answer
+	late  func()         // says until when the next line must come; nil is never
+	first *session.First // went with the request; nil is none
 }
+
+// Sent implements [session.Ahead].
+func (c *client) Sent() *session.First { return c.first }
 
 // ask sends a request and reads the answer.
 func (c *client) ask(req request, progress func(string)) (*answer, error) {
-	if _, err := c.File.Write(line(req)); err != nil {
+	said := line(req)
+	if c.first != nil {
+		said = append(said, c.first.Bytes()...)
+	}
+	if _, err := c.File.Write(said); err != nil {
 		return nil, errNoHolder
 	}
 	return c.answer(progress)

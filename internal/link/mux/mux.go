@@ -198,16 +198,16 @@ func (m *Mux) finish(patience time.Duration) {
 // a guest, from its beginning; the error is [keeper.ErrNotRunning] when the
 // keeper has ended.
 func (m *Mux) Dial(ctx context.Context) (io.ReadWriteCloser, *keeper.Report, error) {
-	s, a, err := m.ask(ctx, request{Kind: kindKeeper})
+	s, a, err := m.ask(ctx, request{Kind: kindKeeper}, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	return s.Conn(), &a.Report, nil
 }
 
-// ask sends a request and waits for its answer.
-func (m *Mux) ask(ctx context.Context, req request) (*stream, *answer, error) {
-	s, err := m.t.Open(req)
+// ask sends a request, with the first bytes that follow it, and waits for its answer.
+func (m *Mux) ask(ctx context.Context, req request, first []byte) (*stream, *answer, error) {
+	s, err := m.t.Open(req, first)
 	if err != nil {
 		select { // it may just be saying why
 		case <-m.t.Gone():

@@ -52,7 +52,7 @@ func (m *Mux) Pipes(dir, here, inside string) session.Pipes {
 		if err := m.shares(ctx, dir); err != nil {
 			return nil, nil, err
 		}
-		s, a, err := m.ask(ctx, req)
+		s, a, err := m.ask(ctx, req, nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -325,7 +325,7 @@ func (m *Mux) shares(ctx context.Context, dir string) error {
 		err = &jobs.Error{Kind: jobs.KindConfig, Msg: at + " is not a private directory of this user"}
 	} else if err = os.WriteFile(filepath.Join(at, name), []byte(text), 0o600); err == nil {
 		var s *stream
-		if s, _, err = m.ask(ctx, request{Kind: kindShared, Shared: &sharedRequest{Name: name, Text: text}}); err == nil {
+		if s, _, err = m.ask(ctx, request{Kind: kindShared, Shared: &sharedRequest{Name: name, Text: text}}, nil); err == nil {
 			s.Terminate()
 		}
 	}

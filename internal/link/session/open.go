@@ -55,25 +55,67 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 	return s, nil
 }
 
-// greet exchanges the hellos.
-func (s *Session) greet(o Options) error {
-	key := wire.NewKey()
-	hello := wire.ClientHello{
-		Version: wire.Version, Key: key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
+// First is a client's first word. Who dials may send it with its own request, so that it
+// is on its way to the guest before that is answered; a connection that it was sent over
+// has a method Sent, which returns it. Each conversation has one of its own.
+type First struct {
+	key   wire.Key
+	hello wire.ClientHello
+	word  wire.Word
+}
+
+// Ahead is a connection over which the first word was sent already.
+type Ahead interface{ Sent() *First }
+
+// NewFirst makes the first word of a conversation with these options.
+func NewFirst(o Options) (*First, error) {
+	f := &First{key: wire.NewKey()}
+	f.hello = wire.ClientHello{
+		Version: wire.Version, Key: f.key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
 		Login: o.Login, Dir: wire.Text(o.Dir), User: wire.Text(o.User), OwnPIDNamespace: o.OwnPIDNamespace, PIDNamespace: pidNamespace(),
 		Env: wire.Texts(o.Env), TellEnv: o.TellEnv, WritableRoot: o.WritableRoot, Look: o.Look, Confine: o.Confine, Proof: o.Proof,
 	}
 	if o.Home != "" {
-		hello.Home = append(hello.Home, wire.Text(o.Home))
+		f.hello.Home = append(f.hello.Home, wire.Text(o.Home))
 	} else if len(o.HomeFallback) > 0 {
-		hello.Home = append(hello.Home, "") // its own comes first
+		f.hello.Home = append(f.hello.Home, "") // its own comes first
 	}
-	hello.Home = append(hello.Home, wire.Texts(o.HomeFallback)...)
+	f.hello.Home = append(f.hello.Home, wire.Texts(o.HomeFallback)...)
 	if o.Network != nil || o.NetworkWish.Visitor {
-		hello.Network = &o.NetworkWish
+		f.hello.Network = &o.NetworkWish
+	}
+	var err error
+	f.word, err = wire.NewWord(wire.ClientMagic, f.hello)
+	return f, err
+}
+
+// Bytes are what is sent.
+func (f *First) Bytes() []byte { return f.word.Bytes }
+
+// first returns the first word, which it sends unless that was done.
+func (s *Session) first(o Options) (*First, error) {
+	if a, ok := s.r.(Ahead); ok {
+		if f := a.Sent(); f != nil {
+			return f, nil
+		}
+	}
+	f, err := NewFirst(o)
+	if err == nil {
+		// The other side, when it ends at once, breaks this write, but what it said
+		// first is the better explanation.
+		_ = s.out.Say(f.word)
+	}
+	return f, err
+}
+
+// greet exchanges the hellos.
+func (s *Session) greet(o Options) error {
+	first, err := s.first(o)
+	if err != nil {
+		return err
 	}
 	var g wire.GuestHello
-	if banner, err := wire.Hail(s.in, s.out, wire.ClientMagic, wire.GuestMagic, hello, &g); err != nil {
+	if banner, err := first.word.Answered(s.in, wire.GuestMagic, &g); err != nil {
 		return noAnswer(banner, err)
 	}
 	if g.Version != wire.Version {
@@ -101,12 +143,12 @@ func (s *Session) greet(o Options) error {
 	if o.Look && o.Confine && !seen.Filtered {
 		return errors.New("the guest does not confine its commands") // its input was changed on the way
 	}
-	had, err := clampNetwork(g.Network, hello.Network)
+	had, err := clampNetwork(g.Network, first.hello.Network)
 	if err != nil {
 		return err
 	}
-	s.in.Seal(key, wire.FromGuest)
-	s.out.Seal(key, wire.FromClient)
+	s.in.Seal(first.key, wire.FromGuest)
+	s.out.Seal(first.key, wire.FromClient)
 	s.out.Takes(g.MaxStart)
 	s.guest = Guest{
 		Version: g.Version, PID: max(g.PID, 0), OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: text(g.Kernel),

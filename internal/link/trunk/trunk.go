@@ -131,8 +131,8 @@ func (t *Trunk[Q, A]) begin(f wire.Frame) error {
 	return nil
 }
 
-// Open sends a request.
-func (t *Trunk[Q, A]) Open(req Q) (*Stream[Q, A], error) {
+// Open sends a request, and behind it the first bytes to the other side, which may be none.
+func (t *Trunk[Q, A]) Open(req Q, first []byte) (*Stream[Q, A], error) {
 	// Streams are numbered in the order of their first frames.
 	t.starting.Lock()
 	defer t.starting.Unlock()
@@ -140,7 +140,15 @@ func (t *Trunk[Q, A]) Open(req Q) (*Stream[Q, A], error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.out.Message(wire.Start, s.id, req); err != nil {
+	if len(first) > 0 {
+		t.out.Hold()
+	}
+	err = t.out.Message(wire.Start, s.id, req)
+	if len(first) > 0 {
+		_, _ = s.Up.Write(first)
+		err = errors.Join(err, t.out.Release())
+	}
+	if err != nil {
 		t.mute(err)
 		return nil, err
 	}

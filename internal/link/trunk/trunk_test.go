@@ -61,7 +61,7 @@ func TestHalf(t *testing.T) {
 		s.CloseWrite()
 		s.Finish(said{})
 	})
-	s, err := near.Open("x")
+	s, err := near.Open("x", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestCut(t *testing.T) {
 				cut(s, far)
 			})
 			close(ready)
-			s, err := near.Open("x")
+			s, err := near.Open("x", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

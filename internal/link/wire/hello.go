@@ -38,33 +38,65 @@ func NewNonce() (n Nonce) {
 
 // Open sends the magic, the nonce and a hello message in one write.
 func (w *Writer) Open(magic string, n Nonce, hello any) error {
+	head, err := opening(magic, n, hello)
+	if err != nil {
+		return err
+	}
+	return w.Say(Word{Bytes: head})
+}
+
+func opening(magic string, n Nonce, hello any) ([]byte, error) {
 	var head bytes.Buffer
 	head.WriteString(magic)
 	head.Write(n[:])
-	first := NewWriter(&head)
-	if err := first.Message(Hello, 0, hello); err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err == nil {
-		_, w.err = w.w.Write(head.Bytes())
-	}
-	return w.err
+	err := NewWriter(&head).Message(Hello, 0, hello)
+	return head.Bytes(), err
 }
 
-// Hail begins a conversation as the side that wants it: it sends its hello behind
-// the magic mine, and reads the answer that stands behind the magic theirs. The
-// banner is what stood before that.
-func Hail(in *Reader, out *Writer, mine, theirs string, hello, answer any) (banner []byte, err error) {
-	nonce := NewNonce()
-	// The other side, when it ends at once, breaks this write, but what it said
-	// first is the better explanation.
-	_ = out.Open(mine, nonce, hello)
-	if banner, err = in.Find(theirs, &nonce); err == nil {
+// A Word is the first one of the side that wants a conversation: its hello behind a magic.
+// It may be sent ahead, with the request for the way to the other side.
+type Word struct {
+	Bytes []byte
+	nonce Nonce
+}
+
+// NewWord makes a word.
+func NewWord(magic string, hello any) (w Word, err error) {
+	w.nonce = NewNonce()
+	w.Bytes, err = opening(magic, w.nonce, hello)
+	return w, err
+}
+
+// Answered reads the answer to a word, which stands behind the magic theirs. The banner
+// is what stood before that.
+func (w *Word) Answered(in *Reader, theirs string, answer any) (banner []byte, err error) {
+	if banner, err = in.Find(theirs, &w.nonce); err == nil {
 		err = in.Hello(answer)
 	}
 	return banner, err
+}
+
+// Hail begins a conversation as the side that wants it: it sends its word, and reads the
+// answer as [Word.Answered] does.
+func Hail(in *Reader, out *Writer, mine, theirs string, hello, answer any) (banner []byte, err error) {
+	w, err := NewWord(mine, hello)
+	if err != nil {
+		return nil, err
+	}
+	// The other side, when it ends at once, breaks this write, but what it said
+	// first is the better explanation.
+	_ = out.Say(w)
+	return w.Answered(in, theirs, answer)
+}
+
+// Say sends a word.
+func (w *Writer) Say(word Word) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		_, w.err = w.w.Write(word.Bytes)
+	}
+	return w.err
 }
 
 // Find skips to the end of the magic followed by the nonce, or of the magic

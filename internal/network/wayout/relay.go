@@ -333,7 +333,7 @@ func (r *Relay) ask(ctx context.Context, req request) (*stream, answer, error) {
 	if err != nil {
 		return nil, answer{}, err
 	}
-	s, err := now.Open(req)
+	s, err := now.Open(req, nil)
 	if err != nil {
 		return nil, answer{}, noRelay{}
 	}
