@@ -21,6 +21,9 @@ import (
 // much is more than goes without files, and no whole number of them.
 const much = 3*chunkSize + 12345
 
+// plenty writes so much that it has a pipe.
+const plenty = "head -c 5000000 /dev/zero"
+
 func noise(n int) ([]byte, string) {
 	r := rand.NewChaCha8([32]byte{7})
 	b := make([]byte, n)
@@ -162,7 +165,7 @@ func TestPipesBroken(t *testing.T) {
 		m := e.mux(e.far())
 		p := m.Pipes(e.dir, at, at)
 		c := e.dial(m, session.Options{Pipes: p})
-		c.sh("echo x") // now the two directories are known to be one
+		c.sh(plenty) // now the two directories are known to be one
 		inside := filepath.Join(e.tmp, "file")
 		r := &harming{r: bytes.NewReader(data), after: much / 2, harm: harm}
 		if _, err := c.WriteFile(t.Context(), "", inside, r, session.WriteOptions{}); err == nil {
@@ -179,7 +182,7 @@ func TestPipesBroken(t *testing.T) {
 	// The same of output.
 	m := e.mux(e.far())
 	c := e.dial(m, session.Options{Pipes: m.Pipes(e.dir, at, at)})
-	c.sh("echo x")
+	c.sh(plenty)
 	if err := os.RemoveAll(filepath.Join(e.dir, dirSpool)); err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func (s *Session) file(ctx context.Context, sess string, req wire.FileRequest, r
 		// The other side may hang; it cleans up when it can.
 		_ = p.Terminate(0)
 		out.shut(context.Cause(ctx))
-		p.out.close()
+		p.pipe().close()
 		p.in.close()
 		return nil, context.Cause(ctx)
 	}

@@ -18,7 +18,7 @@ type Process struct {
 	s      *Session
 	stream uint32
 	input  *wire.Sender // of its prompt or standard input, or nil
-	out    *pipe        // for much output, or nil
+	out    *pipe        // for much output, or nil; once that comes, of a command
 	in     *pipe        // for much input, or nil
 
 	stdout, stderr *channel
@@ -30,6 +30,8 @@ type Process struct {
 	exit   *wire.ExitMessage
 	lost   bool      // exited without an exit
 	unsent error     // why not all of the input went through its pipe
+	taken  bool      // all of the standard output
+	past   bool      // the rest of the output is in the pipe; of the reading goroutine until its inbox ends
 	open   sync.Once // closes begun
 	pid    atomic.Int64
 }
@@ -41,7 +43,10 @@ type channel struct {
 	err   error
 }
 
-func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, out, in *pipe) *Process {
+// manyBytes are those of the standard output after which it is worth a pipe of its own.
+const manyBytes = wire.Window
+
+func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, much bool, out, in *pipe) *Process {
 	p := &Process{
 		s: s, stream: stream, out: out, in: in, begun: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 		stdout: &channel{typ: wire.Stdout, inbox: wire.NewInbox(wire.Stdout)},
@@ -56,16 +61,10 @@ func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, out, in *pi
 			c.w = io.Discard
 		}
 		flushing.Go(func() {
-			var err error
-			if c.typ == wire.Stdout && out != nil {
-				if <-p.begun; out.used.Load() {
-					err = out.Receive(c.w)
-				}
-				out.close()
-			}
-			c.err = c.inbox.Drain(c.w, s.out.Credits(c.typ, stream))
-			if err != nil {
-				c.err = err
+			if c.typ == wire.Stdout {
+				c.err = p.takeOutput(c.w, much)
+			} else {
+				c.err = c.inbox.Drain(c.w, s.out.Credits(c.typ, stream))
 			}
 		})
 	}
@@ -77,6 +76,97 @@ func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, out, in *pi
 		close(p.done)
 	}()
 	return p
+}
+
+// takeOutput writes the standard output to w.
+func (p *Process) takeOutput(w io.Writer, much bool) (err error) {
+	if out := p.pipe(); out != nil { // of an operation on files
+		if <-p.begun; out.used.Load() {
+			err = out.Receive(w)
+		}
+		out.close()
+	}
+	credits := p.s.out.Credits(wire.Stdout, p.stream)
+	grant := credits
+	if came := 0; much {
+		grant = func(n int) {
+			if before := came; before < manyBytes && before+n >= manyBytes {
+				go p.divert()
+			}
+			came += n
+			credits(n)
+		}
+	}
+	if derr := p.stdout.inbox.Drain(w, grant); err == nil {
+		err = derr
+	}
+	p.mu.Lock()
+	out, past := p.out, p.past
+	p.taken = !past
+	p.mu.Unlock()
+	if past {
+		if err == nil {
+			err = out.Receive(w)
+		}
+		out.close() // else the guest would wait for one who reads
+	} else if much {
+		out.close() // the guest has not taken it
+	}
+	return err
+}
+
+func (p *Process) pipe() *pipe {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out
+}
+
+// divert makes a pipe for the rest of the output, and has the guest take it.
+func (p *Process) divert() {
+	out, inside := p.s.newPipe(false)
+	if out == nil {
+		return
+	}
+	p.mu.Lock()
+	late := p.taken || p.lost
+	if !late {
+		p.out = out
+	}
+	p.mu.Unlock()
+	if late {
+		out.close()
+		return
+	}
+	_ = p.s.send(wire.Divert, p.stream, wire.DivertMessage{Out: wire.Text(inside)}) // where it does not, all comes in frames
+}
+
+// diverted notes that the rest of the output is in the pipe.
+func (p *Process) diverted() error {
+	p.mu.Lock()
+	bad := p.out == nil || p.past
+	p.past = true
+	p.mu.Unlock()
+	if bad {
+		return wire.ErrFlow
+	}
+	return p.stdout.inbox.Put(nil)
+}
+
+// output takes a frame of the standard output.
+func (p *Process) output(b []byte) error {
+	p.mu.Lock()
+	out, past := p.out, p.past
+	p.mu.Unlock()
+	if len(b) == 0 {
+		out.end()
+	}
+	if !past {
+		return p.stdout.inbox.Put(b)
+	}
+	if len(b) > 0 {
+		return wire.ErrFlow
+	}
+	return nil
 }
 
 // send begins to send what the command reads.
@@ -114,10 +204,9 @@ func (p *Process) send(from io.Reader, command bool) {
 func (p *Process) frame(f wire.Frame) error {
 	switch f.Type {
 	case wire.Stdout:
-		if len(f.Payload) == 0 {
-			p.out.end()
-		}
-		return p.stdout.inbox.Put(f.Payload)
+		return p.output(f.Payload)
+	case wire.Divert:
+		return p.diverted()
 	case wire.Stderr:
 		return p.stderr.inbox.Put(f.Payload)
 	case wire.Started:
@@ -126,8 +215,8 @@ func (p *Process) frame(f wire.Frame) error {
 			return err
 		}
 		p.pid.Store(int64(max(m.PID, 0)))
-		if p.out != nil {
-			p.out.used.Store(m.Out)
+		if out := p.pipe(); out != nil {
+			out.used.Store(m.Out)
 		}
 		if p.in != nil {
 			p.in.used.Store(m.In)
@@ -169,7 +258,7 @@ func (p *Process) end(m *wire.ExitMessage) {
 // lose is called when the stream is gone.
 func (p *Process) lose() {
 	p.end(nil)
-	p.out.close()
+	p.pipe().close()
 	p.stdout.inbox.Fail()
 	p.stderr.inbox.Fail()
 }

@@ -34,15 +34,11 @@ func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, e
 		// A guest that knows no ports must not take this for an interactive shell.
 		m.Argv = wire.Texts([]string{"berth-of-this-environment-forwards-no-ports"})
 	}
-	var out *pipe
-	if req.Much && req.TTY == nil && stdout != nil {
-		out = s.receiving(&m)
-	}
 	from := req.Stdin
 	if m.Prompt {
 		from = bytes.NewReader(req.Prompt)
 	}
-	return s.do(m, from, stdout, stderr, out, nil)
+	return s.do(m, from, stdout, stderr, req.Much && req.TTY == nil && stdout != nil && s.pipes != nil, nil, nil)
 }
 
 // together makes one writer fit for both streams, which is safe for concurrent use.
@@ -64,35 +60,29 @@ func (l *locked) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// receiving makes a named pipe for a request's output, where there is a place
-// for it.
-func (s *Session) receiving(m *wire.StartMessage) *pipe {
-	p, inside := s.newPipe(false)
-	m.Out = wire.Text(inside)
-	return p
-}
-
 // Do sends any request and serves its channels: what stdin holds goes to the
 // other side, and what that says goes to stdout. It is for requests that are
 // not commands: the guest's operations on files and those of a keeper.
 func (s *Session) Do(m wire.StartMessage, stdin io.Reader, stdout io.Writer) (*Process, error) {
 	var out, in *pipe
 	if m.File != nil && stdout != nil {
-		out = s.receiving(&m)
+		var inside string
+		out, inside = s.newPipe(false)
+		m.Out = wire.Text(inside)
 	}
 	if m.File != nil && stdin != nil {
 		var inside string
 		in, inside = s.newPipe(true)
 		m.In = wire.Text(inside)
 	}
-	return s.do(m, stdin, stdout, nil, out, in)
+	return s.do(m, stdin, stdout, nil, false, out, in)
 }
 
-func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writer, out, in *pipe) (*Process, error) {
+func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writer, much bool, out, in *pipe) (*Process, error) {
 	m.Stdin = !m.Prompt && from != nil
 	s.starting.Lock()
 	defer s.starting.Unlock()
-	p, err := register(s, func(stream uint32) *Process { return newProcess(s, stream, stdout, stderr, out, in) })
+	p, err := register(s, func(stream uint32) *Process { return newProcess(s, stream, stdout, stderr, much, out, in) })
 	if err != nil {
 		out.close()
 		in.close()

@@ -38,7 +38,9 @@ type Sender struct {
 	ready   sync.Cond
 	credit  int
 	stopped bool
+	ended   bool
 	past    *os.File // takes the bytes instead, see Divert
+	next    *os.File // is to do so from the next Write on, see Follow
 }
 
 // Divert sends the channel's bytes to f from now on, which the Sender closes at
@@ -47,6 +49,40 @@ func (s *Sender) Divert(f *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.past = f
+}
+
+// Follow sends the channel's bytes to f from the next Write on, and says so in a frame
+// before that. The Sender closes f at its end.
+func (s *Sender) Follow(f *os.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.ended || s.past != nil || s.next != nil {
+		_ = f.Close()
+		return
+	}
+	s.next = f
+}
+
+// follow goes on where Follow has said, and tells that.
+func (s *Sender) follow() error {
+	s.mu.Lock()
+	f := s.next
+	s.next = nil
+	s.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	if err := s.w.Message(Divert, s.stream, nil); err != nil {
+		_ = f.Close()
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		_ = f.Close()
+	}
+	s.past = f
+	return nil
 }
 
 // Pipe returns where the bytes go instead, or nil: what is moved there is as
@@ -101,9 +137,12 @@ func (s *Sender) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
-	if s.past != nil {
-		_ = s.past.Close() // wakes a write whose reader does not read
+	for _, f := range []*os.File{s.past, s.next} {
+		if f != nil {
+			_ = f.Close() // wakes a write whose reader does not read
+		}
 	}
+	s.next = nil
 	s.ready.Broadcast()
 }
 
@@ -124,6 +163,9 @@ func (s *Sender) take(n int) (int, error) {
 
 // Write sends p, in pieces as there is credit.
 func (s *Sender) Write(p []byte) (written int, err error) {
+	if err := s.follow(); err != nil {
+		return 0, err
+	}
 	if f := s.Pipe(); f != nil {
 		return f.Write(p)
 	}
@@ -142,9 +184,14 @@ func (s *Sender) Write(p []byte) (written int, err error) {
 
 // Close ends the channel. It needs no credit.
 func (s *Sender) Close() error {
-	if f := s.Pipe(); f != nil {
-		_ = f.Close()
+	s.mu.Lock()
+	for _, f := range []*os.File{s.past, s.next} {
+		if f != nil {
+			_ = f.Close()
+		}
 	}
+	s.next, s.ended = nil, true
+	s.mu.Unlock()
 	return s.w.Data(s.typ, s.stream, nil)
 }
 

@@ -34,6 +34,7 @@ const (
 	Flow       Type = 16 // guest: a connection that was made inside. client: what was decided, where that was asked for
 	FlowEnd    Type = 17 // both ways: nothing more of a flow passes
 	Literals   Type = 18 // client: addresses that are allowed from now on, for the room
+	Divert     Type = 19 // client: a named pipe for the rest of this stream's output. guest: here it goes on in that
 	Stdin      Type = 128
 	Stdout     Type = 129
 	Stderr     Type = 130

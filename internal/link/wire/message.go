@@ -154,6 +154,13 @@ type StartMessage struct {
 	Keep *KeepRequest `json:"keep,omitempty"`
 }
 
+// DivertMessage is the body of a client's [Divert]: the path, inside, of a named pipe that
+// the client has open. A guest that can open it sends an empty one in the order of the
+// channel's frames; what comes after that is in the pipe, but for the end of the channel.
+type DivertMessage struct {
+	Out Text `json:"out"`
+}
+
 // Size is a terminal's.
 type Size = jobs.TerminalSize
 

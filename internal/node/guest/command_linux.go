@@ -91,6 +91,16 @@ func (c *command) frame(f wire.Frame) error {
 		}
 	case wire.Credit:
 		return wire.Granted(f, c.stdout, c.stderr)
+	case wire.Divert:
+		var m wire.DivertMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		c.s.guard(func() {
+			if to := openPast(m.Out, unix.O_WRONLY); to != nil {
+				c.stdout.Follow(to)
+			}
+		})
 	case wire.Resize:
 		var m wire.Size
 		if err := f.Decode(&m); err != nil {

@@ -109,7 +109,7 @@ func (r *relay) deliver(t wire.Type, payload []byte) {
 			return
 		}
 		payload = r.c.k.explain(payload)
-	case wire.Started:
+	case wire.Started, wire.Divert:
 	default:
 		return
 	}
@@ -172,6 +172,8 @@ func (r *relay) frame(f wire.Frame) error {
 		err = f.Decode(&wire.EndMessage{})
 	case wire.Resize:
 		err = f.Decode(&wire.Size{})
+	case wire.Divert:
+		err = f.Decode(&wire.DivertMessage{})
 	default:
 		return nil
 	}
