@@ -11,8 +11,8 @@ import (
 	"berth/internal/sys/socket"
 )
 
-// TestFirstWord has a far side that answers a request for the keeper only when it has read
-// the client's first word: both make one way to it, and not one after the other.
+// TestFirstWord has a far side that opens the link, and answers a request for the keeper, only
+// when it has read the client's first word: all make one way to it, and not one after the other.
 func TestFirstWord(t *testing.T) {
 	t.Parallel()
 	pipes := make([]*os.File, 4)
@@ -27,16 +27,18 @@ func TestFirstWord(t *testing.T) {
 			_ = p.Close()
 		}
 	}
+	h := &holder{begun: make(chan struct{}), open: make(chan struct{}), ctx: t.Context(), waiting: map[chan string]bool{}}
 	said := make(chan []byte, 1)
 	far := trunk.New(wire.NewReader(pipes[0]), wire.NewWriter(pipes[3]), func(s *stream) {
 		b := make([]byte, 4096)
 		n, _ := s.Conn().Read(b)
 		said <- b[:n]
+		close(h.open)
 		_ = s.Accept(opened())
 	}, hangUp)
 	near := trunk.New[request, answer](wire.NewReader(pipes[2]), wire.NewWriter(pipes[1]), nil, hangUp)
-	h := &holder{open: make(chan struct{}), mux: &Mux{t: near}, ctx: t.Context(), waiting: map[chan string]bool{}}
-	close(h.open)
+	h.mux = &Mux{t: near}
+	close(h.begun)
 	l := Link{Dir: t.TempDir(), ID: t.Name()}
 	path, err := l.path()
 	if err != nil {

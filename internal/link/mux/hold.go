@@ -58,7 +58,7 @@ func HoldMain(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 		_, _ = stdout.Write(line(refusal(&jobs.Error{Kind: jobs.KindUsage, Msg: "read what the connection consists of", Err: err})))
 		return jobs.CodeUsage
 	}
-	h := &holder{link: Link{Dir: filepath.Clean(*dir), ID: s.ID}, setup: s, log: stderr, open: make(chan struct{})}
+	h := &holder{link: Link{Dir: filepath.Clean(*dir), ID: s.ID}, setup: s, log: stderr, begun: make(chan struct{}), open: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	defer h.cancel(nil)
 	go func() {
@@ -82,10 +82,11 @@ type holder struct {
 	log   io.Writer
 	path  string
 
-	open chan struct{} // closed when mux or err is set
-	mux  *Mux
-	rep  keeper.Report
-	err  error
+	begun chan struct{} // closed when mux is set
+	open  chan struct{} // closed when its far side has answered, or err is set
+	mux   *Mux
+	rep   keeper.Report
+	err   error
 
 	ctx    context.Context // until it is to end
 	cancel context.CancelCauseFunc
@@ -133,6 +134,8 @@ func (h *holder) run(stdout *os.File) error {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "listen in " + filepath.Dir(h.path), Err: err}
 	}
 	go h.accept(h.socket)
+	// Who has started it may ask now: its request is with the far side when that begins.
+	_, _ = stdout.Write(line(answer{Report: progress(""), Listens: true}))
 	news := h.subscribe()
 	for opening := true; opening; {
 		select {
@@ -156,13 +159,20 @@ func (h *holder) run(stdout *os.File) error {
 // connect opens the link.
 func (h *holder) connect() {
 	defer close(h.open)
-	mux, rep, err := OverCommand(h.ctx, run.Local{}, jobs.Cmd{Argv: h.setup.Argv, Dir: h.setup.Dir, Env: h.setup.Env},
+	mux, err := begin(h.ctx, run.Local{}, jobs.Cmd{Argv: h.setup.Argv, Dir: h.setup.Dir, Env: h.setup.Env},
 		Options{Interval: h.setup.Interval, Progress: h.tell})
 	if err != nil {
 		h.err = err
 		return
 	}
-	h.mux, h.rep = mux, *rep
+	h.mux = mux
+	close(h.begun)
+	rep, err := mux.await(h.ctx)
+	if err != nil {
+		h.err = err
+		return
+	}
+	h.rep = *rep
 }
 
 // keep serves clients until the link breaks, is not used any more, or is told
@@ -335,6 +345,7 @@ func (h *holder) serve(c *os.File) {
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	reply := func(a answer) { _, _ = c.Write(line(a)) }
+	var s *stream
 	switch req.Kind {
 	case kindEnd:
 		h.stop("told to")
@@ -352,7 +363,13 @@ func (h *holder) serve(c *os.File) {
 			return
 		}
 	default:
+		if req.Kind == kindKeeper {
+			s = h.ahead(req, rest)
+		}
 		if !h.await(c) {
+			if s != nil {
+				s.Terminate()
+			}
 			return
 		}
 	}
@@ -364,10 +381,28 @@ func (h *holder) serve(c *os.File) {
 	case kindStands, kindWait:
 		reply(answer{Report: h.rep})
 	case kindKeeper, kindPipe:
-		h.join(c, req, rest)
+		h.join(c, req, rest, s)
 	default:
 		reply(notOurs(req.Kind))
 	}
+}
+
+// ahead sends a request for the keeper as soon as the far command has begun, so that it
+// makes no way of its own to the far side. What the client has said behind it goes with
+// it. Nil is that it could not be sent, and why is not known yet.
+func (h *holder) ahead(req request, rest []byte) *stream {
+	select {
+	case <-h.begun:
+	case <-h.open:
+		if h.mux == nil {
+			return nil
+		}
+	}
+	s, err := h.mux.begin(req, rest)
+	if err != nil {
+		return nil
+	}
+	return s
 }
 
 // await waits until the link is open, and tells the client meanwhile what takes
@@ -398,16 +433,23 @@ func (h *holder) await(c *os.File) bool {
 	}
 }
 
-// join joins a client and a conversation with the far side.
-func (h *holder) join(c *os.File, req request, rest []byte) {
+// join joins a client and a conversation with the far side, which s is that was asked for
+// ahead, or nil.
+func (h *holder) join(c *os.File, req request, rest []byte, s *stream) {
 	if req.Kind == kindPipe {
 		if err := h.mux.shares(h.ctx, h.link.Dir); err != nil {
 			_, _ = c.Write(line(refusal(err)))
 			return
 		}
 	}
-	// What the client has said behind its request goes with that.
-	s, a, err := h.mux.ask(h.ctx, req, rest)
+	var a *answer
+	var err error
+	if s == nil {
+		s, err = h.mux.begin(req, rest)
+	}
+	if err == nil {
+		s, a, err = h.mux.answered(h.ctx, s)
+	}
 	if err != nil {
 		if h.mux.Err() != nil && !errors.Is(err, keeper.ErrNotRunning) {
 			return // nothing of it has begun: the client asks another holder

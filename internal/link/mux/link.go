@@ -246,7 +246,7 @@ func (c *client) answer(progress func(string)) (*answer, error) {
 		switch {
 		case a.Report.Err() != nil:
 			return nil, a.Report.Err()
-		case a.Ready:
+		case a.Ready, a.Listens:
 			return &a, nil
 		case progress != nil && a.Progress != "":
 			progress(a.Progress)
@@ -270,8 +270,8 @@ func (c *client) CloseWrite() error {
 	return nil
 }
 
-// start starts a holder and waits until its link is open, or that of another
-// one that was first.
+// start starts a holder and waits until that can be asked, or until the link of
+// another one is open that was first.
 func (l Link) start(ctx context.Context) error {
 	out, err := l.detach(ctx)
 	if err != nil {

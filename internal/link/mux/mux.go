@@ -38,6 +38,10 @@ type Mux struct {
 	name    string // of the command's program
 	closing sync.Once
 
+	r        *wire.Reader // of await, then of t
+	word     wire.Word    // the first one
+	interval time.Duration
+
 	ended chan struct{} // closed when exit and err are set
 	exit  jobs.Exit
 	err   error
@@ -51,18 +55,32 @@ const endTime = 2 * time.Second
 // OverCommand starts a far command and waits until its far side has reached the
 // keeper. ctx bounds that alone. The report is what the far side said.
 func OverCommand(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) (*Mux, *keeper.Report, error) {
-	farIn, in, err := os.Pipe()
+	m, err := begin(ctx, on, cmd, o)
 	if err != nil {
 		return nil, nil, err
+	}
+	rep, err := m.await(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, rep, nil
+}
+
+// begin starts a far command. What is asked of it before [Mux.await] has returned is on its
+// way to the far side all the same.
+func begin(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) (*Mux, error) {
+	farIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
 	}
 	out, farOut, err := os.Pipe()
 	if err != nil {
 		_ = farIn.Close()
 		_ = in.Close()
-		return nil, nil, err
+		return nil, err
 	}
 	own, kill := context.WithCancel(context.WithoutCancel(ctx))
-	m := &Mux{in: in, out: out, kill: kill, said: newReports(o.Progress), ended: make(chan struct{})}
+	m := &Mux{in: in, out: out, kill: kill, said: newReports(o.Progress), ended: make(chan struct{}), interval: o.Interval}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = farIn, farOut, m.said
 	m.proc, err = on.Start(own, cmd)
 	_ = farIn.Close()
@@ -71,7 +89,7 @@ func OverCommand(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) 
 		kill()
 		_ = in.Close()
 		_ = out.Close()
-		return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the connection to the environment's keeper", Err: err}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the connection to the environment's keeper", Err: err}
 	}
 	m.name = filepath.Base(cmd.Argv[0])
 	go func() {
@@ -79,15 +97,24 @@ func OverCommand(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) 
 		kill()
 		close(m.ended)
 	}()
-	r, w := wire.NewReader(out), wire.NewWriter(in)
-	m.t = trunk.New[request, answer](r, w, nil, m.hangUp)
-	rep, err := m.greet(ctx, r, w, o.Interval)
+	m.r = wire.NewReader(out)
+	w := wire.NewWriter(in)
+	m.t = trunk.New[request, answer](m.r, w, nil, m.hangUp)
+	if m.word, err = wire.NewWord(nearMagic, nearHello{Version: version, Interval: o.Interval}); err == nil {
+		_ = w.Say(m.word) // of a far side that ends at once, its own words say more
+	}
+	return m, err
+}
+
+// await waits until the far side has reached the keeper. When it has not, the link is over.
+func (m *Mux) await(ctx context.Context) (*keeper.Report, error) {
+	rep, err := m.greet(ctx)
 	if err != nil {
 		m.t.Fail(err)
 		m.finish(endTime / 8)
-		return nil, nil, err
+		return nil, err
 	}
-	go m.t.Run(o.Interval)
+	go m.t.Run(m.interval)
 	go func() {
 		select {
 		case <-m.t.Leaves():
@@ -96,11 +123,11 @@ func OverCommand(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) 
 		}
 		m.finish(endTime)
 	}()
-	return m, rep, nil
+	return rep, nil
 }
 
-// greet exchanges the hellos.
-func (m *Mux) greet(ctx context.Context, in *wire.Reader, out *wire.Writer, interval time.Duration) (*keeper.Report, error) {
+// greet waits for the answer to the first word.
+func (m *Mux) greet(ctx context.Context) (*keeper.Report, error) {
 	type greeting struct {
 		hello  farHello
 		banner []byte
@@ -109,7 +136,7 @@ func (m *Mux) greet(ctx context.Context, in *wire.Reader, out *wire.Writer, inte
 	greeted := make(chan greeting, 1)
 	go func() {
 		var g greeting
-		g.banner, g.err = wire.Hail(in, out, nearMagic, farMagic, nearHello{Version: version, Interval: interval}, &g.hello)
+		g.banner, g.err = m.word.Answered(m.r, farMagic, &g.hello)
 		greeted <- g
 	}()
 	var g greeting
@@ -207,14 +234,28 @@ func (m *Mux) Dial(ctx context.Context) (io.ReadWriteCloser, *keeper.Report, err
 
 // ask sends a request, with the first bytes that follow it, and waits for its answer.
 func (m *Mux) ask(ctx context.Context, req request, first []byte) (*stream, *answer, error) {
+	s, err := m.begin(req, first)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.answered(ctx, s)
+}
+
+// begin sends a request, with the first bytes that follow it.
+func (m *Mux) begin(req request, first []byte) (*stream, error) {
 	s, err := m.t.Open(req, first)
 	if err != nil {
 		select { // it may just be saying why
 		case <-m.t.Gone():
 		case <-time.After(2 * trunk.LastWords):
 		}
-		return nil, nil, m.broken(err)
+		return nil, m.broken(err)
 	}
+	return s, nil
+}
+
+// answered waits for the answer to a request.
+func (m *Mux) answered(ctx context.Context, s *stream) (*stream, *answer, error) {
 	select {
 	case <-s.Answered():
 	case <-ctx.Done():

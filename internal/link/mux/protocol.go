@@ -62,6 +62,9 @@ type request struct {
 type answer struct {
 	keeper.Report
 	Pipe string `json:"pipe,omitempty"` // the name of a named pipe that was made
+	// Listens is a holder's to who has started it: its socket stands, and its link is
+	// about to be opened.
+	Listens bool `json:"listens,omitempty"`
 }
 
 // refusal is the answer that brings an error.
