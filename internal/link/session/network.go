@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"syscall"
 
 	"berth/internal/link/wire"
 )
@@ -32,6 +35,7 @@ type network struct {
 	stop    context.CancelCauseFunc
 	flows   wire.Streams[receiver]
 	queries chan struct{}
+	guest   atomic.Pointer[os.File] // its process, see [Session.TakeFrom]
 }
 
 func (n *network) open(by Network) {
@@ -41,6 +45,9 @@ func (n *network) open(by Network) {
 
 func (n *network) close(why error) []receiver {
 	n.stop(why)
+	if guest := n.guest.Swap(nil); guest != nil {
+		_ = guest.Close()
+	}
 	return n.flows.Close(why)
 }
 
@@ -82,6 +89,9 @@ func (s *Session) begun(f wire.Frame) error {
 	n.flows.Put(stream, c)
 	go func() {
 		defer func() { _ = c.Close() }()
+		if m.Descriptor > 0 {
+			_ = s.out.Message(wire.FlowTaken, stream, wire.TakenMessage{Taken: c.take(m.Descriptor)})
+		}
 		n.by.Flow(n.ctx, m, c)
 	}()
 	return nil
@@ -101,20 +111,73 @@ type Flow struct {
 	out     *wire.Sender
 	ending  sync.Once // of what goes to the command
 	closing sync.Once
+
+	mu    sync.Mutex
+	taken *connection // nil where the bytes come in frames; set before the first of them
+	lost  bool
+}
+
+// take gets the connection itself from the guest: its bytes are then copied once less on
+// each side, and neither sealed nor passed on by the guest.
+func (c *Flow) take(descriptor int) bool {
+	taken, err := c.s.net.take(descriptor)
+	if err != nil {
+		return false
+	}
+	c.mu.Lock()
+	lost := c.lost
+	c.taken = taken
+	c.mu.Unlock()
+	if lost {
+		taken.close()
+	}
+	return true
 }
 
 // Read reads what the command has written.
 func (c *Flow) Read(p []byte) (int, error) {
+	if c.taken != nil {
+		return c.taken.Read(p)
+	}
 	return c.in.Read(p, c.s.out.Credits(wire.FlowUp, c.stream))
 }
 
+// Await waits until Read does not: who has many connections needs no buffer for each of
+// them until then.
+func (c *Flow) Await() error {
+	if c.taken != nil {
+		return c.taken.await()
+	}
+	c.in.Await()
+	return nil
+}
+
+// SyscallConn returns the connection where it was taken from the guest.
+func (c *Flow) SyscallConn() (syscall.RawConn, error) {
+	if c.taken == nil {
+		return nil, errors.ErrUnsupported
+	}
+	return c.taken.raw, nil
+}
+
 // Write sends bytes to the command.
-func (c *Flow) Write(p []byte) (int, error) { return c.out.Write(p) }
+func (c *Flow) Write(p []byte) (int, error) {
+	if c.taken != nil {
+		return c.taken.Write(p)
+	}
+	return c.out.Write(p)
+}
 
 // CloseWrite tells the command that no more comes; reading goes on.
 func (c *Flow) CloseWrite() (err error) {
 	err = io.ErrClosedPipe
-	c.ending.Do(func() { err = c.out.Close() })
+	c.ending.Do(func() {
+		if c.taken != nil {
+			err = c.taken.closeWrite()
+		} else {
+			err = c.out.Close()
+		}
+	})
 	return err
 }
 
@@ -146,6 +209,13 @@ func (c *Flow) frame(f wire.Frame) error {
 func (c *Flow) lose() {
 	c.in.Fail()
 	c.out.Stop()
+	c.mu.Lock()
+	taken := c.taken
+	c.lost = true
+	c.mu.Unlock()
+	if taken != nil {
+		taken.close()
+	}
 }
 
 // clampNetwork checks what a guest says of the network against what it was asked for.

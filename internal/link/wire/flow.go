@@ -282,6 +282,15 @@ func (b *Inbox) Drain(w io.Writer, grant func(n int)) (err error) {
 	}
 }
 
+// Await waits until Read does not wait.
+func (b *Inbox) Await() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.taken == len(b.buf) && !b.closed {
+		b.ready.Wait()
+	}
+}
+
 // Read takes bytes as an io.Reader does, in place of Drain. A channel that was given
 // up before its end had come ends with io.ErrUnexpectedEOF.
 func (b *Inbox) Read(p []byte, grant func(n int)) (n int, err error) {

@@ -35,6 +35,7 @@ const (
 	FlowEnd    Type = 17 // both ways: nothing more of a flow passes
 	Literals   Type = 18 // client: addresses that are allowed from now on, for the room
 	Divert     Type = 19 // client: a named pipe for the rest of this stream's output. guest: here it goes on in that
+	FlowTaken  Type = 20 // client: whether it has taken a connection that was offered
 	Stdin      Type = 128
 	Stdout     Type = 129
 	Stderr     Type = 130

@@ -68,6 +68,9 @@ type NetworkWish struct {
 	// Credentials are the names of those for each of which there is to be a port on the
 	// loopback.
 	Credentials []string `json:"credentials,omitempty"`
+	// Take has the guest offer connections themselves, where the client may be able to
+	// take them, see [FlowMessage].
+	Take bool `json:"take,omitempty"`
 	// Visitor says that the room is another guest's: commands are confined as in a
 	// room, and nothing is prepared.
 	Visitor bool `json:"visitor,omitempty"`
@@ -266,6 +269,14 @@ type FlowMessage struct {
 	Proxy bool `json:"proxy,omitempty"`
 	// Tell asks for a [FlowAnswer] before the first byte.
 	Tell bool `json:"tell,omitempty"`
+	// Descriptor is the guest's number of the connection, which it offers; 0 is none. No byte
+	// passes until a [TakenMessage] has come, and in frames only where it was not taken.
+	Descriptor int `json:"descriptor,omitempty"`
+}
+
+// TakenMessage is the body of [FlowTaken].
+type TakenMessage struct {
+	Taken bool `json:"taken,omitempty"`
 }
 
 // FlowAnswer says what was decided of a flow.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"berth/internal/network/policy"
@@ -469,56 +470,115 @@ func (f *flow) relay(up func() error) {
 	both.Wait()
 }
 
-func (f *flow) copyUp() error { return copyAll(f.from, f.toServer) }
+func (f *flow) copyUp() error {
+	if f.from == io.Reader(f.client) {
+		return f.copy(f.client, f.server, &f.up, f.sendsUp, f.toServer)
+	}
+	return f.copy(f.from, nil, &f.up, f.sendsUp, f.toServer)
+}
 
 func (f *flow) copyDown() error {
 	if f.watch != nil {
 		defer func() { f.watch.end(false) }()
 	}
-	return copyAll(f.server, f.toClient)
+	var to any = f.client
+	if f.watch != nil {
+		to = nil
+	}
+	return f.copy(f.server, to, &f.down, f.sendsDown, f.toClient)
 }
 
-func copyAll(from io.Reader, to func([]byte) error) error {
-	buffer := buffers.Get().(*[bufferSize]byte)
-	defer buffers.Put(buffer)
+// copy copies one direction to its end, in which sent bytes have passed. What is to pass
+// is told to sends first. A direction in which much passes between two sockets of the
+// kernel's, to being the other, is moved there.
+func (f *flow) copy(from io.Reader, to any, sent *atomic.Int64, sends func(n int) error, write func([]byte) error) error {
+	await := awaiting(from)
+	mover := newMover(from, to)
+	waited := false
 	for {
-		n, err := from.Read(buffer[:])
-		if n > 0 {
-			if err := to(buffer[:n]); err != nil {
+		much := sent.Load() >= muchData
+		if much {
+			n, moved, err := mover.move(sends)
+			sent.Add(int64(n))
+			switch {
+			case err != nil || moved && n == 0:
 				return err
+			case moved:
+				waited = false
+				continue
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
+		if !waited {
+			if err := await(); err != nil {
+				return err
+			}
+			if waited = much; much {
+				continue
+			}
 		}
-		if err != nil {
+		waited = false
+		if ended, err := copyOnce(from, write); ended || err != nil {
 			return err
 		}
 	}
+}
+
+// muchData is what has passed in a direction that is worth two more system calls.
+const muchData = 256 << 10
+
+// awaiting returns what waits until there is something to read: a flow that is silent needs
+// no buffer.
+func awaiting(from io.Reader) func() error {
+	switch r := from.(type) {
+	case interface{ Await() error }:
+		return r.Await
+	case syscall.Conn:
+		if c, err := r.SyscallConn(); err == nil {
+			return func() error { return readable(c) }
+		}
+	}
+	return func() error { return nil }
+}
+
+func copyOnce(from io.Reader, write func([]byte) error) (ended bool, err error) {
+	buffer := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buffer)
+	n, err := from.Read(buffer[:])
+	if n > 0 {
+		if err := write(buffer[:n]); err != nil {
+			return false, err
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	return false, err
 }
 
 func (f *flow) toServer(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	f.active.Store(time.Now().UnixNano())
-	f.seen.Store(true)
-	if over(&f.usage.up, len(b), f.j.o.Limits.Up) {
-		return limitBytes("up", f.j.o.Limits.Up)
+	if err := f.sendsUp(len(b)); err != nil {
+		return err
 	}
 	n, err := f.server.Write(b)
 	f.up.Add(int64(n))
 	return err
 }
 
-func (f *flow) toClient(b []byte) error {
-	now := time.Now().UnixNano()
-	f.active.Store(now)
-	f.answered.Store(now)
+func (f *flow) sendsUp(n int) error {
+	f.active.Store(time.Now().UnixNano())
 	f.seen.Store(true)
-	f.j.recent.Store(f)
-	if over(&f.usage.down, len(b), f.j.o.Limits.Down) {
-		return limitBytes("down", f.j.o.Limits.Down)
+	if over(&f.usage.up, n, f.j.o.Limits.Up) {
+		return limitBytes("up", f.j.o.Limits.Up)
+	}
+	return nil
+}
+
+func (f *flow) toClient(b []byte) error {
+	if err := f.sendsDown(len(b)); err != nil {
+		return err
 	}
 	if f.watch != nil {
 		f.watch.see(b)
@@ -526,6 +586,18 @@ func (f *flow) toClient(b []byte) error {
 	n, err := f.client.Write(b)
 	f.down.Add(int64(n))
 	return err
+}
+
+func (f *flow) sendsDown(n int) error {
+	now := time.Now().UnixNano()
+	f.active.Store(now)
+	f.answered.Store(now)
+	f.seen.Store(true)
+	f.j.recent.Store(f)
+	if over(&f.usage.down, n, f.j.o.Limits.Down) {
+		return limitBytes("down", f.j.o.Limits.Down)
+	}
+	return nil
 }
 
 func over(used *atomic.Int64, n int, limit int64) bool {

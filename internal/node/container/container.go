@@ -146,6 +146,9 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		c.stderr.inside()
 		c.answered, err = c.whoAnswered(sctx, inR, outW)
 	}
+	if err == nil && c.answered.streams {
+		c.session.TakeFrom(c.answered.guest)
+	}
 	_ = outW.Close()
 	if err == nil {
 		err = closed(c.session.Guest().Seen, o.Opening)

@@ -30,6 +30,7 @@ type provenance struct {
 	streams  bool   // it holds its streams: asked of the kernel, which not all tell
 	why      string // it could not be compared
 	stranger string // a process that is none of berth's, or what shows that there is one
+	guest    int    // the process that holds its streams; 0 is not known
 }
 
 // compare looks at the programs of all processes of a container before a command
@@ -53,6 +54,9 @@ func compare(root, init int, ends ...*os.File) provenance {
 			p.compared = true
 			holds, known := holdsAll(pid, ends)
 			held, asked = held || holds, asked || known
+			if holds && depth(pid) > depth(p.guest) { // the room's, whose first process may not have closed them yet
+				p.guest = pid
+			}
 		case err == nil:
 			return provenance{stranger: describe(pid)}
 		case gone(err) && ended(pid):
@@ -79,6 +83,12 @@ func compare(root, init int, ends ...*os.File) provenance {
 		return provenance{stranger: "something else that holds the guest's streams"}
 	}
 	return p
+}
+
+// depth is in how many PID namespaces a process is; 0 is none.
+func depth(pid int) int {
+	p, _ := run.ReadProc(pid)
+	return len(p.NSPID)
 }
 
 // gone tells whether an error of /proc says that a process has no program.

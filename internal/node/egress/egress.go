@@ -177,6 +177,7 @@ func (e *Egress) Of(name string) (session.Network, wire.NetworkWish) {
 	if !w.Door && len(w.Credentials) == 0 {
 		return nil, w
 	}
+	w.Take = true
 	return phase{e, name}, w
 }
 

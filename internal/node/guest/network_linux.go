@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"berth/internal/link/wire"
 	"berth/internal/node/door"
@@ -20,6 +21,9 @@ type network struct {
 	noRoom error      // why, where one was asked for
 	names  *room.Names
 	env    []string // by which programs find the proxy door
+
+	offers atomic.Bool // the client may be able to take connections
+	gave   atomic.Bool // and has taken one
 
 	starting sync.Mutex // streams are numbered in the order of their first frames
 	streams  wire.Streams[receiver]
@@ -49,6 +53,7 @@ func (s *server) confine(w *wire.NetworkWish) (*confiner, confined, error) {
 // prepare makes what the client wishes for.
 func (n *network) prepare(w *wire.NetworkWish) (had *wire.NetworkHad, err error) {
 	had = &wire.NetworkHad{Room: n.room != nil}
+	n.offers.Store(w.Take)
 	if n.noRoom != nil {
 		had.NoRoom = n.noRoom.Error()
 		return had, n.noRoom
@@ -210,8 +215,16 @@ type flow struct {
 	in   *wire.Inbox
 	out  *wire.Sender
 	tell chan wire.FlowAnswer
+	took chan bool
 	end  chan struct{}
 	once sync.Once
+}
+
+func newFlow(n *network, stream uint32) *flow {
+	return &flow{
+		in: wire.NewInbox(wire.FlowDown), out: wire.NewSender(n.s.out, wire.FlowUp, stream),
+		tell: make(chan wire.FlowAnswer, 1), took: make(chan bool, 1), end: make(chan struct{}),
+	}
 }
 
 func (c *flow) frame(f wire.Frame) error {
@@ -222,6 +235,15 @@ func (c *flow) frame(f wire.Frame) error {
 		return wire.Granted(f, c.out)
 	case wire.FlowEnd:
 		c.finish()
+	case wire.FlowTaken:
+		var m wire.TakenMessage
+		if err := f.Decode(&m); err != nil {
+			return err
+		}
+		select {
+		case c.took <- m.Taken:
+		default:
+		}
 	case wire.Flow:
 		var m wire.FlowAnswer
 		if err := f.Decode(&m); err != nil {
@@ -247,12 +269,10 @@ func (c *flow) finish() {
 // ends it. tell hears of the decision before a byte passes; nil asks for none.
 func (n *network) carry(m wire.FlowMessage, c conn, tell func(wire.FlowAnswer)) {
 	m.Tell = tell != nil
-	f, stream, err := open(n, wire.Flow, m, func(stream uint32) *flow {
-		return &flow{
-			in: wire.NewInbox(wire.FlowDown), out: wire.NewSender(n.s.out, wire.FlowUp, stream),
-			tell: make(chan wire.FlowAnswer, 1), end: make(chan struct{}),
-		}
-	})
+	if of, ok := c.(*room.Conn); ok && n.offers.Load() {
+		m.Descriptor = of.Descriptor()
+	}
+	f, stream, err := open(n, wire.Flow, m, func(stream uint32) *flow { return newFlow(n, stream) })
 	if err != nil {
 		if tell != nil {
 			tell(wire.FlowAnswer{Hint: "the guest cannot carry it: " + err.Error(), NoWay: true})
@@ -260,6 +280,11 @@ func (n *network) carry(m wire.FlowMessage, c conn, tell func(wire.FlowAnswer)) 
 		return
 	}
 	defer n.streams.Remove(stream)
+	if m.Descriptor > 0 && n.given(f) {
+		_ = c.Close() // the client has it
+		<-f.end
+		return
+	}
 	if tell != nil {
 		a := wire.FlowAnswer{Hint: "the connection was ended", NoWay: true}
 		select {
@@ -306,6 +331,21 @@ func (n *network) carry(m wire.FlowMessage, c conn, tell func(wire.FlowAnswer)) 
 	_ = c.Close() // ends a read
 	<-up
 	_ = n.s.out.Message(wire.FlowEnd, stream, nil)
+}
+
+// given waits until the client has taken a connection, or will not.
+func (n *network) given(f *flow) bool {
+	select {
+	case took := <-f.took:
+		if took {
+			n.gave.Store(true)
+		} else if !n.gave.Load() {
+			n.offers.Store(false) // it never can
+		}
+		return took
+	case <-f.end:
+		return false
+	}
 }
 
 const bufferSize = 32 << 10

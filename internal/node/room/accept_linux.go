@@ -34,6 +34,14 @@ func (c *Conn) CloseWrite() error {
 	return err
 }
 
+// Descriptor is its number in this process, as long as it is open.
+func (c *Conn) Descriptor() (number int) {
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { number = int(fd) })
+	}
+	return number
+}
+
 // acceptor takes the connections of all listeners in one goroutine: a name has
 // some, and a room thousands of names.
 type acceptor struct {
