@@ -1,0 +1,202 @@
+package agents
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// decode gives all events of a stream.
+func decode(t testing.TB, format string, pieces ...[]byte) ([]Event, Counts) {
+	t.Helper()
+	var out []Event
+	d, err := NewDecoder(format, func(e Event) { out = append(out, e) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pieces {
+		if n, err := d.Write(p); n != len(p) || err != nil {
+			t.Fatalf("%d of %d, %v", n, len(p), err)
+		}
+	}
+	d.Close()
+	return out, d.Seen
+}
+
+func shown(events []Event, seen Counts) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for _, e := range events {
+		_ = enc.Encode(e)
+	}
+	fmt.Fprintf(&b, "# %+v\n", seen)
+	return b.Bytes()
+}
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+	}
+}
+
+func TestStreams(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.json*")
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".jsonl"), ".json")
+		format := base
+		if formats[format] == nil {
+			format, _, _ = strings.Cut(base, "-")
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if base == "hostile" {
+			for _, format := range Formats() {
+				events, seen := decode(t, format, data)
+				check(t, events)
+				golden(t, "testdata/hostile-"+format+".events", shown(events, seen))
+			}
+			continue
+		}
+		events, seen := decode(t, format, data)
+		golden(t, "testdata/"+base+".events", shown(events, seen))
+		// However it comes.
+		split, _ := decode(t, format, bytes.SplitAfter(data, nil)...)
+		if a, b := shown(events, seen), shown(split, seen); !bytes.Equal(a, b) {
+			t.Errorf("%s, byte by byte: %s", file, b)
+		}
+	}
+}
+
+// check holds events to what is promised of them.
+func check(t testing.TB, events []Event) {
+	t.Helper()
+	for _, e := range events {
+		for _, s := range append([]string{e.Kind, e.Text, e.Tool, e.Arg, e.ID, e.Session, e.Model, e.Version, e.Reason}, e.Denied...) {
+			if strings.ContainsFunc(s, hidden) || !utf8.ValidString(s) || len(s) > maxText+len("…") {
+				t.Fatalf("%+v: %q", e, s)
+			}
+		}
+		if u := e.Usage; u != nil && (u.Input < 0 || u.Output < 0 || u.CacheRead < 0 || u.CacheWrite < 0 || u.USD < 0 || u.USD > maxUSD) {
+			t.Fatalf("%+v", *u)
+		}
+		before := e
+		if e.Clean(); fmt.Sprintf("%+v", e) != fmt.Sprintf("%+v", before) {
+			t.Fatalf("%+v is not clean: %+v", before, e)
+		}
+	}
+}
+
+// TestLongLines: what has no end holds bounded memory, and what follows is read.
+func TestLongLines(t *testing.T) {
+	var got []Event
+	d, _ := NewDecoder("claude", func(e Event) { got = append(got, e) })
+	block := bytes.Repeat([]byte("x"), 1<<20)
+	for range 20 {
+		_, _ = d.Write(block)
+		if cap(d.line) > 2*maxLine {
+			t.Fatal(cap(d.line))
+		}
+	}
+	_, _ = d.Write([]byte("\n" + `{"type":"system","subtype":"init","session_id":"s"}` + "\n"))
+	if len(got) != 2 || got[0].Kind != KindText || len(got[0].Text) > maxShort+4 || got[1].Session != "s" || d.Seen.Long != 1 || cap(d.line) > 1<<20 {
+		t.Fatalf("%+v %+v %d", got, d.Seen, cap(d.line))
+	}
+}
+
+func TestText(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain ü→\n\tx":                     "plain ü→\n\tx",
+		"\x1b[31mred\x1b[0m\x1b[2J!":        "red!",
+		"a\x00b\x9bc\xffd":                  "ab\ufffdc\ufffdd",
+		"a\u202eb\u2028c\x85":               "abc\ufffd",
+		"\x1b]52;c;ZXZpbA==\x07clipboard":   "clipboard",
+		strings.Repeat("a", 11):             "aaaaaaaaaa…",
+		strings.Repeat("a", 9) + "ü":        "aaaaaaaaa…",
+		strings.Repeat("a", 8) + "ü" + "bb": "aaaaaaaaü…",
+	} {
+		most := 10
+		if len(in) > 12 || !strings.HasPrefix(in, "aaaa") {
+			most = maxText
+		}
+		if got := text(in, most); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestSession(t *testing.T) {
+	for in, want := range map[string]string{"ses_1.a-B": "ses_1.a-B", "--dangerously": "", "; rm -rf": "", "a/b": "", strings.Repeat("a", 200): "", "": ""} {
+		if got := session(in); got != want {
+			t.Errorf("%q: %q", in, got)
+		}
+	}
+}
+
+func FuzzDecoder(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.json*")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for i := range Formats() {
+			f.Add(uint8(i), data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
+		events, seen := decode(t, Formats()[int(which)%len(Formats())], data)
+		check(t, events)
+		if seen.Events != len(events) {
+			t.Fatal(seen)
+		}
+	})
+}
+
+// BenchmarkDecoder: 100 MB of events a minute are to cost less than 5 % of a core, so
+// that this has to be above 33 MB/s.
+func BenchmarkDecoder(b *testing.B) {
+	result, _ := json.Marshal(strings.Repeat("ok  \tberth/jobs\t0.3s\n", 200))
+	for format, file := range map[string]string{"claude": "claude.jsonl", "codex": "codex.jsonl", "gemini": "gemini.jsonl", "opencode": "opencode.jsonl"} {
+		data, err := os.ReadFile("testdata/" + file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		data = bytes.ReplaceAll(data, []byte(`"package parse"`), result)
+		data = bytes.ReplaceAll(data, []byte(`"FAIL\texample/parse\t0.004s\n"`), result)
+		data = bytes.ReplaceAll(data, []byte(`"ok  \texample/parse\t0.004s\n"`), result)
+		b.Run(format, func(b *testing.B) {
+			d, _ := NewDecoder(format, func(Event) {})
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = d.Write(data)
+			}
+		})
+	}
+}
