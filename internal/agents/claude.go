@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"encoding/json"
 	"strings"
 
 	"berth/jobs"
@@ -28,7 +27,7 @@ type claudeLine struct {
 	Error   words   // of an answer: "authentication_failed"
 	Message struct {
 		ID      string
-		Content claudeBlocks
+		Content []claudeBlock // text alone is a prompt's
 		Usage   *claudeUsage
 	}
 	// Of a result.
@@ -65,20 +64,6 @@ type claudeBlock struct {
 	For      string `json:"tool_use_id"`
 	Content  words
 	IsError  bool `json:"is_error"`
-}
-
-// claudeBlocks are those of a message, or its text.
-type claudeBlocks []claudeBlock
-
-// UnmarshalJSON never fails: what is neither is nothing.
-func (c *claudeBlocks) UnmarshalJSON(b []byte) error {
-	var s string
-	if len(b) > 0 && b[0] == '"' && json.Unmarshal(b, &s) == nil {
-		*c = claudeBlocks{{Type: "text", Text: s}}
-		return nil
-	}
-	_ = json.Unmarshal(b, (*[]claudeBlock)(c))
-	return nil
 }
 
 func (c *claude) line(d *Decoder, b []byte) bool {

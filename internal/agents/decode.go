@@ -177,7 +177,11 @@ type words string
 func (w *words) UnmarshalJSON(b []byte) error {
 	var parts []struct{ Text string }
 	switch {
-	case len(b) > 0 && b[0] == '"':
+	case len(b) > 1 && b[0] == '"':
+		if bytes.IndexByte(b, '\\') < 0 {
+			*w = words(b[1 : len(b)-1])
+			return nil
+		}
 		return json.Unmarshal(b, (*string)(w))
 	case len(b) > 0 && b[0] == '[' && json.Unmarshal(b, &parts) == nil:
 		var s strings.Builder
