@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Credential is a key that a task uses and never sees: its requests go to a broker
@@ -64,9 +65,16 @@ type Caps struct {
 	// none is all. Tools are those of a vendor's own tools that a request may name.
 	Models []string `json:"models,omitempty"`
 	Tools  []string `json:"server_tools,omitempty"`
+	// Turns are answers of the model in the main conversation, by the agent's own events.
+	Turns int `json:"max_turns,omitempty"`
+	// Wall is from the command's begin, Idle since it last wrote or asked, and Output what
+	// it writes: these the runner measures itself.
+	Wall   time.Duration `json:"max_wall_ns,omitempty"`
+	Idle   time.Duration `json:"max_idle_ns,omitempty"`
+	Output Bytes         `json:"max_output_bytes,omitempty"`
 }
 
-// Any reports whether one of the three ends the task.
+// Any reports whether one ends the task that counts requests to models.
 func (c *Caps) Any() bool { return c.Requests > 0 || c.Tokens > 0 || c.USD > 0 }
 
 // USD is an amount of US dollars.
@@ -209,6 +217,10 @@ const (
 	CapRequests = "max_requests"
 	CapTokens   = "max_tokens"
 	CapUSD      = "max_usd"
+	CapTurns    = "max_turns"
+	CapWall     = "max_wall"
+	CapIdle     = "max_idle"
+	CapOutput   = "max_output"
 )
 
 // Met says which cap a usage has reached, and the figures; "" is none. With over it is
@@ -238,23 +250,40 @@ func (c *Caps) Met(u Usage, over bool) (which, figures string) {
 	return which, "cap " + which + " met: " + rest
 }
 
-// Measurable is the error of caps that could not be measured for these credentials.
-func (c *Caps) Measurable(list []Credential, prices Prices) error {
-	if !c.Any() && len(c.Models) == 0 && len(c.Tools) == 0 {
-		return nil
+// Measurable is the error of caps that could not be measured: by the broker of a
+// credential for a model, else by the events of the agent, which may be nil.
+func (c *Caps) Measurable(list []Credential, prices Prices, agent *Agent) error {
+	broker := slices.ContainsFunc(list, func(o Credential) bool { return o.Model() })
+	var tells Tells
+	if agent != nil {
+		tells = agent.Tells
 	}
-	if !slices.ContainsFunc(list, func(o Credential) bool { return o.Model() }) {
+	switch unseen := c.unseen(tells); {
+	case c.Turns > 0 && tells.Turns != TellsEach:
+		return &Error{Kind: KindConfig, Msg: CapTurns + " cannot be measured: " + agent.silent("turns"),
+			Hint: "count requests instead, with a credential: " + CapRequests + "; or bound its time: " + CapWall}
+	case !broker && len(unseen) > 0 && agent != nil:
+		return &Error{Kind: KindConfig, Msg: unseen[0] + " cannot be measured: no credential of the task is for a model, and " + agent.silent("it"),
+			Hint: `name one: credentials = ["anthropic"]`}
+	case !broker && len(unseen) > 0:
 		return &Error{Kind: KindConfig, Msg: "[caps] counts requests to models, and no credential of the task is for one",
 			Hint: `name one: credentials = ["anthropic"]; requests with a key that the task has itself cannot be counted`}
 	}
-	if c.USD == 0 {
+	if c.USD == 0 || !broker && tells.USD == TellsEach {
 		return nil
 	}
 	if len(prices.Models) == 0 {
 		return &Error{Kind: KindConfig, Msg: "max_usd cannot be measured: the configuration has no prices",
 			Hint: `add [prices], such as "claude-sonnet-4*" = {input = 3, output = 15}`}
 	}
-	for _, m := range c.Models {
+	models := c.Models
+	if !broker {
+		if models = []string{agent.Model}; agent.Model == "" {
+			return &Error{Kind: KindConfig, Msg: "max_usd cannot be measured: no credential of the task is for a model, and it names no model whose price would count",
+				Hint: `name one: model in [agent], or credentials = ["anthropic"]`}
+		}
+	}
+	for _, m := range models {
 		if name, open := strings.CutSuffix(m, "*"); prices.Of(name) == nil && !(open && slices.ContainsFunc(prices.Models, func(p Price) bool {
 			return strings.HasPrefix(p.Model, name)
 		})) {
@@ -263,4 +292,47 @@ func (c *Caps) Measurable(list []Credential, prices Prices) error {
 		}
 	}
 	return nil
+}
+
+// unseen are the caps that a broker alone can measure, with these events.
+func (c *Caps) unseen(tells Tells) (out []string) {
+	for _, one := range []struct {
+		name string
+		on   bool
+	}{
+		{CapRequests, c.Requests > 0},
+		{CapTokens, c.Tokens > 0 && tells.Tokens != TellsEach},
+		{CapUSD, c.USD > 0 && tells.USD != TellsEach && tells.Tokens != TellsEach},
+		{"models", len(c.Models) > 0},
+		{"server_tools", len(c.Tools) > 0},
+	} {
+		if one.on {
+			out = append(out, one.name)
+		}
+	}
+	return out
+}
+
+// silent says why the events of an agent do not measure something.
+func (a *Agent) silent(what string) string {
+	if a == nil {
+		return "nothing is known of what the command writes"
+	}
+	return "the events of " + a.Name + " do not tell " + what + " as they come"
+}
+
+// ByEvents are the caps that the agent's own events alone measure: a task that lies is
+// not held by them.
+func (c *Caps) ByEvents(list []Credential) (out []string) {
+	broker := slices.ContainsFunc(list, func(o Credential) bool { return o.Model() })
+	if c.Turns > 0 {
+		out = append(out, CapTurns)
+	}
+	if c.Tokens > 0 && !broker {
+		out = append(out, CapTokens)
+	}
+	if c.USD > 0 && !broker {
+		out = append(out, CapUSD)
+	}
+	return out
 }

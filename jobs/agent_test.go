@@ -1,0 +1,59 @@
+package jobs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMeasurable: a cap that nothing could measure is refused, and says what would.
+func TestMeasurable(t *testing.T) {
+	claude := &Agent{Name: "claude", Tells: Tells{TellsEach, TellsEach, TellsEnd}}
+	priced := &Agent{Name: "claude", Tells: claude.Tells, Model: "m-1"}
+	codex := &Agent{Name: "codex", Tells: Tells{TellsEach, TellsEnd, ""}}
+	opencode := &Agent{Name: "opencode", Tells: Tells{TellsEach, TellsEach, TellsEach}}
+	broker := []Credential{{Name: "anthropic", API: APIAnthropic}}
+	prices := Prices{Models: []Price{{Model: "m-*", Input: 1, Output: 2}}}
+	for _, c := range []struct {
+		name   string
+		caps   Caps
+		list   []Credential
+		prices Prices
+		agent  *Agent
+		want   string // "" is that it can
+	}{
+		{"nothing", Caps{}, nil, Prices{}, nil, ""},
+		{"clocks", Caps{Wall: time.Hour, Idle: time.Minute, Output: 1 << 20}, nil, Prices{}, nil, ""},
+		{"turns of a command", Caps{Turns: 3}, nil, Prices{}, nil, "nothing is known of what the command writes"},
+		{"turns of a command, with a broker", Caps{Turns: 3}, broker, Prices{}, nil, "nothing is known"},
+		{"turns", Caps{Turns: 3}, nil, Prices{}, codex, ""},
+		{"turns at the end", Caps{Turns: 3}, nil, Prices{}, &Agent{Name: "mini", Tells: Tells{Turns: TellsEnd}}, "the events of mini do not tell turns as they come"},
+		{"requests", Caps{Requests: 3}, nil, Prices{}, claude, "max_requests cannot be measured"},
+		{"requests by a broker", Caps{Requests: 3}, broker, Prices{}, claude, ""},
+		{"tokens by events", Caps{Tokens: 3}, nil, Prices{}, claude, ""},
+		{"tokens at the end", Caps{Tokens: 3}, nil, Prices{}, codex, "max_tokens cannot be measured: no credential of the task is for a model, and the events of codex"},
+		{"tokens of a command", Caps{Tokens: 3}, nil, Prices{}, nil, "no credential of the task is for one"},
+		{"dollars by events", Caps{USD: 3}, nil, Prices{}, opencode, ""},
+		{"dollars by tokens", Caps{USD: 3}, nil, prices, priced, ""},
+		{"dollars without a model", Caps{USD: 3}, nil, prices, claude, "names no model"},
+		{"dollars of another model", Caps{USD: 3}, nil, prices, &Agent{Name: "claude", Tells: claude.Tells, Model: "n-1"}, "[prices] has none for the model n-1"},
+		{"dollars without prices", Caps{USD: 3}, broker, Prices{}, opencode, "the configuration has no prices"},
+		{"models", Caps{Models: []string{"m-1"}}, nil, prices, claude, "models cannot be measured"},
+	} {
+		err := c.caps.Measurable(c.list, c.prices, c.agent)
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || HintOf(err) == "" || KindOf(err) != KindConfig) {
+			t.Errorf("%s: %v (%s), want %q", c.name, err, HintOf(err), c.want)
+		}
+	}
+}
+
+func TestByEvents(t *testing.T) {
+	caps := Caps{Turns: 1, Tokens: 2, USD: 3, Wall: time.Hour, Requests: 1}
+	if got := caps.ByEvents(nil); !slices.Equal(got, []string{CapTurns, CapTokens, CapUSD}) {
+		t.Error(got)
+	}
+	if got := caps.ByEvents([]Credential{{API: APIOpenAI}}); !slices.Equal(got, []string{CapTurns}) {
+		t.Error(got)
+	}
+}
