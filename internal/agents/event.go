@@ -32,7 +32,8 @@ type Event struct {
 	Usage *jobs.Usage `json:"usage,omitempty"`
 	Whole bool        `json:"whole,omitempty"`
 	// Of an end: how many turns there were, why it ended ([ReasonTurns] and the others; ""
-	// is by itself), and the tools that it was not allowed to use.
+	// is by itself), and the tools that it was not allowed to use. Of a cut, Turns is how
+	// many events were left out.
 	Turns  int      `json:"turns,omitempty"`
 	Reason string   `json:"reason,omitempty"`
 	Denied []string `json:"denied,omitempty"`
