@@ -93,6 +93,9 @@ func literal(v string) bool {
 // fingerprint is how public keys are named: the opposite of a secret.
 var fingerprint = pattern.Lazy(`^(?:0x)?[0-9A-Fa-f]{8,40}$`)
 
+// variable is how variables of the environment are called.
+var variable = pattern.Lazy(`^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$`)
+
 func harmless(name, value string) bool {
 	n := strings.ToUpper(name)
 	for _, end := range []string{"_FILE", "_PATH", "_DIR", "_URL", "_NAME"} {
@@ -102,6 +105,9 @@ func harmless(name, value string) bool {
 	}
 	if strings.Contains(n, "GPG") || strings.Contains(n, "PGP") {
 		return fingerprint().MatchString(value)
+	}
+	if variable().MatchString(value) && Name(value) {
+		return true // the name of the variable that has it
 	}
 	return strings.HasPrefix(value, "/") || value == "true" || value == "false" || value == "0" || value == "1"
 }

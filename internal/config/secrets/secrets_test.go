@@ -43,6 +43,7 @@ func TestIn(t *testing.T) {
 		"curl https://example.org/a@b":                          "",
 		`env = ["GITHUB_TOKEN", "OPENAI_API_KEY"]`:              "",
 		"export API_TOKEN=":                                     "",
+		`env_key = "OPENAI_API_KEY"`:                            "",
 	} {
 		got := ""
 		if found := secrets.In("x\n" + line + "\n"); len(found) > 0 {
