@@ -21,7 +21,7 @@ import (
 // settleCredentials refuses credentials that could be seen, and caps that could not be
 // measured. Their keys are read when the job is submitted.
 func settleCredentials(s *jobs.Spec) error {
-	if err := s.Caps.Measurable(s.Credentials, s.Prices, nil); err != nil || len(s.Credentials) == 0 {
+	if err := s.Caps.Measurable(s.Credentials, s.Prices, s.Agent); err != nil || len(s.Credentials) == 0 {
 		return err
 	}
 	if !s.Can().Here() {

@@ -45,6 +45,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		Name:        t.Name,
 		Slug:        jobs.Slug(t.Name),
 		Command:     t.Command,
+		Agent:       t.Agent,
 		Prompt:      t.Prompt != "",
 		PromptBytes: len(t.Prompt),
 		Done:        t.Done,
@@ -134,6 +135,9 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		return nil, err
 	}
 	if err := e.settleEnv(s, t, dry); err != nil {
+		return nil, err
+	}
+	if err := settleAgent(s); err != nil {
 		return nil, err
 	}
 	if err := settleCredentials(s); err != nil {

@@ -1,7 +1,8 @@
 package jobs
 
 // Agent is what a job has of the adapter of its agent: what the node needs to read its
-// events and to understand its end. It holds no secret.
+// events and to understand its end. It holds no secret. As a task file has it, it is the
+// name and what the task wants, and the configuration settles the rest.
 type Agent struct {
 	Name string `json:"name"`
 	From string `json:"from,omitempty"` // the user's file; "" is built in
@@ -17,8 +18,10 @@ type Agent struct {
 	// it prints its own.
 	Versions    []string `json:"versions,omitempty"`
 	VersionArgv []string `json:"version_argv,omitempty"`
-	// Sandbox says what became of its own, for the receipt.
-	Sandbox string `json:"sandbox,omitempty"`
+	// OwnSandbox is whether its own sandbox is left on; nil is not said. Sandbox says what
+	// became of it, for the receipt.
+	OwnSandbox *bool  `json:"own_sandbox,omitempty"`
+	Sandbox    string `json:"sandbox,omitempty"`
 }
 
 // Tells is when the events of an agent tell what it has used: [TellsEach], [TellsEnd],

@@ -21,6 +21,7 @@ type Spec struct {
 	Name    string  `json:"name"`
 	Slug    string  `json:"slug"`
 	Command Command `json:"command"`
+	Agent   *Agent  `json:"agent,omitempty"`
 	Prompt  bool    `json:"prompt,omitempty"` // prompt.md stands beside
 	// PromptBytes is how long that is, so that one that was cut is told from
 	// the whole one; 0 in records of before it was kept.

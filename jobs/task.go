@@ -45,6 +45,7 @@ func (c Command) Empty() bool { return c.Shell == "" && len(c.Argv) == 0 }
 type Task struct {
 	Name      string // free text; its [Slug] goes into names
 	Command   Command
+	Agent     *Agent // whose adapter makes or knows the command; nil is none
 	Prompt    string // the Markdown body; given as a file and on stdin
 	Workspace *Workspace
 	// Place is where it is to run, with these meanings:

@@ -15,7 +15,6 @@ import (
 
 const rootHelp = `berth runs tasks, commands and coding agents in containers: as Slurm jobs with
 Apptainer on a cluster, and on this machine where there is no Slurm.
-
 Usage: berth COMMAND [flags] [arguments]
   berth run --image docker://debian:12 -- 'cat /etc/os-release'   one command
   berth run task.md                                               a task file
@@ -59,7 +58,7 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 		{familyJobs, "More about jobs", []verb{
 			{"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
 		{familyKept, "Environments, layers, images; administration", []verb{
-			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd},
+			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd}, {"agent", (*app).agentCmd},
 			{"gc", (*app).gcCmd}, {"version", (*app).versionCmd}}},
 	}
 	for _, f := range families {

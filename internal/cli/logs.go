@@ -15,19 +15,24 @@ import (
 )
 
 func (a *app) logsCmd() *cobra.Command {
-	var follow, done, runtime, onlyOut, onlyErr, raw bool
+	var follow, done, runtime, onlyOut, onlyErr, raw, events, transcript bool
 	c := &cobra.Command{
 		Use: "logs ID", Short: "show the output of a job",
 		Long: `Show what a job's command has written: its stdout on stdout, its stderr on stderr.
 --done shows the output of the done commands; --runtime shows the messages of the
 runner, of the container program and of the scheduler.
 
+Of a job whose agent berth knows (use in [agent]), what the agent writes is shown as a
+person reads it: what it says, tools with their argument, results in short, what it has
+used so far. --events shows it as it came, --transcript as one JSON object for each event.
+
 ` + rawHelp + `
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job or nothing written yet, 130
 interrupted.`,
 		Example: `  berth logs 0a1b2c3d
   berth logs -f 0a1b2c3d            # until it ends; ctrl-C leaves it running
-  berth logs --runtime 0a1b2c3d     # when the container did not start`,
+  berth logs --runtime 0a1b2c3d     # when the container did not start
+  berth logs --transcript 0a1b2c3d | jq -r 'select(.kind == "tool") | .arg'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth logs needs one job id", Hint: "berth ps --all lists the jobs"}
@@ -40,6 +45,8 @@ interrupted.`,
 				return usage("--done and --runtime show different logs: give one of them")
 			case onlyOut && onlyErr:
 				return usage("--stdout and --stderr: give one of them, or none for both")
+			case transcript && (events || done || runtime || onlyErr):
+				return usage("--transcript shows the events of the command's stdout alone")
 			}
 			e, err := a.engine()
 			if err != nil {
@@ -57,10 +64,22 @@ interrupted.`,
 			case runtime:
 				o.Kind = engine.LogRuntime
 			}
+			how := eventsShown
+			switch {
+			case transcript && recs[0].Spec.Agent == nil:
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "the job names no agent whose events berth reads", Hint: "berth logs " + args[0] + " shows its output"}
+			case transcript:
+				how, onlyOut = eventsJSON, true
+			case events:
+				how = eventsRaw
+			}
 			if onlyOut {
 				o.Stderr = nil
 			} else if onlyErr {
 				o.Stdout = nil
+			}
+			if o.Kind == engine.LogCommand {
+				o.Stdout = a.agentView(&recs[0].Spec, o.Stdout, how)
 			}
 			o.See = func(v engine.View) { a.warn([]engine.View{v}) }
 			if follow {
@@ -79,6 +98,8 @@ interrupted.`,
 	fl.BoolVar(&runtime, "runtime", false, "show the messages of the runner, the container program and the scheduler")
 	fl.BoolVar(&onlyOut, "stdout", false, "show only stdout")
 	fl.BoolVar(&onlyErr, "stderr", false, "show only stderr")
+	fl.BoolVar(&events, "events", false, "show an agent's events as they came")
+	fl.BoolVar(&transcript, "transcript", false, "show an agent's events as JSON, one object for each")
 	rawFlag(fl, &raw)
 	return c
 }
@@ -124,7 +145,7 @@ func showLog(ctx context.Context, e *engine.Engine, rec *jobs.Record, o engine.L
 }
 
 func unpaint(w io.Writer) {
-	if p, ok := w.(*termsafe.Writer); ok {
+	if p, ok := w.(interface{ Reset() error }); ok {
 		_ = p.Reset()
 	}
 }

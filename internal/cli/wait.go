@@ -195,6 +195,9 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 	waiting := a.waiting()
 	o := engine.LogOptions{Follow: true}
 	o.Stdout, o.Stderr = a.shown(raw)
+	if a.tty && !raw { // a pipe gets what the command writes
+		o.Stdout = a.agentView(&rec.Spec, o.Stdout, eventsShown)
+	}
 	o.See = func(v engine.View) {
 		reached(v)
 		if waiting(v); v.State == last {

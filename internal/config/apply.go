@@ -376,6 +376,9 @@ func (c *Config) Task(t *jobs.Task) (notes []string, err error) {
 	if err := c.credentials(t); err != nil {
 		return notes, err
 	}
+	if err := c.agent(t); err != nil {
+		return notes, err
+	}
 	if t.External == nil {
 		t.External = low.External
 	}

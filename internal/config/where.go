@@ -56,6 +56,9 @@ func ProfileDirs() []string {
 // OwnProfileDir is where the user's own profiles stand, or "".
 func OwnProfileDir() string { return below("profiles") }
 
+// AgentsDir is where the user's own adapters of agents stand, or "".
+func AgentsDir() string { return below("agents") }
+
 // TemplatesDir is where the user's own templates stand, or "".
 func TemplatesDir() string { return below("templates") }
 

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/agents"
 	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/internal/network/policy"
 	"berth/internal/sys/pattern"
 	"berth/jobs"
@@ -24,9 +25,8 @@ const (
 const value = "{}"
 
 var (
-	programForm  = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
-	variableForm = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	versionForm  = pattern.Lazy(`^[0-9][0-9A-Za-z.+-]{0,31}$`)
+	programForm = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+	versionForm = pattern.Lazy(`^[0-9][0-9A-Za-z.+-]{0,31}$`)
 )
 
 // read reads the keys, over those of the built-in one that it begins with.
@@ -179,10 +179,10 @@ func env(v strict.Value, to *[]string) {
 		switch {
 		case !ok:
 			return "gives no value: write NAME=VALUE; a variable of the caller's is named by the task"
-		case !variableForm().MatchString(name):
-			return "is not the name of a variable: " + strconv.Quote(name)
-		case name == "PATH" || slices.ContainsFunc([]string{"BERTH_", "APPTAINER", "SINGULARITY", "LD_"}, func(p string) bool { return strings.HasPrefix(name, p) }):
-			return "is not for an adapter to set: " + name
+		case task.BadVariable(name) != "":
+			return "gives " + strconv.Quote(name) + ", which " + task.BadVariable(name)
+		case name == "PATH" || strings.HasPrefix(name, "LD_"):
+			return "gives " + name + ", which is not for an adapter to set"
 		}
 		return ""
 	})

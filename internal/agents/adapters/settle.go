@@ -55,7 +55,6 @@ func (a *Adapter) Settle(o Asked) (Settled, error) {
 				Hint: "say them in the command"}
 		}
 		s.Command = o.Command
-		s.Agent.Sandbox = a.Name + ": as the command says"
 		return s, nil
 	}
 	if a.Program == "" {

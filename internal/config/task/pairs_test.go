@@ -59,6 +59,12 @@ func TestPairs(t *testing.T) {
 		{"argv", "+++\nname = \"x\"\n[agent]\ncommand = [\n  \"bash\", # first\n  \"-c\",\n  \"\"\"\na\n\tb\"\"\",\n  \"\"]\n+++",
 			"---\nname: x\nagent:\n  command:\n    - bash # first\n    - -c\n    - \"a\\n\\tb\"\n    - ''\n---",
 			with(func(t *jobs.Task) { t.Command = jobs.Command{Argv: []string{"bash", "-c", "a\n\tb", ""}} })},
+		{"an agent", "+++\nname = \"x\"\n[agent]\nuse = \"claude\"\nmodel = \"m\"\nown_sandbox = false\n+++", "---\nname: x\nagent: {use: claude, model: m, own_sandbox: false}\n---",
+			with(func(t *jobs.Task) {
+				t.Command, t.Agent = jobs.Command{}, &jobs.Agent{Name: "claude", Model: "m", OwnSandbox: new(bool)}
+			})},
+		{"an agent's command", "+++\nname = \"x\"\n[agent]\nuse = \"claude\"\ncommand = \"true\"\n+++", "---\nname: x\nagent: {use: claude, command: \"true\"}\n---",
+			with(func(t *jobs.Task) { t.Agent = &jobs.Agent{Name: "claude"} })},
 		{"shell text", "+++\nname = \"x\"\n[agent]\ncommand = '''\ncd sub\nmake\n'''\n+++",
 			"---\nname: x\nagent:\n  command: |\n    cd sub\n    make\n---",
 			with(func(t *jobs.Task) { t.Command = jobs.Command{Shell: "cd sub\nmake"} })},

@@ -37,7 +37,7 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 		name.Failf("", "has more than %d characters", maxName)
 	}
 
-	t.Command = agent(root.Table("agent"))
+	t.Command, t.Agent = agent(root.Table("agent"))
 	ws := root.Table("workspace")
 	t.Ports, t.Workspace = ports(ws.Take("ports")), workspaceOf(ws)
 	resources(root.Table("resources"), &t.Place)
@@ -81,13 +81,31 @@ func results(t *strict.Reader) jobs.ResultLimits {
 	}
 }
 
-func agent(t *strict.Reader) jobs.Command {
-	t.Later("agent adapters and their caps are not built yet; name the agent's own command",
-		"adapter", "model", "base_url", "effort", "max_turns", "tools", "mcp", "permissions", "session")
-	t.Refuse("stands in [caps]: max_requests, max_tokens, max_usd", "max_cost", "max_tokens", "max_usd", "max_budget_usd", "caps")
+func agent(t *strict.Reader) (jobs.Command, *jobs.Agent) {
+	t.Later("it is not built yet", "base_url", "effort", "tools", "mcp", "permissions", "session")
+	t.Refuse("stands in [caps]: max_requests, max_tokens, max_usd", "max_turns", "max_cost", "max_tokens", "max_usd", "max_budget_usd", "caps")
 	t.Synonyms("command", "cmd", "run", "argv", "exec")
-	t.Need("command", `["my-agent", "--print"]`)
-	return command(t.Take("command"))
+	t.Synonyms("use", "adapter", "agent", "name")
+	t.Synonyms("own_sandbox", "sandbox")
+	use, line := t.Take("use"), t.Take("command")
+	model, own := t.Take("model"), t.Take("own_sandbox")
+	if !use.Given() {
+		for _, v := range []strict.Value{model, own} {
+			if v.Given() {
+				v.Failf(`add use, such as use = "claude"`, "is for an agent that berth knows, and [agent] names none")
+			}
+		}
+		if !line.Given() {
+			t.Need("command", `["my-agent", "--print"]`)
+		}
+		return command(line), nil
+	}
+	a := &jobs.Agent{Name: use.Text(), Model: model.Text()}
+	if own.Given() {
+		on := own.Bool()
+		a.OwnSandbox = &on
+	}
+	return command(line), a
 }
 
 // command reads one string for the shell, or a list that is an argv.
