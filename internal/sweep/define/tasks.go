@@ -1,0 +1,252 @@
+package define
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/jobs"
+)
+
+// ID is the id of a task: of its content, its parameters and its ordinal among
+// equal rows.
+type ID [16]byte
+
+// String is it in 32 digits.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// Task is a task of a sweep.
+type Task struct {
+	Number int // its place in the sweep, from 1
+	ID     ID
+	Params []Param
+	Repeat int // its ordinal among equal rows, from 0
+}
+
+func (t Task) value(name string) (string, bool) {
+	if name == RepeatName {
+		return strconv.Itoa(t.Repeat), true
+	}
+	return find(t.Params, name)
+}
+
+// Env is what a task finds in its environment of its parameters.
+func (t Task) Env() []string {
+	env := make([]string, 0, len(t.Params)+1)
+	for _, p := range t.Params {
+		env = append(env, "BERTH_PARAM_"+p.Name+"="+p.Text)
+	}
+	return append(env, "BERTH_PARAM_"+RepeatName+"="+strconv.Itoa(t.Repeat))
+}
+
+// hasher makes ids. It keeps 20 bytes for each task, and nothing else.
+type hasher struct {
+	content [32]byte
+	seen    map[ID]uint32
+	buf     []byte
+	sorted  []Param
+}
+
+func newHasher(content []byte) *hasher {
+	return &hasher{content: sha256.Sum256(content), seen: map[ID]uint32{}}
+}
+
+func (h *hasher) id(row []Param) (ID, int) {
+	h.sorted = append(h.sorted[:0], row...)
+	slices.SortFunc(h.sorted, func(a, b Param) int { return cmp.Compare(a.Name, b.Name) })
+	b := append(h.buf[:0], "berth sweep task 1\x00"...)
+	b = append(b, h.content[:]...)
+	for _, p := range h.sorted {
+		b = binary.AppendUvarint(b, uint64(len(p.Name)))
+		b = append(b, p.Name...)
+		b = binary.AppendUvarint(b, uint64(len(p.Text)))
+		b = append(b, p.Text...)
+	}
+	h.buf = b
+	sum := sha256.Sum256(b)
+	key := ID(sum[:16])
+	n := h.seen[key]
+	h.seen[key] = n + 1
+	sum = sha256.Sum256(binary.BigEndian.AppendUint64(sum[:], uint64(n)))
+	return ID(sum[:16]), int(n)
+}
+
+// content is what a task does apart from its parameters.
+func (s *Sweep) content(taskFile []byte) []byte {
+	if s.Command == nil {
+		return append([]byte("file\x00"), taskFile...)
+	}
+	b := []byte("argv\x00")
+	if s.Command.script {
+		b = []byte("script\x00")
+	}
+	for _, w := range s.Command.source {
+		b = binary.AppendUvarint(b, uint64(len(w)))
+		b = append(b, w...)
+	}
+	return b
+}
+
+// maxComplaints is how many rows are complained about at once.
+const maxComplaints = 10
+
+// Tasks makes the tasks in their order and gives each to yield, whose Params are
+// valid until it returns. taskFile is the text of a sweep's task file. A wrong row is
+// an error, at the end of all of them; so is a sweep without rows.
+func (s *Sweep) Tasks(taskFile []byte, yield func(Task) error) error {
+	most := s.Most
+	if most == 0 {
+		most = MostTasks
+	}
+	product := s.repeat
+	for _, f := range s.factors {
+		if product > most/f.count+1 {
+			product = most + 1
+			break
+		}
+		product *= f.count
+	}
+	if s.rows == nil && len(s.where) == 0 && product > most {
+		return tooMany(most)
+	}
+	g := &generator{s: s, h: newHasher(s.content(taskFile)), most: most, file: taskFile, yield: yield}
+	var err error
+	if s.rows != nil {
+		err = s.rows.each(g.base)
+	} else {
+		err = g.product(0, nil, 0)
+	}
+	switch {
+	case errors.Is(err, errEnough):
+	case err != nil && jobs.KindOf(err) == jobs.KindUsage && len(g.complaints) > 0:
+		g.complaints = append(g.complaints, err.Error())
+	case err != nil:
+		return err
+	}
+	switch {
+	case len(g.complaints) > 0:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: strings.Join(g.complaints, "\n"), Hint: g.hint}
+	case g.n == 0 && g.left > 0:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the sweep has no tasks: where leaves out all of its %d rows", g.left)}
+	case g.n == 0:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the sweep has no tasks: there are no rows"}
+	}
+	return nil
+}
+
+func tooMany(most int) error {
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the sweep has more than %d tasks", most), Hint: "--max-tasks allows more"}
+}
+
+type generator struct {
+	s          *Sweep
+	h          *hasher
+	most, n    int
+	left       int // rows that a condition leaves out
+	file       []byte
+	yield      func(Task) error
+	complaints []string
+	hint       string
+	names      []string // of the rows of a file
+}
+
+var errEnough = errors.New("enough complaints")
+
+// base is a row of a file, to be multiplied with the rest.
+func (g *generator) base(line int, row []Param) error {
+	complain := func(format string, args ...any) error {
+		g.complaints = append(g.complaints, fmt.Sprintf("%s:%d: ", g.s.rows.name(), line)+fmt.Sprintf(format, args...))
+		if len(g.complaints) >= maxComplaints {
+			return errEnough
+		}
+		return nil
+	}
+	if g.names == nil {
+		for _, p := range row {
+			if g.s.names[p.Name] {
+				return complain("%q is a parameter of the sweep's file, too", p.Name)
+			}
+			g.names = append(g.names, p.Name)
+		}
+	}
+	before := len(g.complaints)
+	if err := g.product(0, row, line); err != nil {
+		return err
+	}
+	if len(g.complaints) > before {
+		g.complaints = g.complaints[:before+1] // one a row
+	}
+	return nil
+}
+
+// product multiplies a row with the factors from f on.
+func (g *generator) product(f int, row []Param, line int) error {
+	if f < len(g.s.factors) {
+		for i := range g.s.factors[f].count {
+			if err := g.product(f+1, append(row[:len(row):len(row)], g.s.factors[f].row(i)...), line); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	row = append(row[:len(row):len(row)], g.s.constants...)
+	for _, c := range g.s.where {
+		ok, err := c.holds(row)
+		if err != nil {
+			return g.complain(line, err)
+		}
+		if !ok {
+			g.left++
+			return nil
+		}
+	}
+	for range g.s.repeat {
+		if g.n >= g.most {
+			return tooMany(g.most)
+		}
+		t := Task{Number: g.n + 1, Params: row}
+		t.ID, t.Repeat = g.h.id(row)
+		if err := g.check(t); err != nil {
+			return g.complain(line, err)
+		}
+		g.n++
+		if len(g.complaints) > 0 {
+			continue
+		}
+		if err := g.yield(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *generator) complain(line int, err error) error {
+	where := fmt.Sprintf("task %d: ", g.n+1)
+	if line > 0 {
+		where = fmt.Sprintf("%s:%d: ", g.s.rows.name(), line)
+	}
+	if g.hint == "" {
+		g.hint = jobs.HintOf(err)
+	}
+	g.complaints = append(g.complaints, where+err.Error())
+	if len(g.complaints) >= maxComplaints {
+		return errEnough
+	}
+	return nil
+}
+
+// check tells whether the task can be run as it is.
+func (g *generator) check(t Task) error {
+	if g.s.Command == nil {
+		_, err := File(g.file, t)
+		return err
+	}
+	_, err := g.s.Command.Command(t)
+	return err
+}
