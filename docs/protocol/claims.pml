@@ -69,12 +69,6 @@ inline record(t, g) {
 	assert(final[t] == 0 || final[t] == counts[t])
 }
 
-inline adopt(t) {
-#if WRONG != LEAVE
-	record(t, n)
-#endif
-}
-
 inline close(t) {
 	if
 	:: within(c, t) -> assert(counts[t] > 0 && final[t] == 0); final[t] = counts[t]
@@ -144,7 +138,11 @@ inline seen(t) {
 		if
 		:: dead[w] || !within(c, t)
 		:: !dead[w] && within(c, t) && counts[t] == 0 -> todo = todo | (1 << t)
-		:: !dead[w] && within(c, t) && counts[t] > 0 -> adopt(t)
+		:: !dead[w] && within(c, t) && counts[t] > 0 ->
+			if
+			:: WRONG != LEAVE -> record(t, n)
+			:: else
+			fi
 		:: !dead[w] && within(c, t) && counts[t] > 0 && may(stale) -> stale--; todo = todo | (1 << t)
 		fi }
 }

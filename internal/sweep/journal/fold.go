@@ -1,0 +1,238 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Fold is what the results of all workers say of each task. The result of the
+// highest round, and in it of the highest generation, counts.
+type Fold struct {
+	tasks   []entry // of task i+1
+	counts  [states]int
+	workers map[uint32]int64 // how far the results of each were read
+	began   int64            // when the first task began, unix ns; 0 is never
+	ended   int64            // when the last one ended
+	took    int64            // of all results, ns
+	damaged []string
+}
+
+// entry is what counts of a task, in 16 bytes of the index.
+type entry struct {
+	round, generation uint16
+	state             State
+	code              uint8
+	signal            uint8
+	deaths            uint8
+	worker            uint32 // whose record it is
+	record            uint32 // which of its records, from 0
+}
+
+const entrySize = 16
+
+// NewFold is the fold of a sweep with so many tasks, of which nothing was read yet.
+func NewFold(tasks int) *Fold {
+	f := &Fold{tasks: make([]entry, tasks), workers: map[uint32]int64{}}
+	f.counts[Waiting] = tasks
+	return f
+}
+
+// above tells whether a record comes above what counts, whichever was read first: a
+// later round, then a result over a start, then the higher generation.
+func (e entry) above(r Record, s State) bool {
+	switch {
+	case r.Round != e.round:
+		return r.Round > e.round
+	case s > Running != (e.state > Running):
+		return s > Running
+	}
+	return r.Generation > e.generation
+}
+
+// add takes a record of a worker in.
+func (f *Fold) add(worker, number uint32, r Record) {
+	if int(r.Task) > len(f.tasks) {
+		return
+	}
+	e := &f.tasks[r.Task-1]
+	if t := r.Began.UnixNano(); r.Kind == Start && (f.began == 0 || t < f.began) {
+		f.began = t
+	}
+	s := r.State
+	switch r.Kind {
+	case Start:
+		s = Running
+	case Tried:
+		return
+	case End:
+		f.ended = max(f.ended, r.Began.Add(r.Took).UnixNano())
+		f.took += int64(r.Took)
+	case Adopted:
+	}
+	if !e.above(r, s) {
+		return
+	}
+	f.counts[e.state]--
+	f.counts[s]++
+	*e = entry{r.Round, r.Generation, s, r.Code, r.Signal, r.Deaths, worker, number}
+}
+
+// Update reads what is new in the results of a sweep's workers. dir says where that
+// of a number is. It goes on after a file that is damaged or cannot be read, and says so.
+func (f *Fold) Update(workers []uint32, dir func(uint32) string) error {
+	var errs []error
+	f.damaged = nil
+	for _, w := range workers {
+		at := f.workers[w]
+		to, err := Read(filepath.Join(dir(w), ResultsFile), at, func(r Record) {
+			f.add(w, uint32(at/Size), r)
+			at += Size
+		})
+		f.workers[w] = to
+		if errors.Is(err, ErrDamaged) {
+			f.damaged = append(f.damaged, err.Error())
+		} else if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Tasks is how many tasks there are.
+func (f *Fold) Tasks() int { return len(f.tasks) }
+
+// Count is how many tasks are in a state.
+func (f *Fold) Count(s State) int { return f.counts[s] }
+
+// Done is how many have a result.
+func (f *Fold) Done() int { return len(f.tasks) - f.counts[Waiting] - f.counts[Running] }
+
+// State is that of a task.
+func (f *Fold) State(task uint32) State { return f.tasks[task-1].state }
+
+// Damaged names the files that cannot be read to their end.
+func (f *Fold) Damaged() []string { return f.damaged }
+
+// Times are when the first task began, when the last of those that have ended did,
+// and how long all of them took.
+func (f *Fold) Times() (began, ended time.Time, took time.Duration) {
+	if f.began != 0 {
+		began = time.Unix(0, f.began).UTC()
+	}
+	if f.ended != 0 {
+		ended = time.Unix(0, f.ended).UTC()
+	}
+	return began, ended, time.Duration(f.took)
+}
+
+// Record reads the record of a task that counts, and whose it is; nil is that there
+// is none.
+func (f *Fold) Record(task uint32, dir func(uint32) string) (worker uint32, r *Record, err error) {
+	e := f.tasks[task-1]
+	if e.state == Waiting {
+		return 0, nil, nil
+	}
+	path := filepath.Join(dir(e.worker), ResultsFile)
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer file.Close()
+	var b [Size]byte
+	if _, err := file.ReadAt(b[:], int64(e.record)*Size); err != nil {
+		return 0, nil, err
+	}
+	got, ok := parse(b[:])
+	if !ok || got.Task != task {
+		return 0, nil, fmt.Errorf("%s: %w at byte %d", path, ErrDamaged, int64(e.record)*Size)
+	}
+	return e.worker, &got, nil
+}
+
+var indexMagic = []byte("berthix1")
+
+// Save writes the index, a cache: without a sync, for whoever cannot read it makes
+// it again.
+func (f *Fold) Save(path string) error {
+	le := binary.LittleEndian
+	b := make([]byte, 0, 8+64+len(f.workers)*12+len(f.tasks)*entrySize+4)
+	b = append(b, indexMagic...)
+	b = le.AppendUint64(b, uint64(len(f.tasks)))
+	b = le.AppendUint64(b, uint64(f.began))
+	b = le.AppendUint64(b, uint64(f.ended))
+	b = le.AppendUint64(b, uint64(f.took))
+	b = le.AppendUint32(b, uint32(len(f.workers)))
+	for w, n := range f.workers {
+		b = le.AppendUint32(b, w)
+		b = le.AppendUint64(b, uint64(n))
+	}
+	for _, e := range f.tasks {
+		b = le.AppendUint16(b, e.round)
+		b = le.AppendUint16(b, e.generation)
+		b = append(b, byte(e.state), e.code, e.signal, e.deaths)
+		b = le.AppendUint32(b, e.worker)
+		b = le.AppendUint32(b, e.record)
+	}
+	b = le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".index-*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(b)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}
+
+// Load reads the index of a sweep with so many tasks; one that is missing, of
+// another sweep, or no index is an empty fold.
+func Load(path string, tasks int) *Fold {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return NewFold(tasks)
+	}
+	if f, ok := load(b, tasks); ok {
+		return f
+	}
+	return NewFold(tasks)
+}
+
+func load(b []byte, tasks int) (*Fold, bool) {
+	const head = 8 + 4*8 + 4
+	le := binary.LittleEndian
+	if len(b) < head+4 || !bytes.HasPrefix(b, indexMagic) || le.Uint64(b[8:]) != uint64(tasks) {
+		return nil, false
+	}
+	workers := int(le.Uint32(b[head-4:]))
+	if len(b) != head+workers*12+tasks*entrySize+4 || le.Uint32(b[len(b)-4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
+		return nil, false
+	}
+	f := NewFold(tasks)
+	f.began, f.ended, f.took = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:])), int64(le.Uint64(b[32:]))
+	b = b[head:]
+	for range workers {
+		f.workers[le.Uint32(b)] = int64(le.Uint64(b[4:]))
+		b = b[12:]
+	}
+	f.counts = [states]int{}
+	for i := range f.tasks {
+		e := b[i*entrySize:]
+		s := State(e[4])
+		if s >= states {
+			return nil, false
+		}
+		f.tasks[i] = entry{le.Uint16(e), le.Uint16(e[2:]), s, e[5], e[6], e[7], le.Uint32(e[8:]), le.Uint32(e[12:])}
+		f.counts[s]++
+	}
+	return f, true
+}

@@ -1,0 +1,157 @@
+package journal
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Kind is what a record says.
+type Kind uint8
+
+// The kinds of records.
+const (
+	Start   Kind = 1 // the task begins
+	End     Kind = 2 // it has ended, and this is its result
+	Adopted Kind = 3 // a result of a former holder of its batch, taken over
+	Tried   Kind = 4 // it has ended, and is tried again
+)
+
+// State is how a task ended.
+type State uint8
+
+// The states of a task. Those of results are above [Running].
+const (
+	Waiting  State = 0
+	Running  State = 1
+	OK       State = 2
+	Failed   State = 3 // its exit code was not 0
+	Killed   State = 4 // by a signal
+	TimedOut State = 5
+	NoStart  State = 6 // its program could not be started
+	SetAside State = 7 // workers ended under it, too often
+	states         = 8
+)
+
+var stateNames = [states]string{"waiting", "running", "ok", "failed", "killed", "timeout", "not started", "set aside"}
+
+// String is its name for people.
+func (s State) String() string {
+	if s < states {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// Place is where a frame stands in a worker's output; the zero Place is nowhere.
+type Place struct {
+	File   uint32 // output.N
+	Offset uint64
+}
+
+func (p Place) before(q Place) bool {
+	return p.File < q.File || p.File == q.File && p.Offset < q.Offset
+}
+
+// Record is one of a worker's results.
+type Record struct {
+	Kind       Kind
+	State      State
+	Code       uint8 // exit code
+	Signal     uint8
+	Round      uint16
+	Generation uint16
+	Task       uint32 // its number, from 1
+	Deaths     uint8  // workers that ended while it ran
+	Began      time.Time
+	Took       time.Duration
+	CPU        time.Duration // in steps of a millisecond
+	Memory     int64         // most, in bytes, in steps of a KiB
+	Worker     uint32        // whose output it is; of an adopted result another one's
+	Output     Place         // its last frame
+}
+
+// Size is how many bytes a record takes.
+const Size = 64
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// append adds the record's bytes.
+func (r Record) append(b []byte) []byte {
+	at := len(b)
+	b = append(b, byte(r.Kind), byte(r.State), r.Code, r.Signal)
+	b = binary.LittleEndian.AppendUint16(b, r.Round)
+	b = binary.LittleEndian.AppendUint16(b, r.Generation)
+	b = binary.LittleEndian.AppendUint32(b, r.Task)
+	b = append(b, r.Deaths, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Began.UnixNano()))
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Took))
+	b = binary.LittleEndian.AppendUint32(b, uint32(min(r.Memory>>10, 1<<32-1)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(min(r.CPU.Milliseconds(), 1<<32-1)))
+	b = binary.LittleEndian.AppendUint32(b, r.Worker)
+	b = binary.LittleEndian.AppendUint32(b, r.Output.File)
+	b = binary.LittleEndian.AppendUint64(b, r.Output.Offset)
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+}
+
+// parse reads a record; false is that it is none.
+func parse(b []byte) (Record, bool) {
+	le := binary.LittleEndian
+	if len(b) < Size || le.Uint32(b[60:]) != crc32.Checksum(b[:60], castagnoli) {
+		return Record{}, false
+	}
+	r := Record{
+		Kind: Kind(b[0]), State: State(b[1]), Code: b[2], Signal: b[3], Round: le.Uint16(b[4:]), Generation: le.Uint16(b[6:]),
+		Task: le.Uint32(b[8:]), Deaths: b[12], Began: time.Unix(0, int64(le.Uint64(b[16:]))).UTC(), Took: time.Duration(le.Uint64(b[24:])),
+		Memory: int64(le.Uint32(b[32:])) << 10, CPU: time.Duration(le.Uint32(b[36:])) * time.Millisecond,
+		Worker: le.Uint32(b[40:]), Output: Place{le.Uint32(b[44:]), le.Uint64(b[48:])},
+	}
+	return r, r.Kind >= Start && r.Kind <= Tried && r.State < states && r.Task > 0
+}
+
+// ErrDamaged is that a file of results has something else in its middle.
+var ErrDamaged = errors.New("damaged")
+
+// Read gives each whole record behind the first from bytes, and returns up to where
+// it has read. What is cut off at the end is no error. A record that is none, with
+// others behind it, is [ErrDamaged]: nothing behind it is read.
+func Read(path string, from int64, each func(Record)) (to int64, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return from, nil
+	}
+	if err != nil {
+		return from, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return from, err
+	}
+	in := bufio.NewReaderSize(f, 1<<20)
+	var b [Size]byte
+	for to = from; ; to += Size {
+		switch _, err := io.ReadFull(in, b[:]); {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return to, nil
+		case err != nil:
+			return to, err
+		}
+		r, ok := parse(b[:])
+		if !ok {
+			// The last one may be just being written, on a file system that
+			// shows the size before the bytes.
+			if _, err := in.Peek(1); errors.Is(err, io.EOF) {
+				return to, nil
+			}
+			return to, fmt.Errorf("%s: %w at byte %d", path, ErrDamaged, to)
+		}
+		each(r)
+	}
+}

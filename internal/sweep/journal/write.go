@@ -1,0 +1,261 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"berth/internal/sys/disk"
+)
+
+// ResultsFile is the name of a worker's results in its directory.
+const ResultsFile = "results"
+
+func outputFile(dir string, n uint32) string {
+	return filepath.Join(dir, "output."+strconv.Itoa(int(n)))
+}
+
+// mostOutput is from which size on a file of output is followed by another one.
+const mostOutput = 256 << 20
+
+// Stream is which of a task's streams a frame is of.
+type Stream uint8
+
+// The streams.
+const (
+	Stdout Stream = 1
+	Stderr Stream = 2
+)
+
+// frameHead is how many bytes stand before the bytes of a frame: length, sum, task,
+// generation, stream, and the place of the frame before.
+const frameHead = 32
+
+// MostFrame is how many bytes a frame has at most.
+const MostFrame = 1 << 20
+
+// Writer writes the journal of one worker. It is safe for concurrent use.
+type Writer struct {
+	dir string
+
+	mu      sync.Mutex
+	results appender
+	output  appender
+	file    uint32
+	most    int64 // mostOutput
+	buf     []byte
+	synced  [2]int64 // of results and output
+}
+
+// appender is a file that ends with something whole.
+type appender struct {
+	f    *os.File
+	size int64
+}
+
+// Create begins a journal in a worker's directory, which has none.
+func Create(dir string) (*Writer, error) {
+	w := &Writer{dir: dir, most: mostOutput}
+	var err error
+	if w.results.f, err = create(filepath.Join(dir, ResultsFile)); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func create(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return f, disk.SyncDir(filepath.Dir(path))
+}
+
+// add writes at the end. After a failure the file is as it was, so that what is
+// written later stands behind something whole.
+func (a *appender) add(b []byte) error {
+	if _, err := a.f.WriteAt(b, a.size); err != nil {
+		return errors.Join(err, a.f.Truncate(a.size))
+	}
+	a.size += int64(len(b))
+	return nil
+}
+
+// Add records something.
+func (w *Writer) Add(r Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf = r.append(w.buf[:0])
+	return w.results.add(w.buf)
+}
+
+// Output keeps what a task has written, and returns where. before is the place of
+// its frame before this one.
+func (w *Writer) Output(task uint32, generation uint16, s Stream, before Place, data []byte) (Place, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(data) > 0 {
+		part := data[:min(len(data), MostFrame)]
+		data = data[len(part):]
+		if w.output.f == nil || w.output.size >= w.most {
+			if err := w.nextOutput(); err != nil {
+				return before, err
+			}
+		}
+		b := binary.LittleEndian.AppendUint32(w.buf[:0], uint32(len(part)))
+		b = binary.LittleEndian.AppendUint32(b, 0)
+		b = binary.LittleEndian.AppendUint32(b, task)
+		b = binary.LittleEndian.AppendUint16(b, generation)
+		b = append(b, byte(s), 0)
+		b = binary.LittleEndian.AppendUint32(b, before.File)
+		b = binary.LittleEndian.AppendUint64(b, before.Offset)
+		b = binary.LittleEndian.AppendUint32(b, 0)
+		b = append(b, part...)
+		binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
+		w.buf = b
+		at := Place{w.file, uint64(w.output.size)}
+		if err := w.output.add(b); err != nil {
+			return before, err
+		}
+		before = at
+	}
+	if cap(w.buf) > 256<<10 {
+		w.buf = nil
+	}
+	return before, nil
+}
+
+func (w *Writer) nextOutput() error {
+	f, err := create(outputFile(w.dir, w.file+1))
+	if err != nil {
+		return err
+	}
+	if w.output.f != nil {
+		if err := errors.Join(w.output.f.Sync(), w.output.f.Close()); err != nil {
+			_ = f.Close()
+			return err
+		}
+	}
+	w.file++
+	w.output, w.synced[1] = appender{f: f}, 0
+	return nil
+}
+
+// Sync makes durable what was written: output before the results that name it.
+func (w *Writer) Sync() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sync()
+}
+
+func (w *Writer) sync() error {
+	for i, a := range []*appender{&w.output, &w.results} {
+		if a.f == nil || w.synced[i] == a.size {
+			continue
+		}
+		if err := a.f.Sync(); err != nil {
+			return fmt.Errorf("sync the journal: %w", err)
+		}
+		w.synced[i] = a.size
+	}
+	return nil
+}
+
+// Close syncs and ends it.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := errors.Join(w.sync(), w.results.f.Close())
+	if w.output.f != nil {
+		err = errors.Join(err, w.output.f.Close())
+	}
+	return err
+}
+
+// Frame is a piece of what a task has written.
+type Frame struct {
+	Stream Stream
+	Data   []byte
+}
+
+// Output reads what a task of a worker has written, up to the frame at last, in the
+// order of writing.
+func Output(dir string, task uint32, last Place, each func(Frame) error) error {
+	files := map[uint32]*os.File{}
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}()
+	open := func(n uint32) (*os.File, error) {
+		if f := files[n]; f != nil {
+			return f, nil
+		}
+		f, err := os.Open(outputFile(dir, n))
+		if err == nil {
+			files[n] = f
+		}
+		return f, err
+	}
+	var places []Place
+	for at := last; at != (Place{}); {
+		f, err := open(at.File)
+		if err != nil {
+			return err
+		}
+		_, before, err := head(f, task, at)
+		if err != nil {
+			return err
+		}
+		places = append(places, at)
+		if before != (Place{}) && !before.before(at) {
+			return fmt.Errorf("%s: %w at byte %d", f.Name(), ErrDamaged, at.Offset)
+		}
+		at = before
+	}
+	for i := len(places) - 1; i >= 0; i-- {
+		f, err := open(places[i].File)
+		if err != nil {
+			return err
+		}
+		frame, err := read(f, task, places[i])
+		if err != nil {
+			return err
+		}
+		if err := each(frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// head reads a frame's length and the place of the one before.
+func head(f *os.File, task uint32, at Place) (length int, before Place, err error) {
+	var b [frameHead]byte
+	if _, err := f.ReadAt(b[:], int64(at.Offset)); err != nil {
+		return 0, Place{}, fmt.Errorf("%s: %w at byte %d: %w", f.Name(), ErrDamaged, at.Offset, err)
+	}
+	le := binary.LittleEndian
+	length = int(le.Uint32(b[:]))
+	if length > MostFrame || le.Uint32(b[8:]) != task {
+		return 0, Place{}, fmt.Errorf("%s: %w at byte %d", f.Name(), ErrDamaged, at.Offset)
+	}
+	return length, Place{le.Uint32(b[16:]), le.Uint64(b[20:])}, nil
+}
+
+func read(f *os.File, task uint32, at Place) (Frame, error) {
+	n, _, err := head(f, task, at)
+	if err != nil {
+		return Frame{}, err
+	}
+	b := make([]byte, frameHead+n)
+	if _, err := f.ReadAt(b, int64(at.Offset)); err != nil || binary.LittleEndian.Uint32(b[4:]) != crc32.Checksum(b[8:], castagnoli) {
+		return Frame{}, fmt.Errorf("%s: %w at byte %d", f.Name(), ErrDamaged, at.Offset)
+	}
+	return Frame{Stream(b[14]), b[frameHead:]}, nil
+}
