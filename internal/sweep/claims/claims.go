@@ -1,0 +1,299 @@
+package claims
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"berth/internal/sys/disk"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// kind is what a claim says of its batch.
+type kind string
+
+const (
+	held   kind = "held"   // its worker runs it
+	free   kind = "free"   // its worker has given it back
+	closed kind = "closed" // every task has a result
+	split  kind = "split"  // its worker keeps the tasks below At, the others are free
+)
+
+// claim is the content of a file.
+type claim struct {
+	Version int    `json:"version"`
+	Kind    kind   `json:"kind"`
+	Worker  uint32 `json:"worker"`
+	At      uint32 `json:"at,omitempty"`
+	Nonce   string `json:"nonce"` // by which its maker knows it where a reply was lost
+}
+
+// Batch is a range of the tasks of a round, by their place in it, from 1.
+type Batch struct{ Lo, Hi uint32 }
+
+func (b Batch) name() string { return fmt.Sprintf("%d-%d", b.Lo, b.Hi) }
+
+// Size is how many tasks it has.
+func (b Batch) Size() int { return int(b.Hi - b.Lo + 1) }
+
+// shardSize is how many batches have a directory together. With two files for each,
+// and those of batches that were split or taken over, it has less than 1,000.
+const shardSize = 200
+
+// Round is the batches of a round, the same for every process.
+type Round struct {
+	Dir   string // claims/N of the sweep
+	Tasks int
+	Batch int // tasks in each
+}
+
+func (r Round) batches() int { return (r.Tasks + r.Batch - 1) / r.Batch }
+
+func (r Round) batch(i int) Batch {
+	return Batch{uint32(i*r.Batch + 1), uint32(min((i+1)*r.Batch, r.Tasks))}
+}
+
+func (r Round) shard(n int) string { return filepath.Join(r.Dir, fmt.Sprintf("%03d", n)) }
+
+// Board is how a worker sees a round. It is not safe for concurrent use.
+type Board struct {
+	round Round
+	me    uint32
+	gone  func(worker uint32) bool
+	known map[string]claim // what stands in files: it never changes
+	over  map[int]bool     // batches with nothing left
+	mine  map[Batch]bool   // that this worker holds now
+}
+
+// New is the board of a worker, which is told whether another one is gone.
+func New(r Round, me uint32, gone func(worker uint32) bool) *Board {
+	return &Board{round: r, me: me, gone: gone, known: map[string]claim{}, over: map[int]bool{}, mine: map[Batch]bool{}}
+}
+
+// Held is a batch that this worker has.
+type Held struct {
+	Batch
+	Generation int
+	// Former are the workers that had it before, or had what it was split off,
+	// whose results count.
+	Former []uint32
+	board  *Board
+	shard  string
+}
+
+// leaf is a batch that is not split, with its last claim; number 0 is none.
+type leaf struct {
+	batch  Batch
+	number int
+	last   claim
+	former []uint32
+}
+
+// Next claims a batch, looking from number from on: workers that begin at different
+// places seldom meet. Without one that can be had it returns nil, and how many are
+// still held by others.
+func (b *Board) Next(from int) (h *Held, open int, err error) {
+	n := b.round.batches()
+	if n == 0 {
+		return nil, 0, nil
+	}
+	var names map[string]int
+	listed := -1
+	for k := range n {
+		i := (from%n + k) % n
+		if b.over[i] {
+			continue
+		}
+		if s := i / shardSize; s != listed {
+			if names, err = b.list(s); err != nil {
+				return nil, 0, err
+			}
+			listed = s
+		}
+		left, err := b.leaves(names, b.round.shard(listed), leaf{batch: b.round.batch(i)})
+		if err != nil {
+			return nil, 0, err
+		}
+		busy := 0
+		for _, l := range left {
+			if l.last.Kind == closed {
+				continue
+			}
+			busy++
+			h, err := b.take(l, b.round.shard(listed))
+			if h != nil || err != nil {
+				return h, 0, err
+			}
+		}
+		if busy == 0 {
+			b.over[i] = true
+		}
+		open += busy
+	}
+	return nil, open, nil
+}
+
+// list reads the highest number of each batch in a shard.
+func (b *Board) list(shard int) (map[string]int, error) {
+	dir := b.round.shard(shard)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		return map[string]int{}, disk.SyncDir(b.round.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]int{}
+	for _, e := range entries {
+		name, number, ok := strings.Cut(e.Name(), ".")
+		if n, err := strconv.Atoi(number); ok && err == nil && name != "" && n > 0 {
+			names[name] = max(names[name], n)
+		}
+	}
+	return names, nil
+}
+
+// leaves are the batches that a batch was split into, or itself.
+func (b *Board) leaves(names map[string]int, dir string, l leaf) ([]leaf, error) {
+	last := max(names[l.batch.name()], l.number)
+	for n := l.number + 1; n <= last; n++ {
+		c, err := b.read(filepath.Join(dir, fmt.Sprintf("%s.%d", l.batch.name(), n)))
+		if err != nil {
+			return nil, err
+		}
+		if c.Kind == held {
+			l.former = append(l.former[:len(l.former):len(l.former)], c.Worker)
+		}
+		l.number, l.last = n, c
+	}
+	if l.last.Kind != split {
+		return []leaf{l}, nil
+	}
+	if l.last.At <= l.batch.Lo || l.last.At > l.batch.Hi {
+		return nil, b.damaged(dir, l, "it is split where it cannot be")
+	}
+	kept, rest := l, l
+	kept.batch.Hi, kept.last.Kind = l.last.At-1, held
+	rest.batch.Lo, rest.last.Kind = l.last.At, free
+	first, err := b.leaves(names, dir, kept)
+	if err != nil {
+		return nil, err
+	}
+	second, err := b.leaves(names, dir, rest)
+	return append(first, second...), err
+}
+
+func (b *Board) damaged(dir string, l leaf, why string) error {
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the claim %s is damaged: %s", filepath.Join(dir, fmt.Sprintf("%s.%d", l.batch.name(), l.number)), why),
+		Hint: "berth writes no such claim: look at it, and at who else writes there"}
+}
+
+// mostClaim bounds the bytes of a claim.
+const mostClaim = 4096
+
+func (b *Board) read(path string) (claim, error) {
+	if c, ok := b.known[path]; ok {
+		return c, nil
+	}
+	text, err := disk.ReadRegular(path, mostClaim)
+	if err != nil {
+		return claim{}, fmt.Errorf("read the claim %s: %w", path, err)
+	}
+	var c claim
+	if err := json.Unmarshal(text, &c); err != nil || c.Kind != held && c.Kind != free && c.Kind != closed && c.Kind != split {
+		return claim{}, &jobs.Error{Kind: jobs.KindInfra, Msg: "the claim " + path + " is damaged", Err: err,
+			Hint: "berth writes no such claim: look at it, and at who else writes there"}
+	}
+	b.known[path] = c
+	return c, nil
+}
+
+// take claims a batch if it may.
+func (b *Board) take(l leaf, dir string) (*Held, error) {
+	h := &Held{Batch: l.batch, Generation: l.number + 1, Former: l.former, board: b, shard: dir}
+	switch {
+	case l.number == 0, l.last.Kind == free:
+	case l.last.Kind == held && l.last.Worker == b.me:
+		if b.mine[l.batch] {
+			return nil, nil
+		}
+		// Whose making was never heard of.
+		h.Generation = l.number
+		b.mine[l.batch] = true
+		return h, nil
+	case l.last.Kind == held && b.gone(l.last.Worker):
+	default:
+		return nil, nil
+	}
+	won, err := h.make(claim{Kind: held}, h.Generation)
+	if err != nil || !won {
+		return nil, err
+	}
+	b.mine[l.batch] = true
+	return h, nil
+}
+
+// make makes number n of the batch's chain, and tells whether this worker did.
+func (h *Held) make(c claim, n int) (won bool, err error) {
+	c.Version, c.Worker, c.Nonce = 1, h.board.me, rand.Text()
+	text, err := json.Marshal(c)
+	if err != nil {
+		return false, err
+	}
+	path := filepath.Join(h.shard, fmt.Sprintf("%s.%d", h.name(), n))
+	won, err = store.CreateOnce(path, append(text, '\n'))
+	if won {
+		h.board.known[path] = c
+	}
+	return won, err
+}
+
+// after makes the claim that ends this holding. lost is that another worker has
+// taken the batch over.
+func (h *Held) after(c claim) (lost bool, err error) {
+	won, err := h.make(c, h.Generation+1)
+	if err != nil {
+		return false, err
+	}
+	delete(h.board.mine, h.Batch)
+	return !won, nil
+}
+
+// Close says that every task of the batch has a result, and these are durable. When
+// lost, the batch is another worker's, and that one's results count.
+func (h *Held) Close() (lost bool, err error) { return h.after(claim{Kind: closed}) }
+
+// Release gives the batch back.
+func (h *Held) Release() (lost bool, err error) { return h.after(claim{Kind: free}) }
+
+// Split keeps the tasks below at, and gives the others back. The batch is the kept
+// part then, of the next generation.
+func (h *Held) Split(at uint32) (lost bool, err error) {
+	if at <= h.Lo || at > h.Hi {
+		return false, fmt.Errorf("split %s at %d", h.name(), at)
+	}
+	if lost, err = h.after(claim{Kind: split, At: at}); lost || err != nil {
+		return lost, err
+	}
+	h.Hi = at - 1
+	h.Generation++
+	h.board.mine[h.Batch] = true
+	return false, nil
+}
+
+// Stands tells whether no other worker has taken it over. A directory that cannot be
+// read does not speak against it.
+func (h *Held) Stands() bool {
+	_, err := os.Lstat(filepath.Join(h.shard, fmt.Sprintf("%s.%d", h.name(), h.Generation+1)))
+	return err != nil
+}

@@ -1,0 +1,77 @@
+package claims
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/internal/sys/disk"
+	"berth/internal/sys/lease"
+)
+
+// Files of a worker's directory.
+const (
+	WorkerFile = "worker.json" // a [lease.Process]
+	BeatFile   = "beat"
+	EndFile    = "end.json"
+)
+
+// Watcher tells which workers are gone. It never waits: whoever asks now and then
+// learns it when it is so. It is not safe for concurrent use.
+type Watcher struct {
+	Dir      func(worker uint32) string
+	Me       lease.Process
+	Patience lease.Patience
+	Now      func() time.Time // nil is [time.Now]
+	seen     map[uint32]*silence
+}
+
+type silence struct {
+	beat   string
+	looked time.Time
+	silent time.Duration // of this process's own time
+}
+
+// Gone tells whether a worker has recorded its end, or its process of this boot is no
+// more and 3 of its beats have passed, or its beat has not moved for 18 of them, by
+// the clock of this process. A long time between two looks is no silence: this
+// process was stopped, and perhaps the worker with it.
+func (w *Watcher) Gone(worker uint32) bool {
+	dir := w.Dir(worker)
+	if _, err := os.Lstat(filepath.Join(dir, EndFile)); err == nil {
+		return true
+	}
+	b, err := os.ReadFile(filepath.Join(dir, BeatFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	now := time.Now()
+	if w.Now != nil {
+		now = w.Now()
+	}
+	if w.seen == nil {
+		w.seen = map[uint32]*silence{}
+	}
+	s := w.seen[worker]
+	if s == nil || s.beat != string(b) {
+		w.seen[worker] = &silence{beat: string(b), looked: now}
+		return false
+	}
+	s.silent += min(now.Sub(s.looked), max(w.Patience.Silent/18, 2*w.Patience.Look))
+	s.looked = now
+	wait := w.Patience.Silent
+	if w.dead(dir) {
+		wait = w.Patience.Dead
+	}
+	return s.silent >= wait
+}
+
+// dead tells whether its process was of this machine, and is no more.
+func (w *Watcher) dead(dir string) bool {
+	b, err := disk.ReadRegular(filepath.Join(dir, WorkerFile), 1<<16)
+	var p lease.Process
+	return err == nil && json.Unmarshal(b, &p) == nil && p.Gone(w.Me)
+}
