@@ -3,11 +3,14 @@ package define
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/config/strict"
+	"berth/internal/sweep/command"
 	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
@@ -15,24 +18,18 @@ import (
 // MostTasks is how many tasks a sweep may have unless its user says otherwise.
 const MostTasks = 10_000_000
 
-// maxText bounds the text of one value; the kernel takes 128 KiB in one word.
-const maxText = 64 << 10
-
-// RepeatName is the parameter that every task has: its place among equal rows, from 0.
-const RepeatName = "repeat"
-
 // Param is a parameter of a task, as text.
-type Param struct{ Name, Text string }
+type Param = command.Param
 
 // Sweep is a definition that was read and is right as far as that can be told
 // without its rows.
 type Sweep struct {
 	Name      string
-	Command   *Template // or nil
-	TaskFile  string    // its path, or ""
-	Most      int       // tasks; 0 is [MostTasks]
-	rows      *source   // of a file or the standard input, or nil
-	factors   []factor  // that are multiplied; the first changes slowest
+	Command   *command.Template // or nil
+	TaskFile  string            // its path, or ""
+	Most      int               // tasks; 0 is [MostTasks]
+	rows      *source           // of a file or the standard input, or nil
+	factors   []factor          // that are multiplied; the first changes slowest
 	constants []Param
 	where     []condition
 	repeat    int
@@ -53,18 +50,8 @@ func checkName(name string) error {
 		return fmt.Errorf("%q is no name of a parameter: letters, digits and _, the first one no digit", name)
 	case len(name) > 64:
 		return fmt.Errorf("the name %q... has more than 64 letters", name[:64])
-	case name == RepeatName:
+	case name == command.RepeatName:
 		return fmt.Errorf("%q is a parameter that every task has", name)
-	}
-	return nil
-}
-
-func checkText(text string) error {
-	switch {
-	case len(text) > maxText:
-		return fmt.Errorf("has %d bytes, and a value has %d at most", len(text), maxText)
-	case strings.ContainsRune(text, 0):
-		return fmt.Errorf("holds a NUL byte")
 	}
 	return nil
 }
@@ -125,7 +112,7 @@ func Read(file string, data []byte) (*Sweep, error) {
 	root.Synonyms("repeat", "repeats", "replicas")
 	root.Synonyms("sample", "random", "samples")
 	if r.s.Command != nil && r.s.rows == nil {
-		if err := r.s.Command.known(r.s.names); err != nil {
+		if err := known(r.s.Command, r.s.names); err != nil {
 			r.commandAt.Fail(err)
 		}
 	}
@@ -137,7 +124,7 @@ func Read(file string, data []byte) (*Sweep, error) {
 
 // Of is the sweep of a command and rows that stand in a file, or "-": the standard input.
 func Of(name string, words []string, rows string) (*Sweep, error) {
-	t, err := Parse(words)
+	t, err := command.Parse(words)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "docs/sweeps.md"}
 	}
@@ -155,32 +142,32 @@ type reader struct {
 }
 
 func (r *reader) command(root *strict.Reader) {
-	command, task := root.Take("command"), root.Take("task")
+	said, task := root.Take("command"), root.Take("task")
 	switch {
-	case command.Given() && task.Given():
+	case said.Given() && task.Given():
 		task.Failf("a sweep has one of the two", "and command stand both")
 	case task.Given():
 		r.s.TaskFile = task.Path()
-	case !command.Given():
+	case !said.Given():
 		root.Need("command", `"python3 train.py --lr {lr}"`)
 	default:
-		r.commandAt = command
+		r.commandAt = said
 		var words []string
-		if command.Is(strict.List) {
-			for _, v := range command.Items("words") {
+		if said.Is(strict.List) {
+			for _, v := range said.Items("words") {
 				if s, ok := v.Raw(); ok {
 					words = append(words, s)
 				}
 			}
-		} else if s := command.Script(); s != "" {
+		} else if s := said.Script(); s != "" {
 			words = []string{s}
 		}
 		if len(words) == 0 {
 			return
 		}
-		t, err := parse(words, command.Is(strict.List))
+		t, err := command.New(words, !said.Is(strict.List))
 		if err != nil {
-			command.Fail(err)
+			said.Fail(err)
 			return
 		}
 		r.s.Command = t
@@ -215,7 +202,7 @@ func text(v strict.Value) (string, bool) {
 		v.MustBe("a string, a number, true or false")
 		return "", false
 	}
-	if err := checkText(s); err != nil {
+	if err := command.CheckText(s); err != nil {
 		v.Failf("", "%v", err)
 		return "", false
 	}
@@ -276,7 +263,7 @@ func (r *reader) grid(t *strict.Reader) {
 		v := t.Take(name)
 		all := values(v)
 		if r.add(v, name) && len(all) > 0 {
-			r.s.factors = append(r.s.factors, factor{len(all), func(i int) []Param { return []Param{{name, all[i]}} }})
+			r.s.factors = append(r.s.factors, factor{len(all), func(i int) []Param { return []Param{{Name: name, Text: all[i]}} }})
 		}
 	}
 }
@@ -302,7 +289,7 @@ func (r *reader) zip(t *strict.Reader) {
 	r.s.factors = append(r.s.factors, factor{len(columns[0]), func(i int) []Param {
 		row := make([]Param, len(names))
 		for k := range names {
-			row[k] = Param{names[k], columns[k][i]}
+			row[k] = Param{Name: names[k], Text: columns[k][i]}
 		}
 		return row
 	}})
@@ -324,7 +311,7 @@ func (r *reader) list(v strict.Value) {
 			if n == 0 && !r.add(x, name) || !ok {
 				continue
 			}
-			row = append(row, Param{name, s})
+			row = append(row, Param{Name: name, Text: s})
 		}
 		if n > 0 && !sameNames(rows[0], row) {
 			item.Failf("each [[list]] has the parameters of the first", "has other parameters")
@@ -341,7 +328,7 @@ func (r *reader) constant(t *strict.Reader) {
 	for _, name := range t.Names() {
 		v := t.Take(name)
 		if s, ok := text(v); ok && r.add(v, name) {
-			r.s.constants = append(r.s.constants, Param{name, s})
+			r.s.constants = append(r.s.constants, Param{Name: name, Text: s})
 		}
 	}
 }
@@ -351,20 +338,11 @@ func sameNames(a, b []Param) bool {
 		return false
 	}
 	for _, p := range b {
-		if _, ok := find(a, p.Name); !ok {
+		if _, ok := command.Find(a, p.Name); !ok {
 			return false
 		}
 	}
 	return true
-}
-
-func find(row []Param, name string) (string, bool) {
-	for _, p := range row {
-		if p.Name == name {
-			return p.Text, true
-		}
-	}
-	return "", false
 }
 
 // Rows gives the standard input to a sweep whose rows are "-".
@@ -373,3 +351,15 @@ func (s *Sweep) Rows(stdin io.Reader) {
 		s.rows.stdin = stdin
 	}
 }
+
+// known tells whether a command names parameters only.
+func known(t *command.Template, names map[string]bool) error {
+	for _, n := range t.Names() {
+		if !names[n] && n != command.RepeatName {
+			return fmt.Errorf("names {%s}, which is no parameter%s; {{%s}} stays as it is", n, strict.DidYouMean(n, keysOf(names)), n)
+		}
+	}
+	return nil
+}
+
+func keysOf(names map[string]bool) []string { return slices.Sorted(maps.Keys(names)) }

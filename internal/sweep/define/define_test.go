@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/sweep/command"
 	"berth/internal/sys/disk"
 	"berth/jobs"
 )
@@ -212,13 +213,13 @@ func TestSamplesStay(t *testing.T) {
 }
 
 func TestTaskFile(t *testing.T) {
-	task := Task{Params: []Param{{"lr", "0.1"}, {"say", "a \"b\"\n"}}, Repeat: 4}
+	task := Task{Params: []Param{{Name: "lr", Text: "0.1"}, {Name: "say", Text: "a \"b\"\n"}}, Repeat: 4}
 	for text, want := range map[string]string{
 		"+++\nname = \"r{{ .lr }}\"\n+++\nTry {{.lr}} {{ .repeat }} {{ x }} {{ .say }}": "+++\nname = \"r0.1\"\n+++\nTry 0.1 4 {{ x }} a \"b\"\n",
 		"+++\nname = \"{{ .say }}\"\n+++\n":                                             `error line 2: say is "a \"b\"\n", and in the front matter`,
 		"a\n{{ .none }}":                                                                "error line 2: {{ .none }} is no parameter",
 	} {
-		got, err := File([]byte(text), task)
+		got, err := command.File([]byte(text), task)
 		if err != nil {
 			got = []byte("error " + err.Error())
 		}
@@ -271,7 +272,7 @@ func FuzzCondition(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if c, err := parseCondition(s); err == nil {
-			_, _ = c.holds([]Param{{"a", "1"}, {"b", "x"}})
+			_, _ = c.holds([]Param{{Name: "a", Text: "1"}, {Name: "b", Text: "x"}})
 		}
 	})
 }

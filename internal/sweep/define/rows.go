@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"berth/internal/sweep/command"
 	"berth/jobs"
 )
 
@@ -126,7 +127,7 @@ func (s *source) csv(in io.Reader, row func(int, []Param) error) error {
 			if err := s.text(line, names[i], text); err != nil {
 				return err
 			}
-			params[i] = Param{names[i], strings.Clone(text)}
+			params[i] = Param{Name: names[i], Text: strings.Clone(text)}
 		}
 		if err := row(line, params); err != nil {
 			return err
@@ -135,7 +136,7 @@ func (s *source) csv(in io.Reader, row func(int, []Param) error) error {
 }
 
 func (s *source) text(line int, name, text string) error {
-	err := checkText(text)
+	err := command.CheckText(text)
 	if err == nil && !utf8.ValidString(text) {
 		err = errors.New("is not UTF-8")
 	}
@@ -177,7 +178,7 @@ func (s *source) lines(in io.Reader, row func(int, []Param) error) error {
 		if len(bytes.TrimSpace(b)) == 0 {
 			continue
 		}
-		params := []Param{{LineName, string(b)}}
+		params := []Param{{Name: LineName, Text: string(b)}}
 		if objects {
 			var err error
 			if params, err = object(b); err != nil {
@@ -219,7 +220,7 @@ func object(b []byte) ([]Param, error) {
 		if err := checkName(name); err != nil {
 			return nil, err
 		}
-		if _, ok := find(params, name); ok {
+		if _, ok := command.Find(params, name); ok {
 			return nil, fmt.Errorf("%q stands twice", name)
 		}
 		var raw json.RawMessage
@@ -241,7 +242,7 @@ func object(b []byte) ([]Param, error) {
 			}
 			text = c.String()
 		}
-		params = append(params, Param{name, text})
+		params = append(params, Param{Name: name, Text: text})
 	}
 	if _, err := d.Token(); err != nil {
 		return nil, fmt.Errorf("is no JSON object: %w", err)

@@ -53,7 +53,7 @@ func (r *reader) sample(t *strict.Reader, seed int64) {
 	r.s.factors = append(r.s.factors, factor{count, func(i int) []Param {
 		row := make([]Param, len(draws))
 		for k, d := range draws {
-			row[k] = Param{d.name, d.text(drawn(seed, d.name, i))}
+			row[k] = Param{Name: d.name, Text: d.text(drawn(seed, d.name, i))}
 		}
 		return row
 	}})

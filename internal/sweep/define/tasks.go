@@ -4,46 +4,20 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"berth/internal/sweep/command"
 	"berth/jobs"
 )
 
-// ID is the id of a task: of its content, its parameters and its ordinal among
-// equal rows.
-type ID [16]byte
-
-// String is it in 32 digits.
-func (id ID) String() string { return hex.EncodeToString(id[:]) }
-
-// Task is a task of a sweep.
-type Task struct {
-	Number int // its place in the sweep, from 1
-	ID     ID
-	Params []Param
-	Repeat int // its ordinal among equal rows, from 0
-}
-
-func (t Task) value(name string) (string, bool) {
-	if name == RepeatName {
-		return strconv.Itoa(t.Repeat), true
-	}
-	return find(t.Params, name)
-}
-
-// Env is what a task finds in its environment of its parameters.
-func (t Task) Env() []string {
-	env := make([]string, 0, len(t.Params)+1)
-	for _, p := range t.Params {
-		env = append(env, "BERTH_PARAM_"+p.Name+"="+p.Text)
-	}
-	return append(env, "BERTH_PARAM_"+RepeatName+"="+strconv.Itoa(t.Repeat))
-}
+// Task and ID are those of package command.
+type (
+	Task = command.Task
+	ID   = command.ID
+)
 
 // hasher makes ids. It keeps 20 bytes for each task, and nothing else.
 type hasher struct {
@@ -82,11 +56,12 @@ func (s *Sweep) content(taskFile []byte) []byte {
 	if s.Command == nil {
 		return append([]byte("file\x00"), taskFile...)
 	}
+	words, script := s.Command.Words()
 	b := []byte("argv\x00")
-	if s.Command.script {
+	if script {
 		b = []byte("script\x00")
 	}
-	for _, w := range s.Command.source {
+	for _, w := range words {
 		b = binary.AppendUvarint(b, uint64(len(w)))
 		b = append(b, w...)
 	}
@@ -244,7 +219,7 @@ func (g *generator) complain(line int, err error) error {
 // check tells whether the task can be run as it is.
 func (g *generator) check(t Task) error {
 	if g.s.Command == nil {
-		_, err := File(g.file, t)
+		_, err := command.File(g.file, t)
 		return err
 	}
 	_, err := g.s.Command.Command(t)

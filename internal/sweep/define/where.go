@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/internal/config/strict"
+	"berth/internal/sweep/command"
 	"berth/internal/sys/pattern"
 )
 
@@ -260,7 +261,7 @@ func (p *parser) term() (evaluate, error) {
 	}
 	p.uses = append(p.uses, t.text)
 	return func(row []Param) (string, error) {
-		v, ok := find(row, t.text)
+		v, ok := command.Find(row, t.text)
 		if !ok {
 			return "", fmt.Errorf("there is no parameter %q", t.text)
 		}

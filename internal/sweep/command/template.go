@@ -1,4 +1,4 @@
-package define
+package command
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/config/strict"
 	"berth/internal/sys/pattern"
 
 	"al.essio.dev/pkg/shellescape"
@@ -31,15 +30,16 @@ var placeholder = pattern.Lazy(`\{\{[A-Za-z_][A-Za-z0-9_]*\}\}|\{[A-Za-z_][A-Za-
 
 // Parse reads a command as it stands behind "--": one word is evaluated by the
 // shell, several are a program and its arguments.
-func Parse(words []string) (*Template, error) { return parse(words, len(words) > 1) }
+func Parse(words []string) (*Template, error) { return New(words, len(words) == 1) }
 
-func parse(words []string, argv bool) (*Template, error) {
+// New is the template of a script, or of a program and its arguments.
+func New(words []string, script bool) (*Template, error) {
 	if len(words) == 0 || strings.TrimSpace(words[0]) == "" {
 		return nil, fmt.Errorf("there is no command")
 	}
-	t := &Template{script: !argv, source: words}
+	t := &Template{script: script, source: words}
 	for _, w := range words {
-		if err := checkText(w); err != nil {
+		if err := CheckText(w); err != nil {
 			return nil, fmt.Errorf("the command %w", err)
 		}
 		t.words = append(t.words, pieces(w, t.script))
@@ -148,22 +148,8 @@ func (t *Template) Names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-func (t *Template) known(names map[string]bool) error {
-	for _, n := range t.Names() {
-		if !names[n] && n != RepeatName {
-			return fmt.Errorf("names {%s}, which is no parameter%s; {{%s}} stays as it is", n, strict.DidYouMean(n, keysOf(names)), n)
-		}
-	}
-	return nil
-}
-
-func keysOf(names map[string]bool) []string { return slices.Sorted(maps.Keys(names)) }
-
 // Words is the template as it was written, and whether a shell evaluates it.
 func (t *Template) Words() (words []string, script bool) { return t.source, t.script }
-
-// FromWords is a template of [Template.Words].
-func FromWords(words []string, script bool) (*Template, error) { return parse(words, !script) }
 
 var filePlaceholder = pattern.Lazy(`\{\{ *\.([A-Za-z_][A-Za-z0-9_]*) *\}\}`)
 
