@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"berth/internal/sys/disk"
 	"berth/jobs"
@@ -62,19 +63,22 @@ func (r Round) batch(i int) Batch {
 
 func (r Round) shard(n int) string { return filepath.Join(r.Dir, fmt.Sprintf("%03d", n)) }
 
-// Board is how a worker sees a round. It is not safe for concurrent use.
+// Board is how a worker sees a round. Next is for one goroutine; what was claimed may be
+// given back and closed by others meanwhile.
 type Board struct {
 	round Round
 	me    uint32
 	gone  func(worker uint32) bool
+	over  map[int]bool // batches with nothing left
+
+	mu    sync.Mutex
 	known map[string]claim // what stands in files: it never changes
-	over  map[int]bool     // batches with nothing left
-	mine  map[Batch]bool   // that this worker holds now
+	mine  map[Batch]int    // the last generation of each that this worker knows to be its own
 }
 
 // New is the board of a worker, which is told whether another one is gone.
 func New(r Round, me uint32, gone func(worker uint32) bool) *Board {
-	return &Board{round: r, me: me, gone: gone, known: map[string]claim{}, over: map[int]bool{}, mine: map[Batch]bool{}}
+	return &Board{round: r, me: me, gone: gone, known: map[string]claim{}, over: map[int]bool{}, mine: map[Batch]int{}}
 }
 
 // Held is a batch that this worker has.
@@ -202,8 +206,11 @@ func (b *Board) damaged(dir string, l leaf, why string) error {
 const mostClaim = 4096
 
 func (b *Board) read(path string) (claim, error) {
-	if c, ok := b.known[path]; ok {
-		return c, nil
+	b.mu.Lock()
+	known, ok := b.known[path]
+	b.mu.Unlock()
+	if ok {
+		return known, nil
 	}
 	text, err := disk.ReadRegular(path, mostClaim)
 	if err != nil {
@@ -214,7 +221,9 @@ func (b *Board) read(path string) (claim, error) {
 		return claim{}, &jobs.Error{Kind: jobs.KindInfra, Msg: "the claim " + path + " is damaged", Err: err,
 			Hint: "berth writes no such claim: look at it, and at who else writes there"}
 	}
+	b.mu.Lock()
 	b.known[path] = c
+	b.mu.Unlock()
 	return c, nil
 }
 
@@ -224,12 +233,10 @@ func (b *Board) take(l leaf, dir string) (*Held, error) {
 	switch {
 	case l.number == 0, l.last.Kind == free:
 	case l.last.Kind == held && l.last.Worker == b.me:
-		if b.mine[l.batch] {
-			return nil, nil
+		if !b.hold(l.batch, l.number) {
+			return nil, nil // or it was closed since this look
 		}
-		// Whose making was never heard of.
-		h.Generation = l.number
-		b.mine[l.batch] = true
+		h.Generation = l.number // its making was never heard of
 		return h, nil
 	case l.last.Kind == held && b.gone(l.last.Worker):
 	default:
@@ -239,8 +246,19 @@ func (b *Board) take(l leaf, dir string) (*Held, error) {
 	if err != nil || !won {
 		return nil, err
 	}
-	b.mine[l.batch] = true
+	b.hold(l.batch, h.Generation)
 	return h, nil
+}
+
+// hold notes that a generation of a batch is this worker's; false is that it knows.
+func (b *Board) hold(x Batch, generation int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if generation <= b.mine[x] {
+		return false
+	}
+	b.mine[x] = generation
+	return true
 }
 
 // make makes number n of the batch's chain, and tells whether this worker did.
@@ -253,7 +271,9 @@ func (h *Held) make(c claim, n int) (won bool, err error) {
 	path := filepath.Join(h.shard, fmt.Sprintf("%s.%d", h.name(), n))
 	won, err = store.CreateOnce(path, append(text, '\n'))
 	if won {
+		h.board.mu.Lock()
 		h.board.known[path] = c
+		h.board.mu.Unlock()
 	}
 	return won, err
 }
@@ -262,11 +282,7 @@ func (h *Held) make(c claim, n int) (won bool, err error) {
 // taken the batch over.
 func (h *Held) after(c claim) (lost bool, err error) {
 	won, err := h.make(c, h.Generation+1)
-	if err != nil {
-		return false, err
-	}
-	delete(h.board.mine, h.Batch)
-	return !won, nil
+	return !won && err == nil, err
 }
 
 // Close says that every task of the batch has a result, and these are durable. When
@@ -287,7 +303,7 @@ func (h *Held) Split(at uint32) (lost bool, err error) {
 	}
 	h.Hi = at - 1
 	h.Generation++
-	h.board.mine[h.Batch] = true
+	h.board.hold(h.Batch, h.Generation)
 	return false, nil
 }
 

@@ -104,6 +104,14 @@ func (f *Fold) Update(workers []uint32, dir func(uint32) string) error {
 	return errors.Join(errs...)
 }
 
+// Read is how many bytes of results it is made of.
+func (f *Fold) Read() (n int64) {
+	for _, at := range f.workers {
+		n += at
+	}
+	return n
+}
+
 // Tasks is how many tasks there are.
 func (f *Fold) Tasks() int { return len(f.tasks) }
 

@@ -49,7 +49,10 @@ type Writer struct {
 	file    uint32
 	most    int64 // mostOutput
 	buf     []byte
-	synced  [2]int64 // of results and output
+
+	syncing sync.Mutex // one at a time; what is written meanwhile does not wait
+	synced  [2]int64   // of output and results
+	old     []*os.File // of output, that are complete
 }
 
 // appender is a file that ends with something whole.
@@ -136,25 +139,32 @@ func (w *Writer) nextOutput() error {
 		return err
 	}
 	if w.output.f != nil {
-		if err := errors.Join(w.output.f.Sync(), w.output.f.Close()); err != nil {
-			_ = f.Close()
-			return err
-		}
+		w.old = append(w.old, w.output.f)
 	}
 	w.file++
-	w.output, w.synced[1] = appender{f: f}, 0
+	w.output = appender{f: f}
 	return nil
 }
 
 // Sync makes durable what was written: output before the results that name it.
 func (w *Writer) Sync() error {
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.sync()
-}
-
-func (w *Writer) sync() error {
-	for i, a := range []*appender{&w.output, &w.results} {
+	old, now := w.old, []appender{w.output, w.results}
+	w.old = nil
+	w.mu.Unlock()
+	for i, f := range old {
+		if err := f.Sync(); err != nil {
+			w.mu.Lock()
+			w.old = append(old[i:len(old):len(old)], w.old...)
+			w.mu.Unlock()
+			return fmt.Errorf("sync the journal: %w", err)
+		}
+		_ = f.Close()
+		w.synced[0] = 0
+	}
+	for i, a := range now {
 		if a.f == nil || w.synced[i] == a.size {
 			continue
 		}
@@ -168,9 +178,13 @@ func (w *Writer) sync() error {
 
 // Close syncs and ends it.
 func (w *Writer) Close() error {
+	err := w.Sync()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err := errors.Join(w.sync(), w.results.f.Close())
+	for _, f := range w.old {
+		_ = f.Close()
+	}
+	err = errors.Join(err, w.results.f.Close())
 	if w.output.f != nil {
 		err = errors.Join(err, w.output.f.Close())
 	}

@@ -1,0 +1,516 @@
+// Package worker is a process that runs the tasks of a sweep: it claims a batch,
+// records again what former holders of it have done, runs the rest by fork and exec,
+// several at once, and closes it (docs/sweeps.md).
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"berth/internal/sweep"
+	"berth/internal/sweep/claims"
+	"berth/internal/sweep/command"
+	"berth/internal/sweep/journal"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
+	"berth/jobs/store"
+)
+
+// Config says what a worker runs, and how.
+type Config struct {
+	Sweep *sweep.Sweep
+	Slots int      // tasks at once; 0 is what the sweep says
+	Env   []string // of every task
+	Beat  time.Duration
+	Log   func(format string, args ...any) // what a person may want to know
+}
+
+// round is the only one there is today.
+const round = 1
+
+// mostDeaths is how many workers may end under a task before it is set aside.
+const mostDeaths = 3
+
+// Times.
+const (
+	syncEvery = time.Second
+	grace     = 5 * time.Second // between TERM and KILL
+	ahead     = time.Second     // for which a worker has tasks waiting
+	slowest   = 2 * time.Second // between two looks for a batch, when others have all
+	fastest   = 20 * time.Millisecond
+)
+
+// ErrFenced is that the worker could not say for so long that it lives that others may
+// take what it has.
+var ErrFenced = errors.New("the heartbeat could not be written")
+
+type worker struct {
+	Config
+	me      uint32
+	dir     string
+	command *command.Template
+	journal *journal.Writer
+	board   *claims.Board
+	tasks   chan *task
+	ends    chan *batch  // of which all tasks have ended
+	mean    atomic.Int64 // of what tasks took, ns; 0 is not known yet
+	paths   sync.Map     // programs by their names
+	env     []string
+	done    atomic.Int64
+	failed  chan error // why it cannot go on
+	stop    context.CancelCauseFunc
+}
+
+// batch is one that is being run.
+type batch struct {
+	*claims.Held
+	left    atomic.Int64 // tasks without an end, and one while they are handed out
+	dropped atomic.Bool  // some were not run
+}
+
+type task struct {
+	command.Task
+	batch  *batch
+	deaths uint8
+}
+
+// Run works until every task of the sweep has a result, or ctx ends: then what runs
+// is ended, and what it had is given back.
+func Run(ctx context.Context, c Config) error {
+	if c.Slots == 0 {
+		c.Slots = max(c.Sweep.Spec.Slots, 1)
+	}
+	if c.Log == nil {
+		c.Log = func(string, ...any) {}
+	}
+	w := &worker{Config: c, tasks: make(chan *task, c.Sweep.Spec.Batch), ends: make(chan *batch, 64), failed: make(chan error, 1)}
+	var err error
+	if w.command, err = c.Sweep.Command(); err != nil {
+		return err
+	}
+	if w.me, w.dir, err = c.Sweep.NewWorker(); err != nil {
+		return fmt.Errorf("begin a worker: %w", err)
+	}
+	self := lease.Self()
+	if err := w.record(claims.WorkerFile, self); err != nil {
+		return err
+	}
+	if err := store.Beat(w.dir, 0, time.Now()); err != nil {
+		return err
+	}
+	if w.journal, err = journal.Create(w.dir); err != nil {
+		return err
+	}
+	watch := &claims.Watcher{Dir: c.Sweep.WorkerDir, Me: self, Patience: lease.PatienceFor(c.Beat)}
+	w.board = claims.New(c.Sweep.Round(), w.me, watch.Gone)
+	w.env = append(c.Env[:len(c.Env):len(c.Env)], "BERTH_SWEEP="+c.Sweep.Spec.Name)
+	return w.work(ctx)
+}
+
+func (w *worker) record(name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = store.CreateOnce(filepath.Join(w.dir, name), append(b, '\n'))
+	return err
+}
+
+// work runs the slots and what stands beside them.
+func (w *worker) work(ctx context.Context) error {
+	ctx, w.stop = context.WithCancelCause(ctx)
+	defer w.stop(nil)
+	beside, end := context.WithCancel(context.Background())
+	var helpers, slots, closing sync.WaitGroup
+	helpers.Go(func() { w.beat(beside) })
+	helpers.Go(func() { w.sync(beside, ctx) })
+	closing.Go(w.close)
+	for range w.Slots {
+		slots.Go(func() { w.slot(ctx) })
+	}
+	err := w.claim(ctx)
+	close(w.tasks)
+	slots.Wait()
+	close(w.ends)
+	closing.Wait()
+	end()
+	helpers.Wait()
+	select {
+	case failed := <-w.failed:
+		err = errors.Join(failed, err)
+	default:
+	}
+	err = errors.Join(err, w.journal.Close())
+	if errors.Is(context.Cause(ctx), ErrFenced) {
+		return errors.Join(ErrFenced, err)
+	}
+	return errors.Join(err, w.record(claims.EndFile, map[string]any{"version": 1, "tasks": w.done.Load(), "time": time.Now().UTC()}))
+}
+
+// fail ends the worker: nothing that it does can be recorded.
+func (w *worker) fail(err error) {
+	select {
+	case w.failed <- err:
+	default:
+	}
+	w.stop(err)
+}
+
+// beat says that it lives. Where that was not possible for 12 beats, others may soon
+// take what it has: its tasks are ended.
+func (w *worker) beat(ctx context.Context) {
+	every := lease.BeatOf(w.Beat)
+	last := time.Now()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+		if err := store.Beat(w.dir, n, time.Now()); err == nil {
+			last = time.Now()
+		} else if time.Since(last) > 12*every {
+			w.Log("the heartbeat could not be written for %s: %v", time.Since(last).Round(time.Second), err)
+			w.stop(ErrFenced)
+			return
+		}
+	}
+}
+
+// sync makes results durable now and then, and sees that the sweep was cancelled.
+func (w *worker) sync(ctx, run context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(syncEvery):
+		}
+		if err := w.journal.Sync(); err != nil {
+			w.fail(err)
+			return
+		}
+		if run.Err() == nil && w.Sweep.Cancelled() {
+			w.Log("the sweep was cancelled")
+			w.stop(context.Canceled)
+		}
+	}
+}
+
+// claim takes batches and hands their tasks out, until there are no more.
+func (w *worker) claim(ctx context.Context) error {
+	from := int(w.me-1) * 61 // workers begin apart from each other
+	pause := fastest
+	for w.hungry(ctx) {
+		h, open, err := w.board.Next(from)
+		if err != nil {
+			return err
+		}
+		if h == nil && open == 0 {
+			return nil
+		}
+		if h == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+				pause = min(2*pause, slowest)
+			}
+			continue
+		}
+		pause = fastest
+		from = (int(h.Lo)-1)/w.Sweep.Spec.Batch + 1
+		if err := w.hand(ctx, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hungry waits until what was claimed will be begun within a moment, and tells whether
+// there is to be more. A claim takes some writes to a disk, which tasks do not wait for.
+func (w *worker) hungry(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		queued := int64(len(w.tasks))
+		if mean := w.mean.Load(); queued == 0 || mean > 0 && queued*mean/int64(w.Slots) < int64(ahead) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(ahead / 50):
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// took notes how long a task took.
+func (w *worker) took(d time.Duration) {
+	mean := w.mean.Load()
+	if mean == 0 {
+		mean = int64(d)
+	}
+	w.mean.Store(max(mean+(int64(d)-mean)/16, 1))
+}
+
+// hand runs a batch: first what former holders have done is recorded again.
+func (w *worker) hand(ctx context.Context, h *claims.Held) error {
+	b := &batch{Held: h}
+	b.left.Store(1)
+	past, err := w.former(h)
+	if err != nil {
+		return err
+	}
+	var last []*task // under which workers have ended
+	err = w.Sweep.Tasks(int(h.Lo), int(h.Hi), func(t command.Task) error {
+		p := past[uint32(t.Number)]
+		if p != nil && p.result != nil {
+			r := *p.result
+			r.Kind, r.Generation = journal.Adopted, uint16(h.Generation)
+			return w.journal.Add(r)
+		}
+		n := &task{Task: t, batch: b}
+		if p != nil && p.deaths > 0 {
+			n.deaths = p.deaths
+			last = append(last, n)
+			return nil
+		}
+		return w.give(ctx, n)
+	})
+	for _, t := range last {
+		if err != nil {
+			break
+		}
+		if t.deaths >= mostDeaths {
+			w.Log("task %d is set aside: it killed its worker %d times", t.Number, t.deaths)
+			err = w.journal.Add(journal.Record{Kind: journal.End, State: journal.SetAside, Round: round, Generation: uint16(h.Generation),
+				Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me})
+			continue
+		}
+		err = w.give(ctx, t)
+	}
+	if err != nil {
+		b.dropped.Store(true)
+	}
+	w.ended(b)
+	return err
+}
+
+// give waits for a slot.
+func (w *worker) give(ctx context.Context, t *task) error {
+	if ctx.Err() != nil || t.batch.dropped.Load() {
+		t.batch.dropped.Store(true)
+		return nil
+	}
+	t.batch.left.Add(1)
+	select {
+	case w.tasks <- t:
+	case <-ctx.Done():
+		t.batch.left.Add(-1)
+		t.batch.dropped.Store(true)
+	}
+	return nil
+}
+
+// past is what former holders have recorded of a task.
+type past struct {
+	result     *journal.Record
+	started    bool
+	deaths     uint8
+	generation uint16
+}
+
+// former reads the results of those who had the batch before. What one of them has
+// begun and not ended, it may have ended by.
+func (w *worker) former(h *claims.Held) (map[uint32]*past, error) {
+	all := map[uint32]*past{}
+	seen := map[uint32]bool{}
+	for _, f := range h.Former {
+		if seen[f] || f == w.me {
+			continue
+		}
+		seen[f] = true
+		open := map[uint32]uint8{} // that it has begun: their deaths until then
+		_, err := journal.Read(filepath.Join(w.Sweep.WorkerDir(f), journal.ResultsFile), 0, func(r journal.Record) {
+			if r.Task < h.Lo || r.Task > h.Hi || r.Round != round || int(r.Generation) >= h.Generation {
+				return
+			}
+			p := all[r.Task]
+			if p == nil {
+				p = &past{}
+				all[r.Task] = p
+			}
+			switch r.Kind {
+			case journal.Start:
+				open[r.Task] = r.Deaths
+			case journal.Tried:
+				delete(open, r.Task)
+			case journal.End, journal.Adopted:
+				delete(open, r.Task)
+				if p.result == nil || r.Generation > p.generation {
+					p.result, p.generation = &r, r.Generation
+				}
+			}
+		})
+		if errors.Is(err, journal.ErrDamaged) {
+			w.Log("%v; tasks behind that run again", err)
+		} else if err != nil {
+			return nil, err
+		}
+		for t, deaths := range open {
+			all[t].deaths = max(all[t].deaths, deaths+1)
+		}
+		// They are to be there when the batch is closed, too.
+		if err := disk.SyncFile(filepath.Join(w.Sweep.WorkerDir(f), journal.ResultsFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// ended counts the end of a task.
+func (w *worker) ended(b *batch) {
+	if b.left.Add(-1) == 0 {
+		w.ends <- b
+	}
+}
+
+// close closes or gives back the batches whose tasks have ended, those that wait with
+// one sync.
+func (w *worker) close() {
+	for b := range w.ends {
+		all := []*batch{b}
+		for more := true; more; {
+			select {
+			case b, ok := <-w.ends:
+				if more = ok; ok {
+					all = append(all, b)
+				}
+			default:
+				more = false
+			}
+		}
+		if err := w.journal.Sync(); err != nil {
+			w.fail(err)
+			continue
+		}
+		for _, b := range all {
+			end := b.Close
+			if b.dropped.Load() {
+				end = b.Release
+			}
+			if lost, err := end(); err != nil {
+				w.fail(err)
+			} else if lost {
+				w.Log("tasks %d to %d were taken over by another worker", b.Lo, b.Hi)
+			}
+		}
+	}
+}
+
+// slot runs one task after the other.
+func (w *worker) slot(ctx context.Context) {
+	q, err := run.NewQuick()
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	defer q.Close()
+	for t := range w.tasks {
+		if err := w.run(ctx, q, t); err != nil {
+			t.batch.dropped.Store(true)
+			w.fail(fmt.Errorf("record task %d: %w", t.Number, err))
+		}
+		w.ended(t.batch)
+	}
+}
+
+// run runs a task. An error is that it could not be recorded.
+func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
+	if ctx.Err() != nil {
+		t.batch.dropped.Store(true)
+		return nil
+	}
+	r := journal.Record{Kind: journal.Start, State: journal.Running, Round: round, Generation: uint16(t.batch.Generation), Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
+	if err := w.journal.Add(r); err != nil {
+		return err
+	}
+	out := &keeper{w: w.journal, task: r.Task, generation: r.Generation}
+	end, err := w.start(ctx, q, t, out)
+	r.Kind, r.Took = journal.End, time.Since(r.Began)
+	if err != nil {
+		r.State, r.Code = journal.NoStart, 126
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+			r.Code = 127
+		}
+		if err := out.add(2, []byte("berth: "+err.Error()+"\n")); err != nil {
+			return err
+		}
+	} else {
+		r.Code, r.Signal, r.CPU, r.Memory = uint8(end.Exit.Code), uint8(end.Exit.Signal), end.CPU, end.Memory
+		r.State = stateOf(end)
+	}
+	if err := errors.Join(end.Err, out.flush()); err != nil {
+		return err
+	}
+	r.Output = out.last
+	w.took(r.Took)
+	if end.Stopped {
+		r.Kind = journal.Tried // it is to run again, and is not to blame
+		t.batch.dropped.Store(true)
+		if errors.Is(context.Cause(ctx), ErrFenced) {
+			return nil // it says nothing more
+		}
+	}
+	w.done.Add(1)
+	return w.journal.Add(r)
+}
+
+func stateOf(end run.QuickEnd) journal.State {
+	switch {
+	case end.TimedOut:
+		return journal.TimedOut
+	case end.Exit.Signal != 0:
+		return journal.Killed
+	case end.Exit.Code != 0:
+		return journal.Failed
+	}
+	return journal.OK
+}
+
+// start runs the task's command.
+func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) (run.QuickEnd, error) {
+	argv, err := w.command.Command(t.Task)
+	if err != nil {
+		return run.QuickEnd{}, err
+	}
+	path, err := w.program(argv[0])
+	if err != nil {
+		return run.QuickEnd{}, err
+	}
+	env := append(w.env[:len(w.env):len(w.env)], t.Env()...)
+	return q.Run(ctx, run.QuickCmd{Path: path, Argv: argv, Env: env, Dir: w.Sweep.Spec.Workdir, Limit: w.Sweep.Spec.Limit, Grace: grace, Output: out.add})
+}
+
+// program finds a program by PATH, once.
+func (w *worker) program(name string) (string, error) {
+	if p, ok := w.paths.Load(name); ok {
+		return p.(string), nil
+	}
+	path := name
+	if !strings.Contains(name, "/") {
+		var err error
+		if path, err = exec.LookPath(name); err != nil {
+			return "", err
+		}
+	}
+	w.paths.Store(name, path)
+	return path, nil
+}

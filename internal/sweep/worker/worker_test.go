@@ -1,0 +1,301 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"berth/internal/sweep"
+	"berth/internal/sweep/claims"
+	"berth/internal/sweep/command"
+	"berth/internal/sweep/journal"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
+
+	"golang.org/x/sys/unix"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// made is a sweep of so many tasks, with a parameter n.
+func made(t testing.TB, tasks, workers int, words ...string) *sweep.Sweep {
+	t.Helper()
+	id, err := ids.New()
+	must(t, err)
+	s, err := sweep.Create(t.TempDir(), sweep.Spec{ID: id, Name: "s", Words: words, Script: len(words) == 1, Slots: 2, Workdir: t.TempDir()}, workers, nil, func(add func(command.Task) error) error {
+		for n := range tasks {
+			task := command.Task{Number: n + 1, Params: []command.Param{{Name: "n", Text: fmt.Sprint(n + 1)}}}
+			task.ID[15], task.ID[14] = byte(n), byte(n>>8)
+			if err := add(task); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	must(t, err)
+	return s
+}
+
+func config(t testing.TB, s *sweep.Sweep) Config {
+	return Config{Sweep: s, Env: []string{"PATH=" + os.Getenv("PATH")}, Log: t.Logf}
+}
+
+// output is what a task has written, with the exit code.
+func output(t *testing.T, s *sweep.Sweep, f *journal.Fold, task uint32) (text string, code int) {
+	t.Helper()
+	_, r, err := f.Record(task, s.WorkerDir)
+	must(t, err)
+	if r == nil {
+		return "nothing", -1
+	}
+	var b strings.Builder
+	must(t, journal.Output(s.WorkerDir(r.Worker), task, r.Output, func(f journal.Frame) error {
+		fmt.Fprintf(&b, "%d:%s", f.Stream, f.Data)
+		return nil
+	}))
+	return b.String(), int(r.Code)
+}
+
+func TestRun(t *testing.T) {
+	s := made(t, 20, 1, `echo out {n} "$BERTH_TASK_NUMBER" $BERTH_PARAM_n; echo err >&2; [ {n} != 7 ] || exit 3; [ {n} != 8 ] || kill -9 $$`)
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	if f.Done() != 20 || f.Count(journal.OK) != 18 || f.State(7) != journal.Failed || f.State(8) != journal.Killed {
+		t.Errorf("%d done, %d ok, %v, %v", f.Done(), f.Count(journal.OK), f.State(7), f.State(8))
+	}
+	if text, code := output(t, s, f, 7); text != "1:out 7 7 7\n2:err\n" || code != 3 {
+		t.Errorf("%q %d", text, code)
+	}
+	// Nothing is left: another worker ends at once.
+	must(t, Run(t.Context(), config(t, s)))
+	f, err = s.Fold()
+	must(t, err)
+	if _, r, err := f.Record(7, s.WorkerDir); err != nil || r.Worker != 1 {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+func TestPrograms(t *testing.T) {
+	for program, want := range map[string]int{"no-such-program": 127, "/": 126, "/no/such": 127} {
+		s := made(t, 1, 1, program, "{n}")
+		must(t, Run(t.Context(), config(t, s)))
+		f, err := s.Fold()
+		must(t, err)
+		if text, code := output(t, s, f, 1); code != want || f.State(1) != journal.NoStart || !strings.HasPrefix(text, "2:berth: ") {
+			t.Errorf("%s: %d %q", program, code, text)
+		}
+	}
+}
+
+// Several workers at once: each task is run once.
+func TestWorkers(t *testing.T) {
+	s := made(t, 120, 3, `echo {n} >>../ran.$$; cat /dev/null`)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if err := Run(t.Context(), config(t, s)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 120 {
+		t.Errorf("%d of 120", f.Count(journal.OK))
+	}
+	ran := map[string]int{}
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(s.Spec.Workdir), "ran.*"))
+	must(t, err)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		must(t, err)
+		for line := range strings.Lines(string(b)) {
+			ran[line]++
+		}
+	}
+	for line, n := range ran {
+		if n != 1 {
+			t.Errorf("%q ran %d times", line, n)
+		}
+	}
+	if len(ran) != 120 {
+		t.Errorf("%d ran", len(ran))
+	}
+}
+
+// A worker that is stopped gives back what it has, and blames no task; the next one
+// goes on where it was.
+func TestStopped(t *testing.T) {
+	s := made(t, 4, 1, `if [ {n} = 2 ] && ! [ -e gone ]; then touch here; sleep 600; fi; echo {n}`)
+	c := config(t, s)
+	c.Slots = 1
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(s.Spec.Workdir, "here")); err == nil {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	must(t, Run(ctx, c))
+	must(t, os.WriteFile(filepath.Join(s.Spec.Workdir, "gone"), nil, 0o600))
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 1 || f.State(1) != journal.OK {
+		t.Errorf("%d", f.Done())
+	}
+	must(t, Run(t.Context(), c))
+	f, err = s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 4 {
+		t.Errorf("%d of 4", f.Count(journal.OK))
+	}
+	if _, r, err := f.Record(2, s.WorkerDir); err != nil || r.Deaths != 0 {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// died is a worker that has recorded these starts and ends, and is gone.
+func died(t *testing.T, s *sweep.Sweep, deaths uint8, ends, starts []uint32) {
+	t.Helper()
+	n, dir, err := s.NewWorker()
+	must(t, err)
+	w, err := journal.Create(dir)
+	must(t, err)
+	var h *claims.Held
+	board := claims.New(s.Round(), n, func(uint32) bool { return true })
+	h, _, err = board.Next(0)
+	must(t, err)
+	if h == nil {
+		t.Fatal("nothing to claim")
+	}
+	for _, task := range starts {
+		must(t, w.Add(journal.Record{Kind: journal.Start, Round: 1, Generation: uint16(h.Generation), Task: task, Deaths: deaths, Worker: n}))
+	}
+	for _, task := range ends {
+		must(t, w.Add(journal.Record{Kind: journal.End, State: journal.Failed, Code: 42, Round: 1, Generation: uint16(h.Generation), Task: task, Worker: n}))
+	}
+	must(t, w.Close())
+	must(t, os.WriteFile(filepath.Join(dir, claims.EndFile), nil, 0o600))
+}
+
+// What a worker that is gone has done is taken over and not run again; a task under
+// which three have ended is set aside.
+func TestTakeOver(t *testing.T) {
+	s := made(t, 5, 1, `echo {n}`)
+	s.Spec.Batch = 5
+	died(t, s, 0, []uint32{1}, []uint32{1, 3, 4})
+	died(t, s, 1, nil, []uint32{3})
+	died(t, s, 2, nil, []uint32{3})
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	if f.State(1) != journal.Failed || f.State(3) != journal.SetAside || f.Count(journal.OK) != 3 {
+		t.Errorf("%v %v, %d ok", f.State(1), f.State(3), f.Count(journal.OK))
+	}
+	if w, r, err := f.Record(1, s.WorkerDir); err != nil || w != 4 || r.Kind != journal.Adopted || r.Worker != 1 || r.Code != 42 || r.Generation != 4 {
+		t.Errorf("%d %+v %v", w, r, err)
+	}
+	if _, r, err := f.Record(4, s.WorkerDir); err != nil || r.Deaths != 1 {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// A process that was killed: its batch is another's when its beat was silent.
+func TestKilled(t *testing.T) {
+	s := made(t, 3, 1, `echo {n}`)
+	s.Spec.Batch = 3
+	died(t, s, 0, nil, []uint32{2})
+	dir := s.WorkerDir(1)
+	must(t, os.Remove(filepath.Join(dir, claims.EndFile)))
+	me := lease.Self()
+	w := &worker{Config: Config{}, dir: dir}
+	must(t, w.record(claims.WorkerFile, lease.Process{Host: me.Host, BootID: me.BootID, PID: 1 << 22, Start: "1"}))
+	c := config(t, s)
+	c.Beat = 20 * time.Millisecond
+	must(t, Run(t.Context(), c))
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 3 {
+		t.Errorf("%d of 3", f.Count(journal.OK))
+	}
+}
+
+// Much output: the head and the tail of each stream are kept.
+func TestMuch(t *testing.T) {
+	s := made(t, 1, 1, `head -c 30000000 /dev/zero | tr '\0' a; echo; echo end; printf 'no line end' >&2`)
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	text, _ := output(t, s, f, 1)
+	if len(text) > 10<<20 || !strings.Contains(text, "\n[berth: 20562") || !strings.Contains(text, "a\nend\n2:no line end") {
+		t.Errorf("%d bytes, ending in %q", len(text), text[max(0, len(text)-80):])
+	}
+}
+
+func TestCancel(t *testing.T) {
+	s := made(t, 2, 1, `sleep 600`)
+	must(t, s.Cancel())
+	done := make(chan error, 1)
+	go func() { done <- Run(t.Context(), config(t, s)) }()
+	must(t, <-done)
+	f, err := s.Fold()
+	must(t, err)
+	if f.Done() != 0 {
+		t.Errorf("%d done", f.Done())
+	}
+}
+
+// ownCPU is the CPU time of this process, without that of tasks.
+func ownCPU(b *testing.B) time.Duration {
+	var u unix.Rusage
+	must(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkBare is what a fork and an exec alone take.
+func BenchmarkBare(b *testing.B) {
+	q, err := run.NewQuick()
+	must(b, err)
+	defer q.Close()
+	before, n := ownCPU(b), 0
+	for b.Loop() {
+		_, err := q.Run(b.Context(), run.QuickCmd{Path: "/bin/true", Argv: []string{"/bin/true"}})
+		must(b, err)
+		n++
+	}
+	b.ReportMetric(float64((ownCPU(b)-before).Microseconds())/float64(n), "own-µs/op")
+}
+
+// BenchmarkWorker is what a task takes with all that is recorded of it; compare with
+// BenchmarkBare.
+func BenchmarkWorker(b *testing.B) {
+	n := b.N
+	s := made(b, n, 1, "/bin/true")
+	c := config(b, s)
+	c.Slots = 1
+	before := ownCPU(b)
+	b.ResetTimer()
+	must(b, Run(b.Context(), c))
+	b.StopTimer()
+	b.ReportMetric(float64((ownCPU(b)-before).Microseconds())/float64(n), "own-µs/op")
+	f, err := s.Fold()
+	must(b, err)
+	if f.Count(journal.OK) != n {
+		b.Fatalf("%d of %d", f.Count(journal.OK), n)
+	}
+}
