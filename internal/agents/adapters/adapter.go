@@ -181,7 +181,7 @@ func Parse(file, name string, text []byte) (*Adapter, error) {
 	if err := secrets.Refuse(file, plain, "adapters are recorded with each job"); err != nil {
 		return nil, err
 	}
-	doc, err := strict.Decode(file, text, strict.TOML)
+	doc, err := strict.DecodeTOML(file, text)
 	if err != nil {
 		return nil, err
 	}

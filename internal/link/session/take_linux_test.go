@@ -86,10 +86,10 @@ func connected(t *testing.T) (command, guest *net.TCPConn, descriptor int) {
 	}
 	command, guest = a.(*net.TCPConn), b.(*net.TCPConn)
 	t.Cleanup(func() { _, _ = command.Close(), guest.Close() })
-	return command, guest, number(t, guest)
+	return command, guest, descriptorOf(t, guest)
 }
 
-func number(t *testing.T, c syscall.Conn) (fd int) {
+func descriptorOf(t *testing.T, c syscall.Conn) (fd int) {
 	t.Helper()
 	raw, err := c.SyscallConn()
 	if err == nil {
@@ -143,7 +143,7 @@ func TestNotTaken(t *testing.T) {
 	defer func() { _, _ = syscall.Close(pair[0]), syscall.Close(pair[1]) }()
 	g := offers(t)
 	_, _, fd := connected(t)
-	for i, descriptor := range []int{fd, number(t, r), number(t, datagrams), pair[0], 1 << 20} {
+	for i, descriptor := range []int{fd, descriptorOf(t, r), descriptorOf(t, datagrams), pair[0], 1 << 20} {
 		if g.offer(descriptor) {
 			t.Fatalf("%d: it was taken", i)
 		}

@@ -59,7 +59,7 @@ func checkName(name string) error {
 // Read reads a sweep.toml; file names it in errors, and what it names is relative
 // to its directory.
 func Read(file string, data []byte) (*Sweep, error) {
-	doc, err := strict.Decode(file, data, strict.TOML)
+	doc, err := strict.DecodeTOML(file, data)
 	if err != nil {
 		return nil, err
 	}
