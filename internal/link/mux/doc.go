@@ -26,7 +26,11 @@
 // was connected for a while. [Link] is what a client has: it connects to the
 // holder's socket, or starts one. There, the client says in a line what it
 // wants, is answered in lines that are [keeper.Report]s, and behind the last of
-// them the conversation begins. The far command's words and variables come to
+// them the conversation begins. A way to the far side and back may take as long as
+// a command, so the client's first word stands behind its line already, and a
+// request for the keeper is sent while the link is still being opened. What makes
+// an effect is sent when the keeper has answered, so that a link that breaks before
+// has done nothing. The far command's words and variables come to
 // the holder over its standard input: no process list shows them.
 //
 // # Much data

@@ -151,8 +151,9 @@ func (l Link) ask(ctx context.Context, req request, start bool) (*client, *answe
 			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the connection to the environment's keeper ends as soon as it is open",
 				Hint: "see " + filepath.Join(l.Dir, fileLog)}
 		}
-		if err := l.start(ctx); err != nil {
-			return nil, nil, err
+		conn, a, err = l.start(ctx, func() (*client, *answer, error) { return l.tryAsk(ctx, path, req) })
+		if err != nil || conn != nil {
+			return conn, a, err
 		}
 	}
 }
@@ -270,26 +271,33 @@ func (c *client) CloseWrite() error {
 	return nil
 }
 
-// start starts a holder and waits until that can be asked, or until the link of
-// another one is open that was first.
-func (l Link) start(ctx context.Context) error {
+// start starts a holder and asks it, or waits until the link of another one is open
+// that was first; then nothing is returned.
+func (l Link) start(ctx context.Context, ask func() (*client, *answer, error)) (*client, *answer, error) {
 	out, err := l.detach(ctx)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	defer func() { _ = out.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = out.Close() })
 	defer stop()
 	c := &client{File: out}
-	_, err = c.answer(l.Progress)
+	a, err := c.answer(l.Progress)
+	if err == nil && a.Listens {
+		conn, a, aerr := ask()
+		if !errors.Is(aerr, errNoHolder) {
+			return conn, a, aerr
+		}
+		_, err = c.answer(nil) // it ended before it could be asked, and says why
+	}
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	case errors.Is(err, errNoHolder):
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the holder of the connection to the environment's keeper ended before that was open",
+		return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "the holder of the connection to the environment's keeper ended before that was open",
 			Hint: "see " + filepath.Join(l.Dir, fileLog)}
 	}
-	return err
+	return nil, nil, err
 }
 
 // detach starts a holder; what it says of its opening is read from out.
