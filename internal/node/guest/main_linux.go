@@ -82,8 +82,10 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	// directories that others cannot enter.
 	syscall.Umask(0o022)
 	noCore()
-	// It shares its memory with the task, and it has little to do.
-	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	// It shares its memory with the task, and it has little to do. A second thread would
+	// wake up with every frame and every end of a stream, just when the command wants the
+	// processors.
+	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
 	makeThreads()
 
