@@ -114,7 +114,7 @@ func (c *connection) call(ready func(func(fd uintptr) bool) error, number uintpt
 	}
 	failed := ready(func(fd uintptr) bool {
 		n, err = socketCall(number, fd, p, flags)
-		return err != unix.EAGAIN
+		return !errors.Is(err, unix.EAGAIN)
 	})
 	if failed != nil {
 		err = failed
