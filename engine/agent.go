@@ -3,9 +3,12 @@ package engine
 import "berth/jobs"
 
 // settleAgent refuses to switch off an agent's own sandbox where nothing else is around
-// it, unless the task says so itself.
+// it, unless the task says so itself, and what is not watched in ranks.
 func settleAgent(s *jobs.Spec) error {
-	a := s.Agent
+	a, c := s.Agent, s.Caps
+	if s.Resources.Tasks > 1 && (a != nil || c.Turns > 0 || c.Wall > 0 || c.Idle > 0 || c.Output > 0) {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "agents and their caps are not available with ntasks above 1", Hint: "leave one of them out"}
+	}
 	if a == nil || !s.Can().Bare || a.Sandbox == "" || a.OwnSandbox != nil {
 		return nil
 	}

@@ -1,5 +1,7 @@
 package jobs
 
+import "strings"
+
 // Agent is what a job has of the adapter of its agent: what the node needs to read its
 // events and to understand its end. It holds no secret. As a task file has it, it is the
 // name and what the task wants, and the configuration settles the rest.
@@ -53,6 +55,23 @@ type AgentUse struct {
 	Text    int `json:"text_lines,omitempty"`
 	Unknown int `json:"unknown_events,omitempty"`
 	Long    int `json:"long_lines,omitempty"`
+}
+
+// String says it in one line: "4 turns, 12 calls of tools, 34k tokens, 0.05 USD".
+func (u *AgentUse) String() string {
+	calls := 0
+	for _, t := range u.Tools {
+		calls += t.Calls
+	}
+	s := plural(int64(u.Turns), "turn") + ", " + plural(int64(calls), "tool call")
+	if u.Usage != nil {
+		_, spent, _ := strings.Cut(u.Usage.String(), ", ")
+		s += ", " + spent
+	}
+	if len(u.Denied) > 0 {
+		s += ", was denied " + strings.Join(u.Denied, ", ")
+	}
+	return s
 }
 
 // ToolUse is how often a tool was called, and for how long in all.

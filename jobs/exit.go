@@ -69,6 +69,7 @@ type ExitRecord struct {
 	// NetworkUse is what it did with a network that is judged; nil is that there was no judge.
 	NetworkUse *NetworkUse `json:"network_use,omitempty"`
 	Usage      *Usage      `json:"usage,omitempty"` // of models; nil where the broker had no request
+	Agent      *AgentUse   `json:"agent,omitempty"` // nil where its events were not read
 	Notes      []string    `json:"notes,omitempty"` // limits dropped, programs chosen
 }
 

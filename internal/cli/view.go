@@ -77,6 +77,7 @@ type jobJSON struct {
 	MaxRSS        jobs.Bytes       `json:"max_rss_bytes,omitempty"`
 	Peak          jobs.Bytes       `json:"memory_peak_bytes,omitempty"`
 	Usage         *jobs.Usage      `json:"usage,omitempty"` // of models
+	Agent         *jobs.AgentUse   `json:"agent,omitempty"` // by its own events
 	Notes         []string         `json:"notes,omitempty"`
 	// Unfollowed says what could not be submitted: the job may need an action of
 	// the user to go on.
@@ -177,7 +178,7 @@ func viewJSON(v engine.View) jobJSON {
 		if !x.Started.IsZero() {
 			j.Started = &x.Started
 		}
-		j.Overlay, j.Usage = x.Overlay, x.Usage
+		j.Overlay, j.Usage, j.Agent = x.Overlay, x.Usage, x.Agent
 		j.Done, j.Artifacts, j.OOMKills, j.MaxRSS = x.Done, x.Artifacts, x.OOMKills, x.MaxRSS
 		j.Peak, j.ArtifactFiles, j.ArtifactBytes, j.LeftOut, j.Kept = x.Peak, x.ArtifactFiles, x.ArtifactBytes, x.LeftOut, x.Kept
 		j.Notes = append(j.Notes, x.Notes...)
@@ -390,6 +391,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 	}
 	if j.MaxRSS > 0 {
 		add("peak memory", jobs.Bytes(j.MaxRSS.MiB()*int64(jobs.MiB)).String())
+	}
+	if j.Agent != nil {
+		add("agent", j.Agent.String())
 	}
 	if j.Usage != nil {
 		add("models", j.Usage.String())

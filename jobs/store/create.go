@@ -53,6 +53,8 @@ const (
 	FileDoneStderr = "done.stderr"
 	// FileEvents is what happened, one JSON object a line, by the runner.
 	FileEvents = "events.jsonl"
+	// FileTranscript is what the agent said of its work, by the runner, see package agents.
+	FileTranscript = "transcript.jsonl"
 )
 
 // New is a job about to be recorded, with its first attempt.

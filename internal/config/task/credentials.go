@@ -29,7 +29,11 @@ func credentials(v strict.Value) (out []jobs.Credential) {
 }
 
 func caps(t *strict.Reader, p *jobs.Place) {
-	t.Synonyms("max_requests", "requests", "max_turns")
+	t.Synonyms("max_requests", "requests")
+	t.Synonyms("max_turns", "turns", "max_steps")
+	t.Synonyms("max_wall", "wall", "time", "max_time")
+	t.Synonyms("max_idle", "idle")
+	t.Synonyms("max_output", "output")
 	t.Synonyms("max_tokens", "tokens")
 	t.Synonyms("models", "model")
 	t.Synonyms("server_tools", "tools")

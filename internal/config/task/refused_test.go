@@ -87,8 +87,8 @@ hint: name a job, or ok:JOB, any:JOB or notok:JOB; several stand behind commas`}
 	{`agent.model = "x"`, "fix.md:4: agent.model is for an agent that berth knows, and [agent] names none\nhint: add use, such as use = \"claude\""},
 	{"agent.own_sandbox = true", "fix.md:4: agent.own_sandbox is for an agent that berth knows, and [agent] names none\nhint: add use, such as use = \"claude\""},
 	{`agent.effort = "x"`, `fix.md:4: key "effort" in [agent] is not supported by this version of berth: it is not built yet`},
-	{"agent.max_turns = 3", `fix.md:4: key "max_turns" in [agent] stands in [caps]: max_requests, max_tokens, max_usd`},
-	{"agent.max_cost = 3", `fix.md:4: key "max_cost" in [agent] stands in [caps]: max_requests, max_tokens, max_usd`},
+	{"agent.max_turns = 3", `fix.md:4: key "max_turns" in [agent] stands in [caps]: max_turns, max_tokens, max_usd`},
+	{"agent.max_cost = 3", `fix.md:4: key "max_cost" in [agent] stands in [caps]: max_turns, max_tokens, max_usd`},
 	{`agent.adapter = "claude"`, `fix.md:4: unknown key "adapter" in [agent]: did you mean "use"?`},
 	{"agent.commnd = 1", `fix.md:4: unknown key "commnd" in [agent]: did you mean "command"?`},
 	{"[terminal]\ndone = [\"x\"]", `fix.md:5: unknown key "done" in [terminal]: did you mean "done" outside of any table?`},
@@ -203,7 +203,7 @@ hint: move [credentials.NAME] there; a task names it: credentials = ["NAME"]`},
 	{"[caps]\nmax_usd = 1\nmax_budget_usd = 1", `fix.md:6: caps.max_budget_usd is said twice: here and as max_usd
 hint: leave it out`},
 	{"[caps]\nmax_tokens = 0", `fix.md:5: caps.max_tokens must be from 1 to 1099511627776, found 0`},
-	{"[agent.caps]\nx = 1", `fix.md:4: key "caps" in [agent] stands in [caps]: max_requests, max_tokens, max_usd`},
+	{"[agent.caps]\nx = 1", `fix.md:4: key "caps" in [agent] stands in [caps]: max_turns, max_tokens, max_usd`},
 }
 
 // said is an error as a person sees it.

@@ -83,7 +83,7 @@ func results(t *strict.Reader) jobs.ResultLimits {
 
 func agent(t *strict.Reader) (jobs.Command, *jobs.Agent) {
 	t.Later("it is not built yet", "base_url", "effort", "tools", "mcp", "permissions", "session")
-	t.Refuse("stands in [caps]: max_requests, max_tokens, max_usd", "max_turns", "max_cost", "max_tokens", "max_usd", "max_budget_usd", "caps")
+	t.Refuse("stands in [caps]: max_turns, max_tokens, max_usd", "max_turns", "max_cost", "max_tokens", "max_usd", "max_budget_usd", "caps")
 	t.Synonyms("command", "cmd", "run", "argv", "exec")
 	t.Synonyms("use", "adapter", "agent", "name")
 	t.Synonyms("own_sandbox", "sandbox")

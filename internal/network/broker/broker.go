@@ -149,6 +149,9 @@ func (c *credential) send(r *http.Request) (*http.Response, error) {
 // Usage is what models were asked for so far.
 func (b *Broker) Usage() jobs.Usage { return b.meter.usage() }
 
+// Busy is how many requests are under way.
+func (b *Broker) Busy() int { return len(b.flights) }
+
 // Close ends connections that are not in use.
 func (b *Broker) Close() {
 	for _, c := range b.list {

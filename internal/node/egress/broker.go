@@ -81,6 +81,14 @@ func (e *Egress) Usage() *jobs.Usage {
 	return nil
 }
 
+// Busy is how many requests of credentials are under way.
+func (e *Egress) Busy() int {
+	if e == nil || e.broker == nil {
+		return 0
+	}
+	return e.broker.Busy()
+}
+
 // dialUpstream connects to the server of a credential.
 func (e *Egress) dialUpstream(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	return e.judge.Dial(ctx, jobs.PhaseCredentials, host, port)

@@ -12,7 +12,7 @@ func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
 		OOMKills: r.oomKills(), MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts,
 		ArtifactFiles: out.artFiles, ArtifactBytes: out.artBytes, LeftOut: out.leftOut, Kept: out.keptTree}
 	rec.Image, rec.Overlay, rec.NetworkUse = r.image, r.use, r.egress.Load().Close()
-	rec.Usage = r.egress.Load().Usage()
+	rec.Usage, rec.Agent = r.egress.Load().Usage(), out.agent
 	rec.Peak = r.cgroupPeak(rec.OOMKills)
 	w := r.stop.Why()
 	switch {

@@ -40,6 +40,7 @@ type outcome struct {
 	artBytes  jobs.Bytes
 	leftOut   []jobs.Omission
 	keptTree  *jobs.KeptTree
+	agent     *jobs.AgentUse
 }
 
 // execute prepares the place, runs the task's command and collects what it
@@ -197,10 +198,13 @@ func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte,
 	more := r.inside(c)
 	env := slices.Concat(batch.Passed(os.Environ()), r.taskEnv(secrets, until), more)
 	r.recordInside(c, slices.Concat(batch.Passed(os.Environ()), r.taskEnv(nil, until), more))
+	r.furnish(ctx, c, env)
+	watch := r.watch()
+	toOut, toErr := watch.outputs(stdout, stderr)
 	r.event("started", "")
 	r.stopAt, r.hook = stopAt, r.hookIn(c, env)
 	r.working.Store(true) // before its first word: who reads that may send a signal at once
-	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt}, stdout, stderr)
+	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt}, toOut, toErr)
 	if err != nil {
 		r.working.Store(false)
 		r.stopAt, r.hook = time.Time{}, nil
@@ -208,9 +212,13 @@ func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte,
 	}
 	debug.FreeOSMemory() // for hours it has little to do, beside a job that counts every page
 	endCheckpoints := r.checkpoints(out.started)
+	holding, endHold := context.WithCancel(ctx)
+	go watch.hold(holding)
 	res, err := r.supervise(c, p, deadline)
 	r.working.Store(false)
+	endHold()
 	endCheckpoints()
+	out.agent = watch.end(res.Exit)
 	r.stopAt, r.hook = time.Time{}, nil
 	if err == nil {
 		err = r.fetch(ctx, c)

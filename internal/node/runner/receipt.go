@@ -109,7 +109,7 @@ func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) 
 		Network:     r.spec.Reaches(),
 		Overlay:     r.use,
 		Limits:      r.limits(p),
-		Notes:       append([]string{}, r.notes...),
+		Notes:       append(agentText(&r.spec), r.notes...),
 	}
 	if r.spec.Resources.Tasks > 1 {
 		v.Ranks = r.spec.Resources.Tasks
