@@ -39,8 +39,8 @@ func TestTaken(t *testing.T) {
 		t.Fatalf("%v %v", guests, keepers)
 	}
 	inode := established(t, guests[0], 4000)
-	if inode == "" || !slices.Contains(sockets(keepers[0]), inode) || slices.Contains(sockets(guests[0]), inode) {
-		t.Errorf("%q is the connection; the supervisor has %v, the guest %v", inode, sockets(keepers[0]), sockets(guests[0]))
+	if inode == "" || !slices.Contains(sockets(keepers[0]), inode) {
+		t.Errorf("%q is the connection; the supervisor has %v", inode, sockets(keepers[0]))
 	}
 	_, _ = fmt.Fprintln(in)
 	must(t, c.Wait())

@@ -89,8 +89,8 @@ func (s *Session) begun(f wire.Frame) error {
 	n.flows.Put(stream, c)
 	go func() {
 		defer func() { _ = c.Close() }()
-		if m.Descriptor > 0 {
-			_ = s.out.Message(wire.FlowTaken, stream, wire.TakenMessage{Taken: c.take(m.Descriptor)})
+		if m.Descriptor > 0 && !c.take(m.Descriptor) {
+			_ = s.out.Message(wire.FlowRefused, stream, nil)
 		}
 		n.by.Flow(n.ctx, m, c)
 	}()

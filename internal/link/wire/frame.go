@@ -16,32 +16,32 @@ type Type uint8
 
 // The types of frames. Their numbers never change.
 const (
-	Hello      Type = 1  // both ways, first
-	Ping       Type = 2  // client: its owner still stands
-	Pong       Type = 3  // guest: its answer
-	Start      Type = 4  // client: begin a command on this stream
-	Exit       Type = 5  // guest: how the command of this stream ended
-	Signal     Type = 6  // client: to the command of this stream
-	Terminate  Type = 7  // client: end the command of this stream
-	End        Type = 8  // client: end all commands
-	Ended      Type = 9  // guest: its answer, on the same stream number
-	Quit       Type = 10 // client: end all commands and leave. keeper: it leaves, and has read no stream after this one
-	Credit     Type = 11 // both ways: bytes of a channel are done with
-	Resize     Type = 12 // client: the new size of the command's terminal
-	Started    Type = 13 // guest: the command of this stream has begun
-	Environ    Type = 14 // client: what sets the environment of commands, before the first. guest: its answer, on the same stream number
-	Query      Type = 15 // guest: may a name be reached? client: its answer, on the same stream
-	Flow       Type = 16 // guest: a connection that was made inside. client: what was decided, where that was asked for
-	FlowEnd    Type = 17 // both ways: nothing more of a flow passes
-	Literals   Type = 18 // client: addresses that are allowed from now on, for the room
-	Divert     Type = 19 // client: a named pipe for the rest of this stream's output. guest: here it goes on in that
-	FlowTaken  Type = 20 // client: whether it has taken a connection that was offered
-	Stdin      Type = 128
-	Stdout     Type = 129
-	Stderr     Type = 130
-	PromptData Type = 131
-	FlowUp     Type = 132 // guest: bytes of a connection inside
-	FlowDown   Type = 133 // client: bytes to it
+	Hello       Type = 1  // both ways, first
+	Ping        Type = 2  // client: its owner still stands
+	Pong        Type = 3  // guest: its answer
+	Start       Type = 4  // client: begin a command on this stream
+	Exit        Type = 5  // guest: how the command of this stream ended
+	Signal      Type = 6  // client: to the command of this stream
+	Terminate   Type = 7  // client: end the command of this stream
+	End         Type = 8  // client: end all commands
+	Ended       Type = 9  // guest: its answer, on the same stream number
+	Quit        Type = 10 // client: end all commands and leave. keeper: it leaves, and has read no stream after this one
+	Credit      Type = 11 // both ways: bytes of a channel are done with
+	Resize      Type = 12 // client: the new size of the command's terminal
+	Started     Type = 13 // guest: the command of this stream has begun
+	Environ     Type = 14 // client: what sets the environment of commands, before the first. guest: its answer, on the same stream number
+	Query       Type = 15 // guest: may a name be reached? client: its answer, on the same stream
+	Flow        Type = 16 // guest: a connection that was made inside. client: what was decided, where that was asked for
+	FlowEnd     Type = 17 // both ways: nothing more of a flow passes
+	Literals    Type = 18 // client: addresses that are allowed from now on, for the room
+	Divert      Type = 19 // client: a named pipe for the rest of this stream's output. guest: here it goes on in that
+	FlowRefused Type = 20 // client: it has not taken a connection that was offered
+	Stdin       Type = 128
+	Stdout      Type = 129
+	Stderr      Type = 130
+	PromptData  Type = 131
+	FlowUp      Type = 132 // guest: bytes of a connection inside
+	FlowDown    Type = 133 // client: bytes to it
 )
 
 // OfGuest is in the numbers of streams that the guest begins: of queries and flows.

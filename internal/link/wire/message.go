@@ -269,14 +269,9 @@ type FlowMessage struct {
 	Proxy bool `json:"proxy,omitempty"`
 	// Tell asks for a [FlowAnswer] before the first byte.
 	Tell bool `json:"tell,omitempty"`
-	// Descriptor is the guest's number of the connection, which it offers; 0 is none. No byte
-	// passes until a [TakenMessage] has come, and in frames only where it was not taken.
+	// Descriptor is the guest's number of the connection, which it offers; 0 is none. It is
+	// open there until the flow ends, and its bytes pass in frames only after [FlowRefused].
 	Descriptor int `json:"descriptor,omitempty"`
-}
-
-// TakenMessage is the body of [FlowTaken].
-type TakenMessage struct {
-	Taken bool `json:"taken,omitempty"`
 }
 
 // FlowAnswer says what was decided of a flow.

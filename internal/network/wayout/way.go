@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
+	"time"
 
 	"berth/internal/network/judge"
 	"berth/jobs"
@@ -67,8 +69,27 @@ func (n node) Dial(ctx context.Context, network string, to netip.AddrPort) (net.
 	return n.dialer.DialContext(ctx, network, to.String())
 }
 
-// own are the addresses of this machine's interfaces.
-func own() (out []netip.Addr) {
+// ownLife is how long the addresses of this machine's interfaces are taken to stay: each
+// connection asks for them, and to find them takes a tenth of its time.
+const ownLife = time.Second
+
+var owned struct {
+	mu    sync.Mutex
+	at    time.Time
+	addrs []netip.Addr
+}
+
+// own are the addresses of this machine's interfaces. The caller does not change them.
+func own() []netip.Addr {
+	owned.mu.Lock()
+	defer owned.mu.Unlock()
+	if owned.at.IsZero() || time.Since(owned.at) > ownLife {
+		owned.at, owned.addrs = time.Now(), interfaces()
+	}
+	return owned.addrs
+}
+
+func interfaces() (out []netip.Addr) {
 	all, _ := net.InterfaceAddrs()
 	for _, a := range all {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {

@@ -83,7 +83,8 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		_, _ = inR.Close(), inW.Close()
 		return nil, err
 	}
-	roomy(outR)
+	roomy(outR, 1<<20)
+	roomy(inR, 256<<10) // frames of flows are as long as a usual pipe
 	c := &Container{o: o, stderr: newTail(o.Stderr, 4096), ended: make(chan struct{})}
 	// The process lives until it is ended through the guest or by its PID
 	// namespace, never by the end of a context: killing the container

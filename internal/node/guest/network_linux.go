@@ -212,18 +212,18 @@ type conn interface {
 
 // flow is one on its way to the client.
 type flow struct {
-	in   *wire.Inbox
-	out  *wire.Sender
-	tell chan wire.FlowAnswer
-	took chan bool
-	end  chan struct{}
-	once sync.Once
+	in      *wire.Inbox
+	out     *wire.Sender
+	tell    chan wire.FlowAnswer
+	refused chan struct{}
+	end     chan struct{}
+	once    sync.Once
 }
 
 func newFlow(n *network, stream uint32) *flow {
 	return &flow{
 		in: wire.NewInbox(wire.FlowDown), out: wire.NewSender(n.s.out, wire.FlowUp, stream),
-		tell: make(chan wire.FlowAnswer, 1), took: make(chan bool, 1), end: make(chan struct{}),
+		tell: make(chan wire.FlowAnswer, 1), refused: make(chan struct{}, 1), end: make(chan struct{}),
 	}
 }
 
@@ -235,13 +235,9 @@ func (c *flow) frame(f wire.Frame) error {
 		return wire.Granted(f, c.out)
 	case wire.FlowEnd:
 		c.finish()
-	case wire.FlowTaken:
-		var m wire.TakenMessage
-		if err := f.Decode(&m); err != nil {
-			return err
-		}
+	case wire.FlowRefused:
 		select {
-		case c.took <- m.Taken:
+		case c.refused <- struct{}{}:
 		default:
 		}
 	case wire.Flow:
@@ -281,8 +277,6 @@ func (n *network) carry(m wire.FlowMessage, c conn, tell func(wire.FlowAnswer)) 
 	}
 	defer n.streams.Remove(stream)
 	if m.Descriptor > 0 && n.given(f) {
-		_ = c.Close() // the client has it
-		<-f.end
 		return
 	}
 	if tell != nil {
@@ -333,18 +327,18 @@ func (n *network) carry(m wire.FlowMessage, c conn, tell func(wire.FlowAnswer)) 
 	_ = n.s.out.Message(wire.FlowEnd, stream, nil)
 }
 
-// given waits until the client has taken a connection, or will not.
+// given waits until the client has done with a connection that was offered, or has not
+// taken it. The client ends it by itself, whoever else has it open.
 func (n *network) given(f *flow) bool {
 	select {
-	case took := <-f.took:
-		if took {
-			n.gave.Store(true)
-		} else if !n.gave.Load() {
+	case <-f.refused:
+		if !n.gave.Load() {
 			n.offers.Store(false) // it never can
 		}
-		return took
-	case <-f.end:
 		return false
+	case <-f.end:
+		n.gave.Store(true)
+		return true
 	}
 }
 
