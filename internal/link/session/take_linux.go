@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -41,7 +42,11 @@ func (n *network) take(number int) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = isConnection(fd); err == nil {
+	err = isConnection(fd)
+	if err == nil && fd > mostDescriptors() {
+		err = errors.New("too many files are open")
+	}
+	if err == nil {
 		err = unix.SetNonblock(fd, true)
 	}
 	if err != nil {
@@ -52,6 +57,16 @@ func (n *network) take(number int) (*connection, error) {
 	c.raw, err = c.file.SyscallConn()
 	return c, err
 }
+
+// mostDescriptors is half of what this process may have open: the other half is for the
+// servers that the connections lead to.
+var mostDescriptors = sync.OnceValue(func() int {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return 0
+	}
+	return int(min(l.Cur/2, 1<<20))
+})
 
 func isConnection(fd int) error {
 	for _, o := range []struct{ option, want, or int }{
