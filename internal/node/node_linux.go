@@ -19,6 +19,7 @@ import (
 	"berth/internal/node/runner"
 	"berth/internal/queue"
 	"berth/internal/remote/replica"
+	"berth/internal/sweep/worker"
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/overlay"
@@ -28,7 +29,7 @@ import (
 var Verbs = []string{
 	"runner", "rank", "guest", guest.VerbDial, "keep", "connect", "hold", "join", join.VerbRelay,
 	"overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait",
-	runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, replica.Verb,
+	worker.Verb, runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, replica.Verb,
 }
 
 // Main runs one verb and returns the exit code of the process.
@@ -77,6 +78,8 @@ func Main(args []string) int {
 		return apptainer.BuildMain(args[1:], os.Stdin, os.Stderr)
 	case jobs.VerbPull:
 		return apptainer.PullMain(args[1:], os.Stderr)
+	case worker.Verb:
+		return worker.Main(args[1:], os.Stderr)
 	case "examine":
 		return doctor.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	default:

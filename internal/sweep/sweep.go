@@ -469,14 +469,3 @@ func (s *Sweep) Cancelled() bool {
 	_, err := os.Lstat(filepath.Join(s.Dir, fileCancel))
 	return err == nil
 }
-
-// Alive counts the workers that have not recorded their end.
-func (s *Sweep) Alive(gone func(uint32) bool) (n int, err error) {
-	all, err := s.Workers()
-	for _, w := range all {
-		if !gone(w) {
-			n++
-		}
-	}
-	return n, err
-}

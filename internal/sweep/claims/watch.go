@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/sys/disk"
 	"berth/internal/sys/lease"
+	"berth/jobs/store"
 )
 
 // Files of a worker's directory.
@@ -67,6 +68,18 @@ func (w *Watcher) Gone(worker uint32) bool {
 		wait = w.Patience.Dead
 	}
 	return s.silent >= wait
+}
+
+// SeemsAlive tells how a worker looks to a person who asks once: it has not recorded its
+// end, its process is not known to be gone, and by the clock of this machine its last
+// beat is no older than 18. Nothing is taken from a worker for that.
+func SeemsAlive(dir string, me lease.Process, beat time.Duration, now time.Time) bool {
+	if _, err := os.Lstat(filepath.Join(dir, EndFile)); err == nil {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join(dir, BeatFile))
+	at, ok := store.BeatTime(b)
+	return err == nil && ok && now.Sub(at) < 18*lease.BeatOf(beat) && !(&Watcher{Me: me}).dead(dir)
 }
 
 // dead tells whether its process was of this machine, and is no more.

@@ -38,7 +38,7 @@ type QuickCmd struct {
 type QuickEnd struct {
 	Exit     jobs.Exit
 	CPU      time.Duration
-	Memory   int64 // bytes, the most of its largest process
+	Memory   int64 // bytes, the most of its largest process; no less than this one has, whose memory a child shares until its exec
 	TimedOut bool
 	Stopped  bool  // because the context ended
 	Err      error // of Output

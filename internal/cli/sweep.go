@@ -1,0 +1,319 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"berth/engine"
+	"berth/internal/config"
+	"berth/internal/sweep"
+	"berth/internal/sweep/define"
+	"berth/internal/sweep/journal"
+	"berth/internal/sys/ids"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+const sweepExit = exitHelp + `0 ok, 2 usage, 3 no such sweep or task, 5 a record could not be read.`
+
+func (a *app) sweepCmd() *cobra.Command {
+	return group("sweep", "run many tasks from one definition: a grid, seeds, the rows of a table",
+		`A sweep is one command with parameters, and the rows that give them values
+(docs/sweeps.md). Its tasks run on this machine, several at once, without a container;
+finished ones are never run again, whatever is killed when.`,
+		`  berth sweep run sweep.toml
+  berth sweep run --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
+  ls *.pdb | berth sweep run --rows - -- ./dock {line}
+  berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
+		a.sweepLogsCmd(), a.sweepResumeCmd(), a.sweepCancelCmd())
+}
+
+// sweepOptions are those of run and submit.
+type sweepOptions struct {
+	rows, name, limit string
+	atOnce, most      int
+	plan              bool
+}
+
+func (o *sweepOptions) add(a *app, c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.rows, "rows", "", "rows from `FILE`: .csv with a head, .jsonl, or - for the lines of the standard input")
+	f.StringVar(&o.name, "name", "", "call the sweep `NAME` (default: of the file)")
+	f.IntVar(&o.atOnce, "at-once", 0, "run `N` tasks at once (default: one for each CPU)")
+	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
+	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
+	f.BoolVar(&o.plan, "plan", false, "print what would be run, and submit nothing")
+	a.jsonFlag(c)
+}
+
+const sweepHelp = `
+FILE is a sweep.toml (docs/sweeps.md). With --rows the command stands behind "--": one
+word is evaluated by the shell, several are a program and its arguments; {name} is a
+parameter of the row. All rows are checked before anything begins.`
+
+func (a *app) sweepRunCmd() *cobra.Command {
+	var o sweepOptions
+	c := &cobra.Command{
+		Use: "run [flags] FILE | run --rows FILE [flags] -- COMMAND...", Short: "run a sweep and watch it to its end",
+		Long: `Submit a sweep, and watch it until every task has a result. Ctrl-C leaves it running.
+` + sweepHelp + `
+` + exitHelp + `0 all tasks succeeded, 1 some did not, 2 the definition or an option is
+wrong, 3 a file does not exist, 5 its workers ended before every task had a result,
+130 ctrl-C left it running, or it was cancelled.`,
+		Example: "  berth sweep run sweep.toml\n  seq 100 | berth sweep run --rows - --at-once 4 -- ./simulate --seed {line}",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, s, err := a.beginSweep(cmd, &o, args)
+			if err != nil || s == nil {
+				return err
+			}
+			return a.watchSweep(cmd.Context(), e, s)
+		},
+	}
+	o.add(a, c)
+	return c
+}
+
+func (a *app) sweepSubmitCmd() *cobra.Command {
+	var o sweepOptions
+	c := &cobra.Command{
+		Use: "submit [flags] FILE | submit --rows FILE [flags] -- COMMAND...", Short: "submit a sweep and return; prints its id",
+		Long: `Submit a sweep and print its id, and nothing else, on stdout.
+` + sweepHelp + `
+` + exitHelp + `0 submitted, 2 the definition or an option is wrong, 3 a file does not exist.`,
+		Example: "  berth sweep submit sweep.toml\n  berth sweep status",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, s, err := a.beginSweep(cmd, &o, args)
+			if err != nil || s == nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "tasks": s.Spec.Tasks, "dir": s.Dir})
+			}
+			_, err = fmt.Fprintln(a.stdout, jobs.Short(s.Spec.ID))
+			return err
+		},
+	}
+	o.add(a, c)
+	return c
+}
+
+// sweepRoot is where the sweeps are.
+func sweepRoot() (string, error) {
+	h, err := config.Home()
+	return filepath.Join(h, "sweeps"), err
+}
+
+// definition reads what the command line names.
+func (o *sweepOptions) definition(a *app, cmd *cobra.Command, args []string) (*define.Sweep, []byte, error) {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case o.rows != "" && dash != 0:
+		return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: `--rows needs a command behind "--"`, Hint: "berth sweep run --rows rows.csv -- ./train --lr {lr}"}
+	case o.rows != "":
+		s, err := define.Of("rows", args, o.rows)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.Rows(a.stdin)
+		return s, fmt.Appendf(nil, "rows = %q\ncommand = %q\n", o.rows, args), nil
+	case dash >= 0 || len(args) != 1:
+		return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a sweep is one file, or --rows and a command", Hint: cmd.CommandPath() + " --help"}
+	}
+	text, err := os.ReadFile(args[0])
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("sweep %s does not exist", args[0])}
+	case err != nil:
+		return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "read the sweep", Err: err}
+	}
+	s, err := define.Read(args[0], text)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.TaskFile != "" {
+		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "task: sweeps of task files are not run by this version of berth", Hint: "write a command"}
+	}
+	s.Rows(a.stdin)
+	return s, text, nil
+}
+
+// beginSweep makes a sweep and submits its worker; nil is that only the plan was
+// asked for.
+func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*engine.Engine, *sweep.Sweep, error) {
+	d, text, err := o.definition(a, cmd, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := sweep.Spec{Name: d.Name, Slots: o.atOnce, Created: a.now().UTC()}
+	if o.name != "" {
+		spec.Name = o.name
+	}
+	if err := jobs.CheckText("the name of the sweep", spec.Name); err != nil {
+		return nil, nil, err
+	}
+	if o.atOnce < 0 || o.most < 1 {
+		return nil, nil, usage("--at-once and --max-tasks are numbers above 0")
+	}
+	if spec.Slots == 0 {
+		spec.Slots = runtime.NumCPU()
+	}
+	if o.limit != "" {
+		if spec.Limit, err = jobs.ParseDuration(o.limit); err != nil {
+			return nil, nil, usage("--task-time: %v", err)
+		}
+	}
+	spec.Words, spec.Script = d.Command.Words()
+	if spec.Workdir, err = os.Getwd(); err != nil {
+		return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the working directory is not known", Err: err}
+	}
+	d.Most = o.most
+	if o.plan {
+		return nil, nil, a.planSweep(d, spec)
+	}
+	root, err := sweepRoot()
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := a.engine()
+	if err != nil {
+		return nil, nil, err
+	}
+	if spec.ID, err = ids.New(); err != nil {
+		return nil, nil, err
+	}
+	s, err := sweep.Create(root, spec, 1, text, func(add func(define.Task) error) error { return d.Tasks(nil, add) })
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := a.beginWorker(cmd.Context(), e, s); err != nil {
+		a.say("the sweep %s is recorded, and runs with: berth sweep resume %s", s.Spec.Name, jobs.Short(s.Spec.ID))
+		return nil, nil, err
+	}
+	return e, s, nil
+}
+
+func (a *app) beginWorker(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
+	_, err := e.BeginSweepWorker(ctx, s.Dir, s.Spec.ID, s.Spec.Name, min(s.Spec.Slots, runtime.NumCPU()))
+	return err
+}
+
+// planSweep counts the tasks and says what they would take.
+func (a *app) planSweep(d *define.Sweep, spec sweep.Spec) error {
+	tasks, size := 0, int64(0)
+	var first define.Task
+	if err := d.Tasks(nil, func(t define.Task) error {
+		if tasks++; tasks == 1 {
+			first = t
+		}
+		size += 60
+		for _, p := range t.Params {
+			size += int64(len(p.Name) + len(p.Text) + 6)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	argv, err := d.Command.Command(first)
+	if err != nil {
+		return err
+	}
+	batch := sweep.BatchOf(tasks, 1)
+	batches := (tasks + batch - 1) / batch
+	files := sweep.Files + 8 + 2*batches
+	size += int64(tasks) * (2*journal.Size + 8)
+	if a.json {
+		return a.printJSON(map[string]any{"name": spec.Name, "tasks": tasks, "at_once": spec.Slots, "batch": batch, "jobs": 1, "files": files, "bytes": size, "first": argv})
+	}
+	return a.rows([][2]string{
+		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(spec.Slots)},
+		{"jobs", "1, in the queue of this machine"}, {"batches", fmt.Sprintf("%d of %s", batches, plural(batch, "task"))},
+		{"files", fmt.Sprintf("%d at most, and one for each 256MiB of output", files)},
+		{"disk", fmt.Sprintf("%d MiB, and what tasks write", jobs.Bytes(size).MiB())},
+	})
+}
+
+// sweepPace is how often a sweep that is watched is looked at.
+const sweepPace = 300 * time.Millisecond
+
+// watchSweep shows a sweep to its end.
+func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
+	short := jobs.Short(s.Spec.ID)
+	a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, short, plural(s.Spec.Tasks, "task"), s.Spec.Slots)
+	lost := 0
+	for {
+		f, err := s.Fold()
+		if err != nil {
+			return err
+		}
+		if a.errTTY {
+			a.overwrite(sweepLine(s, f, a.now()))
+		}
+		if f.Done() < s.Spec.Tasks {
+			n, err := e.SweepWorkers(ctx, s.Dir)
+			if err == nil && n == 0 {
+				lost++ // its last words may be newer than the look at them
+			}
+		}
+		if f.Done() == s.Spec.Tasks || lost > 1 {
+			if a.errTTY {
+				a.overwrite("")
+			}
+			return a.concludeSweep(s, f)
+		}
+		select {
+		case <-ctx.Done():
+			if a.errTTY {
+				a.overwrite("")
+			}
+			a.say("left sweep %s running", s.Spec.Name)
+			a.say("to look at it: berth sweep status %s    to end it: berth sweep cancel %s", short, short)
+			return exitCode(jobs.CodeInterrupted)
+		case <-time.After(sweepPace):
+		}
+	}
+}
+
+// concludeSweep says how a sweep has ended.
+func (a *app) concludeSweep(s *sweep.Sweep, f *journal.Fold) error {
+	short := jobs.Short(s.Spec.ID)
+	left := s.Spec.Tasks - f.Done()
+	if a.json {
+		if err := a.printJSON(map[string]any{"sweep": sweepJSON(s, f, a.now())}); err != nil {
+			return err
+		}
+	}
+	for _, d := range f.Damaged() {
+		a.say("warning: %s; tasks behind that without another result are missing", d)
+	}
+	a.say("sweep %s: %s", s.Spec.Name, sweepCounts(f))
+	switch {
+	case left > 0 && s.Cancelled():
+		a.say("it was cancelled; the rest runs with: berth sweep resume %s", short)
+		return exitCode(jobs.CodeInterrupted)
+	case left > 0:
+		a.say("its workers have ended, and %s no result; these run with: berth sweep resume %s", have(left), short)
+		return exitCode(jobs.CodeInfra)
+	case f.Count(journal.OK) < s.Spec.Tasks:
+		for n, shown := uint32(1), 0; int(n) <= s.Spec.Tasks && shown < 3; n++ {
+			if f.State(n) != journal.OK {
+				a.say("task %d: %s; berth sweep logs %s %d", n, f.State(n), short, n)
+				shown++
+			}
+		}
+		return exitCode(jobs.CodeTaskFailed)
+	}
+	return nil
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "1 task has"
+	}
+	return fmt.Sprintf("%d tasks have", n)
+}
