@@ -181,9 +181,11 @@ func TestRace(t *testing.T) {
 // Whatever workers do, each task is in one batch that is not split, and all are
 // closed in the end.
 func TestAnyOrder(t *testing.T) {
+	root, n := t.TempDir(), 0
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		must(t, err)
+		n++
+		dir := filepath.Join(root, fmt.Sprint(n))
+		must(t, os.Mkdir(dir, 0o700))
 		r := Round{dir, rapid.IntRange(1, 12).Draw(rt, "tasks"), rapid.IntRange(1, 6).Draw(rt, "batch")}
 		dead := map[uint32]bool{}
 		gone := func(w uint32) bool { return dead[w] }

@@ -1,6 +1,7 @@
 package define
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -289,7 +290,7 @@ func BenchmarkTasks(b *testing.B) {
 		}
 		return nil
 	})
-	if err != os.ErrClosed {
+	if !errors.Is(err, os.ErrClosed) {
 		b.Log(err)
 	}
 }

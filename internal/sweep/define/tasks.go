@@ -13,11 +13,11 @@ import (
 	"berth/jobs"
 )
 
-// Task and ID are those of package command.
-type (
-	Task = command.Task
-	ID   = command.ID
-)
+// Task is a task of a sweep.
+type Task = command.Task
+
+// ID is the id of one.
+type ID = command.ID
 
 // hasher makes ids. It keeps 20 bytes for each task, and nothing else.
 type hasher struct {

@@ -319,7 +319,6 @@ func (w *worker) give(ctx context.Context, t *task) error {
 // past is what former holders have recorded of a task.
 type past struct {
 	result     *journal.Record
-	started    bool
 	deaths     uint8
 	generation uint16
 }

@@ -54,7 +54,7 @@ func NewQuick() (*Quick, error) {
 }
 
 // Close gives back what it holds.
-func (q *Quick) Close() error { return q.null.Close() }
+func (q *Quick) Close() { _ = q.null.Close() }
 
 // quickLook is how often a command that runs for long is looked at for the end of
 // the context.
@@ -75,7 +75,9 @@ func (q *Quick) Run(ctx context.Context, c QuickCmd) (QuickEnd, error) {
 	pidfd := -1
 	pid, err := syscall.ForkExec(c.Path, c.Argv, &syscall.ProcAttr{
 		Dir: c.Dir, Env: c.Env, Files: []uintptr{q.null.Fd(), uintptr(pipes[0][1]), uintptr(pipes[1][1])},
-		Sys: &syscall.SysProcAttr{Setpgid: true, PidFD: &pidfd},
+		// Without this process, who would record its end? (The kernel means the thread
+		// that forks; Go ends no thread that is not locked to a goroutine.)
+		Sys: &syscall.SysProcAttr{Setpgid: true, PidFD: &pidfd, Pdeathsig: syscall.SIGKILL},
 	})
 	closeAll([]int{pipes[0][1], pipes[1][1]})
 	reads := []int{pipes[0][0], pipes[1][0]}
