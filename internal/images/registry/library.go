@@ -3,15 +3,16 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
 
-	"berth/internal/config/strict"
 	"berth/internal/images"
 	"berth/jobs"
 
+	"github.com/goccy/go-yaml"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
@@ -115,16 +116,17 @@ func address(s string) (*url.URL, bool) {
 func activeRemote(files []string) string {
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		doc, err := strict.DecodeYAML(file, b)
-		if err != nil {
-			continue
+		var r struct {
+			Active  string `yaml:"Active"`
+			Remotes map[string]struct {
+				URI string `yaml:"URI"`
+			} `yaml:"Remotes"`
 		}
-		active, _ := doc.Root().Take("Active").Raw()
-		if uri, _ := doc.Root().Take("Remotes").Table().Take(active).Table().Take("URI").Raw(); uri != "" {
-			if u, err := url.Parse("https://" + uri); err == nil && u.User == nil && u.Path == "" {
+		if err == nil && yaml.Unmarshal(b, &r) == nil && r.Remotes[r.Active].URI != "" {
+			if u, err := url.Parse("https://" + r.Remotes[r.Active].URI); err == nil && u.User == nil && u.Path == "" {
 				return u.Host
 			}
 		}

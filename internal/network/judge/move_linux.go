@@ -17,13 +17,13 @@ const (
 	leastPipe = 64 << 10
 )
 
-var pipes = make(chan *pipe, maxPipes)
-
-func init() {
+var pipes = func() chan *pipe {
+	all := make(chan *pipe, maxPipes)
 	for range maxPipes {
-		pipes <- nil // is made when it is needed
+		all <- nil // is made when it is needed
 	}
-}
+	return all
+}()
 
 type pipe struct{ r, w int }
 

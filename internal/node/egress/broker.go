@@ -100,7 +100,7 @@ func (e *Egress) serve(ctx context.Context, credential string, f *session.Flow) 
 	near, far := net.Pipe()
 	done := make(chan struct{})
 	go func() {
-		defer near.Close() // the program has ended the connection, and waits for no answer
+		defer func() { _ = near.Close() }() // the program has ended the connection, and waits for no answer
 		_, _ = io.Copy(near, f)
 	}()
 	go func() {
