@@ -2,6 +2,7 @@ package apptainer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,11 +10,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"berth/internal/images"
+	"berth/internal/node/inroom"
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // maxDefinition bounds a definition, in bytes.
@@ -31,16 +35,18 @@ func BuildMain(args []string, stdin io.Reader, stderr io.Writer) int {
 	dir := fs.String("dir", "", "where relative paths of the definition begin")
 	cache := fs.String("images", "", "the cache of images; the usual one of the state directory without it")
 	scratch := fs.String("scratch", "", "a profile's scratch directory")
+	var network jobs.Network
+	fs.Func("network", "what the build reaches, as records have it; all of its node's network without it", func(s string) error { return json.Unmarshal([]byte(s), &network) })
 	if err := fs.Parse(args); err != nil {
 		return jobs.CodeUsage
 	}
 	if !filepath.IsAbs(*home) || *ref == "" || fs.NArg() > 0 {
-		_, _ = fmt.Fprintln(stderr, "usage: berth-node "+jobs.VerbBuild+" --home DIR --name REFERENCE [--dir DIR] [--scratch DIR] <DEFINITION")
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node "+jobs.VerbBuild+" --home DIR --name REFERENCE [--dir DIR] [--scratch DIR] [--network JSON] <DEFINITION")
 		return jobs.CodeUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
-	img, err := build(ctx, *home, *cache, *ref, *dir, *scratch, stdin, stderr)
+	img, err := build(ctx, *home, *cache, *ref, *dir, *scratch, network, stdin, stderr)
 	if err != nil {
 		if code := failed(stderr, err); !errors.Is(err, images.ErrScript) {
 			return code
@@ -51,7 +57,7 @@ func BuildMain(args []string, stdin io.Reader, stderr io.Writer) int {
 	return jobs.CodeOK
 }
 
-func build(ctx context.Context, home, cache, ref, dir, scratch string, stdin io.Reader, stderr io.Writer) (images.Image, error) {
+func build(ctx context.Context, home, cache, ref, dir, scratch string, network jobs.Network, stdin io.Reader, stderr io.Writer) (images.Image, error) {
 	text, err := io.ReadAll(io.LimitReader(stdin, maxDefinition+1))
 	if err != nil {
 		return images.Image{}, err
@@ -68,7 +74,49 @@ func build(ctx context.Context, home, cache, ref, dir, scratch string, stdin io.
 		return images.Image{}, err
 	}
 	d := &images.Definition{Text: text, Dir: dir, Output: stderr, Shell: "/proc/self/exe", Ways: buildWays(program, os.Getenv("USER"), os.Getenv("PATH"))}
+	if !network.Open() {
+		if d.Ways, err = containedWays(program, d.Ways); err != nil {
+			return images.Image{}, err
+		}
+		d.Contain = contain(home, network, stderr)
+	}
 	return c.Build(ctx, ref, d)
+}
+
+// contain makes the room in which a build has a network of its own. Of a job the record
+// stands in its attempt, as that of its commands would.
+func contain(home string, n jobs.Network, log io.Writer) func(context.Context, images.Way) (jobs.Starter, func(), error) {
+	return func(ctx context.Context, way images.Way) (jobs.Starter, func(), error) {
+		s, err := store.At(home)
+		if err != nil {
+			return nil, nil, err
+		}
+		job := s.JobDir(os.Getenv("BERTH_JOB_ID"))
+		number, err := strconv.Atoi(os.Getenv("BERTH_ATTEMPT_NUMBER"))
+		if err != nil {
+			return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a build with a network of its own runs in an attempt of a job", Err: err}
+		}
+		room, err := inroom.Open(ctx, inroom.Options{Network: n, Phase: jobs.PhaseBuild, Dir: store.AttemptDir(job, number), Added: job, OwnIDs: way.OwnIDs, Log: log})
+		if err != nil {
+			return nil, nil, err
+		}
+		return room, func() { room.Close() }, nil
+	}
+}
+
+// containedWays are those of the ways that work in a room. newuidmap does not, as it is of
+// another user there: the room is made with these ids, and in it Apptainer is root.
+func containedWays(program string, ways []images.Way) ([]images.Way, error) {
+	for i, way := range ways {
+		switch {
+		case filepath.Base(program) == "singularity":
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.build: builds by SingularityCE are not contained", Hint: "build where there is Apptainer, or with --network open"}
+		case os.Geteuid() == 0:
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.build: builds by root are not contained", Hint: "build as an ordinary user, or with --network open"}
+		}
+		ways[i].OwnIDs = !way.Alone
+	}
+	return ways, nil
 }
 
 // buildWays are how %post of a definition can be root here, the best first, in

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"berth/internal/config/sitefile"
+	"berth/internal/images"
+	"berth/internal/network"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -24,7 +28,55 @@ type Build struct {
 // this state directory. Of the task, its name, resources and options of the
 // scheduler count. The notes are for people.
 func (e *Engine) SubmitBuild(ctx context.Context, b Build, t jobs.Task, c Choice) (*jobs.Record, []string, error) {
-	return e.submitOwn(ctx, t, c, b.Definition, jobs.VerbBuild, "--name", b.Ref, "--dir", b.Dir)
+	args := []string{"--name", b.Ref, "--dir", b.Dir}
+	n, err := buildNetwork(t.Place)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !n.Open() {
+		if err := images.ReadHeader([]byte(b.Definition)).Within(n); err != nil {
+			return nil, nil, err
+		}
+		text, err := json.Marshal(n)
+		if err != nil {
+			return nil, nil, err
+		}
+		args = append(args, "--network", string(text))
+	}
+	return e.submitOwn(ctx, t, c, b.Definition, jobs.VerbBuild, args...)
+}
+
+// buildNetwork is what a build reaches: what [network.build] says, or all of its node's
+// network, within the bounds of the project, the profile and the site.
+func buildNetwork(p jobs.Place) (n jobs.Network, err error) {
+	n = jobs.Network{Bounds: p.Network.Bounds}
+	if !p.Network.Phases.Build.Silent() {
+		n = p.Network.Phase(jobs.PhaseBuild)
+		n.Via, n.Transparent, n.Learn = p.Network.Via, "", false
+	}
+	site, err := sitefile.Read()
+	if err != nil {
+		return n, err
+	}
+	in := jobs.Place{Network: n, Profile: p.Profile}
+	site.Bind(&in)
+	boundProfile(&in)
+	n = in.Network
+	if what := deniedInOpen(n); what != "" {
+		return n, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.build: " + what + `: not held in the mode "open", in which nothing is looked at`,
+			Hint: `give builds a list, or nothing: --network none; in a task file: [network.build] mode = "none"`}
+	}
+	if n.Mode != jobs.NetworkAllow {
+		return n, nil
+	}
+	if n.Via == jobs.ViaLogin {
+		return n, &jobs.Error{Kind: jobs.KindConfig, Msg: `network.build: builds have no relay, and network.via is "login"`,
+			Hint: "build on the login node: berth image build --local; or without a network: --network none"}
+	}
+	if _, _, err := network.Policies(n); err != nil {
+		return n, &jobs.Error{Kind: jobs.KindUsage, Msg: "network.build: " + err.Error(), Hint: "the words of a network: berth network bundles, docs/network.md"}
+	}
+	return n, nil
 }
 
 // Pull is a reference that a job is to fetch.
@@ -67,7 +119,7 @@ func (e *Engine) submitOwn(ctx context.Context, t jobs.Task, c Choice, prompt, v
 		Resources: jobs.Resources{CPUs: t.Resources.CPUs, Memory: t.Resources.Memory, Time: t.Resources.Time},
 		Scheduler: t.Scheduler, Slurm: t.Slurm, Profile: t.Profile, Target: t.Target,
 	}
-	t.Profile.Network = jobs.NetworkBound{} // of tasks; this has its node's network
+	t.Profile.Network = jobs.NetworkBound{} // of what it runs, see buildNetwork; itself it has its node's network
 	t.Reference, t.Template = "", ""
 	t.Command = jobs.Command{Argv: append([]string{node, verb, "--home", e.Store.Home(), "--images", e.images.Dir, "--scratch", t.Profile.Scratch}, args...)}
 	s, err := e.Plan(ctx, t, c, false)

@@ -12,11 +12,8 @@ import (
 // settleNetwork settles what a place reaches, with the bound of its profile, and refuses
 // what its backend cannot hold.
 func settleNetwork(p *jobs.Place) error {
-	p.Network.Via = cmp.Or(p.Network.Via, p.Profile.Via)
-	if b := p.Profile.Network; b.Mode != "" || b.Allow != nil || b.Deny != nil {
-		b.Origin = cmp.Or(b.Origin, "profile "+p.Profile.Name)
-		p.Network = p.Network.Within(b)
-	}
+	p.Network.Phases.Build = jobs.NetworkPhase{} // its image is built by now
+	boundProfile(p)
 	p.Network = p.Network.Settled()
 	n, can := p.Network, p.Can()
 	for _, name := range append([]string{""}, jobs.NetworkPhaseNames...) {
@@ -36,13 +33,20 @@ func settleNetwork(p *jobs.Place) error {
 	}
 	switch {
 	case !n.Phases.Verify.Silent():
-		return absent("[network.verify]", p)
-	case !n.Phases.Build.Silent():
-		return absent("[network.build]", p)
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[network.verify]: there is no verifier yet whose network it would be", Hint: "leave it out; the done commands have [network.done]"}
 	case can.Daemon && n.Transparent == jobs.TransparentAlways:
 		return absent(`[network] transparent = "always"`, p)
 	}
 	return nil
+}
+
+// boundProfile adds what the profile says of the network of a place.
+func boundProfile(p *jobs.Place) {
+	p.Network.Via = cmp.Or(p.Network.Via, p.Profile.Via)
+	if b := p.Profile.Network; b.Mode != "" || b.Allow != nil || b.Deny != nil {
+		b.Origin = cmp.Or(b.Origin, "profile "+p.Profile.Name)
+		p.Network = p.Network.Within(b)
+	}
 }
 
 // narrowed says, for people, that a network is not the one that was asked for.

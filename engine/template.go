@@ -46,7 +46,8 @@ func (e *Engine) TemplateImage(ctx context.Context, w *templates.Workspace, t jo
 	}
 	t.Name = "template " + w.Name
 	if t.Login != nil { // it is sent there, like images of registries
-		t.Place = jobs.Place{Scheduler: jobs.SchedulerLocal, Resources: t.Resources}
+		t.Place = jobs.Place{Scheduler: jobs.SchedulerLocal, Resources: t.Resources, Network: t.Network,
+			Profile: jobs.Profile{Name: t.Profile.Name, Network: t.Profile.Network}}
 	}
 	return ref, e.build(ctx, Build{Ref: ref, Definition: w.Definition(base)}, t, c)
 }
@@ -160,7 +161,7 @@ func (e *Engine) envImage(ctx context.Context, o jobs.EnvOptions) (string, error
 	if err != nil {
 		return "", err
 	}
-	t := jobs.Task{Place: jobs.Place{Scheduler: o.Scheduler, Profile: o.Profile, Target: o.Target, Slurm: o.Slurm}}
+	t := jobs.Task{Place: jobs.Place{Network: o.Network, Scheduler: o.Scheduler, Profile: o.Profile, Target: o.Target, Slurm: o.Slurm}}
 	t.Slurm.Extra = nil // they speak of an allocation
 	return e.TemplateImage(ctx, w, t, Choice{Offline: o.Offline}, TemplateOptions{})
 }

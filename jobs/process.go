@@ -27,6 +27,9 @@ type Cmd struct {
 	// its subordinate ids where it has any, which are those from 1 on. Root gets
 	// none and needs none. Only this machine has it, and only Linux.
 	OwnFiles bool
+	// OwnNetwork asks, beside OwnMounts or OwnFiles, for a network namespace of its
+	// own, in which there is nothing but a loopback that is down. Only Linux has it.
+	OwnNetwork bool
 }
 
 // Starter starts commands in one place: this machine, an ssh host, an

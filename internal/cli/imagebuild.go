@@ -9,11 +9,15 @@ import (
 	"berth/internal/config"
 	"berth/internal/config/secrets"
 	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/internal/images"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
 )
+
+// buildKeys are the flags of a build's network.
+var buildKeys = []string{"network", "allow", "deny"}
 
 func (a *app) imageBuildCmd() *cobra.Command {
 	var f taskFlags
@@ -30,6 +34,10 @@ The job has no container: it runs apptainer build on the node's own disk. %post 
 there in whichever way the node allows: your range of ids in /etc/subuid, the command
 fakeroot, or a user namespace with root alone.
 
+The build reaches what its node does. With --network allow and --allow it reaches what is
+named, bases of registries among it, and with --network none nothing: then it begins with a
+file. berth network show JOB lists what was reached and refused.
+
 Definitions are recorded, and are part of the image: one with what looks like a secret is
 refused. Relative paths in it begin at its own directory, which the node must see then.
 Logins to registries are taken as by berth image pull.
@@ -40,6 +48,7 @@ or there is no apptainer, 124 its time limit passed, 130 it was cancelled, or ct
 left it running.`,
 		Example: `  berth image build tools.def
   berth image build tools.def --name tools-2 --time 1h --memory 8GiB
+  berth image build tools.def --allow @apt --allow '*.docker.io' --allow '*.docker.com'
   berth run --image build:tools-2 -- make`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -84,6 +93,7 @@ left it running.`,
 		},
 	}
 	f.addPlace(c)
+	addKeyFlags(c, keyFlags(), buildKeys)
 	c.Flags().StringVar(&name, "name", "", "`NAME` of the image (default: the name of the file)")
 	c.Flags().BoolVar(&local, "local", false, "build on this machine, as with --scheduler local")
 	a.jsonFlag(c)
@@ -123,9 +133,16 @@ func (a *app) submitBuild(cmd *cobra.Command, f *taskFlags, cfg *config.Config, 
 	if err != nil {
 		return nil, nil, err
 	}
+	said := jobs.Task{}
+	if err := task.Override(&said, keysGiven(cmd, keyFlags(), buildKeys)); err != nil {
+		return nil, nil, err
+	}
 	t, choice, notes, err := f.place(cmd, cfg, strings.ReplaceAll(b.Ref, ":", " "))
 	if err != nil {
 		return nil, nil, err
+	}
+	if n := said.Network; n.Mode != "" || n.Allow != nil || n.Deny != nil {
+		t.Network.Phases.Build = jobs.NetworkPhase{Mode: n.Mode, Allow: n.Allow, Deny: n.Deny}
 	}
 	rec, more, err := e.SubmitBuild(cmd.Context(), b, t, choice)
 	if rec != nil {

@@ -95,6 +95,10 @@ type Definition struct {
 	// confines the scripts that it runs; see guest.ScriptMain.
 	Shell string
 
+	// Contain makes the place in which the container program runs in a Way, where builds
+	// do not have all of this machine's network; nil is on this machine itself.
+	Contain func(ctx context.Context, way Way) (on jobs.Starter, end func(), err error)
+
 	mode string // of the Way that worked
 }
 
@@ -108,6 +112,8 @@ type Way struct {
 	// Bare says that %post has no privilege that it could be confined in, nor one
 	// to take a mount away.
 	Bare bool
+	// OwnIDs says that Contain gives it root with this user's ids in /etc/subuid.
+	OwnIDs bool
 }
 
 func (d *Definition) sum() string {
@@ -186,11 +192,22 @@ func (c *Cache) build(ctx context.Context, program, scratch, made string, w want
 		}
 		_ = os.Remove(made)
 	}
+	if jobs.KindOf(err) == jobs.KindConfig { // no place for it
+		return err
+	}
 	return c.Tool.buildError(w.ref, head, err)
 }
 
 func (c *Cache) buildBy(ctx context.Context, program, scratch, made, dir string, head Header, way Way, d *Definition) error {
-	env := c.environ(program, scratch, head.ask())
+	env, on := c.environ(program, scratch, head.ask()), c.On
+	if d.Contain != nil {
+		in, end, err := d.Contain(ctx, way)
+		if err != nil {
+			return err
+		}
+		defer end()
+		on = in
+	}
 	text := d.Text
 	if way.Alone {
 		bases := filepath.Join(scratch, "w", "base")
@@ -201,7 +218,7 @@ func (c *Cache) buildBy(ctx context.Context, program, scratch, made, dir string,
 			}
 			c.Progress("unpacking " + from.path)
 			unpack := jobs.Cmd{Argv: []string{program, "build", "--sandbox", to, from.path}, Dir: dir, Env: env, Stderr: d.Output}
-			if err := run.Logged(ctx, c.On, unpack); err != nil {
+			if err := run.Logged(ctx, on, unpack); err != nil {
 				return err
 			}
 			text = from.replace(text, to)
@@ -223,7 +240,7 @@ func (c *Cache) buildBy(ctx context.Context, program, scratch, made, dir string,
 		binds = append(binds, covers...)
 	}
 	argv := slices.Concat([]string{program, "build"}, way.Flags, binds, []string{made, file})
-	err = run.Logged(ctx, c.On, jobs.Cmd{Argv: argv, Dir: dir, Env: env, Stderr: d.Output})
+	err = run.Logged(ctx, on, jobs.Cmd{Argv: argv, Dir: dir, Env: env, Stderr: d.Output})
 	if err == nil && way.Alone {
 		err = disk.RemoveTree(filepath.Join(scratch, "w", "base"))
 	}
@@ -308,7 +325,10 @@ type Header struct {
 	Bootstrap string // of the first stage
 	From      string
 	// Local says that it names files by relative paths.
-	Local  bool
+	Local bool
+	// OnHost is the line, from 1, of the first section that the container program runs on
+	// its machine, outside of the image: 0 is none.
+	OnHost int
 	stages []stage
 	// interpreter is the line, from 1, on which %test names one, or 0: the
 	// container program then calls that in place of the shell.
@@ -334,6 +354,9 @@ func ReadHeader(text []byte) Header {
 		switch {
 		case strings.HasPrefix(s, "%"):
 			section = strings.ToLower(strings.Fields(s)[0])
+			if (section == "%setup" || section == "%pre") && h.OnHost == 0 {
+				h.OnHost = i + 1
+			}
 		case section == "%test" && strings.HasPrefix(s, "#!") && h.interpreter == 0:
 			h.interpreter = i + 1
 		case ok && key == "bootstrap":
@@ -355,6 +378,25 @@ func ReadHeader(text []byte) Header {
 		h.Bootstrap, h.From = h.stages[0].bootstrap, h.stages[0].from
 	}
 	return h
+}
+
+// Within refuses a definition that a build with a network of its own cannot hold, or cannot
+// build from.
+func (h Header) Within(n jobs.Network) error {
+	if h.OnHost > 0 {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("line %d of the definition begins a section that runs on the node itself, whose sockets lead out of the network of the build", h.OnHost),
+			Hint: "do it in %post, or in %files; or build with an open network: --network open"}
+	}
+	if n.Mode != jobs.NetworkNone {
+		return nil
+	}
+	for _, s := range h.stages {
+		if !slices.Contains([]string{"localimage", "scratch"}, s.bootstrap) {
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the definition begins with %s %s, which a build without a network cannot fetch", s.bootstrap, s.from),
+				Hint: "fetch it before, and begin with the file: berth image pull docker://debian:12 prints its path; Bootstrap: localimage, From: PATH"}
+		}
+	}
+	return nil
 }
 
 func (s stage) file() bool { return s.bootstrap == "localimage" && s.from != "" }

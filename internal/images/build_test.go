@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -241,6 +242,52 @@ func TestHeader(t *testing.T) {
 	}
 	if got := ReadHeader([]byte("Bootstrap: docker\nFrom: 127.0.0.1:5000/a\n")).ask(); got != "docker://127.0.0.1:5000/a" {
 		t.Error(got)
+	}
+}
+
+// A build with a network of its own runs nothing on the node itself, and without a network it
+// begins with files.
+func TestHeaderWithin(t *testing.T) {
+	none, list := jobs.Network{Mode: jobs.NetworkNone}, jobs.Network{Mode: jobs.NetworkAllow}
+	for _, c := range []struct {
+		text string
+		n    jobs.Network
+		says string
+	}{
+		{"Bootstrap: localimage\nFrom: /b.sif\n%post\n true\n", none, ""},
+		{"Bootstrap: docker\nFrom: a:1\n", list, ""},
+		{"Bootstrap: scratch\nStage: one\nBootstrap: docker\nFrom: a:1\n", none, "begins with docker a:1, which a build without a network cannot fetch"},
+		{"Bootstrap: scratch\n%Setup\n true\n", none, "line 2 of the definition begins a section that runs on the node itself"},
+		{"Bootstrap: scratch\n%post\n true\n%pre\n true\n", list, "line 4"},
+	} {
+		err := ReadHeader([]byte(c.text)).Within(c.n)
+		if c.says == "" && err != nil || c.says != "" && (jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(fmt.Sprint(err), c.says)) {
+			t.Errorf("%q: %v", c.text, err)
+		}
+	}
+}
+
+// Each way has a place of its own to run in, which ends with it; where none can be made,
+// the next way is tried, and nothing runs outside.
+func TestBuildContained(t *testing.T) {
+	c := cache(t)
+	on, begun, ended := c.On, []string{}, 0
+	c.On = nil // whatever starts there panics
+	var out bytes.Buffer
+	d := define("Bootstrap: scratch\n", &out)
+	d.Contain = func(_ context.Context, w Way) (jobs.Starter, func(), error) {
+		begun = append(begun, w.Name)
+		if w.Name == "one" {
+			return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "newuidmap is not here"}
+		}
+		return on, func() { ended++ }, nil
+	}
+	if _, err := c.Build(t.Context(), "build:contained", d); err != nil || len(begun) != 2 || ended != 1 {
+		t.Errorf("%v: %q, %d ended", err, begun, ended)
+	}
+	d.Ways = d.Ways[:1]
+	if _, err := c.Build(t.Context(), "build:none", d); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(fmt.Sprint(err), "newuidmap is not here") {
+		t.Error(err)
 	}
 }
 

@@ -45,6 +45,10 @@ const Terminal = "--terminal"
 // and serves in it; where it can make none, it serves where it is, and says so.
 const InRoom = "--room"
 
+// InRoomOfRoot is the same in the user namespace of this process, which is root there, see
+// [room.Options].
+const InRoomOfRoot = "--room-of-root"
+
 // Main is `berth-node guest [--room] [--joined|--locked|--terminal NONCE]`. It speaks the protocol of package
 // wire on stdin and stdout until it is told to leave, and returns its exit code.
 //
@@ -56,7 +60,8 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 		return sendEnviron(stdout)
 	}
 	words := os.Args[1:max(1, len(os.Args)-len(args))]
-	inRoom := len(args) > 0 && args[0] == InRoom
+	ofRoot := len(args) > 0 && args[0] == InRoomOfRoot
+	inRoom := ofRoot || len(args) > 0 && args[0] == InRoom
 	if inRoom {
 		args = args[1:]
 	}
@@ -73,7 +78,7 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	var noRoom error
 	if inRoom {
 		var code int
-		if own, code, noRoom = enterRoom(); noRoom == nil && own == nil {
+		if own, code, noRoom = enterRoom(ofRoot); noRoom == nil && own == nil {
 			return code
 		}
 	}

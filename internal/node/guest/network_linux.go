@@ -31,11 +31,11 @@ type network struct {
 
 // enterRoom makes the room. Where the container has another network than a loopback,
 // it makes none, and whoever has opened the container hears of the devices.
-func enterRoom() (*room.Room, int, error) {
+func enterRoom(sameUser bool) (*room.Room, int, error) {
 	if found := devices("/proc/self/net/dev"); len(found) > 0 {
 		return nil, 0, errors.New("the container has network devices: " + found[0])
 	}
-	return room.Enter(room.Options{})
+	return room.Enter(room.Options{SameUser: sameUser})
 }
 
 // confine begins the thread that starts commands.

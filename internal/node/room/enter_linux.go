@@ -29,6 +29,9 @@ const (
 // Options are what a room is made with.
 type Options struct {
 	Literals []netip.Prefix // addresses of rules: the room has routes to them
+	// SameUser has the room in the user namespace of the process outside, which is root
+	// there. Programs that ask whose ids they have are told the machine's.
+	SameUser bool
 }
 
 // Room is the room whose first process this one is.
@@ -55,18 +58,18 @@ func Enter(o Options) (r *Room, code int, err error) {
 		r, code = inside(o)
 		return r, code, nil
 	}
-	code, err = outside()
+	code, err = outside(o)
 	return nil, code, err
 }
 
-func outside() (code int, err error) {
+func outside(o Options) (code int, err error) {
 	// The kernel ends the room with this thread.
 	runtime.LockOSThread()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("make a stream to the room: %w", err)
 	}
-	attr, most, err := namespaces()
+	attr, most, err := namespaces(o)
 	if err == nil {
 		_, err = unix.Write(pair[0], binary.NativeEndian.AppendUint64(nil, most))
 	}
@@ -139,10 +142,14 @@ func retry(call func() (int, error)) (n int, err error) {
 // one, and all capabilities in the new user namespace. These have to be ambient, or
 // the exec of a program by a user other than root would lose them. With all ids, commands
 // of root in there may have most of them.
-func namespaces() (a *syscall.SysProcAttr, most uint64, err error) {
+func namespaces(o Options) (a *syscall.SysProcAttr, most uint64, err error) {
 	a = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET,
 		Pdeathsig:  syscall.SIGKILL,
+	}
+	if o.SameUser {
+		a.Cloneflags &^= unix.CLONE_NEWUSER
+		return a, 0, nil
 	}
 	for c := range capabilities() {
 		a.AmbientCaps = append(a.AmbientCaps, uintptr(c))

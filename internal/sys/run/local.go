@@ -54,6 +54,12 @@ func (Local) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 		defer dumpable()()
 	}
 
+	if c.OwnNetwork {
+		if err := ownNetwork(cmd.SysProcAttr); err != nil {
+			return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
+		}
+	}
+
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	fail := func(err error) (jobs.Process, error) {
 		for _, f := range p.childEnds {

@@ -26,6 +26,13 @@ func ownMounts(attr *syscall.SysProcAttr) error {
 	return nil
 }
 
+// ownNetwork makes a command begin in a network namespace of its own, which belongs to
+// its user namespace.
+func ownNetwork(attr *syscall.SysProcAttr) error {
+	attr.Cloneflags |= unix.CLONE_NEWNET
+	return nil
+}
+
 // dumpable makes this process one whose children can be given ids (their files
 // in /proc belong to root otherwise, user_namespaces(7) and proc(5)), until
 // the returned function undoes it. Only what starts such a command before

@@ -15,3 +15,5 @@ func dumpable() (undo func()) { return func() {} }
 
 // HasOwnMounts is false: only Linux has namespaces of mounts.
 func HasOwnMounts() bool { return false }
+
+func ownNetwork(*syscall.SysProcAttr) error { return errors.New("network namespaces are Linux's") }
