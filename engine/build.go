@@ -61,7 +61,7 @@ func buildNetwork(p jobs.Place) (n jobs.Network, err error) {
 	in := jobs.Place{Network: n, Profile: p.Profile}
 	site.Bind(&in)
 	boundProfile(&in)
-	n = in.Network
+	n = in.Network.Settled()
 	if what := deniedInOpen(n); what != "" {
 		return n, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.build: " + what + `: not held in the mode "open", in which nothing is looked at`,
 			Hint: `give builds a list, or nothing: --network none; in a task file: [network.build] mode = "none"`}
