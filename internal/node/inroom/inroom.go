@@ -64,7 +64,7 @@ func Open(ctx context.Context, o Options) (*Room, error) {
 		return nil, err
 	}
 	word := "--room"
-	if o.OwnIDs { // Apptainer asks the namespace whether it is root of the machine
+	if o.OwnIDs { // whoever builds asks the namespace whether it is root of the machine
 		word = "--room-of-root"
 	}
 	network, wish := r.e.Of(o.Phase)
