@@ -21,6 +21,7 @@ var sections = []struct{ title, table, text string }{
 	{"Outside of any table", "", ""},
 	{"[network]", "network", "What can be reached from inside: see [network.md](network.md). `terminal.network` (`host` is `open`) and `terminal.allow` are older names of these keys, which are read as well. " +
 		"What a project's file and a profile say of the first four is a bound: it holds beside what you say, also over a flag, and never opens anything."},
+	{"[network.build]", "network.build", "What image builds reach: see [network.md](network.md#builds). A mode here is stronger than a task file's list without a mode."},
 	{"[terminal]", "terminal", "Where the commands of environments run; what counts for jobs as well is marked."},
 	{"[terminal.daytona]", "terminal.daytona", ""},
 	{"[resources]", "resources", "Of jobs that do not say otherwise, and of environments that are held in an allocation."},

@@ -52,6 +52,10 @@ var networkKeys = []Key{
 		Allow: "network", Safe: subset, Bound: true, Check: allowed},
 	{Name: "network.transparent", Type: Word, Words: []string{jobs.TransparentAuto, jobs.TransparentAlways, jobs.TransparentNever}, Default: jobs.TransparentAuto, Jobs: true,
 		Part: "network.transparent", Meaning: "whether programs reach it without settings: where that can be done, always (else 78), or never: by `http_proxy` and such alone", Allow: never},
+	{Name: "network.build.mode", Type: Word, Words: jobs.NetworkModes, Default: jobs.NetworkOpen, Jobs: true, NotEnvs: true,
+		Part: "network.build.mode", Meaning: "what image builds reach; `network.build.allow` is their list, and what a task file or a flag says of them comes first", Allow: never},
+	{Name: "network.build.allow", Type: List, Jobs: true, NotEnvs: true,
+		Part: "network.build.allow", Meaning: "names, addresses and bundles that image builds reach", Allow: never, Check: allowed},
 	{Name: "network.via", Default: jobs.ViaNode, Jobs: true,
 		Part: "network.via", Meaning: "who resolves names and connects: `node`, `login`, or a proxy (`proxy:http://HOST:PORT`, `proxy:socks5h://HOST:PORT`)", Allow: never, Check: via},
 }
