@@ -13,8 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const rootHelp = `berth runs tasks, commands and coding agents in containers: as Slurm jobs with
-Apptainer on a cluster, and on this machine where there is no Slurm.
+const rootHelp = `berth runs tasks and coding agents in containers, as Slurm jobs or on this machine.
 Usage: berth COMMAND [flags] [arguments]
   berth run --image docker://debian:12 -- 'cat /etc/os-release'   one command
   berth run task.md                                               a task file
