@@ -62,6 +62,10 @@ func (n *network) prepare(w *wire.NetworkWish) (had *wire.NetworkHad, err error)
 		if err := n.answerNames(w.Literals); err != nil {
 			return nil, err
 		}
+		if err := n.names.Prove(); err != nil {
+			had.NoRoom = err.Error()
+			return had, err
+		}
 	}
 	if w.Door {
 		d, err := door.Listen()

@@ -68,7 +68,11 @@ func enter(role string) int {
 		},
 	})
 	check(err)
+	if n.Prove() == nil {
+		check(errors.New("names resolve before they are served"))
+	}
 	check(n.Serve())
+	check(n.Prove())
 	check(n.Literal(netip.MustParsePrefix("192.0.2.7/32"), []uint16{5432}))
 	check(n.Literal(netip.MustParsePrefix("192.0.2.128/25"), []uint16{5433}))
 	// As the guest starts commands.
