@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"berth/internal/config/sitefile"
 	"berth/internal/sys/disk"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -23,6 +24,13 @@ const (
 // BeginSweepWorker submits a worker of the sweep in dir to this machine's queue, with
 // so many CPUs. What it is called tells it from the sweep's other ones.
 func (e *Engine) BeginSweepWorker(ctx context.Context, dir, id, name string, cpus int) (jobs.Handle, error) {
+	site, err := sitefile.Read()
+	if err == nil {
+		err = site.Hold(&jobs.Place{Backend: jobs.BackendLocal, Level: jobs.LevelNone, Resources: jobs.Resources{CPUs: cpus}}, false)
+	}
+	if err != nil {
+		return jobs.Handle{}, err
+	}
 	sc, err := e.scheduler(jobs.SchedulerLocal)
 	if err != nil {
 		return jobs.Handle{}, err

@@ -27,9 +27,9 @@ func (a *app) sweepCmd() *cobra.Command {
 		`A sweep is one command with parameters, and the rows that give them values
 (docs/sweeps.md). Its tasks run on this machine, several at once, without a container;
 finished ones are never run again, whatever is killed when.`,
-		`  berth sweep run sweep.toml
-  berth sweep run --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
-  ls *.pdb | berth sweep run --rows - -- ./dock {line}
+		`  berth sweep run --backend local sweep.toml
+  berth sweep run --backend local --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
+  ls *.pdb | berth sweep run --backend local --rows - -- ./dock {line}
   berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
 		a.sweepLogsCmd(), a.sweepResumeCmd(), a.sweepCancelCmd())
 }
@@ -37,6 +37,7 @@ finished ones are never run again, whatever is killed when.`,
 // sweepOptions are those of run and submit.
 type sweepOptions struct {
 	rows, name, limit string
+	backend           string
 	atOnce, most      int
 	plan              bool
 }
@@ -45,6 +46,7 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.rows, "rows", "", "rows from `FILE`: .csv with a head, .jsonl, or - for the lines of the standard input")
 	f.StringVar(&o.name, "name", "", "call the sweep `NAME` (default: of the file)")
+	f.StringVar(&o.backend, "backend", "", "`NAME` of what contains the tasks; only local, which does not: they have your own rights")
 	f.IntVar(&o.atOnce, "at-once", 0, "run `N` tasks at once (default: one for each CPU)")
 	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
@@ -55,7 +57,10 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 const sweepHelp = `
 FILE is a sweep.toml (docs/sweeps.md). With --rows the command stands behind "--": one
 word is evaluated by the shell, several are a program and its arguments; {name} is a
-parameter of the row. All rows are checked before anything begins.`
+parameter of the row. All rows are checked before anything begins.
+
+Tasks run on this machine with your own rights, without a container: --backend local
+says so, or terminal.backend in the configuration.`
 
 func (a *app) sweepRunCmd() *cobra.Command {
 	var o sweepOptions
@@ -66,7 +71,7 @@ func (a *app) sweepRunCmd() *cobra.Command {
 ` + exitHelp + `0 all tasks succeeded, 1 some did not, 2 the definition or an option is
 wrong, 3 a file does not exist, 5 its workers ended before every task had a result,
 130 ctrl-C left it running, or it was cancelled.`,
-		Example: "  berth sweep run sweep.toml\n  seq 100 | berth sweep run --rows - --at-once 4 -- ./simulate --seed {line}",
+		Example: "  berth sweep run --backend local sweep.toml\n  seq 100 | berth sweep run --backend local --rows - --at-once 4 -- ./simulate --seed {line}",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, s, err := a.beginSweep(cmd, &o, args)
 			if err != nil || s == nil {
@@ -86,7 +91,7 @@ func (a *app) sweepSubmitCmd() *cobra.Command {
 		Long: `Submit a sweep and print its id, and nothing else, on stdout.
 ` + sweepHelp + `
 ` + exitHelp + `0 submitted, 2 the definition or an option is wrong, 3 a file does not exist.`,
-		Example: "  berth sweep submit sweep.toml\n  berth sweep status",
+		Example: "  berth sweep submit --backend local sweep.toml\n  berth sweep status",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, s, err := a.beginSweep(cmd, &o, args)
 			if err != nil || s == nil {
@@ -150,6 +155,9 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := a.bare(cmd, o.backend); err != nil {
+		return nil, nil, err
+	}
 	spec := sweep.Spec{Name: d.Name, Slots: o.atOnce, Created: a.now().UTC()}
 	if o.name != "" {
 		spec.Name = o.name
@@ -196,6 +204,22 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 		return nil, nil, err
 	}
 	return e, s, nil
+}
+
+// bare refuses a sweep whose user has not said that its tasks run without a container.
+func (a *app) bare(cmd *cobra.Command, backend string) error {
+	if backend == "" {
+		cfg, err := a.config(cmd)
+		if err != nil {
+			return err
+		}
+		backend, _ = cfg.Get("terminal.backend").V.(string)
+	}
+	if backend == jobs.BackendLocal {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "sweeps run their tasks without a container in this version of berth, and the backend is " + backend,
+		Hint: "--backend local, where they may have your own rights; contained, each as a job: berth submit"}
 }
 
 func (a *app) beginWorker(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
