@@ -24,9 +24,13 @@ type Network interface {
 
 // Most of what a guest may have under way: its own bounds are lower.
 const (
-	mostFlows   = 2048
+	mostFlows   = 8192
 	mostQueries = 256
+	mostHost    = 300 // bytes of a name
 )
+
+// errMany is of a guest that is none of ours, or in a task's hands.
+var errMany = errors.New("the guest asks for more connections and names at once than a guest does")
 
 // network is what a session has under way for its [Network].
 type network struct {
@@ -63,14 +67,17 @@ func (s *Session) begun(f wire.Frame) error {
 		if err := f.Decode(&m); err != nil {
 			return err
 		}
+		if len(m.Name) > mostHost {
+			return errMany
+		}
 		select {
 		case n.queries <- struct{}{}:
 			go func() {
 				defer func() { <-n.queries }()
 				_ = s.out.Message(wire.Query, stream, n.by.Query(n.ctx, m.Name))
 			}()
-		default: // more than any guest of ours asks
-			go func() { _ = s.out.Message(wire.Query, stream, wire.QueryAnswer{}) }()
+		default:
+			return errMany
 		}
 		return nil
 	}
@@ -78,11 +85,10 @@ func (s *Session) begun(f wire.Frame) error {
 	if err := f.Decode(&m); err != nil {
 		return err
 	}
-	switch err := n.flows.Next(stream); {
-	case errors.Is(err, wire.ErrMany):
-		go func() { _ = s.out.Message(wire.FlowEnd, stream, nil) }()
-		return nil
-	case err != nil:
+	if len(m.Host) > mostHost || len(m.Credential) > mostHost {
+		return errMany
+	}
+	if err := n.flows.Next(stream); err != nil {
 		return err
 	}
 	c := &Flow{s: s, stream: stream, in: wire.NewInbox(wire.FlowUp), out: wire.NewSender(s.out, wire.FlowDown, stream)}
@@ -185,8 +191,8 @@ func (c *Flow) CloseWrite() (err error) {
 func (c *Flow) Close() error {
 	c.closing.Do(func() {
 		c.lose()
-		c.s.net.flows.Remove(c.stream)
 		_ = c.s.out.Message(wire.FlowEnd, c.stream, nil)
+		c.s.net.flows.Remove(c.stream) // until then it counts
 	})
 	return nil
 }

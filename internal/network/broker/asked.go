@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"berth/jobs"
@@ -38,7 +39,9 @@ func ask(api string, body []byte) (*asked, error) {
 	var wrong error
 	object := false
 	err := walk(body, func(path []string, v item) {
-		a.measure(path, v)
+		if a.measure(path, v); wrong != nil {
+			return
+		}
 		switch len(path) {
 		case 0:
 			object = v.kind == '{'
@@ -54,7 +57,9 @@ func ask(api string, body []byte) (*asked, error) {
 		case jobs.APIAnthropic:
 			a.anthropic(path, v)
 		case jobs.APIOpenAI:
-			wrong = errors.Join(wrong, a.openai(path, v))
+			if wrong == nil {
+				wrong = a.openai(path, v)
+			}
 		case jobs.APIGemini:
 			a.gemini(path, v)
 		}
@@ -66,16 +71,33 @@ func ask(api string, body []byte) (*asked, error) {
 		return nil, wrong
 	case !object:
 		return nil, errors.New("the body is no JSON object")
+	case len(a.tools) > maxWords || len(a.models) > maxWords:
+		return nil, errors.New("the body names more than " + strconv.Itoa(maxWords) + " models, or tools of the vendor's")
+	}
+	for _, name := range slices.Concat(a.models, a.tools) {
+		if len(name) > maxWord {
+			return nil, errors.New("the body names a model or a tool with more than " + strconv.Itoa(maxWord) + " bytes")
+		}
 	}
 	return a, nil
 }
+
+// Bounds of what a body names, which errors and records say.
+const (
+	maxWords = 32
+	maxWord  = 200
+)
 
 // binary is how long what is no text is taken to be: a page or a picture is at most a
 // few thousand tokens, whatever its bytes.
 const binary = 8 << 10
 
 func (a *asked) measure(path []string, v item) {
-	if v.kind != '"' {
+	switch {
+	case v.kind == '-' || v.kind >= '0' && v.kind <= '9':
+		a.text += 4 // a token's own number, perhaps
+		return
+	case v.kind != '"':
 		return
 	}
 	n := len(v.raw) - 2
@@ -90,7 +112,7 @@ func (a *asked) measure(path []string, v item) {
 }
 
 func (a *asked) tool(name string) {
-	if !slices.Contains(a.tools, name) {
+	if len(a.tools) <= maxWords && !slices.Contains(a.tools, name) {
 		a.tools = append(a.tools, name)
 	}
 }
@@ -125,9 +147,10 @@ func (a *asked) openai(path []string, v item) error {
 	switch {
 	case at(path, "model"), at(path, "models", element):
 		name := v.text()
-		if at(path, "model") {
+		switch {
+		case at(path, "model"):
 			a.models = slices.Insert(a.models, 0, name)
-		} else {
+		case len(a.models) <= maxWords:
 			a.models = append(a.models, name)
 		}
 		if strings.HasSuffix(name, ":online") || begins(name, "gpt-") && strings.Contains(name, "-search") {

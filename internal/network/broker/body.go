@@ -44,12 +44,16 @@ func walk(body []byte, see func(path []string, v item)) error {
 
 // walker is at a place in a text that is known to be valid.
 type walker struct {
-	body []byte
-	at   int
-	path []string
-	see  func(path []string, v item)
-	err  error
+	body  []byte
+	at    int
+	path  []string
+	see   func(path []string, v item)
+	names int // that are held
+	err   error
 }
+
+// maxNames bounds the names of the objects in which the walker is: each takes memory.
+const maxNames = 100_000
 
 func (w *walker) space() {
 	for w.at < len(w.body) && strings.IndexByte(" \t\r\n", w.body[w.at]) >= 0 {
@@ -93,7 +97,10 @@ func (w *walker) value() {
 func (w *walker) parts(closed byte) {
 	var names map[string]struct{}
 	w.path = append(w.path, element)
-	defer func() { w.path = w.path[:len(w.path)-1] }()
+	defer func() {
+		w.path = w.path[:len(w.path)-1]
+		w.names -= len(names)
+	}()
 	for w.at++; w.err == nil; w.at++ { // behind the bracket, or a comma
 		if w.space(); w.body[w.at] == closed {
 			break
@@ -108,6 +115,10 @@ func (w *walker) parts(closed byte) {
 				names = map[string]struct{}{}
 			}
 			names[name] = struct{}{}
+			if w.names++; w.names > maxNames {
+				w.err = errors.New("the body has objects of more than " + strconv.Itoa(maxNames) + " names")
+				return
+			}
 			w.path[len(w.path)-1] = name
 			w.space()
 			w.at++ // the colon

@@ -52,7 +52,7 @@ const (
 	largeBody  = 1 << 20
 	maxBody    = 32 << 20 // the most that a vendor takes
 	headerTime = 30 * time.Second
-	idleTime   = 5 * time.Minute // of a connection between two requests
+	idleTime   = 5 * time.Minute // of a connection between two requests, of a body to be there, of an answer to be read
 )
 
 // New returns a broker.
@@ -117,9 +117,14 @@ func (b *Broker) connect(c *credential) error {
 	c.again = &retryablehttp.Client{
 		HTTPClient:   &http.Client{Transport: c.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		RetryWaitMin: 500 * time.Millisecond, RetryWaitMax: 4 * time.Second, RetryMax: 2,
-		CheckRetry: tryAgain, Backoff: retryablehttp.DefaultBackoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		CheckRetry: tryAgain, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
 	return nil
+}
+
+// backoff is the library's, whose server may ask for any time.
+func backoff(least, most time.Duration, n int, r *http.Response) time.Duration {
+	return min(most, retryablehttp.DefaultBackoff(least, most, n, r))
 }
 
 // tryAgain is for requests that may be repeated: the server was not reached, or says
@@ -220,7 +225,9 @@ func (b *Broker) handle(c *credential, w http.ResponseWriter, r *http.Request) {
 	f := &forward{b: b, c: c, r: r, use: u}
 	defer func() {
 		u.Seconds = time.Since(u.Time).Seconds()
-		b.o.Record(*u)
+		if u.Status != http.StatusUnauthorized { // who has no placeholder, perhaps another user, writes no records
+			b.o.Record(*u)
+		}
 	}()
 	err := f.run(w)
 	var no *refusal

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/jobs"
 	"berth/test/fakes/models"
@@ -236,10 +237,20 @@ func TestTools(t *testing.T) {
 		{"gemini", "/v1beta/models/m:generateContent", `{"cachedContent":"x"}`, "tool cached_content"},
 		{"gemini", "/v1beta/models/m:generateContent", `{"contents":[{"parts":[{"fileData":{"fileUri":"https://a.example"}}]}]}`, "tool web_fetch"},
 		{"gemini", "/v1beta/models/gem:streamGenerateContent", `{}`, "may ask"},
+		// What is counted for nothing is read as well.
+		{"anthropic", "/v1/messages/count_tokens", `{"model":"claude-x","messages":[]}`, ""},
+		{"anthropic", "/v1/messages/count_tokens", `{"model":"claude-x","messages":[{"content":[{"type":"image","source":{"type":"url","url":"https://a.example/secret"}}]}]}`, "tool web_fetch"},
+		{"gemini", "/v1beta/models/m:countTokens", `{"tools":[{"urlContext":{}}]}`, "tool web_fetch"},
+		{"gemini", "/v1beta/models/m:batchGenerateContent", `{"batch":{}}`, "could be counted"},
+		// Names without end.
+		{"openai", "/v1/responses", `{"model":"m1","tools":[{"type":"` + strings.Repeat("x", 10_000) + `"}]}`, "more than 200 bytes"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"tools":[{` + many(`"t%d":1`, 1000) + `}]}`, "more than 32 models"},
+		{"openai", "/v1/responses", `{"model":"m1","Tools":1,"a":[` + many("%d", 200_000) + `]}`, "to some servers"},
+		{"openai", "/v1/responses", `{"model":"m1","a":{` + many(`"%d":1`, 200_000) + `}}`, "more than 100000 names"},
 	} {
 		status, body, _, err := w.ask(v.name, "POST", v.path, v.body)
 		if (status == 200) != (v.says == "") || err != nil || !strings.Contains(body, v.says) {
-			t.Errorf("%s %s: %d %s %v", v.name, v.body, status, body, err)
+			t.Errorf("%s %.300s: %d %.300s %v", v.name, v.body, status, body, err)
 		}
 	}
 	if status, body, _, _ := w.ask("anthropic", "POST", "/v1/messages", hello, "Content-Encoding", "zstd"); status != 403 {
@@ -247,6 +258,43 @@ func TestTools(t *testing.T) {
 	}
 	if status, body, _, _ := w.ask("anthropic", "POST", "/v1/messages", `{"a":"`+strings.Repeat("x", maxBody)+`"}`); status != 413 {
 		t.Errorf("large: %d %.100s", status, body)
+	}
+}
+
+// many is a list of n things, each of which is made of its number.
+func many(form string, n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(form, i)
+	}
+	return strings.Join(all, ",")
+}
+
+// TestLeft: a request whose program does not wait for the answer is counted by what it asked.
+func TestLeft(t *testing.T) {
+	came, go_ := make(chan bool, 1), make(chan bool)
+	w := &world{reply: func(models.Request) models.Reply { came <- true; <-go_; return models.Reply{} }}
+	w.start(t, "anthropic")
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { <-came; leave() }()
+	r, _ := http.NewRequestWithContext(ctx, "POST", "http://127.0.0.1:4001/v1/messages", strings.NewReader(`{"model":"m","messages":[{"content":"`+strings.Repeat("x", 4000)+`"}]}`))
+	r.Header.Set("X-Api-Key", placeholder)
+	if res, err := w.client("anthropic").Do(r); err == nil {
+		_ = res.Body.Close()
+		t.Fatal("there was an answer")
+	}
+	u := w.used(1)[0]
+	close(go_)
+	if all := w.b.Usage(); u.Usage.Requests != 1 || all.Requests != 1 || all.Input < 900 {
+		t.Errorf("%+v, %+v", u, all)
+	}
+}
+
+// TestBackoff: a server does not say how long its connection is held.
+func TestBackoff(t *testing.T) {
+	r := &http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {"86400"}}}
+	if d := backoff(time.Millisecond, 4*time.Second, 0, r); d != 4*time.Second {
+		t.Error(d)
 	}
 }
 

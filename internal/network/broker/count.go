@@ -26,15 +26,18 @@ type counter struct {
 	text  int64      // bytes of text in events
 	parts int64      // events with text
 	bytes int64
+	ended bool
 }
 
 // write takes what has come.
 func (c *counter) write(p []byte) {
 	c.bytes += int64(len(p))
 	if !c.events {
-		if c.lost = c.lost || len(c.buffer)+len(p) > maxAnswer; !c.lost {
-			c.buffer = append(c.buffer, p...)
+		if c.lost = c.lost || len(c.buffer)+len(p) > maxAnswer; c.lost {
+			c.buffer = nil
+			return
 		}
+		c.buffer = append(c.buffer, p...)
 		return
 	}
 	for len(p) > 0 {
@@ -179,7 +182,10 @@ func (c *counter) now(input int64) jobs.Usage {
 	}
 	u.Estimated = true
 	out := max(c.text/4, c.parts)
-	if !c.events {
+	switch { // one that is no stream says at its end what it has used
+	case !c.events && !c.ended:
+		out = 0
+	case !c.events:
 		out = c.bytes / 4
 	}
 	u.Output = max(u.Output, out)
@@ -188,6 +194,7 @@ func (c *counter) now(input int64) jobs.Usage {
 
 // end is the same when nothing more comes.
 func (c *counter) end(input int64) jobs.Usage {
+	c.ended = true
 	if !c.events && !c.lost {
 		data := bytes.TrimSpace(c.buffer)
 		if bytes.HasPrefix(data, []byte("[")) { // a stream of Gemini's without events

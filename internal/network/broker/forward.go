@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"time"
 
 	"berth/internal/network/credentials"
 	"berth/internal/network/judge"
@@ -49,7 +51,8 @@ func (f *forward) run(w http.ResponseWriter) error {
 	if err != nil {
 		return &refusal{status: 400, why: "the request cannot be passed on"}
 	}
-	answered := false
+	answered, sent := false, false
+	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent = i.Err == nil }}))
 	count := &counter{api: f.c.API}
 	if f.ask != nil {
 		if f.fly, err = f.b.meter.begin(f.ask); err != nil {
@@ -57,8 +60,9 @@ func (f *forward) run(w http.ResponseWriter) error {
 		}
 		defer func() {
 			u := count.end(f.fly.input)
-			f.fly.end(u, answered)
-			if f.use.Usage = f.fly.counted; answered {
+			charged := answered || sent && f.use.Status == 0 // whoever has left did not hear what it cost
+			f.fly.end(u, charged)
+			if f.use.Usage = f.fly.counted; charged {
 				f.use.Usage.Requests = 1
 			}
 		}()
@@ -69,7 +73,7 @@ func (f *forward) run(w http.ResponseWriter) error {
 		return f.unreached(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	answered = answer.StatusCode < 300
+	answered, f.use.Status = answer.StatusCode < 300, answer.StatusCode
 	return f.pass(w, answer, count)
 }
 
@@ -97,6 +101,9 @@ func (f *forward) unreached(err error) error {
 	case errors.As(err, &no):
 		return &refusal{status: 403, why: f.c.upstream.Host + ", the server of the credential " + f.c.Name + ", is refused", hint: no.Hint}
 	}
+	if scan := (&scanner{keys: f.c.secret}); scan.has(err.Error()) {
+		err = errEcho // it has words of the server's
+	}
 	return &refusal{status: 502, why: f.c.upstream.Host + " cannot be reached: " + err.Error()}
 }
 
@@ -118,7 +125,7 @@ func (f *forward) judge(w http.ResponseWriter) error {
 		return &refusal{status: http.StatusUpgradeRequired, why: "only HTTP/1.1 without upgrades is carried"}
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
 		return &refusal{status: 400, why: "a " + r.Method + " with a body"}
-	case !strings.HasPrefix(r.URL.Path, "/") || r.URL.Host != "" || r.URL.Opaque != "":
+	case !strings.HasPrefix(r.URL.Path, "/") || r.URL.Host != "" || r.URL.Scheme != "" || r.URL.User != nil || r.URL.Opaque != "":
 		return &refusal{status: 400, why: "the request is not for a path of this server"}
 	}
 	below, ok := strings.CutPrefix(r.URL.Path, c.upstream.Path)
@@ -170,13 +177,17 @@ func (f *forward) operation(w http.ResponseWriter) error {
 		return f.git()
 	}
 	model, free := f.model()
-	switch {
-	case free:
+	read := f.r.Method == http.MethodGet || f.r.Method == http.MethodHead
+	switch caps := &f.b.o.Caps; {
+	case free && read:
 		return nil
-	case model == "" && f.b.o.Caps.Any():
+	case model == "" && !free && (caps.Any() || len(caps.Models) > 0):
 		return &refusal{status: 403, why: f.r.Method + " " + shown(f.path) + " is no request that could be counted, and the task has caps"}
-	case model == "":
+	case model == "" && !free && read:
 		return nil
+	case model == "" && !free:
+		return &refusal{status: 403, why: f.r.Method + " " + shown(f.path) + " is no request to a model that can be judged: it could name the vendor's own tools",
+			hint: "a credential of your own without like carries what is not read"}
 	}
 	if enc := f.r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return &refusal{status: 403, why: "the body is compressed, and could not be judged", hint: "turn the compression of requests off"}
@@ -192,7 +203,10 @@ func (f *forward) operation(w http.ResponseWriter) error {
 	if f.c.API == jobs.APIGemini {
 		a.models = []string{model}
 	}
-	f.ask, f.body, f.size = a, bytes.NewReader(body), int64(len(body))
+	if f.body, f.size = bytes.NewReader(body), int64(len(body)); free {
+		return f.b.meter.mayUse(a)
+	}
+	f.ask = a
 	if len(a.models) > 0 {
 		f.use.Model = a.models[0][:min(len(a.models[0]), 100)]
 	}
@@ -212,7 +226,10 @@ func (f *forward) model() (model string, free bool) {
 		case "generateContent", "streamGenerateContent", "embedContent", "batchEmbedContents":
 			return name, false
 		}
-		return "", verb == "countTokens"
+		if verb == "countTokens" {
+			return name, true
+		}
+		return "", false
 	}
 	switch {
 	case last == "count_tokens", strings.HasSuffix(f.path, "/responses/input_tokens"):
@@ -240,6 +257,9 @@ func (f *forward) git() error {
 // read reads a whole body. Of large ones there are two at a time, so that they hold
 // little memory.
 func (f *forward) read(w http.ResponseWriter) ([]byte, error) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(idleTime))
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	in := http.MaxBytesReader(w, f.r.Body, maxBody)
 	var b bytes.Buffer
 	if _, err := io.CopyN(&b, in, largeBody); err == nil {
@@ -276,7 +296,9 @@ func (f *forward) request(ctx context.Context) (*http.Request, error) {
 	}
 	out.ContentLength = f.size
 	out.Header = passed(f.r.Header, keyHeaders, requestHeaders)
-	out.Header["Accept-Encoding"] = []string{"identity"}
+	if out.Header["Accept-Encoding"] = []string{"identity"}; f.c.API != "" {
+		out.Header.Del("Range") // a key that is echoed in two parts is not seen
+	}
 	if out.Header.Get("User-Agent") == "" {
 		out.Header.Set("User-Agent", "berth")
 	}
@@ -290,7 +312,7 @@ var errEcho = errors.New("the answer has the key in it, and was cut")
 // pass passes an answer on.
 func (f *forward) pass(w http.ResponseWriter, answer *http.Response, count *counter) error {
 	scan := &scanner{keys: f.c.secret}
-	encoding := answer.Header.Get("Content-Encoding")
+	encoding := strings.Join(answer.Header.Values("Content-Encoding"), ", ")
 	head := passed(answer.Header, answerHeaders)
 	f.relocate(head)
 	for name, values := range head {
@@ -325,6 +347,7 @@ func (f *forward) pass(w http.ResponseWriter, answer *http.Response, count *coun
 			if !clean {
 				return errEcho
 			}
+			_ = flush.SetWriteDeadline(time.Now().Add(idleTime))
 			if _, werr := w.Write(out); werr != nil {
 				return werr
 			}

@@ -54,11 +54,8 @@ func (m *meter) begin(a *asked) (*flight, error) {
 	if len(a.models) == 0 {
 		return nil, &refusal{status: 400, why: "the request names no model"}
 	}
-	for _, tool := range a.tools {
-		if !slices.Contains(m.caps.Tools, tool) {
-			return nil, &refusal{status: 403, why: "the request names the vendor's own tool " + tool + ", which the task may not use: it works outside of the task's network",
-				hint: fmt.Sprintf("turn it off in the program, or allow it: [caps] server_tools = [%q]", tool)}
-		}
+	if err := m.mayUse(a); err != nil {
+		return nil, err
 	}
 	m.mu.Lock()
 	if m.met == nil {
@@ -75,6 +72,17 @@ func (m *meter) begin(a *asked) (*flight, error) {
 	m.mu.Unlock()
 	f.count(jobs.Usage{Input: f.input})
 	return f, nil
+}
+
+// mayUse refuses a request that names a tool which the task may not use.
+func (m *meter) mayUse(a *asked) error {
+	for _, tool := range a.tools {
+		if !slices.Contains(m.caps.Tools, tool) {
+			return &refusal{status: 403, why: "the request names the vendor's own tool " + tool + ", which the task may not use: it works outside of the task's network",
+				hint: fmt.Sprintf("turn it off in the program, or allow it: [caps] server_tools = [%q]", tool)}
+		}
+	}
+	return nil
 }
 
 // count replaces what was counted of a flight.

@@ -105,6 +105,7 @@ func (l *Log) Record(e judge.Entry) {
 
 // Request takes a request of a credential's. It does not wait for the disk.
 func (l *Log) Request(u credentials.Use) {
+	u.Method, u.Model, u.Reason = text(u.Method), text(u.Model), text(u.Reason)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.have >= MaxLines || !l.put(Line{Time: u.Time, Request: &u}) {
