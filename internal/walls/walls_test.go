@@ -124,7 +124,6 @@ var apptainer = wall{
 	exceptions: []exception{
 		{"engine/place.go", "a comment of the script: the versions of its profile", []string{"Apptainer", "apptainer"}},
 		{"engine/plan.go", "for now: hints of the planner", []string{"apptainer"}},
-		{"internal/cli/help.go", "help", []string{"Apptainer"}},
 		{"internal/cli/image.go", "help", []string{"APPTAINER", "apptainer"}},
 		{"internal/cli/imagebuild.go", "help", []string{"Apptainer", "apptainer"}},
 		{"internal/cli/template.go", "help", []string{"apptainer"}},
