@@ -26,7 +26,7 @@ const (
 func (e *Engine) BeginSweepWorker(ctx context.Context, dir, id, name string, cpus int) (jobs.Handle, error) {
 	site, err := sitefile.Read()
 	if err == nil {
-		err = site.Hold(&jobs.Place{Backend: jobs.BackendLocal, Level: jobs.LevelNone, Resources: jobs.Resources{CPUs: cpus}}, false)
+		err = site.Hold(&jobs.Place{Backend: jobs.BackendBare, Level: jobs.LevelNone, Resources: jobs.Resources{CPUs: cpus}}, false)
 	}
 	if err != nil {
 		return jobs.Handle{}, err

@@ -215,7 +215,7 @@ func (a *app) bare(cmd *cobra.Command, backend string) error {
 		}
 		backend, _ = cfg.Get("terminal.backend").V.(string)
 	}
-	if backend == jobs.BackendLocal {
+	if can := jobs.CapabilitiesOf(backend); can.Bare && !can.OtherHost {
 		return nil
 	}
 	return &jobs.Error{Kind: jobs.KindConfig, Msg: "sweeps run their tasks without a container in this version of berth, and the backend is " + backend,
