@@ -36,7 +36,8 @@ func BuildMain(args []string, stdin io.Reader, stderr io.Writer) int {
 	cache := fs.String("images", "", "the cache of images; the usual one of the state directory without it")
 	scratch := fs.String("scratch", "", "a profile's scratch directory")
 	var network jobs.Network
-	fs.Func("network", "what the build reaches, as records have it; all of its node's network without it", func(s string) error { return json.Unmarshal([]byte(s), &network) })
+	fs.Func("network", "what the build reaches, as records have it; all of its node's network without it",
+		func(s string) error { return json.Unmarshal([]byte(s), &network) })
 	if err := fs.Parse(args); err != nil {
 		return jobs.CodeUsage
 	}
@@ -96,7 +97,8 @@ func contain(home string, n jobs.Network, log io.Writer) func(context.Context, i
 		if err != nil {
 			return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a build with a network of its own runs in an attempt of a job", Err: err}
 		}
-		room, err := inroom.Open(ctx, inroom.Options{Network: n, Phase: jobs.PhaseBuild, Dir: store.AttemptDir(job, number), Added: job, OwnIDs: way.OwnIDs, Log: log})
+		room, err := inroom.Open(ctx, inroom.Options{Network: n, Phase: jobs.PhaseBuild, Dir: store.AttemptDir(job, number),
+			Added: job, OwnIDs: way.OwnIDs, Log: log})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -110,9 +112,11 @@ func containedWays(program string, ways []images.Way) ([]images.Way, error) {
 	for i, way := range ways {
 		switch {
 		case filepath.Base(program) == "singularity":
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.build: builds by SingularityCE are not contained", Hint: "build where there is Apptainer, or with --network open"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.build: builds by SingularityCE are not contained",
+				Hint: "build where there is Apptainer, or with --network open"}
 		case os.Geteuid() == 0:
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.build: builds by root are not contained", Hint: "build as an ordinary user, or with --network open"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.build: builds by root are not contained",
+				Hint: "build as an ordinary user, or with --network open"}
 		}
 		ways[i].OwnIDs = !way.Alone
 	}

@@ -61,7 +61,8 @@ its credentials, where it comes from, description.
 			rows := make([][]string, len(list))
 			for i, ad := range list {
 				out[i] = agentOf(ad)
-				rows[i] = []string{ad.Name, dash(ad.Tells.Turns), dash(ad.Tells.Tokens), dash(ad.Tells.USD), dash(strings.Join(ad.Credentials, " ")), ad.Origin(), dash(ad.Description)}
+				rows[i] = []string{ad.Name, dash(ad.Tells.Turns), dash(ad.Tells.Tokens), dash(ad.Tells.USD),
+					dash(strings.Join(ad.Credentials, " ")), ad.Origin(), dash(ad.Description)}
 			}
 			if a.json {
 				return errors.Join(a.printJSON(map[string]any{"agents": out}), bad)

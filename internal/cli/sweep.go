@@ -252,7 +252,8 @@ func (a *app) planSweep(d *define.Sweep, spec sweep.Spec) error {
 	files := sweep.Files + 8 + 2*batches
 	size += int64(tasks) * (2*journal.Size + 8)
 	if a.json {
-		return a.printJSON(map[string]any{"name": spec.Name, "tasks": tasks, "at_once": spec.Slots, "batch": batch, "jobs": 1, "files": files, "bytes": size, "first": argv})
+		return a.printJSON(map[string]any{"name": spec.Name, "tasks": tasks, "at_once": spec.Slots, "batch": batch,
+			"jobs": 1, "files": files, "bytes": size, "first": argv})
 	}
 	return a.rows([][2]string{
 		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(spec.Slots)},

@@ -15,7 +15,8 @@ import (
 )
 
 // sweepStates are the states that are told, in their order.
-var sweepStates = []journal.State{journal.OK, journal.Failed, journal.Killed, journal.TimedOut, journal.NoStart, journal.SetAside, journal.Running, journal.Waiting}
+var sweepStates = []journal.State{journal.OK, journal.Failed, journal.Killed, journal.TimedOut, journal.NoStart,
+	journal.SetAside, journal.Running, journal.Waiting}
 
 // sweepCounts says how many tasks are in which state.
 func sweepCounts(f *journal.Fold) string {
@@ -90,7 +91,8 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 		counts[strings.ReplaceAll(x.String(), " ", "_")] = f.Count(x)
 	}
 	rate, left := sweepTimes(s, f, now)
-	return map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "state": sweepState(s, f, alive), "tasks": s.Spec.Tasks, "done": f.Done(),
+	return map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "state": sweepState(s, f, alive),
+		"tasks": s.Spec.Tasks, "done": f.Done(),
 		"counts": counts, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
 
@@ -179,7 +181,8 @@ func (a *app) sweepLsCmd() *cobra.Command {
 					list = append(list, sweepJSON(s, f, a.now()))
 					continue
 				}
-				rows = append(rows, []string{jobs.Short(s.Spec.ID), s.Spec.Name, sweepState(s, f, sweepAlive(s, a.now())), fmt.Sprintf("%d/%d", f.Done(), s.Spec.Tasks), sweepCounts(f), a.when(s.Spec.Created)})
+				rows = append(rows, []string{jobs.Short(s.Spec.ID), s.Spec.Name, sweepState(s, f, sweepAlive(s, a.now())),
+					fmt.Sprintf("%d/%d", f.Done(), s.Spec.Tasks), sweepCounts(f), a.when(s.Spec.Created)})
 			}
 			if a.json {
 				return a.printJSON(map[string]any{"sweeps": list})

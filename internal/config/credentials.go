@@ -85,7 +85,8 @@ func readCredential(name string, v strict.Value, r *strict.Reader, ready map[str
 		case have && at.Given():
 			at.Failf("", "must be another one: %v", err)
 		case !known:
-			v.Failf("it is no ready-made one ("+strings.Join(slices.Sorted(maps.Keys(ready)), ", ")+`): name like = "...", or all of upstream, methods and paths`, "needs %s: %v", part, err)
+			v.Failf("it is no ready-made one ("+strings.Join(slices.Sorted(maps.Keys(ready)), ", ")+`): name like = "...", or all of upstream, methods and paths`,
+				"needs %s: %v", part, err)
 		default:
 			v.Failf("", "needs %s: %v", part, err)
 		}
@@ -116,7 +117,8 @@ func readCA(c *jobs.Credential) error {
 	}
 	b, err := strict.ReadFile(c.CAFile, "file of certificates")
 	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(b) {
-		err = &jobs.Error{Kind: jobs.KindConfig, Msg: c.CAFile + " has no certificate in PEM in it", Hint: "ca of [credentials." + c.Name + "]: an authority's, as in /etc/ssl/certs"}
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: c.CAFile + " has no certificate in PEM in it",
+			Hint: "ca of [credentials." + c.Name + "]: an authority's, as in /etc/ssl/certs"}
 	}
 	c.CA = string(b)
 	return err

@@ -103,7 +103,8 @@ func (a *Adapter) check(r *strict.Reader) {
 	case a.Program == "" && len(all) > 0:
 		v.Failf("", "stand without a program")
 	case a.Program != "" && a.Prompt == PromptFile && n != 1:
-		r.Take("prompt").Failf("add "+PromptWord+" to args, where the program wants the path of its prompt", "is \"file\", and %d of the arguments are %s", n, PromptWord)
+		r.Take("prompt").Failf("add "+PromptWord+" to args, where the program wants the path of its prompt",
+			"is \"file\", and %d of the arguments are %s", n, PromptWord)
 	case a.Prompt == PromptStdin && n > 0:
 		v.Failf(`say prompt = "file"`, "have %s, and the prompt is the standard input", PromptWord)
 	}

@@ -105,7 +105,8 @@ func (a *asked) measure(path []string, v item) {
 	if len(path) > 0 {
 		last = path[len(path)-1]
 	}
-	if slices.Contains([]string{"data", "encrypted_content", "signature", "thoughtSignature", "file_data"}, last) || strings.HasPrefix(string(v.raw[:min(n+2, 6)]), `"data:`) {
+	if slices.Contains([]string{"data", "encrypted_content", "signature", "thoughtSignature", "file_data"}, last) ||
+		strings.HasPrefix(string(v.raw[:min(n+2, 6)]), `"data:`) {
 		n = min(n, binary)
 	}
 	a.text += int64(n)
@@ -138,7 +139,8 @@ func (a *asked) anthropic(path []string, v item) {
 		a.tool(toolMCP)
 	case at(path, "container") && !v.null():
 		a.tool(toolCode)
-	case len(path) > 2 && path[len(path)-1] == "type" && path[len(path)-2] == "source" && v.text() == "url" && path[0] != "tools" && !slices.Contains(path, "input"):
+	case len(path) > 2 && path[len(path)-1] == "type" && path[len(path)-2] == "source" && v.text() == "url" &&
+		path[0] != "tools" && !slices.Contains(path, "input"):
 		a.tool(toolFetch)
 	}
 }

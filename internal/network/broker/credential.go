@@ -104,7 +104,8 @@ func (c *credential) authentic(r *http.Request, query url.Values) bool {
 var (
 	hopHeaders = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Authenticate", "Te", "Trailer",
 		"Transfer-Encoding", "Upgrade"}
-	requestHeaders = []string{"Host", "Content-Length", "Expect", "Cookie", "Accept-Encoding", "Idempotency-Key", "X-Idempotency-Key", "Forwarded", "Via", "X-Http-Method-Override",
+	requestHeaders = []string{"Host", "Content-Length", "Expect", "Cookie", "Accept-Encoding", "Idempotency-Key", "X-Idempotency-Key",
+		"Forwarded", "Via", "X-Http-Method-Override",
 		"X-Http-Method", "X-Method-Override", "X-Goog-Fieldmask", "X-Original-Url", "X-Rewrite-Url"}
 	answerHeaders = []string{"Set-Cookie", "Set-Cookie2", "Alt-Svc", "Strict-Transport-Security", "Content-Encoding"}
 )

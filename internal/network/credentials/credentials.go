@@ -27,7 +27,8 @@ var get = []string{"GET", "HEAD"}
 // compatible with OpenAI's, needs an upstream, too.
 func Ready() map[string]jobs.Credential {
 	open := jobs.Credential{API: jobs.APIOpenAI, Methods: []string{"GET", "HEAD", "POST"},
-		Paths:      []string{"/chat/completions", "/responses", "/responses/compact", "/responses/input_tokens", "/completions", "/embeddings", "/models", "/models/**"},
+		Paths: []string{"/chat/completions", "/responses", "/responses/compact", "/responses/input_tokens", "/completions",
+			"/embeddings", "/models", "/models/**"},
 		BaseURLEnv: []string{"OPENAI_BASE_URL", "OPENAI_API_BASE"}, KeyEnv: []string{"OPENAI_API_KEY"}}
 	git := jobs.Credential{API: jobs.APIGit, Methods: []string{"GET", "POST"}, Paths: []string{"/**"}}
 	list := []jobs.Credential{
@@ -36,7 +37,8 @@ func Ready() map[string]jobs.Credential {
 			BaseURLEnv: []string{"ANTHROPIC_BASE_URL"}, KeyEnv: []string{"ANTHROPIC_API_KEY"}},
 		with(open, "openai", "https://api.openai.com/v1"),
 		with(open, "openai-compatible", ""),
-		{Name: "gemini", API: jobs.APIGemini, Upstream: "https://generativelanguage.googleapis.com", Header: "x-goog-api-key", Methods: []string{"GET", "HEAD", "POST"},
+		{Name: "gemini", API: jobs.APIGemini, Upstream: "https://generativelanguage.googleapis.com", Header: "x-goog-api-key",
+			Methods:    []string{"GET", "HEAD", "POST"},
 			Paths:      []string{"/v1/models", "/v1/models/*", "/v1beta/models", "/v1beta/models/*"},
 			BaseURLEnv: []string{"GOOGLE_GEMINI_BASE_URL"}, KeyEnv: []string{"GEMINI_API_KEY"}},
 		with(open, "openrouter", "https://openrouter.ai/api/v1"),

@@ -198,7 +198,8 @@ func (b *Board) leaves(names map[string]int, dir string, l leaf) ([]leaf, error)
 }
 
 func (b *Board) damaged(dir string, l leaf, why string) error {
-	return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the claim %s is damaged: %s", filepath.Join(dir, fmt.Sprintf("%s.%d", l.batch.name(), l.number)), why),
+	return &jobs.Error{Kind: jobs.KindInfra,
+		Msg:  fmt.Sprintf("the claim %s is damaged: %s", filepath.Join(dir, fmt.Sprintf("%s.%d", l.batch.name(), l.number)), why),
 		Hint: "berth writes no such claim: look at it, and at who else writes there"}
 }
 

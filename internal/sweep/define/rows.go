@@ -44,7 +44,8 @@ func (s *source) check() error {
 	switch filepath.Ext(s.path) {
 	case ".csv", ".jsonl", ".ndjson":
 	default:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the rows %s are no .csv or .jsonl", s.path), Hint: "lines are read from the standard input: --rows -"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the rows %s are no .csv or .jsonl", s.path),
+			Hint: "lines are read from the standard input: --rows -"}
 	}
 	fi, err := os.Stat(s.path)
 	switch {

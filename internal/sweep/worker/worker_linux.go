@@ -288,7 +288,8 @@ func (w *worker) hand(ctx context.Context, h *claims.Held) error {
 		if t.deaths >= mostDeaths {
 			w.Log("task %d is set aside: it killed its worker %d times", t.Number, t.deaths)
 			err = w.journal.Add(journal.Record{Kind: journal.End, State: journal.SetAside, Round: round, Generation: uint16(h.Generation),
-				Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me})
+				Task:   uint32(t.Number),
+				Deaths: t.deaths, Began: time.Now(), Worker: w.me})
 			continue
 		}
 		err = w.give(ctx, t)
