@@ -111,6 +111,16 @@ func oneSweep(args []string) (*sweep.Sweep, error) {
 	return sweep.Find(root, word)
 }
 
+// foldSweep finds it, with what its tasks did until now.
+func foldSweep(args []string) (*sweep.Sweep, *journal.Fold, error) {
+	s, err := oneSweep(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := s.Fold()
+	return s, f, err
+}
+
 func (a *app) sweepStatusCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status [SWEEP]", Short: "show how far a sweep is",
@@ -120,11 +130,7 @@ sweep's own records, and asks no scheduler.
 		Example: "  berth sweep status\n  berth sweep status lr --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := oneSweep(args)
-			if err != nil {
-				return err
-			}
-			f, err := s.Fold()
+			s, f, err := foldSweep(args)
 			if err != nil {
 				return err
 			}
@@ -259,11 +265,7 @@ again; workers that still run go on.
 		Example: "  berth sweep resume lr",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := oneSweep(args)
-			if err != nil {
-				return err
-			}
-			f, err := s.Fold()
+			s, f, err := foldSweep(args)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"berth/internal/network/credentials"
@@ -51,8 +52,9 @@ func (f *forward) run(w http.ResponseWriter) error {
 	if err != nil {
 		return &refusal{status: 400, why: "the request cannot be passed on"}
 	}
-	answered, sent := false, false
-	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent = i.Err == nil }}))
+	answered := false
+	var sent atomic.Bool // set by the connection's own goroutine
+	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }}))
 	count := &counter{api: f.c.API}
 	if f.ask != nil {
 		if f.fly, err = f.b.meter.begin(f.ask); err != nil {
@@ -60,7 +62,7 @@ func (f *forward) run(w http.ResponseWriter) error {
 		}
 		defer func() {
 			u := count.end(f.fly.input)
-			charged := answered || sent && f.use.Status == 0 // whoever has left did not hear what it cost
+			charged := answered || sent.Load() && f.use.Status == 0 // whoever has left did not hear what it cost
 			f.fly.end(u, charged)
 			if f.use.Usage = f.fly.counted; charged {
 				f.use.Usage.Requests = 1

@@ -226,13 +226,9 @@ type Inside struct {
 	Placeholder string
 }
 
-// Env are the variables of a credential's for commands inside, NAME=VALUE.
-func Env(c jobs.Credential, port int, placeholder string) []string {
-	return EnvAll([]Inside{{c, port, placeholder}})
-}
-
-// EnvAll are those of several: what git reads has to be counted over all of them.
-func EnvAll(list []Inside) (out []string) {
+// Env are the variables of credentials for commands inside, NAME=VALUE. What git reads has
+// to be counted over all of them.
+func Env(list []Inside) (out []string) {
 	var git [][2]string
 	for _, c := range list {
 		u, err := Upstream(c.Credential)

@@ -80,11 +80,11 @@ func TestPart(t *testing.T) {
 
 func TestEnv(t *testing.T) {
 	ready := Ready()
-	got := Env(ready["openai"], 4001, "p")
+	got := Env([]Inside{{ready["openai"], 4001, "p"}})
 	if !slices.Equal(got, []string{"OPENAI_BASE_URL=http://127.0.0.1:4001/v1", "OPENAI_API_BASE=http://127.0.0.1:4001/v1", "OPENAI_API_KEY=p"}) {
 		t.Errorf("%q", got)
 	}
-	all := strings.Join(EnvAll([]Inside{{ready["github"], 1, "p"}, {ready["gitlab"], 2, "q"}}), "\n")
+	all := strings.Join(Env([]Inside{{ready["github"], 1, "p"}, {ready["gitlab"], 2, "q"}}), "\n")
 	for _, want := range []string{"GIT_CONFIG_COUNT=6", "GIT_CONFIG_KEY_0=url.http://127.0.0.1:1/.insteadOf\nGIT_CONFIG_VALUE_0=https://github.com/",
 		"GIT_CONFIG_VALUE_4=git@gitlab.com:", "GIT_CONFIG_KEY_5=http.http://127.0.0.1:2/.extraHeader"} {
 		if !strings.Contains(all, want) {

@@ -205,7 +205,7 @@ func (n *Names) deny(name string) {
 	n.denials[name] = now.Add(denialLife)
 }
 
-// fake is the address with a number. The first of the network is nobody's.
+// fake is the address with a number. The first of the network is no name's.
 func fake(i int) netip.Addr {
 	b := Fakes.Addr().As4()
 	i++

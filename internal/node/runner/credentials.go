@@ -46,7 +46,7 @@ func (r *attempt) inside(c *container.Container) []string {
 			list = append(list, credentials.Inside{Credential: c.Credential, Port: port, Placeholder: c.Placeholder})
 		}
 	}
-	return credentials.EnvAll(list)
+	return credentials.Env(list)
 }
 
 // capMet ends the attempt because a cap is met, with its figures.
