@@ -185,9 +185,10 @@ E`)
 	id := s.ok(t, "export XDG_CONFIG_HOME="+d+"/config; berth submit "+s.flags()+" "+s.place()+" --retry off --slurm --nodelist=c1 --bind "+d+
 		"/sync:/sync:rw --credential anthropic --credential echo -- "+quote(asksModels))
 	s.ok(t, "for n in $(seq 600); do test -e "+d+"/sync/ready && exit; sleep 0.2; done; exit 1")
-	const word = "sk-test-8f14e45f"
-	const look = `for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\0' '\n' <$f; done 2>/dev/null | grep -v grep | grep ` + word +
+	const word = "'sk-test-[8]f14e45f'" // a pattern that does not match the argv of the greps that look for it
+	const look = `for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\0' '\n' <$f; done 2>/dev/null | grep ` + word +
 		`; grep -rlsa --exclude-dir=proc --exclude-dir=sys --exclude=key ` + word + " /tmp /var/spool /var/log /run /dev/shm /home/alice; exit 0"
+	s.ok(t, "grep -q "+word+" "+d+"/config/berth/key")
 	for _, host := range []string{"c1", "login"} {
 		if a := s.on(t, host, "root", "sh", "-c", look); a.out != "" || a.code != 0 {
 			t.Errorf("%s: %+v", host, a)
