@@ -41,6 +41,7 @@ type Trunk[Q any, A Answer] struct {
 	words        chan wire.Type      // pings and pongs to send
 	shut         func()              // closes the streams below
 	gone         chan struct{}       // closed when nothing comes or goes any more
+	growth       *wire.Growth        // or nil: windows stay as they are
 	streams      wire.Streams[*Stream[Q, A]]
 	starting     sync.Mutex
 	mu           sync.Mutex
@@ -60,6 +61,10 @@ func New[Q any, A Answer](in *wire.Reader, out *wire.Writer, serve func(*Stream[
 	}
 	return t
 }
+
+// Widen lets the windows of conversations grow, by n bytes in all on this side. Both sides must
+// call it, before Run and Open.
+func (t *Trunk[Q, A]) Widen(n int) { t.growth = wire.NewGrowth(n) }
 
 // Run serves frames until the link breaks or the other side leaves. 0 is the usual interval.
 func (t *Trunk[Q, A]) Run(interval time.Duration) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 )
 
 // Window is how many bytes of one channel may be on their way: enough for the
@@ -14,6 +15,33 @@ const Window = 256 << 10
 
 // FlowWindow is that of a flow: there may be a thousand, whose bytes wait in memory.
 const FlowWindow = 64 << 10
+
+// MaxWindow is the most that a window grows to, see [Growth]: what the fastest job step
+// carries in the slowest of its round trips.
+const MaxWindow = 4 << 20
+
+// growTime is how fast a window's bytes are taken where it grows. On a slower channel
+// a larger one would do nothing.
+const growTime = 200 * time.Millisecond
+
+// A Growth is what the windows of several channels may grow by in all, in bytes. It bounds
+// what waits in memory when their readers stop.
+type Growth struct {
+	mu   sync.Mutex
+	left int
+}
+
+// NewGrowth returns one of n bytes.
+func NewGrowth(n int) *Growth { return &Growth{left: n} }
+
+// take returns how many of n bytes there are; less than none gives back.
+func (g *Growth) take(n int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n = min(n, g.left)
+	g.left -= n
+	return n
+}
 
 // window is that of a channel.
 func (t Type) window() int {
@@ -36,6 +64,7 @@ type Sender struct {
 
 	mu      sync.Mutex
 	ready   sync.Cond
+	most    int // the window
 	credit  int
 	stopped bool
 	ended   bool
@@ -95,16 +124,19 @@ func (s *Sender) Pipe() *os.File {
 
 // NewSender returns the sending side of a channel.
 func NewSender(w *Writer, typ Type, stream uint32) *Sender {
-	s := &Sender{w: w, typ: typ, stream: stream, credit: typ.window()}
+	s := &Sender{w: w, typ: typ, stream: stream, most: typ.window(), credit: typ.window()}
 	s.ready.L = &s.mu
 	return s
 }
+
+// Widen takes credit of a receiver whose window grows. It must come before the first Grant.
+func (s *Sender) Widen() { s.most = MaxWindow }
 
 // Grant gives credit back.
 func (s *Sender) Grant(n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n <= 0 || n > s.typ.window()-s.credit {
+	if n <= 0 || n > s.most-s.credit {
 		return ErrFlow
 	}
 	s.credit += n
@@ -198,16 +230,21 @@ func (s *Sender) Close() error {
 // Inbox is the receiving side of a channel: it holds what has come and was not
 // taken yet, at most a window of bytes. Put and Fail never block.
 type Inbox struct {
-	window int
 	mu     sync.Mutex
 	ready  sync.Cond
 	buf    []byte
+	window int
 	taken  int  // by Read, of buf
-	done   int  // by Read, and not yet granted back
+	done   int  // taken, and not yet granted back
 	owed   int  // bytes put and not yet granted back
 	closed bool // nothing more comes
 	whole  bool // its end has come
 	failed bool // no reader takes bytes any more
+
+	growth *Growth   // or nil: the window stays as it is
+	grown  int       // by how much it has
+	since  time.Time // the reader had nothing to take at times, since then
+	passed int       // bytes taken since then
 }
 
 // NewInbox returns an empty Inbox of a channel of this type.
@@ -216,6 +253,10 @@ func NewInbox(t Type) *Inbox {
 	b.ready.L = &b.mu
 	return b
 }
+
+// Widen lets the window grow where its reader waits for the link and not the other way round. The
+// other side must have called [Sender.Widen]. It must come before the first bytes.
+func (b *Inbox) Widen(g *Growth) { b.growth = g }
 
 // Put takes the payload of a frame; an empty one is the end of the channel.
 func (b *Inbox) Put(p []byte) error {
@@ -241,7 +282,42 @@ func (b *Inbox) Fail() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed, b.failed = true, true
+	if b.growth != nil {
+		b.growth.take(-b.grown)
+		b.growth = nil
+	}
 	b.ready.Signal()
+}
+
+// wait waits until there are bytes that were not taken, or none come any more. The caller holds b.mu.
+func (b *Inbox) wait() {
+	if b.growth != nil && b.taken == len(b.buf) && b.since.IsZero() {
+		b.since, b.passed = time.Now(), 0
+	}
+	for b.taken == len(b.buf) && !b.closed {
+		b.ready.Wait()
+	}
+}
+
+// give returns what is to be granted now that n more bytes were taken. The caller holds b.mu.
+func (b *Inbox) give(n int) int {
+	b.done += n
+	b.passed += n
+	// Less than a quarter of the window is held back, so a sender whose
+	// bytes were all taken always has credit.
+	if b.done < b.window/4 {
+		return 0
+	}
+	back := b.done
+	b.owed, b.done = b.owed-back, 0
+	if !b.since.IsZero() && b.passed >= b.window {
+		if b.growth != nil && time.Since(b.since) < growTime {
+			more := b.growth.take(min(b.window, MaxWindow-b.window))
+			b.window, b.grown, back = b.window+more, b.grown+more, back+more
+		}
+		b.since = time.Time{}
+	}
+	return back
 }
 
 // next waits for bytes and returns all there are, or nil at the end. spare is
@@ -249,9 +325,7 @@ func (b *Inbox) Fail() {
 func (b *Inbox) next(spare []byte) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(b.buf) == 0 && !b.closed {
-		b.ready.Wait()
-	}
+	b.wait()
 	p := b.buf
 	b.buf = spare[:0]
 	return p
@@ -262,7 +336,6 @@ func (b *Inbox) next(spare []byte) []byte {
 // that the sender is not held up, and the first error is returned.
 func (b *Inbox) Drain(w io.Writer, grant func(n int)) (err error) {
 	var p []byte
-	done := 0
 	for {
 		if p = b.next(p); len(p) == 0 {
 			return err
@@ -270,14 +343,11 @@ func (b *Inbox) Drain(w io.Writer, grant func(n int)) (err error) {
 		if err == nil {
 			_, err = w.Write(p)
 		}
-		// Less than a quarter of the window is held back, so a sender whose
-		// bytes were all taken always has credit.
-		if done += len(p); done >= b.window/4 {
-			b.mu.Lock()
-			b.owed -= done
-			b.mu.Unlock()
-			grant(done)
-			done = 0
+		b.mu.Lock()
+		back := b.give(len(p))
+		b.mu.Unlock()
+		if back > 0 {
+			grant(back)
 		}
 	}
 }
@@ -295,9 +365,7 @@ func (b *Inbox) Await() {
 // up before its end had come ends with io.ErrUnexpectedEOF.
 func (b *Inbox) Read(p []byte, grant func(n int)) (n int, err error) {
 	b.mu.Lock()
-	for b.taken == len(b.buf) && !b.closed {
-		b.ready.Wait()
-	}
+	b.wait()
 	if b.taken == len(b.buf) {
 		defer b.mu.Unlock()
 		if b.whole {
@@ -309,11 +377,7 @@ func (b *Inbox) Read(p []byte, grant func(n int)) (n int, err error) {
 	if b.taken += n; b.taken == len(b.buf) {
 		b.buf, b.taken = b.buf[:0], 0
 	}
-	back := 0
-	if b.done += n; b.done >= b.window/4 {
-		back, b.done = b.done, 0
-		b.owed -= back
-	}
+	back := b.give(n)
 	b.mu.Unlock()
 	if back > 0 {
 		grant(back)

@@ -19,16 +19,21 @@ const (
 	version         = 1
 )
 
+// maxGrowth is what the windows of all connections may grow by on each side, in bytes.
+const maxGrowth = 32 << 20
+
 // hello is the supervisor's first message.
 type hello struct {
 	Version  int           `json:"version"`
-	Interval time.Duration `json:"interval_ns"` // of its pings
+	Widens   bool          `json:"widens,omitempty"` // its windows can grow
+	Interval time.Duration `json:"interval_ns"`      // of its pings
 }
 
 // welcome is the relay's answer.
 type welcome struct {
 	Version int          `json:"version"`
-	Own     []netip.Addr `json:"own,omitempty"` // addresses of its machine
+	Widens  bool         `json:"widens,omitempty"` // its windows grow, because the supervisor's can
+	Own     []netip.Addr `json:"own,omitempty"`    // addresses of its machine
 	RelayProcess
 }
 

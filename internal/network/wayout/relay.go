@@ -201,7 +201,7 @@ func (r *Relay) greet(f *os.File) (*relayLink, error) {
 	}
 	in, out := wire.NewReader(f), wire.NewWriter(f)
 	now := &relayLink{}
-	if _, err := wire.Hail(in, out, supervisorMagic, relayMagic, hello{Version: version, Interval: r.interval}, &now.said); err != nil {
+	if _, err := wire.Hail(in, out, supervisorMagic, relayMagic, hello{Version: version, Widens: true, Interval: r.interval}, &now.said); err != nil {
 		return nil, err
 	}
 	if now.said.Version != version {
@@ -209,6 +209,9 @@ func (r *Relay) greet(f *os.File) (*relayLink, error) {
 	}
 	_ = f.SetDeadline(time.Time{})
 	now.link = trunk.New[request, answer](in, out, nil, func() { _ = f.Close() })
+	if now.said.Widens {
+		now.Widen(maxGrowth)
+	}
 	return now, nil
 }
 

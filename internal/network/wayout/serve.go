@@ -46,6 +46,9 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, w Way) error {
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := trunk.New(in, out, (&server{way: w, ctx: serving}).serve, shut)
+	if h.Widens {
+		t.Widen(maxGrowth)
+	}
 	t.Run(h.Interval)
 	if err := t.Err(); ctx.Err() == nil && !errors.Is(err, io.EOF) {
 		return err
@@ -68,7 +71,7 @@ func greetSupervisor(in *wire.Reader, out *wire.Writer) (h hello, err error) {
 		return h, err
 	}
 	host, _ := os.Hostname()
-	return h, out.Open(relayMagic, nonce, welcome{Version: version, Own: own(), RelayProcess: RelayProcess{Host: host, PID: os.Getpid()}})
+	return h, out.Open(relayMagic, nonce, welcome{Version: version, Widens: h.Widens, Own: own(), RelayProcess: RelayProcess{Host: host, PID: os.Getpid()}})
 }
 
 // server is a relay.
