@@ -89,7 +89,24 @@ func packet(b []byte) (e Event, ok bool) {
 		e.What = name
 		e.To = netip.AddrPortFrom(to, uint16(b[2])<<8|uint16(b[3])).String()
 	case proto == unix.IPPROTO_ICMP:
+		if lateAnswer(b) {
+			return Event{}, false
+		}
 		e.What = "icmp"
 	}
 	return e, true
+}
+
+// lateAnswer says whether an ICMP message is the kernel's own to an answer of a name server for
+// which nobody waits any more: its port is unreachable (type 3, code 3).
+func lateAnswer(b []byte) bool {
+	if len(b) < 8 || b[0] != 3 || b[1] != 3 {
+		return false
+	}
+	h, err := ipv4.ParseHeader(b[8:])
+	if err != nil || h.Protocol != unix.IPPROTO_UDP || len(b) < 8+h.Len+2 {
+		return false
+	}
+	udp := b[8+h.Len:]
+	return int(udp[0])<<8|int(udp[1]) == 53
 }
