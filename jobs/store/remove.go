@@ -74,7 +74,8 @@ func sweep(dir, name string) {
 }
 
 // sweepTemp removes what was left in a directory of the ledger: by [CreateOnce] a
-// file, by [Begin] and [TakeBack] an attempt. Nothing else has such names there.
+// file, by [Begin] and [TakeBack] an attempt, and a schedule. Nothing else has such
+// names there.
 func sweepTemp(dir, name string) {
 	if !strings.HasPrefix(name, prefixNew) && !strings.HasPrefix(name, prefixGone) {
 		return
@@ -84,11 +85,14 @@ func sweepTemp(dir, name string) {
 	if err != nil || time.Since(fi.ModTime()) < leftFor {
 		return
 	}
-	if fi.IsDir() && filepath.Base(dir) != dirAttempts {
+	if base := filepath.Base(dir); fi.IsDir() && base != dirAttempts && base != dirSchedules {
 		return
 	}
 	_ = disk.RemoveTree(path)
 }
+
+// dirSchedules is where the schedules are, each a directory.
+const dirSchedules = "schedules"
 
 // SweepAll removes what killed processes have left of the ledger's files, a day
 // after that. Listings do so where they look; this looks everywhere.
@@ -101,6 +105,7 @@ func (s *Store) SweepAll() error {
 		_, _ = scan(dir) // looks into the attempts
 	}
 	keys, _ := filepath.Glob(filepath.Join(s.home, "keys", "*", "*"))
+	dirs = append(dirs, filepath.Join(s.home, dirSchedules))
 	for _, dir := range append(dirs, keys...) {
 		names, err := readNames(dir)
 		if err != nil {
@@ -116,7 +121,7 @@ func (s *Store) SweepAll() error {
 // Remains lists what [Store.SweepAll] removes. It is to be asked before anything
 // lists the jobs, which removes a part of it.
 func (s *Store) Remains() (found []string) {
-	for _, pattern := range []string{"jobs/*/", "jobs/*/*/", "jobs/*/*/attempts/", "jobs/*/*/attempts/*/", "bin/", "keys/*/*/"} {
+	for _, pattern := range []string{"jobs/*/", "jobs/*/*/", "jobs/*/*/attempts/", "jobs/*/*/attempts/*/", "bin/", "keys/*/*/", "schedules/"} {
 		for _, prefix := range []string{prefixNew, prefixGone} {
 			paths, _ := filepath.Glob(filepath.Join(s.home, pattern+prefix+"*"))
 			for _, path := range paths {

@@ -28,8 +28,7 @@ func TestSweepAll(t *testing.T) {
 			*list = append(*list, path)
 		}
 	}
-	for _, name := range []string{".new-attempt", ".gone-attempt"} {
-		path := filepath.Join(attempts, name)
+	for _, path := range []string{filepath.Join(attempts, ".new-attempt"), filepath.Join(attempts, ".gone-attempt"), filepath.Join(s.Home(), dirSchedules, ".new-1")} {
 		must(t, os.MkdirAll(filepath.Join(path, "x"), 0o700))
 		must(t, os.Chtimes(path, old, old))
 		gone = append(gone, path)
