@@ -3,24 +3,27 @@ package slurm
 import (
 	"context"
 	"fmt"
-	"os"
-	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"berth/internal/sys/crontab"
 	"berth/jobs"
 
 	"al.essio.dev/pkg/shellescape"
 )
 
 // Crontab is an entry of berth's own in the user's scrontab (scrontab(1)), by
-// which Slurm itself runs "berth follow" again and again, whoever is logged in.
+// which Slurm itself runs a command again and again, whoever is logged in.
 type Crontab struct {
-	// Home is the state directory that the entry is for; each has its own.
-	Home string
-	// Node is berth's program for the nodes, at a path that they see.
-	Node string
+	// Entry names it: the state directory that it is for, and what it does.
+	Entry crontab.Entry
+	// Job is the name of the job that Slurm makes of it, the same at all sites.
+	Job string
+	// Argv is a program at a path that the nodes see, with its arguments, and Env what it
+	// has in its environment.
+	Argv, Env []string
 	// Every is a whole number of minutes that divides an hour, or of hours that
 	// divides a day.
 	Every   time.Duration
@@ -33,15 +36,9 @@ const (
 	crontabMemory = 512 * jobs.MiB
 )
 
-// Lines around an entry. What is between them, and nothing else, is berth's.
-const (
-	crontabBegin = "# begin of berth, which follows the jobs of "
-	crontabEnd   = "# end of berth, which follows the jobs of "
-)
-
-// render is the entry. The job that Slurm makes of it has one name at all sites.
+// render is the entry.
 func (c Crontab) render() (string, error) {
-	when, err := schedule(c.Every)
+	when, err := crontab.Interval(c.Every)
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +50,7 @@ func (c Crontab) render() (string, error) {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "an entry of scrontab has no --dependency"}
 	}
 	all := []option{
-		{"job-name", "berth-follow"},
+		{"job-name", c.Job},
 		{"output", "/dev/null"},
 		{"time", strconv.Itoa(int(crontabTime / time.Minute))},
 		{"mem", strconv.FormatInt(crontabMemory.MiB(), 10) + "M"},
@@ -77,147 +74,59 @@ func (c Crontab) render() (string, error) {
 		}
 		words = append(words, word)
 	}
-	command := shellescape.QuoteCommand([]string{"env", "BERTH_HOME=" + c.Home, c.Node, jobs.VerbFollow, "--all"})
-	// A percent sign ends the command there (crontab(5)).
-	for _, text := range []string{c.Home, command} {
-		if err := jobs.CheckText("the entry of scrontab", text); err != nil {
-			return "", err
-		}
-		if strings.Contains(text, "%") {
-			return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "a path with % cannot stand in scrontab: " + c.Home,
-				Hint: "BERTH_HOME names another state directory"}
-		}
-	}
-	return crontabBegin + c.Home + "\n" + strings.Join(words, " ") + "\n" + when + " " + command + "\n" + crontabEnd + c.Home + "\n", nil
+	command := shellescape.QuoteCommand(slices.Concat([]string{"env"}, c.Env, c.Argv))
+	return c.Entry.Text(strings.Join(words, " "), when+" "+command)
 }
 
-// schedule writes an interval as crontab(5) has it.
-func schedule(every time.Duration) (string, error) {
-	m := int(every / time.Minute)
-	switch {
-	case every%time.Minute != 0 || m < 1:
-	case m == 1:
-		return "* * * * *", nil
-	case m < 60 && 60%m == 0:
-		return fmt.Sprintf("*/%d * * * *", m), nil
-	case m == 60:
-		return "0 * * * *", nil
-	case m%60 == 0 && m < 24*60 && 24%(m/60) == 0:
-		return fmt.Sprintf("0 */%d * * *", m/60), nil
-	case m == 24*60:
-		return "0 0 * * *", nil
-	}
-	return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s is no interval of crontab's", every),
-		Hint: "whole minutes that divide an hour, or hours that divide a day: 10m, 30m, 2h"}
-}
-
-// without takes the entry of a state directory out of a crontab, and returns it.
-// An entry whose first or last line is missing is not touched.
-func without(crontab, home string) (rest, entry string, err error) {
-	begin, end := crontabBegin+home+"\n", crontabEnd+home+"\n"
-	if crontab != "" && !strings.HasSuffix(crontab, "\n") {
-		crontab += "\n"
-	}
-	lines := strings.SplitAfter(crontab, "\n")
-	in, seen := false, 0
-	var kept, own strings.Builder
-	for _, line := range lines {
-		if line == begin {
-			if in || seen > 0 {
-				return "", "", cutEntry(home)
-			}
-			in = true
-			seen++
-		}
-		if in {
-			own.WriteString(line)
-		} else {
-			kept.WriteString(line)
-		}
-		if line == end {
-			if !in {
-				return "", "", cutEntry(home)
-			}
-			in = false
-		}
-	}
-	if in {
-		return "", "", cutEntry(home)
-	}
-	return kept.String(), own.String(), nil
-}
-
-func cutEntry(home string) error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "berth's entry for " + home + " in your scrontab was changed: its first and last line do not match",
-		Hint: "repair or remove it: scrontab -e"}
-}
-
-// SetCrontab puts the entry into the user's scrontab, in place of one for the
-// same state directory. It tells whether that changed anything.
+// SetCrontab puts the entry into the user's scrontab, in place of one of the same
+// name. It tells whether that changed anything.
 func (s *Scheduler) SetCrontab(ctx context.Context, c Crontab) (bool, error) {
 	entry, err := c.render()
 	if err != nil {
 		return false, err
 	}
-	return s.editCrontab(ctx, c.Home, entry)
+	return crontab.Put(ctx, tab{s}, c.Entry, entry)
 }
 
-// DropCrontab takes the entry of a state directory out of the user's scrontab.
-// It tells whether there was one.
-func (s *Scheduler) DropCrontab(ctx context.Context, home string) (bool, error) {
-	return s.editCrontab(ctx, home, "")
+// DropCrontab takes an entry out of the user's scrontab. It tells whether there was one.
+func (s *Scheduler) DropCrontab(ctx context.Context, e crontab.Entry) (bool, error) {
+	return crontab.Put(ctx, tab{s}, e, "")
 }
 
-// Crontab returns the entry of a state directory, or "".
-func (s *Scheduler) Crontab(ctx context.Context, home string) (string, error) {
-	all, err := s.listCrontab(ctx)
+// Crontab returns an entry, or "".
+func (s *Scheduler) Crontab(ctx context.Context, e crontab.Entry) (string, error) {
+	all, err := tab{s}.Read(ctx)
 	if err != nil {
 		return "", err
 	}
-	_, entry, err := without(all, home)
+	_, entry, err := e.Without(all)
 	return entry, err
 }
 
-func (s *Scheduler) editCrontab(ctx context.Context, home, entry string) (bool, error) {
-	all, err := s.listCrontab(ctx)
+// tab is the user's scrontab.
+type tab struct{ s *Scheduler }
+
+func (t tab) Write(ctx context.Context, file string) error {
+	argv := []string{"scrontab", file}
+	if file == "" {
+		argv[1] = "-r"
+	}
+	out, err := t.s.command(ctx, t.s.cfg.SubmitTimeout, nil, argv...)
+	t.s.share().changed()
 	if err != nil {
-		return false, err
-	}
-	rest, was, err := without(all, home)
-	if err != nil || was == entry {
-		return false, err
-	}
-	rest += entry
-	argv := []string{"scrontab", "-r"}
-	if strings.TrimSpace(rest) != "" {
-		dir, err := os.MkdirTemp("", "berth-scrontab-")
-		if err != nil {
-			return false, err
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		file := path.Join(dir, "crontab")
-		if err := os.WriteFile(file, []byte(rest), 0o600); err != nil {
-			return false, err
-		}
-		argv = []string{"scrontab", file}
-	}
-	out, err := s.command(ctx, s.cfg.SubmitTimeout, nil, argv...)
-	s.share().changed()
-	if err != nil {
-		return false, s.infra("scrontab", err)
+		return t.s.infra("scrontab", err)
 	}
 	if !out.ok() {
-		return false, crontabError(out)
+		return crontabError(out)
 	}
-	return true, nil
+	return nil
 }
 
-// listCrontab returns the user's whole scrontab, "" when there is none.
-func (s *Scheduler) listCrontab(ctx context.Context) (string, error) {
-	out, err := s.command(ctx, s.cfg.QueryTimeout, nil, "scrontab", "-l")
+func (t tab) Read(ctx context.Context) (string, error) {
+	out, err := t.s.command(ctx, t.s.cfg.QueryTimeout, nil, "scrontab", "-l")
 	switch {
 	case err != nil && !out.notThere():
-		return "", s.infra("scrontab", err)
+		return "", t.s.infra("scrontab", err)
 	case out.ok():
 		return out.stdout, nil
 	case strings.Contains(out.stdout+out.stderr, "no crontab for"):

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"berth/internal/sys/crontab"
 	"berth/jobs"
 	"berth/slurm"
 )
@@ -47,8 +49,12 @@ func (s *tabSite) Start(_ context.Context, c jobs.Cmd) (jobs.Process, error) {
 }
 
 func entry(home string) slurm.Crontab {
-	return slurm.Crontab{Home: home, Node: home + "/bin/berth-node", Every: 10 * time.Minute,
+	return slurm.Crontab{Entry: named(home), Job: "berth-follow", Argv: []string{home + "/bin/berth-node", "follow", "--all"}, Env: []string{"BERTH_HOME=" + home}, Every: 10 * time.Minute,
 		Options: jobs.SlurmOptions{Account: "lab", Extra: []string{"--licenses=a:1"}}}
+}
+
+func named(home string) crontab.Entry {
+	return crontab.Entry{What: "which follows the jobs of", Home: home}
 }
 
 func TestScrontab(t *testing.T) {
@@ -76,14 +82,14 @@ func TestScrontab(t *testing.T) {
 	if changed, err := s.SetCrontab(t.Context(), one); err != nil || !changed || !strings.Contains(site.tab, "\n0 */2 * * * env 'BERTH") || strings.Count(site.tab, "# begin of berth") != 2 {
 		t.Fatalf("%v, %v:\n%s", changed, err, site.tab)
 	}
-	if got, err := s.Crontab(t.Context(), "/home/other"); err != nil || strings.Count(got, "\n") != 4 {
+	if got, err := s.Crontab(t.Context(), named("/home/other")); err != nil || strings.Count(got, "\n") != 4 {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, home := range []string{"/home/al ice", "/home/other"} {
-		if changed, err := s.DropCrontab(t.Context(), home); err != nil || !changed {
+		if changed, err := s.DropCrontab(t.Context(), named(home)); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
-		if changed, err := s.DropCrontab(t.Context(), home); err != nil || changed {
+		if changed, err := s.DropCrontab(t.Context(), named(home)); err != nil || changed {
 			t.Fatal(changed, err)
 		}
 	}
@@ -92,7 +98,7 @@ func TestScrontab(t *testing.T) {
 	}
 	// The last one leaves no empty crontab.
 	site.tab = want
-	if changed, err := s.DropCrontab(t.Context(), "/home/al ice"); err != nil || !changed || site.tab != "" {
+	if changed, err := s.DropCrontab(t.Context(), named("/home/al ice")); err != nil || !changed || site.tab != "" {
 		t.Errorf("%v, %v: %q", changed, err, site.tab)
 	}
 }
@@ -106,15 +112,16 @@ func TestScrontabRefused(t *testing.T) {
 		"an interval":   func(c *slurm.Crontab) { c.Every = 7 * time.Minute },
 		"none":          func(c *slurm.Crontab) { c.Every = 0 },
 		"seconds":       func(c *slurm.Crontab) { c.Every = 90 * time.Second },
-		"a percent":     func(c *slurm.Crontab) { c.Home = "/home/a%b" },
-		"a line break":  func(c *slurm.Crontab) { c.Node = "x\n* * * * * evil" },
+		"a percent":     func(c *slurm.Crontab) { c.Entry.Home = "/home/a%b" },
+		"a line break":  func(c *slurm.Crontab) { c.Argv[0] = "x\n* * * * * evil" },
 		"in an option":  func(c *slurm.Crontab) { c.Options.Account = "a\n* * * * * evil" },
 		"its own":       func(c *slurm.Crontab) { c.Options.Extra = []string{"--output=x"} },
 		"blanks":        func(c *slurm.Crontab) { c.Options.Partition = "a b" },
 		"a dependency":  func(c *slurm.Crontab) { c.Options.Extra = []string{"--dependency=afterok:1"} },
-		"a home's line": func(c *slurm.Crontab) { c.Home = "/home/x\n* * * * * evil" },
+		"a home's line": func(c *slurm.Crontab) { c.Entry.Home = "/home/x\n* * * * * evil" },
 	} {
 		c := good
+		c.Argv = slices.Clone(good.Argv)
 		change(&c)
 		if _, err := s.SetCrontab(t.Context(), c); err == nil || site.calls > 0 {
 			t.Errorf("%s: %v", name, err)
@@ -128,13 +135,13 @@ func TestScrontabRefused(t *testing.T) {
 	for _, tab := range []string{strings.Join(lines[:3], ""), strings.Join(lines[1:], ""), site.tab + site.tab, lines[0] + site.tab} {
 		site.tab = tab
 		for range 2 {
-			if _, err := s.DropCrontab(t.Context(), home); jobs.KindOf(err) != jobs.KindConfig || site.tab != tab {
+			if _, err := s.DropCrontab(t.Context(), named(home)); jobs.KindOf(err) != jobs.KindConfig || site.tab != tab {
 				t.Errorf("%v: %q", err, site.tab)
 			}
 		}
 	}
 	site.off = true
-	if _, err := s.Crontab(t.Context(), home); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(jobs.HintOf(err), "crontab -e") {
+	if _, err := s.Crontab(t.Context(), named(home)); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(jobs.HintOf(err), "crontab -e") {
 		t.Error(err)
 	}
 }

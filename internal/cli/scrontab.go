@@ -5,6 +5,7 @@ import (
 
 	"berth/engine"
 	"berth/internal/node/nodebin"
+	"berth/internal/sys/crontab"
 	"berth/internal/sys/run"
 	"berth/internal/sys/socket"
 	"berth/jobs"
@@ -34,21 +35,22 @@ func (s *scrontab) do(cmd *cobra.Command, a *app, e *engine.Engine, ids []string
 		return usage("--scrontab is for all jobs: it takes no ids")
 	}
 	ctx, home := cmd.Context(), e.Store.Home()
+	entry := crontab.Entry{What: "which follows the jobs of", Home: home}
 	cluster := slurm.New(run.Local{}, slurm.Config{Shared: socket.Dir})
 	switch s.what {
 	case "show":
-		entry, err := cluster.Crontab(ctx, home)
-		if err == nil && entry == "" {
+		text, err := cluster.Crontab(ctx, entry)
+		if err == nil && text == "" {
 			return &jobs.Error{Kind: jobs.KindNotFound, Msg: "your scrontab has no entry of berth for " + home, Hint: "berth follow --scrontab on"}
 		}
-		for line := range strings.Lines(entry) {
+		for line := range strings.Lines(text) {
 			if _, err := a.stdout.Write([]byte(jobs.Printable(strings.TrimSuffix(line, "\n")) + "\n")); err != nil {
 				return err
 			}
 		}
 		return err
 	case "off":
-		was, err := cluster.DropCrontab(ctx, home)
+		was, err := cluster.DropCrontab(ctx, entry)
 		switch {
 		case err != nil:
 			return err
@@ -67,7 +69,8 @@ func (s *scrontab) do(cmd *cobra.Command, a *app, e *engine.Engine, ids []string
 		if err != nil {
 			return err
 		}
-		changed, err := cluster.SetCrontab(ctx, slurm.Crontab{Home: home, Node: node, Every: every, Options: s.options})
+		changed, err := cluster.SetCrontab(ctx, slurm.Crontab{Entry: entry, Job: "berth-follow", Env: []string{"BERTH_HOME=" + home},
+			Argv: []string{node, jobs.VerbFollow, "--all"}, Every: every, Options: s.options})
 		switch {
 		case err != nil:
 			return err
