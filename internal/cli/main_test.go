@@ -73,7 +73,7 @@ func berth(args []string) int {
 // fakes are the programs of a cluster, by name.
 var fakes = map[string]func(args []string) int{
 	"sbatch": sbatch, "squeue": squeue, "sacct": sacct, "scancel": scancel, "scontrol": scontrol, "sinfo": sinfo, "sacctmgr": sacctmgr,
-	"slurmstepd": slurmstepd, "apptainer": apptainer, "docker": docker, "listener": listener,
+	"scrontab": scrontab, "crontab": crontab, "slurmstepd": slurmstepd, "apptainer": apptainer, "docker": docker, "listener": listener,
 }
 
 // strictly compares a fake's arguments with the only ones that berth may use.

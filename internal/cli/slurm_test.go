@@ -146,6 +146,9 @@ func readScript(file string) (*batchJob, string) {
 	if strings.HasPrefix(j.Name, "berth-reap-") { // it waits until someone takes it away
 		j.State, j.Reason = "PENDING", "Dependency"
 	}
+	if strings.HasPrefix(j.Name, "berth-tick-") { // the same
+		j.State, j.Reason = "PENDING", "BeginTime"
+	}
 	return j, ""
 }
 

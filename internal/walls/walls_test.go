@@ -99,6 +99,7 @@ var slurm = wall{
 		{"internal/cli/doctornode.go", "of clusters the doctor knows Slurm alone", []string{"SchedulerSlurm"}},
 		{"internal/cli/follow.go", "the flag --scrontab of berth follow and its help", []string{"scrontab"}},
 		{"internal/cli/scrontab.go", "the flag --scrontab of berth follow and its help", []string{"scrontab"}},
+		{"internal/cli/scheduleinstall.go", "help of berth schedule install, and its first choice", []string{"Scrontab", "scrontab"}},
 		{"internal/config/keys/place.go", "help of the flags that pass options on", []string{"sbatch"}},
 		{"internal/cli/heldflags.go", "--login is a host of the first cluster", []string{"SchedulerSlurm"}},
 		{"internal/cli/taskflags.go", "--login is a host of the first cluster", []string{"SchedulerSlurm"}},

@@ -19,8 +19,17 @@ import (
 // Install makes sure that the program stands in dir and returns its path. An
 // existing one with the same hash in its name is used as it is: it was put
 // there in one step, whole, and is never written again.
-func Install(dir string) (string, error) {
-	path, err := install(dir)
+func Install(dir string) (string, error) { return installed(dir, forNodes) }
+
+// Whole does the same with this program as it is, the command line included.
+func Whole(dir string) (string, error) { return installed(dir, self) }
+
+func installed(dir string, program func() (Program, error)) (string, error) {
+	p, err := program()
+	path := ""
+	if err == nil {
+		path, err = put(dir, p)
+	}
 	if err != nil {
 		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "install the program for the nodes", Err: err, Hint: "is there space left? df -h " + dir}
 	}
@@ -36,15 +45,11 @@ func Install(dir string) (string, error) {
 // (noexec). Tests replace it.
 var runnable = func(path string) error { return unix.Access(path, unix.X_OK) }
 
-func install(dir string) (string, error) {
-	p, ok := For("linux", runtime.GOARCH)
-	if !ok {
-		var err error
-		if p, err = self(); err != nil {
-			return "", err
-		}
+func forNodes() (Program, error) {
+	if p, ok := For("linux", runtime.GOARCH); ok {
+		return p, nil
 	}
-	return put(dir, p)
+	return self()
 }
 
 // Self makes sure that this program, which is the one for the nodes, stands in
