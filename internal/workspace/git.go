@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -63,6 +64,20 @@ var fixedConfig = []string{
 	"advice.detachedHead=false",
 }
 
+// userConfig is what holds over the user's own configuration in their work tree, where
+// their filters run: no hook, no monitor, no work aside.
+var userConfig = []string{
+	"core.hooksPath=/dev/null",
+	"core.fsmonitor=false",
+	"gc.auto=0",
+	"maintenance.auto=false",
+	"submodule.recurse=false",
+	"advice.detachedHead=false",
+}
+
+// userPassed are the variables of the user's that their own git has there.
+var userPassed = []string{"HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "GIT_CONFIG_GLOBAL"}
+
 // passedOn are the only variables taken from berth's own environment: where
 // programs and their libraries are found, and where temporary files go.
 var passedOn = []string{"PATH", "LD_LIBRARY_PATH", "TMPDIR"}
@@ -100,12 +115,29 @@ type call struct {
 	env    []string
 	stdin  io.Reader
 	stdout io.Writer
+	user   func(string) (string, bool) // the user's environment, whose configuration holds; nil is none of it
+}
+
+// userEnv is the environment of git in the user's own work tree.
+func userEnv(getenv func(string) (string, bool)) []string {
+	env := []string{"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1"}
+	for _, name := range slices.Concat(userPassed, passedOn) {
+		if v, ok := getenv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
 }
 
 // run runs git and turns a failure into a GitError.
 func (g *Git) run(ctx context.Context, c call) error {
-	argv := []string{"git"}
-	for _, kv := range fixedConfig {
+	argv, config, env := []string{"git"}, fixedConfig, []string(nil)
+	if c.user != nil {
+		config, env = userConfig, userEnv(c.user)
+	} else {
+		env = gitEnv()
+	}
+	for _, kv := range config {
 		argv = append(argv, "-c", kv)
 	}
 	if c.gitDir != "" {
@@ -118,7 +150,7 @@ func (g *Git) run(ctx context.Context, c call) error {
 	}
 	stderr := &tail{limit: 64 << 10}
 	err := g.Run(ctx, Cmd{
-		Args: argv, Dir: dir, Env: append(gitEnv(), c.env...),
+		Args: argv, Dir: dir, Env: append(env, c.env...),
 		Stdin: c.stdin, Stdout: c.stdout, Stderr: stderr,
 	})
 	if err == nil {

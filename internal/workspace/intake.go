@@ -3,20 +3,13 @@ package workspace
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 )
-
-// unpackLimit is git's own: fewer objects are stored one by one, so that many
-// small results do not leave many packs.
-const unpackLimit = 100
 
 // Intake brings the commit of a result into the user's repository as the new
 // branch, from a bundle that Collect wrote.
@@ -51,14 +44,14 @@ func (g *Git) Intake(ctx context.Context, src Source, bundle, branch string, res
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, q.close()) }()
+	defer func() { err = errors.Join(err, q.Close()) }()
 	if err := q.load(ctx, bundle); err != nil {
 		return &Error{Kind: ErrRejected, Err: err, Msg: fmt.Sprintf("the bundle of branch %q cannot be taken in: %v", branch, err)}
 	}
 	if err := q.verify(ctx, res); err != nil {
 		return err
 	}
-	if err := q.release(ctx, src, res); err != nil {
+	if err := q.Give(ctx, res.Commit, "^"+res.Base); err != nil {
 		return noSpace(src, branch, fmt.Errorf("store the objects of branch %q in %q: %w", branch, src.Repo, err))
 	}
 	return g.createBranch(ctx, src, branch, res.Commit)
@@ -78,11 +71,11 @@ func (q *quarantine) verify(ctx context.Context, res Result) error {
 	reject := func(format string, a ...any) error {
 		return &Error{Kind: ErrRejected, Msg: fmt.Sprintf("the bundle of branch %q is not the result: ", res.Branch) + fmt.Sprintf(format, a...)}
 	}
-	kind, err := q.g.line(ctx, call{gitDir: q.dir, args: []string{"cat-file", "-t", res.Commit}})
+	kind, err := q.g.line(ctx, call{gitDir: q.Dir, args: []string{"cat-file", "-t", res.Commit}})
 	if err != nil || kind != "commit" {
 		return reject("it has no commit %s", res.Commit)
 	}
-	raw, err := q.g.output(ctx, call{gitDir: q.dir, args: []string{"cat-file", "commit", res.Commit}})
+	raw, err := q.g.output(ctx, call{gitDir: q.Dir, args: []string{"cat-file", "commit", res.Commit}})
 	if err != nil {
 		return fmt.Errorf("read commit %s: %w", res.Commit, err)
 	}
@@ -104,48 +97,11 @@ func (q *quarantine) verify(ctx context.Context, res Result) error {
 	if !slices.Equal(parents, []string{res.Base}) {
 		return reject("commit %s has the parents %q and not %s alone", res.Commit, parents, res.Base)
 	}
-	err = q.g.run(ctx, call{gitDir: q.dir, args: []string{"rev-list", "--objects", "--quiet", res.Commit, "^" + res.Base}})
+	err = q.g.run(ctx, call{gitDir: q.Dir, args: []string{"rev-list", "--objects", "--quiet", res.Commit, "^" + res.Base}})
 	if err != nil {
 		return reject("it is not complete: %v", err)
 	}
 	return nil
-}
-
-// release copies what the commit adds to the base into the user's repository.
-// Unlike a fetch this obeys no remote or fetch configuration and leaves no
-// trace but the objects.
-func (q *quarantine) release(ctx context.Context, src Source, res Result) (err error) {
-	pack, err := os.Create(filepath.Join(q.dir, "release.pack"))
-	if err != nil {
-		return err
-	}
-	defer pack.Close()
-	revs := strings.NewReader(res.Commit + "\n^" + res.Base + "\n")
-	err = q.g.run(ctx, call{gitDir: q.dir, stdin: revs, stdout: pack,
-		args: []string{"pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q"}})
-	if err != nil {
-		return err
-	}
-	var head [12]byte // "PACK", version, number of objects
-	if _, err := pack.ReadAt(head[:], 0); err != nil {
-		return err
-	}
-	args := []string{"index-pack", "--stdin", "--fix-thin"}
-	if binary.BigEndian.Uint32(head[8:]) < unpackLimit {
-		args = []string{"unpack-objects", "-q"}
-	}
-	if _, err := pack.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	in, err := openIncoming(src)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, in.close()) }()
-	if err := q.g.run(ctx, call{gitDir: src.Repo, stdin: pack, env: in.env(), args: args}); err != nil {
-		return err
-	}
-	return in.migrate()
 }
 
 // branchState says whether the branch is there with the commit; it is an error

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"berth/internal/sys/disk"
 )
 
 const quarantinePrefix = "quarantine-"
@@ -20,27 +18,24 @@ const quarantinePrefix = "quarantine-"
 // quarantine is a git directory of its own, borrowing the user's objects, into
 // which a bundle is unpacked and checked before the user's repository sees it.
 type quarantine struct {
-	g      *Git
-	dir    string
+	*Borrowed
 	strict string // the flag that makes git check what it unpacks
 }
 
 // openQuarantine makes one inside the attempt's directory. It knows what the git
 // directory from says of the history, and other objects before the user's.
 func (g *Git) openQuarantine(ctx context.Context, attemptDir string, src Source, from string, before ...string) (_ *quarantine, err error) {
-	dir, err := makeTagged(attemptDir, quarantinePrefix)
+	b, err := g.borrow(ctx, attemptDir, src, from, before...)
 	if err != nil {
-		return nil, fmt.Errorf("make a quarantine: %w", err)
-	}
-	q := &quarantine{g: g, dir: dir}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("make a quarantine: %w", err), q.close())
-		}
-	}()
-	if err := g.initBare(ctx, dir, src, from, before...); err != nil {
 		return nil, err
 	}
+	dir := b.Dir
+	q := &quarantine{Borrowed: b}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("make a quarantine: %w", err), q.Close())
+		}
+	}()
 	// What the base has already is the user's own and not judged again: git
 	// checks .gitmodules whenever a tree that names it is new.
 	base, err := g.readTree(ctx, dir, src.Base)
@@ -61,13 +56,11 @@ func (g *Git) openQuarantine(ctx context.Context, attemptDir string, src Source,
 	return q, nil
 }
 
-func (q *quarantine) close() error { return disk.RemoveTree(q.dir) }
-
 // load unpacks a bundle. The pack goes straight to index-pack: git fetch does
 // not check what it takes from a bundle before 2.46, whatever
 // transfer.fsckObjects says.
 func (q *quarantine) load(ctx context.Context, bundle string) error {
-	return q.g.unpack(ctx, q.dir, bundle, q.strict)
+	return q.g.unpack(ctx, q.Dir, bundle, q.strict)
 }
 
 func (g *Git) unpack(ctx context.Context, gitDir, bundle string, flags ...string) error {
@@ -140,7 +133,7 @@ func (c *collector) bundle(ctx context.Context, res Result) (refused map[string]
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, q.close()) }()
+	defer func() { err = errors.Join(err, q.Close()) }()
 	if err = q.load(ctx, name); err == nil {
 		return nil, nil
 	}

@@ -1,0 +1,123 @@
+package jobs
+
+import "time"
+
+// Words of a verdict.
+const (
+	VerdictApprove = "approve"
+	VerdictReject  = "reject"
+)
+
+// ReviewVerdict is review/NNNN.json in a job's directory: what a person has decided of
+// its result. It is created once and never changed; the last one counts.
+type ReviewVerdict struct {
+	Version int    `json:"version"`
+	Verdict string `json:"verdict"` // [VerdictApprove] or [VerdictReject]
+	// Commit is the job's result. Onto is the commit that the target, Ref, had then, and
+	// Tree is what the target will have after the merge. A reject may lack them.
+	Commit string    `json:"commit,omitempty"`
+	Tree   string    `json:"tree,omitempty"`
+	Onto   string    `json:"onto,omitempty"`
+	Ref    string    `json:"ref,omitempty"`
+	By     string    `json:"by"`
+	UID    int       `json:"uid"`
+	Host   string    `json:"host"`
+	Time   time.Time `json:"time"`
+	Note   string    `json:"note,omitempty"`
+	// Unchecked is that no review run had succeeded on the tree.
+	Unchecked bool  `json:"unchecked,omitempty"`
+	Level     Level `json:"level,omitempty"` // at which the task ran
+	N         int   `json:"-"`               // the number of its file
+}
+
+// ReviewRun is review/run-NNNN.json: the done commands were run again on a tree.
+type ReviewRun struct {
+	Version int          `json:"version"`
+	Commit  string       `json:"commit"`
+	Tree    string       `json:"tree"`
+	Onto    string       `json:"onto"`
+	Job     string       `json:"job"` // that ran them
+	OK      bool         `json:"ok"`
+	State   State        `json:"state"`
+	Reason  string       `json:"reason,omitempty"`
+	Done    []DoneResult `json:"done,omitempty"`
+	Level   Level        `json:"level"`
+	Over    string       `json:"over,omitempty"` // what they ran over that the task could prepare
+	By      string       `json:"by"`
+	Time    time.Time    `json:"time"`
+	N       int          `json:"-"`
+}
+
+// ReviewMerge is review/merge-NNNN.json, the journal of the merge of the verdict with the
+// same number: written before the target is moved.
+type ReviewMerge struct {
+	Version  int       `json:"version"`
+	Repo     string    `json:"repo"` // the git directory
+	Ref      string    `json:"ref"`
+	Old      string    `json:"old"`
+	New      string    `json:"new"`
+	Tree     string    `json:"tree"`
+	Worktree string    `json:"worktree,omitempty"` // where Ref is checked out; "" is nowhere
+	By       string    `json:"by"`
+	Host     string    `json:"host"`
+	Time     time.Time `json:"time"`
+	N        int       `json:"-"`
+}
+
+// ReviewMerged is review/merged-NNNN.json: the target was moved.
+type ReviewMerged struct {
+	Version int       `json:"version"`
+	Ref     string    `json:"ref"`
+	New     string    `json:"new"`
+	Time    time.Time `json:"time"`
+}
+
+// Reviews are all of a job's, each in the order of its numbers.
+type Reviews struct {
+	Verdicts []ReviewVerdict
+	Runs     []ReviewRun
+	Merges   []ReviewMerge
+	Merged   map[int]ReviewMerged // by the number of the merge
+	Shown    map[string]bool      // trees whose diff was printed
+}
+
+// Verdict is the one that counts; nil is none.
+func (r *Reviews) Verdict() *ReviewVerdict {
+	if len(r.Verdicts) == 0 {
+		return nil
+	}
+	return &r.Verdicts[len(r.Verdicts)-1]
+}
+
+// Unfinished is the merge that was begun and has no end; nil is none. One of an earlier
+// verdict than the last was given up.
+func (r *Reviews) Unfinished() *ReviewMerge {
+	v := r.Verdict()
+	for i := range r.Merges {
+		m := &r.Merges[i]
+		if _, ended := r.Merged[m.N]; !ended && v != nil && m.N == v.N {
+			return m
+		}
+	}
+	return nil
+}
+
+// IsMerged is the merge of this result; nil is none.
+func (r *Reviews) IsMerged(commit string) *ReviewMerged {
+	for _, v := range r.Verdicts {
+		if m, ok := r.Merged[v.N]; ok && v.Commit == commit {
+			return &m
+		}
+	}
+	return nil
+}
+
+// RunOf is the last run of the done commands on a tree; nil is none.
+func (r *Reviews) RunOf(tree string) *ReviewRun {
+	for i := len(r.Runs) - 1; i >= 0; i-- {
+		if r.Runs[i].Tree == tree {
+			return &r.Runs[i]
+		}
+	}
+	return nil
+}
