@@ -111,6 +111,7 @@ var ways = []way{
 		p.acknowledged = nil
 	}},
 	{name: "local", do: func(p *fpPlace) { p.submit(p.text("true", ""), "--scheduler", "local") }},
+	{name: "merge", before: func(p *fpPlace) { p.approved() }, do: func(p *fpPlace) { p.merge() }, after: func(p *fpPlace) { p.merge(); p.isMerged() }},
 	{name: "again", do: func(p *fpPlace) {
 		p.submit(p.again(fmt.Sprintf(fpGuarded, p.dir)), "--scheduler", "slurm")
 		p.follow()
@@ -258,6 +259,32 @@ func (p *fpPlace) submit(text string, args ...string) {
 // keyed submits under a key.
 func (p *fpPlace) keyed() {
 	p.submit(p.text("true", ""), "--scheduler", "local", "--idempotency-key", "k")
+}
+
+// approved is a job whose result is approved for the branch that is checked out.
+func (p *fpPlace) approved() {
+	p.submit(p.text("true", ""), "--scheduler", "local")
+	p.settle()
+	for _, id := range p.acknowledged {
+		p.berth("review", "approve", "--unchecked", id)
+	}
+}
+
+func (p *fpPlace) merge() {
+	for _, id := range p.acknowledged {
+		p.berth("review", "merge", id)
+	}
+}
+
+// isMerged makes sure that branch, index and files are those of the result, and that this
+// is recorded.
+func (p *fpPlace) isMerged() {
+	p.t.Helper()
+	p.sh("cd repo && git diff --exit-code main $(git for-each-ref --format='%(refname)' refs/heads/berth) && test -z \"$(git status --porcelain)\" && cat new.txt")
+	p.sh("ls state/jobs/*/*/review/merged-0001.json")
+	if out := p.berth("review", "ls"); out != "" {
+		p.t.Errorf("still in the list: %s", out)
+	}
 }
 
 func (p *fpPlace) order(name, text string) {

@@ -55,7 +55,7 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 			{"exec", (*app).execCmd}, {"shell", (*app).shellCmd}, {"cp", (*app).cpCmd}, {"bg", (*app).bgCmd}}},
 		{familySetup, "Set up", []verb{{"doctor", (*app).doctorCmd}, {"config", (*app).configCmd}}},
 		{familyJobs, "More about jobs", []verb{
-			{"collect", (*app).collectCmd}, {"sweep", (*app).sweepCmd}, {"schedule", (*app).scheduleCmd},
+			{"collect", (*app).collectCmd}, {"review", (*app).reviewCmd}, {"sweep", (*app).sweepCmd}, {"schedule", (*app).scheduleCmd},
 			{"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
 		{familyKept, "Environments, layers, images; administration", []verb{
 			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd}, {"agent", (*app).agentCmd},

@@ -101,7 +101,7 @@ func (s *Store) SweepAll() error {
 	dirs := []string{s.Bin()}
 	for _, id := range ids {
 		dir := s.JobDir(id)
-		dirs = append(dirs, dir, filepath.Join(dir, dirAttempts))
+		dirs = append(dirs, dir, filepath.Join(dir, dirAttempts), filepath.Join(dir, dirReview))
 		_, _ = scan(dir) // looks into the attempts
 	}
 	keys, _ := filepath.Glob(filepath.Join(s.home, "keys", "*", "*"))
@@ -121,7 +121,8 @@ func (s *Store) SweepAll() error {
 // Remains lists what [Store.SweepAll] removes. It is to be asked before anything
 // lists the jobs, which removes a part of it.
 func (s *Store) Remains() (found []string) {
-	for _, pattern := range []string{"jobs/*/", "jobs/*/*/", "jobs/*/*/attempts/", "jobs/*/*/attempts/*/", "bin/", "keys/*/*/", "schedules/"} {
+	for _, pattern := range []string{"jobs/*/", "jobs/*/*/", "jobs/*/*/attempts/", "jobs/*/*/attempts/*/", "jobs/*/*/review/", "bin/", "keys/*/*/",
+		"schedules/"} {
 		for _, prefix := range []string{prefixNew, prefixGone} {
 			paths, _ := filepath.Glob(filepath.Join(s.home, pattern+prefix+"*"))
 			for _, path := range paths {

@@ -41,7 +41,9 @@ func AddVerdict(jobDir string, v jobs.ReviewVerdict) (int, error) {
 }
 
 // AddReviewRun records how the done commands went, under the next number.
-func AddReviewRun(jobDir string, v jobs.ReviewRun) (int, error) { return addReview(jobDir, reviewRun, v) }
+func AddReviewRun(jobDir string, v jobs.ReviewRun) (int, error) {
+	return addReview(jobDir, reviewRun, v)
+}
 
 // addReview creates the file with the next number: another process may take it first.
 func addReview(jobDir, kind string, v any) (int, error) {

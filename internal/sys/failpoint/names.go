@@ -14,6 +14,7 @@ var Names = append([]string{
 	"takeback.renamed", "takeback.synced", "remove.renamed", "remove.synced",
 	"secrets.read", "secrets.taken", "secrets.drop", "temp.made", "temp.written", "beat.opened",
 	"conclude.begin", "found.begin", "take.branch", "cancel.noted", "cancel.asked",
+	"merge.ready", "merge.files", "merge.moved",
 	"queue.started", "queue.enter", "queue.entered", "queue.become",
 	"runner.claim", "runner.begin", "runner.executed", "runner.reached", "runner.decided",
 	"runner.promoted", "runner.delivered", "runner.cleaned", "runner.ended", "runner.followed",

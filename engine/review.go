@@ -1,0 +1,457 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/internal/workspace"
+	"berth/internal/workspace/review"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// ReviewState is how far the review of a result is.
+type ReviewState string
+
+// The states of a review.
+const (
+	ReviewWaiting    ReviewState = "waiting"    // no verdict yet
+	ReviewApproved   ReviewState = "approved"   // and not merged
+	ReviewStale      ReviewState = "stale"      // approved, and the branch or its target moved since
+	ReviewRejected   ReviewState = "rejected"   //
+	ReviewUnfinished ReviewState = "unfinished" // a merge was begun and has no end
+	ReviewMerged     ReviewState = "merged"     //
+)
+
+// Review is what there is to decide of the result of a job.
+type Review struct {
+	Record  *jobs.Record
+	Reviews *jobs.Reviews
+	State   ReviewState
+	// Base is what the task started from, Commit its result, and Onto the commit that the
+	// target, the branch Ref, has now. Tree is what the target would have; "" where that
+	// cannot be made.
+	Base, Commit, Ref, Onto, Tree string
+	// Conflicts are the paths in which result and target conflict, printable.
+	Conflicts []string
+	// Problem is why it can neither be approved nor merged as it stands; nil is nothing.
+	Problem error
+}
+
+// FastForward reports whether the target is still what the task started from.
+func (r *Review) FastForward() bool { return r.Onto == r.Base }
+
+// Target is the target's name for people.
+func (r *Review) Target() string { return strings.TrimPrefix(r.Ref, headRefs) }
+
+// ReviewFile is a changed path of a result.
+type ReviewFile struct {
+	Path       string   `json:"path"` // printable
+	Status     string   `json:"status"`
+	Insertions int      `json:"insertions"` // lines
+	Deletions  int      `json:"deletions"`
+	Binary     bool     `json:"binary,omitempty"`
+	Why        []string `json:"look_at,omitempty"` // why to look at it before the others
+	// Test says that it looks like a test, or decides how tests run; OutOfScope that the
+	// task's scope does not cover it.
+	Test       bool `json:"test,omitempty"`
+	OutOfScope bool `json:"out_of_scope,omitempty"`
+}
+
+const headRefs = "refs/heads/"
+
+// under is the repository of a review, and for a moment a git directory that borrows its
+// objects.
+type under struct {
+	*review.Repo
+	*workspace.Borrowed
+}
+
+// repoOf is the repository of a job as a review works on it.
+func (e *Engine) repoOf(s *jobs.Spec) *review.Repo {
+	return &review.Repo{Git: e.git, Src: sourceOf(s.Workspace), User: e.Getenv}
+}
+
+// reviewable refuses jobs whose result is none to review, or not here.
+func reviewable(r *jobs.Record) error {
+	short := jobs.Short(r.Spec.ID)
+	a := r.Current()
+	no := func(kind jobs.Kind, hint, what string) error {
+		return &jobs.Error{Kind: kind, Msg: "job " + short + " " + what, Hint: hint}
+	}
+	switch {
+	case r.Spec.Workspace == nil:
+		return no(jobs.KindUsage, "berth logs "+short, "has no workspace: there is nothing to review")
+	case !jobs.StateOf(r).Final() || a == nil:
+		return no(jobs.KindUsage, "berth wait "+short, "has not ended: it is "+string(jobs.StateOf(r)))
+	case a.Result() == nil:
+		return no(jobs.KindNotFound, "berth collect "+short, "has no result yet")
+	case a.Result().Commit == "":
+		return no(jobs.KindUsage, "berth logs "+short, "changed nothing: there is nothing to review")
+	case r.Spec.Workspace.Copy:
+		return no(jobs.KindUsage, "review it there", "was submitted on "+r.Spec.Host+", which has its repository")
+	case !r.BranchHere():
+		return no(jobs.KindInfra, "berth collect "+short, "has a result, and its branch is not in the repository yet")
+	}
+	return nil
+}
+
+// Review says what there is to decide of a job. onto names the target branch; "" is that
+// of the last verdict, else the branch that the task started from.
+func (e *Engine) Review(ctx context.Context, rec *jobs.Record, onto string) (rv *Review, err error) {
+	err = e.reviewed(ctx, rec, onto, func(r *Review, _ *under) error {
+		rv = r
+		return nil
+	})
+	return rv, err
+}
+
+// ReviewFiles lists what the merge changes in the target: what to look at first comes
+// first.
+func (e *Engine) ReviewFiles(ctx context.Context, rec *jobs.Record, onto string) (rv *Review, files []ReviewFile, err error) {
+	err = e.reviewed(ctx, rec, onto, func(r *Review, u *under) error {
+		rv = r
+		files, _, err = changesOf(ctx, r, u)
+		return err
+	})
+	return rv, files, err
+}
+
+// ReviewDiff does the same, and then writes the patch in that order. It is git's own
+// text: what a file says may drive a terminal.
+func (e *Engine) ReviewDiff(ctx context.Context, rec *jobs.Record, onto string, first func(*Review, []ReviewFile) error, w io.Writer) error {
+	return e.reviewed(ctx, rec, onto, func(r *Review, u *under) error {
+		files, order, err := changesOf(ctx, r, u)
+		if err != nil {
+			return err
+		}
+		if err := first(r, files); err != nil {
+			return err
+		}
+		if err := u.Patch(ctx, r.shownOnto(), r.shownTree(), order, w); err != nil {
+			return err
+		}
+		if r.Tree == "" {
+			return nil
+		}
+		return store.SetShown(rec.Dir, r.Tree)
+	})
+}
+
+// shownOnto and shownTree are what is compared: where there is no tree of the merge, the
+// result with its base.
+func (r *Review) shownOnto() string {
+	if r.Tree == "" {
+		return r.Base
+	}
+	return r.Onto
+}
+
+func (r *Review) shownTree() string { return cmp.Or(r.Tree, r.Commit) }
+
+func changesOf(ctx context.Context, r *Review, u *under) (out []ReviewFile, first []workspace.Path, err error) {
+	changes, err := u.Changes(ctx, r.shownOnto(), r.shownTree())
+	if err != nil {
+		return nil, nil, err
+	}
+	scope, err := workspace.ParseScope(r.Record.Spec.Workspace.Scope)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range review.Files(changes) {
+		one := ReviewFile{Path: f.Path.Printable(), Status: string(f.Status), Insertions: f.Insertions, Deletions: f.Deletions, Binary: f.Binary,
+			Why: f.Why, Test: f.Test, OutOfScope: !scope.Covers(string(f.Path)) || f.OldPath != "" && !scope.Covers(string(f.OldPath))}
+		if f.OldPath != "" {
+			one.Path = f.OldPath.Printable() + " -> " + one.Path
+		}
+		if len(f.Why) > 0 {
+			first = append(first, f.Path)
+		}
+		out = append(out, one)
+	}
+	return out, first, nil
+}
+
+// reviewed settles what there is to decide, and calls do while the trees are there.
+func (e *Engine) reviewed(ctx context.Context, rec *jobs.Record, onto string, do func(*Review, *under) error) (err error) {
+	if err := reviewable(rec); err != nil {
+		return err
+	}
+	r := &Review{Record: rec, Base: rec.Spec.Workspace.Base, Commit: rec.Current().Result().Commit}
+	if r.Reviews, err = store.LoadReviews(rec.Dir); err != nil {
+		return err
+	}
+	u := &under{Repo: e.repoOf(&rec.Spec)}
+	if u.Borrowed, err = e.git.Borrow(ctx, rec.Current().Dir, u.Src); err != nil {
+		return repoError(err)
+	}
+	defer func() { err = errors.Join(err, u.Close()) }()
+	refs, err := u.Branches(ctx)
+	if err != nil {
+		return repoError(err)
+	}
+	if err := r.aim(ctx, u, refs, onto); err != nil {
+		return repoError(err)
+	}
+	r.State = stateOfReview(rec, r.Reviews, refs)
+	return repoError(do(r, u))
+}
+
+// aim settles target and tree.
+func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto string) error {
+	w, short := r.Record.Spec.Workspace, jobs.Short(r.Record.Spec.ID)
+	if r.Ref = targetOf(r.Record, r.Reviews); onto != "" {
+		r.Ref = headRefs + strings.TrimPrefix(onto, headRefs)
+	}
+	if r.Ref == "" {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " started from a commit that no branch was named for", Hint: "--onto BRANCH names the one that it is for"}
+	}
+	if err := u.CheckRef(ctx, r.Ref); err != nil {
+		return err
+	}
+	if r.Onto = refs[r.Ref]; r.Onto == "" {
+		return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no branch %s in %s", r.Target(), w.GitDir), Hint: "--onto BRANCH names another one"}
+	}
+	if r.Ref == headRefs+w.Branch {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "branch " + r.Target() + " is the result itself", Hint: "--onto BRANCH names another one"}
+	}
+	problem := func(hint, format string, a ...any) {
+		if r.Problem == nil {
+			r.Problem = &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf(format, a...), Hint: hint}
+		}
+	}
+	if tip := refs[headRefs+w.Branch]; tip == "" {
+		problem("berth collect "+short+" brings it back, where it was deleted by mistake", "branch %s is not there any more", w.Branch)
+	} else if tip != r.Commit {
+		problem("git log "+w.Branch+" shows it; git branch -f "+w.Branch+" "+r.Commit+" puts the result back",
+			"branch %s is at %.12s, and the result of job %s is %.12s: it was changed after the job", w.Branch, tip, short, r.Commit)
+	}
+	in, err := u.Contains(ctx, r.Commit, r.Onto)
+	if err != nil {
+		return err
+	}
+	if in {
+		problem("", "%s has the result of job %s already", r.Target(), short)
+		return nil
+	}
+	if r.FastForward() {
+		r.Tree, err = review.Tree(ctx, u.Borrowed, r.Commit)
+		return err
+	}
+	o, err := review.Merge(ctx, u.Borrowed, r.Onto, r.Commit)
+	if err != nil {
+		return err
+	}
+	r.Tree = o.Tree
+	for _, p := range o.Conflicts {
+		r.Conflicts = append(r.Conflicts, p.Printable())
+	}
+	if r.Tree == "" {
+		problem("merge it by hand, or have it made again from there: berth submit", "the result of job %s conflicts with %s: %s", short, r.Target(),
+			strings.Join(firstOf(r.Conflicts, 10), ", "))
+	}
+	return nil
+}
+
+func firstOf(list []string, n int) []string {
+	if len(list) <= n {
+		return list
+	}
+	return append(slices.Clone(list[:n]), fmt.Sprintf("and %d more", len(list)-n))
+}
+
+// targetOf is the full name of the branch that a result is for; "" is not known.
+func targetOf(rec *jobs.Record, rs *jobs.Reviews) string {
+	if v := rs.Verdict(); v != nil && v.Ref != "" {
+		return v.Ref
+	}
+	if b := rec.Spec.Workspace.BaseRef; b != "" {
+		return headRefs + b
+	}
+	return ""
+}
+
+// stateOfReview is how far it is, by the records and the branches alone.
+func stateOfReview(rec *jobs.Record, rs *jobs.Reviews, refs map[string]string) ReviewState {
+	commit := rec.Current().Result().Commit
+	v := rs.Verdict()
+	switch {
+	case rs.IsMerged(commit) != nil:
+		return ReviewMerged
+	case rs.Unfinished() != nil:
+		return ReviewUnfinished
+	case v == nil:
+		return ReviewWaiting
+	case v.Verdict == jobs.VerdictReject:
+		return ReviewRejected
+	case v.Commit != commit || refs[v.Ref] != v.Onto || refs[headRefs+rec.Spec.Workspace.Branch] != commit:
+		return ReviewStale
+	}
+	return ReviewApproved
+}
+
+// ApproveOptions are how a person approves.
+type ApproveOptions struct {
+	Onto string // the target branch, as for [Engine.Review]
+	Note string
+	// Unchecked approves a tree on which no review run has succeeded.
+	Unchecked bool
+	// Confirm is asked before the verdict is written; an error is a no. Nil is yes.
+	Confirm func(*Review) error
+}
+
+// Approve records that the tree which the target would have is approved.
+func (e *Engine) Approve(ctx context.Context, rec *jobs.Record, o ApproveOptions) (*Review, error) {
+	if err := e.aside(); err != nil {
+		return nil, err
+	}
+	var out *Review
+	err := e.reviewed(ctx, rec, o.Onto, func(r *Review, u *under) error {
+		out = r
+		if err := undecided(ctx, r, u); err != nil {
+			return err
+		}
+		if r.Problem != nil {
+			return r.Problem
+		}
+		short := jobs.Short(rec.Spec.ID)
+		run := r.Reviews.RunOf(r.Tree)
+		checked := run != nil && run.OK
+		if !checked && !o.Unchecked {
+			what := "no review run was made on this tree"
+			if run != nil {
+				what = "the review run on this tree failed"
+			}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: %s (%.12s)", short, what, r.Tree),
+				Hint: "berth review run " + short + ", or approve it without: --unchecked"}
+		}
+		if o.Confirm != nil {
+			if err := o.Confirm(r); err != nil {
+				return err
+			}
+		}
+		v := e.verdict(r, jobs.VerdictApprove, o.Note)
+		v.Unchecked = !checked
+		return r.decide(v)
+	})
+	return out, err
+}
+
+// Reject records that the result is not wanted as it is; note says why.
+func (e *Engine) Reject(ctx context.Context, rec *jobs.Record, note string) (*Review, error) {
+	if err := e.aside(); err != nil {
+		return nil, err
+	}
+	var out *Review
+	err := e.reviewed(ctx, rec, "", func(r *Review, u *under) error {
+		out = r
+		if err := undecided(ctx, r, u); err != nil {
+			return err
+		}
+		return r.decide(e.verdict(r, jobs.VerdictReject, note))
+	})
+	return out, err
+}
+
+func (r *Review) decide(v jobs.ReviewVerdict) error {
+	n, err := store.AddVerdict(r.Record.Dir, v)
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the verdict", Err: err}
+	}
+	v.N = n
+	r.Reviews.Verdicts = append(r.Reviews.Verdicts, v)
+	r.State = ReviewApproved
+	if v.Verdict == jobs.VerdictReject {
+		r.State = ReviewRejected
+	}
+	return nil
+}
+
+// undecided refuses another verdict on what is merged, or is being merged.
+func undecided(ctx context.Context, r *Review, u *under) error {
+	short := jobs.Short(r.Record.Spec.ID)
+	if m := r.Reviews.IsMerged(r.Commit); m != nil {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s is merged: %s has it since %s", short, strings.TrimPrefix(m.Ref, headRefs), m.Time.Format("2006-01-02"))}
+	}
+	m := r.Reviews.Unfinished()
+	if m == nil {
+		return nil
+	}
+	tip, err := u.Tip(ctx, m.Ref)
+	if err != nil {
+		return err
+	}
+	if tip != m.Old && !has(ctx, u.Repo, m.New, tip) {
+		return nil // the target moved elsewhere: that merge cannot go on
+	}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: "a merge of job " + short + " was begun and has no end", Hint: "berth review merge " + short + " goes on with it"}
+}
+
+// has reports whether a commit is known to be in another one.
+func has(ctx context.Context, r *review.Repo, commit, in string) bool {
+	if in == "" {
+		return false
+	}
+	ok, err := r.Contains(ctx, commit, in)
+	return ok && err == nil
+}
+
+func (e *Engine) verdict(r *Review, word, note string) jobs.ReviewVerdict {
+	host, _ := os.Hostname()
+	return jobs.ReviewVerdict{Version: 1, Verdict: word, Commit: r.Commit, Tree: r.Tree, Onto: r.Onto, Ref: r.Ref, By: identity().User, UID: os.Getuid(),
+		Host: host, Time: e.Now().UTC(), Note: note, Level: r.Record.Spec.Level}
+}
+
+// jobVariable is what commands of a job have in their environment.
+const jobVariable = "BERTH_JOB_ID"
+
+// aside refuses decisions below a process of a job's. A task without a container has its
+// user's rights and can get around this: it stops accidents.
+func (e *Engine) aside() error {
+	id, _ := e.Getenv(jobVariable)
+	below := id != ""
+	if !below {
+		id, below = ancestors(os.Getppid())
+	}
+	if !below {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindAuth, Msg: "this runs below job " + jobs.Short(jobs.Printable(id)) + ", and a job decides on no review",
+		Hint: "decide in a shell of your own"}
+}
+
+// ancestors looks for the variable in the processes above.
+func ancestors(pid int) (id string, below bool) {
+	for range 100 {
+		if pid <= 1 {
+			return "", false
+		}
+		dir := filepath.Join("/proc", strconv.Itoa(pid))
+		env, _ := os.ReadFile(filepath.Join(dir, "environ")) // another user's is none of this user's jobs
+		for kv := range strings.SplitSeq(string(env), "\x00") {
+			if v, ok := strings.CutPrefix(kv, jobVariable+"="); ok {
+				return v, true
+			}
+		}
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			return "", false
+		}
+		f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(f) < 2 {
+			return "", false
+		}
+		if pid, err = strconv.Atoi(f[1]); err != nil {
+			return "", false
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"berth/internal/sys/disk"
+	"berth/internal/workspace"
+	"berth/internal/workspace/review"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// ReviewItem is a result in the list of those that wait.
+type ReviewItem struct {
+	Record  *jobs.Record
+	State   ReviewState
+	Verdict *jobs.ReviewVerdict // the last one; nil is none
+	// Target is the branch that it is for, "" is not known, and Commit the result.
+	Target, Commit string
+	// Conflicts are the short ids of other results that wait for the same target, with
+	// which it conflicts.
+	Conflicts []string
+
+	ref   string
+	files []string
+}
+
+// ReviewList is what waits for a review or a merge.
+type ReviewList struct {
+	Items []ReviewItem // oldest first
+	// Unforecast is how many pairs were not looked at for conflicts this time.
+	Unforecast int
+	// Problems are repositories that could not be read, and why.
+	Problems []error
+}
+
+// mostForecasts bounds how many pairs git merges in one look.
+const mostForecasts = 64
+
+// ListReviews lists the results that wait for a review or a merge; with all, those that
+// were merged or rejected, too. It asks no scheduler.
+func (e *Engine) ListReviews(ctx context.Context, all bool) (*ReviewList, error) {
+	recs, lerr := e.Store.List()
+	if recs == nil && lerr != nil {
+		return nil, lerr
+	}
+	byRepo := map[string][]*jobs.Record{}
+	var repos []string
+	for _, r := range recs {
+		if reviewable(r) != nil {
+			continue
+		}
+		dir := r.Spec.Workspace.GitDir
+		if byRepo[dir] == nil {
+			repos = append(repos, dir)
+		}
+		byRepo[dir] = append(byRepo[dir], r)
+	}
+	out := &ReviewList{}
+	if lerr != nil {
+		out.Problems = append(out.Problems, lerr)
+	}
+	f := &forecaster{e: e, file: filepath.Join(e.Store.Home(), "conflicts.json"), left: mostForecasts}
+	for _, dir := range repos {
+		items, err := e.listRepo(ctx, byRepo[dir], all)
+		if err != nil {
+			out.Problems = append(out.Problems, repoError(err))
+			continue
+		}
+		if err := f.forecast(ctx, items); err != nil {
+			out.Problems = append(out.Problems, repoError(err))
+		}
+		for _, it := range items {
+			out.Items = append(out.Items, *it)
+		}
+	}
+	out.Unforecast = f.skipped
+	f.save()
+	slices.SortFunc(out.Items, func(a, b ReviewItem) int { return strings.Compare(a.Record.Spec.ID, b.Record.Spec.ID) })
+	return out, ctx.Err()
+}
+
+// listRepo are the results of one repository, which git is asked about once or twice.
+func (e *Engine) listRepo(ctx context.Context, recs []*jobs.Record, all bool) ([]*ReviewItem, error) {
+	repo := e.repoOf(&recs[0].Spec)
+	if _, err := os.Stat(repo.Src.Repo); err != nil {
+		return nil, fmt.Errorf("the repository of %d results: %w", len(recs), err)
+	}
+	refs, err := repo.Branches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]*ReviewItem, len(recs))
+	errs := make([]error, len(recs))
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(8, len(recs)) {
+		wg.Go(func() {
+			for i := range next {
+				items[i], errs[i] = itemOf(recs[i], refs)
+			}
+		})
+	}
+	for i := range recs {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	items = slices.DeleteFunc(items, func(it *ReviewItem) bool {
+		return it == nil || !all && (it.State == ReviewMerged || it.State == ReviewRejected)
+	})
+	return items, errors.Join(errs...)
+}
+
+func itemOf(r *jobs.Record, refs map[string]string) (*ReviewItem, error) {
+	rs, err := store.LoadReviews(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	it := &ReviewItem{Record: r, State: stateOfReview(r, rs, refs), Verdict: rs.Verdict(), Commit: r.Current().Result().Commit, ref: targetOf(r, rs)}
+	it.Target = strings.TrimPrefix(it.ref, headRefs)
+	return it, nil
+}
+
+// waits reports whether it may still be merged.
+func (it *ReviewItem) waits() bool { return it.State != ReviewMerged && it.State != ReviewRejected }
+
+// forecaster finds results that conflict: those that change the same file are merged by
+// git, without a work tree. The answer holds for ever for a pair of commits.
+type forecaster struct {
+	e       *Engine
+	file    string
+	known   map[string]bool
+	added   bool
+	left    int // so many pairs may still be merged
+	skipped int
+}
+
+// mostKnown bounds the remembered answers: more are forgotten all together.
+const mostKnown = 8000
+
+func (f *forecaster) load() {
+	if f.known != nil {
+		return
+	}
+	f.known = map[string]bool{}
+	b, err := disk.ReadRegular(f.file, 8<<20)
+	if err == nil {
+		_ = json.Unmarshal(b, &f.known) // what is damaged is found out again
+	}
+	if len(f.known) > mostKnown {
+		f.known = map[string]bool{}
+	}
+}
+
+func (f *forecaster) save() {
+	if b, err := json.Marshal(f.known); err == nil && f.added {
+		_ = disk.Replace(f.file, b, 0o600) // it only saves time
+	}
+}
+
+// forecast marks the items of one repository.
+func (f *forecaster) forecast(ctx context.Context, items []*ReviewItem) error {
+	f.load()
+	byFile := map[string][]*ReviewItem{} // of those with the same target
+	for _, it := range items {
+		if !it.waits() || it.ref == "" {
+			continue
+		}
+		it.files = changedFiles(it.Record.Current().Dir)
+		for _, file := range it.files {
+			key := it.ref + "\x00" + file
+			byFile[key] = append(byFile[key], it)
+		}
+	}
+	type pair struct{ a, b *ReviewItem }
+	var pairs []pair
+	seen := map[pair]bool{}
+	for _, list := range byFile {
+		for i, a := range list {
+			for _, b := range list[i+1:] {
+				if p := (pair{a, b}); !seen[p] && a.Commit != b.Commit {
+					seen[p] = true
+					pairs = append(pairs, p)
+				}
+			}
+		}
+	}
+	slices.SortFunc(pairs, func(x, y pair) int { // the newest are of most interest
+		return cmp.Or(strings.Compare(y.a.Record.Spec.ID, x.a.Record.Spec.ID), strings.Compare(y.b.Record.Spec.ID, x.b.Record.Spec.ID))
+	})
+	var b *workspace.Borrowed
+	defer func() {
+		if b != nil {
+			_ = b.Close()
+		}
+	}()
+	for _, p := range pairs {
+		key := p.a.Commit + " " + p.b.Commit
+		if p.b.Commit < p.a.Commit {
+			key = p.b.Commit + " " + p.a.Commit
+		}
+		hit, known := f.known[key]
+		if !known {
+			if f.left == 0 {
+				f.skipped++
+				continue
+			}
+			f.left--
+			if b == nil {
+				var err error
+				if b, err = f.e.git.Borrow(ctx, p.a.Record.Current().Dir, sourceOf(p.a.Record.Spec.Workspace)); err != nil {
+					return err
+				}
+			}
+			o, err := review.Merge(ctx, b, p.a.Commit, p.b.Commit)
+			if err != nil {
+				return err
+			}
+			hit = o.Tree == ""
+			f.known[key], f.added = hit, true
+		}
+		if hit {
+			p.a.Conflicts = append(p.a.Conflicts, jobs.Short(p.b.Record.Spec.ID))
+			p.b.Conflicts = append(p.b.Conflicts, jobs.Short(p.a.Record.Spec.ID))
+		}
+	}
+	for _, it := range items {
+		slices.Sort(it.Conflicts)
+	}
+	return nil
+}
+
+// changedFiles are the paths of an attempt's result, of renames both; none where the
+// manifest cannot be read.
+func changedFiles(attemptDir string) []string {
+	f, err := os.Open(filepath.Join(attemptDir, workspace.ManifestFile))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var m struct {
+		Files []struct {
+			Path    string `json:"path"`
+			OldPath string `json:"old_path"`
+		} `json:"files"`
+	}
+	if json.NewDecoder(f).Decode(&m) != nil {
+		return nil
+	}
+	out := make([]string, 0, len(m.Files))
+	for _, c := range m.Files {
+		out = append(out, c.Path)
+		if c.OldPath != "" {
+			out = append(out, c.OldPath)
+		}
+	}
+	return out
+}

@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"berth/internal/sys/failpoint"
+	"berth/internal/workspace"
+	"berth/internal/workspace/review"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// MergeOptions are how an approved result is merged.
+type MergeOptions struct {
+	// NoFF makes a merge commit where the target could become the result itself.
+	NoFF bool
+}
+
+// MergeReview moves the target to what the last verdict approved, and returns the
+// journal of that. A merge that was killed goes on. One that is done is done: it is no
+// error to say it again.
+func (e *Engine) MergeReview(ctx context.Context, rec *jobs.Record, o MergeOptions) (*jobs.ReviewMerge, error) {
+	if err := e.aside(); err != nil {
+		return nil, err
+	}
+	if err := reviewable(rec); err != nil {
+		return nil, err
+	}
+	workspace.Abandoned(rec.Current().Dir, false) // of a merge that was killed
+	rs, err := store.LoadReviews(rec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	m, err := e.goOnMerging(ctx, rec, rs)
+	if m != nil || err != nil {
+		return m, err
+	}
+	short, v := jobs.Short(rec.Spec.ID), rs.Verdict()
+	switch {
+	case v == nil:
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " is not approved", Hint: "berth review show " + short + "; berth review approve " + short}
+	case v.Verdict == jobs.VerdictReject:
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By + note(v.Note), Hint: "berth review approve " + short + ", if it is wanted after all"}
+	}
+	err = e.reviewed(ctx, rec, v.Ref, func(r *Review, u *under) error {
+		m, err = e.beginMerge(ctx, r, u, v, o)
+		return err
+	})
+	return m, err
+}
+
+func note(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + jobs.Printable(text)
+}
+
+// goOnMerging returns the merge that is done, or goes on with the one that was killed;
+// nil is that there is none.
+func (e *Engine) goOnMerging(ctx context.Context, rec *jobs.Record, rs *jobs.Reviews) (*jobs.ReviewMerge, error) {
+	commit := rec.Current().Result().Commit
+	if rs.IsMerged(commit) != nil {
+		for i := range rs.Merges {
+			if _, done := rs.Merged[rs.Merges[i].N]; done {
+				return &rs.Merges[i], nil
+			}
+		}
+	}
+	m := rs.Unfinished()
+	if m == nil {
+		return nil, nil
+	}
+	return m, repoError(e.finishMerge(ctx, rec, m, true))
+}
+
+// same refuses what is not what was approved.
+func same(r *Review, v *jobs.ReviewVerdict) error {
+	short := jobs.Short(r.Record.Spec.ID)
+	again := "berth review run " + short + ", and approve it"
+	switch {
+	case v.Commit != r.Commit:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: commit %.12s was approved, and the result is %.12s", short, v.Commit, r.Commit), Hint: again}
+	case r.Problem != nil && v.Onto != r.Onto:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s moved from %.12s to %.12s", r.Target(), v.Onto, r.Onto), Err: r.Problem, Hint: jobs.HintOf(r.Problem)}
+	case r.Problem != nil:
+		return r.Problem
+	case v.Tree == r.Tree && v.Tree != "":
+		return nil
+	case v.Onto != r.Onto:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s moved from %.12s to %.12s: the result is another tree", r.Target(), v.Onto, r.Onto), Hint: again}
+	}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: tree %.12s was approved, and the merge makes %.12s", short, v.Tree, r.Tree), Hint: again}
+}
+
+// beginMerge makes the commit, writes the journal and moves the target.
+func (e *Engine) beginMerge(ctx context.Context, r *Review, u *under, v *jobs.ReviewVerdict, o MergeOptions) (*jobs.ReviewMerge, error) {
+	if err := same(r, v); err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	m := &jobs.ReviewMerge{Version: 1, Repo: u.Src.Repo, Ref: r.Ref, Old: r.Onto, New: r.Commit, Tree: r.Tree, By: identity().User, Host: host, Time: e.Now().UTC(), N: v.N}
+	var err error
+	if m.Worktree, err = u.Where(ctx, r.Ref); err != nil {
+		return nil, err
+	}
+	if !r.FastForward() || o.NoFF {
+		if m.New, err = u.Commit(ctx, u.Borrowed, r.Tree, r.Onto, r.Commit, e.mergeMessage(r, v), e.me(ctx, u.Repo), 0); err != nil {
+			return nil, err
+		}
+	}
+	if tree, err := review.Tree(ctx, u.Borrowed, m.New); err != nil || tree != v.Tree {
+		return nil, errors.Join(&jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("commit %.12s has the tree %.12s, and %.12s was approved", m.New, tree, v.Tree)}, err)
+	}
+	if m.Worktree != "" {
+		if err := u.Ready(ctx, e.moveOf(ctx, u.Repo, r.Record, m)); err != nil {
+			return nil, err
+		}
+	}
+	failpoint.Hit("merge.ready")
+	won, err := store.SetMerge(r.Record.Dir, v.N, *m)
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "write the journal of the merge", Err: err}
+	}
+	if !won {
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "another berth merges this result just now", Hint: "berth review merge " + jobs.Short(r.Record.Spec.ID)}
+	}
+	return m, e.finishMerge(ctx, r.Record, m, false)
+}
+
+// mergeMessage is that of the merge commit. What stands in it is berth's own and the
+// user's: the result's messages are not quoted.
+func (e *Engine) mergeMessage(r *Review, v *jobs.ReviewVerdict) string {
+	s := &r.Record.Spec
+	return fmt.Sprintf("Merge branch '%s' into %s\n\n%s\n\nBerth-Job: %s\nReviewed-by: %s\n", s.Workspace.Branch, r.Target(), jobs.Printable(s.Name), s.ID, jobs.Printable(v.By))
+}
+
+// me is the user, for git.
+func (e *Engine) me(ctx context.Context, u *review.Repo) review.Person {
+	host, _ := os.Hostname()
+	name := identity().User
+	return u.Me(ctx, review.Person{Name: name, Email: name + "@" + host})
+}
+
+func (e *Engine) moveOf(ctx context.Context, u *review.Repo, rec *jobs.Record, m *jobs.ReviewMerge) review.Move {
+	return review.Move{Ref: m.Ref, Old: m.Old, New: m.New, Worktree: m.Worktree, Who: e.me(ctx, u),
+		Message: "berth review merge " + jobs.Short(rec.Spec.ID)}
+}
+
+// finishMerge goes from the journal to the end. again is that it may have been begun.
+func (e *Engine) finishMerge(ctx context.Context, rec *jobs.Record, m *jobs.ReviewMerge, again bool) error {
+	u := e.repoOf(&rec.Spec)
+	tip, err := u.Tip(ctx, m.Ref)
+	if err != nil {
+		return err
+	}
+	v := e.moveOf(ctx, u, rec, m)
+	switch {
+	case tip == m.New || tip != m.Old && has(ctx, u, m.New, tip):
+		return e.endMerge(rec, m)
+	case tip != m.Old:
+		return e.movedElsewhere(ctx, u, rec, v, tip)
+	}
+	if again {
+		if v.Worktree, err = u.Where(ctx, m.Ref); err != nil {
+			return err
+		}
+	}
+	switch {
+	case v.Worktree == "":
+	case !again:
+		err = u.Files(ctx, v)
+	case v.Worktree == m.Worktree:
+		err = u.Resume(ctx, v)
+	default: // it was checked out since, or elsewhere
+		if err = u.Ready(ctx, v); err == nil {
+			err = u.Files(ctx, v)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("merge.files")
+	if err := u.Point(ctx, v); err != nil {
+		if !errors.Is(err, review.ErrMoved) {
+			return err
+		}
+		if tip, err = u.Tip(ctx, m.Ref); err != nil {
+			return err
+		}
+		return e.movedElsewhere(ctx, u, rec, v, tip)
+	}
+	failpoint.Hit("merge.moved")
+	return e.endMerge(rec, m)
+}
+
+func (e *Engine) endMerge(rec *jobs.Record, m *jobs.ReviewMerge) error {
+	if _, err := store.SetMerged(rec.Dir, m.N, jobs.ReviewMerged{Version: 1, Ref: m.Ref, New: m.New, Time: e.Now().UTC()}); err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the branch is merged, and that could not be recorded", Err: err,
+			Hint: "berth review merge " + jobs.Short(rec.Spec.ID) + " records it"}
+	}
+	return nil
+}
+
+// movedElsewhere says that the target is neither what it was nor what it was to be. What
+// was made of the work tree before is put back where it was not touched since.
+func (e *Engine) movedElsewhere(ctx context.Context, u *review.Repo, rec *jobs.Record, v review.Move, tip string) error {
+	msg := fmt.Sprintf("%s was to move from %.12s to %.12s, and is at %.12s", strings.TrimPrefix(v.Ref, headRefs), v.Old, v.New, tip)
+	if tip == "" {
+		msg = fmt.Sprintf("%s was to move from %.12s to %.12s, and is not there any more", strings.TrimPrefix(v.Ref, headRefs), v.Old, v.New)
+	}
+	if v.Worktree != "" {
+		switch back, err := u.PutBack(ctx, v); {
+		case err != nil:
+			msg += "; index and files of " + v.Worktree + " could not be looked at: " + err.Error()
+		case back:
+			msg += "; index and files of " + v.Worktree + " were put back"
+		}
+	}
+	short := jobs.Short(rec.Spec.ID)
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: msg, Hint: "berth review run " + short + ", and approve it again"}
+}

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"berth/internal/sys/ids"
+	"berth/internal/workspace/review"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// RunReview submits a job that runs the done commands of a job again: in the same place,
+// from the tree that the target would have and nothing else. [Engine.ReviewRan] records
+// how that went.
+func (e *Engine) RunReview(ctx context.Context, rec *jobs.Record, onto string) (child *jobs.Record, rv *Review, err error) {
+	err = e.reviewed(ctx, rec, onto, func(r *Review, u *under) error {
+		rv = r
+		if r.Tree == "" {
+			return r.Problem
+		}
+		if len(rec.Spec.Done) == 0 {
+			short := jobs.Short(rec.Spec.ID)
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no done commands: there is nothing to run again",
+				Hint: "done = [\"make test\"] in a task file has some; berth review approve --unchecked " + short + " does without"}
+		}
+		from := r.Commit
+		if !r.FastForward() { // for the run alone; the same each time
+			name := review.Person{Name: "berth", Email: "berth@localhost"}
+			var err error
+			if from, err = u.Commit(ctx, u.Borrowed, r.Tree, r.Onto, r.Commit, "berth review run\n", name, rec.Spec.Created.Unix()); err != nil {
+				return err
+			}
+		}
+		s, err := e.checking(&rec.Spec, from)
+		if err != nil {
+			return err
+		}
+		child, err = e.Submit(ctx, s, jobs.Task{})
+		return err
+	})
+	return child, rv, err
+}
+
+// checking is the job that checks a commit: what another one was, but for its task.
+func (e *Engine) checking(of *jobs.Spec, from string) (*jobs.Spec, error) {
+	id, err := ids.New()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range of.EnvNames {
+		if _, ok := e.Getenv(name); !ok {
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the job was given the variable " + name + ", which is not set here", Hint: "export " + name + ", then repeat"}
+		}
+	}
+	host, _ := os.Hostname()
+	name := "review of " + of.Name
+	place := of.Place
+	place.Credentials, place.Caps, place.Prices = nil, jobs.Caps{}, jobs.Prices{} // checks ask no models
+	s := &jobs.Spec{Version: jobs.SpecVersion, ID: id, Name: name, Slug: jobs.Slug(name), Command: jobs.Command{Shell: "true"}, Place: place,
+		ImageFrom: of.ImageFrom, ImageRef: of.ImageRef, ImageDigest: of.ImageDigest, ImageSum: of.ImageSum, ImageDir: of.ImageDir,
+		EnvNames: of.EnvNames, LoginHome: of.LoginHome, Done: of.Done, DoneOver: of.DoneOver, Results: of.Results,
+		Created: e.Now().UTC(), User: identity().User, Host: host}
+	w := *of.Workspace
+	w.Base, w.BaseRef, w.Branch, w.Scope = from, "", jobs.BranchName(s.Slug, id), nil
+	s.Workspace = &w
+	return s, nil
+}
+
+// ReviewRan records how the job that [Engine.RunReview] has submitted has ended.
+func (e *Engine) ReviewRan(rv *Review, child *jobs.Record) (*jobs.ReviewRun, error) {
+	state := jobs.StateOf(child)
+	if !state.Final() {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(child.Spec.ID) + " has not ended", Hint: "berth wait " + jobs.Short(child.Spec.ID)}
+	}
+	r := jobs.ReviewRun{Version: 1, Commit: rv.Commit, Tree: rv.Tree, Onto: rv.Onto, Job: child.Spec.ID, State: state, Level: child.Spec.Level,
+		Over: runOver(&child.Spec), By: identity().User, Time: e.Now().UTC()}
+	if a := child.Current(); a != nil && a.Exit != nil {
+		r.Done, r.Reason = a.Exit.Done, a.Exit.Reason
+	} else if a != nil && a.Verdict != nil {
+		r.Reason = a.Verdict.Reason
+	}
+	r.OK = state == jobs.StateCompleted && len(r.Done) == len(child.Spec.Done)
+	for _, d := range r.Done {
+		r.OK = r.OK && d.Exit.OK()
+	}
+	n, err := store.AddReviewRun(rv.Record.Dir, r)
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the review run", Err: err}
+	}
+	r.N = n
+	rv.Reviews.Runs = append(rv.Reviews.Runs, r)
+	return &r, nil
+}
+
+// runOver is what a review run stands on that the task could have prepared; "" is nothing.
+func runOver(s *jobs.Spec) string {
+	var over []string
+	if s.Can().Bare {
+		over = append(over, "a host that the task could change")
+	}
+	if s.Overlay.Name != "" {
+		over = append(over, fmt.Sprintf("overlay %s as it is now", s.Overlay.Name))
+	}
+	return strings.Join(over, ", ")
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"bufio"
+	"io"
+	"strings"
+
+	"berth/engine"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) reviewApproveCmd() *cobra.Command {
+	var o engine.ApproveOptions
+	c := &cobra.Command{
+		Use: "approve JOB", Short: "approve a result: this tree, onto this commit",
+		Long: `Approve a result. What is approved is the tree that the target branch would have, made of
+the job's commit and of what the target is now; berth review merge makes that tree and no
+other. Without a review run that succeeded on it, --unchecked has to be said, and is
+recorded. On a terminal the first characters of the tree are asked for, unless
+berth review diff has shown it. The last verdict on a job counts.
+` + exitHelp + `0 approved, 2 it cannot be approved as it stands, 3 no such job or branch, 4 refused
+below a process of a job, 5 its branch is not in the repository yet.`,
+		Example: "  berth review approve 0a1b2c3d\n  berth review approve 0a1b2c3d --unchecked --note 'docs only'",
+		Args:    oneJob,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			e, rec, err := a.reviewJob(cmd, ids)
+			if err != nil {
+				return err
+			}
+			if a.errTTY && isTerminal(a.stdin) {
+				o.Confirm = a.confirmTree
+			}
+			rv, err := e.Approve(cmd.Context(), rec, o)
+			if err != nil {
+				return err
+			}
+			return a.decided(rv)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Onto, "onto", "", ontoHelp)
+	f.StringVar(&o.Note, "note", "", "record `TEXT` with the verdict")
+	f.BoolVar(&o.Unchecked, "unchecked", false, "approve without a review run that succeeded")
+	a.jsonFlag(c)
+	return c
+}
+
+// treeChars is how much of the tree a person types.
+const treeChars = 6
+
+// confirmTree asks a person for the tree, unless its diff was printed.
+func (a *app) confirmTree(rv *engine.Review) error {
+	a.sayReview(rv)
+	if rv.Reviews.Shown[rv.Tree] {
+		return nil
+	}
+	a.say("its diff was not shown; to approve it all the same, type the first %d characters of the tree:", treeChars)
+	line, err := bufio.NewReader(io.LimitReader(a.stdin, 1000)).ReadString('\n')
+	if err != nil && line == "" {
+		return usage("nothing was typed: not approved")
+	}
+	if typed := strings.TrimSpace(line); len(typed) < treeChars || !strings.HasPrefix(rv.Tree, typed) {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "that is not the tree: not approved", Hint: "berth review diff " + jobs.Short(rv.Record.Spec.ID)}
+	}
+	return nil
+}
+
+// decided says what a verdict binds.
+func (a *app) decided(rv *engine.Review) error {
+	j := reviewOf(rv)
+	if a.json {
+		return a.printJSON(map[string]any{"review": j})
+	}
+	v := rv.Reviews.Verdict()
+	rows := [][2]string{{"job", j.Short}, {"verdict", v.Verdict}, {"commit", v.Commit}}
+	if v.Verdict == jobs.VerdictApprove {
+		rows = append(rows, [2]string{"tree", v.Tree}, [2]string{"onto", j.Target + " " + v.Onto})
+		if v.Unchecked {
+			rows = append(rows, [2]string{"checked", "no"})
+		}
+		if j.Level == jobs.LevelNone {
+			rows = append(rows, [2]string{"containment", "none: the task had your own rights"})
+		}
+		rows = append(rows, [2]string{"next", "berth review merge " + j.Short})
+	}
+	return a.rows(rows)
+}
+
+func (a *app) reviewRejectCmd() *cobra.Command {
+	var note string
+	c := &cobra.Command{
+		Use: "reject JOB", Short: "reject a result; the note says why",
+		Long: `Reject a result: it is not merged, and berth review ls shows it with --all alone. An
+approval is taken back by it. The branch stays.
+` + exitHelp + `0 rejected, 2 it is merged or has no result, 3 no such job, 4 refused below a process
+of a job, 5 its branch is not in the repository yet.`,
+		Example: "  berth review reject 0a1b2c3d --note 'the parser must stay streaming'",
+		Args:    oneJob,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			e, rec, err := a.reviewJob(cmd, ids)
+			if err != nil {
+				return err
+			}
+			rv, err := e.Reject(cmd.Context(), rec, note)
+			if err != nil {
+				return err
+			}
+			return a.decided(rv)
+		},
+	}
+	c.Flags().StringVar(&note, "note", "", "record `TEXT` with the verdict")
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) reviewMergeCmd() *cobra.Command {
+	var o engine.MergeOptions
+	c := &cobra.Command{
+		Use: "merge JOB", Short: "move the target branch to what was approved",
+		Long: `Merge an approved result: its target branch moves to a commit with exactly the approved
+tree. Where the branch is still what the task started from, it becomes the result itself;
+else a merge commit is made. When it moved so that the tree would be another one, that is
+refused. Where the branch is checked out, index and files move with it: they must be
+clean, with no merge, rebase or bisect in between, and nothing of yours in the way.
+A merge that was killed goes on when it is said again. No hook is run.
+` + exitHelp + `0 merged, 2 not approved, or refused as it stands; nothing was moved, 3 no such job or
+branch, 4 refused below a process of a job, 5 the repository could not be changed, 75
+another berth merges it just now.`,
+		Example: "  berth review merge 0a1b2c3d\n  berth review merge 0a1b2c3d --no-ff",
+		Args:    oneJob,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			e, rec, err := a.reviewJob(cmd, ids)
+			if err != nil {
+				return err
+			}
+			m, err := e.MergeReview(cmd.Context(), rec, o)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"merge": m})
+			}
+			rows := [][2]string{{"job", jobs.Short(rec.Spec.ID)}, {"merged", strings.TrimPrefix(m.Ref, "refs/heads/")}, {"from", m.Old}, {"to", m.New}, {"tree", m.Tree}}
+			if m.Worktree != "" {
+				rows = append(rows, [2]string{"work tree", m.Worktree})
+			}
+			return a.rows(rows)
+		},
+	}
+	c.Flags().BoolVar(&o.NoFF, "no-ff", false, "make a merge commit, also where the branch could become the result itself")
+	a.jsonFlag(c)
+	return c
+}
