@@ -263,9 +263,9 @@ func (c *collector) finish(ctx context.Context, res Result) (Result, error) {
 		}
 		if text, outside, first := f.lookAt(c.opts.Scope); text != "" {
 			found[first] = append(found[first], text)
-			if outside && c.opts.Scope.Covers(string(f.Path)) { // else it is outside already
+			if outside != "" && c.opts.Scope.Covers(string(outside)) { // else it is outside already
 				f.OutOfScope = true
-				res.OutOfScope = append(res.OutOfScope, f.Path)
+				res.OutOfScope = append(res.OutOfScope, outside)
 			}
 		}
 		res.Insertions += f.Insertions

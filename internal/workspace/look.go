@@ -11,13 +11,16 @@ import (
 // editors and agents when it is opened, by a shell on cd, by git, by berth, by the
 // machines that check each push.
 var (
-	controlDirs = []string{".buildkite", ".circleci", ".claude", ".codex", ".cursor", ".devcontainer", ".gemini", ".githooks", ".gitlab", ".husky",
-		".idea", ".vscode", ".woodpecker", ".zed"}
-	controlFiles = []string{".appveyor.yml", ".cirrus.yml", ".devcontainer.json", ".drone.yml", ".envrc", ".gitconfig",
-		".gitlab-ci.yml", ".gitmodules", ".mcp.json", ".pre-commit-config.yaml", ".travis.yml", ".woodpecker.yaml", ".woodpecker.yml",
-		"appveyor.yml", "azure-pipelines.yml", "berth.toml", "bitbucket-pipelines.yml", "jenkinsfile"}
-	// controlForges have other directories, too.
-	controlForges = []string{".forgejo", ".gitea", ".github"}
+	controlDirs = []string{".agents", ".amazonq", ".augment", ".builds", ".buildkite", ".circleci", ".claude", ".clinerules", ".codex", ".continue",
+		".copilot", ".cursor", ".devcontainer", ".forgejo", ".gemini", ".gitea", ".githooks", ".github", ".gitlab", ".husky", ".idea", ".junie", ".kiro",
+		".opencode", ".roo", ".semaphore", ".teamcity", ".vscode", ".windsurf", ".woodpecker", ".zed"}
+	controlFiles = []string{".aider.conf.yml", ".appveyor.yml", ".build.yml", ".cirrus.yml", ".cursorrules", ".devcontainer.json", ".drone.yml", ".envrc",
+		".goosehints", ".lefthook.yml", ".lfsconfig", ".mcp.json", ".pre-commit-config.yaml", ".roorules", ".travis.yml", ".windsurfrules",
+		".woodpecker.yaml", ".woodpecker.yml", "agents.md", "agents.override.md", "appveyor.yml", "azure-pipelines.yml", "berth.toml",
+		"bitbucket-pipelines.yml", "buildspec.yml", "claude.local.md", "claude.md", "cloudbuild.yaml", "cloudbuild.yml", "codefresh.yml", "codeowners",
+		"gemini.md", "jenkinsfile", "lefthook.yml", "opencode.json", "opencode.jsonc"}
+	// plainGit are names of git's that say what it leaves out, and no more.
+	plainGit = []string{".git-blame-ignore-revs", ".gitignore", ".gitkeep"}
 )
 
 // control gives the part of a path that makes it one of a control file, as it is
@@ -29,10 +32,8 @@ func control(p string) string {
 		switch {
 		case slices.Contains(controlDirs, name), last && slices.Contains(controlFiles, name):
 			return part
-		case slices.Contains(controlForges, name):
-			if last || slices.Contains([]string{"workflows", "actions"}, strings.ToLower(parts[i+1])) {
-				return part
-			}
+		case last && strings.HasPrefix(name, ".git") && !slices.Contains(plainGit, name):
+			return part
 		}
 	}
 	return ""
@@ -49,25 +50,34 @@ func (s Scope) names(p, part string) bool {
 	})
 }
 
-// lookAt says what to look at before the change is used, or "", and whether it
-// needs a scope that names it. first: the one to be told before others.
-func (f *Change) lookAt(scope Scope) (text string, outside bool, first int) {
-	p := string(f.Path)
-	name := control(p)
+// lookAt says what to look at before the change is used, or "", and which of its names
+// needs a scope that says it ("" is none). first: the one to be told before others.
+func (f *Change) lookAt(scope Scope) (text string, outside Path, first int) {
+	unsaid := func(p Path, part string) Path {
+		if scope.names(string(p), part) {
+			return ""
+		}
+		return p
+	}
+	name, old := control(string(f.Path)), control(string(f.OldPath))
 	switch {
+	case f.Status == Deleted && name != "":
+		return f.Path.Printable() + " (deleted)", unsaid(f.Path, name), 0
 	case f.Status == Deleted:
-		return "", false, 0
+		return "", "", 0
 	case f.Escapes:
 		if name == "" {
-			name = path.Base(p)
+			name = path.Base(string(f.Path))
 		}
-		return fmt.Sprintf("%s -> %s", f.Path.Printable(), f.Target.Printable()), !scope.names(p, name), 1
+		return fmt.Sprintf("%s -> %s", f.Path.Printable(), f.Target.Printable()), unsaid(f.Path, name), 1
 	case name != "":
-		return f.Path.Printable(), !scope.names(p, name), 0
+		return f.Path.Printable(), unsaid(f.Path, name), 0
+	case old != "":
+		return f.OldPath.Printable() + " (moved away)", unsaid(f.OldPath, old), 0
 	case f.Mode == modeExec && f.OldMode != modeExec:
-		return f.Path.Printable() + " (executable)", false, 2
+		return f.Path.Printable() + " (executable)", "", 2
 	}
-	return "", false, 0
+	return "", "", 0
 }
 
 // maxLookAt bounds the list of what is to be looked at; the manifest has every path.
