@@ -28,7 +28,7 @@ var (
 
 // Checklist returns what a prompt says of when its task is done: the points of the
 // Markdown lists under a heading "Done when", of any level. It ends at the next heading
-// that is not below it. What is indented below a point, or follows it without a blank
+// that is not below it, and at [NotesHeading]. What is indented below a point, or follows it without a blank
 // line, is part of it.
 func Checklist(prompt string) (out []CheckItem) {
 	level, open, fence := 0, false, ""
@@ -52,7 +52,7 @@ func Checklist(prompt string) (out []CheckItem) {
 			switch is := strings.EqualFold(strings.TrimRight(m[2], ": \t"), "done when"); {
 			case is:
 				level = len(m[1])
-			case level > 0 && len(m[1]) <= level:
+			case len(m[1]) <= level || m[2] == NotesHeading:
 				level = 0
 			}
 			continue

@@ -17,6 +17,7 @@ func TestChecklist(t *testing.T) {
 		"boxes and bullets":  {"Fix.\n\n## Done when\n\n- [ ] a\n- [x] b\n* c\n1. d\n2) e\n", []CheckItem{{"a", 5, false}, {"b", 6, true}, {"c", 7, false}, {"d", 8, false}, {"e", 9, false}}},
 		"any case, a colon":  {"### DONE WHEN: ###\n- a", []CheckItem{{"a", 2, false}}},
 		"ends":               {"## Done when\n- a\n### first\n- b\n## Notes\n- c\n", []CheckItem{{"a", 2, false}, {"b", 4, false}}},
+		"notes of a review":  {"# Done when\n- a\n\n## Notes from review\n\n- b\n", []CheckItem{{"a", 2, false}}},
 		"goes on":            {"# Done when\n- a\n  more\nand more\n\nnot\n- b\n", []CheckItem{{"a more and more", 2, false}, {"b", 7, false}}},
 		"below a point":      {"# Done when\n- a\n  - a1\n", []CheckItem{{"a", 2, false}, {"a1", 3, false}}},
 		"in a fence":         {"```\n# Done when\n- x\n```\n# Done when\n- a\n~~~\n- no\n~~~\n- b\n", []CheckItem{{"a", 6, false}, {"b", 10, false}}},

@@ -234,7 +234,7 @@ const ofPlace = "place."
 // partsOf hashes what is asked for, part by part: what a repository or a
 // registry holds at the moment is no part of it.
 func partsOf(t jobs.Task) (map[string]string, error) {
-	t.Source = nil
+	t.Source, t.File = nil, ""
 	if t.Workspace != nil {
 		w := *t.Workspace
 		w.Repo = absolute(w.Repo)

@@ -50,6 +50,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		PromptBytes: len(t.Prompt),
 		Done:        t.Done,
 		Labels:      t.Labels,
+		TaskFile:    t.File,
 		Ports:       t.Ports,
 		Notify:      c.Notify,
 		Artifacts:   t.Artifacts,

@@ -56,11 +56,15 @@ type Spec struct {
 	After     []After      `json:"after,omitempty"`  // jobs that must have ended before it begins
 	Notify    *Notify      `json:"notify,omitempty"` // nil tells the user nothing
 	// Key is the SHA-256 of the caller's idempotency key; "" is none.
-	Key     string    `json:"key,omitempty"`
-	Created time.Time `json:"created"`
-	User    string    `json:"user"`
-	Host    string    `json:"host"` // where it was submitted
-	Notes   []string  `json:"notes,omitempty"`
+	Key string `json:"key,omitempty"`
+	// TaskFile is the absolute path of the task file on Host; "" is a command line, or
+	// not known. RetryOf is the job of which this one is another try by the user.
+	TaskFile string    `json:"task_file,omitempty"`
+	RetryOf  string    `json:"retry_of,omitempty"`
+	Created  time.Time `json:"created"`
+	User     string    `json:"user"`
+	Host     string    `json:"host"` // where it was submitted
+	Notes    []string  `json:"notes,omitempty"`
 }
 
 // ResultLimits bound what is brought back; zero fields are the defaults, which

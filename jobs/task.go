@@ -67,6 +67,7 @@ type Task struct {
 	Artifacts []string  // path patterns inside the workspace to bring back
 	Results   ResultLimits
 	Source    []byte // the task file as it was read; nil for a command line
+	File      string // its absolute path; "" for a command line
 }
 
 // Workspace is the repository that a task works on.

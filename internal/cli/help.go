@@ -29,12 +29,13 @@ const (
 	familyLook  = "look"
 	familyEnv   = "env"
 	familySetup = "setup"
+	familyNight = "night"
 	familyJobs  = "jobs"
 	familyKept  = "kept"
 )
 
-// everyday is how many families come first; the others stand closer together.
-const everyday = 3
+// everyday is how many families come first, apart from the others.
+const everyday = 4
 
 // addCommands adds the commands of each family. If word is one of them, only that
 // one is made: all of them, with their flags, are a fifth of the start of berth.
@@ -54,11 +55,13 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 		{familyEnv, "Work in an environment, a container that keeps its files", []verb{
 			{"exec", (*app).execCmd}, {"shell", (*app).shellCmd}, {"cp", (*app).cpCmd}, {"bg", (*app).bgCmd}}},
 		{familySetup, "Set up", []verb{{"doctor", (*app).doctorCmd}, {"config", (*app).configCmd}}},
+		{familyNight, "Agents, reviews and sweeps", []verb{
+			{"init", (*app).initCmd}, {"task", (*app).taskCmd}, {"review", (*app).reviewCmd}, {"retry", (*app).retryCmd}, {"schedule", (*app).scheduleCmd},
+			{"sweep", (*app).sweepCmd}, {"agent", (*app).agentCmd}}},
 		{familyJobs, "More about jobs", []verb{
-			{"collect", (*app).collectCmd}, {"review", (*app).reviewCmd}, {"sweep", (*app).sweepCmd}, {"schedule", (*app).scheduleCmd},
-			{"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
+			{"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
 		{familyKept, "Environments, layers, images; administration", []verb{
-			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd}, {"agent", (*app).agentCmd},
+			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd},
 			{"gc", (*app).gcCmd}, {"version", (*app).versionCmd}}},
 	}
 	for _, f := range families {
@@ -109,7 +112,7 @@ func usageText(c *cobra.Command) string {
 	add("Examples", c.Example)
 	for i, g := range c.Groups() {
 		add(g.Title, listCommands(c, g.ID))
-		if last := len(parts) - 1; i > everyday {
+		if last := len(parts) - 1; i > 0 && i != everyday {
 			parts = append(parts[:last-1], parts[last-1]+"\n"+parts[last])
 		}
 	}

@@ -66,6 +66,11 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 	if t, err = f.read(cmd, args); err != nil {
 		return t, c, nil, err
 	}
+	return f.settle(cmd, t, cfg)
+}
+
+// settle puts the flags over a task, and the configuration below it.
+func (f *taskFlags) settle(cmd *cobra.Command, t jobs.Task, cfg *config.Config) (_ jobs.Task, c engine.Choice, notes []string, err error) {
 	if err = task.Override(&t, keysGiven(cmd, keyFlags(), f.keys)); err != nil {
 		return t, c, nil, err
 	}

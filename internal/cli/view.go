@@ -63,7 +63,9 @@ type jobJSON struct {
 	Done        []jobs.DoneResult `json:"done,omitempty"`
 	Checked     string            `json:"checked_over,omitempty"` // what the done commands run over that the task could prepare
 	Labels      []string          `json:"labels,omitempty"`
-	Ports       []int             `json:"ports,omitempty"` // while it runs
+	TaskFile    string            `json:"task_file,omitempty"`
+	RetryOf     string            `json:"retry_of,omitempty"` // the id of another job of the same task
+	Ports       []int             `json:"ports,omitempty"`    // while it runs
 	Artifacts   []string          `json:"artifacts,omitempty"`
 	// ArtifactBytes is the size of the artifacts together, LeftOut what was not
 	// copied back, and Kept where it still is.
@@ -105,6 +107,8 @@ func viewJSON(v engine.View) jobJSON {
 		Level:     v.Spec.Level,
 		Created:   v.Spec.Created,
 		Labels:    v.Spec.Labels,
+		TaskFile:  v.Spec.TaskFile,
+		RetryOf:   v.Spec.RetryOf,
 		AsOf:      v.AsOf.UTC(),
 		Cancel:    v.Cancel != nil,
 		Dir:       v.Dir,
@@ -312,6 +316,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 		}
 	}
 	add("labels", strings.Join(j.Labels, ", "))
+	if j.RetryOf != "" {
+		add("retry of", jobs.Short(j.RetryOf))
+	}
 	add("waits for", j.WaitsFor)
 	add("waiting for", j.WaitingFor)
 	add("reason", j.Reason)

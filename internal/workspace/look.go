@@ -39,6 +39,20 @@ func control(p string) string {
 	return ""
 }
 
+// NamesControl returns the part of a pattern that names control files, or "".
+func NamesControl(text string) string {
+	p, err := parsePattern(text)
+	if err != nil {
+		return ""
+	}
+	for _, part := range p.parts {
+		if name := strings.ReplaceAll(part, `\`, ""); !hasUnescaped(part, "*?[") && control(name) != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // names says whether a pattern that covers the path says this part of it without
 // a wildcard: "." covers .claude/settings.json, and .claude names it.
 func (s Scope) names(p, part string) bool {

@@ -239,6 +239,15 @@ func Prompt(jobDir string, size int) ([]byte, error) {
 	return b, err
 }
 
+// TaskSource reads the task file as it was submitted; nil is a command line.
+func TaskSource(jobDir string) ([]byte, error) {
+	b, err := disk.ReadRegular(filepath.Join(jobDir, fileTask), maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
 // TakeSecrets reads the values that the submitter passed on from its own
 // environment, as NAME=VALUE, and removes the file, so that they are on the
 // disk only from submission to start; of a job that may be tried again until

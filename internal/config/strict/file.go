@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"berth/jobs"
 )
@@ -28,6 +30,15 @@ type issue struct {
 	line int
 	msg  string
 	hint string
+	warn bool
+}
+
+// Finding is one thing that is said of a file. A warning is no error.
+type Finding struct {
+	Line    int    `json:"line"` // from 1; 0 is the whole file
+	Warning bool   `json:"warning"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
 }
 
 func newDoc(file string, format Format, root *node) *Doc {
@@ -44,22 +55,116 @@ func (d *Doc) Failf(line int, hint, format string, args ...any) {
 	d.issues = append(d.issues, issue{line: max(line, 1), msg: fmt.Sprintf(format, args...), hint: hint})
 }
 
-// Err ends the reading: it adds every key that was not taken, and returns all
-// complaints as one error, one line each in the order of the file, or nil.
-func (d *Doc) Err() error {
+// At returns the value of a key that others read, table first. It makes no key known.
+func (d *Doc) At(path ...string) Value {
+	n, v := d.root.node, Value{doc: d, name: strings.Join(path, "."), line: max(d.start, 1)}
+	for i, name := range path {
+		at := slices.IndexFunc(n.keys, func(e entry) bool { return e.name == name })
+		if at < 0 {
+			return v
+		}
+		e := n.keys[at]
+		if n = e.value; i == len(path)-1 {
+			v.node, v.line = n, e.line
+		} else if n.kind != Table {
+			return v
+		}
+	}
+	return v
+}
+
+// Warnf adds a warning about a line: [Doc.Err] leaves it out, [Doc.Findings] has it.
+func (d *Doc) Warnf(line int, hint, format string, args ...any) {
+	d.issues = append(d.issues, issue{line: max(line, 1), msg: fmt.Sprintf(format, args...), hint: hint, warn: true})
+}
+
+// end ends the reading: it adds every key that was not taken, and sorts.
+func (d *Doc) end() {
 	for _, t := range d.tables {
 		t.unknown()
 	}
 	d.tables = nil
-	if len(d.issues) == 0 {
+	slices.SortStableFunc(d.issues, func(a, b issue) int { return a.line - b.line })
+}
+
+// Findings ends the reading and returns all complaints and warnings in the order of the
+// file.
+func (d *Doc) Findings() []Finding {
+	d.end()
+	out := make([]Finding, len(d.issues))
+	for i, is := range d.issues {
+		out[i] = Finding{Line: is.line, Warning: is.warn, Message: is.msg, Hint: is.hint}
+	}
+	return out
+}
+
+// Located makes findings of an error that names lines of the file.
+func Located(file string, err error) (out []Finding) {
+	for text := range strings.SplitSeq(err.Error(), "\n") {
+		f := Finding{Message: strings.TrimPrefix(text, place(file, 0))}
+		if rest, ok := strings.CutPrefix(text, strings.TrimSuffix(place(file, 0), " ")); ok {
+			digits, msg, _ := strings.Cut(rest, ": ")
+			if n, err := strconv.Atoi(digits); err == nil {
+				f.Line, f.Message = n, msg
+			}
+		}
+		out = append(out, f)
+	}
+	out[len(out)-1].Hint = jobs.HintOf(err)
+	return out
+}
+
+// LineOf guesses the line of which an error speaks that was found by other means than
+// reading: that of a string that is quoted in its text, else of the longest key, else of
+// the longest string, that stands there as a word; the first line where there is none.
+func (d *Doc) LineOf(text string) int {
+	line, key, value, quoted := max(d.start, 1), "", "", false
+	holds := func(word string) bool {
+		i := strings.Index(text, word)
+		letter := func(i int) bool {
+			return i >= 0 && i < len(text) && (text[i] == '_' || unicode.IsLetter(rune(text[i])) || unicode.IsDigit(rune(text[i])))
+		}
+		return len(word) > 2 && i >= 0 && !letter(i-1) && !letter(i+len(word))
+	}
+	var visit func(n *node, at int)
+	visit = func(n *node, at int) {
+		if n == nil {
+			return
+		}
+		switch {
+		case n.kind != String || quoted:
+		case len(n.text) > 2 && strings.Contains(text, quote(n.text)):
+			quoted, line = true, at
+		case key == "" && len(n.text) > len(value) && holds(n.text):
+			value, line = n.text, at
+		}
+		for _, i := range n.items {
+			visit(i, i.line)
+		}
+		for _, e := range n.keys {
+			if !quoted && len(e.name) > len(key) && holds(e.name) {
+				key, line = e.name, e.line
+			}
+			visit(e.value, e.line)
+		}
+	}
+	visit(d.root.node, line)
+	return line
+}
+
+// Err ends the reading and returns all complaints as one error, one line each in the
+// order of the file, or nil.
+func (d *Doc) Err() error {
+	d.end()
+	issues := slices.DeleteFunc(slices.Clone(d.issues), func(is issue) bool { return is.warn })
+	if len(issues) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(d.issues, func(a, b issue) int { return a.line - b.line })
 	var lines []string
 	hint := ""
-	for i, is := range d.issues {
+	for i, is := range issues {
 		if i == maxIssues {
-			lines = append(lines, fmt.Sprintf("%s: and %d more", d.file, len(d.issues)-i))
+			lines = append(lines, fmt.Sprintf("%s: and %d more", d.file, len(issues)-i))
 			break
 		}
 		lines = append(lines, d.place(is.line)+is.msg)

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"path/filepath"
 	"strings"
 
 	"berth/internal/config/keys"
@@ -17,15 +18,31 @@ func Load(path string) (jobs.Task, error) {
 	if err != nil {
 		return jobs.Task{}, err
 	}
-	return Parse(path, data)
+	t, err := Parse(path, data)
+	if err == nil {
+		t.File, err = filepath.Abs(path)
+	}
+	return t, err
 }
 
 // Parse reads the content of a task file. The file's name stands in errors,
 // and relative paths are relative to its directory.
 func Parse(file string, data []byte) (jobs.Task, error) {
-	doc, prompt, err := strict.Front(file, data)
+	doc, t, err := read(file, data)
+	if err == nil {
+		err = doc.Err()
+	}
 	if err != nil {
 		return jobs.Task{}, err
+	}
+	return t, nil
+}
+
+// read reads a task file; what is wrong with its keys is said by the document.
+func read(file string, data []byte) (*strict.Doc, jobs.Task, error) {
+	doc, prompt, err := strict.Front(file, data)
+	if err != nil {
+		return nil, jobs.Task{}, err
 	}
 	root := doc.Root()
 	t := jobs.Task{Prompt: prompt, Source: data}
@@ -61,10 +78,7 @@ func Parse(file string, data []byte) (jobs.Task, error) {
 	t.Labels = labels(root.Take("labels"))
 	t.Artifacts = patterns(root.Take("artifacts"))
 	t.Results = results(root.Table("results"))
-	if err := doc.Err(); err != nil {
-		return jobs.Task{}, err
-	}
-	return t, nil
+	return doc, t, nil
 }
 
 // maxFiles is above what is looked at in a tree.

@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"berth/internal/config/sitefile"
+	"berth/internal/sys/ids"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// RetryOptions say what is different in another job of the same task.
+type RetryOptions struct {
+	Note string // for the prompt, under [NotesHeading]; "" is none
+	Base string // the commit to start from; "" is that of the job before
+	// Credentials are those of the configuration: of those that the job has, it says
+	// where their keys are.
+	Credentials []jobs.Credential
+}
+
+// NotesHeading is the heading in a prompt under which stands what a review has said.
+const NotesHeading = "Notes from review"
+
+const (
+	maxNote   = 64 << 10 // bytes
+	maxPrompt = 1 << 20  // of a prompt with notes
+)
+
+// PlanRetry plans an ended job once more, as a job of its own: with all that was settled
+// for it, from the same commit, and without the jobs that it waited for. What the site
+// bounds, and what has to be here, is looked at again. Both results are for
+// [Engine.Submit].
+func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions) (*jobs.Spec, jobs.Task, error) {
+	fail := func(err error) (*jobs.Spec, jobs.Task, error) { return nil, jobs.Task{}, err }
+	short := jobs.Short(rec.Spec.ID)
+	if state := jobs.StateOf(rec); !state.Final() {
+		return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has not ended: it is " + string(state), Hint: "berth cancel " + short})
+	}
+	if rec.Spec.Pulls() {
+		return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " fetched images for berth, and has no task", Hint: "berth image pull"})
+	}
+	s := rec.Spec
+	var err error
+	if s.ID, err = ids.New(); err != nil {
+		return fail(err)
+	}
+	s.Host, _ = os.Hostname()
+	s.Created, s.User, s.RetryOf = e.Now().UTC(), identity().User, rec.Spec.ID
+	s.Key, s.After, s.Notes = "", nil, nil
+	t := jobs.Task{Name: s.Name, Command: s.Command, Place: s.Place, File: s.TaskFile}
+	if t.Source, err = store.TaskSource(rec.Dir); err != nil {
+		return fail(err)
+	}
+	if t.Prompt, err = promptAgain(rec, o.Note); err != nil {
+		return fail(err)
+	}
+	s.PromptBytes = len(t.Prompt)
+	if w := rec.Spec.Workspace; w != nil {
+		t.Workspace = &jobs.Workspace{Repo: w.Repo, Base: w.Base, Scope: w.Scope}
+		if o.Base != "" {
+			t.Workspace.Base = o.Base
+		}
+		if err := e.settleWorkspace(ctx, &s, t); err != nil {
+			return fail(err)
+		}
+		if s.Workspace.Base == w.Base { // which has no name of its own
+			s.Workspace.BaseRef = w.BaseRef
+		}
+	} else if o.Base != "" {
+		return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no workspace, and so nothing to start from", Hint: "leave --base out"})
+	}
+	site, err := sitefile.Read()
+	if err == nil {
+		err = site.Hold(&s.Place, false)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if _, err := e.survey(ctx, &s, t); err != nil {
+		return fail(err)
+	}
+	if s.Login == nil && filepath.IsAbs(s.Image) {
+		if _, err := os.Stat(s.Image); errors.Is(err, fs.ErrNotExist) {
+			return fail(&jobs.Error{Kind: jobs.KindNotFound, Msg: "the image of job " + short + " is gone: " + s.Image, Hint: "submit the task itself again: berth submit TASK.md"})
+		}
+	}
+	for _, name := range s.EnvNames {
+		if _, ok := e.Getenv(name); !ok {
+			return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + name + " from your environment, where it is not set", Hint: "export " + name + "=..."})
+		}
+	}
+	for _, c := range s.Credentials {
+		i := slices.IndexFunc(o.Credentials, func(have jobs.Credential) bool { return have.Name == c.Name })
+		if i < 0 {
+			return fail(&jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " uses the credential " + c.Name + ", which the configuration does not have any more",
+				Hint: "add [credentials." + c.Name + "] there"})
+		}
+		t.Credentials = append(t.Credentials, o.Credentials[i])
+	}
+	return &s, t, checkSpec(&s)
+}
+
+// promptAgain is the prompt of a job with a note.
+func promptAgain(rec *jobs.Record, note string) (string, error) {
+	short := jobs.Short(rec.Spec.ID)
+	note = strings.TrimSpace(strings.ReplaceAll(note, "\r\n", "\n"))
+	if !rec.Spec.Prompt {
+		if note != "" {
+			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no prompt, and so no place for a note", Hint: "leave --note out"}
+		}
+		return "", nil
+	}
+	b, err := store.Prompt(rec.Dir, rec.Spec.PromptBytes)
+	if err != nil {
+		return "", err
+	}
+	if note == "" {
+		return string(b), nil
+	}
+	if err := jobs.CheckText("the note", strings.NewReplacer("\n", "", "\t", "").Replace(note)); err != nil {
+		return "", err
+	}
+	text := strings.TrimRight(string(b), "\n")
+	if !strings.Contains("\n"+text, "\n## "+NotesHeading+"\n") {
+		text += "\n\n## " + NotesHeading + "\n"
+	}
+	text += "\n- " + strings.ReplaceAll(note, "\n", "\n  ") + "\n"
+	if len(note) > maxNote || len(text) > maxPrompt {
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the note has %d bytes, and the prompt %d with it", len(note), len(text)),
+			Hint: fmt.Sprintf("at most %s and %s", jobs.Bytes(maxNote), jobs.Bytes(maxPrompt))}
+	}
+	return text, nil
+}

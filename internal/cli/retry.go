@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"berth/engine"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) retryCmd() *cobra.Command {
+	var o engine.RetryOptions
+	c := &cobra.Command{
+		Use: "retry ID", Short: "run the task of an ended job again, with a note from review",
+		Long: `Submit the task of a job that has ended once more, as a job of its own, and print its id.
+All that was settled for the first one holds: command, prompt, image, limits, network,
+and the commit that it started from (--base: another one); flags and the configuration of
+today do not. The new job waits for no other one, has a branch of its own, and says whose
+retry it is. The first job stays as it is.
+
+--note is appended to its prompt, as a point under "Notes from review"; a retry of a retry
+has all notes. Variables that are passed on by name and keys of credentials have the
+values of now.
+
+What berth tries again by itself, after a failure of the site, is another attempt of the
+same job: [retry] in docs/task-file.md.
+` + exitHelp + `0 submitted, 2 the job has not ended, or a note has no place, 3 no such job, or
+its image or repository is gone, and else as for berth submit.`,
+		Example: `  berth retry 0a1b2c3d --note 'the test of empty input is missing'
+  berth retry 0a1b2c3d --base main`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs one job id", Hint: "berth ps --all lists the jobs"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			views, err := a.views(cmd, args, true)
+			if err != nil {
+				return err
+			}
+			e, err := a.engine()
+			if err != nil {
+				return err
+			}
+			o.Credentials = cfg.Credentials()
+			s, t, err := e.PlanRetry(cmd.Context(), views[0].Record, o)
+			if err != nil {
+				return err
+			}
+			a.notes(s.Notes)
+			rec, err := e.Submit(cmd.Context(), s, t)
+			if rec != nil && (err == nil || jobs.KindOf(err) == jobs.KindUnclear) {
+				if perr := a.printID(rec); perr != nil {
+					return perr
+				}
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&o.Note, "note", "", "append `TEXT` to the prompt, under \"Notes from review\"")
+	c.Flags().StringVar(&o.Base, "base", "", "start from this `COMMIT` of the repository (default: that of the job before)")
+	a.jsonFlag(c)
+	return c
+}
