@@ -34,9 +34,6 @@ const (
 	familyKept  = "kept"
 )
 
-// everyday is how many families come first, apart from the others.
-const everyday = 4
-
 // addCommands adds the commands of each family. If word is one of them, only that
 // one is made: all of them, with their flags, are a fifth of the start of berth.
 func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
@@ -59,7 +56,7 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 			{"init", (*app).initCmd}, {"task", (*app).taskCmd}, {"review", (*app).reviewCmd}, {"retry", (*app).retryCmd}, {"schedule", (*app).scheduleCmd},
 			{"sweep", (*app).sweepCmd}, {"agent", (*app).agentCmd}}},
 		{familyJobs, "More about jobs", []verb{
-			{"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
+			{"usage", (*app).usageCmd}, {"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
 		{familyKept, "Environments, layers, images; administration", []verb{
 			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd},
 			{"gc", (*app).gcCmd}, {"version", (*app).versionCmd}}},
@@ -110,11 +107,8 @@ func usageText(c *cobra.Command) string {
 		add("Usage", useLines(c))
 	}
 	add("Examples", c.Example)
-	for i, g := range c.Groups() {
+	for _, g := range c.Groups() {
 		add(g.Title, listCommands(c, g.ID))
-		if last := len(parts) - 1; i > 0 && i != everyday {
-			parts = append(parts[:last-1], parts[last-1]+"\n"+parts[last])
-		}
 	}
 	add("Commands", listCommands(c, ""))
 	if c.HasSubCommands() {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"berth/engine"
 	"berth/jobs"
@@ -15,17 +16,19 @@ import (
 )
 
 func (a *app) psCmd() *cobra.Command {
-	var all bool
+	var all, spent bool
 	var labels []string
 	c := &cobra.Command{
 		Use: "ps", Short: "list jobs that are queued or running",
 		SuggestFor: []string{"ls", "list", "queue", "squeue"},
 		Long: `List the jobs that are queued or running, or with --all every job, oldest first.
-Columns: id, state, name, scheduler and its id, node, submitted.
+Columns: id, state, name, scheduler and its id, node, submitted; with --usage what each
+has used, as berth usage shows it, and the sum.
 ` + exitHelp + `0 ok, 5 the ledger could not be read, 78 the state directory is open to others.`,
 		Example: `  berth ps
   berth ps --all
   berth ps --all --label sweep1     # ended ones, too
+  berth ps --all --usage            # with turns, tokens, cost, core-hours and their sum
   berth ps --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,16 +36,25 @@ Columns: id, state, name, scheduler and its id, node, submitted.
 			if err != nil {
 				return err
 			}
-			return a.list(slices.DeleteFunc(views, func(v engine.View) bool {
-				other := slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(v.Spec.Labels, l) })
-				return other || !all && v.State.Final()
-			}))
+			views = slices.DeleteFunc(labelled(views, labels), func(v engine.View) bool { return !all && v.State.Final() })
+			if spent && !a.json {
+				return a.usageTable(usageSums(views, byJob, time.Time{}))
+			}
+			return a.list(views)
 		},
 	}
+	c.Flags().BoolVar(&spent, "usage", false, "show what each has used: turns, tokens, cost, time of tools, core-hours")
 	c.Flags().BoolVarP(&all, "all", "a", false, "also list ended jobs")
 	c.Flags().StringArrayVar(&labels, "label", nil, "list only jobs with the label `NAME`; repeatable: with all of them")
 	a.jsonFlag(c)
 	return c
+}
+
+// labelled are the jobs with all of these labels.
+func labelled(views []engine.View, labels []string) []engine.View {
+	return slices.DeleteFunc(views, func(v engine.View) bool {
+		return slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(v.Spec.Labels, l) })
+	})
 }
 
 func (a *app) statusCmd() *cobra.Command {

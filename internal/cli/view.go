@@ -80,6 +80,7 @@ type jobJSON struct {
 	Peak          jobs.Bytes       `json:"memory_peak_bytes,omitempty"`
 	Usage         *jobs.Usage      `json:"usage,omitempty"` // of models
 	Agent         *jobs.AgentUse   `json:"agent,omitempty"` // by its own events
+	Spent         *jobs.Spent      `json:"spent,omitempty"` // by all attempts; left out where it is next to nothing
 	Notes         []string         `json:"notes,omitempty"`
 	// Unfollowed says what could not be submitted: the job may need an action of
 	// the user to go on.
@@ -189,6 +190,9 @@ func viewJSON(v engine.View) jobJSON {
 	}
 	if j.NetworkUse = v.NetworkUse; a.Exit != nil && a.Exit.NetworkUse != nil {
 		j.NetworkUse = networkUse(v)
+	}
+	if s := spentOf(v); s.Worth() {
+		j.Spent = &s
 	}
 	if u := j.NetworkUse; u != nil && j.Usage == nil {
 		j.Usage, u.Models = u.Models, nil
@@ -404,6 +408,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 	}
 	if j.Usage != nil {
 		add("models", j.Usage.String())
+	}
+	if j.Spent != nil {
+		add("spent", j.Spent.String())
 	}
 	for _, n := range j.Notes {
 		add("note", n)
