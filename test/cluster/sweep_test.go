@@ -119,7 +119,7 @@ func TestSweepContainer(t *testing.T) {
 	d := s.dir(t)
 	home := "export BERTH_HOME=" + d + "/state; cd " + d + "; "
 	s.want(t, home+fmt.Sprintf("seq 20 | berth sweep run --scheduler slurm --image %s --workers 2 --cpus 2 --memory 1GiB --time 10m --network none --name boxed --rows - -- %s", s.image,
-		quote(`test ! -e `+d+`/state && test ! -e `+d+` && echo {line} in $(ls /sys/class/net)`)), 0, "sweep boxed: 20 ok")
+		quote(`test ! -e `+d+`/state && test ! -e `+d+` && echo {line} in $(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ')`)), 0, "sweep boxed: 20 ok")
 	if out := s.ok(t, home+"berth sweep logs boxed 20"); out != "20 in lo" {
 		t.Errorf("%q", out)
 	}
