@@ -131,7 +131,7 @@ func TestRoom(t *testing.T) {
 
 // What tasks ask for is held by the worker, whatever it may run at once.
 func TestPacked(t *testing.T) {
-	s := made(t, 12, 1, `mkdir running.{n}; ls -d running.* | wc -l; sleep 0.05; rmdir running.{n}`)
+	s := made(t, 12, 1, `mkdir running.{n}; set -- running.*; echo $#; sleep 0.05; rmdir running.{n}`)
 	s.Spec.Slots = 8
 	s.Spec.Request = command.Request{CPUs: "2"}
 	s.Spec.Worker = &jobs.Place{Resources: jobs.Resources{CPUs: 4}}
@@ -148,5 +148,24 @@ func TestPacked(t *testing.T) {
 	}
 	if _, ok := most.Load("1:2\n"); !ok {
 		t.Error("no two ran at once")
+	}
+}
+
+// While all of its slots are taken a worker holds no further batch of which it does not
+// know that it is short: another worker runs that.
+func TestLeavesOthersTheirShare(t *testing.T) {
+	s := made(t, 3, 2, `touch on.{n}; until [ -e on.1 ] && [ -e on.2 ] && [ -e on.3 ]; do sleep 0.05; done`)
+	s.Spec.Limit = time.Minute
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			if err := Run(t.Context(), config(t, s)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if f, err := s.Fold(); err != nil || f.Count(journal.OK) != 3 {
+		t.Errorf("%d of 3, %v", f.Count(journal.OK), err)
 	}
 }

@@ -69,8 +69,9 @@ type worker struct {
 	room    *room
 	box     *box // nil is none: tasks have the rights of the worker
 	times   times
-	stops   time.Time  // when it ends what still runs; zero is never
-	failed  chan error // why it cannot go on
+	busy    atomic.Int64 // tasks that were handed out and have not ended
+	stops   time.Time    // when it ends what still runs; zero is never
+	failed  chan error   // why it cannot go on
 	stop    context.CancelCauseFunc
 }
 
@@ -262,7 +263,8 @@ func (w *worker) claim(ctx context.Context) error {
 func (w *worker) hungry(ctx context.Context) bool {
 	for ctx.Err() == nil && !w.late(time.Now()) {
 		queued := int64(len(w.tasks))
-		if mean := w.mean.Load(); queued == 0 || mean > 0 && queued*mean/int64(w.Slots) < int64(ahead) {
+		// What waits here while all slots are taken, others could run: only short tasks do.
+		if mean := w.mean.Load(); w.busy.Load() < int64(w.Slots) || mean > 0 && (queued+1)*mean/int64(w.Slots) < int64(ahead) {
 			break
 		}
 		select {
@@ -334,9 +336,11 @@ func (w *worker) give(ctx context.Context, t *task) error {
 		return nil
 	}
 	t.batch.left.Add(1)
+	w.busy.Add(1)
 	select {
 	case w.tasks <- t:
 	case <-ctx.Done():
+		w.busy.Add(-1)
 		t.batch.left.Add(-1)
 		t.batch.dropped.Store(true)
 	}
@@ -450,6 +454,7 @@ func (w *worker) slot(ctx context.Context) {
 		cpus, memory := w.room.take(w.Sweep.Spec.Request, t.Task)
 		err := w.run(ctx, q, t)
 		w.room.give(cpus, memory)
+		w.busy.Add(-1)
 		if err != nil {
 			t.batch.dropped.Store(true)
 			w.fail(fmt.Errorf("record task %d: %w", t.Number, err))
