@@ -95,7 +95,10 @@ func (a *Attempt) Spent(s *Spec, models *Usage, now time.Time) (Spent, time.Time
 		}
 	}
 	if models != nil && (models.Requests > 0 || models.Tokens() > 0) {
-		out.Usage, out.ByEvents = *models, 0
+		usd := out.USD
+		if out.Usage, out.ByEvents = *models, 0; out.USD == 0 && usd > 0 { // the broker knows no price
+			out.USD, out.ByEvents = usd, 1
+		}
 	}
 	return out, end
 }

@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"berth/jobs"
@@ -34,6 +36,9 @@ type claudeLine struct {
 	Result  words
 	IsError bool         `json:"is_error"`
 	Turns   int          `json:"num_turns"`
+	Attempt int          // of a retry
+	Most    int          `json:"max_retries"`
+	Refused int          `json:"error_status"`
 	USD     float64      `json:"total_cost_usd"`
 	Usage   *claudeUsage `json:"usage"`
 	Status  int          `json:"api_error_status"`
@@ -74,8 +79,11 @@ func (c *claude) line(d *Decoder, b []byte) bool {
 	sub := l.Parent != nil && *l.Parent != ""
 	switch l.Type {
 	case "system":
-		if l.Subtype == "init" {
+		switch l.Subtype {
+		case "init":
 			d.emit(Event{Kind: KindStart, Session: session(l.Session), Model: name(l.Model), Version: name(l.Version)})
+		case "api_retry":
+			d.emit(l.retry())
 		}
 	case "assistant":
 		c.answer(d, &l, sub)
@@ -92,6 +100,19 @@ func (c *claude) line(d *Decoder, b []byte) bool {
 		return d.unknown()
 	}
 	return true
+}
+
+// retry is a request that failed, and that it makes again.
+func (l *claudeLine) retry() Event {
+	said := fmt.Sprintf("the model was not reached: %s", cmp.Or(name(string(l.Error)), "unknown"))
+	if l.Refused > 0 {
+		said += fmt.Sprintf(" (status %d)", min(l.Refused, 999))
+	}
+	e := Event{Kind: KindError, Text: fmt.Sprintf("%s, retry %d of %d", said, min(max(l.Attempt, 0), 999), min(max(l.Most, 0), 999)), Reason: ReasonAPI}
+	if l.Refused == 401 || l.Refused == 403 {
+		e.Reason = ReasonAuth
+	}
+	return e
 }
 
 func (c *claude) answer(d *Decoder, l *claudeLine, sub bool) {
@@ -152,7 +173,7 @@ func (c *claude) ended(d *Decoder, l *claudeLine) {
 	}
 	switch {
 	case l.Subtype == "error_max_turns":
-		e.Reason = ReasonTurns
+		e.Reason, e.Turns = ReasonTurns, max(e.Turns-1, 0) // it counts the one that it does not begin
 	case l.Subtype == "error_max_budget_usd":
 		e.Reason = ReasonUSD
 	case !e.Failed:

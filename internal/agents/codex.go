@@ -22,6 +22,7 @@ type codexLine struct {
 	Usage   *struct {
 		Input  int64 `json:"input_tokens"`
 		Cached int64 `json:"cached_input_tokens"`
+		Write  int64 `json:"cache_write_input_tokens"`
 		Output int64 `json:"output_tokens"`
 	}
 }
@@ -66,7 +67,7 @@ func (c *codex) line(d *Decoder, b []byte) bool {
 	case "turn.completed":
 		e := Event{Kind: KindEnd, Whole: true}
 		if u := l.Usage; u != nil {
-			e.Usage = &jobs.Usage{Input: tokens(u.Input - u.Cached), CacheRead: tokens(u.Cached), Output: tokens(u.Output)}
+			e.Usage = &jobs.Usage{Input: tokens(u.Input - tokens(u.Cached) - tokens(u.Write)), CacheRead: tokens(u.Cached), CacheWrite: tokens(u.Write), Output: tokens(u.Output)}
 		}
 		d.emit(e)
 	case "turn.failed":

@@ -247,13 +247,22 @@ func reasonOf(message string) string {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(message, w) })
 	}
 	switch {
-	case has("401", "403", "unauthorized", "authentication", "invalid api key", "invalid x-api-key", "api key not valid"):
+	case has("berth: "): // the broker has refused it: the key is right, and the model was not asked
+		return ""
+	case status(message, "401", "403") || has("unauthorized", "authentication", "invalid api key", "invalid x-api-key", "api key not valid"):
 		return ReasonAuth
 	case has("connection", "stream disconnected", "error sending request", "fetch failed", "timed out", "timeout", "api error", "overloaded", "rate limit",
-		"retry limit", "429", "500", "502", "503", "529", "econnrefused", "enotfound"):
+		"retry limit", "econnrefused", "enotfound") || status(message, "429", "500", "502", "503", "529"):
 		return ReasonAPI
 	}
 	return ""
+}
+
+// status reports whether one of these numbers stands in a message by itself: not as a part
+// of a port.
+func status(message string, codes ...string) bool {
+	words := strings.FieldsFunc(message, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') && r != ':' })
+	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(codes, strings.Trim(w, ":")) })
 }
 
 // plain has no events.

@@ -114,6 +114,25 @@ func check(t testing.TB, events []Event) {
 	}
 }
 
+// TestReasonOf: a status is a number of its own, and no part of a port; what the broker
+// refuses says nothing of the key.
+func TestReasonOf(t *testing.T) {
+	for said, want := range map[string]string{
+		"unexpected status 401 Unauthorized, url: http://127.0.0.1:4/v1": ReasonAuth,
+		"status: 403": ReasonAuth,
+		"bad thing, url: http://127.0.0.1:40123/v1": "",
+		"bad thing, url: http://127.0.0.1:403/v1":   "",
+		"503 Service Unavailable":                   ReasonAPI,
+		"(code=529)":                                ReasonAPI,
+		"1500 tokens":                               "",
+		"unexpected status 403 Forbidden: berth: the request names a tool, url: …": "",
+	} {
+		if got := reasonOf(said); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
+
 // TestLongLines: what has no end holds bounded memory, and what follows is read.
 func TestLongLines(t *testing.T) {
 	var got []Event

@@ -49,6 +49,9 @@ func TestBuiltin(t *testing.T) {
 		if err != nil || strings.Join(s.Command.Argv, " ") != want[a.Name] {
 			t.Errorf("%s: %q %v", a.Name, s.Command, err)
 		}
+		if a.Name != "copilot" && len(a.Versions) == 0 {
+			t.Errorf("%s says no version that it was tried with", a.Name)
+		}
 		if s.Agent.Sandbox == "" || s.Agent.Name != a.Name || s.Agent.Model != "m-1" {
 			t.Errorf("%+v", s.Agent)
 		}
