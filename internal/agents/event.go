@@ -2,6 +2,7 @@ package agents
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -167,6 +168,13 @@ func dollars(n float64) jobs.USD {
 		return 0
 	}
 	return jobs.USD(n)
+}
+
+// Has reports whether a text stands in what was said, called or answered, in upper or
+// lower case; "" always does.
+func (e *Event) Has(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc([]string{e.Text, e.Tool, e.Arg, e.Reason}, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
 }
 
 // Clean bounds an event that was read from elsewhere, and makes it printable.

@@ -16,6 +16,7 @@ import (
 
 func (a *app) logsCmd() *cobra.Command {
 	var follow, done, runtime, onlyOut, onlyErr, raw, events, transcript bool
+	var grep string
 	c := &cobra.Command{
 		Use: "logs ID", Short: "show the output of a job",
 		Long: `Show what a job's command has written: its stdout on stdout, its stderr on stderr.
@@ -24,7 +25,9 @@ runner, of the container program and of the scheduler.
 
 Of a job whose agent berth knows (use in [agent]), what the agent writes is shown as a
 person reads it: what it says, tools with their argument, results in short, what it has
-used so far. --events shows it as it came, --transcript as one JSON object for each event.
+used so far. --events shows it as it came, --transcript as one JSON object for each event:
+of a job that has ended those that were recorded, each with its time. --grep TEXT shows
+those that have TEXT in what was said, called or answered, in upper or lower case.
 
 ` + rawHelp + `
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job or nothing written yet, 130
@@ -32,7 +35,8 @@ interrupted.`,
 		Example: `  berth logs 0a1b2c3d
   berth logs -f 0a1b2c3d            # until it ends; ctrl-C leaves it running
   berth logs --runtime 0a1b2c3d     # when the container did not start
-  berth logs --transcript 0a1b2c3d | jq -r 'select(.kind == "tool") | .arg'`,
+  berth logs --transcript 0a1b2c3d | jq -r 'select(.kind == "tool") | .arg'
+  berth logs --transcript --grep 'go test' 0a1b2c3d`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth logs needs one job id", Hint: "berth ps --all lists the jobs"}
@@ -47,7 +51,12 @@ interrupted.`,
 				return usage("--stdout and --stderr: give one of them, or none for both")
 			case transcript && (events || done || runtime || onlyErr):
 				return usage("--transcript shows the events of the command's stdout alone")
+			case !transcript && (a.json || cmd.Flags().Changed("grep")):
+				return usage("--json and --grep are of an agent's events: give --transcript, too")
+			case len(grep) > maxGrep:
+				return usage("--grep: a text has at most %d bytes", maxGrep)
 			}
+			a.lines = a.json
 			e, err := a.engine()
 			if err != nil {
 				return err
@@ -70,6 +79,9 @@ interrupted.`,
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "the job names no agent whose events berth reads", Hint: "berth logs " + args[0] + " shows its output"}
 			case transcript:
 				how, onlyOut = eventsJSON, true
+				if read, err := a.transcript(recs[0], grep); read {
+					return err
+				}
 			case events:
 				how = eventsRaw
 			}
@@ -79,7 +91,7 @@ interrupted.`,
 				o.Stdout = nil
 			}
 			if o.Kind == engine.LogCommand {
-				o.Stdout = a.agentView(&recs[0].Spec, o.Stdout, how)
+				o.Stdout = a.agentView(&recs[0].Spec, o.Stdout, how, grep)
 			}
 			o.See = func(v engine.View) { a.warn([]engine.View{v}) }
 			if follow {
@@ -100,9 +112,14 @@ interrupted.`,
 	fl.BoolVar(&onlyErr, "stderr", false, "show only stderr")
 	fl.BoolVar(&events, "events", false, "show an agent's events as they came")
 	fl.BoolVar(&transcript, "transcript", false, "show an agent's events as JSON, one object for each")
+	fl.StringVar(&grep, "grep", "", "with --transcript: show only events that have `TEXT` in them")
 	rawFlag(fl, &raw)
+	a.jsonFlag(c)
 	return c
 }
+
+// maxGrep bounds what is looked for, in bytes.
+const maxGrep = 1 << 10
 
 // rawHelp says what becomes of a task's words on a terminal.
 const rawHelp = `On a terminal, colours are shown and other control sequences (titles, the clipboard,

@@ -196,7 +196,7 @@ func (a *app) watch(ctx context.Context, e *engine.Engine, rec *jobs.Record, own
 	o := engine.LogOptions{Follow: true}
 	o.Stdout, o.Stderr = a.shown(raw)
 	if a.tty && !raw { // a pipe gets what the command writes
-		o.Stdout = a.agentView(&rec.Spec, o.Stdout, eventsShown)
+		o.Stdout = a.agentView(&rec.Spec, o.Stdout, eventsShown, "")
 	}
 	o.See = func(v engine.View) {
 		reached(v)
