@@ -114,6 +114,32 @@ func check(t testing.TB, events []Event) {
 	}
 }
 
+// TestHostileShapes: what is deep, huge or no number makes clean events at most, for every
+// format, and what follows is read.
+func TestHostileShapes(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	objects := strings.Repeat(`{"a":`, 9_000) + "1" + strings.Repeat("}", 9_000)
+	lines := []string{
+		deep(100_000), `{"type":"assistant","message":` + deep(10_000) + `}`, `{"type":"assistant","message":` + deep(9_990) + `}`,
+		`{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"x","input":` + objects + `}]}}`,
+		`{"type":"item.completed","item":{"id":"i","type":"mcp_tool_call","arguments":` + objects + `,"result":{"content":` + deep(9_000) + `}}}`,
+		`{"type":"tool_use","tool_name":"x","parameters":` + objects + `,"part":{"tool":"x","state":{"status":"completed","input":` + objects + `}}}`,
+		"\x00\x00", "{\"type\":\"result\",\"result\":\"a\x00b\"}", `{"type":"assistant","type":"result","num_turns":1,"num_turns":99999999999999999999999}`,
+		`{"type":"result","num_turns":-9223372036854775808,"total_cost_usd":-1,"usage":{"input_tokens":9223372036854775807,"output_tokens":9223372036854775807}}`,
+		`{"type":"turn.completed","usage":{"input_tokens":-9223372036854775808,"cached_input_tokens":9223372036854775807,"cache_write_input_tokens":9223372036854775807}}`,
+		`{"type":"result","status":"success","stats":{"total_tokens":9223372036854775807,"input_tokens":-9223372036854775808,"output_tokens":9223372036854775807,"cached":9223372036854775807}}`,
+		`{"type":"step_finish","part":{"cost":1e999,"tokens":{"input":1e999,"output":-1,"reasoning":9223372036854775807,"cache":{"read":-1,"write":1.5}}}}`,
+		`{"type":"system","subtype":"api_retry","attempt":-5,"max_retries":99999999999,"error_status":1e9,"error":"` + strings.Repeat("x", 100_000) + `"}`,
+		`{"type":"user","message":{"content":` + strings.Repeat(`[{"type":"tool_result","content":[{"text":"`, 1) + strings.Repeat("y", 3<<20) + `"}]}]}}`,
+	}
+	for _, format := range Formats() {
+		events, seen := decode(t, format, []byte(strings.Join(lines, "\n")+"\n"))
+		if check(t, events); seen.Lines != len(lines) || len(events) > 3*len(lines) {
+			t.Errorf("%s: %d events, %+v", format, len(events), seen)
+		}
+	}
+}
+
 // TestReasonOf: a status is a number of its own, and no part of a port; what the broker
 // refuses says nothing of the key.
 func TestReasonOf(t *testing.T) {
@@ -138,7 +164,7 @@ func TestLongLines(t *testing.T) {
 	var got []Event
 	d, _ := NewDecoder("claude", func(e Event) { got = append(got, e) })
 	block := bytes.Repeat([]byte("x"), 1<<20)
-	for range 20 {
+	for range 100 {
 		_, _ = d.Write(block)
 		if cap(d.line) > 2*maxLine {
 			t.Fatal(cap(d.line))
