@@ -16,8 +16,9 @@ func (a *app) agentCmd() *cobra.Command {
 		`An agent that berth knows is named in a task file, use = "NAME" in [agent]. Six are built
 in; your own are files of TOML in $XDG_CONFIG_HOME/berth/agents.`,
 		`  berth agent ls
-  berth agent show claude >~/.config/berth/agents/mine.toml   # change it, then: use = "mine"`,
-		a.agentLsCmd(), a.agentShowCmd())
+  berth agent show claude >~/.config/berth/agents/mine.toml   # change it, then: use = "mine"
+  berth agent check claude --image agents.sif                 # is all there that it needs?`,
+		a.agentLsCmd(), a.agentShowCmd(), a.agentCheckCmd())
 }
 
 const agentExit = exitHelp + `0 ok, 2 a file of yours is wrong, 3 no such agent.`
@@ -44,6 +45,13 @@ func agentOf(ad *adapters.Adapter) agentJSON {
 		j.Command, j.Sandbox = s.Command, s.Agent.Sandbox
 	}
 	return j
+}
+
+func oneAgent(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs one agent", Hint: "berth agent ls"}
+	}
+	return nil
 }
 
 func (a *app) agentLsCmd() *cobra.Command {
@@ -81,12 +89,7 @@ func (a *app) agentShowCmd() *cobra.Command {
 what becomes of the agent's own sandbox.
 ` + agentExit,
 		Example: `  berth agent show claude`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs one agent", Hint: "berth agent ls"}
-			}
-			return nil
-		},
+		Args:    oneAgent,
 		RunE: func(_ *cobra.Command, args []string) error {
 			ad, err := adapters.Find(config.AgentsDir(), args[0])
 			if err != nil {

@@ -21,8 +21,9 @@ type taskFlags struct {
 	login      string
 	sshKey     string
 	sshOptions []string
-	key        string // of the caller's, under which a task is submitted once
-	learn      bool   // every name is allowed, to learn which are needed
+	key        string     // of the caller's, under which a task is submitted once
+	learn      bool       // every name is allowed, to learn which are needed
+	fixed      *jobs.Task // berth's own, in place of a file or words
 }
 
 // offlineHelp is of a flag that the configuration reads.
@@ -143,6 +144,8 @@ func (f *taskFlags) loginHost(cmd *cobra.Command, t *jobs.Task) error {
 func (f *taskFlags) read(cmd *cobra.Command, args []string) (jobs.Task, error) {
 	dash := cmd.ArgsLenAtDash()
 	switch {
+	case f.fixed != nil:
+		return *f.fixed, nil
 	case dash >= 0:
 		if dash > 0 {
 			return jobs.Task{}, usage("give either a task file or a command after --, not both")
