@@ -250,6 +250,40 @@ func (c *Caps) Met(u Usage, over bool) (which, figures string) {
 	return which, "cap " + which + " met: " + rest
 }
 
+// Above names the first cap that is above a bound, with both figures; "" is none.
+func (c *Caps) Above(b *Caps) (name, asked, most string) {
+	for _, one := range []struct {
+		name        string
+		asked, most float64
+		show        func(*Caps) string
+	}{
+		{CapRequests, float64(c.Requests), float64(b.Requests), func(c *Caps) string { return strconv.Itoa(c.Requests) }},
+		{CapTokens, float64(c.Tokens), float64(b.Tokens), func(c *Caps) string { return strconv.Itoa(c.Tokens) }},
+		{CapUSD, float64(c.USD), float64(b.USD), func(c *Caps) string { return c.USD.String() }},
+		{CapTurns, float64(c.Turns), float64(b.Turns), func(c *Caps) string { return strconv.Itoa(c.Turns) }},
+		{CapWall, float64(c.Wall), float64(b.Wall), func(c *Caps) string { return c.Wall.String() }},
+		{CapIdle, float64(c.Idle), float64(b.Idle), func(c *Caps) string { return c.Idle.String() }},
+		{CapOutput, float64(c.Output), float64(b.Output), func(c *Caps) string { return c.Output.String() }},
+	} {
+		if one.most > 0 && one.asked > one.most {
+			return one.name, one.show(c), one.show(b)
+		}
+	}
+	return "", "", ""
+}
+
+// Under gives bounds to what says nothing, of an agent or a task with a model: model is
+// that a broker counts its requests, turns that events tell them.
+func (c *Caps) Under(b *Caps, model, turns bool) {
+	if model {
+		c.Requests, c.Tokens, c.USD = cmp.Or(c.Requests, b.Requests), cmp.Or(c.Tokens, b.Tokens), cmp.Or(c.USD, b.USD)
+	}
+	if turns {
+		c.Turns = cmp.Or(c.Turns, b.Turns)
+	}
+	c.Wall, c.Idle, c.Output = cmp.Or(c.Wall, b.Wall), cmp.Or(c.Idle, b.Idle), cmp.Or(c.Output, b.Output)
+}
+
 // Measurable is the error of caps that could not be measured: by the broker of a
 // credential for a model, else by the events of the agent, which may be nil.
 func (c *Caps) Measurable(list []Credential, prices Prices, agent *Agent) error {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -17,6 +18,10 @@ func (c *Config) agent(t *jobs.Task) error {
 	a, err := adapters.Find(AgentsDir(), t.Agent.Name)
 	if err != nil {
 		return err
+	}
+	if a.Tells.Turns == jobs.TellsEach {
+		b := c.bounds()
+		t.Caps.Turns = cmp.Or(t.Caps.Turns, b.Turns)
 	}
 	s, err := a.Settle(adapters.Asked{Command: t.Command, Model: t.Agent.Model, MaxTurns: t.Caps.Turns, MaxUSD: t.Caps.USD,
 		OwnSandbox: t.Agent.OwnSandbox != nil && *t.Agent.OwnSandbox})

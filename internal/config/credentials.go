@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"crypto/x509"
 	"fmt"
 	"maps"
@@ -199,7 +198,7 @@ func (c *Config) credentials(t *jobs.Task) error {
 		}
 	}
 	t.Credentials = list
-	if err := c.bounded(&t.Caps, model); err != nil {
+	if err := c.bounded(t, model); err != nil {
 		return err
 	}
 	if model && c.user != nil {
@@ -211,29 +210,24 @@ func (c *Config) credentials(t *jobs.Task) error {
 	return nil
 }
 
-// bounded holds a task's caps to those of the configuration, and gives them to a task
-// with a model that says nothing.
-func (c *Config) bounded(caps *jobs.Caps, model bool) error {
-	above := func(name string, more bool, asked any) error {
-		if !more {
-			return nil
-		}
+// bounds are the caps of the configuration.
+func (c *Config) bounds() jobs.Caps {
+	of := func(name string) Value { return c.said("caps." + name) }
+	return jobs.Caps{Requests: get[int](of(jobs.CapRequests)), Tokens: get[int](of(jobs.CapTokens)), USD: get[jobs.USD](of(jobs.CapUSD)), Turns: get[int](of(jobs.CapTurns)),
+		Wall: get[time.Duration](of(jobs.CapWall)), Idle: get[time.Duration](of(jobs.CapIdle)), Output: get[jobs.Bytes](of(jobs.CapOutput))}
+}
+
+// bounded holds a task's caps to those of the configuration, and gives them to an agent or
+// a task with a model that says nothing; of turns see [Config.agent].
+func (c *Config) bounded(t *jobs.Task, model bool) error {
+	b := c.bounds()
+	if name, asked, _ := t.Caps.Above(&b); name != "" {
 		v := c.said("caps." + name)
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s %v is above the bound %s of %s", name, asked, v, v.Origin),
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s %s is above the bound %s of %s", name, asked, v, v.Origin),
 			Hint: "ask for less, or raise it there"}
 	}
-	requests, tokens, usd := get[int](c.said("caps.max_requests")), get[int](c.said("caps.max_tokens")), get[jobs.USD](c.said("caps.max_usd"))
-	for _, err := range []error{
-		above(jobs.CapRequests, requests > 0 && caps.Requests > requests, caps.Requests),
-		above(jobs.CapTokens, tokens > 0 && caps.Tokens > tokens, caps.Tokens),
-		above(jobs.CapUSD, usd > 0 && caps.USD > usd, caps.USD),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	if model {
-		caps.Requests, caps.Tokens, caps.USD = cmp.Or(caps.Requests, requests), cmp.Or(caps.Tokens, tokens), cmp.Or(caps.USD, usd)
+	if (model || t.Agent != nil) && t.Resources.Tasks <= 1 { // of ranks none is watched
+		t.Caps.Under(&b, model, false)
 	}
 	return nil
 }

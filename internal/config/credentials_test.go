@@ -1,8 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/jobs"
 )
@@ -108,5 +110,44 @@ func TestCredentialsRefused(t *testing.T) {
 	w.write(t, w.proj, "[caps]\nmax_usd = 1000\n")
 	if _, err := Load(w.src); err == nil || !strings.Contains(err.Error(), "caps.max_usd") {
 		t.Error(err)
+	}
+}
+
+// TestAgentBounds: an agent has what the configuration says of its turns, its time and its
+// output, and with its credential a network that reaches nothing else.
+func TestAgentBounds(t *testing.T) {
+	w := newWorld(t)
+	w.write(t, w.user, "[credentials.anthropic]\nfrom = \"env:KEY\"\n[caps]\nmax_turns = 30\nmax_wall = \"2h\"\nmax_idle = \"20m\"\nmax_output = \"1GiB\"\nmax_requests = 9\n")
+	task := func(agent string, caps jobs.Caps, names ...string) (jobs.Task, error) {
+		task := jobs.Task{Place: jobs.Place{Caps: caps}}
+		if agent != "" {
+			task.Agent = &jobs.Agent{Name: agent}
+		}
+		for _, n := range names {
+			task.Credentials = append(task.Credentials, jobs.Credential{Name: n})
+		}
+		_, err := w.load(t).Task(&task)
+		return task, err
+	}
+	got, err := task("claude", jobs.Caps{Idle: time.Minute}, "anthropic")
+	if want := (jobs.Caps{Requests: 9, Turns: 30, Wall: 2 * time.Hour, Idle: time.Minute, Output: jobs.GiB}); err != nil || fmt.Sprintf("%+v", got.Caps) != fmt.Sprintf("%+v", want) {
+		t.Errorf("%+v %v", got.Caps, err)
+	}
+	if n := got.Network; n.Mode != jobs.NetworkAllow || n.Allow == nil || len(n.Allow) != 0 || !strings.Contains(strings.Join(got.Command.Argv, " "), "--max-turns 30") {
+		t.Errorf("%+v %q", n, got.Command.Argv)
+	}
+	if got, err = task("mini-swe-agent", jobs.Caps{}); err == nil {
+		t.Error("it has no command")
+	}
+	if got, err = task("copilot", jobs.Caps{}); err != nil || got.Caps.Turns != 30 || got.Caps.Requests != 0 || got.Network.Mode != "" {
+		t.Errorf("without a credential: %+v %+v %v", got.Caps, got.Network, err)
+	}
+	if got, err = task("", jobs.Caps{}); err != nil || got.Caps.Wall != 0 {
+		t.Errorf("no agent: %+v %v", got.Caps, err)
+	}
+	for _, caps := range []jobs.Caps{{Turns: 31}, {Wall: 3 * time.Hour}, {Idle: time.Hour}, {Output: 2 * jobs.GiB}} {
+		if _, err := task("claude", caps, "anthropic"); jobs.KindOf(err) != jobs.KindUsage || !strings.Contains(err.Error(), "is above the bound") {
+			t.Errorf("%+v: %v", caps, err)
+		}
 	}
 }

@@ -26,7 +26,7 @@ var sections = []struct{ title, table, text string }{
 	{"[terminal.daytona]", "terminal.daytona", ""},
 	{"[resources]", "resources", "Of jobs that do not say otherwise, and of environments that are held in an allocation."},
 	{"[slurm]", "slurm", "Likewise. `extra` takes what a [task file](task-file.md#slurm) takes."},
-	{"[caps]", "caps", "Upper bounds of jobs with a credential: a job that says nothing has these, and one that asks for more is refused. See [Credentials and caps](#credentials-and-caps)."},
+	{"[caps]", "caps", "Upper bounds: a job with an agent or with a credential for a model has these where it says nothing, and one that asks for more is refused. See [Credentials and caps](#credentials-and-caps)."},
 	{"[notify]", "notify", "How you are told that jobs have ended: see [Notices](#notices)."},
 	{"[max]", "max", "Bounds of what a project's file may ask for; yours only."},
 }

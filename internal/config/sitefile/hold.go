@@ -57,6 +57,9 @@ func (f *File) Hold(p *jobs.Place, pulls bool) error {
 			return err
 		}
 	}
+	if name, asked, most := p.Caps.Above(&f.Caps); name != "" {
+		return f.refuse("caps."+name, fmt.Sprintf("the task has %s = %s, and one may have %s", name, asked, most), "ask for less: --"+strings.ReplaceAll(name, "_", "-"))
+	}
 	return f.most(p.Resources)
 }
 
@@ -81,10 +84,18 @@ func (f *File) contained(p *jobs.Place) error {
 	return nil
 }
 
-// Bind puts the site's bound on the network of a place that is being planned.
+// Bind puts the site's bounds on a place that is being planned: on its network, and as
+// caps on a task with a credential for a model that has none of its own.
 func (f *File) Bind(p *jobs.Place) {
+	f.cap(p)
 	if b, ok := f.bound(); ok && !bound(p, b) {
 		p.Network = p.Network.Within(b)
+	}
+}
+
+func (f *File) cap(p *jobs.Place) {
+	if f != nil && p.Resources.Tasks <= 1 && slices.ContainsFunc(p.Credentials, func(c jobs.Credential) bool { return c.Model() }) {
+		p.Caps.Under(&f.Caps, true, false)
 	}
 }
 
@@ -108,6 +119,7 @@ func bound(p *jobs.Place, b jobs.NetworkBound) bool {
 // where another file holds, or none, is narrowed as it would have been there, where
 // its supervisor can do that, and else refused.
 func (f *File) HoldHere(p *jobs.Place, pulls bool) error {
+	f.cap(p)
 	if b, ok := f.bound(); ok && !pulls && !bound(p, b) && p.Reaches().Mode != jobs.NetworkNone {
 		if !p.Can().Here() || p.Resources.Tasks > 1 {
 			return f.refuse("network."+f.first("mode", "allow"), "it was planned where this bound of its network is not said",

@@ -47,6 +47,7 @@ type File struct {
 	Bound     jobs.NetworkBound // what a network reaches at most; without an origin
 	Via       []string          // the ways out that may be used; nil is all
 	Limits    Limits
+	Caps      jobs.Caps // the most that a task may have as its caps; 0 is any
 
 	keys []Key
 }
@@ -202,6 +203,7 @@ func parse(path string, data []byte) (*File, error) {
 	}
 	f.network(root.Table("network"))
 	f.limits(root.Table("jobs"))
+	f.caps(root.Table("caps"))
 	return f, doc.Err()
 }
 
@@ -261,6 +263,17 @@ func (f *File) limits(t *strict.Reader) {
 		f.Limits.Memory = keys.Size(v)
 		f.set("jobs.max_memory", v, f.Limits.Memory.String())
 	}
+}
+
+func (f *File) caps(t *strict.Reader) {
+	var p jobs.Place
+	for _, key := range []string{jobs.CapRequests, jobs.CapTokens, jobs.CapUSD, jobs.CapTurns, jobs.CapWall, jobs.CapIdle, jobs.CapOutput} {
+		if v := t.Take(key); v.Given() {
+			keys.Find("caps."+key).Take(v, &p)
+			f.set("caps."+key, v, strings.Trim(v.Source(), `"`))
+		}
+	}
+	f.Caps = p.Caps
 }
 
 func (f *File) set(name string, v strict.Value, value string) {

@@ -1,6 +1,7 @@
 package sitefile
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -235,5 +236,38 @@ func TestHold(t *testing.T) {
 	var none *File
 	if none.Hold(place(func(p *jobs.Place) { p.Scheduler, p.Level = "", jobs.LevelNone }), false) != nil || none.Submitted(1e6) != nil || none.Here(&jobs.Place{}) != nil || none.Keys() != nil {
 		t.Error("without a file something is refused")
+	}
+}
+
+// TestCaps: a task may have no more than the site says, has what it says where it says
+// nothing itself, and asks no model without one; also where it was planned elsewhere.
+func TestCaps(t *testing.T) {
+	at(t, "[caps]\nmax_usd = 5\nmax_requests = 100\nmax_wall = \"2h\"\nmax_output = \"1GiB\"\nmax_turns = 50\n")
+	f, err := Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := jobs.Place{Credentials: []jobs.Credential{{Name: "a", API: jobs.APIAnthropic}}, Caps: jobs.Caps{Requests: 7}}
+	f.Bind(&p)
+	if want := (jobs.Caps{Requests: 7, USD: 5, Wall: 2 * time.Hour, Output: jobs.GiB}); fmt.Sprintf("%+v", p.Caps) != fmt.Sprintf("%+v", want) {
+		t.Errorf("%+v", p.Caps)
+	}
+	p.Caps = jobs.Caps{}
+	if err := f.HoldHere(&p, false); err != nil || p.Caps.USD != 5 {
+		t.Errorf("%+v %v", p.Caps, err)
+	}
+	none := jobs.Place{}
+	if f.Bind(&none); none.Caps.Wall != 0 || none.Caps.USD != 0 {
+		t.Errorf("%+v", none.Caps)
+	}
+	for _, c := range []jobs.Caps{{USD: 5.01}, {Requests: 101}, {Wall: 3 * time.Hour}, {Output: 2 * jobs.GiB}, {Turns: 51}} {
+		p.Caps = c
+		if err := f.Hold(&p, false); jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "caps.max_") || !strings.Contains(err.Error(), "site.toml:") {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	at(t, "[caps]\nmax_usd = -1\n")
+	if _, err := Read(); err == nil {
+		t.Error("a negative cap")
 	}
 }
