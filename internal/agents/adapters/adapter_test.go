@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/agents"
 	"berth/jobs"
+	"berth/templates"
 )
 
 func find(t *testing.T, dir, name string) *Adapter {
@@ -213,4 +214,36 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestTemplates: each adapter has a template that can be read, that installs the version
+// with which it was tried and what it needs, and that the list of them names.
+func TestTemplates(t *testing.T) {
+	const dir = "../../../examples/agents/"
+	list, err := os.ReadFile(dir + "README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := All("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		w, err := templates.ReadWorkspace(dir+a.Name+ext, a.Name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, v := range a.Versions {
+			if !strings.Contains(w.Bootstrap, "@"+v+"\n") {
+				t.Errorf("%s does not install %s", w.File, v)
+			}
+		}
+		if slices.Contains(a.Needs, "git") && !strings.Contains(w.Bootstrap, " git ") || slices.Contains(a.Needs, "rg") && !strings.Contains(w.Bootstrap, " ripgrep ") {
+			t.Errorf("%s lacks one of %q", w.File, a.Needs)
+		}
+		if !strings.Contains(string(list), "["+a.Name+ext+"]("+a.Name+ext+")") {
+			t.Errorf("the list lacks %s", a.Name)
+		}
+	}
 }
