@@ -17,6 +17,9 @@ import (
 // in one. Of a longer one the beginning is shown as text.
 const maxLine = 4 << 20
 
+// rareLine is the length in bytes from which on a line is rare: its memory is not kept.
+const rareLine = 256 << 10
+
 // A Decoder makes events of what an agent writes on its standard output. It is not safe
 // for concurrent use.
 type Decoder struct {
@@ -101,6 +104,9 @@ func (d *Decoder) hold(p []byte) {
 	if room := maxLine - len(d.line); len(p) > room {
 		p, d.long = p[:room], true
 	}
+	if n := len(d.line) + len(p); n > cap(d.line) && n > rareLine { // by its growth it would cost five times as much
+		d.line = append(make([]byte, 0, maxLine), d.line...)
+	}
 	d.line = append(d.line, p...)
 }
 
@@ -113,8 +119,8 @@ func (d *Decoder) flush() {
 		d.one(d.line)
 	}
 	d.long = false
-	if d.line = d.line[:0]; cap(d.line) > 256<<10 {
-		d.line = nil // a long one is rare
+	if d.line = d.line[:0]; cap(d.line) > rareLine {
+		d.line = nil
 	}
 }
 
@@ -179,10 +185,10 @@ func (w *words) UnmarshalJSON(b []byte) error {
 	switch {
 	case len(b) > 1 && b[0] == '"':
 		if bytes.IndexByte(b, '\\') < 0 {
-			*w = words(b[1 : len(b)-1])
+			*w = words(b[1:min(len(b)-1, maxWords)])
 			return nil
 		}
-		return json.Unmarshal(b, (*string)(w))
+		return json.Unmarshal(begin(b), (*string)(w))
 	case len(b) > 0 && b[0] == '[' && json.Unmarshal(b, &parts) == nil:
 		var s strings.Builder
 		for _, p := range parts {
@@ -197,6 +203,24 @@ func (w *words) UnmarshalJSON(b []byte) error {
 		*w = words(s.String())
 	}
 	return nil
+}
+
+// maxWords is how much of a text is taken out of its line, in bytes: an event has less.
+const maxWords = 64 << 10
+
+// begin is the beginning of a string of JSON, which does not end within an escape.
+func begin(b []byte) []byte {
+	if len(b) <= maxWords {
+		return b
+	}
+	b = b[:maxWords:maxWords]
+	if i := bytes.LastIndexByte(b[len(b)-6:], '\\'); i >= 0 { // the longest has six bytes
+		b = b[:len(b)-6+i]
+	}
+	if (len(b)-len(bytes.TrimRight(b, `\`)))%2 == 1 { // the last one begins an escape
+		b = b[:len(b)-1]
+	}
+	return append(b, '"')
 }
 
 // input is what a tool is called with.

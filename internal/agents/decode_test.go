@@ -140,6 +140,19 @@ func TestHostileShapes(t *testing.T) {
 	}
 }
 
+// TestBegin: a long text is cut between characters, wherever its escapes are.
+func TestBegin(t *testing.T) {
+	for _, escape := range []string{`\n`, `\\`, `\"`, `\u00e9`, `\ud83d\ude00`, "é", `a\\\n`} {
+		for shift := range 12 {
+			long := `"` + strings.Repeat("x", shift) + strings.Repeat(escape, maxWords) + `"`
+			var w words
+			if err := json.Unmarshal([]byte(long), &w); err != nil || len(w) < maxText || len(w) > maxWords {
+				t.Errorf("%q, shifted by %d: %d bytes, %v", escape, shift, len(w), err)
+			}
+		}
+	}
+}
+
 // TestReasonOf: a status is a number of its own, and no part of a port; what the broker
 // refuses says nothing of the key.
 func TestReasonOf(t *testing.T) {
