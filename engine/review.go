@@ -212,7 +212,8 @@ func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto
 		r.Ref = headRefs + strings.TrimPrefix(onto, headRefs)
 	}
 	if r.Ref == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " started from a commit that no branch was named for", Hint: "--onto BRANCH names the one that it is for"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " started from a commit that no branch was named for",
+			Hint: "--onto BRANCH names the one that it is for"}
 	}
 	if err := u.CheckRef(ctx, r.Ref); err != nil {
 		return err
@@ -379,7 +380,8 @@ func (r *Review) decide(v jobs.ReviewVerdict) error {
 func undecided(ctx context.Context, r *Review, u *under) error {
 	short := jobs.Short(r.Record.Spec.ID)
 	if m := r.Reviews.IsMerged(r.Commit); m != nil {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s is merged: %s has it since %s", short, strings.TrimPrefix(m.Ref, headRefs), m.Time.Format("2006-01-02"))}
+		return &jobs.Error{Kind: jobs.KindUsage,
+			Msg: fmt.Sprintf("job %s is merged: %s has it since %s", short, strings.TrimPrefix(m.Ref, headRefs), m.Time.Format("2006-01-02"))}
 	}
 	m := r.Reviews.Unfinished()
 	if m == nil {
@@ -392,7 +394,8 @@ func undecided(ctx context.Context, r *Review, u *under) error {
 	if tip != m.Old && !has(ctx, u.Repo, m.New, tip) {
 		return nil // the target moved elsewhere: that merge cannot go on
 	}
-	return &jobs.Error{Kind: jobs.KindUsage, Msg: "a merge of job " + short + " was begun and has no end", Hint: "berth review merge " + short + " goes on with it"}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: "a merge of job " + short + " was begun and has no end",
+		Hint: "berth review merge " + short + " goes on with it"}
 }
 
 // has reports whether a commit is known to be in another one.

@@ -42,9 +42,11 @@ func (e *Engine) MergeReview(ctx context.Context, rec *jobs.Record, o MergeOptio
 	short, v := jobs.Short(rec.Spec.ID), rs.Verdict()
 	switch {
 	case v == nil:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " is not approved", Hint: "berth review show " + short + "; berth review approve " + short}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " is not approved",
+			Hint: "berth review show " + short + "; berth review approve " + short}
 	case v.Verdict == jobs.VerdictReject:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By + note(v.Note), Hint: "berth review approve " + short + ", if it is wanted after all"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By + note(v.Note),
+			Hint: "berth review approve " + short + ", if it is wanted after all"}
 	}
 	err = e.reviewed(ctx, rec, v.Ref, func(r *Review, u *under) error {
 		m, err = e.beginMerge(ctx, r, u, v, o)
@@ -82,19 +84,23 @@ func (e *Engine) goOnMerging(ctx context.Context, rec *jobs.Record, rs *jobs.Rev
 func same(r *Review, v *jobs.ReviewVerdict) error {
 	short := jobs.Short(r.Record.Spec.ID)
 	again := "berth review run " + short + ", and approve it"
+	no := func(format string, a ...any) error {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf(format, a...), Hint: again}
+	}
 	switch {
 	case v.Commit != r.Commit:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: commit %.12s was approved, and the result is %.12s", short, v.Commit, r.Commit), Hint: again}
+		return no("job %s: commit %.12s was approved, and the result is %.12s", short, v.Commit, r.Commit)
 	case r.Problem != nil && v.Onto != r.Onto:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s moved from %.12s to %.12s", r.Target(), v.Onto, r.Onto), Err: r.Problem, Hint: jobs.HintOf(r.Problem)}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s moved from %.12s to %.12s", r.Target(), v.Onto, r.Onto),
+			Err: r.Problem, Hint: jobs.HintOf(r.Problem)}
 	case r.Problem != nil:
 		return r.Problem
 	case v.Tree == r.Tree && v.Tree != "":
 		return nil
 	case v.Onto != r.Onto:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s moved from %.12s to %.12s: the result is another tree", r.Target(), v.Onto, r.Onto), Hint: again}
+		return no("%s moved from %.12s to %.12s: the result is another tree", r.Target(), v.Onto, r.Onto)
 	}
-	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: tree %.12s was approved, and the merge makes %.12s", short, v.Tree, r.Tree), Hint: again}
+	return no("job %s: tree %.12s was approved, and the merge makes %.12s", short, v.Tree, r.Tree)
 }
 
 // beginMerge makes the commit, writes the journal and moves the target.
@@ -103,18 +109,21 @@ func (e *Engine) beginMerge(ctx context.Context, r *Review, u *under, v *jobs.Re
 		return nil, err
 	}
 	host, _ := os.Hostname()
-	m := &jobs.ReviewMerge{Version: 1, Repo: u.Src.Repo, Ref: r.Ref, Old: r.Onto, New: r.Commit, Tree: r.Tree, By: identity().User, Host: host, Time: e.Now().UTC(), N: v.N}
+	m := &jobs.ReviewMerge{Version: 1, Repo: u.Src.Repo, Ref: r.Ref, Old: r.Onto, New: r.Commit, Tree: r.Tree,
+		By: identity().User, Host: host, Time: e.Now().UTC(), N: v.N}
 	var err error
 	if m.Worktree, err = u.Where(ctx, r.Ref); err != nil {
 		return nil, err
 	}
 	if !r.FastForward() || o.NoFF {
-		if m.New, err = u.Commit(ctx, u.Borrowed, r.Tree, r.Onto, r.Commit, e.mergeMessage(r, v), e.me(ctx, u.Repo), 0); err != nil {
+		who := e.me(ctx, u.Repo)
+		if m.New, err = u.Commit(ctx, u.Borrowed, r.Tree, r.Onto, r.Commit, e.mergeMessage(r, v), who, 0); err != nil {
 			return nil, err
 		}
 	}
 	if tree, err := review.Tree(ctx, u.Borrowed, m.New); err != nil || tree != v.Tree {
-		return nil, errors.Join(&jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("commit %.12s has the tree %.12s, and %.12s was approved", m.New, tree, v.Tree)}, err)
+		return nil, errors.Join(&jobs.Error{Kind: jobs.KindInfra,
+			Msg: fmt.Sprintf("commit %.12s has the tree %.12s, and %.12s was approved", m.New, tree, v.Tree)}, err)
 	}
 	if m.Worktree != "" {
 		if err := u.Ready(ctx, e.moveOf(ctx, u.Repo, r.Record, m)); err != nil {
@@ -127,7 +136,8 @@ func (e *Engine) beginMerge(ctx context.Context, r *Review, u *under, v *jobs.Re
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "write the journal of the merge", Err: err}
 	}
 	if !won {
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "another berth merges this result just now", Hint: "berth review merge " + jobs.Short(r.Record.Spec.ID)}
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "another berth merges this result just now",
+			Hint: "berth review merge " + jobs.Short(r.Record.Spec.ID)}
 	}
 	return m, e.finishMerge(ctx, r.Record, m, false)
 }
@@ -136,7 +146,8 @@ func (e *Engine) beginMerge(ctx context.Context, r *Review, u *under, v *jobs.Re
 // user's: the result's messages are not quoted.
 func (e *Engine) mergeMessage(r *Review, v *jobs.ReviewVerdict) string {
 	s := &r.Record.Spec
-	return fmt.Sprintf("Merge branch '%s' into %s\n\n%s\n\nBerth-Job: %s\nReviewed-by: %s\n", s.Workspace.Branch, r.Target(), jobs.Printable(s.Name), s.ID, jobs.Printable(v.By))
+	return fmt.Sprintf("Merge branch '%s' into %s\n\n%s\n\nBerth-Job: %s\nReviewed-by: %s\n",
+		s.Workspace.Branch, r.Target(), jobs.Printable(s.Name), s.ID, jobs.Printable(v.By))
 }
 
 // me is the user, for git.

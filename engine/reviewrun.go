@@ -52,7 +52,8 @@ func (e *Engine) checking(of *jobs.Spec, from string) (*jobs.Spec, error) {
 	}
 	for _, name := range of.EnvNames {
 		if _, ok := e.Getenv(name); !ok {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the job was given the variable " + name + ", which is not set here", Hint: "export " + name + ", then repeat"}
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the job was given the variable " + name + ", which is not set here",
+				Hint: "export " + name + ", then repeat"}
 		}
 	}
 	host, _ := os.Hostname()

@@ -136,8 +136,8 @@ func (a *app) printReviews(list *engine.ReviewList) error {
 			j.Verdicts = []jobs.ReviewVerdict{*it.Verdict}
 		}
 		out[i] = j
-		rows[i] = []string{j.Short, string(j.Review), dash(j.Target), a.age(j.Ended), plural(j.Result.Files, "file") + " " + sign(j.Result.Insertions, j.Result.Deletions),
-			dash(j.cost()), dash(strings.Join(j.With, ",")), j.Name}
+		changes := plural(j.Result.Files, "file") + " " + sign(j.Result.Insertions, j.Result.Deletions)
+		rows[i] = []string{j.Short, string(j.Review), dash(j.Target), a.age(j.Ended), changes, dash(j.cost()), dash(strings.Join(j.With, ",")), j.Name}
 	}
 	if a.json {
 		return a.printJSON(map[string]any{"reviews": out, "pairs_not_looked_at": list.Unforecast})

@@ -62,7 +62,8 @@ func (r *Repo) Where(ctx context.Context, ref string) (string, error) {
 	case len(dirs) == 0:
 		return "", nil
 	case len(dirs) > 1:
-		return "", busy("git -C DIR switch --detach, in all of them but one", "branch %s is checked out in several work trees: %s", short(ref), strings.Join(dirs, ", "))
+		return "", busy("git -C DIR switch --detach, in all of them but one",
+			"branch %s is checked out in several work trees: %s", short(ref), strings.Join(dirs, ", "))
 	case !isDir(dirs[0]):
 		return "", busy("git worktree prune, if it is gone for good", "branch %s is checked out in %s, which is not there", short(ref), dirs[0])
 	}
@@ -182,7 +183,8 @@ func unmet(m Move, was, want map[string]entry, paths []string) error {
 	if len(met) == 0 {
 		return nil
 	}
-	return busy("move that away, then repeat", "the result has files where %s has others that git does not know: %s", m.Worktree, listed(slices.Sorted(maps.Keys(met))))
+	return busy("move that away, then repeat",
+		"the result has files where %s has others that git does not know: %s", m.Worktree, listed(slices.Sorted(maps.Keys(met))))
 }
 
 // throughLink says whether a path is seen only through a link that the old commit has.

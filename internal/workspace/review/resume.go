@@ -44,11 +44,11 @@ func (r *Repo) Resume(ctx context.Context, m Move) error {
 	if err != nil {
 		return err
 	}
-	var done strings.Builder
+	var done []string
 	for _, p := range paths {
 		switch {
 		case have[p] == want[p]:
-			done.WriteString(p + "\x00")
+			done = append(done, p)
 			was[p] = want[p]
 		case have[p] == was[p] || have[p] == "":
 		default:
@@ -63,7 +63,7 @@ func (r *Repo) Resume(ctx context.Context, m Move) error {
 		return err
 	}
 	// Git takes what is new already for a change of the user's that the merge has, too.
-	if _, err := r.user(ctx, m.Worktree, nil, strings.NewReader(done.String()), "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
+	if err := r.stage(ctx, m.Worktree, nil, done); err != nil {
 		return err
 	}
 	return r.Files(ctx, m)
@@ -140,7 +140,7 @@ func (r *Repo) onDisk(ctx context.Context, dir, gitDir string, paths []string) (
 		}
 	}()
 	env := []string{"GIT_INDEX_FILE=" + tmp}
-	if _, err := r.user(ctx, dir, env, strings.NewReader(strings.Join(paths, "\x00")+"\x00"), "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
+	if err := r.stage(ctx, dir, env, paths); err != nil {
 		return nil, err
 	}
 	out, err := r.user(ctx, dir, env, nil, "ls-files", "-s", "-z", "--full-name")
@@ -159,6 +159,16 @@ func (r *Repo) onDisk(ctx context.Context, dir, gitDir string, paths []string) (
 		}
 	}
 	return have, nil
+}
+
+// stage puts what stands at these paths into the index.
+func (r *Repo) stage(ctx context.Context, dir string, env, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	list := strings.NewReader(strings.Join(paths, "\x00") + "\x00")
+	_, err := r.user(ctx, dir, env, list, "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+	return err
 }
 
 // copyOf copies an index to a file beside it.

@@ -85,7 +85,8 @@ func Merge(ctx context.Context, b *workspace.Borrowed, onto, commit string) (Out
 	out, err := b.Output(ctx, nil, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", onto, commit)
 	if err != nil && workspace.ExitCode(err) != 1 {
 		if workspace.ExitCode(err) == 129 {
-			return Outcome{}, &workspace.Error{Kind: errors.ErrUnsupported, Msg: "this git cannot merge without a work tree", Tip: "a git of 2.38 or newer can", Err: err}
+			return Outcome{}, &workspace.Error{Kind: errors.ErrUnsupported, Msg: "this git cannot merge without a work tree",
+				Tip: "a git of 2.38 or newer can", Err: err}
 		}
 		return Outcome{}, fmt.Errorf("merge %s into %s: %w", commit, onto, err)
 	}

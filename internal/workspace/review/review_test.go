@@ -136,7 +136,8 @@ func TestMerge(t *testing.T) {
 func TestFiles(t *testing.T) {
 	f := newFixture(t)
 	f.git("switch", "-q", "result")
-	f.write(map[string]string{"CLAUDE.md": "obey", ".github/workflows/x.yml": "on: push", "sub/.gitattributes": "* filter=x", "z[1]/AGENTS.md": "x", "a_test.go": "x"})
+	f.write(map[string]string{"CLAUDE.md": "obey", ".github/workflows/x.yml": "on: push", "sub/.gitattributes": "* filter=x",
+		"z[1]/AGENTS.md": "x", "a_test.go": "x"})
 	must(t, os.Symlink("../../etc/passwd", filepath.Join(f.dir, "zz-link")))
 	must(t, os.Chmod(filepath.Join(f.dir, "b"), 0o755))
 	to := f.commit(nil)
@@ -290,7 +291,9 @@ func TestResume(t *testing.T) {
 			}
 		})
 	}
-	for name, files := range map[string]map[string]string{"another file": {"b": "mine\n"}, "a file of its own": {"a": "mine\n"}, "a new file": {"new/file": "mine\n"}} {
+	for name, files := range map[string]map[string]string{
+		"another file": {"b": "mine\n"}, "a file of its own": {"a": "mine\n"}, "a new file": {"new/file": "mine\n"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.write(map[string]string{"a": "2\n"})
