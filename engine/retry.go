@@ -18,7 +18,7 @@ import (
 
 // RetryOptions say what is different in another job of the same task.
 type RetryOptions struct {
-	Note string // for the prompt, under [NotesHeading]; "" is none
+	Note string // for the prompt, under [NotesHeading]; "" is that of a reject, where it is the last verdict
 	Base string // the commit to start from; "" is that of the job before
 	// Credentials are those of the configuration: of those that the job has, it says
 	// where their keys are.
@@ -58,7 +58,13 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 	if t.Source, err = store.TaskSource(rec.Dir); err != nil {
 		return fail(err)
 	}
-	if t.Prompt, err = promptAgain(rec, o.Note); err != nil {
+	note := o.Note
+	if note == "" && rec.Spec.Prompt {
+		if note, err = rejected(rec.Dir); err != nil {
+			return fail(err)
+		}
+	}
+	if t.Prompt, err = promptAgain(rec, note); err != nil {
 		return fail(err)
 	}
 	s.PromptBytes = len(t.Prompt)
@@ -105,6 +111,18 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 		t.Credentials = append(t.Credentials, o.Credentials[i])
 	}
 	return &s, t, checkSpec(&s)
+}
+
+// rejected is the note of the last verdict, where that is a reject.
+func rejected(jobDir string) (string, error) {
+	rs, err := store.LoadReviews(jobDir)
+	if err != nil {
+		return "", err
+	}
+	if v := rs.Verdict(); v != nil && v.Verdict == jobs.VerdictReject {
+		return v.Note, nil
+	}
+	return "", nil
 }
 
 // promptAgain is the prompt of a job with a note.

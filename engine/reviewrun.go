@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"berth/internal/config/sitefile"
 	"berth/internal/sys/ids"
 	"berth/internal/workspace/review"
 	"berth/jobs"
@@ -67,7 +68,11 @@ func (e *Engine) checking(of *jobs.Spec, from string) (*jobs.Spec, error) {
 	w := *of.Workspace
 	w.Base, w.BaseRef, w.Branch, w.Scope = from, "", jobs.BranchName(s.Slug, id), nil
 	s.Workspace = &w
-	return s, nil
+	site, err := sitefile.Read()
+	if err == nil {
+		err = site.Hold(&s.Place, false)
+	}
+	return s, err
 }
 
 // ReviewRan records how the job that [Engine.RunReview] has submitted has ended.

@@ -45,10 +45,8 @@ const (
 func why(c *workspace.Change) (out []string) {
 	p := string(c.Path)
 	base := strings.ToLower(path.Base(p))
-	switch part := workspace.ControlFile(p); {
-	case instructions(p):
-		out = append(out, "agents obey it")
-	case part != "":
+	switch {
+	case workspace.ControlFile(p) != "":
 		out = append(out, "programs obey it")
 	case strings.HasPrefix(base, ".git"):
 		out = append(out, "git obeys it")
@@ -67,21 +65,6 @@ func why(c *workspace.Change) (out []string) {
 		out = append(out, "a new executable")
 	}
 	return out
-}
-
-// instructions says whether agents read such a file when they begin.
-func instructions(p string) bool {
-	switch strings.ToLower(path.Base(p)) {
-	case "agents.md", "agent.md", "claude.md", "claude.local.md", "gemini.md", "copilot-instructions.md", ".cursorrules", ".windsurfrules", ".clinerules",
-		".goosehints", ".aider.conf.yml", ".mcp.json", "mcp.json", "opencode.json":
-		return true
-	}
-	for part := range strings.SplitSeq(strings.ToLower(p), "/") {
-		if slices.Contains([]string{".claude", ".codex", ".cursor", ".gemini", ".opencode", ".agents"}, part) {
-			return true
-		}
-	}
-	return false
 }
 
 // isTest says whether a path looks like a test, or decides how tests run.

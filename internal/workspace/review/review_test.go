@@ -157,8 +157,8 @@ func TestFiles(t *testing.T) {
 			tests = append(tests, string(file.Path))
 		}
 	}
-	want := []string{".github/workflows/x.yml: programs obey it", "CLAUDE.md: agents obey it", "b: mode 100644 -> 100755", "sub/.gitattributes: git obeys it",
-		"z[1]/AGENTS.md: agents obey it", "zz-link: a link out of the tree, to ../../etc/passwd"}
+	want := []string{".github/workflows/x.yml: programs obey it", "CLAUDE.md: programs obey it", "b: mode 100644 -> 100755", "sub/.gitattributes: programs obey it",
+		"z[1]/AGENTS.md: programs obey it", "zz-link: a link out of the tree, to ../../etc/passwd"}
 	if !slices.Equal(got, want) || len(rest) == 0 || !slices.Equal(tests, []string{"a_test.go"}) {
 		t.Errorf("%q, %q, %q", got, rest, tests)
 	}
