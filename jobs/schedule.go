@@ -33,7 +33,7 @@ type ScheduleRun struct {
 	Due     time.Time `json:"due"`              // when it was to be submitted
 	Manual  bool      `json:"manual,omitempty"` // a person asked for it
 	Number  int       `json:"number"`           // 1 is the schedule's first
-	Missed  int       `json:"missed,omitempty"` // earlier due times that nobody looked at, and that this run stands for
+	Missed  int       `json:"missed,omitempty"` // earlier due times that passed without a look, for which this run stands
 	Skip    string    `json:"skip,omitempty"`   // why nothing is submitted
 	Replace string    `json:"replace,omitempty"`
 	Decided time.Time `json:"decided"`

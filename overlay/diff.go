@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"berth/jobs"
 )
@@ -14,6 +15,8 @@ import (
 type Change struct {
 	Kind ChangeKind `json:"change"`
 	Path string     `json:"path"`
+	// Setuid tells of a file that runs with the rights of its owner or group.
+	Setuid bool `json:"setuid,omitempty"`
 }
 
 // ChangeKind is what has become of a path.
@@ -205,7 +208,9 @@ func diff(old, now tree, base lower) []Change {
 	}
 	out := make([]Change, 0, len(found))
 	for p, k := range found {
-		out = append(out, Change{Kind: k, Path: "/" + p})
+		e := now.at[p]
+		setuid := e != nil && e.mode&syscall.S_IFMT == syscall.S_IFREG && e.mode&(syscall.S_ISUID|syscall.S_ISGID) != 0
+		out = append(out, Change{Kind: k, Path: "/" + p, Setuid: setuid && k != Deleted})
 	}
 	slices.SortFunc(out, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	return out

@@ -175,7 +175,7 @@ type explainOverlay struct {
 }
 
 func explain(v engine.View, known engine.Explanation) (*explainJSON, error) {
-	v.NetworkUse = networkUse(v)
+	v.NetworkUse = engine.NetworkUse(v.Record)
 	j := viewJSON(v)
 	x := &explainJSON{ID: j.ID, Short: j.Short, Name: j.Name, State: j.State, Final: j.Final, ExitCode: j.ExitCode, Reason: j.Reason,
 		Hint: j.Hint, Attempt: j.Attempt, Unfollowed: j.Unfollowed, Attempts: explainAttempts(v.Record)}

@@ -79,7 +79,7 @@ func (t *networkOf) recorded(ctx context.Context) (*record.File, error) {
 // use sums it up.
 func (t *networkOf) use(f *record.File) *jobs.NetworkUse {
 	if t.env == nil {
-		if u := networkUse(t.view); u != nil {
+		if u := engine.NetworkUse(t.view.Record); u != nil {
 			return u
 		}
 	}

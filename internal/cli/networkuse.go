@@ -2,34 +2,13 @@ package cli
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"berth/engine"
 	"berth/internal/network/record"
 	"berth/jobs"
-	"berth/jobs/store"
 )
-
-// networkUse is what the current attempt did with its network: as its record has it, or as far as
-// it is known here. nil is that nothing was judged, or that it cannot be read.
-func networkUse(v engine.View) *jobs.NetworkUse {
-	a := v.Current()
-	switch {
-	case a == nil:
-		return nil
-	case a.Exit != nil && a.Exit.NetworkUse != nil:
-		record.Clean(a.Exit.NetworkUse)
-		return a.Exit.NetworkUse
-	}
-	f, err := record.Read(filepath.Join(a.Dir, store.FileNetwork))
-	if err != nil {
-		return nil
-	}
-	return f.Use()
-}
 
 // allowWith is the command that adds a word, for an environment, a job that runs and one that has ended.
 type allowWith func(word string) string

@@ -58,6 +58,7 @@ func labelled(views []engine.View, labels []string) []engine.View {
 }
 
 func (a *app) statusCmd() *cobra.Command {
+	var report bool
 	c := &cobra.Command{
 		Use: "status [ID...]", Short: "show the state of one job in full, or of several as a table",
 		Long: `Show one job in full, several as a table; without an ID, every job.
@@ -65,18 +66,29 @@ func (a *app) statusCmd() *cobra.Command {
 The record on disk is read first. The scheduler is asked once, and only about jobs
 that are queued or have gone silent; when it does not answer, the last known state
 is shown with its time.
+
+With --report one job is shown by what it did: what it created, changed and deleted,
+what it ran, whom it contacted, and what of that looks suspicious, each with its reason
+(docs/containment.md). It is no verdict, and says what is not known.
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job, 5 the ledger could not be read, 78 the
 state directory is open to others.`,
 		Example: `  berth status 0a1b2c3d
   berth status
-  berth status --json 0a1b2c3d`,
+  berth status --json 0a1b2c3d
+  berth status --report 0a1b2c3d`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			views, err := a.views(cmd, ids, true)
 			if err != nil {
 				return err
 			}
 			for i, v := range views[:min(len(ids), len(views))] { // of many it would take long
-				views[i].Notices, views[i].NetworkUse = store.UnsentNotices(v.Record), networkUse(v)
+				views[i].Notices, views[i].NetworkUse = store.UnsentNotices(v.Record), engine.NetworkUse(v.Record)
+			}
+			if report {
+				if len(ids) != 1 || len(views) != 1 {
+					return usage("--report is of one job: give its id")
+				}
+				return a.printReport(cmd.Context(), views[0])
 			}
 			if len(ids) != 1 || a.json {
 				return a.list(views)
@@ -84,6 +96,7 @@ state directory is open to others.`,
 			return a.rows(a.detail(viewJSON(views[0])))
 		},
 	}
+	c.Flags().BoolVar(&report, "report", false, "show what one job did, and what of it looks suspicious")
 	a.jsonFlag(c)
 	return c
 }

@@ -189,7 +189,7 @@ func viewJSON(v engine.View) jobJSON {
 		j.Notes = append(j.Notes, x.Notes...)
 	}
 	if j.NetworkUse = v.NetworkUse; a.Exit != nil && a.Exit.NetworkUse != nil {
-		j.NetworkUse = networkUse(v)
+		j.NetworkUse = engine.NetworkUse(v.Record)
 	}
 	if s := spentOf(v); s.Worth() {
 		j.Spent = &s

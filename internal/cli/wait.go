@@ -90,7 +90,7 @@ id, 3 no such job.`,
 // conclude says in a line or two how a job stands.
 // What was noted when it was submitted is not said again.
 func (a *app) conclude(v engine.View) {
-	v.NetworkUse = networkUse(v)
+	v.NetworkUse = engine.NetworkUse(v.Record)
 	j := viewJSON(v)
 	line := "job " + j.Short + " " + string(j.State)
 	if j.Reason != "" && j.Reason != string(j.State) {

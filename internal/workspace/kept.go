@@ -52,16 +52,25 @@ func (r Result) Record() jobs.Result {
 	return out
 }
 
-// LeftOut is what the manifest of an attempt lists as left out of the branch, and
-// how many paths there are beyond the list. Without a manifest it is nothing.
-func LeftOut(attemptDir string) (paths []Path, more int, err error) {
+// Manifest reads that of an attempt; nil is that there is none.
+func Manifest(attemptDir string) (*Result, error) {
 	data, err := optional(filepath.Join(attemptDir, ManifestFile))
 	if data == nil || err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	var res Result
 	if err := json.Unmarshal(data, &res); err != nil {
-		return nil, 0, fmt.Errorf("read the manifest: %w", err)
+		return nil, fmt.Errorf("read the manifest: %w", err)
+	}
+	return &res, nil
+}
+
+// LeftOut is what the manifest of an attempt lists as left out of the branch, and
+// how many paths there are beyond the list. Without a manifest it is nothing.
+func LeftOut(attemptDir string) (paths []Path, more int, err error) {
+	res, err := Manifest(attemptDir)
+	if res == nil || err != nil {
+		return nil, 0, err
 	}
 	for _, s := range res.Skipped {
 		if s.Kind != NoContent { // nothing of that could be brought

@@ -94,6 +94,15 @@ func (f *Change) lookAt(scope Scope) (text string, outside Path, first int) {
 	return "", "", 0
 }
 
+// Suspicious tells what about the change is to be looked at, whatever the scope says:
+// programs obey the file, it is a link that leads out, it can be run and could not before.
+func (f *Change) Suspicious() (isControl, link, executable bool) {
+	if f.Status == Deleted {
+		return false, false, false
+	}
+	return control(string(f.Path)) != "", f.Escapes, f.Mode == modeExec && f.OldMode != modeExec
+}
+
 // maxLookAt bounds the list of what is to be looked at; the manifest has every path.
 const maxLookAt = 20
 

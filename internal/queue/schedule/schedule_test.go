@@ -73,7 +73,7 @@ func fire(t *testing.T, d Dir, now string) string {
 func TestClocks(t *testing.T) {
 	for name, c := range map[string]struct {
 		when, created string
-		looks         [][2]string // when somebody looks, and the due time that is decided on then
+		looks         [][2]string // the time of a look, and the due time that is decided on then
 	}{
 		"daily": {"0 3 * * *", "2026-05-01T10:00", [][2]string{
 			{"2026-05-01T10:00", ""}, {"2026-05-02T02:59", ""}, {"2026-05-02T03:00", "2026-05-02T03:00+02:00"}, {"2026-05-02T03:00", ""}, {"2026-05-03T01:00", ""}}},
