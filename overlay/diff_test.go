@@ -27,6 +27,10 @@ func layerOf(t *testing.T, upper string, lines ...string) {
 		case strings.HasSuffix(l, "=700"):
 			must(t, os.MkdirAll(strings.TrimSuffix(p, "=700"), 0o755))
 			must(t, os.Chmod(strings.TrimSuffix(p, "=700"), 0o700))
+		case strings.HasSuffix(l, "=4755"):
+			p = strings.TrimSuffix(p, "=4755")
+			must(t, os.WriteFile(p, []byte(l), 0o644))
+			must(t, os.Chmod(p, 0o755|os.ModeSetuid))
 		case strings.HasSuffix(l, "!"):
 			must(t, os.MkdirAll(p, 0o755))
 			must(t, unix.Setxattr(p, "user.fuseoverlayfs.opaque", []byte("y"), 0))
@@ -44,7 +48,11 @@ func layerOf(t *testing.T, upper string, lines ...string) {
 func changesText(changes []Change) string {
 	var b strings.Builder
 	for _, c := range changes {
-		b.WriteString(string(c.Kind) + " " + c.Path + "\n")
+		b.WriteString(string(c.Kind) + " " + c.Path)
+		if c.Setuid {
+			b.WriteString(" setuid")
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }
@@ -95,6 +103,7 @@ func TestDiff(t *testing.T) {
 		"nothing":                     {},
 		"a new file":                  {now: []string{"etc/new"}, want: "added /etc/new\n"},
 		"a new directory":             {now: []string{"srv/a/b"}, want: "added /srv\nadded /srv/a\nadded /srv/a/b\n"},
+		"setuid":                      {now: []string{"opt/su=4755"}, want: "added /opt/su setuid\n"},
 		"changed":                     {now: []string{"etc/hosts"}, want: "changed /etc/hosts\n"},
 		"deleted":                     {now: []string{"etc/hosts-", "opt-"}, want: "deleted /etc/hosts\ndeleted /opt\n"},
 		"a whiteout as a file":        {now: []string{"etc/.wh.hosts"}, want: "deleted /etc/hosts\n"},
