@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"berth/internal/queue/schedule"
-	"berth/internal/sys/failpoint"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -106,7 +105,6 @@ func (e *Engine) tick(ctx context.Context, s *schedule.Entry, submit ScheduleSub
 	if r.Skip == "" {
 		r.Number = s.Submitted() + 1
 	}
-	failpoint.Hit("schedule.decide")
 	if r, err = s.Decide(r); err != nil {
 		if errors.Is(err, fs.ErrNotExist) { // the schedule was removed meanwhile
 			err = nil
@@ -142,7 +140,6 @@ func (e *Engine) beginRun(ctx context.Context, s *schedule.Entry, r *jobs.Schedu
 			return s.Conclude(r, jobs.ScheduleOutcome{Error: err.Error(), Hint: jobs.HintOf(err), Time: e.Now().UTC()})
 		}
 	}
-	failpoint.Hit("schedule.submitted")
 	return s.Conclude(r, jobs.ScheduleOutcome{Job: job, Time: e.Now().UTC()})
 }
 
