@@ -51,6 +51,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		Done:        t.Done,
 		Labels:      t.Labels,
 		TaskFile:    t.File,
+		Submit:      t.Submit,
 		Ports:       t.Ports,
 		Notify:      c.Notify,
 		Artifacts:   t.Artifacts,

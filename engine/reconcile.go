@@ -56,6 +56,8 @@ type View struct {
 	// NetworkUse is what an attempt that runs has done with its network until now, where that was
 	// looked for.
 	NetworkUse *jobs.NetworkUse
+	// Progress is what the task tells of itself, where that was looked for.
+	Progress *jobs.Progress
 	AsOf       time.Time
 }
 

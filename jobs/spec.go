@@ -45,6 +45,7 @@ type Spec struct {
 	EnvNames []string `json:"env_names,omitempty"` // taken from the caller; values are never recorded
 	// LoginHome is the state directory on that host.
 	LoginHome string       `json:"login_home,omitempty"`
+	Submit    *Submit      `json:"submit,omitempty"` // nil is that the task may ask berth nothing
 	Done      []Command    `json:"done,omitempty"`
 	DoneOver  string       `json:"done_over,omitempty"` // [DoneOverTask], or ""
 	Labels    []string     `json:"labels,omitempty"`

@@ -61,6 +61,7 @@ type Task struct {
 	After     []string  // jobs that must have ended before it begins, as for [ParseAfter]
 	Resume    *Resume   // nil is not said; zero fields are not, too
 	Done      []Command // each must exit 0, in a fresh container, after the agent
+	Submit    *Submit   // nil is that it may ask berth nothing
 	DoneOver  string    // [DoneOverBefore] or [DoneOverTask]; "" is the first
 	Labels    []string  // words by which jobs are found together, see [CheckLabel]
 	Ports     []int     // on which services of the task listen, for people: berth forward

@@ -83,6 +83,9 @@ state directory is open to others.`,
 			}
 			for i, v := range views[:min(len(ids), len(views))] { // of many it would take long
 				views[i].Notices, views[i].NetworkUse = store.UnsentNotices(v.Record), engine.NetworkUse(v.Record)
+				if a := v.Current(); a != nil {
+					views[i].Progress = store.LoadProgress(a.Dir)
+				}
 			}
 			if report {
 				if len(ids) != 1 || len(views) != 1 {

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -63,6 +66,7 @@ type jobJSON struct {
 	Done        []jobs.DoneResult `json:"done,omitempty"`
 	Checked     string            `json:"checked_over,omitempty"` // what the done commands run over that the task could prepare
 	Labels      []string          `json:"labels,omitempty"`
+	Progress    *jobs.Progress    `json:"progress,omitempty"` // what the task tells of itself; of a job that was asked for by its id
 	TaskFile    string            `json:"task_file,omitempty"`
 	RetryOf     string            `json:"retry_of,omitempty"` // the id of another job of the same task
 	Ports       []int             `json:"ports,omitempty"`    // while it runs
@@ -109,6 +113,7 @@ func viewJSON(v engine.View) jobJSON {
 		Created:   v.Spec.Created,
 		Labels:    v.Spec.Labels,
 		TaskFile:  v.Spec.TaskFile,
+		Progress:  v.Progress,
 		RetryOf:   v.Spec.RetryOf,
 		AsOf:      v.AsOf.UTC(),
 		Cancel:    v.Cancel != nil,
@@ -322,6 +327,16 @@ func (a *app) detail(j jobJSON) [][2]string {
 	add("labels", strings.Join(j.Labels, ", "))
 	if j.RetryOf != "" {
 		add("retry of", jobs.Short(j.RetryOf))
+	}
+	if p := j.Progress; p != nil {
+		if p.Text != "" {
+			add("progress", p.Text+" ("+a.when(p.Time)+")")
+		}
+		var all []string
+		for _, name := range slices.Sorted(maps.Keys(p.Metrics)) {
+			all = append(all, name+"="+strconv.FormatFloat(p.Metrics[name], 'g', -1, 64))
+		}
+		add("metrics", strings.Join(all, ", "))
 	}
 	add("waits for", j.WaitsFor)
 	add("waiting for", j.WaitingFor)

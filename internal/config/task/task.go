@@ -62,6 +62,7 @@ func read(file string, data []byte) (*strict.Doc, jobs.Task, error) {
 	network(root.Table("network"), &t.Place)
 	t.Credentials = credentials(root.Take("credentials"))
 	caps(root.Table("caps"), &t.Place)
+	t.Submit = submit(root.Table("submit"))
 	t.Slurm = keys.Slurm(root.Table("slurm"))
 	for _, v := range root.Take("done").Items("commands") {
 		if c := command(v); !c.Empty() {
@@ -79,6 +80,15 @@ func read(file string, data []byte) (*strict.Doc, jobs.Task, error) {
 	t.Artifacts = patterns(root.Take("artifacts"))
 	t.Results = results(root.Table("results"))
 	return doc, t, nil
+}
+
+// submit reads what a task may ask of berth while it runs.
+func submit(t *strict.Reader) *jobs.Submit {
+	t.Later("jobs that a task submits are not built yet", "max_jobs", "max_cpu_hours", "partitions", "time", "running", "images", "credentials", "children")
+	if !t.Given() {
+		return nil
+	}
+	return &jobs.Submit{}
 }
 
 // maxFiles is above what is looked at in a tree.

@@ -30,6 +30,7 @@ func Open(ctx context.Context, r io.Reader, w io.WriteCloser, o Options) (*Sessi
 		ends: map[uint32]chan int{}, environ: make(chan wire.EnvironMessage, 1), pipes: o.Pipes,
 	}
 	s.net.open(o.Network)
+	s.ask, s.asks = o.Ask, make(chan struct{}, mostAsks)
 	wait := o.StartTimeout
 	if wait == 0 {
 		wait = defaultStart
@@ -74,6 +75,7 @@ func NewFirst(o Options) (*First, error) {
 		Version: wire.Version, Key: f.key[:], PingTimeout: setting(o.PingTimeout, defaultPing), LeaveGrace: setting(o.LeaveGrace, defaultGrace),
 		Login: o.Login, Dir: wire.Text(o.Dir), User: wire.Text(o.User), OwnPIDNamespace: o.OwnPIDNamespace, PIDNamespace: pidNamespace(),
 		Env: wire.Texts(o.Env), TellEnv: o.TellEnv, WritableRoot: o.WritableRoot, Look: o.Look, Confine: o.Confine, Proof: o.Proof,
+		Asks: o.Ask != nil,
 	}
 	if o.Home != "" {
 		f.hello.Home = append(f.hello.Home, wire.Text(o.Home))
@@ -146,6 +148,9 @@ func (s *Session) greet(o Options) error {
 	had, err := clampNetwork(g.Network, first.hello.Network)
 	if err != nil {
 		return err
+	}
+	if o.Ask != nil && !g.Asks {
+		return errors.New("the guest passes on nothing that programs inside ask of berth")
 	}
 	s.in.Seal(first.key, wire.FromGuest)
 	s.out.Seal(first.key, wire.FromClient)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"time"
@@ -64,6 +65,9 @@ type Options struct {
 	Network Network
 	// NetworkWish is what the guest prepares for it.
 	NetworkWish wire.NetworkWish
+	// Ask answers what programs inside ask of berth; several may at once. nil is that they
+	// find no berth to ask.
+	Ask func(ctx context.Context, m wire.AskMessage) wire.AskAnswer
 }
 
 // Guest is what a guest says of itself and of the place it runs in.

@@ -52,6 +52,8 @@ func (s *Session) frame(f wire.Frame) error {
 		case s.environ <- m:
 		default:
 		}
+	case wire.Ask:
+		return s.asked(f)
 	case wire.Query, wire.Flow:
 		return s.begun(f)
 	default:

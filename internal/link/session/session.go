@@ -52,6 +52,8 @@ type Session struct {
 
 	pipes Pipes // nil is none
 	net   network
+	ask   func(context.Context, wire.AskMessage) wire.AskAnswer // nil is that none is expected
+	asks  chan struct{}                                         // under way
 
 	pings    chan struct{}
 	silent   atomic.Int64 // pings, see Unanswered

@@ -36,6 +36,7 @@ const (
 	Literals    Type = 18 // client: addresses that are allowed from now on, for the room
 	Divert      Type = 19 // client: a named pipe for the rest of this stream's output. guest: here it goes on in that
 	FlowRefused Type = 20 // client: it has not taken a connection that was offered
+	Ask         Type = 21 // guest: what a program inside wants of berth. client: its answer, on the same stream
 	Stdin       Type = 128
 	Stdout      Type = 129
 	Stderr      Type = 130

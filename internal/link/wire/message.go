@@ -50,6 +50,8 @@ type ClientHello struct {
 	// Network has commands reach what the client allows; nil is that the guest does
 	// nothing of the kind.
 	Network *NetworkWish `json:"network,omitempty"`
+	// Asks has programs inside find a program berth, whose words come as [Ask].
+	Asks bool `json:"asks,omitempty"`
 }
 
 // Proof are sockets of the client's machine that a place with a network of its own must
@@ -107,6 +109,7 @@ type GuestHello struct {
 	Shell           string `json:"shell,omitempty"`
 	Env             []Text `json:"env,omitempty"`       // where it was asked for
 	MaxStart        int    `json:"max_start,omitempty"` // of the payload of a [Start]; 0 is [MaxMessage]
+	Asks            bool   `json:"asks,omitempty"`      // programs inside find a program berth
 	Error           string `json:"error,omitempty"`
 	// NotWritable says that Error is the root directory's, see
 	// [ClientHello].WritableRoot.
@@ -245,6 +248,20 @@ type PingMessage struct {
 type CreditMessage struct {
 	Channel Type `json:"channel"`
 	Bytes   int  `json:"bytes"`
+}
+
+// AskMessage is what a program inside wants: the words of a command line of berth's. All
+// of it is the task's.
+type AskMessage struct {
+	Words []Text `json:"words,omitempty"`
+	Dir   Text   `json:"dir,omitempty"` // where it was said
+}
+
+// AskAnswer is what that program prints and its exit code.
+type AskAnswer struct {
+	Code int  `json:"code"`
+	Out  Text `json:"out,omitempty"`
+	Err  Text `json:"err,omitempty"`
 }
 
 // QueryMessage asks whether a name may be reached.

@@ -83,6 +83,13 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 		}
 		s.net.complete(&s.place)
 	}
+	if hello.Asks {
+		if err := s.listenAsks(); err != nil {
+			return fmt.Errorf("prepare the program berth of commands: %w", err)
+		}
+		answer.Asks = true
+		s.asks.complete(&s.place)
+	}
 	answer.OwnPIDNamespace = s.ownNS.Load()
 	answer.Home, answer.Path = wire.Text(s.place.get("HOME")), wire.Text(s.place.get("PATH"))
 	answer.Shell = s.place.shell

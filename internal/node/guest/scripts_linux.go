@@ -69,6 +69,7 @@ func (s *server) takeEnvironment(scripts []string) error {
 	}
 	p.login, p.dir = s.place.login, s.place.dir
 	s.net.complete(&p)
+	s.asks.complete(&p)
 	s.place = p
 	return nil
 }

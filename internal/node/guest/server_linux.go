@@ -44,6 +44,7 @@ type server struct {
 	pongs   chan wire.PingMessage
 
 	net     network
+	asks    asks
 	streams wire.Streams[receiver]
 	running sync.WaitGroup // of streams
 

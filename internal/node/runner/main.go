@@ -114,6 +114,7 @@ type attempt struct {
 	whose       string       // after "the command": which rank's end is told
 	decided     atomic.Bool  // what follows the attempt, by this process
 	verb        jobs.Verb    // which is that; "" is not known here
+	asks        *asks        // of the task; nil is that it may ask nothing
 	client      string       // the berth that begins the next one, or ""
 	killWait    atomic.Int64 // between the scheduler's TERM and KILL, as far as it is known
 	resuming

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/link/session"
+	"berth/internal/link/wire"
 	"berth/internal/node/container"
 	"berth/internal/node/egress"
 	"berth/internal/sys/lease"
@@ -88,8 +89,15 @@ func (r *attempt) openContainer(ctx context.Context, argv []string, phase string
 		}
 	}
 	network, wish := r.network(phase)
+	var ask func(context.Context, wire.AskMessage) wire.AskAnswer
+	if r.spec.Submit != nil && phase == "" {
+		if r.asks == nil {
+			r.asks = &asks{dir: r.dir, log: r.log}
+		}
+		ask = r.asks.answer
+	}
 	c, err := container.Open(ctx, container.Options{
-		Network: network, NetworkWish: wish,
+		Network: network, NetworkWish: wish, Ask: ask,
 		Opening: &opening, On: r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log,
 		Start: r.times.Start, GuestWait: r.times.GuestWait, Unmount: func() time.Duration { return r.hurried(r.times.Unmount) },
 		Stop: r.stop.Done(), Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
@@ -146,6 +154,7 @@ func (r *attempt) oomKills() int {
 func (r *attempt) close(c *container.Container) {
 	r.setSession(nil)
 	c.Close()
+	r.asks.flush()
 }
 
 // abandoned closes the container, and returns an error if its guest ended the
@@ -155,6 +164,7 @@ func (r *attempt) close(c *container.Container) {
 func (r *attempt) abandoned(c *container.Container, unpinged bool) error {
 	r.setSession(nil)
 	c.Close()
+	r.asks.flush()
 	if !unpinged {
 		return nil
 	}
