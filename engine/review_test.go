@@ -53,7 +53,9 @@ func TestMergeGoesOn(t *testing.T) {
 		want string // in the error; "" is that it is merged
 	}{
 		"nothing moved": {func(*jobs.ReviewMerge, string, func(...string) string) {}, ""},
-		"moved":         {func(m *jobs.ReviewMerge, _ string, git func(...string) string) { git("merge", "-q", "--ff-only", m.New) }, ""},
+		"moved": {func(m *jobs.ReviewMerge, _ string, git func(...string) string) {
+			git("merge", "-q", "--ff-only", m.New)
+		}, ""},
 		"moved and more on top": {func(m *jobs.ReviewMerge, _ string, git func(...string) string) {
 			git("merge", "-q", "--ff-only", m.New)
 			git("commit", "-q", "--allow-empty", "-m", "more")
