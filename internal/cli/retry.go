@@ -18,8 +18,8 @@ today do not. The new job waits for no other one, has a branch of its own, and s
 retry it is. The first job stays as it is.
 
 --note is appended to its prompt, as a point under "Notes from review"; without it that of
-berth review reject, where the result was rejected. A retry of a retry has all notes. Variables that are passed on by name and keys of credentials have the
-values of now.
+berth review reject, where the result was rejected. A retry of a retry has all notes.
+Variables that are passed on by name and keys of credentials have the values of now.
 
 What berth tries again by itself, after a failure of the site, is another attempt of the
 same job: [retry] in docs/task-file.md.
