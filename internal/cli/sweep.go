@@ -48,7 +48,8 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f.StringVar(&o.rows, "rows", "", "rows from `FILE`: .csv with a head, .jsonl, or - for the lines of the standard input")
 	f.StringVar(&o.name, "name", "", "call the sweep `NAME` (default: of the file)")
 	f.IntVar(&o.atOnce, "at-once", 0, "run `N` tasks at once, of all workers together (default: as many as there are CPUs for)")
-	f.IntVar(&o.workers, "workers", 0, "on a cluster: submit `N` workers, each a job of its own that begins when there is room (default: 16, if there are tasks for them)")
+	f.IntVar(&o.workers, "workers", 0,
+		"on a cluster: submit `N` workers, each a job of its own that begins when there is room (default: 16, if there are tasks for them)")
 	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
 	addKeyFlags(c, keyFlags(), sweepKeys)
 	(&taskFlags{}).addWhere(c)

@@ -170,7 +170,8 @@ func (a *app) cancelWorkers(ctx context.Context, s *sweep.Sweep) error {
 		err = e.CancelSweep(ctx, s.Dir)
 	}
 	if err != nil {
-		return &jobs.Error{Kind: jobs.KindOf(err), Msg: "workers that wait of sweep " + s.Spec.Name + " may be in the queue still, where each ends as soon as it begins", Err: err,
+		return &jobs.Error{Kind: jobs.KindOf(err),
+			Msg: "workers that wait of sweep " + s.Spec.Name + " may be in the queue still, where each ends as soon as it begins", Err: err,
 			Hint: "berth sweep cancel " + jobs.Short(s.Spec.ID) + " again takes them out"}
 	}
 	return nil

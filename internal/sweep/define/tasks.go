@@ -239,11 +239,14 @@ func (s *Sweep) fits(t Task) error {
 	case err != nil:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "docs/sweeps.md, Packing"}
 	case most.CPUs > 0 && cpus > most.CPUs:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task asks for %d CPUs, and a worker has %d", cpus, most.CPUs), Hint: "--cpus gives each worker more"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task asks for %d CPUs, and a worker has %d", cpus, most.CPUs),
+			Hint: "--cpus gives each worker more"}
 	case most.CPUs > 0 && memory > 0 && most.Memory == 0:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task asks for memory, and how much a worker has is not said", Hint: "--memory says it, such as --memory 16GiB"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task asks for memory, and how much a worker has is not said",
+			Hint: "--memory says it, such as --memory 16GiB"}
 	case most.Memory > 0 && memory > most.Memory:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task asks for %s of memory, and a worker has %s", memory, most.Memory), Hint: "--memory gives each worker more"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task asks for %s of memory, and a worker has %s", memory, most.Memory),
+			Hint: "--memory gives each worker more"}
 	}
 	return nil
 }
