@@ -31,7 +31,7 @@ finished ones are never run again, whatever is killed when.`,
   berth sweep run --backend local --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
   ls *.pdb | berth sweep run --backend local --rows - -- ./dock {line}
   berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
-		a.sweepLogsCmd(), a.sweepResumeCmd(), a.sweepCancelCmd())
+		a.sweepLogsCmd(), a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepCancelCmd())
 }
 
 // sweepOptions are those of run and submit.
@@ -279,13 +279,13 @@ func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 		if a.errTTY {
 			a.overwrite(sweepLine(s, f, a.now()))
 		}
-		if f.Done() < s.Spec.Tasks {
+		if f.Left() > 0 {
 			n, err := e.SweepWorkers(ctx, s.Dir)
 			if err == nil && n == 0 {
 				lost++ // its last words may be newer than the look at them
 			}
 		}
-		if f.Done() == s.Spec.Tasks || lost > 1 {
+		if f.Left() == 0 || lost > 1 {
 			if a.errTTY {
 				a.overwrite("")
 			}
@@ -307,7 +307,7 @@ func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 // concludeSweep says how a sweep has ended.
 func (a *app) concludeSweep(s *sweep.Sweep, f *journal.Fold) error {
 	short := jobs.Short(s.Spec.ID)
-	left := s.Spec.Tasks - f.Done()
+	left := f.Left()
 	if a.json {
 		if err := a.printJSON(map[string]any{"sweep": sweepJSON(s, f, a.now())}); err != nil {
 			return err
@@ -324,9 +324,9 @@ func (a *app) concludeSweep(s *sweep.Sweep, f *journal.Fold) error {
 	case left > 0:
 		a.say("its workers have ended, and %s no result; these run with: berth sweep resume %s", have(left), short)
 		return exitCode(jobs.CodeInfra)
-	case f.Count(journal.OK) < s.Spec.Tasks:
-		for n, shown := uint32(1), 0; int(n) <= s.Spec.Tasks && shown < 3; n++ {
-			if f.State(n) != journal.OK {
+	case f.Count(journal.OK) < f.Wanted():
+		for n, shown := uint32(1), 0; int(n) <= f.Tasks() && shown < 3; n++ {
+			if st := f.State(n); st.Result() && st != journal.OK {
 				a.say("task %d: %s; berth sweep logs %s %d", n, f.State(n), short, n)
 				shown++
 			}

@@ -16,7 +16,7 @@ import (
 
 // sweepStates are the states that are told, in their order.
 var sweepStates = []journal.State{journal.OK, journal.Failed, journal.Killed, journal.TimedOut, journal.NoStart,
-	journal.SetAside, journal.Running, journal.Waiting}
+	journal.SetAside, journal.Running, journal.Waiting, journal.Withdrawn}
 
 // sweepCounts says how many tasks are in which state.
 func sweepCounts(f *journal.Fold) string {
@@ -35,19 +35,19 @@ func sweepTimes(s *sweep.Sweep, f *journal.Fold, now time.Time) (rate float64, l
 	if f.Done() == 0 || began.IsZero() {
 		return 0, 0
 	}
-	if f.Done() < s.Spec.Tasks {
+	if f.Left() > 0 {
 		ended = now
 	}
 	if took := ended.Sub(began).Seconds(); took > 0 {
 		rate = float64(f.Done()) / took
-		left = time.Duration(float64(s.Spec.Tasks-f.Done()) / rate * float64(time.Second)).Round(time.Second)
+		left = time.Duration(float64(f.Left()) / rate * float64(time.Second)).Round(time.Second)
 	}
 	return rate, left
 }
 
 // sweepLine is how it stands, for one line.
 func sweepLine(s *sweep.Sweep, f *journal.Fold, now time.Time) string {
-	line := fmt.Sprintf("%d of %d: %s", f.Done(), s.Spec.Tasks, sweepCounts(f))
+	line := fmt.Sprintf("%d of %d: %s", f.Done(), f.Wanted(), sweepCounts(f))
 	if rate, left := sweepTimes(s, f, now); rate > 0 {
 		line += fmt.Sprintf("; %.1f/s, %s left", rate, left)
 	}
@@ -71,7 +71,7 @@ func sweepAlive(s *sweep.Sweep, now time.Time) int {
 
 func sweepState(s *sweep.Sweep, f *journal.Fold, alive int) string {
 	switch {
-	case f.Done() == s.Spec.Tasks:
+	case f.Left() == 0:
 		return "finished"
 	case s.Cancelled():
 		return "cancelled"
@@ -92,7 +92,7 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	}
 	rate, left := sweepTimes(s, f, now)
 	return map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "state": sweepState(s, f, alive),
-		"tasks": s.Spec.Tasks, "done": f.Done(),
+		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
 		"counts": counts, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
 
@@ -140,7 +140,10 @@ sweep's own records, and asks no scheduler.
 			}
 			alive := sweepAlive(s, now)
 			rows := [][2]string{{"sweep", s.Spec.Name + " (" + jobs.Short(s.Spec.ID) + ")"}, {"state", sweepState(s, f, alive)},
-				{"done", fmt.Sprintf("%d of %d", f.Done(), s.Spec.Tasks)}}
+				{"done", fmt.Sprintf("%d of %d", f.Done(), f.Wanted())}}
+			if s.Rounds() > 1 {
+				rows = append(rows, [2]string{"rounds", fmt.Sprint(s.Rounds())})
+			}
 			for _, x := range sweepStates {
 				if n := f.Count(x); n > 0 {
 					rows = append(rows, [2]string{x.String(), fmt.Sprint(n)})
@@ -148,7 +151,7 @@ sweep's own records, and asks no scheduler.
 			}
 			if rate, left := sweepTimes(s, f, now); rate > 0 {
 				rows = append(rows, [2]string{"rate", fmt.Sprintf("%.1f/s", rate)})
-				if f.Done() < s.Spec.Tasks && alive > 0 {
+				if f.Left() > 0 && alive > 0 {
 					rows = append(rows, [2]string{"left", left.String()})
 				}
 			}
@@ -188,7 +191,7 @@ func (a *app) sweepLsCmd() *cobra.Command {
 					continue
 				}
 				rows = append(rows, []string{jobs.Short(s.Spec.ID), s.Spec.Name, sweepState(s, f, sweepAlive(s, a.now())),
-					fmt.Sprintf("%d/%d", f.Done(), s.Spec.Tasks), sweepCounts(f), a.when(s.Spec.Created)})
+					fmt.Sprintf("%d/%d", f.Done(), f.Wanted()), sweepCounts(f), a.when(s.Spec.Created)})
 			}
 			if a.json {
 				return a.printJSON(map[string]any{"sweeps": list})
@@ -233,7 +236,7 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 			}
 			state := f.State(uint32(t.Number))
 			line := fmt.Sprintf("task %d (%s): %s: %s", t.Number, t.ID.String()[:12], strings.Join(params, " "), state)
-			if r == nil || state <= journal.Running {
+			if r == nil || !state.Result() {
 				a.say("%s", line)
 				return nil
 			}
@@ -242,7 +245,9 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 			}
 			a.say("%s, %s, %d MiB", line, r.Took.Round(time.Millisecond), jobs.Bytes(r.Memory).MiB())
 			stdout, stderr := a.shown(raw)
-			return journal.Output(s.WorkerDir(r.Worker), r.Task, r.Output, func(f journal.Frame) error {
+			in := journal.NewReader(s.WorkerDir)
+			defer in.Close()
+			return in.Output(r, func(f journal.Frame) error {
 				to := stdout
 				if f.Stream == journal.Stderr {
 					to = stderr
@@ -253,41 +258,6 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 		},
 	}
 	rawFlag(c.Flags(), &raw)
-	return c
-}
-
-func (a *app) sweepResumeCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "resume [SWEEP]", Short: "run what has no result yet, after a crash or a cancellation",
-		Long: `Run the tasks of a sweep that have no result, and return. What is finished is not run
-again; workers that still run go on.
-` + sweepExit,
-		Example: "  berth sweep resume lr",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, f, err := foldSweep(args)
-			if err != nil {
-				return err
-			}
-			left := s.Spec.Tasks - f.Done()
-			if left == 0 {
-				a.say("every task of sweep %s has a result", s.Spec.Name)
-				return nil
-			}
-			e, err := a.engine()
-			if err != nil {
-				return err
-			}
-			if err := s.Resume(); err != nil {
-				return err
-			}
-			if err := a.beginWorker(cmd.Context(), e, s); err != nil {
-				return err
-			}
-			a.say("sweep %s goes on: %s no result yet", s.Spec.Name, have(left))
-			return nil
-		},
-	}
 	return c
 }
 

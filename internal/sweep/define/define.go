@@ -31,7 +31,7 @@ type Sweep struct {
 	rows      *source           // of a file or the standard input, or nil
 	factors   []factor          // that are multiplied; the first changes slowest
 	constants []Param
-	where     []condition
+	where     []Condition
 	repeat    int
 	names     map[string]bool // of all parameters but those of rows
 }
@@ -96,7 +96,7 @@ func Read(file string, data []byte) (*Sweep, error) {
 		if text == "" {
 			continue
 		}
-		c, err := parseCondition(text)
+		c, err := ParseCondition(text)
 		if err == nil && r.s.rows == nil {
 			err = c.known(r.s.names)
 		}
@@ -128,6 +128,11 @@ func Of(name string, words []string, rows string) (*Sweep, error) {
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "docs/sweeps.md"}
 	}
+	return OfTemplate(name, t, rows)
+}
+
+// OfTemplate is [Of] with a command that was read already.
+func OfTemplate(name string, t *command.Template, rows string) (*Sweep, error) {
 	s := &Sweep{Name: name, Command: t, repeat: 1, names: map[string]bool{}, rows: &source{path: rows}}
 	if err := s.rows.check(); err != nil {
 		return nil, err

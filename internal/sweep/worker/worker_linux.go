@@ -32,9 +32,6 @@ type Config struct {
 	Log   func(format string, args ...any) // what a person may want to know
 }
 
-// round is the only one there is today.
-const round = 1
-
 // mostDeaths is how many workers may end under a task before it is set aside.
 const mostDeaths = 3
 
@@ -57,7 +54,9 @@ type worker struct {
 	dir     string
 	command *command.Template
 	journal *journal.Writer
-	board   *claims.Board
+	boards  []*claims.Board // of each round
+	from    []int           // where to look for a batch of each
+	gone    func(uint32) bool
 	tasks   chan *task
 	ends    chan *batch  // of which all tasks have ended
 	mean    atomic.Int64 // of what tasks took, ns; 0 is not known yet
@@ -71,6 +70,7 @@ type worker struct {
 // batch is one that is being run.
 type batch struct {
 	*claims.Held
+	round   int
 	left    atomic.Int64 // tasks without an end, and one while they are handed out
 	dropped atomic.Bool  // some were not run
 }
@@ -90,6 +90,8 @@ func Run(ctx context.Context, c Config) error {
 	if c.Log == nil {
 		c.Log = func(string, ...any) {}
 	}
+	own := *c.Sweep // rounds that are made meanwhile are read
+	c.Sweep = &own
 	w := &worker{Config: c, tasks: make(chan *task, c.Sweep.Spec.Batch), ends: make(chan *batch, 64), failed: make(chan error, 1)}
 	var err error
 	if w.command, err = c.Sweep.Command(); err != nil {
@@ -109,7 +111,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	watch := &claims.Watcher{Dir: c.Sweep.WorkerDir, Me: self, Patience: lease.PatienceFor(c.Beat)}
-	w.board = claims.New(c.Sweep.Round(), w.me, watch.Gone)
+	w.gone = watch.Gone
 	w.env = append(c.Env[:len(c.Env):len(c.Env)], "BERTH_SWEEP="+c.Sweep.Spec.Name)
 	return w.work(ctx)
 }
@@ -205,10 +207,9 @@ func (w *worker) sync(ctx, run context.Context) {
 
 // claim takes batches and hands their tasks out, until there are no more.
 func (w *worker) claim(ctx context.Context) error {
-	from := int(w.me-1) * 61 // workers begin apart from each other
 	pause := fastest
 	for w.hungry(ctx) {
-		h, open, err := w.board.Next(from)
+		h, round, open, err := w.next()
 		if err != nil {
 			return err
 		}
@@ -224,12 +225,34 @@ func (w *worker) claim(ctx context.Context) error {
 			continue
 		}
 		pause = fastest
-		from = (int(h.Lo)-1)/w.Sweep.Spec.Batch + 1
-		if err := w.hand(ctx, h); err != nil {
+		if err := w.hand(ctx, h, round); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// next claims a batch of the first round that has one. Without one it returns nil, and
+// how many are held by others.
+func (w *worker) next() (h *claims.Held, round, open int, err error) {
+	if _, err := w.Sweep.Reload(); err != nil {
+		return nil, 0, 0, err
+	}
+	for i := range w.Sweep.Rounds() {
+		if i == len(w.boards) {
+			w.boards = append(w.boards, claims.New(w.Sweep.Claims(i+1), w.me, w.gone))
+			w.from = append(w.from, int(w.me-1)*61) // workers begin apart from each other
+		}
+		h, n, err := w.boards[i].Next(w.from[i])
+		if h != nil || err != nil {
+			if h != nil {
+				w.from[i] = (int(h.Lo)-1)/w.Sweep.Round(i+1).Batch + 1
+			}
+			return h, i + 1, 0, err
+		}
+		open += n
+	}
+	return nil, 0, open, nil
 }
 
 // hungry waits until what was claimed will be begun within a moment, and tells whether
@@ -258,20 +281,24 @@ func (w *worker) took(d time.Duration) {
 }
 
 // hand runs a batch: first what former holders have done is recorded again.
-func (w *worker) hand(ctx context.Context, h *claims.Held) error {
-	b := &batch{Held: h}
+func (w *worker) hand(ctx context.Context, h *claims.Held, round int) error {
+	b := &batch{Held: h, round: round}
 	b.left.Store(1)
-	past, err := w.former(h)
+	numbers := w.Sweep.Round(round).Part(h.Lo, h.Hi)
+	past, err := w.former(h, round, numbers)
 	if err != nil {
 		return err
 	}
 	var last []*task // under which workers have ended
-	err = w.Sweep.Tasks(int(h.Lo), int(h.Hi), func(t command.Task) error {
+	err = w.Sweep.Pick(numbers, func(t command.Task) error {
 		p := past[uint32(t.Number)]
 		if p != nil && p.result != nil {
 			r := *p.result
 			r.Kind, r.Generation = journal.Adopted, uint16(h.Generation)
 			return w.journal.Add(r)
+		}
+		if w.Sweep.Superseded(round, t.Number) {
+			return nil
 		}
 		n := &task{Task: t, batch: b}
 		if p != nil && p.deaths > 0 {
@@ -287,7 +314,7 @@ func (w *worker) hand(ctx context.Context, h *claims.Held) error {
 		}
 		if t.deaths >= mostDeaths {
 			w.Log("task %d is set aside: it killed its worker %d times", t.Number, t.deaths)
-			err = w.journal.Add(journal.Record{Kind: journal.End, State: journal.SetAside, Round: round, Generation: uint16(h.Generation),
+			err = w.journal.Add(journal.Record{Kind: journal.End, State: journal.SetAside, Round: uint16(round), Generation: uint16(h.Generation),
 				Task:   uint32(t.Number),
 				Deaths: t.deaths, Began: time.Now(), Worker: w.me})
 			continue
@@ -326,7 +353,7 @@ type past struct {
 
 // former reads the results of those who had the batch before. What one of them has
 // begun and not ended, it may have ended by.
-func (w *worker) former(h *claims.Held) (map[uint32]*past, error) {
+func (w *worker) former(h *claims.Held, round int, numbers sweep.Numbers) (map[uint32]*past, error) {
 	all := map[uint32]*past{}
 	seen := map[uint32]bool{}
 	for _, f := range h.Former {
@@ -336,7 +363,7 @@ func (w *worker) former(h *claims.Held) (map[uint32]*past, error) {
 		seen[f] = true
 		open := map[uint32]uint8{} // that it has begun: their deaths until then
 		_, err := journal.Read(filepath.Join(w.Sweep.WorkerDir(f), journal.ResultsFile), 0, func(r journal.Record) {
-			if r.Task < h.Lo || r.Task > h.Hi || r.Round != round || int(r.Generation) >= h.Generation {
+			if int(r.Round) != round || int(r.Generation) >= h.Generation || !numbers.Has(int(r.Task)) {
 				return
 			}
 			p := all[r.Task]
@@ -435,7 +462,8 @@ func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
 		t.batch.dropped.Store(true)
 		return nil
 	}
-	r := journal.Record{Kind: journal.Start, State: journal.Running, Round: round, Generation: uint16(t.batch.Generation), Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
+	r := journal.Record{Kind: journal.Start, State: journal.Running, Round: uint16(t.batch.round), Generation: uint16(t.batch.Generation),
+		Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
 	if err := w.journal.Add(r); err != nil {
 		return err
 	}

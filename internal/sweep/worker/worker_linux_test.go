@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,7 +61,9 @@ func output(t *testing.T, s *sweep.Sweep, f *journal.Fold, task uint32) (text st
 		return "nothing", -1
 	}
 	var b strings.Builder
-	must(t, journal.Output(s.WorkerDir(r.Worker), task, r.Output, func(f journal.Frame) error {
+	in := journal.NewReader(s.WorkerDir)
+	defer in.Close()
+	must(t, in.Output(r, func(f journal.Frame) error {
 		fmt.Fprintf(&b, "%d:%s", f.Stream, f.Data)
 		return nil
 	}))
@@ -177,7 +180,7 @@ func died(t *testing.T, s *sweep.Sweep, deaths uint8, ends, starts []uint32) {
 	w, err := journal.Create(dir)
 	must(t, err)
 	var h *claims.Held
-	board := claims.New(s.Round(), n, func(uint32) bool { return true })
+	board := claims.New(s.Claims(1), n, func(uint32) bool { return true })
 	h, _, err = board.Next(0)
 	must(t, err)
 	if h == nil {
@@ -212,6 +215,58 @@ func TestTakeOver(t *testing.T) {
 	}
 	if _, r, err := f.Record(4, s.WorkerDir); err != nil || r.Deaths != 1 {
 		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// Tasks that failed run again in a round of their own, among those that another round
+// has brought; what is withdrawn does not run.
+func TestRounds(t *testing.T) {
+	s := made(t, 6, 1, `[ {n} != 2 ] && [ {n} != 5 ] || test -e good`)
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.Failed) != 2 {
+		t.Errorf("%d failed", f.Count(journal.Failed))
+	}
+	must(t, os.WriteFile(filepath.Join(s.Spec.Workdir, "good"), nil, 0o600))
+	_, err = s.AddRound(sweep.Round{Kind: sweep.RoundRetry, Runs: sweep.Numbers{{2, 2}, {5, 5}}}, 1, nil)
+	must(t, err)
+	old, err := sweep.Open(s.Dir)
+	must(t, err)
+	more := func(_ *sweep.Round, add func(command.Task) error) error {
+		for n := range 3 {
+			if err := add(command.Task{ID: command.ID{1, byte(n)}, Params: []command.Param{{Name: "n", Text: fmt.Sprint(7 + n)}}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	_, err = s.AddRound(sweep.Round{Kind: sweep.RoundAdd}, 1, more)
+	must(t, err)
+	if _, err = old.AddRound(sweep.Round{Kind: sweep.RoundAdd}, 1, more); !errors.Is(err, sweep.ErrRoundTaken) {
+		t.Error(err)
+	}
+	_, err = s.AddRound(sweep.Round{Kind: sweep.RoundResume, Withdrawn: sweep.Numbers{{1, 1}, {8, 8}}}, 1, nil)
+	must(t, err)
+	f, err = s.Fold()
+	must(t, err)
+	if f.Left() != 4 || f.Count(journal.Withdrawn) != 1 || f.State(2) != journal.Waiting {
+		t.Errorf("%d left, %d withdrawn", f.Left(), f.Count(journal.Withdrawn))
+	}
+	must(t, Run(t.Context(), config(t, s)))
+	f, err = s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 8 || f.Left() != 0 || f.State(8) != journal.Withdrawn {
+		t.Errorf("%d ok, %d left, %v", f.Count(journal.OK), f.Left(), f.State(8))
+	}
+	if _, r, err := f.Record(5, s.WorkerDir); err != nil || r.Round != 2 {
+		t.Errorf("%+v %v", r, err)
+	}
+	if task, err := s.Task("9"); err != nil || task.Number != 9 || task.ID[1] != 2 {
+		t.Errorf("%+v %v", task, err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(s.Dir, "tasks.*")); len(files) != 4 {
+		t.Errorf("%q", files)
 	}
 }
 
