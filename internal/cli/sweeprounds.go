@@ -319,4 +319,3 @@ finished. Without SWEEP it is the newest one that has the file's name.
 	}
 	return c
 }
-

@@ -167,11 +167,22 @@ sweep's own records, and asks no scheduler.
 }
 
 func (a *app) sweepLsCmd() *cobra.Command {
+	var where string
+	var most int
 	c := &cobra.Command{
-		Use: "ls", Short: "list the sweeps, the newest first", Args: cobra.NoArgs,
-		Long:    "List the sweeps, the newest first.\n" + sweepExit,
-		Example: "  berth sweep ls",
-		RunE: func(*cobra.Command, []string) error {
+		Use: "ls [SWEEP]", Short: "list the sweeps, or the tasks of one", Args: cobra.MaximumNArgs(1),
+		Long: `List the sweeps, the newest first. With SWEEP list its tasks, with --where those for which
+EXPR is true.
+
+` + whereHelp + "\n" + sweepExit,
+		Example: "  berth sweep ls\n  berth sweep ls lr --where 'state != \"ok\" and lr > 0.01'",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if most < 1 {
+				return usage("--most is a number above 0")
+			}
+			if len(args) > 0 || where != "" {
+				return a.lsTasks(args, where, most)
+			}
 			root, err := sweepRoot()
 			if err != nil {
 				return err
@@ -199,6 +210,8 @@ func (a *app) sweepLsCmd() *cobra.Command {
 			return a.table([]string{"ID", "NAME", "STATE", "DONE", "TASKS", "CREATED"}, rows)
 		},
 	}
+	c.Flags().StringVar(&where, "where", "", "list the tasks for which `EXPR` is true; without SWEEP those of the newest one")
+	c.Flags().IntVar(&most, "most", 10_000, "list `N` tasks at most")
 	a.jsonFlag(c)
 	return c
 }
@@ -230,12 +243,8 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 			if err != nil {
 				return err
 			}
-			var params []string
-			for _, p := range t.Params {
-				params = append(params, p.Name+"="+p.Text)
-			}
 			state := f.State(uint32(t.Number))
-			line := fmt.Sprintf("task %d (%s): %s: %s", t.Number, t.ID.String()[:12], strings.Join(params, " "), state)
+			line := fmt.Sprintf("task %d (%s): %s: %s", t.Number, t.ID.String()[:12], paramText(t.Params), state)
 			if r == nil || !state.Result() {
 				a.say("%s", line)
 				return nil
