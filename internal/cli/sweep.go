@@ -31,12 +31,13 @@ finished ones are never run again, whatever is killed when.`,
   berth sweep run --backend local --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
   ls *.pdb | berth sweep run --backend local --rows - -- ./dock {line}
   berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
-		a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepCancelCmd())
+		a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(), a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepCancelCmd())
 }
 
 // sweepOptions are those of run and submit.
 type sweepOptions struct {
 	rows, name, limit string
+	collect           string
 	backend           string
 	atOnce, most      int
 	plan              bool
@@ -49,6 +50,7 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f.StringVar(&o.backend, "backend", "", "`NAME` of what contains the tasks; only local, which does not: they have your own rights")
 	f.IntVar(&o.atOnce, "at-once", 0, "run `N` tasks at once (default: one for each CPU)")
 	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
+	f.StringVar(&o.collect, "collect", "", "`PATTERN` of the files in which tasks leave results, such as 'results/{lr}.json': sweep collect")
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
 	f.BoolVar(&o.plan, "plan", false, "print what would be run, and submit nothing")
 	a.jsonFlag(c)
@@ -161,6 +163,9 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	spec := sweep.Spec{Name: d.Name, Slots: o.atOnce, Created: a.now().UTC()}
 	if o.name != "" {
 		spec.Name = o.name
+	}
+	if spec.Collect = d.Collect; o.collect != "" {
+		spec.Collect = o.collect
 	}
 	if err := jobs.CheckText("the name of the sweep", spec.Name); err != nil {
 		return nil, nil, err

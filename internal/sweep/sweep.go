@@ -33,6 +33,8 @@ type Spec struct {
 	Created time.Time `json:"created"`
 	// Limit is the longest a task may run; 0 is no limit.
 	Limit time.Duration `json:"limit_ns,omitempty"`
+	// Collect is where tasks leave results, a pattern of files below Workdir.
+	Collect string `json:"collect,omitempty"`
 }
 
 // Sweep is a sweep's directory.

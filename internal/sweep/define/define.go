@@ -28,6 +28,7 @@ type Sweep struct {
 	Command   *command.Template // or nil
 	TaskFile  string            // its path, or ""
 	Most      int               // tasks; 0 is [MostTasks]
+	Collect   string            // files with results, or ""
 	rows      *source           // of a file or the standard input, or nil
 	factors   []factor          // that are multiplied; the first changes slowest
 	constants []Param
@@ -91,6 +92,7 @@ func Read(file string, data []byte) (*Sweep, error) {
 	if v := root.Take("repeat"); v.Given() {
 		r.s.repeat = max(v.Count(MostTasks), 1)
 	}
+	r.s.Collect = root.Take("collect").Text()
 	for _, v := range root.Take("where").Items("conditions") {
 		text := v.Text()
 		if text == "" {

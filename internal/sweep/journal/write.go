@@ -30,6 +30,8 @@ type Stream uint8
 const (
 	Stdout Stream = 1
 	Stderr Stream = 2
+	// Progress has the metrics of a task: lines NAME=VALUE.
+	Progress Stream = 3
 )
 
 // frameHead is how many bytes stand before the bytes of a frame: length, sum, task,

@@ -63,7 +63,7 @@ func ran(t testing.TB, all ...did) *Look {
 		for _, o := range []struct {
 			stream journal.Stream
 			text   string
-		}{{journal.Stdout, d.stdout}, {journal.Stderr, d.stderr}} {
+		}{{journal.Stdout, d.stdout}, {journal.Stderr, d.stderr}, {journal.Progress, d.metrics}} {
 			r.Output, err = w.Output(r.Task, 1, o.stream, r.Output, []byte(o.text))
 			must(t, err)
 		}
