@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -213,4 +214,53 @@ func (a *app) lsTasks(args []string, where string, most int) error {
 		return a.printJSON(map[string]any{"sweep": s.Spec.Name, "tasks": list, "more": found > most})
 	}
 	return a.table([]string{"TASK", "ID", "STATE", "EXIT", "TIME", "MEMORY", "PARAMETERS"}, rows)
+}
+
+// runningTask is a task that runs, and its metrics until now.
+type runningTask struct {
+	Task    int                        `json:"task"`
+	Metrics map[string]json.RawMessage `json:"metrics"`
+	values  []look.Value
+}
+
+func (t runningTask) text() string {
+	var parts []string
+	for _, v := range t.values {
+		parts = append(parts, v.Name+"="+v.Text())
+	}
+	return strings.Join(parts, " ")
+}
+
+// mostRunning is how many tasks that run status shows the metrics of.
+const mostRunning = 8
+
+// sweepRunning are tasks that run and have metrics.
+func sweepRunning(s *sweep.Sweep, f *journal.Fold) (all []runningTask, err error) {
+	if f.Count(journal.Running) == 0 {
+		return nil, nil
+	}
+	l := look.New(s, f)
+	defer l.Close()
+	looked := 0
+	for n := 1; n <= f.Tasks() && len(all) < mostRunning && looked < 1000; n++ {
+		if f.State(uint32(n)) != journal.Running {
+			continue
+		}
+		looked++
+		_, rec, err := l.In.Record(f, uint32(n))
+		if err != nil || rec == nil || rec.Output == (journal.Place{}) {
+			continue
+		}
+		t := runningTask{Task: n, Metrics: map[string]json.RawMessage{}}
+		if t.values, err = l.Metrics(rec); err != nil {
+			return nil, err
+		}
+		for _, v := range t.values {
+			t.Metrics[v.Name] = v.JSON
+		}
+		if len(t.values) > 0 {
+			all = append(all, t)
+		}
+	}
+	return all, nil
 }

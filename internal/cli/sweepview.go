@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -135,8 +136,12 @@ sweep's own records, and asks no scheduler.
 				return err
 			}
 			now := a.now()
+			live, err := sweepRunning(s, f)
+			if err != nil {
+				return err
+			}
 			if a.json {
-				return a.printJSON(map[string]any{"sweep": sweepJSON(s, f, now)})
+				return a.printJSON(map[string]any{"sweep": sweepJSON(s, f, now), "running": emptyNot(live)})
 			}
 			alive := sweepAlive(s, now)
 			rows := [][2]string{{"sweep", s.Spec.Name + " (" + jobs.Short(s.Spec.ID) + ")"}, {"state", sweepState(s, f, alive)},
@@ -154,6 +159,9 @@ sweep's own records, and asks no scheduler.
 				if f.Left() > 0 && alive > 0 {
 					rows = append(rows, [2]string{"left", left.String()})
 				}
+			}
+			for _, t := range live {
+				rows = append(rows, [2]string{fmt.Sprintf("task %d", t.Task), t.text()})
 			}
 			rows = append(rows, [2]string{"workers", fmt.Sprint(alive)}, [2]string{"directory", s.Dir})
 			for _, d := range f.Damaged() {
@@ -245,21 +253,25 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 			}
 			state := f.State(uint32(t.Number))
 			line := fmt.Sprintf("task %d (%s): %s: %s", t.Number, t.ID.String()[:12], paramText(t.Params), state)
-			if r == nil || !state.Result() {
+			switch {
+			case r == nil:
 				a.say("%s", line)
 				return nil
+			case !state.Result():
+				a.say("%s; what it has written until now", line)
+			default:
+				if r.Code != 0 {
+					line += fmt.Sprintf(", exit code %d", r.Code)
+				}
+				a.say("%s, %s, %d MiB", line, r.Took.Round(time.Millisecond), jobs.Bytes(r.Memory).MiB())
 			}
-			if r.Code != 0 {
-				line += fmt.Sprintf(", exit code %d", r.Code)
-			}
-			a.say("%s, %s, %d MiB", line, r.Took.Round(time.Millisecond), jobs.Bytes(r.Memory).MiB())
 			stdout, stderr := a.shown(raw)
 			in := journal.NewReader(s.WorkerDir)
 			defer in.Close()
 			return in.Output(r, func(f journal.Frame) error {
-				to := stdout
-				if f.Stream == journal.Stderr {
-					to = stderr
+				to := map[journal.Stream]io.Writer{journal.Stdout: stdout, journal.Stderr: stderr}[f.Stream]
+				if to == nil {
+					return nil
 				}
 				_, err := to.Write(f.Data)
 				return err

@@ -106,6 +106,11 @@ func (f *Fold) add(worker, number uint32, r Record) {
 		s = Running
 	case Tried:
 		return
+	case Wrote:
+		if e.state == Running && e.worker == worker && e.round == r.Round && e.generation == r.Generation {
+			e.record = number // its place is the newer one
+		}
+		return
 	case End:
 		f.ended = max(f.ended, r.Began.Add(r.Took).UnixNano())
 		f.took += int64(r.Took)

@@ -21,6 +21,7 @@ const (
 	End     Kind = 2 // it has ended, and this is its result
 	Adopted Kind = 3 // a result of a former holder of its batch, taken over
 	Tried   Kind = 4 // it has ended, and is tried again
+	Wrote   Kind = 5 // it runs, and what it has written until now
 )
 
 // State is how a task ended.
@@ -118,7 +119,7 @@ func parse(b []byte) (Record, bool) {
 		Memory: int64(le.Uint32(b[32:])) << 10, CPU: time.Duration(le.Uint32(b[36:])) * time.Millisecond,
 		Worker: le.Uint32(b[40:]), Output: Place{le.Uint32(b[44:]), le.Uint64(b[48:])},
 	}
-	return r, r.Kind >= Start && r.Kind <= Tried && r.State < Withdrawn && r.Task > 0
+	return r, r.Kind >= Start && r.Kind <= Wrote && r.State < Withdrawn && r.Task > 0
 }
 
 // ErrDamaged is that a file of results has something else in its middle.

@@ -65,6 +65,11 @@ type worker struct {
 	done    atomic.Int64
 	failed  chan error // why it cannot go on
 	stop    context.CancelCauseFunc
+
+	liveMu    sync.Mutex
+	live      map[*keeper]bool // of tasks that run
+	files     atomic.Int64     // of metrics
+	noMetrics sync.Once
 }
 
 // batch is one that is being run.
@@ -92,7 +97,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	own := *c.Sweep // rounds that are made meanwhile are read
 	c.Sweep = &own
-	w := &worker{Config: c, tasks: make(chan *task, c.Sweep.Spec.Batch), ends: make(chan *batch, 64), failed: make(chan error, 1)}
+	w := &worker{Config: c, tasks: make(chan *task, c.Sweep.Spec.Batch), ends: make(chan *batch, 64), live: map[*keeper]bool{}, failed: make(chan error, 1)}
 	var err error
 	if w.command, err = c.Sweep.Command(); err != nil {
 		return err
@@ -197,6 +202,12 @@ func (w *worker) sync(ctx, run context.Context) {
 		if err := w.journal.Sync(); err != nil {
 			w.fail(err)
 			return
+		}
+		if !errors.Is(context.Cause(run), ErrFenced) {
+			if err := w.progress(time.Now()); err != nil {
+				w.fail(err)
+				return
+			}
 		}
 		if run.Err() == nil && w.Sweep.Cancelled() {
 			w.Log("the sweep was cancelled")
@@ -374,6 +385,7 @@ func (w *worker) former(h *claims.Held, round int, numbers sweep.Numbers) (map[u
 			switch r.Kind {
 			case journal.Start:
 				open[r.Task] = r.Deaths
+			case journal.Wrote:
 			case journal.Tried:
 				delete(open, r.Task)
 			case journal.End, journal.Adopted:
@@ -447,8 +459,10 @@ func (w *worker) slot(ctx context.Context) {
 		return
 	}
 	defer q.Close()
+	m := &metrics{w: w}
+	defer m.close()
 	for t := range w.tasks {
-		if err := w.run(ctx, q, t); err != nil {
+		if err := w.run(ctx, q, m, t); err != nil {
 			t.batch.dropped.Store(true)
 			w.fail(fmt.Errorf("record task %d: %w", t.Number, err))
 		}
@@ -457,7 +471,7 @@ func (w *worker) slot(ctx context.Context) {
 }
 
 // run runs a task. An error is that it could not be recorded.
-func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
+func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) error {
 	if ctx.Err() != nil {
 		t.batch.dropped.Store(true)
 		return nil
@@ -467,8 +481,10 @@ func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
 	if err := w.journal.Add(r); err != nil {
 		return err
 	}
-	out := &keeper{w: w.journal, task: r.Task, generation: r.Generation}
+	out := &keeper{w: w.journal, task: r.Task, generation: r.Generation, start: r, metrics: m, seen: r.Began.Add(time.Second - progressEvery)}
+	w.beginsLive(out)
 	end, err := w.start(ctx, q, t, out)
+	w.endsLive(out)
 	r.Kind, r.Took = journal.End, time.Since(r.Began)
 	if err != nil {
 		r.State, r.Code = journal.NoStart, 126
@@ -482,7 +498,7 @@ func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
 		r.Code, r.Signal, r.CPU, r.Memory = uint8(end.Exit.Code), uint8(end.Exit.Signal), end.CPU, end.Memory
 		r.State = stateOf(end)
 	}
-	if err := errors.Join(end.Err, out.flush()); err != nil {
+	if err := errors.Join(end.Err, out.finish()); err != nil {
 		return err
 	}
 	r.Output = out.last
@@ -521,6 +537,9 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 		return run.QuickEnd{}, err
 	}
 	env := append(w.env[:len(w.env):len(w.env)], t.Env()...)
+	if path := out.metrics.file(); path != "" {
+		env = append(env, MetricsVar+"="+path)
+	}
 	return q.Run(ctx, run.QuickCmd{Path: path, Argv: argv, Env: env, Dir: w.Sweep.Spec.Workdir, Limit: w.Sweep.Spec.Limit, Grace: grace, Output: out.add})
 }
 

@@ -302,6 +302,52 @@ func TestMuch(t *testing.T) {
 	}
 }
 
+// What a task writes to its file of metrics is kept, while it runs and at its end; what it
+// puts in the file's place is not read, and the next task has a file of its own.
+func TestMetrics(t *testing.T) {
+	s := made(t, 4, 1, `case {n} in
+1) printf 'loss=1\nlo' >>"$BERTH_METRICS"; until test -e on; do sleep 0.01; done; printf 'ss=2\nacc=3' >>"$BERTH_METRICS" ;;
+2) test -s "$BERTH_METRICS" && exit 1; rm "$BERTH_METRICS"; ln -s /etc/passwd "$BERTH_METRICS" ;;
+3) mkfifo "$BERTH_METRICS"x; test -s "$BERTH_METRICS" && exit 1; echo x=1 >"$BERTH_METRICS" ;;
+esac; exit 0`)
+	c := config(t, s)
+	c.Slots = 1
+	done := make(chan error, 1)
+	go func() { done <- Run(t.Context(), c) }()
+	in := journal.NewReader(s.WorkerDir)
+	defer in.Close()
+	metrics := func(f *journal.Fold, task uint32) string {
+		_, rec, err := in.Record(f, task)
+		must(t, err)
+		if rec == nil {
+			return ""
+		}
+		tail, err := in.Tail(rec, 1000, journal.Progress)
+		must(t, err)
+		return string(tail[journal.Progress])
+	}
+	for f := must1(s.Fold())(t); metrics(f, 1) != "loss=1\n"; f = must1(s.Fold())(t) {
+		time.Sleep(10 * time.Millisecond)
+		if t.Context().Err() != nil {
+			t.Fatal("the metrics of a task that runs are not seen")
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(s.Spec.Workdir, "on"), nil, 0o600))
+	must(t, <-done)
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 4 || metrics(f, 1) != "loss=1\nloss=2\nacc=3" || metrics(f, 2) != "" || metrics(f, 3) != "x=1\n" || metrics(f, 4) != "" {
+		t.Errorf("%d ok, %q %q %q", f.Count(journal.OK), metrics(f, 1), metrics(f, 2), metrics(f, 3))
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.WorkerDir(1), "metrics.?")); len(left) != 0 {
+		t.Errorf("%q is left", left)
+	}
+}
+
+func must1[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); must(t, err); return v }
+}
+
 func TestCancel(t *testing.T) {
 	s := made(t, 2, 1, `sleep 600`)
 	must(t, s.Cancel())
