@@ -45,17 +45,7 @@ var variable = pattern.Lazy(`0x[0-9a-fA-F]+|[0-9]+`)
 func (l *Look) Failures() (Failures, error) {
 	all := l.States(NotOK...)
 	f := Failures{Failed: all.Len()}
-	numbers, step := all, (f.Failed+mostLooked-1)/mostLooked
-	if step > 1 {
-		numbers = nil
-		n := 0
-		all.Each(func(t int) {
-			if n%step == 0 {
-				numbers.Add(t)
-			}
-			n++
-		})
-	}
+	numbers := spread(all, mostLooked)
 	type key struct {
 		state journal.State
 		exit  int
