@@ -31,7 +31,8 @@ finished ones are never run again, whatever is killed when.`,
   berth sweep run --backend local --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
   ls *.pdb | berth sweep run --backend local --rows - -- ./dock {line}
   berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
-		a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(), a.sweepReportCmd(), a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepCancelCmd())
+		a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(), a.sweepReportCmd(), a.sweepCompareCmd(), a.sweepReplayCmd(),
+		a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepCancelCmd())
 }
 
 // sweepOptions are those of run and submit.

@@ -1,6 +1,8 @@
 package look
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,3 +119,11 @@ func Where(text string) (func(Row) (bool, error), error) {
 		return ok, err
 	}, nil
 }
+
+// One is the row of one task.
+func (l *Look) One(number int) (r Row, err error) {
+	err = l.Rows(sweep.Numbers{{number, number}}, func(x Row) error { r = x; return nil })
+	return r, err
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
