@@ -32,7 +32,8 @@ finished ones are never run again, whatever is killed when.`,
   ls *.pdb | berth sweep run --backend local --rows - -- ./dock {line}
   berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
 		a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(), a.sweepReportCmd(), a.sweepCompareCmd(), a.sweepReplayCmd(),
-		a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepCancelCmd())
+		a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(),
+		a.sweepPauseCmd(), a.sweepThrottleCmd(), a.sweepCancelCmd())
 }
 
 // sweepOptions are those of run and submit.
@@ -41,7 +42,8 @@ type sweepOptions struct {
 	collect           string
 	backend           string
 	atOnce, most      int
-	plan              bool
+	stopRate          float64
+	plan, canary      bool
 }
 
 func (o *sweepOptions) add(a *app, c *cobra.Command) {
@@ -53,6 +55,8 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
 	f.StringVar(&o.collect, "collect", "", "`PATTERN` of the files in which tasks leave results, such as 'results/{lr}.json': sweep collect")
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
+	f.BoolVar(&o.canary, "canary", false, "begin with the first task alone; if it does not succeed, pause the sweep")
+	f.Float64Var(&o.stopRate, "stop-on-error-rate", 0, "pause the sweep when more than this `PART` of the tasks fail, such as 0.2")
 	f.BoolVar(&o.plan, "plan", false, "print what would be run, and submit nothing")
 	a.jsonFlag(c)
 }
@@ -165,6 +169,10 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if o.name != "" {
 		spec.Name = o.name
 	}
+	if o.stopRate < 0 || o.stopRate >= 1 {
+		return nil, nil, usage("--stop-on-error-rate is a part from 0 to 1, such as 0.2")
+	}
+	spec.Canary, spec.StopRate = o.canary, o.stopRate
 	if spec.Collect = d.Collect; o.collect != "" {
 		spec.Collect = o.collect
 	}
@@ -326,6 +334,13 @@ func (a *app) concludeSweep(s *sweep.Sweep, f *journal.Fold) error {
 	switch {
 	case left > 0 && s.Cancelled():
 		a.say("it was cancelled; the rest runs with: berth sweep resume %s", short)
+		return exitCode(jobs.CodeInterrupted)
+	case left > 0 && s.Paused() != nil:
+		p := s.Paused()
+		a.say("it is paused: %s; the rest runs with: berth sweep resume %s", p.Why, short)
+		if p.Trouble {
+			return exitCode(jobs.CodeTaskFailed)
+		}
 		return exitCode(jobs.CodeInterrupted)
 	case left > 0:
 		a.say("its workers have ended, and %s no result; these run with: berth sweep resume %s", have(left), short)

@@ -107,7 +107,7 @@ what each has written. It begins with the last ten, and ends when the sweep has.
 				if err = a.showEnds(s, f, ends); err != nil || once {
 					break
 				}
-				if st := sweepState(s, f, sweepAlive(s, a.now())); st != "running" && st != "waiting" {
+				if st := sweepState(s, f, sweepAlive(s, a.now())); st != "running" && st != "waiting" && st != "pausing" {
 					if ends, err = t.Next(); err == nil && len(ends) == 0 {
 						a.say("sweep %s is %s: %s", s.Spec.Name, st, sweepCounts(f))
 						break

@@ -147,8 +147,8 @@ func (a *app) beginRound(ctx context.Context, s *sweep.Sweep, r sweep.Round, tas
 		a.say("round %d of sweep %s: %s", r.Number, s.Spec.Name, told)
 		return nil
 	}
-	if s.Cancelled() {
-		a.say("round %d of sweep %s: %s. The sweep is cancelled: they run with: berth sweep resume %s", r.Number, s.Spec.Name, told, short)
+	if s.Cancelled() || s.Paused() != nil {
+		a.say("round %d of sweep %s: %s. The sweep is cancelled or paused: they run with: berth sweep resume %s", r.Number, s.Spec.Name, told, short)
 		return nil
 	}
 	e, err := a.engine()
@@ -261,8 +261,8 @@ func (a *app) mergeRound(ctx context.Context, s *sweep.Sweep, f *journal.Fold, d
 func (a *app) sweepResumeCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume [SWEEP] [FILE]", Short: "run what has no result yet, or what a changed file has",
-		Long: `Run the tasks of a sweep that have no result, and return. What is finished is not run
-again; workers that still run go on.
+		Long: `Run the tasks of a sweep that have no result, after a crash, a cancellation or a pause, and
+return. What is finished is not run again; workers that still run go on.
 
 With FILE, a sweep.toml, the sweep gets the rows that the file has now: new ones are run,
 those that are gone are withdrawn where they have no result, and finished ones stay

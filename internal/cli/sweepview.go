@@ -76,6 +76,10 @@ func sweepState(s *sweep.Sweep, f *journal.Fold, alive int) string {
 		return "finished"
 	case s.Cancelled():
 		return "cancelled"
+	case s.Paused() != nil && alive == 0:
+		return "paused"
+	case s.Paused() != nil:
+		return "pausing"
 	case alive > 0:
 		return "running"
 	case f.Done() == 0 && f.Count(journal.Running) == 0:
@@ -92,7 +96,11 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 		counts[strings.ReplaceAll(x.String(), " ", "_")] = f.Count(x)
 	}
 	rate, left := sweepTimes(s, f, now)
-	return map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "state": sweepState(s, f, alive),
+	why := ""
+	if p := s.Paused(); p != nil {
+		why = p.Why
+	}
+	return map[string]any{"paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "state": sweepState(s, f, alive),
 		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
 		"counts": counts, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
@@ -159,6 +167,12 @@ sweep's own records, and asks no scheduler.
 				if f.Left() > 0 && alive > 0 {
 					rows = append(rows, [2]string{"left", left.String()})
 				}
+			}
+			if p := s.Paused(); p != nil {
+				rows = append(rows, [2]string{"paused", p.Why})
+			}
+			if n := s.Throttled(); n > 0 {
+				rows = append(rows, [2]string{"throttled", fmt.Sprintf("%d at once", n)})
 			}
 			for _, t := range live {
 				rows = append(rows, [2]string{fmt.Sprintf("task %d", t.Task), t.text()})

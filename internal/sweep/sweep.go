@@ -33,6 +33,10 @@ type Spec struct {
 	Created time.Time `json:"created"`
 	// Limit is the longest a task may run; 0 is no limit.
 	Limit time.Duration `json:"limit_ns,omitempty"`
+	// Canary is that the first task has to succeed before the others begin.
+	Canary bool `json:"canary,omitempty"`
+	// StopRate is the part of the tasks that may fail before the sweep is paused; 0 is any.
+	StopRate float64 `json:"stop_on_error_rate,omitempty"`
 	// Collect is where tasks leave results, a pattern of files below Workdir.
 	Collect string `json:"collect,omitempty"`
 }
@@ -277,13 +281,14 @@ func (s *Sweep) Cancel() error {
 	return err
 }
 
-// Resume takes a cancellation back.
+// Resume takes a cancellation and a pause back.
 func (s *Sweep) Resume() error {
-	err := os.Remove(filepath.Join(s.Dir, fileCancel))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	for _, name := range []string{fileCancel, filePause} {
+		if err := os.Remove(filepath.Join(s.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // Cancelled tells whether it was cancelled.

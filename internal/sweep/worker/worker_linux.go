@@ -66,6 +66,15 @@ type worker struct {
 	failed  chan error // why it cannot go on
 	stop    context.CancelCauseFunc
 
+	// What [worker.held] has seen, and what is counted for it.
+	paused       atomic.Bool
+	allowed      atomic.Int64 // tasks at once; below 0 is any number
+	running      atomic.Int64
+	results, bad atomic.Int64
+	throttle     int
+	shared       time.Time
+	canaries     *claims.Board // nil is none
+
 	liveMu    sync.Mutex
 	live      map[*keeper]bool // of tasks that run
 	files     atomic.Int64     // of metrics
@@ -76,8 +85,17 @@ type worker struct {
 type batch struct {
 	*claims.Held
 	round   int
+	canary  bool
 	left    atomic.Int64 // tasks without an end, and one while they are handed out
 	dropped atomic.Bool  // some were not run
+}
+
+// generation is what its records have.
+func (b *batch) generation() uint16 {
+	if b.canary {
+		return 0
+	}
+	return uint16(b.Generation)
 }
 
 type task struct {
@@ -117,6 +135,8 @@ func Run(ctx context.Context, c Config) error {
 	}
 	watch := &claims.Watcher{Dir: c.Sweep.WorkerDir, Me: self, Patience: lease.PatienceFor(c.Beat)}
 	w.gone = watch.Gone
+	w.allowed.Store(-1)
+	w.held(time.Now())
 	w.env = append(c.Env[:len(c.Env):len(c.Env)], "BERTH_SWEEP="+c.Sweep.Spec.Name)
 	return w.work(ctx)
 }
@@ -209,6 +229,7 @@ func (w *worker) sync(ctx, run context.Context) {
 				return
 			}
 		}
+		w.held(time.Now())
 		if run.Err() == nil && w.Sweep.Cancelled() {
 			w.Log("the sweep was cancelled")
 			w.stop(context.Canceled)
@@ -218,6 +239,11 @@ func (w *worker) sync(ctx, run context.Context) {
 
 // claim takes batches and hands their tasks out, until there are no more.
 func (w *worker) claim(ctx context.Context) error {
+	if w.Sweep.Spec.Canary {
+		if err := w.canary(ctx); err != nil {
+			return err
+		}
+	}
 	pause := fastest
 	for w.hungry(ctx) {
 		h, round, open, err := w.next()
@@ -269,9 +295,9 @@ func (w *worker) next() (h *claims.Held, round, open int, err error) {
 // hungry waits until what was claimed will be begun within a moment, and tells whether
 // there is to be more. A claim takes some writes to a disk, which tasks do not wait for.
 func (w *worker) hungry(ctx context.Context) bool {
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !w.paused.Load() {
 		queued := int64(len(w.tasks))
-		if mean := w.mean.Load(); queued == 0 || mean > 0 && queued*mean/int64(w.Slots) < int64(ahead) {
+		if mean := w.mean.Load(); w.allowed.Load() != 0 && (queued == 0 || mean > 0 && queued*mean/int64(w.Slots) < int64(ahead)) {
 			break
 		}
 		select {
@@ -279,7 +305,7 @@ func (w *worker) hungry(ctx context.Context) bool {
 		case <-time.After(ahead / 50):
 		}
 	}
-	return ctx.Err() == nil
+	return ctx.Err() == nil && !w.paused.Load()
 }
 
 // took notes how long a task took.
@@ -341,7 +367,7 @@ func (w *worker) hand(ctx context.Context, h *claims.Held, round int) error {
 
 // give waits for a slot.
 func (w *worker) give(ctx context.Context, t *task) error {
-	if ctx.Err() != nil || t.batch.dropped.Load() {
+	if ctx.Err() != nil || w.paused.Load() || t.batch.dropped.Load() {
 		t.batch.dropped.Store(true)
 		return nil
 	}
@@ -367,8 +393,16 @@ type past struct {
 func (w *worker) former(h *claims.Held, round int, numbers sweep.Numbers) (map[uint32]*past, error) {
 	all := map[uint32]*past{}
 	seen := map[uint32]bool{}
-	for _, f := range h.Former {
-		if seen[f] || f == w.me {
+	holders := h.Former
+	if w.canaries != nil && round == 1 && numbers.Has(1) {
+		more, err := w.canaries.Holders()
+		if err != nil {
+			return nil, err
+		}
+		holders = append(holders[:len(holders):len(holders)], more...)
+	}
+	for _, f := range holders {
+		if seen[f] || f == w.me && !(w.canaries != nil && round == 1) {
 			continue
 		}
 		seen[f] = true
@@ -462,7 +496,14 @@ func (w *worker) slot(ctx context.Context) {
 	m := &metrics{w: w}
 	defer m.close()
 	for t := range w.tasks {
-		if err := w.run(ctx, q, m, t); err != nil {
+		if !w.enter(ctx) {
+			t.batch.dropped.Store(true)
+			w.ended(t.batch)
+			continue
+		}
+		err := w.run(ctx, q, m, t)
+		w.running.Add(-1)
+		if err != nil {
 			t.batch.dropped.Store(true)
 			w.fail(fmt.Errorf("record task %d: %w", t.Number, err))
 		}
@@ -476,7 +517,7 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) err
 		t.batch.dropped.Store(true)
 		return nil
 	}
-	r := journal.Record{Kind: journal.Start, State: journal.Running, Round: uint16(t.batch.round), Generation: uint16(t.batch.Generation),
+	r := journal.Record{Kind: journal.Start, State: journal.Running, Round: uint16(t.batch.round), Generation: t.batch.generation(),
 		Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
 	if err := w.journal.Add(r); err != nil {
 		return err
@@ -511,7 +552,11 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) err
 		}
 	}
 	w.done.Add(1)
-	return w.journal.Add(r)
+	if err := w.journal.Add(r); err != nil || r.Kind == journal.Tried {
+		return err
+	}
+	w.judge(t, r)
+	return nil
 }
 
 func stateOf(end run.QuickEnd) journal.State {

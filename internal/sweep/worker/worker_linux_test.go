@@ -18,6 +18,7 @@ import (
 	"berth/internal/sys/ids"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
+	"berth/jobs/store"
 
 	"golang.org/x/sys/unix"
 )
@@ -346,6 +347,97 @@ esac; exit 0`)
 
 func must1[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T { t.Helper(); must(t, err); return v }
+}
+
+// Before the canary has succeeded nothing else begins; what it did counts, and it is run
+// once. One that fails pauses the sweep.
+func TestCanary(t *testing.T) {
+	s := made(t, 30, 3, `echo {n} >>ran; test -e good || test {n} != 1`)
+	s.Spec.Canary = true
+	var all sync.WaitGroup
+	run := func() {
+		t.Helper()
+		for range 3 {
+			all.Go(func() {
+				if err := Run(t.Context(), config(t, s)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	run()
+	f, err := s.Fold()
+	must(t, err)
+	p := s.Paused()
+	if p == nil || !p.Trouble || p.Why != "the canary, task 1, did not succeed: failed" || f.Done() != 1 || f.State(1) != journal.Failed {
+		t.Errorf("%+v, %d done", p, f.Done())
+	}
+	must(t, s.Resume())
+	run()
+	f, err = s.Fold()
+	must(t, err)
+	ran, err := os.ReadFile(filepath.Join(s.Spec.Workdir, "ran"))
+	must(t, err)
+	if f.Done() != 30 || f.Count(journal.OK) != 29 || strings.Count(string(ran), "\n") != 30 {
+		t.Errorf("%d done, %d ok, %q", f.Done(), f.Count(journal.OK), ran)
+	}
+	if _, r, err := f.Record(1, s.WorkerDir); err != nil || r.Kind != journal.Adopted {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// More errors than may be pause the sweep; no task is lost by that.
+func TestErrorRate(t *testing.T) {
+	s := made(t, 100, 1, `test {n} -lt 9`)
+	s.Spec.StopRate = 0.2
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	if p := s.Paused(); p == nil || !p.Trouble || f.Done() < fewestResults || f.Done() > 20 || f.Count(journal.Running) != 0 {
+		t.Errorf("%+v, %d done", p, f.Done())
+	}
+	must(t, Run(t.Context(), config(t, s))) // and another worker runs none
+	g, err := s.Fold()
+	must(t, err)
+	if g.Done() != f.Done() {
+		t.Errorf("%d done, then %d", f.Done(), g.Done())
+	}
+	must(t, s.Resume())
+	s.Spec.StopRate = 0
+	must(t, Run(t.Context(), config(t, s)))
+	if f, err = s.Fold(); err != nil || f.Count(journal.OK) != 8 || f.Done() != 100 {
+		t.Errorf("%d ok, %v", f.Count(journal.OK), err)
+	}
+}
+
+// So many tasks run at once and no more, of all workers together.
+func TestThrottle(t *testing.T) {
+	s := made(t, 12, 1, `mkdir here && sleep 0.01 && rmdir here`)
+	must(t, s.Throttle(1))
+	c := config(t, s)
+	c.Slots = 4
+	must(t, Run(t.Context(), c))
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 12 {
+		t.Errorf("%d of 12", f.Count(journal.OK))
+	}
+	must(t, s.Throttle(0))
+	must(t, s.Throttle(0))
+	if s.Throttled() != 0 {
+		t.Error("throttled still")
+	}
+	// Workers that live share it.
+	for n := range uint32(3) {
+		_, dir, err := s.NewWorker()
+		must(t, err)
+		must(t, store.Beat(dir, 0, time.Now()))
+		w := &worker{Config: Config{Sweep: s}, me: n + 2}
+		if got, want := w.share(4, time.Now()), []int{4, 2, 1}[n]; got != want {
+			t.Errorf("the last of %d workers may run %d, not %d", n+1, got, want)
+		}
+	}
 }
 
 func TestCancel(t *testing.T) {
