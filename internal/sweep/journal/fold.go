@@ -105,6 +105,9 @@ func (f *Fold) add(worker, number uint32, r Record) {
 	case Start:
 		s = Running
 	case Tried:
+		if e.state == Running && e.worker == worker && e.round == r.Round && e.generation == r.Generation {
+			f.set(e, entry{round: e.round, generation: e.generation}) // it runs no more
+		}
 		return
 	case Wrote:
 		if e.state == Running && e.worker == worker && e.round == r.Round && e.generation == r.Generation {

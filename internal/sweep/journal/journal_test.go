@@ -221,7 +221,11 @@ func TestFold(t *testing.T) {
 	s.add(t, 3, Record{Kind: End, State: Failed, Code: 1, Round: 1, Generation: 2, Task: 1}) // late
 	s.add(t, 2, Record{Kind: End, State: Failed, Code: 4, Round: 1, Generation: 3, Task: 2})
 	s.add(t, 1, Record{Kind: End, State: OK, Round: 1, Generation: 1, Task: 2}) // late
+	s.add(t, 1, Record{Kind: Start, Round: 1, Generation: 1, Task: 3})
+	s.add(t, 1, Record{Kind: Tried, Round: 1, Generation: 1, Task: 3}) // and is run by another one
 	s.add(t, 2, Record{Kind: Start, Round: 1, Generation: 3, Task: 3})
+	s.add(t, 3, Record{Kind: Start, Round: 1, Generation: 1, Task: 4})
+	s.add(t, 3, Record{Kind: Tried, Round: 1, Generation: 1, Task: 4}) // and runs no more
 	s.add(t, 2, Record{Kind: Start, Round: 2, Generation: 1, Task: 2}) // tried again
 	s.add(t, 2, Record{Kind: End, State: OK, Round: 1, Generation: 1, Task: 99})
 	check := func(f *Fold) {
@@ -290,7 +294,9 @@ func TestFoldOrder(t *testing.T) {
 			done[k] = true
 			worker := uint32(k.generation)%3 + 1
 			s.add(rt, worker, Record{Kind: Start, Task: k.task, Round: k.round, Generation: k.generation})
-			if rapid.Bool().Draw(rt, "ends") {
+			if rapid.Bool().Draw(rt, "tried") {
+				s.add(rt, worker, Record{Kind: Tried, Task: k.task, Round: k.round, Generation: k.generation})
+			} else if rapid.Bool().Draw(rt, "ends") {
 				s.add(rt, worker, Record{Kind: End, State: OK + State(k.generation%3), Task: k.task, Round: k.round, Generation: k.generation})
 			}
 		}

@@ -11,16 +11,26 @@ import (
 // Reader reads single records and outputs of many tasks. It keeps files open until
 // Close, and is for one goroutine.
 type Reader struct {
-	dir   func(worker uint32) string
-	files map[string]*os.File
+	dir    func(worker uint32) string
+	files  map[string]*os.File
+	blocks map[uint32]block // of the results of each worker, the last one that was read
 }
+
+// block is a part of a file: the records of tasks that stand together do, too.
+type block struct {
+	from int64
+	data []byte
+}
+
+// blockSize is how much of a file of results is read at once.
+const blockSize = 512 * Size
 
 // mostOpen is how many files a reader keeps open.
 const mostOpen = 64
 
 // NewReader reads where dir says that the files of a worker are.
 func NewReader(dir func(worker uint32) string) *Reader {
-	return &Reader{dir: dir, files: map[string]*os.File{}}
+	return &Reader{dir: dir, files: map[string]*os.File{}, blocks: map[uint32]block{}}
 }
 
 // Close closes its files.
@@ -59,20 +69,41 @@ func (r *Reader) Record(f *Fold, task uint32) (worker uint32, rec *Record, err e
 	if e.state == Waiting || e.state == Withdrawn {
 		return 0, nil, nil
 	}
-	path := filepath.Join(r.dir(e.worker), ResultsFile)
-	file, err := r.open(path)
+	b, err := r.result(e.worker, int64(e.record)*Size)
 	if err != nil {
 		return 0, nil, err
 	}
-	var b [Size]byte
-	if _, err := file.ReadAt(b[:], int64(e.record)*Size); err != nil {
-		return 0, nil, err
-	}
-	got, ok := parse(b[:])
+	got, ok := parse(b)
 	if !ok || got.Task != task {
-		return 0, nil, fmt.Errorf("%s: %w at byte %d", path, ErrDamaged, int64(e.record)*Size)
+		return 0, nil, fmt.Errorf("%s: %w at byte %d", filepath.Join(r.dir(e.worker), ResultsFile), ErrDamaged, int64(e.record)*Size)
 	}
 	return e.worker, &got, nil
+}
+
+// result is the bytes of a record, valid until the next one is read.
+func (r *Reader) result(worker uint32, at int64) ([]byte, error) {
+	b, ok := r.blocks[worker]
+	if i := at - b.from; ok && i >= 0 && i+Size <= int64(len(b.data)) {
+		return b.data[i : i+Size], nil
+	}
+	file, err := r.open(filepath.Join(r.dir(worker), ResultsFile))
+	if err != nil {
+		return nil, err
+	}
+	if !ok && len(r.blocks) >= mostOpen {
+		clear(r.blocks)
+	}
+	if b.data == nil {
+		b.data = make([]byte, blockSize)
+	}
+	b.from = at
+	n, err := file.ReadAt(b.data[:blockSize], at)
+	b.data = b.data[:n]
+	r.blocks[worker] = b
+	if n < Size {
+		return nil, fmt.Errorf("%s: %w", file.Name(), err)
+	}
+	return b.data[:Size], nil
 }
 
 // Frame is a piece of what a task has written.
