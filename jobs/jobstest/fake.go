@@ -185,7 +185,7 @@ func (f *FakeScheduler) Submit(_ context.Context, l jobs.Launch, _ string) (jobs
 	f.next++
 	id := strconv.Itoa(f.next)
 	j := &fakeJob{launch: l, status: jobs.Status{State: jobs.StatePending, NativeState: "PENDING"},
-		handle: jobs.Handle{Version: 1, Scheduler: f.Name(), NativeID: id, Name: l.Name}}
+		handle: jobs.Handle{Version: 1, Scheduler: f.Name(), NativeID: id, Name: l.Name, Elements: l.Elements}}
 	f.jobs[id] = j
 	f.wake()
 	if f.LoseReplies > 0 {
@@ -264,6 +264,11 @@ func (*FakeScheduler) Show(h jobs.Handle) string { return "show job " + h.Native
 // Most knows no bound.
 func (*FakeScheduler) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error) {
 	return jobs.Most{}, nil
+}
+
+// Room knows no bound.
+func (*FakeScheduler) Room(context.Context, jobs.SlurmOptions, string) (jobs.Room, error) {
+	return jobs.Room{}, nil
 }
 
 // Forecast knows no other way.
