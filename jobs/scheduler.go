@@ -99,6 +99,7 @@ type Status struct {
 	Held        bool   // it waits, and does not start until the user or the site acts
 	Paused      bool   // it runs, and nothing in it goes on: it is suspended
 	Ending      bool   // it runs, and is about to end
+	Elements    int    // of a handle of several: how many have not ended; those that wait may count as one
 	Node        string
 	Start       time.Time // expected or real; zero when unknown
 	Code        int

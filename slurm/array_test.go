@@ -52,10 +52,10 @@ func TestArrayIsKnownByItsName(t *testing.T) {
 		step{argv: squeue, stdout: other + waits}, step{argv: squeue, stdout: other + waits + runs}, step{argv: squeue, stdout: other},
 		step{argv: squeue, stdout: other + waits + runs}, step{argv: "scancel 70 72"}, step{argv: squeue, stdout: other})
 	sched := scheduler(s)
-	for _, want := range []jobs.State{jobs.StatePending, jobs.StateRunning, ""} {
+	for i, want := range []jobs.State{jobs.StatePending, jobs.StateRunning, ""} {
 		got, err := sched.Status(t.Context(), []jobs.Handle{array})
-		if err != nil || got[name].State != want {
-			t.Errorf("%q, want %q: %v", got[name].State, want, err)
+		if err != nil || got[name].State != want || got[name].Elements != []int{1, 2, 0}[i] {
+			t.Errorf("%+v, want %q: %v", got[name], want, err)
 		}
 	}
 	for range 2 {

@@ -139,12 +139,20 @@ func together(rows []row, name string) (best row, ok bool) {
 		}
 		return 1
 	}
-	most := 0
+	most, left := 0, 0
 	for _, r := range rows {
-		if n := rank(r); r.name == name && n > most {
+		if r.name != name {
+			continue
+		}
+		n := rank(r)
+		if n > 1 {
+			left++
+		}
+		if n > most {
 			best, most = r, n
 		}
 	}
+	best.status.Elements = left
 	return best, most > 0
 }
 

@@ -260,7 +260,7 @@ func (a *app) sweepResumeCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume [SWEEP]", Short: "run what has no result yet, after a crash or a cancellation",
 		Long: `Run the tasks of a sweep that have no result, and return. What is finished is not run
-again; workers that still run go on.
+again; workers that still run or wait go on, and those that are missing are submitted.
 ` + sweepExit,
 		Example: "  berth sweep resume lr",
 		Args:    cobra.MaximumNArgs(1),
@@ -278,10 +278,14 @@ again; workers that still run go on.
 			if err != nil {
 				return err
 			}
+			there, err := a.stillThere(cmd.Context(), e, s)
+			if err != nil {
+				return err
+			}
 			if err := s.Resume(); err != nil {
 				return err
 			}
-			if err := a.beginWorker(cmd.Context(), e, s); err != nil {
+			if err := a.beginWorkers(cmd.Context(), e, s, there); err != nil {
 				return err
 			}
 			a.say("sweep %s goes on: %s no result yet", s.Spec.Name, have(left))
@@ -294,17 +298,21 @@ again; workers that still run go on.
 func (a *app) sweepCancelCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "cancel [SWEEP]", Short: "end a sweep; finished tasks keep their results",
-		Long: `End what runs of a sweep, and begin no more of it. Finished tasks keep their results,
-and berth sweep resume runs the others.
+		Long: `End what runs of a sweep, and begin no more of it: what waits in the queue of a cluster
+is taken out of it. Finished tasks keep their results, and berth sweep resume runs the
+others.
 ` + sweepExit,
 		Example: "  berth sweep cancel lr",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := oneSweep(args)
 			if err != nil {
 				return err
 			}
 			if err := s.Cancel(); err != nil {
+				return err
+			}
+			if err := a.cancelWorkers(cmd.Context(), s); err != nil {
 				return err
 			}
 			a.say("sweep %s is being cancelled", s.Spec.Name)

@@ -26,8 +26,10 @@ import (
 // Config says what a worker runs, and how.
 type Config struct {
 	Sweep *sweep.Sweep
-	Slots int      // tasks at once; 0 is what the sweep says
-	Env   []string // of every task
+	Slots int       // tasks at once; 0 is what the sweep says
+	Env   []string  // of every task
+	Ends  time.Time // when the scheduler ends its job; zero is not known
+	Job   string    // the scheduler's name for that; "" is none
 	Beat  time.Duration
 	Log   func(format string, args ...any) // what a person may want to know
 }
@@ -64,6 +66,9 @@ type worker struct {
 	paths   sync.Map     // programs by their names
 	env     []string
 	done    atomic.Int64
+	room    *room
+	times   times
+	stops   time.Time  // when it ends what still runs; zero is never
 	failed  chan error // why it cannot go on
 	stop    context.CancelCauseFunc
 }
@@ -90,6 +95,9 @@ func Run(ctx context.Context, c Config) error {
 	if c.Log == nil {
 		c.Log = func(string, ...any) {}
 	}
+	if c.Sweep.Cancelled() {
+		return nil
+	}
 	w := &worker{Config: c, tasks: make(chan *task, c.Sweep.Spec.Batch), ends: make(chan *batch, 64), failed: make(chan error, 1)}
 	var err error
 	if w.command, err = c.Sweep.Command(); err != nil {
@@ -99,7 +107,9 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("begin a worker: %w", err)
 	}
 	self := lease.Self()
-	if err := w.record(claims.WorkerFile, self); err != nil {
+	w.stops = stopAt(time.Now(), c.Ends)
+	w.room = newRoom(c.Sweep.Spec.Worker)
+	if err := w.record(claims.WorkerFile, about{self, c.Job, c.Ends}); err != nil {
 		return err
 	}
 	if err := store.Beat(w.dir, 0, time.Now()); err != nil {
@@ -131,6 +141,7 @@ func (w *worker) work(ctx context.Context) error {
 	var helpers, slots, closing sync.WaitGroup
 	helpers.Go(func() { w.beat(beside) })
 	helpers.Go(func() { w.sync(beside, ctx) })
+	helpers.Go(func() { w.end(beside) })
 	closing.Go(w.close)
 	for range w.Slots {
 		slots.Go(func() { w.slot(ctx) })
@@ -150,6 +161,9 @@ func (w *worker) work(ctx context.Context) error {
 	err = errors.Join(err, w.journal.Close())
 	if errors.Is(context.Cause(ctx), ErrFenced) {
 		return errors.Join(ErrFenced, err)
+	}
+	if errors.Is(context.Cause(ctx), errTime) {
+		w.Log("the time of its job is nearly over: what had no result was given back")
 	}
 	return errors.Join(err, w.record(claims.EndFile, map[string]any{"version": 1, "tasks": w.done.Load(), "time": time.Now().UTC()}))
 }
@@ -235,7 +249,7 @@ func (w *worker) claim(ctx context.Context) error {
 // hungry waits until what was claimed will be begun within a moment, and tells whether
 // there is to be more. A claim takes some writes to a disk, which tasks do not wait for.
 func (w *worker) hungry(ctx context.Context) bool {
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !w.late(time.Now()) {
 		queued := int64(len(w.tasks))
 		if mean := w.mean.Load(); queued == 0 || mean > 0 && queued*mean/int64(w.Slots) < int64(ahead) {
 			break
@@ -245,7 +259,7 @@ func (w *worker) hungry(ctx context.Context) bool {
 		case <-time.After(ahead / 50):
 		}
 	}
-	return ctx.Err() == nil
+	return ctx.Err() == nil && !w.late(time.Now())
 }
 
 // took notes how long a task took.
@@ -255,6 +269,7 @@ func (w *worker) took(d time.Duration) {
 		mean = int64(d)
 	}
 	w.mean.Store(max(mean+(int64(d)-mean)/16, 1))
+	w.times.add(d)
 }
 
 // hand runs a batch: first what former holders have done is recorded again.
@@ -421,7 +436,10 @@ func (w *worker) slot(ctx context.Context) {
 	}
 	defer q.Close()
 	for t := range w.tasks {
-		if err := w.run(ctx, q, t); err != nil {
+		cpus, memory := w.room.take(w.Sweep.Spec.Request, t.Task)
+		err := w.run(ctx, q, t)
+		w.room.give(cpus, memory)
+		if err != nil {
 			t.batch.dropped.Store(true)
 			w.fail(fmt.Errorf("record task %d: %w", t.Number, err))
 		}
@@ -431,7 +449,7 @@ func (w *worker) slot(ctx context.Context) {
 
 // run runs a task. An error is that it could not be recorded.
 func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || w.late(time.Now()) {
 		t.batch.dropped.Store(true)
 		return nil
 	}
