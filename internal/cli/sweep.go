@@ -24,9 +24,9 @@ const sweepExit = exitHelp + `0 ok, 2 usage, 3 no such sweep or task, 5 a record
 func (a *app) sweepCmd() *cobra.Command {
 	return group("sweep", "run many tasks from one definition: a grid, seeds, the rows of a table",
 		`A sweep is one command with parameters, and the rows that give them values
-(docs/sweeps.md). Its tasks run inside few jobs, several at once, without a container: on
-this machine, or in one array of a cluster's scheduler. Finished ones are never run
-again, whatever is killed when.`,
+(docs/sweeps.md). Its tasks run inside few jobs, several at once, on this machine or in
+one array of a cluster's scheduler. Finished ones are never run again, whatever is
+killed when.`,
 		`  berth sweep run --backend local sweep.toml
   berth sweep run --backend local --scheduler slurm --workers 8 --cpus 16 --time 2h sweep.toml
   berth sweep run --backend local --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
@@ -38,7 +38,6 @@ again, whatever is killed when.`,
 // sweepOptions are those of run and submit.
 type sweepOptions struct {
 	rows, name, limit string
-	backend           string
 	atOnce, most      int
 	workers           int
 	plan              bool
@@ -48,11 +47,10 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.rows, "rows", "", "rows from `FILE`: .csv with a head, .jsonl, or - for the lines of the standard input")
 	f.StringVar(&o.name, "name", "", "call the sweep `NAME` (default: of the file)")
-	f.StringVar(&o.backend, "backend", "", "`NAME` of what contains the tasks; only local, which does not: they have your own rights")
 	f.IntVar(&o.atOnce, "at-once", 0, "run `N` tasks at once, of all workers together (default: as many as there are CPUs for)")
 	f.IntVar(&o.workers, "workers", 0, "on a cluster: submit `N` workers, each a job of its own that begins when there is room (default: 16, if there are tasks for them)")
 	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
-	addKeyFlags(c, keyFlags(), placeKeys)
+	addKeyFlags(c, keyFlags(), sweepKeys)
 	(&taskFlags{}).addWhere(c)
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
 	f.BoolVar(&o.plan, "plan", false, "print what would be run, and submit nothing")
@@ -64,10 +62,12 @@ FILE is a sweep.toml (docs/sweeps.md). With --rows the command stands behind "--
 word is evaluated by the shell, several are a program and its arguments; {name} is a
 parameter of the row. All rows are checked before anything begins.
 
-Tasks run with your own rights, without a container: --backend local says so, or
-terminal.backend in the configuration. They run on this machine, or in jobs of a cluster
-(--scheduler slurm, which is usual where there is one): --cpus, --memory and --time are
-of each worker, which runs as many tasks at once as it has room for.`
+All tasks of a worker share one container, which is opened as for berth run and has no
+more than its image and what --bind names: tasks see each other, and not your files.
+--backend local runs them with your own rights, where you are.
+Workers run on this machine, or in jobs of a cluster (--scheduler slurm, which is usual
+where there is one): --cpus, --memory and --time are of each worker, which runs as many
+tasks at once as it has room for.`
 
 func (a *app) sweepRunCmd() *cobra.Command {
 	var o sweepOptions
@@ -166,9 +166,6 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.bare(cmd, o.backend); err != nil {
-		return nil, nil, err
-	}
 	spec := sweep.Spec{Name: d.Name, Created: a.now().UTC(), Request: d.Request}
 	if o.name != "" {
 		spec.Name = o.name
@@ -216,22 +213,6 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 		return nil, nil, err
 	}
 	return e, s, nil
-}
-
-// bare refuses a sweep whose user has not said that its tasks run without a container.
-func (a *app) bare(cmd *cobra.Command, backend string) error {
-	if backend == "" {
-		cfg, err := a.config(cmd)
-		if err != nil {
-			return err
-		}
-		backend, _ = cfg.Get("terminal.backend").V.(string)
-	}
-	if can := jobs.CapabilitiesOf(backend); can.Bare && !can.OtherHost {
-		return nil
-	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "sweeps run their tasks without a container in this version of berth, and the backend is " + backend,
-		Hint: "--backend local, where they may have your own rights; contained, each as a job: berth submit"}
 }
 
 // planSweep counts the tasks and says what they would take.

@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// sweepKeys are the keys of a task file that a sweep's workers have as flags.
+var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny"}, placeKeys...)
+
 // usualWorkers is how many workers a cluster gets where that is not said.
 const usualWorkers = 16
 
@@ -25,8 +28,8 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 		return err
 	}
 	// The command is none of the tasks': only the place of it counts.
-	t := jobs.Task{Name: spec.Name, Command: jobs.Words([]string{"true"}), Place: jobs.Place{Backend: o.backend}}
-	if err := task.Override(&t, keysGiven(cmd, keyFlags(), placeKeys)); err != nil {
+	t := jobs.Task{Name: spec.Name, Command: jobs.Words([]string{"true"})}
+	if err := task.Override(&t, keysGiven(cmd, keyFlags(), sweepKeys)); err != nil {
 		return err
 	}
 	if _, err := cfg.Task(&t); err != nil {
@@ -41,6 +44,19 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 		return err
 	}
 	p := &planned.Place
+	refuse := func(what, hint string) error {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: what + ": not available for sweeps in this version of berth", Hint: hint}
+	}
+	switch can := p.Can(); {
+	case can.OtherHost:
+		return refuse("the backend "+p.Backend+", whose commands run on another machine", "--backend singularity, docker or bwrap; each task as a job: berth submit")
+	case len(planned.EnvNames) > 0:
+		return refuse("the value of "+planned.EnvNames[0]+", which must not be recorded", "--env NAME=VALUE, if it may be")
+	case len(p.Credentials) > 0:
+		return refuse("a credential", "leave it out; each task as a job: berth submit")
+	case p.Overlay.Name != "":
+		return refuse("the overlay "+p.Overlay.Name+", which takes one writer", "leave it out: what tasks change in the image is thrown away")
+	}
 	if p.Resources.Nodes > 1 || p.Resources.Tasks > 1 {
 		return usage("a worker of a sweep has one node: leave nodes and ntasks out, --workers submits more")
 	}
@@ -203,4 +219,20 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int)
 	}
 	p.coreHours = hours
 	return p, nil
+}
+
+// placeRows are how the tasks of a sweep are contained, and why its last worker could run
+// none of them.
+func placeRows(s *sweep.Sweep) (rows [][2]string) {
+	p := s.Spec.Worker
+	if p == nil {
+		return nil
+	}
+	if p.Level != jobs.LevelNone {
+		rows = append(rows, [2]string{"backend", p.Backend + " (containment: " + p.Containment() + "), one container for all tasks of a worker"})
+	}
+	if why := s.LastTrouble(); why != "" {
+		rows = append(rows, [2]string{"last worker", jobs.Printable(why)})
+	}
+	return rows
 }

@@ -152,6 +152,7 @@ sweep's own records, and asks no scheduler.
 					rows = append(rows, [2]string{"left", left.String()})
 				}
 			}
+			rows = append(rows, placeRows(s)...)
 			rows = append(rows, [2]string{"workers", fmt.Sprint(alive)}, [2]string{"directory", s.Dir})
 			for _, d := range f.Damaged() {
 				rows = append(rows, [2]string{"damaged", d})

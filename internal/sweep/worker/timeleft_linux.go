@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/sys/lease"
+	"berth/jobs"
 )
 
 // about is worker.json.
@@ -15,6 +16,16 @@ type about struct {
 	lease.Process
 	Job  string    `json:"job,omitempty"`
 	Ends time.Time `json:"ends,omitzero"`
+	// Place is how its tasks are contained, all of them by one container.
+	Place string `json:"tasks_share,omitempty"`
+}
+
+// placeOf names the container that all tasks of a worker share; "" is none.
+func placeOf(p *jobs.Place) string {
+	if !contained(p) {
+		return ""
+	}
+	return "one container (" + p.Backend + ": " + p.Containment() + ")"
 }
 
 // errTime is that the job of the worker is about to be ended.

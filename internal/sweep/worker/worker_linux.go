@@ -67,6 +67,7 @@ type worker struct {
 	env     []string
 	done    atomic.Int64
 	room    *room
+	box     *box // nil is none: tasks have the rights of the worker
 	times   times
 	stops   time.Time  // when it ends what still runs; zero is never
 	failed  chan error // why it cannot go on
@@ -109,7 +110,7 @@ func Run(ctx context.Context, c Config) error {
 	self := lease.Self()
 	w.stops = stopAt(time.Now(), c.Ends)
 	w.room = newRoom(c.Sweep.Spec.Worker)
-	if err := w.record(claims.WorkerFile, about{self, c.Job, c.Ends}); err != nil {
+	if err := w.record(claims.WorkerFile, about{Process: self, Job: c.Job, Ends: c.Ends, Place: placeOf(c.Sweep.Spec.Worker)}); err != nil {
 		return err
 	}
 	if err := store.Beat(w.dir, 0, time.Now()); err != nil {
@@ -120,6 +121,16 @@ func Run(ctx context.Context, c Config) error {
 	}
 	watch := &claims.Watcher{Dir: c.Sweep.WorkerDir, Me: self, Patience: lease.PatienceFor(c.Beat)}
 	w.board = claims.New(c.Sweep.Round(), w.me, watch.Gone)
+	if p := c.Sweep.Spec.Worker; contained(p) {
+		if w.box, err = openBox(ctx, w.dir, *p, c.Job); err != nil {
+			err = fmt.Errorf("open the container of the worker: %w", err)
+			return errors.Join(err, w.journal.Close(), w.record(claims.EndFile, map[string]any{"version": 1, "why": err.Error(), "time": time.Now().UTC()}))
+		}
+		defer w.box.close(w.Log)
+		c.Env = nil // what is the container's own is its own
+	} else if p != nil {
+		c.Env = append(c.Env[:len(c.Env):len(c.Env)], p.Env...)
+	}
 	w.env = append(c.Env[:len(c.Env):len(c.Env)], "BERTH_SWEEP="+c.Sweep.Spec.Name)
 	return w.work(ctx)
 }
@@ -459,6 +470,11 @@ func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
 	}
 	out := &keeper{w: w.journal, task: r.Task, generation: r.Generation}
 	end, err := w.start(ctx, q, t, out)
+	if errors.Is(err, errBox) {
+		t.batch.dropped.Store(true)
+		w.fail(err)
+		return nil // whoever has it next finds a start without an end
+	}
 	r.Kind, r.Took = journal.End, time.Since(r.Began)
 	if err != nil {
 		r.State, r.Code = journal.NoStart, 126
@@ -506,12 +522,16 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	if err != nil {
 		return run.QuickEnd{}, err
 	}
-	path, err := w.program(argv[0])
-	if err != nil {
+	c := run.QuickCmd{Argv: argv, Env: append(w.env[:len(w.env):len(w.env)], t.Env()...), Limit: w.Sweep.Spec.Limit, Grace: grace, Output: out.add}
+	if w.box != nil {
+		c.Dir = w.Sweep.Spec.Worker.Dir
+		return w.box.run(ctx, c)
+	}
+	c.Dir = w.Sweep.Spec.Workdir
+	if c.Path, err = w.program(argv[0]); err != nil {
 		return run.QuickEnd{}, err
 	}
-	env := append(w.env[:len(w.env):len(w.env)], t.Env()...)
-	return q.Run(ctx, run.QuickCmd{Path: path, Argv: argv, Env: env, Dir: w.Sweep.Spec.Workdir, Limit: w.Sweep.Spec.Limit, Grace: grace, Output: out.add})
+	return q.Run(ctx, c)
 }
 
 // program finds a program by PATH, once.
