@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -184,18 +185,18 @@ func (e *Engine) sweepHandles(ctx context.Context, dir string) (map[string][]job
 	for _, d := range dirs {
 		var h jobs.Handle
 		var i sweepIntent
-		err := readJSON(filepath.Join(d, sweepHandle), &h)
-		switch {
+		noIntent := readJSON(filepath.Join(d, sweepJob), &i) // of older versions there is none
+		if noIntent != nil && !errors.Is(noIntent, fs.ErrNotExist) {
+			return nil, noIntent
+		}
+		switch err := readJSON(filepath.Join(d, sweepHandle), &h); {
 		case err == nil:
-			known[h.Scheduler] = append(known[h.Scheduler], h)
-			continue
+			name := cmp.Or(i.Scheduler, h.Scheduler)
+			known[name] = append(known[name], h)
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, err
-		}
-		if err := readJSON(filepath.Join(d, sweepJob), &i); err == nil {
+		case noIntent == nil:
 			lost[i.Scheduler] = append(lost[i.Scheduler], i)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
 		}
 	}
 	for name, all := range lost {

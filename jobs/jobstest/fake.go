@@ -25,6 +25,8 @@ type FakeScheduler struct {
 	Queries error
 	// Forgets makes Status leave out jobs that are over.
 	Forgets bool
+	// Left is what Room answers.
+	Left jobs.Room
 	// Health is what Check answers; empty is healthy.
 	Health jobs.Health
 
@@ -266,9 +268,11 @@ func (*FakeScheduler) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error
 	return jobs.Most{}, nil
 }
 
-// Room knows no bound.
-func (*FakeScheduler) Room(context.Context, jobs.SlurmOptions, string) (jobs.Room, error) {
-	return jobs.Room{}, nil
+// Room answers Left.
+func (f *FakeScheduler) Room(context.Context, jobs.SlurmOptions, string) (jobs.Room, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Left, f.Queries
 }
 
 // Forecast knows no other way.
