@@ -38,6 +38,7 @@ const boxDir = "container"
 const (
 	boxLife = time.Minute      // for which it stays without a worker
 	boxPing = 10 * time.Second // between two signs of life to it
+	boxTold = 2 * time.Second  // between the ends of two processes of a job
 )
 
 // contained tells whether the worker's tasks run in a container.
@@ -139,6 +140,17 @@ func (b *box) run(ctx context.Context, c run.QuickCmd) (end run.QuickEnd, err er
 // errBox is that a task's end is not known, because the container has ended under it.
 // It is a death of the worker, for which the task may be to blame.
 var errBox = errors.New("the container of the worker has ended")
+
+// told tells whether the container has ended because all of the worker's job is to: its
+// processes are told so one by one. Then no task is to blame.
+func told(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return !errors.Is(context.Cause(ctx), errBox)
+	case <-time.After(boxTold):
+		return false
+	}
+}
 
 type writer func([]byte) error
 

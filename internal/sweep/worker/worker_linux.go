@@ -472,8 +472,11 @@ func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
 	end, err := w.start(ctx, q, t, out)
 	if errors.Is(err, errBox) {
 		t.batch.dropped.Store(true)
-		w.fail(err)
-		return nil // whoever has it next finds a start without an end
+		if !told(ctx) {
+			w.fail(err)
+			return nil // whoever has it next finds a start without an end
+		}
+		end.Stopped, err = true, nil
 	}
 	r.Kind, r.Took = journal.End, time.Since(r.Began)
 	if err != nil {
