@@ -126,7 +126,7 @@ func (b *box) run(ctx context.Context, c run.QuickCmd) (end run.QuickEnd, err er
 	switch {
 	case err != nil:
 		return end, fmt.Errorf("%w: %w", errBox, err)
-	case res.Unpinged:
+	case res.Unpinged || res.Exit.Signal != 0 && !end.Stopped && !res.TimedOut && b.ending(ctx):
 		return end, errBox
 	case !res.Exit.Started && res.Exit.Code == 127:
 		return end, fmt.Errorf("%s: %w", cmp.Or(res.Exit.Error, "the program was not found"), os.ErrNotExist)
@@ -135,6 +135,12 @@ func (b *box) run(ctx context.Context, c run.QuickCmd) (end run.QuickEnd, err er
 	}
 	end.Exit, end.Memory, end.TimedOut, end.Err = res.Exit, int64(res.MaxRSS), res.TimedOut, res.Output
 	return end, nil
+}
+
+// ending tells whether the container takes nothing more: it may be what has ended a task.
+func (b *box) ending(ctx context.Context) bool {
+	_, err := b.session.Stat(context.WithoutCancel(ctx), "", "/")
+	return errors.Is(err, session.ErrAgain) || errors.Is(err, session.ErrGuestGone) || jobs.KindOf(err) == jobs.KindAgain
 }
 
 // errBox is that a task's end is not known, because the container has ended under it.
