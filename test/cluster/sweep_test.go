@@ -110,3 +110,21 @@ func TestSweepCancel(t *testing.T) {
 	s.want(t, "export BERTH_HOME="+d+"/state; berth sweep status many | grep -q 'state.cancelled'", 0)
 	s.quiet(t)
 }
+
+// The tasks of each worker share a container, which sees nothing of the sweep's records,
+// and of which nothing is left.
+func TestSweepContainer(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.dir(t)
+	home := "export BERTH_HOME=" + d + "/state; cd " + d + "; "
+	s.want(t, home+fmt.Sprintf("seq 20 | berth sweep run --scheduler slurm --image %s --workers 2 --cpus 2 --memory 1GiB --time 10m --network none --name boxed --rows - -- %s", s.image,
+		quote(`test ! -e `+d+`/state && test ! -e `+d+` && echo {line} in $(ls /sys/class/net)`)), 0, "sweep boxed: 20 ok")
+	if out := s.ok(t, home+"berth sweep logs boxed 20"); out != "20 in lo" {
+		t.Errorf("%q", out)
+	}
+	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/worker.json"); strings.Count(out, `"tasks_share":"one container (singularity: `) != 2 {
+		t.Error(out)
+	}
+	s.quiet(t)
+}
