@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,61 +16,275 @@ import (
 	"berth/jobs/store"
 )
 
-// sweepScript and sweepHandle are files of a worker's submission.
+// Files of a submission of a sweep's workers.
 const (
+	sweepJob    = "job.json" // before the scheduler hears of it
 	sweepScript = "script.sh"
 	sweepHandle = "submitted.json"
 )
 
-// BeginSweepWorker submits a worker of the sweep in dir to this machine's queue, with
-// so many CPUs. What it is called tells it from the sweep's other ones.
-func (e *Engine) BeginSweepWorker(ctx context.Context, dir, id, name string, cpus int) (jobs.Handle, error) {
-	site, err := sitefile.Read()
-	if err == nil {
-		err = site.Hold(&jobs.Place{Backend: jobs.BackendBare, Level: jobs.LevelNone, Resources: jobs.Resources{CPUs: cpus}}, false)
-	}
+// sweepIntent is job.json.
+type sweepIntent struct {
+	Version   int    `json:"version"`
+	Scheduler string `json:"scheduler"`
+	Name      string `json:"name"` // by which it is looked for where the answer was lost
+	Elements  int    `json:"elements,omitempty"`
+}
+
+// SweepJobs are the jobs in which the workers of a sweep run.
+type SweepJobs struct {
+	Dir, ID, Name string // of the sweep
+	// Place is where, and with what, each of them runs, as it was planned.
+	Place jobs.Place
+	// Workers is how many there are to be, of which AtOnce run at a time; 0 is all.
+	// In the queue of this machine there is one.
+	Workers, AtOnce int
+}
+
+// SweepArrays settles in how many launches the workers are submitted, and how many
+// each one has. Where the user may submit fewer, why says what bounds them.
+func (e *Engine) SweepArrays(ctx context.Context, j SweepJobs) (sizes []int, why string, err error) {
+	sc, err := e.scheduler(j.Place.Scheduler)
 	if err != nil {
-		return jobs.Handle{}, err
+		return nil, "", err
 	}
-	sc, err := e.scheduler(jobs.SchedulerLocal)
+	cluster, ok := sc.(jobs.Cluster)
+	if !ok {
+		return []int{1}, "", nil
+	}
+	room, err := cluster.Room(ctx, j.Place.Slurm, identity().User)
 	if err != nil {
-		return jobs.Handle{}, err
+		return nil, "", err
+	}
+	n := max(j.Workers, 1)
+	if room.Why != "" && room.Jobs < n {
+		if n, why = room.Jobs, room.Why; n == 0 {
+			return nil, "", &jobs.Error{Kind: jobs.KindAgain, Msg: "no worker of the sweep can be submitted now: " + why,
+				Hint: "wait until some of your jobs have ended"}
+		}
+	}
+	most := room.Elements
+	if most == 0 {
+		most = n
+	}
+	for ; n > 0; n -= most {
+		sizes = append(sizes, min(n, most))
+	}
+	return sizes, why, nil
+}
+
+// SubmitSweep submits the workers of a sweep and returns how many the scheduler has
+// taken, and why these are fewer than were asked for. One that it takes none of is an
+// error; so is an answer that never came, after the workers were looked for by name.
+func (e *Engine) SubmitSweep(ctx context.Context, j SweepJobs) (taken int, why string, err error) {
+	if err := holdSweep(&j.Place); err != nil {
+		return 0, "", err
+	}
+	sizes, why, err := e.SweepArrays(ctx, j)
+	if err != nil {
+		return 0, "", err
+	}
+	var before []jobs.Handle
+	for i := 0; i < len(sizes); i++ {
+		l := jobs.Launch{Elements: sizes[i], AtOnce: j.AtOnce}
+		if j.AtOnce > 0 {
+			l.Behind = before // the bound is of all of them
+		}
+		h, err := e.submitWorkers(ctx, j, l)
+		switch {
+		case jobs.KindOf(err) == jobs.KindAgain && sizes[i] > 1 && why == "":
+			// Limits that are not told, such as those of a QOS.
+			why = err.Error()
+			sizes = append(sizes[:i:i], sizes[i]/2)
+			i--
+		case jobs.KindOf(err) == jobs.KindAgain && taken > 0:
+			return taken, err.Error(), nil
+		case err != nil:
+			return taken, why, err
+		default:
+			taken += sizes[i]
+			before = []jobs.Handle{h}
+		}
+	}
+	return taken, why, nil
+}
+
+// submitWorkers is one launch. What it is called tells it from the sweep's other ones.
+func (e *Engine) submitWorkers(ctx context.Context, j SweepJobs, l jobs.Launch) (h jobs.Handle, err error) {
+	sc, err := e.scheduler(j.Place.Scheduler)
+	if err != nil {
+		return h, err
 	}
 	node, err := e.Node()
 	if err != nil {
-		return jobs.Handle{}, err
+		return h, err
 	}
-	at, n, err := nextJob(filepath.Join(dir, "jobs"))
+	at, n, err := nextJob(filepath.Join(j.Dir, "jobs"))
 	if err != nil {
-		return jobs.Handle{}, &jobs.Error{Kind: jobs.KindInfra, Msg: "record a worker of the sweep", Err: err}
+		return h, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the workers of the sweep", Err: err}
 	}
-	l := jobs.Launch{
-		Attempt:   id,
-		Name:      fmt.Sprintf("berth-sweep-%s-%d", jobs.Short(id), n),
-		Dir:       at,
-		Argv:      []string{node, "sweep-worker", "--sweep", dir},
-		Comment:   []string{"berth sweep " + jobs.Short(id) + ": " + name, "a worker, which runs its tasks one after the other"},
-		Resources: jobs.Resources{CPUs: cpus},
-		Identity:  identity(),
-		Env:       []string{"BERTH_HOME=" + e.Store.Home()},
+	l.Attempt, l.Name, l.Dir = j.ID, fmt.Sprintf("berth-sweep-%s-%d", jobs.Short(j.ID), n), at
+	l.Argv = []string{node, "sweep-worker", "--sweep", j.Dir}
+	l.Comment = []string{"berth sweep " + jobs.Short(j.ID) + ": " + j.Name, "a worker, which runs its tasks one after the other"}
+	l.Resources, l.Slurm, l.Profile, l.Identity = j.Place.Resources, j.Place.Slurm, j.Place.Profile, identity()
+	l.Env = []string{"BERTH_HOME=" + e.Store.Home()}
+	if !j.Place.Clustered() {
+		l.Elements, l.AtOnce = 0, 0
+	} else {
+		l.Requeue = true // it is another worker then, and runs what is left
 	}
+	refused := true
+	defer func() {
+		if err != nil && refused {
+			_ = disk.RemoveTree(at) // the scheduler has nothing
+		}
+	}()
 	script, err := sc.Render(l)
 	if err != nil {
-		return jobs.Handle{}, err
+		return h, err
 	}
-	path := filepath.Join(at, sweepScript)
-	if err := disk.Create(path, []byte(script), 0o600); err != nil {
-		return jobs.Handle{}, &jobs.Error{Kind: jobs.KindInfra, Msg: "write the script of a worker", Err: err}
+	intent, err := json.Marshal(sweepIntent{Version: 1, Scheduler: j.Place.Scheduler, Name: l.Name, Elements: l.Elements})
+	if err == nil {
+		err = disk.Create(filepath.Join(at, sweepScript), []byte(script), 0o600)
 	}
-	h, err := sc.Submit(ctx, l, path)
+	if err == nil {
+		_, err = store.CreateOnce(filepath.Join(at, sweepJob), append(intent, '\n'))
+	}
 	if err != nil {
-		return jobs.Handle{}, err
+		return h, &jobs.Error{Kind: jobs.KindInfra, Msg: "write the script of a worker", Err: err}
 	}
+	h, err = sc.Submit(ctx, l, filepath.Join(at, sweepScript))
+	if unclear(err) {
+		h, err = e.resolveUnclear(ctx, sc, l.Name, err)
+		h.Elements = l.Elements
+	}
+	if refused = !unclear(err); err != nil {
+		if !refused {
+			err = &jobs.Error{Kind: jobs.KindUnclear, Msg: "workers of sweep " + jobs.Short(j.ID) + " may or may not have been submitted", Err: err,
+				Hint: "berth sweep status " + jobs.Short(j.ID) + " shows whether some run; berth sweep cancel ends them, whether they run or wait"}
+		}
+		return h, err
+	}
+	refused = false
 	data, err := json.MarshalIndent(h, "", "  ")
 	if err == nil {
 		_, err = store.CreateOnce(filepath.Join(at, sweepHandle), append(data, '\n'))
 	}
 	return h, err
+}
+
+// sweepHandles are the submissions of the sweep in dir, by their schedulers. One whose
+// answer was lost is looked for by its name.
+func (e *Engine) sweepHandles(ctx context.Context, dir string) (map[string][]jobs.Handle, error) {
+	dirs, err := filepath.Glob(filepath.Join(dir, "jobs", "[0-9]*"))
+	if err != nil {
+		return nil, err
+	}
+	known := map[string][]jobs.Handle{}
+	lost := map[string][]sweepIntent{}
+	for _, d := range dirs {
+		var h jobs.Handle
+		var i sweepIntent
+		noIntent := readJSON(filepath.Join(d, sweepJob), &i) // of older versions there is none
+		if noIntent != nil && !errors.Is(noIntent, fs.ErrNotExist) {
+			return nil, noIntent
+		}
+		switch err := readJSON(filepath.Join(d, sweepHandle), &h); {
+		case err == nil:
+			name := cmp.Or(i.Scheduler, h.Scheduler)
+			known[name] = append(known[name], h)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		case noIntent == nil:
+			lost[i.Scheduler] = append(lost[i.Scheduler], i)
+		}
+	}
+	for name, all := range lost {
+		sc, err := e.scheduler(name)
+		if err != nil {
+			return nil, err
+		}
+		names := make([]string, len(all))
+		for i := range all {
+			names[i] = all[i].Name
+		}
+		found, err := sc.Find(ctx, names)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range all {
+			if h, ok := found[i.Name]; ok {
+				h.Elements = i.Elements
+				known[name] = append(known[name], h)
+			}
+		}
+	}
+	return known, nil
+}
+
+func readJSON(path string, v any) error {
+	b, err := disk.ReadRegular(path, 1<<20)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the record " + path + " cannot be read", Err: err}
+	}
+	return nil
+}
+
+// SweepWorkers counts the workers of the sweep in dir that have not ended by the word of
+// their scheduler, and the submissions of which none runs yet.
+func (e *Engine) SweepWorkers(ctx context.Context, dir string) (left, waiting int, err error) {
+	all, err := e.sweepHandles(ctx, dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	for name, handles := range all {
+		sc, err := e.scheduler(name)
+		if err != nil {
+			return 0, 0, err
+		}
+		known, err := sc.Status(ctx, handles)
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, st := range known {
+			if !st.State.Final() {
+				left += max(st.Elements, 1)
+			}
+			if st.State == jobs.StatePending {
+				waiting++
+			}
+		}
+	}
+	return left, waiting, nil
+}
+
+// CancelSweep ends the jobs of the sweep in dir that a cluster has, waiting or running.
+// Those of this machine end by the sweep's own record.
+func (e *Engine) CancelSweep(ctx context.Context, dir string) error {
+	all, err := e.sweepHandles(ctx, dir)
+	for name, handles := range all {
+		if !jobs.IsCluster(name) {
+			continue
+		}
+		sc, serr := e.scheduler(name)
+		if serr == nil {
+			serr = sc.Cancel(ctx, handles)
+		}
+		err = errors.Join(err, serr)
+	}
+	return err
+}
+
+// holdSweep refuses workers of a sweep that the site does not allow.
+func holdSweep(p *jobs.Place) error {
+	site, err := sitefile.Read()
+	if err != nil {
+		return err
+	}
+	return site.Hold(p, false)
 }
 
 // nextJob makes the directory of the next submission.
@@ -87,34 +302,4 @@ func nextJob(parent string) (dir string, n int, err error) {
 			return dir, n, err
 		}
 	}
-}
-
-// SweepWorkers counts the workers of the sweep in dir that its scheduler has, waiting or
-// running.
-func (e *Engine) SweepWorkers(ctx context.Context, dir string) (int, error) {
-	sc, err := e.scheduler(jobs.SchedulerLocal)
-	if err != nil {
-		return 0, err
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "jobs", "*", sweepHandle))
-	if err != nil {
-		return 0, err
-	}
-	var all []jobs.Handle
-	for _, f := range files {
-		b, err := disk.ReadRegular(f, 1<<20)
-		if err != nil {
-			return 0, err
-		}
-		var h jobs.Handle
-		if err := json.Unmarshal(b, &h); err != nil {
-			return 0, &jobs.Error{Kind: jobs.KindInfra, Msg: "the record " + f + " cannot be read", Err: err}
-		}
-		all = append(all, h)
-	}
-	if len(all) == 0 {
-		return 0, nil
-	}
-	known, err := sc.Status(ctx, all)
-	return len(known), err
 }

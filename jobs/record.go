@@ -13,6 +13,7 @@ type Handle struct {
 	NativeID  string          `json:"native_id"` // Slurm's job id; the local queue's entry
 	Name      string          `json:"name"`      // [JobName]
 	Cluster   string          `json:"cluster,omitempty"`
+	Elements  int             `json:"elements,omitempty"` // as of [Launch]: the handle is of all, and they are known by its name
 	Opaque    json.RawMessage `json:"opaque,omitempty"`
 }
 

@@ -65,6 +65,18 @@ type Launch struct {
 	// Log is the file in Dir that takes what the script writes; "" is
 	// [SchedulerLog].
 	Log string
+	// Elements are jobs that are alike, started by one call, of which AtOnce run at a
+	// time; 0 of these is all of them. 0 elements are one job that stands alone. Each
+	// has a log of its own. Only a [Cluster] has them, of the most that
+	// [Cluster.Room] tells.
+	Elements, AtOnce int
+}
+
+// Room is how many jobs a user may still submit.
+type Room struct {
+	Elements int    // of one launch; 0 is no bound that is known
+	Jobs     int    // beside those that have not ended, where Why is not ""
+	Why      string // what bounds Jobs
 }
 
 // Identity is whom a job runs as; the script writes it out because batch jobs
@@ -87,6 +99,7 @@ type Status struct {
 	Held        bool   // it waits, and does not start until the user or the site acts
 	Paused      bool   // it runs, and nothing in it goes on: it is suspended
 	Ending      bool   // it runs, and is about to end
+	Elements    int    // of a handle of several: how many have not ended; those that wait may count as one
 	Node        string
 	Start       time.Time // expected or real; zero when unknown
 	Code        int
@@ -157,6 +170,9 @@ type Cluster interface {
 	Show(h Handle) string
 	// Most returns what a job with these options can ask for at most.
 	Most(ctx context.Context, o SlurmOptions) (Most, error)
+	// Room returns how many elements a launch of this user's may have, and how many
+	// more jobs.
+	Room(ctx context.Context, o SlurmOptions, user string) (Room, error)
 	// Forecast tries a job that waits, as st says, in a few ways without submitting
 	// it, first as it is. It tries nothing where the answer would be of no use: a
 	// job that is held, or waits for another.

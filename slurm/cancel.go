@@ -24,6 +24,14 @@ func (s *Scheduler) Cancel(ctx context.Context, handles []jobs.Handle) error {
 		pick(alive, onCluster(handles, cluster), rows)
 		var ids []string
 		for _, h := range onCluster(handles, cluster) {
+			if h.Elements > 0 {
+				for _, r := range rows {
+					if r.name == h.Name && !r.status.State.Final() {
+						ids = append(ids, r.id)
+					}
+				}
+				continue
+			}
 			// A state word that is not known may be a live job's.
 			if st, ok := alive[h.Name]; ok && !st.State.Final() {
 				ids = append(ids, h.NativeID)

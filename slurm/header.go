@@ -39,7 +39,7 @@ type option struct{ name, value string }
 
 // needed are options without which berth does not work; a profile may not
 // forbid them.
-var needed = []string{"job-name", "chdir", "export"}
+var needed = []string{"job-name", "chdir", "export", "array"}
 
 func header(l jobs.Launch) ([]string, error) {
 	if l.Name == "" || strings.Trim(l.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
@@ -73,14 +73,23 @@ func header(l jobs.Launch) ([]string, error) {
 		{"job-name", l.Name},
 		{"comment", "berth:" + l.Attempt},
 		{"chdir", l.Dir},
-		{"output", logPattern(path.Join(l.Dir, cmp.Or(l.Log, jobs.SchedulerLog)))},
+		{"output", logOf(l)},
 		{"open-mode", "append"},
 		{requeue(l), ""},
-		// Two submissions of one attempt never run side by side.
-		{"dependency", "singleton" + behind(l) + dependency},
-		{"kill-on-invalid-dep", "yes"},
-		{"export", exportValue(l.Profile.Versions.Slurm)},
 	}
+	held := behind(l) + dependency
+	if l.Elements > 0 {
+		// Elements share a name, which singleton lets run one by one.
+		opts = append(opts, option{"array", array(l)})
+		held = strings.TrimPrefix(held, ",")
+	} else {
+		// Two submissions of one attempt never run side by side.
+		held = "singleton" + held
+	}
+	if held != "" {
+		opts = append(opts, option{"dependency", held}, option{"kill-on-invalid-dep", "yes"})
+	}
+	opts = append(opts, option{"export", exportValue(l.Profile.Versions.Slurm)})
 	if l.Warn > 0 {
 		opts = append(opts, option{"signal", signal(l.Warn)})
 	}
@@ -119,6 +128,26 @@ func header(l jobs.Launch) ([]string, error) {
 		}
 	}
 	return lines, nil
+}
+
+// logOf is where the log of a job goes, and those of several elements beside each
+// other, by their numbers.
+func logOf(l jobs.Launch) string {
+	name := cmp.Or(l.Log, jobs.SchedulerLog)
+	if l.Elements == 0 {
+		return logPattern(path.Join(l.Dir, name))
+	}
+	end := path.Ext(name)
+	return logPattern(path.Join(l.Dir, strings.TrimSuffix(name, end))) + "-%a" + end
+}
+
+// array numbers the elements, and bounds how many run at a time.
+func array(l jobs.Launch) string {
+	s := "1-" + strconv.Itoa(l.Elements)
+	if l.AtOnce > 0 && l.AtOnce < l.Elements {
+		s += "%" + strconv.Itoa(l.AtOnce)
+	}
+	return s
 }
 
 // behind holds the job back until others have ended. Not afterok: what ended

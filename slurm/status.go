@@ -51,6 +51,9 @@ func (s *Scheduler) Status(ctx context.Context, handles []jobs.Handle) (map[stri
 			gone = pick(answer, wanted, rows)
 		}
 		ended := cancelled(answer, wanted)
+		// What became of each element stands in its own records.
+		several := func(h jobs.Handle) bool { return h.Elements > 0 }
+		gone, ended = slices.DeleteFunc(gone, several), slices.DeleteFunc(ended, several)
 		if len(gone)+len(ended) == 0 {
 			continue
 		}
@@ -110,13 +113,47 @@ func pick(answer map[string]jobs.Status, wanted []jobs.Handle, rows []row) (miss
 		byID[r.id+" "+r.name] = r
 	}
 	for _, h := range wanted {
-		if r, ok := byID[h.NativeID+" "+h.Name]; ok {
+		r, ok := byID[h.NativeID+" "+h.Name]
+		if h.Elements > 0 {
+			r, ok = together(rows, h.Name)
+		}
+		if ok {
 			answer[h.Name] = r.status
 		} else {
 			missing = append(missing, h)
 		}
 	}
 	return missing
+}
+
+// together is the row that speaks for all elements of a name: one that runs, else one
+// that waits, else one that has ended. Each element that runs has an id of its own, and
+// all that wait have one row.
+func together(rows []row, name string) (best row, ok bool) {
+	rank := func(r row) int {
+		switch {
+		case r.status.State == jobs.StateRunning:
+			return 3
+		case !r.status.State.Final():
+			return 2
+		}
+		return 1
+	}
+	most, left := 0, 0
+	for _, r := range rows {
+		if r.name != name {
+			continue
+		}
+		n := rank(r)
+		if n > 1 {
+			left++
+		}
+		if n > most {
+			best, most = r, n
+		}
+	}
+	best.status.Elements = left
+	return best, most > 0
 }
 
 // Find looks for names in the queue, and in the accounting for those that

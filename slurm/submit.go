@@ -37,7 +37,9 @@ func (s *Scheduler) Submit(ctx context.Context, l jobs.Launch, scriptPath string
 	}
 	// An id counts whatever the exit code: a site's wrapper has one of its own.
 	if id, cluster, ok := parseSubmitted(out.stdout); ok {
-		return s.handle(l.Name, id, cluster, since), nil
+		h := s.handle(l.Name, id, cluster, since)
+		h.Elements = l.Elements
+		return h, nil
 	}
 	if err != nil {
 		return jobs.Handle{}, &jobs.Error{Kind: jobs.KindUnclear, Msg: "sbatch did not end by itself", Err: err, Hint: unclearHint}

@@ -28,6 +28,7 @@ import (
 //	no-dbd      there is no accounting
 //	forget      squeue forgets ended jobs at once
 //	end-in      seconds from the start of a job to its time limit
+//	max-submit  how many jobs a user may have, for accounting to tell
 //	refuse      what sbatch says when it refuses every job
 const clusterDir = ".cluster"
 
@@ -46,6 +47,7 @@ type batchJob struct {
 	ID, Name, State, Reason, Partition string
 	Script, Dir, Output                string
 	Start                              time.Time
+	Element, Elements                  int // of an array: its number, and how many there are; 0 is none
 	PID                                int // of the batch process
 	Code, Signal                       int
 	// After are the jobs that must have ended first. Of all that name some, only

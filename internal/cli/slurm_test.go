@@ -1,10 +1,12 @@
 package cli_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -64,6 +66,9 @@ func sbatch(args []string) int {
 		}
 		return refused()
 	}
+	if j.Elements > 0 {
+		return c.array(j)
+	}
 	err := c.change(func(jobs map[string]*batchJob) {
 		j.ID = nextID(jobs, j.Reason == "Dependency")
 		if strings.HasPrefix(j.Name, "berth-next-") && j.held(jobs) {
@@ -95,6 +100,39 @@ func sbatch(args []string) int {
 	return 0
 }
 
+// array makes a job of each element, with ids of their own, or one for all that wait.
+func (c cluster) array(j *batchJob) int {
+	first, begins := "", []string{}
+	err := c.change(func(jobs map[string]*batchJob) {
+		for n := range j.Elements {
+			one := *j
+			one.ID, one.Element = nextID(jobs, false), n+1
+			one.Output = strings.ReplaceAll(j.Output, "%a", strconv.Itoa(n+1))
+			jobs[one.ID] = &one
+			if n == 0 {
+				first = one.ID
+			}
+			if j.State != "RUNNING" {
+				return
+			}
+			begins = append(begins, one.ID)
+		}
+	})
+	for _, id := range begins {
+		err = errors.Join(err, c.begin(id))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAKE: sbatch:", err)
+		return 112
+	}
+	if _, ok := c.order("silent"); ok {
+		fmt.Fprintln(os.Stderr, "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
+		return refused()
+	}
+	fmt.Println(first)
+	return 0
+}
+
 // refused is sbatch's exit code for its own errors.
 func refused() int {
 	if os.Getenv("SLURM_EXIT_ERROR") == "94" {
@@ -121,6 +159,10 @@ func readScript(file string) (*batchJob, string) {
 			j.Dir = value
 		case "output":
 			j.Output = strings.ReplaceAll(value, "%%", "%")
+		case "array":
+			if _, err := fmt.Sscanf(value, "1-%d", &j.Elements); err != nil || j.Elements > 1000 {
+				return nil, "sbatch: error: Batch job submission failed: Invalid job array specification"
+			}
 		case "partition":
 			j.Partition = value
 		case "account":
@@ -343,8 +385,10 @@ func sinfo(args []string) int {
 }
 
 func sacctmgr(args []string) int {
+	c := theCluster()
 	if strictly("sacctmgr", args, []string{"-nP", "show", "assoc", "*", "format=Account,Partition,MaxJobs,MaxSubmitJobs,QOS"}) {
-		fmt.Println("physics||||normal|")
+		limit, _ := c.order("max-submit")
+		fmt.Printf("physics|||%s|normal|\n", limit)
 		return 0
 	}
 	if !strictly("sacctmgr", args, []string{"-nP", "show", "assoc", "*", "format=account"}) {

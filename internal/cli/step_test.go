@@ -42,7 +42,7 @@ func slurmstepd(args []string) int {
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"),
 		"SLURM_JOB_ID=" + id, "SLURM_JOB_NAME=" + j.Name, "SLURM_CPUS_ON_NODE=1", "SLURM_JOB_NUM_NODES=1", "SLURM_JOB_PARTITION=" + j.Partition,
 		"SLURM_JOB_START_TIME=" + strconv.FormatInt(start.Unix(), 10), "SLURM_JOB_END_TIME=" + strconv.FormatInt(start.Add(limit).Unix(), 10),
-		"SLURM_EXIT_ERROR=94", "APPTAINER_BINDPATH=/site", "SINGULARITYENV_TOKEN=site",
+		"SLURM_ARRAY_TASK_ID=" + strconv.Itoa(j.Element), "SLURM_EXIT_ERROR=94", "APPTAINER_BINDPATH=/site", "SINGULARITYENV_TOKEN=site",
 	}
 	if err := cmd.Start(); err != nil {
 		return 1

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"berth/engine"
@@ -25,9 +24,11 @@ const sweepExit = exitHelp + `0 ok, 2 usage, 3 no such sweep or task, 5 a record
 func (a *app) sweepCmd() *cobra.Command {
 	return group("sweep", "run many tasks from one definition: a grid, seeds, the rows of a table",
 		`A sweep is one command with parameters, and the rows that give them values
-(docs/sweeps.md). Its tasks run on this machine, several at once, without a container;
-finished ones are never run again, whatever is killed when.`,
+(docs/sweeps.md). Its tasks run inside few jobs, several at once, on this machine or in
+one array of a cluster's scheduler. Finished ones are never run again, whatever is
+killed when.`,
 		`  berth sweep run --backend local sweep.toml
+  berth sweep run --backend local --scheduler slurm --workers 8 --cpus 16 --time 2h sweep.toml
   berth sweep run --backend local --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
   ls *.pdb | berth sweep run --backend local --rows - -- ./dock {line}
   berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
@@ -40,8 +41,8 @@ finished ones are never run again, whatever is killed when.`,
 type sweepOptions struct {
 	rows, name, limit string
 	collect           string
-	backend           string
 	atOnce, most      int
+	workers           int
 	stopRate          float64
 	plan, canary      bool
 }
@@ -50,10 +51,12 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.rows, "rows", "", "rows from `FILE`: .csv with a head, .jsonl, or - for the lines of the standard input")
 	f.StringVar(&o.name, "name", "", "call the sweep `NAME` (default: of the file)")
-	f.StringVar(&o.backend, "backend", "", "`NAME` of what contains the tasks; only local, which does not: they have your own rights")
-	f.IntVar(&o.atOnce, "at-once", 0, "run `N` tasks at once (default: one for each CPU)")
+	f.IntVar(&o.atOnce, "at-once", 0, "run `N` tasks at once, of all workers together (default: as many as there are CPUs for)")
+	f.IntVar(&o.workers, "workers", 0, "on a cluster: submit `N` workers, each a job of its own that begins when there is room (default: 16, if there are tasks for them)")
 	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
 	f.StringVar(&o.collect, "collect", "", "`PATTERN` of the files in which tasks leave results, such as 'results/{lr}.json': sweep collect")
+	addKeyFlags(c, keyFlags(), sweepKeys)
+	(&taskFlags{}).addWhere(c)
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
 	f.BoolVar(&o.canary, "canary", false, "begin with the first task alone; if it does not succeed, pause the sweep")
 	f.Float64Var(&o.stopRate, "stop-on-error-rate", 0, "pause the sweep when more than this `PART` of the tasks fail, such as 0.2")
@@ -66,8 +69,12 @@ FILE is a sweep.toml (docs/sweeps.md). With --rows the command stands behind "--
 word is evaluated by the shell, several are a program and its arguments; {name} is a
 parameter of the row. All rows are checked before anything begins.
 
-Tasks run on this machine with your own rights, without a container: --backend local
-says so, or terminal.backend in the configuration.`
+All tasks of a worker share one container, which is opened as for berth run and has no
+more than its image and what --bind names: tasks see each other, and not your files.
+--backend local runs them with your own rights, where you are.
+Workers run on this machine, or in jobs of a cluster (--scheduler slurm, which is usual
+where there is one): --cpus, --memory and --time are of each worker, which runs as many
+tasks at once as it has room for.`
 
 func (a *app) sweepRunCmd() *cobra.Command {
 	var o sweepOptions
@@ -76,8 +83,10 @@ func (a *app) sweepRunCmd() *cobra.Command {
 		Long: `Submit a sweep, and watch it until every task has a result. Ctrl-C leaves it running.
 ` + sweepHelp + `
 ` + exitHelp + `0 all tasks succeeded, 1 some did not, 2 the definition or an option is
-wrong, 3 a file does not exist, 5 its workers ended before every task had a result,
-130 ctrl-C left it running, or it was cancelled.`,
+wrong or the scheduler refused its jobs, 3 a file does not exist, 5 its workers ended
+before every task had a result, or the scheduler could not be reached, 75 you may have
+no more jobs now, 78 its containment is not available, 130 ctrl-C left it running, or
+it was cancelled.`,
 		Example: "  berth sweep run --backend local sweep.toml\n  seq 100 | berth sweep run --backend local --rows - --at-once 4 -- ./simulate --seed {line}",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, s, err := a.beginSweep(cmd, &o, args)
@@ -97,7 +106,9 @@ func (a *app) sweepSubmitCmd() *cobra.Command {
 		Use: "submit [flags] FILE | submit --rows FILE [flags] -- COMMAND...", Short: "submit a sweep and return; prints its id",
 		Long: `Submit a sweep and print its id, and nothing else, on stdout.
 ` + sweepHelp + `
-` + exitHelp + `0 submitted, 2 the definition or an option is wrong, 3 a file does not exist.`,
+` + exitHelp + `0 submitted, 2 the definition or an option is wrong or the scheduler refused its jobs,
+3 a file does not exist, 5 the scheduler could not be reached, 75 you may have no more
+jobs now, 78 its containment is not available.`,
 		Example: "  berth sweep submit --backend local sweep.toml\n  berth sweep status",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, s, err := a.beginSweep(cmd, &o, args)
@@ -162,10 +173,7 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.bare(cmd, o.backend); err != nil {
-		return nil, nil, err
-	}
-	spec := sweep.Spec{Name: d.Name, Slots: o.atOnce, Created: a.now().UTC()}
+	spec := sweep.Spec{Name: d.Name, Created: a.now().UTC(), Request: d.Request}
 	if o.name != "" {
 		spec.Name = o.name
 	}
@@ -179,12 +187,17 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if err := jobs.CheckText("the name of the sweep", spec.Name); err != nil {
 		return nil, nil, err
 	}
-	if o.atOnce < 0 || o.most < 1 {
-		return nil, nil, usage("--at-once and --max-tasks are numbers above 0")
+	if o.atOnce < 0 || o.most < 1 || o.workers < 0 {
+		return nil, nil, usage("--at-once, --workers and --max-tasks are numbers above 0")
 	}
-	if spec.Slots == 0 {
-		spec.Slots = runtime.NumCPU()
+	e, err := a.engine()
+	if err != nil {
+		return nil, nil, err
 	}
+	if err := a.placeSweep(cmd, e, o, &spec); err != nil {
+		return nil, nil, err
+	}
+	d.Worker = spec.Worker.Resources
 	if o.limit != "" {
 		if spec.Limit, err = jobs.ParseDuration(o.limit); err != nil {
 			return nil, nil, usage("--task-time: %v", err)
@@ -196,53 +209,28 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	}
 	d.Most = o.most
 	if o.plan {
-		return nil, nil, a.planSweep(d, spec)
+		return nil, nil, a.planSweep(cmd.Context(), e, d, spec)
 	}
 	root, err := sweepRoot()
-	if err != nil {
-		return nil, nil, err
-	}
-	e, err := a.engine()
 	if err != nil {
 		return nil, nil, err
 	}
 	if spec.ID, err = ids.New(); err != nil {
 		return nil, nil, err
 	}
-	s, err := sweep.Create(root, spec, 1, text, func(add func(define.Task) error) error { return d.Tasks(nil, add) })
+	s, err := sweep.Create(root, spec, spec.Workers, text, func(add func(define.Task) error) error { return d.Tasks(nil, add) })
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.beginWorker(cmd.Context(), e, s); err != nil {
+	if err := a.beginWorkers(cmd.Context(), e, s, 0); err != nil {
 		a.say("the sweep %s is recorded, and runs with: berth sweep resume %s", s.Spec.Name, jobs.Short(s.Spec.ID))
 		return nil, nil, err
 	}
 	return e, s, nil
 }
 
-// bare refuses a sweep whose user has not said that its tasks run without a container.
-func (a *app) bare(cmd *cobra.Command, backend string) error {
-	if backend == "" {
-		cfg, err := a.config(cmd)
-		if err != nil {
-			return err
-		}
-		backend, _ = cfg.Get("terminal.backend").V.(string)
-	}
-	if can := jobs.CapabilitiesOf(backend); can.Bare && !can.OtherHost {
-		return nil
-	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: "sweeps run their tasks without a container in this version of berth, and the backend is " + backend,
-		Hint: "--backend local, where they may have your own rights; contained, each as a job: berth submit"}
-}
-
-func (a *app) beginWorker(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
-	_, err := e.BeginSweepWorker(ctx, s.Dir, s.Spec.ID, s.Spec.Name, min(s.Spec.Slots, runtime.NumCPU()))
-	return err
-}
-
 // planSweep counts the tasks and says what they would take.
-func (a *app) planSweep(d *define.Sweep, spec sweep.Spec) error {
+func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, spec sweep.Spec) error {
 	tasks, size := 0, int64(0)
 	var first define.Task
 	if err := d.Tasks(nil, func(t define.Task) error {
@@ -261,20 +249,31 @@ func (a *app) planSweep(d *define.Sweep, spec sweep.Spec) error {
 	if err != nil {
 		return err
 	}
-	batch := sweep.BatchOf(tasks, 1)
+	p, err := planJobs(ctx, e, spec, tasks)
+	if err != nil {
+		return err
+	}
+	batch := sweep.BatchOf(tasks, spec.Workers)
 	batches := (tasks + batch - 1) / batch
-	files := sweep.Files + 8 + 2*batches
+	files := sweep.Files + 3*len(p.sizes) + 6*p.workers + 2*batches
 	size += int64(tasks) * (2*journal.Size + 8)
 	if a.json {
-		return a.printJSON(map[string]any{"name": spec.Name, "tasks": tasks, "at_once": spec.Slots, "batch": batch,
-			"jobs": 1, "files": files, "bytes": size, "first": argv})
+		return a.printJSON(map[string]any{"name": spec.Name, "tasks": tasks, "at_once": p.atOnce, "batch": batch,
+			"jobs": len(p.sizes), "workers": p.workers, "calls": p.calls, "core_hours": p.coreHours, "files": files, "bytes": size, "first": argv})
 	}
-	return a.rows([][2]string{
-		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(spec.Slots)},
-		{"jobs", "1, in the queue of this machine"}, {"batches", fmt.Sprintf("%d of %s", batches, plural(batch, "task"))},
+	rows := [][2]string{
+		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(p.atOnce)},
+		{"jobs", p.text}, {"batches", fmt.Sprintf("%d of %s", batches, plural(batch, "task"))},
 		{"files", fmt.Sprintf("%d at most, and one for each 256MiB of output", files)},
 		{"disk", fmt.Sprintf("%d MiB, and what tasks write", jobs.Bytes(size).MiB())},
-	})
+	}
+	if p.calls > 0 {
+		rows = append(rows, [2]string{"calls", fmt.Sprintf("%d of the scheduler's programs", p.calls)})
+	}
+	if p.coreHours > 0 {
+		rows = append(rows, [2]string{"core-hours", fmt.Sprintf("%.1f at most", p.coreHours)})
+	}
+	return a.rows(rows)
 }
 
 // sweepPace is how often a sweep that is watched is looked at.
@@ -283,7 +282,8 @@ const sweepPace = 300 * time.Millisecond
 // watchSweep shows a sweep to its end.
 func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
 	short := jobs.Short(s.Spec.ID)
-	a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, short, plural(s.Spec.Tasks, "task"), s.Spec.Slots)
+	a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, short, plural(s.Spec.Tasks, "task"), atOnce(&s.Spec, s.Spec.Tasks))
+	ctx = jobs.WithPatience(ctx)
 	lost := 0
 	for {
 		f, err := s.Fold()
@@ -294,7 +294,7 @@ func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 			a.overwrite(sweepLine(s, f, a.now()))
 		}
 		if f.Left() > 0 {
-			n, err := e.SweepWorkers(ctx, s.Dir)
+			n, _, err := e.SweepWorkers(ctx, s.Dir)
 			if err == nil && n == 0 {
 				lost++ // its last words may be newer than the look at them
 			}

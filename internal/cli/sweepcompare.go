@@ -85,6 +85,22 @@ time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
 
 func figure(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }
 
+// bare refuses a replay whose user has not said that the task runs without a container.
+func (a *app) bare(cmd *cobra.Command, backend string) error {
+	if backend == "" {
+		cfg, err := a.config(cmd)
+		if err != nil {
+			return err
+		}
+		backend, _ = cfg.Get("terminal.backend").V.(string)
+	}
+	if can := jobs.CapabilitiesOf(backend); can.Bare && !can.OtherHost {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "replay runs the task without a container in this version of berth, and the backend is " + backend,
+		Hint: "--backend local, where it may have your own rights"}
+}
+
 func (a *app) sweepReplayCmd() *cobra.Command {
 	var backend string
 	c := &cobra.Command{
@@ -179,6 +195,9 @@ terminal.backend in the configuration.
 // notTheSame says what a task that is replayed does not find as it was.
 func notTheSame(l *look.Look, r look.Row) []string {
 	out := []string{"variables of the environment are those of this shell", "files that it reads may have been changed since, by other tasks too"}
+	if p := l.Sweep.Spec.Worker; p != nil && p.Level != jobs.LevelNone {
+		out = append(out, "it ran in a container ("+p.Backend+": "+p.Containment()+"), and has none here: another image, other files")
+	}
 	if l.Sweep.Spec.Limit > 0 {
 		out = append(out, fmt.Sprintf("it is not ended after %s", l.Sweep.Spec.Limit))
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"berth/engine"
 	"berth/internal/sweep"
 	"berth/internal/sweep/define"
 	"berth/internal/sweep/journal"
@@ -153,7 +154,7 @@ func (a *app) beginRound(ctx context.Context, s *sweep.Sweep, r sweep.Round, tas
 	}
 	e, err := a.engine()
 	if err == nil {
-		err = a.beginWorker(ctx, e, s)
+		err = a.goOn(ctx, e, s)
 	}
 	if err != nil {
 		a.say("round %d of sweep %s is recorded, and runs with: berth sweep resume %s", r.Number, s.Spec.Name, short)
@@ -161,6 +162,15 @@ func (a *app) beginRound(ctx context.Context, s *sweep.Sweep, r sweep.Round, tas
 	}
 	a.say("round %d of sweep %s: %s", r.Number, s.Spec.Name, told)
 	return nil
+}
+
+// goOn submits the workers that are missing.
+func (a *app) goOn(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
+	there, err := a.stillThere(ctx, e, s)
+	if err != nil {
+		return err
+	}
+	return a.beginWorkers(ctx, e, s, there)
 }
 
 func (a *app) sweepAddCmd() *cobra.Command {
@@ -262,7 +272,8 @@ func (a *app) sweepResumeCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume [SWEEP] [FILE]", Short: "run what has no result yet, or what a changed file has",
 		Long: `Run the tasks of a sweep that have no result, after a crash, a cancellation or a pause, and
-return. What is finished is not run again; workers that still run go on.
+return. What is finished is not run again; workers that still run or wait go on, and those
+that are missing are submitted.
 
 With FILE, a sweep.toml, the sweep gets the rows that the file has now: new ones are run,
 those that are gone are withdrawn where they have no result, and finished ones stay
@@ -307,10 +318,14 @@ finished. Without SWEEP it is the newest one that has the file's name.
 			if err != nil {
 				return err
 			}
+			there, err := a.stillThere(cmd.Context(), e, s)
+			if err != nil {
+				return err
+			}
 			if err := s.Resume(); err != nil {
 				return err
 			}
-			if err := a.beginWorker(cmd.Context(), e, s); err != nil {
+			if err := a.beginWorkers(cmd.Context(), e, s, there); err != nil {
 				return err
 			}
 			a.say("sweep %s goes on: %s no result yet", s.Spec.Name, have(left))

@@ -82,7 +82,8 @@ func sweepState(s *sweep.Sweep, f *journal.Fold, alive int) string {
 		return "pausing"
 	case alive > 0:
 		return "running"
-	case f.Done() == 0 && f.Count(journal.Running) == 0:
+	}
+	if began, _, _ := f.Times(); began.IsZero() {
 		return "waiting"
 	}
 	return "stopped"
@@ -177,6 +178,7 @@ sweep's own records, and asks no scheduler.
 			for _, t := range live {
 				rows = append(rows, [2]string{fmt.Sprintf("task %d", t.Task), t.text()})
 			}
+			rows = append(rows, placeRows(s)...)
 			rows = append(rows, [2]string{"workers", fmt.Sprint(alive)}, [2]string{"directory", s.Dir})
 			for _, d := range f.Damaged() {
 				rows = append(rows, [2]string{"damaged", d})
@@ -299,17 +301,21 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 func (a *app) sweepCancelCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "cancel [SWEEP]", Short: "end a sweep; finished tasks keep their results",
-		Long: `End what runs of a sweep, and begin no more of it. Finished tasks keep their results,
-and berth sweep resume runs the others.
+		Long: `End what runs of a sweep, and begin no more of it: what waits in the queue of a cluster
+is taken out of it. Finished tasks keep their results, and berth sweep resume runs the
+others.
 ` + sweepExit,
 		Example: "  berth sweep cancel lr",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := oneSweep(args)
 			if err != nil {
 				return err
 			}
 			if err := s.Cancel(); err != nil {
+				return err
+			}
+			if err := a.cancelWorkers(cmd.Context(), s); err != nil {
 				return err
 			}
 			a.say("sweep %s is being cancelled", s.Spec.Name)

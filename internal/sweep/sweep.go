@@ -39,6 +39,15 @@ type Spec struct {
 	StopRate float64 `json:"stop_on_error_rate,omitempty"`
 	// Collect is where tasks leave results, a pattern of files below Workdir.
 	Collect string `json:"collect,omitempty"`
+	// Worker is where each worker runs, and with what. Nil is the queue of the machine
+	// that submitted it, as it was before this was recorded.
+	Worker *jobs.Place `json:"worker,omitempty"`
+	// Workers is how many jobs of a cluster are submitted, of which Together run at a
+	// time; 0 of these is all.
+	Workers  int `json:"workers,omitempty"`
+	Together int `json:"together,omitempty"`
+	// Request is what each task takes of its worker.
+	Request command.Request `json:"request,omitzero"`
 }
 
 // Sweep is a sweep's directory.

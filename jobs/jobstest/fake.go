@@ -25,6 +25,8 @@ type FakeScheduler struct {
 	Queries error
 	// Forgets makes Status leave out jobs that are over.
 	Forgets bool
+	// Left is what Room answers.
+	Left jobs.Room
 	// Health is what Check answers; empty is healthy.
 	Health jobs.Health
 
@@ -185,7 +187,7 @@ func (f *FakeScheduler) Submit(_ context.Context, l jobs.Launch, _ string) (jobs
 	f.next++
 	id := strconv.Itoa(f.next)
 	j := &fakeJob{launch: l, status: jobs.Status{State: jobs.StatePending, NativeState: "PENDING"},
-		handle: jobs.Handle{Version: 1, Scheduler: f.Name(), NativeID: id, Name: l.Name}}
+		handle: jobs.Handle{Version: 1, Scheduler: f.Name(), NativeID: id, Name: l.Name, Elements: l.Elements}}
 	f.jobs[id] = j
 	f.wake()
 	if f.LoseReplies > 0 {
@@ -264,6 +266,13 @@ func (*FakeScheduler) Show(h jobs.Handle) string { return "show job " + h.Native
 // Most knows no bound.
 func (*FakeScheduler) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error) {
 	return jobs.Most{}, nil
+}
+
+// Room answers Left.
+func (f *FakeScheduler) Room(context.Context, jobs.SlurmOptions, string) (jobs.Room, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Left, f.Queries
 }
 
 // Forecast knows no other way.

@@ -174,7 +174,11 @@ func launch(ctx context.Context, dir string, o OpenOptions) (*Report, error) {
 	}
 	env = append(env[:len(env):len(env)], o.Keys...)
 	log := filepath.Join(dir, fileLog)
-	argv := append(run.Scope(os.Getenv("USER"), env), o.Node, "keep", "--env", dir)
+	var scope []string
+	if !o.Stays {
+		scope = run.Scope(os.Getenv("USER"), env)
+	}
+	argv := append(scope, o.Node, "keep", "--env", dir)
 	p, reports, err := run.DetachTalking(argv, env, "/", log)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the environment's keeper", Err: err}

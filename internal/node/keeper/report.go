@@ -93,6 +93,9 @@ type OpenOptions struct {
 	// Env is the environment of a keeper that is started; nil is a selection
 	// of this process's, without tokens. Commands never see it.
 	Env []string
+	// Stays says that a keeper that is started belongs to the job in which this
+	// process runs, and stays among its processes.
+	Stays bool
 	// Keys are further variables of it, for the program of the backend alone.
 	Keys []string
 }

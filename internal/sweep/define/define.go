@@ -29,6 +29,8 @@ type Sweep struct {
 	TaskFile  string            // its path, or ""
 	Most      int               // tasks; 0 is [MostTasks]
 	Collect   string            // files with results, or ""
+	Request   command.Request   // of each task
+	Worker    jobs.Resources    // that no task may ask for more than; 0 is not known
 	rows      *source           // of a file or the standard input, or nil
 	factors   []factor          // that are multiplied; the first changes slowest
 	constants []Param
@@ -108,6 +110,14 @@ func Read(file string, data []byte) (*Sweep, error) {
 		}
 		r.s.where = append(r.s.where, c)
 	}
+	if v := root.Take("cpus"); v.Given() {
+		r.s.Request.CPUs, _ = text(v)
+	}
+	if v := root.Take("mem"); v.Given() {
+		r.s.Request.Memory, _ = text(v)
+	}
+	root.Synonyms("mem", "memory")
+	root.Synonyms("cpus", "cpu", "cores", "threads")
 	root.Synonyms("command", "cmd", "program", "run")
 	root.Synonyms("constants", "constant", "fixed")
 	root.Synonyms("where", "condition", "conditions", "if", "filter")

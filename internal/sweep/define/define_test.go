@@ -124,6 +124,40 @@ func rowsOf(t *testing.T, name, rows string) ([]string, error) {
 	return all, short2(dir, err)
 }
 
+// What tasks ask for is a number, or a parameter's, and is held against what a worker
+// has before anything is submitted. It is no part of their ids.
+func TestRequests(t *testing.T) {
+	for name, c := range map[string]struct{ keys, want string }{
+		"numbers":     {"cpus = 2\nmem = '4GiB'", ""},
+		"by row":      {"cpus = '{a}'\nmem = '{a}GiB'", ""},
+		"too many":    {"cpus = 8", "task 1: the task asks for 8 CPUs, and a worker has 4"},
+		"in a row":    {"mem = '{a}0GiB'", "task 1: the task asks for 10GiB of memory, and a worker has 8GiB"},
+		"no number":   {"cpus = 'many'", `task 1: cpus is "many", and must be a number from 1 on`},
+		"no size":     {"mem = 'much'", `task 1: mem is "much", and must be a size such as 4GiB`},
+		"nothing":     {"cpus = 0", `task 1: cpus is "0", and must be a number from 1 on`},
+		"no such row": {"cpus = '{b}'", `task 1: cpus "{b}" names a parameter that there is not`},
+		"another key": {"memory = '1GiB'", `sweep.toml:2: unknown key "memory": did you mean "mem"?`},
+		"a list":      {"cpus = [1]", "sweep.toml:2: cpus must be a string, a number, true or false, found a list"},
+	} {
+		s, err := Read("sweep.toml", []byte("command = ['p', '{a}']\n"+c.keys+"\n[grid]\na = [1, 2]"))
+		var ids []ID
+		if err == nil {
+			s.Worker = jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB}
+			_, ids, err = collect(s)
+		}
+		if c.want == "" {
+			plain, _ := Read("sweep.toml", []byte("command = ['p', '{a}']\n[grid]\na = [1, 2]"))
+			if _, want, _ := collect(plain); err != nil || !slices.Equal(ids, want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
 func TestRows(t *testing.T) {
 	for _, c := range []struct {
 		name, rows string

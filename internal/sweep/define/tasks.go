@@ -218,10 +218,32 @@ func (g *generator) complain(line int, err error) error {
 
 // check tells whether the task can be run as it is.
 func (g *generator) check(t Task) error {
+	if err := g.s.fits(t); err != nil {
+		return err
+	}
 	if g.s.Command == nil {
 		_, err := command.File(g.file, t)
 		return err
 	}
 	_, err := g.s.Command.Command(t)
 	return err
+}
+
+// fits tells whether a worker can have the task.
+func (s *Sweep) fits(t Task) error {
+	if s.Request == (command.Request{}) {
+		return nil
+	}
+	cpus, memory, err := s.Request.Of(t)
+	switch most := s.Worker; {
+	case err != nil:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "docs/sweeps.md, Packing"}
+	case most.CPUs > 0 && cpus > most.CPUs:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task asks for %d CPUs, and a worker has %d", cpus, most.CPUs), Hint: "--cpus gives each worker more"}
+	case most.CPUs > 0 && memory > 0 && most.Memory == 0:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task asks for memory, and how much a worker has is not said", Hint: "--memory says it, such as --memory 16GiB"}
+	case most.Memory > 0 && memory > most.Memory:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task asks for %s of memory, and a worker has %s", memory, most.Memory), Hint: "--memory gives each worker more"}
+	}
+	return nil
 }

@@ -104,7 +104,7 @@ func (w *worker) judge(t *task, r journal.Record) {
 // and the holder of its batch takes it over as that of a former holder.
 func (w *worker) canary(ctx context.Context) error {
 	w.canaries = claims.New(w.Sweep.Canary(), w.me, w.gone)
-	for pause := fastest; ctx.Err() == nil && !w.paused.Load(); pause = min(2*pause, slowest) {
+	for pause := fastest; ctx.Err() == nil && !w.paused.Load() && !w.late(time.Now()); pause = min(2*pause, slowest) {
 		h, open, err := w.canaries.Next(0)
 		if err != nil {
 			return err

@@ -10,8 +10,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
+	nodejob "berth/internal/node/batch"
 	"berth/internal/sweep"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 
@@ -33,7 +36,14 @@ func Main(args []string, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	switch err := Run(ctx, Config{Sweep: s, Env: os.Environ(), Log: say}); {
+	c := Config{Sweep: s, Env: os.Environ(), Log: say}
+	in, job := nodejob.Here(os.Getenv)
+	if c.Job = job.ID; job.ID != "" {
+		c.Ends = nodejob.End(ctx, run.Local{}, in, job)
+	} else if p := s.Spec.Worker; p != nil && p.Resources.Time > 0 {
+		c.Ends = time.Now().Add(p.Resources.Time) // the queue of a machine has no limit of its own
+	}
+	switch err := Run(ctx, c); {
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		say("%v", err)
 		return jobs.CodeAgain

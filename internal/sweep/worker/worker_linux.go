@@ -26,8 +26,10 @@ import (
 // Config says what a worker runs, and how.
 type Config struct {
 	Sweep *sweep.Sweep
-	Slots int      // tasks at once; 0 is what the sweep says
-	Env   []string // of every task
+	Slots int       // tasks at once; 0 is what the sweep says
+	Env   []string  // of every task
+	Ends  time.Time // when the scheduler ends its job; zero is not known
+	Job   string    // the scheduler's name for that; "" is none
 	Beat  time.Duration
 	Log   func(format string, args ...any) // what a person may want to know
 }
@@ -63,6 +65,10 @@ type worker struct {
 	paths   sync.Map     // programs by their names
 	env     []string
 	done    atomic.Int64
+	room    *room
+	box     *box // nil is none: tasks have the rights of the worker
+	times   times
+	stops   time.Time  // when it ends what still runs; zero is never
 	failed  chan error // why it cannot go on
 	stop    context.CancelCauseFunc
 
@@ -113,6 +119,9 @@ func Run(ctx context.Context, c Config) error {
 	if c.Log == nil {
 		c.Log = func(string, ...any) {}
 	}
+	if c.Sweep.Cancelled() || c.Sweep.Paused() != nil {
+		return nil
+	}
 	own := *c.Sweep // rounds that are made meanwhile are read
 	c.Sweep = &own
 	w := &worker{Config: c, tasks: make(chan *task, c.Sweep.Spec.Batch), ends: make(chan *batch, 64), live: map[*keeper]bool{}, failed: make(chan error, 1)}
@@ -124,7 +133,9 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("begin a worker: %w", err)
 	}
 	self := lease.Self()
-	if err := w.record(claims.WorkerFile, self); err != nil {
+	w.stops = stopAt(time.Now(), c.Ends)
+	w.room = newRoom(c.Sweep.Spec.Worker)
+	if err := w.record(claims.WorkerFile, about{Process: self, Job: c.Job, Ends: c.Ends, Place: placeOf(c.Sweep.Spec.Worker)}); err != nil {
 		return err
 	}
 	if err := store.Beat(w.dir, 0, time.Now()); err != nil {
@@ -137,6 +148,16 @@ func Run(ctx context.Context, c Config) error {
 	w.gone = watch.Gone
 	w.allowed.Store(-1)
 	w.held(time.Now())
+	if p := c.Sweep.Spec.Worker; contained(p) {
+		if w.box, err = openBox(ctx, w.dir, *p, c.Job); err != nil {
+			err = fmt.Errorf("open the container of the worker: %w", err)
+			return errors.Join(err, w.journal.Close(), w.record(claims.EndFile, map[string]any{"version": 1, "why": err.Error(), "time": time.Now().UTC()}))
+		}
+		defer w.box.close(w.Log)
+		c.Env = nil // what is the container's own is its own
+	} else if p != nil {
+		c.Env = append(c.Env[:len(c.Env):len(c.Env)], p.Env...)
+	}
 	w.env = append(c.Env[:len(c.Env):len(c.Env)], "BERTH_SWEEP="+c.Sweep.Spec.Name)
 	return w.work(ctx)
 }
@@ -158,6 +179,7 @@ func (w *worker) work(ctx context.Context) error {
 	var helpers, slots, closing sync.WaitGroup
 	helpers.Go(func() { w.beat(beside) })
 	helpers.Go(func() { w.sync(beside, ctx) })
+	helpers.Go(func() { w.end(beside) })
 	closing.Go(w.close)
 	for range w.Slots {
 		slots.Go(func() { w.slot(ctx) })
@@ -177,6 +199,9 @@ func (w *worker) work(ctx context.Context) error {
 	err = errors.Join(err, w.journal.Close())
 	if errors.Is(context.Cause(ctx), ErrFenced) {
 		return errors.Join(ErrFenced, err)
+	}
+	if errors.Is(context.Cause(ctx), errTime) {
+		w.Log("the time of its job is nearly over: what had no result was given back")
 	}
 	return errors.Join(err, w.record(claims.EndFile, map[string]any{"version": 1, "tasks": w.done.Load(), "time": time.Now().UTC()}))
 }
@@ -295,7 +320,7 @@ func (w *worker) next() (h *claims.Held, round, open int, err error) {
 // hungry waits until what was claimed will be begun within a moment, and tells whether
 // there is to be more. A claim takes some writes to a disk, which tasks do not wait for.
 func (w *worker) hungry(ctx context.Context) bool {
-	for ctx.Err() == nil && !w.paused.Load() {
+	for ctx.Err() == nil && !w.paused.Load() && !w.late(time.Now()) {
 		queued := int64(len(w.tasks))
 		if mean := w.mean.Load(); w.allowed.Load() != 0 && (queued == 0 || mean > 0 && queued*mean/int64(w.Slots) < int64(ahead)) {
 			break
@@ -305,7 +330,7 @@ func (w *worker) hungry(ctx context.Context) bool {
 		case <-time.After(ahead / 50):
 		}
 	}
-	return ctx.Err() == nil && !w.paused.Load()
+	return ctx.Err() == nil && !w.paused.Load() && !w.late(time.Now())
 }
 
 // took notes how long a task took.
@@ -315,6 +340,7 @@ func (w *worker) took(d time.Duration) {
 		mean = int64(d)
 	}
 	w.mean.Store(max(mean+(int64(d)-mean)/16, 1))
+	w.times.add(d)
 }
 
 // hand runs a batch: first what former holders have done is recorded again.
@@ -496,13 +522,16 @@ func (w *worker) slot(ctx context.Context) {
 	m := &metrics{w: w}
 	defer m.close()
 	for t := range w.tasks {
+		cpus, memory := w.room.take(w.Sweep.Spec.Request, t.Task)
 		if !w.enter(ctx) {
+			w.room.give(cpus, memory)
 			t.batch.dropped.Store(true)
 			w.ended(t.batch)
 			continue
 		}
 		err := w.run(ctx, q, m, t)
 		w.running.Add(-1)
+		w.room.give(cpus, memory)
 		if err != nil {
 			t.batch.dropped.Store(true)
 			w.fail(fmt.Errorf("record task %d: %w", t.Number, err))
@@ -513,7 +542,7 @@ func (w *worker) slot(ctx context.Context) {
 
 // run runs a task. An error is that it could not be recorded.
 func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || w.late(time.Now()) {
 		t.batch.dropped.Store(true)
 		return nil
 	}
@@ -526,6 +555,14 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) err
 	w.beginsLive(out)
 	end, err := w.start(ctx, q, t, out)
 	w.endsLive(out)
+	if errors.Is(err, errBox) {
+		t.batch.dropped.Store(true)
+		if !told(ctx) {
+			w.fail(err)
+			return nil // whoever has it next finds a start without an end
+		}
+		end.Stopped, err = true, nil
+	}
 	r.Kind, r.Took = journal.End, time.Since(r.Began)
 	if err != nil {
 		r.State, r.Code = journal.NoStart, 126
@@ -577,15 +614,19 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	if err != nil {
 		return run.QuickEnd{}, err
 	}
-	path, err := w.program(argv[0])
-	if err != nil {
+	c := run.QuickCmd{Argv: argv, Env: append(w.env[:len(w.env):len(w.env)], t.Env()...), Limit: w.Sweep.Spec.Limit, Grace: grace, Output: out.add}
+	if w.box != nil {
+		c.Dir = w.Sweep.Spec.Worker.Dir
+		return w.box.run(ctx, c)
+	}
+	c.Dir = w.Sweep.Spec.Workdir
+	if c.Path, err = w.program(argv[0]); err != nil {
 		return run.QuickEnd{}, err
 	}
-	env := append(w.env[:len(w.env):len(w.env)], t.Env()...)
 	if path := out.metrics.file(); path != "" {
-		env = append(env, MetricsVar+"="+path)
+		c.Env = append(c.Env, MetricsVar+"="+path)
 	}
-	return q.Run(ctx, run.QuickCmd{Path: path, Argv: argv, Env: env, Dir: w.Sweep.Spec.Workdir, Limit: w.Sweep.Spec.Limit, Grace: grace, Output: out.add})
+	return q.Run(ctx, c)
 }
 
 // program finds a program by PATH, once.

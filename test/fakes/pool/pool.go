@@ -230,6 +230,11 @@ func (p *Pool) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error) {
 	return jobs.Most{Memory: s.Memory, MemoryWhy: "no node has more", Time: s.Limit, TimeWhy: "the site says so"}, err
 }
 
+// Room implements [jobs.Cluster].
+func (*Pool) Room(context.Context, jobs.SlurmOptions, string) (jobs.Room, error) {
+	return jobs.Room{Elements: 1}, nil
+}
+
 // Forecast implements [jobs.Cluster]. There is always room.
 func (*Pool) Forecast(_ context.Context, st jobs.Status, _ string, _ jobs.Resources, _ jobs.SlurmOptions) ([]jobs.Forecast, error) {
 	if st.NativeState != queued || st.Reason != "" {

@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"berth/engine"
+	"berth/internal/config/task"
+	"berth/internal/sweep"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+// sweepKeys are the keys of a task file that a sweep's workers have as flags.
+var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny"}, placeKeys...)
+
+// usualWorkers is how many workers a cluster gets where that is not said.
+const usualWorkers = 16
+
+// placeSweep settles where the workers run, as for a job, and how many tasks at once.
+func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, spec *sweep.Spec) error {
+	cfg, err := a.config(cmd)
+	if err != nil {
+		return err
+	}
+	// The command is none of the tasks': only the place of it counts.
+	t := jobs.Task{Name: spec.Name, Command: jobs.Words([]string{"true"})}
+	if err := task.Override(&t, keysGiven(cmd, keyFlags(), sweepKeys)); err != nil {
+		return err
+	}
+	if _, err := cfg.Task(&t); err != nil {
+		return err
+	}
+	if t.Login != nil {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "sweeps are not submitted over ssh by this version of berth, and the login host is " + t.Login.Host,
+			Hint: "run berth sweep there, or on this machine: --scheduler local --target ''"}
+	}
+	planned, err := e.Plan(cmd.Context(), t, engine.Choice{Offline: cfg.Offline(), Auto: cfg.Auto()}, false)
+	if err != nil {
+		return err
+	}
+	p := &planned.Place
+	refuse := func(what, hint string) error {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: what + ": not available for sweeps in this version of berth", Hint: hint}
+	}
+	switch can := p.Can(); {
+	case can.OtherHost:
+		return refuse("the backend "+p.Backend+", whose commands run on another machine", "--backend singularity, docker or bwrap; each task as a job: berth submit")
+	case len(planned.EnvNames) > 0:
+		return refuse("the value of "+planned.EnvNames[0]+", which must not be recorded", "--env NAME=VALUE, if it may be")
+	case len(p.Credentials) > 0:
+		return refuse("a credential", "leave it out; each task as a job: berth submit")
+	case p.Overlay.Name != "":
+		return refuse("the overlay "+p.Overlay.Name+", which takes one writer", "leave it out: what tasks change in the image is thrown away")
+	}
+	if p.Resources.Nodes > 1 || p.Resources.Tasks > 1 {
+		return usage("a worker of a sweep has one node: leave nodes and ntasks out, --workers submits more")
+	}
+	spec.Worker = p
+	spec.Slots, spec.Workers = o.atOnce, 1
+	if !p.Clustered() {
+		if o.workers > 0 {
+			return usage("--workers is of a cluster: on this machine one worker runs --at-once tasks")
+		}
+		if spec.Slots == 0 {
+			spec.Slots = max(p.Resources.CPUs, 0)
+		}
+		if spec.Slots == 0 {
+			spec.Slots = runtime.NumCPU()
+		}
+		if p.Resources.CPUs == 0 {
+			p.Resources.CPUs = runtime.NumCPU()
+			if spec.Request.CPUs == "" {
+				p.Resources.CPUs = min(p.Resources.CPUs, spec.Slots)
+			}
+		}
+		return nil
+	}
+	p.Resources.CPUs = max(p.Resources.CPUs, 1)
+	if spec.Workers = o.workers; spec.Workers == 0 {
+		spec.Workers = usualWorkers
+	}
+	spec.Slots = p.Resources.CPUs
+	if each, err := strconv.Atoi(spec.Request.CPUs); err == nil && each > 0 {
+		spec.Slots = max(spec.Slots/each, 1)
+	}
+	if o.atOnce > 0 {
+		spec.Slots = min(spec.Slots, o.atOnce)
+		spec.Together = o.atOnce / spec.Slots
+	}
+	return nil
+}
+
+// workersFor is how many workers have something to do with so many tasks.
+func workersFor(spec *sweep.Spec, tasks int) int {
+	slots := max(spec.Slots, 1)
+	return min(max(spec.Workers, 1), (tasks+slots-1)/slots)
+}
+
+// atOnce is how many tasks run at once, where all workers do.
+func atOnce(spec *sweep.Spec, tasks int) int {
+	n := workersFor(spec, tasks)
+	if spec.Together > 0 {
+		n = min(n, spec.Together)
+	}
+	return n * spec.Slots
+}
+
+// sweepJobs are the jobs of a sweep's workers, for so many tasks.
+func sweepJobs(spec *sweep.Spec, dir string, tasks int) engine.SweepJobs {
+	j := engine.SweepJobs{Dir: dir, ID: spec.ID, Name: spec.Name, Workers: workersFor(spec, tasks), AtOnce: spec.Together}
+	if spec.Worker != nil {
+		j.Place = *spec.Worker
+		return j
+	}
+	// Of a version that had no others.
+	j.Place = jobs.Place{Backend: jobs.BackendBare, Level: jobs.LevelNone, Scheduler: jobs.SchedulerLocal,
+		Resources: jobs.Resources{CPUs: min(spec.Slots, runtime.NumCPU())}}
+	return j
+}
+
+// beginWorkers submits the workers of a sweep that are missing where so many are there.
+func (a *app) beginWorkers(ctx context.Context, e *engine.Engine, s *sweep.Sweep, there int) error {
+	f, err := s.Fold()
+	if err != nil {
+		return err
+	}
+	j := sweepJobs(&s.Spec, s.Dir, f.Left())
+	if j.Place.Clustered() {
+		if j.Workers -= there; j.Workers <= 0 {
+			return nil
+		}
+	}
+	taken, why, err := e.SubmitSweep(ctx, j)
+	if err == nil && taken < j.Workers && j.Place.Clustered() {
+		a.say("warning: %d of %s were submitted: %s", taken, plural(j.Workers, "worker"), why)
+		a.say("hint: berth sweep resume %s submits the others when there is room", jobs.Short(s.Spec.ID))
+	}
+	return err
+}
+
+// stillThere is how many workers of a sweep run, or wait in the queue of a cluster: these
+// need not be submitted again. Those of a sweep that was cancelled or paused
+// are about to end.
+func (a *app) stillThere(ctx context.Context, e *engine.Engine, s *sweep.Sweep) (int, error) {
+	if s.Spec.Worker == nil || !s.Spec.Worker.Clustered() || s.Cancelled() || s.Paused() != nil {
+		return 0, nil
+	}
+	left, waiting, err := e.SweepWorkers(jobs.WithUrgency(ctx), s.Dir)
+	if err != nil {
+		return 0, err
+	}
+	if waiting > 0 {
+		a.say("workers of sweep %s wait in the queue still: no more are submitted", s.Spec.Name)
+		return s.Spec.Workers, nil
+	}
+	return left, nil
+}
+
+// cancelWorkers ends the jobs of a sweep that a cluster has.
+func (a *app) cancelWorkers(ctx context.Context, s *sweep.Sweep) error {
+	if s.Spec.Worker == nil || !s.Spec.Worker.Clustered() {
+		return nil
+	}
+	e, err := a.engine()
+	if err == nil {
+		err = e.CancelSweep(ctx, s.Dir)
+	}
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindOf(err), Msg: "workers that wait of sweep " + s.Spec.Name + " may be in the queue still, where each ends as soon as it begins", Err: err,
+			Hint: "berth sweep cancel " + jobs.Short(s.Spec.ID) + " again takes them out"}
+	}
+	return nil
+}
+
+// jobPlan is what a sweep's workers are.
+type jobPlan struct {
+	sizes     []int // of each launch
+	workers   int
+	atOnce    int
+	calls     int // of the scheduler's programs, to submit
+	coreHours float64
+	text      string
+}
+
+func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int) (p jobPlan, err error) {
+	j := sweepJobs(&spec, "", tasks)
+	sizes, why, err := e.SweepArrays(ctx, j)
+	if err != nil {
+		return p, err
+	}
+	p = jobPlan{sizes: sizes, atOnce: atOnce(&spec, tasks), text: "1, in the queue of this machine"}
+	for _, n := range sizes {
+		p.workers += n
+	}
+	if !j.Place.Clustered() {
+		return p, nil
+	}
+	p.atOnce = min(p.atOnce, p.workers*spec.Slots)
+	var words []string
+	for _, n := range sizes {
+		words = append(words, strconv.Itoa(n))
+	}
+	p.text = fmt.Sprintf("%s, of %s: %s of %s", plural(len(sizes), "array"), j.Place.Scheduler, strings.Join(words, ", "), plural(j.Place.Resources.CPUs, "CPU"))
+	if why != "" {
+		p.text += "; no more, as " + why
+	}
+	// What it may start is asked in two calls at most, and the queue in one.
+	p.calls = len(sizes) + 3
+	hours := j.Place.Resources.Time.Hours() * float64(p.workers*j.Place.Resources.CPUs)
+	if spec.Limit > 0 {
+		byTasks := spec.Limit.Hours() * float64(tasks) * float64(max(j.Place.Resources.CPUs/max(spec.Slots, 1), 1))
+		if hours == 0 || byTasks < hours {
+			hours = byTasks
+		}
+	}
+	p.coreHours = hours
+	return p, nil
+}
+
+// placeRows are how the tasks of a sweep are contained, and why its last worker could run
+// none of them.
+func placeRows(s *sweep.Sweep) (rows [][2]string) {
+	p := s.Spec.Worker
+	if p == nil {
+		return nil
+	}
+	if p.Level != jobs.LevelNone {
+		rows = append(rows, [2]string{"backend", p.Backend + " (containment: " + p.Containment() + "), one container for all tasks of a worker"})
+	}
+	if why := s.LastTrouble(); why != "" {
+		rows = append(rows, [2]string{"last worker", jobs.Printable(why)})
+	}
+	return rows
+}

@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"berth/internal/link/session"
+	places "berth/internal/node/keeper"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
+	"berth/jobs"
+	"berth/jobs/store"
+
+	"golang.org/x/sys/unix"
+)
+
+// box is the container in which all tasks of a worker run. The worker itself stays
+// outside of it, with its records.
+type box struct {
+	dir     string // of the keeper that has it
+	session *session.Session
+	hold    *io.PipeWriter // keeps it open while nothing runs in it
+	end     context.CancelFunc
+}
+
+// boxDir is where, below a worker's directory.
+const boxDir = "container"
+
+// Times of a container.
+const (
+	boxLife = time.Minute      // for which it stays without a worker
+	boxPing = 10 * time.Second // between two signs of life to it
+	boxTold = 2 * time.Second  // between the ends of two processes of a job
+)
+
+// contained tells whether the worker's tasks run in a container.
+func contained(p *jobs.Place) bool { return p != nil && p.Level != jobs.LevelNone && p.Can().Here() }
+
+// openBox opens the container of a worker whose records are in dir. Its job, if it
+// has one, holds its limits.
+func openBox(ctx context.Context, dir string, p jobs.Place, job string) (*box, error) {
+	id, err := ids.New()
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	b := &box{dir: filepath.Join(dir, boxDir)}
+	p.Scheduler, p.Resources = "", jobs.Resources{}
+	spec := jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "sweep-" + jobs.Short(id), Place: p, Lifetime: boxLife, Created: time.Now().UTC(),
+		User: os.Getenv("USER"), Host: host, Home: os.Getenv("BERTH_HOME")}
+	if _, _, err := store.CreateEnv(b.dir, spec); err != nil {
+		return nil, err
+	}
+	conn, _, err := places.Open(ctx, b.dir, places.OpenOptions{Node: program, ID: id, Stays: job != ""})
+	if err != nil {
+		return nil, err
+	}
+	if b.session, err = session.Open(ctx, conn, conn, session.Options{PingTimeout: -1}); err != nil {
+		return nil, err
+	}
+	ctx, b.end = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		for t := time.NewTicker(boxPing); ; {
+			select {
+			case <-ctx.Done():
+				t.Stop()
+				return
+			case <-t.C:
+				_ = b.session.Ping() // that it is gone is told to whoever waits for it
+			}
+		}
+	}()
+	in, hold := io.Pipe()
+	b.hold = hold
+	_, err = b.session.Start(session.StartRequest{Command: jobs.Command{Argv: []string{"/bin/sh", "-c", "read -r end"}}, Stdin: in}, nil, nil)
+	return b, err
+}
+
+// close ends it, and waits a moment until what was mounted for it is no more.
+func (b *box) close(log func(string, ...any)) {
+	_ = b.hold.Close()
+	b.end()
+	_ = b.session.Close()
+	info, err := places.Peek(b.dir)
+	if err != nil || info == nil || info.Process.Gone(lease.Self()) {
+		return
+	}
+	_ = unix.Kill(info.PID, unix.SIGTERM)
+	for until := time.Now().Add(boxLife); places.Alive(b.dir); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			log("the container of the worker does not end: see %s", b.dir)
+			return
+		}
+	}
+}
+
+// run runs a task's command in it.
+func (b *box) run(ctx context.Context, c run.QuickCmd) (end run.QuickEnd, err error) {
+	var one sync.Mutex
+	to := func(stream int) io.Writer {
+		return writer(func(data []byte) error {
+			one.Lock()
+			defer one.Unlock()
+			return c.Output(stream, data)
+		})
+	}
+	p, err := b.session.Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Env: c.Env, Dir: c.Dir, Timeout: c.Limit, Grace: c.Grace}, to(1), to(2))
+	if err != nil {
+		return end, fmt.Errorf("%w: %w", errBox, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.Terminate(c.Grace) })
+	res, err := p.Wait()
+	end.Stopped = !stop()
+	switch {
+	case err != nil:
+		return end, fmt.Errorf("%w: %w", errBox, err)
+	case res.Unpinged || res.Exit.Signal != 0 && !end.Stopped && !res.TimedOut && b.ending(ctx):
+		return end, errBox
+	case !res.Exit.Started && res.Exit.Code == 127:
+		return end, fmt.Errorf("%s: %w", cmp.Or(res.Exit.Error, "the program was not found"), os.ErrNotExist)
+	case !res.Exit.Started:
+		return end, errors.New(cmp.Or(res.Exit.Error, "the program could not be started"))
+	}
+	end.Exit, end.Memory, end.TimedOut, end.Err = res.Exit, int64(res.MaxRSS), res.TimedOut, res.Output
+	return end, nil
+}
+
+// ending tells whether the container takes nothing more: it may be what has ended a task.
+func (b *box) ending(ctx context.Context) bool {
+	_, err := b.session.Stat(context.WithoutCancel(ctx), "", "/")
+	return errors.Is(err, session.ErrAgain) || errors.Is(err, session.ErrGuestGone) || jobs.KindOf(err) == jobs.KindAgain
+}
+
+// errBox is that a task's end is not known, because the container has ended under it.
+// It is a death of the worker, for which the task may be to blame.
+var errBox = errors.New("the container of the worker has ended")
+
+// told tells whether the container has ended because all of the worker's job is to: its
+// processes are told so one by one. Then no task is to blame.
+func told(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return !errors.Is(context.Cause(ctx), errBox)
+	case <-time.After(boxTold):
+		return false
+	}
+}
+
+type writer func([]byte) error
+
+func (w writer) Write(b []byte) (int, error) {
+	if err := w(b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}

@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"berth/internal/sys/lease"
+	"berth/jobs"
+)
+
+// about is worker.json.
+type about struct {
+	lease.Process
+	Job  string    `json:"job,omitempty"`
+	Ends time.Time `json:"ends,omitzero"`
+	// Place is how its tasks are contained, all of them by one container.
+	Place string `json:"tasks_share,omitempty"`
+}
+
+// placeOf names the container that all tasks of a worker share; "" is none.
+func placeOf(p *jobs.Place) string {
+	if !contained(p) {
+		return ""
+	}
+	return "one container (" + p.Backend + ": " + p.Containment() + ")"
+}
+
+// errTime is that the job of the worker is about to be ended.
+var errTime = errors.New("the time of the worker's job is over")
+
+// margin is how long before the end of its job a worker ends what still runs, so that
+// its batches are given back by itself, and are not first missed for minutes.
+const margin = time.Minute
+
+// stopAt is when a worker that begins now ends what still runs: a minute before its end,
+// or a quarter of its time where that is less.
+func stopAt(now, ends time.Time) time.Time {
+	if ends.IsZero() {
+		return ends
+	}
+	return ends.Add(-min(margin, max(ends.Sub(now)/4, 0)))
+}
+
+// end ends the worker when its time is over.
+func (w *worker) end(ctx context.Context) {
+	if w.stops.IsZero() {
+		return
+	}
+	t := time.NewTimer(time.Until(w.stops))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+		w.stop(errTime)
+	}
+}
+
+// late tells whether a task that begins now would likely be cut off: what is left is
+// less than 1.5 times what 95 of 100 of the tasks so far took.
+func (w *worker) late(now time.Time) bool {
+	if w.stops.IsZero() {
+		return false
+	}
+	left := w.stops.Sub(now)
+	return left <= 0 || left < w.times.most()*3/2
+}
+
+// times are how long tasks took, in steps of an eighth of a power of 2.
+type times struct {
+	steps [64 * 8]atomic.Int64
+	n     atomic.Int64
+}
+
+func (t *times) add(d time.Duration) {
+	step := int(8 * math.Log2(float64(max(d.Milliseconds(), 1))))
+	t.steps[min(step, len(t.steps)-1)].Add(1)
+	t.n.Add(1)
+}
+
+// most is what 95 of 100 took at most; 0 is not known.
+func (t *times) most() time.Duration {
+	n := t.n.Load()
+	if n == 0 {
+		return 0
+	}
+	above := n / 20
+	for i := len(t.steps) - 1; i >= 0; i-- {
+		if above -= t.steps[i].Load(); above < 0 {
+			return time.Duration(math.Exp2(float64(i+1)/8) * float64(time.Millisecond))
+		}
+	}
+	return 0
+}
