@@ -82,7 +82,8 @@ func sweepState(s *sweep.Sweep, f *journal.Fold, alive int) string {
 		return "pausing"
 	case alive > 0:
 		return "running"
-	case f.Done() == 0 && f.Count(journal.Running) == 0:
+	}
+	if began, _, _ := f.Times(); began.IsZero() {
 		return "waiting"
 	}
 	return "stopped"
