@@ -34,7 +34,8 @@ whole; - is the standard output.
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if csvFile == "" && linesFile == "" || csvFile == "-" && linesFile == "-" {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "collect needs --csv FILE or --jsonl FILE, of which one may be -", Hint: "berth sweep collect --csv table.csv"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "collect needs --csv FILE or --jsonl FILE, of which one may be -",
+					Hint: "berth sweep collect --csv table.csv"}
 			}
 			if a.json && (csvFile == "-" || linesFile == "-") {
 				return usage("--json and a table both stand on stdout")
@@ -69,7 +70,8 @@ whole; - is the standard output.
 				a.say("left out: %d more", more)
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"sweep": s.Spec.Name, "rows": col.Rows, "files": col.Files, "left_out": col.LeftOut, "left_out_first": emptyNot(col.Examples)})
+				return a.printJSON(map[string]any{"sweep": s.Spec.Name, "rows": col.Rows, "files": col.Files, "left_out": col.LeftOut,
+					"left_out_first": emptyNot(col.Examples)})
 			}
 			a.say("%s", plural(col.Rows, "row"))
 			return nil

@@ -47,10 +47,12 @@ time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
 			}
 			if a.json {
 				return a.printJSON(map[string]any{"a": looks[0].Sweep.Spec.ID, "b": looks[1].Sweep.Spec.ID, "pairs": res.Pairs, "only_a": res.OnlyA, "only_b": res.OnlyB,
-					"looked_at": res.Looked, "metrics": emptyNot(res.Metrics), "broke": res.BrokeN, "broke_first": emptyNot(res.Broke), "fixed": res.FixedN, "fixed_first": emptyNot(res.Fixed)})
+					"looked_at": res.Looked, "metrics": emptyNot(res.Metrics), "broke": res.BrokeN, "broke_first": emptyNot(res.Broke),
+					"fixed": res.FixedN, "fixed_first": emptyNot(res.Fixed)})
 			}
 			if res.Pairs == 0 {
-				return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("no task of %s has the parameters of one of %s", args[0], args[1]), Hint: "berth sweep ls SWEEP shows parameters"}
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("no task of %s has the parameters of one of %s", args[0],
+					args[1]), Hint: "berth sweep ls SWEEP shows parameters"}
 			}
 			a.say("%s; %d only in %s, %d only in %s", plural(res.Pairs, "pair"), res.OnlyA, args[0], res.OnlyB, args[1])
 			var rows [][]string

@@ -199,7 +199,8 @@ func (a *app) lsTasks(args []string, where string, most int) error {
 		}
 		row := []string{fmt.Sprint(r.Number), r.ID.String()[:12], look.Word(r.State), "-", "-", "-", paramText(r.Params)}
 		if r.Record != nil && r.State.Result() {
-			row[3], row[4], row[5] = fmt.Sprint(look.Exit(*r.Record)), r.Record.Took.Round(time.Millisecond).String(), fmt.Sprintf("%d MiB", jobs.Bytes(r.Record.Memory).MiB())
+			row[3], row[4], row[5] = fmt.Sprint(look.Exit(*r.Record)), r.Record.Took.Round(time.Millisecond).String(),
+				fmt.Sprintf("%d MiB", jobs.Bytes(r.Record.Memory).MiB())
 		}
 		rows = append(rows, row)
 		return nil

@@ -122,7 +122,8 @@ func (a *app) beginRound(ctx context.Context, s *sweep.Sweep, r sweep.Round, tas
 	short := jobs.Short(s.Spec.ID)
 	switch {
 	case errors.Is(err, sweep.ErrRoundTaken):
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("another command has made round %d of sweep %s meanwhile; this one did nothing", r.Number, s.Spec.Name),
+		return &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  fmt.Sprintf("another command has made round %d of sweep %s meanwhile; this one did nothing", r.Number, s.Spec.Name),
 			Hint: "look at it, and say this again if it is still wanted: berth sweep status " + short}
 	case err != nil:
 		return err
@@ -220,7 +221,8 @@ func (a *app) definitionFor(s *sweep.Sweep, cmd *cobra.Command, file string) (*d
 	}
 	words, script := d.Command.Words()
 	if script != s.Spec.Script || strings.Join(words, "\x00") != strings.Join(s.Spec.Words, "\x00") {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the command of %s is not that of sweep %s: all of its tasks would be others", file, s.Spec.Name),
+		return nil, &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  fmt.Sprintf("the command of %s is not that of sweep %s: all of its tasks would be others", file, s.Spec.Name),
 			Hint: "a sweep of its own: berth sweep run " + file}
 	}
 	return d, nil

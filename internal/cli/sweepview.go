@@ -101,7 +101,8 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	if p := s.Paused(); p != nil {
 		why = p.Why
 	}
-	return map[string]any{"paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "state": sweepState(s, f, alive),
+	return map[string]any{"paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
+		"name": s.Spec.Name, "state": sweepState(s, f, alive),
 		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
 		"counts": counts, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }

@@ -58,7 +58,8 @@ type point struct {
 // first one that is a number, or seconds.
 func (l *Look) Report(metric string, now time.Time) (*Report, error) {
 	s := l.Sweep
-	r := &Report{Name: s.Spec.Name, Short: jobs.Short(s.Spec.ID), Command: cutText(strings.Join(s.Spec.Words, " "), 2000), Made: now.UTC().Format("2006-01-02 15:04 UTC")}
+	r := &Report{Name: s.Spec.Name, Short: jobs.Short(s.Spec.ID), Command: cutText(strings.Join(s.Spec.Words, " "), 2000),
+		Made: now.UTC().Format("2006-01-02 15:04 UTC")}
 	if err := l.totals(r); err != nil {
 		return nil, err
 	}
@@ -158,7 +159,8 @@ func (l *Look) totals(r *Report) error {
 		return nil
 	}
 	r.Facts = append(r.Facts, [2]string{"First start to last end", span.Round(time.Second).String()},
-		[2]string{"Cost: time of all tasks, retried ones too", hours(took)}, [2]string{"Cost: CPU time of the results", hours(cpu)}, [2]string{"Rounds", strconv.Itoa(f.Rounds())})
+		[2]string{"Cost: time of all tasks, retried ones too", hours(took)}, [2]string{"Cost: CPU time of the results", hours(cpu)},
+		[2]string{"Rounds", strconv.Itoa(f.Rounds())})
 	r.Plots = append(r.Plots, progressPlot(done, span))
 	times, memory := newHistogram(minT, maxT), newHistogram(minM, maxM)
 	if err := each(func(rec *journal.Record, ok bool) {
@@ -300,7 +302,8 @@ func (r *Report) parameters(points []point) {
 			if x.names != nil {
 				w += (float64(i*37%17)/16 - 0.5) * (x.to - x.from) / float64(len(x.names)) * 0.5 // beside each other
 			}
-			p.Dots = append(p.Dots, Dot{at(w), at(y.place(pt.value)), class(pt), fmt.Sprintf("task %d: %s=%s, %s=%s", pt.row.Number, name, text, r.Metric, short(pt.value))})
+			p.Dots = append(p.Dots, Dot{at(w), at(y.place(pt.value)), class(pt), fmt.Sprintf("task %d: %s=%s, %s=%s", pt.row.Number, name,
+				text, r.Metric, short(pt.value))})
 		}
 		r.Parameters = append(r.Parameters, p)
 	}

@@ -89,7 +89,8 @@ func (r Row) Fields() []command.Param {
 		{Name: "state", Text: Word(r.State)}, {Name: "exit", Text: strconv.Itoa(Exit(rec))}, {Name: "signal", Text: strconv.Itoa(int(rec.Signal))},
 		{Name: "seconds", Text: seconds(rec.Took)}, {Name: "cpu_seconds", Text: seconds(rec.CPU)},
 		{Name: "memory", Text: strconv.FormatFloat(float64(rec.Memory)/(1<<20), 'f', -1, 64)},
-		{Name: "deaths", Text: strconv.Itoa(int(rec.Deaths))}, {Name: "round", Text: strconv.Itoa(int(rec.Round))}, {Name: "worker", Text: strconv.Itoa(int(rec.Worker))},
+		{Name: "deaths", Text: strconv.Itoa(int(rec.Deaths))}, {Name: "round", Text: strconv.Itoa(int(rec.Round))}, {Name: "worker",
+			Text: strconv.Itoa(int(rec.Worker))},
 	}
 }
 
