@@ -58,7 +58,7 @@ type View struct {
 	NetworkUse *jobs.NetworkUse
 	// Progress is what the task tells of itself, where that was looked for.
 	Progress *jobs.Progress
-	AsOf       time.Time
+	AsOf     time.Time
 }
 
 // Reconcile brings records up to date: each scheduler is asked once, about all

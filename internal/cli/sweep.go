@@ -32,15 +32,19 @@ killed when.`,
   berth sweep run --backend local --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
   ls *.pdb | berth sweep run --backend local --rows - -- ./dock {line}
   berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
-		a.sweepLogsCmd(), a.sweepResumeCmd(), a.sweepCancelCmd())
+		a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(), a.sweepReportCmd(), a.sweepCompareCmd(), a.sweepReplayCmd(),
+		a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(),
+		a.sweepPauseCmd(), a.sweepThrottleCmd(), a.sweepCancelCmd())
 }
 
 // sweepOptions are those of run and submit.
 type sweepOptions struct {
 	rows, name, limit string
+	collect           string
 	atOnce, most      int
 	workers           int
-	plan              bool
+	stopRate          float64
+	plan, canary      bool
 }
 
 func (o *sweepOptions) add(a *app, c *cobra.Command) {
@@ -51,9 +55,12 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f.IntVar(&o.workers, "workers", 0,
 		"on a cluster: submit `N` workers, each a job of its own that begins when there is room (default: 16, if there are tasks for them)")
 	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
+	f.StringVar(&o.collect, "collect", "", "`PATTERN` of the files in which tasks leave results, such as 'results/{lr}.json': sweep collect")
 	addKeyFlags(c, keyFlags(), sweepKeys)
 	(&taskFlags{}).addWhere(c)
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
+	f.BoolVar(&o.canary, "canary", false, "begin with the first task alone; if it does not succeed, pause the sweep")
+	f.Float64Var(&o.stopRate, "stop-on-error-rate", 0, "pause the sweep when more than this `PART` of the tasks fail, such as 0.2")
 	f.BoolVar(&o.plan, "plan", false, "print what would be run, and submit nothing")
 	a.jsonFlag(c)
 }
@@ -171,6 +178,13 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if o.name != "" {
 		spec.Name = o.name
 	}
+	if o.stopRate < 0 || o.stopRate >= 1 {
+		return nil, nil, usage("--stop-on-error-rate is a part from 0 to 1, such as 0.2")
+	}
+	spec.Canary, spec.StopRate = o.canary, o.stopRate
+	if spec.Collect = d.Collect; o.collect != "" {
+		spec.Collect = o.collect
+	}
 	if err := jobs.CheckText("the name of the sweep", spec.Name); err != nil {
 		return nil, nil, err
 	}
@@ -280,13 +294,13 @@ func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 		if a.errTTY {
 			a.overwrite(sweepLine(s, f, a.now()))
 		}
-		if f.Done() < s.Spec.Tasks {
+		if f.Left() > 0 {
 			n, _, err := e.SweepWorkers(ctx, s.Dir)
 			if err == nil && n == 0 {
 				lost++ // its last words may be newer than the look at them
 			}
 		}
-		if f.Done() == s.Spec.Tasks || lost > 1 {
+		if f.Left() == 0 || lost > 1 {
 			if a.errTTY {
 				a.overwrite("")
 			}
@@ -308,7 +322,7 @@ func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 // concludeSweep says how a sweep has ended.
 func (a *app) concludeSweep(s *sweep.Sweep, f *journal.Fold) error {
 	short := jobs.Short(s.Spec.ID)
-	left := s.Spec.Tasks - f.Done()
+	left := f.Left()
 	if a.json {
 		if err := a.printJSON(map[string]any{"sweep": sweepJSON(s, f, a.now())}); err != nil {
 			return err
@@ -322,12 +336,19 @@ func (a *app) concludeSweep(s *sweep.Sweep, f *journal.Fold) error {
 	case left > 0 && s.Cancelled():
 		a.say("it was cancelled; the rest runs with: berth sweep resume %s", short)
 		return exitCode(jobs.CodeInterrupted)
+	case left > 0 && s.Paused() != nil:
+		p := s.Paused()
+		a.say("it is paused: %s; the rest runs with: berth sweep resume %s", p.Why, short)
+		if p.Trouble {
+			return exitCode(jobs.CodeTaskFailed)
+		}
+		return exitCode(jobs.CodeInterrupted)
 	case left > 0:
 		a.say("its workers have ended, and %s no result; these run with: berth sweep resume %s", have(left), short)
 		return exitCode(jobs.CodeInfra)
-	case f.Count(journal.OK) < s.Spec.Tasks:
-		for n, shown := uint32(1), 0; int(n) <= s.Spec.Tasks && shown < 3; n++ {
-			if f.State(n) != journal.OK {
+	case f.Count(journal.OK) < f.Wanted():
+		for n, shown := uint32(1), 0; int(n) <= f.Tasks() && shown < 3; n++ {
+			if st := f.State(n); st.Result() && st != journal.OK {
 				a.say("task %d: %s; berth sweep logs %s %d", n, f.State(n), short, n)
 				shown++
 			}

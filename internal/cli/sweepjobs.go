@@ -129,7 +129,7 @@ func (a *app) beginWorkers(ctx context.Context, e *engine.Engine, s *sweep.Sweep
 	if err != nil {
 		return err
 	}
-	j := sweepJobs(&s.Spec, s.Dir, s.Spec.Tasks-f.Done())
+	j := sweepJobs(&s.Spec, s.Dir, f.Left())
 	if j.Place.Clustered() {
 		if j.Workers -= there; j.Workers <= 0 {
 			return nil
@@ -144,9 +144,10 @@ func (a *app) beginWorkers(ctx context.Context, e *engine.Engine, s *sweep.Sweep
 }
 
 // stillThere is how many workers of a sweep run, or wait in the queue of a cluster: these
-// need not be submitted again. Those of a sweep that was cancelled are about to end.
+// need not be submitted again. Those of a sweep that was cancelled or paused
+// are about to end.
 func (a *app) stillThere(ctx context.Context, e *engine.Engine, s *sweep.Sweep) (int, error) {
-	if s.Spec.Worker == nil || !s.Spec.Worker.Clustered() || s.Cancelled() {
+	if s.Spec.Worker == nil || !s.Spec.Worker.Clustered() || s.Cancelled() || s.Paused() != nil {
 		return 0, nil
 	}
 	left, waiting, err := e.SweepWorkers(jobs.WithUrgency(ctx), s.Dir)
@@ -157,7 +158,9 @@ func (a *app) stillThere(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 		a.say("workers of sweep %s wait in the queue still: no more are submitted", s.Spec.Name)
 		return s.Spec.Workers, nil
 	}
-	return left, nil
+	// A worker that has ended is in the queue for a moment still. One that has just begun and has no
+	// record yet is not counted: one too many claims nothing.
+	return min(left, sweepAlive(s, a.now())), nil
 }
 
 // cancelWorkers ends the jobs of a sweep that a cluster has.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 
 // sweepStates are the states that are told, in their order.
 var sweepStates = []journal.State{journal.OK, journal.Failed, journal.Killed, journal.TimedOut, journal.NoStart,
-	journal.SetAside, journal.Running, journal.Waiting}
+	journal.SetAside, journal.Running, journal.Waiting, journal.Withdrawn}
 
 // sweepCounts says how many tasks are in which state.
 func sweepCounts(f *journal.Fold) string {
@@ -35,19 +36,19 @@ func sweepTimes(s *sweep.Sweep, f *journal.Fold, now time.Time) (rate float64, l
 	if f.Done() == 0 || began.IsZero() {
 		return 0, 0
 	}
-	if f.Done() < s.Spec.Tasks {
+	if f.Left() > 0 {
 		ended = now
 	}
 	if took := ended.Sub(began).Seconds(); took > 0 {
 		rate = float64(f.Done()) / took
-		left = time.Duration(float64(s.Spec.Tasks-f.Done()) / rate * float64(time.Second)).Round(time.Second)
+		left = time.Duration(float64(f.Left()) / rate * float64(time.Second)).Round(time.Second)
 	}
 	return rate, left
 }
 
 // sweepLine is how it stands, for one line.
 func sweepLine(s *sweep.Sweep, f *journal.Fold, now time.Time) string {
-	line := fmt.Sprintf("%d of %d: %s", f.Done(), s.Spec.Tasks, sweepCounts(f))
+	line := fmt.Sprintf("%d of %d: %s", f.Done(), f.Wanted(), sweepCounts(f))
 	if rate, left := sweepTimes(s, f, now); rate > 0 {
 		line += fmt.Sprintf("; %.1f/s, %s left", rate, left)
 	}
@@ -71,13 +72,18 @@ func sweepAlive(s *sweep.Sweep, now time.Time) int {
 
 func sweepState(s *sweep.Sweep, f *journal.Fold, alive int) string {
 	switch {
-	case f.Done() == s.Spec.Tasks:
+	case f.Left() == 0:
 		return "finished"
 	case s.Cancelled():
 		return "cancelled"
+	case s.Paused() != nil && alive == 0:
+		return "paused"
+	case s.Paused() != nil:
+		return "pausing"
 	case alive > 0:
 		return "running"
-	case f.Done() == 0 && f.Count(journal.Running) == 0:
+	}
+	if began, _, _ := f.Times(); began.IsZero() {
 		return "waiting"
 	}
 	return "stopped"
@@ -91,8 +97,13 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 		counts[strings.ReplaceAll(x.String(), " ", "_")] = f.Count(x)
 	}
 	rate, left := sweepTimes(s, f, now)
-	return map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "state": sweepState(s, f, alive),
-		"tasks": s.Spec.Tasks, "done": f.Done(),
+	why := ""
+	if p := s.Paused(); p != nil {
+		why = p.Why
+	}
+	return map[string]any{"paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
+		"name": s.Spec.Name, "state": sweepState(s, f, alive),
+		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
 		"counts": counts, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
 
@@ -135,12 +146,19 @@ sweep's own records, and asks no scheduler.
 				return err
 			}
 			now := a.now()
+			live, err := sweepRunning(s, f)
+			if err != nil {
+				return err
+			}
 			if a.json {
-				return a.printJSON(map[string]any{"sweep": sweepJSON(s, f, now)})
+				return a.printJSON(map[string]any{"sweep": sweepJSON(s, f, now), "running": emptyNot(live)})
 			}
 			alive := sweepAlive(s, now)
 			rows := [][2]string{{"sweep", s.Spec.Name + " (" + jobs.Short(s.Spec.ID) + ")"}, {"state", sweepState(s, f, alive)},
-				{"done", fmt.Sprintf("%d of %d", f.Done(), s.Spec.Tasks)}}
+				{"done", fmt.Sprintf("%d of %d", f.Done(), f.Wanted())}}
+			if s.Rounds() > 1 {
+				rows = append(rows, [2]string{"rounds", fmt.Sprint(s.Rounds())})
+			}
 			for _, x := range sweepStates {
 				if n := f.Count(x); n > 0 {
 					rows = append(rows, [2]string{x.String(), fmt.Sprint(n)})
@@ -148,9 +166,18 @@ sweep's own records, and asks no scheduler.
 			}
 			if rate, left := sweepTimes(s, f, now); rate > 0 {
 				rows = append(rows, [2]string{"rate", fmt.Sprintf("%.1f/s", rate)})
-				if f.Done() < s.Spec.Tasks && alive > 0 {
+				if f.Left() > 0 && alive > 0 {
 					rows = append(rows, [2]string{"left", left.String()})
 				}
+			}
+			if p := s.Paused(); p != nil {
+				rows = append(rows, [2]string{"paused", p.Why})
+			}
+			if n := s.Throttled(); n > 0 {
+				rows = append(rows, [2]string{"throttled", fmt.Sprintf("%d at once", n)})
+			}
+			for _, t := range live {
+				rows = append(rows, [2]string{fmt.Sprintf("task %d", t.Task), t.text()})
 			}
 			rows = append(rows, placeRows(s)...)
 			rows = append(rows, [2]string{"workers", fmt.Sprint(alive)}, [2]string{"directory", s.Dir})
@@ -165,11 +192,22 @@ sweep's own records, and asks no scheduler.
 }
 
 func (a *app) sweepLsCmd() *cobra.Command {
+	var where string
+	var most int
 	c := &cobra.Command{
-		Use: "ls", Short: "list the sweeps, the newest first", Args: cobra.NoArgs,
-		Long:    "List the sweeps, the newest first.\n" + sweepExit,
-		Example: "  berth sweep ls",
-		RunE: func(*cobra.Command, []string) error {
+		Use: "ls [SWEEP]", Short: "list the sweeps, or the tasks of one", Args: cobra.MaximumNArgs(1),
+		Long: `List the sweeps, the newest first. With SWEEP list its tasks, with --where those for which
+EXPR is true.
+
+` + whereHelp + "\n" + sweepExit,
+		Example: "  berth sweep ls\n  berth sweep ls lr --where 'state != \"ok\" and lr > 0.01'",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if most < 1 {
+				return usage("--most is a number above 0")
+			}
+			if len(args) > 0 || where != "" {
+				return a.lsTasks(args, where, most)
+			}
 			root, err := sweepRoot()
 			if err != nil {
 				return err
@@ -189,7 +227,7 @@ func (a *app) sweepLsCmd() *cobra.Command {
 					continue
 				}
 				rows = append(rows, []string{jobs.Short(s.Spec.ID), s.Spec.Name, sweepState(s, f, sweepAlive(s, a.now())),
-					fmt.Sprintf("%d/%d", f.Done(), s.Spec.Tasks), sweepCounts(f), a.when(s.Spec.Created)})
+					fmt.Sprintf("%d/%d", f.Done(), f.Wanted()), sweepCounts(f), a.when(s.Spec.Created)})
 			}
 			if a.json {
 				return a.printJSON(map[string]any{"sweeps": list})
@@ -197,6 +235,8 @@ func (a *app) sweepLsCmd() *cobra.Command {
 			return a.table([]string{"ID", "NAME", "STATE", "DONE", "TASKS", "CREATED"}, rows)
 		},
 	}
+	c.Flags().StringVar(&where, "where", "", "list the tasks for which `EXPR` is true; without SWEEP those of the newest one")
+	c.Flags().IntVar(&most, "most", 10_000, "list `N` tasks at most")
 	a.jsonFlag(c)
 	return c
 }
@@ -228,25 +268,27 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 			if err != nil {
 				return err
 			}
-			var params []string
-			for _, p := range t.Params {
-				params = append(params, p.Name+"="+p.Text)
-			}
 			state := f.State(uint32(t.Number))
-			line := fmt.Sprintf("task %d (%s): %s: %s", t.Number, t.ID.String()[:12], strings.Join(params, " "), state)
-			if r == nil || state <= journal.Running {
+			line := fmt.Sprintf("task %d (%s): %s: %s", t.Number, t.ID.String()[:12], paramText(t.Params), state)
+			switch {
+			case r == nil:
 				a.say("%s", line)
 				return nil
+			case !state.Result():
+				a.say("%s; what it has written until now", line)
+			default:
+				if r.Code != 0 {
+					line += fmt.Sprintf(", exit code %d", r.Code)
+				}
+				a.say("%s, %s, %d MiB", line, r.Took.Round(time.Millisecond), jobs.Bytes(r.Memory).MiB())
 			}
-			if r.Code != 0 {
-				line += fmt.Sprintf(", exit code %d", r.Code)
-			}
-			a.say("%s, %s, %d MiB", line, r.Took.Round(time.Millisecond), jobs.Bytes(r.Memory).MiB())
 			stdout, stderr := a.shown(raw)
-			return journal.Output(s.WorkerDir(r.Worker), r.Task, r.Output, func(f journal.Frame) error {
-				to := stdout
-				if f.Stream == journal.Stderr {
-					to = stderr
+			in := journal.NewReader(s.WorkerDir)
+			defer in.Close()
+			return in.Output(r, func(f journal.Frame) error {
+				to := map[journal.Stream]io.Writer{journal.Stdout: stdout, journal.Stderr: stderr}[f.Stream]
+				if to == nil {
+					return nil
 				}
 				_, err := to.Write(f.Data)
 				return err
@@ -254,45 +296,6 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 		},
 	}
 	rawFlag(c.Flags(), &raw)
-	return c
-}
-
-func (a *app) sweepResumeCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "resume [SWEEP]", Short: "run what has no result yet, after a crash or a cancellation",
-		Long: `Run the tasks of a sweep that have no result, and return. What is finished is not run
-again; workers that still run or wait go on, and those that are missing are submitted.
-` + sweepExit,
-		Example: "  berth sweep resume lr",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, f, err := foldSweep(args)
-			if err != nil {
-				return err
-			}
-			left := s.Spec.Tasks - f.Done()
-			if left == 0 {
-				a.say("every task of sweep %s has a result", s.Spec.Name)
-				return nil
-			}
-			e, err := a.engine()
-			if err != nil {
-				return err
-			}
-			there, err := a.stillThere(cmd.Context(), e, s)
-			if err != nil {
-				return err
-			}
-			if err := s.Resume(); err != nil {
-				return err
-			}
-			if err := a.beginWorkers(cmd.Context(), e, s, there); err != nil {
-				return err
-			}
-			a.say("sweep %s goes on: %s no result yet", s.Spec.Name, have(left))
-			return nil
-		},
-	}
 	return c
 }
 

@@ -1,14 +1,9 @@
 package sweep
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/sweep/claims"
 	"berth/internal/sweep/command"
 	"berth/internal/sweep/journal"
 	"berth/internal/sys/disk"
@@ -39,6 +33,12 @@ type Spec struct {
 	Created time.Time `json:"created"`
 	// Limit is the longest a task may run; 0 is no limit.
 	Limit time.Duration `json:"limit_ns,omitempty"`
+	// Canary is that the first task has to succeed before the others begin.
+	Canary bool `json:"canary,omitempty"`
+	// StopRate is the part of the tasks that may fail before the sweep is paused; 0 is any.
+	StopRate float64 `json:"stop_on_error_rate,omitempty"`
+	// Collect is where tasks leave results, a pattern of files below Workdir.
+	Collect string `json:"collect,omitempty"`
 	// Worker is where each worker runs, and with what. Nil is the queue of the machine
 	// that submitted it, as it was before this was recorded.
 	Worker *jobs.Place `json:"worker,omitempty"`
@@ -52,27 +52,26 @@ type Spec struct {
 
 // Sweep is a sweep's directory.
 type Sweep struct {
-	Spec Spec
-	Dir  string
+	Spec  Spec
+	Dir   string
+	later []Round // the second, third, ...
 }
 
 // Files of a sweep.
 const (
-	fileSpec    = "sweep.json"
-	fileText    = "definition"
-	fileTasks   = "tasks.1.jsonl"
-	fileOffsets = "tasks.1.offsets"
-	fileIndex   = "index"
-	fileCancel  = "cancel"
-	dirWorkers  = "workers"
-	dirClaims   = "claims"
+	fileSpec   = "sweep.json"
+	fileText   = "definition"
+	tasksName  = "tasks.1"
+	tableEnd   = ".jsonl"
+	offsetsEnd = ".offsets"
+	fileIndex  = "index"
+	fileCancel = "cancel"
+	dirWorkers = "workers"
+	dirClaims  = "claims"
 )
 
 // Files is how many files a sweep has when it is made.
 const Files = 4
-
-// every is how many lines of the table share an offset.
-const every = 256
 
 // BatchOf is how many tasks are claimed at once: so few that each worker has some 50
 // batches, and so many that there are 4,000 at most.
@@ -101,7 +100,7 @@ func Create(root string, spec Spec, workers int, text []byte, tasks func(add fun
 			_ = disk.RemoveTree(tmp)
 		}
 	}()
-	if spec.Tasks, err = writeTable(tmp, tasks); err != nil {
+	if spec.Tasks, err = writeTable(tmp, tasksName, tasks); err != nil {
 		return nil, err
 	}
 	spec.Version, spec.Batch = 1, BatchOf(spec.Tasks, workers)
@@ -132,71 +131,7 @@ func Create(root string, spec Spec, workers int, text []byte, tasks func(add fun
 	if err := os.Rename(tmp, dir); err != nil {
 		return nil, err
 	}
-	return &Sweep{spec, dir}, errors.Join(disk.SyncDir(parent), disk.SyncDir(root))
-}
-
-// writeTable writes a line for each task, and where every 256th begins.
-func writeTable(dir string, tasks func(add func(command.Task) error) error) (n int, err error) {
-	table, err := os.OpenFile(filepath.Join(dir, fileTasks), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer table.Close()
-	w := bufio.NewWriterSize(table, 1<<20)
-	var offsets, line []byte
-	at := int64(0)
-	err = tasks(func(t command.Task) error {
-		if n%every == 0 {
-			offsets = binary.LittleEndian.AppendUint64(offsets, uint64(at))
-		}
-		n++
-		line = appendTask(line[:0], t)
-		at += int64(len(line))
-		_, err := w.Write(line)
-		return err
-	})
-	if err == nil {
-		err = errors.Join(w.Flush(), table.Sync())
-	}
-	if err == nil {
-		path := filepath.Join(dir, fileOffsets)
-		if err = os.WriteFile(path, offsets, 0o600); err == nil {
-			err = disk.SyncFile(path)
-		}
-	}
-	return n, err
-}
-
-func appendTask(b []byte, t command.Task) []byte {
-	b = append(b, `{"id":"`...)
-	b = hex.AppendEncode(b, t.ID[:])
-	b = append(b, `","params":{`...)
-	for i, p := range t.Params {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendText(b, p.Name), ':')
-		b = appendText(b, p.Text)
-	}
-	b = append(b, '}')
-	if t.Repeat > 0 {
-		b = strconv.AppendInt(append(b, `,"repeat":`...), int64(t.Repeat), 10)
-	}
-	return append(b, '}', '\n')
-}
-
-// appendText adds a string of JSON.
-func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
-			text, err := json.Marshal(s)
-			if err != nil { // of a string there is none
-				return append(b, `""`...)
-			}
-			return append(b, text...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
+	return &Sweep{Spec: spec, Dir: dir}, errors.Join(disk.SyncDir(parent), disk.SyncDir(root))
 }
 
 // Open opens a sweep's directory.
@@ -214,6 +149,9 @@ func Open(dir string) (*Sweep, error) {
 	}
 	if s.Spec.Tasks < 1 || s.Spec.Batch < 1 {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "the record " + filepath.Join(dir, fileSpec) + " has no tasks"}
+	}
+	if _, err := s.Reload(); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -261,133 +199,8 @@ func Find(root, word string) (*Sweep, error) {
 	return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no sweep %q", word), Hint: "berth sweep ls lists them"}
 }
 
-// Tasks gives the tasks from lo to hi, by their numbers.
-func (s *Sweep) Tasks(lo, hi int, each func(command.Task) error) error {
-	f, err := os.Open(filepath.Join(s.Dir, fileTasks))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := s.seek(f, lo); err != nil {
-		return err
-	}
-	in := bufio.NewReaderSize(f, 256<<10)
-	for n := (lo-1)/every*every + 1; n <= hi; n++ {
-		line, err := in.ReadBytes('\n')
-		if err != nil {
-			return fmt.Errorf("%s: line %d: %w", f.Name(), n, err)
-		}
-		if n < lo {
-			continue
-		}
-		t, err := parseTask(line, n)
-		if err != nil {
-			return fmt.Errorf("%s: line %d: %w", f.Name(), n, err)
-		}
-		if err := each(t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Sweep) seek(f *os.File, task int) error {
-	offsets, err := os.Open(filepath.Join(s.Dir, fileOffsets))
-	if err != nil {
-		return err
-	}
-	defer offsets.Close()
-	var b [8]byte
-	if _, err := offsets.ReadAt(b[:], int64((task-1)/every*8)); err != nil {
-		return err
-	}
-	_, err = f.Seek(int64(binary.LittleEndian.Uint64(b[:])), io.SeekStart)
-	return err
-}
-
-func parseTask(line []byte, n int) (command.Task, error) {
-	var row struct {
-		ID     string            `json:"id"`
-		Params map[string]string `json:"params"`
-		Repeat int               `json:"repeat"`
-	}
-	if err := json.Unmarshal(line, &row); err != nil {
-		return command.Task{}, err
-	}
-	t := command.Task{Number: n, Repeat: row.Repeat, Params: make([]command.Param, 0, len(row.Params))}
-	if m, err := hex.Decode(t.ID[:], []byte(row.ID)); err != nil || m != len(t.ID) {
-		return command.Task{}, fmt.Errorf("%q is no id", row.ID)
-	}
-	for name, text := range row.Params {
-		t.Params = append(t.Params, command.Param{Name: name, Text: text})
-	}
-	slices.SortFunc(t.Params, func(a, b command.Param) int { return strings.Compare(a.Name, b.Name) })
-	return t, nil
-}
-
-// Task is the task that a word names: its number, or a beginning of its id.
-func (s *Sweep) Task(word string) (command.Task, error) {
-	var found []command.Task
-	n, err := strconv.Atoi(word)
-	if err == nil && n >= 1 && n <= s.Spec.Tasks {
-		err := s.Tasks(n, n, func(t command.Task) error { found = append(found, t); return nil })
-		if err != nil {
-			return command.Task{}, err
-		}
-	} else if len(word) >= 4 {
-		needle := []byte(`{"id":"` + word)
-		if err := s.lines(func(n int, line []byte) error {
-			if !bytes.HasPrefix(line, needle) {
-				return nil
-			}
-			t, err := parseTask(line, n)
-			found = append(found, t)
-			return err
-		}); err != nil {
-			return command.Task{}, err
-		}
-	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return command.Task{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("the sweep %s has no task %q", s.Spec.Name, word),
-			Hint: fmt.Sprintf("its tasks are 1 to %d, or the beginnings of their ids", s.Spec.Tasks)}
-	}
-	return command.Task{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q names %d tasks", word, len(found))}
-}
-
-func (s *Sweep) lines(each func(n int, line []byte) error) error {
-	f, err := os.Open(filepath.Join(s.Dir, fileTasks))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	in := bufio.NewReaderSize(f, 1<<20)
-	for n := 1; n <= s.Spec.Tasks; n++ {
-		line, err := in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) { // a long one
-			var rest []byte
-			rest, err = in.ReadBytes('\n')
-			line = append(bytes.Clone(line), rest...)
-		}
-		if err != nil {
-			return err
-		}
-		if err := each(n, line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Command is what its tasks run.
 func (s *Sweep) Command() (*command.Template, error) { return command.New(s.Spec.Words, s.Spec.Script) }
-
-// Round is the round of its tasks.
-func (s *Sweep) Round() claims.Round {
-	return claims.Round{Dir: filepath.Join(s.Dir, dirClaims, "1"), Tasks: s.Spec.Tasks, Batch: s.Spec.Batch}
-}
 
 // workersPerDir bounds the entries of a directory.
 const workersPerDir = 500
@@ -443,19 +256,32 @@ func (s *Sweep) NewWorker() (n uint32, dir string, err error) {
 // Fold is how the tasks stand. It saves what it has read for the next look.
 func (s *Sweep) Fold() (*journal.Fold, error) {
 	path := filepath.Join(s.Dir, fileIndex)
-	f := journal.Load(path, s.Spec.Tasks)
-	read := f.Read()
-	all, err := s.Workers()
-	if err != nil {
-		return nil, err
+	for {
+		if _, err := s.Reload(); err != nil {
+			return nil, err
+		}
+		f := journal.Load(path, s.Total())
+		read, rounds := f.Read(), f.Rounds()
+		s.applyRounds(f)
+		all, err := s.Workers()
+		if err != nil {
+			return nil, err
+		}
+		if err := f.Update(all, s.WorkerDir); err != nil {
+			return nil, err
+		}
+		// A worker may have recorded tasks of a round that was made after the look at
+		// the rounds: their records were passed over.
+		if more, err := s.Reload(); err != nil {
+			return nil, err
+		} else if more {
+			continue
+		}
+		if f.Read() > read || f.Rounds() > rounds {
+			_ = f.Save(path) // a cache, in a directory that may be full
+		}
+		return f, nil
 	}
-	if err := f.Update(all, s.WorkerDir); err != nil {
-		return nil, err
-	}
-	if f.Read() > read {
-		_ = f.Save(path) // a cache, in a directory that may be full
-	}
-	return f, nil
 }
 
 // Cancel has all workers end; what has a result keeps it.
@@ -464,13 +290,14 @@ func (s *Sweep) Cancel() error {
 	return err
 }
 
-// Resume takes a cancellation back.
+// Resume takes a cancellation and a pause back.
 func (s *Sweep) Resume() error {
-	err := os.Remove(filepath.Join(s.Dir, fileCancel))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	for _, name := range []string{fileCancel, filePause} {
+		if err := os.Remove(filepath.Join(s.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // Cancelled tells whether it was cancelled.

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -72,6 +73,28 @@ func TestTable(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(s.Dir); err != nil || len(entries) != Files+2 {
 		t.Errorf("%v %v", entries, err)
+	}
+}
+
+// A line without escapes is read as JSON reads it, and no other one is.
+func TestPlainTask(t *testing.T) {
+	id := command.ID{1, 0xab, 15: 9}
+	for _, task := range []command.Task{{ID: id}, {ID: id, Repeat: 12}, {ID: id, Params: []command.Param{{Name: "b", Text: "x,y:{}"}, {Name: "a"}}},
+		{ID: id, Repeat: 3, Params: []command.Param{{Name: "b", Text: "1e-5"}}}} {
+		line := appendTask(nil, task)
+		got, ok := plainTask(line)
+		want, err := parseTask(append(bytes.TrimSuffix(bytes.Clone(line), []byte("}\n")), " }\n"...), 0) // by JSON
+		if err != nil || !ok || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, %v, %v", line, got, want, err)
+		}
+		for i := range line {
+			if _, ok := plainTask(line[:i]); ok {
+				t.Errorf("%q was read", line[:i])
+			}
+		}
+	}
+	if _, ok := plainTask(appendTask(nil, command.Task{Params: []command.Param{{Name: "a", Text: "\""}}})); ok {
+		t.Error("an escape was read")
 	}
 }
 

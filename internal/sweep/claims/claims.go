@@ -144,6 +144,27 @@ func (b *Board) Next(from int) (h *Held, open int, err error) {
 	return nil, open, nil
 }
 
+// Holders are the workers that have, or had, batches of the first shard.
+func (b *Board) Holders() ([]uint32, error) {
+	names, err := b.list(0)
+	if err != nil {
+		return nil, err
+	}
+	var all []uint32
+	for name, last := range names {
+		for n := 1; n <= last; n++ {
+			c, err := b.read(filepath.Join(b.round.shard(0), fmt.Sprintf("%s.%d", name, n)))
+			if err != nil {
+				return nil, err
+			}
+			if c.Kind == held {
+				all = append(all, c.Worker)
+			}
+		}
+	}
+	return all, nil
+}
+
 // list reads the highest number of each batch in a shard.
 func (b *Board) list(shard int) (map[string]int, error) {
 	dir := b.round.shard(shard)

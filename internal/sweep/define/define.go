@@ -28,12 +28,13 @@ type Sweep struct {
 	Command   *command.Template // or nil
 	TaskFile  string            // its path, or ""
 	Most      int               // tasks; 0 is [MostTasks]
+	Collect   string            // files with results, or ""
 	Request   command.Request   // of each task
 	Worker    jobs.Resources    // that no task may ask for more than; 0 is not known
 	rows      *source           // of a file or the standard input, or nil
 	factors   []factor          // that are multiplied; the first changes slowest
 	constants []Param
-	where     []condition
+	where     []Condition
 	repeat    int
 	names     map[string]bool // of all parameters but those of rows
 }
@@ -93,12 +94,13 @@ func Read(file string, data []byte) (*Sweep, error) {
 	if v := root.Take("repeat"); v.Given() {
 		r.s.repeat = max(v.Count(MostTasks), 1)
 	}
+	r.s.Collect = root.Take("collect").Text()
 	for _, v := range root.Take("where").Items("conditions") {
 		text := v.Text()
 		if text == "" {
 			continue
 		}
-		c, err := parseCondition(text)
+		c, err := ParseCondition(text)
 		if err == nil && r.s.rows == nil {
 			err = c.known(r.s.names)
 		}
@@ -138,6 +140,11 @@ func Of(name string, words []string, rows string) (*Sweep, error) {
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "docs/sweeps.md"}
 	}
+	return OfTemplate(name, t, rows)
+}
+
+// OfTemplate is [Of] with a command that was read already.
+func OfTemplate(name string, t *command.Template, rows string) (*Sweep, error) {
 	s := &Sweep{Name: name, Command: t, repeat: 1, names: map[string]bool{}, rows: &source{path: rows}}
 	if err := s.rows.check(); err != nil {
 		return nil, err

@@ -306,8 +306,8 @@ func FuzzCondition(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if c, err := parseCondition(s); err == nil {
-			_, _ = c.holds([]Param{{Name: "a", Text: "1"}, {Name: "b", Text: "x"}})
+		if c, err := ParseCondition(s); err == nil {
+			_, _ = c.Holds([]Param{{Name: "a", Text: "1"}, {Name: "b", Text: "x"}})
 		}
 	})
 }

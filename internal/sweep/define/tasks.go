@@ -172,7 +172,7 @@ func (g *generator) product(f int, row []Param, line int) error {
 	}
 	row = append(row[:len(row):len(row)], g.s.constants...)
 	for _, c := range g.s.where {
-		ok, err := c.holds(row)
+		ok, err := c.Holds(row)
 		if err != nil {
 			return g.complain(line, err)
 		}

@@ -10,10 +10,10 @@ import (
 	"berth/internal/sys/pattern"
 )
 
-// condition is one line of "where": comparisons (== != < <= > >=, in [a, b]) with
+// Condition is one line of "where": comparisons (== != < <= > >=, in [a, b]) with
 // and, or, not and parentheses, over parameters, numbers and strings in quotes.
 // Two values that are both numbers are compared as numbers.
-type condition struct {
+type Condition struct {
 	text string
 	eval func(row []Param) (string, error)
 	uses []string
@@ -28,8 +28,8 @@ func word(b bool) string {
 	return no
 }
 
-// holds tells whether it is true of a row.
-func (c condition) holds(row []Param) (bool, error) {
+// Holds tells whether it is true of a row.
+func (c Condition) Holds(row []Param) (bool, error) {
 	v, err := c.eval(row)
 	switch {
 	case err != nil:
@@ -40,7 +40,7 @@ func (c condition) holds(row []Param) (bool, error) {
 	return v == yes, nil
 }
 
-func (c condition) known(names map[string]bool) error {
+func (c Condition) known(names map[string]bool) error {
 	for _, n := range c.uses {
 		if !names[n] {
 			return fmt.Errorf("%q is no parameter%s; text stands in quotes", n, strict.DidYouMean(n, keysOf(names)))
@@ -62,18 +62,19 @@ type parser struct {
 	depth int
 }
 
-func parseCondition(text string) (condition, error) {
+// ParseCondition reads one.
+func ParseCondition(text string) (Condition, error) {
 	p := &parser{}
 	for rest := text; strings.TrimSpace(rest) != ""; {
 		m := tokenForm().FindStringSubmatch(rest)
 		if m == nil {
-			return condition{}, fmt.Errorf("%q: cannot read it from %q on", text, strings.TrimSpace(rest))
+			return Condition{}, fmt.Errorf("%q: cannot read it from %q on", text, strings.TrimSpace(rest))
 		}
 		rest = rest[len(m[0]):]
 		switch {
 		case m[1] != "":
 			if _, err := strconv.ParseFloat(m[1], 64); err != nil {
-				return condition{}, fmt.Errorf("%q: %q is no number", text, m[1])
+				return Condition{}, fmt.Errorf("%q: %q is no number", text, m[1])
 			}
 			p.toks = append(p.toks, token{'n', m[1]})
 		case m[2] != "":
@@ -89,9 +90,9 @@ func parseCondition(text string) (condition, error) {
 		err = fmt.Errorf("what is %q doing there?", p.toks[0].text)
 	}
 	if err != nil {
-		return condition{}, fmt.Errorf("%q: %w", text, err)
+		return Condition{}, fmt.Errorf("%q: %w", text, err)
 	}
-	return condition{text, f, p.uses}, nil
+	return Condition{text, f, p.uses}, nil
 }
 
 type evaluate = func(row []Param) (string, error)

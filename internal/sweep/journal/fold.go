@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ type Fold struct {
 	tasks   []entry // of task i+1
 	counts  [states]int
 	workers map[uint32]int64 // how far the results of each were read
+	rounds  int              // what these say is in it; the first says nothing
 	began   int64            // when the first task began, unix ns; 0 is never
 	ended   int64            // when the last one ended
 	took    int64            // of all results, ns
@@ -38,7 +38,7 @@ const entrySize = 16
 
 // NewFold is the fold of a sweep with so many tasks, of which nothing was read yet.
 func NewFold(tasks int) *Fold {
-	f := &Fold{tasks: make([]entry, tasks), workers: map[uint32]int64{}}
+	f := &Fold{tasks: make([]entry, tasks), workers: map[uint32]int64{}, rounds: 1}
 	f.counts[Waiting] = tasks
 	return f
 }
@@ -49,10 +49,46 @@ func (e entry) above(r Record, s State) bool {
 	switch {
 	case r.Round != e.round:
 		return r.Round > e.round
-	case s > Running != (e.state > Running):
-		return s > Running
+	case s.Result() != e.state.Result():
+		return s.Result()
 	}
-	return r.Generation > e.generation
+	return e.state != Withdrawn && r.Generation > e.generation
+}
+
+// Grow says how many tasks there are now, at least as many as before.
+func (f *Fold) Grow(tasks int) {
+	if more := tasks - len(f.tasks); more > 0 {
+		f.tasks = append(f.tasks, make([]entry, more)...)
+		f.counts[Waiting] += more
+	}
+}
+
+// Rounds is how many rounds it knows, and SetRounds says so, when Await and Withdraw
+// were called for all tasks of the next one. What rounds say and what workers have
+// recorded may come in any order, but the rounds one behind the other.
+func (f *Fold) Rounds() int { return f.rounds }
+
+// SetRounds see [Fold.Rounds].
+func (f *Fold) SetRounds(n int) { f.rounds = n }
+
+// Await says that a round runs a task: results of rounds before it count no more.
+func (f *Fold) Await(task uint32, round uint16) {
+	if e := &f.tasks[task-1]; e.round < round {
+		f.set(e, entry{round: round})
+	}
+}
+
+// Withdraw says that a task is not to run, if it has no result.
+func (f *Fold) Withdraw(task uint32) {
+	if e := &f.tasks[task-1]; !e.state.Result() {
+		f.set(e, entry{round: max(e.round, 1), state: Withdrawn})
+	}
+}
+
+func (f *Fold) set(e *entry, to entry) {
+	f.counts[e.state]--
+	f.counts[to.state]++
+	*e = to
 }
 
 // add takes a record of a worker in.
@@ -69,6 +105,14 @@ func (f *Fold) add(worker, number uint32, r Record) {
 	case Start:
 		s = Running
 	case Tried:
+		if e.state == Running && e.worker == worker && e.round == r.Round && e.generation == r.Generation {
+			f.set(e, entry{round: e.round, generation: e.generation}) // it runs no more
+		}
+		return
+	case Wrote:
+		if e.state == Running && e.worker == worker && e.round == r.Round && e.generation == r.Generation {
+			e.record = number // its place is the newer one
+		}
 		return
 	case End:
 		f.ended = max(f.ended, r.Began.Add(r.Took).UnixNano())
@@ -78,9 +122,7 @@ func (f *Fold) add(worker, number uint32, r Record) {
 	if !e.above(r, s) {
 		return
 	}
-	f.counts[e.state]--
-	f.counts[s]++
-	*e = entry{r.Round, r.Generation, s, r.Code, r.Signal, r.Deaths, worker, number}
+	f.set(e, entry{r.Round, r.Generation, s, r.Code, r.Signal, r.Deaths, worker, number})
 }
 
 // Update reads what is new in the results of a sweep's workers. dir says where that
@@ -119,7 +161,13 @@ func (f *Fold) Tasks() int { return len(f.tasks) }
 func (f *Fold) Count(s State) int { return f.counts[s] }
 
 // Done is how many have a result.
-func (f *Fold) Done() int { return len(f.tasks) - f.counts[Waiting] - f.counts[Running] }
+func (f *Fold) Done() int { return f.Wanted() - f.Left() }
+
+// Left is how many are to have one yet.
+func (f *Fold) Left() int { return f.counts[Waiting] + f.counts[Running] }
+
+// Wanted is how many are to have one in the end: all that were not withdrawn.
+func (f *Fold) Wanted() int { return len(f.tasks) - f.counts[Withdrawn] }
 
 // State is that of a task.
 func (f *Fold) State(task uint32) State { return f.tasks[task-1].state }
@@ -139,42 +187,19 @@ func (f *Fold) Times() (began, ended time.Time, took time.Duration) {
 	return began, ended, time.Duration(f.took)
 }
 
-// Record reads the record of a task that counts, and whose it is; nil is that there
-// is none.
-func (f *Fold) Record(task uint32, dir func(uint32) string) (worker uint32, r *Record, err error) {
-	e := f.tasks[task-1]
-	if e.state == Waiting {
-		return 0, nil, nil
-	}
-	path := filepath.Join(dir(e.worker), ResultsFile)
-	file, err := os.Open(path)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer file.Close()
-	var b [Size]byte
-	if _, err := file.ReadAt(b[:], int64(e.record)*Size); err != nil {
-		return 0, nil, err
-	}
-	got, ok := parse(b[:])
-	if !ok || got.Task != task {
-		return 0, nil, fmt.Errorf("%s: %w at byte %d", path, ErrDamaged, int64(e.record)*Size)
-	}
-	return e.worker, &got, nil
-}
-
-var indexMagic = []byte("berthix1")
+var indexMagic = []byte("berthix2")
 
 // Save writes the index, a cache: without a sync, for whoever cannot read it makes
 // it again.
 func (f *Fold) Save(path string) error {
 	le := binary.LittleEndian
-	b := make([]byte, 0, 8+64+len(f.workers)*12+len(f.tasks)*entrySize+4)
+	b := make([]byte, 0, 8+72+len(f.workers)*12+len(f.tasks)*entrySize+4)
 	b = append(b, indexMagic...)
 	b = le.AppendUint64(b, uint64(len(f.tasks)))
 	b = le.AppendUint64(b, uint64(f.began))
 	b = le.AppendUint64(b, uint64(f.ended))
 	b = le.AppendUint64(b, uint64(f.took))
+	b = le.AppendUint64(b, uint64(f.rounds))
 	b = le.AppendUint32(b, uint32(len(f.workers)))
 	for w, n := range f.workers {
 		b = le.AppendUint32(b, w)
@@ -216,16 +241,18 @@ func Load(path string, tasks int) *Fold {
 }
 
 func load(b []byte, tasks int) (*Fold, bool) {
-	const head = 8 + 4*8 + 4
+	const head = 8 + 5*8 + 4
 	le := binary.LittleEndian
-	if len(b) < head+4 || !bytes.HasPrefix(b, indexMagic) || le.Uint64(b[8:]) != uint64(tasks) {
+	if len(b) < head+4 || !bytes.HasPrefix(b, indexMagic) || le.Uint64(b[8:]) > uint64(tasks) {
 		return nil, false
 	}
+	had := int(le.Uint64(b[8:])) // before rounds that brought more
 	workers := int(le.Uint32(b[head-4:]))
-	if len(b) != head+workers*12+tasks*entrySize+4 || le.Uint32(b[len(b)-4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
+	if len(b) != head+workers*12+had*entrySize+4 || le.Uint32(b[len(b)-4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
 		return nil, false
 	}
-	f := NewFold(tasks)
+	f := NewFold(had)
+	f.rounds = int(le.Uint64(b[40:]))
 	f.began, f.ended, f.took = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:])), int64(le.Uint64(b[32:]))
 	b = b[head:]
 	for range workers {
@@ -242,5 +269,6 @@ func load(b []byte, tasks int) (*Fold, bool) {
 		f.tasks[i] = entry{le.Uint16(e), le.Uint16(e[2:]), s, e[5], e[6], e[7], le.Uint32(e[8:]), le.Uint32(e[12:])}
 		f.counts[s]++
 	}
+	f.Grow(tasks)
 	return f, true
 }

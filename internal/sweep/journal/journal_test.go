@@ -71,14 +71,23 @@ func TestOutput(t *testing.T) {
 		must(t, err)
 		want[task] += text
 	}
+	in := NewReader(func(uint32) string { return dir })
+	defer in.Close()
 	for task := range last {
 		var got strings.Builder
-		must(t, Output(dir, uint32(task+1), last[task], func(f Frame) error {
+		rec := &Record{Task: uint32(task + 1), Output: last[task]}
+		must(t, in.Output(rec, func(f Frame) error {
 			_, err := got.Write(f.Data)
 			return err
 		}))
 		if got.String() != want[task] {
 			t.Errorf("task %d: %q", task, got.String())
+		}
+		// 20 lines, ten of each stream; the last of one stand at the end.
+		tail, err := in.Tail(rec, 12, Stderr)
+		must(t, err)
+		if end := string(tail[Stderr]); len(tail) != 1 || len(end) != 12 || !strings.HasSuffix(end, fmt.Sprintf(" of %d\n", task)) {
+			t.Errorf("task %d ends in %q", task, tail)
 		}
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "output.*")); len(files) < 5 {
@@ -86,7 +95,7 @@ func TestOutput(t *testing.T) {
 	}
 	// A place that is another task's, or is no frame, is no output.
 	for _, at := range []Place{{1, 3}, {1, 1 << 30}, last[1]} {
-		if err := Output(dir, 1, at, func(Frame) error { return nil }); !errors.Is(err, ErrDamaged) {
+		if err := in.Output(&Record{Task: 1, Output: at}, func(Frame) error { return nil }); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%v: %v", at, err)
 		}
 	}
@@ -94,7 +103,7 @@ func TestOutput(t *testing.T) {
 	at, err := w.Output(9, 1, Stdout, Place{}, big)
 	must(t, err)
 	var got []byte
-	must(t, Output(dir, 9, at, func(f Frame) error { got = append(got, f.Data...); return nil }))
+	must(t, in.Output(&Record{Task: 9, Output: at}, func(f Frame) error { got = append(got, f.Data...); return nil }))
 	if !bytes.Equal(got, big) {
 		t.Errorf("%d bytes of %d", len(got), len(big))
 	}
@@ -212,12 +221,16 @@ func TestFold(t *testing.T) {
 	s.add(t, 3, Record{Kind: End, State: Failed, Code: 1, Round: 1, Generation: 2, Task: 1}) // late
 	s.add(t, 2, Record{Kind: End, State: Failed, Code: 4, Round: 1, Generation: 3, Task: 2})
 	s.add(t, 1, Record{Kind: End, State: OK, Round: 1, Generation: 1, Task: 2}) // late
+	s.add(t, 1, Record{Kind: Start, Round: 1, Generation: 1, Task: 3})
+	s.add(t, 1, Record{Kind: Tried, Round: 1, Generation: 1, Task: 3}) // and is run by another one
 	s.add(t, 2, Record{Kind: Start, Round: 1, Generation: 3, Task: 3})
+	s.add(t, 3, Record{Kind: Start, Round: 1, Generation: 1, Task: 4})
+	s.add(t, 3, Record{Kind: Tried, Round: 1, Generation: 1, Task: 4}) // and runs no more
 	s.add(t, 2, Record{Kind: Start, Round: 2, Generation: 1, Task: 2}) // tried again
 	s.add(t, 2, Record{Kind: End, State: OK, Round: 1, Generation: 1, Task: 99})
 	check := func(f *Fold) {
 		t.Helper()
-		if f.State(1) != OK || f.State(2) != Running || f.State(3) != Running || f.State(4) != Waiting || f.Done() != 1 || f.Count(Running) != 2 || f.Count(Waiting) != 1 {
+		if f.State(1) != OK || f.State(2) != Running || f.State(3) != Running || f.State(4) != Waiting || f.Done() != 1 || f.Count(Running) != 2 || f.Count(Waiting) != f.Tasks()-3 {
 			t.Errorf("%v %v %v %v, %d done", f.State(1), f.State(2), f.State(3), f.State(4), f.Done())
 		}
 		if w, r, err := f.Record(1, s.of); err != nil || w != 2 || r.Worker != 1 || r.Kind != Adopted {
@@ -233,9 +246,11 @@ func TestFold(t *testing.T) {
 		path := filepath.Join(s.dir, "index")
 		must(t, f.Save(path))
 		check(Load(path, 4))
-		if Load(path, 5).Count(Waiting) != 5 {
+		if Load(path, 3).Count(Waiting) != 3 {
 			t.Error("the index of another sweep was taken")
 		}
+		more := Load(path, 6) // a round has brought two
+		check(more)
 	}
 	f := Load(filepath.Join(s.dir, "index"), 4)
 	s.add(t, 3, Record{Kind: End, State: Killed, Signal: 9, Round: 2, Generation: 1, Task: 2})
@@ -279,7 +294,9 @@ func TestFoldOrder(t *testing.T) {
 			done[k] = true
 			worker := uint32(k.generation)%3 + 1
 			s.add(rt, worker, Record{Kind: Start, Task: k.task, Round: k.round, Generation: k.generation})
-			if rapid.Bool().Draw(rt, "ends") {
+			if rapid.Bool().Draw(rt, "tried") {
+				s.add(rt, worker, Record{Kind: Tried, Task: k.task, Round: k.round, Generation: k.generation})
+			} else if rapid.Bool().Draw(rt, "ends") {
 				s.add(rt, worker, Record{Kind: End, State: OK + State(k.generation%3), Task: k.task, Round: k.round, Generation: k.generation})
 			}
 		}
@@ -293,6 +310,45 @@ func TestFoldOrder(t *testing.T) {
 			rt.Fatalf("%v\n%v", one.tasks, other.tasks)
 		}
 	})
+}
+
+// What rounds say of a task and what workers record of it count alike in any order, and
+// through an index or not: a later round's result, and a result over a withdrawal.
+func TestRounds(t *testing.T) {
+	s := &sweep{t.TempDir(), map[uint32]*Writer{}}
+	defer s.close()
+	for task := range uint32(4) {
+		s.add(t, 1, Record{Kind: Start, Round: 1, Generation: 1, Task: task + 1})
+	}
+	s.add(t, 1, Record{Kind: End, State: Failed, Round: 1, Generation: 1, Task: 1}) // is run again
+	s.add(t, 1, Record{Kind: End, State: OK, Round: 1, Generation: 1, Task: 2})     // has a result, and is withdrawn
+	s.add(t, 2, Record{Kind: End, State: OK, Round: 2, Generation: 1, Task: 4})
+	rounds := func(f *Fold) {
+		f.Await(1, 2)
+		f.Await(4, 2)
+		f.Withdraw(2)
+		f.Withdraw(3)
+		f.SetRounds(2)
+	}
+	one, other := NewFold(4), NewFold(4)
+	rounds(one)
+	must(t, one.Update(s.workers(), s.of))
+	must(t, other.Update(s.workers(), s.of))
+	must(t, other.Save(filepath.Join(s.dir, "index")))
+	other = Load(filepath.Join(s.dir, "index"), 4)
+	if other.Rounds() != 1 || other.State(1) != Failed {
+		t.Errorf("%d rounds, %v", other.Rounds(), other.State(1))
+	}
+	rounds(other)
+	for _, f := range []*Fold{one, other} {
+		if f.State(1) != Waiting || f.State(2) != OK || f.State(3) != Withdrawn || f.State(4) != OK || f.Left() != 1 || f.Done() != 2 || f.Wanted() != 3 {
+			t.Errorf("%v %v %v %v, %d left", f.State(1), f.State(2), f.State(3), f.State(4), f.Left())
+		}
+		must(t, f.Save(filepath.Join(s.dir, "index")))
+		if l := Load(filepath.Join(s.dir, "index"), 4); l.Rounds() != 2 || l.State(3) != Withdrawn || l.Left() != 1 {
+			t.Errorf("%d rounds, %v", l.Rounds(), l.State(3))
+		}
+	}
 }
 
 // A damaged file is named, and what the others say counts.

@@ -21,6 +21,7 @@ const (
 	End     Kind = 2 // it has ended, and this is its result
 	Adopted Kind = 3 // a result of a former holder of its batch, taken over
 	Tried   Kind = 4 // it has ended, and is tried again
+	Wrote   Kind = 5 // it runs, and what it has written until now
 )
 
 // State is how a task ended.
@@ -36,10 +37,15 @@ const (
 	TimedOut State = 5
 	NoStart  State = 6 // its program could not be started
 	SetAside State = 7 // workers ended under it, too often
-	states         = 8
+	// Withdrawn stands in no record: its round, or a later one, does not run it any more.
+	Withdrawn State = 8
+	states          = 9
 )
 
-var stateNames = [states]string{"waiting", "running", "ok", "failed", "killed", "timeout", "not started", "set aside"}
+var stateNames = [states]string{"waiting", "running", "ok", "failed", "killed", "timeout", "not started", "set aside", "withdrawn"}
+
+// Result tells whether it is one of a result.
+func (s State) Result() bool { return s > Running && s < Withdrawn }
 
 // String is its name for people.
 func (s State) String() string {
@@ -113,7 +119,7 @@ func parse(b []byte) (Record, bool) {
 		Memory: int64(le.Uint32(b[32:])) << 10, CPU: time.Duration(le.Uint32(b[36:])) * time.Millisecond,
 		Worker: le.Uint32(b[40:]), Output: Place{le.Uint32(b[44:]), le.Uint64(b[48:])},
 	}
-	return r, r.Kind >= Start && r.Kind <= Tried && r.State < states && r.Task > 0
+	return r, r.Kind >= Start && r.Kind <= Wrote && r.State < Withdrawn && r.Task > 0
 }
 
 // ErrDamaged is that a file of results has something else in its middle.

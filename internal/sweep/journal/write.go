@@ -30,6 +30,8 @@ type Stream uint8
 const (
 	Stdout Stream = 1
 	Stderr Stream = 2
+	// Progress has the metrics of a task: lines NAME=VALUE.
+	Progress Stream = 3
 )
 
 // frameHead is how many bytes stand before the bytes of a frame: length, sum, task,
@@ -189,87 +191,4 @@ func (w *Writer) Close() error {
 		err = errors.Join(err, w.output.f.Close())
 	}
 	return err
-}
-
-// Frame is a piece of what a task has written.
-type Frame struct {
-	Stream Stream
-	Data   []byte
-}
-
-// Output reads what a task of a worker has written, up to the frame at last, in the
-// order of writing.
-func Output(dir string, task uint32, last Place, each func(Frame) error) error {
-	files := map[uint32]*os.File{}
-	defer func() {
-		for _, f := range files {
-			_ = f.Close()
-		}
-	}()
-	open := func(n uint32) (*os.File, error) {
-		if f := files[n]; f != nil {
-			return f, nil
-		}
-		f, err := os.Open(outputFile(dir, n))
-		if err == nil {
-			files[n] = f
-		}
-		return f, err
-	}
-	var places []Place
-	for at := last; at != (Place{}); {
-		f, err := open(at.File)
-		if err != nil {
-			return err
-		}
-		_, before, err := head(f, task, at)
-		if err != nil {
-			return err
-		}
-		places = append(places, at)
-		if before != (Place{}) && !before.before(at) {
-			return fmt.Errorf("%s: %w at byte %d", f.Name(), ErrDamaged, at.Offset)
-		}
-		at = before
-	}
-	for i := len(places) - 1; i >= 0; i-- {
-		f, err := open(places[i].File)
-		if err != nil {
-			return err
-		}
-		frame, err := read(f, task, places[i])
-		if err != nil {
-			return err
-		}
-		if err := each(frame); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// head reads a frame's length and the place of the one before.
-func head(f *os.File, task uint32, at Place) (length int, before Place, err error) {
-	var b [frameHead]byte
-	if _, err := f.ReadAt(b[:], int64(at.Offset)); err != nil {
-		return 0, Place{}, fmt.Errorf("%s: %w at byte %d: %w", f.Name(), ErrDamaged, at.Offset, err)
-	}
-	le := binary.LittleEndian
-	length = int(le.Uint32(b[:]))
-	if length > MostFrame || le.Uint32(b[8:]) != task {
-		return 0, Place{}, fmt.Errorf("%s: %w at byte %d", f.Name(), ErrDamaged, at.Offset)
-	}
-	return length, Place{le.Uint32(b[16:]), le.Uint64(b[20:])}, nil
-}
-
-func read(f *os.File, task uint32, at Place) (Frame, error) {
-	n, _, err := head(f, task, at)
-	if err != nil {
-		return Frame{}, err
-	}
-	b := make([]byte, frameHead+n)
-	if _, err := f.ReadAt(b, int64(at.Offset)); err != nil || binary.LittleEndian.Uint32(b[4:]) != crc32.Checksum(b[8:], castagnoli) {
-		return Frame{}, fmt.Errorf("%s: %w at byte %d", f.Name(), ErrDamaged, at.Offset)
-	}
-	return Frame{Stream(b[14]), b[frameHead:]}, nil
 }

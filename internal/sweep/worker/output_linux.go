@@ -2,6 +2,8 @@ package worker
 
 import (
 	"fmt"
+	"sync"
+	"time"
 
 	"berth/internal/sweep/journal"
 )
@@ -13,13 +15,19 @@ const (
 	mostPart = 64 << 10 // that waits in memory
 )
 
-// keeper keeps what a task writes: of each stream the first 8 MiB and the last MiB.
+// keeper keeps what a task writes: of each stream, and of its metrics, the first 8 MiB and the
+// last MiB.
 type keeper struct {
 	w          *journal.Writer
 	task       uint32
 	generation uint16
-	last       journal.Place
-	streams    [2]kept
+	start      journal.Record
+	metrics    *metrics
+
+	mu      sync.Mutex
+	seen    time.Time // when [keeper.progress] looked last
+	last    journal.Place
+	streams [3]kept
 }
 
 type kept struct {
@@ -31,6 +39,12 @@ type kept struct {
 
 // add takes what a stream has written: 1 is the standard output, 2 the error.
 func (k *keeper) add(stream int, b []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.put(stream, b)
+}
+
+func (k *keeper) put(stream int, b []byte) error {
 	s := &k.streams[stream-1]
 	if n := min(len(b), mostHead-s.head); n > 0 {
 		s.part = append(s.part, b[:n]...)

@@ -77,7 +77,7 @@ func TestTimeIsShort(t *testing.T) {
 	c := config(t, s)
 	c.Ends = now.Add(-time.Second)
 	must(t, Run(t.Context(), c))
-	if all, err := os.ReadDir(s.Round().Dir); err != nil || len(all) > 0 {
+	if all, err := os.ReadDir(s.Claims(1).Dir); err != nil || len(all) > 0 {
 		t.Errorf("claims: %v %v", all, err)
 	}
 }

@@ -34,9 +34,6 @@ type Config struct {
 	Log   func(format string, args ...any) // what a person may want to know
 }
 
-// round is the only one there is today.
-const round = 1
-
 // mostDeaths is how many workers may end under a task before it is set aside.
 const mostDeaths = 3
 
@@ -59,7 +56,9 @@ type worker struct {
 	dir     string
 	command *command.Template
 	journal *journal.Writer
-	board   *claims.Board
+	boards  []*claims.Board // of each round
+	from    []int           // where to look for a batch of each
+	gone    func(uint32) bool
 	tasks   chan *task
 	ends    chan *batch  // of which all tasks have ended
 	mean    atomic.Int64 // of what tasks took, ns; 0 is not known yet
@@ -73,13 +72,37 @@ type worker struct {
 	stops   time.Time    // when it ends what still runs; zero is never
 	failed  chan error   // why it cannot go on
 	stop    context.CancelCauseFunc
+
+	// What [worker.held] has seen, and what is counted for it.
+	paused       atomic.Bool
+	allowed      atomic.Int64 // tasks at once; below 0 is any number
+	running      atomic.Int64
+	results, bad atomic.Int64
+	throttle     int
+	shared       time.Time
+	canaries     *claims.Board // nil is none
+
+	liveMu    sync.Mutex
+	live      map[*keeper]bool // of tasks that run
+	files     atomic.Int64     // of metrics
+	noMetrics sync.Once
 }
 
 // batch is one that is being run.
 type batch struct {
 	*claims.Held
+	round   int
+	canary  bool
 	left    atomic.Int64 // tasks without an end, and one while they are handed out
 	dropped atomic.Bool  // some were not run
+}
+
+// generation is what its records have.
+func (b *batch) generation() uint16 {
+	if b.canary {
+		return 0
+	}
+	return uint16(b.Generation)
 }
 
 type task struct {
@@ -97,10 +120,12 @@ func Run(ctx context.Context, c Config) error {
 	if c.Log == nil {
 		c.Log = func(string, ...any) {}
 	}
-	if c.Sweep.Cancelled() {
+	if c.Sweep.Cancelled() || c.Sweep.Paused() != nil {
 		return nil
 	}
-	w := &worker{Config: c, tasks: make(chan *task, c.Sweep.Spec.Batch), ends: make(chan *batch, 64), failed: make(chan error, 1)}
+	own := *c.Sweep // rounds that are made meanwhile are read
+	c.Sweep = &own
+	w := &worker{Config: c, tasks: make(chan *task, c.Sweep.Spec.Batch), ends: make(chan *batch, 64), live: map[*keeper]bool{}, failed: make(chan error, 1)}
 	var err error
 	if w.command, err = c.Sweep.Command(); err != nil {
 		return err
@@ -121,7 +146,9 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	watch := &claims.Watcher{Dir: c.Sweep.WorkerDir, Me: self, Patience: lease.PatienceFor(c.Beat)}
-	w.board = claims.New(c.Sweep.Round(), w.me, watch.Gone)
+	w.gone = watch.Gone
+	w.allowed.Store(-1)
+	w.held(time.Now())
 	if p := c.Sweep.Spec.Worker; contained(p) {
 		if w.box, err = openBox(ctx, w.dir, *p, c.Job); err != nil {
 			err = fmt.Errorf("open the container of the worker: %w", err)
@@ -222,6 +249,13 @@ func (w *worker) sync(ctx, run context.Context) {
 			w.fail(err)
 			return
 		}
+		if !errors.Is(context.Cause(run), ErrFenced) {
+			if err := w.progress(time.Now()); err != nil {
+				w.fail(err)
+				return
+			}
+		}
+		w.held(time.Now())
 		if run.Err() == nil && w.Sweep.Cancelled() {
 			w.Log("the sweep was cancelled")
 			w.stop(context.Canceled)
@@ -231,10 +265,14 @@ func (w *worker) sync(ctx, run context.Context) {
 
 // claim takes batches and hands their tasks out, until there are no more.
 func (w *worker) claim(ctx context.Context) error {
-	from := int(w.me-1) * 61 // workers begin apart from each other
+	if w.Sweep.Spec.Canary {
+		if err := w.canary(ctx); err != nil {
+			return err
+		}
+	}
 	pause := fastest
 	for w.hungry(ctx) {
-		h, open, err := w.board.Next(from)
+		h, round, open, err := w.next()
 		if err != nil {
 			return err
 		}
@@ -250,21 +288,44 @@ func (w *worker) claim(ctx context.Context) error {
 			continue
 		}
 		pause = fastest
-		from = (int(h.Lo)-1)/w.Sweep.Spec.Batch + 1
-		if err := w.hand(ctx, h); err != nil {
+		if err := w.hand(ctx, h, round); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// next claims a batch of the first round that has one. Without one it returns nil, and
+// how many are held by others.
+func (w *worker) next() (h *claims.Held, round, open int, err error) {
+	if _, err := w.Sweep.Reload(); err != nil {
+		return nil, 0, 0, err
+	}
+	for i := range w.Sweep.Rounds() {
+		if i == len(w.boards) {
+			w.boards = append(w.boards, claims.New(w.Sweep.Claims(i+1), w.me, w.gone))
+			w.from = append(w.from, int(w.me-1)*61) // workers begin apart from each other
+		}
+		h, n, err := w.boards[i].Next(w.from[i])
+		if h != nil || err != nil {
+			if h != nil {
+				w.from[i] = (int(h.Lo)-1)/w.Sweep.Round(i+1).Batch + 1
+			}
+			return h, i + 1, 0, err
+		}
+		open += n
+	}
+	return nil, 0, open, nil
+}
+
 // hungry waits until what was claimed will be begun within a moment, and tells whether
 // there is to be more. A claim takes some writes to a disk, which tasks do not wait for.
 func (w *worker) hungry(ctx context.Context) bool {
-	for ctx.Err() == nil && !w.late(time.Now()) {
+	for ctx.Err() == nil && !w.paused.Load() && !w.late(time.Now()) {
 		queued := int64(len(w.tasks))
 		// What waits here while all slots are taken, others could run: only short tasks do.
-		if mean := w.mean.Load(); w.busy.Load() < int64(w.Slots) || mean > 0 && (queued+1)*mean/int64(w.Slots) < int64(ahead) {
+		mean := w.mean.Load()
+		if w.allowed.Load() != 0 && (w.busy.Load() < int64(w.Slots) || mean > 0 && (queued+1)*mean/int64(w.Slots) < int64(ahead)) {
 			break
 		}
 		select {
@@ -272,7 +333,7 @@ func (w *worker) hungry(ctx context.Context) bool {
 		case <-time.After(ahead / 50):
 		}
 	}
-	return ctx.Err() == nil && !w.late(time.Now())
+	return ctx.Err() == nil && !w.paused.Load() && !w.late(time.Now())
 }
 
 // took notes how long a task took.
@@ -286,20 +347,24 @@ func (w *worker) took(d time.Duration) {
 }
 
 // hand runs a batch: first what former holders have done is recorded again.
-func (w *worker) hand(ctx context.Context, h *claims.Held) error {
-	b := &batch{Held: h}
+func (w *worker) hand(ctx context.Context, h *claims.Held, round int) error {
+	b := &batch{Held: h, round: round}
 	b.left.Store(1)
-	past, err := w.former(h)
+	numbers := w.Sweep.Round(round).Part(h.Lo, h.Hi)
+	past, err := w.former(h, round, numbers)
 	if err != nil {
 		return err
 	}
 	var last []*task // under which workers have ended
-	err = w.Sweep.Tasks(int(h.Lo), int(h.Hi), func(t command.Task) error {
+	err = w.Sweep.Pick(numbers, func(t command.Task) error {
 		p := past[uint32(t.Number)]
 		if p != nil && p.result != nil {
 			r := *p.result
 			r.Kind, r.Generation = journal.Adopted, uint16(h.Generation)
 			return w.journal.Add(r)
+		}
+		if w.Sweep.Superseded(round, t.Number) {
+			return nil
 		}
 		n := &task{Task: t, batch: b}
 		if p != nil && p.deaths > 0 {
@@ -315,7 +380,7 @@ func (w *worker) hand(ctx context.Context, h *claims.Held) error {
 		}
 		if t.deaths >= mostDeaths {
 			w.Log("task %d is set aside: it killed its worker %d times", t.Number, t.deaths)
-			err = w.journal.Add(journal.Record{Kind: journal.End, State: journal.SetAside, Round: round, Generation: uint16(h.Generation),
+			err = w.journal.Add(journal.Record{Kind: journal.End, State: journal.SetAside, Round: uint16(round), Generation: uint16(h.Generation),
 				Task:   uint32(t.Number),
 				Deaths: t.deaths, Began: time.Now(), Worker: w.me})
 			continue
@@ -331,7 +396,7 @@ func (w *worker) hand(ctx context.Context, h *claims.Held) error {
 
 // give waits for a slot.
 func (w *worker) give(ctx context.Context, t *task) error {
-	if ctx.Err() != nil || t.batch.dropped.Load() {
+	if ctx.Err() != nil || w.paused.Load() || t.batch.dropped.Load() {
 		t.batch.dropped.Store(true)
 		return nil
 	}
@@ -356,17 +421,25 @@ type past struct {
 
 // former reads the results of those who had the batch before. What one of them has
 // begun and not ended, it may have ended by.
-func (w *worker) former(h *claims.Held) (map[uint32]*past, error) {
+func (w *worker) former(h *claims.Held, round int, numbers sweep.Numbers) (map[uint32]*past, error) {
 	all := map[uint32]*past{}
 	seen := map[uint32]bool{}
-	for _, f := range h.Former {
-		if seen[f] || f == w.me {
+	holders := h.Former
+	if w.canaries != nil && round == 1 && numbers.Has(1) {
+		more, err := w.canaries.Holders()
+		if err != nil {
+			return nil, err
+		}
+		holders = append(holders[:len(holders):len(holders)], more...)
+	}
+	for _, f := range holders {
+		if seen[f] || f == w.me && !(w.canaries != nil && round == 1) {
 			continue
 		}
 		seen[f] = true
 		open := map[uint32]uint8{} // that it has begun: their deaths until then
 		_, err := journal.Read(filepath.Join(w.Sweep.WorkerDir(f), journal.ResultsFile), 0, func(r journal.Record) {
-			if r.Task < h.Lo || r.Task > h.Hi || r.Round != round || int(r.Generation) >= h.Generation {
+			if int(r.Round) != round || int(r.Generation) >= h.Generation || !numbers.Has(int(r.Task)) {
 				return
 			}
 			p := all[r.Task]
@@ -377,6 +450,7 @@ func (w *worker) former(h *claims.Held) (map[uint32]*past, error) {
 			switch r.Kind {
 			case journal.Start:
 				open[r.Task] = r.Deaths
+			case journal.Wrote:
 			case journal.Tried:
 				delete(open, r.Task)
 			case journal.End, journal.Adopted:
@@ -450,9 +524,19 @@ func (w *worker) slot(ctx context.Context) {
 		return
 	}
 	defer q.Close()
+	m := &metrics{w: w}
+	defer m.close()
 	for t := range w.tasks {
 		cpus, memory := w.room.take(w.Sweep.Spec.Request, t.Task)
-		err := w.run(ctx, q, t)
+		if !w.enter(ctx) {
+			w.room.give(cpus, memory)
+			w.busy.Add(-1)
+			t.batch.dropped.Store(true)
+			w.ended(t.batch)
+			continue
+		}
+		err := w.run(ctx, q, m, t)
+		w.running.Add(-1)
 		w.room.give(cpus, memory)
 		w.busy.Add(-1)
 		if err != nil {
@@ -464,17 +548,20 @@ func (w *worker) slot(ctx context.Context) {
 }
 
 // run runs a task. An error is that it could not be recorded.
-func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
+func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) error {
 	if ctx.Err() != nil || w.late(time.Now()) {
 		t.batch.dropped.Store(true)
 		return nil
 	}
-	r := journal.Record{Kind: journal.Start, State: journal.Running, Round: round, Generation: uint16(t.batch.Generation), Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
+	r := journal.Record{Kind: journal.Start, State: journal.Running, Round: uint16(t.batch.round), Generation: t.batch.generation(),
+		Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
 	if err := w.journal.Add(r); err != nil {
 		return err
 	}
-	out := &keeper{w: w.journal, task: r.Task, generation: r.Generation}
+	out := &keeper{w: w.journal, task: r.Task, generation: r.Generation, start: r, metrics: m, seen: r.Began.Add(time.Second - progressEvery)}
+	w.beginsLive(out)
 	end, err := w.start(ctx, q, t, out)
+	w.endsLive(out)
 	if errors.Is(err, errBox) {
 		t.batch.dropped.Store(true)
 		if !told(ctx) {
@@ -496,7 +583,7 @@ func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
 		r.Code, r.Signal, r.CPU, r.Memory = uint8(end.Exit.Code), uint8(end.Exit.Signal), end.CPU, end.Memory
 		r.State = stateOf(end)
 	}
-	if err := errors.Join(end.Err, out.flush()); err != nil {
+	if err := errors.Join(end.Err, out.finish()); err != nil {
 		return err
 	}
 	r.Output = out.last
@@ -509,7 +596,11 @@ func (w *worker) run(ctx context.Context, q *run.Quick, t *task) error {
 		}
 	}
 	w.done.Add(1)
-	return w.journal.Add(r)
+	if err := w.journal.Add(r); err != nil || r.Kind == journal.Tried {
+		return err
+	}
+	w.judge(t, r)
+	return nil
 }
 
 func stateOf(end run.QuickEnd) journal.State {
@@ -538,6 +629,9 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	c.Dir = w.Sweep.Spec.Workdir
 	if c.Path, err = w.program(argv[0]); err != nil {
 		return run.QuickEnd{}, err
+	}
+	if path := out.metrics.file(); path != "" {
+		c.Env = append(c.Env, MetricsVar+"="+path)
 	}
 	return q.Run(ctx, c)
 }

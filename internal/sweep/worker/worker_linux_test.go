@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"berth/internal/sys/ids"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
+	"berth/jobs/store"
 
 	"golang.org/x/sys/unix"
 )
@@ -60,7 +62,9 @@ func output(t *testing.T, s *sweep.Sweep, f *journal.Fold, task uint32) (text st
 		return "nothing", -1
 	}
 	var b strings.Builder
-	must(t, journal.Output(s.WorkerDir(r.Worker), task, r.Output, func(f journal.Frame) error {
+	in := journal.NewReader(s.WorkerDir)
+	defer in.Close()
+	must(t, in.Output(r, func(f journal.Frame) error {
 		fmt.Fprintf(&b, "%d:%s", f.Stream, f.Data)
 		return nil
 	}))
@@ -177,7 +181,7 @@ func died(t *testing.T, s *sweep.Sweep, deaths uint8, ends, starts []uint32) {
 	w, err := journal.Create(dir)
 	must(t, err)
 	var h *claims.Held
-	board := claims.New(s.Round(), n, func(uint32) bool { return true })
+	board := claims.New(s.Claims(1), n, func(uint32) bool { return true })
 	h, _, err = board.Next(0)
 	must(t, err)
 	if h == nil {
@@ -215,6 +219,58 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// Tasks that failed run again in a round of their own, among those that another round
+// has brought; what is withdrawn does not run.
+func TestRounds(t *testing.T) {
+	s := made(t, 6, 1, `[ {n} != 2 ] && [ {n} != 5 ] || test -e good`)
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.Failed) != 2 {
+		t.Errorf("%d failed", f.Count(journal.Failed))
+	}
+	must(t, os.WriteFile(filepath.Join(s.Spec.Workdir, "good"), nil, 0o600))
+	_, err = s.AddRound(sweep.Round{Kind: sweep.RoundRetry, Runs: sweep.Numbers{{2, 2}, {5, 5}}}, 1, nil)
+	must(t, err)
+	old, err := sweep.Open(s.Dir)
+	must(t, err)
+	more := func(_ *sweep.Round, add func(command.Task) error) error {
+		for n := range 3 {
+			if err := add(command.Task{ID: command.ID{1, byte(n)}, Params: []command.Param{{Name: "n", Text: fmt.Sprint(7 + n)}}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	_, err = s.AddRound(sweep.Round{Kind: sweep.RoundAdd}, 1, more)
+	must(t, err)
+	if _, err = old.AddRound(sweep.Round{Kind: sweep.RoundAdd}, 1, more); !errors.Is(err, sweep.ErrRoundTaken) {
+		t.Error(err)
+	}
+	_, err = s.AddRound(sweep.Round{Kind: sweep.RoundResume, Withdrawn: sweep.Numbers{{1, 1}, {8, 8}}}, 1, nil)
+	must(t, err)
+	f, err = s.Fold()
+	must(t, err)
+	if f.Left() != 4 || f.Count(journal.Withdrawn) != 1 || f.State(2) != journal.Waiting {
+		t.Errorf("%d left, %d withdrawn", f.Left(), f.Count(journal.Withdrawn))
+	}
+	must(t, Run(t.Context(), config(t, s)))
+	f, err = s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 8 || f.Left() != 0 || f.State(8) != journal.Withdrawn {
+		t.Errorf("%d ok, %d left, %v", f.Count(journal.OK), f.Left(), f.State(8))
+	}
+	if _, r, err := f.Record(5, s.WorkerDir); err != nil || r.Round != 2 {
+		t.Errorf("%+v %v", r, err)
+	}
+	if task, err := s.Task("9"); err != nil || task.Number != 9 || task.ID[1] != 2 {
+		t.Errorf("%+v %v", task, err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(s.Dir, "tasks.*")); len(files) != 4 {
+		t.Errorf("%q", files)
+	}
+}
+
 // A process that was killed: its batch is another's when its beat was silent.
 func TestKilled(t *testing.T) {
 	s := made(t, 3, 1, `echo {n}`)
@@ -244,6 +300,143 @@ func TestMuch(t *testing.T) {
 	text, _ := output(t, s, f, 1)
 	if len(text) > 10<<20 || !strings.Contains(text, "\n[berth: 20562") || !strings.Contains(text, "a\nend\n2:no line end") {
 		t.Errorf("%d bytes, ending in %q", len(text), text[max(0, len(text)-80):])
+	}
+}
+
+// What a task writes to its file of metrics is kept, while it runs and at its end; what it
+// puts in the file's place is not read, and the next task has a file of its own.
+func TestMetrics(t *testing.T) {
+	s := made(t, 4, 1, `case {n} in
+1) printf 'loss=1\nlo' >>"$BERTH_METRICS"; until test -e on; do sleep 0.01; done; printf 'ss=2\nacc=3' >>"$BERTH_METRICS" ;;
+2) test -s "$BERTH_METRICS" && exit 1; rm "$BERTH_METRICS"; ln -s /etc/passwd "$BERTH_METRICS" ;;
+3) mkfifo "$BERTH_METRICS"x; test -s "$BERTH_METRICS" && exit 1; echo x=1 >"$BERTH_METRICS" ;;
+esac; exit 0`)
+	c := config(t, s)
+	c.Slots = 1
+	done := make(chan error, 1)
+	go func() { done <- Run(t.Context(), c) }()
+	in := journal.NewReader(s.WorkerDir)
+	defer in.Close()
+	metrics := func(f *journal.Fold, task uint32) string {
+		_, rec, err := in.Record(f, task)
+		must(t, err)
+		if rec == nil {
+			return ""
+		}
+		tail, err := in.Tail(rec, 1000, journal.Progress)
+		must(t, err)
+		return string(tail[journal.Progress])
+	}
+	for f := must1(s.Fold())(t); metrics(f, 1) != "loss=1\n"; f = must1(s.Fold())(t) {
+		time.Sleep(10 * time.Millisecond)
+		if t.Context().Err() != nil {
+			t.Fatal("the metrics of a task that runs are not seen")
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(s.Spec.Workdir, "on"), nil, 0o600))
+	must(t, <-done)
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 4 || metrics(f, 1) != "loss=1\nloss=2\nacc=3" || metrics(f, 2) != "" || metrics(f, 3) != "x=1\n" || metrics(f, 4) != "" {
+		t.Errorf("%d ok, %q %q %q", f.Count(journal.OK), metrics(f, 1), metrics(f, 2), metrics(f, 3))
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.WorkerDir(1), "metrics.?")); len(left) != 0 {
+		t.Errorf("%q is left", left)
+	}
+}
+
+func must1[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); must(t, err); return v }
+}
+
+// Before the canary has succeeded nothing else begins; what it did counts, and it is run
+// once. One that fails pauses the sweep.
+func TestCanary(t *testing.T) {
+	s := made(t, 30, 3, `echo {n} >>ran; test -e good || test {n} != 1`)
+	s.Spec.Canary = true
+	var all sync.WaitGroup
+	run := func() {
+		t.Helper()
+		for range 3 {
+			all.Go(func() {
+				if err := Run(t.Context(), config(t, s)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	run()
+	f, err := s.Fold()
+	must(t, err)
+	p := s.Paused()
+	if p == nil || !p.Trouble || p.Why != "the canary, task 1, did not succeed: failed" || f.Done() != 1 || f.State(1) != journal.Failed {
+		t.Errorf("%+v, %d done", p, f.Done())
+	}
+	must(t, s.Resume())
+	run()
+	f, err = s.Fold()
+	must(t, err)
+	ran, err := os.ReadFile(filepath.Join(s.Spec.Workdir, "ran"))
+	must(t, err)
+	if f.Done() != 30 || f.Count(journal.OK) != 29 || strings.Count(string(ran), "\n") != 30 {
+		t.Errorf("%d done, %d ok, %q", f.Done(), f.Count(journal.OK), ran)
+	}
+	if _, r, err := f.Record(1, s.WorkerDir); err != nil || r.Kind != journal.Adopted {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// More errors than may be pause the sweep; no task is lost by that.
+func TestErrorRate(t *testing.T) {
+	s := made(t, 100, 1, `test {n} -lt 9`)
+	s.Spec.StopRate = 0.2
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	if p := s.Paused(); p == nil || !p.Trouble || f.Done() < fewestResults || f.Done() > 20 || f.Count(journal.Running) != 0 {
+		t.Errorf("%+v, %d done", p, f.Done())
+	}
+	must(t, Run(t.Context(), config(t, s))) // and another worker runs none
+	g, err := s.Fold()
+	must(t, err)
+	if g.Done() != f.Done() {
+		t.Errorf("%d done, then %d", f.Done(), g.Done())
+	}
+	must(t, s.Resume())
+	s.Spec.StopRate = 0
+	must(t, Run(t.Context(), config(t, s)))
+	if f, err = s.Fold(); err != nil || f.Count(journal.OK) != 8 || f.Done() != 100 {
+		t.Errorf("%d ok, %v", f.Count(journal.OK), err)
+	}
+}
+
+// So many tasks run at once and no more, of all workers together.
+func TestThrottle(t *testing.T) {
+	s := made(t, 12, 1, `mkdir here && sleep 0.01 && rmdir here`)
+	must(t, s.Throttle(1))
+	c := config(t, s)
+	c.Slots = 4
+	must(t, Run(t.Context(), c))
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 12 {
+		t.Errorf("%d of 12", f.Count(journal.OK))
+	}
+	must(t, s.Throttle(0))
+	must(t, s.Throttle(0))
+	if s.Throttled() != 0 {
+		t.Error("throttled still")
+	}
+	// Workers that live share it.
+	for n := range uint32(3) {
+		_, dir, err := s.NewWorker()
+		must(t, err)
+		must(t, store.Beat(dir, 0, time.Now()))
+		w := &worker{Config: Config{Sweep: s}, me: n + 2}
+		if got, want := w.share(4, time.Now()), []int{4, 2, 1}[n]; got != want {
+			t.Errorf("the last of %d workers may run %d, not %d", n+1, got, want)
+		}
 	}
 }
 

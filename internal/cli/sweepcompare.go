@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"berth/internal/sweep/claims"
+	"berth/internal/sweep/look"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
+	"berth/jobs"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) sweepCompareCmd() *cobra.Command {
+	var metrics []string
+	c := &cobra.Command{
+		Use: "compare A B", Short: "compare two sweeps, task by task",
+		Long: `Pair the tasks of two sweeps that have the same parameters, and say how B differs from A:
+for each metric that both have (and for seconds) the means, the mean difference with its 95%
+confidence interval, and in how many pairs B is higher or lower; and which tasks were ok in
+one of them alone. The interval is by bootstrap of pairs, with the same random numbers each
+time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
+` + sweepExit,
+		Example: "  berth sweep compare lr lr2\n  berth sweep compare 4f1c 99ab --metric loss --json",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var looks [2]*look.Look
+			for i := range looks {
+				s, f, err := foldSweep(args[i : i+1])
+				if err != nil {
+					return err
+				}
+				looks[i] = look.New(s, f)
+				defer looks[i].Close()
+			}
+			res, err := look.Compare(looks[0], looks[1], metrics)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"a": looks[0].Sweep.Spec.ID, "b": looks[1].Sweep.Spec.ID, "pairs": res.Pairs, "only_a": res.OnlyA, "only_b": res.OnlyB,
+					"looked_at": res.Looked, "metrics": emptyNot(res.Metrics), "broke": res.BrokeN, "broke_first": emptyNot(res.Broke),
+					"fixed": res.FixedN, "fixed_first": emptyNot(res.Fixed)})
+			}
+			if res.Pairs == 0 {
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("no task of %s has the parameters of one of %s", args[0],
+					args[1]), Hint: "berth sweep ls SWEEP shows parameters"}
+			}
+			a.say("%s; %d only in %s, %d only in %s", plural(res.Pairs, "pair"), res.OnlyA, args[0], res.OnlyB, args[1])
+			var rows [][]string
+			for _, m := range res.Metrics {
+				rows = append(rows, []string{m.Name, fmt.Sprint(m.Pairs), figure(m.MeanA), figure(m.MeanB), figure(m.Diff),
+					figure(m.Low) + " to " + figure(m.High), fmt.Sprint(m.Higher), fmt.Sprint(m.Lower), fmt.Sprint(m.Equal)})
+			}
+			if err := a.table([]string{"METRIC", "PAIRS", "MEAN A", "MEAN B", "B-A", "95% OF B-A", "B HIGHER", "B LOWER", "EQUAL"}, rows); err != nil {
+				return err
+			}
+			for _, x := range []struct {
+				told string
+				n    int
+				list []look.Flip
+			}{{"ok in A alone", res.BrokeN, res.Broke}, {"ok in B alone", res.FixedN, res.Fixed}} {
+				if x.n == 0 {
+					continue
+				}
+				var some []string
+				for _, f := range x.list[:min(len(x.list), 5)] {
+					some = append(some, fmt.Sprintf("%d (%s) and %d (%s)", f.A, f.StateA, f.B, f.StateB))
+				}
+				a.say("%s: %s: tasks %s", x.told, plural(x.n, "pair"), strings.Join(some, ", "))
+			}
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&metrics, "metric", nil, "compare this `NAME` alone (repeatable)")
+	a.jsonFlag(c)
+	return c
+}
+
+func figure(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }
+
+// bare refuses a replay whose user has not said that the task runs without a container.
+func (a *app) bare(cmd *cobra.Command, backend string) error {
+	if backend == "" {
+		cfg, err := a.config(cmd)
+		if err != nil {
+			return err
+		}
+		backend, _ = cfg.Get("terminal.backend").V.(string)
+	}
+	if can := jobs.CapabilitiesOf(backend); can.Bare && !can.OtherHost {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "replay runs the task without a container in this version of berth, and the backend is " + backend,
+		Hint: "--backend local, where it may have your own rights"}
+}
+
+func (a *app) sweepReplayCmd() *cobra.Command {
+	var backend string
+	c := &cobra.Command{
+		Use: "replay SWEEP TASK", Short: "run one task of a sweep again, here and now",
+		Long: `Run one task again from the record of its sweep, in the foreground, and say how its end
+compares with the recorded one and what could not be the same: the machine, the environment,
+files that were changed. Nothing of the sweep changes: sweep retry runs tasks for good.
+
+The task runs with your own rights, without a container: --backend local says so, or
+terminal.backend in the configuration.
+
+` + exitHelp + `that of the task; 2 usage, 3 no such sweep or task, 78 not allowed here.`,
+		Example: "  berth sweep replay --backend local lr 17",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, f, err := foldSweep(args[:1])
+			if err != nil {
+				return err
+			}
+			t, err := s.Task(args[1])
+			if err != nil {
+				return err
+			}
+			if err := a.bare(cmd, backend); err != nil {
+				return err
+			}
+			l := look.New(s, f)
+			defer l.Close()
+			r, err := l.One(t.Number)
+			if err != nil {
+				return err
+			}
+			template, err := s.Command()
+			if err != nil {
+				return err
+			}
+			argv, err := template.Command(t)
+			if err != nil {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error()}
+			}
+			if _, err := os.Stat(s.Spec.Workdir); err != nil {
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "the directory in which the sweep ran", Err: err}
+			}
+			a.say("task %d: %s", t.Number, paramText(t.Params))
+			for _, x := range notTheSame(l, r) {
+				a.say("not the same: %s", x)
+			}
+			tmp, err := os.MkdirTemp("", "berth-replay-")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = disk.RemoveTree(tmp) }()
+			metrics := filepath.Join(tmp, "metrics")
+			if err := os.WriteFile(metrics, nil, 0o600); err != nil {
+				return err
+			}
+			env := append(os.Environ(), "BERTH_SWEEP="+s.Spec.Name, "BERTH_METRICS="+metrics)
+			stdout, stderr := a.shown(false)
+			p, err := run.Local{}.Start(cmd.Context(), jobs.Cmd{Argv: argv, Dir: s.Spec.Workdir, Env: append(env, t.Env()...), Stdout: stdout, Stderr: stderr})
+			if err != nil {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "start the task", Err: err}
+			}
+			exit, err := p.Wait()
+			if err != nil {
+				return err
+			}
+			code := exit.Code
+			if exit.Signal != 0 {
+				code = 128 + int(exit.Signal)
+			}
+			if b, err := disk.ReadRegular(metrics, 1<<20); err == nil && len(b) > 0 {
+				a.say("metrics: %s", strings.Join(strings.Fields(string(b)), " "))
+			}
+			switch was := r.Record; {
+			case was == nil || !r.State.Result():
+				a.say("it has ended with %d; the sweep has no result of it", code)
+			case look.Exit(*was) == code:
+				a.say("it has ended with %d, as in the sweep", code)
+			default:
+				a.say("it has ended with %d; in the sweep it was %d (%s)", code, look.Exit(*was), r.State)
+			}
+			if code != 0 {
+				return exitCode(code)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&backend, "backend", "", "`NAME` of what contains the task; only local, which does not: it has your own rights")
+	return c
+}
+
+// notTheSame says what a task that is replayed does not find as it was.
+func notTheSame(l *look.Look, r look.Row) []string {
+	out := []string{"variables of the environment are those of this shell", "files that it reads may have been changed since, by other tasks too"}
+	if p := l.Sweep.Spec.Worker; p != nil && p.Level != jobs.LevelNone {
+		out = append(out, "it ran in a container ("+p.Backend+": "+p.Containment()+"), and has none here: another image, other files")
+	}
+	if l.Sweep.Spec.Limit > 0 {
+		out = append(out, fmt.Sprintf("it is not ended after %s", l.Sweep.Spec.Limit))
+	}
+	if r.Record == nil || !r.State.Result() {
+		return out
+	}
+	out = append(out, fmt.Sprintf("it ran at %s, and took %s", r.Record.Began.Format("2006-01-02 15:04:05 UTC"), r.Record.Took))
+	b, err := disk.ReadRegular(filepath.Join(l.Sweep.WorkerDir(r.Record.Worker), claims.WorkerFile), 1<<16)
+	var was lease.Process
+	if err = errors.Join(err, json.Unmarshal(b, &was)); err != nil {
+		return append(out, "the machine on which it ran is not known")
+	}
+	if now := lease.Self(); was.Host != now.Host {
+		out = append(out, fmt.Sprintf("it ran on %s, and this is %s", was.Host, now.Host))
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package sweep
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"berth/internal/sweep/claims"
+	"berth/internal/sys/disk"
+	"berth/jobs/store"
+)
+
+const (
+	filePause    = "pause"
+	fileThrottle = "throttle"
+	claimsCanary = "canary"
+)
+
+// Pause is why no more tasks are begun.
+type Pause struct {
+	Why string `json:"why"`
+	// Trouble is that tasks have failed, and no person has asked for it.
+	Trouble bool `json:"trouble,omitempty"`
+}
+
+// Pause has workers begin no more tasks, and end when those that run have ended. Of two
+// reasons the first one stays.
+func (s *Sweep) Pause(p Pause) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	_, err = store.CreateOnce(filepath.Join(s.Dir, filePause), append(b, '\n'))
+	return err
+}
+
+// Paused tells whether and why it is paused; nil is that it is not.
+func (s *Sweep) Paused() *Pause {
+	b, err := disk.ReadRegular(filepath.Join(s.Dir, filePause), 1<<16)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	p := &Pause{}
+	if err != nil || json.Unmarshal(b, p) != nil {
+		return &Pause{Why: "its file " + filePause + " cannot be read"}
+	}
+	return p
+}
+
+// Throttle has all workers together run so many tasks at once; 0 takes it back.
+func (s *Sweep) Throttle(n int) error {
+	path := filepath.Join(s.Dir, fileThrottle)
+	if n == 0 {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	tmp, err := disk.WriteTemp(s.Dir, fmt.Appendf(nil, "%d\n", n), 0o600)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		_ = os.Remove(tmp)
+		return err
+	}
+	return nil
+}
+
+// Throttled is how many tasks may run at once; 0 is that nothing was said.
+func (s *Sweep) Throttled() (n int) {
+	b, err := disk.ReadRegular(filepath.Join(s.Dir, fileThrottle), 64)
+	if err == nil {
+		_, _ = fmt.Sscan(string(b), &n)
+	}
+	return max(n, 0)
+}
+
+// Canary are the claims of the task that has to succeed before the others begin.
+func (s *Sweep) Canary() claims.Round {
+	return claims.Round{Dir: filepath.Join(s.Dir, dirClaims, claimsCanary), Tasks: 1, Batch: 1}
+}
