@@ -292,7 +292,7 @@ func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 			return err
 		}
 		if a.errTTY {
-			a.overwrite(sweepLine(s, f, a.now()))
+			a.overwrite(sweepLine(f, a.now()))
 		}
 		if f.Left() > 0 {
 			n, _, err := e.SweepWorkers(ctx, s.Dir)

@@ -171,7 +171,7 @@ terminal.backend in the configuration.
 			}
 			code := exit.Code
 			if exit.Signal != 0 {
-				code = 128 + int(exit.Signal)
+				code = 128 + exit.Signal
 			}
 			if b, err := disk.ReadRegular(metrics, 1<<20); err == nil && len(b) > 0 {
 				a.say("metrics: %s", strings.Join(strings.Fields(string(b)), " "))

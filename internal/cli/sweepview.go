@@ -31,7 +31,7 @@ func sweepCounts(f *journal.Fold) string {
 }
 
 // sweepTimes are how fast a sweep goes and what is left; zero is not known.
-func sweepTimes(s *sweep.Sweep, f *journal.Fold, now time.Time) (rate float64, left time.Duration) {
+func sweepTimes(f *journal.Fold, now time.Time) (rate float64, left time.Duration) {
 	began, ended, _ := f.Times()
 	if f.Done() == 0 || began.IsZero() {
 		return 0, 0
@@ -47,9 +47,9 @@ func sweepTimes(s *sweep.Sweep, f *journal.Fold, now time.Time) (rate float64, l
 }
 
 // sweepLine is how it stands, for one line.
-func sweepLine(s *sweep.Sweep, f *journal.Fold, now time.Time) string {
+func sweepLine(f *journal.Fold, now time.Time) string {
 	line := fmt.Sprintf("%d of %d: %s", f.Done(), f.Wanted(), sweepCounts(f))
-	if rate, left := sweepTimes(s, f, now); rate > 0 {
+	if rate, left := sweepTimes(f, now); rate > 0 {
 		line += fmt.Sprintf("; %.1f/s, %s left", rate, left)
 	}
 	return line
@@ -96,7 +96,7 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	for _, x := range sweepStates {
 		counts[strings.ReplaceAll(x.String(), " ", "_")] = f.Count(x)
 	}
-	rate, left := sweepTimes(s, f, now)
+	rate, left := sweepTimes(f, now)
 	why := ""
 	if p := s.Paused(); p != nil {
 		why = p.Why
@@ -164,7 +164,7 @@ sweep's own records, and asks no scheduler.
 					rows = append(rows, [2]string{x.String(), fmt.Sprint(n)})
 				}
 			}
-			if rate, left := sweepTimes(s, f, now); rate > 0 {
+			if rate, left := sweepTimes(f, now); rate > 0 {
 				rows = append(rows, [2]string{"rate", fmt.Sprintf("%.1f/s", rate)})
 				if f.Left() > 0 && alive > 0 {
 					rows = append(rows, [2]string{"left", left.String()})

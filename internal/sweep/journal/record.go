@@ -39,7 +39,7 @@ const (
 	SetAside State = 7 // workers ended under it, too often
 	// Withdrawn stands in no record: its round, or a later one, does not run it any more.
 	Withdrawn State = 8
-	states          = 9
+	states    State = 9
 )
 
 var stateNames = [states]string{"waiting", "running", "ok", "failed", "killed", "timeout", "not started", "set aside", "withdrawn"}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Plot is a picture of a report, in its own coordinates; a template writes it as SVG.
+// Plot is a picture of a report, in its own coordinates; a page has it as SVG.
 type Plot struct {
 	Title, X, Y   string // of the axes
 	Width, Height int
@@ -18,12 +18,16 @@ type Plot struct {
 	Labels        []Label
 }
 
-// Stroke is a line, Bar a rectangle, Dot a point, Label a text.
+// What a plot is made of.
 type (
+	// Stroke is a line.
 	Stroke struct{ Path, Class string }
-	Bar    struct{ X, Y, W, H, Class, Tip string }
-	Dot    struct{ X, Y, Class, Tip string }
-	Label  struct{ X, Y, Anchor, Text string }
+	// Bar is a rectangle.
+	Bar struct{ X, Y, W, H, Class, Tip string }
+	// Dot is a point.
+	Dot struct{ X, Y, Class, Tip string }
+	// Label is a text.
+	Label struct{ X, Y, Anchor, Text string }
 )
 
 // The room of a plot, with what stands around its data.
@@ -78,9 +82,9 @@ func (a axis) place(v float64) float64 {
 	return a.from + (v-lo)/(hi-lo)*(a.to-a.from)
 }
 
-func (a axis) name(n string) (float64, bool) {
-	i := slices.Index(a.names, n)
-	return a.from + (float64(i)+0.5)/float64(len(a.names))*(a.to-a.from), i >= 0
+// name is the place of one of its names.
+func (a axis) name(n string) float64 {
+	return a.from + (float64(slices.Index(a.names, n))+0.5)/float64(len(a.names))*(a.to-a.from)
 }
 
 // ticks are some values that stand beside it.
@@ -122,7 +126,7 @@ func (p *Plot) sides(x, y axis) {
 			if len(x.names) > 8 && i%((len(x.names)+7)/8) != 0 {
 				continue
 			}
-			w, _ := x.name(n)
+			w := x.name(n)
 			p.Labels = append(p.Labels, Label{at(w), below, "middle", cutText(n, 12)})
 		}
 		return

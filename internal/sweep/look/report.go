@@ -2,10 +2,7 @@ package look
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
-	"html/template"
-	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -18,11 +15,6 @@ import (
 	"berth/internal/sweep/journal"
 	"berth/jobs"
 )
-
-//go:embed report.html.tmpl
-var reportText string
-
-var reportTemplate = template.Must(template.New("report").Parse(reportText))
 
 // Bounds of a report: of more tasks a part is drawn, spread over all.
 const (
@@ -345,8 +337,7 @@ func parameterAxis(texts map[string]int) (axis, bool) {
 // of is the place of a parameter's text.
 func (a axis) of(text string) float64 {
 	if a.names != nil {
-		w, _ := a.name(text)
-		return w
+		return a.name(text)
 	}
 	n, _ := strconv.ParseFloat(text, 64)
 	return a.place(n)
@@ -375,8 +366,7 @@ func (r *Report) parallel(points []point, names []string, axes map[string]axis, 
 			for _, t := range axes[n].names[:min(len(axes[n].names), 10)] {
 				a := axes[n]
 				a.from, a.to = bottom, top
-				h, _ := a.name(t)
-				p.Labels = append(p.Labels, Label{at(place(i) + 4), at(h), "start", cutText(t, 10)})
+				p.Labels = append(p.Labels, Label{at(place(i) + 4), at(a.name(t)), "start", cutText(t, 10)})
 			}
 			continue
 		}
@@ -411,6 +401,3 @@ func (r *Report) parallel(points []point, names []string, axes map[string]axis, 
 	}
 	r.Parallel = p
 }
-
-// Write writes the page.
-func (r *Report) Write(w io.Writer) error { return reportTemplate.Execute(w, r) }
