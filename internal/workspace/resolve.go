@@ -171,7 +171,8 @@ func (g *Git) resolveBase(ctx context.Context, dir, base string) (commit, branch
 	}
 	if name != "HEAD" {
 		ref := strings.TrimPrefix(name, "refs/heads/")
-		if id, err := g.revision(ctx, dir, "refs/heads/"+ref); err == nil && id != "" {
+		// Only its exact name: main~1 and main@{1} are commits, and no branches.
+		if g.run(ctx, call{args: []string{"show-ref", "--verify", "--quiet", "refs/heads/" + ref}, dir: dir}) == nil {
 			branch = ref
 		}
 		return commit, branch, nil

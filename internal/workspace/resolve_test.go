@@ -44,6 +44,7 @@ func TestResolve(t *testing.T) {
 		{"tag", f.repo, "v1", Source{Repo: repo, Top: top, Base: first}},
 		{"abbreviated", f.repo, first[:9], Source{Repo: repo, Top: top, Base: first}},
 		{"branch", f.repo, "other", Source{Repo: repo, Top: top, Base: first, Branch: "other"}},
+		{"by way of a branch", f.repo, "other~0", Source{Repo: repo, Top: top, Base: first}},
 		{"linked work tree", linked, "", Source{Repo: repo, Top: linkedTop, Base: first, Branch: "other"}},
 		{"detached", detached, "", Source{Repo: repo, Top: detached, Base: first}},
 		{"bare", bare, "", Source{Repo: bareReal, Base: head, Branch: "topic"}},
