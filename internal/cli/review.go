@@ -8,6 +8,7 @@ import (
 
 	"berth/engine"
 	"berth/jobs"
+	"berth/jobs/store"
 
 	"github.com/spf13/cobra"
 )
@@ -42,8 +43,9 @@ type reviewJSON struct {
 	With      []string             `json:"conflicts_with,omitempty"`
 	Problem   string               `json:"problem,omitempty"`
 	Result    *jobs.Result         `json:"result,omitempty"`
-	Done      []jobs.DoneResult    `json:"done,omitempty"` // of the job itself
-	Run       *jobs.ReviewRun      `json:"run,omitempty"`  // of the tree
+	Checklist []engine.CheckItem   `json:"checklist,omitempty"` // "Done when" of the task
+	Done      []jobs.DoneResult    `json:"done,omitempty"`      // of the job itself
+	Run       *jobs.ReviewRun      `json:"run,omitempty"`       // of the tree
 	Verdicts  []jobs.ReviewVerdict `json:"verdicts,omitempty"`
 	Usage     *jobs.Usage          `json:"usage,omitempty"`
 	Agent     *jobs.AgentUse       `json:"agent,omitempty"`
@@ -71,6 +73,13 @@ func reviewOf(r *engine.Review) reviewJSON {
 	}
 	if r.Tree != "" {
 		j.Run = r.Reviews.RunOf(r.Tree)
+	}
+	if s := r.Record.Spec; s.Prompt {
+		if b, err := store.Prompt(r.Record.Dir, s.PromptBytes); err == nil {
+			j.Checklist = engine.Checklist(string(b))
+		} else {
+			j.Problem = strings.TrimPrefix(j.Problem+"; the task's prompt cannot be read: "+err.Error(), "; ")
+		}
 	}
 	return j
 }
@@ -231,6 +240,13 @@ func (a *app) reviewRows(rv *engine.Review, j *reviewJSON) (rows [][2]string) {
 		contained += " (the task had your own rights)"
 	}
 	add("containment", contained)
+	for _, c := range j.Checklist {
+		box := "[ ] "
+		if c.Checked {
+			box = "[x] "
+		}
+		add("done when", box+c.Text)
+	}
 	for _, d := range j.Done {
 		add("done", commandText(d.Command)+": "+d.Exit.String())
 	}
