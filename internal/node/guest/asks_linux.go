@@ -106,30 +106,11 @@ func (s *server) passAsk(c *net.UnixConn) wire.AskAnswer {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return fail("the request is none: " + err.Error())
 	}
-	q, stream, err := open(&s.net, wire.Ask, m, func(uint32) askReply { return make(askReply, 1) })
+	a, err := question[wire.AskAnswer](&s.net, wire.Ask, m)
 	if err != nil {
 		return fail("it cannot be passed on: " + err.Error())
 	}
-	defer s.net.streams.Remove(stream)
-	return <-q // the guest ends when its client does not answer
-}
-
-// askReply is a request under way.
-type askReply chan wire.AskAnswer
-
-func (q askReply) frame(f wire.Frame) error {
-	var m wire.AskAnswer
-	if f.Type != wire.Ask {
-		return nil
-	}
-	if err := f.Decode(&m); err != nil {
-		return err
-	}
-	select {
-	case q <- m:
-	default:
-	}
-	return nil
+	return a
 }
 
 // VerbAsk is the verb of berth-node that the program berth inside a place is.

@@ -177,33 +177,42 @@ func open[R receiver](n *network, t wire.Type, m any, make func(stream uint32) R
 	return r, stream, err
 }
 
-// query is a question under way.
-type query chan wire.QueryAnswer
+// reply is the answer to come to a message, which has the message's type.
+type reply[A any] struct {
+	typ wire.Type
+	c   chan A
+}
 
-func (q query) frame(f wire.Frame) error {
-	var m wire.QueryAnswer
-	if f.Type != wire.Query {
+func (q reply[A]) frame(f wire.Frame) error {
+	var m A
+	if f.Type != q.typ {
 		return nil
 	}
 	if err := f.Decode(&m); err != nil {
 		return err
 	}
 	select {
-	case q <- m:
+	case q.c <- m:
 	default:
 	}
 	return nil
 }
 
-// ask asks the client for a name.
-func (n *network) ask(name string) (ports []uint16, allowed bool) {
-	q, stream, err := open(n, wire.Query, wire.QueryMessage{Name: name}, func(uint32) query { return make(query, 1) })
+// question sends a message to the client and waits for the answer. The guest ends when its client does
+// not answer.
+func question[A any](n *network, t wire.Type, m any) (a A, err error) {
+	q, stream, err := open(n, t, m, func(uint32) reply[A] { return reply[A]{t, make(chan A, 1)} })
 	if err != nil {
-		return nil, false
+		return a, err
 	}
 	defer n.streams.Remove(stream)
-	m := <-q // the guest ends when its client does not answer
-	return m.Ports, m.Allowed
+	return <-q.c, nil
+}
+
+// ask asks the client for a name.
+func (n *network) ask(name string) (ports []uint16, allowed bool) {
+	m, err := question[wire.QueryAnswer](n, wire.Query, wire.QueryMessage{Name: name})
+	return m.Ports, err == nil && m.Allowed
 }
 
 // conn is a connection that a command has made.
