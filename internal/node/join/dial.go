@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/link/wire"
 	"berth/internal/node/keeper"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -56,7 +57,7 @@ func Dial(ctx context.Context, on jobs.Starter, c jobs.Cmd, progress func(string
 		_, _, _, _ = inR.Close(), outW.Close(), inW.Close(), outR.Close()
 		return nil, nil, err
 	}
-	s := &stream{in: inW, out: outR, kill: kill, ended: make(chan struct{})}
+	s := &stream{in: inW, out: outR, said: wire.Gather(outR), kill: kill, ended: make(chan struct{})}
 	var exit jobs.Exit
 	go func() {
 		exit, _ = p.Wait()
@@ -99,6 +100,7 @@ func (e *SilentError) Error() string {
 // stream is a conversation over the standard input and output of a command.
 type stream struct {
 	in, out *os.File
+	said    io.Reader // out, see [wire.Gather]
 	kill    context.CancelFunc
 	ended   chan struct{}
 	closing sync.Once
@@ -115,7 +117,7 @@ func (s *stream) opened(r keeper.Report) (io.ReadWriteCloser, *jobs.Inside, erro
 	return s, r.Inside, nil
 }
 
-func (s *stream) Read(p []byte) (int, error)  { return s.out.Read(p) }
+func (s *stream) Read(p []byte) (int, error)  { return s.said.Read(p) }
 func (s *stream) Write(p []byte) (int, error) { return s.in.Write(p) }
 
 // closeWait is how long the command may take to end once its input has.

@@ -42,7 +42,7 @@ func RelayMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	_ = keeper.Report{Version: wire.Version, Ready: true}.Write(stderr, Prefix)
 	// The end of the input is that of the relay: nothing more is to be passed back.
 	go func() {
-		copyThrough(f, stdin)
+		copyThrough(f, wire.Gather(stdin))
 		_ = f.Close()
 	}()
 	copyThrough(stdout, f)
