@@ -253,7 +253,8 @@ func (e *Engine) background(o *RelayOptions, limit time.Duration) (end func(), e
 		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "a relay runs already", Hint: "berth network relay status"}
 	}
 	me := lease.Self()
-	s := RelayState{Version: 1, Host: me.Host, PID: me.PID, Start: me.Start, Began: e.Now().UTC(), Until: e.Now().Add(limit).UTC(), Serves: []string{}, Log: files.log}
+	s := RelayState{Version: 1, Host: me.Host, PID: me.PID, Start: me.Start, Began: e.Now().UTC(), Until: e.Now().Add(limit).UTC(), Serves: []string{},
+		Log: files.log}
 	save := func() error {
 		b, err := json.Marshal(s)
 		if err != nil {

@@ -94,12 +94,14 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 	}
 	if s.Login == nil && filepath.IsAbs(s.Image) {
 		if _, err := os.Stat(s.Image); errors.Is(err, fs.ErrNotExist) {
-			return fail(&jobs.Error{Kind: jobs.KindNotFound, Msg: "the image of job " + short + " is gone: " + s.Image, Hint: "submit the task itself again: berth submit TASK.md"})
+			return fail(&jobs.Error{Kind: jobs.KindNotFound, Msg: "the image of job " + short + " is gone: " + s.Image,
+				Hint: "submit the task itself again: berth submit TASK.md"})
 		}
 	}
 	for _, name := range s.EnvNames {
 		if _, ok := e.Getenv(name); !ok {
-			return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + name + " from your environment, where it is not set", Hint: "export " + name + "=..."})
+			return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + name + " from your environment, where it is not set",
+				Hint: "export " + name + "=..."})
 		}
 	}
 	for _, c := range s.Credentials {

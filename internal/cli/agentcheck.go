@@ -161,7 +161,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // readCheck reads the lines of [checkScript]; others are none of it.
 func readCheck(ad *adapters.Adapter, s *jobs.Spec, text string) *agentCheck {
-	got := &agentCheck{Agent: ad.Name, Image: cmp.Or(s.ImageRef, s.Image), Backend: s.Backend, Programs: map[string]string{}, Missing: []string{}, Tried: ad.Versions}
+	got := &agentCheck{Agent: ad.Name, Image: cmp.Or(s.ImageRef, s.Image), Backend: s.Backend,
+		Programs: map[string]string{}, Missing: []string{}, Tried: ad.Versions}
 	known := append([]string{ad.Program}, ad.Needs...)
 	for line := range strings.SplitSeq(text, "\n") {
 		what := strings.SplitN(line, "\t", 3)

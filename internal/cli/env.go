@@ -45,7 +45,8 @@ type envJSON struct {
 }
 
 func shownJSON(s engine.Shown) envJSON {
-	j := envJSON{Spec: s.Spec, State: s.State, Running: s.State != nil || s.Allocation != nil && s.Allocation.Open, Allocation: s.Allocation, Sandbox: sandbox(s.Spec)}
+	j := envJSON{Spec: s.Spec, State: s.State, Running: s.State != nil || s.Allocation != nil && s.Allocation.Open,
+		Allocation: s.Allocation, Sandbox: sandbox(s.Spec)}
 	if s.Last != nil && s.State == nil {
 		j.Ended = s.Last.Why
 	}

@@ -320,7 +320,8 @@ func (n *newTask) settle(cfg *config.Config) error {
 		}
 	}
 	if len(hosts) == 0 {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "nothing says what agent " + n.agent + " reaches", Hint: "--allow NAME for each server, --credential NAME, or --network open"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "nothing says what agent " + n.agent + " reaches",
+			Hint: "--allow NAME for each server, --credential NAME, or --network open"}
 	}
 	add("network", "allow", strict.List, hosts...)
 	return nil

@@ -213,8 +213,9 @@ func (c *Config) credentials(t *jobs.Task) error {
 // bounds are the caps of the configuration.
 func (c *Config) bounds() jobs.Caps {
 	of := func(name string) Value { return c.said("caps." + name) }
-	return jobs.Caps{Requests: get[int](of(jobs.CapRequests)), Tokens: get[int](of(jobs.CapTokens)), USD: get[jobs.USD](of(jobs.CapUSD)), Turns: get[int](of(jobs.CapTurns)),
-		Wall: get[time.Duration](of(jobs.CapWall)), Idle: get[time.Duration](of(jobs.CapIdle)), Output: get[jobs.Bytes](of(jobs.CapOutput))}
+	return jobs.Caps{Requests: get[int](of(jobs.CapRequests)), Tokens: get[int](of(jobs.CapTokens)), USD: get[jobs.USD](of(jobs.CapUSD)),
+		Turns: get[int](of(jobs.CapTurns)),
+		Wall:  get[time.Duration](of(jobs.CapWall)), Idle: get[time.Duration](of(jobs.CapIdle)), Output: get[jobs.Bytes](of(jobs.CapOutput))}
 }
 
 // bounded holds a task's caps to those of the configuration, and gives them to an agent or

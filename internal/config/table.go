@@ -39,8 +39,9 @@ var placeKeys = []Key{
 // networkKeys are what a project's file and a profile say as bounds, but for the last two.
 var networkKeys = []Key{
 	{Name: "network.mode", Old: "terminal.network", Flag: "network", Type: Word, Words: append(slices.Clone(jobs.NetworkModes), "host"),
-		Default: jobs.NetworkOpen, Jobs: true, Part: "network.mode", Meaning: "what can be reached from inside: everything that its machine reaches, what `network.allow` names, or nothing",
-		Allow: "network", Safe: noWider, Bound: true, Check: networkMode},
+		Default: jobs.NetworkOpen, Jobs: true, Part: "network.mode",
+		Meaning: "what can be reached from inside: everything that its machine reaches, what `network.allow` names, or nothing",
+		Allow:   "network", Safe: noWider, Bound: true, Check: networkMode},
 	{Name: "network.allow", Old: "terminal.allow", Flag: "allow", Type: List, Jobs: true,
 		Part: "network.allow", Meaning: "names, addresses and bundles (`*.example.com`, `10.0.0.7:5432`, `@pip`) of the mode `allow`, which a list alone is, too",
 		Allow: "network", Safe: noWiderList, Bound: true, Check: allowed},
@@ -50,14 +51,17 @@ var networkKeys = []Key{
 	{Name: "network.opaque", Type: List, Jobs: true,
 		Part: "network.opaque", Meaning: "connections whose first bytes are not looked at, because they do not begin with a server's name (`db.example.org:5432`)",
 		Allow: "network", Safe: subset, Bound: true, Check: allowed},
-	{Name: "network.transparent", Type: Word, Words: []string{jobs.TransparentAuto, jobs.TransparentAlways, jobs.TransparentNever}, Default: jobs.TransparentAuto, Jobs: true,
+	{Name: "network.transparent", Type: Word, Words: []string{jobs.TransparentAuto, jobs.TransparentAlways, jobs.TransparentNever},
+		Default: jobs.TransparentAuto, Jobs: true,
 		Part: "network.transparent", Meaning: "whether programs reach it without settings: where that can be done, always (else 78), or never: by `http_proxy` and such alone", Allow: never},
 	{Name: "network.build.mode", Type: Word, Words: jobs.NetworkModes, Default: jobs.NetworkOpen, Jobs: true, NotEnvs: true,
-		Part: "network.build.mode", Meaning: "what image builds reach; `network.build.allow` is their list, and what a task file or a flag says of them comes first", Allow: never},
+		Part: "network.build.mode", Meaning: "what image builds reach; `network.build.allow` is their list, and what a task file or a flag says of them comes first",
+		Allow: never},
 	{Name: "network.build.allow", Type: List, Jobs: true, NotEnvs: true,
 		Part: "network.build.allow", Meaning: "names, addresses and bundles that image builds reach", Allow: never, Check: allowed},
 	{Name: "network.via", Default: jobs.ViaNode, Jobs: true,
-		Part: "network.via", Meaning: "who resolves names and connects: `node`, `login`, or a proxy (`proxy:http://HOST:PORT`, `proxy:socks5h://HOST:PORT`)", Allow: never, Check: via},
+		Part: "network.via", Meaning: "who resolves names and connects: `node`, `login`, or a proxy (`proxy:http://HOST:PORT`, `proxy:socks5h://HOST:PORT`)",
+		Allow: never, Check: via},
 }
 
 // allowed and denied complain about words that are no rules.
@@ -94,7 +98,8 @@ var terminalKeys = []Key{
 	{Name: "terminal.backend", Env: []string{"TERMINAL_ENV"}, Flag: "backend", Type: Word, Words: backendWords, Default: jobs.BackendAuto, Jobs: true,
 		Meaning: "what makes environments; `auto` is the first of `terminal.auto` that can be used", Allow: "backend", Safe: safeBackend},
 	{Name: "terminal.auto", Type: List, Jobs: true,
-		Meaning: "the backends that `auto` tries, in this order: of `singularity`, `docker` and `bwrap`; without it the first two", Allow: "backend", Safe: subset, Check: autoBackends},
+		Meaning: "the backends that `auto` tries, in this order: of `singularity`, `docker` and `bwrap`; without it the first two",
+		Allow:   "backend", Safe: subset, Check: autoBackends},
 	{Name: "terminal.cwd", Env: []string{"TERMINAL_CWD"},
 		Meaning: "where sessions begin; `.` with `local` is the current directory. " +
 			"In a container a path of another machine (`/home/`, `/Users/`, `C:\\`, a relative one) is left out with a note",
@@ -108,7 +113,8 @@ var terminalKeys = []Key{
 	{Name: "terminal.container_memory", Env: []string{"TERMINAL_CONTAINER_MEMORY"}, Flag: "memory", Type: Size, Default: "5120MiB", Places: sandboxed,
 		Part: "resources.memory", Meaning: "memory of an environment; 0 is no limit", Allow: "limits", Safe: bounded},
 	{Name: "terminal.container_disk", Env: []string{"TERMINAL_CONTAINER_DISK"}, Flag: "disk", Type: Size, Default: "0", Places: imaged,
-		Part: "resources.disk", Meaning: "size of the writable layer; 0 is no limit. With singularity a size takes the overlay driver ext3", Allow: "limits", Safe: bounded},
+		Part: "resources.disk", Meaning: "size of the writable layer; 0 is no limit. With singularity a size takes the overlay driver ext3",
+		Allow: "limits", Safe: bounded},
 	{Name: "terminal.container_persistent", Env: []string{"TERMINAL_CONTAINER_PERSISTENT"}, Type: Bool, Default: "true", Places: sandboxed,
 		Meaning: "false throws an environment's files away when it stops", Allow: "limits", Safe: onOrSame},
 	{Name: "terminal.persistent_shell", Env: []string{"TERMINAL_PERSISTENT_SHELL", "TERMINAL_SSH_PERSISTENT", "TERMINAL_LOCAL_PERSISTENT"},
@@ -119,7 +125,8 @@ var terminalKeys = []Key{
 	{Name: "terminal.bind", Flag: "bind", Type: List, Places: contained, Jobs: true,
 		Part: "terminal.bind", Meaning: "`SOURCE[:DESTINATION[:rw]]` of this machine to show inside", Allow: "paths", Safe: subset, Check: binds},
 	{Name: "terminal.host_sockets", Type: List, Places: contained, Jobs: true,
-		Part: "terminal.host_sockets", Meaning: "sockets of this machine that may be reached inside: what they are (`tmux`, `a display`), or a path", Allow: never, Safe: subset},
+		Part: "terminal.host_sockets", Meaning: "sockets of this machine that may be reached inside: what they are (`tmux`, `a display`), or a path",
+		Allow: never, Safe: subset},
 	{Name: "terminal.env_passthrough", Flag: "forward", Type: List, Jobs: true,
 		Meaning: "names of your variables that every command gets; their values are not recorded", Allow: "env", Safe: subset, Check: variableNames},
 	{Name: "terminal.scratch_dir", Env: []string{"TERMINAL_SCRATCH_DIR"}, Places: contained, Jobs: true,
@@ -149,10 +156,12 @@ var dockerKeys = []Key{
 	{Name: "terminal.docker_network", Env: []string{"TERMINAL_DOCKER_NETWORK"}, Type: Bool, Default: "true", Places: docker,
 		Jobs: true, Meaning: "false is `network.mode = \"none\"`, for docker", Allow: "network", Safe: offOrSame},
 	{Name: "terminal.docker_extra_args", Env: []string{"TERMINAL_DOCKER_EXTRA_ARGS"}, Type: List, Places: docker,
-		Part: "docker.extra_args", Meaning: "flags for `docker run`; those that break the containment are refused", Allow: "docker", Safe: subset, Check: dockerFlags},
+		Part: "docker.extra_args", Meaning: "flags for `docker run`; those that break the containment are refused",
+		Allow: "docker", Safe: subset, Check: dockerFlags},
 	{Name: "terminal.docker_shm_size", Env: []string{"TERMINAL_DOCKER_SHM_SIZE"}, Default: "1GiB", Places: docker,
 		Part: "docker.shm", Meaning: "size of /dev/shm: `1g`, or as other sizes", Allow: free, Check: dockerSize},
-	{Name: "terminal.docker_binary", Env: []string{"HERMES_DOCKER_BINARY"}, Type: Path, Places: docker, Part: "docker.program", Meaning: "the docker or podman program", Allow: never},
+	{Name: "terminal.docker_binary", Env: []string{"HERMES_DOCKER_BINARY"}, Type: Path, Places: docker,
+		Part: "docker.program", Meaning: "the docker or podman program", Allow: never},
 }
 
 var sshKeys = []Key{

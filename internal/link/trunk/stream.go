@@ -30,7 +30,8 @@ type Stream[Q any, A Answer] struct {
 }
 
 func newStream[Q any, A Answer](t *Trunk[Q, A], id uint32) *Stream[Q, A] {
-	s := &Stream[Q, A]{t: t, id: id, Up: wire.NewSender(t.out, t.mine, id), down: wire.NewInbox(t.theirs), answered: make(chan struct{}), over: make(chan struct{})}
+	s := &Stream[Q, A]{t: t, id: id,
+		Up: wire.NewSender(t.out, t.mine, id), down: wire.NewInbox(t.theirs), answered: make(chan struct{}), over: make(chan struct{})}
 	if t.growth != nil {
 		s.Up.Widen()
 		s.down.Widen(t.growth)
