@@ -61,9 +61,12 @@ func (e *Engine) checking(of *jobs.Spec, from string) (*jobs.Spec, error) {
 	name := "review of " + of.Name
 	place := of.Place
 	place.Credentials, place.Caps, place.Prices = nil, jobs.Caps{}, jobs.Prices{} // checks ask no models
+	if p := &place.Network.Phases; p.Verify.Silent() {
+		p.Verify = p.Done // the same commands
+	}
 	s := &jobs.Spec{Version: jobs.SpecVersion, ID: id, Name: name, Slug: jobs.Slug(name), Command: jobs.Command{Shell: "true"}, Place: place,
 		ImageFrom: of.ImageFrom, ImageRef: of.ImageRef, ImageDigest: of.ImageDigest, ImageSum: of.ImageSum, ImageDir: of.ImageDir,
-		EnvNames: of.EnvNames, LoginHome: of.LoginHome, Done: of.Done, DoneOver: of.DoneOver, Results: of.Results,
+		EnvNames: of.EnvNames, LoginHome: of.LoginHome, Done: of.Done, DoneOver: of.DoneOver, Verifies: true, Results: of.Results,
 		Created: e.Now().UTC(), User: identity().User, Host: host}
 	w := *of.Workspace
 	w.Base, w.BaseRef, w.Branch, w.Scope = from, "", jobs.BranchName(s.Slug, id), nil

@@ -31,10 +31,7 @@ func settleNetwork(p *jobs.Place) error {
 	if _, _, err := network.Policies(n); err != nil {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "the words of a network: berth network bundles, docs/network.md"}
 	}
-	switch {
-	case !n.Phases.Verify.Silent():
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[network.verify]: there is no verifier yet whose network it would be", Hint: "leave it out; the done commands have [network.done]"}
-	case can.Daemon && n.Transparent == jobs.TransparentAlways:
+	if can.Daemon && n.Transparent == jobs.TransparentAlways {
 		return absent(`[network] transparent = "always"`, p)
 	}
 	return nil

@@ -44,10 +44,13 @@ type Spec struct {
 
 	EnvNames []string `json:"env_names,omitempty"` // taken from the caller; values are never recorded
 	// LoginHome is the state directory on that host.
-	LoginHome string       `json:"login_home,omitempty"`
-	Submit    *Submit      `json:"submit,omitempty"` // nil is that the task may ask berth nothing
-	Done      []Command    `json:"done,omitempty"`
-	DoneOver  string       `json:"done_over,omitempty"` // [DoneOverTask], or ""
+	LoginHome string    `json:"login_home,omitempty"`
+	Submit    *Submit   `json:"submit,omitempty"` // nil is that the task may ask berth nothing
+	Done      []Command `json:"done,omitempty"`
+	DoneOver  string    `json:"done_over,omitempty"` // [DoneOverTask], or ""
+	// Verifies is that the done commands check the result of another job, as a verifier:
+	// their network is that of [PhaseVerify].
+	Verifies  bool         `json:"verifies,omitempty"`
 	Labels    []string     `json:"labels,omitempty"`
 	Ports     []int        `json:"ports,omitempty"`
 	Artifacts []string     `json:"artifacts,omitempty"`
@@ -207,6 +210,14 @@ const (
 	DoneOverBefore = "before" // the layer as it was before the task
 	DoneOverTask   = "task"   // what the task has left
 )
+
+// DonePhase is the phase whose network the done commands have.
+func (s *Spec) DonePhase() string {
+	if s.Verifies {
+		return PhaseVerify
+	}
+	return PhaseDone
+}
 
 // CheckedOver says over what the done commands run that the task could prepare;
 // "" is over nothing, or that there are none.

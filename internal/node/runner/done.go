@@ -115,9 +115,9 @@ func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace
 		}
 	}
 	task := r.spec.Network
-	r.spec.Network = task.Phase(jobs.PhaseDone)
+	r.spec.Network = task.Phase(r.spec.DonePhase())
 	defer func() { r.spec.Network = task }()
-	c, _, err := r.open(ctx, at, jobs.PhaseDone)
+	c, _, err := r.open(ctx, at, r.spec.DonePhase())
 	if err != nil {
 		return err
 	}
