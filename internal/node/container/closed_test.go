@@ -20,6 +20,9 @@ func TestClosed(t *testing.T) {
 		if says == "" && err != nil || says != "" && (jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%q: %v", says, err)
 		}
+		if got := shut(&s); (got == nil) != (err == nil) {
+			t.Errorf("a room, %q: %v", says, got)
+		}
 		if err := closed(&s, &jobs.Opening{Level: jobs.LevelFS}); err != nil {
 			t.Errorf("an open network, %q: %v", says, err)
 		}

@@ -44,6 +44,9 @@ type Options struct {
 	// Began is called once the program runs and before its guest speaks; it
 	// may be nil.
 	Began func()
+	// Isolated says that commands are to have no network but a loopback in a place that
+	// contains nothing else: what must fail there is tried, and its files are not looked at.
+	Isolated bool
 	// Binds are what is mounted into the place for its user, and Allow the sockets that may be
 	// reached there, see [jobs.Spec].
 	Binds []jobs.Mount
@@ -134,7 +137,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		said = &answered{f: outR, answer: o.Opening.Answer}
 	}
 	var proof *wire.Proof
-	if o.Opening.Level == jobs.LevelEgress && o.Opening.Answer == nil { // a service's own network is its affair
+	if o.Isolated || o.Opening.Level == jobs.LevelEgress && o.Opening.Answer == nil { // a service's own network is its affair
 		p := newProof()
 		defer p.close()
 		proof = p.wish
@@ -142,7 +145,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 	c.session, err = session.Open(sctx, said, inW, session.Options{
 		StartTimeout: o.Start, PingTimeout: o.GuestWait, OwnPIDNamespace: o.Opening.OwnPIDNamespace,
 		Home: o.Opening.Home, User: o.User, Login: o.Opening.Login, Dir: o.Opening.Dir, TellEnv: o.TellEnv, WritableRoot: o.Opening.WritableRoot,
-		Look: o.Opening.Level != "" && o.Opening.Level != jobs.LevelNone, Confine: confines(o.Opening),
+		Look: o.Isolated || o.Opening.Level != "" && o.Opening.Level != jobs.LevelNone, Confine: confines(o.Opening),
 		Network: o.Network, NetworkWish: o.NetworkWish, Ask: o.Ask, Proof: proof,
 	})
 	if err == nil {
@@ -153,11 +156,14 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		c.session.TakeFrom(c.answered.guest)
 	}
 	_ = outW.Close()
-	if err == nil {
-		err = closed(c.session.Guest().Seen, o.Opening)
-	}
-	if err == nil {
-		err = o.judge(c.session.Guest().Seen)
+	switch {
+	case err != nil:
+	case o.Isolated:
+		err = shut(c.session.Guest().Seen)
+	default:
+		if err = closed(c.session.Guest().Seen, o.Opening); err == nil {
+			err = o.judge(c.session.Guest().Seen)
+		}
 	}
 	if err == nil && len(o.Opening.Scripts) > 0 {
 		if serr := c.session.Environment(sctx, o.Opening.Scripts); errors.Is(serr, session.ErrGuestGone) || sctx.Err() != nil {

@@ -108,6 +108,11 @@ func closed(seen *jobs.Seen, op *jobs.Opening) error {
 	if op.Level != jobs.LevelEgress || op.Answer != nil { // a service's own network is its affair
 		return nil
 	}
+	return shut(seen)
+}
+
+// shut refuses a place that is to have no network but a loopback and reaches more.
+func shut(seen *jobs.Seen) error {
 	found := strings.Join(seen.Devices, ", ")
 	if own, err := os.Readlink("/proc/self/ns/net"); err == nil && seen.NetNamespace == own {
 		found = "those of the host"

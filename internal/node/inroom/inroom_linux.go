@@ -58,7 +58,7 @@ func Open(ctx context.Context, o Options) (*Room, error) {
 	r.c, err = container.Open(ctx, container.Options{
 		Opening: &jobs.Opening{Argv: []string{self, "guest", word}, Env: []string{"PATH=" + os.Getenv("PATH")}, Level: jobs.LevelNone, Home: o.Dir},
 		On:      own, Stderr: o.Log, Log: slog.New(slog.DiscardHandler), Start: startTime, GuestWait: guestWait,
-		Unmount: func() time.Duration { return unmountTime }, Network: network, NetworkWish: wish, Note: note,
+		Unmount: func() time.Duration { return unmountTime }, Network: network, NetworkWish: wish, Note: note, Isolated: true,
 	})
 	if err != nil {
 		r.e.Close()
