@@ -20,31 +20,48 @@ import (
 
 // settleCredentials refuses credentials that could be seen, and caps that could not be
 // measured. Their keys are read when the job is submitted.
-func settleCredentials(s *jobs.Spec) error {
-	if err := s.Caps.Measurable(s.Credentials, s.Prices, s.Agent); err != nil || len(s.Credentials) == 0 {
+func settleCredentials(s *jobs.Spec) error { return settleKeys(&s.Place, s.EnvNames, s.Agent) }
+
+// settleLent does the same for an environment, whose keys are read when it is opened.
+func settleLent(s *jobs.EnvSpec) error {
+	if len(s.Credentials) > 0 && s.Scheduler != "" {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "credentials are not available in an environment that is kept in an allocation",
+			Hint: "leave --credential out; or let a job use them: berth submit --credential " + s.Credentials[0].Name + " -- COMMAND"}
+	}
+	if name := s.Caps.OfCommand(); name != "" {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "credentials are not available in an environment where the site sets " + name + ", which holds one command",
+			Hint: "let a job use them: berth submit --credential NAME -- COMMAND"}
+	}
+	return settleKeys(&s.Place, s.Forward, nil)
+}
+
+// settleKeys settles the credentials of a place, to whose commands variables of these names
+// are passed.
+func settleKeys(p *jobs.Place, passed []string, agent *jobs.Agent) error {
+	if err := p.Caps.Measurable(p.Credentials, p.Prices, agent); err != nil || len(p.Credentials) == 0 {
 		return err
 	}
-	if !s.Can().Here() {
-		return absent("credentials, which nothing would keep from the task", &s.Place)
+	if !p.Can().Here() {
+		return absent("credentials, which nothing would keep from the task", p)
 	}
-	if s.Resources.Tasks > 1 {
+	if p.Resources.Tasks > 1 {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "credentials are not available with ntasks above 1", Hint: "leave one of them out"}
 	}
-	if s.Network.Settled().Mode == jobs.NetworkNone {
+	if p.Network.Settled().Mode == jobs.NetworkNone {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: `credentials need a network, and its mode is "none"`,
 			Hint: `with mode = "allow" and no names only the servers of the credentials are reached`}
 	}
-	for i, c := range s.Credentials {
+	for i, c := range p.Credentials {
 		if part, err := credentials.Check(c); err != nil {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("credential %s: %s", c.Name, part), Err: err}
 		}
 		for _, name := range slices.Concat(c.KeyEnv, c.BaseURLEnv) {
 			has := func(kv string) bool { n, _, _ := strings.Cut(kv, "="); return n == name }
-			if slices.ContainsFunc(s.Env, has) || slices.ContainsFunc(s.EnvNames, has) {
+			if slices.ContainsFunc(p.Env, has) || slices.ContainsFunc(passed, has) {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task is given %s, which the credential %s sets", name, c.Name),
 					Hint: "leave one of them out: with the variable the task would have a key of its own"}
 			}
-			for _, o := range s.Credentials[:i] {
+			for _, o := range p.Credentials[:i] {
 				if slices.Contains(o.KeyEnv, name) || slices.Contains(o.BaseURLEnv, name) {
 					return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the credentials %s and %s both set %s", o.Name, c.Name, name),
 						Hint: "give one of them other names: base_url_env and key_env in the configuration"}
@@ -55,13 +72,13 @@ func settleCredentials(s *jobs.Spec) error {
 	return nil
 }
 
-// credentialKeys are the keys of a job's credentials as they travel with the passed
-// values. The task has what the configuration says of their places.
-func (e *Engine) credentialKeys(ctx context.Context, s *jobs.Spec, t jobs.Task) (out []string, err error) {
-	for _, c := range s.Credentials {
-		i := slices.IndexFunc(t.Credentials, func(o jobs.Credential) bool { return o.Name == c.Name })
+// credentialKeys are the keys of a place's credentials as they travel with the passed
+// values. have is what the configuration says of their places.
+func (e *Engine) credentialKeys(ctx context.Context, list, have []jobs.Credential) (out []string, err error) {
+	for _, c := range list {
+		i := slices.IndexFunc(have, func(o jobs.Credential) bool { return o.Name == c.Name })
 		if i >= 0 {
-			c.From = cmp.Or(c.From, t.Credentials[i].From)
+			c.From = cmp.Or(c.From, have[i].From)
 		}
 		key, err := e.keyOf(ctx, c)
 		if err == nil {
@@ -82,6 +99,31 @@ func from(c jobs.Credential) string {
 		return kind + " " + rest
 	}
 	return "of a command"
+}
+
+// lentKeys are the keys of an environment's credentials, as a keeper that is started reads
+// them.
+func (v *Environment) lentKeys(ctx context.Context) ([]byte, error) {
+	var have []jobs.Credential
+	if v.e.credentials != nil {
+		have = v.e.credentials()
+	}
+	keys, err := v.e.credentialKeys(ctx, v.Spec.Credentials, have)
+	if err != nil {
+		return nil, err
+	}
+	return []byte(strings.Join(keys, "\x00") + "\x00"), nil
+}
+
+// sameCredentials refuses credentials that an environment was made without.
+func sameCredentials(s *jobs.EnvSpec, wants []jobs.Credential) error {
+	names := func(list []jobs.Credential) string {
+		return strings.Join(slices.Sorted(slices.Values(jobs.CredentialNames(list))), " ")
+	}
+	if has, wanted := names(s.Credentials), names(wants); wanted != "" && has != wanted {
+		return differs(s, "other credentials: "+none(has)+", not "+wanted)
+	}
+	return nil
 }
 
 // commandTime is how long a program may take to give a key: a person may have to
@@ -109,7 +151,7 @@ func (e *Engine) keyOf(ctx context.Context, c jobs.Credential) (string, error) {
 		line, _, _ := strings.Cut(string(out), "\n")
 		return strings.TrimSpace(line), nil
 	}
-	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "its place is not known", Hint: "submit the task again"}
+	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the configuration does not say where it is", Hint: "add [credentials.NAME] with from = ... to it (berth config)"}
 }
 
 // keyFile reads a key from a file that its owner alone may read.

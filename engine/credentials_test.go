@@ -47,6 +47,39 @@ func TestSettleCredentials(t *testing.T) {
 	}
 }
 
+// TestSettleLent: an environment has credentials where a keeper of this machine holds them,
+// and caps that hold one command are refused.
+func TestSettleLent(t *testing.T) {
+	ready := credentials.Ready()
+	for _, v := range []struct {
+		change func(*jobs.EnvSpec)
+		want   string
+	}{
+		{func(*jobs.EnvSpec) {}, ""},
+		{func(s *jobs.EnvSpec) { s.Caps.Requests = 9 }, ""},
+		{func(s *jobs.EnvSpec) { s.Scheduler = "slurm" }, "kept in an allocation"},
+		{func(s *jobs.EnvSpec) { s.Caps.Wall = 9 }, "the site sets max_wall"},
+		{func(s *jobs.EnvSpec) { s.Forward = []string{"ANTHROPIC_API_KEY"} }, "is given ANTHROPIC_API_KEY"},
+		{func(s *jobs.EnvSpec) { s.Env = []string{"ANTHROPIC_BASE_URL=x"} }, "is given ANTHROPIC_BASE_URL"},
+		{func(s *jobs.EnvSpec) { s.Backend = jobs.BackendBare }, "not available on the backend local"},
+		{func(s *jobs.EnvSpec) { s.Network.Mode = jobs.NetworkNone }, `its mode is "none"`},
+	} {
+		s := &jobs.EnvSpec{Place: jobs.Place{Backend: jobs.BackendBwrap, Credentials: []jobs.Credential{ready["anthropic"]}}}
+		v.change(s)
+		err := settleLent(s)
+		if (err == nil) != (v.want == "") || err != nil && (!strings.Contains(err.Error(), v.want) || jobs.HintOf(err) == "") {
+			t.Errorf("%v, wanted %s", err, v.want)
+		}
+	}
+	s := &jobs.EnvSpec{Place: jobs.Place{Credentials: []jobs.Credential{{Name: "b"}, {Name: "a"}}}}
+	if err := sameCredentials(s, []jobs.Credential{{Name: "a"}, {Name: "b"}}); err != nil {
+		t.Error(err)
+	}
+	if err := sameCredentials(s, []jobs.Credential{{Name: "a"}}); err == nil || !strings.Contains(err.Error(), "other credentials: a b, not a") {
+		t.Error(err)
+	}
+}
+
 // TestCredentialKeys: a key is read where the configuration says, and a key that others
 // can read, or that is none, is an error without its text.
 func TestCredentialKeys(t *testing.T) {
@@ -62,10 +95,9 @@ func TestCredentialKeys(t *testing.T) {
 	}}
 	for from, want := range map[string]string{
 		"env:KEY": "sk-from-env", "file:" + dir + "/good": "sk-from-a-file", "file:~/good": "sk-from-a-file", "command:echo sk-was-said; echo more": "sk-was-said",
-		"env:NONE": "!it is not set", "env:BAD": "!line breaks", "file:~/open": "!others may read it", "file:~/none": "!no such file", "command:echo sk-secret-text; exit 3": "!it gave none", "": "!not known",
+		"env:NONE": "!it is not set", "env:BAD": "!line breaks", "file:~/open": "!others may read it", "file:~/none": "!no such file", "command:echo sk-secret-text; exit 3": "!it gave none", "": "!does not say where it is",
 	} {
-		task := jobs.Task{Place: jobs.Place{Credentials: []jobs.Credential{{Name: "a", From: from}}}}
-		got, err := e.credentialKeys(context.Background(), &jobs.Spec{Place: jobs.Place{Credentials: []jobs.Credential{{Name: "a"}}}}, task)
+		got, err := e.credentialKeys(context.Background(), []jobs.Credential{{Name: "a"}}, []jobs.Credential{{Name: "a", From: from}})
 		bad, is := strings.CutPrefix(want, "!")
 		switch {
 		case is && (err == nil || !strings.Contains(err.Error(), bad) || strings.Contains(err.Error(), "secret-text") || jobs.KindOf(err) != jobs.KindConfig):

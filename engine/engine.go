@@ -48,6 +48,8 @@ type Engine struct {
 	// images is the cache of images; nil when there is none.
 	images *images.Cache
 	guards guards
+	// credentials are those of the user's configuration; nil is none.
+	credentials func() []jobs.Credential
 	// webhook posts a notice; nil in the program for the nodes.
 	webhook notice.Webhook
 }

@@ -82,6 +82,9 @@ func (e *Engine) same(s *jobs.EnvSpec, o jobs.EnvOptions) error {
 	if err := samePlace(s, o.Place, false); err != nil {
 		return err
 	}
+	if err := sameCredentials(s, o.Credentials); err != nil {
+		return err
+	}
 	forward, wanted := strings.Join(s.Forward, " "), strings.Join(o.Forward, " ")
 	switch {
 	case wanted != "" && forward != wanted:

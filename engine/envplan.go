@@ -38,6 +38,9 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 	if err != nil {
 		return nil, err
 	}
+	if place := (jobs.Place{Backend: b.Name()}); len(o.Credentials) > 0 && !place.Can().Here() {
+		return nil, absent("credentials, which nothing would keep from commands", &place)
+	}
 	if o, err = e.envTemplate(o); err != nil {
 		return nil, err
 	}
@@ -93,6 +96,9 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 		return nil, err
 	}
 	if err := site.Hold(&s.Place, false); err != nil {
+		return nil, err
+	}
+	if err := settleLent(s); err != nil {
 		return nil, err
 	}
 	if o.Template != "" {

@@ -168,6 +168,9 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 	if p, ok := b.(Program); ok {
 		o.Keys = p.Keys()
 	}
+	if len(v.Spec.Credentials) > 0 {
+		o.Input = v.lentKeys
+	}
 	o.ID = v.Spec.ID // another one of this name may be less contained
 	return keeper.Open(ctx, v.dir, o)
 }

@@ -32,7 +32,7 @@ type Options struct {
 	// ReadOnly makes no directory: the engine plans and renders.
 	ReadOnly bool
 	// Config is the user's configuration, see [ReadConfig]; nil is none. It gives what
-	// of the next three is nil.
+	// of the next four is nil.
 	Config *Config
 	// Profile is the site's, whose cache of images, scratch and proxy are used.
 	Profile *jobs.Profile
@@ -41,6 +41,9 @@ type Options struct {
 	Variables func() []string
 	// Settings returns the options of a backend that is a program, by its name.
 	Settings func(backend string) map[string]string
+	// Credentials returns those of the configuration: environments that have some are
+	// opened with their keys.
+	Credentials func() []jobs.Credential
 	// Progress is told, for people, what takes long, and Meter how many bytes of what are
 	// done; "" is that it is over. They may be nil.
 	Progress func(line string)
@@ -86,6 +89,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e.webhook = postNotice
 	e.Programs, e.sites = programs, o.sites(asking(st))
+	e.credentials = o.Credentials
 	e.Templates, e.Terminal, e.Now = config.TemplatesDir(), o.Terminal, o.Now
 	return e, nil
 }
@@ -115,6 +119,9 @@ func (o *Options) settle() (err error) {
 	}
 	if o.Settings == nil {
 		o.Settings = o.Config.c.Options
+	}
+	if o.Credentials == nil {
+		o.Credentials = o.Config.c.Credentials
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (e *Engine) prepare(ctx context.Context, s *jobs.Spec, t jobs.Task, info jo
 		v, _ := e.Getenv(name)
 		o.Secrets = append(o.Secrets, name+"="+v)
 	}
-	keys, err := e.credentialKeys(ctx, s, t)
+	keys, err := e.credentialKeys(ctx, s.Credentials, t.Credentials)
 	if err != nil {
 		return nil, err
 	}

@@ -55,6 +55,15 @@ var APIs = []string{APIAnthropic, APIOpenAI, APIGemini, APIGit}
 // Model reports whether its requests are to a model, so that caps count them.
 func (c *Credential) Model() bool { return c.API != "" && c.API != APIGit }
 
+// CredentialNames are the names of a list.
+func CredentialNames(list []Credential) []string {
+	out := make([]string, len(list))
+	for i, c := range list {
+		out[i] = c.Name
+	}
+	return out
+}
+
 // Caps end a task that has asked models for more; zero fields are no cap.
 type Caps struct {
 	Requests int `json:"max_requests,omitempty"`
@@ -76,6 +85,22 @@ type Caps struct {
 
 // Any reports whether one ends the task that counts requests to models.
 func (c *Caps) Any() bool { return c.Requests > 0 || c.Tokens > 0 || c.USD > 0 }
+
+// OfCommand names the first cap that holds a command, or the agent that it is, and not
+// what a broker carries; "" is none.
+func (c *Caps) OfCommand() string {
+	switch {
+	case c.Turns > 0:
+		return CapTurns
+	case c.Wall > 0:
+		return CapWall
+	case c.Idle > 0:
+		return CapIdle
+	case c.Output > 0:
+		return CapOutput
+	}
+	return ""
+}
 
 // USD is an amount of US dollars.
 type USD float64

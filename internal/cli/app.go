@@ -64,7 +64,7 @@ func (a *app) open(readOnly bool) (*engine.Engine, error) {
 		return nil, err
 	}
 	return engine.Open(a.context(), engine.Options{
-		ReadOnly: readOnly, Profile: p, Variables: a.keys, Settings: a.options, Progress: a.progress, Meter: a.meter,
+		ReadOnly: readOnly, Profile: p, Variables: a.keys, Settings: a.options, Credentials: a.credentials, Progress: a.progress, Meter: a.meter,
 		Terminal: a.errTTY && isTerminal(a.stdin), Now: a.now,
 	})
 }

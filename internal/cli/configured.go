@@ -40,6 +40,14 @@ func (a *app) keys() []string {
 	return nil
 }
 
+// credentials are those that it has.
+func (a *app) credentials() []jobs.Credential {
+	if c := a.configured(); c != nil {
+		return c.Credentials()
+	}
+	return nil
+}
+
 // options are those that it has for the program of a backend.
 func (a *app) options(backend string) map[string]string {
 	if c := a.configured(); c != nil {

@@ -228,6 +228,7 @@ func (a *app) envDetail(s engine.Shown) [][2]string {
 	for _, r := range networkRows(p.Reaches()) {
 		add(r[0], r[1])
 	}
+	add("credentials", strings.Join(jobs.CredentialNames(p.Credentials), " "))
 	for i := range keys.Fields {
 		if f := &keys.Fields[i]; f.Table() == "terminal" && f.Meaning != "" {
 			add(f.Key(), f.Shown(p.Place))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ type envFlags struct {
 	template                   string
 	lifetime, limits, dir      string
 	set, sshOptions            []string
+	credentials                []string
 	host, sshKey               string
 	target, profile, scheduler string
 	forward                    []string
@@ -64,6 +66,8 @@ func (f *envFlags) add(c *cobra.Command) {
 	fs.StringVar(&f.template, "template", "", "singularity: use the template `NAME` instead of an image (berth template ls)")
 	fs.StringArrayVar(&f.set, "set", nil, "set `NAME=VALUE` for every command in it; not for secrets; repeatable")
 	fs.StringArrayVar(&f.forward, "forward", nil, "pass the variable `NAME` of the caller to every command; its value is not recorded; repeatable")
+	fs.StringArrayVar(&f.credentials, "credential", nil,
+		"use the key `NAME` of the configuration, which commands never see: anthropic, openai, github and others; repeatable")
 	fs.BoolVar(&f.mountCwd, "mount-cwd", false, "mount the current directory at /workspace, writable, and start there")
 	fs.StringVar(&f.limits, "limits", "", "`strict`: refuse limits that can only be watched and not enforced; set no default limits")
 	fs.BoolVar(&f.discard, "discard", false, "remove its files when it stops")
@@ -113,6 +117,12 @@ func (f *envFlags) options(cmd *cobra.Command) (jobs.EnvOptions, error) {
 	default:
 		return o, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--limits must be strict, found %q", f.limits),
 			Hint: "--limits strict, or leave it out: then a limit may be watched instead of held"}
+	}
+	for _, name := range f.credentials {
+		if slices.ContainsFunc(o.Credentials, func(c jobs.Credential) bool { return c.Name == name }) {
+			return o, usage("--credential %s is given twice", name)
+		}
+		o.Credentials = append(o.Credentials, jobs.Credential{Name: name})
 	}
 	if f.lifetime != "" {
 		var err error

@@ -20,7 +20,7 @@ type flagGroup struct {
 var flagGroups = []flagGroup{
 	{"The place it runs in", []string{
 		"image", "from", "template", "overlay", "overlay-wait", "overlay-snapshot", "keep", "keep-failed", "discard", "disk", "bind",
-		"mount-cwd", "network", "fakeroot", "gpu", "user", "volume", "stage", "offline", "set", "forward", "lifetime",
+		"mount-cwd", "network", "fakeroot", "gpu", "user", "volume", "stage", "offline", "set", "forward", "credential", "lifetime",
 	}},
 	{"What it works on", []string{"workspace", "base", "scope"}},
 	{"What it may use", []string{"cpus", "memory", "gpus", "nodes", "ntasks", "time", "pids", "limits"}},

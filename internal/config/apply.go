@@ -27,8 +27,10 @@ func (c *Config) Environment(o *jobs.EnvOptions) error {
 	}
 	o.Configured.Named = c.targetBy == layerFlag || scheduler.Origin.Layer == layerFlag
 	var err error
-	o.Login, err = c.login()
-	return err
+	if o.Login, err = c.login(); err != nil {
+		return err
+	}
+	return c.lent(o)
 }
 
 // Timeout is what ends a command, as [engine.ExecRequest] has it: 0 is the

@@ -172,40 +172,73 @@ func (c *Config) Credentials() []jobs.Credential {
 
 // credentials settles those that a task names, with its caps and its network.
 func (c *Config) credentials(t *jobs.Task) error {
+	model, err := c.named(&t.Place)
+	if err != nil {
+		return err
+	}
+	if err := c.bounded(t, model); err != nil {
+		return err
+	}
+	if len(t.Credentials) > 0 && c.opens(t.Network) {
+		t.Network.Mode, t.Network.Allow = jobs.NetworkAllow, []string{}
+	}
+	return nil
+}
+
+// named settles the credentials of which a place has names, and the prices of models;
+// model is that one of them is for a model.
+func (c *Config) named(p *jobs.Place) (model bool, err error) {
 	have := c.Credentials()
 	var list []jobs.Credential
-	model := false
-	for _, named := range t.Credentials {
+	for _, named := range p.Credentials {
 		i := slices.IndexFunc(have, func(o jobs.Credential) bool { return o.Name == named.Name })
 		if i < 0 {
 			e := &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no credential %s in %s", literal(named.Name), c.userPath()),
 				Hint: fmt.Sprintf(`add [credentials.%s] with from = "env:NAME", "file:PATH" or "command:LINE"`, named.Name)}
 			if _, ready := credentials.Ready()[named.Name]; !ready && len(have) > 0 {
-				names := make([]string, len(have))
-				for i, o := range have {
-					names[i] = o.Name
-				}
-				e.Hint = "there are " + strings.Join(names, ", ")
+				e.Hint = "there are " + strings.Join(jobs.CredentialNames(have), ", ")
 			}
-			return e
+			return false, e
 		}
 		list = append(list, have[i])
 		model = model || have[i].Model()
 	}
 	for i := range list {
 		if err := readCA(&list[i]); err != nil {
-			return err
+			return false, err
 		}
 	}
-	t.Credentials = list
-	if err := c.bounded(t, model); err != nil {
+	p.Credentials = list
+	if model && c.user != nil {
+		p.Prices = c.user.prices
+	}
+	return model, nil
+}
+
+// opens reports whether nothing is said of the mode of a network.
+func (c *Config) opens(n jobs.Network) bool {
+	return n.Said().Mode == "" && c.said("network.mode").V == nil
+}
+
+// lent settles the credentials that an environment is to have: a broker holds it to the
+// configuration's bounds of requests to models.
+func (c *Config) lent(o *jobs.EnvOptions) error {
+	if len(o.Credentials) == 0 {
+		return nil
+	}
+	model, err := c.named(&o.Place)
+	if err != nil {
 		return err
 	}
-	if model && c.user != nil {
-		t.Prices = c.user.prices
+	if b := c.bounds(); model {
+		o.Caps = jobs.Caps{Requests: b.Requests, Tokens: b.Tokens, USD: b.USD}
 	}
-	if len(list) > 0 && t.Network.Said().Mode == "" && c.said("network.mode").V == nil {
-		t.Network = jobs.Network{Mode: jobs.NetworkAllow, Allow: []string{}}
+	o.Configured.For = func(backend string) (jobs.EnvOptions, []string, error) {
+		d, notes, err := c.forBackend(backend)
+		if err == nil && c.opens(d.Network) {
+			d.Network.Mode, d.Network.Allow = jobs.NetworkAllow, []string{}
+		}
+		return d, notes, err
 	}
 	return nil
 }

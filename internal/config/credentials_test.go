@@ -70,6 +70,26 @@ func TestCredentials(t *testing.T) {
 	if _, err := task("openai", jobs.Caps{}); jobs.KindOf(err) != jobs.KindNotFound || !strings.Contains(jobs.HintOf(err), "[credentials.openai]") {
 		t.Error(err)
 	}
+	// The list that it has then is beside what else is said of the network.
+	w.write(t, w.user, withKeys+"[network]\nvia = \"login\"\n")
+	w.write(t, w.proj, "[network]\ndeny = [\"x.example\"]\n")
+	bounded := jobs.Task{Place: jobs.Place{Credentials: []jobs.Credential{{Name: "anthropic"}}, Network: jobs.Network{Deny: []string{"y.example"},
+		Phases: jobs.NetworkPhases{Done: jobs.NetworkPhase{Mode: jobs.NetworkNone}}}}}
+	if _, err := w.load(t).Task(&bounded); err != nil {
+		t.Fatal(err)
+	}
+	if n := bounded.Network; n.Mode != jobs.NetworkAllow || n.Via != jobs.ViaLogin || len(n.Deny) != 1 || len(n.Bounds) != 1 || n.Phases.Silent() {
+		t.Errorf("%+v", n)
+	}
+	env := jobs.EnvOptions{Place: jobs.Place{Credentials: []jobs.Credential{{Name: "anthropic"}}}}
+	if err := w.load(t).Environment(&env); err != nil {
+		t.Fatal(err)
+	}
+	d, _, err := env.Configured.For(jobs.BackendBwrap)
+	if err != nil || d.Network.Mode != jobs.NetworkAllow || len(d.Network.Bounds) != 1 || env.Caps.USD != 20 || env.Credentials[0].From != "env:KEY" {
+		t.Errorf("%+v %+v %v", d.Network, env.Caps, err)
+	}
+	w.write(t, w.proj, "")
 	w.write(t, w.user, withKeys+"[network]\nmode = \"none\"\n")
 	if got, err := task("anthropic", jobs.Caps{}); err != nil || got.Network.Mode != jobs.NetworkNone {
 		t.Errorf("%+v %v", got.Network, err)

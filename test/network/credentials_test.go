@@ -183,3 +183,76 @@ sleep 60`)
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestEnvironmentCredentials: commands of an environment ask models with a key that they do
+// not have, for as long as its keeper lives; the next one has the key from whoever starts it.
+func TestEnvironmentCredentials(t *testing.T) {
+	needNode(t)
+	config, keyFile := configured(t, user)
+	with := func(key string, argv ...string) ran {
+		t.Helper()
+		c := berth(t, argv...)
+		c.Env = append(c.Env, "XDG_CONFIG_HOME="+config, key)
+		return run(t, c)
+	}
+	const key = "TEST_MODEL_KEY=" + internet.ModelKey
+	defer func() { run(t, berth(t, "env", "rm", "lent")) }()
+	exec := []string{"exec", "--env", "lent", "--timeout", "2m"}
+	got := with("NONE=1", append(exec, "--backend", "bwrap", "--credential", "openai", "--", "true")...)
+	if got.code != 125 || !strings.Contains(got.err, "the key of the credential openai (env TEST_MODEL_KEY): it is not set") {
+		t.Errorf("without the key: %+v", got)
+	}
+	got = with(key, append(exec, "--backend", "bwrap", "--credential", "anthropic", "--credential", "openai", "--credential", "echo", "--", asks+"echo canary; "+canary)...)
+	lines := strings.Split(strings.TrimSpace(got.out), "\n")
+	for n, want := range []string{"one two three", "one two three", "401", "403", "", "response 403"} {
+		if n >= len(lines) || !strings.Contains(strings.ToLower(lines[n]), want) || n == 4 && (strings.Contains(lines[n], "sk-test") || !strings.HasSuffix(lines[n], " 000")) {
+			t.Errorf("request %d: %s\n%s", n+1, got.out, got.err)
+		}
+	}
+	if _, found, _ := strings.Cut(got.out, "canary\n"); got.code != 0 && got.code != 1 || found != "0\n" {
+		t.Errorf("exit code %d; a command finds a key: %s %s", got.code, found, got.err)
+	}
+	processes(t)
+	files(t, keyFile)
+	if got := with("NONE=1", append(exec, "--", "echo", "warm")...); got.out != "warm\n" {
+		t.Errorf("while it is warm no key is needed: %+v", got)
+	}
+	const placeholder = "echo $OPENAI_API_KEY"
+	first := with("NONE=1", append(exec, "--", placeholder)...)
+	if got := with("NONE=1", "network", "show", "--env", "lent"); !strings.Contains(got.out, "m-1") || strings.Contains(got.out, internet.ModelKey) {
+		t.Errorf("%+v", got)
+	}
+	if got := run(t, berth(t, "env", "stop", "lent")); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := with("NONE=1", append(exec, "--", "true")...); got.code != 125 || !strings.Contains(got.err, "it is not set") {
+		t.Errorf("opened again without the key: %+v", got)
+	}
+	if got := with(key, append(exec, "--", placeholder)...); got.code != 0 || got.out == first.out || !strings.HasPrefix(got.out, "berth-placeholder-") {
+		t.Errorf("opened again: %+v, and before %+v", got, first)
+	}
+	if got := with(key, append(exec, "--credential", "echo", "--", "true")...); got.code != 125 || !strings.Contains(got.err, "was made with other credentials: anthropic echo openai, not echo") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestEnvironmentCap: when a cap of the configuration is met, requests of an environment are refused, and it goes on.
+func TestEnvironmentCap(t *testing.T) {
+	needNode(t)
+	config, _ := configured(t, user)
+	path := filepath.Join(config, "berth", "config.toml")
+	b, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, append(b, "\n[caps]\nmax_requests = 2\n"...), 0o600))
+	defer func() { run(t, berth(t, "env", "rm", "capped")) }()
+	c := berth(t, "exec", "--env", "capped", "--backend", "bwrap", "--credential", "anthropic", "--", `for n in 1 2 3; do
+	curl -sS -o /dev/null -w '%{http_code}\n' $ANTHROPIC_BASE_URL/v1/messages -H "x-api-key: $ANTHROPIC_API_KEY" -d '{"model":"m-1","max_tokens":9,"messages":[]}'
+done`)
+	c.Env = append(c.Env, "XDG_CONFIG_HOME="+config)
+	if got := run(t, c); got.code != 0 || got.out != "200\n200\n429\n" {
+		t.Errorf("%+v", got)
+	}
+	if got := run(t, berth(t, "env", "show", "capped")); !strings.Contains(got.out, "cap max_requests met: 2 of 2 requests") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -120,14 +120,14 @@ var placeFields = []Field{
 	{Name: "network.via", In: func(p *jobs.Place) any { return &p.Network.Via }}, // the user's alone: no key of task files
 
 	{Name: "caps.max_requests", In: func(p *jobs.Place) any { return &p.Caps.Requests }, Most: most, Task: true, Flag: "max-requests",
-		Noun: "a cap", Jobs: here, Envs: none,
+		Noun: "a cap", Jobs: here, Envs: here,
 		Help:    "end the task (10) that asks models more than this `NUMBER` of times; needs --credential",
 		Meaning: "most requests to models of a job with a credential", Allow: never, JobsOnly: true},
 	{Name: "caps.max_tokens", In: func(p *jobs.Place) any { return &p.Caps.Tokens }, Most: mostTokens, Task: true, Flag: "max-tokens",
-		Noun: "a cap", Jobs: here, Envs: none,
+		Noun: "a cap", Jobs: here, Envs: here,
 		Help: "end the task (10) that uses more than this `NUMBER` of tokens, in and out", Meaning: "most tokens, in and out", Allow: never, JobsOnly: true},
 	{Name: "caps.max_usd", In: func(p *jobs.Place) any { return &p.Caps.USD }, Read: func(v strict.Value) any { return USD(v) }, Task: true, Flag: "max-usd",
-		Text: func(p *jobs.Place) string { return dollars(p.Caps.USD) }, Noun: "a cap", Jobs: here, Envs: none,
+		Text: func(p *jobs.Place) string { return dollars(p.Caps.USD) }, Noun: "a cap", Jobs: here, Envs: here,
 		Help:    "end the task (10) that costs more than this `AMOUNT` of US dollars, by [prices] of the configuration",
 		Meaning: "most US dollars, by `[prices]`", Allow: never, JobsOnly: true},
 	{Name: "caps.max_turns", In: func(p *jobs.Place) any { return &p.Caps.Turns }, Most: most, Task: true, Flag: "max-turns", Noun: "a cap", Envs: none,
@@ -141,8 +141,8 @@ var placeFields = []Field{
 		Meaning: "longest time for which it writes and asks nothing", Allow: never, JobsOnly: true},
 	{Name: "caps.max_output", In: func(p *jobs.Place) any { return &p.Caps.Output }, Task: true, Flag: "max-output", Noun: "a cap", Envs: none,
 		Help: "end the task (10) that writes more than `SIZE` to its output, such as 1GiB", Meaning: "most output", Allow: never, JobsOnly: true},
-	{Name: "caps.models", In: func(p *jobs.Place) any { return &p.Caps.Models }, Task: true, Noun: "a cap", Jobs: here, Envs: none},
-	{Name: "caps.server_tools", In: func(p *jobs.Place) any { return &p.Caps.Tools }, Task: true, Noun: "a cap", Jobs: here, Envs: none},
+	{Name: "caps.models", In: func(p *jobs.Place) any { return &p.Caps.Models }, Task: true, Noun: "a cap", Jobs: here, Envs: here},
+	{Name: "caps.server_tools", In: func(p *jobs.Place) any { return &p.Caps.Tools }, Task: true, Noun: "a cap", Jobs: here, Envs: here},
 
 	// A host is named as a whole.
 	{Name: "terminal.host", In: func(p *jobs.Place) any { return &p.SSH }, Apart: true, Task: true, Flag: "host",

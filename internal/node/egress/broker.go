@@ -2,10 +2,12 @@ package egress
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 
 	"berth/internal/link/session"
 	"berth/internal/network"
@@ -22,6 +24,24 @@ type Brokered struct {
 	Prices      jobs.Prices
 	// Met is told once of a cap that is met, with the figures.
 	Met func(figures string)
+}
+
+// Take takes the keys of a place's credentials out of the passed values, and gives each a
+// placeholder. What remains is for the task, or for a backend's program, and for records:
+// so no key is in them. Those whose keys are not there are the error.
+func Take(passed []string, list []jobs.Credential) (taken []broker.Credential, rest []string, err error) {
+	keys, rest := credentials.Part(passed)
+	var missing []string
+	for _, c := range list {
+		if keys[c.Name] == "" {
+			missing = append(missing, c.Name)
+		}
+		taken = append(taken, broker.Credential{Credential: c, Key: keys[c.Name], Placeholder: credentials.Placeholder()})
+	}
+	if len(missing) > 0 {
+		err = fmt.Errorf("the keys of the credentials %s are not there", strings.Join(missing, ", "))
+	}
+	return taken, rest, err
 }
 
 // upstreams is the policy of the broker's own connections: the servers of the credentials
@@ -51,23 +71,25 @@ func portOf(u *url.URL) string {
 func (e *Egress) openBroker(b Brokered) (err error) {
 	e.broker, err = broker.New(broker.Options{Credentials: b.Credentials, Caps: b.Caps, Prices: b.Prices, Dial: e.dialUpstream,
 		Record: e.log.Request, Stop: func(m broker.Met) { b.Met(m.Reason) }})
-	for _, c := range b.Credentials {
-		e.credentials = append(e.credentials, c.Name)
-	}
+	e.lent = b.Credentials
 	return err
 }
 
-// Ports are those of the credentials in a container of the phase, by their names.
-func (e *Egress) Ports(s *session.Session) map[string]int {
-	had := s.Guest().Network
-	if e == nil || had == nil || len(had.Ports) == 0 {
+// Inside are the variables of the credentials for commands of a container, in which each
+// of them is behind its port on loopback. They have placeholders, and no key.
+func (e *Egress) Inside(s *session.Session) []string {
+	if e == nil || s == nil {
 		return nil
 	}
-	out := map[string]int{}
-	for i, name := range e.credentials {
-		out[name] = int(had.Ports[i])
+	had := s.Guest().Network
+	if had == nil || len(had.Ports) < len(e.lent) {
+		return nil // of a phase that has none
 	}
-	return out
+	var list []credentials.Inside
+	for i, c := range e.lent {
+		list = append(list, credentials.Inside{Credential: c.Credential, Port: int(had.Ports[i]), Placeholder: c.Placeholder})
+	}
+	return credentials.Env(list)
 }
 
 // Usage is what models were asked for; nil is that nothing was.

@@ -37,8 +37,8 @@ type Egress struct {
 	log    *record.Log
 	way    io.Closer
 
-	broker      *broker.Broker // nil without credentials
-	credentials []string       // their names
+	broker *broker.Broker      // nil without credentials
+	lent   []broker.Credential // these
 
 	looking sync.Mutex
 	look    func()
@@ -167,7 +167,9 @@ func (e *Egress) Of(name string) (session.Network, wire.NetworkWish) {
 		return nil, w
 	}
 	if name == "" {
-		w.Credentials = e.credentials
+		for _, c := range e.lent {
+			w.Credentials = append(w.Credentials, c.Name)
+		}
 	}
 	if e.judged(name) {
 		e.mu.Lock()

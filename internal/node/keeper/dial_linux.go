@@ -179,7 +179,14 @@ func launch(ctx context.Context, dir string, o OpenOptions) (*Report, error) {
 		scope = run.Scope(os.Getenv("USER"), env)
 	}
 	argv := append(scope, o.Node, "keep", "--env", dir)
-	p, reports, err := run.DetachTalking(argv, env, "/", log)
+	var input []byte
+	if o.Input != nil {
+		var err error
+		if input, err = o.Input(ctx); err != nil {
+			return nil, err
+		}
+	}
+	p, reports, err := run.DetachFed(argv, env, "/", log, input)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the environment's keeper", Err: err}
 	}

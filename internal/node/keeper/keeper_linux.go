@@ -42,10 +42,12 @@ type keeper struct {
 	// within is the allocation whose batch process this is; zero is none.
 	within allocation
 
-	egress  atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
-	box     *container.Container
-	opening *jobs.Opening
-	scratch *container.Scratch
+	egress atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
+	// brokered are the credentials of its commands, with their keys; nil is none.
+	brokered *egress.Brokered
+	box      *container.Container
+	opening  *jobs.Opening
+	scratch  *container.Scratch
 
 	told chan struct{} // closed when all clients have their last words
 	gone chan struct{} // closed when nothing is left of the environment

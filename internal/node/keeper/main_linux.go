@@ -171,6 +171,9 @@ func (k *keeper) run(signals <-chan os.Signal, openers []jobs.Opener, guest stri
 	if _, job := batch.Here(os.Getenv); job.ID != "" {
 		k.env = append(batch.Passed(os.Environ()), spec.Env...)
 	}
+	if err := k.takeCredentials(os.Stdin); err != nil {
+		return err
+	}
 	var opener jobs.Opener
 	for _, o := range openers {
 		if o.Name() == spec.Backend || spec.External != nil && o.Name() == jobs.BackendExternal {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"berth/internal/link/wire"
@@ -88,6 +89,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	}
 	g := k.box.Session().Guest()
 	k.egress.Load().Opened(k.box.Session())
+	k.env = slices.Concat(k.env, k.egress.Load().Inside(k.box.Session()))
 	k.hello = wire.GuestHello{Version: wire.Version, MaxStart: wire.MaxStart, PID: g.PID, OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: g.Kernel,
 		Home: wire.Text(g.Home), Path: wire.Text(g.Path), Shell: g.Shell}
 	if k.bg, err = newBackground(k); err != nil {

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -98,4 +99,7 @@ type OpenOptions struct {
 	Stays bool
 	// Keys are further variables of it, for the program of the backend alone.
 	Keys []string
+	// Input returns what one that is started reads on its standard input: the keys of the
+	// environment's credentials, NAME=VALUE, each with a NUL behind it. nil is nothing.
+	Input func(context.Context) ([]byte, error)
 }

@@ -195,7 +195,7 @@ func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte,
 	if !stopAt.IsZero() && stopAt.Before(until) {
 		until = stopAt
 	}
-	more := r.inside(c)
+	more := r.egress.Load().Inside(c.Session())
 	env := slices.Concat(batch.Passed(os.Environ()), r.taskEnv(secrets, until), more)
 	r.recordInside(c, slices.Concat(batch.Passed(os.Environ()), r.taskEnv(nil, until), more))
 	r.furnish(ctx, c, env)
