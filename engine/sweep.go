@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"berth/internal/config/sitefile"
 	"berth/internal/sys/disk"
@@ -71,6 +72,21 @@ func (e *Engine) SweepArrays(ctx context.Context, j SweepJobs) (sizes []int, why
 		sizes = append(sizes, min(n, most))
 	}
 	return sizes, why, nil
+}
+
+// SweepMost is the longest that a worker may run, by the limits of its partition; 0 is
+// not known.
+func (e *Engine) SweepMost(ctx context.Context, p jobs.Place) (time.Duration, error) {
+	sc, err := e.scheduler(p.Scheduler)
+	if err != nil {
+		return 0, err
+	}
+	cluster, ok := sc.(jobs.Cluster)
+	if !ok {
+		return 0, nil
+	}
+	most, err := cluster.Most(ctx, p.Slurm)
+	return most.Time, err
 }
 
 // SubmitSweep submits the workers of a sweep and returns how many the scheduler has

@@ -45,6 +45,8 @@ type sweepOptions struct {
 	workers           int
 	stopRate          float64
 	plan, canary      bool
+	pilot             int
+	each              string
 }
 
 func (o *sweepOptions) add(a *app, c *cobra.Command) {
@@ -60,6 +62,8 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	(&taskFlags{}).addWhere(c)
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
 	f.BoolVar(&o.canary, "canary", false, "begin with the first task alone; if it does not succeed, pause the sweep")
+	f.IntVar(&o.pilot, "pilot", 0, "run `N` tasks first, spread over the table, and plan the others by their times and memory")
+	f.StringVar(&o.each, "each", "", "plan with `TIME` for each task, such as 90s (default: of an earlier sweep of the same command)")
 	f.Float64Var(&o.stopRate, "stop-on-error-rate", 0, "pause the sweep when more than this `PART` of the tasks fail, such as 0.2")
 	f.BoolVar(&o.plan, "plan", false, "print what would be run, and submit nothing")
 	a.jsonFlag(c)
@@ -94,6 +98,10 @@ it was cancelled.`,
 			if err != nil || s == nil {
 				return err
 			}
+			a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, jobs.Short(s.Spec.ID), plural(s.Spec.Tasks, "task"), atOnce(&s.Spec, s.Spec.Tasks))
+			if err := a.watchPilot(cmd.Context(), e, s); err != nil {
+				return err
+			}
 			return a.watchSweep(cmd.Context(), e, s)
 		},
 	}
@@ -105,22 +113,27 @@ func (a *app) sweepSubmitCmd() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
 		Use: "submit [flags] FILE | submit --rows FILE [flags] -- COMMAND...", Short: "submit a sweep and return; prints its id",
-		Long: `Submit a sweep and print its id, and nothing else, on stdout.
+		Long: `Submit a sweep and print its id, and nothing else, on stdout. With --pilot it then waits
+until the pilot has ended, and submits the other workers.
 ` + sweepHelp + `
 ` + exitHelp + `0 submitted, 2 the definition or an option is wrong or the scheduler refused its jobs,
 3 a file does not exist, 5 the scheduler could not be reached, 75 you may have no more
 jobs now, 78 its containment is not available.`,
 		Example: "  berth sweep submit --backend local sweep.toml\n  berth sweep status",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, s, err := a.beginSweep(cmd, &o, args)
+			e, s, err := a.beginSweep(cmd, &o, args)
 			if err != nil || s == nil {
 				return err
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "tasks": s.Spec.Tasks, "dir": s.Dir})
+				err = a.printJSON(map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "tasks": s.Spec.Tasks, "dir": s.Dir})
+			} else {
+				_, err = fmt.Fprintln(a.stdout, jobs.Short(s.Spec.ID))
 			}
-			_, err = fmt.Fprintln(a.stdout, jobs.Short(s.Spec.ID))
-			return err
+			if err != nil {
+				return err
+			}
+			return a.watchPilot(cmd.Context(), e, s)
 		},
 	}
 	o.add(a, c)
@@ -181,7 +194,13 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if o.stopRate < 0 || o.stopRate >= 1 {
 		return nil, nil, usage("--stop-on-error-rate is a part from 0 to 1, such as 0.2")
 	}
-	spec.Canary, spec.StopRate = o.canary, o.stopRate
+	if o.pilot < 0 || o.pilot > sweep.MostPilot {
+		return nil, nil, usage("--pilot is a number of tasks from 1 to %d", sweep.MostPilot)
+	}
+	if o.pilot > 0 && o.canary {
+		return nil, nil, usage("--pilot and --canary both say which tasks run before the others: leave one out")
+	}
+	spec.Canary, spec.StopRate, spec.Pilot = o.canary, o.stopRate, o.pilot
 	if spec.Collect = d.Collect; o.collect != "" {
 		spec.Collect = o.collect
 	}
@@ -210,7 +229,7 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	}
 	d.Most = o.most
 	if o.plan {
-		return nil, nil, a.planSweep(cmd.Context(), e, d, spec)
+		return nil, nil, a.planSweep(cmd.Context(), e, d, spec, o.each)
 	}
 	root, err := sweepRoot()
 	if err != nil {
@@ -230,60 +249,11 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	return e, s, nil
 }
 
-// planSweep counts the tasks and says what they would take.
-func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, spec sweep.Spec) error {
-	tasks, size := 0, int64(0)
-	var first define.Task
-	if err := d.Tasks(nil, func(t define.Task) error {
-		if tasks++; tasks == 1 {
-			first = t
-		}
-		size += 60
-		for _, p := range t.Params {
-			size += int64(len(p.Name) + len(p.Text) + 6)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	argv, err := d.Command.Command(first)
-	if err != nil {
-		return err
-	}
-	p, err := planJobs(ctx, e, spec, tasks)
-	if err != nil {
-		return err
-	}
-	batch := sweep.BatchOf(tasks, spec.Workers)
-	batches := (tasks + batch - 1) / batch
-	files := sweep.Files + 3*len(p.sizes) + 6*p.workers + 2*batches
-	size += int64(tasks) * (2*journal.Size + 8)
-	if a.json {
-		return a.printJSON(map[string]any{"name": spec.Name, "tasks": tasks, "at_once": p.atOnce, "batch": batch,
-			"jobs": len(p.sizes), "workers": p.workers, "calls": p.calls, "core_hours": p.coreHours, "files": files, "bytes": size, "first": argv})
-	}
-	rows := [][2]string{
-		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(p.atOnce)},
-		{"jobs", p.text}, {"batches", fmt.Sprintf("%d of %s", batches, plural(batch, "task"))},
-		{"files", fmt.Sprintf("%d at most, and one for each 256MiB of output", files)},
-		{"disk", fmt.Sprintf("%d MiB, and what tasks write", jobs.Bytes(size).MiB())},
-	}
-	if p.calls > 0 {
-		rows = append(rows, [2]string{"calls", fmt.Sprintf("%d of the scheduler's programs", p.calls)})
-	}
-	if p.coreHours > 0 {
-		rows = append(rows, [2]string{"core-hours", fmt.Sprintf("%.1f at most", p.coreHours)})
-	}
-	return a.rows(rows)
-}
-
 // sweepPace is how often a sweep that is watched is looked at.
 const sweepPace = 300 * time.Millisecond
 
 // watchSweep shows a sweep to its end.
 func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
-	short := jobs.Short(s.Spec.ID)
-	a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, short, plural(s.Spec.Tasks, "task"), atOnce(&s.Spec, s.Spec.Tasks))
 	ctx = jobs.WithPatience(ctx)
 	lost := 0
 	for {
@@ -311,12 +281,18 @@ func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 			if a.errTTY {
 				a.overwrite("")
 			}
-			a.say("left sweep %s running", s.Spec.Name)
-			a.say("to look at it: berth sweep status %s    to end it: berth sweep cancel %s", short, short)
-			return exitCode(jobs.CodeInterrupted)
+			return a.leftSweep(s)
 		case <-time.After(sweepPace):
 		}
 	}
+}
+
+// leftSweep says that a sweep goes on unwatched.
+func (a *app) leftSweep(s *sweep.Sweep) error {
+	short := jobs.Short(s.Spec.ID)
+	a.say("left sweep %s running", s.Spec.Name)
+	a.say("to look at it: berth sweep status %s    to end it: berth sweep cancel %s", short, short)
+	return exitCode(jobs.CodeInterrupted)
 }
 
 // concludeSweep says how a sweep has ended.

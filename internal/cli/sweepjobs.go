@@ -82,7 +82,7 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 	}
 	p.Resources.CPUs = max(p.Resources.CPUs, 1)
 	if spec.Workers = o.workers; spec.Workers == 0 {
-		spec.Workers = usualWorkers
+		spec.Workers, spec.Fewer = usualWorkers, true
 	}
 	spec.Slots = p.Resources.CPUs
 	if each, err := strconv.Atoi(spec.Request.CPUs); err == nil && each > 0 {
@@ -129,7 +129,20 @@ func (a *app) beginWorkers(ctx context.Context, e *engine.Engine, s *sweep.Sweep
 	if err != nil {
 		return err
 	}
-	j := sweepJobs(&s.Spec, s.Dir, f.Left())
+	tasks := f.Left()
+	plan, err := a.planByPilot(ctx, e, s, f)
+	if err != nil {
+		return err
+	}
+	if plan == nil && s.Piloting(f) {
+		tasks = min(tasks, s.First().Len())
+	}
+	j := sweepJobs(&s.Spec, s.Dir, tasks)
+	if plan != nil && j.Place.Clustered() {
+		if j.Workers = min(j.Workers, plan.Workers); plan.Time > 0 {
+			j.Place.Resources.Time = plan.Time
+		}
+	}
 	if j.Place.Clustered() {
 		if j.Workers -= there; j.Workers <= 0 {
 			return nil

@@ -101,7 +101,8 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	if p := s.Paused(); p != nil {
 		why = p.Why
 	}
-	return map[string]any{"paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
+	plan, _ := s.Plan()
+	return map[string]any{"pilot": plan, "paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
 		"name": s.Spec.Name, "state": sweepState(s, f, alive),
 		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
 		"counts": counts, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
@@ -169,6 +170,9 @@ sweep's own records, and asks no scheduler.
 				if f.Left() > 0 && alive > 0 {
 					rows = append(rows, [2]string{"left", left.String()})
 				}
+			}
+			if plan, err := s.Plan(); err == nil && plan != nil {
+				rows = append(rows, [2]string{"pilot", strings.TrimPrefix(pilotText(plan.Measured), "pilot: ")})
 			}
 			if p := s.Paused(); p != nil {
 				rows = append(rows, [2]string{"paused", p.Why})

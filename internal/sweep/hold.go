@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"berth/internal/sweep/claims"
 	"berth/internal/sys/disk"
 	"berth/jobs/store"
 )
@@ -77,9 +76,4 @@ func (s *Sweep) Throttled() (n int) {
 		_, _ = fmt.Sscan(string(b), &n)
 	}
 	return max(n, 0)
-}
-
-// Canary are the claims of the task that has to succeed before the others begin.
-func (s *Sweep) Canary() claims.Round {
-	return claims.Round{Dir: filepath.Join(s.Dir, dirClaims, claimsCanary), Tasks: 1, Batch: 1}
 }

@@ -56,6 +56,12 @@ func (n Numbers) Has(task int) bool {
 	return i < len(n) && n[i][0] <= task
 }
 
+// Meet tells whether one of others, which are few, is among them.
+func (n Numbers) Meet(others Numbers) (meet bool) {
+	others.Each(func(t int) { meet = meet || n.Has(t) })
+	return meet
+}
+
 // part are those from place lo to place hi, counted from 1.
 func (n Numbers) part(lo, hi int) Numbers {
 	var out Numbers

@@ -35,6 +35,8 @@ type Spec struct {
 	Limit time.Duration `json:"limit_ns,omitempty"`
 	// Canary is that the first task has to succeed before the others begin.
 	Canary bool `json:"canary,omitempty"`
+	// Pilot is how many tasks, spread over the table, run before the others and are measured.
+	Pilot int `json:"pilot,omitempty"`
 	// StopRate is the part of the tasks that may fail before the sweep is paused; 0 is any.
 	StopRate float64 `json:"stop_on_error_rate,omitempty"`
 	// Collect is where tasks leave results, a pattern of files below Workdir.
@@ -46,6 +48,8 @@ type Spec struct {
 	// time; 0 of these is all.
 	Workers  int `json:"workers,omitempty"`
 	Together int `json:"together,omitempty"`
+	// Fewer is that Workers was not said: where tasks are short there may be fewer.
+	Fewer bool `json:"fewer,omitempty"`
 	// Request is what each task takes of its worker.
 	Request command.Request `json:"request,omitzero"`
 }

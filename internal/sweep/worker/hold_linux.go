@@ -8,7 +8,6 @@ import (
 
 	"berth/internal/sweep"
 	"berth/internal/sweep/claims"
-	"berth/internal/sweep/command"
 	"berth/internal/sweep/journal"
 	"berth/internal/sys/lease"
 )
@@ -86,7 +85,7 @@ func (w *worker) judge(t *task, r journal.Record) {
 	bad := w.bad.Add(1)
 	pause := sweep.Pause{Trouble: true}
 	switch rate := w.Sweep.Spec.StopRate; {
-	case t.batch.canary:
+	case t.batch.first && w.Sweep.Spec.Canary:
 		pause.Why = fmt.Sprintf("the canary, task %d, did not succeed: %s", t.Number, r.State)
 	case rate > 0 && results >= fewestResults && float64(bad) > rate*float64(results):
 		pause.Why = fmt.Sprintf("%d of the last %d tasks of worker %d did not succeed, which is more than %g", bad, results, w.me, rate)
@@ -100,29 +99,31 @@ func (w *worker) judge(t *task, r journal.Record) {
 	}
 }
 
-// canary waits until the first task has ended, or runs it. Its record has generation 0,
-// and the holder of its batch takes it over as that of a former holder.
-func (w *worker) canary(ctx context.Context) error {
-	w.canaries = claims.New(w.Sweep.Canary(), w.me, w.gone)
-	for pause := fastest; ctx.Err() == nil && !w.paused.Load() && !w.late(time.Now()); pause = min(2*pause, slowest) {
-		h, open, err := w.canaries.Next(0)
+// first waits until the canary, or the pilot, has ended, or runs what is left of it. Its
+// records have generation 0, and the holder of a batch takes them over as those of a former
+// holder.
+func (w *worker) first(ctx context.Context) error {
+	w.firsts = claims.New(w.Sweep.FirstClaims(), w.me, w.gone)
+	numbers := sweep.Round{Runs: w.Sweep.First()}
+	waited := false
+	for pause := fastest; w.hungry(ctx); pause = min(2*pause, slowest) {
+		h, open, err := w.firsts.Next(0)
 		if err != nil {
 			return err
 		}
-		if h == nil && open == 0 { // the pause was recorded before the claim was closed
+		if h == nil && open == 0 { // a pause was recorded before the claim was closed
 			if w.Sweep.Paused() != nil {
 				w.paused.Store(true)
 			}
-			return nil
+			return w.piloted(waited)
 		}
+		waited = true
 		if h != nil {
-			b := &batch{Held: h, round: 1, canary: true}
-			b.left.Store(1)
-			err := w.Sweep.Tasks(1, 1, func(t command.Task) error { return w.give(ctx, &task{Task: t, batch: b}) })
-			w.ended(b)
-			if err != nil {
+			pause = fastest
+			if err := w.hand(ctx, &batch{Held: h, round: 1, first: true}, numbers.Part(h.Lo, h.Hi)); err != nil {
 				return err
 			}
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -130,4 +131,26 @@ func (w *worker) canary(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// piloted takes the memory of the pilot's tasks for that of the others, which say none. If
+// none of it succeeded while this worker was there, the sweep is paused.
+func (w *worker) piloted(waited bool) error {
+	if w.Sweep.Spec.Canary {
+		return nil
+	}
+	f, err := w.Sweep.Fold()
+	if err != nil {
+		return err
+	}
+	m, err := w.Sweep.Measure(f, w.Sweep.First())
+	if err != nil {
+		return err
+	}
+	w.room.usual(w.Sweep.Spec.Request, m.Share())
+	if m.OK > 0 || !waited {
+		return nil
+	}
+	w.paused.Store(true)
+	return w.Sweep.Pause(sweep.Pause{Trouble: true, Why: fmt.Sprintf("no task of the pilot succeeded, of %d", w.Sweep.First().Len())})
 }

@@ -16,6 +16,16 @@ type room struct {
 	most   jobs.Resources
 	cpus   int // that are taken
 	memory jobs.Bytes
+	each   jobs.Bytes // of a task that says none; 0 is not known
+}
+
+// usual says what tasks take that say nothing, where the memory of the worker is known.
+func (r *room) usual(q command.Request, memory jobs.Bytes) {
+	if q.Memory == "" {
+		r.mu.Lock()
+		r.each = memory
+		r.mu.Unlock()
+	}
 }
 
 func newRoom(p *jobs.Place) *room {
@@ -33,6 +43,11 @@ func (r *room) take(q command.Request, t command.Task) (cpus int, memory jobs.By
 	cpus, memory, err := q.Of(t)
 	if err != nil { // the table was checked
 		return 0, 0
+	}
+	if memory == 0 {
+		r.mu.Lock()
+		memory = r.each
+		r.mu.Unlock()
 	}
 	if cpus = min(cpus, r.most.CPUs); r.most.Memory > 0 {
 		memory = min(memory, r.most.Memory)

@@ -80,7 +80,7 @@ type worker struct {
 	results, bad atomic.Int64
 	throttle     int
 	shared       time.Time
-	canaries     *claims.Board // nil is none
+	firsts       *claims.Board // of the canary or the pilot; nil is none
 
 	liveMu    sync.Mutex
 	live      map[*keeper]bool // of tasks that run
@@ -92,14 +92,14 @@ type worker struct {
 type batch struct {
 	*claims.Held
 	round   int
-	canary  bool
+	first   bool         // of the canary or the pilot
 	left    atomic.Int64 // tasks without an end, and one while they are handed out
 	dropped atomic.Bool  // some were not run
 }
 
 // generation is what its records have.
 func (b *batch) generation() uint16 {
-	if b.canary {
+	if b.first {
 		return 0
 	}
 	return uint16(b.Generation)
@@ -265,8 +265,8 @@ func (w *worker) sync(ctx, run context.Context) {
 
 // claim takes batches and hands their tasks out, until there are no more.
 func (w *worker) claim(ctx context.Context) error {
-	if w.Sweep.Spec.Canary {
-		if err := w.canary(ctx); err != nil {
+	if len(w.Sweep.First()) > 0 {
+		if err := w.first(ctx); err != nil {
 			return err
 		}
 	}
@@ -288,7 +288,7 @@ func (w *worker) claim(ctx context.Context) error {
 			continue
 		}
 		pause = fastest
-		if err := w.hand(ctx, h, round); err != nil {
+		if err := w.hand(ctx, &batch{Held: h, round: round}, w.Sweep.Round(round).Part(h.Lo, h.Hi)); err != nil {
 			return err
 		}
 	}
@@ -347,11 +347,9 @@ func (w *worker) took(d time.Duration) {
 }
 
 // hand runs a batch: first what former holders have done is recorded again.
-func (w *worker) hand(ctx context.Context, h *claims.Held, round int) error {
-	b := &batch{Held: h, round: round}
+func (w *worker) hand(ctx context.Context, b *batch, numbers sweep.Numbers) error {
 	b.left.Store(1)
-	numbers := w.Sweep.Round(round).Part(h.Lo, h.Hi)
-	past, err := w.former(h, round, numbers)
+	past, err := w.former(b.Held, b.round, numbers)
 	if err != nil {
 		return err
 	}
@@ -360,10 +358,10 @@ func (w *worker) hand(ctx context.Context, h *claims.Held, round int) error {
 		p := past[uint32(t.Number)]
 		if p != nil && p.result != nil {
 			r := *p.result
-			r.Kind, r.Generation = journal.Adopted, uint16(h.Generation)
+			r.Kind, r.Generation = journal.Adopted, b.generation()
 			return w.journal.Add(r)
 		}
-		if w.Sweep.Superseded(round, t.Number) {
+		if w.Sweep.Superseded(b.round, t.Number) {
 			return nil
 		}
 		n := &task{Task: t, batch: b}
@@ -380,9 +378,11 @@ func (w *worker) hand(ctx context.Context, h *claims.Held, round int) error {
 		}
 		if t.deaths >= mostDeaths {
 			w.Log("task %d is set aside: it killed its worker %d times", t.Number, t.deaths)
-			err = w.journal.Add(journal.Record{Kind: journal.End, State: journal.SetAside, Round: uint16(round), Generation: uint16(h.Generation),
-				Task:   uint32(t.Number),
-				Deaths: t.deaths, Began: time.Now(), Worker: w.me})
+			r := journal.Record{Kind: journal.End, State: journal.SetAside, Round: uint16(b.round), Generation: b.generation(),
+				Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
+			if err = w.journal.Add(r); err == nil {
+				w.judge(t, r)
+			}
 			continue
 		}
 		err = w.give(ctx, t)
@@ -425,15 +425,16 @@ func (w *worker) former(h *claims.Held, round int, numbers sweep.Numbers) (map[u
 	all := map[uint32]*past{}
 	seen := map[uint32]bool{}
 	holders := h.Former
-	if w.canaries != nil && round == 1 && numbers.Has(1) {
-		more, err := w.canaries.Holders()
+	first := w.firsts != nil && round == 1
+	if first && numbers.Meet(w.Sweep.First()) {
+		more, err := w.firsts.Holders()
 		if err != nil {
 			return nil, err
 		}
 		holders = append(holders[:len(holders):len(holders)], more...)
 	}
 	for _, f := range holders {
-		if seen[f] || f == w.me && !(w.canaries != nil && round == 1) {
+		if seen[f] || f == w.me && !first {
 			continue
 		}
 		seen[f] = true

@@ -18,6 +18,7 @@ import (
 	"berth/internal/sys/ids"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
+	"berth/jobs"
 	"berth/jobs/store"
 
 	"golang.org/x/sys/unix"
@@ -490,5 +491,83 @@ func BenchmarkWorker(b *testing.B) {
 	must(b, err)
 	if f.Count(journal.OK) != n {
 		b.Fatalf("%d of %d", f.Count(journal.OK), n)
+	}
+}
+
+// The pilot runs before the others, spread over the table, and once. One of which nothing
+// succeeds pauses the sweep, once.
+func TestPilot(t *testing.T) {
+	s := made(t, 31, 2, `echo {n} >>ran; test -e good`)
+	s.Spec.Pilot = 4
+	var all sync.WaitGroup
+	both := func() {
+		t.Helper()
+		for range 2 {
+			all.Go(func() {
+				if err := Run(t.Context(), config(t, s)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	both()
+	f, err := s.Fold()
+	must(t, err)
+	if p := s.Paused(); p == nil || !p.Trouble || p.Why != "no task of the pilot succeeded, of 4" || f.Done() != 4 || f.State(11) != journal.Failed {
+		t.Fatalf("%+v, %d done", p, f.Done())
+	}
+	must(t, os.WriteFile(filepath.Join(s.Spec.Workdir, "good"), nil, 0o600))
+	must(t, s.Resume())
+	both()
+	f, err = s.Fold()
+	must(t, err)
+	ran, err := os.ReadFile(filepath.Join(s.Spec.Workdir, "ran"))
+	must(t, err)
+	if f.Done() != 31 || f.Count(journal.OK) != 27 || strings.Count(string(ran), "\n") != 31 {
+		t.Errorf("%d done, %d ok, %q", f.Done(), f.Count(journal.OK), ran)
+	}
+}
+
+// What the pilot's tasks had is counted for those that say no memory.
+func TestUsual(t *testing.T) {
+	r := newRoom(&jobs.Place{Resources: jobs.Resources{Memory: 10 * jobs.GiB}})
+	r.usual(command.Request{}, 4*jobs.GiB)
+	for range 2 {
+		if _, m := r.take(command.Request{}, command.Task{}); m != 4*jobs.GiB {
+			t.Errorf("%v", m)
+		}
+	}
+	done := make(chan bool)
+	go func() { r.take(command.Request{}, command.Task{}); close(done) }()
+	select {
+	case <-done:
+		t.Error("a third one fits")
+	case <-time.After(20 * time.Millisecond):
+	}
+	r.give(0, 4*jobs.GiB)
+	<-done
+}
+
+// A canary under which three workers end is set aside, and pauses the sweep.
+func TestCanaryKills(t *testing.T) {
+	s := made(t, 3, 1, `true`)
+	s.Spec.Canary = true
+	for deaths := range uint8(3) {
+		n, dir, err := s.NewWorker()
+		must(t, err)
+		h, _, err := claims.New(s.FirstClaims(), n, func(uint32) bool { return true }).Next(0)
+		must(t, err)
+		w, err := journal.Create(dir)
+		must(t, err)
+		must(t, w.Add(journal.Record{Kind: journal.Start, Round: 1, Task: h.Lo, Deaths: deaths, Worker: n}))
+		must(t, w.Close())
+		must(t, os.WriteFile(filepath.Join(dir, claims.EndFile), nil, 0o600))
+	}
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	if p := s.Paused(); p == nil || f.State(1) != journal.SetAside || f.Done() != 1 {
+		t.Errorf("%+v %v, %d done", p, f.State(1), f.Done())
 	}
 }

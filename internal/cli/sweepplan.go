@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"berth/engine"
+	"berth/internal/sweep"
+	"berth/internal/sweep/define"
+	"berth/internal/sweep/journal"
+	"berth/jobs"
+)
+
+// planSweep counts the tasks and says what they would take.
+func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, spec sweep.Spec, each string) error {
+	tasks, size := 0, int64(0)
+	var first define.Task
+	if err := d.Tasks(nil, func(t define.Task) error {
+		if tasks++; tasks == 1 {
+			first = t
+		}
+		size += 60
+		for _, p := range t.Params {
+			size += int64(len(p.Name) + len(p.Text) + 6)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	argv, err := d.Command.Command(first)
+	if err != nil {
+		return err
+	}
+	m, by, err := knownTimes(d, each)
+	if err != nil {
+		return err
+	}
+	p, err := planJobs(ctx, e, spec, tasks)
+	if err != nil {
+		return err
+	}
+	batch := sweep.BatchOf(tasks, spec.Workers)
+	batches := (tasks + batch - 1) / batch
+	files := sweep.Files + 3*len(p.sizes) + 6*p.workers + 2*batches
+	size += int64(tasks) * (2*journal.Size + 8)
+	took := p.takes(m, tasks)
+	if a.json {
+		return a.printJSON(map[string]any{"each_ns": m.Mean, "each_by": by, "takes_ns": took, "expected_core_hours": p.expects(m, tasks, spec), "name": spec.Name, "tasks": tasks, "at_once": p.atOnce, "batch": batch,
+			"jobs": len(p.sizes), "workers": p.workers, "calls": p.calls, "core_hours": p.coreHours, "files": files, "bytes": size, "first": argv})
+	}
+	rows := [][2]string{
+		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(p.atOnce)},
+		{"jobs", p.text}, {"batches", fmt.Sprintf("%d of %s", batches, plural(batch, "task"))},
+		{"files", fmt.Sprintf("%d at most, and one for each 256MiB of output", files)},
+		{"disk", fmt.Sprintf("%d MiB, and what tasks write", jobs.Bytes(size).MiB())},
+	}
+	if p.calls > 0 {
+		rows = append(rows, [2]string{"calls", fmt.Sprintf("%d of the scheduler's programs", p.calls)})
+	}
+	if p.coreHours > 0 {
+		rows = append(rows, [2]string{"core-hours", fmt.Sprintf("%.1f at most", p.coreHours)})
+	}
+	switch {
+	case m.Mean > 0:
+		rows = append(rows, [2]string{"each", m.Mean.Round(time.Millisecond).String() + ", " + by},
+			[2]string{"takes", fmt.Sprintf("%s, %.1f core-hours", roundly(took), p.expects(m, tasks, spec))},
+			[2]string{"finish", a.when(a.now().Add(took)) + ", if all of it begins now"})
+	case spec.Pilot > 0:
+		rows = append(rows, [2]string{"pilot", plural(min(spec.Pilot, tasks), "task") + " first: their times plan the others"})
+	default:
+		rows = append(rows, [2]string{"each", "not known: --each TIME says it, --pilot N measures it"})
+	}
+	return a.rows(rows)
+}
+
+// mostMeasured is how many tasks of an earlier sweep are looked at for their times.
+const mostMeasured = 200
+
+// knownTimes is how long a task takes, as it was said or by the newest sweep of the same
+// command that has results, and by what. Zero is not known.
+func knownTimes(d *define.Sweep, each string) (m sweep.Measured, by string, err error) {
+	if each != "" {
+		if m.Mean, err = jobs.ParseDuration(each); err != nil || m.Mean <= 0 {
+			return m, "", usage("--each is the time of a task, such as 90s: %q is none", each)
+		}
+		m.Most = m.Mean
+		return m, "as --each says", nil
+	}
+	root, err := sweepRoot()
+	if err != nil {
+		return m, "", err
+	}
+	all, err := sweep.List(root)
+	if err != nil {
+		return m, "", err
+	}
+	words, script := d.Command.Words()
+	for _, s := range all {
+		if s.Spec.Script != script || !slices.Equal(s.Spec.Words, words) {
+			continue
+		}
+		f, err := s.Fold()
+		if err != nil {
+			continue // of another sweep, which is not needed here
+		}
+		if m, err = s.Measure(f, sweep.Spread(s.Total(), mostMeasured)); err == nil && m.OK > 0 {
+			return m, fmt.Sprintf("by %s of sweep %s (%s)", plural(m.OK, "task"), s.Spec.Name, jobs.Short(s.Spec.ID)), nil
+		}
+	}
+	return sweep.Measured{}, "", nil
+}
+
+// takes is how long so many tasks take when all workers run; 0 is not known.
+func (p jobPlan) takes(m sweep.Measured, tasks int) time.Duration {
+	n := max(p.atOnce, 1)
+	return time.Duration((tasks+n-1)/n) * m.Mean
+}
+
+// expects is how many core-hours so many tasks take.
+func (p jobPlan) expects(m sweep.Measured, tasks int, spec sweep.Spec) float64 {
+	return m.Mean.Hours() * float64(tasks) * float64(max(spec.Worker.Resources.CPUs, 1)) / float64(max(spec.Slots, 1))
+}
+
+// roundly is a time for people, in steps that are small beside it.
+func roundly(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d < 10*time.Minute:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Minute).String()
+}
+
+// watchPilot waits until the pilot of a sweep has ended, if it has one, and submits the
+// workers of the others by its times.
+func (a *app) watchPilot(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
+	if s.Spec.Pilot == 0 {
+		return nil
+	}
+	ctx = jobs.WithPatience(ctx)
+	a.say("pilot of sweep %s: %s first", s.Spec.Name, plural(s.First().Len(), "task"))
+	for lost := 0; ; {
+		f, err := s.Fold()
+		if err != nil {
+			return err
+		}
+		if !s.Piloting(f) {
+			m, err := s.Measure(f, s.First())
+			if err != nil {
+				return err
+			}
+			if m.OK > 0 && !s.Cancelled() && s.Paused() == nil || f.Left() == 0 {
+				return a.releaseSweep(ctx, e, s, f)
+			} // or its worker is about to pause it
+		}
+		if n, _, err := e.SweepWorkers(ctx, s.Dir); err == nil && n == 0 {
+			lost++
+		}
+		if lost > 1 || s.Cancelled() || s.Paused() != nil {
+			return a.concludeSweep(s, f)
+		}
+		select {
+		case <-ctx.Done():
+			a.say("the pilot has not ended; then its worker goes on alone, and berth sweep resume %s submits the others", jobs.Short(s.Spec.ID))
+			return a.leftSweep(s)
+		case <-time.After(sweepPace):
+		}
+	}
+}
+
+// releaseSweep submits the workers for what is behind the pilot; those of the pilot go on.
+func (a *app) releaseSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep, f *journal.Fold) error {
+	if _, err := a.planByPilot(ctx, e, s, f); err != nil || !s.Spec.Worker.Clustered() || f.Left() == 0 {
+		return err
+	}
+	return a.beginWorkers(ctx, e, s, workersFor(&s.Spec, s.First().Len()))
+}
+
+// planByPilot is the plan of a sweep whose pilot has ended: it is made, and said, once.
+// Nil is that there is none.
+func (a *app) planByPilot(ctx context.Context, e *engine.Engine, s *sweep.Sweep, f *journal.Fold) (*sweep.Plan, error) {
+	p, err := s.Plan()
+	if p != nil || err != nil || s.Spec.Pilot == 0 || s.Piloting(f) {
+		return p, err
+	}
+	m, err := s.Measure(f, s.First())
+	if err != nil || m.OK == 0 {
+		return nil, err
+	}
+	most, err := e.SweepMost(ctx, *s.Spec.Worker)
+	if err != nil {
+		return nil, err
+	}
+	slots := m.SlotsOf(&s.Spec)
+	made := m.Planned(f.Left(), s.Spec.Workers, slots, s.Spec.Fewer, most)
+	if !s.Spec.Worker.Clustered() || s.Spec.Worker.Resources.Time > 0 {
+		made.Time = 0
+	}
+	if err := s.SetPlan(made); err != nil {
+		return nil, err
+	}
+	together := made.Workers
+	if s.Spec.Together > 0 {
+		together = min(together, s.Spec.Together)
+	}
+	n := together * slots
+	took := time.Duration((f.Left()+n-1)/n) * m.Mean
+	a.say("%s", pilotText(m))
+	if f.Left() == 0 {
+		return &made, nil
+	}
+	if s.Spec.Worker.Clustered() {
+		walltime := ""
+		if made.Time > 0 {
+			walltime = ", walltime " + made.Time.String()
+		}
+		a.say("plan: %s of %s at once%s, some %s each", plural(made.Workers, "worker"), plural(slots, "task"), walltime, plural((f.Left()+made.Workers-1)/made.Workers, "task"))
+	}
+	a.say("the other %s take about %s with %d at once, until %s", plural(f.Left(), "task"), roundly(took), n, a.when(a.now().Add(took)))
+	if made.Time > 0 && made.Time < m.Most*2 {
+		a.say("warning: a task took %s, and the longest that a job may run is %s", roundly(m.Most), made.Time)
+	}
+	return &made, nil
+}
+
+// pilotText is what the tasks of a pilot took.
+func pilotText(m sweep.Measured) string {
+	return fmt.Sprintf("pilot: %d of %s ok, %s each, %s at most, %d MiB of memory at most", m.OK, plural(m.Tasks, "task"),
+		roundly(m.Mean), roundly(m.Most), m.Memory.MiB())
+}
