@@ -118,7 +118,7 @@ inline link(k) {
 }
 
 inline leave() {
-	c = 0; n = 0; todo = 0; won = false;
+	c = 0; n = 0; g = 0; todo = 0; won = false;
 	goto look
 }
 
@@ -140,7 +140,7 @@ inline seen(t) {
 		:: !dead[w] && within(c, t) && counts[t] == 0 -> todo = todo | (1 << t)
 		:: !dead[w] && within(c, t) && counts[t] > 0 ->
 			if
-			:: WRONG != LEAVE -> record(t, n)
+			:: WRONG != LEAVE -> record(t, g)
 			:: else
 			fi
 		:: !dead[w] && within(c, t) && counts[t] > 0 && may(stale) -> stale--; todo = todo | (1 << t)
@@ -148,7 +148,7 @@ inline seen(t) {
 }
 
 proctype worker(byte w) {
-	byte c = 0, n = 0, todo = 0;
+	byte c = 0, n = 0, g = 0, todo = 0;
 	bool won = false;
 look:
 	atomic {
@@ -163,31 +163,34 @@ look:
 	:: atomic { !won -> leave() }
 	:: else
 	fi;
-	atomic { n = n + 1; won = false };
+	atomic { n = n + 1; g = n; won = false };
 	seen(0);
 	seen(1);
 work:
 	if
 	:: atomic { dead[w] -> goto out }
-	:: atomic { !dead[w] && (todo & 1) -> record(0, n); todo = todo & 2 }
-	:: atomic { !dead[w] && (todo & 2) -> record(1, n); todo = todo & 1 }
+	:: atomic { !dead[w] && (todo & 1) -> record(0, g); todo = todo & 2 }
+	:: atomic { !dead[w] && (todo & 2) -> record(1, g); todo = todo & 1 }
 	:: atomic { !dead[w] && todo == 0 };
 		link(CLOSED);
 		atomic { leave() }
 	:: atomic { !dead[w] && todo != 0 && frees > 0 -> frees-- };
 		link(FREE);
 		atomic { leave() }
-	:: atomic { !dead[w] && todo == 3 && c == P && splits > 0 -> splits-- };
+	/* Others are idle. Task 0 has ended, or runs, or has not begun; task 1 has not begun, or
+	 * was taken over with its result. What is recorded of task 0 has the generation of before:
+	 * none came between. */
+	:: atomic { !dead[w] && todo != 0 && c == P && splits > 0 -> splits--; todo = todo & 1 };
 		link(SPLIT);
 		atomic {
 			if
-			:: won -> c = A; n = n + 1; todo = 1; won = false
+			:: won -> c = A; n = n + 1; won = false
 			:: else -> leave()
 			fi }
 	fi;
 	goto work;
 out:
-	atomic { c = 0; n = 0; todo = 0; won = false }
+	atomic { c = 0; n = 0; g = 0; todo = 0; won = false }
 }
 
 active proctype misfortune() {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"berth/internal/sys/disk"
 	"berth/jobs/store"
@@ -16,6 +17,7 @@ const (
 	filePause    = "pause"
 	fileThrottle = "throttle"
 	claimsCanary = "canary"
+	dirIdle      = "idle"
 )
 
 // Pause is why no more tasks are begun.
@@ -76,4 +78,27 @@ func (s *Sweep) Throttled() (n int) {
 		_, _ = fmt.Sscan(string(b), &n)
 	}
 	return max(n, 0)
+}
+
+// IdleFile is what a worker makes when it finds no batch that is free, and removes when it
+// has one again; its directory is made by the first.
+func (s *Sweep) IdleFile(worker uint32) string {
+	return filepath.Join(s.Dir, dirIdle, strconv.FormatUint(uint64(worker), 10))
+}
+
+// MakeIdle makes the directory of those.
+func (s *Sweep) MakeIdle() error { return os.MkdirAll(filepath.Join(s.Dir, dirIdle), 0o700) }
+
+// Idle are the workers that have said so; one that was killed may be among them.
+func (s *Sweep) Idle() (all []uint32, err error) {
+	entries, err := os.ReadDir(filepath.Join(s.Dir, dirIdle))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if n, err := strconv.ParseUint(e.Name(), 10, 32); err == nil {
+			all = append(all, uint32(n))
+		}
+	}
+	return all, err
 }

@@ -315,17 +315,20 @@ func (h *Held) Close() (lost bool, err error) { return h.after(claim{Kind: close
 func (h *Held) Release() (lost bool, err error) { return h.after(claim{Kind: free}) }
 
 // Split keeps the tasks below at, and gives the others back. The batch is the kept
-// part then, of the next generation.
+// part then, of the next generation. What its worker records of that part may have the
+// generation of before: none came between.
 func (h *Held) Split(at uint32) (lost bool, err error) {
 	if at <= h.Lo || at > h.Hi {
 		return false, fmt.Errorf("split %s at %d", h.name(), at)
 	}
+	// Before it can be seen: a look for a batch would else take it for a claim of this
+	// worker's that it never heard of.
+	h.board.hold(Batch{h.Lo, at - 1}, h.Generation+1)
 	if lost, err = h.after(claim{Kind: split, At: at}); lost || err != nil {
 		return lost, err
 	}
 	h.Hi = at - 1
 	h.Generation++
-	h.board.hold(h.Batch, h.Generation)
 	return false, nil
 }
 

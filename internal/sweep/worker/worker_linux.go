@@ -80,10 +80,12 @@ type worker struct {
 	results, bad atomic.Int64
 	throttle     int
 	shared       time.Time
+	isIdle       bool
 	firsts       *claims.Board // of the canary or the pilot; nil is none
 
 	liveMu    sync.Mutex
 	live      map[*keeper]bool // of tasks that run
+	mine      []*batch         // that have no end yet; liveMu
 	files     atomic.Int64     // of metrics
 	noMetrics sync.Once
 }
@@ -94,7 +96,9 @@ type batch struct {
 	round   int
 	first   bool         // of the canary or the pilot
 	left    atomic.Int64 // tasks without an end, and one while they are handed out
-	dropped atomic.Bool  // some were not run
+	number  uint16       // the generation of its records
+	share   share
+	dropped atomic.Bool // some were not run
 }
 
 // generation is what its records have.
@@ -102,13 +106,14 @@ func (b *batch) generation() uint16 {
 	if b.first {
 		return 0
 	}
-	return uint16(b.Generation)
+	return b.number
 }
 
 type task struct {
 	command.Task
 	batch  *batch
 	deaths uint8
+	place  uint32 // in its batch's round
 }
 
 // Run works until every task of the sweep has a result, or ctx ends: then what runs
@@ -185,7 +190,9 @@ func (w *worker) work(ctx context.Context) error {
 	for range w.Slots {
 		slots.Go(func() { w.slot(ctx) })
 	}
+	helpers.Go(func() { w.splits(beside, ctx) })
 	err := w.claim(ctx)
+	w.idle(false)
 	close(w.tasks)
 	slots.Wait()
 	close(w.ends)
@@ -279,6 +286,7 @@ func (w *worker) claim(ctx context.Context) error {
 		if h == nil && open == 0 {
 			return nil
 		}
+		w.idle(h == nil)
 		if h == nil {
 			select {
 			case <-ctx.Done():
@@ -349,12 +357,18 @@ func (w *worker) took(d time.Duration) {
 // hand runs a batch: first what former holders have done is recorded again.
 func (w *worker) hand(ctx context.Context, b *batch, numbers sweep.Numbers) error {
 	b.left.Store(1)
+	b.number = uint16(b.Generation)
+	b.share.hi = b.Hi
+	place := b.Lo - 1
 	past, err := w.former(b.Held, b.round, numbers)
 	if err != nil {
 		return err
 	}
-	var last []*task // under which workers have ended
+	w.shares(b)
+	defer w.ended(b)
+	var suspects []*task // under which workers have ended
 	err = w.Sweep.Pick(numbers, func(t command.Task) error {
+		place++
 		p := past[uint32(t.Number)]
 		if p != nil && p.result != nil {
 			r := *p.result
@@ -364,19 +378,22 @@ func (w *worker) hand(ctx context.Context, b *batch, numbers sweep.Numbers) erro
 		if w.Sweep.Superseded(b.round, t.Number) {
 			return nil
 		}
-		n := &task{Task: t, batch: b}
+		n := &task{Task: t, batch: b, place: place}
 		if p != nil && p.deaths > 0 {
 			n.deaths = p.deaths
-			last = append(last, n)
+			suspects = append(suspects, n)
 			return nil
 		}
 		return w.give(ctx, n)
 	})
-	for _, t := range last {
+	for _, t := range suspects {
 		if err != nil {
 			break
 		}
 		if t.deaths >= mostDeaths {
+			if !b.share.begin(t.place) {
+				continue
+			}
 			w.Log("task %d is set aside: it killed its worker %d times", t.Number, t.deaths)
 			r := journal.Record{Kind: journal.End, State: journal.SetAside, Round: uint16(b.round), Generation: b.generation(),
 				Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
@@ -390,7 +407,6 @@ func (w *worker) hand(ctx context.Context, b *batch, numbers sweep.Numbers) erro
 	if err != nil {
 		b.dropped.Store(true)
 	}
-	w.ended(b)
 	return err
 }
 
@@ -479,7 +495,7 @@ func (w *worker) former(h *claims.Held, round int, numbers sweep.Numbers) (map[u
 
 // ended counts the end of a task.
 func (w *worker) ended(b *batch) {
-	if b.left.Add(-1) == 0 {
+	if b.left.Add(-1) == 0 && !w.unshare(b) {
 		w.ends <- b
 	}
 }
@@ -553,6 +569,9 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) err
 	if ctx.Err() != nil || w.late(time.Now()) {
 		t.batch.dropped.Store(true)
 		return nil
+	}
+	if !t.batch.share.begin(t.place) {
+		return nil // another worker has it
 	}
 	r := journal.Record{Kind: journal.Start, State: journal.Running, Round: uint16(t.batch.round), Generation: t.batch.generation(),
 		Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}

@@ -571,3 +571,80 @@ func TestCanaryKills(t *testing.T) {
 		t.Errorf("%+v %v, %d done", p, f.State(1), f.Done())
 	}
 }
+
+// A batch whose first task is long does not keep the others from a worker that is idle:
+// they are given away, each is run once, and the long one counts.
+func TestStraggler(t *testing.T) {
+	s := made(t, 40, 1, `echo {n} >>ran; [ {n} != 1 ] || until test -e on; do sleep 0.01; done`)
+	s.Spec.Batch, s.Spec.Slots = 20, 1
+	c := config(t, s)
+	c.Beat = 50 * time.Millisecond
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := Run(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+	})
+	for f := must1(s.Fold())(t); f.State(1) != journal.Running; f = must1(s.Fold())(t) {
+		time.Sleep(time.Millisecond)
+	}
+	must(t, Run(withOn(t, s, 39), c)) // it ends when all but the first are done
+	must(t, os.WriteFile(filepath.Join(s.Spec.Workdir, "on"), nil, 0o600))
+	all.Wait()
+	f, err := s.Fold()
+	must(t, err)
+	ran, err := os.ReadFile(filepath.Join(s.Spec.Workdir, "ran"))
+	must(t, err)
+	if f.Count(journal.OK) != 40 || strings.Count(string(ran), "\n") != 40 {
+		t.Errorf("%d ok, %d ran", f.Count(journal.OK), strings.Count(string(ran), "\n"))
+	}
+	if idle, err := s.Idle(); err != nil || len(idle) > 0 {
+		t.Errorf("%v are idle, %v", idle, err)
+	}
+	left, _, err := claims.New(s.Claims(1), 9, func(uint32) bool { return true }).Next(0)
+	if left != nil || err != nil {
+		t.Errorf("%+v is not closed, %v", left, err)
+	}
+}
+
+// withOn ends when so many tasks are done.
+func withOn(t *testing.T, s *sweep.Sweep, done int) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if f, err := s.Fold(); err == nil && f.Done() >= done {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	return ctx
+}
+
+// A batch of which nothing has begun, as another one's task is long, is given back.
+func TestGivenBack(t *testing.T) {
+	s := made(t, 60, 1, `echo {n} >>ran; [ {n} != 30 ] || until test -e on; do sleep 0.01; done`)
+	s.Spec.Batch, s.Spec.Slots = 10, 1
+	c := config(t, s)
+	c.Beat = 50 * time.Millisecond
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := Run(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+	})
+	for f := must1(s.Fold())(t); f.State(30) != journal.Running; f = must1(s.Fold())(t) {
+		time.Sleep(time.Millisecond)
+	}
+	must(t, Run(withOn(t, s, 59), c))
+	must(t, os.WriteFile(filepath.Join(s.Spec.Workdir, "on"), nil, 0o600))
+	all.Wait()
+	f, err := s.Fold()
+	must(t, err)
+	ran, err := os.ReadFile(filepath.Join(s.Spec.Workdir, "ran"))
+	must(t, err)
+	if f.Count(journal.OK) != 60 || strings.Count(string(ran), "\n") != 60 {
+		t.Errorf("%d ok, %d ran", f.Count(journal.OK), strings.Count(string(ran), "\n"))
+	}
+}
