@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	sweeps "berth/internal/sweep"
 	"berth/internal/sys/lease"
 	"berth/jobs"
 )
@@ -63,6 +65,7 @@ func (e *Engine) Sweep(ctx context.Context, dry, force bool) (found []Left, err 
 		return nil, err // what is not known to be recorded must not count as an orphan
 	}
 	found = append(found, e.sweepRemains(remains, dry)...)
+	found = append(found, e.sweepSweeps(dry)...)
 	found = append(found, e.sweepAttempts(ctx, recs, dry)...)
 	found = append(found, e.sweepBranches(jobs.WithUrgency(ctx), recs, dry)...)
 	found = append(found, e.sweepProcesses(recs, dry, force)...)
@@ -80,6 +83,24 @@ func (e *Engine) sweepRemains(remains []string, dry bool) (found []Left) {
 		if _, serr := os.Lstat(path); !dry {
 			if l.Result = DoneRemoved; serr == nil {
 				l.Result, l.Err = DoneFailed, errors.Join(err, errors.New("it is still there"))
+			}
+		}
+		found = append(found, l)
+	}
+	return found
+}
+
+// sweepSweeps removes what killed commands have left of sweeps.
+func (e *Engine) sweepSweeps(dry bool) (found []Left) {
+	all := sweeps.Remains(filepath.Join(e.Store.Home(), "sweeps"), time.Now())
+	if !dry {
+		sweeps.Clean(all)
+	}
+	for _, path := range all {
+		l := Left{What: LeftRemains, Name: path, Why: "of a sweep, or of tasks that were being added to one, whose command was killed", Result: DoneFound}
+		if _, err := os.Lstat(path); !dry {
+			if l.Result = DoneRemoved; err == nil {
+				l.Result, l.Err = DoneFailed, errors.New("it is still there")
 			}
 		}
 		found = append(found, l)

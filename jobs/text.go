@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -17,6 +18,18 @@ func CheckText(what, s string) error {
 		return &Error{Kind: KindUsage, Msg: what + " is not valid UTF-8", Hint: "write it in UTF-8"}
 	}
 	return nil
+}
+
+// Cell is a text for a table that a spreadsheet may open: one that begins as a formula does
+// (= + - @, a tab or a carriage return) and is no number has an apostrophe before it.
+func Cell(s string) string {
+	if s == "" || s == "-" || !strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return s
+	}
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		return s
+	}
+	return "'" + s
 }
 
 // Printable removes terminal control characters and bidirectional controls from

@@ -11,3 +11,12 @@ func TestPrintable(t *testing.T) {
 		}
 	}
 }
+
+func TestCell(t *testing.T) {
+	for text, want := range map[string]string{"": "", "-": "-", "-1.5e3": "-1.5e3", "+7": "+7", "a=b": "a=b", "=1+1": "'=1+1", "-x": "'-x", "@A1": "'@A1", "+SUM(A1)": "'+SUM(A1)",
+		"\t=1": "'\t=1", "\r=1": "'\r=1"} {
+		if got := Cell(text); got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}

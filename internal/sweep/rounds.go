@@ -241,6 +241,7 @@ func (s *Sweep) AddRound(r Round, workers int, tasks func(r *Round, add func(com
 		return r, err
 	}
 	s.later = append(s.later[:len(s.later):len(s.later)], r)
+	Clean(s.remains(time.Now())) // of commands that were killed
 	return r, nil
 }
 

@@ -95,7 +95,7 @@ func Create(root string, spec Spec, workers int, text []byte, tasks func(add fun
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, err
 	}
-	tmp, err := os.MkdirTemp(parent, ".new-")
+	tmp, err := os.MkdirTemp(parent, prefixNew+spec.ID+"-*")
 	if err != nil {
 		return nil, err
 	}

@@ -334,10 +334,10 @@ func CSV(lines io.Reader, to io.Writer, params, values []string) error {
 		return name
 	}
 	for _, p := range params {
-		head = append(head, column("param.", p))
+		head = append(head, jobs.Cell(column("param.", p)))
 	}
 	for _, v := range values {
-		head = append(head, column("value.", v))
+		head = append(head, jobs.Cell(column("value.", v)))
 	}
 	if err := w.Write(head); err != nil {
 		return err
@@ -353,10 +353,10 @@ func CSV(lines io.Reader, to io.Writer, params, values []string) error {
 		row := []string{strconv.Itoa(l.Task), l.ID, strconv.Itoa(l.Row), l.State, strconv.Itoa(l.Exit),
 			strconv.FormatFloat(l.Seconds, 'f', -1, 64), strconv.FormatInt(l.Memory, 10), strconv.Itoa(l.Repeat)}
 		for _, p := range params {
-			row = append(row, l.Params[p])
+			row = append(row, jobs.Cell(l.Params[p]))
 		}
 		for _, v := range values {
-			row = append(row, Value{v, l.Values[v]}.Text())
+			row = append(row, jobs.Cell(Value{v, l.Values[v]}.Text()))
 		}
 		if err := w.Write(row); err != nil {
 			return err

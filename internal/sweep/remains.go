@@ -1,0 +1,74 @@
+package sweep
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/sys/disk"
+	"berth/jobs"
+)
+
+// leftFor is how old what may still be being made has to be before it counts as left.
+const leftFor = 24 * time.Hour
+
+const prefixNew = ".new-"
+
+// Remains are the files and directories below root that killed commands have left: sweeps that
+// were never made, a day after that, and tables of rounds.
+func Remains(root string, now time.Time) (found []string) {
+	dirs, _ := filepath.Glob(filepath.Join(root, "[0-9a-f][0-9a-f]", prefixNew+"*"))
+	for _, d := range dirs {
+		id := strings.TrimPrefix(filepath.Base(d), prefixNew)
+		if i := strings.LastIndexByte(id, '-'); i > 0 && jobs.ValidID(id[:i]) && older(d, now) {
+			found = append(found, d)
+		}
+	}
+	all, _ := List(root)
+	for _, s := range all {
+		found = append(found, s.remains(now)...)
+	}
+	return found
+}
+
+func older(path string, now time.Time) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && now.Sub(fi.ModTime()) >= leftFor
+}
+
+// remains are the tables that no round has. Where there is a round of its number, whoever
+// wrote it has lost, or was killed: no other round can come to have it. One of the next
+// number may still be being written.
+func (s *Sweep) remains(now time.Time) (found []string) {
+	files, _ := filepath.Glob(filepath.Join(s.Dir, "tasks.*"))
+	for _, f := range files {
+		name, ok := strings.CutSuffix(filepath.Base(f), tableEnd)
+		if !ok {
+			if name, ok = strings.CutSuffix(filepath.Base(f), offsetsEnd); !ok {
+				continue
+			}
+		}
+		part := strings.Split(name, ".")
+		if len(part) != 3 {
+			continue
+		}
+		n, err := strconv.Atoi(part[1])
+		if err != nil || n < 2 || slices.ContainsFunc(s.later, func(r Round) bool { return r.Table != nil && r.Table.Name == name }) {
+			continue
+		}
+		if n <= s.Rounds() || older(f, now) {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// Clean removes what [Remains] names.
+func Clean(paths []string) {
+	for _, p := range paths {
+		_ = disk.RemoveTree(p)
+	}
+}

@@ -1,0 +1,50 @@
+package sweep
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"berth/internal/sweep/command"
+	"berth/internal/sys/ids"
+)
+
+// What killed commands have left is found, and what may still be used, or is no remainder, is not.
+func TestRemains(t *testing.T) {
+	root := t.TempDir()
+	s := made(t, root, "s", 3)
+	id, err := ids.New()
+	must(t, err)
+	killed := filepath.Join(filepath.Dir(s.Dir), prefixNew+id+"-123")
+	other := filepath.Join(filepath.Dir(s.Dir), prefixNew+"mine")
+	lost, offsets := filepath.Join(s.Dir, "tasks.2.killed.jsonl"), filepath.Join(s.Dir, "tasks.2.killed.offsets")
+	for _, d := range []string{killed, other} {
+		must(t, os.Mkdir(d, 0o700))
+	}
+	for _, f := range []string{lost, offsets} {
+		must(t, os.WriteFile(f, nil, 0o600))
+	}
+	now := time.Now()
+	if all := Remains(root, now); len(all) != 0 {
+		t.Errorf("%q may still be made", all)
+	}
+	if all := Remains(root, now.Add(25*time.Hour)); len(all) != 3 || all[0] != killed {
+		t.Errorf("%q", all)
+	}
+	_, err = s.AddRound(Round{Kind: RoundAdd}, 1, func(_ *Round, add func(command.Task) error) error { return add(command.Task{ID: command.ID{1}}) })
+	must(t, err)
+	if files, _ := filepath.Glob(filepath.Join(s.Dir, "tasks.*")); len(files) != 4 {
+		t.Errorf("%q", files)
+	}
+	Clean(Remains(root, now.Add(25*time.Hour)))
+	if again, err := Open(s.Dir); err != nil || again.Total() != 4 {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Lstat(other); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(killed); err == nil {
+		t.Errorf("%s is there", killed)
+	}
+}
