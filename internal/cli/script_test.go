@@ -90,6 +90,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("SAMPLE", sample)
+	env.Setenv("EXAMPLES", filepath.Dir(sample))
 	env.Setenv("REGISTRY", host)
 	env.Setenv("HOME", home)
 	env.Setenv("BERTH_HOME", state)

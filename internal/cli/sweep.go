@@ -33,7 +33,7 @@ killed when.`,
   ls *.pdb | berth sweep run --backend local --rows - -- ./dock {line}
   berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
 		a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(), a.sweepReportCmd(), a.sweepCompareCmd(), a.sweepReplayCmd(),
-		a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(),
+		a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepTellCmd(), a.sweepAskCmd(),
 		a.sweepPauseCmd(), a.sweepThrottleCmd(), a.sweepCancelCmd())
 }
 

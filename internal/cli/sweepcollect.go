@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"berth/internal/sweep"
 	"berth/internal/sweep/look"
 	"berth/jobs"
 
@@ -60,7 +61,7 @@ whole; - is the standard output.
 				return err
 			}
 			defer col.Close()
-			if err := a.writeTables(col, holds, csvFile, linesFile); err != nil {
+			if err := a.writeTables(col, l.All(), holds, csvFile, linesFile); err != nil {
 				return err
 			}
 			for _, x := range col.Examples {
@@ -86,7 +87,7 @@ whole; - is the standard output.
 }
 
 // writeTables writes the lines, and makes the other table of them.
-func (a *app) writeTables(col *look.Collector, holds func(look.Row) (bool, error), csvFile, linesFile string) error {
+func (a *app) writeTables(col *look.Collector, all sweep.Numbers, holds func(look.Row) (bool, error), csvFile, linesFile string) error {
 	dir := os.TempDir()
 	if csvFile != "" && csvFile != "-" {
 		dir = filepath.Dir(csvFile)
@@ -99,7 +100,7 @@ func (a *app) writeTables(col *look.Collector, holds func(look.Row) (bool, error
 		_ = tmp.Close()
 		_ = os.Remove(tmp.Name())
 	}()
-	params, values, err := col.Lines(tmp, holds)
+	params, values, err := col.Lines(tmp, all, holds)
 	if err != nil {
 		return err
 	}

@@ -205,7 +205,7 @@ are left out, and counted. The command is the sweep's: another one is another sw
 			} else if d, err = a.definitionFor(s, cmd, args[1]); err != nil {
 				return err
 			}
-			return a.mergeRound(cmd.Context(), s, f, d, sweep.Round{Kind: sweep.RoundAdd, Why: strings.Join(append(args[1:], rows), "")})
+			return a.mergeRound(cmd.Context(), s, f, d, sweep.Round{Kind: sweep.RoundAdd, Why: strings.Join(append(args[1:], rows), "")}, nil)
 		},
 	}
 	c.Flags().StringVar(&rows, "rows", "", "rows from `FILE`: .csv with a head, .jsonl, or - for the lines of the standard input")
@@ -229,23 +229,30 @@ func (a *app) definitionFor(s *sweep.Sweep, cmd *cobra.Command, file string) (*d
 }
 
 // mergeRound is a round with the tasks of a definition that the sweep does not have. With
-// [sweep.RoundResume] those that it has and the definition does not are withdrawn.
-func (a *app) mergeRound(ctx context.Context, s *sweep.Sweep, f *journal.Fold, d *define.Sweep, r sweep.Round) error {
+// [sweep.RoundResume] those that it has and the definition does not are withdrawn. told, if
+// not nil, is called with each task of the definition and the number that it has.
+func (a *app) mergeRound(ctx context.Context, s *sweep.Sweep, f *journal.Fold, d *define.Sweep, r sweep.Round,
+	told func(t define.Task, number int, isNew bool) error,
+) error {
 	known := make(map[define.ID]int32, s.Total())
 	if err := s.IDs(func(n int, id define.ID) { known[id] = int32(n) }); err != nil {
 		return err
 	}
 	r.Created = a.now().UTC()
 	stands := make([]bool, s.Total()+1)
-	had := 0
+	had, next := 0, s.Total()
+	if told == nil {
+		told = func(define.Task, int, bool) error { return nil }
+	}
 	err := a.beginRound(ctx, s, r, func(r *sweep.Round, add func(define.Task) error) error {
 		err := d.Tasks(nil, func(t define.Task) error {
 			if n, ok := known[t.ID]; ok {
 				stands[n] = true
 				had++
-				return nil
+				return told(t, int(n), false)
 			}
-			return add(t)
+			next++
+			return errors.Join(add(t), told(t, next, true))
 		})
 		if err != nil {
 			return err
@@ -304,7 +311,7 @@ finished. Without SWEEP it is the newest one that has the file's name.
 				if d, err = a.definitionFor(s, cmd, file); err != nil {
 					return err
 				}
-				if err := a.mergeRound(cmd.Context(), s, f, d, sweep.Round{Kind: sweep.RoundResume, Why: file}); err != nil && !errors.Is(err, sweep.ErrNothing) {
+				if err := a.mergeRound(cmd.Context(), s, f, d, sweep.Round{Kind: sweep.RoundResume, Why: file}, nil); err != nil && !errors.Is(err, sweep.ErrNothing) {
 					return err
 				}
 				if f, err = s.Fold(); err != nil {

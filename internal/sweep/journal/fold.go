@@ -172,6 +172,9 @@ func (f *Fold) Wanted() int { return len(f.tasks) - f.counts[Withdrawn] }
 // State is that of a task.
 func (f *Fold) State(task uint32) State { return f.tasks[task-1].state }
 
+// Round is that of what counts of a task; 0 is that nothing was recorded.
+func (f *Fold) Round(task uint32) uint16 { return f.tasks[task-1].round }
+
 // Damaged names the files that cannot be read to their end.
 func (f *Fold) Damaged() []string { return f.damaged }
 

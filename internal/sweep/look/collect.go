@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 
+	"berth/internal/sweep"
 	"berth/internal/sweep/command"
 	"berth/internal/sys/pattern"
 	"berth/jobs"
@@ -263,6 +264,7 @@ func (c *Collector) Values(r Row) ([][]Value, error) {
 // line is a row of the JSON lines.
 type line struct {
 	Task    int                        `json:"task"`
+	Round   int                        `json:"round,omitempty"` // of the result
 	ID      string                     `json:"id"`
 	Row     int                        `json:"row"`
 	State   string                     `json:"state"`
@@ -276,9 +278,9 @@ type line struct {
 
 const mostColumns = 1000
 
-// Lines writes a line of JSON for each row, and returns the names of the columns that
+// Lines writes a line of JSON for each row of these tasks, and returns the names of the columns that
 // parameters and values need.
-func (c *Collector) Lines(to io.Writer, holds func(Row) (bool, error)) (params, values []string, err error) {
+func (c *Collector) Lines(to io.Writer, numbers sweep.Numbers, holds func(Row) (bool, error)) (params, values []string, err error) {
 	seenP, seenV := map[string]bool{}, map[string]bool{}
 	note := func(seen map[string]bool, list *[]string, name string) {
 		if !seen[name] && len(*list) < mostColumns {
@@ -288,7 +290,7 @@ func (c *Collector) Lines(to io.Writer, holds func(Row) (bool, error)) (params, 
 	}
 	enc := json.NewEncoder(to)
 	enc.SetEscapeHTML(false)
-	err = c.l.Rows(c.l.All(), func(r Row) error {
+	err = c.l.Rows(numbers, func(r Row) error {
 		if ok, err := holds(r); err != nil || !ok {
 			return err
 		}
@@ -298,7 +300,7 @@ func (c *Collector) Lines(to io.Writer, holds func(Row) (bool, error)) (params, 
 		}
 		l := line{Task: r.Number, ID: r.ID.String(), State: Word(r.State), Repeat: r.Repeat, Params: map[string]string{}}
 		if r.Record != nil && r.State.Result() {
-			l.Exit, l.Seconds, l.Memory = Exit(*r.Record), r.Record.Took.Seconds(), r.Record.Memory
+			l.Exit, l.Seconds, l.Memory, l.Round = Exit(*r.Record), r.Record.Took.Seconds(), r.Record.Memory, int(r.Record.Round)
 		}
 		for _, p := range r.Params {
 			l.Params[p.Name] = p.Text

@@ -38,7 +38,7 @@ func TestCollect(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	var lines, table bytes.Buffer
-	params, values, err := c.Lines(&lines, everyRow)
+	params, values, err := c.Lines(&lines, c.l.All(), everyRow)
 	must(t, err)
 	must(t, CSV(&lines, &table, params, values))
 	var got []string
@@ -81,7 +81,7 @@ func TestCollectByID(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	var lines bytes.Buffer
-	_, values, err := c.Lines(&lines, everyRow)
+	_, values, err := c.Lines(&lines, c.l.All(), everyRow)
 	must(t, err)
 	if len(values) != 1 || c.Files != 1 || c.LeftOut != 2 || strings.Contains(lines.String(), "secret") {
 		t.Errorf("%q %d %q", values, c.Files, c.Examples)
@@ -93,7 +93,7 @@ func TestCollectByID(t *testing.T) {
 	}
 	if c, err := NewCollector(l, "{none}"); err != nil {
 		t.Error(err)
-	} else if _, _, err := c.Lines(&lines, everyRow); jobs.KindOf(err) != jobs.KindUsage {
+	} else if _, _, err := c.Lines(&lines, c.l.All(), everyRow); jobs.KindOf(err) != jobs.KindUsage {
 		t.Error(err)
 	}
 }
