@@ -28,6 +28,8 @@ type EnvState struct {
 	Lifetime time.Duration `json:"lifetime_ns"`
 	MaxRSS   jobs.Bytes    `json:"memory_bytes,omitempty"` // used now
 	Notes    []string      `json:"notes,omitempty"`
+	// NoRelay is since when what commands connect to waits for a relay; zero is not at all.
+	NoRelay time.Time `json:"no_relay_since,omitzero"`
 }
 
 // GuestState is what the process inside of an environment says of it.
@@ -158,7 +160,7 @@ func (v *Environment) State(ctx context.Context) (*EnvState, error) {
 	st, g := a.State, a.State.Guest
 	return &EnvState{
 		Host: st.Host, PID: st.PID, Opened: st.Opened, Running: st.Running, BG: st.BG, Sessions: st.Sessions,
-		Idle: st.Idle, Lifetime: st.Lifetime, MaxRSS: st.MaxRSS, Notes: st.Notes,
+		Idle: st.Idle, Lifetime: st.Lifetime, MaxRSS: st.MaxRSS, Notes: st.Notes, NoRelay: st.NoRelay,
 		Guest: GuestState{
 			Version: g.Version, PID: g.PID, OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: g.Kernel,
 			Home: string(g.Home), Path: string(g.Path), Shell: g.Shell, Seen: g.Seen,

@@ -67,6 +67,8 @@ States:
   new         recorded, never started
   warm        runs, and waits for a command
   in use      a command or a background process runs
+  no relay    runs, and what it connects to waits for a relay:
+              berth network relay start
   stopped     its files are there; the next command starts it
   open        its sandbox may run and cost money, and nothing supervises it:
               berth env stop
@@ -128,6 +130,8 @@ func (a *app) envState(s engine.Shown, asked bool) string {
 		return "no answer"
 	case s.Err != nil:
 		return "unknown"
+	case s.State != nil && !s.State.NoRelay.IsZero():
+		return "no relay"
 	case s.State != nil && s.State.Running+s.State.BG > 0:
 		return "in use"
 	case s.State != nil:
@@ -240,6 +244,9 @@ func (a *app) envDetail(s engine.Shown) [][2]string {
 	add("made", a.when(p.Created)+" on "+p.Host)
 	if st := s.State; st != nil {
 		add("keeper", fmt.Sprintf("process %d on %s, since %s", st.PID, st.Host, a.when(st.Opened)))
+		if since := st.NoRelay; !since.IsZero() {
+			add("waits for", relaySince(since))
+		}
 		add("home inside", st.Guest.Home)
 		add("commands", fmt.Sprint(st.Running))
 		add("background", fmt.Sprint(st.BG))

@@ -189,5 +189,9 @@ func relayWanted(r *jobs.Record) string {
 	if since.IsZero() {
 		return ""
 	}
+	return relaySince(since)
+}
+
+func relaySince(since time.Time) string {
 	return fmt.Sprintf("a relay, since %s: berth network relay start on the login node", since.Local().Format(time.DateTime))
 }

@@ -60,4 +60,7 @@ type KeepState struct {
 	Lifetime time.Duration `json:"lifetime_ns"`
 	MaxRSS   jobs.Bytes    `json:"memory_bytes,omitempty"` // used now
 	Notes    []string      `json:"notes,omitempty"`
+	// NoRelay is since when connections wait for a relay, see wayout; zero is that there is
+	// one, or that none is needed.
+	NoRelay time.Time `json:"no_relay_since,omitzero"`
 }

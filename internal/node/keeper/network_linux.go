@@ -3,9 +3,11 @@ package keeper
 import (
 	"io"
 	"strings"
+	"time"
 
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
+	"berth/internal/network/wayout"
 	"berth/internal/node/egress"
 	"berth/jobs"
 )
@@ -50,6 +52,14 @@ func (k *keeper) openNetwork() error {
 		k.egress.Store(e)
 	}
 	return err
+}
+
+// noRelay is since when connections of commands wait for a relay; zero is not at all.
+func (k *keeper) noRelay() (since time.Time) {
+	if st, err := wayout.Peek(k.dir); err == nil && st != nil && st.Relay == nil {
+		since = st.Since
+	}
+	return since
 }
 
 func (k *keeper) network() (session.Network, wire.NetworkWish) { return k.egress.Load().Of("") }
