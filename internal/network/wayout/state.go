@@ -57,6 +57,25 @@ func peek(dir string) (*State, error) {
 	return s, nil
 }
 
+// copySlack is by how much a time that was told from afar may differ from one round to the next.
+const copySlack = 10 * time.Second
+
+// Copied records what is known here of the relay of an attempt on another machine: since
+// when its connections wait for one; zero is not at all. There is no socket in the copy,
+// and no secret.
+func Copied(dir string, since time.Time) error {
+	if since.IsZero() {
+		if err := os.Remove(filepath.Join(dir, fileRelay)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if now, err := peek(dir); err == nil && now != nil && now.Since.Sub(since).Abs() < copySlack {
+		return nil
+	}
+	return (&State{Version: version, Since: since.UTC()}).write(dir)
+}
+
 func (s *State) write(dir string) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/network/wayout"
 	"berth/internal/sys/disk"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -185,6 +186,13 @@ func (in *receiver) close(j *incoming, st *jobState) error {
 		if err := store.SetBeat(dir, time.Now().Add(-time.Duration(*st.Sign)*time.Millisecond)); err != nil {
 			return err
 		}
+	}
+	var waits time.Time
+	if n := st.NoRelay; n != nil && *n >= 0 && *n < int64(maxSilence/time.Millisecond) {
+		waits = time.Now().Add(-time.Duration(*n) * time.Millisecond)
+	}
+	if err := wayout.Copied(dir, waits); err != nil {
+		return err
 	}
 	if err := j.stuck(st.Stuck); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/images"
+	"berth/internal/network/wayout"
 	"berth/internal/remote/replica"
 	"berth/internal/sys/run"
 	"berth/internal/workspace"
@@ -136,6 +137,38 @@ func TestNetwork(t *testing.T) {
 	must(t, p.round())
 	if b, err := os.ReadFile(filepath.Join(p.rec.Current().Dir, store.FileNetwork)); string(b) != "{}\n{}\n" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestNoRelay: that a job waits for a relay there is seen here, without what a relay would need.
+func TestNoRelay(t *testing.T) {
+	p := newPair(t)
+	must(t, p.put())
+	p.claim(time.Now())
+	since := time.Now().Add(-time.Minute)
+	state := func(relay string) {
+		t.Helper()
+		p.write("relay.json", `{"version":1,"socket":"/there","secret":"s3cret","since":"`+since.UTC().Format(time.RFC3339)+`"`+relay+`}`)
+	}
+	state("")
+	var before []byte
+	for range 2 {
+		must(t, p.round())
+		st, err := wayout.Peek(p.rec.Current().Dir)
+		if err != nil || st == nil || st.Relay != nil || st.Since.Sub(since).Abs() > 5*time.Second {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		b, err := os.ReadFile(filepath.Join(p.rec.Current().Dir, "relay.json"))
+		if err != nil || strings.Contains(string(b), "s3cret") || strings.Contains(string(b), "/there") || before != nil && string(b) != string(before) {
+			t.Errorf("%s, %v", b, err)
+		}
+		before = b
+	}
+	must(t, os.Remove(filepath.Join(p.far, "relay.json")))
+	state(`,"relay":{"host":"login","pid":1}`)
+	must(t, p.round())
+	if st, err := wayout.Peek(p.rec.Current().Dir); st != nil || err != nil {
+		t.Errorf("there is one: %+v, %v", st, err)
 	}
 }
 

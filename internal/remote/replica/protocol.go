@@ -143,7 +143,10 @@ type jobState struct {
 	Gone bool   `json:"gone,omitempty"` // there is no such record
 	More bool   `json:"more,omitempty"` // the budget did not suffice
 	Sign *int64 `json:"sign,omitempty"` // ms since the runner was last heard of
-	Over int64  `json:"over,omitempty"` // bytes that are not sent because they are too many
+	// NoRelay is for how many ms its connections have been waiting for a relay; nil is that they
+	// do not.
+	NoRelay *int64 `json:"no_relay,omitempty"`
+	Over    int64  `json:"over,omitempty"` // bytes that are not sent because they are too many
 	// Next is the attempt behind this one, of which all has been sent.
 	Next *nextAttempt `json:"next,omitempty"`
 	// Stuck is what could not be submitted there.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/network/wayout"
 	"berth/internal/node/conclude"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -189,6 +190,10 @@ func (a *answer) job(st *store.Store, j haveJob, refused error) error {
 	if at, ok := store.LastSign(cur.Dir); ok {
 		ms := max(0, a.now.Sub(at).Milliseconds())
 		state.Sign = &ms
+	}
+	if relay, err := wayout.Peek(cur.Dir); err == nil && relay != nil && relay.Relay == nil && !ended {
+		ms := max(0, a.now.Sub(relay.Since).Milliseconds())
+		state.NoRelay = &ms
 	}
 	return a.json.Encode(frame{Job: j.ID, State: state})
 }
