@@ -95,7 +95,7 @@ const (
 const (
 	ViaNode  = "node"
 	ViaLogin = "login"
-	ViaProxy = "proxy:" // before http://HOST:PORT or socks5h://HOST:PORT
+	ViaProxy = "proxy:" // before http://HOST:PORT, https:// or socks5h://HOST:PORT
 )
 
 // Names of the phases.

@@ -145,7 +145,7 @@ func TestNetworkOver(t *testing.T) {
 func TestVia(t *testing.T) {
 	for via, good := range map[string]bool{
 		"node": true, "login": true, "proxy:http://p.example:3128": true, "proxy:socks5h://[2001:db8::1]:1080": true, "proxy:http://10.0.0.1:80/": true,
-		"": false, "proxy": false, "proxy:": false, "proxy:http://p.example": false, "proxy:https://p.example:1": false, "proxy:socks5://p.example:1": false,
+		"": false, "proxy": false, "proxy:": false, "proxy:http://p.example": false, "proxy:https://p.example:1": true, "proxy:https://p.example": false, "proxy:socks5://p.example:1": false,
 		"proxy:http://u:secret@p.example:1": false, "proxy:http://p.example:1/x": false, "http://p.example:1": false, "proxy:http://:1": false,
 	} {
 		if why := Via(via); (why == "") != good || strings.Contains(why, "secret") {

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -19,12 +21,16 @@ import (
 	"golang.org/x/net/proxy"
 )
 
-// Proxy is the way by a proxy: http://[USER:PASSWORD@]HOST:PORT (CONNECT) or socks5h://.
-func Proxy(text string) (Way, error) {
+// Proxy is the way by a proxy: http://[USER:PASSWORD@]HOST:PORT (CONNECT), https:// (the same
+// over TLS, by the authorities that this machine trusts) or socks5h://.
+func Proxy(text string) (Way, error) { return proxyOf(text, nil) }
+
+// proxyOf is Proxy with these authorities; nil is the machine's.
+func proxyOf(text string, roots *x509.CertPool) (Way, error) {
 	u, err := url.Parse(text)
 	bad := func(why string) error {
 		// The URL may have a password: it is not shown.
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "network.via: the proxy: " + why, Hint: "proxy:http://HOST:PORT or proxy:socks5h://HOST:PORT"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "network.via: the proxy: " + why, Hint: "proxy:http://HOST:PORT, proxy:https://HOST:PORT or proxy:socks5h://HOST:PORT"}
 	}
 	if err != nil {
 		return nil, bad("no URL")
@@ -36,8 +42,11 @@ func Proxy(text string) (Way, error) {
 		return nil, bad("only a host and a port are taken")
 	}
 	switch u.Scheme {
-	case "http":
+	case "http", "https":
 		p := &httpProxy{address: u.Host}
+		if u.Scheme == "https" {
+			p.tls = &tls.Config{ServerName: u.Hostname(), RootCAs: roots, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
+		}
 		if u.User != nil {
 			password, _ := u.User.Password()
 			p.login = base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password))
@@ -81,6 +90,7 @@ func (byProxy) LookupNetIP(context.Context, string, string) ([]netip.Addr, error
 // httpProxy is one with CONNECT (RFC 9110, 9.3.6).
 type httpProxy struct {
 	address, login string
+	tls            *tls.Config // nil is without
 	dialer         net.Dialer
 }
 
@@ -91,6 +101,14 @@ func (p *httpProxy) dial(ctx context.Context, address string) (net.Conn, error) 
 	c, err := p.dialer.DialContext(ctx, "tcp", p.address)
 	if err != nil {
 		return nil, err
+	}
+	if p.tls != nil {
+		t := tls.Client(c, p.tls)
+		if err := t.HandshakeContext(ctx); err != nil {
+			_ = c.Close()
+			return nil, fmt.Errorf("TLS to the proxy: %w", err)
+		}
+		c = t
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	rest, err := p.connect(c, address)

@@ -2,9 +2,12 @@ package wayout
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"io"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -69,10 +72,19 @@ func socksDoor(c net.Conn) {
 
 // A proxy is told the name, and the record says that it has resolved it.
 func TestProxy(t *testing.T) {
-	for scheme, door := range map[string]func(net.Conn){"http": httpDoor, "socks5h": socksDoor} {
+	trusted := httptest.NewTLSServer(nil)
+	defer trusted.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(trusted.Certificate())
+	httpsDoor := func(c net.Conn) {
+		s := tls.Server(c, trusted.TLS)
+		httpDoor(s)
+		_ = s.Close()
+	}
+	for scheme, door := range map[string]func(net.Conn){"http": httpDoor, "https": httpsDoor, "socks5h": socksDoor} {
 		w := newWorld(t, door)
 		for login, want := range map[string]string{"ada:se%20cret@": "hello", "ada:wrong@": "502"} {
-			p, err := Proxy(scheme + "://" + login + w.server.Addr().String())
+			p, err := proxyOf(scheme+"://"+login+w.server.Addr().String(), roots)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,12 +93,21 @@ func TestProxy(t *testing.T) {
 				t.Errorf("%s %s: %q %+v", scheme, login, said, e)
 			}
 		}
-		p, err := Proxy(scheme + "://ada:se%20cret@" + w.server.Addr().String())
+		p, err := proxyOf(scheme+"://ada:se%20cret@"+w.server.Addr().String(), roots)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, e := flow(t, judged(t, p, judge.Limits{}, "b.example"), "b.example", strings.ReplaceAll(get, "a.", "b.")); e.Reason == "" || e.Decision != judge.Allowed {
 			t.Errorf("%s: %+v", scheme, e)
 		}
+	}
+	// One that this machine does not trust hears of no name.
+	w := newWorld(t, httpsDoor)
+	p, err := Proxy("https://ada:se%20cret@" + w.server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, e := flow(t, judged(t, p, judge.Limits{}, "a.example"), "a.example", get); !strings.Contains(e.Reason, "TLS to the proxy: ") || !strings.Contains(e.Reason, "certificate") {
+		t.Errorf("%+v", e)
 	}
 }

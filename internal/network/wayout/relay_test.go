@@ -384,7 +384,7 @@ func TestOpen(t *testing.T) {
 	_, dir := supervisor(t, interval)
 	for via, ok := range map[string]bool{
 		"": true, "node": true, "login": true, "proxy:http://p.example:3128": true, "proxy:socks5h://u:secret@p.example:1080": true,
-		"relay": false, "proxy:https://p.example:1": false, "proxy:http://p.example": false, "proxy:socks5://p.example:1080": false,
+		"relay": false, "proxy:https://p.example:1": true, "proxy:https://p.example": false, "proxy:http://p.example": false, "proxy:socks5://p.example:1080": false,
 		"proxy:http://u:secret@p.example:1/x": false, "proxy:http://u:secret@p.example:z": false,
 	} {
 		_, c, err := Open(jobs.Network{Via: via}, dir)

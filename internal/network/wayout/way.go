@@ -40,7 +40,7 @@ func Open(n jobs.Network, dir string) (Way, io.Closer, error) {
 	url, ok := strings.CutPrefix(n.Via, jobs.ViaProxy)
 	if !ok {
 		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "network.via: there is no way " + n.Via,
-			Hint: "node, login, proxy:http://HOST:PORT or proxy:socks5h://HOST:PORT"}
+			Hint: "node, login, proxy:http://HOST:PORT, proxy:https://HOST:PORT or proxy:socks5h://HOST:PORT"}
 	}
 	w, err := Proxy(url)
 	return w, io.NopCloser(nil), err
