@@ -3,17 +3,8 @@ package engine
 import "berth/jobs"
 
 // settleAgent refuses to switch off an agent's own sandbox where nothing else is around
-// it, unless the task says so itself, what is not watched in ranks, and [jobs.Submit] where
-// nothing would pass on what is asked.
+// it, unless the task says so itself, and what is not watched in ranks.
 func settleAgent(s *jobs.Spec) error {
-	if s.Submit != nil {
-		switch {
-		case s.Can().OtherHost:
-			return absent("[submit]", &s.Place)
-		case s.Resources.Tasks > 1 || s.Login != nil:
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "[submit] is not available with ntasks above 1, nor with --login", Hint: "leave it out"}
-		}
-	}
 	a, c := s.Agent, s.Caps
 	if s.Resources.Tasks > 1 && (a != nil || c.Turns > 0 || c.Wall > 0 || c.Idle > 0 || c.Output > 0) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "agents and their caps are not available with ntasks above 1", Hint: "leave one of them out"}

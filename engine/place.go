@@ -35,7 +35,9 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sel
 	var client string
 	if s.Retry != nil {
 		client = at.node // which is that too, and of the cluster's kind
-		words = append(words, "--follow", client)
+	}
+	if s.Retry != nil || s.Submit.Jobs() {
+		words = append(words, "--follow", at.node)
 	}
 	shown, comment, err := ranks(s, adir, at.node, inner)
 	if err != nil {
@@ -65,6 +67,9 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sel
 		l.Comment = append(l.Comment, "begins when these have ended as they must: "+jobs.Wait{For: s.After}.String())
 	}
 	l.Comment = append(l.Comment, comment...)
+	if s.Submit.Jobs() {
+		l.Comment = append(l.Comment, "may submit jobs in its own place: "+s.Submit.Bounds())
+	}
 	if s.Image != "" {
 		l.Comment = append(l.Comment, "image "+s.Image)
 	}

@@ -142,6 +142,9 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := settleAgent(s); err != nil {
 		return nil, err
 	}
+	if err := settleSubmit(s); err != nil {
+		return nil, err
+	}
 	if err := settleCredentials(s); err != nil {
 		return nil, err
 	}

@@ -57,4 +57,6 @@ type NodeScheduler interface {
 	// RankEnded reads a line that this command prints on its standard error; ok is
 	// that it says of some ranks how they ended, other than with 0.
 	RankEnded(line string) (among func(rank int) bool, how string, ok bool)
+	// Stubs are programs of its that a task may use to have jobs submitted; nil is none.
+	Stubs() Stubs
 }

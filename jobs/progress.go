@@ -2,10 +2,6 @@ package jobs
 
 import "time"
 
-// Submit lets a task ask berth for what it may: today to tell its progress. Its zero
-// value is that.
-type Submit struct{}
-
 // Progress is what a task tells of itself while it runs: all of it is the task's word.
 type Progress struct {
 	Version int                `json:"version"`

@@ -16,6 +16,7 @@ import (
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/slurm/site"
+	"berth/slurm/stubs"
 )
 
 // Slurm implements [jobs.NodeScheduler].
@@ -214,3 +215,6 @@ func among(list string, task int) bool {
 	}
 	return false
 }
+
+// Stubs implements [jobs.NodeScheduler].
+func (Slurm) Stubs() jobs.Stubs { return stubs.Slurm{} }

@@ -177,3 +177,9 @@ func formComplaint(word string) string {
 	}
 	return fmt.Sprintf("must begin with --, found %q", word)
 }
+
+// Long is the long option for a short one with its dash, without dashes; "" is none.
+func Long(of string) string { return short[of] }
+
+// Why says why a name, without dashes, is not for users; "" is that it is, or unknown.
+func Why(name string) string { return owned[name] }

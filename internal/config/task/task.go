@@ -82,15 +82,6 @@ func read(file string, data []byte) (*strict.Doc, jobs.Task, error) {
 	return doc, t, nil
 }
 
-// submit reads what a task may ask of berth while it runs.
-func submit(t *strict.Reader) *jobs.Submit {
-	t.Later("jobs that a task submits are not built yet", "max_jobs", "max_cpu_hours", "partitions", "time", "running", "images", "credentials", "children")
-	if !t.Given() {
-		return nil
-	}
-	return &jobs.Submit{}
-}
-
 // maxFiles is above what is looked at in a tree.
 const maxFiles = 2_000_000
 

@@ -56,6 +56,27 @@ func (c counted) Start(ctx context.Context, cmd jobs.Cmd) (jobs.Process, error) 
 	return c.Starter.Start(ctx, cmd)
 }
 
+// Stubs finds those that a task may use, by the name of one; nil is that there is none.
+// They are all schedulers': a task need not know where it is.
+func Stubs(name string) jobs.Stubs {
+	for _, s := range Schedulers {
+		if all := s.Stubs(); all != nil && slices.ContainsFunc(all.List(), func(s jobs.Stub) bool { return s.Name == name }) {
+			return all
+		}
+	}
+	return nil
+}
+
+// AllStubs are the programs of all of them.
+func AllStubs() (out []jobs.Stub) {
+	for _, s := range Schedulers {
+		if all := s.Stubs(); all != nil {
+			out = append(out, all.List()...)
+		}
+	}
+	return out
+}
+
 // devices are the variables that say which GPUs are the job's.
 var devices = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
 
@@ -140,3 +161,4 @@ func (none) Ranks(jobs.Resources, jobs.SlurmOptions, []string) []string         
 func (none) RankEnviron(environ []string) []string                                 { return environ }
 func (none) RankPassed(jobs.SlurmOptions, []string) []string                       { return nil }
 func (none) RankEnded(string) (func(int) bool, string, bool)                       { return nil, "", false }
+func (none) Stubs() jobs.Stubs                                                     { return nil }

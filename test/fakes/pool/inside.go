@@ -113,3 +113,6 @@ func (Inside) RankEnded(line string) (func(int) bool, string, bool) {
 	seat, err := strconv.Atoi(m[1])
 	return func(rank int) bool { return err == nil && rank == seat }, m[2], true
 }
+
+// Stubs implements [jobs.NodeScheduler].
+func (Inside) Stubs() jobs.Stubs { return nil }

@@ -1,0 +1,234 @@
+package jobs
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Submit lets a task ask berth for what it may: to tell its progress, and where MaxJobs
+// is above 0 to have jobs submitted, which are its children.
+type Submit struct {
+	MaxJobs int `json:"max_jobs,omitempty"` // in all attempts together, those that failed too; 0 is none
+	// MaxCPUTime is how much they ask for together: CPUs times time.
+	MaxCPUTime time.Duration `json:"max_cpu_time_ns,omitempty"`
+	// Time, Memory and GPUs bound each of them. One that says nothing has this time, the
+	// memory of its parent, and no GPU.
+	Time   time.Duration `json:"time_ns,omitempty"`
+	Memory Bytes         `json:"memory_bytes,omitempty"` // 0 is no bound
+	GPUs   int           `json:"gpus,omitempty"`
+	// Partitions are those that one may name, beside its parent's.
+	Partitions []string `json:"partitions,omitempty"`
+	// EndWithParent has those that have not ended cancelled when their parent has.
+	EndWithParent bool `json:"end_with_parent,omitempty"`
+}
+
+// Jobs reports whether the task may have jobs submitted.
+func (s *Submit) Jobs() bool { return s != nil && s.MaxJobs > 0 }
+
+// MaxChildren bounds [Submit.MaxJobs].
+const MaxChildren = 1000
+
+// MaxJobScript is how long a job script of a task's may be, in bytes.
+const MaxJobScript = 1 << 20
+
+// Child is children/NNNN.json of a job: what its task has asked for, as it was bounded.
+// It is made before anything is submitted, and counts whatever comes of that.
+type Child struct {
+	Version   int       `json:"version"`
+	Number    int       `json:"number"`  // from 1, by which the task names it
+	Job       string    `json:"job"`     // its id
+	Attempt   int       `json:"attempt"` // of the parent, in which it was asked for
+	Name      string    `json:"name"`
+	Command   Command   `json:"command"`
+	Script    string    `json:"script,omitempty"` // on the command's standard input
+	Resources Resources `json:"resources"`
+	Partition string    `json:"partition,omitempty"`
+	After     []After   `json:"after,omitempty"`
+	// Output and Error are files inside, as in [Wish], below Dir.
+	Output string    `json:"output,omitempty"`
+	Error  string    `json:"error,omitempty"`
+	Dir    string    `json:"dir,omitempty"`
+	Time   time.Time `json:"time"`
+}
+
+// CPUTime is what it counts of [Submit.MaxCPUTime].
+func (c *Child) CPUTime() time.Duration {
+	return time.Duration(max(c.Resources.CPUs, 1)) * c.Resources.Time
+}
+
+// Stub is a program of a scheduler's that a task with [Submit] finds on its PATH. It
+// sends its words to berth, and a script with them.
+type Stub struct {
+	Name   string
+	Script bool // it reads one: the file that its first word names which is no option, else its standard input
+	// Takes are its options, with their dashes, whose value is the next word; NoScript
+	// are those with which it reads none.
+	Takes, NoScript []string
+}
+
+// Stubs reads what a task asks for by the programs of a scheduler, outside of its
+// container, and answers as they do. All of it is pure.
+type Stubs interface {
+	List() []Stub
+	// Wish reads the words of one of them, and the script that came with them. What is
+	// not on its list is an error of kind [KindUsage].
+	Wish(stub string, words []string, script string) (Wish, error)
+	// Says is what it prints where a job was submitted, or refused.
+	Says(stub string, number int, bare bool, err error) (stdout, stderr string)
+	// Output is the file that a pattern of [Wish.Output] names.
+	Output(pattern string, c *Child) string
+	// Queue lists children; bare is without a head.
+	Queue(rows []ChildRow, bare bool) string
+}
+
+// WishVerb is what a [Wish] is for.
+type WishVerb string
+
+// The verbs.
+const (
+	WishSubmit WishVerb = ""
+	WishList   WishVerb = "list"
+	WishCancel WishVerb = "cancel"
+)
+
+// Wish is what a task has asked for by a [Stub]. It is not bounded yet.
+type Wish struct {
+	Verb      WishVerb
+	Jobs      []string // to list or cancel, as the task names them
+	Name      string   // "" is not said
+	Command   Command
+	Script    string // on the command's standard input
+	Resources Resources
+	Partition string
+	After     []ChildAfter
+	// Output and Error are files below the directory in which it was asked, for what the
+	// job prints; with Output alone it is that of both.
+	Output, Error string
+	Waits         bool // the answer is to come when the job has ended
+	Shows         bool // with what it has printed
+	Bare          bool // the number alone is printed
+}
+
+// ChildRow is a child as a task sees it.
+type ChildRow struct {
+	Number    int
+	Name      string
+	User      string
+	Partition string
+	State     State
+	Ran       time.Duration
+	Node      string
+}
+
+// ChildAfter is another child, as the task names it, that must have ended before.
+type ChildAfter struct {
+	Child string
+	Need  Need
+}
+
+// Child bounds what a task of this job has asked for. The number, the id, the attempt
+// and what it waits for are not settled yet. An error is of kind [KindUsage], and names
+// the bound.
+func (s *Spec) Child(w Wish) (Child, error) {
+	b := s.Submit
+	refuse := func(key, format string, args ...any) (Child, error) {
+		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf(format, args...), Hint: "[submit] " + key + " of the task that submits bounds it"}
+	}
+	c := Child{Version: 1, Name: w.Name, Command: w.Command, Script: w.Script, Resources: w.Resources, Partition: w.Partition,
+		Output: w.Output, Error: w.Error}
+	if c.Name == "" {
+		c.Name = s.Name + " job"
+	}
+	r := &c.Resources
+	switch {
+	case !b.Jobs():
+		return refuse("max_jobs", "this task may submit no jobs")
+	case c.Command.Empty():
+		return Child{}, &Error{Kind: KindUsage, Msg: "nothing is said to run"}
+	case CheckText("the name", c.Name) != nil || len([]rune(c.Name)) > maxChildName:
+		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("the name has more than %d characters, or one that is not printable", maxChildName)}
+	case len(c.Script) > MaxJobScript:
+		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("the script has more than %d bytes", MaxJobScript)}
+	case r.Time > b.Time:
+		return refuse("time", "a time of %s is more than %s", r.Time, b.Time)
+	case b.Memory != 0 && r.Memory > b.Memory:
+		return refuse("memory", "%s of memory are more than %s", r.Memory, b.Memory)
+	case gpuCount(r.GPUs) > b.GPUs:
+		return refuse("gpus", "%s GPUs are more than %d", r.GPUs, b.GPUs)
+	case c.Partition != "" && c.Partition != s.Slurm.Partition && !slices.Contains(b.Partitions, c.Partition):
+		return refuse("partitions", "the partition %q is none of those that are allowed", c.Partition)
+	}
+	if r.Time == 0 {
+		r.Time = b.Time
+	}
+	if r.Memory == 0 {
+		r.Memory = s.Resources.Memory
+	}
+	r.Disk = s.Resources.Disk
+	if float64(max(r.CPUs, 1))*float64(r.Time) > math.MaxInt64/2 || c.CPUTime() > b.MaxCPUTime {
+		return refuse("max_cpu_hours", "%d CPUs for %s are more than %s of CPU time", max(r.CPUs, 1), r.Time, b.MaxCPUTime)
+	}
+	return c, nil
+}
+
+// maxChildName is how long the name of a child may be, in characters, as a task's.
+const maxChildName = 200
+
+// Another bounds one more child beside those that there are.
+func (b *Submit) Another(have []Child, c *Child) error {
+	var spent time.Duration
+	for i := range have {
+		spent += have[i].CPUTime()
+	}
+	switch {
+	case len(have) >= b.MaxJobs:
+		return &Error{Kind: KindRejected, Msg: fmt.Sprintf("this task has submitted %d jobs, and may submit no more", len(have)),
+			Hint: "[submit] max_jobs bounds it; those that failed, and those of earlier attempts, count"}
+	case c.CPUTime() > b.MaxCPUTime-spent:
+		return &Error{Kind: KindRejected, Msg: fmt.Sprintf("it asks for %s of CPU time, and of %s are left %s", c.CPUTime(), b.MaxCPUTime, b.MaxCPUTime-spent),
+			Hint: "[submit] max_cpu_hours bounds it: CPUs times time, of all jobs of this task"}
+	}
+	return nil
+}
+
+// gpuCount is how many GPUs a request such as "2" or "a100:2,1" names; what it cannot
+// read are too many.
+func gpuCount(asked string) int {
+	if asked == "" {
+		return 0
+	}
+	n := 0
+	for part := range strings.SplitSeq(asked, ",") {
+		k, err := strconv.Atoi(part[strings.LastIndexByte(part, ':')+1:])
+		if err != nil || k < 0 || k > 1<<20 {
+			return math.MaxInt
+		}
+		n += k
+	}
+	return n
+}
+
+// GPUCount is how many GPUs are asked for.
+func (r *Resources) GPUCount() int { return gpuCount(r.GPUs) }
+
+// Bounds are those of a task that may have jobs submitted, in a few words.
+func (s *Submit) Bounds() string {
+	text := fmt.Sprintf("at most %d jobs, %s of CPU time together, %s each", s.MaxJobs, s.MaxCPUTime, s.Time)
+	if s.Memory != 0 {
+		text += ", " + s.Memory.String() + " of memory"
+	}
+	if s.GPUs > 0 {
+		text += fmt.Sprintf(", %d GPUs", s.GPUs)
+	}
+	if len(s.Partitions) > 0 {
+		text += ", partitions " + strings.Join(s.Partitions, " ")
+	}
+	if s.EndWithParent {
+		text += "; they end with it"
+	}
+	return text
+}
