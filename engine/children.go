@@ -1,9 +1,20 @@
 package engine
 
 import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"syscall"
 	"time"
 
+	"berth/internal/config/sitefile"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // childTime is how long a job of a task's lasts at most where neither [submit] nor the
@@ -47,4 +58,153 @@ func settleSubmit(s *jobs.Spec) error {
 	}
 	s.Submit = &b
 	return nil
+}
+
+// SubmitChild submits what the task of a job has asked for, see [jobs.Child], from a
+// commit of its work tree; "" is that it has none. Where it runs, and what it may, is
+// its parent's, and nothing that the task has said. It may be repeated.
+func (e *Engine) SubmitChild(ctx context.Context, parent *jobs.Record, number int, from string) (*jobs.Record, error) {
+	c, err := store.LoadChild(parent.Dir, number)
+	if err != nil {
+		return nil, err
+	}
+	if rec, err := e.Store.Load(c.Job); err == nil {
+		return rec, nil
+	}
+	if store.Cancelled(parent.Dir) || jobs.StateOf(parent).Final() {
+		return nil, &jobs.Error{Kind: jobs.KindRejected, Msg: "its parent is ending"}
+	}
+	s := childOf(&parent.Spec, &c)
+	s.Created, s.User = e.Now().UTC(), identity().User
+	s.Host, _ = os.Hostname()
+	if s.Workspace != nil {
+		s.Workspace.Base = from
+		s.Workspace.Repo, s.Workspace.GitDir = store.ChildrenGit(parent.Dir), store.ChildrenGit(parent.Dir)
+	}
+	site, err := sitefile.Read()
+	if err == nil {
+		err = site.Hold(&s.Place, false)
+	}
+	if err == nil {
+		err = checkSpec(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.Submit(ctx, s, jobs.Task{Prompt: c.Script})
+}
+
+// childOf is what a child has of its parent, and of what was asked for within bounds.
+func childOf(of *jobs.Spec, c *jobs.Child) *jobs.Spec {
+	place := of.Place
+	// Keys and named overlays are the parent's while it runs.
+	place.Credentials, place.Prices = nil, jobs.Prices{}
+	place.Caps = jobs.Caps{Wall: of.Caps.Wall, Output: of.Caps.Output}
+	if o := &place.Overlay; o.Name != "" {
+		o.Name, o.Snapshot, o.Wait = "", "", 0
+	}
+	place.Overlay.Keep = ""
+	place.Resources = c.Resources
+	if c.Partition != "" {
+		place.Slurm.Partition = c.Partition
+	}
+	s := &jobs.Spec{Version: jobs.SpecVersion, ID: c.Job, Name: c.Name, Slug: jobs.Slug(c.Name), Command: c.Command, Place: place,
+		Prompt: c.Script != "", PromptBytes: len(c.Script), ImageFrom: of.ImageFrom, ImageRef: of.ImageRef, ImageDigest: of.ImageDigest, ImageSum: of.ImageSum, ImageDir: of.ImageDir,
+		Labels: of.Labels, Artifacts: of.Artifacts, Results: of.Results, After: c.After, Parent: of.ID, Number: c.Number}
+	behindOthers(s)
+	if of.Workspace != nil {
+		w := *of.Workspace
+		w.BaseRef, w.Branch = "", jobs.BranchName(s.Slug, s.ID)
+		s.Workspace = &w
+	}
+	return s
+}
+
+// CancelChildren requests the end of the jobs that a job's task has submitted, of those
+// with these numbers, or of all. What was refused, or has ended, is left alone.
+func (e *Engine) CancelChildren(ctx context.Context, parent *jobs.Record, numbers []int, by string) error {
+	all, err := store.LoadChildren(parent.Dir)
+	if err != nil {
+		return err
+	}
+	var recs []*jobs.Record
+	for _, c := range all {
+		if len(numbers) > 0 && !slices.Contains(numbers, c.Number) {
+			continue
+		}
+		if rec, err := e.Store.Load(c.Job); err == nil && !jobs.StateOf(rec).Final() {
+			recs = append(recs, rec)
+		}
+	}
+	if len(recs) == 0 {
+		return nil
+	}
+	return e.Cancel(ctx, e.Reconcile(ctx, recs), by)
+}
+
+// endOrphans cancels those of the jobs whose parent has ended and wants them to end with
+// it: its runner does that, unless it was killed before.
+func (e *Engine) endOrphans(ctx context.Context, views []View) {
+	var left []View
+	for _, v := range views {
+		if v.Spec.Parent == "" || v.Cancel != nil || v.State.Final() {
+			continue
+		}
+		p, err := e.Store.Load(v.Spec.Parent)
+		if err == nil && p.Spec.Submit != nil && p.Spec.Submit.EndWithParent && jobs.StateOf(p).Final() {
+			left = append(left, v)
+		}
+	}
+	if len(left) > 0 {
+		_ = e.Cancel(ctx, left, endedWithParent) // who looks next tries again, and the wish is recorded
+	}
+}
+
+// endedWithParent is who has cancelled a child, as people are shown it.
+const endedWithParent = "berth, with its parent"
+
+// childMain is `berth-node child PARENT NUMBER [COMMIT]`, which submits one, and
+// `berth-node child --cancel PARENT [NUMBER...]`, with the state directory in BERTH_HOME.
+func childMain(args []string, stderr io.Writer) int {
+	fs := flag.NewFlagSet(jobs.VerbChild, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	end := fs.Bool("cancel", false, "")
+	err := fs.Parse(args)
+	args = fs.Args()
+	var numbers []int
+	from := ""
+	if !*end && len(args) == 3 {
+		args, from = args[:2], args[2]
+	}
+	for i, w := range args {
+		n, nerr := strconv.Atoi(w)
+		if i > 0 && nerr == nil && n > 0 {
+			numbers = append(numbers, n)
+		}
+	}
+	if err != nil || len(args) != len(numbers)+1 || !*end && len(numbers) != 1 {
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node child PARENT NUMBER [COMMIT] | --cancel PARENT [NUMBER...]")
+		return jobs.CodeUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err = followIDs(os.Getenv("BERTH_HOME"), args[:1], func(e *Engine, recs []*jobs.Record) error {
+		if len(recs) != 1 {
+			return nil // the error says why
+		}
+		if *end {
+			by := endedWithParent
+			if len(numbers) > 0 {
+				by = "the task of job " + jobs.Short(recs[0].Spec.ID)
+			}
+			return e.CancelChildren(ctx, recs[0], numbers, by)
+		}
+		_, err := e.SubmitChild(ctx, recs[0], numbers[0], from)
+		return err
+	})
+	if err == nil {
+		return jobs.CodeOK
+	}
+	_, _ = fmt.Fprintln(stderr, jobs.Printable(err.Error()))
+	return jobs.CodeOf(err)
 }

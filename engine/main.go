@@ -33,7 +33,7 @@ func Main() {
 
 func isOurs(args []string) bool {
 	return len(args) > 0 && (node.Is(args) || args[0] == daytona.Verb || args[0] == jobs.VerbWatch || args[0] == verbRelay ||
-		args[0] == jobs.VerbFollow && strings.HasPrefix(filepath.Base(os.Args[0]), nodebin.Prefix))
+		(args[0] == jobs.VerbFollow || args[0] == jobs.VerbChild) && strings.HasPrefix(filepath.Base(os.Args[0]), nodebin.Prefix))
 }
 
 func serve(args []string) int {

@@ -13,6 +13,8 @@ func NodeMain(args []string) int {
 	switch {
 	case len(args) > 0 && args[0] == jobs.VerbFollow:
 		return followMain(args[1:], os.Stderr)
+	case len(args) > 0 && args[0] == jobs.VerbChild:
+		return childMain(args[1:], os.Stderr)
 	case len(args) > 0 && args[0] == verbRelay:
 		return relayMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case len(args) == 2 && args[0] == jobs.VerbWatch:

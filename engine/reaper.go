@@ -216,6 +216,9 @@ func (e *Engine) Reap(ctx context.Context, r *jobs.Record, attempt, looks int) (
 	a := v.Current()
 	switch {
 	case v.State.Final() && v.AskError == nil:
+		if s := r.Spec.Submit; s != nil && s.EndWithParent {
+			return v, e.CancelChildren(ctx, v.Record, nil, endedWithParent)
+		}
 		return v, nil
 	case a.N != attempt && a.Reaper != nil:
 		return v, nil // that one's turn comes

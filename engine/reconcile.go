@@ -69,6 +69,7 @@ func (e *Engine) Reconcile(ctx context.Context, recs []*jobs.Record) []View {
 	ctx = jobs.WithLook(ctx)
 	views := e.reconcile(ctx, append(append([]*jobs.Record{}, recs...), e.forebears(recs)...))
 	e.tellWaits(ctx, views)
+	e.endOrphans(ctx, views[:len(recs)])
 	return views[:len(recs)]
 }
 

@@ -13,6 +13,9 @@ func RankArgv(program, dir string) []string { return []string{program, VerbRank,
 // need done next.
 const VerbFollow = "follow"
 
+// VerbChild is the word of berth-node for submitting a job that a task has asked for.
+const VerbChild = "child"
+
 // VerbWatch is their word for going on with a job of this machine's queue whose
 // process has ended; the attempt's directory follows.
 const VerbWatch = "queue-watch"

@@ -63,12 +63,16 @@ type Spec struct {
 	Key string `json:"key,omitempty"`
 	// TaskFile is the absolute path of the task file on Host; "" is a command line, or
 	// not known. RetryOf is the job of which this one is another try by the user.
-	TaskFile string    `json:"task_file,omitempty"`
-	RetryOf  string    `json:"retry_of,omitempty"`
-	Created  time.Time `json:"created"`
-	User     string    `json:"user"`
-	Host     string    `json:"host"` // where it was submitted
-	Notes    []string  `json:"notes,omitempty"`
+	TaskFile string `json:"task_file,omitempty"`
+	RetryOf  string `json:"retry_of,omitempty"`
+	// Parent is the job whose task has asked for this one, as the Number-th of its
+	// children; "" is a person.
+	Parent  string    `json:"parent,omitempty"`
+	Number  int       `json:"number,omitempty"`
+	Created time.Time `json:"created"`
+	User    string    `json:"user"`
+	Host    string    `json:"host"` // where it was submitted
+	Notes   []string  `json:"notes,omitempty"`
 }
 
 // ResultLimits bound what is brought back; zero fields are the defaults, which

@@ -54,7 +54,7 @@ func Main(args []string) int {
 		}
 		return guest.DialMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case guest.VerbAsk:
-		return guest.AskMain(args[1:], os.Stdout, os.Stderr)
+		return guest.AskMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case "keep":
 		return keeper.Main(args[1:], all.Openers(run.Local{}), os.Stdout, os.Stderr)
 	case "connect":

@@ -77,6 +77,9 @@ func NewFirst(o Options) (*First, error) {
 		Env: wire.Texts(o.Env), TellEnv: o.TellEnv, WritableRoot: o.WritableRoot, Look: o.Look, Confine: o.Confine, Proof: o.Proof,
 		Asks: o.Ask != nil,
 	}
+	for _, s := range o.Stubs {
+		f.hello.Stubs = append(f.hello.Stubs, wire.Stub(s))
+	}
 	if o.Home != "" {
 		f.hello.Home = append(f.hello.Home, wire.Text(o.Home))
 	} else if len(o.HomeFallback) > 0 {
@@ -157,7 +160,7 @@ func (s *Session) greet(o Options) error {
 	s.out.Takes(g.MaxStart)
 	s.guest = Guest{
 		Version: g.Version, PID: max(g.PID, 0), OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: text(g.Kernel),
-		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell), Env: wire.Strings(g.Env), Seen: seen, Network: had,
+		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell), Env: wire.Strings(g.Env), Seen: seen, Network: had, AskDir: string(g.AskDir),
 	}
 	return nil
 }

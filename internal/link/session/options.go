@@ -68,6 +68,8 @@ type Options struct {
 	// Ask answers what programs inside ask of berth; several may at once. nil is that they
 	// find no berth to ask.
 	Ask func(ctx context.Context, m wire.AskMessage) wire.AskAnswer
+	// Stubs are programs beside that berth which ask by their names.
+	Stubs []jobs.Stub
 }
 
 // Guest is what a guest says of itself and of the place it runs in.
@@ -82,6 +84,7 @@ type Guest struct {
 	Shell           string     // evaluates Shell commands
 	Env             []string   // of commands; only with TellEnv
 	Seen            *jobs.Seen // of its place; only with Look
+	AskDir          string     // for what comes back of jobs that are asked for; only with Ask
 	// Network is what it has prepared; only with a Network.
 	Network *wire.NetworkHad
 }

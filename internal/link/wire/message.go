@@ -52,6 +52,16 @@ type ClientHello struct {
 	Network *NetworkWish `json:"network,omitempty"`
 	// Asks has programs inside find a program berth, whose words come as [Ask].
 	Asks bool `json:"asks,omitempty"`
+	// Stubs are further programs of that kind.
+	Stubs []Stub `json:"stubs,omitempty"`
+}
+
+// Stub is a program that programs inside find, see [jobs.Stub].
+type Stub struct {
+	Name     string   `json:"name"`
+	Script   bool     `json:"script,omitempty"`
+	Takes    []string `json:"takes,omitempty"`
+	NoScript []string `json:"no_script,omitempty"`
 }
 
 // Proof are sockets of the client's machine that a place with a network of its own must
@@ -110,6 +120,7 @@ type GuestHello struct {
 	Env             []Text `json:"env,omitempty"`       // where it was asked for
 	MaxStart        int    `json:"max_start,omitempty"` // of the payload of a [Start]; 0 is [MaxMessage]
 	Asks            bool   `json:"asks,omitempty"`      // programs inside find a program berth
+	AskDir          Text   `json:"ask_dir,omitempty"`   // where what comes back of jobs that they submit is put
 	Error           string `json:"error,omitempty"`
 	// NotWritable says that Error is the root directory's, see
 	// [ClientHello].WritableRoot.
@@ -253,15 +264,19 @@ type CreditMessage struct {
 // AskMessage is what a program inside wants: the words of a command line of berth's. All
 // of it is the task's.
 type AskMessage struct {
-	Words []Text `json:"words,omitempty"`
-	Dir   Text   `json:"dir,omitempty"` // where it was said
+	Stub   string `json:"stub,omitempty"` // the name of a [Stub]; "" is berth
+	Words  []Text `json:"words,omitempty"`
+	Script Text   `json:"script,omitempty"`
+	Dir    Text   `json:"dir,omitempty"` // where it was said
 }
 
 // AskAnswer is what that program prints and its exit code.
 type AskAnswer struct {
-	Code int  `json:"code"`
-	Out  Text `json:"out,omitempty"`
-	Err  Text `json:"err,omitempty"`
+	// Again are the words to ask berth next, after a while, for more of the answer.
+	Again []Text `json:"again,omitempty"`
+	Code  int    `json:"code"`
+	Out   Text   `json:"out,omitempty"`
+	Err   Text   `json:"err,omitempty"`
 }
 
 // QueryMessage asks whether a name may be reached.

@@ -56,7 +56,8 @@ type Options struct {
 	Network     session.Network
 	NetworkWish wire.NetworkWish
 	// Ask answers what programs inside ask of berth; nil is that they find none.
-	Ask func(ctx context.Context, m wire.AskMessage) wire.AskAnswer
+	Ask   func(ctx context.Context, m wire.AskMessage) wire.AskAnswer
+	Stubs []jobs.Stub // beside berth, which ask by their names
 	// Note takes what people should know of the end; never nil.
 	Note func(text string)
 }
@@ -146,7 +147,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 		StartTimeout: o.Start, PingTimeout: o.GuestWait, OwnPIDNamespace: o.Opening.OwnPIDNamespace,
 		Home: o.Opening.Home, User: o.User, Login: o.Opening.Login, Dir: o.Opening.Dir, TellEnv: o.TellEnv, WritableRoot: o.Opening.WritableRoot,
 		Look: o.Isolated || o.Opening.Level != "" && o.Opening.Level != jobs.LevelNone, Confine: confines(o.Opening),
-		Network: o.Network, NetworkWish: o.NetworkWish, Ask: o.Ask, Proof: proof,
+		Network: o.Network, NetworkWish: o.NetworkWish, Ask: o.Ask, Stubs: o.Stubs, Proof: proof,
 	})
 	if err == nil {
 		c.stderr.inside()

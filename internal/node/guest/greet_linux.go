@@ -84,10 +84,10 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 		s.net.complete(&s.place)
 	}
 	if hello.Asks {
-		if err := s.listenAsks(); err != nil {
+		if err := s.listenAsks(hello.Stubs); err != nil {
 			return fmt.Errorf("prepare the program berth of commands: %w", err)
 		}
-		answer.Asks = true
+		answer.Asks, answer.AskDir = true, wire.Text(s.asks.jobs())
 		s.asks.complete(&s.place)
 	}
 	answer.OwnPIDNamespace = s.ownNS.Load()

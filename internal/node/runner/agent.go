@@ -30,6 +30,7 @@ type watched struct {
 	meter   *agents.Meter
 	decoder *agents.Decoder // nil where nothing is known of its events
 	kept    *agents.Transcript
+	waited  bool // for a job that the task has submitted, when hold looked last
 }
 
 // watch begins to watch the command, now; nil is that there is nothing to watch.
@@ -119,12 +120,18 @@ func (w *watched) hold(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if e := w.r.egress.Load(); e != nil {
+		e, waiting := w.r.egress.Load(), w.r.asks.waiting()
+		if e != nil || waiting > 0 || w.waited {
 			var u jobs.Usage
-			if used := e.Usage(); used != nil {
-				u = *used
+			busy := 0
+			if e != nil {
+				busy = e.Busy()
+				if used := e.Usage(); used != nil {
+					u = *used
+				}
 			}
-			w.meter.Broker(u, e.Busy())
+			w.meter.Broker(u, busy+waiting)
+			w.waited = waiting > 0
 		}
 		w.check()
 	}

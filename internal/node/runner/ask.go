@@ -23,8 +23,9 @@ const tellEvery = time.Second
 // asks answers what programs of the task ask of berth. It believes nothing: the words
 // are read here alone.
 type asks struct {
-	dir string
-	log *slog.Logger
+	dir      string
+	log      *slog.Logger
+	children *children // nil is that the task may submit none
 
 	mu    sync.Mutex
 	told  jobs.Progress
@@ -40,13 +41,13 @@ const askHelp = `berth, inside a task:
   berth help
 `
 
-// unbuilt are verbs that are to come.
-var unbuilt = []string{"submit", "ps", "wait", "logs", "cancel", "apply"}
-
 // answer answers one request.
-func (q *asks) answer(_ context.Context, m wire.AskMessage) wire.AskAnswer {
+func (q *asks) answer(ctx context.Context, m wire.AskMessage) wire.AskAnswer {
+	if m.Stub != "" {
+		return q.children.stub(ctx, m)
+	}
 	fail := func(code int, msg, hint string) wire.AskAnswer {
-		return wire.AskAnswer{Code: code, Err: wire.Text("berth: error: " + jobs.Printable(msg) + "\nberth: hint: " + hint + "\n")}
+		return wire.AskAnswer{Code: code, Err: wire.Text("berth: error: " + jobs.Printable(msg) + "\nberth: hint: " + jobs.Printable(hint) + "\n")}
 	}
 	words := wire.Strings(m.Words)
 	verb := ""
@@ -56,13 +57,23 @@ func (q *asks) answer(_ context.Context, m wire.AskMessage) wire.AskAnswer {
 	var err error
 	switch {
 	case verb == "" || verb == "help" || verb == "--help" || verb == "-h":
-		return wire.AskAnswer{Out: askHelp}
+		return wire.AskAnswer{Out: wire.Text(askHelp + q.children.help())}
 	case verb == "progress":
 		err = q.progress(strings.Join(words, " "))
 	case verb == "metric":
 		err = q.metrics(words)
-	case slices.Contains(unbuilt, verb):
-		return fail(jobs.CodeConfig, "berth "+verb+": jobs that a task submits are not built yet", "berth help")
+	case slices.Contains(childVerbs, verb) && q.children == nil:
+		return fail(jobs.CodeConfig, "berth "+verb+": this task may submit no jobs", "max_jobs in [submit] of the task file allows some")
+	case slices.Contains(childVerbs, verb):
+		a, err := q.children.verb(ctx, verb, words, string(m.Dir))
+		if err == nil {
+			return a
+		}
+		hint := jobs.HintOf(err)
+		if hint == "" {
+			hint = "berth help"
+		}
+		return fail(jobs.CodeOf(err), err.Error(), hint)
 	default:
 		return fail(jobs.CodeUsage, fmt.Sprintf("a task has no berth %.40q", verb), "berth help")
 	}
@@ -124,6 +135,15 @@ func (q *asks) tell() {
 	default:
 		q.later = time.AfterFunc(wait, q.flush)
 	}
+}
+
+// end is that of the container.
+func (q *asks) end() {
+	if q == nil {
+		return
+	}
+	q.flush()
+	q.children.leave()
 }
 
 // flush writes what is not written yet.

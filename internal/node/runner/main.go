@@ -230,6 +230,7 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	failpoint.Hit("runner.ended")
 	r.tell(ctx)
 	r.goOn(ctx)
+	r.endChildren(ctx)
 	failpoint.Hit("runner.followed")
 	if rec.Class == jobs.ClassWaiting {
 		return jobs.CodeOK // nothing has failed

@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
+	"berth/internal/node/batch"
 	"berth/internal/node/container"
 	"berth/internal/node/egress"
 	"berth/internal/sys/lease"
@@ -90,14 +91,18 @@ func (r *attempt) openContainer(ctx context.Context, argv []string, phase string
 	}
 	network, wish := r.network(phase)
 	var ask func(context.Context, wire.AskMessage) wire.AskAnswer
+	var stubs []jobs.Stub
 	if r.spec.Submit != nil && phase == "" {
 		if r.asks == nil {
-			r.asks = &asks{dir: r.dir, log: r.log}
+			r.asks = &asks{dir: r.dir, log: r.log, children: r.newChildren()}
 		}
 		ask = r.asks.answer
+		if r.spec.Submit.Jobs() {
+			stubs = batch.AllStubs()
+		}
 	}
 	c, err := container.Open(ctx, container.Options{
-		Network: network, NetworkWish: wish, Ask: ask,
+		Network: network, NetworkWish: wish, Ask: ask, Stubs: stubs,
 		Opening: &opening, On: r.on, User: r.spec.User, Backend: r.spec.Backend, Stderr: r.logFile, Log: r.log,
 		Start: r.times.Start, GuestWait: r.times.GuestWait, Unmount: func() time.Duration { return r.hurried(r.times.Unmount) },
 		Stop: r.stop.Done(), Stopping: func() bool { return store.Cancelled(r.jobDir) }, Note: r.note, TellEnv: r.far == nil,
@@ -125,6 +130,9 @@ func (r *attempt) openContainer(ctx context.Context, argv []string, phase string
 	}
 	r.egress.Load().Opened(c.Session())
 	r.setSession(c.Session())
+	if ask != nil {
+		r.asks.children.bringTo(c.Session())
+	}
 	return c, nil
 }
 
@@ -154,7 +162,7 @@ func (r *attempt) oomKills() int {
 func (r *attempt) close(c *container.Container) {
 	r.setSession(nil)
 	c.Close()
-	r.asks.flush()
+	r.asks.end()
 }
 
 // abandoned closes the container, and returns an error if its guest ended the
@@ -164,7 +172,7 @@ func (r *attempt) close(c *container.Container) {
 func (r *attempt) abandoned(c *container.Container, unpinged bool) error {
 	r.setSession(nil)
 	c.Close()
-	r.asks.flush()
+	r.asks.end()
 	if !unpinged {
 		return nil
 	}

@@ -1,0 +1,41 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth/jobs"
+)
+
+// Lend makes a commit of the task's work tree as it is, while the task works on it, in
+// the bare git directory dir, from which other jobs start; dir is made when it is
+// missing, and borrows the objects of src. It returns the commit, which is the base
+// where nothing has changed, and what was left out of it. The options are those of a
+// checkpoint; a task that writes meanwhile is [ErrChanging].
+func (g *Git) Lend(ctx context.Context, attemptDir, dir string, src Source, opts CollectOptions) (commit string, omitted []jobs.Omission, err error) {
+	res, err := g.Collect(ctx, attemptDir, src, opts)
+	if err != nil {
+		return "", nil, err
+	}
+	bundle := filepath.Join(attemptDir, opts.Bundle)
+	defer func() { _ = os.Remove(bundle) }()
+	if _, err := os.Stat(filepath.Join(dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", nil, err
+		}
+		if err := g.initBare(ctx, dir, src, src.Repo); err != nil {
+			return "", nil, err
+		}
+	}
+	if !res.Changed {
+		return src.Base, res.Omitted, nil
+	}
+	if err := g.run(ctx, call{gitDir: dir, args: []string{"bundle", "unbundle", bundle}, stdout: &strings.Builder{}}); err != nil {
+		return "", nil, err
+	}
+	return res.Commit, res.Omitted, g.run(ctx, call{gitDir: dir, args: []string{"update-ref", "--no-deref", basePrefix + res.Commit, res.Commit}})
+}
