@@ -26,6 +26,7 @@ func ReadConfig(dir string) (*Config, error) {
 // for [Engine.Plan], the notes are for people.
 func (c *Config) Task(t *jobs.Task) (choice Choice, notes []string, err error) {
 	choice = Choice{Offline: c.c.Offline(), Auto: c.c.Auto()}
+	choice.MaxWaiting, choice.WaitingBy = c.c.MaxWaiting()
 	if choice.Notify, err = c.c.Notify(); err != nil {
 		return choice, nil, err
 	}

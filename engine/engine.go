@@ -62,6 +62,10 @@ type Choice struct {
 	Notify *jobs.Notify
 	// Auto are the backends that "auto" tries; none is all that contain and have images.
 	Auto []string
+	// MaxWaiting is how many results may wait for a verdict before a task is refused that
+	// would make one more; 0 is any number. WaitingBy says where that is set, for people.
+	MaxWaiting int
+	WaitingBy  string
 }
 
 // Sleep is the real clock's wait, for [Engine.Sleep].

@@ -74,6 +74,11 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err != nil {
 		return nil, err
 	}
+	if !dry && (t.Workspace != nil || t.Agent != nil) {
+		if err := e.fewWait(site, c); err != nil {
+			return nil, err
+		}
+	}
 	if t.Workspace != nil {
 		if err := e.settleWorkspace(ctx, s, t); err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -198,11 +199,38 @@ func (e *Engine) reviewed(ctx context.Context, rec *jobs.Record, onto string, do
 	if err != nil {
 		return repoError(err)
 	}
+	if refs, err = asSent(rec, refs, onto); err != nil {
+		return err
+	}
 	if err := r.aim(ctx, u, refs, onto); err != nil {
 		return repoError(err)
 	}
 	r.State = stateOfReview(rec, r.Reviews, refs)
 	return repoError(do(r, u))
+}
+
+// asSent are the branches by which an imported review is decided: its target is the
+// author's, as that was, and not the branch of that name in this repository.
+func asSent(rec *jobs.Record, refs map[string]string, onto string) (map[string]string, error) {
+	if rec.Sent == nil {
+		return refs, nil
+	}
+	if onto != "" && headRefs+strings.TrimPrefix(onto, headRefs) != rec.Sent.Ref {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "an imported review is for " + strings.TrimPrefix(rec.Sent.Ref, headRefs) + " as its author has it",
+			Hint: "its author exports it for another branch: berth review export --onto BRANCH"}
+	}
+	refs = maps.Clone(refs)
+	refs[rec.Sent.Ref] = rec.Sent.Onto
+	return refs, nil
+}
+
+// own refuses what only the job's author can do, on the machine that has the job.
+func own(rec *jobs.Record, hint string) error {
+	if rec.Sent == nil {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s is not yours: its review was imported from %s on %s", jobs.Short(rec.Spec.ID),
+		rec.Sent.By, rec.Sent.Host), Hint: hint}
 }
 
 // aim settles target and tree.
@@ -243,17 +271,17 @@ func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto
 		problem("", "%s has the result of job %s already", r.Target(), short)
 		return nil
 	}
-	if r.FastForward() {
-		r.Tree, err = review.Tree(ctx, u.Borrowed, r.Commit)
-		return err
-	}
-	o, err := review.Merge(ctx, u.Borrowed, r.Onto, r.Commit)
+	o, err := review.TreeOn(ctx, u.Borrowed, r.Base, r.Onto, r.Commit)
 	if err != nil {
 		return err
 	}
 	r.Tree = o.Tree
 	for _, p := range o.Conflicts {
 		r.Conflicts = append(r.Conflicts, p.Printable())
+	}
+	if sent := r.Record.Sent; sent != nil && r.Tree != sent.Tree {
+		problem("ask its author for another one: berth review export", "the merge of job %s makes tree %.12s here, and %.12s for its author", short,
+			cmp.Or(r.Tree, "none: conflict"), sent.Tree)
 	}
 	if r.Tree == "" {
 		problem("merge it by hand, or have it made again from there: berth submit", "the result of job %s conflicts with %s: %s", short, r.Target(),
@@ -331,6 +359,11 @@ func (e *Engine) Approve(ctx context.Context, rec *jobs.Record, o ApproveOptions
 			if run != nil {
 				what = "the review run on this tree failed"
 			}
+			if rec.Sent != nil {
+				w := rec.Spec.Workspace
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: nothing of its tree was run here: its review was imported", short),
+					Hint: "run its checks yourself: berth run --workspace " + cmp.Or(w.Repo, w.GitDir) + " --base " + w.Branch + " -- COMMAND; then approve it with --unchecked"}
+			}
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: %s (%.12s)", short, what, r.Tree),
 				Hint: "berth review run " + short + ", or approve it without: --unchecked"}
 		}
@@ -339,7 +372,7 @@ func (e *Engine) Approve(ctx context.Context, rec *jobs.Record, o ApproveOptions
 				return err
 			}
 		}
-		v := e.verdict(r, jobs.VerdictApprove, o.Note)
+		v := e.verdict(ctx, r, u, jobs.VerdictApprove, o.Note)
 		v.Unchecked = !checked
 		return r.decide(v)
 	})
@@ -357,7 +390,7 @@ func (e *Engine) Reject(ctx context.Context, rec *jobs.Record, note string) (*Re
 		if err := undecided(ctx, r, u); err != nil {
 			return err
 		}
-		return r.decide(e.verdict(r, jobs.VerdictReject, note))
+		return r.decide(e.verdict(ctx, r, u, jobs.VerdictReject, note))
 	})
 	return out, err
 }
@@ -407,10 +440,10 @@ func has(ctx context.Context, r *review.Repo, commit, in string) bool {
 	return ok && err == nil
 }
 
-func (e *Engine) verdict(r *Review, word, note string) jobs.ReviewVerdict {
+func (e *Engine) verdict(ctx context.Context, r *Review, u *under, word, note string) jobs.ReviewVerdict {
 	host, _ := os.Hostname()
 	return jobs.ReviewVerdict{Version: 1, Verdict: word, Commit: r.Commit, Tree: r.Tree, Onto: r.Onto, Ref: r.Ref, By: identity().User, UID: os.Getuid(),
-		Host: host, Time: e.Now().UTC(), Note: note, Level: r.Record.Spec.Level}
+		Host: host, Git: u.known(ctx), Time: e.Now().UTC(), Note: note, Level: r.Record.Spec.Level}
 }
 
 // jobVariable is what commands of a job have in their environment.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"berth/internal/config/sitefile"
 	"berth/internal/sys/disk"
 	"berth/internal/workspace"
 	"berth/internal/workspace/review"
@@ -53,6 +54,8 @@ func (e *Engine) ListReviews(ctx context.Context, all bool) (*ReviewList, error)
 	if recs == nil && lerr != nil {
 		return nil, lerr
 	}
+	imported, ierr := e.Store.ListImported()
+	recs = append(recs, imported...)
 	byRepo := map[string][]*jobs.Record{}
 	var repos []string
 	for _, r := range recs {
@@ -66,8 +69,10 @@ func (e *Engine) ListReviews(ctx context.Context, all bool) (*ReviewList, error)
 		byRepo[dir] = append(byRepo[dir], r)
 	}
 	out := &ReviewList{}
-	if lerr != nil {
-		out.Problems = append(out.Problems, lerr)
+	for _, err := range []error{lerr, ierr} {
+		if err != nil {
+			out.Problems = append(out.Problems, err)
+		}
 	}
 	f := &forecaster{e: e, file: filepath.Join(e.Store.Home(), "conflicts.json"), left: mostForecasts}
 	for _, dir := range repos {
@@ -116,7 +121,7 @@ func (e *Engine) listRepo(ctx context.Context, recs []*jobs.Record, all bool) ([
 	close(next)
 	wg.Wait()
 	items = slices.DeleteFunc(items, func(it *ReviewItem) bool {
-		return it == nil || !all && (it.State == ReviewMerged || it.State == ReviewRejected)
+		return it == nil || !all && (it.State == ReviewMerged || it.State == ReviewRejected || it.Record.Sent != nil && it.Verdict != nil)
 	})
 	return items, errors.Join(errs...)
 }
@@ -126,9 +131,41 @@ func itemOf(r *jobs.Record, refs map[string]string) (*ReviewItem, error) {
 	if err != nil {
 		return nil, err
 	}
+	if refs, err = asSent(r, refs, ""); err != nil {
+		return nil, err
+	}
 	it := &ReviewItem{Record: r, State: stateOfReview(r, rs, refs), Verdict: rs.Verdict(), Commit: r.Current().Result().Commit, ref: targetOf(r, rs)}
 	it.Target = strings.TrimPrefix(it.ref, headRefs)
 	return it, nil
+}
+
+// fewWait refuses a task that would make one more result where so many wait for a
+// verdict. They are counted by their records alone.
+func (e *Engine) fewWait(site *sitefile.File, c Choice) error {
+	if c.MaxWaiting == 0 && (site == nil || site.Review.MaxWaiting == 0) {
+		return nil
+	}
+	recs, err := e.Store.List()
+	if recs == nil && err != nil {
+		return err
+	}
+	have := 0
+	for _, r := range recs {
+		if reviewable(r) != nil {
+			continue
+		}
+		if rs, err := store.LoadReviews(r.Dir); err == nil && rs.Verdict() == nil { // what cannot be read is told by berth review ls
+			have++
+		}
+	}
+	if err := site.Waiting(have); err != nil {
+		return err
+	}
+	if c.MaxWaiting > 0 && have >= c.MaxWaiting {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%d results of your jobs wait for a review, and %d may: %s", have, c.MaxWaiting, c.WaitingBy),
+			Hint: "decide some of them first: berth review ls"}
+	}
+	return nil
 }
 
 // waits reports whether it may still be merged.

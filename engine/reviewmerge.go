@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"berth/internal/config/sitefile"
 	"berth/internal/sys/failpoint"
 	"berth/internal/workspace"
 	"berth/internal/workspace/review"
@@ -18,6 +19,9 @@ import (
 type MergeOptions struct {
 	// NoFF makes a merge commit where the target could become the result itself.
 	NoFF bool
+	// Other says, for people, what of the user's demands that another account than the
+	// author's has approved; "" is nothing. The site's file may demand it as well.
+	Other string
 }
 
 // MergeReview moves the target to what the last verdict approved, and returns the
@@ -25,6 +29,9 @@ type MergeOptions struct {
 // error to say it again.
 func (e *Engine) MergeReview(ctx context.Context, rec *jobs.Record, o MergeOptions) (*jobs.ReviewMerge, error) {
 	if err := e.aside(); err != nil {
+		return nil, err
+	}
+	if err := own(rec, "berth review export "+jobs.Short(rec.Spec.ID)+" FILE writes your verdict, which its author imports"); err != nil {
 		return nil, err
 	}
 	if err := reviewable(rec); err != nil {
@@ -49,6 +56,9 @@ func (e *Engine) MergeReview(ctx context.Context, rec *jobs.Record, o MergeOptio
 			Hint: "berth review approve " + short + ", if it is wanted after all"}
 	}
 	err = e.reviewed(ctx, rec, v.Ref, func(r *Review, u *under) error {
+		if err := e.another(ctx, r, u, v, o.Other); err != nil {
+			return err
+		}
 		m, err = e.beginMerge(ctx, r, u, v, o)
 		return err
 	})
@@ -78,6 +88,39 @@ func (e *Engine) goOnMerging(ctx context.Context, rec *jobs.Record, rs *jobs.Rev
 		return nil, nil
 	}
 	return m, repoError(e.finishMerge(ctx, rec, m, true))
+}
+
+// another refuses the approval of the author's own account where a site or the user
+// demands that of another one. What a verdict says of its account is a statement: it is
+// not signed.
+func (e *Engine) another(ctx context.Context, r *Review, u *under, v *jobs.ReviewVerdict, demand string) error {
+	site, err := sitefile.Read()
+	if err != nil || demand == "" && !site.OtherReviews() {
+		return err
+	}
+	s, short := &r.Record.Spec, jobs.Short(r.Record.Spec.ID)
+	why := ""
+	switch mine := u.known(ctx); {
+	case v.Imported == nil:
+		why = fmt.Sprintf("%s on %s has approved it, here and with the author's own account", v.By, v.Host)
+	case v.By == s.User || v.By == identity().User:
+		why = fmt.Sprintf("%s on %s has approved it, and its author has the same name (%s on %s)", v.By, v.Host, s.User, s.Host)
+	case address(v.Git) != "" && address(v.Git) == address(mine):
+		why = fmt.Sprintf("%s on %s has approved it, and git knows both by the address %s", v.By, v.Host, address(mine))
+	default:
+		return nil
+	}
+	msg, hint := "job "+short+" is not merged: "+why, "berth review export "+short+" FILE; the other one imports, approves and exports it; berth review import FILE"
+	if site.OtherReviews() {
+		return site.RefuseOwnReview(msg, hint)
+	}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: msg + ", and another account has to: " + demand, Hint: hint}
+}
+
+// address is that of "Name <address>", in lower case.
+func address(git string) string {
+	_, rest, _ := strings.Cut(git, "<")
+	return strings.ToLower(strings.TrimSuffix(rest, ">"))
 }
 
 // same refuses what is not what was approved.

@@ -17,6 +17,9 @@ import (
 // from the tree that the target would have and nothing else. [Engine.ReviewRan] records
 // how that went.
 func (e *Engine) RunReview(ctx context.Context, rec *jobs.Record, onto string) (child *jobs.Record, rv *Review, err error) {
+	if err := own(rec, "its checks are the author's words: read them, and run what you trust with berth run --workspace"); err != nil {
+		return nil, nil, err
+	}
 	err = e.reviewed(ctx, rec, onto, func(r *Review, u *under) error {
 		rv = r
 		if r.Tree == "" {

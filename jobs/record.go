@@ -23,6 +23,9 @@ type Record struct {
 	Spec     Spec
 	Cancel   *Cancel
 	Attempts []Attempt // in order of their numbers; the last is the current one
+	// Sent is what another user has sent for a review: there is no job here then, and
+	// nothing but a review can be made of it. Nil is a job.
+	Sent *ReviewSent
 }
 
 // Attempt is one execution of a job.

@@ -27,7 +27,72 @@ type ReviewVerdict struct {
 	// Unchecked is that no review run had succeeded on the tree.
 	Unchecked bool  `json:"unchecked,omitempty"`
 	Level     Level `json:"level,omitempty"` // at which the task ran
-	N         int   `json:"-"`               // the number of its file
+	// Git is how By's git knows them, "Name <address>"; "" is not said.
+	Git string `json:"git,omitempty"`
+	// Imported says that it was made elsewhere and came in a file; nil is that it was made
+	// by the user of this state directory.
+	Imported *ReviewImported `json:"imported,omitempty"`
+	N        int             `json:"-"` // the number of its file
+}
+
+// ReviewImported is how something of a review came in from a file.
+type ReviewImported struct {
+	By     string    `json:"by"`
+	Host   string    `json:"host"`
+	Time   time.Time `json:"time"`
+	SHA256 string    `json:"sha256"` // of the file
+}
+
+// ReviewSent is review.json of a file that another user decides on: what the job's
+// record says of its result, without a path of the author's.
+type ReviewSent struct {
+	Version int    `json:"version"`
+	Job     string `json:"job"` // its id
+	Name    string `json:"name"`
+	Slug    string `json:"slug"`
+	// By and Host are the author's account, and Git is how their git knows them.
+	By   string `json:"by"`
+	Host string `json:"host"`
+	Git  string `json:"git,omitempty"`
+	// Base is what the task started from. Onto is the commit that the target, Ref, had
+	// when the file was written, and Tree what it would have.
+	Base   string   `json:"base"`
+	Ref    string   `json:"ref"`
+	Onto   string   `json:"onto"`
+	Tree   string   `json:"tree"`
+	Branch string   `json:"branch"`
+	Result Result   `json:"result"`
+	Scope  []string `json:"scope,omitempty"`
+	State  State    `json:"state"`
+	Level  Level    `json:"level,omitempty"`
+	// Commands are those under done, Done how they went, and Runs how they went again.
+	Commands    []Command    `json:"commands,omitempty"`
+	Done        []DoneResult `json:"done,omitempty"`
+	Runs        []ReviewRun  `json:"runs,omitempty"`
+	PromptBytes int          `json:"prompt_bytes,omitempty"`
+	Usage       *Usage       `json:"usage,omitempty"`
+	Agent       *AgentUse    `json:"agent,omitempty"`
+	Created     time.Time    `json:"created"`
+	Ended       time.Time    `json:"ended"`
+	Exported    time.Time    `json:"exported"`
+}
+
+// ReviewImport is imported.json: a review of another user's job, and the repository on
+// this machine that it is decided in.
+type ReviewImport struct {
+	Version  int            `json:"version"`
+	Sent     ReviewSent     `json:"sent"`
+	Repo     string         `json:"repo"`          // the git directory
+	Top      string         `json:"top,omitempty"` // its work tree
+	Imported ReviewImported `json:"imported"`
+}
+
+// ReviewAnswer is verdict.json of a file that an author takes in: what another user has
+// decided of the result of a job.
+type ReviewAnswer struct {
+	Version int           `json:"version"`
+	Job     string        `json:"job"`
+	Verdict ReviewVerdict `json:"verdict"`
 }
 
 // ReviewRun is review/run-NNNN.json: the done commands were run again on a tree.

@@ -62,7 +62,9 @@ func provesKey(ctx context.Context, e *engine.Engine, f *sitefile.File, k sitefi
 		return doctor.OK, "it stands in each refusal"
 	case "site.poll":
 		return doctor.Skip, "not proven: berth config rpc counts what your processes ask"
-	case "jobs.max_submitted":
+	case "review.by":
+		return doctor.Skip, "not proven: it is held where a result is merged"
+	case "jobs.max_submitted", "review.max_waiting_reviews":
 		return doctor.Skip, "not proven: it is held where one more job is submitted"
 	case "site.tasks_here":
 		if !f.Elsewhere {

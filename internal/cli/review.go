@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,7 +23,8 @@ have with it, and a merge moves your branch to exactly that tree (docs/agents.md
   berth review run 0a1b2c3d         # the done commands again, from the branch alone
   berth review approve 0a1b2c3d
   berth review merge 0a1b2c3d`,
-		a.reviewLsCmd(), a.reviewShowCmd(), a.reviewDiffCmd(), a.reviewRunCmd(), a.reviewApproveCmd(), a.reviewRejectCmd(), a.reviewMergeCmd())
+		a.reviewLsCmd(), a.reviewShowCmd(), a.reviewDiffCmd(), a.reviewRunCmd(), a.reviewApproveCmd(), a.reviewRejectCmd(), a.reviewMergeCmd(),
+		a.reviewExportCmd(), a.reviewImportCmd())
 }
 
 // reviewJSON is a review in every --json output. Fields are only ever added.
@@ -51,6 +53,10 @@ type reviewJSON struct {
 	Agent     *jobs.AgentUse       `json:"agent,omitempty"`
 	Ended     *time.Time           `json:"ended,omitempty"`
 	Files     []engine.ReviewFile  `json:"files,omitempty"`
+	// Of a review that was imported.
+	Author     string           `json:"author,omitempty"`
+	AuthorRuns []jobs.ReviewRun `json:"author_runs,omitempty"`
+	Transcript string           `json:"transcript,omitempty"` // the file
 }
 
 // recordJSON is what the job's record alone says of it.
@@ -59,6 +65,15 @@ func recordJSON(r *jobs.Record, state engine.ReviewState) reviewJSON {
 	j := reviewJSON{ID: r.Spec.ID, Short: jobs.Short(r.Spec.ID), Name: r.Spec.Name, Review: state, State: jobs.StateOf(r), Level: r.Spec.Level,
 		Branch: r.Spec.Workspace.Branch, Base: r.Spec.Workspace.Base, Result: a.Result()}
 	j.Commit = j.Result.Commit
+	if r.Sent != nil {
+		j.Author, j.AuthorRuns = r.Sent.By+" on "+r.Sent.Host, r.Sent.Runs
+		if r.Sent.Git != "" {
+			j.Author += ", " + r.Sent.Git
+		}
+	}
+	if path := filepath.Join(a.Dir, store.FileTranscript); isFile(path) {
+		j.Transcript = path
+	}
 	if x := a.Exit; x != nil {
 		j.Done, j.Usage, j.Agent, j.Ended = x.Done, x.Usage, x.Agent, &x.Ended
 	}
@@ -91,6 +106,11 @@ func (a *app) reviewJob(cmd *cobra.Command, ids []string) (*engine.Engine, *jobs
 		return nil, nil, err
 	}
 	recs, err := find(e, ids)
+	if jobs.KindOf(err) == jobs.KindNotFound {
+		if r, ierr := e.Store.FindImported(ids[0]); !store.Missing(ierr) {
+			return e, r, ierr
+		}
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,6 +167,9 @@ func (a *app) printReviews(list *engine.ReviewList) error {
 		out[i] = j
 		changes := plural(j.Result.Files, "file") + " " + sign(j.Result.Insertions, j.Result.Deletions)
 		rows[i] = []string{j.Short, string(j.Review), dash(j.Target), a.age(j.Ended), changes, dash(j.cost()), dash(strings.Join(j.With, ",")), j.Name}
+		if s := it.Record.Sent; s != nil {
+			rows[i][7] += " (of " + s.By + " on " + s.Host + ")"
+		}
 	}
 	if a.json {
 		return a.printJSON(map[string]any{"reviews": out, "pairs_not_looked_at": list.Unforecast})
@@ -183,6 +206,7 @@ func (j *reviewJSON) cost() string {
 
 func (a *app) reviewShowCmd() *cobra.Command {
 	var onto string
+	var transcript bool
 	c := &cobra.Command{
 		Use: "show JOB", Short: "what there is to decide of a result: checks, cost, what to look at",
 		Long: `Show what there is to decide of a result: what it would do to the target branch, how its
@@ -195,6 +219,9 @@ not in the repository yet.`,
 			e, rec, err := a.reviewJob(cmd, ids)
 			if err != nil {
 				return err
+			}
+			if transcript {
+				return a.reviewTranscript(rec)
 			}
 			rv, files, err := e.ReviewFiles(cmd.Context(), rec, onto)
 			if err != nil {
@@ -209,6 +236,7 @@ not in the repository yet.`,
 		},
 	}
 	c.Flags().StringVar(&onto, "onto", "", ontoHelp)
+	c.Flags().BoolVar(&transcript, "transcript", false, "what its agent said of its work, instead")
 	a.jsonFlag(c)
 	return c
 }
@@ -224,6 +252,7 @@ func (a *app) reviewRows(rv *engine.Review, j *reviewJSON) (rows [][2]string) {
 	}
 	add("job", j.ID)
 	add("name", j.Name)
+	add("author", j.Author)
 	add("review", string(j.Review))
 	add("branch", fmt.Sprintf("%s (%.12s)", j.Branch, j.Commit))
 	target := fmt.Sprintf("%s (%.12s), where the task started", j.Target, j.Onto)
@@ -254,11 +283,17 @@ func (a *app) reviewRows(rv *engine.Review, j *reviewJSON) (rows [][2]string) {
 		add("done", "checked over "+over)
 	}
 	add("review run", a.runText(rv, j.Run))
+	for _, run := range j.AuthorRuns {
+		add("author's run", fmt.Sprintf("%s, %s, by %s: their own word", map[bool]string{true: "passed", false: "FAILED"}[run.OK], a.when(run.Time), run.By))
+	}
 	if j.Agent != nil {
 		add("agent", j.Agent.String())
 	}
 	if j.Usage != nil {
 		add("models", j.Usage.String())
+	}
+	if j.Transcript != "" {
+		add("transcript", "berth review show --transcript "+j.Short)
 	}
 	add3 := func(label string, wanted func(engine.ReviewFile) string) {
 		n := 0
@@ -302,6 +337,8 @@ func (a *app) runText(rv *engine.Review, run *jobs.ReviewRun) string {
 	switch {
 	case len(rv.Record.Spec.Done) == 0:
 		return "the job has no done commands"
+	case rv.Record.Sent != nil:
+		return "none here: its checks are the author's words"
 	case run == nil:
 		return "none on this tree"
 	case run.OK:
@@ -318,6 +355,12 @@ func (a *app) verdictText(v *jobs.ReviewVerdict) string {
 	if v.Unchecked {
 		s += ", unchecked"
 	}
+	if v.Git != "" {
+		s += ", " + v.Git
+	}
+	if i := v.Imported; i != nil {
+		s += ", imported by " + i.By
+	}
 	if v.Note != "" {
 		s += ": " + v.Note
 	}
@@ -326,9 +369,13 @@ func (a *app) verdictText(v *jobs.ReviewVerdict) string {
 
 // nextOf is the command that goes on.
 func nextOf(rv *engine.Review, j *reviewJSON) string {
-	switch {
+	switch sent := rv.Record.Sent != nil; {
 	case j.Review == engine.ReviewMerged:
 		return ""
+	case sent && rv.Reviews.Verdict() != nil:
+		return "berth review export " + j.Short + " FILE, for the author"
+	case sent && rv.Problem == nil:
+		return "berth review diff " + j.Short + "; berth review approve --unchecked " + j.Short
 	case j.Review == engine.ReviewUnfinished, j.Review == engine.ReviewApproved:
 		return "berth review merge " + j.Short
 	case rv.Problem != nil:

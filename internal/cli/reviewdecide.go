@@ -83,7 +83,9 @@ func (a *app) decided(rv *engine.Review) error {
 		if j.Level == jobs.LevelNone {
 			rows = append(rows, [2]string{"containment", "none: the task had your own rights"})
 		}
-		rows = append(rows, [2]string{"next", "berth review merge " + j.Short})
+	}
+	if next := nextOf(rv, &j); next != "" && (v.Verdict == jobs.VerdictApprove || rv.Record.Sent != nil) {
+		rows = append(rows, [2]string{"next", next})
 	}
 	return a.rows(rows)
 }
@@ -127,7 +129,7 @@ clean, with no merge, rebase or bisect in between, and nothing of yours in the w
 A merge that was killed goes on when it is said again. No hook is run.
 ` + exitHelp + `0 merged, 2 not approved, or refused as it stands; nothing was moved, 3 no such job or
 branch, 4 refused below a process of a job, 5 the repository could not be changed, 75
-another berth merges it just now.`,
+another berth merges it just now, 78 another account than the author's has to approve it.`,
 		Example: "  berth review merge 0a1b2c3d\n  berth review merge 0a1b2c3d --no-ff",
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -135,6 +137,11 @@ another berth merges it just now.`,
 			if err != nil {
 				return err
 			}
+			cfg, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			o.Other = cfg.OtherReviews()
 			m, err := e.MergeReview(cmd.Context(), rec, o)
 			if err != nil {
 				return err

@@ -100,6 +100,7 @@ func (f *taskFlags) settle(cmd *cobra.Command, t jobs.Task, cfg *config.Config) 
 		}
 	}
 	c.Offline, c.Auto = cfg.Offline(), cfg.Auto()
+	c.MaxWaiting, c.WaitingBy = cfg.MaxWaiting()
 	if c.Notify, err = cfg.Notify(); err != nil {
 		return t, c, nil, err
 	}

@@ -53,6 +53,23 @@ func (c *Config) FreshShells() bool {
 // Offline tells whether no registry is to be asked.
 func (c *Config) Offline() bool { return c.said("offline").V == true }
 
+// MaxWaiting is how many results may wait for a verdict before a task is refused that
+// would make one more; 0 is any number. The text says where that is set.
+func (c *Config) MaxWaiting() (n int, where string) {
+	v := c.said("review.max_waiting_reviews")
+	return get[int](v), v.Key.Name + " of " + v.Origin.String()
+}
+
+// OtherReviews says where it is set that another account than a job's author has to
+// approve its result; "" is that it is not.
+func (c *Config) OtherReviews() string {
+	v := c.said("review.by")
+	if v.V != byOther {
+		return ""
+	}
+	return v.Key.Name + " of " + v.Origin.String()
+}
+
 // Auto are the backends that "auto" tries; nil is that none are configured.
 func (c *Config) Auto() []string { return get[[]string](c.said("terminal.auto")) }
 

@@ -89,7 +89,7 @@ type Key struct {
 // Keys is the table of all keys outside of [targets] and [projects], in the
 // order in which they are shown.
 var Keys = slices.Concat(placeKeys, networkKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys,
-	of("resources"), of("slurm"), of("caps"), notifyKeys, maxKeys)
+	of("resources"), of("slurm"), of("caps"), reviewKeys, notifyKeys, maxKeys)
 
 // safe judges the values of [keys.Fields] that a project may set with a word; of
 // limits it is [bounded].
@@ -161,7 +161,9 @@ func Find(name string) *Key {
 }
 
 // ofUser tells of a table that no target has.
-func ofUser(table string) bool { return table == "max" || table == "notify" || table == "caps" }
+func ofUser(table string) bool {
+	return table == "max" || table == "notify" || table == "caps" || table == "review"
+}
 
 // table and leaf are the two parts of a key's name.
 func (k *Key) table() string {

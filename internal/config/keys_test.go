@@ -43,7 +43,7 @@ var special = map[string]sample{
 	"network.deny":       {[2]string{`["*.example.com"]`, `["10.0.0.0/8", "@pip"]`}, [2]string{"*.example.com", "10.0.0.0/8,@pip"}},
 	"network.opaque":     {[2]string{`["db.example.com:5432"]`, `["10.0.0.7:22"]`}, [2]string{"db.example.com:5432", "10.0.0.7:22"}},
 	"network.build.mode": same2("none", "allow"), "network.build.allow": {[2]string{`["pypi.org"]`, `["10.0.0.7:22"]`}, [2]string{"pypi.org", "10.0.0.7:22"}},
-	"network.transparent": same2("always", "never"), "network.via": same2("proxy:http://p.example:3128", "login"),
+	"review.by": same2("other", "any"), "network.transparent": same2("always", "never"), "network.via": same2("proxy:http://p.example:3128", "login"),
 	"terminal.external":   {[2]string{`{modal = {region = "eu"}}`, `{my-cloud = {zone = "b"}}`}, [2]string{"modal.region=eu", `["my-cloud.zone=b"]`}},
 	"terminal.modal_mode": same2("direct", "managed"), "terminal.modal_image": same2("im-1", "debian"), "terminal.daytona_image": same2("a", "b"),
 	"terminal.daytona.api_url": same2("https://a.example", "https://b.example"), "terminal.daytona.api_token": same2("t1", "t2"), "terminal.daytona.workspace_template": same2("a", "b"),
@@ -255,6 +255,7 @@ func TestEffect(t *testing.T) {
 		Offline  bool
 		Auto     []string
 		Notify   *jobs.Notify
+		Waiting  int
 		Fresh    bool
 		Task     map[string]jobs.Task
 		NoImages []string
@@ -285,6 +286,7 @@ func TestEffect(t *testing.T) {
 		e.Task[""] = plain
 		e.General.Configured = nil
 		e.Offline, e.Auto, e.Notify = c.Offline(), c.Auto(), c.notify()
+		e.Waiting, _ = c.MaxWaiting()
 		e.Timeout, e.Fresh = c.Timeout(), c.FreshShells()
 		return e
 	}
@@ -322,7 +324,7 @@ func TestEffect(t *testing.T) {
 			if envs == k.NotEnvs {
 				t.Errorf("of environments it changes something: %v", envs)
 			}
-			if tasks := !equal(before.Task, after.Task) || before.Offline != after.Offline || !equal(before.Auto, after.Auto) || !equal(before.Notify, after.Notify); tasks != k.Jobs {
+			if tasks := !equal(before.Task, after.Task) || before.Offline != after.Offline || !equal(before.Auto, after.Auto) || !equal(before.Notify, after.Notify) || before.Waiting != after.Waiting; tasks != k.Jobs {
 				t.Errorf("of jobs it changes something: %v\n%s", tasks, cmp.Diff(before.Task, after.Task))
 			}
 			for _, b := range backends {

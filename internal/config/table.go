@@ -208,6 +208,17 @@ var notifyKeys = []Key{
 		Meaning: "a file of mode 0600 with the URL to which the notice is posted as JSON", Allow: never},
 }
 
+// reviewKeys say what is asked of reviews: docs/agents.md.
+var reviewKeys = []Key{
+	{Name: "review.by", Type: Word, Words: []string{"any", byOther}, Default: "any", NotEnvs: true,
+		Meaning: "`other`: a result is merged when another account than its author's has approved it, by `berth review export` and `import`", Allow: never},
+	{Name: "review.max_waiting_reviews", Type: Count, Least: 1, Most: most, Jobs: true, NotEnvs: true,
+		Meaning: "a task with an agent or a workspace is refused while so many results wait for a verdict", Allow: never},
+}
+
+// byOther is the word that demands the approval of another account.
+const byOther = "other"
+
 // maxKeys bound what a project may ask for.
 var maxKeys = []Key{
 	{Name: "max.cpus", Type: Count, Least: 1, Most: most, Meaning: "most CPUs that a project's file may ask for", Allow: never},

@@ -257,6 +257,9 @@ func writeFiles(dir string, files map[string]string) error {
 	return nil
 }
 
+// IsObjectID reports whether a text is the full id of an object of git's.
+func IsObjectID(s string) bool { return isObjectID(s) }
+
 func isObjectID(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }

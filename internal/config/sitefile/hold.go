@@ -188,6 +188,24 @@ func (f *File) Submitted(have int) error {
 		"wait for some to end, or end them: berth ps; berth cancel ID")
 }
 
+// OtherReviews reports whether another account than the author's has to approve.
+func (f *File) OtherReviews() bool { return f != nil && f.Review.Other }
+
+// RefuseOwnReview is the error of a merge that only the author has approved.
+func (f *File) RefuseOwnReview(msg, hint string) error {
+	return f.refuse("review.by", msg+", and another account has to", hint)
+}
+
+// Waiting refuses a task that would make one more result, of a user of whose results so
+// many wait for a verdict.
+func (f *File) Waiting(have int) error {
+	if f == nil || f.Review.MaxWaiting == 0 || have < f.Review.MaxWaiting {
+		return nil
+	}
+	return f.refuse("review.max_waiting_reviews", fmt.Sprintf("%d results of your jobs wait for a review, and %d may", have, f.Review.MaxWaiting),
+		"decide some of them first: berth review ls")
+}
+
 // Most bounds what a later attempt may ask for by what the site gives to one job.
 func (f *File) Most(m jobs.Most) jobs.Most {
 	if f == nil {

@@ -48,6 +48,7 @@ type File struct {
 	Via       []string          // the ways out that may be used; nil is all
 	Limits    Limits
 	Caps      jobs.Caps // the most that a task may have as its caps; 0 is any
+	Review    Review
 
 	keys []Key
 }
@@ -59,6 +60,12 @@ type Limits struct {
 	CPUs      int
 	Memory    jobs.Bytes
 	GPUs      int
+}
+
+// Review is what a site asks of reviews.
+type Review struct {
+	Other      bool // another account than the author's approves
+	MaxWaiting int  // so many results may wait for a verdict before a task is refused that would make one more; 0 is any
 }
 
 // Key is a key that the file sets.
@@ -168,6 +175,12 @@ func open(fi fs.FileInfo) string {
 // The levels that a site may ask for.
 var levels = []string{string(jobs.LevelFS), string(jobs.LevelEgress)}
 
+// The words of review.by: who has to approve.
+const (
+	ByAny   = "any"
+	ByOther = "other"
+)
+
 // Ways are the words of network.via.
 var Ways = []string{jobs.ViaNode, jobs.ViaLogin, strings.TrimSuffix(jobs.ViaProxy, ":")}
 
@@ -204,6 +217,7 @@ func parse(path string, data []byte) (*File, error) {
 	f.network(root.Table("network"))
 	f.limits(root.Table("jobs"))
 	f.caps(root.Table("caps"))
+	f.review(root.Table("review"))
 	return f, doc.Err()
 }
 
@@ -274,6 +288,17 @@ func (f *File) caps(t *strict.Reader) {
 		}
 	}
 	f.Caps = p.Caps
+}
+
+func (f *File) review(t *strict.Reader) {
+	if v := t.Take("by"); v.Given() {
+		f.Review.Other = v.OneOf(ByAny, ByOther) == ByOther
+		f.set("review.by", v, strings.Trim(v.Source(), `"`))
+	}
+	if v := t.Take("max_waiting_reviews"); v.Given() {
+		f.Review.MaxWaiting = v.Count(mostCount)
+		f.set("review.max_waiting_reviews", v, v.Source())
+	}
 }
 
 func (f *File) set(name string, v strict.Value, value string) {

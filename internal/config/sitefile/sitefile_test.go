@@ -47,6 +47,10 @@ max_time = "24h"
 max_cpus = 32
 max_memory = "64GiB"
 max_gpus = 2
+
+[review]
+by = "other"
+max_waiting_reviews = 3
 `
 
 func TestRead(t *testing.T) {
@@ -66,7 +70,7 @@ func TestRead(t *testing.T) {
 	for _, k := range f.Keys() {
 		shown = append(shown, k.Name+" = "+k.Value)
 	}
-	if len(shown) != 12 || !slices.Contains(shown, "jobs.max_memory = 64GiB") || !slices.Contains(shown, "network.allow = @pip example.org:443") {
+	if len(shown) != 14 || !slices.Contains(shown, "review.by = other") || !slices.Contains(shown, "jobs.max_memory = 64GiB") || !slices.Contains(shown, "network.allow = @pip example.org:443") {
 		t.Errorf("%q", shown)
 	}
 	for text, want := range map[string]string{
@@ -217,6 +221,15 @@ func TestHold(t *testing.T) {
 	if err := f.Submitted(100); !strings.Contains(err.Error(), "100 of your jobs have not ended, and 100 may be submitted at once: jobs.max_submitted") {
 		t.Error(err)
 	}
+	if err := f.Waiting(2); err != nil {
+		t.Error(err)
+	}
+	if err := f.Waiting(3); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "3 results of your jobs wait for a review, and 3 may: review.max_waiting_reviews of the site file "+f.Path+":22") {
+		t.Error(err)
+	}
+	if err := f.RefuseOwnReview("job x is not merged: why", "do"); !f.OtherReviews() || !strings.Contains(err.Error(), "why, and another account has to: review.by of the site file "+f.Path+":21") {
+		t.Error(err)
+	}
 	if m := f.Most(jobs.Most{Memory: jobs.GiB, Time: 48 * time.Hour}); m.Memory != jobs.GiB || m.Time != 24*time.Hour || m.TimeWhy != "the site file "+f.Path {
 		t.Errorf("%+v", m)
 	}
@@ -234,7 +247,7 @@ func TestHold(t *testing.T) {
 		t.Error(err)
 	}
 	var none *File
-	if none.Hold(place(func(p *jobs.Place) { p.Scheduler, p.Level = "", jobs.LevelNone }), false) != nil || none.Submitted(1e6) != nil || none.Here(&jobs.Place{}) != nil || none.Keys() != nil {
+	if none.Hold(place(func(p *jobs.Place) { p.Scheduler, p.Level = "", jobs.LevelNone }), false) != nil || none.Submitted(1e6) != nil || none.Waiting(1e6) != nil || none.OtherReviews() || none.Here(&jobs.Place{}) != nil || none.Keys() != nil {
 		t.Error("without a file something is refused")
 	}
 }

@@ -103,6 +103,16 @@ func Merge(ctx context.Context, b *workspace.Borrowed, onto, commit string) (Out
 	return o, nil
 }
 
+// TreeOn is what a target at the commit onto would be with a result that started from
+// base: the result's own tree where the target is still that.
+func TreeOn(ctx context.Context, b *workspace.Borrowed, base, onto, commit string) (Outcome, error) {
+	if onto != base {
+		return Merge(ctx, b, onto, commit)
+	}
+	tree, err := Tree(ctx, b, commit)
+	return Outcome{Tree: tree}, err
+}
+
 // Tree is that of a commit.
 func Tree(ctx context.Context, b *workspace.Borrowed, commit string) (string, error) {
 	out, err := b.Output(ctx, nil, "rev-parse", "--verify", commit+"^{tree}")
