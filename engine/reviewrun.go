@@ -31,10 +31,9 @@ func (e *Engine) RunReview(ctx context.Context, rec *jobs.Record, onto string) (
 				Hint: "done = [\"make test\"] in a task file has some; berth review approve --unchecked " + short + " does without"}
 		}
 		from := r.Commit
-		if !r.FastForward() { // for the run alone; the same each time
-			name := review.Person{Name: "berth", Email: "berth@localhost"}
+		if !r.FastForward() {
 			var err error
-			if from, err = u.Commit(ctx, u.Borrowed, r.Tree, r.Onto, r.Commit, "berth review run\n", name, rec.Spec.Created.Unix()); err != nil {
+			if from, err = r.look(ctx, u, r.Tree); err != nil {
 				return err
 			}
 		}
@@ -46,6 +45,12 @@ func (e *Engine) RunReview(ctx context.Context, rec *jobs.Record, onto string) (
 		return err
 	})
 	return child, rv, err
+}
+
+// look makes the commit of a tree for a run alone; the same each time.
+func (r *Review) look(ctx context.Context, u *under, tree string) (string, error) {
+	name := review.Person{Name: "berth", Email: "berth@localhost"}
+	return u.Commit(ctx, u.Borrowed, tree, r.Onto, r.Commit, "berth review run\n", name, r.Record.Spec.Created.Unix())
 }
 
 // checking is the job that checks a commit: what another one was, but for its task.

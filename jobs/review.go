@@ -113,6 +113,48 @@ type ReviewRun struct {
 	N       int          `json:"-"`
 }
 
+// VerdictUnsure is of an agent's advice alone.
+const VerdictUnsure = "unsure"
+
+// ReviewAdvice is review/advice-NNNN.json: what an agent says of a result. It decides
+// nothing, and nothing asks for it but whoever shows it.
+type ReviewAdvice struct {
+	Version int    `json:"version"`
+	Commit  string `json:"commit"`
+	Tree    string `json:"tree"`
+	Onto    string `json:"onto"`
+	Job     string `json:"job"` // in which the agent ran
+	Agent   string `json:"agent"`
+	ReviewOpinion
+	// Problem is why there is no opinion, such as an answer of another form; "" is nothing.
+	Problem string    `json:"problem,omitempty"`
+	Level   Level     `json:"level"`
+	By      string    `json:"by"` // who asked for it
+	Time    time.Time `json:"time"`
+	N       int       `json:"-"`
+}
+
+// ReviewOpinion is the answer that a reviewing agent is asked for.
+type ReviewOpinion struct {
+	Verdict  string          `json:"verdict,omitempty"` // [VerdictApprove], [VerdictReject] or [VerdictUnsure]
+	Points   []ReviewPoint   `json:"points,omitempty"`
+	Findings []ReviewFinding `json:"findings,omitempty"`
+}
+
+// ReviewPoint is about one point of the task's checklist.
+type ReviewPoint struct {
+	Point int    `json:"point"` // from 1
+	Met   string `json:"met"`   // "yes", "no" or "unsure"
+	Why   string `json:"why,omitempty"`
+}
+
+// ReviewFinding is something to look at in the tree.
+type ReviewFinding struct {
+	File string `json:"file"`
+	Line int    `json:"line,omitempty"` // from 1; 0 is the whole file
+	Text string `json:"text"`
+}
+
 // ReviewMerge is review/merge-NNNN.json, the journal of the merge of the verdict with the
 // same number: written before the target is moved.
 type ReviewMerge struct {
@@ -141,6 +183,7 @@ type ReviewMerged struct {
 type Reviews struct {
 	Verdicts []ReviewVerdict
 	Runs     []ReviewRun
+	Advice   []ReviewAdvice
 	Merges   []ReviewMerge
 	Merged   map[int]ReviewMerged // by the number of the merge
 	Shown    map[string]bool      // trees whose diff was printed
@@ -172,6 +215,16 @@ func (r *Reviews) IsMerged(commit string) *ReviewMerged {
 	for _, v := range r.Verdicts {
 		if m, ok := r.Merged[v.N]; ok && v.Commit == commit {
 			return &m
+		}
+	}
+	return nil
+}
+
+// AdviceOn is the last advice on a tree; nil is none.
+func (r *Reviews) AdviceOn(tree string) *ReviewAdvice {
+	for i := len(r.Advice) - 1; i >= 0; i-- {
+		if r.Advice[i].Tree == tree {
+			return &r.Advice[i]
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func (s *Spec) Invocation() Invocation {
 	in := Invocation{Place: s.Place}
 	in.GPU = s.GPUKind()
 	if s.Workspace != nil {
-		in.Mounts = append([]Mount{{Source: PlaceholderWork, Destination: WorkDir, Writable: true}}, in.Mounts...)
+		in.Mounts = append([]Mount{{Source: PlaceholderWork, Destination: WorkDir, Writable: !s.Workspace.ReadOnly}}, in.Mounts...)
 	}
 	return in
 }
@@ -165,6 +165,8 @@ type WorkspaceSpec struct {
 	// Ignore is what git ignores for the submitter in all repositories, as in a
 	// .gitignore: the nodes need not see the file.
 	Ignore string `json:"ignore,omitempty"`
+	// ReadOnly says that the task may only look at its work tree; it needs a container.
+	ReadOnly bool `json:"read_only,omitempty"`
 }
 
 // Overlay drivers, as recorded in an overlay's mark. An upper directory may be

@@ -48,6 +48,7 @@ type reviewJSON struct {
 	Checklist []engine.CheckItem   `json:"checklist,omitempty"` // "Done when" of the task
 	Done      []jobs.DoneResult    `json:"done,omitempty"`      // of the job itself
 	Run       *jobs.ReviewRun      `json:"run,omitempty"`       // of the tree
+	Advice    *jobs.ReviewAdvice   `json:"advice,omitempty"`    // of an agent, on the tree
 	Verdicts  []jobs.ReviewVerdict `json:"verdicts,omitempty"`
 	Usage     *jobs.Usage          `json:"usage,omitempty"`
 	Agent     *jobs.AgentUse       `json:"agent,omitempty"`
@@ -87,7 +88,7 @@ func reviewOf(r *engine.Review) reviewJSON {
 		j.Problem = r.Problem.Error()
 	}
 	if r.Tree != "" {
-		j.Run = r.Reviews.RunOf(r.Tree)
+		j.Run, j.Advice = r.Reviews.RunOf(r.Tree), r.Reviews.AdviceOn(r.Tree)
 	}
 	if s := r.Record.Spec; s.Prompt {
 		if b, err := store.Prompt(r.Record.Dir, s.PromptBytes); err == nil {
@@ -283,6 +284,9 @@ func (a *app) reviewRows(rv *engine.Review, j *reviewJSON) (rows [][2]string) {
 		add("done", "checked over "+over)
 	}
 	add("review run", a.runText(rv, j.Run))
+	if j.Advice != nil {
+		rows = append(rows, a.adviceRows(j.Advice)...)
+	}
 	for _, run := range j.AuthorRuns {
 		add("author's run", fmt.Sprintf("%s, %s, by %s: their own word", map[bool]string{true: "passed", false: "FAILED"}[run.OK], a.when(run.Time), run.By))
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"berth/engine"
 	"berth/jobs"
@@ -10,7 +11,7 @@ import (
 )
 
 func (a *app) reviewRunCmd() *cobra.Command {
-	var onto string
+	var onto, agent, model string
 	c := &cobra.Command{
 		Use: "run JOB", Short: "run the done commands again, from the branch alone, in a fresh place",
 		Long: `Run the done commands of a job again, as a job of its own: in the same kind of place, in
@@ -18,14 +19,18 @@ a fresh container, from the tree that the target branch would have and nothing e
 the task's. How that went is recorded with the tree. Without a container (--backend
 local) the checks run with your own rights on a host that the task could change, which
 is said. Ctrl-C leaves the run's job running, and records nothing.
-` + exitHelp + `0 all passed, 1 one failed, 2 there is nothing to run, 3 no such job or branch, 5 berth
+` + exitHelp + `0 all passed, or there is advice; 1 one failed, or there is none of the form
+that was asked for; 2 there is nothing to run, 3 no such job or branch, 5 berth
 or the site failed, 78 its containment was not available, 130 ctrl-C.`,
-		Example: "  berth review run 0a1b2c3d\n  berth review run 0a1b2c3d --onto release",
+		Example: "  berth review run 0a1b2c3d\n  berth review run 0a1b2c3d --onto release\n  berth review run 0a1b2c3d --agent claude",
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, rec, err := a.reviewJob(cmd, ids)
 			if err != nil {
 				return err
+			}
+			if agent != "" {
+				return a.adviseReview(cmd, e, rec, onto, agent, model)
 			}
 			child, rv, err := e.RunReview(cmd.Context(), rec, onto)
 			if err != nil {
@@ -35,8 +40,83 @@ or the site failed, 78 its containment was not available, 130 ctrl-C.`,
 		},
 	}
 	c.Flags().StringVar(&onto, "onto", "", ontoHelp)
+	c.Flags().StringVar(&agent, "agent", "", "have the agent `NAME` look at it, for advice")
+	c.Flags().StringVar(&model, "model", "", "the `MODEL` of that agent")
 	a.jsonFlag(c)
 	return c
+}
+
+// adviseReview has an agent look at a result, and shows what it says.
+func (a *app) adviseReview(cmd *cobra.Command, e *engine.Engine, rec *jobs.Record, onto, agent, model string) error {
+	cfg, err := a.config(cmd)
+	if err != nil {
+		return err
+	}
+	t := jobs.Task{Agent: &jobs.Agent{Name: agent, Model: model}}
+	t.Caps = rec.Spec.Caps
+	if err := cfg.Agent(&t); err != nil {
+		return err
+	}
+	child, rv, err := e.AskReviewer(cmd.Context(), rec, onto, engine.Reviewer{Agent: *t.Agent, Command: t.Command, Env: t.Env})
+	if err != nil {
+		return err
+	}
+	a.sayReview(rv)
+	a.say("job %s: agent %s looks at it in %s (containment: %s)", jobs.Short(child.Spec.ID), agent, child.Spec.Backend, child.Spec.Level)
+	views, err := a.awaitReview(cmd.Context(), e, rv, child)
+	if err != nil {
+		return err
+	}
+	v, err := e.ReviewerSaid(rv, views[0].Record)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		err = a.printJSON(map[string]any{"advice": v, "review": reviewOf(rv)})
+	} else {
+		err = a.rows(append([][2]string{{"tree", v.Tree}}, a.adviceRows(v)...))
+	}
+	if err != nil || v.Problem == "" {
+		return err
+	}
+	a.say("what it wrote: berth logs %s", jobs.Short(child.Spec.ID))
+	return exitCode(jobs.CodeTaskFailed)
+}
+
+// adviceRows are what an agent says.
+func (a *app) adviceRows(v *jobs.ReviewAdvice) [][2]string {
+	says := v.Verdict + ", which is advice alone"
+	if v.Problem != "" {
+		says = "none: " + v.Problem
+	}
+	rows := [][2]string{{"advice", fmt.Sprintf("%s: %s (job %s, %s)", v.Agent, says, jobs.Short(v.Job), a.when(v.Time))}}
+	for _, p := range v.Points {
+		rows = append(rows, [2]string{"advice point", fmt.Sprintf("%d met: %s: %s", p.Point, p.Met, p.Why)})
+	}
+	for _, f := range v.Findings {
+		at := f.File
+		if f.Line > 0 {
+			at += fmt.Sprintf(":%d", f.Line)
+		}
+		rows = append(rows, [2]string{"advice finding", at + ": " + f.Text})
+	}
+	return rows
+}
+
+// awaitReview waits for the job of a run.
+func (a *app) awaitReview(ctx context.Context, e *engine.Engine, rv *engine.Review, child *jobs.Record) ([]engine.View, error) {
+	stop := a.relays(ctx, e, child)
+	views, err := e.WaitAll(ctx, []string{child.Spec.ID}, a.reached())
+	stop()
+	if interrupted(ctx, err) {
+		short := jobs.Short(rv.Record.Spec.ID)
+		a.say("left job %s running; nothing was recorded: berth review run %s does it again", jobs.Short(child.Spec.ID), short)
+		return nil, exitCode(jobs.CodeInterrupted)
+	}
+	if err == nil {
+		a.warn(views)
+	}
+	return views, err
 }
 
 // watchReview waits for the run's job, shows what its checks wrote, and records how they
@@ -48,17 +128,10 @@ func (a *app) watchReview(ctx context.Context, e *engine.Engine, rv *engine.Revi
 	if child.Spec.Level == jobs.LevelNone {
 		a.say("level none: the checks have your own rights, on a host that the task could change")
 	}
-	stop := a.relays(ctx, e, child)
-	views, err := e.WaitAll(ctx, []string{child.Spec.ID}, a.reached())
-	stop()
-	if interrupted(ctx, err) {
-		a.say("left job %s running; nothing was recorded: berth review run %s runs them again", short, jobs.Short(rv.Record.Spec.ID))
-		return exitCode(jobs.CodeInterrupted)
-	}
+	views, err := a.awaitReview(ctx, e, rv, child)
 	if err != nil {
 		return err
 	}
-	a.warn(views)
 	run, err := e.ReviewRan(rv, views[0].Record)
 	if err != nil {
 		return err

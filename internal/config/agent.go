@@ -9,6 +9,9 @@ import (
 	"berth/jobs"
 )
 
+// Agent settles the agent that a task names, as [Config.Task] does.
+func (c *Config) Agent(t *jobs.Task) error { return c.agent(t) }
+
 // agent settles the one that a task names: its command, its variables below the task's
 // own, and what its node has to know of it.
 func (c *Config) agent(t *jobs.Task) error {

@@ -23,6 +23,7 @@ const (
 // Kinds of its files, by what stands before the number.
 const (
 	reviewRun    = "run-"
+	reviewAdvice = "advice-"
 	reviewMerge  = "merge-"
 	reviewMerged = "merged-"
 	reviewShown  = "shown-"
@@ -43,6 +44,11 @@ func AddVerdict(jobDir string, v jobs.ReviewVerdict) (int, error) {
 // AddReviewRun records how the done commands went, under the next number.
 func AddReviewRun(jobDir string, v jobs.ReviewRun) (int, error) {
 	return addReview(jobDir, reviewRun, v)
+}
+
+// AddAdvice records what an agent says of a result, under the next number.
+func AddAdvice(jobDir string, v jobs.ReviewAdvice) (int, error) {
+	return addReview(jobDir, reviewAdvice, v)
 }
 
 // addReview creates the file with the next number: another process may take it first.
@@ -132,6 +138,13 @@ func LoadReviews(jobDir string) (*jobs.Reviews, error) {
 		}
 		r.Runs = append(r.Runs, v)
 	}
+	for _, n := range numbers[reviewAdvice] {
+		v := jobs.ReviewAdvice{N: n}
+		if err := readReview(reviewFile(jobDir, reviewAdvice, n), &v, &v.Version); err != nil {
+			return nil, err
+		}
+		r.Advice = append(r.Advice, v)
+	}
 	for _, n := range numbers[reviewMerge] {
 		v := jobs.ReviewMerge{N: n}
 		if err := readReview(reviewFile(jobDir, reviewMerge, n), &v, &v.Version); err != nil {
@@ -175,7 +188,7 @@ func numbersOf(names []string) map[string][]int {
 		}
 		kind, digits := stem[:len(stem)-4], stem[len(stem)-4:]
 		n, err := strconv.Atoi(digits)
-		if err != nil || n < 1 || strings.ContainsAny(digits, "+-") || !slices.Contains([]string{"", reviewRun, reviewMerge, reviewMerged}, kind) {
+		if err != nil || n < 1 || strings.ContainsAny(digits, "+-") || !slices.Contains([]string{"", reviewRun, reviewAdvice, reviewMerge, reviewMerged}, kind) {
 			continue
 		}
 		out[kind] = append(out[kind], n)

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/workspace"
@@ -116,6 +118,35 @@ func TreeOn(ctx context.Context, b *workspace.Borrowed, base, onto, commit strin
 // Tree is that of a commit.
 func Tree(ctx context.Context, b *workspace.Borrowed, commit string) (string, error) {
 	out, err := b.Output(ctx, nil, "rev-parse", "--verify", commit+"^{tree}")
+	return string(bytes.TrimSpace(out)), err
+}
+
+// Beside makes a tree that has the files in a directory of this name beside what the
+// other tree has, which must not have that name itself.
+func Beside(ctx context.Context, b *workspace.Borrowed, tree, name string, files map[string][]byte) (string, error) {
+	have, err := b.Output(ctx, nil, "ls-tree", "-z", tree)
+	if err != nil {
+		return "", err
+	}
+	for rec := range strings.SplitSeq(string(have), "\x00") {
+		if _, p, _ := strings.Cut(rec, "\t"); strings.EqualFold(p, name) {
+			return "", &workspace.Error{Kind: workspace.ErrInvalid, Msg: "the result has a file " + workspace.Path(p).Printable() + ", which a review needs for itself"}
+		}
+	}
+	var inner strings.Builder
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		id, err := b.Output(ctx, bytes.NewReader(files[file]), "hash-object", "-w", "--stdin")
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&inner, "100644 blob %s\t%s\x00", bytes.TrimSpace(id), file)
+	}
+	sub, err := b.Output(ctx, strings.NewReader(inner.String()), "mktree", "-z")
+	if err != nil {
+		return "", err
+	}
+	all := fmt.Sprintf("%s040000 tree %s\t%s\x00", have, bytes.TrimSpace(sub), name)
+	out, err := b.Output(ctx, strings.NewReader(all), "mktree", "-z", "--missing")
 	return string(bytes.TrimSpace(out)), err
 }
 
