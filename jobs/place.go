@@ -51,6 +51,10 @@ type Place struct {
 // node of its choice, and not on this machine.
 func (p *Place) Clustered() bool { return IsCluster(p.Scheduler) }
 
+// Devices are the variables that say which GPUs a process sees: numbers or other names, with
+// commas between them. NVIDIA's comes first.
+var Devices = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
+
 // GPUKind is which GPUs a container is to see: the kind that was named, and where
 // GPUs were asked of a scheduler the profile's, else NVIDIA's; "" is none.
 func (p *Place) GPUKind() string {

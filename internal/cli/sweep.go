@@ -217,7 +217,7 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if err := a.placeSweep(cmd, e, o, &spec); err != nil {
 		return nil, nil, err
 	}
-	d.Worker = spec.Worker.Resources
+	d.Worker, d.GPUs = spec.Worker.Resources, sweep.GPUs(spec.Worker)
 	if o.limit != "" {
 		if spec.Limit, err = jobs.ParseDuration(o.limit); err != nil {
 			return nil, nil, usage("--task-time: %v", err)

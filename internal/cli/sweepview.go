@@ -17,7 +17,7 @@ import (
 
 // sweepStates are the states that are told, in their order.
 var sweepStates = []journal.State{journal.OK, journal.Failed, journal.Killed, journal.TimedOut, journal.NoStart,
-	journal.SetAside, journal.Running, journal.Waiting, journal.Withdrawn}
+	journal.OverMemory, journal.SetAside, journal.Running, journal.Waiting, journal.Withdrawn}
 
 // sweepCounts says how many tasks are in which state.
 func sweepCounts(f *journal.Fold) string {
@@ -28,6 +28,22 @@ func sweepCounts(f *journal.Fold) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// firstTasks names the first tasks in a state.
+func firstTasks(f *journal.Fold, state journal.State, most int) string {
+	var words []string
+	for t := uint32(1); int(t) <= f.Tasks(); t++ {
+		if f.State(t) != state {
+			continue
+		}
+		if len(words) == most {
+			words = append(words, "...")
+			break
+		}
+		words = append(words, fmt.Sprint(t))
+	}
+	return "task " + strings.Join(words, ", ")
 }
 
 // sweepTimes are how fast a sweep goes and what is left; zero is not known.
@@ -161,8 +177,12 @@ sweep's own records, and asks no scheduler.
 				rows = append(rows, [2]string{"rounds", fmt.Sprint(s.Rounds())})
 			}
 			for _, x := range sweepStates {
-				if n := f.Count(x); n > 0 {
-					rows = append(rows, [2]string{x.String(), fmt.Sprint(n)})
+				n := f.Count(x)
+				if text := fmt.Sprint(n); n > 0 {
+					if x == journal.SetAside {
+						text += ": " + firstTasks(f, x, 5) + "; a worker ended three times while each ran"
+					}
+					rows = append(rows, [2]string{x.String(), text})
 				}
 			}
 			if rate, left := sweepTimes(f, now); rate > 0 {

@@ -77,9 +77,6 @@ func AllStubs() (out []jobs.Stub) {
 	return out
 }
 
-// devices are the variables that say which GPUs are the job's.
-var devices = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
-
 // Passed are the variables of an environment that commands in a container get:
 // which GPUs are theirs, and what their scheduler lets them see. The runner,
 // every rank and the keeper of an allocation pass the same.
@@ -87,7 +84,7 @@ func Passed(environ []string) []string {
 	var out []string
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
-		if value != "" && (slices.Contains(devices, name) || slices.ContainsFunc(Schedulers, func(s jobs.NodeScheduler) bool { return s.Passed(name) })) {
+		if value != "" && (slices.Contains(jobs.Devices, name) || slices.ContainsFunc(Schedulers, func(s jobs.NodeScheduler) bool { return s.Passed(name) })) {
 			out = append(out, e)
 		}
 	}

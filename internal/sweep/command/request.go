@@ -12,32 +12,52 @@ import (
 type Request struct {
 	CPUs   string `json:"cpus,omitempty"`
 	Memory string `json:"mem,omitempty"`
+	GPUs   string `json:"gpus,omitempty"`
+}
+
+// Share is what a task takes of its worker; 0 of each is not said.
+type Share struct {
+	CPUs, GPUs int
+	Memory     jobs.Bytes
 }
 
 // mostCPUs is an upper bound that only a slip of the finger passes.
 const mostCPUs = 1 << 20
 
 // Of is the request of a task.
-func (r Request) Of(t Task) (cpus int, memory jobs.Bytes, err error) {
-	if r.CPUs != "" {
-		text, err := fill(r.CPUs, t)
-		if err != nil {
-			return 0, 0, fmt.Errorf("cpus %w", err)
-		}
-		if cpus, err = strconv.Atoi(text); err != nil || cpus < 1 || cpus > mostCPUs {
-			return 0, 0, fmt.Errorf("cpus is %q, and must be a number from 1 on", text)
-		}
+func (r Request) Of(t Task) (s Share, err error) {
+	if s.CPUs, err = count("cpus", r.CPUs, t); err != nil {
+		return s, err
+	}
+	if s.GPUs, err = count("gpus", r.GPUs, t); err != nil {
+		return s, err
 	}
 	if r.Memory != "" {
 		text, err := fill(r.Memory, t)
 		if err != nil {
-			return 0, 0, fmt.Errorf("mem %w", err)
+			return s, fmt.Errorf("mem %w", err)
 		}
-		if memory, err = jobs.ParseBytes(text); err != nil || memory <= 0 {
-			return 0, 0, fmt.Errorf("mem is %q, and must be a size such as 4GiB", text)
+		if s.Memory, err = jobs.ParseBytes(text); err != nil || s.Memory <= 0 {
+			return s, fmt.Errorf("mem is %q, and must be a size such as 4GiB", text)
 		}
 	}
-	return cpus, memory, nil
+	return s, nil
+}
+
+// count is a number of a request; 0 is that it says none.
+func count(key, said string, t Task) (int, error) {
+	if said == "" {
+		return 0, nil
+	}
+	text, err := fill(said, t)
+	if err != nil {
+		return 0, fmt.Errorf("%s %w", key, err)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mostCPUs {
+		return 0, fmt.Errorf("%s is %q, and must be a number from 1 on", key, text)
+	}
+	return n, nil
 }
 
 // fill replaces {name} by the parameter of a task.

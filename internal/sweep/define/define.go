@@ -31,6 +31,7 @@ type Sweep struct {
 	Collect   string            // files with results, or ""
 	Request   command.Request   // of each task
 	Worker    jobs.Resources    // that no task may ask for more than; 0 is not known
+	GPUs      int               // of each worker; 0 is none that are known
 	rows      *source           // of a file or the standard input, or nil
 	factors   []factor          // that are multiplied; the first changes slowest
 	constants []Param
@@ -112,6 +113,9 @@ func Read(file string, data []byte) (*Sweep, error) {
 	}
 	if v := root.Take("cpus"); v.Given() {
 		r.s.Request.CPUs, _ = text(v)
+	}
+	if v := root.Take("gpus"); v.Given() {
+		r.s.Request.GPUs, _ = text(v)
 	}
 	if v := root.Take("mem"); v.Given() {
 		r.s.Request.Memory, _ = text(v)

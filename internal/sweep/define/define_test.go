@@ -88,7 +88,7 @@ func TestRefused(t *testing.T) {
 		"command = 'x'\nwhere=['a < 1']\n[grid]\na=[1]":                        `where leaves out all of its 1 rows`,
 		"command = 'x'\n[sample]\na={uniform=[0,1]}":                           `missing key "count"`,
 		"command = 'x'\n[sample]\ncount=1\na={uniform=[1,0]}":                  `the smaller one first`,
-		"command = 'x'\n[sample]\ncount=1\na={gauss=[1,0]}":                    `unknown key "gauss" in sample.a: the keys are uniform, log_uniform, int, choice`,
+		"command = 'x'\n[sample]\ncount=1\na={normal=[1,0]}":                   `unknown key "normal" in sample.a: the keys are uniform, log_uniform, int, choice`,
 		"command = 'x'\nrepeat=10000000\n[grid]\na={from=1,to=10000}\nb=[1,2]": `more than 10000000 tasks`,
 		"command = 'x'\nrows='none.csv'":                                       `rows: the rows`,
 		"command = 'x'\nrows='none.txt'":                                       `are no .csv or .jsonl`,

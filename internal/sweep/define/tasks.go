@@ -234,13 +234,20 @@ func (s *Sweep) fits(t Task) error {
 	if s.Request == (command.Request{}) {
 		return nil
 	}
-	cpus, memory, err := s.Request.Of(t)
+	share, err := s.Request.Of(t)
+	cpus, memory := share.CPUs, share.Memory
 	switch most := s.Worker; {
 	case err != nil:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "docs/sweeps.md, Packing"}
 	case most.CPUs > 0 && cpus > most.CPUs:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task asks for %d CPUs, and a worker has %d", cpus, most.CPUs),
 			Hint: "--cpus gives each worker more"}
+	case share.GPUs > 0 && s.GPUs == 0:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task asks for GPUs, and how many a worker has is not said",
+			Hint: "--gpus says it; on this machine --env CUDA_VISIBLE_DEVICES=0,1"}
+	case share.GPUs > s.GPUs:
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task asks for %d GPUs, and a worker has %d", share.GPUs, s.GPUs),
+			Hint: "--gpus gives each worker more"}
 	case most.CPUs > 0 && memory > 0 && most.Memory == 0:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task asks for memory, and how much a worker has is not said",
 			Hint: "--memory says it, such as --memory 16GiB"}

@@ -39,13 +39,15 @@ const (
 	SetAside State = 7 // workers ended under it, too often
 	// Withdrawn stands in no record: its round, or a later one, does not run it any more.
 	Withdrawn State = 8
-	states    State = 9
+	// OverMemory is that it took more memory than its share, and was ended for that.
+	OverMemory State = 9
+	states     State = 10
 )
 
-var stateNames = [states]string{"waiting", "running", "ok", "failed", "killed", "timeout", "not started", "set aside", "withdrawn"}
+var stateNames = [states]string{"waiting", "running", "ok", "failed", "killed", "timeout", "not started", "set aside", "withdrawn", "out of memory"}
 
 // Result tells whether it is one of a result.
-func (s State) Result() bool { return s > Running && s < Withdrawn }
+func (s State) Result() bool { return s > Running && s < states && s != Withdrawn }
 
 // String is its name for people.
 func (s State) String() string {
@@ -119,7 +121,7 @@ func parse(b []byte) (Record, bool) {
 		Memory: int64(le.Uint32(b[32:])) << 10, CPU: time.Duration(le.Uint32(b[36:])) * time.Millisecond,
 		Worker: le.Uint32(b[40:]), Output: Place{le.Uint32(b[44:]), le.Uint64(b[48:])},
 	}
-	return r, r.Kind >= Start && r.Kind <= Wrote && r.State < Withdrawn && r.Task > 0
+	return r, r.Kind >= Start && r.Kind <= Wrote && r.State < states && r.State != Withdrawn && r.Task > 0
 }
 
 // ErrDamaged is that a file of results has something else in its middle.

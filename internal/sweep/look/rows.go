@@ -71,7 +71,7 @@ func (l *Look) States(states ...journal.State) (n sweep.Numbers) {
 }
 
 // NotOK are the states of results other than success.
-var NotOK = []journal.State{journal.Failed, journal.Killed, journal.TimedOut, journal.NoStart, journal.SetAside}
+var NotOK = []journal.State{journal.Failed, journal.Killed, journal.TimedOut, journal.NoStart, journal.SetAside, journal.OverMemory}
 
 // Word is a state as conditions and JSON have it.
 func Word(s journal.State) string { return strings.ReplaceAll(s.String(), " ", "_") }

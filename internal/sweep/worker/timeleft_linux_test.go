@@ -85,14 +85,14 @@ func TestTimeIsShort(t *testing.T) {
 // Tasks begin while their requests fit. A large one is not passed by those behind it.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoom(&jobs.Place{Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB}})
+		r := newRoom(&jobs.Place{Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB}}, nil)
 		begins := func(cpus, mem string) (end chan struct{}, began *bool) {
 			end, began = make(chan struct{}), new(bool)
 			go func() {
-				c, m := r.take(command.Request{CPUs: cpus, Memory: mem}, command.Task{})
+				has := r.take(command.Request{CPUs: cpus, Memory: mem}, command.Task{})
 				*began = true
 				<-end
-				r.give(c, m)
+				r.give(has)
 			}()
 			synctest.Wait()
 			return end, began

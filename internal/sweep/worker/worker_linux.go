@@ -66,6 +66,7 @@ type worker struct {
 	env     []string
 	done    atomic.Int64
 	room    *room
+	memory  *memory
 	box     *box // nil is none: tasks have the rights of the worker
 	times   times
 	busy    atomic.Int64 // tasks that were handed out and have not ended
@@ -113,6 +114,7 @@ type task struct {
 	command.Task
 	batch  *batch
 	deaths uint8
+	has    taken
 	place  uint32 // in its batch's round
 }
 
@@ -140,7 +142,8 @@ func Run(ctx context.Context, c Config) error {
 	}
 	self := lease.Self()
 	w.stops = stopAt(time.Now(), c.Ends)
-	w.room = newRoom(c.Sweep.Spec.Worker)
+	w.room = newRoom(c.Sweep.Spec.Worker, append(c.Env[:len(c.Env):len(c.Env)], envOf(c.Sweep.Spec.Worker)...))
+	w.memory = &memory{}
 	if err := w.record(claims.WorkerFile, about{Process: self, Job: c.Job, Ends: c.Ends, Place: placeOf(c.Sweep.Spec.Worker)}); err != nil {
 		return err
 	}
@@ -544,9 +547,9 @@ func (w *worker) slot(ctx context.Context) {
 	m := &metrics{w: w}
 	defer m.close()
 	for t := range w.tasks {
-		cpus, memory := w.room.take(w.Sweep.Spec.Request, t.Task)
+		t.has = w.room.take(w.Sweep.Spec.Request, t.Task)
 		if !w.enter(ctx) {
-			w.room.give(cpus, memory)
+			w.room.give(t.has)
 			w.busy.Add(-1)
 			t.batch.dropped.Store(true)
 			w.ended(t.batch)
@@ -554,7 +557,7 @@ func (w *worker) slot(ctx context.Context) {
 		}
 		err := w.run(ctx, q, m, t)
 		w.running.Add(-1)
-		w.room.give(cpus, memory)
+		w.room.give(t.has)
 		w.busy.Add(-1)
 		if err != nil {
 			t.batch.dropped.Store(true)
@@ -625,6 +628,8 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) err
 
 func stateOf(end run.QuickEnd) journal.State {
 	switch {
+	case end.Over:
+		return journal.OverMemory
 	case end.TimedOut:
 		return journal.TimedOut
 	case end.Exit.Signal != 0:
@@ -637,14 +642,25 @@ func stateOf(end run.QuickEnd) journal.State {
 
 // start runs the task's command.
 func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) (run.QuickEnd, error) {
+	var peak int64 // of all its processes, where they are watched
 	argv, err := w.command.Command(t.Task)
 	if err != nil {
 		return run.QuickEnd{}, err
 	}
 	c := run.QuickCmd{Argv: argv, Env: append(w.env[:len(w.env):len(w.env)], t.Env()...), Limit: w.Sweep.Spec.Limit, Grace: grace, Output: out.add}
 	if w.box != nil {
+		c.Env = append(c.Env, w.room.visible(t.has)...)
 		c.Dir = w.Sweep.Spec.Worker.Dir
 		return w.box.run(ctx, c)
+	}
+	c.Env = append(c.Env, w.room.visible(t.has)...)
+	c.CPUs = t.has.on
+	if most := t.has.said; most > 0 {
+		c.Over = func(group int) bool {
+			now := w.memory.of(group)
+			peak = max(peak, now)
+			return now > int64(most)
+		}
 	}
 	c.Dir = w.Sweep.Spec.Workdir
 	if c.Path, err = w.program(argv[0]); err != nil {
@@ -653,7 +669,9 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	if path := out.metrics.file(); path != "" {
 		c.Env = append(c.Env, MetricsVar+"="+path)
 	}
-	return q.Run(ctx, c)
+	end, err := q.Run(ctx, c)
+	end.Memory = max(end.Memory, peak)
+	return end, err
 }
 
 // program finds a program by PATH, once.

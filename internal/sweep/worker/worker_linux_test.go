@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -531,11 +532,11 @@ func TestPilot(t *testing.T) {
 
 // What the pilot's tasks had is counted for those that say no memory.
 func TestUsual(t *testing.T) {
-	r := newRoom(&jobs.Place{Resources: jobs.Resources{Memory: 10 * jobs.GiB}})
+	r := newRoom(&jobs.Place{Resources: jobs.Resources{Memory: 10 * jobs.GiB}}, nil)
 	r.usual(command.Request{}, 4*jobs.GiB)
 	for range 2 {
-		if _, m := r.take(command.Request{}, command.Task{}); m != 4*jobs.GiB {
-			t.Errorf("%v", m)
+		if has := r.take(command.Request{}, command.Task{}); has.memory != 4*jobs.GiB || has.said != 0 {
+			t.Errorf("%+v", has)
 		}
 	}
 	done := make(chan bool)
@@ -545,7 +546,7 @@ func TestUsual(t *testing.T) {
 		t.Error("a third one fits")
 	case <-time.After(20 * time.Millisecond):
 	}
-	r.give(0, 4*jobs.GiB)
+	r.give(taken{memory: 4 * jobs.GiB})
 	<-done
 }
 
@@ -646,5 +647,53 @@ func TestGivenBack(t *testing.T) {
 	must(t, err)
 	if f.Count(journal.OK) != 60 || strings.Count(string(ran), "\n") != 60 {
 		t.Errorf("%d ok, %d ran", f.Count(journal.OK), strings.Count(string(ran), "\n"))
+	}
+}
+
+// Tasks that ask for a GPU each have one that no other has at the time, by the names that the
+// worker's own variable has; and CPUs of their own.
+func TestGPUs(t *testing.T) {
+	s := made(t, 12, 1, `mkdir gpu.$CUDA_VISIBLE_DEVICES || exit 1; sleep 0.02; rmdir gpu.$CUDA_VISIBLE_DEVICES; echo $CUDA_VISIBLE_DEVICES $(nproc)`)
+	s.Spec.Slots = 4
+	s.Spec.Request = command.Request{GPUs: "1", CPUs: "1"}
+	s.Spec.Worker = &jobs.Place{Level: jobs.LevelNone, Env: []string{"CUDA_VISIBLE_DEVICES=3,GPU-5"}, Resources: jobs.Resources{CPUs: 2}}
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != 12 {
+		t.Errorf("%d of 12", f.Count(journal.OK))
+	}
+	var own unix.CPUSet
+	must(t, unix.SchedGetaffinity(0, &own))
+	seen := map[string]int{}
+	for n := range uint32(12) {
+		text, _ := output(t, s, f, n+1)
+		seen[text]++
+	}
+	if own.Count() >= 2 && (len(seen) > 2 || seen["1:3 1\n"] == 0) {
+		t.Errorf("%v", seen)
+	}
+	r := newRoom(&jobs.Place{Resources: jobs.Resources{GPUs: "a100:4"}}, []string{"ROCR_VISIBLE_DEVICES=4,6,7,8", "HIP_VISIBLE_DEVICES=0,1,2,3"})
+	r.take(command.Request{GPUs: "1"}, command.Task{})
+	got := r.visible(r.take(command.Request{GPUs: "2"}, command.Task{}))
+	slices.Sort(got)
+	if fmt.Sprint(got) != "[HIP_VISIBLE_DEVICES=0,1 ROCR_VISIBLE_DEVICES=6,7]" {
+		t.Error(got)
+	}
+}
+
+// A task that takes more memory than it has said is ended, by what all its processes have.
+func TestOverMemory(t *testing.T) {
+	s := made(t, 2, 1, `[ {n} = 1 ] || exec sleep 1; (head -c 150000000 /dev/zero; sleep 600) | tail | cat`)
+	s.Spec.Request = command.Request{Memory: "100MiB"}
+	s.Spec.Worker = &jobs.Place{Level: jobs.LevelNone, Resources: jobs.Resources{CPUs: 2, Memory: jobs.GiB}}
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	if f.State(1) != journal.OverMemory || f.State(2) != journal.OK {
+		t.Errorf("%v, %v", f.State(1), f.State(2))
+	}
+	if _, r, err := f.Record(1, s.WorkerDir); err != nil || r.Memory < 100<<20 || r.Signal != 9 {
+		t.Errorf("%+v %v", r, err)
 	}
 }

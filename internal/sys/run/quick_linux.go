@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -29,6 +30,11 @@ type QuickCmd struct {
 	Dir   string
 	Limit time.Duration // after which it is ended; 0 is none
 	Grace time.Duration // between TERM and KILL
+	// CPUs are those on which it may run; none is where this process may.
+	CPUs []int
+	// Over, if not nil, is asked now and then whether the processes of its group take too
+	// much: then they are killed.
+	Over func(group int) bool
 	// Output takes what it writes: 1 is the standard output, 2 the error. The bytes
 	// are valid until it returns. After an error nothing more is read.
 	Output func(stream int, b []byte) error
@@ -40,6 +46,7 @@ type QuickEnd struct {
 	CPU      time.Duration
 	Memory   int64 // bytes, the most of its largest process; no less than this one has, whose memory a child shares until its exec
 	TimedOut bool
+	Over     bool  // because [QuickCmd.Over] has said so
 	Stopped  bool  // because the context ended
 	Err      error // of Output
 }
@@ -73,12 +80,14 @@ func (q *Quick) Run(ctx context.Context, c QuickCmd) (QuickEnd, error) {
 		_ = unix.SetNonblock(pipes[i][0], true)
 	}
 	pidfd := -1
+	back := bindThread(c.CPUs) // a child has the CPUs of the thread that forks, from its first instruction on
 	pid, err := syscall.ForkExec(c.Path, c.Argv, &syscall.ProcAttr{
 		Dir: c.Dir, Env: c.Env, Files: []uintptr{q.null.Fd(), uintptr(pipes[0][1]), uintptr(pipes[1][1])},
 		// Without this process, who would record its end? (The kernel means the thread
 		// that forks; Go ends no thread that is not locked to a goroutine.)
 		Sys: &syscall.SysProcAttr{Setpgid: true, PidFD: &pidfd, Pdeathsig: syscall.SIGKILL},
 	})
+	back()
 	closeAll([]int{pipes[0][1], pipes[1][1]})
 	reads := []int{pipes[0][0], pipes[1][0]}
 	defer func() { closeAll(reads) }()
@@ -89,6 +98,27 @@ func (q *Quick) Run(ctx context.Context, c QuickCmd) (QuickEnd, error) {
 		defer func() { _ = unix.Close(pidfd) }()
 	}
 	return q.follow(ctx, c, pid, pidfd, reads), nil
+}
+
+// bindThread has this thread run on some CPUs only, until what it returns is called.
+func bindThread(cpus []int) (back func()) {
+	var before, only unix.CPUSet
+	for _, c := range cpus {
+		only.Set(c)
+	}
+	if len(cpus) == 0 {
+		return func() {}
+	}
+	runtime.LockOSThread()
+	if unix.SchedGetaffinity(0, &before) != nil || unix.SchedSetaffinity(0, &only) != nil {
+		runtime.UnlockOSThread()
+		return func() {}
+	}
+	return func() {
+		if unix.SchedSetaffinity(0, &before) == nil {
+			runtime.UnlockOSThread()
+		} // else it ends with its goroutine: nothing else is to run there
+	}
 }
 
 func closeAll(fds []int) {
@@ -110,6 +140,11 @@ func (q *Quick) follow(ctx context.Context, c QuickCmd, pid, pidfd int, reads []
 	}
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}, {Fd: int32(reads[0]), Events: unix.POLLIN}, {Fd: int32(reads[1]), Events: unix.POLLIN}}
 	for gone := false; !gone; {
+		if c.Over != nil && killAt.IsZero() && c.Over(pid) {
+			end.Over = true
+			_ = unix.Kill(-pid, unix.SIGKILL)
+			killAt = time.Now().Add(time.Second)
+		}
 		wait := quickLook
 		switch {
 		case pidfd < 0:
