@@ -328,3 +328,25 @@ func BenchmarkTasks(b *testing.B) {
 		b.Log(err)
 	}
 }
+
+// Rows that are all the same are tasks of their own, each with an id that stays when others
+// come behind it.
+func TestIdentical(t *testing.T) {
+	s, err := Of("s", []string{"true {line}"}, "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = 100_000
+	s.Rows(strings.NewReader(strings.Repeat("a/b/../c\n", many)))
+	seen := make(map[ID]bool, many)
+	err = s.Tasks(nil, func(task Task) error {
+		if task.Repeat != len(seen) || seen[task.ID] {
+			return fmt.Errorf("task %d: repeat %d, id %s", task.Number, task.Repeat, task.ID)
+		}
+		seen[task.ID] = true
+		return nil
+	})
+	if err != nil || len(seen) != many {
+		t.Errorf("%d, %v", len(seen), err)
+	}
+}
