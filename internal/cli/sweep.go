@@ -72,7 +72,9 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 const sweepHelp = `
 FILE is a sweep.toml (docs/sweeps.md). With --rows the command stands behind "--": one
 word is evaluated by the shell, several are a program and its arguments; {name} is a
-parameter of the row. All rows are checked before anything begins.
+parameter of the row. With --rows and a task file, in which {{ .name }} is a parameter, each
+row is a job of its own, with its branch and its record. All rows are checked before anything
+begins.
 
 All tasks of a worker share one container, which is opened as for berth run and has no
 more than its image and what --bind names: tasks see each other, and not your files.
@@ -84,7 +86,7 @@ tasks at once as it has room for.`
 func (a *app) sweepRunCmd() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
-		Use: "run [flags] FILE | run --rows FILE [flags] -- COMMAND...", Short: "run a sweep and watch it to its end",
+		Use: "run [flags] FILE | run --rows FILE [flags] TASK.md | run --rows FILE [flags] -- COMMAND...", Short: "run a sweep and watch it to its end",
 		Long: `Submit a sweep, and watch it until every task has a result. Ctrl-C leaves it running.
 ` + sweepHelp + `
 ` + exitHelp + `0 all tasks succeeded, 1 some did not, 2 the definition or an option is
@@ -97,6 +99,9 @@ it was cancelled.`,
 			e, s, err := a.beginSweep(cmd, &o, args)
 			if err != nil || s == nil {
 				return err
+			}
+			if s.Spec.TaskFile != "" {
+				return a.watchRows(cmd.Context(), e, s)
 			}
 			a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, jobs.Short(s.Spec.ID), plural(s.Spec.Tasks, "task"), atOnce(&s.Spec, s.Spec.Tasks))
 			if err := a.watchPilot(cmd.Context(), e, s); err != nil {
@@ -112,7 +117,7 @@ it was cancelled.`,
 func (a *app) sweepSubmitCmd() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
-		Use: "submit [flags] FILE | submit --rows FILE [flags] -- COMMAND...", Short: "submit a sweep and return; prints its id",
+		Use: "submit [flags] FILE | submit --rows FILE [flags] TASK.md | submit --rows FILE [flags] -- COMMAND...", Short: "submit a sweep and return; prints its id",
 		Long: `Submit a sweep and print its id, and nothing else, on stdout. With --pilot it then waits
 until the pilot has ended, and submits the other workers.
 ` + sweepHelp + `
@@ -150,6 +155,13 @@ func sweepRoot() (string, error) {
 func (o *sweepOptions) definition(a *app, cmd *cobra.Command, args []string) (*define.Sweep, []byte, error) {
 	dash := cmd.ArgsLenAtDash()
 	switch {
+	case o.rows != "" && dash < 0 && len(args) == 1:
+		s, err := define.OfTaskFile(args[0], o.rows)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.Rows(a.stdin)
+		return s, nil, nil
 	case o.rows != "" && dash != 0:
 		return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: `--rows needs a command behind "--"`, Hint: "berth sweep run --rows rows.csv -- ./train --lr {lr}"}
 	case o.rows != "":
@@ -173,9 +185,6 @@ func (o *sweepOptions) definition(a *app, cmd *cobra.Command, args []string) (*d
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.TaskFile != "" {
-		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "task: sweeps of task files are not run by this version of berth", Hint: "write a command"}
-	}
 	s.Rows(a.stdin)
 	return s, text, nil
 }
@@ -186,6 +195,9 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	d, text, err := o.definition(a, cmd, args)
 	if err != nil {
 		return nil, nil, err
+	}
+	if d.TaskFile != "" {
+		return a.beginTaskSweep(cmd, o, d)
 	}
 	spec := sweep.Spec{Name: d.Name, Created: a.now().UTC(), Request: d.Request}
 	if o.name != "" {

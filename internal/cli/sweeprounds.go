@@ -303,6 +303,19 @@ finished. Without SWEEP it is the newest one that has the file's name.
 				}
 				args = []string{named.Name}
 			}
+			if file == "" {
+				s, err := anySweep(args)
+				if err != nil {
+					return err
+				}
+				if s.Spec.TaskFile != "" {
+					e, err := a.engine()
+					if err != nil {
+						return err
+					}
+					return a.submitRows(cmd, e, s)
+				}
+			}
 			s, f, err := foldSweep(args)
 			if err != nil {
 				return err

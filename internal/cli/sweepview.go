@@ -124,8 +124,19 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 		"counts": counts, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
 
-// oneSweep finds the sweep that a verb is about; without a word it is the newest.
+// oneSweep finds the sweep that a verb is about, whose tasks run in workers; without a word
+// it is the newest.
 func oneSweep(args []string) (*sweep.Sweep, error) {
+	s, err := anySweep(args)
+	if err == nil && s.Spec.TaskFile != "" {
+		err = &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the tasks of sweep %s are jobs, each with a record of its own", s.Spec.Name),
+			Hint: "berth sweep status " + jobs.Short(s.Spec.ID) + " counts them, and berth ps --label " + s.Label() + " lists them for berth logs, cancel and retry"}
+	}
+	return s, err
+}
+
+// anySweep finds a sweep, of a task file too.
+func anySweep(args []string) (*sweep.Sweep, error) {
 	root, err := sweepRoot()
 	if err != nil {
 		return nil, err
@@ -157,7 +168,14 @@ sweep's own records, and asks no scheduler.
 ` + sweepExit,
 		Example: "  berth sweep status\n  berth sweep status lr --json",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			which, err := anySweep(args)
+			if err != nil {
+				return err
+			}
+			if which.Spec.TaskFile != "" {
+				return a.rowsStatus(cmd.Context(), which)
+			}
 			s, f, err := foldSweep(args)
 			if err != nil {
 				return err
@@ -242,6 +260,20 @@ EXPR is true.
 			}
 			list, rows := []any{}, [][]string{}
 			for _, s := range all {
+				if s.Spec.TaskFile != "" {
+					ids, err := s.Jobs()
+					if err != nil {
+						return err
+					}
+					if a.json {
+						list = append(list, map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "task_file": s.Spec.TaskFile,
+							"state": "jobs", "tasks": s.Spec.Tasks, "dir": s.Dir, "created": s.Spec.Created})
+					} else {
+						rows = append(rows, []string{jobs.Short(s.Spec.ID), s.Spec.Name, "jobs", fmt.Sprintf("-/%d", s.Spec.Tasks),
+							plural(len(ids), "job") + " submitted: berth sweep status " + jobs.Short(s.Spec.ID), a.when(s.Spec.Created)})
+					}
+					continue
+				}
 				f, err := s.Fold()
 				if err != nil {
 					return err

@@ -21,12 +21,16 @@ import (
 
 // Spec is sweep.json.
 type Spec struct {
-	Version int       `json:"version"`
-	ID      string    `json:"id"`
-	Name    string    `json:"name"`
-	Words   []string  `json:"command"`
-	Script  bool      `json:"script"` // a shell evaluates the only word
-	Workdir string    `json:"workdir"`
+	Version int      `json:"version"`
+	ID      string   `json:"id"`
+	Name    string   `json:"name"`
+	Words   []string `json:"command"`
+	Script  bool     `json:"script"` // a shell evaluates the only word
+	Workdir string   `json:"workdir"`
+	// TaskFile is the path of a task file, of which each row is a job; else there is a command.
+	TaskFile string `json:"task_file,omitempty"`
+	// Given are the flags that were given for these jobs, as words of a command line.
+	Given   []string  `json:"given,omitempty"`
 	Tasks   int       `json:"tasks"`
 	Batch   int       `json:"batch"` // tasks that are claimed at once
 	Slots   int       `json:"slots"` // tasks at once in a worker

@@ -156,6 +156,13 @@ func OfTemplate(name string, t *command.Template, rows string) (*Sweep, error) {
 	return s, nil
 }
 
+// OfTaskFile is the sweep of a task file and rows.
+func OfTaskFile(file, rows string) (*Sweep, error) {
+	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	s := &Sweep{Name: name, TaskFile: file, repeat: 1, names: map[string]bool{}, rows: &source{path: rows}}
+	return s, s.rows.check()
+}
+
 type reader struct {
 	doc       *strict.Doc
 	s         *Sweep
