@@ -68,6 +68,17 @@ func (e *Engine) SubmitOnce(
 	}
 }
 
+// JobOfKey returns the job that was submitted under an idempotency key; nil is that none
+// was, or that its submission has not come to its end.
+func (e *Engine) JobOfKey(key string) (*jobs.Record, error) {
+	o := &once{Engine: e, dir: e.Store.KeyDir(store.KeyHash(key))}
+	_, rec, err := o.recorded()
+	if rec == nil || err != nil || !given(rec) {
+		return nil, err
+	}
+	return rec, nil
+}
+
 // once is a key and what is asked for under it.
 type once struct {
 	*Engine

@@ -449,9 +449,13 @@ func (e *Engine) verdict(ctx context.Context, r *Review, u *under, word, note st
 // jobVariable is what commands of a job have in their environment.
 const jobVariable = "BERTH_JOB_ID"
 
-// aside refuses decisions below a process of a job's. A task without a container has its
-// user's rights and can get around this: it stops accidents.
-func (e *Engine) aside() error {
+// aside refuses decisions on a review below a process of a job's.
+func (e *Engine) aside() error { return e.OutsideJobs("decides on no review") }
+
+// OutsideJobs refuses what a person decides where this runs below a process of a job's; does says
+// what a job does not do. A task without a container has its user's rights and can get
+// around this: it stops accidents.
+func (e *Engine) OutsideJobs(does string) error {
 	id, _ := e.Getenv(jobVariable)
 	below := id != ""
 	if !below {
@@ -460,7 +464,7 @@ func (e *Engine) aside() error {
 	if !below {
 		return nil
 	}
-	return &jobs.Error{Kind: jobs.KindAuth, Msg: "this runs below job " + jobs.Short(jobs.Printable(id)) + ", and a job decides on no review",
+	return &jobs.Error{Kind: jobs.KindAuth, Msg: "this runs below job " + jobs.Short(jobs.Printable(id)) + ", and a job " + does,
 		Hint: "decide in a shell of your own"}
 }
 

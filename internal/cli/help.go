@@ -54,7 +54,7 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 		{familySetup, "Set up", []verb{{"doctor", (*app).doctorCmd}, {"config", (*app).configCmd}}},
 		{familyNight, "Agents, reviews and sweeps", []verb{
 			{"init", (*app).initCmd}, {"task", (*app).taskCmd}, {"review", (*app).reviewCmd}, {"retry", (*app).retryCmd}, {"schedule", (*app).scheduleCmd},
-			{"sweep", (*app).sweepCmd}, {"agent", (*app).agentCmd}}},
+			{"sweep", (*app).sweepCmd}, {"agent", (*app).agentCmd}, {"mcp", (*app).mcpCmd}}},
 		{familyJobs, "More about jobs", []verb{
 			{"usage", (*app).usageCmd}, {"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
 		{familyKept, "Environments, layers, images; administration", []verb{
@@ -113,21 +113,25 @@ func usageText(c *cobra.Command) string {
 	add("Commands", listCommands(c, ""))
 	if c.HasSubCommands() {
 		parts = append(parts, c.CommandPath()+" COMMAND --help shows the examples, flags and exit codes of a command.")
-	} else {
+	}
+	if !c.HasSubCommands() || doesItself(c) {
 		parts = append(parts, strings.TrimRight(listFlags(c.LocalFlags()), "\n "))
 	}
 	add("Exit status", c.Annotations[annotationExit])
 	return strings.Join(parts, "\n\n")
 }
 
+// doesItself reports whether a command with others below it does something by itself.
+func doesItself(c *cobra.Command) bool { return strings.Contains(c.Use, "[flags]") }
+
 // useLines are the ways to call a command, which stand between bars in its Use.
 func useLines(c *cobra.Command) string {
 	var b strings.Builder
 	for use := range strings.SplitSeq(c.Use, " | ") {
 		switch {
-		case c.HasSubCommands():
+		case c.HasSubCommands() && !doesItself(c):
 			use += " COMMAND"
-		case !strings.Contains(use, "[flags]"):
+		case !strings.Contains(use, "[flags]") && !c.HasSubCommands():
 			use += " [flags]"
 		}
 		fmt.Fprintf(&b, "  %s %s\n", c.Parent().CommandPath(), use)

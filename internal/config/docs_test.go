@@ -29,6 +29,7 @@ var sections = []struct{ title, table, text string }{
 	{"[caps]", "caps", "Upper bounds: a job with an agent or with a credential for a model has these where it says nothing, and one that asks for more is refused. See [Credentials and caps](#credentials-and-caps)."},
 	{"[review]", "review", "What is asked of reviews: see [agents.md](agents.md#who-may-approve)."},
 	{"[notify]", "notify", "How you are told that jobs have ended: see [Notices](#notices)."},
+	{"[mcp]", "mcp", "What agents may do that are connected by [berth mcp](mcp.md)."},
 	{"[max]", "max", "Bounds of what a project's file may ask for; yours only."},
 }
 

@@ -89,7 +89,7 @@ type Key struct {
 // Keys is the table of all keys outside of [targets] and [projects], in the
 // order in which they are shown.
 var Keys = slices.Concat(placeKeys, networkKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys,
-	of("resources"), of("slurm"), of("caps"), reviewKeys, notifyKeys, maxKeys)
+	of("resources"), of("slurm"), of("caps"), reviewKeys, notifyKeys, mcpKeys, maxKeys)
 
 // safe judges the values of [keys.Fields] that a project may set with a word; of
 // limits it is [bounded].

@@ -52,6 +52,7 @@ var special = map[string]sample{
 	"terminal.container_disk": {[2]string{`"10GiB"`, "20480"}, [2]string{"10GiB", "20480"}},
 	"resources.gpus":          {[2]string{`"a100:2"`, "1"}, [2]string{"a100:2", "1"}},
 	"notify.mail":             same2("ada@example.org", "ada"), "notify.webhook_file": same2("/w1", "/w2"),
+	"mcp.confirm":    same2("never", "always"),
 	"notify.command": {[2]string{`["tell", "--x"]`, `["/bin/tell"]`}, [2]string{"tell,--x", `["/bin/tell"]`}},
 	"slurm.extra":    {[2]string{`["--exclusive"]`, `["--nice=5"]`}, [2]string{"--exclusive", `["--nice=5"]`}},
 }
@@ -257,6 +258,7 @@ func TestEffect(t *testing.T) {
 		Notify   *jobs.Notify
 		Waiting  int
 		Fresh    bool
+		Confirm  bool
 		Task     map[string]jobs.Task
 		NoImages []string
 	}
@@ -287,7 +289,7 @@ func TestEffect(t *testing.T) {
 		e.General.Configured = nil
 		e.Offline, e.Auto, e.Notify = c.Offline(), c.Auto(), c.notify()
 		e.Waiting, _ = c.MaxWaiting()
-		e.Timeout, e.Fresh = c.Timeout(), c.FreshShells()
+		e.Timeout, e.Fresh, e.Confirm = c.Timeout(), c.FreshShells(), c.ConfirmSubmits()
 		return e
 	}
 	equal := func(a, b any) bool {
@@ -324,7 +326,9 @@ func TestEffect(t *testing.T) {
 			if envs == k.NotEnvs {
 				t.Errorf("of environments it changes something: %v", envs)
 			}
-			if tasks := !equal(before.Task, after.Task) || before.Offline != after.Offline || !equal(before.Auto, after.Auto) || !equal(before.Notify, after.Notify) || before.Waiting != after.Waiting; tasks != k.Jobs {
+			tasks := !equal(before.Task, after.Task) || before.Offline != after.Offline || !equal(before.Auto, after.Auto) || !equal(before.Notify, after.Notify) ||
+				before.Waiting != after.Waiting || before.Confirm != after.Confirm
+			if tasks != k.Jobs {
 				t.Errorf("of jobs it changes something: %v\n%s", tasks, cmp.Diff(before.Task, after.Task))
 			}
 			for _, b := range backends {

@@ -198,6 +198,12 @@ var cloudKeys = []Key{
 		Part: "resources.time", Meaning: "how long a sandbox lives, whatever happens", Allow: "limits", Safe: bounded},
 }
 
+// mcpKeys say what agents may do by way of berth mcp.
+var mcpKeys = []Key{
+	{Name: "mcp.confirm", Type: Word, Words: []string{"always", "never"}, Default: "always", Jobs: true, NotEnvs: true,
+		Meaning: "whether a person confirms each job that an agent submits with `berth mcp --enable submit`; `never` is of contained tasks alone", Allow: never},
+}
+
 // notifyKeys say how the user is told that jobs have ended.
 var notifyKeys = []Key{
 	{Name: "notify.mail", Jobs: true, NotEnvs: true,
