@@ -81,7 +81,9 @@ func TestTransports(t *testing.T) {
 	}
 	path := filepath.Join(dir, "s")
 	serve("unix:"+path, "")
-	dial := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", path) }}
+	dial := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}
 	check("unix", f.connect(nil, &sdk.StreamableClientTransport{Endpoint: "http://berth/", HTTPClient: &http.Client{Transport: dial}}))
 	if _, err := mcp.Listen(t.Context(), "unix:"+path); err == nil {
 		t.Error("a socket that is used was taken away")

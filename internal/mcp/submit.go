@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -182,7 +183,7 @@ func rows(s *jobs.Spec, t jobs.Task) [][2]string {
 	out := [][2]string{
 		{"task", s.Name}, {"file", t.File},
 		{"scheduler", s.Scheduler}, {"backend", s.Backend}, {"containment", level}, {"image", s.Image},
-		{"network", strings.Join(append(append([]string{s.Network.Mode}, s.Network.Allow...), s.Network.Opaque...), " ")},
+		{"network", reach(s)},
 	}
 	if s.Login != nil {
 		out = append(out, [2]string{"cluster", s.Login.Host})
@@ -199,8 +200,33 @@ func rows(s *jobs.Spec, t jobs.Task) [][2]string {
 	return append(out, [][2]string{
 		{"binds", strings.Join(binds, ", ")}, {"variables", strings.Join(s.Env, " ")}, {"from you", strings.Join(s.EnvNames, " ")},
 		{"sockets", strings.Join(s.HostSockets, " ")}, {"credentials", strings.Join(keys, ", ")}, {"overlay", s.Overlay.Name}, {"done", strings.Join(done, "; ")},
-		{"after", strings.Join(t.After, " ")}, {"options", strings.Join(s.Slurm.Extra, " ")}, {"resources", resources(s.Resources)}, {"caps", caps(s.Caps)}, {"cost", cost(s)},
+		{"after", strings.Join(t.After, " ")}, {"options", options(s)}, {"resources", resources(s.Resources)}, {"caps", caps(s.Caps)}, {"cost", cost(s)},
 	}...)
+}
+
+// reach is what a job can reach.
+func reach(s *jobs.Spec) string {
+	n := s.Reaches()
+	words := append([]string{cmp.Or(n.Mode, jobs.NetworkOpen)}, n.Allow...)
+	if len(n.Deny) > 0 {
+		words = append(append(words, "but not"), n.Deny...)
+	}
+	if len(n.Opaque) > 0 {
+		words = append(append(words, "not looked at"), n.Opaque...)
+	}
+	return strings.Join(words, " ")
+}
+
+// options are what is passed on to other programs as it is.
+func options(s *jobs.Spec) string {
+	out := slices.Clone(s.Slurm.Extra)
+	if d := s.Docker; d != nil {
+		out = append(out, d.ExtraArgs...)
+		for _, v := range d.Volumes {
+			out = append(out, "--volume "+v)
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 func commandText(c jobs.Command) string {

@@ -148,7 +148,7 @@ func TestProposal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"task         hello\n", "IT HAS YOUR OWN RIGHTS", "up to 36.00 core-hours in 6 attempts", "--- command ---\necho hello; echo err >&2\n", "--- prompt ---\nSay ", "--- job script ---\n#!", "/jobs/00/00000000-0000-0000-0000-000000000000/"} {
+	for _, want := range []string{"task         hello\n", "IT HAS YOUR OWN RIGHTS", "\nnetwork      open\n", "up to 36.00 core-hours in 6 attempts", "--- command ---\necho hello; echo err >&2\n", "--- prompt ---\nSay ", "--- job script ---\n#!", "/jobs/00/00000000-0000-0000-0000-000000000000/"} {
 		if !strings.Contains(p.Text, want) {
 			t.Errorf("%q is not in:\n%s", want, p.Text)
 		}
