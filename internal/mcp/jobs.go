@@ -534,20 +534,18 @@ func (s *Server) mayStart(r *sdk.CallToolRequest, req *Request, p *Proposal) (bo
 		return true, nil, s.requests.AnswerTo(req, Answer{Confirmed: true, Way: "configuration", By: by, Shown: p.Digest()})
 	}
 	if said, ok := r.Params.InputResponses[askName].(*sdk.ElicitResult); ok {
-		digest, asked := s.shown.LoadAndDelete(req.ID)
-		switch {
-		case !asked || digest != p.Digest(): // not this was shown
-		case said.Action == "accept" && said.Content[askField] == true:
-			return true, nil, s.requests.AnswerTo(req, Answer{Confirmed: true, Way: "client", By: by, Shown: p.Digest()})
-		case said.Action == "decline", said.Action == "accept":
-			if err := s.requests.AnswerTo(req, Answer{Way: "client", By: by, Shown: p.Digest()}); err != nil {
-				return false, nil, err
-			}
-			return false, nil, refused(req)
+		digest, _ := s.shown.Swap(req.ID, "") // it is asked no second time
+		yes, chosen := said.Content[askField].(bool)
+		if digest != p.Digest() || said.Action != "accept" || !chosen {
+			// Clients without a person at them answer so, too: a terminal decides.
+			return false, nil, nil
 		}
-		return false, nil, nil
+		if err := s.requests.AnswerTo(req, Answer{Confirmed: yes, Way: "client", By: by, Shown: p.Digest()}); err != nil || yes {
+			return yes, nil, err
+		}
+		return false, nil, refused(req)
 	}
-	if !canAsk(r) || len(p.Text) > mostAsked {
+	if shown, was := s.shown.Load(req.ID); was && shown == "" || !canAsk(r) || len(p.Text) > mostAsked {
 		return false, nil, nil
 	}
 	s.shown.Store(req.ID, p.Digest())

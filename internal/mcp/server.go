@@ -56,7 +56,7 @@ type Server struct {
 	mu  sync.Mutex
 	env *engine.Environment
 
-	shown sync.Map // request id: the digest of what its client was asked to show
+	shown sync.Map // request id: the digest of what its client was asked to show; "" is that it has answered
 }
 
 // mostCalls is how many calls are served at a time; of more the client is told to wait.

@@ -204,6 +204,7 @@ func TestElicitation(t *testing.T) {
 		"no":      {Action: "accept", Content: map[string]any{"submit": false}},
 		"decline": {Action: "decline"},
 		"cancel":  {Action: "cancel"},
+		"empty":   {Action: "accept", Content: map[string]any{}},
 	}
 	f := newFixture(t, all)
 	next, asked := "", 0
@@ -229,23 +230,29 @@ func TestElicitation(t *testing.T) {
 	if r := submit("yes", hello); r.IsError || !strings.Contains(text(r), "job:map") {
 		t.Errorf("yes: %s", text(r))
 	}
-	for _, no := range []string{"no", "decline"} {
-		if r := submit(no, hello); !r.IsError || !strings.Contains(text(r), "has refused") {
-			t.Errorf("%s: %s", no, text(r))
-		}
-		before := asked
-		if r := submit(no, hello); !r.IsError || asked != before {
-			t.Errorf("%s: it was asked once more: %s", no, text(r))
+	if r := submit("no", hello); !r.IsError || !strings.Contains(text(r), "has refused") {
+		t.Errorf("no: %s", text(r))
+	}
+	// What a client may have answered by itself decides nothing, and is asked once.
+	for _, open := range []string{"decline", "cancel"} {
+		if r := submit(open, hello); r.IsError || !strings.Contains(text(r), "waiting") {
+			t.Errorf("%s: %s", open, text(r))
 		}
 	}
-	if r := submit("cancel", hello); r.IsError || !strings.Contains(text(r), "waiting") {
-		t.Errorf("cancel: %s", text(r))
+	before := asked
+	for _, again := range []string{"no", "decline", "cancel"} {
+		if r := submit(again, hello); asked != before || strings.Contains(text(r), "job:map") {
+			t.Errorf("%s: it was asked once more: %s", again, text(r))
+		}
+	}
+	if r := submit("empty", hello); strings.Contains(text(r), "job:map") {
+		t.Errorf("empty: %s", text(r))
 	}
 	if r := submit("gone", hello); !r.IsError {
 		t.Errorf("gone: %s", text(r))
 	}
 	// What is too long to be seen in a dialogue is confirmed on a terminal.
-	before := asked
+	before = asked
 	if r := submit("yes-long", hello+strings.Repeat("A long text.\n", 5000)); r.IsError || !strings.Contains(text(r), "waiting") || asked != before {
 		t.Errorf("long: %s", text(r))
 	}
