@@ -60,9 +60,9 @@ var networkKeys = []Key{
 	{Name: "network.build.allow", Type: List, Jobs: true, NotEnvs: true,
 		Part: "network.build.allow", Meaning: "names, addresses and bundles that image builds reach", Allow: never, Check: allowed},
 	{Name: "network.via", Default: jobs.ViaNode, Jobs: true,
-		Part: "network.via",
+		Part:    "network.via",
 		Meaning: "who resolves names and connects: `node`, `login`, or a proxy (`proxy:http://HOST:PORT`, `proxy:https://HOST:PORT`, `proxy:socks5h://HOST:PORT`)",
-		Allow: never, Check: via},
+		Allow:   never, Check: via},
 }
 
 // allowed and denied complain about words that are no rules.
