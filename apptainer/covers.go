@@ -20,7 +20,7 @@ var covers = []jobs.Mount{
 // coversOf are those of a place. Below a room's /proc the kernel shows nothing that is
 // covered in the container's, and mounts none: the room covers its own.
 func coversOf(p jobs.Place) []jobs.Mount {
-	if !p.Room() {
+	if !p.BareProc() {
 		return covers
 	}
 	return slices.DeleteFunc(slices.Clone(covers), func(m jobs.Mount) bool { return m.Source == jobs.PlaceholderKeys })

@@ -142,6 +142,9 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		return nil, err
 	}
 	mounts := append([]jobs.Mount{{Source: here, Destination: inside}}, s.Mounts...)
+	if s.Rooms && c.driver == jobs.DriverKernel {
+		mounts = append(mounts, jobs.Mount{Source: c.lower, Destination: jobs.RoomImage})
+	}
 	covers, notes, err := o.private(at.Scratch)
 	if err != nil {
 		return nil, errors.Join(err, giveBack())

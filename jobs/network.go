@@ -66,6 +66,10 @@ func (p *Place) Room() bool {
 	return p.Network.Mode == NetworkAllow && p.Network.Transparent != TransparentNever && can.Here() && !can.Daemon
 }
 
+// BareProc reports whether the container's /proc has to be without covers: rooms below it have
+// their own, and the kernel mounts no second /proc beside one that hides something.
+func (p *Place) BareProc() bool { return p.Room() || p.Rooms }
+
 // GuestWords are the arguments of a guest in a place.
 func (p *Place) GuestWords(words []string) []string {
 	if p.Room() && len(words) > 0 && words[0] == "guest" {

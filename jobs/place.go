@@ -30,6 +30,7 @@ type Place struct {
 	Prices      Prices       `json:"prices,omitzero"`
 	Hostname    string       `json:"hostname,omitempty"` // inside the container; "" is the backend's choice
 	Fakeroot    bool         `json:"fakeroot,omitempty"`
+	Rooms       bool         `json:"rooms,omitempty"`   // each of its commands is to have a room of its own, see [Place.BareProc]
 	Dir         string       `json:"dir,omitempty"`     // where sessions begin; "" is HOME
 	Scratch     string       `json:"scratch,omitempty"` // as in a profile
 	// Docker, SSH and External are what these backends alone understand.

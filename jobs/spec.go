@@ -89,6 +89,10 @@ type ResultLimits struct {
 // WorkDir is where the workspace stands inside a container.
 const WorkDir = "/work"
 
+// RoomImage is where a container shows its unpacked image, with which the files of rooms below
+// it begin, see [Place.Rooms].
+const RoomImage = "/.berth/image"
+
 // Schedulers returns the names of all schedulers, in the order in which "auto"
 // tries them.
 func Schedulers() []string { return []string{SchedulerSlurm, SchedulerLocal} }

@@ -44,7 +44,7 @@ const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // system are the flags for what every place has of the host. For root the kernel's
 // settings below /proc/sys could be written without a capability; a room's /proc has
 // covers of its own, and the kernel mounts none below one that is covered.
-func system(isolated, inRoom bool) []string {
+func system(isolated, bareProc bool) []string {
 	var argv []string
 	if isolated {
 		argv = append(argv, "--unshare-net")
@@ -53,7 +53,7 @@ func system(isolated, inRoom bool) []string {
 		argv = append(argv, "--ro-bind-try", dir, dir)
 	}
 	argv = append(argv, "--proc", "/proc")
-	if !inRoom {
+	if !bareProc {
 		argv = append(argv, "--ro-bind-try", "/proc/sys", "/proc/sys")
 	}
 	return append(argv, "--dev", "/dev")
@@ -82,8 +82,8 @@ func render(bwrap string, in jobs.Invocation, o own, covers []jobs.Mount, guestA
 	if err != nil {
 		return nil, err
 	}
-	argv = append(argv, system(isolated, in.Room())...)
-	if o.keys && !in.Room() {
+	argv = append(argv, system(isolated, in.BareProc())...)
+	if o.keys && !in.BareProc() {
 		argv = append(argv, "--ro-bind", "/dev/null", "/proc/keys", "--ro-bind", "/dev/null", "/proc/key-users")
 	}
 	argv = append(argv, "--ro-bind", o.etc+"/passwd", "/etc/passwd", "--ro-bind", o.etc+"/group", "/etc/group",

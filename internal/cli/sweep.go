@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"berth/engine"
 	"berth/internal/config"
 	"berth/internal/sweep"
+	sweepcommand "berth/internal/sweep/command"
 	"berth/internal/sweep/define"
 	"berth/internal/sweep/journal"
 	"berth/internal/sys/ids"
@@ -40,7 +44,7 @@ killed when.`,
 // sweepOptions are those of run and submit.
 type sweepOptions struct {
 	rows, name, limit string
-	collect           string
+	collect, own      string
 	atOnce, most      int
 	workers           int
 	stopRate          float64
@@ -58,6 +62,7 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 		"on a cluster: submit `N` workers, each a job of its own that begins when there is room (default: 16, if there are tasks for them)")
 	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
 	f.StringVar(&o.collect, "collect", "", "`PATTERN` of the files in which tasks leave results, such as 'results/{lr}.json': sweep collect")
+	f.StringVar(&o.own, "own", "", "give each task its own `WHAT`: room (below the worker's container), container, nothing, or auto (default: a room, else a container)")
 	addKeyFlags(c, keyFlags(), sweepKeys)
 	(&taskFlags{}).addWhere(c)
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
@@ -76,8 +81,10 @@ parameter of the row. With --rows and a task file, in which {{ .name }} is a par
 row is a job of its own, with its branch and its record. All rows are checked before anything
 begins.
 
-All tasks of a worker share one container, which is opened as for berth run and has no
-more than its image and what --bind names: tasks see each other, and not your files.
+The container of a worker is opened as for berth run and has no more than its image and
+what --bind names. Each of its tasks has a room of its own in it, or where that does not
+work a container, and what it writes elsewhere than to a bind is gone afterwards; with
+--own nothing all tasks of a worker share it, and what is in it.
 --backend local runs them with your own rights, where you are.
 Workers run on this machine, or in jobs of a cluster (--scheduler slurm, which is usual
 where there is one): --cpus, --memory and --time are of each worker, which runs as many
@@ -215,6 +222,10 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	spec.Canary, spec.StopRate, spec.Pilot = o.canary, o.stopRate, o.pilot
 	if spec.Collect = d.Collect; o.collect != "" {
 		spec.Collect = o.collect
+	}
+	spec.Own = cmp.Or(o.own, d.Own, sweepcommand.OwnAuto)
+	if !slices.Contains(sweepcommand.Owns, spec.Own) {
+		return nil, nil, usage("--own %s: it is one of %s", jobs.Printable(spec.Own), strings.Join(sweepcommand.Owns, ", "))
 	}
 	if err := jobs.CheckText("the name of the sweep", spec.Name); err != nil {
 		return nil, nil, err

@@ -10,6 +10,7 @@ import (
 	"berth/engine"
 	"berth/internal/config/task"
 	"berth/internal/sweep"
+	sweepcommand "berth/internal/sweep/command"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -238,6 +239,26 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int)
 	return p, nil
 }
 
+// ownOf says what each task of a sweep has for itself, by its last worker where it depends on that.
+func ownOf(s *sweep.Sweep) string {
+	own, why := s.Spec.Own, ""
+	if o := s.LastOwn(); o != nil {
+		own, why = o.Own, o.Why
+	}
+	switch own {
+	case sweepcommand.OwnRoom:
+		return "a room of its own for each task"
+	case sweepcommand.OwnContainer:
+		if why != "" {
+			return "a container of its own for each task (no room: " + jobs.Printable(why) + ")"
+		}
+		return "a container of its own for each task"
+	case sweepcommand.OwnAuto:
+		return "a room of its own for each task, or else a container"
+	}
+	return "one container for all tasks of a worker"
+}
+
 // placeRows are how the tasks of a sweep are contained, and why its last worker could run
 // none of them.
 func placeRows(s *sweep.Sweep) (rows [][2]string) {
@@ -246,7 +267,7 @@ func placeRows(s *sweep.Sweep) (rows [][2]string) {
 		return nil
 	}
 	if p.Level != jobs.LevelNone {
-		rows = append(rows, [2]string{"backend", p.Backend + " (containment: " + p.Containment() + "), one container for all tasks of a worker"})
+		rows = append(rows, [2]string{"backend", p.Backend + " (containment: " + p.Containment() + "), " + ownOf(s)})
 	}
 	if why := s.LastTrouble(); why != "" {
 		rows = append(rows, [2]string{"last worker", jobs.Printable(why)})

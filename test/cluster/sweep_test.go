@@ -111,19 +111,24 @@ func TestSweepCancel(t *testing.T) {
 	s.quiet(t)
 }
 
-// The tasks of each worker share a container, which sees nothing of the sweep's records,
-// and of which nothing is left.
+// The tasks of each worker have a room each below its container: they see nothing of the
+// sweep's records or of each other, may change the image, and nothing of them is left.
 func TestSweepContainer(t *testing.T) {
 	s := standard
 	s.need(t)
 	d := s.dir(t)
 	home := "export BERTH_HOME=" + d + "/state; cd " + d + "; "
 	s.want(t, home+fmt.Sprintf("seq 20 | berth sweep run --scheduler slurm --image %s --workers 2 --cpus 2 --memory 1GiB --time 10m --network none --name boxed --rows - -- %s", s.image,
-		quote(`test ! -e `+d+`/state && test ! -e `+d+` && echo {line} in $(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ')`)), 0, "sweep boxed: 20 ok")
+		quote(`test ! -e `+d+`/state && test ! -e `+d+` && for f in /tmp/f /var/tmp/f $HOME/f /dev/shm/f /usr/f; do test ! -e $f && touch $f || exit 9; done && `+
+			`rm -r /usr/share/doc && mkdir /usr/share/doc && test "$(ls /usr/share/doc | wc -l)" = 0 && `+
+			`test "$(whoami)" = alice && test "$(ls -d /proc/[0-9]* | wc -l)" -lt 6 && echo {line} in $(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ')`)), 0, "sweep boxed: 20 ok")
 	if out := s.ok(t, home+"berth sweep logs boxed 20"); out != "20 in lo" {
 		t.Errorf("%q", out)
 	}
-	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/worker.json"); strings.Count(out, `"tasks_share":"one container (singularity: `) != 2 {
+	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/worker.json"); strings.Count(out, `"tasks_in":"singularity: `) != 2 {
+		t.Error(out)
+	}
+	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/own.json"); strings.Count(out, `"own":"room"`) != 2 {
 		t.Error(out)
 	}
 	s.quiet(t)

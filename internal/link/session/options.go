@@ -129,6 +129,8 @@ type StartRequest struct {
 	// output: the writer of that takes both, in the order in which the command has
 	// written them. Of a guest that is too old for this they come as they arrive.
 	Merge bool
+	// Own gives the command a room of its own.
+	Own *wire.OwnRoom
 	// Much says that the command may write much to stdout: the rest of much
 	// then comes through a pipe of its own, see [Options].
 	Much bool

@@ -167,8 +167,19 @@ type StartMessage struct {
 	In  Text `json:"in,omitempty"`
 	// File is an operation of the guest itself in place of a command.
 	File *FileRequest `json:"file,omitempty"`
+	// Own has the command run in a room of its own. It is a program with arguments, and has
+	// no session, no terminal and no prompt.
+	Own *OwnRoom `json:"own,omitempty"`
 	// Keep is for the keeper of a warm environment and does not reach a guest.
 	Keep *KeepRequest `json:"keep,omitempty"`
+}
+
+// OwnRoom is a room for one command: files, processes, shared memory and, where there is no
+// network but a loopback, a loopback of its own. It ends with the command, and so does all that is
+// in it; what was written is gone, but for what is in Binds.
+type OwnRoom struct {
+	Binds []Text `json:"binds,omitempty"` // places in the container that are shared with it
+	CPUs  []int  `json:"cpus,omitempty"`  // the only ones it may use; none is any
 }
 
 // DivertMessage is the body of a client's [Divert]: the path, inside, of a named pipe that

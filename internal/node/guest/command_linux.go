@@ -186,6 +186,12 @@ func (c *command) run() {
 		c.fail(refused(prog.argv[0], err))
 		return
 	}
+	if no := prog.own.begun(); no != nil {
+		<-reaped
+		closeAll(st.ours)
+		c.fail(*no)
+		return
+	}
 	c.begun(exit.Started)
 	c.deliverEarly()
 	stdin.feed(c)
@@ -205,6 +211,7 @@ func (c *command) run() {
 		_ = c.stderr.Close()
 	}
 	how := <-reaped
+	prog.own.ended(&how)
 	c.finish()
 	c.close()
 	for _, d := range drains {
@@ -251,7 +258,7 @@ func (c *command) fork(p *program, files []*os.File) (<-chan reaped, error) {
 		attr.Files = append(attr.Files, p.memo.Fd())
 	}
 	c.since = ticks()
-	pid, reaped, err := c.s.fork(func() (int, error) { return run.Fork(p.path, p.argv, attr) })
+	pid, reaped, err := c.s.forkProgram(p, attr)
 	if err != nil {
 		return nil, err
 	}

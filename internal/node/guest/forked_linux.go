@@ -12,6 +12,9 @@ import (
 
 // program makes a program of a request that gets a process of its own.
 func (c *command) program() (*program, *jobs.Exit) {
+	if c.msg.Own != nil {
+		return c.s.inOwn(c.msg)
+	}
 	if c.msg.Session == "" && len(c.msg.Shell) >= jobs.MaxArgument {
 		// No argument can be so long: the shell reads it from memory.
 		if dir, err := os.Getwd(); err == nil && c.msg.Dir == "" {

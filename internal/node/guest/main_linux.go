@@ -59,6 +59,9 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == environ {
 		return sendEnviron(stdout)
 	}
+	if len(args) > 1 && args[0] == inOwn {
+		return runOwn(args[1:])
+	}
 	words := os.Args[1:max(1, len(os.Args)-len(args))]
 	ofRoot := len(args) > 0 && args[0] == InRoomOfRoot
 	inRoom := ofRoot || len(args) > 0 && args[0] == InRoom

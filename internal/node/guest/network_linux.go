@@ -21,6 +21,7 @@ type network struct {
 	noRoom error      // why, where one was asked for
 	names  *room.Names
 	env    []string // by which programs find the proxy door
+	ports  bool     // there are some for credentials
 
 	offers atomic.Bool // the client may be able to take connections
 	gave   atomic.Bool // and has taken one
@@ -75,7 +76,7 @@ func (n *network) prepare(w *wire.NetworkWish) (had *wire.NetworkHad, err error)
 		n.env = d.Env(n.room != nil)
 		go d.Serve(n.pass)
 	}
-	if len(w.Credentials) > 0 {
+	if n.ports = len(w.Credentials) > 0; n.ports {
 		had.Ports, err = room.Loopback(len(w.Credentials), func(i int, c *room.Conn) {
 			n.carry(wire.FlowMessage{Credential: w.Credentials[i]}, c, nil)
 		})

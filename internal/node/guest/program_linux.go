@@ -35,13 +35,15 @@ type program struct {
 	// memo is what the program reads on descriptor memoFD, or nil.
 	memo   *os.File
 	memoFD int
-	text   string // of memo
+	text   string   // of memo
+	own    *ownRoom // in which it runs, or nil
 }
 
 func (p *program) close() {
 	if p.memo != nil {
 		_ = p.memo.Close()
 	}
+	p.own.close()
 }
 
 // resolve turns a request into a program, or says why it cannot start.

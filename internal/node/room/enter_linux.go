@@ -1,13 +1,14 @@
 package room
 
 import (
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -32,6 +33,11 @@ type Options struct {
 	// SameUser has the room in the user namespace of the process outside, which is root
 	// there. Programs that ask whose ids they have are told the machine's.
 	SameUser bool
+	// Own gives the room files of its own; nil is those of the process outside.
+	Own *Own
+	// SameNetwork has the room in the network namespace of the process outside. A room
+	// with files of its own has a bare loopback otherwise.
+	SameNetwork bool
 }
 
 // Room is the room whose first process this one is.
@@ -40,6 +46,13 @@ type Room struct {
 	IPv6      bool         // the kernel has it
 
 	most uint64 // capabilities of the process outside, where the room has all of its ids
+}
+
+// letter is what the first process hears of the one outside.
+type letter struct {
+	Options
+
+	Most uint64
 }
 
 // Enter makes a room and starts this program again in it, with the same arguments,
@@ -55,7 +68,7 @@ type Room struct {
 // undumpable: the kernel would refuse the mapping of ids.
 func Enter(o Options) (r *Room, code int, err error) {
 	if os.Args[0] == insideName && os.Getpid() == 1 {
-		r, code = inside(o)
+		r, code = inside()
 		return r, code, nil
 	}
 	code, err = outside(o)
@@ -65,30 +78,17 @@ func Enter(o Options) (r *Room, code int, err error) {
 func outside(o Options) (code int, err error) {
 	// The kernel ends the room with this thread.
 	runtime.LockOSThread()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	pid, stream, err := begin(o, os.Args[1:], &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{}}, run.Fork)
 	if err != nil {
-		return 0, fmt.Errorf("make a stream to the room: %w", err)
-	}
-	attr, most, err := namespaces(o)
-	if err == nil {
-		_, err = unix.Write(pair[0], binary.NativeEndian.AppendUint64(nil, most))
-	}
-	if err != nil {
-		_, _ = unix.Close(pair[0]), unix.Close(pair[1])
+		if pid != 0 {
+			wait(pid)
+		}
 		return 0, err
 	}
-	pid, err := run.Fork("/proc/self/exe", append([]string{insideName}, os.Args[1:]...), &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2, uintptr(pair[1])}, Sys: attr,
-	})
-	_ = unix.Close(pair[1])
-	if err != nil {
-		_ = unix.Close(pair[0])
-		return 0, fmt.Errorf("make the namespaces of a room: %w", err)
-	}
 	word := make([]byte, 4<<10)
-	n, err := retry(func() (int, error) { return unix.Read(pair[0], word) })
+	n, err := retry(func() (int, error) { return unix.Read(stream, word) })
 	if err != nil || string(word[:max(0, n)]) != ready {
-		_ = unix.Close(pair[0])
+		_ = unix.Close(stream)
 		ended := wait(pid)
 		switch {
 		case err == nil && n > 0:
@@ -108,6 +108,42 @@ func outside(o Options) (code int, err error) {
 		_ = unix.Close(null)
 	}
 	return wait(pid), nil
+}
+
+// Fork starts a program, and returns its number once that runs.
+type Fork func(path string, argv []string, a *syscall.ProcAttr) (pid int, err error)
+
+// begin starts this program again with words as the first process of a room, and returns
+// this side of the stream to it. The caller waits for a pid that is not 0, also with an error.
+func begin(o Options, words []string, a *syscall.ProcAttr, fork Fork) (pid, stream int, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, -1, fmt.Errorf("make a stream to the room: %w", err)
+	}
+	ids, most, err := namespaces(o, a.Sys)
+	if err == nil {
+		a.Files = append(a.Files[:outsideFD:outsideFD], uintptr(pair[1]))
+		if pid, err = fork("/proc/self/exe", append([]string{insideName}, words...), a); err != nil {
+			pid, err = 0, fmt.Errorf("make the namespaces of a room: %w", err)
+		}
+	}
+	_ = unix.Close(pair[1])
+	if err == nil {
+		if err = ids.give(pid); err != nil {
+			err = fmt.Errorf("give the room its user ids: %w", err)
+		}
+	}
+	if err == nil {
+		var b []byte
+		if b, err = json.Marshal(letter{o, most}); err == nil {
+			_, err = unix.Write(pair[0], b)
+		}
+	}
+	if err != nil {
+		_ = unix.Close(pair[0]) // the first process sees it, and ends
+		return pid, -1, err
+	}
+	return pid, pair[0], nil
 }
 
 // deaf has signals that end a process caught. They are not ignored: commands would
@@ -138,83 +174,140 @@ func retry(call func() (int, error)) (n int, err error) {
 	}
 }
 
-// namespaces is how the room's first process is started: with the same ids as this
+// namespaces adds to how the room's first process is started: with the same ids as this
 // one, and all capabilities in the new user namespace. These have to be ambient, or
 // the exec of a program by a user other than root would lose them. With all ids, commands
 // of root in there may have most of them.
-func namespaces(o Options) (a *syscall.SysProcAttr, most uint64, err error) {
-	a = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET,
-		Pdeathsig:  syscall.SIGKILL,
+func namespaces(o Options, a *syscall.SysProcAttr) (ids idMaps, most uint64, err error) {
+	a.Cloneflags, a.Pdeathsig = unix.CLONE_NEWUSER|unix.CLONE_NEWNS|unix.CLONE_NEWPID|unix.CLONE_NEWNET, syscall.SIGKILL
+	if o.SameNetwork {
+		a.Cloneflags &^= unix.CLONE_NEWNET
+	}
+	if o.Own != nil {
+		a.Cloneflags |= unix.CLONE_NEWIPC
 	}
 	if o.SameUser {
 		a.Cloneflags &^= unix.CLONE_NEWUSER
-		return a, 0, nil
+		return ids, 0, nil
 	}
 	for c := range capabilities() {
 		a.AmbientCaps = append(a.AmbientCaps, uintptr(c))
 	}
-	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
-	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+	ids.users, ids.groups = fmt.Sprintf("%d %[1]d 1\n", os.Getuid()), fmt.Sprintf("%d %[1]d 1\n", os.Getgid())
 	effective, err := effectiveCapabilities()
 	const needed = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
 	if err != nil || effective&needed != needed {
-		return a, 0, err
+		return ids, 0, err
 	}
 	// An extent must not cross two of the parent's, so they are the same ones.
-	if a.UidMappings, err = extents("/proc/self/uid_map"); err != nil {
-		return nil, 0, err
+	ids.all = true
+	if ids.users, err = extents("/proc/self/uid_map"); err != nil {
+		return ids, 0, err
 	}
-	a.GidMappings, err = extents("/proc/self/gid_map")
-	a.GidMappingsEnableSetgroups = true
-	return a, effective, err
+	ids.groups, err = extents("/proc/self/gid_map")
+	return ids, effective, err
+}
+
+// idMaps are the ids of a room, as the kernel takes them.
+type idMaps struct {
+	users, groups string // "" is that there are none to give
+	all           bool   // of a namespace with many
+}
+
+// give gives them to the room's first process, which waits for it. That runs the program by
+// now: before, the kernel would refuse it to a process that is undumpable, as a guest is.
+func (m idMaps) give(pid int) error {
+	if m.users == "" {
+		return nil
+	}
+	dir := "/proc/" + strconv.Itoa(pid)
+	if !m.all {
+		if err := writeFile(dir+"/setgroups", "deny"); err != nil && !errors.Is(err, os.ErrNotExist) { // Linux before 3.19 has none
+			return err
+		}
+	}
+	if err := writeFile(dir+"/gid_map", m.groups); err != nil {
+		return err
+	}
+	return writeFile(dir+"/uid_map", m.users)
+}
+
+func writeFile(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }
 
 // extents reads the ids that a user namespace has, each mapped to itself.
-func extents(file string) (all []syscall.SysProcIDMap, err error) {
+func extents(file string) (all string, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	for line := range strings.Lines(string(b)) {
 		var first, outside, size int
 		if _, err := fmt.Sscan(line, &first, &outside, &size); err != nil {
-			return nil, fmt.Errorf("%s: %q: %w", file, line, err)
+			return "", fmt.Errorf("%s: %q: %w", file, line, err)
 		}
-		all = append(all, syscall.SysProcIDMap{ContainerID: first, HostID: first, Size: size})
+		all += fmt.Sprintf("%d %[1]d %d\n", first, size)
 	}
 	return all, nil
 }
 
 // inside is the first process of the room; without a Room it is to end with code.
-func inside(o Options) (r *Room, code int) {
-	unix.CloseOnExec(outsideFD)
-	r = &Room{}
-	var most [8]byte
-	n, err := retry(func() (int, error) { return unix.Read(outsideFD, most[:]) })
-	if err != nil || n < len(most) {
+func inside() (r *Room, code int) {
+	r, err := furnished()
+	if r == nil {
 		return nil, codeUnmade
 	}
-	r.most = binary.NativeEndian.Uint64(most[:])
-	err = r.furnish(o)
 	word := ready
 	if err != nil {
 		word = err.Error()
 	}
-	if _, failed := unix.Write(outsideFD, []byte(word)); err != nil || failed != nil {
+	if tell(word) != nil || err != nil || attend() != nil {
 		return nil, codeUnmade
 	}
-	// The kernel ends this process with the one outside; where it does not, the end
-	// of the stream does.
+	return r, 0
+}
+
+// furnished is the room that the letter of the process outside describes. No room is that there
+// was none; an error is for that process.
+func furnished() (*Room, error) {
+	unix.CloseOnExec(outsideFD)
+	b := make([]byte, maxLetter)
+	n, err := retry(func() (int, error) { return unix.Read(outsideFD, b) })
+	var l letter
+	if err != nil || json.Unmarshal(b[:max(0, n)], &l) != nil {
+		return nil, errors.New("no word of the process outside")
+	}
+	r := &Room{most: l.Most}
+	return r, r.furnish(l.Options)
+}
+
+// maxLetter bounds a word to the first process or of it.
+const maxLetter = 128 << 10
+
+// tell says something to the process outside.
+func tell(word string) error {
+	_, err := unix.Write(outsideFD, []byte(word))
+	return err
+}
+
+// attend ends this process with the one outside. The kernel does; where it does not, the
+// end of the stream does.
+func attend() error {
 	if err := unix.SetNonblock(outsideFD, true); err != nil {
-		return nil, codeUnmade
+		return err
 	}
 	out := os.NewFile(outsideFD, "outside")
 	go func() {
 		_, _ = out.Read(make([]byte, 1))
 		unix.Exit(codeAlone)
 	}()
-	return r, 0
+	return nil
 }
 
 // furnish makes a room of fresh namespaces.
@@ -226,7 +319,16 @@ func (r *Room) furnish(o Options) (err error) {
 	if err := keepAmbient(); err != nil {
 		return fmt.Errorf("keep capabilities from commands: %w", err)
 	}
-	if err := freshProc(); err != nil {
+	if o.Own != nil {
+		if err := o.Own.furnish(!o.SameNetwork); err != nil {
+			return err
+		}
+		if o.SameNetwork {
+			return nil
+		}
+		return loopbackUp()
+	}
+	if err := freshProc("/proc"); err != nil {
 		return err
 	}
 	if r.Resolvers, err = resolvers(); err != nil {

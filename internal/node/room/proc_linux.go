@@ -17,10 +17,10 @@ var (
 	fixed  = []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi"}
 )
 
-// freshProc gives the room a /proc that shows its own processes.
-func freshProc() error {
+// freshProc gives the room, at a directory, a /proc that shows its own processes.
+func freshProc(at string) error {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("proc", "/proc", "proc", safe, ""); err != nil {
+	if err := unix.Mount("proc", at, "proc", safe, ""); err != nil {
 		err = fmt.Errorf("mount a /proc for the room: %w", err)
 		if at := covered(); at != "" && errors.Is(err, unix.EPERM) {
 			err = fmt.Errorf("%w: the container's own has a mount over %s, and the kernel would not show what that hides", err, at)
@@ -28,7 +28,7 @@ func freshProc() error {
 		return err
 	}
 	for _, name := range hidden {
-		name = "/proc/" + name
+		name = at + "/" + name
 		if _, err := os.Lstat(name); err != nil {
 			continue
 		}
@@ -37,7 +37,7 @@ func freshProc() error {
 		}
 	}
 	for _, name := range fixed {
-		name = "/proc/" + name
+		name = at + "/" + name
 		if err := unix.Mount(name, name, "", unix.MS_BIND|unix.MS_REC, ""); err == unix.ENOENT {
 			continue
 		} else if err != nil {

@@ -38,8 +38,15 @@ func TestMain(m *testing.M) {
 	switch {
 	case role == "":
 		os.Exit(m.Run())
+	case strings.HasPrefix(role, "task:own "):
+		f := strings.Fields(role)
+		os.Exit(ownTask(f[1], f[2]))
 	case strings.HasPrefix(role, "task:"):
 		os.Exit(task(strings.TrimPrefix(role, "task:")))
+	case role == ownFirst:
+		os.Exit(beOwnFirst())
+	case strings.HasPrefix(role, ownContainer+" "):
+		check(beOwnContainer(strings.HasSuffix(role, "true")))
 	default:
 		os.Exit(enter(role))
 	}

@@ -91,6 +91,19 @@ func (r *Room) connect(literals []netip.Prefix) error {
 	return nil
 }
 
+// loopbackUp sets the loopback of the room up.
+func loopbackUp() error {
+	n, err := openNetlink()
+	if err != nil {
+		return fmt.Errorf("speak with the kernel of routes: %w", err)
+	}
+	defer n.close()
+	if err := n.up(loopback); err != nil {
+		return fmt.Errorf("set the room's loopback up: %w", err)
+	}
+	return nil
+}
+
 // Route makes addresses the room's own.
 func (r *Room) Route(to netip.Prefix) error {
 	n, err := openNetlink()

@@ -29,6 +29,7 @@ type Sweep struct {
 	TaskFile  string            // its path, or ""
 	Most      int               // tasks; 0 is [MostTasks]
 	Collect   string            // files with results, or ""
+	Own       string            // what each task has for itself, or ""
 	Request   command.Request   // of each task
 	Worker    jobs.Resources    // that no task may ask for more than; 0 is not known
 	GPUs      int               // of each worker; 0 is none that are known
@@ -96,6 +97,9 @@ func Read(file string, data []byte) (*Sweep, error) {
 		r.s.repeat = max(v.Count(MostTasks), 1)
 	}
 	r.s.Collect = root.Take("collect").Text()
+	if v := root.Take("own"); v.Given() {
+		r.s.Own = v.OneOf(command.Owns...)
+	}
 	for _, v := range root.Take("where").Items("conditions") {
 		text := v.Text()
 		if text == "" {

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"berth/internal/link/session"
+	"berth/internal/link/wire"
 	places "berth/internal/node/keeper"
 	"berth/internal/sys/ids"
 	"berth/internal/sys/lease"
@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// box is the container in which all tasks of a worker run. The worker itself stays
+// box is a container in which tasks of a worker run. The worker itself stays
 // outside of it, with its records.
 type box struct {
 	dir     string // of the keeper that has it
@@ -30,9 +30,6 @@ type box struct {
 	hold    *io.PipeWriter // keeps it open while nothing runs in it
 	end     context.CancelFunc
 }
-
-// boxDir is where, below a worker's directory.
-const boxDir = "container"
 
 // Times of a container.
 const (
@@ -44,7 +41,7 @@ const (
 // contained tells whether the worker's tasks run in a container.
 func contained(p *jobs.Place) bool { return p != nil && p.Level != jobs.LevelNone && p.Can().Here() }
 
-// openBox opens the container of a worker whose records are in dir. Its job, if it
+// openBox opens a container whose keeper has its records in dir. The job of the worker, if it
 // has one, holds its limits.
 func openBox(ctx context.Context, dir string, p jobs.Place, job string) (*box, error) {
 	id, err := ids.New()
@@ -56,7 +53,7 @@ func openBox(ctx context.Context, dir string, p jobs.Place, job string) (*box, e
 		return nil, err
 	}
 	host, _ := os.Hostname()
-	b := &box{dir: filepath.Join(dir, boxDir)}
+	b := &box{dir: dir}
 	p.Scheduler, p.Resources = "", jobs.Resources{}
 	spec := jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "sweep-" + jobs.Short(id), Place: p, Lifetime: boxLife, Created: time.Now().UTC(),
 		User: os.Getenv("USER"), Host: host, Home: os.Getenv("BERTH_HOME")}
@@ -106,8 +103,8 @@ func (b *box) close(log func(string, ...any)) {
 	}
 }
 
-// run runs a task's command in it.
-func (b *box) run(ctx context.Context, c run.QuickCmd) (end run.QuickEnd, err error) {
+// run runs a task's command in it, or in a room below it.
+func (b *box) run(ctx context.Context, c run.QuickCmd, own *wire.OwnRoom) (end run.QuickEnd, err error) {
 	var one sync.Mutex
 	to := func(stream int) io.Writer {
 		return writer(func(data []byte) error {
@@ -116,7 +113,8 @@ func (b *box) run(ctx context.Context, c run.QuickCmd) (end run.QuickEnd, err er
 			return c.Output(stream, data)
 		})
 	}
-	p, err := b.session.Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Env: c.Env, Dir: c.Dir, Timeout: c.Limit, Grace: c.Grace}, to(1), to(2))
+	p, err := b.session.Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Env: c.Env, Dir: c.Dir, Timeout: c.Limit, Grace: c.Grace, Own: own},
+		to(1), to(2))
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errBox, err)
 	}

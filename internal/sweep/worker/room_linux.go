@@ -57,8 +57,9 @@ func newRoom(p *jobs.Place, env []string) *room {
 		}
 	}
 	r.gpus = make([]bool, n)
+	// Of a whole machine others use some CPUs, and nothing says which.
 	var own unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &own); err == nil && r.most.CPUs > 0 && own.Count() >= r.most.CPUs {
+	if err := unix.SchedGetaffinity(0, &own); err == nil && r.most.CPUs > 0 && own.Count() == r.most.CPUs {
 		for c := 0; len(r.cores) < own.Count(); c++ {
 			if own.IsSet(c) {
 				r.cores = append(r.cores, c)

@@ -16,16 +16,16 @@ type about struct {
 	lease.Process
 	Job  string    `json:"job,omitempty"`
 	Ends time.Time `json:"ends,omitzero"`
-	// Place is how its tasks are contained, all of them by one container.
-	Place string `json:"tasks_share,omitempty"`
+	// Place is how its tasks are contained; what each has for itself is in [sweep.OwnFile].
+	Place string `json:"tasks_in,omitempty"`
 }
 
-// placeOf names the container that all tasks of a worker share; "" is none.
+// placeOf names what contains the tasks of a worker; "" is nothing.
 func placeOf(p *jobs.Place) string {
 	if !contained(p) {
 		return ""
 	}
-	return "one container (" + p.Backend + ": " + p.Containment() + ")"
+	return p.Backend + ": " + p.Containment()
 }
 
 // errTime is that the job of the worker is about to be ended.

@@ -67,7 +67,7 @@ type worker struct {
 	done    atomic.Int64
 	room    *room
 	memory  *memory
-	box     *box // nil is none: tasks have the rights of the worker
+	place   *place // where tasks are contained; nil is that they have the rights of the worker
 	times   times
 	busy    atomic.Int64 // tasks that were handed out and have not ended
 	stops   time.Time    // when it ends what still runs; zero is never
@@ -158,11 +158,13 @@ func Run(ctx context.Context, c Config) error {
 	w.allowed.Store(-1)
 	w.held(time.Now())
 	if p := c.Sweep.Spec.Worker; contained(p) {
-		if w.box, err = openBox(ctx, w.dir, *p, c.Job); err != nil {
-			err = fmt.Errorf("open the container of the worker: %w", err)
+		if w.place, err = openPlace(ctx, w.dir, c.Sweep.Spec.Own, *p, c.Job, w.room.cores); err == nil {
+			err = w.record(sweep.OwnFile, w.place.own)
+		}
+		if err != nil {
 			return errors.Join(err, w.journal.Close(), w.record(claims.EndFile, map[string]any{"version": 1, "why": err.Error(), "time": time.Now().UTC()}))
 		}
-		defer w.box.close(w.Log)
+		defer w.place.close(w.Log)
 		c.Env = nil // what is the container's own is its own
 	} else if p != nil {
 		c.Env = append(c.Env[:len(c.Env):len(c.Env)], p.Env...)
@@ -648,10 +650,10 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 		return run.QuickEnd{}, err
 	}
 	c := run.QuickCmd{Argv: argv, Env: append(w.env[:len(w.env):len(w.env)], t.Env()...), Limit: w.Sweep.Spec.Limit, Grace: grace, Output: out.add}
-	if w.box != nil {
+	if w.place != nil {
 		c.Env = append(c.Env, w.room.visible(t.has)...)
 		c.Dir = w.Sweep.Spec.Worker.Dir
-		return w.box.run(ctx, c)
+		return w.place.run(ctx, c, t.has.on, w.Log)
 	}
 	c.Env = append(c.Env, w.room.visible(t.has)...)
 	c.CPUs = t.has.on

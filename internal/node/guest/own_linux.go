@@ -1,0 +1,207 @@
+package guest
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"berth/internal/link/wire"
+	"berth/internal/node/room"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
+	"berth/jobs"
+
+	"golang.org/x/sys/unix"
+)
+
+// inOwn is the argument of the first process of a room for one command; behind it stand
+// the command's words. Its environment is the command's.
+const inOwn = "--own"
+
+// ownRoom is a room for one command.
+type ownRoom struct {
+	options room.Options
+	stay    *room.Stay // nil before it was begun
+}
+
+// ownFits remembers what [room.Fits] has found.
+var ownFits = sync.OnceValues(room.Fits)
+
+// inOwn turns a request into a program in a room of its own. Whether that is there, is
+// seen in the room.
+func (s *server) inOwn(m wire.StartMessage) (*program, *jobs.Exit) {
+	if len(m.Argv) == 0 || m.Session != "" || m.TTY != nil || m.Prompt || m.Port != 0 || m.Out != "" || m.In != "" {
+		return nil, notStarted(codeCannot, "a room of its own is for a program with arguments, and nothing else")
+	}
+	if s.conf == nil {
+		return nil, notStarted(codeCannot, "%s: commands are not confined here", noOwn)
+	}
+	image, err := ownFits()
+	if err != nil {
+		return nil, notStarted(codeCannot, "%s: %v", noOwn, err)
+	}
+	env, err := addEnv(s.place.env, wire.Strings(m.Env))
+	if err != nil {
+		return nil, notStarted(codeCannot, "%v", err)
+	}
+	p := &program{path: "/proc/self/exe", argv: wire.Strings(m.Argv), dir: "/"}
+	for _, a := range p.argv {
+		if strings.ContainsRune(a, 0) {
+			return nil, notStarted(codeCannot, "an argument holds a NUL byte")
+		}
+	}
+	dir := string(m.Dir)
+	if dir == "" {
+		dir = s.place.startDir()
+	}
+	p.env = setEnv(env, "PWD", dir)
+	scratch, err := os.MkdirTemp("/tmp", ".berth-room-")
+	if err != nil {
+		return nil, notStarted(codeCannot, "%s: %v", noOwn, err)
+	}
+	p.own = &ownRoom{options: room.Options{
+		SameNetwork: !s.net.bare(),
+		Own:         &room.Own{Scratch: scratch, Image: image, Home: s.place.get("HOME"), Binds: wire.Strings(m.Own.Binds), CPUs: m.Own.CPUs},
+	}}
+	return p, nil
+}
+
+// noOwn begins the words of who could not have a room.
+const noOwn = "make a room for the command"
+
+// bare tells whether commands have nothing but a loopback, on which nothing of berth's
+// listens.
+func (n *network) bare() bool {
+	return n.room == nil && len(n.env) == 0 && !n.ports && len(devices("/proc/self/net/dev")) == 0
+}
+
+// forkProgram starts a program, in its room if it has one.
+func (s *server) forkProgram(p *program, attr *syscall.ProcAttr) (pid int, end <-chan reaped, err error) {
+	if p.own == nil {
+		return s.fork(func() (int, error) { return run.Fork(p.path, p.argv, attr) })
+	}
+	fork := func(path string, argv []string, a *syscall.ProcAttr) (pid int, err error) {
+		pid, end, err = s.fork(func() (int, error) { return run.Fork(path, argv, a) })
+		return pid, err
+	}
+	pid, p.own.stay, err = room.Begin(p.own.options, slices.Concat(s.words, []string{inOwn}, p.argv), attr, fork)
+	if err != nil && end != nil {
+		<-end
+	}
+	return pid, end, err
+}
+
+// begun waits until the command has begun, or says why it has not.
+func (o *ownRoom) begun() *jobs.Exit {
+	if o == nil {
+		return nil
+	}
+	switch n, err := o.stay.Next(); {
+	case err != nil:
+		return notStarted(codeCannot, "%s: its first process was ended: %v", noOwn, err)
+	case n.Trouble != "":
+		return notStarted(codeCannot, "%s: %s", noOwn, n.Trouble)
+	case n.Why != "":
+		return notStarted(n.Code, "%s", n.Why)
+	}
+	return nil
+}
+
+// ended puts how the command ended in the place of how its room did, and removes what is
+// left of that.
+func (o *ownRoom) ended(how *reaped) {
+	if o == nil {
+		return
+	}
+	if n, err := o.stay.Next(); err == nil && n.Ended {
+		how.status, how.usage.Maxrss = unix.WaitStatus(n.Status), n.MaxRSS
+	}
+	o.close()
+}
+
+// close removes what the command has written to its room.
+func (o *ownRoom) close() {
+	if o == nil || o.options.Own == nil {
+		return
+	}
+	if o.stay != nil {
+		o.stay.Close()
+	}
+	_ = disk.RemoveTree(o.options.Own.Scratch) // it goes with the container at the latest
+	o.options.Own = nil
+}
+
+// passedOn are the signals that the first process of a room hands to the command.
+var passedOn = []os.Signal{
+	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT,
+}
+
+// runOwn is the first process of a room for one command. It reaps what loses its parent there,
+// and all of the room ends with it.
+func runOwn(argv []string) int {
+	runtime.LockOSThread() // commands are started by this thread, which has less than the others
+	r, code := room.Arrive()
+	if r == nil {
+		return code
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return codeBroken
+	}
+	signals := make(chan os.Signal, len(passedOn))
+	signal.Notify(signals, passedOn...)
+	pid, no := startOwn(r, argv)
+	if no != nil {
+		_ = r.Tell(room.News{Code: no.Code, Why: no.Error})
+		return codeBroken
+	}
+	if r.Tell(room.News{}) != nil {
+		return codeBroken
+	}
+	go func() {
+		for s := range signals {
+			_ = unix.Kill(-pid, s.(syscall.Signal))
+		}
+	}()
+	for {
+		var status unix.WaitStatus
+		var usage unix.Rusage
+		switch got, err := unix.Wait4(-1, &status, 0, &usage); {
+		case got == pid:
+			_ = r.Tell(room.News{Ended: true, Status: uint32(status), MaxRSS: usage.Maxrss})
+			return 0
+		case err != nil && err != unix.EINTR:
+			return codeBroken
+		}
+	}
+}
+
+// startOwn starts the command in the room.
+func startOwn(r *room.Room, argv []string) (pid int, no *jobs.Exit) {
+	env := os.Environ()
+	dir := getEnv(env, "PWD")
+	if err := usableDir(dir); err != nil {
+		return 0, notStarted(codeCannot, "working directory %s: %v", dir, reason(err))
+	}
+	path, no := find(argv[0], getEnv(env, "PATH"), dir)
+	if no != nil {
+		return 0, no
+	}
+	if _, err := room.DropCapabilities(r.CommandCapabilities(keptMask())); err != nil {
+		return 0, notStarted(codeCannot, "%s: %v", noOwn, fmt.Errorf("take capabilities from commands: %w", err))
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return 0, notStarted(codeCannot, "%s: set NoNewPrivs: %v", noOwn, err)
+	}
+	syscall.Umask(0o022)
+	pid, err := run.Fork(path, argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err != nil {
+		e := refused(argv[0], err)
+		return 0, &e
+	}
+	return pid, nil
+}

@@ -1,0 +1,120 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+
+	"berth/internal/link/session"
+	"berth/internal/link/wire"
+	"berth/internal/sweep"
+	"berth/internal/sweep/command"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/run"
+	"berth/jobs"
+)
+
+// place is where the tasks of a worker run.
+type place struct {
+	dir   string // of the worker
+	spec  jobs.Place
+	job   string
+	own   sweep.Own
+	box   *box         // in which all of them run, or their rooms are; nil is that each has its own
+	boxes atomic.Int64 // that were opened for one task
+}
+
+// boxDir is where the container of all tasks has its records, below a worker's directory.
+const boxDir = "container"
+
+// openPlace opens the place of a worker whose records are in dir. Its tasks each have for
+// themselves what own says, where that holds. cpus are those of the worker; nil is that tasks
+// have none alone.
+func openPlace(ctx context.Context, dir, own string, spec jobs.Place, job string, cpus []int) (p *place, err error) {
+	p = &place{dir: dir, spec: spec, job: job, own: sweep.Own{Version: 1, Own: command.OwnNothing}}
+	rooms := own == command.OwnRoom || own == command.OwnAuto
+	can := spec.Can()
+	if rooms && can.Daemon {
+		rooms, p.own.Why = false, "containers of "+spec.Backend+" let none be made"
+	}
+	first := spec
+	first.Rooms = rooms
+	if p.box, err = openBox(ctx, filepath.Join(dir, boxDir), first, job); err != nil {
+		return nil, fmt.Errorf("open the container of the worker: %w", err)
+	}
+	if rooms {
+		if p.own.Why = p.tryRoom(); p.own.Why == "" {
+			p.own.Own = command.OwnRoom
+			p.own.CPUs = cpus
+			return p, nil
+		}
+	}
+	if own != command.OwnRoom && own != command.OwnAuto && own != command.OwnContainer {
+		return p, nil
+	}
+	// That one opens is seen. What could be left of it is seen, too, when the worker ends.
+	p.close(func(string, ...any) {})
+	p.box = nil
+	if own == command.OwnRoom {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "no room can be made for each task: " + p.own.Why,
+			Hint: `--own container gives each a container, and --own auto where there is no room; both say so`}
+	}
+	p.own.Own = command.OwnContainer
+	return p, nil
+}
+
+// tryRoom makes a room, as for a task, and says why there is none.
+func (p *place) tryRoom() string {
+	c, err := p.box.session.Start(session.StartRequest{Command: jobs.Command{Argv: []string{"/bin/sh", "-c", ":"}}, Own: p.room(nil)}, nil, nil)
+	if err != nil {
+		return err.Error()
+	}
+	switch res, err := c.Wait(); {
+	case err != nil:
+		return err.Error()
+	case res.Exit.Error != "":
+		return res.Exit.Error
+	case res.Exit.Code != 0:
+		return fmt.Sprintf("a command in it ended with %d", res.Exit.Code)
+	}
+	return ""
+}
+
+// room is what a task's room is made with.
+func (p *place) room(cpus []int) *wire.OwnRoom {
+	o := &wire.OwnRoom{CPUs: cpus}
+	for _, m := range p.spec.Mounts {
+		o.Binds = append(o.Binds, wire.Text(m.Destination))
+	}
+	return o
+}
+
+// run runs a task's command, in a room on these CPUs; none is any.
+func (p *place) run(ctx context.Context, c run.QuickCmd, cpus []int, log func(string, ...any)) (end run.QuickEnd, err error) {
+	switch p.own.Own {
+	case command.OwnRoom:
+		return p.box.run(ctx, c, p.room(cpus))
+	case command.OwnContainer:
+		dir := filepath.Join(p.dir, boxDir+"."+strconv.FormatInt(p.boxes.Add(1), 10))
+		b, err := openBox(ctx, dir, p.spec, p.job)
+		if err != nil {
+			return end, fmt.Errorf("open the container of the task: %w", err)
+		}
+		end, err = b.run(ctx, c, nil)
+		b.close(log)
+		if gone := disk.RemoveTree(dir); gone != nil {
+			log("%v", gone)
+		}
+		return end, err
+	}
+	return p.box.run(ctx, c, nil)
+}
+
+// close ends what all tasks have used.
+func (p *place) close(log func(string, ...any)) {
+	if p.box != nil {
+		p.box.close(log)
+	}
+}
