@@ -9,7 +9,10 @@
 // trace it nor undo what it has set up. Commands are to be started from a thread
 // that [DropCapabilities] has been called on, with no_new_privs set.
 //
-// There is no IPC namespace: the container's own keeps commands apart from the
+// [Begin] makes a room for one command, with files of its own ([Own]): the first process calls
+// [Arrive]. Many of these may stand below one container, and have an IPC namespace each.
+//
+// [Enter] makes no IPC namespace: the container's own keeps commands apart from the
 // host, and nothing but this program runs in the container outside of the room.
 // Abstract sockets belong to the network namespace.
 package room
