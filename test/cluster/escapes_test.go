@@ -29,7 +29,8 @@ def opens(path, mode):
     try: open(path, mode).close(); return True
     except OSError: return False
 status = dict(l.split(":", 1) for l in open("/proc/self/status") if ":" in l)
-guest = next(int(p) for p in os.listdir("/proc") if p.isdigit() and open("/proc/%s/cmdline" % p).read().startswith("/.berth/node\0guest"))
+guests = [int(p) for p in os.listdir("/proc") if p.isdigit() and open("/proc/%s/cmdline" % p).read().startswith(("/.berth/node\0guest", "berth-room\0guest"))]
+guest = guests[0]
 say("no filter", status["Seccomp"].strip() != "2")
 say("capabilities", int(status["CapEff"], 16) & ~0xa80425fb != 0)
 say("trace PID 1", traced(1))
@@ -124,6 +125,11 @@ func TestEscapes(t *testing.T) {
 		t.Cleanup(func() { s.sh(t, "berth env rm --force "+name) })
 		look("an environment "+flags, flags != "", s.ok(t, "cd "+d+" && berth exec --env "+name+" "+flags+binds+"--image "+s.image+" -- sh -c "+quote(escapes)))
 	}
+	// A room of its own has berth's program as PID 1.
+	home := "export BERTH_HOME=" + d + "/state; "
+	s.want(t, home+"echo 1 | berth sweep run --scheduler slurm --slurm --nodelist=c1 --workers 1 --cpus 1 --own room "+binds+"--image "+s.image+
+		" --name escapes --rows - -- "+quote(escapes), 0)
+	look("a task of a sweep", true, s.ok(t, home+"berth sweep logs escapes 1"))
 	if f := s.ok(t, "cat "+d+"/f"); f != "original" {
 		t.Errorf("the read-only bind was written: %q", f)
 	}

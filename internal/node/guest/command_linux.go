@@ -214,6 +214,7 @@ func (c *command) run() {
 	prog.own.ended(&how)
 	c.finish()
 	c.close()
+	prog.own.close()
 	for _, d := range drains {
 		d.Ended()
 	}

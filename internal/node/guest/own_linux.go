@@ -112,8 +112,7 @@ func (o *ownRoom) begun() *jobs.Exit {
 	return nil
 }
 
-// ended puts how the command ended in the place of how its room did, and removes what is
-// left of that.
+// ended puts how the command ended in the place of how its room did.
 func (o *ownRoom) ended(how *reaped) {
 	if o == nil {
 		return
@@ -121,7 +120,6 @@ func (o *ownRoom) ended(how *reaped) {
 	if n, err := o.stay.Next(); err == nil && n.Ended {
 		how.status, how.usage.Maxrss = unix.WaitStatus(n.Status), n.MaxRSS
 	}
-	o.close()
 }
 
 // close removes what the command has written to its room.
