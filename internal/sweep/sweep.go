@@ -68,6 +68,9 @@ type Sweep struct {
 	later []Round // the second, third, ...
 }
 
+// Home is the state directory that has the sweep: HOME/sweeps/NN/ID.
+func (s *Sweep) Home() string { return filepath.Dir(filepath.Dir(filepath.Dir(s.Dir))) }
+
 // Files of a sweep.
 const (
 	fileSpec   = "sweep.json"

@@ -77,6 +77,7 @@ func (o *Own) furnish(ownNetwork bool) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep the room's mounts in it: %w", err)
 	}
+	shared := o.shared() // the container's mounts, before the room's are among them
 	root, err := o.root()
 	if err != nil {
 		return err
@@ -98,7 +99,7 @@ func (o *Own) furnish(ownNetwork bool) error {
 		return err
 	}
 	defer func() { _ = unix.Close(in) }()
-	if err := o.bind(in); err != nil {
+	if err := o.bind(in, shared); err != nil {
 		return err
 	}
 	if err := unix.Fchdir(in); err != nil {
@@ -240,7 +241,7 @@ func onlyNode(at string) error {
 }
 
 // bind binds what is the room's own, and then what is shared.
-func (o *Own) bind(in int) error {
+func (o *Own) bind(in int, shared []string) error {
 	own := [][2]string{{o.Scratch + "/tmp", "/tmp"}, {o.Scratch + "/var", "/var/tmp"}}
 	if o.Home != "" && !slices.ContainsFunc(o.Binds, func(b string) bool { return under(o.Home, b) }) {
 		own = append(own, [2]string{o.Scratch + "/home", o.Home})
@@ -251,7 +252,7 @@ func (o *Own) bind(in int) error {
 		}
 	}
 	last := ""
-	for _, m := range o.shared() {
+	for _, m := range shared {
 		if last != "" && under(m, last) {
 			continue // it has come with that
 		}

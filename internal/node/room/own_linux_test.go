@@ -166,7 +166,9 @@ func ownTask(name, home string) int {
 		b, _ := os.ReadFile("/opt/old/file")
 		seen["of the old one"] = string(b)
 	}
-	_, err := net.Dial("tcp", "127.0.0.1:8765")
+	tmp, err := os.ReadDir("/tmp") // what is shared, and what was written above
+	seen["in /tmp"] = fmt.Sprint(tmp, err)
+	_, err = net.Dial("tcp", "127.0.0.1:8765")
 	note("see a server", err)
 	_, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:8765")
 	note("leave a server", err)
@@ -228,6 +230,7 @@ func TestOwn(t *testing.T) {
 			want := map[string]string{
 				"see /tmp": "ENOENT", "leave /tmp": "yes", "see /var/tmp": "ENOENT", "leave /var/tmp": "yes", "see home": "ENOENT", "leave home": "yes",
 				"see /dev/shm": "ENOENT", "leave /dev/shm": "yes", "see /dev": "ENOENT", "leave /dev": "EROFS", "leave out": "yes",
+				"in /tmp": "[- f d out/] <nil>",
 				"see a server": "ECONNREFUSED", "leave a server": "yes", "see an abstract socket": "ECONNREFUSED", "leave an abstract socket": "yes",
 				"see System V memory": "ENOENT", "leave System V memory": "yes", "processes": "2", "kill 1": "yes", "trace 1": "EPERM", "mount": "EPERM", "umount": "EPERM",
 				"outside": "EACCES", "the container's image": "ENOENT", "capabilities": "\t0000000000000000\n",

@@ -42,8 +42,8 @@ const (
 func contained(p *jobs.Place) bool { return p != nil && p.Level != jobs.LevelNone && p.Can().Here() }
 
 // openBox opens a container whose keeper has its records in dir. The job of the worker, if it
-// has one, holds its limits.
-func openBox(ctx context.Context, dir string, p jobs.Place, job string) (*box, error) {
+// has one, holds its limits. home is the state directory.
+func openBox(ctx context.Context, home, dir string, p jobs.Place, job string) (*box, error) {
 	id, err := ids.New()
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func openBox(ctx context.Context, dir string, p jobs.Place, job string) (*box, e
 	b := &box{dir: dir}
 	p.Scheduler, p.Resources = "", jobs.Resources{}
 	spec := jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "sweep-" + jobs.Short(id), Place: p, Lifetime: boxLife, Created: time.Now().UTC(),
-		User: os.Getenv("USER"), Host: host, Home: os.Getenv("BERTH_HOME")}
+		User: os.Getenv("USER"), Host: host, Home: home}
 	if _, _, err := store.CreateEnv(b.dir, spec); err != nil {
 		return nil, err
 	}

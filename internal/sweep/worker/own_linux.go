@@ -18,6 +18,7 @@ import (
 
 // place is where the tasks of a worker run.
 type place struct {
+	home  string // the state directory
 	dir   string // of the worker
 	spec  jobs.Place
 	job   string
@@ -30,18 +31,21 @@ type place struct {
 const boxDir = "container"
 
 // openPlace opens the place of a worker whose records are in dir. Its tasks each have for
-// themselves what own says, where that holds. cpus are those of the worker; nil is that tasks
-// have none alone.
-func openPlace(ctx context.Context, dir, own string, spec jobs.Place, job string, cpus []int) (p *place, err error) {
-	p = &place{dir: dir, spec: spec, job: job, own: sweep.Own{Version: 1, Own: command.OwnNothing}}
+// themselves what the sweep says, where that holds. cpus are those of the worker; nil is that
+// tasks have none alone.
+func openPlace(ctx context.Context, dir string, s *sweep.Sweep, job string, cpus []int) (p *place, err error) {
+	own, spec := s.Spec.Own, *s.Spec.Worker
+	p = &place{home: s.Home(), dir: dir, spec: spec, job: job, own: sweep.Own{Version: 1, Own: command.OwnNothing}}
 	rooms := own == command.OwnRoom || own == command.OwnAuto
 	can := spec.Can()
 	if rooms && can.Daemon {
 		rooms, p.own.Why = false, "containers of "+spec.Backend+" let none be made"
 	}
 	first := spec
-	first.Rooms = rooms
-	if p.box, err = openBox(ctx, filepath.Join(dir, boxDir), first, job); err != nil {
+	if first.Rooms = rooms; rooms {
+		first.Overlay = jobs.OverlaySpec{} // a job's driver is settled; the one that unpacks the image is chosen first
+	}
+	if p.box, err = openBox(ctx, p.home, filepath.Join(dir, boxDir), first, job); err != nil {
 		return nil, fmt.Errorf("open the container of the worker: %w", err)
 	}
 	if rooms {
@@ -98,7 +102,7 @@ func (p *place) run(ctx context.Context, c run.QuickCmd, cpus []int, log func(st
 		return p.box.run(ctx, c, p.room(cpus))
 	case command.OwnContainer:
 		dir := filepath.Join(p.dir, boxDir+"."+strconv.FormatInt(p.boxes.Add(1), 10))
-		b, err := openBox(ctx, dir, p.spec, p.job)
+		b, err := openBox(ctx, p.home, dir, p.spec, p.job)
 		if err != nil {
 			return end, fmt.Errorf("open the container of the task: %w", err)
 		}

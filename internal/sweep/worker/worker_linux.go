@@ -158,7 +158,7 @@ func Run(ctx context.Context, c Config) error {
 	w.allowed.Store(-1)
 	w.held(time.Now())
 	if p := c.Sweep.Spec.Worker; contained(p) {
-		if w.place, err = openPlace(ctx, w.dir, c.Sweep.Spec.Own, *p, c.Job, w.room.cores); err == nil {
+		if w.place, err = openPlace(ctx, w.dir, c.Sweep, c.Job, w.room.cores); err == nil {
 			err = w.record(sweep.OwnFile, w.place.own)
 		}
 		if err != nil {
