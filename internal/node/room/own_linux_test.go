@@ -230,7 +230,7 @@ func TestOwn(t *testing.T) {
 			want := map[string]string{
 				"see /tmp": "ENOENT", "leave /tmp": "yes", "see /var/tmp": "ENOENT", "leave /var/tmp": "yes", "see home": "ENOENT", "leave home": "yes",
 				"see /dev/shm": "ENOENT", "leave /dev/shm": "yes", "see /dev": "ENOENT", "leave /dev": "EROFS", "leave out": "yes",
-				"in /tmp": "[- f d out/] <nil>",
+				"in /tmp":      "[- f d out/] <nil>",
 				"see a server": "ECONNREFUSED", "leave a server": "yes", "see an abstract socket": "ECONNREFUSED", "leave an abstract socket": "yes",
 				"see System V memory": "ENOENT", "leave System V memory": "yes", "processes": "2", "kill 1": "yes", "trace 1": "EPERM", "mount": "EPERM", "umount": "EPERM",
 				"outside": "EACCES", "the container's image": "ENOENT", "capabilities": "\t0000000000000000\n",
