@@ -22,8 +22,12 @@ import (
 // measured. Their keys are read when the job is submitted.
 func settleCredentials(s *jobs.Spec) error { return settleKeys(&s.Place, s.EnvNames, s.Agent) }
 
-// settleLent does the same for an environment, whose keys are read when it is opened.
-func settleLent(s *jobs.EnvSpec) error {
+// checkLent refuses credentials of an environment that has no keeper to hold them, or one
+// that cannot hold all caps. The site's are among these.
+func checkLent(s *jobs.EnvSpec) error {
+	if len(s.Credentials) > 0 && !s.Can().Here() {
+		return absent("credentials, which nothing would keep from commands", &s.Place)
+	}
 	if len(s.Credentials) > 0 && s.Scheduler != "" {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "credentials are not available in an environment that is kept in an allocation",
 			Hint: "leave --credential out; or let a job use them: berth submit --credential " + s.Credentials[0].Name + " -- COMMAND"}
@@ -32,7 +36,7 @@ func settleLent(s *jobs.EnvSpec) error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "credentials are not available in an environment where the site sets " + name + ", which holds one command",
 			Hint: "let a job use them: berth submit --credential NAME -- COMMAND"}
 	}
-	return settleKeys(&s.Place, s.Forward, nil)
+	return nil
 }
 
 // settleKeys settles the credentials of a place, to whose commands variables of these names

@@ -47,9 +47,9 @@ func TestSettleCredentials(t *testing.T) {
 	}
 }
 
-// TestSettleLent: an environment has credentials where a keeper of this machine holds them,
+// TestCheckLent: an environment has credentials where a keeper of this machine holds them,
 // and caps that hold one command are refused.
-func TestSettleLent(t *testing.T) {
+func TestCheckLent(t *testing.T) {
 	ready := credentials.Ready()
 	for _, v := range []struct {
 		change func(*jobs.EnvSpec)
@@ -66,7 +66,10 @@ func TestSettleLent(t *testing.T) {
 	} {
 		s := &jobs.EnvSpec{Place: jobs.Place{Backend: jobs.BackendBwrap, Credentials: []jobs.Credential{ready["anthropic"]}}}
 		v.change(s)
-		err := settleLent(s)
+		err := checkLent(s)
+		if err == nil {
+			err = settleKeys(&s.Place, s.Forward, nil)
+		}
 		if (err == nil) != (v.want == "") || err != nil && (!strings.Contains(err.Error(), v.want) || jobs.HintOf(err) == "") {
 			t.Errorf("%v, wanted %s", err, v.want)
 		}

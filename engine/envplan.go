@@ -38,9 +38,6 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	if place := (jobs.Place{Backend: b.Name()}); len(o.Credentials) > 0 && !place.Can().Here() {
-		return nil, absent("credentials, which nothing would keep from commands", &place)
-	}
 	if o, err = e.envTemplate(o); err != nil {
 		return nil, err
 	}
@@ -73,6 +70,10 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 	s.Scheduler = scheduler
 	w.image, w.template = o.Image, o.Template
 	site.Bind(&s.Place)
+	s.Backend = b.Name()
+	if err := checkLent(s); err != nil {
+		return nil, err
+	}
 	if said, err = settlePlace(&s.Place, b, w); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 	if err := site.Hold(&s.Place, false); err != nil {
 		return nil, err
 	}
-	if err := settleLent(s); err != nil {
+	if err := settleKeys(&s.Place, s.Forward, nil); err != nil { // they are read when it is opened
 		return nil, err
 	}
 	if o.Template != "" {
