@@ -31,14 +31,10 @@ func asUser(t *testing.T) bool {
 	if os.Getuid() != 0 {
 		return false
 	}
-	dir, err := os.MkdirTemp("", "berth-inroom-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := t.TempDir()
 	self, err := os.ReadFile("/proc/self/exe")
 	program := filepath.Join(dir, "test")
-	if err := errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(program, self, 0o755), os.Chmod(program, 0o755)); err != nil {
+	if err := errors.Join(err, os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755), os.WriteFile(program, self, 0o755), os.Chmod(program, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	work := filepath.Join(dir, "work")
