@@ -135,6 +135,9 @@ func (a *app) views(cmd *cobra.Command, ids []string, ended bool) ([]engine.View
 
 // list prints jobs as a table or as JSON.
 func (a *app) list(views []engine.View) error {
+	if !a.json {
+		views = families(views)
+	}
 	list := make([]jobJSON, len(views))
 	for i, v := range views {
 		list[i] = viewJSON(v)
@@ -148,9 +151,36 @@ func (a *app) list(views []engine.View) error {
 	}
 	rows := make([][]string, len(list))
 	for i, j := range list {
+		if j.Parent != "" {
+			j.Name = "+ " + j.Name // of the job above
+		}
 		rows[i] = []string{j.Short, stateText(j), j.Name, dash(joinWords(j.Scheduler, j.NativeID)), dash(j.Node), a.when(j.Created)}
 	}
 	return a.table([]string{"ID", "STATE", "NAME", "SCHEDULER", "NODE", "SUBMITTED"}, rows)
+}
+
+// families puts jobs that a task has submitted below its own, where that is listed.
+func families(views []engine.View) []engine.View {
+	below := map[string][]engine.View{}
+	listed := map[string]bool{}
+	for _, v := range views {
+		listed[v.Spec.ID] = true
+	}
+	for _, v := range views {
+		if p := v.Spec.Parent; listed[p] {
+			below[p] = append(below[p], v)
+		}
+	}
+	if len(below) == 0 {
+		return views
+	}
+	out := make([]engine.View, 0, len(views))
+	for _, v := range views {
+		if !listed[v.Spec.Parent] {
+			out = append(append(out, v), below[v.Spec.ID]...)
+		}
+	}
+	return out
 }
 
 func joinWords(x, y string) string {
@@ -252,13 +282,15 @@ func notAwaited(r, w *jobs.Record) error {
 }
 
 func (a *app) cancelCmd() *cobra.Command {
-	return &cobra.Command{
+	var children bool
+	c := &cobra.Command{
 		Use: "cancel ID...", Short: "end jobs, queued or running",
 		SuggestFor: []string{"kill", "stop", "scancel"},
 		Long: `Ask for the end of jobs, queued or running. A running command gets SIGTERM and, after
 at most 10 seconds, everything in its container is killed. Its changes are brought
 back as far as the scheduler leaves time, or until the job is cancelled once more.
-A job that has ended is left alone. berth wait waits for the end.
+A job that has ended is left alone. berth wait waits for the end. Jobs that its task has
+submitted go on, unless --children is said or the task has end_with_parent in [submit].
 ` + exitHelp + `0 asked, 2 an ambiguous id, 3 no such job, 5 the scheduler could not be
 reached: the request is recorded, and the job's runner finds it.`,
 		Example: `  berth cancel 0a1b2c3d
@@ -279,7 +311,13 @@ reached: the request is recorded, and the job's runner finds it.`,
 			if len(views) == 0 {
 				return missing
 			}
-			err = e.Cancel(cmd.Context(), views, engine.Identity().User)
+			user := engine.Identity().User
+			err = e.Cancel(cmd.Context(), views, user)
+			for _, v := range views {
+				if s := v.Spec.Submit; children || s != nil && s.EndWithParent {
+					err = errors.Join(err, e.CancelChildren(cmd.Context(), v.Record, nil, user))
+				}
+			}
 			if hosts := unreached(views); err != nil && hosts != "" {
 				a.say("the wish is recorded here, and goes to %s with the next berth status that reaches it", hosts)
 			} else if jobs.KindOf(err) == jobs.KindInfra {
@@ -288,6 +326,8 @@ reached: the request is recorded, and the job's runner finds it.`,
 			return errors.Join(missing, err)
 		},
 	}
+	c.Flags().BoolVar(&children, "children", false, "end the jobs that their tasks have submitted, too")
+	return c
 }
 
 // unreached names the login hosts that did not answer.

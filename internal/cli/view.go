@@ -69,6 +69,8 @@ type jobJSON struct {
 	Progress    *jobs.Progress    `json:"progress,omitempty"` // what the task tells of itself; of a job that was asked for by its id
 	TaskFile    string            `json:"task_file,omitempty"`
 	RetryOf     string            `json:"retry_of,omitempty"` // the id of another job of the same task
+	Parent      string            `json:"parent,omitempty"`   // the id of the job whose task has submitted it
+	Number      int               `json:"number,omitempty"`   // by which that task names it
 	Ports       []int             `json:"ports,omitempty"`    // while it runs
 	Artifacts   []string          `json:"artifacts,omitempty"`
 	// ArtifactBytes is the size of the artifacts together, LeftOut what was not
@@ -115,6 +117,8 @@ func viewJSON(v engine.View) jobJSON {
 		TaskFile:  v.Spec.TaskFile,
 		Progress:  v.Progress,
 		RetryOf:   v.Spec.RetryOf,
+		Parent:    v.Spec.Parent,
+		Number:    v.Spec.Number,
 		AsOf:      v.AsOf.UTC(),
 		Cancel:    v.Cancel != nil,
 		Dir:       v.Dir,
@@ -325,6 +329,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 		}
 	}
 	add("labels", strings.Join(j.Labels, ", "))
+	if j.Parent != "" {
+		add("submitted by", fmt.Sprintf("the task of job %s, as its number %d", jobs.Short(j.Parent), j.Number))
+	}
 	if j.RetryOf != "" {
 		add("retry of", jobs.Short(j.RetryOf))
 	}

@@ -1,0 +1,66 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// What another job starts from is the work tree as it is, read without git, and a link in
+// it is a link: nothing of what it points to. The work tree of that job is made from it.
+func TestLend(t *testing.T) {
+	f := newFixture(t)
+	f.commit(map[string]string{"a.txt": "1\n", "dir/b": "1\n"})
+	f.prepare()
+	lent := filepath.Join(filepath.Dir(f.attempt), "children.git")
+	lend := func(bundle string) (string, error) {
+		commit, _, err := f.g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/" + bundle, Bundle: bundle, Message: "x"})
+		return commit, err
+	}
+	if got, err := lend("none"); err != nil || got != f.src.Base {
+		t.Fatalf("%s, %v: nothing has changed", got, err)
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("key\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.write(f.work(), map[string]string{"a.txt": "2\n", "link": "->" + secret, "out": "->../../..", ".git/info/exclude": "*\n"})
+	if err := os.RemoveAll(filepath.Join(f.work(), "dir")); err != nil {
+		t.Fatal(err)
+	}
+	f.write(f.work(), map[string]string{"dir": "->" + filepath.Dir(secret)}) // where a directory was
+	got, err := lend("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "tree", f.tree(lent, got), []string{"100644 a.txt", "120000 dir", "120000 link", "120000 out"})
+	if s := f.git(lent, "show", got+":link"); s != secret {
+		t.Errorf("the link has %q", s)
+	}
+	if left, err := filepath.Glob(filepath.Join(f.attempt, "*all*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	child := filepath.Join(filepath.Dir(f.attempt), "child")
+	if err := os.Mkdir(child, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.g.Prepare(testContext(t), Source{Repo: lent, Top: lent, Base: got}, child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := Cleanup(child); err != nil {
+			t.Error(err)
+		}
+	})
+	entries, err := os.ReadDir(p.Work)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if to, lerr := os.Readlink(filepath.Join(p.Work, "dir")); err != nil || lerr != nil || to != filepath.Dir(secret) ||
+		!slices.Equal(names, []string{".git", "a.txt", "dir", "link", "out"}) {
+		t.Errorf("%v, %q, %v, %v", names, to, err, lerr)
+	}
+}

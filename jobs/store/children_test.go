@@ -1,0 +1,45 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"berth/jobs"
+)
+
+// A number is one child's, whoever comes first, and what cannot be read is an error: it
+// would not be counted.
+func TestChildren(t *testing.T) {
+	dir := t.TempDir()
+	id := func(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
+	for n := 1; n <= 3; n++ {
+		if won, err := AddChild(dir, jobs.Child{Version: 1, Number: n, Job: id(n)}); err != nil || !won {
+			t.Fatal(won, err)
+		}
+	}
+	if won, err := AddChild(dir, jobs.Child{Version: 1, Number: 3, Job: id(9)}); err != nil || won {
+		t.Error(won, err)
+	}
+	for _, n := range []int{0, -1, jobs.MaxChildren + 1} {
+		if _, err := AddChild(dir, jobs.Child{Version: 1, Number: n, Job: id(1)}); err == nil {
+			t.Errorf("number %d was taken", n)
+		}
+	}
+	if err := SetChildRefused(dir, 2, "the queue\nis full"); err != nil || ChildRefused(dir, 2) != "the queue is full" || ChildRefused(dir, 1) != "" {
+		t.Errorf("%q, %v", ChildRefused(dir, 2), err)
+	}
+	if all, err := LoadChildren(dir); err != nil || len(all) != 3 || all[2].Job != id(3) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, dirChildren, "0002.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := LoadChildren(dir); err == nil {
+		t.Errorf("%+v", all)
+	}
+	if all, err := LoadChildren(t.TempDir()); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
