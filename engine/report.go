@@ -61,14 +61,14 @@ func (e *Engine) Report(ctx context.Context, v View) (*jobs.Report, error) {
 		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + jobs.Short(v.Spec.ID) + " has no attempt"}
 	}
 	r := reporter{Report: jobs.Report{Version: 1, Job: v.Spec.ID, Attempt: a.N, State: v.State, AsOf: e.Now().UTC(),
-		Ran: []string{}, Created: []string{}, Changed: []string{}, Deleted: []string{}, Artifacts: []string{}, Container: []string{},
+		Ran: []string{}, Created: []string{}, Changed: []string{}, Deleted: []string{}, Artifacts: []string{}, Container: []string{}, LeftRunning: []string{},
 		Reached: []jobs.NetworkName{}, Refused: []jobs.NetworkName{}, Suspicious: []jobs.Suspicion{}, More: map[string]int{}, Unknown: []string{}}}
 	r.ran(&v.Spec, a)
 	r.files(&v.Spec, a)
 	r.patch(filepath.Join(a.Dir, workspace.DiffFile))
 	r.container(ctx, e.Store, a)
 	r.network(v.Record)
-	r.unknown("processes that it left running: they are ended with its container, and are not counted")
+	r.left(a)
 	return &r.Report, nil
 }
 
@@ -118,6 +118,20 @@ func (r *reporter) ran(s *jobs.Spec, a *jobs.Attempt) {
 	}
 	if err != nil {
 		r.unknown("what its agent ran: %v", err)
+	}
+}
+
+// left lists the processes that were still there when the command had ended.
+func (r *reporter) left(a *jobs.Attempt) {
+	if a.Exit == nil || a.Exit.Left == nil {
+		r.unknown("processes that it left running: they are told when its command has ended by itself")
+		return
+	}
+	for _, name := range a.Exit.Left.Names {
+		r.add("left_running", &r.LeftRunning, name)
+	}
+	if n := a.Exit.Left.Count - len(a.Exit.Left.Names); n > 0 {
+		r.More["left_running"] += n
 	}
 }
 

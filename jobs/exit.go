@@ -70,8 +70,21 @@ type ExitRecord struct {
 	NetworkUse *NetworkUse `json:"network_use,omitempty"`
 	Usage      *Usage      `json:"usage,omitempty"` // of models; nil where the broker had no request
 	Agent      *AgentUse   `json:"agent,omitempty"` // nil where its events were not read
-	Notes      []string    `json:"notes,omitempty"` // limits dropped, programs chosen
+	// Left is what the command had left running when it ended by itself, by the guest; nil is
+	// not known. All of it is ended with the container.
+	Left  *LeftRunning `json:"left_running,omitempty"`
+	Notes []string     `json:"notes,omitempty"` // limits dropped, programs chosen
 }
+
+// LeftRunning are processes that a command has left running.
+type LeftRunning struct {
+	// Names are what the kernel calls the first of them, printable; the task chooses that.
+	Names []string `json:"names,omitempty"`
+	Count int      `json:"count"`
+}
+
+// MostLeft bounds the names of [LeftRunning].
+const MostLeft = 20
 
 // How an attempt worked on its writable layer.
 const (

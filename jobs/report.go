@@ -59,11 +59,14 @@ type Report struct {
 	Artifacts []string `json:"artifacts"`
 	// Container are the paths of the container that differ from its image, where the
 	// writable layer was kept.
-	Container  []string       `json:"container"`
-	Reached    []NetworkName  `json:"reached"`
-	Refused    []NetworkName  `json:"refused"`
-	Suspicious []Suspicion    `json:"suspicious"`
-	More       map[string]int `json:"more,omitempty"`
+	Container []string `json:"container"`
+	// LeftRunning are the names of processes that the command had left running when it
+	// ended: they were ended with its container.
+	LeftRunning []string       `json:"left_running"`
+	Reached     []NetworkName  `json:"reached"`
+	Refused     []NetworkName  `json:"refused"`
+	Suspicious  []Suspicion    `json:"suspicious"`
+	More        map[string]int `json:"more,omitempty"`
 	// Unknown says what cannot be told, and why.
 	Unknown []string `json:"unknown"`
 }

@@ -33,7 +33,7 @@ func (a *app) printReport(ctx context.Context, v engine.View) error {
 	for _, part := range []struct {
 		label string
 		list  []string
-	}{{"created", r.Created}, {"changed", r.Changed}, {"deleted", r.Deleted}, {"artifact", r.Artifacts}, {"container", r.Container}, {"ran", r.Ran}} {
+	}{{"created", r.Created}, {"changed", r.Changed}, {"deleted", r.Deleted}, {"artifact", r.Artifacts}, {"container", r.Container}, {"ran", r.Ran}, {"left running", r.LeftRunning}} {
 		for _, text := range part.list {
 			rows = append(rows, [2]string{part.label, text})
 		}

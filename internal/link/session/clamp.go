@@ -59,4 +59,11 @@ func clampExit(m *wire.ExitMessage) {
 	}
 	e.Error, m.Note = text(e.Error), text(m.Note)
 	m.MaxRSS = min(max(m.MaxRSS, 0), jobs.Bytes(maxRSS))
+	if l := m.Left; l != nil {
+		l.Count = min(max(l.Count, 0), maxLeft)
+		l.Names = textsOf(l.Names)
+		for i, name := range l.Names {
+			l.Names[i] = jobs.Printable(name)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,6 +36,37 @@ func TestTerminateEndsTheTree(t *testing.T) {
 		t.Errorf("took %v", d)
 	}
 	deadSoon(t, pids...)
+}
+
+// TestLeft: what a command leaves running is told by name when it has ended by itself,
+// and of a command that was ended nothing is told.
+func TestLeft(t *testing.T) {
+	p := open(t, session.Options{})
+	left := func(text string) *jobs.LeftRunning {
+		t.Helper()
+		proc := p.start(session.StartRequest{Command: jobs.Command{Shell: text}, Left: true}, nil, nil)
+		if text == "sleep 600" {
+			_ = proc.Terminate(0)
+		}
+		res, err := wait(t, proc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Left
+	}
+	if l := left("true"); l == nil || l.Count != 0 || len(l.Names) != 0 {
+		t.Errorf("nothing is left: %+v", l)
+	}
+	if l := left("sleep 601 & (setsid sleep 602 &) ; sleep 1; exit 3"); l == nil || l.Count != 2 || !slices.Equal(l.Names, []string{"sleep", "sleep"}) {
+		t.Errorf("two are left: %+v", l)
+	}
+	if l := left("sleep 600"); l != nil {
+		t.Errorf("of one that was ended: %+v", l)
+	}
+	proc := p.start(session.StartRequest{Command: jobs.Command{Shell: "true"}}, nil, nil)
+	if res, err := wait(t, proc); err != nil || res.Left != nil {
+		t.Errorf("it was not asked for: %+v %v", res.Left, err)
+	}
 }
 
 // TestTerminateSparesOthers ends one of two commands with what it has started.

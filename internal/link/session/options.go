@@ -134,6 +134,8 @@ type StartRequest struct {
 	// Much says that the command may write much to stdout: the rest of much
 	// then comes through a pipe of its own, see [Options].
 	Much bool
+	// Left asks what the command has left running, see [Result].
+	Left bool
 }
 
 // Result is how a command ended.
@@ -148,6 +150,9 @@ type Result struct {
 	// Unpinged says that the guest has ended the command, because no ping
 	// came for too long.
 	Unpinged bool
+	// Left is what the command had left running; nil is not known: it was not asked for,
+	// the guest is too old, or the command was ended.
+	Left *jobs.LeftRunning
 	// ShellEnded says that the command has ended its session's shell. The next
 	// one begins with the state that was last seen.
 	ShellEnded bool

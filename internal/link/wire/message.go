@@ -144,6 +144,8 @@ type StartMessage struct {
 	// Merge makes the command's standard error the same pipe as its standard
 	// output: all of it comes as [Stdout]. An older guest keeps them apart.
 	Merge bool `json:"merge,omitempty"`
+	// Left asks what the command has left running when it ends by itself.
+	Left bool `json:"left,omitempty"`
 	// Port, in place of a command, joins the standard streams to what listens on this
 	// TCP port of the loopback inside.
 	Port int `json:"port,omitempty"`
@@ -215,7 +217,8 @@ type ExitMessage struct {
 	TimedOut bool   `json:"timed_out,omitempty"`
 	// Unpinged says that the guest has ended the command, because no ping
 	// came for too long: how it ended says nothing about the command.
-	Unpinged bool `json:"unpinged,omitempty"`
+	Unpinged bool              `json:"unpinged,omitempty"`
+	Left     *jobs.LeftRunning `json:"left,omitempty"`
 	// ShellEnded says that the command has ended its session's shell: the next
 	// one begins with the state that was last seen.
 	ShellEnded bool            `json:"shell_ended,omitempty"`

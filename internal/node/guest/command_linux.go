@@ -212,6 +212,9 @@ func (c *command) run() {
 	}
 	how := <-reaped
 	prog.own.ended(&how)
+	if c.msg.Left && !c.isStopped() {
+		exit.Left = c.left()
+	}
 	c.finish()
 	c.close()
 	prog.own.close()

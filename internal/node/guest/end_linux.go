@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/rand"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
 	"berth/internal/link/wire"
+	"berth/jobs"
 
 	"golang.org/x/sys/unix"
 )
@@ -299,6 +301,31 @@ func (c *command) tree(all []proc, known ...map[proc]bool) []proc {
 		}
 	}
 	return append(out, below(young, roots...)...)
+}
+
+// settling is how long what a command has left may take to end by itself, before it
+// counts as left running: the ends of pipelines take a moment.
+const settling = 200 * time.Millisecond
+
+// left is what the command has left running.
+func (c *command) left() *jobs.LeftRunning {
+	out := &jobs.LeftRunning{}
+	if len(c.living()) == 0 {
+		return out
+	}
+	time.Sleep(settling)
+	for _, p := range c.living() {
+		if out.Count++; len(out.Names) < jobs.MostLeft {
+			name, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/comm")
+			out.Names = append(out.Names, string(bytes.TrimSuffix(name, []byte("\n"))))
+		}
+	}
+	return out
+}
+
+// living are the processes of the command that have not ended.
+func (c *command) living() []proc {
+	return slices.DeleteFunc(c.tree(processes()), func(p proc) bool { return p.zombie })
 }
 
 // foreign tells whether a process carries the mark of another command.

@@ -9,7 +9,7 @@ import (
 // conclude makes the exit record.
 func (r *attempt) conclude(out *outcome) jobs.ExitRecord {
 	rec := jobs.ExitRecord{Version: 1, Attempt: r.info.ID, Exit: out.exit, Started: out.started, Node: r.claim.Host,
-		OOMKills: r.oomKills(), MaxRSS: out.maxRSS, Result: out.result, Done: out.done, Artifacts: out.arts,
+		OOMKills: r.oomKills(), MaxRSS: out.maxRSS, Left: out.left, Result: out.result, Done: out.done, Artifacts: out.arts,
 		ArtifactFiles: out.artFiles, ArtifactBytes: out.artBytes, LeftOut: out.leftOut, Kept: out.keptTree}
 	rec.Image, rec.Overlay, rec.NetworkUse = r.image, r.use, r.egress.Load().Close()
 	rec.Usage, rec.Agent = r.egress.Load().Usage(), out.agent

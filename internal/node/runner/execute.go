@@ -29,6 +29,7 @@ type outcome struct {
 	exit    jobs.Exit
 	started time.Time
 	maxRSS  jobs.Bytes
+	left    *jobs.LeftRunning
 	result  *jobs.Result
 	// collected is the same for the repository; Changed is false without one.
 	collected workspace.Result
@@ -204,7 +205,7 @@ func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte,
 	r.event("started", "")
 	r.stopAt, r.hook = stopAt, r.hookIn(c, env)
 	r.working.Store(true) // before its first word: who reads that may send a signal at once
-	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt}, toOut, toErr)
+	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt, Left: true}, toOut, toErr)
 	if err != nil {
 		r.working.Store(false)
 		r.stopAt, r.hook = time.Time{}, nil
@@ -228,7 +229,7 @@ func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte,
 	if err != nil {
 		return err
 	}
-	out.exit, out.maxRSS = res.Exit, res.MaxRSS
+	out.exit, out.maxRSS, out.left = res.Exit, res.MaxRSS, res.Left
 	r.boxOOMs = r.box.OOMKills() // its cgroup ends with the container
 	r.heed(res.Exit)
 	r.full(ctx, c, out.place, res.Exit, r.stderrFile())
