@@ -189,7 +189,7 @@ func (a *app) submitRows(cmd *cobra.Command, e *engine.Engine, s *sweep.Sweep) e
 		a.say("sweep %s (%s) is recorded; its other rows are submitted with: berth sweep resume %s", s.Spec.Name, short, short)
 		return err
 	}
-	a.say("sweep %s (%s): %s; they are listed by: berth ps --label %s", s.Spec.Name, short, plural(made, "job"), s.Label())
+	a.say("sweep %s (%s): %s; they are listed by: berth ps --all --label %s", s.Spec.Name, short, plural(made, "job"), s.Label())
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (a *app) watchRows(ctx context.Context, e *engine.Engine, s *sweep.Sweep) e
 	}
 	views, err := e.WaitAll(jobs.WithPatience(ctx), all, nil)
 	if ctx.Err() != nil {
-		a.say("left sweep %s running: its jobs are listed by: berth ps --label %s", s.Spec.Name, s.Label())
+		a.say("left sweep %s running: its jobs are listed by: berth ps --all --label %s", s.Spec.Name, s.Label())
 		return exitCode(jobs.CodeInterrupted)
 	}
 	if err != nil {
@@ -271,5 +271,5 @@ func (a *app) rowsStatus(ctx context.Context, s *sweep.Sweep) error {
 	if gone > 0 {
 		rows = append(rows, [2]string{"removed", fmt.Sprint(gone)})
 	}
-	return a.rows(append(rows, [2]string{"list", "berth ps --label " + s.Label()}, [2]string{"directory", s.Dir}))
+	return a.rows(append(rows, [2]string{"list", "berth ps --all --label " + s.Label()}, [2]string{"directory", s.Dir}))
 }

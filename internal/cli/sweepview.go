@@ -130,7 +130,7 @@ func oneSweep(args []string) (*sweep.Sweep, error) {
 	s, err := anySweep(args)
 	if err == nil && s.Spec.TaskFile != "" {
 		err = &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the tasks of sweep %s are jobs, each with a record of its own", s.Spec.Name),
-			Hint: "berth sweep status " + jobs.Short(s.Spec.ID) + " counts them, and berth ps --label " + s.Label() + " lists them for berth logs, cancel and retry"}
+			Hint: "berth sweep status " + jobs.Short(s.Spec.ID) + " counts them, and berth ps --all --label " + s.Label() + " lists them for berth logs, cancel and retry"}
 	}
 	return s, err
 }
