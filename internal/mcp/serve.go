@@ -33,6 +33,9 @@ func (s *Server) Stream(ctx context.Context, in io.ReadCloser, out io.WriteClose
 	if ctx.Err() == nil && (err == nil || errors.Is(err, io.EOF) || errors.Is(err, sdk.ErrConnectionClosed)) {
 		return nil
 	}
+	if ctx.Err() == nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "what the client writes is no message of the protocol", Err: err, Hint: "each line is one message of JSON-RPC; docs/mcp.md has clients"}
+	}
 	return err
 }
 
