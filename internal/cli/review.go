@@ -266,7 +266,11 @@ func (a *app) reviewRows(rv *engine.Review, j *reviewJSON) (rows [][2]string) {
 	add("state", string(j.State))
 	add("changes", plural(j.Result.Files, "file")+", "+sign(j.Result.Insertions, j.Result.Deletions))
 	contained := string(j.Level)
-	if j.Level == jobs.LevelNone {
+	switch {
+	case j.Level != jobs.LevelNone:
+	case rv.Record.Sent != nil:
+		contained += " (the task had its author's rights)"
+	default:
 		contained += " (the task had your own rights)"
 	}
 	add("containment", contained)

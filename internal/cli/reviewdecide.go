@@ -80,7 +80,7 @@ func (a *app) decided(rv *engine.Review) error {
 		if v.Unchecked {
 			rows = append(rows, [2]string{"checked", "no"})
 		}
-		if j.Level == jobs.LevelNone {
+		if j.Level == jobs.LevelNone && rv.Record.Sent == nil {
 			rows = append(rows, [2]string{"containment", "none: the task had your own rights"})
 		}
 	}
