@@ -127,7 +127,7 @@ func TestEscapes(t *testing.T) {
 	}
 	// A room of its own has berth's program as PID 1.
 	home := "export BERTH_HOME=" + d + "/state; "
-	s.want(t, home+"echo 1 | berth sweep run --scheduler slurm --slurm --nodelist=c1 --workers 1 --cpus 1 --own room "+binds+"--image "+s.image+
+	s.want(t, home+"echo 1 | berth sweep run --scheduler slurm --slurm --nodelist=c1 --workers 1 --cpus 1 --memory 2GiB --own room "+binds+"--image "+s.image+
 		" --name escapes --rows - -- "+quote(escapes), 0)
 	look("a task of a sweep", true, s.ok(t, home+"berth sweep logs escapes 1"))
 	if f := s.ok(t, "cat "+d+"/f"); f != "original" {

@@ -27,6 +27,7 @@ import (
 type box struct {
 	dir     string // of the keeper that has it
 	session *session.Session
+	notes   []string       // choices made where it was opened
 	hold    *io.PipeWriter // keeps it open while nothing runs in it
 	end     context.CancelFunc
 }
@@ -60,9 +61,12 @@ func openBox(ctx context.Context, home, dir string, p jobs.Place, job string) (*
 	if _, _, err := store.CreateEnv(b.dir, spec); err != nil {
 		return nil, err
 	}
-	conn, _, err := places.Open(ctx, b.dir, places.OpenOptions{Node: program, ID: id, Stays: job != ""})
+	conn, report, err := places.Open(ctx, b.dir, places.OpenOptions{Node: program, ID: id, Stays: job != ""})
 	if err != nil {
 		return nil, err
+	}
+	if report != nil {
+		b.notes = report.Notes
 	}
 	if b.session, err = session.Open(ctx, conn, conn, session.Options{PingTimeout: -1}); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"berth/internal/link/session"
@@ -53,6 +54,11 @@ func openPlace(ctx context.Context, dir string, s *sweep.Sweep, job string, cpus
 			p.own.Own = command.OwnRoom
 			p.own.CPUs = cpus
 			return p, nil
+		}
+		for _, n := range p.box.notes {
+			if strings.HasPrefix(n, "overlay driver ") { // why the image is not unpacked
+				p.own.Why += "; " + n
+			}
 		}
 	}
 	if own != command.OwnRoom && own != command.OwnAuto && own != command.OwnContainer {
