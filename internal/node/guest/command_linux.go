@@ -183,7 +183,7 @@ func (c *command) run() {
 	closeAll(st.child)
 	if err != nil {
 		closeAll(st.ours)
-		c.fail(refused(prog.argv[0], err))
+		c.fail(prog.refused(err))
 		return
 	}
 	if no := prog.own.begun(); no != nil {

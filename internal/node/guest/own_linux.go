@@ -96,6 +96,14 @@ func (s *server) forkProgram(p *program, attr *syscall.ProcAttr) (pid int, end <
 	return pid, end, err
 }
 
+// refused explains why a program that was found has not begun.
+func (p *program) refused(err error) jobs.Exit {
+	if p.own != nil {
+		return *notStarted(codeCannot, "%s: %v", noOwn, err)
+	}
+	return refused(p.argv[0], err)
+}
+
 // begun waits until the command has begun, or says why it has not.
 func (o *ownRoom) begun() *jobs.Exit {
 	if o == nil {
