@@ -48,7 +48,7 @@ func (s *server) confine(w *wire.NetworkWish) (*confiner, confined, error) {
 	case w != nil && w.Visitor:
 		most = room.VisitorCapabilities
 	}
-	return confine(most, where{room: most != ^uint64(0), isolated: len(devices("/proc/self/net/dev")) == 0})
+	return confine(most, where{room: most != ^uint64(0), isolated: onlyLoopback()})
 }
 
 // prepare makes what the client wishes for.

@@ -77,8 +77,11 @@ const noOwn = "make a room for the command"
 // bare tells whether commands have nothing but a loopback, on which nothing of berth's
 // listens.
 func (n *network) bare() bool {
-	return n.room == nil && len(n.env) == 0 && !n.ports && len(devices("/proc/self/net/dev")) == 0
+	return n.room == nil && len(n.env) == 0 && !n.ports && onlyLoopback()
 }
+
+// onlyLoopback tells whether there is no other network device.
+func onlyLoopback() bool { return len(devices("/proc/self/net/dev")) == 0 }
 
 // forkProgram starts a program, in its room if it has one.
 func (s *server) forkProgram(p *program, attr *syscall.ProcAttr) (pid int, end <-chan reaped, err error) {

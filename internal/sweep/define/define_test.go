@@ -137,6 +137,8 @@ func TestRequests(t *testing.T) {
 		"nothing":     {"cpus = 0", `task 1: cpus is "0", and must be a number from 1 on`},
 		"no such row": {"cpus = '{b}'", `task 1: cpus "{b}" names a parameter that there is not`},
 		"another key": {"memory = '1GiB'", `sweep.toml:2: unknown key "memory": did you mean "mem"?`},
+		"own":         {"own = 'room'", ""},
+		"no own":      {"own = 'rom'", `sweep.toml:2: own must be "auto", "room", "container" or "nothing", found "rom": did you mean "room"?`},
 		"a list":      {"cpus = [1]", "sweep.toml:2: cpus must be a string, a number, true or false, found a list"},
 	} {
 		s, err := Read("sweep.toml", []byte("command = ['p', '{a}']\n"+c.keys+"\n[grid]\na = [1, 2]"))
