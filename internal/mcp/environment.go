@@ -271,7 +271,7 @@ func (s *Server) executor(ctx context.Context, name string) (executor, error) {
 		}
 		return once, nil
 	}
-	_, session, err := s.session(ctx, name)
+	session, err := s.session(ctx, name)
 	return session, err
 }
 
@@ -330,7 +330,7 @@ func (s *Server) readFile(ctx context.Context, _ *sdk.CallToolRequest, in readIn
 	if err != nil {
 		return nil, err
 	}
-	_, session, err := s.session(ctx, "")
+	session, err := s.session(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +359,7 @@ func (s *Server) readFile(ctx context.Context, _ *sdk.CallToolRequest, in readIn
 }
 
 func (s *Server) write(ctx context.Context, _ *sdk.CallToolRequest, in writeIn) (*writeOut, error) {
-	_, session, err := s.session(ctx, "")
+	session, err := s.session(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -371,7 +371,7 @@ func (s *Server) write(ctx context.Context, _ *sdk.CallToolRequest, in writeIn) 
 }
 
 func (s *Server) edit(ctx context.Context, _ *sdk.CallToolRequest, in editIn) (*editOut, error) {
-	_, session, err := s.session(ctx, "")
+	session, err := s.session(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -406,7 +406,7 @@ func (s *Server) list(ctx context.Context, _ *sdk.CallToolRequest, in listIn) (*
 	if err != nil {
 		return nil, err
 	}
-	_, session, err := s.session(ctx, "")
+	session, err := s.session(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -431,7 +431,7 @@ func (s *Server) search(ctx context.Context, _ *sdk.CallToolRequest, in searchIn
 	if err != nil {
 		return nil, err
 	}
-	_, session, err := s.session(ctx, "")
+	session, err := s.session(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -456,7 +456,7 @@ func (s *Server) start(ctx context.Context, _ *sdk.CallToolRequest, in startIn) 
 	if err != nil {
 		return nil, err
 	}
-	_, session, err := s.session(ctx, in.Session)
+	session, err := s.session(ctx, in.Session)
 	if err != nil {
 		return nil, err
 	}

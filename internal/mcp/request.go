@@ -206,30 +206,29 @@ func (q *Requests) add(r Request) (*Request, error) {
 	if err := os.MkdirAll(filepath.Join(q.dir, r.ID), 0o700); err != nil {
 		return nil, err
 	}
-	if _, err := q.create(r.ID, fileRequest, r); err != nil {
+	if err := q.create(r.ID, fileRequest, r); err != nil {
 		return nil, err
 	}
 	return q.earlier(&r) // another call may have been first
 }
 
-// create writes a record once, and reports whether it was first.
-func (q *Requests) create(id, name string, v any) (bool, error) {
+// create writes a record, if there is none yet.
+func (q *Requests) create(id, name string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return false, err
+		return err
 	}
-	won, err := store.CreateOnce(filepath.Join(q.dir, id, name), append(b, '\n'))
-	if err != nil {
-		return false, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the request " + id, Err: err}
+	if _, err := store.CreateOnce(filepath.Join(q.dir, id, name), append(b, '\n')); err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the request " + id, Err: err}
 	}
-	return won, nil
+	return nil
 }
 
 // AnswerTo records what a person has said. The first answer counts.
 func (q *Requests) AnswerTo(r *Request, a Answer) error {
 	a.Version, a.Time = 1, q.now().UTC()
 	a.Host, _ = os.Hostname()
-	if _, err := q.create(r.ID, fileAnswer, a); err != nil {
+	if err := q.create(r.ID, fileAnswer, a); err != nil {
 		return err
 	}
 	now, err := q.Load(r.ID)

@@ -133,7 +133,7 @@ func (s *Server) Serve(ctx context.Context, n net.Listener, token string) error 
 	case <-ctx.Done():
 	}
 	_ = h.Close()
-	<-done
+	_ = <-done // it was closed
 	return ctx.Err()
 }
 

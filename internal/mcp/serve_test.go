@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -63,7 +64,9 @@ func TestTransports(t *testing.T) {
 		go func() { done <- f.server.Serve(ctx, n, token) }()
 		t.Cleanup(func() {
 			cancel()
-			<-done
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
 		})
 		return n
 	}

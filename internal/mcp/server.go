@@ -133,16 +133,15 @@ func (s *Server) environment(ctx context.Context) (*engine.Environment, error) {
 }
 
 // session is a session of the environment.
-func (s *Server) session(ctx context.Context, name string) (*engine.Environment, *engine.Session, error) {
+func (s *Server) session(ctx context.Context, name string) (*engine.Session, error) {
 	v, err := s.environment(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if name == "" {
 		name = s.Session
 	}
-	session, err := v.Session(name)
-	return v, session, err
+	return v.Session(name)
 }
 
 // hints are what a client is told of a tool before it is used.
