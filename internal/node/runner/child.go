@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth/internal/link/session"
+	"berth/internal/node/supervise"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/ids"
 	"berth/internal/sys/run"
@@ -140,8 +141,13 @@ func (k *children) submit(ctx context.Context, w jobs.Wish, dir string) (c jobs.
 			words = append(words, from)
 		}
 	}
-	if err == nil {
-		err = said(r.callClient(ctx, words...))
+	call := func() error { return said(r.callClient(ctx, words...)) }
+	switch {
+	case err != nil:
+	case r.spec.Clustered():
+		err = call()
+	default: // its process is one of this machine's
+		err = supervise.Unshielded(call)
 	}
 	if err == nil {
 		return c, notes, nil

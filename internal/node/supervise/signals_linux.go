@@ -23,6 +23,16 @@ func Signals() <-chan os.Signal {
 // Asks reports whether a signal asks for the end.
 func Asks(sig os.Signal) bool { return sig == syscall.SIGTERM || sig == syscall.SIGINT }
 
+// Unshielded has a command run that leaves a process behind which is no part of the
+// container: the job of a queue on this machine, which goes on when this process ends
+// what is below it. Meanwhile orphans go to init. What runs in a PID namespace has an
+// init of its own, and is not let out.
+func Unshielded(do func() error) error {
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }()
+	return do()
+}
+
 // Shield makes this process the parent of the container's orphans, so that they can
 // be found and ended; else they would go to init, out of reach. And no other process
 // reads its memory: without a container, commands are processes of the same user,
