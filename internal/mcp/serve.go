@@ -133,7 +133,9 @@ func (s *Server) Serve(ctx context.Context, n net.Listener, token string) error 
 	case <-ctx.Done():
 	}
 	_ = h.Close()
-	_ = <-done // it was closed
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
 	return ctx.Err()
 }
 
