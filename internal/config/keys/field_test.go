@@ -44,7 +44,7 @@ func filled(t *testing.T, f *Field, p *jobs.Place) {
 
 // apart are the parts of a place that no row names: what is settled, not said, and
 // what is read and put as a whole.
-var apart = []string{"Level", "Scheduler", "Profile", "Login", "Target", "Credentials", "Prices"}
+var apart = []string{"Level", "Scheduler", "Profile", "Login", "Target", "Credentials", "Prices", "Rooms"}
 
 // TestFields: each part of a place has a row, names are given once, and each row is
 // seen by what goes through the table.
