@@ -366,7 +366,8 @@ func (f *faulty) cutLink(which string, words ...string) {
 	b := f.start("while :; do echo tick; sleep 0.1; done")
 	ended := f.running(strings.ReplaceAll(stubborn, "WORD", f.word+"-fg"))
 	f.there(f.word + "-fg-double")
-	pid := f.mustHost("pgrep -f '[c]onnect --env " + f.directory() + "'")
+	// The newest is that of the command; one of a command before may be about to end.
+	pid := f.mustHost("pgrep -n -f '[c]onnect --env " + f.directory() + "'")
 	if which == "sshd" {
 		// Up to the session's own sshd, of which the user owns the last one.
 		pid = f.mustHost("p=" + pid + "; while :; do p=$(ps -o ppid= -p $p | tr -d ' '); case $(ps -o comm= -p $p) in sshd*) echo $p; break;; esac; done")
