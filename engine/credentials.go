@@ -155,7 +155,8 @@ func (e *Engine) keyOf(ctx context.Context, c jobs.Credential) (string, error) {
 		line, _, _ := strings.Cut(string(out), "\n")
 		return strings.TrimSpace(line), nil
 	}
-	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the configuration does not say where it is", Hint: "add [credentials.NAME] with from = ... to it (berth config)"}
+	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the configuration does not say where it is",
+		Hint: "add [credentials.NAME] with from = ... to it (berth config)"}
 }
 
 // keyFile reads a key from a file that its owner alone may read.

@@ -179,17 +179,17 @@ func (s *Spec) Child(w Wish) (Child, error) {
 const maxChildName = 200
 
 // Another bounds one more child beside those that there are.
-func (b *Submit) Another(have []Child, c *Child) error {
+func (s *Submit) Another(have []Child, c *Child) error {
 	var spent time.Duration
 	for i := range have {
 		spent += have[i].CPUTime()
 	}
 	switch {
-	case len(have) >= b.MaxJobs:
+	case len(have) >= s.MaxJobs:
 		return &Error{Kind: KindRejected, Msg: fmt.Sprintf("this task has submitted %d jobs, and may submit no more", len(have)),
 			Hint: "[submit] max_jobs bounds it; those that failed, and those of earlier attempts, count"}
-	case c.CPUTime() > b.MaxCPUTime-spent:
-		return &Error{Kind: KindRejected, Msg: fmt.Sprintf("it asks for %s of CPU time, and of %s are left %s", c.CPUTime(), b.MaxCPUTime, b.MaxCPUTime-spent),
+	case c.CPUTime() > s.MaxCPUTime-spent:
+		return &Error{Kind: KindRejected, Msg: fmt.Sprintf("it asks for %s of CPU time, and of %s are left %s", c.CPUTime(), s.MaxCPUTime, s.MaxCPUTime-spent),
 			Hint: "[submit] max_cpu_hours bounds it: CPUs times time, of all jobs of this task"}
 	}
 	return nil

@@ -294,7 +294,8 @@ func (a *app) confirm(cmd *cobra.Command, id string) error {
 		return err
 	}
 	if !isTerminal(a.stdin) || !a.errTTY {
-		return &jobs.Error{Kind: jobs.KindAuth, Msg: "a person confirms a submission, on a terminal, and this is none", Hint: "run berth mcp confirm " + r.ID + " in a shell of your own"}
+		return &jobs.Error{Kind: jobs.KindAuth, Msg: "a person confirms a submission, on a terminal, and this is none",
+			Hint: "run berth mcp confirm " + r.ID + " in a shell of your own"}
 	}
 	// One that was confirmed and is no job was killed on its way.
 	if r.Answer == nil || !r.Answer.Confirmed {

@@ -267,7 +267,8 @@ func (s *Server) executor(ctx context.Context, name string) (executor, error) {
 	}
 	if once := v.OneShot(); once != nil {
 		if name != "" {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + v.Spec.Backend + " runs single commands, and has no sessions", Hint: "leave session out"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + v.Spec.Backend + " runs single commands, and has no sessions",
+				Hint: "leave session out"}
 		}
 		return once, nil
 	}
@@ -388,7 +389,8 @@ func entries(offset, limit, usual int) (int, error) {
 		limit = usual
 	}
 	if offset < 0 || limit < 0 || offset+limit > mostEntries {
-		return 0, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("offset and limit must be 0 or more, and %d together at most", mostEntries), Hint: "narrow it by path or glob"}
+		return 0, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("offset and limit must be 0 or more, and %d together at most", mostEntries),
+			Hint: "narrow it by path or glob"}
 	}
 	return limit, nil
 }
@@ -522,7 +524,8 @@ func about(ctx context.Context, v *engine.Environment, id string) (engine.Backgr
 			return p, nil
 		}
 	}
-	return engine.Background{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no background process %q", jobs.Printable(id)), Hint: "list_processes"}
+	return engine.Background{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no background process %q", jobs.Printable(id)),
+		Hint: "list_processes"}
 }
 
 // outputOf reads the output of a process; when there is none from the offset on, it waits.

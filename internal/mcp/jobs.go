@@ -380,7 +380,8 @@ func (s *Server) cancel(ctx context.Context, _ *sdk.CallToolRequest, in idIn) (*
 	}
 	short := jobs.Short(rec.Spec.ID)
 	if !slices.Contains(rec.Spec.Labels, Label) {
-		return nil, &jobs.Error{Kind: jobs.KindAuth, Msg: "job " + short + " was not submitted by task_submit, and is not ended by task_cancel", Hint: "a person runs: berth cancel " + short}
+		return nil, &jobs.Error{Kind: jobs.KindAuth, Msg: "job " + short + " was not submitted by task_submit, and is not ended by task_cancel",
+			Hint: "a person runs: berth cancel " + short}
 	}
 	views := s.Engine.Reconcile(ctx, []*jobs.Record{rec})
 	out := &cancelOut{Asked: !views[0].State.Final()}
@@ -457,7 +458,8 @@ func (s *Server) submit(ctx context.Context, r *sdk.CallToolRequest, in submitIn
 }
 
 func refused(req *Request) error {
-	return &jobs.Error{Kind: jobs.KindAuth, Msg: "a person has refused the request " + req.ID, Hint: "ask them what to change, and submit that with another idempotency_key"}
+	return &jobs.Error{Kind: jobs.KindAuth, Msg: "a person has refused the request " + req.ID,
+		Hint: "ask them what to change, and submit that with another idempotency_key"}
 }
 
 func (s *Server) submitted(ctx context.Context, rec *jobs.Record, err error) (*sdk.CallToolResult, error) {

@@ -34,7 +34,8 @@ func (s *Server) Stream(ctx context.Context, in io.ReadCloser, out io.WriteClose
 		return nil
 	}
 	if ctx.Err() == nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "what the client writes is no message of the protocol", Err: err, Hint: "each line is one message of JSON-RPC; docs/mcp.md has clients"}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "what the client writes is no message of the protocol", Err: err,
+			Hint: "each line is one message of JSON-RPC; docs/mcp.md has clients"}
 	}
 	return err
 }
@@ -105,7 +106,8 @@ func Token(path string) (string, error) {
 		return "", err
 	}
 	if !ours(fi) || fi.Mode().Perm()&0o077 != 0 {
-		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the file of the token " + path + " can be read by others", Hint: "rm " + path + "; the next start makes another token"}
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the file of the token " + path + " can be read by others",
+			Hint: "rm " + path + "; the next start makes another token"}
 	}
 	b, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {
@@ -113,7 +115,8 @@ func Token(path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(b))
 	if len(token) < 32 || strings.ContainsAny(token, " \t\r\n") {
-		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the file " + path + " has no token of at least 32 characters", Hint: "rm " + path + "; the next start makes one"}
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the file " + path + " has no token of at least 32 characters",
+			Hint: "rm " + path + "; the next start makes one"}
 	}
 	return token, nil
 }

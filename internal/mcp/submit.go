@@ -100,7 +100,8 @@ func (s *Submitter) Submit(ctx context.Context, r *Request, p *Proposal) (*jobs.
 
 // changed is the error of a request whose job would be another one by now.
 func changed(r *Request) error {
-	return &jobs.Error{Kind: jobs.KindAgain, Msg: "the job of the request " + r.ID + " is not the one any more that was shown", Hint: "berth mcp confirm " + r.ID + " shows it"}
+	return &jobs.Error{Kind: jobs.KindAgain, Msg: "the job of the request " + r.ID + " is not the one any more that was shown",
+		Hint: "berth mcp confirm " + r.ID + " shows it"}
 }
 
 // show writes what a person decides on. The job's id, which is another one each time, is

@@ -30,7 +30,8 @@ func proxyOf(text string, roots *x509.CertPool) (Way, error) {
 	u, err := url.Parse(text)
 	bad := func(why string) error {
 		// The URL may have a password: it is not shown.
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "network.via: the proxy: " + why, Hint: "proxy:http://HOST:PORT, proxy:https://HOST:PORT or proxy:socks5h://HOST:PORT"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "network.via: the proxy: " + why,
+			Hint: "proxy:http://HOST:PORT, proxy:https://HOST:PORT or proxy:socks5h://HOST:PORT"}
 	}
 	if err != nil {
 		return nil, bad("no URL")
