@@ -91,6 +91,8 @@ func reviewable(r *jobs.Record) error {
 	switch {
 	case r.Spec.Workspace == nil:
 		return no(jobs.KindUsage, "berth logs "+short, "has no workspace: there is nothing to review")
+	case r.Spec.Parent != "":
+		return no(jobs.KindUsage, "berth review show "+jobs.Short(r.Spec.Parent), "was submitted by the task of another job, whose result is reviewed")
 	case !jobs.StateOf(r).Final() || a == nil:
 		return no(jobs.KindUsage, "berth wait "+short, "has not ended: it is "+string(jobs.StateOf(r)))
 	case a.Result() == nil:

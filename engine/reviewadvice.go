@@ -73,7 +73,12 @@ func (e *Engine) AskReviewer(ctx context.Context, rec *jobs.Record, onto string,
 		if err != nil {
 			return err
 		}
-		s, err := e.checking(&rec.Spec, from)
+		of := rec.Spec
+		of.EnvNames, of.Mounts = nil, slices.Clone(of.Mounts)
+		for i := range of.Mounts {
+			of.Mounts[i].Writable = false
+		}
+		s, err := e.checking(&of, from)
 		if err != nil {
 			return err
 		}

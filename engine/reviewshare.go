@@ -310,10 +310,10 @@ func (e *Engine) importVerdict(ctx context.Context, path, file string, came jobs
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s is about commit %.12s, and the result of job %s is %.12s", file, v.Commit, short, r.Commit),
 				Hint: "berth review export " + short + " FILE, and have that one decided"}
 		}
-		if v.Verdict == jobs.VerdictApprove {
-			if err := e.sameTree(ctx, r, u, &v, file); err != nil {
-				return err
-			}
+		if v.Verdict == jobs.VerdictReject { // of the commit: what else it names is not looked at
+			v.Ref, v.Onto, v.Tree = r.Ref, r.Onto, r.Tree
+		} else if err := e.sameTree(ctx, r, u, &v, file); err != nil {
+			return err
 		}
 		v.Version, v.Level, v.Imported = 1, rec.Spec.Level, &came
 		if err := r.decide(v); err != nil {

@@ -70,8 +70,21 @@ func TestImportVerdict(t *testing.T) {
 	if rv.State != ReviewStale {
 		t.Errorf("it is %s", rv.State)
 	}
+	// What a reject names beside its commit is no target of this job.
+	a := good()
+	a.Verdict.Verdict, a.Verdict.Ref = jobs.VerdictReject, "refs/heads/release"
+	rv, err = f.ImportReview(t.Context(), answerFile(t, a), ImportOptions{})
+	must(t, err)
+	if v := rv.Reviews.Verdict(); v.Verdict != jobs.VerdictReject || v.Ref != "refs/heads/main" {
+		t.Errorf("%+v", v)
+	}
 	if left, _ := filepath.Glob(filepath.Join(f.Store.Home(), "reviews", "*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
+	}
+	child := *r
+	child.Spec.Parent = r.Spec.ID
+	if err := reviewable(&child); err == nil || !strings.Contains(err.Error(), "by the task of another job") || !strings.Contains(jobs.HintOf(err), jobs.Short(r.Spec.ID)) {
+		t.Errorf("a child: %v", err)
 	}
 }
 
