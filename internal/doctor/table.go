@@ -14,7 +14,7 @@ import (
 // Checks is the table of all checks, in the order in which findings are shown.
 // docs/doctor.md has the same rows.
 func Checks() []Check {
-	const asked = 40 * time.Second // of the container program; it starts containers, maybe from a slow file system, within [NodeTime]
+	const asked = 20 * time.Second // of the container program; it starts containers, on a machine that may be busy
 	var box []Check
 	for _, c := range slices.Concat(boxes.Asked, boxes.Tried) {
 		box = append(box, ofBox(Backend, c, asked))
