@@ -19,8 +19,8 @@ import (
 
 const whereHelp = `EXPR is a condition over a task's parameters and what it did, such as
 "lr < 0.1 and exit == 137". Beside parameters there are: task, id, repeat, state (ok,
-failed, killed, timeout, not_started, out_of_memory, set_aside, running, waiting, withdrawn), exit, signal,
- seconds, cpu_seconds, memory (MiB), deaths, round, worker.`
+failed, killed, timeout, not_started, out_of_memory, set_aside, running, waiting, withdrawn),
+exit, signal, seconds, cpu_seconds, memory (MiB), deaths, round, worker.`
 
 func (a *app) sweepRetryCmd() *cobra.Command {
 	var failed bool
