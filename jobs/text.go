@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -42,6 +43,33 @@ func Printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// Shows reports whether a person sees a character: it is printable, and none that counts
+// as a letter, mark or symbol and shows nothing, as fillers, tags, variation selectors and
+// the blank of Braille do.
+func Shows(r rune) bool {
+	return unicode.IsPrint(r) && r != 0x2800 && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Escaped is untrusted text as one line in which a person sees each character: one that
+// shows nothing, or drives a terminal, is its number, such as \u{200b}, and a byte that is
+// no UTF-8 is \xff.
+func Escaped(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case Shows(r):
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		}
+		s = s[n:]
+	}
+	return b.String()
 }
 
 // controls tells whether a character is a control character or breaks a line.

@@ -61,7 +61,7 @@ token is open to others, 130 interrupted.`,
 	o.env.add(c)
 	f := c.Flags()
 	f.StringArrayVar(&o.enable, "enable", nil, "also serve tools that change something: `run` (in the environment) or submit (jobs); repeatable")
-	f.StringVar(&o.listen, "listen", "", "serve streamable HTTP at `ADDRESS`: 127.0.0.1:PORT, or unix:PATH in a private directory")
+	f.StringVar(&o.listen, "listen", "", "serve streamable HTTP at `ADDRESS`: 127.0.0.1:PORT, or unix:PATH, absolute, in a private directory")
 	f.StringVar(&o.tokenFile, "token-file", "", "the `FILE` with the token of --listen, mode 0600; made where there is none (default mcp/token in the state directory)")
 	c.AddCommand(a.mcpLsCmd(), a.mcpConfirmCmd(), a.mcpRefuseCmd())
 	return c
@@ -255,9 +255,10 @@ func (a *app) mcpConfirmCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "confirm ID", Short: "show what a model wants to submit, and submit it",
 		Long: `Show the job that a model wants to submit: where and how contained it runs, what it is
-given, its caps and what it may cost, its prompt and its script. Then type the last four
-characters of the id: what was shown is submitted, and nothing else. It takes a terminal;
-a request can be confirmed for a day.
+given, its caps and what it may cost, its commands, prompt and script. What the task says
+is marked with "|", and ">" where a line goes on. Then type the last four characters of
+the id: what was shown is submitted, and nothing else. It takes a terminal; a request can
+be confirmed for a day.
 ` + exitHelp + `0 submitted, 2 not confirmed, or it cannot be submitted, 3 no such request, 4 refused
 below a process of a job, or without a terminal, 5 the scheduler could not be reached, 75 the
 job has changed, 78 its containment is not available here.`,
@@ -318,7 +319,7 @@ func (a *app) confirm(cmd *cobra.Command, id string) error {
 	if _, err := io.WriteString(a.stderr, p.Text); err != nil {
 		return err
 	}
-	a.say("request %s, made %s by %s", r.ID, a.when(r.Created), dash(r.Client))
+	a.say("request %s, made %s by %s", r.ID, a.when(r.Created), jobs.Escaped(dash(r.Client)))
 	if err := a.typed(r.ID[len(r.ID)-4:]); err != nil {
 		return err
 	}

@@ -6,10 +6,10 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"berth/engine"
+	"berth/jobs"
 
 	"github.com/spf13/cobra"
 )
@@ -165,7 +165,7 @@ func (w *patchWriter) put(r rune, raw []byte) {
 		w.buf = append(w.buf, byte(r))
 	case r == utf8.RuneError && len(raw) == 1:
 		w.buf = fmt.Appendf(w.buf, `\x%02x`, raw[0])
-	case unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+	case jobs.Shows(r):
 		w.buf = append(w.buf, raw...)
 	case r < 0x80:
 		w.buf = fmt.Appendf(w.buf, `\x%02x`, r)

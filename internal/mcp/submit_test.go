@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -148,13 +149,13 @@ func TestProposal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"task         hello\n", "IT HAS YOUR OWN RIGHTS", "\nnetwork      open\n", "up to 36.00 core-hours in 6 attempts", "--- command ---\necho hello; echo err >&2\n", "--- prompt ---\nSay ", "--- job script ---\n#!", "/jobs/00/00000000-0000-0000-0000-000000000000/"} {
-		if !strings.Contains(p.Text, want) {
+	for _, want := range []string{"task         hello\n", "IT HAS YOUR OWN RIGHTS", "\nnetwork      open\n", "up to 36.00 core-hours in 6 attempts", "--- command ---\n| echo hello; echo err >&2\n", "--- prompt ---\n| Say \\u{1b}]0;x\\u{7} hello.\n", "--- job script ---\n| #!", "/jobs/00/00000000-0000-0000-0000-000000000000/"} {
+		if !strings.Contains(strings.ReplaceAll(p.Text, "\n> ", ""), want) {
 			t.Errorf("%q is not in:\n%s", want, p.Text)
 		}
 	}
 	for line := range strings.SplitSeq(p.Text, "\n") {
-		if strings.ContainsAny(line, "\x1b\x07") || len(line) > 400 {
+		if strings.ContainsAny(line, "\x1b\x07") || len(line) > 78 {
 			t.Errorf("a line that drives a terminal, or is too long to be seen: %q", line)
 		}
 	}
@@ -195,6 +196,53 @@ func TestChanged(t *testing.T) {
 	if list, _ := f.engine.Store.List(); len(list) != 0 {
 		t.Fatal("it was submitted")
 	}
+}
+
+// What is resolved once more is compared, too, where nothing of it is read on the screen.
+func TestChangedUnseen(t *testing.T) {
+	f := newFixture(t, all)
+	r := &mcp.Request{ID: "req-000000000000", Key: "k", File: filepath.Join(f.dir, "task"), Text: hello}
+	p, err := f.sub.Propose(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle, price := f.sub.Settle, 1.0
+	f.sub.Settle = func(t *jobs.Task) (engine.Choice, []string, error) {
+		t.Prices.Models = []jobs.Price{{Model: "m", Input: price}}
+		return settle(t)
+	}
+	one, err := f.sub.Propose(t.Context(), r)
+	if err != nil || one.Text != p.Text || one.Digest() == p.Digest() {
+		t.Fatalf("the change does not count: %v", err)
+	}
+	// What the plan resolves by itself: the commit behind a branch.
+	git := func(args ...string) string {
+		t.Helper()
+		c := exec.Command("git", append([]string{"-C", f.dir, "-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)...)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "-q", "-b", "main")
+	git("commit", "-q", "--allow-empty", "-m", "one")
+	r = &mcp.Request{ID: "req-000000000001", Key: "k2", File: filepath.Join(f.dir, "task"), Text: strings.Replace(hello, "[agent]", "[workspace]\nrepo = \".\"\n[agent]", 1)}
+	if p, err = f.sub.Propose(t.Context(), r); err != nil || !strings.Contains(p.Text, "\nfrom commit  "+git("rev-parse", "HEAD")+", of main\n") {
+		t.Fatalf("%v: %+v", err, p)
+	}
+	git("commit", "-q", "--allow-empty", "-m", "two")
+	if rec, err := f.sub.Submit(t.Context(), r, p); rec != nil || jobs.CodeOf(err) != 75 {
+		t.Fatalf("%v, %v", rec, err)
+	}
+	if p, err = f.sub.Propose(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := f.sub.Submit(t.Context(), r, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(f.engine.Wait(t.Context(), rec.Spec.ID, nil))
 }
 
 // A client that can ask its user does; what its user says counts, and an empty yes does not.

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"berth/jobs"
 )
 
 // Path is a slash-separated path relative to the top of the work tree, as the
@@ -30,7 +31,7 @@ const maxPrintable = 200
 // printable, and cut when it is long.
 func (p Path) Printable() string {
 	s := string(p)
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || invisible(r) }) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !jobs.Shows(r) }) {
 		s = quote(s)
 	}
 	if len(s) > maxPrintable {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -149,7 +148,7 @@ func escapeUnprintable(text []byte) []byte {
 	var out []byte
 	for _, r := range string(text) {
 		switch {
-		case r == '\n' || unicode.IsPrint(r) && !invisible(r):
+		case r == '\n' || jobs.Shows(r):
 			out = utf8.AppendRune(out, r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
@@ -159,10 +158,4 @@ func escapeUnprintable(text []byte) []byte {
 		}
 	}
 	return out
-}
-
-// invisible says whether a character that counts as a letter, mark or symbol
-// shows nothing: fillers, variation selectors and the blank of Braille.
-func invisible(r rune) bool {
-	return r == 0x2800 || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
