@@ -40,12 +40,12 @@ func (s *Server) Stream(ctx context.Context, in io.ReadCloser, out io.WriteClose
 	return err
 }
 
-// Listen opens what clients come in by: "unix:PATH", or an address of the loopback such as
+// Listen opens what clients come in by: "unix:PATH" with an absolute path, or an address of the loopback such as
 // "127.0.0.1:8765"; the port 0 is a free one.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	bad := func(why string, err error) error {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "--listen " + jobs.Printable(address) + ": " + why, Err: err,
-			Hint: "--listen unix:PATH, or --listen 127.0.0.1:PORT; from another machine: ssh -L"}
+			Hint: "--listen unix:/PATH, or --listen 127.0.0.1:PORT; from another machine: ssh -L"}
 	}
 	var l net.ListenConfig
 	path, is := strings.CutPrefix(address, "unix:")
@@ -60,7 +60,11 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 		}
 		return n, nil
 	}
-	// Whoever can open the socket can use the server: its directory has to be private.
+	// Whoever can open the socket can use the server: its directory has to be private. A
+	// name that is no path, such as "@x", would be open to all of the machine.
+	if !filepath.IsAbs(path) {
+		return nil, bad("is no absolute path of a socket", nil)
+	}
 	dir := filepath.Dir(path)
 	fi, err := os.Stat(dir)
 	switch {

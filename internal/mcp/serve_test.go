@@ -78,11 +78,7 @@ func TestTransports(t *testing.T) {
 	check("tcp", f.connect(nil, &sdk.StreamableClientTransport{Endpoint: "http://" + n.Addr().String() + "/", HTTPClient: &http.Client{Transport: withToken(token)}}))
 	refused(t, "http://"+n.Addr().String()+"/", token)
 
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "s")
+	path := filepath.Join(private(t), "s")
 	serve("unix:"+path, "")
 	dial := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -91,6 +87,16 @@ func TestTransports(t *testing.T) {
 	if _, err := mcp.Listen(t.Context(), "unix:"+path); err == nil {
 		t.Error("a socket that is used was taken away")
 	}
+}
+
+// private is a directory that no one else can use.
+func private(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // refused are requests of a browser, and of who does not know the token.
@@ -138,12 +144,13 @@ func refused(t *testing.T, url, token string) {
 }
 
 func TestListen(t *testing.T) {
+	t.Chdir(private(t)) // a relative path would be in a directory that is good enough
 	open := t.TempDir()
 	if err := os.Chmod(open, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for address, code := range map[string]int{
-		"0.0.0.0:0": 2, ":8765": 2, "localhost:0": 2, "192.0.2.1:80": 2, "x": 2, "unix:/nope/s": 2, "unix:" + filepath.Join(open, "s"): 78,
+		"0.0.0.0:0": 2, ":8765": 2, "localhost:0": 2, "192.0.2.1:80": 2, "x": 2, "unix:/nope/s": 2, "unix:": 2, "unix:@x": 2, "unix:s": 2, "unix:./s": 2, "unix:" + filepath.Join(open, "s"): 78,
 	} {
 		if n, err := mcp.Listen(t.Context(), address); err == nil || jobs.CodeOf(err) != code {
 			t.Errorf("%s: %v, %v", address, n, err)
