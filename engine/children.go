@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/config/sitefile"
+	"berth/internal/node/batch"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -107,6 +108,10 @@ func childOf(of *jobs.Spec, c *jobs.Child) *jobs.Spec {
 	place.Resources = c.Resources
 	if c.Partition != "" {
 		place.Slurm.Partition = c.Partition
+	}
+	place.Slurm.Extra = nil
+	if stubs := batch.Of(of.Scheduler).Stubs(); stubs != nil {
+		place.Slurm.Extra = stubs.Inherited(of.Slurm.Extra)
 	}
 	s := &jobs.Spec{Version: jobs.SpecVersion, ID: c.Job, Name: c.Name, Slug: jobs.Slug(c.Name), Command: c.Command, Place: place,
 		Prompt: c.Script != "", PromptBytes: len(c.Script), ImageFrom: of.ImageFrom, ImageRef: of.ImageRef, ImageDigest: of.ImageDigest, ImageSum: of.ImageSum, ImageDir: of.ImageDir,

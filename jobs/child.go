@@ -16,7 +16,7 @@ type Submit struct {
 	// MaxCPUTime is how much they ask for together: CPUs times time.
 	MaxCPUTime time.Duration `json:"max_cpu_time_ns,omitempty"`
 	// Time, Memory and GPUs bound each of them. One that says nothing has this time, the
-	// memory of its parent, and no GPU.
+	// memory of its parent within this bound, and no GPU.
 	Time   time.Duration `json:"time_ns,omitempty"`
 	Memory Bytes         `json:"memory_bytes,omitempty"` // 0 is no bound
 	GPUs   int           `json:"gpus,omitempty"`
@@ -81,6 +81,9 @@ type Stubs interface {
 	Says(stub string, number int, bare bool, err error) (stdout, stderr string)
 	// Output is the file that a pattern of [Wish.Output] names.
 	Output(pattern string, c *Child) string
+	// Inherited are those of a parent's further options of a submission, see
+	// [SlurmOptions], that its children have, too: none that asks for more than they count.
+	Inherited(options []string) []string
 	// Queue lists children; bare is without a head.
 	Queue(rows []ChildRow, bare bool) string
 }
@@ -165,8 +168,11 @@ func (s *Spec) Child(w Wish) (Child, error) {
 	if r.Time == 0 {
 		r.Time = b.Time
 	}
-	if r.Memory == 0 {
+	if r.Memory == 0 { // who says nothing asks for the scheduler's default, which no bound of berth's knows
 		r.Memory = s.Resources.Memory
+		if b.Memory != 0 && (r.Memory == 0 || r.Memory > b.Memory) {
+			r.Memory = b.Memory
+		}
 	}
 	r.Disk = s.Resources.Disk
 	if float64(max(r.CPUs, 1))*float64(r.Time) > math.MaxInt64/2 || c.CPUTime() > b.MaxCPUTime {

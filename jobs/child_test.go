@@ -15,6 +15,13 @@ func TestChild(t *testing.T) {
 	if err != nil || c.Resources.Time != time.Hour || c.Resources.Memory != GiB/2 || c.CPUTime() != time.Hour || c.Resources.GPUs != "" || c.Name != "parent job" {
 		t.Errorf("%+v, %v", c, err)
 	}
+	for _, parent := range []Bytes{0, 2 * GiB} { // one that has no bound itself, and one that has more
+		s.Resources.Memory = parent
+		if c, err := s.Child(Wish{Command: run}); err != nil || c.Resources.Memory != GiB {
+			t.Errorf("of a parent with %s: %s, %v", parent, c.Resources.Memory, err)
+		}
+	}
+	s.Resources.Memory = GiB / 2
 	for key, w := range map[string]Wish{
 		"time":          {Resources: Resources{Time: time.Hour + 1}},
 		"memory":        {Resources: Resources{Memory: GiB + 1}},

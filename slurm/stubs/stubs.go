@@ -380,6 +380,20 @@ func (Slurm) Output(pattern string, c *jobs.Child) string {
 	return strings.NewReplacer("%%", "%", "%j", id, "%J", id, "%A", id, "%x", name).Replace(pattern)
 }
 
+// inherited are the options that say where a job counts and stands in the queue. Every
+// other may ask for more than a child counts, as --exclusive, --gres and --mem-per-cpu do.
+var inherited = []string{"reservation", "wckey", "exclude", "nice"}
+
+// Inherited implements [jobs.Stubs].
+func (Slurm) Inherited(words []string) (out []string) {
+	for _, w := range words {
+		if name, _, ok := options.Split(w); ok && slices.Contains(inherited, name) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
 // Says implements [jobs.Stubs].
 func (Slurm) Says(stub string, number int, bare bool, err error) (stdout, stderr string) {
 	switch {
