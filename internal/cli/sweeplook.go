@@ -30,8 +30,8 @@ func (a *app) sweepFailuresCmd() *cobra.Command {
 		Use: "failures [SWEEP]", Short: "group what failed by how it ended and its last line",
 		Long: `Group the tasks of a sweep that did not succeed: those of one class (failed, killed, timeout,
 not_started, out_of_memory, set_aside), one exit code and one last line on stderr (on stdout,
-where stderr has none) stand together. Lines that differ in their numbers alone are one. Of more
-than 100,000 failed tasks a part is looked at, spread over all, and that is said.
+where stderr has none) stand together. Lines that differ in their numbers alone are one.
+Of more than 100,000 failed tasks a part is looked at, spread over all, and that is said.
 ` + sweepExit,
 		Example: "  berth sweep failures lr\n  berth sweep failures --json | jq '.groups[0].tasks'",
 		Args:    cobra.MaximumNArgs(1),
