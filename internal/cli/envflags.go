@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -163,7 +164,7 @@ func sshSpec(s jobs.SSHSpec, key string, options []string) (jobs.SSHSpec, error)
 }
 
 // environment returns the environment that the flags mean.
-func (a *app) environment(cmd *cobra.Command, f *envFlags) (*engine.Environment, error) {
+func (a *app) environment(ctx context.Context, cmd *cobra.Command, f *envFlags) (*engine.Environment, error) {
 	o, err := f.options(cmd)
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (a *app) environment(cmd *cobra.Command, f *envFlags) (*engine.Environment,
 	if err != nil {
 		return nil, err
 	}
-	v, err := e.Environment(cmd.Context(), o)
+	v, err := e.Environment(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +221,7 @@ func sameWorkspace(cfg *config.Config, o jobs.EnvOptions, s jobs.EnvSpec) error 
 // enter returns the environment that the flags mean and the session in it. The
 // caller closes the environment.
 func (a *app) enter(cmd *cobra.Command, f *envFlags) (*engine.Environment, *engine.Session, error) {
-	v, err := a.environment(cmd, f)
+	v, err := a.environment(cmd.Context(), cmd, f)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -200,7 +200,7 @@ func (a *app) inPlace(cmd *cobra.Command, f *envFlags, j *joinFlags) (session st
 	if cmd.Flags().Changed("wait") {
 		return "", nil, nil, usage("--wait goes with --job")
 	}
-	v, err := a.environment(cmd, f)
+	v, err := a.environment(cmd.Context(), cmd, f)
 	if err != nil {
 		return "", nil, nil, err
 	}

@@ -147,7 +147,7 @@ func (a *app) mcpServer(cmd *cobra.Command, o *mcpOptions) (*mcp.Server, error) 
 	}
 	switch {
 	case m.Run:
-		m.Environment = func(ctx context.Context) (*engine.Environment, error) { return a.environment(cmd, &o.env) }
+		m.Environment = func(ctx context.Context) (*engine.Environment, error) { return a.environment(ctx, cmd, &o.env) }
 	case o.env.name != "":
 		m.Environment = func(context.Context) (*engine.Environment, error) { return a.existing(o.env.name) }
 	}
@@ -215,22 +215,33 @@ func (a *app) mcpLsCmd() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use: "ls", Short: "list the jobs that models want to submit, and wait for a person",
-		Long: `List the submissions that wait for a person, oldest first; with --all those that were
+		Long: `List the submissions that wait for a person, oldest first, and those that were confirmed
+and are no job, because that failed: confirm them once more. With --all those that were
 answered in the last 30 days, too.
 Columns: id, state, asked, task file, client.
 ` + exitHelp + `0 ok, 5 a record could not be read.`,
 		Example: "  berth mcp ls\n  berth mcp ls --all --json",
 		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := a.requests()
 			if err != nil {
 				return err
 			}
+			e, err := a.engine()
+			if err != nil {
+				return err
+			}
+			s := a.submitter(cmd, e)
 			list, err := q.List()
 			out, rows := []map[string]any{}, [][]string{}
 			for _, r := range list {
 				state := q.State(r)
-				if !all && state != mcp.StateWaiting {
+				open := state == mcp.StateWaiting
+				if r.Answer != nil && r.Answer.Confirmed {
+					rec, merr := s.Made(r)
+					open, err = rec == nil, errors.Join(err, merr)
+				}
+				if !all && !open {
 					continue
 				}
 				out = append(out, map[string]any{"request": r, "state": state, "answer": r.Answer})

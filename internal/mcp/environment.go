@@ -214,7 +214,7 @@ func (s *Server) environmentTools() {
 	tool(s, "edit_file", "Replace a text in a file of the environment.", hints{destroys: true}, s.edit)
 	tool(s, "start_process", "Start a background process in the environment. Its output is kept; its standard input stays open.", changes, s.start)
 	tool(s, "interact_with_process", "Give a background process something to read, and show what it writes then.", changes, s.interact)
-	tool(s, "kill_process", "End a background process and all that it has started.", hints{destroys: true, repeats: true}, s.kill)
+	tool(s, "kill_process", "End a background process and all that it has started.", hints{destroys: true}, s.kill)
 }
 
 // within checks a number of seconds.
@@ -388,7 +388,7 @@ func entries(offset, limit, usual int) (int, error) {
 	if limit == 0 {
 		limit = usual
 	}
-	if offset < 0 || limit < 0 || offset+limit > mostEntries {
+	if offset < 0 || limit < 0 || limit > mostEntries || offset > mostEntries-limit {
 		return 0, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("offset and limit must be 0 or more, and %d together at most", mostEntries),
 			Hint: "narrow it by path or glob"}
 	}

@@ -3,9 +3,14 @@ package mcp_test
 import (
 	"context"
 	"encoding/base64"
+	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,6 +50,9 @@ func TestTools(t *testing.T) {
 				if a := tool.Annotations; a == nil || a.ReadOnlyHint != reads || reads && *a.DestructiveHint {
 					t.Errorf("%s: annotations %+v", tool.Name, a)
 				}
+				if repeats := tool.Annotations.IdempotentHint; tool.Name == "kill_process" && repeats {
+					t.Error("a signal that is sent twice arrives twice")
+				}
 				if tool.InputSchema == nil || tool.OutputSchema == nil || tool.Description == "" {
 					t.Errorf("%s lacks a schema or a description", tool.Name)
 				}
@@ -74,6 +82,69 @@ type page struct {
 		Running bool   `json:"running"`
 		Code    *int   `json:"exit_code"`
 	} `json:"process"`
+}
+
+// An environment that was removed is made once more, as at the first call.
+func TestRemovedEnvironment(t *testing.T) {
+	f := newFixture(t, all)
+	c := f.client(nil)
+	var r ran
+	f.call(c, "run_command", map[string]any{"command": "X=1"}, &r)
+	first := must(f.engine.FindEnvironment("t"))
+	if err := first.Remove(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	f.call(c, "run_command", map[string]any{"command": "echo ${X-new}"}, &r)
+	if r.Stdout != "new\n" {
+		t.Fatalf("%+v", r)
+	}
+	if second := must(f.engine.FindEnvironment("t")); second.Spec.ID == first.Spec.ID {
+		t.Error("it is the same one")
+	}
+}
+
+// The end of the server ends the calls under way; so does a client that leaves.
+func TestEnds(t *testing.T) {
+	for _, way := range []string{"server", "client"} {
+		t.Run(way, func(t *testing.T) {
+			f := newFixture(t, all)
+			in, toServer := io.Pipe()
+			fromServer, out := io.Pipe()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- f.server.Stream(ctx, in, out) }()
+			c := f.connect(nil, &sdk.IOTransport{Reader: fromServer, Writer: toServer})
+			began := filepath.Join(f.dir, "began")
+			go func() {
+				_, _ = c.CallTool(t.Context(), &sdk.CallToolParams{Name: "run_command", Arguments: map[string]any{"command": "echo $$ >" + began + "; exec sleep 120"}})
+			}()
+			for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+				if b, _ := os.ReadFile(began); len(b) > 0 {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatal("the command has not begun")
+				}
+			}
+			if way == "server" {
+				cancel()
+			} else {
+				_ = toServer.Close()
+			}
+			select {
+			case <-ended:
+			case <-time.After(20 * time.Second):
+				t.Fatal("the server waits for the command")
+			}
+			pid := must(strconv.Atoi(strings.TrimSpace(string(must(os.ReadFile(began))))))
+			for end := time.Now().Add(20 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("the command goes on")
+				}
+			}
+		})
+	}
 }
 
 func TestCommands(t *testing.T) {
@@ -148,7 +219,7 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	f.call(c, "edit_file", map[string]any{"path": "a/b.txt", "old_string": "hello", "new_string": "bye"}, &struct{}{})
-	f.fails(c, "edit_file", map[string]any{"path": "a/b.txt", "old_string": "hello", "new_string": "x"}, 2, "")
+	f.fails(c, "edit_file", map[string]any{"path": "a/b.txt", "old_string": "hello", "new_string": "x"}, 2, "is not in it")
 	f.fails(c, "read_file", map[string]any{"path": "nope"}, 3, "nope")
 	f.call(c, "run_command", map[string]any{"command": `printf '\377\000' >bin`}, &struct{}{})
 	r.Text = ""

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"berth/engine"
@@ -155,6 +156,8 @@ func (s *Server) waiting(r *Request) *waiting {
 	switch w.State {
 	case StateWaiting:
 		w.Next = "a person runs, in a terminal of their own: berth mcp confirm " + r.ID
+	case stateConfirmed:
+		w.Next = "it is being submitted; where that has failed, a person runs once more: berth mcp confirm " + r.ID
 	case stateExpired:
 		w.Next = "submit it again"
 	}
@@ -444,6 +447,10 @@ func (s *Server) submit(ctx context.Context, r *sdk.CallToolRequest, in submitIn
 	if a := req.Answer; a != nil && a.Shown != p.Digest() {
 		return nil, changed(req)
 	}
+	if s.requests.late(req) {
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the request " + req.ID + " was confirmed more than a day ago, and not submitted then",
+			Hint: "a person runs, in a terminal of their own: berth mcp confirm " + req.ID}
+	}
 	if req.Answer == nil {
 		yes, question, err := s.mayStart(r, req, p)
 		if err != nil || question != nil {
@@ -513,14 +520,14 @@ func (s *Server) taskFile(name string) ([]byte, error) {
 		return nil, fail(err)
 	}
 	defer func() { _ = root.Close() }()
-	if fi, err := root.Stat(name); err != nil || !fi.Mode().IsRegular() {
-		return nil, fail(cmp.Or(err, errors.New("it is no file")))
-	}
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO is not waited for
 	if err != nil {
 		return nil, fail(err)
 	}
 	defer func() { _ = f.Close() }()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil, fail(cmp.Or(err, errors.New("it is no file")))
+	}
 	b, err := io.ReadAll(io.LimitReader(f, mostTask+1))
 	if err != nil {
 		return nil, fail(err)
@@ -532,7 +539,7 @@ func (s *Server) taskFile(name string) ([]byte, error) {
 // or by a client that can ask its user. What it returns beside is a question for that.
 func (s *Server) mayStart(r *sdk.CallToolRequest, req *Request, p *Proposal) (bool, *sdk.CallToolResult, error) {
 	by := engine.Identity().User
-	if s.Unconfirmed && p.Level != jobs.LevelNone {
+	if s.Unconfirmed && !p.Asks {
 		return true, nil, s.requests.AnswerTo(req, Answer{Confirmed: true, Way: "configuration", By: by, Shown: p.Digest()})
 	}
 	if said, ok := r.Params.InputResponses[askName].(*sdk.ElicitResult); ok {
@@ -547,10 +554,12 @@ func (s *Server) mayStart(r *sdk.CallToolRequest, req *Request, p *Proposal) (bo
 		}
 		return false, nil, refused(req)
 	}
-	if shown, was := s.shown.Load(req.ID); was && shown == "" || !canAsk(r) || len(p.Text) > mostAsked {
+	if !canAsk(r) || len(p.Text) > mostAsked {
 		return false, nil, nil
 	}
-	s.shown.Store(req.ID, p.Digest())
+	if _, was := s.shown.LoadOrStore(req.ID, p.Digest()); was {
+		return false, nil, nil // the question is open, or has come to nothing
+	}
 	return false, &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{askName: &sdk.ElicitParams{
 		Message: "berth: submit this job? The request " + req.ID + " comes from a model.\n\n" + p.Text,
 		RequestedSchema: map[string]any{"type": "object", "required": []string{askField}, "properties": map[string]any{

@@ -68,6 +68,10 @@ func newFixture(t testing.TB, change func(*mcp.Options)) *fixture {
 				t.Error(err)
 			}
 		}
+		// A runner writes its last lines after its job has ended.
+		for n := 0; os.RemoveAll(home) != nil && n < 100; n++ {
+			time.Sleep(50 * time.Millisecond)
+		}
 	})
 	return f
 }

@@ -122,6 +122,11 @@ func read(path string, into any) error {
 // Expired reports whether a request has waited for too long to be confirmed.
 func (q *Requests) Expired(r *Request) bool { return r.Answer == nil && q.now().Sub(r.Created) > waits }
 
+// late reports whether a yes is too old to count: no job came of it in time.
+func (q *Requests) late(r *Request) bool {
+	return r.Answer != nil && r.Answer.Confirmed && q.now().Sub(r.Answer.Time) > waits
+}
+
 // The states of a request.
 const (
 	StateWaiting   = "waiting" // for a person

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -63,7 +64,8 @@ func (s *Server) resource(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk
 	case jobs.KindOf(err) == jobs.KindNotFound:
 		return nil, sdk.ResourceNotFoundError(r.Params.URI)
 	case err != nil:
-		return nil, err
+		_, text := failure(err)
+		return nil, errors.New(text)
 	}
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, MIMEType: kind, Text: text}}}, nil
 }

@@ -27,8 +27,16 @@ import (
 // mostMessage is the longest message that is read, in bytes.
 const mostMessage = 16 << 20
 
+const (
+	// mostIdle is how long a session by HTTP stays without a request of its client.
+	mostIdle = time.Hour
+	// endGrace is how long calls have to end when the server does.
+	endGrace = 10 * time.Second
+)
+
 // Stream serves one client on a pair of streams, until it leaves or ctx ends.
 func (s *Server) Stream(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	defer context.AfterFunc(ctx, s.end)()
 	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out, MaxLineLength: mostMessage})
 	if ctx.Err() == nil && (err == nil || errors.Is(err, io.EOF) || errors.Is(err, sdk.ErrConnectionClosed)) {
 		return nil
@@ -129,7 +137,7 @@ func Token(path string) (string, error) {
 // "" is that the listener alone keeps others out.
 func (s *Server) Serve(ctx context.Context, n net.Listener, token string) error {
 	h := &http.Server{
-		Handler:           guard(n.Addr(), token, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{MaxRequestBodyBytes: mostMessage})),
+		Handler:           guard(n.Addr(), token, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{MaxRequestBodyBytes: mostMessage, SessionTimeout: mostIdle})),
 		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10, IdleTimeout: 5 * time.Minute,
 	}
 	done := make(chan error, 1)
@@ -138,6 +146,11 @@ func (s *Server) Serve(ctx context.Context, n net.Listener, token string) error 
 	case err := <-done:
 		return err
 	case <-ctx.Done():
+	}
+	s.end()
+	// The handlers are not waited for by the library: a command is ended, and not left behind.
+	for until := time.Now().Add(endGrace); len(s.calls) > 0 && time.Now().Before(until); {
+		time.Sleep(10 * time.Millisecond)
 	}
 	_ = h.Close()
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {

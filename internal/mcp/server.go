@@ -53,6 +53,10 @@ type Server struct {
 	calls    chan struct{} // those under way
 	outputs  outputs
 
+	// base ends with the server: so do the calls under way.
+	base context.Context
+	end  context.CancelFunc
+
 	mu  sync.Mutex
 	env *engine.Environment
 
@@ -65,6 +69,7 @@ const mostCalls = 64
 // New makes a server.
 func New(o Options) *Server {
 	s := &Server{Options: o, requests: RequestsIn(o.Engine.Store.Home(), o.Now), calls: make(chan struct{}, mostCalls)}
+	s.base, s.end = context.WithCancel(context.Background())
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "berth", Title: "berth", Version: o.Version}, &sdk.ServerOptions{
 		Instructions: s.instructions(), Capabilities: &sdk.ServerCapabilities{}, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -80,8 +85,9 @@ func New(o Options) *Server {
 // SDK is the server as the protocol's library has it, for other transports.
 func (s *Server) SDK() *sdk.Server { return s.sdk }
 
-// Close ends this server's use of its environment, which goes on.
+// Close ends the calls under way, and this server's use of its environment, which goes on.
 func (s *Server) Close() {
+	s.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.env != nil {
@@ -113,6 +119,16 @@ func (s *Server) instructions() string {
 func (s *Server) environment(ctx context.Context) (*engine.Environment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.env != nil {
+		now, err := s.Engine.FindEnvironment(s.env.Spec.Name)
+		switch {
+		case jobs.KindOf(err) == jobs.KindNotFound || err == nil && now.Spec.ID != s.env.Spec.ID:
+			s.env.Close() // it was removed
+			s.env = nil
+		case err != nil:
+			return nil, err
+		}
+	}
 	if s.env == nil {
 		v, err := s.Environment(ctx)
 		if err != nil {
@@ -194,6 +210,9 @@ func (s *Server) add(name, description string, h hints, in, out reflect.Type, do
 		default:
 			return failed(&jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("%d calls are under way", mostCalls), Hint: "wait for one of them"}), nil
 		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.base, cancel)()
 		got, err := do(ctx, r, func(into any) error {
 			if err := arguments(checked, r.Params.Arguments, into); err != nil {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "the arguments of " + name, Err: err, Hint: "tools/list has their schema"}
@@ -251,16 +270,22 @@ type Failure struct {
 	ExitCode int    `json:"exit_code"`
 }
 
-// failed is the answer of a tool that failed.
-func failed(err error) *sdk.CallToolResult {
-	f := Failure{Message: jobs.Printable(err.Error()), Hint: jobs.Printable(jobs.HintOf(err)), ExitCode: jobs.CodeOf(err)}
+// failure is an error for a client, and the same as a text.
+func failure(err error) (f Failure, text string) {
+	f = Failure{Message: jobs.Printable(err.Error()), Hint: jobs.Printable(jobs.HintOf(err)), ExitCode: jobs.CodeOf(err)}
 	if errors.Is(err, context.Canceled) && jobs.KindOf(err) == jobs.KindUnknown {
 		f = Failure{Message: "cancelled", ExitCode: jobs.CodeInterrupted}
 	}
-	text := "error: " + f.Message
+	text = "error: " + f.Message
 	if f.Hint != "" {
 		text += "\nhint: " + f.Hint
 	}
+	return f, text
+}
+
+// failed is the answer of a tool that failed.
+func failed(err error) *sdk.CallToolResult {
+	f, text := failure(err)
 	b, merr := encode(map[string]Failure{"error": f})
 	if merr != nil {
 		b = json.RawMessage("{}")

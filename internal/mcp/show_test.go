@@ -30,7 +30,7 @@ var notShown = map[string]string{
 	"Spec.Workspace.GitDir":  "follows from the repository", "Spec.Workspace.Copy": "follows from the cluster", "Spec.Workspace.Ignore": "the user's configuration of git",
 	"Spec.Place.Overlay.Driver": "berth's choice", "Spec.Place.Overlay.Why": "berth's choice", "Spec.Place.Overlay.Inodes": "berth's choice", "Spec.Place.Overlay.Wait": "the user's configuration",
 	"Spec.Place.Overlay.Templates": "berth's own directory", "Spec.Place.Rooms": "berth's choice",
-	"Spec.Place.Network.Bounds": "they only make it narrower",
+	"Spec.Place.Network.Bounds":  "they only make it narrower",
 	"Spec.Place.Credentials.API": "the user's configuration, by its name", "Spec.Place.Credentials.Header": "the user's configuration, by its name",
 	"Spec.Place.Credentials.User": "the user's configuration, by its name", "Spec.Place.Credentials.BaseURLEnv": "the user's configuration, by its name",
 	"Spec.Place.Credentials.KeyEnv": "the user's configuration, by its name", "Spec.Place.Credentials.Methods": "the user's configuration, by its name",

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,11 +30,13 @@ type Submitter struct {
 
 // A Proposal is what a request would submit, as a person reads it.
 type Proposal struct {
-	Text  string // lines in which each character is seen
-	Level jobs.Level
-	task  jobs.Task
-	c     engine.Choice
-	plan  plan
+	Text string // lines in which each character is seen
+	// Asks is that a person decides, whatever the configuration says: it is not contained,
+	// or its own text takes something of the user's.
+	Asks bool
+	task jobs.Task
+	c    engine.Choice
+	plan plan
 }
 
 // A plan is what is compared of two jobs: what a person reads, and the record without what
@@ -55,6 +58,7 @@ func (s *Submitter) Propose(ctx context.Context, r *Request) (*Proposal, error) 
 	if r.Given {
 		t.File = r.File
 	}
+	asks := takes(&t) // what the configuration adds is the user's own choice
 	c, notes, err := s.Settle(&t)
 	if err != nil {
 		return nil, err
@@ -64,7 +68,7 @@ func (s *Submitter) Propose(ctx context.Context, r *Request) (*Proposal, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := &Proposal{Level: spec.Level, task: t, c: c}
+	p := &Proposal{Asks: asks || spec.Level == jobs.LevelNone, task: t, c: c}
 	if p.plan, err = s.plan(ctx, spec, t); err != nil {
 		return nil, err
 	}
@@ -73,6 +77,16 @@ func (s *Submitter) Propose(ctx context.Context, r *Request) (*Proposal, error) 
 	}
 	p.Text += p.plan.text
 	return p, nil
+}
+
+// takes reports whether a task, as it was written, takes something of the user's or of the
+// host's into its container: files, variables, keys, sockets, jobs of its own, or options
+// that berth passes on unread.
+func takes(t *jobs.Task) bool {
+	passed := func(kv string) bool { return !strings.Contains(kv, "=") }
+	d := t.Docker
+	return len(t.Mounts) > 0 || slices.ContainsFunc(t.Env, passed) || len(t.Credentials) > 0 || len(t.HostSockets) > 0 || t.Submit != nil ||
+		len(t.Slurm.Extra) > 0 || d != nil && len(d.Volumes)+len(d.ExtraArgs) > 0
 }
 
 // plan writes what a job is. Its id, which is another one each time, is zeros.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,7 +113,7 @@ func TestSubmit(t *testing.T) {
 		t.Fatalf("%+v", p)
 	}
 	f.fails(c, "task_diff", map[string]any{"id": id}, 3, "no diff")
-	f.fails(c, "review_get", map[string]any{"id": id}, 2, "")
+	f.fails(c, "review_get", map[string]any{"id": id}, 2, "no workspace")
 	r, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "berth://job/" + rec.Spec.ID + "/stdout"})
 	if err != nil || r.Contents[0].Text != "hello\n" {
 		t.Fatalf("%+v, %v", r, err)
@@ -299,6 +301,11 @@ func TestElicitation(t *testing.T) {
 	if r := submit("gone", hello); !r.IsError {
 		t.Errorf("gone: %s", text(r))
 	}
+	// A question that has failed, or is open, is put up once.
+	before = asked
+	if r := submit("gone", hello); r.IsError || asked != before || !strings.Contains(text(r), "waiting") {
+		t.Errorf("gone once more: %s", text(r))
+	}
 	// What is too long to be seen in a dialogue is confirmed on a terminal.
 	before = asked
 	if r := submit("yes-long", hello+strings.Repeat("A long text.\n", 5000)); r.IsError || !strings.Contains(text(r), "waiting") || asked != before {
@@ -334,6 +341,61 @@ func TestUnconfirmed(t *testing.T) {
 	}
 }
 
+// What a task's own text takes of the user's is asked for all the same; what the
+// configuration adds is not. The backend of these tests contains nothing, so that the level
+// is left out here.
+func TestUnconfirmedTakes(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":                                                  false,
+		"[terminal]\nenv = [\"A=b\"]":                       false,
+		"[terminal]\nenv = [\"HOME\"]":                      true,
+		"[terminal]\nbind = [\"/etc:/x\"]":                  true,
+		"credentials = [\"anthropic\"]":                     true,
+		"[submit]\nmax_jobs = 1\nmax_cpu_hours = 1":         true,
+		"[slurm]\nextra = [\"--reservation=x\"]":            true,
+		"[resources]\ncpus = 2\n[network]\nmode = \"none\"": false,
+	} {
+		text = "+++\nname = \"x\"\n" + text + "\n[agent]\ncommand = \"true\"\n+++\nx\n"
+		if got, err := mcp.Takes(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+// A yes counts for a day, and its failed submission can be repeated by a person.
+func TestLateYes(t *testing.T) {
+	now := time.Now()
+	f := newFixture(t, func(o *mcp.Options) {
+		all(o)
+		o.Now = func() time.Time { return now }
+	})
+	c := f.client(nil)
+	args := map[string]any{"task": hello, "idempotency_key": "k"}
+	var s submitted
+	f.call(c, "task_submit", args, &s)
+	q := mcp.RequestsIn(f.engine.Store.Home(), func() time.Time { return now })
+	r := must(q.Load(s.Request.ID))
+	p := must(f.sub.Propose(t.Context(), r))
+	if err := q.AnswerTo(r, mcp.Answer{Confirmed: true, Shown: p.Digest()}); err != nil {
+		t.Fatal(err)
+	}
+	f.call(c, "task_status", map[string]any{"id": r.ID}, &s)
+	if s.Request == nil || s.Request.State != "confirmed" || !strings.Contains(s.Request.Next, "once more: berth mcp confirm "+r.ID) {
+		t.Fatalf("%+v", s.Request)
+	}
+	now = now.Add(25 * time.Hour)
+	f.fails(c, "task_submit", args, 75, "more than a day ago")
+	if list := must(f.engine.Store.List()); len(list) != 0 {
+		t.Fatal("it was submitted")
+	}
+	rec := must(f.sub.Submit(t.Context(), r, p)) // by a person
+	must(f.engine.Wait(t.Context(), rec.Spec.ID, nil))
+	f.call(c, "task_submit", args, &s)
+	if s.Job == nil || s.Job.ID != rec.Spec.ID {
+		t.Fatalf("%+v", s)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	f := newFixture(t, all)
 	c := f.client(nil)
@@ -344,11 +406,15 @@ func TestRefused(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(f.dir, "link.md")); err != nil {
 		t.Fatal(err)
 	}
+	if err := syscall.Mkfifo(filepath.Join(f.dir, "fifo.md"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, bad := range []struct {
 		args  map[string]any
 		code  int
 		words string
 	}{
+		{map[string]any{"file": "fifo.md", "idempotency_key": "k"}, 2, "no file"},
 		{map[string]any{"task": hello}, 2, "idempotency_key"},
 		{map[string]any{"task": hello, "idempotency_key": " "}, 2, "idempotency_key"},
 		{map[string]any{"task": hello, "idempotency_key": "a\nb"}, 2, "idempotency_key"},
@@ -369,6 +435,20 @@ func TestRefused(t *testing.T) {
 	}
 	if list, err := mcp.RequestsIn(f.engine.Store.Home(), time.Now).List(); err != nil || len(list) != 0 {
 		t.Errorf("%d requests, %v", len(list), err)
+	}
+	f.fails(c, "task_list", map[string]any{"offset": math.MaxInt64, "limit": 1}, 2, "together at most")
+	damaged := filepath.Join(f.engine.Store.Home(), "mcp", "requests", "req-000000000001")
+	if err := os.MkdirAll(damaged, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(damaged, "request.json"), []byte("no JSON"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "berth://job/req-000000000001"}); err == nil || !strings.Contains(err.Error(), "hint: rm -r ") {
+		t.Errorf("a resource that cannot be read: %v", err)
+	}
+	if err := os.RemoveAll(damaged); err != nil {
+		t.Fatal(err)
 	}
 	// A model that asks without an end fills no disk.
 	for i := range 101 {
