@@ -133,7 +133,10 @@ func TestEnds(t *testing.T) {
 				_ = toServer.Close()
 			}
 			select {
-			case <-ended:
+			case err := <-ended:
+				if way == "client" && err != nil {
+					t.Error(err)
+				}
 			case <-time.After(20 * time.Second):
 				t.Fatal("the server waits for the command")
 			}

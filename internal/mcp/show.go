@@ -77,20 +77,31 @@ func quoted(text string) string {
 	return b.String()
 }
 
-// wrapped are the parts of a line. A character that is not ASCII may be two columns wide.
+// wrapped are the parts of a line, which end behind a space where one is near.
 func wrapped(line string, width int) (out []string) {
 	from, n := 0, 0
 	for i, r := range line {
-		wide := 1
-		if r >= 0x80 {
-			wide = 2
+		if n+columns(r) > width {
+			end := i
+			if blank := strings.LastIndexByte(line[from:i], ' '); blank > width/2 {
+				end = from + blank + 1
+			}
+			out, from, n = append(out, line[from:end]), end, 0
+			for _, r := range line[end:i] {
+				n += columns(r)
+			}
 		}
-		if n+wide > width {
-			out, from, n = append(out, line[from:i]), i, 0
-		}
-		n += wide
+		n += columns(r)
 	}
 	return append(out, line[from:])
+}
+
+// columns is how wide a character is at most.
+func columns(r rune) int {
+	if r < 0x80 {
+		return 1
+	}
+	return 2
 }
 
 // rows are what a job is, where it runs, what it is given, and what it may cost.
@@ -115,8 +126,10 @@ func rows(s *jobs.Spec, t jobs.Task) [][2]string {
 	}
 	out := [][2]string{
 		{"task", s.Name}, {"file", t.File}, {"template", t.Template},
-		{"scheduler", s.Scheduler}, {"cluster", host(s.Login)}, {"target", s.Target}, {"backend", s.Backend}, {"host", host(s.SSH)}, {"containment", level},
-		{"image", named("", s.Image, "from", s.ImageRef, "digest", s.ImageDigest, "SHA-256", s.ImageSum, "directory", s.ImageDir, "copy of", s.ImageFrom)},
+		{"scheduler", s.Scheduler}, {"cluster", host(s.Login)}, {"target", s.Target}, {"backend", s.Backend}, {"host", host(s.SSH)},
+		{"containment", level},
+		{"image", named("", s.Image, "from", s.ImageRef, "digest", s.ImageDigest, "SHA-256", s.ImageSum,
+			"directory", s.ImageDir, "copy of", s.ImageFrom)},
 		{"network", reach(s.Reaches())}, {"by phase", phases(s.Network.Phases)},
 	}
 	if a := s.Agent; a != nil {
@@ -128,7 +141,8 @@ func rows(s *jobs.Spec, t jobs.Task) [][2]string {
 	}
 	if w := s.Workspace; w != nil {
 		out = append(out, [][2]string{
-			{"repository", w.Repo}, {"from commit", named("", w.Base, "of", w.BaseRef, "read-only", w.ReadOnly)}, {"branch", w.Branch}, {"scope", strings.Join(w.Scope, " ")},
+			{"repository", w.Repo}, {"from commit", named("", w.Base, "of", w.BaseRef, "read-only", w.ReadOnly)}, {"branch", w.Branch},
+			{"scope", strings.Join(w.Scope, " ")},
 		}...)
 	}
 	return append(out, [][2]string{
@@ -138,7 +152,8 @@ func rows(s *jobs.Spec, t jobs.Task) [][2]string {
 		{"place", named("hostname", s.Hostname, "directory", s.Dir, "scratch", s.Scratch, "stage", s.Stage, "GPU", s.GPU, "fakeroot", s.Fakeroot)},
 		{"after", strings.Join(after, " ")}, {"options", options(s)}, {"resources", resources(s.Resources)},
 		{"tried again", again(s.Retry)}, {"resumed", resumed(s.Resume)}, {"asks berth", asks(s.Submit)},
-		{"done over", s.DoneOver}, {"labels", strings.Join(s.Labels, " ")}, {"ports", strings.Join(words(s.Ports), " ")}, {"artifacts", strings.Join(s.Artifacts, " ")},
+		{"done over", s.DoneOver}, {"labels", strings.Join(s.Labels, " ")}, {"ports", strings.Join(words(s.Ports), " ")},
+		{"artifacts", strings.Join(s.Artifacts, " ")},
 		{"results", results(s.Results)}, {"caps", caps(s.Caps)}, {"cost", cost(s)},
 	}...)
 }
@@ -280,7 +295,8 @@ func caps(c jobs.Caps) string {
 	if c.USD > 0 {
 		usd = fmt.Sprintf("%.2f USD", float64(c.USD))
 	}
-	return named("max_usd", usd, "max_tokens", c.Tokens, "max_requests", c.Requests, "max_turns", c.Turns, "max_wall", c.Wall, "max_idle", c.Idle, "max_output", c.Output,
+	return named("max_usd", usd, "max_tokens", c.Tokens, "max_requests", c.Requests, "max_turns", c.Turns,
+		"max_wall", c.Wall, "max_idle", c.Idle, "max_output", c.Output,
 		"models", strings.Join(c.Models, " "), "server_tools", strings.Join(c.Tools, " "))
 }
 

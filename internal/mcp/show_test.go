@@ -181,18 +181,17 @@ func TestForged(t *testing.T) {
 		Place: jobs.Place{Level: jobs.LevelNone, Backend: jobs.BackendLocal, Scheduler: jobs.SchedulerLocal}}
 	text := shown(s, jobs.Task{Prompt: forged}, "#!/bin/sh\n"+forged)
 	for line := range strings.SplitSeq(text, "\n") {
-		columns := 0
+		wide := 0
 		for _, r := range line {
-			columns++
-			if r >= 0x80 {
-				columns++
+			if wide++; r >= 0x80 {
+				wide++
 			}
 			if !jobs.Shows(r) {
 				t.Errorf("%q has a character that is not seen", line)
 			}
 		}
-		if columns > 78 {
-			t.Errorf("%d columns: %s", columns, line)
+		if wide > 78 {
+			t.Errorf("%d columns: %s", wide, line)
 		}
 		for _, label := range []string{"scheduler", "cost", "network", "containment"} {
 			if strings.HasPrefix(line, label+" ") && !slices.Contains([]string{"scheduler    local", "cost         core-hours without a bound: it asks for no time limit",
@@ -209,6 +208,19 @@ func TestForged(t *testing.T) {
 	}
 	if _, short, _ := strings.Cut(text, "\n--- in short ---\nscheduler    local\nbackend      local\ncontainment  none: IT HAS"); strings.Count(text, "\n--- in short ---\n") != 1 || !strings.HasSuffix(short, "no time limit\n") {
 		t.Errorf("it does not end with what matters:\n%s", text)
+	}
+}
+
+// No character is lost where a line goes on.
+func TestWrapped(t *testing.T) {
+	for _, line := range []string{"", "short", strings.Repeat("word ", 50), strings.Repeat("x", 200), strings.Repeat("\u65e5 ", 90), " " + strings.Repeat("y", 77), strings.Repeat(" ", 170)} {
+		parts := wrapped(line, 76)
+		if strings.Join(parts, "") != line {
+			t.Errorf("%q became %q", line, parts)
+		}
+	}
+	if got := wrapped("beside, up to its own", 15); !slices.Equal(got, []string{"beside, up to ", "its own"}) {
+		t.Errorf("%q", got)
 	}
 }
 
