@@ -72,6 +72,9 @@ func (e *Engine) SubmitChild(ctx context.Context, parent *jobs.Record, number in
 	if rec, err := e.Store.Load(c.Job); err == nil {
 		return rec, nil
 	}
+	if why := store.ChildRefused(parent.Dir, number); why != "" { // its task was told so
+		return nil, &jobs.Error{Kind: jobs.KindRejected, Msg: "it was refused before: " + why}
+	}
 	if store.Cancelled(parent.Dir) || jobs.StateOf(parent).Final() {
 		return nil, &jobs.Error{Kind: jobs.KindRejected, Msg: "its parent is ending"}
 	}

@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // A child has none of its parent's options of a submission that would have it ask for
@@ -21,5 +24,26 @@ func TestChildOptions(t *testing.T) {
 	}
 	if len(of.Slurm.Extra) != 7 {
 		t.Errorf("its parent has %q", of.Slurm.Extra)
+	}
+}
+
+// What its task was told has failed is not submitted afterwards, by a process that the
+// runner has left behind.
+func TestRefusedChild(t *testing.T) {
+	dir := t.TempDir()
+	if won, err := store.AddChild(dir, jobs.Child{Version: 1, Number: 1, Job: "00000000-0000-7000-8000-000000000002"}); err != nil || !won {
+		t.Fatal(won, err)
+	}
+	if err := store.SetChildRefused(dir, 1, "its runner was killed"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(filepath.Join(t.TempDir(), "home"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Engine{Store: st}
+	_, err = e.SubmitChild(t.Context(), &jobs.Record{Dir: dir}, 1, "")
+	if jobs.KindOf(err) != jobs.KindRejected || !strings.Contains(err.Error(), "its runner was killed") {
+		t.Error(err)
 	}
 }

@@ -11,8 +11,12 @@ import (
 	"berth/internal/sys/disk"
 )
 
+// ChildPrefix begins the names of files in an attempt's directory that are for jobs which
+// its task submits: they live no longer than a request, or what comes back of one.
+const ChildPrefix = "child-"
+
 // Cleanup removes the work tree, berth's git directory and what an interrupted
-// Intake or Recheckout left from the attempt's directory, and nothing else. Directories
+// Intake, Recheckout or request for a job left from the attempt's directory, and nothing else. Directories
 // without write permission are made writable; symbolic links are removed and
 // not followed. What cannot be removed is in the error, and the rest is gone.
 // It may be repeated.
@@ -26,7 +30,7 @@ func Cleanup(attemptDir string) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if n := e.Name(); n == WorkDir || n == WorkDir+partSuffix || n == GitDir || n == recheckDir || strings.HasPrefix(n, quarantinePrefix) {
+		if n := e.Name(); n == WorkDir || n == WorkDir+partSuffix || n == GitDir || n == recheckDir || strings.HasPrefix(n, quarantinePrefix) || strings.HasPrefix(n, ChildPrefix) {
 			if err := disk.RemoveTree(filepath.Join(attemptDir, n)); err != nil {
 				errs = append(errs, fmt.Errorf("clean up the attempt: %w", err))
 			}

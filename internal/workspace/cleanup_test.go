@@ -21,6 +21,8 @@ func TestCleanup(t *testing.T) {
 		must(t, os.Chmod(filepath.Join(f.work(), d), map[bool]os.FileMode{true: 0, false: 0o500}[d == "none"]))
 	}
 	must(t, os.Mkdir(filepath.Join(f.attempt, quarantinePrefix+"1"), 0o700))
+	must(t, os.Mkdir(filepath.Join(f.attempt, ChildPrefix+"back-1"), 0o700))
+	must(t, os.WriteFile(filepath.Join(f.attempt, ChildPrefix+"0001.bundle"), nil, 0o600))
 	must(t, os.WriteFile(filepath.Join(f.attempt, "exit.json"), nil, 0o600))
 	// Deeper than there are file descriptors, and than a path may be long.
 	cmd := exec.CommandContext(testContext(t), "sh", "-c", `i=0; while [ $i -lt 300 ]; do mkdir ddddddddddddddddddddddddddddddd && cd -P ddddddddddddddddddddddddddddddd && echo > f || exit 1; i=$((i+1)); done`)

@@ -34,6 +34,8 @@ const (
 	lookFor      = 10 * time.Millisecond
 	maxBack      = 256 << 20 // bytes of an output that comes back inside
 	childEnd     = 2 * time.Minute
+	childSettle  = time.Minute      // that the end of an attempt waits for a submission under way
+	childLeave   = 10 * time.Second // that the end of a container waits for what comes back
 )
 
 // children are the jobs that the task has submitted. The count of them is in the job's
@@ -42,20 +44,25 @@ type children struct {
 	r    *attempt
 	held atomic.Int32 // requests that wait for one
 
-	making sync.Mutex // one is submitted at a time
+	making chan struct{} // has one while one is submitted: one at a time
 
 	mu      sync.Mutex
-	inside  *session.Session // nil is that there is no container
+	inside  *session.Session // nil is that there is no container, and nothing is submitted any more
 	back    map[int]bool     // they have ended, and their results are inside, or cannot be
 	changed chan struct{}    // closed when one has come back
+	ctx     context.Context  // of what is done for the container, which leave waits for
 	stop    context.CancelFunc
+	work    sync.WaitGroup
 }
+
+// errEnding is for a task that asks for a job while it ends.
+var errEnding = &jobs.Error{Kind: jobs.KindRejected, Msg: "this task is ending"}
 
 func (r *attempt) newChildren() *children {
 	if !r.spec.Submit.Jobs() {
 		return nil
 	}
-	return &children{r: r, back: map[int]bool{}, changed: make(chan struct{})}
+	return &children{r: r, making: make(chan struct{}, 1), back: map[int]bool{}, changed: make(chan struct{})}
 }
 
 // bringTo has the results of those that end brought into a container, until it is left.
@@ -65,21 +72,68 @@ func (k *children) bringTo(s *session.Session) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	k.mu.Lock()
-	k.inside, k.stop = s, stop
-	k.mu.Unlock()
-	go k.watch(ctx)
+	defer k.mu.Unlock()
+	k.inside, k.ctx, k.stop = s, ctx, stop
+	k.work.Go(func() { k.watch(ctx) })
 }
 
+// enter begins something that is done for the container, until ctx ends at the latest;
+// nil is that there is none.
+func (k *children) enter() (ctx context.Context, done func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.inside == nil {
+		return nil, nil
+	}
+	k.work.Add(1)
+	return k.ctx, k.work.Done
+}
+
+func (k *children) closed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.inside == nil
+}
+
+// leave is the end of the container: nothing is submitted from now on but what is under
+// way, and nothing reads the work tree or writes beside it.
 func (k *children) leave() {
 	if k == nil {
 		return
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.stop != nil {
-		k.stop()
-	}
+	stop := k.stop
 	k.inside, k.stop = nil, nil
+	k.mu.Unlock()
+	if stop == nil {
+		return
+	}
+	stop()
+	ended := make(chan struct{})
+	go func() {
+		k.work.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(k.r.hurried(childLeave)):
+		k.r.log.Warn("what comes back of jobs that the task has submitted is still under way, and is not waited for")
+	}
+}
+
+// settle waits, not for long, for a submission under way: a further attempt takes one
+// that has no record for one that failed.
+func (q *asks) settle() {
+	if q == nil || q.children == nil {
+		return
+	}
+	k := q.children
+	select {
+	case k.making <- struct{}{}:
+		<-k.making
+	case <-time.After(k.r.hurried(childSettle)):
+		k.r.log.Warn("a job that the task has asked for is still being submitted, and is not waited for")
+	}
 }
 
 // waiting is how many requests wait for a child.
@@ -100,13 +154,17 @@ func (k *children) submit(ctx context.Context, w jobs.Wish, dir string) (c jobs.
 	if (c.Output != "" || c.Error != "") && (!path.IsAbs(dir) || jobs.CheckText("", dir) != nil) {
 		return c, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the files for its output have no directory that can be named"}
 	}
-	k.making.Lock()
-	defer k.making.Unlock()
+	select {
+	case k.making <- struct{}{}:
+	case <-ctx.Done():
+		return c, nil, errEnding
+	}
+	defer func() { <-k.making }()
 	// What has begun is carried through: the task may end meanwhile.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), childTimeout)
 	defer cancel()
-	if r.stop.Why() != nil || store.Cancelled(r.jobDir) {
-		return c, nil, &jobs.Error{Kind: jobs.KindRejected, Msg: "this task is ending"}
+	if k.closed() || r.stop.Why() != nil || store.Cancelled(r.jobDir) {
+		return c, nil, errEnding
 	}
 	if c.Job, err = ids.New(); err != nil {
 		return c, nil, err
@@ -137,7 +195,7 @@ func (k *children) submit(ctx context.Context, w jobs.Wish, dir string) (c jobs.
 	words := []string{jobs.VerbChild, r.spec.ID, strconv.Itoa(c.Number)}
 	if r.spec.Workspace != nil {
 		var from string
-		if from, notes, err = k.snapshot(ctx, c.Number); err == nil {
+		if from, notes, err = k.snapshot(c.Number); err == nil {
 			words = append(words, from)
 		}
 	}
@@ -180,11 +238,18 @@ func said(err error) error {
 }
 
 // snapshot commits the work tree as it is, for a child to start from.
-func (k *children) snapshot(ctx context.Context, n int) (from string, notes []string, err error) {
+func (k *children) snapshot(n int) (from string, notes []string, err error) {
 	r, w := k.r, k.r.spec.Workspace
+	ctx, done := k.enter()
+	if ctx == nil {
+		return "", nil, errEnding
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, childTimeout)
+	defer cancel()
 	for try := 1; ; try++ {
 		from, omitted, err := r.git().Lend(ctx, r.dir, store.ChildrenGit(r.jobDir), sourceOf(w), workspace.CollectOptions{
-			Branch: fmt.Sprintf("berth-child/%d-%d-%d", r.info.Number, n, try), Bundle: fmt.Sprintf("child-%04d.bundle", n), Ignore: w.Ignore,
+			Branch: fmt.Sprintf("berth-child/%d-%d-%d", r.info.Number, n, try), Bundle: fmt.Sprintf(workspace.ChildPrefix+"%04d.bundle", n), Ignore: w.Ignore,
 			Artifacts: r.spec.Artifacts, Limits: workspace.ResultLimits(r.spec.Results),
 			Message: fmt.Sprintf("%s: for job %d of it\n\nBerth-Job: %s\nBerth-Attempt: %s\n", r.spec.Name, n, r.spec.ID, r.info.ID)})
 		if err == nil {
@@ -192,6 +257,9 @@ func (k *children) snapshot(ctx context.Context, n int) (from string, notes []st
 				notes = append(notes, "left out of what the job starts from: "+o.String())
 			}
 			return from, notes, nil
+		}
+		if k.closed() {
+			return "", nil, errEnding
 		}
 		if !errors.Is(err, workspace.ErrChanging) || try == checkpointTries {
 			return "", nil, workspaceError(err)
@@ -247,7 +315,15 @@ func (k *children) state(c *jobs.Child) (jobs.State, *jobs.Record) {
 	switch {
 	case err == nil:
 		return jobs.StateOf(rec), rec
-	case jobs.KindOf(err) == jobs.KindNotFound && store.ChildRefused(k.r.jobDir, c.Number) != "":
+	case jobs.KindOf(err) != jobs.KindNotFound:
+	case store.ChildRefused(k.r.jobDir, c.Number) != "":
+		return jobs.StateError, nil
+	case c.Attempt < k.r.info.Number: // no other runner submits it
+		why := fmt.Sprintf("the runner of attempt %d ended before it was submitted", c.Attempt)
+		if err := store.SetChildRefused(k.r.jobDir, c.Number, why); err != nil {
+			k.r.log.Warn("it could not be recorded that nothing was submitted", "child", c.Number, "err", err)
+			return jobs.StatePending, nil
+		}
 		return jobs.StateError, nil
 	}
 	return jobs.StatePending, nil
@@ -339,7 +415,7 @@ func (k *children) bring(ctx context.Context, c *jobs.Child, rec *jobs.Record) e
 	if in == nil || in.Guest().AskDir == "" {
 		return nil
 	}
-	stage, err := os.MkdirTemp(k.r.dir, "child-back-")
+	stage, err := os.MkdirTemp(k.r.dir, workspace.ChildPrefix+"back-")
 	if err != nil {
 		return err
 	}
@@ -436,10 +512,6 @@ func (r *attempt) endChildren(ctx context.Context) {
 	}
 	if have, err := store.LoadChildren(r.jobDir); err == nil && len(have) == 0 {
 		return
-	}
-	if r.asks != nil && r.asks.children != nil { // one may be on its way
-		r.asks.children.making.Lock()
-		defer r.asks.children.making.Unlock()
 	}
 	ctx, cancel := context.WithTimeout(ctx, childEnd)
 	defer cancel()

@@ -229,6 +229,7 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	r.event("ended", string(rec.State)+": "+rec.Reason)
 	failpoint.Hit("runner.ended")
 	r.tell(ctx)
+	r.asks.settle()
 	r.goOn(ctx)
 	r.endChildren(ctx)
 	failpoint.Hit("runner.followed")

@@ -1,0 +1,121 @@
+package runner
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth/internal/link/session"
+	"berth/internal/sys/run"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// parent is the runner of a task that may have jobs submitted, in its second attempt.
+// There is no berth by which they are.
+func parent(t *testing.T) *asks {
+	t.Helper()
+	j := newJobIn(t, filepath.Join(t.TempDir(), "home"), "true", func(n *store.New) {
+		n.Spec.Submit = &jobs.Submit{MaxJobs: 10, MaxCPUTime: 10 * time.Hour, Time: time.Hour}
+	})
+	r := &attempt{dir: j.dir, jobDir: j.rec.Dir, spec: j.rec.Spec, info: jobs.AttemptInfo{Number: 2}, log: slog.New(slog.DiscardHandler), on: run.Local{}}
+	return &asks{dir: r.dir, log: r.log, children: r.newChildren()}
+}
+
+func childID(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
+
+// addChildren records what a task has asked for, as a runner that is killed then does.
+func addChildren(t *testing.T, k *children, attempts ...int) {
+	t.Helper()
+	for _, a := range attempts {
+		have, err := store.LoadChildren(k.r.jobDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := len(have) + 1
+		if won, err := store.AddChild(k.r.jobDir, jobs.Child{Version: 1, Number: n, Job: childID(n), Attempt: a, Name: "x"}); err != nil || !won {
+			t.Fatal(won, err)
+		}
+	}
+}
+
+// What a runner has counted and not submitted, as it was killed, has failed for the
+// attempt after it: whoever waits for it goes on.
+func TestChildOfKilledRunner(t *testing.T) {
+	k := parent(t).children
+	addChildren(t, k, 1, 2)
+	for n, want := range map[int]jobs.State{1: jobs.StateError, 2: jobs.StatePending} {
+		c, err := store.LoadChild(k.r.jobDir, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := k.status(&c); s.State != want || (s.Reason != "") != (want == jobs.StateError) {
+			t.Errorf("%d: %+v", n, s)
+		}
+	}
+	if why := store.ChildRefused(k.r.jobDir, 1); !strings.Contains(why, "attempt 1 ended") {
+		t.Errorf("recorded: %q", why)
+	}
+}
+
+// Nothing is submitted once the container has ended, also what was asked for before and
+// waits for another one.
+func TestChildrenClosed(t *testing.T) {
+	q := parent(t)
+	k := q.children
+	ask := func() error {
+		_, _, err := k.submit(t.Context(), jobs.Wish{Command: jobs.Command{Argv: []string{"true"}}}, "/")
+		return err
+	}
+	k.bringTo(&session.Session{})
+	if err := ask(); err == nil || store.ChildRefused(k.r.jobDir, 1) == "" {
+		t.Fatalf("%v: there is no berth that submits", err)
+	}
+	k.making <- struct{}{}
+	asked := make(chan error, 1)
+	go func() { asked <- ask() }()
+	q.end()
+	<-k.making
+	if err := <-asked; jobs.KindOf(err) != jobs.KindRejected {
+		t.Errorf("asked before the end: %v", err)
+	}
+	if err := ask(); jobs.KindOf(err) != jobs.KindRejected {
+		t.Errorf("asked after the end: %v", err)
+	}
+	if have, err := store.LoadChildren(k.r.jobDir); err != nil || len(have) != 1 {
+		t.Errorf("%d were counted, %v", len(have), err)
+	}
+}
+
+// The end of the container waits for what is done for it, and the end of the attempt for
+// a submission; neither for ever.
+func TestChildrenEnd(t *testing.T) {
+	q := parent(t)
+	synctest.Test(t, func(t *testing.T) {
+		k := q.children
+		k.making, k.changed = make(chan struct{}, 1), make(chan struct{}) // of this bubble
+		k.bringTo(&session.Session{})
+		ctx, done := k.enter()
+		go func() {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			done()
+		}()
+		began := time.Now()
+		if q.end(); time.Since(began) != time.Second {
+			t.Errorf("the end came after %s", time.Since(began))
+		}
+		if ctx, _ := k.enter(); ctx != nil {
+			t.Error("something was begun after the end")
+		}
+		k.making <- struct{}{}
+		began = time.Now()
+		if q.settle(); time.Since(began) != childSettle {
+			t.Errorf("a submission under way was waited for %s", time.Since(began))
+		}
+	})
+}
