@@ -131,7 +131,7 @@ func childOf(of *jobs.Spec, c *jobs.Child) *jobs.Spec {
 // CancelChildren requests the end of the jobs that a job's task has submitted, of those
 // with these numbers, or of all. What was refused, or has ended, is left alone.
 func (e *Engine) CancelChildren(ctx context.Context, parent *jobs.Record, numbers []int, by string) error {
-	all, err := store.LoadChildren(parent.Dir)
+	all, err := store.LoadChildren(parent.Dir, nil)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type Child struct {
 	Resources Resources `json:"resources"`
 	Partition string    `json:"partition,omitempty"`
 	After     []After   `json:"after,omitempty"`
-	// Output and Error are files inside, as in [Wish], below Dir.
+	// Output and Error are files inside, below Dir.
 	Output string    `json:"output,omitempty"`
 	Error  string    `json:"error,omitempty"`
 	Dir    string    `json:"dir,omitempty"`
@@ -79,8 +79,9 @@ type Stubs interface {
 	Wish(stub string, words []string, script string) (Wish, error)
 	// Says is what it prints where a job was submitted, or refused.
 	Says(stub string, number int, bare bool, err error) (stdout, stderr string)
-	// Output is the file that a pattern of [Wish.Output] names.
-	Output(pattern string, c *Child) string
+	// Output is the file that a pattern of [Wish.Output] names, once the child has its
+	// number. One that is not below its directory is an error of kind [KindUsage].
+	Output(pattern string, c *Child) (string, error)
 	// Inherited are those of a parent's further options of a submission, see
 	// [SlurmOptions], that its children have, too: none that asks for more than they count.
 	Inherited(options []string) []string
@@ -108,8 +109,8 @@ type Wish struct {
 	Resources Resources
 	Partition string
 	After     []ChildAfter
-	// Output and Error are files below the directory in which it was asked, for what the
-	// job prints; with Output alone it is that of both.
+	// Output and Error are patterns of files below the directory in which it was asked, for
+	// what the job prints; with Output alone it is that of both.
 	Output, Error string
 	Waits         bool // the answer is to come when the job has ended
 	Shows         bool // with what it has printed
@@ -156,6 +157,8 @@ func (s *Spec) Child(w Wish) (Child, error) {
 		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("the name has more than %d characters, or one that is not printable", maxChildName)}
 	case len(c.Script) > MaxJobScript:
 		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("the script has more than %d bytes", MaxJobScript)}
+	case len(w.After) > MaxChildren:
+		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("it is to wait for more than %d jobs", MaxChildren)}
 	case r.Time > b.Time:
 		return refuse("time", "a time of %s is more than %s", r.Time, b.Time)
 	case b.Memory != 0 && r.Memory > b.Memory:
@@ -201,11 +204,17 @@ func (s *Submit) Another(have []Child, c *Child) error {
 	return nil
 }
 
+// maxGPUText bounds a request for GPUs, in bytes.
+const maxGPUText = 1000
+
 // gpuCount is how many GPUs a request such as "2" or "a100:2,1" names; what it cannot
 // read are too many.
 func gpuCount(asked string) int {
 	if asked == "" {
 		return 0
+	}
+	if len(asked) > maxGPUText {
+		return math.MaxInt
 	}
 	n := 0
 	for part := range strings.SplitSeq(asked, ",") {

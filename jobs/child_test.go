@@ -28,6 +28,7 @@ func TestChild(t *testing.T) {
 		"gpus":          {Resources: Resources{GPUs: "a100:2"}},
 		"gpus ":         {Resources: Resources{GPUs: "x"}},
 		"gpus  ":        {Resources: Resources{GPUs: "-1"}},
+		"gpus   ":       {Resources: Resources{GPUs: strings.Repeat("a", 2000) + ":1"}},
 		"partitions":    {Partition: "gpu"},
 		"max_cpu_hours": {Resources: Resources{CPUs: 5}},
 	} {
@@ -36,7 +37,8 @@ func TestChild(t *testing.T) {
 			t.Errorf("%s: %v (%s)", key, err, HintOf(err))
 		}
 	}
-	for _, w := range []Wish{{}, {Command: run, Name: "a\nb"}, {Command: run, Name: strings.Repeat("x", 201)}, {Command: run, Script: strings.Repeat("x", MaxJobScript+1)}} {
+	for _, w := range []Wish{{}, {Command: run, Name: "a\nb"}, {Command: run, Name: strings.Repeat("x", 201)}, {Command: run, Script: strings.Repeat("x", MaxJobScript+1)},
+		{Command: run, After: make([]ChildAfter, MaxChildren+1)}} {
 		if _, err := s.Child(w); KindOf(err) != KindUsage {
 			t.Errorf("%.60v: %v", w, err)
 		}

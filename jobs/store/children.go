@@ -60,12 +60,13 @@ func LoadChild(jobDir string, n int) (c jobs.Child, err error) {
 	return c, nil
 }
 
-// LoadChildren reads all of them in order. They are numbered from 1 without a gap. One
-// that cannot be read is an error: what it has asked for would not be counted.
-func LoadChildren(jobDir string) ([]jobs.Child, error) {
+// LoadChildren reads all of them in order behind those that are known, which do not
+// change, without what they run: [LoadChild] has it. They are numbered from 1 without a
+// gap. One that cannot be read is an error: what it has asked for would not be counted.
+func LoadChildren(jobDir string, known []jobs.Child) ([]jobs.Child, error) {
 	names, err := readNames(filepath.Join(jobDir, dirChildren))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return known, nil
 	}
 	if err != nil {
 		return nil, err
@@ -76,11 +77,14 @@ func LoadChildren(jobDir string) ([]jobs.Child, error) {
 			n++
 		}
 	}
-	out := make([]jobs.Child, n)
-	for i := range out {
-		if out[i], err = LoadChild(jobDir, i+1); err != nil {
+	out := known
+	for i := len(known) + 1; i <= n; i++ {
+		c, err := LoadChild(jobDir, i)
+		if err != nil {
 			return nil, err
 		}
+		c.Command, c.Script = jobs.Command{}, ""
+		out = append(out, c)
 	}
 	return out, nil
 }

@@ -363,10 +363,16 @@ func setAfter(w *jobs.Wish, v string) error {
 	return nil
 }
 
+// maxFile bounds the path of an output file, as the kernel does.
+const maxFile = 4096
+
 // below takes the path of an output file, which is one of the task's own tree.
 func below(v string) (string, error) {
 	if v == "/dev/null" {
 		return "", nil
+	}
+	if len(v) > maxFile {
+		return "", fmt.Errorf("%.100q is longer than %d bytes", v, maxFile)
 	}
 	if path.IsAbs(v) || slices.Contains(strings.Split(v, "/"), "..") {
 		return "", fmt.Errorf("%.100q is not below the directory in which the task asks", v)
@@ -375,9 +381,13 @@ func below(v string) (string, error) {
 }
 
 // Output implements [jobs.Stubs].
-func (Slurm) Output(pattern string, c *jobs.Child) string {
+func (Slurm) Output(pattern string, c *jobs.Child) (string, error) {
 	id, name := strconv.Itoa(c.Number), strings.ReplaceAll(c.Name, "/", "_")
-	return strings.NewReplacer("%%", "%", "%j", id, "%J", id, "%A", id, "%x", name).Replace(pattern)
+	file, err := below(strings.NewReplacer("%%", "%", "%j", id, "%J", id, "%A", id, "%x", name).Replace(pattern))
+	if err != nil {
+		return "", usage("%v", err)
+	}
+	return file, nil
 }
 
 // inherited are the options that say where a job counts and stands in the queue. Every

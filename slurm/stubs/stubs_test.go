@@ -103,8 +103,13 @@ func TestSays(t *testing.T) {
 	if _, e := (Slurm{}).Says(sbatch, 0, false, errors.New("no\x1b")); e != "sbatch: error: no \n" {
 		t.Errorf("%q", e)
 	}
-	if got := (Slurm{}).Output("%x-%j.out", &jobs.Child{Number: 7, Name: "a/b"}); got != "a_b-7.out" {
-		t.Error(got)
+	if got, err := (Slurm{}).Output("%x-%j.out", &jobs.Child{Number: 7, Name: "a/b"}); err != nil || got != "a_b-7.out" {
+		t.Error(got, err)
+	}
+	for name, pattern := range map[string]string{"..": "out/%x/%x/x", ".": ".%x/x"} { // what it becomes counts
+		if got, err := (Slurm{}).Output(pattern, &jobs.Child{Number: 7, Name: name}); jobs.KindOf(err) != jobs.KindUsage {
+			t.Errorf("%s is %s, %v", pattern, got, err)
+		}
 	}
 	rows := []jobs.ChildRow{{Number: 1, Name: "x", State: jobs.StateRunning, Ran: 61 * time.Second}}
 	if got := (Slurm{}).Queue(rows, true); !strings.Contains(got, " R       1:01 ") || strings.Count(got, "\n") != 1 {

@@ -32,6 +32,7 @@ const (
 	childLook    = time.Second     // between two looks at their records
 	childFollow  = time.Minute     // between two at which the scheduler is asked
 	lookFor      = 10 * time.Millisecond
+	maxDir       = 4 << 10   // bytes of the directory of its output, which stays in memory
 	maxBack      = 256 << 20 // bytes of an output that comes back inside
 	childEnd     = 2 * time.Minute
 	childSettle  = time.Minute      // that the end of an attempt waits for a submission under way
@@ -50,6 +51,7 @@ type children struct {
 	inside  *session.Session // nil is that there is no container, and nothing is submitted any more
 	back    map[int]bool     // they have ended, and their results are inside, or cannot be
 	changed chan struct{}    // closed when one has come back
+	all     []jobs.Child     // those that were read until now
 	ctx     context.Context  // of what is done for the container, which leave waits for
 	stop    context.CancelFunc
 	work    sync.WaitGroup
@@ -145,14 +147,18 @@ func (q *asks) waiting() int {
 }
 
 // submit records what was asked for, and has it submitted. With an error there may be a
-// job all the same where that is unclear. notes are what the task should know.
-func (k *children) submit(ctx context.Context, w jobs.Wish, dir string) (c jobs.Child, notes []string, err error) {
+// job all the same where that is unclear. notes are what the task should know. stubs are
+// those by which it was asked for, or nil.
+func (k *children) submit(ctx context.Context, stubs jobs.Stubs, w jobs.Wish, dir string) (c jobs.Child, notes []string, err error) {
 	r := k.r
 	if c, err = r.spec.Child(w); err != nil {
 		return c, nil, err
 	}
-	if (c.Output != "" || c.Error != "") && (!path.IsAbs(dir) || jobs.CheckText("", dir) != nil) {
-		return c, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the files for its output have no directory that can be named"}
+	if c.Output != "" || c.Error != "" {
+		if !path.IsAbs(dir) || len(dir) > maxDir || jobs.CheckText("", dir) != nil {
+			return c, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the files for its output have no directory that can be named"}
+		}
+		c.Dir = dir
 	}
 	select {
 	case k.making <- struct{}{}:
@@ -169,9 +175,9 @@ func (k *children) submit(ctx context.Context, w jobs.Wish, dir string) (c jobs.
 	if c.Job, err = ids.New(); err != nil {
 		return c, nil, err
 	}
-	c.Attempt, c.Time, c.Dir = r.info.Number, time.Now().UTC(), dir
+	c.Attempt, c.Time = r.info.Number, time.Now().UTC()
 	for won := false; !won; {
-		have, err := store.LoadChildren(r.jobDir)
+		have, err := k.load()
 		if err != nil {
 			return c, nil, err
 		}
@@ -187,6 +193,14 @@ func (k *children) submit(ctx context.Context, w jobs.Wish, dir string) (c jobs.
 			return c, nil, err
 		}
 		c.Number = len(have) + 1
+		for file, pattern := range map[*string]string{&c.Output: w.Output, &c.Error: w.Error} {
+			if pattern == "" {
+				continue
+			}
+			if *file, err = stubs.Output(pattern, &c); err != nil {
+				return c, nil, err
+			}
+		}
 		if won, err = store.AddChild(r.jobDir, c); err != nil {
 			return c, nil, err
 		}
@@ -282,9 +296,20 @@ func find(have []jobs.Child, word string) (jobs.Child, error) {
 	return jobs.Child{}, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("this task has submitted no job %.40q", word)}
 }
 
+// load is all of them. Those that were read before are read no more.
+func (k *children) load() ([]jobs.Child, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all, err := store.LoadChildren(k.r.jobDir, k.all)
+	if err == nil {
+		k.all = all
+	}
+	return all, err
+}
+
 // named are those that words name, each once.
 func (k *children) named(words []string) ([]jobs.Child, error) {
-	have, err := store.LoadChildren(k.r.jobDir)
+	have, err := k.load()
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +359,7 @@ func (k *children) state(c *jobs.Child) (jobs.State, *jobs.Record) {
 func (k *children) watch(ctx context.Context) {
 	asked := time.Now()
 	for {
-		have, err := store.LoadChildren(k.r.jobDir)
+		have, err := k.load()
 		if err != nil {
 			k.r.log.Warn("the jobs of the task cannot be read", "err", err)
 		}
@@ -510,7 +535,7 @@ func (r *attempt) endChildren(ctx context.Context) {
 	if r.spec.Submit == nil || !r.spec.Submit.EndWithParent || r.spec.Retry != nil && r.verb != jobs.VerbAccept {
 		return
 	}
-	if have, err := store.LoadChildren(r.jobDir); err == nil && len(have) == 0 {
+	if have, err := store.LoadChildren(r.jobDir, nil); err == nil && len(have) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, childEnd)

@@ -3,8 +3,10 @@ package runner
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"berth/internal/sys/run"
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/slurm/inside"
 )
 
 // parent is the runner of a task that may have jobs submitted, in its second attempt.
@@ -32,7 +35,7 @@ func childID(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d",
 func addChildren(t *testing.T, k *children, attempts ...int) {
 	t.Helper()
 	for _, a := range attempts {
-		have, err := store.LoadChildren(k.r.jobDir)
+		have, err := store.LoadChildren(k.r.jobDir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +71,7 @@ func TestChildrenClosed(t *testing.T) {
 	q := parent(t)
 	k := q.children
 	ask := func() error {
-		_, _, err := k.submit(t.Context(), jobs.Wish{Command: jobs.Command{Argv: []string{"true"}}}, "/")
+		_, _, err := k.submit(t.Context(), nil, jobs.Wish{Command: jobs.Command{Argv: []string{"true"}}}, "/")
 		return err
 	}
 	k.bringTo(&session.Session{})
@@ -86,7 +89,7 @@ func TestChildrenClosed(t *testing.T) {
 	if err := ask(); jobs.KindOf(err) != jobs.KindRejected {
 		t.Errorf("asked after the end: %v", err)
 	}
-	if have, err := store.LoadChildren(k.r.jobDir); err != nil || len(have) != 1 {
+	if have, err := store.LoadChildren(k.r.jobDir, nil); err != nil || len(have) != 1 {
 		t.Errorf("%d were counted, %v", len(have), err)
 	}
 }
@@ -118,4 +121,54 @@ func TestChildrenEnd(t *testing.T) {
 			t.Errorf("a submission under way was waited for %s", time.Since(began))
 		}
 	})
+}
+
+// The number in the name of an output is the job's own, however many ask at once.
+func TestChildOutputs(t *testing.T) {
+	k := parent(t).children
+	k.bringTo(&session.Session{})
+	defer k.leave()
+	const n = 4
+	var asked sync.WaitGroup
+	for range n {
+		asked.Go(func() {
+			w := jobs.Wish{Command: jobs.Command{Argv: []string{"true"}}, Output: "%x-%j.out", Name: "a/b"}
+			_, _, _ = k.submit(t.Context(), inside.Slurm{}.Stubs(), w, "/work") // it is counted, and there is no berth that submits it
+		})
+	}
+	asked.Wait()
+	have, err := store.LoadChildren(k.r.jobDir, nil)
+	if err != nil || len(have) != n {
+		t.Fatal(have, err)
+	}
+	for _, c := range have {
+		if c.Output != fmt.Sprintf("a_b-%d.out", c.Number) || c.Dir != "/work" {
+			t.Errorf("%d writes %s in %s", c.Number, c.Output, c.Dir)
+		}
+	}
+	w := jobs.Wish{Command: jobs.Command{Argv: []string{"true"}}, Output: "%x/out", Name: ".."}
+	if _, _, err := k.submit(t.Context(), inside.Slurm{}.Stubs(), w, "/work"); jobs.KindOf(err) != jobs.KindUsage {
+		t.Errorf("an output beside the directory: %v", err)
+	}
+	if have, err := store.LoadChildren(k.r.jobDir, nil); err != nil || len(have) != n {
+		t.Errorf("what was refused is counted: %d, %v", len(have), err)
+	}
+}
+
+// What a look has read the next one does not read again.
+func TestChildrenKnown(t *testing.T) {
+	k := parent(t).children
+	addChildren(t, k, 1, 1)
+	if have, err := k.load(); err != nil || len(have) != 2 {
+		t.Fatal(have, err)
+	}
+	if err := os.WriteFile(filepath.Join(k.r.jobDir, "children", "0001.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if won, err := store.AddChild(k.r.jobDir, jobs.Child{Version: 1, Number: 3, Job: childID(3)}); err != nil || !won {
+		t.Fatal(won, err)
+	}
+	if have, err := k.load(); err != nil || len(have) != 3 || have[0].Job != childID(1) || have[2].Job != childID(3) {
+		t.Errorf("%+v, %v", have, err)
+	}
 }

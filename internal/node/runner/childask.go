@@ -86,12 +86,7 @@ func (k *children) stub(ctx context.Context, m wire.AskMessage) wire.AskAnswer {
 		}
 		return wire.AskAnswer{}
 	}
-	for _, pattern := range []*string{&w.Output, &w.Error} {
-		if have, herr := store.LoadChildren(k.r.jobDir); *pattern != "" && herr == nil {
-			*pattern = stubs.Output(*pattern, &jobs.Child{Number: len(have) + 1, Name: w.Name})
-		}
-	}
-	c, notes, err := k.submit(ctx, w, string(m.Dir))
+	c, notes, err := k.submit(ctx, stubs, w, string(m.Dir))
 	a := answer(c.Number, w.Bare, err)
 	for _, n := range notes {
 		a.Err += wire.Text(m.Stub + ": warning: " + jobs.Printable(n) + "\n")
@@ -134,7 +129,7 @@ func (k *children) verb(ctx context.Context, verb string, words []string, dir st
 		if err != nil {
 			return wire.AskAnswer{}, err
 		}
-		c, notes, err := k.submit(ctx, w, dir)
+		c, notes, err := k.submit(ctx, nil, w, dir)
 		if err != nil {
 			return wire.AskAnswer{}, err
 		}
@@ -226,7 +221,7 @@ func wish(fs *flag.FlagSet, parse func(int) error) (w jobs.Wish, err error) {
 func (k *children) rows(words []string, all bool) ([]jobs.ChildRow, error) {
 	list, err := k.named(words)
 	if len(words) == 0 && err == nil {
-		list, err = store.LoadChildren(k.r.jobDir)
+		list, err = k.load()
 	}
 	if err != nil {
 		return nil, err
