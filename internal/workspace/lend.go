@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"berth/internal/sys/disk"
 	"berth/jobs"
 )
 
@@ -24,10 +25,14 @@ func (g *Git) Lend(ctx context.Context, attemptDir, dir string, src Source, opts
 	bundle := filepath.Join(attemptDir, opts.Bundle)
 	defer func() { _ = os.Remove(bundle) }()
 	if _, err := os.Stat(filepath.Join(dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		made := dir + partSuffix // in one step: without its alternates it would have no base
+		if err := disk.FreshDir(made); err != nil {
 			return "", nil, err
 		}
-		if err := g.initBare(ctx, dir, src, src.Repo); err != nil {
+		if err := g.initBare(ctx, made, src, src.Repo); err != nil {
+			return "", nil, err
+		}
+		if err := os.Rename(made, dir); err != nil {
 			return "", nil, err
 		}
 	}

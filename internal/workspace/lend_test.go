@@ -1,9 +1,12 @@
 package workspace
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -62,5 +65,37 @@ func TestLend(t *testing.T) {
 	if to, lerr := os.Readlink(filepath.Join(p.Work, "dir")); err != nil || lerr != nil || to != filepath.Dir(secret) ||
 		!slices.Equal(names, []string{".git", "a.txt", "dir", "link", "out"}) {
 		t.Errorf("%v, %q, %v, %v", names, to, err, lerr)
+	}
+}
+
+// What was killed while it made the git directory is no reason for the next one to fail.
+func TestLendKilled(t *testing.T) {
+	f := newFixture(t)
+	f.commit(map[string]string{"a.txt": "1\n"})
+	f.prepare()
+	f.write(f.work(), map[string]string{"a.txt": "2\n"})
+	lent := filepath.Join(filepath.Dir(f.attempt), "children.git")
+	killed := errors.New("killed")
+	g := &Git{Run: func(ctx context.Context, c Cmd) error {
+		err := execRun(ctx, c)
+		if slices.Contains(c.Args, "init") && strings.HasPrefix(c.Dir, lent) {
+			err = errors.Join(err, killed)
+		}
+		return err
+	}}
+	lend := func(g *Git, bundle string) (string, error) {
+		commit, _, err := g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/" + bundle, Bundle: bundle, Message: "x"})
+		return commit, err
+	}
+	if _, err := lend(g, "one"); !errors.Is(err, killed) {
+		t.Fatal(err)
+	}
+	got, err := lend(f.g, "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "tree", f.tree(lent, got), []string{"100644 a.txt"})
+	if left, err := filepath.Glob(lent + "?*"); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
