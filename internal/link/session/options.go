@@ -150,6 +150,8 @@ type Result struct {
 	// Unpinged says that the guest has ended the command, because no ping
 	// came for too long.
 	Unpinged bool
+	// NoRoom says that the command has not begun, as no room could be made for it.
+	NoRoom bool
 	// Left is what the command had left running; nil is not known: it was not asked for,
 	// the guest is too old, or the command was ended.
 	Left *jobs.LeftRunning

@@ -348,6 +348,6 @@ func (p *Process) Wait() (Result, error) {
 	res.Exit, res.MaxRSS, res.Started, res.Ended = e.Exit, e.MaxRSS, e.Started, e.Ended
 	res.Dir, res.TimedOut, res.ShellEnded, res.Unpinged = string(e.Dir), e.TimedOut, e.ShellEnded, e.Unpinged
 	res.Note, res.Left = e.Note, e.Left
-	res.File, res.Keep = e.File, e.Keep
+	res.File, res.Keep, res.NoRoom = e.File, e.Keep, e.NoRoom
 	return res, nil
 }

@@ -224,6 +224,9 @@ type ExitMessage struct {
 	ShellEnded bool            `json:"shell_ended,omitempty"`
 	File       *FileResult     `json:"file,omitempty"`
 	Keep       json.RawMessage `json:"keep,omitempty"` // the answer to a [KeepRequest]
+	// NoRoom says that the room which [StartMessage.Own] asks for could not be made: the
+	// command has not begun, and is not why.
+	NoRoom bool `json:"no_room,omitempty"`
 	// Again is a keeper's: nothing has begun, because the environment is just
 	// ending. The request may be sent again, over a new connection.
 	Again bool `json:"again,omitempty"`

@@ -28,6 +28,8 @@ type command struct {
 	turn  chan struct{} // of the shell
 	note  string        // for people, once it has ended
 
+	unmade bool // it had no room
+
 	prompt, stdin  *wire.Inbox
 	stdout, stderr *wire.Sender
 	terminal       *os.File      // the guest's side, or nil; set before it begins
@@ -144,7 +146,7 @@ func (c *command) fail(e jobs.Exit) {
 	c.close()
 	exit := wire.ExitMessage{Exit: e}
 	c.mu.Lock()
-	exit.Unpinged = c.unpinged
+	exit.Unpinged, exit.NoRoom = c.unpinged, c.unmade
 	c.mu.Unlock()
 	if c.msg.Session != "" {
 		exit.Dir = wire.Text(c.s.sessionDir(c.msg.Session))
@@ -183,10 +185,10 @@ func (c *command) run() {
 	closeAll(st.child)
 	if err != nil {
 		closeAll(st.ours)
-		c.fail(prog.refused(err))
+		c.fail(c.refused(prog, err))
 		return
 	}
-	if no := prog.own.begun(); no != nil {
+	if no := c.ownBegun(prog.own); no != nil {
 		<-reaped
 		closeAll(st.ours)
 		c.fail(*no)

@@ -13,7 +13,7 @@ import (
 // program makes a program of a request that gets a process of its own.
 func (c *command) program() (*program, *jobs.Exit) {
 	if c.msg.Own != nil {
-		return c.s.inOwn(c.msg)
+		return c.inOwn()
 	}
 	if c.msg.Session == "" && len(c.msg.Shell) >= jobs.MaxArgument {
 		// No argument can be so long: the shell reads it from memory.

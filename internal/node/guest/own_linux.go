@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -34,16 +35,20 @@ var ownFits = sync.OnceValues(room.Fits)
 
 // inOwn turns a request into a program in a room of its own. Whether that is there, is
 // seen in the room.
-func (s *server) inOwn(m wire.StartMessage) (*program, *jobs.Exit) {
+func (c *command) inOwn() (*program, *jobs.Exit) {
+	s, m := c.s, c.msg
 	if len(m.Argv) == 0 || m.Session != "" || m.TTY != nil || m.Prompt || m.Port != 0 || m.Out != "" || m.In != "" {
 		return nil, notStarted(codeCannot, "a room of its own is for a program with arguments, and nothing else")
 	}
 	if s.conf == nil {
-		return nil, notStarted(codeCannot, "%s: commands are not confined here", noOwn)
+		return nil, c.noRoom(errors.New("commands are not confined here"))
 	}
 	image, err := ownFits()
+	if err == nil {
+		err = room.Hides(ownScratch, wire.Strings(m.Own.Binds))
+	}
 	if err != nil {
-		return nil, notStarted(codeCannot, "%s: %v", noOwn, err)
+		return nil, c.noRoom(err)
 	}
 	env, err := addEnv(s.place.env, wire.Strings(m.Env))
 	if err != nil {
@@ -60,9 +65,9 @@ func (s *server) inOwn(m wire.StartMessage) (*program, *jobs.Exit) {
 		dir = s.place.startDir()
 	}
 	p.env = setEnv(env, "PWD", dir)
-	scratch, err := os.MkdirTemp("/tmp", ".berth-room-")
+	scratch, err := os.MkdirTemp(ownScratch, ".berth-room-")
 	if err != nil {
-		return nil, notStarted(codeCannot, "%s: %v", noOwn, err)
+		return nil, c.noRoom(err)
 	}
 	p.own = &ownRoom{options: room.Options{
 		SameNetwork: !s.net.bare(),
@@ -71,8 +76,17 @@ func (s *server) inOwn(m wire.StartMessage) (*program, *jobs.Exit) {
 	return p, nil
 }
 
+// ownScratch is where rooms have what is written in them.
+const ownScratch = "/tmp"
+
 // noOwn begins the words of who could not have a room.
 const noOwn = "make a room for the command"
+
+// noRoom notes, and tells, that the command has no room.
+func (c *command) noRoom(err error) *jobs.Exit {
+	c.unmade = true
+	return notStarted(codeCannot, "%s: %v", noOwn, err)
+}
 
 // bare tells whether commands have nothing but a loopback, on which nothing of berth's
 // listens.
@@ -100,23 +114,24 @@ func (s *server) forkProgram(p *program, attr *syscall.ProcAttr) (pid int, end <
 }
 
 // refused explains why a program that was found has not begun.
-func (p *program) refused(err error) jobs.Exit {
-	if p.own != nil {
-		return *notStarted(codeCannot, "%s: %v", noOwn, err)
+func (c *command) refused(p *program, err error) jobs.Exit {
+	// Its words are arguments of the room's first process.
+	if p.own == nil || errors.Is(err, unix.E2BIG) || errors.Is(err, errStopped) {
+		return refused(p.argv[0], err)
 	}
-	return refused(p.argv[0], err)
+	return *c.noRoom(err)
 }
 
-// begun waits until the command has begun, or says why it has not.
-func (o *ownRoom) begun() *jobs.Exit {
+// ownBegun waits until the command has begun in its room, if it has one, or says why it has not.
+func (c *command) ownBegun(o *ownRoom) *jobs.Exit {
 	if o == nil {
 		return nil
 	}
 	switch n, err := o.stay.Next(); {
 	case err != nil:
-		return notStarted(codeCannot, "%s: its first process was ended: %v", noOwn, err)
+		return c.noRoom(fmt.Errorf("its first process was ended: %w", err))
 	case n.Trouble != "":
-		return notStarted(codeCannot, "%s: %s", noOwn, n.Trouble)
+		return c.noRoom(errors.New(n.Trouble))
 	case n.Why != "":
 		return notStarted(n.Code, "%s", n.Why)
 	}

@@ -52,6 +52,25 @@ func Fits() (image string, err error) {
 	return "", nil
 }
 
+// Hides tells why what is written below a directory could be seen in rooms with such binds.
+func Hides(dir string, binds []string) error {
+	at := resolved(dir)
+	for _, b := range binds {
+		if to := resolved(b); to == "/" || under(at, to) {
+			return fmt.Errorf("%s is bound into the container, and would show each what others write: bind a directory below it", b)
+		}
+	}
+	return nil
+}
+
+// resolved is a path without links, where that is known.
+func resolved(p string) string {
+	if to, err := filepath.EvalSymlinks(p); err == nil {
+		return to
+	}
+	return path.Clean(p)
+}
+
 // keepTo has this process, and what it starts, run on some processors alone.
 func keepTo(cpus []int) error {
 	if len(cpus) == 0 {

@@ -256,3 +256,22 @@ func TestOwn(t *testing.T) {
 		})
 	}
 }
+
+// A bind in which the rooms' scratch directory is, also by links, is refused.
+func TestHides(t *testing.T) {
+	dir := t.TempDir()
+	scratch, link := filepath.Join(dir, "tmp"), filepath.Join(dir, "link")
+	for _, err := range []error{os.Mkdir(scratch, 0o700), os.Mkdir(filepath.Join(scratch, "mine"), 0o700), os.Symlink(scratch, link)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for bind, hidden := range map[string]bool{scratch: false, dir: false, "/": false, link: false, scratch + "/": false,
+		filepath.Join(scratch, "mine"): true, dir + "/tm": true, "/none": true} {
+		for _, at := range []string{scratch, link} {
+			if err := Hides(at, []string{"/data", bind}); (err == nil) != hidden {
+				t.Errorf("%s with %s: %v", at, bind, err)
+			}
+		}
+	}
+}

@@ -44,7 +44,7 @@ func contained(p *jobs.Place) bool { return p != nil && p.Level != jobs.LevelNon
 
 // openBox opens a container whose keeper has its records in dir. The job of the worker, if it
 // has one, holds its limits. home is the state directory.
-func openBox(ctx context.Context, home, dir string, p jobs.Place, job string) (*box, error) {
+func openBox(ctx context.Context, home, dir string, p jobs.Place, job string) (opened *box, err error) {
 	id, err := ids.New()
 	if err != nil {
 		return nil, err
@@ -54,13 +54,18 @@ func openBox(ctx context.Context, home, dir string, p jobs.Place, job string) (*
 		return nil, err
 	}
 	host, _ := os.Hostname()
-	b := &box{dir: dir}
+	b := &box{dir: dir, end: func() {}}
 	p.Scheduler, p.Resources = "", jobs.Resources{}
 	spec := jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "sweep-" + jobs.Short(id), Place: p, Lifetime: boxLife, Created: time.Now().UTC(),
 		User: os.Getenv("USER"), Host: host, Home: home}
 	if _, _, err := store.CreateEnv(b.dir, spec); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			b.close(func(string, ...any) {}) // why it did not open is said
+		}
+	}()
 	conn, report, err := places.Open(ctx, b.dir, places.OpenOptions{Node: program, ID: id, Stays: job != ""})
 	if err != nil {
 		return nil, err
@@ -69,6 +74,7 @@ func openBox(ctx context.Context, home, dir string, p jobs.Place, job string) (*
 		b.notes = report.Notes
 	}
 	if b.session, err = session.Open(ctx, conn, conn, session.Options{PingTimeout: -1}); err != nil {
+		_ = conn.Close()
 		return nil, err
 	}
 	ctx, b.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -85,15 +91,21 @@ func openBox(ctx context.Context, home, dir string, p jobs.Place, job string) (*
 	}()
 	in, hold := io.Pipe()
 	b.hold = hold
-	_, err = b.session.Start(session.StartRequest{Command: jobs.Command{Argv: []string{"/bin/sh", "-c", "read -r end"}}, Stdin: in}, nil, nil)
-	return b, err
+	if _, err = b.session.Start(session.StartRequest{Command: jobs.Command{Argv: []string{"/bin/sh", "-c", "read -r end"}}, Stdin: in}, nil, nil); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // close ends it, and waits a moment until what was mounted for it is no more.
 func (b *box) close(log func(string, ...any)) {
-	_ = b.hold.Close()
+	if b.hold != nil {
+		_ = b.hold.Close()
+	}
 	b.end()
-	_ = b.session.Close()
+	if b.session != nil {
+		_ = b.session.Close()
+	}
 	info, err := places.Peek(b.dir)
 	if err != nil || info == nil || info.Process.Gone(lease.Self()) {
 		return
@@ -130,6 +142,8 @@ func (b *box) run(ctx context.Context, c run.QuickCmd, own *wire.OwnRoom) (end r
 		return end, fmt.Errorf("%w: %w", errBox, err)
 	case res.Unpinged || res.Exit.Signal != 0 && !end.Stopped && !res.TimedOut && b.ending(ctx):
 		return end, errBox
+	case res.NoRoom && !end.Stopped && !res.TimedOut:
+		return end, fmt.Errorf("%w: %s", errNoPlace, res.Exit.Error)
 	case !res.Exit.Started && res.Exit.Code == 127:
 		return end, fmt.Errorf("%s: %w", cmp.Or(res.Exit.Error, "the program was not found"), os.ErrNotExist)
 	case !res.Exit.Started:

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,8 @@ import (
 	"berth/internal/sys/disk"
 	"berth/internal/sys/run"
 	"berth/jobs"
+
+	"golang.org/x/sys/unix"
 )
 
 // place is where the tasks of a worker run.
@@ -108,18 +111,38 @@ func (p *place) run(ctx context.Context, c run.QuickCmd, cpus []int, log func(st
 		return p.box.run(ctx, c, p.room(cpus))
 	case command.OwnContainer:
 		dir := filepath.Join(p.dir, boxDir+"."+strconv.FormatInt(p.boxes.Add(1), 10))
+		defer func() {
+			if err := disk.RemoveTree(dir); err != nil {
+				log("%v", err)
+			}
+		}()
 		b, err := openBox(ctx, p.home, dir, p.spec, p.job)
 		if err != nil {
-			return end, fmt.Errorf("open the container of the task: %w", err)
+			end.Stopped = ctx.Err() != nil // then it runs again
+			return end, fmt.Errorf("%w: open the container of the task: %w", errNoPlace, err)
 		}
 		end, err = b.run(ctx, c, nil)
 		b.close(log)
-		if gone := disk.RemoveTree(dir); gone != nil {
-			log("%v", gone)
+		if errors.Is(err, errBox) {
+			return ownEnd(ctx, c)
 		}
 		return end, err
 	}
 	return p.box.run(ctx, c, nil)
+}
+
+// errNoPlace is that a task's room or container could not be made, for which no task is to blame.
+var errNoPlace = errors.New("a task has no place of its own")
+
+// ownEnd is the end of a task whose own container has ended under it: it is to blame, but
+// where all of the worker's job is to end. No other task was in there.
+func ownEnd(ctx context.Context, c run.QuickCmd) (end run.QuickEnd, err error) {
+	if told(ctx) {
+		end.Stopped = true
+		return end, nil
+	}
+	end.Exit = jobs.Exit{Started: true, Code: 128 + int(unix.SIGKILL), Signal: int(unix.SIGKILL)}
+	return end, c.Output(2, []byte("berth: its container has ended under it\n"))
 }
 
 // close ends what all tasks have used.

@@ -204,9 +204,11 @@ func (w *worker) work(ctx context.Context) error {
 	closing.Wait()
 	end()
 	helpers.Wait()
+	last := map[string]any{"version": 1, "tasks": w.done.Load()}
 	select {
 	case failed := <-w.failed:
 		err = errors.Join(failed, err)
+		last["why"] = failed.Error()
 	default:
 	}
 	err = errors.Join(err, w.journal.Close())
@@ -216,7 +218,8 @@ func (w *worker) work(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errTime) {
 		w.Log("the time of its job is nearly over: what had no result was given back")
 	}
-	return errors.Join(err, w.record(claims.EndFile, map[string]any{"version": 1, "tasks": w.done.Load(), "time": time.Now().UTC()}))
+	last["time"] = time.Now().UTC()
+	return errors.Join(err, w.record(claims.EndFile, last))
 }
 
 // fail ends the worker: nothing that it does can be recorded.
@@ -226,6 +229,15 @@ func (w *worker) fail(err error) {
 	default:
 	}
 	w.stop(err)
+}
+
+// leave ends the worker when what runs has ended: others may have what it needs.
+func (w *worker) leave(err error) {
+	select {
+	case w.failed <- err:
+	default:
+	}
+	w.paused.Store(true)
 }
 
 // beat says that it lives. Where that was not possible for 12 beats, others may soon
@@ -335,6 +347,9 @@ func (w *worker) next() (h *claims.Held, round, open int, err error) {
 // there is to be more. A claim takes some writes to a disk, which tasks do not wait for.
 func (w *worker) hungry(ctx context.Context) bool {
 	for ctx.Err() == nil && !w.paused.Load() && !w.late(time.Now()) {
+		if w.allowed.Load() == 0 {
+			w.idle(false) // what others would split for it, it could not run
+		}
 		queued := int64(len(w.tasks))
 		// What waits here while all slots are taken, others could run: only short tasks do.
 		mean := w.mean.Load()
@@ -455,7 +470,7 @@ func (w *worker) former(h *claims.Held, round int, numbers sweep.Numbers) (map[u
 		holders = append(holders[:len(holders):len(holders)], more...)
 	}
 	for _, f := range holders {
-		if seen[f] || f == w.me && !first {
+		if seen[f] { // this worker is among them where it gave the batch back
 			continue
 		}
 		seen[f] = true
@@ -592,6 +607,12 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) err
 		if !told(ctx) {
 			w.fail(err)
 			return nil // whoever has it next finds a start without an end
+		}
+		end.Stopped, err = true, nil
+	}
+	if errors.Is(err, errNoPlace) {
+		if !end.Stopped {
+			w.leave(err)
 		}
 		end.Stopped, err = true, nil
 	}
