@@ -331,10 +331,3 @@ func (h *Held) Split(at uint32) (lost bool, err error) {
 	h.Generation++
 	return false, nil
 }
-
-// Stands tells whether no other worker has taken it over. A directory that cannot be
-// read does not speak against it.
-func (h *Held) Stands() bool {
-	_, err := os.Lstat(filepath.Join(h.shard, fmt.Sprintf("%s.%d", h.name(), h.Generation+1)))
-	return err != nil
-}
