@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -225,6 +226,15 @@ func (a *app) definitionFor(s *sweep.Sweep, cmd *cobra.Command, file string) (*d
 			Msg:  fmt.Sprintf("the command of %s is not that of sweep %s: all of its tasks would be others", file, s.Spec.Name),
 			Hint: "a sweep of its own: berth sweep run " + file}
 	}
+	has := s.Spec
+	for _, k := range [][3]string{
+		{"cpus", d.Request.CPUs, has.Request.CPUs}, {"mem", d.Request.Memory, has.Request.Memory}, {"gpus", d.Request.GPUs, has.Request.GPUs},
+		{"own", cmp.Or(d.Own, has.Own), has.Own}, {"collect", cmp.Or(d.Collect, has.Collect), has.Collect}, // may be of the command line
+	} {
+		if k[1] != k[2] {
+			a.say("warning: %s = %q in %s is not used: all tasks of sweep %s have %q", k[0], k[1], file, has.Name, k[2])
+		}
+	}
 	return d, nil
 }
 
@@ -237,6 +247,10 @@ func (a *app) mergeRound(ctx context.Context, s *sweep.Sweep, f *journal.Fold, d
 	known := make(map[define.ID]int32, s.Total())
 	if err := s.IDs(func(n int, id define.ID) { known[id] = int32(n) }); err != nil {
 		return err
+	}
+	d.Request = s.Spec.Request
+	if p := s.Spec.Worker; p != nil {
+		d.Worker, d.GPUs = p.Resources, sweep.GPUs(p)
 	}
 	r.Created = a.now().UTC()
 	stands := make([]bool, s.Total()+1)

@@ -22,7 +22,7 @@ import (
 )
 
 // commandOnly are the flags of a sweep whose tasks run in workers.
-var commandOnly = []string{"at-once", "workers", "canary", "pilot", "each", "stop-on-error-rate", "collect", "task-time"}
+var commandOnly = []string{"at-once", "workers", "canary", "pilot", "each", "stop-on-error-rate", "collect", "task-time", "own"}
 
 // mostJobs is how many rows a sweep of a task file may have: each is a job.
 const mostJobs = 10_000
@@ -37,6 +37,9 @@ func (a *app) beginTaskSweep(cmd *cobra.Command, o *sweepOptions, d *define.Swee
 	}
 	if d.Request != (sweepcommand.Request{}) {
 		return nil, nil, usage("cpus, mem and gpus of a sweep are of a command's tasks: write [resources] in %s", d.TaskFile)
+	}
+	if d.Own != "" || d.Collect != "" {
+		return nil, nil, usage("own and collect of a sweep are of a command's tasks: each row of %s is a job, with a container and a record of its own", d.TaskFile)
 	}
 	file, err := filepath.Abs(d.TaskFile)
 	if err != nil {
