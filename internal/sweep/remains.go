@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/sweep/claims"
 	"berth/internal/sys/disk"
 	"berth/jobs"
 )
@@ -18,7 +19,7 @@ const leftFor = 24 * time.Hour
 const prefixNew = ".new-"
 
 // Remains are the files and directories below root that killed commands have left: sweeps that
-// were never made, a day after that, and tables of rounds.
+// were never made, a day after that, tables of rounds, and containers of single tasks.
 func Remains(root string, now time.Time) (found []string) {
 	dirs, _ := filepath.Glob(filepath.Join(root, "[0-9a-f][0-9a-f]", prefixNew+"*"))
 	for _, d := range dirs {
@@ -29,7 +30,7 @@ func Remains(root string, now time.Time) (found []string) {
 	}
 	all, _ := List(root)
 	for _, s := range all {
-		found = append(found, s.remains(now)...)
+		found = append(found, slices.Concat(s.remains(now), s.boxes(now))...)
 	}
 	return found
 }
@@ -61,6 +62,21 @@ func (s *Sweep) remains(now time.Time) (found []string) {
 		}
 		if n <= s.Rounds() || older(f, now) {
 			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// BoxDir is where the container of a worker's tasks has its records, below the worker's directory.
+// One that a single task has ends with a number.
+const BoxDir = "container"
+
+// boxes are those of single tasks, a day after the last sign of life of their worker.
+func (s *Sweep) boxes(now time.Time) (found []string) {
+	all, _ := filepath.Glob(filepath.Join(s.Dir, dirWorkers, "*", "*", BoxDir+".*"))
+	for _, b := range all {
+		if older(filepath.Join(filepath.Dir(b), claims.BeatFile), now) && older(b, now) {
+			found = append(found, b)
 		}
 	}
 	return found

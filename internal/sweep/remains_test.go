@@ -3,9 +3,11 @@ package sweep
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"berth/internal/sweep/claims"
 	"berth/internal/sweep/command"
 	"berth/internal/sys/ids"
 )
@@ -25,12 +27,23 @@ func TestRemains(t *testing.T) {
 	for _, f := range []string{lost, offsets} {
 		must(t, os.WriteFile(f, nil, 0o600))
 	}
+	_, worker, err := s.NewWorker()
+	must(t, err)
+	beat, box := filepath.Join(worker, claims.BeatFile), filepath.Join(worker, BoxDir+".7")
+	must(t, os.WriteFile(beat, nil, 0o600))
+	for _, d := range []string{box, filepath.Join(worker, BoxDir)} { // the second one is a record of the worker
+		must(t, os.Mkdir(d, 0o700))
+	}
 	now := time.Now()
 	if all := Remains(root, now); len(all) != 0 {
 		t.Errorf("%q may still be made", all)
 	}
-	if all := Remains(root, now.Add(25*time.Hour)); len(all) != 3 || all[0] != killed {
+	if all := Remains(root, now.Add(25*time.Hour)); len(all) != 4 || all[0] != killed || all[3] != box {
 		t.Errorf("%q", all)
+	}
+	must(t, os.Chtimes(beat, now.Add(24*time.Hour), now.Add(24*time.Hour)))
+	if all := Remains(root, now.Add(25*time.Hour)); slices.Contains(all, box) {
+		t.Errorf("%s is of a worker that lives", box)
 	}
 	_, err = s.AddRound(Round{Kind: RoundAdd}, 1, func(_ *Round, add func(command.Task) error) error { return add(command.Task{ID: command.ID{1}}) })
 	must(t, err)

@@ -31,9 +31,6 @@ type place struct {
 	boxes atomic.Int64 // that were opened for one task
 }
 
-// boxDir is where the container of all tasks has its records, below a worker's directory.
-const boxDir = "container"
-
 // openPlace opens the place of a worker whose records are in dir. Its tasks each have for
 // themselves what the sweep says, where that holds. cpus are those of the worker; nil is that
 // tasks have none alone.
@@ -49,7 +46,7 @@ func openPlace(ctx context.Context, dir string, s *sweep.Sweep, job string, cpus
 	if first.Rooms = rooms; rooms {
 		first.Overlay = jobs.OverlaySpec{} // a job's driver is settled; the one that unpacks the image is chosen first
 	}
-	if p.box, err = openBox(ctx, p.home, filepath.Join(dir, boxDir), first, job); err != nil {
+	if p.box, err = openBox(ctx, p.home, filepath.Join(dir, sweep.BoxDir), first, job); err != nil {
 		return nil, fmt.Errorf("open the container of the worker: %w", err)
 	}
 	if rooms {
@@ -110,7 +107,7 @@ func (p *place) run(ctx context.Context, c run.QuickCmd, cpus []int, log func(st
 	case command.OwnRoom:
 		return p.box.run(ctx, c, p.room(cpus))
 	case command.OwnContainer:
-		dir := filepath.Join(p.dir, boxDir+"."+strconv.FormatInt(p.boxes.Add(1), 10))
+		dir := filepath.Join(p.dir, sweep.BoxDir+"."+strconv.FormatInt(p.boxes.Add(1), 10))
 		defer func() {
 			if err := disk.RemoveTree(dir); err != nil {
 				log("%v", err)
