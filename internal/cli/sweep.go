@@ -241,7 +241,8 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 		return nil, nil, err
 	}
 	if spec.Worker.Level == jobs.LevelNone && (spec.Own == sweepcommand.OwnRoom || spec.Own == sweepcommand.OwnContainer) {
-		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "--own " + spec.Own + ": tasks of the backend " + spec.Worker.Backend + " run without containment",
+		return nil, nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "--own " + spec.Own + ": tasks of the backend " + spec.Worker.Backend + " run without containment",
 			Hint: "--backend singularity, docker or bwrap; or --own auto, which gives each task what there is"}
 	}
 	d.Worker, d.GPUs = spec.Worker.Resources, sweep.GPUs(spec.Worker)
