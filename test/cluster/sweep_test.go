@@ -24,8 +24,9 @@ func TestSweep(t *testing.T) {
 	}
 	sh("mkdir ran; seq 200 >rows")
 	const atOnce = 4
+	// What comes after the first 80 waits until a worker was killed.
 	sh(fmt.Sprintf("berth sweep submit --backend local --scheduler slurm --workers 2 --cpus %d --time 30m --name two --rows - -- %s <rows", atOnce,
-		quote(`sleep 1; echo {line} >>ran/$SLURM_JOB_ID.$$; echo "task {line} on $(hostname)"`)))
+		quote(`while [ {line} -gt 80 ] && [ ! -e go ]; do sleep 0.2; done; sleep 1; echo {line} >>ran/$SLURM_JOB_ID.$$; echo "task {line} on $(hostname)"`)))
 	look := func() (state string, done, ok int) {
 		t.Helper()
 		var a struct {
@@ -69,7 +70,7 @@ func TestSweep(t *testing.T) {
 	if _, done, _ := look(); done >= 200 {
 		t.Fatalf("%d tasks were done before a worker was killed", done)
 	}
-	sh("berth sweep resume two")
+	sh("touch go; berth sweep resume two")
 	await("it finishes", func() bool { state, _, _ := look(); return state == "finished" })
 	if _, done, ok := look(); done != 200 || ok != 200 {
 		t.Errorf("%d of 200 have a result, %d are ok", done, ok)
