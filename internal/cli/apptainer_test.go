@@ -43,6 +43,10 @@ func apptainer(args []string) int {
 	if len(args) == 3 && args[0] == "build" && !filepath.IsAbs(args[2]) {
 		return fetchImage(args)
 	}
+	if len(args) == 4 && args[0] == "build" && args[1] == "--sandbox" {
+		fmt.Fprintln(os.Stderr, "FATAL:   this stand-in unpacks no image")
+		return 255
+	}
 	c := theCluster()
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
