@@ -39,8 +39,28 @@ func (g *Git) Lend(ctx context.Context, attemptDir, dir string, src Source, opts
 	if !res.Changed {
 		return src.Base, res.Omitted, nil
 	}
+	if err := g.thin(ctx, filepath.Join(attemptDir, GitDir), dir, src.Base, opts.Branch, bundle); err != nil {
+		return "", nil, err
+	}
 	if err := g.run(ctx, call{gitDir: dir, args: []string{"bundle", "unbundle", bundle}, stdout: &strings.Builder{}}); err != nil {
 		return "", nil, err
 	}
 	return res.Commit, res.Omitted, g.run(ctx, call{gitDir: dir, args: []string{"update-ref", "--no-deref", basePrefix + res.Commit, res.Commit}})
+}
+
+// thin takes out of a bundle, which was judged whole, what is in the newest commit that
+// dir was given, where the git directory of this attempt has that, too: what has changed
+// since the base is lent once, and not with each commit after it.
+func (g *Git) thin(ctx context.Context, gitDir, dir, base, branch, bundle string) error {
+	tips, err := g.Tips(ctx, dir)
+	if err != nil || len(tips) == 0 {
+		return err
+	}
+	have := tips[0] + "^{tree}" // of a commit that is no ancestor git leaves nothing out
+	if g.run(ctx, call{gitDir: gitDir, args: []string{"cat-file", "-e", have}}) != nil {
+		return nil // it is another attempt's
+	}
+	return writeWhole(bundle, func(f *os.File) error {
+		return g.run(ctx, call{gitDir: gitDir, stdout: f, args: []string{"bundle", "create", "-", "refs/heads/" + branch, "^" + base, "^" + have}})
+	})
 }

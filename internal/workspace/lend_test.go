@@ -2,12 +2,15 @@ package workspace
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What another job starts from is the work tree as it is, read without git, and a link in
@@ -97,5 +100,39 @@ func TestLendKilled(t *testing.T) {
 	same(t, "tree", f.tree(lent, got), []string{"100644 a.txt"})
 	if left, err := filepath.Glob(lent + "?*"); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// What was lent before is not copied with each commit after it.
+func TestLendOnce(t *testing.T) {
+	f := newFixture(t)
+	f.commit(map[string]string{"a.txt": "1\n"})
+	f.prepare()
+	lent := filepath.Join(filepath.Dir(f.attempt), "children.git")
+	big := make([]byte, 1<<20)
+	_, _ = rand.Read(big)
+	f.write(f.work(), map[string]string{"big": string(big)})
+	for n := range 4 {
+		f.write(f.work(), map[string]string{"a.txt": strconv.Itoa(n+2) + "\n"})
+		name := strconv.Itoa(n)
+		got, _, err := f.g.Lend(testContext(t), f.attempt, lent, f.src,
+			CollectOptions{Branch: "berth-child/" + name, Bundle: name, Message: name, Time: time.Unix(int64(1e9+n), 0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := f.git(lent, "show", got+":a.txt"); s != strconv.Itoa(n+2) {
+			t.Errorf("%d: a.txt has %q", n, s)
+		}
+		same(t, "tree", f.tree(lent, got), []string{"100644 a.txt", "100644 big"})
+	}
+	packs, err := filepath.Glob(filepath.Join(lent, "objects", "pack", "*.pack"))
+	var total int64
+	for _, p := range packs {
+		if fi, err := os.Stat(p); err == nil {
+			total += fi.Size()
+		}
+	}
+	if err != nil || len(packs) == 0 || total > 3<<19 {
+		t.Errorf("%d packs have %d bytes, %v", len(packs), total, err)
 	}
 }
