@@ -200,7 +200,8 @@ func (e *Engine) collectKept(ctx context.Context, v *View) error {
 	case a.Verdict != nil:
 		ended = a.Verdict.Time
 	}
-	res, err := e.git.CollectKept(ctx, a.Dir, sourceOf(w), workspace.CollectOptions{Branch: w.Branch, Scope: scope, Time: ended, Artifacts: v.Spec.Artifacts, Ignore: w.Ignore,
+	res, err := e.git.CollectKept(ctx, a.Dir, sourceOf(w), workspace.CollectOptions{Branch: w.Branch, Scope: scope, Time: ended, Artifacts: v.Spec.Artifacts,
+		Ignore:  w.Ignore,
 		Limits:  workspace.ResultLimits(v.Spec.Results),
 		Message: fmt.Sprintf("%s\n\nBerth-Job: %s\nBerth-Attempt: %s\n", v.Spec.Name, v.Spec.ID, a.Info.ID)})
 	if err != nil {

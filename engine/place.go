@@ -97,7 +97,8 @@ func ranks(s *jobs.Spec, adir, node string, inner []string) (argv, comment []str
 		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] ntasks: the scheduler " + s.Scheduler + " places no tasks side by side",
 			Hint: "remove ntasks, or use --scheduler slurm"}
 	}
-	return append(append(argv, "--"), inner...), []string{fmt.Sprintf("%d tasks: the runner starts them, and each opens a container of its own on its node", s.Resources.Tasks)}, nil
+	return append(append(argv, "--"), inner...), []string{fmt.Sprintf("%d tasks: the runner starts them, and each opens a container of its own on its node",
+		s.Resources.Tasks)}, nil
 }
 
 func known(v string) string {

@@ -331,7 +331,8 @@ func (e *Engine) importVerdict(ctx context.Context, path, file string, came jobs
 func (e *Engine) sameTree(ctx context.Context, r *Review, u *under, v *jobs.ReviewVerdict, file string) error {
 	short := jobs.Short(r.Record.Spec.ID)
 	if v.Ref != r.Ref {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s approves job %s for %s, and it is for %s", file, short, strings.TrimPrefix(v.Ref, headRefs), r.Target()),
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s approves job %s for %s, and it is for %s", file, short, strings.TrimPrefix(v.Ref, headRefs),
+			r.Target()),
 			Hint: "--onto " + strings.TrimPrefix(v.Ref, headRefs) + ", if that is meant"}
 	}
 	if err := e.hasCommit(ctx, u.Src, v.Onto); err != nil {

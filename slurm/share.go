@@ -107,7 +107,8 @@ func newShare(cfg Config) *share {
 	host, _ := os.Hostname()
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(host))
-	return &share{path: filepath.Join(dir, "slurm-"+hex.EncodeToString(sum[:8])), poll: cfg.Poll, now: cfg.Now, sleep: cfg.Sleep, jitter: 1 - 0.3*float64(h.Sum32()%1000)/1000,
+	return &share{path: filepath.Join(dir, "slurm-"+hex.EncodeToString(sum[:8])), poll: cfg.Poll, now: cfg.Now, sleep: cfg.Sleep,
+		jitter:  1 - 0.3*float64(h.Sum32()%1000)/1000,
 		longest: cfg.QueryTimeout + 2*worthIt}
 }
 

@@ -47,7 +47,8 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 	size += int64(tasks) * (2*journal.Size + 8)
 	took := p.takes(m, tasks)
 	if a.json {
-		return a.printJSON(map[string]any{"each_ns": m.Mean, "each_by": by, "takes_ns": took, "expected_core_hours": p.expects(m, tasks, spec), "name": spec.Name, "tasks": tasks, "at_once": p.atOnce, "batch": batch,
+		return a.printJSON(map[string]any{"each_ns": m.Mean, "each_by": by, "takes_ns": took, "expected_core_hours": p.expects(m, tasks, spec), "name": spec.Name,
+			"tasks": tasks, "at_once": p.atOnce, "batch": batch,
 			"jobs": len(p.sizes), "workers": p.workers, "calls": p.calls, "core_hours": p.coreHours, "files": files, "bytes": size, "first": argv})
 	}
 	rows := [][2]string{

@@ -221,7 +221,8 @@ func (a *app) usageTable(u usageOf) error {
 // a spreadsheet would take for a formula begins with an apostrophe.
 func (a *app) usageCSV(u usageOf) error {
 	w := csv.NewWriter(a.stdout)
-	_ = w.Write([]string{u.by, "state", "title", "jobs", "attempts", "running", "turns", "tool_calls", "tool_seconds", "requests", "tokens", "input_tokens", "cache_read_tokens",
+	_ = w.Write([]string{u.by, "state", "title", "jobs", "attempts", "running", "turns", "tool_calls", "tool_seconds", "requests", "tokens", "input_tokens",
+		"cache_read_tokens",
 		"cache_write_tokens", "output_tokens", "usd", "unpriced_requests", "attempts_by_events", "hours", "core_hours"})
 	whole := func(n int) string { return strconv.Itoa(n) }
 	long := func(n int64) string { return strconv.FormatInt(n, 10) }

@@ -440,7 +440,8 @@ func (s *Server) search(ctx context.Context, _ *sdk.CallToolRequest, in searchIn
 	if in.Path == "" {
 		in.Path = "."
 	}
-	f, err := session.Search(ctx, in.Path, jobs.FileQuery{Pattern: in.Pattern, Literal: in.Literal, IgnoreCase: in.IgnoreCase, Glob: in.Glob, Limit: in.Offset + limit})
+	f, err := session.Search(ctx, in.Path, jobs.FileQuery{Pattern: in.Pattern, Literal: in.Literal, IgnoreCase: in.IgnoreCase, Glob: in.Glob,
+		Limit: in.Offset + limit})
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,10 @@ const scheme = "berth://job/"
 
 func (s *Server) resources() {
 	for _, t := range []sdk.ResourceTemplate{
-		{Name: "job", Title: "A job's record", MIMEType: "application/json", URITemplate: scheme + "{id}", Description: "all that is known of a job, as berth status --json prints it"},
-		{Name: "diff", Title: "A job's patch", MIMEType: "text/x-diff", URITemplate: scheme + "{id}/diff", Description: "what a job has changed; task_diff reads it in pages"},
+		{Name: "job", Title: "A job's record", MIMEType: "application/json", URITemplate: scheme + "{id}",
+			Description: "all that is known of a job, as berth status --json prints it"},
+		{Name: "diff", Title: "A job's patch", MIMEType: "text/x-diff", URITemplate: scheme + "{id}/diff",
+			Description: "what a job has changed; task_diff reads it in pages"},
 		{Name: "stdout", Title: "A job's output", MIMEType: "text/plain", URITemplate: scheme + "{id}/stdout", Description: "what a job's command has written; task_logs reads it in pages"},
 		{Name: "stderr", Title: "A job's error output", MIMEType: "text/plain", URITemplate: scheme + "{id}/stderr", Description: "likewise"},
 	} {

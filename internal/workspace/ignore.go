@@ -86,7 +86,8 @@ func (g *Git) GlobalIgnore(ctx context.Context, getenv func(string) (string, boo
 		}
 	}
 	var out bytes.Buffer
-	err := g.Run(ctx, Cmd{Args: []string{"git", "config", "--global", "--includes", "--type=path", "--get", "core.excludesFile"}, Dir: "/", Env: env, Stdout: &out})
+	err := g.Run(ctx, Cmd{Args: []string{"git", "config", "--global", "--includes", "--type=path", "--get", "core.excludesFile"}, Dir: "/", Env: env,
+		Stdout: &out})
 	name := strings.TrimSuffix(out.String(), "\n")
 	if err != nil || name == "" {
 		name = filepath.Join(config, "git", "ignore")

@@ -58,7 +58,8 @@ func (f *File) Hold(p *jobs.Place, pulls bool) error {
 		}
 	}
 	if name, asked, most := p.Caps.Above(&f.Caps); name != "" {
-		return f.refuse("caps."+name, fmt.Sprintf("the task has %s = %s, and one may have %s", name, asked, most), "ask for less: --"+strings.ReplaceAll(name, "_", "-"))
+		return f.refuse("caps."+name, fmt.Sprintf("the task has %s = %s, and one may have %s", name, asked, most),
+			"ask for less: --"+strings.ReplaceAll(name, "_", "-"))
 	}
 	return f.most(p.Resources)
 }

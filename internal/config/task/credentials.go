@@ -12,7 +12,8 @@ import (
 // user's configuration alone.
 func credentials(v strict.Value) (out []jobs.Credential) {
 	if v.Is(strict.Table) {
-		v.Failf("move [credentials.NAME] there; a task names it: credentials = [\"NAME\"]", "must be a list of names: what they are belongs into your own configuration")
+		v.Failf("move [credentials.NAME] there; a task names it: credentials = [\"NAME\"]",
+			"must be a list of names: what they are belongs into your own configuration")
 		return nil
 	}
 	for _, item := range v.Items("names") {

@@ -41,7 +41,8 @@ func Lint(file string, data []byte) *Linted {
 		lintScope(doc)
 	}
 	for _, f := range secrets.In(string(data)) {
-		doc.Warnf(f.Line, `name the variable alone, env = ["NAME"], or use a credential`, "the line holds what looks like a secret, %s: the file is part of the job's record", f.What)
+		doc.Warnf(f.Line, `name the variable alone, env = ["NAME"], or use a credential`,
+			"the line holds what looks like a secret, %s: the file is part of the job's record", f.What)
 	}
 	for _, v := range items(doc.At("terminal", "env")) {
 		if name := v.Source(); !strings.Contains(name, "=") && secrets.Name(name) && t.Agent != nil {

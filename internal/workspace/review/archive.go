@@ -180,7 +180,8 @@ func Unpack(path, into string) (kind, sum string, err error) {
 	case err != nil:
 		return "", "", noArchive(path, "its manifest cannot be read: %v", err)
 	case m.Version > archiveVersion:
-		return "", "", &workspace.Error{Kind: errors.ErrUnsupported, Msg: fmt.Sprintf("%s was written by a newer berth (schema %d)", path, m.Version), Tip: "use that version of berth"}
+		return "", "", &workspace.Error{Kind: errors.ErrUnsupported, Msg: fmt.Sprintf("%s was written by a newer berth (schema %d)", path, m.Version),
+			Tip: "use that version of berth"}
 	case known == nil:
 		return "", "", noArchive(path, "its kind is %q", m.Kind)
 	}
