@@ -5,6 +5,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,7 +67,10 @@ func TestSweep(t *testing.T) {
 		t.Fatalf("%+v %v", worker, err)
 	}
 	s.on(t, worker.Host, "root", "kill", "-9", strconv.Itoa(worker.PID))
-	await("the killed worker's element ends", func() bool { return sh("squeue -h -t R -o %i -j "+worker.Job+" 2>/dev/null || true") == "" })
+	// The element that was started last has the array's id, by which squeue lists the other one too.
+	await("the killed worker's element ends", func() bool {
+		return !slices.Contains(strings.Fields(sh("squeue -h -t R -o %A -j "+worker.Job+" 2>/dev/null || true")), worker.Job)
+	})
 	if _, done, _ := look(); done >= 200 {
 		t.Fatalf("%d tasks were done before a worker was killed", done)
 	}

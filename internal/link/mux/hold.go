@@ -336,8 +336,16 @@ func progress(text string) keeper.Report {
 // askTime is how long a client may take to say what it wants.
 const askTime = 10 * time.Second
 
-// serve does what a client asks for.
+// serve does what a client asks for. One that comes when the opening has already failed
+// gets no answer, and so begins an opening of its own: what it asks for may have changed.
 func (h *holder) serve(c *os.File) {
+	select {
+	case <-h.open:
+		if h.err != nil {
+			return
+		}
+	default:
+	}
 	_ = c.SetReadDeadline(time.Now().Add(askTime))
 	req, rest, err := readRequest(c)
 	if err != nil {
