@@ -3,11 +3,9 @@ package profile
 import (
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"berth/internal/config/keys"
 	"berth/internal/config/strict"
@@ -124,9 +122,7 @@ func forbid(v strict.Value) []string {
 }
 
 // Bounded repetitions are large: compiled when needed, and not at every start.
-var versionForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?$`)
-})
+var versionForm = pattern.Lazy(`^[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?$`)
 
 func versions(t *strict.Reader) jobs.Versions {
 	t.Synonyms("apptainer", "singularity")

@@ -1,8 +1,7 @@
 package strict
 
 import (
-	"regexp"
-	"sync"
+	"berth/internal/sys/pattern"
 )
 
 // maxDepth is how many brackets may be open at once. The time of the YAML parser
@@ -14,9 +13,7 @@ const maxDepth = 200
 
 // dotted is a TOML key of absurdly many parts, each of which is a level too. So
 // large an expression is compiled when it is needed, and not at every start.
-var dotted = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?:[A-Za-z0-9_"'-]+[ \t]*\.[ \t]*){200}`)
-})
+var dotted = pattern.Lazy(`(?:[A-Za-z0-9_"'-]+[ \t]*\.[ \t]*){200}`)
 
 func checkDepth(file, s string) error {
 	depth := 0

@@ -8,13 +8,12 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 
@@ -68,13 +67,11 @@ func with(c jobs.Credential, name, upstream string) jobs.Credential {
 }
 
 var (
-	nameForm   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`) })
-	headerForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`) })
-	envForm    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,63}$`) })
-	pathForm   = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(/([A-Za-z0-9._~:@-]+|\*))*(/\*\*)?$`)
-	})
-	methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+	nameForm   = pattern.Lazy(`^[a-z0-9][a-z0-9-]{0,39}$`)
+	headerForm = pattern.Lazy(`^[A-Za-z0-9-]{1,64}$`)
+	envForm    = pattern.Lazy(`^[A-Z_][A-Z0-9_]{0,63}$`)
+	pathForm   = pattern.Lazy(`^(/([A-Za-z0-9._~:@-]+|\*))*(/\*\*)?$`)
+	methods    = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 )
 
 // own are headers that no key goes into, as requests and connections have them.

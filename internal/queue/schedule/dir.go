@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"berth/internal/sys/disk"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -62,11 +62,11 @@ type Entry struct {
 	times  Times
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+var nameForm = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // CheckName refuses a name that cannot be a directory's.
 func CheckName(name string) error {
-	if nameForm.MatchString(name) {
+	if nameForm().MatchString(name) {
 		return nil
 	}
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot be the name of a schedule", name),
@@ -164,7 +164,7 @@ func (d Dir) List() ([]*Entry, error) {
 	}
 	var all []*Entry
 	for _, f := range dirs {
-		if nameForm.MatchString(f.Name()) {
+		if nameForm().MatchString(f.Name()) {
 			if e := d.load(f.Name()); !errors.Is(e.Bad, fs.ErrNotExist) { // removed meanwhile
 				all = append(all, e)
 			}
@@ -176,7 +176,7 @@ func (d Dir) List() ([]*Entry, error) {
 // Find returns the schedule of this name.
 func (d Dir) Find(name string) (*Entry, error) {
 	missing := &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no schedule %q", name), Hint: "berth schedule ls lists them"}
-	if !nameForm.MatchString(name) {
+	if !nameForm().MatchString(name) {
 		return nil, missing
 	}
 	e := d.load(name)

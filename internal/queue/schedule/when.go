@@ -5,10 +5,10 @@ package schedule
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 
 	"github.com/netresearch/go-cron"
@@ -187,14 +187,14 @@ func ParseTime(text string, loc *time.Location) (time.Time, error) {
 }
 
 var (
-	dayLength = regexp.MustCompile(`^([0-9]{1,4})d$`)
-	clockForm = regexp.MustCompile(`^([0-9]{1,2})(?::([0-9]{2}))?\s*(am|pm)?$`)
-	daysForm  = regexp.MustCompile(`^(.*?)(?:\s+at)?\s+([0-9:]+\s*(?:am|pm)?)$`)
+	dayLength = pattern.Lazy(`^([0-9]{1,4})d$`)
+	clockForm = pattern.Lazy(`^([0-9]{1,2})(?::([0-9]{2}))?\s*(am|pm)?$`)
+	daysForm  = pattern.Lazy(`^(.*?)(?:\s+at)?\s+([0-9:]+\s*(?:am|pm)?)$`)
 )
 
 // length reads 30m, 2h or 1d.
 func length(text string) (time.Duration, error) {
-	if m := dayLength.FindStringSubmatch(strings.TrimSpace(text)); m != nil {
+	if m := dayLength().FindStringSubmatch(strings.TrimSpace(text)); m != nil {
 		var days int
 		_, err := fmt.Sscan(m[1], &days)
 		if err == nil && days > 0 {
@@ -229,7 +229,7 @@ func SetAt(s *jobs.Schedule, text string) error {
 // SetEvery makes it one that comes again: after an interval such as 2h, or on days at a
 // time of day, such as "monday 9am", "weekdays at 9:30" or "day at 18:00".
 func SetEvery(s *jobs.Schedule, text string) (err error) {
-	if m := daysForm.FindStringSubmatch(strings.ToLower(strings.TrimSpace(text))); m != nil {
+	if m := daysForm().FindStringSubmatch(strings.ToLower(strings.TrimSpace(text))); m != nil {
 		days, err := weekdays(m[1])
 		if err != nil {
 			return err
@@ -270,7 +270,7 @@ func Set(s *jobs.Schedule, text string) error {
 }
 
 func timeOfDay(text string) (string, error) {
-	m := clockForm.FindStringSubmatch(strings.TrimSpace(text))
+	m := clockForm().FindStringSubmatch(strings.TrimSpace(text))
 	var hour, minute int
 	if m != nil {
 		_, _ = fmt.Sscan(m[1], &hour)
