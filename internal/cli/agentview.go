@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"io"
-	"os"
 	"path/filepath"
 
 	"berth/internal/agents"
@@ -34,7 +33,7 @@ func (a *app) agentView(spec *jobs.Spec, w io.Writer, how, grep string) io.Write
 		return w
 	}
 	v := &agentWriter{format: spec.Agent.Events, show: func() func(agents.Event) error {
-		view := &agents.View{W: a.stdout, Colour: a.tty && os.Getenv("NO_COLOR") == ""}
+		view := &agents.View{W: a.stdout, Colour: a.colours()}
 		return view.Event
 	}}
 	if how == eventsJSON {

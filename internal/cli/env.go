@@ -114,6 +114,7 @@ States:
 	}
 	c.Flags().BoolVar(&ask, "ask", false, "also ask other machines for the state")
 	a.jsonFlag(c)
+	a.watchFlag(c)
 	return c
 }
 

@@ -14,7 +14,8 @@ import (
 func (a *app) explainCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain ID", Short: "say why a job is still queued, or why it ended as it did",
-		Long: `Say why a job is queued, or why it ended as it did, and what comes next:
+		Long: `Say why a job is queued, or why it ended as it did, and what comes next: in one sentence,
+and then in full:
 
 - of a queued job: the scheduler's reason in plain words, when it is expected to
   start, and what would start it sooner. With Slurm, smaller requests are tried with
@@ -70,6 +71,7 @@ type explainJSON struct {
 	Short    string     `json:"short"`
 	Name     string     `json:"name"`
 	State    jobs.State `json:"state"`
+	Summary  string     `json:"summary"` // one sentence for people
 	Final    bool       `json:"final"`
 	ExitCode int        `json:"exit_code"` // what `berth wait` exits with; 8 while it goes on
 	Reason   string     `json:"reason,omitempty"`
@@ -201,6 +203,7 @@ func explain(v engine.View, known engine.Explanation) (*explainJSON, error) {
 	if known.Trouble != nil {
 		x.AskError = known.Trouble.Error()
 	}
+	x.Summary = x.summary(j.Node)
 	s := v.Spec
 	x.Network = s.Reaches()
 	if !s.Can().Layers {

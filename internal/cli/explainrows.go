@@ -11,7 +11,7 @@ import (
 
 // explained are what is worth saying, as label and value.
 func (a *app) explained(x *explainJSON) [][2]string {
-	out := append([][2]string{{"job", x.ID}, {"name", x.Name}, {"state", string(x.State)}}, x.refused...)
+	out := append([][2]string{{"in short", x.Summary}, {"job", x.ID}, {"name", x.Name}, {"state", string(x.State)}}, x.refused...)
 	add := func(label, format string, args ...any) {
 		out = append(out, [2]string{label, fmt.Sprintf(format, args...)})
 	}
@@ -181,4 +181,51 @@ func (a *app) sooner(all []jobs.Forecast) (out [][2]string) {
 		}
 	}
 	return out
+}
+
+// summary is what there is to know of a job in one sentence, and who acts next.
+func (x *explainJSON) summary(node string) string {
+	why := x.Reason
+	if why != "" {
+		why = ": " + why
+	}
+	after := ""
+	if n := len(x.Attempts); n > 1 {
+		after = fmt.Sprintf(" after %d attempts", n)
+	}
+	var said string
+	switch {
+	case !x.Final && x.WaitsFor != "":
+		said = "it waits for " + x.WaitsFor
+	case !x.Final && x.Plain != "":
+		said = "it " + x.Plain
+	case x.State == jobs.StateSubmitting:
+		said = "no scheduler has confirmed yet that it has it"
+	case x.State == jobs.StatePending:
+		said = "it waits in the queue, and the scheduler does not say why"
+	case x.State == jobs.StateRunning:
+		said = "it runs"
+		if node != "" {
+			said += " on " + node
+		}
+	case x.State == jobs.StateCompleted:
+		said = "it succeeded" + after
+	case x.State == jobs.StateCancelled:
+		said = "it was cancelled"
+		if x.CancelBy != "" {
+			said += " by " + x.CancelBy
+		}
+	case x.State == jobs.StateTimeout:
+		said = "its time was up" + after
+	case x.State == jobs.StateOutOfMemory:
+		said = "its memory was not enough" + after
+	case x.State == jobs.StateLost:
+		said = "it ended without a word" + after + why
+	default:
+		said = "it failed" + after + why
+	}
+	if !x.Final && x.Unfollowed != nil {
+		said += "; what follows it could not be submitted, see below"
+	}
+	return said
 }

@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"berth/jobs"
 )
@@ -29,8 +30,8 @@ func (a *app) overwrite(line string) {
 	_, _ = fmt.Fprint(a.stderr, "\r\x1b[K"+line)
 }
 
-// table prints rows: aligned under a header on a terminal, tab-separated
-// without one in a pipe.
+// table prints rows: aligned under a header on a terminal, with states in colour,
+// tab-separated without one in a pipe.
 func (a *app) table(header []string, rows [][]string) error {
 	if !a.tty {
 		for _, r := range rows {
@@ -40,12 +41,70 @@ func (a *app) table(header []string, rows [][]string) error {
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, strings.Join(header, "\t"))
-	for _, r := range rows {
-		_, _ = fmt.Fprintln(w, strings.Join(clean(r), "\t"))
+	lines := make([][]string, 0, len(rows)+1)
+	if len(header) > 0 {
+		lines = append(lines, header)
 	}
-	return w.Flush()
+	for _, r := range rows {
+		lines = append(lines, clean(r))
+	}
+	var widths []int
+	for _, l := range lines {
+		for i, cell := range l {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var out strings.Builder
+	for n, l := range lines {
+		for i, cell := range l {
+			ink := ""
+			if a.colours() && n > 0 && i < len(header) {
+				ink = stateInk(header[i], cell)
+			}
+			out.WriteString(ink + cell)
+			if ink != "" {
+				out.WriteString(inkOff)
+			}
+			if i < len(l)-1 {
+				out.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		out.WriteByte('\n')
+	}
+	_, err := fmt.Fprint(a.stdout, out.String())
+	return err
+}
+
+// colours tells whether stdout takes them (no-color.org).
+func (a *app) colours() bool {
+	return a.tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+const inkOff = "\x1b[0m"
+
+// stateInk is the colour of a cell below a header: green is done, red failed, yellow
+// waits, blue goes on. "" is none.
+func stateInk(header, cell string) string {
+	switch header {
+	case "STATE", "RESULT", "REVIEW":
+	default:
+		return ""
+	}
+	word, _, _ := strings.Cut(cell, " ")
+	switch strings.TrimRight(word, ",:;") {
+	case "completed", "finished", "approved", "merged", "ok", "passed":
+		return "\x1b[32m"
+	case "failed", "timeout", "out_of_memory", "error", "lost", "rejected", "damaged":
+		return "\x1b[31m"
+	case "submitting", "pending", "queued", "waiting", "paused", "unreviewed":
+		return "\x1b[33m"
+	case "running":
+		return "\x1b[36m"
+	}
+	return ""
 }
 
 // rows prints labels and values: in columns on a terminal, tab-separated in a
@@ -60,7 +119,11 @@ func (a *app) rows(rows [][2]string) error {
 		format = fmt.Sprintf("%%-%ds %%s\n", width)
 	}
 	for _, row := range rows {
-		if _, err := fmt.Fprintf(a.stdout, format, row[0], jobs.Printable(row[1])); err != nil {
+		value := jobs.Printable(row[1])
+		if ink := stateInk("STATE", value); a.colours() && ink != "" && row[0] == "state" {
+			value = ink + value + inkOff
+		}
+		if _, err := fmt.Fprintf(a.stdout, format, row[0], value); err != nil {
 			return err
 		}
 	}

@@ -37,6 +37,7 @@ func view(state jobs.State, change func(*engine.View)) engine.View {
 }
 
 func TestListOnTerminal(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
 	a, out, errs := onTerminal(true)
 	views := []engine.View{
 		view(jobs.StateRunning, func(v *engine.View) { v.Attempts[0].Claim = &jobs.Claim{Host: "node1"}; v.Cancel = &jobs.Cancel{} }),
@@ -218,5 +219,68 @@ THE REST
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestTableInColour(t *testing.T) {
+	a, out, _ := onTerminal(true)
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	rows := [][]string{{"ä1", "failed (exit code 3)", "failed"}, {"b22", "running", "x"}}
+	if err := a.table([]string{"ID", "STATE", "NAME"}, rows); err != nil {
+		t.Fatal(err)
+	}
+	want := "ID   STATE                 NAME\n" +
+		"ä1   \x1b[31mfailed (exit code 3)\x1b[0m  failed\n" +
+		"b22  \x1b[36mrunning\x1b[0m               x\n"
+	if got := out.String(); got != want {
+		t.Errorf("%q", got)
+	}
+	t.Setenv("NO_COLOR", "1")
+	out.Reset()
+	if err := a.table([]string{"ID", "STATE", "NAME"}, rows); err != nil || strings.Contains(out.String(), "\x1b") {
+		t.Errorf("%q %v", out, err)
+	}
+}
+
+func TestScreen(t *testing.T) {
+	out, notes := bytes.NewBufferString("1\n2\n3\n4\n5\n"), bytes.NewBufferString("note\n")
+	for height, want := range map[int]string{0: "1 2 3 4 5 note foot", 7: "1 2 3 4 5 note foot", 5: "1 2 and 3 more lines note foot", 2: "and 5 more lines foot"} {
+		shown := screen(out, notes, "foot", height)
+		for _, control := range []string{"\x1b[H", "\x1b[?7l", "\x1b[?7h", "\x1b[K", "\x1b[J"} {
+			shown = strings.ReplaceAll(shown, control, "")
+		}
+		if got := strings.ReplaceAll(shown, "\n", " "); got != want {
+			t.Errorf("height %d: %q", height, got)
+		}
+	}
+}
+
+// A watched verb fails at once; what goes wrong later is shown, and may pass.
+func TestAgain(t *testing.T) {
+	a, out, errs := onTerminal(true)
+	bad := errors.New("trouble")
+	if err := a.again(t.Context(), time.Hour, func() error { return bad }); !errors.Is(err, bad) || out.Len() > 0 || errs.Len() > 0 {
+		t.Errorf("%v %q %q", err, out, errs)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	times := 0
+	err := a.again(ctx, time.Microsecond, func() error {
+		switch times++; times {
+		case 2:
+			return bad
+		case 4:
+			cancel()
+		}
+		_, err := fmt.Fprintf(a.stdout, "look %d\n", times)
+		return err
+	})
+	for _, want := range []string{"look 1", "berth: error: trouble", "look 3", "every 1µs, 12:00:00; ctrl-C ends"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in %q", want, out)
+		}
+	}
+	if err != nil || errs.Len() > 0 || strings.Contains(out.String(), "look 4") {
+		t.Errorf("%v %q %q", err, errs, out)
 	}
 }

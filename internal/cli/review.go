@@ -150,6 +150,7 @@ target moved since), unfinished (a merge was killed: merge it again), rejected, 
 	}
 	c.Flags().BoolVar(&all, "all", false, "also those that were merged or rejected")
 	a.jsonFlag(c)
+	a.watchFlag(c)
 	return c
 }
 

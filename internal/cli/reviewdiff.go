@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -42,7 +41,7 @@ not in the repository yet.`,
 				return a.printJSON(map[string]any{"review": j})
 			}
 			out := bufio.NewWriterSize(a.stdout, 64<<10)
-			w := &patchWriter{to: out, colour: a.tty && os.Getenv("NO_COLOR") == "", begin: true}
+			w := &patchWriter{to: out, colour: a.colours(), begin: true}
 			err = e.ReviewDiff(cmd.Context(), rec, onto, func(rv *engine.Review, files []engine.ReviewFile) error {
 				a.sayReview(rv)
 				return printFiles(out, files)
@@ -145,7 +144,7 @@ func (w *patchWriter) end() error {
 	}
 	w.rest = nil
 	if w.inked {
-		w.buf = append(w.buf, "\x1b[0m"...)
+		w.buf = append(w.buf, inkOff...)
 	}
 	_, err := w.to.Write(w.buf)
 	return err
@@ -160,7 +159,7 @@ func (w *patchWriter) put(r rune, raw []byte) {
 	w.begin = r == '\n'
 	switch {
 	case r == '\n' && w.inked:
-		w.buf, w.inked = append(w.buf, "\x1b[0m\n"...), false
+		w.buf, w.inked = append(w.buf, inkOff+"\n"...), false
 	case r == '\n' || r == '\t':
 		w.buf = append(w.buf, byte(r))
 	case r == utf8.RuneError && len(raw) == 1:

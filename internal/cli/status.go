@@ -26,6 +26,7 @@ Columns: id, state, name, scheduler and its id, node, submitted; with --usage wh
 has used, as berth usage shows it, and the sum.
 ` + exitHelp + `0 ok, 5 the ledger could not be read, 78 the state directory is open to others.`,
 		Example: `  berth ps
+  berth ps --watch                  # again every 5 seconds
   berth ps --all
   berth ps --all --label sweep1     # ended ones, too
   berth ps --all --usage            # with turns, tokens, cost, core-hours and their sum
@@ -47,6 +48,7 @@ has used, as berth usage shows it, and the sum.
 	c.Flags().BoolVarP(&all, "all", "a", false, "also list ended jobs")
 	c.Flags().StringArrayVar(&labels, "label", nil, "list only jobs with the label `NAME`; repeatable: with all of them")
 	a.jsonFlag(c)
+	a.watchFlag(c)
 	return c
 }
 
@@ -101,6 +103,7 @@ state directory is open to others.`,
 	}
 	c.Flags().BoolVar(&report, "report", false, "show what one job did, and what of it looks suspicious")
 	a.jsonFlag(c)
+	a.watchFlag(c)
 	return c
 }
 

@@ -230,6 +230,7 @@ sweep's own records, and asks no scheduler.
 		},
 	}
 	a.jsonFlag(c)
+	a.watchFlag(c)
 	return c
 }
 
@@ -294,6 +295,7 @@ EXPR is true.
 	c.Flags().StringVar(&where, "where", "", "list the tasks for which `EXPR` is true; without SWEEP those of the newest one")
 	c.Flags().IntVar(&most, "most", 10_000, "list `N` tasks at most")
 	a.jsonFlag(c)
+	a.watchFlag(c)
 	return c
 }
 
