@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -108,6 +109,29 @@ func (e *Engine) followLog(ctx context.Context, id string, l *logCopy, see func(
 	return v, err
 }
 
+// Tail shows the last output of one attempt, and what comes, to whoever watches: it looks at
+// its files, asks no scheduler, and leaves out what is too much to be read. It is not safe for
+// concurrent use.
+type Tail struct{ l *logCopy }
+
+// Tail begins with the last lines of what the record's current attempt has written, of at most
+// most bytes of each stream. A writer may be nil, which drops the stream.
+func (e *Engine) Tail(rec *jobs.Record, kind LogKind, most int64, stdout, stderr io.Writer) *Tail {
+	a := rec.Current()
+	t := &Tail{&logCopy{n: a.N, dir: a.Dir, most: most}}
+	out, err := kind.files()
+	t.l.add(out, stdout)
+	t.l.add(err, stderr)
+	return t
+}
+
+// Next passes on what is new. Where that is more than most bytes, it goes on with the last
+// lines of them. The error is a writer's.
+func (t *Tail) Next() error {
+	t.l.copy()
+	return t.l.failed()
+}
+
 // logCopy copies growing files by looking at them: nothing notifies of a change that
 // another machine made on a shared file system.
 type logCopy struct {
@@ -115,7 +139,8 @@ type logCopy struct {
 	n     int    // the attempt
 	dir   string // and its directory
 	files []*logFile
-	seen  bool // one of the files was there
+	seen  bool  // one of the files was there
+	most  int64 // bytes of a file that are copied at once, its last ones; 0 is all
 }
 
 type logFile struct {
@@ -190,7 +215,7 @@ func (l *logCopy) copy() bool {
 
 func (l *logCopy) copyNow() (more bool) {
 	for _, f := range l.files {
-		n, err := f.copyFrom(filepath.Join(l.dir, f.name))
+		n, err := f.copyFrom(filepath.Join(l.dir, f.name), l.most)
 		f.offset += n
 		l.seen = l.seen || err == nil
 		more = more || n > 0
@@ -198,16 +223,34 @@ func (l *logCopy) copyNow() (more bool) {
 	return more
 }
 
-func (f *logFile) copyFrom(path string) (int64, error) {
+func (f *logFile) copyFrom(path string, most int64) (int64, error) {
 	file, err := os.Open(path)
 	if err != nil || f.err != nil {
 		return 0, err
 	}
 	defer func() { _ = file.Close() }()
+	if most > 0 {
+		f.leap(file, most)
+	}
 	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
 		return 0, err
 	}
 	return io.Copy(f, file)
+}
+
+// leap goes on with the first whole line of the last bytes of a file, where more than these
+// are left of it.
+func (f *logFile) leap(file *os.File, most int64) {
+	fi, err := file.Stat()
+	if err != nil || fi.Size()-f.offset <= most {
+		return
+	}
+	f.offset = fi.Size() - most
+	head := make([]byte, min(most, 64<<10))
+	n, _ := file.ReadAt(head, f.offset)
+	if i := bytes.IndexByte(head[:n], '\n'); i >= 0 {
+		f.offset += int64(i) + 1
+	}
 }
 
 // failed is why the output cannot be written on.

@@ -33,7 +33,7 @@ func (a *app) agentView(spec *jobs.Spec, w io.Writer, how, grep string) io.Write
 		return w
 	}
 	v := &agentWriter{format: spec.Agent.Events, show: func() func(agents.Event) error {
-		view := &agents.View{W: a.stdout, Colour: a.colours()}
+		view := &agents.View{W: w, Colour: a.colours()}
 		return view.Event
 	}}
 	if how == eventsJSON {

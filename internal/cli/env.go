@@ -100,7 +100,7 @@ States:
 				v := list[i]
 				v.Close()
 				out[i] = shownJSON(s)
-				rows[i] = []string{v.Spec.Name, a.envState(s, ask), v.Spec.Backend, string(v.Spec.Level), dash(envPlace(v.Spec)), a.when(v.Spec.Created)}
+				rows[i] = a.envRow(s, ask)
 			}
 			if a.json {
 				return a.printJSON(map[string]any{"environments": out})
@@ -109,13 +109,21 @@ States:
 				a.say("no environments; berth exec -- COMMAND makes one")
 				return nil
 			}
-			return a.table([]string{"NAME", "STATE", "BACKEND", "LEVEL", "PLACE", "MADE"}, rows)
+			return a.table(envHead, rows)
 		},
 	}
 	c.Flags().BoolVar(&ask, "ask", false, "also ask other machines for the state")
 	a.jsonFlag(c)
 	a.watchFlag(c)
 	return c
+}
+
+var envHead = []string{"NAME", "STATE", "BACKEND", "LEVEL", "PLACE", "MADE"}
+
+// envRow is an environment below envHead.
+func (a *app) envRow(s engine.Shown, asked bool) []string {
+	p := s.Spec
+	return []string{p.Name, a.envState(s, asked), p.Backend, string(p.Level), dash(envPlace(p)), a.when(p.Created)}
 }
 
 func envPlace(s jobs.EnvSpec) string {

@@ -34,8 +34,7 @@ its image or repository is gone, and else as for berth submit.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := a.config(cmd)
-			if err != nil {
+			if _, err := a.config(cmd); err != nil {
 				return err
 			}
 			views, err := a.views(cmd, args, true)
@@ -46,13 +45,7 @@ its image or repository is gone, and else as for berth submit.`,
 			if err != nil {
 				return err
 			}
-			o.Credentials = cfg.Credentials()
-			s, t, err := e.PlanRetry(cmd.Context(), views[0].Record, o)
-			if err != nil {
-				return err
-			}
-			a.notes(s.Notes)
-			rec, err := e.Submit(cmd.Context(), s, t)
+			rec, err := a.retryJob(cmd, e, views[0].Record, o)
 			if rec != nil && (err == nil || jobs.KindOf(err) == jobs.KindUnclear) {
 				if perr := a.printID(rec); perr != nil {
 					return perr
@@ -65,4 +58,19 @@ its image or repository is gone, and else as for berth submit.`,
 	c.Flags().StringVar(&o.Base, "base", "", "start from this `COMMIT` of the repository (default: that of the job before)")
 	a.jsonFlag(c)
 	return c
+}
+
+// retryJob submits the task of an ended job once more.
+func (a *app) retryJob(cmd *cobra.Command, e *engine.Engine, rec *jobs.Record, o engine.RetryOptions) (*jobs.Record, error) {
+	cfg, err := a.config(cmd)
+	if err != nil {
+		return nil, err
+	}
+	o.Credentials = cfg.Credentials()
+	s, t, err := e.PlanRetry(cmd.Context(), rec, o)
+	if err != nil {
+		return nil, err
+	}
+	a.notes(s.Notes)
+	return e.Submit(cmd.Context(), s, t)
 }

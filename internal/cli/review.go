@@ -161,22 +161,35 @@ func (a *app) printReviews(list *engine.ReviewList) error {
 	out := make([]reviewJSON, len(list.Items))
 	rows := make([][]string, len(list.Items))
 	for i, it := range list.Items {
-		j := recordJSON(it.Record, it.State)
-		j.Target, j.With = it.Target, it.Conflicts
-		if it.Verdict != nil {
-			j.Verdicts = []jobs.ReviewVerdict{*it.Verdict}
-		}
+		j := listedReview(it)
 		out[i] = j
-		changes := plural(j.Result.Files, "file") + " " + sign(j.Result.Insertions, j.Result.Deletions)
-		rows[i] = []string{j.Short, string(j.Review), dash(j.Target), a.age(j.Ended), changes, dash(j.cost()), dash(strings.Join(j.With, ",")), j.Name}
-		if s := it.Record.Sent; s != nil {
-			rows[i][7] += " (of " + s.By + " on " + s.Host + ")"
-		}
+		rows[i] = a.reviewRow(&j, it.Record.Sent)
 	}
 	if a.json {
 		return a.printJSON(map[string]any{"reviews": out, "pairs_not_looked_at": list.Unforecast})
 	}
-	return a.table([]string{"JOB", "REVIEW", "TARGET", "AGE", "CHANGES", "COST", "CONFLICTS", "NAME"}, rows)
+	return a.table(reviewHead, rows)
+}
+
+var reviewHead = []string{"JOB", "REVIEW", "TARGET", "AGE", "CHANGES", "COST", "CONFLICTS", "NAME"}
+
+// reviewRow is a result below reviewHead.
+func (a *app) reviewRow(j *reviewJSON, sent *jobs.ReviewSent) []string {
+	changes := plural(j.Result.Files, "file") + " " + sign(j.Result.Insertions, j.Result.Deletions)
+	name := j.Name
+	if sent != nil {
+		name += " (of " + sent.By + " on " + sent.Host + ")"
+	}
+	return []string{j.Short, string(j.Review), dash(j.Target), a.age(j.Ended), changes, dash(j.cost()), dash(strings.Join(j.With, ",")), name}
+}
+
+func listedReview(it engine.ReviewItem) reviewJSON {
+	j := recordJSON(it.Record, it.State)
+	j.Target, j.With = it.Target, it.Conflicts
+	if it.Verdict != nil {
+		j.Verdicts = []jobs.ReviewVerdict{*it.Verdict}
+	}
+	return j
 }
 
 func haveNotBeen(pairs int) string {

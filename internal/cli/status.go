@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,11 +84,8 @@ state directory is open to others.`,
 			if err != nil {
 				return err
 			}
-			for i, v := range views[:min(len(ids), len(views))] { // of many it would take long
-				views[i].Notices, views[i].NetworkUse = store.UnsentNotices(v.Record), engine.NetworkUse(v.Record)
-				if a := v.Current(); a != nil {
-					views[i].Progress = store.LoadProgress(a.Dir)
-				}
+			for i := range views[:min(len(ids), len(views))] { // of many it would take long
+				inFull(&views[i])
 			}
 			if report {
 				if len(ids) != 1 || len(views) != 1 {
@@ -105,6 +103,14 @@ state directory is open to others.`,
 	a.jsonFlag(c)
 	a.watchFlag(c)
 	return c
+}
+
+// inFull looks for what is shown of one job alone.
+func inFull(v *engine.View) {
+	v.Notices, v.NetworkUse = store.UnsentNotices(v.Record), engine.NetworkUse(v.Record)
+	if a := v.Current(); a != nil {
+		v.Progress = store.LoadProgress(a.Dir)
+	}
 }
 
 // views reads the named jobs, or all, and brings them up to date. Unless ended,
@@ -154,12 +160,19 @@ func (a *app) list(views []engine.View) error {
 	}
 	rows := make([][]string, len(list))
 	for i, j := range list {
-		if j.Parent != "" {
-			j.Name = "+ " + j.Name // of the job above
-		}
-		rows[i] = []string{j.Short, stateText(j), j.Name, dash(joinWords(j.Scheduler, j.NativeID)), dash(j.Node), a.when(j.Created)}
+		rows[i] = a.jobRow(j)
 	}
-	return a.table([]string{"ID", "STATE", "NAME", "SCHEDULER", "NODE", "SUBMITTED"}, rows)
+	return a.table(jobHead, rows)
+}
+
+var jobHead = []string{"ID", "STATE", "NAME", "SCHEDULER", "NODE", "SUBMITTED"}
+
+// jobRow is a job below jobHead.
+func (a *app) jobRow(j jobJSON) []string {
+	if j.Parent != "" {
+		j.Name = "+ " + j.Name // of the job above
+	}
+	return []string{j.Short, stateText(j), j.Name, dash(joinWords(j.Scheduler, j.NativeID)), dash(j.Node), a.when(j.Created)}
 }
 
 // families puts jobs that a task has submitted below its own, where that is listed.
@@ -314,13 +327,7 @@ reached: the request is recorded, and the job's runner finds it.`,
 			if len(views) == 0 {
 				return missing
 			}
-			user := engine.Identity().User
-			err = e.Cancel(cmd.Context(), views, user)
-			for _, v := range views {
-				if s := v.Spec.Submit; children || s != nil && s.EndWithParent {
-					err = errors.Join(err, e.CancelChildren(cmd.Context(), v.Record, nil, user))
-				}
-			}
+			err = cancelJobs(cmd.Context(), e, views, children)
 			if hosts := unreached(views); err != nil && hosts != "" {
 				a.say("the wish is recorded here, and goes to %s with the next berth status that reaches it", hosts)
 			} else if jobs.KindOf(err) == jobs.KindInfra {
@@ -331,6 +338,19 @@ reached: the request is recorded, and the job's runner finds it.`,
 	}
 	c.Flags().BoolVar(&children, "children", false, "end the jobs that their tasks have submitted, too")
 	return c
+}
+
+// cancelJobs asks for the end of jobs, and of those that their tasks have submitted where
+// these end with them.
+func cancelJobs(ctx context.Context, e *engine.Engine, views []engine.View, children bool) error {
+	user := engine.Identity().User
+	err := e.Cancel(ctx, views, user)
+	for _, v := range views {
+		if s := v.Spec.Submit; children || s != nil && s.EndWithParent {
+			err = errors.Join(err, e.CancelChildren(ctx, v.Record, nil, user))
+		}
+	}
+	return err
 }
 
 // unreached names the login hosts that did not answer.

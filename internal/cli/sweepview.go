@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -188,45 +189,7 @@ sweep's own records, and asks no scheduler.
 			if a.json {
 				return a.printJSON(map[string]any{"sweep": sweepJSON(s, f, now), "running": emptyNot(live)})
 			}
-			alive := sweepAlive(s, now)
-			rows := [][2]string{{"sweep", s.Spec.Name + " (" + jobs.Short(s.Spec.ID) + ")"}, {"state", sweepState(s, f, alive)},
-				{"done", fmt.Sprintf("%d of %d", f.Done(), f.Wanted())}}
-			if s.Rounds() > 1 {
-				rows = append(rows, [2]string{"rounds", fmt.Sprint(s.Rounds())})
-			}
-			for _, x := range sweepStates {
-				n := f.Count(x)
-				if text := fmt.Sprint(n); n > 0 {
-					if x == journal.SetAside {
-						text += ": " + firstTasks(f, x, 5) + "; a worker ended three times while each ran"
-					}
-					rows = append(rows, [2]string{x.String(), text})
-				}
-			}
-			if rate, left := sweepTimes(f, now); rate > 0 {
-				rows = append(rows, [2]string{"rate", fmt.Sprintf("%.1f/s", rate)})
-				if f.Left() > 0 && alive > 0 {
-					rows = append(rows, [2]string{"left", left.String()})
-				}
-			}
-			if plan, err := s.Plan(); err == nil && plan != nil {
-				rows = append(rows, [2]string{"pilot", strings.TrimPrefix(pilotText(plan.Measured), "pilot: ")})
-			}
-			if p := s.Paused(); p != nil {
-				rows = append(rows, [2]string{"paused", p.Why})
-			}
-			if n := s.Throttled(); n > 0 {
-				rows = append(rows, [2]string{"throttled", fmt.Sprintf("%d at once", n)})
-			}
-			for _, t := range live {
-				rows = append(rows, [2]string{fmt.Sprintf("task %d", t.Task), t.text()})
-			}
-			rows = append(rows, placeRows(s)...)
-			rows = append(rows, [2]string{"workers", fmt.Sprint(alive)}, [2]string{"directory", s.Dir})
-			for _, d := range f.Damaged() {
-				rows = append(rows, [2]string{"damaged", d})
-			}
-			return a.rows(rows)
+			return a.rows(sweepRows(s, f, live, now))
 		},
 	}
 	a.jsonFlag(c)
@@ -261,35 +224,29 @@ EXPR is true.
 			}
 			list, rows := []any{}, [][]string{}
 			for _, s := range all {
-				if s.Spec.TaskFile != "" {
-					ids, err := s.Jobs()
+				if a.json && s.Spec.TaskFile != "" {
+					list = append(list, map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "task_file": s.Spec.TaskFile,
+						"state": "jobs", "tasks": s.Spec.Tasks, "dir": s.Dir, "created": s.Spec.Created})
+					continue
+				}
+				if a.json {
+					f, err := s.Fold()
 					if err != nil {
 						return err
 					}
-					if a.json {
-						list = append(list, map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "task_file": s.Spec.TaskFile,
-							"state": "jobs", "tasks": s.Spec.Tasks, "dir": s.Dir, "created": s.Spec.Created})
-					} else {
-						rows = append(rows, []string{jobs.Short(s.Spec.ID), s.Spec.Name, "jobs", fmt.Sprintf("-/%d", s.Spec.Tasks),
-							plural(len(ids), "job") + " submitted: berth sweep status " + jobs.Short(s.Spec.ID), a.when(s.Spec.Created)})
-					}
-					continue
-				}
-				f, err := s.Fold()
-				if err != nil {
-					return err
-				}
-				if a.json {
 					list = append(list, sweepJSON(s, f, a.now()))
 					continue
 				}
-				rows = append(rows, []string{jobs.Short(s.Spec.ID), s.Spec.Name, sweepState(s, f, sweepAlive(s, a.now())),
-					fmt.Sprintf("%d/%d", f.Done(), f.Wanted()), sweepCounts(f), a.when(s.Spec.Created)})
+				row, err := a.sweepRow(s)
+				if err != nil {
+					return err
+				}
+				rows = append(rows, row)
 			}
 			if a.json {
 				return a.printJSON(map[string]any{"sweeps": list})
 			}
-			return a.table([]string{"ID", "NAME", "STATE", "DONE", "TASKS", "CREATED"}, rows)
+			return a.table(sweepHead, rows)
 		},
 	}
 	c.Flags().StringVar(&where, "where", "", "list the tasks for which `EXPR` is true; without SWEEP those of the newest one")
@@ -297,6 +254,70 @@ EXPR is true.
 	a.jsonFlag(c)
 	a.watchFlag(c)
 	return c
+}
+
+// sweepRows say how far a sweep is, as label and value; live are tasks that run.
+func sweepRows(s *sweep.Sweep, f *journal.Fold, live []runningTask, now time.Time) [][2]string {
+	alive := sweepAlive(s, now)
+	rows := [][2]string{{"sweep", s.Spec.Name + " (" + jobs.Short(s.Spec.ID) + ")"}, {"state", sweepState(s, f, alive)},
+		{"done", fmt.Sprintf("%d of %d", f.Done(), f.Wanted())}}
+	if s.Rounds() > 1 {
+		rows = append(rows, [2]string{"rounds", fmt.Sprint(s.Rounds())})
+	}
+	for _, x := range sweepStates {
+		n := f.Count(x)
+		if text := fmt.Sprint(n); n > 0 {
+			if x == journal.SetAside {
+				text += ": " + firstTasks(f, x, 5) + "; a worker ended three times while each ran"
+			}
+			rows = append(rows, [2]string{x.String(), text})
+		}
+	}
+	if rate, left := sweepTimes(f, now); rate > 0 {
+		rows = append(rows, [2]string{"rate", fmt.Sprintf("%.1f/s", rate)})
+		if f.Left() > 0 && alive > 0 {
+			rows = append(rows, [2]string{"left", left.String()})
+		}
+	}
+	if plan, err := s.Plan(); err == nil && plan != nil {
+		rows = append(rows, [2]string{"pilot", strings.TrimPrefix(pilotText(plan.Measured), "pilot: ")})
+	}
+	if p := s.Paused(); p != nil {
+		rows = append(rows, [2]string{"paused", p.Why})
+	}
+	if n := s.Throttled(); n > 0 {
+		rows = append(rows, [2]string{"throttled", fmt.Sprintf("%d at once", n)})
+	}
+	for _, t := range live {
+		rows = append(rows, [2]string{fmt.Sprintf("task %d", t.Task), t.text()})
+	}
+	rows = append(rows, placeRows(s)...)
+	rows = append(rows, [2]string{"workers", fmt.Sprint(alive)}, [2]string{"directory", s.Dir})
+	for _, d := range f.Damaged() {
+		rows = append(rows, [2]string{"damaged", d})
+	}
+	return rows
+}
+
+var sweepHead = []string{"ID", "NAME", "STATE", "DONE", "TASKS", "CREATED"}
+
+// sweepRow is a sweep below sweepHead.
+func (a *app) sweepRow(s *sweep.Sweep) ([]string, error) {
+	short := jobs.Short(s.Spec.ID)
+	if s.Spec.TaskFile != "" {
+		ids, err := s.Jobs()
+		if err != nil {
+			return nil, err
+		}
+		return []string{short, s.Spec.Name, "jobs", fmt.Sprintf("-/%d", s.Spec.Tasks),
+			plural(len(ids), "job") + " submitted: berth sweep status " + short, a.when(s.Spec.Created)}, nil
+	}
+	f, err := s.Fold()
+	if err != nil {
+		return nil, err
+	}
+	return []string{short, s.Spec.Name, sweepState(s, f, sweepAlive(s, a.now())),
+		fmt.Sprintf("%d/%d", f.Done(), f.Wanted()), sweepCounts(f), a.when(s.Spec.Created)}, nil
 }
 
 func (a *app) sweepLogsCmd() *cobra.Command {
@@ -371,10 +392,7 @@ others.
 			if err != nil {
 				return err
 			}
-			if err := s.Cancel(); err != nil {
-				return err
-			}
-			if err := a.cancelWorkers(cmd.Context(), s); err != nil {
+			if err := a.cancelSweep(cmd.Context(), s); err != nil {
 				return err
 			}
 			a.say("sweep %s is being cancelled", s.Spec.Name)
@@ -382,4 +400,11 @@ others.
 		},
 	}
 	return c
+}
+
+func (a *app) cancelSweep(ctx context.Context, s *sweep.Sweep) error {
+	if err := s.Cancel(); err != nil {
+		return err
+	}
+	return a.cancelWorkers(ctx, s)
 }

@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"berth/jobs/store"
+)
+
+// Whoever watches gets the last lines first, what comes, and of too much the last lines again.
+func TestTail(t *testing.T) {
+	f := newFixture(t)
+	r := f.submit(task(), Choice{})
+	f.claim(r)
+	var out, errs bytes.Buffer
+	tail := f.Tail(r, LogCommand, 20, &out, &errs)
+	must(t, tail.Next())
+	if out.Len() != 0 {
+		t.Errorf("%q before anything is written", &out)
+	}
+	next := func(name, text, want string) {
+		t.Helper()
+		out.Reset()
+		errs.Reset()
+		writes(t, r, name, text)
+		must(t, tail.Next())
+		if got := out.String() + errs.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	next(store.FileStdout, strings.Repeat("an early line\n", 100)+"the last\n", "the last\n")
+	next(store.FileStdout, "more", "more")
+	next(store.FileStderr, "an error\n", "an error\n")
+	next(store.FileStdout, "\n"+strings.Repeat("x", 30)+"\nend\n", "end\n")
+	next(store.FileStdout, strings.Repeat("y", 30), strings.Repeat("y", 20)) // one line that has no begin
+}
