@@ -54,6 +54,9 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 	s.Host, _ = os.Hostname()
 	s.Created, s.User, s.RetryOf = e.Now().UTC(), identity().User, rec.Spec.ID
 	s.Key, s.After, s.Notes = "", nil, nil
+	if s.Verifies {
+		s.Notes = append(s.Notes, "this looks at the result of another job again; only berth review run JOB records that with the review")
+	}
 	t := jobs.Task{Name: s.Name, Command: s.Command, Place: s.Place, File: s.TaskFile}
 	if t.Source, err = store.TaskSource(rec.Dir); err != nil {
 		return fail(err)
@@ -79,6 +82,7 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 		if s.Workspace.Base == w.Base { // which has no name of its own
 			s.Workspace.BaseRef = w.BaseRef
 		}
+		s.Workspace.ReadOnly = w.ReadOnly
 	} else if o.Base != "" {
 		return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no workspace, and so nothing to start from", Hint: "leave --base out"})
 	}
