@@ -30,6 +30,9 @@ type EnvState struct {
 	Notes    []string      `json:"notes,omitempty"`
 	// NoRelay is since when what commands connect to waits for a relay; zero is not at all.
 	NoRelay time.Time `json:"no_relay_since,omitzero"`
+	// Usage is what commands have asked models for, with credentials; nil is nothing. It
+	// counts from when the environment was made, or stopped by [Environment.Stop].
+	Usage *jobs.Usage `json:"usage,omitempty"`
 }
 
 // GuestState is what the process inside of an environment says of it.
@@ -160,7 +163,7 @@ func (v *Environment) State(ctx context.Context) (*EnvState, error) {
 	st, g := a.State, a.State.Guest
 	return &EnvState{
 		Host: st.Host, PID: st.PID, Opened: st.Opened, Running: st.Running, BG: st.BG, Sessions: st.Sessions,
-		Idle: st.Idle, Lifetime: st.Lifetime, MaxRSS: st.MaxRSS, Notes: st.Notes, NoRelay: st.NoRelay,
+		Idle: st.Idle, Lifetime: st.Lifetime, MaxRSS: st.MaxRSS, Notes: st.Notes, NoRelay: st.NoRelay, Usage: st.Usage,
 		Guest: GuestState{
 			Version: g.Version, PID: g.PID, OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: g.Kernel,
 			Home: string(g.Home), Path: string(g.Path), Shell: g.Shell, Seen: g.Seen,

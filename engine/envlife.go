@@ -60,9 +60,22 @@ func (v *Environment) stopKept(ctx context.Context) error {
 		}
 	}
 	if errors.Is(err, ErrNotRunning) {
-		return nil
+		return v.recount()
 	}
 	return err
+}
+
+// recount begins to count requests to models again, where no keeper does that.
+func (v *Environment) recount() error {
+	if len(v.Spec.Credentials) == 0 {
+		return nil
+	}
+	release, err := keeper.Hold(v.dir, v.Spec.ID)
+	if err != nil {
+		return err // it has just been started again
+	}
+	defer release()
+	return keeper.ForgetUsage(v.dir)
 }
 
 // stop tells the keeper to end, and waits for that. Without one the error is
@@ -199,8 +212,11 @@ type Shown struct {
 	Last  *KeeperEnd
 	// Allocation is that of a held environment; nil when it has none.
 	Allocation *jobs.Allocation
-	Err        error // it could not be asked
-	Silent     bool  // its machine did not answer in time; Err says so, too
+	// Usage is what its commands have asked models for since it was stopped last; nil is
+	// nothing.
+	Usage  *jobs.Usage
+	Err    error // it could not be asked
+	Silent bool  // its machine did not answer in time; Err says so, too
 }
 
 // KeeperEnd is how the last keeper of an environment on this machine ended; nil is that
@@ -242,9 +258,11 @@ func (v *Environment) Show(ctx context.Context, ask bool) Shown {
 		return out
 	}
 	if st, err := v.State(ctx); err == nil {
-		out.State = st
+		out.State, out.Usage = st, st.Usage
 	} else if !errors.Is(err, ErrNotRunning) {
 		out.Err = err
+	} else if len(v.Spec.Credentials) > 0 && !remote {
+		out.Usage, out.Err = keeper.Usage(v.dir)
 	}
 	return out
 }

@@ -39,6 +39,7 @@ type envJSON struct {
 	// Allocation is that of an environment held in one.
 	Allocation *jobs.Allocation `json:"allocation,omitempty"`
 	Ended      string           `json:"ended,omitempty"` // how its last keeper ended
+	Usage      *jobs.Usage      `json:"usage,omitempty"` // of models, since it was stopped last
 	Error      string           `json:"error,omitempty"`
 	// Sandbox is that of a backend that is a program.
 	Sandbox *external.Made `json:"sandbox,omitempty"`
@@ -46,7 +47,7 @@ type envJSON struct {
 
 func shownJSON(s engine.Shown) envJSON {
 	j := envJSON{Spec: s.Spec, State: s.State, Running: s.State != nil || s.Allocation != nil && s.Allocation.Open,
-		Allocation: s.Allocation, Sandbox: sandbox(s.Spec)}
+		Allocation: s.Allocation, Sandbox: sandbox(s.Spec), Usage: s.Usage}
 	if s.Last != nil && s.State == nil {
 		j.Ended = s.Last.Why
 	}
@@ -243,12 +244,21 @@ func (a *app) envDetail(s engine.Shown) [][2]string {
 	}
 	add("credentials", strings.Join(jobs.CredentialNames(p.Credentials), " "))
 	for i := range keys.Fields {
-		if f := &keys.Fields[i]; f.Table() == "terminal" && f.Meaning != "" {
+		switch f := &keys.Fields[i]; {
+		case f.Table() == "terminal" && f.Meaning != "":
 			add(f.Key(), f.Shown(p.Place))
+		case f.Table() == "caps" && f.Said(p.Place):
+			add("cap", f.Key()+" "+f.Shown(p.Place))
 		}
 	}
 	if p.Lifetime > 0 {
 		add("lifetime", p.Lifetime.String())
+	}
+	if u := s.Usage; u != nil {
+		add("models", u.String())
+		if which, figures := p.Caps.Met(*u, false); which != "" {
+			add("cap met", strings.TrimPrefix(figures, "cap "+which+" met: ")+": no more requests until berth env stop "+p.Name)
+		}
 	}
 	add("made", a.when(p.Created)+" on "+p.Host)
 	if st := s.State; st != nil {

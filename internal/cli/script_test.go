@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth/internal/node/nodebin"
+	"berth/test/fakes/models"
 	"berth/test/fakes/siftest"
 
 	"github.com/google/uuid"
@@ -24,10 +25,23 @@ import (
 )
 
 func TestScripts(t *testing.T) {
+	// Of several words: scripts look for the key in directories which have this program.
+	vendor := sync.OnceValue(func() *models.Server {
+		return models.Start(t, strings.Join([]string{"sk", "secret", "0123456789"}, "-"), nil)
+	})
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), Setup: setup, UpdateScripts: *update, RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": codeCmd, "id": idCmd, "await": awaitCmd, "plain": plainCmd, "transcript": transcriptCmd, "spawn": spawnCmd, "sig": sigCmd, "reap": reapCmd, "norecords": noRecordsCmd,
+			// models FILE...: the address of a model's API replaces MODELS in configurations, and ca.pem is its authority.
+			"models": func(ts *testscript.TestScript, _ bool, files []string) {
+				s := vendor()
+				ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), s.Authority(), 0o600))
+				for _, f := range files {
+					text := strings.NewReplacer("MODELS", "https://"+s.Addr(), "CA", ts.MkAbs("ca.pem")).Replace(ts.ReadFile(f))
+					ts.Check(os.WriteFile(ts.MkAbs(f), []byte(text), 0o600))
+				}
+			},
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "container" {

@@ -220,9 +220,13 @@ func (c *Config) opens(n jobs.Network) bool {
 	return n.Said().Mode == "" && c.said("network.mode").V == nil
 }
 
-// lent settles the credentials that an environment is to have: a broker holds it to the
-// configuration's bounds of requests to models.
+// lent settles the credentials that an environment is to have: a broker holds it to its
+// caps, and has the configuration's bounds of requests to models where it has none.
 func (c *Config) lent(o *jobs.EnvOptions) error {
+	b := c.bounds()
+	if err := c.above(&o.Caps, &b); err != nil {
+		return err
+	}
 	if len(o.Credentials) == 0 {
 		return nil
 	}
@@ -230,11 +234,11 @@ func (c *Config) lent(o *jobs.EnvOptions) error {
 	if err != nil {
 		return err
 	}
-	if b := c.bounds(); model {
-		o.Caps = jobs.Caps{Requests: b.Requests, Tokens: b.Tokens, USD: b.USD}
-	}
 	o.Configured.For = func(backend string) (jobs.EnvOptions, []string, error) {
 		d, notes, err := c.forBackend(backend)
+		if model {
+			d.Caps = jobs.Caps{Requests: b.Requests, Tokens: b.Tokens, USD: b.USD}
+		}
 		if err == nil && c.opens(d.Network) {
 			d.Network.Mode, d.Network.Allow = jobs.NetworkAllow, []string{}
 		}
@@ -255,13 +259,22 @@ func (c *Config) bounds() jobs.Caps {
 // a task with a model that says nothing; of turns see [Config.agent].
 func (c *Config) bounded(t *jobs.Task, model bool) error {
 	b := c.bounds()
-	if name, asked, _ := t.Caps.Above(&b); name != "" {
-		v := c.said("caps." + name)
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s %s is above the bound %s of %s", name, asked, v, v.Origin),
-			Hint: "ask for less, or raise it there"}
+	if err := c.above(&t.Caps, &b); err != nil {
+		return err
 	}
 	if (model || t.Agent != nil) && t.Resources.Tasks <= 1 { // of ranks none is watched
 		t.Caps.Under(&b, model, false)
 	}
 	return nil
+}
+
+// above refuses caps that are above the bounds of the configuration.
+func (c *Config) above(caps, bounds *jobs.Caps) error {
+	name, asked, _ := caps.Above(bounds)
+	if name == "" {
+		return nil
+	}
+	v := c.said("caps." + name)
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s %s is above the bound %s of %s", name, asked, v, v.Origin),
+		Hint: "ask for less, or raise it there"}
 }

@@ -86,8 +86,12 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, _, err := env.Configured.For(jobs.BackendBwrap)
-	if err != nil || d.Network.Mode != jobs.NetworkAllow || len(d.Network.Bounds) != 1 || env.Caps.USD != 20 || env.Credentials[0].From != "env:KEY" {
-		t.Errorf("%+v %+v %v", d.Network, env.Caps, err)
+	if err != nil || d.Network.Mode != jobs.NetworkAllow || len(d.Network.Bounds) != 1 || d.Caps.USD != 20 || env.Caps.USD != 0 || env.Credentials[0].From != "env:KEY" {
+		t.Errorf("%+v %+v %v", d.Network, d.Caps, err)
+	}
+	env.Caps.USD = 21
+	if err := w.load(t).Environment(&env); err == nil || !strings.Contains(err.Error(), "max_usd 21.00 is above the bound 20.00 of "+w.user) {
+		t.Error(err)
 	}
 	w.write(t, w.proj, "")
 	w.write(t, w.user, withKeys+"[network]\nmode = \"none\"\n")

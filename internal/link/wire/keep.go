@@ -63,4 +63,6 @@ type KeepState struct {
 	// NoRelay is since when connections wait for a relay, see wayout; zero is that there is
 	// one, or that none is needed.
 	NoRelay time.Time `json:"no_relay_since,omitzero"`
+	// Usage is what models were asked for, since it was stopped last; nil is nothing.
+	Usage *jobs.Usage `json:"usage,omitempty"`
 }

@@ -26,6 +26,8 @@ type Options struct {
 	Credentials []Credential
 	Caps        jobs.Caps
 	Prices      jobs.Prices
+	// Used is what counts as used from the beginning, of brokers before this one.
+	Used jobs.Usage
 	// Dial connects to a host: the policy of the network and its ways out apply there. What
 	// they refuse is a [judge.RefusedError].
 	Dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
@@ -64,7 +66,7 @@ func New(o Options) (*Broker, error) {
 		o.Stop = func(Met) {}
 	}
 	b := &Broker{o: o, list: map[string]*credential{}, flights: make(chan struct{}, maxFlights), large: make(chan struct{}, 2),
-		meter: &meter{caps: o.Caps, prices: o.Prices, stop: o.Stop}}
+		meter: &meter{caps: o.Caps, prices: o.Prices, used: o.Used, stop: o.Stop}}
 	for _, c := range o.Credentials {
 		ready, err := settle(c)
 		if err != nil {

@@ -63,7 +63,7 @@ func (m *meter) begin(a *asked) (*flight, error) {
 	}
 	if m.met != nil {
 		defer m.mu.Unlock()
-		return nil, &refusal{status: 429, why: m.met.Reason, hint: "no request is carried any more; the task ends"}
+		return nil, &refusal{status: 429, why: m.met.Reason, hint: "no request is carried any more"}
 	}
 	m.used.Requests++
 	if f.price == nil {

@@ -22,6 +22,7 @@ func (k *keeper) keep(ctx context.Context) {
 	all.Go(func() { k.watch(ctx) })
 	all.Go(func() { k.life.run(ctx) })
 	all.Go(func() { k.untilEnds(ctx, k.endNow) })
+	all.Go(func() { k.keepUsage(ctx) })
 	k.accepting.Go(func() { k.acceptClients(k.listener()) })
 	<-k.life.Done()
 	why := *k.life.Why()
@@ -54,6 +55,7 @@ func (k *keeper) keep(ctx context.Context) {
 	k.info.Phase, k.info.Ended, k.info.Why, k.info.Inside = phaseEnded, time.Now().UTC(), why.text, nil
 	// The directory may be another environment's by now.
 	if !why.fenced && k.lease.Stands() {
+		k.endUsage(why.stopped)
 		k.saveInfo()
 	}
 }

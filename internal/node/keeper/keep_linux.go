@@ -127,7 +127,7 @@ func (r *request) serve() (*wire.KeepAnswer, error) {
 	case wire.KeepStatus:
 		return &wire.KeepAnswer{State: k.state()}, nil
 	case wire.KeepStop:
-		k.life.stop(ending{text: "it was stopped"})
+		k.life.stop(ending{text: "it was stopped", stopped: true})
 		<-r.ctx.Done()
 		return nil, errClientGone
 	case wire.KeepBGStart:

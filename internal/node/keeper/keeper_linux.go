@@ -45,6 +45,7 @@ type keeper struct {
 	egress atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
 	// brokered are the credentials of its commands, with their keys; nil is none.
 	brokered *egress.Brokered
+	counted  chan struct{} // of capacity 1: what models were asked for has changed
 	box      *container.Container
 	opening  *jobs.Opening
 	scratch  *container.Scratch
@@ -60,6 +61,8 @@ type keeper struct {
 	sessions map[string]bool
 	notes    []string
 	oom      time.Time // when something was last ended for memory
+	met      string    // a cap that is met, with the figures, and since when
+	metAt    time.Time
 
 	accepting sync.WaitGroup
 }
@@ -187,7 +190,8 @@ func (k *keeper) state() *wire.KeepState {
 	notes := slices.Clone(k.notes)
 	k.mu.Unlock()
 	return &wire.KeepState{Host: k.info.Host, PID: k.info.PID, Opened: k.info.Opened, Guest: k.hello, Running: running, BG: k.bg.runningCount(),
-		Sessions: sessions, Idle: k.life.idleFor(), Lifetime: k.spec.Lifetime, MaxRSS: jobs.Bytes(container.TreeMemory(os.Getpid())), Notes: notes, NoRelay: k.noRelay()}
+		Sessions: sessions, Idle: k.life.idleFor(), Lifetime: k.spec.Lifetime, MaxRSS: jobs.Bytes(container.TreeMemory(os.Getpid())), Notes: notes, NoRelay: k.noRelay(),
+		Usage: k.egress.Load().Usage()}
 }
 
 // oomSettles is how long after a kill for memory an end by SIGKILL is taken
@@ -208,27 +212,36 @@ func (k *keeper) overMemory(used int64) (again bool) {
 }
 
 // explain says of an end by a signal what it came from, where this keeper knows:
-// it was just after a kill for memory, or the environment is ending.
-func (k *keeper) explain(exit []byte) []byte {
+// it was just after a kill for memory, or the environment is ending. Of a command that
+// ran when a cap was met, or failed after that, it says so.
+func (k *keeper) explain(exit []byte, begun time.Time) []byte {
 	k.mu.Lock()
 	oom := !k.oom.IsZero() && time.Since(k.oom) < oomSettles
+	met, metAt := k.met, k.metAt
 	k.mu.Unlock()
 	why := k.life.Why()
-	if !oom && why == nil {
+	if !oom && why == nil && met == "" {
 		return exit
 	}
 	var m wire.ExitMessage
-	if json.Unmarshal(exit, &m) != nil || m.Exit.Error != "" {
+	if json.Unmarshal(exit, &m) != nil {
 		return exit
 	}
 	const signalled = 128
+	noted := met != "" && m.Note == "" && (begun.Before(metAt) || !m.Exit.OK())
+	if noted {
+		m.Note = met
+	}
 	switch {
+	case m.Exit.Error != "" && !noted:
+		return exit
+	case m.Exit.Error != "":
 	case oom && m.Exit.Code == signalled+int(syscall.SIGKILL):
 		m.Exit.OOM = true
 		m.Exit.Error = fmt.Sprintf("it was ended because the environment used more than its %s of memory", k.opening.Memory)
 	case why != nil && m.Exit.Code > signalled:
 		m.Exit.Error = "it was ended because the environment ended: " + why.text
-	default:
+	case !noted:
 		return exit
 	}
 	if b, err := json.Marshal(m); err == nil {

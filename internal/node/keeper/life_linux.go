@@ -16,6 +16,8 @@ type ending struct {
 	// fenced says that another keeper has the environment by now: nothing in
 	// its directory is touched.
 	fenced bool
+	// stopped says that its user has stopped it.
+	stopped bool
 }
 
 // life decides when a keeper ends. All that must not be lost by an idle end

@@ -1,7 +1,10 @@
 package keeper
 
 import (
+	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -33,19 +36,74 @@ func (k *keeper) takeCredentials(from io.Reader) error {
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: err.Error(), Hint: "it is opened by berth exec or berth shell, which read them"}
 	}
-	k.brokered = &egress.Brokered{Credentials: list, Caps: k.spec.Caps, Prices: k.spec.Prices, Met: k.capMet}
+	k.brokered = &egress.Brokered{Credentials: list, Caps: k.spec.Caps, Prices: k.spec.Prices, Met: k.capMet, Asked: k.asked}
 	return nil
 }
 
 // capMet tells that the environment's commands may ask models no more.
 func (k *keeper) capMet(figures string) {
-	k.note(figures + ": no more requests to models, until the environment is stopped and opened again")
+	text := figures + ": no more requests to models until berth env stop " + k.spec.Name + ", after which it counts again"
+	k.note(text)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.met, k.metAt = text, time.Now()
+}
+
+// asked has what was used recorded.
+func (k *keeper) asked() {
+	select {
+	case k.counted <- struct{}{}:
+	default:
+	}
+}
+
+// keepUsage records what models are asked for, until ctx ends.
+func (k *keeper) keepUsage(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.counted:
+			if k.lease.Stands() {
+				k.saveUsage()
+			}
+		}
+	}
+}
+
+// saveUsage records what models were asked for, since the environment was stopped last.
+func (k *keeper) saveUsage() {
+	u := k.egress.Load().Usage()
+	if u == nil {
+		return
+	}
+	if err := saveUsage(k.dir, *u); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		k.log.Warn("what models were asked for could not be recorded", "err", err)
+	}
+}
+
+// endUsage does so for the last time. Whoever stops the environment begins to count again.
+func (k *keeper) endUsage(stopped bool) {
+	if !stopped {
+		k.saveUsage()
+	} else if err := ForgetUsage(k.dir); err != nil {
+		k.log.Warn("what models were asked for goes on to count", "err", err)
+	}
 }
 
 // openNetwork begins to decide on what commands reach.
 func (k *keeper) openNetwork() error {
 	if can := k.spec.Can(); !can.Here() {
 		return nil // a service has lists of its own
+	}
+	if k.brokered != nil {
+		used, err := Usage(k.dir)
+		if err != nil {
+			return err
+		}
+		if used != nil {
+			k.brokered.Used = *used
+		}
 	}
 	e, err := egress.Open(egress.Options{Network: k.spec.Network, Dir: k.dir, Added: k.dir, Brokered: k.brokered})
 	if err == nil {

@@ -108,7 +108,7 @@ func (r *relay) deliver(t wire.Type, payload []byte) {
 		if !r.flow.exit() {
 			return
 		}
-		payload = r.c.k.explain(payload)
+		payload = r.c.k.explain(payload, r.begun)
 	case wire.Started, wire.Divert:
 	default:
 		return

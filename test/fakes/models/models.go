@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -50,6 +51,7 @@ type Server struct {
 	reply    func(Request) Reply
 	requests []Request
 	addr     string
+	cert     []byte
 }
 
 // Start starts one that ends with the test. Nothing of it is reached but by [Server.Dial].
@@ -59,7 +61,16 @@ func Start(t testing.TB, key string, reply func(Request) Reply) *Server {
 	t.Cleanup(h.Close)
 	s.addr, s.Roots = h.Listener.Addr().String(), x509.NewCertPool()
 	s.Roots.AddCert(h.Certificate())
+	s.cert = h.Certificate().Raw
 	return s
+}
+
+// Addr is where it listens, on loopback.
+func (s *Server) Addr() string { return s.addr }
+
+// Authority is its certificate in PEM.
+func (s *Server) Authority() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.cert})
 }
 
 // Dial connects to the server, whatever the host.
