@@ -96,6 +96,7 @@ func TestGit(t *testing.T) {
 	if got, want := must(nil, "-C", clone, "rev-parse", "origin/b20"), must(nil, "-C", work, "rev-parse", "b20"); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	must(env, "ls-remote", "ssh://git@example.com/alice/repo.git") // as submodules are often named
 	must(nil, "-C", clone, "commit", "-q", "--allow-empty", "-m", "two")
 	out2, err := git(env, "-C", clone, "push", "origin", "HEAD:main")
 	if err == nil || !strings.Contains(out2, "403") {

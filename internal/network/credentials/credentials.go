@@ -244,6 +244,7 @@ func Env(list []Inside) (out []string) {
 			git = append(git,
 				[2]string{"url." + here + u.Path + "/.insteadOf", u.String() + "/"},
 				[2]string{"url." + here + u.Path + "/.insteadOf", "git@" + u.Hostname() + ":"},
+				[2]string{"url." + here + u.Path + "/.insteadOf", "ssh://git@" + u.Hostname() + "/"},
 				[2]string{"http." + here + "/.extraHeader", "Authorization: Basic " + login})
 		}
 	}

@@ -85,8 +85,8 @@ func TestEnv(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	all := strings.Join(Env([]Inside{{ready["github"], 1, "p"}, {ready["gitlab"], 2, "q"}}), "\n")
-	for _, want := range []string{"GIT_CONFIG_COUNT=6", "GIT_CONFIG_KEY_0=url.http://127.0.0.1:1/.insteadOf\nGIT_CONFIG_VALUE_0=https://github.com/",
-		"GIT_CONFIG_VALUE_4=git@gitlab.com:", "GIT_CONFIG_KEY_5=http.http://127.0.0.1:2/.extraHeader"} {
+	for _, want := range []string{"GIT_CONFIG_COUNT=8", "GIT_CONFIG_KEY_0=url.http://127.0.0.1:1/.insteadOf\nGIT_CONFIG_VALUE_0=https://github.com/",
+		"GIT_CONFIG_VALUE_5=git@gitlab.com:", "GIT_CONFIG_KEY_7=http.http://127.0.0.1:2/.extraHeader"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
 		}
