@@ -54,7 +54,7 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 		{familySetup, "Set up", []verb{{"doctor", (*app).doctorCmd}, {"config", (*app).configCmd}}},
 		{familyNight, "Agents, reviews and sweeps", []verb{
 			{"init", (*app).initCmd}, {"task", (*app).taskCmd}, {"review", (*app).reviewCmd}, {"retry", (*app).retryCmd}, {"schedule", (*app).scheduleCmd},
-			{"sweep", (*app).sweepCmd}, {"agent", (*app).agentCmd}, {"mcp", (*app).mcpCmd}}},
+			{"sweep", (*app).sweepCmd}, {"metric", (*app).metricCmd}, {"agent", (*app).agentCmd}, {"mcp", (*app).mcpCmd}}},
 		{familyJobs, "More about jobs", []verb{
 			{"top", (*app).topCmd}, {"usage", (*app).usageCmd}, {"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
 		{familyKept, "Environments, layers, images; administration", []verb{

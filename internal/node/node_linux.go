@@ -29,7 +29,7 @@ import (
 var Verbs = []string{
 	"runner", "rank", "guest", guest.VerbDial, "keep", "connect", "hold", "join", join.VerbRelay,
 	"overlay-mount", overlay.VerbFiles, "try", "examine", "queue-wait",
-	worker.Verb, runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, replica.Verb, guest.VerbAsk,
+	worker.Verb, runner.VerbPutAway, jobs.VerbBuild, jobs.VerbPull, replica.Verb, guest.VerbAsk, guest.VerbReport,
 }
 
 // Main runs one verb and returns the exit code of the process.
@@ -55,6 +55,8 @@ func Main(args []string) int {
 		return guest.DialMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	case guest.VerbAsk:
 		return guest.AskMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	case guest.VerbReport:
+		return guest.ReportMain(args[1:], os.Stderr)
 	case "keep":
 		return keeper.Main(args[1:], all.Openers(run.Local{}), os.Stdout, os.Stderr)
 	case "connect":

@@ -131,6 +131,10 @@ type StartRequest struct {
 	Merge bool
 	// Own gives the command a room of its own.
 	Own *wire.OwnRoom
+	// Report names a variable with the path of a named pipe: what the command writes to that goes
+	// to Reports. It is for a command without a session.
+	Report  string
+	Reports io.Writer
 	// Much says that the command may write much to stdout: the rest of much
 	// then comes through a pipe of its own, see [Options].
 	Much bool

@@ -22,6 +22,7 @@ type Process struct {
 	in     *pipe        // for much input, or nil
 
 	stdout, stderr *channel
+	report         *channel      // or nil
 	begun          chan struct{} // closed when the guest told the beginning, or exited is
 	exited         chan struct{} // closed when the guest told the end, or is gone
 	done           chan struct{} // closed when the output is out, too
@@ -46,17 +47,23 @@ type channel struct {
 // manyBytes are those of the standard output after which it is worth a pipe of its own.
 const manyBytes = wire.Window
 
-func newProcess(s *Session, stream uint32, stdout, stderr io.Writer, much bool, out, in *pipe) *Process {
+func newProcess(s *Session, stream uint32, to outputs, reports, much bool, out, in *pipe) *Process {
 	p := &Process{
 		s: s, stream: stream, out: out, in: in, begun: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 		stdout: &channel{typ: wire.Stdout, inbox: wire.NewInbox(wire.Stdout)},
 		stderr: &channel{typ: wire.Stderr, inbox: wire.NewInbox(wire.Stderr)},
 	}
-	var flushing sync.WaitGroup
-	for _, c := range []struct {
+	type taker struct {
 		*channel
 		w io.Writer
-	}{{p.stdout, stdout}, {p.stderr, stderr}} {
+	}
+	all := []taker{{p.stdout, to.stdout}, {p.stderr, to.stderr}}
+	if reports {
+		p.report = &channel{typ: wire.Report, inbox: wire.NewInbox(wire.Report)}
+		all = append(all, taker{p.report, to.report})
+	}
+	var flushing sync.WaitGroup
+	for _, c := range all {
 		if c.w == nil {
 			c.w = io.Discard
 		}
@@ -209,6 +216,10 @@ func (p *Process) frame(f wire.Frame) error {
 		return p.diverted()
 	case wire.Stderr:
 		return p.stderr.inbox.Put(f.Payload)
+	case wire.Report:
+		if p.report != nil {
+			return p.report.inbox.Put(f.Payload)
+		}
 	case wire.Started:
 		var m wire.StartedMessage
 		if err := f.Decode(&m); err != nil {
@@ -261,6 +272,9 @@ func (p *Process) lose() {
 	p.pipe().close()
 	p.stdout.inbox.Fail()
 	p.stderr.inbox.Fail()
+	if p.report != nil {
+		p.report.inbox.Fail()
+	}
 }
 
 // notSent is why not all of the input went through its pipe, or nil.
@@ -327,6 +341,9 @@ func (p *Process) Wait() (Result, error) {
 	res := Result{Output: p.stdout.err}
 	if res.Output == nil {
 		res.Output = p.stderr.err
+	}
+	if res.Output == nil && p.report != nil {
+		res.Output = p.report.err
 	}
 	if p.exit == nil {
 		err := p.s.err()

@@ -20,10 +20,13 @@ func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, e
 	if text && words || !text && !words && req.TTY == nil && req.Port == 0 {
 		return nil, errors.New("start a command: exactly one of an argv and a shell text is needed")
 	}
+	if req.Report != "" && req.Session != "" {
+		return nil, errors.New("start a command: one of a session has no pipe for reports")
+	}
 	m := wire.StartMessage{
 		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env), Port: req.Port,
 		Dir: wire.Text(req.Dir), Prompt: req.Prompt != nil,
-		Session: req.Session, Fork: req.Fork, TTY: req.TTY, Merge: req.Merge, Own: req.Own, Left: req.Left,
+		Session: req.Session, Fork: req.Fork, TTY: req.TTY, Merge: req.Merge, Own: req.Own, Left: req.Left, Report: wire.Text(req.Report),
 		Timeout: max(req.Timeout, 0), Grace: setting(req.Grace, defaultGrace),
 	}
 	if req.Merge {
@@ -38,7 +41,7 @@ func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, e
 	if m.Prompt {
 		from = bytes.NewReader(req.Prompt)
 	}
-	return s.do(m, from, stdout, stderr, req.Much && req.TTY == nil && stdout != nil && s.pipes != nil, nil, nil)
+	return s.do(m, from, outputs{stdout, stderr, req.Reports}, req.Much && req.TTY == nil && stdout != nil && s.pipes != nil, nil, nil)
 }
 
 // together makes one writer fit for both streams, which is safe for concurrent use.
@@ -75,14 +78,17 @@ func (s *Session) Do(m wire.StartMessage, stdin io.Reader, stdout io.Writer) (*P
 		in, inside = s.newPipe(true)
 		m.In = wire.Text(inside)
 	}
-	return s.do(m, stdin, stdout, nil, false, out, in)
+	return s.do(m, stdin, outputs{stdout: stdout}, false, out, in)
 }
 
-func (s *Session) do(m wire.StartMessage, from io.Reader, stdout, stderr io.Writer, much bool, out, in *pipe) (*Process, error) {
+// outputs take what a command writes; nil discards.
+type outputs struct{ stdout, stderr, report io.Writer }
+
+func (s *Session) do(m wire.StartMessage, from io.Reader, to outputs, much bool, out, in *pipe) (*Process, error) {
 	m.Stdin = !m.Prompt && from != nil
 	s.starting.Lock()
 	defer s.starting.Unlock()
-	p, err := register(s, func(stream uint32) *Process { return newProcess(s, stream, stdout, stderr, much, out, in) })
+	p, err := register(s, func(stream uint32) *Process { return newProcess(s, stream, to, m.Report != "", much, out, in) })
 	if err != nil {
 		out.close()
 		in.close()

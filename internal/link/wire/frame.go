@@ -43,6 +43,7 @@ const (
 	PromptData  Type = 131
 	FlowUp      Type = 132 // guest: bytes of a connection inside
 	FlowDown    Type = 133 // client: bytes to it
+	Report      Type = 134 // guest: what a command says besides its output, see [StartMessage.Report]
 )
 
 // OfGuest is in the numbers of streams that the guest begins: of queries and flows.

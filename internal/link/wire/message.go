@@ -172,6 +172,9 @@ type StartMessage struct {
 	// Own has the command run in a room of its own. It is a program with arguments, and has
 	// no session, no terminal and no prompt.
 	Own *OwnRoom `json:"own,omitempty"`
+	// Report names a variable of the command that holds the path of a named pipe: what is written
+	// to that comes as [Report]. The command has no session. "" is that there is none.
+	Report Text `json:"report,omitempty"`
 	// Keep is for the keeper of a warm environment and does not reach a guest.
 	Keep *KeepRequest `json:"keep,omitempty"`
 }
@@ -204,7 +207,7 @@ type StartedMessage struct {
 }
 
 // ExitMessage says how a command ended. It is sent as soon as that is known;
-// the ends of [Stdout] and [Stderr] follow when their bytes are out.
+// the ends of [Stdout], [Stderr] and [Report] follow when their bytes are out.
 type ExitMessage struct {
 	Exit    jobs.Exit  `json:"exit"`
 	MaxRSS  jobs.Bytes `json:"max_rss_bytes,omitempty"`

@@ -32,6 +32,7 @@ type command struct {
 
 	prompt, stdin  *wire.Inbox
 	stdout, stderr *wire.Sender
+	report         *wire.Sender  // or nil
 	terminal       *os.File      // the guest's side, or nil; set before it begins
 	ended          chan struct{} // closed when the main process has ended, or did not start
 	delivered      chan struct{} // closed when the last order is; of the reading goroutine
@@ -61,6 +62,9 @@ func newCommand(s *server, stream uint32, m wire.StartMessage) *command {
 	c := &command{
 		s: s, stream: stream, msg: m, mark: newMark(), ended: make(chan struct{}), stop: make(chan struct{}), since: ticks(),
 		stdout: wire.NewSender(s.out, wire.Stdout, stream), stderr: wire.NewSender(s.out, wire.Stderr, stream),
+	}
+	if m.Report != "" {
+		c.report = wire.NewSender(s.out, wire.Report, stream)
 	}
 	switch {
 	case m.Prompt:
@@ -92,7 +96,7 @@ func (c *command) frame(f wire.Frame) error {
 			return c.stdin.Put(f.Payload)
 		}
 	case wire.Credit:
-		return wire.Granted(f, c.stdout, c.stderr)
+		return wire.Granted(f, c.stdout, c.stderr, c.report)
 	case wire.Divert:
 		var m wire.DivertMessage
 		if err := f.Decode(&m); err != nil {
@@ -153,6 +157,9 @@ func (c *command) fail(e jobs.Exit) {
 	}
 	_ = c.s.out.Message(wire.Exit, c.stream, exit)
 	_, _ = c.stdout.Close(), c.stderr.Close()
+	if c.report != nil {
+		_ = c.report.Close()
+	}
 }
 
 // run takes a command with a process of its own from its request to the end of
@@ -175,6 +182,12 @@ func (c *command) run() {
 	}
 	defer prog.close()
 	prog.env = append(prog.env, c.mark)
+	rep, err := c.openReport(prog)
+	defer rep.close()
+	if err != nil {
+		c.fail(*notStarted(codeCannot, "make a pipe for reports: %v", err))
+		return
+	}
 	st, err := c.streams(stdin)
 	if err != nil {
 		c.fail(*notStarted(codeCannot, "%v", err))
@@ -212,6 +225,14 @@ func (c *command) run() {
 	if len(st.ours) == 1 {
 		_ = c.stderr.Close()
 	}
+	if rep != nil {
+		d := run.NewDrain(rep.ours)
+		drains = append(drains, d)
+		draining.Go(func() {
+			_ = d.Copy(c.report)
+			_ = c.report.Close()
+		})
+	}
 	how := <-reaped
 	prog.own.ended(&how)
 	if c.msg.Left && !c.isStopped() {
@@ -219,6 +240,7 @@ func (c *command) run() {
 	}
 	c.finish()
 	c.close()
+	rep.release()
 	prog.own.close()
 	for _, d := range drains {
 		d.Ended()

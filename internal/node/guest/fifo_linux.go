@@ -45,13 +45,20 @@ func (w *warm) stream(i int) (r, hold *os.File, err error) {
 			return nil, nil, fmt.Errorf("open a FIFO: %w", err)
 		}
 	}
-	wfd, err := unix.Open(f.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if r, hold, err = held(fd, f.path); err == nil {
+		f.busy.Store(true)
+	}
+	return r, hold, err
+}
+
+// held opens the write end of a FIFO, too, of which fd is the read end.
+func held(fd int, path string) (r, hold *os.File, err error) {
+	wfd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, nil, fmt.Errorf("open a FIFO: %w", err)
 	}
-	f.busy.Store(true)
-	return os.NewFile(uintptr(fd), f.path), os.NewFile(uintptr(wfd), f.path), nil
+	return os.NewFile(uintptr(fd), path), os.NewFile(uintptr(wfd), path), nil
 }
 
 // reading opens a FIFO without waiting for a writer.

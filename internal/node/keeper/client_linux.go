@@ -237,6 +237,7 @@ func (c *client) refuse(stream uint32, m wire.ExitMessage) error {
 	err := c.out.message(wire.Exit, stream, m)
 	c.send(wire.Stdout, stream, nil)
 	c.send(wire.Stderr, stream, nil)
+	c.send(wire.Report, stream, nil)
 	return err
 }
 

@@ -24,6 +24,9 @@ type window struct {
 // newFlow is of a command: only channels that were asked for may be used.
 func newFlow(m *wire.StartMessage) *flow {
 	f := &flow{up: map[wire.Type]*window{}, down: map[wire.Type]*window{wire.Stdout: {}, wire.Stderr: {}}}
+	if m.Report != "" {
+		f.down[wire.Report] = &window{}
+	}
 	switch {
 	case m.Prompt:
 		f.up[wire.PromptData] = &window{}
@@ -69,7 +72,12 @@ func (f *flow) exit() bool {
 func (f *flow) over() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.exited && f.down[wire.Stdout].done && f.down[wire.Stderr].done
+	for _, w := range f.down {
+		if !w.done {
+			return false
+		}
+	}
+	return f.exited
 }
 
 // owed takes the numbers of bytes from the guest that still need credit.

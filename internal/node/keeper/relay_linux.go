@@ -95,7 +95,7 @@ func sameName(a, b string) bool {
 // from the guest, and must not block.
 func (r *relay) deliver(t wire.Type, payload []byte) {
 	switch t {
-	case wire.Stdout, wire.Stderr:
+	case wire.Stdout, wire.Stderr, wire.Report:
 		if r.flow.data(r.flow.down, t, len(payload)) != nil {
 			return
 		}
@@ -221,7 +221,7 @@ func (r *relay) lose(why string) {
 		}
 		_ = r.c.out.message(wire.Exit, r.stream, m)
 	}
-	for _, t := range []wire.Type{wire.Stdout, wire.Stderr} {
+	for _, t := range []wire.Type{wire.Stdout, wire.Stderr, wire.Report} {
 		if r.flow.data(r.flow.down, t, 0) == nil {
 			r.c.send(t, r.stream, nil)
 		}

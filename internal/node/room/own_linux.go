@@ -20,7 +20,10 @@ import (
 // What berth shows in a container, besides what is asked for.
 const (
 	berthDir = "/.berth"
-	node     = berthDir + "/node"
+	// Node is berth's own program.
+	Node = berthDir + "/node"
+	// ReportDir is where [Own.Report] is.
+	ReportDir = berthDir + "/report"
 )
 
 // Own are files of a room's own: the image's with a layer over them, or, where there is
@@ -34,6 +37,8 @@ type Own struct {
 	Home    string   // HOME
 	Binds   []string // places in the container that are shared with it
 	CPUs    []int    // the only ones for what runs in the room; none is any
+	// Report is a directory outside that is shown at [ReportDir], read-only; "" is none.
+	Report string
 }
 
 // Fits tells why no files of a room's own can be made in this container. The image is that
@@ -110,7 +115,7 @@ func (o *Own) furnish(ownNetwork bool) error {
 	if err := freshDev(root + "/dev"); err != nil {
 		return err
 	}
-	if err := onlyNode(root + berthDir); err != nil {
+	if err := o.onlyNode(root + berthDir); err != nil {
 		return err
 	}
 	in, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -238,9 +243,9 @@ func readOnly(at string) error {
 	return unix.MountSetattr(unix.AT_FDCWD, at, 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 }
 
-// onlyNode leaves of what berth shows in the container its program alone.
-func onlyNode(at string) error {
-	if _, err := os.Stat(node); err != nil {
+// onlyNode leaves of what berth shows in the container its program alone, with what is the room's.
+func (o *Own) onlyNode(at string) error {
+	if _, err := os.Stat(Node); err != nil {
 		return nil //nolint:nilerr // a place that does not show it
 	}
 	err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=64k")
@@ -248,13 +253,22 @@ func onlyNode(at string) error {
 		err = os.WriteFile(at+"/node", nil, 0o755)
 	}
 	if err == nil {
-		err = unix.Mount(node, at+"/node", "", unix.MS_BIND, "")
+		err = unix.Mount(Node, at+"/node", "", unix.MS_BIND, "")
+	}
+	if err == nil && o.Report != "" {
+		to := strings.Replace(ReportDir, berthDir, at, 1)
+		if err = os.Mkdir(to, 0o700); err == nil {
+			err = unix.Mount(o.Report, to, "", unix.MS_BIND, "")
+		}
+		if err == nil {
+			err = readOnly(to)
+		}
 	}
 	if err == nil {
 		err = readOnly(at)
 	}
 	if err != nil {
-		return fmt.Errorf("show %s in the room: %w", node, err)
+		return fmt.Errorf("show %s in the room: %w", berthDir, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package look
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,4 +125,16 @@ func TestWhere(t *testing.T) {
 	if _, err := Where("lr <"); err == nil {
 		t.Error("half a condition")
 	}
+}
+
+// Of a flood the last whole lines count, and a line that is cut is no metric.
+func TestMetricsFlood(t *testing.T) {
+	l := ran(t, did{params: map[string]string{"x": "1"}, state: journal.OK, metrics: "first=1\n" + strings.Repeat("good=5\n", 60_000) + "a\x1bb=1\nc=\x1b[2J\n"})
+	must(t, l.Rows(l.All(), func(r Row) error {
+		all, err := l.Metrics(r.Record)
+		if fmt.Sprint(all) != fmt.Sprint([]Value{{"good", []byte("5")}}) {
+			t.Errorf("%s", all)
+		}
+		return err
+	}))
 }

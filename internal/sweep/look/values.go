@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"berth/internal/sweep/journal"
+	"berth/internal/sweep/metric"
 )
 
 // Value is something that a task has found: a number or a string of JSON, true or false.
@@ -136,11 +137,16 @@ func lineObjects(out []byte) (rows [][]Value) {
 
 // Metrics are the last value of each metric that a task has written, by their names.
 func (l *Look) Metrics(rec *journal.Record) ([]Value, error) {
-	tail, err := l.In.Tail(rec, 256<<10, journal.Progress)
+	const most = 256 << 10
+	tail, err := l.In.Tail(rec, most, journal.Progress)
 	if err != nil {
 		return nil, err
 	}
-	return lastMetrics(tail[journal.Progress]), nil
+	text := tail[journal.Progress]
+	if len(text) >= most { // it begins somewhere in a line
+		_, text, _ = bytes.Cut(text, []byte("\n"))
+	}
+	return lastMetrics(text), nil
 }
 
 // lastMetrics reads lines NAME=VALUE.
@@ -148,8 +154,8 @@ func lastMetrics(text []byte) (out []Value) {
 	last := map[string]json.RawMessage{}
 	for line := range bytes.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(string(line)), "=")
-		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || name == "" || len(name) > mostName || len(value) > 1000 ||
-			strings.ContainsAny(name, " \t{}\"") || last[name] == nil && len(last) >= mostValues {
+		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || metric.Check(name, value) != nil ||
+			last[name] == nil && len(last) >= mostValues {
 			continue
 		}
 		if _, err := strconv.ParseFloat(value, 64); err == nil && json.Valid([]byte(value)) {

@@ -13,6 +13,8 @@ import (
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
 	places "berth/internal/node/keeper"
+	"berth/internal/sweep/journal"
+	"berth/internal/sweep/metric"
 	"berth/internal/sys/ids"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
@@ -129,8 +131,8 @@ func (b *box) run(ctx context.Context, c run.QuickCmd, own *wire.OwnRoom) (end r
 			return c.Output(stream, data)
 		})
 	}
-	p, err := b.session.Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Env: c.Env, Dir: c.Dir, Timeout: c.Limit, Grace: c.Grace, Own: own},
-		to(1), to(2))
+	p, err := b.session.Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Env: c.Env, Dir: c.Dir, Timeout: c.Limit, Grace: c.Grace, Own: own,
+		Report: metric.Var, Reports: to(int(journal.Progress))}, to(1), to(2))
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errBox, err)
 	}

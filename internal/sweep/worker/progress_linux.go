@@ -10,10 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/sweep/journal"
+	"berth/internal/sweep/metric"
 )
-
-// MetricsVar names the file to which a task writes lines NAME=VALUE.
-const MetricsVar = "BERTH_METRICS"
 
 // progressEvery is how often what a task that runs has written is recorded.
 const progressEvery = 5 * time.Second
@@ -41,7 +39,7 @@ func (m *metrics) file() string {
 	path := filepath.Join(m.w.dir, fmt.Sprintf("metrics.%d", m.w.files.Add(1)))
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		m.w.noMetrics.Do(func() { m.w.Log("tasks have no %s: %v", MetricsVar, err) })
+		m.w.noMetrics.Do(func() { m.w.Log("tasks have no %s: %v", metric.Var, err) })
 		return ""
 	}
 	m.f, m.read = f, 0

@@ -17,6 +17,7 @@ import (
 	"berth/internal/sweep/claims"
 	"berth/internal/sweep/command"
 	"berth/internal/sweep/journal"
+	"berth/internal/sweep/metric"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
@@ -690,7 +691,7 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 		return run.QuickEnd{}, err
 	}
 	if path := out.metrics.file(); path != "" {
-		c.Env = append(c.Env, MetricsVar+"="+path)
+		c.Env = append(c.Env, metric.Var+"="+path)
 	}
 	end, err := q.Run(ctx, c)
 	end.Memory = max(end.Memory, peak)
