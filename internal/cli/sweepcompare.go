@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/sweep/claims"
 	"berth/internal/sweep/look"
+	"berth/internal/sweep/metric"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
@@ -159,7 +160,7 @@ terminal.backend in the configuration.
 			if err := os.WriteFile(metrics, nil, 0o600); err != nil {
 				return err
 			}
-			env := append(os.Environ(), "BERTH_SWEEP="+s.Spec.Name, "BERTH_METRICS="+metrics)
+			env := append(os.Environ(), "BERTH_SWEEP="+s.Spec.Name, metric.Var+"="+metrics)
 			stdout, stderr := a.shown(false)
 			p, err := run.Local{}.Start(cmd.Context(), jobs.Cmd{Argv: argv, Dir: s.Spec.Workdir, Env: append(env, t.Env()...), Stdout: stdout, Stderr: stderr})
 			if err != nil {
