@@ -21,7 +21,7 @@ const (
 	// behind is after how many readings lists are read that are not shown.
 	behind = 10
 	// pace is how often the files of the shown output are looked at.
-	pace = 500 * time.Millisecond
+	pace = time.Second
 	// settled is how long a row is chosen before its details are read.
 	settled = 150 * time.Millisecond
 )

@@ -114,8 +114,8 @@ type Config struct {
 }
 
 // fps bounds how often the screen is drawn: changes within it go out together, which a slow
-// connection needs, and a key is answered within 50 ms.
-const fps = 20
+// connection needs, and a key is answered within 100 ms.
+const fps = 10
 
 // Run shows the screen on a terminal until it is left or the context ends, and puts the
 // terminal back as it was.

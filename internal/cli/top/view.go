@@ -54,10 +54,31 @@ func (m *model) paneHigh() int {
 	return all / 2
 }
 
+// plain reports whether each byte of a text is a character that takes one place: most are,
+// and need no closer look.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// width is how many places a text takes.
+func width(s string) int {
+	if plain(s) {
+		return len(s)
+	}
+	return ansi.StringWidth(s)
+}
+
 // cell fits untrusted text into a width.
 func cell(s string, wide int, right bool) string {
-	s = jobs.Printable(s)
-	n := ansi.StringWidth(s)
+	if !plain(s) {
+		s = jobs.Printable(s)
+	}
+	n := width(s)
 	if n > wide {
 		s = ansi.Truncate(s, wide, "~")
 		n = ansi.StringWidth(s)
@@ -91,8 +112,10 @@ func (m *model) View() tea.View {
 // clipped is the screen, cut where the terminal is smaller than what is always shown.
 func (m *model) clipped() []string {
 	lines := m.screen()
-	for i, l := range lines {
-		lines[i] = ansi.Truncate(l, m.width, "")
+	if m.width < 40 {
+		for i, l := range lines {
+			lines[i] = ansi.Truncate(l, m.width, "")
+		}
 	}
 	return lines
 }
@@ -163,9 +186,9 @@ func (m *model) fitted() []fitting {
 	l := m.list()
 	var out []fitting
 	for i, c := range l.table.Columns {
-		f := fitting{c, i, ansi.StringWidth(c.Title)}
+		f := fitting{c, i, width(c.Title)}
 		for _, n := range l.shown[min(l.top, len(l.shown)):min(l.top+m.rowsHigh(), len(l.shown))] {
-			f.wide = max(f.wide, ansi.StringWidth(l.table.Rows[n].Cells[i]))
+			f.wide = max(f.wide, width(l.table.Rows[n].Cells[i]))
 		}
 		if c.Most > 0 {
 			f.wide = min(f.wide, max(c.Most, len(c.Title)))
