@@ -21,7 +21,6 @@ type Lines struct {
 	mu    sync.Mutex
 	lines []string
 	part  []byte // the last line, which has no end yet
-	count int    // of all writes
 }
 
 // Stream returns a writer to the lines for one stream: sequences that it does not end do not
@@ -32,7 +31,6 @@ func (l *Lines) Stream() *termsafe.Writer { return termsafe.New(l) }
 func (l *Lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.count++
 	for _, b := range p {
 		switch {
 		case b == '\n':
@@ -46,13 +44,6 @@ func (l *Lines) Write(p []byte) (int, error) {
 		l.lines = append(l.lines[:0], l.lines[n:]...)
 	}
 	return len(p), nil
-}
-
-// changes counts what was written.
-func (l *Lines) changes() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.count
 }
 
 // last returns n lines as they are shown, above those that are skipped at the end; more is how

@@ -70,7 +70,6 @@ type model struct {
 	next    func() error
 	of      string // the row and output that out is of
 	outErr  error
-	outSeen int
 	looking bool
 	detail  [][2]string
 	about   string // the row that detail is of
