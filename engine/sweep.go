@@ -89,6 +89,18 @@ func (e *Engine) SweepMost(ctx context.Context, p jobs.Place) (time.Duration, er
 	return most.Time, err
 }
 
+// Partitions are the names of those of the schedulers here, as far as they are known or
+// told in the context's time; it is for completion.
+func (e *Engine) Partitions(ctx context.Context) (names []string) {
+	for _, sc := range e.Schedulers {
+		if cluster, ok := sc.(jobs.Cluster); ok {
+			some, _ := cluster.Partitions(ctx) // without an answer there is nothing to complete
+			names = append(names, some...)
+		}
+	}
+	return names
+}
+
 // SubmitSweep submits the workers of a sweep and returns how many the scheduler has
 // taken, and why these are fewer than were asked for. One that it takes none of is an
 // error; so is an answer that never came, after the workers were looked for by name.

@@ -108,6 +108,31 @@ func (s *Scheduler) mostWall(ctx context.Context, o jobs.SlurmOptions, chosen ma
 	return nil
 }
 
+// How old the names of partitions may be, and the mark that they were asked for.
+const (
+	namesFor   = 7 * 24 * time.Hour
+	askedNames = ".asked"
+)
+
+// Partitions returns the names that any process here was told in the last week. With none
+// it asks, at most once a minute, whether or not the answer comes in the caller's time.
+func (s *Scheduler) Partitions(ctx context.Context) (names []string, err error) {
+	text := s.share().kept(partitionsFile, namesFor)
+	if text == "" {
+		if s.share() == nil || s.share().kept(askedNames, rare) != "" {
+			return nil, nil
+		}
+		s.share().keep(askedNames, "asked\n")
+		if text, err = s.cachedQuery(ctx, partitionsFile, whole, "scontrol", "show", "partition", "-o"); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range site.Partitions(text) {
+		names = append(names, p["PartitionName"])
+	}
+	return names, nil
+}
+
 // cachedQuery is query for what stays as it is for long; what is kept of the answer is
 // what of makes of it.
 func (s *Scheduler) cachedQuery(ctx context.Context, file string, of func(string) string, argv ...string) (string, error) {

@@ -1,9 +1,11 @@
 package slurm_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,6 +257,33 @@ func TestMost(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
 			t.Errorf("%+v: %v %s", c.o, err, diff)
 		}
+	}
+}
+
+// TestPartitions: the names are asked for once, and not again within a minute of a question
+// that had no answer in time.
+func TestPartitions(t *testing.T) {
+	now := time.Now()
+	dir := t.TempDir()
+	process := func(steps ...step) *slurm.Scheduler {
+		return slurm.New(on(t, steps...), slurm.Config{Now: func() time.Time { return now }, Sleep: func(context.Context, time.Duration) error { return nil },
+			Environ: []string{"PATH=/bin"}, Shared: func() (string, error) { return dir, nil }})
+	}
+	ask := step{argv: "scontrol show partition -o", stdout: "PartitionName=main Default=YES\nPartitionName=fat\n"}
+	slow := ask
+	slow.stdout, slow.code = "", 1
+	if got, err := process(slow).Partitions(t.Context()); err == nil {
+		t.Fatal(got)
+	}
+	if got, err := process().Partitions(t.Context()); got != nil || err != nil {
+		t.Error(got, err)
+	}
+	now = now.Add(2 * time.Minute)
+	for _, steps := range [][]step{{ask}, nil} { // the second process asks nothing
+		if got, err := process(steps...).Partitions(t.Context()); err != nil || !slices.Equal(got, []string{"main", "fat"}) {
+			t.Error(got, err)
+		}
+		now = now.Add(48 * time.Hour)
 	}
 }
 

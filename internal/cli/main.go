@@ -166,6 +166,9 @@ func newRoot(a *app, args []string) *cobra.Command {
 		}
 	}
 	a.finish(root)
+	if isCompletion(word) {
+		a.addCompletions(root)
+	}
 	return root
 }
 

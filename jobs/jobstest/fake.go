@@ -268,6 +268,9 @@ func (*FakeScheduler) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error
 	return jobs.Most{}, nil
 }
 
+// Partitions knows none.
+func (*FakeScheduler) Partitions(context.Context) ([]string, error) { return nil, nil }
+
 // Room answers Left.
 func (f *FakeScheduler) Room(context.Context, jobs.SlurmOptions, string) (jobs.Room, error) {
 	f.mu.Lock()

@@ -230,6 +230,9 @@ func (p *Pool) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error) {
 	return jobs.Most{Memory: s.Memory, MemoryWhy: "no node has more", Time: s.Limit, TimeWhy: "the site says so"}, err
 }
 
+// Partitions implements [jobs.Cluster]. There are none.
+func (*Pool) Partitions(context.Context) ([]string, error) { return nil, nil }
+
 // Room implements [jobs.Cluster].
 func (*Pool) Room(context.Context, jobs.SlurmOptions, string) (jobs.Room, error) {
 	return jobs.Room{Elements: 1}, nil
