@@ -1,4 +1,4 @@
--- The module file of berth for Lmod. Put it at MODULEPATH/berth/VERSION.lua. BERTH_PREFIX, where it
+-- The module file of berth for Lmod (tried with Lmod 8). Put it at MODULEPATH/berth/VERSION.lua. BERTH_PREFIX, where it
 -- is set, is where the release was unpacked.
 local version = "@VERSION@"
 local prefix = os.getenv("BERTH_PREFIX") or pathJoin("/opt/berth", "berth-" .. version .. "-linux-@ARCH@")
@@ -11,4 +11,4 @@ whatis("Description: runs tasks and coding agents in containers on a cluster")
 conflict("berth")
 prepend_path("PATH", pathJoin(prefix, "bin"))
 prepend_path("MANPATH", pathJoin(prefix, "share/man"))
-prepend_path("XDG_DATA_DIRS", pathJoin(prefix, "share"))
+append_path("MANPATH", "") -- an empty part stands for the pages of the system
