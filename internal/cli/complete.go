@@ -29,7 +29,7 @@ const (
 type candidate struct{ word, about string }
 
 // lister finds the candidates of one kind. What it cannot read it leaves out.
-type lister func(a *app, ctx context.Context, cmd *cobra.Command) []candidate
+type lister func(ctx context.Context, a *app, cmd *cobra.Command) []candidate
 
 // completedArgs are the kinds of the arguments of commands, by their path below berth;
 // the last kind is that of all further ones if more is set.
@@ -91,7 +91,7 @@ func (a *app) completed(list lister, more bool) cobra.CompletionFunc {
 		defer cancel()
 		a.verb = cmd
 		found := make(chan []candidate, 1)
-		go func() { found <- list(a, ctx, cmd) }()
+		go func() { found <- list(ctx, a, cmd) }()
 		select {
 		case all := <-found:
 			return completions(all, args, begun), cobra.ShellCompDirectiveKeepOrder
@@ -149,7 +149,7 @@ func ledger() (*store.Store, bool) {
 	return st, err == nil
 }
 
-func allJobs(*app, context.Context, *cobra.Command) []candidate {
+func allJobs(context.Context, *app, *cobra.Command) []candidate {
 	st, ok := ledger()
 	if !ok {
 		return nil
@@ -158,7 +158,7 @@ func allJobs(*app, context.Context, *cobra.Command) []candidate {
 	return jobCandidates(recs)
 }
 
-func openJobs(*app, context.Context, *cobra.Command) []candidate {
+func openJobs(context.Context, *app, *cobra.Command) []candidate {
 	st, ok := ledger()
 	if !ok {
 		return nil
@@ -176,7 +176,7 @@ func jobCandidates(recs []*jobs.Record) []candidate {
 	return out
 }
 
-func environments(*app, context.Context, *cobra.Command) []candidate {
+func environments(context.Context, *app, *cobra.Command) []candidate {
 	st, ok := ledger()
 	if !ok {
 		return nil
@@ -189,7 +189,7 @@ func environments(*app, context.Context, *cobra.Command) []candidate {
 	return out
 }
 
-func namedOverlays(a *app, _ context.Context, _ *cobra.Command) []candidate {
+func namedOverlays(_ context.Context, a *app, _ *cobra.Command) []candidate {
 	set, _, err := a.overlays()
 	if err != nil {
 		return nil
@@ -205,7 +205,7 @@ func namedOverlays(a *app, _ context.Context, _ *cobra.Command) []candidate {
 	return out
 }
 
-func cachedImages(a *app, _ context.Context, cmd *cobra.Command) []candidate {
+func cachedImages(_ context.Context, a *app, cmd *cobra.Command) []candidate {
 	if _, err := a.config(cmd); err != nil {
 		return nil
 	}
@@ -227,7 +227,7 @@ func cachedImages(a *app, _ context.Context, cmd *cobra.Command) []candidate {
 	return out
 }
 
-func siteProfiles(*app, context.Context, *cobra.Command) []candidate {
+func siteProfiles(context.Context, *app, *cobra.Command) []candidate {
 	var out []candidate
 	for _, name := range profile.Names(config.ProfileDirs()...) {
 		out = append(out, candidate{word: name})
@@ -235,7 +235,7 @@ func siteProfiles(*app, context.Context, *cobra.Command) []candidate {
 	return out
 }
 
-func partitions(a *app, ctx context.Context, cmd *cobra.Command) []candidate {
+func partitions(ctx context.Context, a *app, cmd *cobra.Command) []candidate {
 	if _, err := a.config(cmd); err != nil {
 		return nil
 	}
