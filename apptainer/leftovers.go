@@ -23,16 +23,9 @@ import (
 // and which need more than a removal by name. What is recorded of it stays, and
 // so do images, which are for all environments.
 func (*Backend) Remove(ctx context.Context, s *jobs.EnvSpec, on jobs.Starter) error {
-	dir := filepath.Join(s.Home, "envs", s.Name)
-	is, err := store.LoadEnv(dir)
-	if jobs.KindOf(err) == jobs.KindNotFound {
-		return nil
-	}
-	if err != nil {
+	dir, err := store.OwnEnvDir(s)
+	if err != nil || dir == "" {
 		return err
-	}
-	if is.ID != s.ID {
-		return &jobs.Error{Kind: jobs.KindAgain, Msg: "environment " + s.Name + " is another one by now", Hint: "look again: berth env ls"}
 	}
 	return run.RemoveFiles(ctx, on, filepath.Join(dir, dirOverlay))
 }

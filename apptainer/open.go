@@ -105,7 +105,7 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	}
 	dir := filepath.Join(at.Scratch, dirOverlay)
 	if s.Persistent {
-		dir = filepath.Join(at.Dir, dirOverlay)
+		dir, op.Files = filepath.Join(at.Dir, dirOverlay), []string{dirOverlay}
 	}
 	c, err := o.choose(ctx, img, dir)
 	if err != nil {

@@ -91,7 +91,7 @@ func (e *Engine) same(s *jobs.EnvSpec, o jobs.EnvOptions) error {
 		return differs(s, "other forwarded variables: "+none(forward)+", not "+wanted)
 	case o.Lifetime != 0 && s.Lifetime != max(0, o.Lifetime):
 		return differs(s, "another lifetime: "+lifetime(s.Lifetime)+", not "+lifetime(o.Lifetime))
-	case o.Discard && s.Persistent:
+	case o.Destroy && s.Persistent:
 		return differs(s, "files that stay when it stops")
 	case o.Fakeroot && !s.Fakeroot:
 		return differs(s, "an ordinary user inside, not root")

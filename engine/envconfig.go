@@ -97,7 +97,9 @@ func configured(o jobs.EnvOptions, backend string) (_ jobs.EnvOptions, soft, not
 		o.Image, o.Template = d.Image, d.Template
 	}
 	put(&o.Lifetime, d.Lifetime)
-	put(&o.Discard, d.Discard)
+	if o.Keep {
+		d.Destroy = false
+	}
 	keys.Under(&o.Place, d.Place, "")
 	if host := valueOf(o.SSH); host.Host == "" {
 		configured := valueOf(d.SSH)

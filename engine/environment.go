@@ -22,6 +22,13 @@ const (
 // exists with other values than those wanted is refused.
 func (e *Engine) Environment(ctx context.Context, o jobs.EnvOptions) (*Environment, error) {
 	name := o.EnvName()
+	if PerTask(o) {
+		own, err := ownName()
+		if err != nil {
+			return nil, err
+		}
+		name = own
+	}
 	if err := store.CheckEnvName(name); err != nil {
 		return nil, err
 	}
@@ -30,6 +37,15 @@ func (e *Engine) Environment(ctx context.Context, o jobs.EnvOptions) (*Environme
 	}
 	dir := e.Store.EnvDir(name)
 	spec, err := store.LoadEnv(dir)
+	if err == nil {
+		gone, xerr := e.expired(ctx, spec)
+		if xerr != nil {
+			return nil, xerr
+		}
+		if gone {
+			spec, err = store.LoadEnv(dir)
+		}
+	}
 	made := false
 	if jobs.KindOf(err) == jobs.KindNotFound {
 		var fresh *jobs.EnvSpec
@@ -55,7 +71,7 @@ func (e *Engine) Environment(ctx context.Context, o jobs.EnvOptions) (*Environme
 	if err := sameProject(spec, o); err != nil {
 		return nil, err
 	}
-	v := &Environment{e: e, Spec: *spec, dir: dir, fresh: made}
+	v := &Environment{e: e, Spec: *spec, dir: dir, fresh: made, made: made}
 	if made {
 		v.notes = slices.Clone(spec.Notes) // what was chosen, and that nothing is contained
 	}

@@ -221,11 +221,14 @@ type Shown struct {
 
 // KeeperEnd is how the last keeper of an environment on this machine ended; nil is that
 // there was none.
-type KeeperEnd struct{ Why string }
+type KeeperEnd struct {
+	Why       string
+	Destroyed *jobs.Destroyed // what was found of its files, where they end with it; nil is that it was not looked for
+}
 
 func lastKeeper(dir string) *KeeperEnd {
 	if i, _ := keeper.Peek(dir); i != nil {
-		return &KeeperEnd{i.Why}
+		return &KeeperEnd{i.Why, i.Destroyed}
 	}
 	return nil
 }
@@ -283,6 +286,9 @@ type Orphan struct {
 // does the container of one whose files outlive its keeper: these are its files.
 func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err error) {
 	var errs []error
+	if found, err = e.collectFates(ctx, dry); err != nil {
+		return found, err
+	}
 	byJobs, err := e.leftByJobs()
 	if err != nil {
 		errs = append(errs, err)

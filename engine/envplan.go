@@ -56,7 +56,8 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 		ID:         id,
 		Name:       name,
 		Notes:      notes,
-		Persistent: !o.Discard,
+		Persistent: !o.Destroy,
+		Once:       PerTask(asked),
 		Forward:    o.Forward,
 		Strict:     o.Strict,
 		Lifetime:   o.Lifetime,
@@ -84,7 +85,7 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 	}
 	program, _ := b.(Program)
 	if program != nil {
-		s.External.Life = o.Resources.Time
+		s.External.Life = shorter(o.Resources.Time, s.DestroyAfter)
 		asked.Resources.Time = 0 // its sandbox has a time of its own
 	}
 	switch {
@@ -123,9 +124,6 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 // image. Of a program the limits are its own to hold, see [Program.Settle].
 func settleUsual(s *jobs.EnvSpec, o jobs.EnvOptions) error {
 	can := s.Can()
-	if o.Discard && can.Bare {
-		return absent("throw-away files", &s.Place)
-	}
 	if !can.Bare && s.Scheduler == "" && !o.Strict { // an allocation has what its site gives
 		if o.Resources.CPUs == 0 {
 			s.Resources.CPUs = defaultCPUs

@@ -36,6 +36,7 @@ type Environment struct {
 	notes []string      // of the last opening, not told yet
 	ends  time.Time     // of its allocation
 	fresh bool          // recorded by this client, and not open yet
+	made  bool          // recorded by this client, see [Environment.Leave]
 
 	asked jobs.Cluster // answers for the one of its allocation; nil is that one itself
 }

@@ -217,6 +217,9 @@ func refuse(p *jobs.Place, w wanted) error {
 				what += " of " + by
 			}
 			err := absent(what, p)
+			if f.Promise {
+				err.Hint = "name another --backend, or leave it out; where it is said: berth config show --origin"
+			}
 			if f.Usual != "" {
 				err.Hint = fmt.Sprintf("make it %q, or name another --backend; where it is said: berth config show --origin", f.Usual)
 			}

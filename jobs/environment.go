@@ -39,11 +39,27 @@ type EnvSpec struct {
 	Home      string        `json:"home"`             // the state directory that has its record
 	// Project is the directory whose berth.toml has shaped it; elsewhere it is
 	// used only by its name.
-	Project string    `json:"project,omitempty"`
+	Project string `json:"project,omitempty"`
+	// Once is that it was made for one command, or terminal, that had named none.
+	Once    bool      `json:"once,omitempty"`
 	Created time.Time `json:"created"`
 	User    string    `json:"user"`
 	Host    string    `json:"host"` // where it was made
 	Notes   []string  `json:"notes,omitempty"`
+}
+
+// Expires is when it is to be gone at the latest, by [Fate.DestroyAfter]; zero is never.
+func (s *EnvSpec) Expires() time.Time {
+	if s.DestroyAfter <= 0 {
+		return time.Time{}
+	}
+	return s.Created.Add(s.DestroyAfter)
+}
+
+// Expired reports whether that has passed.
+func (s *EnvSpec) Expired(now time.Time) bool {
+	at := s.Expires()
+	return !at.IsZero() && !now.Before(at)
 }
 
 // DockerSpec is what only docker and podman understand.

@@ -19,8 +19,8 @@ type EnvOptions struct {
 	Place
 	// Template is a workspace template, in place of an image.
 	Template string
-	// Discard makes an environment whose files end with its keeper.
-	Discard  bool
+	// Keep has its files stay though the configuration destroys them.
+	Keep     bool
 	Forward  []string      // NAME of the caller's, for every command; values are not recorded
 	Strict   bool          // a limit that cannot be held is an error
 	Lifetime time.Duration // 0 is the default, negative is for ever
@@ -51,6 +51,8 @@ type EnvConfig struct {
 	Named bool
 	// Project is the directory of the berth.toml that counts here; "" is none.
 	Project string
+	// PerTask tells whether an environment on a backend is one task's alone; nil is no.
+	PerTask func(backend string) bool
 }
 
 // EnvName is the name of the environment that is meant: its own, or that of

@@ -72,8 +72,11 @@ type ExitRecord struct {
 	Agent      *AgentUse   `json:"agent,omitempty"` // nil where its events were not read
 	// Left is what the command had left running when it ended by itself, by the guest; nil is
 	// not known. All of it is ended with the container.
-	Left  *LeftRunning `json:"left_running,omitempty"`
-	Notes []string     `json:"notes,omitempty"` // limits dropped, programs chosen
+	Left *LeftRunning `json:"left_running,omitempty"`
+	// Destroyed is what was found after the place had been destroyed; nil is that berth did
+	// not look, see [Fate.Looks].
+	Destroyed *Destroyed `json:"destroyed,omitempty"`
+	Notes     []string   `json:"notes,omitempty"` // limits dropped, programs chosen
 }
 
 // LeftRunning are processes that a command has left running.

@@ -87,6 +87,11 @@ type Opening struct {
 	End func(ctx context.Context) error
 	// EndTime is what End may take; 0 is a minute.
 	EndTime time.Duration
+	// Files are what of an environment stays in its directory when it stops, by name.
+	Files []string
+	// Remains looks, when all was ended and given back, for what of the place is there
+	// beside its directories, and adds that, or that it is not; nil is nothing to look for.
+	Remains func(ctx context.Context, d *Destroyed)
 	// Answer reads what the program says before the guest does, and nothing
 	// beyond it; its error is why there is no guest. Nil is nothing to read.
 	Answer func(io.Reader) error

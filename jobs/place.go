@@ -1,5 +1,7 @@
 package jobs
 
+import "time"
+
 // Place is where commands run: a job's task, and an environment's sessions. It
 // says what runs them, with which files, limits and network, and on which
 // machine. It is part of [Spec] and of [EnvSpec], every value settled, and it
@@ -33,6 +35,7 @@ type Place struct {
 	Rooms       bool         `json:"rooms,omitempty"`   // each of its commands is to have a room of its own, see [Place.BareProc]
 	Dir         string       `json:"dir,omitempty"`     // where sessions begin; "" is HOME
 	Scratch     string       `json:"scratch,omitempty"` // as in a profile
+	Fate
 	// Docker, SSH and External are what these backends alone understand.
 	Docker   *DockerSpec   `json:"docker,omitempty"`
 	SSH      *SSHSpec      `json:"ssh,omitempty"`
@@ -46,6 +49,27 @@ type Place struct {
 	// machine. A job's record there is then the first one, and this one a copy.
 	Login  *SSHSpec `json:"login,omitempty"`
 	Target string   `json:"target,omitempty"` // the target of the configuration that was chosen
+}
+
+// Fate is what becomes of a place that runs what is not trusted.
+type Fate struct {
+	// PerTask is that no other task finds what this one leaves: it has a layer of its own,
+	// and a name of its own where it is an environment that is not named.
+	PerTask bool `json:"per_task_workspace,omitempty"`
+	// Destroy is that its files end with its use, and that berth looks afterwards.
+	Destroy bool `json:"auto_destroy,omitempty"`
+	// DestroyAfter is how long it is there at the latest; 0 is for as long as it is wanted.
+	DestroyAfter time.Duration `json:"auto_destroy_after_ns,omitempty"`
+}
+
+// Looks reports whether berth looks, after the place was destroyed, for what is left.
+func (f Fate) Looks() bool { return f.PerTask || f.Destroy || f.DestroyAfter > 0 }
+
+// Destroyed is what was found when a place had been destroyed.
+type Destroyed struct {
+	Time time.Time `json:"time"`
+	Gone []string  `json:"gone,omitempty"` // what was looked for and is not there, for people
+	Left []string  `json:"left,omitempty"` // what is, or may be, there still, and where
 }
 
 // Clustered reports whether the place is in a job of a cluster's scheduler, on a

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // Backend makes places with bubblewrap.
@@ -75,8 +77,14 @@ func version(ctx context.Context, on jobs.Starter, path string) string {
 	return strings.TrimPrefix(strings.TrimSpace(string(b)), "bubblewrap ")
 }
 
-// Remove does nothing: all that was made is in the environment's directory.
-func (*Backend) Remove(context.Context, *jobs.EnvSpec, jobs.Starter) error { return nil }
+// Remove removes the files that stay; all else is in the scratch directory.
+func (*Backend) Remove(ctx context.Context, s *jobs.EnvSpec, on jobs.Starter) error {
+	dir, err := store.OwnEnvDir(s)
+	if err != nil || dir == "" {
+		return err
+	}
+	return run.RemoveFiles(ctx, on, filepath.Join(dir, dirHome))
+}
 
 // List finds nothing: there is nothing but the environment's directory.
 func (*Backend) List(context.Context, jobs.Starter) ([]jobs.Found, error) { return nil, nil }

@@ -43,13 +43,16 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	in.GPU = s.GPUKind()
 	o := own{home: filepath.Join(at.Scratch, "home"), inside: op.Home, mounts: []jobs.Mount{{Source: here, Destination: inside}}}
 	if s.Persistent {
-		o.home = filepath.Join(at.Dir, "home")
+		o.home, op.Files = filepath.Join(at.Dir, dirHome), []string{dirHome}
 	}
 	if op.Argv, op.Notes, err = line(p, s, in, at.Scratch, o); err != nil {
 		return nil, err
 	}
 	return op, limits.Hold(ctx, s, op, func(ctx context.Context, argv []string) error { return limits.Try(ctx, at.On, argv, nil) })
 }
+
+// dirHome is the HOME of an environment whose files stay, in its directory.
+const dirHome = "home"
 
 // Pipes is a directory of the environment's, bound read-only: named pipes in it can
 // be written all the same.

@@ -53,7 +53,7 @@ func minutesOf(seconds int64) int { return int((seconds + 59) / 60) }
 // as long as those are kept, unless its user has said when it is to end.
 func (s *settings) ttl(p *protocol.Spec) int {
 	n := minutesOf(p.LifetimeSeconds)
-	if p.Persistent && !s.strict {
+	if p.Persistent && !s.strict && !p.WholeLifetime {
 		n += s.deleted
 	}
 	return n

@@ -41,8 +41,8 @@ type container struct {
 		User   string
 	}
 	Mounts []struct {
-		Type, Source string
-		RW           bool
+		Type, Name, Source string
+		RW                 bool
 	}
 }
 

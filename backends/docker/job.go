@@ -23,13 +23,22 @@ func attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Ope
 		return nil, err
 	}
 	name, user := at.Attempt.Name, at.Attempt.User
+	anonymous := &volumes{p: p}
 	op := &jobs.Opening{Env: p.env, OwnPIDNamespace: true, Home: jobs.HomeInside(os.Getenv, s.User), Level: s.Level, Work: jobs.WorkDir, HoldsLimits: true,
 		Unseen: noGuest, Trouble: startTrouble,
 		Version: func(ctx context.Context) (string, string) {
 			return jobs.BackendDocker, (&Backend{On: at.On}).Check(ctx).Version
 		},
-		End:  func(ctx context.Context) error { return p.gone(ctx, name) },
-		Init: func(ctx context.Context) int { return p.first(ctx, name) },
+		End: func(ctx context.Context) error { return p.gone(ctx, name) },
+		Init: func(ctx context.Context) int {
+			if s.Looks() {
+				anonymous.of(ctx, name)
+			}
+			return p.first(ctx, name)
+		},
+		Remains: func(ctx context.Context, d *jobs.Destroyed) {
+			anonymous.look(ctx, d, func(ctx context.Context) ([]container, error) { return p.labelled(ctx, labelAttempt+"="+name) })
+		},
 	}
 	for _, l := range []struct {
 		name        string

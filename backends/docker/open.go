@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,6 +76,16 @@ func (*Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*
 	}
 	m.open.Argv = []string{p.path, "start", "--attach", "--interactive", id}
 	m.open.End = func(ctx context.Context) error { return p.end(ctx, id, !s.Persistent) }
+	volumes := &volumes{p: p}
+	m.open.Remains = func(ctx context.Context, d *jobs.Destroyed) {
+		volumes.look(ctx, d, func(ctx context.Context) ([]container, error) {
+			list, err := p.labelled(ctx, labelEnv+"="+s.ID, labelUser+"="+uid())
+			return slices.DeleteFunc(list, func(c container) bool { return !c.of(s) }), err
+		})
+	}
+	if s.Looks() {
+		volumes.of(ctx, id)
+	}
 	m.open.Init = func(ctx context.Context) int {
 		list, err := p.inspect(ctx, id)
 		if err != nil {

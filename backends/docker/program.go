@@ -214,7 +214,7 @@ func absent(err error) bool {
 	}
 	low := strings.ToLower(err.Error())
 	for _, w := range []string{
-		"no such container", "no such object", "no such image",
+		"no such container", "no such object", "no such image", "no such volume",
 		"no container with name or id", "image not known", "failed to find image",
 	} {
 		if strings.Contains(low, w) {

@@ -63,7 +63,8 @@ func spec(s *jobs.EnvSpec) *protocol.Spec {
 	}
 	mib := func(b jobs.Bytes) int64 { return int64((b + jobs.MiB - 1) / jobs.MiB) }
 	out := &protocol.Spec{Image: s.Image, CPUs: s.Resources.CPUs, MemoryMiB: mib(s.Resources.Memory), DiskMiB: mib(s.Resources.Disk), GPU: s.GPU,
-		Network: network, Persistent: s.Persistent, LifetimeSeconds: int64(s.External.Life / time.Second), Soft: s.Defaulted}
+		Network: network, Persistent: s.Persistent,
+		LifetimeSeconds: int64(s.External.Life / time.Second), WholeLifetime: s.DestroyAfter > 0, Soft: s.Defaulted}
 	if s.External.From != "" {
 		out.From = snapshotName(s.External.Owner, s.External.From)
 	}
@@ -162,6 +163,7 @@ func (b *Backend) reach(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace)
 		op.Level = jobs.Level(o.Level)
 	}
 	op.End = func(ctx context.Context) error { return c.end(ctx, s, at.Dir) }
+	op.Remains = func(ctx context.Context, d *jobs.Destroyed) { b.remains(ctx, s, at.On, d) }
 	return op, nil
 }
 

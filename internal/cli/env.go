@@ -278,11 +278,28 @@ func (a *app) envDetail(s engine.Shown) [][2]string {
 		}
 	} else if s.Last != nil {
 		add("ended", s.Last.Why)
+		a.destroyedRows(s.Last.Destroyed, add)
+	}
+	if at := p.Expires(); !at.IsZero() {
+		add("gone at", a.when(at))
 	}
 	for _, n := range p.Notes {
 		add("note", n)
 	}
 	return rows
+}
+
+// destroyedRows says what was found after a place had been destroyed; nil is nothing to say.
+func (a *app) destroyedRows(d *jobs.Destroyed, add func(k, v string)) {
+	if d == nil {
+		return
+	}
+	if len(d.Gone) > 0 {
+		add("destroyed", "looked for and gone: "+strings.Join(d.Gone, ", "))
+	}
+	for _, what := range d.Left {
+		add("not destroyed", what)
+	}
 }
 
 func oneEnv(cmd *cobra.Command, args []string) error {

@@ -30,8 +30,10 @@ type envFlags struct {
 	host, sshKey               string
 	target, profile, scheduler string
 	forward                    []string
-	discard, mountCwd          bool
-	held                       heldFlags
+	keep, mountCwd             bool
+	// own is that a verb can have an environment of its own, which it leaves.
+	own  bool
+	held heldFlags
 }
 
 const envHelp = `The first command makes the environment. It stays warm for --lifetime after its last
@@ -71,7 +73,7 @@ func (f *envFlags) add(c *cobra.Command) {
 		"use the key `NAME` of the configuration, which commands never see: anthropic, openai, github and others; repeatable")
 	fs.BoolVar(&f.mountCwd, "mount-cwd", false, "mount the current directory at /workspace, writable, and start there")
 	fs.StringVar(&f.limits, "limits", "", "`strict`: refuse limits that can only be watched and not enforced; set no default limits")
-	fs.BoolVar(&f.discard, "discard", false, "remove its files when it stops")
+	fs.BoolVar(&f.keep, "keep", false, "keep its files when it stops, though the configuration has auto_destroy")
 	fs.Bool("offline", false, offlineHelp)
 	fs.StringVar(&f.scheduler, "scheduler", "", "where it runs, `NAME`: slurm (in an allocation), local or auto")
 	fs.StringVar(&f.profile, "profile", "", "site profile of an allocation: a `NAME` or the path of a file ($BERTH_PROFILE)")
@@ -86,7 +88,7 @@ func (f *envFlags) add(c *cobra.Command) {
 // options reads the flags.
 func (f *envFlags) options(cmd *cobra.Command) (jobs.EnvOptions, error) {
 	o := jobs.EnvOptions{
-		Name: f.name, Template: f.template, Discard: f.discard, Forward: f.forward,
+		Name: f.name, Template: f.template, Keep: f.keep, Forward: f.forward,
 		Place: jobs.Place{Env: f.set, Dir: f.dir},
 	}
 	if err := task.Place(&o.Place, keysGiven(cmd, envKeyFlags(), nil)); err != nil {
@@ -176,6 +178,10 @@ func (a *app) environment(ctx context.Context, cmd *cobra.Command, f *envFlags) 
 	if err := cfg.Environment(&o); err != nil {
 		return nil, err
 	}
+	if !f.own && engine.PerTask(o) {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "no environment is named, and each task has one of its own (per_task_workspace)",
+			Hint: "name the task's with --env NAME; berth env ls lists them"}
+	}
 	if err := f.held.reach(&o, f.sshKey, f.sshOptions); err != nil {
 		return nil, err
 	}
@@ -195,6 +201,18 @@ func (a *app) environment(ctx context.Context, cmd *cobra.Command, f *envFlags) 
 		return nil, err
 	}
 	return v, nil
+}
+
+// leave ends the use of an environment, and says what was found of one that was made for
+// this use.
+func (a *app) leave(ctx context.Context, v *engine.Environment) {
+	d, err := v.Leave(ctx)
+	switch {
+	case err != nil:
+		a.say("warning: %v", err)
+	case d != nil:
+		a.say("destroyed the environment %s; not there any more: %s", v.Spec.Name, strings.Join(d.Gone, ", "))
+	}
 }
 
 // sameWorkspace refuses an environment that shows another directory than the

@@ -22,7 +22,7 @@ environment failed, 126 it could not be started or its directory is missing, 127
 it was not found, 130 it was interrupted, 128+N signal N ended it.`
 
 func (a *app) execCmd() *cobra.Command {
-	var f envFlags
+	f := envFlags{own: true}
 	var j joinFlags
 	var limit, file string
 	var vars []string
@@ -217,7 +217,7 @@ func (a *app) inPlace(cmd *cobra.Command, f *envFlags, j *joinFlags) (session st
 		}
 		s, err := v.Session(name)
 		return s, map[string]any{"environment": v.Spec.Name, "session": name}, err
-	}, v.Close, nil
+	}, func() { a.leave(cmd.Context(), v) }, nil
 }
 
 // execute runs a command and tells how it ended; in --json beside where.

@@ -19,7 +19,8 @@ type flagGroup struct {
 // a place's, which is in the first group.
 var flagGroups = []flagGroup{
 	{"The place it runs in", []string{
-		"image", "from", "template", "overlay", "overlay-wait", "overlay-snapshot", "keep", "keep-failed", "discard", "disk", "bind",
+		"image", "from", "template", "overlay", "overlay-wait", "overlay-snapshot", "keep", "keep-failed", "discard", "discard-after",
+		"per-task-workspace", "disk", "bind",
 		"mount-cwd", "network", "fakeroot", "gpu", "user", "volume", "stage", "offline", "set", "forward", "credential", "lifetime",
 	}},
 	{"What it works on", []string{"workspace", "base", "scope"}},

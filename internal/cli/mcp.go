@@ -34,7 +34,7 @@ const (
 )
 
 func (a *app) mcpCmd() *cobra.Command {
-	var o mcpOptions
+	o := mcpOptions{env: envFlags{own: true}}
 	c := &cobra.Command{
 		Use: "mcp [flags] | mcp COMMAND", Short: "serve berth to agents by the Model Context Protocol",
 		Long: `Serve berth to an agent: by default on stdin and stdout, for a client that starts this

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) shellCmd() *cobra.Command {
-	var f envFlags
+	f := envFlags{own: true}
 	var j joinFlags
 	var vars []string
 	c := &cobra.Command{
@@ -85,7 +85,7 @@ func (a *app) shell(cmd *cobra.Command, f *envFlags, req engine.ShellRequest, in
 	if err != nil {
 		return err
 	}
-	defer v.Close()
+	defer a.leave(cmd.Context(), v)
 	return a.onTerminal(cmd, s, req, in)
 }
 

@@ -81,13 +81,15 @@ type jobJSON struct {
 	Kept          *jobs.KeptTree   `json:"kept,omitempty"`
 	NotHere       []string         `json:"not_here,omitempty"` // what stays on the login host, and how to fetch it
 	Overlay       *jobs.OverlayUse `json:"overlay,omitempty"`
-	OOMKills      int              `json:"oom_kills,omitempty"`
-	MaxRSS        jobs.Bytes       `json:"max_rss_bytes,omitempty"`
-	Peak          jobs.Bytes       `json:"memory_peak_bytes,omitempty"`
-	Usage         *jobs.Usage      `json:"usage,omitempty"` // of models
-	Agent         *jobs.AgentUse   `json:"agent,omitempty"` // by its own events
-	Spent         *jobs.Spent      `json:"spent,omitempty"` // by all attempts; left out where it is next to nothing
-	Notes         []string         `json:"notes,omitempty"`
+	// Destroyed is what was found after its place had been destroyed.
+	Destroyed *jobs.Destroyed `json:"destroyed,omitempty"`
+	OOMKills  int             `json:"oom_kills,omitempty"`
+	MaxRSS    jobs.Bytes      `json:"max_rss_bytes,omitempty"`
+	Peak      jobs.Bytes      `json:"memory_peak_bytes,omitempty"`
+	Usage     *jobs.Usage     `json:"usage,omitempty"` // of models
+	Agent     *jobs.AgentUse  `json:"agent,omitempty"` // by its own events
+	Spent     *jobs.Spent     `json:"spent,omitempty"` // by all attempts; left out where it is next to nothing
+	Notes     []string        `json:"notes,omitempty"`
 	// Unfollowed says what could not be submitted: the job may need an action of
 	// the user to go on.
 	Unfollowed *jobs.Unfollowed `json:"unfollowed,omitempty"`
@@ -192,7 +194,7 @@ func viewJSON(v engine.View) jobJSON {
 		if !x.Started.IsZero() {
 			j.Started = &x.Started
 		}
-		j.Overlay, j.Usage, j.Agent = x.Overlay, x.Usage, x.Agent
+		j.Overlay, j.Usage, j.Agent, j.Destroyed = x.Overlay, x.Usage, x.Agent, x.Destroyed
 		j.Done, j.Artifacts, j.OOMKills, j.MaxRSS = x.Done, x.Artifacts, x.OOMKills, x.MaxRSS
 		j.Peak, j.ArtifactFiles, j.ArtifactBytes, j.LeftOut, j.Kept = x.Peak, x.ArtifactFiles, x.ArtifactBytes, x.LeftOut, x.Kept
 		j.Notes = append(j.Notes, x.Notes...)
@@ -422,6 +424,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 	if o := j.Overlay; o != nil && o.Name != "" {
 		add("overlay", overlayText(o))
 	}
+	a.destroyedRows(j.Destroyed, add)
 	if j.MaxRSS > 0 {
 		add("peak memory", jobs.Bytes(j.MaxRSS.MiB()*int64(jobs.MiB)).String())
 	}

@@ -25,6 +25,9 @@ func (c *Config) Environment(o *jobs.EnvOptions) error {
 	if s := shown(scheduler.V); slices.Contains(jobs.Schedulers(), s) {
 		o.Scheduler = s
 	}
+	o.Configured.PerTask = func(backend string) bool {
+		return c.said("terminal.per_task_workspace").V == true || c.on(backend, "terminal.daytona.per_task_workspace").V == true
+	}
 	o.Configured.Named = c.targetBy == layerFlag || scheduler.Origin.Layer == layerFlag
 	var err error
 	if o.Login, err = c.login(); err != nil {
@@ -106,7 +109,7 @@ func (c *Config) place(backend string, job bool) (o jobs.EnvOptions, reference s
 		switch {
 		case v.V == nil || v.V == f.Usual || v.Origin.Layer == layerProfile:
 		case job && f.Name == "resources.disk" && !can.Layers: // it has no layer of berth's
-		case job && can.NeedsHost && !keys.Has(f.Jobs, backend) && k.table() != "network": // that is not left out, but refused
+		case job && can.NeedsHost && !keys.Has(f.Jobs, backend) && k.table() != "network" && !f.Promise: // that is not left out, but refused
 			notes = append(notes, fmt.Sprintf("%s = %s (%s) is left out: the backend %s cannot hold it", k.Name, v, v.Origin, backend))
 		default:
 			f.Put(&o.Place, k.inPlace(v.V))
@@ -129,6 +132,9 @@ func (c *Config) place(backend string, job bool) (o jobs.EnvOptions, reference s
 		if v := c.said("terminal.singularity_image"); o.Template == "" && (!job || v.Origin.Layer != layerProfile) {
 			o.Image = shown(v.V)
 		}
+	}
+	if !can.Layers && o.PerTask && c.on(backend, "terminal.daytona.workspace_template").V == nil {
+		o.Template = c.template() // a fresh place is made from it, or refused
 	}
 	if can.ImageNames {
 		reference = shown(c.said("terminal.docker_image").V)
@@ -228,7 +234,7 @@ func (c *Config) forBackend(backend string) (jobs.EnvOptions, []string, error) {
 		o.Scratch, o.Stage = shown(c.said("terminal.scratch_dir").V), o.Profile.Stage
 	}
 	o.Lifetime = c.duration("terminal.lifetime_seconds")
-	o.Discard = c.on(backend, "terminal.container_persistent").V == false || c.on(backend, "terminal.daytona.auto_destroy").V == true
+	o.Destroy = o.Destroy || c.on(backend, "terminal.container_persistent").V == false
 	dir := c.said("terminal.cwd")
 	if o.Dir, err = cwd(backend, shown(dir.V)); err != nil {
 		return o, nil, err

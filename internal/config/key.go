@@ -138,7 +138,7 @@ func of(table string) (out []Key) {
 				return got
 			}
 		}
-		if table == "terminal" { // what is asked of a scheduler is for all
+		if table == "terminal" && !f.Promise { // what is asked of a scheduler is for all
 			for _, b := range append(jobs.Backends(), programs) {
 				if keys.Has(f.Envs, b) {
 					k.Places = append(k.Places, b)

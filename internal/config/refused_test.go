@@ -241,10 +241,10 @@ zone = "b"
 		}
 		return o
 	}
-	if o := of("modal"); o.Image != "im-1" || o.External.Options["region"] != "eu" || len(o.External.Options) != 1 || o.Resources.CPUs != 3 || strings.Join(o.Network.Allow, " ") != "*.example.com" || o.Discard {
+	if o := of("modal"); o.Image != "im-1" || o.External.Options["region"] != "eu" || len(o.External.Options) != 1 || o.Resources.CPUs != 3 || strings.Join(o.Network.Allow, " ") != "*.example.com" || o.Destroy {
 		t.Errorf("%+v", o)
 	}
-	if o := of("daytona"); o.External.Options["api_url"] != "https://x.example" || len(o.External.Options) != 1 || !o.Discard || o.Resources.Time != 2*time.Hour {
+	if o := of("daytona"); o.External.Options["api_url"] != "https://x.example" || len(o.External.Options) != 1 || !o.Destroy || o.DestroyAfter != 2*time.Hour {
 		t.Errorf("%+v", o)
 	}
 	if o := of("my-cloud"); o.External.Options["zone"] != "b" || len(o.External.Options) != 1 || o.Image != "" {

@@ -136,7 +136,7 @@ var terminalKeys = []Key{
 		Places: singularity, Jobs: true,
 		Meaning: "a SIF, an unpacked image, or a reference such as `docker://debian:12`; a word with a tag (`debian:12`) is one, too",
 		Allow:   "paths", Safe: safeImage},
-	{Name: "terminal.template", Flag: "template", Places: singularity, Jobs: true,
+	{Name: "terminal.template", Old: "terminal.workspace_template", Flag: "template", Places: singularity, Jobs: true,
 		Meaning: "a workspace template (`berth template ls`), in place of an image", Allow: "env", Safe: safeTemplate, Check: templateName},
 }
 
@@ -191,11 +191,12 @@ var cloudKeys = []Key{
 		Meaning: "the key; better in the variable", Allow: never},
 	{Name: "terminal.daytona.workspace_template", Places: daytona, Jobs: true,
 		Meaning: "the snapshot that a sandbox is made from, in place of an image", Allow: never},
-	{Name: "terminal.daytona.per_task_workspace", Type: Bool, Places: daytona, Jobs: true, Meaning: "one workspace for each task", Allow: free},
-	{Name: "terminal.daytona.auto_destroy", Type: Bool, Places: daytona,
-		Meaning: "sandboxes, and their files, are destroyed when they stop", Allow: "limits", Safe: offOrSame},
+	{Name: "terminal.daytona.per_task_workspace", Type: Bool, Places: daytona, Jobs: true, Part: "terminal.per_task_workspace",
+		Meaning: "`terminal.per_task_workspace`, for Daytona alone", Allow: free},
+	{Name: "terminal.daytona.auto_destroy", Type: Bool, Places: daytona, Jobs: true, Part: "terminal.auto_destroy",
+		Meaning: "`terminal.auto_destroy`, for Daytona alone", Allow: "limits", Safe: offOrSame},
 	{Name: "terminal.daytona.auto_destroy_after_seconds", Type: Time, Places: daytona, Jobs: true,
-		Part: "resources.time", Meaning: "how long a sandbox lives, whatever happens", Allow: "limits", Safe: bounded},
+		Part: "terminal.auto_destroy_after_seconds", Meaning: "`terminal.auto_destroy_after_seconds`, for Daytona alone", Allow: "limits", Safe: bounded},
 }
 
 // mcpKeys say what agents may do by way of berth mcp.

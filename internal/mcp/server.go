@@ -91,7 +91,7 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.env != nil {
-		s.env.Close()
+		_, _ = s.env.Leave(context.Background()) // what is left of it, berth gc finds
 	}
 }
 

@@ -83,6 +83,22 @@ func LoadEnv(dir string) (*jobs.EnvSpec, error) {
 	return &s, nil
 }
 
+// OwnEnvDir is the directory of an environment's record, by what the record says itself: ""
+// is that there is none, and that of another environment of its name is an error.
+func OwnEnvDir(s *jobs.EnvSpec) (dir string, err error) {
+	dir = filepath.Join(s.Home, "envs", s.Name)
+	is, err := LoadEnv(dir)
+	switch {
+	case jobs.KindOf(err) == jobs.KindNotFound:
+		return "", nil
+	case err != nil:
+		return "", err
+	case is.ID != s.ID:
+		return "", &jobs.Error{Kind: jobs.KindAgain, Msg: "environment " + s.Name + " is another one by now", Hint: "look again: berth env ls"}
+	}
+	return dir, nil
+}
+
 // ListEnvs reads all environments, by name. What could not be read is in the
 // error, beside the others.
 func (s *Store) ListEnvs() ([]*jobs.EnvSpec, error) {

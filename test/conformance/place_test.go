@@ -239,7 +239,7 @@ func TestConformance(t *testing.T) {
 	})
 	first.want("echo ready", 0, "ready\n")
 	var passed bytes.Buffer
-	for _, list := range [][]testCase{stateCases, exitCases, streamCases, timeCases, backgroundCases, fileCases, clientCases, lifeCases, snapshotCases, inputCases} {
+	for _, list := range [][]testCase{stateCases, exitCases, streamCases, timeCases, backgroundCases, fileCases, clientCases, lifeCases, fateCases, snapshotCases, inputCases} {
 		for _, c := range list {
 			mark := ""
 			ok := t.Run(c.group+"/"+strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {

@@ -104,6 +104,8 @@ type Spec struct {
 	// LifetimeSeconds bounds the sandbox's time from now on, whatever berth
 	// does; it is never 0. A service that allows less takes its most.
 	LifetimeSeconds int64 `json:"lifetime_seconds"`
+	// WholeLifetime says that files which outlive a stop end with that time, too.
+	WholeLifetime bool `json:"whole_lifetime,omitempty"`
 	// IdleSeconds is after how long without a stream the service may stop it.
 	IdleSeconds int64 `json:"idle_seconds,omitempty"`
 	// Soft names limits that are defaults and were not asked for: "cpus",

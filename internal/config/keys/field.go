@@ -48,6 +48,7 @@ type Field struct {
 	Jobs    func(jobs.Capabilities) bool // the backends that have it for jobs; nil is all
 	Envs    func(jobs.Capabilities) bool // and for environments
 	Differs string                       // "another memory limit", where an environment has another one; "" is not compared
+	Promise bool                         // a backend that does not have it refuses it, wherever it is said
 	Held    bool                         // it is of an allocation, and of an environment only there
 	Any     string                       // the word that leaves the choice to berth: "auto"
 	Usual   string                       // the word that is the same as none: "host"

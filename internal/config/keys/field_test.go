@@ -71,9 +71,9 @@ func TestFields(t *testing.T) {
 		if !f.Said(p) {
 			t.Errorf("%s: not said by %+v", f.Name, p)
 		}
-		for v, k := reflect.ValueOf(p), 0; k < v.NumField(); k++ {
-			if !v.Field(k).IsZero() {
-				rows[v.Type().Field(k).Name] = true
+		for _, part := range reflect.VisibleFields(reflect.TypeFor[jobs.Place]()) {
+			if !reflect.ValueOf(p).FieldByIndex(part.Index).IsZero() {
+				rows[part.Name] = true
 			}
 		}
 		var below, above jobs.Place

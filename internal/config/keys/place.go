@@ -75,6 +75,18 @@ var placeFields = []Field{
 		Noun: "a host name of its own", Jobs: here, Envs: here, Differs: "another host name",
 		Help: "`NAME` of the host inside the container (default: the backend's choice)",
 		Env:  "`NAME` of the host inside the container (default: the backend's choice)", Meaning: "the name of the host inside a container"},
+	{Name: "terminal.per_task_workspace", In: func(p *jobs.Place) any { return &p.PerTask }, Task: true, Flag: "per-task-workspace", Promise: true,
+		Noun: "a place for one task alone", Jobs: sandboxed, Envs: sandboxed,
+		Env:     "be one task's alone: without --env it has a name of its own",
+		Meaning: "whether each task has a place of its own, in which nothing is of another one", Allow: never},
+	{Name: "terminal.auto_destroy", In: func(p *jobs.Place) any { return &p.Destroy }, Task: true, Flag: "discard", Promise: true,
+		Noun: "throw-away files", Jobs: sandboxed, Envs: sandboxed,
+		Env:     "remove its files when it stops, and look whether they are gone",
+		Meaning: "whether the files of a place end with its use; berth looks, and records what it finds", Allow: never},
+	{Name: "terminal.auto_destroy_after_seconds", In: func(p *jobs.Place) any { return &p.DestroyAfter }, Task: true, Flag: "discard-after", Promise: true,
+		Noun: "an end of its files", Jobs: sandboxed, Envs: sandboxed, Differs: "another end of its files",
+		Env:     "remove it `TIME` after it was made, such as 2h, whatever runs in it",
+		Meaning: "how long a place is there at the latest, whatever runs in it", Allow: never},
 
 	// What only flags of environments say.
 	{Name: "terminal.fakeroot", In: func(p *jobs.Place) any { return &p.Fakeroot }, Flag: "fakeroot", Noun: "fakeroot", Envs: layered,

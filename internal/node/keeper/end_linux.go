@@ -23,6 +23,7 @@ func (k *keeper) keep(ctx context.Context) {
 	all.Go(func() { k.life.run(ctx) })
 	all.Go(func() { k.untilEnds(ctx, k.endNow) })
 	all.Go(func() { k.keepUsage(ctx) })
+	all.Go(func() { k.untilExpired(ctx) })
 	k.accepting.Go(func() { k.acceptClients(k.listener()) })
 	<-k.life.Done()
 	why := *k.life.Why()
@@ -52,6 +53,9 @@ func (k *keeper) keep(ctx context.Context) {
 		k.opening.End = nil // a container by that name may be the other one's
 	}
 	k.closeBox()
+	if !why.fenced {
+		k.destroy()
+	}
 	k.info.Phase, k.info.Ended, k.info.Why, k.info.Inside = phaseEnded, time.Now().UTC(), why.text, nil
 	// The directory may be another environment's by now.
 	if !why.fenced && k.lease.Stands() {

@@ -62,6 +62,10 @@ type Info struct {
 	// numbers them: before another keeper opens the environment, they must be
 	// gone.
 	Inside []Inside `json:"inside,omitempty"`
+	// Scratch is its scratch directory, and Destroyed what was found when that and the rest
+	// had been destroyed; nil is that nothing was, or that it was not looked for.
+	Scratch   string          `json:"scratch,omitempty"`
+	Destroyed *jobs.Destroyed `json:"destroyed,omitempty"`
 	// Ended and Why are of an orderly end; a keeper that was killed has none.
 	Ended time.Time `json:"ended,omitzero"`
 	Why   string    `json:"why,omitempty"`

@@ -47,6 +47,7 @@ type keeper struct {
 	brokered *egress.Brokered
 	counted  chan struct{} // of capacity 1: what models were asked for has changed
 	box      *container.Container
+	opener   jobs.Opener
 	opening  *jobs.Opening
 	scratch  *container.Scratch
 

@@ -22,6 +22,7 @@ import (
 // it fails, nothing is left. rebuilt says that sessions start from the
 // beginning, and why.
 func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, logFile io.Writer, out *reporter) (rebuilt string, err error) {
+	k.opener = opener
 	last, err := Peek(k.dir)
 	if err != nil {
 		k.log.Warn("what the last keeper has left cannot be read", "err", err)
@@ -60,6 +61,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	if k.scratch, guest, err = disk.Prepare(ctx); err != nil {
 		return "", err
 	}
+	k.info.Scratch = k.scratch.Dir
 	if err := k.openNetwork(); err != nil {
 		return "", err
 	}

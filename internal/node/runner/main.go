@@ -213,6 +213,7 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	// Before the record: who waits for the end may at once want the overlay.
 	r.cleanup(out)
 	failpoint.Hit("runner.cleaned")
+	rec.Destroyed = r.lookAfter(ctx, out)
 	if err := r.writeReceipt(nil, nil, nil); err != nil { // of one that has not opened its container
 		r.log.Warn("how the attempt was contained could not be recorded", "err", err)
 	}

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	nodescratch "berth/internal/node/container"
+	"berth/internal/node/keeper"
+	"berth/internal/sys/disk"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/lease"
+	"berth/internal/sys/run"
+	"berth/jobs"
+)
+
+// perTask tells whether an environment is to be one task's alone, by the options or by
+// the configuration.
+func perTask(o jobs.EnvOptions) bool {
+	return o.PerTask || o.Configured != nil && o.Configured.PerTask != nil && o.Configured.PerTask(unlessAuto(wantedBackend(o)))
+}
+
+// PerTask reports whether the options mean an environment that is made for whoever asks:
+// none is named, and each task is to have one of its own.
+func PerTask(o jobs.EnvOptions) bool { return o.Name == "" && perTask(o) }
+
+// ownName is what an environment is called that its caller has not named.
+func ownName() (string, error) {
+	id, err := ids.New()
+	if err != nil {
+		return "", err
+	}
+	return "task-" + id[len(id)-12:], nil // its random digits
+}
+
+// shorter is the shorter one of two times, of which 0 is none.
+func shorter(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// settleFate settles what becomes of a job's place, and refuses what another task could
+// find there.
+func settleFate(s *jobs.Spec) error {
+	if s.PerTask && s.Overlay.Name != "" {
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "[terminal] overlay: the overlay " + s.Overlay.Name + " is not of this task alone, and per_task_workspace is set",
+			Hint: "leave overlay out: the task then has a layer of its own; or per_task_workspace: berth config show --origin"}
+	}
+	if s.DestroyAfter <= 0 || s.Resources.Time > 0 && s.Resources.Time <= s.DestroyAfter {
+		return nil
+	}
+	s.Notes = append(s.Notes, fmt.Sprintf("its time limit is %s, because auto_destroy_after_seconds is", s.DestroyAfter))
+	s.Resources.Time = s.DestroyAfter
+	if s.Retry != nil {
+		r := *s.Retry
+		r.MaxTime = shorter(r.MaxTime, s.DestroyAfter)
+		s.Retry = &r
+	}
+	return nil
+}
+
+// expired removes a recorded environment whose time is up, as [jobs.EnvSpec.Expired] has it.
+func (e *Engine) expired(ctx context.Context, spec *jobs.EnvSpec) (bool, error) {
+	if !spec.Expired(e.Now()) {
+		return false, nil
+	}
+	v := &Environment{e: e, Spec: *spec, dir: e.Store.EnvDir(spec.Name)}
+	_, err := v.Destroy(ctx)
+	return true, err
+}
+
+// Leave ends the use of an environment, and destroys it where it was made for this use
+// alone, see [PerTask]: what was found afterwards is returned then.
+func (v *Environment) Leave(ctx context.Context) (*jobs.Destroyed, error) {
+	if !v.made || !v.Spec.Once || !v.Spec.Destroy {
+		v.Close()
+		return nil, nil
+	}
+	return v.Destroy(context.WithoutCancel(ctx))
+}
+
+// Destroy removes the environment with its files, whatever runs in it, and looks whether
+// they are gone. What is left makes an error, and its record stays where that is known.
+func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
+	_ = v.stopKept(ctx) // what its keeper says at its end is in the directory that goes
+	last, _ := keeper.Peek(v.dir)
+	err := v.Remove(ctx, true)
+	d := &jobs.Destroyed{Time: v.e.Now().UTC()}
+	if last != nil && last.Destroyed != nil {
+		d.Gone, d.Left = last.Destroyed.Gone, last.Destroyed.Left
+	} else if last != nil && last.Scratch != "" && last.Near(lease.Self()) {
+		sweepKilled(ctx, last)
+		disk.LookFor(d, "its scratch directory", last.Scratch)
+	}
+	v.look(ctx, d)
+	if err == nil && len(d.Left) > 0 {
+		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the environment " + v.Spec.Name + " was removed, and something of it is left: " + strings.Join(d.Left, "; "),
+			Hint: "berth env gc"}
+	}
+	return d, err
+}
+
+// sweepKilled removes the scratch directory of a keeper that was killed, as whoever begins
+// something on the machine does.
+func sweepKilled(ctx context.Context, last *keeper.Info) {
+	for _, dir := range nodescratch.AbandonedScratch(filepath.Dir(last.Scratch), lease.Self()) {
+		if dir == last.Scratch {
+			_ = nodescratch.RemoveAbandoned(ctx, dir) // it is looked for
+		}
+	}
+}
+
+// look looks for what is left of a removed environment.
+func (v *Environment) look(ctx context.Context, d *jobs.Destroyed) {
+	disk.LookFor(d, "the environment's directory", v.dir)
+	b, err := v.e.backend(v.Spec.Backend)
+	op, is := b.(jobs.Opener)
+	if err != nil || !is || !v.Spec.Can().Daemon && v.Spec.External == nil || v.Spec.Scheduler != "" {
+		return
+	}
+	list, err := op.List(ctx, run.Local{})
+	if err != nil {
+		d.Left = append(d.Left, "what the backend "+v.Spec.Backend+" has of it is not known: "+jobs.Printable(err.Error()))
+		return
+	}
+	n := len(d.Left)
+	for _, f := range list {
+		if f.ID == v.Spec.ID && (f.Home == "" || f.Home == v.Spec.Home) && f.What != jobs.WhatSnapshot {
+			d.Left = append(d.Left, f.What+" "+f.Ref)
+		}
+	}
+	if len(d.Left) == n {
+		d.Gone = append(d.Gone, "what the backend "+v.Spec.Backend+" had of it")
+	}
+}
+
+// collectFates removes the environments whose time is up, and those that were made for one
+// command whose client was killed.
+func (e *Engine) collectFates(ctx context.Context, dry bool) (found []Orphan, err error) {
+	specs, err := e.Store.ListEnvs()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range specs {
+		o := Orphan{Found: jobs.Found{Backend: s.Backend, ID: s.ID, Name: s.Name, What: LeftEnv, Ref: s.Name, Created: s.Created, Home: s.Home}}
+		dir := e.Store.EnvDir(s.Name)
+		switch {
+		case s.Expired(e.Now()):
+			o.Why = "its auto_destroy_after_seconds (" + s.DestroyAfter.String() + ") have passed"
+		case s.Once && s.Destroy && e.Now().Sub(s.Created) > onceFor && s.Scheduler == "" && !keeper.Alive(dir):
+			o.Why = "it was made for one command, which has ended"
+		default:
+			continue
+		}
+		if !dry {
+			v := &Environment{e: e, Spec: *s, dir: dir}
+			_, o.Err = v.Destroy(ctx)
+		}
+		found = append(found, o)
+	}
+	return found, nil
+}
+
+// onceFor is how old an environment of one command is before one without a keeper is left
+// behind: its client may be about to open it.
+const onceFor = 10 * time.Minute
