@@ -430,6 +430,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 	}
 	if j.Agent != nil {
 		add("agent", j.Agent.String())
+		add("agent version", jobs.Printable(j.Agent.Version))
 	}
 	if j.Usage != nil {
 		add("models", j.Usage.String())

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -150,6 +151,7 @@ func (w *watched) end(x jobs.Exit) *jobs.AgentUse {
 		}
 	}
 	use := w.meter.Use()
+	use.Version = cmp.Or(w.r.agentTold, use.Version)
 	if use.Reason = w.r.agentReason(use.Reason, x); use.Reason != "" && !x.OK() {
 		w.r.agentEnded(use.Reason)
 	}

@@ -91,3 +91,35 @@ func TestFilled(t *testing.T) {
 		}
 	}
 }
+
+// The agent's program is asked for its version before the command. Its answer is the image's:
+// one line of it is recorded, without what drives a terminal, and what does not answer is ended.
+func TestAgentVersion(t *testing.T) {
+	for name, c := range map[string]struct{ program, want, note string }{
+		"a version":      {"echo 2.1.197; echo more", "2.1.197", ""},
+		"blank lines":    {"echo; echo '  1.0  '", "1.0", ""},
+		"a terminal":     {`printf '\033[31m1.0\n'`, "[31m1.0", ""},
+		"no end":         {"yes x | tr -d '\\n'", "", "did not tell its version"},
+		"much":           {"yes x | tr -d '\\n' | head -c 9000000", strings.Repeat("x", agentVersion), ""},
+		"it fails":       {"echo 1.0; exit 1", "", ""},
+		"it stays":       {"trap '' TERM; while :; do sleep 1; done", "", "did not tell its version"},
+		"another's name": {"echo 6.6.6", "6.6.6", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := &jobs.Agent{Name: "berth", Events: "claude", VersionArgv: []string{"/bin/sh", "-c", c.program}}
+			j := newJob(t, turn(1), func(n *store.New) { n.Spec.Agent = agent })
+			code, rec := j.run()
+			got, err := store.LoadReceipt(j.dir)
+			if err != nil || code != 0 || got == nil {
+				t.Fatalf("exit %d, %+v, %v", code, rec, err)
+			}
+			if v := got.Versions["agent berth"]; v != c.want || c.want != "" && rec.Agent.Version != c.want || got.Versions["berth"] == "6.6.6" {
+				t.Errorf("got %q, %+v, %+v", v, got.Versions, rec.Agent)
+			}
+			if notes := strings.Join(rec.Notes, "\n"); strings.Contains(notes, "did not tell its version") != (c.note != "") {
+				t.Errorf("notes: %s", notes)
+			}
+		})
+	}
+}

@@ -174,6 +174,7 @@ func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte,
 		return err
 	}
 	defer r.close(c)
+	r.askAgent(ctx, c)
 	if err := r.writeReceipt(c, argv, out.place); err != nil {
 		return err
 	}

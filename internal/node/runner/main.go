@@ -108,6 +108,7 @@ type attempt struct {
 	layer       atomic.Pointer[overlay.Layer] // the same while it is this attempt's
 	notes       []string
 	versions    versions     // of the programs that take part
+	agentTold   string       // its version, as the agent's program says it; "" is not known
 	receipted   bool         // how it is contained is recorded, by this process
 	ranks       *ranks       // under way, else nil; guarded by sessionMu
 	rank        *rank        // of which this process is, else nil

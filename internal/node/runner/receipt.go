@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -139,6 +140,14 @@ func (r *attempt) writeReceipt(c *container.Container, argv []string, p *place) 
 	case <-r.versions.known: // not closed when the versions were not asked for
 		v.Versions = r.versions.told
 	default:
+	}
+	if r.agentTold != "" {
+		told := maps.Clone(v.Versions)
+		if told == nil {
+			told = map[string]string{}
+		}
+		told["agent "+r.spec.Agent.Name] = r.agentTold // a name alone could be that of another program here
+		v.Versions = told
 	}
 	if _, err := store.SetReceipt(r.dir, v); err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record how the attempt is contained", Err: err, Hint: "is there space left? df -h " + r.dir}
