@@ -124,6 +124,11 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "[slurm] mpi: the command runs once, and has no other rank to find",
 			Hint: "give [resources] ntasks too, or leave mpi out"}
 	}
+	if !s.Pulls() {
+		if err := holdCaps(&s.Place, s.Agent); err != nil {
+			return nil, err
+		}
+	}
 	if err := settleFate(s); err != nil {
 		return nil, err
 	}

@@ -297,6 +297,32 @@ func (c *Caps) Above(b *Caps) (name, asked, most string) {
 	return "", "", ""
 }
 
+// Bounds refuses caps that are above those of the profile.
+func (p *Profile) Bounds(c *Caps) error {
+	name, asked, most := c.Above(&p.Caps)
+	if name == "" {
+		return nil
+	}
+	return &Error{Kind: KindUsage, Msg: fmt.Sprintf("%s %s is above the bound %s of the profile %s", name, asked, most, p.Name),
+		Hint: "ask for less, or name another --profile"}
+}
+
+// Within are bounds that other ones narrow: of two figures the smaller one.
+func (c Caps) Within(b Caps) Caps {
+	c.Requests, c.Tokens, c.USD, c.Turns = narrower(c.Requests, b.Requests), narrower(c.Tokens, b.Tokens), narrower(c.USD, b.USD), narrower(c.Turns, b.Turns)
+	c.Wall, c.Idle, c.Output = narrower(c.Wall, b.Wall), narrower(c.Idle, b.Idle), narrower(c.Output, b.Output)
+	return c
+}
+
+// narrower is the smaller one of two bounds, of which 0 is none.
+func narrower[T cmp.Ordered](a, b T) T {
+	var none T
+	if a == none || b != none && b < a {
+		return b
+	}
+	return a
+}
+
 // Under gives bounds to what says nothing, of an agent or a task with a model: model is
 // that a broker counts its requests, turns that events tell them.
 func (c *Caps) Under(b *Caps, model, turns bool) {

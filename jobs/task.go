@@ -141,6 +141,8 @@ type Profile struct {
 	// user names none, see [Network.Via].
 	Network NetworkBound `json:"network,omitzero"`
 	Via     string       `json:"via,omitempty"`
+	// Caps are the most that a task there may have as its caps; 0 is any.
+	Caps Caps `json:"caps,omitzero"`
 }
 
 // Purge is a directory below which a site removes files that were not used for so

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"berth/engine"
+	"berth/internal/config"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,14 @@ or the site failed, 78 its containment was not available, 130 ctrl-C.`,
 			if err != nil {
 				return err
 			}
-			if agent != "" {
+			if agent == "" {
+				cfg, err := a.config(cmd)
+				if err != nil {
+					return err
+				}
+				agent = cfg.Reviewer()
+			}
+			if agent != "" && agent != config.NoReviewer {
 				return a.adviseReview(cmd, e, rec, onto, agent, model)
 			}
 			child, rv, err := e.RunReview(cmd.Context(), rec, onto)
@@ -40,7 +48,7 @@ or the site failed, 78 its containment was not available, 130 ctrl-C.`,
 		},
 	}
 	c.Flags().StringVar(&onto, "onto", "", ontoHelp)
-	c.Flags().StringVar(&agent, "agent", "", "have the agent `NAME` look at it, for advice")
+	c.Flags().StringVar(&agent, "agent", "", "have the agent `NAME` look at it, for advice; none: run the checks (default: review.agent of the configuration)")
 	c.Flags().StringVar(&model, "model", "", "the `MODEL` of that agent")
 	a.jsonFlag(c)
 	return c

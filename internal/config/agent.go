@@ -23,7 +23,7 @@ func (c *Config) agent(t *jobs.Task) error {
 		return err
 	}
 	if a.Tells.Turns == jobs.TellsEach {
-		b := c.bounds()
+		b := c.bounds().Within(c.profile.Caps)
 		t.Caps.Turns = cmp.Or(t.Caps.Turns, b.Turns)
 	}
 	s, err := a.Settle(adapters.Asked{Command: t.Command, Model: t.Agent.Model, MaxTurns: t.Caps.Turns, MaxUSD: t.Caps.USD,

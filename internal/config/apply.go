@@ -66,6 +66,14 @@ func (c *Config) MaxWaiting() (n int, where string) {
 	return get[int](v), v.Key.Name + " of " + v.Origin.String()
 }
 
+// Reviewer is the agent that looks at results where none is named; "" is none.
+func (c *Config) Reviewer() string {
+	if name := shown(c.said("review.agent").V); name != NoReviewer {
+		return name
+	}
+	return ""
+}
+
 // OtherReviews says where it is set that another account than a job's author has to
 // approve its result; "" is that it is not.
 func (c *Config) OtherReviews() string {

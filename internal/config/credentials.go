@@ -227,6 +227,9 @@ func (c *Config) lent(o *jobs.EnvOptions) error {
 	if err := c.above(&o.Caps, &b); err != nil {
 		return err
 	}
+	if err := c.profile.Bounds(&o.Caps); err != nil {
+		return err
+	}
 	if len(o.Credentials) == 0 {
 		return nil
 	}
@@ -234,6 +237,7 @@ func (c *Config) lent(o *jobs.EnvOptions) error {
 	if err != nil {
 		return err
 	}
+	b = b.Within(c.profile.Caps)
 	o.Configured.For = func(backend string) (jobs.EnvOptions, []string, error) {
 		d, notes, err := c.forBackend(backend)
 		if model {
@@ -262,6 +266,7 @@ func (c *Config) bounded(t *jobs.Task, model bool) error {
 	if err := c.above(&t.Caps, &b); err != nil {
 		return err
 	}
+	b = b.Within(c.profile.Caps)
 	if (model || t.Agent != nil) && t.Resources.Tasks <= 1 { // of ranks none is watched
 		t.Caps.Under(&b, model, false)
 	}

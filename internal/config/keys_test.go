@@ -43,7 +43,7 @@ var special = map[string]sample{
 	"network.deny":       {[2]string{`["*.example.com"]`, `["10.0.0.0/8", "@pip"]`}, [2]string{"*.example.com", "10.0.0.0/8,@pip"}},
 	"network.opaque":     {[2]string{`["db.example.com:5432"]`, `["10.0.0.7:22"]`}, [2]string{"db.example.com:5432", "10.0.0.7:22"}},
 	"network.build.mode": same2("none", "allow"), "network.build.allow": {[2]string{`["pypi.org"]`, `["10.0.0.7:22"]`}, [2]string{"pypi.org", "10.0.0.7:22"}},
-	"review.by": same2("other", "any"), "network.transparent": same2("always", "never"), "network.via": same2("proxy:http://p.example:3128", "login"),
+	"review.by": same2("other", "any"), "review.agent": same2("claude", "none"), "network.transparent": same2("always", "never"), "network.via": same2("proxy:http://p.example:3128", "login"),
 	"terminal.external":   {[2]string{`{modal = {region = "eu"}}`, `{my-cloud = {zone = "b"}}`}, [2]string{"modal.region=eu", `["my-cloud.zone=b"]`}},
 	"terminal.modal_mode": same2("direct", "managed"), "terminal.modal_image": same2("im-1", "debian"), "terminal.daytona_image": same2("a", "b"),
 	"terminal.daytona.api_url": same2("https://a.example", "https://b.example"), "terminal.daytona.api_token": same2("t1", "t2"), "terminal.daytona.workspace_template": same2("a", "b"),

@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 
+	"berth/internal/agents/adapters"
 	"berth/internal/config/keys"
 	"berth/internal/config/strict"
 	"berth/internal/config/task"
@@ -219,8 +220,22 @@ var notifyKeys = []Key{
 var reviewKeys = []Key{
 	{Name: "review.by", Type: Word, Words: []string{"any", byOther}, Default: "any", NotEnvs: true,
 		Meaning: "`other`: a result is merged when another account than its author's has approved it, by `berth review export` and `import`", Allow: never},
+	{Name: "review.agent", NotEnvs: true,
+		Meaning: "the agent that `berth review run` has look at a result where no `--agent` is given; `--agent none` runs the checks", Check: agentName, Allow: never},
 	{Name: "review.max_waiting_reviews", Type: Count, Least: 1, Most: most, Jobs: true, NotEnvs: true,
 		Meaning: "a task with an agent or a workspace is refused while so many results wait for a verdict", Allow: never},
+}
+
+// NoReviewer is the word for no agent, where one is configured.
+const NoReviewer = "none"
+
+// agentName complains about what names no agent: its adapter is looked for when it is used.
+func agentName(v strict.Value, got any) any {
+	if err := adapters.CheckName(shown(got)); err != nil {
+		v.Fail(err)
+		return nil
+	}
+	return got
 }
 
 // byOther is the word that demands the approval of another account.

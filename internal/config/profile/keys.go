@@ -77,6 +77,15 @@ func gpuType(v strict.Value) string {
 	return s
 }
 
+// caps reads the bounds of the caps of tasks there.
+func caps(t *strict.Reader) jobs.Caps {
+	var p jobs.Place
+	for _, key := range []string{jobs.CapRequests, jobs.CapTokens, jobs.CapUSD, jobs.CapTurns, jobs.CapWall, jobs.CapIdle, jobs.CapOutput} {
+		keys.Find("caps."+key).Take(t.Take(key), &p)
+	}
+	return p.Caps
+}
+
 // network reads the bound of networks there, and their way out.
 func network(t *strict.Reader, name string) (b jobs.NetworkBound, via string) {
 	v := t.Take("via")

@@ -60,6 +60,7 @@ func Parse(file string, data []byte) (jobs.Profile, error) {
 		Versions:   versions(root.Table("versions")),
 	}
 	p.Network, p.Via = network(root.Table("network"), name)
+	p.Caps = caps(root.Table("caps"))
 	if err := doc.Err(); err != nil {
 		return jobs.Profile{}, err
 	}

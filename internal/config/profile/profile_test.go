@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -37,6 +38,10 @@ qos = "normal"
 constraint = "ib"
 extra = ["--mail-type=END"]
 
+[caps]
+max_usd = 5
+max_wall = "4h"
+
 [versions]
 slurm = "24.11"
 apptainer = "1.4.5"
@@ -50,6 +55,7 @@ func TestParse(t *testing.T) {
 		Slurm: jobs.SlurmOptions{Partition: "batch", Account: "phys-1", QOS: "normal", Constraint: "ib",
 			Extra: []string{"--mail-type=END"}},
 		Versions: jobs.Versions{Slurm: "24.11", Apptainer: "1.4.5"},
+		Caps:     jobs.Caps{USD: 5, Wall: 4 * time.Hour},
 	}
 	for _, text := range []string{full, "\ufeff" + strings.ReplaceAll(full, "\n", "\r\n")} {
 		got, err := Parse("/p/site.toml", []byte(text))
