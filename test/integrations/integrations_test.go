@@ -109,8 +109,8 @@ func TestWheel(t *testing.T) {
 			t.Error("two builds have other bytes")
 		}
 		first = b
-		use := command(t, dir, "-c", "import sys; sys.path.insert(0, sys.argv[1]); import berth, importlib.metadata as m; print(berth.__file__, m.version('berth'))", wheel)
-		if out, err := use.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), wheel) {
+		use := "import sys; sys.path.insert(0, sys.argv[1]); import berth, importlib.metadata as m; print(berth.__file__, m.version('berth'))"
+		if out, err := command(t, dir, "-c", use, wheel).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), wheel) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
