@@ -329,21 +329,24 @@ class Environment:
 
     def stop(self) -> None:
         """End all that runs in it. Its files stay, and the next command starts it again."""
-        self._end()
+        self._leave()
         self._berth("env", "stop", self.name)
 
     def remove(self) -> None:
         """Remove the environment and its files, and end what runs there. No command can follow."""
-        self._end()
         self._closed = True
+        self._leave()
         self._berth("env", "rm", "--force", self.name)
 
     def close(self) -> None:
-        """End the process of berth here; no command can follow. The environment and its background processes stay, but for `remove`."""
+        """End the process of berth here, and the command that another thread waits for; no other can follow.
+
+        The environment and its background processes stay, but for `remove`.
+        """
         if self._closed:
             return
         self._closed = True
-        self._end()
+        self._leave()
         if self._remove:
             self._berth("env", "rm", "--force", self.name)
 
@@ -437,6 +440,16 @@ class Environment:
             self._end(signal.SIGKILL)
             raise BerthError("berth answered another request than the one that was sent")
         return answer
+
+    def _leave(self) -> None:
+        """End the process here. A command for which another thread waits is interrupted."""
+        if not self._one_at_a_time.acquire(blocking=False):
+            self.interrupt()
+            self._one_at_a_time.acquire()
+        try:
+            self._end()
+        finally:
+            self._one_at_a_time.release()
 
     def _end(self, how: Optional[int] = None) -> int:
         """End the process here, by the end of its input or a signal, and return its exit code."""

@@ -108,6 +108,14 @@ class EnvironmentTest(unittest.TestCase):
         r = self.env.run("echo some; sleep 60")
         self.assertEqual((130, True, "some\n"), (r.exit_code, r.interrupted, r.stdout))
 
+    def test_closed_by_another_thread(self):
+        threading.Timer(0.5, self.env.close).start()
+        begun = time.monotonic()
+        self.assertTrue(self.env.run("sleep 60").interrupted)
+        self.assertLess(time.monotonic() - begun, 20)
+        with self.assertRaises(berth.BerthError):
+            self.env.run("true")
+
     @unittest.skipUnless(threading.current_thread() is threading.main_thread(), "signals come to the main thread")
     def test_ctrl_c(self):
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
