@@ -23,8 +23,10 @@ class BerthEnvironment(BaseEnvironment):  # type: ignore[misc]
     `backend`, `flags` (others of `berth exec`) and `program` say where and how.
     """
 
-    def __init__(self, *args: Any, backend: str = "", image: str = "", flags: Optional[List[str]] = None, program: str = "berth", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, backend: str = "", image: str = "", flags: Optional[List[str]] = None, program: str = "berth",
+                 limits: bool = True, **kwargs: Any) -> None:
         self._backend, self._image, self._flags, self._program = backend, image, flags or [], program
+        self._limits = limits and backend not in ("local", "ssh")  # where berth has none
         self._override = {key[len("override_"):]: value for key, value in kwargs.items() if key.startswith("override_")}
         self._first: Optional[berth.Environment] = None
         self._idle: List[berth.Environment] = []
@@ -68,7 +70,7 @@ class BerthEnvironment(BaseEnvironment):  # type: ignore[misc]
 
         flags = list(self._flags)
         cpus, memory, disk, gpus = map(wanted, ("cpus", "memory_mb", "storage_mb", "gpus"))
-        if self._backend in ("local", "ssh"):  # there are no limits there, and none were asked of berth
+        if not self._limits:
             cpus = memory = disk = None
         if disk:
             flags.append(f"--disk={disk}MiB")

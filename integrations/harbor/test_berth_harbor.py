@@ -100,7 +100,7 @@ def made(config, **kwargs):
 
 class HarborTest(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
-        self.env = made(Config(env={"A": "task", "B": "task"}), backend=BACKEND)
+        self.env = made(Config(env={"A": "task", "B": "task"}), backend=BACKEND, limits=BACKEND != "bwrap")
         await self.env.start(force_build=False)
         self.name = self.env._first.name
 
