@@ -56,7 +56,8 @@ func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
 			{"init", (*app).initCmd}, {"task", (*app).taskCmd}, {"review", (*app).reviewCmd}, {"retry", (*app).retryCmd}, {"schedule", (*app).scheduleCmd},
 			{"sweep", (*app).sweepCmd}, {"metric", (*app).metricCmd}, {"agent", (*app).agentCmd}, {"mcp", (*app).mcpCmd}}},
 		{familyJobs, "More about jobs", []verb{
-			{"top", (*app).topCmd}, {"usage", (*app).usageCmd}, {"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
+			{"top", (*app).topCmd}, {"usage", (*app).usageCmd}, {"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"ssh-config", (*app).sshConfigCmd},
+			{"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
 		{familyKept, "Environments, layers, images; administration", []verb{
 			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd},
 			{"gc", (*app).gcCmd}, {"version", (*app).versionCmd}}},
