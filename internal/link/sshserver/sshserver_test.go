@@ -44,7 +44,7 @@ func (f fake) Connect(_ context.Context, port int, conn io.ReadWriter) {
 }
 
 // dial returns a client of a server for the place, and how the server ended.
-func dial(t *testing.T, ctx context.Context, place Place) (*ssh.Client, <-chan error) {
+func dial(ctx context.Context, t *testing.T, place Place) (*ssh.Client, <-chan error) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -90,7 +90,7 @@ func session(t *testing.T, c *ssh.Client) *ssh.Session {
 // Commands get their line, streams and language, and nothing else of the client's
 // variables; their exit code comes back.
 func TestCommand(t *testing.T) {
-	c, served := dial(t, t.Context(), fake{})
+	c, served := dial(t.Context(), t, fake{})
 	s := session(t, c)
 	for name, want := range map[string]bool{"LANG": true, "LC_ALL": true, "LD_PRELOAD": false, "LC_A=B": false} {
 		if err := s.Setenv(name, "C"); (err == nil) != want {
@@ -119,7 +119,7 @@ func TestCommand(t *testing.T) {
 }
 
 func TestTerminal(t *testing.T) {
-	c, _ := dial(t, t.Context(), fake{})
+	c, _ := dial(t.Context(), t, fake{})
 	s := session(t, c)
 	if err := s.RequestPty("xterm", 40, 100, ssh.TerminalModes{}); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestTerminal(t *testing.T) {
 
 // Connections go to the place's loopback alone, and nothing leads to the client.
 func TestConnections(t *testing.T) {
-	c, _ := dial(t, t.Context(), fake{})
+	c, _ := dial(t.Context(), t, fake{})
 	conn, err := c.Dial("tcp", "localhost:8888")
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestEnds(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			place := fake{make(chan struct{})}
-			c, served := dial(t, ctx, place)
+			c, served := dial(ctx, t, place)
 			s := session(t, c)
 			out, err := s.StdoutPipe()
 			if err == nil {
