@@ -88,12 +88,17 @@ connection failed, 75 the job does not run yet.`,
 // sshFiles are what ssh reads of berth's, in a directory of the state directory.
 type sshFiles struct{ dir string }
 
-func sshFilesOf(e *engine.Engine) (sshFiles, error) {
-	f := sshFiles{filepath.Join(e.Store.Home(), "ssh-config")}
-	if err := os.Mkdir(f.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return f, &jobs.Error{Kind: jobs.KindInfra, Msg: "make the directory for ssh's files", Err: err}
+// sshFiles opens the engine, and returns these files and the host key, made where they are not.
+func (a *app) sshFiles() (e *engine.Engine, f sshFiles, key ssh.Signer, err error) {
+	if e, err = a.engine(); err != nil {
+		return e, f, nil, err
 	}
-	return f, nil
+	f.dir = filepath.Join(e.Store.Home(), "ssh-config")
+	if err := os.Mkdir(f.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return e, f, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make the directory for ssh's files", Err: err}
+	}
+	key, err = f.key()
+	return e, f, key, err
 }
 
 func (f sshFiles) config() string     { return filepath.Join(f.dir, "config") }
@@ -177,11 +182,7 @@ func (a *app) sshHosts(ctx context.Context, e *engine.Engine) ([]sshHost, error)
 }
 
 func (a *app) sshConfig(cmd *cobra.Command, write bool) error {
-	e, err := a.engine()
-	if err != nil {
-		return err
-	}
-	files, err := sshFilesOf(e)
+	e, files, key, err := a.sshFiles()
 	if err != nil {
 		return err
 	}
@@ -195,10 +196,6 @@ func (a *app) sshConfig(cmd *cobra.Command, write bool) error {
 		}
 	}
 	hosts, err := a.sshHosts(cmd.Context(), e)
-	if err != nil {
-		return err
-	}
-	key, err := files.key()
 	if err != nil {
 		return err
 	}
@@ -285,15 +282,7 @@ func sshText(hosts []sshHost, proxy []string, knownHosts string) string {
 
 // sshProxy serves the client on stdin and stdout.
 func (a *app) sshProxy(cmd *cobra.Command, f *envFlags, j *joinFlags) error {
-	e, err := a.engine()
-	if err != nil {
-		return err
-	}
-	files, err := sshFilesOf(e)
-	if err != nil {
-		return err
-	}
-	key, err := files.key()
+	_, _, key, err := a.sshFiles()
 	if err != nil {
 		return err
 	}
