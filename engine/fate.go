@@ -3,11 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
-	nodescratch "berth/internal/node/container"
 	"berth/internal/node/keeper"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/ids"
@@ -103,16 +101,6 @@ func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
 			Hint: "berth env gc"}
 	}
 	return d, err
-}
-
-// sweepKilled removes the scratch directory of a keeper that was killed, as whoever begins
-// something on the machine does.
-func sweepKilled(ctx context.Context, last *keeper.Info) {
-	for _, dir := range nodescratch.AbandonedScratch(filepath.Dir(last.Scratch), lease.Self()) {
-		if dir == last.Scratch {
-			_ = nodescratch.RemoveAbandoned(ctx, dir) // it is looked for
-		}
-	}
 }
 
 // look looks for what is left of a removed environment.

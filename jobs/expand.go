@@ -1,12 +1,14 @@
 package jobs
 
 import (
+	"regexp"
 	"strings"
-
-	"berth/internal/sys/pattern"
+	"sync"
 )
 
-var variable = pattern.Lazy(`\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)`)
+var variable = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)`)
+})
 
 // Expand replaces $NAME and ${NAME} by what getenv says, and nothing else that
 // a shell would. missing is a name that is not set, or "".

@@ -2,15 +2,17 @@ package jobs
 
 import (
 	"fmt"
-
-	"berth/internal/sys/pattern"
+	"regexp"
+	"sync"
 )
 
 // maxLabels is how many labels a job may have.
 const maxLabels = 16
 
 // A label is a name of a directory of the ledger, too.
-var labelForm = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._=-]{0,62}$`)
+var labelForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._=-]{0,62}$`)
+})
 
 // CheckLabels refuses words that cannot mark a job.
 func CheckLabels(labels []string) error {

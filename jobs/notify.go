@@ -1,9 +1,9 @@
 package jobs
 
 import (
+	"regexp"
 	"slices"
-
-	"berth/internal/sys/pattern"
+	"sync"
 )
 
 // Ways by which a notice is sent.
@@ -41,7 +41,9 @@ func (n *Notify) Ways() (ways []string) {
 
 // Address in a header, and an argument of a program: no blank, no control
 // character, no comma, no dash in front.
-var mailForm = pattern.Lazy(`^[A-Za-z0-9_][A-Za-z0-9._%+=-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,253})?$`)
+var mailForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._%+=-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,253})?$`)
+})
 
 // ValidMail tells whether a text is one address that mail can go to, or the name of
 // a user of the machine.

@@ -3,11 +3,11 @@ package jobs
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
-
-	"berth/internal/sys/pattern"
 )
 
 // Bytes is an amount of memory or disk, in bytes.
@@ -28,7 +28,9 @@ var byteUnits = []struct {
 
 // sizeForm is a decimal number and a unit: what [strconv.ParseFloat] takes
 // besides (hexadecimal, exponents, "inf") is more likely a slip than a size.
-var sizeForm = pattern.Lazy(`^(-?[0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)$`)
+var sizeForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(-?[0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)$`)
+})
 
 // ParseBytes reads a size such as "512MiB" or "5GiB"; a bare number is MiB.
 // Other units are refused with the nearest right spelling, because "4GB",

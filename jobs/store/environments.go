@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"sync"
 
 	"berth/internal/sys/disk"
-	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
 
 // FileEnv is the record of an environment, in its directory.
 const FileEnv = "env.json"
 
-var envName = pattern.Lazy(`^[a-z0-9][a-z0-9._-]*$`)
+var envName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`) })
 
 func isEnvName(name string) bool { return len(name) <= 64 && envName().MatchString(name) }
 
