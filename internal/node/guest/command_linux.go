@@ -183,10 +183,18 @@ func (c *command) run() {
 	defer prog.close()
 	prog.env = append(prog.env, c.mark)
 	rep, err := c.openReport(prog)
-	defer rep.close()
+	defer func() { rep.close() }()
 	if err != nil {
-		c.fail(*notStarted(codeCannot, "make a pipe for reports: %v", err))
-		return
+		err = fmt.Errorf("make a pipe for reports: %w", err)
+		if prog.own != nil {
+			c.fail(*c.noRoom(err))
+			return
+		}
+		// It says nothing then, and runs.
+		rep.close()
+		rep = nil
+		_ = c.report.Close()
+		c.note = err.Error()
 	}
 	st, err := c.streams(stdin)
 	if err != nil {

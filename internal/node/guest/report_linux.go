@@ -54,12 +54,15 @@ func (c *command) openReport(p *program) (*report, error) {
 		return r, err
 	}
 	fd, err := reading(pipe)
-	if err == nil {
-		r.ours, r.hold, err = held(fd, pipe)
+	if err != nil {
+		return r, err
+	}
+	if r.ours, r.hold, err = held(fd, pipe); err != nil {
+		return r, err
 	}
 	p.env = setEnv(p.env, string(c.msg.Report), filepath.Join(at, "pipe"))
 	p.env = setEnv(p.env, "PATH", at+":"+getEnv(p.env, "PATH"))
-	return r, err
+	return r, nil
 }
 
 // release lets the pipe end when no other process has it open.

@@ -146,6 +146,9 @@ func (l *Look) Metrics(rec *journal.Record) ([]Value, error) {
 	if len(text) >= most { // it begins somewhere in a line
 		_, text, _ = bytes.Cut(text, []byte("\n"))
 	}
+	if rec.Kind == journal.Wrote { // it runs: the last line may go on
+		text = text[:bytes.LastIndexByte(text, '\n')+1]
+	}
 	return lastMetrics(text), nil
 }
 

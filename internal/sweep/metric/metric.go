@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"berth/jobs"
 )
@@ -25,14 +26,16 @@ func Check(name, value string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("a metric has no name")
+	case !utf8.ValidString(name) || !utf8.ValidString(value):
+		return fmt.Errorf("the metric %q is not UTF-8", name)
 	case len(name) > MaxName:
 		return fmt.Errorf("the name of a metric has %d bytes, and may have %d", len(name), MaxName)
 	case strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`{}"=`, r) }):
 		return fmt.Errorf("the name %q of a metric has a space, a control character, or one of {}\"=", name)
 	case len(value) > MaxValue:
 		return fmt.Errorf("the value of the metric %s has %d bytes, and may have %d", name, len(value), MaxValue)
-	case strings.ContainsFunc(value, unicode.IsControl):
-		return fmt.Errorf("the value of the metric %s has a control character", name)
+	case strings.ContainsFunc(value, func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }):
+		return fmt.Errorf("the value of the metric %s has a character that cannot be shown", name)
 	}
 	return nil
 }

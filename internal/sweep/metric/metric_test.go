@@ -16,7 +16,7 @@ func TestSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for word, code := range map[string]int{
-		"": jobs.CodeUsage, "name": jobs.CodeUsage, "=1": jobs.CodeUsage, "a b=1": jobs.CodeUsage, "a\x1b=1": jobs.CodeUsage, "a=1\nb=2": jobs.CodeUsage,
+		"": jobs.CodeUsage, "name": jobs.CodeUsage, "=1": jobs.CodeUsage, "a b=1": jobs.CodeUsage, "a\x1b=1": jobs.CodeUsage, "a\x9bb=1": jobs.CodeUsage, "a=\u202e": jobs.CodeUsage, "a=1\nb=2": jobs.CodeUsage,
 		"a=\x1b[31m": jobs.CodeUsage, "{a}=1": jobs.CodeUsage, strings.Repeat("n", 101) + "=1": jobs.CodeUsage, "n=" + strings.Repeat("1", 1001): jobs.CodeUsage,
 	} {
 		if err := Say(file, []string{"ok=1", word}); jobs.CodeOf(err) != code {
