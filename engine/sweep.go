@@ -89,13 +89,11 @@ func (e *Engine) SweepMost(ctx context.Context, p jobs.Place) (time.Duration, er
 	return most.Time, err
 }
 
-// Partitions are the names of those of the schedulers here, as far as they are known or
-// told in the context's time; it is for completion.
-func (e *Engine) Partitions(ctx context.Context) (names []string) {
+// Partitions are the names of those of the schedulers here, as far as they are known.
+func (e *Engine) Partitions() (names []string) {
 	for _, sc := range e.Schedulers {
 		if cluster, ok := sc.(jobs.Cluster); ok {
-			some, _ := cluster.Partitions(ctx) // without an answer there is nothing to complete
-			names = append(names, some...)
+			names = append(names, cluster.Partitions()...)
 		}
 	}
 	return names

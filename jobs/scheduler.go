@@ -170,9 +170,9 @@ type Cluster interface {
 	Show(h Handle) string
 	// Most returns what a job with these options can ask for at most.
 	Most(ctx context.Context, o SlurmOptions) (Most, error)
-	// Partitions returns the names of the partitions, in no order. It is for completion: an
-	// old answer will do, and with none it asks at most once a minute.
-	Partitions(ctx context.Context) ([]string, error)
+	// Partitions returns the names of the partitions that are known, in no order, and asks
+	// nothing. It is for completion: an old answer will do.
+	Partitions() []string
 	// Room returns how many elements a launch of this user's may have, and how many
 	// more jobs.
 	Room(ctx context.Context, o SlurmOptions, user string) (Room, error)

@@ -108,29 +108,16 @@ func (s *Scheduler) mostWall(ctx context.Context, o jobs.SlurmOptions, chosen ma
 	return nil
 }
 
-// How old the names of partitions may be, and the mark that they were asked for.
-const (
-	namesFor   = 7 * 24 * time.Hour
-	askedNames = ".asked"
-)
+// namesFor is how old the names of partitions may be.
+const namesFor = 7 * 24 * time.Hour
 
-// Partitions returns the names that any process here was told in the last week. With none
-// it asks, at most once a minute, whether or not the answer comes in the caller's time.
-func (s *Scheduler) Partitions(ctx context.Context) (names []string, err error) {
-	text := s.share().kept(partitionsFile, namesFor)
-	if text == "" {
-		if s.share() == nil || s.share().kept(askedNames, rare) != "" {
-			return nil, nil
-		}
-		s.share().keep(askedNames, "asked\n")
-		if text, err = s.cachedQuery(ctx, partitionsFile, whole, "scontrol", "show", "partition", "-o"); err != nil {
-			return nil, err
-		}
-	}
-	for _, p := range site.Partitions(text) {
+// Partitions returns the names that any process here was told in the last week. It asks
+// nothing: whoever completes a word may do so all day, and has no time for an answer.
+func (s *Scheduler) Partitions() (names []string) {
+	for _, p := range site.Partitions(s.share().kept(partitionsFile, namesFor)) {
 		names = append(names, p["PartitionName"])
 	}
-	return names, nil
+	return names
 }
 
 // cachedQuery is query for what stays as it is for long; what is kept of the answer is

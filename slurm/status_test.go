@@ -260,8 +260,8 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// TestPartitions: the names are asked for once, and not again within a minute of a question
-// that had no answer in time.
+// TestPartitions: what was asked for another reason in the last week is known, and nothing
+// is asked for the names alone.
 func TestPartitions(t *testing.T) {
 	now := time.Now()
 	dir := t.TempDir()
@@ -269,21 +269,18 @@ func TestPartitions(t *testing.T) {
 		return slurm.New(on(t, steps...), slurm.Config{Now: func() time.Time { return now }, Sleep: func(context.Context, time.Duration) error { return nil },
 			Environ: []string{"PATH=/bin"}, Shared: func() (string, error) { return dir, nil }})
 	}
-	ask := step{argv: "scontrol show partition -o", stdout: "PartitionName=main Default=YES\nPartitionName=fat\n"}
-	slow := ask
-	slow.stdout, slow.code = "", 1
-	if got, err := process(slow).Partitions(t.Context()); err == nil {
-		t.Fatal(got)
+	if got := process().Partitions(); got != nil {
+		t.Error(got)
 	}
-	if got, err := process().Partitions(t.Context()); got != nil || err != nil {
-		t.Error(got, err)
+	asked := process(step{argv: "scontrol show partition -o", stdout: "PartitionName=main Default=YES\nPartitionName=fat\n"}, step{argv: "scontrol show node -o"})
+	if _, err := asked.Most(t.Context(), jobs.SlurmOptions{Partition: "main"}); err != nil {
+		t.Fatal(err)
 	}
-	now = now.Add(2 * time.Minute)
-	for _, steps := range [][]step{{ask}, nil} { // the second process asks nothing
-		if got, err := process(steps...).Partitions(t.Context()); err != nil || !slices.Equal(got, []string{"main", "fat"}) {
-			t.Error(got, err)
+	for _, want := range [][]string{{"main", "fat"}, {"main", "fat"}, nil} {
+		if got := process().Partitions(); !slices.Equal(got, want) {
+			t.Error(got, want)
 		}
-		now = now.Add(48 * time.Hour)
+		now = now.Add(4 * 24 * time.Hour)
 	}
 }
 

@@ -15,10 +15,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// completeFor bounds the search for one completion; the start of berth comes on top of
+// it, and both together stay below 50 ms. Tests of what is found give it longer.
+var completeFor = 30 * time.Millisecond
+
 const (
-	// completeFor bounds the search for one completion; the start of berth comes on top of
-	// it, and both together stay below 50 ms.
-	completeFor = 30 * time.Millisecond
 	// completeMost is how many candidates a shell gets at most.
 	completeMost = 200
 	// describedMost is how long a description is, in characters.
@@ -235,7 +236,7 @@ func siteProfiles(context.Context, *app, *cobra.Command) []candidate {
 	return out
 }
 
-func partitions(ctx context.Context, a *app, cmd *cobra.Command) []candidate {
+func partitions(_ context.Context, a *app, cmd *cobra.Command) []candidate {
 	if _, err := a.config(cmd); err != nil {
 		return nil
 	}
@@ -244,7 +245,7 @@ func partitions(ctx context.Context, a *app, cmd *cobra.Command) []candidate {
 		return nil
 	}
 	var out []candidate
-	for _, p := range e.Partitions(ctx) {
+	for _, p := range e.Partitions() {
 		out = append(out, candidate{word: p})
 	}
 	return out

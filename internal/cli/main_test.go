@@ -31,7 +31,10 @@ func TestMain(m *testing.M) {
 	case name == containerInit:
 		leave(containerMain(os.Args[1:]))
 	}
-	programs := map[string]func(){"berth": func() { leave(berth(os.Args[1:])) }}
+	programs := map[string]func(){"berth": func() {
+		cli.CompleteFor(10 * time.Second) // the machine may be busy
+		leave(berth(os.Args[1:]))
+	}}
 	for name, run := range fakes {
 		programs[name] = func() { leave(run(os.Args[1:])) }
 	}

@@ -269,7 +269,7 @@ func (*FakeScheduler) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error
 }
 
 // Partitions knows none.
-func (*FakeScheduler) Partitions(context.Context) ([]string, error) { return nil, nil }
+func (*FakeScheduler) Partitions() []string { return nil }
 
 // Room answers Left.
 func (f *FakeScheduler) Room(context.Context, jobs.SlurmOptions, string) (jobs.Room, error) {

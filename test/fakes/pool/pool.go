@@ -231,7 +231,7 @@ func (p *Pool) Most(context.Context, jobs.SlurmOptions) (jobs.Most, error) {
 }
 
 // Partitions implements [jobs.Cluster]. There are none.
-func (*Pool) Partitions(context.Context) ([]string, error) { return nil, nil }
+func (*Pool) Partitions() []string { return nil }
 
 // Room implements [jobs.Cluster].
 func (*Pool) Room(context.Context, jobs.SlurmOptions, string) (jobs.Room, error) {
