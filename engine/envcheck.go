@@ -93,6 +93,8 @@ func (e *Engine) same(s *jobs.EnvSpec, o jobs.EnvOptions) error {
 		return differs(s, "another lifetime: "+lifetime(s.Lifetime)+", not "+lifetime(o.Lifetime))
 	case o.Destroy && s.Persistent:
 		return differs(s, "files that stay when it stops")
+	case o.Keep && !s.Persistent:
+		return differs(s, "files that end when it stops")
 	case o.Fakeroot && !s.Fakeroot:
 		return differs(s, "an ordinary user inside, not root")
 	case o.Strict && !s.Strict:

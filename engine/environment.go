@@ -52,6 +52,7 @@ func (e *Engine) Environment(ctx context.Context, o jobs.EnvOptions) (*Environme
 		if fresh, err = e.planEnv(ctx, name, o); err != nil {
 			return nil, err
 		}
+		fresh.Created = e.Now().UTC() // its image is here
 		spec, made, err = store.CreateEnv(dir, *fresh)
 	}
 	if err != nil {

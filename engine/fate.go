@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // perTask tells whether an environment is to be one task's alone, by the options or by
@@ -69,7 +71,13 @@ func (e *Engine) expired(ctx context.Context, spec *jobs.EnvSpec) (bool, error) 
 	}
 	v := &Environment{e: e, Spec: *spec, dir: e.Store.EnvDir(spec.Name)}
 	_, err := v.Destroy(ctx)
-	return true, err
+	if err != nil {
+		// Another client may have removed it meanwhile, and made the next one.
+		if now, lerr := store.LoadEnv(v.dir); jobs.KindOf(lerr) == jobs.KindNotFound || lerr == nil && now.ID != spec.ID {
+			return true, nil
+		}
+	}
+	return err == nil, err
 }
 
 // Leave ends the use of an environment, and destroys it where it was made for this use
@@ -82,33 +90,52 @@ func (v *Environment) Leave(ctx context.Context) (*jobs.Destroyed, error) {
 	return v.Destroy(context.WithoutCancel(ctx))
 }
 
-// Destroy removes the environment with its files, whatever runs in it, and looks whether
-// they are gone. What is left makes an error, and its record stays where that is known.
+// Destroy stops the environment, whatever runs in it, removes it with its files, and looks
+// whether they are gone: what is left makes an error. One that cannot be stopped, or whose
+// files cannot be removed, keeps its record, and its files where another process has them.
 func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
-	_ = v.stopKept(ctx) // what its keeper says at its end is in the directory that goes
-	last, _ := keeper.Peek(v.dir)
-	err := v.Remove(ctx, true)
-	d := &jobs.Destroyed{Time: v.e.Now().UTC()}
-	if last != nil && last.Destroyed != nil {
-		d.Gone, d.Left = last.Destroyed.Gone, last.Destroyed.Left
-	} else if last != nil && last.Scratch != "" && last.Near(lease.Self()) {
-		sweepKilled(ctx, last)
-		disk.LookFor(d, "its scratch directory", last.Scratch)
+	if err := v.stopKept(ctx); err != nil {
+		return nil, err
 	}
-	v.look(ctx, d)
-	if err == nil && len(d.Left) > 0 {
+	last, _ := keeper.Peek(v.dir) // what its keeper says at its end is in the directory that goes
+	if err := v.Remove(ctx, false); err != nil {
+		return nil, err
+	}
+	d := &jobs.Destroyed{Time: v.e.Now().UTC()}
+	near := last == nil || last.Near(lease.Self())
+	switch {
+	case last == nil:
+	case !near && last.Scratch != "":
+		d.Left = append(d.Left, "its scratch directory "+last.Scratch+" on "+last.Host+", unless its keeper removed it: it was not looked for from here")
+	default:
+		if last.Scratch != "" {
+			sweepKilled(ctx, last)
+			disk.LookFor(d, "its scratch directory", last.Scratch)
+		}
+		if last.Destroyed != nil { // what was left then is looked for again
+			d.Gone = append(d.Gone, slices.DeleteFunc(slices.Clone(last.Destroyed.Gone), func(s string) bool { return slices.Contains(d.Gone, s) })...)
+		}
+	}
+	v.look(ctx, d, near)
+	var err error
+	if len(d.Left) > 0 {
 		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the environment " + v.Spec.Name + " was removed, and something of it is left: " + strings.Join(d.Left, "; "),
 			Hint: "berth env gc"}
 	}
 	return d, err
 }
 
-// look looks for what is left of a removed environment.
-func (v *Environment) look(ctx context.Context, d *jobs.Destroyed) {
+// look looks for what is left of a removed environment; near is that its last keeper was
+// on this machine.
+func (v *Environment) look(ctx context.Context, d *jobs.Destroyed, near bool) {
 	disk.LookFor(d, "the environment's directory", v.dir)
 	b, err := v.e.backend(v.Spec.Backend)
 	op, is := b.(jobs.Opener)
 	if err != nil || !is || !v.Spec.Can().Daemon && v.Spec.External == nil || v.Spec.Scheduler != "" {
+		return
+	}
+	if v.Spec.External == nil && !near {
+		d.Left = append(d.Left, "what the backend "+v.Spec.Backend+" has of it on another machine was not looked for")
 		return
 	}
 	list, err := op.List(ctx, run.Local{})

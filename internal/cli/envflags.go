@@ -102,6 +102,9 @@ func (f *envFlags) options(cmd *cobra.Command) (jobs.EnvOptions, error) {
 			return o, err
 		}
 	}
+	if o.Keep && o.Destroy {
+		return o, usage("give --keep or --discard, not both")
+	}
 	if o.Image != "" && f.template != "" {
 		return o, usage("give --image or --template, not both")
 	}

@@ -227,7 +227,11 @@ func (c *Config) lent(o *jobs.EnvOptions) error {
 	if err := c.above(&o.Caps, &b); err != nil {
 		return err
 	}
-	if err := c.profile.Bounds(&o.Caps); err != nil {
+	profile, err := c.ReadProfile()
+	if err != nil {
+		return err
+	}
+	if err := profile.Bounds(&o.Caps); err != nil {
 		return err
 	}
 	if len(o.Credentials) == 0 {
@@ -237,7 +241,7 @@ func (c *Config) lent(o *jobs.EnvOptions) error {
 	if err != nil {
 		return err
 	}
-	b = b.Within(c.profile.Caps)
+	b = b.Within(profile.Caps)
 	o.Configured.For = func(backend string) (jobs.EnvOptions, []string, error) {
 		d, notes, err := c.forBackend(backend)
 		if model {

@@ -122,8 +122,8 @@ func (s *Server) environment(ctx context.Context) (*engine.Environment, error) {
 	if s.env != nil {
 		now, err := s.Engine.FindEnvironment(s.env.Spec.Name)
 		switch {
-		case jobs.KindOf(err) == jobs.KindNotFound || err == nil && now.Spec.ID != s.env.Spec.ID:
-			s.env.Close() // it was removed
+		case jobs.KindOf(err) == jobs.KindNotFound || err == nil && (now.Spec.ID != s.env.Spec.ID || now.Spec.Expired(time.Now())):
+			s.env.Close() // it was removed, or is to be
 			s.env = nil
 		case err != nil:
 			return nil, err

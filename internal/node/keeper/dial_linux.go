@@ -88,6 +88,10 @@ func Open(ctx context.Context, dir string, o OpenOptions) (io.ReadWriteCloser, *
 		if o.ID != "" && spec.ID != o.ID {
 			return nil, nil, anotherOne(dir)
 		}
+		if spec.Expired(time.Now()) {
+			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + spec.Name + " has ended: its auto_destroy_after_seconds (" + spec.DestroyAfter.String() + ") have passed",
+				Hint: "berth env gc removes it; the next command that names it makes another one"}
+		}
 		if try > 10 {
 			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment ends as soon as it is open", Hint: "see " + filepath.Join(dir, fileLog)}
 		}

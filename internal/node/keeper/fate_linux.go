@@ -16,14 +16,19 @@ func (k *keeper) untilExpired(ctx context.Context) {
 	if at.IsZero() {
 		return
 	}
-	t := time.NewTimer(time.Until(at))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-		k.life.stop(ending{text: "its auto_destroy_after_seconds (" + k.spec.DestroyAfter.String() + ") have passed"})
+	// A timer does not run while the machine sleeps, and does not heed a clock that is set.
+	for left := time.Until(at.Round(0)); left > 0; left = time.Until(at.Round(0)) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(left, lookAtClock)):
+		}
 	}
+	k.life.stop(ending{text: "its auto_destroy_after_seconds (" + k.spec.DestroyAfter.String() + ") have passed"})
 }
+
+// lookAtClock is how often the clock is looked at for the end of an environment.
+const lookAtClock = 30 * time.Second
 
 // destroyTime bounds what is removed and looked for after an end.
 const destroyTime = 2 * time.Minute
@@ -53,16 +58,21 @@ func (k *keeper) destroy() {
 	for _, name := range k.opening.Files {
 		disk.LookFor(d, "its files", filepath.Join(k.dir, name))
 	}
-	left := 0
+	known, left := 0, 0
 	for _, p := range k.info.Inside {
+		if p.Start == "" { // it had ended when it was noted
+			continue
+		}
+		known++
 		// This one may have given the number of a process that has ended to another one.
 		if at := lease.StartTime(p.PID); at == p.Start {
 			left++
 		}
 	}
-	if left > 0 {
+	switch can := k.spec.Can(); {
+	case left > 0:
 		d.Left = append(d.Left, "processes of it")
-	} else {
+	case known > 0 && !can.Daemon && can.Here(): // the container's first process, and so all of its own
 		d.Gone = append(d.Gone, "its processes")
 	}
 	if k.opening.Remains != nil {

@@ -11,8 +11,9 @@ import (
 )
 
 // Bounds of asking an agent for its version: the answer is the image's, and hostile.
+var agentWait = 5 * time.Second // tests of what answers give it longer
+
 const (
-	agentWait    = 5 * time.Second
 	agentGrace   = time.Second // between TERM and KILL
 	agentAnswer  = 4 << 10
 	agentVersion = 100 // bytes that are recorded

@@ -21,8 +21,11 @@ func (r *attempt) lookAfter(ctx context.Context, out *outcome) *jobs.Destroyed {
 	defer cancel()
 	d := &jobs.Destroyed{}
 	disk.LookFor(d, "scratch directory", r.scratch.Dir)
-	if r.spec.Workspace != nil && !out.kept {
+	if r.spec.Workspace != nil && !out.kept { // one that is kept is told by itself
 		disk.LookFor(d, "work tree", r.keptWork())
+	}
+	if name := r.spec.Overlay.Name; name != "" {
+		d.Left = append(d.Left, "the overlay "+name+", which the task names")
 	}
 	if r.far != nil && r.far.keep {
 		d.Left = append(d.Left, "the task's files on "+r.far.What+r.far.Until)
