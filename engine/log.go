@@ -125,8 +125,8 @@ func (e *Engine) Tail(rec *jobs.Record, kind LogKind, most int64, stdout, stderr
 	return t
 }
 
-// Next passes on what is new. Where that is more than most bytes, it goes on with the last
-// lines of them. The error is a writer's.
+// Next passes on what is new, at most most bytes of each stream. Where there is more, it goes
+// on with the last lines of them. The error is a writer's.
 func (t *Tail) Next() error {
 	t.l.copy()
 	return t.l.failed()
@@ -234,6 +234,9 @@ func (f *logFile) copyFrom(path string, most int64) (int64, error) {
 	}
 	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
 		return 0, err
+	}
+	if most > 0 { // a task that writes fast would never be read to its end
+		return io.Copy(f, io.LimitReader(file, most))
 	}
 	return io.Copy(f, file)
 }
