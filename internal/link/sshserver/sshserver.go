@@ -48,7 +48,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, key ssh.Signer, place P
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &server{place: place}
-	defer s.under.Wait()
+	defer s.wait()
 	defer cancel() // before it is waited for what runs
 	config := &ssh.ServerConfig{NoClientAuth: true, ServerVersion: "SSH-2.0-berth"}
 	config.AddHostKey(key)
@@ -79,6 +79,26 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, key ssh.Signer, place P
 type server struct {
 	place Place
 	under sync.WaitGroup
+	mu    sync.Mutex
+	ended bool // nothing more is begun: under is waited for
+}
+
+// begin serves a channel beside the others, unless the server has ended.
+func (s *server) begin(serve func()) (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.under.Go(serve)
+	}
+	return !s.ended
+}
+
+// wait waits for what was begun, after which nothing is.
+func (s *server) wait() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.under.Wait()
 }
 
 func (s *server) open(ctx context.Context, n ssh.NewChannel) {
@@ -109,10 +129,12 @@ func (s *server) open(ctx context.Context, n ssh.NewChannel) {
 	if err != nil {
 		return // the connection is gone
 	}
-	s.under.Go(func() {
+	if !s.begin(func() {
 		serve(ctx, ch, requests)
 		_ = ch.Close()
-	})
+	}) {
+		_ = ch.Close()
+	}
 }
 
 // loopback reads which port of the place's loopback a connection is to lead to.
@@ -171,20 +193,23 @@ func (s *server) session(ctx context.Context, ch ssh.Channel, requests <-chan *s
 			start = !began
 		case "exec":
 			var v struct{ Line string }
-			start = !began && ssh.Unmarshal(r.Payload, &v) == nil
-			c.Line = v.Line
+			if start = !began && ssh.Unmarshal(r.Payload, &v) == nil; start {
+				c.Line = v.Line
+			}
 		case "subsystem":
 			var v struct{ Name string }
-			start = !began && ssh.Unmarshal(r.Payload, &v) == nil && v.Name == "sftp"
-			c.SFTP = start
+			if start = !began && ssh.Unmarshal(r.Payload, &v) == nil && v.Name == "sftp"; start {
+				c.SFTP = true
+			}
 		}
 		if r.WantReply {
 			_ = r.Reply(ok || start, nil)
 		}
 		if start {
 			began = true
+			command := c // later requests do not reach it
 			under.Go(func() {
-				code := s.place.Run(ctx, c)
+				code := s.place.Run(ctx, command)
 				_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(code)}))
 				_ = ch.Close() // the client answers, and requests end
 			})

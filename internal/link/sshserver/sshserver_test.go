@@ -118,6 +118,49 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// A session has one command: what else is asked for is refused, and changes nothing of it.
+func TestOneCommand(t *testing.T) {
+	c, _ := dial(t.Context(), t, fake{})
+	ch, requests, err := c.OpenChannel("session", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go ssh.DiscardRequests(requests)
+	for i, r := range []struct{ name, of string }{{"exec", "first"}, {"exec", "second"}, {"subsystem", "sftp"}, {"shell", ""}} {
+		if ok, err := ch.SendRequest(r.name, true, ssh.Marshal(struct{ Of string }{r.of})); ok != (i == 0) || err != nil {
+			t.Errorf("%s %s: %v, %v", r.name, r.of, ok, err)
+		}
+	}
+	_ = ch.CloseWrite()
+	if got, err := io.ReadAll(ch); string(got) != `"first" sftp=false [] ""` || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// late is a channel that a client opens while the server ends.
+type late struct {
+	ssh.NewChannel
+	ssh.Channel
+	closed bool
+}
+
+func (l *late) ChannelType() string                               { return "session" }
+func (l *late) Accept() (ssh.Channel, <-chan *ssh.Request, error) { return l, nil, nil }
+func (l *late) Close() error                                      { l.closed = true; return nil }
+
+// What comes once the server is waited for is not begun: its session, without requests,
+// would never end.
+func TestLate(t *testing.T) {
+	s := &server{place: fake{}}
+	s.wait()
+	l := &late{}
+	s.open(t.Context(), l)
+	s.under.Wait()
+	if !l.closed {
+		t.Error("the channel is left open")
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	c, _ := dial(t.Context(), t, fake{})
 	s := session(t, c)
