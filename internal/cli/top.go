@@ -36,8 +36,9 @@ something asks first (docs/top.md).
 All lists come from the records and from one question to the scheduler, asked no more
 often than the site allows, whoever else asks. Other machines are not asked about
 environments. It needs a terminal; NO_COLOR is honoured.
-` + exitHelp + `0 left with q or ctrl-C, 2 there is no terminal that can show it, 78 the state directory
-is open to others, 130 ended by a signal.`,
+` + exitHelp + `0 left with q or ctrl-C, that of an action that was finished after these and failed,
+2 there is no terminal that can show it, 78 the state directory is open to others, 130 ended
+by a signal.`,
 		Example: "  berth top\n  berth top --all     # what has ended, too",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -20,14 +20,14 @@ var helpKeys = [][2]string{
 	{"mouse", "a click chooses a row, a list, or a column to sort by; the wheel moves"},
 	{"ctrl-L", "draw the screen again"},
 	{"ctrl-Z", "back to the shell; fg comes back"},
-	{"q, ctrl-C", "leave: what runs goes on"},
+	{"q, ctrl-C", "leave: what runs goes on; an action is finished first, unless pressed again"},
 }
 
 func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	name := k.String()
 	switch {
 	case name == "ctrl+c":
-		return tea.Quit
+		return m.leave()
 	case name == "ctrl+z":
 		return tea.Suspend
 	case name == "ctrl+l":
@@ -39,7 +39,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	case m.help:
 		m.help = false
 		if name == "q" {
-			return tea.Quit
+			return m.leave()
 		}
 		return nil
 	}
@@ -50,7 +50,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	l := m.list()
 	switch name {
 	case "q":
-		return tea.Quit
+		return m.leave()
 	case "?", "h", "f1":
 		m.help = true
 	case "/":

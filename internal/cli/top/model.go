@@ -52,6 +52,7 @@ type model struct {
 	Config
 	ctx           context.Context
 	cpu           func() time.Duration
+	tick          func(time.Duration, func(time.Time) tea.Msg) tea.Cmd
 	width, height int
 	tab           Tab
 	lists         [tabs]list
@@ -70,12 +71,16 @@ type model struct {
 	next    func() error
 	of      string // the row and output that out is of
 	outErr  error
-	looking bool
+	looking bool // at out
 	detail  [][2]string
 	about   string // the row that detail is of
+	asked   int    // times that details were asked for
+	told    int    // which of them detail answers
 
 	ask     *Action
 	doing   bool
+	leaving bool  // when what is being done is done
+	failed  error // how that failed, after which the screen was left
 	typing  bool
 	help    bool
 	message string
@@ -83,11 +88,17 @@ type model struct {
 }
 
 func newModel(ctx context.Context, c Config) *model {
-	m := &model{Config: c, ctx: ctx, tab: c.Tab, cpu: func() time.Duration { return 0 }, width: 80, height: 24}
+	m := &model{Config: c, ctx: ctx, tab: c.Tab, cpu: func() time.Duration { return 0 }, tick: tea.Tick, width: 80, height: 24}
 	for i := range m.lists {
 		m.lists[i].sort = -1
 	}
 	return m
+}
+
+// rowID is a row of a list: lists may share keys.
+type rowID struct {
+	tab Tab
+	key string
 }
 
 // Messages to the model.
@@ -97,14 +108,18 @@ type (
 		quick bool
 		cost  time.Duration
 	}
-	readTick   struct{ round int }
-	outTick    struct{}
-	outMsg     struct{ err error }
-	settledMsg struct{ key string }
+	readTick struct{ round int }
+	outTick  struct{ of *Lines }
+	outMsg   struct {
+		of  *Lines
+		err error
+	}
+	settledMsg struct{ of rowID }
 	detailMsg  struct {
-		key  string
-		rows [][2]string
-		err  error
+		of    rowID
+		asked int
+		rows  [][2]string
+		err   error
 	}
 	doneMsg struct {
 		text string
@@ -169,22 +184,22 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return m, m.begin()
 		}
 	case outTick:
-		m.looking = false
-		return m, m.look()
-	case outMsg:
-		m.looking, m.outErr = false, msg.err
-		if m.next == nil {
-			return m, nil
+		if msg.of == m.out {
+			m.looking = false
+			return m, m.look()
 		}
-		m.looking = true
-		return m, tea.Tick(pace, func(time.Time) tea.Msg { return outTick{} })
+	case outMsg:
+		if msg.of == m.out { // else another output is shown by now
+			m.outErr = msg.err
+			return m, m.tick(pace, func(time.Time) tea.Msg { return outTick{msg.of} })
+		}
 	case settledMsg:
-		if r := m.row(); r != nil && r.Key == msg.key && m.pane == paneDetail {
+		if r := m.row(); r != nil && msg.of == (rowID{m.tab, r.Key}) && m.pane == paneDetail {
 			return m, m.readDetail(r)
 		}
 	case detailMsg:
-		if r := m.row(); r != nil && r.Key == msg.key {
-			m.detail, m.about = msg.rows, msg.key
+		if r := m.row(); r != nil && msg.of == (rowID{m.tab, r.Key}) && msg.asked > m.told {
+			m.detail, m.about, m.told = msg.rows, r.Key, msg.asked
 			if msg.err != nil {
 				m.detail = append(m.detail, [2]string{"error", msg.err.Error()})
 				if h := jobs.HintOf(msg.err); h != "" {
@@ -201,6 +216,10 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 				text += "; " + h
 			}
 			m.say(text, true)
+		}
+		if m.leaving {
+			m.failed = msg.err
+			return m, tea.Quit
 		}
 		return m, m.begin()
 	}
@@ -232,7 +251,7 @@ func (m *model) took(msg readMsg) tea.Cmd {
 	}
 	m.wait = min(max(m.Every, share*msg.cost), rarely)
 	round := m.round
-	cmds := []tea.Cmd{m.chosen(), tea.Tick(m.wait, func(time.Time) tea.Msg { return readTick{round} })}
+	cmds := []tea.Cmd{m.chosen(), m.tick(m.wait, func(time.Time) tea.Msg { return readTick{round} })}
 	if r := m.row(); r != nil && m.pane == paneDetail {
 		cmds = append(cmds, m.readDetail(r))
 	}
@@ -330,7 +349,7 @@ func (m *model) chosen() tea.Cmd {
 		key = titles[m.tab] + "\x00" + r.Key + "\x00" + r.OutputOf
 	}
 	if m.of != key || m.pane != paneOutput {
-		m.out, m.next, m.of, m.outErr = nil, nil, "", nil
+		m.out, m.next, m.of, m.outErr, m.looking = nil, nil, "", nil, false
 	}
 	switch m.pane {
 	case paneOutput:
@@ -343,32 +362,44 @@ func (m *model) chosen() tea.Cmd {
 	case paneDetail:
 		if r != nil && m.about != r.Key {
 			m.detail, m.about, m.scroll = nil, "", 0
-			return tea.Tick(settled, func(time.Time) tea.Msg { return settledMsg{r.Key} })
+			of := rowID{m.tab, r.Key}
+			return m.tick(settled, func(time.Time) tea.Msg { return settledMsg{of} })
 		}
 	case paneNone:
 	}
 	return nil
 }
 
-// look reads more of the output, once at a time.
+// look reads more of the output, once at a time. One that hangs does not keep those of
+// other rows.
 func (m *model) look() tea.Cmd {
-	next := m.next
+	next, of := m.next, m.out
 	if next == nil || m.looking {
 		return nil
 	}
 	m.looking = true
-	return func() tea.Msg { return outMsg{next()} }
+	return func() tea.Msg { return outMsg{of, next()} }
 }
 
 func (m *model) readDetail(r *Row) tea.Cmd {
 	if r.Detail == nil {
 		return nil
 	}
-	key, read := r.Key, r.Detail
+	m.asked++
+	of, asked, read := rowID{m.tab, r.Key}, m.asked, r.Detail
 	return func() tea.Msg {
 		rows, err := read(m.ctx)
-		return detailMsg{key, rows, err}
+		return detailMsg{of, asked, rows, err}
 	}
+}
+
+// leave leaves the screen, after what is being done: a second time at once.
+func (m *model) leave() tea.Cmd {
+	if !m.doing || m.leaving {
+		return tea.Quit
+	}
+	m.leaving, m.help = true, false
+	return nil
 }
 
 // do does what a key stands for, after the question where it has one.

@@ -7,6 +7,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -118,7 +119,8 @@ type Config struct {
 const fps = 10
 
 // Run shows the screen on a terminal until it is left or the context ends, and puts the
-// terminal back as it was.
+// terminal back as it was. Where it is left while an action goes on, that is waited for: the
+// error may be the action's.
 func Run(ctx context.Context, in io.Reader, out io.Writer, environ []string, c Config) error {
 	m := newModel(ctx, c)
 	m.cpu = cpuTime
@@ -127,7 +129,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, environ []string, c C
 	if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
 		return ctx.Err()
 	}
-	return err
+	return cmp.Or(err, m.failed)
 }
 
 // cpuTime is what this process and those that it started have used.

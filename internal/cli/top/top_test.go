@@ -73,14 +73,16 @@ func (f *fake) read(_ context.Context, want Want) Snapshot {
 // screen drives a model without a terminal.
 type screen struct {
 	*model
-	t *testing.T
-	f *fake
+	t    *testing.T
+	f    *fake
+	left bool
 }
 
 func newScreen(t *testing.T, width, height int) *screen {
 	f := &fake{}
 	now := time.Date(2026, 11, 3, 14, 3, 22, 0, time.UTC)
-	s := &screen{newModel(t.Context(), Config{Read: f.read, Now: func() time.Time { return now }, Every: 2 * time.Second}), t, f}
+	s := &screen{newModel(t.Context(), Config{Read: f.read, Now: func() time.Time { return now }, Every: 2 * time.Second}), t, f, false}
+	s.tick = func(time.Duration, func(time.Time) tea.Msg) tea.Cmd { return nil }
 	used := time.Duration(0)
 	s.cpu = func() time.Duration { used += f.cost; return used }
 	s.send(tea.WindowSizeMsg{Width: width, Height: height})
@@ -88,26 +90,21 @@ func newScreen(t *testing.T, width, height int) *screen {
 	return s
 }
 
-// run does what a command asks for; what waits is left out.
+// run does what a command asks for; nothing ticks.
 func (s *screen) run(cmd tea.Cmd) {
 	if cmd == nil {
 		return
 	}
-	got := make(chan tea.Msg, 1)
-	go func() { got <- cmd() }()
-	var msg tea.Msg
-	select {
-	case msg = <-got:
-	case <-time.After(100 * time.Millisecond): // a tick
-		return
-	}
-	if batch, ok := msg.(tea.BatchMsg); ok {
-		for _, c := range batch {
+	switch msg := cmd().(type) {
+	case tea.BatchMsg:
+		for _, c := range msg {
 			s.run(c)
 		}
-		return
+	case tea.QuitMsg:
+		s.left = true
+	default:
+		s.send(msg)
 	}
-	s.send(msg)
 }
 
 func (s *screen) send(msg tea.Msg) {
@@ -174,10 +171,10 @@ func TestScreens(t *testing.T) {
 	newScreen(t, 80, 12).golden("80.txt")
 	s := newScreen(t, 120, 12)
 	s.f.out = "one\ntwo\n"
-	s.send(outTick{})
+	s.send(outTick{s.out})
 	s.golden("120.txt")
 	s.keys("down", "d")
-	s.send(settledMsg{"1b2c3d4e"})
+	s.send(settledMsg{rowID{Jobs, "1b2c3d4e"}})
 	s.golden("120-details.txt")
 	s = newScreen(t, 80, 24)
 	s.keys("d", "?")
@@ -195,7 +192,7 @@ func TestScreens(t *testing.T) {
 func TestHostile(t *testing.T) {
 	s := newScreen(t, 120, 12)
 	s.f.out = "\x1b]0;owned\x07\x1b[2Jtitle\x1b[31mred\x1b[8m\rprogress 1%\rprogress 2%\r\n\xff\u202eback\tx\n\x1b[41m"
-	s.send(outTick{})
+	s.send(outTick{s.out})
 	s.f.fail = errors.New("a\x1b[2Jb")
 	s.keys("c", "y", "/", "f", "i", "enter")
 	raw := strings.Join(s.screen(), "\n")
@@ -285,6 +282,108 @@ func TestAsk(t *testing.T) {
 	s.f.fail = &jobs.Error{Kind: jobs.KindInfra, Msg: "no answer", Hint: "berth doctor"}
 	s.keys("c", "y")
 	s.has("no answer; berth doctor")
+}
+
+// Whoever leaves while an action goes on waits for its end, and learns how it failed; or
+// leaves a second time.
+func TestLeave(t *testing.T) {
+	for _, key := range []tea.KeyPressMsg{{Code: 'q', Text: "q"}, {Code: 'c', Mod: tea.ModCtrl}} {
+		s := newScreen(t, 80, 12)
+		s.f.fail = errors.New("no answer")
+		s.keys("c")
+		_, action := s.Update(tea.KeyPressMsg{Code: 'y', Text: "y"})
+		s.keys("?")
+		s.send(key)
+		s.has("the action is finished first; again leaves at once")
+		s.keys("down", "c") // what is read and pressed meanwhile leaves that on the screen
+		s.run(s.begin())
+		s.has("the action is finished first; again leaves at once")
+		if s.left || len(s.f.did) != 0 {
+			t.Fatalf("left: %v, done: %q", s.left, s.f.did)
+		}
+		s.run(action)
+		if !s.left || !errors.Is(s.failed, s.f.fail) || len(s.f.did) != 1 {
+			t.Errorf("left: %v, %v, done: %q", s.left, s.failed, s.f.did)
+		}
+		s = newScreen(t, 80, 12)
+		s.keys("c")
+		s.Update(tea.KeyPressMsg{Code: 'y', Text: "y"})
+		s.send(key)
+		if s.send(key); !s.left {
+			t.Error("not left at once")
+		}
+		s = newScreen(t, 80, 12)
+		if s.send(key); !s.left || s.failed != nil {
+			t.Errorf("left: %v, %v", s.left, s.failed)
+		}
+	}
+}
+
+// two puts rows with outputs and details in two lists, which share their keys.
+func two(s *screen) {
+	t := Table{Columns: []Column{{Title: "ID"}}}
+	for _, key := range []string{"a", "b"} {
+		n := 0
+		t.Rows = append(t.Rows, Row{Key: key, Cells: []string{key},
+			Output: func(l *Lines) func() error {
+				w := l.Stream()
+				return func() error {
+					_, _ = fmt.Fprintln(w, "output of", key)
+					return errors.New("error of " + key)
+				}
+			},
+			Detail: func(context.Context) ([][2]string, error) {
+				n++
+				return [][2]string{{"answer", fmt.Sprint(n)}}, nil
+			}})
+	}
+	for _, tab := range []Tab{Jobs, Reviews} {
+		s.lists[tab].table, s.lists[tab].read = t, s.Now()
+		s.lists[tab].arrange()
+	}
+}
+
+// A look that hangs keeps that of no other row, and what it says at last is of its own.
+func TestOutputOf(t *testing.T) {
+	s := newScreen(t, 120, 12)
+	two(s)
+	hangs := s.chosen()
+	s.keys("down")
+	if s.has("output of b"); s.outErr == nil || s.outErr.Error() != "error of b" {
+		t.Errorf("the error %v", s.outErr)
+	}
+	_, cmd := s.Update(hangs())
+	if cmd != nil || s.outErr.Error() != "error of b" {
+		t.Errorf("of another row: %v, and it is looked at again: %v", s.outErr, cmd != nil)
+	}
+	if of := s.out; s.look() != nil { // it waits for its tick
+		t.Error("two looks at once")
+	} else if s.send(outTick{&Lines{}}); !s.looking {
+		t.Error("a tick of another output")
+	} else if _, cmd := s.Update(outTick{of}); cmd == nil {
+		t.Error("not looked at again")
+	}
+}
+
+// Details are those of the row in its list, and never older than those that are shown.
+func TestDetailOf(t *testing.T) {
+	s := newScreen(t, 120, 12)
+	two(s)
+	s.keys("d")
+	first, second := s.readDetail(s.row()), s.readDetail(s.row())
+	older := first()
+	s.run(second)
+	s.has("answer  2")
+	s.send(older)
+	s.has("answer  2")
+	late := s.readDetail(s.row())
+	s.keys("5")
+	s.run(late) // of the job a, and the review a is chosen
+	s.has("reading ...")
+	s.send(settledMsg{rowID{Jobs, "a"}})
+	s.has("reading ...")
+	s.send(settledMsg{rowID{Reviews, "a"}})
+	s.has("answer  4")
 }
 
 // A reading that costs much is made less often, and lists that are not shown still less.

@@ -346,6 +346,8 @@ func (m *model) detailLines(wide int) []string {
 func (m *model) messageLine() string {
 	l := m.list()
 	switch {
+	case m.leaving:
+		return cell("the action is finished first; again leaves at once", m.width, false)
 	case m.ask != nil:
 		return alarm.Styled(cell(m.ask.Ask+" y/n", m.width, false))
 	case m.typing:
