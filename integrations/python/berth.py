@@ -21,13 +21,15 @@ import os
 import re
 import secrets
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, Union
 
 __all__ = ["BerthError", "CommandFailed", "Environment", "Forward", "Process", "Result", "fresh_name"]
 
@@ -43,6 +45,9 @@ _log = logging.getLogger("berth")
 
 # Seconds that a process of berth gets to end what it runs before it is killed.
 _GRACE = 10.0
+
+# What fresh_name has chosen and no Environment has taken: with remove each is removed by the one that takes it.
+_fresh: Set[str] = set()
 
 
 class BerthError(Exception):
@@ -145,7 +150,9 @@ def _result(answer: Mapping[str, Any]) -> Result:
 
 def fresh_name(prefix: str = "py") -> str:
     """A name that no environment has: the prefix, as far as a name may have it, and a random end."""
-    return (re.sub("[^a-z0-9-]+", "-", prefix.lower()).strip("-")[:24] or "py") + "-" + secrets.token_hex(4)
+    name = (re.sub("[^a-z0-9-]+", "-", prefix.lower()).strip("-")[:24] or "py") + "-" + secrets.token_hex(4)
+    _fresh.add(name)
+    return name
 
 
 def _time(seconds: float) -> str:
@@ -168,6 +175,8 @@ class Environment:
 
     `close` leaves the environment as it is: it stays warm for `lifetime` seconds.
     With `remove` it is removed by `close`, and without a name it gets a fresh one.
+    `remove` takes no other name than one of `fresh_name`, each once: an environment
+    that was there before is removed by the method `remove` alone.
 
     Threads may share it: their commands run one after the other. What runs at the
     same time takes a `session` for each.
@@ -192,32 +201,42 @@ class Environment:
             words += [f"--{flag}={v}" for v in values]
         if lifetime is not None:
             words.append("--lifetime=" + _time(lifetime))
-        if remove and name is None:
-            name = fresh_name()
+        if remove:
+            name = fresh_name() if name is None else name
+            if name not in _fresh:
+                raise ValueError(f"remove=True would remove {name!r}, which may have been there before: leave the name out, take one of fresh_name(), "
+                                 "or call remove() when it is to go")
+            _fresh.discard(name)
         self.name = name or ""
         self.timeout = timeout
         self.env: Dict[str, str] = dict(env or {})
         self._session, self._program, self._flags, self._remove = session, os.fspath(program), [*words, *flags], remove
         self._on_note = on_note or _log.info
         self._one_at_a_time = threading.RLock()
+        self._state = threading.RLock()  # of the next three: the thread of a signal handler may have it already
+        self._busy = False  # a command is on its way
+        self._asked: Optional[subprocess.Popen[bytes]] = None  # it has got that command
+        self._interrupted = False  # that command was interrupted before a process had it
         self._proc: Optional[subprocess.Popen[bytes]] = None
         self._signalled: Optional[subprocess.Popen[bytes]] = None  # it answers what it runs, and ends
         self._said: deque[str] = deque(maxlen=20)
         self._reader: Optional[threading.Thread] = None
         self._number = 0
-        self._closed = False
+        self._closed = self._removed = False
+        self.cwd = ""
         try:
             opened = self.run(":", timeout=0)
         except BaseException:
+            self._removed = self._reader is None  # no berth was started, so there is nothing to remove
             try:
                 self.close()
-            except BerthError:  # the first error counts, and there may be nothing to remove
-                pass
+            except BerthError as e:  # the first error counts, and there may be nothing to remove
+                if e.exit_code != 3:
+                    _log.warning("the environment %s was not opened, and could not be removed: %s", self.name, e)
             raise
         self.name = opened.environment or self.name
-        self.cwd = opened.cwd
         for note in opened.notes:
-            self._on_note(note)
+            self._tell(note)
 
     # Commands
 
@@ -249,10 +268,15 @@ class Environment:
 
     def interrupt(self) -> None:
         """End the command that another thread waits for, if there is one. Its result says `interrupted`."""
-        proc = self._proc
-        if proc is not None and proc.poll() is None:
-            self._signalled = proc
-            proc.send_signal(signal.SIGINT)
+        with self._state:
+            proc = self._asked
+            if not self._busy:
+                return
+            if proc is None:
+                self._interrupted = True
+            elif proc is not self._signalled and proc.poll() is None:  # a second signal would end it before it answers
+                self._signalled = proc
+                proc.send_signal(signal.SIGINT)
 
     def session(self, name: Optional[str] = None) -> Environment:
         """Another session in this environment, which runs at the same time: its own directory and variables.
@@ -274,7 +298,11 @@ class Environment:
         self._berth("cp", *self._place(True), _here(source), ":" + destination)
 
     def download(self, source: str, destination: Path) -> None:
-        """Copy a file or directory of the environment to this machine."""
+        """Copy a file or directory of the environment to this machine.
+
+        Symbolic links are copied as links. What has run inside chose where they lead:
+        open none of them here where that is not trusted.
+        """
         self._berth("cp", *self._place(True), ":" + source, _here(destination))
 
     def write_file(self, path: str, content: Union[str, bytes]) -> None:
@@ -288,14 +316,36 @@ class Environment:
             self.upload(name, path)
 
     def read_file(self, path: str) -> bytes:
-        """The content of a file in the environment."""
+        """The content of a file in the environment. A symbolic link is followed there, and never here."""
+        source = path
         with tempfile.TemporaryDirectory(prefix="berth-") as d:
             name = os.path.join(d, "file")
-            self.download(path, name)
-            if not os.path.isfile(name):
-                raise BerthError(f"{path} is no file", "", 3)
-            with open(name, "rb") as f:
-                return f.read()
+            self.download(source, name)
+            if os.path.islink(name):
+                os.unlink(name)
+                source = self._real(path)
+                self.download(source, name)
+            try:
+                fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except FileNotFoundError:  # a socket, a pipe or a device is not copied
+                raise BerthError(f"{path} is no file", "", 3) from None
+            except OSError as e:
+                if os.path.islink(name):
+                    raise BerthError(f"{path} is a symbolic link", "read what it leads to by that path", 3) from None
+                raise BerthError(f"{path} could not be read: {e.strerror}") from e
+            try:
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    raise BerthError(f"{path} is no file", "", 3)
+                with open(fd, "rb", closefd=False) as f:
+                    return f.read()
+            finally:
+                os.close(fd)
+
+    def _real(self, path: str) -> str:
+        """Where a path inside leads there; the path itself where that is not known."""
+        r = self.run(["readlink", "-f", "--", path])
+        real = r.stdout[:-1] if r.stdout.endswith("\n") else ""
+        return real if r.ok and real.startswith("/") and not r.truncated else path
 
     # Background processes and services
 
@@ -336,19 +386,18 @@ class Environment:
         """Remove the environment and its files, and end what runs there. No command can follow."""
         self._closed = True
         self._leave()
-        self._berth("env", "rm", "--force", self.name)
+        self._discard()
 
     def close(self) -> None:
         """End the process of berth here, and the command that another thread waits for; no other can follow.
 
-        The environment and its background processes stay, but for `remove`.
+        The environment and its background processes stay, but for `remove`. Where it
+        could not be removed, another call tries it again.
         """
-        if self._closed:
-            return
         self._closed = True
         self._leave()
         if self._remove:
-            self._berth("env", "rm", "--force", self.name)
+            self._discard()
 
     def __enter__(self) -> Environment:
         return self
@@ -357,6 +406,19 @@ class Environment:
         self.close()
 
     # What follows speaks with processes of berth.
+
+    def _discard(self) -> None:
+        with self._one_at_a_time:
+            if not self._removed:
+                self._berth("env", "rm", "--force", self.name)
+                self._removed = True
+
+    def _tell(self, note: str) -> None:
+        """Hand a note on. What fails in the caller's function does not end what reads berth's words."""
+        try:
+            self._on_note(note)
+        except Exception:
+            _log.exception("on_note failed; berth said: %s", note)
 
     def _place(self, session: bool = False) -> List[str]:
         words = [f"--env={self.name}"] if self.name else []
@@ -408,11 +470,29 @@ class Environment:
             for line in proc.stderr:
                 text = line.decode(errors="replace").rstrip()
                 said.append(text)
-                self._on_note(text[len("berth: "):] if text.startswith("berth: ") else text)
+                self._tell(text[len("berth: "):] if text.startswith("berth: ") else text)
 
     def _ask(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """Send a request and wait for its answer, which comes before all others."""
-        proc = self._start()
+        with self._state:
+            self._busy, self._asked, self._interrupted = True, None, False
+        try:
+            proc = self._start()
+            with self._state:
+                if self._interrupted:
+                    return self._not_run()
+                self._asked = proc
+            return self._answer(proc, request)
+        finally:
+            with self._state:
+                self._busy, self._asked = False, None
+
+    def _not_run(self) -> Dict[str, Any]:
+        """The answer to a request that was interrupted before berth had it."""
+        return {"exit_code": 130, "interrupted": True, "cwd": self.cwd, "environment": self.name,
+                "exit": {"started": False, "error": "it was interrupted before it began"}}
+
+    def _answer(self, proc: subprocess.Popen[bytes], request: Dict[str, Any]) -> Dict[str, Any]:
         assert proc.stdin is not None and proc.stdout is not None
         self._number += 1
         request["id"] = self._number
@@ -431,6 +511,9 @@ class Environment:
             answer: Dict[str, Any] = json.loads(answered)
         except ValueError:
             code = self._end()
+            # Where a signal comes before the request, berth ends without an answer. What it has begun it answers.
+            if not answered and proc is self._signalled and code in (130, -signal.SIGINT):
+                return self._not_run()
             raise _failure("exec", code, b"", list(self._said), "whether the command has run is not known; the next one starts berth again") from None
         if "error" in answer:
             if "id" not in answer:  # it is no answer to a request: berth ends
@@ -443,9 +526,16 @@ class Environment:
 
     def _leave(self) -> None:
         """End the process here. A command for which another thread waits is interrupted."""
-        if not self._one_at_a_time.acquire(blocking=False):
-            self.interrupt()
-            self._one_at_a_time.acquire()
+        late = time.monotonic() + 3 * _GRACE
+        while not self._one_at_a_time.acquire(blocking=False):
+            self.interrupt()  # again and again: another thread's command may be the next
+            if self._one_at_a_time.acquire(timeout=0.1):
+                break
+            proc = self._proc
+            if time.monotonic() > late + _GRACE:
+                raise BerthError("the command that another thread waits for could not be ended")
+            if time.monotonic() > late and proc is not None:
+                proc.kill()
         try:
             self._end()
         finally:
@@ -549,22 +639,28 @@ class Forward:
         assert self._proc.stderr is not None
         said: List[str] = []
         self.port = 0
-        for line in self._proc.stderr:
-            said.append(line.decode(errors="replace").rstrip())
-            found = re.match(r"berth: 127\.0\.0\.1:(\d+) leads to port", said[-1])
-            if found:
-                self.port = int(found.group(1))
-                break
-        else:
-            raise _failure("forward", self._proc.wait(), b"", said)
-        self._reader = threading.Thread(target=self._listen, args=(env._on_note,), daemon=True)
-        self._reader.start()
+        try:
+            for line in self._proc.stderr:
+                said.append(line.decode(errors="replace").rstrip())
+                found = re.match(r"berth: 127\.0\.0\.1:(\d+) leads to port", said[-1])
+                if found:
+                    self.port = int(found.group(1))
+                    break
+            else:
+                raise _failure("forward", self._proc.wait(), b"", said)
+            self._reader = threading.Thread(target=self._listen, args=(env._tell,), daemon=True)
+            self._reader.start()
+        except BaseException:  # ctrl-C, too: no object is left that could close it
+            self._proc.kill()
+            self._proc.wait()
+            self._proc.stderr.close()
+            raise
 
-    def _listen(self, on_note: Callable[[str], None]) -> None:
+    def _listen(self, tell: Callable[[str], None]) -> None:
         assert self._proc.stderr is not None
         with self._proc.stderr:
             for line in self._proc.stderr:
-                on_note(line.decode(errors="replace").rstrip())
+                tell(line.decode(errors="replace").rstrip())
 
     def close(self) -> None:
         """Close the port."""

@@ -1,15 +1,35 @@
 """Tests of the module, with the berth on PATH and the backend local."""
+import logging
 import os
 import signal
+import subprocess
 import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import berth
 
 
 class EnvironmentTest(unittest.TestCase):
+    def when_runs(self, then):
+        """A command that sleeps, and what then does from another thread when it has begun."""
+        d = tempfile.TemporaryDirectory()
+        self.addCleanup(d.cleanup)
+        marker = os.path.join(d.name, "begun")
+
+        def wait():
+            until = time.monotonic() + 60
+            while not os.path.exists(marker) and time.monotonic() < until:
+                time.sleep(0.02)
+            then()
+
+        t = threading.Thread(target=wait)
+        t.start()
+        self.addCleanup(t.join)
+        return f"echo some; : > {marker}; sleep 60"
+
     @classmethod
     def setUpClass(cls):
         cls.notes = []
@@ -33,7 +53,7 @@ class EnvironmentTest(unittest.TestCase):
         self.assertIn("no containment", self.notes[0])
 
     def test_failures(self):
-        r = self.env.run("echo before; sleep 60", timeout=0.3)
+        r = self.env.run("echo before; sleep 60", timeout=3)
         self.assertEqual((124, True, "before\n"), (r.exit_code, r.timed_out, r.stdout))
         with self.assertRaises(berth.CommandFailed) as e:
             self.env.run("echo why >&2; false", check=True)
@@ -66,11 +86,9 @@ class EnvironmentTest(unittest.TestCase):
     def test_killed(self):
         self.env.run("export KEPT=1")
         proc = self.env._proc
-        killer = threading.Timer(0.5, proc.kill)
-        killer.start()
         begun = time.monotonic()
         with self.assertRaises(berth.BerthError) as e:
-            self.env.run("sleep 60")
+            self.env.run(self.when_runs(proc.kill))
         self.assertLess(time.monotonic() - begun, 20)
         self.assertEqual((125, "berth exec: signal 9 ended it"), (e.exception.exit_code, e.exception.message))
         self.assertIn("is not known", e.exception.hint)
@@ -92,35 +110,86 @@ class EnvironmentTest(unittest.TestCase):
             t.join()
         self.assertEqual({n: f"{n}\n" for n in range(8)}, found)
         with self.env.session() as other:
-            long = threading.Thread(target=self.env.run, args=("sleep 60",))
-            long.start()
-            self.assertEqual("free\n", other.run("echo free").stdout)
-            while True:  # until the command runs, there is nothing to interrupt
-                if other.run("pgrep -f '^sleep 60$'").ok:
-                    break
-            self.env.interrupt()
-            long.join(20)
-            self.assertFalse(long.is_alive())
+            def meanwhile():
+                found["free"] = other.run("echo free").stdout
+                self.env.interrupt()
+
+            r = self.env.run(self.when_runs(meanwhile))
+            self.assertEqual((130, True, "some\n"), (r.exit_code, r.interrupted, r.stdout))
+            self.assertEqual("free\n", found["free"])
         self.assertEqual("next\n", self.env.run("echo next").stdout)
 
     def test_interrupted_result(self):
-        threading.Timer(0.5, self.env.interrupt).start()
-        r = self.env.run("echo some; sleep 60")
+        r = self.env.run(self.when_runs(self.env.interrupt))
         self.assertEqual((130, True, "some\n"), (r.exit_code, r.interrupted, r.stdout))
+        self.env.interrupt()
+        self.assertEqual("next\n", self.env.run("echo next").stdout, "no command runs: nothing to interrupt")
+
+    def test_interrupted_before_it_began(self):
+        start, proc = self.env._start, self.env._proc
+
+        def replaced():  # as it is while another process begins
+            self.env._end()
+            self.env.interrupt()
+            return start()
+
+        self.env._start = replaced
+        r = self.env.run("echo run")
+        self.assertEqual((130, True, False, ""), (r.exit_code, r.interrupted, r.started, r.stdout))
+        self.env._start = start
+        self.assertEqual("next\n", self.env.run("echo next").stdout)
+        self.assertIsNot(proc, self.env._proc)
+        answer = self.env._answer
+
+        def signalled(proc, request):  # the signal comes before the request
+            self.env.interrupt()
+            self.env.interrupt()
+            proc.wait()
+            return answer(proc, request)
+
+        self.env._answer = signalled
+        r = self.env.run("echo run")
+        self.assertEqual((130, True, False, ""), (r.exit_code, r.interrupted, r.started, r.stdout))
+        self.env._answer = answer
+        self.assertEqual("next\n", self.env.run("echo next").stdout)
 
     def test_closed_by_another_thread(self):
-        threading.Timer(0.5, self.env.close).start()
         begun = time.monotonic()
-        self.assertTrue(self.env.run("sleep 60").interrupted)
-        self.assertLess(time.monotonic() - begun, 20)
+        self.assertTrue(self.env.run(self.when_runs(self.env.close)).interrupted)
+        self.assertLess(time.monotonic() - begun, 40)
         with self.assertRaises(berth.BerthError):
             self.env.run("true")
 
+    def test_on_note_fails(self):
+        def fails(note):
+            raise RuntimeError("a caller's mistake")
+
+        logging.disable(logging.CRITICAL)
+        self.addCleanup(logging.disable, logging.NOTSET)
+        with berth.Environment(backend="local", remove=True, on_note=fails) as env:
+            env.run("export KEPT=1")
+            proc = env._proc
+            self.assertEqual("1\n", env.run("echo $KEPT").stdout)
+            self.assertTrue(env._reader.is_alive(), "it still reads what berth says")
+            self.assertIs(proc, env._proc)
+
+    def test_forward_fails(self):
+        begun = []
+        popen = subprocess.Popen
+
+        def kept(*args, **kwargs):
+            begun.append(popen(*args, **kwargs))
+            return begun[-1]
+
+        with unittest.mock.patch("subprocess.Popen", kept), unittest.mock.patch("threading.Thread", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                self.env.forward(1)
+        self.assertEqual([-signal.SIGKILL], [p.poll() for p in begun])
+
     @unittest.skipUnless(threading.current_thread() is threading.main_thread(), "signals come to the main thread")
     def test_ctrl_c(self):
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         with self.assertRaises(KeyboardInterrupt):
-            self.env.run("sleep 60; echo late")
+            self.env.run(self.when_runs(lambda: os.kill(os.getpid(), signal.SIGINT)) + "; echo late")
         self.assertEqual("next\n", self.env.run("echo next").stdout, "no answer of the one before")
 
     def test_files(self):
@@ -146,6 +215,29 @@ class EnvironmentTest(unittest.TestCase):
             self.assertEqual(3, e.exception.exit_code)
             with self.assertRaises(berth.BerthError) as e:
                 self.env.read_file("flat")
+            self.assertIn("no file", e.exception.message)
+
+    def test_links(self):
+        """What runs inside makes the links: none of them is followed on this side."""
+        with tempfile.TemporaryDirectory() as d:
+            with open(os.path.join(d, "secret"), "w") as f:
+                f.write("of this machine")
+            link = os.path.join(d, "link")
+            os.symlink("secret", link)
+            self.assertEqual(b"of this machine", self.env.read_file(link), "inside it leads to a file")
+            with unittest.mock.patch.object(self.env, "_real", return_value=link), self.assertRaises(berth.BerthError) as e:
+                self.env.read_file(link)
+            self.assertEqual((f"{link} is a symbolic link", 3), (e.exception.message, e.exception.exit_code))
+            self.assertTrue(e.exception.hint)
+
+            def changes(source, name):  # it is another one at each look
+                os.symlink(os.path.join(d, "secret"), name)
+
+            with unittest.mock.patch.object(self.env, "download", changes), self.assertRaises(berth.BerthError) as e:
+                self.env.read_file(link)
+            self.assertIn("is a symbolic link", e.exception.message)
+            with unittest.mock.patch.object(self.env, "download", lambda source, name: os.mkfifo(name)), self.assertRaises(berth.BerthError) as e:
+                self.env.read_file("pipe")
             self.assertIn("no file", e.exception.message)
 
     def test_background(self):
@@ -187,6 +279,42 @@ class EnvironmentTest(unittest.TestCase):
         self.assertIn("unknown flag", e.exception.message)
         with self.assertRaises(berth.BerthError) as e:
             self.env._berth("env", "show", env.name)
+        self.assertEqual(3, e.exception.exit_code)
+
+    def test_removes_what_it_made(self):
+        name = berth.fresh_name()
+        with self.assertRaisesRegex(ValueError, "may have been there before"):
+            berth.Environment(self.whole.name, backend="local", remove=True, flags=["--no-such-flag"])
+        self.env._berth("env", "show", self.whole.name)
+        env = berth.Environment(name, backend="local", remove=True)
+        self.addCleanup(env.close)
+        with self.assertRaises(ValueError):
+            berth.Environment(name, remove=True)
+        with self.assertRaises(berth.BerthError):
+            berth.Environment(name, backend="docker")
+        self.env._berth("env", "show", name)
+        with unittest.mock.patch.object(env, "_berth", side_effect=berth.BerthError("busy")):
+            with self.assertRaises(berth.BerthError):
+                env.close()
+        with self.assertRaises(berth.BerthError):
+            env.run("true")
+        env.close()
+        with self.assertRaises(berth.BerthError) as e:
+            self.env._berth("env", "show", name)
+        self.assertEqual(3, e.exception.exit_code)
+
+    def test_failed_open_removes_a_fresh_one(self):
+        made = []
+
+        class Failing(berth.Environment):
+            def run(self, *args, **kwargs):
+                made.append(super().run(*args, **kwargs).environment)
+                raise berth.BerthError("after it was made")
+
+        with self.assertRaisesRegex(berth.BerthError, "after it was made"):
+            Failing(backend="local", remove=True)
+        with self.assertRaises(berth.BerthError) as e:
+            self.env._berth("env", "show", made[0])
         self.assertEqual(3, e.exception.exit_code)
 
 
