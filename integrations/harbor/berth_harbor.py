@@ -5,6 +5,7 @@ Each is a shell of its own, as with Harbor's others: state is in files alone.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from pathlib import Path
@@ -15,6 +16,27 @@ from harbor.environments.base import BaseEnvironment, ExecResult  # type: ignore
 
 # A program's argument has at most 128 KiB.
 LONGEST = 100_000
+
+
+def _links(top: Path, opened: bool = False) -> Dict[str, str]:
+    """The symbolic links at and below a path, and what they say. None is followed but the path itself.
+
+    With `opened` directories get modes by which they can be looked through.
+    """
+    found = [str(top)] if os.path.islink(top) else []
+    for directory, below, files in os.walk(top):
+        for name in below + files:
+            path = os.path.join(directory, name)
+            if os.path.islink(path):
+                found.append(path)
+            elif opened and name in below and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+                os.chmod(path, 0o700)
+    return {link: os.readlink(link) for link in found}
+
+
+def _within(path: str, top: str) -> bool:
+    """Where a path leads is below a directory, which has no links in its own path."""
+    return os.path.commonpath([os.path.realpath(path), top]) == top
 
 
 class BerthEnvironment(BaseEnvironment):  # type: ignore[misc]
@@ -29,6 +51,7 @@ class BerthEnvironment(BaseEnvironment):  # type: ignore[misc]
         self._limits = limits and backend not in ("local", "ssh")  # where berth has none
         self._override = {key[len("override_"):]: value for key, value in kwargs.items() if key.startswith("override_")}
         self._first: Optional[berth.Environment] = None
+        self._ended: Optional[berth.Environment] = None  # what stop has taken, until it has succeeded
         self._idle: List[berth.Environment] = []
         self._mine = threading.Lock()
         super().__init__(*args, **kwargs)
@@ -88,15 +111,25 @@ class BerthEnvironment(BaseEnvironment):  # type: ignore[misc]
 
     def _stop(self, delete: bool) -> None:
         with self._mine:
-            first, self._first = self._first, None
+            self._first, self._ended = None, self._first or self._ended
+            first = self._ended
             idle, self._idle = self._idle, []
-        for env in idle:
-            env.close()
-        if first is not None:
-            if delete:
-                first.remove()
-            else:
-                first.stop()
+        try:
+            for env in idle:
+                try:
+                    env.close()
+                except berth.BerthError as e:  # the environment's end is theirs
+                    self._warn(f"a session could not be closed: {e}")
+        finally:
+            if first is not None:
+                if delete:
+                    first.remove()
+                else:
+                    first.stop()
+                self._ended = None
+
+    def _warn(self, text: str) -> None:
+        (getattr(self, "logger", None) or logging.getLogger("berth")).warning("berth: %s", text)
 
     def _running(self) -> berth.Environment:
         if self._first is None:
@@ -111,10 +144,15 @@ class BerthEnvironment(BaseEnvironment):  # type: ignore[misc]
         if user not in (None, "root", 0, "0"):
             raise berth.BerthError(f"commands run as the environment's user, and not as {user}", "flags=['--user=UID:GID'] with the backend docker")
         session = await asyncio.to_thread(self._session)
+        work = asyncio.ensure_future(asyncio.to_thread(self._exec, session, command, cwd, env, timeout_sec))
         try:
-            return await asyncio.to_thread(self._exec, session, command, cwd, env, timeout_sec)
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
-            session.interrupt()
+            for _ in range(300):  # half a minute; one that comes before the command is there ends nothing
+                session.interrupt()
+                if (await asyncio.wait([work], timeout=0.1))[0]:
+                    work.cancelled() or work.exception()  # it was looked at
+                    break
             raise
 
     def _session(self) -> berth.Environment:
@@ -165,7 +203,21 @@ class BerthEnvironment(BaseEnvironment):  # type: ignore[misc]
 
     def _download(self, source: str, target: Path, above: Path) -> None:
         above.mkdir(parents=True, exist_ok=True)
-        self._running().download(source, target)
+        before = _links(target)
+        try:
+            self._running().download(source, target)
+        finally:
+            # The task chose where its links lead, and here they would lead to files of this machine.
+            here = str(target)
+            if os.path.islink(here) and before.get(here) != os.readlink(here):
+                os.unlink(here)
+                raise berth.BerthError(f"{source} is a symbolic link, which is not followed on this machine", "name what it leads to", 3)
+            top = os.path.realpath(here)
+            out = [link for link, to in _links(target, True).items() if before.get(link) != to and not _within(link, top)]
+            for link in out:
+                os.unlink(link)
+            if out:
+                self._warn(f"left out of {source}, as they lead out of it: the symbolic links {', '.join(map(repr, out))}")
 
     async def is_dir(self, path: str, user: Union[str, int, None] = None) -> bool:
         return (await self.exec('test -d "$P"', env={"P": path}, user=user)).return_code == 0

@@ -8,6 +8,7 @@ import tempfile
 import time
 import types
 import unittest
+import unittest.mock
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,9 +117,9 @@ class HarborTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(("task call /usr\n", "err\n", 3), (r.stdout, r.stderr, r.return_code))
         await self.env.exec("set -e; cd /; export KEPT=1")
         self.assertEqual(f"{self.env._home}\n", (await self.env.exec("echo $PWD $KEPT")).stdout, "each is a shell of its own")
-        r = await self.env.exec("echo some; sleep 60", timeout_sec=1)
+        r = await self.env.exec("echo some; sleep 60", timeout_sec=3)
         self.assertEqual(("some\n", 124), (r.stdout, r.return_code))
-        self.assertIn("after 1 seconds", r.stderr)
+        self.assertIn("after 3 seconds", r.stderr)
         self.assertEqual(20_000, len((await self.env.exec("seq 1 20000")).stdout.splitlines()))
         self.assertEqual("long\n", (await self.env.exec("#" + "x" * 200_000 + "\necho long")).stdout)
         begun = time.monotonic()
@@ -145,12 +146,39 @@ class HarborTest(unittest.IsolatedAsyncioTestCase):
                 self.assertTrue(await self.env.is_file(there + "/y/g"))
                 self.assertTrue(await self.env.is_dir(there + "/x/tree/sub"))
                 self.assertFalse(await self.env.is_dir(there + "/x/tree/tree"))
+                (here / "back").mkdir()
+                (here / "back" / "mine").symlink_to("/usr")
                 await self.env.download_dir(there + "/x", here / "back")
+                self.assertTrue((here / "back" / "mine").is_symlink(), "it was there before")
                 self.assertEqual("text", (here / "back" / "tree" / "sub" / "f").read_text())
                 await self.env.download_file(there + "/y/g", here / "new" / "h")
                 self.assertEqual("text", (here / "new" / "h").read_text())
+                await self.no_link_leads_out(there, here)
         finally:
             await self.env.exec('rm -rf "$D"', env={"D": there})
+
+    async def no_link_leads_out(self, there, here):
+        (here / "secret").write_text("of this machine")
+        links = f"mkdir -p bad/shut && cd bad && echo x > in && ln -s in good && ln -s {here}/secret reward && ln -s ../secret up && ln -s up again"
+        links += f" && ln -s {here} dir && ln -s /nowhere gone && ln -s {here}/secret shut/deep && chmod 111 shut"
+        self.assertEqual(0, (await self.env.exec(links, cwd=there)).return_code)
+        with self.assertLogs("test", "WARNING") as said:
+            await self.env.download_dir(there + "/bad", here / "got")
+        self.assertEqual(["good", "in", "shut"], sorted(os.listdir(here / "got")))
+        self.assertEqual([], os.listdir(here / "got" / "shut"))
+        self.assertEqual("x\n", (here / "got" / "good").read_text())
+        self.assertIn("reward", said.output[0])
+        with self.assertRaisesRegex(berth.BerthError, "reward is a symbolic link"):
+            await self.env.download_file(there + "/bad/reward", here / "got2" / "reward")
+        self.assertEqual([], os.listdir(here / "got2"))
+        self.assertEqual("of this machine", (here / "secret").read_text())
+
+    async def test_stop_again(self):
+        with unittest.mock.patch.object(self.env._first, "_berth", side_effect=berth.BerthError("busy")), self.assertRaises(berth.BerthError):
+            await self.env.stop(delete=True)
+        self.assertEqual(self.name, self.env._ended.name)
+        await self.env.stop(delete=True)
+        self.assertIsNone(self.env._ended)
 
     async def test_definition(self):
         with self.assertRaisesRegex(ValueError, "names no docker_image"):
