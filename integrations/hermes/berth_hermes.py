@@ -63,8 +63,7 @@ class BerthEnvironment:
     def _watch(self, interrupted: Callable[[], bool], done: threading.Event) -> None:
         while not done.wait(0.2):
             if interrupted():
-                self._env.interrupt()
-                return
+                self._env.interrupt()  # until its end: one that comes before the command is there ends nothing
 
     def cleanup(self) -> None:
         self._env.close()

@@ -2,6 +2,7 @@
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import berth
 from berth_hermes import BerthEnvironment
@@ -25,14 +26,29 @@ class HermesTest(unittest.TestCase):
         self.assertEqual(50000, len(self.env.execute("seq 1 50000")["output"].splitlines()))
 
     def test_ends(self):
-        self.assertEqual({"output": "some\n[Command timed out after 1s]", "returncode": 124}, self.env.execute("echo some; sleep 60", timeout=1))
-        type(self).stop_at = time.monotonic() + 0.5
+        self.assertEqual({"output": "some\n[Command timed out after 3s]", "returncode": 124}, self.env.execute("echo some; sleep 60", timeout=3))
+        type(self).stop_at = time.monotonic() + 3
         self.assertEqual({"output": "some\n[Command interrupted]", "returncode": 130}, self.env.execute("echo some; sleep 60"))
         type(self).stop_at = None
         self.assertEqual("next\n", self.env.execute("echo next")["output"])
         self.assertEqual(-1, self.env.execute(" ")["returncode"])
         with self.assertRaises(berth.BerthError):
             BerthEnvironment(backend="local", cwd="/nowhere")
+
+    def test_interrupt_is_said_again(self):
+        said, interrupt = [], self.env._env.interrupt
+
+        def lost():  # the first comes before there is a command
+            said.append(None)
+            if len(said) > 1:
+                interrupt()
+
+        type(self).stop_at = 0
+        try:
+            with unittest.mock.patch.object(self.env._env, "interrupt", lost):
+                self.assertEqual(130, self.env.execute("sleep 60", timeout=50)["returncode"])
+        finally:
+            type(self).stop_at = None
 
     def test_background(self):
         """As its process registry does it: nohup in the terminal, and files that are read later."""
