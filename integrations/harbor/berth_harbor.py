@@ -151,7 +151,8 @@ class BerthEnvironment(BaseEnvironment):  # type: ignore[misc]
             for _ in range(300):  # half a minute; one that comes before the command is there ends nothing
                 session.interrupt()
                 if (await asyncio.wait([work], timeout=0.1))[0]:
-                    work.cancelled() or work.exception()  # it was looked at
+                    if not work.cancelled():
+                        work.exception()  # it was looked at
                     break
             raise
 
