@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/backends/bwrap"
+	"berth/internal/node/keeper"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -100,6 +101,35 @@ func TestDestroyLeaves(t *testing.T) {
 	d, err := v.Destroy(t.Context())
 	if err == nil || len(d.Left) != 1 || !strings.Contains(d.Left[0], v.dir) || !strings.Contains(err.Error(), v.dir) {
 		t.Errorf("got %+v, %v", d, err)
+	}
+}
+
+// Nothing is removed beneath a process that has the environment.
+func TestDestroyHeld(t *testing.T) {
+	f := newFixture(t)
+	f.Backends = append(f.Backends, &bwrap.Backend{})
+	s := jobs.EnvSpec{Version: jobs.EnvVersion, ID: "held-id", Name: "held", Home: f.Store.Home(), Created: f.Now().Add(-time.Hour), Persistent: true,
+		Place: jobs.Place{Backend: jobs.BackendBwrap, Fate: jobs.Fate{DestroyAfter: time.Minute}}}
+	dir := f.Store.EnvDir(s.Name)
+	if _, _, err := store.CreateEnv(dir, s); err != nil {
+		t.Fatal(err)
+	}
+	release, err := keeper.Hold(dir, s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := f.expired(t.Context(), &s); gone || err == nil {
+		t.Errorf("%v, %v", gone, err)
+	}
+	if _, err := store.LoadEnv(dir); err != nil {
+		t.Errorf("its record is gone: %v", err)
+	}
+	release()
+	if gone, err := f.expired(t.Context(), &s); !gone || err != nil {
+		t.Errorf("%v, %v", gone, err)
+	}
+	if gone, err := f.expired(t.Context(), &s); !gone || err != nil { // another client has removed it
+		t.Errorf("%v, %v", gone, err)
 	}
 }
 

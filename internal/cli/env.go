@@ -378,7 +378,8 @@ func (a *app) envGcCmd() *cobra.Command {
 		Long: `Remove what killed environments have left on this machine and at cloud services:
 containers, mounts, scratch directories, sandboxes. Each is known by its label, tags,
 name or owner's mark; what berth cannot prove to be its own stays. The files of
-recorded environments stay too: their sandboxes are stopped.
+recorded environments stay too, unless their auto_destroy_after_seconds have passed:
+their sandboxes are stopped.
 ` + envExit,
 		Example: `  berth env gc --dry-run
   berth env gc`,
