@@ -37,11 +37,13 @@ func (e *Engine) Environment(ctx context.Context, o jobs.EnvOptions) (*Environme
 	}
 	dir := e.Store.EnvDir(name)
 	spec, err := store.LoadEnv(dir)
+	left := "" // of the one before
 	if err == nil {
-		gone, xerr := e.expired(ctx, spec)
+		gone, note, xerr := e.expired(ctx, spec)
 		if xerr != nil {
 			return nil, xerr
 		}
+		left = note
 		if gone {
 			spec, err = store.LoadEnv(dir)
 		}
@@ -75,6 +77,9 @@ func (e *Engine) Environment(ctx context.Context, o jobs.EnvOptions) (*Environme
 	v := &Environment{e: e, Spec: *spec, dir: dir, fresh: made, made: made}
 	if made {
 		v.notes = slices.Clone(spec.Notes) // what was chosen, and that nothing is contained
+		if left != "" {
+			v.notes = append(v.notes, left)
+		}
 	}
 	return v, nil
 }

@@ -65,19 +65,24 @@ func settleFate(s *jobs.Spec) error {
 }
 
 // expired removes a recorded environment whose time is up, as [jobs.EnvSpec.Expired] has it.
-func (e *Engine) expired(ctx context.Context, spec *jobs.EnvSpec) (bool, error) {
+// The note says what is left of it.
+func (e *Engine) expired(ctx context.Context, spec *jobs.EnvSpec) (gone bool, note string, err error) {
 	if !spec.Expired(e.Now()) {
-		return false, nil
+		return false, "", nil
 	}
 	v := &Environment{e: e, Spec: *spec, dir: e.Store.EnvDir(spec.Name)}
-	_, err := v.Destroy(ctx)
+	d, err := v.Destroy(ctx)
 	if err != nil {
 		// Another client may have removed it meanwhile, and made the next one.
-		if now, lerr := store.LoadEnv(v.dir); jobs.KindOf(lerr) == jobs.KindNotFound || lerr == nil && now.ID != spec.ID {
-			return true, nil
+		now, lerr := store.LoadEnv(v.dir)
+		if jobs.KindOf(lerr) != jobs.KindNotFound && (lerr != nil || now.ID == spec.ID) {
+			return false, "", err
+		}
+		if d != nil {
+			note = err.Error()
 		}
 	}
-	return err == nil, err
+	return true, note, nil
 }
 
 // Leave ends the use of an environment, and destroys it where it was made for this use
@@ -105,6 +110,8 @@ func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
 	near := last == nil || last.Near(lease.Self())
 	switch {
 	case last == nil:
+	case !near && last.Destroyed != nil: // its keeper has looked there
+		d.Gone, d.Left = slices.Clone(last.Destroyed.Gone), slices.Clone(last.Destroyed.Left)
 	case !near && last.Scratch != "":
 		d.Left = append(d.Left, "its scratch directory "+last.Scratch+" on "+last.Host+", unless its keeper removed it: it was not looked for from here")
 	default:

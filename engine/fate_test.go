@@ -118,17 +118,17 @@ func TestDestroyHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if gone, err := f.expired(t.Context(), &s); gone || err == nil {
+	if gone, _, err := f.expired(t.Context(), &s); gone || err == nil {
 		t.Errorf("%v, %v", gone, err)
 	}
 	if _, err := store.LoadEnv(dir); err != nil {
 		t.Errorf("its record is gone: %v", err)
 	}
 	release()
-	if gone, err := f.expired(t.Context(), &s); !gone || err != nil {
+	if gone, left, err := f.expired(t.Context(), &s); !gone || left != "" || err != nil {
 		t.Errorf("%v, %v", gone, err)
 	}
-	if gone, err := f.expired(t.Context(), &s); !gone || err != nil { // another client has removed it
+	if gone, left, err := f.expired(t.Context(), &s); !gone || left != "" || err != nil { // another client has removed it
 		t.Errorf("%v, %v", gone, err)
 	}
 }
