@@ -104,6 +104,21 @@ func columns(r rune) int {
 	return 2
 }
 
+// fate is what becomes of a place.
+func fate(f jobs.Fate) string {
+	var out []string
+	if f.PerTask {
+		out = append(out, "it is of this task alone")
+	}
+	if f.Destroy {
+		out = append(out, "it is destroyed")
+	}
+	if f.DestroyAfter > 0 {
+		out = append(out, "at the latest after "+f.DestroyAfter.String())
+	}
+	return strings.Join(out, ", ")
+}
+
 // rows are what a job is, where it runs, what it is given, and what it may cost.
 func rows(s *jobs.Spec, t jobs.Task) [][2]string {
 	var binds, keys, after []string
@@ -130,7 +145,7 @@ func rows(s *jobs.Spec, t jobs.Task) [][2]string {
 		{"containment", level},
 		{"image", named("", s.Image, "from", s.ImageRef, "digest", s.ImageDigest, "SHA-256", s.ImageSum,
 			"directory", s.ImageDir, "copy of", s.ImageFrom)},
-		{"network", reach(s.Reaches())}, {"by phase", phases(s.Network.Phases)},
+		{"network", reach(s.Reaches())}, {"by phase", phases(s.Network.Phases)}, {"afterwards", fate(s.Fate)},
 	}
 	if a := s.Agent; a != nil {
 		own := ""
