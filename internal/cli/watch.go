@@ -66,7 +66,8 @@ func (a *app) again(ctx context.Context, every time.Duration, show func() error)
 			}
 			a.report(err)
 		}
-		if _, err := io.WriteString(stdout, screen(&out, &notes, fmt.Sprintf("every %s, %s; ctrl-C ends", every, a.now().Format(time.TimeOnly)), height(stdout))); err != nil {
+		foot := fmt.Sprintf("every %s, %s; ctrl-C ends", every, a.now().Format(time.TimeOnly))
+		if _, err := io.WriteString(stdout, screen(&out, &notes, foot, height(stdout))); err != nil {
 			return err
 		}
 		select {

@@ -89,7 +89,8 @@ func Open(ctx context.Context, dir string, o OpenOptions) (io.ReadWriteCloser, *
 			return nil, nil, anotherOne(dir)
 		}
 		if spec.Expired(time.Now()) {
-			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + spec.Name + " has ended: its auto_destroy_after_seconds (" + spec.DestroyAfter.String() + ") have passed",
+			return nil, nil, &jobs.Error{Kind: jobs.KindAgain,
+				Msg:  "the environment " + spec.Name + " has ended: its auto_destroy_after_seconds (" + spec.DestroyAfter.String() + ") have passed",
 				Hint: "berth env gc removes it; the next command that names it makes another one"}
 		}
 		if try > 10 {
