@@ -85,6 +85,12 @@ func (e *Engine) expired(ctx context.Context, spec *jobs.EnvSpec) (gone bool, no
 	return true, note, nil
 }
 
+// endWait bounds the wait for a keeper that ends, and endPause is between two looks.
+const (
+	endWait  = time.Minute
+	endPause = 200 * time.Millisecond
+)
+
 // Leave ends the use of an environment, and destroys it where it was made for this use
 // alone, see [PerTask]: what was found afterwards is returned then.
 func (v *Environment) Leave(ctx context.Context) (*jobs.Destroyed, error) {
@@ -102,12 +108,21 @@ func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
 	if err := v.stopKept(ctx); err != nil {
 		return nil, err
 	}
-	last, _ := keeper.Peek(v.dir) // what its keeper says at its end is in the directory that goes
-	if err := v.Remove(ctx, false); err != nil {
+	last, far, unread := v.lastWords(ctx)
+	// A keeper that is not asked any more may be at work at what it destroys.
+	err := v.Remove(ctx, false)
+	for wait := v.e.Now().Add(endWait); jobs.KindOf(err) == jobs.KindAgain && keeper.Alive(v.dir) && v.e.Now().Before(wait) && ctx.Err() == nil; {
+		v.e.Sleep(ctx, endPause)
+		err = v.Remove(ctx, false)
+	}
+	if err != nil {
 		return nil, err
 	}
 	d := &jobs.Destroyed{Time: v.e.Now().UTC()}
-	near := last == nil || last.Near(lease.Self())
+	if unread != nil {
+		d.Left = append(d.Left, "what it had on its node is not known: "+jobs.Printable(unread.Error()))
+	}
+	near := v.Spec.Login == nil && (last == nil || last.Near(lease.Self()))
 	switch {
 	case last == nil:
 	case !near && last.Destroyed != nil: // its keeper has looked there
@@ -123,13 +138,34 @@ func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
 			d.Gone = append(d.Gone, slices.DeleteFunc(slices.Clone(last.Destroyed.Gone), func(s string) bool { return slices.Contains(d.Gone, s) })...)
 		}
 	}
+	if far != "" { // its removal there has succeeded
+		d.Gone = append(d.Gone, "its directory "+far)
+	}
 	v.look(ctx, d, near)
-	var err error
 	if len(d.Left) > 0 {
 		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the environment " + v.Spec.Name + " was removed, and something of it is left: " + strings.Join(d.Left, "; "),
 			Hint: "berth env gc"}
 	}
 	return d, err
+}
+
+// lastWords reads what its keeper said at its end, which stands in the directory that goes.
+// far is that directory where the record here is not that of the keeper.
+func (v *Environment) lastWords(ctx context.Context) (last *keeper.Info, far string, err error) {
+	if v.Spec.Login == nil {
+		last, _ = keeper.Peek(v.dir)
+		return last, "", nil
+	}
+	p, err := v.place()
+	if err != nil {
+		return nil, "", err
+	}
+	g, err := p.Ground(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	last, err = keeper.PeekWith(func(path string) ([]byte, error) { return p.Far.ReadFile(ctx, path) }, g.Dir)
+	return last, g.Dir + " on " + v.Spec.Login.Host, err
 }
 
 // look looks for what is left of a removed environment; near is that its last keeper was

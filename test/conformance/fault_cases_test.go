@@ -366,13 +366,13 @@ func (f *faulty) cutLink(which string, words ...string) {
 	b := f.start("while :; do echo tick; sleep 0.1; done")
 	ended := f.running(strings.ReplaceAll(stubborn, "WORD", f.word+"-fg"))
 	f.there(f.word + "-fg-double")
-	// The newest is that of the command; one of a command before may be about to end.
-	pid := f.mustHost("pgrep -n -f '[c]onnect --env " + f.directory() + "'")
+	// Those of commands before may be about to end, so all of them are killed.
+	pids := f.mustHost("pgrep -f '[c]onnect --env " + f.directory() + "' | tr '\\n' ' '")
 	if which == "sshd" {
 		// Up to the session's own sshd, of which the user owns the last one.
-		pid = f.mustHost("p=" + pid + "; while :; do p=$(ps -o ppid= -p $p | tr -d ' '); case $(ps -o comm= -p $p) in sshd*) echo $p; break;; esac; done")
+		pids = f.mustHost("for p in " + pids + "; do while :; do p=$(ps -o ppid= -p $p | tr -d ' '); case $(ps -o comm= -p ${p:-1}) in sshd*) echo $p; break;; '') break;; esac; done; done | sort -u | tr '\\n' ' '")
 	}
-	f.mustHost("kill -KILL " + pid)
+	f.mustHost("kill -KILL " + pids)
 	f.broke(ended, wait, words...)
 	f.gone(f.word + "-fg")
 	f.want("echo $X; pwd | grep -c "+f.word, 0, "state\n1\n")

@@ -106,12 +106,34 @@ func peek(dir string) (*Info, error) {
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "read " + path, Err: err}
 	}
+	return parse(b, path)
+}
+
+func parse(b []byte, path string) (*Info, error) {
 	var i Info
 	if err := json.Unmarshal(b, &i); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: path + " cannot be read", Err: err, Hint: "remove it; the environment's files are not in it"}
 	}
 	i.Running = i.Phase != phaseEnded && !i.Gone(lease.Self())
 	return &i, nil
+}
+
+// PeekWith is [Peek] for a directory that read reads files of, such as one on another
+// machine; its error for a file that is not there is [fs.ErrNotExist].
+func PeekWith(read func(path string) ([]byte, error), dir string) (*Info, error) {
+	path := filepath.Join(dir, fileInfo)
+	b, err := read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	i, err := parse(b, path)
+	if i != nil {
+		i.Secret = ""
+	}
+	return i, err
 }
 
 // RemoveSocket removes the socket in which a keeper of the environment in dir
