@@ -690,7 +690,10 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	if c.Path, err = w.program(argv[0]); err != nil {
 		return run.QuickEnd{}, err
 	}
-	if path := out.metrics.file(); path != "" {
+	out.mu.Lock() // what runs may be asked for its progress already
+	path := out.metrics.file()
+	out.mu.Unlock()
+	if path != "" {
 		c.Env = append(c.Env, metric.Var+"="+path)
 	}
 	end, err := q.Run(ctx, c)

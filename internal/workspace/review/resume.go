@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"berth/internal/workspace"
 )
@@ -171,7 +172,8 @@ func (r *Repo) stage(ctx context.Context, dir string, env, paths []string) error
 	return err
 }
 
-// copyOf copies an index to a file beside it.
+// copyOf copies an index to a file beside it, with its time: git looks closer at files
+// that are as young as the index.
 func copyOf(index string) (string, error) {
 	from, err := os.Open(index)
 	if err != nil {
@@ -182,9 +184,16 @@ func copyOf(index string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err = io.Copy(to, from); err != nil {
-		_ = os.Remove(to.Name())
-		return "", errors.Join(err, to.Close())
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Close()); err == nil {
+		var st os.FileInfo
+		if st, err = from.Stat(); err == nil {
+			err = os.Chtimes(to.Name(), time.Time{}, st.ModTime())
+		}
 	}
-	return to.Name(), to.Close()
+	if err != nil {
+		_ = os.Remove(to.Name())
+		return "", err
+	}
+	return to.Name(), nil
 }
