@@ -206,7 +206,7 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if d.TaskFile != "" {
 		return a.beginTaskSweep(cmd, o, d)
 	}
-	spec := sweep.Spec{Name: d.Name, Created: a.now().UTC(), Request: d.Request}
+	spec := sweep.Spec{Name: d.Name, Created: a.now().UTC(), Request: d.Request, Retry: d.Retry}
 	if o.name != "" {
 		spec.Name = o.name
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // sweepKeys are the keys of a task file that a sweep's workers have as flags.
-var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny"}, placeKeys...)
+var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny", "retry"}, placeKeys...)
 
 // usualWorkers is how many workers a cluster gets where that is not said.
 const usualWorkers = 16
@@ -39,6 +39,12 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 	if t.Login != nil {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "sweeps are not submitted over ssh by this version of berth, and the login host is " + t.Login.Host,
 			Hint: "run berth sweep there, or on this machine: --scheduler local --target ''"}
+	}
+	if t.Retry != nil && cmd.Flags().Changed("retry") {
+		spec.Retry = t.Retry
+	}
+	if spec.Retry == nil {
+		spec.Retry = jobs.DefaultRetry()
 	}
 	planned, err := e.Plan(cmd.Context(), t, engine.Choice{Offline: cfg.Offline(), Auto: cfg.Auto()}, false)
 	if err != nil {

@@ -28,9 +28,10 @@ func paramText(params []define.Param) string {
 func (a *app) sweepFailuresCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "failures [SWEEP]", Short: "group what failed by how it ended and its last line",
-		Long: `Group the tasks of a sweep that did not succeed: those of one class (failed, killed, timeout,
-not_started, out_of_memory, set_aside), one exit code and one last line on stderr (on stdout,
-where stderr has none) stand together. Lines that differ in their numbers alone are one.
+		Long: `Group the tasks of a sweep that did not succeed: those of one class (task, memory, time,
+policy, node: as of jobs), one state (failed, killed, timeout, not_started, out_of_memory,
+set_aside), one exit code and one last line on stderr (on stdout, where stderr has none)
+stand together. Lines that differ in their numbers alone are one.
 Of more than 100,000 failed tasks a part is looked at, spread over all, and that is said.
 ` + sweepExit,
 		Example: "  berth sweep failures lr\n  berth sweep failures --json | jq '.groups[0].tasks'",
@@ -59,9 +60,9 @@ Of more than 100,000 failed tasks a part is looked at, spread over all, and that
 			}
 			var rows [][]string
 			for _, g := range all.Groups {
-				rows = append(rows, []string{fmt.Sprint(g.Count), g.Class, fmt.Sprint(g.Exit), strings.Trim(fmt.Sprint(g.Examples), "[]"), g.LastLine})
+				rows = append(rows, []string{fmt.Sprint(g.Count), dash(string(g.Class)), g.State, fmt.Sprint(g.Exit), strings.Trim(fmt.Sprint(g.Examples), "[]"), g.LastLine})
 			}
-			if err := a.table([]string{"COUNT", "CLASS", "EXIT", "TASKS", "LAST LINE"}, rows); err != nil {
+			if err := a.table([]string{"COUNT", "CLASS", "STATE", "EXIT", "TASKS", "LAST LINE"}, rows); err != nil {
 				return err
 			}
 			a.say("what one has written: berth sweep logs %s %d    to run all again: berth sweep retry %s --failed", short, all.Groups[0].Examples[0], short)
@@ -155,6 +156,7 @@ func rowJSON(r look.Row) map[string]any {
 	m := map[string]any{"task": r.Number, "id": r.ID.String(), "state": look.Word(r.State), "repeat": r.Repeat, "params": paramMap(r.Params)}
 	if r.Record != nil && r.State.Result() {
 		m["exit"], m["signal"], m["round"], m["worker"], m["deaths"] = look.Exit(*r.Record), r.Record.Signal, r.Record.Round, r.Record.Worker, r.Record.Deaths
+		m["class"], m["tries"] = sweep.ClassOf(r.State), r.Record.Tries
 		m["seconds"], m["cpu_seconds"], m["memory_bytes"], m["began"] = r.Record.Took.Seconds(), r.Record.CPU.Seconds(), r.Record.Memory, r.Record.Began
 	}
 	return m

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"berth/engine"
@@ -19,9 +20,11 @@ import (
 )
 
 const whereHelp = `EXPR is a condition over a task's parameters and what it did, such as
-"lr < 0.1 and exit == 137". Beside parameters there are: task, id, repeat, state (ok,
+"lr < 0.1 and class == 'memory'". Beside parameters there are: task, id, repeat, state (ok,
 failed, killed, timeout, not_started, out_of_memory, set_aside, running, waiting, withdrawn),
-exit, signal, seconds, cpu_seconds, memory (MiB), deaths, round, worker.`
+class (task: it failed by itself; memory, time, node; policy: its program is not there), tries
+(how often it was tried again), exit, signal, seconds, cpu_seconds, memory (MiB), deaths,
+round, worker.`
 
 func (a *app) sweepRetryCmd() *cobra.Command {
 	var failed bool
@@ -234,6 +237,9 @@ func (a *app) definitionFor(s *sweep.Sweep, cmd *cobra.Command, file string) (*d
 		if k[1] != k[2] {
 			a.say("warning: %s = %q in %s is not used: all tasks of sweep %s have %q", k[0], k[1], file, has.Name, k[2])
 		}
+	}
+	if d.Retry != nil && !reflect.DeepEqual(d.Retry, has.Retry) {
+		a.say("warning: [retry] in %s is not used: the tasks of sweep %s keep what it began with", file, has.Name)
 	}
 	return d, nil
 }

@@ -41,6 +41,9 @@ func (a *app) beginTaskSweep(cmd *cobra.Command, o *sweepOptions, d *define.Swee
 	if d.Own != "" || d.Collect != "" {
 		return nil, nil, usage("own and collect of a sweep are of a command's tasks: each row of %s is a job, with a container and a record of its own", d.TaskFile)
 	}
+	if d.Retry != nil {
+		return nil, nil, usage("[retry] of a sweep is of a command's tasks: write it in %s", d.TaskFile)
+	}
 	file, err := filepath.Abs(d.TaskFile)
 	if err != nil {
 		return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "read the task file", Err: err}

@@ -10,6 +10,7 @@ import (
 	"berth/internal/sweep"
 	"berth/internal/sweep/claims"
 	"berth/internal/sweep/journal"
+	"berth/internal/sweep/look"
 	"berth/internal/sys/lease"
 	"berth/jobs"
 
@@ -113,6 +114,10 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	for _, x := range sweepStates {
 		counts[strings.ReplaceAll(x.String(), " ", "_")] = f.Count(x)
 	}
+	classes := map[jobs.Class]int{}
+	for _, c := range look.Classes(f) {
+		classes[c.Class] = c.Count
+	}
 	rate, left := sweepTimes(f, now)
 	why := ""
 	if p := s.Paused(); p != nil {
@@ -122,7 +127,7 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	return map[string]any{"pilot": plan, "paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
 		"name": s.Spec.Name, "state": sweepState(s, f, alive),
 		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
-		"counts": counts, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
+		"counts": counts, "classes": classes, "tried_again": f.Tried(), "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
 
 // oneSweep finds the sweep that a verb is about, whose tasks run in workers; without a word
@@ -268,10 +273,20 @@ func sweepRows(s *sweep.Sweep, f *journal.Fold, live []runningTask, now time.Tim
 		n := f.Count(x)
 		if text := fmt.Sprint(n); n > 0 {
 			if x == journal.SetAside {
-				text += ": " + firstTasks(f, x, 5) + "; a worker ended three times while each ran"
+				text += ": " + firstTasks(f, x, 5) + "; workers ended while each ran"
 			}
 			rows = append(rows, [2]string{x.String(), text})
 		}
+	}
+	if all := look.Classes(f); len(all) > 0 {
+		var parts []string
+		for _, c := range all {
+			parts = append(parts, fmt.Sprintf("%s %d", c.Class, c.Count))
+		}
+		rows = append(rows, [2]string{"by class", strings.Join(parts, ", ")})
+	}
+	if n := f.Tried(); n > 0 {
+		rows = append(rows, [2]string{"tried again", fmt.Sprint(n)})
 	}
 	if rate, left := sweepTimes(f, now); rate > 0 {
 		rows = append(rows, [2]string{"rate", fmt.Sprintf("%.1f/s", rate)})

@@ -57,6 +57,9 @@ type Spec struct {
 	// Own is what each task has for itself where tasks are contained: [command.OwnAuto] and so on;
 	// "" is nothing, as it was before there was a choice.
 	Own string `json:"own,omitempty"`
+	// Retry is how often a task is tried again, and for what, as for jobs. Nil is as it was
+	// before there was a choice: only where its worker has ended.
+	Retry *jobs.Retry `json:"retry,omitempty"`
 	// Request is what each task takes of its worker.
 	Request command.Request `json:"request,omitzero"`
 }

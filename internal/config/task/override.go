@@ -30,7 +30,7 @@ func Override(t *jobs.Task, flags []strict.Flag) error {
 		}
 	}
 	over.Slurm = keys.Slurm(root.Table("slurm"))
-	again, goOn := retry(root.Take("retry")), resume(root.Take("resume"))
+	again, goOn := Retry(root.Take("retry")), resume(root.Take("resume"))
 	behind, marks := after(root.Take("after")), labels(root.Take("labels"))
 	ws := root.Table("workspace")
 	w := workspaceOf(ws)

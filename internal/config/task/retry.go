@@ -6,9 +6,9 @@ import (
 	"berth/jobs"
 )
 
-// retry reads how often a job may be tried again: a table, or the word "off".
-// nil is not said.
-func retry(v strict.Value) *jobs.Retry {
+// Retry reads how often a job, or a task of a sweep, may be tried again: a table, or the
+// word "off". nil is not said.
+func Retry(v strict.Value) *jobs.Retry {
 	switch {
 	case !v.Given():
 		return nil

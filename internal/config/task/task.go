@@ -73,7 +73,7 @@ func read(file string, data []byte) (*strict.Doc, jobs.Task, error) {
 	if t.DoneOver = over.OneOf(jobs.DoneOverBefore, jobs.DoneOverTask); over.Given() && len(t.Done) == 0 {
 		over.Failf("leave it out, or give done", "is for done commands, and there are none")
 	}
-	t.Retry = retry(root.Take("retry"))
+	t.Retry = Retry(root.Take("retry"))
 	t.Resume = resume(root.Take("resume"))
 	t.After = after(root.Take("after"))
 	t.Labels = labels(root.Take("labels"))

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth/internal/config/strict"
+	"berth/internal/config/task"
 	"berth/internal/sweep/command"
 	"berth/internal/sys/pattern"
 	"berth/jobs"
@@ -31,6 +32,7 @@ type Sweep struct {
 	Collect   string            // files with results, or ""
 	Own       string            // what each task has for itself, or ""
 	Request   command.Request   // of each task
+	Retry     *jobs.Retry       // of each task; nil is not said
 	Worker    jobs.Resources    // that no task may ask for more than; 0 is not known
 	GPUs      int               // of each worker; 0 is none that are known
 	rows      *source           // of a file or the standard input, or nil
@@ -123,6 +125,12 @@ func Read(file string, data []byte) (*Sweep, error) {
 	}
 	if v := root.Take("mem"); v.Given() {
 		r.s.Request.Memory, _ = text(v)
+	}
+	r.s.Retry = task.Retry(root.Take("retry"))
+	for _, k := range [][2]string{{"infrastructure", "what is not a task's doing costs it no attempt"}, {"core_hours", "attempts and max_time bound what tasks use"}} {
+		if v := doc.At("retry", k[0]); v.Given() {
+			v.Failf(k[1], "is of jobs, and not of the tasks of a sweep")
+		}
 	}
 	root.Synonyms("mem", "memory")
 	root.Synonyms("cpus", "cpu", "cores", "threads")

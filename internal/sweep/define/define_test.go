@@ -139,6 +139,9 @@ func TestRequests(t *testing.T) {
 		"another key": {"memory = '1GiB'", `sweep.toml:2: unknown key "memory": did you mean "mem"?`},
 		"own":         {"own = 'room'", ""},
 		"no own":      {"own = 'rom'", `sweep.toml:2: own must be "auto", "room", "container" or "nothing", found "rom": did you mean "room"?`},
+		"retry":       {"retry = { task = 2, codes = [75], max_memory = '6GiB' }", ""},
+		"no class":    {"retry = { tusk = 2 }", `unknown key "tusk" in retry: did you mean "task"?`},
+		"of jobs":     {"retry = { core_hours = 2 }", "sweep.toml:2: retry.core_hours is of jobs, and not of the tasks of a sweep"},
 		"a list":      {"cpus = [1]", "sweep.toml:2: cpus must be a string, a number, true or false, found a list"},
 	} {
 		s, err := Read("sweep.toml", []byte("command = ['p', '{a}']\n"+c.keys+"\n[grid]\na = [1, 2]"))

@@ -19,7 +19,9 @@ type Fold struct {
 	rounds  int              // what these say is in it; the first says nothing
 	began   int64            // when the first task began, unix ns; 0 is never
 	ended   int64            // when the last one ended
-	took    int64            // of all results, ns
+	took    int64            // of all that ended, ns
+	core    int64            // that, times the CPUs which each had
+	tried   int64            // failures after which a task was tried again
 	damaged []string
 }
 
@@ -101,22 +103,31 @@ func (f *Fold) add(worker, number uint32, r Record) {
 		f.began = t
 	}
 	s := r.State
+	runs := e.state == Running && e.worker == worker && e.round == r.Round && e.generation == r.Generation
 	switch r.Kind {
 	case Start:
+		if runs {
+			e.record = number // it is tried again
+			return
+		}
 		s = Running
 	case Tried:
-		if e.state == Running && e.worker == worker && e.round == r.Round && e.generation == r.Generation {
+		f.spent(r)
+		switch {
+		case r.State.Result() && r.Tries.Sum() > 0:
+			f.tried++ // its next start follows, by the same worker
+		case runs:
 			f.set(e, entry{round: e.round, generation: e.generation}) // it runs no more
 		}
 		return
 	case Wrote:
-		if e.state == Running && e.worker == worker && e.round == r.Round && e.generation == r.Generation {
+		if runs {
 			e.record = number // its place is the newer one
 		}
 		return
 	case End:
 		f.ended = max(f.ended, r.Began.Add(r.Took).UnixNano())
-		f.took += int64(r.Took)
+		f.spent(r)
 	case Adopted:
 	}
 	if !e.above(r, s) {
@@ -124,6 +135,23 @@ func (f *Fold) add(worker, number uint32, r Record) {
 	}
 	f.set(e, entry{r.Round, r.Generation, s, r.Code, r.Signal, r.Deaths, worker, number})
 }
+
+// spent counts the time of a task that has ended.
+func (f *Fold) spent(r Record) {
+	f.took += int64(r.Took)
+	cpus := int64(r.MilliCPUs)
+	if cpus == 0 {
+		cpus = 1000
+	}
+	f.core += int64(r.Took) / 1000 * cpus
+}
+
+// Spent is how long tasks had CPUs, each counted for itself: of all rounds and tries, for
+// nothing or not.
+func (f *Fold) Spent() time.Duration { return time.Duration(f.core) }
+
+// Tried is how often a task has failed and was tried again for that.
+func (f *Fold) Tried() int { return int(f.tried) }
 
 // Update reads what is new in the results of a sweep's workers. dir says where that
 // of a number is. It goes on after a file that is damaged or cannot be read, and says so.
@@ -190,18 +218,23 @@ func (f *Fold) Times() (began, ended time.Time, took time.Duration) {
 	return began, ended, time.Duration(f.took)
 }
 
-var indexMagic = []byte("berthix2")
+// indexHead is how many bytes stand before the workers of an index.
+const indexHead = 8 + 7*8 + 4
+
+var indexMagic = []byte("berthix3")
 
 // Save writes the index, a cache: without a sync, for whoever cannot read it makes
 // it again.
 func (f *Fold) Save(path string) error {
 	le := binary.LittleEndian
-	b := make([]byte, 0, 8+72+len(f.workers)*12+len(f.tasks)*entrySize+4)
+	b := make([]byte, 0, indexHead+4+len(f.workers)*12+len(f.tasks)*entrySize+4)
 	b = append(b, indexMagic...)
 	b = le.AppendUint64(b, uint64(len(f.tasks)))
 	b = le.AppendUint64(b, uint64(f.began))
 	b = le.AppendUint64(b, uint64(f.ended))
 	b = le.AppendUint64(b, uint64(f.took))
+	b = le.AppendUint64(b, uint64(f.core))
+	b = le.AppendUint64(b, uint64(f.tried))
 	b = le.AppendUint64(b, uint64(f.rounds))
 	b = le.AppendUint32(b, uint32(len(f.workers)))
 	for w, n := range f.workers {
@@ -244,20 +277,19 @@ func Load(path string, tasks int) *Fold {
 }
 
 func load(b []byte, tasks int) (*Fold, bool) {
-	const head = 8 + 5*8 + 4
 	le := binary.LittleEndian
-	if len(b) < head+4 || !bytes.HasPrefix(b, indexMagic) || le.Uint64(b[8:]) > uint64(tasks) {
+	if len(b) < indexHead+4 || !bytes.HasPrefix(b, indexMagic) || le.Uint64(b[8:]) > uint64(tasks) {
 		return nil, false
 	}
 	had := int(le.Uint64(b[8:])) // before rounds that brought more
-	workers := int(le.Uint32(b[head-4:]))
-	if len(b) != head+workers*12+had*entrySize+4 || le.Uint32(b[len(b)-4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
+	workers := int(le.Uint32(b[indexHead-4:]))
+	if len(b) != indexHead+workers*12+had*entrySize+4 || le.Uint32(b[len(b)-4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
 		return nil, false
 	}
 	f := NewFold(had)
-	f.rounds = int(le.Uint64(b[40:]))
+	f.core, f.tried, f.rounds = int64(le.Uint64(b[40:])), int64(le.Uint64(b[48:])), int(le.Uint64(b[56:]))
 	f.began, f.ended, f.took = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:])), int64(le.Uint64(b[32:]))
-	b = b[head:]
+	b = b[indexHead:]
 	for range workers {
 		f.workers[le.Uint32(b)] = int64(le.Uint64(b[4:]))
 		b = b[12:]

@@ -41,7 +41,7 @@ func readAll(t *testing.T, path string) (all []Record, err error) {
 
 func TestRecord(t *testing.T) {
 	want := Record{Kind: End, State: Failed, Code: 3, Signal: 9, Round: 2, Generation: 300, Task: 1_000_000, Deaths: 2, Began: someTime,
-		Took: time.Hour, CPU: 5 * time.Millisecond, Memory: 3 << 30, Worker: 7, Output: Place{2, 1 << 40}}
+		Took: time.Hour, CPU: 5 * time.Millisecond, Memory: 3 << 30, Worker: 7, Output: Place{2, 1 << 40}, Tries: Tries{1, 2, 3}, MilliCPUs: 1500}
 	b := want.append(nil)
 	if got, ok := parse(b); len(b) != Size || !ok || got != want {
 		t.Errorf("%d bytes: %+v", len(b), got)
@@ -294,6 +294,10 @@ func TestFoldOrder(t *testing.T) {
 			done[k] = true
 			worker := uint32(k.generation)%3 + 1
 			s.add(rt, worker, Record{Kind: Start, Task: k.task, Round: k.round, Generation: k.generation})
+			if rapid.Bool().Draw(rt, "again") {
+				s.add(rt, worker, Record{Kind: Tried, State: Failed, Tries: Tries{Task: 1}, Task: k.task, Round: k.round, Generation: k.generation})
+				s.add(rt, worker, Record{Kind: Start, Tries: Tries{Task: 1}, Task: k.task, Round: k.round, Generation: k.generation})
+			}
 			if rapid.Bool().Draw(rt, "tried") {
 				s.add(rt, worker, Record{Kind: Tried, Task: k.task, Round: k.round, Generation: k.generation})
 			} else if rapid.Bool().Draw(rt, "ends") {
@@ -306,7 +310,7 @@ func TestFoldOrder(t *testing.T) {
 		must(t, one.Update(workers, s.of))
 		slices.Reverse(workers)
 		must(t, other.Update(workers, s.of))
-		if !slices.Equal(one.tasks, other.tasks) || one.counts != other.counts {
+		if !slices.Equal(one.tasks, other.tasks) || one.counts != other.counts || one.tried != other.tried {
 			rt.Fatalf("%v\n%v", one.tasks, other.tasks)
 		}
 	})

@@ -20,8 +20,10 @@ const (
 	Start   Kind = 1 // the task begins
 	End     Kind = 2 // it has ended, and this is its result
 	Adopted Kind = 3 // a result of a former holder of its batch, taken over
-	Tried   Kind = 4 // it has ended, and is tried again
-	Wrote   Kind = 5 // it runs, and what it has written until now
+	// Tried is that it has ended, and is to run again: with the state of a result it has
+	// failed, and is tried again for that; with [Waiting] it is not to blame.
+	Tried Kind = 4
+	Wrote Kind = 5 // it runs, and what it has written until now
 )
 
 // State is how a task ended.
@@ -77,13 +79,25 @@ type Record struct {
 	Generation uint16
 	Task       uint32 // its number, from 1
 	Deaths     uint8  // workers that ended while it ran
+	Tries      Tries  // failures after which it was tried again, this one among them
 	Began      time.Time
 	Took       time.Duration
 	CPU        time.Duration // in steps of a millisecond
 	Memory     int64         // most, in bytes, in steps of a KiB
 	Worker     uint32        // whose output it is; of an adopted result another one's
 	Output     Place         // its last frame
+	MilliCPUs  uint32        // thousandths of a CPU that it had; 0 is not known
 }
+
+// Tries is how often a task was tried again in its round, by class.
+type Tries struct {
+	Task   uint8 `json:"task"`
+	Memory uint8 `json:"memory"`
+	Time   uint8 `json:"time"`
+}
+
+// Sum is how often that was.
+func (t Tries) Sum() int { return int(t.Task) + int(t.Memory) + int(t.Time) }
 
 // Size is how many bytes a record takes.
 const Size = 64
@@ -97,7 +111,7 @@ func (r Record) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, r.Round)
 	b = binary.LittleEndian.AppendUint16(b, r.Generation)
 	b = binary.LittleEndian.AppendUint32(b, r.Task)
-	b = append(b, r.Deaths, 0, 0, 0)
+	b = append(b, r.Deaths, r.Tries.Task, r.Tries.Memory, r.Tries.Time)
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.Began.UnixNano()))
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.Took))
 	b = binary.LittleEndian.AppendUint32(b, uint32(min(r.Memory>>10, 1<<32-1)))
@@ -105,7 +119,7 @@ func (r Record) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, r.Worker)
 	b = binary.LittleEndian.AppendUint32(b, r.Output.File)
 	b = binary.LittleEndian.AppendUint64(b, r.Output.Offset)
-	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint32(b, r.MilliCPUs)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
 }
 
@@ -117,9 +131,9 @@ func parse(b []byte) (Record, bool) {
 	}
 	r := Record{
 		Kind: Kind(b[0]), State: State(b[1]), Code: b[2], Signal: b[3], Round: le.Uint16(b[4:]), Generation: le.Uint16(b[6:]),
-		Task: le.Uint32(b[8:]), Deaths: b[12], Began: time.Unix(0, int64(le.Uint64(b[16:]))).UTC(), Took: time.Duration(le.Uint64(b[24:])),
+		Task: le.Uint32(b[8:]), Deaths: b[12], Tries: Tries{b[13], b[14], b[15]}, Began: time.Unix(0, int64(le.Uint64(b[16:]))).UTC(), Took: time.Duration(le.Uint64(b[24:])),
 		Memory: int64(le.Uint32(b[32:])) << 10, CPU: time.Duration(le.Uint32(b[36:])) * time.Millisecond,
-		Worker: le.Uint32(b[40:]), Output: Place{le.Uint32(b[44:]), le.Uint64(b[48:])},
+		Worker: le.Uint32(b[40:]), Output: Place{le.Uint32(b[44:]), le.Uint64(b[48:])}, MilliCPUs: le.Uint32(b[56:]),
 	}
 	return r, r.Kind >= Start && r.Kind <= Wrote && r.State < states && r.State != Withdrawn && r.Task > 0
 }

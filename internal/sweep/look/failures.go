@@ -21,11 +21,12 @@ const (
 	tailBytes    = 4096
 )
 
-// Group is tasks that failed alike: the same state, exit code and last line, in which
+// Group is tasks that failed alike: the same class and state, exit code and last line, in which
 // numbers may differ.
 type Group struct {
 	Count    int           `json:"count"`
-	Class    string        `json:"class"` // the state
+	Class    jobs.Class    `json:"class"` // what may repair it
+	State    string        `json:"state"`
 	Exit     int           `json:"exit"`
 	LastLine string        `json:"last_line"` // of the first of them
 	Tasks    sweep.Numbers `json:"-"`         // that were looked at
@@ -74,9 +75,9 @@ func (l *Look) Failures() (Failures, error) {
 			g = groups[k]
 		}
 		if g == nil {
-			g = &Group{Class: Word(k.state), Exit: k.exit, LastLine: line}
+			g = &Group{Class: sweep.ClassOf(k.state), State: Word(k.state), Exit: k.exit, LastLine: line}
 			if k == (key{}) {
-				g.Class, g.LastLine = "others", ""
+				g.State, g.LastLine = "others", ""
 			}
 			groups[k] = g
 		}
@@ -93,6 +94,28 @@ func (l *Look) Failures() (Failures, error) {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Examples[0], b.Examples[0]))
 	})
 	return f, looked
+}
+
+// Classes are how many tasks failed of each class, in the order of the states.
+func Classes(f *journal.Fold) (all []ClassCount) {
+	for _, s := range NotOK {
+		n, class := f.Count(s), sweep.ClassOf(s)
+		if n == 0 {
+			continue
+		}
+		i := slices.IndexFunc(all, func(c ClassCount) bool { return c.Class == class })
+		if i < 0 {
+			i, all = len(all), append(all, ClassCount{Class: class})
+		}
+		all[i].Count += n
+	}
+	return all
+}
+
+// ClassCount is how many tasks failed of a class.
+type ClassCount struct {
+	Class jobs.Class
+	Count int
 }
 
 // LastLine is the last line of what a task has written on its standard error, or, where

@@ -9,6 +9,7 @@ import (
 	"berth/internal/sweep"
 	"berth/internal/sweep/command"
 	"berth/internal/sweep/journal"
+	"berth/jobs"
 	"berth/internal/sys/ids"
 )
 
@@ -96,7 +97,7 @@ func TestFailures(t *testing.T) {
 	if f.Failed != 6 || f.Looked != 6 || len(f.Groups) != 2 {
 		t.Fatalf("%+v", f)
 	}
-	if g := f.Groups[0]; g.Count != 4 || g.LastLine != "at 0x1001: bad value 1" || fmt.Sprint(g.Examples) != "[2 7 12 17]" || g.Class != "failed" || g.Exit != 3 {
+	if g := f.Groups[0]; g.Count != 4 || g.LastLine != "at 0x1001: bad value 1" || fmt.Sprint(g.Examples) != "[2 7 12 17]" || g.Class != jobs.ClassTask || g.State != "failed" || g.Exit != 3 {
 		t.Errorf("%+v", g)
 	}
 	if g := f.Groups[1]; g.Count != 2 || g.LastLine != "done 2" {

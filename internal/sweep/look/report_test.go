@@ -57,7 +57,7 @@ func TestReport(t *testing.T) {
 		t.Error("something else than text on the page")
 	}
 	for _, want := range []string{"60 of 61 have a result", "&lt;script&gt;", "loss against each parameter", "<h3>lr</h3>", "<h3>model</h3>", "All parameters together", "default-src 'none'",
-		"prefers-color-scheme: dark", "<td>6</td><td>failed</td>"} {
+		"prefers-color-scheme: dark", "<td>6</td><td>task</td><td>failed</td>"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not there", want)
 		}

@@ -86,7 +86,8 @@ func (r Row) Fields() []command.Param {
 	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 	return []command.Param{
 		{Name: "task", Text: strconv.Itoa(r.Number)}, {Name: "id", Text: r.ID.String()}, {Name: command.RepeatName, Text: strconv.Itoa(r.Repeat)},
-		{Name: "state", Text: Word(r.State)}, {Name: "exit", Text: strconv.Itoa(Exit(rec))}, {Name: "signal", Text: strconv.Itoa(int(rec.Signal))},
+		{Name: "state", Text: Word(r.State)},
+		{Name: "class", Text: string(sweep.ClassOf(r.State))}, {Name: "tries", Text: strconv.Itoa(rec.Tries.Sum())}, {Name: "exit", Text: strconv.Itoa(Exit(rec))}, {Name: "signal", Text: strconv.Itoa(int(rec.Signal))},
 		{Name: "seconds", Text: seconds(rec.Took)}, {Name: "cpu_seconds", Text: seconds(rec.CPU)},
 		{Name: "memory", Text: strconv.FormatFloat(float64(rec.Memory)/(1<<20), 'f', -1, 64)},
 		{Name: "deaths", Text: strconv.Itoa(int(rec.Deaths))}, {Name: "round", Text: strconv.Itoa(int(rec.Round))}, {Name: "worker",
@@ -103,7 +104,7 @@ func Exit(r journal.Record) int {
 }
 
 // FieldNames says for a help what [Row.Fields] has.
-const FieldNames = "task, id, repeat, state, exit, signal, seconds, cpu_seconds, memory (MiB), deaths, round, worker"
+const FieldNames = "task, id, repeat, state, class, tries, exit, signal, seconds, cpu_seconds, memory (MiB), deaths, round, worker"
 
 // Where is a condition over rows.
 func Where(text string) (func(Row) (bool, error), error) {

@@ -41,11 +41,12 @@ func TestNoPlace(t *testing.T) {
 	q, err := run.NewQuick()
 	must(t, err)
 	defer q.Close()
-	must(t, w.run(t.Context(), q, &metrics{w: w}, &task{Task: command.Task{Number: 1}, batch: b, place: 1}))
+	again, err := w.run(t.Context(), q, &metrics{w: w}, &task{Task: command.Task{Number: 1}, batch: b, place: 1})
+	must(t, err)
 	var kinds []journal.Kind
 	_, err = journal.Read(filepath.Join(w.dir, journal.ResultsFile), 0, func(r journal.Record) { kinds = append(kinds, r.Kind) })
 	must(t, err)
-	if len(kinds) != 2 || kinds[1] != journal.Tried || !b.dropped.Load() || !w.paused.Load() || len(w.failed) != 1 {
+	if again || len(kinds) != 2 || kinds[1] != journal.Tried || !b.dropped.Load() || !w.paused.Load() || len(w.failed) != 1 {
 		t.Errorf("%v, given back: %v, ends: %v", kinds, b.dropped.Load(), w.paused.Load())
 	}
 	// One that was stopped meanwhile is told from that.

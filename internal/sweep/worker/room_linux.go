@@ -81,11 +81,7 @@ func (r *room) usual(q command.Request, memory jobs.Bytes) {
 
 // take waits until a task fits beside those that run, and returns what it has. One
 // that asks for more than there is, which a submission refuses, runs alone.
-func (r *room) take(q command.Request, t command.Task) (has taken) {
-	share, err := q.Of(t)
-	if err != nil { // the table was checked
-		return has
-	}
+func (r *room) take(share command.Share) (has taken) {
 	has.said = share.Memory
 	if has.memory = share.Memory; has.memory == 0 {
 		r.mu.Lock()

@@ -89,7 +89,8 @@ func TestRoom(t *testing.T) {
 		begins := func(cpus, mem string) (end chan struct{}, began *bool) {
 			end, began = make(chan struct{}), new(bool)
 			go func() {
-				has := r.take(command.Request{CPUs: cpus, Memory: mem}, command.Task{})
+				share, _ := command.Request{CPUs: cpus, Memory: mem}.Of(command.Task{})
+				has := r.take(share)
 				*began = true
 				<-end
 				r.give(has)

@@ -35,9 +35,6 @@ type Config struct {
 	Log   func(format string, args ...any) // what a person may want to know
 }
 
-// mostDeaths is how many workers may end under a task before it is set aside.
-const mostDeaths = 3
-
 // Times.
 const (
 	syncEvery = time.Second
@@ -115,6 +112,8 @@ type task struct {
 	command.Task
 	batch  *batch
 	deaths uint8
+	tries  journal.Tries
+	open   bool // it has failed, is to be tried again, and has not begun since
 	has    taken
 	place  uint32 // in its batch's round
 }
@@ -400,8 +399,10 @@ func (w *worker) hand(ctx context.Context, b *batch, numbers sweep.Numbers) erro
 			return nil
 		}
 		n := &task{Task: t, batch: b, place: place}
-		if p != nil && p.deaths > 0 {
-			n.deaths = p.deaths
+		if p != nil {
+			n.deaths, n.tries = p.deaths, p.tries
+		}
+		if n.deaths > 0 {
 			suspects = append(suspects, n)
 			return nil
 		}
@@ -411,13 +412,13 @@ func (w *worker) hand(ctx context.Context, b *batch, numbers sweep.Numbers) erro
 		if err != nil {
 			break
 		}
-		if t.deaths >= mostDeaths {
+		if int(t.deaths) >= w.Sweep.Spec.MostDeaths(t.tries) {
 			if !b.share.begin(t.place) {
 				continue
 			}
 			w.Log("task %d is set aside: it killed its worker %d times", t.Number, t.deaths)
 			r := journal.Record{Kind: journal.End, State: journal.SetAside, Round: uint16(b.round), Generation: b.generation(),
-				Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
+				Task: uint32(t.Number), Deaths: t.deaths, Tries: t.tries, Began: time.Now(), Worker: w.me}
 			if err = w.journal.Add(r); err == nil {
 				w.judge(t, r)
 			}
@@ -453,6 +454,7 @@ func (w *worker) give(ctx context.Context, t *task) error {
 type past struct {
 	result     *journal.Record
 	deaths     uint8
+	tries      journal.Tries
 	generation uint16
 }
 
@@ -484,6 +486,9 @@ func (w *worker) former(h *claims.Held, round int, numbers sweep.Numbers) (map[u
 			if p == nil {
 				p = &past{}
 				all[r.Task] = p
+			}
+			if r.Tries.Sum() > p.tries.Sum() {
+				p.tries = r.Tries
 			}
 			switch r.Kind {
 			case journal.Start:
@@ -565,40 +570,55 @@ func (w *worker) slot(ctx context.Context) {
 	m := &metrics{w: w}
 	defer m.close()
 	for t := range w.tasks {
-		t.has = w.room.take(w.Sweep.Spec.Request, t.Task)
-		if !w.enter(ctx) {
-			w.room.give(t.has)
-			w.busy.Add(-1)
-			t.batch.dropped.Store(true)
-			w.ended(t.batch)
-			continue
+		for again := true; again; {
+			var err error
+			if again, err = w.try(ctx, q, m, t); err != nil {
+				again = false
+				t.batch.dropped.Store(true)
+				w.fail(fmt.Errorf("record task %d: %w", t.Number, err))
+			}
 		}
-		err := w.run(ctx, q, m, t)
-		w.running.Add(-1)
-		w.room.give(t.has)
 		w.busy.Add(-1)
-		if err != nil {
-			t.batch.dropped.Store(true)
-			w.fail(fmt.Errorf("record task %d: %w", t.Number, err))
-		}
 		w.ended(t.batch)
 	}
 }
 
-// run runs a task. An error is that it could not be recorded.
-func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) error {
-	if ctx.Err() != nil || w.late(time.Now()) {
-		t.batch.dropped.Store(true)
+// try runs a task when there is room for it, and tells whether it is to be tried again. An
+// error is that it could not be recorded.
+func (w *worker) try(ctx context.Context, q *run.Quick, m *metrics, t *task) (again bool, err error) {
+	t.has = w.room.take(w.Sweep.Spec.ShareOf(t.Task, t.tries))
+	defer func() { w.room.give(t.has) }()
+	if !w.enter(ctx) {
+		return false, w.drop(ctx, t)
+	}
+	defer w.running.Add(-1)
+	return w.run(ctx, q, m, t)
+}
+
+// drop leaves a task to whoever has its batch next.
+func (w *worker) drop(ctx context.Context, t *task) error {
+	t.batch.dropped.Store(true)
+	if !t.open || errors.Is(context.Cause(ctx), ErrFenced) {
 		return nil
 	}
+	return w.journal.Add(journal.Record{Kind: journal.Tried, State: journal.Waiting, Round: uint16(t.batch.round), Generation: t.batch.generation(),
+		Task: uint32(t.Number), Deaths: t.deaths, Tries: t.tries, Began: time.Now(), Worker: w.me})
+}
+
+// run runs a task once.
+func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) (again bool, err error) {
+	if ctx.Err() != nil || w.late(time.Now()) {
+		return false, w.drop(ctx, t)
+	}
 	if !t.batch.share.begin(t.place) {
-		return nil // another worker has it
+		return false, nil // another worker has it
 	}
 	r := journal.Record{Kind: journal.Start, State: journal.Running, Round: uint16(t.batch.round), Generation: t.batch.generation(),
-		Task: uint32(t.Number), Deaths: t.deaths, Began: time.Now(), Worker: w.me}
+		Task: uint32(t.Number), Deaths: t.deaths, Tries: t.tries, Began: time.Now(), Worker: w.me, MilliCPUs: w.cpus(t.has)}
 	if err := w.journal.Add(r); err != nil {
-		return err
+		return false, err
 	}
+	t.open = false
 	out := &keeper{w: w.journal, task: r.Task, generation: r.Generation, start: r, metrics: m, seen: r.Began.Add(time.Second - progressEvery)}
 	w.beginsLive(out)
 	end, err := w.start(ctx, q, t, out)
@@ -607,7 +627,7 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) err
 		t.batch.dropped.Store(true)
 		if !told(ctx) {
 			w.fail(err)
-			return nil // whoever has it next finds a start without an end
+			return false, nil // whoever has it next finds a start without an end
 		}
 		end.Stopped, err = true, nil
 	}
@@ -624,30 +644,45 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) err
 			r.Code = 127
 		}
 		if err := out.add(2, []byte("berth: "+err.Error()+"\n")); err != nil {
-			return err
+			return false, err
 		}
 	} else {
 		r.Code, r.Signal, r.CPU, r.Memory = uint8(end.Exit.Code), uint8(end.Exit.Signal), end.CPU, end.Memory
 		r.State = stateOf(end)
 	}
 	if err := errors.Join(end.Err, out.finish()); err != nil {
-		return err
+		return false, err
 	}
 	r.Output = out.last
 	w.took(r.Took)
 	if end.Stopped {
-		r.Kind = journal.Tried // it is to run again, and is not to blame
+		r.Kind, r.State = journal.Tried, journal.Waiting // it is to run again, and is not to blame
 		t.batch.dropped.Store(true)
 		if errors.Is(context.Cause(ctx), ErrFenced) {
-			return nil // it says nothing more
+			return false, nil // it says nothing more
 		}
+		w.done.Add(1)
+		return false, w.journal.Add(r)
+	}
+	if t.tries, again = w.Sweep.Spec.Again(t.Task, r); again {
+		r.Kind, r.Tries, t.open = journal.Tried, t.tries, true
+		return true, w.journal.Add(r)
 	}
 	w.done.Add(1)
-	if err := w.journal.Add(r); err != nil || r.Kind == journal.Tried {
-		return err
+	if err := w.journal.Add(r); err != nil {
+		return false, err
 	}
 	w.judge(t, r)
-	return nil
+	return false, nil
+}
+
+// cpus is how many CPUs a task has, in thousandths: what it asks for, or its part of the
+// worker's.
+func (w *worker) cpus(has taken) uint32 {
+	if has.cpus > 0 {
+		return uint32(has.cpus) * 1000
+	}
+	return uint32(max(w.room.most.CPUs, 1)) * 1000 / uint32(max(w.Sweep.Spec.Slots, 1))
 }
 
 func stateOf(end run.QuickEnd) journal.State {
@@ -671,7 +706,7 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	if err != nil {
 		return run.QuickEnd{}, err
 	}
-	c := run.QuickCmd{Argv: argv, Env: append(w.env[:len(w.env):len(w.env)], t.Env()...), Limit: w.Sweep.Spec.Limit, Grace: grace, Output: out.add}
+	c := run.QuickCmd{Argv: argv, Env: append(w.env[:len(w.env):len(w.env)], t.Env()...), Limit: w.Sweep.Spec.LimitOf(t.tries), Grace: grace, Output: out.add}
 	if w.place != nil {
 		c.Env = append(c.Env, w.room.visible(t.has)...)
 		c.Dir = w.Sweep.Spec.Worker.Dir

@@ -535,12 +535,12 @@ func TestUsual(t *testing.T) {
 	r := newRoom(&jobs.Place{Resources: jobs.Resources{Memory: 10 * jobs.GiB}}, nil)
 	r.usual(command.Request{}, 4*jobs.GiB)
 	for range 2 {
-		if has := r.take(command.Request{}, command.Task{}); has.memory != 4*jobs.GiB || has.said != 0 {
+		if has := r.take(command.Share{}); has.memory != 4*jobs.GiB || has.said != 0 {
 			t.Errorf("%+v", has)
 		}
 	}
 	done := make(chan bool)
-	go func() { r.take(command.Request{}, command.Task{}); close(done) }()
+	go func() { r.take(command.Share{}); close(done) }()
 	select {
 	case <-done:
 		t.Error("a third one fits")
@@ -674,8 +674,8 @@ func TestGPUs(t *testing.T) {
 		t.Errorf("%v", seen)
 	}
 	r := newRoom(&jobs.Place{Resources: jobs.Resources{GPUs: "a100:4"}}, []string{"ROCR_VISIBLE_DEVICES=4,6,7,8", "HIP_VISIBLE_DEVICES=0,1,2,3"})
-	r.take(command.Request{GPUs: "1"}, command.Task{})
-	got := r.visible(r.take(command.Request{GPUs: "2"}, command.Task{}))
+	r.take(command.Share{GPUs: 1})
+	got := r.visible(r.take(command.Share{GPUs: 2}))
 	slices.Sort(got)
 	if fmt.Sprint(got) != "[HIP_VISIBLE_DEVICES=0,1 ROCR_VISIBLE_DEVICES=6,7]" {
 		t.Error(got)
@@ -695,5 +695,72 @@ func TestOverMemory(t *testing.T) {
 	}
 	if _, r, err := f.Record(1, s.WorkerDir); err != nil || r.Memory < 100<<20 || r.Signal != 9 {
 		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// A task that fails is tried again by its worker, as often as its class may be; its last
+// try is its result, and the output of that.
+func TestTriedAgain(t *testing.T) {
+	s := made(t, 4, 1, `echo >>n{n}; tries=$(wc -l <n{n}); echo try $tries
+[ {n} != 1 ] || [ $tries = 3 ] || exit 75
+[ {n} != 2 ] || exit 75
+[ {n} != 3 ] || exit 3
+[ {n} != 4 ] || [ $tries = 2 ] || exec sleep 600`)
+	s.Spec.Retry = &jobs.Retry{Attempts: 6, Task: 2, Codes: []int{75}, Time: 1}
+	s.Spec.Limit = 500 * time.Millisecond
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	for n, want := range map[uint32]struct {
+		state journal.State
+		tries journal.Tries
+		text  string
+	}{
+		1: {journal.OK, journal.Tries{Task: 2}, "1:try 3\n"},
+		2: {journal.Failed, journal.Tries{Task: 2}, "1:try 3\n"},
+		3: {journal.Failed, journal.Tries{}, "1:try 1\n"},
+		4: {journal.OK, journal.Tries{Time: 1}, "1:try 2\n"},
+	} {
+		_, r, err := f.Record(n, s.WorkerDir)
+		must(t, err)
+		if text, _ := output(t, s, f, n); f.State(n) != want.state || r.Tries != want.tries || text != want.text {
+			t.Errorf("task %d: %v, %+v, %q", n, f.State(n), r.Tries, text)
+		}
+	}
+	if f.Tried() != 5 {
+		t.Errorf("tried again %d times", f.Tried())
+	}
+}
+
+// Who takes a batch over goes on with the tries that its former holder has counted.
+func TestTriesAreTakenOver(t *testing.T) {
+	s := made(t, 2, 1, `echo >>n{n}; exit 75`)
+	s.Spec.Batch = 2
+	s.Spec.Retry = &jobs.Retry{Attempts: 6, Task: 2, Node: 2}
+	died(t, s, 0, nil, nil)
+	w := s.WorkerDir(1)
+	must(t, os.Remove(filepath.Join(w, journal.ResultsFile)))
+	j, err := journal.Create(w)
+	must(t, err)
+	one := journal.Tries{Task: 1}
+	for _, r := range []journal.Record{
+		{Kind: journal.Start, Task: 1}, {Kind: journal.Tried, State: journal.Failed, Code: 75, Tries: one, Task: 1},
+		{Kind: journal.Start, Task: 2}, {Kind: journal.Tried, State: journal.Failed, Code: 75, Tries: one, Task: 2}, {Kind: journal.Start, Tries: one, Task: 2},
+	} {
+		r.Round, r.Generation, r.Worker = 1, 1, 1
+		must(t, j.Add(r))
+	}
+	must(t, j.Close())
+	must(t, Run(t.Context(), config(t, s)))
+	f, err := s.Fold()
+	must(t, err)
+	for n, deaths := range map[uint32]uint8{1: 0, 2: 1} {
+		_, r, err := f.Record(n, s.WorkerDir)
+		must(t, err)
+		ran, err := os.ReadFile(filepath.Join(s.Spec.Workdir, fmt.Sprint("n", n)))
+		must(t, err)
+		if len(ran) != 2 || r.Tries.Task != 2 || r.Deaths != deaths || r.State != journal.Failed {
+			t.Errorf("task %d ran %d times here: %+v", n, len(ran), r)
+		}
 	}
 }
