@@ -220,6 +220,9 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int)
 	for _, n := range sizes {
 		p.workers += n
 	}
+	if spec.Limit > 0 {
+		p.coreHours = spec.Limit.Hours() * float64(tasks) * coresOf(&spec)
+	}
 	if !j.Place.Clustered() {
 		return p, nil
 	}
@@ -234,14 +237,9 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int)
 	}
 	// What it may start is asked in two calls at most, and the queue in one.
 	p.calls = len(sizes) + 3
-	hours := j.Place.Resources.Time.Hours() * float64(p.workers*j.Place.Resources.CPUs)
-	if spec.Limit > 0 {
-		byTasks := spec.Limit.Hours() * float64(tasks) * float64(max(j.Place.Resources.CPUs/max(spec.Slots, 1), 1))
-		if hours == 0 || byTasks < hours {
-			hours = byTasks
-		}
+	if byJobs := j.Place.Resources.Time.Hours() * float64(p.workers*j.Place.Resources.CPUs); byJobs > 0 && (p.coreHours == 0 || byJobs < p.coreHours) {
+		p.coreHours = byJobs
 	}
-	p.coreHours = hours
 	return p, nil
 }
 

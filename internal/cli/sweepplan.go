@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"berth/engine"
@@ -119,9 +120,17 @@ func (p jobPlan) takes(m sweep.Measured, tasks int) time.Duration {
 	return time.Duration((tasks+n-1)/n) * m.Mean
 }
 
+// coresOf is how many of a worker's cores a task takes: what it asks for, or its part of them.
+func coresOf(spec *sweep.Spec) float64 {
+	if n, err := strconv.Atoi(spec.Request.CPUs); err == nil && n > 0 {
+		return float64(n)
+	}
+	return float64(max(spec.Worker.Resources.CPUs, 1)) / float64(max(spec.Slots, 1))
+}
+
 // expects is how many core-hours so many tasks take.
 func (p jobPlan) expects(m sweep.Measured, tasks int, spec sweep.Spec) float64 {
-	return m.Mean.Hours() * float64(tasks) * float64(max(spec.Worker.Resources.CPUs, 1)) / float64(max(spec.Slots, 1))
+	return m.Mean.Hours() * float64(tasks) * coresOf(&spec)
 }
 
 // roundly is a time for people, in steps that are small beside it.

@@ -124,10 +124,11 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 		why = p.Why
 	}
 	plan, _ := s.Plan()
+	workers, _ := s.CoreHours(now)
 	return map[string]any{"pilot": plan, "paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
 		"name": s.Spec.Name, "state": sweepState(s, f, alive),
 		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
-		"counts": counts, "classes": classes, "tried_again": f.Tried(), "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
+		"counts": counts, "classes": classes, "tried_again": f.Tried(), "core_hours": f.Spent().Hours(), "worker_core_hours": workers, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
 
 // oneSweep finds the sweep that a verb is about, whose tasks run in workers; without a word
@@ -293,6 +294,9 @@ func sweepRows(s *sweep.Sweep, f *journal.Fold, live []runningTask, now time.Tim
 		if f.Left() > 0 && alive > 0 {
 			rows = append(rows, [2]string{"left", left.String()})
 		}
+	}
+	if all, err := s.CoreHours(now); err == nil && all > 0 {
+		rows = append(rows, [2]string{"core-hours", fmt.Sprintf("%.2f of workers, %.2f of tasks", all, f.Spent().Hours())})
 	}
 	if plan, err := s.Plan(); err == nil && plan != nil {
 		rows = append(rows, [2]string{"pilot", strings.TrimPrefix(pilotText(plan.Measured), "pilot: ")})

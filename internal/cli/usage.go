@@ -11,6 +11,7 @@ import (
 
 	"berth/engine"
 	"berth/internal/network/record"
+	"berth/internal/sweep"
 	"berth/jobs"
 	"berth/jobs/store"
 
@@ -43,6 +44,8 @@ type usageOf struct {
 	by   string
 	rows []*usageRow
 	all  usageRow
+
+	names map[string]*usageRow
 }
 
 func (r *usageRow) add(job string, s jobs.Spent) {
@@ -53,10 +56,28 @@ func (r *usageRow) add(job string, s jobs.Spent) {
 	r.Spent.Add(s)
 }
 
+// row is that of a name.
+func (u *usageOf) row(name string) *usageRow {
+	if u.names == nil {
+		u.names = map[string]*usageRow{}
+	}
+	if u.names[name] == nil {
+		u.names[name] = &usageRow{Name: name}
+		u.rows = append(u.rows, u.names[name])
+	}
+	return u.names[name]
+}
+
+// sort orders the rows by name, but for jobs, which are in the order of their begin.
+func (u *usageOf) sort() {
+	if u.by != byJob {
+		slices.SortFunc(u.rows, func(a, b *usageRow) int { return strings.Compare(a.Name, b.Name) })
+	}
+}
+
 // usageSums sums what attempts have used that ended at since or later, or have not.
 func usageSums(views []engine.View, by string, since time.Time) usageOf {
 	out := usageOf{by: by, all: usageRow{Name: "all"}}
-	rows := map[string]*usageRow{}
 	for _, v := range views {
 		for i := range v.Attempts {
 			s, end := attemptSpent(v, i)
@@ -64,22 +85,50 @@ func usageSums(views []engine.View, by string, since time.Time) usageOf {
 				continue
 			}
 			for _, name := range usageNames(v, by, end) {
-				if rows[name] == nil {
-					rows[name] = &usageRow{Name: name}
-					out.rows = append(out.rows, rows[name])
-				}
+				r := out.row(name)
 				if by == byJob {
-					rows[name].State, rows[name].Title = string(v.State), v.Spec.Name
+					r.State, r.Title = string(v.State), v.Spec.Name
 				}
-				rows[name].add(v.Spec.ID, s)
+				r.add(v.Spec.ID, s)
 			}
 			out.all.add(v.Spec.ID, s)
 		}
 	}
-	if by != byJob { // which are in the order of their begin
-		slices.SortFunc(out.rows, func(a, b *usageRow) int { return strings.Compare(a.Name, b.Name) })
-	}
+	out.sort()
 	return out
+}
+
+// addSweeps adds the workers of all sweeps whose tasks are no jobs, and that ended at since or
+// later, or have not.
+func (u *usageOf) addSweeps(since, now time.Time) error {
+	root, err := sweepRoot()
+	if err != nil {
+		return err
+	}
+	all, err := sweep.List(root)
+	if err != nil {
+		return err
+	}
+	for _, s := range slices.Backward(all) {
+		if s.Spec.TaskFile != "" {
+			continue
+		}
+		spent, ends, err := s.Spent(since, now)
+		if err != nil {
+			return err
+		}
+		for i, one := range spent {
+			name := map[string]string{byTask: s.Spec.Name, byJob: jobs.Short(s.Spec.ID), byDay: ends[i].UTC().Format(time.DateOnly)}[u.by]
+			r := u.row(dash(name))
+			if u.by == byJob {
+				r.State, r.Title = "sweep", s.Spec.Name
+			}
+			r.add(s.Spec.ID, one)
+			u.all.add(s.Spec.ID, one)
+		}
+	}
+	u.sort()
+	return nil
 }
 
 func usageNames(v engine.View, by string, end time.Time) []string {
@@ -139,6 +188,9 @@ Tokens and dollars are what the broker of a credential has counted; where it has
 none, what the agent's own events say, marked by "*" on a terminal. Turns and the time
 of tools are always by events. Core-hours are the time of runners times the cores that
 were asked for. A day is one of UTC, that in which an attempt ended.
+
+A sweep counts as one job, and its workers as the attempts of it; with IDs or --label it
+is left out: berth sweep status has its own. Rows of a task file are jobs.
 ` + exitHelp + `0 ok, 2 an ambiguous id or no such sum, 3 no such job, 5 the ledger could not be read,
 78 the state directory is open to others.`,
 		Example: `  berth usage
@@ -167,6 +219,11 @@ were asked for. A day is one of UTC, that in which an attempt ended.
 				return err
 			}
 			sums := usageSums(labelled(views, labels), by, from)
+			if len(ids) == 0 && len(labels) == 0 { // a sweep has none
+				if err := sums.addSweeps(from, a.now()); err != nil {
+					return err
+				}
+			}
 			switch {
 			case a.json:
 				return a.printJSON(map[string]any{"by": by, "usage": append([]*usageRow{}, sums.rows...), "all": sums.all})

@@ -88,3 +88,32 @@ func (w *Watcher) dead(dir string) bool {
 	var p lease.Process
 	return err == nil && json.Unmarshal(b, &p) == nil && p.Gone(w.Me)
 }
+
+// Span is from when to when the worker was there that writes to dir; until its last beat,
+// where it has not recorded its end. False is that it is not known.
+func Span(dir string) (began, ended time.Time, ok bool) {
+	path := filepath.Join(dir, WorkerFile)
+	var w struct {
+		Began time.Time `json:"began"`
+	}
+	b, err := disk.ReadRegular(path, 1<<16)
+	if err != nil || json.Unmarshal(b, &w) != nil {
+		return began, ended, false
+	}
+	if began = w.Began; began.IsZero() { // of a version that did not record it
+		fi, err := os.Stat(path)
+		if err != nil {
+			return began, ended, false
+		}
+		began = fi.ModTime()
+	}
+	var end struct {
+		Time time.Time `json:"time"`
+	}
+	if b, err = disk.ReadRegular(filepath.Join(dir, EndFile), 1<<16); err == nil && json.Unmarshal(b, &end) == nil && !end.Time.IsZero() {
+		return began, end.Time, true
+	}
+	b, err = disk.ReadRegular(filepath.Join(dir, BeatFile), 1<<10)
+	ended, ok = store.BeatTime(b)
+	return began, ended, err == nil && ok
+}

@@ -9,8 +9,8 @@ import (
 	"berth/internal/sweep"
 	"berth/internal/sweep/command"
 	"berth/internal/sweep/journal"
-	"berth/jobs"
 	"berth/internal/sys/ids"
+	"berth/jobs"
 )
 
 func must(t testing.TB, err error) {

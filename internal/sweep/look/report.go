@@ -52,7 +52,7 @@ func (l *Look) Report(metric string, now time.Time) (*Report, error) {
 	s := l.Sweep
 	r := &Report{Name: s.Spec.Name, Short: jobs.Short(s.Spec.ID), Command: cutText(strings.Join(s.Spec.Words, " "), 2000),
 		Made: now.UTC().Format("2006-01-02 15:04 UTC")}
-	if err := l.totals(r); err != nil {
+	if err := l.totals(r, now); err != nil {
 		return nil, err
 	}
 	fail, err := l.Failures()
@@ -103,7 +103,7 @@ func spread(n sweep.Numbers, most int) (out sweep.Numbers) {
 }
 
 // totals reads all records: progress, distributions and cost.
-func (l *Look) totals(r *Report) error {
+func (l *Look) totals(r *Report, now time.Time) error {
 	f := l.Fold
 	began, ended, took := f.Times()
 	var cpu time.Duration
@@ -150,9 +150,17 @@ func (l *Look) totals(r *Report) error {
 	if f.Done() == 0 {
 		return nil
 	}
+	workers, err := l.Sweep.CoreHours(now)
+	if err != nil {
+		return err
+	}
 	r.Facts = append(r.Facts, [2]string{"First start to last end", span.Round(time.Second).String()},
 		[2]string{"Cost: time of all tasks, retried ones too", hours(took)}, [2]string{"Cost: CPU time of the results", hours(cpu)},
-		[2]string{"Rounds", strconv.Itoa(f.Rounds())})
+		[2]string{"Cost: core-hours of tasks", fmt.Sprintf("%.2f", f.Spent().Hours())}, [2]string{"Cost: core-hours of workers", fmt.Sprintf("%.2f", workers)})
+	if n := f.Tried(); n > 0 {
+		r.Facts = append(r.Facts, [2]string{"Tried again after a failure", strconv.Itoa(n)})
+	}
+	r.Facts = append(r.Facts, [2]string{"Rounds", strconv.Itoa(f.Rounds())})
 	r.Plots = append(r.Plots, progressPlot(done, span))
 	times, memory := newHistogram(minT, maxT), newHistogram(minM, maxM)
 	if err := each(func(rec *journal.Record, ok bool) {

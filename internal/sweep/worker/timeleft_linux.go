@@ -14,8 +14,9 @@ import (
 // about is worker.json.
 type about struct {
 	lease.Process
-	Job  string    `json:"job,omitempty"`
-	Ends time.Time `json:"ends,omitzero"`
+	Began time.Time `json:"began"`
+	Job   string    `json:"job,omitempty"`
+	Ends  time.Time `json:"ends,omitzero"`
 	// Place is how its tasks are contained; what each has for itself is in [sweep.OwnFile].
 	Place string `json:"tasks_in,omitempty"`
 }

@@ -144,7 +144,7 @@ func Run(ctx context.Context, c Config) error {
 	w.stops = stopAt(time.Now(), c.Ends)
 	w.room = newRoom(c.Sweep.Spec.Worker, append(c.Env[:len(c.Env):len(c.Env)], envOf(c.Sweep.Spec.Worker)...))
 	w.memory = &memory{}
-	if err := w.record(claims.WorkerFile, about{Process: self, Job: c.Job, Ends: c.Ends, Place: placeOf(c.Sweep.Spec.Worker)}); err != nil {
+	if err := w.record(claims.WorkerFile, about{Process: self, Began: time.Now().UTC(), Job: c.Job, Ends: c.Ends, Place: placeOf(c.Sweep.Spec.Worker)}); err != nil {
 		return err
 	}
 	if err := store.Beat(w.dir, 0, time.Now()); err != nil {
