@@ -371,9 +371,9 @@ class Environment:
         """The background processes, those that have ended too."""
         return [Process(self, p["id"]) for p in self._processes()]
 
-    def forward(self, port: int) -> Forward:
-        """Reach what listens at a port inside, by a port of this machine's loopback that others cannot use."""
-        return Forward(self, port)
+    def forward(self, port: int, *more: int) -> Forward:
+        """Reach what listens at ports inside, each by a port of this machine's loopback that others cannot use."""
+        return Forward(self, port, *more)
 
     # The end
 
@@ -628,23 +628,27 @@ class Process:
 
 
 class Forward:
-    """A port of this machine, `port` at 127.0.0.1, that leads to one inside, until `close`."""
+    """Ports of this machine at 127.0.0.1, each of which leads to one inside, until `close`.
 
-    def __init__(self, env: Environment, inside: int, local: int = 0) -> None:
+    `ports` are in the order of those inside; `port` is the first of them.
+    """
+
+    def __init__(self, env: Environment, *inside: int) -> None:
         try:
-            self._proc = subprocess.Popen([env._program, "forward", *env._place(), f"{local}:{inside}"], stdin=subprocess.DEVNULL,
+            self._proc = subprocess.Popen([env._program, "forward", *env._place(), *(f"0:{port}" for port in inside)], stdin=subprocess.DEVNULL,
                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         except OSError as e:
             raise env._missing(e) from e
         assert self._proc.stderr is not None
         said: List[str] = []
-        self.port = 0
+        self.ports: List[int] = []
         try:
             for line in self._proc.stderr:
                 said.append(line.decode(errors="replace").rstrip())
                 found = re.match(r"berth: 127\.0\.0\.1:(\d+) leads to port", said[-1])
                 if found:
-                    self.port = int(found.group(1))
+                    self.ports.append(int(found.group(1)))
+                if len(self.ports) == len(inside):
                     break
             else:
                 raise _failure("forward", self._proc.wait(), b"", said)
@@ -655,6 +659,7 @@ class Forward:
             self._proc.wait()
             self._proc.stderr.close()
             raise
+        self.port = self.ports[0]
 
     def _listen(self, tell: Callable[[str], None]) -> None:
         assert self._proc.stderr is not None

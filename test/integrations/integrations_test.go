@@ -22,7 +22,10 @@ for name in sys.argv[1:]:
     compile(source, name, "exec")
 `
 
-const python = "python3"
+const (
+	python = "python3"
+	debian = "/usr/bin/python3"
+)
 
 func dirs(t *testing.T) (top string, dirs []string) {
 	t.Helper()
@@ -69,6 +72,14 @@ func TestUnits(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
 			cmd := command(t, dir, "-W", "error", "-m", "unittest", "-v")
+			if filepath.Base(dir) == "jupyter" {
+				// Debian's packages are for its own Python, and warn of what they do themselves.
+				if err := exec.Command(debian, "-c", "import ipykernel, jupyter_client").Run(); err != nil {
+					t.Skip("python3-ipykernel is not installed")
+				}
+				cmd = command(t, dir, "-m", "unittest", "-v")
+				cmd.Path, cmd.Args[0] = debian, debian
+			}
 			cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"), "BERTH_HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, "config"),
 				"PYTHONPATH="+filepath.Join(top, "integrations", "python"))
 			if out, err := cmd.CombinedOutput(); err != nil || !bytes.HasSuffix(bytes.TrimSpace(out), []byte("OK")) {
