@@ -46,6 +46,16 @@ _log = logging.getLogger("berth")
 # Seconds that a process of berth gets to end what it runs before it is killed.
 _GRACE = 10.0
 
+# Variables that change what runs here, and not what runs inside: of berth and its configuration, of Go's runtime and the
+# way to a registry, of the loader and the C library, of shells, and of the programs that berth starts. Values of
+# start() pass in the variables of a process of berth, so that these names are not for it.
+_OUTSIDE = re.compile(
+    "(?:BERTH|TERMINAL|HERMES|XDG|LD|LC|DYLD|MALLOC|BASH|GIT|SSH|DOCKER|BUILDKIT|COMPOSE|SLURM|SBATCH|SALLOC|SRUN|SQUEUE|SINFO|SACCT|SCANCEL|SCONTROL|"
+    "APPTAINER|APPTAINERENV|SINGULARITY|SINGULARITYENV|MODAL|DAYTONA|DBUS|SYSTEMD|FUSE|SSL_CERT|AWS)_"
+    "|(?:PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|TZDIR|LANG|LANGUAGE|TERM|NO_COLOR|ENV|IFS|PS4|SHELLOPTS|BASHOPTS|CDPATH|ZONEINFO|"
+    "GODEBUG|GOGC|GOMEMLIMIT|GOMAXPROCS|GOTRACEBACK|GOCOVERDIR|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|RES_OPTIONS|LOCALDOMAIN|HOSTALIASES|NOTIFY_SOCKET|"
+    "(?i:(?:http|https|all|ftp|no)_proxy))$")
+
 # What fresh_name has chosen and no Environment has taken: with remove each is removed by the one that takes it.
 _fresh: Set[str] = set()
 
@@ -357,8 +367,8 @@ class Environment:
         # Their values pass in this child's variables, as command lines can be read by others.
         given = {**self.env, **(env or {})}
         for key in given:
-            if key in os.environ and os.environ[key] != given[key] or key.startswith(("BERTH_", "TERMINAL_", "LD_", "DOCKER_")):
-                raise ValueError(f"{key} is a variable that berth reads itself: export it in the session, by run()")
+            if key in os.environ and os.environ[key] != given[key] or _OUTSIDE.match(key):
+                raise ValueError(f"{key} is a variable that berth, or a program it starts, reads itself: export it in the session, by run()")
         args = ["bg", "start", "--json", *self._place(True), *(f"--var={key}" for key in given)]
         if workdir is not None:
             args.append("--workdir=" + workdir)

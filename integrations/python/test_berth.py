@@ -255,6 +255,13 @@ class EnvironmentTest(unittest.TestCase):
         self.assertEqual(143, long.wait())
         with self.assertRaises(ValueError):
             self.env.start("true", env={"PATH": "/x"})
+        for name in ("BERTH_HOME", "XDG_CONFIG_HOME", "LD_PRELOAD", "GIT_SSH_COMMAND", "SSH_AUTH_SOCK", "SLURM_CONF", "APPTAINER_TMPDIR", "DOCKER_HOST",
+                     "GODEBUG", "https_proxy", "NO_PROXY", "SSL_CERT_FILE", "BASH_ENV", "TZ", "MODAL_TOKEN_ID"):
+            with unittest.mock.patch.dict(os.environ), self.assertRaises(ValueError, msg=name):
+                os.environ.pop(name, None)
+                self.env.start("true", env={name: "/x"})
+        for name in ("PYTHONPATH", "ENVIRON", "HOMEPAGE", "MY_PATH"):
+            self.assertEqual(0, self.env.start(f'[ "${name}" = /x ]', env={name: "/x"}).wait())
         with self.assertRaises(ValueError):
             self.env.start(["a program"])
         with self.assertRaises(berth.BerthError) as e:
