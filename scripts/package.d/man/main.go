@@ -1,11 +1,14 @@
 //go:build manual
 
-// Man writes a man page for each command of berth into a directory. The program that is
-// shipped has no part of it.
+// Man writes a man page for each command of berth, and the shells' completions, into a
+// directory as share/ has them. It runs where berth is built, for every architecture; the
+// program that is shipped has no part of the pages.
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,8 +32,8 @@ func main() {
 	}
 }
 
-// write makes the pages, dated by the seconds since 1970 of the commit: two runs write the
-// same bytes.
+// write makes the pages, dated by the seconds since 1970 of the commit, and the scripts that
+// `berth completion` prints: two runs write the same bytes.
 func write(dir, version, seconds string) error {
 	n, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
@@ -39,7 +42,28 @@ func write(dir, version, seconds string) error {
 	date := time.Unix(n, 0).UTC()
 	root := cli.Manual()
 	root.DisableAutoGenTag = true
-	return page(root, dir, &doc.GenManHeader{Section: "1", Date: &date, Source: "berth " + version, Manual: "berth"})
+	for file, script := range map[string]func(io.Writer) error{
+		"bash-completion/completions/berth":    func(w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+		"zsh/site-functions/_berth":            root.GenZshCompletion,
+		"fish/vendor_completions.d/berth.fish": func(w io.Writer) error { return root.GenFishCompletion(w, true) },
+	} {
+		var text bytes.Buffer
+		if err := script(&text); err != nil {
+			return err
+		}
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	pages := filepath.Join(dir, "man", "man1")
+	if err := os.MkdirAll(pages, 0o755); err != nil {
+		return err
+	}
+	return page(root, pages, &doc.GenManHeader{Section: "1", Date: &date, Source: "berth " + version, Manual: "berth"})
 }
 
 func page(c *cobra.Command, dir string, header *doc.GenManHeader) error {
