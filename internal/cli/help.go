@@ -119,6 +119,9 @@ func usageText(c *cobra.Command) string {
 		parts = append(parts, strings.TrimRight(listFlags(c.LocalFlags()), "\n "))
 	}
 	add("Exit status", c.Annotations[annotationExit])
+	if more := pagesOf(c); more != "" {
+		parts = append(parts, "Read more: "+more)
+	}
 	return strings.Join(parts, "\n\n")
 }
 
@@ -157,23 +160,6 @@ func listCommands(c *cobra.Command, group string) string {
 // cut off from the text and printed after the flags, where people look for it.
 const exitHelp = "\nExit status: "
 
-// helpCmd is "berth help"; cobra's own exits with 0 when it does not know the
-// topic.
-func (a *app) helpCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "help [COMMAND]", Short: "show the help of a command",
-		Long:    "Show the help of berth, or of one of its commands, as --help does.\n" + exitHelp + "0 ok, 2 no such command.",
-		Example: "  berth help run\n  berth help env snapshot",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			topic, err := helpTopic(cmd.Root(), args)
-			if err != nil {
-				return err
-			}
-			return topic.Help()
-		},
-	}
-}
-
 // helpTopic is the command below another one that these words name.
 func helpTopic(c *cobra.Command, words []string) (*cobra.Command, error) {
 	topic, rest, err := c.Find(words)
@@ -199,23 +185,25 @@ func unknownCommand(parent *cobra.Command, word string) error {
 	if parent.HasParent() {
 		e.Msg += " of " + parent.CommandPath()
 	}
-	var names []string
-	near := ""
+	near := nearCommand(parent, word)
+	if near != "" {
+		e.Hint = "did you mean: " + parent.CommandPath() + " " + near
+	}
+	return e
+}
+
+// nearCommand is the command below another one, or one of more names, that a word
+// seems to mean; "" is none.
+func nearCommand(parent *cobra.Command, word string, names ...string) string {
 	for _, c := range parent.Commands() {
 		if slices.Contains(c.SuggestFor, word) {
-			near = c.Name()
+			return c.Name()
 		}
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())
 		}
 	}
-	if near == "" {
-		near = strict.Nearest(word, names)
-	}
-	if near != "" {
-		e.Hint = "did you mean: " + parent.CommandPath() + " " + near
-	}
-	return e
+	return strict.Nearest(word, names)
 }
 
 // flagError is the error for flags that a command cannot read.

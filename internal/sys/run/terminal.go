@@ -23,15 +23,15 @@ func IsUnattended(ctx context.Context) bool { return ctx.Value(unattended{}) != 
 
 // OnTerminal runs a program to its end in this process's own process group, so
 // that it may ask the person at the terminal for something, such as a
-// password; a Ctrl-C there reaches both. Its input is empty: what asks for
-// secrets opens /dev/tty. The receivers of c's outputs may be files. When ctx
+// password; a Ctrl-C there reaches both. What asks for secrets, and a pager for
+// keys, opens /dev/tty. The receivers of c's outputs may be files. When ctx
 // ends, the program is killed.
 func OnTerminal(ctx context.Context, c jobs.Cmd) (jobs.Exit, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return jobs.Exit{}, errors.New("start a command: no program is named")
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Dir, cmd.Env = c.Dir, c.Env
+	cmd.Dir, cmd.Env, cmd.Stdin = c.Dir, c.Env, c.Stdin
 	// What it leaves in the background may hold the outputs open for ever.
 	var o outputs
 	err := o.connect(cmd, c.Stdout, c.Stderr)
