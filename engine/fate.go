@@ -112,7 +112,7 @@ func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
 	// A keeper that is not asked any more may be at work at what it destroys.
 	err := v.Remove(ctx, false)
 	for wait := v.e.Now().Add(endWait); jobs.KindOf(err) == jobs.KindAgain && keeper.Alive(v.dir) && v.e.Now().Before(wait) && ctx.Err() == nil; {
-		v.e.Sleep(ctx, endPause)
+		_ = v.e.Sleep(ctx, endPause)
 		err = v.Remove(ctx, false)
 	}
 	if err != nil {
