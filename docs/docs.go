@@ -1,6 +1,6 @@
 // Package docs has the user pages of this directory, for berth help. Which pages there
-// are, for whom, and about which commands is the table in README.md: the program and the
-// site (scripts/site) read it, and internal/walls compares it with the directory.
+// are, for whom, and about which commands is the table in README.md: the program reads it,
+// and internal/walls compares it with the directory.
 package docs
 
 import (
@@ -13,8 +13,8 @@ import (
 //go:embed README.md
 var table string
 
-// ForDevelopers is the need whose pages are about how berth is built. They are part of
-// the site, and not of the program.
+// ForDevelopers is the need whose pages are about how berth is built. They are not
+// part of the program.
 const ForDevelopers = "For developers"
 
 // Page is a row of the table.
