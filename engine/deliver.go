@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func (e *Engine) take(ctx context.Context, v *View) {
 	if v.Spec.Retry != nil && a.Collected == nil && (a.Decision == nil || a.Decision.Verb != jobs.VerbAccept) {
 		return // the branch is that of the attempt that is accepted, which another may be
 	}
-	if v.Spec.Workspace.Copy {
+	if v.Spec.Workspace.Copy { // of one workspace, with --login
 		v.Note = "its branch goes to the repository on " + v.Spec.Host + ", where it was submitted"
 		return
 	}
@@ -51,8 +52,15 @@ func (e *Engine) take(ctx context.Context, v *View) {
 // tells whether the branch is there all the same.
 func (e *Engine) deliver(ctx context.Context, v *View) (stored bool, err error) {
 	a := v.Current()
-	res := a.Result()
-	if err := e.intake(ctx, v.Spec.Workspace, a.Dir, res); err != nil {
+	parts := v.ChangedParts()
+	for _, p := range parts { // one that is there already stays as it is
+		err := e.intake(ctx, p.Spec.Workspace, p.Current().Dir, p.Current().Result())
+		if err == nil {
+			continue
+		}
+		if w := p.Spec.Workspace; w.Name != "" {
+			err = &jobs.Error{Kind: jobs.KindOf(err), Msg: "workspace " + w.Name, Err: err, Hint: jobs.HintOf(err)}
+		}
 		if costs(err) && ctx.Err() == nil {
 			u := a.Undelivered.Again(e.Now().UTC(), err.Error())
 			if serr := store.SetUndelivered(a.Dir, u); serr == nil {
@@ -62,7 +70,7 @@ func (e *Engine) deliver(ctx context.Context, v *View) (stored bool, err error) 
 		return false, repoError(err)
 	}
 	failpoint.Hit("take.branch")
-	t := jobs.Taken{Version: 1, Branch: v.Spec.Workspace.Branch, Commit: res.Commit, Time: e.Now().UTC()}
+	t := jobs.Taken{Version: 1, Branch: v.Spec.Workspace.Branch, Commit: parts[0].Current().Result().Commit, Time: e.Now().UTC()}
 	if _, err := store.SetTaken(a.Dir, t); err != nil {
 		return true, err
 	}
@@ -130,7 +138,7 @@ func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, err
 	if why := notKept(v.Current()); why != "" {
 		b.Missing = append(b.Missing, why)
 	}
-	if res := a.Result(); res != nil && res.Commit != "" {
+	if res := a.Result(); res != nil && res.Changed() {
 		b.Branch = v.Spec.Workspace.Branch
 		if v.BranchMissing() && v.Spec.Workspace.Copy {
 			return b, &jobs.Error{Kind: jobs.KindUsage, Msg: "the branch goes to the repository on " + v.Spec.Host,
@@ -187,11 +195,7 @@ func notKept(a *jobs.Attempt) string {
 
 // collectKept makes the result that the runner did not make.
 func (e *Engine) collectKept(ctx context.Context, v *View) error {
-	a, w := v.Current(), v.Spec.Workspace
-	scope, err := workspace.ParseScope(w.Scope)
-	if err != nil {
-		return repoError(err)
-	}
+	a := v.Current()
 	// The same for everybody who does this at once, so that they make one commit.
 	ended := e.Now()
 	switch {
@@ -200,14 +204,36 @@ func (e *Engine) collectKept(ctx context.Context, v *View) error {
 	case a.Verdict != nil:
 		ended = a.Verdict.Time
 	}
-	res, err := e.git.CollectKept(ctx, a.Dir, sourceOf(w), workspace.CollectOptions{Branch: w.Branch, Scope: scope, Time: ended, Artifacts: v.Spec.Artifacts,
-		Ignore:  w.Ignore,
-		Limits:  workspace.ResultLimits(v.Spec.Results),
-		Message: fmt.Sprintf("%s\n\nBerth-Job: %s\nBerth-Attempt: %s\n", v.Spec.Name, v.Spec.ID, a.Info.ID)})
-	if err != nil {
-		return repoError(err)
+	c := jobs.Collected{Version: 1, Time: e.Now().UTC()}
+	for i, w := range v.Spec.Workspaces() {
+		scope, err := workspace.ParseScope(w.Scope)
+		if err != nil {
+			return repoError(err)
+		}
+		git := *e.git
+		git.Work, git.Below = filepath.Join(a.Dir, workspace.WorkDir), jobs.WorkspaceDir(w.Name)
+		for _, o := range v.Spec.Further {
+			if w.Name == "" {
+				git.Others = append(git.Others, jobs.WorkspaceDir(o.Name))
+			}
+		}
+		dir := jobs.ResultDir(a.Dir, w.Name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "make the result of a kept work tree", Err: err}
+		}
+		res, err := git.CollectKept(ctx, dir, sourceOf(w), workspace.CollectOptions{Branch: w.Branch, Scope: scope, Time: ended,
+			Artifacts: v.Spec.Artifacts, Ignore: w.Ignore, Limits: workspace.ResultLimits(v.Spec.Results),
+			Message: fmt.Sprintf("%s\n\nBerth-Job: %s\nBerth-Attempt: %s\n", v.Spec.Name, v.Spec.ID, a.Info.ID)})
+		if err != nil {
+			return repoError(err)
+		}
+		if one := res.Record(); i == 0 {
+			c.Result = one
+		} else {
+			one.Workspace = w.Name
+			c.Result.Further = append(c.Result.Further, one)
+		}
 	}
-	c := jobs.Collected{Version: 1, Time: e.Now().UTC(), Result: res.Record()}
 	won, err := store.SetCollected(a.Dir, c)
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the result", Err: err}
@@ -245,9 +271,17 @@ func (e *Engine) bringFiles(ctx context.Context, v *View, b *Brought, into strin
 		}
 		add(got)
 	}
-	left, more, err := workspace.LeftOut(a.Dir)
-	if err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read what was left out of the branch", Err: err}
+	var left []workspace.Path
+	more := 0
+	for _, w := range v.Spec.Workspaces() {
+		paths, beyond, err := workspace.LeftOut(jobs.ResultDir(a.Dir, w.Name))
+		if err != nil {
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "read what was left out of the branch", Err: err}
+		}
+		for _, p := range paths {
+			left = append(left, workspace.Path(path.Join(jobs.WorkspaceDir(w.Name), string(p))))
+		}
+		more += beyond
 	}
 	switch {
 	case len(left) == 0:
@@ -277,11 +311,14 @@ func (e *Engine) sweepBranches(ctx context.Context, recs []*jobs.Record, dry boo
 		if jobs.StateOf(r).Final() && r.BranchMissing() {
 			waiting = append(waiting, r)
 		}
+		var dirs []string
 		for i := range r.Attempts {
-			if r.Spec.Workspace == nil {
-				break
+			for _, w := range r.Spec.Workspaces() {
+				dirs = append(dirs, jobs.ResultDir(r.Attempts[i].Dir, w.Name))
 			}
-			for _, path := range workspace.Abandoned(r.Attempts[i].Dir, dry) {
+		}
+		for _, dir := range dirs {
+			for _, path := range workspace.Abandoned(dir, dry) {
 				l := Left{What: LeftRemains, Name: path, Job: r.Spec.ID, Why: "a client was killed while it brought a branch in", Result: DoneRemoved}
 				if dry {
 					l.Result = DoneFound

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -250,6 +251,10 @@ func partsOf(t jobs.Task) (map[string]string, error) {
 		w := *t.Workspace
 		w.Repo = absolute(w.Repo)
 		t.Workspace = &w
+	}
+	t.Further = slices.Clone(t.Further)
+	for i := range t.Further {
+		t.Further[i].Repo = absolute(t.Further[i].Repo)
 	}
 	if t.Image != "" && !images.IsReference(t.Image) {
 		t.Image, t.Reference = absolute(t.Image), ""

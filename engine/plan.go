@@ -161,6 +161,9 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := settleCredentials(s); err != nil {
 		return nil, err
 	}
+	if err := settleFurther(s); err != nil {
+		return nil, err
+	}
 	if err := e.checkBinds(&s.Place, w); err != nil {
 		return nil, err
 	}

@@ -148,10 +148,18 @@ func (r *reporter) files(s *jobs.Spec, a *jobs.Attempt) {
 			r.unknown("%d paths of the %s that did not come back: %s", o.Paths, o.Of, o.Why)
 		}
 	}
-	if s.Workspace == nil {
-		return
+	for _, w := range s.Workspaces() {
+		r.changes(a, w.Name)
 	}
-	m, err := workspace.Manifest(a.Dir)
+}
+
+// changes lists what changed in one workspace; the name of a further one stands before its
+// paths.
+func (r *reporter) changes(a *jobs.Attempt, name string) {
+	shown := func(p any) string {
+		return strings.TrimPrefix(fmt.Sprintf("%s: %s", name, p), ": ")
+	}
+	m, err := workspace.Manifest(jobs.ResultDir(a.Dir, name))
 	if err != nil || m == nil {
 		why := "the attempt has not ended"
 		if err != nil {
@@ -164,7 +172,7 @@ func (r *reporter) files(s *jobs.Spec, a *jobs.Attempt) {
 	}
 	for i := range m.Files {
 		f := &m.Files[i]
-		path := fmt.Sprint(f.Path)
+		path := shown(f.Path)
 		switch f.Status {
 		case workspace.Added:
 			r.add("created", &r.Created, path)
@@ -187,7 +195,7 @@ func (r *reporter) files(s *jobs.Spec, a *jobs.Attempt) {
 		}
 	}
 	for _, p := range m.OutOfScope {
-		r.suspect(jobs.SuspectScope, fmt.Sprint(p))
+		r.suspect(jobs.SuspectScope, shown(p))
 	}
 }
 

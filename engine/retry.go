@@ -76,6 +76,9 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 		if o.Base != "" {
 			t.Workspace.Base = o.Base
 		}
+		for _, o := range rec.Spec.Further {
+			t.Further = append(t.Further, jobs.Workspace{Name: o.Name, Repo: o.Repo, Base: o.Base, Scope: o.Scope})
+		}
 		if err := e.settleWorkspace(ctx, &s, t); err != nil {
 			return fail(err)
 		}
@@ -83,6 +86,9 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 			s.Workspace.BaseRef = w.BaseRef
 		}
 		s.Workspace.ReadOnly = w.ReadOnly
+		for i := range s.Further {
+			s.Further[i].BaseRef = rec.Spec.Further[i].BaseRef
+		}
 	} else if o.Base != "" {
 		return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no workspace, and so nothing to start from", Hint: "leave --base out"})
 	}

@@ -14,7 +14,7 @@ func TestRetryOfReview(t *testing.T) {
 	f, r, repo, _ := reviewing(t)
 	r.Spec.Done = []jobs.Command{{Shell: "make test"}}
 	r.Spec.Network.Phases.Verify = jobs.NetworkPhase{Mode: jobs.NetworkAllow, Allow: []string{"verify.example"}}
-	s, err := f.checking(&r.Spec, r.Current().Result().Commit)
+	s, err := f.checking(&r.Spec, map[string]string{"": r.Current().Result().Commit})
 	must(t, err)
 	s.Workspace.ReadOnly = true // as of an agent that reviews
 	child, err := f.Submit(t.Context(), s, jobs.Task{})

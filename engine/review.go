@@ -45,6 +45,48 @@ type Review struct {
 	Conflicts []string
 	// Problem is why it can neither be approved nor merged as it stands; nil is nothing.
 	Problem error
+	// Workspace is the name of the workspace that this is about, and Further are the others
+	// that have changed. What is decided is decided of all together.
+	Workspace string
+	Further   []*Review
+
+	part  *jobs.Record // the record as that of this workspace alone
+	under *under
+	has   bool // the target has the result already, of several
+}
+
+// All are the reviews of the workspaces that have changed, this one first.
+func (r *Review) All() []*Review { return append([]*Review{r}, r.Further...) }
+
+// Whole is the first problem of any workspace; nil is that there is none.
+func (r *Review) Whole() error {
+	for _, p := range r.All() {
+		if p.Problem != nil {
+			return ofReview(p, p.Problem)
+		}
+	}
+	return nil
+}
+
+// Verdicts are those on the result, whole, in their order.
+func (r *Review) Verdicts() []jobs.ReviewVerdict {
+	out := slices.Clone(r.Reviews.Verdicts)
+	for _, p := range r.Further {
+		for i, v := range p.Reviews.Verdicts {
+			out[i].Further = append(out[i].Further, jobs.ReviewTree{Workspace: v.Workspace, Commit: v.Commit, Tree: v.Tree, Onto: v.Onto, Ref: v.Ref})
+		}
+	}
+	return out
+}
+
+// Run is the last run of the done commands on these trees; nil is none.
+func (r *Review) Run() *jobs.ReviewRun {
+	for i := len(r.Reviews.Runs) - 1; i >= 0; i-- {
+		if !slices.ContainsFunc(r.All(), func(p *Review) bool { return p.Tree == "" || p.Reviews.Runs[i].Tree != p.Tree }) {
+			return &r.Reviews.Runs[i]
+		}
+	}
+	return nil
 }
 
 // FastForward reports whether the target is still what the task started from.
@@ -55,7 +97,8 @@ func (r *Review) Target() string { return strings.TrimPrefix(r.Ref, headRefs) }
 
 // ReviewFile is a changed path of a result.
 type ReviewFile struct {
-	Path       string   `json:"path"` // printable
+	Workspace  string   `json:"workspace,omitempty"` // the name of a further one
+	Path       string   `json:"path"`                // printable
 	Status     string   `json:"status"`
 	Insertions int      `json:"insertions"` // lines
 	Deletions  int      `json:"deletions"`
@@ -65,6 +108,14 @@ type ReviewFile struct {
 	// task's scope does not cover it.
 	Test       bool `json:"test,omitempty"`
 	OutOfScope bool `json:"out_of_scope,omitempty"`
+}
+
+// Shown is the path for people, with its workspace where that is a further one.
+func (f *ReviewFile) Shown() string {
+	if f.Workspace == "" {
+		return f.Path
+	}
+	return f.Workspace + ": " + f.Path
 }
 
 const headRefs = "refs/heads/"
@@ -97,7 +148,7 @@ func reviewable(r *jobs.Record) error {
 		return no(jobs.KindUsage, "berth wait "+short, "has not ended: it is "+string(jobs.StateOf(r)))
 	case a.Result() == nil:
 		return no(jobs.KindNotFound, "berth collect "+short, "has no result yet")
-	case a.Result().Commit == "":
+	case !a.Result().Changed():
 		return no(jobs.KindUsage, "berth logs "+short, "changed nothing: there is nothing to review")
 	case r.Spec.Workspace.Copy:
 		return no(jobs.KindUsage, "review it there", "was submitted on "+r.Spec.Host+", which has its repository")
@@ -120,9 +171,9 @@ func (e *Engine) Review(ctx context.Context, rec *jobs.Record, onto string) (rv 
 // ReviewFiles lists what the merge changes in the target: what to look at first comes
 // first.
 func (e *Engine) ReviewFiles(ctx context.Context, rec *jobs.Record, onto string) (rv *Review, files []ReviewFile, err error) {
-	err = e.reviewed(ctx, rec, onto, func(r *Review, u *under) error {
+	err = e.reviewed(ctx, rec, onto, func(r *Review, _ *under) error {
 		rv = r
-		files, _, err = changesOf(ctx, r, u)
+		files, _, err = changesOfAll(ctx, r)
 		return err
 	})
 	return rv, files, err
@@ -131,22 +182,58 @@ func (e *Engine) ReviewFiles(ctx context.Context, rec *jobs.Record, onto string)
 // ReviewDiff does the same, and then writes the patch in that order. It is git's own
 // text: what a file says may drive a terminal.
 func (e *Engine) ReviewDiff(ctx context.Context, rec *jobs.Record, onto string, first func(*Review, []ReviewFile) error, w io.Writer) error {
-	return e.reviewed(ctx, rec, onto, func(r *Review, u *under) error {
-		files, order, err := changesOf(ctx, r, u)
+	return e.reviewed(ctx, rec, onto, func(r *Review, _ *under) error {
+		files, order, err := changesOfAll(ctx, r)
 		if err != nil {
 			return err
 		}
 		if err := first(r, files); err != nil {
 			return err
 		}
-		if err := u.Patch(ctx, r.shownOnto(), r.shownTree(), order, w); err != nil {
-			return err
+		for i, p := range r.All() {
+			if len(rec.Spec.Further) > 0 { // git takes such a line for a comment
+				fmt.Fprintf(w, "workspace %s: %s onto %s\n", p.Repository(), p.Branch(), p.Target())
+			}
+			if err := p.under.Patch(ctx, p.shownOnto(), p.shownTree(), order[i], w); err != nil {
+				return err
+			}
 		}
-		if r.Tree == "" {
-			return nil
+		for _, p := range r.All() {
+			if p.Tree == "" {
+				continue
+			}
+			if err := store.SetShown(rec.Dir, p.Tree); err != nil {
+				return err
+			}
 		}
-		return store.SetShown(rec.Dir, r.Tree)
+		return nil
 	})
+}
+
+// Repository says for people which one this is about: its name, and where it is.
+func (r *Review) Repository() string { return titleOf(r.part.Spec.Workspace) }
+
+// Branch is the branch of the result there.
+func (r *Review) Branch() string { return r.part.Spec.Workspace.Branch }
+
+// titleOf names a workspace for people.
+func titleOf(w *jobs.WorkspaceSpec) string {
+	return jobs.Printable(strings.TrimPrefix(w.Name+" "+cmp.Or(w.Repo, w.GitDir), " "))
+}
+
+// changesOfAll are the changes in all workspaces, and for each what to show first.
+func changesOfAll(ctx context.Context, r *Review) (out []ReviewFile, first [][]workspace.Path, err error) {
+	for _, p := range r.All() {
+		files, order, err := changesOf(ctx, p, p.under)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range files {
+			files[i].Workspace = p.Workspace
+		}
+		out, first = append(out, files...), append(first, order)
+	}
+	return out, first, nil
 }
 
 // shownOnto and shownTree are what is compared: where there is no tree of the merge, the
@@ -165,7 +252,7 @@ func changesOf(ctx context.Context, r *Review, u *under) (out []ReviewFile, firs
 	if err != nil {
 		return nil, nil, err
 	}
-	scope, err := workspace.ParseScope(r.Record.Spec.Workspace.Scope)
+	scope, err := workspace.ParseScope(r.part.Spec.Workspace.Scope)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,27 +275,78 @@ func (e *Engine) reviewed(ctx context.Context, rec *jobs.Record, onto string, do
 	if err := reviewable(rec); err != nil {
 		return err
 	}
-	r := &Review{Record: rec, Base: rec.Spec.Workspace.Base, Commit: rec.Current().Result().Commit}
-	if r.Reviews, err = store.LoadReviews(rec.Dir); err != nil {
-		return err
-	}
-	u := &under{Repo: e.repoOf(&rec.Spec)}
-	if u.Borrowed, err = e.git.Borrow(ctx, rec.Current().Dir, u.Src); err != nil {
-		return repoError(err)
-	}
-	defer func() { err = errors.Join(err, u.Close()) }()
-	refs, err := u.Branches(ctx)
+	rs, err := store.LoadReviews(rec.Dir)
 	if err != nil {
-		return repoError(err)
-	}
-	if refs, err = asSent(rec, refs, onto); err != nil {
 		return err
 	}
-	if err := r.aim(ctx, u, refs, onto); err != nil {
-		return repoError(err)
+	var all []*Review
+	for _, part := range rec.ChangedParts() {
+		w := part.Spec.Workspace
+		r := &Review{Record: rec, part: part, Workspace: w.Name, Base: w.Base, Commit: part.Current().Result().Commit}
+		r.Reviews = rs.Of(r.Workspace)
+		r.under = &under{Repo: e.repoOf(&part.Spec)}
+		if r.under.Borrowed, err = e.git.Borrow(ctx, part.Current().Dir, r.under.Src); err != nil {
+			return ofReview(r, repoError(err))
+		}
+		defer func() { err = errors.Join(err, r.under.Close()) }()
+		if err := r.settle(ctx, onto); err != nil {
+			return ofReview(r, repoError(err))
+		}
+		all = append(all, r)
 	}
-	r.State = stateOfReview(rec, r.Reviews, refs)
-	return repoError(do(r, u))
+	r := all[0]
+	r.Further = all[1:]
+	r.together()
+	return repoError(do(r, r.under))
+}
+
+// settle settles target, tree and state of one workspace.
+func (r *Review) settle(ctx context.Context, onto string) error {
+	refs, err := r.under.Branches(ctx)
+	if err != nil {
+		return err
+	}
+	if refs, err = asSent(r.Record, refs, onto); err != nil {
+		return err
+	}
+	if err := r.aim(ctx, r.under, refs, onto); err != nil {
+		return err
+	}
+	r.State = stateOfReview(r.part, r.Reviews, refs)
+	return nil
+}
+
+// together makes the state of the first one that of all.
+func (r *Review) together() {
+	if len(r.Record.Spec.Further) == 0 {
+		return
+	}
+	had := true
+	for _, p := range r.All() {
+		if had = had && p.has; p.State == ReviewStale {
+			r.State = ReviewStale
+		}
+	}
+	if had {
+		r.Problem = &jobs.Error{Kind: jobs.KindUsage, Msg: "the targets have the result of job " + jobs.Short(r.Record.Spec.ID) + " already"}
+	}
+}
+
+// ofReview says of which repository an error is, where there are several.
+func ofReview(r *Review, err error) error {
+	if err == nil || len(r.Record.Spec.Further) == 0 {
+		return err
+	}
+	return &jobs.Error{Kind: jobs.KindOf(err), Msg: "workspace " + r.Repository(), Err: err, Hint: jobs.HintOf(err)}
+}
+
+// alone refuses what is not built for several workspaces.
+func alone(rec *jobs.Record, what string) error {
+	if len(rec.Spec.Further) == 0 {
+		return nil
+	}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " is not available for a job with several workspaces, such as " + jobs.Short(rec.Spec.ID),
+		Hint: "berth review diff " + jobs.Short(rec.Spec.ID) + " shows all of them"}
 }
 
 // asSent are the branches by which an imported review is decided: its target is the
@@ -237,8 +375,8 @@ func own(rec *jobs.Record, hint string) error {
 
 // aim settles target and tree.
 func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto string) error {
-	w, short := r.Record.Spec.Workspace, jobs.Short(r.Record.Spec.ID)
-	if r.Ref = targetOf(r.Record, r.Reviews); onto != "" {
+	w, short := r.part.Spec.Workspace, jobs.Short(r.Record.Spec.ID)
+	if r.Ref = targetOf(r.part, r.Reviews); onto != "" {
 		r.Ref = headRefs + strings.TrimPrefix(onto, headRefs)
 	}
 	if r.Ref == "" {
@@ -267,6 +405,11 @@ func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto
 	}
 	in, err := u.Contains(ctx, r.Commit, r.Onto)
 	if err != nil {
+		return err
+	}
+	if in && len(r.Record.Spec.Further) > 0 { // a merge of all was ended between two of them
+		r.has = true
+		r.Tree, err = review.Tree(ctx, u.Borrowed, r.Onto)
 		return err
 	}
 	if in {
@@ -347,14 +490,14 @@ func (e *Engine) Approve(ctx context.Context, rec *jobs.Record, o ApproveOptions
 	var out *Review
 	err := e.reviewed(ctx, rec, o.Onto, func(r *Review, u *under) error {
 		out = r
-		if err := undecided(ctx, r, u); err != nil {
+		if err := undecided(ctx, r); err != nil {
 			return err
 		}
-		if r.Problem != nil {
-			return r.Problem
+		if err := r.Whole(); err != nil {
+			return err
 		}
 		short := jobs.Short(rec.Spec.ID)
-		run := r.Reviews.RunOf(r.Tree)
+		run := r.Run()
 		checked := run != nil && run.OK
 		if !checked && !o.Unchecked {
 			what := "no review run was made on this tree"
@@ -389,7 +532,7 @@ func (e *Engine) Reject(ctx context.Context, rec *jobs.Record, note string) (*Re
 	var out *Review
 	err := e.reviewed(ctx, rec, "", func(r *Review, u *under) error {
 		out = r
-		if err := undecided(ctx, r, u); err != nil {
+		if err := undecided(ctx, r); err != nil {
 			return err
 		}
 		return r.decide(e.verdict(ctx, r, u, jobs.VerdictReject, note))
@@ -403,31 +546,34 @@ func (r *Review) decide(v jobs.ReviewVerdict) error {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the verdict", Err: err}
 	}
 	v.N = n
-	r.Reviews.Verdicts = append(r.Reviews.Verdicts, v)
-	r.State = ReviewApproved
-	if v.Verdict == jobs.VerdictReject {
-		r.State = ReviewRejected
+	for _, p := range r.All() {
+		p.Reviews.Verdicts = append(p.Reviews.Verdicts, v.Of(p.Workspace))
+		if p.State = ReviewApproved; v.Verdict == jobs.VerdictReject {
+			p.State = ReviewRejected
+		}
 	}
 	return nil
 }
 
 // undecided refuses another verdict on what is merged, or is being merged.
-func undecided(ctx context.Context, r *Review, u *under) error {
+func undecided(ctx context.Context, r *Review) error {
 	short := jobs.Short(r.Record.Spec.ID)
 	if m := r.Reviews.IsMerged(r.Commit); m != nil {
 		return &jobs.Error{Kind: jobs.KindUsage,
 			Msg: fmt.Sprintf("job %s is merged: %s has it since %s", short, strings.TrimPrefix(m.Ref, headRefs), m.Time.Format("2006-01-02"))}
 	}
-	m := r.Reviews.Unfinished()
-	if m == nil {
+	if r.Reviews.Unfinished() == nil {
 		return nil
 	}
-	tip, err := u.Tip(ctx, m.Ref)
-	if err != nil {
-		return err
-	}
-	if tip != m.Old && !has(ctx, u.Repo, m.New, tip) {
-		return nil // the target moved elsewhere: that merge cannot go on
+	for _, p := range r.All() {
+		m := p.Reviews.Unfinished()
+		tip, err := p.under.Tip(ctx, m.Ref)
+		if err != nil {
+			return err
+		}
+		if tip != m.Old && !has(ctx, p.under.Repo, m.New, tip) {
+			return nil // the target moved elsewhere: that merge cannot go on
+		}
 	}
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: "a merge of job " + short + " was begun and has no end",
 		Hint: "berth review merge " + short + " goes on with it"}
@@ -444,8 +590,12 @@ func has(ctx context.Context, r *review.Repo, commit, in string) bool {
 
 func (e *Engine) verdict(ctx context.Context, r *Review, u *under, word, note string) jobs.ReviewVerdict {
 	host, _ := os.Hostname()
-	return jobs.ReviewVerdict{Version: 1, Verdict: word, Commit: r.Commit, Tree: r.Tree, Onto: r.Onto, Ref: r.Ref, By: identity().User, UID: os.Getuid(),
-		Host: host, Git: u.known(ctx), Time: e.Now().UTC(), Note: note, Level: r.Record.Spec.Level}
+	v := jobs.ReviewVerdict{Version: 1, Verdict: word, Workspace: r.Workspace, Commit: r.Commit, Tree: r.Tree, Onto: r.Onto, Ref: r.Ref,
+		By: identity().User, UID: os.Getuid(), Host: host, Git: u.known(ctx), Time: e.Now().UTC(), Note: note, Level: r.Record.Spec.Level}
+	for _, p := range r.Further {
+		v.Further = append(v.Further, jobs.ReviewTree{Workspace: p.Workspace, Commit: p.Commit, Tree: p.Tree, Onto: p.Onto, Ref: p.Ref})
+	}
+	return v
 }
 
 // jobVariable is what commands of a job have in their environment.

@@ -52,6 +52,9 @@ func (e *Engine) AskReviewer(ctx context.Context, rec *jobs.Record, onto string,
 		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + p.Backend + " has no container: an agent that reads what a task wrote would have your rights there",
 			Hint: "have the task itself run with a backend that has one"}
 	}
+	if err := alone(rec, "an agent's advice"); err != nil {
+		return nil, nil, err
+	}
 	err = e.reviewed(ctx, rec, onto, func(r *Review, u *under) error {
 		rv = r
 		if r.Tree == "" {
@@ -78,7 +81,7 @@ func (e *Engine) AskReviewer(ctx context.Context, rec *jobs.Record, onto string,
 		for i := range of.Mounts {
 			of.Mounts[i].Writable = false
 		}
-		s, err := e.checking(&of, from)
+		s, err := e.checking(&of, map[string]string{"": from})
 		if err != nil {
 			return err
 		}

@@ -26,6 +26,7 @@ type ReviewItem struct {
 	State   ReviewState
 	Verdict *jobs.ReviewVerdict // the last one; nil is none
 	// Target is the branch that it is for, "" is not known, and Commit the result.
+	// With several workspaces they are all targets, with commas between them, and the first commit.
 	Target, Commit string
 	// Conflicts are the short ids of other results that wait for the same target, with
 	// which it conflicts.
@@ -33,6 +34,7 @@ type ReviewItem struct {
 
 	ref   string
 	files []string
+	part  *jobs.Record // of one workspace, while they are looked for
 }
 
 // ReviewList is what waits for a review or a merge.
@@ -56,17 +58,20 @@ func (e *Engine) ListReviews(ctx context.Context, all bool) (*ReviewList, error)
 	}
 	imported, ierr := e.Store.ListImported()
 	recs = append(recs, imported...)
-	byRepo := map[string][]*jobs.Record{}
+	byRepo, whole := map[string][]*jobs.Record{}, map[string]*jobs.Record{}
 	var repos []string
 	for _, r := range recs {
 		if reviewable(r) != nil {
 			continue
 		}
-		dir := r.Spec.Workspace.GitDir
-		if byRepo[dir] == nil {
-			repos = append(repos, dir)
+		whole[r.Spec.ID] = r
+		for _, p := range r.ChangedParts() {
+			dir := p.Spec.Workspace.GitDir
+			if byRepo[dir] == nil {
+				repos = append(repos, dir)
+			}
+			byRepo[dir] = append(byRepo[dir], p)
 		}
-		byRepo[dir] = append(byRepo[dir], r)
 	}
 	out := &ReviewList{}
 	for _, err := range []error{lerr, ierr} {
@@ -90,8 +95,32 @@ func (e *Engine) ListReviews(ctx context.Context, all bool) (*ReviewList, error)
 	}
 	out.Unforecast = f.skipped
 	f.save()
-	slices.SortFunc(out.Items, func(a, b ReviewItem) int { return strings.Compare(a.Record.Spec.ID, b.Record.Spec.ID) })
+	slices.SortStableFunc(out.Items, func(a, b ReviewItem) int { return strings.Compare(a.Record.Spec.ID, b.Record.Spec.ID) })
+	out.Items = joined(out.Items, whole)
 	return out, ctx.Err()
+}
+
+// joined makes one item of those of a job's workspaces, which follow each other.
+func joined(parts []ReviewItem, whole map[string]*jobs.Record) (out []ReviewItem) {
+	for _, it := range parts {
+		it.Record = whole[it.part.Spec.ID]
+		last := len(out) - 1
+		if last < 0 || out[last].Record != it.Record {
+			out = append(out, it)
+			continue
+		}
+		to := &out[last]
+		if !slices.Contains(strings.Split(to.Target, ","), it.Target) {
+			to.Target += "," + it.Target
+		}
+		if it.State == ReviewStale {
+			to.State = it.State
+		}
+		to.Conflicts = append(to.Conflicts, it.Conflicts...)
+		slices.Sort(to.Conflicts)
+		to.Conflicts = slices.Compact(to.Conflicts)
+	}
+	return out
 }
 
 // listRepo are the results of one repository, which git is asked about once or twice.
@@ -134,7 +163,8 @@ func itemOf(r *jobs.Record, refs map[string]string) (*ReviewItem, error) {
 	if refs, err = asSent(r, refs, ""); err != nil {
 		return nil, err
 	}
-	it := &ReviewItem{Record: r, State: stateOfReview(r, rs, refs), Verdict: rs.Verdict(), Commit: r.Current().Result().Commit, ref: targetOf(r, rs)}
+	rs = rs.Of(r.Spec.Workspace.Name)
+	it := &ReviewItem{Record: r, part: r, State: stateOfReview(r, rs, refs), Verdict: rs.Verdict(), Commit: r.Current().Result().Commit, ref: targetOf(r, rs)}
 	it.Target = strings.TrimPrefix(it.ref, headRefs)
 	return it, nil
 }

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"berth/internal/config/sitefile"
@@ -37,7 +39,9 @@ func (e *Engine) MergeReview(ctx context.Context, rec *jobs.Record, o MergeOptio
 	if err := reviewable(rec); err != nil {
 		return nil, err
 	}
-	workspace.Abandoned(rec.Current().Dir, false) // of a merge that was killed
+	for _, p := range rec.Parts() {
+		workspace.Abandoned(p.Current().Dir, false) // of a merge that was killed
+	}
 	rs, err := store.LoadReviews(rec.Dir)
 	if err != nil {
 		return nil, err
@@ -55,11 +59,11 @@ func (e *Engine) MergeReview(ctx context.Context, rec *jobs.Record, o MergeOptio
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By + note(v.Note),
 			Hint: "berth review approve " + short + ", if it is wanted after all"}
 	}
-	err = e.reviewed(ctx, rec, v.Ref, func(r *Review, u *under) error {
+	err = e.reviewed(ctx, rec, "", func(r *Review, u *under) error { // the target is the verdict's
 		if err := e.another(ctx, r, u, v, o.Other); err != nil {
 			return err
 		}
-		m, err = e.beginMerge(ctx, r, u, v, o)
+		m, err = e.beginMerge(ctx, r, v, o)
 		return err
 	})
 	return m, err
@@ -75,8 +79,8 @@ func note(text string) string {
 // goOnMerging returns the merge that is done, or goes on with the one that was killed;
 // nil is that there is none.
 func (e *Engine) goOnMerging(ctx context.Context, rec *jobs.Record, rs *jobs.Reviews) (*jobs.ReviewMerge, error) {
-	commit := rec.Current().Result().Commit
-	if rs.IsMerged(commit) != nil {
+	first := rec.ChangedParts()[0]
+	if rs.Of(first.Spec.Workspace.Name).IsMerged(first.Current().Result().Commit) != nil {
 		for i := range rs.Merges {
 			if _, done := rs.Merged[rs.Merges[i].N]; done {
 				return &rs.Merges[i], nil
@@ -146,14 +150,47 @@ func same(r *Review, v *jobs.ReviewVerdict) error {
 	return no("job %s: tree %.12s was approved, and the merge makes %.12s", short, v.Tree, r.Tree)
 }
 
-// beginMerge makes the commit, writes the journal and moves the target.
-func (e *Engine) beginMerge(ctx context.Context, r *Review, u *under, v *jobs.ReviewVerdict, o MergeOptions) (*jobs.ReviewMerge, error) {
+// beginMerge makes the commits, writes the journal and moves the targets. Whatever can be
+// refused is refused before the journal is there: then nothing is moved in any repository.
+func (e *Engine) beginMerge(ctx context.Context, r *Review, v *jobs.ReviewVerdict, o MergeOptions) (*jobs.ReviewMerge, error) {
+	var m *jobs.ReviewMerge
+	for _, p := range r.All() {
+		of := v.Of(p.Workspace)
+		one, err := e.planMerge(ctx, p, &of, o)
+		if err != nil {
+			return nil, ofReview(p, repoError(err))
+		}
+		if m == nil {
+			m = one
+		} else {
+			m.Further = append(m.Further, *one)
+		}
+	}
+	failpoint.Hit("merge.ready")
+	won, err := store.SetMerge(r.Record.Dir, v.N, *m)
+	if err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "write the journal of the merge", Err: err}
+	}
+	if !won {
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "another berth merges this result just now",
+			Hint: "berth review merge " + jobs.Short(r.Record.Spec.ID)}
+	}
+	return m, e.finishMerge(ctx, r.Record, m, false)
+}
+
+// planMerge makes the commit of one workspace, and refuses what could not be moved.
+func (e *Engine) planMerge(ctx context.Context, r *Review, v *jobs.ReviewVerdict, o MergeOptions) (*jobs.ReviewMerge, error) {
 	if err := same(r, v); err != nil {
 		return nil, err
 	}
+	u := r.under
 	host, _ := os.Hostname()
-	m := &jobs.ReviewMerge{Version: 1, Repo: u.Src.Repo, Ref: r.Ref, Old: r.Onto, New: r.Commit, Tree: r.Tree,
+	m := &jobs.ReviewMerge{Version: 1, Workspace: r.Workspace, Repo: u.Src.Repo, Ref: r.Ref, Old: r.Onto, New: r.Commit, Tree: r.Tree,
 		By: identity().User, Host: host, Time: e.Now().UTC(), N: v.N}
+	if r.has { // by an earlier merge, which could not end
+		m.New = r.Onto
+		return m, nil
+	}
 	var err error
 	if m.Worktree, err = u.Where(ctx, r.Ref); err != nil {
 		return nil, err
@@ -168,21 +205,10 @@ func (e *Engine) beginMerge(ctx context.Context, r *Review, u *under, v *jobs.Re
 		return nil, errors.Join(&jobs.Error{Kind: jobs.KindInfra,
 			Msg: fmt.Sprintf("commit %.12s has the tree %.12s, and %.12s was approved", m.New, tree, v.Tree)}, err)
 	}
-	if m.Worktree != "" {
-		if err := u.Ready(ctx, e.moveOf(ctx, u.Repo, r.Record, m)); err != nil {
-			return nil, err
-		}
+	if m.Worktree == "" {
+		return m, nil
 	}
-	failpoint.Hit("merge.ready")
-	won, err := store.SetMerge(r.Record.Dir, v.N, *m)
-	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "write the journal of the merge", Err: err}
-	}
-	if !won {
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "another berth merges this result just now",
-			Hint: "berth review merge " + jobs.Short(r.Record.Spec.ID)}
-	}
-	return m, e.finishMerge(ctx, r.Record, m, false)
+	return m, u.Ready(ctx, e.moveOf(ctx, u.Repo, r.Record, m))
 }
 
 // mergeMessage is that of the merge commit. What stands in it is berth's own and the
@@ -205,22 +231,102 @@ func (e *Engine) moveOf(ctx context.Context, u *review.Repo, rec *jobs.Record, m
 		Message: "berth review merge " + jobs.Short(rec.Spec.ID)}
 }
 
+// step is the move of one workspace's target.
+type step struct {
+	m    *jobs.ReviewMerge
+	repo *review.Repo
+	move review.Move
+	name string // for people
+	done bool
+}
+
 // finishMerge goes from the journal to the end. again is that it may have been begun.
+// All targets are looked at before one is moved: where one is elsewhere, no other moves.
+// An error says which have moved.
 func (e *Engine) finishMerge(ctx context.Context, rec *jobs.Record, m *jobs.ReviewMerge, again bool) error {
-	u := e.repoOf(&rec.Spec)
-	tip, err := u.Tip(ctx, m.Ref)
+	steps, err := e.stepsOf(ctx, rec, m)
 	if err != nil {
 		return err
 	}
-	v := e.moveOf(ctx, u, rec, m)
-	switch {
-	case tip == m.New || tip != m.Old && has(ctx, u, m.New, tip):
-		return e.endMerge(rec, m)
-	case tip != m.Old:
-		return e.movedElsewhere(ctx, u, rec, v, tip)
+	at, why := 0, error(nil)
+	for i := range steps {
+		if err := e.whereIs(ctx, rec, &steps[i]); err != nil && why == nil {
+			at, why = i, err
+		}
 	}
+	if why != nil {
+		return halted(rec, steps, at, repoError(why))
+	}
+	for i := range steps {
+		s := &steps[i]
+		if s.done {
+			continue
+		}
+		if err := e.moveOne(ctx, rec, s, again); err != nil {
+			return halted(rec, steps, i, repoError(err))
+		}
+		s.done = true
+		failpoint.Hit("merge.moved")
+	}
+	return e.endMerge(rec, m)
+}
+
+// stepsOf are the moves of a journal, in its order.
+func (e *Engine) stepsOf(ctx context.Context, rec *jobs.Record, m *jobs.ReviewMerge) (steps []step, err error) {
+	for _, one := range m.All() {
+		at := slices.IndexFunc(rec.Spec.Workspaces(), func(w *jobs.WorkspaceSpec) bool { return w.Name == one.Workspace })
+		if at < 0 {
+			return nil, &jobs.Error{Kind: jobs.KindInfra,
+				Msg: "the journal of the merge names a workspace that the job does not have: " + jobs.Printable(one.Workspace)}
+		}
+		part := rec.Parts()[at]
+		s := step{m: one, repo: e.repoOf(&part.Spec), name: cmp.Or(one.Workspace, "the first workspace")}
+		s.move = e.moveOf(ctx, s.repo, rec, one)
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+// whereIs finds out where a target is: a commit that is neither the old nor the new one is
+// an error.
+func (e *Engine) whereIs(ctx context.Context, rec *jobs.Record, s *step) error {
+	tip, err := s.repo.Tip(ctx, s.m.Ref)
+	if err != nil {
+		return err
+	}
+	s.done = tip == s.m.New || tip != s.m.Old && has(ctx, s.repo, s.m.New, tip)
+	if !s.done && tip != s.m.Old {
+		return e.movedElsewhere(ctx, s.repo, rec, s.move, tip)
+	}
+	return nil
+}
+
+// halted says how far a merge of several workspaces has come.
+func halted(rec *jobs.Record, steps []step, at int, err error) error {
+	if len(steps) < 2 {
+		return err
+	}
+	var moved, not []string
+	for i := range steps {
+		if steps[i].done {
+			moved = append(moved, steps[i].name)
+		} else {
+			not = append(not, steps[i].name)
+		}
+	}
+	msg := steps[at].name + ": " + err.Error() + "; merged: " + cmp.Or(strings.Join(moved, ", "), "none") + "; not merged: " + strings.Join(not, ", ")
+	hint := jobs.HintOf(err)
+	if len(moved) > 0 && hint == "" {
+		hint = "berth review merge " + jobs.Short(rec.Spec.ID) + " goes on, once that is out of the way"
+	}
+	return &jobs.Error{Kind: jobs.KindOf(err), Msg: msg, Hint: hint}
+}
+
+// moveOne moves the target of one workspace, with its work tree.
+func (e *Engine) moveOne(ctx context.Context, rec *jobs.Record, s *step, again bool) (err error) {
+	u, v := s.repo, s.move
 	if again {
-		if v.Worktree, err = u.Where(ctx, m.Ref); err != nil {
+		if v.Worktree, err = u.Where(ctx, s.m.Ref); err != nil {
 			return err
 		}
 	}
@@ -228,7 +334,7 @@ func (e *Engine) finishMerge(ctx context.Context, rec *jobs.Record, m *jobs.Revi
 	case v.Worktree == "":
 	case !again:
 		err = u.Files(ctx, v)
-	case v.Worktree == m.Worktree:
+	case v.Worktree == s.m.Worktree:
 		err = u.Resume(ctx, v)
 	default: // it was checked out since, or elsewhere
 		if err = u.Ready(ctx, v); err == nil {
@@ -243,13 +349,13 @@ func (e *Engine) finishMerge(ctx context.Context, rec *jobs.Record, m *jobs.Revi
 		if !errors.Is(err, review.ErrMoved) {
 			return err
 		}
-		if tip, err = u.Tip(ctx, m.Ref); err != nil {
+		tip, err := u.Tip(ctx, s.m.Ref)
+		if err != nil {
 			return err
 		}
 		return e.movedElsewhere(ctx, u, rec, v, tip)
 	}
-	failpoint.Hit("merge.moved")
-	return e.endMerge(rec, m)
+	return nil
 }
 
 func (e *Engine) endMerge(rec *jobs.Record, m *jobs.ReviewMerge) error {

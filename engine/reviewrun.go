@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"berth/internal/config/sitefile"
@@ -20,21 +22,25 @@ func (e *Engine) RunReview(ctx context.Context, rec *jobs.Record, onto string) (
 	if err := own(rec, "its checks are the author's words: read them, and run what you trust with berth run --workspace"); err != nil {
 		return nil, nil, err
 	}
-	err = e.reviewed(ctx, rec, onto, func(r *Review, u *under) error {
+	err = e.reviewed(ctx, rec, onto, func(r *Review, _ *under) error {
 		rv = r
-		if r.Tree == "" {
-			return r.Problem
+		if slices.ContainsFunc(r.All(), func(p *Review) bool { return p.Tree == "" }) {
+			return r.Whole()
 		}
 		if len(rec.Spec.Done) == 0 {
 			short := jobs.Short(rec.Spec.ID)
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no done commands: there is nothing to run again",
 				Hint: "done = [\"make test\"] in a task file has some; berth review approve --unchecked " + short + " does without"}
 		}
-		from := r.Commit
-		if !r.FastForward() {
-			var err error
-			if from, err = r.look(ctx, u, r.Tree); err != nil {
-				return err
+		from := map[string]string{}
+		for _, p := range r.All() {
+			if from[p.Workspace] = p.Commit; p.has {
+				from[p.Workspace] = p.Onto
+			} else if !p.FastForward() {
+				var err error
+				if from[p.Workspace], err = p.look(ctx, p.under, p.Tree); err != nil {
+					return ofReview(p, err)
+				}
 			}
 		}
 		s, err := e.checking(&rec.Spec, from)
@@ -53,8 +59,9 @@ func (r *Review) look(ctx context.Context, u *under, tree string) (string, error
 	return u.Commit(ctx, u.Borrowed, tree, r.Onto, r.Commit, "berth review run\n", name, r.Record.Spec.Created.Unix())
 }
 
-// checking is the job that checks a commit: what another one was, but for its task.
-func (e *Engine) checking(of *jobs.Spec, from string) (*jobs.Spec, error) {
+// checking is the job that checks a commit: what another one was, but for its task. from
+// has the commits of its workspaces by their names; the others are as they were.
+func (e *Engine) checking(of *jobs.Spec, from map[string]string) (*jobs.Spec, error) {
 	id, err := ids.New()
 	if err != nil {
 		return nil, err
@@ -77,8 +84,10 @@ func (e *Engine) checking(of *jobs.Spec, from string) (*jobs.Spec, error) {
 		EnvNames: of.EnvNames, LoginHome: of.LoginHome, Done: of.Done, DoneOver: of.DoneOver, Verifies: true, Results: of.Results,
 		Created: e.Now().UTC(), User: identity().User, Host: host}
 	w := *of.Workspace
-	w.Base, w.BaseRef, w.Branch, w.Scope = from, "", jobs.BranchName(s.Slug, id), nil
-	s.Workspace = &w
+	s.Workspace, s.Further = &w, slices.Clone(of.Further)
+	for _, w := range s.Workspaces() {
+		w.Base, w.BaseRef, w.Branch, w.Scope = cmp.Or(from[w.Name], w.Base), "", jobs.BranchName(s.Slug, id), nil
+	}
 	site, err := sitefile.Read()
 	if err == nil {
 		err = site.Hold(&s.Place, false)
@@ -92,8 +101,11 @@ func (e *Engine) ReviewRan(rv *Review, child *jobs.Record) (*jobs.ReviewRun, err
 	if !state.Final() {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(child.Spec.ID) + " has not ended", Hint: "berth wait " + jobs.Short(child.Spec.ID)}
 	}
-	r := jobs.ReviewRun{Version: 1, Commit: rv.Commit, Tree: rv.Tree, Onto: rv.Onto, Job: child.Spec.ID, State: state, Level: child.Spec.Level,
+	r := jobs.ReviewRun{Version: 1, Workspace: rv.Workspace, Commit: rv.Commit, Tree: rv.Tree, Onto: rv.Onto, Job: child.Spec.ID, State: state, Level: child.Spec.Level,
 		Over: runOver(&child.Spec), By: identity().User, Time: e.Now().UTC()}
+	for _, p := range rv.Further {
+		r.Further = append(r.Further, jobs.ReviewTree{Workspace: p.Workspace, Commit: p.Commit, Tree: p.Tree, Onto: p.Onto})
+	}
 	if a := child.Current(); a != nil && a.Exit != nil {
 		r.Done, r.Reason = a.Exit.Done, a.Exit.Reason
 	} else if a != nil && a.Verdict != nil {
@@ -108,7 +120,9 @@ func (e *Engine) ReviewRan(rv *Review, child *jobs.Record) (*jobs.ReviewRun, err
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "record the review run", Err: err}
 	}
 	r.N = n
-	rv.Reviews.Runs = append(rv.Reviews.Runs, r)
+	for _, p := range rv.All() {
+		p.Reviews.Runs = append(p.Reviews.Runs, r.Of(p.Workspace))
+	}
 	return &r, nil
 }
 

@@ -41,6 +41,9 @@ type Exported struct {
 // it by, of an imported review the last verdict on it. No path, variable or credential of
 // the record is in it.
 func (e *Engine) ExportReview(ctx context.Context, rec *jobs.Record, file string, o ExportOptions) (out *Exported, err error) {
+	if err := alone(rec, "a file for another user"); err != nil {
+		return nil, err
+	}
 	err = e.reviewed(ctx, rec, o.Onto, func(r *Review, u *under) error {
 		var files []review.Packed
 		out = &Exported{File: file, Kind: review.KindResult, Commit: r.Commit, Tree: r.Tree}
@@ -296,9 +299,12 @@ func (e *Engine) importVerdict(ctx context.Context, path, file string, came jobs
 	if err != nil {
 		return nil, err
 	}
+	if err := alone(rec, "the verdict of another user"); err != nil {
+		return nil, err
+	}
 	err = e.reviewed(ctx, rec, o.Onto, func(r *Review, u *under) error {
 		out = r
-		if err := undecided(ctx, r, u); err != nil {
+		if err := undecided(ctx, r); err != nil {
 			return err
 		}
 		for _, have := range r.Reviews.Verdicts {

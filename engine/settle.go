@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/sys/pattern"
+	"berth/internal/workspace"
 	"berth/jobs"
 )
 
@@ -129,14 +130,81 @@ func (e *Engine) settleEnv(s *jobs.Spec, t jobs.Task, dry bool) error {
 }
 
 func (e *Engine) settleWorkspace(ctx context.Context, s *jobs.Spec, t jobs.Task) error {
-	src, err := e.git.Resolve(ctx, t.Workspace.Repo, t.Workspace.Base)
+	w, err := e.workspaceOf(ctx, s, t.Workspace)
+	if err != nil {
+		return err
+	}
+	s.Workspace, s.Further = w, nil
+	for i := range t.Further {
+		one := &t.Further[i]
+		w, err := e.workspaceOf(ctx, s, one)
+		if err != nil {
+			return &jobs.Error{Kind: jobs.KindOf(err), Msg: "workspace " + one.Name, Err: err, Hint: jobs.HintOf(err)}
+		}
+		for _, o := range s.Workspaces() {
+			if o.GitDir == w.GitDir { // a merge moves one target in it
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "workspace " + one.Name + ": its repository is that of another workspace: " +
+					w.GitDir, Hint: "one workspace is enough for both"}
+			}
+		}
+		if w.Name = one.Name; jobs.CheckWorkspaceName(w.Name) != nil {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("a workspace beside the first has the name %q", w.Name),
+				Hint: "a-z, 0-9, - and _"}
+		}
+		s.Further = append(s.Further, *w)
+	}
+	if len(s.Further) == 0 {
+		return nil
+	}
+	have, err := e.git.Line(ctx, workspace.Call{GitDir: s.Workspace.GitDir,
+		Args: []string{"ls-tree", "--name-only", s.Workspace.Base, "--", jobs.FurtherDir}})
 	if err != nil {
 		return repoError(err)
 	}
-	s.Workspace = workspaceSpec(src, jobs.BranchName(s.Slug, s.ID), t.Workspace.Scope)
-	s.Workspace.Ignore = e.git.GlobalIgnore(ctx, e.Getenv)
+	if have != "" {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the repository " + s.Workspace.Repo + " has a path " + jobs.FurtherDir +
+			", where the other workspaces would stand", Hint: "make another one the first, in [workspace]"}
+	}
+	return nil
+}
+
+// workspaceOf settles one repository.
+func (e *Engine) workspaceOf(ctx context.Context, s *jobs.Spec, w *jobs.Workspace) (*jobs.WorkspaceSpec, error) {
+	src, err := e.git.Resolve(ctx, w.Repo, w.Base)
+	if err != nil {
+		return nil, repoError(err)
+	}
+	out := workspaceSpec(src, jobs.BranchName(s.Slug, s.ID), w.Scope)
+	out.Ignore = e.git.GlobalIgnore(ctx, e.Getenv)
 	if src.Modified || src.Untracked {
-		s.Notes = append(s.Notes, "the working tree has uncommitted changes, which the task does not see: it starts from commit "+src.Base[:12])
+		of := "the working tree"
+		if w.Name != "" {
+			of += " of workspace " + w.Name
+		}
+		s.Notes = append(s.Notes, of+" has uncommitted changes, which the task does not see: it starts from commit "+src.Base[:12])
+	}
+	return out, nil
+}
+
+// settleFurther refuses several workspaces where they are not built.
+func settleFurther(s *jobs.Spec) error {
+	if len(s.Further) == 0 {
+		return nil
+	}
+	no := func(with, hint string) error {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[[workspaces]] is not available with " + with, Hint: hint}
+	}
+	switch {
+	case s.Login != nil:
+		return no("--login", "submit it on "+s.Login.Host+", where the repositories are")
+	case s.Can().OtherHost:
+		return no("the backend "+s.Backend, "a backend of this machine or its cluster has them")
+	case s.Resources.Tasks > 1:
+		return no("ntasks above 1", "leave ntasks out")
+	case s.Resume != nil:
+		return no("[resume]", "leave resume out: each attempt begins from the commits of the job")
+	case s.Submit.Jobs():
+		return no("[submit] max_jobs", "leave max_jobs out: jobs of a task have one workspace")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -138,6 +139,7 @@ func (u ImageUse) String() string {
 
 // Result is what changed in the workspace.
 type Result struct {
+	Workspace  string   `json:"workspace,omitempty"` // the name of a further one
 	Branch     string   `json:"branch,omitempty"`
 	Base       string   `json:"base"`
 	Commit     string   `json:"commit,omitempty"` // "" when nothing changed
@@ -154,6 +156,50 @@ type Result struct {
 	TakeError string   `json:"take_error,omitempty"`
 	// Apart counts new files that came back as artifacts and not on the branch.
 	Apart int `json:"apart,omitempty"`
+	// Further is the same of each further workspace, in the order of the job's.
+	Further []Result `json:"further,omitempty"`
+}
+
+// All are the results of all workspaces of the job, this one first.
+func (r *Result) All() []*Result {
+	all := []*Result{r}
+	for i := range r.Further {
+		all = append(all, &r.Further[i])
+	}
+	return all
+}
+
+// Changed reports whether something changed in any workspace.
+func (r *Result) Changed() bool {
+	return slices.ContainsFunc(r.All(), func(w *Result) bool { return w.Commit != "" })
+}
+
+// Empty reports whether nothing came back: no commit, and no file beside one.
+func (r *Result) Empty() bool {
+	return !slices.ContainsFunc(r.All(), func(w *Result) bool { return w.Commit != "" || w.Apart > 0 })
+}
+
+// Outside are the paths that the scopes do not cover; those of a further workspace begin
+// with its name.
+func (r *Result) Outside() []string {
+	return r.named(func(w *Result) []string { return w.OutOfScope })
+}
+
+// Suspicious are what to look at in all workspaces, as LookAt has it.
+func (r *Result) Suspicious() []string {
+	return r.named(func(w *Result) []string { return w.LookAt })
+}
+
+func (r *Result) named(of func(*Result) []string) (out []string) {
+	for _, w := range r.All() {
+		for _, text := range of(w) {
+			if w.Workspace != "" {
+				text = w.Workspace + ": " + text
+			}
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 // What an [Omission] is left out of.

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -142,7 +143,8 @@ type Verdict struct {
 }
 
 // Taken is taken.json: the branch was brought into the user's repository by a
-// client, because the runner could not.
+// client, because the runner could not. With several workspaces it is of all: each
+// repository whose part has changed has the branch, and the commit is of the first.
 type Taken struct {
 	Version int       `json:"version"`
 	Branch  string    `json:"branch"`
@@ -216,19 +218,25 @@ func (r *Record) Stuck() *Unfollowed {
 }
 
 // BranchHere tells whether the branch of a job's result stands in the user's
-// repository. A runner on a cluster that is reached by ssh cannot have put it
+// repository, with several workspaces in each one that has changed. A runner on a cluster that is reached by ssh cannot have put it
 // there.
 func (r *Record) BranchHere() bool {
 	a := r.Current()
-	return a.Taken != nil || a.Exit != nil && a.Exit.Result != nil && a.Exit.Result.Taken && r.Spec.Login == nil
+	if a.Taken != nil { // which is of all
+		return true
+	}
+	if a.Exit == nil || a.Exit.Result == nil || r.Spec.Login != nil {
+		return false
+	}
+	return a.Exit.Result.Changed() && !slices.ContainsFunc(a.Exit.Result.All(), func(w *Result) bool { return w.Commit != "" && !w.Taken })
 }
 
 // BranchMissing tells whether the current attempt has left changes that are not
-// in the user's repository.
+// in the user's repository, of any workspace.
 func (r *Record) BranchMissing() bool {
 	a := r.Current()
 	if a == nil || a.Result() == nil {
 		return false
 	}
-	return a.Result().Commit != "" && r.Spec.Workspace != nil && !r.BranchHere()
+	return a.Result().Changed() && r.Spec.Workspace != nil && !r.BranchHere()
 }

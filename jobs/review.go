@@ -1,6 +1,9 @@
 package jobs
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Words of a verdict.
 const (
@@ -15,15 +18,19 @@ type ReviewVerdict struct {
 	Verdict string `json:"verdict"` // [VerdictApprove] or [VerdictReject]
 	// Commit is the job's result. Onto is the commit that the target, Ref, had then, and
 	// Tree is what the target will have after the merge. A reject may lack them.
-	Commit string    `json:"commit,omitempty"`
-	Tree   string    `json:"tree,omitempty"`
-	Onto   string    `json:"onto,omitempty"`
-	Ref    string    `json:"ref,omitempty"`
-	By     string    `json:"by"`
-	UID    int       `json:"uid"`
-	Host   string    `json:"host"`
-	Time   time.Time `json:"time"`
-	Note   string    `json:"note,omitempty"`
+	// With several workspaces they are of the first one that has changed, Workspace is its
+	// name, and Further has the same of each other one that has.
+	Workspace string       `json:"workspace,omitempty"`
+	Commit    string       `json:"commit,omitempty"`
+	Tree      string       `json:"tree,omitempty"`
+	Onto      string       `json:"onto,omitempty"`
+	Ref       string       `json:"ref,omitempty"`
+	Further   []ReviewTree `json:"further,omitempty"`
+	By        string       `json:"by"`
+	UID       int          `json:"uid"`
+	Host      string       `json:"host"`
+	Time      time.Time    `json:"time"`
+	Note      string       `json:"note,omitempty"`
 	// Unchecked is that no review run had succeeded on the tree.
 	Unchecked bool  `json:"unchecked,omitempty"`
 	Level     Level `json:"level,omitempty"` // at which the task ran
@@ -33,6 +40,32 @@ type ReviewVerdict struct {
 	// by the user of this state directory.
 	Imported *ReviewImported `json:"imported,omitempty"`
 	N        int             `json:"-"` // the number of its file
+}
+
+// ReviewTree is what of a verdict, or of a run, is about one workspace.
+type ReviewTree struct {
+	Workspace string `json:"workspace"`
+	Commit    string `json:"commit"`
+	Tree      string `json:"tree"`
+	Onto      string `json:"onto"`
+	Ref       string `json:"ref,omitempty"` // of a verdict
+}
+
+// treeOf is that of the workspace of this name; the zero one is that nothing is said of it.
+func treeOf(name string, first ReviewTree, further []ReviewTree) ReviewTree {
+	for _, t := range append([]ReviewTree{first}, further...) {
+		if t.Workspace == name {
+			return t
+		}
+	}
+	return ReviewTree{Workspace: name}
+}
+
+// Of is what the verdict says of the workspace of this name alone.
+func (v ReviewVerdict) Of(name string) ReviewVerdict {
+	t := treeOf(name, ReviewTree{v.Workspace, v.Commit, v.Tree, v.Onto, v.Ref}, v.Further)
+	v.Workspace, v.Commit, v.Tree, v.Onto, v.Ref, v.Further = name, t.Commit, t.Tree, t.Onto, t.Ref, nil
+	return v
 }
 
 // ReviewImported is how something of a review came in from a file.
@@ -97,20 +130,30 @@ type ReviewAnswer struct {
 
 // ReviewRun is review/run-NNNN.json: the done commands were run again on a tree.
 type ReviewRun struct {
-	Version int          `json:"version"`
-	Commit  string       `json:"commit"`
-	Tree    string       `json:"tree"`
-	Onto    string       `json:"onto"`
-	Job     string       `json:"job"` // that ran them
-	OK      bool         `json:"ok"`
-	State   State        `json:"state"`
-	Reason  string       `json:"reason,omitempty"`
-	Done    []DoneResult `json:"done,omitempty"`
-	Level   Level        `json:"level"`
-	Over    string       `json:"over,omitempty"` // what they ran over that the task could prepare
-	By      string       `json:"by"`
-	Time    time.Time    `json:"time"`
-	N       int          `json:"-"`
+	Version int `json:"version"`
+	// Workspace and Further are as those of a [ReviewVerdict].
+	Workspace string       `json:"workspace,omitempty"`
+	Commit    string       `json:"commit"`
+	Tree      string       `json:"tree"`
+	Onto      string       `json:"onto"`
+	Further   []ReviewTree `json:"further,omitempty"`
+	Job       string       `json:"job"` // that ran them
+	OK        bool         `json:"ok"`
+	State     State        `json:"state"`
+	Reason    string       `json:"reason,omitempty"`
+	Done      []DoneResult `json:"done,omitempty"`
+	Level     Level        `json:"level"`
+	Over      string       `json:"over,omitempty"` // what they ran over that the task could prepare
+	By        string       `json:"by"`
+	Time      time.Time    `json:"time"`
+	N         int          `json:"-"`
+}
+
+// Of is the run of the tree of the workspace of this name alone.
+func (r ReviewRun) Of(name string) ReviewRun {
+	t := treeOf(name, ReviewTree{Workspace: r.Workspace, Commit: r.Commit, Tree: r.Tree, Onto: r.Onto}, r.Further)
+	r.Workspace, r.Commit, r.Tree, r.Onto, r.Further = name, t.Commit, t.Tree, t.Onto, nil
+	return r
 }
 
 // VerdictUnsure is of an agent's advice alone.
@@ -156,22 +199,48 @@ type ReviewFinding struct {
 }
 
 // ReviewMerge is review/merge-NNNN.json, the journal of the merge of the verdict with the
-// same number: written before the target is moved.
+// same number: written before the target is moved. With several workspaces it is written
+// before any is, and the targets move in its order.
 type ReviewMerge struct {
-	Version  int       `json:"version"`
-	Repo     string    `json:"repo"` // the git directory
-	Ref      string    `json:"ref"`
-	Old      string    `json:"old"`
-	New      string    `json:"new"`
-	Tree     string    `json:"tree"`
-	Worktree string    `json:"worktree,omitempty"` // where Ref is checked out; "" is nowhere
-	By       string    `json:"by"`
-	Host     string    `json:"host"`
-	Time     time.Time `json:"time"`
-	N        int       `json:"-"`
+	Version   int       `json:"version"`
+	Workspace string    `json:"workspace,omitempty"`
+	Repo      string    `json:"repo"` // the git directory
+	Ref       string    `json:"ref"`
+	Old       string    `json:"old"`
+	New       string    `json:"new"`
+	Tree      string    `json:"tree"`
+	Worktree  string    `json:"worktree,omitempty"` // where Ref is checked out; "" is nowhere
+	By        string    `json:"by"`
+	Host      string    `json:"host"`
+	Time      time.Time `json:"time"`
+	// Further are the moves in the other workspaces.
+	Further []ReviewMerge `json:"further,omitempty"`
+	N       int           `json:"-"`
 }
 
-// ReviewMerged is review/merged-NNNN.json: the target was moved.
+// All are the moves of the merge, in their order.
+func (m *ReviewMerge) All() []*ReviewMerge {
+	all := []*ReviewMerge{m}
+	for i := range m.Further {
+		all = append(all, &m.Further[i])
+	}
+	return all
+}
+
+// Of is the move in the workspace of this name; without one it is empty.
+func (m *ReviewMerge) Of(name string) ReviewMerge {
+	for _, one := range m.All() {
+		if one.Workspace == name {
+			out := *one
+			out.Further, out.N = nil, m.N
+			return out
+		}
+	}
+	return ReviewMerge{Workspace: name, N: m.N}
+}
+
+// ReviewMerged is review/merged-NNNN.json: the target was moved, with several workspaces
+// each one. Ref and New are of the first move of the journal.
 type ReviewMerged struct {
 	Version int       `json:"version"`
 	Ref     string    `json:"ref"`
@@ -187,6 +256,22 @@ type Reviews struct {
 	Merges   []ReviewMerge
 	Merged   map[int]ReviewMerged // by the number of the merge
 	Shown    map[string]bool      // trees whose diff was printed
+}
+
+// Of are the same of the workspace of this name alone.
+func (r *Reviews) Of(name string) *Reviews {
+	p := *r
+	p.Verdicts, p.Runs, p.Merges = slices.Clone(r.Verdicts), slices.Clone(r.Runs), slices.Clone(r.Merges)
+	for i, v := range p.Verdicts {
+		p.Verdicts[i] = v.Of(name)
+	}
+	for i, run := range p.Runs {
+		p.Runs[i] = run.Of(name)
+	}
+	for i := range p.Merges {
+		p.Merges[i] = r.Merges[i].Of(name)
+	}
+	return &p
 }
 
 // Verdict is the one that counts; nil is none.

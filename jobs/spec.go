@@ -27,6 +27,8 @@ type Spec struct {
 	// the whole one; 0 in records of before it was kept.
 	PromptBytes int            `json:"prompt_bytes,omitempty"`
 	Workspace   *WorkspaceSpec `json:"workspace,omitempty"`
+	// Further are repositories beside that one; there are none without it.
+	Further []WorkspaceSpec `json:"further_workspaces,omitempty"`
 	// Place is where the task runs. Its scheduler is never "".
 	Place
 	// ImageFrom is the file on this machine of which Image is a copy on the
@@ -156,9 +158,10 @@ func (s *Spec) Environment(a AttemptInfo, home string) *EnvSpec {
 
 // WorkspaceSpec is the repository and commit that a job starts from.
 type WorkspaceSpec struct {
-	Repo    string   `json:"repo"`    // top of the user's work tree, or the bare repository
-	GitDir  string   `json:"git_dir"` // its common git directory
-	Base    string   `json:"base"`    // full commit id
+	Name    string   `json:"name,omitempty"` // of a further one
+	Repo    string   `json:"repo"`           // top of the user's work tree, or the bare repository
+	GitDir  string   `json:"git_dir"`        // its common git directory
+	Base    string   `json:"base"`           // full commit id
 	BaseRef string   `json:"base_ref,omitempty"`
 	Branch  string   `json:"branch"` // where the result comes back
 	Scope   []string `json:"scope,omitempty"`

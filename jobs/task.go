@@ -48,6 +48,7 @@ type Task struct {
 	Agent     *Agent // whose adapter makes or knows the command; nil is none
 	Prompt    string // the Markdown body; given as a file and on stdin
 	Workspace *Workspace
+	Further   []Workspace // repositories beside that one, each with a name
 	// Place is where it is to run, with these meanings:
 	//   - Backend and Scheduler "" and "auto" are chosen.
 	//   - Env has NAME, too, whose value is taken from the caller.
@@ -73,6 +74,7 @@ type Task struct {
 
 // Workspace is the repository that a task works on.
 type Workspace struct {
+	Name  string   // of a further one, see [CheckWorkspaceName]
 	Repo  string   // a directory of a git repository; relative to the task file
 	Base  string   // what to start from; "" is HEAD
 	Scope []string // paths that may change; empty means all

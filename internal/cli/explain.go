@@ -185,7 +185,7 @@ func explain(v engine.View, known engine.Explanation) (*explainJSON, error) {
 	x.NetworkUse, x.RefusedLast, x.network, x.refused = j.NetworkUse, j.RefusedLast, j.networkRow(), j.refusedRows()
 	x.WaitsFor, x.LeftOut, x.Kept, x.NotHere = j.WaitsFor, j.LeftOut, j.Kept, j.NotHere
 	if j.Result != nil {
-		x.LookAt = j.Result.LookAt
+		x.LookAt = j.Result.Suspicious()
 	}
 	x.Evidence, x.Forecasts, x.Next = known.Evidence, known.Forecasts, known.Next
 	if x.Word == "" {

@@ -112,6 +112,9 @@ var ways = []way{
 	}},
 	{name: "local", do: func(p *fpPlace) { p.submit(p.text("true", ""), "--scheduler", "local") }},
 	{name: "merge", before: func(p *fpPlace) { p.approved() }, do: func(p *fpPlace) { p.merge() }, after: func(p *fpPlace) { p.merge(); p.isMerged() }},
+	{name: "merge of two", before: func(p *fpPlace) { p.approvedTwo() }, do: func(p *fpPlace) { p.merge() },
+		after: func(p *fpPlace) { p.merge(); p.isMerged(); p.isMergedIn("lib") },
+		also:  []string{"merge.ready", "merge.files", "merge.moved"}},
 	{name: "again", do: func(p *fpPlace) {
 		p.submit(p.again(fmt.Sprintf(fpGuarded, p.dir)), "--scheduler", "slurm")
 		p.follow()
@@ -270,6 +273,16 @@ func (p *fpPlace) approved() {
 	}
 }
 
+// approvedTwo is the same of a task with two repositories.
+func (p *fpPlace) approvedTwo() {
+	p.sh("git clone -q repo lib")
+	p.submit(p.text("echo x >.repos/lib/new.txt", fmt.Sprintf("[[workspaces]]\nname = \"lib\"\nrepo = %q\n", filepath.Join(p.dir, "lib"))), "--scheduler", "local")
+	p.settle()
+	for _, id := range p.acknowledged {
+		p.berth("review", "approve", "--unchecked", id)
+	}
+}
+
 func (p *fpPlace) merge() {
 	for _, id := range p.acknowledged {
 		p.berth("review", "merge", id)
@@ -280,11 +293,16 @@ func (p *fpPlace) merge() {
 // is recorded.
 func (p *fpPlace) isMerged() {
 	p.t.Helper()
-	p.sh("cd repo && git diff --exit-code main $(git for-each-ref --format='%(refname)' refs/heads/berth) && test -z \"$(git status --porcelain)\" && cat new.txt")
+	p.isMergedIn("repo")
 	p.sh("ls state/jobs/*/*/review/merged-0001.json")
 	if out := p.berth("review", "ls"); out != "" {
 		p.t.Errorf("still in the list: %s", out)
 	}
+}
+
+func (p *fpPlace) isMergedIn(repo string) {
+	p.t.Helper()
+	p.sh("cd " + repo + " && git diff --exit-code main $(git for-each-ref --format='%(refname)' refs/heads/berth) && test -z \"$(git status --porcelain)\" && cat new.txt")
 }
 
 func (p *fpPlace) order(name, text string) {

@@ -186,8 +186,8 @@ func mcpJob(v engine.View) mcp.Job {
 	default:
 		out.Waiting = j.Waiting
 	}
-	if r := j.Result; r != nil && r.Commit != "" {
-		out.Changes = plural(r.Files, "file") + ", " + sign(r.Insertions, r.Deletions)
+	if r := j.Result; r != nil && r.Changed() {
+		out.Changes = changesText(r)
 	}
 	if p := j.Progress; p != nil {
 		out.Progress = p.Text

@@ -54,10 +54,27 @@ type reviewJSON struct {
 	Agent     *jobs.AgentUse       `json:"agent,omitempty"`
 	Ended     *time.Time           `json:"ended,omitempty"`
 	Files     []engine.ReviewFile  `json:"files,omitempty"`
+	// Workspace is the name of the first workspace that has changed, where it is a further
+	// one, and Workspaces are the others that have.
+	Workspace  string       `json:"workspace,omitempty"`
+	Workspaces []reviewPart `json:"workspaces,omitempty"`
 	// Of a review that was imported.
 	Author     string           `json:"author,omitempty"`
 	AuthorRuns []jobs.ReviewRun `json:"author_runs,omitempty"`
 	Transcript string           `json:"transcript,omitempty"` // the file
+}
+
+// reviewPart is what there is to decide in one more workspace.
+type reviewPart struct {
+	Workspace string   `json:"workspace"`
+	Branch    string   `json:"branch"`
+	Target    string   `json:"target"`
+	Base      string   `json:"base"`
+	Commit    string   `json:"commit"`
+	Onto      string   `json:"onto"`
+	Tree      string   `json:"tree,omitempty"`
+	Conflicts []string `json:"conflicts,omitempty"`
+	Problem   string   `json:"problem,omitempty"`
 }
 
 // recordJSON is what the job's record alone says of it.
@@ -65,7 +82,7 @@ func recordJSON(r *jobs.Record, state engine.ReviewState) reviewJSON {
 	a := r.Current()
 	j := reviewJSON{ID: r.Spec.ID, Short: jobs.Short(r.Spec.ID), Name: r.Spec.Name, Review: state, State: jobs.StateOf(r), Level: r.Spec.Level,
 		Branch: r.Spec.Workspace.Branch, Base: r.Spec.Workspace.Base, Result: a.Result()}
-	j.Commit = j.Result.Commit
+	j.Commit = r.ChangedParts()[0].Current().Result().Commit
 	if r.Sent != nil {
 		j.Author, j.AuthorRuns = r.Sent.By+" on "+r.Sent.Host, r.Sent.Runs
 		if r.Sent.Git != "" {
@@ -83,12 +100,21 @@ func recordJSON(r *jobs.Record, state engine.ReviewState) reviewJSON {
 
 func reviewOf(r *engine.Review) reviewJSON {
 	j := recordJSON(r.Record, r.State)
-	j.Target, j.Onto, j.Tree, j.Conflicts, j.Verdicts = r.Target(), r.Onto, r.Tree, r.Conflicts, r.Reviews.Verdicts
-	if r.Problem != nil {
-		j.Problem = r.Problem.Error()
+	j.Target, j.Onto, j.Tree, j.Conflicts, j.Verdicts = r.Target(), r.Onto, r.Tree, r.Conflicts, r.Verdicts()
+	if err := r.Whole(); err != nil {
+		j.Problem = err.Error()
+	}
+	j.Workspace = r.Workspace
+	for _, p := range r.Further {
+		one := reviewPart{Workspace: p.Workspace, Branch: p.Branch(), Target: p.Target(), Base: p.Base, Commit: p.Commit, Onto: p.Onto, Tree: p.Tree,
+			Conflicts: p.Conflicts}
+		if p.Problem != nil {
+			one.Problem = p.Problem.Error()
+		}
+		j.Workspaces = append(j.Workspaces, one)
 	}
 	if r.Tree != "" {
-		j.Run, j.Advice = r.Reviews.RunOf(r.Tree), r.Reviews.AdviceOn(r.Tree)
+		j.Run, j.Advice = r.Run(), r.Reviews.AdviceOn(r.Tree)
 	}
 	if s := r.Record.Spec; s.Prompt {
 		if b, err := store.Prompt(r.Record.Dir, s.PromptBytes); err == nil {
@@ -175,7 +201,7 @@ var reviewHead = []string{"JOB", "REVIEW", "TARGET", "AGE", "CHANGES", "COST", "
 
 // reviewRow is a result below reviewHead.
 func (a *app) reviewRow(j *reviewJSON, sent *jobs.ReviewSent) []string {
-	changes := plural(j.Result.Files, "file") + " " + sign(j.Result.Insertions, j.Result.Deletions)
+	changes := strings.Replace(changesText(j.Result), ", ", " ", 1)
 	name := j.Name
 	if sent != nil {
 		name += " (of " + sent.By + " on " + sent.Host + ")"
@@ -269,16 +295,21 @@ func (a *app) reviewRows(rv *engine.Review, j *reviewJSON) (rows [][2]string) {
 	add("name", j.Name)
 	add("author", j.Author)
 	add("review", string(j.Review))
-	add("branch", fmt.Sprintf("%s (%.12s)", j.Branch, j.Commit))
-	target := fmt.Sprintf("%s (%.12s), where the task started", j.Target, j.Onto)
-	if !rv.FastForward() {
-		target = fmt.Sprintf("%s (%.12s), which moved since the task started from %.12s", j.Target, j.Onto, j.Base)
+	for _, p := range rv.All() {
+		if len(rv.Record.Spec.Further) > 0 {
+			add("workspace", p.Repository())
+		}
+		add("branch", fmt.Sprintf("%s (%.12s)", p.Branch(), p.Commit))
+		target := fmt.Sprintf("%s (%.12s), where the task started", p.Target(), p.Onto)
+		if !p.FastForward() {
+			target = fmt.Sprintf("%s (%.12s), which moved since the task started from %.12s", p.Target(), p.Onto, p.Base)
+		}
+		add("target", target)
+		add("tree", p.Tree)
 	}
-	add("target", target)
-	add("tree", j.Tree)
 	add("problem", j.Problem)
 	add("state", string(j.State))
-	add("changes", plural(j.Result.Files, "file")+", "+sign(j.Result.Insertions, j.Result.Deletions))
+	add("changes", changesText(j.Result))
 	contained := string(j.Level)
 	switch {
 	case j.Level != jobs.LevelNone:
@@ -334,19 +365,19 @@ func (a *app) reviewRows(rv *engine.Review, j *reviewJSON) (rows [][2]string) {
 		if len(f.Why) == 0 {
 			return ""
 		}
-		return f.Path + ": " + strings.Join(f.Why, ", ")
+		return f.Shown() + ": " + strings.Join(f.Why, ", ")
 	})
 	add3("tests", func(f engine.ReviewFile) string {
 		if !f.Test {
 			return ""
 		}
-		return f.Path + ": " + f.Status
+		return f.Shown() + ": " + f.Status
 	})
 	add3("out of scope", func(f engine.ReviewFile) string {
 		if !f.OutOfScope {
 			return ""
 		}
-		return f.Path
+		return f.Shown()
 	})
 	for _, v := range j.Verdicts {
 		add("verdict", a.verdictText(&v))
@@ -373,6 +404,9 @@ func (a *app) verdictText(v *jobs.ReviewVerdict) string {
 	s := fmt.Sprintf("%s by %s on %s, %s", v.Verdict, v.By, v.Host, a.when(v.Time))
 	if v.Verdict == jobs.VerdictApprove {
 		s += fmt.Sprintf(": tree %.12s onto %.12s", v.Tree, v.Onto)
+		for _, t := range v.Further {
+			s += fmt.Sprintf(", and %s: tree %.12s onto %.12s", t.Workspace, t.Tree, t.Onto)
+		}
 	}
 	if v.Unchecked {
 		s += ", unchecked"
@@ -396,12 +430,12 @@ func nextOf(rv *engine.Review, j *reviewJSON) string {
 		return ""
 	case sent && rv.Reviews.Verdict() != nil:
 		return "berth review export " + j.Short + " FILE, for the author"
-	case sent && rv.Problem == nil:
+	case sent && rv.Whole() == nil:
 		return "berth review diff " + j.Short + "; berth review approve --unchecked " + j.Short
 	case j.Review == engine.ReviewUnfinished, j.Review == engine.ReviewApproved:
 		return "berth review merge " + j.Short
-	case rv.Problem != nil:
-		return jobs.HintOf(rv.Problem)
+	case rv.Whole() != nil:
+		return jobs.HintOf(rv.Whole())
 	case j.Run == nil && len(rv.Record.Spec.Done) > 0:
 		return "berth review diff " + j.Short + "; berth review run " + j.Short
 	}

@@ -53,16 +53,23 @@ const treeChars = 6
 // confirmTree asks a person for the tree, unless its diff was printed.
 func (a *app) confirmTree(rv *engine.Review) error {
 	a.sayReview(rv)
-	if rv.Reviews.Shown[rv.Tree] {
-		return nil
-	}
-	a.say("its diff was not shown; to approve it all the same, type the first %d characters of the tree:", treeChars)
-	line, err := bufio.NewReader(io.LimitReader(a.stdin, 1000)).ReadString('\n')
-	if err != nil && line == "" {
-		return usage("nothing was typed: not approved")
-	}
-	if typed := strings.TrimSpace(line); len(typed) < treeChars || !strings.HasPrefix(rv.Tree, typed) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "that is not the tree: not approved", Hint: "berth review diff " + jobs.Short(rv.Record.Spec.ID)}
+	in := bufio.NewReader(io.LimitReader(a.stdin, 1000))
+	for _, p := range rv.All() {
+		if rv.Reviews.Shown[p.Tree] {
+			continue
+		}
+		of := ""
+		if len(rv.Record.Spec.Further) > 0 {
+			of = " of workspace " + p.Repository()
+		}
+		a.say("its diff was not shown; to approve it all the same, type the first %d characters of the tree%s:", treeChars, of)
+		line, err := in.ReadString('\n')
+		if err != nil && line == "" {
+			return usage("nothing was typed: not approved")
+		}
+		if typed := strings.TrimSpace(line); len(typed) < treeChars || !strings.HasPrefix(p.Tree, typed) {
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "that is not the tree: not approved", Hint: "berth review diff " + jobs.Short(rv.Record.Spec.ID)}
+		}
 	}
 	return nil
 }
@@ -74,9 +81,17 @@ func (a *app) decided(rv *engine.Review) error {
 		return a.printJSON(map[string]any{"review": j})
 	}
 	v := rv.Reviews.Verdict()
-	rows := [][2]string{{"job", j.Short}, {"verdict", v.Verdict}, {"commit", v.Commit}}
+	rows := [][2]string{{"job", j.Short}, {"verdict", v.Verdict}}
+	for _, p := range rv.All() {
+		v := p.Reviews.Verdict()
+		if len(rv.Record.Spec.Further) > 0 {
+			rows = append(rows, [2]string{"workspace", p.Repository()})
+		}
+		if rows = append(rows, [2]string{"commit", v.Commit}); v.Verdict == jobs.VerdictApprove {
+			rows = append(rows, [2]string{"tree", v.Tree}, [2]string{"onto", p.Target() + " " + v.Onto})
+		}
+	}
 	if v.Verdict == jobs.VerdictApprove {
-		rows = append(rows, [2]string{"tree", v.Tree}, [2]string{"onto", j.Target + " " + v.Onto})
 		if v.Unchecked {
 			rows = append(rows, [2]string{"checked", "no"})
 		}
@@ -126,7 +141,9 @@ tree. Where the branch is still what the task started from, it becomes the resul
 else a merge commit is made. When it moved so that the tree would be another one, that is
 refused. Where the branch is checked out, index and files move with it: they must be
 clean, with no merge, rebase or bisect in between, and nothing of yours in the way.
-A merge that was killed goes on when it is said again. No hook is run.
+A merge that was killed goes on when it is said again. No hook is run. With several
+workspaces none moves unless all can; then one after the other, and where that is
+interrupted it says which have moved, and goes on in the same way.
 ` + exitHelp + `0 merged, 2 not approved, or refused as it stands; nothing was moved, 3 no such job or
 branch, 4 refused below a process of a job, 5 the repository could not be changed, 75
 another berth merges it just now, 78 another account than the author's has to approve it.`,
@@ -149,9 +166,16 @@ another berth merges it just now, 78 another account than the author's has to ap
 			if a.json {
 				return a.printJSON(map[string]any{"merge": m})
 			}
-			rows := [][2]string{{"job", jobs.Short(rec.Spec.ID)}, {"merged", strings.TrimPrefix(m.Ref, "refs/heads/")}, {"from", m.Old}, {"to", m.New}, {"tree", m.Tree}}
-			if m.Worktree != "" {
-				rows = append(rows, [2]string{"work tree", m.Worktree})
+			rows := [][2]string{{"job", jobs.Short(rec.Spec.ID)}}
+			for _, one := range m.All() {
+				if len(rec.Spec.Further) > 0 {
+					rows = append(rows, [2]string{"repository", one.Repo})
+				}
+				target := strings.TrimPrefix(one.Ref, "refs/heads/")
+				rows = append(rows, [][2]string{{"merged", target}, {"from", one.Old}, {"to", one.New}, {"tree", one.Tree}}...)
+				if one.Worktree != "" {
+					rows = append(rows, [2]string{"work tree", one.Worktree})
+				}
 			}
 			return a.rows(rows)
 		},

@@ -63,7 +63,13 @@ not in the repository yet.`,
 // sayReview says what is shown or decided.
 func (a *app) sayReview(rv *engine.Review) {
 	j := reviewOf(rv)
-	a.say("job %s: %s onto %s (%.12s), tree %.12s", j.Short, j.Branch, j.Target, j.Onto, dash(j.Tree))
+	for _, p := range rv.All() {
+		of := ""
+		if len(rv.Record.Spec.Further) > 0 {
+			of = " of workspace " + p.Repository()
+		}
+		a.say("job %s: %s%s onto %s (%.12s), tree %.12s", j.Short, p.Branch(), of, p.Target(), p.Onto, dash(p.Tree))
+	}
 	if j.Problem != "" {
 		a.say("problem: %s", j.Problem)
 	}
@@ -76,11 +82,11 @@ func printFiles(w io.Writer, files []engine.ReviewFile) error {
 		line := ""
 		switch {
 		case len(f.Why) > 0:
-			line = "! " + f.Path + ": " + strings.Join(f.Why, ", ")
+			line = "! " + f.Shown() + ": " + strings.Join(f.Why, ", ")
 		case f.Test:
-			line = "t " + f.Path + ": " + f.Status
+			line = "t " + f.Shown() + ": " + f.Status
 		case f.OutOfScope:
-			line = "! " + f.Path
+			line = "! " + f.Shown()
 		}
 		if line == "" {
 			continue

@@ -211,10 +211,19 @@ func viewJSON(v engine.View) jobJSON {
 	for _, n := range j.refusedLast() {
 		j.RefusedLast = append(j.RefusedLast, n.Host())
 	}
-	if j.Result = a.Result(); j.Result != nil && j.Result.Commit != "" {
+	if j.Result = a.Result(); j.Result != nil && j.Result.Changed() {
 		j.Branch, j.BranchHere = j.Result.Branch, v.BranchHere()
 	}
 	return j
+}
+
+// changesText is how much a result changes, of all workspaces together.
+func changesText(r *jobs.Result) string {
+	files, more, less := 0, 0, 0
+	for _, w := range r.All() {
+		files, more, less = files+w.Files, more+w.Insertions, less+w.Deletions
+	}
+	return plural(files, "file") + ", " + sign(more, less)
 }
 
 // said returns who cancelled an attempt in the scheduler, as the scheduler reports it.
@@ -387,21 +396,29 @@ func (a *app) detail(j jobJSON) [][2]string {
 		add("ended", a.when(*j.Ended))
 	}
 	if r := j.Result; r != nil {
-		if r.Commit != "" {
-			b := j.Branch
-			if !j.BranchHere {
-				b += " (not in the repository yet; kept in " + filepath.Join(j.Dir, "result.bundle") + ")"
+		for _, w := range r.All() {
+			dir := jobs.ResultDir(j.Dir, w.Workspace)
+			if w.Workspace != "" {
+				add("workspace", w.Workspace)
 			}
-			add("branch", b)
-			add("changes", plural(r.Files, "file")+", "+sign(r.Insertions, r.Deletions))
-			add("diff", filepath.Join(j.Dir, "diff.patch"))
-		}
-		for _, p := range r.OutOfScope {
-			add("out of scope", p)
-		}
-		add("look at", strings.Join(r.LookAt, ", "))
-		if r.Skipped > 0 {
-			add("left out", plural(r.Skipped, "path")+"; the reasons are in "+filepath.Join(j.Dir, "manifest.json"))
+			if w.Commit != "" {
+				b := w.Branch
+				if !j.BranchHere {
+					b += " (not in the repository yet; kept in " + filepath.Join(dir, "result.bundle") + ")"
+				}
+				add("branch", b)
+				add("changes", plural(w.Files, "file")+", "+sign(w.Insertions, w.Deletions))
+				add("diff", filepath.Join(dir, "diff.patch"))
+			} else if len(r.Further) > 0 {
+				add("changes", "none")
+			}
+			for _, p := range w.OutOfScope {
+				add("out of scope", p)
+			}
+			add("look at", strings.Join(w.LookAt, ", "))
+			if w.Skipped > 0 {
+				add("left out", plural(w.Skipped, "path")+"; the reasons are in "+filepath.Join(dir, "manifest.json"))
+			}
 		}
 	}
 	for _, d := range j.Done {

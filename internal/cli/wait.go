@@ -118,16 +118,21 @@ func (a *app) conclude(v engine.View) {
 		a.say("note: %s", v.Note)
 	}
 	if j.Branch != "" && j.BranchHere {
-		a.say("branch %s: %s, %s", j.Branch, plural(j.Result.Files, "file"), sign(j.Result.Insertions, j.Result.Deletions))
+		for _, w := range j.Result.All() {
+			if w.Commit != "" {
+				branch := strings.TrimSuffix(w.Branch+" of workspace "+w.Workspace, " of workspace ")
+				a.say("branch %s: %s, %s", branch, plural(w.Files, "file"), sign(w.Insertions, w.Deletions))
+			}
+		}
 	} else if j.Branch != "" && v.Note == "" { // the note says more
 		a.say("the branch %s is not in the repository yet; it is kept in %s", j.Branch, j.Dir)
 	}
 	if r := j.Result; r != nil {
-		for _, p := range r.OutOfScope {
+		for _, p := range r.Outside() {
 			a.say("out of scope: %s", p)
 		}
-		if len(r.LookAt) > 0 {
-			a.say("look at: %s", strings.Join(r.LookAt, ", "))
+		if look := r.Suspicious(); len(look) > 0 {
+			a.say("look at: %s", strings.Join(look, ", "))
 		}
 	}
 }

@@ -154,7 +154,10 @@ func rows(s *jobs.Spec, t jobs.Task) [][2]string {
 		}
 		out = append(out, [2]string{"agent", named("", a.Name, "model", a.Model, "from", a.From, "own sandbox", own)})
 	}
-	if w := s.Workspace; w != nil {
+	for _, w := range s.Workspaces() {
+		if w.Name != "" {
+			out = append(out, [2]string{"workspace", w.Name})
+		}
 		out = append(out, [][2]string{
 			{"repository", w.Repo}, {"from commit", named("", w.Base, "of", w.BaseRef, "read-only", w.ReadOnly)}, {"branch", w.Branch},
 			{"scope", strings.Join(w.Scope, " ")},

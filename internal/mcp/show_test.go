@@ -28,6 +28,7 @@ var notShown = map[string]string{
 	"Spec.Agent.VersionArgv": "of the agent's file, which is named",
 	"Spec.Agent.Sandbox":     "says what became of own sandbox",
 	"Spec.Workspace.GitDir":  "follows from the repository", "Spec.Workspace.Copy": "follows from the cluster", "Spec.Workspace.Ignore": "the user's configuration of git",
+	"Spec.Further.GitDir": "follows from the repository", "Spec.Further.Copy": "there is none with a login host", "Spec.Further.Ignore": "the user's configuration of git",
 	"Spec.Place.Overlay.Driver": "berth's choice", "Spec.Place.Overlay.Why": "berth's choice", "Spec.Place.Overlay.Inodes": "berth's choice", "Spec.Place.Overlay.Wait": "the user's configuration",
 	"Spec.Place.Overlay.Templates": "berth's own directory", "Spec.Place.Rooms": "berth's choice",
 	"Spec.Place.Network.Bounds":  "they only make it narrower",

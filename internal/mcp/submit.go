@@ -106,6 +106,10 @@ func (s *Submitter) plan(ctx context.Context, spec *jobs.Spec, t jobs.Task) (pla
 		w.Branch = anonymous(spec.ID, w.Branch)
 		bare.Workspace = &w
 	}
+	bare.Further = slices.Clone(spec.Further)
+	for i := range bare.Further {
+		bare.Further[i].Branch = anonymous(spec.ID, bare.Further[i].Branch)
+	}
 	return plan{text: shown(&bare, t, anonymous(spec.ID, script)), spec: anonymous(spec.ID, string(b))}, nil
 }
 

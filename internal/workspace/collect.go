@@ -37,7 +37,7 @@ func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts C
 	if err := g.checkBranch(ctx, gitDir, opts.Branch); err != nil {
 		return Result{}, err
 	}
-	work, err := openTree(g.workOf(attemptDir))
+	work, err := g.openWork(attemptDir)
 	if err != nil {
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}

@@ -24,6 +24,8 @@ var (
 	ErrSpace = errors.New("no space")
 	// ErrChanging: the task changed files in a way that a checkpoint cannot hold.
 	ErrChanging = errors.New("files changed while they were read")
+	// ErrReplaced: the task has put something else where a work tree was.
+	ErrReplaced = errors.New("work tree replaced")
 	// ErrInvalid: an argument (branch name, pattern) is not usable.
 	ErrInvalid = errors.New("invalid")
 )

@@ -32,13 +32,23 @@ type Git struct {
 	// Work is where the work tree stands; "" is [WorkDir] in the attempt's
 	// directory.
 	Work string
+	// Below is the directory in there that is the work tree, where it is a further one
+	// ([jobs.WorkspaceDir]), and Others are those that stand in this one: their files are
+	// no part of its result. All are slash-separated and relative to Work.
+	Below  string
+	Others []string
 }
 
-func (g *Git) workOf(attemptDir string) string {
+// topOf is where the work tree stands, or the one that it stands in.
+func (g *Git) topOf(attemptDir string) string {
 	if g.Work != "" {
 		return g.Work
 	}
 	return filepath.Join(attemptDir, WorkDir)
+}
+
+func (g *Git) workOf(attemptDir string) string {
+	return filepath.Join(g.topOf(attemptDir), filepath.FromSlash(g.Below))
 }
 
 // fixedConfig overrides what any repository's own configuration says. Options

@@ -94,6 +94,13 @@ func (g *Git) prepare(ctx context.Context, src Source, attemptDir string, from f
 	if err := g.checkSource(ctx, src); err != nil {
 		return Prepared{}, err
 	}
+	if g.Below != "" {
+		for _, d := range []string{attemptDir, filepath.Dir(p.Work)} {
+			if err := os.MkdirAll(d, 0o700); err != nil {
+				return Prepared{}, fmt.Errorf("prepare the workspace: %w", err)
+			}
+		}
+	}
 	made := []string{}
 	defer func() {
 		if err != nil {
@@ -198,6 +205,9 @@ func (g *Git) clone(ctx context.Context, src Source, p Prepared) error {
 	files := map[string]string{"info/attributes": noConversion, "HEAD": "ref: refs/heads/" + p.Branch + "\n"}
 	if exclude, err := os.ReadFile(filepath.Join(p.Git, "info", "exclude")); err == nil {
 		files["info/exclude"] = string(exclude)
+	}
+	for _, dir := range g.Others { // the task's own git shall not show it as new
+		files["info/exclude"] = strings.TrimSuffix("/"+dir+"/\n"+files["info/exclude"], "\n") + "\n"
 	}
 	if err := writeFiles(dotGit, files); err != nil {
 		return err

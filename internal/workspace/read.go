@@ -50,6 +50,25 @@ func openTree(dir string) (*os.Root, error) {
 	return root, nil
 }
 
+// openWork opens the work tree. One that stands in another must still be a directory
+// there, and so must what is above it.
+func (g *Git) openWork(attemptDir string) (*os.Root, error) {
+	root, err := openTree(g.topOf(attemptDir))
+	if err != nil || g.Below == "" {
+		return root, err
+	}
+	for part := range strings.SplitSeq(g.Below, "/") {
+		inner, err := openDir(root, part)
+		_ = root.Close()
+		if err != nil {
+			return nil, &Error{Kind: ErrReplaced, Err: err, Tip: "the task has to leave it a directory",
+				Msg: fmt.Sprintf("%s is not the work tree any more that the task was given: %v", g.Below, err)}
+		}
+		root = inner
+	}
+	return root, nil
+}
+
 // openDir opens a directory of the tree, and no link in its place.
 func openDir(root *os.Root, dir string) (*os.Root, error) {
 	seen, err := root.Lstat(dir)

@@ -11,7 +11,7 @@ import (
 // recheckDir has the git directory of a [Git.Recheckout] that is under way.
 const recheckDir = "recheck"
 
-// Recheckout makes a work tree at to, after [Git.Collect], that is a fresh clone
+// Recheckout makes a work tree at to (a further one inside it), after [Git.Collect], that is a fresh clone
 // of the result commit; an empty commit means the base. What is not in the result,
 // ignored files among it, is not there: checks see what the branch holds and
 // nothing else. The task's own work tree stays as it is.
@@ -28,7 +28,8 @@ func (g *Git) Recheckout(ctx context.Context, attemptDir string, src Source, com
 	beside := filepath.Join(attemptDir, recheckDir)
 	err := disk.FreshDir(beside)
 	if err == nil {
-		_, err = (&Git{Run: g.Run, Work: to}).prepare(ctx, from, beside, func(string) (Source, error) { return from, nil })
+		there := &Git{Run: g.Run, Work: to, Below: g.Below, Others: g.Others}
+		_, err = there.prepare(ctx, from, beside, func(string) (Source, error) { return from, nil })
 	}
 	if err != nil {
 		return fmt.Errorf("check out the result: %w", err)

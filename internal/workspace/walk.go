@@ -56,7 +56,9 @@ type walker struct {
 	work      *os.Root
 	base      tree
 	ignore    *ignorer
-	artifacts Scope // unlike others, the zero one covers nothing
+	artifacts Scope    // unlike others, the zero one covers nothing
+	below     string   // the work tree inside that of which the artifacts' paths are
+	others    []string // directories that are no part of it
 	out       *survey
 	entries   int
 	// inIgnored: directories that are ignored but hold tracked files.
@@ -72,7 +74,7 @@ func (g *Git) walk(ctx context.Context, work *os.Root, gitDir string, base tree,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, ig.close()) }()
-	w := &walker{work: work, base: base, ignore: ig, artifacts: artifacts, inIgnored: map[string]bool{},
+	w := &walker{work: work, base: base, ignore: ig, artifacts: artifacts, below: g.Below, others: g.Others, inIgnored: map[string]bool{},
 		out: &survey{tracked: map[string]found{}, kept: map[string]bool{}}}
 	for level := []string{"."}; len(level) > 0; {
 		var candidates []candidate
@@ -122,7 +124,7 @@ func (w *walker) sort(candidates []candidate, ignored map[string]bool) []string 
 			next = append(next, c.path)
 		case c.special != "":
 			w.out.skip(c.path, NoContent, c.special)
-		case c.mode != modeLink && len(w.artifacts.patterns) > 0 && w.artifacts.Covers(c.path):
+		case c.mode != modeLink && len(w.artifacts.patterns) > 0 && w.artifacts.Covers(path.Join(w.below, c.path)):
 			w.out.apart++
 		default:
 			w.out.fresh = append(w.out.fresh, c.found)
@@ -172,6 +174,9 @@ func (w *walker) list(ctx context.Context, dir string) ([]candidate, error) {
 			if dir != "." {
 				w.out.skip(p, NoContent, "belongs to an embedded git repository")
 			}
+			continue
+		}
+		if slices.Contains(w.others, p) {
 			continue
 		}
 		if why := refusedPath(p, bare); why != "" {

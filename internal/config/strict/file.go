@@ -73,6 +73,18 @@ func (d *Doc) At(path ...string) Value {
 	return v
 }
 
+// Key returns the value of a key of a table that others read. It makes no key known.
+func (v Value) Key(name string) Value {
+	out := Value{doc: v.doc, name: v.name + "." + name, line: v.line}
+	if !v.Is(Table) {
+		return out
+	}
+	if at := slices.IndexFunc(v.node.keys, func(e entry) bool { return e.name == name }); at >= 0 {
+		out.node, out.line = v.node.keys[at].value, v.node.keys[at].line
+	}
+	return out
+}
+
 // Warnf adds a warning about a line: [Doc.Err] leaves it out, [Doc.Findings] has it.
 func (d *Doc) Warnf(line int, hint, format string, args ...any) {
 	d.issues = append(d.issues, issue{line: max(line, 1), msg: fmt.Sprintf(format, args...), hint: hint, warn: true})

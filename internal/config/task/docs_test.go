@@ -28,7 +28,7 @@ func TestDocs(t *testing.T) {
 		examples++
 		switch lang {
 		case "toml":
-			if !strings.Contains(text, "name =") {
+			if top, _, _ := strings.Cut(text, "\n["); !strings.Contains(top, "name =") {
 				text = "name = \"x\"\n" + text
 			}
 			if !strings.Contains(text, "[agent]") {

@@ -85,7 +85,13 @@ func lintAgent(doc *strict.Doc, t *jobs.Task) {
 
 // lintScope warns of patterns that name files which programs of the user's obey.
 func lintScope(doc *strict.Doc) {
-	for _, v := range items(doc.At("workspace", "scope")) {
+	all := items(doc.At("workspace", "scope"))
+	if more := doc.At("workspaces"); more.Is(strict.List) {
+		for _, t := range more.Items("tables") {
+			all = append(all, items(t.Key("scope"))...)
+		}
+	}
+	for _, v := range all {
 		if name := workspace.NamesControl(v.Source()); name != "" {
 			doc.Warnf(v.Line(), "leave it out, unless the task is about these files", "scope lets changes of %s through, which agents, git or the machines that check a push obey", name)
 		}

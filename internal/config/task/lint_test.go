@@ -18,6 +18,8 @@ func TestLint(t *testing.T) {
 		"all that it needs": {"+++\nname = \"x\"\ndone = [\"true\"]\n[agent]\nuse = \"claude\"\n[caps]\nmax_wall = \"1h\"\n+++\nDo it.\n", nil},
 		"what scope names": {headTOML + "done = [\"true\"]\n[workspace]\nscope = [\"src\",\n\".github/**\", \"**/CLAUDE.md\", \".*\"]\n+++\n", []string{
 			"warning 7 scope lets changes of .github through", "warning 7 scope lets changes of CLAUDE.md through"}},
+		"what another scope names": {headTOML + "done = [\"true\"]\n[workspace]\n[[workspaces]]\nname = \"lib\"\nrepo = \"lib\"\nscope = [\"**/CLAUDE.md\"]\n+++\n", []string{
+			"warning 9 scope lets changes of CLAUDE.md through"}},
 		"checks over the task's own": {headTOML + "done = [\"true\"]\ndone_over = \"task\"\n+++\n", []string{"warning 5 done_over"}},
 		"secrets": {"+++\nname = \"x\"\ndone = [\"true\"]\n[agent]\nuse = \"claude\"\n[resources]\ntime = \"1h\"\n[terminal]\nenv = [\"API_KEY\", \"TOKEN=abcdefgh\"]\n+++\nDo.\n", []string{
 			"warning 9 the line holds what looks like a secret, a value of TOKEN", "warning 9 env hands API_KEY to the agent"}},

@@ -76,6 +76,12 @@ func TestPairs(t *testing.T) {
 			})},
 		{"workspace by default", headTOML + "[workspace]\n+++", headYAML + "workspace:\n---",
 			with(func(t *jobs.Task) { t.Workspace = &jobs.Workspace{Repo: "/t/sub"} })},
+		{"workspaces", headTOML + "[workspace]\n[[workspaces]]\nname = \"lib\"\nrepo = \"../lib\"\nbase = \"main\"\nscope = [\"src\"]\n+++",
+			headYAML + "workspace:\nworkspaces:\n  - {name: lib, repo: ../lib, base: main, scope: [src]}\n---",
+			with(func(t *jobs.Task) {
+				t.Workspace = &jobs.Workspace{Repo: "/t/sub"}
+				t.Further = []jobs.Workspace{{Name: "lib", Repo: "/t/lib", Base: "main", Scope: []string{"src"}}}
+			})},
 		{"workspace", headTOML + "[workspace]\nrepo = \"..\"\nbase = \"v1.2\"\nscope = [\"src/**\", \"go.mod\"]\n+++",
 			headYAML + "workspace:\n  repo: ..\n  base: v1.2\n  scope: [src/**, go.mod]\n---",
 			with(func(t *jobs.Task) {

@@ -57,6 +57,7 @@ func read(file string, data []byte) (*strict.Doc, jobs.Task, error) {
 	t.Command, t.Agent = agent(root.Table("agent"))
 	ws := root.Table("workspace")
 	t.Ports, t.Workspace = ports(ws.Take("ports")), workspaceOf(ws)
+	t.Further = further(root.Take("workspaces"), t.Workspace != nil)
 	resources(root.Table("resources"), &t.Place)
 	terminal(&t, root.Table("terminal"))
 	network(root.Table("network"), &t.Place)

@@ -34,6 +34,42 @@ func workspaceOf(t *strict.Reader) *jobs.Workspace {
 	return w
 }
 
+// further reads [[workspaces]], the repositories beside that of [workspace].
+func further(v strict.Value, first bool) (out []jobs.Workspace) {
+	items := v.Items("tables")
+	switch {
+	case len(items) > 0 && !first:
+		v.Failf(`add [workspace] repo = "."`, "are beside the one of [workspace], which is missing")
+	case len(items) > jobs.MaxFurther:
+		v.Failf("", "are more than %d", jobs.MaxFurther)
+		return nil
+	}
+	for _, item := range items {
+		if !item.Is(strict.Table) {
+			item.MustBe("a table with name and repo")
+			continue
+		}
+		t := item.Table()
+		t.Need("name", `"lib"`)
+		t.Need("repo", `"../lib"`)
+		name := t.Take("name")
+		w := workspaceOf(t)
+		if w == nil {
+			continue
+		}
+		if w.Name = name.Text(); w.Name != "" {
+			if err := jobs.CheckWorkspaceName(w.Name); err != nil {
+				name.Failf("", "%v", err)
+			}
+		}
+		if slices.ContainsFunc(out, func(o jobs.Workspace) bool { return o.Name == w.Name }) {
+			name.Failf("", "is that of another workspace: %q", w.Name)
+		}
+		out = append(out, *w)
+	}
+	return out
+}
+
 // ports reads the numbers on which services of the task will listen.
 func ports(v strict.Value) []int {
 	var out []int

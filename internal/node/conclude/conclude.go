@@ -47,12 +47,19 @@ func Attempt(a *jobs.Attempt, gone string) (won bool, err error) {
 // lacks is what of the result does not count outside of the attempt's directory
 // and cannot be made to, or "".
 func lacks(dir string, rec *jobs.ExitRecord) (why, hint string, err error) {
-	if rec.Result != nil && rec.Result.Commit != "" {
-		bundle := filepath.Join(dir, workspace.BundleFile)
+	var changed []*jobs.Result
+	if rec.Result != nil {
+		changed = rec.Result.All()
+	}
+	for _, res := range changed {
+		if res.Commit == "" {
+			continue
+		}
+		bundle := filepath.Join(jobs.ResultDir(dir, res.Workspace), workspace.BundleFile)
 		switch _, err := os.Lstat(bundle); {
 		case errors.Is(err, fs.ErrNotExist):
 			return "the bundle with its result is gone: " + bundle,
-				"if the branch " + rec.Result.Branch + " is in the repository, it is whole; else submit it again", nil
+				"if the branch " + res.Branch + " is in the repository, it is whole; else submit it again", nil
 		case err != nil:
 			return "", "", err
 		}

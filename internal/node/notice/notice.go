@@ -164,7 +164,7 @@ func newNotice(label string, recs []*jobs.Record) Notice {
 		if name := []rune(j.Name); len(name) > longest {
 			j.Name = string(name[:longest])
 		}
-		if res := r.Current().Result(); res != nil && res.Commit != "" {
+		if res := r.Current().Result(); res != nil && res.Changed() {
 			j.Branch = jobs.Printable(res.Branch)
 		}
 		n.Jobs = append(n.Jobs, j)

@@ -45,7 +45,18 @@ func (r *attempt) inTime(ctx context.Context) (context.Context, context.CancelFu
 func (r *attempt) git() *workspace.Git {
 	g := workspace.New(r.on)
 	g.Work = r.work()
+	for i := range r.spec.Further {
+		g.Others = append(g.Others, jobs.WorkspaceDir(r.spec.Further[i].Name))
+	}
 	return g
+}
+
+// gitOf is the same for one of the job's workspaces, and where its result is kept.
+func (r *attempt) gitOf(w *jobs.WorkspaceSpec) (g *workspace.Git, dir string) {
+	if g = r.git(); w.Name != "" {
+		g.Below, g.Others = jobs.WorkspaceDir(w.Name), nil
+	}
+	return g, jobs.ResultDir(r.dir, w.Name)
 }
 
 // collectFor is how long collecting may go on behind the task's time limit, where
@@ -56,7 +67,7 @@ const collectFor = 10 * time.Minute
 // the artifacts. The container is gone, so nothing changes under it. When the
 // scheduler leaves little time and it runs out, or something is left out, the
 // task's files are kept.
-func (r *attempt) collect(parent context.Context, git *workspace.Git, src workspace.Source, out *outcome) {
+func (r *attempt) collect(parent context.Context, out *outcome) {
 	ctx, cancel := r.inTime(parent)
 	defer cancel()
 	if d := r.deadline(out.started); !d.IsZero() {
@@ -66,17 +77,19 @@ func (r *attempt) collect(parent context.Context, git *workspace.Git, src worksp
 	}
 	r.event("collecting", "")
 	work := r.work()
-	var why []string
-	if err := r.collectResult(ctx, git, src, out); err != nil {
-		out.err = workspaceError(err)
-		why = append(why, fmt.Sprintf("the result could not be collected: %v", err))
+	var reasons []string
+	if err := r.collectResults(ctx, out); err != nil {
+		if out.err = workspaceError(err); errors.Is(err, workspace.ErrReplaced) { // which another attempt would do again
+			r.stop.set(why{state: jobs.StateFailed, class: jobs.ClassTask, reason: out.err.Error(), hint: jobs.HintOf(out.err)})
+		}
+		reasons = append(reasons, fmt.Sprintf("the result could not be collected: %v", err))
 	}
 	if len(r.spec.Artifacts) > 0 {
 		l := r.spec.Results
 		arts, err := workspace.CollectArtifacts(ctx, work, filepath.Join(r.dir, "artifacts"), r.spec.Artifacts,
 			workspace.ArtifactLimits{FileBytes: int64(l.ArtifactFile), TotalBytes: int64(l.ArtifactSize), Files: l.ArtifactFiles, Link: true})
 		if err != nil && ctx.Err() == nil {
-			why = append(why, fmt.Sprintf("the artifacts could not be collected: %v", err))
+			reasons = append(reasons, fmt.Sprintf("the artifacts could not be collected: %v", err))
 			out.leftOut = append(out.leftOut, jobs.Omission{Of: jobs.OfArtifacts, Kind: string(workspace.Unreadable), Why: "that could not be collected", Paths: 1})
 		}
 		out.arts, out.artFiles, out.artBytes = listed(arts.Copied)
@@ -88,76 +101,98 @@ func (r *attempt) collect(parent context.Context, git *workspace.Git, src worksp
 	for _, o := range out.leftOut {
 		r.note("left out of the " + o.String())
 	}
-	if len(why) == 0 && partial(out.leftOut) {
-		why = append(why, "not all came back")
+	if len(reasons) == 0 && partial(out.leftOut) {
+		reasons = append(reasons, "not all came back")
 	}
-	if len(why) > 0 {
-		r.keepWork(ctx, work, out, strings.Join(why, "; "))
+	if len(reasons) > 0 {
+		r.keepWork(ctx, work, out, strings.Join(reasons, "; "))
 	}
 }
 
-// collectResult makes the commit of what changed, and its bundle.
-func (r *attempt) collectResult(ctx context.Context, git *workspace.Git, src workspace.Source, out *outcome) error {
-	w := r.spec.Workspace
+// collectResults makes the commits of what changed in the workspaces, and their bundles.
+// Where one fails there is no result: what came back would not be what the task has done.
+func (r *attempt) collectResults(ctx context.Context, out *outcome) error {
+	var all []workspace.Result
+	var result *jobs.Result
+	for _, w := range r.spec.Workspaces() {
+		res, err := r.collectResult(ctx, w)
+		if err != nil {
+			return ofWorkspace(w, err)
+		}
+		all = append(all, res)
+		if one := res.Record(); result == nil {
+			result = &one
+		} else {
+			one.Workspace = w.Name
+			result.Further = append(result.Further, one)
+		}
+		out.leftOut = append(out.leftOut, res.Omitted...)
+	}
+	out.result, out.collected = result, all
+	return nil
+}
+
+// ofWorkspace says of which workspace an error is, where there are several.
+func ofWorkspace(w *jobs.WorkspaceSpec, err error) error {
+	if err == nil || w.Name == "" {
+		return err
+	}
+	return fmt.Errorf("workspace %s: %w", w.Name, err)
+}
+
+// collectResult makes the commit of what changed in one workspace, and its bundle.
+func (r *attempt) collectResult(ctx context.Context, w *jobs.WorkspaceSpec) (workspace.Result, error) {
 	scope, err := workspace.ParseScope(w.Scope)
 	if err != nil {
-		return err
+		return workspace.Result{}, err
 	}
-	res, err := git.Collect(ctx, r.dir, src, workspace.CollectOptions{Branch: w.Branch, Scope: scope, Artifacts: r.spec.Artifacts, Ignore: w.Ignore,
+	git, dir := r.gitOf(w)
+	return git.Collect(ctx, dir, sourceOf(w), workspace.CollectOptions{Branch: w.Branch, Scope: scope, Artifacts: r.spec.Artifacts, Ignore: w.Ignore,
 		Limits:  workspace.ResultLimits(r.spec.Results),
 		Message: fmt.Sprintf("%s\n\nBerth-Job: %s\nBerth-Attempt: %s\n", r.spec.Name, r.spec.ID, r.info.ID)})
-	if err != nil {
-		return err
-	}
-	out.result, out.collected = resultOf(res), res
-	out.leftOut = append(out.leftOut, res.Omitted...)
-	return nil
 }
 
 func partial(all []jobs.Omission) bool { return (&jobs.ExitRecord{LeftOut: all}).Partial() }
 
-// deliver brings the result into the user's repository. The next client verb
-// does when it fails, from where the repository may be writable.
+// deliver brings the results into the user's repositories. The next client verb
+// does when that fails, from where the repository may be writable.
 func (r *attempt) deliver(ctx context.Context, out *outcome) {
-	w := r.spec.Workspace
-	if w == nil || !out.collected.Changed || !r.accepted() {
+	if out.result == nil || !r.accepted() {
 		return
-	}
-	if w.Copy {
-		return // the user's repository is on another machine, which fetches the bundle
 	}
 	ctx, cancel := r.inTime(ctx)
 	defer cancel()
-	if err := r.git().Intake(ctx, sourceOf(w), filepath.Join(r.dir, workspace.BundleFile), w.Branch, out.collected); err != nil {
-		out.result.TakeError = err.Error()
-		r.log.Warn("the branch could not be brought into the repository", "err", err)
-		return
+	to := out.result.All()
+	for i, w := range r.spec.Workspaces() {
+		if !out.collected[i].Changed || w.Copy { // then the repository is on another machine, which fetches the bundle
+			continue
+		}
+		git, dir := r.gitOf(w)
+		if err := git.Intake(ctx, sourceOf(w), filepath.Join(dir, workspace.BundleFile), w.Branch, out.collected[i]); err != nil {
+			to[i].TakeError = err.Error()
+			r.log.Warn("the branch could not be brought into the repository", "repository", w.Repo, "err", err)
+			continue
+		}
+		to[i].Taken = true
+		r.event("branch", strings.TrimSuffix(w.Branch+" of "+w.Name, " of "))
 	}
-	out.result.Taken = true
-	r.event("branch", w.Branch)
 }
 
 func sourceOf(w *jobs.WorkspaceSpec) workspace.Source {
 	return workspace.Source{Repo: w.GitDir, Top: w.Repo, Base: w.Base, Branch: w.BaseRef}
 }
 
-// resultOf carries a workspace's result into the exit record.
-func resultOf(res workspace.Result) *jobs.Result {
-	out := res.Record()
-	return &out
-}
-
 // codeOf is the exit code of `berth wait`, as docs/exit-codes.md has it.
 func codeOf(rec jobs.ExitRecord, err error) int {
 	switch rec.State {
 	case jobs.StateCompleted:
-		if rec.Result != nil && len(rec.Result.OutOfScope) > 0 {
+		if rec.Result != nil && len(rec.Result.Outside()) > 0 {
 			return jobs.CodeOutOfScope
 		}
 		if rec.Partial() {
 			return jobs.CodePartial
 		}
-		if rec.Result != nil && rec.Result.Commit == "" && rec.Result.Apart == 0 {
+		if rec.Result != nil && rec.Result.Empty() {
 			return jobs.CodeNoChanges
 		}
 		return jobs.CodeOK

@@ -83,9 +83,9 @@ func (r *attempt) concludeCommand(rec *jobs.ExitRecord) {
 		}
 	}
 	if rec.State == jobs.StateCompleted && rec.Result != nil {
-		if n := len(rec.Result.OutOfScope); n > 0 {
+		if n := len(rec.Result.Outside()); n > 0 {
 			rec.Reason = fmt.Sprintf("it changed %d files outside its scope", n)
-		} else if rec.Result.Commit == "" && rec.Result.Apart == 0 {
+		} else if rec.Result.Empty() {
 			rec.Reason = "it changed nothing"
 		}
 	}

@@ -94,7 +94,7 @@ func TestResultOfMany(t *testing.T) {
 	for i := range 25 {
 		res.OutOfScope = append(res.OutOfScope, workspace.Path(fmt.Sprintf("f%02d", i)))
 	}
-	got := resultOf(res)
+	got := res.Record()
 	if len(got.OutOfScope) != 21 || got.OutOfScope[19] != "f19" || got.OutOfScope[20] != "and 5 more" || got.Skipped != 2 {
 		t.Errorf("%+v", got)
 	}

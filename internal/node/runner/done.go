@@ -99,17 +99,20 @@ func (r *attempt) placeArtifacts(ctx context.Context, work string) error {
 // runDone runs the done commands in a container of their own of the same image: on
 // a clone of the result and with the artifacts, so that nothing counts that does not
 // come back, and where nothing is that the task could prepare ([attempt.placeOfDone]).
-func (r *attempt) runDone(ctx context.Context, git *workspace.Git, src workspace.Source, secrets []string, out *outcome) error {
+func (r *attempt) runDone(ctx context.Context, secrets []string, out *outcome) error {
 	r.event("checking", fmt.Sprintf("%d done commands", len(r.spec.Done)))
 	at, end, err := r.placeOfDone(ctx, out.place)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if r.spec.Workspace != nil {
-		if err := git.Recheckout(ctx, r.dir, src, out.result.Commit, at.work); err != nil {
-			return workspaceError(err)
+	for i, w := range r.spec.Workspaces() {
+		git, dir := r.gitOf(w)
+		if err := git.Recheckout(ctx, dir, sourceOf(w), out.collected[i].Commit, at.work); err != nil {
+			return workspaceError(ofWorkspace(w, err))
 		}
+	}
+	if r.spec.Workspace != nil {
 		if err := r.placeArtifacts(ctx, at.work); err != nil {
 			return workspaceError(err)
 		}

@@ -31,8 +31,8 @@ type outcome struct {
 	maxRSS  jobs.Bytes
 	left    *jobs.LeftRunning
 	result  *jobs.Result
-	// collected is the same for the repository; Changed is false without one.
-	collected workspace.Result
+	// collected is the same for the repositories, in the order of the job's; nil without a result.
+	collected []workspace.Result
 	done      []jobs.DoneResult
 	arts      []string
 	place     *place
@@ -86,16 +86,13 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	if out.place, err = r.prepare(ctx); err != nil {
 		return fail(err)
 	}
-	git := r.git()
-	var src workspace.Source
-	if w := r.spec.Workspace; w != nil {
-		src = sourceOf(w)
-		if err := r.takeUp(ctx, git, src); err != nil {
-			return fail(workspaceError(err))
+	for _, w := range r.spec.Workspaces() {
+		if err := r.takeUp(ctx, w); err != nil {
+			return fail(workspaceError(ofWorkspace(w, err)))
 		}
-		if err := r.cloned(ctx); err != nil {
-			return fail(workspaceError(err))
-		}
+	}
+	if err := r.cloned(ctx); err != nil {
+		return fail(workspaceError(err))
 	}
 	if r.ranked() {
 		r.watchSpace(ctx, &place{})
@@ -108,13 +105,13 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	}
 	// Whatever ended the command, what it had done by then is its user's.
 	if r.spec.Workspace != nil && !out.started.IsZero() && (r.far == nil || !r.far.keep) {
-		r.collect(parent, git, src, out)
+		r.collect(parent, out)
 	}
 	if err != nil {
 		return fail(err)
 	}
 	if out.err == nil && out.exit.OK() && r.stop.Why() == nil && len(r.spec.Done) > 0 {
-		if err := r.runDone(ctx, git, src, secrets, out); err != nil {
+		if err := r.runDone(ctx, secrets, out); err != nil {
 			return fail(err)
 		}
 	}
@@ -422,8 +419,11 @@ func (r *attempt) cleanup(out *outcome) {
 	r.layer.Store(nil)
 	r.cleanFar()
 	supervise.GiveBack(r.scratch, out.place.close, r.note)
-	if r.spec.Workspace != nil && !out.kept {
-		if err := workspace.Cleanup(r.dir); err != nil {
+	for _, w := range r.spec.Workspaces() {
+		if out.kept {
+			break
+		}
+		if err := workspace.Cleanup(jobs.ResultDir(r.dir, w.Name)); err != nil {
 			r.note("the clone was not removed: " + err.Error())
 		}
 	}

@@ -99,17 +99,19 @@ func (r *attempt) grace() time.Duration {
 	return max(r.spec.Resume.Before/3, time.Second)
 }
 
-// takeUp makes the work tree: at the commit from which the task goes on, or at
-// the job's base.
-func (r *attempt) takeUp(ctx context.Context, git *workspace.Git, src workspace.Source) error {
+// takeUp makes the work tree of a workspace: at the commit from which the task goes on,
+// or at the job's base.
+func (r *attempt) takeUp(ctx context.Context, w *jobs.WorkspaceSpec) error {
+	git, dir := r.gitOf(w)
+	src := sourceOf(w)
 	from := r.info.Change.Resume
 	if from == nil || from.Commit == "" {
 		r.event("cloning", src.Repo+" at "+src.Base)
-		_, err := git.Prepare(ctx, src, r.dir)
+		_, err := git.Prepare(ctx, src, dir)
 		return err
 	}
 	r.event("continuing", fmt.Sprintf("at %s, where attempt %d stood", from.Commit, from.Attempt))
-	_, err := git.Continue(ctx, src, r.dir, filepath.Join(store.AttemptDir(r.jobDir, from.Attempt), filepath.Base(from.Bundle)), from.Commit)
+	_, err := git.Continue(ctx, src, dir, filepath.Join(store.AttemptDir(r.jobDir, from.Attempt), filepath.Base(from.Bundle)), from.Commit)
 	return err
 }
 

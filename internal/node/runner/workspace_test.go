@@ -268,7 +268,7 @@ func TestNoTimeToCollect(t *testing.T) {
 	out, done := &outcome{}, make(chan struct{})
 	go func() {
 		defer close(done)
-		r.collect(t.Context(), r.git(), src, out)
+		r.collect(t.Context(), out)
 	}()
 	select {
 	case <-done:

@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/internal/workspace"
+	"berth/jobs"
+	"berth/jobs/store"
+)
+
+// twoRepos is a job that has changed two repositories, whose results are there.
+func twoRepos(t *testing.T) (f *fixture, r *jobs.Record, app, lib func(...string) string) {
+	t.Helper()
+	f = newFixture(t)
+	f.environ["PATH"], f.environ["HOME"] = os.Getenv("PATH"), t.TempDir()
+	first, app := newRepo(t)
+	second, lib := newRepo(t)
+	r = f.submit(task(func(w *jobs.Task) {
+		w.Workspace = &jobs.Workspace{Repo: first}
+		w.Further = []jobs.Workspace{{Name: "lib", Repo: second, Scope: []string{"a"}}}
+	}), Choice{})
+	dir := r.Current().Dir
+	var all jobs.Result
+	for _, w := range r.Spec.Workspaces() {
+		git := *f.git
+		git.Work = filepath.Join(dir, workspace.WorkDir)
+		if git.Below = jobs.WorkspaceDir(w.Name); w.Name == "" {
+			git.Others = []string{jobs.WorkspaceDir("lib")}
+		}
+		p, err := git.Prepare(t.Context(), sourceOf(w), jobs.ResultDir(dir, w.Name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(p.Work, "a"), []byte("2"+w.Name+"\n"), 0o600))
+	}
+	for _, w := range r.Spec.Workspaces() {
+		git := *f.git
+		git.Work = filepath.Join(dir, workspace.WorkDir)
+		if git.Below = jobs.WorkspaceDir(w.Name); w.Name == "" {
+			git.Others = []string{jobs.WorkspaceDir("lib")}
+		}
+		res, err := git.Collect(t.Context(), jobs.ResultDir(dir, w.Name), sourceOf(w), workspace.CollectOptions{Branch: w.Branch, Message: "two"})
+		must(t, err)
+		if len(res.Files) != 1 || len(res.Skipped) != 0 {
+			t.Fatalf("%+v", res)
+		}
+		if one := res.Record(); w.Name == "" {
+			all = one
+		} else {
+			one.Workspace = w.Name
+			all.Further = append(all.Further, one)
+		}
+	}
+	_, err := store.SetExit(dir, jobs.ExitRecord{Version: 1, State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Ended: f.now(), Result: &all})
+	must(t, err)
+	v := f.see(r)
+	if !v.BranchHere() || app("rev-parse", r.Spec.Workspace.Branch) != all.Commit || lib("rev-parse", r.Spec.Workspace.Branch) != all.Further[0].Commit {
+		t.Fatalf("%+v, %q", v.Current(), v.Note)
+	}
+	return f, v.Record, app, lib
+}
+
+// A merge of two repositories that was killed after any of its steps goes on where it can,
+// and moves no other one where one target is elsewhere.
+func TestMergeOfTwoGoesOn(t *testing.T) {
+	files := func(git func(...string) string, m *jobs.ReviewMerge) { git("read-tree", "-m", "-u", m.Old, m.New) }
+	moved := func(git func(...string) string, m *jobs.ReviewMerge) { git("merge", "-q", "--ff-only", m.New) }
+	away := func(git func(...string) string) { git("commit", "-q", "--allow-empty", "-m", "other") }
+	type gits = func(...string) string
+	for name, c := range map[string]struct {
+		do   func(m *jobs.ReviewMerge, app, lib gits)
+		want string // in the error; "" is that both are merged
+	}{
+		"nothing":          {func(*jobs.ReviewMerge, gits, gits) {}, ""},
+		"files of one":     {func(m *jobs.ReviewMerge, app, _ gits) { files(app, m) }, ""},
+		"one":              {func(m *jobs.ReviewMerge, app, _ gits) { moved(app, m) }, ""},
+		"one and files":    {func(m *jobs.ReviewMerge, app, lib gits) { moved(app, m); files(lib, &m.Further[0]) }, ""},
+		"both":             {func(m *jobs.ReviewMerge, app, lib gits) { moved(app, m); moved(lib, &m.Further[0]) }, ""},
+		"first elsewhere":  {func(_ *jobs.ReviewMerge, app, _ gits) { away(app) }, "merged: none; not merged: the first workspace, lib"},
+		"second elsewhere": {func(_ *jobs.ReviewMerge, _, lib gits) { away(lib) }, "merged: none; not merged: the first workspace, lib"},
+		"one and second elsewhere": {func(m *jobs.ReviewMerge, app, lib gits) { moved(app, m); away(lib) },
+			"merged: the first workspace; not merged: lib"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, r, app, lib := twoRepos(t)
+			_, err := f.Approve(t.Context(), r, ApproveOptions{Unchecked: true})
+			must(t, err)
+			var m *jobs.ReviewMerge
+			must(t, f.reviewed(t.Context(), r, "", func(rv *Review, _ *under) error {
+				for _, p := range rv.All() {
+					one, err := f.planMerge(t.Context(), p, p.Reviews.Verdict(), MergeOptions{})
+					must(t, err)
+					if m == nil {
+						m = one
+					} else {
+						m.Further = append(m.Further, *one)
+					}
+				}
+				return nil
+			}))
+			_, err = store.SetMerge(r.Dir, 1, *m)
+			must(t, err)
+			list, err := f.ListReviews(t.Context(), false)
+			if err != nil || len(list.Items) != 1 || list.Items[0].State != ReviewUnfinished || len(list.Items[0].Record.Spec.Further) != 1 {
+				t.Fatalf("%+v, %v", list, err)
+			}
+			c.do(m, app, lib)
+			was := app("rev-parse", "main") + lib("rev-parse", "main")
+			_, err = f.MergeReview(t.Context(), r, MergeOptions{})
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) || jobs.CodeOf(err) != jobs.CodeUsage {
+					t.Fatalf("%v", err)
+				}
+				if now := app("rev-parse", "main") + lib("rev-parse", "main"); now != was {
+					t.Error("a target moved though another one was elsewhere")
+				}
+				// What is merged stays, and the rest can be approved and merged again.
+				_, err = f.Approve(t.Context(), r, ApproveOptions{Unchecked: true})
+				must(t, err)
+				_, err = f.MergeReview(t.Context(), r, MergeOptions{})
+			}
+			must(t, err)
+			if app("show", "main:a") != "2" || lib("show", "main:a") != "2lib" || app("status", "--porcelain")+lib("status", "--porcelain") != "" {
+				t.Errorf("%q %q", app("status"), lib("status"))
+			}
+			again, err := f.MergeReview(t.Context(), r, MergeOptions{})
+			if err != nil || len(again.All()) != 2 {
+				t.Errorf("%+v, %v", again, err)
+			}
+			if rv, err := f.Review(t.Context(), r, ""); err != nil || rv.State != ReviewMerged {
+				t.Errorf("%+v, %v", rv, err)
+			}
+		})
+	}
+}
+
+// Nothing moves where one of two is not as it was approved, or could not move.
+func TestMergeOfTwoIsWhole(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(f *fixture, r *jobs.Record, lib func(...string) string)
+		want string
+	}{
+		"not approved": {func(*fixture, *jobs.Record, func(...string) string) {}, "is not approved"},
+		"of one alone": {func(f *fixture, r *jobs.Record, _ func(...string) string) {
+			rv, err := f.Review(context.Background(), r, "")
+			if err == nil {
+				rv.Further = nil
+				err = rv.decide(f.verdict(context.Background(), rv, rv.under, jobs.VerdictApprove, ""))
+			}
+			if err != nil {
+				panic(err)
+			}
+		}, "workspace lib"},
+		"pushed to": {func(f *fixture, r *jobs.Record, lib func(...string) string) {
+			if _, err := f.Approve(context.Background(), r, ApproveOptions{Unchecked: true}); err != nil {
+				panic(err)
+			}
+			lib("branch", "-f", r.Spec.Workspace.Branch, "main")
+		}, "it was changed after the job"},
+		"target moved": {func(f *fixture, r *jobs.Record, lib func(...string) string) {
+			if _, err := f.Approve(context.Background(), r, ApproveOptions{Unchecked: true}); err != nil {
+				panic(err)
+			}
+			lib("rm", "-q", "a")
+			lib("commit", "-q", "-m", "gone")
+		}, "main moved from"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, r, app, lib := twoRepos(t)
+			was := app("rev-parse", "main")
+			c.do(f, r, lib)
+			now := lib("rev-parse", "main")
+			_, err := f.MergeReview(t.Context(), r, MergeOptions{})
+			if err == nil || !strings.Contains(err.Error(), c.want) || jobs.CodeOf(err) != jobs.CodeUsage {
+				t.Errorf("%v", err)
+			}
+			if app("rev-parse", "main") != was || lib("rev-parse", "main") != now {
+				t.Error("a target was moved")
+			}
+			if rs, err := store.LoadReviews(r.Dir); err != nil || len(rs.Merges) != 0 {
+				t.Errorf("%+v, %v", rs, err)
+			}
+		})
+	}
+}
+
+// Where several workspaces are not built they are refused, and not dropped.
+func TestFurtherRefused(t *testing.T) {
+	with := &jobs.Spec{Further: []jobs.WorkspaceSpec{{Name: "lib"}}}
+	for want, change := range map[string]func(*jobs.Spec){
+		"--login":            func(s *jobs.Spec) { s.Login = &jobs.SSHSpec{Host: "h"} },
+		"backend modal":      func(s *jobs.Spec) { s.Backend = "modal" },
+		"backend ssh":        func(s *jobs.Spec) { s.Backend = jobs.BackendSSH },
+		"ntasks above 1":     func(s *jobs.Spec) { s.Resources.Tasks = 2 },
+		"[resume]":           func(s *jobs.Spec) { s.Resume = &jobs.Resume{} },
+		"[submit] max_jobs":  func(s *jobs.Spec) { s.Submit = &jobs.Submit{MaxJobs: 1} },
+		"backend of program": func(s *jobs.Spec) { s.Backend = "of program" },
+	} {
+		s := *with
+		s.Backend = jobs.BackendLocal
+		if err := settleFurther(&s); err != nil {
+			t.Errorf("%v", err)
+		}
+		change(&s)
+		if err := settleFurther(&s); jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
