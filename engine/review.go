@@ -60,6 +60,9 @@ func (r *Review) All() []*Review { return append([]*Review{r}, r.Further...) }
 
 // Whole is the first problem of any workspace; nil is that there is none.
 func (r *Review) Whole() error {
+	if !slices.ContainsFunc(r.All(), func(p *Review) bool { return !p.has }) {
+		return r.Problem // which is of all
+	}
 	for _, p := range r.All() {
 		if p.Problem != nil {
 			return ofReview(p, p.Problem)
@@ -192,7 +195,9 @@ func (e *Engine) ReviewDiff(ctx context.Context, rec *jobs.Record, onto string, 
 		}
 		for i, p := range r.All() {
 			if len(rec.Spec.Further) > 0 { // git takes such a line for a comment
-				fmt.Fprintf(w, "workspace %s: %s onto %s\n", p.Repository(), p.Branch(), p.Target())
+				if _, err := fmt.Fprintf(w, "workspace %s: %s onto %s\n", p.Repository(), p.Branch(), p.Target()); err != nil {
+					return err
+				}
 			}
 			if err := p.under.Patch(ctx, p.shownOnto(), p.shownTree(), order[i], w); err != nil {
 				return err
