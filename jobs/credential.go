@@ -248,6 +248,9 @@ const (
 	CapOutput   = "max_output"
 )
 
+// WithEarlier is said behind the figures of a cap that earlier attempts have had a part of.
+const WithEarlier = ", with what earlier attempts of the job have used"
+
 // Met says which cap a usage has reached, and the figures; "" is none. With over it is
 // one that is exceeded.
 func (c *Caps) Met(u Usage, over bool) (which, figures string) {

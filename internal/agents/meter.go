@@ -36,10 +36,17 @@ type Meter struct {
 	events jobs.Usage // by events
 	broker jobs.Usage
 	use    jobs.AgentUse
+	before Before
 	open   []call
 	tools  map[string]*jobs.ToolUse
 	met    *Met
 	metAt  time.Time
+}
+
+// Before is what earlier attempts of the job have used, for the caps alone.
+type Before struct {
+	Turns int
+	Usage jobs.Usage
 }
 
 // Met is a cap that is met.
@@ -63,6 +70,13 @@ func NewMeter(caps jobs.Caps, agent *jobs.Agent, prices jobs.Prices, now func() 
 	return m
 }
 
+// Carry has the caps hold for what was used before, too.
+func (m *Meter) Carry(b Before) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.before = b
+}
+
 // Event takes what the agent has said.
 func (m *Meter) Event(e Event) {
 	m.mu.Lock()
@@ -74,8 +88,8 @@ func (m *Meter) Event(e Event) {
 		m.use.Model = cmp.Or(m.use.Model, e.Model)
 		m.model = cmp.Or(m.model, e.Model)
 	case KindTurn:
-		if m.tells.Turns == jobs.TellsEach && m.caps.Turns > 0 && m.use.Turns >= m.caps.Turns {
-			m.meet(jobs.CapTurns, fmt.Sprintf("%d of %d turns%s", m.use.Turns, m.caps.Turns, m.spent()))
+		if m.tells.Turns == jobs.TellsEach && m.caps.Turns > 0 && m.use.Turns+m.before.Turns >= m.caps.Turns {
+			m.meet(jobs.CapTurns, fmt.Sprintf("%d of %d turns%s%s", m.use.Turns+m.before.Turns, m.caps.Turns, m.spent(), m.earlier()))
 			return // what follows is not carried out
 		}
 		m.use.Turns++
@@ -204,30 +218,46 @@ func (m *Meter) check() {
 		m.meet(jobs.CapIdle, fmt.Sprintf("nothing was written or asked for %s%s", idle.Round(time.Second), m.spent()))
 	}
 	if which, reason := m.caps.Met(m.counted(), false); which != "" && m.met == nil {
-		m.met, m.metAt = &Met{which, reason}, now
+		m.met, m.metAt = &Met{which, reason + m.earlier()}, now
 	}
 }
 
 // counted is the usage that caps are held to: what events tell at the end alone is none.
 func (m *Meter) counted() jobs.Usage {
-	u := m.usage()
-	if m.tells.Tokens != jobs.TellsEach && m.tells.USD != jobs.TellsEach {
-		u = m.broker
+	u := Counted(m.tells, m.broker, m.events)
+	u.Add(&m.before.Usage)
+	return u
+}
+
+// Counted is the usage of an attempt that caps are held to, of what its broker and its
+// events have said.
+func Counted(tells jobs.Tells, broker, events jobs.Usage) jobs.Usage {
+	u := larger(broker, events)
+	if tells.Tokens != jobs.TellsEach && tells.USD != jobs.TellsEach {
+		u = broker
 	}
-	u.Requests = m.broker.Requests
+	u.Requests = broker.Requests
 	return u
 }
 
 // usage is the larger of what events and broker say.
-func (m *Meter) usage() jobs.Usage {
-	u := m.broker
-	if m.events.Tokens() > u.Tokens() {
-		usd := max(u.USD, m.events.USD)
-		u.Input, u.CacheRead, u.CacheWrite, u.Output, u.USD = m.events.Input, m.events.CacheRead, m.events.CacheWrite, m.events.Output, usd
+func (m *Meter) usage() jobs.Usage { return larger(m.broker, m.events) }
+
+func larger(u, events jobs.Usage) jobs.Usage {
+	if events.Tokens() > u.Tokens() {
+		u.Input, u.CacheRead, u.CacheWrite, u.Output = events.Input, events.CacheRead, events.CacheWrite, events.Output
 	}
-	u.USD = max(u.USD, m.events.USD)
-	u.Requests = max(u.Requests, m.events.Requests)
+	u.USD = max(u.USD, events.USD)
+	u.Requests = max(u.Requests, events.Requests)
 	return u
+}
+
+// earlier is said behind figures that have a part of earlier attempts.
+func (m *Meter) earlier() string {
+	if m.before == (Before{}) {
+		return ""
+	}
+	return jobs.WithEarlier
 }
 
 func (m *Meter) spent() string {

@@ -95,6 +95,33 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// TestCarry: what earlier attempts have used counts for caps, and not for what this one did.
+func TestCarry(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		caps jobs.Caps
+		do   func(*Meter)
+		want string
+	}{
+		{"turns", jobs.Caps{Turns: 3}, func(m *Meter) { m.Event(Event{Kind: KindTurn}); m.Event(Event{Kind: KindTurn}) },
+			"cap max_turns met: 3 of 3 turns" + jobs.WithEarlier},
+		{"dollars", jobs.Caps{USD: 1}, func(m *Meter) { m.Event(usage(1, 1, 0.5)) }, "cap max_usd met: 1.10 of 1.00 USD, 1 request, 12 tokens" + jobs.WithEarlier},
+		{"requests", jobs.Caps{Requests: 2}, func(m *Meter) { m.Broker(jobs.Usage{Requests: 1}, 0) }, "cap max_requests met: 2 of 2 requests, 10 tokens, 0.60 USD" + jobs.WithEarlier},
+		{"output", jobs.Caps{Output: 1}, func(m *Meter) { m.Output(1) }, ""},
+	} {
+		m, _ := meter(c.caps, each(), jobs.Prices{})
+		m.Carry(Before{Turns: 2, Usage: jobs.Usage{Requests: 1, Input: 10, USD: 0.6}})
+		c.do(m)
+		got := ""
+		if met := m.Met(); met != nil {
+			got = met.Reason
+		}
+		if use := m.Use(); got != c.want || use.Turns > 1 || use.Usage != nil && use.Usage.Tokens() > 2 {
+			t.Errorf("%s: %q, want %q; %+v", c.name, got, c.want, use)
+		}
+	}
+}
+
 // TestStop: at a cap the results of tools that run are waited for, but not for ever.
 func TestStop(t *testing.T) {
 	m, c := meter(jobs.Caps{Wall: time.Minute}, each(), jobs.Prices{})

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/csv"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"berth/internal/network/record"
 	"berth/internal/sweep"
 	"berth/jobs"
-	"berth/jobs/store"
 
 	"github.com/spf13/cobra"
 )
@@ -164,11 +162,7 @@ func attemptSpent(v engine.View, i int) (jobs.Spent, time.Time) {
 	a := &v.Attempts[i]
 	var models *jobs.Usage
 	if len(v.Spec.Credentials) > 0 && a.Exit == nil && a.Claim != nil { // it runs, or was killed
-		if f, err := record.Read(filepath.Join(a.Dir, store.FileNetwork)); err == nil {
-			if u := f.Use(); u != nil {
-				models = u.Models
-			}
-		}
+		models, _ = record.Models(a.Dir) // what cannot be read is not shown
 	}
 	return a.Spent(&v.Spec, models, v.AsOf)
 }

@@ -26,8 +26,15 @@ type Options struct {
 	Credentials []Credential
 	Caps        jobs.Caps
 	Prices      jobs.Prices
-	// Used is what counts as used from the beginning, of brokers before this one.
-	Used jobs.Usage
+	// Used is what counts as used from the beginning, of brokers before this one. Before
+	// counts for the caps alone, and is no part of [Broker.Usage].
+	Used, Before jobs.Usage
+	// Keep has the usage recorded, durably, for who goes on after this process; nil is that
+	// it is not kept. While there are caps, no request is sent before it has, and none where
+	// it fails: Unkept is told of the first of several failures. It is called by one
+	// goroutine at a time.
+	Keep   func(jobs.Usage) error
+	Unkept func(error)
 	// Dial connects to a host: the policy of the network and its ways out apply there. What
 	// they refuse is a [judge.RefusedError].
 	Dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
@@ -65,8 +72,14 @@ func New(o Options) (*Broker, error) {
 	if o.Stop == nil {
 		o.Stop = func(Met) {}
 	}
+	if o.Unkept == nil {
+		o.Unkept = func(error) {}
+	}
 	b := &Broker{o: o, list: map[string]*credential{}, flights: make(chan struct{}, maxFlights), large: make(chan struct{}, 2),
-		meter: &meter{caps: o.Caps, prices: o.Prices, used: o.Used, stop: o.Stop}}
+		meter: &meter{caps: o.Caps, prices: o.Prices, used: o.Used, before: o.Before, stop: o.Stop}}
+	if o.Keep != nil {
+		b.meter.kept = newKeeping(o.Keep, b.meter.usage, o.Unkept)
+	}
 	for _, c := range o.Credentials {
 		ready, err := settle(c)
 		if err != nil {
@@ -159,8 +172,9 @@ func (b *Broker) Usage() jobs.Usage { return b.meter.usage() }
 // Busy is how many requests are under way.
 func (b *Broker) Busy() int { return len(b.flights) }
 
-// Close ends connections that are not in use.
+// Close ends connections that are not in use. Usage is kept no more when it returns.
 func (b *Broker) Close() {
+	b.meter.kept.close()
 	for _, c := range b.list {
 		c.transport.CloseIdleConnections()
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -396,6 +397,110 @@ func TestCaps(t *testing.T) {
 		if _, _, _, err := w.ask("anthropic", "GET", "/v1/models", ""); err != nil || len(w.stop) > 0 {
 			t.Errorf("%+v: stopped again, or what is free, too: %v", v.caps, err)
 		}
+	}
+}
+
+// What earlier attempts have used counts for the caps, and is no part of this one's usage.
+func TestCapsBefore(t *testing.T) {
+	w := (&world{caps: jobs.Caps{Requests: 3}, before: jobs.Usage{Requests: 2, Input: 100}}).start(t, "anthropic")
+	if status, body, _, err := w.ask("anthropic", "POST", "/v1/messages", hello); status != 200 || err != nil {
+		t.Fatalf("%d %s %v", status, body, err)
+	}
+	w.used(1)
+	const says = "cap max_requests met: 3 of 3 requests, 113 tokens, with what earlier attempts of the job have used"
+	if status, body, _, err := w.ask("anthropic", "POST", "/v1/messages", hello); status != 429 || !strings.Contains(body, says) || err != nil {
+		t.Errorf("%d %s %v", status, body, err)
+	}
+	if u := w.b.Usage(); u.Requests != 1 || u.Tokens() != 13 || w.met().Reason != says {
+		t.Errorf("%+v", u)
+	}
+}
+
+// kept is a file of counts that may fail.
+type kept struct {
+	mu    sync.Mutex
+	last  jobs.Usage
+	tries int
+	err   error
+}
+
+func (k *kept) keep(u jobs.Usage) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.tries++; k.err == nil {
+		k.last = u
+	}
+	return k.err
+}
+
+func (k *kept) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = err
+}
+
+func (k *kept) seen() (jobs.Usage, int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last, k.tries
+}
+
+// While there are caps, a request is counted durably before its server sees it, and where
+// that fails it is refused and counts nothing. Without caps it is carried all the same.
+func TestKept(t *testing.T) {
+	k := &kept{}
+	asked := 0
+	w := (&world{caps: jobs.Caps{Requests: 3}, keep: k.keep, reply: func(models.Request) models.Reply {
+		if asked++; asked == 1 {
+			if u, _ := k.seen(); u.Requests != 1 || u.Tokens() == 0 {
+				t.Errorf("the server was asked, and kept is %+v", u)
+			}
+		}
+		return models.Reply{Text: "hello", In: 10, Out: 3}
+	}}).start(t, "anthropic")
+	ask := func() (int, string) {
+		t.Helper()
+		status, body, h, err := w.ask("anthropic", "POST", "/v1/messages", hello)
+		if err != nil || status == 503 && h.Get("X-Should-Retry") != "" {
+			t.Errorf("%v %v", h, err)
+		}
+		return status, body
+	}
+	if status, body := ask(); status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
+	before := w.used(1)
+	k.fail(errors.New("no space left on device"))
+	_, tries := k.seen()
+	for range 2 {
+		if status, body := ask(); status != 503 || !strings.Contains(body, "overloaded_error") || !strings.Contains(body, "requests cannot be counted durably") {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+	if _, now := k.seen(); now < tries+keepTries {
+		t.Errorf("it was tried %d times", now-tries)
+	}
+	if u := w.b.Usage(); asked != 1 || u.Requests != 1 || u.Refused != 2 || len(w.unkept) != 1 || len(before) != 1 {
+		t.Errorf("asked %d, told %d: %+v", asked, len(w.unkept), u)
+	}
+	k.fail(nil)
+	if status, body := ask(); status != 200 {
+		t.Errorf("when it can be written again: %d %s", status, body)
+	}
+	w.used(4)
+	w.b.Close()
+	if u, n := k.seen(); u.Requests != 2 || u.Tokens() != 26 {
+		t.Errorf("at the end %+v is kept", u)
+	} else if w.b.meter.kept.begin() != nil {
+		t.Error("it writes when it is closed")
+	} else if _, m := k.seen(); m != n {
+		t.Error("it has written when it was closed")
+	}
+
+	k = &kept{err: errors.New("no space left on device")}
+	w = (&world{keep: k.keep}).start(t, "anthropic")
+	if status, body := ask(); status != 200 {
+		t.Errorf("without caps: %d %s", status, body)
 	}
 }
 

@@ -57,7 +57,7 @@ func (f *forward) run(w http.ResponseWriter) error {
 	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }}))
 	count := &counter{api: f.c.API}
 	if f.ask != nil {
-		if f.fly, err = f.b.meter.begin(f.ask); err != nil {
+		if f.fly, err = f.b.meter.begin(ctx, f.ask); err != nil {
 			return err
 		}
 		defer func() {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,7 +20,9 @@ type Met struct {
 type meter struct {
 	caps   jobs.Caps
 	prices jobs.Prices
+	before jobs.Usage // of earlier brokers, for the caps alone
 	stop   func(Met)
+	kept   *keeping // nil is nowhere
 
 	mu   sync.Mutex
 	used jobs.Usage
@@ -35,8 +38,9 @@ type flight struct {
 	ended   bool
 }
 
-// begin counts a request, unless a cap is met, or it may not be asked.
-func (m *meter) begin(a *asked) (*flight, error) {
+// begin counts a request, unless a cap is met, or it may not be asked. While there are
+// caps, the count is durable when it returns.
+func (m *meter) begin(ctx context.Context, a *asked) (*flight, error) {
 	f := &flight{m: m, input: a.text / 4}
 	for i, model := range a.models {
 		p := m.prices.Of(model)
@@ -71,7 +75,25 @@ func (m *meter) begin(a *asked) (*flight, error) {
 	}
 	m.mu.Unlock()
 	f.count(jobs.Usage{Input: f.input})
+	if err := m.keep(ctx); err != nil {
+		f.end(jobs.Usage{}, false)
+		return nil, err
+	}
 	return f, nil
+}
+
+// keep has a request wait until it is recorded that it was counted.
+func (m *meter) keep(ctx context.Context) error {
+	r := m.kept.begin()
+	if !m.caps.Any() {
+		return nil
+	}
+	err := r.wait(ctx)
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &refusal{status: 503, why: "requests cannot be counted durably, so that the task's caps would not hold: nothing is sent",
+		hint: "berth's state directory cannot be written"}
 }
 
 // mayUse refuses a request that names a tool which the task may not use.
@@ -126,7 +148,11 @@ func (m *meter) check(u jobs.Usage, over bool) {
 	if m.met != nil {
 		return
 	}
+	u.Add(&m.before)
 	if which, figures := m.caps.Met(u, over); which != "" {
+		if m.before != (jobs.Usage{}) {
+			figures += jobs.WithEarlier
+		}
 		m.met = &Met{Cap: which, Reason: figures, Usage: u}
 		go m.stop(*m.met) // it may ask this meter
 	}
@@ -153,6 +179,7 @@ func (f *flight) end(u jobs.Usage, answered bool) {
 	}
 	m.used.Estimated = m.used.Estimated || u.Estimated
 	m.check(m.used, true)
+	m.kept.begin()
 }
 
 func (m *meter) refused() {

@@ -31,6 +31,9 @@ type world struct {
 	change func(*jobs.Credential)
 	caps   jobs.Caps
 	prices jobs.Prices
+	before jobs.Usage
+	keep   func(jobs.Usage) error
+	unkept chan error
 
 	b    *Broker
 	stop chan Met
@@ -41,12 +44,13 @@ type world struct {
 
 // start makes a broker of ready-made credentials, whose vendors are played.
 func (w *world) start(t *testing.T, names ...string) *world {
-	w.t, w.stop = t, make(chan Met, 9)
+	w.t, w.stop, w.unkept = t, make(chan Met, 9), make(chan error, 9)
 	w.server = models.Start(t, key, w.reply)
 	if w.dial == nil {
 		w.dial = w.server.Dial
 	}
-	o := Options{Caps: w.caps, Prices: w.prices, Dial: w.dial, Roots: w.server.Roots, Stop: func(m Met) { w.stop <- m },
+	o := Options{Caps: w.caps, Prices: w.prices, Dial: w.dial, Roots: w.server.Roots, Before: w.before, Keep: w.keep,
+		Unkept: func(err error) { w.unkept <- err }, Stop: func(m Met) { w.stop <- m },
 		Record: func(u credentials.Use) { w.mu.Lock(); w.uses = append(w.uses, u); w.mu.Unlock() }}
 	for _, name := range names {
 		c := credentials.Ready()[name]

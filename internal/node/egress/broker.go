@@ -24,10 +24,10 @@ type Brokered struct {
 	Prices      jobs.Prices
 	// Met is told once of a cap that is met, with the figures.
 	Met func(figures string)
-	// Used is what was used before; Asked, which may be nil, is told of each request that
-	// is over. It must not wait.
-	Used  jobs.Usage
-	Asked func()
+	// Used, Before, Keep and Unkept are those of [broker.Options].
+	Used, Before jobs.Usage
+	Keep         func(jobs.Usage) error
+	Unkept       func(error)
 }
 
 // Take takes the keys of a place's credentials out of the passed values, and gives each a
@@ -73,13 +73,8 @@ func portOf(u *url.URL) string {
 
 // openBroker begins to carry requests.
 func (e *Egress) openBroker(b Brokered) (err error) {
-	e.broker, err = broker.New(broker.Options{Credentials: b.Credentials, Caps: b.Caps, Prices: b.Prices, Used: b.Used, Dial: e.dialUpstream,
-		Record: func(u credentials.Use) {
-			e.log.Request(u)
-			if b.Asked != nil {
-				b.Asked()
-			}
-		}, Stop: func(m broker.Met) { b.Met(m.Reason) }})
+	e.broker, err = broker.New(broker.Options{Credentials: b.Credentials, Caps: b.Caps, Prices: b.Prices, Used: b.Used, Before: b.Before,
+		Keep: b.Keep, Unkept: b.Unkept, Dial: e.dialUpstream, Record: e.log.Request, Stop: func(m broker.Met) { b.Met(m.Reason) }})
 	e.lent = b.Credentials
 	return err
 }

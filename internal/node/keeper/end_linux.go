@@ -22,7 +22,6 @@ func (k *keeper) keep(ctx context.Context) {
 	all.Go(func() { k.watch(ctx) })
 	all.Go(func() { k.life.run(ctx) })
 	all.Go(func() { k.untilEnds(ctx, k.endNow) })
-	all.Go(func() { k.keepUsage(ctx) })
 	all.Go(func() { k.untilExpired(ctx) })
 	k.accepting.Go(func() { k.acceptClients(k.listener()) })
 	<-k.life.Done()

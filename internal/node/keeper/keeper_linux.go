@@ -45,7 +45,6 @@ type keeper struct {
 	egress atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
 	// brokered are the credentials of its commands, with their keys; nil is none.
 	brokered *egress.Brokered
-	counted  chan struct{} // of capacity 1: what models were asked for has changed
 	box      *container.Container
 	opener   jobs.Opener
 	opening  *jobs.Opening

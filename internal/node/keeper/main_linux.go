@@ -66,7 +66,7 @@ func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writ
 	supervise.Shield()
 	k := &keeper{
 		dir: filepath.Clean(*dir), times: periods, told: make(chan struct{}), gone: make(chan struct{}),
-		clients: map[*client]bool{}, sessions: map[string]bool{}, counted: make(chan struct{}, 1),
+		clients: map[*client]bool{}, sessions: map[string]bool{},
 	}
 	out := &reporter{w: stdout}
 	if *reports == "" {

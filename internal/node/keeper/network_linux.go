@@ -1,10 +1,8 @@
 package keeper
 
 import (
-	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"berth/internal/network/wayout"
 	"berth/internal/node/egress"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // maxKeys bounds what comes with the keys of credentials.
@@ -36,7 +35,7 @@ func (k *keeper) takeCredentials(from io.Reader) error {
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: err.Error(), Hint: "it is opened by berth exec or berth shell, which read them"}
 	}
-	k.brokered = &egress.Brokered{Credentials: list, Caps: k.spec.Caps, Prices: k.spec.Prices, Met: k.capMet, Asked: k.asked}
+	k.brokered = &egress.Brokered{Credentials: list, Caps: k.spec.Caps, Prices: k.spec.Prices, Met: k.capMet, Keep: k.saveUsage, Unkept: k.usageUnkept}
 	return nil
 }
 
@@ -49,45 +48,32 @@ func (k *keeper) capMet(figures string) {
 	k.met, k.metAt = text, time.Now()
 }
 
-// asked has what was used recorded.
-func (k *keeper) asked() {
-	select {
-	case k.counted <- struct{}{}:
-	default:
-	}
-}
-
-// keepUsage records what models are asked for, until ctx ends.
-func (k *keeper) keepUsage(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.counted:
-			if k.lease.Stands() {
-				k.saveUsage()
-			}
-		}
-	}
-}
-
 // saveUsage records what models were asked for, since the environment was stopped last.
-func (k *keeper) saveUsage() {
-	u := k.egress.Load().Usage()
-	if u == nil {
-		return
+func (k *keeper) saveUsage(u jobs.Usage) error {
+	if !k.lease.Stands() {
+		return errors.New("another keeper has the environment")
 	}
-	if err := saveUsage(k.dir, *u); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		k.log.Warn("what models were asked for could not be recorded", "err", err)
+	return store.SetUsage(k.dir, u)
+}
+
+// usageUnkept says that it could not be recorded. It is tried again with each request.
+func (k *keeper) usageUnkept(err error) {
+	k.log.Warn("what models are asked for could not be recorded", "err", err)
+	if k.spec.Caps.Any() {
+		k.note("requests to models are refused while they cannot be counted durably: " + err.Error())
 	}
 }
 
 // endUsage does so for the last time. Whoever stops the environment begins to count again.
 func (k *keeper) endUsage(stopped bool) {
-	if !stopped {
-		k.saveUsage()
-	} else if err := ForgetUsage(k.dir); err != nil {
-		k.log.Warn("what models were asked for goes on to count", "err", err)
+	var err error
+	if u := k.egress.Load().Usage(); stopped {
+		err = ForgetUsage(k.dir)
+	} else if u != nil {
+		err = k.saveUsage(*u)
+	}
+	if err != nil {
+		k.log.Warn("what models were asked for could not be recorded", "stopped", stopped, "err", err)
 	}
 }
 

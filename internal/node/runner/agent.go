@@ -41,6 +41,7 @@ func (r *attempt) watch() *watched {
 		return nil
 	}
 	w := &watched{r: r, meter: agents.NewMeter(r.spec.Caps, a, r.spec.Prices, time.Now)}
+	w.meter.Carry(r.carried.meter)
 	if a == nil || a.Events == agents.FormatNone {
 		return w
 	}
@@ -64,11 +65,17 @@ func (w *watched) event(e agents.Event) {
 	w.check()
 }
 
-// check ends the attempt where a cap is met.
+// check ends the attempt where a cap is met, and the job with it where the cap holds for
+// all attempts.
 func (w *watched) check() {
 	if w.meter.Stop() {
 		met := w.meter.Met()
-		w.r.stop.set(why{state: jobs.StateFailed, class: jobs.ClassTask, code: jobs.CodeCap, reason: met.Reason, hint: "raise it: " + met.Cap + " in [caps]"})
+		class := jobs.ClassPolicy
+		switch met.Cap {
+		case jobs.CapWall, jobs.CapIdle, jobs.CapOutput:
+			class = jobs.ClassTask
+		}
+		w.r.stop.set(why{state: jobs.StateFailed, class: class, code: jobs.CodeCap, reason: met.Reason, hint: "raise it: " + met.Cap + " in [caps]"})
 	}
 }
 

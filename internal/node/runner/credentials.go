@@ -3,6 +3,7 @@ package runner
 import (
 	"berth/internal/node/egress"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // takeCredentials takes the keys of credentials out of the passed values.
@@ -18,11 +19,24 @@ func (r *attempt) brokered() *egress.Brokered {
 	if len(r.credentials) == 0 {
 		return nil
 	}
-	return &egress.Brokered{Credentials: r.credentials, Caps: r.spec.Caps, Prices: r.spec.Prices, Met: r.capMet}
+	return &egress.Brokered{Credentials: r.credentials, Caps: r.spec.Caps, Prices: r.spec.Prices, Met: r.capMet, Before: r.carried.broker,
+		Keep: func(u jobs.Usage) error { return store.SetUsage(r.dir, u) }, Unkept: r.usageUnkept}
 }
 
-// capMet ends the attempt because a cap is met, with its figures.
+// usageUnkept ends an attempt with caps whose requests cannot be recorded: a next one
+// would not know of them.
+func (r *attempt) usageUnkept(err error) {
+	if !r.spec.Caps.Any() {
+		r.log.Warn("what models are asked for could not be recorded", "err", err)
+		return
+	}
+	r.stop.set(why{state: jobs.StateError, reason: "requests to models could not be counted durably, so the caps of the job would not hold: " + err.Error(),
+		hint: "is there space left? df -h " + r.dir})
+}
+
+// capMet ends the job because a cap is met, with its figures: another attempt would meet
+// it at once.
 func (r *attempt) capMet(figures string) {
-	r.stop.set(why{state: jobs.StateFailed, class: jobs.ClassTask, code: jobs.CodeCap, reason: figures,
+	r.stop.set(why{state: jobs.StateFailed, class: jobs.ClassPolicy, code: jobs.CodeCap, reason: figures,
 		hint: "raise it in [caps], or with --max-requests, --max-tokens or --max-usd"})
 }

@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -32,12 +34,27 @@ func TestTakeCredentials(t *testing.T) {
 	}
 }
 
-// TestCapMet: a task whose cap is met ends with 10, and its record has the figures.
+// TestUsageUnkept: requests that cannot be counted end an attempt with caps, and that is
+// no fault of its task's.
+func TestUsageUnkept(t *testing.T) {
+	r := &attempt{dir: "/d", log: slog.New(slog.DiscardHandler)}
+	if r.usageUnkept(errors.New("no space left on device")); r.stop.Why() != nil {
+		t.Error("a job without caps has ended")
+	}
+	r.spec.Caps.Requests = 1
+	r.usageUnkept(errors.New("no space left on device"))
+	rec := r.conclude(&outcome{exit: jobs.Exit{Started: true, Code: 143, Signal: 15}})
+	if rec.State != jobs.StateError || rec.Code != jobs.CodeInfra || !strings.HasSuffix(rec.Reason, "the caps of the job would not hold: no space left on device") || !strings.Contains(rec.Hint, "df -h /d") {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// TestCapMet: a task whose cap is met ends with 10, its record has the figures, and nothing follows.
 func TestCapMet(t *testing.T) {
 	r := &attempt{}
 	r.capMet("cap max_usd met: 5.02 of 5.00 USD, 41 requests, 120k tokens")
 	rec := r.conclude(&outcome{exit: jobs.Exit{Started: true, Code: 143, Signal: 15}})
-	if rec.State != jobs.StateFailed || rec.Code != jobs.CodeCap || rec.Class != jobs.ClassTask || !strings.HasPrefix(rec.Reason, "cap max_usd met: 5.02") || rec.Usage != nil {
+	if rec.State != jobs.StateFailed || rec.Code != jobs.CodeCap || rec.Class != jobs.ClassPolicy || !strings.HasPrefix(rec.Reason, "cap max_usd met: 5.02") || rec.Usage != nil {
 		t.Errorf("%+v", rec)
 	}
 }

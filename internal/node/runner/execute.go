@@ -65,6 +65,9 @@ func (r *attempt) execute(parent context.Context) (out *outcome) {
 	if secrets, err = r.takeCredentials(secrets); err != nil {
 		return fail(err)
 	}
+	if err := r.carry(); err != nil {
+		return fail(err)
+	}
 	secrets, r.keys = r.ofTask(secrets)
 	if store.Cancelled(r.jobDir) {
 		r.stop.set(why{state: jobs.StateCancelled, reason: "cancelled before it started"})

@@ -98,6 +98,7 @@ type attempt struct {
 	far       *far              // of a place without this machine's files, else nil
 	// credentials have their keys, for the broker alone.
 	credentials []broker.Credential
+	carried     carried                       // of the caps, by earlier attempts
 	keys        []string                      // NAME=VALUE for the program of the backend alone
 	box         *container.Cgroup             // of the container, where a daemon has it, while it is open
 	boxOOMs     int                           // kills in it

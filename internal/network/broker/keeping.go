@@ -1,0 +1,140 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"berth/jobs"
+)
+
+// Tries to keep the counts, before requests are refused.
+const (
+	keepTries = 3
+	keepPause = 200 * time.Millisecond // after the first one; the next is three times as long
+	keepTime  = 30 * time.Second       // that a request waits for a disk
+	closeTime = 5 * time.Second        // that the end waits for it
+)
+
+var errSlow = errors.New("the file system does not answer")
+
+// keeping writes the counts where whoever goes on after this process finds them. Requests
+// that begin together share a write, and one write is under way at a time.
+type keeping struct {
+	save func(jobs.Usage) error
+	used func() jobs.Usage
+	tell func(error) // of the first failure after a success
+
+	mu     sync.Mutex
+	next   *round // that has not begun, or nil
+	busy   bool
+	failed bool
+	closed bool
+	idle   sync.Cond // of mu: busy has become false
+}
+
+// round is a write, with its tries.
+type round struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+func newKeeping(save func(jobs.Usage) error, used func() jobs.Usage, tell func(error)) *keeping {
+	k := &keeping{save: save, used: used, tell: tell}
+	k.idle.L = &k.mu
+	return k
+}
+
+// begin has what is counted now written, and does not wait for it. It returns nil where
+// nothing is kept.
+func (k *keeping) begin() *round {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return nil
+	}
+	if k.next == nil {
+		k.next = &round{done: make(chan struct{})}
+	}
+	r := k.next
+	if !k.busy {
+		k.busy = true
+		go k.work()
+	}
+	return r
+}
+
+// wait returns when it is written, or cannot be.
+func (r *round) wait(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
+	late := time.NewTimer(keepTime)
+	defer late.Stop()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+		return errSlow
+	}
+}
+
+// work writes until nothing is due.
+func (k *keeping) work() {
+	for {
+		k.mu.Lock()
+		r := k.next
+		if k.next = nil; r == nil {
+			k.busy = false
+			k.idle.Broadcast()
+			k.mu.Unlock()
+			return
+		}
+		k.mu.Unlock()
+		pause := keepPause
+		for i := range keepTries {
+			if i > 0 {
+				time.Sleep(pause)
+				pause *= 3
+			}
+			if r.err = k.save(k.used()); r.err == nil {
+				break
+			}
+		}
+		k.mu.Lock()
+		first := r.err != nil && !k.failed
+		k.failed = r.err != nil
+		k.mu.Unlock()
+		if first {
+			k.tell(r.err)
+		}
+		close(r.done)
+	}
+}
+
+// close has nothing more written, and waits for what is under way.
+func (k *keeping) close() {
+	if k == nil {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.closed = true
+		for k.busy {
+			k.idle.Wait()
+		}
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTime):
+	}
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/internal/sys/disk"
+	"berth/jobs"
+)
+
+// FileUsage is what the commands of an attempt, or of an environment since its user has
+// stopped it, have asked models for: whoever goes on from there counts on. Its supervisor
+// alone writes it.
+const FileUsage = "usage.json"
+
+type usageRecord struct {
+	Version int        `json:"version"`
+	Time    time.Time  `json:"time"` // UTC
+	Usage   jobs.Usage `json:"usage"`
+}
+
+// LoadUsage reads what stands in the directory of an attempt or environment; nil is
+// nothing. One that cannot be read is an error, because caps hold by it.
+func LoadUsage(dir string) (*jobs.Usage, error) {
+	path := filepath.Join(dir, FileUsage)
+	b, err := disk.ReadRegular(path, 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var r usageRecord
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if u := r.Usage; err == nil && (u.Requests < 0 || u.Input < 0 || u.CacheRead < 0 || u.CacheWrite < 0 || u.Output < 0 || u.USD < 0) {
+		err = errors.New("a count is negative")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return &r.Usage, nil
+}
+
+// SetUsage replaces it, and returns when it is durable.
+func SetUsage(dir string, u jobs.Usage) error {
+	b, err := json.MarshalIndent(usageRecord{Version: 1, Time: time.Now().UTC(), Usage: u}, "", "  ")
+	if err != nil {
+		return err
+	}
+	err = disk.Replace(filepath.Join(dir, FileUsage), append(b, '\n'), 0o600)
+	var path *fs.PathError
+	var link *os.LinkError
+	switch { // without the name of a temporary file, so that the same trouble has the same words
+	case errors.As(err, &path):
+		err = path.Err
+	case errors.As(err, &link):
+		err = link.Err
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", FileUsage, err)
+	}
+	return nil
+}
+
+// ForgetUsage removes it, so that it is counted from the beginning.
+func ForgetUsage(dir string) error {
+	if err := os.Remove(filepath.Join(dir, FileUsage)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
