@@ -191,18 +191,23 @@ func TestGuides(t *testing.T) {
 // TestReadGuide holds that nothing of a page is passed over.
 func TestReadGuide(t *testing.T) {
 	const fence = "```"
-	steps, marked, err := readGuide("Write `a.txt`:\n\n" + fence + "toml title=a.txt\nx = 1\n" + fence + "\n" + fence + "console\n$ echo \\\n  a\na\n$ true\n" + fence +
-		"\n<!-- not run: no cluster -->\n" + fence + "\nsrun\n" + fence + "\n")
+	steps, marked, err := readGuide("Write `a.txt`:\n\n" + fence + "toml title=a.txt\nx = 1\n" + fence + "\n" +
+		fence + "console\n$ echo \\\n  a\na\n$ true\n" + fence + "\n" +
+		"<!-- not run: no cluster -->\n" + fence + "\nsrun\n" + fence + "\n")
 	want := []guideStep{{line: 3, file: "a.txt", text: "x = 1\n"}, {line: 7, command: "echo \\\n  a", shown: "a\n"}, {line: 10, command: "true"}}
 	if err != nil || !slices.Equal(steps, want) || !slices.Equal(marked, []notRun{{13, "no cluster"}}) {
 		t.Errorf("%+v, %+v, %v", steps, marked, err)
 	}
-	for _, bad := range []string{fence + "\nsrun\n" + fence, fence + "sh\n$ true\n" + fence, fence + "console\ntrue\n" + fence, fence + "console\n$ true\n", fence + "toml title=b\n" + fence} {
+	for _, bad := range []string{
+		fence + "\nsrun\n" + fence, fence + "sh\n$ true\n" + fence, fence + "console\ntrue\n" + fence, fence + "console\n$ true\n",
+		fence + "toml title=b\n" + fence,
+	} {
 		if steps, _, err := readGuide(bad); err == nil {
 			t.Errorf("%q is taken: %+v", bad, steps)
 		}
 	}
-	if p := shownPattern("a ... b\n...\nend\n"); !p.MatchString("a x y b\nend\n") || !p.MatchString("a  b\nmore\nend\n") || p.MatchString("a b\nend\nmore\n") || p.MatchString("a x b\n") {
+	p := shownPattern("a ... b\n...\nend\n")
+	if !p.MatchString("a x y b\nend\n") || !p.MatchString("a  b\nmore\nend\n") || p.MatchString("a b\nend\nmore\n") || p.MatchString("a x b\n") {
 		t.Error("a pattern takes other output than it shows, or not its own")
 	}
 }

@@ -32,7 +32,8 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), Setup: setup, UpdateScripts: *update, RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": codeCmd, "id": idCmd, "await": awaitCmd, "plain": plainCmd, "transcript": transcriptCmd, "spawn": spawnCmd, "sig": sigCmd, "reap": reapCmd, "norecords": noRecordsCmd, "guide": guideCmd,
+			"code": codeCmd, "id": idCmd, "await": awaitCmd, "plain": plainCmd, "transcript": transcriptCmd, "spawn": spawnCmd, "sig": sigCmd, "reap": reapCmd, "norecords": noRecordsCmd,
+			"guide": guideCmd,
 			// models FILE...: the address of a model's API replaces MODELS in configurations, and ca.pem is its authority.
 			"models": func(ts *testscript.TestScript, _ bool, files []string) {
 				s := vendor()
