@@ -473,7 +473,8 @@ func TestKept(t *testing.T) {
 	k.fail(errors.New("no space left on device"))
 	_, tries := k.seen()
 	for range 2 {
-		if status, body := ask(); status != 503 || !strings.Contains(body, "overloaded_error") || !strings.Contains(body, "requests cannot be counted durably") {
+		if status, body := ask(); status != 503 || !strings.Contains(body, "overloaded_error") ||
+			!strings.Contains(body, "requests cannot be counted durably") {
 			t.Errorf("%d %s", status, body)
 		}
 	}

@@ -48,7 +48,8 @@ func (r *attempt) carryOf(all []jobs.Attempt) error {
 		case len(r.spec.Credentials) > 0: // it was killed, or asked nothing
 			u, err := record.Models(a.Dir)
 			if err != nil {
-				return &jobs.Error{Kind: jobs.KindInfra, Msg: "what an earlier attempt has asked models for is not known, so the caps of the job cannot be held", Err: err,
+				return &jobs.Error{Kind: jobs.KindInfra, Err: err,
+					Msg:  "what an earlier attempt has asked models for is not known, so the caps of the job cannot be held",
 					Hint: "submit the task again: it counts from the beginning then"}
 			}
 			if u != nil {

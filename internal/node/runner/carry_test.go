@@ -28,7 +28,8 @@ func TestCarry(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(killed, store.FileTranscript), []byte(turns+turns+"torn"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	old := dir(store.FileNetwork, `{"time":"2026-01-01T00:00:00Z","request":{"credential":"c","method":"POST","usage":{"requests":1,"input_tokens":5}}}`+"\n")
+	old := dir(store.FileNetwork, `{"time":"2026-01-01T00:00:00Z",`+
+		`"request":{"credential":"c","method":"POST","usage":{"requests":1,"input_tokens":5}}}`+"\n")
 	claim := &jobs.Claim{}
 	ended := func(n int, d string, x *jobs.ExitRecord) jobs.Attempt {
 		return jobs.Attempt{Dir: d, Info: jobs.AttemptInfo{Number: n}, Claim: claim, Exit: x}
@@ -37,7 +38,8 @@ func TestCarry(t *testing.T) {
 		Agent: &jobs.Agent{Name: "a", Tells: jobs.Tells{Turns: jobs.TellsEach, Tokens: jobs.TellsEach}}}
 	r := &attempt{spec: spec, info: jobs.AttemptInfo{Number: 6}}
 	if err := r.carryOf([]jobs.Attempt{
-		ended(1, t.TempDir(), &jobs.ExitRecord{Usage: &jobs.Usage{Requests: 2, Input: 20, USD: 0.2}, Agent: &jobs.AgentUse{Turns: 3, Usage: &jobs.Usage{Input: 25}}}),
+		ended(1, t.TempDir(), &jobs.ExitRecord{Usage: &jobs.Usage{Requests: 2, Input: 20, USD: 0.2},
+			Agent: &jobs.AgentUse{Turns: 3, Usage: &jobs.Usage{Input: 25}}}),
 		ended(2, killed, nil),
 		ended(3, old, nil),                               // of a runner that kept no counts
 		{Dir: killed, Info: jobs.AttemptInfo{Number: 4}}, // never began

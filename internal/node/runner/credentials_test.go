@@ -44,7 +44,8 @@ func TestUsageUnkept(t *testing.T) {
 	r.spec.Caps.Requests = 1
 	r.usageUnkept(errors.New("no space left on device"))
 	rec := r.conclude(&outcome{exit: jobs.Exit{Started: true, Code: 143, Signal: 15}})
-	if rec.State != jobs.StateError || rec.Code != jobs.CodeInfra || !strings.HasSuffix(rec.Reason, "the caps of the job would not hold: no space left on device") || !strings.Contains(rec.Hint, "df -h /d") {
+	if rec.State != jobs.StateError || rec.Code != jobs.CodeInfra || !strings.Contains(rec.Hint, "df -h /d") ||
+		!strings.HasSuffix(rec.Reason, "the caps of the job would not hold: no space left on device") {
 		t.Errorf("%+v", rec)
 	}
 }
