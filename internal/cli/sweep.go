@@ -280,10 +280,32 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 // sweepPace is how often a sweep that is watched is looked at.
 const sweepPace = 300 * time.Millisecond
 
+// absence is for how long no worker of a sweep has been seen. The last words of workers
+// may be newer than a look at them, and a scheduler's answer some seconds old.
+type absence struct{ since time.Time }
+
+// goneAfter is longer than an answer of a scheduler is kept for who waits.
+const goneAfter = 3 * time.Second
+
+// gone tells, after a look that saw n workers or failed, whether there are none any more.
+func (b *absence) gone(n int, err error, now time.Time) bool {
+	switch {
+	case err != nil:
+	case n > 0:
+		b.since = time.Time{}
+	case b.since.IsZero():
+		b.since = now
+	default:
+		return now.Sub(b.since) >= goneAfter
+	}
+	return false
+}
+
 // watchSweep shows a sweep to its end.
 func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
 	ctx = jobs.WithPatience(ctx)
-	lost := 0
+	var unseen absence
+	gone := false
 	for {
 		f, err := s.Fold()
 		if err != nil {
@@ -294,11 +316,9 @@ func (a *app) watchSweep(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 		}
 		if f.Left() > 0 {
 			n, _, err := e.SweepWorkers(ctx, s.Dir)
-			if err == nil && n == 0 {
-				lost++ // its last words may be newer than the look at them
-			}
+			gone = unseen.gone(n, err, a.now())
 		}
-		if f.Left() == 0 || lost > 1 {
+		if f.Left() == 0 || gone {
 			if a.errTTY {
 				a.overwrite("")
 			}

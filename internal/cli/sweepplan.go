@@ -152,7 +152,7 @@ func (a *app) watchPilot(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 	}
 	ctx = jobs.WithPatience(ctx)
 	a.say("pilot of sweep %s: %s first", s.Spec.Name, plural(s.First().Len(), "task"))
-	for lost := 0; ; {
+	for unseen := (absence{}); ; {
 		f, err := s.Fold()
 		if err != nil {
 			return err
@@ -166,10 +166,8 @@ func (a *app) watchPilot(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 				return a.releaseSweep(ctx, e, s, f)
 			} // or its worker is about to pause it
 		}
-		if n, _, err := e.SweepWorkers(ctx, s.Dir); err == nil && n == 0 {
-			lost++
-		}
-		if lost > 1 || s.Cancelled() || s.Paused() != nil {
+		n, _, err := e.SweepWorkers(ctx, s.Dir)
+		if unseen.gone(n, err, a.now()) || s.Cancelled() || s.Paused() != nil {
 			return a.concludeSweep(s, f)
 		}
 		select {
