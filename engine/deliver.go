@@ -53,21 +53,34 @@ func (e *Engine) take(ctx context.Context, v *View) {
 func (e *Engine) deliver(ctx context.Context, v *View) (stored bool, err error) {
 	a := v.Current()
 	parts := v.ChangedParts()
-	for _, p := range parts { // one that is there already stays as it is
+	var failed []error
+	for _, p := range parts { // the trouble of one holds back no other
+		if p.BranchHere() {
+			continue
+		}
 		err := e.intake(ctx, p.Spec.Workspace, p.Current().Dir, p.Current().Result())
 		if err == nil {
 			continue
 		}
+		costly := costs(err)
+		err = repoError(err)
 		if w := p.Spec.Workspace; w.Name != "" {
 			err = &jobs.Error{Kind: jobs.KindOf(err), Msg: "workspace " + w.Name, Err: err, Hint: jobs.HintOf(err)}
 		}
-		if costs(err) && ctx.Err() == nil {
+		if costly && ctx.Err() == nil {
 			u := a.Undelivered.Again(e.Now().UTC(), err.Error())
 			if serr := store.SetUndelivered(a.Dir, u); serr == nil {
 				a.Undelivered = &u
 			}
 		}
-		return false, repoError(err)
+		failed = append(failed, err)
+	}
+	switch len(failed) {
+	case 0:
+	case 1:
+		return false, failed[0]
+	default:
+		return false, &jobs.Error{Kind: jobs.KindOf(failed[0]), Msg: "several workspaces", Err: errors.Join(failed...), Hint: jobs.HintOf(failed[0])}
 	}
 	failpoint.Hit("take.branch")
 	t := jobs.Taken{Version: 1, Branch: v.Spec.Workspace.Branch, Commit: parts[0].Current().Result().Commit, Time: e.Now().UTC()}

@@ -85,9 +85,10 @@ func (e *Engine) expired(ctx context.Context, spec *jobs.EnvSpec) (gone bool, no
 	return true, note, nil
 }
 
-// endWait bounds the wait for a keeper that ends, and endPause is between two looks.
+// endWait bounds the wait for a keeper that ends, which is longer than it takes to destroy
+// what it has, and endPause is between two looks.
 const (
-	endWait  = time.Minute
+	endWait  = 3 * time.Minute
 	endPause = 200 * time.Millisecond
 )
 
@@ -105,18 +106,25 @@ func (v *Environment) Leave(ctx context.Context) (*jobs.Destroyed, error) {
 // whether they are gone: what is left makes an error. One that cannot be stopped, or whose
 // files cannot be removed, keeps its record, and its files where another process has them.
 func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
-	if err := v.stopKept(ctx); err != nil {
-		return nil, err
-	}
-	last, far, unread := v.lastWords(ctx)
+	var last *keeper.Info
+	var far string
+	var unread error
 	// A keeper that is not asked any more may be at work at what it destroys.
-	err := v.Remove(ctx, false)
-	for wait := v.e.Now().Add(endWait); jobs.KindOf(err) == jobs.KindAgain && keeper.Alive(v.dir) && v.e.Now().Before(wait) && ctx.Err() == nil; {
-		_ = v.e.Sleep(ctx, endPause)
-		err = v.Remove(ctx, false)
-	}
-	if err != nil {
-		return nil, err
+	for wait := v.e.Now().Add(endWait); ; {
+		err := v.stopKept(ctx)
+		if err == nil {
+			last, far, unread = v.lastWords(ctx)
+			err = v.Remove(ctx, false)
+		}
+		if err == nil {
+			break
+		}
+		if jobs.KindOf(err) != jobs.KindAgain || !keeper.Alive(v.dir) || v.e.Now().After(wait) {
+			return nil, err
+		}
+		if v.e.Sleep(ctx, endPause) != nil {
+			return nil, err
+		}
 	}
 	d := &jobs.Destroyed{Time: v.e.Now().UTC()}
 	if unread != nil {
@@ -142,6 +150,7 @@ func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
 		d.Gone = append(d.Gone, "its directory "+far)
 	}
 	v.look(ctx, d, near)
+	var err error
 	if len(d.Left) > 0 {
 		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the environment " + v.Spec.Name + " was removed, and something of it is left: " + strings.Join(d.Left, "; "),
 			Hint: "berth env gc"}

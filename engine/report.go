@@ -65,7 +65,10 @@ func (e *Engine) Report(ctx context.Context, v View) (*jobs.Report, error) {
 		Reached: []jobs.NetworkName{}, Refused: []jobs.NetworkName{}, Suspicious: []jobs.Suspicion{}, More: map[string]int{}, Unknown: []string{}}}
 	r.ran(&v.Spec, a)
 	r.files(&v.Spec, a)
-	r.patch(filepath.Join(a.Dir, workspace.DiffFile))
+	r.patch("", filepath.Join(a.Dir, workspace.DiffFile))
+	for _, w := range v.Spec.Further {
+		r.patch(w.Name+": ", filepath.Join(jobs.ResultDir(a.Dir, w.Name), workspace.DiffFile))
+	}
 	r.container(ctx, e.Store, a)
 	r.network(v.Record)
 	r.left(a)
@@ -252,7 +255,8 @@ func (r *reporter) network(rec *jobs.Record) {
 }
 
 // patch looks for long base64 in the lines that a patch adds.
-func (r *reporter) patch(path string) {
+// patch looks at a patch; of goes before the names of its files.
+func (r *reporter) patch(of, path string) {
 	f, err := disk.OpenRegular(path)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -265,7 +269,7 @@ func (r *reporter) patch(path string) {
 		r.unknown("what the added lines hold, behind the first %s of the patch", jobs.Bytes(mostPatch).Rough())
 	}
 	if err := base64Lines(io.LimitReader(f, mostPatch), func(file string, line int) {
-		r.suspect(jobs.SuspectBase64, fmt.Sprintf("%s:%d", file, line))
+		r.suspect(jobs.SuspectBase64, fmt.Sprintf("%s%s:%d", of, file, line))
 	}); err != nil {
 		r.unknown("what the added lines hold: %v", err)
 	}

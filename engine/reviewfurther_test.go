@@ -80,6 +80,8 @@ func TestMergeOfTwoGoesOn(t *testing.T) {
 		"both":             {func(m *jobs.ReviewMerge, app, lib gits) { moved(app, m); moved(lib, &m.Further[0]) }, ""},
 		"first elsewhere":  {func(_ *jobs.ReviewMerge, app, _ gits) { away(app) }, "merged: none; not merged: the first workspace, lib"},
 		"second elsewhere": {func(_ *jobs.ReviewMerge, _, lib gits) { away(lib) }, "merged: none; not merged: the first workspace, lib"},
+		"files and second elsewhere": {func(m *jobs.ReviewMerge, app, lib gits) { files(app, m); away(lib) },
+			"merged: none; not merged: the first workspace, lib"},
 		"one and second elsewhere": {func(m *jobs.ReviewMerge, app, lib gits) { moved(app, m); away(lib) },
 			"merged: the first workspace; not merged: lib"},
 	} {

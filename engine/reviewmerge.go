@@ -255,6 +255,14 @@ func (e *Engine) finishMerge(ctx context.Context, rec *jobs.Record, m *jobs.Revi
 		}
 	}
 	if why != nil {
+		// Another merge begins where the files are what the branch has.
+		for i := range steps {
+			if s := &steps[i]; i != at && !s.done && s.move.Worktree != "" {
+				if _, err := s.repo.PutBack(ctx, s.move); err != nil {
+					why = errors.Join(why, err)
+				}
+			}
+		}
 		return halted(rec, steps, at, repoError(why))
 	}
 	for i := range steps {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/sys/disk"
@@ -258,7 +259,10 @@ func checkSent(s *jobs.ReviewSent, file string) error {
 			return wrong(file, "%v", err)
 		}
 	}
+	several := func(r jobs.ReviewRun) bool { return r.Workspace != "" || len(r.Further) > 0 }
 	switch {
+	case s.Result.Workspace != "" || len(s.Result.Further) > 0 || slices.ContainsFunc(s.Runs, several):
+		return wrong(file, "it is of several workspaces")
 	case s.Version > 1:
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s was written by a newer berth (schema %d)", file, s.Version), Hint: "use that version of berth"}
 	case !jobs.ValidID(s.Job):
@@ -365,6 +369,8 @@ func checkAnswer(a *jobs.ReviewAnswer, file string) error {
 		}
 	}
 	switch {
+	case v.Workspace != "" || len(v.Further) > 0: // what is merged is looked up in it by name
+		return wrong(file, "its verdict is of several workspaces")
 	case a.Version > 1 || v.Version > 1:
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: file + " was written by a newer berth", Hint: "use that version of berth"}
 	case !jobs.ValidID(a.Job):

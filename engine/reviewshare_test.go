@@ -45,9 +45,13 @@ func TestImportVerdict(t *testing.T) {
 		"no name":        {func(a *jobs.ReviewAnswer) { a.Verdict.By = "" }, "does not say who"},
 		"a long name":    {func(a *jobs.ReviewAnswer) { a.Verdict.By = strings.Repeat("x", 2000) }, "none of one line"},
 		"lines":          {func(a *jobs.ReviewAnswer) { a.Verdict.Host = "a\nb" }, "none of one line"},
-		"another job":    {func(a *jobs.ReviewAnswer) { a.Job = "../../x" }, "is no id of a job"},
-		"unknown job":    {func(a *jobs.ReviewAnswer) { a.Job = strings.Replace(a.Job, "7", "8", 1) }, "which is not here"},
-		"newer":          {func(a *jobs.ReviewAnswer) { a.Version = 2 }, "newer berth"},
+		"several": {func(a *jobs.ReviewAnswer) {
+			a.Verdict.Workspace = "x"
+			a.Verdict.Further = []jobs.ReviewTree{{Commit: res.Commit, Tree: res.Tree, Onto: res.Base, Ref: "refs/heads/release"}}
+		}, "is of several workspaces"},
+		"another job": {func(a *jobs.ReviewAnswer) { a.Job = "../../x" }, "is no id of a job"},
+		"unknown job": {func(a *jobs.ReviewAnswer) { a.Job = strings.Replace(a.Job, "7", "8", 1) }, "which is not here"},
+		"newer":       {func(a *jobs.ReviewAnswer) { a.Version = 2 }, "newer berth"},
 	} {
 		a := good()
 		c.edit(&a)

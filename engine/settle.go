@@ -157,7 +157,7 @@ func (e *Engine) settleWorkspace(ctx context.Context, s *jobs.Spec, t jobs.Task)
 		return nil
 	}
 	have, err := e.git.Line(ctx, workspace.Call{GitDir: s.Workspace.GitDir,
-		Args: []string{"ls-tree", "--name-only", s.Workspace.Base, "--", jobs.FurtherDir}})
+		Args: []string{"ls-tree", "--full-tree", "--name-only", s.Workspace.Base, "--", jobs.FurtherDir}})
 	if err != nil {
 		return repoError(err)
 	}

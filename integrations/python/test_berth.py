@@ -260,7 +260,7 @@ class EnvironmentTest(unittest.TestCase):
             with unittest.mock.patch.dict(os.environ), self.assertRaises(ValueError, msg=name):
                 os.environ.pop(name, None)
                 self.env.start("true", env={name: "/x"})
-        for name in ("PYTHONPATH", "ENVIRON", "HOMEPAGE", "MY_PATH"):
+        for name in ("PYTHONPATHS", "ENVIRON", "HOMEPAGE", "MY_PATH"):
             self.assertEqual(0, self.env.start(f'[ "${name}" = /x ]', env={name: "/x"}).wait())
         with self.assertRaises(ValueError):
             self.env.start(["a program"])

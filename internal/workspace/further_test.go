@@ -66,6 +66,7 @@ func TestBelowReplaced(t *testing.T) {
 			f := newFixture(t)
 			f.commit(map[string]string{"a": "1\n"})
 			work := f.work()
+			must(t, os.MkdirAll(work, 0o700)) // the first one stands
 			f.g.Work, f.g.Below = work, ".repos/in"
 			dir := filepath.Join(f.attempt, "repos", "in")
 			f.attempt = dir
@@ -78,5 +79,27 @@ func TestBelowReplaced(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// The first repository's commit may have a link where the others stand: nothing is made
+// behind it.
+func TestLinkInPlaceOfFurther(t *testing.T) {
+	f := newFixture(t)
+	f.commit(map[string]string{"a": "1\n"})
+	work, outside := f.work(), t.TempDir()
+	must(t, os.MkdirAll(work, 0o700))
+	src, err := f.g.Resolve(testContext(t), f.repo, "")
+	must(t, err)
+	if err := os.Symlink(outside, filepath.Join(work, ".repos")); err != nil {
+		t.Fatal(err)
+	}
+	f.g.Work, f.g.Below = work, ".repos/in"
+	_, err = f.g.Prepare(testContext(t), src, filepath.Join(f.attempt, "repos", "in"))
+	if !errors.Is(err, ErrReplaced) {
+		t.Errorf("%v", err)
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }

@@ -81,6 +81,20 @@ func (g *Git) Continue(ctx context.Context, src Source, attemptDir, bundle, comm
 	})
 }
 
+// makeBelow makes the directory of the further work trees in the first one, whose commit
+// may have a link in its place: that is not followed.
+func makeBelow(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if st, err := os.Lstat(dir); err != nil || !st.IsDir() {
+		return errors.Join(&Error{Kind: ErrReplaced, Err: fmt.Errorf("the first repository has %s, where the other workspaces stand", filepath.Base(dir)),
+			Tip: "the first repository has to be without it"}, err)
+	}
+	return nil
+}
+
 // prepare makes the work tree from what from gives, which is told where
 // berth's own git directory is.
 func (g *Git) prepare(ctx context.Context, src Source, attemptDir string, from func(gitDir string) (Source, error)) (_ Prepared, err error) {
@@ -95,10 +109,11 @@ func (g *Git) prepare(ctx context.Context, src Source, attemptDir string, from f
 		return Prepared{}, err
 	}
 	if g.Below != "" {
-		for _, d := range []string{attemptDir, filepath.Dir(p.Work)} {
-			if err := os.MkdirAll(d, 0o700); err != nil {
-				return Prepared{}, fmt.Errorf("prepare the workspace: %w", err)
-			}
+		if err := os.MkdirAll(attemptDir, 0o700); err != nil {
+			return Prepared{}, fmt.Errorf("prepare the workspace: %w", err)
+		}
+		if err := makeBelow(filepath.Dir(p.Work)); err != nil {
+			return Prepared{}, fmt.Errorf("prepare the workspace: %w", err)
 		}
 	}
 	made := []string{}

@@ -36,6 +36,7 @@ type keeping struct {
 
 // round is a write, with its tries.
 type round struct {
+	of   *keeping
 	done chan struct{}
 	err  error // once done is closed
 }
@@ -58,7 +59,7 @@ func (k *keeping) begin() *round {
 		return nil
 	}
 	if k.next == nil {
-		k.next = &round{done: make(chan struct{})}
+		k.next = &round{of: k, done: make(chan struct{})}
 	}
 	r := k.next
 	if !k.busy {
@@ -81,7 +82,19 @@ func (r *round) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-late.C:
+		r.of.slow()
 		return errSlow
+	}
+}
+
+// slow tells of a write that does not come back, as of one that has failed.
+func (k *keeping) slow() {
+	k.mu.Lock()
+	first := !k.failed
+	k.failed = true
+	k.mu.Unlock()
+	if first {
+		go k.tell(errSlow)
 	}
 }
 
