@@ -227,6 +227,10 @@ func TestStateLost(t *testing.T) {
 	for _, n := range nodes { // else its number is not free there
 		eventually(t, 3*time.Minute, "slurmctld has ended what it does not know", func() bool { return on(n, "root", "pgrep -f '^slurmstepd: '").code == 1 })
 	}
+	// slurmd has revoked the number's credential in this second at the latest, and
+	// takes the next one for it only when that is of a later second; else slurmctld
+	// ends the job at once ("Killing non-startable batch", FAILED, 1:0).
+	time.Sleep(1100 * time.Millisecond)
 	other := on("login", "bob", "cd /tmp; sbatch --parsable --time=60 --output=/dev/null --wrap 'sleep 3000'").out
 	if other != st.NativeID {
 		t.Logf("the stranger's job is %s, and ours was %s", other, st.NativeID)
