@@ -10,16 +10,16 @@ import (
 	"strings"
 	"time"
 
+	sweeps "berth/internal/sweep"
 	"berth/jobs"
 	"berth/jobs/store"
 )
 
-// sweepQueue finds jobs of the schedulers that were submitted for a directory of
-// this ledger that has no record any more, or for an attempt that has ended and
+// sweepQueue finds jobs of the schedulers that were submitted for an attempt, or as
+// workers of a sweep, of this state directory that has no record any more, or for an attempt that has ended and
 // that wait all the same: Slurm holds what it could not launch again.
 func (e *Engine) sweepQueue(ctx context.Context, dry, force bool) (found []Left, err error) {
 	var errs []error
-	root := filepath.Join(e.Store.Home(), "jobs") + string(filepath.Separator)
 	for _, sc := range e.Schedulers {
 		lister, ok := sc.(jobs.Cluster)
 		if !ok || sc.Check(ctx).Health == jobs.Undetected {
@@ -35,8 +35,7 @@ func (e *Engine) sweepQueue(ctx context.Context, dry, force bool) (found []Left,
 		var orphans []jobs.Handle
 		first := len(found)
 		for _, j := range list {
-			rest, ours := strings.CutPrefix(j.Dir, root)
-			if !ours || hasRecord(filepath.Join(root, rest)) {
+			if record := e.recordOf(j.Dir); record == "" || !gone(record) {
 				continue
 			}
 			found = append(found, Left{What: LeftSlurmJob, Name: j.Handle.NativeID, Why: j.Handle.Name + ": there is no record in " + j.Dir, Result: DoneFound})
@@ -139,9 +138,25 @@ func (e *Engine) spent(r *jobs.Record, h jobs.Handle) string {
 	return ""
 }
 
-// hasRecord tells whether an attempt's directory has its record, or may have: only
-// that it is not there counts.
-func hasRecord(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "attempt.json"))
-	return !errors.Is(err, os.ErrNotExist)
+// recordOf is the file of the record that a job which was submitted for dir has: of an
+// attempt, or of the sweep of workers; "" is that the directory is not of this ledger.
+func (e *Engine) recordOf(dir string) string {
+	rest, err := filepath.Rel(e.Store.Home(), dir)
+	if err != nil || !filepath.IsLocal(rest) {
+		return ""
+	}
+	parts := strings.Split(rest, string(filepath.Separator))
+	switch {
+	case parts[0] == "jobs" && len(parts) > 1:
+		return filepath.Join(dir, "attempt.json")
+	case parts[0] == "sweeps" && len(parts) == 5: // sweeps/NN/ID/jobs/N
+		return sweeps.SpecFile(filepath.Dir(filepath.Dir(dir)))
+	}
+	return ""
+}
+
+// gone tells whether a file is not there: whatever else is wrong with it, it may be.
+func gone(file string) bool {
+	_, err := os.Stat(file)
+	return errors.Is(err, os.ErrNotExist)
 }

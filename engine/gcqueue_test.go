@@ -1,11 +1,15 @@
 package engine
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	sweeps "berth/internal/sweep"
 	"berth/jobs"
 )
 
@@ -43,6 +47,34 @@ func TestSweepSpent(t *testing.T) {
 	}
 	only(t, f.sweep(false, false), LeftSlurmJob, DoneRemoved)
 	if !slices.Equal(s.ended, []string{native}) {
+		t.Errorf("ended: %q", s.ended)
+	}
+}
+
+// Workers of a sweep whose directory is gone are found as jobs are, and ended when
+// that is asked for; those of a sweep that is there, and those of another state
+// directory, are not.
+func TestSweepQueueWorkers(t *testing.T) {
+	f := newFixture(t)
+	s := &listing{scheduler: f.slurm}
+	f.Schedulers[0] = s
+	home := f.Store.Home()
+	here := filepath.Join(home, "sweeps", "ab", "01890000-0000-7000-8000-0123456789ab")
+	must(t, os.MkdirAll(here, 0o700))
+	must(t, os.WriteFile(sweeps.SpecFile(here), []byte("{}"), 0o600))
+	for i, dir := range []string{
+		filepath.Join(here, "jobs", "1"),
+		filepath.Join(home, "sweeps", "cd", "01890000-0000-7000-8000-0123456789cd", "jobs", "1"),
+		filepath.Join(home+"-other", "sweeps", "ef", "01890000-0000-7000-8000-0123456789ef", "jobs", "1"),
+		filepath.Join(home, "sweeps"),
+	} {
+		s.jobs = append(s.jobs, jobs.Listed{Handle: jobs.Handle{NativeID: strconv.Itoa(70 + i), Name: "berth-sweep-0123-1"}, Dir: dir})
+	}
+	if l := only(t, f.sweep(false, false), LeftSlurmJob, DoneNeeds); l.Name != "71" || len(s.ended) != 0 {
+		t.Errorf("%+v; ended: %q", l, s.ended)
+	}
+	only(t, f.sweep(false, true), LeftSlurmJob, DoneRemoved)
+	if !slices.Equal(s.ended, []string{"71"}) {
 		t.Errorf("ended: %q", s.ended)
 	}
 }

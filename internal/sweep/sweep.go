@@ -74,6 +74,9 @@ type Sweep struct {
 // Home is the state directory that has the sweep: HOME/sweeps/NN/ID.
 func (s *Sweep) Home() string { return filepath.Dir(filepath.Dir(filepath.Dir(s.Dir))) }
 
+// SpecFile is the file without which a directory is no sweep.
+func SpecFile(dir string) string { return filepath.Join(dir, fileSpec) }
+
 // Files of a sweep.
 const (
 	fileSpec   = "sweep.json"

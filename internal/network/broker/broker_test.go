@@ -492,7 +492,7 @@ func TestKept(t *testing.T) {
 	w.b.Close()
 	if u, n := k.seen(); u.Requests != 2 || u.Tokens() != 26 {
 		t.Errorf("at the end %+v is kept", u)
-	} else if w.b.meter.kept.begin() != nil {
+	} else if err := w.b.meter.kept.begin().wait(t.Context()); err == nil {
 		t.Error("it writes when it is closed")
 	} else if _, m := k.seen(); m != n {
 		t.Error("it has written when it was closed")

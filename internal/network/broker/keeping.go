@@ -17,7 +17,10 @@ const (
 	closeTime = 5 * time.Second        // that the end waits for it
 )
 
-var errSlow = errors.New("the file system does not answer")
+var (
+	errSlow = errors.New("the file system does not answer")
+	errOver = errors.New("the task has ended")
+)
 
 // keeping writes the counts where whoever goes on after this process finds them. Requests
 // that begin together share a write, and one write is under way at a time.
@@ -48,7 +51,7 @@ func newKeeping(save func(jobs.Usage) error, used func() jobs.Usage, tell func(e
 }
 
 // begin has what is counted now written, and does not wait for it. It returns nil where
-// nothing is kept.
+// nothing is kept, and a round that has failed after close.
 func (k *keeping) begin() *round {
 	if k == nil {
 		return nil
@@ -56,7 +59,9 @@ func (k *keeping) begin() *round {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return nil
+		r := &round{of: k, done: make(chan struct{}), err: errOver}
+		close(r.done)
+		return r
 	}
 	if k.next == nil {
 		k.next = &round{of: k, done: make(chan struct{})}
