@@ -217,7 +217,9 @@ func (m *Meter) check() {
 	case m.caps.Idle > 0 && m.busy == 0 && idle >= m.caps.Idle:
 		m.meet(jobs.CapIdle, fmt.Sprintf("nothing was written or asked for %s%s", idle.Round(time.Second), m.spent()))
 	}
-	if which, reason := m.caps.Met(m.counted(), false); which != "" && m.met == nil {
+	caps := m.caps
+	caps.Requests = 0 // the broker refuses the one that is too many: the last one has its answer to come
+	if which, reason := caps.Met(m.counted(), false); which != "" && m.met == nil {
 		m.met, m.metAt = &Met{which, reason + m.earlier()}, now
 	}
 }

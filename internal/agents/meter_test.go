@@ -107,8 +107,7 @@ func TestCarry(t *testing.T) {
 			"cap max_turns met: 3 of 3 turns" + jobs.WithEarlier},
 		{"dollars", jobs.Caps{USD: 1}, func(m *Meter) { m.Event(usage(1, 1, 0.5)) },
 			"cap max_usd met: 1.10 of 1.00 USD, 1 request, 12 tokens" + jobs.WithEarlier},
-		{"requests", jobs.Caps{Requests: 2}, func(m *Meter) { m.Broker(jobs.Usage{Requests: 1}, 0) },
-			"cap max_requests met: 2 of 2 requests, 10 tokens, 0.60 USD" + jobs.WithEarlier},
+		{"requests, which the broker refuses", jobs.Caps{Requests: 2}, func(m *Meter) { m.Broker(jobs.Usage{Requests: 1}, 1) }, ""},
 		{"output", jobs.Caps{Output: 1}, func(m *Meter) { m.Output(1) }, ""},
 	} {
 		m, _ := meter(c.caps, each(), jobs.Prices{})

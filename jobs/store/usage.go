@@ -34,7 +34,10 @@ func LoadUsage(dir string) (*jobs.Usage, error) {
 	}
 	var r usageRecord
 	if err == nil {
-		err = json.Unmarshal(b, &r)
+		err = decode(path, b, &r, &r.Version)
+	}
+	if err == nil && r.Version < 1 {
+		err = errors.New("it has no version")
 	}
 	if u := r.Usage; err == nil && (u.Requests < 0 || u.Input < 0 || u.CacheRead < 0 || u.CacheWrite < 0 || u.Output < 0 || u.USD < 0) {
 		err = errors.New("a count is negative")

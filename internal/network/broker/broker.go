@@ -52,6 +52,8 @@ type Broker struct {
 	list    map[string]*credential
 	meter   *meter
 	flights chan struct{} // at once
+	over    chan struct{} // closed by end
+	end     func()
 	large   chan struct{} // of them, with large bodies
 }
 
@@ -61,7 +63,8 @@ const (
 	largeBody  = 1 << 20
 	maxBody    = 32 << 20 // the most that a vendor takes
 	headerTime = 30 * time.Second
-	idleTime   = 5 * time.Minute // of a connection between two requests, of a body to be there, of an answer to be read
+	leftTime   = 10 * time.Minute // of an answer whose program has left, while it is counted for a cap
+	idleTime   = 5 * time.Minute  // of a connection between two requests, of a body to be there, of an answer to be read
 )
 
 // New returns a broker.
@@ -75,7 +78,8 @@ func New(o Options) (*Broker, error) {
 	if o.Unkept == nil {
 		o.Unkept = func(error) {}
 	}
-	b := &Broker{o: o, list: map[string]*credential{}, flights: make(chan struct{}, maxFlights), large: make(chan struct{}, 2),
+	over := make(chan struct{})
+	b := &Broker{o: o, list: map[string]*credential{}, flights: make(chan struct{}, maxFlights), large: make(chan struct{}, 2), over: over, end: sync.OnceFunc(func() { close(over) }),
 		meter: &meter{caps: o.Caps, prices: o.Prices, used: o.Used, before: o.Before, stop: o.Stop}}
 	if o.Keep != nil {
 		b.meter.kept = newKeeping(o.Keep, b.meter.usage, o.Unkept)
@@ -169,11 +173,17 @@ func (c *credential) send(r *http.Request) (*http.Response, error) {
 // Usage is what models were asked for so far.
 func (b *Broker) Usage() jobs.Usage { return b.meter.usage() }
 
+// Told is Usage without what the answers under way have still to say: caps that end a
+// task are held to it.
+func (b *Broker) Told() jobs.Usage { return b.meter.told() }
+
 // Busy is how many requests are under way.
 func (b *Broker) Busy() int { return len(b.flights) }
 
-// Close ends connections that are not in use. Usage is kept no more when it returns.
+// Close ends connections that are not in use, and answers that are read for the counts
+// alone. Usage is kept no more when it returns.
 func (b *Broker) Close() {
+	b.end()
 	b.meter.kept.close()
 	for _, c := range b.list {
 		c.transport.CloseIdleConnections()

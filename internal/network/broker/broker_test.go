@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -400,6 +401,52 @@ func TestCaps(t *testing.T) {
 	}
 }
 
+// What the prompts of requests under way may cost holds others back for as long as it is
+// a guess, and ends nothing: the answers may say that nearly all came from a cache.
+func TestCapsGuess(t *testing.T) {
+	var wait atomic.Bool
+	wait.Store(true)
+	asked, release := make(chan struct{}, 3), make(chan struct{})
+	prices := jobs.Prices{Date: "2026-11-01", Models: []jobs.Price{{Model: "claude-*", Input: 1, CacheRead: 0.01, Output: 1}}}
+	w := (&world{caps: jobs.Caps{USD: 0.3}, prices: prices, reply: func(models.Request) models.Reply {
+		if wait.Load() {
+			asked <- struct{}{}
+			<-release
+		}
+		return models.Reply{Text: "hello", In: 200_001, Cached: 200_000, Out: 3}
+	}}).start(t, "anthropic")
+	long := strings.Replace(hello, "hello", strings.Repeat("x", 800_000), 1)
+	type answer struct {
+		status int
+		err    error
+	}
+	answers := make(chan answer, 2)
+	for range 2 {
+		go func() {
+			status, _, _, err := w.ask("anthropic", "POST", "/v1/messages", long)
+			answers <- answer{status, err}
+		}()
+		<-asked
+	}
+	if status, body, h, err := w.ask("anthropic", "POST", "/v1/messages", hello); status != 503 || !strings.Contains(body, "under way may take all that max_usd leaves") || h.Get("X-Should-Retry") != "" || err != nil {
+		t.Errorf("%d %s %v %v", status, body, h, err)
+	}
+	if u := w.b.Told(); u.USD != 0 || u.Input != 0 || u.Requests != 2 {
+		t.Errorf("told while they are under way: %+v", u)
+	}
+	wait.Store(false)
+	close(release)
+	for range 2 {
+		if a := <-answers; a.status != 200 || a.err != nil {
+			t.Errorf("%+v", a)
+		}
+	}
+	w.used(2)
+	if status, body, _, err := w.ask("anthropic", "POST", "/v1/messages", hello); status != 200 || err != nil || len(w.stop) > 0 {
+		t.Errorf("when they have their answers: %d %s %v", status, body, err)
+	}
+}
+
 // What earlier attempts have used counts for the caps, and is no part of this one's usage.
 func TestCapsBefore(t *testing.T) {
 	w := (&world{caps: jobs.Caps{Requests: 3}, before: jobs.Usage{Requests: 2, Input: 100}}).start(t, "anthropic")
@@ -492,7 +539,7 @@ func TestKept(t *testing.T) {
 	w.b.Close()
 	if u, n := k.seen(); u.Requests != 2 || u.Tokens() != 26 {
 		t.Errorf("at the end %+v is kept", u)
-	} else if err := w.b.meter.kept.begin().wait(t.Context()); err == nil {
+	} else if err := w.b.meter.kept.begin(true).wait(t.Context()); err == nil {
 		t.Error("it writes when it is closed")
 	} else if _, m := k.seen(); m != n {
 		t.Error("it has written when it was closed")
@@ -551,6 +598,45 @@ func TestAgain(t *testing.T) {
 	w.used(2)
 	if u := w.b.Usage(); u.Requests != 0 || u.Tokens() != 0 {
 		t.Errorf("%+v", u)
+	}
+}
+
+// A program that leaves before it has its answer is not what ends the count while there is
+// a cap of tokens: the server goes on, and is paid.
+func TestLeftIsCounted(t *testing.T) {
+	for _, v := range []struct {
+		caps jobs.Caps
+		body string
+		out  int64
+	}{
+		{jobs.Caps{Tokens: 1000}, hello, 300},
+		{jobs.Caps{Tokens: 1000}, strings.Replace(hello, "{", `{"stream":true,`, 1), 300},
+		{jobs.Caps{USD: 1000}, hello, 300},
+		{jobs.Caps{Requests: 1000}, hello, 0},
+	} {
+		asked, release := make(chan struct{}), make(chan struct{})
+		w := (&world{caps: v.caps, prices: jobs.Prices{Models: []jobs.Price{{Model: "claude-*", Input: 1, Output: 1}}}, reply: func(models.Request) models.Reply {
+			close(asked)
+			<-release
+			return models.Reply{Text: strings.Repeat("word ", 300), In: 10, Out: 300}
+		}}).start(t, "anthropic")
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:4001/v1/messages", strings.NewReader(v.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+placeholder)
+		go func() { <-asked; cancel() }()
+		if res, err := w.client("anthropic").Do(r); err == nil {
+			_ = res.Body.Close()
+			t.Fatal("it has not left")
+		}
+		time.Sleep(50 * time.Millisecond) // until the broker has seen it
+		close(release)
+		w.used(1)
+		if u := w.b.Usage(); u.Output != v.out || u.Requests != 1 {
+			t.Errorf("%+v: %+v", v.caps, u)
+		}
 	}
 }
 

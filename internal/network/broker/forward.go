@@ -31,6 +31,7 @@ type forward struct {
 	ask   *asked  // of a request to a model
 	fly   *flight // likewise
 	large bool
+	lasts bool // when its program has left
 }
 
 // run judges it, sends it and passes the answer on. A refusal is for the program; after
@@ -46,7 +47,7 @@ func (f *forward) run(w http.ResponseWriter) error {
 	if err := f.judge(w); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(f.r.Context())
+	ctx, cancel := f.lasting()
 	defer cancel()
 	out, err := f.request(ctx)
 	if err != nil {
@@ -57,7 +58,7 @@ func (f *forward) run(w http.ResponseWriter) error {
 	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }}))
 	count := &counter{api: f.c.API}
 	if f.ask != nil {
-		if f.fly, err = f.b.meter.begin(ctx, f.ask); err != nil {
+		if f.fly, err = f.b.meter.begin(f.r.Context(), f.ask); err != nil {
 			return err
 		}
 		defer func() {
@@ -77,6 +78,28 @@ func (f *forward) run(w http.ResponseWriter) error {
 	defer func() { _ = answer.Body.Close() }()
 	answered, f.use.Status = answer.StatusCode < 300, answer.StatusCode
 	return f.pass(w, answer, count)
+}
+
+// lasting is the context of the request to the server. While there are caps of tokens or
+// dollars, one to a model outlasts its program: the server goes on, and is paid, so its
+// answer is read to the end for the counts.
+func (f *forward) lasting() (context.Context, context.CancelFunc) {
+	caps := &f.b.o.Caps
+	if f.lasts = f.ask != nil && (caps.Tokens > 0 || caps.USD > 0); !f.lasts {
+		return context.WithCancel(f.r.Context())
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(f.r.Context()))
+	stop := context.AfterFunc(f.r.Context(), func() {
+		late := time.NewTimer(leftTime)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-f.b.over:
+		case <-ctx.Done():
+		}
+		cancel()
+	})
+	return ctx, func() { stop(); cancel() }
 }
 
 // small gives back what a large body has taken.
@@ -339,6 +362,7 @@ func (f *forward) pass(w http.ResponseWriter, answer *http.Response, count *coun
 		_ = flush.Flush()
 	}
 	buf := make([]byte, 16<<10)
+	var left error // its program has
 	for {
 		n, err := answer.Body.Read(buf)
 		if n > 0 {
@@ -349,19 +373,24 @@ func (f *forward) pass(w http.ResponseWriter, answer *http.Response, count *coun
 			if !clean {
 				return errEcho
 			}
-			_ = flush.SetWriteDeadline(time.Now().Add(idleTime))
-			if _, werr := w.Write(out); werr != nil {
-				return werr
+			if left == nil {
+				_ = flush.SetWriteDeadline(time.Now().Add(idleTime))
+				if _, left = w.Write(out); left == nil {
+					_ = flush.Flush()
+				} else if !f.lasts {
+					return left
+				}
 			}
-			_ = flush.Flush()
 			if f.fly != nil {
-				f.fly.count(count.now(f.fly.input))
-				if err == nil && count.events && f.fly.exceeds(count.told()) {
+				f.fly.count(count.now(f.fly.input), count.told())
+				if err == nil && count.events && f.fly.m.exceeds() {
 					return errors.New("a cap is exceeded")
 				}
 			}
 		}
 		switch {
+		case errors.Is(err, io.EOF) && left != nil:
+			return left
 		case errors.Is(err, io.EOF):
 			_, err = w.Write(scan.rest())
 			return err

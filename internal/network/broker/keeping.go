@@ -27,7 +27,7 @@ var (
 type keeping struct {
 	save func(jobs.Usage) error
 	used func() jobs.Usage
-	tell func(error) // of the first failure after a success
+	tell func(error) // of the first failure after a success that a request waited for
 
 	mu     sync.Mutex
 	next   *round // that has not begun, or nil
@@ -39,9 +39,10 @@ type keeping struct {
 
 // round is a write, with its tries.
 type round struct {
-	of   *keeping
-	done chan struct{}
-	err  error // once done is closed
+	of     *keeping
+	waited bool // by a request; else what it has is in memory, and goes with the next one
+	done   chan struct{}
+	err    error // once done is closed
 }
 
 func newKeeping(save func(jobs.Usage) error, used func() jobs.Usage, tell func(error)) *keeping {
@@ -50,9 +51,10 @@ func newKeeping(save func(jobs.Usage) error, used func() jobs.Usage, tell func(e
 	return k
 }
 
-// begin has what is counted now written, and does not wait for it. It returns nil where
-// nothing is kept, and a round that has failed after close.
-func (k *keeping) begin() *round {
+// begin has what is counted now written, and does not wait for it; waited is that a
+// request will. It returns nil where nothing is kept, and a round that has failed after
+// close.
+func (k *keeping) begin(waited bool) *round {
 	if k == nil {
 		return nil
 	}
@@ -67,6 +69,7 @@ func (k *keeping) begin() *round {
 		k.next = &round{of: k, done: make(chan struct{})}
 	}
 	r := k.next
+	r.waited = r.waited || waited
 	if !k.busy {
 		k.busy = true
 		go k.work()
@@ -126,8 +129,8 @@ func (k *keeping) work() {
 			}
 		}
 		k.mu.Lock()
-		first := r.err != nil && !k.failed
-		k.failed = r.err != nil
+		first := r.err != nil && r.waited && !k.failed
+		k.failed = r.err != nil && (k.failed || r.waited)
 		k.mu.Unlock()
 		if first {
 			k.tell(r.err)

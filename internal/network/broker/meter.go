@@ -24,9 +24,10 @@ type meter struct {
 	stop   func(Met)
 	kept   *keeping // nil is nowhere
 
-	mu   sync.Mutex
-	used jobs.Usage
-	met  *Met
+	mu    sync.Mutex
+	used  jobs.Usage
+	guess jobs.Usage // the part of used that answers have still to say: what went in
+	met   *Met
 }
 
 // flight is a request to a model that is under way.
@@ -34,7 +35,8 @@ type flight struct {
 	m       *meter
 	price   *jobs.Price
 	counted jobs.Usage
-	input   int64 // tokens of it, estimated
+	guess   jobs.Usage // the part of counted that the answer has still to say
+	input   int64      // tokens of it, estimated
 	ended   bool
 }
 
@@ -62,19 +64,22 @@ func (m *meter) begin(ctx context.Context, a *asked) (*flight, error) {
 		return nil, err
 	}
 	m.mu.Lock()
-	if m.met == nil {
-		m.check(m.used, false)
-	}
+	m.check(m.sure(), false)
 	if m.met != nil {
 		defer m.mu.Unlock()
 		return nil, &refusal{status: 429, why: m.met.Reason, hint: "no request is carried any more"}
+	}
+	if which, _ := m.reached(m.used, false); which != "" {
+		defer m.mu.Unlock()
+		return nil, &refusal{status: 503, why: "the requests that are under way may take all that " + which + " leaves",
+			hint: "ask again when one of them has its answer"}
 	}
 	m.used.Requests++
 	if f.price == nil {
 		m.used.Unpriced++
 	}
 	m.mu.Unlock()
-	f.count(jobs.Usage{Input: f.input})
+	f.count(jobs.Usage{Input: f.input}, false)
 	if err := m.keep(ctx); err != nil {
 		f.end(jobs.Usage{}, false)
 		return nil, err
@@ -84,7 +89,7 @@ func (m *meter) begin(ctx context.Context, a *asked) (*flight, error) {
 
 // keep has a request wait until it is recorded that it was counted.
 func (m *meter) keep(ctx context.Context) error {
-	r := m.kept.begin()
+	r := m.kept.begin(true)
 	if !m.caps.Any() {
 		return nil
 	}
@@ -93,7 +98,7 @@ func (m *meter) keep(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return &refusal{status: 503, why: "requests cannot be counted durably, so that the task's caps would not hold: nothing is sent",
-		hint: "berth's state directory cannot be written"}
+		hint: "berth's state directory: " + err.Error()}
 }
 
 // mayUse refuses a request that names a tool which the task may not use.
@@ -107,8 +112,9 @@ func (m *meter) mayUse(a *asked) error {
 	return nil
 }
 
-// count replaces what was counted of a flight.
-func (f *flight) count(u jobs.Usage) {
+// count replaces what was counted of a flight; told is that its answer has said what
+// went in, which is a guess until then.
+func (f *flight) count(u jobs.Usage, told bool) {
 	m := f.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,23 +130,45 @@ func (f *flight) count(u jobs.Usage) {
 	m.used.Output += u.Output - f.counted.Output
 	m.used.USD = max(0, m.used.USD+u.USD-f.counted.USD)
 	f.counted = u
-}
-
-// exceeds ends the task where what is used is above a cap. As long as the answer has
-// not said what went in, that is left out: it is only a guess.
-func (f *flight) exceeds(told bool) bool {
-	m := f.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	u := m.used
+	var guess jobs.Usage
 	if !told {
-		u.Input -= f.counted.Input
+		guess.Input = u.Input
 		if f.price != nil {
-			u.USD -= f.price.Cost(jobs.Usage{Input: f.counted.Input})
+			guess.USD = f.price.Cost(guess)
 		}
 	}
-	m.check(u, true)
+	m.guess.Input += guess.Input - f.guess.Input
+	m.guess.USD = max(0, m.guess.USD+guess.USD-f.guess.USD)
+	f.guess = guess
+}
+
+// exceeds ends the task where what is used is above a cap.
+func (m *meter) exceeds() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.check(m.sure(), true)
 	return m.met != nil
+}
+
+// sure is what is used without guesses. A cap that ends a task is held to it: the
+// answer to a long prompt may say that nearly all of it came from the vendor's cache.
+// The lock is held.
+func (m *meter) sure() jobs.Usage {
+	u := m.used
+	u.Input -= m.guess.Input
+	u.USD = max(0, u.USD-m.guess.USD)
+	return u
+}
+
+// reached says which cap a usage reaches together with that of earlier brokers, and the
+// figures. The lock is held.
+func (m *meter) reached(u jobs.Usage, over bool) (which, figures string) {
+	u.Add(&m.before)
+	which, figures = m.caps.Met(u, over)
+	if which != "" && m.before != (jobs.Usage{}) {
+		figures += jobs.WithEarlier
+	}
+	return which, figures
 }
 
 // check looks for a cap that is met, and says so once. The lock is held.
@@ -148,11 +176,8 @@ func (m *meter) check(u jobs.Usage, over bool) {
 	if m.met != nil {
 		return
 	}
-	u.Add(&m.before)
-	if which, figures := m.caps.Met(u, over); which != "" {
-		if m.before != (jobs.Usage{}) {
-			figures += jobs.WithEarlier
-		}
+	if which, figures := m.reached(u, over); which != "" {
+		u.Add(&m.before)
 		m.met = &Met{Cap: which, Reason: figures, Usage: u}
 		go m.stop(*m.met) // it may ask this meter
 	}
@@ -163,7 +188,7 @@ func (f *flight) end(u jobs.Usage, answered bool) {
 	if !answered {
 		u = jobs.Usage{}
 	}
-	f.count(u)
+	f.count(u, true)
 	m := f.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,8 +203,8 @@ func (f *flight) end(u jobs.Usage, answered bool) {
 		}
 	}
 	m.used.Estimated = m.used.Estimated || u.Estimated
-	m.check(m.used, true)
-	m.kept.begin()
+	m.check(m.sure(), true)
+	m.kept.begin(false)
 }
 
 func (m *meter) refused() {
@@ -188,7 +213,14 @@ func (m *meter) refused() {
 	m.mu.Unlock()
 }
 
-// usage is what is used so far.
+// told is what is used so far without guesses.
+func (m *meter) told() jobs.Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sure()
+}
+
+// usage is what is used so far, as far as it can be guessed.
 func (m *meter) usage() jobs.Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -107,6 +107,14 @@ func (e *Egress) Usage() *jobs.Usage {
 	return nil
 }
 
+// Told is Usage without what answers under way have still to say.
+func (e *Egress) Told() (u jobs.Usage) {
+	if e == nil || e.broker == nil {
+		return u
+	}
+	return e.broker.Told()
+}
+
 // Busy is how many requests of credentials are under way.
 func (e *Egress) Busy() int {
 	if e == nil || e.broker == nil {

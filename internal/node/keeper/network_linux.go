@@ -51,10 +51,18 @@ func (k *keeper) capMet(figures string) {
 // saveUsage records what models were asked for, since the environment was stopped last.
 func (k *keeper) saveUsage(u jobs.Usage) error {
 	if !k.lease.Stands() {
-		return errors.New("another keeper has the environment")
+		return errTaken
 	}
-	return store.SetUsage(k.dir, u)
+	if err := store.SetUsage(k.dir, u); err != nil {
+		return err
+	}
+	if !k.lease.Stands() { // it was taken while this was written, so the other keeper may not have read it
+		return errTaken
+	}
+	return nil
 }
+
+var errTaken = errors.New("another keeper has the environment")
 
 // usageUnkept says that it could not be recorded. It is tried again with each request.
 func (k *keeper) usageUnkept(err error) {

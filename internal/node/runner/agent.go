@@ -130,15 +130,7 @@ func (w *watched) hold(ctx context.Context) {
 		}
 		e, waiting := w.r.egress.Load(), w.r.asks.waiting()
 		if e != nil || waiting > 0 || w.waited {
-			var u jobs.Usage
-			busy := 0
-			if e != nil {
-				busy = e.Busy()
-				if used := e.Usage(); used != nil {
-					u = *used
-				}
-			}
-			w.meter.Broker(u, busy+waiting)
+			w.meter.Broker(e.Told(), e.Busy()+waiting)
 			w.waited = waiting > 0
 		}
 		w.check()
@@ -181,10 +173,10 @@ func (r *attempt) agentEnded(reason string) {
 	name := r.spec.Agent.Name
 	w := why{state: jobs.StateFailed, class: jobs.ClassTask, hint: "berth logs " + jobs.Short(r.spec.ID)}
 	switch reason {
-	case agents.ReasonTurns:
-		w.code, w.reason = jobs.CodeCap, name+" ended at its own cap of turns"
+	case agents.ReasonTurns: // of the job's caps, which another attempt would meet at once
+		w.class, w.code, w.reason = jobs.ClassPolicy, jobs.CodeCap, name+" ended at its own cap of turns"
 	case agents.ReasonUSD:
-		w.code, w.reason = jobs.CodeCap, name+" ended at its own cap of cost"
+		w.class, w.code, w.reason = jobs.ClassPolicy, jobs.CodeCap, name+" ended at its own cap of cost"
 	case agents.ReasonAuth:
 		w.code, w.reason = jobs.CodeAuth, name+" says that its key was refused"
 	case agents.ReasonAPI:

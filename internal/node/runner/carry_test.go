@@ -54,7 +54,7 @@ func TestCarry(t *testing.T) {
 	if b := r.carried.meter; b.Turns != 5 || b.Usage.Requests != 7 || b.Usage.Input != 70 {
 		t.Errorf("with events: %+v", b)
 	}
-	for _, text := range []string{"x", `{"version":1,"usage":{"requests":-5}}`, ""} {
+	for _, text := range []string{"x", `{"version":1,"usage":{"requests":-5}}`, `{"version":9,"used":{"requests":5}}`, "{}", "null", ""} {
 		r := &attempt{spec: spec, info: jobs.AttemptInfo{Number: 2}}
 		err := r.carryOf([]jobs.Attempt{ended(1, dir(store.FileUsage, text), nil)})
 		if err == nil || jobs.CodeOf(err) != jobs.CodeInfra || !strings.Contains(err.Error(), "the caps of the job cannot be held") {

@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"errors"
+
 	"berth/internal/node/egress"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -20,12 +22,31 @@ func (r *attempt) brokered() *egress.Brokered {
 		return nil
 	}
 	return &egress.Brokered{Credentials: r.credentials, Caps: r.spec.Caps, Prices: r.spec.Prices, Met: r.capMet, Before: r.carried.broker,
-		Keep: func(u jobs.Usage) error { return store.SetUsage(r.dir, u) }, Unkept: r.usageUnkept}
+		Keep: r.keepUsage, Unkept: r.usageUnkept}
+}
+
+var errTakenOver = errors.New(takenOver.reason)
+
+// keepUsage records what models were asked for. The next attempt reads it after it was
+// decided that there is one: what is written while this attempt stands is read by that
+// one, and what comes later is not asked.
+func (r *attempt) keepUsage(u jobs.Usage) error {
+	if err := store.SetUsage(r.dir, u); err != nil {
+		return err
+	}
+	if !r.stands() {
+		return errTakenOver
+	}
+	return nil
 }
 
 // usageUnkept ends an attempt with caps whose requests cannot be recorded: a next one
 // would not know of them.
 func (r *attempt) usageUnkept(err error) {
+	if errors.Is(err, errTakenOver) {
+		r.stop.set(takenOver)
+		return
+	}
 	if !r.spec.Caps.Any() {
 		r.log.Warn("what models are asked for could not be recorded", "err", err)
 		return

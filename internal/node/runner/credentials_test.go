@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/internal/network/credentials"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // TestTakeCredentials: keys are for the broker alone. Nothing begins without one.
@@ -47,6 +49,30 @@ func TestUsageUnkept(t *testing.T) {
 	if rec.State != jobs.StateError || rec.Code != jobs.CodeInfra || !strings.Contains(rec.Hint, "df -h /d") ||
 		!strings.HasSuffix(rec.Reason, "the caps of the job would not hold: no space left on device") {
 		t.Errorf("%+v", rec)
+	}
+}
+
+// TestKeepUsage: an attempt that another one has followed asks models nothing more, and
+// ends as one that was taken over.
+func TestKeepUsage(t *testing.T) {
+	dir := t.TempDir()
+	r := &attempt{dir: dir, log: slog.New(slog.DiscardHandler), claim: jobs.Claim{Version: 1, Attempt: "a", Host: "here", PID: 1, Time: time.Now().UTC().Truncate(time.Second)}}
+	r.spec.Caps.Requests = 9
+	if _, err := store.SetClaim(dir, r.claim); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.keepUsage(jobs.Usage{Requests: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.SetDecision(dir, jobs.Decision{Version: 1, Verb: jobs.VerbRetry}); err != nil {
+		t.Fatal(err)
+	}
+	err := r.keepUsage(jobs.Usage{Requests: 2})
+	if err == nil {
+		t.Fatal("it goes on asking")
+	}
+	if r.usageUnkept(err); r.stop.Why() == nil || r.stop.Why().reason != takenOver.reason {
+		t.Errorf("%v: %+v", err, r.stop.Why())
 	}
 }
 

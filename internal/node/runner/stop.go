@@ -117,11 +117,14 @@ func (r *attempt) stands() bool {
 	return store.ClaimStands(r.dir, r.claim) && (r.decided.Load() || !store.HasDecision(r.dir))
 }
 
+// takenOver ends an attempt that does not stand any more.
+var takenOver = why{state: jobs.StateError, reason: "the attempt was taken over by another runner"}
+
 // beat gives the sign of life.
 func (r *attempt) beat(ctx context.Context) {
 	supervise.Heartbeat{Dir: r.dir, Times: r.times.Times, Log: r.log, Ping: r.ping, Stands: func() bool {
 		if !r.stands() {
-			r.stop.set(why{state: jobs.StateError, reason: "the attempt was taken over by another runner"})
+			r.stop.set(takenOver)
 			return false
 		}
 		if l := r.layer.Load(); l != nil && !l.Stands() {
