@@ -114,7 +114,7 @@ func (p *page) heading(line string) {
 	mark, title, _ := strings.Cut(line, " ")
 	longest := 0
 	for _, part := range wrap(p.inline(title), p.Width) {
-		longest = max(longest, ansi.StringWidth(part))
+		longest = max(longest, columns(part))
 		if p.Ink {
 			part = bold(ansi.Strip(part))
 		}
@@ -139,24 +139,39 @@ func (p *page) wrapped(mark, text string) {
 
 // wrap breaks a text at its spaces. A longer word has a line of its own.
 func wrap(text string, width int) (lines []string) {
-	line, used := "", 0
+	var line strings.Builder
+	used := 0
 	for word := range strings.FieldsSeq(text) {
-		n := ansi.StringWidth(word)
-		if line != "" && used+1+n > width {
-			lines, line, used = append(lines, line), "", 0
+		n := columns(word)
+		if line.Len() > 0 && used+1+n > width {
+			lines, used = append(lines, line.String()), 0
+			line.Reset()
 		}
-		if line != "" {
-			line, used = line+" ", used+1
+		if line.Len() > 0 {
+			line.WriteByte(' ')
+			used++
 		}
-		line, used = line+word, used+n
+		line.WriteString(word)
+		used += n
 	}
-	return append(lines, line)
+	return append(lines, line.String())
+}
+
+// columns is how wide a text is on a terminal. Plain ASCII, which is most of a page, is
+// not looked at for wide characters.
+func columns(text string) int {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return ansi.StringWidth(text)
+		}
+	}
+	return len(text)
 }
 
 // table writes rows with their columns one below the other, as wide as there is room.
 func (p *page) table(lines []string) {
 	var rows [][]string
-	columns := 0
+	count := 0
 	for i, line := range lines {
 		if i == 1 { // the line below the header
 			continue
@@ -166,18 +181,18 @@ func (p *page) table(lines []string) {
 			cells[j] = p.inline(cells[j])
 		}
 		rows = append(rows, cells)
-		columns = max(columns, len(cells))
+		count = max(count, len(cells))
 	}
-	natural, least := make([]int, columns), make([]int, columns)
+	natural, least := make([]int, count), make([]int, count)
 	for _, cells := range rows {
 		for j, cell := range cells {
-			natural[j] = max(natural[j], ansi.StringWidth(cell))
+			natural[j] = max(natural[j], columns(cell))
 			for word := range strings.FieldsSeq(cell) {
-				least[j] = max(least[j], ansi.StringWidth(word))
+				least[j] = max(least[j], columns(word))
 			}
 		}
 	}
-	widths, fits := share(natural, least, p.Width-len(columnGap)*(columns-1))
+	widths, fits := share(natural, least, p.Width-len(columnGap)*(count-1))
 	if !fits {
 		p.stack(rows)
 		return
@@ -213,7 +228,7 @@ func (p *page) row(cells []string, widths []int) {
 			}
 			line.WriteString(text)
 			if j < len(parts)-1 {
-				line.WriteString(strings.Repeat(" ", widths[j]-ansi.StringWidth(text)) + columnGap)
+				line.WriteString(strings.Repeat(" ", widths[j]-columns(text)) + columnGap)
 			}
 		}
 		p.out.WriteString(strings.TrimRight(line.String(), " ") + "\n")

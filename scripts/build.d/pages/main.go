@@ -1,11 +1,12 @@
-// Pages prints what scripts/build compresses and package docs unpacks: the user pages,
-// as an object of JSON by their files.
+// Pages prints what scripts/build compresses and package docs unpacks: of each user page
+// its file, a zero byte, its text and a zero byte. JSON takes longer to read than to
+// unpack.
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	"berth/docs"
 )
@@ -18,7 +19,6 @@ func main() {
 }
 
 func pages() error {
-	all := map[string]string{}
 	for _, p := range docs.Pages() {
 		if !p.User() {
 			continue
@@ -27,7 +27,12 @@ func pages() error {
 		if err != nil {
 			return err
 		}
-		all[p.File] = text
+		if strings.Contains(text, "\x00") {
+			return fmt.Errorf("docs/%s has a zero byte", p.File)
+		}
+		if _, err := fmt.Print(p.File, "\x00", text, "\x00"); err != nil {
+			return err
+		}
 	}
-	return json.NewEncoder(os.Stdout).Encode(all)
+	return nil
 }
