@@ -30,6 +30,15 @@ type Page struct {
 // User reports whether the page is for users, so that the program has it.
 func (p Page) User() bool { return p.Need != ForDevelopers }
 
+// Help is the command that shows the page. A word that is a command, too, shows that
+// one's help; the page is then about this command, and the table says so.
+func (p Page) Help() string {
+	if slices.Contains(p.Commands, p.Name) {
+		return "berth help --page " + p.Name
+	}
+	return "berth help " + p.Name
+}
+
 // Pages reads the table, in its order.
 func Pages() (pages []Page) {
 	need := ""

@@ -101,7 +101,7 @@ func (e *Engine) backend(name string) (jobs.Backend, error) {
 		}
 	}
 	return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "unknown backend " + name,
-		Hint: "the backends are: auto " + names(e.Backends) + " modal daytona, and programs of your own: docs/backend-protocol.md"}
+		Hint: "the backends are: auto " + names(e.Backends) + " modal daytona, and programs of your own: berth help backend-protocol"}
 }
 
 func names[T interface{ Name() string }](list []T) string {

@@ -29,7 +29,7 @@ func settleNetwork(p *jobs.Place) error {
 		return onService(p)
 	}
 	if _, _, err := network.Policies(n); err != nil {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "the words of a network: berth network bundles, docs/network.md"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "the words of a network: berth network bundles, berth help --page network"}
 	}
 	if can.Daemon && n.Transparent == jobs.TransparentAlways {
 		return absent(`[network] transparent = "always"`, p)

@@ -64,7 +64,7 @@ class BerthError(Exception):
     """berth or the environment failed, and whether a command ran is not known.
 
     `message` says what failed, `hint` what to do about it (or ""), `exit_code` is
-    that of berth (docs/exit-codes.md).
+    that of berth (berth help exit-codes).
     """
 
     def __init__(self, message: str, hint: str = "", exit_code: int = FAILED) -> None:

@@ -206,7 +206,7 @@ func readRequest(line []byte) (batchRequest, error) {
 			msg = wrong.Field + " cannot be a " + wrong.Value
 		}
 		return batchRequest{ID: only.ID}, &jobs.Error{Kind: jobs.KindUsage, Msg: "read a request: " + msg,
-			Hint: `one object in a line, such as {"command": "ls"}; docs/callers.md has the fields`}
+			Hint: `one object in a line, such as {"command": "ls"}; berth help callers has the fields`}
 	}
 	return r, nil
 }

@@ -21,7 +21,7 @@ func (a *app) configCmd() *cobra.Command {
 nearest one from the current directory up to the top of its repository. A flag overrides
 an environment variable, that the project's file, that yours, that the site profile, that
 the default. A project's file comes with the repository: settings that would give it access
-to this machine are refused there (docs/configuration.md).`,
+to this machine are refused there (berth help configuration).`,
 		`  berth config show --origin
   berth config set terminal.timeout 10m
   berth config set --project terminal.docker_image debian:12

@@ -36,10 +36,10 @@ needs: ok, warn or fail, why, and what to do, which comes first. Nothing is chan
 ends within 30 s.
 
 Login and compute nodes differ: --on-node checks a compute node too, in a Slurm job of one
-minute, and shows both where they differ. docs/doctor.md explains the lines.
+minute, and shows both where they differ. berth help --page doctor explains the lines.
 
-With --site it shows instead what the site's administrators bound here (docs/admins.md),
-and tries each key with a plan that breaks it.
+With --site it shows instead what the site's administrators bound here, and tries each key
+with a plan that breaks it (berth help admins).
 ` + exitHelp + `0 what is configured, or would be chosen, works (warnings do not count),
 1 it does not, 2 usage, 3 the profile does not exist, 5 a node could not be
 looked at, 75 the job did not start in time, 130 interrupted.`,

@@ -40,7 +40,7 @@ functions, aliases and options, as in one shell: cd and export stay. A command t
 ends its shell (exit, set -e) does not end the session.
 
 With --batch the commands are lines of JSON on stdin, each answered by a line: one
-process for a program that runs many (docs/callers.md).
+process for a program that runs many (berth help callers).
 
 ` + envHelp + `
 

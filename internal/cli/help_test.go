@@ -3,8 +3,11 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"berth/docs"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -96,6 +99,24 @@ func TestHelpOfBerth(t *testing.T) {
 	}
 	if first > 15 {
 		t.Errorf("%d commands are everyday ones", first)
+	}
+}
+
+// The table of pages says which commands have a page's name: docs.Page.Help believes it.
+func TestPagesNamedAsCommands(t *testing.T) {
+	root, _ := testRoot()
+	count := 0
+	for _, p := range docs.Pages() {
+		named := slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == p.Name })
+		if named != slices.Contains(p.Commands, p.Name) {
+			t.Errorf("docs/README.md: is %s a command? %t, and its row has those of %q", p.Name, named, p.Commands)
+		}
+		if named {
+			count++
+		}
+	}
+	if count < 3 {
+		t.Errorf("%d pages with names of commands are too few", count)
 	}
 }
 

@@ -52,7 +52,7 @@ shown through $PAGER, else less.
 			if err != nil {
 				return err
 			}
-			return a.showPage(cmd.Context(), cmd.Root(), p)
+			return a.showPage(cmd.Context(), p)
 		},
 	}
 	c.Flags().BoolVar(&page, "page", false, "show the page of that name, though a command has it, too")
@@ -71,18 +71,10 @@ func pagesOf(c *cobra.Command) string {
 	var out []string
 	for _, p := range docs.Pages() {
 		if p.User() && slices.Contains(p.Commands, c.Name()) {
-			out = append(out, helpWords(c.Root(), p))
+			out = append(out, p.Help())
 		}
 	}
 	return strings.Join(out, ", ")
-}
-
-// helpWords are the command that shows a page.
-func helpWords(root *cobra.Command, p docs.Page) string {
-	if slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == p.Name }) {
-		return "berth help --page " + p.Name
-	}
-	return "berth help " + p.Name
 }
 
 // topicPage is the user page of a topic.
@@ -134,7 +126,7 @@ func (a *app) listTopics() error {
 }
 
 // showPage prints a page, on a terminal through a pager.
-func (a *app) showPage(ctx context.Context, root *cobra.Command, p docs.Page) error {
+func (a *app) showPage(ctx context.Context, p docs.Page) error {
 	text, err := p.Text()
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read the page " + p.Name, Err: err}
@@ -144,7 +136,7 @@ func (a *app) showPage(ctx context.Context, root *cobra.Command, p docs.Page) er
 	var see []string
 	for _, file := range links {
 		if other, ok := docs.Find(path.Join(path.Dir(p.File), file)); ok && other.User() && other.Name != p.Name {
-			see = append(see, helpWords(root, other))
+			see = append(see, other.Help())
 		}
 	}
 	if len(see) > 0 {

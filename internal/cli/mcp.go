@@ -38,8 +38,8 @@ func (a *app) mcpCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "mcp [flags] | mcp COMMAND", Short: "serve berth to agents by the Model Context Protocol",
 		Long: `Serve berth to an agent: by default on stdin and stdout, for a client that starts this
-command (docs/mcp.md has what goes into the files of Claude Code, Codex, Gemini CLI and
-OpenCode). It reads jobs, their logs, diffs and reviews, and changes nothing.
+command (berth help --page mcp has what goes into the files of Claude Code, Codex, Gemini
+CLI and OpenCode). It reads jobs, their logs, diffs and reviews, and changes nothing.
 
 With an environment (--env, or --enable run) there are tools for its files and processes,
 with the names that agents know. --enable run also has those that run commands, write
@@ -78,7 +78,7 @@ func (a *app) mcp(cmd *cobra.Command, o *mcpOptions) error {
 	}
 	if o.listen == "" && isTerminal(a.stdin) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "a client of the protocol starts berth mcp, and speaks on its stdin: this is a terminal",
-			Hint: "claude mcp add berth -- berth mcp; docs/mcp.md has others; or --listen 127.0.0.1:PORT"}
+			Hint: "claude mcp add berth -- berth mcp; berth help --page mcp has others; or --listen 127.0.0.1:PORT"}
 	}
 	s, err := a.mcpServer(cmd, o)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 func (a *app) networkCmd() *cobra.Command {
 	return group("network", "show what jobs reach, and let one reach more",
 		`The network of a task is what its table [network] says, or --network, --allow and --deny
-(docs/network.md).`,
+(berth help --page network).`,
 		`  berth network show 0a1b2c3d
   berth network allow 0a1b2c3d b.example
   berth network bundles`, a.networkShowCmd(), a.networkAllowCmd(), a.networkBundlesCmd(), a.networkRelayCmd())

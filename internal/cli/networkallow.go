@@ -18,9 +18,9 @@ func (a *app) networkAllowCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "allow JOB HOST[:PORT]... | allow --env NAME HOST[:PORT]...", Short: "let a job or environment reach more, while it runs",
 		Long: `Add rules to what a job or an environment may reach, as [network] allow has them
-(docs/network.md): names, wildcards, addresses, bundles. They hold within a heartbeat
-(10 s), for this attempt and those after it, and stand in the record as your act. What
-is denied, or is beyond the bounds of a project, profile or site, stays refused.
+(berth help --page network): names, wildcards, addresses, bundles. They hold within a
+heartbeat (10 s), for this attempt and those after it, and stand in the record as your
+act. What is denied, or is beyond the bounds of a project, profile or site, stays refused.
 
 --wait returns when they hold, or when that is not known after three heartbeats.
 ` + exitHelp + `0 recorded, with --wait taken up or due when it starts; 2 a wrong word, one that would

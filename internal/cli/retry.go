@@ -22,7 +22,7 @@ berth review reject, where the result was rejected. A retry of a retry has all n
 Variables that are passed on by name and keys of credentials have the values of now.
 
 What berth tries again by itself, after a failure of the site, is another attempt of the
-same job: [retry] in docs/task-file.md.
+same job: [retry] of berth help task-file.
 ` + exitHelp + `0 submitted, 2 the job has not ended, or a note has no place, 3 no such job, or
 its image or repository is gone, and else as for berth submit.`,
 		Example: `  berth retry 0a1b2c3d --note 'the test of empty input is missing'

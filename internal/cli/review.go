@@ -17,7 +17,7 @@ import (
 func (a *app) reviewCmd() *cobra.Command {
 	return group("review", "review the results of jobs, and merge them",
 		`A result is a branch beside yours. A review decides on the tree that your branch would
-have with it, and a merge moves your branch to exactly that tree (docs/agents.md).`,
+have with it, and a merge moves your branch to exactly that tree (berth help agents).`,
 		`  berth review ls
   berth review diff 0a1b2c3d        # what to look at comes first
   berth review run 0a1b2c3d         # the done commands again, from the branch alone

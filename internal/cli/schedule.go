@@ -24,7 +24,7 @@ func (a *app) scheduleCmd() *cobra.Command {
 	return group("schedule", "submit a task again and again, or later, without a daemon",
 		`A schedule is a submission and the times at which it is made: by cron's rules, at an
 interval, or once. Nothing of berth's runs in between: berth schedule install has the
-cluster, or cron, look at what is due (docs/schedules.md).`,
+cluster, or cron, look at what is due (berth help schedules).`,
 		`  berth schedule add --cron '0 3 * * *' nightly.md
   berth schedule add --every 2h --image py.sif -- python3 sync.py
   berth schedule install

@@ -72,7 +72,7 @@ is shown with its time.
 
 With --report one job is shown by what it did: what it created, changed and deleted,
 what it ran, whom it contacted, and what of that looks suspicious, each with its reason
-(docs/containment.md). It is no verdict, and says what is not known.
+(berth help containment). It is no verdict, and says what is not known.
 ` + exitHelp + `0 ok, 2 an ambiguous id, 3 no such job, 5 the ledger could not be read, 78 the
 state directory is open to others.`,
 		Example: `  berth status 0a1b2c3d

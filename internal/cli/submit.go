@@ -19,7 +19,7 @@ behind a tag does not make it another task. berth rm frees the key, and a submis
 that was refused does not take it.`
 
 const taskHelp = `The task is a Markdown file with TOML (+++) or YAML (---) front matter
-(docs/task-file.md), or a command after "--": one word is run by the shell, several
+(berth help task-file), or a command after "--": one word is run by the shell, several
 words are a program and its arguments. A flag overrides the task file, that the
 configuration (berth config show), that the site profile.`
 

@@ -28,7 +28,7 @@ const sweepExit = exitHelp + `0 ok, 2 usage, 3 no such sweep or task, 5 a record
 func (a *app) sweepCmd() *cobra.Command {
 	return group("sweep", "run many tasks from one definition: a grid, seeds, the rows of a table",
 		`A sweep is one command with parameters, and the rows that give them values
-(docs/sweeps.md). Its tasks run inside few jobs, several at once, on this machine or in
+(berth help sweeps). Its tasks run inside few jobs, several at once, on this machine or in
 one array of a cluster's scheduler. Finished ones are never run again, whatever is
 killed when.`,
 		`  berth sweep run --backend local sweep.toml
@@ -75,7 +75,7 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 }
 
 const sweepHelp = `
-FILE is a sweep.toml (docs/sweeps.md). With --rows the command stands behind "--": one
+FILE is a sweep.toml (berth help sweeps). With --rows the command stands behind "--": one
 word is evaluated by the shell, several are a program and its arguments; {name} is a
 parameter of the row. With --rows and a task file, in which {{ .name }} is a parameter, each
 row is a job of its own, with its branch and its record. All rows are checked before anything

@@ -22,7 +22,7 @@ import (
 func (a *app) taskCmd() *cobra.Command {
 	return group("task", "write, check and list task files",
 		`A task file says what is to be done, for how long, and what has to be true at the end
-(docs/task-file.md). berth run FILE runs one.`,
+(berth help task-file). berth run FILE runs one.`,
 		`  berth task new fix-parser      # asks, and writes tasks/fix-parser.md
   berth task lint tasks/*.md
   berth task ls`, a.taskNewCmd(), a.taskLintCmd(), a.taskLsCmd())

@@ -31,7 +31,7 @@ func (a *app) topCmd() *cobra.Command {
 		Long: `Watch everything on one screen: jobs, environments, their allocations, sweeps, the queue of
 reviews; why something waits; what it has cost; the output of the chosen job beside the
 list, as it comes. Keys are shown in the last line, and all of them by "?". What ends
-something asks first (docs/top.md).
+something asks first.
 
 All lists come from the records and from one question to the scheduler, asked no more
 often than the site allows, whoever else asks. Other machines are not asked about

@@ -150,7 +150,7 @@ func concludeBackend(p *Place, w Where, scheduler string, need *[]string) Findin
 	case can.Bare:
 		f.Status, f.Why, f.Do = Warn, f.Why+": no containment; a command has all your rights", "name another backend, unless that is what you want"
 	default:
-		bad, do = "berth has no such backend", "there are singularity, docker, bwrap, ssh and local, and programs: docs/backend-protocol.md"
+		bad, do = "berth has no such backend", "there are singularity, docker, bwrap, ssh and local, and programs: berth help backend-protocol"
 		for _, f := range p.Findings {
 			if f.Subject == subjectOf(name) {
 				if bad, do = "", ""; f.Status == Fail {

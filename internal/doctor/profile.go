@@ -35,7 +35,7 @@ func Profile(name string, here, node *Place) string {
 			}
 		}
 	}
-	line("# Change it as you like; docs/profiles.md lists all keys.")
+	line("# Change it as you like; berth help profiles lists all keys.")
 	line("")
 	scheduler := here.data(IDScheduler, "name")
 	slurm := scheduler == jobs.SchedulerSlurm

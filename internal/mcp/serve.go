@@ -43,7 +43,7 @@ func (s *Server) Stream(ctx context.Context, in io.ReadCloser, out io.WriteClose
 	}
 	if ctx.Err() == nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "what the client writes is no message of the protocol", Err: err,
-			Hint: "each line is one message of JSON-RPC; docs/mcp.md has clients"}
+			Hint: "each line is one message of JSON-RPC; berth help --page mcp has clients"}
 	}
 	return err
 }

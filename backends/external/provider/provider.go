@@ -97,7 +97,7 @@ const (
 // request.
 func Serve(ctx context.Context, p Provider, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) != 2 || !slices.Contains(protocol.Verbs(), args[0]) {
-		_, _ = fmt.Fprintf(stderr, "usage: berth-backend-NAME %s REQUEST-FILE\nberth starts this program; see docs/backend-protocol.md\n",
+		_, _ = fmt.Fprintf(stderr, "usage: berth-backend-NAME %s REQUEST-FILE\nberth starts this program; see berth help backend-protocol\n",
 			strings.Join(protocol.Verbs(), "|"))
 		return codeUsage
 	}

@@ -93,7 +93,7 @@ func Read() (*File, error) {
 	f, err := parse(Path, data)
 	if err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the site file has a mistake, and nothing starts until it is corrected: " + err.Error(),
-			Hint: "tell your administrators; docs/admins.md has its keys"}
+			Hint: "tell your administrators; berth help admins has its keys"}
 	}
 	return f, nil
 }

@@ -154,7 +154,7 @@ func Read(file string, data []byte) (*Sweep, error) {
 func Of(name string, words []string, rows string) (*Sweep, error) {
 	t, err := command.Parse(words)
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "docs/sweeps.md"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "berth help sweeps"}
 	}
 	return OfTemplate(name, t, rows)
 }

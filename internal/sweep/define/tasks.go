@@ -238,7 +238,7 @@ func (s *Sweep) fits(t Task) error {
 	cpus, memory := share.CPUs, share.Memory
 	switch most := s.Worker; {
 	case err != nil:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "docs/sweeps.md, Packing"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "berth help sweeps has it under Packing"}
 	case most.CPUs > 0 && cpus > most.CPUs:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the task asks for %d CPUs, and a worker has %d", cpus, most.CPUs),
 			Hint: "--cpus gives each worker more"}
