@@ -92,7 +92,7 @@ func page(file, to string) (title string, err error) {
 		return "", fmt.Errorf("%s does not begin with a heading", file)
 	}
 	title = strings.ReplaceAll(title, "`", "")
-	front, err := json.MarshalIndent(map[string]string{"title": title, "file": file}, "", " ")
+	front, err := json.MarshalIndent(map[string]string{"title": title, "file": file, "layout": "single"}, "", " ")
 	if err != nil {
 		return "", err
 	}
