@@ -74,7 +74,8 @@ func buildNetwork(p jobs.Place) (n jobs.Network, err error) {
 			Hint: "build on the login node: berth image build --local; or without a network: --network none"}
 	}
 	if _, _, err := network.Policies(n); err != nil {
-		return n, &jobs.Error{Kind: jobs.KindUsage, Msg: "network.build: " + err.Error(), Hint: "the words of a network: berth network bundles, berth help --page network"}
+		return n, &jobs.Error{Kind: jobs.KindUsage, Msg: "network.build: " + err.Error(),
+			Hint: "the words of a network: berth network bundles, berth help --page network"}
 	}
 	return n, nil
 }

@@ -36,7 +36,7 @@ func Find(name string, builtin []string) ([]string, error) {
 	if name != "modal" && name != "daytona" { // a slip, more likely than a program that is missing
 		return nil, &jobs.Error{Kind: jobs.KindUsage,
 			Msg:  "unknown backend " + name + ": there is no program " + prefix + name + " beside berth, or on the PATH of " + host,
-			Hint: "the backends are auto, singularity, docker, bwrap, ssh, local, modal, daytona, and programs of that name: berth help backend-protocol"}
+			Hint: "the backends are auto, singularity, docker, bwrap, ssh, local, modal, daytona, and others: berth help backend-protocol"}
 	}
 	return nil, &jobs.Error{Kind: jobs.KindConfig,
 		Msg:  "the backend " + name + " needs the program " + prefix + name + ", which is neither beside berth nor on the PATH of " + host,

@@ -60,7 +60,7 @@ func Open(o Options) (*Egress, error) {
 	}
 	task, phases, err := network.Policies(o.Network)
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: err.Error(), Hint: "the words of a network: berth network bundles, berth help --page network"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: err.Error(), Hint: "the words of a network: berth help --page network"}
 	}
 	if o.Brokered != nil {
 		if phases[jobs.PhaseCredentials], err = upstreams(o.Network, o.Brokered.Credentials); err != nil {
