@@ -20,6 +20,8 @@ import (
 type RetryOptions struct {
 	Note string // for the prompt, under [NotesHeading]; "" is that of a reject, where it is the last verdict
 	Base string // the commit to start from; "" is that of the job before
+	// NewSession has an agent begin a session, also where it could go on with its own.
+	NewSession bool
 	// Credentials are those of the configuration: of those that the job has, it says
 	// where their keys are.
 	Credentials []jobs.Credential
@@ -99,6 +101,9 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 	if err != nil {
 		return fail(err)
 	}
+	if s.Agent != nil {
+		s.Agent = sessionAgain(rec, o.NewSession, &s.Notes)
+	}
 	if _, err := e.survey(ctx, &s, t); err != nil {
 		return fail(err)
 	}
@@ -123,6 +128,36 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 		t.Credentials = append(t.Credentials, o.Credentials[i])
 	}
 	return &s, t, checkSpec(&s)
+}
+
+// sessionAgain is the agent of another try of a job: with its session of the job before,
+// where the files of that are still there. The notes say which.
+func sessionAgain(rec *jobs.Record, fresh bool, notes *[]string) *jobs.Agent {
+	a := *rec.Spec.Agent
+	a.Session = ""
+	x := rec.Current().Exit
+	if fresh || x == nil || x.Agent == nil || !jobs.IsSession(x.Agent.Session) {
+		return &a
+	}
+	s, why := &rec.Spec, ""
+	switch o := x.Overlay; {
+	case a.Resume.Empty():
+		why = "its command has no option for one"
+	case !s.Can().Leaves():
+		why = "the backend " + s.Backend + " keeps nothing outside of the workspace"
+	case s.Can().Bare: // its HOME is the user's own
+	case s.Overlay.Name == "":
+		why = "the layer with its files was thrown away; a named overlay keeps them"
+	case o == nil || o.Way != jobs.WayInPlace && !o.Promoted:
+		why = "overlay " + s.Overlay.Name + " is as it was before that job"
+	}
+	if why != "" {
+		*notes = append(*notes, "the agent "+a.Name+" begins a new session: "+why)
+		return &a
+	}
+	a.Session = x.Agent.Session
+	*notes = append(*notes, "the agent "+a.Name+" goes on with its session "+a.Session+" of job "+jobs.Short(s.ID))
+	return &a
 }
 
 // rejected is the note of the last verdict, where that is a reject.

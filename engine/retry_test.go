@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"berth/jobs"
@@ -33,5 +34,39 @@ func TestRetryOfReview(t *testing.T) {
 	}
 	if w := rec.Spec.Workspace; !w.ReadOnly || w.Repo != repo || w.Base != child.Spec.Workspace.Base {
 		t.Errorf("%+v", w)
+	}
+}
+
+// TestSessionAgain: another try goes on with its agent's session where the files of that are
+// still there, and else says why not.
+func TestSessionAgain(t *testing.T) {
+	resume := jobs.Command{Argv: []string{"a", "--resume", jobs.SessionWord}}
+	used := &jobs.AgentUse{Session: "s-1"}
+	for _, c := range []struct {
+		name, backend, overlay string
+		resume                 jobs.Command
+		exit                   *jobs.ExitRecord
+		fresh                  bool
+		session, note          string
+	}{
+		{"promoted", jobs.BackendSingularity, "deps", resume, &jobs.ExitRecord{Agent: used, Overlay: &jobs.OverlayUse{Way: jobs.WaySnapshot, Promoted: true}}, false, "s-1", "goes on with its session s-1"},
+		{"in place", jobs.BackendSingularity, "deps", resume, &jobs.ExitRecord{Agent: used, Overlay: &jobs.OverlayUse{Way: jobs.WayInPlace}}, false, "s-1", "goes on with its session s-1"},
+		{"not promoted", jobs.BackendSingularity, "deps", resume, &jobs.ExitRecord{Agent: used, Overlay: &jobs.OverlayUse{Way: jobs.WaySnapshot}}, false, "", "is as it was before that job"},
+		{"thrown away", jobs.BackendSingularity, "", resume, &jobs.ExitRecord{Agent: used}, false, "", "a named overlay keeps them"},
+		{"no layer", jobs.BackendBwrap, "", resume, &jobs.ExitRecord{Agent: used}, false, "", "keeps nothing outside of the workspace"},
+		{"another host", jobs.BackendSSH, "", resume, &jobs.ExitRecord{Agent: used}, false, "", "keeps nothing outside of the workspace"},
+		{"local", jobs.BackendLocal, "", resume, &jobs.ExitRecord{Agent: used}, false, "s-1", "goes on with its session s-1"},
+		{"no option", jobs.BackendLocal, "", jobs.Command{}, &jobs.ExitRecord{Agent: used}, false, "", "has no option for one"},
+		{"on purpose", jobs.BackendLocal, "", resume, &jobs.ExitRecord{Agent: used}, true, "", ""},
+		{"an option as its id", jobs.BackendLocal, "", resume, &jobs.ExitRecord{Agent: &jobs.AgentUse{Session: "--yolo"}}, false, "", ""},
+		{"killed", jobs.BackendLocal, "", resume, nil, false, "", ""},
+	} {
+		s := jobs.Spec{ID: "0a1b2c3d4e5f6789", Agent: &jobs.Agent{Name: "a", Resume: c.resume, Session: "s-0"}}
+		s.Backend, s.Overlay.Name = c.backend, c.overlay
+		var notes []string
+		a := sessionAgain(&jobs.Record{Spec: s, Attempts: []jobs.Attempt{{Exit: c.exit}}}, c.fresh, &notes)
+		if a.Session != c.session || s.Agent.Session != "s-0" || (c.note == "") != (len(notes) == 0) || !strings.Contains(strings.Join(notes, ""), c.note) {
+			t.Errorf("%s: %q, %q", c.name, a.Session, notes)
+		}
 	}
 }

@@ -1,6 +1,9 @@
 package jobs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Agent is what a job has of the adapter of its agent: what the node needs to read its
 // events and to understand its end. It holds no secret. As a task file has it, it is the
@@ -24,6 +27,39 @@ type Agent struct {
 	// became of it, for the receipt.
 	OwnSandbox *bool  `json:"own_sandbox,omitempty"`
 	Sandbox    string `json:"sandbox,omitempty"`
+	// Resume is the command with which it goes on with a session of its own, in which
+	// [SessionWord] is the id; empty is that it has none.
+	Resume Command `json:"resume,omitzero"`
+	// Session is that with which the first attempt goes on: of the job of which this one is
+	// another try. "" is a new one.
+	Session string `json:"session,omitempty"`
+}
+
+// SessionWord stands for the id of a session in [Agent].Resume.
+const SessionWord = "{session}"
+
+// IsSession reports whether an agent's word can be the id of a session. It comes from the
+// task, and becomes an argument: it is never an option, a path, or a part of one.
+func IsSession(id string) bool {
+	if id == "" || len(id) > 128 || id[0] == '-' || id[0] == '.' || strings.Contains(id, "..") {
+		return false
+	}
+	return !strings.ContainsFunc(id, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+	})
+}
+
+// ResumeWith returns the command that goes on with a session; false is that the agent has
+// none, or that the id cannot be one.
+func (a *Agent) ResumeWith(id string) (Command, bool) {
+	if a.Resume.Empty() || !IsSession(id) {
+		return Command{}, false
+	}
+	c := Command{Shell: strings.ReplaceAll(a.Resume.Shell, SessionWord, id), Argv: slices.Clone(a.Resume.Argv)}
+	for i, w := range c.Argv {
+		c.Argv[i] = strings.ReplaceAll(w, SessionWord, id)
+	}
+	return c, true
 }
 
 // Tells is when the events of an agent tell what it has used: [TellsEach], [TellsEnd],
@@ -42,13 +78,17 @@ const (
 
 // AgentUse is what an agent has done, by its own events.
 type AgentUse struct {
-	Version string    `json:"version,omitempty"`
-	Model   string    `json:"model,omitempty"`
-	Session string    `json:"session,omitempty"`
-	Turns   int       `json:"turns,omitempty"`
-	Usage   *Usage    `json:"usage,omitempty"`
-	Tools   []ToolUse `json:"tools,omitempty"`
-	Denied  []string  `json:"denied,omitempty"` // tools that it was not allowed to use
+	Version string `json:"version,omitempty"`
+	Model   string `json:"model,omitempty"`
+	Session string `json:"session,omitempty"`
+	// Continued is the session with which it went on, and NewSession why it began one though
+	// it had worked on this task before. Both are "" where it had not.
+	Continued  string    `json:"continued,omitempty"`
+	NewSession string    `json:"new_session,omitempty"`
+	Turns      int       `json:"turns,omitempty"`
+	Usage      *Usage    `json:"usage,omitempty"`
+	Tools      []ToolUse `json:"tools,omitempty"`
+	Denied     []string  `json:"denied,omitempty"` // tools that it was not allowed to use
 	// Reason is why it says that it ended; "" is by itself.
 	Reason string `json:"reason,omitempty"`
 	// Lines that were no events, events of an unknown kind, and lines too long to be read.
@@ -72,6 +112,18 @@ func (u *AgentUse) String() string {
 		s += ", was denied " + strings.Join(u.Denied, ", ")
 	}
 	return s
+}
+
+// Sessions says what became of an earlier session of it, in one line; "" is that there was
+// none.
+func (u *AgentUse) Sessions() string {
+	switch {
+	case u.Continued != "":
+		return "went on with " + u.Continued
+	case u.NewSession != "":
+		return "a new one: " + u.NewSession
+	}
+	return ""
 }
 
 // ToolUse is how often a tool was called, and for how long in all.

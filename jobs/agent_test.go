@@ -57,3 +57,21 @@ func TestByEvents(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestResumeWith: the id of a session is the task's word, and becomes an argument. What
+// could be an option or a path is refused.
+func TestResumeWith(t *testing.T) {
+	a := Agent{Name: "a", Resume: Command{Argv: []string{"a", "--resume=" + SessionWord, "x"}}}
+	c, ok := a.ResumeWith("0f8e-1_b.C")
+	if want := []string{"a", "--resume=0f8e-1_b.C", "x"}; !ok || !slices.Equal(c.Argv, want) || a.Resume.Argv[1] != "--resume="+SessionWord {
+		t.Errorf("%q %v, %q", c.Argv, ok, a.Resume.Argv)
+	}
+	for _, id := range []string{"", "-x", "--dangerously", "../x", "a/../b", "a/b", "..", ".x", "a..b", "a b", "a\nb", "a\x1b[2Jb", "a;b", "$(id)", "a\x00", "é", strings.Repeat("a", 129), SessionWord} {
+		if c, ok := a.ResumeWith(id); ok || !c.Empty() {
+			t.Errorf("%q: %q", id, c)
+		}
+	}
+	if _, ok := (&Agent{}).ResumeWith("s-1"); ok {
+		t.Error("an agent without sessions went on with one")
+	}
+}

@@ -145,10 +145,7 @@ func name(s string) string { return line(s, maxName) }
 // session is the id of a conversation: one that could be anything else, such as an
 // option, is none.
 func session(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
-	}
-	if len(s) > maxName || strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) || strings.HasPrefix(s, "-") {
+	if !jobs.IsSession(s) {
 		return ""
 	}
 	return s

@@ -173,6 +173,14 @@ func (m *Meter) ended(e Event) {
 	}
 }
 
+// Again is that the agent is started once more, as it did not find its session. What was
+// used counts, and so do the clocks.
+func (m *Meter) Again() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open, m.use.Session, m.use.Reason, m.use.Denied = nil, "", "", nil
+}
+
 // Output takes that the task has written so many bytes.
 func (m *Meter) Output(n int) {
 	m.mu.Lock()

@@ -29,6 +29,7 @@ type agentJSON struct {
 	Origin      string       `json:"origin"`
 	Description string       `json:"description,omitempty"`
 	Command     jobs.Command `json:"command,omitzero"` // without model and caps
+	Resume      jobs.Command `json:"resume,omitzero"`  // that goes on with a session, for which {session} stands
 	Events      string       `json:"events"`
 	Tells       jobs.Tells   `json:"tells"`
 	Credentials []string     `json:"credentials,omitempty"`
@@ -42,7 +43,7 @@ func agentOf(ad *adapters.Adapter) agentJSON {
 	j := agentJSON{Name: ad.Name, Origin: ad.Origin(), Description: ad.Description, Events: ad.Events, Tells: ad.Tells, Credentials: ad.Credentials,
 		Hosts: ad.Hosts, Needs: ad.Needs, Versions: ad.Versions}
 	if s, err := ad.Settle(adapters.Asked{}); err == nil {
-		j.Command, j.Sandbox = s.Command, s.Agent.Sandbox
+		j.Command, j.Resume, j.Sandbox = s.Command, s.Agent.Resume, s.Agent.Sandbox
 	}
 	return j
 }

@@ -133,6 +133,8 @@ type explainAttempt struct {
 	OOMKills int         `json:"oom_kills,omitempty"`
 	MaxRSS   jobs.Bytes  `json:"max_rss_bytes,omitempty"`
 	Peak     jobs.Bytes  `json:"memory_peak_bytes,omitempty"`
+	// Session is what became of an earlier session of its agent; "" is that there was none.
+	Session string `json:"agent_session,omitempty"`
 	// Decision is nil until what follows the attempt is decided.
 	Decision *jobs.Decision `json:"decision,omitempty"`
 }
@@ -147,6 +149,9 @@ func explainAttempts(r *jobs.Record) (out []explainAttempt) {
 		switch {
 		case a.Exit != nil:
 			x.Reason, x.Node, x.Exit, x.OOMKills, x.MaxRSS, x.Peak = a.Exit.Reason, a.Exit.Node, &a.Exit.Exit, a.Exit.OOMKills, a.Exit.MaxRSS, a.Exit.Peak
+			if u := a.Exit.Agent; u != nil {
+				x.Session = u.Sessions()
+			}
 		case a.Verdict != nil:
 			x.Reason = a.Verdict.Reason
 		default:

@@ -57,6 +57,7 @@ func (a *app) explained(x *explainJSON) [][2]string {
 			what += ": " + t.Reason
 		}
 		add(fmt.Sprintf("attempt %d", t.Number), "%s", what)
+		given("agent session", t.Session)
 		d := t.Decision
 		if d == nil {
 			continue

@@ -19,6 +19,9 @@ retry it is. The first job stays as it is.
 
 --note is appended to its prompt, as a point under "Notes from review"; without it that of
 berth review reject, where the result was rejected. A retry of a retry has all notes.
+An agent goes on with its own session, where it has an option for that and the files of the
+session are still there: in a named overlay, or with --backend local. A note says which.
+--new-session begins one all the same.
 Variables that are passed on by name and keys of credentials have the values of now.
 
 What berth tries again by itself, after a failure of the site, is another attempt of the
@@ -56,6 +59,7 @@ its image or repository is gone, and else as for berth submit.`,
 	}
 	c.Flags().StringVar(&o.Note, "note", "", "append `TEXT` to the prompt, under \"Notes from review\"")
 	c.Flags().StringVar(&o.Base, "base", "", "start from this `COMMIT` of the repository (default: that of the job before)")
+	c.Flags().BoolVar(&o.NewSession, "new-session", false, "have an agent begin a new session")
 	a.jsonFlag(c)
 	return c
 }

@@ -448,6 +448,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 	if j.Agent != nil {
 		add("agent", j.Agent.String())
 		add("agent version", jobs.Printable(j.Agent.Version))
+		add("agent session", j.Agent.Sessions())
 	}
 	if j.Usage != nil {
 		add("models", j.Usage.String())

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"berth/internal/agents"
+	"berth/internal/sys/pattern"
 	"berth/jobs"
 	"berth/templates"
 )
@@ -21,6 +22,9 @@ func find(t *testing.T, dir, name string) *Adapter {
 	}
 	return a
 }
+
+// sessionWords are the arguments that go on with a session.
+var sessionWords = pattern.Lazy(` (--)?(resume|session)[ =]s-1`)
 
 // TestBuiltin renders the command of each.
 func TestBuiltin(t *testing.T) {
@@ -40,15 +44,19 @@ func TestBuiltin(t *testing.T) {
 		if a.Origin() != "built in" || a.Description == "" || a.Prompt != PromptStdin || !slices.Contains(agents.Formats(), a.Events) {
 			t.Errorf("%+v", a)
 		}
-		s, err := a.Settle(Asked{Model: "m-1", MaxTurns: 5, MaxUSD: 2.5, Session: "s-1"})
+		s, err := a.Settle(Asked{Model: "m-1", MaxTurns: 5, MaxUSD: 2.5})
 		if want[a.Name] == "" {
 			if err == nil || jobs.HintOf(err) == "" {
 				t.Error(a.Name, err)
 			}
 			continue
 		}
-		if err != nil || strings.Join(s.Command.Argv, " ") != want[a.Name] {
-			t.Errorf("%s: %q %v", a.Name, s.Command, err)
+		again, ok := s.Agent.ResumeWith("s-1")
+		if err != nil || !ok || strings.Join(again.Argv, " ") != want[a.Name] {
+			t.Errorf("%s: %q %v", a.Name, again, err)
+		}
+		if first := sessionWords().ReplaceAllString(want[a.Name], ""); strings.Join(s.Command.Argv, " ") != first {
+			t.Errorf("%s: %q, want %q", a.Name, s.Command, first)
 		}
 		if a.Name != "copilot" && len(a.Versions) == 0 {
 			t.Errorf("%s says no version that it was tried with", a.Name)
@@ -82,7 +90,6 @@ func TestSettle(t *testing.T) {
 		{mini, Asked{}, "has no command of its own"},
 		{claude, Asked{Model: "--settings"}, "cannot name a model"},
 		{claude, Asked{Model: "a b"}, "cannot name a model"},
-		{claude, Asked{Session: "--dangerously"}, "cannot name a session"},
 		{claude, Asked{Model: "m", Command: jobs.Command{Shell: "x"}}, "has a command"},
 	} {
 		if _, err := c.a.Settle(c.o); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -105,7 +112,7 @@ usd = "each"
 [home]
 ".claude/x.json" = "{}"
 `)
-	write(t, dir, "own", "program = \"my-agent\"\nargs = [\"--task\", \"{prompt_file}\", \"a b\"]\nprompt = \"file\"\nevents = \"none\"\n")
+	write(t, dir, "own", "program = \"my-agent\"\nargs = [\"--task\", \"{prompt_file}\", \"a b\"]\nprompt = \"file\"\nevents = \"none\"\n[options]\nsession = [\"--go-on={}\"]\n")
 	a := find(t, dir, "claude")
 	if a.Origin() != filepath.Join(dir, "claude.toml") || a.Like != "claude" || a.Tells != (jobs.Tells{Turns: "each", Tokens: "each", USD: "each"}) || len(a.Env) != 0 || a.Options["max_turns"] == nil {
 		t.Errorf("%+v", a)
@@ -123,6 +130,10 @@ usd = "each"
 	s, err = find(t, dir, "own").Settle(Asked{})
 	if want := `exec my-agent --task "$BERTH_PROMPT_FILE" 'a b'`; err != nil || s.Command.Shell != want || s.Command.Argv != nil {
 		t.Errorf("%q %v", s.Command, err)
+	}
+	again, ok := s.Agent.ResumeWith("s-1")
+	if want := `exec my-agent --task "$BERTH_PROMPT_FILE" 'a b' '--go-on=s-1'`; !ok || again.Shell != want {
+		t.Errorf("%q %v", again, ok)
 	}
 	all, err := All(dir)
 	if err != nil || len(all) != 7 {
@@ -156,6 +167,7 @@ func TestRefused(t *testing.T) {
 		"program = \"x\"\nargs = [\"-p={prompt_file}\"]": "a.toml:2: args[0] has the prompt in an argument",
 		"program = \"x\"\nargs = [\"{prompt_file}\"]":    "a.toml:2: args have {prompt_file}, and the prompt is the standard input",
 		"program = \"x\"\nprompt = \"file\"":             `a.toml:2: prompt is "file", and 0 of the arguments are {prompt_file}`,
+		"program = \"x\"\nargs = [\"{session}\"]":        "a.toml:2: args[0] has {session}, which stands for a session",
 		"args = [\"x\"]":                                 "a.toml:1: args stand without a program",
 		"args = [\"a\\u001bb\"]":                         "a.toml:1: args[0] holds a control character",
 		"prompt = \"argv\"":                              "prompt must be",

@@ -150,6 +150,8 @@ func words(v strict.Value, to *[]string) {
 		case s != PromptWord && (strings.Contains(s, PromptWord) || strings.Contains(s, "{prompt}")):
 			item.Failf("the prompt is the standard input, or in the file that "+PromptWord+" names, as a word of its own",
 				"has the prompt in an argument, which other users of a machine can read")
+		case strings.Contains(s, jobs.SessionWord):
+			item.Failf(`give the words for it: session in [options], with "{}" in them`, "has %s, which stands for a session", jobs.SessionWord)
 		default:
 			*to = append(*to, s)
 		}

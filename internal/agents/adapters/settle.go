@@ -17,7 +17,6 @@ type Asked struct {
 	Model      string
 	MaxTurns   int
 	MaxUSD     jobs.USD
-	Session    string // that it goes on with
 	OwnSandbox bool
 }
 
@@ -31,10 +30,7 @@ type Settled struct {
 // promptVar is the variable that has the path of the prompt's file inside.
 const promptVar = "BERTH_PROMPT_FILE"
 
-var (
-	modelForm   = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,127}$`)
-	sessionForm = pattern.Lazy(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
-)
+var modelForm = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,127}$`)
 
 // Settle makes the command of a job, and what its node has to know of the agent.
 func (a *Adapter) Settle(o Asked) (Settled, error) {
@@ -45,9 +41,6 @@ func (a *Adapter) Settle(o Asked) (Settled, error) {
 	}
 	if o.Model != "" && !modelForm().MatchString(o.Model) {
 		return Settled{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q cannot name a model", o.Model)}
-	}
-	if o.Session != "" && !sessionForm().MatchString(o.Session) {
-		return Settled{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q cannot name a session", o.Session)}
 	}
 	if !o.Command.Empty() {
 		if o.Model != "" || o.OwnSandbox {
@@ -81,22 +74,29 @@ func (a *Adapter) Settle(o Asked) (Settled, error) {
 		{OptionModel, o.Model, true},
 		{OptionMaxTurns, number(o.MaxTurns), false},
 		{OptionMaxUSD, amount(o.MaxUSD), false},
-		{OptionSession, o.Session, true},
 	} {
-		words := a.Options[one.name]
 		switch {
 		case one.value == "":
-		case len(words) == 0 && one.must:
+		case len(a.Options[one.name]) == 0 && one.must:
 			return Settled{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("agent %s has no option for %s", a.Name, one.name),
 				Hint: "leave it out, or give the agent one: [options] in a file of your own (berth agent show " + a.Name + ")"}
 		default:
-			for _, w := range words {
-				argv = append(argv, strings.Replace(w, value, one.value, 1))
-			}
+			argv = append(argv, a.option(one.name, one.value)...)
 		}
 	}
-	s.Command = command(append(argv, a.Last...))
+	s.Command = command(slices.Concat(argv, a.Last))
+	if len(a.Options[OptionSession]) > 0 {
+		s.Agent.Resume = command(slices.Concat(argv, a.option(OptionSession, jobs.SessionWord), a.Last))
+	}
 	return s, nil
+}
+
+// option are the arguments for a value.
+func (a *Adapter) option(name, of string) (argv []string) {
+	for _, w := range a.Options[name] {
+		argv = append(argv, strings.Replace(w, value, of, 1))
+	}
+	return argv
 }
 
 // command is an argv; one with the path of the prompt's file is text for a shell, as

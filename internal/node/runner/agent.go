@@ -31,7 +31,9 @@ type watched struct {
 	meter   *agents.Meter
 	decoder *agents.Decoder // nil where nothing is known of its events
 	kept    *agents.Transcript
-	waited  bool // for a job that the task has submitted, when hold looked last
+	waited  bool   // for a job that the task has submitted, when hold looked last
+	session string // with which the agent went on; "" is a new one
+	fresh   string // why it is a new one though there was one before
 }
 
 // watch begins to watch the command, now; nil is that there is nothing to watch.
@@ -151,6 +153,7 @@ func (w *watched) end(x jobs.Exit) *jobs.AgentUse {
 	}
 	use := w.meter.Use()
 	use.Version = cmp.Or(w.r.agentTold, use.Version)
+	use.Continued, use.NewSession = w.session, w.fresh
 	if use.Reason = w.r.agentReason(use.Reason, x); use.Reason != "" && !x.OK() {
 		w.r.agentEnded(use.Reason)
 	}

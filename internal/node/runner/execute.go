@@ -206,17 +206,29 @@ func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte,
 	r.event("started", "")
 	r.stopAt, r.hook = stopAt, r.hookIn(c, env)
 	r.working.Store(true) // before its first word: who reads that may send a signal at once
-	p, err := c.Session().Start(session.StartRequest{Command: r.spec.Command, Env: env, Dir: r.workDir(c), Prompt: prompt, Left: true}, toOut, toErr)
+	start := func(command jobs.Command, prompt []byte) (*session.Process, error) {
+		p, err := c.Session().Start(session.StartRequest{Command: command, Env: env, Dir: r.workDir(c), Prompt: prompt, Left: true}, toOut, toErr)
+		if err != nil {
+			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the command", Err: err}
+		}
+		return p, nil
+	}
+	p, err := start(r.agentCommand(watch, prompt))
 	if err != nil {
 		r.working.Store(false)
 		r.stopAt, r.hook = time.Time{}, nil
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "start the command", Err: err}
+		return err
 	}
 	debug.FreeOSMemory() // for hours it has little to do, beside a job that counts every page
 	endCheckpoints := r.checkpoints(out.started)
 	holding, endHold := context.WithCancel(ctx)
 	go watch.hold(holding)
 	res, err := r.supervise(c, p, deadline)
+	if err == nil && watch.lost(res.Exit) {
+		if p, err = start(r.spec.Command, prompt); err == nil {
+			res, err = r.supervise(c, p, deadline)
+		}
+	}
 	r.working.Store(false)
 	endHold()
 	endCheckpoints()
