@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/config/sitefile"
+	"berth/internal/network"
 	"berth/internal/node/batch"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -78,7 +79,10 @@ func (e *Engine) SubmitChild(ctx context.Context, parent *jobs.Record, number in
 	if store.Cancelled(parent.Dir) || jobs.StateOf(parent).Final() {
 		return nil, &jobs.Error{Kind: jobs.KindRejected, Msg: "its parent is ending"}
 	}
-	s := childOf(&parent.Spec, &c)
+	s, err := childOf(&parent.Spec, &c)
+	if err != nil {
+		return nil, err
+	}
 	s.Created, s.User = e.Now().UTC(), identity().User
 	s.Host, _ = os.Hostname()
 	if s.Workspace != nil {
@@ -99,8 +103,13 @@ func (e *Engine) SubmitChild(ctx context.Context, parent *jobs.Record, number in
 }
 
 // childOf is what a child has of its parent, and of what was asked for within bounds.
-func childOf(of *jobs.Spec, c *jobs.Child) *jobs.Spec {
+func childOf(of *jobs.Spec, c *jobs.Child) (*jobs.Spec, error) {
 	place := of.Place
+	narrow, err := network.Narrow(&place, c.Network, c.Allow, jobs.NetworkOfJob(of.ID))
+	if err != nil {
+		return nil, err
+	}
+	place.Network, place.Level = narrow, narrow.Level(place.Level)
 	// Keys and named overlays are the parent's while it runs.
 	place.Credentials, place.Prices = nil, jobs.Prices{}
 	place.Caps = jobs.Caps{Wall: of.Caps.Wall, Output: of.Caps.Output}
@@ -123,9 +132,12 @@ func childOf(of *jobs.Spec, c *jobs.Child) *jobs.Spec {
 	if of.Workspace != nil {
 		w := *of.Workspace
 		w.BaseRef, w.Branch = "", jobs.BranchName(s.Slug, s.ID)
+		if len(c.Scope) > 0 {
+			w.Scope = c.Scope
+		}
 		s.Workspace = &w
 	}
-	return s
+	return s, nil
 }
 
 // CancelChildren requests the end of the jobs that a job's task has submitted, of those

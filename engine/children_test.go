@@ -18,12 +18,39 @@ func TestChildOptions(t *testing.T) {
 	of.Slurm.Account = "lab"
 	of.Slurm.Extra = []string{"--exclusive", "--gres=gpu:8", "--mem-per-cpu=64G", "--mincpus=64", "--gpus-per-node=8", "--reservation=r", "--exclude=n1"}
 	c := &jobs.Child{Job: "00000000-0000-7000-8000-000000000002", Name: "x", Command: jobs.Command{Argv: []string{"true"}}}
-	s := childOf(of, c)
+	s, err := childOf(of, c)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got := s.Slurm.Extra; !slices.Equal(got, []string{"--reservation=r", "--exclude=n1"}) || s.Slurm.Account != "lab" {
 		t.Errorf("%q, account %q", got, s.Slurm.Account)
 	}
 	if len(of.Slurm.Extra) != 7 {
 		t.Errorf("its parent has %q", of.Slurm.Extra)
+	}
+}
+
+// A child has the network and the scope that it asked for within its parent's, and the level
+// that goes with it. What is recorded is asked once more: a record of more submits nothing.
+func TestChildNarrower(t *testing.T) {
+	of := &jobs.Spec{ID: "00000000-0000-7000-8000-000000000001", Workspace: &jobs.WorkspaceSpec{Scope: []string{"src"}}}
+	of.Scheduler, of.Backend, of.Level = jobs.SchedulerLocal, jobs.BackendSingularity, jobs.LevelFS
+	c := &jobs.Child{Job: "00000000-0000-7000-8000-000000000002", Name: "x", Network: jobs.NetworkNone, Scope: []string{"src/a"}}
+	s, err := childOf(of, c)
+	if err != nil || s.Network.Mode != jobs.NetworkNone || s.Level != jobs.LevelEgress || !slices.Equal(s.Workspace.Scope, c.Scope) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if of.Network.Mode != "" || of.Workspace.Scope[0] != "src" {
+		t.Errorf("its parent is %+v", of)
+	}
+	of.Network = jobs.Network{Mode: jobs.NetworkAllow, Allow: []string{"a.test"}}
+	c.Network, c.Allow = "", []string{"b.test"}
+	if s, err := childOf(of, c); jobs.KindOf(err) != jobs.KindUsage {
+		t.Errorf("%+v, %v", s, err)
+	}
+	c.Allow, c.Scope = nil, nil
+	if s, err = childOf(of, c); err != nil || !slices.Equal(s.Network.Allow, of.Network.Allow) || !slices.Equal(s.Workspace.Scope, of.Workspace.Scope) {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

@@ -48,6 +48,11 @@ type Child struct {
 	Resources Resources `json:"resources"`
 	Partition string    `json:"partition,omitempty"`
 	After     []After   `json:"after,omitempty"`
+	// Network and Allow are its mode and its list, where it asked for a narrower one than
+	// its parent's, Scope likewise; empty is its parent's.
+	Network string   `json:"network,omitempty"`
+	Allow   []string `json:"allow,omitempty"`
+	Scope   []string `json:"scope,omitempty"`
 	// Output and Error are files inside, below Dir.
 	Output string    `json:"output,omitempty"`
 	Error  string    `json:"error,omitempty"`
@@ -109,6 +114,9 @@ type Wish struct {
 	Resources Resources
 	Partition string
 	After     []ChildAfter
+	// Network, Allow and Scope are to be narrower than those of the task that asks.
+	Network      string
+	Allow, Scope []string
 	// Output and Error are patterns of files below the directory in which it was asked, for
 	// what the job prints; with Output alone it is that of both.
 	Output, Error string
@@ -143,7 +151,7 @@ func (s *Spec) Child(w Wish) (Child, error) {
 		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf(format, args...), Hint: "[submit] " + key + " of the task that submits bounds it"}
 	}
 	c := Child{Version: 1, Name: w.Name, Command: w.Command, Script: w.Script, Resources: w.Resources, Partition: w.Partition,
-		Output: w.Output, Error: w.Error}
+		Network: w.Network, Allow: w.Allow, Scope: w.Scope, Output: w.Output, Error: w.Error}
 	if c.Name == "" {
 		c.Name = s.Name + " job"
 	}
@@ -159,6 +167,10 @@ func (s *Spec) Child(w Wish) (Child, error) {
 		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("the script has more than %d bytes", MaxJobScript)}
 	case len(w.After) > MaxChildren:
 		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("it is to wait for more than %d jobs", MaxChildren)}
+	case len(w.Allow) > maxNarrower || len(w.Scope) > maxNarrower:
+		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("it names more than %d things that it may reach or change", maxNarrower)}
+	case len(w.Scope) > 0 && s.Workspace == nil:
+		return Child{}, &Error{Kind: KindUsage, Msg: "this task has no workspace, and so no scope"}
 	case r.Time > b.Time:
 		return refuse("time", "a time of %s is more than %s", r.Time, b.Time)
 	case b.Memory != 0 && r.Memory > b.Memory:
@@ -183,6 +195,9 @@ func (s *Spec) Child(w Wish) (Child, error) {
 	}
 	return c, nil
 }
+
+// maxNarrower bounds the lists with which a child asks for less than its parent has.
+const maxNarrower = 100
 
 // maxChildName is how long the name of a child may be, in characters, as a task's.
 const maxChildName = 200

@@ -38,7 +38,7 @@ func TestChild(t *testing.T) {
 		}
 	}
 	for _, w := range []Wish{{}, {Command: run, Name: "a\nb"}, {Command: run, Name: strings.Repeat("x", 201)}, {Command: run, Script: strings.Repeat("x", MaxJobScript+1)},
-		{Command: run, After: make([]ChildAfter, MaxChildren+1)}} {
+		{Command: run, After: make([]ChildAfter, MaxChildren+1)}, {Command: run, Scope: []string{"src"}}, {Command: run, Allow: make([]string, maxNarrower+1)}} {
 		if _, err := s.Child(w); KindOf(err) != KindUsage {
 			t.Errorf("%.60v: %v", w, err)
 		}

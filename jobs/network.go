@@ -241,6 +241,9 @@ func (n Network) Phase(name string) Network {
 // Open reports whether nothing is refused.
 func (n Network) Open() bool { return n.Settled().Mode == "" }
 
+// NetworkOfJob is the origin of a bound that is the network of a job.
+func NetworkOfJob(id string) string { return "job " + Short(id) }
+
 // Reaches is the network of a place, also of one that was recorded when the list
 // was its service's.
 func (p *Place) Reaches() Network {

@@ -57,11 +57,7 @@ func NamesControl(text string) string {
 // a wildcard: "." covers .claude/settings.json, and .claude names it.
 func (s Scope) names(p, part string) bool {
 	parts := strings.Split(p, "/")
-	return slices.ContainsFunc(s.patterns, func(pat pattern) bool {
-		return pat.covers(parts) && slices.ContainsFunc(pat.parts, func(text string) bool {
-			return !hasUnescaped(text, "*?[") && strings.EqualFold(strings.ReplaceAll(text, `\`, ""), part)
-		})
-	})
+	return slices.ContainsFunc(s.patterns, func(pat pattern) bool { return pat.covers(parts) && pat.says(part) })
 }
 
 // lookAt says what to look at before the change is used, or "", and which of its names

@@ -153,6 +153,63 @@ func (p pattern) covers(name []string) bool {
 	return false
 }
 
+// Contains says whether the pattern covers nothing that the scope does not, and names no
+// control file that the scope does not name. It is certain where it says so: of what only
+// several patterns together cover, and of most wildcards, it says no.
+func (s Scope) Contains(text string) (bool, error) {
+	q, err := parsePattern(text)
+	if err != nil {
+		return false, err
+	}
+	name := NamesControl(text)
+	if len(s.patterns) == 0 {
+		return name == "", nil
+	}
+	return slices.ContainsFunc(s.patterns, func(p pattern) bool { return p.contains(q) && (name == "" || p.says(name)) }), nil
+}
+
+// says reports whether a part of the pattern is a name without a wildcard, in any case.
+func (p pattern) says(name string) bool {
+	return slices.ContainsFunc(p.parts, func(part string) bool { return !hasUnescaped(part, "*?[") && strings.EqualFold(plain(part), name) })
+}
+
+// contains compares one pattern with another one.
+func (p pattern) contains(q pattern) bool {
+	// What ends alike, below any directory or none.
+	rest, anywhere := p.parts, p.parts[0] == anyDepth
+	if anywhere {
+		rest = rest[1:]
+	}
+	if n := len(q.parts) - len(rest); n >= 0 && (anywhere || n == 0) && slices.Equal(q.parts[n:], rest) && (q.below || !p.below) {
+		return true
+	}
+	// What is below a path without wildcards.
+	var at []string
+	for _, part := range q.parts {
+		if part == anyDepth || hasUnescaped(part, "*?[") {
+			break
+		}
+		at = append(at, plain(part))
+	}
+	if len(at) == len(q.parts) && !q.below {
+		return p.covers(at)
+	}
+	p.below = false // all of it is below
+	return len(at) > 0 && p.covers(at)
+}
+
+// plain takes the backslashes out of a part without wildcards.
+func plain(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
 // reaches says whether the pattern may cover something below the directory.
 func (p pattern) reaches(dir []string) bool {
 	if p.covers(append(slices.Clone(dir), "x")) {

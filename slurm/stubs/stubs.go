@@ -33,6 +33,7 @@ const (
 type option struct {
 	long, short string
 	flag        bool // it takes no value
+	own         bool // it is berth's, and Slurm has none of this meaning
 	of          []string
 	// set takes its value over; "" is that of a flag.
 	set func(w *jobs.Wish, value string) error
@@ -56,6 +57,9 @@ var table = []option{
 	{long: "dependency", short: "d", of: submits, set: setAfter},
 	{long: "output", short: "o", of: submits, set: func(w *jobs.Wish, v string) (err error) { w.Output, err = below(v); return err }},
 	{long: "error", short: "e", of: submits, set: func(w *jobs.Wish, v string) (err error) { w.Error, err = below(v); return err }},
+	{long: "network", own: true, of: submits, set: func(w *jobs.Wish, v string) error { w.Network = v; return nil }},
+	{long: "allow", own: true, of: submits, set: func(w *jobs.Wish, v string) error { w.Allow = append(w.Allow, v); return nil }},
+	{long: "scope", own: true, of: submits, set: func(w *jobs.Wish, v string) error { w.Scope = append(w.Scope, v); return nil }},
 	{long: "wait", short: "W", flag: true, of: []string{sbatch}, set: func(w *jobs.Wish, _ string) error { w.Waits = true; return nil }},
 	{long: "parsable", flag: true, of: []string{sbatch}, set: func(w *jobs.Wish, _ string) error { w.Bare = true; return nil }},
 	{long: "wrap", of: []string{sbatch}, set: func(w *jobs.Wish, v string) error { w.Command.Shell = v; return nil }},

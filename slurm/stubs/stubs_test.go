@@ -33,6 +33,9 @@ func TestWish(t *testing.T) {
 			jobs.Wish{Command: jobs.Command{Shell: "a\n\tb"}, Partition: "gpu", Resources: jobs.Resources{GPUs: "a100:1"}, Output: "out/%j.txt"}},
 		"srun": {srun, "", []string{"-t1-0", "--", "--odd", "--uid=0"},
 			jobs.Wish{Command: jobs.Command{Argv: []string{"--odd", "--uid=0"}}, Resources: jobs.Resources{Time: 24 * time.Hour}, Waits: true, Shows: true}},
+		"narrower": {sbatch, "#!/bin/sh\n#SBATCH --network=allow --allow=a.test:80,443 --scope src/\n", []string{"--allow", "b.test", "--scope=*.md", "job.sh"},
+			jobs.Wish{Name: "job.sh", Script: "#!/bin/sh\n#SBATCH --network=allow --allow=a.test:80,443 --scope src/\n", Command: run(), Network: "allow",
+				Allow: []string{"a.test:80,443", "b.test"}, Scope: []string{"src/", "*.md"}}},
 		"after": {srun, "", []string{"--dependency=afterok:1:2,afterany:3", "true"}, jobs.Wish{Command: jobs.Command{Argv: []string{"true"}}, Waits: true, Shows: true,
 			After: []jobs.ChildAfter{{Child: "1", Need: jobs.NeedOK}, {Child: "2", Need: jobs.NeedOK}, {Child: "3", Need: jobs.NeedAny}}}},
 		"squeue":  {squeue, "", []string{"-hj", "1,2", "--me"}, jobs.Wish{Verb: jobs.WishList, Jobs: []string{"1", "2"}, Bare: true}},
@@ -79,11 +82,11 @@ func TestRefused(t *testing.T) {
 
 func second(_ jobs.Wish, err error) error { return err }
 
-// Each option of the table is one of sbatch's, and the stubs are told which take a value.
+// Each option of the table but berth's own is one of sbatch's, and the stubs are told which take a value.
 func TestTable(t *testing.T) {
 	all := options.Names()
 	for _, o := range table {
-		if slices.Contains(o.of, sbatch) && (!slices.Contains(all, o.long) || o.short != "" && options.Long("-"+o.short) != o.long) {
+		if slices.Contains(o.of, sbatch) && !o.own && (!slices.Contains(all, o.long) || o.short != "" && options.Long("-"+o.short) != o.long) {
 			t.Errorf("--%s, -%s is none of sbatch's", o.long, o.short)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth/internal/link/session"
+	"berth/internal/network"
 	"berth/internal/node/supervise"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/ids"
@@ -151,7 +152,10 @@ func (q *asks) waiting() int {
 // those by which it was asked for, or nil.
 func (k *children) submit(ctx context.Context, stubs jobs.Stubs, w jobs.Wish, dir string) (c jobs.Child, notes []string, err error) {
 	r := k.r
-	if c, err = r.spec.Child(w); err != nil {
+	if c, err = r.spec.Child(w); err == nil {
+		err = narrower(&r.spec, &c)
+	}
+	if err != nil {
 		return c, nil, err
 	}
 	if c.Output != "" || c.Error != "" {
@@ -231,6 +235,29 @@ func (k *children) submit(ctx context.Context, stubs jobs.Stubs, w jobs.Wish, di
 	}
 	r.log.Warn("a job that the task has asked for was not submitted", "child", c.Number, "err", err)
 	return c, notes, err
+}
+
+// narrower refuses a child that asks for more of the network or of the work tree than its
+// parent has.
+func narrower(of *jobs.Spec, c *jobs.Child) error {
+	if _, err := network.Narrow(&of.Place, c.Network, c.Allow, jobs.NetworkOfJob(of.ID)); err != nil || len(c.Scope) == 0 {
+		return err
+	}
+	scope, err := workspace.ParseScope(of.Workspace.Scope)
+	if err != nil {
+		return workspaceError(err)
+	}
+	for _, text := range c.Scope {
+		within, err := scope.Contains(text)
+		switch {
+		case err != nil:
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "scope: " + err.Error()}
+		case !within:
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("scope %.100q is not within that of this task", text),
+				Hint: "a path within, or one of its patterns: " + strings.Join(of.Workspace.Scope, " ")}
+		}
+	}
+	return nil
 }
 
 // said is the error of a program by what it has printed.

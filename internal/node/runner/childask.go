@@ -22,6 +22,8 @@ var childVerbs = []string{"submit", "run", "ps", "status", "wait", "logs", "canc
 
 const childHelp = `  berth submit [--name N] [--time 10m] [--cpus 2] [--memory 4GiB] [--gpus 1] [--partition P] [--after 1] -- COMMAND...
                                have a job submitted, in this image, from this work tree; prints its number
+      [--network none] [--network allow --allow NAME]... [--scope PATTERN]...
+                               with less of the network, or to change less, than this task
   berth run ... -- COMMAND...  the same; waits for its end, and prints its output
   berth wait N...              wait until they have ended; the exit code says how
   berth ps                     your jobs; berth status N is one of them
@@ -182,13 +184,20 @@ func wish(fs *flag.FlagSet, parse func(int) error) (w jobs.Wish, err error) {
 	name, long, memory := fs.String("name", "", ""), fs.String("time", "", ""), fs.String("memory", "", "")
 	cpus, gpus := fs.Int("cpus", 0, ""), fs.String("gpus", "", "")
 	partition, after := fs.String("partition", "", ""), fs.String("after", "", "")
+	var network string
+	var allow, scope []string
+	fs.StringVar(&network, "network", "", "")
+	for to, name := range map[*[]string]string{&allow: "allow", &scope: "scope"} {
+		fs.Func(name, "", func(v string) error { *to = append(*to, v); return nil })
+	}
 	if err := parse(0); err != nil {
 		return w, err
 	}
 	bad := func(err error) (jobs.Wish, error) {
 		return w, &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "berth help"}
 	}
-	w = jobs.Wish{Name: *name, Command: jobs.Words(fs.Args()), Partition: *partition, Resources: jobs.Resources{CPUs: *cpus, GPUs: *gpus}}
+	w = jobs.Wish{Name: *name, Command: jobs.Words(fs.Args()), Partition: *partition, Resources: jobs.Resources{CPUs: *cpus, GPUs: *gpus},
+		Network: network, Allow: allow, Scope: scope}
 	if *long != "" {
 		if w.Resources.Time, err = jobs.ParseDuration(*long); err != nil {
 			return bad(err)
@@ -202,7 +211,7 @@ func wish(fs *flag.FlagSet, parse func(int) error) (w jobs.Wish, err error) {
 	if *cpus < 0 || *cpus > 1<<20 {
 		return bad(fmt.Errorf("%d CPUs are no number from 1", *cpus))
 	}
-	for _, text := range append([]string{*gpus, *partition}, fs.Args()...) {
+	for _, text := range slices.Concat([]string{*gpus, *partition, network}, allow, scope, fs.Args()) {
 		if err := jobs.CheckText("an argument", strings.NewReplacer("\n", "", "\t", "").Replace(text)); err != nil {
 			return bad(err)
 		}
