@@ -103,9 +103,10 @@ func TestRemovedEnvironment(t *testing.T) {
 	}
 }
 
-// The end of the server ends the calls under way; so does a client that leaves.
+// The end of the server ends the calls under way; so does a client that leaves, and in the
+// version without sessions one that takes back its request by HTTP.
 func TestEnds(t *testing.T) {
-	for _, way := range []string{"server", "client"} {
+	for _, way := range []string{"server", "client", "request"} {
 		t.Run(way, func(t *testing.T) {
 			f := newFixture(t, all)
 			in, toServer := io.Pipe()
@@ -115,9 +116,15 @@ func TestEnds(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- f.server.Stream(ctx, in, out) }()
 			c := f.connect(nil, &sdk.IOTransport{Reader: fromServer, Writer: toServer})
+			if way == "request" {
+				_ = c.Close()
+				c = f.connect(nil, overTCP(f.serve("127.0.0.1:0", ""), ""))
+			}
+			call, takeBack := context.WithCancel(t.Context())
+			defer takeBack()
 			began := filepath.Join(f.dir, "began")
 			go func() {
-				_, _ = c.CallTool(t.Context(), &sdk.CallToolParams{Name: "run_command", Arguments: map[string]any{"command": "echo $$ >" + began + "; exec sleep 120"}})
+				_, _ = c.CallTool(call, &sdk.CallToolParams{Name: "run_command", Arguments: map[string]any{"command": "echo $$ >" + began + "; exec sleep 120"}})
 			}()
 			for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 				if b, _ := os.ReadFile(began); len(b) > 0 {
@@ -127,10 +134,13 @@ func TestEnds(t *testing.T) {
 					t.Fatal("the command has not begun")
 				}
 			}
-			if way == "server" {
+			switch way {
+			case "server":
 				cancel()
-			} else {
+			case "client":
 				_ = toServer.Close()
+			default:
+				takeBack()
 			}
 			select {
 			case err := <-ended:

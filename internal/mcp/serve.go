@@ -137,7 +137,7 @@ func Token(path string) (string, error) {
 // "" is that the listener alone keeps others out.
 func (s *Server) Serve(ctx context.Context, n net.Listener, token string) error {
 	h := &http.Server{
-		Handler:           guard(n.Addr(), token, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{MaxRequestBodyBytes: mostMessage, SessionTimeout: mostIdle})),
+		Handler:           guard(n.Addr(), token, s.streamable()),
 		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10, IdleTimeout: 5 * time.Minute,
 	}
 	done := make(chan error, 1)
@@ -159,15 +159,41 @@ func (s *Server) Serve(ctx context.Context, n net.Listener, token string) error 
 	return ctx.Err()
 }
 
+// sessionless is the first version of the protocol that has no sessions: each request stands
+// for itself, and names its version in this header.
+const (
+	sessionless   = "2026-07-28"
+	versionHeader = "Mcp-Protocol-Version"
+)
+
+// streamable serves the versions of the protocol with sessions and the one without, which the
+// library keeps apart. Without one a call ends with its request.
+func (s *Server) streamable() http.Handler {
+	handler := func(o sdk.StreamableHTTPOptions) http.Handler {
+		o.MaxRequestBodyBytes = mostMessage
+		return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &o)
+	}
+	with := handler(sdk.StreamableHTTPOptions{SessionTimeout: mostIdle})
+	without := handler(sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(versionHeader) >= sessionless { // versions are dates
+			without.ServeHTTP(w, r)
+		} else {
+			with.ServeHTTP(w, r)
+		}
+	})
+}
+
 // guard lets in who knows the token, and no page of a browser: neither one that calls this
-// address from elsewhere (Origin) nor one whose own name was made to lead here (Host).
+// address from elsewhere (Origin) nor one whose own name was made to lead here (Host). A
+// program may name this server itself as its Origin; a browser always sends Sec-Fetch-Site, too.
 func guard(at net.Addr, token string, next http.Handler) http.Handler {
 	tcp, loopback := at.(*net.TCPAddr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case loopback && !isHost(r.Host, tcp.Port):
 			http.Error(w, "this server has another name", http.StatusForbidden)
-		case r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "":
+		case r.Header.Get("Sec-Fetch-Site") != "", r.Header.Get("Origin") != "" && (!loopback || !isOrigin(r.Header.Get("Origin"), tcp.Port)):
 			http.Error(w, "pages of a browser are not served", http.StatusForbidden)
 		case token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1:
 			w.Header().Set("WWW-Authenticate", "Bearer")
@@ -186,6 +212,12 @@ func isHost(host string, port int) bool {
 	}
 	a, err := netip.ParseAddr(name)
 	return name == "localhost" || err == nil && a.IsLoopback()
+}
+
+// isOrigin reports whether a request comes from the loopback and this port.
+func isOrigin(origin string, port int) bool {
+	host, is := strings.CutPrefix(origin, "http://")
+	return is && isHost(host, port)
 }
 
 // ours reports whether a file belongs to this user.

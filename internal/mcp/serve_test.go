@@ -54,38 +54,80 @@ func TestTransports(t *testing.T) {
 		t.Errorf("the stream ended with %v", err)
 	}
 
-	serve := func(address, token string) net.Listener {
-		n, err := mcp.Listen(t.Context(), address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- f.server.Serve(ctx, n, token) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-done; !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-		})
-		return n
-	}
 	token, err := mcp.Token(filepath.Join(t.TempDir(), "new", "token"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := serve("127.0.0.1:0", token)
-	check("tcp", f.connect(nil, &sdk.StreamableClientTransport{Endpoint: "http://" + n.Addr().String() + "/", HTTPClient: &http.Client{Transport: withToken(token)}}))
+	n := f.serve("127.0.0.1:0", token)
+	check("tcp", f.connect(nil, overTCP(n, token)))
 	refused(t, "http://"+n.Addr().String()+"/", token)
 
 	path := filepath.Join(private(t), "s")
-	serve("unix:"+path, "")
+	f.serve("unix:"+path, "")
 	dial := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}}
 	check("unix", f.connect(nil, &sdk.StreamableClientTransport{Endpoint: "http://berth/", HTTPClient: &http.Client{Transport: dial}}))
 	if _, err := mcp.Listen(t.Context(), "unix:"+path); err == nil {
 		t.Error("a socket that is used was taken away")
+	}
+}
+
+// serve serves HTTP until the test ends.
+func (f *fixture) serve(address, token string) net.Listener {
+	f.Helper()
+	n, err := mcp.Listen(f.Context(), address)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f.server.Serve(ctx, n, token) }()
+	f.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			f.Error(err)
+		}
+	})
+	return n
+}
+
+func overTCP(n net.Listener, token string) *sdk.StreamableClientTransport {
+	return &sdk.StreamableClientTransport{Endpoint: "http://" + n.Addr().String() + "/", HTTPClient: &http.Client{Transport: withToken(token)}}
+}
+
+// By HTTP, too, each version of the protocol is spoken, those with sessions and the one without:
+// commands run, and the client asks its user.
+func TestVersions(t *testing.T) {
+	for _, version := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
+		t.Run(version, func(t *testing.T) {
+			f := newFixture(t, all)
+			token := strings.Repeat("0123456789abcdef", 4)
+			asked := 0
+			client := sdk.NewClient(&sdk.Implementation{Name: "x", Version: "1"}, &sdk.ClientOptions{
+				ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+					asked++
+					return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"submit": true}}, nil
+				}})
+			c, err := client.Connect(t.Context(), overTCP(f.serve("127.0.0.1:0", token), token), &sdk.ClientSessionOptions{ProtocolVersion: version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			if got := c.InitializeResult().ProtocolVersion; got != version {
+				t.Errorf("%s is spoken", got)
+			}
+			var r ran
+			f.call(c, "run_command", map[string]any{"command": "x=1; cd /"}, nil)
+			if f.call(c, "run_command", map[string]any{"command": "echo $x $PWD"}, &r); r.Stdout != "1 /\n" {
+				t.Errorf("%+v", r)
+			}
+			var s submitted
+			if f.call(c, "task_submit", map[string]any{"task": hello, "idempotency_key": "k"}, &s); s.Job == nil || asked != 1 {
+				t.Fatalf("asked %d times: %+v", asked, s)
+			}
+			must(f.engine.Wait(t.Context(), s.Job.ID, nil))
+		})
 	}
 }
 
@@ -113,7 +155,12 @@ func refused(t *testing.T, url, token string) {
 		{"another token", "", map[string]string{"Authorization": "Bearer " + strings.Repeat("0", 64)}, 401},
 		{"a part of it", "", map[string]string{"Authorization": "Bearer " + token[:60]}, 401},
 		{"a page", "", map[string]string{"Origin": "https://evil.example"}, 403},
-		{"a page of here", "", map[string]string{"Origin": strings.TrimSuffix(url, "/")}, 403},
+		{"a program that names this server", "", map[string]string{"Origin": strings.TrimSuffix(url, "/")}, 200},
+		{"a page of here", "", map[string]string{"Origin": strings.TrimSuffix(url, "/"), "Sec-Fetch-Site": "same-origin"}, 403},
+		{"a page of another port", "", map[string]string{"Origin": "http://127.0.0.1:1"}, 403},
+		{"a page of no origin", "", map[string]string{"Origin": "null"}, 403},
+		{"a page in the latest version", "", map[string]string{"Origin": "https://evil.example", "Mcp-Protocol-Version": "2026-07-28"}, 403},
+		{"no token in the latest version", "", map[string]string{"Authorization": "", "Mcp-Protocol-Version": "2026-07-28"}, 401},
 		{"a page that hides", "", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
 		{"a name that leads here", "evil.example", nil, 403},
 		{"another port", "127.0.0.1:1", nil, 403},

@@ -34,12 +34,20 @@ type Reply struct {
 	// What the answer says of tokens: In has Cached in it, as OpenAI and Gemini count.
 	In, Cached, Out int
 	NoUsage         bool // it says nothing of them
+	// Call is a tool that the model wants called, in place of Text; of OpenAI's responses alone.
+	Call *Call
 	// Status, Header and Raw are an answer of another kind.
 	Status int
 	Header http.Header
 	Raw    string
 	// Between is called between two pieces of a stream.
 	Between func()
+}
+
+// Call is one of a tool that the client has offered.
+type Call struct {
+	Namespace, Name string
+	Arguments       any // as JSON
 }
 
 // Server is the three vendors at once.
@@ -62,6 +70,16 @@ func Start(t testing.TB, key string, reply func(Request) Reply) *Server {
 	s.addr, s.Roots = h.Listener.Addr().String(), x509.NewCertPool()
 	s.Roots.AddCert(h.Certificate())
 	s.cert = h.Certificate().Raw
+	return s
+}
+
+// StartPlain starts one that ends with the test, by HTTP on loopback, for programs that are
+// told an address.
+func StartPlain(t testing.TB, key string, reply func(Request) Reply) *Server {
+	s := &Server{Key: key, reply: reply}
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	s.addr = h.Listener.Addr().String()
 	return s
 }
 
@@ -200,17 +218,28 @@ func (a *answer) chat(stream, usage bool) {
 }
 
 func (a *answer) responses(stream bool) {
-	whole := object{"object": "response", "model": a.model, "output": []any{object{"type": "message", "content": []any{object{"type": "output_text", "text": a.Text}}}},
-		"usage": a.usage(object{"input_tokens": a.In, "output_tokens": a.Out, "input_tokens_details": object{"cached_tokens": a.Cached}})}
+	item := object{"type": "message", "role": "assistant", "content": []any{object{"type": "output_text", "text": a.Text}}}
+	if c := a.Call; c != nil {
+		args, _ := json.Marshal(c.Arguments)
+		item = object{"type": "function_call", "call_id": "call_" + c.Name, "name": c.Name, "arguments": string(args)}
+		if c.Namespace != "" {
+			item["namespace"] = c.Namespace
+		}
+	}
+	whole := object{"id": "resp", "object": "response", "model": a.model, "output": []any{item},
+		"usage": a.usage(object{"input_tokens": a.In, "output_tokens": a.Out, "total_tokens": a.In + a.Out, "input_tokens_details": object{"cached_tokens": a.Cached}})}
 	if !stream {
 		a.json(whole)
 		return
 	}
-	a.event("response.created", object{"type": "response.created", "response": object{"model": a.model, "usage": nil}})
-	for _, word := range a.words {
-		a.event("response.output_text.delta", object{"type": "response.output_text.delta", "delta": word})
+	a.event("response.created", object{"type": "response.created", "response": object{"id": "resp", "model": a.model, "usage": nil}})
+	if a.Call == nil {
+		for _, word := range a.words {
+			a.event("response.output_text.delta", object{"type": "response.output_text.delta", "delta": word})
+		}
+		a.event("response.output_text.done", object{"type": "response.output_text.done", "text": a.Text})
 	}
-	a.event("response.output_text.done", object{"type": "response.output_text.done", "text": a.Text})
+	a.event("response.output_item.done", object{"type": "response.output_item.done", "item": item})
 	a.event("response.completed", object{"type": "response.completed", "response": whole})
 }
 
