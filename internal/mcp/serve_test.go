@@ -233,6 +233,55 @@ func TestListen(t *testing.T) {
 	}
 }
 
+// A line that is no message, or is too long, ends the stream, and says so; of one without an
+// end no more is read than a message may have.
+func TestStreamRefuses(t *testing.T) {
+	f := newFixture(t, all)
+	const most = 16 << 20
+	long := strings.Repeat("a", most)
+	endless := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`), strings.NewReader(long), strings.NewReader(long), strings.NewReader(long))
+	for name, in := range map[string]io.Reader{
+		"no JSON":            strings.NewReader("hello\n"),
+		"half a message":     strings.NewReader(`{"jsonrpc":"2.0","id":1,"meth`),
+		"two in a line":      strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"} x` + "\n"),
+		"no message":         strings.NewReader("{}\n"),
+		"no bytes of a text": strings.NewReader("\x00\xff\xfe\n"),
+		"too deep":           strings.NewReader(strings.Repeat("[", 1<<20)),
+		"too long":           endless,
+	} {
+		var out bytes.Buffer
+		read := &counted{in: in}
+		ended := make(chan error, 1)
+		go func() { ended <- f.server.Stream(t.Context(), read, closer{&out}) }()
+		var err error
+		select {
+		case err = <-ended:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: it goes on", name)
+		}
+		if jobs.CodeOf(err) != 5 || !strings.Contains(fmt.Sprint(err), "is no message of the protocol") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if read.n > most+1<<16 || len(out.Bytes()) > 1<<16 {
+			t.Errorf("%s: %d bytes were read, and %d written", name, read.n, out.Len())
+		}
+	}
+}
+
+// counted counts what is read.
+type counted struct {
+	in io.Reader
+	n  int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.in.Read(p)
+	c.n += n
+	return n, err
+}
+
+func (*counted) Close() error { return nil }
+
 // FuzzStream: whatever comes in, what goes out are messages of the protocol, and the
 // server ends when the stream does.
 func FuzzStream(f *testing.F) {
@@ -247,6 +296,10 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte(begin + call(2, "tools/call", `{"name":"task_submit","arguments":{"task":"x","idempotency_key":"k"},"inputResponses":{"confirm":{"action":"accept","content":{"submit":true}}}}`)))
 	f.Add([]byte(begin + `{"jsonrpc":"2.0","id":1e400,"method":"ping"}` + "\n[]\n{}\nnull\n\"x\"\n\x00\xff\n" + strings.Repeat("[", 20_000)))
 	f.Add([]byte(`[` + strings.TrimSpace(call(1, "ping", "{}")) + `,{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}]`))
+	f.Add([]byte(begin + begin + call(2, "no/such", "{}") + call(2, "ping", `{"_meta":{"progressToken":{}}}`) + call(-1, "tools/call", `{"name":5}`)))
+	f.Add([]byte(begin + call(2, "server/discover", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`) + call(3, "initialize", `{"protocolVersion":"9999-99-99"}`)))
+	f.Add([]byte(begin + `{"jsonrpc":"2.0","id":"x","result":{}}` + "\n" + `{"jsonrpc":"1.0","id":2,"method":"ping"}` + "\n" + `{"jsonrpc":"2.0","id":[1],"method":"ping"}` + "\n"))
+	f.Add([]byte(begin + strings.Repeat(call(2, "ping", "{}"), 500) + call(3, "tools/call", `{"name":"task_list","arguments":{"limit":1,"label":"`+strings.Repeat("a", 1<<20)+`"}}`)))
 	fix := newFixture(f, func(o *mcp.Options) { o.Submit, o.Environment = true, nil })
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in, toServer := io.Pipe()
