@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"time"
 
 	"berth/jobs"
 	"berth/jobs/store"
@@ -67,7 +66,11 @@ copied, 78 the environment is not available here, 130 interrupted.`,
 				return err
 			}
 			defer v.Close()
-			progress, done := a.copyProgress()
+			show, done := a.gauge("copying")
+			var progress func(int64)
+			if show != nil {
+				progress = func(n int64) { show(n, 0) }
+			}
 			var copied jobs.Copied
 			if dst.inside {
 				copied, err = s.CopyIn(cmd.Context(), src.path, in.path, progress)
@@ -129,26 +132,4 @@ func endOf(word string) end {
 		return end{path: word}
 	}
 	return end{inside: true, env: name, path: path}
-}
-
-// copyProgress shows how far a copy is, on a terminal, after a second.
-func (a *app) copyProgress() (progress func(int64), done func()) {
-	if !a.errTTY {
-		return nil, func() {}
-	}
-	begun, shown := a.now(), time.Time{}
-	progress = func(n int64) {
-		now := a.now()
-		if now.Sub(begun) < time.Second || now.Sub(shown) < 200*time.Millisecond {
-			return
-		}
-		shown = now
-		rate := float64(n) / now.Sub(begun).Seconds()
-		a.overwrite(fmt.Sprintf("%.1f GiB copied, %.0f MiB/s", float64(n)/float64(jobs.GiB), rate/float64(jobs.MiB)))
-	}
-	return progress, func() {
-		if !shown.IsZero() {
-			a.overwrite("")
-		}
-	}
 }

@@ -20,26 +20,6 @@ const imageExit = exitHelp + `0 ok, 2 usage, 3 no such image, 4 the registry wan
 registry, the network or the disk failed, 75 the registry wants fewer requests,
 78 the image is damaged, or there is no apptainer.`
 
-// meter shows how far a fetch is, on a terminal. In a pipe there is one line at
-// the beginning of it, and no more.
-func (a *app) meter(what string, done, of int64) {
-	if !a.errTTY || a.raw.Load() {
-		return
-	}
-	switch {
-	case what == "":
-		a.overwrite("")
-	case of > 0:
-		const width = 24
-		n := int(done * width / max(of, done))
-		a.overwrite(fmt.Sprintf("%.80s [%s%s] %s of %s", jobs.Printable(what), strings.Repeat("=", n), strings.Repeat(" ", width-n), mib(done), mib(of)))
-	default:
-		a.overwrite(fmt.Sprintf("%.80s: %s", jobs.Printable(what), mib(done)))
-	}
-}
-
-func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
-
 func (a *app) imageCmd() *cobra.Command {
 	c := group("image", "fetch, build, check and remove container images",
 		`Images are fetched once for all machines that see the state directory, and kept by their

@@ -47,7 +47,9 @@ and lists of installed packages are the old image's.
 			if err != nil {
 				return err
 			}
-			i, err := set.Convert(cmd.Context(), args[0], c, nil)
+			progress, end := a.gauge("converting " + args[0])
+			i, err := set.Convert(cmd.Context(), args[0], c, progress)
+			end()
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"berth/apptainer"
 	"berth/internal/config"
@@ -138,14 +137,9 @@ func writeFile(to string, force bool, write func(io.Writer) error) error {
 
 func (a *app) exportTar(ctx context.Context, set *overlay.Set, name string, w io.Writer) error {
 	b := bufio.NewWriterSize(w, 1<<18)
-	begun, shown := a.now(), a.now()
-	left, err := set.Export(ctx, name, b, func(done, all int64) {
-		if now := a.now(); now.Sub(begun) > time.Second && now.Sub(shown) > 200*time.Millisecond {
-			shown = now
-			a.meter("exporting "+name, min(done, all), all)
-		}
-	})
-	a.meter("", 0, 0)
+	progress, end := a.gauge("exporting " + name)
+	left, err := set.Export(ctx, name, b, progress)
+	end()
 	if left > 0 {
 		a.say("left out: %s", plural(left, "socket or device"))
 	}
@@ -197,7 +191,9 @@ refused.
 			if err != nil {
 				return err
 			}
-			i, err := set.Import(cmd.Context(), in, spec, image)
+			progress, end := a.gauge("importing " + spec.Name)
+			i, err := set.Import(cmd.Context(), gauged(in, progress), spec, image)
+			end()
 			if err != nil {
 				return err
 			}
