@@ -114,18 +114,14 @@ type Config struct {
 	Every time.Duration
 }
 
-// fps bounds how often the screen is drawn: changes within it go out together, which a slow
-// connection needs, and a key is answered within 100 ms.
-const fps = 10
-
 // Run shows the screen on a terminal until it is left or the context ends, and puts the
 // terminal back as it was. Where it is left while an action goes on, that is waited for: the
 // error may be the action's.
 func Run(ctx context.Context, in io.Reader, out io.Writer, environ []string, c Config) error {
 	m := newModel(ctx, c)
 	m.cpu = cpuTime
-	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environ),
-		tea.WithoutSignalHandler(), tea.WithFPS(fps)).Run()
+	_, err := tea.NewProgram(newPaced(m), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environ),
+		tea.WithoutSignalHandler()).Run()
 	if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
 		return ctx.Err()
 	}
