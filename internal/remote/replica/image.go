@@ -44,6 +44,20 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// tellEvery is how often it is told how far a copy is, in lines of their own.
+const tellEvery = 5 * time.Second
+
+// telling returns what tells, now and then, how much of something has gone to the site.
+func (s *Site) telling(what string, size int64) func(done int64) {
+	last := time.Now()
+	return func(done int64) {
+		if now := time.Now(); now.Sub(last) >= tellEvery {
+			last = now
+			s.c.Progress(fmt.Sprintf("copying %s to %s: %v of %v", what, s, jobs.Bytes(done&^(1<<20-1)), jobs.Bytes(size)))
+		}
+	}
+}
+
 const (
 	wordHave = "have" // it stands there
 	wordSend = "send" // it does not
@@ -74,13 +88,7 @@ func (s *Site) PutImage(ctx context.Context, from, home, to string) error {
 		said.say(err == nil && strings.TrimSpace(line) == wordSend)
 		_, _ = io.Copy(io.Discard, in)
 	}()
-	last := time.Now()
-	progress := func(n int64) {
-		if now := time.Now(); now.Sub(last) > 5*time.Second {
-			last = now
-			s.c.Progress(fmt.Sprintf("copying %s to %s: %v of %v", filepath.Base(from), s, jobs.Bytes(n&^(1<<20-1)), jobs.Bytes(fi.Size())))
-		}
-	}
+	progress := s.telling(filepath.Base(from), fi.Size())
 	err = s.node(ctx, imageTime, []string{verbImage, "--home", home, "--sum", sum, "--size", strconv.FormatInt(fi.Size(), 10)}, func() io.Reader {
 		return &whenAsked{said: said, r: &watched{ctx: ctx, r: io.NewSectionReader(f, 0, fi.Size()), progress: progress}}
 	}, w)
