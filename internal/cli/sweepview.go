@@ -50,7 +50,7 @@ func firstTasks(f *journal.Fold, state journal.State, most int) string {
 
 // sweepTimes are how fast a sweep goes and what is left; zero is not known.
 func sweepTimes(f *journal.Fold, now time.Time) (rate float64, left time.Duration) {
-	began, ended, _ := f.Times()
+	began, ended := f.Times()
 	if f.Done() == 0 || began.IsZero() {
 		return 0, 0
 	}
@@ -101,7 +101,7 @@ func sweepState(s *sweep.Sweep, f *journal.Fold, alive int) string {
 	case alive > 0:
 		return "running"
 	}
-	if began, _, _ := f.Times(); began.IsZero() {
+	if began, _ := f.Times(); began.IsZero() {
 		return "waiting"
 	}
 	return "stopped"
@@ -128,7 +128,7 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	return map[string]any{"pilot": plan, "paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
 		"name": s.Spec.Name, "state": sweepState(s, f, alive),
 		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
-		"counts": counts, "classes": classes, "tried_again": f.Tried(), "core_hours": f.Spent().Hours(), "worker_core_hours": workers, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
+		"counts": counts, "classes": classes, "tried_again": f.Tried(), "core_hours": f.CoreHours(), "worker_core_hours": workers, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
 
 // oneSweep finds the sweep that a verb is about, whose tasks run in workers; without a word
@@ -296,7 +296,7 @@ func sweepRows(s *sweep.Sweep, f *journal.Fold, live []runningTask, now time.Tim
 		}
 	}
 	if all, err := s.CoreHours(now); err == nil && all > 0 {
-		rows = append(rows, [2]string{"core-hours", fmt.Sprintf("%.2f of workers, %.2f of tasks", all, f.Spent().Hours())})
+		rows = append(rows, [2]string{"core-hours", fmt.Sprintf("%.2f of workers, %.2f of tasks", all, f.CoreHours())})
 	}
 	if plan, err := s.Plan(); err == nil && plan != nil {
 		rows = append(rows, [2]string{"pilot", strings.TrimPrefix(pilotText(plan.Measured), "pilot: ")})

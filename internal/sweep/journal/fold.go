@@ -19,7 +19,7 @@ type Fold struct {
 	rounds  int              // what these say is in it; the first says nothing
 	began   int64            // when the first task began, unix ns; 0 is never
 	ended   int64            // when the last one ended
-	took    int64            // of all that ended, ns
+	took    int64            // of all that ended, µs: ns would overflow at 2.5 million hours
 	core    int64            // that, times the CPUs which each had
 	tried   int64            // failures after which a task was tried again
 	damaged []string
@@ -138,17 +138,23 @@ func (f *Fold) add(worker, number uint32, r Record) {
 
 // spent counts the time of a task that has ended.
 func (f *Fold) spent(r Record) {
-	f.took += int64(r.Took)
-	cpus := int64(r.MilliCPUs)
+	f.took += r.Took.Microseconds()
+	cpus := r.MilliCPUs
 	if cpus == 0 {
 		cpus = 1000
 	}
-	f.core += int64(r.Took) / 1000 * cpus
+	f.core += int64(float64(r.Took.Microseconds()) * float64(cpus) / 1000)
 }
 
-// Spent is how long tasks had CPUs, each counted for itself: of all rounds and tries, for
+// perHour is how many of its units of time an hour has.
+const perHour = float64(time.Hour / time.Microsecond)
+
+// CoreHours is how long tasks had CPUs, each counted for itself: of all rounds and tries, for
 // nothing or not.
-func (f *Fold) Spent() time.Duration { return time.Duration(f.core) }
+func (f *Fold) CoreHours() float64 { return float64(f.core) / perHour }
+
+// Hours is how long tasks took, of all rounds and tries.
+func (f *Fold) Hours() float64 { return float64(f.took) / perHour }
 
 // Tried is how often a task has failed and was tried again for that.
 func (f *Fold) Tried() int { return int(f.tried) }
@@ -206,22 +212,22 @@ func (f *Fold) Round(task uint32) uint16 { return f.tasks[task-1].round }
 // Damaged names the files that cannot be read to their end.
 func (f *Fold) Damaged() []string { return f.damaged }
 
-// Times are when the first task began, when the last of those that have ended did,
-// and how long all of them took.
-func (f *Fold) Times() (began, ended time.Time, took time.Duration) {
+// Times are when the first task began, and when the last of those that have ended did.
+func (f *Fold) Times() (began, ended time.Time) {
 	if f.began != 0 {
 		began = time.Unix(0, f.began).UTC()
 	}
 	if f.ended != 0 {
 		ended = time.Unix(0, f.ended).UTC()
 	}
-	return began, ended, time.Duration(f.took)
+	return began, ended
 }
 
 // indexHead is how many bytes stand before the workers of an index.
 const indexHead = 8 + 7*8 + 4
 
-var indexMagic = []byte("berthix3")
+// An index of before is the same, but for times of tasks in ns.
+var indexMagic, indexMagicNS = []byte("berthix4"), []byte("berthix3")
 
 // Save writes the index, a cache: without a sync, for whoever cannot read it makes
 // it again.
@@ -278,7 +284,8 @@ func Load(path string, tasks int) *Fold {
 
 func load(b []byte, tasks int) (*Fold, bool) {
 	le := binary.LittleEndian
-	if len(b) < indexHead+4 || !bytes.HasPrefix(b, indexMagic) || le.Uint64(b[8:]) > uint64(tasks) {
+	old := bytes.HasPrefix(b, indexMagicNS)
+	if len(b) < indexHead+4 || !old && !bytes.HasPrefix(b, indexMagic) || le.Uint64(b[8:]) > uint64(tasks) {
 		return nil, false
 	}
 	had := int(le.Uint64(b[8:])) // before rounds that brought more
@@ -289,6 +296,12 @@ func load(b []byte, tasks int) (*Fold, bool) {
 	f := NewFold(had)
 	f.core, f.tried, f.rounds = int64(le.Uint64(b[40:])), int64(le.Uint64(b[48:])), int(le.Uint64(b[56:]))
 	f.began, f.ended, f.took = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:])), int64(le.Uint64(b[32:]))
+	if f.took < 0 || f.core < 0 {
+		return nil, false // they have overflowed, and are counted again
+	}
+	if old {
+		f.took, f.core = f.took/1000, f.core/1000
+	}
 	b = b[indexHead:]
 	for range workers {
 		f.workers[le.Uint32(b)] = int64(le.Uint64(b[4:]))

@@ -2,8 +2,11 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -269,6 +272,42 @@ func TestFold(t *testing.T) {
 			t.Fatalf("an index with another byte %d was taken", i)
 		}
 		b[i] ^= 1
+	}
+}
+
+// Core-hours are counted beyond what nanoseconds in 64 bits hold, and an index that has them
+// in these is read, unless they have overflowed there.
+func TestCoreHours(t *testing.T) {
+	s := &sweep{t.TempDir(), map[uint32]*Writer{}}
+	defer s.close()
+	for task := range uint32(5) {
+		s.add(t, 1, Record{Kind: End, State: OK, Round: 1, Generation: 1, Task: task + 1, Took: 30 * 24 * time.Hour, MilliCPUs: 4096_000})
+	}
+	s.add(t, 1, Record{Kind: Tried, State: Failed, Tries: Tries{Task: 1}, Round: 1, Generation: 1, Task: 6, Took: time.Hour, MilliCPUs: 500})
+	f := NewFold(6)
+	must(t, f.Update([]uint32{1}, s.of))
+	const want, hours = 5*720*4096 + 0.5, 5*720 + 1.0
+	path := filepath.Join(s.dir, "index")
+	must(t, f.Save(path))
+	for _, f := range []*Fold{f, Load(path, 6)} {
+		if math.Abs(f.CoreHours()-want) > 1e-6 || math.Abs(f.Hours()-hours) > 1e-6 {
+			t.Errorf("%f core-hours of %f, %f hours of %f", f.CoreHours(), want, f.Hours(), hours)
+		}
+	}
+	b, err := os.ReadFile(path)
+	must(t, err)
+	old := func(took, core int64) ([]byte, int) {
+		copy(b, "berthix3")
+		binary.LittleEndian.PutUint64(b[32:], uint64(took))
+		binary.LittleEndian.PutUint64(b[40:], uint64(core))
+		binary.LittleEndian.PutUint32(b[len(b)-4:], crc32.Checksum(b[:len(b)-4], castagnoli))
+		return b, 6
+	}
+	if f, ok := load(old(int64(2*time.Hour), int64(7*time.Hour))); !ok || f.Hours() != 2 || f.CoreHours() != 7 || f.Done() != 5 {
+		t.Errorf("an index of before: %v, %+v", ok, f)
+	}
+	if _, ok := load(old(int64(2*time.Hour), -5)); ok {
+		t.Error("an index whose core-hours have overflowed was taken")
 	}
 }
 

@@ -105,8 +105,8 @@ func spread(n sweep.Numbers, most int) (out sweep.Numbers) {
 // totals reads all records: progress, distributions and cost.
 func (l *Look) totals(r *Report, now time.Time) error {
 	f := l.Fold
-	began, ended, took := f.Times()
-	var cpu time.Duration
+	began, ended := f.Times()
+	cpu := 0.0 // hours
 	minT, maxT, minM, maxM := math.Inf(1), 0.0, math.Inf(1), 0.0
 	each := func(do func(rec *journal.Record, ok bool)) error {
 		for t := 1; t <= f.Tasks(); t++ {
@@ -126,7 +126,7 @@ func (l *Look) totals(r *Report, now time.Time) error {
 	var done [2][progressBins]int
 	span := ended.Sub(began)
 	if err := each(func(rec *journal.Record, ok bool) {
-		cpu += rec.CPU
+		cpu += rec.CPU.Hours()
 		minT, maxT = min(minT, max(rec.Took.Seconds(), 1e-4)), max(maxT, rec.Took.Seconds())
 		minM, maxM = min(minM, max(float64(rec.Memory)/(1<<20), 0.1)), max(maxM, float64(rec.Memory)/(1<<20))
 		k := 0
@@ -155,8 +155,8 @@ func (l *Look) totals(r *Report, now time.Time) error {
 		return err
 	}
 	r.Facts = append(r.Facts, [2]string{"First start to last end", span.Round(time.Second).String()},
-		[2]string{"Cost: time of all tasks, retried ones too", hours(took)}, [2]string{"Cost: CPU time of the results", hours(cpu)},
-		[2]string{"Cost: core-hours of tasks", fmt.Sprintf("%.2f", f.Spent().Hours())}, [2]string{"Cost: core-hours of workers", fmt.Sprintf("%.2f", workers)})
+		[2]string{"Cost: time of all tasks, retried ones too", hours(f.Hours())}, [2]string{"Cost: CPU time of the results", hours(cpu)},
+		[2]string{"Cost: core-hours of tasks", fmt.Sprintf("%.2f", f.CoreHours())}, [2]string{"Cost: core-hours of workers", fmt.Sprintf("%.2f", workers)})
 	if n := f.Tried(); n > 0 {
 		r.Facts = append(r.Facts, [2]string{"Tried again after a failure", strconv.Itoa(n)})
 	}
@@ -173,8 +173,11 @@ func (l *Look) totals(r *Report, now time.Time) error {
 	return nil
 }
 
-func hours(d time.Duration) string {
-	return fmt.Sprintf("%s (%.2f hours)", d.Round(time.Millisecond*100), d.Hours())
+func hours(h float64) string {
+	if h > 1e6 { // a Duration would overflow soon
+		return fmt.Sprintf("%.0f hours", h)
+	}
+	return fmt.Sprintf("%s (%.2f hours)", time.Duration(h*float64(time.Hour)).Round(time.Millisecond*100), h)
 }
 
 func progressPlot(done [2][progressBins]int, span time.Duration) *Plot {
