@@ -207,10 +207,13 @@ type jobPlan struct {
 	atOnce    int
 	calls     int // of the scheduler's programs, to submit
 	coreHours float64
+	once      float64 // that, if no task is tried again
+	tries     int     // of a task, that are in it; 0 is that the time of all workers bounds it
 	text      string
 }
 
-func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int) (p jobPlan, err error) {
+// planJobs plans the jobs of so many tasks, which take so many cores if all of them run at once.
+func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int, cores float64) (p jobPlan, err error) {
 	j := sweepJobs(&spec, "", tasks)
 	sizes, why, err := e.SweepArrays(ctx, j)
 	if err != nil {
@@ -221,7 +224,9 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int)
 		p.workers += n
 	}
 	if spec.Limit > 0 {
-		p.coreHours = spec.Limit.Hours() * float64(tasks) * coresOf(&spec)
+		var each float64
+		each, p.tries = spec.MostTime()
+		p.coreHours, p.once = each*cores, spec.Limit.Hours()*cores
 	}
 	if !j.Place.Clustered() {
 		return p, nil
@@ -238,9 +243,21 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int)
 	// What it may start is asked in two calls at most, and the queue in one.
 	p.calls = len(sizes) + 3
 	if byJobs := j.Place.Resources.Time.Hours() * float64(p.workers*j.Place.Resources.CPUs); byJobs > 0 && (p.coreHours == 0 || byJobs < p.coreHours) {
-		p.coreHours = byJobs
+		p.coreHours, p.tries = byJobs, 0
 	}
 	return p, nil
+}
+
+// most says what bounds the core-hours of a plan.
+func (p jobPlan) most() string {
+	text := fmt.Sprintf("%.1f at most", p.coreHours)
+	switch {
+	case p.tries == 0:
+		return text + ", by the walltime of its workers"
+	case p.tries > 1:
+		return fmt.Sprintf("%s, with %d tries of each task (%.1f without)", text, p.tries, p.once)
+	}
+	return text
 }
 
 // ownOf says what each task of a sweep has for itself, by its last worker where it depends on that.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"berth/engine"
@@ -16,13 +15,14 @@ import (
 
 // planSweep counts the tasks and says what they would take.
 func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, spec sweep.Spec, each string) error {
-	tasks, size := 0, int64(0)
+	tasks, size, cores := 0, int64(0), 0.0
 	var first define.Task
 	if err := d.Tasks(nil, func(t define.Task) error {
 		if tasks++; tasks == 1 {
 			first = t
 		}
 		size += 60
+		cores += coresOf(&spec, t)
 		for _, p := range t.Params {
 			size += int64(len(p.Name) + len(p.Text) + 6)
 		}
@@ -38,7 +38,7 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 	if err != nil {
 		return err
 	}
-	p, err := planJobs(ctx, e, spec, tasks)
+	p, err := planJobs(ctx, e, spec, tasks, cores)
 	if err != nil {
 		return err
 	}
@@ -48,9 +48,9 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 	size += int64(tasks) * (2*journal.Size + 8)
 	took := p.takes(m, tasks)
 	if a.json {
-		return a.printJSON(map[string]any{"each_ns": m.Mean, "each_by": by, "takes_ns": took, "expected_core_hours": p.expects(m, tasks, spec), "name": spec.Name,
+		return a.printJSON(map[string]any{"each_ns": m.Mean, "each_by": by, "takes_ns": took, "expected_core_hours": m.Mean.Hours() * cores, "name": spec.Name,
 			"tasks": tasks, "at_once": p.atOnce, "batch": batch,
-			"jobs": len(p.sizes), "workers": p.workers, "calls": p.calls, "core_hours": p.coreHours, "files": files, "bytes": size, "first": argv})
+			"jobs": len(p.sizes), "workers": p.workers, "calls": p.calls, "core_hours": p.coreHours, "tries": p.tries, "files": files, "bytes": size, "first": argv})
 	}
 	rows := [][2]string{
 		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(p.atOnce)},
@@ -62,12 +62,12 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 		rows = append(rows, [2]string{"calls", fmt.Sprintf("%d of the scheduler's programs", p.calls)})
 	}
 	if p.coreHours > 0 {
-		rows = append(rows, [2]string{"core-hours", fmt.Sprintf("%.1f at most", p.coreHours)})
+		rows = append(rows, [2]string{"core-hours", p.most()})
 	}
 	switch {
 	case m.Mean > 0:
 		rows = append(rows, [2]string{"each", m.Mean.Round(time.Millisecond).String() + ", " + by},
-			[2]string{"takes", fmt.Sprintf("%s, %.1f core-hours", roundly(took), p.expects(m, tasks, spec))},
+			[2]string{"takes", fmt.Sprintf("%s, %.1f core-hours", roundly(took), m.Mean.Hours()*cores)},
 			[2]string{"finish", a.when(a.now().Add(took)) + ", if all of it begins now"})
 	case spec.Pilot > 0:
 		rows = append(rows, [2]string{"pilot", plural(min(spec.Pilot, tasks), "task") + " first: their times plan the others"})
@@ -121,16 +121,11 @@ func (p jobPlan) takes(m sweep.Measured, tasks int) time.Duration {
 }
 
 // coresOf is how many of a worker's cores a task takes: what it asks for, or its part of them.
-func coresOf(spec *sweep.Spec) float64 {
-	if n, err := strconv.Atoi(spec.Request.CPUs); err == nil && n > 0 {
+func coresOf(spec *sweep.Spec, t define.Task) float64 {
+	if n := spec.ShareOf(t, journal.Tries{}).CPUs; n > 0 {
 		return float64(n)
 	}
 	return float64(max(spec.Worker.Resources.CPUs, 1)) / float64(max(spec.Slots, 1))
-}
-
-// expects is how many core-hours so many tasks take.
-func (p jobPlan) expects(m sweep.Measured, tasks int, spec sweep.Spec) float64 {
-	return m.Mean.Hours() * float64(tasks) * coresOf(&spec)
 }
 
 // roundly is a time for people, in steps that are small beside it.

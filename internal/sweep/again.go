@@ -73,6 +73,38 @@ func (s *Spec) Again(t command.Task, r journal.Record) (journal.Tries, bool) {
 	return n, true
 }
 
+// MostTime is how many hours a task has at most in all the tries that its failures and the ends
+// of workers may cost, where one try may take so long as [Spec.Limit] says, and how many tries
+// these are. What is preempted is not counted, as it costs no try.
+func (s *Spec) MostTime() (hours float64, tries int) {
+	p := s.Retry
+	if p == nil {
+		p = &jobs.Retry{Attempts: usualDeaths, Node: usualDeaths - 1}
+	}
+	var n journal.Tries
+	limit, left := s.Limit, p.Attempts-1
+	hours, tries = limit.Hours(), 1
+	more := func() { hours, tries, left = hours+limit.Hours(), tries+1, left-1 }
+	// Those that take twice the time come first: the others are as long then.
+	for int(n.Time) < p.Time && left > 0 {
+		n.Time++
+		longer := s.LimitOf(n)
+		if longer <= limit {
+			break
+		}
+		limit = longer
+		more()
+	}
+	others := p.Task + p.Node
+	if s.Request.Memory != "" {
+		others += p.Memory
+	}
+	for ; others > 0 && left > 0; others-- {
+		more()
+	}
+	return hours, tries
+}
+
 // ShareOf is what a task takes of its worker that was tried again so often: each time
 // after too little memory half as much again, up to what the worker has.
 func (s *Spec) ShareOf(t command.Task, tried journal.Tries) command.Share {

@@ -54,3 +54,33 @@ func TestAgain(t *testing.T) {
 		t.Errorf("%d deaths without retries", n)
 	}
 }
+
+// What a plan says at most counts each try, with the time that it may have.
+func TestMostTime(t *testing.T) {
+	worker := &jobs.Place{Resources: jobs.Resources{Time: 3 * time.Hour}}
+	for _, c := range []struct {
+		retry  *jobs.Retry
+		memory string
+		hours  float64
+		tries  int
+	}{
+		{&jobs.Retry{}, "", 1, 1},
+		{nil, "", 3, 3},
+		{jobs.DefaultRetry(), "", 3, 3},                                         // node
+		{jobs.DefaultRetry(), "1GiB", 5, 5},                                     // and memory
+		{&jobs.Retry{Attempts: 6, Time: 5}, "", 1 + 2 + 3, 3},                   // no more than its worker has
+		{&jobs.Retry{Attempts: 6, Time: 5, MaxTime: time.Hour}, "", 1, 1},       // no longer, and so not again
+		{&jobs.Retry{Attempts: 6, Time: 1, Task: 2, Node: 1}, "", 1 + 2 + 6, 5}, // the others after the longer ones
+		{&jobs.Retry{Attempts: 3, Time: 1, Task: 9, Node: 9}, "", 1 + 2 + 2, 3}, // no more than attempts
+		{&jobs.Retry{Attempts: 100, Time: 99, Task: 99}, "", 1 + 2 + 97*3 + 3, 100},
+	} {
+		s := Spec{Limit: time.Hour, Worker: worker, Retry: c.retry, Request: command.Request{Memory: c.memory}}
+		if hours, tries := s.MostTime(); hours != c.hours || tries != c.tries {
+			t.Errorf("%+v: %v hours in %d tries", c.retry, hours, tries)
+		}
+	}
+	s := Spec{Limit: time.Hour, Retry: &jobs.Retry{Attempts: 100, Time: 99}} // no bound but the number
+	if hours, _ := s.MostTime(); hours < 1e6 {
+		t.Errorf("%v hours", hours)
+	}
+}
