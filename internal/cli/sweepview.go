@@ -341,15 +341,23 @@ func (a *app) sweepRow(s *sweep.Sweep) ([]string, error) {
 
 func (a *app) sweepLogsCmd() *cobra.Command {
 	var raw bool
+	var try int
 	c := &cobra.Command{
 		Use: "logs SWEEP TASK", Short: "show what a task of a sweep has written",
 		Long: `Show what a task has written: its stdout on stdout, its stderr on stderr. TASK is its
 number, or the beginning of its id. The parameters and how it ended are said on stderr.
 
+Of a task that ran more than once it is the try whose result counts, or the one that runs.
+--try shows another: each run of the task is counted, of all rounds, from 1 on, those too
+that were preempted or whose worker ended under them.
+
 ` + rawHelp + "\n" + sweepExit,
-		Example: "  berth sweep logs lr 17",
+		Example: "  berth sweep logs lr 17\n  berth sweep logs lr 17 --try 1",
 		Args:    cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("try") && try < 1 {
+				return usage("--try is a number from 1 on")
+			}
 			s, err := oneSweep(args)
 			if err != nil {
 				return err
@@ -362,28 +370,23 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 			if err != nil {
 				return err
 			}
-			_, r, err := f.Record(uint32(t.Number), s.WorkerDir)
+			l := look.New(s, f)
+			defer l.Close()
+			row, err := l.Row(t)
 			if err != nil {
 				return err
 			}
-			state := f.State(uint32(t.Number))
-			line := fmt.Sprintf("task %d (%s): %s: %s", t.Number, t.ID.String()[:12], paramText(t.Params), state)
-			switch {
-			case r == nil:
-				a.say("%s", line)
-				return nil
-			case !state.Result():
-				a.say("%s; what it has written until now", line)
-			default:
-				if r.Code != 0 {
-					line += fmt.Sprintf(", exit code %d", r.Code)
-				}
-				a.say("%s, %s, %d MiB", line, r.Took.Round(time.Millisecond), jobs.Bytes(r.Memory).MiB())
-			}
 			stdout, stderr := a.shown(raw)
-			in := journal.NewReader(s.WorkerDir)
-			defer in.Close()
-			return in.Output(r, func(f journal.Frame) error {
+			r := row.Record
+			if try > 0 {
+				r, err = a.tryOf(l, row, try)
+			} else {
+				a.sayLast(s, row)
+			}
+			if err != nil || r == nil {
+				return err
+			}
+			return l.In.Output(r, func(f journal.Frame) error {
 				to := map[journal.Stream]io.Writer{journal.Stdout: stdout, journal.Stderr: stderr}[f.Stream]
 				if to == nil {
 					return nil
@@ -393,8 +396,70 @@ number, or the beginning of its id. The parameters and how it ended are said on 
 			})
 		},
 	}
+	c.Flags().IntVar(&try, "try", 0, "show the `N`th run of the task")
 	rawFlag(c.Flags(), &raw)
 	return c
+}
+
+// taskText names a task and its parameters.
+func taskText(r look.Row) string {
+	return fmt.Sprintf("task %d (%s): %s", r.Number, r.ID.String()[:12], paramText(r.Params))
+}
+
+// endText says how a run of a task ended.
+func endText(r *journal.Record) string {
+	text := r.State.String()
+	if r.Code != 0 {
+		text += fmt.Sprintf(", exit code %d", r.Code)
+	}
+	return fmt.Sprintf("%s, %s, %d MiB", text, r.Took.Round(time.Millisecond), jobs.Bytes(r.Memory).MiB())
+}
+
+// sayLast says how it stands with a task, and whether it has run before.
+func (a *app) sayLast(s *sweep.Sweep, row look.Row) {
+	r, text := row.Record, row.State.String()
+	switch {
+	case r == nil:
+	case !row.State.Result():
+		text += "; what it has written until now"
+	default:
+		text = endText(r)
+	}
+	a.say("%s: %s", taskText(row), text)
+	if r != nil && (r.Tries.Sum() > 0 || r.Deaths > 0 || r.Round > 1) || row.State == journal.Waiting && s.Rounds() > 1 {
+		a.say("it ran before: berth sweep logs %s %d --try 1 shows the first", jobs.Short(s.Spec.ID), row.Number)
+	}
+}
+
+// tryOf is a run of a task, from 1 on, after it was said which one.
+func (a *app) tryOf(l *look.Look, row look.Row, n int) (*journal.Record, error) {
+	tries, err := l.Tries(row.Number)
+	if err != nil {
+		return nil, err
+	}
+	if n > len(tries) {
+		e := &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("task %d of sweep %s has run %s", row.Number, l.Sweep.Spec.Name, plural(len(tries), "time")),
+			Hint: fmt.Sprintf("--try is a number from 1 to %d", len(tries))}
+		if len(tries) == 0 {
+			e.Msg, e.Hint = fmt.Sprintf("task %d of sweep %s has not run", row.Number, l.Sweep.Spec.Name), "berth sweep status "+jobs.Short(l.Sweep.Spec.ID)
+		}
+		return nil, e
+	}
+	t := tries[n-1]
+	text, last := "its worker ended under it; what was kept until then", row.Record
+	switch {
+	case t.Void():
+		text = "stopped, and not counted"
+	case t.Ended():
+		text = endText(&t.Record)
+	case row.State == journal.Running && last != nil && last.Worker == t.Worker && last.Began.Equal(t.Began):
+		text = "running; what it has written until now"
+	}
+	if l.Sweep.Rounds() > 1 {
+		text = fmt.Sprintf("round %d: %s", t.Round, text)
+	}
+	a.say("%s: try %d of %d: %s", taskText(row), n, len(tries), text)
+	return &t.Record, nil
 }
 
 func (a *app) sweepCancelCmd() *cobra.Command {
