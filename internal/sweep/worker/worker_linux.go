@@ -63,6 +63,7 @@ type worker struct {
 	paths   sync.Map     // programs by their names
 	env     []string
 	done    atomic.Int64
+	claims  atomic.Int64 // how long it made claims, and looked for some, ns
 	room    *room
 	memory  *memory
 	place   *place // where tasks are contained; nil is that they have the rights of the worker
@@ -218,7 +219,7 @@ func (w *worker) work(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errTime) {
 		w.Log("the time of its job is nearly over: what had no result was given back")
 	}
-	last["time"] = time.Now().UTC()
+	last["time"], last["claims_ns"] = time.Now().UTC(), w.claims.Load()
 	return errors.Join(err, w.record(claims.EndFile, last))
 }
 
@@ -323,6 +324,7 @@ func (w *worker) claim(ctx context.Context) error {
 // next claims a batch of the first round that has one. Without one it returns nil, and
 // how many are held by others.
 func (w *worker) next() (h *claims.Held, round, open int, err error) {
+	defer w.claiming(time.Now())
 	if _, err := w.Sweep.Reload(); err != nil {
 		return nil, 0, 0, err
 	}
@@ -342,6 +344,9 @@ func (w *worker) next() (h *claims.Held, round, open int, err error) {
 	}
 	return nil, 0, open, nil
 }
+
+// claiming counts the time since then as that of claims.
+func (w *worker) claiming(since time.Time) { w.claims.Add(int64(time.Since(since))) }
 
 // hungry waits until what was claimed will be begun within a moment, and tells whether
 // there is to be more. A claim takes some writes to a disk, which tasks do not wait for.
@@ -550,7 +555,10 @@ func (w *worker) close() {
 			if b.dropped.Load() {
 				end = b.Release
 			}
-			if lost, err := end(); err != nil {
+			began := time.Now()
+			lost, err := end()
+			w.claiming(began)
+			if err != nil {
 				w.fail(err)
 			} else if lost {
 				w.Log("tasks %d to %d were taken over by another worker", b.Lo, b.Hi)
