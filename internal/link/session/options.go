@@ -112,6 +112,9 @@ type StartRequest struct {
 	// and KILL to all that it started after Grace; 0 is never. A Grace of 0 is
 	// 2 s, a negative one is none.
 	Timeout, Grace time.Duration
+	// MaxMemory is what the command and all that it starts may take: when a look, once a second,
+	// finds more, they are killed. 0 is no bound.
+	MaxMemory jobs.Bytes
 	// Env is added to the environment's own: NAME=VALUE. Secrets come this
 	// way; they are never put on a command line or on a disk.
 	Env []string
@@ -145,12 +148,14 @@ type StartRequest struct {
 // Result is how a command ended.
 type Result struct {
 	Exit           jobs.Exit
-	MaxRSS         jobs.Bytes // of the largest process waited for; 0 when it did not start
+	MaxRSS         jobs.Bytes // of the largest process waited for, or what all had at a look for MaxMemory; 0 when it did not start
 	Started, Ended time.Time  // by the clock of the guest's machine; zero when it did not start
 	// Dir is the session's directory after the command; "" without a session.
 	Dir      string
 	Note     string // for people; "" is none
 	TimedOut bool
+	// OverMemory says that it was killed for [StartRequest.MaxMemory].
+	OverMemory bool
 	// Unpinged says that the guest has ended the command, because no ping
 	// came for too long.
 	Unpinged bool

@@ -363,7 +363,7 @@ func (p *Process) Wait() (Result, error) {
 		return res, fmt.Errorf("wait for a command: %w: %s", ErrGuestGone, text(e.Lost))
 	}
 	res.Exit, res.MaxRSS, res.Started, res.Ended = e.Exit, e.MaxRSS, e.Started, e.Ended
-	res.Dir, res.TimedOut, res.ShellEnded, res.Unpinged = string(e.Dir), e.TimedOut, e.ShellEnded, e.Unpinged
+	res.Dir, res.TimedOut, res.OverMemory, res.ShellEnded, res.Unpinged = string(e.Dir), e.TimedOut, e.OverMemory, e.ShellEnded, e.Unpinged
 	res.Note, res.Left = e.Note, e.Left
 	res.File, res.Keep, res.NoRoom = e.File, e.Keep, e.NoRoom
 	return res, nil

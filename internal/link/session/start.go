@@ -27,7 +27,7 @@ func (s *Session) Start(req StartRequest, stdout, stderr io.Writer) (*Process, e
 		Shell: wire.Text(req.Command.Shell), Argv: wire.Texts(req.Command.Argv), Env: wire.Texts(req.Env), Port: req.Port,
 		Dir: wire.Text(req.Dir), Prompt: req.Prompt != nil,
 		Session: req.Session, Fork: req.Fork, TTY: req.TTY, Merge: req.Merge, Own: req.Own, Left: req.Left, Report: wire.Text(req.Report),
-		Timeout: max(req.Timeout, 0), Grace: setting(req.Grace, defaultGrace),
+		MaxMemory: max(req.MaxMemory, 0), Timeout: max(req.Timeout, 0), Grace: setting(req.Grace, defaultGrace),
 	}
 	if req.Merge {
 		stdout = together(stdout)

@@ -161,6 +161,9 @@ type StartMessage struct {
 	// Grace; 0 is never.
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
 	Grace   time.Duration `json:"grace_ns,omitempty"`
+	// MaxMemory bounds what the command and all that it has started take: when a look, once a
+	// second, finds more, they are killed; 0 is no bound. An older guest bounds nothing.
+	MaxMemory jobs.Bytes `json:"max_memory_bytes,omitempty"`
 	// Out and In are paths, inside, of named pipes that the client has open,
 	// for much output and input: bytes go through them past everybody in
 	// between. A guest that can open them says so in [StartedMessage]; the
@@ -218,6 +221,8 @@ type ExitMessage struct {
 	// Note is what people should know of how it was run.
 	Note     string `json:"note,omitempty"`
 	TimedOut bool   `json:"timed_out,omitempty"`
+	// OverMemory says that it was killed because of [StartMessage.MaxMemory].
+	OverMemory bool `json:"over_memory,omitempty"`
 	// Unpinged says that the guest has ended the command, because no ping
 	// came for too long: how it ended says nothing about the command.
 	Unpinged bool              `json:"unpinged,omitempty"`

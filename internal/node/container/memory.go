@@ -1,11 +1,8 @@
 package container
 
 import (
-	"bytes"
 	"context"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"berth/internal/sys/lease"
@@ -29,16 +26,8 @@ func memoryOf(p run.Proc) int64 {
 	if p.Zombie || p.RSS == 0 {
 		return 0
 	}
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/smaps_rollup")
-	if err != nil {
-		return p.RSS
-	}
-	for line := range bytes.Lines(b) {
-		if val, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
-			if kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(val)), " kB"), 10, 64); err == nil {
-				return kib << 10
-			}
-		}
+	if own, ok := run.Proportional(p.PID); ok {
+		return own
 	}
 	return p.RSS
 }

@@ -49,6 +49,9 @@ type command struct {
 	timedOut bool
 	unpinged bool // the guest has ended it, because no ping came
 	timer    *time.Timer
+	looking  *time.Timer          // at the memory that it has
+	most     int64                // that it had at a look, bytes
+	tooMuch  bool                 // and was killed for that
 	telling  *time.Timer          // of the message that it has begun
 	deadline time.Time            // of timer
 	since    uint64               // when it began, in ticks

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/link/wire"
+	"berth/internal/sys/run"
 )
 
 // Fixed times of the guest.
@@ -35,6 +36,7 @@ type server struct {
 	conf   *confiner // nil where commands have what the guest has
 	files  privateDir
 	watch  *watch
+	memory run.Memory   // of commands
 	grace  atomic.Int64 // when it leaves by itself
 	ownNS  atomic.Bool
 

@@ -4,7 +4,10 @@ import (
 	"time"
 
 	"berth/internal/link/wire"
+	"berth/internal/sys/run"
 	"berth/jobs"
+
+	"golang.org/x/sys/unix"
 )
 
 // begun tells the client that the command has begun, and sets its time limit.
@@ -13,6 +16,9 @@ func (c *command) begun(at time.Time) {
 	if c.msg.Timeout > 0 && !c.over {
 		c.deadline = at.Add(c.msg.Timeout)
 		c.timer = time.AfterFunc(c.msg.Timeout, func() { c.s.guard(c.timeout) })
+	}
+	if c.msg.MaxMemory > 0 && !c.over {
+		c.looking = time.AfterFunc(run.MemoryEvery, func() { c.s.guard(c.lookMemory) })
 	}
 	c.mu.Unlock()
 	m := wire.StartedMessage{Time: at, PID: c.main(), Out: divert(c.stdout, c.msg.Out)}
@@ -26,6 +32,30 @@ func (c *command) begun(at time.Time) {
 	if !c.over {
 		c.telling = time.AfterFunc(startedDelay, tell)
 	}
+}
+
+// lookMemory looks at what the command has of the memory, and again in a second. One that has
+// more than it may is killed, with all that it has started. A command that ends within a second
+// costs a timer.
+func (c *command) lookMemory() {
+	pid := c.main()
+	now := c.s.memory.Tree(pid, c.msg.Own == nil) // the first process of a room is the guest's
+	c.mu.Lock()
+	if c.over || c.stopped || pid == 0 {
+		c.mu.Unlock()
+		return
+	}
+	c.most = max(c.most, now)
+	if now <= int64(c.msg.MaxMemory) {
+		c.looking.Reset(run.MemoryEvery)
+		c.mu.Unlock()
+		return
+	}
+	c.tooMuch = true
+	c.killing.Add(1)
+	c.mu.Unlock()
+	defer c.killing.Done()
+	c.terminateNow(0)
 }
 
 // startedDelay is how long the beginning of a command may wait for its end,
@@ -49,6 +79,9 @@ func (c *command) finish() (byItself bool) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+	if c.looking != nil {
+		c.looking.Stop()
+	}
 	if c.telling != nil {
 		c.telling.Stop()
 	}
@@ -71,8 +104,14 @@ func (c *command) close() {
 func (c *command) judge(exit *wire.ExitMessage) {
 	c.mu.Lock()
 	late := c.timedOut
-	exit.Unpinged = c.unpinged
+	exit.Unpinged, exit.OverMemory = c.unpinged, c.tooMuch
+	exit.MaxRSS = max(exit.MaxRSS, jobs.Bytes(c.most))
 	c.mu.Unlock()
+	if exit.OverMemory {
+		c.killing.Wait()
+		const killed = int(unix.SIGKILL)
+		exit.Exit = jobs.Exit{Started: true, Code: 128 + killed, Signal: killed}
+	}
 	if late {
 		c.killing.Wait()
 		exit.TimedOut = true

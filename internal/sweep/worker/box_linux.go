@@ -121,8 +121,9 @@ func (b *box) close(log func(string, ...any)) {
 	}
 }
 
-// run runs a task's command in it, or in a room below it.
-func (b *box) run(ctx context.Context, c run.QuickCmd, own *wire.OwnRoom) (end run.QuickEnd, err error) {
+// run runs a task's command in it, or in a room below it, with so much memory at most; 0 is
+// any.
+func (b *box) run(ctx context.Context, c run.QuickCmd, own *wire.OwnRoom, memory jobs.Bytes) (end run.QuickEnd, err error) {
 	var one sync.Mutex
 	to := func(stream int) io.Writer {
 		return writer(func(data []byte) error {
@@ -131,7 +132,7 @@ func (b *box) run(ctx context.Context, c run.QuickCmd, own *wire.OwnRoom) (end r
 			return c.Output(stream, data)
 		})
 	}
-	p, err := b.session.Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Env: c.Env, Dir: c.Dir, Timeout: c.Limit, Grace: c.Grace, Own: own,
+	p, err := b.session.Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Env: c.Env, Dir: c.Dir, Timeout: c.Limit, Grace: c.Grace, Own: own, MaxMemory: memory,
 		Report: metric.Var, Reports: to(int(journal.Progress))}, to(1), to(2))
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errBox, err)
@@ -142,7 +143,7 @@ func (b *box) run(ctx context.Context, c run.QuickCmd, own *wire.OwnRoom) (end r
 	switch {
 	case err != nil:
 		return end, fmt.Errorf("%w: %w", errBox, err)
-	case res.Unpinged || res.Exit.Signal != 0 && !end.Stopped && !res.TimedOut && b.ending(ctx):
+	case res.Unpinged || res.Exit.Signal != 0 && !end.Stopped && !res.TimedOut && !res.OverMemory && b.ending(ctx):
 		return end, errBox
 	case res.NoRoom && !end.Stopped && !res.TimedOut:
 		return end, fmt.Errorf("%w: %s", errNoPlace, res.Exit.Error)
@@ -151,7 +152,7 @@ func (b *box) run(ctx context.Context, c run.QuickCmd, own *wire.OwnRoom) (end r
 	case !res.Exit.Started:
 		return end, errors.New(cmp.Or(res.Exit.Error, "the program could not be started"))
 	}
-	end.Exit, end.Memory, end.TimedOut, end.Err = res.Exit, int64(res.MaxRSS), res.TimedOut, res.Output
+	end.Exit, end.Memory, end.TimedOut, end.Over, end.Err = res.Exit, int64(res.MaxRSS), res.TimedOut, res.OverMemory, res.Output
 	return end, nil
 }
 

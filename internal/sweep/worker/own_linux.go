@@ -101,11 +101,12 @@ func (p *place) room(cpus []int) *wire.OwnRoom {
 	return o
 }
 
-// run runs a task's command, in a room on these CPUs; none is any.
-func (p *place) run(ctx context.Context, c run.QuickCmd, cpus []int, log func(string, ...any)) (end run.QuickEnd, err error) {
+// run runs a task's command with what it has: in a room on its CPUs (none is any), and with
+// no more memory than it has said.
+func (p *place) run(ctx context.Context, c run.QuickCmd, has taken, log func(string, ...any)) (end run.QuickEnd, err error) {
 	switch p.own.Own {
 	case command.OwnRoom:
-		return p.box.run(ctx, c, p.room(cpus))
+		return p.box.run(ctx, c, p.room(has.on), has.said)
 	case command.OwnContainer:
 		dir := filepath.Join(p.dir, sweep.BoxDir+"."+strconv.FormatInt(p.boxes.Add(1), 10))
 		defer func() {
@@ -118,14 +119,14 @@ func (p *place) run(ctx context.Context, c run.QuickCmd, cpus []int, log func(st
 			end.Stopped = ctx.Err() != nil // then it runs again
 			return end, fmt.Errorf("%w: open the container of the task: %w", errNoPlace, err)
 		}
-		end, err = b.run(ctx, c, nil)
+		end, err = b.run(ctx, c, nil, has.said)
 		b.close(log)
 		if errors.Is(err, errBox) {
 			return ownEnd(ctx, c)
 		}
 		return end, err
 	}
-	return p.box.run(ctx, c, nil)
+	return p.box.run(ctx, c, nil, has.said)
 }
 
 // errNoPlace is that a task's room or container could not be made, for which no task is to blame.

@@ -52,7 +52,7 @@ func TestNoPlace(t *testing.T) {
 	// One that was stopped meanwhile is told from that.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if end, err := w.place.run(ctx, run.QuickCmd{Argv: []string{"true"}}, nil, t.Logf); !end.Stopped || !errors.Is(err, errNoPlace) {
+	if end, err := w.place.run(ctx, run.QuickCmd{Argv: []string{"true"}}, taken{}, t.Logf); !end.Stopped || !errors.Is(err, errNoPlace) {
 		t.Errorf("%+v %v", end, err)
 	}
 }

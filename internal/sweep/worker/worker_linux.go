@@ -65,7 +65,7 @@ type worker struct {
 	done    atomic.Int64
 	claims  atomic.Int64 // how long it made claims, and looked for some, ns
 	room    *room
-	memory  *memory
+	memory  run.Memory
 	place   *place // where tasks are contained; nil is that they have the rights of the worker
 	times   times
 	busy    atomic.Int64 // tasks that were handed out and have not ended
@@ -144,7 +144,6 @@ func Run(ctx context.Context, c Config) error {
 	self := lease.Self()
 	w.stops = stopAt(time.Now(), c.Ends)
 	w.room = newRoom(c.Sweep.Spec.Worker, append(c.Env[:len(c.Env):len(c.Env)], envOf(c.Sweep.Spec.Worker)...))
-	w.memory = &memory{}
 	if err := w.record(claims.WorkerFile, about{Process: self, Began: time.Now().UTC(), Job: c.Job, Ends: c.Ends, Place: placeOf(c.Sweep.Spec.Worker)}); err != nil {
 		return err
 	}
@@ -718,13 +717,13 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	if w.place != nil {
 		c.Env = append(c.Env, w.room.visible(t.has)...)
 		c.Dir = w.Sweep.Spec.Worker.Dir
-		return w.place.run(ctx, c, t.has.on, w.Log)
+		return w.place.run(ctx, c, t.has, w.Log)
 	}
 	c.Env = append(c.Env, w.room.visible(t.has)...)
 	c.CPUs = t.has.on
 	if most := t.has.said; most > 0 {
 		c.Over = func(group int) bool {
-			now := w.memory.of(group)
+			now := w.memory.Group(group)
 			peak = max(peak, now)
 			return now > int64(most)
 		}
