@@ -48,9 +48,11 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 	size += int64(tasks) * (2*journal.Size + 8)
 	took := p.takes(m, tasks)
 	if a.json {
-		return a.printJSON(map[string]any{"each_ns": m.Mean, "each_by": by, "takes_ns": took, "expected_core_hours": m.Mean.Hours() * cores, "name": spec.Name,
+		return a.printJSON(map[string]any{"each_ns": m.Mean, "each_by": by, "takes_ns": took,
+			"expected_core_hours": m.Mean.Hours() * cores, "name": spec.Name,
 			"tasks": tasks, "at_once": p.atOnce, "batch": batch,
-			"jobs": len(p.sizes), "workers": p.workers, "calls": p.calls, "core_hours": p.coreHours, "tries": p.tries, "files": files, "bytes": size, "first": argv})
+			"jobs": len(p.sizes), "workers": p.workers, "calls": p.calls, "core_hours": p.coreHours, "tries": p.tries,
+			"files": files, "bytes": size, "first": argv})
 	}
 	rows := [][2]string{
 		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(p.atOnce)},

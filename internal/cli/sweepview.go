@@ -438,10 +438,11 @@ func (a *app) tryOf(l *look.Look, row look.Row, n int) (*journal.Record, error) 
 		return nil, err
 	}
 	if n > len(tries) {
-		e := &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("task %d of sweep %s has run %s", row.Number, l.Sweep.Spec.Name, plural(len(tries), "time")),
-			Hint: fmt.Sprintf("--try is a number from 1 to %d", len(tries))}
+		e := &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("task %d of sweep %s has ", row.Number, l.Sweep.Spec.Name)}
 		if len(tries) == 0 {
-			e.Msg, e.Hint = fmt.Sprintf("task %d of sweep %s has not run", row.Number, l.Sweep.Spec.Name), "berth sweep status "+jobs.Short(l.Sweep.Spec.ID)
+			e.Msg, e.Hint = e.Msg+"not run", "berth sweep status "+jobs.Short(l.Sweep.Spec.ID)
+		} else {
+			e.Msg, e.Hint = e.Msg+"run "+plural(len(tries), "time"), fmt.Sprintf("--try is a number from 1 to %d", len(tries))
 		}
 		return nil, e
 	}

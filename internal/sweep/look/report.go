@@ -156,7 +156,8 @@ func (l *Look) totals(r *Report, now time.Time) error {
 	}
 	r.Facts = append(r.Facts, [2]string{"First start to last end", span.Round(time.Second).String()},
 		[2]string{"Cost: time of all tasks, retried ones too", hours(f.Hours())}, [2]string{"Cost: CPU time of the results", hours(cpu)},
-		[2]string{"Cost: core-hours of tasks", fmt.Sprintf("%.2f", f.CoreHours())}, [2]string{"Cost: core-hours of workers", fmt.Sprintf("%.2f", workers)})
+		[2]string{"Cost: core-hours of tasks", fmt.Sprintf("%.2f", f.CoreHours())},
+		[2]string{"Cost: core-hours of workers", fmt.Sprintf("%.2f", workers)})
 	if n := f.Tried(); n > 0 {
 		r.Facts = append(r.Facts, [2]string{"Tried again after a failure", strconv.Itoa(n)})
 	}

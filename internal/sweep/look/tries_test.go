@@ -53,7 +53,8 @@ func TestTries(t *testing.T) {
 		must(t, l.In.Output(&r.Record, func(f journal.Frame) error { text += string(f.Data); return nil }))
 		got = append(got, fmt.Sprint(text, " ", r.State, " ", r.Ended(), " ", r.Void()))
 	}
-	want := []string{"first round failed true false", "failed failed true false", "until it died running false false", "preempted waiting true true", "good ok true false"}
+	want := []string{"first round failed true false", "failed failed true false", "until it died running false false",
+		"preempted waiting true true", "good ok true false"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%q\n%q", got, want)
 	}
