@@ -125,7 +125,7 @@ func childOf(of *jobs.Spec, c *jobs.Child) (*jobs.Spec, error) {
 	if stubs := batch.Of(of.Scheduler).Stubs(); stubs != nil {
 		place.Slurm.Extra = stubs.Inherited(of.Slurm.Extra)
 	}
-	s := &jobs.Spec{Version: jobs.SpecVersion, ID: c.Job, Name: c.Name, Slug: jobs.Slug(c.Name), Command: c.Command, Place: place,
+	s := &jobs.Spec{ID: c.Job, Name: c.Name, Slug: jobs.Slug(c.Name), Command: c.Command, Place: place,
 		Prompt: c.Script != "", PromptBytes: len(c.Script), ImageFrom: of.ImageFrom, ImageRef: of.ImageRef, ImageDigest: of.ImageDigest, ImageSum: of.ImageSum, ImageDir: of.ImageDir,
 		Labels: of.Labels, Artifacts: of.Artifacts, Results: of.Results, After: c.After, Parent: of.ID, Number: c.Number}
 	behindOthers(s)

@@ -40,7 +40,6 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	}
 	who := identity()
 	s := &jobs.Spec{
-		Version:     jobs.SpecVersion,
 		ID:          id,
 		Name:        t.Name,
 		Slug:        jobs.Slug(t.Name),

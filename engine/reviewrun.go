@@ -79,7 +79,7 @@ func (e *Engine) checking(of *jobs.Spec, from map[string]string) (*jobs.Spec, er
 	if p := &place.Network.Phases; p.Verify.Silent() {
 		p.Verify = p.Done // the same commands
 	}
-	s := &jobs.Spec{Version: jobs.SpecVersion, ID: id, Name: name, Slug: jobs.Slug(name), Command: jobs.Command{Shell: "true"}, Place: place,
+	s := &jobs.Spec{ID: id, Name: name, Slug: jobs.Slug(name), Command: jobs.Command{Shell: "true"}, Place: place,
 		ImageFrom: of.ImageFrom, ImageRef: of.ImageRef, ImageDigest: of.ImageDigest, ImageSum: of.ImageSum, ImageDir: of.ImageDir,
 		EnvNames: of.EnvNames, LoginHome: of.LoginHome, Done: of.Done, DoneOver: of.DoneOver, Verifies: true, Results: of.Results,
 		Created: e.Now().UTC(), User: identity().User, Host: host}

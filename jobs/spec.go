@@ -4,8 +4,18 @@ import (
 	"time"
 )
 
-// SpecVersion is the schema version of job.json.
-const SpecVersion = 1
+// SpecVersion is the newest schema version of job.json that this program reads. A record is
+// written with the lowest that has all of it, see [Spec.Needs].
+const SpecVersion = 2
+
+// Needs is the schema version that whoever reads the spec has to know: 2 with workspaces
+// beside the first one, which an earlier berth would leave out without a word, else 1.
+func (s *Spec) Needs() int {
+	if len(s.Further) > 0 {
+		return 2
+	}
+	return 1
+}
 
 // Names of the schedulers.
 const (

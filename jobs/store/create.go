@@ -75,6 +75,7 @@ func (s *Store) Create(n New) (*jobs.Record, error) {
 	if !jobs.ValidID(n.Spec.ID) {
 		return nil, fmt.Errorf("record the job: %q is not a job id", n.Spec.ID)
 	}
+	n.Spec.Version = n.Spec.Needs()
 	dir := s.JobDir(n.Spec.ID)
 	shard := filepath.Dir(dir)
 	adir := AttemptDir(dir, 1)

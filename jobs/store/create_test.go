@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -52,6 +53,29 @@ func TestCreate(t *testing.T) {
 	}
 	if _, err := s.Load(n.Spec.ID); err != nil {
 		t.Errorf("the second one has damaged the first: %v", err)
+	}
+}
+
+// A record with workspaces beside the first one has a schema that earlier programs refuse;
+// any other one has the schema that they read, whatever its maker wrote.
+func TestCreateVersion(t *testing.T) {
+	s := open(t)
+	for want, further := range map[int][]jobs.WorkspaceSpec{1: nil, 2: {{Name: "lib", Repo: "/lib", GitDir: "/lib/.git"}}} {
+		n := sample(t)
+		n.Spec.Workspace, n.Spec.Further, n.Spec.Version = &jobs.WorkspaceSpec{Repo: "/app", GitDir: "/app/.git"}, further, 0
+		r, err := s.Create(n)
+		must(t, err)
+		b, err := os.ReadFile(filepath.Join(r.Dir, fileJob))
+		must(t, err)
+		var v struct {
+			Version int `json:"version"`
+		}
+		must(t, json.Unmarshal(b, &v))
+		got, err := s.Load(n.Spec.ID)
+		must(t, err)
+		if v.Version != want || r.Spec.Version != want || got.Spec.Version != want || len(got.Spec.Further) != len(further) {
+			t.Errorf("%d workspaces beside the first: written %d, made %d, read %d", len(further), v.Version, r.Spec.Version, got.Spec.Version)
+		}
 	}
 }
 

@@ -140,7 +140,7 @@ func (s *Store) LoadImported(id string) (*jobs.Record, error) {
 	}
 	res := sent.Result
 	res.Taken = true
-	r := &jobs.Record{Dir: dir, Sent: sent, Spec: jobs.Spec{Version: jobs.SpecVersion, ID: id, Name: sent.Name, Slug: sent.Slug,
+	r := &jobs.Record{Dir: dir, Sent: sent, Spec: jobs.Spec{ID: id, Name: sent.Name, Slug: sent.Slug,
 		Prompt: sent.PromptBytes > 0, PromptBytes: sent.PromptBytes, Done: sent.Commands, Created: sent.Created, User: sent.By, Host: sent.Host,
 		Workspace: &jobs.WorkspaceSpec{Repo: v.Top, GitDir: v.Repo, Base: sent.Base, BaseRef: strings.TrimPrefix(sent.Ref, "refs/heads/"),
 			Branch: sent.Branch, Scope: sent.Scope}}}

@@ -102,7 +102,7 @@ func sample(t testing.TB) New {
 	must(t, err)
 	now := time.Now().UTC()
 	return New{
-		Spec:    jobs.Spec{Version: jobs.SpecVersion, ID: id, Name: "Fix", Slug: "fix", Command: jobs.Command{Shell: "true"}, Created: now, Place: jobs.Place{Scheduler: "slurm", Backend: "local", Level: jobs.LevelNone}},
+		Spec:    jobs.Spec{Version: 1, ID: id, Name: "Fix", Slug: "fix", Command: jobs.Command{Shell: "true"}, Created: now, Place: jobs.Place{Scheduler: "slurm", Backend: "local", Level: jobs.LevelNone}},
 		Attempt: jobs.AttemptInfo{Version: 1, ID: aid, Number: 1, Name: jobs.JobName("fix", aid), Created: now},
 		Task:    []byte("# fix\n"), Prompt: []byte("fix it"), Secrets: []string{"TOKEN=canary"},
 		Script: func(dir string) (string, error) { return "#!/bin/bash\nexec " + dir + "\n", nil },

@@ -212,7 +212,7 @@ func record(st *store.Store, i int) (string, error) {
 	host, _ := os.Hostname()
 	now := time.Now().UTC()
 	spec := jobs.Spec{
-		Version: jobs.SpecVersion, ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Retry: jobs.DefaultRetry(), Created: now, User: "alice", Host: host, Notes: []string{"backend local: no containment"},
+		ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Retry: jobs.DefaultRetry(), Created: now, User: "alice", Host: host, Notes: []string{"backend local: no containment"},
 		Place: jobs.Place{
 			Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB, Time: time.Hour}, Scheduler: jobs.SchedulerLocal, Backend: jobs.BackendLocal, Level: jobs.LevelNone, Env: []string{"A=1"},
 		},
