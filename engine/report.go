@@ -148,7 +148,7 @@ func (r *reporter) files(s *jobs.Spec, a *jobs.Attempt) {
 			r.More["artifacts"] += n
 		}
 		for _, o := range a.Exit.LeftOut {
-			r.unknown("%d paths of the %s that did not come back: %s", o.Paths, o.Of, o.Why)
+			r.unknown("%d paths of the %s that did not come back: %s", o.Paths, o.From(), o.Why)
 		}
 	}
 	for _, w := range s.Workspaces() {

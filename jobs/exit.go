@@ -210,22 +210,32 @@ const (
 
 // Omission is what was left out of a result for one reason.
 type Omission struct {
-	Of    string `json:"of"`   // [OfArtifacts] or [OfBranch]
-	Kind  string `json:"kind"` // of the reason: package workspace names them
-	Why   string `json:"why"`  // the reason, in words that go on after "3 files "
-	Paths int    `json:"paths"`
-	Bytes Bytes  `json:"size_bytes,omitempty"` // as far as that could be seen
+	Of string `json:"of"` // [OfArtifacts] or [OfBranch]
+	// Workspace is of the branch of a further workspace, its name; "" is the first one.
+	Workspace string `json:"workspace,omitempty"`
+	Kind      string `json:"kind"` // of the reason: package workspace names them
+	Why       string `json:"why"`  // the reason, in words that go on after "3 files "
+	Paths     int    `json:"paths"`
+	Bytes     Bytes  `json:"size_bytes,omitempty"` // as far as that could be seen
 	// Names are the first of the paths, printable.
 	Names []string `json:"names,omitempty"`
 	// Told says that nothing is lost: it had no content that could be brought.
 	Told bool `json:"told,omitempty"`
 }
 
+// From says of what it was left out: "branch", or "branch of workspace lib".
+func (o Omission) From() string {
+	if o.Workspace == "" {
+		return o.Of
+	}
+	return o.Of + " of workspace " + o.Workspace
+}
+
 // String says it in one line.
 func (o Omission) String() string {
-	s := fmt.Sprintf("%s: %d paths %s", o.Of, o.Paths, o.Why)
+	s := fmt.Sprintf("%s: %d paths %s", o.From(), o.Paths, o.Why)
 	if o.Paths == 1 {
-		s = fmt.Sprintf("%s: 1 path %s", o.Of, o.Why)
+		s = fmt.Sprintf("%s: 1 path %s", o.From(), o.Why)
 	}
 	if o.Bytes > 0 {
 		s += " (" + o.Bytes.Rough() + ")"

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -27,7 +28,7 @@ func TestBelow(t *testing.T) {
 	}
 	outer.write(work, map[string]string{"a": "2\n", ".repos/in/b": "2\n", ".repos/in/log": "3\n", ".repos/beside": "4\n"})
 	first, err := outer.g.Collect(ctx, outer.attempt, outer.src, CollectOptions{Branch: "x"})
-	if err != nil || len(first.Files) != 2 || first.Files[0].Path != ".repos/beside" || first.Files[1].Path != "a" || len(first.Skipped) != 0 {
+	if err != nil || len(first.Files) != 1 || first.Files[0].Path != "a" || len(first.Skipped) != 1 || first.Skipped[0].Path != ".repos/beside" {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	second, err := inner.g.Collect(ctx, dir, inner.src, CollectOptions{Branch: "x", Artifacts: []string{".repos/in/log"}})
@@ -43,6 +44,58 @@ func TestBelow(t *testing.T) {
 	}
 	if b, err := os.ReadFile(filepath.Join(to, ".repos/in/b")); err != nil || string(b) != "2\n" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// What a task puts beside the other work trees is of no result, is said whatever is ignored,
+// and can be brought. No link of it is followed.
+func TestBesideFurther(t *testing.T) {
+	f := newFixture(t)
+	f.commit(map[string]string{"a": "1\n", ".gitignore": ".*\n!.gitignore\n*.log\n"})
+	ctx, outside := testContext(t), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("s"), 0o600))
+	f.g.Others = []string{".repos/in"}
+	f.prepare()
+	work := f.work()
+	f.write(work, map[string]string{"a": "2\n", ".repos/in/b": "1\n", ".repos/inner/deep/x.log": "2\n", ".repos/file": "3\n", ".repos/.gitignore": "*\n",
+		".repos/in.old": "4\n", ".repos/nested/.git/config": "[core]\n", ".repos/nested/c": "5\n", ".repos/art": "6\n"})
+	for name, to := range map[string]string{"link": outside, "self": "../.."} {
+		must(t, os.Symlink(to, filepath.Join(work, ".repos", name)))
+	}
+	must(t, syscall.Mkfifo(filepath.Join(work, ".repos", "fifo"), 0o600))
+	res, err := f.g.Collect(ctx, f.attempt, f.src, CollectOptions{Branch: "x", Artifacts: []string{".repos/art"}})
+	must(t, err)
+	if len(res.Files) != 1 || res.Files[0].Path != "a" || res.Apart != 1 {
+		t.Errorf("%+v, %d apart", res.Files, res.Apart)
+	}
+	var beside, other []string
+	for _, s := range res.Skipped {
+		if s.Kind == Beside {
+			beside = append(beside, string(s.Path))
+		} else {
+			other = append(other, string(s.Path))
+		}
+	}
+	if got := strings.Join(beside, " "); got != ".repos/.gitignore .repos/file .repos/in.old .repos/inner/deep/x.log .repos/link .repos/nested/c .repos/self" {
+		t.Errorf("%s", got)
+	}
+	if got := strings.Join(other, " "); got != ".repos/fifo .repos/nested/.git" {
+		t.Errorf("%s", got)
+	}
+	if len(res.Omitted) != 2 || res.Omitted[1].Told || !res.Omitted[0].Told || !strings.Contains(res.Omitted[1].String(), "branch: 7 paths in .repos that are of no workspace") {
+		t.Errorf("%+v", res.Omitted)
+	}
+	left, _, err := LeftOut(f.attempt)
+	must(t, err)
+	into := t.TempDir()
+	if _, err = CopyOut(ctx, work, into, left); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(into, ".repos/inner/deep/x.log")); err != nil || string(b) != "2\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := os.Stat(filepath.Join(into, ".repos/link/secret")); err == nil {
+		t.Error("a link was followed")
 	}
 }
 

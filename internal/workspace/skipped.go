@@ -18,6 +18,7 @@ const (
 	Refused    Kind = "refused"    // git cannot hold it, or would obey it
 	NoContent  Kind = "no_content" // a FIFO or the like, or what is another repository's own
 	Link       Kind = "link"       // an artifact that is a symbolic link to what is none
+	Beside     Kind = "beside"     // in the directory of the other work trees, and of none of them
 	TooDeep    Kind = "too_deep"   // below too many directories, or behind too many entries
 	NoSpace    Kind = "no_space"   // there was no space for a copy
 	NoTime     Kind = "no_time"    // the time was up, or the end was asked for
@@ -33,6 +34,7 @@ var kindWords = []struct {
 	{Refused, "that git cannot hold"},
 	{NoContent, "that are no files of the workspace"},
 	{Link, "that are symbolic links to what is no artifact"},
+	{Beside, "in " + jobs.FurtherDir + " that are of no workspace"},
 	{TooDeep, "too deep to be looked at"},
 	{NoSpace, "for which there was no space"},
 	{NoTime, "for which there was no time"},

@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"berth/jobs"
 )
 
 // maxEntries bounds how much of a tree is looked at, so that a task cannot use
@@ -88,7 +90,7 @@ func (g *Git) walk(ctx context.Context, work *os.Root, gitDir string, base tree,
 				return nil, err
 			}
 			for _, c := range cs {
-				if !w.inIgnored[dir] {
+				if !w.inIgnored[dir] && !w.beside(c.path) {
 					ask = append(ask, slashed(c))
 				}
 				candidates = append(candidates, c)
@@ -110,6 +112,12 @@ func slashed(c candidate) string {
 	return c.path
 }
 
+// beside reports whether a path is the directory of the other work trees, or stands in there
+// and is none of them. Nothing of that is of this work tree, and whatever is ignored, it is told.
+func (w *walker) beside(p string) bool {
+	return len(w.others) > 0 && (p == jobs.FurtherDir || strings.HasPrefix(p, jobs.FurtherDir+"/"))
+}
+
 // sort records the candidates and gives the directories of the next level.
 func (w *walker) sort(candidates []candidate, ignored map[string]bool) []string {
 	var next []string
@@ -126,6 +134,8 @@ func (w *walker) sort(candidates []candidate, ignored map[string]bool) []string 
 			w.out.skip(c.path, NoContent, c.special)
 		case c.mode != modeLink && len(w.artifacts.patterns) > 0 && w.artifacts.Covers(path.Join(w.below, c.path)):
 			w.out.apart++
+		case w.beside(c.path):
+			w.out.skipFile(c.path, c.sizeBytes, Beside, "stands in "+jobs.FurtherDir+", and is of no workspace")
 		default:
 			w.out.fresh = append(w.out.fresh, c.found)
 		}

@@ -126,7 +126,10 @@ func (r *attempt) collectResults(ctx context.Context, out *outcome) error {
 			one.Workspace = w.Name
 			result.Further = append(result.Further, one)
 		}
-		out.leftOut = append(out.leftOut, res.Omitted...)
+		for _, o := range res.Omitted {
+			o.Workspace = w.Name
+			out.leftOut = append(out.leftOut, o)
+		}
 	}
 	out.result, out.collected = result, all
 	return nil
