@@ -15,6 +15,17 @@ import (
 // twoRepos is a job that has changed two repositories, whose results are there.
 func twoRepos(t *testing.T) (f *fixture, r *jobs.Record, app, lib func(...string) string) {
 	t.Helper()
+	f, r, all, app, lib := twoEnded(t)
+	v := f.see(r)
+	if !v.BranchHere() || app("rev-parse", r.Spec.Workspace.Branch) != all.Commit || lib("rev-parse", r.Spec.Workspace.Branch) != all.Further[0].Commit {
+		t.Fatalf("%+v, %q", v.Current(), v.Note)
+	}
+	return f, v.Record, app, lib
+}
+
+// twoEnded is the same before its branches are delivered.
+func twoEnded(t *testing.T) (f *fixture, r *jobs.Record, all jobs.Result, app, lib func(...string) string) {
+	t.Helper()
 	f = newFixture(t)
 	f.environ["PATH"], f.environ["HOME"] = os.Getenv("PATH"), t.TempDir()
 	first, app := newRepo(t)
@@ -24,7 +35,6 @@ func twoRepos(t *testing.T) (f *fixture, r *jobs.Record, app, lib func(...string
 		w.Further = []jobs.Workspace{{Name: "lib", Repo: second, Scope: []string{"a"}}}
 	}), Choice{})
 	dir := r.Current().Dir
-	var all jobs.Result
 	for _, w := range r.Spec.Workspaces() {
 		git := *f.git
 		git.Work = filepath.Join(dir, workspace.WorkDir)
@@ -55,11 +65,35 @@ func twoRepos(t *testing.T) (f *fixture, r *jobs.Record, app, lib func(...string
 	}
 	_, err := store.SetExit(dir, jobs.ExitRecord{Version: 1, State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Ended: f.now(), Result: &all})
 	must(t, err)
-	v := f.see(r)
-	if !v.BranchHere() || app("rev-parse", r.Spec.Workspace.Branch) != all.Commit || lib("rev-parse", r.Spec.Workspace.Branch) != all.Further[0].Commit {
-		t.Fatalf("%+v, %q", v.Current(), v.Note)
+	return f, r, all, app, lib
+}
+
+// The branch of one repository is delivered though that of another one cannot be, whichever
+// it is; the other follows when it can.
+func TestDeliveryOfTwo(t *testing.T) {
+	for at, name := range []string{"the first away", "the further away"} {
+		t.Run(name, func(t *testing.T) {
+			f, r, all, app, lib := twoEnded(t)
+			away, here := r.Spec.Workspaces()[at].Repo, lib
+			want, branch := all.Further[0].Commit, r.Spec.Workspace.Branch
+			if at == 1 {
+				here, want = app, all.Commit
+			}
+			must(t, os.Rename(away, away+"-away"))
+			v := f.see(r)
+			if got := here("rev-parse", branch); got != want {
+				t.Errorf("the other branch is %q", got)
+			}
+			if v.BranchHere() || !strings.Contains(v.Note, "not in the repository yet") || !strings.Contains(v.Note, away) || strings.Contains(v.Note, "workspace lib") != (at == 1) {
+				t.Errorf("%q", v.Note)
+			}
+			must(t, os.Rename(away+"-away", away))
+			v = f.see(r)
+			if !v.BranchHere() || v.Note != "" || app("rev-parse", branch) != all.Commit || lib("rev-parse", branch) != all.Further[0].Commit {
+				t.Errorf("%q", v.Note)
+			}
+		})
 	}
-	return f, v.Record, app, lib
 }
 
 // A merge of two repositories that was killed after any of its steps goes on where it can,
