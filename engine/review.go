@@ -82,6 +82,21 @@ func (r *Review) Verdicts() []jobs.ReviewVerdict {
 	return out
 }
 
+// runs are those on the trees of all, whole, in their order.
+func (r *Review) runs() (out []jobs.ReviewRun) {
+	for i, run := range r.Reviews.Runs {
+		if slices.ContainsFunc(r.All(), func(p *Review) bool { return p.Reviews.Runs[i].Tree != p.Tree }) {
+			continue
+		}
+		for _, p := range r.Further {
+			o := &p.Reviews.Runs[i]
+			run.Further = append(run.Further, jobs.ReviewTree{Workspace: o.Workspace, Commit: o.Commit, Tree: o.Tree, Onto: o.Onto})
+		}
+		out = append(out, run)
+	}
+	return out
+}
+
 // Run is the last run of the done commands on these trees; nil is none.
 func (r *Review) Run() *jobs.ReviewRun {
 	for i := len(r.Reviews.Runs) - 1; i >= 0; i-- {
@@ -311,7 +326,7 @@ func (r *Review) settle(ctx context.Context, onto string) error {
 	if err != nil {
 		return err
 	}
-	if refs, err = asSent(r.Record, refs, onto); err != nil {
+	if refs, err = asSent(r.part, refs, onto); err != nil {
 		return err
 	}
 	if err := r.aim(ctx, r.under, refs, onto); err != nil {
@@ -355,17 +370,19 @@ func alone(rec *jobs.Record, what string) error {
 }
 
 // asSent are the branches by which an imported review is decided: its target is the
-// author's, as that was, and not the branch of that name in this repository.
+// author's, as that was, and not the branch of that name in this repository. The record
+// is that of one workspace.
 func asSent(rec *jobs.Record, refs map[string]string, onto string) (map[string]string, error) {
 	if rec.Sent == nil {
 		return refs, nil
 	}
-	if onto != "" && headRefs+strings.TrimPrefix(onto, headRefs) != rec.Sent.Ref {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "an imported review is for " + strings.TrimPrefix(rec.Sent.Ref, headRefs) + " as its author has it",
+	sent := rec.Sent.Of(rec.Spec.Workspace.Name)
+	if onto != "" && headRefs+strings.TrimPrefix(onto, headRefs) != sent.Ref {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "an imported review is for " + strings.TrimPrefix(sent.Ref, headRefs) + " as its author has it",
 			Hint: "its author exports it for another branch: berth review export --onto BRANCH"}
 	}
 	refs = maps.Clone(refs)
-	refs[rec.Sent.Ref] = rec.Sent.Onto
+	refs[sent.Ref] = sent.Onto
 	return refs, nil
 }
 
@@ -412,9 +429,19 @@ func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto
 	if err != nil {
 		return err
 	}
+	another := func() {
+		if r.Record.Sent == nil {
+			return
+		}
+		if sent := r.Record.Sent.Of(r.Workspace); r.Tree != sent.Tree {
+			problem("ask its author for another one: berth review export", "the merge of job %s makes tree %.12s here, and %.12s for its author", short,
+				cmp.Or(r.Tree, "none: conflict"), sent.Tree)
+		}
+	}
 	if in && len(r.Record.Spec.Further) > 0 { // a merge of all was ended between two of them
 		r.has = true
 		r.Tree, err = review.Tree(ctx, u.Borrowed, r.Onto)
+		another()
 		return err
 	}
 	if in {
@@ -429,10 +456,7 @@ func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto
 	for _, p := range o.Conflicts {
 		r.Conflicts = append(r.Conflicts, p.Printable())
 	}
-	if sent := r.Record.Sent; sent != nil && r.Tree != sent.Tree {
-		problem("ask its author for another one: berth review export", "the merge of job %s makes tree %.12s here, and %.12s for its author", short,
-			cmp.Or(r.Tree, "none: conflict"), sent.Tree)
-	}
+	another()
 	if r.Tree == "" {
 		problem("merge it by hand, or have it made again from there: berth submit", "the result of job %s conflicts with %s: %s", short, r.Target(),
 			strings.Join(firstOf(r.Conflicts, 10), ", "))

@@ -59,8 +59,8 @@ func (e *Engine) MergeReview(ctx context.Context, rec *jobs.Record, o MergeOptio
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By + note(v.Note),
 			Hint: "berth review approve " + short + ", if it is wanted after all"}
 	}
-	err = e.reviewed(ctx, rec, "", func(r *Review, u *under) error { // the target is the verdict's
-		if err := e.another(ctx, r, u, v, o.Other); err != nil {
+	err = e.reviewed(ctx, rec, "", func(r *Review, _ *under) error { // the target is the verdict's
+		if err := e.another(ctx, r, v, o.Other); err != nil {
 			return err
 		}
 		m, err = e.beginMerge(ctx, r, v, o)
@@ -97,14 +97,19 @@ func (e *Engine) goOnMerging(ctx context.Context, rec *jobs.Record, rs *jobs.Rev
 // another refuses the approval of the author's own account where a site or the user
 // demands that of another one. What a verdict says of its account is a statement: it is
 // not signed.
-func (e *Engine) another(ctx context.Context, r *Review, u *under, v *jobs.ReviewVerdict, demand string) error {
+func (e *Engine) another(ctx context.Context, r *Review, v *jobs.ReviewVerdict, demand string) error {
 	site, err := sitefile.Read()
 	if err != nil || demand == "" && !site.OtherReviews() {
 		return err
 	}
 	s, short := &r.Record.Spec, jobs.Short(r.Record.Spec.ID)
-	why := ""
-	switch mine := u.known(ctx); {
+	why, mine := "", ""
+	for _, p := range r.All() { // each repository may know them by another one
+		if known := p.under.known(ctx); mine == "" || address(known) == address(v.Git) {
+			mine = known
+		}
+	}
+	switch {
 	case v.Imported == nil:
 		why = fmt.Sprintf("%s on %s has approved it, here and with the author's own account", v.By, v.Host)
 	case v.By == s.User || v.By == identity().User:

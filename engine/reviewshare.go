@@ -42,9 +42,6 @@ type Exported struct {
 // it by, of an imported review the last verdict on it. No path, variable or credential of
 // the record is in it.
 func (e *Engine) ExportReview(ctx context.Context, rec *jobs.Record, file string, o ExportOptions) (out *Exported, err error) {
-	if err := alone(rec, "a file for another user"); err != nil {
-		return nil, err
-	}
 	err = e.reviewed(ctx, rec, o.Onto, func(r *Review, u *under) error {
 		var files []review.Packed
 		out = &Exported{File: file, Kind: review.KindResult, Commit: r.Commit, Tree: r.Tree}
@@ -59,11 +56,11 @@ func (e *Engine) ExportReview(ctx context.Context, rec *jobs.Record, file string
 			}
 			out.Verdict = r.Reviews.Verdict().Verdict
 		} else {
-			if r.Tree == "" {
-				return r.Problem
+			if slices.ContainsFunc(r.All(), func(p *Review) bool { return p.Tree == "" }) {
+				return r.Whole()
 			}
 			v = e.sent(ctx, r, u)
-			files = e.packed(rec, o)
+			files = e.packed(r, o)
 		}
 		data, err := json.MarshalIndent(v, "", "  ")
 		if err != nil {
@@ -81,9 +78,12 @@ func (e *Engine) ExportReview(ctx context.Context, rec *jobs.Record, file string
 }
 
 // packed are the files of a job's attempt that go with its review.
-func (e *Engine) packed(rec *jobs.Record, o ExportOptions) []review.Packed {
-	dir := rec.Current().Dir
-	files := []review.Packed{{Name: workspace.BundleFile, Path: bundle(dir)}}
+func (e *Engine) packed(r *Review, o ExportOptions) []review.Packed {
+	rec, dir := r.Record, r.Record.Current().Dir
+	files := []review.Packed{{Name: workspace.BundleFile, Path: bundle(r.part.Current().Dir)}}
+	for _, p := range r.Further {
+		files = append(files, review.Packed{Name: review.BundleName(p.Workspace), Path: bundle(p.part.Current().Dir)})
+	}
 	if rec.Spec.Prompt {
 		files = append(files, review.Packed{Name: review.PromptName, Path: filepath.Join(rec.Dir, store.FilePrompt)})
 	}
@@ -96,25 +96,36 @@ func (e *Engine) packed(rec *jobs.Record, o ExportOptions) []review.Packed {
 
 // sent is what a review of a job's record tells others.
 func (e *Engine) sent(ctx context.Context, r *Review, u *under) *jobs.ReviewSent {
-	s, a := &r.Record.Spec, r.Record.Current()
-	out := &jobs.ReviewSent{Version: 1, Job: s.ID, Name: s.Name, Slug: s.Slug, By: s.User, Host: s.Host, Git: u.known(ctx), Base: r.Base, Ref: r.Ref, Onto: r.Onto,
-		Tree: r.Tree, Branch: s.Workspace.Branch, Result: *a.Result(), Scope: s.Workspace.Scope, State: jobs.StateOf(r.Record), Level: s.Level,
-		Commands: s.Done, PromptBytes: s.PromptBytes, Created: s.Created, Exported: e.Now().UTC()}
-	if x := a.Exit; x != nil {
-		out.Done, out.Usage, out.Agent, out.Ended = x.Done, x.Usage, x.Agent, x.Ended
+	s, x := &r.Record.Spec, r.Record.Current().Exit
+	out := &jobs.ReviewSent{Version: 1, Job: s.ID, Name: s.Name, Slug: s.Slug, By: s.User, Host: s.Host, Git: u.known(ctx),
+		SentWorkspace: r.sent(), State: jobs.StateOf(r.Record), Level: s.Level,
+		Commands: s.Done, PromptBytes: s.PromptBytes, Created: s.Created, Exported: e.Now().UTC(), Runs: r.runs()}
+	for _, p := range r.Further {
+		out.Further = append(out.Further, p.sent())
 	}
-	for _, run := range r.Reviews.Runs {
-		if run.Tree == r.Tree {
-			out.Runs = append(out.Runs, run)
-		}
+	if out.Several() {
+		out.Version = 2
+	}
+	if x != nil {
+		out.Done, out.Usage, out.Agent, out.Ended = x.Done, x.Usage, x.Agent, x.Ended
 	}
 	return out
 }
 
+// sent is the same of this workspace alone.
+func (r *Review) sent() jobs.SentWorkspace {
+	w := r.part.Spec.Workspace
+	return jobs.SentWorkspace{Workspace: r.Workspace, Base: r.Base, Ref: r.Ref, Onto: r.Onto, Tree: r.Tree, Branch: w.Branch,
+		Result: *r.part.Current().Result(), Scope: w.Scope}
+}
+
 func (r *Review) answer() *jobs.ReviewAnswer {
 	a := &jobs.ReviewAnswer{Version: 1, Job: r.Record.Spec.ID}
-	if v := r.Reviews.Verdict(); v != nil {
-		a.Verdict = *v
+	if all := r.Verdicts(); len(all) > 0 {
+		a.Verdict = all[len(all)-1]
+	}
+	if r.Record.Sent.Several() {
+		a.Version = 2
 	}
 	return a
 }
@@ -130,8 +141,10 @@ func (u *under) known(ctx context.Context) string {
 
 // ImportOptions are how a file is taken in.
 type ImportOptions struct {
-	// Repo is a directory in the repository that a result is decided in.
-	Repo string
+	// Repo is a directory in the repository that a result is decided in; of one with
+	// several, that of the first one, and Repos has those of the others by their names.
+	Repo  string
+	Repos map[string]string
 	// Onto is the target that a verdict may be for, as for [Engine.Review].
 	Onto string
 	// Replace has a result take the place of an earlier one of the same job, with its
@@ -191,18 +204,23 @@ func (e *Engine) importResult(ctx context.Context, tmp, file string, came jobs.R
 	if _, err := e.Store.Load(sent.Job); !store.Missing(err) {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " is one of yours: its review is here", Hint: "berth review show " + short}
 	}
-	src, err := e.git.Resolve(ctx, cmp.Or(o.Repo, "."), sent.Base)
-	if err == nil {
-		err = e.hasCommit(ctx, src, sent.Onto)
-	}
+	v := jobs.ReviewImport{Version: sent.Version, Sent: sent, Imported: came}
+	places, err := e.placesOf(ctx, &sent, file, o)
 	if err != nil {
-		return nil, e.lacks(err, &sent)
+		return nil, err
 	}
-	w := workspaceSpec(src, sent.Branch, sent.Scope)
-	if err := e.intake(ctx, w, tmp, &sent.Result); err != nil {
-		return nil, repoError(err)
+	v.ImportRepo, v.Further = jobs.ImportRepo{Repo: places[0].Repo, Top: places[0].Top}, nil
+	for _, src := range places[1:] {
+		v.Further = append(v.Further, jobs.ImportRepo{Repo: src.Repo, Top: src.Top})
 	}
-	v := jobs.ReviewImport{Version: 1, Sent: sent, Repo: src.Repo, Top: src.Top, Imported: came}
+	if err := bundles(tmp, &sent, file); err != nil {
+		return nil, err
+	}
+	for i, w := range sent.All() {
+		if err := e.intake(ctx, workspaceSpec(places[i], w.Branch, w.Scope), importDir(tmp, &sent, w.Workspace), &w.Result); err != nil {
+			return nil, ofSent(&sent, w.Workspace, repoError(err))
+		}
+	}
 	if o.Replace {
 		if err := e.Store.RemoveImported(sent.Job); err != nil {
 			return nil, err
@@ -223,6 +241,83 @@ func (e *Engine) importResult(ctx context.Context, tmp, file string, came jobs.R
 	return e.Review(ctx, rec, "")
 }
 
+// importDir is the directory of one workspace in that of an imported review.
+func importDir(dir string, sent *jobs.ReviewSent, name string) string {
+	if len(sent.Further) == 0 { // it is its own part
+		return dir
+	}
+	return jobs.ResultDir(dir, name)
+}
+
+// ofSent says of which workspace an error is, where a review is about several.
+func ofSent(sent *jobs.ReviewSent, name string, err error) error {
+	if len(sent.Further) == 0 {
+		return err
+	}
+	return &jobs.Error{Kind: jobs.KindOf(err), Msg: strings.TrimSpace("workspace " + name), Err: err, Hint: jobs.HintOf(err)}
+}
+
+// placesOf are the repositories on this machine that a result is decided in, in its order.
+// Each has what its part is built on.
+func (e *Engine) placesOf(ctx context.Context, sent *jobs.ReviewSent, file string, o ImportOptions) (out []workspace.Source, err error) {
+	for name := range o.Repos {
+		if sent.Of(name).Branch == "" {
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is not about a workspace " + name, Hint: "leave --repo " + name + "=... out"}
+		}
+	}
+	for i, w := range sent.All() {
+		dir, named := o.Repos[w.Workspace]
+		if !named && i > 0 {
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is about the workspace " + w.Workspace + ", too, and no repository is named for it",
+				Hint: "--repo " + w.Workspace + "=DIR names its repository here"}
+		}
+		if !named {
+			dir = cmp.Or(o.Repo, ".")
+		}
+		src, err := e.git.Resolve(ctx, dir, w.Base)
+		if err == nil {
+			err = e.hasCommit(ctx, src, w.Onto)
+		}
+		if err != nil {
+			return nil, ofSent(sent, w.Workspace, e.lacks(err, &w))
+		}
+		if slices.ContainsFunc(out, func(o workspace.Source) bool { return o.Repo == src.Repo }) {
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "workspace " + w.Workspace + ": its repository is that of another workspace: " + src.Repo,
+				Hint: "--repo " + w.Workspace + "=DIR names another one"}
+		}
+		out = append(out, src)
+	}
+	return out, nil
+}
+
+// bundles puts the bundles of several repositories where those of a job are, and refuses
+// those of no workspace.
+func bundles(tmp string, sent *jobs.ReviewSent, file string) error {
+	for i, w := range sent.All() {
+		from, to := filepath.Join(tmp, workspace.BundleFile), importDir(tmp, sent, w.Workspace)
+		if i > 0 {
+			from = filepath.Join(tmp, review.BundleName(w.Workspace))
+		}
+		if _, err := os.Lstat(from); err != nil {
+			return wrong(file, "it lacks the bundle of branch %s in workspace %q", w.Branch, w.Workspace)
+		}
+		if to == tmp {
+			continue
+		}
+		err := os.MkdirAll(to, 0o700)
+		if err == nil {
+			err = os.Rename(from, bundle(to))
+		}
+		if err != nil {
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the review", Err: err}
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(tmp, review.BundleName("*"))); err != nil || len(left) > 0 {
+		return wrong(file, "it has a bundle that its record does not name")
+	}
+	return nil
+}
+
 // hasCommit refuses a repository without a commit that a review needs.
 func (e *Engine) hasCommit(ctx context.Context, src workspace.Source, id string) error {
 	_, err := e.git.Line(ctx, workspace.Call{GitDir: src.Repo, Args: []string{"cat-file", "-e", id + "^{commit}"}})
@@ -233,7 +328,7 @@ func (e *Engine) hasCommit(ctx context.Context, src workspace.Source, id string)
 }
 
 // lacks says what to do about a repository that is not the author's, or older.
-func (e *Engine) lacks(err error, s *jobs.ReviewSent) error {
+func (e *Engine) lacks(err error, s *jobs.SentWorkspace) error {
 	if !errors.Is(err, workspace.ErrUnknownBase) {
 		return repoError(err)
 	}
@@ -246,40 +341,85 @@ const mostSent = 1000
 
 // checkSent refuses what no export has written.
 func checkSent(s *jobs.ReviewSent, file string) error {
-	for _, id := range []string{s.Base, s.Onto, s.Tree, s.Result.Commit, s.Result.Tree} {
-		if !workspace.IsObjectID(id) {
-			return wrong(file, "%.80q is no commit or tree", id)
+	for _, text := range []string{s.Name, s.By, s.Host, s.Git} {
+		if err := checkLine(file, text); err != nil {
+			return err
 		}
 	}
-	for _, text := range []string{s.Name, s.By, s.Host, s.Git, s.Ref} {
-		if len(text) > mostSent {
-			return wrong(file, "a text of its record has %d bytes", len(text))
-		}
-		if err := jobs.CheckText("a text of its record", text); err != nil {
-			return wrong(file, "%v", err)
-		}
-	}
-	several := func(r jobs.ReviewRun) bool { return r.Workspace != "" || len(r.Further) > 0 }
 	switch {
-	case s.Result.Workspace != "" || len(s.Result.Further) > 0 || slices.ContainsFunc(s.Runs, several):
-		return wrong(file, "it is of several workspaces")
-	case s.Version > 1:
+	case s.Version > 2:
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s was written by a newer berth (schema %d)", file, s.Version), Hint: "use that version of berth"}
+	case s.Several() != (s.Version == 2), len(s.Further) > jobs.MaxFurther:
+		return wrong(file, "it is of schema %d, with %d workspaces", s.Version, 1+len(s.Further))
 	case !jobs.ValidID(s.Job):
 		return wrong(file, "%.80q is no id of a job", s.Job)
 	case s.By == "" || s.Host == "" || s.Name == "":
 		return wrong(file, "its record does not say whose job it is")
-	case s.Slug == "" || jobs.Slug(s.Slug) != s.Slug || s.Branch != jobs.BranchName(s.Slug, s.Job):
-		return wrong(file, "%.80q is not the branch of job %s", s.Branch, jobs.Short(s.Job))
-	case s.Result.Base != s.Base:
-		return wrong(file, "its result starts from %.12s and its task from %.12s", s.Result.Base, s.Base)
-	case !strings.HasPrefix(s.Ref, headRefs):
-		return wrong(file, "%.80q is no branch", s.Ref)
+	case s.Slug == "" || jobs.Slug(s.Slug) != s.Slug:
+		return wrong(file, "%.80q is no part of a branch", s.Slug)
 	case !s.State.Final():
 		return wrong(file, "its job has not ended")
 	}
-	if _, err := workspace.ParseScope(s.Scope); err != nil {
+	var names []string
+	for i, w := range s.All() {
+		if slices.Contains(names, w.Workspace) {
+			return wrong(file, "it names the workspace %.80q twice", w.Workspace)
+		}
+		names = append(names, w.Workspace)
+		if i > 0 || w.Workspace != "" {
+			if err := jobs.CheckWorkspaceName(w.Workspace); err != nil {
+				return wrong(file, "%v", err)
+			}
+		}
+		if err := checkSentOf(s, &w, file); err != nil {
+			return err
+		}
+	}
+	for _, run := range s.Runs {
+		of := []string{run.Workspace}
+		for _, t := range run.Further {
+			of = append(of, t.Workspace)
+		}
+		if !slices.Equal(of, names) {
+			return wrong(file, "a run of its checks is of other workspaces: %.200q", of)
+		}
+	}
+	return nil
+}
+
+// checkSentOf is the same for one repository.
+func checkSentOf(s *jobs.ReviewSent, w *jobs.SentWorkspace, file string) error {
+	for _, id := range []string{w.Base, w.Onto, w.Tree, w.Result.Commit, w.Result.Tree} {
+		if !workspace.IsObjectID(id) {
+			return wrong(file, "%.80q is no commit or tree", id)
+		}
+	}
+	if err := checkLine(file, w.Ref); err != nil {
+		return err
+	}
+	switch {
+	case w.Result.Workspace != w.Workspace || len(w.Result.Further) > 0:
+		return wrong(file, "the result of workspace %.80q is that of %.80q", w.Workspace, w.Result.Workspace)
+	case w.Branch != jobs.BranchName(s.Slug, s.Job):
+		return wrong(file, "%.80q is not the branch of job %s", w.Branch, jobs.Short(s.Job))
+	case w.Result.Base != w.Base:
+		return wrong(file, "its result starts from %.12s and its task from %.12s", w.Result.Base, w.Base)
+	case !strings.HasPrefix(w.Ref, headRefs):
+		return wrong(file, "%.80q is no branch", w.Ref)
+	}
+	if _, err := workspace.ParseScope(w.Scope); err != nil {
 		return wrong(file, "its scope: %v", err)
+	}
+	return nil
+}
+
+// checkLine refuses a text of a record that is none of one line.
+func checkLine(file, text string) error {
+	if len(text) > mostSent {
+		return wrong(file, "a text of its record has %d bytes", len(text))
+	}
+	if err := jobs.CheckText("a text of its record", text); err != nil {
+		return wrong(file, "%v", err)
 	}
 	return nil
 }
@@ -303,9 +443,6 @@ func (e *Engine) importVerdict(ctx context.Context, path, file string, came jobs
 	if err != nil {
 		return nil, err
 	}
-	if err := alone(rec, "the verdict of another user"); err != nil {
-		return nil, err
-	}
 	err = e.reviewed(ctx, rec, o.Onto, func(r *Review, u *under) error {
 		out = r
 		if err := undecided(ctx, r); err != nil {
@@ -316,25 +453,57 @@ func (e *Engine) importVerdict(ctx context.Context, path, file string, came jobs
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: file + " was imported before", Hint: "berth review show " + short}
 			}
 		}
-		if v.Commit != r.Commit {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s is about commit %.12s, and the result of job %s is %.12s", file, v.Commit, short, r.Commit),
-				Hint: "berth review export " + short + " FILE, and have that one decided"}
-		}
-		if v.Verdict == jobs.VerdictReject { // of the commit: what else it names is not looked at
-			v.Ref, v.Onto, v.Tree = r.Ref, r.Onto, r.Tree
-		} else if err := e.sameTree(ctx, r, u, &v, file); err != nil {
+		if err := e.ofAnother(ctx, r, &v, file); err != nil {
 			return err
 		}
 		v.Version, v.Level, v.Imported = 1, rec.Spec.Level, &came
 		if err := r.decide(v); err != nil {
 			return err
 		}
-		if v.Verdict == jobs.VerdictApprove && v.Onto != r.Onto {
-			r.State = ReviewStale
+		for _, p := range r.All() {
+			if v.Verdict == jobs.VerdictApprove && v.Of(p.Workspace).Onto != p.Onto {
+				r.State = ReviewStale
+			}
 		}
 		return nil
 	})
 	return out, err
+}
+
+// ofAnother refuses a verdict that is not about the results of all workspaces that have
+// changed, and makes it one of these, in their order: nothing else that it names is kept.
+func (e *Engine) ofAnother(ctx context.Context, r *Review, v *jobs.ReviewVerdict, file string) error {
+	short := jobs.Short(r.Record.Spec.ID)
+	mine := []string{}
+	for _, p := range r.All() {
+		mine = append(mine, p.Workspace)
+	}
+	its := []string{v.Workspace}
+	for _, t := range v.Further {
+		its = append(its, t.Workspace)
+	}
+	if !slices.Equal(its, mine) {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s is about the workspaces %.200q, and job %s has changed %q", file, its, short, mine),
+			Hint: "berth review export " + short + " FILE, and have that one decided"}
+	}
+	var all []jobs.ReviewTree
+	for _, p := range r.All() {
+		of := v.Of(p.Workspace)
+		if of.Commit != p.Commit {
+			return ofReview(p, &jobs.Error{Kind: jobs.KindUsage,
+				Msg:  fmt.Sprintf("%s is about commit %.12s, and the result of job %s is %.12s", file, of.Commit, short, p.Commit),
+				Hint: "berth review export " + short + " FILE, and have that one decided"})
+		}
+		if v.Verdict == jobs.VerdictReject { // of the commit: what else it names is not looked at
+			of.Ref, of.Onto, of.Tree = p.Ref, p.Onto, p.Tree
+		} else if err := e.sameTree(ctx, p, p.under, &of, file); err != nil {
+			return ofReview(p, err)
+		}
+		all = append(all, jobs.ReviewTree{Workspace: p.Workspace, Commit: of.Commit, Tree: of.Tree, Onto: of.Onto, Ref: of.Ref})
+	}
+	first := all[0]
+	v.Workspace, v.Commit, v.Tree, v.Onto, v.Ref, v.Further = first.Workspace, first.Commit, first.Tree, first.Onto, first.Ref, all[1:]
+	return nil
 }
 
 // sameTree refuses an approval of another tree than this repository makes.
@@ -358,21 +527,32 @@ func (e *Engine) sameTree(ctx context.Context, r *Review, u *under, v *jobs.Revi
 
 func checkAnswer(a *jobs.ReviewAnswer, file string) error {
 	v := &a.Verdict
-	for _, id := range []string{v.Commit, v.Tree, v.Onto} {
-		if !workspace.IsObjectID(id) && (v.Verdict != jobs.VerdictReject || id != "") {
-			return wrong(file, "%.80q is no commit or tree", id)
-		}
+	if a.Version > 2 || v.Version > 1 {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: file + " was written by a newer berth", Hint: "use that version of berth"}
 	}
-	for _, text := range []string{v.By, v.Host, v.Git, v.Ref} {
+	all := append([]jobs.ReviewTree{{Workspace: v.Workspace, Commit: v.Commit, Tree: v.Tree, Onto: v.Onto, Ref: v.Ref}}, v.Further...)
+	if len(v.Further) > jobs.MaxFurther {
+		return wrong(file, "its verdict is of %d workspaces", len(all))
+	}
+	texts := []string{v.By, v.Host, v.Git}
+	var names []string
+	for _, t := range all {
+		for _, id := range []string{t.Commit, t.Tree, t.Onto} {
+			if !workspace.IsObjectID(id) && (v.Verdict != jobs.VerdictReject || id != "") {
+				return wrong(file, "%.80q is no commit or tree", id)
+			}
+		}
+		if slices.Contains(names, t.Workspace) { // what is merged is looked up in it by name
+			return wrong(file, "its verdict names the workspace %.80q twice", t.Workspace)
+		}
+		names, texts = append(names, t.Workspace), append(texts, t.Ref, t.Workspace)
+	}
+	for _, text := range texts {
 		if err := jobs.CheckText("a text of its verdict", text); err != nil || len(text) > mostSent {
 			return errors.Join(wrong(file, "a text of its verdict is none of one line, at most %d bytes", mostSent), err)
 		}
 	}
 	switch {
-	case v.Workspace != "" || len(v.Further) > 0: // what is merged is looked up in it by name
-		return wrong(file, "its verdict is of several workspaces")
-	case a.Version > 1 || v.Version > 1:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: file + " was written by a newer berth", Hint: "use that version of berth"}
 	case !jobs.ValidID(a.Job):
 		return wrong(file, "%.80q is no id of a job", a.Job)
 	case v.Verdict != jobs.VerdictApprove && v.Verdict != jobs.VerdictReject:

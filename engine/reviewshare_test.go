@@ -48,10 +48,13 @@ func TestImportVerdict(t *testing.T) {
 		"several": {func(a *jobs.ReviewAnswer) {
 			a.Verdict.Workspace = "x"
 			a.Verdict.Further = []jobs.ReviewTree{{Commit: res.Commit, Tree: res.Tree, Onto: res.Base, Ref: "refs/heads/release"}}
-		}, "is of several workspaces"},
+		}, `is about the workspaces ["x" ""], and job`},
+		"twice": {func(a *jobs.ReviewAnswer) {
+			a.Verdict.Further = []jobs.ReviewTree{{Commit: res.Commit, Tree: res.Tree, Onto: res.Base, Ref: "refs/heads/release"}}
+		}, `names the workspace "" twice`},
 		"another job": {func(a *jobs.ReviewAnswer) { a.Job = "../../x" }, "is no id of a job"},
 		"unknown job": {func(a *jobs.ReviewAnswer) { a.Job = strings.Replace(a.Job, "7", "8", 1) }, "which is not here"},
-		"newer":       {func(a *jobs.ReviewAnswer) { a.Version = 2 }, "newer berth"},
+		"newer":       {func(a *jobs.ReviewAnswer) { a.Version = 3 }, "newer berth"},
 	} {
 		a := good()
 		c.edit(&a)
@@ -89,6 +92,43 @@ func TestImportVerdict(t *testing.T) {
 	child.Spec.Parent = r.Spec.ID
 	if err := reviewable(&child); err == nil || !strings.Contains(err.Error(), "by the task of another job") || !strings.Contains(jobs.HintOf(err), jobs.Short(r.Spec.ID)) {
 		t.Errorf("a child: %v", err)
+	}
+}
+
+// What a file says of several repositories is refused where no export has written it.
+func TestCheckSentOfSeveral(t *testing.T) {
+	id, commit := "01900000-0000-7000-8000-000000000001", strings.Repeat("1", 40)
+	of := func(name string) jobs.SentWorkspace {
+		return jobs.SentWorkspace{Workspace: name, Base: commit, Onto: commit, Tree: commit, Ref: "refs/heads/main", Branch: jobs.BranchName("x", id),
+			Result: jobs.Result{Workspace: name, Base: commit, Commit: commit, Tree: commit}}
+	}
+	good := func() *jobs.ReviewSent {
+		return &jobs.ReviewSent{Version: 2, Job: id, Name: "x", Slug: "x", By: "bob", Host: "far", State: jobs.StateCompleted, SentWorkspace: of(""),
+			Further: []jobs.SentWorkspace{of("lib"), of("docs")},
+			Runs:    []jobs.ReviewRun{{Further: []jobs.ReviewTree{{Workspace: "lib"}, {Workspace: "docs"}}}}}
+	}
+	must(t, checkSent(good(), "f"))
+	for want, edit := range map[string]func(*jobs.ReviewSent){
+		"schema 1, with 3":          func(s *jobs.ReviewSent) { s.Version = 1 },
+		"schema 2, with 1":          func(s *jobs.ReviewSent) { s.Further, s.Runs = nil, nil },
+		"newer berth":               func(s *jobs.ReviewSent) { s.Version = 3 },
+		`"lib" twice`:               func(s *jobs.ReviewSent) { s.Further[1] = of("lib") },
+		`"" twice`:                  func(s *jobs.ReviewSent) { s.Further[1] = of("") },
+		`no name of a workspace`:    func(s *jobs.ReviewSent) { s.Further[1] = of("../x") },
+		"is that of":                func(s *jobs.ReviewSent) { s.Further[1].Result.Workspace = "" },
+		"is not the branch":         func(s *jobs.ReviewSent) { s.Further[0].Branch = "main" },
+		"is no branch":              func(s *jobs.ReviewSent) { s.Further[0].Ref = "refs/tags/x" },
+		`"--x" is no commit`:        func(s *jobs.ReviewSent) { s.Further[0].Onto = "--x" },
+		"its scope":                 func(s *jobs.ReviewSent) { s.Further[0].Scope = []string{"../x"} },
+		"of other workspaces":       func(s *jobs.ReviewSent) { s.Runs[0].Further = nil },
+		"its result starts from":    func(s *jobs.ReviewSent) { s.Further[1].Result.Base = strings.Repeat("2", 40) },
+		"schema 2, with 18 workspa": func(s *jobs.ReviewSent) { s.Further = append(s.Further, make([]jobs.SentWorkspace, 15)...) },
+	} {
+		s := good()
+		edit(s)
+		if err := checkSent(s, "f"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
 	}
 }
 

@@ -89,15 +89,12 @@ type ReviewSent struct {
 	Git  string `json:"git,omitempty"`
 	// Base is what the task started from. Onto is the commit that the target, Ref, had
 	// when the file was written, and Tree what it would have.
-	Base   string   `json:"base"`
-	Ref    string   `json:"ref"`
-	Onto   string   `json:"onto"`
-	Tree   string   `json:"tree"`
-	Branch string   `json:"branch"`
-	Result Result   `json:"result"`
-	Scope  []string `json:"scope,omitempty"`
-	State  State    `json:"state"`
-	Level  Level    `json:"level,omitempty"`
+	// Of a job with several workspaces these are of the first one that has changed, and
+	// Further has each other one that has; Version is 2 then, else 1.
+	SentWorkspace
+	Further []SentWorkspace `json:"further,omitempty"`
+	State   State           `json:"state"`
+	Level   Level           `json:"level,omitempty"`
 	// Commands are those under done, Done how they went, and Runs how they went again.
 	Commands    []Command    `json:"commands,omitempty"`
 	Done        []DoneResult `json:"done,omitempty"`
@@ -110,14 +107,51 @@ type ReviewSent struct {
 	Exported    time.Time    `json:"exported"`
 }
 
-// ReviewImport is imported.json: a review of another user's job, and the repository on
+// SentWorkspace is what of it is about one repository.
+type SentWorkspace struct {
+	Workspace string   `json:"workspace,omitempty"` // its name; "" is the first of the job
+	Base      string   `json:"base"`
+	Ref       string   `json:"ref"`
+	Onto      string   `json:"onto"`
+	Tree      string   `json:"tree"`
+	Branch    string   `json:"branch"`
+	Result    Result   `json:"result"`
+	Scope     []string `json:"scope,omitempty"`
+}
+
+// All are the workspaces that the review is about, in its order.
+func (s *ReviewSent) All() []SentWorkspace {
+	return append([]SentWorkspace{s.SentWorkspace}, s.Further...)
+}
+
+// Several reports whether it is of a job with several workspaces, though one alone may
+// have changed.
+func (s *ReviewSent) Several() bool { return s.Workspace != "" || len(s.Further) > 0 }
+
+// Of is what it says of the workspace of this name; the zero one is nothing.
+func (s *ReviewSent) Of(name string) SentWorkspace {
+	for _, w := range s.All() {
+		if w.Workspace == name {
+			return w
+		}
+	}
+	return SentWorkspace{Workspace: name}
+}
+
+// ReviewImport is imported.json: a review of another user's job, and the repositories on
 // this machine that it is decided in.
 type ReviewImport struct {
-	Version  int            `json:"version"`
-	Sent     ReviewSent     `json:"sent"`
-	Repo     string         `json:"repo"`          // the git directory
-	Top      string         `json:"top,omitempty"` // its work tree
+	Version int        `json:"version"` // 2 with several, else 1
+	Sent    ReviewSent `json:"sent"`
+	ImportRepo
+	Further  []ImportRepo   `json:"further,omitempty"` // of the further ones that were sent, in their order
 	Imported ReviewImported `json:"imported"`
+}
+
+// ImportRepo is a repository on this machine.
+type ImportRepo struct {
+	Repo string `json:"repo"`          // the git directory
+	Top  string `json:"top,omitempty"` // its work tree
 }
 
 // ReviewAnswer is verdict.json of a file that an author takes in: what another user has

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"berth/engine"
 	"berth/jobs"
@@ -71,10 +72,12 @@ read may stand in its transcript: --no-transcript leaves that out.
 
 func (a *app) reviewImportCmd() *cobra.Command {
 	var o engine.ImportOptions
+	var repos []string
 	c := &cobra.Command{
 		Use: "import FILE", Short: "take in another user's result to decide on, or their verdict on yours",
 		Long: `Take in a file of berth review export. A result becomes a review of yours, with its branch
 in the repository that you are in (--repo); it has to have the commits that it is built on.
+One of several repositories has the others named, too: --repo lib=~/lib.
 Show, diff, approve and reject work on it, and berth review export writes the verdict for
 its author. A verdict on a job of yours is recorded beside your own; the last one counts.
 All of the file is checked, and it is still a statement: nothing in it is signed.
@@ -85,6 +88,9 @@ job, 4 refused below a process of a job, 5 the repository could not be changed.`
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := a.engine()
 			if err != nil {
+				return err
+			}
+			if o.Repo, o.Repos, err = reposOf(repos); err != nil {
 				return err
 			}
 			rv, err := e.ImportReview(cmd.Context(), args[0], o)
@@ -99,17 +105,49 @@ job, 4 refused below a process of a job, 5 the repository could not be changed.`
 			if v := rv.Reviews.Verdict(); v != nil {
 				rows = append(rows, [2]string{"verdict", a.verdictText(v)}, [2]string{"review", string(j.Review)})
 			} else {
-				rows = append(rows, [2]string{"author", j.Author + ": their own word"}, [2]string{"branch", fmt.Sprintf("%s (%.12s)", j.Branch, j.Commit)},
-					[2]string{"tree", j.Tree}, [2]string{"problem", j.Problem})
+				rows = append(rows, [2]string{"author", j.Author + ": their own word"})
+				for _, p := range rv.All() {
+					if rv.Record.Sent.Several() {
+						rows = append(rows, [2]string{"workspace", p.Repository()})
+					}
+					rows = append(rows, [2]string{"branch", fmt.Sprintf("%s (%.12s)", p.Branch(), p.Commit)}, [2]string{"tree", p.Tree})
+				}
+				rows = append(rows, [2]string{"problem", j.Problem})
 			}
 			return a.rows(append(filled(rows), [2]string{"next", nextOf(rv, &j)}))
 		},
 	}
-	c.Flags().StringVar(&o.Repo, "repo", ".", "a directory in the repository `DIR` that a result is decided in")
+	c.Flags().StringArrayVar(&repos, "repo", nil,
+		"a directory in the repository `DIR` that a result is decided in (default: the current one), or NAME=DIR of its workspace NAME")
 	c.Flags().StringVar(&o.Onto, "onto", "", "the `BRANCH` that a verdict may be for (default: the one that the task started from)")
 	c.Flags().BoolVar(&o.Replace, "replace", false, "forget an earlier import of the same job, with its verdicts")
 	a.jsonFlag(c)
 	return c
+}
+
+// reposOf are the directories of --repo: that without a name, and the others by their names.
+func reposOf(words []string) (first string, others map[string]string, err error) {
+	others = map[string]string{}
+	for _, w := range words {
+		name, dir, named := strings.Cut(w, "=")
+		if !named || jobs.CheckWorkspaceName(name) != nil {
+			name, dir = "", w
+		}
+		had := first != ""
+		if name != "" {
+			_, had = others[name]
+		}
+		if had || dir == "" {
+			return "", nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "--repo " + jobs.Printable(w) + ": one directory for each repository",
+				Hint: "--repo DIR of the first one, and --repo NAME=DIR of each other one"}
+		}
+		if name == "" {
+			first = dir
+		} else {
+			others[name] = dir
+		}
+	}
+	return first, others, nil
 }
 
 // filled leaves out the rows without a value.

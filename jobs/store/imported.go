@@ -19,6 +19,8 @@ const (
 	// dirImported has the reviews of other users' jobs, by the ids of those.
 	dirImported  = "reviews"
 	fileImported = "imported.json"
+	// importVersion is the newest schema of fileImported: 2 has several repositories.
+	importVersion = 2
 	// importing is how the directory of one begins that is not complete.
 	importing = ".import-"
 )
@@ -131,19 +133,30 @@ func (s *Store) LoadImported(id string) (*jobs.Record, error) {
 		return nil, err
 	}
 	var v jobs.ReviewImport
-	if err := decode(path, data, &v, &v.Version); err != nil {
-		return nil, err
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, damaged(path, err)
+	}
+	if v.Version > importVersion {
+		return nil, newer(path, v.Version)
 	}
 	sent := &v.Sent
-	if sent.Job != id || !sent.State.Final() {
-		return nil, damaged(path, fmt.Errorf("it is of job %.40q in state %.40q", sent.Job, sent.State))
+	if sent.Job != id || !sent.State.Final() || len(sent.Further) != len(v.Further) {
+		return nil, damaged(path, fmt.Errorf("it is of job %.40q in state %.40q, with %d repositories of %d", sent.Job, sent.State, 1+len(v.Further), 1+len(sent.Further)))
 	}
-	res := sent.Result
-	res.Taken = true
+	of := func(w *jobs.SentWorkspace, at *jobs.ImportRepo) (jobs.WorkspaceSpec, jobs.Result) {
+		res := w.Result
+		res.Taken, res.Further = true, nil
+		return jobs.WorkspaceSpec{Name: w.Workspace, Repo: at.Top, GitDir: at.Repo, Base: w.Base, BaseRef: strings.TrimPrefix(w.Ref, "refs/heads/"),
+			Branch: w.Branch, Scope: w.Scope}, res
+	}
+	first, res := of(&sent.SentWorkspace, &v.ImportRepo)
 	r := &jobs.Record{Dir: dir, Sent: sent, Spec: jobs.Spec{ID: id, Name: sent.Name, Slug: sent.Slug,
 		Prompt: sent.PromptBytes > 0, PromptBytes: sent.PromptBytes, Done: sent.Commands, Created: sent.Created, User: sent.By, Host: sent.Host,
-		Workspace: &jobs.WorkspaceSpec{Repo: v.Top, GitDir: v.Repo, Base: sent.Base, BaseRef: strings.TrimPrefix(sent.Ref, "refs/heads/"),
-			Branch: sent.Branch, Scope: sent.Scope}}}
+		Workspace: &first}}
+	for i := range sent.Further {
+		w, one := of(&sent.Further[i], &v.Further[i])
+		r.Spec.Further, res.Further = append(r.Spec.Further, w), append(res.Further, one)
+	}
 	r.Spec.Level = sent.Level
 	r.Attempts = []jobs.Attempt{{N: 1, Dir: dir, Exit: &jobs.ExitRecord{Version: 1, State: sent.State, Result: &res, Done: sent.Done,
 		Usage: sent.Usage, Agent: sent.Agent, Ended: sent.Ended}}}

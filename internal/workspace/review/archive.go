@@ -13,10 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"berth/internal/sys/disk"
 	"berth/internal/workspace"
+	"berth/jobs"
 )
 
 // What a file of berth review export holds.
@@ -34,9 +36,11 @@ const (
 )
 
 const (
-	archiveVersion = 1
+	// archiveVersion is the newest schema: 2 has the bundles of several repositories.
+	archiveVersion = 2
 	manifestName   = "manifest.json"
 	maxManifest    = 64 << 10
+	maxFiles       = 4 + jobs.MaxFurther
 	// maxTail is what may follow the last entry: the end of a tar, and its padding.
 	maxTail = 64 << 10
 )
@@ -45,6 +49,32 @@ const (
 var bounds = map[string]map[string]int64{
 	KindResult:  {SentName: 4 << 20, PromptName: 16 << 20, workspace.BundleFile: 2 << 30, TranscriptName: 256 << 20},
 	KindVerdict: {AnswerName: 4 << 20},
+}
+
+// The bundle of the workspace NAME beside the first one that has changed is furtherStart + NAME + furtherEnd.
+const furtherStart, furtherEnd = "repo-", ".bundle"
+
+// BundleName is the name of the bundle of a workspace beside the first one that has changed.
+func BundleName(workspace string) string { return furtherStart + workspace + furtherEnd }
+
+// bundleOf is the workspace of such a name; "" is that it is none.
+func bundleOf(name string) string {
+	of, start := strings.CutPrefix(name, furtherStart)
+	of, end := strings.CutSuffix(of, furtherEnd)
+	if !start || !end || jobs.CheckWorkspaceName(of) != nil {
+		return ""
+	}
+	return of
+}
+
+// bound is the most bytes that a file of this name may have in an archive of a kind, and
+// whether there may be one.
+func bound(kind, name string) (int64, bool) {
+	if kind == KindResult && bundleOf(name) != "" {
+		name = workspace.BundleFile
+	}
+	most, known := bounds[kind][name]
+	return most, known
 }
 
 // ErrArchive is that a file is none of berth review export, or not as it was written.
@@ -87,14 +117,17 @@ func (p *Packed) open() (io.ReadCloser, error) {
 // Pack writes an archive to a new file at path, of mode 0600, and returns its SHA-256. A
 // file that is there is not replaced: the error is [fs.ErrExist].
 func Pack(path, kind string, now time.Time, files []Packed) (sum string, err error) {
-	m := archive{Version: archiveVersion, Kind: kind}
+	m := archive{Version: 1, Kind: kind}
 	for i := range files {
 		f := &files[i]
+		if bundleOf(f.Name) != "" {
+			m.Version = archiveVersion
+		}
 		a, err := hashed(f)
 		if err != nil {
 			return "", err
 		}
-		if most := bounds[kind][f.Name]; a.Bytes > most {
+		if most, _ := bound(kind, f.Name); a.Bytes > most {
 			return "", &workspace.Error{Kind: workspace.ErrInvalid, Msg: fmt.Sprintf("%s has %d bytes, and a file for a review takes %d of it", f.Name, a.Bytes, most)}
 		}
 		m.Files = append(m.Files, a)
@@ -187,8 +220,8 @@ func Unpack(path, into string) (kind, sum string, err error) {
 	}
 	var seen []string
 	for _, want := range m.Files {
-		most, known := bounds[m.Kind][want.Name]
-		if !known || slices.Contains(seen, want.Name) || want.Bytes < 0 || want.Bytes > most {
+		most, known := bound(m.Kind, want.Name)
+		if !known || len(seen) > maxFiles || slices.Contains(seen, want.Name) || want.Bytes < 0 || want.Bytes > most {
 			return "", "", noArchive(path, "its manifest names %.100q, with %d bytes", want.Name, want.Bytes)
 		}
 		seen = append(seen, want.Name)
