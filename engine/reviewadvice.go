@@ -72,7 +72,7 @@ func (e *Engine) AskReviewer(ctx context.Context, rec *jobs.Record, onto string,
 		if err != nil {
 			return err
 		}
-		from, err := r.look(ctx, u, tree)
+		from, in, err := r.look(ctx, u, tree)
 		if err != nil {
 			return err
 		}
@@ -85,6 +85,7 @@ func (e *Engine) AskReviewer(ctx context.Context, rec *jobs.Record, onto string,
 		if err != nil {
 			return err
 		}
+		startIn(s, map[string]string{"": in})
 		t := jobs.Task{Prompt: advicePrompt(&rec.Spec, task)}
 		s.Name = "advice on " + rec.Spec.Name
 		s.Slug = jobs.Slug(s.Name)

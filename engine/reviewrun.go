@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,13 +33,13 @@ func (e *Engine) RunReview(ctx context.Context, rec *jobs.Record, onto string) (
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no done commands: there is nothing to run again",
 				Hint: "done = [\"make test\"] in a task file has some; berth review approve --unchecked " + short + " does without"}
 		}
-		from := map[string]string{}
+		from, lent := map[string]string{}, map[string]string{}
 		for _, p := range r.All() {
 			if from[p.Workspace] = p.Commit; p.has {
 				from[p.Workspace] = p.Onto
 			} else if !p.FastForward() {
 				var err error
-				if from[p.Workspace], err = p.look(ctx, p.under, p.Tree); err != nil {
+				if from[p.Workspace], lent[p.Workspace], err = p.look(ctx, p.under, p.Tree); err != nil {
 					return ofReview(p, err)
 				}
 			}
@@ -47,16 +48,41 @@ func (e *Engine) RunReview(ctx context.Context, rec *jobs.Record, onto string) (
 		if err != nil {
 			return err
 		}
+		startIn(s, lent)
 		child, err = e.Submit(ctx, s, jobs.Task{})
 		return err
 	})
 	return child, rv, err
 }
 
-// look makes the commit of a tree for a run alone; the same each time.
-func (r *Review) look(ctx context.Context, u *under, tree string) (string, error) {
-	name := review.Person{Name: "berth", Email: "berth@localhost"}
-	return u.Commit(ctx, u.Borrowed, tree, r.Onto, r.Commit, "berth review run\n", name, r.Record.Spec.Created.Unix())
+// look makes the commit of a tree for a run alone; the same each time. It is in the git
+// directory in, and not in the user's repository: nothing there would name it. Where the
+// job runs behind a login host it is in the repository, of which that host has a copy, and
+// in is "".
+func (r *Review) look(ctx context.Context, u *under, tree string) (commit, in string, err error) {
+	name, at := review.Person{Name: "berth", Email: "berth@localhost"}, r.Record.Spec.Created.Unix()
+	if r.Record.Spec.Login != nil {
+		commit, err = u.Commit(ctx, u.Borrowed, tree, r.Onto, r.Commit, "berth review run\n", name, at)
+		return commit, "", err
+	}
+	if commit, err = u.Made(ctx, u.Borrowed, tree, r.Onto, r.Commit, "berth review run\n", name, at); err != nil {
+		return "", "", err
+	}
+	in = filepath.Join(r.Record.Dir, strings.TrimSuffix("review-"+r.Workspace, "-")+".git")
+	if err := u.Lend(ctx, in, commit, r.Onto, r.Commit); err != nil {
+		return "", "", fmt.Errorf("store the commit of the run in %q: %w", in, err)
+	}
+	return commit, in, nil
+}
+
+// startIn has a job start from these git directories, by the names of its workspaces; ""
+// is the user's repository.
+func startIn(s *jobs.Spec, dirs map[string]string) {
+	for _, w := range s.Workspaces() {
+		if in := dirs[w.Name]; in != "" {
+			w.Repo, w.GitDir = in, in
+		}
+	}
 }
 
 // checking is the job that checks a commit: what another one was, but for its task. from

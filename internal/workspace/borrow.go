@@ -90,7 +90,30 @@ const unpackLimit = 100
 // Give copies objects from it into the user's repository: what the revisions reach and
 // those with a "^" do not. Unlike a fetch this obeys no remote or fetch configuration
 // and leaves no trace but the objects.
-func (b *Borrowed) Give(ctx context.Context, revs ...string) (err error) {
+func (b *Borrowed) Give(ctx context.Context, revs ...string) error {
+	return b.give(ctx, b.src, revs...)
+}
+
+// Lend copies a commit into the bare git directory dir, from which jobs start, in place of
+// the user's repository: what it reaches and those that follow do not. dir is made when it
+// is missing, borrows the user's objects and keeps the commit.
+func (b *Borrowed) Lend(ctx context.Context, dir, commit string, not ...string) error {
+	if err := b.g.lender(ctx, dir, b.src); err != nil {
+		return err
+	}
+	to := b.src
+	to.Repo, to.Top = dir, dir
+	revs := []string{commit}
+	for _, n := range not {
+		revs = append(revs, "^"+n)
+	}
+	if err := b.give(ctx, to, revs...); err != nil {
+		return err
+	}
+	return b.g.run(ctx, call{gitDir: dir, args: []string{"update-ref", "--no-deref", basePrefix + commit, commit}})
+}
+
+func (b *Borrowed) give(ctx context.Context, to Source, revs ...string) (err error) {
 	pack, err := os.Create(filepath.Join(b.Dir, "release.pack"))
 	if err != nil {
 		return err
@@ -112,12 +135,12 @@ func (b *Borrowed) Give(ctx context.Context, revs ...string) (err error) {
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	in, err := openIncoming(b.src)
+	in, err := openIncoming(to)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.close()) }()
-	if err := b.g.run(ctx, call{gitDir: b.src.Repo, stdin: pack, env: in.env(), args: args}); err != nil {
+	if err := b.g.run(ctx, call{gitDir: to.Repo, stdin: pack, env: in.env(), args: args}); err != nil {
 		return err
 	}
 	return in.migrate()

@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,17 +23,8 @@ func (g *Git) Lend(ctx context.Context, attemptDir, dir string, src Source, opts
 	}
 	bundle := filepath.Join(attemptDir, opts.Bundle)
 	defer func() { _ = os.Remove(bundle) }()
-	if _, err := os.Stat(filepath.Join(dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
-		made := dir + partSuffix // in one step: without its alternates it would have no base
-		if err := disk.FreshDir(made); err != nil {
-			return "", nil, err
-		}
-		if err := g.initBare(ctx, made, src, src.Repo); err != nil {
-			return "", nil, err
-		}
-		if err := os.Rename(made, dir); err != nil {
-			return "", nil, err
-		}
+	if err := g.lender(ctx, dir, src); err != nil {
+		return "", nil, err
 	}
 	if !res.Changed {
 		return src.Base, res.Omitted, nil
@@ -46,6 +36,34 @@ func (g *Git) Lend(ctx context.Context, attemptDir, dir string, src Source, opts
 		return "", nil, err
 	}
 	return res.Commit, res.Omitted, g.run(ctx, call{gitDir: dir, args: []string{"update-ref", "--no-deref", basePrefix + res.Commit, res.Commit}})
+}
+
+// lender makes the bare git directory dir when it is missing, in one step: without its
+// alternates it would have no base. It borrows the objects of src. Several may do so at once.
+func (g *Git) lender(ctx context.Context, dir string, src Source) (err error) {
+	there := func() bool {
+		_, err := os.Stat(filepath.Join(dir, "HEAD"))
+		return err == nil
+	}
+	if there() {
+		return nil
+	}
+	made, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+partSuffix+"-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, disk.RemoveTree(made))
+		}
+	}()
+	if err := g.initBare(ctx, made, src, src.Repo); err != nil {
+		return err
+	}
+	if err = os.Rename(made, dir); err != nil && there() { // another process was faster
+		err = disk.RemoveTree(made)
+	}
+	return err
 }
 
 // thin takes out of a bundle, which was judged whole, what is in the newest commit that

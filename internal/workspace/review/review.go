@@ -185,9 +185,21 @@ func (p Person) environ(unix int64) []string {
 	return env
 }
 
-// Commit makes the merge commit of onto and commit with this tree, gives it to the
-// user's repository, and looks once more whether its tree is the one.
+// Commit is [Repo.Made], and gives the commit to the user's repository.
 func (r *Repo) Commit(ctx context.Context, b *workspace.Borrowed, tree, onto, commit, message string, who Person, unix int64) (string, error) {
+	id, err := r.Made(ctx, b, tree, onto, commit, message, who, unix)
+	if err != nil {
+		return "", err
+	}
+	if err := b.Give(ctx, id, "^"+onto, "^"+commit); err != nil {
+		return "", fmt.Errorf("store the merge commit in %q: %w", r.Src.Repo, err)
+	}
+	return id, nil
+}
+
+// Made makes the merge commit of onto and commit with this tree in what is borrowed, and
+// looks once more whether its tree is the one.
+func (r *Repo) Made(ctx context.Context, b *workspace.Borrowed, tree, onto, commit, message string, who Person, unix int64) (string, error) {
 	id, err := r.Git.Line(ctx, workspace.Call{GitDir: b.Dir, Env: who.environ(unix), Stdin: strings.NewReader(message),
 		Args: []string{"commit-tree", "-p", onto, "-p", commit, "-F", "-", tree}})
 	if err != nil {
@@ -195,9 +207,6 @@ func (r *Repo) Commit(ctx context.Context, b *workspace.Borrowed, tree, onto, co
 	}
 	if got, err := Tree(ctx, b, id); err != nil || got != tree {
 		return "", errors.Join(fmt.Errorf("the merge commit has the tree %q and not %s", got, tree), err)
-	}
-	if err := b.Give(ctx, id, "^"+onto, "^"+commit); err != nil {
-		return "", fmt.Errorf("store the merge commit in %q: %w", r.Src.Repo, err)
 	}
 	return id, nil
 }
