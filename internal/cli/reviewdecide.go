@@ -2,10 +2,13 @@ package cli
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"strings"
 
 	"berth/engine"
+	"berth/internal/config"
+	"berth/internal/workspace/review"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -134,6 +137,7 @@ of a job, 5 its branch is not in the repository yet.`,
 
 func (a *app) reviewMergeCmd() *cobra.Command {
 	var o engine.MergeOptions
+	var push string
 	c := &cobra.Command{
 		Use: "merge JOB", Short: "move the target branch to what was approved",
 		Long: `Merge an approved result: its target branch moves to a commit with exactly the approved
@@ -144,10 +148,13 @@ clean, with no merge, rebase or bisect in between, and nothing of yours in the w
 A merge that was killed goes on when it is said again. No hook is run. With several
 workspaces none moves unless all can; then one after the other, and where that is
 interrupted it says which have moved, and goes on in the same way.
+With --push, or review.push of your configuration, the target is then pushed to that remote
+of the repository, as git push does it for you, but without hooks and never by force. It has
+a minute; where it fails that is a warning, and what is merged stays.
 ` + exitHelp + `0 merged, 2 not approved, or refused as it stands; nothing was moved, 3 no such job or
 branch, 4 refused below a process of a job, 5 the repository could not be changed, 75
 another berth merges it just now, 78 another account than the author's has to approve it.`,
-		Example: "  berth review merge 0a1b2c3d\n  berth review merge 0a1b2c3d --no-ff",
+		Example: "  berth review merge 0a1b2c3d\n  berth review merge 0a1b2c3d --no-ff\n  berth review merge 0a1b2c3d --push origin",
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			e, rec, err := a.reviewJob(cmd, ids)
@@ -158,13 +165,32 @@ another berth merges it just now, 78 another account than the author's has to ap
 			if err != nil {
 				return err
 			}
+			remote := cfg.Push()
+			if cmd.Flags().Changed("push") {
+				if remote = push; remote == config.NoPush {
+					remote = ""
+				} else if err := review.CheckRemote(remote); err != nil {
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: "--push: " + err.Error(), Hint: "git remote -v lists those of a repository"}
+				}
+			}
 			o.Other = cfg.OtherReviews()
 			m, err := e.MergeReview(cmd.Context(), rec, o)
 			if err != nil {
 				return err
 			}
+			var pushed []engine.Pushed
+			if remote != "" {
+				if pushed, err = e.PushMerged(cmd.Context(), rec, m, remote); err != nil {
+					return err
+				}
+			}
+			for _, p := range pushed {
+				if p.Problem != "" {
+					a.say("warning: %s of %s is merged, and was not pushed to %s: %s; %s", strings.TrimPrefix(p.Ref, "refs/heads/"), p.Repo, remote, p.Problem, p.Hint)
+				}
+			}
 			if a.json {
-				return a.printJSON(map[string]any{"merge": m})
+				return a.printJSON(map[string]any{"merge": m, "pushed": pushed})
 			}
 			rows := [][2]string{{"job", jobs.Short(rec.Spec.ID)}}
 			for _, one := range m.All() {
@@ -177,9 +203,15 @@ another berth merges it just now, 78 another account than the author's has to ap
 					rows = append(rows, [2]string{"work tree", one.Worktree})
 				}
 			}
+			for _, p := range pushed {
+				if p.Problem == "" {
+					rows = append(rows, [2]string{"pushed", fmt.Sprintf("%s to %s, from %s", strings.TrimPrefix(p.Ref, "refs/heads/"), p.Remote, p.Repo)})
+				}
+			}
 			return a.rows(rows)
 		},
 	}
+	c.Flags().StringVar(&push, "push", "", "then push the target to this `REMOTE` of the repository; none does not")
 	c.Flags().BoolVar(&o.NoFF, "no-ff", false, "make a merge commit, also where the branch could become the result itself")
 	a.jsonFlag(c)
 	return c

@@ -74,6 +74,14 @@ func (c *Config) Reviewer() string {
 	return ""
 }
 
+// Push is the remote to which merged branches are pushed where none is named; "" is none.
+func (c *Config) Push() string {
+	if name := shown(c.said("review.push").V); name != NoPush {
+		return name
+	}
+	return ""
+}
+
 // OtherReviews says where it is set that another account than a job's author has to
 // approve its result; "" is that it is not.
 func (c *Config) OtherReviews() string {

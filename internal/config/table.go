@@ -7,6 +7,7 @@ import (
 	"berth/internal/config/keys"
 	"berth/internal/config/strict"
 	"berth/internal/config/task"
+	"berth/internal/workspace/review"
 	"berth/jobs"
 )
 
@@ -222,12 +223,26 @@ var reviewKeys = []Key{
 		Meaning: "`other`: a result is merged when another account than its author's has approved it, by `berth review export` and `import`", Allow: never},
 	{Name: "review.agent", NotEnvs: true,
 		Meaning: "the agent that `berth review run` has look at a result where no `--agent` is given; `--agent none` runs the checks", Check: agentName, Allow: never},
+	{Name: "review.push", NotEnvs: true,
+		Meaning: "the remote of your repositories to which `berth review merge` pushes the target where no `--push` is given; `--push none` does not", Check: remoteName, Allow: never},
 	{Name: "review.max_waiting_reviews", Type: Count, Least: 1, Most: most, Jobs: true, NotEnvs: true,
 		Meaning: "a task with an agent or a workspace is refused while so many results wait for a verdict", Allow: never},
 }
 
 // NoReviewer is the word for no agent, where one is configured.
 const NoReviewer = "none"
+
+// NoPush is the word for no remote, where one is configured.
+const NoPush = "none"
+
+// remoteName complains about what names no remote.
+func remoteName(v strict.Value, got any) any {
+	if err := review.CheckRemote(shown(got)); err != nil {
+		v.Fail(err)
+		return nil
+	}
+	return got
+}
 
 // agentName complains about what names no agent: its adapter is looked for when it is used.
 func agentName(v strict.Value, got any) any {
