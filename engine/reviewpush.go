@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (e *Engine) PushMerged(ctx context.Context, rec *jobs.Record, m *jobs.Revie
 		}
 		cancel()
 		if p.Problem != "" {
-			p.Hint = fmt.Sprintf("git -C %s push %s %s, or berth review merge --push %s %s again", p.Repo, remote, strings.TrimPrefix(p.Ref, headRefs),
+			p.Hint = fmt.Sprintf("git -C %s push %s %s, or berth review merge --push %s %s again", cmp.Or(s.repo.Src.Top, p.Repo), remote, strings.TrimPrefix(p.Ref, headRefs),
 				remote, jobs.Short(rec.Spec.ID))
 		}
 		out = append(out, p)

@@ -34,7 +34,8 @@ func (r *Repo) Push(ctx context.Context, remote, commit, ref string) error {
 	if err := CheckRemote(remote); err != nil {
 		return &workspace.Error{Kind: workspace.ErrInvalid, Msg: err.Error()}
 	}
-	call := workspace.Call{GitDir: r.Src.Repo, User: r.User, Args: []string{"remote", "get-url", "--push", remote}}
+	// An address that is a relative path is one from the top of the work tree.
+	call := workspace.Call{GitDir: r.Src.Repo, Dir: r.Src.Top, User: r.User, Args: []string{"remote", "get-url", "--push", remote}}
 	for _, name := range pushPassed {
 		if v, ok := r.User(name); ok {
 			call.Env = append(call.Env, name+"="+v)

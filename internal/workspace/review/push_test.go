@@ -17,7 +17,10 @@ func TestPush(t *testing.T) {
 	f := newFixture(t)
 	remote, ran := filepath.Join(t.TempDir(), "remote.git"), filepath.Join(t.TempDir(), "ran")
 	f.git("init", "-q", "--bare", remote)
-	f.git("remote", "add", "hub", remote)
+	relative, err := filepath.Rel(f.dir, remote)
+	must(t, err)
+	f.Src.Top = f.dir
+	f.git("remote", "add", "hub", relative)
 	f.git("config", "push.followTags", "true")
 	f.git("tag", "-a", "-m", "t", "tagged", f.New)
 	for _, hook := range []string{"pre-push", "reference-transaction"} {
