@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) agentCmd() *cobra.Command {
-	return group("agent", "show the agents that berth knows, such as claude",
+	return group("agent",
 		`An agent that berth knows is named in a task file, use = "NAME" in [agent]. Six are built
 in; your own are files of TOML in $XDG_CONFIG_HOME/berth/agents.`,
 		`  berth agent ls

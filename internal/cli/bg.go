@@ -20,7 +20,7 @@ const bgExit = exitHelp + `0 ok, 2 usage, 3 no such environment or process, 5 th
 is not available here.`
 
 func (a *app) bgCmd() *cobra.Command {
-	return group("bg", "start and watch background processes in an environment",
+	return group("bg",
 		`Start processes in the background of an environment and find them again, from any
 terminal of this account: their logs, exit codes and standard inputs. They keep their
 environment warm, and end with it.`,

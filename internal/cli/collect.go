@@ -12,7 +12,7 @@ import (
 func (a *app) collectCmd() *cobra.Command {
 	var into string
 	c := &cobra.Command{
-		Use: "collect ID", Short: "fetch results of an ended job that did not come back",
+		Use: "collect ID",
 		Long: `Fetch what an ended job has left and what is not here yet:
 
 - its branch, at once, where it could not be put into the repository (it was missing,

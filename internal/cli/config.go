@@ -16,7 +16,7 @@ const configExit = exitHelp + `0 ok, 2 an unknown key, a wrong value, or a file 
 has no value, 78 a file that others may write, or that sets what it may not.`
 
 func (a *app) configCmd() *cobra.Command {
-	return group("config", "show and change settings: your own, and a project's",
+	return group("config",
 		`Settings are in $XDG_CONFIG_HOME/berth/config.toml, and in a project's berth.toml: the
 nearest one from the current directory up to the top of its repository. A flag overrides
 an environment variable, that the project's file, that yours, that the site profile, that
@@ -238,8 +238,9 @@ that of the project's file.
 }
 
 func (a *app) configImportCmd() *cobra.Command {
-	return group("import", "import the settings of another program",
-		`Import the settings of another program into your configuration.`, `  berth config import hermes`, a.importHermesCmd())
+	c := group("import", `Import the settings of another program into your configuration.`, `  berth config import hermes`, a.importHermesCmd())
+	c.Short = "import the settings of another program"
+	return c
 }
 
 func (a *app) importHermesCmd() *cobra.Command {

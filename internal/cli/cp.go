@@ -16,7 +16,7 @@ import (
 func (a *app) cpCmd() *cobra.Command {
 	var f envFlags
 	c := &cobra.Command{
-		Use: "cp [flags] SOURCE DESTINATION", Short: "copy files into or out of an environment",
+		Use: "cp [flags] SOURCE DESTINATION",
 		Long: `Copy a file or a directory into an environment or out of it. A path inside is written
 :PATH, or NAME:PATH for the environment NAME; it is relative to the session's
 directory. A file of this machine with a colon in its name is written ./NAME.

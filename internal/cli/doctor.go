@@ -30,7 +30,7 @@ type doctorFlags struct {
 func (a *app) doctorCmd() *cobra.Command {
 	var f doctorFlags
 	c := &cobra.Command{
-		Use: "doctor", Short: "check this machine, its Slurm and its container programs",
+		Use: "doctor",
 		Long: `Check this machine, its scheduler and its backends, and say of each thing that berth
 needs: ok, warn or fail, why, and what to do, which comes first. Nothing is changed; it
 ends within 30 s.

@@ -18,7 +18,7 @@ import (
 const envExit = exitHelp + `0 ok, 2 usage, 3 no such environment, 5 the environment or its machine failed.`
 
 func (a *app) envCmd() *cobra.Command {
-	return group("env", "list, stop, snapshot and remove environments",
+	return group("env",
 		`An environment is the place that berth exec, shell, cp and bg work in: a container with a
 name, files of its own, and a process that keeps it warm and ends when it has not been
 used for a while. Its files stay until berth env rm. The first command in it makes it.`,

@@ -30,7 +30,7 @@ func (a *app) execCmd() *cobra.Command {
 	var batch, merge bool
 	var show int
 	c := &cobra.Command{
-		Use: "exec [flags] -- COMMAND...", Short: "run a command in an environment, or beside the task of a job",
+		Use: "exec [flags] -- COMMAND...",
 		Long: `Run a command in a named, contained environment and show its output. One word after
 "--" is run by the session's shell; several words are a program and its arguments,
 without a shell.

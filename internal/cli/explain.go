@@ -13,7 +13,7 @@ import (
 
 func (a *app) explainCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "explain ID", Short: "say why a job is still queued, or why it ended as it did",
+		Use: "explain ID",
 		Long: `Say why a job is queued, or why it ended as it did, and what comes next: in one sentence,
 and then in full:
 

@@ -9,7 +9,7 @@ import (
 func (a *app) followCmd() *cobra.Command {
 	var tab scrontab
 	c := &cobra.Command{
-		Use: jobs.VerbFollow + " [ID...]", Short: "record how jobs ended and begin their retries, from a crontab",
+		Use: jobs.VerbFollow + " [ID...]",
 		Long: `Look at jobs, without an ID at all that have not ended, and do what is due: record how
 an attempt ended, begin the next attempt of a job that may be retried ("retry" of a
 task), submit what could not be submitted before. It prints nothing where nothing was

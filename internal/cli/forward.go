@@ -24,7 +24,7 @@ func (a *app) forwardCmd() *cobra.Command {
 	var f envFlags
 	var j joinFlags
 	c := &cobra.Command{
-		Use: "forward [flags] [JOB] [LOCAL:]PORT...", Short: "reach a service inside, such as a notebook, at a port of this machine",
+		Use: "forward [flags] [JOB] [LOCAL:]PORT...",
 		Long: `Open a port of this machine that leads to a service in an environment, or beside the
 task of a running job: a notebook, TensorBoard, a model's server. The way is that of
 berth exec: through a login host and an allocation, and also into a place without a network.

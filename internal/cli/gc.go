@@ -19,7 +19,7 @@ import (
 func (a *app) gcCmd() *cobra.Command {
 	var dry, force bool
 	c := &cobra.Command{
-		Use: "gc", Short: "clean up what crashed nodes and killed processes have left",
+		Use: "gc",
 		Long: `Clean up what crashed nodes and killed processes have left behind:
 
 - attempts whose runner is silent and whose job the scheduler no longer knows are

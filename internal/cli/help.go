@@ -34,48 +34,112 @@ const (
 	familyKept  = "kept"
 )
 
-// addCommands adds the commands of each family. If word is one of them, only that
-// one is made: all of them, with their flags, are a fifth of the start of berth.
-func (a *app) addCommands(root *cobra.Command, word string) (alone bool) {
-	cobra.EnableCommandSorting = false // commands are listed in the order in which one needs them
-	type verb struct {
-		name    string
-		command func(*app) *cobra.Command
-	}
-	families := []struct {
-		id, title string
-		verbs     []verb
-	}{
+// A verb is a command right below berth. Its line in lists stands here, so that these
+// need nothing else of it.
+type verb struct {
+	name, short string
+	command     func(*app) *cobra.Command
+	hidden      bool
+}
+
+// verbFamilies are all verbs, in the order in which one needs them.
+func verbFamilies() []verbFamily {
+	return []verbFamily{
 		{familyRun, "Run a task, as a job", []verb{
-			{"run", (*app).runCmd}, {"submit", (*app).submitCmd}, {"render", (*app).renderCmd}, {"wait", (*app).waitCmd}, {"cancel", (*app).cancelCmd}}},
-		{familyLook, "Look at jobs", []verb{{"ps", (*app).psCmd}, {"status", (*app).statusCmd}, {"logs", (*app).logsCmd}, {"explain", (*app).explainCmd}}},
+			{name: "run", short: "run a task or command as a job: show its output, wait for its end", command: (*app).runCmd},
+			{name: "submit", short: "submit a task or command as a job and return; prints the job's id", command: (*app).submitCmd},
+			{name: "render", short: "print the job script; submit nothing", command: (*app).renderCmd},
+			{name: "wait", short: "wait until jobs have ended; the exit code says how", command: (*app).waitCmd},
+			{name: "cancel", short: "end jobs, queued or running", command: (*app).cancelCmd},
+		}},
+		{familyLook, "Look at jobs", []verb{
+			{name: "ps", short: "list jobs that are queued or running", command: (*app).psCmd},
+			{name: "status", short: "show the state of one job in full, or of several as a table", command: (*app).statusCmd},
+			{name: "logs", short: "show the output of a job", command: (*app).logsCmd},
+			{name: "explain", short: "say why a job is still queued, or why it ended as it did", command: (*app).explainCmd},
+		}},
 		{familyEnv, "Work in an environment, a container that keeps its files", []verb{
-			{"exec", (*app).execCmd}, {"shell", (*app).shellCmd}, {"cp", (*app).cpCmd}, {"bg", (*app).bgCmd}}},
-		{familySetup, "Set up", []verb{{"doctor", (*app).doctorCmd}, {"config", (*app).configCmd}}},
+			{name: "exec", short: "run a command in an environment, or beside the task of a job", command: (*app).execCmd},
+			{name: "shell", short: "open a terminal in an environment, or beside the task of a job", command: (*app).shellCmd},
+			{name: "cp", short: "copy files into or out of an environment", command: (*app).cpCmd},
+			{name: "bg", short: "start and watch background processes in an environment", command: (*app).bgCmd},
+		}},
+		{familySetup, "Set up", []verb{
+			{name: "doctor", short: "check this machine, its Slurm and its container programs", command: (*app).doctorCmd},
+			{name: "config", short: "show and change settings: your own, and a project's", command: (*app).configCmd},
+		}},
 		{familyNight, "Agents, reviews and sweeps", []verb{
-			{"init", (*app).initCmd}, {"task", (*app).taskCmd}, {"review", (*app).reviewCmd}, {"retry", (*app).retryCmd}, {"schedule", (*app).scheduleCmd},
-			{"sweep", (*app).sweepCmd}, {"metric", (*app).metricCmd}, {"agent", (*app).agentCmd}, {"mcp", (*app).mcpCmd}}},
+			{name: "init", short: "prepare a repository: an example task, a section for agents", command: (*app).initCmd},
+			{name: "task", short: "write, check and list task files", command: (*app).taskCmd},
+			{name: "review", short: "review the results of jobs, and merge them", command: (*app).reviewCmd},
+			{name: "retry", short: "run the task of an ended job again, with a note from review", command: (*app).retryCmd},
+			{name: "schedule", short: "submit a task again and again, or later, without a daemon", command: (*app).scheduleCmd},
+			{name: "sweep", short: "run many tasks from one definition: a grid, seeds, the rows of a table", command: (*app).sweepCmd},
+			{name: "metric", short: "tell metrics of the sweep's task that runs this", command: (*app).metricCmd, hidden: true},
+			{name: "agent", short: "show the agents that berth knows, such as claude", command: (*app).agentCmd},
+			{name: "mcp", short: "serve berth to agents by the Model Context Protocol", command: (*app).mcpCmd},
+		}},
 		{familyJobs, "More about jobs", []verb{
-			{"top", (*app).topCmd}, {"usage", (*app).usageCmd}, {"collect", (*app).collectCmd}, {"forward", (*app).forwardCmd}, {"ssh-config", (*app).sshConfigCmd},
-			{"follow", (*app).followCmd}, {"rm", (*app).rmCmd}, {"network", (*app).networkCmd}}},
+			{name: "top", short: "watch jobs, environments, sweeps and reviews on one screen", command: (*app).topCmd},
+			{name: "usage", short: "sum what jobs have used: turns, tokens, cost, core-hours", command: (*app).usageCmd},
+			{name: "collect", short: "fetch results of an ended job that did not come back", command: (*app).collectCmd},
+			{name: "forward", short: "reach a service inside, such as a notebook, at a port of this machine", command: (*app).forwardCmd},
+			{name: "ssh-config", short: "let ssh, rsync and editors reach environments and jobs", command: (*app).sshConfigCmd},
+			{name: "follow", short: "record how jobs ended and begin their retries, from a crontab", command: (*app).followCmd},
+			{name: "rm", short: "remove the records of ended jobs", command: (*app).rmCmd},
+			{name: "network", short: "show what jobs reach, and let one reach more", command: (*app).networkCmd},
+		}},
 		{familyKept, "Environments, layers, images; administration", []verb{
-			{"env", (*app).envCmd}, {"overlay", (*app).overlayCmd}, {"image", (*app).imageCmd}, {"template", (*app).templateCmd},
-			{"gc", (*app).gcCmd}, {"version", (*app).versionCmd}}},
+			{name: "env", short: "list, stop, snapshot and remove environments", command: (*app).envCmd},
+			{name: "overlay", short: "manage overlays: writable layers that keep a task's files", command: (*app).overlayCmd},
+			{name: "image", short: "fetch, build, check and remove container images", command: (*app).imageCmd},
+			{name: "template", short: "manage templates: an image with software that a script installs", command: (*app).templateCmd},
+			{name: "gc", short: "clean up what crashed nodes and killed processes have left", command: (*app).gcCmd},
+			{name: "version", short: "print the version", command: (*app).versionCmd},
+		}},
 	}
-	for _, f := range families {
+}
+
+type verbFamily struct {
+	id, title string
+	verbs     []verb
+}
+
+// addCommands adds the commands of each family. If args name one of them, only that
+// one is made, and if they ask for the list of all, no more of each than its line
+// there: the flags of all of them are a quarter of the start of berth.
+func (a *app) addCommands(root *cobra.Command, args []string) (alone bool) {
+	cobra.EnableCommandSorting = false // commands are listed in the order of the families
+	word := ""
+	if len(args) > 0 {
+		word = args[0]
+	}
+	all := verbFamilies()
+	for _, f := range all {
 		root.AddGroup(&cobra.Group{ID: f.id, Title: f.title})
 		alone = alone || slices.ContainsFunc(f.verbs, func(v verb) bool { return v.name == word })
 	}
-	for _, f := range families {
+	listed := asksForList(args)
+	for _, f := range all {
 		for _, v := range f.verbs {
-			if !alone || v.name == word {
-				c := v.command(a)
-				c.GroupID = f.id
-				root.AddCommand(c)
+			if alone && v.name != word {
+				continue
 			}
+			c := &cobra.Command{Use: v.name, Run: func(*cobra.Command, []string) {}} // what runs nothing is not listed
+			if !listed {
+				c = v.command(a)
+			}
+			c.GroupID, c.Short, c.Hidden = f.id, v.short, v.hidden
+			root.AddCommand(c)
 		}
 	}
 	return alone
+}
+
+// asksForList reports whether a command line asks for the list of all commands and
+// for nothing else.
+func asksForList(args []string) bool {
+	return len(args) == 1 && slices.Contains([]string{"--help", "-h", "help"}, args[0])
 }
 
 // setHelp has help printed as [usageText] has it, and refused for a word that
@@ -229,9 +293,9 @@ func (a *app) flagError(c *cobra.Command, err error) error {
 }
 
 // group is a command that only has commands below it.
-func group(use, short, long, example string, commands ...*cobra.Command) *cobra.Command {
+func group(use, long, example string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long + "\n" + exitHelp + "0 ok, 2 no such command; each command's help has its own.", Example: example,
+		Use: use, Long: long + "\n" + exitHelp + "0 ok, 2 no such command; each command's help has its own.", Example: example,
 		Args: cobra.ArbitraryArgs, RunE: onlyCommands,
 	}
 	c.AddCommand(commands...)

@@ -21,7 +21,7 @@ registry, the network or the disk failed, 75 the registry wants fewer requests,
 78 the image is damaged, or there is no apptainer.`
 
 func (a *app) imageCmd() *cobra.Command {
-	c := group("image", "fetch, build, check and remove container images",
+	c := group("image",
 		`Images are fetched once for all machines that see the state directory, and kept by their
 content. Jobs and environments that name a reference fetch it by themselves; these commands
 do it beforehand, and manage the cache.`,

@@ -38,7 +38,7 @@ type initFile struct {
 
 func (a *app) initCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "init", Short: "prepare a repository: an example task, a section for agents",
+		Use: "init",
 		Long: `Prepare the git repository of the current directory, and print what was done to which
 file:
 

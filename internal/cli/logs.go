@@ -18,7 +18,7 @@ func (a *app) logsCmd() *cobra.Command {
 	var follow, done, runtime, onlyOut, onlyErr, raw, events, transcript bool
 	var grep string
 	c := &cobra.Command{
-		Use: "logs ID", Short: "show the output of a job",
+		Use: "logs ID",
 		Long: `Show what a job's command has written: its stdout on stdout, its stderr on stderr.
 --done shows the output of the done commands; --runtime shows the messages of the
 runner, of the container program and of the scheduler.

@@ -145,11 +145,7 @@ func newRoot(a *app, args []string) *cobra.Command {
 	root.SetErr(a.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(a.flagError)
-	word := ""
-	if len(args) > 0 {
-		word = args[0]
-	}
-	alone := a.addCommands(root, word)
+	alone := a.addCommands(root, args)
 	a.setHelp(root)
 	help := a.helpCmd()
 	a.finish(help)
@@ -166,7 +162,7 @@ func newRoot(a *app, args []string) *cobra.Command {
 		}
 	}
 	a.finish(root)
-	if isCompletion(word) {
+	if len(args) > 0 && isCompletion(args[0]) {
 		a.addCompletions(root)
 	}
 	return root

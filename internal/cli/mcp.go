@@ -36,7 +36,7 @@ const (
 func (a *app) mcpCmd() *cobra.Command {
 	o := mcpOptions{env: envFlags{own: true}}
 	c := &cobra.Command{
-		Use: "mcp [flags] | mcp COMMAND", Short: "serve berth to agents by the Model Context Protocol",
+		Use: "mcp [flags] | mcp COMMAND",
 		Long: `Serve berth to an agent: by default on stdin and stdout, for a client that starts this
 command (berth help --page mcp has what goes into the files of Claude Code, Codex, Gemini
 CLI and OpenCode). It reads jobs, their logs, diffs and reviews, and changes nothing.

@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) networkCmd() *cobra.Command {
-	return group("network", "show what jobs reach, and let one reach more",
+	return group("network",
 		`The network of a task is what its table [network] says, or --network, --allow and --deny
 (berth help --page network).`,
 		`  berth network show 0a1b2c3d

@@ -13,13 +13,15 @@ import (
 )
 
 func (a *app) networkRelayCmd() *cobra.Command {
-	return group("relay", "reach the network for jobs from this login node",
+	c := group("relay",
 		`Where compute nodes have no way out, a profile says via = "login" below [network]: then
 names are resolved and connections made on the login node, by berth run or berth wait
 while they watch, or by a relay in the background. It dials what the job's supervisor
 has allowed, and nothing else.`,
 		`  berth network relay start
   berth network relay status`, a.relayStartCmd(), a.relayStatusCmd(), a.relayStopCmd())
+	c.Short = "reach the network for jobs from this login node"
+	return c
 }
 
 func (a *app) relayStartCmd() *cobra.Command {

@@ -23,7 +23,7 @@ const overlayExit = exitHelp + `0 ok, 2 usage, 3 no such overlay or snapshot, 5 
 is in use, 78 it is damaged, or not made by berth, or not available here.`
 
 func (a *app) overlayCmd() *cobra.Command {
-	return group("overlay", "manage overlays: writable layers that keep a task's files",
+	return group("overlay",
 		`A named overlay keeps what jobs change in a container's files, for the next job
 (overlay = "NAME" in a task, or berth run --overlay NAME). One job, or one of these
 commands, uses it at a time. A snapshot is a copy that is kept beside it.`,

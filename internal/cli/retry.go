@@ -10,7 +10,7 @@ import (
 func (a *app) retryCmd() *cobra.Command {
 	var o engine.RetryOptions
 	c := &cobra.Command{
-		Use: "retry ID", Short: "run the task of an ended job again, with a note from review",
+		Use: "retry ID",
 		Long: `Submit the task of a job that has ended once more, as a job of its own, and print its id.
 All that was settled for the first one holds: command, prompt, image, limits, network,
 and the commit that it started from (--base: another one); flags and the configuration of

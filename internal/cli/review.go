@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) reviewCmd() *cobra.Command {
-	return group("review", "review the results of jobs, and merge them",
+	return group("review",
 		`A result is a branch beside yours. A review decides on the tree that your branch would
 have with it, and a merge moves your branch to exactly that tree (berth help agents).`,
 		`  berth review ls

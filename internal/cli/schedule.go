@@ -21,7 +21,7 @@ import (
 )
 
 func (a *app) scheduleCmd() *cobra.Command {
-	return group("schedule", "submit a task again and again, or later, without a daemon",
+	return group("schedule",
 		`A schedule is a submission and the times at which it is made: by cron's rules, at an
 interval, or once. Nothing of berth's runs in between: berth schedule install has the
 cluster, or cron, look at what is due (berth help schedules).`,

@@ -19,7 +19,7 @@ func (a *app) shellCmd() *cobra.Command {
 	var j joinFlags
 	var vars []string
 	c := &cobra.Command{
-		Use: "shell [flags] [JOB] [-- COMMAND...]", Short: "open a terminal in an environment, or beside the task of a job",
+		Use: "shell [flags] [JOB] [-- COMMAND...]",
 		Long: `Open an interactive shell in an environment, or run a command that needs a terminal.
 It begins with the directory, variables and functions of the session and keeps its
 own changes to itself. With a job's id, it opens where that job's task runs.

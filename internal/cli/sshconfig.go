@@ -27,7 +27,7 @@ import (
 func (a *app) sshConfigCmd() *cobra.Command {
 	var write bool
 	c := &cobra.Command{
-		Use: "ssh-config [flags] | ssh-config COMMAND", Short: "let ssh, rsync and editors reach environments and jobs",
+		Use: "ssh-config [flags] | ssh-config COMMAND",
 		Long: `Print lines for OpenSSH's configuration: a host berth-NAME for each environment, and
 berth-ID for each job that has not ended. With --write they go into a file of berth's own,
 which ~/.ssh/config can include; berth never changes that one. Run it again when there are

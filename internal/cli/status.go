@@ -20,7 +20,7 @@ func (a *app) psCmd() *cobra.Command {
 	var all, spent bool
 	var labels []string
 	c := &cobra.Command{
-		Use: "ps", Short: "list jobs that are queued or running",
+		Use:        "ps",
 		SuggestFor: []string{"ls", "list", "queue", "squeue"},
 		Long: `List the jobs that are queued or running, or with --all every job, oldest first.
 Columns: id, state, name, scheduler and its id, node, submitted; with --usage what each
@@ -63,7 +63,7 @@ func labelled(views []engine.View, labels []string) []engine.View {
 func (a *app) statusCmd() *cobra.Command {
 	var report bool
 	c := &cobra.Command{
-		Use: "status [ID...]", Short: "show the state of one job in full, or of several as a table",
+		Use: "status [ID...]",
 		Long: `Show one job in full, several as a table; without an ID, every job.
 
 The record on disk is read first. The scheduler is asked once, and only about jobs
@@ -209,7 +209,7 @@ func joinWords(x, y string) string {
 func (a *app) rmCmd() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
-		Use: "rm ID...", Short: "remove the records of ended jobs",
+		Use:        "rm ID...",
 		SuggestFor: []string{"remove", "delete"},
 		Long: `Remove the records of ended jobs: logs, diff, bundle and artifacts. Branches and named
 overlays stay. Refused without --force: a job whose branch is not in the repository
@@ -300,7 +300,7 @@ func notAwaited(r, w *jobs.Record) error {
 func (a *app) cancelCmd() *cobra.Command {
 	var children bool
 	c := &cobra.Command{
-		Use: "cancel ID...", Short: "end jobs, queued or running",
+		Use:        "cancel ID...",
 		SuggestFor: []string{"kill", "stop", "scancel"},
 		Long: `Ask for the end of jobs, queued or running. A running command gets SIGTERM and, after
 at most 10 seconds, everything in its container is killed. Its changes are brought

@@ -26,7 +26,7 @@ configuration (berth config show), that the site profile.`
 func (a *app) submitCmd() *cobra.Command {
 	var f taskFlags
 	c := &cobra.Command{
-		Use: "submit [flags] TASK.md | submit [flags] -- COMMAND...", Short: "submit a task or command as a job and return; prints the job's id",
+		Use:        "submit [flags] TASK.md | submit [flags] -- COMMAND...",
 		SuggestFor: []string{"sbatch"},
 		Long: `Submit a task as a job and print the job's id, and nothing else, on stdout.
 
@@ -108,7 +108,7 @@ func (a *app) submit(cmd *cobra.Command, f *taskFlags, args []string) (*engine.E
 func (a *app) renderCmd() *cobra.Command {
 	var f taskFlags
 	c := &cobra.Command{
-		Use: "render [flags] TASK.md | render [flags] -- COMMAND...", Short: "print the job script; submit nothing",
+		Use: "render [flags] TASK.md | render [flags] -- COMMAND...",
 		Long: `Print the job script that berth submit would hand to the scheduler. Nothing is
 submitted or written, and neither Slurm nor the image needs to be here: versions
 come from the site profile. With --login, berth's program is put on that host and

@@ -26,7 +26,7 @@ import (
 const sweepExit = exitHelp + `0 ok, 2 usage, 3 no such sweep or task, 5 a record could not be read.`
 
 func (a *app) sweepCmd() *cobra.Command {
-	return group("sweep", "run many tasks from one definition: a grid, seeds, the rows of a table",
+	return group("sweep",
 		`A sweep is one command with parameters, and the rows that give them values
 (berth help sweeps). Its tasks run inside few jobs, several at once, on this machine or in
 one array of a cluster's scheduler. Finished ones are never run again, whatever is

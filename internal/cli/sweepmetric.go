@@ -12,7 +12,7 @@ import (
 // is in its place.
 func (a *app) metricCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "metric NAME=VALUE...", Short: "tell metrics of the sweep's task that runs this", Hidden: true,
+		Use: "metric NAME=VALUE...",
 		Long: `Tell metrics of a task of a sweep. It is for what the task runs: the last value of each name
 is kept, and berth sweep status shows it meanwhile. It writes a line for each to the file
 $BERTH_METRICS, as the task itself may.

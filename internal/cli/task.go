@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) taskCmd() *cobra.Command {
-	return group("task", "write, check and list task files",
+	return group("task",
 		`A task file says what is to be done, for how long, and what has to be true at the end
 (berth help task-file). berth run FILE runs one.`,
 		`  berth task new fix-parser      # asks, and writes tasks/fix-parser.md

@@ -18,7 +18,7 @@ const templateExit = exitHelp + `0 ok, 2 the template or an option is wrong, or 
 template.`
 
 func (a *app) templateCmd() *cobra.Command {
-	return group("template", "manage templates: an image with software that a script installs",
+	return group("template",
 		`A template describes a place to work in: the image it begins with, a script that is run in
 it once as root, limits, and the names of variables that commands get. Its image is built
 when it is first used, in a job, and cached until the script or the image it begins with

@@ -26,7 +26,7 @@ const topEvery = 2 * time.Second
 func (a *app) topCmd() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "top", Short: "watch jobs, environments, sweeps and reviews on one screen",
+		Use:        "top",
 		SuggestFor: []string{"watch", "dashboard", "tui", "htop"},
 		Long: `Watch everything on one screen: jobs, environments, their allocations, sweeps, the queue of
 reviews; why something waits; what it has cost; the output of the chosen job beside the

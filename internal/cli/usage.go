@@ -171,7 +171,7 @@ func (a *app) usageCmd() *cobra.Command {
 	var by, since, format string
 	var labels []string
 	c := &cobra.Command{
-		Use: "usage [ID...]", Short: "sum what jobs have used: turns, tokens, cost, core-hours",
+		Use:        "usage [ID...]",
 		SuggestFor: []string{"cost", "costs", "sum"},
 		Long: `Sum what jobs have used, all of them or those named: by the name of the task, or by job,
 label, day or agent. Every attempt counts, failed ones too, and those that run until now.

@@ -38,7 +38,7 @@ func buildVersion() build {
 
 func (a *app) versionCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "version", Short: "print the version",
+		Use: "version",
 		Long: `Print the version of berth.
 ` + exitHelp + "0.",
 		Example: `  berth version`,

@@ -16,7 +16,7 @@ import (
 func (a *app) waitCmd() *cobra.Command {
 	var limit string
 	c := &cobra.Command{
-		Use: "wait ID...", Short: "wait until jobs have ended; the exit code says how",
+		Use: "wait ID...",
 		Long: `Wait until the jobs have ended, and exit with the first code that is not 0.
 ` + exitHelp + `0 the job succeeded, 1 the task failed, 5 berth or the site failed, 7 it changed
 nothing, 8 still going on when --timeout passed, 9 it changed files outside its
@@ -141,7 +141,7 @@ func (a *app) runCmd() *cobra.Command {
 	var f taskFlags
 	var ownCode, raw bool
 	c := &cobra.Command{
-		Use: "run [flags] TASK.md | run [flags] -- COMMAND...", Short: "run a task or command as a job: show its output, wait for its end",
+		Use:        "run [flags] TASK.md | run [flags] -- COMMAND...",
 		SuggestFor: []string{"start", "srun"},
 		Long: `Submit a task as a job, show its output as it comes, and wait for its end.
 Ctrl-C leaves the job running and says how to come back; a second one cancels it.
