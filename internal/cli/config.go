@@ -161,8 +161,8 @@ network comes last: it holds beside your own values.
 				rows = append(rows, row)
 				list = append(list, map[string]any{"key": key, "value": v.JSON(), "origin": v.Origin.String(), "layer": v.Origin.Layer})
 			}
-			for i := range config.Keys {
-				if k := &config.Keys[i]; k.Refused == "" {
+			for i := range config.Keys() {
+				if k := &config.Keys()[i]; k.Refused == "" {
 					show(k.Name, cfg.Get(k.Name))
 				}
 			}

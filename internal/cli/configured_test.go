@@ -19,7 +19,7 @@ func TestConfiguredFlags(t *testing.T) {
 	// Of a job the layer is its own and thrown away as it is: its task file may ask for the look.
 	envsOnly := map[string]bool{"timeout": true, "forward": true, "per-task-workspace": true, "discard": true, "discard-after": true}
 	n := 0
-	for _, k := range config.Keys {
+	for _, k := range config.Keys() {
 		if k.Flag == "" {
 			continue
 		}

@@ -115,8 +115,8 @@ func (c *Config) place(backend string, job bool) (o jobs.EnvOptions, reference s
 	if backend == "" || backend == jobs.BackendAuto {
 		can = jobs.Capabilities{Layers: true, ImageNames: true} // whichever it will be
 	}
-	for i := range Keys {
-		k := &Keys[i]
+	for i := range Keys() {
+		k := &Keys()[i]
 		f := keys.Find(k.Part)
 		if f == nil || !c.counts(k, backend, job) {
 			continue
@@ -296,8 +296,8 @@ func (c *Config) template() string {
 // commands find in an environment: its image, variables, first directory, and
 // whatever the user has allowed. What only bounds it does not count.
 func (c *Config) shapedBy(backend string) string {
-	for i := range Keys {
-		k := &Keys[i]
+	for i := range Keys() {
+		k := &Keys()[i]
 		if k.Name == "offline" {
 			continue // it asks for less, and nothing inside is different
 		}

@@ -82,8 +82,8 @@ func generated() string {
 		}
 	}
 	b.WriteString("\n### Refused by name\n\nThese are known, and berth has no such power, or another one. The value in the second column says what berth does in any case,\nand is taken.\n\n| key | taken | why it is refused |\n|---|---|---|\n")
-	for i := range Keys {
-		if k := &Keys[i]; k.Refused != "" {
+	for i := range Keys() {
+		if k := &Keys()[i]; k.Refused != "" {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.Name, code(k.Only), k.Refused)
 		}
 	}

@@ -74,10 +74,10 @@ func together(errs []error) error {
 // byEnv returns the key that a variable stands for, and which of the key's
 // variables it is.
 func byEnv(name string) (*Key, int) {
-	for i := range Keys {
-		for nth, e := range Keys[i].Env {
+	for i := range Keys() {
+		for nth, e := range Keys()[i].Env {
 			if e == name {
-				return &Keys[i], nth
+				return &Keys()[i], nth
 			}
 		}
 	}
@@ -94,8 +94,8 @@ func strange(name string) error {
 		}
 	}
 	var words []string
-	for i := range Keys {
-		for _, e := range Keys[i].Env {
+	for i := range Keys() {
+		for _, e := range Keys()[i].Env {
 			if w, ok := strings.CutPrefix(e, envPrefix); ok {
 				words = append(words, w)
 			}

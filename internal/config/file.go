@@ -53,7 +53,7 @@ func parse(path string, data []byte, layer string) (*file, error) {
 	f := &file{path: path, layer: layer, bounds: map[string]Value{}, targets: map[string]*target{}}
 	root := doc.Root()
 	f.hints(root)
-	f.values = f.keys(root, Keys)
+	f.values = f.keys(root, Keys())
 	if layer == layerProject {
 		const own = "belongs into your own config.toml: a project's file is anybody's"
 		root.Refuse(own, "targets", "projects", "max", "credentials", "prices", "forbid", "allow")
@@ -204,8 +204,8 @@ func (f *file) readTarget(name string, line int, r *strict.Reader) *target {
 		return &Value{Key: k, V: got, Origin: origin(v.Line()), line: v.Line()}
 	}
 	tables := map[string]*strict.Reader{"": r}
-	for i := range Keys {
-		k := &Keys[i]
+	for i := range Keys() {
+		k := &Keys()[i]
 		if top := k.table(); top == "" || ofUser(top) {
 			continue
 		}

@@ -245,8 +245,8 @@ func (c *Config) checkProject() error {
 	if ownTarget && c.target.login != nil && !slices.Contains(allowed, "targets") {
 		refuse(f.values["target"].line, fmt.Sprintf("it chooses the target %s, which is on another host (%s)", c.target.name, c.target.login.Origin), "targets")
 	}
-	for i := range Keys {
-		k := &Keys[i]
+	for i := range Keys() {
+		k := &Keys()[i]
 		if !c.projectDecides(k.Name, ownTarget) {
 			continue
 		}

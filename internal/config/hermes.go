@@ -130,7 +130,7 @@ func (im *importer) yaml(path string, data []byte) error {
 		item := t.Take(name)
 		from := fmt.Sprintf("%s:%d", path, item.Line())
 		full := "terminal." + name
-		if item.Is(strict.Table) && slices.ContainsFunc(Keys, func(k Key) bool { return k.table() == full }) {
+		if item.Is(strict.Table) && slices.ContainsFunc(Keys(), func(k Key) bool { return k.table() == full }) {
 			sub := item.Table()
 			for _, n := range sub.Names() {
 				im.value(full+"."+n, from, sub.Take(n))

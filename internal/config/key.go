@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"berth/internal/config/keys"
@@ -87,9 +88,12 @@ type Key struct {
 }
 
 // Keys is the table of all keys outside of [targets] and [projects], in the
-// order in which they are shown.
-var Keys = slices.Concat(placeKeys, networkKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys,
-	of("resources"), of("slurm"), of("caps"), reviewKeys, notifyKeys, mcpKeys, maxKeys)
+// order in which they are shown. It is made once, and not in every start: "berth --help"
+// has no use for it.
+var Keys = sync.OnceValue(func() []Key {
+	return slices.Concat(placeKeys, networkKeys, terminalKeys, of("terminal"), dockerKeys, sshKeys, cloudKeys, foreignKeys,
+		of("resources"), of("slurm"), of("caps"), reviewKeys, notifyKeys, mcpKeys, maxKeys)
+})
 
 // safe judges the values of [keys.Fields] that a project may set with a word; of
 // limits it is [bounded].
@@ -97,6 +101,7 @@ var safe = map[string]func(g guard, v, base any) bool{"slurm.account": same, "sl
 
 // of makes keys of the fields of a place that the configuration has.
 func of(table string) (out []Key) {
+	var types jobs.Place // of the fields: one for all, as it is large
 	for i := range keys.Fields {
 		f := &keys.Fields[i]
 		if f.Meaning == "" || f.Table() != table {
@@ -104,7 +109,7 @@ func of(table string) (out []Key) {
 		}
 		k := Key{Name: f.Name, Flag: f.Flag, Words: f.Words, Most: f.Most, Jobs: true, NotEnvs: f.JobsOnly,
 			Meaning: f.Meaning, Part: f.Name, Allow: f.Allow, Safe: safe[f.Name]}
-		switch f.In(&jobs.Place{}).(type) {
+		switch f.In(&types).(type) {
 		case *int:
 			k.Type = Count
 		case *jobs.Bytes:
@@ -152,9 +157,9 @@ func of(table string) (out []Key) {
 
 // Find returns a key by its name, or the one that it had before; or nil.
 func Find(name string) *Key {
-	for i := range Keys {
-		if name != "" && (Keys[i].Name == name || Keys[i].Old == name) {
-			return &Keys[i]
+	for i := range Keys() {
+		if name != "" && (Keys()[i].Name == name || Keys()[i].Old == name) {
+			return &Keys()[i]
 		}
 	}
 	return nil
@@ -195,9 +200,9 @@ func (k *Key) isFor(backend string) bool {
 
 // names returns what the table's keys are called.
 func names() []string {
-	out := make([]string, len(Keys))
-	for i := range Keys {
-		out[i] = Keys[i].Name
+	out := make([]string, len(Keys()))
+	for i := range Keys() {
+		out[i] = Keys()[i].Name
 	}
 	return out
 }

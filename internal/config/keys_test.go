@@ -139,9 +139,9 @@ func (w world) load(t *testing.T) *Config {
 
 func usable() []*Key {
 	var out []*Key
-	for i := range Keys {
-		if Keys[i].Refused == "" {
-			out = append(out, &Keys[i])
+	for i := range Keys() {
+		if Keys()[i].Refused == "" {
+			out = append(out, &Keys()[i])
 		}
 	}
 	return out

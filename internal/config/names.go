@@ -88,8 +88,8 @@ func nearestKey(name string) string {
 			}
 		}
 		var leaves []string
-		for i := range Keys {
-			leaves = append(leaves, Keys[i].leaf())
+		for i := range Keys() {
+			leaves = append(leaves, Keys()[i].leaf())
 		}
 		if leaf := strict.Nearest(name, leaves); leaf != "" {
 			return all[slices.Index(leaves, leaf)]

@@ -12,8 +12,8 @@ import (
 // TestRefused: a key without its power is refused by name and reason wherever
 // it stands, but for the value that says what berth does in any case.
 func TestRefused(t *testing.T) {
-	for i := range Keys {
-		k := &Keys[i]
+	for i := range Keys() {
+		k := &Keys()[i]
 		if k.Refused == "" {
 			continue
 		}
@@ -127,9 +127,9 @@ func TestSlips(t *testing.T) {
 		return false
 	}
 	var leaves, variables []string
-	for i := range Keys {
-		leaves = append(leaves, Keys[i].leaf())
-		variables = append(variables, Keys[i].Env...)
+	for i := range Keys() {
+		leaves = append(leaves, Keys()[i].leaf())
+		variables = append(variables, Keys()[i].Env...)
 	}
 	n := 0
 	for _, k := range usable() {
