@@ -163,7 +163,8 @@ func (o *opener) fixed(ctx context.Context, driver string, img image, dir string
 			return c, refuse(driver, "with fakeroot it has one user id only, and you have more (/etc/subuid)", leaveOut)
 		}
 	default:
-		return c, &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth has no overlay driver " + driver, Hint: "there are kernel, fuse and ext3; " + leaveOut}
+		return c, &jobs.Error{Kind: jobs.KindConfig, Msg: "this berth has no overlay driver " + driver,
+			Hint: "there are kernel, fuse and ext3; " + leaveOut}
 	}
 	if !o.anywhere && !overlay.TakesDirectories(dir) {
 		return c, refuse(driver, filepath.Dir(dir)+" is on a network file system", leaveOut+`: ext3`)

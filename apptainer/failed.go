@@ -23,7 +23,8 @@ func failedFor(said string) *jobs.Error {
 		return &jobs.Error{Kind: jobs.KindInfra,
 			Hint: "the node has too much to do, or FUSE does not work there: try again, or look at it: berth doctor --on-node"}
 	case has("fuse"):
-		return &jobs.Error{Kind: jobs.KindConfig, Hint: "FUSE does not work on this node: is /dev/fuse there, and are squashfuse and fuse-overlayfs installed?"}
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Hint: "FUSE does not work on this node: is /dev/fuse there, and are squashfuse and fuse-overlayfs installed?"}
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func (b *Backend) List(context.Context, jobs.Starter) ([]jobs.Found, error) {
 		for _, e := range entries {
 			dir := filepath.Join(base, e.Name())
 			if s := abandoned(dir); s != nil {
-				f := jobs.Found{Backend: b.Name(), ID: s.ID, Name: s.Name, What: whatScratch, Ref: dir, Running: len(naming(dir)) > 0, Home: s.Home}
+				f := jobs.Found{Backend: b.Name(), ID: s.ID, Name: s.Name, What: whatScratch,
+					Ref: dir, Running: len(naming(dir)) > 0, Home: s.Home}
 				if fi, err := e.Info(); err == nil {
 					f.Created = fi.ModTime()
 				}

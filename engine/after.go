@@ -32,7 +32,8 @@ func (e *Engine) settleAfter(ctx context.Context, s *jobs.Spec, words []string, 
 	for i, p := range parents {
 		a := jobs.After{Job: p.Spec.ID, Need: list[i].Need}
 		if before, twice := needs[a.Job]; twice && before != a.Need {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "after: job " + a.String() + " is to end as " + string(before) + ", too", Hint: "name it once"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "after: job " + a.String() + " is to end as " + string(before) + ", too",
+				Hint: "name it once"}
 		} else if twice {
 			continue
 		}
@@ -54,7 +55,8 @@ func (e *Engine) settleAfter(ctx context.Context, s *jobs.Spec, words []string, 
 		case err != nil:
 			return err
 		case w.Never != "":
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "after: " + w.Never, Hint: "berth explain " + jobs.Short(a.Job) + " tells why; nothing was submitted"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "after: " + w.Never,
+				Hint: "berth explain " + jobs.Short(a.Job) + " tells why; nothing was submitted"}
 		case len(w.For) > 0:
 			open = append(open, a)
 		default:

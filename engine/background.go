@@ -53,7 +53,8 @@ type GuestState struct {
 // Timeout of 0 is never.
 func (s *Session) Start(ctx context.Context, req ExecRequest) (Background, error) {
 	if len(req.Command.Shell) >= jobs.MaxArgument { // it is recorded, and listed
-		return Background{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the command of a background process has at most %d bytes", jobs.MaxArgument-1),
+		return Background{}, &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  fmt.Sprintf("the command of a background process has at most %d bytes", jobs.MaxArgument-1),
 			Hint: "put it into a file there, and run that"}
 	}
 	m := wire.StartMessage{
@@ -110,7 +111,8 @@ func (v *Environment) recordsAway() (bool, error) {
 // onDisk reads what a keeper has left that does not run any more.
 func (v *Environment) onDisk(read func() ([]Background, error)) ([]Background, error) {
 	if v.Spec.Login != nil {
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment " + v.Spec.Name + " has no allocation now, and its records are on " + v.Spec.Login.Host,
+		return nil, &jobs.Error{Kind: jobs.KindAgain,
+			Msg:  "the environment " + v.Spec.Name + " has no allocation now, and its records are on " + v.Spec.Login.Host,
 			Hint: "the next command gets one: berth exec --env " + v.Spec.Name + " -- true"}
 	}
 	return read()

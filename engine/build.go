@@ -104,7 +104,8 @@ func (e *Engine) SubmitPull(ctx context.Context, list []Pull, t jobs.Task, c Cho
 // berth-node's that puts something into the cache of images.
 func (e *Engine) submitOwn(ctx context.Context, t jobs.Task, c Choice, prompt, verb string, args ...string) (*jobs.Record, []string, error) {
 	if t.Login != nil {
-		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "images are put into the cache of this machine, and the cluster of " + t.Login.Host + " has its own",
+		return nil, nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "images are put into the cache of this machine, and the cluster of " + t.Login.Host + " has its own",
 			Hint: "do it there: ssh " + t.Login.Host + " berth image ...; or here, and it is sent with the job: --scheduler local"}
 	}
 	node, err := e.Node()

@@ -44,7 +44,8 @@ func connect(ctx context.Context, in room, port int, conn io.ReadWriter) error {
 	var said string
 	var res session.Result
 	err := in.again(ctx, true, func(link *session.Session) error {
-		p, err := link.Start(session.StartRequest{Port: port, Stdin: conn, Env: in.variables(nil)}, &untilLeft{conn, left}, &run.Lines{Most: 1000, Take: func(line string) { said = line }})
+		p, err := link.Start(session.StartRequest{Port: port, Stdin: conn,
+			Env: in.variables(nil)}, &untilLeft{conn, left}, &run.Lines{Most: 1000, Take: func(line string) { said = line }})
 		if err == nil {
 			res, err = waitFor(ctx, p)
 		}

@@ -33,7 +33,8 @@ func checkLent(s *jobs.EnvSpec) error {
 			Hint: "leave --credential out; or let a job use them: berth submit --credential " + s.Credentials[0].Name + " -- COMMAND"}
 	}
 	if name := s.Caps.OfCommand(); name != "" {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "credentials are not available in an environment where the site sets " + name + ", which holds one command",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "credentials are not available in an environment where the site sets " + name + ", which holds one command",
 			Hint: "let a job use them: berth submit --credential NAME -- COMMAND"}
 	}
 	return nil
@@ -67,7 +68,8 @@ func settleKeys(p *jobs.Place, passed []string, agent *jobs.Agent) error {
 			}
 			for _, o := range p.Credentials[:i] {
 				if slices.Contains(o.KeyEnv, name) || slices.Contains(o.BaseURLEnv, name) {
-					return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the credentials %s and %s both set %s", o.Name, c.Name, name),
+					return &jobs.Error{Kind: jobs.KindConfig,
+						Msg:  fmt.Sprintf("the credentials %s and %s both set %s", o.Name, c.Name, name),
 						Hint: "give one of them other names: base_url_env and key_env in the configuration"}
 				}
 			}
@@ -89,7 +91,8 @@ func (e *Engine) credentialKeys(ctx context.Context, list, have []jobs.Credentia
 			err = credentials.CheckKey(key)
 		}
 		if err != nil {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the key of the credential " + c.Name + " (" + from(c) + ")", Err: err, Hint: jobs.HintOf(err)}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the key of the credential " + c.Name + " (" + from(c) + ")", Err: err,
+				Hint: jobs.HintOf(err)}
 		}
 		out = append(out, credentials.Variable(c.Name)+"="+key)
 	}
@@ -150,7 +153,8 @@ func (e *Engine) keyOf(ctx context.Context, c jobs.Credential) (string, error) {
 		defer cancel()
 		out, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: []string{"/bin/sh", "-c", rest}, Stderr: os.Stderr})
 		if err != nil {
-			return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "it gave none", Hint: "try it in a shell: what it prints is the key, and its first line alone"}
+			return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "it gave none",
+				Hint: "try it in a shell: what it prints is the key, and its first line alone"}
 		}
 		line, _, _ := strings.Cut(string(out), "\n")
 		return strings.TrimSpace(line), nil

@@ -125,7 +125,8 @@ func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, err
 	a := v.Current()
 	switch {
 	case v.Spec.Workspace == nil:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no workspace: nothing of it is collected", Hint: "berth logs " + short}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no workspace: nothing of it is collected",
+			Hint: "berth logs " + short}
 	case !v.State.Final() || a == nil:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has not ended: it is " + string(v.State), Hint: "berth wait " + short}
 	}
@@ -159,7 +160,8 @@ func (e *Engine) Bring(ctx context.Context, v *View, into string) (*Brought, err
 		}
 		if v.BranchMissing() {
 			if _, err := e.deliver(ctx, v); err != nil {
-				return b, &jobs.Error{Kind: jobs.KindInfra, Msg: "branch " + b.Branch + " is not in the repository: " + err.Error() + "; it is kept in " + bundle(a.Dir),
+				return b, &jobs.Error{Kind: jobs.KindInfra,
+					Msg:  "branch " + b.Branch + " is not in the repository: " + err.Error() + "; it is kept in " + bundle(a.Dir),
 					Hint: jobs.HintOf(err)}
 			}
 		}
@@ -252,7 +254,8 @@ func (e *Engine) collectKept(ctx context.Context, v *View) error {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the result", Err: err}
 	}
 	if !won {
-		return &jobs.Error{Kind: jobs.KindAgain, Msg: "another berth collect has made the result meanwhile", Hint: "berth collect " + jobs.Short(v.Spec.ID)}
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: "another berth collect has made the result meanwhile",
+			Hint: "berth collect " + jobs.Short(v.Spec.ID)}
 	}
 	a.Collected = &c
 	return nil
@@ -332,7 +335,8 @@ func (e *Engine) sweepBranches(ctx context.Context, recs []*jobs.Record, dry boo
 		}
 		for _, dir := range dirs {
 			for _, path := range workspace.Abandoned(dir, dry) {
-				l := Left{What: LeftRemains, Name: path, Job: r.Spec.ID, Why: "a client was killed while it brought a branch in", Result: DoneRemoved}
+				l := Left{What: LeftRemains, Name: path, Job: r.Spec.ID,
+					Why: "a client was killed while it brought a branch in", Result: DoneRemoved}
 				if dry {
 					l.Result = DoneFound
 				}

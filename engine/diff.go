@@ -76,5 +76,6 @@ func (s *several) Close() error {
 
 func noDiff(rec *jobs.Record, err error) error {
 	short := jobs.Short(rec.Spec.ID)
-	return &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " has no diff: it is " + string(jobs.StateOf(rec)), Err: err, Hint: "berth status " + short}
+	return &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " has no diff: it is " + string(jobs.StateOf(rec)), Err: err,
+		Hint: "berth status " + short}
 }

@@ -51,7 +51,8 @@ func (v *Environment) Session(name string) (*Session, error) {
 		name = jobs.DefaultSession
 	}
 	if len(name) > 128 || !sessionName().MatchString(name) {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name a session", name), Hint: "letters, digits and ._:@-, at most 128"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name a session", name),
+			Hint: "letters, digits and ._:@-, at most 128"}
 	}
 	return &Session{commands{v, name}, v}, nil
 }

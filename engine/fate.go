@@ -152,7 +152,8 @@ func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
 	v.look(ctx, d, near)
 	var err error
 	if len(d.Left) > 0 {
-		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the environment " + v.Spec.Name + " was removed, and something of it is left: " + strings.Join(d.Left, "; "),
+		err = &jobs.Error{Kind: jobs.KindInfra,
+			Msg:  "the environment " + v.Spec.Name + " was removed, and something of it is left: " + strings.Join(d.Left, "; "),
 			Hint: "berth env gc"}
 	}
 	return d, err

@@ -97,7 +97,8 @@ func (e *Engine) sweepSweeps(dry bool) (found []Left) {
 		sweeps.Clean(all)
 	}
 	for _, path := range all {
-		l := Left{What: LeftRemains, Name: path, Why: "of a sweep, or of tasks that were being added to one, whose command was killed", Result: DoneFound}
+		l := Left{What: LeftRemains, Name: path, Why: "of a sweep, or of tasks that were being added to one, whose command was killed",
+			Result: DoneFound}
 		if _, err := os.Lstat(path); !dry {
 			if l.Result = DoneRemoved; err == nil {
 				l.Result, l.Err = DoneFailed, errors.New("it is still there")

@@ -54,7 +54,8 @@ func onlyAllocated(o jobs.EnvOptions) error {
 		{"options of a scheduler", o.Slurm.Partition != "" || o.Slurm.Account != "" || o.Slurm.QOS != "" || o.Slurm.Constraint != "" || len(o.Slurm.Extra) > 0},
 	} {
 		if k.set {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + ": not available without an allocation", Hint: "--scheduler slurm, or --target NAME"}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + ": not available without an allocation",
+				Hint: "--scheduler slurm, or --target NAME"}
 		}
 	}
 	return nil
@@ -88,7 +89,8 @@ func (e *Engine) holder(s *jobs.EnvSpec) (jobs.Cluster, site, error) {
 	}
 	h, ok := sc.(jobs.Cluster)
 	if !ok {
-		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the scheduler " + s.Scheduler + " cannot hold environments", Hint: "--scheduler slurm"}
+		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the scheduler " + s.Scheduler + " cannot hold environments",
+			Hint: "--scheduler slurm"}
 	}
 	return h, site, nil
 }

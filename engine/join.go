@@ -123,7 +123,8 @@ func (e *Engine) join(ctx, dctx context.Context, v *View, on jobs.Starter, c job
 		}
 		return nil, again, err
 	}
-	s, err := session.Open(ctx, rw, rw, session.Options{StartTimeout: joinWait, PingTimeout: joinPing, Home: in.Home, Dir: in.Dir, Env: in.Env, User: v.Spec.User,
+	s, err := session.Open(ctx, rw, rw, session.Options{StartTimeout: joinWait, PingTimeout: joinPing,
+		Home: in.Home, Dir: in.Dir, Env: in.Env, User: v.Spec.User,
 		Confine: v.Spec.Level != "" && v.Spec.Level != jobs.LevelNone, NetworkWish: wire.NetworkWish{Visitor: in.Room}})
 	if err != nil {
 		return nil, false, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the guest in the job's place", Err: err,
@@ -147,7 +148,8 @@ func (e *Engine) joinable(v *View) error {
 		if v.Status.Reason != "" {
 			msg += " (" + v.Status.Reason + ")"
 		}
-		return &jobs.Error{Kind: jobs.KindAgain, Msg: msg, Hint: "berth status " + short + " tells why it waits; berth wait " + short + " waits for its end"}
+		return &jobs.Error{Kind: jobs.KindAgain, Msg: msg,
+			Hint: "berth status " + short + " tells why it waits; berth wait " + short + " waits for its end"}
 	case v.Spec.External != nil:
 		return &jobs.Error{Kind: jobs.KindConfig,
 			Msg: "job " + short + " runs in a sandbox of the backend " + v.Spec.Backend + ", which has no way in beside its command",
@@ -158,7 +160,8 @@ func (e *Engine) joinable(v *View) error {
 		if v.Spec.SSH != nil {
 			host = v.Spec.SSH.Host
 		}
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + short + " runs on " + host + " by ssh, with no container to come into", Hint: "ssh " + host}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + short + " runs on " + host + " by ssh, with no container to come into",
+			Hint: "ssh " + host}
 	}
 	a := v.Current()
 	if age := e.Now().Sub(lastSign(a)); age > joinSilent {
@@ -220,7 +223,8 @@ func (e *Engine) starterOf(v *View, c jobs.Cmd) (jobs.Starter, jobs.Cmd, error) 
 	on, ok := site.(jobs.Starter)
 	if !ok {
 		short := jobs.Short(v.Spec.ID)
-		return nil, jobs.Cmd{}, &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + short + " is on " + site.String() + ", and can only be joined from there",
+		return nil, jobs.Cmd{}, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "job " + short + " is on " + site.String() + ", and can only be joined from there",
 			Hint: "ssh " + v.Spec.Login.Host + ", and there: berth shell " + short}
 	}
 	return on, c, nil
@@ -230,7 +234,8 @@ func (e *Engine) starterOf(v *View, c jobs.Cmd) (jobs.Starter, jobs.Cmd, error) 
 func (e *Engine) joinError(v *View, c jobs.Cmd, err error) error {
 	short := jobs.Short(v.Spec.ID)
 	if errors.Is(err, exec.ErrNotFound) {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: filepath.Base(c.Argv[0]) + " is not installed here, and job " + short + " runs on " + v.Current().Claim.Host,
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  filepath.Base(c.Argv[0]) + " is not installed here, and job " + short + " runs on " + v.Current().Claim.Host,
 			Hint: "on the cluster's login node it is: there, berth shell " + short}
 	}
 	// It may have ended meanwhile, which says more than how that was noticed.

@@ -126,8 +126,9 @@ func noRecord(v *View, st jobs.Status) jobs.Verdict {
 	case st.Code != 0:
 		said += fmt.Sprintf(", exit code %d", st.Code)
 	}
-	verdict := jobs.Verdict{State: asWished(v, state), Word: st.NativeState, By: st.By, Reason: "its runner ended without a record; the scheduler says " + said,
-		Hint: leftHint(v)}
+	verdict := jobs.Verdict{State: asWished(v, state), Word: st.NativeState, By: st.By,
+		Reason: "its runner ended without a record; the scheduler says " + said,
+		Hint:   leftHint(v)}
 	if verdict.State != jobs.StateCancelled {
 		verdict.Class = st.Class
 	}

@@ -21,7 +21,8 @@ func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 	case keep != "" && s.Overlay.Name != "":
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] keep: the overlay " + s.Overlay.Name + " stays in any case", Hint: "leave keep out"}
 	case keep != "" && s.Resources.Tasks > 1:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[terminal] keep: every task of [resources] ntasks has a layer of its own, and none of them can be kept",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "[terminal] keep: every task of [resources] ntasks has a layer of its own, and none of them can be kept",
 			Hint: "leave keep or ntasks out"}
 	}
 	if t.Overlay.Wait != 0 && s.Overlay.Name == "" {
@@ -29,7 +30,8 @@ func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 			Hint: "name one with overlay, or leave overlay_wait out"}
 	}
 	if t.Overlay.Snapshot != "" && s.Overlay.Name == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_snapshot: the task names no overlay, and works on a layer that is thrown away",
+		return &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  "[terminal] overlay_snapshot: the task names no overlay, and works on a layer that is thrown away",
 			Hint: "name one with overlay, or leave overlay_snapshot out"}
 	}
 	if s.Overlay.Name == "" {

@@ -83,7 +83,8 @@ func (e *Engine) Log(ctx context.Context, rec *jobs.Record, o LogOptions) (View,
 		return v, err
 	}
 	short := jobs.Short(v.Spec.ID)
-	return v, &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " has written nothing yet: it is " + string(v.State), Hint: "berth logs -f " + short}
+	return v, &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " has written nothing yet: it is " + string(v.State),
+		Hint: "berth logs -f " + short}
 }
 
 func (e *Engine) followLog(ctx context.Context, id string, l *logCopy, see func(View)) (View, error) {

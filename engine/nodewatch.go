@@ -61,7 +61,8 @@ func watch(ctx context.Context, e *Engine, attemptDir string) error {
 			err = errors.Join(v.AskError, v.Unfollowed)
 		}
 		if e.Now().Sub(begun) > watchFor {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("job %s is left alone: nothing came of it in %v", jobs.Short(filepath.Base(dir)), watchFor),
+			return &jobs.Error{Kind: jobs.KindInfra,
+				Msg: fmt.Sprintf("job %s is left alone: nothing came of it in %v", jobs.Short(filepath.Base(dir)), watchFor),
 				Err: err}
 		}
 		if err := e.Sleep(ctx, pause); err != nil {

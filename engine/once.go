@@ -156,7 +156,8 @@ func (o *once) submit(ctx context.Context, t jobs.Task, c Choice, plan func(Choi
 	}
 	s.Key = o.hash
 	if !o.stands() {
-		return nil, false, &jobs.Error{Kind: jobs.KindAgain, Msg: "another process has taken over the idempotency key, because this one was silent for long",
+		return nil, false, &jobs.Error{Kind: jobs.KindAgain,
+			Msg:  "another process has taken over the idempotency key, because this one was silent for long",
 			Hint: "do the same again"}
 	}
 	if _, err := store.SetKey(o.dir, *k); err != nil {
@@ -198,7 +199,8 @@ func (o *once) resume(ctx context.Context, rec *jobs.Record, t jobs.Task) (*jobs
 		o.guardAside(ctx, rec)
 		return rec, nil
 	case jobs.KindOf(err) != jobs.KindAgain:
-		return nil, &jobs.Error{Kind: jobs.KindUnclear, Msg: "job " + jobs.Short(rec.Spec.ID) + " of this idempotency key may or may not have been submitted",
+		return nil, &jobs.Error{Kind: jobs.KindUnclear,
+			Msg: "job " + jobs.Short(rec.Spec.ID) + " of this idempotency key may or may not have been submitted",
 			Err: err, Hint: "do the same again when the scheduler answers"}
 	}
 	// Another process may have submitted or ended it meanwhile.

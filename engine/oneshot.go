@@ -104,8 +104,9 @@ func (x *OneShot) Exec(ctx context.Context, req ExecRequest) (*ExecResult, error
 			return nil, err
 		}
 		if req.Stdin != nil {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the backend %s takes a command of %d bytes or more by its standard input", v.Spec.Backend,
-				jobs.MaxArgument),
+			return nil, &jobs.Error{Kind: jobs.KindConfig,
+				Msg: fmt.Sprintf("the backend %s takes a command of %d bytes or more by its standard input", v.Spec.Backend,
+					jobs.MaxArgument),
 				Hint: "leave --stdin out, or put the command into a file there"}
 		}
 		req.Stdin = strings.NewReader(req.Command.Shell)

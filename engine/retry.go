@@ -122,7 +122,8 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 	for _, c := range s.Credentials {
 		i := slices.IndexFunc(o.Credentials, func(have jobs.Credential) bool { return have.Name == c.Name })
 		if i < 0 {
-			return fail(&jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " uses the credential " + c.Name + ", which the configuration does not have any more",
+			return fail(&jobs.Error{Kind: jobs.KindNotFound,
+				Msg:  "job " + short + " uses the credential " + c.Name + ", which the configuration does not have any more",
 				Hint: "add [credentials." + c.Name + "] there"})
 		}
 		t.Credentials = append(t.Credentials, o.Credentials[i])

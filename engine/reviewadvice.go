@@ -49,7 +49,8 @@ func (e *Engine) AskReviewer(ctx context.Context, rec *jobs.Record, onto string,
 		return nil, nil, err
 	}
 	if p := &rec.Spec.Place; p.Can().Bare {
-		return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + p.Backend + " has no container: an agent that reads what a task wrote would have your rights there",
+		return nil, nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "the backend " + p.Backend + " has no container: an agent that reads what a task wrote would have your rights there",
 			Hint: "have the task itself run with a backend that has one"}
 	}
 	if err := alone(rec, "an agent's advice"); err != nil {

@@ -164,7 +164,8 @@ func itemOf(r *jobs.Record, refs map[string]string) (*ReviewItem, error) {
 		return nil, err
 	}
 	rs = rs.Of(r.Spec.Workspace.Name)
-	it := &ReviewItem{Record: r, part: r, State: stateOfReview(r, rs, refs), Verdict: rs.Verdict(), Commit: r.Current().Result().Commit, ref: targetOf(r, rs)}
+	it := &ReviewItem{Record: r, part: r, State: stateOfReview(r, rs, refs), Verdict: rs.Verdict(),
+		Commit: r.Current().Result().Commit, ref: targetOf(r, rs)}
 	it.Target = strings.TrimPrefix(it.ref, headRefs)
 	return it, nil
 }
@@ -192,7 +193,8 @@ func (e *Engine) fewWait(site *sitefile.File, c Choice) error {
 		return err
 	}
 	if c.MaxWaiting > 0 && have >= c.MaxWaiting {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%d results of your jobs wait for a review, and %d may: %s", have, c.MaxWaiting, c.WaitingBy),
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("%d results of your jobs wait for a review, and %d may: %s", have, c.MaxWaiting, c.WaitingBy),
 			Hint: "decide some of them first: berth review ls"}
 	}
 	return nil

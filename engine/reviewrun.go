@@ -127,7 +127,8 @@ func (e *Engine) ReviewRan(rv *Review, child *jobs.Record) (*jobs.ReviewRun, err
 	if !state.Final() {
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(child.Spec.ID) + " has not ended", Hint: "berth wait " + jobs.Short(child.Spec.ID)}
 	}
-	r := jobs.ReviewRun{Version: 1, Workspace: rv.Workspace, Commit: rv.Commit, Tree: rv.Tree, Onto: rv.Onto, Job: child.Spec.ID, State: state, Level: child.Spec.Level,
+	r := jobs.ReviewRun{Version: 1, Workspace: rv.Workspace, Commit: rv.Commit, Tree: rv.Tree, Onto: rv.Onto,
+		Job: child.Spec.ID, State: state, Level: child.Spec.Level,
 		Over: runOver(&child.Spec), By: identity().User, Time: e.Now().UTC()}
 	for _, p := range rv.Further {
 		r.Further = append(r.Further, jobs.ReviewTree{Workspace: p.Workspace, Commit: p.Commit, Tree: p.Tree, Onto: p.Onto})

@@ -102,7 +102,8 @@ func readTick(path string, v any) error {
 // of an earlier call end.
 func (e *Engine) StartTicks(ctx context.Context, o TickJobs) (begin time.Time, err error) {
 	if o.Profile.NodesMute {
-		return begin, &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile " + o.Profile.Name + " says that nodes may not submit jobs, so no job can start schedules",
+		return begin, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "the profile " + o.Profile.Name + " says that nodes may not submit jobs, so no job can start schedules",
 			Hint: "on a login node: berth schedule install --crontab"}
 	}
 	var sc jobs.Scheduler
@@ -325,7 +326,8 @@ func (e *Engine) Ticks(ctx context.Context) (begin time.Time, err error) {
 	if err != nil || link == nil {
 		return begin, err
 	}
-	lost := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job that starts what is due is gone from the queue", Hint: "berth schedule install submits it again"}
+	lost := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job that starts what is due is gone from the queue",
+		Hint: "berth schedule install submits it again"}
 	if e.Now().Sub(link.Begin) < tickLate {
 		return link.Begin, nil
 	}

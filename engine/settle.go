@@ -39,7 +39,8 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 			Hint: `leave ntasks out, or make the mode "open"`}
 	}
 	if s.Resources.GPUs != "" && slices.Contains(s.Profile.Forbid, "gres") && slices.Contains(s.Profile.Forbid, "gpus") {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[resources] gpus is not available: the profile " + s.Profile.Name + " forbids --gres and --gpus",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "[resources] gpus is not available: the profile " + s.Profile.Name + " forbids --gres and --gpus",
 			Hint: "remove gpus from the task"}
 	}
 	for _, k := range []struct {
@@ -122,7 +123,8 @@ func (e *Engine) settleEnv(s *jobs.Spec, t jobs.Task, dry bool) error {
 			continue
 		}
 		if _, ok := e.Getenv(kv); !ok && !dry {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + kv + " from your environment, where it is not set", Hint: "export " + kv + "=..."}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task takes " + kv + " from your environment, where it is not set",
+				Hint: "export " + kv + "=..."}
 		}
 		s.EnvNames = append(s.EnvNames, kv)
 	}
@@ -235,7 +237,8 @@ func checkSpec(s *jobs.Spec) error {
 	}
 	for _, kv := range append(slices.Clone(s.Env), s.EnvNames...) {
 		if name, _, _ := strings.Cut(kv, "="); !envName().MatchString(name) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment variable", name), Hint: "letters, digits and underscores"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an environment variable", name),
+				Hint: "letters, digits and underscores"}
 		}
 	}
 	return nil

@@ -145,7 +145,8 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 	p.Level = p.Network.Level(b.Level())
 	can, on := p.Can(), "backend "+p.Backend
 	if p.Clustered() && (can.OtherHost || can.Daemon && w.env) {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the " + on + " goes with the local scheduler, not with " + p.Scheduler, Hint: "--scheduler local"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the " + on + " goes with the local scheduler, not with " + p.Scheduler,
+			Hint: "--scheduler local"}
 	}
 	if p.Network.Learn && !can.Here() {
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "learning what a task reaches (--learn) is not available on the " + on,
@@ -161,7 +162,8 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 	}
 	switch {
 	case can.NeedsHost && host.Host == "":
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the " + on + " needs a host", Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the " + on + " needs a host",
+			Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
 	case can.NeedsHost:
 		p.SSH = &host
 		return []string{on + ": no containment; commands have all the rights of the user on " + host.Host}, nil

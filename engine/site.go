@@ -47,7 +47,8 @@ func (e *Engine) site(s *jobs.Spec) (site, error) {
 		return nil, nil
 	}
 	if e.sites == nil {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + jobs.Short(s.ID) + " is on a cluster that is reached by ssh, which this program cannot do"}
+		return nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg: "job " + jobs.Short(s.ID) + " is on a cluster that is reached by ssh, which this program cannot do"}
 	}
 	return e.sites(*s.Login)
 }
@@ -219,7 +220,8 @@ func (e *Engine) withdraw(ctx context.Context, site site, rec *jobs.Record, caus
 		if rerr := site.Remove(context.WithoutCancel(ctx), rec.Spec.LoginHome, rec.Spec.ID); rerr != nil {
 			short := jobs.Short(rec.Spec.ID)
 			rerr = errors.Join(rerr, e.refusedHere(rec, cause))
-			return &jobs.Error{Kind: jobs.KindOf(cause), Msg: "job " + short + " was not submitted, and " + site.String() + " may still have its record",
+			return &jobs.Error{Kind: jobs.KindOf(cause),
+				Msg:  "job " + short + " was not submitted, and " + site.String() + " may still have its record",
 				Err:  errors.Join(cause, rerr),
 				Hint: "berth status " + short + " concludes that when the host answers; berth rm " + short + " removes it then"}
 		}
@@ -305,7 +307,8 @@ func (e *Engine) Remove(ctx context.Context, r *jobs.Record, force bool) error {
 		err = site.Remove(ctx, r.Spec.LoginHome, r.Spec.ID)
 	}
 	if err != nil {
-		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the record of job " + jobs.Short(r.Spec.ID) + " on " + r.Spec.Login.Host + " could not be removed",
+		err = &jobs.Error{Kind: jobs.KindInfra,
+			Msg: "the record of job " + jobs.Short(r.Spec.ID) + " on " + r.Spec.Login.Host + " could not be removed",
 			Err: err}
 		if !force {
 			err.(*jobs.Error).Hint = "try again, or remove it here alone: berth rm --force " + jobs.Short(r.Spec.ID) //nolint:errorlint // it was made so

@@ -63,7 +63,8 @@ func mute(s *jobs.Spec) error {
 func (e *Engine) standbys(ctx context.Context, r *jobs.Record, n int) error {
 	s, a := r.Spec, r.Current()
 	if slices.Contains(s.Profile.Forbid, "dependency") {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile " + s.Profile.Name + " forbids --dependency, without which no standby can be submitted",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "the profile " + s.Profile.Name + " forbids --dependency, without which no standby can be submitted",
 			Hint: "berth follow from a crontab"}
 	}
 	sc, _, err := e.schedulerOf(&s)

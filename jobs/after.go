@@ -32,7 +32,8 @@ func (a After) String() string { return Short(a.Job) + " (" + string(a.Need) + "
 // is ok:JOB. The jobs are as they were written, and each stands there once.
 func ParseAfter(words []string) ([]After, error) {
 	bad := func(word, what string) error {
-		return &Error{Kind: KindUsage, Msg: fmt.Sprintf("%q %s", word, what), Hint: "name a job, or ok:JOB, any:JOB or notok:JOB; several stand behind commas"}
+		return &Error{Kind: KindUsage, Msg: fmt.Sprintf("%q %s", word, what),
+			Hint: "name a job, or ok:JOB, any:JOB or notok:JOB; several stand behind commas"}
 	}
 	var out []After
 	needs := map[string]Need{}

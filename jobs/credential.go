@@ -367,7 +367,8 @@ func (c *Caps) Measurable(list []Credential, prices Prices, agent *Agent) error 
 	models := c.Models
 	if !broker {
 		if models = []string{agent.Model}; agent.Model == "" {
-			return &Error{Kind: KindConfig, Msg: "max_usd cannot be measured: no credential of the task is for a model, and it names no model whose price would count",
+			return &Error{Kind: KindConfig,
+				Msg:  "max_usd cannot be measured: no credential of the task is for a model, and it names no model whose price would count",
 				Hint: `name one: model in [agent], or credentials = ["anthropic"]`}
 		}
 	}

@@ -252,7 +252,8 @@ func finishMove(ctx context.Context, on jobs.Starter, dir string, m *Mark) error
 	moved := err != nil // by one that was killed
 	if moved {
 		if err := hasLayer(to, m.Driver); err != nil { // then what is there is all that there is
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + nameOf(dir) + " was to get the layer in " + filepath.Dir(from) + ", which is gone",
+			return &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  "overlay " + nameOf(dir) + " was to get the layer in " + filepath.Dir(from) + ", which is gone",
 				Err:  fmt.Errorf("%w: %w", ErrLost, err),
 				Hint: "some sites remove old files; what it was before stands in " + dir + ": restore it from a copy, or berth overlay rm " + nameOf(dir)}
 		}

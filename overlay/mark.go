@@ -53,7 +53,8 @@ var validName = pattern.Lazy(`^[a-z0-9][a-z0-9._-]*$`)
 // CheckName refuses what cannot be an overlay's name.
 func CheckName(name string) error {
 	if env, ok := strings.CutPrefix(name, "env/"); ok && validName().MatchString(env) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: name + " is the layer of an environment, which only berth env changes", Hint: "berth env show " + env}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: name + " is the layer of an environment, which only berth env changes",
+			Hint: "berth env show " + env}
 	}
 	if len(name) > 64 || !validName().MatchString(name) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q cannot name an overlay", name),
@@ -93,7 +94,8 @@ func ReadMark(dir string) (*Mark, error) {
 			Hint: "restore it, or use another overlay name"}
 	}
 	if m.Version > markVersion {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("overlay %s was made by a newer berth (schema %d)", filepath.Base(dir), m.Version),
+		return nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  fmt.Sprintf("overlay %s was made by a newer berth (schema %d)", filepath.Base(dir), m.Version),
 			Hint: "use that version of berth, or another overlay name"}
 	}
 	return &m, nil

@@ -95,7 +95,8 @@ var ErrLost = errors.New("its files are gone")
 // refused as by [Persistent].
 func Own(ctx context.Context, on jobs.Starter, dir string, spec jobs.OverlaySpec, img Image) (*Layer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make overlay " + spec.Name, Err: err, Hint: "is there space left? df -h " + filepath.Dir(dir)}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make overlay " + spec.Name, Err: err,
+			Hint: "is there space left? df -h " + filepath.Dir(dir)}
 	}
 	return openLeased(ctx, on, dir, spec, img)
 }
@@ -151,7 +152,8 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 			return nil, fmt.Errorf("mark overlay %s: %w", spec.Name, err)
 		}
 		if !won {
-			return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + spec.Name + " was made by another job at the same time", Hint: "try again"}
+			return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "overlay " + spec.Name + " was made by another job at the same time",
+				Hint: "try again"}
 		}
 		return l, nil
 	}

@@ -202,7 +202,8 @@ func (l *Layer) Promote(_ context.Context, stands func() bool) error {
 	}
 	testStep("promote: swapped")
 	if err := errors.Join(disk.SyncDir(l.dir), disk.SyncDir(l.work)); err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "overlay " + name + " has what the task has changed, and a crash of the node may undo that", Err: err}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "overlay " + name + " has what the task has changed, and a crash of the node may undo that",
+			Err: err}
 	}
 	testStep("promote: done")
 	return nil

@@ -68,7 +68,8 @@ func unpackScripts(ctx context.Context, on jobs.Starter, image, to string) error
 	}
 	offset := strconv.FormatInt(at, 10)
 	// Looked at before it is written anywhere.
-	out, err := run.Output(ctx, on, jobs.Cmd{Argv: []string{program, "-o", offset, "-ll", "-d", "", image, scriptsDir}, Env: append(os.Environ(), "LC_ALL=C")})
+	out, err := run.Output(ctx, on, jobs.Cmd{Argv: []string{program, "-o", offset, "-ll", "-d", "", image, scriptsDir},
+		Env: append(os.Environ(), "LC_ALL=C")})
 	if err != nil {
 		return err
 	}

@@ -222,11 +222,13 @@ func (s *Set) settle(spec jobs.OverlaySpec) (jobs.OverlaySpec, error) {
 	case jobs.DriverExt3:
 	case jobs.DriverFuse, jobs.DriverKernel:
 		if !TakesDirectories(s.Dir) {
-			return spec, &jobs.Error{Kind: jobs.KindConfig, Msg: s.Dir + " is on a network file system, where a directory cannot hold all changes to an image",
+			return spec, &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  s.Dir + " is on a network file system, where a directory cannot hold all changes to an image",
 				Hint: "say --driver ext3"}
 		}
 	default:
-		return spec, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is no overlay driver %q", spec.Driver), Hint: "auto, kernel, fuse or ext3"}
+		return spec, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is no overlay driver %q", spec.Driver),
+			Hint: "auto, kernel, fuse or ext3"}
 	}
 	return spec, CheckSize(spec.Driver, spec.Size, spec.Inodes)
 }
@@ -336,7 +338,8 @@ func onlyOurs(dir string) error {
 	}
 	for _, e := range entries {
 		if !ours(e.Name()) && !isAttempt(filepath.Join(dir, e.Name())) {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%q is not of berth's making and would be removed", filepath.Join(dir, e.Name())),
+			return &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  fmt.Sprintf("%q is not of berth's making and would be removed", filepath.Join(dir, e.Name())),
 				Hint: "move it elsewhere"}
 		}
 	}

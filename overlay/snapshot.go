@@ -76,7 +76,8 @@ func (i *Info) snapshotMark(label string) (*Mark, error) {
 	}
 	m, err := ReadMark(at)
 	if err == nil && m == nil {
-		err = &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("overlay %s has no snapshot %s", i.Name, label), Hint: "berth overlay show " + i.Name}
+		err = &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("overlay %s has no snapshot %s", i.Name, label),
+			Hint: "berth overlay show " + i.Name}
 	}
 	return m, err
 }
@@ -109,7 +110,8 @@ func (s *Set) Snapshot(ctx context.Context, name, label string, force bool) (*Sn
 	defer release()
 	to := snapshotDir(i.Dir, label)
 	if _, err := os.Lstat(to); err == nil {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("overlay %s has a snapshot %s already", name, label), Hint: "choose another label"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("overlay %s has a snapshot %s already", name, label),
+			Hint: "choose another label"}
 	}
 	m := *i.Mark
 	m.Created = now

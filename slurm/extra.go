@@ -23,7 +23,8 @@ func extras(words []string) (opts []option, dependency string, err error) {
 			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "extra sbatch option --" + name + " is berth's own",
 				Hint: "remove it from the extra options"}
 		case name == "dependency" && strings.Contains(value, "?"):
-			return nil, "", &jobs.Error{Kind: jobs.KindUsage, Msg: "alternatives (\"?\") in --dependency cannot be combined with berth's own singleton"}
+			return nil, "", &jobs.Error{Kind: jobs.KindUsage,
+				Msg: "alternatives (\"?\") in --dependency cannot be combined with berth's own singleton"}
 		case name == "dependency":
 			dependency += "," + value
 		default:

@@ -229,7 +229,8 @@ var gpuPattern = pattern.Lazy(`^([A-Za-z][A-Za-z0-9_.-]*:)?[1-9][0-9]*$`)
 func gpus(asked string, forbid []string) (option, error) {
 	for one := range strings.SplitSeq(asked, ",") {
 		if !gpuPattern().MatchString(one) {
-			return option{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q is not a number of GPUs", asked), Hint: `write for example "2" or "a100:2"`}
+			return option{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q is not a number of GPUs", asked),
+				Hint: `write for example "2" or "a100:2"`}
 		}
 	}
 	if slices.Contains(forbid, "gres") {

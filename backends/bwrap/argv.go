@@ -119,7 +119,8 @@ func refuse(p jobs.Place, gpu string) error {
 		{"what only docker has", p.Docker != nil},
 	} {
 		if k.set {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + " is not available on the backend bwrap, which shows the host's own programs", Hint: hint}
+			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + " is not available on the backend bwrap, which shows the host's own programs",
+				Hint: hint}
 		}
 	}
 	for _, m := range p.Mounts {

@@ -89,8 +89,9 @@ func (c *client) find(ctx context.Context, r *protocol.Request, w *create, o *pr
 				c.dropCreated(name, r.Tags)
 				return nil, noRules()
 			}
-			return nil, &protocol.Error{Kind: protocol.Changed, Message: "the sandbox " + b.Name + " has other rules for its network than those wanted",
-				Hint: "berth env rm, and open it again"}
+			return nil, &protocol.Error{Kind: protocol.Changed,
+				Message: "the sandbox " + b.Name + " has other rules for its network than those wanted",
+				Hint:    "berth env rm, and open it again"}
 		}
 		now, woken, err := c.ready(ctx, b)
 		var lost *lostError

@@ -70,7 +70,8 @@ func (Provider) Stream(ctx context.Context, r *protocol.Request, connected func(
 	b := &sandbox{ID: id, Toolbox: toolbox}
 	if toolbox == "" {
 		if b, err = c.get(ctx, id); err == nil && b == nil {
-			err = &protocol.Error{Kind: protocol.Gone, Message: "the sandbox " + id + " is not there any more", Hint: "the next command opens it again"}
+			err = &protocol.Error{Kind: protocol.Gone, Message: "the sandbox " + id + " is not there any more",
+				Hint: "the next command opens it again"}
 		}
 		if err != nil {
 			return 0, explain(err)

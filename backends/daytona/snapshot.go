@@ -182,7 +182,8 @@ func (c *client) take(ctx context.Context, r *protocol.Request) (*snapshot, erro
 		}
 		if now == nil || now.State != "snapshotting" {
 			if lost != nil {
-				return nil, &protocol.Error{Kind: protocol.Unclear, Message: fmt.Sprintf("%v; and there is no snapshot %s yet", lost, r.Snapshot)}
+				return nil, &protocol.Error{Kind: protocol.Unclear,
+					Message: fmt.Sprintf("%v; and there is no snapshot %s yet", lost, r.Snapshot)}
 			}
 			return nil, protocol.Errorf(protocol.Internal, "Daytona has taken no snapshot of %s, and does not say why", b.Name)
 		}

@@ -45,7 +45,8 @@ func attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Ope
 		asked, held bool
 	}{{"cpus", s.Resources.CPUs != 0, c.cpus}, {"memory", s.Resources.Memory != 0, c.memory}} {
 		if l.asked && !l.held {
-			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + l.name + " cannot be held here: " + c.why, Hint: "leave it out of [resources]"}
+			return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the limit " + l.name + " cannot be held here: " + c.why,
+				Hint: "leave it out of [resources]"}
 		}
 	}
 	if !c.pids {
@@ -98,7 +99,8 @@ func ExecArgv(ctx context.Context, on jobs.Starter, name string, args ...string)
 	list, err := p.inspect(ctx, name)
 	switch {
 	case absent(err):
-		return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "there is no container " + name + " at the moment", Hint: "has the job just ended? berth ps"}
+		return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "there is no container " + name + " at the moment",
+			Hint: "has the job just ended? berth ps"}
 	case err != nil:
 		return nil, nil, err
 	case list[0].Config.Labels[labelAttempt] != name:

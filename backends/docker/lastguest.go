@@ -24,7 +24,8 @@ func (m *maker) lastGuest(ctx context.Context, id string) error {
 	m.at.Progress("a guest runs still in the container " + short(id) + ", though " + m.p.path + " takes it for ended; waiting until it leaves by itself")
 	for deadline := time.Now().Add(wait); guestLives(m.guest()); {
 		if time.Now().After(deadline) {
-			return &jobs.Error{Kind: jobs.KindAgain, Msg: "a guest runs still in the container " + short(id) + ", though " + m.p.path + " takes it for ended",
+			return &jobs.Error{Kind: jobs.KindAgain,
+				Msg:  "a guest runs still in the container " + short(id) + ", though " + m.p.path + " takes it for ended",
 				Hint: "end it: sudo pkill -KILL -f '^" + guestPath + " guest'"}
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {

@@ -211,7 +211,8 @@ func (m *maker) create(ctx context.Context, c can, image string) (string, error)
 		}
 		// A limit that the daemon says it can hold and then drops after all.
 		if i := strings.Index(warnings, "imitation discarded"); i >= 0 {
-			return "", errors.Join(&jobs.Error{Kind: jobs.KindConfig, Msg: "a limit cannot be held here: " + strings.Join(strings.Fields(warnings), " "),
+			return "", errors.Join(&jobs.Error{Kind: jobs.KindConfig,
+				Msg:  "a limit cannot be held here: " + strings.Join(strings.Fields(warnings), " "),
 				Hint: "see " + m.p.path + " info"}, m.p.remove(ctx, id))
 		}
 		m.open.Notes = append(m.open.Notes, notes...)

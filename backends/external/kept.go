@@ -43,10 +43,12 @@ func (k *kept) begin(home string) (last bool, err error) {
 		case rerr != nil:
 			return false, rerr
 		case !was.Unclear:
-			return false, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("there is a snapshot %s of the environment %s already", k.Name, was.Environment),
+			return false, &jobs.Error{Kind: jobs.KindUsage,
+				Msg:  fmt.Sprintf("there is a snapshot %s of the environment %s already", k.Name, was.Environment),
 				Hint: "choose another name; or remove it: berth env snapshots --rm " + k.Name}
 		case time.Since(was.Created) < underWay:
-			return false, &jobs.Error{Kind: jobs.KindAgain, Msg: "the snapshot " + k.Name + " was begun a moment ago, and it is not known how that ended",
+			return false, &jobs.Error{Kind: jobs.KindAgain,
+				Msg:  "the snapshot " + k.Name + " was begun a moment ago, and it is not known how that ended",
 				Hint: "choose another name, or try again in a quarter of an hour"}
 		}
 		return true, k.again(home, was)

@@ -24,7 +24,8 @@ func (b *Backend) lostSnapshots(c *caller, list []protocol.Snapshot, r protocol.
 	var out []jobs.Found
 	for _, k := range known {
 		if k.Unclear && time.Since(k.Created) > underWay {
-			out = append(out, jobs.Found{Backend: b.Word, ID: k.EnvID, Name: k.Name, What: jobs.WhatSnapshot, Ref: r.Snapshot + k.Name, Created: k.Created})
+			out = append(out, jobs.Found{Backend: b.Word, ID: k.EnvID, Name: k.Name, What: jobs.WhatSnapshot,
+				Ref: r.Snapshot + k.Name, Created: k.Created})
 		}
 	}
 	for _, s := range list {

@@ -120,7 +120,8 @@ func (c *caller) checkOpened(o *protocol.Opened, r *protocol.Request) error {
 	}
 	for _, d := range o.Dropped {
 		if !slices.Contains(r.Spec.Soft, d) {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the backend %s does not hold the limit %.20s, which was asked for", c.name, words(d)),
+			return &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  fmt.Sprintf("the backend %s does not hold the limit %.20s, which was asked for", c.name, words(d)),
 				Hint: "leave it out"}
 		}
 	}

@@ -30,7 +30,8 @@ func (Provider) Snapshot(ctx context.Context, r *protocol.Request, say provider.
 		return nil, err
 	}
 	if b == nil {
-		return nil, &protocol.Error{Kind: protocol.Gone, Message: "there is no sandbox " + r.Name + " that runs", Hint: "the next command opens it again"}
+		return nil, &protocol.Error{Kind: protocol.Gone, Message: "there is no sandbox " + r.Name + " that runs",
+			Hint: "the next command opens it again"}
 	}
 	name := fullName(r.Snapshot)
 	if there, err := c.saved(ctx, name); err != nil {

@@ -46,7 +46,8 @@ func (b Backend) Check(ctx context.Context) jobs.Checked {
 // where [Host.Install] puts it.
 func (b Backend) Argv(p jobs.Invocation, guestArgs []string) ([]string, error) {
 	if p.SSH == nil {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host", Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the backend ssh needs a host",
+			Hint: "--host HOST, or berth config set terminal.ssh_host HOST"}
 	}
 	b.Join = true
 	h, err := b.Host(*p.SSH)

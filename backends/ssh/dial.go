@@ -80,7 +80,8 @@ func (h *Host) dial(ctx context.Context, s *jobs.EnvSpec, o keeper.OpenOptions) 
 			return st, rep, nil
 		}
 		if ask {
-			return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("berth's program was put on %s and cannot be started there", h), Err: err,
+			return nil, nil, &jobs.Error{Kind: jobs.KindInfra,
+				Msg: fmt.Sprintf("berth's program was put on %s and cannot be started there", h), Err: err,
 				Hint: byHand(h.spec) + " 'ls -l ~/" + binDir + "'"}
 		}
 	}

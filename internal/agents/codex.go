@@ -67,7 +67,8 @@ func (c *codex) line(d *Decoder, b []byte) bool {
 	case "turn.completed":
 		e := Event{Kind: KindEnd, Whole: true}
 		if u := l.Usage; u != nil {
-			e.Usage = &jobs.Usage{Input: tokens(u.Input - tokens(u.Cached) - tokens(u.Write)), CacheRead: tokens(u.Cached), CacheWrite: tokens(u.Write),
+			e.Usage = &jobs.Usage{Input: tokens(u.Input - tokens(u.Cached) - tokens(u.Write)),
+				CacheRead: tokens(u.Cached), CacheWrite: tokens(u.Write),
 				Output: tokens(u.Output)}
 		}
 		d.emit(e)

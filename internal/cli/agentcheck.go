@@ -234,8 +234,9 @@ func (g *agentCheck) trouble() error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "agent " + g.Agent + " cannot work " + where + ": missing " + strings.Join(g.Missing, ", "),
 			Hint: "templates for images that have agents: examples/agents, berth template add"}
 	case g.VersionCode != 0:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("agent %s does not begin %s: asked for its version it ended with %d: %s", g.Agent, where,
-			g.VersionCode, g.Version),
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg: fmt.Sprintf("agent %s does not begin %s: asked for its version it ended with %d: %s", g.Agent, where,
+				g.VersionCode, g.Version),
 			Hint: "is it built for this system, and its runtime new enough?"}
 	}
 	return nil

@@ -21,7 +21,8 @@ func (a *app) doctorSite(ctx context.Context) error {
 	host, _ := os.Hostname()
 	p := &doctor.Place{Version: doctor.Version, Where: "here", Host: host, Time: began.UTC()}
 	add := func(subject string, s doctor.Status, why, do string) {
-		p.Findings = append(p.Findings, doctor.Finding{ID: "site", Scope: doctor.Machine, Subject: subject, Status: s, Why: why, Do: do, Configured: true})
+		p.Findings = append(p.Findings, doctor.Finding{ID: "site", Scope: doctor.Machine, Subject: subject,
+			Status: s, Why: why, Do: do, Configured: true})
 	}
 	f, err := sitefile.Read()
 	switch {

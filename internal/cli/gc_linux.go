@@ -37,7 +37,8 @@ func (a *app) gcScratch(ctx context.Context, e *engine.Engine, dry bool, left *[
 			l := engine.Left{What: engine.LeftScratch, Name: dir, Why: "its owner is gone"}
 			if !dry {
 				if err := container.RemoveAbandoned(ctx, dir); err != nil {
-					l.Err = &jobs.Error{Kind: jobs.KindInfra, Msg: "scratch directory " + dir + " could not be removed", Err: err, Hint: "ls -la " + dir}
+					l.Err = &jobs.Error{Kind: jobs.KindInfra, Msg: "scratch directory " + dir + " could not be removed", Err: err,
+						Hint: "ls -la " + dir}
 				}
 			}
 			*left = append(*left, result(l, dry))

@@ -52,7 +52,8 @@ left it running.`,
   berth run --image build:tools-2 -- make`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a definition file", Hint: cmd.CommandPath() + " tools.def"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a definition file",
+					Hint: cmd.CommandPath() + " tools.def"}
 			}
 			return nil
 		},

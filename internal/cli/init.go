@@ -136,8 +136,9 @@ func sectionIn(top, name, begin, end, text string) (initFile, error) {
 	case from < 0 && to < 0:
 		f.Did, f.data = "added to", bytes.Join([][]byte{bytes.TrimRight(old, "\n"), []byte(section)}, []byte("\n\n"))
 	case from < 0 || to < from || strings.Count(lines, "\n"+begin+"\n") > 1 || strings.Count(lines, "\n"+end+"\n") > 1:
-		return f, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s does not have the lines %q and %q once each, in this order; nothing was changed", name,
-			begin, end),
+		return f, &jobs.Error{Kind: jobs.KindUsage,
+			Msg: fmt.Sprintf("%s does not have the lines %q and %q once each, in this order; nothing was changed", name,
+				begin, end),
 			Hint: "take both out, then: berth init"}
 	default:
 		now := lines[1:from+1] + section + lines[to+len(end)+2:]

@@ -76,7 +76,8 @@ interrupted.`,
 			how := eventsShown
 			switch {
 			case transcript && recs[0].Spec.Agent == nil:
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "the job names no agent whose events berth reads", Hint: "berth logs " + args[0] + " shows its output"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "the job names no agent whose events berth reads",
+					Hint: "berth logs " + args[0] + " shows its output"}
 			case transcript:
 				how, onlyOut = eventsJSON, true
 				if read, err := a.transcript(recs[0], grep); read {

@@ -147,7 +147,8 @@ go on, and wait for another relay when they need one.
 			}
 			s, err := e.StopRelay(cmd.Context())
 			if err == nil && s == nil {
-				err = &jobs.Error{Kind: jobs.KindNotFound, Msg: "no relay runs on this machine", Hint: "berth network relay status shows which jobs have one"}
+				err = &jobs.Error{Kind: jobs.KindNotFound, Msg: "no relay runs on this machine",
+					Hint: "berth network relay status shows which jobs have one"}
 			}
 			if err != nil || a.json {
 				return err

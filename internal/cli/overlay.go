@@ -286,7 +286,8 @@ opened: of an image that is in use the numbers are those of its last unmount.
 			if env, ok := strings.CutPrefix(args[0], "env/"); ok && overlay.CheckName(env) == nil {
 				o := overlay.Look(args[0], filepath.Join(st.EnvDir(env), "overlay"))
 				if i, err = &o, o.Err; err == nil && o.Mark == nil {
-					err = &jobs.Error{Kind: jobs.KindNotFound, Msg: "the environment " + env + " has no overlay", Hint: "berth overlay ls --all"}
+					err = &jobs.Error{Kind: jobs.KindNotFound, Msg: "the environment " + env + " has no overlay",
+						Hint: "berth overlay ls --all"}
 				}
 			} else {
 				i, err = set.Get(args[0])

@@ -169,7 +169,8 @@ func (a *app) installCluster(ctx context.Context, e *engine.Engine, o *installFl
 		return err
 	}
 	if p.NodesMute {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the profile " + p.Name + " says that nodes may not submit jobs, so no job can submit what is due",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "the profile " + p.Name + " says that nodes may not submit jobs, so no job can submit what is due",
 			Hint: "on a login node, where the site allows it: berth schedule install --crontab"}
 	}
 	program, err := nodebin.Whole(e.Store.Bin()) // the nodes see it; whether they see this program is not known

@@ -34,7 +34,8 @@ own changes to itself. With a job's id, it opens where that job's task runs.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, ok := a.stdin.(*os.File)
 			if !ok || !term.IsTerminal(int(in.Fd())) || !a.tty {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth shell needs a terminal", Hint: "berth exec --stdin -- COMMAND runs one without"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "berth shell needs a terminal",
+					Hint: "berth exec --stdin -- COMMAND runs one without"}
 			}
 			req := engine.ShellRequest{Dir: f.dir, Stdin: in, Stdout: a.stdout}
 			f.dir = ""

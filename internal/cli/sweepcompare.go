@@ -162,7 +162,8 @@ terminal.backend in the configuration.
 			}
 			env := append(os.Environ(), "BERTH_SWEEP="+s.Spec.Name, metric.Var+"="+metrics)
 			stdout, stderr := a.shown(false)
-			p, err := run.Local{}.Start(cmd.Context(), jobs.Cmd{Argv: argv, Dir: s.Spec.Workdir, Env: append(env, t.Env()...), Stdout: stdout, Stderr: stderr})
+			p, err := run.Local{}.Start(cmd.Context(), jobs.Cmd{Argv: argv, Dir: s.Spec.Workdir,
+				Env: append(env, t.Env()...), Stdout: stdout, Stderr: stderr})
 			if err != nil {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "start the task", Err: err}
 			}

@@ -46,7 +46,8 @@ berth sweep resume.
 				}
 			}
 			if said != 1 {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "retry needs one of --failed, --where and the numbers of tasks", Hint: "berth sweep retry --help"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "retry needs one of --failed, --where and the numbers of tasks",
+					Hint: "berth sweep retry --help"}
 			}
 			s, f, err := foldSweep(args)
 			if err != nil {
@@ -70,7 +71,8 @@ berth sweep resume.
 				}
 			}
 			if len(r.Runs) == 0 {
-				return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is nothing to retry in sweep %s: %s", s.Spec.Name, sweepCounts(f)),
+				return &jobs.Error{Kind: jobs.KindNotFound,
+					Msg:  fmt.Sprintf("there is nothing to retry in sweep %s: %s", s.Spec.Name, sweepCounts(f)),
 					Hint: "berth sweep status " + jobs.Short(s.Spec.ID)}
 			}
 			return a.beginRound(cmd.Context(), s, r, nil)
@@ -190,7 +192,8 @@ are left out, and counted. The command is the sweep's: another one is another sw
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (rows != "") == (len(args) == 2) {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "add takes the name of a sweep, and one of --rows FILE and a sweep.toml", Hint: "berth sweep add --help"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "add takes the name of a sweep, and one of --rows FILE and a sweep.toml",
+					Hint: "berth sweep add --help"}
 			}
 			s, f, err := foldSweep(args[:1])
 			if err != nil {
@@ -344,7 +347,8 @@ finished. Without SWEEP it is the newest one that has the file's name.
 				if d, err = a.definitionFor(s, cmd, file); err != nil {
 					return err
 				}
-				if err := a.mergeRound(cmd.Context(), s, f, d, sweep.Round{Kind: sweep.RoundResume, Why: file}, nil); err != nil && !errors.Is(err, sweep.ErrNothing) {
+				if err := a.mergeRound(cmd.Context(), s, f, d, sweep.Round{Kind: sweep.RoundResume,
+					Why: file}, nil); err != nil && !errors.Is(err, sweep.ErrNothing) {
 					return err
 				}
 				if f, err = s.Fold(); err != nil {

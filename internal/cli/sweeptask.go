@@ -31,7 +31,8 @@ const mostJobs = 10_000
 func (a *app) beginTaskSweep(cmd *cobra.Command, o *sweepOptions, d *define.Sweep) (*engine.Engine, *sweep.Sweep, error) {
 	for _, name := range commandOnly {
 		if cmd.Flags().Changed(name) {
-			return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "--" + name + " is of sweeps of a command: each row of a task file is a job of its own",
+			return nil, nil, &jobs.Error{Kind: jobs.KindUsage,
+				Msg:  "--" + name + " is of sweeps of a command: each row of a task file is a job of its own",
 				Hint: "leave it out; the task file says what each job has"}
 		}
 	}

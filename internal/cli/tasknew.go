@@ -64,7 +64,8 @@ such agent or directory.`,
   berth task new nightly --command 'make bench' --time 1h </dev/null`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "more than one name", Hint: "put it in quotes: " + cmd.CommandPath() + " 'fix the parser'"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "more than one name",
+					Hint: "put it in quotes: " + cmd.CommandPath() + " 'fix the parser'"}
 			}
 			return nil
 		},

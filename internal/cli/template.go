@@ -45,7 +45,8 @@ type templateJSON struct {
 
 // described is a template with the reference of its image, if there is one now.
 func (a *app) described(cmd *cobra.Command, e *engine.Engine, w *templates.Workspace) templateJSON {
-	j := templateJSON{Name: w.Name, Origin: w.Origin(), Description: w.Description, Image: w.Image, Bootstrap: w.Bootstrap, Env: w.Env, Resources: w.Resources}
+	j := templateJSON{Name: w.Name, Origin: w.Origin(), Description: w.Description, Image: w.Image,
+		Bootstrap: w.Bootstrap, Env: w.Env, Resources: w.Resources}
 	if ref, err := e.TemplateImage(cmd.Context(), w, jobs.Task{}, engine.Choice{}, engine.TemplateOptions{Known: true}); err == nil {
 		j.Reference = ref
 	}

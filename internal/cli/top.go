@@ -403,7 +403,8 @@ func (l *lists) sweepActions(s *sweep.Sweep, state string) (out []top.Action) {
 
 func (l *lists) reviews(ctx context.Context, all bool) top.Table {
 	t := top.Table{Empty: "no results wait for a review",
-		Columns: columns(reviewHead, map[string]top.Column{"JOB": {Most: 8}, "REVIEW": {Most: 10}, "TARGET": {Most: 20, Drop: 2}, "AGE": {Most: 9}, "CHANGES": {Most: 28, Drop: 1},
+		Columns: columns(reviewHead, map[string]top.Column{"JOB": {Most: 8}, "REVIEW": {Most: 10}, "TARGET": {Most: 20,
+			Drop: 2}, "AGE": {Most: 9}, "CHANGES": {Most: 28, Drop: 1},
 			"COST": {Most: 12, Drop: 3}, "CONFLICTS": {Most: 20, Drop: 4}})}
 	list, err := l.e.ListReviews(ctx, all)
 	if err != nil {

@@ -195,9 +195,11 @@ is left out: berth sweep status has its own. Rows of a task file are jobs.
 			var from time.Time
 			switch {
 			case !slices.Contains(usageBys, by):
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--by: there is no sum by %q", by), Hint: "one of " + strings.Join(usageBys, ", ")}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--by: there is no sum by %q", by),
+					Hint: "one of " + strings.Join(usageBys, ", ")}
 			case format != "table" && format != "csv" && format != "json":
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--format: there is no format %q", format), Hint: "table, csv or json"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--format: there is no format %q", format),
+					Hint: "table, csv or json"}
 			case a.json && format == "csv":
 				return usage("--json and --format csv: give one of them")
 			}
@@ -243,7 +245,8 @@ func sinceTime(s string, now time.Time) (time.Time, error) {
 	}
 	d, err := jobs.ParseDuration(strings.TrimSuffix(s, " ago"))
 	if err != nil {
-		return time.Time{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--since: %.100q is no time", s), Hint: "write for example 24h, 720h or 2026-11-01"}
+		return time.Time{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--since: %.100q is no time", s),
+			Hint: "write for example 24h, 720h or 2026-11-01"}
 	}
 	return now.Add(-d), nil
 }

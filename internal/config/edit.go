@@ -36,7 +36,8 @@ func (p place) literalOf(name, text string) (string, error) {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "the value of " + name + " is empty", Hint: "berth config unset " + name}
 	}
 	if k.Secret {
-		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: name + " is a secret, which does not belong on a command line", Hint: "set the variable " + k.Env[0]}
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: name + " is a secret, which does not belong on a command line",
+			Hint: "set the variable " + k.Env[0]}
 	}
 	got, err := k.Parse(text, name)
 	if err != nil {

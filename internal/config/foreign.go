@@ -4,7 +4,8 @@ package config
 // They are refused by name, with the reason, but for the value that says what
 // berth does in any case.
 var foreignKeys = []Key{
-	{Name: "terminal.degraded_mode", Type: Word, Words: []string{"warn", "fail"}, Only: "fail", Refused: "a place that fails is always an error that says so"},
+	{Name: "terminal.degraded_mode", Type: Word, Words: []string{"warn", "fail"}, Only: "fail",
+		Refused: "a place that fails is always an error that says so"},
 	{Name: "terminal.temp_dir", Env: []string{"TERMINAL_TEMP_DIR"},
 		Refused: "berth's own files are in its state directory (BERTH_HOME), and what is thrown away in scratch_dir"},
 	{Name: "terminal.home_mode", Env: []string{"TERMINAL_HOME_MODE"}, Only: "auto", Alien: "auto",
@@ -12,7 +13,8 @@ var foreignKeys = []Key{
 	{Name: "terminal.sandbox_dir", Env: []string{"TERMINAL_SANDBOX_DIR"}, Refused: "environments are kept in berth's state directory: set BERTH_HOME"},
 	{Name: "terminal.credential_files", Type: List,
 		Refused: "berth copies no credentials into environments: name the variable in env_passthrough, or the file in bind"},
-	{Name: "terminal.shell_init_files", Type: List, Refused: "no file is read before a command: begin a session with `berth exec -- . FILE`, what it sets stays"},
+	{Name: "terminal.shell_init_files", Type: List,
+		Refused: "no file is read before a command: begin a session with `berth exec -- . FILE`, what it sets stays"},
 	{Name: "terminal.auto_source_bashrc", Type: Bool, Only: "false",
 		Refused: "commands do not read ~/.bashrc: begin a session with `berth exec -- . ~/.bashrc`, what it sets stays"},
 	{Name: "terminal.daemon_term_grace_seconds", Refused: "the time between TERM and KILL is berth's own"},

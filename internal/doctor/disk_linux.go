@@ -150,8 +150,9 @@ func checkState(ctx context.Context, l *look) (found []Finding) {
 	}
 	defer func() {
 		if err := disk.RemoveTree(made); err != nil {
-			found = append(found, Finding{Subject: f.Subject, Status: Warn, Why: made + " was made for this and cannot be removed: " + plainError(err),
-				Do: "rm -r " + made})
+			found = append(found, Finding{Subject: f.Subject, Status: Warn,
+				Why: made + " was made for this and cannot be removed: " + plainError(err),
+				Do:  "rm -r " + made})
 		}
 	}()
 	r, err := roomOf(made)

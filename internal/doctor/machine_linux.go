@@ -99,8 +99,9 @@ func checkHeld(ctx context.Context, l *look) []Finding {
 			}
 			return []Finding{with(Finding{Status: OK, Why: why}, append(data, "by", "job")...)}
 		}
-		return []Finding{with(Finding{Status: Warn, Why: "the Slurm job has no cgroup of its own that holds memory: what a task asks for is watched, advisory",
-			Do: "ask the site for ConstrainRAMSpace=yes in cgroup.conf"}, append(data, "by", "none")...)}
+		return []Finding{with(Finding{Status: Warn,
+			Why: "the Slurm job has no cgroup of its own that holds memory: what a task asks for is watched, advisory",
+			Do:  "ask the site for ConstrainRAMSpace=yes in cgroup.conf"}, append(data, "by", "none")...)}
 	}
 	if p := limits.SystemdRun(); p != "" {
 		if _, err := l.ask(ctx, nil, p, "--user", "--scope", "--quiet", "--collect", "true"); err == nil {
@@ -130,7 +131,8 @@ func checkLogout(_ context.Context, l *look) []Finding {
 		return []Finding{with(Finding{Status: OK, Why: "processes outlive a logout (KillUserProcesses is " + or(kill, "not set") + ")"}, "kill", "no")}
 	}
 	if _, err := os.Stat(l.path(filepath.Join("/var/lib/systemd/linger", l.user()))); err == nil {
-		return []Finding{with(Finding{Status: OK, Why: "KillUserProcesses = yes in " + file + ", and this user lingers: processes outlive a logout"}, "kill", "yes")}
+		return []Finding{with(Finding{Status: OK,
+			Why: "KillUserProcesses = yes in " + file + ", and this user lingers: processes outlive a logout"}, "kill", "yes")}
 	}
 	return []Finding{with(Finding{Status: Warn, Why: "KillUserProcesses = yes in " + file + ": warm environments and local jobs end at logout",
 		Do: "loginctl enable-linger, if the site allows it; or use environments in Slurm jobs"}, "kill", "yes")}

@@ -348,7 +348,8 @@ func (o OnNode) await(ctx context.Context, h jobs.Handle, dir string) (*Place, e
 
 // noAnswer explains a job that has ended without one.
 func (o OnNode) noAnswer(ctx context.Context, last jobs.Status, dir string) error {
-	e := &jobs.Error{Kind: jobs.KindInfra, Msg: "the job on " + or(last.Node, "the node") + " ended without an answer (" + or(last.NativeState, "unknown") + ")",
+	e := &jobs.Error{Kind: jobs.KindInfra,
+		Msg:  "the job on " + or(last.Node, "the node") + " ended without an answer (" + or(last.NativeState, "unknown") + ")",
 		Hint: last.Hint}
 	if last.Code == jobs.CodeNotRunnable {
 		e.Hint = store.HintNoExec

@@ -135,7 +135,8 @@ func checkGit(ctx context.Context, l *look) []Finding {
 	case err != nil || !ok:
 		return one(Warn, "git does not tell its version: "+or(out, "it failed"), "try: git --version")
 	case finding.Less(n, [3]int{2, 30, 0}):
-		return []Finding{with(Finding{Status: Warn, Why: "git " + v + " is older than what berth was tried with (2.39)", Do: "load a newer one"}, "version", v)}
+		return []Finding{with(Finding{Status: Warn, Why: "git " + v + " is older than what berth was tried with (2.39)",
+			Do: "load a newer one"}, "version", v)}
 	}
 	return []Finding{with(Finding{Status: OK, Why: "git " + v}, "version", v)}
 }

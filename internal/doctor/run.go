@@ -103,7 +103,8 @@ func (c Check) bounded(ctx context.Context, l *look) []Finding {
 	go func() {
 		defer func() {
 			if r := recover(); r != nil { // one wrong check must not take the others with it
-				done <- []Finding{{Status: Fail, Why: fmt.Sprintf("berth itself failed here: %v at %s", r, panicPlace()), Do: "please report this"}}
+				done <- []Finding{{Status: Fail, Why: fmt.Sprintf("berth itself failed here: %v at %s", r, panicPlace()),
+					Do: "please report this"}}
 			}
 		}()
 		done <- c.run(ctx, l)

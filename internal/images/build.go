@@ -69,7 +69,8 @@ func checkBuilt(ref string) error {
 		return err
 	}
 	if name := strings.TrimPrefix(ref, fromTemplate); !templateForm().MatchString(name) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names no image", ref), Hint: "the image of a template is used by: --template " + name}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names no image", ref),
+			Hint: "the image of a template is used by: --template " + name}
 	}
 	return nil
 }
@@ -164,7 +165,8 @@ func (c *Cache) build(ctx context.Context, program, scratch, made string, w want
 	dir := d.Dir
 	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
 		if head.Local {
-			return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the definition names files below %q, which is not on %s", d.Dir, Hostname()),
+			return &jobs.Error{Kind: jobs.KindConfig,
+				Msg:  fmt.Sprintf("the definition names files below %q, which is not on %s", d.Dir, Hostname()),
 				Hint: "put it and its files on a file system that the nodes see"}
 		}
 		dir = "/"

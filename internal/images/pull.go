@@ -382,7 +382,8 @@ func bySum(ctx context.Context, made string, w want) error {
 	}
 	sum, err := Sum(ctx, made)
 	if err == nil && "sha256:"+sum != digest {
-		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the library has sent something else than " + ask, Err: errors.New("the SHA-256 of what came is " + sum),
+		err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the library has sent something else than " + ask,
+			Err:  errors.New("the SHA-256 of what came is " + sum),
 			Hint: "the content was changed on its way, or the library is broken: do not use it"}
 	}
 	return err

@@ -502,7 +502,8 @@ func (s *Server) output(ctx context.Context, _ *sdk.CallToolRequest, in outputIn
 	if strings.HasPrefix(in.ID, outputPrefix) {
 		path, ok := s.outputs.find(in.ID)
 		if !ok {
-			return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no output %q: the last %d are kept", jobs.Printable(in.ID), mostOutputs)}
+			return nil, &jobs.Error{Kind: jobs.KindNotFound,
+				Msg: fmt.Sprintf("there is no output %q: the last %d are kept", jobs.Printable(in.ID), mostOutputs)}
 		}
 		p, err := readFile(path, span{in.Offset, in.Limit})
 		return &outputOut{Page: p}, err

@@ -83,7 +83,8 @@ func isRequest(word string) bool { return strings.HasPrefix(word, requestPrefix)
 
 // notRequest is the error for an id that none has.
 func notRequest(word string) error {
-	return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no request %q", jobs.Printable(word)), Hint: "berth mcp ls lists those that wait"}
+	return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no request %q", jobs.Printable(word)),
+		Hint: "berth mcp ls lists those that wait"}
 }
 
 // Load reads a request by its id.
@@ -114,7 +115,8 @@ func read(path string, into any) error {
 		return err
 	}
 	if err := json.Unmarshal(b, into); err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the record " + path + " is damaged", Err: err, Hint: "rm -r " + filepath.Dir(path) + " forgets the request"}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the record " + path + " is damaged", Err: err,
+			Hint: "rm -r " + filepath.Dir(path) + " forgets the request"}
 	}
 	return nil
 }
@@ -182,7 +184,8 @@ func (q *Requests) earlier(r *Request) (*Request, error) {
 	case q.Expired(o):
 		return nil, disk.RemoveTree(filepath.Join(q.dir, o.ID))
 	case o.Text != r.Text || o.File != r.File || o.Key != r.Key:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the idempotency key is that of another task, the request " + o.ID, Hint: "give another task another key"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the idempotency key is that of another task, the request " + o.ID,
+			Hint: "give another task another key"}
 	}
 	return o, nil
 }
@@ -204,7 +207,8 @@ func (q *Requests) add(r Request) (*Request, error) {
 		}
 	}
 	if waiting >= mostWaiting {
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("%d requests wait for a person", waiting), Hint: "berth mcp ls; berth mcp refuse ID"}
+		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("%d requests wait for a person", waiting),
+			Hint: "berth mcp ls; berth mcp refuse ID"}
 	}
 	r.Version, r.ID, r.Created = 1, requestID(r.Key), q.now().UTC()
 	r.Host, _ = os.Hostname()
@@ -252,7 +256,8 @@ func answered(r *Request) error {
 	if r.Answer != nil && r.Answer.Confirmed {
 		word = stateConfirmed
 	}
-	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the request " + r.ID + " is " + word + " already", Hint: "another submission takes another idempotency key"}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: "the request " + r.ID + " is " + word + " already",
+		Hint: "another submission takes another idempotency key"}
 }
 
 // Open is the error of a request that cannot be answered any more; nil is that it can.

@@ -21,7 +21,8 @@ func (s *Server) resources() {
 			Description: "all that is known of a job, as berth status --json prints it"},
 		{Name: "diff", Title: "A job's patch", MIMEType: "text/x-diff", URITemplate: scheme + "{id}/diff",
 			Description: "what a job has changed; task_diff reads it in pages"},
-		{Name: "stdout", Title: "A job's output", MIMEType: "text/plain", URITemplate: scheme + "{id}/stdout", Description: "what a job's command has written; task_logs reads it in pages"},
+		{Name: "stdout", Title: "A job's output", MIMEType: "text/plain", URITemplate: scheme + "{id}/stdout",
+			Description: "what a job's command has written; task_logs reads it in pages"},
 		{Name: "stderr", Title: "A job's error output", MIMEType: "text/plain", URITemplate: scheme + "{id}/stderr", Description: "likewise"},
 	} {
 		s.sdk.AddResourceTemplate(&t, s.resource)
@@ -98,5 +99,6 @@ func (s *Server) taskPrompt(_ context.Context, r *sdk.GetPromptRequest) (*sdk.Ge
 	if s.Submit {
 		text += "; then task_submit submits it, and a person confirms that"
 	}
-	return &sdk.GetPromptResult{Description: "a task file", Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: text + "."}}}}, nil
+	return &sdk.GetPromptResult{Description: "a task file",
+		Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: text + "."}}}}, nil
 }

@@ -208,7 +208,8 @@ func (s *Server) add(name, description string, h hints, in, out reflect.Type, do
 		case s.calls <- struct{}{}:
 			defer func() { <-s.calls }()
 		default:
-			return failed(&jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("%d calls are under way", mostCalls), Hint: "wait for one of them"}), nil
+			return failed(&jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("%d calls are under way", mostCalls),
+				Hint: "wait for one of them"}), nil
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -40,7 +40,8 @@ func (q *Queue) Status(_ context.Context, handles []jobs.Handle) (map[string]job
 	}
 	for _, h := range handles {
 		if host, yes := at.elsewhere(h); yes {
-			answer[h.Name] = jobs.Status{NativeState: "ELSEWHERE", Reason: "it is in the local queue of " + host, Hint: "ask on " + host, Node: host}
+			answer[h.Name] = jobs.Status{NativeState: "ELSEWHERE", Reason: "it is in the local queue of " + host,
+				Hint: "ask on " + host, Node: host}
 			continue
 		}
 		if e, ok := byID[h.NativeID]; ok && e.Name == h.Name {
@@ -79,7 +80,8 @@ func (q *Queue) Cancel(_ context.Context, handles []jobs.Handle) error {
 	var errs []error
 	for _, h := range handles {
 		if host, yes := at.elsewhere(h); yes {
-			errs = append(errs, &jobs.Error{Kind: jobs.KindInfra, Msg: "job " + h.Name + " is in the local queue of " + host, Hint: "cancel it on " + host})
+			errs = append(errs, &jobs.Error{Kind: jobs.KindInfra, Msg: "job " + h.Name + " is in the local queue of " + host,
+				Hint: "cancel it on " + host})
 			continue
 		}
 		for _, e := range alive {

@@ -89,7 +89,8 @@ func makeBelow(dir string) error {
 		return err
 	}
 	if st, err := os.Lstat(dir); err != nil || !st.IsDir() {
-		return errors.Join(&Error{Kind: ErrReplaced, Err: fmt.Errorf("the first repository has %s, where the other workspaces stand", filepath.Base(dir)),
+		return errors.Join(&Error{Kind: ErrReplaced,
+			Err: fmt.Errorf("the first repository has %s, where the other workspaces stand", filepath.Base(dir)),
 			Tip: "the first repository has to be without it"}, err)
 	}
 	return nil

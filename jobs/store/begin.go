@@ -18,7 +18,8 @@ import (
 // to retry.
 func Begin(jobDir string, info jobs.AttemptInfo, script string) (dir string, won bool, err error) {
 	fail := func(err error) error {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record attempt " + attemptName(info.Number) + " of job " + jobs.Short(filepath.Base(jobDir)), Err: err,
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record attempt " + attemptName(info.Number) + " of job " + jobs.Short(filepath.Base(jobDir)),
+			Err:  err,
 			Hint: "is there space left? df -h " + jobDir + "; df -i " + jobDir}
 	}
 	all := filepath.Join(jobDir, dirAttempts)

@@ -233,5 +233,6 @@ func damaged(path string, err error) error {
 }
 
 func newer(path string, version int) error {
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s was written by a newer berth (schema %d)", path, version), Hint: "use that version of berth"}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s was written by a newer berth (schema %d)", path, version),
+		Hint: "use that version of berth"}
 }

@@ -51,7 +51,8 @@ func createAllow(dir, id string, data []byte) error {
 	case slices.Contains(ids, id):
 		return nil
 	case len(ids) >= jobs.MostAllows:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("words were added %d times already", len(ids)), Hint: "start it again with all of them"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("words were added %d times already", len(ids)),
+			Hint: "start it again with all of them"}
 	}
 	if err := makeDir(filepath.Join(dir, dirAllow)); err != nil {
 		return err

@@ -75,7 +75,8 @@ func (s *Store) AwaitNotices(spec *jobs.Spec) error {
 			err = disk.SyncDir(dir)
 		}
 		if err != nil {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: "record that a notice is to be sent", Err: err, Hint: "is there space left? df -h " + s.home}
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: "record that a notice is to be sent", Err: err,
+				Hint: "is there space left? df -h " + s.home}
 		}
 	}
 	return nil

@@ -57,7 +57,8 @@ func At(home string) (*Store, error) {
 		return nil, err
 	}
 	if strings.ContainsAny(home, ":,") {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the state directory " + home + " has a ':' or ',' in its path, which container overlays cannot take",
+		return nil, &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  "the state directory " + home + " has a ':' or ',' in its path, which container overlays cannot take",
 			Hint: "set BERTH_HOME to a directory without them"}
 	}
 	return &Store{home: filepath.Clean(home)}, nil

@@ -58,10 +58,13 @@ func phaseFields() (out []Field) {
 	for _, name := range jobs.NetworkPhaseNames {
 		phase := func(p *jobs.Place) *jobs.NetworkPhase { return p.Network.Phases.Of(name) }
 		out = append(out,
-			Field{Name: "network." + name + ".mode", In: func(p *jobs.Place) any { return &phase(p).Mode }, Read: func(v strict.Value) any { return networkMode(v) },
+			Field{Name: "network." + name + ".mode", In: func(p *jobs.Place) any { return &phase(p).Mode },
+				Read: func(v strict.Value) any { return networkMode(v) },
 				Task: true, Jobs: sandboxed, Usual: jobs.NetworkOpen},
-			Field{Name: "network." + name + ".allow", In: func(p *jobs.Place) any { return &phase(p).Allow }, Read: reachable, Task: true, Jobs: sandboxed},
-			Field{Name: "network." + name + ".deny", In: func(p *jobs.Place) any { return &phase(p).Deny }, Read: refused, Adds: true, Task: true, Jobs: sandboxed},
+			Field{Name: "network." + name + ".allow", In: func(p *jobs.Place) any { return &phase(p).Allow },
+				Read: reachable, Task: true, Jobs: sandboxed},
+			Field{Name: "network." + name + ".deny", In: func(p *jobs.Place) any { return &phase(p).Deny },
+				Read: refused, Adds: true, Task: true, Jobs: sandboxed},
 			Field{Name: "network." + name + ".opaque", In: func(p *jobs.Place) any { return &phase(p).Opaque }, Read: reachable, Task: true, Jobs: sandboxed})
 	}
 	return out

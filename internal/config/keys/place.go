@@ -38,7 +38,8 @@ var (
 var Fields = slices.Concat(placeFields, phaseFields())
 
 var placeFields = []Field{
-	{Name: "terminal.backend", In: func(p *jobs.Place) any { return &p.Backend }, Task: true, Flag: "backend", Differs: "another backend", Any: jobs.BackendAuto,
+	{Name: "terminal.backend", In: func(p *jobs.Place) any { return &p.Backend }, Task: true, Flag: "backend",
+		Differs: "another backend", Any: jobs.BackendAuto,
 		Help: "what makes the container, `NAME`: singularity, docker, bwrap, ssh, local, modal, daytona, or a program berth-backend-NAME " +
 			"(default auto: singularity, else docker)",
 		Env: "what makes the container, `NAME`: singularity, docker, bwrap, ssh, local, modal, daytona, or a program berth-backend-NAME " +
@@ -55,7 +56,8 @@ var placeFields = []Field{
 	{Name: "terminal.overlay_snapshot", In: func(p *jobs.Place) any { return &p.Overlay.Snapshot }, Task: true, Flag: "overlay-snapshot", Jobs: layered,
 		Words: []string{jobs.SnapshotAuto, jobs.SnapshotAlways, jobs.SnapshotNever},
 		Help:  "`WHEN` to work on a snapshot of the overlay and keep it only on success: auto, always or never (default auto)"},
-	{Name: "terminal.keep", In: func(p *jobs.Place) any { return &p.Overlay.Keep }, Task: true, Jobs: layered, Words: []string{jobs.KeepFailed, jobs.KeepAlways}},
+	{Name: "terminal.keep", In: func(p *jobs.Place) any { return &p.Overlay.Keep }, Task: true, Jobs: layered,
+		Words: []string{jobs.KeepFailed, jobs.KeepAlways}},
 	{Name: "terminal.stage", In: func(p *jobs.Place) any { return &p.Stage }, Task: true, Flag: "stage",
 		Words: []string{jobs.StageAuto, jobs.StageAlways, jobs.StageNever},
 		Help:  "`WHEN` to copy the image to the node's own disk: auto (when it is faster), always or never (default auto)",
@@ -100,7 +102,8 @@ var placeFields = []Field{
 	{Name: "docker.pids", In: func(p *jobs.Place) any { return &dockerOf(p).Pids }, Most: most, Flag: "pids",
 		Noun: "a limit of processes", Envs: daemons, Differs: "another limit of processes",
 		Env: "docker: limit on the `NUMBER` of processes (default 256)"},
-	{Name: "docker.volumes", In: func(p *jobs.Place) any { return &dockerOf(p).Volumes }, Flag: "volume", Noun: "volumes", Envs: daemons, Differs: "other volumes",
+	{Name: "docker.volumes", In: func(p *jobs.Place) any { return &dockerOf(p).Volumes }, Flag: "volume",
+		Noun: "volumes", Envs: daemons, Differs: "other volumes",
 		Env: "docker: mount a `VOLUME`, as docker run --volume does; repeatable"},
 	{Name: "docker.program", In: func(p *jobs.Place) any { return &dockerOf(p).Program }},
 	{Name: "docker.shm", In: func(p *jobs.Place) any { return &dockerOf(p).Shm }, Differs: "another size of /dev/shm"},
@@ -140,7 +143,8 @@ var placeFields = []Field{
 		Noun: "a cap", Jobs: here, Envs: here, Differs: "another cap of tokens",
 		Help: "end the task (10) that uses more than this `NUMBER` of tokens, in and out", Meaning: "most tokens, in and out", Allow: never, JobsOnly: true,
 		Env: "the same after this `NUMBER` of tokens, in and out"},
-	{Name: "caps.max_usd", In: func(p *jobs.Place) any { return &p.Caps.USD }, Read: func(v strict.Value) any { return USD(v) }, Task: true, Flag: "max-usd",
+	{Name: "caps.max_usd", In: func(p *jobs.Place) any { return &p.Caps.USD }, Read: func(v strict.Value) any { return USD(v) },
+		Task: true, Flag: "max-usd",
 		Text: func(p *jobs.Place) string { return dollars(p.Caps.USD) }, Noun: "a cap", Jobs: here, Envs: here, Differs: "another cap of US dollars",
 		Help:    "end the task (10) that costs more than this `AMOUNT` of US dollars, by [prices] of the configuration",
 		Env:     "the same after this `AMOUNT` of US dollars, by [prices] of the configuration",
@@ -166,7 +170,8 @@ var placeFields = []Field{
 	{Name: "ssh.user", In: func(p *jobs.Place) any { return &host(p).User }, Apart: true, Noun: sshWords, Envs: overSSH, Differs: "another ssh user"},
 	{Name: "ssh.port", In: func(p *jobs.Place) any { return &host(p).Port }, Apart: true, Noun: sshWords, Envs: overSSH, Differs: "another ssh port"},
 	{Name: "ssh.key", In: func(p *jobs.Place) any { return &host(p).Key }, Apart: true, Noun: sshWords, Envs: overSSH, Differs: "another ssh key"},
-	{Name: "ssh.options", In: func(p *jobs.Place) any { return &host(p).Options }, Apart: true, Noun: sshWords, Envs: overSSH, Differs: "other ssh options"},
+	{Name: "ssh.options", In: func(p *jobs.Place) any { return &host(p).Options }, Apart: true, Noun: sshWords,
+		Envs: overSSH, Differs: "other ssh options"},
 
 	{Name: "resources.cpus", In: func(p *jobs.Place) any { return &p.Resources.CPUs }, Most: most, Task: true, Flag: "cpus",
 		Noun: "a CPU limit", Envs: sandboxed, Differs: "another number of CPUs",
@@ -184,7 +189,8 @@ var placeFields = []Field{
 		Help:    "time limit, a `TIME` such as 30m or 2h; a bare number is seconds (default: the site's)",
 		Env:     "slurm: time limit of an allocation, a `TIME` such as 4h; another allocation follows it",
 		Meaning: "time limit of jobs and of allocations", Allow: "limits"},
-	{Name: "resources.gpus", In: func(p *jobs.Place) any { return &p.Resources.GPUs }, Read: func(v strict.Value) any { return GPUs(v) }, Task: true, Flag: "gpus",
+	{Name: "resources.gpus", In: func(p *jobs.Place) any { return &p.Resources.GPUs },
+		Read: func(v strict.Value) any { return GPUs(v) }, Task: true, Flag: "gpus",
 		Jobs: func(c jobs.Capabilities) bool { return !c.OtherHost && !c.NoImage }, Differs: "other GPUs", Held: true,
 		Help: "GPUs on each node, `N` or TYPE:N, such as 1 or a100:2", Env: "slurm: GPUs on each node, `N` or TYPE:N, such as 1 or a100:2",
 		Meaning: "GPUs of jobs and of allocations", Allow: "limits"},
@@ -209,7 +215,8 @@ var placeFields = []Field{
 		Differs: "another constraint", Held: true, Help: "required node `FEATURES`, as for sbatch --constraint",
 		Env: "required node `FEATURES`, as for sbatch --constraint", Meaning: "Slurm's `--constraint`"},
 	{Name: "slurm.mpi", In: func(p *jobs.Place) any { return &p.Slurm.MPI }, Read: func(v strict.Value) any { return mpi(v) }, Task: true},
-	{Name: "slurm.extra", In: func(p *jobs.Place) any { return &p.Slurm.Extra }, Adds: true, Check: options.Complaint, Of: options.What, Task: true, Flag: "slurm",
+	{Name: "slurm.extra", In: func(p *jobs.Place) any { return &p.Slurm.Extra }, Adds: true, Check: options.Complaint,
+		Of: options.What, Task: true, Flag: "slurm",
 		Differs: "other options of the scheduler", Held: true, Help: "another option of sbatch, `--option=value`; repeatable",
 		Env: "another option of sbatch, `--option=value`; repeatable", Meaning: "other long options of a submission to Slurm", Allow: "slurm"},
 }

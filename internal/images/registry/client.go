@@ -260,7 +260,8 @@ func (a *asking) choose(list []v1.Descriptor) (string, error) {
 			have = append(have, fmt.Sprintf("%.20s/%.20s", p.OS, p.Architecture))
 		}
 	}
-	return "", &jobs.Error{Kind: jobs.KindNotFound, Msg: a.name() + " has no image for linux/" + arch + ", but for " + jobs.Printable(strings.Join(have, ", ")),
+	return "", &jobs.Error{Kind: jobs.KindNotFound,
+		Msg:  a.name() + " has no image for linux/" + arch + ", but for " + jobs.Printable(strings.Join(have, ", ")),
 		Hint: "name another image, or one made for that platform"}
 }
 

@@ -59,7 +59,8 @@ func (k Keychain) find(host string, tool images.Tool) (login authn.AuthConfig, e
 	for _, n := range names {
 		if entry, ok := file.Auths[n]; ok {
 			if json.Unmarshal(entry, &login) != nil {
-				return login, &jobs.Error{Kind: jobs.KindConfig, Msg: "the login for " + host + " in " + path + " cannot be read", Hint: "log in again"}
+				return login, &jobs.Error{Kind: jobs.KindConfig, Msg: "the login for " + host + " in " + path + " cannot be read",
+					Hint: "log in again"}
 			}
 			return login, nil
 		}

@@ -234,7 +234,8 @@ func (f *farSide) serve(s *stream) {
 			s.Finish(opened())
 		}
 	default:
-		s.Finish(refusal(&jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("berth on the far side knows no requests of the kind %q", s.Request.Kind)}))
+		s.Finish(refusal(&jobs.Error{Kind: jobs.KindConfig,
+			Msg: fmt.Sprintf("berth on the far side knows no requests of the kind %q", s.Request.Kind)}))
 	}
 }
 

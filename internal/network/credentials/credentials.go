@@ -31,7 +31,8 @@ func Ready() map[string]jobs.Credential {
 		BaseURLEnv: []string{"OPENAI_BASE_URL", "OPENAI_API_BASE"}, KeyEnv: []string{"OPENAI_API_KEY"}}
 	git := jobs.Credential{API: jobs.APIGit, Methods: []string{"GET", "POST"}, Paths: []string{"/**"}}
 	list := []jobs.Credential{
-		{Name: "anthropic", API: jobs.APIAnthropic, Upstream: "https://api.anthropic.com", Header: "x-api-key", Methods: []string{"GET", "HEAD", "POST"},
+		{Name: "anthropic", API: jobs.APIAnthropic, Upstream: "https://api.anthropic.com", Header: "x-api-key",
+			Methods:    []string{"GET", "HEAD", "POST"},
 			Paths:      []string{"/v1/messages", "/v1/messages/count_tokens", "/v1/models", "/v1/models/*"},
 			BaseURLEnv: []string{"ANTHROPIC_BASE_URL"}, KeyEnv: []string{"ANTHROPIC_API_KEY"}},
 		with(open, "openai", "https://api.openai.com/v1"),

@@ -145,7 +145,8 @@ func (p *Place) State(ctx context.Context) (*jobs.Allocation, error) {
 	if err != nil || a.ended != nil {
 		return nil, err
 	}
-	out := &jobs.Allocation{ID: a.Native(), State: st.NativeState, Running: st.State == jobs.StateRunning, Reason: st.Reason, Node: st.Node, Start: st.Start}
+	out := &jobs.Allocation{ID: a.Native(), State: st.NativeState, Running: st.State == jobs.StateRunning,
+		Reason: st.Reason, Node: st.Node, Start: st.Start}
 	if info != nil {
 		out.Ends, out.Open = info.Ends, out.Running && !info.Opened.IsZero()
 	}
@@ -187,7 +188,8 @@ func (p *Place) Stop(ctx context.Context, orderly bool) error {
 			}
 		}
 		if p.Now().Sub(began) > lateGrace+endMost {
-			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the %s does not end", a), Hint: "see: " + p.Scheduler.Show(a.submitted.Handle)}
+			return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("the %s does not end", a),
+				Hint: "see: " + p.Scheduler.Show(a.submitted.Handle)}
 		}
 		if err := p.Sleep(ctx, time.Second/2); err != nil {
 			return context.Cause(ctx)

@@ -238,7 +238,8 @@ func (c *Container) whoAnswered(ctx context.Context, ends ...*os.File) (provenan
 		return p, session.ErrGuestGone
 	case <-time.After(guestEnds):
 	}
-	return p, &jobs.Error{Kind: jobs.KindConfig, Msg: "what answered in the container is not berth's own program, or not alone: " + p.stranger + " runs there",
+	return p, &jobs.Error{Kind: jobs.KindConfig,
+		Msg: "what answered in the container is not berth's own program, or not alone: " + p.stranger + " runs there",
 		Hint: "the image or its layer has put a program in the guest's place, or the container program runs something of the image first: " +
 			"try another image, and a new layer; no command and no value was sent to it"}
 }

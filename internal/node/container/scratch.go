@@ -90,7 +90,8 @@ func expandVars(s string, getenv func(string) string) (string, error) {
 // is refused: another user could put a directory in place of this one.
 func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, error) {
 	if fi, err := os.Stat(base); err == nil && fi.Mode().Perm()&0o002 != 0 && fi.Mode()&fs.ModeSticky == 0 {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "everybody may replace what is in the scratch directory " + base + ": it lacks the sticky bit",
+		return nil, &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "everybody may replace what is in the scratch directory " + base + ": it lacks the sticky bit",
 			Hint: `name another one, scratch = "..." in a profile, or ask the site: chmod +t ` + base}
 	}
 	dir, err := makeIn(base, scratchName(tail)+"*")
@@ -107,7 +108,8 @@ func NewScratch(base, tail string, me lease.Process, forDir string) (*Scratch, e
 	}
 	if err != nil {
 		_ = os.RemoveAll(dir)
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: "is there space left on " + base + "?"}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err,
+			Hint: "is there space left on " + base + "?"}
 	}
 	return &Scratch{Dir: dir}, nil
 }
@@ -154,7 +156,8 @@ func (s *Scratch) Another(name string) (*Scratch, error) {
 		err = makeScratch(dir)
 	}
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err, Hint: "is there space left on " + s.Dir + "?"}
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "make a scratch directory on the node", Err: err,
+			Hint: "is there space left on " + s.Dir + "?"}
 	}
 	return &Scratch{Dir: dir}, nil
 }

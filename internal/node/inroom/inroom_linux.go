@@ -97,7 +97,8 @@ func (r *Room) Start(ctx context.Context, c jobs.Cmd) (jobs.Process, error) {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains(proxies, strings.ToLower(name))
 	})
-	p, err := r.c.Session().Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Dir: c.Dir, Env: env, Stdin: c.Stdin, Merge: true}, c.Stdout, nil)
+	p, err := r.c.Session().Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Dir: c.Dir,
+		Env: env, Stdin: c.Stdin, Merge: true}, c.Stdout, nil)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}

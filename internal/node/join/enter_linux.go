@@ -89,7 +89,8 @@ func entering(t *target) (*program, error) {
 	case !p.alive() || t.room.PID != 0 && lease.StartTime(t.room.PID) != t.room.Start:
 		err = &jobs.Error{Kind: jobs.KindAgain, Msg: "the container has just ended", Hint: "berth status " + jobs.Short(t.spec.ID)}
 	case !own["mnt"] || !own["pid"]:
-		err = &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("process %d is not in a container", t.init.PID), Hint: "berth status " + jobs.Short(t.spec.ID)}
+		err = &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("process %d is not in a container", t.init.PID),
+			Hint: "berth status " + jobs.Short(t.spec.ID)}
 	case os.Geteuid() == 0:
 		err = &jobs.Error{Kind: jobs.KindConfig, Msg: "root does not join a container: a program there would have more rights than its task",
 			Hint: "submit jobs as an ordinary user"}

@@ -41,7 +41,8 @@ func find(ctx context.Context, dir string, progress func(string)) (*target, erro
 		}
 		select {
 		case <-ctx.Done():
-			return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: why, Hint: "try again, or see what it does: berth logs --runtime " + jobs.Short(jobID(dir))}
+			return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: why,
+				Hint: "try again, or see what it does: berth logs --runtime " + jobs.Short(jobID(dir))}
 		case <-time.After(look):
 		}
 	}
@@ -63,7 +64,8 @@ func lookAt(dir string) (t *target, why string, err error) {
 	short := jobs.Short(rec.Spec.ID)
 	switch {
 	case a.Exit != nil || a.Verdict != nil:
-		return nil, "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " has ended", Hint: "berth logs " + short + " shows what it has written"}
+		return nil, "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + short + " has ended",
+			Hint: "berth logs " + short + " shows what it has written"}
 	case a.Claim == nil:
 		return nil, "job " + short + " has not begun yet", nil
 	}
@@ -78,7 +80,8 @@ func lookAt(dir string) (t *target, why string, err error) {
 	me := lease.Self()
 	switch {
 	case t.runner.Start == "":
-		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Msg: "job " + short + " was begun by an older berth, which does not tell its process from a later one",
+		return nil, "", &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "job " + short + " was begun by an older berth, which does not tell its process from a later one",
 			Hint: "submit it again with this one"}
 	case !t.runner.Near(me):
 		return nil, "", &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("job %s runs on %s, and this is %s", short, t.runner.Host, me.Host),

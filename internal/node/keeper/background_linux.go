@@ -85,7 +85,8 @@ func (b *background) begin(m *wire.StartMessage) (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.live) >= maxRunning {
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("%d background processes run in this environment, and no more are allowed", len(b.live)),
+		return nil, &jobs.Error{Kind: jobs.KindAgain,
+			Msg:  fmt.Sprintf("%d background processes run in this environment, and no more are allowed", len(b.live)),
 			Hint: "berth bg list; berth bg kill ID"}
 	}
 	id, dir, err := b.makeDir()
@@ -259,7 +260,8 @@ func (p *process) kill(ctx context.Context, signal int, grace time.Duration) err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(grace + 10*time.Second):
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: p.start.ID + " could not be ended", Hint: "berth env stop ends the environment with all that runs in it"}
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: p.start.ID + " could not be ended",
+			Hint: "berth env stop ends the environment with all that runs in it"}
 	}
 }
 

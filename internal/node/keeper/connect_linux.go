@@ -87,7 +87,8 @@ func connect(dir string, create, noStart bool, stdin io.Reader, progress func(st
 			return nil, nil, err
 		}
 		if got.ID != spec.ID {
-			return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "another environment stands in " + dir, Hint: "use another name, or remove that one"}
+			return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "another environment stands in " + dir,
+				Hint: "use another name, or remove that one"}
 		}
 	}
 	node, err := os.Executable()

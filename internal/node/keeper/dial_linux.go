@@ -94,7 +94,8 @@ func Open(ctx context.Context, dir string, o OpenOptions) (io.ReadWriteCloser, *
 				Hint: "berth env gc removes it; the next command that names it makes another one"}
 		}
 		if try > 10 {
-			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment ends as soon as it is open", Hint: "see " + filepath.Join(dir, fileLog)}
+			return nil, nil, &jobs.Error{Kind: jobs.KindAgain, Msg: "the environment ends as soon as it is open",
+				Hint: "see " + filepath.Join(dir, fileLog)}
 		}
 		if rep, err = launch(ctx, dir, o); err != nil {
 			return nil, nil, err

@@ -35,7 +35,8 @@ func installed(dir string, program func() (Program, error)) (string, error) {
 	}
 	if err := runnable(path); err != nil {
 		// Else each job would end at its script's last line, and be tried again.
-		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "programs cannot be run from " + dir + ", and berth's has to be, here and on the nodes", Err: err,
+		return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "programs cannot be run from " + dir + ", and berth's has to be, here and on the nodes",
+			Err:  err,
 			Hint: store.HintNoExec}
 	}
 	return path, nil

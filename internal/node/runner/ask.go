@@ -113,8 +113,9 @@ func (q *asks) metrics(words []string) error {
 		name, text, _ := strings.Cut(w, "=")
 		v, err := strconv.ParseFloat(text, 64)
 		if !metricName().MatchString(name) || err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q is no NAME=NUMBER: a name is letters, digits and _.:/-, at most 64, a number is finite",
-				w)}
+			return &jobs.Error{Kind: jobs.KindUsage,
+				Msg: fmt.Sprintf("%.100q is no NAME=NUMBER: a name is letters, digits and _.:/-, at most 64, a number is finite",
+					w)}
 		}
 		all[name] = v
 	}

@@ -114,7 +114,8 @@ func (r *attempt) checkpoint(ctx context.Context, started time.Time) error {
 	for try := 1; ; try++ {
 		var err error
 		// A ref of its own: git that is ended in the middle may leave it locked.
-		res, err = r.git().Collect(ctx, r.dir, sourceOf(w), workspace.CollectOptions{Branch: fmt.Sprintf("berth-checkpoint/%d-%d", n, try), Bundle: name,
+		res, err = r.git().Collect(ctx, r.dir, sourceOf(w), workspace.CollectOptions{Branch: fmt.Sprintf("berth-checkpoint/%d-%d", n, try),
+			Bundle:  name,
 			Message: fmt.Sprintf("%s: work in progress\n\nBerth-Job: %s\nBerth-Attempt: %s\n", r.spec.Name, r.spec.ID, r.info.ID)})
 		if err == nil {
 			break

@@ -215,7 +215,8 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, job jobs.NodeJob) (*jobs.Attem
 		return nil, came
 	}
 	if cur.Unfinished() { // the process that follows it finds out whether its runner is alive
-		return nil, &jobs.Error{Kind: jobs.KindAgain, Msg: fmt.Sprintf("the scheduler has requeued job %s, and the result of attempt %d is accepted", id, cur.N),
+		return nil, &jobs.Error{Kind: jobs.KindAgain,
+			Msg:  fmt.Sprintf("the scheduler has requeued job %s, and the result of attempt %d is accepted", id, cur.N),
 			Hint: "nothing was touched"}
 	}
 	if cur.Exit == nil && cur.Verdict == nil {
@@ -236,7 +237,8 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, job jobs.NodeJob) (*jobs.Attem
 		if err != nil {
 			return nil, err
 		}
-		word := jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: jobs.WordRequeued, Reason: fmt.Sprintf("restart %d", count)}
+		word := jobs.Status{State: jobs.StateError, Class: jobs.ClassPreempted, NativeState: jobs.WordRequeued,
+			Reason: fmt.Sprintf("restart %d", count)}
 		if err := decideHere(now, &word, fmt.Sprintf("restart %d", count)); err != nil {
 			return nil, err
 		}

@@ -123,7 +123,8 @@ func (r *attempt) throwAway(ctx context.Context, home string, spec jobs.OverlayS
 		return overlay.Temporary(ctx, r.on, r.scratch.Dir, spec)
 	}
 	r.event("continuing", "with overlay "+from.Layer)
-	return overlay.Again(ctx, r.on, filepath.Join(home, "overlays"), from.Layer, r.scratch.Dir, spec, overlay.Image{Path: r.spec.Image, Sum: r.spec.ImageSum})
+	return overlay.Again(ctx, r.on, filepath.Join(home, "overlays"), from.Layer, r.scratch.Dir, spec, overlay.Image{Path: r.spec.Image,
+		Sum: r.spec.ImageSum})
 }
 
 // here is the point that the attempt has reached with this commit, and with the
@@ -244,7 +245,8 @@ func (r *attempt) callClient(ctx context.Context, words ...string) error {
 	if r.client == "" {
 		return errors.New("no program for that was given")
 	}
-	_, err := run.Output(ctx, r.on, jobs.Cmd{Argv: append([]string{r.client}, words...), Env: append(slices.Clone(os.Environ()), "BERTH_HOME="+r.stateDir())})
+	_, err := run.Output(ctx, r.on, jobs.Cmd{Argv: append([]string{r.client}, words...),
+		Env: append(slices.Clone(os.Environ()), "BERTH_HOME="+r.stateDir())})
 	return err
 }
 

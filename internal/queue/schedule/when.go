@@ -34,7 +34,8 @@ func TimesOf(s *jobs.Schedule) (Times, error) {
 		return parseCron(s.Cron, loc)
 	case s.Every != 0:
 		if s.Every < least {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an interval of %s is too short", s.Every), Hint: "the shortest one is 1m"}
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("an interval of %s is too short", s.Every),
+				Hint: "the shortest one is 1m"}
 		}
 		return interval{s.Created, s.Every}, nil
 	}
@@ -157,7 +158,8 @@ func Here() (string, error) {
 	if fi, err := os.Stat("/etc/localtime"); err != nil || fi.Size() < 200 { // without one, and in small containers, it is UTC
 		return "UTC", nil
 	}
-	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the name of this machine's time zone is not known", Hint: "--zone Europe/Zurich names it; --zone UTC"}
+	return "", &jobs.Error{Kind: jobs.KindConfig, Msg: "the name of this machine's time zone is not known",
+		Hint: "--zone Europe/Zurich names it; --zone UTC"}
 }
 
 // Form in which a person may write a time, the longest first; those without an offset
@@ -177,7 +179,8 @@ func ParseTime(text string, loc *time.Location) (time.Time, error) {
 			continue
 		}
 		if !strings.HasSuffix(form, "07:00") && t.Format(form) != s {
-			return time.Time{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the time %s does not exist in %s: clocks are put forward over it", text, loc),
+			return time.Time{}, &jobs.Error{Kind: jobs.KindUsage,
+				Msg:  fmt.Sprintf("the time %s does not exist in %s: clocks are put forward over it", text, loc),
 				Hint: "write an hour later"}
 		}
 		return t.UTC(), nil
@@ -242,7 +245,8 @@ func SetEvery(s *jobs.Schedule, text string) (err error) {
 		return nil
 	}
 	if s.Every, err = length(text); err != nil {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q is no interval", text), Hint: "write for example 30m, 2h, 1d, 'monday 9am' or 'weekdays 18:00'"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q is no interval", text),
+			Hint: "write for example 30m, 2h, 1d, 'monday 9am' or 'weekdays 18:00'"}
 	}
 	_, err = TimesOf(s)
 	return err

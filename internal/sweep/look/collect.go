@@ -169,7 +169,8 @@ func (c *Collector) filesOf(t command.Task) ([]string, error) {
 	}
 	argv, err := c.files.Command(escaped)
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "--collect: " + err.Error(), Hint: "there are the task's parameters, {repeat}, {task} and {id}"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "--collect: " + err.Error(),
+			Hint: "there are the task's parameters, {repeat}, {task} and {id}"}
 	}
 	return c.match(path.Clean(argv[0]))
 }

@@ -87,7 +87,8 @@ func (r Row) Fields() []command.Param {
 	return []command.Param{
 		{Name: "task", Text: strconv.Itoa(r.Number)}, {Name: "id", Text: r.ID.String()}, {Name: command.RepeatName, Text: strconv.Itoa(r.Repeat)},
 		{Name: "state", Text: Word(r.State)},
-		{Name: "class", Text: string(sweep.ClassOf(r.State))}, {Name: "tries", Text: strconv.Itoa(rec.Tries.Sum())}, {Name: "exit", Text: strconv.Itoa(Exit(rec))}, {Name: "signal", Text: strconv.Itoa(int(rec.Signal))},
+		{Name: "class", Text: string(sweep.ClassOf(r.State))}, {Name: "tries", Text: strconv.Itoa(rec.Tries.Sum())}, {Name: "exit",
+			Text: strconv.Itoa(Exit(rec))}, {Name: "signal", Text: strconv.Itoa(int(rec.Signal))},
 		{Name: "seconds", Text: seconds(rec.Took)}, {Name: "cpu_seconds", Text: seconds(rec.CPU)},
 		{Name: "memory", Text: strconv.FormatFloat(float64(rec.Memory)/(1<<20), 'f', -1, 64)},
 		{Name: "deaths", Text: strconv.Itoa(int(rec.Deaths))}, {Name: "round", Text: strconv.Itoa(int(rec.Round))}, {Name: "worker",
@@ -110,7 +111,8 @@ const FieldNames = "task, id, repeat, state, class, tries, exit, signal, seconds
 func Where(text string) (func(Row) (bool, error), error) {
 	c, err := define.ParseCondition(text)
 	if err != nil {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "--where " + err.Error(), Hint: "it is such as: lr < 0.1 and exit == 137; parameters, and " + FieldNames}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "--where " + err.Error(),
+			Hint: "it is such as: lr < 0.1 and exit == 137; parameters, and " + FieldNames}
 	}
 	return func(r Row) (bool, error) {
 		ok, err := c.Holds(append(r.Params[:len(r.Params):len(r.Params)], r.Fields()...))

@@ -60,9 +60,11 @@ func Say(path string, words []string) error {
 	}
 	switch {
 	case text.Len() > mostSaid:
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the metrics have %d bytes, and may have %d at once", text.Len(), mostSaid), Hint: "tell some at a time"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the metrics have %d bytes, and may have %d at once", text.Len(), mostSaid),
+			Hint: "tell some at a time"}
 	case path == "":
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "no metrics are taken here: " + Var + " is not set", Hint: "it is set for tasks of a sweep: berth sweep --help"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "no metrics are taken here: " + Var + " is not set",
+			Hint: "it is set for tasks of a sweep: berth sweep --help"}
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err == nil {

@@ -130,7 +130,8 @@ func Beside(ctx context.Context, b *workspace.Borrowed, tree, name string, files
 	}
 	for rec := range strings.SplitSeq(string(have), "\x00") {
 		if _, p, _ := strings.Cut(rec, "\t"); strings.EqualFold(p, name) {
-			return "", &workspace.Error{Kind: workspace.ErrInvalid, Msg: "the result has a file " + workspace.Path(p).Printable() + ", which a review needs for itself"}
+			return "", &workspace.Error{Kind: workspace.ErrInvalid,
+				Msg: "the result has a file " + workspace.Path(p).Printable() + ", which a review needs for itself"}
 		}
 	}
 	var inner strings.Builder

@@ -23,7 +23,8 @@ func Check(rules []policy.Rule) error {
 			continue
 		}
 		if s, _ := publicsuffix.PublicSuffix(name); s == name {
-			return &policy.WordError{Word: r.String(), Why: name + " is a public suffix, names below it belong to many owners: write *.NAME." + name}
+			return &policy.WordError{Word: r.String(),
+				Why: name + " is a public suffix, names below it belong to many owners: write *.NAME." + name}
 		}
 	}
 	return nil
