@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"berth/engine"
-	"berth/internal/fetch"
 	"berth/internal/images"
+	"berth/internal/images/fetch"
 	"berth/internal/sys/run"
 	"berth/jobs"
 

@@ -192,7 +192,7 @@ func TestNodeProgram(t *testing.T) {
 	}
 	list := strings.Fields(out)
 	for _, not := range []string{
-		"berth/internal/config", "berth/internal/fetch", "berth/internal/network/policy/suffix",
+		"berth/internal/config", "berth/internal/images/fetch", "berth/internal/network/policy/suffix",
 		"github.com/klauspost/compress/zstd", "github.com/spf13/cobra",
 	} {
 		if slices.Contains(list, not) {
