@@ -122,7 +122,8 @@ func (e *Engine) settleTemplate(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 	t.Resources = jobs.Resources{} // which are the task's own: to build takes other ones
 	ref, err := e.TemplateImage(ctx, w, t, c, TemplateOptions{Known: dry})
 	if dry && jobs.KindOf(err) == jobs.KindNotFound {
-		s.Notes = append(s.Notes, "the image of the template "+w.Name+" is not built yet: a submission builds it, and its path has its SHA-256 in place of the zeros")
+		s.Notes = append(s.Notes, "the image of the template "+w.Name+" is not built yet: "+
+			"a submission builds it, and its path has its SHA-256 in place of the zeros")
 		return e.images.Path(strings.Repeat("0", 64)), nil
 	}
 	return ref, err

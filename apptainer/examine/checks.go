@@ -93,7 +93,8 @@ func checkLayer(driver, good, bad string) func(context.Context, *Site) []finding
 		if err != nil && driver == jobs.DriverKernel && s.TempKept != nil {
 			// Its directories may be right on one file system and not on another.
 			if kerr := s.trialIn(ctx, b, s.TempKept, try); kerr == nil {
-				return found(finding.Warn, "not in scratch ("+err.Error()+"); tried in the state directory, where it works: layers that stay, of environments and of names",
+				return found(finding.Warn, "not in scratch ("+err.Error()+"); tried in the state directory, where it works: "+
+					"layers that stay, of environments and of names",
 					"jobs use another layer in scratch; nothing is to be done", "works", "no", "kept", "yes")
 			}
 		}

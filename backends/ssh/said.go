@@ -130,8 +130,9 @@ func (h *Host) explain(ctx context.Context, said string) error {
 // notOurs is the end of a login shell that never ran our line.
 func (h *Host) notOurs(exit jobs.Exit, said string) error {
 	return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s lets us in, but its login shell runs no command for us (%s)", h, exit),
-		Err:  quoted(said),
-		Hint: "it has to run: " + byHand(h.spec) + " 'exec /bin/sh -c true'; if ~/.bashrc or ~/.profile there ends a shell that is not interactive (exit, exec), let it do so for interactive ones alone"}
+		Err: quoted(said),
+		Hint: "it has to run: " + byHand(h.spec) + " 'exec /bin/sh -c true'; " +
+			"if ~/.bashrc or ~/.profile there ends a shell that is not interactive (exit, exec), let it do so for interactive ones alone"}
 }
 
 // broke is a link that ended while something ran there.

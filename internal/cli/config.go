@@ -26,7 +26,8 @@ to this machine are refused there (berth help configuration).`,
   berth config set terminal.timeout 10m
   berth config set --project terminal.docker_image debian:12
   berth config set targets.lake.scheduler slurm
-  berth config import hermes`, a.configShowCmd(), a.configGetCmd(), a.configSetCmd(), a.configUnsetCmd(), a.configPathCmd(), a.configRPCCmd(), a.configImportCmd())
+  berth config import hermes`, a.configShowCmd(), a.configGetCmd(), a.configSetCmd(), a.configUnsetCmd(),
+		a.configPathCmd(), a.configRPCCmd(), a.configImportCmd())
 }
 
 // wordsFor wants as many words as it names.

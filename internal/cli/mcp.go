@@ -62,7 +62,8 @@ token is open to others, 130 interrupted.`,
 	f := c.Flags()
 	f.StringArrayVar(&o.enable, "enable", nil, "also serve tools that change something: `run` (in the environment) or submit (jobs); repeatable")
 	f.StringVar(&o.listen, "listen", "", "serve streamable HTTP at `ADDRESS`: 127.0.0.1:PORT, or unix:PATH, absolute, in a private directory")
-	f.StringVar(&o.tokenFile, "token-file", "", "the `FILE` with the token of --listen, mode 0600; made where there is none (default mcp/token in the state directory)")
+	f.StringVar(&o.tokenFile, "token-file", "", "the `FILE` with the token of --listen, mode 0600; made where there is none "+
+		"(default mcp/token in the state directory)")
 	c.AddCommand(a.mcpLsCmd(), a.mcpConfirmCmd(), a.mcpRefuseCmd())
 	return c
 }

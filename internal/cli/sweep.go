@@ -62,7 +62,8 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 		"on a cluster: submit `N` workers, each a job of its own that begins when there is room (default: 16, if there are tasks for them)")
 	f.StringVar(&o.limit, "task-time", "", "end a task after `TIME`, such as 10m (default: no limit)")
 	f.StringVar(&o.collect, "collect", "", "`PATTERN` of the files in which tasks leave results, such as 'results/{lr}.json': sweep collect")
-	f.StringVar(&o.own, "own", "", "give each task its own `WHAT`: room (below the worker's container), container, nothing, or auto (default: a room, else a container)")
+	f.StringVar(&o.own, "own", "", "give each task its own `WHAT`: room (below the worker's container), container, nothing, or auto "+
+		"(default: a room, else a container)")
 	addKeyFlags(c, keyFlags(), sweepKeys)
 	(&taskFlags{}).addWhere(c)
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
@@ -124,7 +125,8 @@ it was cancelled.`,
 func (a *app) sweepSubmitCmd() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
-		Use: "submit [flags] FILE | submit --rows FILE [flags] TASK.md | submit --rows FILE [flags] -- COMMAND...", Short: "submit a sweep and return; prints its id",
+		Use:   "submit [flags] FILE | submit --rows FILE [flags] TASK.md | submit --rows FILE [flags] -- COMMAND...",
+		Short: "submit a sweep and return; prints its id",
 		Long: `Submit a sweep and print its id, and nothing else, on stdout. With --pilot it then waits
 until the pilot has ended, and submits the other workers.
 ` + sweepHelp + `

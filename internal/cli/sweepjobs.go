@@ -56,7 +56,8 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 	}
 	switch can := p.Can(); {
 	case can.OtherHost:
-		return refuse("the backend "+p.Backend+", whose commands run on another machine", "--backend singularity, docker or bwrap; each task as a job: berth submit")
+		return refuse("the backend "+p.Backend+", whose commands run on another machine",
+			"--backend singularity, docker or bwrap; each task as a job: berth submit")
 	case len(planned.EnvNames) > 0:
 		return refuse("the value of "+planned.EnvNames[0]+", which must not be recorded", "--env NAME=VALUE, if it may be")
 	case len(p.Credentials) > 0:

@@ -222,7 +222,8 @@ func (a *app) planByPilot(ctx context.Context, e *engine.Engine, s *sweep.Sweep,
 		if made.Time > 0 {
 			walltime = ", walltime " + made.Time.String()
 		}
-		a.say("plan: %s of %s at once%s, some %s each", plural(made.Workers, "worker"), plural(slots, "task"), walltime, plural((f.Left()+made.Workers-1)/made.Workers, "task"))
+		a.say("plan: %s of %s at once%s, some %s each", plural(made.Workers, "worker"), plural(slots, "task"), walltime,
+			plural((f.Left()+made.Workers-1)/made.Workers, "task"))
 	}
 	a.say("the other %s take about %s with %d at once, until %s", plural(f.Left(), "task"), roundly(took), n, a.when(a.now().Add(took)))
 	if made.Time > 0 && made.Time < m.Most*2 {

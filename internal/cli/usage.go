@@ -282,7 +282,8 @@ func (a *app) usageCSV(u usageOf) error {
 	long := func(n int64) string { return strconv.FormatInt(n, 10) }
 	real := func(f float64, digits int) string { return strconv.FormatFloat(f, 'f', digits, 64) }
 	for _, r := range u.rows {
-		_ = w.Write([]string{jobs.Cell(jobs.Printable(r.Name)), r.State, jobs.Cell(jobs.Printable(r.Title)), whole(r.Jobs), whole(r.Attempts), whole(r.Running), whole(r.Turns), whole(r.Calls), real(r.ToolSeconds, 1),
+		_ = w.Write([]string{jobs.Cell(jobs.Printable(r.Name)), r.State, jobs.Cell(jobs.Printable(r.Title)),
+			whole(r.Jobs), whole(r.Attempts), whole(r.Running), whole(r.Turns), whole(r.Calls), real(r.ToolSeconds, 1),
 			whole(r.Requests), long(r.Tokens()), long(r.Input), long(r.CacheRead), long(r.CacheWrite), long(r.Output), real(float64(r.USD), 6),
 			whole(r.Unpriced), whole(r.ByEvents), real(r.Hours, 4), real(r.CoreHours, 4)})
 	}

@@ -55,7 +55,8 @@ var networkKeys = []Key{
 		Allow: "network", Safe: subset, Bound: true, Check: allowed},
 	{Name: "network.transparent", Type: Word, Words: []string{jobs.TransparentAuto, jobs.TransparentAlways, jobs.TransparentNever},
 		Default: jobs.TransparentAuto, Jobs: true,
-		Part: "network.transparent", Meaning: "whether programs reach it without settings: where that can be done, always (else 78), or never: by `http_proxy` and such alone", Allow: never},
+		Part: "network.transparent", Meaning: "whether programs reach it without settings: where that can be done, always (else 78), " +
+			"or never: by `http_proxy` and such alone", Allow: never},
 	{Name: "network.build.mode", Type: Word, Words: jobs.NetworkModes, Default: jobs.NetworkOpen, Jobs: true, NotEnvs: true,
 		Part: "network.build.mode", Meaning: "what image builds reach; `network.build.allow` is their list, and what a task file or a flag says of them comes first",
 		Allow: never},

@@ -367,7 +367,8 @@ func (o OnNode) cancel(ctx context.Context, h jobs.Handle) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer stop()
 	if err := o.Scheduler.Cancel(ctx, []jobs.Handle{h}); err != nil {
-		o.Say("job " + h.NativeID + " could not be cancelled (" + err.Error() + "); it ends by itself within a minute of its start: " + examine.CancelID(h.NativeID))
+		o.Say("job " + h.NativeID + " could not be cancelled (" + err.Error() + "); it ends by itself within a minute of its start: " +
+			examine.CancelID(h.NativeID))
 		return
 	}
 	// Its directory is removed next: it should not start in between.

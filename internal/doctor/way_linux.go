@@ -47,7 +47,8 @@ func checkWay(ctx context.Context, l *look) []Finding {
 		return []Finding{with(Finding{Status: OK, Why: contact + " is reached from here, with this machine's resolvers"}, "via", jobs.ViaNode)}
 	}
 	direct := plainError(err)
-	for _, p := range []string{l.Profile.Proxy.HTTPS, l.Getenv("https_proxy"), l.Getenv("HTTPS_PROXY"), l.Profile.Proxy.HTTP, l.Getenv("http_proxy"), l.Getenv("HTTP_PROXY")} {
+	own := l.Profile.Proxy
+	for _, p := range []string{own.HTTPS, l.Getenv("https_proxy"), l.Getenv("HTTPS_PROXY"), own.HTTP, l.Getenv("http_proxy"), l.Getenv("HTTP_PROXY")} {
 		w, err := wayout.Proxy(strings.TrimSuffix(p, "/"))
 		if err != nil {
 			continue

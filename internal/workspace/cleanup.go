@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/sys/disk"
@@ -28,9 +29,10 @@ func Cleanup(attemptDir string) error {
 	if err != nil {
 		return fmt.Errorf("clean up the attempt: %w", err)
 	}
+	own := []string{WorkDir, WorkDir + partSuffix, GitDir, recheckDir}
 	var errs []error
 	for _, e := range entries {
-		if n := e.Name(); n == WorkDir || n == WorkDir+partSuffix || n == GitDir || n == recheckDir || strings.HasPrefix(n, quarantinePrefix) || strings.HasPrefix(n, ChildPrefix) {
+		if n := e.Name(); slices.Contains(own, n) || strings.HasPrefix(n, quarantinePrefix) || strings.HasPrefix(n, ChildPrefix) {
 			if err := disk.RemoveTree(filepath.Join(attemptDir, n)); err != nil {
 				errs = append(errs, fmt.Errorf("clean up the attempt: %w", err))
 			}

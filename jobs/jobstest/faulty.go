@@ -61,7 +61,8 @@ func (f *Faulty) fault(names ...string) string {
 // the answer of one that was carried out, or answer nonsense.
 func (f *Faulty) Submit(ctx context.Context, l jobs.Launch, script string) (jobs.Handle, error) {
 	unclear := &jobs.Error{Kind: jobs.KindUnclear, Msg: "Socket timed out on send/recv operation"}
-	switch f.fault("submit: refused", "submit: busy", "submit: no connection", "submit: request lost", "submit: answer lost", "submit: nonsense", "submit: slow") {
+	switch f.fault("submit: refused", "submit: busy", "submit: no connection",
+		"submit: request lost", "submit: answer lost", "submit: nonsense", "submit: slow") {
 	case "submit: refused":
 		return jobs.Handle{}, &jobs.Error{Kind: jobs.KindRejected, Msg: "Job violates accounting/QOS policy"}
 	case "submit: busy":

@@ -82,7 +82,8 @@ func Via(s string) string {
 	case strings.Contains(s, "@"):
 		return "must not hold a user or a password: it is recorded with each job"
 	case !proxy || err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5h" || u.Path != "" && u.Path != "/" || u.RawQuery+u.Fragment != "":
-		return `must be "node", "login", or a proxy such as "proxy:http://proxy.example.org:3128" or "proxy:socks5h://proxy.example.org:1080", found ` + strconv.QuoteToASCII(s)
+		return `must be "node", "login", or a proxy such as "proxy:http://proxy.example.org:3128" ` +
+			`or "proxy:socks5h://proxy.example.org:1080", found ` + strconv.QuoteToASCII(s)
 	}
 	if _, port, err := net.SplitHostPort(u.Host); err != nil || port == "" || u.Hostname() == "" {
 		return "names a proxy without a host and a port: " + strconv.QuoteToASCII(s)

@@ -80,7 +80,8 @@ func (f *File) contained(p *jobs.Place) error {
 	}
 	way, _, _ := strings.Cut(cmp.Or(p.Network.Via, jobs.ViaNode), ":")
 	if f.Via != nil && (mode == jobs.NetworkAllow || !p.Network.Phases.Silent()) && !slices.Contains(f.Via, way) {
-		return f.refuse("network.via", fmt.Sprintf("the way out %q is not allowed: it may be %s", way, strings.Join(f.Via, ", ")), "berth config set network.via "+f.Via[0])
+		return f.refuse("network.via", fmt.Sprintf("the way out %q is not allowed: it may be %s", way, strings.Join(f.Via, ", ")),
+			"berth config set network.via "+f.Via[0])
 	}
 	return nil
 }
@@ -112,7 +113,8 @@ func (f *File) bound() (b jobs.NetworkBound, ok bool) {
 
 func bound(p *jobs.Place, b jobs.NetworkBound) bool {
 	return slices.ContainsFunc(p.Network.Bounds, func(have jobs.NetworkBound) bool {
-		return have.Origin == b.Origin && have.Mode == b.Mode && slices.Equal(have.Allow, b.Allow) && slices.Equal(have.Deny, b.Deny) && slices.Equal(have.Opaque, b.Opaque)
+		return have.Origin == b.Origin && have.Mode == b.Mode && slices.Equal(have.Allow, b.Allow) &&
+			slices.Equal(have.Deny, b.Deny) && slices.Equal(have.Opaque, b.Opaque)
 	})
 }
 

@@ -93,7 +93,8 @@ func lintScope(doc *strict.Doc) {
 	}
 	for _, v := range all {
 		if name := workspace.NamesControl(v.Source()); name != "" {
-			doc.Warnf(v.Line(), "leave it out, unless the task is about these files", "scope lets changes of %s through, which agents, git or the machines that check a push obey", name)
+			doc.Warnf(v.Line(), "leave it out, unless the task is about these files",
+				"scope lets changes of %s through, which agents, git or the machines that check a push obey", name)
 		}
 	}
 }

@@ -182,7 +182,8 @@ func seenInside(g session.Guest, writable bool) (out []string) {
 		out = append(out, "the root was written to and is a layer of its own")
 	}
 	if s.Tried {
-		out = append(out, "connections to an address outside, to the metadata address, to this machine's loopback and to an abstract socket of it were tried from inside, and failed")
+		out = append(out, "connections to an address outside, to the metadata address, "+
+			"to this machine's loopback and to an abstract socket of it were tried from inside, and failed")
 	}
 	return append(out, fmt.Sprintf("no socket can be reached of %s", strings.Join(s.Looked, ", ")))
 }

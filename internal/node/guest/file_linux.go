@@ -173,7 +173,8 @@ func (o *fileOp) do(path string, in io.Reader) (*wire.FileResult, error) {
 	case wire.FileUnpack:
 		return o.unpack(path, in)
 	}
-	return nil, refuse(wire.FileInvalid, "this guest knows no operation %q: its environment was opened by another version of berth; stop it, and it is opened by yours: berth env stop NAME", o.req.Op)
+	return nil, refuse(wire.FileInvalid, "this guest knows no operation %q: its environment was opened by another version of berth; "+
+		"stop it, and it is opened by yours: berth env stop NAME", o.req.Op)
 }
 
 // path makes the request's path absolute, by no other change: the kernel, and

@@ -131,7 +131,8 @@ func parse(b []byte) (Record, bool) {
 	}
 	r := Record{
 		Kind: Kind(b[0]), State: State(b[1]), Code: b[2], Signal: b[3], Round: le.Uint16(b[4:]), Generation: le.Uint16(b[6:]),
-		Task: le.Uint32(b[8:]), Deaths: b[12], Tries: Tries{b[13], b[14], b[15]}, Began: time.Unix(0, int64(le.Uint64(b[16:]))).UTC(), Took: time.Duration(le.Uint64(b[24:])),
+		Task: le.Uint32(b[8:]), Deaths: b[12], Tries: Tries{b[13], b[14], b[15]},
+		Began: time.Unix(0, int64(le.Uint64(b[16:]))).UTC(), Took: time.Duration(le.Uint64(b[24:])),
 		Memory: int64(le.Uint32(b[32:])) << 10, CPU: time.Duration(le.Uint32(b[36:])) * time.Millisecond,
 		Worker: le.Uint32(b[40:]), Output: Place{le.Uint32(b[44:]), le.Uint64(b[48:])}, MilliCPUs: le.Uint32(b[56:]),
 	}

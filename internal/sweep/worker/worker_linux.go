@@ -144,7 +144,8 @@ func Run(ctx context.Context, c Config) error {
 	self := lease.Self()
 	w.stops = stopAt(time.Now(), c.Ends)
 	w.room = newRoom(c.Sweep.Spec.Worker, append(c.Env[:len(c.Env):len(c.Env)], envOf(c.Sweep.Spec.Worker)...))
-	if err := w.record(claims.WorkerFile, about{Process: self, Began: time.Now().UTC(), Job: c.Job, Ends: c.Ends, Place: placeOf(c.Sweep.Spec.Worker)}); err != nil {
+	if err := w.record(claims.WorkerFile, about{Process: self, Began: time.Now().UTC(), Job: c.Job,
+		Ends: c.Ends, Place: placeOf(c.Sweep.Spec.Worker)}); err != nil {
 		return err
 	}
 	if err := store.Beat(w.dir, 0, time.Now()); err != nil {
