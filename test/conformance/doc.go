@@ -8,7 +8,7 @@
 //
 //	CONFORMANCE_BACKEND  singularity, docker, bwrap, ssh, local, sample (that of
 //	                     examples/backends); modal or daytona, whose servers a
-//	                     stand-in plays
+//	                     stand-in plays; or NAME, with berth-backend-NAME on PATH
 //	CONFORMANCE_IMAGE    its image, where it has one
 //	CONFORMANCE_HOST     of ssh
 //	CONFORMANCE_OUT      a file that takes one line for each case that passed
