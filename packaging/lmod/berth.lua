@@ -1,5 +1,5 @@
 -- The module file of berth for Lmod (tried with Lmod 8). Put it at MODULEPATH/berth/VERSION.lua. BERTH_PREFIX, where it
--- is set, is where the release was unpacked.
+-- is set, is the unpacked release itself, the directory with bin/.
 local version = "@VERSION@"
 local prefix = os.getenv("BERTH_PREFIX") or pathJoin("/opt/berth", "berth-" .. version .. "-linux-@ARCH@")
 
