@@ -63,12 +63,15 @@ func write(dir, version, seconds string) error {
 	if err := os.MkdirAll(pages, 0o755); err != nil {
 		return err
 	}
+	// cobra names what is a command's help in no page. That of berth has one, as it shows pages, too.
+	root.InitDefaultHelpCmd()
+	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
 	return page(root, pages, &doc.GenManHeader{Section: "1", Date: &date, Source: "berth " + version, Manual: "berth"})
 }
 
 func page(c *cobra.Command, dir string, header *doc.GenManHeader) error {
 	for _, sub := range c.Commands() {
-		if sub.Hidden || sub.Name() == "help" {
+		if sub.Hidden {
 			continue
 		}
 		if err := page(sub, dir, header); err != nil {
