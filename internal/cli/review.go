@@ -80,9 +80,10 @@ type reviewPart struct {
 // recordJSON is what the job's record alone says of it.
 func recordJSON(r *jobs.Record, state engine.ReviewState) reviewJSON {
 	a := r.Current()
+	first := r.ChangedParts()[0] // what the other fields of a workspace are of
+	w := first.Spec.Workspace
 	j := reviewJSON{ID: r.Spec.ID, Short: jobs.Short(r.Spec.ID), Name: r.Spec.Name, Review: state, State: jobs.StateOf(r), Level: r.Spec.Level,
-		Branch: r.Spec.Workspace.Branch, Base: r.Spec.Workspace.Base, Result: a.Result()}
-	j.Commit = r.ChangedParts()[0].Current().Result().Commit
+		Workspace: w.Name, Branch: w.Branch, Base: w.Base, Commit: first.Current().Result().Commit, Result: a.Result()}
 	if r.Sent != nil {
 		j.Author, j.AuthorRuns = r.Sent.By+" on "+r.Sent.Host, r.Sent.Runs
 		if r.Sent.Git != "" {
@@ -104,7 +105,6 @@ func reviewOf(r *engine.Review) reviewJSON {
 	if err := r.Whole(); err != nil {
 		j.Problem = err.Error()
 	}
-	j.Workspace = r.Workspace
 	for _, p := range r.Further {
 		one := reviewPart{Workspace: p.Workspace, Branch: p.Branch(), Target: p.Target(), Base: p.Base, Commit: p.Commit, Onto: p.Onto, Tree: p.Tree,
 			Conflicts: p.Conflicts}
