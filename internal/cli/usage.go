@@ -97,8 +97,8 @@ func usageSums(views []engine.View, by string, since time.Time) usageOf {
 }
 
 // addSweeps adds the workers of all sweeps whose tasks are no jobs, and that ended at since or
-// later, or have not.
-func (u *usageOf) addSweeps(since, now time.Time) error {
+// later, or have not. A sweep that cannot be read is said and not counted.
+func (u *usageOf) addSweeps(since, now time.Time, say func(string, ...any)) error {
 	root, err := sweepRoot()
 	if err != nil {
 		return err
@@ -113,7 +113,8 @@ func (u *usageOf) addSweeps(since, now time.Time) error {
 		}
 		spent, ends, err := s.Spent(since, now)
 		if err != nil {
-			return err
+			say("warning: the sweep %s (%s) is not counted: %v", s.Spec.Name, jobs.Short(s.Spec.ID), err)
+			continue
 		}
 		for i, one := range spent {
 			name := map[string]string{byTask: s.Spec.Name, byJob: jobs.Short(s.Spec.ID), byDay: ends[i].UTC().Format(time.DateOnly)}[u.by]
@@ -216,7 +217,7 @@ is left out: berth sweep status has its own. Rows of a task file are jobs.
 			}
 			sums := usageSums(labelled(views, labels), by, from)
 			if len(ids) == 0 && len(labels) == 0 { // a sweep has none
-				if err := sums.addSweeps(from, a.now()); err != nil {
+				if err := sums.addSweeps(from, a.now(), a.say); err != nil {
 					return err
 				}
 			}
