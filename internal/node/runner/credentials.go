@@ -52,7 +52,7 @@ func (r *attempt) usageUnkept(err error) {
 		return
 	}
 	r.stop.set(why{state: jobs.StateError, reason: "requests to models could not be counted durably, so the caps of the job would not hold: " + err.Error(),
-		hint: "is there space left? df -h " + r.dir})
+		hint: unwrittenHint(r.dir, err)})
 }
 
 // capMet ends the job because a cap is met, with its figures: another attempt would meet

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestUsageUnkept(t *testing.T) {
 		t.Error("a job without caps has ended")
 	}
 	r.spec.Caps.Requests = 1
-	r.usageUnkept(errors.New("no space left on device"))
+	r.usageUnkept(syscall.ENOSPC)
 	rec := r.conclude(&outcome{exit: jobs.Exit{Started: true, Code: 143, Signal: 15}})
 	if rec.State != jobs.StateError || rec.Code != jobs.CodeInfra || !strings.Contains(rec.Hint, "df -h /d") ||
 		!strings.HasSuffix(rec.Reason, "the caps of the job would not hold: no space left on device") {

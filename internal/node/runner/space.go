@@ -2,10 +2,12 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"berth/internal/node/container"
@@ -177,6 +179,17 @@ func (r *attempt) full(ctx context.Context, c *container.Container, p *place, e 
 	if says := saysFull(stderr); says != "" {
 		no("it said \""+says+"\"", "is a quota used up, or the file system of a bind full? "+r.layerName()+" has "+jobs.Bytes(inside.Free>>20<<20).String()+" free")
 	}
+}
+
+// unwrittenHint says how to find out why a directory cannot be written.
+func unwrittenHint(dir string, err error) string {
+	switch {
+	case errors.Is(err, syscall.EDQUOT):
+		return "your quota on the file system of " + dir + " is used up: quota -s, or the command that your site has for it, shows it"
+	case errors.Is(err, syscall.ENOSPC):
+		return "see what is full, bytes or inodes: df -h " + dir + "; df -i " + dir
+	}
+	return "the file system of " + dir + " fails or does not answer: ask your site, and retry the job when it does"
 }
 
 // saysFull finds the C library's words for ENOSPC and EDQUOT at the end of a

@@ -1,9 +1,12 @@
 package runner
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"berth/jobs"
@@ -100,5 +103,18 @@ func TestNoSpace(t *testing.T) {
 				t.Errorf("%q", rec.Notes)
 			}
 		})
+	}
+}
+
+func TestUnwrittenHint(t *testing.T) {
+	for err, want := range map[error]string{
+		fmt.Errorf("write: %w", syscall.EDQUOT): "quota -s",
+		fmt.Errorf("write: %w", syscall.ENOSPC): "df -h /d; df -i /d",
+		syscall.EIO:                             "ask your site",
+		context.DeadlineExceeded:                "ask your site",
+	} {
+		if got := unwrittenHint("/d", err); !strings.Contains(got, want) || !strings.Contains(got, "/d") {
+			t.Errorf("%v: %s", err, got)
+		}
 	}
 }
