@@ -16,6 +16,7 @@ package main
 
 import (
 	"container/heap"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -85,7 +86,7 @@ func measure(args []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	round := claims.Round{Dir: dir, Tasks: tasks, Batch: sweep.BatchOf(tasks, workers)}
 	var all queue
 	for i := range workers {
@@ -100,8 +101,12 @@ func measure(args []string) error {
 		began := time.Now()
 		if w.held != nil {
 			left -= w.held.Size()
-			if lost, err := w.held.Close(); err != nil || lost {
-				return fmt.Errorf("close a batch: lost: %v, %v", lost, err)
+			lost, err := w.held.Close()
+			if err == nil && lost {
+				err = errors.New("it was taken by another worker")
+			}
+			if err != nil {
+				return fmt.Errorf("close a batch: %w", err)
 			}
 		}
 		open := 0
