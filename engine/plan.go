@@ -166,6 +166,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := e.checkBinds(&s.Place, w); err != nil {
 		return nil, err
 	}
+	s.Version = s.Needs()
 	return s, checkSpec(s)
 }
 
