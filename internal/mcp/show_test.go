@@ -26,6 +26,8 @@ var notShown = map[string]string{
 	"Spec.Agent.Home":        "of the agent's file, which is named",
 	"Spec.Agent.Versions":    "of the agent's file, which is named",
 	"Spec.Agent.VersionArgv": "of the agent's file, which is named",
+	"Spec.Agent.Resume":      "of the agent's file, which is named: its command with a session",
+	"Spec.Agent.Session":     "of a job that is tried again, which no submit here is",
 	"Spec.Agent.Sandbox":     "says what became of own sandbox",
 	"Spec.Workspace.GitDir":  "follows from the repository", "Spec.Workspace.Copy": "follows from the cluster", "Spec.Workspace.Ignore": "the user's configuration of git",
 	"Spec.Further.GitDir": "follows from the repository", "Spec.Further.Copy": "there is none with a login host", "Spec.Further.Ignore": "the user's configuration of git",
