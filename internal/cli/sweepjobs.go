@@ -40,8 +40,10 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "sweeps are not submitted over ssh by this version of berth, and the login host is " + t.Login.Host,
 			Hint: "run berth sweep there, or on this machine: --scheduler local --target ''"}
 	}
-	if t.Retry != nil && cmd.Flags().Changed("retry") {
-		spec.Retry = t.Retry
+	if said := cmd.Flags().Lookup("retry"); t.Retry != nil && said.Changed {
+		if said.Value.String() != "on" || spec.Retry == nil || spec.Retry.Attempts == 0 { // else how often stands in the file
+			spec.Retry = t.Retry
+		}
 	}
 	if spec.Retry == nil {
 		spec.Retry = jobs.DefaultRetry()

@@ -129,12 +129,19 @@ func (s *Spec) ShareOf(t command.Task, tried journal.Tries) command.Share {
 	return share
 }
 
+// Margin is how long before the end of its job a worker that has so much time ends what
+// still runs, so that its batches are given back by itself, and are not first missed for
+// minutes: a minute, or a quarter of the time where that is less.
+func Margin(left time.Duration) time.Duration { return min(time.Minute, max(left/4, 0)) }
+
 // LimitOf is the longest that a task may run which was tried again so often: each time
-// after its limit twice as long, up to what its worker has.
+// after its limit twice as long, up to what a worker that begins with it leaves it. With
+// more it would be preempted each time, which costs no try, and never have a result.
 func (s *Spec) LimitOf(tried journal.Tries) time.Duration {
 	limit, most := s.Limit, time.Duration(0)
 	if s.Worker != nil {
 		most = s.Worker.Resources.Time
+		most -= 2 * Margin(most)
 	}
 	if s.Retry != nil && s.Retry.MaxTime > 0 && (most == 0 || s.Retry.MaxTime < most) {
 		most = s.Retry.MaxTime

@@ -25,8 +25,8 @@ const (
 // numbers may differ.
 type Group struct {
 	Count    int           `json:"count"`
-	Class    jobs.Class    `json:"class"` // what may repair it
-	State    string        `json:"state"`
+	State    string        `json:"class"`       // as it was first called there
+	Class    jobs.Class    `json:"retry_class"` // what may repair it
 	Exit     int           `json:"exit"`
 	LastLine string        `json:"last_line"` // of the first of them
 	Tasks    sweep.Numbers `json:"-"`         // that were looked at

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth/internal/sweep"
 	"berth/internal/sys/lease"
 	"berth/jobs"
 )
@@ -32,17 +33,12 @@ func placeOf(p *jobs.Place) string {
 // errTime is that the job of the worker is about to be ended.
 var errTime = errors.New("the time of the worker's job is over")
 
-// margin is how long before the end of its job a worker ends what still runs, so that
-// its batches are given back by itself, and are not first missed for minutes.
-const margin = time.Minute
-
-// stopAt is when a worker that begins now ends what still runs: a minute before its end,
-// or a quarter of its time where that is less.
+// stopAt is when a worker that begins now ends what still runs.
 func stopAt(now, ends time.Time) time.Time {
 	if ends.IsZero() {
 		return ends
 	}
-	return ends.Add(-min(margin, max(ends.Sub(now)/4, 0)))
+	return ends.Add(-sweep.Margin(ends.Sub(now)))
 }
 
 // end ends the worker when its time is over.
