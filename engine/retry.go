@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,7 +138,11 @@ func sessionAgain(rec *jobs.Record, fresh bool, notes *[]string) *jobs.Agent {
 	a := *rec.Spec.Agent
 	a.Session = ""
 	x := rec.Current().Exit
-	if fresh || x == nil || x.Agent == nil || !jobs.IsSession(x.Agent.Session) {
+	if fresh || x == nil || x.Agent == nil {
+		return &a
+	}
+	id := cmp.Or(x.Agent.Session, x.Agent.Continued) // it may have been stopped before its first word
+	if !jobs.IsSession(id) {
 		return &a
 	}
 	s, why := &rec.Spec, ""
@@ -156,7 +161,7 @@ func sessionAgain(rec *jobs.Record, fresh bool, notes *[]string) *jobs.Agent {
 		*notes = append(*notes, "the agent "+a.Name+" begins a new session: "+why)
 		return &a
 	}
-	a.Session = x.Agent.Session
+	a.Session = id
 	*notes = append(*notes, "the agent "+a.Name+" goes on with its session "+a.Session+" of job "+jobs.Short(s.ID))
 	return &a
 }

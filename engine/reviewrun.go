@@ -68,7 +68,11 @@ func (r *Review) look(ctx context.Context, u *under, tree string) (commit, in st
 	if commit, err = u.Made(ctx, u.Borrowed, tree, r.Onto, r.Commit, "berth review run\n", name, at); err != nil {
 		return "", "", err
 	}
-	in = filepath.Join(r.Record.Dir, strings.TrimSuffix("review-"+r.Workspace, "-")+".git")
+	in = filepath.Join(r.Record.Dir, "review")
+	if r.Workspace != "" {
+		in += "-" + r.Workspace
+	}
+	in += ".git"
 	if err := u.Lend(ctx, in, commit, r.Onto, r.Commit); err != nil {
 		return "", "", fmt.Errorf("store the commit of the run in %q: %w", in, err)
 	}

@@ -107,7 +107,12 @@ func (e *Engine) sent(ctx context.Context, r *Review, u *under) *jobs.ReviewSent
 		out.Version = 2
 	}
 	if x != nil {
-		out.Done, out.Usage, out.Agent, out.Ended = x.Done, x.Usage, x.Agent, x.Ended
+		out.Done, out.Usage, out.Ended = x.Done, x.Usage, x.Ended
+		if x.Agent != nil { // why it began another session may name a path
+			did := *x.Agent
+			did.NewSession, did.Continued = "", ""
+			out.Agent = &did
+		}
 	}
 	return out
 }
@@ -312,8 +317,15 @@ func bundles(tmp string, sent *jobs.ReviewSent, file string) error {
 			return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the review", Err: err}
 		}
 	}
-	if left, err := filepath.Glob(filepath.Join(tmp, review.BundleName("*"))); err != nil || len(left) > 0 {
-		return wrong(file, "it has a bundle that its record does not name")
+	entries, err := os.ReadDir(tmp)
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the review", Err: err}
+	}
+	prefix, suffix, _ := strings.Cut(review.BundleName("*"), "*")
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), suffix) {
+			return wrong(file, "it has a bundle that its record does not name")
+		}
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ type Decoder struct {
 	format format
 	line   []byte
 	long   bool // the line is too long
+	closed bool
 	Seen   Counts
 }
 
@@ -92,8 +93,13 @@ func (d *Decoder) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close takes the last line, which has no end.
+// Close takes the last line, which has no end. What comes afterwards is none of the agent's,
+// and another Close does nothing.
 func (d *Decoder) Close() {
+	if d.closed {
+		return
+	}
+	d.closed = true
 	if len(d.line) > 0 {
 		d.flush()
 	}

@@ -401,6 +401,37 @@ func TestCaps(t *testing.T) {
 	}
 }
 
+// The last request that is allowed has its answer: another one that comes meanwhile is to
+// be asked again, and ends nothing.
+func TestCapsLastRequest(t *testing.T) {
+	asked, release := make(chan struct{}, 1), make(chan struct{})
+	w := (&world{caps: jobs.Caps{Requests: 1}, reply: func(models.Request) models.Reply {
+		asked <- struct{}{}
+		<-release
+		return models.Reply{Text: "hello", In: 10, Out: 3}
+	}}).start(t, "anthropic")
+	last := make(chan int, 1)
+	go func() {
+		status, _, _, _ := w.ask("anthropic", "POST", "/v1/messages", hello)
+		last <- status
+	}()
+	<-asked
+	if status, body, _, err := w.ask("anthropic", "POST", "/v1/messages", hello); status != 503 || !strings.Contains(body, "under way may take all that max_requests leaves") || err != nil {
+		t.Errorf("while it is under way: %d %s %v", status, body, err)
+	}
+	if len(w.stop) > 0 {
+		t.Error("its task is ended")
+	}
+	close(release)
+	if status := <-last; status != 200 {
+		t.Errorf("the last one: %d", status)
+	}
+	w.used(2)
+	if status, _, _, err := w.ask("anthropic", "POST", "/v1/messages", hello); status != 429 || w.met().Cap != jobs.CapRequests || err != nil {
+		t.Errorf("after it: %d %v", status, err)
+	}
+}
+
 // What the prompts of requests under way may cost holds others back for as long as it is
 // a guess, and ends nothing: the answers may say that nearly all came from a cache.
 func TestCapsGuess(t *testing.T) {

@@ -26,7 +26,7 @@ type meter struct {
 
 	mu    sync.Mutex
 	used  jobs.Usage
-	guess jobs.Usage // the part of used that answers have still to say: what went in
+	guess jobs.Usage // the part of used that answers have still to say: that they came, and what went in
 	met   *Met
 }
 
@@ -64,7 +64,7 @@ func (m *meter) begin(ctx context.Context, a *asked) (*flight, error) {
 		return nil, err
 	}
 	m.mu.Lock()
-	m.check(m.sure(), false)
+	m.check(false)
 	if m.met != nil {
 		defer m.mu.Unlock()
 		return nil, &refusal{status: 429, why: m.met.Reason, hint: "no request is carried any more"}
@@ -75,6 +75,7 @@ func (m *meter) begin(ctx context.Context, a *asked) (*flight, error) {
 			hint: "ask again when one of them has its answer"}
 	}
 	m.used.Requests++
+	m.guess.Requests++
 	if f.price == nil {
 		m.used.Unpriced++
 	}
@@ -146,13 +147,12 @@ func (f *flight) count(u jobs.Usage, told bool) {
 func (m *meter) exceeds() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.check(m.sure(), true)
+	m.check(true)
 	return m.met != nil
 }
 
-// sure is what is used without guesses. A cap that ends a task is held to it: the
-// answer to a long prompt may say that nearly all of it came from the vendor's cache.
-// The lock is held.
+// sure is what is used without guesses of tokens and dollars: the answer to a long prompt
+// may say that nearly all of it came from the vendor's cache. The lock is held.
 func (m *meter) sure() jobs.Usage {
 	u := m.used
 	u.Input -= m.guess.Input
@@ -171,11 +171,15 @@ func (m *meter) reached(u jobs.Usage, over bool) (which, figures string) {
 	return which, figures
 }
 
-// check looks for a cap that is met, and says so once. The lock is held.
-func (m *meter) check(u jobs.Usage, over bool) {
+// check looks for a cap that is met, and says so once. A cap that ends a task is held to
+// what is used without any guess: a request that has no answer yet may end without one, and
+// the last one that is allowed has its answer before the end. The lock is held.
+func (m *meter) check(over bool) {
 	if m.met != nil {
 		return
 	}
+	u := m.sure()
+	u.Requests -= m.guess.Requests
 	if which, figures := m.reached(u, over); which != "" {
 		u.Add(&m.before)
 		m.met = &Met{Cap: which, Reason: figures, Usage: u}
@@ -196,6 +200,7 @@ func (f *flight) end(u jobs.Usage, answered bool) {
 		return
 	}
 	f.ended = true
+	m.guess.Requests--
 	if !answered {
 		m.used.Requests--
 		if f.price == nil {
@@ -203,7 +208,7 @@ func (f *flight) end(u jobs.Usage, answered bool) {
 		}
 	}
 	m.used.Estimated = m.used.Estimated || u.Estimated
-	m.check(m.sure(), true)
+	m.check(true)
 	m.kept.begin(false)
 }
 

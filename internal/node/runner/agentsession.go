@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"syscall"
 
 	"berth/internal/agents"
 	"berth/jobs"
@@ -35,7 +37,7 @@ func (r *attempt) sessionBefore() (id, fresh string) {
 			if use := r.agentDid(before); use != nil {
 				worked = before.Info.Number
 				if from != nil {
-					id = use.Session
+					id = cmp.Or(use.Session, use.Continued) // it may have been stopped before its first word
 				}
 			}
 		}
@@ -101,7 +103,10 @@ func (r *attempt) goesOnText() string {
 // before it did anything, and not for a reason that a new session would meet, too. It is
 // then started without one, and counts go on.
 func (w *watched) lost(x jobs.Exit) bool {
-	if w == nil || w.session == "" || x.OK() || x.Signal != 0 || !x.Started || w.r.stop.Why() != nil {
+	if w == nil || w.session == "" || x.OK() || x.Signal != 0 || x.Code == 128+int(syscall.SIGTERM) || !x.Started {
+		return false
+	}
+	if w.r.heed(x); w.r.stop.Why() != nil { // an agent may have had the signal before this process
 		return false
 	}
 	w.decoder.Close()

@@ -20,10 +20,10 @@ type Memory struct {
 	seen residents
 }
 
-// residents are all processes that can be seen: by their numbers, groups and parents.
+// residents are all processes that can be seen: by their numbers, groups, sessions and parents.
 type residents struct {
-	one              map[int]resident
-	groups, children map[int][]resident
+	one                        map[int]resident
+	groups, sessions, children map[int][]resident
 }
 
 // resident is a process and its resident memory in bytes.
@@ -36,18 +36,28 @@ type resident struct {
 // is their own and their parts of what is shared, where the kernel tells it.
 func (m *Memory) Group(group int) int64 { return sumOf(m.look().groups[group]) }
 
-// Tree is what all processes take that descend from one, and, where that counts, the one itself.
-func (m *Memory) Tree(root int, itself bool) int64 {
+// Tree is what all processes take that descend from one. Where leads says that the one
+// leads a session, it counts itself, and so does what is in that session, whose parent may
+// have ended.
+func (m *Memory) Tree(root int, leads bool) int64 {
 	seen := m.look()
 	var all []resident
-	if r, ok := seen.one[root]; ok && itself {
-		all = append(all, r)
-	}
-	all = append(all, seen.children[root]...)
-	for i := 0; i < len(all); i++ {
-		if all[i].pid != root {
-			all = append(all, seen.children[all[i].pid]...)
+	known := map[int]bool{root: true}
+	add := func(more []resident) {
+		for _, r := range more {
+			if !known[r.pid] {
+				known[r.pid] = true
+				all = append(all, r)
+			}
 		}
+	}
+	if r, ok := seen.one[root]; ok && leads {
+		all = append(all, r)
+		add(seen.sessions[root])
+	}
+	add(seen.children[root])
+	for i := 0; i < len(all); i++ {
+		add(seen.children[all[i].pid])
 	}
 	return sumOf(all)
 }
@@ -75,7 +85,7 @@ func sumOf(all []resident) (sum int64) {
 }
 
 func readResidents() residents {
-	seen := residents{map[int]resident{}, map[int][]resident{}, map[int][]resident{}}
+	seen := residents{map[int]resident{}, map[int][]resident{}, map[int][]resident{}, map[int][]resident{}}
 	names, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range names {
 		b, err := os.ReadFile(name)
@@ -90,11 +100,13 @@ func readResidents() residents {
 		pid, err1 := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		parent, err2 := strconv.Atoi(string(f[1]))
 		group, err3 := strconv.Atoi(string(f[2]))
-		pages, err4 := strconv.ParseInt(string(f[21]), 10, 64)
-		if err1 == nil && err2 == nil && err3 == nil && err4 == nil {
+		session, err4 := strconv.Atoi(string(f[3]))
+		pages, err5 := strconv.ParseInt(string(f[21]), 10, 64)
+		if err1 == nil && err2 == nil && err3 == nil && err4 == nil && err5 == nil {
 			r := resident{pid, pages * int64(os.Getpagesize())}
 			seen.one[pid] = r
 			seen.groups[group] = append(seen.groups[group], r)
+			seen.sessions[session] = append(seen.sessions[session], r)
 			seen.children[parent] = append(seen.children[parent], r)
 		}
 	}

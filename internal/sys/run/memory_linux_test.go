@@ -40,3 +40,32 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%d bytes of no process", n)
 	}
 }
+
+// A command that leads a session has what it put into the background, though nothing there
+// descends from it any more.
+func TestMemoryBackground(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "(head -c 30000000 /dev/zero | tail -c 29000000 | sleep 600 &); echo ready; read x")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close() }()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	}()
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var m Memory // looks now
+		below, all := m.Tree(cmd.Process.Pid, false), m.Tree(cmd.Process.Pid, true)
+		if below < 29_000_000 && all > 29_000_000 && all < 60_000_000 {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d bytes below it, %d of its session", below, all)
+		}
+	}
+}
