@@ -580,11 +580,11 @@ func (f *flow) toClient(b []byte) error {
 	if err := f.sendsDown(len(b)); err != nil {
 		return err
 	}
-	if f.watch != nil {
-		f.watch.see(b)
-	}
 	n, err := f.client.Write(b)
 	f.down.Add(int64(n))
+	if f.watch != nil { // afterwards: what its end lets go on may end the flow
+		f.watch.see(b)
+	}
 	return err
 }
 
