@@ -231,6 +231,9 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int,
 		each, p.tries = spec.MostTime()
 		p.coreHours, p.once = each*cores, spec.Limit.Hours()*cores
 	}
+	if byJobs := j.Place.Resources.Time.Hours() * float64(p.workers*j.Place.Resources.CPUs); byJobs > 0 && (p.coreHours == 0 || byJobs < p.coreHours) {
+		p.coreHours, p.tries = byJobs, 0
+	}
 	if !j.Place.Clustered() {
 		return p, nil
 	}
@@ -245,9 +248,6 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int,
 	}
 	// What it may start is asked in two calls at most, and the queue in one.
 	p.calls = len(sizes) + 3
-	if byJobs := j.Place.Resources.Time.Hours() * float64(p.workers*j.Place.Resources.CPUs); byJobs > 0 && (p.coreHours == 0 || byJobs < p.coreHours) {
-		p.coreHours, p.tries = byJobs, 0
-	}
 	return p, nil
 }
 
