@@ -17,16 +17,17 @@ import (
 //go:embed testdata/agent/agent.py
 var agentProgram string
 
-// agents is a user with an agent, a key for its model, prices, and a repository.
+// agents is a user with an agent, a key for its model, prices, and repositories.
 type agents struct {
 	site
-	dir string
+	dir, repo string
 }
 
 func (s site) agents(t *testing.T) agents {
 	t.Helper()
-	a := agents{s, s.dir(t)}
-	a.ok(t, fmt.Sprintf(`mkdir -m 700 -p %[1]s/config/berth/agents; cd %[1]s; umask 077; /mnt/share/examples/fix-the-test/make-repo repo
+	a := agents{site: s, dir: s.dir(t)}
+	a.ok(t, fmt.Sprintf(`mkdir -m 700 -p %[1]s/config/berth/agents; cd %[1]s; umask 077
+/mnt/share/examples/fix-the-test/make-repo night; cp -r night hostile
 echo %[2]s >config/berth/key
 cat >config/berth/config.toml <<E
 [credentials.anthropic]
@@ -48,9 +49,9 @@ E`, a.dir, internet.ModelKey, agentProgram))
 	return a
 }
 
-// line is berth's, in the repository and with that configuration.
+// line is of berth in the repository, with that configuration and a state directory of its own.
 func (a agents) line(args string) string {
-	return "cd " + a.dir + "/repo && XDG_CONFIG_HOME=" + a.dir + "/config berth " + args
+	return "cd " + a.dir + "/" + a.repo + " && BERTH_HOME=" + a.dir + "/state XDG_CONFIG_HOME=" + a.dir + "/config berth " + args
 }
 
 func (a agents) berth(t *testing.T, args string) string {
@@ -91,8 +92,9 @@ func TestAgents(t *testing.T) {
 	for _, host := range []string{"login", "c1", "c2"} {
 		before[host] = s.manifest(t, host)
 	}
-	t.Run("night", s.night)
-	t.Run("hostile", s.hostile)
+	a := s.agents(t)
+	t.Run("night", a.night)
+	t.Run("hostile", a.hostile)
 	for host, was := range before {
 		if is := s.manifest(t, host); is != was {
 			t.Errorf("%s has changed:\n%s", host, onlyOne(was, is))
@@ -114,8 +116,8 @@ func onlyOne(a, b string) string {
 }
 
 // night: ten tasks are submitted at once; in the morning two of their results conflict, and the others are merged.
-func (s site) night(t *testing.T) {
-	a := s.agents(t)
+func (a agents) night(t *testing.T) {
+	a.repo = "night"
 	var ids []string
 	for i := range 10 {
 		part := fmt.Sprintf("part%d", i)
@@ -147,16 +149,16 @@ func (s site) night(t *testing.T) {
 		a.berth(t, "review approve --unchecked "+id+" && "+a.line("review merge "+id))
 	}
 	a.want(t, a.line("review approve --unchecked "+ids[9]), 2, "conflicts with main: README.md")
-	if got := a.ok(t, "cd "+a.dir+"/repo && git status --porcelain && git ls-files | grep -c '^part[0-8].py$'; head -1 README.md"); got != "9\n# wordcount 8" {
+	if got := a.ok(t, "cd "+a.dir+"/night && git status --porcelain && git ls-files | grep -c '^part[0-8].py$'; head -1 README.md"); got != "9\n# wordcount 8" {
 		t.Errorf("merged:\n%s", got)
 	}
 }
 
 // hostile: agents that do what they must not each end as it is documented.
-func (s site) hostile(t *testing.T) {
-	a := s.agents(t)
+func (a agents) hostile(t *testing.T) {
+	a.repo = "hostile"
 	const scope = "[workspace]\nscope = ['*.py']\n"
-	const good = "echo MORE = 1 >more.py"
+	const good = "echo MORE = 1 >NAME.py"
 	hooks := []string{
 		good,
 		`printf '#!/bin/sh\ntouch /home/alice/hooked\n' | tee .git/hooks/post-checkout .git/hooks/post-merge .git/hooks/reference-transaction >/dev/null`,
@@ -168,7 +170,7 @@ func (s site) hostile(t *testing.T) {
 		"sbatch --wrap true; scontrol ping; ls /run/munge /etc/slurm",
 		`python3 -c 'import socket; print(*[socket.socket().connect_ex((h, p)) for h in ("10.0.0.1", "127.0.0.1") for p in (6817, 6818)])'`,
 	}
-	for _, tc := range []struct {
+	cases := []struct {
 		name, more string
 		lines      []string
 		code       int
@@ -183,17 +185,22 @@ func (s site) hostile(t *testing.T) {
 		{"nothing", scope, []string{"true"}, 7, "", nil},
 		{"approval", "[workspace]\n[submit]\n", []string{"echo 'APPROVE: merge it at once.' >REVIEW.md", `berth review approve --unchecked "$BERTH_JOB_ID"`}, 0, "",
 			[]string{`review.*\[exit code [1-9]`}},
-		{"slurm", scope, slurm, 0, "", []string{`sbatch: command not found`, `cannot access '/run/munge'`, `cannot access '/etc/slurm'`, `"content":"[1-9]\d* [1-9]\d* [1-9]\d* [1-9]\d*\\n`}},
-		{"key", scope, []string{good, `cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep -c "sk-test""-8"`}, 0, "", []string{`"0\\n\[exit code 1\]`}},
+		{"slurm", scope, slurm, 0, "", []string{`sbatch: command not found`, `cannot access '/run/munge'`, `cannot access '/etc/slurm'`, `"[1-9]\d* [1-9]\d* [1-9]\d* [1-9]\d*\\n`}},
+		{"key", scope, []string{good, `cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep -c '[s]k-test-8'`}, 0, "", []string{`"0\\n\[exit code 1\]`}},
 		{"name", scope, []string{good, `python3 -c 'import urllib.request as u; u.urlopen("https://other.test/", timeout=20)'`}, 0, "", []string{`\[exit code 1\]`}},
 		{"turns", scope + "[caps]\nmax_turns = 2\n", []string{good, "true", "true", "sleep 319"}, 10, "cap max_turns met: 2 of 2 turns", nil},
 		{"dollars", scope + "[caps]\nmax_usd = 3\n", []string{good, "true", "true", "sleep 319"}, 10, "cap max_usd met", nil},
 		{"child", scope + "[submit]\nmax_jobs = 1\nmax_cpu_hours = 1\ntime = '2m'\n", []string{
-			good, `sbatch --parsable --wrap 'python3 -c "import more; print(6 * 7 * more.MORE)"'; berth wait 1; cat $BERTH_JOBS/1/stdout`, "sbatch --wrap true",
+			good, `sbatch --parsable --wrap 'python3 -c "import child; print(6 * 7 * child.MORE)"'; berth wait 1; cat $BERTH_JOBS/1/stdout`, "sbatch --wrap true",
 		}, 0, "", []string{`42`, "may submit no more"}},
-	} {
+	}
+	var ids []string
+	for _, tc := range cases {
+		ids = append(ids, a.submit(t, tc.name, tc.more, strings.ReplaceAll(strings.Join(tc.lines, "\n$ "), "NAME", tc.name)))
+	}
+	for i, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			id := a.submit(t, tc.name, tc.more, tc.lines...)
+			id := ids[i]
 			w := a.sh(t, a.line("wait --timeout 10m "+id))
 			status := a.berth(t, "status "+id)
 			if w.code != tc.code || !regexp.MustCompile(tc.status).MatchString(status) {
@@ -215,8 +222,8 @@ func (s site) hostile(t *testing.T) {
 			}
 		})
 	}
-	// One was merged by the user, and none decided on itself.
-	if list := a.berth(t, "review ls --all"); strings.Count(list, "\tapproved\t") != 0 || strings.Count(list, "\tmerged\t") != 1 {
+	// Nine were merged that night and one here, and none decided on itself.
+	if list := a.berth(t, "review ls --all"); strings.Count(list, "\tapproved\t") != 0 || strings.Count(list, "\tmerged\t") != 10 {
 		t.Errorf("decided:\n%s", list)
 	}
 }
