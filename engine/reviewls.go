@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,7 +128,15 @@ func joined(parts []ReviewItem, whole map[string]*jobs.Record) (out []ReviewItem
 func (e *Engine) listRepo(ctx context.Context, recs []*jobs.Record, all bool) ([]*ReviewItem, error) {
 	repo := e.repoOf(&recs[0].Spec)
 	if _, err := os.Stat(repo.Src.Repo); err != nil {
-		return nil, fmt.Errorf("the repository of %d results: %w", len(recs), err)
+		first := jobs.Short(recs[0].Spec.ID)
+		out := &jobs.Error{Kind: jobs.KindInfra, Msg: "the repository of job " + first, Err: err}
+		if len(recs) > 1 {
+			out.Msg += fmt.Sprintf(" and %d more", len(recs)-1)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			out.Hint = "berth rm " + first + ", if it is gone for good"
+		}
+		return nil, out
 	}
 	refs, err := repo.Branches(ctx)
 	if err != nil {
