@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth/engine"
+	"berth/internal/agents/adapters"
 	"berth/internal/config"
 	"berth/internal/config/strict"
 	"berth/internal/config/task"
@@ -166,6 +167,13 @@ func (a *app) lint(cmd *cobra.Command, f *taskFlags, cfg *config.Config, file st
 	case place.Network.Settled().Open():
 		l.Add(true, "agent "+t.Agent.Name+" has an open network: it reaches all that its machine reaches, and can send away all that it reads",
 			`add [network] allow = ["pypi.org"], or mode = "none"; with credentials alone it reaches their servers only`)
+	case len(t.Credentials) == 0 && len(place.Network.Settled().Allow) == 0:
+		named := "NAME"
+		if ad, err := adapters.Find(config.AgentsDir(), t.Agent.Name); err == nil && len(ad.Credentials) > 0 {
+			named = ad.Credentials[0]
+		}
+		l.Add(true, "agent "+t.Agent.Name+" reaches nothing, its model neither: the task names no credential, and its network allows no name",
+			fmt.Sprintf(`add credentials = [%q] before the first table, or [network] allow = ["api.example.com"]`, named))
 	}
 	return l
 }

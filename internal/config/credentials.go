@@ -179,7 +179,10 @@ func (c *Config) credentials(t *jobs.Task) error {
 	if err := c.bounded(t, model); err != nil {
 		return err
 	}
-	if len(t.Credentials) > 0 && c.opens(t.Network) {
+	// An agent can send away what it reads: without a word on its network it reaches the
+	// servers of its credentials alone, where that can be held.
+	held := t.Agent != nil && !t.Can().Bare && t.Resources.Tasks <= 1
+	if (held || len(t.Credentials) > 0) && c.opens(t.Network) {
 		t.Network.Mode, t.Network.Allow = jobs.NetworkAllow, []string{}
 	}
 	return nil

@@ -163,8 +163,12 @@ func TestAgentBounds(t *testing.T) {
 	if got, err = task("mini-swe-agent", jobs.Caps{}); err == nil {
 		t.Error("it has no command")
 	}
-	if got, err = task("copilot", jobs.Caps{}); err != nil || got.Caps.Turns != 30 || got.Caps.Requests != 0 || got.Network.Mode != "" {
+	if got, err = task("copilot", jobs.Caps{}); err != nil || got.Caps.Turns != 30 || got.Caps.Requests != 0 || got.Network.Mode != jobs.NetworkAllow {
 		t.Errorf("without a credential: %+v %+v %v", got.Caps, got.Network, err)
+	}
+	bare := jobs.Task{Agent: &jobs.Agent{Name: "copilot"}, Place: jobs.Place{Backend: jobs.BackendLocal}}
+	if _, err := w.load(t).Task(&bare); err != nil || bare.Network.Mode != "" {
+		t.Errorf("where no network can be held: %+v %v", bare.Network, err)
 	}
 	if got, err = task("", jobs.Caps{}); err != nil || got.Caps.Wall != 0 {
 		t.Errorf("no agent: %+v %v", got.Caps, err)

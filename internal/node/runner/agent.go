@@ -182,6 +182,9 @@ func (r *attempt) agentEnded(reason string) {
 		w.class, w.code, w.reason = jobs.ClassPolicy, jobs.CodeCap, name+" ended at its own cap of cost"
 	case agents.ReasonAuth:
 		w.code, w.reason = jobs.CodeAuth, name+" says that its key was refused"
+		if len(r.spec.Credentials) == 0 {
+			w.hint = "the task names no credential: berth agent show " + name + " says which one it asks for; " + w.hint
+		}
 	case agents.ReasonAPI:
 		w.code, w.reason = jobs.CodeAgain, name+" says that its model could not be reached"
 	case agents.ReasonInput:

@@ -195,9 +195,11 @@ func (a *answer) anthropic(stream bool) {
 	}
 	a.event("message_start", object{"type": "message_start", "message": object{"type": "message", "model": a.model,
 		"usage": a.usage(object{"input_tokens": a.In - a.Cached, "cache_read_input_tokens": a.Cached, "output_tokens": 1})}})
+	a.event("content_block_start", object{"type": "content_block_start", "index": 0, "content_block": object{"type": "text", "text": ""}})
 	for _, word := range a.words {
 		a.event("content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": object{"type": "text_delta", "text": word}})
 	}
+	a.event("content_block_stop", object{"type": "content_block_stop", "index": 0})
 	a.event("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": "end_turn"}, "usage": a.usage(object{"output_tokens": a.Out})})
 	a.event("message_stop", object{"type": "message_stop"})
 }
@@ -245,7 +247,11 @@ func (a *answer) responses(stream bool) {
 
 func (a *answer) gemini(stream, events bool) {
 	piece := func(text string, out int) object {
-		return object{"candidates": []any{object{"content": object{"parts": []any{object{"text": text}}}}},
+		candidate := object{"index": 0, "content": object{"role": "model", "parts": []any{object{"text": text}}}}
+		if out == a.Out {
+			candidate["finishReason"] = "STOP"
+		}
+		return object{"candidates": []any{candidate},
 			"usageMetadata": a.usage(object{"promptTokenCount": a.In, "cachedContentTokenCount": a.Cached, "candidatesTokenCount": out})}
 	}
 	switch {
