@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"berth/internal/link/wire"
 	"berth/internal/network/credentials"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/run"
@@ -27,10 +29,6 @@ func settleCredentials(s *jobs.Spec) error { return settleKeys(&s.Place, s.EnvNa
 func checkLent(s *jobs.EnvSpec) error {
 	if len(s.Credentials) > 0 && !s.Can().Here() {
 		return absent("credentials, which nothing would keep from commands", &s.Place)
-	}
-	if len(s.Credentials) > 0 && s.Scheduler != "" {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "credentials are not available in an environment that is kept in an allocation",
-			Hint: "leave --credential out; or let a job use them: berth submit --credential " + s.Credentials[0].Name + " -- COMMAND"}
 	}
 	if name := s.Caps.OfCommand(); name != "" {
 		return &jobs.Error{Kind: jobs.KindConfig,
@@ -108,18 +106,50 @@ func from(c jobs.Credential) string {
 	return "of a command"
 }
 
-// lentKeys are the keys of an environment's credentials, as a keeper that is started reads
-// them.
-func (v *Environment) lentKeys(ctx context.Context) ([]byte, error) {
-	var have []jobs.Credential
-	if v.e.credentials != nil {
-		have = v.e.credentials()
+// lentKeys reads keys, see [keeper.OpenOptions].
+type lentKeys func(context.Context) ([]byte, error)
+
+// lentKeys returns what reads the keys of an environment's credentials, as a keeper takes
+// them: once, when it is first asked. It is nil where there are none.
+func (v *Environment) lentKeys(ctx context.Context) lentKeys {
+	if len(v.Spec.Credentials) == 0 {
+		return nil
 	}
-	keys, err := v.e.credentialKeys(ctx, v.Spec.Credentials, have)
+	read := sync.OnceValues(func() ([]byte, error) {
+		var have []jobs.Credential
+		if v.e.credentials != nil {
+			have = v.e.credentials()
+		}
+		keys, err := v.e.credentialKeys(ctx, v.Spec.Credentials, have)
+		if err != nil {
+			return nil, err
+		}
+		return []byte(strings.Join(keys, "\x00") + "\x00"), nil
+	})
+	return func(context.Context) ([]byte, error) { return read() }
+}
+
+// handKeys gives the keys to a keeper that waits for them: the scheduler has started it in
+// its allocation, and knows none. They go over the conversation, as what commands are given
+// does. Who starts nothing hands none over. The caller holds v.mu.
+func (v *Environment) handKeys(ctx context.Context, noStart bool, keys lentKeys) error {
+	if noStart || !v.owed {
+		return nil
+	}
+	if keys == nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the keeper of the environment " + v.Spec.Name + " waits for keys, and its record has no credentials",
+			Hint: "berth env show " + v.Spec.Name}
+	}
+	b, err := keys(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return []byte(strings.Join(keys, "\x00") + "\x00"), nil
+	res, err := askKeeper(ctx, v.link, wire.KeepRequest{Op: wire.KeepKeys, Keys: b}, nil, nil)
+	if err == nil {
+		_, err = v.said(res)
+	}
+	v.owed = err != nil
+	return err
 }
 
 // sameCredentials refuses credentials that an environment was made without.

@@ -15,6 +15,7 @@ import (
 	"berth/internal/sys/disk"
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // stopWait bounds the time until an environment that was told to stop has
@@ -51,7 +52,10 @@ func (v *Environment) stopKept(ctx context.Context) error {
 	defer v.Close()
 	err := v.stop(ctx)
 	if v.Spec.Scheduler != "" {
-		return v.stopHeld(ctx, err)
+		if serr := v.stopHeld(ctx, err); serr != nil || err == nil {
+			return serr
+		}
+		return v.recountHeld(ctx)
 	}
 	if b, berr := v.e.backend(v.Spec.Backend); berr == nil {
 		if _, far := b.(dialer); far {
@@ -76,6 +80,26 @@ func (v *Environment) recount() error {
 	}
 	defer release()
 	return keeper.ForgetUsage(v.dir)
+}
+
+// recountHeld is recount where the allocation has ended, and its keeper with it: the lease
+// of one that was killed on its node may still be there.
+func (v *Environment) recountHeld(ctx context.Context) error {
+	if len(v.Spec.Credentials) == 0 {
+		return nil
+	}
+	p, err := v.place()
+	if err != nil {
+		return err
+	}
+	if p.Far == nil {
+		return keeper.ForgetUsage(v.dir)
+	}
+	g, err := p.Ground(ctx)
+	if err != nil {
+		return err
+	}
+	return p.Far.RemoveFile(ctx, g.Dir, v.Spec.ID, store.FileUsage)
 }
 
 // stop tells the keeper to end, and waits for that. Without one the error is
@@ -257,14 +281,17 @@ func (v *Environment) Show(ctx context.Context, ask bool) Shown {
 	} else if !remote {
 		out.Last = lastKeeper(v.dir)
 	}
-	if remote && !ask {
-		return out
+	err = ErrNotRunning
+	if !remote || ask {
+		if out.State, err = v.State(ctx); err == nil {
+			out.Usage = out.State.Usage
+		}
 	}
-	if st, err := v.State(ctx); err == nil {
-		out.State, out.Usage = st, st.Usage
-	} else if !errors.Is(err, ErrNotRunning) {
+	recorded := len(v.Spec.Credentials) > 0 && (!remote || v.Spec.Scheduler != "" && v.Spec.Login == nil)
+	switch {
+	case err != nil && !errors.Is(err, ErrNotRunning):
 		out.Err = err
-	} else if len(v.Spec.Credentials) > 0 && !remote {
+	case err != nil && recorded && out.Err == nil:
 		out.Usage, out.Err = keeper.Usage(v.dir)
 	}
 	return out

@@ -35,6 +35,7 @@ type Environment struct {
 	ended chan struct{} // closed by Close
 	notes []string      // of the last opening, not told yet
 	ends  time.Time     // of its allocation
+	owed  bool          // the keeper at its end waits for the keys of the environment's credentials
 	fresh bool          // recorded by this client, and not open yet
 	made  bool          // recorded by this client, see [Environment.Leave]
 
@@ -80,12 +81,19 @@ func (v *Environment) takeNotes() []string {
 func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	keys := v.lentKeys(ctx)
 	if v.link != nil {
 		select {
 		case <-v.link.Gone():
 			v.drop()
 		default:
-			return v.link, nil
+			err := v.handKeys(ctx, noStart, keys)
+			if err == nil {
+				return v.link, nil
+			}
+			if v.drop(); !ends(err) {
+				return nil, err
+			}
 		}
 	}
 	progress := v.Progress
@@ -95,7 +103,7 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 	// A keeper that is just ending refuses its last clients before anything
 	// of theirs has run.
 	for try := 1; ; try++ {
-		conn, rep, err := v.dial(ctx, keeper.OpenOptions{Progress: progress, NoStart: noStart})
+		conn, rep, err := v.dial(ctx, keeper.OpenOptions{Progress: progress, NoStart: noStart, Input: keys})
 		if err != nil {
 			if v.fresh && !noStart {
 				v.forget()
@@ -105,7 +113,7 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 		v.fresh = false
 		s, err := session.Open(ctx, conn, conn, v.options())
 		if err == nil {
-			v.link, v.ended = s, make(chan struct{})
+			v.link, v.ended, v.owed = s, make(chan struct{}), s.Guest().NoKeys
 			if rep != nil {
 				if rep.Rebuilt != "" {
 					v.notes = append(v.notes, rep.Rebuilt)
@@ -118,13 +126,23 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 				go warn(progress, rep.Ends, v.ended)
 			}
 			go ping(s, v.ended)
-			return s, nil
+			if err = v.handKeys(ctx, noStart, keys); err == nil {
+				return s, nil
+			}
+			if v.drop(); !ends(err) {
+				return nil, err
+			}
 		}
 		if ctx.Err() != nil || try == 3 {
 			return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "talk to the keeper of the environment " + v.Spec.Name, Err: err,
 				Hint: "berth env show " + v.Spec.Name}
 		}
 	}
+}
+
+// ends reports whether a keeper has ended before it did what it was asked for.
+func ends(err error) bool {
+	return errors.Is(err, session.ErrAgain) || errors.Is(err, session.ErrGuestGone)
 }
 
 // options are those of the conversation with the keeper, whose guest lives by
@@ -168,9 +186,6 @@ func (v *Environment) dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWr
 	}
 	if p, ok := b.(Program); ok {
 		o.Keys = p.Keys()
-	}
-	if len(v.Spec.Credentials) > 0 {
-		o.Input = v.lentKeys
 	}
 	o.ID = v.Spec.ID // another one of this name may be less contained
 	return keeper.Open(ctx, v.dir, o)
@@ -257,16 +272,31 @@ func (v *Environment) again(ctx context.Context, noStart bool, do func(*session.
 // keep asks the keeper for something of its own.
 func (v *Environment) keep(ctx context.Context, noStart bool, req wire.KeepRequest, stdin io.Reader, stdout io.Writer) (*wire.KeepAnswer, error) {
 	var res session.Result
-	err := v.again(ctx, noStart, func(s *session.Session) error {
-		p, err := s.Do(wire.StartMessage{Keep: &req}, stdin, stdout)
-		if err == nil {
-			res, err = waitFor(ctx, p)
-		}
+	err := v.again(ctx, noStart, func(s *session.Session) (err error) {
+		res, err = askKeeper(ctx, s, req, stdin, stdout)
 		return err
 	})
 	if err != nil {
 		return nil, v.broken(err)
 	}
+	a, err := v.said(res)
+	if err == nil && res.Output != nil {
+		return a, res.Output
+	}
+	return a, err
+}
+
+// askKeeper asks the keeper at the end of a conversation for something of its own.
+func askKeeper(ctx context.Context, s *session.Session, req wire.KeepRequest, stdin io.Reader, stdout io.Writer) (session.Result, error) {
+	p, err := s.Do(wire.StartMessage{Keep: &req}, stdin, stdout)
+	if err != nil {
+		return session.Result{}, err
+	}
+	return waitFor(ctx, p)
+}
+
+// said is the keeper's answer.
+func (v *Environment) said(res session.Result) (*wire.KeepAnswer, error) {
 	if res.Keep == nil {
 		return nil, fmt.Errorf("the keeper of the environment %s gave no answer: %s", v.Spec.Name, res.Exit)
 	}
@@ -276,9 +306,6 @@ func (v *Environment) keep(ctx context.Context, noStart bool, req wire.KeepReque
 	}
 	if a.Error != "" {
 		return nil, &jobs.Error{Kind: a.Kind, Msg: a.Error, Hint: a.Hint}
-	}
-	if res.Output != nil {
-		return &a, res.Output
 	}
 	return &a, nil
 }

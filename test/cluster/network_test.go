@@ -187,7 +187,7 @@ E`)
 	s.ok(t, "for n in $(seq 600); do test -e "+d+"/sync/ready && exit; sleep 0.2; done; exit 1")
 	const word = "'sk-test-[8]f14e45f'" // a pattern that does not match the argv of the greps that look for it
 	const look = `for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\0' '\n' <$f; done 2>/dev/null | grep ` + word +
-		`; grep -rlsa --exclude-dir=proc --exclude-dir=sys --exclude=key ` + word + " /tmp /var/spool /var/log /run /dev/shm /home/alice; exit 0"
+		`; grep -rlsa --exclude-dir=proc --exclude-dir=sys --exclude=key --exclude=key.away ` + word + " /tmp /var/spool /var/log /run /dev/shm /home/alice; exit 0"
 	s.ok(t, "grep -q "+word+" "+d+"/config/berth/key")
 	for _, host := range []string{"c1", "login"} {
 		if a := s.on(t, host, "root", "sh", "-c", look); a.out != "" || a.code != 0 {
@@ -199,6 +199,48 @@ E`)
 	if out := s.ok(t, "berth logs --stdout "+id); out != asksModelsSay {
 		t.Errorf("got\n%s\nwant\n%s", out, asksModelsSay)
 	}
+	if a := s.on(t, "c1", "root", "sh", "-c", look); a.out != "" || a.code != 0 {
+		t.Errorf("afterwards: %+v", a)
+	}
+	s.heldCredentials(t, d, look)
+}
+
+// heldCredentials: commands of an environment in an allocation ask that model with the key, which the client on the login node hands to the
+// keeper on c1 once for each allocation. look finds it where it must not be, and says so.
+func (s site) heldCredentials(t *testing.T, d, look string) {
+	t.Helper()
+	s.ok(t, "rm -f "+d+"/sync/ready "+d+"/sync/go")
+	h := s.hold(t, "--slurm --nodelist=c1 --bind "+d+"/sync:/sync:rw --credential anthropic --credential echo")
+	h.cmd = "XDG_CONFIG_HOME=" + d + "/config " + h.cmd
+	ended := make(chan answer, 1)
+	go func() { ended <- s.sh(t, h.cmd+" --timeout 10m -- "+quote(asksModels)) }()
+	s.ok(t, "for n in $(seq 600); do test -e "+d+"/sync/ready && exit; sleep 0.2; done; exit 1")
+	for _, host := range []string{"c1", "login"} {
+		if a := s.on(t, host, "root", "sh", "-c", look); a.out != "" || a.code != 0 {
+			t.Errorf("%s: %+v", host, a)
+		}
+	}
+	s.ok(t, "touch "+d+"/sync/go")
+	if a := <-ended; a.code != 0 || strings.TrimSpace(a.out) != asksModelsSay {
+		t.Errorf("exit code %d, got\n%s\nwant\n%s\n%s", a.code, a.out, asksModelsSay, a.err)
+	}
+	// While it is warm no key is needed. The next allocation is not even asked for without it.
+	s.ok(t, "mv "+d+"/config/berth/key "+d+"/config/berth/key.away")
+	const placeholder = "echo $ANTHROPIC_API_KEY"
+	first := h.want(t, h.cmd+" -- '"+placeholder+"'", 0)
+	if !strings.HasPrefix(first.out, "berth-placeholder-") {
+		t.Errorf("%+v", first)
+	}
+	s.ok(t, "berth env stop "+h.name)
+	h.want(t, h.cmd+" -- true", 125, "the key of the credential anthropic \\(file .*no such file")
+	if left := s.ok(t, h.queue()); left != "" {
+		t.Errorf("without the key: %s", left)
+	}
+	s.ok(t, "mv "+d+"/config/berth/key.away "+d+"/config/berth/key")
+	if next := h.want(t, h.cmd+" -- '"+placeholder+"'", 0, "started again"); next.out == first.out || !strings.HasPrefix(next.out, "berth-placeholder-") {
+		t.Errorf("%+v, and before %+v", next, first)
+	}
+	s.ok(t, "berth env stop "+h.name)
 	if a := s.on(t, "c1", "root", "sh", "-c", look); a.out != "" || a.code != 0 {
 		t.Errorf("afterwards: %+v", a)
 	}

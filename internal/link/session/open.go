@@ -162,6 +162,7 @@ func (s *Session) greet(o Options) error {
 	s.guest = Guest{
 		Version: g.Version, PID: max(g.PID, 0), OwnPIDNamespace: g.OwnPIDNamespace, UID: g.UID, Kernel: text(g.Kernel),
 		Home: string(g.Home), Path: string(g.Path), Shell: text(g.Shell), Env: wire.Strings(g.Env), Seen: seen, Network: had, AskDir: string(g.AskDir),
+		NoKeys: g.NoKeys,
 	}
 	return nil
 }

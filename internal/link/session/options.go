@@ -87,6 +87,8 @@ type Guest struct {
 	AskDir          string     // for what comes back of jobs that are asked for; only with Ask
 	// Network is what it has prepared; only with a Network.
 	Network *wire.NetworkHad
+	// NoKeys is a keeper's that waits for the keys of its credentials ([wire.KeepKeys]).
+	NoKeys bool
 }
 
 // StartRequest is a command to start in the environment.

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"fmt"
+	"io"
 	"time"
 
 	"berth/jobs"
@@ -10,6 +12,7 @@ import (
 const (
 	KeepStatus  = "status"   // answer: KeepState
 	KeepStop    = "stop"     // end the environment, keep its files; no answer but the end
+	KeepKeys    = "keys"     // hand over the keys of its credentials; the answer is empty
 	KeepBGStart = "bg.start" // answer: BG
 	KeepBGList  = "bg.list"  // answer: []BG
 	KeepBGLog   = "bg.log"   // the log comes as [Stdout]; answer: BG
@@ -33,7 +36,16 @@ type KeepRequest struct {
 	// signal is named, which is sent and nothing else.
 	Signal int           `json:"signal,omitempty"`
 	Grace  time.Duration `json:"grace_ns,omitempty"`
+	// Keys is of keys: NAME=VALUE, each with a NUL behind it, as a keeper that is started
+	// on the client's machine reads them.
+	Keys Secret `json:"keys,omitempty"`
 }
+
+// Secret is what is sent and never shown.
+type Secret []byte
+
+// Format shows nothing of it, however it is printed.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "secret") }
 
 // KeepAnswer is what the keeper answers. Its errors keep their kind and hint.
 type KeepAnswer struct {

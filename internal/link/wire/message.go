@@ -129,6 +129,9 @@ type GuestHello struct {
 	Seen *jobs.Seen `json:"seen,omitempty"`
 	// Network is there where it was asked for.
 	Network *NetworkHad `json:"network,omitempty"`
+	// NoKeys is a keeper's: it has not got the keys of the environment's credentials yet
+	// ([KeepKeys]).
+	NoKeys bool `json:"no_keys,omitempty"`
 }
 
 // StartMessage begins a command. With Prompt, the client sends the channel

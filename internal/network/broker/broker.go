@@ -248,7 +248,7 @@ func (l *once) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "unix
 // handle answers one request, and records it.
 func (b *Broker) handle(c *credential, w http.ResponseWriter, r *http.Request) {
 	u := &credentials.Use{Time: time.Now().UTC(), Credential: c.Name, Method: r.Method}
-	f := &forward{b: b, c: c, r: r, use: u}
+	f := &forward{b: b, c: c, key: c.held.Load(), r: r, use: u}
 	defer func() {
 		u.Seconds = time.Since(u.Time).Seconds()
 		if u.Status != http.StatusUnauthorized { // who has no placeholder, perhaps another user, writes no records

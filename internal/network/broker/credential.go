@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"berth/internal/network/credentials"
 	"berth/jobs"
@@ -19,7 +20,7 @@ import (
 // Credential is one with its key, and the placeholder that stands for it inside.
 type Credential struct {
 	jobs.Credential
-	Key         string
+	Key         string // "" is that it comes later ([Broker.Give])
 	Placeholder string // see [credentials.Placeholder]
 }
 
@@ -30,9 +31,7 @@ func (c Credential) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "credent
 type credential struct {
 	Credential
 	upstream *url.URL
-	header   string   // that has the key
-	value    string   // of it
-	secret   [][]byte // how the key could stand in an answer
+	held     atomic.Pointer[held] // nil is that its key has not come yet
 
 	transport *http.Transport
 	again     *retryablehttp.Client
@@ -42,9 +41,6 @@ func settle(c Credential) (*credential, error) {
 	if part, err := credentials.Check(c.Credential); err != nil {
 		return nil, fmt.Errorf("credential %q: %s: %w", c.Name, part, err)
 	}
-	if err := credentials.CheckKey(c.Key); err != nil {
-		return nil, fmt.Errorf("the key of the credential %s: %w", c.Name, err)
-	}
 	if len(c.Placeholder) < 16 || c.Placeholder == c.Key {
 		return nil, fmt.Errorf("the credential %s has no placeholder", c.Name)
 	}
@@ -52,18 +48,58 @@ func settle(c Credential) (*credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &credential{Credential: c, upstream: u, header: "Authorization", value: "Bearer " + c.Key, secret: [][]byte{[]byte(c.Key)}}
+	out := &credential{Credential: c, upstream: u}
+	if c.Key == "" {
+		return out, nil
+	}
+	h, err := hold(&c.Credential, c.Key)
+	if err != nil {
+		return nil, err
+	}
+	out.held.Store(h)
+	return out, nil
+}
+
+// held is a key as requests have it.
+type held struct {
+	header string   // that has the key
+	value  string   // of it
+	secret [][]byte // how the key could stand in an answer
+}
+
+func hold(c *jobs.Credential, key string) (*held, error) {
+	if err := credentials.CheckKey(key); err != nil {
+		return nil, fmt.Errorf("the key of the credential %s: %w", c.Name, err)
+	}
+	h := &held{header: "Authorization", value: "Bearer " + key, secret: [][]byte{[]byte(key)}}
 	switch {
 	case c.Header != "":
-		out.header, out.value = c.Header, c.Key
+		h.header, h.value = c.Header, key
 	case c.User != "":
-		login := base64.StdEncoding.EncodeToString([]byte(c.User + ":" + c.Key))
-		out.value, out.secret = "Basic "+login, append(out.secret, []byte(strings.TrimRight(login, "=")))
+		login := base64.StdEncoding.EncodeToString([]byte(c.User + ":" + key))
+		h.value, h.secret = "Basic "+login, append(h.secret, []byte(strings.TrimRight(login, "=")))
 	}
-	if escaped := url.QueryEscape(c.Key); escaped != c.Key {
-		out.secret = append(out.secret, []byte(escaped))
+	if escaped := url.QueryEscape(key); escaped != key {
+		h.secret = append(h.secret, []byte(escaped))
 	}
-	return out, nil
+	return h, nil
+}
+
+// Give hands over the keys of all credentials, by their names. The first ones stay. Where
+// one is missing, or is no key, none is taken.
+func (b *Broker) Give(keys map[string]string) error {
+	all := map[*credential]*held{}
+	for name, c := range b.list {
+		h, err := hold(&c.Credential.Credential, keys[name])
+		if err != nil {
+			return err
+		}
+		all[c] = h
+	}
+	for c, h := range all {
+		c.held.CompareAndSwap(nil, h)
+	}
+	return nil
 }
 
 // Headers and query keys in which programs send keys. They are never passed on.

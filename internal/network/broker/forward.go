@@ -21,6 +21,7 @@ import (
 type forward struct {
 	b   *Broker
 	c   *credential
+	key *held // nil is that it is not here yet
 	r   *http.Request
 	use *credentials.Use
 
@@ -126,7 +127,7 @@ func (f *forward) unreached(err error) error {
 	case errors.As(err, &no):
 		return &refusal{status: 403, why: f.c.upstream.Host + ", the server of the credential " + f.c.Name + ", is refused", hint: no.Hint}
 	}
-	if scan := (&scanner{keys: f.c.secret}); scan.has(err.Error()) {
+	if scan := (&scanner{keys: f.key.secret}); scan.has(err.Error()) {
 		err = errEcho // it has words of the server's
 	}
 	return &refusal{status: 502, why: f.c.upstream.Host + " cannot be reached: " + err.Error()}
@@ -146,6 +147,8 @@ func (f *forward) judge(w http.ResponseWriter) error {
 		}
 		return &refusal{status: 401, why: "the request does not have " + env + ", which stands for the key",
 			hint: "a key of one's own goes to the vendor's address, and not here"}
+	case f.key == nil:
+		return &refusal{status: 503, why: "the key of the credential " + c.Name + " is not here yet", hint: "berth exec in this environment hands it over"}
 	case r.Header.Get("Upgrade") != "":
 		return &refusal{status: http.StatusUpgradeRequired, why: "only HTTP/1.1 without upgrades is carried"}
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
@@ -327,7 +330,7 @@ func (f *forward) request(ctx context.Context) (*http.Request, error) {
 	if out.Header.Get("User-Agent") == "" {
 		out.Header.Set("User-Agent", "berth")
 	}
-	out.Header.Set(f.c.header, f.c.value)
+	out.Header.Set(f.key.header, f.key.value)
 	return out, nil
 }
 
@@ -336,7 +339,7 @@ var errEcho = errors.New("the answer has the key in it, and was cut")
 
 // pass passes an answer on.
 func (f *forward) pass(w http.ResponseWriter, answer *http.Response, count *counter) error {
-	scan := &scanner{keys: f.c.secret}
+	scan := &scanner{keys: f.key.secret}
 	encoding := strings.Join(answer.Header.Values("Content-Encoding"), ", ")
 	head := passed(answer.Header, answerHeaders)
 	f.relocate(head)

@@ -22,6 +22,11 @@ func (p *Place) begin(ctx context.Context, n int, o keeper.OpenOptions) (*Alloca
 	if err != nil {
 		return nil, err
 	}
+	if o.Input != nil { // what its keeper will need is looked for before the wait
+		if _, err := o.Input(ctx); err != nil {
+			return nil, err
+		}
+	}
 	a, won, err := create(p.Record, n, p.Spec.Name, p.Now())
 	if err != nil || !won {
 		return nil, err

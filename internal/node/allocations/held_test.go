@@ -168,6 +168,21 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// A key that is not there is told before an allocation is asked for.
+func TestNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		o := f.options()
+		o.Input = func(context.Context) ([]byte, error) { return nil, errors.New("it is not set") }
+		if got := <-f.ask(t.Context(), o); got.err == nil || got.err.Error() != "it is not set" {
+			t.Fatal(got.err)
+		}
+		if n := f.fake.Calls().Submit; n != 0 || Wanted(f.Record) {
+			t.Errorf("submitted %d times", n)
+		}
+	})
+}
+
 // Who waits for an allocation of an environment that is removed meanwhile asks
 // for no other one: it would be no one's.
 func TestRemovedMeanwhile(t *testing.T) {
@@ -604,6 +619,8 @@ func (c cluster) Local(_ context.Context, cmd jobs.Cmd) (jobs.Cmd, error) {
 }
 
 func (c cluster) RemoveEnv(context.Context, string, string) error { return nil }
+
+func (c cluster) RemoveFile(context.Context, string, string, string) error { return nil }
 
 // Behind a login host the record and the script go there, in the paths of there,
 // and nothing of this machine's.

@@ -55,6 +55,8 @@ type Site interface {
 	// RemoveEnv removes the directory of an environment there, if its record
 	// says that it is this one's.
 	RemoveEnv(ctx context.Context, dir, id string) error
+	// RemoveFile removes a file of that directory, if it is there, on the same condition.
+	RemoveFile(ctx context.Context, dir, id, name string) error
 }
 
 // Link is the connection to the environment's keeper.

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -35,17 +36,46 @@ type Brokered struct {
 // so no key is in them. Those whose keys are not there are the error.
 func Take(passed []string, list []jobs.Credential) (taken []broker.Credential, rest []string, err error) {
 	keys, rest := credentials.Part(passed)
-	var missing []string
+	taken = Await(list)
+	for i, c := range list {
+		taken[i].Key = keys[c.Name]
+	}
+	return taken, rest, missing(keys, list)
+}
+
+// Await gives each credential a placeholder. Their keys come later, with [Egress.Give].
+func Await(list []jobs.Credential) (out []broker.Credential) {
+	for _, c := range list {
+		out = append(out, broker.Credential{Credential: c, Placeholder: credentials.Placeholder()})
+	}
+	return out
+}
+
+// missing is the error of credentials whose keys are not there.
+func missing(keys map[string]string, list []jobs.Credential) error {
+	var names []string
 	for _, c := range list {
 		if keys[c.Name] == "" {
-			missing = append(missing, c.Name)
+			names = append(names, c.Name)
 		}
-		taken = append(taken, broker.Credential{Credential: c, Key: keys[c.Name], Placeholder: credentials.Placeholder()})
 	}
-	if len(missing) > 0 {
-		err = fmt.Errorf("the keys of the credentials %s are not there", strings.Join(missing, ", "))
+	if len(names) == 0 {
+		return nil
 	}
-	return taken, rest, err
+	return fmt.Errorf("the keys of the credentials %s are not there", strings.Join(names, ", "))
+}
+
+// Give hands over the keys of credentials that were opened without them, as they travel
+// with passed values.
+func (e *Egress) Give(passed []string, list []jobs.Credential) error {
+	if e == nil || e.broker == nil {
+		return errors.New("there are no credentials")
+	}
+	keys, _ := credentials.Part(passed)
+	if err := missing(keys, list); err != nil {
+		return err
+	}
+	return e.broker.Give(keys)
 }
 
 // upstreams is the policy of the broker's own connections: the servers of the credentials

@@ -131,6 +131,7 @@ func (c *client) greet() error {
 				hello.Version, wire.Version)
 		}
 		answer := c.k.hello
+		answer.NoKeys = c.k.keyless.Load()
 		if err != nil {
 			answer.Error = err.Error()
 		}

@@ -12,7 +12,10 @@
 // own, and their frames pass undecoded but for credits and the end; the two
 // ends' flow control bounds what waits here, so a client that does not read
 // holds up nothing but its own commands. Requests with wire.StartMessage.Keep
-// are answered by the keeper itself: its state, the end, background processes.
+// are answered by the keeper itself: its state, the end, background processes,
+// the keys of credentials. A keeper that a scheduler has started has no keys, and
+// says so in its hello (wire.GuestHello.NoKeys): whoever is about to start a command
+// hands them over before it.
 //
 // When a client disappears, its commands are ended. A client that used to ping
 // and has not for a minute has disappeared. Its Quit and End are of its own

@@ -36,7 +36,7 @@ func (c *client) startKeep(stream uint32, m *wire.StartMessage) error {
 	if c.k.life.Why() != nil {
 		return c.refuse(stream, c.k.again())
 	}
-	if m.Keep.Op != wire.KeepBGStart {
+	if m.Keep.Op != wire.KeepBGStart && m.Keep.Op != wire.KeepKeys { // a command is about to follow keys
 		c.k.life.answered(c)
 	}
 	r := &request{c: c, stream: stream, req: *m.Keep, out: wire.NewSender(c.w, wire.Stdout, stream), done: make(chan struct{})}
@@ -130,6 +130,8 @@ func (r *request) serve() (*wire.KeepAnswer, error) {
 		k.life.stop(ending{text: "it was stopped", stopped: true})
 		<-r.ctx.Done()
 		return nil, errClientGone
+	case wire.KeepKeys:
+		return &wire.KeepAnswer{}, k.takeKeys(r.req.Keys)
 	case wire.KeepBGStart:
 		if !k.life.begin() {
 			return nil, errEnding

@@ -45,10 +45,14 @@ type keeper struct {
 	egress atomic.Pointer[egress.Egress] // what commands reach; nil where there is nothing to decide
 	// brokered are the credentials of its commands, with their keys; nil is none.
 	brokered *egress.Brokered
-	box      *container.Container
-	opener   jobs.Opener
-	opening  *jobs.Opening
-	scratch  *container.Scratch
+	// batch is that this is the batch process of an allocation, and keyless that no client
+	// has handed over the keys yet.
+	batch   bool
+	keyless atomic.Bool
+	box     *container.Container
+	opener  jobs.Opener
+	opening *jobs.Opening
+	scratch *container.Scratch
 
 	told chan struct{} // closed when all clients have their last words
 	gone chan struct{} // closed when nothing is left of the environment

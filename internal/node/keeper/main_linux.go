@@ -78,7 +78,7 @@ func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writ
 			_, _ = fmt.Fprintln(stderr, "berth:", err)
 			return jobs.CodeInfra
 		}
-		out.w, k.within = f, allocated(context.Background(), k.dir, os.Getenv)
+		out.w, k.batch, k.within = f, true, allocated(context.Background(), k.dir, os.Getenv)
 	}
 	err := k.run(signals, openers, *guest, out)
 	if err != nil {

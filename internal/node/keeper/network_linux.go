@@ -18,7 +18,8 @@ import (
 const maxKeys = 1 << 20
 
 // takeCredentials reads the keys of the environment's credentials from whoever started
-// this keeper. They are in its memory alone.
+// this keeper. They are in its memory alone. In an allocation a scheduler has started it,
+// which is to know no key: there the first client hands them over ([keeper.takeKeys]).
 func (k *keeper) takeCredentials(from io.Reader) error {
 	if len(k.spec.Credentials) == 0 {
 		return nil
@@ -27,15 +28,37 @@ func (k *keeper) takeCredentials(from io.Reader) error {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the site sets " + name + ", which does not hold an environment: it may have no credentials",
 			Hint: "let a job use them: berth submit --credential NAME -- COMMAND"}
 	}
+	k.brokered = &egress.Brokered{Caps: k.spec.Caps, Prices: k.spec.Prices, Met: k.capMet, Keep: k.saveUsage, Unkept: k.usageUnkept}
+	if k.batch {
+		k.brokered.Credentials = egress.Await(k.spec.Credentials)
+		k.keyless.Store(true)
+		return nil
+	}
 	b, err := io.ReadAll(io.LimitReader(from, maxKeys))
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "read the keys of the environment's credentials", Err: err}
 	}
-	list, _, err := egress.Take(strings.Split(string(b), "\x00"), k.spec.Credentials)
-	if err != nil {
+	if k.brokered.Credentials, _, err = egress.Take(strings.Split(string(b), "\x00"), k.spec.Credentials); err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: err.Error(), Hint: "it is opened by berth exec or berth shell, which read them"}
 	}
-	k.brokered = &egress.Brokered{Credentials: list, Caps: k.spec.Caps, Prices: k.spec.Prices, Met: k.capMet, Keep: k.saveUsage, Unkept: k.usageUnkept}
+	return nil
+}
+
+// takeKeys takes the keys that a client hands over. Several may come at once: the first
+// ones stay.
+func (k *keeper) takeKeys(keys wire.Secret) error {
+	if !k.keyless.Load() {
+		return nil
+	}
+	if len(keys) > maxKeys {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the keys of the environment's credentials have more than 1 MiB"}
+	}
+	if err := k.egress.Load().Give(strings.Split(string(keys), "\x00"), k.spec.Credentials); err != nil {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: err.Error(), Hint: "[credentials.NAME] from in the configuration says where a key is"}
+	}
+	if k.keyless.Swap(false) {
+		k.log.Info("the keys of the credentials have been handed over")
+	}
 	return nil
 }
 

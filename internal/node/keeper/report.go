@@ -100,6 +100,8 @@ type OpenOptions struct {
 	// Keys are further variables of it, for the program of the backend alone.
 	Keys []string
 	// Input returns what one that is started reads on its standard input: the keys of the
-	// environment's credentials, NAME=VALUE, each with a NUL behind it. nil is nothing.
+	// environment's credentials, NAME=VALUE, each with a NUL behind it. nil is nothing. One
+	// in an allocation reads none: there it is asked before the allocation is, and what it
+	// returns handed over when the environment is open.
 	Input func(context.Context) ([]byte, error)
 }

@@ -22,8 +22,9 @@ const (
 	// processes that write the same file, the second finds that of the first.
 	putFile = `umask 077; mkdir -p "$1" && cd "$1" || exit 3; [ -e "$2" ] && exit 0; ` +
 		`t=.new-$$; trap 'rm -f "$t"' EXIT; cat >"$t" && { ln "$t" "$2" 2>/dev/null || [ -e "$2" ]; }`
-	// removeEnv wants the record to be that of the id $2.
-	removeEnv = `[ -d "$1" ] || exit 0; grep -qs "\"$2\"" "$1/env.json" || exit 4; chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"`
+	// removeFile, of the file $3, and removeEnv want the record to be that of the id $2.
+	removeFile = `[ -d "$1" ] || exit 0; grep -qs "\"$2\"" "$1/env.json" || exit 4; rm -f "$1/$3"`
+	removeEnv  = `[ -d "$1" ] || exit 0; grep -qs "\"$2\"" "$1/env.json" || exit 4; chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"`
 )
 
 // PutFiles writes files into a directory there, see held.Site.
@@ -52,9 +53,20 @@ func (s *Site) ReadFile(ctx context.Context, path string) ([]byte, error) {
 // this id.
 func (s *Site) RemoveEnv(ctx context.Context, dir, id string) error {
 	_, err := s.shell(ctx, nil, removeEnv, dir, id)
+	return s.notRemoved(dir, err)
+}
+
+// RemoveFile removes a file of that directory on the same condition.
+func (s *Site) RemoveFile(ctx context.Context, dir, id, name string) error {
+	_, err := s.shell(ctx, nil, removeFile, dir, id, name)
+	return s.notRemoved(filepath.Join(dir, name), err)
+}
+
+// notRemoved says what could not be removed, and why.
+func (s *Site) notRemoved(path string, err error) error {
 	var failed *run.Error
 	if errors.As(err, &failed) {
-		e := &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("remove %s on %s", dir, s), Err: err}
+		e := &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("remove %s on %s", path, s), Err: err}
 		if failed.Exit.Code == 4 {
 			e.Err = errors.New("it does not hold this environment's record")
 		}

@@ -101,6 +101,21 @@ func TestRemoveEnv(t *testing.T) {
 	if _, err := os.Stat(dir); err != nil {
 		t.Fatal("another one's directory was removed")
 	}
+	usage := filepath.Join(dir, "usage.json")
+	if err := os.WriteFile(usage, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemoveFile(soon(t), dir, other, "usage.json"); err == nil || !strings.Contains(err.Error(), "does not hold this environment's record") {
+		t.Error(err)
+	}
+	for range 2 { // the second time there is none
+		if err := s.RemoveFile(soon(t), dir, id, "usage.json"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(usage); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file is left: %v", err)
+	}
 	// What tasks leave behind.
 	locked := filepath.Join(dir, "a", "b")
 	if err := os.MkdirAll(locked, 0o700); err != nil {

@@ -27,10 +27,13 @@ type site struct {
 	pool *pool.Pool
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T) *site { return newSiteWith(t, engine.Options{}) }
+
+func newSiteWith(t *testing.T, o engine.Options) *site {
 	t.Helper()
 	p, yard := newPool(t)
-	e, err := engine.Open(t.Context(), engine.Options{Home: filepath.Join(t.TempDir(), "state")})
+	o.Home = filepath.Join(t.TempDir(), "state")
+	e, err := engine.Open(t.Context(), o)
 	must(t, err)
 	self, err := os.Executable()
 	must(t, err)
