@@ -80,7 +80,7 @@ func onService(p *jobs.Place) error {
 		said bool
 	}{
 		{"[network] of a phase", !n.Phases.Silent()}, {"[network] deny", len(n.Deny) > 0}, {"[network] opaque", len(n.Opaque) > 0},
-		{"[network] transparent", n.Transparent != ""},
+		{"[network] transparent", n.Transparent != ""}, {"[network] max_up, max_down or max_time", n.MaxUp+n.MaxDown > 0 || n.MaxTime > 0},
 	} {
 		if what.said {
 			return absent(what.name, p)

@@ -57,6 +57,7 @@ func TestSettleNetwork(t *testing.T) {
 		"service, a bound's port": {backend: "modal", n: jobs.Network{Bounds: []jobs.NetworkBound{bound("", "a:1")}}, code: 78, says: "the port in a:1"},
 		"service, deny":           {backend: "modal", n: jobs.Network{Mode: "allow", Deny: []string{"a"}}, code: 78, says: "[network] deny: not available"},
 		"service, opaque":         {backend: "modal", n: jobs.Network{Mode: "allow", Opaque: []string{"a:1"}}, code: 78, says: "[network] opaque"},
+		"service, bytes":          {backend: "modal", n: jobs.Network{Mode: "allow", MaxDown: 1}, code: 78, says: "[network] max_up, max_down or max_time"},
 		"service, transparent":    {backend: "modal", n: jobs.Network{Mode: "allow", Transparent: "never"}, code: 78, says: "[network] transparent"},
 		"service, a phase":        {backend: "modal", n: jobs.Network{Phases: jobs.NetworkPhases{Verify: jobs.NetworkPhase{Mode: "none"}}}, code: 78, says: "[network] of a phase"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Network is what a place reaches beside itself. The words of its lists are those of
@@ -23,6 +24,11 @@ type Network struct {
 	// Transparent says whether programs reach it without settings:
 	// [TransparentAlways], [TransparentNever]; "" is [TransparentAuto].
 	Transparent string `json:"transparent,omitempty"`
+	// MaxUp and MaxDown bound the bytes to and from each name, of an attempt or an opening of
+	// an environment, and MaxTime how long one connection is open. 0 is no bound.
+	MaxUp   Bytes         `json:"max_up_bytes,omitempty"`
+	MaxDown Bytes         `json:"max_down_bytes,omitempty"`
+	MaxTime time.Duration `json:"max_time_ns,omitempty"`
 	// Via is who resolves and dials: [ViaLogin], or [ViaProxy] with a URL; "" is
 	// [ViaNode]. It is the user's and the profile's to say, not a task's.
 	Via    string        `json:"via,omitempty"`
@@ -176,7 +182,7 @@ func (n Network) Settled() Network {
 		}
 	}
 	if n.Phases.Silent() && n.Mode != NetworkAllow {
-		n.Transparent, n.Via, n.Opaque = "", "", nil
+		n.Transparent, n.Via, n.Opaque, n.MaxUp, n.MaxDown, n.MaxTime = "", "", nil, 0, 0, 0
 		if own == NetworkNone {
 			n.Deny = nil
 		}
@@ -196,10 +202,11 @@ func (n Network) Settled() Network {
 // Within is the network with another bound. What has no meaning with this one alone may
 // have one with the next, and stays until it is settled.
 func (n Network) Within(b NetworkBound) Network {
-	via, transparent, opaque := n.Via, n.Transparent, n.Opaque
+	was := n
 	n.Bounds = append(slices.Clone(n.Bounds), b)
 	n = n.Settled()
-	n.Via, n.Transparent, n.Opaque = via, transparent, opaque
+	n.Via, n.Transparent, n.Opaque = was.Via, was.Transparent, was.Opaque
+	n.MaxUp, n.MaxDown, n.MaxTime = was.MaxUp, was.MaxDown, was.MaxTime
 	return n
 }
 

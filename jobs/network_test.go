@@ -85,7 +85,8 @@ func TestWithin(t *testing.T) {
 // complaint.
 func TestSettledLists(t *testing.T) {
 	lists := func(mode string) jobs.Network {
-		return jobs.Network{Mode: mode, Allow: []string{"a"}, Deny: []string{"b"}, Opaque: []string{"c"}, Transparent: "always", Via: "login"}
+		return jobs.Network{Mode: mode, Allow: []string{"a"}, Deny: []string{"b"}, Opaque: []string{"c"}, Transparent: "always", Via: "login",
+			MaxUp: 1, MaxDown: 2, MaxTime: 3}
 	}
 	for _, c := range []struct{ n, want jobs.Network }{
 		{lists("open"), jobs.Network{Deny: []string{"b"}}},

@@ -37,6 +37,17 @@ func networkRows(n jobs.Network) (out [][2]string) {
 	add("refused", n.Deny...)
 	add("not looked at", n.Opaque...)
 	add("transparent", n.Transparent)
+	for _, b := range []struct {
+		label string
+		most  jobs.Bytes
+	}{{"most to a name", n.MaxUp}, {"most from a name", n.MaxDown}} {
+		if b.most > 0 {
+			add(b.label, b.most.String())
+		}
+	}
+	if n.MaxTime > 0 {
+		add("longest connection", n.MaxTime.String())
+	}
 	add("by way of", n.Via)
 	for _, name := range jobs.NetworkPhaseNames {
 		if p := n.Phases.Of(name); !p.Silent() {

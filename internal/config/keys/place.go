@@ -132,6 +132,13 @@ var placeFields = []Field{
 	{Name: "network.transparent", In: func(p *jobs.Place) any { return &p.Network.Transparent },
 		Words: []string{jobs.TransparentAuto, jobs.TransparentAlways, jobs.TransparentNever}, Any: jobs.TransparentAuto,
 		Task: true, Noun: "a transparent network", Jobs: sandboxed, Envs: sandboxed, Differs: "another way to its network"},
+	{Name: "network.max_up", In: func(p *jobs.Place) any { return &p.Network.MaxUp }, Task: true,
+		Noun: "a bound of bytes to a name", Jobs: sandboxed, Envs: sandboxed, Differs: "another bound of bytes to a name"},
+	{Name: "network.max_down", In: func(p *jobs.Place) any { return &p.Network.MaxDown }, Task: true,
+		Noun: "a bound of bytes from a name", Jobs: sandboxed, Envs: sandboxed, Differs: "another bound of bytes from a name"},
+	{Name: "network.max_time", In: func(p *jobs.Place) any { return &p.Network.MaxTime }, Task: true,
+		Noun: "a bound of the time of a connection", Jobs: sandboxed, Envs: sandboxed,
+		Differs: "another bound of the time of a connection"},
 	{Name: "network.via", In: func(p *jobs.Place) any { return &p.Network.Via }}, // the user's alone: no key of task files
 
 	{Name: "caps.max_requests", In: func(p *jobs.Place) any { return &p.Caps.Requests }, Most: most, Task: true, Flag: "max-requests",

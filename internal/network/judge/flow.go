@@ -82,6 +82,10 @@ type flow struct {
 func (j *Judge) Flow(ctx context.Context, req Request, client Conn) Entry {
 	f := j.newFlow(req, client)
 	stop := context.AfterFunc(ctx, func() { f.end("the attempt has ended") })
+	if total := j.o.Limits.Total; total > 0 {
+		late := time.AfterFunc(total, func() { f.end("limit: total time (" + total.String() + ")") })
+		defer late.Stop()
+	}
 	n := j.flows.Add(1)
 	d, err := f.judge(ctx, n)
 	if err == nil {

@@ -328,6 +328,29 @@ func TestByteLimits(t *testing.T) {
 	}
 }
 
+// A flow that is never silent ends when its time is up.
+func TestTotalTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.limits = Limits{Total: time.Hour}
+		w.serve["93.184.216.34:22"] = func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+		in, wait := w.flow(w.judge("a.example:22"), "a.example", 22)
+		began := time.Now()
+		go func() {
+			for {
+				if _, err := io.WriteString(in, "x"); err != nil {
+					return
+				}
+				time.Sleep(time.Minute)
+			}
+		}()
+		if e := wait(); e.Reason != "limit: total time (1h0m0s)" || time.Since(began) != time.Hour || e.Up < 59 {
+			t.Errorf("after %s: %+v", time.Since(began), e)
+		}
+		_ = in.Close()
+	})
+}
+
 // Flows at once are bounded; those of a second wait.
 func TestFlowLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,6 +27,7 @@ type Limits struct {
 	Names    int           // of an attempt: 10,000
 	Up, Down int64         // bytes of a name; 0 is no bound
 	Idle     time.Duration // of a flow: 15 min
+	Total    time.Duration // of a flow, from its begin to its end; 0 is no bound
 	First    time.Duration // until the first bytes are complete: 30 s
 	Resolve  time.Duration // of a name: 10 s
 	Connect  time.Duration // to all addresses of a name: 30 s

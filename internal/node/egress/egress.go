@@ -80,7 +80,8 @@ func Open(o Options) (*Egress, error) {
 	if strings.HasPrefix(o.Network.Via, jobs.ViaProxy) {
 		e.log.Note("the site's proxy resolves names: that one leads to a private address, or changes, is not seen")
 	}
-	jo := judge.Options{Policy: task, Phases: phases, Record: e.log.Record}
+	jo := judge.Options{Policy: task, Phases: phases, Record: e.log.Record,
+		Limits: judge.Limits{Up: int64(o.Network.MaxUp), Down: int64(o.Network.MaxDown), Total: o.Network.MaxTime}}
 	wayout.Use(&jo, way)
 	e.judge = judge.New(jo)
 	if o.Brokered != nil {
