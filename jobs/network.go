@@ -65,11 +65,11 @@ type NetworkBound struct {
 	Opaque []string `json:"opaque,omitempty"`
 }
 
-// Room reports whether commands are to run in a room below the container. A daemon's
-// containers let nothing make one.
+// Room reports whether commands are to run in a room below the container, all of them in one. A
+// daemon's containers let nothing make one.
 func (p *Place) Room() bool {
 	can := p.Can()
-	return p.Network.Mode == NetworkAllow && p.Network.Transparent != TransparentNever && can.Here() && !can.Daemon
+	return p.Network.Mode == NetworkAllow && p.Network.Transparent != TransparentNever && !p.Rooms && can.Here() && !can.Daemon
 }
 
 // BareProc reports whether the container's /proc has to be without covers: rooms below it have

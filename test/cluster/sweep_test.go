@@ -130,10 +130,17 @@ func TestSweepContainer(t *testing.T) {
 	if out := s.ok(t, home+"berth sweep logs boxed 20"); out != "20 in lo" {
 		t.Errorf("%q", out)
 	}
-	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/worker.json"); strings.Count(out, `"tasks_in":"singularity: `) != 2 {
+	// With a list each room has doors of its own.
+	s.want(t, home+fmt.Sprintf("seq 4 | berth sweep run --scheduler slurm --image %s --workers 1 --cpus 2 --memory 1GiB --time 10m --own room --network allow --allow good.example "+
+		"--name doors --rows - -- %s", s.image, quote(`getent ahostsv4 good.example | grep -q '^198\.18\.' && ! getent ahostsv4 bad.example && echo {line} in $(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ')`)),
+		0, "sweep doors: 4 ok")
+	if out := s.ok(t, home+"berth sweep logs doors 4"); out != "4 in lo" {
+		t.Errorf("%q", out)
+	}
+	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/worker.json"); strings.Count(out, `"tasks_in":"singularity: `) != 3 {
 		t.Error(out)
 	}
-	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/own.json"); strings.Count(out, `"own":"room"`) != 2 {
+	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/own.json"); strings.Count(out, `"own":"room"`) != 3 {
 		t.Error(out)
 	}
 	s.quiet(t)

@@ -235,5 +235,5 @@ func clampNetwork(had *wire.NetworkHad, wish *wire.NetworkWish) (*wire.NetworkHa
 	if len(had.Ports) != len(wish.Credentials) || slices.Contains(had.Ports, 0) {
 		return nil, errors.New("the guest does not listen for each credential")
 	}
-	return &wire.NetworkHad{Room: had.Room, Ports: had.Ports}, nil
+	return &wire.NetworkHad{Room: had.Room, Rooms: had.Rooms && wish.Rooms, Ports: had.Ports}, nil
 }

@@ -83,6 +83,10 @@ type NetworkWish struct {
 	// Take has the guest offer connections themselves, where the client may be able to
 	// take them, see [FlowMessage].
 	Take bool `json:"take,omitempty"`
+	// Rooms has the doors in the room of each command that has one of its own, see [OwnRoom]:
+	// names and Literals are answered for there, and Credentials have their ports. An older guest
+	// gives commands none of it.
+	Rooms bool `json:"rooms,omitempty"`
 	// Visitor says that the room is another guest's: commands are confined as in a
 	// room, and nothing is prepared.
 	Visitor bool `json:"visitor,omitempty"`
@@ -103,6 +107,7 @@ type LiteralsMessage struct {
 type NetworkHad struct {
 	Room   bool   `json:"room,omitempty"`    // commands run in a room: the transparent door
 	NoRoom string `json:"no_room,omitempty"` // why there is none
+	Rooms  bool   `json:"rooms,omitempty"`   // each room of a command's own has the transparent door
 	// Ports are those of the credentials, in their order.
 	Ports []uint16 `json:"ports,omitempty"`
 }
@@ -186,7 +191,7 @@ type StartMessage struct {
 }
 
 // OwnRoom is a room for one command: files, processes, shared memory and, where there is no
-// network but a loopback, a loopback of its own. It ends with the command, and so does all that is
+// network but a loopback, a loopback of its own, with doors where [NetworkWish.Rooms] says so. It ends with the command, and so does all that is
 // in it; what was written is gone, but for what is in Binds.
 type OwnRoom struct {
 	Binds []Text `json:"binds,omitempty"` // places in the container that are shared with it

@@ -135,6 +135,8 @@ func (e *Egress) Opened(s *session.Session) {
 	had := s.Guest().Network
 	switch {
 	case e == nil || had == nil:
+	case had.Rooms:
+		e.log.Door(jobs.DoorTransparent)
 	case !had.Room:
 		e.log.Door(jobs.DoorProxy)
 	default:

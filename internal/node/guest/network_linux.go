@@ -20,8 +20,9 @@ type network struct {
 	room   *room.Room // nil where there is none
 	noRoom error      // why, where one was asked for
 	names  *room.Names
-	env    []string // by which programs find the proxy door
-	ports  bool     // there are some for credentials
+	env    []string    // by which programs find the proxy door
+	ports  bool        // there are some for credentials
+	doors  *room.Doors // of each room of a command's own; nil is none
 
 	offers atomic.Bool // the client may be able to take connections
 	gave   atomic.Bool // and has taken one
@@ -84,7 +85,42 @@ func (n *network) prepare(w *wire.NetworkWish) (had *wire.NetworkHad, err error)
 			return nil, err
 		}
 	}
-	return had, nil
+	if had.Rooms = w.Rooms; w.Rooms {
+		n.doors, err = doorsOf(w, had.Ports)
+	}
+	return had, err
+}
+
+// doorsOf are those of each room of a command's own. ports are the credentials': nothing
+// else has them in a new room.
+func doorsOf(w *wire.NetworkWish, ports []uint16) (*room.Doors, error) {
+	d := &room.Doors{}
+	for _, l := range w.Literals {
+		prefix, err := netip.ParsePrefix(l.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		d.Literals = append(d.Literals, room.Literal{Prefix: prefix, Ports: l.Ports})
+	}
+	for i, p := range ports {
+		d.Ports = append(d.Ports, room.Port{Number: p, Name: w.Credentials[i]})
+	}
+	return d, nil
+}
+
+// judge is what decides for rooms.
+func (n *network) judge() room.Judge { return room.Judge{Ask: n.ask, Flow: n.flow} }
+
+// flow carries a connection to a name, an address or the port of a credential.
+func (n *network) flow(c *room.Conn) {
+	m := wire.FlowMessage{Host: c.Name, Port: c.Port}
+	switch {
+	case c.Door != "":
+		m = wire.FlowMessage{Credential: c.Door}
+	case m.Host == "":
+		m.Host = c.Addr.String()
+	}
+	n.carry(m, c, nil)
 }
 
 // complete adds the variables of the door to those of commands. An image's own
@@ -124,14 +160,7 @@ func (n *network) pass(r door.Request, c door.Conn) {
 
 // answerNames begins to answer for names, and to take connections.
 func (n *network) answerNames(literals []wire.Literal) (err error) {
-	n.names, err = n.room.Names(room.Judge{Ask: n.ask, Flow: func(c *room.Conn) {
-		m := wire.FlowMessage{Host: c.Name, Port: c.Port}
-		if m.Host == "" {
-			m.Host = c.Addr.String()
-		}
-		n.carry(m, c, nil)
-	}})
-	if err != nil {
+	if n.names, err = n.room.Names(n.judge()); err != nil {
 		return err
 	}
 	for _, l := range literals {

@@ -70,8 +70,8 @@ func (c *command) inOwn() (*program, *jobs.Exit) {
 		return nil, c.noRoom(err)
 	}
 	p.own = &ownRoom{options: room.Options{
-		SameNetwork: !s.net.bare(),
-		Own:         &room.Own{Scratch: scratch, Image: image, Home: s.place.get("HOME"), Binds: wire.Strings(m.Own.Binds), CPUs: m.Own.CPUs},
+		SameNetwork: s.net.doors == nil && !s.net.bare(), Doors: s.net.doors,
+		Own: &room.Own{Scratch: scratch, Image: image, Home: s.place.get("HOME"), Binds: wire.Strings(m.Own.Binds), CPUs: m.Own.CPUs},
 	}}
 	return p, nil
 }
@@ -107,7 +107,10 @@ func (s *server) forkProgram(p *program, attr *syscall.ProcAttr) (pid int, end <
 		return pid, err
 	}
 	pid, p.own.stay, err = room.Begin(p.own.options, slices.Concat(s.words, []string{inOwn}, p.argv), attr, fork)
-	if err != nil && end != nil {
+	switch {
+	case err == nil:
+		s.guard(func() { p.own.stay.Judge(s.net.judge()) })
+	case end != nil:
 		<-end
 	}
 	return pid, end, err

@@ -137,4 +137,12 @@ func (k *keeper) noRelay() (since time.Time) {
 	return since
 }
 
-func (k *keeper) network() (session.Network, wire.NetworkWish) { return k.egress.Load().Of("") }
+// network is what decides on the network of commands, and what their guest prepares. Where each
+// has a room of its own, the doors are in there.
+func (k *keeper) network() (session.Network, wire.NetworkWish) {
+	n, w := k.egress.Load().Of("")
+	if k.spec.Rooms && w.Door {
+		w.Door, w.Rooms = false, true
+	}
+	return n, w
+}

@@ -20,6 +20,7 @@ type Conn struct {
 	Name string
 	Addr netip.Addr
 	Port uint16
+	Door string // the name of the port that it was made to, of [Doors]; "" is none of these
 }
 
 // CloseWrite tells the other side that no more comes; reading goes on.

@@ -10,7 +10,9 @@
 // that [DropCapabilities] has been called on, with no_new_privs set.
 //
 // [Begin] makes a room for one command, with files of its own ([Own]): the first process calls
-// [Arrive]. Many of these may stand below one container, and have an IPC namespace each.
+// [Arrive]. Many of these may stand below one container, and have an IPC namespace each. With
+// [Doors] such a room has a network as one by [Enter] has: its first process hands what comes to
+// these to the process outside, which has it decided by [Stay.Judge].
 //
 // [Enter] makes no IPC namespace: the container's own keeps commands apart from the
 // host, and nothing but this program runs in the container outside of the room.

@@ -21,6 +21,7 @@ import (
 const (
 	insideName = "berth-room" // argv[0] of the room's first process: no image says it
 	outsideFD  = 3            // its stream to the process outside
+	doorsFD    = 4            // another one, of a room with doors
 	ready      = "+"          // what it says there; all else is an error
 
 	codeUnmade = 125 // of a first process that has said why there is no room
@@ -36,8 +37,10 @@ type Options struct {
 	// Own gives the room files of its own; nil is those of the process outside.
 	Own *Own
 	// SameNetwork has the room in the network namespace of the process outside. A room
-	// with files of its own has a bare loopback otherwise.
+	// with files of its own has a bare loopback otherwise, or Doors.
 	SameNetwork bool
+	// Doors are those of a room with files of its own; nil is none.
+	Doors *Doors
 }
 
 // Room is the room whose first process this one is.
@@ -78,7 +81,7 @@ func Enter(o Options) (r *Room, code int, err error) {
 func outside(o Options) (code int, err error) {
 	// The kernel ends the room with this thread.
 	runtime.LockOSThread()
-	pid, stream, err := begin(o, os.Args[1:], &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{}}, run.Fork)
+	pid, stream, err := begin(o, os.Args[1:], &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{}}, run.Fork, -1)
 	if err != nil {
 		if pid != 0 {
 			wait(pid)
@@ -115,7 +118,8 @@ type Fork func(path string, argv []string, a *syscall.ProcAttr) (pid int, err er
 
 // begin starts this program again with words as the first process of a room, and returns
 // this side of the stream to it. The caller waits for a pid that is not 0, also with an error.
-func begin(o Options, words []string, a *syscall.ProcAttr, fork Fork) (pid, stream int, err error) {
+// doors is the other side of that of its doors, or -1.
+func begin(o Options, words []string, a *syscall.ProcAttr, fork Fork, doors int) (pid, stream int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, -1, fmt.Errorf("make a stream to the room: %w", err)
@@ -123,6 +127,9 @@ func begin(o Options, words []string, a *syscall.ProcAttr, fork Fork) (pid, stre
 	ids, most, err := namespaces(o, a.Sys)
 	if err == nil {
 		a.Files = append(a.Files[:outsideFD:outsideFD], uintptr(pair[1]))
+		if doors >= 0 {
+			a.Files = append(a.Files, uintptr(doors))
+		}
 		if pid, err = fork("/proc/self/exe", append([]string{insideName}, words...), a); err != nil {
 			pid, err = 0, fmt.Errorf("make the namespaces of a room: %w", err)
 		}
@@ -283,6 +290,9 @@ func furnished() (*Room, error) {
 	if err != nil || json.Unmarshal(b[:max(0, n)], &l) != nil {
 		return nil, errors.New("no word of the process outside")
 	}
+	if l.Doors != nil {
+		unix.CloseOnExec(doorsFD)
+	}
 	r := &Room{most: l.Most}
 	return r, r.furnish(l.Options)
 }
@@ -323,8 +333,11 @@ func (r *Room) furnish(o Options) (err error) {
 		if err := o.Own.furnish(!o.SameNetwork); err != nil {
 			return err
 		}
-		if o.SameNetwork {
+		switch {
+		case o.SameNetwork:
 			return nil
+		case o.Doors != nil:
+			return r.open(o.Doors)
 		}
 		return loopbackUp()
 	}

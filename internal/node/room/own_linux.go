@@ -392,23 +392,51 @@ func mountPoints() (all []string) {
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // Stay is a room that another process begins, with files of its own, in which one command runs.
-type Stay struct{ stream *os.File }
+type Stay struct {
+	stream *os.File
+	doors  *relay // nil where it has none
+}
 
 // Begin starts this program again with words, as the first process of a room, which is to call
 // [Arrive]. The caller waits for a pid that is not 0, also with an error.
 func Begin(o Options, words []string, a *syscall.ProcAttr, fork Fork) (pid int, s *Stay, err error) {
-	pid, fd, err := begin(o, words, a, fork)
+	s = &Stay{}
+	inside := -1
+	if o.Doors != nil {
+		if s.doors, inside, err = newRelay(); err != nil {
+			return 0, nil, err
+		}
+		defer func() { _ = unix.Close(inside) }()
+	}
+	pid, fd, err := begin(o, words, a, fork, inside)
 	if err == nil {
 		if err = unix.SetNonblock(fd, true); err == nil {
-			return pid, &Stay{os.NewFile(uintptr(fd), "room")}, nil
+			s.stream = os.NewFile(uintptr(fd), "room")
+			return pid, s, nil
 		}
 		_ = unix.Close(fd)
+	}
+	if s.doors != nil {
+		s.doors.close()
 	}
 	return pid, nil, err
 }
 
 // Close gives up what the room has still to say.
-func (s *Stay) Close() { _ = s.stream.Close() }
+func (s *Stay) Close() {
+	_ = s.stream.Close()
+	if s.doors != nil {
+		s.doors.close()
+	}
+}
+
+// Judge has what comes to the doors of the room decided, until the room has ended. A room
+// without doors has nothing.
+func (s *Stay) Judge(j Judge) {
+	if s.doors != nil {
+		s.doors.outside(j)
+	}
+}
 
 // News is what the first process of a room with one command says: that it has begun, and how
 // it ended.

@@ -83,29 +83,14 @@ func beOwnContainer(image bool) error {
 		if err := os.Mkdir(mine.Scratch, 0o700); err != nil {
 			return err
 		}
-		in, out, err := os.Pipe()
+		s, pid, found, err := beginOwn(Options{Own: &mine}, Judge{}, "own", name, mine.Home)
 		if err != nil {
-			return err
-		}
-		pid, s, err := Begin(Options{Own: &mine}, []string{name, mine.Home}, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, out.Fd(), 2}, Sys: &syscall.SysProcAttr{}}, run.Fork)
-		_ = out.Close()
-		if err != nil {
-			return err
-		}
-		if n, err := s.Next(); err != nil || n.Trouble != "" || n.Why != "" {
-			return fmt.Errorf("%s: %+v, %w", name, n, err)
-		}
-		var found map[string]string
-		if err := json.NewDecoder(in).Decode(&found); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		seen[name] = found
 		if name == "second" {
-			if n, err := s.Next(); err != nil || !n.Ended || unix.WaitStatus(n.Status).ExitStatus() != 5 {
-				return fmt.Errorf("its end: %+v, %w", n, err)
-			}
-			if code := wait(pid); code != 0 {
-				return fmt.Errorf("the first process ended with %d", code)
+			if err := endOwn(s, pid); err != nil {
+				return err
 			}
 		}
 		defer s.Close()
@@ -120,6 +105,37 @@ func beOwnContainer(image bool) error {
 	return json.NewEncoder(os.Stdout).Encode(seen)
 }
 
+// beginOwn begins a room whose command is a part of the test program, and returns what that
+// has found.
+func beginOwn(o Options, j Judge, words ...string) (s *Stay, pid int, found map[string]string, err error) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	pid, s, err = Begin(o, words, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, out.Fd(), 2}, Sys: &syscall.SysProcAttr{}}, run.Fork)
+	_ = out.Close()
+	if err != nil {
+		return nil, pid, nil, err
+	}
+	go s.Judge(j)
+	if n, err := s.Next(); err != nil || n.Trouble != "" || n.Why != "" {
+		return s, pid, nil, fmt.Errorf("%+v, %w", n, err)
+	}
+	err = json.NewDecoder(in).Decode(&found)
+	return s, pid, found, err
+}
+
+// endOwn waits until the command has ended with 5, and with it the room.
+func endOwn(s *Stay, pid int) error {
+	if n, err := s.Next(); err != nil || !n.Ended || unix.WaitStatus(n.Status).ExitStatus() != 5 {
+		return fmt.Errorf("its end: %+v, %w", n, err)
+	}
+	if code := wait(pid); code != 0 {
+		return fmt.Errorf("the first process ended with %d", code)
+	}
+	return nil
+}
+
 // beOwnFirst is the first process of a room; it starts the command.
 func beOwnFirst() int {
 	r, code := Arrive()
@@ -129,7 +145,7 @@ func beOwnFirst() int {
 	check(unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 	_, err := DropCapabilities(r.CommandCapabilities(0))
 	check(err)
-	check(os.Setenv(roleVar, "task:own "+strings.Join(os.Args[1:], " ")))
+	check(os.Setenv(roleVar, "task:"+strings.Join(os.Args[1:], " ")))
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"task"}, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
 	check(err)
 	check(r.Tell(News{}))

@@ -41,12 +41,16 @@ func TestMain(m *testing.M) {
 	case strings.HasPrefix(role, "task:own "):
 		f := strings.Fields(role)
 		os.Exit(ownTask(f[1], f[2]))
+	case strings.HasPrefix(role, "task:doors "):
+		os.Exit(doorsTask(strings.TrimPrefix(role, "task:doors ")))
 	case strings.HasPrefix(role, "task:"):
 		os.Exit(task(strings.TrimPrefix(role, "task:")))
 	case role == ownFirst:
 		os.Exit(beOwnFirst())
 	case strings.HasPrefix(role, ownContainer+" "):
 		check(beOwnContainer(strings.HasSuffix(role, "true")))
+	case role == doorsContainer:
+		check(beDoorsContainer())
 	default:
 		os.Exit(enter(role))
 	}

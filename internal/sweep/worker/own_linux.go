@@ -42,6 +42,9 @@ func openPlace(ctx context.Context, dir string, s *sweep.Sweep, job string, cpus
 	if rooms && can.Daemon {
 		rooms, p.own.Why = false, "containers of "+spec.Backend+" let none be made"
 	}
+	if rooms && spec.Network.Mode == jobs.NetworkAllow && spec.Network.Transparent == jobs.TransparentNever {
+		rooms, p.own.Why = false, `in a room names are what is reached, and [network] transparent is "never"`
+	}
 	first := spec
 	if first.Rooms = rooms; rooms {
 		first.Overlay = jobs.OverlaySpec{} // a job's driver is settled; the one that unpacks the image is chosen first
