@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -209,7 +210,8 @@ func (a *app) sweepLsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ls [SWEEP]", Short: "list the sweeps, or the tasks of one", Args: cobra.MaximumNArgs(1),
 		Long: `List the sweeps, the newest first. With SWEEP list its tasks, with --where those for which
-EXPR is true.
+EXPR is true. A sweep whose records cannot be read is named behind the others, and the exit
+code is 5.
 
 ` + whereHelp + "\n" + sweepExit,
 		Example: "  berth sweep ls\n  berth sweep ls lr --where 'state != \"ok\" and lr > 0.01'",
@@ -224,35 +226,7 @@ EXPR is true.
 			if err != nil {
 				return err
 			}
-			all, err := sweep.List(root)
-			if err != nil {
-				return err
-			}
-			list, rows := []any{}, [][]string{}
-			for _, s := range all {
-				if a.json && s.Spec.TaskFile != "" {
-					list = append(list, map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "task_file": s.Spec.TaskFile,
-						"state": "jobs", "tasks": s.Spec.Tasks, "dir": s.Dir, "created": s.Spec.Created})
-					continue
-				}
-				if a.json {
-					f, err := s.Fold()
-					if err != nil {
-						return err
-					}
-					list = append(list, sweepJSON(s, f, a.now()))
-					continue
-				}
-				row, err := a.sweepRow(s)
-				if err != nil {
-					return err
-				}
-				rows = append(rows, row)
-			}
-			if a.json {
-				return a.printJSON(map[string]any{"sweeps": list})
-			}
-			return a.table(sweepHead, rows)
+			return a.lsSweeps(root)
 		},
 	}
 	c.Flags().StringVar(&where, "where", "", "list the tasks for which `EXPR` is true; without SWEEP those of the newest one")
@@ -260,6 +234,53 @@ EXPR is true.
 	a.jsonFlag(c)
 	a.watchFlag(c)
 	return c
+}
+
+// lsSweeps lists the sweeps below root. One that cannot be read keeps no other from being listed.
+func (a *app) lsSweeps(root string) error {
+	all, unread, err := sweep.Scan(root)
+	if err != nil {
+		return err
+	}
+	list, rows := []any{}, [][]string{}
+	for _, s := range all {
+		var one any
+		var row []string
+		var err error
+		switch {
+		case !a.json:
+			row, err = a.sweepRow(s)
+		case s.Spec.TaskFile != "":
+			one = map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "task_file": s.Spec.TaskFile,
+				"state": "jobs", "tasks": s.Spec.Tasks, "dir": s.Dir, "created": s.Spec.Created}
+		default:
+			var f *journal.Fold
+			if f, err = s.Fold(); err == nil {
+				one = sweepJSON(s, f, a.now())
+			}
+		}
+		if err != nil {
+			unread = append(unread, sweep.Unread{Dir: s.Dir, Err: err})
+			continue
+		}
+		list, rows = append(list, one), append(rows, row)
+	}
+	if a.json {
+		bad := []any{}
+		for _, u := range unread {
+			bad = append(bad, map[string]any{"id": filepath.Base(u.Dir), "dir": u.Dir, "error": u.Err.Error()})
+		}
+		err = a.printJSON(map[string]any{"sweeps": list, "unreadable": bad})
+	} else {
+		err = a.table(sweepHead, rows)
+	}
+	if err != nil || len(unread) == 0 {
+		return err
+	}
+	for _, u := range unread {
+		a.say("warning: sweep %s cannot be read: %s", jobs.Short(filepath.Base(u.Dir)), jobs.Printable(u.Err.Error()))
+	}
+	return exitCode(jobs.CodeInfra)
 }
 
 // sweepRows say how far a sweep is, as label and value; live are tasks that run.

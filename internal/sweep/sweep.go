@@ -178,18 +178,44 @@ func Open(dir string) (*Sweep, error) {
 
 // List are the sweeps below root, the newest first. One that cannot be read is left out.
 func List(root string) ([]*Sweep, error) {
+	all, _, err := Scan(root)
+	return all, err
+}
+
+// Unread is a sweep that cannot be read, and why.
+type Unread struct {
+	Dir string
+	Err error
+}
+
+// Scan is List that tells of those which cannot be read, too.
+func Scan(root string) (all []*Sweep, unread []Unread, err error) {
 	dirs, err := filepath.Glob(filepath.Join(root, "[0-9a-f][0-9a-f]", "*-*"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var all []*Sweep
 	for _, d := range dirs {
-		if s, err := Open(d); err == nil && s.Spec.ID == filepath.Base(d) {
+		if strings.HasPrefix(filepath.Base(d), prefixNew) {
+			continue // it is being made, or was not
+		}
+		s, err := Open(d)
+		if err == nil && s.Spec.ID != filepath.Base(d) {
+			err = &jobs.Error{Kind: jobs.KindInfra, Msg: "the record " + SpecFile(d) + " is of another sweep: " + s.Spec.ID}
+		}
+		switch {
+		case err == nil:
 			all = append(all, s)
+		case !gone(d): // gc removes them
+			unread = append(unread, Unread{d, err})
 		}
 	}
 	slices.SortFunc(all, func(a, b *Sweep) int { return b.Spec.Created.Compare(a.Spec.Created) })
-	return all, nil
+	return all, unread, nil
+}
+
+func gone(dir string) bool {
+	_, err := os.Lstat(dir)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // Find is the sweep that a word names: its id, a beginning or end of that, or its
