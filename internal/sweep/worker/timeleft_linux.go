@@ -33,6 +33,17 @@ func placeOf(p *jobs.Place) string {
 // errTime is that the job of the worker is about to be ended.
 var errTime = errors.New("the time of the worker's job is over")
 
+// timed is the place of a worker whose job ends then, with the time of that where the sweep says
+// none, as after a pilot or by a partition's own limit: it bounds longer tries of a task.
+func timed(p *jobs.Place, ends, now time.Time) *jobs.Place {
+	if p == nil || p.Resources.Time > 0 || !ends.After(now) {
+		return p
+	}
+	own := *p
+	own.Resources.Time = ends.Sub(now)
+	return &own
+}
+
 // stopAt is when a worker that begins now ends what still runs.
 func stopAt(now, ends time.Time) time.Time {
 	if ends.IsZero() {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"berth/internal/sweep"
 	"berth/internal/sweep/claims"
 	"berth/internal/sweep/command"
 	"berth/internal/sweep/journal"
@@ -168,5 +169,27 @@ func TestLeavesOthersTheirShare(t *testing.T) {
 	all.Wait()
 	if f, err := s.Fold(); err != nil || f.Count(journal.OK) != 3 {
 		t.Errorf("%d of 3, %v", f.Count(journal.OK), err)
+	}
+}
+
+// Where a sweep says no time of its workers, as before its pilot has ended, longer tries of a task
+// are bounded by what the worker's own job has.
+func TestLongerTriesFit(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		said time.Duration
+		ends time.Time
+		want time.Duration
+	}{
+		{0, now.Add(10 * time.Minute), 8 * time.Minute},
+		{time.Hour, now.Add(10 * time.Minute), 32 * time.Minute}, // what is said is the same for all workers
+		{0, time.Time{}, 32 * time.Minute},
+		{0, now, 32 * time.Minute},
+	} {
+		of := &jobs.Place{Resources: jobs.Resources{Time: c.said, CPUs: 2}}
+		spec := sweep.Spec{Limit: 4 * time.Minute, Retry: &jobs.Retry{Attempts: 9, Time: 3}, Worker: timed(of, c.ends, now)}
+		if got := spec.LimitOf(journal.Tries{Time: 3}); got != c.want || spec.Worker.Resources.CPUs != 2 || of.Resources.Time != c.said {
+			t.Errorf("%+v: %v", c, got)
+		}
 	}
 }

@@ -132,6 +132,7 @@ func Run(ctx context.Context, c Config) error {
 		return nil
 	}
 	own := *c.Sweep // rounds that are made meanwhile are read
+	own.Spec.Worker = timed(own.Spec.Worker, c.Ends, time.Now())
 	c.Sweep = &own
 	w := &worker{Config: c, tasks: make(chan *task, c.Sweep.Spec.Batch), ends: make(chan *batch, 64), live: map[*keeper]bool{}, failed: make(chan error, 1)}
 	var err error
