@@ -106,6 +106,29 @@ func from(c jobs.Credential) string {
 	return "of a command"
 }
 
+// SweepValues are the values that a sweep's tasks need and that are in no record, as they
+// travel: of variables by these names, and the keys of a place's credentials.
+func (e *Engine) SweepValues(ctx context.Context, names []string, list []jobs.Credential) (out []string, err error) {
+	for _, name := range names {
+		v, ok := e.Getenv(name)
+		if !ok {
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the sweep takes " + name + " from your environment, where it is not set",
+				Hint: "export " + name + "=..."}
+		}
+		out = append(out, name+"="+v)
+	}
+	keys, err := e.credentialKeys(ctx, list, e.lendable())
+	return append(out, keys...), err
+}
+
+// lendable are the credentials of the configuration.
+func (e *Engine) lendable() []jobs.Credential {
+	if e.credentials == nil {
+		return nil
+	}
+	return e.credentials()
+}
+
 // lentKeys reads keys, see [keeper.OpenOptions].
 type lentKeys func(context.Context) ([]byte, error)
 
@@ -116,11 +139,7 @@ func (v *Environment) lentKeys(ctx context.Context) lentKeys {
 		return nil
 	}
 	read := sync.OnceValues(func() ([]byte, error) {
-		var have []jobs.Credential
-		if v.e.credentials != nil {
-			have = v.e.credentials()
-		}
-		keys, err := v.e.credentialKeys(ctx, v.Spec.Credentials, have)
+		keys, err := v.e.credentialKeys(ctx, v.Spec.Credentials, v.e.lendable())
 		if err != nil {
 			return nil, err
 		}

@@ -261,6 +261,12 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if o.plan {
 		return nil, nil, a.planSweep(cmd.Context(), e, d, spec, o.each)
 	}
+	var passed []string
+	if spec.Passes() {
+		if passed, err = e.SweepValues(cmd.Context(), spec.EnvNames, spec.Worker.Credentials); err != nil {
+			return nil, nil, err
+		}
+	}
 	root, err := sweepRoot()
 	if err != nil {
 		return nil, nil, err
@@ -272,7 +278,13 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.beginWorkers(cmd.Context(), e, s, 0); err != nil {
+	if spec.Passes() {
+		err = s.SetPassed(passed)
+	}
+	if err == nil {
+		err = a.beginWorkers(cmd.Context(), e, s, 0)
+	}
+	if err != nil {
 		a.say("the sweep %s is recorded, and runs with: berth sweep resume %s", s.Spec.Name, jobs.Short(s.Spec.ID))
 		return nil, nil, err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // sweepKeys are the keys of a task file that a sweep's workers have as flags.
-var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny", "retry"}, placeKeys...)
+var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny", "credential", "retry"}, placeKeys...)
 
 // usualWorkers is how many workers a cluster gets where that is not said.
 const usualWorkers = 16
@@ -60,17 +60,15 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 	case can.OtherHost:
 		return refuse("the backend "+p.Backend+", whose commands run on another machine",
 			"--backend singularity, docker or bwrap; each task as a job: berth submit")
-	case len(planned.EnvNames) > 0:
-		return refuse("the value of "+planned.EnvNames[0]+", which must not be recorded", "--env NAME=VALUE, if it may be")
-	case len(p.Credentials) > 0:
-		return refuse("a credential", "leave it out; each task as a job: berth submit")
+	case len(p.Credentials) > 0 && p.Caps.OfCommand() != "":
+		return refuse("a credential where "+p.Caps.OfCommand()+" is set, which holds one command", "each task as a job: berth submit")
 	case p.Overlay.Name != "":
 		return refuse("the overlay "+p.Overlay.Name+", which takes one writer", "leave it out: what tasks change in the image is thrown away")
 	}
 	if p.Resources.Nodes > 1 || p.Resources.Tasks > 1 {
 		return usage("a worker of a sweep has one node: leave nodes and ntasks out, --workers submits more")
 	}
-	spec.Worker = p
+	spec.Worker, spec.EnvNames = p, planned.EnvNames
 	spec.Slots, spec.Workers = o.atOnce, 1
 	if !p.Clustered() {
 		if o.workers > 0 {
@@ -162,6 +160,22 @@ func (a *app) beginWorkers(ctx context.Context, e *engine.Engine, s *sweep.Sweep
 	if err == nil && taken < j.Workers && j.Place.Clustered() {
 		a.say("warning: %d of %s were submitted: %s", taken, plural(j.Workers, "worker"), why)
 		a.say("hint: berth sweep resume %s submits the others when there is room", jobs.Short(s.Spec.ID))
+	}
+	return err
+}
+
+// passValues keeps for the workers what tasks take from the environment that it has now. Where
+// that cannot be read, what was kept before stays.
+func (a *app) passValues(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
+	if !s.Spec.Passes() {
+		return nil
+	}
+	values, err := e.SweepValues(ctx, s.Spec.EnvNames, s.Spec.Worker.Credentials)
+	if err == nil {
+		return s.SetPassed(values)
+	}
+	if kept, kerr := s.Passed(); kerr == nil && kept != nil {
+		return nil
 	}
 	return err
 }

@@ -174,6 +174,9 @@ func (a *app) beginRound(ctx context.Context, s *sweep.Sweep, r sweep.Round, tas
 // goOn submits the workers that are missing.
 func (a *app) goOn(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error {
 	there, err := a.stillThere(ctx, e, s)
+	if err == nil {
+		err = a.passValues(ctx, e, s)
+	}
 	if err != nil {
 		return err
 	}
@@ -365,6 +368,9 @@ finished. Without SWEEP it is the newest one that has the file's name.
 				return err
 			}
 			there, err := a.stillThere(cmd.Context(), e, s)
+			if err == nil {
+				err = a.passValues(cmd.Context(), e, s)
+			}
 			if err != nil {
 				return err
 			}

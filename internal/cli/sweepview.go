@@ -512,5 +512,8 @@ func (a *app) cancelSweep(ctx context.Context, s *sweep.Sweep) error {
 	if err := s.Cancel(); err != nil {
 		return err
 	}
+	if err := s.DropPassed(); err != nil {
+		return err
+	}
 	return a.cancelWorkers(ctx, s)
 }

@@ -54,6 +54,8 @@ type Spec struct {
 	Together int `json:"together,omitempty"`
 	// Fewer is that Workers was not said: where tasks are short there may be fewer.
 	Fewer bool `json:"fewer,omitempty"`
+	// EnvNames are variables of tasks whose values are in no record.
+	EnvNames []string `json:"env_names,omitempty"`
 	// Own is what each task has for itself where tasks are contained: [command.OwnAuto] and so on;
 	// "" is nothing, as it was before there was a choice.
 	Own string `json:"own,omitempty"`

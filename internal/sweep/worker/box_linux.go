@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,8 +46,8 @@ const (
 func contained(p *jobs.Place) bool { return p != nil && p.Level != jobs.LevelNone && p.Can().Here() }
 
 // openBox opens a container whose keeper has its records in dir. The job of the worker, if it
-// has one, holds its limits. home is the state directory.
-func openBox(ctx context.Context, home, dir string, p jobs.Place, job string) (opened *box, err error) {
+// has one, holds its limits. home is the state directory, keys are those of credentials.
+func openBox(ctx context.Context, home, dir string, p jobs.Place, job string, keys []string) (opened *box, err error) {
 	id, err := ids.New()
 	if err != nil {
 		return nil, err
@@ -68,7 +69,12 @@ func openBox(ctx context.Context, home, dir string, p jobs.Place, job string) (o
 			b.close(func(string, ...any) {}) // why it did not open is said
 		}
 	}()
-	conn, report, err := places.Open(ctx, b.dir, places.OpenOptions{Node: program, ID: id, Stays: job != ""})
+	conn, report, err := places.Open(ctx, b.dir, places.OpenOptions{Node: program, ID: id, Stays: job != "", Input: func(context.Context) ([]byte, error) {
+		if len(keys) == 0 {
+			return nil, nil
+		}
+		return []byte(strings.Join(keys, "\x00") + "\x00"), nil
+	}})
 	if err != nil {
 		return nil, err
 	}

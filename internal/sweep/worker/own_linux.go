@@ -26,6 +26,7 @@ type place struct {
 	dir   string // of the worker
 	spec  jobs.Place
 	job   string
+	keys  []string // of credentials
 	own   sweep.Own
 	box   *box         // in which all of them run, or their rooms are; nil is that each has its own
 	boxes atomic.Int64 // that were opened for one task
@@ -33,10 +34,10 @@ type place struct {
 
 // openPlace opens the place of a worker whose records are in dir. Its tasks each have for
 // themselves what the sweep says, where that holds. cpus are those of the worker; nil is that
-// tasks have none alone.
-func openPlace(ctx context.Context, dir string, s *sweep.Sweep, job string, cpus []int) (p *place, err error) {
+// tasks have none alone. keys are those of credentials.
+func openPlace(ctx context.Context, dir string, s *sweep.Sweep, job string, cpus []int, keys []string) (p *place, err error) {
 	own, spec := s.Spec.Own, *s.Spec.Worker
-	p = &place{home: s.Home(), dir: dir, spec: spec, job: job, own: sweep.Own{Version: 1, Own: command.OwnNothing}}
+	p = &place{home: s.Home(), dir: dir, spec: spec, job: job, keys: keys, own: sweep.Own{Version: 1, Own: command.OwnNothing}}
 	rooms := own == command.OwnRoom || own == command.OwnAuto
 	can := spec.Can()
 	if rooms && can.Daemon {
@@ -49,7 +50,7 @@ func openPlace(ctx context.Context, dir string, s *sweep.Sweep, job string, cpus
 	if first.Rooms = rooms; rooms {
 		first.Overlay = jobs.OverlaySpec{} // a job's driver is settled; the one that unpacks the image is chosen first
 	}
-	if p.box, err = openBox(ctx, p.home, filepath.Join(dir, sweep.BoxDir), first, job); err != nil {
+	if p.box, err = openBox(ctx, p.home, filepath.Join(dir, sweep.BoxDir), first, job, keys); err != nil {
 		return nil, fmt.Errorf("open the container of the worker: %w", err)
 	}
 	if rooms {
@@ -117,7 +118,7 @@ func (p *place) run(ctx context.Context, c run.QuickCmd, has taken, log func(str
 				log("%v", err)
 			}
 		}()
-		b, err := openBox(ctx, p.home, dir, p.spec, p.job)
+		b, err := openBox(ctx, p.home, dir, p.spec, p.job, p.keys)
 		if err != nil {
 			end.Stopped = ctx.Err() != nil // then it runs again
 			return end, fmt.Errorf("%w: open the container of the task: %w", errNoPlace, err)

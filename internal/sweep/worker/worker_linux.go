@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,7 @@ type worker struct {
 	mean    atomic.Int64 // of what tasks took, ns; 0 is not known yet
 	paths   sync.Map     // programs by their names
 	env     []string
+	passed  passed
 	done    atomic.Int64
 	claims  atomic.Int64 // how long it made claims, and looked for some, ns
 	room    *room
@@ -159,20 +161,26 @@ func Run(ctx context.Context, c Config) error {
 	w.gone = watch.Gone
 	w.allowed.Store(-1)
 	w.held(time.Now())
+	useless := func(err error) error {
+		return errors.Join(err, w.journal.Close(), w.record(claims.EndFile, map[string]any{"version": 1, "why": err.Error(), "time": time.Now().UTC()}))
+	}
+	if w.passed, err = takePassed(c.Sweep); err != nil {
+		return useless(err)
+	}
 	if p := c.Sweep.Spec.Worker; contained(p) {
-		if w.place, err = openPlace(ctx, w.dir, c.Sweep, c.Job, w.room.cores); err == nil {
+		if w.place, err = openPlace(ctx, w.dir, c.Sweep, c.Job, w.room.cores, w.passed.keys); err == nil {
 			err = w.record(sweep.OwnFile, w.place.own)
 		}
 		if err != nil {
-			return errors.Join(err, w.journal.Close(), w.record(claims.EndFile, map[string]any{"version": 1, "why": err.Error(), "time": time.Now().UTC()}))
+			return useless(err)
 		}
 		defer w.place.close(w.Log)
 		c.Env = nil // what is the container's own is its own
 	} else if p != nil {
 		c.Env = append(c.Env[:len(c.Env):len(c.Env)], p.Env...)
 	}
-	w.env = append(c.Env[:len(c.Env):len(c.Env)], "BERTH_SWEEP="+c.Sweep.Spec.Name)
-	return w.work(ctx)
+	w.env = append(slices.Concat(c.Env, w.passed.env), "BERTH_SWEEP="+c.Sweep.Spec.Name)
+	return errors.Join(w.work(ctx), w.forget())
 }
 
 func (w *worker) record(name string, v any) error {
