@@ -69,9 +69,11 @@ func doorsTask(name string) int {
 		}
 	}
 	d := net.Dialer{Resolver: &net.Resolver{PreferGo: true}, Timeout: 10 * time.Second}
-	for what, to := range map[string]string{"a name": "good.example:80", "the name again": "good.example:80", "its other ports": "good.example:81", "another name": "bad.example:80",
-		"an address": "192.0.2.7:5432", "its other ports by number": "192.0.2.7:80", "another address": "192.0.2.8:5432", "a port with a name": fmt.Sprint("127.0.0.1:", credentialPort),
-		"the first one's server": "127.0.0.1:8765"} {
+	for what, to := range map[string]string{
+		"a name": "good.example:80", "the name again": "good.example:80", "its other ports": "good.example:81", "another name": "bad.example:80",
+		"an address": "192.0.2.7:5432", "its other ports by number": "192.0.2.7:80", "another address": "192.0.2.8:5432",
+		"a port with a name": fmt.Sprint("127.0.0.1:", credentialPort), "the first one's server": "127.0.0.1:8765",
+	} {
 		c, err := d.DialContext(context.Background(), "tcp", to)
 		var errno syscall.Errno
 		var no *net.DNSError
@@ -111,16 +113,17 @@ func TestDoors(t *testing.T) {
 		uid = 65534
 	}
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET, UidMappings: ids, GidMappings: ids,
-		Credential: &syscall.Credential{NoSetGroups: true}, Pdeathsig: syscall.SIGKILL}
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET,
+		UidMappings: ids, GidMappings: ids, Credential: &syscall.Credential{NoSetGroups: true}, Pdeathsig: syscall.SIGKILL}
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	must(t, err)
 	var seen map[string]map[string]string
 	must(t, json.Unmarshal(out, &seen))
 	want := map[string]string{
-		"a name": `"good.example" 198.18.0.1 80 ""`, "the name again": `"good.example" 198.18.0.1 80 ""`, "its other ports": "ECONNREFUSED", "another name": "NXDOMAIN",
-		"an address": `"" 192.0.2.7 5432 ""`, "its other ports by number": "ECONNREFUSED", "another address": "ENETUNREACH",
+		"a name": `"good.example" 198.18.0.1 80 ""`, "the name again": `"good.example" 198.18.0.1 80 ""`, "its other ports": "ECONNREFUSED",
+		"another name": "NXDOMAIN",
+		"an address":   `"" 192.0.2.7 5432 ""`, "its other ports by number": "ECONNREFUSED", "another address": "ENETUNREACH",
 		"a port with a name": `"" 127.0.0.1 4711 "key"`, "the first one's server": "ECONNREFUSED", "capabilities": "\t0000000000000000\n",
 	}
 	for _, room := range []string{"first", "second"} {
