@@ -177,13 +177,13 @@ func (r *relay) receive(m any) (with *os.File, err error) {
 // maxWord bounds a message: a name has 253 bytes, and a rule's ports are few.
 const maxWord = 8 << 10
 
-// put asks the other side and waits for its answer; none is that it has gone.
-func (r *relay) put(m wanted, with *os.File) (decided, bool) {
+// put asks the other side and waits for its answer, which allows nothing where that has gone.
+func (r *relay) put(m wanted, with *os.File) decided {
 	answer := make(chan decided, 1)
 	r.mu.Lock()
 	if r.waits == nil {
 		r.mu.Unlock()
-		return decided{}, false
+		return decided{}
 	}
 	r.last++
 	m.ID = r.last
@@ -193,13 +193,12 @@ func (r *relay) put(m wanted, with *os.File) (decided, bool) {
 		r.mu.Lock()
 		delete(r.waits, m.ID)
 		r.mu.Unlock()
-		return decided{}, false
+		return decided{}
 	}
 	if with != nil {
 		_ = with.Close() // it ends when the other side closes it
 	}
-	d, ok := <-answer
-	return d, ok
+	return <-answer
 }
 
 // answers hands answers to who waits for them.
@@ -228,7 +227,7 @@ func (r *relay) answers() {
 }
 
 func (r *relay) ask(name string) (ports []uint16, allowed bool) {
-	d, _ := r.put(wanted{Ask: name}, nil)
+	d := r.put(wanted{Ask: name}, nil)
 	return d.Ports, d.Allowed
 }
 
