@@ -22,6 +22,8 @@ var completeFor = 30 * time.Millisecond
 const (
 	// completeMost is how many candidates a shell gets at most.
 	completeMost = 200
+	// completeJobs is how many jobs are, of those that begin so: as many as can be read in completeFor.
+	completeJobs = 60
 	// describedMost is how long a description is, in characters.
 	describedMost = 60
 )
@@ -29,8 +31,9 @@ const (
 // candidate is a word that a shell can complete to.
 type candidate struct{ word, about string }
 
-// lister finds the candidates of one kind. What it cannot read it leaves out.
-type lister func(ctx context.Context, a *app, cmd *cobra.Command) []candidate
+// lister finds the candidates of one kind, of which it may leave out those that do not begin so.
+// What it cannot read it leaves out.
+type lister func(ctx context.Context, a *app, cmd *cobra.Command, begun string) []candidate
 
 // completedArgs are the kinds of the arguments of commands, by their path below berth;
 // the last kind is that of all further ones if more is set.
@@ -92,7 +95,7 @@ func (a *app) completed(list lister, more bool) cobra.CompletionFunc {
 		defer cancel()
 		a.verb = cmd
 		found := make(chan []candidate, 1)
-		go func() { found <- list(ctx, a, cmd) }()
+		go func() { found <- list(ctx, a, cmd, begun) }()
 		select {
 		case all := <-found:
 			return completions(all, args, begun), cobra.ShellCompDirectiveKeepOrder
@@ -150,34 +153,33 @@ func ledger() (*store.Store, bool) {
 	return st, err == nil
 }
 
-func allJobs(context.Context, *app, *cobra.Command) []candidate {
+func allJobs(_ context.Context, _ *app, _ *cobra.Command, begun string) []candidate {
+	return jobCandidates(begun, true)
+}
+
+func openJobs(_ context.Context, _ *app, _ *cobra.Command, begun string) []candidate {
+	return jobCandidates(begun, false)
+}
+
+// jobCandidates are jobs, the newest first: no more records are read than are shown.
+func jobCandidates(begun string, all bool) []candidate {
 	st, ok := ledger()
 	if !ok {
 		return nil
 	}
-	recs, _ := st.List()
-	return jobCandidates(recs)
-}
-
-func openJobs(context.Context, *app, *cobra.Command) []candidate {
-	st, ok := ledger()
-	if !ok {
-		return nil
+	recs, _, _ := st.Few(store.Few{Most: completeJobs, All: all, Newest: true,
+		Want: func(id string) bool { return strings.HasPrefix(jobs.Short(id), begun) }})
+	if !all {
+		recs = slices.DeleteFunc(recs, func(r *jobs.Record) bool { return jobs.StateOf(r).Final() })
 	}
-	recs, _ := st.ListOpen()
-	return jobCandidates(slices.DeleteFunc(recs, func(r *jobs.Record) bool { return jobs.StateOf(r).Final() }))
-}
-
-// jobCandidates are jobs, the newest first.
-func jobCandidates(recs []*jobs.Record) []candidate {
 	out := make([]candidate, 0, len(recs))
-	for _, r := range slices.Backward(recs) {
+	for _, r := range recs {
 		out = append(out, candidate{jobs.Short(r.Spec.ID), string(jobs.StateOf(r)) + " " + r.Spec.Name})
 	}
 	return out
 }
 
-func environments(context.Context, *app, *cobra.Command) []candidate {
+func environments(context.Context, *app, *cobra.Command, string) []candidate {
 	st, ok := ledger()
 	if !ok {
 		return nil
@@ -190,7 +192,7 @@ func environments(context.Context, *app, *cobra.Command) []candidate {
 	return out
 }
 
-func namedOverlays(_ context.Context, a *app, _ *cobra.Command) []candidate {
+func namedOverlays(_ context.Context, a *app, _ *cobra.Command, _ string) []candidate {
 	set, _, err := a.overlays()
 	if err != nil {
 		return nil
@@ -206,7 +208,7 @@ func namedOverlays(_ context.Context, a *app, _ *cobra.Command) []candidate {
 	return out
 }
 
-func cachedImages(_ context.Context, a *app, cmd *cobra.Command) []candidate {
+func cachedImages(_ context.Context, a *app, cmd *cobra.Command, _ string) []candidate {
 	if _, err := a.config(cmd); err != nil {
 		return nil
 	}
@@ -228,7 +230,7 @@ func cachedImages(_ context.Context, a *app, cmd *cobra.Command) []candidate {
 	return out
 }
 
-func siteProfiles(context.Context, *app, *cobra.Command) []candidate {
+func siteProfiles(context.Context, *app, *cobra.Command, string) []candidate {
 	var out []candidate
 	for _, name := range profile.Names(config.ProfileDirs()...) {
 		out = append(out, candidate{word: name})
@@ -236,7 +238,7 @@ func siteProfiles(context.Context, *app, *cobra.Command) []candidate {
 	return out
 }
 
-func partitions(_ context.Context, a *app, cmd *cobra.Command) []candidate {
+func partitions(_ context.Context, a *app, cmd *cobra.Command, _ string) []candidate {
 	if _, err := a.config(cmd); err != nil {
 		return nil
 	}

@@ -59,7 +59,7 @@ func TestCompletionInTime(t *testing.T) {
 	c.SetContext(t.Context())
 	release := make(chan struct{})
 	defer close(release)
-	list := a.completed(func(context.Context, *app, *cobra.Command) []candidate { <-release; return nil }, false)
+	list := a.completed(func(context.Context, *app, *cobra.Command, string) []candidate { <-release; return nil }, false)
 	begun := time.Now()
 	got, directive := list(c, nil, "")
 	if took := time.Since(begun); got != nil || directive != cobra.ShellCompDirectiveDefault || took < completeFor || took > 10*time.Second {

@@ -15,6 +15,7 @@ import (
 	"berth/internal/sweep"
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/store"
 
 	"github.com/spf13/cobra"
 )
@@ -106,6 +107,10 @@ func (s *sayings) take() []string {
 // mostEnded is how many jobs that have ended stay on the screen that saw them before.
 const mostEnded = 100
 
+// firstJobs is how many jobs the first screen has at most: more than a terminal has lines, and few enough
+// to be read in a moment.
+const firstJobs = 120
+
 // mostTail is how much of an output is read at once, in bytes of each stream.
 const mostTail = 256 << 10
 
@@ -119,6 +124,7 @@ type lists struct {
 	// have since, in that order.
 	seen  map[string]bool
 	ended []string
+	more  bool // of the jobs only the first were read
 }
 
 func (l *lists) read(ctx context.Context, want top.Want) top.Snapshot {
@@ -126,6 +132,9 @@ func (l *lists) read(ctx context.Context, want top.Want) top.Snapshot {
 	views := l.jobs(ctx, want)
 	s.Tables[top.Jobs] = l.jobTable(views)
 	s.Summary = jobSummary(views)
+	if want.Quick && l.more {
+		s.Summary = "reading more jobs than these"
+	}
 	if !want.Quick {
 		if want.Tabs[top.Environments] || want.Tabs[top.Allocations] {
 			s.Tables[top.Environments], s.Tables[top.Allocations] = l.environments(ctx)
@@ -145,7 +154,14 @@ func (l *lists) read(ctx context.Context, want top.Want) top.Snapshot {
 // where these are wanted.
 func (l *lists) jobs(ctx context.Context, want top.Want) []engine.View {
 	list := l.e.Store.ListOpen
-	if want.All {
+	switch {
+	case want.Quick:
+		list = func() ([]*jobs.Record, error) {
+			recs, more, err := l.e.Store.Few(store.Few{Most: firstJobs, All: want.All})
+			l.more = more
+			return recs, err
+		}
+	case want.All:
 		list = l.e.Store.List
 	}
 	recs, err := list()

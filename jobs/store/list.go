@@ -23,6 +23,7 @@ func (s *Store) ListOpen() ([]*jobs.Record, error) { return s.list(false) }
 type listing struct {
 	store *Store
 	all   bool // also the ones at rest
+	few   bool // it is no look at all of them, and the index stays as it is
 	now   time.Time
 	old   *index
 	next  indexWriter
@@ -118,7 +119,7 @@ func (l *listing) look(i int) (*jobs.Record, error) {
 	return rec, nil
 }
 
-func (l *listing) indexed() bool { return l.store.index != "" && len(l.ids) >= indexFrom }
+func (l *listing) indexed() bool { return !l.few && l.store.index != "" && len(l.ids) >= indexFrom }
 
 // save replaces the index when enough has changed to be worth the write.
 func (l *listing) save() {
