@@ -44,13 +44,15 @@ type Stager struct {
 	Owner   string // directory of the attempt or the environment
 	Program string // of the container
 	On      jobs.Starter
-	// Progress is told what takes a while; never nil.
+	// Progress is told what takes a while; never nil. Meter is told how far that is, see
+	// [jobs.OpenPlace]; it may be nil.
 	Progress func(string)
+	Meter    func(what string, done, of int64)
 }
 
 // stager has the images of an environment on this machine.
 func (o *opener) stager() Stager {
-	return Stager{Home: o.spec.Home, Scratch: o.spec.Scratch, Owner: o.at.Dir, Program: o.program, On: o.at.On, Progress: o.at.Progress}
+	return Stager{Home: o.spec.Home, Scratch: o.spec.Scratch, Owner: o.at.Dir, Program: o.program, On: o.at.On, Progress: o.at.Progress, Meter: o.at.Meter}
 }
 
 // stage has an image where it is best run from with a driver.

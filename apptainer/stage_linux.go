@@ -15,7 +15,7 @@ import (
 // node is where the copies are, or says why there are none.
 func (s Stager) node() (*staging.Node, staging.Place) {
 	at := staging.Find(s.Home, s.Scratch, os.Getenv)
-	return &staging.Node{Dir: at.Dir, Progress: s.Progress, Unpack: s.unpackInto,
+	return &staging.Node{Dir: at.Dir, Progress: s.Progress, Meter: s.Meter, Unpack: s.unpackInto,
 		Verify: func(ctx context.Context, path, sum string) error { return images.Check(ctx, s.Home, path, sum) }}, at
 }
 

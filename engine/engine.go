@@ -45,6 +45,8 @@ type Engine struct {
 	// sites gives the cluster behind a login host, the same for the same host;
 	// nil when there are none.
 	sites func(jobs.SSHSpec) (site, error)
+	// meter shows how far what an environment is opened with is, see [Options].Meter; it may be nil.
+	meter func(what string, done, of int64)
 	// images is the cache of images; nil when there is none.
 	images *images.Cache
 	guards guards

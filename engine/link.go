@@ -96,14 +96,14 @@ func (v *Environment) open(ctx context.Context, noStart bool) (*session.Session,
 			}
 		}
 	}
-	progress := v.Progress
+	progress, meter := v.Progress, v.e.meter
 	if progress == nil {
-		progress = func(string) {}
+		progress, meter = func(string) {}, nil
 	}
 	// A keeper that is just ending refuses its last clients before anything
 	// of theirs has run.
 	for try := 1; ; try++ {
-		conn, rep, err := v.dial(ctx, keeper.OpenOptions{Progress: progress, NoStart: noStart, Input: keys})
+		conn, rep, err := v.dial(ctx, keeper.OpenOptions{Progress: progress, Meter: meter, NoStart: noStart, Input: keys})
 		if err != nil {
 			if v.fresh && !noStart {
 				v.forget()

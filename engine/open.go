@@ -90,7 +90,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.webhook = postNotice
 	e.Programs, e.sites = programs, o.sites(asking(st))
 	e.credentials = o.Credentials
-	e.Templates, e.Terminal, e.Now = config.TemplatesDir(), o.Terminal, o.Now
+	e.Templates, e.Terminal, e.Now, e.meter = config.TemplatesDir(), o.Terminal, o.Now, o.Meter
 	return e, nil
 }
 

@@ -15,6 +15,9 @@ type OpenPlace struct {
 	Scratch  string       // a fresh directory on the node's own disk, removed by the caller
 	On       Starter      // starts programs here
 	Progress func(string) // tells a person what takes long; never nil
+	// Meter tells how many bytes of something long are done, often; of is 0 where it is not
+	// known, and what is "" when it is over. It may be nil.
+	Meter func(what string, done, of int64)
 	// Attempt is what an attempt of a job has beside an environment; nil is that
 	// an environment is opened.
 	Attempt *OpenAttempt

@@ -39,6 +39,7 @@ type app struct {
 	cfg            *config.Config // see [app.config]
 	unasked        sync.Once      // see [app.configured]
 	read           *config.Config
+	passing        atomic.Bool // [app.overwrite] has left a line
 	raw            atomic.Bool // the terminal does not go back to the left by itself
 }
 

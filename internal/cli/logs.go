@@ -135,10 +135,10 @@ func rawFlag(fl *pflag.FlagSet, raw *bool) {
 func (a *app) shown(raw bool) (stdout, stderr io.Writer) {
 	stdout, stderr = a.stdout, a.stderr
 	if a.tty && !raw {
-		stdout = termsafe.New(stdout)
+		stdout = termsafe.New(overPassing{stdout, a})
 	}
 	if a.errTTY && !raw {
-		stderr = termsafe.New(stderr)
+		stderr = termsafe.New(overPassing{stderr, a})
 	}
 	return stdout, stderr
 }

@@ -4,17 +4,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"berth/jobs"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // say prints a line for people, on stderr. What other programs and files put
 // into it does not drive the terminal.
 func (a *app) say(format string, args ...any) {
+	a.unpass()
 	line := "berth: " + jobs.Printable(fmt.Sprintf(format, args...))
 	if a.raw.Load() {
 		line = "\r\n" + line + "\r"
@@ -24,10 +28,33 @@ func (a *app) say(format string, args ...any) {
 
 // overwrite puts a passing line in the place of the last one, on a terminal.
 func (a *app) overwrite(line string) {
-	if line != "" {
+	if a.passing.Store(line != ""); line != "" {
 		line = "berth: " + line
 	}
 	_, _ = fmt.Fprint(a.stderr, "\r\x1b[K"+line)
+}
+
+// fitting cuts a text so that it is one line of the terminal behind "berth: ".
+func (a *app) fitting(text string) string {
+	return ansi.Truncate(text, max(a.width()-len("berth: ")-1, 20), "...")
+}
+
+// unpass takes a passing line away, before something else is written there.
+func (a *app) unpass() {
+	if a.passing.Load() {
+		a.overwrite("")
+	}
+}
+
+// overPassing is a writer to the terminal that takes a passing line away first.
+type overPassing struct {
+	io.Writer
+	a *app
+}
+
+func (w overPassing) Write(p []byte) (int, error) {
+	w.a.unpass()
+	return w.Writer.Write(p)
 }
 
 // table prints rows: aligned under a header on a terminal, with states in colour,

@@ -238,25 +238,49 @@ func said(a *jobs.Attempt) string {
 }
 
 // waitsFor returns what an attempt waits for, by its last event; "" is nothing.
-func waitsFor(dir string) string {
-	if e := store.LastEvent(dir); e.Event == store.EventWaiting {
+func waitsFor(dir string) string { return waitingFor(store.LastEvent(dir)) }
+
+func waitingFor(e store.Event) string {
+	if e.Event == store.EventWaiting {
 		return strings.TrimPrefix(e.Text, "for ")
 	}
 	return ""
 }
 
-// tellWaiting prints what a job waits for, until stop is called.
+// preparing returns what an attempt's place is made ready with and how far that is, by its last
+// event, where it is for more than a second; "" is nothing.
+func preparing(e store.Event, now time.Time) string {
+	switch {
+	case now.Sub(e.Time) < gaugeAfter:
+	case e.Event == store.EventPreparing:
+		return e.Text
+	case e.Event == store.EventCloning:
+		return "cloning " + e.Text
+	}
+	return ""
+}
+
+// tellWaiting prints what a job waits for, and on a terminal how far its place is, until stop is
+// called.
 func (a *app) tellWaiting(ctx context.Context, dir string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for last := ""; ; {
-			now := waitsFor(dir)
+			e := store.LastEvent(dir)
+			now := waitingFor(e)
 			if now != "" && now != last {
 				a.say("waiting for %s", now)
 			}
 			last = now
+			if a.errTTY && !a.raw.Load() {
+				if text := preparing(e, a.now()); text != "" {
+					a.overwrite(a.fitting(jobs.Printable(text)))
+				} else {
+					a.unpass()
+				}
+			}
 			select {
 			case <-ctx.Done():
 				return

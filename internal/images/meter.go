@@ -55,7 +55,7 @@ func (c *Cache) watch(scratch, made, ref string) (stop func()) {
 			if fi, err := os.Stat(made); err == nil && fi.Size() > 0 {
 				m.What, m.Done = "making an image of "+ref, fi.Size()
 			} else {
-				m.Done = sizeOf(layers)
+				m.Done = TreeSize(layers)
 			}
 			if c.Meter == nil {
 				c.Progress(fmt.Sprintf("%s: %v so far", m.What, jobs.Bytes(m.Done&^(1<<20-1))))
@@ -67,8 +67,8 @@ func (c *Cache) watch(scratch, made, ref string) (stop func()) {
 	return func() { close(end); <-ended }
 }
 
-// sizeOf is how much the files below a directory hold.
-func sizeOf(dir string) (n int64) {
+// TreeSize is how many bytes the files below a directory hold; what cannot be read is left out.
+func TreeSize(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if fi, err := d.Info(); err == nil {

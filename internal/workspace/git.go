@@ -37,6 +37,8 @@ type Git struct {
 	// no part of its result. All are slash-separated and relative to Work.
 	Below  string
 	Others []string
+	// Progress takes lines of how far a clone is, many of them; nil asks git for none.
+	Progress func(line string)
 }
 
 // topOf is where the work tree stands, or the one that it stands in.
@@ -125,6 +127,7 @@ type call struct {
 	env    []string
 	stdin  io.Reader
 	stdout io.Writer
+	told   func(line string)           // takes git's own progress from its standard error; may be nil
 	user   func(string) (string, bool) // the user's environment, whose configuration holds; nil is none of it
 }
 
@@ -159,10 +162,17 @@ func (g *Git) run(ctx context.Context, c call) error {
 		dir = c.gitDir
 	}
 	stderr := &tail{limit: 64 << 10}
+	said := io.Writer(stderr)
+	if c.told != nil {
+		said = &progress{tell: c.told, rest: stderr}
+	}
 	err := g.Run(ctx, Cmd{
 		Args: argv, Dir: dir, Env: append(env, c.env...),
-		Stdin: c.stdin, Stdout: c.stdout, Stderr: stderr,
+		Stdin: c.stdin, Stdout: c.stdout, Stderr: said,
 	})
+	if c, is := said.(*progress); is {
+		_ = c.Close() // to a buffer
+	}
 	if err == nil {
 		return nil
 	}

@@ -230,9 +230,13 @@ func (g *Git) clone(ctx context.Context, src Source, p Prepared) error {
 	}
 	// Fetch speaks the protocol even on one machine, so objects are copied and
 	// never linked. The commit is asked for by id: no branch need hold it.
-	err := g.run(ctx, call{gitDir: dotGit, args: []string{
+	loud := "--quiet"
+	if g.Progress != nil {
+		loud = "--progress"
+	}
+	err := g.run(ctx, call{gitDir: dotGit, told: g.Progress, args: []string{
 		"-c", "fetch.unpackLimit=1", // one pack is kinder to NFS than thousands of files
-		"fetch", "--quiet", "--no-tags", "--update-shallow", "--no-recurse-submodules",
+		"fetch", loud, "--no-tags", "--update-shallow", "--no-recurse-submodules",
 		"--upload-pack=git -c uploadpack.allowAnySHA1InWant=true -c core.hooksPath=/dev/null upload-pack --strict",
 		src.Repo, src.Base}})
 	if err != nil {
@@ -253,6 +257,9 @@ func (g *Git) clone(ctx context.Context, src Source, p Prepared) error {
 	}
 	if err := checkout("read-tree", src.Base); err != nil {
 		return err
+	}
+	if g.Progress != nil {
+		g.Progress("checking out the files")
 	}
 	return checkout("checkout-index", "--all", "--quiet", "--index")
 }

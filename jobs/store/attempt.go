@@ -328,6 +328,13 @@ type Event struct {
 // that it needs; its text says for whom. The next event ends it.
 const EventWaiting = "waiting"
 
+// Events of an attempt whose place or work tree is made ready; the text says with what, and
+// how far that is. The next event ends each.
+const (
+	EventPreparing = "preparing"
+	EventCloning   = "cloning"
+)
+
 // LastEvent returns the last event of an attempt, or the zero value when there
 // is none that can be read.
 func LastEvent(attemptDir string) (last Event) {

@@ -199,6 +199,10 @@ func launch(ctx context.Context, dir string, o OpenOptions) (*Report, error) {
 	defer reports.Close()
 	stop := context.AfterFunc(ctx, func() { _ = reports.Close() })
 	defer stop()
+	meter := o.Meter
+	if meter == nil && o.Progress != nil {
+		meter = jobs.MeterLines(o.Progress)
+	}
 	lines := bufio.NewScanner(reports)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -211,7 +215,9 @@ func launch(ctx context.Context, dir string, o OpenOptions) (*Report, error) {
 			return nil, r.Err()
 		case r.Ready:
 			return &r, nil
-		case o.Progress != nil:
+		case r.Meter != nil && meter != nil:
+			meter(r.Meter.What, r.Meter.Done, r.Meter.Of)
+		case r.Progress != "" && o.Progress != nil:
 			o.Progress(r.Progress)
 		}
 	}

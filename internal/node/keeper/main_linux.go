@@ -125,6 +125,10 @@ func (r *reporter) send(rep Report) {
 	}
 }
 
+func (r *reporter) meter(what string, done, of int64) {
+	r.send(Report{Version: wire.Version, Meter: &Meter{What: what, Done: done, Of: of}})
+}
+
 func (r *reporter) progress(text string) { r.send(Report{Version: wire.Version, Progress: text}) }
 
 // read tells whether anybody may still read the reports.

@@ -65,7 +65,7 @@ func (k *keeper) open(ctx context.Context, opener jobs.Opener, guest string, log
 	if err := k.openNetwork(); err != nil {
 		return "", err
 	}
-	place := jobs.OpenPlace{Dir: k.dir, Guest: guest, Scratch: k.scratch.Dir, On: on, Progress: out.progress}
+	place := jobs.OpenPlace{Dir: k.dir, Guest: guest, Scratch: k.scratch.Dir, On: on, Progress: out.progress, Meter: out.meter}
 	err = k.openBox(ctx, opener, place, logFile)
 	note, again, err := egress.WithoutRoom(&k.spec.Network, err)
 	if again {

@@ -13,10 +13,11 @@ import (
 )
 
 // Report is a line of what a keeper says of its start, or a joined session of its
-// own: any number with Progress, and one with Ready or Error, which is the last.
+// own: any number with Progress or Meter, and one with Ready or Error, which is the last.
 type Report struct {
 	Version  int       `json:"version"` // of the protocol that the keeper speaks
 	Progress string    `json:"progress,omitempty"`
+	Meter    *Meter    `json:"meter,omitempty"`
 	Ready    bool      `json:"ready,omitempty"`
 	Opened   time.Time `json:"opened,omitzero"` // when the environment was; it tells one start from another
 	Ends     time.Time `json:"ends,omitzero"`   // when the time of the keeper's allocation is up; zero is never
@@ -31,6 +32,14 @@ type Report struct {
 	Hint   string       `json:"hint,omitempty"`
 	// NotRunning is [ErrNotRunning].
 	NotRunning bool `json:"not_running,omitempty"`
+}
+
+// Meter is how many bytes of something long are done, see [jobs.OpenPlace]. Only the process
+// that has started the keeper is told of it.
+type Meter struct {
+	What string `json:"what"`
+	Done int64  `json:"done"`
+	Of   int64  `json:"of,omitempty"`
 }
 
 // Failed is the report of an error.
@@ -84,7 +93,9 @@ var ErrNotRunning = errors.New("the environment does not run")
 type OpenOptions struct {
 	Node     string       // the program to start: berth-node, or berth itself
 	Progress func(string) // tells a person what takes long; may be nil
-	NoStart  bool         // without a keeper the error is [ErrNotRunning]
+	// Meter is told how far that is, see [jobs.OpenPlace]; without one Progress has it, in lines.
+	Meter   func(what string, done, of int64)
+	NoStart bool // without a keeper the error is [ErrNotRunning]
 	// ID is that of the environment which is meant: another one that was made
 	// in its place meanwhile is an error. "" is any.
 	ID string

@@ -23,6 +23,9 @@ import (
 
 var errStopped = errors.New("stopped before the command began")
 
+// preparing records what the attempt's place is made ready with.
+func (r *attempt) preparing(text string) { r.event(store.EventPreparing, text) }
+
 // openPlace has the backend open the attempt's place.
 func (r *attempt) openPlace(ctx context.Context, p *place) (*jobs.Opening, error) {
 	s := r.spec.Environment(r.info, r.stateDir())
@@ -31,7 +34,7 @@ func (r *attempt) openPlace(ctx context.Context, p *place) (*jobs.Opening, error
 			continue
 		}
 		op, err := o.Open(ctx, s, jobs.OpenPlace{Dir: r.dir, Guest: r.node, Scratch: r.scratch.Dir, On: r.on,
-			Progress: func(text string) { r.event("preparing", text) },
+			Progress: r.preparing, Meter: jobs.MeterLines(r.preparing),
 			Attempt: &jobs.OpenAttempt{
 				Spec: &r.spec, Name: r.info.Name, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()), Keys: r.keys, Note: r.note, LayerDir: r.layerDir(),
 				Layer: func(ctx context.Context, over jobs.LayerOver) (string, error) { return r.openLayer(ctx, p, over) },

@@ -106,13 +106,31 @@ func (r *attempt) takeUp(ctx context.Context, w *jobs.WorkspaceSpec) error {
 	src := sourceOf(w)
 	from := r.info.Change.Resume
 	if from == nil || from.Commit == "" {
-		r.event("cloning", src.Repo+" at "+src.Base)
+		r.event(store.EventCloning, src.Repo+" at "+src.Base)
+		git.Progress = r.cloning(src.Repo, time.Now)
 		_, err := git.Prepare(ctx, src, dir)
 		return err
 	}
 	r.event("continuing", fmt.Sprintf("at %s, where attempt %d stood", from.Commit, from.Attempt))
 	_, err := git.Continue(ctx, src, dir, filepath.Join(store.AttemptDir(r.jobDir, from.Attempt), filepath.Base(from.Bundle)), from.Commit)
 	return err
+}
+
+// When and how often it is recorded how far a clone is.
+const (
+	cloningAfter = time.Second
+	cloningEvery = 10 * time.Second
+)
+
+// cloning records how far the clone of a repository is that takes more than a second.
+func (r *attempt) cloning(repo string, now func() time.Time) func(line string) {
+	next := now().Add(cloningAfter)
+	return func(line string) {
+		if t := now(); !t.Before(next) {
+			next = t.Add(cloningEvery)
+			r.event(store.EventCloning, repo+": "+line)
+		}
+	}
 }
 
 // throwAway makes the layer of a task that names no overlay: new, or with what

@@ -110,10 +110,14 @@ func (e *entry) make(ctx context.Context, temp *container.Scratch, form Form) er
 			}
 		}
 		e.n.Progress("unpacking " + e.img.Path + " (once on this machine)")
+		stop := e.n.gauge("unpacking " + e.img.Path).watch(path)
 		err = e.n.Unpack(ctx, e.img.Path, path, temp.Conf())
+		stop()
 	} else {
 		e.n.Progress("copying " + e.img.Path + " to this node (once)")
-		c.Sum, err = copyFile(ctx, e.img.Path, path, e.img.Sum)
+		g := e.n.gauge("copying " + e.img.Path + " to this node")
+		c.Sum, err = copyFile(ctx, e.img.Path, path, e.img.Sum, func(done int64) { g.tell(done, need.sif) })
+		g.end()
 	}
 	if err != nil {
 		return err
@@ -139,9 +143,9 @@ func (e *entry) make(ctx context.Context, temp *container.Scratch, form Form) er
 	return os.WriteFile(filepath.Join(dir, fileComplete), b, 0o600)
 }
 
-// copyFile copies a file and returns its SHA-256, which must be sum, if that is
-// not "".
-func copyFile(ctx context.Context, from, to, sum string) (string, error) {
+// copyFile copies a file, tells how many bytes are done, and returns its SHA-256,
+// which must be sum, if that is not "".
+func copyFile(ctx context.Context, from, to, sum string, tell func(done int64)) (string, error) {
 	src, err := os.Open(from)
 	if err != nil {
 		return "", err
@@ -153,6 +157,7 @@ func copyFile(ctx context.Context, from, to, sum string) (string, error) {
 	}
 	h := sha256.New()
 	buf := make([]byte, 1<<20)
+	var done int64
 	for err == nil {
 		if err = ctx.Err(); err != nil {
 			break
@@ -164,6 +169,8 @@ func copyFile(ctx context.Context, from, to, sum string) (string, error) {
 		if _, err = dst.Write(buf[:n]); err != nil {
 			break
 		}
+		done += int64(n)
+		tell(done)
 		err = rerr
 	}
 	if errors.Is(err, io.EOF) {

@@ -36,6 +36,9 @@ type Image struct {
 type Node struct {
 	Dir      string       // [Dir]
 	Progress func(string) // tells a person what takes long; never nil
+	// Meter tells how many bytes are done of what takes more than a second, often; what is
+	// "" when that is over. It may be nil.
+	Meter func(what string, done, of int64)
 	// Unpack unpacks a SIF into a directory that does not exist yet. dir is one
 	// for its temporary files.
 	Unpack func(ctx context.Context, sif, root, dir string) error
