@@ -37,6 +37,8 @@ const (
 // Stream serves one client on a pair of streams, until it leaves or ctx ends.
 func (s *Server) Stream(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	defer context.AfterFunc(ctx, s.end)()
+	in, out, stop := pressed(ctx, in, out)
+	defer stop()
 	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out, MaxLineLength: mostMessage})
 	if ctx.Err() == nil && (err == nil || errors.Is(err, io.EOF) || errors.Is(err, sdk.ErrConnectionClosed)) {
 		return nil
