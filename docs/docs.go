@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed README.md
@@ -39,8 +40,10 @@ func (p Page) Help() string {
 	return "berth help " + p.Name
 }
 
-// Pages reads the table, in its order.
-func Pages() (pages []Page) {
+// Pages returns the rows of the table, in its order. They are read once.
+func Pages() []Page { return slices.Clone(read()) }
+
+var read = sync.OnceValue(func() (pages []Page) {
 	need := ""
 	for line := range strings.SplitSeq(table, "\n") {
 		if title, ok := strings.CutPrefix(line, "## "); ok {
@@ -60,13 +63,13 @@ func Pages() (pages []Page) {
 		pages = append(pages, p)
 	}
 	return pages
-}
+})
 
 // Find is the page that a topic names: by its name, by the last part of it, or by its
 // file, as other pages and error messages write it (docs/network.md).
 func Find(topic string) (Page, bool) {
 	topic = strings.TrimSuffix(strings.TrimPrefix(topic, "docs/"), ".md")
-	pages := Pages()
+	pages := read()
 	i := slices.IndexFunc(pages, func(p Page) bool { return p.Name == topic })
 	if i < 0 {
 		i = slices.IndexFunc(pages, func(p Page) bool { return path.Base(p.Name) == topic })

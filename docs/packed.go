@@ -3,9 +3,9 @@
 package docs
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
-	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -28,12 +28,12 @@ func (p Page) Text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file, text, rest := "", "", string(data)
-	for rest != "" {
-		file, rest, _ = strings.Cut(rest, "\x00")
-		text, rest, _ = strings.Cut(rest, "\x00")
-		if file == p.File {
-			return text, nil
+	for rest := data; len(rest) > 0; {
+		var file, text []byte
+		file, rest, _ = bytes.Cut(rest, []byte{0})
+		text, rest, _ = bytes.Cut(rest, []byte{0})
+		if string(file) == p.File {
+			return string(text), nil
 		}
 	}
 	return "", fmt.Errorf("this program was built without the page %s", p.Name)

@@ -4,21 +4,26 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // inline replaces the marks within a line of text: code, links, bold and italic.
 func (p *page) inline(text string) string {
 	var b strings.Builder
-	for text != "" {
+	for {
+		plain := strings.IndexAny(text, "`[*\\")
+		if plain < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		b.WriteString(text[:plain])
+		text = text[plain:]
 		n := p.span(&b, text)
 		if n == 0 {
-			_, n = utf8.DecodeRuneInString(text)
+			n = 1
 			b.WriteString(text[:n])
 		}
 		text = text[n:]
 	}
-	return b.String()
 }
 
 // span writes the marked text at the beginning of another one, and returns its length
