@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"berth/internal/link/wire"
 	"berth/internal/node/allocations"
 	"berth/internal/node/keeper"
+	sweeps "berth/internal/sweep"
 	"berth/internal/sys/disk"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -320,6 +322,16 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 	if err != nil {
 		errs = append(errs, err)
 	}
+	boxes, err := e.sweepBoxes()
+	if err != nil {
+		return found, errors.Join(append(errs, err)...)
+	}
+	for _, x := range boxes {
+		p := e.program(x.spec.External, x.spec.Backend)
+		if p != nil && p.LeftOf(x.dir, e.Now()) && !slices.Contains(byJobs, x.spec.Backend) {
+			byJobs = append(byJobs, x.spec.Backend)
+		}
+	}
 	for _, b := range e.openers(byJobs...) {
 		list, err := b.List(ctx, run.Local{})
 		// Read after that: what is found of an environment that was made in
@@ -334,6 +346,9 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 		}
 		for _, name := range byJobs {
 			used[name] = true
+		}
+		if boxes, lerr = e.sweepBoxes(); lerr != nil {
+			return found, errors.Join(append(errs, lerr)...)
 		}
 		// A docker that is installed without a daemon has nothing of ours.
 		if err != nil && (used[b.Name()] || b.Check(ctx).Health == jobs.Healthy) {
@@ -353,6 +368,13 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 					continue
 				}
 			}
+			box, ofSweep := boxes[f.ID]
+			if ofSweep && f.What != jobs.WhatSnapshot {
+				if keeper.Alive(box.dir) {
+					continue
+				}
+				o.Why = "the worker of its sweep is gone"
+			}
 			if s := known[f.ID]; s != nil && f.What != jobs.WhatSnapshot {
 				release := e.abandoned(s, f)
 				if release == nil {
@@ -369,10 +391,43 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 			default:
 				o.Err = b.Reap(ctx, run.Local{}, f)
 			}
+			if ofSweep && !dry && o.Err == nil {
+				box.forget(ctx)
+			}
 			found = append(found, o)
 		}
 	}
 	return found, errors.Join(errs...)
+}
+
+// sweepBox is a container of a sweep's worker, or of one of its tasks.
+type sweepBox struct {
+	dir  string
+	spec *jobs.EnvSpec
+}
+
+// forget removes what a keeper that was killed has left of it here.
+func (b sweepBox) forget(ctx context.Context) {
+	if last, err := keeper.Peek(b.dir); err == nil && last != nil && last.Scratch != "" {
+		sweepKilled(ctx, last)
+	}
+	keeper.RemoveSocket(b.dir)
+	_ = disk.RemoveTree(b.dir) // what is left of it here goes with the sweep's remains
+}
+
+// sweepBoxes are those that are recorded, by their ids.
+func (e *Engine) sweepBoxes() (map[string]sweepBox, error) {
+	all := map[string]sweepBox{}
+	for _, dir := range sweeps.Boxes(filepath.Join(e.Store.Home(), "sweeps")) {
+		s, err := store.LoadEnv(dir)
+		switch {
+		case err == nil:
+			all[s.ID] = sweepBox{dir, s}
+		case jobs.KindOf(err) != jobs.KindNotFound: // which goes or comes just now
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // abandoned tells whether something of a recorded environment runs without a

@@ -22,6 +22,7 @@ const (
 	sweepJob    = "job.json" // before the scheduler hears of it
 	sweepScript = "script.sh"
 	sweepHandle = "submitted.json"
+	sweepKeys   = "keys" // variables of the program of a service, until the worker takes them
 )
 
 // sweepIntent is job.json.
@@ -154,6 +155,15 @@ func (e *Engine) submitWorkers(ctx context.Context, j SweepJobs, l jobs.Launch) 
 	l.Comment = []string{"berth sweep " + jobs.Short(j.ID) + ": " + j.Name, "a worker, which runs its tasks one after the other"}
 	l.Resources, l.Slurm, l.Profile, l.Identity = j.Place.Resources, j.Place.Slurm, j.Place.Profile, identity()
 	l.Env = []string{"BERTH_HOME=" + e.Store.Home()}
+	keys := filepath.Join(at, sweepKeys)
+	service := e.program(j.Place.External, j.Place.Backend)
+	if j.Place.External != nil {
+		if service == nil {
+			return h, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + j.Place.Backend + " is no part of this program"}
+		}
+		l.Argv = append(l.Argv, "--keys", keys)
+		l.Resources = jobs.Resources{CPUs: 1} // what it is said to have its sandboxes have
+	}
 	if !j.Place.Clustered() {
 		l.Elements, l.AtOnce = 0, 0
 	} else {
@@ -172,6 +182,9 @@ func (e *Engine) submitWorkers(ctx context.Context, j SweepJobs, l jobs.Launch) 
 	intent, err := json.Marshal(sweepIntent{Version: 1, Scheduler: j.Place.Scheduler, Name: l.Name, Elements: l.Elements})
 	if err == nil {
 		err = disk.Create(filepath.Join(at, sweepScript), []byte(script), 0o600)
+	}
+	if err == nil && service != nil {
+		err = disk.Create(keys, store.Values(service.Keys()), 0o600)
 	}
 	if err == nil {
 		_, err = store.CreateOnce(filepath.Join(at, sweepJob), append(intent, '\n'))
@@ -288,8 +301,12 @@ func (e *Engine) SweepWorkers(ctx context.Context, dir string) (left, waiting in
 }
 
 // CancelSweep ends the jobs of the sweep in dir that a cluster has, waiting or running.
-// Those of this machine end by the sweep's own record.
+// Those of this machine end by the sweep's own record; keys that they have not taken are removed.
 func (e *Engine) CancelSweep(ctx context.Context, dir string) error {
+	keys, _ := filepath.Glob(filepath.Join(dir, "jobs", "[0-9]*", sweepKeys))
+	for _, path := range keys {
+		_ = os.Remove(path)
+	}
 	all, err := e.sweepHandles(ctx, dir)
 	for name, handles := range all {
 		if !jobs.IsCluster(name) {

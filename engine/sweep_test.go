@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"berth/jobs"
 	"berth/jobs/jobstest"
+	"berth/jobs/store"
 )
 
 // workers are the jobs of a sweep of the test's.
@@ -118,5 +120,51 @@ func TestSweepHere(t *testing.T) {
 	must(t, f.CancelSweep(t.Context(), j.Dir)) // its own record ends it
 	if left, _, err := f.SweepWorkers(t.Context(), j.Dir); err != nil || left != 1 {
 		t.Errorf("%d left, %v", left, err)
+	}
+}
+
+// keyed is a backend that is a program, with a key of its service.
+type keyed struct{ Program }
+
+func (keyed) Keys() []string { return []string{"MODAL_TOKEN=s3cr3t"} }
+
+// The worker of tasks in sandboxes gets the keys of the service in a file of its own, and takes
+// one CPU of this machine, whatever its sandboxes have.
+func TestSweepService(t *testing.T) {
+	f := newFixture(t)
+	j := workers(t, jobs.SchedulerLocal, 1, 0)
+	j.Place.Backend, j.Place.External, j.Place.Resources.CPUs = "modal", &jobs.ExternalSpec{}, 64
+	if _, _, err := f.SubmitSweep(t.Context(), j); jobs.KindOf(err) != jobs.KindConfig {
+		t.Errorf("without the program: %v", err)
+	}
+	f.Program = func(string) Program { return keyed{} }
+	if taken, _, err := f.SubmitSweep(t.Context(), j); err != nil || taken != 1 {
+		t.Fatalf("%d %v", taken, err)
+	}
+	l := f.queue.Launches()
+	if len(l) != 1 || l[0].Resources != (jobs.Resources{CPUs: 1}) || !slices.Contains(l[0].Argv, "--keys") {
+		t.Fatalf("%+v", l)
+	}
+	path := l[0].Argv[len(l[0].Argv)-1]
+	fi, err := os.Stat(path)
+	must(t, err)
+	script, err := os.ReadFile(filepath.Join(filepath.Dir(path), sweepScript))
+	must(t, err)
+	if fi.Mode() != 0o600 || strings.Contains(string(script), "s3cr3t") {
+		t.Errorf("%v, %s", fi.Mode(), script)
+	}
+	got, err := store.TakeValues(path)
+	if err != nil || !slices.Equal(got, []string{"MODAL_TOKEN=s3cr3t"}) {
+		t.Errorf("%q %v", got, err)
+	}
+	if got, err := store.TakeValues(path); err != nil || got != nil {
+		t.Errorf("taken twice: %q %v", got, err)
+	}
+	// A worker that never began leaves them to a cancel.
+	_, _, err = f.SubmitSweep(t.Context(), j)
+	must(t, err)
+	must(t, f.CancelSweep(t.Context(), j.Dir))
+	if left, err := filepath.Glob(filepath.Join(j.Dir, "jobs", "*", sweepKeys)); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
 	}
 }

@@ -62,6 +62,9 @@ func (c Capabilities) Leaves() bool { return !c.OtherHost && !c.Fresh }
 // Here reports whether a backend contains commands by itself, on this machine.
 func (c Capabilities) Here() bool { return !c.Bare && !c.OtherHost }
 
+// Service reports whether places are sandboxes of a service, which a program reaches.
+func (c Capabilities) Service() bool { return c.OtherHost && !c.NeedsHost }
+
 // Enters reports whether a container is namespaces of this user's on this machine,
 // which another process can enter. bubblewrap nests one user namespace in another, and
 // its mounts belong to the outer one.

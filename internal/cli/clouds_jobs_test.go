@@ -24,9 +24,16 @@ type service struct {
 	shut   func() bool     // all sandboxes are without a network
 }
 
-// TestJobs plays the command line with jobs on each service, with the programs
+// TestJobs plays the command line with jobs and sweeps on each service, with the programs
 // that scripts/build has put into dist.
 func TestJobs(t *testing.T) {
+	for _, script := range []string{"jobs.txtar", "sweep.txtar"} {
+		t.Run(script, func(t *testing.T) { onServices(t, script) })
+	}
+}
+
+// onServices plays a script with a stand-in for each service, which has nothing else.
+func onServices(t *testing.T, script string) {
 	dist, err := filepath.Abs("../../dist")
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +76,7 @@ func TestJobs(t *testing.T) {
 				}
 			})
 			testscript.Run(t, testscript.Params{
-				Files: []string{filepath.Join("testdata", "clouds", "jobs.txtar")}, UpdateScripts: *update,
+				Files: []string{filepath.Join("testdata", "clouds", script)}, UpdateScripts: *update,
 				Setup: func(env *testscript.Env) error {
 					s.setenv(env.Setenv)
 					env.Setenv("BACKEND", name)

@@ -86,7 +86,8 @@ The container of a worker is opened as for berth run and has no more than its im
 what --bind names. Each of its tasks has a room of its own in it, or where that does not
 work a container, and what it writes elsewhere than to a bind is gone afterwards; with
 --own nothing all tasks of a worker share it, and what is in it.
---backend local runs them with your own rights, where you are.
+--backend local runs them with your own rights, where you are; --backend modal or daytona
+gives each a sandbox of that service, of the size that the task asks for.
 Workers run on this machine, or in jobs of a cluster (--scheduler slurm, which is usual
 where there is one): --cpus, --memory and --time are of each worker, which runs as many
 tasks at once as it has room for.`
@@ -242,12 +243,12 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if err := a.placeSweep(cmd, e, o, &spec); err != nil {
 		return nil, nil, err
 	}
-	if spec.Worker.Level == jobs.LevelNone && (spec.Own == sweepcommand.OwnRoom || spec.Own == sweepcommand.OwnContainer) {
+	if spec.Worker.Level == jobs.LevelNone && spec.Worker.External == nil && (spec.Own == sweepcommand.OwnRoom || spec.Own == sweepcommand.OwnContainer) {
 		return nil, nil, &jobs.Error{Kind: jobs.KindConfig,
 			Msg:  "--own " + spec.Own + ": tasks of the backend " + spec.Worker.Backend + " run without containment",
 			Hint: "--backend singularity, docker or bwrap; or --own auto, which gives each task what there is"}
 	}
-	d.Worker, d.GPUs = spec.Worker.Resources, sweep.GPUs(spec.Worker)
+	d.Worker, d.GPUs = spec.Bounds(), sweep.GPUs(spec.Worker)
 	if o.limit != "" {
 		if spec.Limit, err = jobs.ParseDuration(o.limit); err != nil {
 			return nil, nil, usage("--task-time: %v", err)

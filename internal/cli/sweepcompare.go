@@ -199,7 +199,7 @@ terminal.backend in the configuration.
 // notTheSame says what a task that is replayed does not find as it was.
 func notTheSame(l *look.Look, r look.Row) []string {
 	out := []string{"variables of the environment are those of this shell", "files that it reads may have been changed since, by other tasks too"}
-	if p := l.Sweep.Spec.Worker; p != nil && p.Level != jobs.LevelNone {
+	if p := l.Sweep.Spec.Worker; p != nil && (p.Level != jobs.LevelNone || p.External != nil) {
 		out = append(out, "it ran in a container ("+p.Backend+": "+p.Containment()+"), and has none here: another image, other files")
 	}
 	if l.Sweep.Spec.Limit > 0 {

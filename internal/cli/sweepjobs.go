@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -19,8 +20,12 @@ import (
 // sweepKeys are the keys of a task file that a sweep's workers have as flags.
 var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny", "credential", "retry"}, placeKeys...)
 
-// usualWorkers is how many workers a cluster gets where that is not said.
-const usualWorkers = 16
+// Where these are not said: how many workers a cluster gets, and how many sandboxes of a service
+// there are at once.
+const (
+	usualWorkers   = 16
+	usualSandboxes = 8
+)
 
 // placeSweep settles where the workers run, as for a job, and how many tasks at once.
 func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, spec *sweep.Spec) error {
@@ -57,9 +62,15 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: what + ": not available for sweeps in this version of berth", Hint: hint}
 	}
 	switch can := p.Can(); {
-	case can.OtherHost:
+	case can.NeedsHost:
 		return refuse("the backend "+p.Backend+", whose commands run on another machine",
-			"--backend singularity, docker or bwrap; each task as a job: berth submit")
+			"run berth sweep there, or name another --backend; each task as a job: berth submit")
+	case can.Service() && spec.Own == sweepcommand.OwnRoom:
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "--own room: sandboxes of the backend " + p.Backend + " let none be made",
+			Hint: "--own container, which is usual there, gives each task a sandbox"}
+	case can.Service() && spec.Collect != "":
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "files that tasks leave in a sandbox of the backend " + p.Backend + " end with it, and collect names some",
+			Hint: "leave collect out, and print results as JSON lines: berth help sweeps"}
 	case len(p.Credentials) > 0 && p.Caps.OfCommand() != "":
 		return refuse("a credential where "+p.Caps.OfCommand()+" is set, which holds one command", "each task as a job: berth submit")
 	case p.Overlay.Name != "":
@@ -73,6 +84,17 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 	if !p.Clustered() {
 		if o.workers > 0 {
 			return usage("--workers is of a cluster: on this machine one worker runs --at-once tasks")
+		}
+		if p.External != nil {
+			if spec.Own == sweepcommand.OwnAuto {
+				spec.Own = sweepcommand.OwnContainer
+			}
+			usual := usualSandboxes
+			if !spec.Sandboxes() {
+				usual = max(p.Resources.CPUs, 1) // in the one that they share
+			}
+			spec.Slots = cmp.Or(spec.Slots, usual)
+			return nil
 		}
 		if spec.Slots == 0 {
 			spec.Slots = max(p.Resources.CPUs, 0)
@@ -202,7 +224,7 @@ func (a *app) stillThere(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 
 // cancelWorkers ends the jobs of a sweep that a cluster has.
 func (a *app) cancelWorkers(ctx context.Context, s *sweep.Sweep) error {
-	if s.Spec.Worker == nil || !s.Spec.Worker.Clustered() {
+	if p := s.Spec.Worker; p == nil || !p.Clustered() && p.External == nil {
 		return nil
 	}
 	e, err := a.engine()
@@ -287,6 +309,9 @@ func ownOf(s *sweep.Sweep) string {
 	case sweepcommand.OwnRoom:
 		return "a room of its own for each task"
 	case sweepcommand.OwnContainer:
+		if s.Spec.Sandboxes() {
+			return "a sandbox of its own for each task"
+		}
 		if why != "" {
 			return "a container of its own for each task (no room: " + jobs.Printable(why) + ")"
 		}
@@ -304,7 +329,7 @@ func placeRows(s *sweep.Sweep) (rows [][2]string) {
 	if p == nil {
 		return nil
 	}
-	if p.Level != jobs.LevelNone {
+	if p.Level != jobs.LevelNone || p.External != nil {
 		rows = append(rows, [2]string{"backend", p.Backend + " (containment: " + p.Containment() + "), " + ownOf(s)})
 	}
 	if why := s.LastTrouble(); why != "" {

@@ -127,6 +127,9 @@ func coresOf(spec *sweep.Spec, t define.Task) float64 {
 	if n := spec.ShareOf(t, journal.Tries{}).CPUs; n > 0 {
 		return float64(n)
 	}
+	if spec.Sandboxes() {
+		return float64(spec.Worker.Resources.Cores())
+	}
 	return float64(max(spec.Worker.Resources.CPUs, 1)) / float64(max(spec.Slots, 1))
 }
 

@@ -261,9 +261,7 @@ func (a *app) mergeRound(ctx context.Context, s *sweep.Sweep, f *journal.Fold, d
 		return err
 	}
 	d.Request = s.Spec.Request
-	if p := s.Spec.Worker; p != nil {
-		d.Worker, d.GPUs = p.Resources, sweep.GPUs(p)
-	}
+	d.Worker, d.GPUs = s.Spec.Bounds(), sweep.GPUs(s.Spec.Worker)
 	r.Created = a.now().UTC()
 	stands := make([]bool, s.Total()+1)
 	had, next := 0, s.Total()

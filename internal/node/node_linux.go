@@ -10,6 +10,7 @@ import (
 
 	"berth/apptainer"
 	"berth/backends/all"
+	"berth/backends/external"
 	"berth/internal/doctor"
 	"berth/internal/link/mux"
 	"berth/internal/node/door"
@@ -83,7 +84,7 @@ func Main(args []string) int {
 	case jobs.VerbPull:
 		return apptainer.PullMain(args[1:], os.Stderr)
 	case worker.Verb:
-		return worker.Main(args[1:], os.Stderr)
+		return worker.Main(args[1:], (&external.Backend{}).LeftOf, os.Stderr)
 	case "examine":
 		return doctor.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	default:

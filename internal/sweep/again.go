@@ -112,10 +112,7 @@ func (s *Spec) ShareOf(t command.Task, tried journal.Tries) command.Share {
 	if err != nil {
 		return command.Share{} // the table was checked
 	}
-	most := jobs.Bytes(0)
-	if s.Worker != nil {
-		most = s.Worker.Resources.Memory
-	}
+	most := s.Bounds().Memory
 	if s.Retry != nil && s.Retry.MaxMemory > 0 && (most == 0 || s.Retry.MaxMemory < most) {
 		most = s.Retry.MaxMemory
 	}

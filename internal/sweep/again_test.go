@@ -85,3 +85,22 @@ func TestMostTime(t *testing.T) {
 		t.Errorf("%v hours", hours)
 	}
 }
+
+// Where each task has a sandbox, what it asks for is that one's size, whatever a worker has.
+func TestSandboxes(t *testing.T) {
+	place := jobs.Place{Backend: "modal", External: &jobs.ExternalSpec{}, Resources: jobs.Resources{CPUs: 2, Memory: 4 * jobs.GiB}}
+	spec := Spec{Own: command.OwnContainer, Slots: 10, Worker: &place, Request: command.Request{Memory: "4GiB"}}
+	if more := spec.ShareOf(command.Task{}, journal.Tries{Memory: 1}).Memory; !spec.Sandboxes() || spec.Bounds() != (jobs.Resources{}) ||
+		spec.Cores() != 20 || more != 6*jobs.GiB {
+		t.Errorf("%v %+v %d %v", spec.Sandboxes(), spec.Bounds(), spec.Cores(), more)
+	}
+	spec.Own = command.OwnNothing // all of them in one
+	if more := spec.ShareOf(command.Task{}, journal.Tries{Memory: 1}).Memory; spec.Sandboxes() || spec.Bounds() != place.Resources ||
+		spec.Cores() != 2 || more != 4*jobs.GiB {
+		t.Errorf("%v %+v %d %v", spec.Sandboxes(), spec.Bounds(), spec.Cores(), more)
+	}
+	spec.Own, place.Backend, place.External = command.OwnContainer, jobs.BackendDocker, nil
+	if spec.Sandboxes() {
+		t.Error("a container of docker's is taken for a sandbox of a service")
+	}
+}

@@ -137,8 +137,8 @@ func (m Measured) Planned(tasks, workers, slots int, fewer bool, most time.Durat
 // SlotsOf is how many tasks a worker runs at once, where each has the memory that was measured.
 func (m Measured) SlotsOf(spec *Spec) int {
 	slots := max(spec.Slots, 1)
-	if p := spec.Worker; p != nil && p.Resources.Memory > 0 && spec.Request.Memory == "" && m.Memory > 0 {
-		slots = min(slots, max(int(p.Resources.Memory/m.Share()), 1))
+	if most := spec.Bounds().Memory; most > 0 && spec.Request.Memory == "" && m.Memory > 0 {
+		slots = min(slots, max(int(most/m.Share()), 1))
 	}
 	return slots
 }

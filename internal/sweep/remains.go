@@ -71,6 +71,13 @@ func (s *Sweep) remains(now time.Time) (found []string) {
 // One that a single task has ends with a number.
 const BoxDir = "container"
 
+// Boxes are the directories of the containers that workers of the sweeps below root have, or had
+// when they were killed: each is recorded as an environment is.
+func Boxes(root string) []string {
+	all, _ := filepath.Glob(filepath.Join(root, "[0-9a-f][0-9a-f]", "*-*", dirWorkers, "*", "*", BoxDir+"*"))
+	return all
+}
+
 // boxes are those of single tasks, a day after the last sign of life of their worker.
 func (s *Sweep) boxes(now time.Time) (found []string) {
 	all, _ := filepath.Glob(filepath.Join(s.Dir, dirWorkers, "*", "*", BoxDir+".*"))

@@ -41,10 +41,13 @@ func (s *Sweep) WorkerTimes(now time.Time) ([]WorkerTime, error) {
 	return all, nil
 }
 
-// Cores are those that each worker has asked for.
+// Cores are those that each worker has asked for; of sandboxes those of as many as may run at once.
 func (s *Spec) Cores() int {
-	if s.Worker == nil {
+	switch {
+	case s.Worker == nil:
 		return max(s.Slots, 1)
+	case s.Sandboxes():
+		return max(s.Slots, 1) * s.Worker.Resources.Cores()
 	}
 	return s.Worker.Resources.Cores()
 }

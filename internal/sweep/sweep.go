@@ -66,6 +66,20 @@ type Spec struct {
 	Request command.Request `json:"request,omitzero"`
 }
 
+// Sandboxes reports whether each task has a sandbox of a service for itself. Then what is said of
+// a worker's CPUs and memory is the size of a sandbox whose task says none.
+func (s *Spec) Sandboxes() bool {
+	return s.Worker != nil && s.Worker.External != nil && s.Own == command.OwnContainer
+}
+
+// Bounds are what no task may ask for more than; 0 of each is not known, or no bound.
+func (s *Spec) Bounds() jobs.Resources {
+	if s.Worker == nil || s.Sandboxes() {
+		return jobs.Resources{}
+	}
+	return s.Worker.Resources
+}
+
 // Sweep is a sweep's directory.
 type Sweep struct {
 	Spec  Spec

@@ -263,14 +263,11 @@ func TakeSecrets(jobDir string, names []string, keep bool) ([]string, error) {
 		return nil, err
 	}
 	failpoint.Hit("secrets.read")
-	var out []string
+	out := parseValues(b)
 	given := map[string]bool{}
-	for kv := range bytes.SplitSeq(b, []byte{0}) {
-		if len(kv) > 0 {
-			out = append(out, string(kv))
-			name, _, _ := strings.Cut(string(kv), "=")
-			given[name] = true
-		}
+	for _, kv := range out {
+		name, _, _ := strings.Cut(kv, "=")
+		given[name] = true
 	}
 	for _, name := range names {
 		if !given[name] || b[len(b)-1] != 0 {
@@ -284,6 +281,37 @@ func TakeSecrets(jobDir string, names []string, keep bool) ([]string, error) {
 	}
 	failpoint.Hit("secrets.taken")
 	return out, nil
+}
+
+// Values is the content of a file of passed values, NAME=VALUE each.
+func Values(all []string) []byte {
+	var b bytes.Buffer
+	for _, kv := range all {
+		b.WriteString(kv)
+		b.WriteByte(0)
+	}
+	return b.Bytes()
+}
+
+func parseValues(b []byte) (all []string) {
+	for kv := range bytes.SplitSeq(b, []byte{0}) {
+		if len(kv) > 0 {
+			all = append(all, string(kv))
+		}
+	}
+	return all
+}
+
+// TakeValues reads such a file and removes it. One that is not there has none.
+func TakeValues(path string) ([]string, error) {
+	b, err := readRecord(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	return parseValues(b), err
 }
 
 // DropSecrets removes the passed values of a job of which no attempt will start.

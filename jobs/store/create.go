@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -121,12 +120,7 @@ func (s *Store) Create(n New) (*jobs.Record, error) {
 		files[filepath.Join(tmp, filePrompt)] = n.Prompt
 	}
 	if len(n.Secrets) > 0 {
-		var b bytes.Buffer
-		for _, kv := range n.Secrets {
-			b.WriteString(kv)
-			b.WriteByte(0)
-		}
-		files[filepath.Join(tdir, fileEnv)] = b.Bytes()
+		files[filepath.Join(tdir, fileEnv)] = Values(n.Secrets)
 	}
 	// A file system commits concurrent syncs together: one wait instead of
 	// one for each file.

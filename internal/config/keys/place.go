@@ -27,7 +27,7 @@ var (
 	imaged    = func(c jobs.Capabilities) bool { return !c.Bare && !c.NoImage }
 	layered   = func(c jobs.Capabilities) bool { return c.Layers }
 	daemons   = func(c jobs.Capabilities) bool { return c.Daemon }
-	programs  = func(c jobs.Capabilities) bool { return c.OtherHost && !c.NeedsHost }
+	programs  = jobs.Capabilities.Service
 	overSSH   = func(c jobs.Capabilities) bool { return c.NeedsHost }
 	none      = func(jobs.Capabilities) bool { return false }
 	notSSH    = func(c jobs.Capabilities) bool { return !c.NeedsHost }

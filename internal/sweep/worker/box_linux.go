@@ -37,17 +37,21 @@ type box struct {
 
 // Times of a container.
 const (
-	boxLife = time.Minute      // for which it stays without a worker
-	boxPing = 10 * time.Second // between two signs of life to it
-	boxTold = 2 * time.Second  // between the ends of two processes of a job
+	boxLife                = time.Minute                       // for which it stays without a worker
+	boxPing                = 10 * time.Second                  // between two signs of life to it
+	boxTold                = 2 * time.Second                   // between the ends of two processes of a job
+	boxEnd                 = 3 * time.Minute                   // for which its end is waited for: a service may take long
+	boxAgain, boxAgainMost = 2 * time.Second, 16 * time.Second // until a service is asked again, each time twice as long
 )
 
-// contained tells whether the worker's tasks run in a container.
-func contained(p *jobs.Place) bool { return p != nil && p.Level != jobs.LevelNone && p.Can().Here() }
+// contained tells whether the worker's tasks run in a container, or a sandbox of a service.
+func contained(p *jobs.Place) bool {
+	return p != nil && (p.External != nil || p.Level != jobs.LevelNone && p.Can().Here())
+}
 
 // openBox opens a container whose keeper has its records in dir. The job of the worker, if it
-// has one, holds its limits. home is the state directory, keys are those of credentials.
-func openBox(ctx context.Context, home, dir string, p jobs.Place, job string, keys []string) (opened *box, err error) {
+// has one, holds its limits; a service holds those of its sandboxes.
+func (p *place) openBox(ctx context.Context, dir string, in jobs.Place) (opened *box, err error) {
 	id, err := ids.New()
 	if err != nil {
 		return nil, err
@@ -58,9 +62,13 @@ func openBox(ctx context.Context, home, dir string, p jobs.Place, job string, ke
 	}
 	host, _ := os.Hostname()
 	b := &box{dir: dir, end: func() {}}
-	p.Scheduler, p.Resources = "", jobs.Resources{}
-	spec := jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "sweep-" + jobs.Short(id), Place: p, Lifetime: boxLife, Created: time.Now().UTC(),
-		User: os.Getenv("USER"), Host: host, Home: home}
+	in.Scheduler = ""
+	service := in.External != nil
+	if !service {
+		in.Resources = jobs.Resources{}
+	}
+	spec := jobs.EnvSpec{Version: jobs.EnvVersion, ID: id, Name: "sweep-" + jobs.Short(id), Place: in, Lifetime: boxLife, Created: time.Now().UTC(),
+		User: os.Getenv("USER"), Host: host, Home: p.home, Strict: service}
 	if _, _, err := store.CreateEnv(b.dir, spec); err != nil {
 		return nil, err
 	}
@@ -69,12 +77,21 @@ func openBox(ctx context.Context, home, dir string, p jobs.Place, job string, ke
 			b.close(func(string, ...any) {}) // why it did not open is said
 		}
 	}()
-	conn, report, err := places.Open(ctx, b.dir, places.OpenOptions{Node: program, ID: id, Stays: job != "", Input: func(context.Context) ([]byte, error) {
-		if len(keys) == 0 {
+	o := places.OpenOptions{Node: program, ID: id, Stays: p.job != "", Keys: p.alone, Input: func(context.Context) ([]byte, error) {
+		if len(p.keys) == 0 {
 			return nil, nil
 		}
-		return []byte(strings.Join(keys, "\x00") + "\x00"), nil
-	}})
+		return []byte(strings.Join(p.keys, "\x00") + "\x00"), nil
+	}}
+	conn, report, err := places.Open(ctx, b.dir, o)
+	for wait := boxAgain; err != nil && service && passes(err) && wait <= boxAgainMost; wait *= 2 {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(wait):
+		}
+		conn, report, err = places.Open(ctx, b.dir, o) // by the same name, so that what was made is found
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +114,18 @@ func openBox(ctx context.Context, home, dir string, p jobs.Place, job string, ke
 			}
 		}
 	}()
-	in, hold := io.Pipe()
+	stdin, hold := io.Pipe()
 	b.hold = hold
-	if _, err = b.session.Start(session.StartRequest{Command: jobs.Command{Argv: []string{"/bin/sh", "-c", "read -r end"}}, Stdin: in}, nil, nil); err != nil {
+	if _, err = b.session.Start(session.StartRequest{Command: jobs.Command{Argv: []string{"/bin/sh", "-c", "read -r end"}}, Stdin: stdin}, nil, nil); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// passes tells whether what a service could not do now it may do later.
+func passes(err error) bool {
+	k := jobs.KindOf(err)
+	return k == jobs.KindAgain || k == jobs.KindInfra || k == jobs.KindUnclear
 }
 
 // close ends it, and waits a moment until what was mounted for it is no more.
@@ -119,7 +142,7 @@ func (b *box) close(log func(string, ...any)) {
 		return
 	}
 	_ = unix.Kill(info.PID, unix.SIGTERM)
-	for until := time.Now().Add(boxLife); places.Alive(b.dir); time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(boxEnd); places.Alive(b.dir); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
 			log("the container of the worker does not end: see %s", b.dir)
 			return

@@ -16,16 +16,18 @@ import (
 	"berth/internal/sweep"
 	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
-// Main is "sweep-worker --sweep DIR" of berth-node: a worker until nothing is left. It
-// returns the exit code.
-func Main(args []string, stderr io.Writer) int {
+// Main is "sweep-worker --sweep DIR [--keys FILE]" of berth-node: a worker until nothing is left.
+// FILE has the variables of the program of a service, and is removed. left tells whether the sandbox
+// may run still whose keeper had its records in dir. It returns the exit code.
+func Main(args []string, left func(dir string, now time.Time) bool, stderr io.Writer) int {
 	f := flag.NewFlagSet(Verb, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	dir := f.String("sweep", "", "")
+	dir, keys := f.String("sweep", "", ""), f.String("keys", "", "")
 	if err := f.Parse(args); err != nil || !filepath.IsAbs(*dir) || f.NArg() > 0 {
-		_, _ = fmt.Fprintln(stderr, "usage: berth-node "+Verb+" --sweep DIR")
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node "+Verb+" --sweep DIR [--keys FILE]")
 		return jobs.CodeUsage
 	}
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(stderr, "berth: "+format+"\n", args...) }
@@ -36,7 +38,13 @@ func Main(args []string, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	c := Config{Sweep: s, Env: os.Environ(), Log: say}
+	c := Config{Sweep: s, Env: os.Environ(), Left: left, Log: say}
+	if *keys != "" {
+		if c.Keys, err = store.TakeValues(*keys); err != nil {
+			say("%v", err)
+			return jobs.CodeInfra
+		}
+	}
 	in, job := nodejob.Here(os.Getenv)
 	if c.Job = job.ID; job.ID != "" {
 		c.Ends = nodejob.End(ctx, run.Local{}, in, job)

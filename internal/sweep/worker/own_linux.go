@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"berth/internal/link/session"
 	"berth/internal/link/wire"
@@ -26,7 +28,9 @@ type place struct {
 	dir   string // of the worker
 	spec  jobs.Place
 	job   string
-	keys  []string // of credentials
+	keys  []string                             // of credentials
+	alone []string                             // variables of the program of a service, for that alone
+	left  func(dir string, now time.Time) bool // whether the sandbox whose keeper had its records there may run still
 	own   sweep.Own
 	box   *box         // in which all of them run, or their rooms are; nil is that each has its own
 	boxes atomic.Int64 // that were opened for one task
@@ -35,9 +39,14 @@ type place struct {
 // openPlace opens the place of a worker whose records are in dir. Its tasks each have for
 // themselves what the sweep says, where that holds. cpus are those of the worker; nil is that
 // tasks have none alone. keys are those of credentials.
-func openPlace(ctx context.Context, dir string, s *sweep.Sweep, job string, cpus []int, keys []string) (p *place, err error) {
+func openPlace(ctx context.Context, dir string, c *Config, cpus []int, keys []string) (p *place, err error) {
+	s := c.Sweep
 	own, spec := s.Spec.Own, *s.Spec.Worker
-	p = &place{home: s.Home(), dir: dir, spec: spec, job: job, keys: keys, own: sweep.Own{Version: 1, Own: command.OwnNothing}}
+	p = &place{home: s.Home(), dir: dir, spec: spec, job: c.Job, keys: keys, alone: c.Keys, left: c.Left, own: sweep.Own{Version: 1, Own: command.OwnNothing}}
+	if s.Spec.Sandboxes() {
+		p.own.Own = command.OwnContainer // none is made and paid for only to see that one opens
+		return p, nil
+	}
 	rooms := own == command.OwnRoom || own == command.OwnAuto
 	can := spec.Can()
 	if rooms && can.Daemon {
@@ -50,7 +59,7 @@ func openPlace(ctx context.Context, dir string, s *sweep.Sweep, job string, cpus
 	if first.Rooms = rooms; rooms {
 		first.Overlay = jobs.OverlaySpec{} // a job's driver is settled; the one that unpacks the image is chosen first
 	}
-	if p.box, err = openBox(ctx, p.home, filepath.Join(dir, sweep.BoxDir), first, job, keys); err != nil {
+	if p.box, err = p.openBox(ctx, filepath.Join(dir, sweep.BoxDir), first); err != nil {
 		return nil, fmt.Errorf("open the container of the worker: %w", err)
 	}
 	if rooms {
@@ -110,28 +119,50 @@ func (p *place) room(cpus []int) *wire.OwnRoom {
 func (p *place) run(ctx context.Context, c run.QuickCmd, has taken, log func(string, ...any)) (end run.QuickEnd, err error) {
 	switch p.own.Own {
 	case command.OwnRoom:
-		return p.box.run(ctx, c, p.room(has.on), has.said)
+		return p.box.run(ctx, c, p.room(has.on), has.share.Memory)
 	case command.OwnContainer:
-		dir := filepath.Join(p.dir, sweep.BoxDir+"."+strconv.FormatInt(p.boxes.Add(1), 10))
+		dir, service := filepath.Join(p.dir, sweep.BoxDir+"."+strconv.FormatInt(p.boxes.Add(1), 10)), p.spec.External != nil
+		b, err := p.openBox(ctx, dir, p.sized(has.share))
 		defer func() {
+			if service && (b != nil || passes(err)) && p.left(dir, time.Now()) {
+				log("a sandbox of %s was not seen to end, and costs until it does; berth env gc ends it: see %s", p.spec.Backend, dir)
+				return
+			}
 			if err := disk.RemoveTree(dir); err != nil {
 				log("%v", err)
 			}
 		}()
-		b, err := openBox(ctx, p.home, dir, p.spec, p.job, p.keys)
 		if err != nil {
 			end.Stopped = ctx.Err() != nil // then it runs again
 			return end, fmt.Errorf("%w: open the container of the task: %w", errNoPlace, err)
 		}
-		end, err = b.run(ctx, c, nil, has.said)
+		end, err = b.run(ctx, c, nil, has.share.Memory)
 		b.close(log)
-		if errors.Is(err, errBox) {
+		switch {
+		case errors.Is(err, errBox) && service && !told(ctx):
+			end.Err = c.Output(2, []byte("berth: its sandbox has ended under it\n"))
+			return end, errSandbox
+		case errors.Is(err, errBox):
 			return ownEnd(ctx, c)
 		}
 		return end, err
 	}
-	return p.box.run(ctx, c, nil, has.said)
+	return p.box.run(ctx, c, nil, has.share.Memory)
 }
+
+// sized is the place of a task that asks for so much: a sandbox of a service is as large as that.
+func (p *place) sized(share command.Share) jobs.Place {
+	spec := p.spec
+	if spec.External != nil {
+		spec.Resources.CPUs = cmp.Or(share.CPUs, spec.Resources.CPUs)
+		spec.Resources.Memory = cmp.Or(share.Memory, spec.Resources.Memory)
+	}
+	return spec
+}
+
+// errSandbox is that the sandbox of a task has ended under it: by the service, or by what the task
+// did. It counts as the end of a worker does.
+var errSandbox = errors.New("the sandbox of the task has ended")
 
 // errNoPlace is that a task's room or container could not be made, for which no task is to blame.
 var errNoPlace = errors.New("a task has no place of its own")

@@ -14,12 +14,13 @@ import (
 	"berth/internal/sweep/command"
 	"berth/internal/sweep/journal"
 	"berth/internal/sys/run"
+	"berth/jobs"
 )
 
 // placeless is a worker each of whose tasks would have a container of its own, of which none opens.
 func placeless(t *testing.T) *worker {
 	s := made(t, 1, 1, "true")
-	w := &worker{Config: config(t, s), live: map[*keeper]bool{}, failed: make(chan error, 1), room: newRoom(nil, nil)}
+	w := &worker{Config: config(t, s), live: map[*keeper]bool{}, failed: make(chan error, 1), room: newRoom(&sweep.Spec{}, nil)}
 	var err error
 	w.me, w.dir, err = s.NewWorker()
 	must(t, err)
@@ -27,7 +28,8 @@ func placeless(t *testing.T) *worker {
 	must(t, err)
 	w.journal, err = journal.Create(w.dir)
 	must(t, err)
-	w.place = &place{home: filepath.Join(w.dir, "none"), dir: filepath.Join(w.dir, "file"), own: sweep.Own{Own: command.OwnContainer}}
+	w.place = &place{spec: jobs.Place{Backend: jobs.BackendDocker}, home: filepath.Join(w.dir, "none"), dir: filepath.Join(w.dir, "file"),
+		own: sweep.Own{Own: command.OwnContainer}}
 	must(t, os.WriteFile(w.place.dir, nil, 0o600))
 	return w
 }
@@ -68,6 +70,34 @@ func TestFormerIsOwn(t *testing.T) {
 	must(t, err)
 	if len(past) != 1 || past[1] == nil || past[1].result == nil {
 		t.Errorf("%v", past)
+	}
+}
+
+// A sandbox is as large as its task asks for; one that ended under a task is counted, whoever has
+// the task next.
+func TestSandboxOfTask(t *testing.T) {
+	p := &place{spec: jobs.Place{Backend: "modal", External: &jobs.ExternalSpec{}, Resources: jobs.Resources{CPUs: 2, Memory: jobs.GiB, Disk: jobs.GiB}}}
+	if got := p.sized(command.Share{CPUs: 8}).Resources; got != (jobs.Resources{CPUs: 8, Memory: jobs.GiB, Disk: jobs.GiB}) {
+		t.Errorf("%+v", got)
+	}
+	p.spec.Backend, p.spec.External = jobs.BackendDocker, nil
+	if got := p.sized(command.Share{CPUs: 8}).Resources; got != p.spec.Resources {
+		t.Errorf("%+v", got)
+	}
+	w := placeless(t)
+	for _, r := range []journal.Record{{Kind: journal.Start}, {Kind: journal.Tried, Deaths: 1}, {Kind: journal.Start, Deaths: 1}} {
+		r.Round, r.Generation, r.Task, r.Worker = 1, 1, 1, w.me
+		must(t, w.journal.Add(r))
+	}
+	held := &claims.Held{Batch: claims.Batch{Lo: 1, Hi: 1}, Generation: 2, Former: []uint32{w.me}}
+	past, err := w.former(held, 1, sweep.Numbers{{1, 1}})
+	must(t, err)
+	if past[1] == nil || past[1].deaths != 2 { // one of a sandbox, and one of the worker
+		t.Errorf("%+v", past[1])
+	}
+	must(t, w.journal.Add(journal.Record{Kind: journal.Tried, Deaths: 2, Round: 1, Generation: 1, Task: 1, Worker: w.me}))
+	if past, err = w.former(held, 1, sweep.Numbers{{1, 1}}); err != nil || past[1].deaths != 2 {
+		t.Errorf("%+v %v", past[1], err)
 	}
 }
 

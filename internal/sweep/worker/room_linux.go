@@ -31,10 +31,10 @@ type room struct {
 type taken struct {
 	cpus   int
 	memory jobs.Bytes
-	said   jobs.Bytes // of memory, in its request
-	gpus   []int      // by their places
-	on     []int      // CPUs; none is any
-	cores  []int      // their places
+	share  command.Share // what it asks for
+	gpus   []int         // by their places
+	on     []int         // CPUs; none is any
+	cores  []int         // their places
 }
 
 func envOf(p *jobs.Place) []string {
@@ -44,12 +44,10 @@ func envOf(p *jobs.Place) []string {
 	return p.Env
 }
 
-func newRoom(p *jobs.Place, env []string) *room {
-	r := &room{turn: make(chan struct{}, 1), devices: sweep.DevicesOf(env)}
+func newRoom(s *sweep.Spec, env []string) *room {
+	p := s.Worker
+	r := &room{turn: make(chan struct{}, 1), devices: sweep.DevicesOf(env), most: s.Bounds()}
 	r.freed = sync.NewCond(&r.mu)
-	if p != nil {
-		r.most = p.Resources
-	}
 	n := sweep.GPUs(p)
 	for _, d := range r.devices {
 		if n == 0 || len(d) < n {
@@ -82,7 +80,7 @@ func (r *room) usual(q command.Request, memory jobs.Bytes) {
 // take waits until a task fits beside those that run, and returns what it has. One
 // that asks for more than there is, which a submission refuses, runs alone.
 func (r *room) take(share command.Share) (has taken) {
-	has.said = share.Memory
+	has.share = share
 	if has.memory = share.Memory; has.memory == 0 {
 		r.mu.Lock()
 		has.memory = r.each

@@ -86,7 +86,7 @@ func TestTimeIsShort(t *testing.T) {
 // Tasks begin while their requests fit. A large one is not passed by those behind it.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoom(&jobs.Place{Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB}}, nil)
+		r := newRoom(&sweep.Spec{Worker: &jobs.Place{Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB}}}, nil)
 		begins := func(cpus, mem string) (end chan struct{}, began *bool) {
 			end, began = make(chan struct{}), new(bool)
 			go func() {

@@ -32,8 +32,11 @@ type Config struct {
 	Env   []string  // of every task
 	Ends  time.Time // when the scheduler ends its job; zero is not known
 	Job   string    // the scheduler's name for that; "" is none
-	Beat  time.Duration
-	Log   func(format string, args ...any) // what a person may want to know
+	Keys  []string  // variables of the program of a service, for that alone
+	// Left tells whether the sandbox may run still whose keeper had its records in dir.
+	Left func(dir string, now time.Time) bool
+	Beat time.Duration
+	Log  func(format string, args ...any) // what a person may want to know
 }
 
 // Times.
@@ -127,6 +130,9 @@ func Run(ctx context.Context, c Config) error {
 	if c.Slots == 0 {
 		c.Slots = max(c.Sweep.Spec.Slots, 1)
 	}
+	if c.Left == nil {
+		c.Left = func(string, time.Time) bool { return false }
+	}
 	if c.Log == nil {
 		c.Log = func(string, ...any) {}
 	}
@@ -146,7 +152,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	self := lease.Self()
 	w.stops = stopAt(time.Now(), c.Ends)
-	w.room = newRoom(c.Sweep.Spec.Worker, append(c.Env[:len(c.Env):len(c.Env)], envOf(c.Sweep.Spec.Worker)...))
+	w.room = newRoom(&c.Sweep.Spec, append(c.Env[:len(c.Env):len(c.Env)], envOf(c.Sweep.Spec.Worker)...))
 	if err := w.record(claims.WorkerFile, about{Process: self, Began: time.Now().UTC(), Job: c.Job,
 		Ends: c.Ends, Place: placeOf(c.Sweep.Spec.Worker)}); err != nil {
 		return err
@@ -168,7 +174,7 @@ func Run(ctx context.Context, c Config) error {
 		return useless(err)
 	}
 	if p := c.Sweep.Spec.Worker; contained(p) {
-		if w.place, err = openPlace(ctx, w.dir, c.Sweep, c.Job, w.room.cores, w.passed.keys); err == nil {
+		if w.place, err = openPlace(ctx, w.dir, &c, w.room.cores, w.passed.keys); err == nil {
 			err = w.record(sweep.OwnFile, w.place.own)
 		}
 		if err != nil {
@@ -510,6 +516,7 @@ func (w *worker) former(h *claims.Held, round int, numbers sweep.Numbers) (map[u
 			case journal.Wrote:
 			case journal.Tried:
 				delete(open, r.Task)
+				p.deaths = max(p.deaths, r.Deaths) // of sandboxes under it, without that of a worker
 			case journal.End, journal.Adopted:
 				delete(open, r.Task)
 				if p.result == nil || r.Generation > p.generation {
@@ -648,14 +655,21 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) (ag
 		}
 		end.Stopped, err = true, nil
 	}
+	gone := errors.Is(err, errSandbox)
+	if gone {
+		err = nil
+		t.deaths++
+	}
 	if errors.Is(err, errNoPlace) {
 		if !end.Stopped {
 			w.leave(err)
 		}
 		end.Stopped, err = true, nil
 	}
-	r.Kind, r.Took = journal.End, time.Since(r.Began)
-	if err != nil {
+	r.Kind, r.Took, r.Deaths = journal.End, time.Since(r.Began), t.deaths
+	if gone {
+		r.State = journal.SetAside
+	} else if err != nil {
 		r.State, r.Code = journal.NoStart, 126
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
 			r.Code = 127
@@ -681,6 +695,10 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) (ag
 		w.done.Add(1)
 		return false, w.journal.Add(r)
 	}
+	if gone && int(t.deaths) < w.Sweep.Spec.MostDeaths(t.tries) {
+		r.Kind, r.State, t.open = journal.Tried, journal.Waiting, true
+		return true, w.journal.Add(r)
+	}
 	if t.tries, again = w.Sweep.Spec.Again(t.Task, r); again {
 		r.Kind, r.Tries, t.open = journal.Tried, t.tries, true
 		return true, w.journal.Add(r)
@@ -696,8 +714,11 @@ func (w *worker) run(ctx context.Context, q *run.Quick, m *metrics, t *task) (ag
 // cpus is how many CPUs a task has, in thousandths: what it asks for, or its part of the
 // worker's.
 func (w *worker) cpus(has taken) uint32 {
-	if has.cpus > 0 {
+	switch {
+	case has.cpus > 0:
 		return uint32(has.cpus) * 1000
+	case w.Sweep.Spec.Sandboxes():
+		return uint32(max(w.place.sized(has.share).Resources.CPUs, 1)) * 1000
 	}
 	return uint32(max(w.room.most.CPUs, 1)) * 1000 / uint32(max(w.Sweep.Spec.Slots, 1))
 }
@@ -731,7 +752,7 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	}
 	c.Env = append(c.Env, w.room.visible(t.has)...)
 	c.CPUs = t.has.on
-	if most := t.has.said; most > 0 {
+	if most := t.has.share.Memory; most > 0 {
 		c.Over = func(group int) bool {
 			now := w.memory.Group(group)
 			peak = max(peak, now)

@@ -532,10 +532,10 @@ func TestPilot(t *testing.T) {
 
 // What the pilot's tasks had is counted for those that say no memory.
 func TestUsual(t *testing.T) {
-	r := newRoom(&jobs.Place{Resources: jobs.Resources{Memory: 10 * jobs.GiB}}, nil)
+	r := newRoom(&sweep.Spec{Worker: &jobs.Place{Resources: jobs.Resources{Memory: 10 * jobs.GiB}}}, nil)
 	r.usual(command.Request{}, 4*jobs.GiB)
 	for range 2 {
-		if has := r.take(command.Share{}); has.memory != 4*jobs.GiB || has.said != 0 {
+		if has := r.take(command.Share{}); has.memory != 4*jobs.GiB || has.share.Memory != 0 {
 			t.Errorf("%+v", has)
 		}
 	}
@@ -673,7 +673,7 @@ func TestGPUs(t *testing.T) {
 	if own.Count() == 2 && (len(seen) > 2 || seen["1:3 1\n"] == 0) {
 		t.Errorf("%v", seen)
 	}
-	r := newRoom(&jobs.Place{Resources: jobs.Resources{GPUs: "a100:4"}}, []string{"ROCR_VISIBLE_DEVICES=4,6,7,8", "HIP_VISIBLE_DEVICES=0,1,2,3"})
+	r := newRoom(&sweep.Spec{Worker: &jobs.Place{Resources: jobs.Resources{GPUs: "a100:4"}}}, []string{"ROCR_VISIBLE_DEVICES=4,6,7,8", "HIP_VISIBLE_DEVICES=0,1,2,3"})
 	r.take(command.Share{GPUs: 1})
 	got := r.visible(r.take(command.Share{GPUs: 2}))
 	slices.Sort(got)
