@@ -58,7 +58,10 @@ type View struct {
 	NetworkUse *jobs.NetworkUse
 	// Progress is what the task tells of itself, where that was looked for.
 	Progress *jobs.Progress
-	AsOf     time.Time
+	// AgentUses is what the agents of attempts have done that left no last word, by the
+	// number of the attempt, where that was looked for.
+	AgentUses map[int]*jobs.AgentUse
+	AsOf      time.Time
 }
 
 // Reconcile brings records up to date: each scheduler is asked once, about all

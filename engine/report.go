@@ -52,6 +52,30 @@ func NetworkUse(r *jobs.Record) *jobs.NetworkUse {
 	return f.Use()
 }
 
+// AgentUses is what the agents of attempts that left no last word have done, as they run or
+// were killed: by their transcripts, by the number of the attempt. An error is of what
+// could not be read to its end.
+func AgentUses(r *jobs.Record) (out map[int]*jobs.AgentUse, err error) {
+	if r.Spec.Agent == nil {
+		return nil, nil
+	}
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		if a.Exit != nil || a.Claim == nil {
+			continue
+		}
+		use, uerr := agents.UseOf(filepath.Join(a.Dir, store.FileTranscript), r.Spec.Agent, r.Spec.Prices)
+		if err = errors.Join(err, uerr); use == nil {
+			continue
+		}
+		if out == nil {
+			out = map[int]*jobs.AgentUse{}
+		}
+		out[a.N] = use
+	}
+	return out, err
+}
+
 // Report tells what the current attempt of a job created, changed, ran and contacted, and
 // what of that looks suspicious, see [jobs.Suspicions]. It reads what was recorded outside
 // of the container, and believes nothing that the task says but what its agent says it ran.

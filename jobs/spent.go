@@ -68,8 +68,8 @@ func (s *Spent) ToolTime() time.Duration {
 func (r *Resources) Cores() int { return max(r.CPUs, 1) * max(r.Tasks, r.Nodes, 1) }
 
 // Spent is what one attempt of a job has cost until now, and when that ended; models is
-// what its broker has recorded, where it left no last word.
-func (a *Attempt) Spent(s *Spec, models *Usage, now time.Time) (Spent, time.Time) {
+// what its broker has recorded, and agent what its events tell, where it left no last word.
+func (a *Attempt) Spent(s *Spec, models *Usage, agent *AgentUse, now time.Time) (Spent, time.Time) {
 	if a.Claim == nil {
 		return Spent{}, time.Time{}
 	}
@@ -89,10 +89,10 @@ func (a *Attempt) Spent(s *Spec, models *Usage, now time.Time) (Spent, time.Time
 	out.Hours = max(end.Sub(a.Claim.Time), 0).Hours()
 	out.CoreHours = out.Hours * float64(s.Resources.Cores())
 	if x := a.Exit; x != nil {
-		models = x.Usage
-		if u := x.Agent; u != nil {
-			out.agent(u)
-		}
+		models, agent = x.Usage, x.Agent
+	}
+	if agent != nil {
+		out.agent(agent)
 	}
 	if models != nil && (models.Requests > 0 || models.Tokens() > 0) {
 		usd := out.USD

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -18,21 +19,25 @@ func TestSpent(t *testing.T) {
 		name   string
 		a      Attempt
 		models *Usage
+		agent  *AgentUse
 		text   string
 		end    time.Time
 	}{
-		{"not begun", Attempt{}, nil, "0.00 core-hours", time.Time{}},
-		{"by events", Attempt{Claim: claim, Exit: &ExitRecord{Ended: at.Add(time.Hour), Agent: agent}}, nil,
+		{"not begun", Attempt{}, nil, nil, "0.00 core-hours", time.Time{}},
+		{"by events", Attempt{Claim: claim, Exit: &ExitRecord{Ended: at.Add(time.Hour), Agent: agent}}, nil, nil,
 			"3 turns, tools 1m31s, 50 tokens, 2.00 USD, 8.00 core-hours", at.Add(time.Hour)},
-		{"by the broker", Attempt{Claim: claim, Exit: &ExitRecord{Ended: at.Add(time.Hour), Agent: agent, Usage: &Usage{Requests: 1, Output: 7}}}, nil,
+		{"by the broker", Attempt{Claim: claim, Exit: &ExitRecord{Ended: at.Add(time.Hour), Agent: agent, Usage: &Usage{Requests: 1, Output: 7}}}, nil, nil,
 			"3 turns, tools 1m31s, 7 tokens, 2.00 USD, 8.00 core-hours", at.Add(time.Hour)},
-		{"killed", Attempt{Claim: claim, Beat: at.Add(time.Hour), Verdict: &Verdict{Time: at.Add(5 * time.Hour)}}, &Usage{Requests: 2, Input: 9}, "9 tokens, 8.00 core-hours", at.Add(time.Hour)},
-		{"never seen", Attempt{Claim: claim, Verdict: &Verdict{Time: at.Add(time.Hour)}}, nil, "8.00 core-hours", at.Add(time.Hour)},
-		{"running", Attempt{Claim: claim, Beat: now}, nil, "80.00 core-hours", now},
-		{"clocks differ", Attempt{Claim: claim, Exit: &ExitRecord{Ended: at.Add(-time.Hour)}}, nil, "0.00 core-hours", at.Add(-time.Hour)},
+		{"killed", Attempt{Claim: claim, Beat: at.Add(time.Hour), Verdict: &Verdict{Time: at.Add(5 * time.Hour)}}, &Usage{Requests: 2, Input: 9}, nil, "9 tokens, 8.00 core-hours", at.Add(time.Hour)},
+		{"killed, by events", Attempt{Claim: claim, Beat: at.Add(time.Hour), Verdict: &Verdict{Time: at.Add(5 * time.Hour)}}, nil, agent,
+			"3 turns, tools 1m31s, 50 tokens, 2.00 USD, 8.00 core-hours", at.Add(time.Hour)},
+		{"its last word counts", Attempt{Claim: claim, Exit: &ExitRecord{Ended: at.Add(time.Hour)}}, &Usage{Requests: 2, Input: 9}, agent, "8.00 core-hours", at.Add(time.Hour)},
+		{"never seen", Attempt{Claim: claim, Verdict: &Verdict{Time: at.Add(time.Hour)}}, nil, nil, "8.00 core-hours", at.Add(time.Hour)},
+		{"running", Attempt{Claim: claim, Beat: now}, nil, nil, "80.00 core-hours", now},
+		{"clocks differ", Attempt{Claim: claim, Exit: &ExitRecord{Ended: at.Add(-time.Hour)}}, nil, nil, "0.00 core-hours", at.Add(-time.Hour)},
 	} {
-		s, end := c.a.Spent(spec, c.models, now)
-		if s.String() != c.text || !end.Equal(c.end) || (s.Running == 1) != (c.name == "running") || (s.ByEvents == 1) != (c.a.Exit != nil && c.a.Exit.Agent != nil) {
+		s, end := c.a.Spent(spec, c.models, c.agent, now)
+		if s.String() != c.text || !end.Equal(c.end) || (s.Running == 1) != (c.name == "running") || (s.ByEvents == 1) != strings.Contains(c.text, "USD") {
 			t.Errorf("%s: %s at %s, %+v", c.name, s.String(), end, s)
 		}
 	}

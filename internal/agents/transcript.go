@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/sys/disk"
+	"berth/jobs"
 )
 
 // Bounds of a transcript.
@@ -139,4 +140,27 @@ func ReadTranscript(r io.Reader, take func(Event) error) error {
 		b = b[:0]
 	}
 	return nil
+}
+
+// UseOf is what an agent has done by the transcript at this path, with the times that stand
+// in it: of an attempt that left no last word. nil is that there is none. With an error the
+// transcript could not be read to its end, and it is what was read.
+func UseOf(path string, a *jobs.Agent, prices jobs.Prices) (*jobs.AgentUse, error) {
+	f, err := disk.OpenRegular(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var at time.Time
+	m := NewMeter(jobs.Caps{}, a, prices, func() time.Time { return at })
+	err = ReadTranscript(f, func(e Event) error {
+		at = e.Time
+		m.Event(e)
+		return nil
+	})
+	use := m.Use()
+	return &use, err
 }

@@ -39,6 +39,9 @@ has used, as berth usage shows it, and the sum.
 				return err
 			}
 			views = slices.DeleteFunc(labelled(views, labels), func(v engine.View) bool { return !all && v.State.Final() })
+			if spent {
+				a.counted(views)
+			}
 			if spent && !a.json {
 				return a.usageTable(usageSums(views, byJob, time.Time{}))
 			}
@@ -108,6 +111,7 @@ state directory is open to others.`,
 // inFull looks for what is shown of one job alone.
 func inFull(v *engine.View) {
 	v.Notices, v.NetworkUse = store.UnsentNotices(v.Record), engine.NetworkUse(v.Record)
+	v.AgentUses, _ = engine.AgentUses(v.Record) // as far as it can be read
 	if a := v.Current(); a != nil {
 		v.Progress = store.LoadProgress(a.Dir)
 	}

@@ -78,7 +78,7 @@ func usageSums(views []engine.View, by string, since time.Time) usageOf {
 	out := usageOf{by: by, all: usageRow{Name: "all"}}
 	for _, v := range views {
 		for i := range v.Attempts {
-			s, end := attemptSpent(v, i)
+			s, end, _ := attemptSpent(v, i)
 			if s.Attempts == 0 || end.Before(since) {
 				continue
 			}
@@ -153,19 +153,42 @@ func usageNames(v engine.View, by string, end time.Time) []string {
 // spentOf is what all attempts of a job have cost.
 func spentOf(v engine.View) (sum jobs.Spent) {
 	for i := range v.Attempts {
-		s, _ := attemptSpent(v, i)
+		s, _, _ := attemptSpent(v, i)
 		sum.Add(s)
 	}
 	return sum
 }
 
-func attemptSpent(v engine.View, i int) (jobs.Spent, time.Time) {
+// attemptSpent is what one attempt has cost, and when it ended. An error is that what it has
+// asked models for is not known.
+func attemptSpent(v engine.View, i int) (s jobs.Spent, end time.Time, err error) {
 	a := &v.Attempts[i]
 	var models *jobs.Usage
 	if len(v.Spec.Credentials) > 0 && a.Exit == nil && a.Claim != nil { // it runs, or was killed
-		models, _ = record.Models(a.Dir) // what cannot be read is not shown
+		models, err = record.Models(a.Dir)
 	}
-	return a.Spent(&v.Spec, models, v.AsOf)
+	s, end = a.Spent(&v.Spec, models, v.AgentUses[a.N], v.AsOf)
+	return s, end, err
+}
+
+// counted looks for what attempts have used that left no last word, and says which of that
+// is not known: it is in no sum.
+func (a *app) counted(views []engine.View) {
+	for i := range views {
+		v := &views[i]
+		warn := func(err error) {
+			a.say("warning: job %s: not all that it has used is counted: %v", jobs.Short(v.Spec.ID), err)
+		}
+		var err error
+		if v.AgentUses, err = engine.AgentUses(v.Record); err != nil {
+			warn(err)
+		}
+		for n := range v.Attempts {
+			if _, _, err := attemptSpent(*v, n); err != nil {
+				warn(err)
+			}
+		}
+	}
 }
 
 func (a *app) usageCmd() *cobra.Command {
@@ -181,8 +204,9 @@ last line is the sum of all, in which a job with two labels counts once.
 
 Tokens and dollars are what the broker of a credential has counted; where it has seen
 none, what the agent's own events say, marked by "*" on a terminal. Turns and the time
-of tools are always by events. Core-hours are the time of runners times the cores that
-were asked for. A day is one of UTC, that in which an attempt ended.
+of tools are always by events. An attempt that was killed counts as far as its counts and
+its transcript go; what cannot be read is a warning. Core-hours are the time of runners
+times the cores that were asked for. A day is one of UTC, that in which an attempt ended.
 
 A sweep counts as one job, and its workers as the attempts of it; with IDs or --label it
 is left out: berth sweep status has its own. Rows of a task file are jobs.
@@ -215,7 +239,9 @@ is left out: berth sweep status has its own. Rows of a task file are jobs.
 			if err != nil {
 				return err
 			}
-			sums := usageSums(labelled(views, labels), by, from)
+			views = labelled(views, labels)
+			a.counted(views)
+			sums := usageSums(views, by, from)
 			if len(ids) == 0 && len(labels) == 0 { // a sweep has none
 				if err := sums.addSweeps(from, a.now(), a.say); err != nil {
 					return err

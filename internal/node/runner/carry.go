@@ -2,11 +2,9 @@ package runner
 
 import (
 	"path/filepath"
-	"time"
 
 	"berth/internal/agents"
 	"berth/internal/network/record"
-	"berth/internal/sys/disk"
 	"berth/jobs"
 	"berth/jobs/store"
 )
@@ -78,15 +76,9 @@ func (r *attempt) agentDid(a *jobs.Attempt) *jobs.AgentUse {
 	if a.Exit != nil && a.Exit.Agent != nil {
 		return a.Exit.Agent
 	}
-	f, err := disk.OpenRegular(filepath.Join(a.Dir, store.FileTranscript))
+	use, err := agents.UseOf(filepath.Join(a.Dir, store.FileTranscript), r.spec.Agent, r.spec.Prices)
 	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }()
-	m := agents.NewMeter(jobs.Caps{}, r.spec.Agent, r.spec.Prices, time.Now)
-	if err := agents.ReadTranscript(f, func(e agents.Event) error { m.Event(e); return nil }); err != nil {
 		r.note("the transcript of an earlier attempt could not be read to its end: " + err.Error())
 	}
-	use := m.Use()
-	return &use
+	return use
 }
