@@ -16,6 +16,13 @@ type carried struct {
 	meter  agents.Before // by them or by their agents' events
 }
 
+// errUncounted is that caps cannot be held. Each further attempt would meet it, too.
+type errUncounted struct{ err *jobs.Error }
+
+func (e errUncounted) Error() string { return e.err.Error() }
+
+func (e errUncounted) Unwrap() error { return e.err }
+
 // carry reads it from the records of these attempts. What a broker has counted and
 // cannot be read is an error: caps would not hold.
 func (r *attempt) carry() error {
@@ -46,9 +53,9 @@ func (r *attempt) carryOf(all []jobs.Attempt) error {
 		case len(r.spec.Credentials) > 0: // it was killed, or asked nothing
 			u, err := record.Models(a.Dir)
 			if err != nil {
-				return &jobs.Error{Kind: jobs.KindInfra, Err: err,
+				return errUncounted{&jobs.Error{Kind: jobs.KindInfra, Err: err,
 					Msg:  "what an earlier attempt has asked models for is not known, so the caps of the job cannot be held",
-					Hint: "submit the task again: it counts from the beginning then"}
+					Hint: "submit the task again: it counts from the beginning then"}}
 			}
 			if u != nil {
 				broker = *u

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,9 @@ func TestCarry(t *testing.T) {
 		err := r.carryOf([]jobs.Attempt{ended(1, dir(store.FileUsage, text), nil)})
 		if err == nil || jobs.CodeOf(err) != jobs.CodeInfra || !strings.Contains(err.Error(), "the caps of the job cannot be held") {
 			t.Errorf("%q: %v", text, err)
+		}
+		if c := classOf(fmt.Errorf("x: %w", err)); c != jobs.ClassPolicy { // another node would read the same
+			t.Errorf("%q is of the class %s", text, c)
 		}
 	}
 }

@@ -17,6 +17,9 @@ import (
 
 // classOf is why an attempt failed that berth or the site ended.
 func classOf(err error) jobs.Class {
+	if errors.As(err, &errUncounted{}) {
+		return jobs.ClassPolicy
+	}
 	switch jobs.KindOf(err) {
 	case jobs.KindConfig, jobs.KindUsage, jobs.KindNotFound, jobs.KindAuth:
 		return jobs.ClassPolicy // the same is missing the next time
