@@ -223,7 +223,7 @@ func (e *Engine) importResult(ctx context.Context, tmp, file string, came jobs.R
 	}
 	for i, w := range sent.All() {
 		if err := e.intake(ctx, workspaceSpec(places[i], w.Branch, w.Scope), importDir(tmp, &sent, w.Workspace), &w.Result); err != nil {
-			return nil, ofSent(&sent, w.Workspace, repoError(err))
+			return nil, delivered(ofSent(&sent, w.Workspace, repoError(err)), &sent, places[:i])
 		}
 	}
 	if o.Replace {
@@ -262,6 +262,20 @@ func ofSent(sent *jobs.ReviewSent, name string, err error) error {
 	return &jobs.Error{Kind: jobs.KindOf(err), Msg: strings.TrimSpace("workspace " + name), Err: err, Hint: jobs.HintOf(err)}
 }
 
+// delivered says in an error which branches of a review are in their repositories all the
+// same. They do no harm there: the next import finds them as they are to be.
+func delivered(err error, sent *jobs.ReviewSent, places []workspace.Source) error {
+	if len(places) == 0 {
+		return err
+	}
+	var have []string
+	for i, w := range sent.All()[:len(places)] {
+		have = append(have, fmt.Sprintf("%s in %s", w.Branch, cmp.Or(places[i].Top, places[i].Repo)))
+	}
+	return &jobs.Error{Kind: jobs.KindOf(err), Err: err, Msg: "not imported; delivered before, and left there: " + strings.Join(have, ", "),
+		Hint: strings.TrimPrefix(jobs.HintOf(err)+"; then import it again, which goes on, or remove what is there: git branch -D "+sent.Branch, "; then ")}
+}
+
 // placesOf are the repositories on this machine that a result is decided in, in its order.
 // Each has what its part is built on.
 func (e *Engine) placesOf(ctx context.Context, sent *jobs.ReviewSent, file string, o ImportOptions) (out []workspace.Source, err error) {
@@ -284,7 +298,11 @@ func (e *Engine) placesOf(ctx context.Context, sent *jobs.ReviewSent, file strin
 			err = e.hasCommit(ctx, src, w.Onto)
 		}
 		if err != nil {
-			return nil, ofSent(sent, w.Workspace, e.lacks(err, &w))
+			option := "--repo DIR"
+			if named {
+				option = "--repo " + w.Workspace + "=DIR"
+			}
+			return nil, ofSent(sent, w.Workspace, lacks(err, w.Ref, "for its author", "name another repository with "+option))
 		}
 		if slices.ContainsFunc(out, func(o workspace.Source) bool { return o.Repo == src.Repo }) {
 			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "workspace " + w.Workspace + ": its repository is that of another workspace: " + src.Repo,
@@ -339,13 +357,14 @@ func (e *Engine) hasCommit(ctx context.Context, src workspace.Source, id string)
 	return err
 }
 
-// lacks says what to do about a repository that is not the author's, or older.
-func (e *Engine) lacks(err error, s *jobs.SentWorkspace) error {
+// lacks says what to do about a repository without a commit that ref was elsewhere: where,
+// and what helps beside git fetch.
+func lacks(err error, ref, where, or string) error {
 	if !errors.Is(err, workspace.ErrUnknownBase) {
 		return repoError(err)
 	}
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(),
-		Hint: fmt.Sprintf("it is what %s was for its author: git fetch, or name another repository with --repo DIR", strings.TrimPrefix(s.Ref, headRefs))}
+		Hint: fmt.Sprintf("it is what %s was %s: git fetch, or %s", strings.TrimPrefix(ref, headRefs), where, or)}
 }
 
 // mostSent bounds the texts of an imported review that stand in lines.
@@ -527,7 +546,7 @@ func (e *Engine) sameTree(ctx context.Context, r *Review, u *under, v *jobs.Revi
 			Hint: "--onto " + strings.TrimPrefix(v.Ref, headRefs) + ", if that is meant"}
 	}
 	if err := e.hasCommit(ctx, u.Src, v.Onto); err != nil {
-		return err
+		return lacks(err, v.Ref, "where it was approved", "berth review export "+short+" FILE, and have that one decided")
 	}
 	made, err := review.TreeOn(ctx, u.Borrowed, r.Base, v.Onto, r.Commit)
 	if err == nil && made.Tree != v.Tree {

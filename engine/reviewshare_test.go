@@ -62,6 +62,12 @@ func TestImportVerdict(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	a := good()
+	a.Verdict.Onto = strings.Repeat("2", 40)
+	_, err := f.ImportReview(t.Context(), answerFile(t, a), ImportOptions{})
+	if hint := jobs.HintOf(err); jobs.CodeOf(err) != jobs.CodeUsage || !strings.Contains(hint, "it is what main was where it was approved: git fetch, or berth review export") {
+		t.Errorf("no commit here: %v, %s", err, hint)
+	}
 	if rs, err := store.LoadReviews(r.Dir); err != nil || len(rs.Verdicts) != 1 {
 		t.Fatalf("%d verdicts, %v", len(rs.Verdicts), err)
 	}
@@ -78,7 +84,7 @@ func TestImportVerdict(t *testing.T) {
 		t.Errorf("it is %s", rv.State)
 	}
 	// What a reject names beside its commit is no target of this job.
-	a := good()
+	a = good()
 	a.Verdict.Verdict, a.Verdict.Ref = jobs.VerdictReject, "refs/heads/release"
 	rv, err = f.ImportReview(t.Context(), answerFile(t, a), ImportOptions{})
 	must(t, err)
