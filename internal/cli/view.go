@@ -466,6 +466,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 		add("overlay", overlayText(o))
 	}
 	a.destroyedRows(j.Destroyed, add)
+	if j.Destroyed != nil && jobs.CapabilitiesOf(j.Backend).Layers && (j.Overlay == nil || j.Overlay.Name == "") {
+		add("inspect", "it was not to be kept: berth retry "+j.Short+" --keep runs it again, and keeps its layer")
+	}
 	if j.MaxRSS > 0 {
 		add("peak memory", jobs.Bytes(j.MaxRSS.MiB()*int64(jobs.MiB)).String())
 	}
