@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -169,8 +170,8 @@ another berth merges it just now, 78 another account than the author's has to ap
 			if cmd.Flags().Changed("push") {
 				if remote = push; remote == config.NoPush {
 					remote = ""
-				} else if err := review.CheckRemote(remote); err != nil {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: "--push: " + err.Error(), Hint: "git remote -v lists those of a repository"}
+				} else if err := checkRemote("--push: ", remote); err != nil {
+					return err
 				}
 			}
 			o.Other = cfg.OtherReviews()
@@ -203,16 +204,87 @@ another berth merges it just now, 78 another account than the author's has to ap
 					rows = append(rows, [2]string{"work tree", one.Worktree})
 				}
 			}
-			for _, p := range pushed {
-				if p.Problem == "" {
-					rows = append(rows, [2]string{"pushed", fmt.Sprintf("%s to %s, from %s", strings.TrimPrefix(p.Ref, "refs/heads/"), p.Remote, p.Repo)})
-				}
-			}
-			return a.rows(rows)
+			return a.rows(append(rows, pushedRows(pushed)...))
 		},
 	}
 	c.Flags().StringVar(&push, "push", "", "then push the target to this `REMOTE` of the repository; none does not")
 	c.Flags().BoolVar(&o.NoFF, "no-ff", false, "make a merge commit, also where the branch could become the result itself")
+	a.jsonFlag(c)
+	return c
+}
+
+func checkRemote(where, remote string) error {
+	if err := review.CheckRemote(remote); err != nil {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: where + err.Error(), Hint: "git remote -v lists those of a repository"}
+	}
+	return nil
+}
+
+// pushedRows says what has arrived.
+func pushedRows(pushed []engine.Pushed) (rows [][2]string) {
+	for _, p := range pushed {
+		if p.Problem == "" {
+			rows = append(rows, [2]string{"pushed", fmt.Sprintf("%s to %s, from %s", strings.TrimPrefix(p.Ref, "refs/heads/"), p.Remote, p.Repo)})
+		}
+	}
+	return rows
+}
+
+func (a *app) reviewPushCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "push JOB [REMOTE]", Short: "push a result's branch, before it is merged, for others to look at",
+		Long: `Push the branch of a result to a remote of the repository (review.push of your
+configuration, if none is named), so that others can look at it there, or it becomes a
+request to merge. It is pushed under its own name, as git push does it for you, but without
+hooks and never by force; nothing else is. It has a minute for each repository.
+A server may run what a branch brings. So a result that was rejected is refused, and one
+that has changed what its scope does not cover, such as files of CI, until it is approved.
+` + exitHelp + `0 pushed, or there already, 2 it is refused as it stands, or there is no name of a remote,
+3 no such job, 4 refused below a process of a job, 5 a remote has not taken it, or the
+branch is not in the repository yet.`,
+		Example: "  berth review push 0a1b2c3d origin",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, rec, err := a.reviewJob(cmd, args[:1])
+			if err != nil {
+				return err
+			}
+			cfg, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			remote := cfg.Push()
+			if len(args) > 1 {
+				remote = args[1]
+			}
+			if remote == "" {
+				return usage("berth review push needs the name of a remote, or review.push in the configuration")
+			}
+			if err := checkRemote("", remote); err != nil {
+				return err
+			}
+			pushed, err := e.PushBranches(cmd.Context(), rec, remote)
+			if err != nil {
+				return err
+			}
+			if !a.json {
+				if err := a.rows(append([][2]string{{"job", jobs.Short(rec.Spec.ID)}}, pushedRows(pushed)...)); err != nil {
+					return err
+				}
+			}
+			var failed error
+			for _, p := range pushed {
+				if p.Problem != "" {
+					failed = errors.Join(failed, &jobs.Error{Kind: jobs.KindInfra, Hint: p.Hint,
+						Msg: fmt.Sprintf("%s of %s was not pushed to %s: %s", strings.TrimPrefix(p.Ref, "refs/heads/"), p.Repo, remote, p.Problem)})
+				}
+			}
+			if a.json {
+				return errors.Join(a.printJSON(map[string]any{"pushed": pushed}), failed)
+			}
+			return failed
+		},
+	}
 	a.jsonFlag(c)
 	return c
 }
