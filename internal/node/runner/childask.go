@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,8 +25,10 @@ const childHelp = `  berth submit [--name N] [--time 10m] [--cpus 2] [--memory 4
                                have a job submitted, in this image, from this work tree; prints its number
       [--network none] [--network allow --allow NAME]... [--scope PATTERN]...
                                with less of the network, or to change less, than this task
-  berth run ... -- COMMAND...  the same; waits for its end, and prints its output
-  berth wait N...              wait until they have ended; the exit code says how
+  berth run ... -- COMMAND...  the same; waits for its end, and prints its output. The exit code is as of
+      [--exit-code]            berth wait, but 0 where nothing was changed; or the command's own
+  berth wait N...              wait until they have ended; the exit code says how: 0 well, 1 it failed,
+                               7 nothing was changed, 9 a change outside of the scope, 124 its time was up
   berth ps                     your jobs; berth status N is one of them
   berth logs [--stderr] N      what it has printed until now
   berth cancel N...
@@ -94,19 +97,22 @@ func (k *children) stub(ctx context.Context, m wire.AskMessage) wire.AskAnswer {
 		a.Err += wire.Text(m.Stub + ": warning: " + jobs.Printable(n) + "\n")
 	}
 	if err == nil && w.Waits {
-		a.Again = waitFor(w.Shows, c.Number)
+		words := []string{"wait", waitQuiet}
+		if w.Shows {
+			words = append(words, waitShows)
+		}
+		a.Again = wire.Texts(append(words, strconv.Itoa(c.Number)))
 	}
 	return a
 }
 
-// waitFor are the words by which a program inside waits for one, without a word of its own.
-func waitFor(shows bool, n int) []wire.Text {
-	words := []string{"wait", "--quiet"}
-	if shows {
-		words = append(words, "--output")
-	}
-	return wire.Texts(append(words, fmt.Sprint(n)))
-}
+// What berth wait is told by the programs inside that wait for what they have submitted.
+const (
+	waitQuiet  = "--quiet"  // the code is the command's own, and nothing is said of the job
+	waitRan    = "--ran"    // as of berth run: a job that changed nothing is no other end
+	waitShows  = "--output" // print what it has printed
+	runOwnCode = "exit-code"
+)
 
 // verb answers one of [childVerbs].
 func (k *children) verb(ctx context.Context, verb string, words []string, dir string) (wire.AskAnswer, error) {
@@ -127,6 +133,10 @@ func (k *children) verb(ctx context.Context, verb string, words []string, dir st
 	}
 	switch verb {
 	case "submit", "run":
+		own := false
+		if verb == "run" {
+			fs.BoolVar(&own, runOwnCode, false, "")
+		}
 		w, err := wish(fs, parse)
 		if err != nil {
 			return wire.AskAnswer{}, err
@@ -140,7 +150,11 @@ func (k *children) verb(ctx context.Context, verb string, words []string, dir st
 			a.Err += wire.Text("berth: warning: " + jobs.Printable(n) + "\n")
 		}
 		if verb == "run" {
-			a.Again = waitFor(true, c.Number)
+			how := waitRan
+			if own {
+				how = waitQuiet
+			}
+			a.Again = wire.Texts([]string{"wait", how, waitShows, strconv.Itoa(c.Number)})
 		} else {
 			a.Out = wire.Text(fmt.Sprintln(c.Number))
 		}
@@ -322,7 +336,8 @@ func (k *children) logs(fs *flag.FlagSet, parse func(int) error) (wire.AskAnswer
 // program ask again: a request that is held keeps a place of those that there are, also
 // when the program has long been ended.
 func (k *children) wait(ctx context.Context, fs *flag.FlagSet, parse func(int) error) (wire.AskAnswer, error) {
-	quiet, shows := fs.Bool("quiet", false, ""), fs.Bool("output", false, "")
+	flagged := func(word string) *bool { return fs.Bool(strings.TrimLeft(word, "-"), false, "") }
+	quiet, ran, shows := flagged(waitQuiet), flagged(waitRan), flagged(waitShows)
 	if err := parse(1); err != nil {
 		return wire.AskAnswer{}, err
 	}
@@ -332,11 +347,10 @@ func (k *children) wait(ctx context.Context, fs *flag.FlagSet, parse func(int) e
 	}
 	if !k.hold(ctx, list) {
 		words := []string{"wait"}
-		if *quiet {
-			words = append(words, "--quiet")
-		}
-		if *shows {
-			words = append(words, "--output")
+		for word, said := range map[string]bool{waitQuiet: *quiet, waitRan: *ran, waitShows: *shows} {
+			if said {
+				words = append(words, word)
+			}
 		}
 		return wire.AskAnswer{Again: wire.Texts(append(words, fs.Args()...))}, nil
 	}
@@ -347,13 +361,16 @@ func (k *children) wait(ctx context.Context, fs *flag.FlagSet, parse func(int) e
 		if *quiet && s.Exit != nil && s.Exit.Started && s.State != jobs.StateCancelled {
 			code = s.Exit.Code // as of the command itself
 		}
+		if *ran && code == jobs.CodeNoChanges {
+			code = jobs.CodeOK
+		}
 		if a.Code == 0 {
 			a.Code = code
 		}
 		if *shows && len(list) == 1 {
 			a.Out, a.Err = wire.Text(k.output(&c, store.FileStdout)), wire.Text(k.output(&c, store.FileStderr))
 		}
-		if !*quiet || s.Exit == nil {
+		if !*quiet && (!*ran || code != jobs.CodeOK) || s.Exit == nil {
 			a.Err += wire.Text(k.line(&c))
 		}
 	}
