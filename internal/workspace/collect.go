@@ -192,17 +192,16 @@ func (c *collector) build(ctx context.Context, d delta) (Result, error) {
 	res := Result{SchemaVersion: ManifestVersion, Base: c.src.Base, Tree: baseTree, Branch: c.opts.Branch,
 		Files: []Change{}, OutOfScope: []Path{}, Apart: c.seen.apart}
 	for try := 0; !d.empty(); try++ {
-		if res.Commit, d, err = c.commit(ctx, d); err != nil {
-			return Result{}, err
-		}
-		if res.Tree, err = c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", "--verify", res.Commit + "^{tree}"}}); err != nil {
+		if res.Commit, res.Tree, d, err = c.commit(ctx, d); err != nil {
 			return Result{}, err
 		}
 		if res.Tree == baseTree {
 			break
 		}
-		if res.Files, err = c.changes(ctx, res.Commit); err != nil {
-			return Result{}, err
+		if c.opts.Bundle == "" { // else no one is told of them
+			if res.Files, err = c.changes(ctx, res.Commit); err != nil {
+				return Result{}, err
+			}
 		}
 		refused, err := c.bundle(ctx, res)
 		if err != nil && (len(refused) == 0 || try == maxRefusals) {

@@ -18,23 +18,25 @@ var errTorn = errors.New("file could not be read to its end")
 
 // commit makes the commit of a delta on the branch in berth's git directory.
 // Files that turn out to be unreadable are reported and left out: the delta
-// that was used is given back.
-func (c *collector) commit(ctx context.Context, d delta) (string, delta, error) {
+// that was used is given back, with the commit and its tree.
+func (c *collector) commit(ctx context.Context, d delta) (id, tree string, used delta, err error) {
 	for try := 0; ; try++ {
 		s := &stream{collector: c, delta: d, failed: map[string]string{}}
 		err := s.run(ctx)
 		if c.opts.Bundle != "" && len(s.failed) > 0 {
-			return "", d, ErrChanging
+			return "", "", d, ErrChanging
 		}
 		d = c.leaveOut(d, Unreadable, s.failed)
 		if errors.Is(err, errTorn) && try < maxRestarts {
 			continue
 		}
 		if err != nil {
-			return "", d, err
+			return "", "", d, err
 		}
-		id, err := c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", "--verify", "refs/heads/" + c.opts.Branch}})
-		return id, d, err
+		ref := "refs/heads/" + c.opts.Branch
+		both, err := c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", ref + "^{commit}", ref + "^{tree}"}})
+		id, tree, _ = strings.Cut(both, "\n")
+		return id, tree, d, err
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -57,8 +58,14 @@ func (g *Git) Intake(ctx context.Context, src Source, bundle, branch string, res
 	return g.createBranch(ctx, src, branch, res.Commit)
 }
 
+// plainBranch are names that git accepts for certain, as berth's own are.
+var plainBranch = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*(/[A-Za-z0-9][A-Za-z0-9-]*)+$`)
+
 // checkBranch says whether git accepts the name of a branch.
 func (g *Git) checkBranch(ctx context.Context, gitDir, branch string) error {
+	if plainBranch.MatchString(branch) {
+		return nil
+	}
 	err := g.run(ctx, call{gitDir: gitDir, args: []string{"check-ref-format", "refs/heads/" + branch}})
 	if exitCode(err) == 1 || err == nil && strings.HasPrefix(branch, "-") || strings.Contains(branch, "\x00") {
 		return fmt.Errorf("%q is not a possible name of a branch: %w", branch, ErrInvalid)

@@ -139,7 +139,14 @@ func (c *collector) bundle(ctx context.Context, res Result) (refused map[string]
 	}
 	why := refusals(err)
 	refused = map[string]string{}
-	for _, f := range res.Files {
+	files := res.Files
+	if len(why) > 0 && c.opts.Bundle != "" {
+		var ferr error
+		if files, ferr = c.changes(ctx, res.Commit); ferr != nil {
+			return nil, errors.Join(err, ferr)
+		}
+	}
+	for _, f := range files {
 		if w, ok := why[f.id]; ok {
 			refused[string(f.Path)] = "git refuses it: " + lastLines(w, 1)
 		}
