@@ -236,6 +236,7 @@ func (c *collector) finish(ctx context.Context, res Result) (Result, error) {
 		}
 	}
 	if c.opts.Bundle != "" {
+		res.Omitted = c.seen.omitted(jobs.OfBranch)
 		return res, nil
 	}
 	var found [3][]string

@@ -136,3 +136,20 @@ func TestLendOnce(t *testing.T) {
 		t.Errorf("%d packs have %d bytes, %v", len(packs), total, err)
 	}
 }
+
+// What git's own check refuses is left out of a snapshot, too, by its name.
+func TestLendRefused(t *testing.T) {
+	f := newFixture(t)
+	f.commit(map[string]string{"a": "1\n"})
+	f.prepare()
+	f.write(f.work(), map[string]string{"b": "2\n", ".gitmodules": "[submodule \"../x\"]\n\tpath = x\n\turl = -x\n"})
+	lent := filepath.Join(filepath.Dir(f.attempt), "children.git")
+	got, omitted, err := f.g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/1-1-1", Bundle: "one", Message: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "tree", f.tree(lent, got), []string{"100644 a", "100644 b"})
+	if len(omitted) != 1 || !strings.Contains(omitted[0].String(), "1 path that git cannot hold: .gitmodules") {
+		t.Errorf("left out: %v", omitted)
+	}
+}
