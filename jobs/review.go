@@ -348,13 +348,3 @@ func (r *Reviews) AdviceOn(tree string) *ReviewAdvice {
 	}
 	return nil
 }
-
-// RunOf is the last run of the done commands on a tree; nil is none.
-func (r *Reviews) RunOf(tree string) *ReviewRun {
-	for i := len(r.Runs) - 1; i >= 0; i-- {
-		if r.Runs[i].Tree == tree {
-			return &r.Runs[i]
-		}
-	}
-	return nil
-}

@@ -43,7 +43,7 @@ func TestReviews(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err = LoadReviews(dir)
-	if err != nil || len(r.Verdicts) != 9 || r.Verdict().N != 9 || r.Unfinished() == nil || r.Unfinished().New != "a" || !r.Shown["t"] || !r.RunOf("t").OK {
+	if err != nil || len(r.Verdicts) != 9 || r.Verdict().N != 9 || r.Unfinished() == nil || r.Unfinished().New != "a" || !r.Shown["t"] || len(r.Runs) != 1 || r.Runs[0].Tree != "t" || !r.Runs[0].OK {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if _, err := SetMerged(dir, n, jobs.ReviewMerged{Version: 1, New: "a"}); err != nil {

@@ -363,13 +363,6 @@ func (h *holder) serve(c *os.File) {
 		case <-time.After(askTime):
 		}
 		return
-	case kindStands:
-		select {
-		case <-h.open:
-		default:
-			reply(refusal(&jobs.Error{Kind: jobs.KindAgain, Msg: "the link is not open yet"}))
-			return
-		}
 	default:
 		if req.Kind == kindKeeper {
 			s = h.ahead(req, rest)
@@ -386,7 +379,7 @@ func (h *holder) serve(c *os.File) {
 		return
 	}
 	switch req.Kind {
-	case kindStands, kindWait:
+	case kindWait:
 		reply(answer{Report: h.rep})
 	case kindKeeper, kindPipe:
 		h.join(c, req, rest, s)

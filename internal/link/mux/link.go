@@ -49,9 +49,8 @@ const (
 
 // What a client asks of a holder, besides [request].
 const (
-	kindStands = "stands" // whether the link is open
-	kindWait   = "wait"   // until it is
-	kindEnd    = "end"
+	kindWait = "wait" // until the link is open
+	kindEnd  = "end"
 )
 
 // setup is what a holder is told on its standard input.
@@ -103,16 +102,6 @@ func (l Link) Hold(ctx context.Context) error {
 		return err
 	}
 	return out.Close()
-}
-
-// Standing tells whether a holder has an open link.
-func (l Link) Standing(ctx context.Context) bool {
-	conn, _, err := l.ask(ctx, request{Kind: kindStands}, false)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close()
-	return true
 }
 
 // End ends the holder, if there is one, and so all conversations through it;

@@ -21,12 +21,22 @@ import (
 	"berth/jobs"
 )
 
+// held reports whether a holder stands, whose link is open.
+func (e *env) held(l Link) bool {
+	e.t.Helper()
+	c, _, err := l.Join(e.t.Context())
+	if err != nil && !errors.Is(err, errNoHolder) {
+		e.t.Error(err)
+	}
+	return err == nil && c.Close() == nil
+}
+
 func TestLink(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.keep()
 	l := e.link()
-	if l.Standing(t.Context()) {
+	if e.held(l) {
 		t.Error("nobody has dialled")
 	}
 	if err := l.End(t.Context()); err != nil {
@@ -36,7 +46,7 @@ func TestLink(t *testing.T) {
 	if out := c.sh("echo one"); out != "one\n" {
 		t.Errorf("%q", out)
 	}
-	if !l.Standing(t.Context()) {
+	if !e.held(l) {
 		t.Error("it does not stand")
 	}
 	holder := e.one("\x00hold\x00")
@@ -60,7 +70,7 @@ func TestLink(t *testing.T) {
 	}
 	soon(t, "a session's end", c.Gone())
 	soon(t, "the other session's end", d.Gone())
-	if l.Standing(t.Context()) {
+	if e.held(l) {
 		t.Error("it was ended")
 	}
 	if _, _, err := l.Dial(t.Context()); err == nil || err.Error() != "it is asked for" {
@@ -205,9 +215,6 @@ func TestLinkKeeperEnds(t *testing.T) {
 		t.Error(err)
 	}
 	// Someone else waits for the same one, is told so, and it can be ended.
-	if l.Standing(t.Context()) {
-		t.Error("it is not open yet")
-	}
 	told, done := make(chan string, 100), make(chan error, 1)
 	l.Progress = func(text string) { told <- text }
 	go func() {

@@ -145,7 +145,7 @@ func (e *env) link() Link {
 // mux is the way within this process.
 func (e *env) mux(cmd jobs.Cmd) *Mux {
 	e.t.Helper()
-	m, rep, err := OverCommand(e.t.Context(), run.Local{}, cmd, Options{Interval: interval})
+	m, rep, err := overCommand(e.t.Context(), run.Local{}, cmd, Options{Interval: interval})
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,20 +50,6 @@ type Mux struct {
 
 // endTime is how long a far command may take to end by itself.
 const endTime = 2 * time.Second
-
-// OverCommand starts a far command and waits until its far side has reached the
-// keeper. ctx bounds that alone. The report is what the far side said.
-func OverCommand(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) (*Mux, *keeper.Report, error) {
-	m, err := begin(ctx, on, cmd, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	rep, err := m.await(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return m, rep, nil
-}
 
 // begin starts a far command. What is asked of it before [Mux.await] has returned is on its
 // way to the far side all the same.
@@ -219,17 +204,6 @@ func (m *Mux) finish(patience time.Duration) {
 		}
 	}
 	<-m.ended
-}
-
-// Dial begins a conversation with the keeper. The stream speaks the protocol of
-// a guest, from its beginning; the error is [keeper.ErrNotRunning] when the
-// keeper has ended.
-func (m *Mux) Dial(ctx context.Context) (io.ReadWriteCloser, *keeper.Report, error) {
-	s, a, err := m.ask(ctx, request{Kind: kindKeeper}, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.Conn(), &a.Report, nil
 }
 
 // ask sends a request, with the first bytes that follow it, and waits for its answer.

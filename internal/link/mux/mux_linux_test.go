@@ -79,7 +79,7 @@ func TestNoWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := OverCommand(t.Context(), run.Local{}, jobs.Cmd{Argv: c.argv, Env: e.environ()}, Options{})
+			_, _, err := overCommand(t.Context(), run.Local{}, jobs.Cmd{Argv: c.argv, Env: e.environ()}, Options{})
 			if err == nil || !c.is(err) {
 				t.Errorf("%v", err)
 			}
@@ -98,7 +98,7 @@ func TestWaits(t *testing.T) {
 	done := make(chan opened, 1)
 	said := make(chan string, 10)
 	go func() {
-		m, _, err := OverCommand(t.Context(), run.Local{}, e.far("--wait", "30s"), Options{Progress: func(text string) { said <- text }})
+		m, _, err := overCommand(t.Context(), run.Local{}, e.far("--wait", "30s"), Options{Progress: func(text string) { said <- text }})
 		done <- opened{m, err}
 	}()
 	if text := soon(t, "progress", said); !strings.Contains(text, "waiting") {
@@ -199,7 +199,7 @@ func TestFrozen(t *testing.T) {
 	r, w := io.Pipe()
 	cmd := e.far()
 	held := make(chan struct{})
-	m2, _, err := OverCommand(t.Context(), relayed{r: r, w: w, stop: held}, cmd, Options{Interval: interval})
+	m2, _, err := overCommand(t.Context(), relayed{r: r, w: w, stop: held}, cmd, Options{Interval: interval})
 	if err != nil {
 		t.Fatal(err)
 	}

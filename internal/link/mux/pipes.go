@@ -46,20 +46,6 @@ func (l Link) Pipes(here, inside string) session.Pipes {
 	})
 }
 
-// Pipes is [Link.Pipes] of an environment whose directory is dir here.
-func (m *Mux) Pipes(dir, here, inside string) session.Pipes {
-	return newPipes(dir, here, inside, func(ctx context.Context, req request) (io.ReadWriteCloser, *answer, error) {
-		if err := m.shares(ctx, dir); err != nil {
-			return nil, nil, err
-		}
-		s, a, err := m.ask(ctx, req, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		return s.Conn(), a, nil
-	})
-}
-
 func newPipes(dir, here, inside string, ask asker) session.Pipes {
 	rel, err := filepath.Rel(dir, here)
 	if here == "" || err != nil || !filepath.IsLocal(rel) {

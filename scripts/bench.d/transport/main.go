@@ -134,13 +134,15 @@ func today(over string, frames bool) link {
 		v := must(e.Environment(ctx, jobs.EnvOptions{Name: "bench", Place: jobs.Place{Backend: jobs.BackendLocal}}))
 		must(v.Open(ctx))
 		dir := st.EnvDir("bench")
-		m, _, err := mux.OverCommand(ctx, run.Local{}, jobs.Cmd{Argv: behind(over, "connect", "--env", dir, "--mux"), Dir: "/"}, mux.Options{})
-		check(err)
-		pipes = m.Pipes(dir, filepath.Join(dir, "io"), filepath.Join(dir, "io"))
-		conn, _, err = m.Dial(ctx)
+		l := mux.Link{Dir: dir, ID: v.Spec.ID, Node: self, Command: func(context.Context) (jobs.Cmd, error) {
+			return jobs.Cmd{Argv: behind(over, "connect", "--env", dir, "--mux"), Dir: "/"}, nil
+		}}
+		pipes = l.Pipes(filepath.Join(dir, "io"), filepath.Join(dir, "io"))
+		var err error
+		conn, _, err = l.Dial(ctx)
 		check(err)
 		end = func() {
-			_ = m.Close()
+			check(l.End(ctx))
 			check(v.Remove(ctx, true))
 			v.Close()
 		}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/sys/run/sweep"
+	"berth/test/fakes/sweep"
 )
 
 // box is a sandbox: a directory, and the processes that were started in it. What

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/sys/run/sweep"
+	"berth/test/fakes/sweep"
 
 	"github.com/coder/websocket"
 	"github.com/creack/pty"

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"berth/internal/sys/run"
-	"berth/internal/sys/run/sweep"
 	"berth/jobs"
+	"berth/test/fakes/sweep"
 
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"google.golang.org/grpc/codes"
