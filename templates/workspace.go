@@ -1,13 +1,13 @@
 package templates
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"berth/internal/config/keys"
@@ -22,10 +22,11 @@ import (
 //go:embed workspaces/*.toml
 var builtin embed.FS
 
-const (
-	builtinDir = "workspaces"
-	ext        = ".toml"
-)
+var shelf = &strict.Shelf{
+	Kind: "template", Noun: "a template", Form: workspaceName,
+	Letters: "lower-case letters, digits, dots, dashes and underscores, at most 64",
+	Builtin: builtin, In: "workspaces", Else: "your own: berth template add FILE.toml",
+}
 
 // Workspace is a workspace template: what a place to work in is made from. It
 // holds no secret.
@@ -51,36 +52,16 @@ func (w *Workspace) Origin() string {
 var workspaceName = pattern.Lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // CheckWorkspaceName refuses what cannot name a template.
-func CheckWorkspaceName(name string) error {
-	if !workspaceName().MatchString(name) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q cannot name a template", name),
-			Hint: "lower-case letters, digits, dots, dashes and underscores, at most 64"}
-	}
-	return nil
-}
+func CheckWorkspaceName(name string) error { return shelf.CheckName(name) }
 
 // FindWorkspace returns the template of a name: the user's own in dir, else the
 // one that is built in.
 func FindWorkspace(dir, name string) (*Workspace, error) {
-	if err := CheckWorkspaceName(name); err != nil {
-		return nil, err
-	}
-	file := filepath.Join(dir, name+ext)
-	if _, err := os.Lstat(file); dir != "" && !errors.Is(err, fs.ErrNotExist) {
-		return ReadWorkspace(file, name)
-	}
-	text, err := builtin.ReadFile(builtinDir + "/" + name + ext)
-	if err != nil {
-		have := names(dir)
-		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("template %q does not exist%s", name, strict.DidYouMean(name, have)),
-			Hint: "the templates are " + strings.Join(have, ", ") + "; your own: berth template add FILE.toml"}
-	}
-	w, err := parseWorkspace(name+ext, text)
+	file, text, err := shelf.Find(dir, name)
 	if err != nil {
 		return nil, err
 	}
-	w.Name = name
-	return w, nil
+	return named(name, file, text)
 }
 
 // ReadWorkspace reads a template from a file.
@@ -88,11 +69,16 @@ func ReadWorkspace(file, name string) (*Workspace, error) {
 	if err := CheckWorkspaceName(name); err != nil {
 		return nil, err
 	}
-	text, err := strict.ReadFile(file, "template")
+	text, err := strict.ReadFile(file, shelf.Kind)
 	if err != nil {
 		return nil, err
 	}
-	w, err := parseWorkspace(file, text)
+	return named(name, file, text)
+}
+
+// named is the template of a text; file is "" where it is built in.
+func named(name, file string, text []byte) (*Workspace, error) {
+	w, err := parseWorkspace(cmp.Or(file, name+strict.Ext), text)
 	if err != nil {
 		return nil, err
 	}
@@ -103,40 +89,13 @@ func ReadWorkspace(file, name string) (*Workspace, error) {
 // Workspaces returns all templates by name; those that cannot be read are in
 // the error.
 func Workspaces(dir string) ([]*Workspace, error) {
-	var out []*Workspace
-	var bad error
-	for _, name := range names(dir) {
-		w, err := FindWorkspace(dir, name)
-		if err != nil {
-			bad = errors.Join(bad, err)
-			continue
-		}
-		out = append(out, w)
-	}
-	return out, bad
-}
-
-func names(dir string) []string {
-	var out []string
-	add := func(entries []fs.DirEntry, err error) {
-		for _, e := range entries {
-			if name, ok := strings.CutSuffix(e.Name(), ext); ok && err == nil && !e.IsDir() && workspaceName().MatchString(name) {
-				out = append(out, name)
-			}
-		}
-	}
-	add(builtin.ReadDir(builtinDir))
-	if dir != "" {
-		add(os.ReadDir(dir))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return strict.FindAll(shelf.Names(dir), func(name string) (*Workspace, error) { return FindWorkspace(dir, name) })
 }
 
 // AddWorkspace writes a template into the user's directory, whole or not at
 // all. One that exists is an error, unless over is set.
 func AddWorkspace(dir string, w *Workspace, over bool) (file string, err error) {
-	file = filepath.Join(dir, w.Name+ext)
+	file = filepath.Join(dir, w.Name+strict.Ext)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "make a directory for templates", Err: err}
 	}
@@ -160,14 +119,14 @@ func RemoveWorkspace(dir, name string) error {
 	if err := CheckWorkspaceName(name); err != nil {
 		return err
 	}
-	err := os.Remove(filepath.Join(dir, name+ext))
+	err := os.Remove(filepath.Join(dir, name+strict.Ext))
 	if err == nil {
 		return nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "remove the template " + name, Err: err}
 	}
-	if _, err := builtin.ReadFile(builtinDir + "/" + name + ext); err == nil {
+	if _, ok := shelf.Ready(name); ok {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the template " + name + " is built into berth",
 			Hint: "one of your own with its name takes its place: berth template add FILE.toml --name " + name}
 	}

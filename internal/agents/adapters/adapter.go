@@ -5,13 +5,6 @@ package adapters
 
 import (
 	"embed"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"berth/internal/config/secrets"
 	"berth/internal/config/strict"
@@ -22,10 +15,10 @@ import (
 //go:embed builtin/*.toml
 var builtin embed.FS
 
-const (
-	builtinDir = "builtin"
-	ext        = ".toml"
-)
+var shelf = &strict.Shelf{
+	Kind: "agent", Noun: "an agent", Form: nameForm, Letters: "lower-case letters, digits and dashes, at most 40",
+	Builtin: builtin, In: "builtin", Else: "or name its command: command in [agent]",
+}
 
 // Where an agent has its prompt from.
 const (
@@ -89,44 +82,27 @@ func (a *Adapter) Origin() string {
 var nameForm = pattern.Lazy(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
 // CheckName refuses what cannot name an adapter.
-func CheckName(name string) error {
-	if !nameForm().MatchString(name) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.100q cannot name an agent", name),
-			Hint: "lower-case letters, digits and dashes, at most 40"}
-	}
-	return nil
-}
+func CheckName(name string) error { return shelf.CheckName(name) }
 
 // Find returns the adapter of a name: the user's own in dir, else the built-in one.
 func Find(dir, name string) (*Adapter, error) {
-	if err := CheckName(name); err != nil {
+	file, text, err := shelf.Find(dir, name)
+	switch {
+	case err != nil:
 		return nil, err
+	case file == "":
+		return ready(name)
 	}
-	if file := filepath.Join(dir, name+ext); dir != "" {
-		if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
-			text, err := strict.ReadFile(file, "agent")
-			if err != nil {
-				return nil, err
-			}
-			return Parse(file, name, text)
-		}
-	}
-	a, err := ready(name)
-	if a == nil && err == nil {
-		have := names(dir)
-		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("agent %q does not exist%s", name, strict.DidYouMean(name, have)),
-			Hint: "the agents are " + strings.Join(have, ", ") + "; or name its command: command in [agent]"}
-	}
-	return a, err
+	return Parse(file, name, text)
 }
 
 // ready is a built-in one; nil is that there is none.
 func ready(name string) (*Adapter, error) {
-	text, err := builtin.ReadFile(builtinDir + "/" + name + ext)
-	if err != nil {
-		return nil, nil //nolint:nilerr // there is none
+	text, ok := shelf.Ready(name)
+	if !ok {
+		return nil, nil
 	}
-	a, err := Parse(name+ext, name, text)
+	a, err := Parse(name+strict.Ext, name, text)
 	if err != nil {
 		return nil, err
 	}
@@ -136,40 +112,7 @@ func ready(name string) (*Adapter, error) {
 
 // All returns all adapters by name; those that cannot be read are in the error.
 func All(dir string) ([]*Adapter, error) {
-	var out []*Adapter
-	var bad error
-	for _, name := range names(dir) {
-		a, err := Find(dir, name)
-		if err != nil {
-			bad = errors.Join(bad, err)
-			continue
-		}
-		out = append(out, a)
-	}
-	return out, bad
-}
-
-// Builtin reports whether there is a built-in adapter of a name.
-func Builtin(name string) bool {
-	_, err := fs.Stat(builtin, builtinDir+"/"+name+ext)
-	return err == nil
-}
-
-func names(dir string) []string {
-	var out []string
-	add := func(entries []fs.DirEntry, err error) {
-		for _, e := range entries {
-			if name, ok := strings.CutSuffix(e.Name(), ext); ok && err == nil && !e.IsDir() && nameForm().MatchString(name) {
-				out = append(out, name)
-			}
-		}
-	}
-	add(builtin.ReadDir(builtinDir))
-	if dir != "" {
-		add(os.ReadDir(dir))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return strict.FindAll(shelf.Names(dir), func(name string) (*Adapter, error) { return Find(dir, name) })
 }
 
 // countOfTokens is a key that is no secret.

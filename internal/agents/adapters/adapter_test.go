@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"berth/internal/agents"
+	"berth/internal/config/strict"
 	"berth/internal/sys/pattern"
 	"berth/jobs"
 	"berth/templates"
@@ -152,7 +153,7 @@ usd = "each"
 
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name+ext), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name+strict.Ext), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -207,8 +208,8 @@ func TestRefused(t *testing.T) {
 // FuzzParse: whatever a file says, it is an adapter or an error, and what is settled has
 // no prompt in its arguments.
 func FuzzParse(f *testing.F) {
-	for _, a := range names("") {
-		text, _ := builtin.ReadFile(builtinDir + "/" + a + ext)
+	for _, a := range shelf.Names() {
+		text, _ := shelf.Ready(a)
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -241,7 +242,7 @@ func TestTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range all {
-		w, err := templates.ReadWorkspace(dir+a.Name+ext, a.Name)
+		w, err := templates.ReadWorkspace(dir+a.Name+strict.Ext, a.Name)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -254,7 +255,7 @@ func TestTemplates(t *testing.T) {
 		if slices.Contains(a.Needs, "git") && !strings.Contains(w.Bootstrap, " git ") || slices.Contains(a.Needs, "rg") && !strings.Contains(w.Bootstrap, " ripgrep ") {
 			t.Errorf("%s lacks one of %q", w.File, a.Needs)
 		}
-		if !strings.Contains(string(list), "["+a.Name+ext+"]("+a.Name+ext+")") {
+		if !strings.Contains(string(list), "["+a.Name+strict.Ext+"]("+a.Name+strict.Ext+")") {
 			t.Errorf("the list lacks %s", a.Name)
 		}
 	}

@@ -41,7 +41,7 @@ func read(r *strict.Reader) *Adapter {
 	r.Refuse("is the task's to say: model in [agent]", "model")
 	a := &Adapter{Prompt: PromptStdin, Events: agents.FormatNone, Options: map[string][]string{}, Exit: map[string]string{}, Home: map[string]string{}}
 	if like := r.Take("like"); like.Given() {
-		if base := like.OneOf(names("")...); base != "" {
+		if base := like.OneOf(shelf.Names()...); base != "" {
 			if b, err := ready(base); err != nil || b == nil {
 				like.Failf("", "is not available")
 			} else {

@@ -39,12 +39,12 @@ func Load(name string, dirs ...string) (jobs.Profile, string, error) {
 }
 
 func find(name string, dirs []string) (string, error) {
-	name = strings.TrimSuffix(name, ext)
+	name = strings.TrimSuffix(name, strict.Ext)
 	if len(name) > 64 || !nameForm().MatchString(name) {
 		return "", badName(name)
 	}
 	for _, dir := range dirs {
-		file := filepath.Join(dir, name+ext)
+		file := filepath.Join(dir, name+strict.Ext)
 		switch _, err := os.Stat(file); {
 		case err == nil:
 			return file, nil
@@ -54,7 +54,7 @@ func find(name string, dirs []string) (string, error) {
 	}
 	have := Names(dirs...)
 	msg := fmt.Sprintf("profile %q does not exist%s", name, strict.DidYouMean(name, have))
-	hint := "write " + filepath.Join(append(slices.Clone(dirs[:min(len(dirs), 1)]), name+ext)...)
+	hint := "write " + filepath.Join(append(slices.Clone(dirs[:min(len(dirs), 1)]), name+strict.Ext)...)
 	if len(have) > 0 {
 		hint = "the profiles are " + strings.Join(have, ", ")
 	}
@@ -63,18 +63,5 @@ func find(name string, dirs []string) (string, error) {
 
 // Names returns the names of the profiles in some directories, sorted.
 func Names(dirs ...string) []string {
-	var names []string
-	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue // a directory that is not there has no profiles
-		}
-		for _, e := range entries {
-			if name, ok := strings.CutSuffix(e.Name(), ext); ok && !e.IsDir() && nameForm().MatchString(name) {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return (&strict.Shelf{Form: nameForm}).Names(dirs...)
 }

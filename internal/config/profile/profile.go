@@ -14,15 +14,13 @@ import (
 	"berth/slurm/options"
 )
 
-const ext = ".toml"
-
 var nameForm = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // Parse reads the content of a profile. The file's name stands in errors and,
 // without its directory and ".toml", is the profile's name; a relative image
 // is relative to the file's directory.
 func Parse(file string, data []byte) (jobs.Profile, error) {
-	name := strings.TrimSuffix(filepath.Base(file), ext)
+	name := strings.TrimSuffix(filepath.Base(file), strict.Ext)
 	if len(name) > 64 || !nameForm().MatchString(name) {
 		return jobs.Profile{}, badName(name)
 	}
