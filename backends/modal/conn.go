@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/backends/external/protocol"
+	"berth/backends/external/provider"
 
 	sdk "github.com/modal-labs/modal-client/go"
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
@@ -107,6 +108,15 @@ type whole struct{}
 func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, limit-min(limit/6, 15*time.Second))
 	return context.WithValue(ctx, whole{}, ctx), cancel
+}
+
+// begin connects for a request that takes at most limit, see [within]. done is for its end.
+func begin(ctx context.Context, limit time.Duration, say provider.Progress) (_ context.Context, c *conn, done func(), err error) {
+	if c, err = connect(say); err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, cancel := within(ctx, limit)
+	return ctx, c, func() { c.Close(); cancel() }, nil
 }
 
 // raw is the control plane by its stubs.

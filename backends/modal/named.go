@@ -18,13 +18,11 @@ var _ provider.Snapshotter = Provider{}
 // Snapshot publishes an image of the sandbox's files under the name that is
 // wanted. Modal has no tags for images: the name is all that it is known by.
 func (Provider) Snapshot(ctx context.Context, r *protocol.Request, say provider.Progress) (*protocol.Snapshot, error) {
-	ctx, cancel := within(ctx, protocol.SnapshotTime)
-	defer cancel()
-	c, err := connect(say)
+	ctx, c, done, err := begin(ctx, protocol.SnapshotTime, say)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer done()
 	b, err := c.running(ctx, r)
 	if err != nil {
 		return nil, err
@@ -71,17 +69,15 @@ func (c *conn) named(ctx context.Context, name string) (*sdk.Image, error) {
 
 // Restore makes a sandbox of the image, and has that be its last files, too.
 func (Provider) Restore(ctx context.Context, r *protocol.Request, say provider.Progress) (*protocol.Restored, error) {
-	ctx, cancel := within(ctx, protocol.OpenTime)
-	defer cancel()
 	w, err := settle(r)
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect(say)
+	ctx, c, done, err := begin(ctx, protocol.OpenTime, say)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer done()
 	image, err := c.named(ctx, r.Snapshot)
 	if err != nil {
 		return nil, err
@@ -123,13 +119,11 @@ func (Provider) Restore(ctx context.Context, r *protocol.Request, say provider.P
 
 // Snapshots finds the images whose names begin as wanted.
 func (Provider) Snapshots(ctx context.Context, r *protocol.Request, say provider.Progress) ([]protocol.Snapshot, error) {
-	ctx, cancel := within(ctx, protocol.ListTime)
-	defer cancel()
-	c, err := connect(say)
+	ctx, c, done, err := begin(ctx, protocol.ListTime, say)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer done()
 	var out []protocol.Snapshot
 	err = c.eachImage(ctx, r.Snapshot, func(t *pb.ImageListTagsItem) {
 		if name, is := strings.CutSuffix(t.GetTag(), fullName("")); is && strings.HasPrefix(name, r.Snapshot) {
@@ -141,13 +135,11 @@ func (Provider) Snapshots(ctx context.Context, r *protocol.Request, say provider
 
 // Forget deletes the image of a snapshot.
 func (Provider) Forget(ctx context.Context, r *protocol.Request, say provider.Progress) error {
-	ctx, cancel := within(ctx, protocol.DestroyTime)
-	defer cancel()
-	c, err := connect(say)
+	ctx, c, done, err := begin(ctx, protocol.DestroyTime, say)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer done()
 	image, err := c.saved(ctx, fullName(r.Snapshot))
 	if image == nil || err != nil {
 		return err

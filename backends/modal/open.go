@@ -20,17 +20,15 @@ var cleanupTime = protocol.LeaveTime - time.Second
 // Open finds the sandbox that runs, or makes one: from the files of the last one,
 // from a snapshot, or from the image.
 func (Provider) Open(ctx context.Context, r *protocol.Request, say provider.Progress) (*protocol.Opened, error) {
-	ctx, cancel := within(ctx, protocol.OpenTime)
-	defer cancel()
 	w, err := settle(r)
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect(say)
+	ctx, c, done, err := begin(ctx, protocol.OpenTime, say)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer done()
 	o := &opening{c: c, r: r, w: w, say: say, answer: &protocol.Opened{Dropped: w.dropped, Notes: w.notes, Cost: w.cost()}}
 	b, err := o.find(ctx)
 	if err != nil {

@@ -34,13 +34,11 @@ var _ provider.Provider = Provider{}
 
 // Check asks about the account, which needs keys that are good and makes nothing.
 func (Provider) Check(ctx context.Context, r *protocol.Request, say provider.Progress) (*protocol.Checked, error) {
-	ctx, cancel := within(ctx, protocol.CheckTime)
-	defer cancel()
-	c, err := connect(say)
+	ctx, c, done, err := begin(ctx, protocol.CheckTime, say)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer done()
 	a := &protocol.Checked{
 		Version: Version, Service: "Modal", Region: r.Options[optRegion], Level: protocol.LevelVM, Options: options(),
 		Capabilities: protocol.Capabilities{
@@ -103,13 +101,11 @@ func (c *conn) each(ctx context.Context, app *sdk.App, tags map[string]string, f
 // List finds the sandboxes that run, and of environments that are stopped the images
 // of their files.
 func (Provider) List(ctx context.Context, r *protocol.Request, say provider.Progress) ([]protocol.Found, error) {
-	ctx, cancel := within(ctx, protocol.ListTime)
-	defer cancel()
-	c, err := connect(say)
+	ctx, c, done, err := begin(ctx, protocol.ListTime, say)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer done()
 	app, err := c.app(ctx, r, false)
 	if err != nil {
 		return nil, err
@@ -143,13 +139,11 @@ func (Provider) List(ctx context.Context, r *protocol.Request, say provider.Prog
 // snapshot fails the sandbox stays: it ends by itself, and Modal keeps its files
 // then.
 func (Provider) Stop(ctx context.Context, r *protocol.Request, say provider.Progress) error {
-	ctx, cancel := within(ctx, protocol.StopTime)
-	defer cancel()
-	c, err := connect(say)
+	ctx, c, done, err := begin(ctx, protocol.StopTime, say)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer done()
 	b, err := c.running(ctx, r)
 	if b == nil || err != nil {
 		return err
@@ -162,13 +156,11 @@ func (Provider) Stop(ctx context.Context, r *protocol.Request, say provider.Prog
 
 // Destroy ends the sandbox and deletes the images of its files.
 func (Provider) Destroy(ctx context.Context, r *protocol.Request, say provider.Progress) error {
-	ctx, cancel := within(ctx, protocol.DestroyTime)
-	defer cancel()
-	c, err := connect(say)
+	ctx, c, done, err := begin(ctx, protocol.DestroyTime, say)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer done()
 	b, err := c.running(ctx, r)
 	if err != nil {
 		return err
