@@ -128,16 +128,11 @@ func (r *attempt) runDone(ctx context.Context, secrets []string, out *outcome) e
 	if err := r.send(ctx, c, at); err != nil {
 		return err
 	}
-	stdout, err := r.openLog(store.FileDoneStdout)
+	stdout, stderr, closeLogs, err := r.openLogs(store.FileDoneStdout, store.FileDoneStderr)
 	if err != nil {
 		return err
 	}
-	defer stdout.close()
-	stderr, err := r.openLog(store.FileDoneStderr)
-	if err != nil {
-		return err
-	}
-	defer stderr.close()
+	defer closeLogs()
 	deadline := r.deadline(out.started)
 	env := append(batch.Passed(os.Environ()), r.taskEnv(secrets, deadline)...)
 	for _, cmd := range r.spec.Done {

@@ -181,16 +181,11 @@ func (r *attempt) runAgent(ctx context.Context, secrets []string, prompt []byte,
 	if err := r.send(ctx, c, out.place); err != nil {
 		return err
 	}
-	stdout, err := r.openLog(store.FileStdout)
+	stdout, stderr, closeLogs, err := r.openLogs(store.FileStdout, store.FileStderr)
 	if err != nil {
 		return err
 	}
-	defer stdout.close()
-	stderr, err := r.openLog(store.FileStderr)
-	if err != nil {
-		return err
-	}
-	defer stderr.close()
+	defer closeLogs()
 	out.started = time.Now().UTC()
 	deadline, stopAt := r.deadline(out.started), r.stopTime(out.started)
 	until := deadline

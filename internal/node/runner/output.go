@@ -29,6 +29,19 @@ func (r *attempt) openLog(name string) (*output, error) {
 	return &output{r: r, name: name, f: f, left: int64(maxStream)}, nil
 }
 
+// openLogs opens the logs of what a command writes: its output, and its errors. done closes
+// both.
+func (r *attempt) openLogs(out, errs string) (stdout, stderr *output, done func(), err error) {
+	if stdout, err = r.openLog(out); err != nil {
+		return nil, nil, nil, err
+	}
+	if stderr, err = r.openLog(errs); err != nil {
+		stdout.close()
+		return nil, nil, nil, err
+	}
+	return stdout, stderr, func() { stderr.close(); stdout.close() }, nil
+}
+
 // Write keeps the first part and counts the rest, so that the command is not
 // held up by what is thrown away.
 func (o *output) Write(p []byte) (int, error) {

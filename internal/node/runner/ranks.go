@@ -66,16 +66,11 @@ func (r *attempt) runRanks(ctx context.Context, secrets []string, out *outcome) 
 	if _, err := store.SetArgv(r.dir, argv); err != nil {
 		return err
 	}
-	stdout, err := r.openLog(store.FileStdout)
+	stdout, stderr, closeLogs, err := r.openLogs(store.FileStdout, store.FileStderr)
 	if err != nil {
 		return err
 	}
-	defer stdout.close()
-	stderr, err := r.openLog(store.FileStderr)
-	if err != nil {
-		return err
-	}
-	defer stderr.close()
+	defer closeLogs()
 	rs := &ranks{r: r, argv: argv, down: make(chan order, 64), all: make([]rankState, r.spec.Resources.Tasks), ready: make(chan struct{})}
 	for i := range rs.all {
 		rs.all[i].out, rs.all[i].err = &lines{to: stdout}, &lines{to: stderr}
