@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"berth/internal/node/keeper"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 
@@ -106,7 +106,7 @@ func (h *Host) connect(ctx context.Context, name string, s *jobs.EnvSpec, o keep
 	if !o.NoStart {
 		// Read by the far side before it says that it is ready; a link that
 		// breaks is seen below.
-		go func() { _ = keeper.WriteSpec(st.in, s) }()
+		go func() { _ = keeper.WriteSpec(st.far.In, s) }()
 	}
 	select {
 	case rep := <-st.reports.last:
@@ -115,7 +115,7 @@ func (h *Host) connect(ctx context.Context, name string, s *jobs.EnvSpec, o keep
 			return nil, nil, err
 		}
 		return st, &rep, nil
-	case <-st.ended:
+	case <-st.far.Ended:
 		defer func() { _ = st.Close() }()
 		select { // both may be ready
 		case rep := <-st.reports.last:
@@ -135,45 +135,25 @@ func (h *Host) connect(ctx context.Context, name string, s *jobs.EnvSpec, o keep
 func (h *Host) noStream(ctx context.Context, st *stream) error {
 	said := st.reports.rest()
 	switch {
-	case st.err != nil:
-		return st.err
-	case st.reports.missing() || st.exit.Code == 126, st.exit.Code == failed && strings.TrimSpace(said) == "":
+	case st.far.Err != nil:
+		return st.far.Err
+	case st.reports.missing() || st.far.Exit.Code == 126, st.far.Exit.Code == failed && strings.TrimSpace(said) == "":
 		// The last is a program that a signal ended, as it does a damaged one:
 		// of its own failures ssh has something to say.
 		return errNoProgram
-	case st.exit.Code == failed || st.exit.Signal != 0:
+	case st.far.Exit.Code == failed || st.far.Exit.Signal != 0:
 		return h.explain(ctx, said)
 	}
-	return h.notOurs(st.exit, said)
+	return h.notOurs(st.far.Exit, said)
 }
 
 // open starts ssh with a stream to what the login shell is told to run.
 func (h *Host) open(ctx context.Context, line, word string, progress func(string)) (*stream, error) {
-	farIn, in, err := os.Pipe()
+	st := &stream{h: h, reports: newReports(word, progress)}
+	var err error
+	st.far, err = run.StartPiped(ctx, h.b.On, jobs.Cmd{Argv: h.call(true, line), Env: h.b.Env, Stderr: st.reports}, false)
 	if err != nil {
-		return nil, err
-	}
-	out, farOut, err := os.Pipe()
-	if err != nil {
-		_ = farIn.Close()
-		_ = in.Close()
-		return nil, err
-	}
-	own, kill := context.WithCancel(context.WithoutCancel(ctx))
-	st := &stream{h: h, in: in, out: out, kill: kill, ended: make(chan struct{}), reports: newReports(word, progress)}
-	p, err := h.b.On.Start(own, jobs.Cmd{Argv: h.call(true, line), Env: h.b.Env, Stdin: farIn, Stdout: farOut, Stderr: st.reports})
-	_ = farIn.Close()
-	_ = farOut.Close()
-	if err != nil {
-		kill()
-		_ = in.Close()
-		_ = out.Close()
 		return nil, h.startFailed(err)
 	}
-	go func() {
-		st.exit, st.err = p.Wait()
-		kill()
-		close(st.ended)
-	}()
 	return st, nil
 }

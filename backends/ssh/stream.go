@@ -1,29 +1,21 @@
 package ssh
 
 import (
-	"context"
 	"errors"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"berth/internal/node/keeper"
 	"berth/internal/sys/run"
-	"berth/jobs"
 )
 
 // stream is a conversation over the standard input and output of an ssh
 // program.
 type stream struct {
 	h       *Host
-	in, out *os.File
-	kill    context.CancelFunc
+	far     *run.Piped
 	reports *reports
-
-	ended chan struct{} // closed when exit and err are set
-	exit  jobs.Exit
-	err   error
 
 	closing sync.Once
 	closed  bool
@@ -41,7 +33,7 @@ const (
 // Read reads what the far side writes. The end of a link that broke is an error
 // that says so, not io.EOF.
 func (s *stream) Read(p []byte) (int, error) {
-	n, err := s.out.Read(p)
+	n, err := s.far.Out.Read(p)
 	if errors.Is(err, io.EOF) && n == 0 {
 		return 0, s.why()
 	}
@@ -53,20 +45,20 @@ func (s *stream) why() error {
 	t := time.NewTimer(whyTime)
 	defer t.Stop()
 	select {
-	case <-s.ended:
+	case <-s.far.Ended:
 	case <-t.C:
 		return io.EOF
 	}
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
-	if !closed && s.err == nil && (s.exit.Code == failed || s.exit.Signal != 0) {
+	if !closed && s.far.Err == nil && (s.far.Exit.Code == failed || s.far.Exit.Signal != 0) {
 		return s.h.broke(s.reports.rest())
 	}
 	return io.EOF
 }
 
-func (s *stream) Write(p []byte) (int, error) { return s.in.Write(p) }
+func (s *stream) Write(p []byte) (int, error) { return s.far.In.Write(p) }
 
 // Close ends the conversation. The shared connection stays.
 func (s *stream) Close() error {
@@ -74,19 +66,7 @@ func (s *stream) Close() error {
 		s.mu.Lock()
 		s.closed = true
 		s.mu.Unlock()
-		_ = s.in.Close()
-		go func() {
-			// The far side ends when its input does; no caller waits for it.
-			t := time.NewTimer(endTime)
-			defer t.Stop()
-			select {
-			case <-s.ended:
-			case <-t.C:
-				s.kill()
-				<-s.ended
-			}
-			_ = s.out.Close()
-		}()
+		s.far.Leave(endTime)
 	})
 	return nil
 }

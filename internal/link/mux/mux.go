@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"berth/internal/link/trunk"
 	"berth/internal/link/wire"
 	"berth/internal/node/keeper"
+	"berth/internal/sys/run"
 	"berth/jobs"
 )
 
@@ -30,9 +30,7 @@ type Options struct {
 // safe for concurrent use.
 type Mux struct {
 	t       *conversations
-	in, out *os.File
-	proc    jobs.Process
-	kill    context.CancelFunc
+	far     *run.Piped
 	said    *reports
 	name    string // of the command's program
 	closing sync.Once
@@ -40,10 +38,6 @@ type Mux struct {
 	r        *wire.Reader // of await, then of t
 	word     wire.Word    // the first one
 	interval time.Duration
-
-	ended chan struct{} // closed when exit and err are set
-	exit  jobs.Exit
-	err   error
 
 	probe sharing
 }
@@ -54,36 +48,15 @@ const endTime = 2 * time.Second
 // begin starts a far command. What is asked of it before [Mux.await] has returned is on its
 // way to the far side all the same.
 func begin(ctx context.Context, on jobs.Starter, cmd jobs.Cmd, o Options) (*Mux, error) {
-	farIn, in, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	out, farOut, err := os.Pipe()
-	if err != nil {
-		_ = farIn.Close()
-		_ = in.Close()
-		return nil, err
-	}
-	own, kill := context.WithCancel(context.WithoutCancel(ctx))
-	m := &Mux{in: in, out: out, kill: kill, said: newReports(o.Progress), ended: make(chan struct{}), interval: o.Interval}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = farIn, farOut, m.said
-	m.proc, err = on.Start(own, cmd)
-	_ = farIn.Close()
-	_ = farOut.Close()
-	if err != nil {
-		kill()
-		_ = in.Close()
-		_ = out.Close()
+	m := &Mux{said: newReports(o.Progress), interval: o.Interval}
+	cmd.Stderr = m.said
+	var err error
+	if m.far, err = run.StartPiped(ctx, on, cmd, false); err != nil {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "start the connection to the environment's keeper", Err: err}
 	}
 	m.name = filepath.Base(cmd.Argv[0])
-	go func() {
-		m.exit, m.err = m.proc.Wait()
-		kill()
-		close(m.ended)
-	}()
-	m.r = wire.NewReader(out)
-	w := wire.NewWriter(in)
+	m.r = wire.NewReader(m.far.Out)
+	w := wire.NewWriter(m.far.In)
 	m.t = trunk.New[request, answer](m.r, w, nil, m.hangUp)
 	if m.word, err = wire.NewWord(nearMagic, nearHello{Version: version, Interval: o.Interval}); err == nil {
 		_ = w.Say(m.word) // of a far side that ends at once, its own words say more
@@ -135,7 +108,7 @@ func (m *Mux) greet(ctx context.Context) (*keeper.Report, error) {
 		late := time.NewTimer(endTime)
 		defer late.Stop()
 		select {
-		case <-m.ended:
+		case <-m.far.Ended:
 		case <-late.C:
 		case <-ctx.Done():
 		}
@@ -159,15 +132,15 @@ func (m *Mux) noHello(err error, banner string) error {
 	}
 	msg := "the connection to the environment's keeper"
 	select {
-	case <-m.ended:
+	case <-m.far.Ended:
 		switch {
-		case m.err != nil:
-			err = m.err
-		case m.exit.Signal != 0:
-			msg += fmt.Sprintf(" ended before it was open: %s, signal %d", m.name, m.exit.Signal)
+		case m.far.Err != nil:
+			err = m.far.Err
+		case m.far.Exit.Signal != 0:
+			msg += fmt.Sprintf(" ended before it was open: %s, signal %d", m.name, m.far.Exit.Signal)
 			err = nil
 		default:
-			msg += fmt.Sprintf(" ended before it was open: %s, exit code %d", m.name, m.exit.Code)
+			msg += fmt.Sprintf(" ended before it was open: %s, exit code %d", m.name, m.far.Exit.Code)
 			err = nil
 		}
 	default:
@@ -185,25 +158,25 @@ func (m *Mux) noHello(err error, banner string) error {
 
 // hangUp closes the streams of the far command.
 func (m *Mux) hangUp() {
-	_ = m.in.Close()
-	_ = m.out.Close()
+	_ = m.far.In.Close()
+	_ = m.far.Out.Close()
 }
 
 // finish makes sure that the far command ends. One that does not when its input
 // ends is told to: a step then ends what it has started, too, which it does not
 // when it is killed.
 func (m *Mux) finish(patience time.Duration) {
-	for _, force := range []func(){func() {}, func() { _ = m.proc.Signal(syscall.SIGTERM) }, m.kill} {
+	for _, force := range []func(){func() {}, func() { _ = m.far.Proc.Signal(syscall.SIGTERM) }, m.far.Kill} {
 		force()
 		t := time.NewTimer(patience)
 		select {
-		case <-m.ended:
+		case <-m.far.Ended:
 			t.Stop()
 			return
 		case <-t.C:
 		}
 	}
-	<-m.ended
+	<-m.far.Ended
 }
 
 // ask sends a request, with the first bytes that follow it, and waits for its answer.
@@ -288,6 +261,6 @@ func (m *Mux) Close() error {
 		m.t.Fail(errClosed)
 		m.finish(endTime)
 	})
-	<-m.ended
+	<-m.far.Ended
 	return nil
 }

@@ -193,7 +193,7 @@ func TestFrozen(t *testing.T) {
 	if err := m.Err(); !errors.Is(err, trunk.ErrSilent) || time.Since(began) < 3*interval {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
-	soon(t, "the command's end", m.ended)
+	soon(t, "the command's end", m.far.Ended)
 
 	// srun's own death is not seen on the far side: nothing comes any more.
 	r, w := io.Pipe()
@@ -227,9 +227,9 @@ func TestKeeperEnds(t *testing.T) {
 	if err := m.Err(); !errors.Is(err, keeper.ErrNotRunning) {
 		t.Error(err)
 	}
-	soon(t, "the far command's end", m.ended)
-	if m.exit.Code != 0 {
-		t.Errorf("%+v", m.exit)
+	soon(t, "the far command's end", m.far.Ended)
+	if m.far.Exit.Code != 0 {
+		t.Errorf("%+v", m.far.Exit)
 	}
 }
 

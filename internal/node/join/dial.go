@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -38,44 +37,26 @@ func RelayCommand(node, dir string) []string { return []string{node, VerbRelay, 
 // ended without a report is a [*SilentError]. When ctx ends before the stream is
 // returned, the command is ended.
 func Dial(ctx context.Context, on jobs.Starter, c jobs.Cmd, progress func(string)) (io.ReadWriteCloser, *jobs.Inside, error) {
-	inR, inW, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		_, _ = inR.Close(), inW.Close()
-		return nil, nil, err
-	}
 	words := &words{progress: progress, last: make(chan keeper.Report, 1)}
 	words.lines = run.Lines{Most: maxLine, Take: words.take}
-	life, kill := context.WithCancel(context.WithoutCancel(ctx))
-	c.Stdin, c.Stdout, c.Stderr = inR, outW, words
-	p, err := on.Start(life, c)
+	c.Stderr = words
+	// Some who start commands copy to these themselves.
+	far, err := run.StartPiped(ctx, on, c, true)
 	if err != nil {
-		kill()
-		_, _, _, _ = inR.Close(), outW.Close(), inW.Close(), outR.Close()
 		return nil, nil, err
 	}
-	s := &stream{in: inW, out: outR, said: wire.Gather(outR), kill: kill, ended: make(chan struct{})}
-	var exit jobs.Exit
-	go func() {
-		exit, _ = p.Wait()
-		// Not before: some who start commands copy to these themselves.
-		_, _ = inR.Close(), outW.Close()
-		close(s.ended)
-	}()
+	s := &stream{far: far, said: wire.Gather(far.Out)}
 	select {
 	case rep := <-words.last:
 		return s.opened(rep)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-s.ended:
+	case <-far.Ended:
 		select {
 		case rep := <-words.last:
 			return s.opened(rep)
 		default:
-			err = &SilentError{Program: c.Argv[0], Exit: exit, Said: words.rest()}
+			err = &SilentError{Program: c.Argv[0], Exit: far.Exit, Said: words.rest()}
 		}
 	}
 	_ = s.Close()
@@ -99,10 +80,8 @@ func (e *SilentError) Error() string {
 
 // stream is a conversation over the standard input and output of a command.
 type stream struct {
-	in, out *os.File
-	said    io.Reader // out, see [wire.Gather]
-	kill    context.CancelFunc
-	ended   chan struct{}
+	far     *run.Piped
+	said    io.Reader // its output, see [wire.Gather]
 	closing sync.Once
 }
 
@@ -118,7 +97,7 @@ func (s *stream) opened(r keeper.Report) (io.ReadWriteCloser, *jobs.Inside, erro
 }
 
 func (s *stream) Read(p []byte) (int, error)  { return s.said.Read(p) }
-func (s *stream) Write(p []byte) (int, error) { return s.in.Write(p) }
+func (s *stream) Write(p []byte) (int, error) { return s.far.In.Write(p) }
 
 // closeWait is how long the command may take to end once its input has.
 const closeWait = 5 * time.Second
@@ -127,18 +106,7 @@ const closeWait = 5 * time.Second
 // this is not waited for here; a command that stays is killed.
 func (s *stream) Close() error {
 	s.closing.Do(func() {
-		_ = s.in.Close()
-		go func() {
-			t := time.NewTimer(closeWait)
-			defer t.Stop()
-			select {
-			case <-s.ended:
-			case <-t.C:
-			}
-			s.kill()
-			<-s.ended
-			_ = s.out.Close()
-		}()
+		s.far.Leave(closeWait)
 	})
 	return nil
 }
