@@ -42,7 +42,8 @@ func BuildMain(args []string, stdin io.Reader, stderr io.Writer) int {
 		return jobs.CodeUsage
 	}
 	if !filepath.IsAbs(*home) || *ref == "" || fs.NArg() > 0 {
-		_, _ = fmt.Fprintln(stderr, "usage: berth-node "+jobs.VerbBuild+" --home DIR --name REFERENCE [--dir DIR] [--scratch DIR] [--network JSON] <DEFINITION")
+		_, _ = fmt.Fprintln(stderr, "usage: berth-node "+jobs.VerbBuild+" --home DIR --name REFERENCE "+
+			"[--dir DIR] [--scratch DIR] [--network JSON] <DEFINITION")
 		return jobs.CodeUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)

@@ -32,7 +32,8 @@ func (o *opener) choose(ctx context.Context, img image, dir string) (chosen, err
 	} else if m != nil {
 		if asked != "" && asked != m.Driver {
 			return chosen{}, &jobs.Error{Kind: jobs.KindConfig,
-				Msg:  fmt.Sprintf("the files of environment %s were written by the overlay driver %s, and %s is asked for", o.spec.Name, m.Driver, asked),
+				Msg: fmt.Sprintf("the files of environment %s were written by the overlay driver %s, and %s is asked for",
+					o.spec.Name, m.Driver, asked),
 				Hint: "leave the driver out, or start from the beginning: berth env rm " + o.spec.Name}
 		}
 		c, err := o.fixed(ctx, m.Driver, img, dir)

@@ -18,7 +18,8 @@ func failedFor(said string) *jobs.Error {
 		return &jobs.Error{Kind: jobs.KindConfig, Hint: "the image is damaged or cut off: copy or make it again"}
 	case has("setgroups") || has("user namespace") || has("unprivileged"):
 		return &jobs.Error{Kind: jobs.KindConfig,
-			Hint: "this node forbids user namespaces: ask the site for a setuid Apptainer, or for kernel.unprivileged_userns_clone / AppArmor settings"}
+			Hint: "this node forbids user namespaces: ask the site for a setuid Apptainer, " +
+				"or for kernel.unprivileged_userns_clone / AppArmor settings"}
 	case names.SlowMount(said):
 		return &jobs.Error{Kind: jobs.KindInfra,
 			Hint: "the node has too much to do, or FUSE does not work there: try again, or look at it: berth doctor --on-node"}

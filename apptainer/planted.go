@@ -99,6 +99,7 @@ func plainBelow(root *os.Root, name string) error {
 
 func plantedError(name string) error {
 	return &jobs.Error{Kind: jobs.KindConfig,
-		Msg:  fmt.Sprintf("the overlay has a link or a special file at %q, through which making an image would write to files of this machine", "/"+name),
+		Msg: fmt.Sprintf("the overlay has a link or a special file at %q, "+
+			"through which making an image would write to files of this machine", "/"+name),
 		Hint: "what has put it there? remove it in a container with that overlay; a tar of it can be exported"}
 }

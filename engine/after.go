@@ -125,7 +125,8 @@ func (e *Engine) behind(ctx context.Context, s *jobs.Spec, ask bool) (handles []
 		a := v.Current()
 		switch {
 		case ask && v.State.Final():
-		case a == nil || a.Submitted == nil || a.Over() || v.Spec.Scheduler != s.Scheduler || a.Submitted.Handle.Cluster != "" || v.Asked && v.Status.State.Final():
+		case a == nil || a.Submitted == nil || a.Over() || v.Spec.Scheduler != s.Scheduler ||
+			a.Submitted.Handle.Cluster != "" || v.Asked && v.Status.State.Final():
 			all = false
 		default:
 			handles = append(handles, a.Submitted.Handle)

@@ -123,7 +123,8 @@ func (e *Engine) submitOwn(ctx context.Context, t jobs.Task, c Choice, prompt, v
 	}
 	t.Profile.Network = jobs.NetworkBound{} // of what it runs, see buildNetwork; itself it has its node's network
 	t.Reference, t.Template = "", ""
-	t.Command = jobs.Command{Argv: append([]string{node, verb, "--home", e.Store.Home(), "--images", e.images.Dir, "--scratch", t.Profile.Scratch}, args...)}
+	t.Command = jobs.Command{Argv: append([]string{node, verb, "--home", e.Store.Home(),
+		"--images", e.images.Dir, "--scratch", t.Profile.Scratch}, args...)}
 	s, err := e.Plan(ctx, t, c, false)
 	if err != nil {
 		return nil, nil, err

@@ -37,7 +37,8 @@ func settleSubmit(s *jobs.Spec) error {
 	case !s.Submit.Jobs():
 		return nil
 	case s.Profile.NodesMute && s.Clustered():
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "[submit] max_jobs: nodes of this site may not submit jobs (nodes_submit of the profile is false)",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "[submit] max_jobs: nodes of this site may not submit jobs (nodes_submit of the profile is false)",
 			Hint: "leave max_jobs out, or submit the jobs yourself: berth submit --after"}
 	}
 	b := *s.Submit
@@ -126,7 +127,8 @@ func childOf(of *jobs.Spec, c *jobs.Child) (*jobs.Spec, error) {
 		place.Slurm.Extra = stubs.Inherited(of.Slurm.Extra)
 	}
 	s := &jobs.Spec{ID: c.Job, Name: c.Name, Slug: jobs.Slug(c.Name), Command: c.Command, Place: place,
-		Prompt: c.Script != "", PromptBytes: len(c.Script), ImageFrom: of.ImageFrom, ImageRef: of.ImageRef, ImageDigest: of.ImageDigest, ImageSum: of.ImageSum, ImageDir: of.ImageDir,
+		Prompt: c.Script != "", PromptBytes: len(c.Script), ImageFrom: of.ImageFrom, ImageRef: of.ImageRef,
+		ImageDigest: of.ImageDigest, ImageSum: of.ImageSum, ImageDir: of.ImageDir,
 		Labels: of.Labels, Artifacts: of.Artifacts, Results: of.Results, After: c.After, Parent: of.ID, Number: c.Number}
 	behindOthers(s)
 	if of.Workspace != nil {

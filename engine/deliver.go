@@ -195,7 +195,8 @@ func KeptBeside(s jobs.Spec, a *jobs.Attempt) string {
 	case err == nil:
 		return "the task's files are in " + kept + "; what is in there was written by the task"
 	case !s.SharesWork():
-		return "the task's files are on " + a.Claim.Host + ", and come to " + kept + " when the next job or environment of yours begins there, or by berth gc there"
+		return "the task's files are on " + a.Claim.Host + ", and come to " + kept +
+			" when the next job or environment of yours begins there, or by berth gc there"
 	}
 	return ""
 }

@@ -14,7 +14,8 @@ func settleDone(s *jobs.Spec, over string) error {
 	if over == jobs.DoneOverTask {
 		if s.Can().Fresh {
 			return &jobs.Error{Kind: jobs.KindConfig,
-				Msg:  "done_over: the done commands of the backend docker run in a container of their own, where nothing of the task's is but the workspace",
+				Msg: "done_over: the done commands of the backend docker run in a container of their own, " +
+					"where nothing of the task's is but the workspace",
 				Hint: "leave done_over out, or use --backend singularity"}
 		}
 		s.DoneOver = over

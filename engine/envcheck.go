@@ -169,7 +169,8 @@ func checkMounts(mounts []jobs.Mount) error {
 		for _, m := range mounts {
 			if dir := real(w.Source); below(real(m.Source), dir) || below(filepath.Clean(m.Source), dir) {
 				return &jobs.Error{Kind: jobs.KindConfig,
-					Msg:  "the bind source " + m.Source + " lies below " + w.Source + ", which commands can write: they could put a link in its place",
+					Msg: "the bind source " + m.Source + " lies below " + w.Source +
+						", which commands can write: they could put a link in its place",
 					Hint: "leave that bind out (it is seen below the other), or make " + w.Source + " read-only"}
 			}
 		}

@@ -136,14 +136,16 @@ func (v *Environment) Destroy(ctx context.Context) (*jobs.Destroyed, error) {
 	case !near && last.Destroyed != nil: // its keeper has looked there
 		d.Gone, d.Left = slices.Clone(last.Destroyed.Gone), slices.Clone(last.Destroyed.Left)
 	case !near && last.Scratch != "":
-		d.Left = append(d.Left, "its scratch directory "+last.Scratch+" on "+last.Host+", unless its keeper removed it: it was not looked for from here")
+		d.Left = append(d.Left,
+			"its scratch directory "+last.Scratch+" on "+last.Host+", unless its keeper removed it: it was not looked for from here")
 	default:
 		if last.Scratch != "" {
 			sweepKilled(ctx, last)
 			disk.LookFor(d, "its scratch directory", last.Scratch)
 		}
 		if last.Destroyed != nil { // what was left then is looked for again
-			d.Gone = append(d.Gone, slices.DeleteFunc(slices.Clone(last.Destroyed.Gone), func(s string) bool { return slices.Contains(d.Gone, s) })...)
+			d.Gone = append(d.Gone, slices.DeleteFunc(slices.Clone(last.Destroyed.Gone),
+				func(s string) bool { return slices.Contains(d.Gone, s) })...)
 		}
 	}
 	if far != "" { // its removal there has succeeded

@@ -148,7 +148,8 @@ func (e *Engine) sweepAttempts(ctx context.Context, recs []*jobs.Record, dry boo
 			l.Result, l.Err = DoneFailed, v.AskError
 		default:
 			l.Result = DoneWaits
-			l.Why += "; it is taken for gone at " + lastSign(a).Add(silent(&v.Spec)).UTC().Format(time.RFC3339) + ", if the scheduler does not know it then"
+			l.Why += "; it is taken for gone at " + lastSign(a).Add(silent(&v.Spec)).UTC().Format(time.RFC3339) +
+				", if the scheduler does not know it then"
 		}
 	}
 	return found

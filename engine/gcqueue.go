@@ -38,7 +38,8 @@ func (e *Engine) sweepQueue(ctx context.Context, dry, force bool) (found []Left,
 			if record := e.recordOf(j.Dir); record == "" || !gone(record) {
 				continue
 			}
-			found = append(found, Left{What: LeftSlurmJob, Name: j.Handle.NativeID, Why: j.Handle.Name + ": there is no record in " + j.Dir, Result: DoneFound})
+			found = append(found, Left{What: LeftSlurmJob, Name: j.Handle.NativeID,
+				Why: j.Handle.Name + ": there is no record in " + j.Dir, Result: DoneFound})
 			orphans = append(orphans, j.Handle)
 		}
 		if dry || len(orphans) == 0 {

@@ -51,7 +51,8 @@ func onlyAllocated(o jobs.EnvOptions) error {
 		set  bool
 	}{
 		{"a time limit", o.Resources.Time != 0}, {"GPUs of a scheduler", o.Resources.GPUs != ""}, {"a number of nodes", o.Resources.Nodes != 0},
-		{"options of a scheduler", o.Slurm.Partition != "" || o.Slurm.Account != "" || o.Slurm.QOS != "" || o.Slurm.Constraint != "" || len(o.Slurm.Extra) > 0},
+		{"options of a scheduler", o.Slurm.Partition != "" || o.Slurm.Account != "" ||
+			o.Slurm.QOS != "" || o.Slurm.Constraint != "" || len(o.Slurm.Extra) > 0},
 	} {
 		if k.set {
 			return &jobs.Error{Kind: jobs.KindConfig, Msg: k.what + ": not available without an allocation",

@@ -76,7 +76,8 @@ func (e *Engine) neverClaimed(v *View, st jobs.Status) jobs.Verdict {
 	case st.State == jobs.StateCancelled:
 		verdict.Reason = "cancelled in the scheduler before it started" + byWhom(st.By)
 	case st.Code == jobs.CodeConfig:
-		verdict.State, verdict.Class, verdict.Code, verdict.Reason = jobs.StateError, jobs.ClassPolicy, jobs.CodeConfig, "the job script could not prepare the node"
+		verdict.State, verdict.Class, verdict.Code, verdict.Reason =
+			jobs.StateError, jobs.ClassPolicy, jobs.CodeConfig, "the job script could not prepare the node"
 		if said := scriptSaid(v.Current().Dir); said != "" {
 			verdict.Reason += ": " + said
 		}
@@ -196,7 +197,8 @@ func (e *Engine) conclude(ctx context.Context, v *View, verdict jobs.Verdict) {
 
 // sameAs tells whether nothing has happened to an attempt since it was read.
 func sameAs(fresh, a *jobs.Attempt) bool {
-	return fresh.Exit == nil && (fresh.Verdict == nil) == (a.Verdict == nil) && (fresh.Claim == nil) == (a.Claim == nil) && !lastSign(fresh).After(lastSign(a))
+	return fresh.Exit == nil && (fresh.Verdict == nil) == (a.Verdict == nil) &&
+		(fresh.Claim == nil) == (a.Claim == nil) && !lastSign(fresh).After(lastSign(a))
 }
 
 // leftHint says where an attempt that left no record has left its files.

@@ -37,7 +37,8 @@ func (e *Engine) SubmitOnce(
 ) (rec *jobs.Record, made bool, err error) {
 	if strings.TrimSpace(key) == "" || len(key) > maxKey {
 		return nil, false, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the idempotency key has %d bytes", len(key)),
-			Hint: fmt.Sprintf("give one of 1 to %d bytes, not only blanks: a fresh UUID, or what names this submission in your own records", maxKey)}
+			Hint: fmt.Sprintf("give one of 1 to %d bytes, not only blanks: a fresh UUID, "+
+				"or what names this submission in your own records", maxKey)}
 	}
 	parts, err := partsOf(t)
 	if err != nil {

@@ -83,7 +83,8 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 			return nil, err
 		}
 	} else if len(t.Artifacts) > 0 {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "artifacts are taken from the workspace, and this task has none", Hint: `add [workspace] repo = "."`}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "artifacts are taken from the workspace, and this task has none",
+			Hint: `add [workspace] repo = "."`}
 	}
 	survey, err := e.survey(ctx, s, t)
 	if err != nil {
@@ -290,7 +291,8 @@ func imageFile(path string) (dir string, err error) {
 }
 
 func noImage(path string) error {
-	return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + path + " does not exist", Hint: "name one that does, or a reference such as docker://debian:12"}
+	return &jobs.Error{Kind: jobs.KindNotFound, Msg: "image " + path + " does not exist",
+		Hint: "name one that does, or a reference such as docker://debian:12"}
 }
 
 // settleOverlay chooses the driver at submit, so that the script shows the true
@@ -307,7 +309,8 @@ func (e *Engine) settleOverlay(s *jobs.Spec, directories bool, m *overlay.Mark) 
 		site += " " + s.Profile.Name
 	}
 	if m != nil && m.Driver == jobs.DriverKernel && s.ImageDir == "" && s.Stage == jobs.StageNever {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + o.Name + ` has the driver kernel, which takes an unpacked image, and stage is "never"`,
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "overlay " + o.Name + ` has the driver kernel, which takes an unpacked image, and stage is "never"`,
 			Hint: "leave stage out, or change the driver: berth overlay convert " + o.Name + " --driver ext3"}
 	}
 	if m != nil && m.Driver == jobs.DriverFuse && s.ImageDir != "" {

@@ -91,7 +91,8 @@ func (g *guards) due(attempt string, now time.Time) bool {
 func (e *Engine) guardLeft(recs []*jobs.Record) {
 	var left []*jobs.Record
 	for _, r := range recs {
-		if len(left) < mostGuards && r.Unguarded() && e.Now().Sub(r.Current().Submitted.Time) >= guarding && e.guards.due(r.Current().Info.ID, e.Now()) {
+		if len(left) < mostGuards && r.Unguarded() && e.Now().Sub(r.Current().Submitted.Time) >= guarding &&
+			e.guards.due(r.Current().Info.ID, e.Now()) {
 			left = append(left, r)
 		}
 	}

@@ -85,7 +85,8 @@ func (e *Engine) Report(ctx context.Context, v View) (*jobs.Report, error) {
 		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "job " + jobs.Short(v.Spec.ID) + " has no attempt"}
 	}
 	r := reporter{Report: jobs.Report{Version: 1, Job: v.Spec.ID, Attempt: a.N, State: v.State, AsOf: e.Now().UTC(),
-		Ran: []string{}, Created: []string{}, Changed: []string{}, Deleted: []string{}, Artifacts: []string{}, Container: []string{}, LeftRunning: []string{},
+		Ran: []string{}, Created: []string{}, Changed: []string{}, Deleted: []string{},
+		Artifacts: []string{}, Container: []string{}, LeftRunning: []string{},
 		Reached: []jobs.NetworkName{}, Refused: []jobs.NetworkName{}, Suspicious: []jobs.Suspicion{}, More: map[string]int{}, Unknown: []string{}}}
 	r.ran(&v.Spec, a)
 	r.files(&v.Spec, a)

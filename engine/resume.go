@@ -32,7 +32,8 @@ func settleResume(s *jobs.Spec, asked *jobs.Resume) error {
 		return no(jobs.KindUsage, fmt.Sprintf("before = %s is more than a quarter of the time limit (%s)", p.Before, limit),
 			fmt.Sprintf("give %s or less, or more time", limit/4))
 	case p.Min >= limit-p.Before:
-		return no(jobs.KindUsage, fmt.Sprintf("min = %s is as long as the task runs before it is stopped (%s)", p.Min, limit-p.Before), "give less, or more time")
+		return no(jobs.KindUsage, fmt.Sprintf("min = %s is as long as the task runs before it is stopped (%s)", p.Min, limit-p.Before),
+			"give less, or more time")
 	case s.Resources.Tasks > 1:
 		return no(jobs.KindConfig, "the tasks of [resources] ntasks cannot be stopped at one point from which all go on", "leave resume or ntasks out")
 	case s.Workspace == nil && !s.Can().Leaves():

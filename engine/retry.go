@@ -106,7 +106,8 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 			s.Further[i].BaseRef = rec.Spec.Further[i].BaseRef
 		}
 	} else if o.Base != "" {
-		return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no workspace, and so nothing to start from", Hint: "leave --base out"})
+		return fail(&jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no workspace, and so nothing to start from",
+			Hint: "leave --base out"})
 	}
 	site, err := sitefile.Read()
 	if err == nil {
@@ -197,7 +198,8 @@ func promptAgain(rec *jobs.Record, note string) (string, error) {
 	note = strings.TrimSpace(strings.ReplaceAll(note, "\r\n", "\n"))
 	if !rec.Spec.Prompt {
 		if note != "" {
-			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no prompt, and so no place for a note", Hint: "leave --note out"}
+			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no prompt, and so no place for a note",
+				Hint: "leave --note out"}
 		}
 		return "", nil
 	}

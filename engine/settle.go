@@ -62,7 +62,8 @@ func (e *Engine) settleLimits(s *jobs.Spec) error {
 				Msg:  "[resources] " + k.key + " is not available: the profile " + s.Profile.Name + " forbids --" + k.option,
 				Hint: "remove " + k.key + " from the task"}
 		}
-		s.Notes = append(s.Notes, "--"+k.option+" is not sent to the scheduler: the profile "+s.Profile.Name+" forbids it; the runner watches [resources] "+k.key)
+		s.Notes = append(s.Notes,
+			"--"+k.option+" is not sent to the scheduler: the profile "+s.Profile.Name+" forbids it; the runner watches [resources] "+k.key)
 	}
 	return nil
 }
@@ -98,7 +99,8 @@ func settleTasks(s *jobs.Spec) error {
 		return refuse(jobs.KindUsage, fmt.Sprintf("fewer tasks than nodes (%d)", nodes), "leave nodes out, or ask for as many tasks as nodes")
 	case n <= 1:
 		if nodes > 1 {
-			s.Notes = append(s.Notes, fmt.Sprintf("the command runs once, on the first of the %d nodes; [resources] ntasks = %d runs it on each", nodes, nodes))
+			s.Notes = append(s.Notes,
+				fmt.Sprintf("the command runs once, on the first of the %d nodes; [resources] ntasks = %d runs it on each", nodes, nodes))
 		}
 		if s.Slurm.MPI != "" {
 			s.Slurm.MPI = "" // a profile's

@@ -195,7 +195,8 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 		if p.Resources.GPUs != "" {
 			return nil, absent("[resources] gpus", p)
 		}
-		notes = []string{on + ": its containers are outside of the job's cgroup; " + p.Backend + " itself holds cpus and memory, and only those the task asks for"}
+		notes = []string{on + ": its containers are outside of the job's cgroup; " +
+			p.Backend + " itself holds cpus and memory, and only those the task asks for"}
 	}
 	// Whether it can be written at all is the backend's to say, and soon.
 	_, err = b.Argv(jobs.Invocation{Name: "berth", Guest: "/", Place: jobs.Place{Image: p.Image, Mounts: p.Mounts}}, nil)

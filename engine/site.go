@@ -311,7 +311,8 @@ func (e *Engine) Remove(ctx context.Context, r *jobs.Record, force bool) error {
 			Msg: "the record of job " + jobs.Short(r.Spec.ID) + " on " + r.Spec.Login.Host + " could not be removed",
 			Err: err}
 		if !force {
-			err.(*jobs.Error).Hint = "try again, or remove it here alone: berth rm --force " + jobs.Short(r.Spec.ID) //nolint:errorlint // it was made so
+			err.(*jobs.Error).Hint = "try again, or remove it here alone: berth rm --force " + //nolint:errorlint // it was made so
+				jobs.Short(r.Spec.ID)
 			return err
 		}
 	}

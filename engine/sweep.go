@@ -200,7 +200,8 @@ func (e *Engine) submitWorkers(ctx context.Context, j SweepJobs, l jobs.Launch) 
 	if refused = !unclear(err); err != nil {
 		if !refused {
 			err = &jobs.Error{Kind: jobs.KindUnclear, Msg: "workers of sweep " + jobs.Short(j.ID) + " may or may not have been submitted", Err: err,
-				Hint: "berth sweep status " + jobs.Short(j.ID) + " shows whether some run; berth sweep cancel ends them, whether they run or wait"}
+				Hint: "berth sweep status " + jobs.Short(j.ID) + " shows whether some run; " +
+					"berth sweep cancel ends them, whether they run or wait"}
 		}
 		return h, err
 	}

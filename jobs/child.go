@@ -213,7 +213,8 @@ func (s *Submit) Another(have []Child, c *Child) error {
 		return &Error{Kind: KindRejected, Msg: fmt.Sprintf("this task has submitted %d jobs, and may submit no more", len(have)),
 			Hint: "[submit] max_jobs bounds it; those that failed, and those of earlier attempts, count"}
 	case c.CPUTime() > s.MaxCPUTime-spent:
-		return &Error{Kind: KindRejected, Msg: fmt.Sprintf("it asks for %s of CPU time, and of %s are left %s", c.CPUTime(), s.MaxCPUTime, s.MaxCPUTime-spent),
+		return &Error{Kind: KindRejected,
+			Msg:  fmt.Sprintf("it asks for %s of CPU time, and of %s are left %s", c.CPUTime(), s.MaxCPUTime, s.MaxCPUTime-spent),
 			Hint: "[submit] max_cpu_hours bounds it: CPUs times time, of all jobs of this task"}
 	}
 	return nil

@@ -312,7 +312,8 @@ func (p *Profile) Bounds(c *Caps) error {
 
 // Within are bounds that other ones narrow: of two figures the smaller one.
 func (c Caps) Within(b Caps) Caps {
-	c.Requests, c.Tokens, c.USD, c.Turns = narrower(c.Requests, b.Requests), narrower(c.Tokens, b.Tokens), narrower(c.USD, b.USD), narrower(c.Turns, b.Turns)
+	c.Requests, c.Tokens, c.USD, c.Turns =
+		narrower(c.Requests, b.Requests), narrower(c.Tokens, b.Tokens), narrower(c.USD, b.USD), narrower(c.Turns, b.Turns)
 	c.Wall, c.Idle, c.Output = narrower(c.Wall, b.Wall), narrower(c.Idle, b.Idle), narrower(c.Output, b.Output)
 	return c
 }

@@ -286,7 +286,8 @@ func adjustForRetry(r *Record, c Class, word *Status, now time.Time) (Change, st
 		case want <= 0 && had.Memory == 0:
 			return Change{}, "it asked for no memory, and its peak is not known", false
 		case want <= had.Memory:
-			return Change{}, fmt.Sprintf("it had %s of memory, and there is no more: %s", had.Memory, cmp.Or(bound, "a number holds no more")), false
+			return Change{}, fmt.Sprintf("it had %s of memory, and there is no more: %s",
+				had.Memory, cmp.Or(bound, "a number holds no more")), false
 		}
 		ch.Memory = want
 		return ch, strings.TrimSuffix(fmt.Sprintf("with %s of memory; %s", want, bound), "; "), true

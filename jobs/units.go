@@ -51,7 +51,8 @@ func ParseBytes(s string) (Bytes, error) {
 			}
 		}
 		if unit == 0 {
-			return 0, fmt.Errorf("%q has the unit %q: the units are KiB, MiB, GiB and TiB; did you mean %s%s?", s, suffix, number, nearestUnit(suffix))
+			return 0, fmt.Errorf("%q has the unit %q: the units are KiB, MiB, GiB and TiB; did you mean %s%s?",
+				s, suffix, number, nearestUnit(suffix))
 		}
 	}
 	// Whole numbers are not taken through a float, which has 53 bits.

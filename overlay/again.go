@@ -36,7 +36,8 @@ func Again(ctx context.Context, on jobs.Starter, overlays, name, dir string, spe
 	}
 	if m.Driver != spec.Driver {
 		return nil, &jobs.Error{Kind: jobs.KindInfra,
-			Msg: fmt.Sprintf("overlay %s, from which the job goes on, was written by the driver %s, and this node has %s", name, m.Driver, spec.Driver)}
+			Msg: fmt.Sprintf("overlay %s, from which the job goes on, was written by the driver %s, and this node has %s",
+				name, m.Driver, spec.Driver)}
 	}
 	path := layerPath(from, m.Driver)
 	if err := hasLayer(path, m.Driver); err != nil {

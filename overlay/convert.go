@@ -171,7 +171,8 @@ func (t *tree) unmarked(i *Info, driver string) error {
 	for _, e := range t.list {
 		if strings.HasPrefix(path.Base(e.path), prefixWhiteout) {
 			return &jobs.Error{Kind: jobs.KindConfig,
-				Msg:  fmt.Sprintf("overlay %s has /%s: to the driver %s that is no file, but says that another one is deleted", i.Name, e.path, driver),
+				Msg: fmt.Sprintf("overlay %s has /%s: to the driver %s that is no file, "+
+					"but says that another one is deleted", i.Name, e.path, driver),
 				Hint: "rename it, in a job with this overlay"}
 		}
 	}
@@ -253,9 +254,10 @@ func finishMove(ctx context.Context, on jobs.Starter, dir string, m *Mark) error
 	if moved {
 		if err := hasLayer(to, m.Driver); err != nil { // then what is there is all that there is
 			return &jobs.Error{Kind: jobs.KindConfig,
-				Msg:  "overlay " + nameOf(dir) + " was to get the layer in " + filepath.Dir(from) + ", which is gone",
-				Err:  fmt.Errorf("%w: %w", ErrLost, err),
-				Hint: "some sites remove old files; what it was before stands in " + dir + ": restore it from a copy, or berth overlay rm " + nameOf(dir)}
+				Msg: "overlay " + nameOf(dir) + " was to get the layer in " + filepath.Dir(from) + ", which is gone",
+				Err: fmt.Errorf("%w: %w", ErrLost, err),
+				Hint: "some sites remove old files; what it was before stands in " + dir +
+					": restore it from a copy, or berth overlay rm " + nameOf(dir)}
 		}
 	}
 	for _, old := range []string{filepath.Join(dir, dirLayer), filepath.Join(dir, fileImage)} {

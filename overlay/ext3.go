@@ -232,8 +232,9 @@ func fsck(ctx context.Context, on jobs.Starter, path string) (repaired bool, err
 	// e2fsck(8): 0 no errors, 1 errors corrected.
 	if !exit.Started || exit.Signal != 0 || exit.Code > 1 {
 		return false, &jobs.Error{Kind: jobs.KindConfig,
-			Msg:  fmt.Sprintf("overlay image %s is damaged and e2fsck could not repair it (%s)", path, exit),
-			Hint: "look at it with " + shellescape.QuoteCommand([]string{e2fsck, "-fn", path}) + "; restore it from a copy, or use another overlay name"}
+			Msg: fmt.Sprintf("overlay image %s is damaged and e2fsck could not repair it (%s)", path, exit),
+			Hint: "look at it with " + shellescape.QuoteCommand([]string{e2fsck, "-fn", path}) +
+				"; restore it from a copy, or use another overlay name"}
 	}
 	return exit.Code == 1, nil
 }

@@ -139,7 +139,8 @@ func notPatch(r *bufio.Reader) error {
 func (m *tarMark) sane() error {
 	text := m.Driver + m.Image + m.ImageID + m.ImageSum
 	if strings.ContainsFunc(text, unicode.IsControl) || m.Size < 0 || m.Inodes < 0 {
-		return refused("the tar tells of its overlay what cannot be (driver %q, image %q, size %d, %d inodes)", m.Driver, m.Image, int64(m.Size), m.Inodes)
+		return refused("the tar tells of its overlay what cannot be (driver %q, image %q, size %d, %d inodes)",
+			m.Driver, m.Image, int64(m.Size), m.Inodes)
 	}
 	return nil
 }

@@ -162,8 +162,9 @@ func openLeased(ctx context.Context, on jobs.Starter, dir string, spec jobs.Over
 	}
 	if m.Driver != spec.Driver {
 		return nil, &jobs.Error{Kind: jobs.KindConfig,
-			Msg:  fmt.Sprintf("overlay %s was written by the driver %s, and this job asks for %s", spec.Name, m.Driver, spec.Driver),
-			Hint: "submit again: the driver follows the overlay's mark; or change that: berth overlay convert " + spec.Name + " --driver " + spec.Driver}
+			Msg: fmt.Sprintf("overlay %s was written by the driver %s, and this job asks for %s", spec.Name, m.Driver, spec.Driver),
+			Hint: "submit again: the driver follows the overlay's mark; or change that: " +
+				"berth overlay convert " + spec.Name + " --driver " + spec.Driver}
 	}
 	if m.bind(img) {
 		if err := writeMark(dir, m); err != nil {

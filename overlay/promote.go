@@ -169,7 +169,8 @@ func (l *Layer) Promote(_ context.Context, stands func() bool) error {
 	mayStill := func() error {
 		if !l.lease.Stands() || !stands() {
 			return &jobs.Error{Kind: jobs.KindInfra,
-				Msg:  "what the task has changed in overlay " + name + " is not kept: another process has taken over the overlay or the attempt",
+				Msg: "what the task has changed in overlay " + name + " is not kept: " +
+					"another process has taken over the overlay or the attempt",
 				Hint: "berth overlay show " + name + " says who has it"}
 		}
 		return nil

@@ -304,7 +304,8 @@ func (s *Set) Fork(ctx context.Context, name, to string) (*Info, error) {
 		err = syncLayer(m.Driver, layerPath(dir, m.Driver))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("fork overlay %s: %w", name, err), run.RemoveFiles(context.WithoutCancel(ctx), s.On, layerPath(dir, m.Driver)))
+		return nil, errors.Join(fmt.Errorf("fork overlay %s: %w", name, err),
+			run.RemoveFiles(context.WithoutCancel(ctx), s.On, layerPath(dir, m.Driver)))
 	}
 	if err := writeMark(dir, &m); err != nil {
 		return nil, err

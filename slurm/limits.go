@@ -6,7 +6,8 @@ import "strings"
 const (
 	assocHelp = "it starts when jobs of the account or yours have ended; the limits: " +
 		"sacctmgr show assoc user=$USER format=account,user,partition,grptres,grpjobs,maxtres,maxjobs,maxwall"
-	qosHelp = "it starts when other jobs of the QOS have ended; the limits: sacctmgr show qos format=name,grptres,grpjobs,maxtres,maxtrespu,maxjobspu,maxwall"
+	qosHelp = "it starts when other jobs of the QOS have ended; the limits: " +
+		"sacctmgr show qos format=name,grptres,grpjobs,maxtres,maxtrespu,maxjobspu,maxwall"
 )
 
 // limitOf reads the name of a limit that holds a job back. Slurm has some

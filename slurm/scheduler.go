@@ -34,7 +34,8 @@ var _ jobs.Cluster = (*Scheduler)(nil)
 // nothing. For rendering alone, on may be nil.
 func New(on jobs.Starter, cfg Config) *Scheduler {
 	cfg = cfg.withDefaults()
-	return &Scheduler{on: on, cfg: cfg, share: sync.OnceValue(func() *share { return newShare(cfg) }), parsed: map[string]parsed{}, users: map[string]string{}}
+	return &Scheduler{on: on, cfg: cfg, share: sync.OnceValue(func() *share { return newShare(cfg) }),
+		parsed: map[string]parsed{}, users: map[string]string{}}
 }
 
 // Name returns "slurm".

@@ -197,7 +197,8 @@ func checkBootstrap(v strict.Value, script string) {
 	for line := range strings.Lines(script) {
 		n++
 		if strings.HasPrefix(strings.TrimSpace(line), "%") {
-			v.Failf("write it another way, such as with printf", "has a line that begins with %%, its line %d: a section of a definition would begin there", n)
+			v.Failf("write it another way, such as with printf",
+				"has a line that begins with %%, its line %d: a section of a definition would begin there", n)
 		}
 	}
 }

@@ -175,7 +175,8 @@ func checkHelpers(_ context.Context, s *Site) []finding.Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return finding.One(finding.Warn, "missing: "+strings.Join(missing, ", "), "install them (Debian: squashfuse, fuse-overlayfs, fuse2fs), or ask the site")
+		return finding.One(finding.Warn, "missing: "+strings.Join(missing, ", "),
+			"install them (Debian: squashfuse, fuse-overlayfs, fuse2fs), or ask the site")
 	}
 	return finding.One(finding.OK, strings.Join(here, ", "), "")
 }

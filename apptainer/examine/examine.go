@@ -77,7 +77,8 @@ type Check struct {
 var (
 	Asked = []Check{
 		{IDProgram, "singularity", "apptainer or singularity is on PATH and runs; else the module that has it", checkProgram},
-		{"apptainer.flaws", "singularity: version", "its version, against known flaws; below 1.4.4 ext3 layers are not to be trusted", needs(checkFlaws)},
+		{"apptainer.flaws", "singularity: version", "its version, against known flaws; " +
+			"below 1.4.4 ext3 layers are not to be trusted", needs(checkFlaws)},
 		{"apptainer.mode", "singularity: rights", "setuid root, or user namespaces: which layers are available follows from it", needs(checkRights)},
 		{IDConf, "singularity: conf",
 			"directives of apptainer.conf or singularity.conf with which berth does not work, or not wholly", needs(checkConf)},

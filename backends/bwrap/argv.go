@@ -125,7 +125,8 @@ func refuse(p jobs.Place, gpu string) error {
 	}
 	for _, m := range p.Mounts {
 		d := path.Clean(m.Destination)
-		if d == "/" || slices.ContainsFunc([]string{guestDir, "/proc", "/sys", "/dev"}, func(k string) bool { return d != "/dev/shm" && private.Under(d, k) }) {
+		if d == "/" || slices.ContainsFunc([]string{guestDir, "/proc", "/sys", "/dev"},
+			func(k string) bool { return d != "/dev/shm" && private.Under(d, k) }) {
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: "nothing may be mounted at " + m.Destination + " inside a container",
 				Hint: "choose another destination, such as /data"}
 		}

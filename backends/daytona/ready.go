@@ -149,7 +149,8 @@ func (c *client) halt(ctx context.Context, b *sandbox) (now *sandbox, err error)
 	asked := time.Time{}
 	for look := unit / 5; ; look = min(look*13/10, lastLook) {
 		switch {
-		case b == nil || b.gone() || b.State == "stopped" || b.State == "archived" || b.State == "archiving" || b.State == "build_failed" || b.State == "error":
+		case b == nil || b.gone() || b.State == "stopped" || b.State == "archived" ||
+			b.State == "archiving" || b.State == "build_failed" || b.State == "error":
 			return b, nil
 		case b.State == "started" && time.Since(asked) > 10*time.Second:
 			err := c.change(ctx, b, "stop")

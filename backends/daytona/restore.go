@@ -38,7 +38,8 @@ func (Provider) Restore(ctx context.Context, r *protocol.Request, say provider.P
 	}
 	notes = append(notes, more...)
 	if want := r.Spec; b.CPU < float64(want.CPUs) || b.Memory*1024 < float64(want.MemoryMiB) || b.Disk*1024 < float64(want.DiskMiB) {
-		notes = append(notes, fmt.Sprintf("its limits are now those of the snapshot: %v CPUs, %v GiB of memory, %v GiB of disk", b.CPU, b.Memory, b.Disk))
+		notes = append(notes,
+			fmt.Sprintf("its limits are now those of the snapshot: %v CPUs, %v GiB of memory, %v GiB of disk", b.CPU, b.Memory, b.Disk))
 	}
 	return &protocol.Restored{Ref: b.ref(), Notes: notes}, nil
 }

@@ -130,7 +130,8 @@ func mayHaveKey(to string) error {
 	to, _, _ = strings.Cut(to, "?")
 	return &protocol.Error{Kind: protocol.Unsupported,
 		Message: fmt.Sprintf("the service sends the key to %q, which is not https: it is not sent there", to),
-		Hint:    "is DAYTONA_API_URL the address of your Daytona? One of your own has to give its sandboxes' daemons (toolboxProxyUrl) an https address"}
+		Hint: "is DAYTONA_API_URL the address of your Daytona? One of your own " +
+			"has to give its sandboxes' daemons (toolboxProxyUrl) an https address"}
 }
 
 func checkURL(s string) error {

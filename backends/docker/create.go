@@ -74,7 +74,8 @@ func (m *maker) settleHome() error {
 	case strconv.Itoa(os.Getuid()):
 	default:
 		if _, err := strconv.Atoi(id); err == nil {
-			m.open.Notes = append(m.open.Notes, "the user "+m.d.User+" may have no HOME in the image; it is /tmp/home-"+id+" then, and does not persist")
+			m.open.Notes = append(m.open.Notes,
+				"the user "+m.d.User+" may have no HOME in the image; it is /tmp/home-"+id+" then, and does not persist")
 		}
 		return nil
 	}

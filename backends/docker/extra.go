@@ -139,7 +139,8 @@ func checkExtra(args []string, network string) (tmpfs []string, err error) {
 		case !strings.HasPrefix(flag, "-"):
 			return fail(args[i], "is not a flag", "arguments after the image cannot be added")
 		case !ok:
-			return fail(args[i], "is refused: it could break the containment, or is berth's own", "these may be added: "+strings.Join(extraNames(), " "))
+			return fail(args[i], "is refused: it could break the containment, or is berth's own",
+				"these may be added: "+strings.Join(extraNames(), " "))
 		case !given && !known.bool:
 			if i++; i == len(args) {
 				return fail(flag, "has no value", "write "+flag+"=VALUE")

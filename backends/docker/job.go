@@ -142,7 +142,8 @@ func startTrouble(text string) (jobs.Kind, string) {
 	case strings.Contains(text, "is already in use by container"):
 		return jobs.KindConfig, "a container of that name is not this attempt's; see docker ps -a"
 	case strings.Contains(text, "bind source path does not exist"):
-		return jobs.KindConfig, "the daemon must run on this machine, and see its directories: file systems that refuse root, as NFS does, cannot be mounted"
+		return jobs.KindConfig, "the daemon must run on this machine, and see its directories: " +
+			"file systems that refuse root, as NFS does, cannot be mounted"
 	case strings.Contains(text, "exec format error"):
 		return jobs.KindConfig, "the image, or the guest program, is for another processor"
 	case strings.Contains(text, guestPath) && strings.Contains(text, "permission denied"):

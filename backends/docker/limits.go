@@ -116,7 +116,8 @@ func limits(s *jobs.EnvSpec, d jobs.DockerSpec, c can) []limit {
 	if r.Memory != 0 {
 		out = append(out, limit{name: "memory", value: r.Memory.String(), flags: memoryFlags(r.Memory, c.swap), held: c.memory, why: c.why})
 		if c.memory && !c.swap {
-			out = append(out, limit{name: "swap", value: "none", defaulted: true, why: "this daemon cannot bound swap, which a task may use beyond its memory"})
+			out = append(out, limit{name: "swap", value: "none", defaulted: true,
+				why: "this daemon cannot bound swap, which a task may use beyond its memory"})
 		}
 	}
 	if r.Disk != 0 {

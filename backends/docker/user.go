@@ -72,7 +72,8 @@ func (m *maker) settleUser(ctx context.Context, standing *container) error {
 	case m.d.User == "":
 		m.d.User = ownIDs()
 		if standing == nil && os.Getuid() != 0 {
-			m.open.Notes = append(m.open.Notes, fmt.Sprintf("commands run as you (%s) and not as root inside, because they can write to %s", m.d.User, dirs[0]))
+			m.open.Notes = append(m.open.Notes,
+				fmt.Sprintf("commands run as you (%s) and not as root inside, because they can write to %s", m.d.User, dirs[0]))
 		}
 	case !both && id == uid():
 		m.d.User = ownIDs() // without a group the image would choose it
@@ -111,7 +112,8 @@ func rootHere(user, dir string) error {
 		hint = "you are root: name who is to run inside, --user UID:GID; or bind it read-only; or call berth as another user"
 	}
 	return &jobs.Error{Kind: jobs.KindConfig,
-		Msg: fmt.Sprintf("%s cannot be writable inside for root: a setuid file there would make everybody on this machine root", dir), Err: err, Hint: hint}
+		Msg: fmt.Sprintf("%s cannot be writable inside for root: a setuid file there would make everybody on this machine root", dir), Err: err,
+		Hint: hint}
 }
 
 // writable are the directories of the host that a container can write to, but

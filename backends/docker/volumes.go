@@ -95,7 +95,8 @@ func within(p, dir string) bool { return dir == "/" || p == dir || strings.HasPr
 
 func socketError(source string) error {
 	return &jobs.Error{Kind: jobs.KindConfig,
-		Msg:  fmt.Sprintf("%s cannot be mounted: it is, or holds, the socket of a container daemon, by which everything on this host can be changed", source),
+		Msg: fmt.Sprintf("%s cannot be mounted: it is, or holds, the socket of a container daemon, "+
+			"by which everything on this host can be changed", source),
 		Hint: "mount the directories that are needed, one by one"}
 }
 

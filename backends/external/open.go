@@ -102,7 +102,8 @@ func (b *Backend) attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlac
 			ctx, stop := context.WithTimeout(context.Background(), destroyTime)
 			defer stop()
 			if derr := b.Destroy(ctx, s, at.Dir, at.On); derr != nil {
-				at.Attempt.Note("a sandbox of the backend " + s.Backend + " may be left until its time is up, and cost; berth env gc ends it: " + derr.Error())
+				at.Attempt.Note("a sandbox of the backend " + s.Backend +
+					" may be left until its time is up, and cost; berth env gc ends it: " + derr.Error())
 			}
 		}
 		return nil, err

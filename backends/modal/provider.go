@@ -42,8 +42,9 @@ func (Provider) Check(ctx context.Context, r *protocol.Request, say provider.Pro
 	a := &protocol.Checked{
 		Version: Version, Service: "Modal", Region: r.Options[optRegion], Level: protocol.LevelVM, Options: options(),
 		Capabilities: protocol.Capabilities{
-			Limits: []string{protocol.LimitCPUs, protocol.LimitMemory}, Network: []string{protocol.NetworkOpen, protocol.NetworkNone, protocol.NetworkAllow},
-			GPU: []string{"nvidia"}, Image: true, Persistent: true, MaxLifetimeSeconds: int64(maxLifetime / time.Second),
+			Limits:  []string{protocol.LimitCPUs, protocol.LimitMemory},
+			Network: []string{protocol.NetworkOpen, protocol.NetworkNone, protocol.NetworkAllow},
+			GPU:     []string{"nvidia"}, Image: true, Persistent: true, MaxLifetimeSeconds: int64(maxLifetime / time.Second),
 		},
 	}
 	if err := c.account(ctx, r, a); err != nil {

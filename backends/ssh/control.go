@@ -26,7 +26,8 @@ func controlDir(getenv func(string) string, tmp string) string {
 	if run := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
 		dir := filepath.Join(run, "berth")
 		fi, err := os.Stat(run)
-		if err == nil && fi.IsDir() && len(dir)+1+hashLen+len(".ssh") <= maxControl && strings.IndexFunc(dir, func(r rune) bool { return !plain(r) }) < 0 {
+		if err == nil && fi.IsDir() && len(dir)+1+hashLen+len(".ssh") <= maxControl &&
+			strings.IndexFunc(dir, func(r rune) bool { return !plain(r) }) < 0 {
 			return dir
 		}
 	}

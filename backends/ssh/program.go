@@ -153,7 +153,8 @@ func (h *Host) upload(ctx context.Context, p nodebin.Program) error {
 	case 5:
 		what.Kind, what.Msg = jobs.KindConfig, "berth's program cannot run in ~/"+binDir+" on "+h.String()
 		what.Err = fmt.Errorf("%s", bytes.TrimSpace(out))
-		what.Hint = "the home there may be mounted with noexec: make ~/.local/state/berth a link to a private directory where programs may run, such as: " +
+		what.Hint = "the home there may be mounted with noexec: " +
+			"make ~/.local/state/berth a link to a private directory where programs may run, such as: " +
 			byHand(h.spec) + ` 'mkdir -p -m 700 /scratch/$USER/berth ~/.local/state && ln -s /scratch/$USER/berth ~/.local/state/berth'`
 	}
 	return what

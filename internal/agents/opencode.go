@@ -61,7 +61,8 @@ func (o *opencode) line(d *Decoder, b []byte) bool {
 	case "step_finish":
 		u := jobs.Usage{USD: dollars(p.USD)}
 		if t := p.Tokens; t != nil {
-			u.Input, u.Output, u.CacheRead, u.CacheWrite = tokens(t.Input), tokens(t.Output)+tokens(t.Reasoning), tokens(t.Cache.Read), tokens(t.Cache.Write)
+			u.Input, u.Output, u.CacheRead, u.CacheWrite =
+				tokens(t.Input), tokens(t.Output)+tokens(t.Reasoning), tokens(t.Cache.Read), tokens(t.Cache.Write)
 		}
 		d.used(u)
 	case "error":

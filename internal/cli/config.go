@@ -34,7 +34,8 @@ to this machine are refused there (berth help configuration).`,
 func wordsFor(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs " + strings.Join(names, " and "), Hint: cmd.CommandPath() + " --help"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs " + strings.Join(names, " and "),
+				Hint: cmd.CommandPath() + " --help"}
 		}
 		return nil
 	}

@@ -50,7 +50,8 @@ copied, 78 the environment is not available here, 130 interrupted.`,
 			}
 			if in.env != "" {
 				if f.name != "" && cmd.Flags().Changed("env") && f.name != in.env {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the path names the environment %s, and --env names %s", in.env, f.name),
+					return &jobs.Error{Kind: jobs.KindUsage,
+						Msg:  fmt.Sprintf("the path names the environment %s, and --env names %s", in.env, f.name),
 						Hint: "leave --env out, or write the path :" + in.path}
 				}
 				f.name = in.env

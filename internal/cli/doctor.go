@@ -62,14 +62,16 @@ looked at, 75 the job did not start in time, 130 interrupted.`,
 	fs.StringVar(&f.write, "write-profile", "", "write the site profile `NAME` from what is found")
 	fs.BoolVar(&f.force, "force", false, "overwrite a profile that exists")
 	fs.StringVar(&f.scheduler, "scheduler", "", "check this scheduler, `NAME`: slurm or local (default auto)")
-	fs.StringVar(&f.backend, "backend", "", "check this backend, `NAME`: singularity, docker, bwrap, ssh, local, or a program berth-backend-NAME (default auto)")
+	fs.StringVar(&f.backend, "backend", "", "check this backend, `NAME`: singularity, "+
+		"docker, bwrap, ssh, local, or a program berth-backend-NAME (default auto)")
 	fs.StringVar(&f.target, "target", "", "check what the target `NAME` of the configuration uses ($BERTH_TARGET)")
 	fs.StringVar(&f.profile, "profile", "", "site profile: a `NAME` or the path of a file ($BERTH_PROFILE)")
 	fs.StringVar(&f.host, "host", "", "backend ssh: the host, `[USER@]HOST[:PORT]` ($TERMINAL_SSH_HOST, _USER, _PORT)")
 	fs.StringVar(&f.sshKey, "ssh-key", "", "private key `FILE` for backend ssh and --login ($TERMINAL_SSH_KEY)")
 	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "option of ssh_config, `Name=value`, for backend ssh and --login; repeatable")
 	fs.StringVar(&f.login, "login", "", "check the login node `[USER@]HOST[:PORT]` of a cluster, over ssh, instead of this machine")
-	fs.StringVar(&f.contact, "contact", "", "check that `HOST:PORT` can be reached; without it only the profile's proxy is contacted, and by a node example.org")
+	fs.StringVar(&f.contact, "contact", "", "check that `HOST:PORT` can be reached; "+
+		"without it only the profile's proxy is contacted, and by a node example.org")
 	a.jsonFlag(c)
 	return c
 }

@@ -29,7 +29,8 @@ func (a *app) doctorSite(ctx context.Context) error {
 	case err != nil:
 		add("file", doctor.Fail, strings.ReplaceAll(err.Error(), "\n", "; "), jobs.HintOf(err))
 	case f == nil:
-		add("file", doctor.Skip, "there is no "+sitefile.Path+": nothing is forbidden, and looks ask the scheduler every "+sitefile.DefaultPoll.String()+" at most",
+		add("file", doctor.Skip, "there is no "+sitefile.Path+": nothing is forbidden, "+
+			"and looks ask the scheduler every "+sitefile.DefaultPoll.String()+" at most",
 			"")
 	default:
 		add("file", doctor.OK, f.Path+": it and its directory are root's, and others cannot write them", "")

@@ -232,7 +232,8 @@ func sameWorkspace(cfg *config.Config, o jobs.EnvOptions, s jobs.EnvSpec) error 
 	for _, m := range s.Mounts {
 		if rel, err := filepath.Rel(m.Source, cwd); m.Destination == config.Workspace && (err != nil || !filepath.IsLocal(rel)) {
 			return &jobs.Error{Kind: jobs.KindUsage,
-				Msg:  fmt.Sprintf("the environment %s shows %s in %s, and not the current directory (docker_mount_cwd_to_workspace)", s.Name, m.Source, config.Workspace),
+				Msg: fmt.Sprintf("the environment %s shows %s in %s, and not the current directory (docker_mount_cwd_to_workspace)",
+					s.Name, m.Source, config.Workspace),
 				Hint: "give this directory an environment of its own with --env NAME"}
 		}
 	}

@@ -207,7 +207,8 @@ func (a *app) inPlace(cmd *cobra.Command, f *envFlags, j *joinFlags) (session st
 	return f.session, func(name string) (executor, map[string]any, error) {
 		if once := v.OneShot(); once != nil {
 			if name != "" {
-				return nil, nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + v.Spec.Backend + " runs single commands, and has no sessions",
+				return nil, nil, &jobs.Error{Kind: jobs.KindConfig,
+					Msg:  "the backend " + v.Spec.Backend + " runs single commands, and has no sessions",
 					Hint: "leave --session out"}
 			}
 			return once, map[string]any{"environment": v.Spec.Name}, nil

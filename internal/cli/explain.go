@@ -148,7 +148,8 @@ func explainAttempts(r *jobs.Record) (out []explainAttempt) {
 		}
 		switch {
 		case a.Exit != nil:
-			x.Reason, x.Node, x.Exit, x.OOMKills, x.MaxRSS, x.Peak = a.Exit.Reason, a.Exit.Node, &a.Exit.Exit, a.Exit.OOMKills, a.Exit.MaxRSS, a.Exit.Peak
+			x.Reason, x.Node, x.Exit, x.OOMKills, x.MaxRSS, x.Peak =
+				a.Exit.Reason, a.Exit.Node, &a.Exit.Exit, a.Exit.OOMKills, a.Exit.MaxRSS, a.Exit.Peak
 			if u := a.Exit.Agent; u != nil {
 				x.Session = u.Sessions()
 			}

@@ -46,7 +46,8 @@ directory is open to others.`,
 				return err
 			}
 			left, err := e.Sweep(cmd.Context(), dry, force)
-			errs := []error{err, a.gcLeases(cmd.Context(), e, dry, &left), a.gcOverlays(cmd.Context(), dry, &left), a.gcEnvs(cmd.Context(), e, dry, &left)}
+			errs := []error{err, a.gcLeases(cmd.Context(), e, dry, &left),
+				a.gcOverlays(cmd.Context(), dry, &left), a.gcEnvs(cmd.Context(), e, dry, &left)}
 			errs = append(errs, a.gcContainers(e, dry, force, &left), a.gcScratch(cmd.Context(), e, dry, &left))
 			for _, l := range left {
 				if l.Err != nil {

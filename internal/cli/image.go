@@ -177,7 +177,8 @@ SHA-256, size, last use, what uses it, the references that it was last found und
 			rows := make([][]string, len(list))
 			for i, img := range list {
 				out[i] = asJSON(img, use)
-				rows[i] = []string{img.Sum[:12], roundBytes(jobs.Bytes(img.Size)), a.when(img.Used), dash(usedBy(img, use)), dash(references(img))}
+				rows[i] = []string{img.Sum[:12], roundBytes(jobs.Bytes(img.Size)),
+					a.when(img.Used), dash(usedBy(img, use)), dash(references(img))}
 			}
 			if a.json {
 				return errors.Join(a.printJSON(map[string]any{"images": out}), err)

@@ -64,7 +64,8 @@ a file stands there, 5 it could not be written.`,
 			if err != nil {
 				return err
 			}
-			if err := os.Mkdir(filepath.Join(top, tasksDir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // a directory of a repository
+			if err := os.Mkdir(filepath.Join(top, tasksDir), 0o755); err != nil && //nolint:gosec // a directory of a repository
+				!errors.Is(err, fs.ErrExist) {
 				return &jobs.Error{Kind: jobs.KindInfra, Msg: "make the directory of task files", Err: err}
 			}
 			for _, f := range files {

@@ -27,7 +27,8 @@ type joinFlags struct {
 }
 
 func (f *joinFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.wait, "wait", "", "with a job: wait at most `TIME` until its task runs (default: 1m while it is being prepared, not in the queue)")
+	c.Flags().StringVar(&f.wait, "wait", "",
+		"with a job: wait at most `TIME` until its task runs (default: 1m while it is being prepared, not in the queue)")
 }
 
 // join comes into the place of the job that the flags mean. The caller closes

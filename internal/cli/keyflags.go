@@ -35,9 +35,11 @@ var envKeyFlags = sync.OnceValue(func() []keyFlag {
 var taskKeyFlags = []keyFlag{
 	{name: "name", key: "name", kind: strict.String, help: "`NAME` of the task, in lists and of the branch"},
 	{name: "label", key: "labels", kind: strict.List, help: "mark the job with the word `NAME`, for berth ps --label and notices; repeatable"},
-	{name: "workspace", table: "workspace", key: "repo", kind: strict.String, help: "work on a clone of the git repository `DIR`; changes come back as a branch"},
+	{name: "workspace", table: "workspace", key: "repo", kind: strict.String,
+		help: "work on a clone of the git repository `DIR`; changes come back as a branch"},
 	{name: "base", table: "workspace", key: "base", kind: strict.String, help: "start from this `COMMIT` of the repository (default HEAD)"},
-	{name: "scope", table: "workspace", key: "scope", kind: strict.List, help: "only paths like `PATTERN` may change, such as src/**; repeatable (default: all)"},
+	{name: "scope", table: "workspace", key: "scope", kind: strict.List,
+		help: "only paths like `PATTERN` may change, such as src/**; repeatable (default: all)"},
 	{name: "template", table: "terminal", key: "template", kind: strict.String, help: "use the template `NAME` instead of an image (berth template ls)"},
 	{name: "keep", table: "terminal", key: "keep", means: "always", help: "keep the writable layer as overlay kept/ID (berth overlay ls --all)"},
 	{name: "keep-failed", table: "terminal", key: "keep", means: "failed", help: "keep the writable layer when the job fails"},
@@ -96,7 +98,8 @@ func keysGiven(cmd *cobra.Command, flags []keyFlag, names []string) []strict.Fla
 		switch {
 		case k.means != "":
 			f.Kind = strict.String
-			if on, _ := fs.GetBool(k.name); !on || slices.ContainsFunc(set, func(o strict.Flag) bool { return o.Table == k.table && o.Key == k.key }) {
+			if on, _ := fs.GetBool(k.name); !on ||
+				slices.ContainsFunc(set, func(o strict.Flag) bool { return o.Table == k.table && o.Key == k.key }) {
 				continue
 			}
 		case k.kind == strict.Bool:

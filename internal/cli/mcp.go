@@ -71,7 +71,8 @@ token is open to others, 130 interrupted.`,
 func (a *app) mcp(cmd *cobra.Command, o *mcpOptions) error {
 	for _, word := range o.enable {
 		if word != enableRun && word != enableSubmit {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "--enable must be run or submit, found " + jobs.Printable(word), Hint: "--enable run --enable submit"}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "--enable must be run or submit, found " + jobs.Printable(word),
+				Hint: "--enable run --enable submit"}
 		}
 	}
 	if o.tokenFile != "" && o.listen == "" {

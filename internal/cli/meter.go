@@ -23,7 +23,8 @@ func (a *app) meter(what string, done, of int64) {
 	case of > 0:
 		const width = 24
 		n := int(done * width / max(of, done))
-		a.overwrite(fmt.Sprintf("%.80s [%s%s] %s of %s", jobs.Printable(what), strings.Repeat("=", n), strings.Repeat(" ", width-n), mib(done), mib(of)))
+		a.overwrite(fmt.Sprintf("%.80s [%s%s] %s of %s", jobs.Printable(what),
+			strings.Repeat("=", n), strings.Repeat(" ", width-n), mib(done), mib(of)))
 	default:
 		a.overwrite(fmt.Sprintf("%.80s: %s", jobs.Printable(what), mib(done)))
 	}

@@ -173,7 +173,8 @@ func (a *app) networkLine(line record.Line) []string {
 	case line.Allow != nil && line.Allow.Trouble != "":
 		return row("", "not added", strings.Join(line.Allow.Words, " "), "", "-", "-", "-", line.Allow.Trouble)
 	case line.Allow != nil:
-		return row("", "added", strings.Join(line.Allow.Words, " "), "", "-", "-", "-", "by "+strings.TrimSuffix(line.Allow.By+" on "+line.Allow.Host, " on "))
+		return row("", "added", strings.Join(line.Allow.Words, " "), "", "-", "-", "-",
+			"by "+strings.TrimSuffix(line.Allow.By+" on "+line.Allow.Host, " on "))
 	case line.Request != nil:
 		return requestRow(line.Request, row)
 	case e == nil:
@@ -185,7 +186,8 @@ func (a *app) networkLine(line record.Line) []string {
 		if n.Name == "" {
 			n.Name = e.Addr
 		}
-		return row(e.Phase, e.Decision, n.Host(), e.Rule, strconv.FormatInt(e.Up, 10), strconv.FormatInt(e.Down, 10), fmt.Sprintf("%.3f", e.Seconds), entryText(e))
+		return row(e.Phase, e.Decision, n.Host(), e.Rule, strconv.FormatInt(e.Up, 10),
+			strconv.FormatInt(e.Down, 10), fmt.Sprintf("%.3f", e.Seconds), entryText(e))
 	}
 }
 

@@ -130,7 +130,8 @@ func (j *jobJSON) refusedLast() (out []*jobs.NetworkName) {
 func (j *jobJSON) refusedRows() (out [][2]string) {
 	names := j.refusedLast()
 	for _, n := range names[:min(len(names), shownNames)] {
-		out = append(out, [2]string{"look first", n.Host() + " was refused " + ago(j.Ended.Sub(n.Last)) + " before the end: " + refusalText(n, j.allowWith())})
+		out = append(out, [2]string{"look first", n.Host() + " was refused " +
+			ago(j.Ended.Sub(n.Last)) + " before the end: " + refusalText(n, j.allowWith())})
 	}
 	return out
 }

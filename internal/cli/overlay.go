@@ -33,7 +33,8 @@ commands, uses it at a time. A snapshot is a copy that is kept beside it.`,
   berth overlay restore deps good
   berth overlay rm deps`, a.overlayCreateCmd(),
 		a.overlayLsCmd(), a.overlayShowCmd(), a.overlayRmCmd(), a.overlayCheckCmd(), a.overlayGrowCmd(), a.overlayConvertCmd(),
-		a.overlaySnapshotCmd(), a.overlayRestoreCmd(), a.overlayForkCmd(), a.overlayDiffCmd(), a.overlayExportCmd(), a.overlayImportCmd(), a.overlayGcCmd())
+		a.overlaySnapshotCmd(), a.overlayRestoreCmd(), a.overlayForkCmd(), a.overlayDiffCmd(),
+		a.overlayExportCmd(), a.overlayImportCmd(), a.overlayGcCmd())
 }
 
 // overlays is the set of the named ones. Nothing is made.

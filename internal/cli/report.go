@@ -33,13 +33,15 @@ func (a *app) printReport(ctx context.Context, v engine.View) error {
 	for _, part := range []struct {
 		label string
 		list  []string
-	}{{"created", r.Created}, {"changed", r.Changed}, {"deleted", r.Deleted}, {"artifact", r.Artifacts}, {"container", r.Container}, {"ran", r.Ran}, {"left running", r.LeftRunning}} {
+	}{{"created", r.Created}, {"changed", r.Changed}, {"deleted", r.Deleted}, {"artifact", r.Artifacts},
+		{"container", r.Container}, {"ran", r.Ran}, {"left running", r.LeftRunning}} {
 		for _, text := range part.list {
 			rows = append(rows, [2]string{part.label, text})
 		}
 	}
 	for _, n := range r.Reached {
-		rows = append(rows, [2]string{"reached", fmt.Sprintf("%s, %s, %s up, %s down", n.Host(), plural(n.Count, "connection"), n.Up.Rough(), n.Down.Rough())})
+		rows = append(rows,
+			[2]string{"reached", fmt.Sprintf("%s, %s, %s up, %s down", n.Host(), plural(n.Count, "connection"), n.Up.Rough(), n.Down.Rough())})
 	}
 	for _, n := range r.Refused {
 		rows = append(rows, [2]string{"refused", fmt.Sprintf("%s, %s", n.Host(), plural(n.Count, "time"))})

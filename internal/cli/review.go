@@ -337,7 +337,8 @@ func (a *app) reviewRows(rv *engine.Review, j *reviewJSON) (rows [][2]string) {
 		rows = append(rows, a.adviceRows(j.Advice)...)
 	}
 	for _, run := range j.AuthorRuns {
-		add("author's run", fmt.Sprintf("%s, %s, by %s: their own word", map[bool]string{true: "passed", false: "FAILED"}[run.OK], a.when(run.Time), run.By))
+		add("author's run", fmt.Sprintf("%s, %s, by %s: their own word",
+			map[bool]string{true: "passed", false: "FAILED"}[run.OK], a.when(run.Time), run.By))
 	}
 	if j.Agent != nil {
 		add("agent", j.Agent.String())

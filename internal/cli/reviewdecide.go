@@ -72,7 +72,8 @@ func (a *app) confirmTree(rv *engine.Review) error {
 			return usage("nothing was typed: not approved")
 		}
 		if typed := strings.TrimSpace(line); len(typed) < treeChars || !strings.HasPrefix(p.Tree, typed) {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: "that is not the tree: not approved", Hint: "berth review diff " + jobs.Short(rv.Record.Spec.ID)}
+			return &jobs.Error{Kind: jobs.KindUsage, Msg: "that is not the tree: not approved",
+				Hint: "berth review diff " + jobs.Short(rv.Record.Spec.ID)}
 		}
 	}
 	return nil
@@ -187,7 +188,8 @@ another berth merges it just now, 78 another account than the author's has to ap
 			}
 			for _, p := range pushed {
 				if p.Problem != "" {
-					a.say("warning: %s of %s is merged, and was not pushed to %s: %s; %s", strings.TrimPrefix(p.Ref, "refs/heads/"), p.Repo, remote, p.Problem, p.Hint)
+					a.say("warning: %s of %s is merged, and was not pushed to %s: %s; %s",
+						strings.TrimPrefix(p.Ref, "refs/heads/"), p.Repo, remote, p.Problem, p.Hint)
 				}
 			}
 			if a.json {

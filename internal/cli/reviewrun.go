@@ -48,7 +48,8 @@ or the site failed, 78 its containment was not available, 130 ctrl-C.`,
 		},
 	}
 	c.Flags().StringVar(&onto, "onto", "", ontoHelp)
-	c.Flags().StringVar(&agent, "agent", "", "have the agent `NAME` look at it, for advice; none: run the checks (default: review.agent of the configuration)")
+	c.Flags().StringVar(&agent, "agent", "", "have the agent `NAME` look at it, "+
+		"for advice; none: run the checks (default: review.agent of the configuration)")
 	c.Flags().StringVar(&model, "model", "", "the `MODEL` of that agent")
 	a.jsonFlag(c)
 	return c

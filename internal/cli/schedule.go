@@ -51,7 +51,8 @@ func (o *scheduleFlags) add(f *pflag.FlagSet) {
 // addHow adds what any schedule may have.
 func (o *scheduleFlags) addHow(f *pflag.FlagSet) {
 	f.StringVar(&o.zone, "zone", "", "read times in the time zone `NAME`, such as Europe/Zurich (default: this machine's)")
-	f.StringVar(&o.overlap, "overlap", jobs.OverlapForbid, "when the last run goes on: `WHAT` is allow, forbid (leave this run out) or replace (cancel that one)")
+	f.StringVar(&o.overlap, "overlap", jobs.OverlapForbid,
+		"when the last run goes on: `WHAT` is allow, forbid (leave this run out) or replace (cancel that one)")
 	f.IntVar(&o.repeat, "repeat", 0, "end after `N` runs (default: never)")
 }
 
@@ -88,7 +89,8 @@ func (o *scheduleFlags) when(s *jobs.Schedule, given func(string) bool) error {
 		}
 	}
 	if len(names) != 1 {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "one of --cron, --every, --in and --at says when", Hint: "berth schedule add --cron '0 3 * * *' TASK.md"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "one of --cron, --every, --in and --at says when",
+			Hint: "berth schedule add --cron '0 3 * * *' TASK.md"}
 	}
 	switch names[0] {
 	case "cron":
@@ -208,7 +210,8 @@ func (a *app) submitScheduled(ctx context.Context, s *jobs.Schedule, key string)
 		return "", err
 	}
 	if fi, err := os.Stat(s.Dir); err != nil || !fi.IsDir() {
-		return "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "the directory " + s.Dir + " does not exist", Hint: "make it, or berth schedule rm " + s.Name}
+		return "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "the directory " + s.Dir + " does not exist",
+			Hint: "make it, or berth schedule rm " + s.Name}
 	}
 	argv := append([]string{self, "submit", "--json", "--" + flagKey + "=" + key}, s.Words...)
 	out, err := run.Output(ctx, run.Local{}, jobs.Cmd{Argv: argv, Dir: s.Dir})
@@ -228,7 +231,8 @@ func (a *app) submitScheduled(ctx context.Context, s *jobs.Schedule, key string)
 		return "", err
 	case json.Unmarshal(out, &said) != nil || said.ID == "" && said.Error == nil:
 		if ended != nil {
-			return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "berth submit ended with " + ended.Exit.String(), Err: errors.New(run.LastWords(ended.Stderr))}
+			return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "berth submit ended with " + ended.Exit.String(),
+				Err: errors.New(run.LastWords(ended.Stderr))}
 		}
 		return "", &jobs.Error{Kind: jobs.KindInfra, Msg: "berth submit said nothing"}
 	case said.Error != nil:

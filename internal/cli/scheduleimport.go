@@ -91,7 +91,8 @@ be taken over.`,
 			if err != nil {
 				return err
 			}
-			flags = slices.DeleteFunc(flags[:len(flags)-1], func(w string) bool { return strings.HasPrefix(w, "--dry-run=") || strings.HasPrefix(w, "--agent=") })
+			flags = slices.DeleteFunc(flags[:len(flags)-1],
+				func(w string) bool { return strings.HasPrefix(w, "--dry-run=") || strings.HasPrefix(w, "--agent=") })
 			code, rows, out := error(nil), [][]string{}, []any{}
 			for _, i := range list {
 				result, err := a.importSchedule(d, &o, i, agent, flags, dry)

@@ -207,7 +207,8 @@ func (a *app) installCrontab(ctx context.Context, home string, every time.Durati
 		return err
 	}
 	entry := ticks(home)
-	text, err := entry.Text(when + " " + shellescape.QuoteCommand(slices.Concat([]string{"env"}, environment(home, "PATH"), []string{self, "schedule", "tick"})))
+	text, err := entry.Text(when + " " +
+		shellescape.QuoteCommand(slices.Concat([]string{"env"}, environment(home, "PATH"), []string{self, "schedule", "tick"})))
 	if err != nil {
 		return err
 	}

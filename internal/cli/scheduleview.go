@@ -243,13 +243,15 @@ that one's last known state, and why one was left out or failed. The last 100 ar
 }
 
 func (a *app) schedulePauseCmd(paused bool) *cobra.Command {
-	verb, short, long := "resume", "go on with schedules that were paused", "Go on with schedules. Times that passed while they were paused are not made up for."
+	verb, short, long := "resume", "go on with schedules that were paused",
+		"Go on with schedules. Times that passed while they were paused are not made up for."
 	if paused {
 		verb, short = "pause", "submit nothing of these schedules until they are resumed"
 		long = "Submit nothing of these schedules until berth schedule resume. Jobs that run go on."
 	}
 	return &cobra.Command{
-		Use: verb + " NAME...", Short: short, Long: long + "\n" + scheduleExit, Example: "  berth schedule " + verb + " nightly", Args: cobra.MinimumNArgs(1),
+		Use: verb + " NAME...", Short: short, Long: long + "\n" + scheduleExit,
+		Example: "  berth schedule " + verb + " nightly", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return eachOf(cmd.Context(), names, func(name string) error {
 				e, _, s, err := a.schedule(name)

@@ -335,7 +335,8 @@ reached: the request is recorded, and the job's runner finds it.`,
 			if hosts := unreached(views); err != nil && hosts != "" {
 				a.say("the wish is recorded here, and goes to %s with the next berth status that reaches it", hosts)
 			} else if jobs.KindOf(err) == jobs.KindInfra {
-				a.say("the wish is recorded: a job that runs sees it within seconds where its node sees the record, one that waits when it starts")
+				a.say("the wish is recorded: a job that runs sees it within seconds " +
+					"where its node sees the record, one that waits when it starts")
 			}
 			return errors.Join(missing, err)
 		},

@@ -52,7 +52,8 @@ not exist.`,
   berth task lint --json fix.md`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a task file", Hint: "berth task ls lists those of a directory"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: cmd.CommandPath() + " needs a task file",
+					Hint: "berth task ls lists those of a directory"}
 			}
 			return nil
 		},

@@ -211,5 +211,6 @@ func nameOfText(text string) (detail string) {
 
 // isProgram tells whether a word may name a program that people know.
 func isProgram(w string) bool {
-	return w != "" && !strings.ContainsAny(w[:1], "-+.") && strings.Trim(w, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-") == "" && strings.Trim(w, "0123456789_.+-") != ""
+	return w != "" && !strings.ContainsAny(w[:1], "-+.") && strings.Trim(w, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-") == "" &&
+		strings.Trim(w, "0123456789_.+-") != ""
 }

@@ -52,7 +52,8 @@ func (a *app) versionCmd() *cobra.Command {
 func (a *app) printVersion() error {
 	v := buildVersion()
 	if a.json {
-		return a.printJSON(map[string]any{"version": v.version, "commit": v.commit, "go": v.goVersion, "os": v.os, "arch": v.arch, "embedded_node": v.embedded})
+		return a.printJSON(map[string]any{"version": v.version, "commit": v.commit,
+			"go": v.goVersion, "os": v.os, "arch": v.arch, "embedded_node": v.embedded})
 	}
 	_, err := fmt.Fprintf(a.stdout, "berth %s %s/%s %s\n", v.version, v.os, v.arch, v.goVersion)
 	return err

@@ -84,7 +84,8 @@ func readCredential(name string, v strict.Value, r *strict.Reader, ready map[str
 		case have && at.Given():
 			at.Failf("", "must be another one: %v", err)
 		case !known:
-			v.Failf("it is no ready-made one ("+strings.Join(slices.Sorted(maps.Keys(ready)), ", ")+`): name like = "...", or all of upstream, methods and paths`,
+			v.Failf("it is no ready-made one ("+strings.Join(slices.Sorted(maps.Keys(ready)), ", ")+
+				`): name like = "...", or all of upstream, methods and paths`,
 				"needs %s: %v", part, err)
 		default:
 			v.Failf("", "needs %s: %v", part, err)
@@ -147,7 +148,8 @@ func (f *file) readPrices(t *strict.Reader) {
 		for key, to := range map[string]*float64{"input": &p.Input, "output": &p.Output, "cache_read": &p.CacheRead, "cache_write": &p.CacheWrite} {
 			if n := r.Take(key); n.Given() {
 				var err error
-				if *to, err = strconv.ParseFloat(n.Source(), 64); err != nil || *to < 0 || *to > 1e5 || !n.Is(strict.Int) && !n.Is(strict.Number) {
+				if *to, err = strconv.ParseFloat(n.Source(), 64); err != nil ||
+					*to < 0 || *to > 1e5 || !n.Is(strict.Int) && !n.Is(strict.Number) {
 					n.Failf("", "must be an amount of US dollars for a million tokens, such as 3 or 0.25")
 				}
 			}

@@ -26,7 +26,8 @@ func (p place) literalOf(name, text string) (string, error) {
 		for _, w := range list {
 			if !slices.Contains(allowWords, w) {
 				return "", &jobs.Error{Kind: jobs.KindUsage,
-					Msg: fmt.Sprintf("%s must hold words out of %s, found %q%s", name, strings.Join(allowWords, ", "), w, strict.DidYouMean(w, allowWords))}
+					Msg: fmt.Sprintf("%s must hold words out of %s, found %q%s", name,
+						strings.Join(allowWords, ", "), w, strict.DidYouMean(w, allowWords))}
 			}
 		}
 		return shown(list), nil

@@ -96,7 +96,8 @@ func safeTemplate(g guard, v, base any) bool {
 		return jobs.KindOf(err) == jobs.KindNotFound // its use says that, and what there is
 	}
 	r := w.Resources
-	for bound, asks := range map[string]int64{"max.cpus": int64(r.CPUs), "max.memory": int64(r.Memory), "max.disk": int64(r.Disk), "max.time": int64(r.Time)} {
+	for bound, asks := range map[string]int64{"max.cpus": int64(r.CPUs),
+		"max.memory": int64(r.Memory), "max.disk": int64(r.Disk), "max.time": int64(r.Time)} {
 		if limit, ok := number(g.max(bound)); ok && asks > limit {
 			return false
 		}
@@ -179,7 +180,8 @@ func bounded(g guard, v, base any) bool {
 		return false
 	}
 	most := map[string]string{
-		"container_cpu": "max.cpus", "cpus": "max.cpus", "container_memory": "max.memory", "memory": "max.memory", "container_disk": "max.disk", "disk": "max.disk",
+		"container_cpu": "max.cpus", "cpus": "max.cpus", "container_memory": "max.memory",
+		"memory": "max.memory", "container_disk": "max.disk", "disk": "max.disk",
 		"time": "max.time", "gpus": "max.gpus", "nodes": "max.nodes",
 	}[g.key]
 	if g.key == "lifetime_seconds" {
@@ -236,14 +238,16 @@ func (c *Config) checkProject() error {
 	var found []complaint
 	var words []string
 	refuse := func(line int, what, word string) {
-		found = append(found, complaint{line, fmt.Sprintf("%s:%d: %s: a project's file may not do that, it comes with the repository", f.path, line, what)})
+		found = append(found,
+			complaint{line, fmt.Sprintf("%s:%d: %s: a project's file may not do that, it comes with the repository", f.path, line, what)})
 		if word != never && !slices.Contains(words, word) {
 			words = append(words, word)
 		}
 	}
 	ownTarget := c.user != nil && c.target != nil && c.targetBy == layerProject && shown(c.user.values["target"].V) != c.target.name
 	if ownTarget && c.target.login != nil && !slices.Contains(allowed, "targets") {
-		refuse(f.values["target"].line, fmt.Sprintf("it chooses the target %s, which is on another host (%s)", c.target.name, c.target.login.Origin), "targets")
+		refuse(f.values["target"].line,
+			fmt.Sprintf("it chooses the target %s, which is on another host (%s)", c.target.name, c.target.login.Origin), "targets")
 	}
 	for i := range Keys() {
 		k := &Keys()[i]
@@ -264,7 +268,8 @@ func (c *Config) checkProject() error {
 				refuse(v.line, what, k.Allow)
 			}
 		} else if !slices.Contains(allowed, "targets") {
-			refuse(f.values["target"].line, fmt.Sprintf("it chooses the target %s, and with that %s = %s (%s)", c.target.name, k.Name, inFile(v), v.Origin), "targets")
+			refuse(f.values["target"].line,
+				fmt.Sprintf("it chooses the target %s, and with that %s = %s (%s)", c.target.name, k.Name, inFile(v), v.Origin), "targets")
 			break
 		}
 	}

@@ -283,7 +283,8 @@ func (im *importer) text(name, from, text string) {
 	why := ""
 	switch {
 	case k.Name == "terminal.backend" && !isOneOf(text, backendWords):
-		im.leave(name, from, "berth has no such backend, but where a program berth-backend-"+text+" is installed: then berth config set terminal.backend "+text)
+		im.leave(name, from, "berth has no such backend, but where a program berth-backend-"+text+" is installed: "+
+			"then berth config set terminal.backend "+text)
 		return
 	case k.Name == "terminal.backend" && text == jobs.BackendBare:
 		why = "nothing is contained there: berth config set terminal.backend auto contains commands"

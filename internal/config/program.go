@@ -30,7 +30,8 @@ func (c *Config) options(backend string) (image string, options map[string]strin
 	}
 	if v := c.on(backend, "terminal.modal_mode"); v.V == "managed" {
 		return "", nil, &jobs.Error{Kind: jobs.KindConfig,
-			Msg:  fmt.Sprintf("terminal.modal_mode = managed (%s): berth reaches Modal itself, with your own key, and not through a gateway", v.Origin),
+			Msg: fmt.Sprintf("terminal.modal_mode = managed (%s): berth reaches Modal itself, "+
+				"with your own key, and not through a gateway", v.Origin),
 			Hint: "berth config set terminal.modal_mode direct"}
 	}
 	image = cmp.Or(shown(c.on(backend, "terminal.modal_image").V), shown(c.on(backend, "terminal.daytona_image").V))

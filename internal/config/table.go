@@ -45,13 +45,15 @@ var networkKeys = []Key{
 		Meaning: "what can be reached from inside: everything that its machine reaches, what `network.allow` names, or nothing",
 		Allow:   "network", Safe: noWider, Bound: true, Check: networkMode},
 	{Name: "network.allow", Old: "terminal.allow", Flag: "allow", Type: List, Jobs: true,
-		Part: "network.allow", Meaning: "names, addresses and bundles (`*.example.com`, `10.0.0.7:5432`, `@pip`) of the mode `allow`, which a list alone is, too",
+		Part: "network.allow", Meaning: "names, addresses and bundles (`*.example.com`, " +
+			"`10.0.0.7:5432`, `@pip`) of the mode `allow`, which a list alone is, too",
 		Allow: "network", Safe: noWiderList, Bound: true, Check: allowed},
 	{Name: "network.deny", Flag: "deny", Type: List, Jobs: true,
 		Part: "network.deny", Meaning: "what is refused though `network.allow` names it; the task's own is added",
 		Allow: "network", Safe: noFewer, Bound: true, Check: denied},
 	{Name: "network.opaque", Type: List, Jobs: true,
-		Part: "network.opaque", Meaning: "connections whose first bytes are not looked at, because they do not begin with a server's name (`db.example.org:5432`)",
+		Part: "network.opaque", Meaning: "connections whose first bytes are not looked at, " +
+			"because they do not begin with a server's name (`db.example.org:5432`)",
 		Allow: "network", Safe: subset, Bound: true, Check: allowed},
 	{Name: "network.transparent", Type: Word, Words: []string{jobs.TransparentAuto, jobs.TransparentAlways, jobs.TransparentNever},
 		Default: jobs.TransparentAuto, Jobs: true,
@@ -62,14 +64,16 @@ var networkKeys = []Key{
 	{Name: "network.max_down", Type: Size, Jobs: true, Part: "network.max_down", Meaning: "most bytes from it", Allow: never},
 	{Name: "network.max_time", Type: Time, Jobs: true, Part: "network.max_time", Meaning: "how long one connection may be open", Allow: never},
 	{Name: "network.build.mode", Type: Word, Words: jobs.NetworkModes, Default: jobs.NetworkOpen, Jobs: true, NotEnvs: true,
-		Part: "network.build.mode", Meaning: "what image builds reach; `network.build.allow` is their list, and what a task file or a flag says of them comes first",
-		Allow: never},
+		Part:    "network.build.mode",
+		Meaning: "what image builds reach; `network.build.allow` is their list, and what a task file or a flag says of them comes first",
+		Allow:   never},
 	{Name: "network.build.allow", Type: List, Jobs: true, NotEnvs: true,
 		Part: "network.build.allow", Meaning: "names, addresses and bundles that image builds reach", Allow: never, Check: allowed},
 	{Name: "network.via", Default: jobs.ViaNode, Jobs: true,
-		Part:    "network.via",
-		Meaning: "who resolves names and connects: `node`, `login`, or a proxy (`proxy:http://HOST:PORT`, `proxy:https://HOST:PORT`, `proxy:socks5h://HOST:PORT`)",
-		Allow:   never, Check: via},
+		Part: "network.via",
+		Meaning: "who resolves names and connects: `node`, `login`, or a proxy (`proxy:http://HOST:PORT`, " +
+			"`proxy:https://HOST:PORT`, `proxy:socks5h://HOST:PORT`)",
+		Allow: never, Check: via},
 }
 
 // allowed and denied complain about words that are no rules.
@@ -190,7 +194,8 @@ var cloudKeys = []Key{
 		Meaning: "options of backends that are programs, text all of them: `[terminal.external.NAME]`", Allow: never},
 	{Name: "terminal.modal_mode", Env: []string{"TERMINAL_MODAL_MODE"}, Type: Word, Words: []string{"auto", "direct", "managed"}, Places: modal, Jobs: true,
 		Meaning: "`auto` and `direct` are Modal itself, with your own key; `managed` is not available", Allow: never},
-	{Name: "terminal.modal_image", Env: []string{"TERMINAL_MODAL_IMAGE"}, Places: modal, Jobs: true, Meaning: "a registry image, or an `im-...` id", Allow: free},
+	{Name: "terminal.modal_image", Env: []string{"TERMINAL_MODAL_IMAGE"}, Places: modal,
+		Jobs: true, Meaning: "a registry image, or an `im-...` id", Allow: free},
 	{Name: "terminal.daytona_image", Env: []string{"TERMINAL_DAYTONA_IMAGE"}, Places: daytona, Jobs: true, Meaning: "a registry image", Allow: free},
 	{Name: "terminal.daytona.api_url", Env: []string{"DAYTONA_API_URL"}, Places: daytona, Jobs: true,
 		Meaning: "the service's address", Allow: never, Check: httpsURL},
@@ -203,13 +208,15 @@ var cloudKeys = []Key{
 	{Name: "terminal.daytona.auto_destroy", Type: Bool, Places: daytona, Jobs: true, Part: "terminal.auto_destroy",
 		Meaning: "`terminal.auto_destroy`, for Daytona alone", Allow: "limits", Safe: offOrSame},
 	{Name: "terminal.daytona.auto_destroy_after_seconds", Type: Time, Places: daytona, Jobs: true,
-		Part: "terminal.auto_destroy_after_seconds", Meaning: "`terminal.auto_destroy_after_seconds`, for Daytona alone", Allow: "limits", Safe: bounded},
+		Part:    "terminal.auto_destroy_after_seconds",
+		Meaning: "`terminal.auto_destroy_after_seconds`, for Daytona alone", Allow: "limits", Safe: bounded},
 }
 
 // mcpKeys say what agents may do by way of berth mcp.
 var mcpKeys = []Key{
 	{Name: "mcp.confirm", Type: Word, Words: []string{"always", "never"}, Default: "always", Jobs: true, NotEnvs: true,
-		Meaning: "whether a person confirms each job that an agent submits with `berth mcp --enable submit`; `never` is of contained tasks alone", Allow: never},
+		Meaning: "whether a person confirms each job that an agent submits " +
+			"with `berth mcp --enable submit`; `never` is of contained tasks alone", Allow: never},
 }
 
 // notifyKeys say how the user is told that jobs have ended.
@@ -225,11 +232,14 @@ var notifyKeys = []Key{
 // reviewKeys say what is asked of reviews: docs/agents.md.
 var reviewKeys = []Key{
 	{Name: "review.by", Type: Word, Words: []string{"any", byOther}, Default: "any", NotEnvs: true,
-		Meaning: "`other`: a result is merged when another account than its author's has approved it, by `berth review export` and `import`", Allow: never},
+		Meaning: "`other`: a result is merged when another account than its author's has approved it, by `berth review export` and `import`",
+		Allow:   never},
 	{Name: "review.agent", NotEnvs: true,
-		Meaning: "the agent that `berth review run` has look at a result where no `--agent` is given; `--agent none` runs the checks", Check: agentName, Allow: never},
+		Meaning: "the agent that `berth review run` has look at a result where no `--agent` is given; `--agent none` runs the checks",
+		Check:   agentName, Allow: never},
 	{Name: "review.push", NotEnvs: true,
-		Meaning: "the remote of your repositories to which `berth review merge` pushes the target where no `--push` is given; `--push none` does not", Check: remoteName, Allow: never},
+		Meaning: "the remote of your repositories to which `berth review merge` pushes the target " +
+			"where no `--push` is given; `--push none` does not", Check: remoteName, Allow: never},
 	{Name: "review.max_waiting_reviews", Type: Count, Least: 1, Most: most, Jobs: true, NotEnvs: true,
 		Meaning: "a task with an agent or a workspace is refused while so many results wait for a verdict", Allow: never},
 }

@@ -146,7 +146,8 @@ func checkState(ctx context.Context, l *look) (found []Finding) {
 	f = with(f, "dir", l.State, "kind", m.kind, "network", yes(net))
 	made, err := os.MkdirTemp(dir, "."+tempPrefix+"*")
 	if err != nil {
-		return fail("nothing can be made in "+dir+": "+plainError(err), "is it full, or read-only? df -h "+dir+"; else set BERTH_HOME to another directory")
+		return fail("nothing can be made in "+dir+": "+plainError(err),
+			"is it full, or read-only? df -h "+dir+"; else set BERTH_HOME to another directory")
 	}
 	defer func() {
 		if err := disk.RemoveTree(made); err != nil {
@@ -165,7 +166,8 @@ func checkState(ctx context.Context, l *look) (found []Finding) {
 	}
 	r.judge(&f, dir)
 	if err := linkWorks(made); err != nil {
-		return fail(name+": "+plainError(err)+", by which berth sees to it that a record is made once", "set BERTH_HOME to a directory on another file system")
+		return fail(name+": "+plainError(err)+", by which berth sees to it that a record is made once",
+			"set BERTH_HOME to a directory on another file system")
 	}
 	if err := execWorks(ctx, l, made); err != nil {
 		f.Data["noexec"] = "yes"

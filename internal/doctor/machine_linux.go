@@ -73,7 +73,8 @@ func checkFUSE(_ context.Context, l *look) []Finding {
 			why = "there is no /dev/fuse"
 		}
 		return []Finding{with(Finding{Status: Warn, Why: why,
-			Do: "images must be unpacked without it, and layers be the kernel's: ask the site for the module fuse (modprobe fuse; mode 0666)"}, "works", "no")}
+			Do: "images must be unpacked without it, and layers be the kernel's: ask the site for the module fuse (modprobe fuse; mode 0666)"},
+			"works", "no")}
 	}
 	_ = f.Close()
 	mounter := or(l.look("fusermount3"), l.look("fusermount"))
@@ -110,8 +111,9 @@ func checkHeld(ctx context.Context, l *look) []Finding {
 		}
 	}
 	return []Finding{with(Finding{Status: Warn,
-		Why: "no Slurm job and no systemd of this user: memory of environments of singularity is watched, advisory, and CPUs are not held (docker holds its own)",
-		Do:  "open environments that need hard limits in a Slurm job, or with docker"}, append(data, "by", "none")...)}
+		Why: "no Slurm job and no systemd of this user: memory of environments of singularity is watched, " +
+			"advisory, and CPUs are not held (docker holds its own)",
+		Do: "open environments that need hard limits in a Slurm job, or with docker"}, append(data, "by", "none")...)}
 }
 
 // checkLogout tells whether what goes on in the background outlives a logout.

@@ -117,7 +117,8 @@ func (o OnNode) Look(ctx context.Context) (p *Place, err error) {
 	p.Findings = append(p.Findings, learned(asked, reaper)...)
 	if rerr != nil {
 		p.Findings = append(p.Findings, Finding{ID: IDNode, Scope: Scheduler, Subject: "retries", Status: Warn,
-			Why: "the job that begins the next attempt is refused: " + oneLine(rerr.Error()), Do: or(jobs.HintOf(rerr), "nodes_submit = false in a profile")})
+			Why: "the job that begins the next attempt is refused: " + oneLine(rerr.Error()),
+			Do:  or(jobs.HintOf(rerr), "nodes_submit = false in a profile")})
 	}
 	return p, nil
 }
@@ -196,7 +197,8 @@ func learned(asked, taken jobs.Launch) (out []Finding) {
 	}
 	if a := taken.Slurm.Account; a != asked.Slurm.Account {
 		f := Finding{ID: IDNode, Scope: Scheduler, Subject: "--account", Status: Warn,
-			Why: "tried: a job that names no account is refused, and one with your only account is taken", Do: "account = \"" + a + "\" below [slurm] in a profile"}
+			Why: "tried: a job that names no account is refused, and one with your only account is taken",
+			Do:  "account = \"" + a + "\" below [slurm] in a profile"}
 		out = append(out, with(f, "account", a))
 	}
 	return out
@@ -335,7 +337,8 @@ func (o OnNode) await(ctx context.Context, h jobs.Handle, dir string) (*Place, e
 				"is the directory "+path.Dir(dir)+" the same there?")
 		case over && started.IsZero() && ended.IsZero():
 			return nil, &jobs.Error{Kind: jobs.KindAgain,
-				Msg:  "job " + h.NativeID + " has not started within " + o.Wait.String() + " (" + or(last.Reason, "it waits") + "), and was cancelled",
+				Msg: "job " + h.NativeID + " has not started within " + o.Wait.String() +
+					" (" + or(last.Reason, "it waits") + "), and was cancelled",
 				Hint: "--wait gives it longer; a partition with free nodes starts it sooner (" + examine.ShowNodes + ")"}
 		}
 		select {

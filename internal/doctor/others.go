@@ -94,7 +94,8 @@ func checkSSH(ctx context.Context, l *look) []Finding {
 		case errors.As(err, &failed) && failed.Exit.Code == 1:
 			f.Why += "; an agent without a key"
 		default:
-			f.Status, f.Why, f.Do = Warn, f.Why+"; the agent of SSH_AUTH_SOCK does not answer", "unset SSH_AUTH_SOCK, or start an agent: eval $(ssh-agent); ssh-add"
+			f.Status, f.Why, f.Do = Warn, f.Why+"; the agent of SSH_AUTH_SOCK does not answer",
+				"unset SSH_AUTH_SOCK, or start an agent: eval $(ssh-agent); ssh-add"
 		}
 	}
 	return []Finding{f}

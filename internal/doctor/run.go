@@ -128,7 +128,8 @@ func (c Check) bounded(ctx context.Context, l *look) []Finding {
 // panicPlace is the line of our own code that panicked.
 func panicPlace() string {
 	for line := range strings.Lines(string(debug.Stack())) {
-		if s := strings.TrimSpace(line); strings.Contains(s, "/internal/doctor/") && !strings.Contains(s, "/run.go:") || strings.Contains(s, "/examine/") {
+		if s := strings.TrimSpace(line); strings.Contains(s, "/internal/doctor/") && !strings.Contains(s, "/run.go:") ||
+			strings.Contains(s, "/examine/") {
 			s, _, _ = strings.Cut(s, " +")
 			return s[strings.LastIndex(s, "/")+1:]
 		}

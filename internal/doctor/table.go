@@ -69,7 +69,8 @@ func Checks() []Check {
 		{ID: "network", Scope: Machine, Name: "network", run: checkNetwork,
 			About: "a default route, proxies; a connection to the profile's proxy, or to what --contact names, and to no other host"},
 		{ID: "way", Scope: Machine, Name: "way out", run: checkWay,
-			About: "on a node: whether what --contact names, else example.org:443, is reached from there, or by a proxy; and so the profile's network.via"},
+			About: "on a node: whether what --contact names, else example.org:443, " +
+				"is reached from there, or by a proxy; and so the profile's network.via"},
 		{ID: "logout", Scope: Machine, Name: "logout", run: checkLogout,
 			About: "KillUserProcesses of logind: whether warm environments outlive a logout"},
 	})

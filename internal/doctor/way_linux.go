@@ -69,7 +69,8 @@ func checkWay(ctx context.Context, l *look) []Finding {
 		return []Finding{with(f, "via", jobs.ViaProxy+p)}
 	}
 	f := Finding{Status: Warn, Why: contact + " is reached neither from here (" + direct + ") nor by a proxy",
-		Do: "for networks with a list of names: via = \"login\" below [network] in a profile; the login node is the way then (berth network relay start)"}
+		Do: "for networks with a list of names: via = \"login\" below [network] in a profile; " +
+			"the login node is the way then (berth network relay start)"}
 	if l.Profile.Via == jobs.ViaLogin {
 		f.Status, f.Do = OK, ""
 	}

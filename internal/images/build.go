@@ -387,7 +387,8 @@ func ReadHeader(text []byte) Header {
 func (h Header) Within(n jobs.Network) error {
 	if h.OnHost > 0 {
 		return &jobs.Error{Kind: jobs.KindConfig,
-			Msg:  fmt.Sprintf("line %d of the definition begins a section that runs on the node itself, whose sockets lead out of the network of the build", h.OnHost),
+			Msg: fmt.Sprintf("line %d of the definition begins a section that runs on the node itself, "+
+				"whose sockets lead out of the network of the build", h.OnHost),
 			Hint: "do it in %post, or in %files; or build with an open network: --network open"}
 	}
 	if n.Mode != jobs.NetworkNone {
@@ -396,8 +397,9 @@ func (h Header) Within(n jobs.Network) error {
 	for _, s := range h.stages {
 		if !slices.Contains([]string{"localimage", "scratch"}, s.bootstrap) {
 			return &jobs.Error{Kind: jobs.KindConfig,
-				Msg:  fmt.Sprintf("the definition begins with %s %s, which a build without a network cannot fetch", s.bootstrap, s.from),
-				Hint: "fetch it before, and begin with the file: berth image pull docker://debian:12 prints its path; Bootstrap: localimage, From: PATH"}
+				Msg: fmt.Sprintf("the definition begins with %s %s, which a build without a network cannot fetch", s.bootstrap, s.from),
+				Hint: "fetch it before, and begin with the file: berth image pull " +
+					"docker://debian:12 prints its path; Bootstrap: localimage, From: PATH"}
 		}
 	}
 	return nil

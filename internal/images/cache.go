@@ -241,7 +241,8 @@ func (c *Cache) resolved() []Resolved {
 	var out []Resolved
 	for _, e := range entries {
 		var r Resolved
-		if b, err := readOwn(filepath.Join(dir, e.Name())); err == nil && !strings.HasPrefix(e.Name(), ".") && json.Unmarshal(b, &r) == nil && r.Version == 1 {
+		if b, err := readOwn(filepath.Join(dir, e.Name())); err == nil &&
+			!strings.HasPrefix(e.Name(), ".") && json.Unmarshal(b, &r) == nil && r.Version == 1 {
 			out = append(out, r)
 		}
 	}

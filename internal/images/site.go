@@ -68,7 +68,8 @@ func oneWriter(dir string, fi fs.FileInfo) error {
 		}
 		if by := ownerOf(fi); fi.Mode().Perm()&0o022 != 0 || by != owner && by != 0 {
 			return &jobs.Error{Kind: jobs.KindConfig,
-				Msg:  "the profile's image_cache " + dir + " may be written by others than its owner (" + d + "), and images are run with your rights",
+				Msg: "the profile's image_cache " + dir + " may be written by others than its owner (" +
+					d + "), and images are run with your rights",
 				Hint: "chmod go-w " + d + ", by whom it belongs to, after a look at what is in it: ls -lR " + dir}
 		}
 	}

@@ -306,7 +306,8 @@ func (s *Server) run(ctx context.Context, r *sdk.CallToolRequest, in runIn) (*ru
 		return nil, err
 	}
 	out := &runOut{ExitCode: res.Code, StdoutBytes: res.Stdout.Bytes, StderrBytes: res.Stderr.Bytes,
-		Cwd: res.Dir, DurationMS: float64(res.Duration.Microseconds()) / 1000, TimedOut: res.TimedOut, Interrupted: res.Interrupted, ShellEnded: res.ShellEnded,
+		Cwd: res.Dir, DurationMS: float64(res.Duration.Microseconds()) / 1000,
+		TimedOut: res.TimedOut, Interrupted: res.Interrupted, ShellEnded: res.ShellEnded,
 		Notes: res.Notes}
 	out.Stdout, out.StdoutMore = s.rest(res.Stdout, out)
 	out.Stderr, out.StderrMore = s.rest(res.Stderr, out)

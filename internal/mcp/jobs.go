@@ -127,7 +127,8 @@ func (s *Server) jobTools() {
 	tool(s, "queue", "List the jobs that are queued or running, and why each one waits.", reads, s.queue)
 	if s.Submit {
 		tool(s, "task_submit",
-			"Submit a task file as a job. A person sees it with its caps and cost, and confirms it outside of this conversation; then task_wait goes on. "+
+			"Submit a task file as a job. A person sees it with its caps and cost, "+
+				"and confirms it outside of this conversation; then task_wait goes on. "+
 				"The same call with the same idempotency_key gives the same job.", hints{repeats: true, open: true}, s.submit)
 		tool(s, "task_cancel", "End a job that was submitted by task_submit.", hints{destroys: true, repeats: true}, s.cancel)
 	}
@@ -571,5 +572,6 @@ func (s *Server) mayStart(r *sdk.CallToolRequest, req *Request, p *Proposal) (bo
 // canAsk reports whether a client can ask its user.
 func canAsk(r *sdk.CallToolRequest) bool {
 	p := r.Session.InitializeParams()
-	return p != nil && p.Capabilities != nil && p.Capabilities.Elicitation != nil && (p.Capabilities.Elicitation.Form != nil || p.Capabilities.Elicitation.URL == nil)
+	return p != nil && p.Capabilities != nil && p.Capabilities.Elicitation != nil &&
+		(p.Capabilities.Elicitation.Form != nil || p.Capabilities.Elicitation.URL == nil)
 }

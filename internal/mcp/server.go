@@ -183,17 +183,19 @@ func schema(t reflect.Type) *jsonschema.Schema {
 // error is an answer, too, which the model reads. One that returns an [sdk.CallToolResult]
 // answers by that.
 func tool[In, Out any](s *Server, name, description string, h hints, do func(context.Context, *sdk.CallToolRequest, In) (Out, error)) {
-	s.add(name, description, h, reflect.TypeFor[In](), reflect.TypeFor[Out](), func(ctx context.Context, r *sdk.CallToolRequest, read func(any) error) (any, error) {
-		var in In
-		if err := read(&in); err != nil {
-			return nil, err
-		}
-		return do(ctx, r, in)
-	})
+	s.add(name, description, h, reflect.TypeFor[In](), reflect.TypeFor[Out](),
+		func(ctx context.Context, r *sdk.CallToolRequest, read func(any) error) (any, error) {
+			var in In
+			if err := read(&in); err != nil {
+				return nil, err
+			}
+			return do(ctx, r, in)
+		})
 }
 
 // add adds a tool; read reads its arguments.
-func (s *Server) add(name, description string, h hints, in, out reflect.Type, do func(ctx context.Context, r *sdk.CallToolRequest, read func(any) error) (any, error)) {
+func (s *Server) add(name, description string, h hints, in, out reflect.Type,
+	do func(ctx context.Context, r *sdk.CallToolRequest, read func(any) error) (any, error)) {
 	if out == reflect.TypeFor[*sdk.CallToolResult]() {
 		out = reflect.TypeFor[*submitOut]()
 	}

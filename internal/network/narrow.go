@@ -19,7 +19,8 @@ func Narrow(p *jobs.Place, mode string, allow []string, origin string) (jobs.Net
 		return p.Network, nil
 	}
 	refuse := func(format string, args ...any) (jobs.Network, error) {
-		return jobs.Network{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf(format, args...), Hint: "the network of the task that submits bounds it"}
+		return jobs.Network{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf(format, args...),
+			Hint: "the network of the task that submits bounds it"}
 	}
 	if mode == "" {
 		mode = jobs.NetworkAllow
@@ -56,7 +57,8 @@ func Narrow(p *jobs.Place, mode string, allow []string, origin string) (jobs.Net
 			}
 		}
 	}
-	if own := (jobs.NetworkBound{Origin: origin, Mode: cmp.Or(n.Asked, now), Allow: n.Allow, Deny: n.Deny, Opaque: n.Opaque}); own.Mode != jobs.NetworkOpen || own.Deny != nil {
+	if own := (jobs.NetworkBound{Origin: origin, Mode: cmp.Or(n.Asked, now), Allow: n.Allow,
+		Deny: n.Deny, Opaque: n.Opaque}); own.Mode != jobs.NetworkOpen || own.Deny != nil {
 		n.Bounds = append(slices.Clone(n.Bounds), own)
 	}
 	n.Mode, n.Asked, n.Allow, n.Deny, n.Learn, n.Phases = mode, "", slices.Clone(allow), nil, false, jobs.NetworkPhases{}

@@ -94,7 +94,8 @@ func (q *Queue) fits(r jobs.Resources) error {
 	case r.Nodes > 1:
 		return rejected("use a cluster: --scheduler slurm", "the job asks for %d nodes and the local queue has this machine only", r.Nodes)
 	case r.GPUs != "":
-		return rejected(`leave it out; a profile with gpu = "nvidia" or "amd" shows the task all GPUs of the machine`, "the local queue cannot give out GPUs")
+		return rejected(`leave it out; a profile with gpu = "nvidia" or "amd" shows the task all GPUs of the machine`,
+			"the local queue cannot give out GPUs")
 	}
 	return nil
 }

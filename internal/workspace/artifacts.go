@@ -379,5 +379,6 @@ func lacksSpace(dest string, fi fs.FileInfo) string {
 	if needs+margin <= left {
 		return ""
 	}
-	return fmt.Sprintf("needs %s, and %s are left, of which %s are kept free", jobs.Bytes(needs).Rough(), jobs.Bytes(left).Rough(), jobs.Bytes(margin).Rough())
+	return fmt.Sprintf("needs %s, and %s are left, of which %s are kept free",
+		jobs.Bytes(needs).Rough(), jobs.Bytes(left).Rough(), jobs.Bytes(margin).Rough())
 }

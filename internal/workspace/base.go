@@ -23,7 +23,8 @@ func (g *Git) keepBase(ctx context.Context, gitDir, base string) error {
 		return err
 	}
 	return g.run(ctx, call{gitDir: gitDir, stdin: strings.NewReader("--shallow " + base + "\n" + base + "\n"),
-		args: []string{"-c", "core.commitGraph=false", "pack-objects", "--revs", "--window=0", "--delta-base-offset", "-q", filepath.Join(pack, "pack")}})
+		args: []string{"-c", "core.commitGraph=false", "pack-objects", "--revs",
+			"--window=0", "--delta-base-offset", "-q", filepath.Join(pack, "pack")}})
 }
 
 // connect has berth's git directory borrow from the user's repository, or do

@@ -114,7 +114,8 @@ func (s *survey) delta(ctx context.Context, work *os.Root, base tree, idLen int,
 	put := func(f found) {
 		switch {
 		case f.sizeBytes > limits.FileBytes:
-			s.skipFile(f.path, f.sizeBytes, TooLarge, fmt.Sprintf("%d bytes are more than a result may have in one file (%d)", f.sizeBytes, limits.FileBytes))
+			s.skipFile(f.path, f.sizeBytes, TooLarge,
+				fmt.Sprintf("%d bytes are more than a result may have in one file (%d)", f.sizeBytes, limits.FileBytes))
 		case total+f.sizeBytes > limits.TotalBytes:
 			s.skipFile(f.path, f.sizeBytes, TooLarge, fmt.Sprintf("the changed files together exceed %d bytes", limits.TotalBytes))
 		default:

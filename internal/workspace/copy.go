@@ -117,7 +117,8 @@ func (g *Git) Tips(ctx context.Context, dir string) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(dir, "HEAD")); err != nil {
 		return nil, nil
 	}
-	out, err := g.output(ctx, call{gitDir: dir, args: []string{"for-each-ref", "--sort=-committerdate", "--count=50", "--format=%(objectname)", basePrefix}})
+	out, err := g.output(ctx,
+		call{gitDir: dir, args: []string{"for-each-ref", "--sort=-committerdate", "--count=50", "--format=%(objectname)", basePrefix}})
 	return strings.Fields(string(out)), err
 }
 

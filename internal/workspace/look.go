@@ -12,7 +12,8 @@ import (
 // machines that check each push.
 var (
 	controlDirs = []string{".agents", ".amazonq", ".augment", ".builds", ".buildkite", ".circleci", ".claude", ".clinerules", ".codex", ".continue",
-		".copilot", ".cursor", ".devcontainer", ".forgejo", ".gemini", ".gitea", ".githooks", ".github", ".gitlab", ".husky", ".idea", ".junie", ".kiro",
+		".copilot", ".cursor", ".devcontainer", ".forgejo", ".gemini", ".gitea",
+		".githooks", ".github", ".gitlab", ".husky", ".idea", ".junie", ".kiro",
 		".opencode", ".roo", ".semaphore", ".teamcity", ".vscode", ".windsurf", ".woodpecker", ".zed"}
 	controlFiles = []string{".aider.conf.yml", ".appveyor.yml", ".build.yml", ".cirrus.yml", ".cursorrules", ".devcontainer.json", ".drone.yml", ".envrc",
 		".goosehints", ".lefthook.yml", ".lfsconfig", ".mcp.json", ".pre-commit-config.yaml", ".roorules", ".travis.yml", ".windsurfrules",

@@ -289,6 +289,7 @@ func (*FakeScheduler) List(context.Context) ([]jobs.Listed, error) { return nil,
 // Classes are what kind of trouble the final words say by themselves with which
 // tests let jobs of a [FakeScheduler] end. They are Slurm's.
 var Classes = map[string]jobs.Class{
-	"PREEMPTED": jobs.ClassPreempted, "NODE_FAIL": jobs.ClassNode, "BOOT_FAIL": jobs.ClassNode, "LAUNCH_FAILED": jobs.ClassNode, "RECONFIG_FAIL": jobs.ClassNode,
+	"PREEMPTED": jobs.ClassPreempted, "NODE_FAIL": jobs.ClassNode, "BOOT_FAIL": jobs.ClassNode,
+	"LAUNCH_FAILED": jobs.ClassNode, "RECONFIG_FAIL": jobs.ClassNode,
 	"TIMEOUT": jobs.ClassTime, "OUT_OF_MEMORY": jobs.ClassMemory, "DEADLINE": jobs.ClassPolicy,
 }

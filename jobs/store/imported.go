@@ -141,7 +141,8 @@ func (s *Store) LoadImported(id string) (*jobs.Record, error) {
 	}
 	sent := &v.Sent
 	if sent.Job != id || !sent.State.Final() || len(sent.Further) != len(v.Further) {
-		return nil, damaged(path, fmt.Errorf("it is of job %.40q in state %.40q, with %d repositories of %d", sent.Job, sent.State, 1+len(v.Further), 1+len(sent.Further)))
+		return nil, damaged(path, fmt.Errorf("it is of job %.40q in state %.40q, with %d repositories of %d",
+			sent.Job, sent.State, 1+len(v.Further), 1+len(sent.Further)))
 	}
 	of := func(w *jobs.SentWorkspace, at *jobs.ImportRepo) (jobs.WorkspaceSpec, jobs.Result) {
 		res := w.Result

@@ -188,7 +188,8 @@ func numbersOf(names []string) map[string][]int {
 		}
 		kind, digits := stem[:len(stem)-4], stem[len(stem)-4:]
 		n, err := strconv.Atoi(digits)
-		if err != nil || n < 1 || strings.ContainsAny(digits, "+-") || !slices.Contains([]string{"", reviewRun, reviewAdvice, reviewMerge, reviewMerged}, kind) {
+		if err != nil || n < 1 || strings.ContainsAny(digits, "+-") ||
+			!slices.Contains([]string{"", reviewRun, reviewAdvice, reviewMerge, reviewMerged}, kind) {
 			continue
 		}
 		out[kind] = append(out[kind], n)

@@ -117,7 +117,8 @@ func (c *above) check(dir string) error {
 			Hint: "set BERTH_HOME to a directory elsewhere, or, if " + dir + " is yours: chmod o-w " + dir}
 	case mode.Perm()&0o020 != 0 && !c.trusts && !ownGroup(fi):
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "a group may write " + dir + ", and so replace the state directory " + c.home,
-			Hint: fmt.Sprintf("set BERTH_HOME to a directory elsewhere, or: chmod g-w %s (or chmod +t, which lets each remove only what is theirs); "+
+			Hint: fmt.Sprintf("set BERTH_HOME to a directory elsewhere, or: "+
+				"chmod g-w %s (or chmod +t, which lets each remove only what is theirs); "+
 				"or, if you trust the group with all that you may do: %s", dir, c.touch())}
 	}
 	return nil

@@ -52,7 +52,8 @@ func checkController(ctx context.Context, s *Site) []finding.Finding {
 	case errors.Is(err, errNoSlurm):
 		return nil
 	case err != nil:
-		return finding.One(finding.Fail, "slurmctld does not answer: "+err.Error(), "see: scontrol ping; is SLURM_CONF right? Else wait, or ask the site")
+		return finding.One(finding.Fail, "slurmctld does not answer: "+err.Error(),
+			"see: scontrol ping; is SLURM_CONF right? Else wait, or ask the site")
 	}
 	host := c["SlurmctldHost[0]"]
 	if host == "" {
@@ -83,7 +84,8 @@ func checkClock(_ context.Context, _ *Site, c map[string]string) []finding.Findi
 		f.Status, f.Do = finding.Fail, "set the clock: chronyc tracking; timedatectl"
 		f.Why = "this machine's clock is " + skew.String() + " from slurmctld's: munge refuses credentials after 5 minutes"
 	case skew > 10*time.Second:
-		f.Status, f.Why, f.Do = finding.Warn, "this machine's clock is "+skew.String()+" from slurmctld's", "set the clock: chronyc tracking; timedatectl"
+		f.Status, f.Why, f.Do = finding.Warn, "this machine's clock is "+skew.String()+" from slurmctld's",
+			"set the clock: chronyc tracking; timedatectl"
 	}
 	return []finding.Finding{f}
 }

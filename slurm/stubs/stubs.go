@@ -63,7 +63,8 @@ var table = []option{
 	{long: "wait", short: "W", flag: true, of: []string{sbatch}, set: func(w *jobs.Wish, _ string) error { w.Waits = true; return nil }},
 	{long: "parsable", flag: true, of: []string{sbatch}, set: func(w *jobs.Wish, _ string) error { w.Bare = true; return nil }},
 	{long: "wrap", of: []string{sbatch}, set: func(w *jobs.Wish, v string) error { w.Command.Shell = v; return nil }},
-	{long: "jobs", short: "j", of: []string{squeue}, set: func(w *jobs.Wish, v string) error { w.Jobs = append(w.Jobs, strings.Split(v, ",")...); return nil }},
+	{long: "jobs", short: "j", of: []string{squeue},
+		set: func(w *jobs.Wish, v string) error { w.Jobs = append(w.Jobs, strings.Split(v, ",")...); return nil }},
 	{long: "noheader", short: "h", flag: true, of: []string{squeue}, set: func(w *jobs.Wish, _ string) error { w.Bare = true; return nil }},
 	{long: "me", flag: true, of: []string{squeue}, set: func(*jobs.Wish, string) error { return nil }},
 }
@@ -443,7 +444,8 @@ func (Slurm) Queue(rows []jobs.ChildRow, bare bool) string {
 			st = "NF"
 		}
 		t := r.Ran.Truncate(time.Second)
-		fmt.Fprintf(&b, "%18d %9.9s %8.8s %8.8s %2s %7d:%02d %6d %s\n", r.Number, r.Partition, r.Name, r.User, st, int(t.Minutes()), int(t.Seconds())%60, 1, r.Node)
+		fmt.Fprintf(&b, "%18d %9.9s %8.8s %8.8s %2s %7d:%02d %6d %s\n", r.Number, r.Partition,
+			r.Name, r.User, st, int(t.Minutes()), int(t.Seconds())%60, 1, r.Node)
 	}
 	return b.String()
 }

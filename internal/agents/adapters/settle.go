@@ -51,7 +51,8 @@ func (a *Adapter) Settle(o Asked) (Settled, error) {
 		return s, nil
 	}
 	if a.Program == "" {
-		return Settled{}, &jobs.Error{Kind: jobs.KindUsage, Msg: "agent " + a.Name + " has no command of its own", Hint: "add command to [agent], beside use"}
+		return Settled{}, &jobs.Error{Kind: jobs.KindUsage, Msg: "agent " + a.Name + " has no command of its own",
+			Hint: "add command to [agent], beside use"}
 	}
 	argv := append([]string{a.Program}, a.Args...)
 	box := a.Sandbox

@@ -65,7 +65,8 @@ func phaseFields() (out []Field) {
 				Read: reachable, Task: true, Jobs: sandboxed},
 			Field{Name: "network." + name + ".deny", In: func(p *jobs.Place) any { return &phase(p).Deny },
 				Read: refused, Adds: true, Task: true, Jobs: sandboxed},
-			Field{Name: "network." + name + ".opaque", In: func(p *jobs.Place) any { return &phase(p).Opaque }, Read: reachable, Task: true, Jobs: sandboxed})
+			Field{Name: "network." + name + ".opaque", In: func(p *jobs.Place) any { return &phase(p).Opaque },
+				Read: reachable, Task: true, Jobs: sandboxed})
 	}
 	return out
 }
@@ -81,7 +82,8 @@ func Via(s string) string {
 	switch {
 	case strings.Contains(s, "@"):
 		return "must not hold a user or a password: it is recorded with each job"
-	case !proxy || err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5h" || u.Path != "" && u.Path != "/" || u.RawQuery+u.Fragment != "":
+	case !proxy || err != nil ||
+		u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5h" || u.Path != "" && u.Path != "/" || u.RawQuery+u.Fragment != "":
 		return `must be "node", "login", or a proxy such as "proxy:http://proxy.example.org:3128" ` +
 			`or "proxy:socks5h://proxy.example.org:1080", found ` + strconv.QuoteToASCII(s)
 	}

@@ -91,7 +91,8 @@ func modules(v strict.Value) []string {
 func moduleInit(v strict.Value) string {
 	s := v.Text()
 	if s != "" && (!path.IsAbs(s) || path.Clean(s) != s || !scratchForm().MatchString(s)) {
-		v.Failf("", "must be the path of a file on the nodes, of letters, digits and . _ / + @ = -, such as %q, found %q", "/etc/profile.d/zz-site.sh", s)
+		v.Failf("", "must be the path of a file on the nodes, of letters, digits and . _ / + @ = -, such as %q, found %q",
+			"/etc/profile.d/zz-site.sh", s)
 		return ""
 	}
 	return s

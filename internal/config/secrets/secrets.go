@@ -123,6 +123,7 @@ func Refuse(file, text, why string) error {
 	if len(found) > 1 {
 		more = fmt.Sprintf(" (and %d more)", len(found)-1)
 	}
-	return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s:%d holds what looks like a secret, %s%s: %s", file, found[0].Line, found[0].What, more, why),
+	return &jobs.Error{Kind: jobs.KindUsage,
+		Msg:  fmt.Sprintf("%s:%d holds what looks like a secret, %s%s: %s", file, found[0].Line, found[0].What, more, why),
 		Hint: "take it out; what is needed at run time comes in by the name of a variable"}
 }

@@ -153,7 +153,8 @@ func (f *File) most(r jobs.Resources) error {
 	}{
 		{"max_time", "time", int64(r.Time), int64(f.Limits.Time), short(r.Time), short(f.Limits.Time)},
 		{"max_cpus", "cpus", int64(r.CPUs) * int64(max(1, r.Tasks)), int64(f.Limits.CPUs), "", ""},
-		{"max_memory", "memory", int64(r.Memory) * int64(nodes), int64(f.Limits.Memory), (r.Memory * jobs.Bytes(nodes)).String(), f.Limits.Memory.String()},
+		{"max_memory", "memory", int64(r.Memory) * int64(nodes), int64(f.Limits.Memory),
+			(r.Memory * jobs.Bytes(nodes)).String(), f.Limits.Memory.String()},
 		{"max_gpus", "gpus", int64(gpus(r.GPUs) * nodes), int64(f.Limits.GPUs), "", ""},
 	} {
 		if k.limit == 0 || k.asked <= k.limit {

@@ -46,7 +46,8 @@ func Lint(file string, data []byte) *Linted {
 	}
 	for _, v := range items(doc.At("terminal", "env")) {
 		if name := v.Source(); !strings.Contains(name, "=") && secrets.Name(name) && t.Agent != nil {
-			doc.Warnf(v.Line(), "use credentials, which the task never sees (berth config)", "env hands %s to the agent, which can read it and send it away", name)
+			doc.Warnf(v.Line(), "use credentials, which the task never sees (berth config)",
+				"env hands %s to the agent, which can read it and send it away", name)
 		}
 	}
 	return &Linted{Task: t, Found: doc.Findings(), doc: doc}
@@ -79,7 +80,8 @@ func lintAgent(doc *strict.Doc, t *jobs.Task) {
 	}
 	c := t.Caps
 	if c.Requests == 0 && c.Tokens == 0 && c.USD == 0 && c.Turns == 0 && c.Wall == 0 && t.Resources.Time == 0 {
-		doc.Warnf(use.Line(), `add for example [caps] max_wall = "2h", or time in [resources]`, "nothing ends agent %s: no cap, and no time", t.Agent.Name)
+		doc.Warnf(use.Line(), `add for example [caps] max_wall = "2h", or time in [resources]`,
+			"nothing ends agent %s: no cap, and no time", t.Agent.Name)
 	}
 }
 

@@ -108,7 +108,8 @@ func (c *Client) libraryBase(ctx context.Context, n images.Name) (*url.URL, erro
 // address reads where a library is: over TLS, or on this machine.
 func address(s string) (*url.URL, bool) {
 	u, err := url.Parse(s)
-	ok := err == nil && u.Host != "" && u.User == nil && u.RawQuery == "" && (u.Scheme == "https" || u.Scheme == "http" && images.Name{Host: u.Host}.Loopback())
+	ok := err == nil && u.Host != "" && u.User == nil && u.RawQuery == "" &&
+		(u.Scheme == "https" || u.Scheme == "http" && images.Name{Host: u.Host}.Loopback())
 	return u, ok
 }
 

@@ -124,7 +124,8 @@ func (s *Session) greet(o Options) error {
 		return noAnswer(banner, err)
 	}
 	if g.Version != wire.Version {
-		return fmt.Errorf("the guest speaks version %d of the protocol, this berth version %d: stop the environment, and it is opened by this one", g.Version,
+		return fmt.Errorf("the guest speaks version %d of the protocol, this berth version %d: "+
+			"stop the environment, and it is opened by this one", g.Version,
 			wire.Version)
 	}
 	seen := clampSeen(g.Seen)

@@ -70,7 +70,8 @@ var mostDescriptors = sync.OnceValue(func() int {
 
 func isConnection(fd int) error {
 	for _, o := range []struct{ option, want, or int }{
-		{unix.SO_DOMAIN, unix.AF_INET, unix.AF_INET6}, {unix.SO_TYPE, unix.SOCK_STREAM, unix.SOCK_STREAM}, {unix.SO_PROTOCOL, unix.IPPROTO_TCP, unix.IPPROTO_TCP},
+		{unix.SO_DOMAIN, unix.AF_INET, unix.AF_INET6}, {unix.SO_TYPE, unix.SOCK_STREAM, unix.SOCK_STREAM},
+		{unix.SO_PROTOCOL, unix.IPPROTO_TCP, unix.IPPROTO_TCP},
 	} {
 		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, o.option); err != nil || got != o.want && got != o.or {
 			return errors.New("what the guest offers is no connection")

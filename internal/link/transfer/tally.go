@@ -37,8 +37,10 @@ func (t *Tally) Notes() (out []string) {
 		first     string
 		one, many string
 	}{
-		{t.Special, t.special, "a socket, device, pipe or kernel file system was left out", "%d sockets, devices, pipes or kernel file systems were left out"},
-		{t.Unreadable, t.unreadable, "one file or directory could not be read and is missing", "%d files or directories could not be read and are missing"},
+		{t.Special, t.special, "a socket, device, pipe or kernel file system was left out",
+			"%d sockets, devices, pipes or kernel file systems were left out"},
+		{t.Unreadable, t.unreadable, "one file or directory could not be read and is missing",
+			"%d files or directories could not be read and are missing"},
 		{t.Shrunk, t.shrunk, "one file became shorter while it was copied and was filled up with zeros",
 			"%d files became shorter while they were copied and were filled up with zeros"},
 	} {

@@ -108,7 +108,8 @@ func (w *walker) parts(closed byte) {
 		if closed == '}' {
 			name, ok := unquote(w.string())
 			if _, twice := names[name]; twice || !ok {
-				w.err = errors.New("the body has the name " + strconv.QuoteToASCII(name[:min(len(name), 64)]) + " twice in one object, or one that is no text")
+				w.err = errors.New("the body has the name " + strconv.QuoteToASCII(name[:min(len(name), 64)]) +
+					" twice in one object, or one that is no text")
 				return
 			}
 			if names == nil {

@@ -79,7 +79,8 @@ func New(o Options) (*Broker, error) {
 		o.Unkept = func(error) {}
 	}
 	over := make(chan struct{})
-	b := &Broker{o: o, list: map[string]*credential{}, flights: make(chan struct{}, maxFlights), large: make(chan struct{}, 2), over: over, end: sync.OnceFunc(func() { close(over) }),
+	b := &Broker{o: o, list: map[string]*credential{}, flights: make(chan struct{}, maxFlights),
+		large: make(chan struct{}, 2), over: over, end: sync.OnceFunc(func() { close(over) }),
 		meter: &meter{caps: o.Caps, prices: o.Prices, used: o.Used, before: o.Before, stop: o.Stop}}
 	if o.Keep != nil {
 		b.meter.kept = newKeeping(o.Keep, b.meter.usage, o.Unkept)
@@ -134,7 +135,8 @@ func (b *Broker) connect(c *credential) error {
 		DisableCompression:     true,
 	}
 	c.again = &retryablehttp.Client{
-		HTTPClient:   &http.Client{Transport: c.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		HTTPClient: &http.Client{Transport: c.transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		RetryWaitMin: 500 * time.Millisecond, RetryWaitMax: 4 * time.Second, RetryMax: 2,
 		CheckRetry: tryAgain, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}

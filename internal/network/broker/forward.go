@@ -56,7 +56,8 @@ func (f *forward) run(w http.ResponseWriter) error {
 	}
 	answered := false
 	var sent atomic.Bool // set by the connection's own goroutine
-	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }}))
+	out = out.WithContext(httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }}))
 	count := &counter{api: f.c.API}
 	if f.ask != nil {
 		if f.fly, err = f.b.meter.begin(f.r.Context(), f.ask); err != nil {
@@ -214,7 +215,8 @@ func (f *forward) operation(w http.ResponseWriter) error {
 	case model == "" && !free && read:
 		return nil
 	case model == "" && !free:
-		return &refusal{status: 403, why: f.r.Method + " " + shown(f.path) + " is no request to a model that can be judged: it could name the vendor's own tools",
+		return &refusal{status: 403, why: f.r.Method + " " + shown(f.path) +
+			" is no request to a model that can be judged: it could name the vendor's own tools",
 			hint: "a credential of your own without like carries what is not read"}
 	}
 	if enc := f.r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
@@ -263,8 +265,9 @@ func (f *forward) model() (model string, free bool) {
 	case last == "count_tokens", strings.HasSuffix(f.path, "/responses/input_tokens"):
 		return "", true
 	case f.c.API == jobs.APIAnthropic && last == "messages",
-		f.c.API == jobs.APIOpenAI && (strings.HasSuffix(f.path, "/chat/completions") || last == "completions" || last == "responses" || last == "embeddings" ||
-			strings.HasSuffix(f.path, "/responses/compact")):
+		f.c.API == jobs.APIOpenAI &&
+			(strings.HasSuffix(f.path, "/chat/completions") || last == "completions" || last == "responses" || last == "embeddings" ||
+				strings.HasSuffix(f.path, "/responses/compact")):
 		return "body", false
 	}
 	return "", false
@@ -277,7 +280,8 @@ func (f *forward) git() error {
 		f.r.Method == http.MethodPost && strings.HasSuffix(f.path, "/git-upload-pack") && len(f.query) == 0:
 		return nil
 	case strings.HasSuffix(f.path, "/git-receive-pack") || f.query.Get("service") == "git-receive-pack":
-		return &refusal{status: 403, why: "a task cannot push with the credential " + f.c.Name, hint: "its changes come back as a branch, which you push"}
+		return &refusal{status: 403, why: "a task cannot push with the credential " + f.c.Name,
+			hint: "its changes come back as a branch, which you push"}
 	}
 	return &refusal{status: 403, why: f.r.Method + " " + shown(f.path) + " is no fetch of git's"}
 }

@@ -106,7 +106,8 @@ func (m *meter) keep(ctx context.Context) error {
 func (m *meter) mayUse(a *asked) error {
 	for _, tool := range a.tools {
 		if !slices.Contains(m.caps.Tools, tool) {
-			return &refusal{status: 403, why: "the request names the vendor's own tool " + tool + ", which the task may not use: it works outside of the task's network",
+			return &refusal{status: 403, why: "the request names the vendor's own tool " + tool +
+				", which the task may not use: it works outside of the task's network",
 				hint: fmt.Sprintf("turn it off in the program, or allow it: [caps] server_tools = [%q]", tool)}
 		}
 	}

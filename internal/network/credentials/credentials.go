@@ -112,7 +112,8 @@ func Check(c jobs.Credential) (part string, err error) {
 	}
 	for part, list := range map[string][]string{"base_url_env": c.BaseURLEnv, "key_env": c.KeyEnv} {
 		for _, name := range list {
-			if !envForm().MatchString(name) || slices.ContainsFunc([]string{"BERTH_", "LD_"}, func(p string) bool { return strings.HasPrefix(name, p) }) || name == "PATH" {
+			if !envForm().MatchString(name) || slices.ContainsFunc([]string{"BERTH_", "LD_"},
+				func(p string) bool { return strings.HasPrefix(name, p) }) || name == "PATH" {
 				return part, fmt.Errorf("%q is not a variable for that", name)
 			}
 		}

@@ -186,7 +186,8 @@ func (h *head) judged(f *flow) error {
 		text, port, ok := splitHost(host)
 		name, addr, valid := policy.Target(text)
 		if !ok || !valid || name != f.name || f.name == "" && addr != f.addr || port != f.req.Port {
-			return &refusal{status: 403, why: "HTTP: the connection to " + f.host() + " has a request for " + strconv.QuoteToASCII(host[:min(len(host), 64)])}
+			return &refusal{status: 403, why: "HTTP: the connection to " + f.host() +
+				" has a request for " + strconv.QuoteToASCII(host[:min(len(host), 64)])}
 		}
 	}
 	if f.req.Proxy && h.target[0] == '/' {

@@ -33,7 +33,8 @@ var bundles = []Bundle{
 			"release-assets.githubusercontent.com"}},
 	{Name: "huggingface", Date: looked, Note: "every repository can be read, and with a token written",
 		Words: []string{"huggingface.co", "hf.co", "cdn-lfs.huggingface.co", "cdn-lfs-us-1.huggingface.co", "cdn-lfs-eu-1.huggingface.co",
-			"cdn-lfs.hf.co", "cdn-lfs-us-1.hf.co", "cdn-lfs-eu-1.hf.co", "cas-server.xethub.hf.co", "cas-bridge.xethub.hf.co", "transfer.xethub.hf.co"}},
+			"cdn-lfs.hf.co", "cdn-lfs-us-1.hf.co", "cdn-lfs-eu-1.hf.co", "cas-server.xethub.hf.co",
+			"cas-bridge.xethub.hf.co", "transfer.xethub.hf.co"}},
 }
 
 // Bundles are all of them.

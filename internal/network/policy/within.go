@@ -20,7 +20,8 @@ func (p *Policy) Refuses(r Rule) string {
 
 func (p *Policy) refuses(r *Rule) string {
 	for i := range p.Deny {
-		if d := &p.Deny[i]; d.contains(r) && (d.ports == nil || !slices.ContainsFunc(r.Ports(), func(port uint16) bool { return !d.hasPort(port, true) })) {
+		if d := &p.Deny[i]; d.contains(r) &&
+			(d.ports == nil || !slices.ContainsFunc(r.Ports(), func(port uint16) bool { return !d.hasPort(port, true) })) {
 			return "it is denied by " + d.String()
 		}
 	}

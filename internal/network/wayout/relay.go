@@ -77,7 +77,8 @@ func listen(dir string, interval time.Duration) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{
-		dir: dir, secret: rand.Text(), path: filepath.Join(at, socket.Name("way", filepath.Base(dir), dir)), self: lease.Self(), wait: waitTime, interval: interval,
+		dir: dir, secret: rand.Text(), path: filepath.Join(at, socket.Name("way", filepath.Base(dir), dir)),
+		self: lease.Self(), wait: waitTime, interval: interval,
 		changed: make(chan struct{}), done: make(chan struct{}), greeting: make(chan struct{}, maxGreeting),
 	}
 	if r.listener, err = socket.Listen(r.path); err != nil {

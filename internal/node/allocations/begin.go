@@ -149,7 +149,8 @@ func (p *Place) settle(ctx context.Context, a *Allocation, tell func(string)) (*
 		}
 		if err := p.Sleep(ctx, pause); err != nil {
 			return nil, &jobs.Error{Kind: jobs.KindAgain,
-				Msg: fmt.Sprintf("whether the scheduler has the %s is not known yet: it was asked for at %s", now, now.Created.Local().Format(time.TimeOnly)),
+				Msg: fmt.Sprintf("whether the scheduler has the %s is not known yet: it was asked for at %s",
+					now, now.Created.Local().Format(time.TimeOnly)),
 				Err: context.Cause(ctx), Hint: "try again in " + submitting.String()}
 		}
 	}

@@ -84,7 +84,8 @@ func Passed(environ []string) []string {
 	var out []string
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
-		if value != "" && (slices.Contains(jobs.Devices, name) || slices.ContainsFunc(Schedulers, func(s jobs.NodeScheduler) bool { return s.Passed(name) })) {
+		if value != "" && (slices.Contains(jobs.Devices, name) ||
+			slices.ContainsFunc(Schedulers, func(s jobs.NodeScheduler) bool { return s.Passed(name) })) {
 			out = append(out, e)
 		}
 	}

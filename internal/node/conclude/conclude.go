@@ -65,7 +65,8 @@ func lacks(dir string, rec *jobs.ExitRecord) (why, hint string, err error) {
 		}
 	}
 	if o := rec.Overlay; o != nil && o.Way == jobs.WaySnapshot && !o.Promoted && rec.State == jobs.StateCompleted {
-		return "its runner was killed before it could say that overlay " + o.Name + " has what the task has changed", "berth overlay show " + o.Name, nil
+		return "its runner was killed before it could say that overlay " + o.Name +
+			" has what the task has changed", "berth overlay show " + o.Name, nil
 	}
 	return "", "", nil
 }

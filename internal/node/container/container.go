@@ -234,7 +234,8 @@ func (c *Container) startError(ctx context.Context, err error) error {
 	if errors.As(err, &cgroups) {
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the container is not closed: it can write the machine's cgroups, at " + cgroups.At,
 			Hint: "leave that out of the task's mounts; " +
-				"if the task has no such mount, the site's container program adds it (" + names.BindPathSetting + "): ask the site to take it out"}
+				"if the task has no such mount, the site's container program adds it (" +
+				names.BindPathSetting + "): ask the site to take it out"}
 	}
 	msg := "the container did not start"
 	if !c.o.Opening.OwnPIDNamespace {

@@ -25,7 +25,8 @@ func (o *Options) judge(seen *jobs.Seen) error {
 	if len(seen.Sockets) > jobs.MostSockets {
 		if seen.Sockets[jobs.MostSockets].Abstract() { // anybody can have made them on this node
 			return &jobs.Error{Kind: jobs.KindInfra, Blame: jobs.BlameNode,
-				Msg: fmt.Sprintf("more than %d programs on this node listen on names of daemons or agents, as %s: which of them are strangers' is not looked at",
+				Msg: fmt.Sprintf("more than %d programs on this node listen on names of daemons or agents, "+
+					"as %s: which of them are strangers' is not looked at",
 					jobs.MostSockets, seen.Sockets[jobs.MostSockets].Path),
 				Hint: "who listens there? ss -xlp"}
 		}

@@ -69,7 +69,8 @@ func (s *server) listenAsks(stubs []wire.Stub) error {
 		if stub.Name == "" || strings.Trim(stub.Name, "abcdefghijklmnopqrstuvwxyz") != "" {
 			return fmt.Errorf("%q cannot name a program", stub.Name)
 		}
-		line := "#!/bin/sh\nexec " + templates.Quote(self) + " " + VerbAsk + " " + templates.Quote(filepath.Join(dir, askSocket)) + " " + stub.Name + ` "$@"` + "\n"
+		line := "#!/bin/sh\nexec " + templates.Quote(self) + " " + VerbAsk + " " +
+			templates.Quote(filepath.Join(dir, askSocket)) + " " + stub.Name + ` "$@"` + "\n"
 		if err := os.WriteFile(filepath.Join(bin, stub.Name), []byte(line), 0o700); err != nil { //nolint:gosec // a program
 			return err
 		}

@@ -55,7 +55,8 @@ func (s *server) prepare(hello wire.ClientHello, answer *wire.GuestHello) (err e
 		}
 		s.conf = conf
 		if answer.Seen != nil {
-			answer.Seen.Filtered, answer.Seen.CommandCapabilities, answer.Seen.NoNewPrivs = left.filtered, fmt.Sprintf("%016x", left.capabilities), left.noNewPrivs
+			answer.Seen.Filtered, answer.Seen.CommandCapabilities, answer.Seen.NoNewPrivs =
+				left.filtered, fmt.Sprintf("%016x", left.capabilities), left.noNewPrivs
 		}
 	}
 	if hello.WritableRoot {

@@ -138,7 +138,8 @@ func (sh *shell) ready(hold func(pid int)) *jobs.Exit {
 		restore = before.restore(place.dialect(), false)
 	} else {
 		env, login = place.env, place.login
-		restore = place.dialect().eval + quote(place.dialect().builtin+"cd -- "+quote(place.startDir())) + "\n" + place.dialect().builtin + "unset OLDPWD\n"
+		restore = place.dialect().eval + quote(place.dialect().builtin+"cd -- "+quote(place.startDir())) +
+			"\n" + place.dialect().builtin + "unset OLDPWD\n"
 	}
 	w, err := sh.s.startWarm(env, login, restore)
 	if err != nil {

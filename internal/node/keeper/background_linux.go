@@ -94,7 +94,8 @@ func (b *background) begin(m *wire.StartMessage) (*process, error) {
 		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "record a background process", Err: err, Hint: "is there space left? df -h " + b.dir}
 	}
 	p := &process{b: b, stdin: newFeed(), done: make(chan struct{}),
-		start: bgStart{Version: 1, ID: id, Session: m.Session, Started: time.Now().UTC(), Command: jobs.Command{Shell: string(m.Shell), Argv: wire.Strings(m.Argv)}}}
+		start: bgStart{Version: 1, ID: id, Session: m.Session, Started: time.Now().UTC(),
+			Command: jobs.Command{Shell: string(m.Shell), Argv: wire.Strings(m.Argv)}}}
 	fail := func(err error) (*process, error) {
 		_ = disk.RemoveTree(dir)
 		return nil, err

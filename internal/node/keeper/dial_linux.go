@@ -90,7 +90,8 @@ func Open(ctx context.Context, dir string, o OpenOptions) (io.ReadWriteCloser, *
 		}
 		if spec.Expired(time.Now()) {
 			return nil, nil, &jobs.Error{Kind: jobs.KindAgain,
-				Msg:  "the environment " + spec.Name + " has ended: its auto_destroy_after_seconds (" + spec.DestroyAfter.String() + ") have passed",
+				Msg: "the environment " + spec.Name + " has ended: its auto_destroy_after_seconds (" +
+					spec.DestroyAfter.String() + ") have passed",
 				Hint: "berth env gc removes it; the next command that names it makes another one"}
 		}
 		if try > 10 {
@@ -236,7 +237,8 @@ func keeperEnv(environ []string) []string {
 	for _, e := range environ {
 		name, _, _ := strings.Cut(e, "=")
 		switch strings.ToLower(name) {
-		case "path", "home", "user", "logname", "shell", "lang", "lc_all", "tz", "tmpdir", "xdg_runtime_dir", "xdg_cache_home", "xdg_config_home", "xdg_data_home",
+		case "path", "home", "user", "logname", "shell", "lang", "lc_all", "tz", "tmpdir",
+			"xdg_runtime_dir", "xdg_cache_home", "xdg_config_home", "xdg_data_home",
 			"dbus_session_bus_address", "ld_library_path", "http_proxy", "https_proxy", "no_proxy", "all_proxy", "ssl_cert_file", "ssl_cert_dir",
 			"cuda_visible_devices", "rocr_visible_devices", "berth_home":
 			env = append(env, e)

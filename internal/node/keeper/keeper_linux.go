@@ -194,7 +194,8 @@ func (k *keeper) state() *wire.KeepState {
 	notes := slices.Clone(k.notes)
 	k.mu.Unlock()
 	return &wire.KeepState{Host: k.info.Host, PID: k.info.PID, Opened: k.info.Opened, Guest: k.hello, Running: running, BG: k.bg.runningCount(),
-		Sessions: sessions, Idle: k.life.idleFor(), Lifetime: k.spec.Lifetime, MaxRSS: jobs.Bytes(container.TreeMemory(os.Getpid())), Notes: notes, NoRelay: k.noRelay(),
+		Sessions: sessions, Idle: k.life.idleFor(), Lifetime: k.spec.Lifetime,
+		MaxRSS: jobs.Bytes(container.TreeMemory(os.Getpid())), Notes: notes, NoRelay: k.noRelay(),
 		Usage: k.egress.Load().Usage()}
 }
 

@@ -119,7 +119,8 @@ func (k *keeper) openBox(ctx context.Context, opener jobs.Opener, place jobs.Ope
 	}
 	network, wish := k.network()
 	k.box, err = container.Open(ctx, container.Options{
-		Opening: k.opening, On: on, User: k.spec.User, Backend: k.spec.Backend, Stderr: logFile, Log: k.log, Start: k.times.Start, GuestWait: k.times.GuestWait,
+		Opening: k.opening, On: on, User: k.spec.User, Backend: k.spec.Backend,
+		Stderr: logFile, Log: k.log, Start: k.times.Start, GuestWait: k.times.GuestWait,
 		Unmount: func() time.Duration { return k.times.Unmount }, Stop: k.life.Done(), Note: k.note, Began: k.noteInside,
 		Binds: k.spec.Mounts, Allow: k.spec.HostSockets, Network: network, NetworkWish: wish,
 	})

@@ -48,7 +48,8 @@ func (k *keeper) take(ctx context.Context, out *reporter) (stood bool, err error
 		who := held.Owner.Process()
 		if !who.Near(self) {
 			return false, &jobs.Error{Kind: jobs.KindAgain,
-				Msg:  fmt.Sprintf("environment %s is open on %s (process %d) since %s", k.spec.Name, who.Host, who.PID, held.Owner.Time.Format(time.RFC3339)),
+				Msg: fmt.Sprintf("environment %s is open on %s (process %d) since %s",
+					k.spec.Name, who.Host, who.PID, held.Owner.Time.Format(time.RFC3339)),
 				Hint: "use it there, or stop it there: berth env stop " + k.spec.Name}
 		}
 		if i, err := Peek(k.dir); err == nil && i != nil && i.Phase == phaseReady && i.Process == who {

@@ -170,7 +170,8 @@ func newNotice(label string, recs []*jobs.Record) Notice {
 		n.Jobs = append(n.Jobs, j)
 	}
 	var parts []string
-	states := []jobs.State{jobs.StateCompleted, jobs.StateFailed, jobs.StateCancelled, jobs.StateTimeout, jobs.StateOutOfMemory, jobs.StateError, jobs.StateLost}
+	states := []jobs.State{jobs.StateCompleted, jobs.StateFailed, jobs.StateCancelled,
+		jobs.StateTimeout, jobs.StateOutOfMemory, jobs.StateError, jobs.StateLost}
 	for _, s := range states {
 		if counts[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[s], strings.ReplaceAll(string(s), "_", " ")))

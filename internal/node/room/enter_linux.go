@@ -356,7 +356,8 @@ func (r *Room) furnish(o Options) (err error) {
 // what it has no handler for. A fault of its own still ends it.
 func ignoreFaults() error {
 	var byDefault [4]uint64 // struct sigaction, SIG_DFL
-	for _, s := range []syscall.Signal{syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT, syscall.SIGSYS} {
+	for _, s := range []syscall.Signal{syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS,
+		syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT, syscall.SIGSYS} {
 		if _, _, errno := unix.Syscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0); errno != 0 {
 			return errno
 		}

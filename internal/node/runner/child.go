@@ -290,7 +290,8 @@ func (k *children) snapshot(n int) (from string, notes []string, err error) {
 	defer cancel()
 	for try := 1; ; try++ {
 		from, omitted, err := r.git().Lend(ctx, r.dir, store.ChildrenGit(r.jobDir), sourceOf(w), workspace.CollectOptions{
-			Branch: fmt.Sprintf("berth-child/%d-%d-%d", r.info.Number, n, try), Bundle: fmt.Sprintf(workspace.ChildPrefix+"%04d.bundle", n), Ignore: w.Ignore,
+			Branch: fmt.Sprintf("berth-child/%d-%d-%d", r.info.Number, n, try),
+			Bundle: fmt.Sprintf(workspace.ChildPrefix+"%04d.bundle", n), Ignore: w.Ignore,
 			Artifacts: r.spec.Artifacts, Limits: workspace.ResultLimits(r.spec.Results),
 			Message: fmt.Sprintf("%s: for job %d of it\n\nBerth-Job: %s\nBerth-Attempt: %s\n", r.spec.Name, n, r.spec.ID, r.info.ID)})
 		if err == nil {

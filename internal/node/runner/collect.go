@@ -90,7 +90,8 @@ func (r *attempt) collect(parent context.Context, out *outcome) {
 			workspace.ArtifactLimits{FileBytes: int64(l.ArtifactFile), TotalBytes: int64(l.ArtifactSize), Files: l.ArtifactFiles, Link: true})
 		if err != nil && ctx.Err() == nil {
 			reasons = append(reasons, fmt.Sprintf("the artifacts could not be collected: %v", err))
-			out.leftOut = append(out.leftOut, jobs.Omission{Of: jobs.OfArtifacts, Kind: string(workspace.Unreadable), Why: "that could not be collected", Paths: 1})
+			out.leftOut = append(out.leftOut, jobs.Omission{Of: jobs.OfArtifacts,
+				Kind: string(workspace.Unreadable), Why: "that could not be collected", Paths: 1})
 		}
 		out.arts, out.artFiles, out.artBytes = listed(arts.Copied)
 		for _, p := range arts.Missing {

@@ -40,10 +40,12 @@ func (r *attempt) before(use *jobs.OverlayUse, err error) error {
 	case !r.checksBefore():
 	case err != nil:
 		return &jobs.Error{Kind: jobs.KindOf(err), Err: err,
-			Hint: `is there space left? df -h ` + r.stateDir() + `; done_over = "task" has the checks run over what the task leaves, and needs no copy`}
+			Hint: `is there space left? df -h ` + r.stateDir() +
+				`; done_over = "task" has the checks run over what the task leaves, and needs no copy`}
 	case use.Way != jobs.WaySnapshot:
 		return &jobs.Error{Kind: jobs.KindConfig,
-			Msg:  "done: the task changes overlay " + use.Name + " in place, so that nothing is there to check with that the task could not prepare",
+			Msg: "done: the task changes overlay " + use.Name +
+				" in place, so that nothing is there to check with that the task could not prepare",
 			Hint: `done_over = "task" has the checks run over what the task leaves, and the record says so`}
 	default:
 		use.Why = "its done commands run over it as it was before the task"

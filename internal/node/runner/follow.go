@@ -256,7 +256,8 @@ func restarted(rec *jobs.Record, a *jobs.Attempt, job jobs.NodeJob) (*jobs.Attem
 	}
 	if !cur.Info.Change.SameRequest(step.Decision.Change) {
 		return nil, &jobs.Error{Kind: jobs.KindAgain,
-			Msg:  fmt.Sprintf("the scheduler has requeued job %s as it was, and attempt %d needs another one: %s", id, cur.N+1, step.Decision.Reason),
+			Msg: fmt.Sprintf("the scheduler has requeued job %s as it was, and attempt %d needs another one: %s",
+				id, cur.N+1, step.Decision.Reason),
 			Hint: "berth status " + jobs.Short(rec.Spec.ID) + " submits that"}
 	}
 	// The same job of the scheduler, which knows it by the name of the one before.

@@ -21,7 +21,8 @@ const endsIn = 3 * time.Second
 func (r *attempt) keepThrowAway(ctx context.Context, out *outcome, state jobs.State) {
 	o := r.spec.Overlay
 	failed := state != jobs.StateCompleted && state != jobs.StateCancelled
-	if o.Name != "" || o.Keep == "" || out.place == nil || out.place.layer == nil || out.started.IsZero() || r.moved || o.Keep == jobs.KeepFailed && !failed {
+	if o.Name != "" || o.Keep == "" || out.place == nil || out.place.layer == nil ||
+		out.started.IsZero() || r.moved || o.Keep == jobs.KeepFailed && !failed {
 		return
 	}
 	name, err := r.keepAs(ctx, out, state, false)

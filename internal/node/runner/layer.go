@@ -27,7 +27,8 @@ func (r *attempt) promote(ctx context.Context, out *outcome, rec *jobs.ExitRecor
 	}
 	if !r.accepted() { // another attempt may be accepted, and begins with the overlay as it was
 		rec.State, rec.Code = jobs.StateError, jobs.CodeInfra
-		rec.Reason = "it succeeded, but that could not be recorded in time, so that what it has changed in overlay " + r.spec.Overlay.Name + " is not kept"
+		rec.Reason = "it succeeded, but that could not be recorded in time, " +
+			"so that what it has changed in overlay " + r.spec.Overlay.Name + " is not kept"
 		rec.Hint = "is there space left? df -h " + r.jobDir
 		return
 	}

@@ -36,7 +36,8 @@ func (r *attempt) openPlace(ctx context.Context, p *place) (*jobs.Opening, error
 		op, err := o.Open(ctx, s, jobs.OpenPlace{Dir: r.dir, Guest: r.node, Scratch: r.scratch.Dir, On: r.on,
 			Progress: r.preparing, Meter: jobs.MeterLines(r.preparing),
 			Attempt: &jobs.OpenAttempt{
-				Spec: &r.spec, Name: r.info.Name, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()), Keys: r.keys, Note: r.note, LayerDir: r.layerDir(),
+				Spec: &r.spec, Name: r.info.Name, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()),
+				Keys: r.keys, Note: r.note, LayerDir: r.layerDir(),
 				Layer: func(ctx context.Context, over jobs.LayerOver) (string, error) { return r.openLayer(ctx, p, over) },
 			}})
 		if op != nil {

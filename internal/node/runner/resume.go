@@ -64,7 +64,8 @@ func (r *attempt) warned(ctx context.Context) {
 	}
 	if !end.IsZero() {
 		left := time.Until(end.Add(-r.spec.Resume.Before))
-		r.event("time_signal", fmt.Sprintf("the scheduler ends the job at %s; the task is stopped %s before", end.UTC().Format(time.RFC3339), r.spec.Resume.Before))
+		r.event("time_signal", fmt.Sprintf("the scheduler ends the job at %s; the task is stopped %s before",
+			end.UTC().Format(time.RFC3339), r.spec.Resume.Before))
 		select {
 		case <-ctx.Done():
 			return

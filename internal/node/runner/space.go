@@ -79,7 +79,8 @@ func (r *attempt) cloned(ctx context.Context) error {
 func (r *attempt) watchSpace(ctx context.Context, p *place) {
 	most, together := r.layerLimit(p), r.workLimit()
 	if most != (overlay.Space{}) {
-		r.note("disk " + limitText(most) + " is watched by the runner, advisory: a layer of the driver " + r.spec.Overlay.Driver + " has no size of its own")
+		r.note("disk " + limitText(most) + " is watched by the runner, advisory: " +
+			"a layer of the driver " + r.spec.Overlay.Driver + " has no size of its own")
 	}
 	if together > 0 {
 		r.note("disk " + together.String() + " is watched by the runner for /work, too, advisory")
@@ -167,7 +168,8 @@ func (r *attempt) full(ctx context.Context, c *container.Container, p *place, e 
 		if r.spec.Overlay.Driver == jobs.DriverExt3 {
 			no(r.layerName()+" "+text, r.more(p))
 		} else {
-			no("the file system of "+r.layerName()+" "+text, "make room there: df -h "+filepath.Dir(p.layer.Path)+"; df -i "+filepath.Dir(p.layer.Path))
+			no("the file system of "+r.layerName()+" "+text,
+				"make room there: df -h "+filepath.Dir(p.layer.Path)+"; df -i "+filepath.Dir(p.layer.Path))
 		}
 		return
 	}
@@ -177,7 +179,8 @@ func (r *attempt) full(ctx context.Context, c *container.Container, p *place, e 
 		return
 	}
 	if says := saysFull(stderr); says != "" {
-		no("it said \""+says+"\"", "is a quota used up, or the file system of a bind full? "+r.layerName()+" has "+jobs.Bytes(inside.Free>>20<<20).String()+" free")
+		no("it said \""+says+"\"",
+			"is a quota used up, or the file system of a bind full? "+r.layerName()+" has "+jobs.Bytes(inside.Free>>20<<20).String()+" free")
 	}
 }
 

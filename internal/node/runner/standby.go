@@ -157,7 +157,8 @@ func gone(a *jobs.Attempt) error {
 	if err != nil || fresh.Over() || !fresh.Beat.Equal(a.Beat) {
 		return err
 	}
-	reason := fmt.Sprintf("its runner has been silent since %s, and the scheduler has begun the job that waited for its end", a.Beat.UTC().Format(time.RFC3339))
+	reason := fmt.Sprintf("its runner has been silent since %s, and the scheduler has begun the job that waited for its end",
+		a.Beat.UTC().Format(time.RFC3339))
 	if fresh.Unfinished() {
 		_, err = conclude.Attempt(fresh, reason)
 		return err

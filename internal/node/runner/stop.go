@@ -100,11 +100,13 @@ func (r *attempt) whySignal(sig os.Signal) why {
 	}
 	point := r.spec.Resume != nil
 	if !r.jobEnd.IsZero() && time.Until(r.jobEnd) < 2*time.Second {
-		return why{state: jobs.StateTimeout, point: point, reason: "the scheduler's time limit for the job passed", hint: `ask for more in [resources] time`}
+		return why{state: jobs.StateTimeout, point: point,
+			reason: "the scheduler's time limit for the job passed", hint: `ask for more in [resources] time`}
 	}
 	if !r.spec.Clustered() {
 		// The machine goes down, perhaps.
-		return why{state: jobs.StateCancelled, class: jobs.ClassInfra, point: point, reason: "ended from outside (signal " + sig.String() + "): not by berth cancel"}
+		return why{state: jobs.StateCancelled, class: jobs.ClassInfra, point: point,
+			reason: "ended from outside (signal " + sig.String() + "): not by berth cancel"}
 	}
 	return why{state: jobs.StateCancelled, class: jobs.ClassEnded, point: point,
 		reason: "ended by the scheduler (signal " + sig.String() + "): a cancel, preemption or a shutdown",

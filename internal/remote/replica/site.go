@@ -252,7 +252,8 @@ func (s *Site) Put(ctx context.Context, home string, n store.New, script string)
 		if pack == nil {
 			return bytes.NewReader(head)
 		}
-		return io.MultiReader(bytes.NewReader(head), &watched{ctx: ctx, r: io.NewSectionReader(pack, 0, p.Copy.Size), progress: s.telling("the repository", p.Copy.Size)})
+		return io.MultiReader(bytes.NewReader(head),
+			&watched{ctx: ctx, r: io.NewSectionReader(pack, 0, p.Copy.Size), progress: s.telling("the repository", p.Copy.Size)})
 	}, nil)
 	if err != nil && !begun {
 		err = &never{err}

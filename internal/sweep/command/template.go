@@ -117,7 +117,8 @@ func (t *Template) Command(task Task) ([]string, error) {
 			case !ok:
 				return nil, fmt.Errorf("the command names {%s}, which is no parameter: {{%s}} stays as it is", p.text, p.text)
 			case p.plain && !plainForm().MatchString(v):
-				return nil, fmt.Errorf("%s is %q, and {%s} stands in quotes or beside a here-document: leave the quotes out, berth quotes values", p.text, v, p.text)
+				return nil, fmt.Errorf("%s is %q, and {%s} stands in quotes or beside a here-document: "+
+					"leave the quotes out, berth quotes values", p.text, v, p.text)
 			case t.script:
 				v = quote(v, p.plain)
 			}

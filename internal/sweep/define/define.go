@@ -127,7 +127,8 @@ func Read(file string, data []byte) (*Sweep, error) {
 		r.s.Request.Memory, _ = text(v)
 	}
 	r.s.Retry = task.Retry(root.Take("retry"))
-	for _, k := range [][2]string{{"infrastructure", "what is not a task's doing costs it no attempt"}, {"core_hours", "attempts and max_time bound what tasks use"}} {
+	for _, k := range [][2]string{{"infrastructure", "what is not a task's doing costs it no attempt"},
+		{"core_hours", "attempts and max_time bound what tasks use"}} {
 		if v := doc.At("retry", k[0]); v.Given() {
 			v.Failf(k[1], "is of jobs, and not of the tasks of a sweep")
 		}

@@ -103,7 +103,8 @@ func (p printer) failures(groups []Group) {
 		p.put("<p>No task has failed.</p>\n")
 		return
 	}
-	p.put("<div class=\"wide\"><table><thead><tr><th>Tasks</th><th>Class</th><th>State</th><th>Exit</th><th>Last line</th><th>Such as</th></tr></thead><tbody>\n")
+	p.put("<div class=\"wide\"><table><thead><tr><th>Tasks</th><th>Class</th><th>State</th><th>Exit</th>" +
+		"<th>Last line</th><th>Such as</th></tr></thead><tbody>\n")
 	for _, g := range groups {
 		p.put("<tr><td>%v</td><td>%s</td><td>%s</td><td>%v</td><td><code>%s</code></td><td>", g.Count, g.Class, g.State, g.Exit, g.LastLine)
 		for _, n := range g.Examples {

@@ -289,7 +289,8 @@ func (r *Report) parameters(points []point) {
 	for _, name := range names {
 		a, ok := parameterAxis(texts[name])
 		if !ok {
-			r.Notes = append(r.Notes, fmt.Sprintf("The parameter %s has %d values that are no numbers, and is not drawn.", cutText(name, 40), len(texts[name])))
+			r.Notes = append(r.Notes,
+				fmt.Sprintf("The parameter %s has %d values that are no numbers, and is not drawn.", cutText(name, 40), len(texts[name])))
 			continue
 		}
 		axes[name] = a

@@ -161,7 +161,8 @@ func (b *box) run(ctx context.Context, c run.QuickCmd, own *wire.OwnRoom, memory
 			return c.Output(stream, data)
 		})
 	}
-	p, err := b.session.Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv}, Env: c.Env, Dir: c.Dir, Timeout: c.Limit, Grace: c.Grace, Own: own, MaxMemory: memory,
+	p, err := b.session.Start(session.StartRequest{Command: jobs.Command{Argv: c.Argv},
+		Env: c.Env, Dir: c.Dir, Timeout: c.Limit, Grace: c.Grace, Own: own, MaxMemory: memory,
 		Report: metric.Var, Reports: to(int(journal.Progress))}, to(1), to(2))
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errBox, err)

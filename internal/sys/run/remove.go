@@ -26,5 +26,6 @@ func RemoveFiles(ctx context.Context, on jobs.Starter, dir string) error {
 		uerr = errors.New(why)
 	}
 	return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove " + dir, Err: errors.Join(err, uerr),
-		Hint: "some files belong to ids of fakeroot: berth exec --env clean --fakeroot --bind " + filepath.Dir(dir) + ":/mnt:rw -- rm -rf /mnt/" + filepath.Base(dir)}
+		Hint: "some files belong to ids of fakeroot: berth exec --env clean --fakeroot --bind " +
+			filepath.Dir(dir) + ":/mnt:rw -- rm -rf /mnt/" + filepath.Base(dir)}
 }

@@ -128,7 +128,8 @@ func Pack(path, kind string, now time.Time, files []Packed) (sum string, err err
 			return "", err
 		}
 		if most, _ := bound(kind, f.Name); a.Bytes > most {
-			return "", &workspace.Error{Kind: workspace.ErrInvalid, Msg: fmt.Sprintf("%s has %d bytes, and a file for a review takes %d of it", f.Name, a.Bytes, most)}
+			return "", &workspace.Error{Kind: workspace.ErrInvalid,
+				Msg: fmt.Sprintf("%s has %d bytes, and a file for a review takes %d of it", f.Name, a.Bytes, most)}
 		}
 		m.Files = append(m.Files, a)
 	}

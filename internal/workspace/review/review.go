@@ -62,7 +62,8 @@ func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
 func (r *Repo) CheckRef(ctx context.Context, ref string) error {
 	name, ok := strings.CutPrefix(ref, "refs/heads/")
 	if _, err := r.line(ctx, "check-ref-format", ref); !ok || err != nil || strings.HasPrefix(name, "-") || strings.ContainsAny(ref, "\x00\n") {
-		return &workspace.Error{Kind: workspace.ErrInvalid, Msg: fmt.Sprintf("%q is no name of a branch", name), Tip: "--onto BRANCH names a local branch"}
+		return &workspace.Error{Kind: workspace.ErrInvalid,
+			Msg: fmt.Sprintf("%q is no name of a branch", name), Tip: "--onto BRANCH names a local branch"}
 	}
 	return nil
 }
