@@ -11,6 +11,8 @@ import (
 	"berth/internal/workspace/review"
 	"berth/jobs"
 	"berth/jobs/store"
+
+	"al.essio.dev/pkg/shellescape"
 )
 
 // pushFor bounds the time in which one branch is pushed.
@@ -43,9 +45,18 @@ func (e *Engine) PushMerged(ctx context.Context, rec *jobs.Record, m *jobs.Revie
 	var out []Pushed
 	for _, s := range steps {
 		p := Pushed{Workspace: s.m.Workspace, Repo: s.m.Repo, Remote: remote, Ref: s.m.Ref, Commit: s.m.New}
-		out = append(out, pushOne(ctx, s.repo, p, "berth review merge --push "+remote+" "+short))
+		// A merge that is said again may have been taken back since.
+		switch tip, err := s.repo.Tip(ctx, p.Ref); {
+		case err != nil:
+			p.Problem, p.Hint = jobs.Printable(repoError(err).Error()), "berth review show "+short
+		case !has(ctx, s.repo, p.Commit, tip):
+			p.Problem, p.Hint = "it has the merge no more", "git push, if that is wanted"
+		default:
+			p = pushOne(ctx, s.repo, p, "berth review merge --push "+remote+" "+short)
+		}
+		out = append(out, p)
 	}
-	return out, nil
+	return out, context.Cause(ctx)
 }
 
 // PushBranches pushes the branches of a result that is not merged to a remote of the user's
@@ -101,7 +112,7 @@ func (e *Engine) PushBranches(ctx context.Context, rec *jobs.Record, remote stri
 	for _, o := range all {
 		out = append(out, pushOne(ctx, o.repo, o.p, "berth review push "+short+" "+remote))
 	}
-	return out, nil
+	return out, context.Cause(ctx)
 }
 
 // pushOne pushes one branch; again is how it is said again.
@@ -116,6 +127,6 @@ func pushOne(ctx context.Context, repo *review.Repo, p Pushed, again string) Pus
 	default:
 		p.Problem = jobs.Printable(err.Error())
 	}
-	p.Hint = fmt.Sprintf("git -C %s push %s %s, or %s again", cmp.Or(repo.Src.Top, p.Repo), p.Remote, strings.TrimPrefix(p.Ref, headRefs), again)
+	p.Hint = fmt.Sprintf("git -C %s push %s %s, or %s again", shellescape.Quote(cmp.Or(repo.Src.Top, p.Repo)), p.Remote, strings.TrimPrefix(p.Ref, headRefs), again)
 	return p
 }

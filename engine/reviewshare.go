@@ -284,6 +284,9 @@ func (e *Engine) placesOf(ctx context.Context, sent *jobs.ReviewSent, file strin
 			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is not about a workspace " + name, Hint: "leave --repo " + name + "=... out"}
 		}
 	}
+	if first := sent.All()[0].Workspace; o.Repo != "" && o.Repos[first] != "" {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "two repositories are named for the workspace " + first, Hint: "leave one of --repo " + o.Repo + " and --repo " + first + "=... out"}
+	}
 	for i, w := range sent.All() {
 		dir, named := o.Repos[w.Workspace]
 		if !named && i > 0 {
@@ -457,6 +460,9 @@ func checkLine(file, text string) error {
 
 // importVerdict records what another user has decided of a job of this one's.
 func (e *Engine) importVerdict(ctx context.Context, path, file string, came jobs.ReviewImported, o ImportOptions) (out *Review, err error) {
+	if o.Repo != "" || len(o.Repos) > 0 {
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is a verdict on a job of yours, whose repository is known", Hint: "leave --repo out"}
+	}
 	var a jobs.ReviewAnswer
 	if err := store.ReadPrintable(path, &a); err != nil {
 		return nil, wrong(file, "its verdict cannot be read: %v", err)

@@ -182,9 +182,11 @@ another berth merges it just now, 78 another account than the author's has to ap
 			}
 			var pushed []engine.Pushed
 			if remote != "" {
-				if pushed, err = e.PushMerged(cmd.Context(), rec, m, remote); err != nil {
-					return err
-				}
+				pushed, err = e.PushMerged(cmd.Context(), rec, m, remote)
+			}
+			if err != nil && cmd.Context().Err() == nil { // what is merged stays merged
+				a.say("warning: it is merged, and was not pushed to %s: %v", remote, err)
+				err = nil
 			}
 			for _, p := range pushed {
 				if p.Problem != "" {
@@ -193,7 +195,7 @@ another berth merges it just now, 78 another account than the author's has to ap
 				}
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"merge": m, "pushed": pushed})
+				return errors.Join(a.printJSON(map[string]any{"merge": m, "pushed": pushed}), err)
 			}
 			rows := [][2]string{{"job", jobs.Short(rec.Spec.ID)}}
 			for _, one := range m.All() {
@@ -206,7 +208,7 @@ another berth merges it just now, 78 another account than the author's has to ap
 					rows = append(rows, [2]string{"work tree", one.Worktree})
 				}
 			}
-			return a.rows(append(rows, pushedRows(pushed)...))
+			return errors.Join(a.rows(append(rows, pushedRows(pushed)...)), err)
 		},
 	}
 	c.Flags().StringVar(&push, "push", "", "then push the target to this `REMOTE` of the repository; none does not")

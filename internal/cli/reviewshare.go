@@ -77,7 +77,7 @@ func (a *app) reviewImportCmd() *cobra.Command {
 		Use: "import FILE", Short: "take in another user's result to decide on, or their verdict on yours",
 		Long: `Take in a file of berth review export. A result becomes a review of yours, with its branch
 in the repository that you are in (--repo); it has to have the commits that it is built on.
-One of several repositories has the others named, too: --repo lib=~/lib.
+One of several repositories has the others named, too: --repo lib=../lib.
 Show, diff, approve and reject work on it, and berth review export writes the verdict for
 its author. A verdict on a job of yours is recorded beside your own; the last one counts.
 All of the file is checked, and it is still a statement: nothing in it is signed.

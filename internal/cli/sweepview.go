@@ -447,9 +447,16 @@ func (a *app) sayLast(s *sweep.Sweep, row look.Row) {
 		text = endText(r)
 	}
 	a.say("%s: %s", taskText(row), text)
-	if r != nil && (r.Tries.Sum() > 0 || r.Deaths > 0 || r.Round > 1) || row.State == journal.Waiting && s.Rounds() > 1 {
-		a.say("it ran before: berth sweep logs %s %d --try 1 shows the first", jobs.Short(s.Spec.ID), row.Number)
+	before := ""
+	switch {
+	case r != nil && (r.Tries.Sum() > 0 || r.Deaths > 0):
+		before = "it ran before"
+	case r != nil && r.Round > 1 || row.State == journal.Waiting && s.Rounds() > 1: // all results would have to be read
+		before = "it may have run before"
+	default:
+		return
 	}
+	a.say("%s: berth sweep logs %s %d --try 1 shows the first", before, jobs.Short(s.Spec.ID), row.Number)
 }
 
 // tryOf is a run of a task, from 1 on, after it was said which one.

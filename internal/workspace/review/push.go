@@ -24,6 +24,7 @@ var ErrNoRemote = errors.New("there is no such remote")
 
 // pushPassed are the variables by which the user's own git reaches a remote.
 var pushPassed = []string{"SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "KRB5CCNAME",
+	"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", // of helpers that have credentials
 	"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"}
 
 // Push gives a commit to a branch, by its full name, of the remote that the repository has
@@ -36,6 +37,8 @@ func (r *Repo) Push(ctx context.Context, remote, commit, ref string) error {
 	}
 	// An address that is a relative path is one from the top of the work tree.
 	call := workspace.Call{GitDir: r.Src.Repo, Dir: r.Src.Top, User: r.User, Args: []string{"remote", "get-url", "--push", remote}}
+	// ssh would ask on the terminal, where this process may not read (OpenSSH 8.4).
+	call.Env = append(call.Env, "SSH_ASKPASS_REQUIRE=force", "SSH_ASKPASS=/bin/false")
 	for _, name := range pushPassed {
 		if v, ok := r.User(name); ok {
 			call.Env = append(call.Env, name+"="+v)
