@@ -184,6 +184,7 @@ func (e *Engine) submitWorkers(ctx context.Context, j SweepJobs, l jobs.Launch) 
 		err = disk.Create(filepath.Join(at, sweepScript), []byte(script), 0o600)
 	}
 	if err == nil && service != nil {
+		dropSweepKeys(j.Dir) // of workers that never began
 		err = disk.Create(keys, store.Values(service.Keys()), 0o600)
 	}
 	if err == nil {
@@ -301,13 +302,19 @@ func (e *Engine) SweepWorkers(ctx context.Context, dir string) (left, waiting in
 	return left, waiting, nil
 }
 
+// dropSweepKeys removes keys of a service that no worker has taken.
+func dropSweepKeys(dir string) {
+	at := filepath.Join(dir, "jobs")
+	entries, _ := os.ReadDir(at)
+	for _, e := range entries {
+		_ = os.Remove(filepath.Join(at, e.Name(), sweepKeys))
+	}
+}
+
 // CancelSweep ends the jobs of the sweep in dir that a cluster has, waiting or running.
 // Those of this machine end by the sweep's own record; keys that they have not taken are removed.
 func (e *Engine) CancelSweep(ctx context.Context, dir string) error {
-	keys, _ := filepath.Glob(filepath.Join(dir, "jobs", "[0-9]*", sweepKeys))
-	for _, path := range keys {
-		_ = os.Remove(path)
-	}
+	dropSweepKeys(dir)
 	all, err := e.sweepHandles(ctx, dir)
 	for name, handles := range all {
 		if !jobs.IsCluster(name) {

@@ -202,11 +202,12 @@ func (a *app) passValues(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 	return err
 }
 
-// stillThere is how many workers of a sweep run, or wait in the queue of a cluster: these
-// need not be submitted again. Those of a sweep that was cancelled or paused
+// stillThere is how many workers of a sweep run, or wait in the queue, on a cluster or for
+// the sandboxes of a service: these need not be submitted again. Those of a sweep that was cancelled or paused
 // are about to end.
 func (a *app) stillThere(ctx context.Context, e *engine.Engine, s *sweep.Sweep) (int, error) {
-	if s.Spec.Worker == nil || !s.Spec.Worker.Clustered() || s.Cancelled() || s.Paused() != nil {
+	p := s.Spec.Worker
+	if p == nil || !p.Clustered() && p.External == nil || s.Cancelled() || s.Paused() != nil {
 		return 0, nil
 	}
 	left, waiting, err := e.SweepWorkers(jobs.WithUrgency(ctx), s.Dir)
@@ -267,7 +268,11 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int,
 		each, p.tries = spec.MostTime()
 		p.coreHours, p.once = each*cores, spec.Limit.Hours()*cores
 	}
-	if byJobs := j.Place.Resources.Time.Hours() * float64(p.workers*j.Place.Resources.CPUs); byJobs > 0 && (p.coreHours == 0 || byJobs < p.coreHours) {
+	each := j.Place.Resources.CPUs
+	if spec.Sandboxes() {
+		each = spec.Cores() // of as many as there are at once
+	}
+	if byJobs := j.Place.Resources.Time.Hours() * float64(p.workers*each); byJobs > 0 && (p.coreHours == 0 || byJobs < p.coreHours) {
 		p.coreHours, p.tries = byJobs, 0
 	}
 	if !j.Place.Clustered() {

@@ -177,7 +177,7 @@ func (a *app) goOn(ctx context.Context, e *engine.Engine, s *sweep.Sweep) error 
 	if err == nil {
 		err = a.passValues(ctx, e, s)
 	}
-	if err != nil {
+	if err != nil || there > 0 && s.Spec.Worker.External != nil { // the one that runs begins this round, too
 		return err
 	}
 	return a.beginWorkers(ctx, e, s, there)
@@ -359,7 +359,7 @@ finished. Without SWEEP it is the newest one that has the file's name.
 			left := f.Left()
 			if left == 0 {
 				a.say("every task of sweep %s has a result", s.Spec.Name)
-				return nil
+				return s.DropPassed() // rounds may have taken the last tasks away
 			}
 			e, err := a.engine()
 			if err != nil {
@@ -375,7 +375,10 @@ finished. Without SWEEP it is the newest one that has the file's name.
 			if err := s.Resume(); err != nil {
 				return err
 			}
-			if err := a.beginWorkers(cmd.Context(), e, s, there); err != nil {
+			if there == 0 || s.Spec.Worker.External == nil {
+				err = a.beginWorkers(cmd.Context(), e, s, there)
+			}
+			if err != nil {
 				return err
 			}
 			a.say("sweep %s goes on: %s no result yet", s.Spec.Name, have(left))

@@ -24,7 +24,12 @@ func (s *Spec) Passes() bool {
 }
 
 // SetPassed keeps values for the workers, for their user alone, in the place of those before.
-func (s *Sweep) SetPassed(values []string) error {
+func (s *Sweep) SetPassed(values []string) error { return s.keepPassed(values, disk.Replace) }
+
+// RestorePassed keeps them where none are kept.
+func (s *Sweep) RestorePassed(values []string) error { return s.keepPassed(values, disk.Create) }
+
+func (s *Sweep) keepPassed(values []string, write func(path string, data []byte, mode os.FileMode) error) error {
 	var b bytes.Buffer
 	for _, kv := range values {
 		b.WriteString(kv)
@@ -33,7 +38,7 @@ func (s *Sweep) SetPassed(values []string) error {
 	if b.Len() > mostPassed {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the values that tasks take from your environment have more than 1 MiB"}
 	}
-	if err := disk.Replace(filepath.Join(s.Dir, filePassed), b.Bytes(), 0o600); err != nil {
+	if err := write(filepath.Join(s.Dir, filePassed), b.Bytes(), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "keep the values that tasks take from your environment", Err: err}
 	}
 	return nil

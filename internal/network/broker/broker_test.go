@@ -320,7 +320,7 @@ func TestStream(t *testing.T) {
 			step <- struct{}{}
 		}
 	}
-	if events != 5 || in.Err() != nil {
+	if events != 7 || in.Err() != nil {
 		t.Errorf("%d events, %v", events, in.Err())
 	}
 	w.used(1)

@@ -24,12 +24,22 @@ type network struct {
 	ports  bool        // there are some for credentials
 	doors  *room.Doors // of each room of a command's own; nil is none
 
+	asking   chan struct{} // has one for each question of all rooms, which waits
+	carrying chan struct{} // and for each connection
+
 	offers atomic.Bool // the client may be able to take connections
 	gave   atomic.Bool // and has taken one
 
 	starting sync.Mutex // streams are numbered in the order of their first frames
 	streams  wire.Streams[receiver]
 }
+
+// Bounds of all rooms together. They are below those of a session, which ends at its own:
+// one task that has many would end what the others do.
+const (
+	mostAsked   = 192
+	mostCarried = 6000
+)
 
 // enterRoom makes the room. Where the container has another network than a loopback,
 // it makes none, and whoever has opened the container hears of the devices.
@@ -241,6 +251,8 @@ func question[A any](n *network, t wire.Type, m any) (a A, err error) {
 
 // ask asks the client for a name.
 func (n *network) ask(name string) (ports []uint16, allowed bool) {
+	n.asking <- struct{}{}
+	defer func() { <-n.asking }()
 	m, err := question[wire.QueryAnswer](n, wire.Query, wire.QueryMessage{Name: name})
 	return m.Ports, err == nil && m.Allowed
 }
@@ -307,6 +319,15 @@ func (c *flow) finish() {
 // carry passes a connection on until both of its directions have ended, or the client
 // ends it. tell hears of the decision before a byte passes; nil asks for none.
 func (n *network) carry(m wire.FlowMessage, c conn, tell func(wire.FlowAnswer)) {
+	select {
+	case n.carrying <- struct{}{}:
+		defer func() { <-n.carrying }()
+	default:
+		if tell != nil {
+			tell(wire.FlowAnswer{Hint: "the guest cannot carry it: there are too many connections", NoWay: true})
+		}
+		return
+	}
 	m.Tell = tell != nil
 	if of, ok := c.(*room.Conn); ok && n.offers.Load() {
 		m.Descriptor = of.Descriptor()

@@ -85,6 +85,7 @@ func newServer(in io.Reader, out io.Writer, stderr io.Writer) *server {
 		shells: map[string]*shell{},
 	}
 	s.net.s, s.net.streams.First = s, wire.OfGuest
+	s.net.asking, s.net.carrying = make(chan struct{}, mostAsked), make(chan struct{}, mostCarried)
 	s.out = wire.NewWriter(writing(func(p []byte) (int, error) {
 		n, err := out.Write(p)
 		if err != nil {

@@ -39,7 +39,8 @@ func resolvers() ([]netip.Addr, error) {
 	return parseResolvers(string(b)), nil
 }
 
-// readConf reads a small file, which may be an image's: it waits for nothing.
+// readConf reads a small file, which may be an image's: it waits for nothing, and what is no
+// regular file, such as /dev/null, is empty.
 func readConf(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -47,7 +48,7 @@ func readConf(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%s is no regular file", path))
+		return nil, err
 	}
 	return io.ReadAll(io.LimitReader(f, maxConf))
 }

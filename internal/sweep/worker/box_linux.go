@@ -128,6 +128,12 @@ func passes(err error) bool {
 	return k == jobs.KindAgain || k == jobs.KindInfra || k == jobs.KindUnclear
 }
 
+// refuses tells whether a service will never do what it was asked for.
+func refuses(err error) bool {
+	k := jobs.KindOf(err)
+	return k == jobs.KindUsage || k == jobs.KindConfig
+}
+
 // close ends it, and waits a moment until what was mounted for it is no more.
 func (b *box) close(log func(string, ...any)) {
 	if b.hold != nil {

@@ -31,6 +31,14 @@ func Main(args []string, left func(dir string, now time.Time) bool, stderr io.Wr
 		return jobs.CodeUsage
 	}
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(stderr, "berth: "+format+"\n", args...) }
+	var values []string
+	if *keys != "" {
+		var err error
+		if values, err = store.TakeValues(*keys); err != nil { // first: they are not to stay, whatever else is wrong
+			say("%v", err)
+			return jobs.CodeInfra
+		}
+	}
 	s, err := sweep.Open(*dir)
 	if err != nil {
 		say("%v", err)
@@ -38,13 +46,7 @@ func Main(args []string, left func(dir string, now time.Time) bool, stderr io.Wr
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	c := Config{Sweep: s, Env: os.Environ(), Left: left, Log: say}
-	if *keys != "" {
-		if c.Keys, err = store.TakeValues(*keys); err != nil {
-			say("%v", err)
-			return jobs.CodeInfra
-		}
-	}
+	c := Config{Sweep: s, Env: os.Environ(), Keys: values, Left: left, Log: say}
 	in, job := nodejob.Here(os.Getenv)
 	if c.Job = job.ID; job.ID != "" {
 		c.Ends = nodejob.End(ctx, run.Local{}, in, job)

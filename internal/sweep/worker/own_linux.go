@@ -124,7 +124,7 @@ func (p *place) run(ctx context.Context, c run.QuickCmd, has taken, log func(str
 		dir, service := filepath.Join(p.dir, sweep.BoxDir+"."+strconv.FormatInt(p.boxes.Add(1), 10)), p.spec.External != nil
 		b, err := p.openBox(ctx, dir, p.sized(has.share))
 		defer func() {
-			if service && (b != nil || passes(err)) && p.left(dir, time.Now()) {
+			if service && (b != nil || passes(err) || ctx.Err() != nil) && p.left(dir, time.Now()) {
 				log("a sandbox of %s was not seen to end, and costs until it does; berth env gc ends it: see %s", p.spec.Backend, dir)
 				return
 			}
@@ -134,6 +134,9 @@ func (p *place) run(ctx context.Context, c run.QuickCmd, has taken, log func(str
 		}()
 		if err != nil {
 			end.Stopped = ctx.Err() != nil // then it runs again
+			if service && !end.Stopped && refuses(err) && (has.share.CPUs > 0 || has.share.Memory > 0) {
+				return end, fmt.Errorf("open the sandbox of the task, of the size that it asks for: %w", err)
+			}
 			return end, fmt.Errorf("%w: open the container of the task: %w", errNoPlace, err)
 		}
 		end, err = b.run(ctx, c, nil, has.share.Memory)

@@ -63,7 +63,7 @@ func (w *worker) forget() error {
 	}
 	err := w.Sweep.DropPassed()
 	if err == nil && w.left() {
-		err = w.Sweep.SetPassed(w.passed.all)
+		err = w.Sweep.RestorePassed(w.passed.all) // the round may have brought others
 	}
 	return err
 }

@@ -40,12 +40,22 @@ func TestPassed(t *testing.T) {
 		t.Errorf("they are kept still: %v", err)
 	}
 
+	// A worker that begins after that has nothing to do, and nothing to say.
+	must(t, Run(t.Context(), config(t, s)))
+	if why := s.LastTrouble(); why != "" {
+		t.Errorf("after the last result: %s", why)
+	}
+
 	// With a task left they stay.
 	must(t, s.SetPassed([]string{"TOKEN=x"}))
 	_, err = s.AddRound(sweep.Round{Kind: sweep.RoundRetry, Runs: sweep.Numbers{{1, 1}}}, 1, nil)
 	must(t, err)
 	w := &worker{Config: Config{Sweep: s}, passed: passed{all: []string{"TOKEN=x"}}}
 	must(t, w.forget())
+	if got, err := s.Passed(); err != nil || !slices.Equal(got, w.passed.all) {
+		t.Errorf("%q %v", got, err)
+	}
+	must(t, s.RestorePassed([]string{"TOKEN=old"})) // what a round has brought is newer
 	if got, err := s.Passed(); err != nil || !slices.Equal(got, w.passed.all) {
 		t.Errorf("%q %v", got, err)
 	}

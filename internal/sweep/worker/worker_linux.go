@@ -171,6 +171,9 @@ func Run(ctx context.Context, c Config) error {
 		return errors.Join(err, w.journal.Close(), w.record(claims.EndFile, map[string]any{"version": 1, "why": err.Error(), "time": time.Now().UTC()}))
 	}
 	if w.passed, err = takePassed(c.Sweep); err != nil {
+		if !w.left() { // whoever had the last result has removed them
+			return errors.Join(w.journal.Close(), w.record(claims.EndFile, map[string]any{"version": 1, "tasks": 0, "time": time.Now().UTC()}))
+		}
 		return useless(err)
 	}
 	if p := c.Sweep.Spec.Worker; contained(p) {
