@@ -335,8 +335,9 @@ func TestTotalTime(t *testing.T) {
 		w.limits = Limits{Total: time.Hour}
 		w.serve["93.184.216.34:22"] = func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 		in, wait := w.flow(w.judge("a.example:22"), "a.example", 22)
-		began := time.Now()
+		began, writes := time.Now(), make(chan struct{})
 		go func() {
+			defer close(writes)
 			for {
 				if _, err := io.WriteString(in, "x"); err != nil {
 					return
@@ -348,6 +349,7 @@ func TestTotalTime(t *testing.T) {
 			t.Errorf("after %s: %+v", time.Since(began), e)
 		}
 		_ = in.Close()
+		<-writes
 	})
 }
 
