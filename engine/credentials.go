@@ -156,7 +156,8 @@ func (v *Environment) handKeys(ctx context.Context, noStart bool, keys lentKeys)
 		return nil
 	}
 	if keys == nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the keeper of the environment " + v.Spec.Name + " waits for keys, and its record has no credentials",
+		return &jobs.Error{Kind: jobs.KindInfra,
+			Msg:  "the keeper of the environment " + v.Spec.Name + " waits for keys, and its record has no credentials",
 			Hint: "berth env show " + v.Spec.Name}
 	}
 	b, err := keys(ctx)

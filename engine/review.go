@@ -76,7 +76,8 @@ func (r *Review) Verdicts() []jobs.ReviewVerdict {
 	out := slices.Clone(r.Reviews.Verdicts)
 	for _, p := range r.Further {
 		for i, v := range p.Reviews.Verdicts {
-			out[i].Further = append(out[i].Further, jobs.ReviewTree{Workspace: v.Workspace, Commit: v.Commit, Tree: v.Tree, Onto: v.Onto, Ref: v.Ref})
+			out[i].Further = append(out[i].Further,
+				jobs.ReviewTree{Workspace: v.Workspace, Commit: v.Commit, Tree: v.Tree, Onto: v.Onto, Ref: v.Ref})
 		}
 	}
 	return out
@@ -378,7 +379,8 @@ func asSent(rec *jobs.Record, refs map[string]string, onto string) (map[string]s
 	}
 	sent := rec.Sent.Of(rec.Spec.Workspace.Name)
 	if onto != "" && headRefs+strings.TrimPrefix(onto, headRefs) != sent.Ref {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "an imported review is for " + strings.TrimPrefix(sent.Ref, headRefs) + " as its author has it",
+		return nil, &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  "an imported review is for " + strings.TrimPrefix(sent.Ref, headRefs) + " as its author has it",
 			Hint: "its author exports it for another branch: berth review export --onto BRANCH"}
 	}
 	refs = maps.Clone(refs)
@@ -409,7 +411,8 @@ func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto
 		return err
 	}
 	if r.Onto = refs[r.Ref]; r.Onto == "" {
-		return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no branch %s in %s", r.Target(), w.GitDir), Hint: "--onto BRANCH names another one"}
+		return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no branch %s in %s", r.Target(), w.GitDir),
+			Hint: "--onto BRANCH names another one"}
 	}
 	if r.Ref == headRefs+w.Branch {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "branch " + r.Target() + " is the result itself", Hint: "--onto BRANCH names another one"}
@@ -434,7 +437,8 @@ func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto
 			return
 		}
 		if sent := r.Record.Sent.Of(r.Workspace); r.Tree != sent.Tree {
-			problem("ask its author for another one: berth review export", "the merge of job %s makes tree %.12s here, and %.12s for its author", short,
+			problem("ask its author for another one: berth review export",
+				"the merge of job %s makes tree %.12s here, and %.12s for its author", short,
 				cmp.Or(r.Tree, "none: conflict"), sent.Tree)
 		}
 	}
@@ -535,8 +539,10 @@ func (e *Engine) Approve(ctx context.Context, rec *jobs.Record, o ApproveOptions
 			}
 			if rec.Sent != nil {
 				w := rec.Spec.Workspace
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: nothing of its tree was run here: its review was imported", short),
-					Hint: "run its checks yourself: berth run --workspace " + cmp.Or(w.Repo, w.GitDir) + " --base " + w.Branch + " -- COMMAND; then approve it with --unchecked"}
+				return &jobs.Error{Kind: jobs.KindUsage,
+					Msg: fmt.Sprintf("job %s: nothing of its tree was run here: its review was imported", short),
+					Hint: "run its checks yourself: berth run --workspace " + cmp.Or(w.Repo, w.GitDir) +
+						" --base " + w.Branch + " -- COMMAND; then approve it with --unchecked"}
 			}
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: %s (%.12s)", short, what, r.Tree),
 				Hint: "berth review run " + short + ", or approve it without: --unchecked"}

@@ -119,7 +119,8 @@ func (e *Engine) another(ctx context.Context, r *Review, v *jobs.ReviewVerdict, 
 	default:
 		return nil
 	}
-	msg, hint := "job "+short+" is not merged: "+why, "berth review export "+short+" FILE; the other one imports, approves and exports it; berth review import FILE"
+	msg, hint := "job "+short+" is not merged: "+why, "berth review export "+short+" FILE; the other one imports, "+
+		"approves and exports it; berth review import FILE"
 	if site.OtherReviews() {
 		return site.RefuseOwnReview(msg, hint)
 	}

@@ -69,7 +69,8 @@ func (e *Engine) PushBranches(ctx context.Context, rec *jobs.Record, remote stri
 	}
 	short := jobs.Short(rec.Spec.ID)
 	if rec.Sent != nil {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " is not yours: its author pushes it", Hint: "berth review export " + short + " FILE writes your verdict"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " is not yours: its author pushes it",
+			Hint: "berth review export " + short + " FILE writes your verdict"}
 	}
 	if err := reviewable(rec); err != nil {
 		return nil, err
@@ -83,8 +84,10 @@ func (e *Engine) PushBranches(ctx context.Context, rec *jobs.Record, remote stri
 	case v != nil && v.Verdict == jobs.VerdictReject:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By, Hint: "berth review show " + short}
 	case v == nil && len(outside) > 0:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s has changed what its scope does not cover, which a server may run (%d, such as %s)",
-			short, len(outside), jobs.Printable(outside[0])), Hint: "berth review diff " + short + ", and berth review approve " + short + " if it is meant"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage,
+			Msg: fmt.Sprintf("job %s has changed what its scope does not cover, which a server may run (%d, such as %s)",
+				short, len(outside), jobs.Printable(outside[0])),
+			Hint: "berth review diff " + short + ", and berth review approve " + short + " if it is meant"}
 	}
 	type one struct {
 		repo *review.Repo
@@ -103,8 +106,9 @@ func (e *Engine) PushBranches(ctx context.Context, rec *jobs.Record, remote stri
 			of = v.Of(w.Name).Commit
 		}
 		if tip != p.Commit || of != p.Commit {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("branch %s of %s is at %.12s, and the result of job %s, or what was approved, is %.12s",
-				w.Branch, titleOf(w), tip, short, of), Hint: "berth review show " + short}
+			return nil, &jobs.Error{Kind: jobs.KindUsage,
+				Msg: fmt.Sprintf("branch %s of %s is at %.12s, and the result of job %s, or what was approved, is %.12s",
+					w.Branch, titleOf(w), tip, short, of), Hint: "berth review show " + short}
 		}
 		all = append(all, one{repo, p})
 	}
@@ -127,6 +131,7 @@ func pushOne(ctx context.Context, repo *review.Repo, p Pushed, again string) Pus
 	default:
 		p.Problem = jobs.Printable(err.Error())
 	}
-	p.Hint = fmt.Sprintf("git -C %s push %s %s, or %s again", shellescape.Quote(cmp.Or(repo.Src.Top, p.Repo)), p.Remote, strings.TrimPrefix(p.Ref, headRefs), again)
+	p.Hint = fmt.Sprintf("git -C %s push %s %s, or %s again", shellescape.Quote(cmp.Or(repo.Src.Top, p.Repo)),
+		p.Remote, strings.TrimPrefix(p.Ref, headRefs), again)
 	return p
 }

@@ -129,7 +129,8 @@ func (e *Engine) checking(of *jobs.Spec, from map[string]string) (*jobs.Spec, er
 func (e *Engine) ReviewRan(rv *Review, child *jobs.Record) (*jobs.ReviewRun, error) {
 	state := jobs.StateOf(child)
 	if !state.Final() {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(child.Spec.ID) + " has not ended", Hint: "berth wait " + jobs.Short(child.Spec.ID)}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + jobs.Short(child.Spec.ID) + " has not ended",
+			Hint: "berth wait " + jobs.Short(child.Spec.ID)}
 	}
 	r := jobs.ReviewRun{Version: 1, Workspace: rv.Workspace, Commit: rv.Commit, Tree: rv.Tree, Onto: rv.Onto,
 		Job: child.Spec.ID, State: state, Level: child.Spec.Level,

@@ -273,7 +273,8 @@ func delivered(err error, sent *jobs.ReviewSent, places []workspace.Source) erro
 		have = append(have, fmt.Sprintf("%s in %s", w.Branch, cmp.Or(places[i].Top, places[i].Repo)))
 	}
 	return &jobs.Error{Kind: jobs.KindOf(err), Err: err, Msg: "not imported; delivered before, and left there: " + strings.Join(have, ", "),
-		Hint: strings.TrimPrefix(jobs.HintOf(err)+"; then import it again, which goes on, or remove what is there: git branch -D "+sent.Branch, "; then ")}
+		Hint: strings.TrimPrefix(jobs.HintOf(err)+"; then import it again, which goes on, "+
+			"or remove what is there: git branch -D "+sent.Branch, "; then ")}
 }
 
 // placesOf are the repositories on this machine that a result is decided in, in its order.
@@ -281,16 +282,19 @@ func delivered(err error, sent *jobs.ReviewSent, places []workspace.Source) erro
 func (e *Engine) placesOf(ctx context.Context, sent *jobs.ReviewSent, file string, o ImportOptions) (out []workspace.Source, err error) {
 	for name := range o.Repos {
 		if sent.Of(name).Branch == "" {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is not about a workspace " + name, Hint: "leave --repo " + name + "=... out"}
+			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is not about a workspace " + name,
+				Hint: "leave --repo " + name + "=... out"}
 		}
 	}
 	if first := sent.All()[0].Workspace; o.Repo != "" && o.Repos[first] != "" {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "two repositories are named for the workspace " + first, Hint: "leave one of --repo " + o.Repo + " and --repo " + first + "=... out"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "two repositories are named for the workspace " + first,
+			Hint: "leave one of --repo " + o.Repo + " and --repo " + first + "=... out"}
 	}
 	for i, w := range sent.All() {
 		dir, named := o.Repos[w.Workspace]
 		if !named && i > 0 {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is about the workspace " + w.Workspace + ", too, and no repository is named for it",
+			return nil, &jobs.Error{Kind: jobs.KindUsage,
+				Msg:  file + " is about the workspace " + w.Workspace + ", too, and no repository is named for it",
 				Hint: "--repo " + w.Workspace + "=DIR names its repository here"}
 		}
 		if !named {
@@ -308,7 +312,8 @@ func (e *Engine) placesOf(ctx context.Context, sent *jobs.ReviewSent, file strin
 			return nil, ofSent(sent, w.Workspace, lacks(err, w.Ref, "for its author", "name another repository with "+option))
 		}
 		if slices.ContainsFunc(out, func(o workspace.Source) bool { return o.Repo == src.Repo }) {
-			return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "workspace " + w.Workspace + ": its repository is that of another workspace: " + src.Repo,
+			return nil, &jobs.Error{Kind: jobs.KindUsage,
+				Msg:  "workspace " + w.Workspace + ": its repository is that of another workspace: " + src.Repo,
 				Hint: "--repo " + w.Workspace + "=DIR names another one"}
 		}
 		out = append(out, src)
@@ -382,7 +387,8 @@ func checkSent(s *jobs.ReviewSent, file string) error {
 	}
 	switch {
 	case s.Version > 2:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s was written by a newer berth (schema %d)", file, s.Version), Hint: "use that version of berth"}
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("%s was written by a newer berth (schema %d)", file, s.Version),
+			Hint: "use that version of berth"}
 	case s.Several() != (s.Version == 2), len(s.Further) > jobs.MaxFurther:
 		return wrong(file, "it is of schema %d, with %d workspaces", s.Version, 1+len(s.Further))
 	case !jobs.ValidID(s.Job):
@@ -461,7 +467,8 @@ func checkLine(file, text string) error {
 // importVerdict records what another user has decided of a job of this one's.
 func (e *Engine) importVerdict(ctx context.Context, path, file string, came jobs.ReviewImported, o ImportOptions) (out *Review, err error) {
 	if o.Repo != "" || len(o.Repos) > 0 {
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is a verdict on a job of yours, whose repository is known", Hint: "leave --repo out"}
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is a verdict on a job of yours, whose repository is known",
+			Hint: "leave --repo out"}
 	}
 	var a jobs.ReviewAnswer
 	if err := store.ReadPrintable(path, &a); err != nil {
@@ -520,7 +527,8 @@ func (e *Engine) ofAnother(ctx context.Context, r *Review, v *jobs.ReviewVerdict
 		its = append(its, t.Workspace)
 	}
 	if !slices.Equal(its, mine) {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s is about the workspaces %.200q, and job %s has changed %q", file, its, short, mine),
+		return &jobs.Error{Kind: jobs.KindUsage,
+			Msg:  fmt.Sprintf("%s is about the workspaces %.200q, and job %s has changed %q", file, its, short, mine),
 			Hint: "berth review export " + short + " FILE, and have that one decided"}
 	}
 	var all []jobs.ReviewTree
@@ -547,8 +555,9 @@ func (e *Engine) ofAnother(ctx context.Context, r *Review, v *jobs.ReviewVerdict
 func (e *Engine) sameTree(ctx context.Context, r *Review, u *under, v *jobs.ReviewVerdict, file string) error {
 	short := jobs.Short(r.Record.Spec.ID)
 	if v.Ref != r.Ref {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s approves job %s for %s, and it is for %s", file, short, strings.TrimPrefix(v.Ref, headRefs),
-			r.Target()),
+		return &jobs.Error{Kind: jobs.KindUsage,
+			Msg: fmt.Sprintf("%s approves job %s for %s, and it is for %s", file, short, strings.TrimPrefix(v.Ref, headRefs),
+				r.Target()),
 			Hint: "--onto " + strings.TrimPrefix(v.Ref, headRefs) + ", if that is meant"}
 	}
 	if err := e.hasCommit(ctx, u.Src, v.Onto); err != nil {
@@ -557,7 +566,8 @@ func (e *Engine) sameTree(ctx context.Context, r *Review, u *under, v *jobs.Revi
 	made, err := review.TreeOn(ctx, u.Borrowed, r.Base, v.Onto, r.Commit)
 	if err == nil && made.Tree != v.Tree {
 		err = &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%s approves tree %.12s, and the merge of job %s into %.12s makes %.12s",
-			file, v.Tree, short, v.Onto, cmp.Or(made.Tree, "none: they conflict")), Hint: "berth review export " + short + " FILE, and have that one decided"}
+			file, v.Tree, short, v.Onto, cmp.Or(made.Tree, "none: they conflict")),
+			Hint: "berth review export " + short + " FILE, and have that one decided"}
 	}
 	return err
 }

@@ -129,7 +129,8 @@ func (s *Set) Get(name string) (*Info, error) {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		hint := "berth overlay ls"
 		if filepath.Dir(dir) != s.Dir {
-			hint = "berth overlay ls --all; a layer without a name is kept only where that was said at submit: berth run --keep-failed, berth retry JOB --keep"
+			hint = "berth overlay ls --all; a layer without a name is kept only where " +
+				"that was said at submit: berth run --keep-failed, berth retry JOB --keep"
 		}
 		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no overlay " + name, Hint: hint}
 	}

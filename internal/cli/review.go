@@ -23,7 +23,8 @@ have with it, and a merge moves your branch to exactly that tree (berth help age
   berth review run 0a1b2c3d         # the done commands again, from the branch alone
   berth review approve 0a1b2c3d
   berth review merge 0a1b2c3d`,
-		a.reviewLsCmd(), a.reviewShowCmd(), a.reviewDiffCmd(), a.reviewRunCmd(), a.reviewApproveCmd(), a.reviewRejectCmd(), a.reviewMergeCmd(), a.reviewPushCmd(),
+		a.reviewLsCmd(), a.reviewShowCmd(), a.reviewDiffCmd(), a.reviewRunCmd(),
+		a.reviewApproveCmd(), a.reviewRejectCmd(), a.reviewMergeCmd(), a.reviewPushCmd(),
 		a.reviewExportCmd(), a.reviewImportCmd())
 }
 

@@ -280,7 +280,8 @@ branch is not in the repository yet.`,
 			for _, p := range pushed {
 				if p.Problem != "" {
 					failed = errors.Join(failed, &jobs.Error{Kind: jobs.KindInfra, Hint: p.Hint,
-						Msg: fmt.Sprintf("%s of %s was not pushed to %s: %s", strings.TrimPrefix(p.Ref, "refs/heads/"), p.Repo, remote, p.Problem)})
+						Msg: fmt.Sprintf("%s of %s was not pushed to %s: %s",
+							strings.TrimPrefix(p.Ref, "refs/heads/"), p.Repo, remote, p.Problem)})
 				}
 			}
 			if a.json {

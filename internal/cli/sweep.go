@@ -103,7 +103,8 @@ wrong or the scheduler refused its jobs, 3 a file does not exist, 5 its workers 
 before every task had a result, or the scheduler could not be reached, 75 you may have
 no more jobs now, 78 its containment is not available, 130 ctrl-C left it running, or
 it was cancelled.`,
-		Example: "  berth sweep run --backend local sweep.toml\n  seq 100 | berth sweep run --backend local --rows - --at-once 4 -- ./simulate --seed {line}",
+		Example: "  berth sweep run --backend local sweep.toml\n  seq 100 | berth sweep " +
+			"run --backend local --rows - --at-once 4 -- ./simulate --seed {line}",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, s, err := a.beginSweep(cmd, &o, args)
 			if err != nil || s == nil {
@@ -141,7 +142,8 @@ jobs now, 78 its containment is not available.`,
 				return err
 			}
 			if a.json {
-				err = a.printJSON(map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "tasks": s.Spec.Tasks, "dir": s.Dir})
+				err = a.printJSON(map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
+					"name": s.Spec.Name, "tasks": s.Spec.Tasks, "dir": s.Dir})
 			} else {
 				_, err = fmt.Fprintln(a.stdout, jobs.Short(s.Spec.ID))
 			}
@@ -173,7 +175,8 @@ func (o *sweepOptions) definition(a *app, cmd *cobra.Command, args []string) (*d
 		s.Rows(a.stdin)
 		return s, nil, nil
 	case o.rows != "" && dash != 0:
-		return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: `--rows needs a command behind "--"`, Hint: "berth sweep run --rows rows.csv -- ./train --lr {lr}"}
+		return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: `--rows needs a command behind "--"`,
+			Hint: "berth sweep run --rows rows.csv -- ./train --lr {lr}"}
 	case o.rows != "":
 		s, err := define.Of("rows", args, o.rows)
 		if err != nil {

@@ -47,7 +47,8 @@ time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
 				return err
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"a": looks[0].Sweep.Spec.ID, "b": looks[1].Sweep.Spec.ID, "pairs": res.Pairs, "only_a": res.OnlyA, "only_b": res.OnlyB,
+				return a.printJSON(map[string]any{"a": looks[0].Sweep.Spec.ID, "b": looks[1].Sweep.Spec.ID,
+					"pairs": res.Pairs, "only_a": res.OnlyA, "only_b": res.OnlyB,
 					"looked_at": res.Looked, "metrics": emptyNot(res.Metrics), "broke": res.BrokeN, "broke_first": emptyNot(res.Broke),
 					"fixed": res.FixedN, "fixed_first": emptyNot(res.Fixed)})
 			}
@@ -61,7 +62,8 @@ time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
 				rows = append(rows, []string{m.Name, fmt.Sprint(m.Pairs), figure(m.MeanA), figure(m.MeanB), figure(m.Diff),
 					figure(m.Low) + " to " + figure(m.High), fmt.Sprint(m.Higher), fmt.Sprint(m.Lower), fmt.Sprint(m.Equal)})
 			}
-			if err := a.table([]string{"METRIC", "PAIRS", "MEAN A", "MEAN B", "B-A", "95% OF B-A", "B HIGHER", "B LOWER", "EQUAL"}, rows); err != nil {
+			if err := a.table([]string{"METRIC", "PAIRS", "MEAN A", "MEAN B", "B-A",
+				"95% OF B-A", "B HIGHER", "B LOWER", "EQUAL"}, rows); err != nil {
 				return err
 			}
 			for _, x := range []struct {

@@ -42,7 +42,8 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 		return err
 	}
 	if t.Login != nil {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "sweeps are not submitted over ssh by this version of berth, and the login host is " + t.Login.Host,
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "sweeps are not submitted over ssh by this version of berth, and the login host is " + t.Login.Host,
 			Hint: "run berth sweep there, or on this machine: --scheduler local --target ''"}
 	}
 	if said := cmd.Flags().Lookup("retry"); t.Retry != nil && said.Changed {
@@ -69,7 +70,8 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "--own room: sandboxes of the backend " + p.Backend + " let none be made",
 			Hint: "--own container, which is usual there, gives each task a sandbox"}
 	case can.Service() && spec.Collect != "":
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "files that tasks leave in a sandbox of the backend " + p.Backend + " end with it, and collect names some",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "files that tasks leave in a sandbox of the backend " + p.Backend + " end with it, and collect names some",
 			Hint: "leave collect out, and print results as JSON lines: berth help sweeps"}
 	case len(p.Credentials) > 0 && p.Caps.OfCommand() != "":
 		return refuse("a credential where "+p.Caps.OfCommand()+" is set, which holds one command", "each task as a job: berth submit")
@@ -283,7 +285,8 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int,
 	for _, n := range sizes {
 		words = append(words, strconv.Itoa(n))
 	}
-	p.text = fmt.Sprintf("%s, of %s: %s of %s", plural(len(sizes), "array"), j.Place.Scheduler, strings.Join(words, ", "), plural(j.Place.Resources.CPUs, "CPU"))
+	p.text = fmt.Sprintf("%s, of %s: %s of %s", plural(len(sizes), "array"), j.Place.Scheduler,
+		strings.Join(words, ", "), plural(j.Place.Resources.CPUs, "CPU"))
 	if why != "" {
 		p.text += "; no more, as " + why
 	}

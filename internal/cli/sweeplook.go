@@ -48,7 +48,8 @@ Of more than 100,000 failed tasks a part is looked at, spread over all, and that
 				return err
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"sweep": s.Spec.Name, "failed": all.Failed, "looked_at": all.Looked, "groups": emptyNot(all.Groups)})
+				return a.printJSON(map[string]any{"sweep": s.Spec.Name, "failed": all.Failed,
+					"looked_at": all.Looked, "groups": emptyNot(all.Groups)})
 			}
 			short := jobs.Short(s.Spec.ID)
 			if all.Failed == 0 {
@@ -60,12 +61,14 @@ Of more than 100,000 failed tasks a part is looked at, spread over all, and that
 			}
 			var rows [][]string
 			for _, g := range all.Groups {
-				rows = append(rows, []string{fmt.Sprint(g.Count), dash(string(g.Class)), g.State, fmt.Sprint(g.Exit), strings.Trim(fmt.Sprint(g.Examples), "[]"), g.LastLine})
+				rows = append(rows, []string{fmt.Sprint(g.Count), dash(string(g.Class)), g.State,
+					fmt.Sprint(g.Exit), strings.Trim(fmt.Sprint(g.Examples), "[]"), g.LastLine})
 			}
 			if err := a.table([]string{"COUNT", "CLASS", "STATE", "EXIT", "TASKS", "LAST LINE"}, rows); err != nil {
 				return err
 			}
-			a.say("what one has written: berth sweep logs %s %d    to run all again: berth sweep retry %s --failed", short, all.Groups[0].Examples[0], short)
+			a.say("what one has written: berth sweep logs %s %d    to run all again: berth sweep retry %s --failed",
+				short, all.Groups[0].Examples[0], short)
 			return nil
 		},
 	}
@@ -155,7 +158,8 @@ func (a *app) showEnds(s *sweep.Sweep, f *journal.Fold, ends []journal.Record) e
 func rowJSON(r look.Row) map[string]any {
 	m := map[string]any{"task": r.Number, "id": r.ID.String(), "state": look.Word(r.State), "repeat": r.Repeat, "params": paramMap(r.Params)}
 	if r.Record != nil && r.State.Result() {
-		m["exit"], m["signal"], m["round"], m["worker"], m["deaths"] = look.Exit(*r.Record), r.Record.Signal, r.Record.Round, r.Record.Worker, r.Record.Deaths
+		m["exit"], m["signal"], m["round"], m["worker"], m["deaths"] = look.Exit(*r.Record),
+			r.Record.Signal, r.Record.Round, r.Record.Worker, r.Record.Deaths
 		m["class"], m["tries"] = sweep.ClassOf(r.State), r.Record.Tries
 		m["seconds"], m["cpu_seconds"], m["memory_bytes"], m["began"] = r.Record.Took.Seconds(), r.Record.CPU.Seconds(), r.Record.Memory, r.Record.Began
 	}

@@ -40,7 +40,8 @@ func (a *app) beginTaskSweep(cmd *cobra.Command, o *sweepOptions, d *define.Swee
 		return nil, nil, usage("cpus, mem and gpus of a sweep are of a command's tasks: write [resources] in %s", d.TaskFile)
 	}
 	if d.Own != "" || d.Collect != "" {
-		return nil, nil, usage("own and collect of a sweep are of a command's tasks: each row of %s is a job, with a container and a record of its own", d.TaskFile)
+		return nil, nil, usage("own and collect of a sweep are of a command's tasks: "+
+			"each row of %s is a job, with a container and a record of its own", d.TaskFile)
 	}
 	if d.Retry != nil {
 		return nil, nil, usage("[retry] of a sweep is of a command's tasks: write it in %s", d.TaskFile)
@@ -267,7 +268,8 @@ func (a *app) rowsStatus(ctx context.Context, s *sweep.Sweep) error {
 		list = append(list, row{n, id, states[id]})
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"sweep": map[string]any{"id": s.Spec.ID, "short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "task_file": s.Spec.TaskFile,
+		return a.printJSON(map[string]any{"sweep": map[string]any{"id": s.Spec.ID,
+			"short": jobs.Short(s.Spec.ID), "name": s.Spec.Name, "task_file": s.Spec.TaskFile,
 			"tasks": s.Spec.Tasks, "label": s.Label(), "dir": s.Dir, "jobs": list}})
 	}
 	rows := [][2]string{{"sweep", s.Spec.Name + " (" + jobs.Short(s.Spec.ID) + ")"}, {"task", s.Spec.TaskFile},

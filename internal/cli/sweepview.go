@@ -129,7 +129,8 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	return map[string]any{"pilot": plan, "paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
 		"name": s.Spec.Name, "state": sweepState(s, f, alive),
 		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
-		"counts": counts, "classes": classes, "tried_again": f.Tried(), "core_hours": f.CoreHours(), "worker_core_hours": workers, "workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
+		"counts": counts, "classes": classes, "tried_again": f.Tried(), "core_hours": f.CoreHours(), "worker_core_hours": workers,
+		"workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
 
 // oneSweep finds the sweep that a verb is about, whose tasks run in workers; without a word
@@ -138,7 +139,8 @@ func oneSweep(args []string) (*sweep.Sweep, error) {
 	s, err := anySweep(args)
 	if err == nil && s.Spec.TaskFile != "" {
 		err = &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the tasks of sweep %s are jobs, each with a record of its own", s.Spec.Name),
-			Hint: "berth sweep status " + jobs.Short(s.Spec.ID) + " counts them, and berth ps --all --label " + s.Label() + " lists them for berth logs, cancel and retry"}
+			Hint: "berth sweep status " + jobs.Short(s.Spec.ID) + " counts them, and berth ps --all --label " +
+				s.Label() + " lists them for berth logs, cancel and retry"}
 	}
 	return s, err
 }

@@ -241,7 +241,8 @@ var toneOf = map[jobs.State]top.Tone{jobs.StateRunning: top.Running, jobs.StateP
 func (l *lists) jobTable(views []engine.View) top.Table {
 	head := append(slices.Clone(jobHead), "USD", "CORE-H")
 	t := top.Table{Empty: "no jobs are queued or running; berth run TASK makes one, and a shows those that have ended",
-		Columns: columns(head, map[string]top.Column{"ID": {Most: 8}, "STATE": {Most: 30}, "SCHEDULER": {Most: 16, Drop: 5}, "NODE": {Most: 16, Drop: 4},
+		Columns: columns(head, map[string]top.Column{"ID": {Most: 8}, "STATE": {Most: 30},
+			"SCHEDULER": {Most: 16, Drop: 5}, "NODE": {Most: 16, Drop: 4},
 			"SUBMITTED": {Most: 9, Drop: 1}, "USD": {Most: 9, Drop: 3, Right: true}, "CORE-H": {Most: 9, Drop: 2, Right: true}})}
 	for _, v := range views {
 		j := viewJSON(v)
@@ -305,11 +306,13 @@ func (l *lists) jobActions(v engine.View, j jobJSON) []top.Action {
 // environments are the lists of environments and of their allocations.
 func (l *lists) environments(ctx context.Context) (envs, held top.Table) {
 	envs = top.Table{Empty: "no environments; berth exec -- COMMAND makes one",
-		Columns: columns(envHead, map[string]top.Column{"NAME": {Most: 24}, "STATE": {Most: 10}, "BACKEND": {Most: 12, Drop: 1}, "LEVEL": {Most: 12, Drop: 3},
+		Columns: columns(envHead, map[string]top.Column{"NAME": {Most: 24}, "STATE": {Most: 10},
+			"BACKEND": {Most: 12, Drop: 1}, "LEVEL": {Most: 12, Drop: 3},
 			"MADE": {Most: 9, Drop: 2}})}
 	held = top.Table{Empty: "no environment has an allocation; berth exec --scheduler slurm -- COMMAND asks for one",
-		Columns: columns([]string{"ENVIRONMENT", "SCHEDULER", "STATE", "NODE", "ENDS"}, map[string]top.Column{"ENVIRONMENT": {Most: 24}, "SCHEDULER": {Most: 20},
-			"NODE": {Most: 16, Drop: 1}, "ENDS": {Most: 9}})}
+		Columns: columns([]string{"ENVIRONMENT", "SCHEDULER", "STATE", "NODE", "ENDS"},
+			map[string]top.Column{"ENVIRONMENT": {Most: 24}, "SCHEDULER": {Most: 20},
+				"NODE": {Most: 16, Drop: 1}, "ENDS": {Most: 9}})}
 	list, err := l.e.Environments()
 	if err != nil {
 		l.say("warning: %v", err)
@@ -367,7 +370,8 @@ func (l *lists) envActions(s engine.Shown) []top.Action {
 
 func (l *lists) sweeps() top.Table {
 	t := top.Table{Empty: "no sweeps; berth sweep run FILE makes one",
-		Columns: columns(sweepHead, map[string]top.Column{"ID": {Most: 8}, "NAME": {Most: 24}, "STATE": {Most: 10}, "DONE": {Most: 15}, "CREATED": {Most: 9, Drop: 1}})}
+		Columns: columns(sweepHead, map[string]top.Column{"ID": {Most: 8}, "NAME": {Most: 24},
+			"STATE": {Most: 10}, "DONE": {Most: 15}, "CREATED": {Most: 9, Drop: 1}})}
 	root, err := sweepRoot()
 	if err != nil {
 		l.say("warning: %v", err)

@@ -60,7 +60,8 @@ var networkKeys = []Key{
 		Part: "network.transparent", Meaning: "whether programs reach it without settings: where that can be done, always (else 78), " +
 			"or never: by `http_proxy` and such alone", Allow: never},
 	{Name: "network.max_up", Type: Size, Jobs: true,
-		Part: "network.max_up", Meaning: "most bytes to each name or address of a list, of a job's attempt or an opening of an environment", Allow: never},
+		Part: "network.max_up", Meaning: "most bytes to each name or address of a list, " +
+			"of a job's attempt or an opening of an environment", Allow: never},
 	{Name: "network.max_down", Type: Size, Jobs: true, Part: "network.max_down", Meaning: "most bytes from it", Allow: never},
 	{Name: "network.max_time", Type: Time, Jobs: true, Part: "network.max_time", Meaning: "how long one connection may be open", Allow: never},
 	{Name: "network.build.mode", Type: Word, Words: jobs.NetworkModes, Default: jobs.NetworkOpen, Jobs: true, NotEnvs: true,

@@ -196,7 +196,8 @@ func reach(n jobs.Network) string {
 	if n.Learn {
 		words = append(words, "and every other name, which is recorded")
 	}
-	if more := named("transparent", n.Transparent, "via", n.Via, "most to a name", n.MaxUp, "most from a name", n.MaxDown, "longest connection", n.MaxTime); more != "" {
+	if more := named("transparent", n.Transparent, "via", n.Via, "most to a name", n.MaxUp,
+		"most from a name", n.MaxDown, "longest connection", n.MaxTime); more != "" {
 		words = append(words, "("+more+")")
 	}
 	return strings.Join(words, " ")

@@ -149,7 +149,8 @@ func (f *forward) judge(w http.ResponseWriter) error {
 		return &refusal{status: 401, why: "the request does not have " + env + ", which stands for the key",
 			hint: "a key of one's own goes to the vendor's address, and not here"}
 	case f.key == nil:
-		return &refusal{status: 503, why: "the key of the credential " + c.Name + " is not here yet", hint: "berth exec in this environment hands it over"}
+		return &refusal{status: 503, why: "the key of the credential " + c.Name + " is not here yet",
+			hint: "berth exec in this environment hands it over"}
 	case r.Header.Get("Upgrade") != "":
 		return &refusal{status: http.StatusUpgradeRequired, why: "only HTTP/1.1 without upgrades is carried"}
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:

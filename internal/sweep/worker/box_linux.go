@@ -116,7 +116,8 @@ func (p *place) openBox(ctx context.Context, dir string, in jobs.Place) (opened 
 	}()
 	stdin, hold := io.Pipe()
 	b.hold = hold
-	if _, err = b.session.Start(session.StartRequest{Command: jobs.Command{Argv: []string{"/bin/sh", "-c", "read -r end"}}, Stdin: stdin}, nil, nil); err != nil {
+	if _, err = b.session.Start(session.StartRequest{Command: jobs.Command{Argv: []string{"/bin/sh", "-c", "read -r end"}}, Stdin: stdin},
+		nil, nil); err != nil {
 		return nil, err
 	}
 	return b, nil

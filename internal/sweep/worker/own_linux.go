@@ -42,7 +42,8 @@ type place struct {
 func openPlace(ctx context.Context, dir string, c *Config, cpus []int, keys []string) (p *place, err error) {
 	s := c.Sweep
 	own, spec := s.Spec.Own, *s.Spec.Worker
-	p = &place{home: s.Home(), dir: dir, spec: spec, job: c.Job, keys: keys, alone: c.Keys, left: c.Left, own: sweep.Own{Version: 1, Own: command.OwnNothing}}
+	p = &place{home: s.Home(), dir: dir, spec: spec, job: c.Job, keys: keys, alone: c.Keys,
+		left: c.Left, own: sweep.Own{Version: 1, Own: command.OwnNothing}}
 	if s.Spec.Sandboxes() {
 		p.own.Own = command.OwnContainer // none is made and paid for only to see that one opens
 		return p, nil

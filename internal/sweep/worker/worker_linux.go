@@ -747,7 +747,8 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	if err != nil {
 		return run.QuickEnd{}, err
 	}
-	c := run.QuickCmd{Argv: argv, Env: append(w.env[:len(w.env):len(w.env)], t.Env()...), Limit: w.Sweep.Spec.LimitOf(t.tries), Grace: grace, Output: out.add}
+	c := run.QuickCmd{Argv: argv, Env: append(w.env[:len(w.env):len(w.env)], t.Env()...),
+		Limit: w.Sweep.Spec.LimitOf(t.tries), Grace: grace, Output: out.add}
 	if w.place != nil {
 		c.Env = append(c.Env, w.room.visible(t.has)...)
 		c.Dir = w.Sweep.Spec.Worker.Dir
