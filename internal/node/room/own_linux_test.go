@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,6 +139,7 @@ func endOwn(s *Stay, pid int) error {
 
 // beOwnFirst is the first process of a room; it starts the command.
 func beOwnFirst() int {
+	runtime.LockOSThread() // the thread that has less starts the command
 	r, code := Arrive()
 	if r == nil {
 		return code
