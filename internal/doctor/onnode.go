@@ -228,8 +228,10 @@ func (o OnNode) write(ctx context.Context, l jobs.Launch, file string) (script s
 	if err != nil {
 		return "", err
 	}
-	if err := o.Ground.Write(ctx, path.Join(l.Dir, fileRequest), b, 0o600); err != nil {
-		return "", infra("write the request", err, "is there space left? df -h "+l.Dir)
+	if file != fileReaper { // that one reads none, and the job before it may just be reading its own
+		if err := o.Ground.Write(ctx, path.Join(l.Dir, fileRequest), b, 0o600); err != nil {
+			return "", infra("write the request", err, "is there space left? df -h "+l.Dir)
+		}
 	}
 	text, err := o.Scheduler.Render(l)
 	if err != nil {
