@@ -50,7 +50,7 @@ func (e *Engine) PushMerged(ctx context.Context, rec *jobs.Record, m *jobs.Revie
 		case err != nil:
 			p.Problem, p.Hint = jobs.Printable(repoError(err).Error()), "berth review show "+short
 		case !has(ctx, s.repo, p.Commit, tip):
-			p.Problem, p.Hint = "it has the merge no more", "git push, if that is wanted"
+			p.Problem, p.Hint = "it does not have the merge any more", "berth review show "+short
 		default:
 			p = pushOne(ctx, s.repo, p, "berth review merge --push "+remote+" "+short)
 		}

@@ -268,15 +268,15 @@ branch is not in the repository yet.`,
 				return err
 			}
 			pushed, err := e.PushBranches(cmd.Context(), rec, remote)
-			if err != nil {
+			if err != nil && len(pushed) == 0 {
 				return err
 			}
+			failed := err // it was interrupted: what was pushed before is said
 			if !a.json {
 				if err := a.rows(append([][2]string{{"job", jobs.Short(rec.Spec.ID)}}, pushedRows(pushed)...)); err != nil {
 					return err
 				}
 			}
-			var failed error
 			for _, p := range pushed {
 				if p.Problem != "" {
 					failed = errors.Join(failed, &jobs.Error{Kind: jobs.KindInfra, Hint: p.Hint,
