@@ -7,10 +7,13 @@ import (
 	"time"
 	"unicode"
 
+	"berth/internal/agents/adapters"
 	"berth/internal/config"
 	"berth/internal/config/profile"
+	"berth/internal/queue/schedule"
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/templates"
 
 	"github.com/spf13/cobra"
 )
@@ -46,12 +49,16 @@ var completedArgs = []struct {
 	{[]string{"cancel", "follow"}, openJobs, true},
 	{[]string{"logs", "explain", "collect", "retry"}, allJobs, false},
 	{[]string{"forward", "shell", "network show", "network allow"}, openJobs, false},
-	{[]string{"review show", "review approve", "review reject", "review merge", "review diff", "review run", "review export"}, allJobs, false},
+	{[]string{"review show", "review approve", "review reject", "review merge", "review diff", "review run", "review export", "review push"}, allJobs, false},
 	{[]string{"env show", "env snapshot", "env restore", "env snapshots"}, environments, false},
 	{[]string{"env stop", "env rm"}, environments, true},
 	{[]string{"overlay show", "overlay check", "overlay grow", "overlay convert", "overlay snapshot", "overlay restore", "overlay fork", "overlay diff",
 		"overlay export"}, namedOverlays, false},
 	{[]string{"overlay rm"}, namedOverlays, true},
+	{[]string{"schedule show", "schedule run", "schedule runs"}, schedules, false},
+	{[]string{"schedule pause", "schedule resume", "schedule rm"}, schedules, true},
+	{[]string{"agent show", "agent check"}, agentNames, false},
+	{[]string{"template show", "template build", "template rm"}, templateNames, false},
 	{[]string{"image show"}, cachedImages, false},
 	{[]string{"image verify", "image rm"}, cachedImages, true},
 }
@@ -59,6 +66,7 @@ var completedArgs = []struct {
 // completedFlags are the kinds of the values of flags, whichever command has them.
 var completedFlags = map[string]lister{
 	"env": environments, "overlay": namedOverlays, "image": cachedImages, "profile": siteProfiles, "partition": partitions,
+	"job": openJobs, "agent": agentNames, "template": templateNames,
 }
 
 // isCompletion reports whether a shell asks for completions.
@@ -226,6 +234,37 @@ func cachedImages(_ context.Context, a *app, cmd *cobra.Command, _ string) []can
 		for _, n := range img.Names {
 			out = append(out, candidate{n.Reference, mib(img.Size)})
 		}
+	}
+	return out
+}
+
+func schedules(context.Context, *app, *cobra.Command, string) []candidate {
+	st, ok := ledger()
+	if !ok {
+		return nil
+	}
+	list, _ := schedule.At(st.Home()).List()
+	out := make([]candidate, len(list))
+	for i, s := range list {
+		out[i] = candidate{s.Name, scheduleWhen(&s.Schedule)}
+	}
+	return out
+}
+
+func agentNames(context.Context, *app, *cobra.Command, string) []candidate {
+	list, _ := adapters.All(config.AgentsDir())
+	out := make([]candidate, len(list))
+	for i, ad := range list {
+		out[i] = candidate{ad.Name, ad.Description}
+	}
+	return out
+}
+
+func templateNames(context.Context, *app, *cobra.Command, string) []candidate {
+	list, _ := templates.Workspaces(config.TemplatesDir())
+	out := make([]candidate, len(list))
+	for i, w := range list {
+		out[i] = candidate{w.Name, w.Description}
 	}
 	return out
 }

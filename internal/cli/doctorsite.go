@@ -67,6 +67,8 @@ func provesKey(ctx context.Context, e *engine.Engine, f *sitefile.File, k sitefi
 		return doctor.Skip, "not proven: berth config rpc counts what your processes ask"
 	case "review.by":
 		return doctor.Skip, "not proven: it is held where a result is merged"
+	case "mcp.confirm":
+		return doctor.Skip, "not proven: it is held by berth mcp"
 	case "jobs.max_submitted", "review.max_waiting_reviews":
 		return doctor.Skip, "not proven: it is held where one more job is submitted"
 	case "site.tasks_here":

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"berth/docs"
+	"berth/jobs"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -60,6 +61,27 @@ func TestHelpOfEveryCommand(t *testing.T) {
 }
 
 // Each command is made alone for its own command line, and all of them for others.
+// A wrong number of arguments is told in berth's words, with the command's own help as the hint or a better one.
+func TestWrongArguments(t *testing.T) {
+	root, _ := testRoot()
+	refused := 0
+	everyCommand(root, func(c *cobra.Command) {
+		for _, n := range []int{0, 1, 2, 9} {
+			err := c.ValidateArgs(slices.Repeat([]string{"word"}, n))
+			if err == nil {
+				continue
+			}
+			refused++
+			if jobs.KindOf(err) != jobs.KindUsage || !strings.HasPrefix(jobs.HintOf(err), "berth ") || !strings.Contains(err.Error(), " ") {
+				t.Errorf("%s with %d arguments: %v; hint: %q", c.CommandPath(), n, err, jobs.HintOf(err))
+			}
+		}
+	})
+	if refused < 100 {
+		t.Errorf("%d command lines were refused", refused)
+	}
+}
+
 func TestOneCommand(t *testing.T) {
 	root, _ := testRoot()
 	for _, c := range root.Commands() {

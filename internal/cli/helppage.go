@@ -39,6 +39,11 @@ shown through $PAGER, else less.
 					return topic.Help()
 				}
 				if len(args) != 1 {
+					if len(args) > 1 {
+						if _, notPage := topicPage(cmd.Root(), args[0]); notPage == nil {
+							return usage("a page is one word, got %q", args[1])
+						}
+					}
 					return err
 				}
 			}

@@ -187,6 +187,15 @@ func (a *app) finish(c *cobra.Command) {
 		c.Long = strings.TrimRight(long, "\n")
 		annotate(c, annotationExit, exit)
 	}
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if told := (*jobs.Error)(nil); err == nil || errors.As(err, &told) {
+				return err
+			}
+			return wrongArgs(cmd, args)
+		}
+	}
 	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			a.running, a.verb = true, cmd
@@ -200,6 +209,21 @@ func (a *app) finish(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		a.finish(sub)
 	}
+}
+
+// wrongArgs is the error of a command whose number of arguments is wrong.
+func wrongArgs(cmd *cobra.Command, args []string) error {
+	_, takes, _ := strings.Cut(strings.ReplaceAll(cmd.Use, " [flags]", ""), " ")
+	msg := cmd.CommandPath() + " needs " + takes
+	switch {
+	case takes == "":
+		return noArgs(cmd, args)
+	case len(args) == 1:
+		msg = cmd.CommandPath() + " takes " + takes + ", got one argument"
+	case len(args) > 1:
+		msg = fmt.Sprintf("%s takes %s, got %d arguments", cmd.CommandPath(), takes, len(args))
+	}
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: msg, Hint: cmd.CommandPath() + " --help"}
 }
 
 // fails notes the exit code of a command's own failures.

@@ -12,6 +12,7 @@ import (
 
 	"berth/engine"
 	"berth/internal/config"
+	"berth/internal/config/sitefile"
 	"berth/internal/mcp"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -129,6 +130,10 @@ func (a *app) mcpServer(cmd *cobra.Command, o *mcpOptions) (*mcp.Server, error) 
 	if err != nil {
 		return nil, err
 	}
+	site, err := sitefile.Read()
+	if err != nil {
+		return nil, err
+	}
 	e, err := a.engine()
 	if err != nil {
 		return nil, err
@@ -139,7 +144,7 @@ func (a *app) mcpServer(cmd *cobra.Command, o *mcpOptions) (*mcp.Server, error) 
 	}
 	m := mcp.Options{
 		Version: buildVersion().version, Engine: e, Session: o.env.session, Timeout: cfg.Timeout(), Fork: cfg.FreshShells(),
-		Run: slices.Contains(o.enable, enableRun), Submit: slices.Contains(o.enable, enableSubmit), Unconfirmed: !cfg.ConfirmSubmits(),
+		Run: slices.Contains(o.enable, enableRun), Submit: slices.Contains(o.enable, enableSubmit), Unconfirmed: !site.Confirms(cfg.ConfirmSubmits()),
 		Submitter: a.submitter(cmd, e), Dir: dir, Job: mcpJob, Guide: string(exampleTask), Now: a.now,
 		Review: func(rv *engine.Review, files []engine.ReviewFile) any {
 			j := reviewOf(rv)
@@ -247,7 +252,11 @@ Columns: id, state, asked, task file, client.
 					continue
 				}
 				out = append(out, map[string]any{"request": r, "state": state, "answer": r.Answer})
-				rows = append(rows, []string{r.ID, state, a.when(r.Created), r.File, dash(r.Client)})
+				file := "-" // its text came without one
+				if r.Given {
+					file = r.File
+				}
+				rows = append(rows, []string{r.ID, state, a.when(r.Created), file, dash(r.Client)})
 			}
 			if a.json {
 				return errors.Join(a.printJSON(map[string]any{"requests": out}), err)

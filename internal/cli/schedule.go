@@ -286,7 +286,7 @@ the same time: each run is submitted once.
 ` + exitHelp + `0 done, or nothing to do, 1 a run could not be submitted and is not
 tried again (berth schedule runs NAME), 5 or 75 it is tried again at the next tick.`,
 		Example: "  berth schedule tick",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := a.engine()
 			if err != nil {

@@ -140,11 +140,6 @@ func (a *app) importSchedule(d schedule.Dir, o *scheduleFlags, i *importedSchedu
 	if fi, err := os.Stat(s.Dir); err != nil || !fi.IsDir() {
 		return "", fmt.Errorf("the directory %s does not exist", s.Dir)
 	}
-	if _, err := d.Find(s.Name); err == nil {
-		return "there already", nil
-	} else if jobs.KindOf(err) != jobs.KindNotFound {
-		return "", err
-	}
 	var text []byte
 	s.Words = slices.Clone(flags)
 	switch {
@@ -168,7 +163,15 @@ func (a *app) importSchedule(d schedule.Dir, o *scheduleFlags, i *importedSchedu
 	default:
 		s.Words = append(append(s.Words, "--name="+i.name, "--"), i.words...)
 	}
-	if dry {
+	there, err := d.Find(s.Name)
+	switch {
+	case err == nil && there.Cron == s.Cron && there.Every == s.Every && there.Dir == s.Dir && endsWith(there.Words, s.Words[len(flags):]):
+		return "there already", nil
+	case err == nil:
+		return "", fmt.Errorf("there is another schedule of that name: berth schedule show %[1]s; berth schedule rm %[1]s", s.Name)
+	case jobs.KindOf(err) != jobs.KindNotFound:
+		return "", err
+	case dry:
 		return "would be added", nil
 	}
 	if err := d.Create(s, text); err != nil {
@@ -182,6 +185,11 @@ func (a *app) importSchedule(d schedule.Dir, o *scheduleFlags, i *importedSchedu
 		_, err = made.SetPaused(true, a.now())
 	}
 	return "added, paused", err
+}
+
+// endsWith reports whether words end so: what comes before are flags of when it was added.
+func endsWith(words, end []string) bool {
+	return len(words) >= len(end) && slices.Equal(words[len(words)-len(end):], end)
 }
 
 // task is the text of a task file for a prompt.

@@ -93,7 +93,7 @@ these, or its nodes may not submit jobs.`,
 		Example: `  berth schedule install
   berth schedule install --crontab --every 5m
   berth schedule install --uninstall`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := a.config(cmd); err != nil { // the profile says what the site takes
 				return err

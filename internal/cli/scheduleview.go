@@ -103,7 +103,7 @@ func (a *app) schedule(name string) (*engine.Engine, schedule.Dir, *schedule.Ent
 
 func (a *app) scheduleLsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "ls", Short: "list the schedules: when each is due, its last run", Args: cobra.NoArgs,
+		Use: "ls", Short: "list the schedules: when each is due, its last run", Args: noArgs,
 		Long:    "List the schedules, by name, and say what is wrong with how they are started.\n" + scheduleExit,
 		Example: "  berth schedule ls",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -234,6 +234,9 @@ that one's last known state, and why one was left out or failed. The last 100 ar
 			}
 			if a.json {
 				return a.printJSON(map[string]any{"name": s.Name, "runs": list})
+			}
+			if len(rows) == 0 && a.tty {
+				a.say("schedule %s has not run yet", s.Name)
 			}
 			return a.table([]string{"DUE", "RESULT", "JOB", "REMARK"}, rows)
 		},

@@ -273,8 +273,8 @@ func (a *app) lsSweeps(root string) error {
 			bad = append(bad, map[string]any{"id": filepath.Base(u.Dir), "dir": u.Dir, "error": u.Err.Error()})
 		}
 		err = a.printJSON(map[string]any{"sweeps": list, "unreadable": bad})
-	} else {
-		err = a.table(sweepHead, rows)
+	} else if err = a.table(sweepHead, rows); len(rows) == 0 && a.tty {
+		a.say("no sweeps: berth sweep submit begins one")
 	}
 	if err != nil || len(unread) == 0 {
 		return err

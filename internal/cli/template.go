@@ -162,6 +162,10 @@ like a secret is refused. Name variables instead: their values are passed in.
 				return err
 			}
 			w, err := templates.ReadWorkspace(args[0], name)
+			if jobs.KindOf(err) == jobs.KindNotFound {
+				return &jobs.Error{Kind: jobs.KindNotFound, Msg: "template add: there is no file " + args[0],
+					Hint: "berth template show default >mine.toml gives one to begin with"}
+			}
 			if err != nil {
 				return err
 			}

@@ -53,8 +53,9 @@ func (c *Config) FreshShells() bool {
 	return c.said("terminal.persistent_shell").V == false
 }
 
-// ConfirmSubmits tells whether a person confirms each job that an agent submits.
-func (c *Config) ConfirmSubmits() bool { return c.said("mcp.confirm").V != "never" }
+// ConfirmSubmits is the word that says whether a person confirms each job that an agent
+// submits; "" is that none is said.
+func (c *Config) ConfirmSubmits() string { return shown(c.said("mcp.confirm").V) }
 
 // Offline tells whether no registry is to be asked.
 func (c *Config) Offline() bool { return c.said("offline").V == true }

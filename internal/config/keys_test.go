@@ -258,7 +258,7 @@ func TestEffect(t *testing.T) {
 		Notify   *jobs.Notify
 		Waiting  int
 		Fresh    bool
-		Confirm  bool
+		Confirm  string
 		Task     map[string]jobs.Task
 		NoImages []string
 	}

@@ -200,6 +200,15 @@ func (f *File) RefuseOwnReview(msg, hint string) error {
 	return f.refuse("review.by", msg+", and another account has to", hint)
 }
 
+// Confirms reports whether a person confirms each job that an agent submits. said is the
+// word of the user's configuration, or "".
+func (f *File) Confirms(said string) bool {
+	if f != nil && (f.Confirm == ConfirmAlways || said == "") {
+		said = f.Confirm
+	}
+	return said != ConfirmNever
+}
+
 // Waiting refuses a task that would make one more result, of a user of whose results so
 // many wait for a verdict.
 func (f *File) Waiting(have int) error {

@@ -49,6 +49,7 @@ type File struct {
 	Limits    Limits
 	Caps      jobs.Caps // the most that a task may have as its caps; 0 is any
 	Review    Review
+	Confirm   string // whether a person confirms each job of berth mcp: [ConfirmAlways], [ConfirmNever], or "" where users say it
 
 	keys []Key
 }
@@ -181,6 +182,12 @@ const (
 	ByOther = "other"
 )
 
+// The words of mcp.confirm: whether a person confirms each job that an agent submits.
+const (
+	ConfirmAlways = "always" // whatever users say
+	ConfirmNever  = "never"  // where a user says nothing
+)
+
 // Ways are the words of network.via.
 var Ways = []string{jobs.ViaNode, jobs.ViaLogin, strings.TrimSuffix(jobs.ViaProxy, ":")}
 
@@ -218,6 +225,10 @@ func parse(path string, data []byte) (*File, error) {
 	f.limits(root.Table("jobs"))
 	f.caps(root.Table("caps"))
 	f.review(root.Table("review"))
+	if v := root.Table("mcp").Take("confirm"); v.Given() {
+		f.Confirm = v.OneOf(ConfirmAlways, ConfirmNever)
+		f.set("mcp.confirm", v, f.Confirm)
+	}
 	return f, doc.Err()
 }
 

@@ -51,6 +51,9 @@ max_gpus = 2
 [review]
 by = "other"
 max_waiting_reviews = 3
+
+[mcp]
+confirm = "always"
 `
 
 func TestRead(t *testing.T) {
@@ -70,7 +73,7 @@ func TestRead(t *testing.T) {
 	for _, k := range f.Keys() {
 		shown = append(shown, k.Name+" = "+k.Value)
 	}
-	if len(shown) != 14 || !slices.Contains(shown, "review.by = other") || !slices.Contains(shown, "jobs.max_memory = 64GiB") || !slices.Contains(shown, "network.allow = @pip example.org:443") {
+	if len(shown) != 15 || !slices.Contains(shown, "review.by = other") || !slices.Contains(shown, "jobs.max_memory = 64GiB") || !slices.Contains(shown, "network.allow = @pip example.org:443") {
 		t.Errorf("%q", shown)
 	}
 	for text, want := range map[string]string{
@@ -229,6 +232,13 @@ func TestHold(t *testing.T) {
 	}
 	if err := f.RefuseOwnReview("job x is not merged: why", "do"); !f.OtherReviews() || !strings.Contains(err.Error(), "why, and another account has to: review.by of the site file "+f.Path+":21") {
 		t.Error(err)
+	}
+	for said, want := range map[string][3]bool{"": {true, true, false}, ConfirmAlways: {true, true, true}, ConfirmNever: {false, true, false}} {
+		for i, f := range []*File{nil, f, {Confirm: ConfirmNever}} {
+			if got := f.Confirms(said); got != want[i] {
+				t.Errorf("a user says %q, and the file %+v: confirmed is %v", said, f, got)
+			}
+		}
 	}
 	if m := f.Most(jobs.Most{Memory: jobs.GiB, Time: 48 * time.Hour}); m.Memory != jobs.GiB || m.Time != 24*time.Hour || m.TimeWhy != "the site file "+f.Path {
 		t.Errorf("%+v", m)
