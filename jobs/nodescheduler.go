@@ -50,7 +50,15 @@ type NodeScheduler interface {
 	// pure. That command gives what it reads to all of them, and prints each piece of
 	// their output on a line that begins with the number of the task and ": ".
 	Ranks(r Resources, o SlurmOptions, argv []string) []string
-	// RankEnviron is the environment for the command of Ranks, from that of the job.
+	// Step returns the command line that, in a job, runs argv once in each of r.Tasks
+	// tasks of a step with this name, beside other steps; nil is that the scheduler has no
+	// such command. Each task has r.CPUs, and all of them have r.Memory. Their output comes
+	// as they write it. The first failure ends the others, and gives the exit code. It is pure.
+	Step(name string, r Resources, o SlurmOptions, argv []string) []string
+	// EndStep ends the steps of a job that have this name, if some still run. One may
+	// outlive the command of Step that was killed.
+	EndStep(ctx context.Context, on Starter, id, name string) error
+	// RankEnviron is the environment for the command of Ranks or Step, from that of the job.
 	RankEnviron(environ []string) []string
 	// RankPassed are further variables of a rank's for its task.
 	RankPassed(o SlurmOptions, environ []string) []string

@@ -252,6 +252,7 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 			Hint: "--backend singularity, docker or bwrap; or --own auto, which gives each task what there is"}
 	}
 	d.Worker, d.GPUs = spec.Bounds(), sweep.GPUs(spec.Worker)
+	d.Steps = spec.Steps()
 	if o.limit != "" {
 		if spec.Limit, err = jobs.ParseDuration(o.limit); err != nil {
 			return nil, nil, usage("--task-time: %v", err)

@@ -262,6 +262,7 @@ func (a *app) mergeRound(ctx context.Context, s *sweep.Sweep, f *journal.Fold, d
 	}
 	d.Request = s.Spec.Request
 	d.Worker, d.GPUs = s.Spec.Bounds(), sweep.GPUs(s.Spec.Worker)
+	d.Steps = s.Spec.Steps()
 	r.Created = a.now().UTC()
 	stands := make([]bool, s.Total()+1)
 	had, next := 0, s.Total()

@@ -80,6 +80,12 @@ func (s *Spec) Bounds() jobs.Resources {
 	return s.Worker.Resources
 }
 
+// Steps reports whether a worker can begin a step of its job for a task with several
+// ranks: in a cluster's job whose tasks have no container.
+func (s *Spec) Steps() bool {
+	return s.Worker != nil && s.Worker.Clustered() && s.Worker.Level == jobs.LevelNone
+}
+
 // Sweep is a sweep's directory.
 type Sweep struct {
 	Spec  Spec

@@ -192,6 +192,30 @@ func TestSweepCancel(t *testing.T) {
 	s.quiet(t)
 }
 
+// A task with ranks has a step of its own in its worker's job, beside other tasks; one that is
+// ended leaves no step behind, whatever its ranks do with a TERM.
+func TestSweepRanks(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.dir(t)
+	home := "export BERTH_HOME=" + d + "/state; cd " + d + "; "
+	s.ok(t, home+"cat >ranks.toml <<'END'\n"+`name = "ranks"
+command = 'echo "rank $SLURM_PROCID of $SLURM_NTASKS"; [ {n} != 2 ] || { trap "" TERM; sleep 317; }; [ {n} != 3 ] || exit 7'
+ntasks = 2
+mem = "100MiB"
+[grid]
+n = [1, 2, 3, 4]
+`+"END")
+	s.want(t, home+"berth sweep run --scheduler slurm --backend local --workers 1 --cpus 4 --memory 800MiB --time 10m --task-time 5s ranks.toml", 1,
+		"sweep ranks: 2 ok, 1 failed, 1 timeout")
+	if out := s.ok(t, home+"berth sweep logs ranks 1 2>/dev/null | sort"); out != "rank 0 of 2\nrank 1 of 2" {
+		t.Errorf("%q", out)
+	}
+	s.want(t, home+"berth sweep ls ranks --where 'n == 3' | grep -q 'failed.7'", 0)
+	s.quiet(t)
+	s.want(t, home+"berth sweep submit --scheduler slurm --image "+s.image+" --cpus 4 --memory 800MiB --name boxed ranks.toml", 2, "only in jobs of Slurm, without a container")
+}
+
 // The tasks of each worker have a room each below its container: they see nothing of the
 // sweep's records or of each other, may change the image, and nothing of them is left.
 func TestSweepContainer(t *testing.T) {

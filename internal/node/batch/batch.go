@@ -156,6 +156,8 @@ func (none) JobVariable(string) bool                                            
 func (none) HasCgroup(string, string) bool                                         { return false }
 func (none) EndHint(string) string                                                 { return "" }
 func (none) Ranks(jobs.Resources, jobs.SlurmOptions, []string) []string            { return nil }
+func (none) Step(string, jobs.Resources, jobs.SlurmOptions, []string) []string     { return nil }
+func (none) EndStep(context.Context, jobs.Starter, string, string) error           { return nil }
 func (none) RankEnviron(environ []string) []string                                 { return environ }
 func (none) RankPassed(jobs.SlurmOptions, []string) []string                       { return nil }
 func (none) RankEnded(string) (func(int) bool, string, bool)                       { return nil, "", false }

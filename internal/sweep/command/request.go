@@ -13,12 +13,15 @@ type Request struct {
 	CPUs   string `json:"cpus,omitempty"`
 	Memory string `json:"mem,omitempty"`
 	GPUs   string `json:"gpus,omitempty"`
+	Ranks  string `json:"ntasks,omitempty"` // of its command, in a step of the worker's job; cpus is of each then
+	MPI    string `json:"mpi,omitempty"`    // how they find each other, as of [jobs.SlurmOptions]
 }
 
 // Share is what a task takes of its worker; 0 of each is not said.
 type Share struct {
-	CPUs, GPUs int
+	CPUs, GPUs int // CPUs are those of all ranks
 	Memory     jobs.Bytes
+	Ranks      int
 }
 
 // mostCPUs is an upper bound that only a slip of the finger passes.
@@ -31,6 +34,12 @@ func (r Request) Of(t Task) (s Share, err error) {
 	}
 	if s.GPUs, err = count("gpus", r.GPUs, t); err != nil {
 		return s, err
+	}
+	if s.Ranks, err = count("ntasks", r.Ranks, t); err != nil {
+		return s, err
+	}
+	if s.Ranks > 1 {
+		s.CPUs = s.Ranks * max(s.CPUs, 1)
 	}
 	if r.Memory != "" {
 		text, err := fill(r.Memory, t)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"berth/internal/config/keys"
 	"berth/internal/config/strict"
 	"berth/internal/config/task"
 	"berth/internal/sweep/command"
@@ -32,6 +33,7 @@ type Sweep struct {
 	Collect   string            // files with results, or ""
 	Own       string            // what each task has for itself, or ""
 	Request   command.Request   // of each task
+	Steps     bool              // whether a worker can begin a step of its job for a task with ranks
 	Retry     *jobs.Retry       // of each task; nil is not said
 	Worker    jobs.Resources    // that no task may ask for more than; 0 is not known
 	GPUs      int               // of each worker; 0 is none that are known
@@ -122,6 +124,16 @@ func Read(file string, data []byte) (*Sweep, error) {
 	}
 	if v := root.Take("gpus"); v.Given() {
 		r.s.Request.GPUs, _ = text(v)
+	}
+	if v := root.Take("ntasks"); v.Given() {
+		r.s.Request.Ranks, _ = text(v)
+	}
+	if v := root.Take("mpi"); v.Given() {
+		var p jobs.Place
+		keys.Find("slurm.mpi").Take(v, &p)
+		if r.s.Request.MPI = p.Slurm.MPI; r.s.Request.Ranks == "" {
+			v.Failf("", "is of tasks with ntasks")
+		}
 	}
 	if v := root.Take("mem"); v.Given() {
 		r.s.Request.Memory, _ = text(v)

@@ -137,6 +137,10 @@ func TestRequests(t *testing.T) {
 		"nothing":     {"cpus = 0", `task 1: cpus is "0", and must be a number from 1 on`},
 		"no such row": {"cpus = '{b}'", `task 1: cpus "{b}" names a parameter that there is not`},
 		"another key": {"memory = '1GiB'", `sweep.toml:2: unknown key "memory": did you mean "mem"?`},
+		"ranks":       {"ntasks = 2\ncpus = 3\nmem = '1GiB'\nmpi = 'pmix'", "task 1: the task asks for 6 CPUs, and a worker has 4"},
+		"no memory":   {"ntasks = '{a}'", "task 2: the task has ranks, and does not say how much memory they have"},
+		"GPUs":        {"ntasks = 2\nmem = '1GiB'\ngpus = 1", "task 1: the task has ranks and asks for GPUs"},
+		"no ranks":    {"mpi = 'pmix'", "sweep.toml:2: mpi is of tasks with ntasks"},
 		"own":         {"own = 'room'", ""},
 		"no own":      {"own = 'rom'", `sweep.toml:2: own must be "auto", "room", "container" or "nothing", found "rom": did you mean "room"?`},
 		"retry":       {"retry = { task = 2, codes = [75], max_memory = '6GiB' }", ""},
@@ -147,7 +151,7 @@ func TestRequests(t *testing.T) {
 		s, err := Read("sweep.toml", []byte("command = ['p', '{a}']\n"+c.keys+"\n[grid]\na = [1, 2]"))
 		var ids []ID
 		if err == nil {
-			s.Worker = jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB}
+			s.Worker, s.Steps = jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB}, true
 			_, ids, err = collect(s)
 		}
 		if c.want == "" {

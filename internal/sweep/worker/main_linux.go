@@ -48,6 +48,7 @@ func Main(args []string, left func(dir string, now time.Time) bool, stderr io.Wr
 	defer stop()
 	c := Config{Sweep: s, Env: os.Environ(), Keys: values, Left: left, Log: say}
 	in, job := nodejob.Here(os.Getenv)
+	c.Scheduler = in
 	if c.Job = job.ID; job.ID != "" {
 		c.Ends = nodejob.End(ctx, run.Local{}, in, job)
 	} else if p := s.Spec.Worker; p != nil && p.Resources.Time > 0 {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	nodejob "berth/internal/node/batch"
 	"berth/internal/sweep"
 	"berth/internal/sweep/claims"
 	"berth/internal/sweep/command"
@@ -22,6 +23,7 @@ import (
 	"berth/internal/sys/disk"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
+	"berth/jobs"
 	"berth/jobs/store"
 )
 
@@ -32,7 +34,9 @@ type Config struct {
 	Env   []string  // of every task
 	Ends  time.Time // when the scheduler ends its job; zero is not known
 	Job   string    // the scheduler's name for that; "" is none
-	Keys  []string  // variables of the program of a service, for that alone
+	// Scheduler begins the steps of tasks that have ranks; nil is that there are none.
+	Scheduler jobs.NodeScheduler
+	Keys      []string // variables of the program of a service, for that alone
 	// Left tells whether the sandbox may run still whose keeper had its records in dir.
 	Left func(dir string, now time.Time) bool
 	Beat time.Duration
@@ -129,6 +133,9 @@ type task struct {
 func Run(ctx context.Context, c Config) error {
 	if c.Slots == 0 {
 		c.Slots = max(c.Sweep.Spec.Slots, 1)
+	}
+	if c.Scheduler == nil {
+		c.Scheduler = nodejob.Of("")
 	}
 	if c.Left == nil {
 		c.Left = func(string, time.Time) bool { return false }
@@ -756,6 +763,9 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	}
 	c.Env = append(c.Env, w.room.visible(t.has)...)
 	c.CPUs = t.has.on
+	if t.has.share.Ranks > 1 {
+		return w.step(ctx, q, t, c, out)
+	}
 	if most := t.has.share.Memory; most > 0 {
 		c.Over = func(group int) bool {
 			now := w.memory.Group(group)
@@ -763,9 +773,16 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 			return now > int64(most)
 		}
 	}
+	end, err := w.here(ctx, q, c, out)
+	end.Memory = max(end.Memory, peak)
+	return end, err
+}
+
+// here runs a command of a task beside the worker.
+func (w *worker) here(ctx context.Context, q *run.Quick, c run.QuickCmd, out *keeper) (end run.QuickEnd, err error) {
 	c.Dir = w.Sweep.Spec.Workdir
-	if c.Path, err = w.program(argv[0]); err != nil {
-		return run.QuickEnd{}, err
+	if c.Path, err = w.program(c.Argv[0]); err != nil {
+		return end, err
 	}
 	out.mu.Lock() // what runs may be asked for its progress already
 	path := out.metrics.file()
@@ -773,10 +790,34 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	if path != "" {
 		c.Env = append(c.Env, metric.Var+"="+path)
 	}
-	end, err := q.Run(ctx, c)
-	end.Memory = max(end.Memory, peak)
+	return q.Run(ctx, c)
+}
+
+// step runs the ranks of a task in a step of the worker's job. What the step takes is not
+// that of the command which begins it, and is the scheduler's to tell.
+func (w *worker) step(ctx context.Context, q *run.Quick, t *task, c run.QuickCmd, out *keeper) (run.QuickEnd, error) {
+	share := t.has.share
+	name := fmt.Sprintf("berth-%s-%d", jobs.Short(w.Sweep.Spec.ID), t.Number)
+	r := jobs.Resources{Tasks: share.Ranks, CPUs: share.CPUs / share.Ranks, Memory: share.Memory}
+	c.Argv = w.Scheduler.Step(name, r, jobs.SlurmOptions{MPI: w.Sweep.Spec.Request.MPI}, c.Argv)
+	if c.Argv == nil {
+		return run.QuickEnd{}, errors.New("no scheduler here begins a step for the ranks of a task")
+	}
+	c.Env, c.CPUs = w.Scheduler.RankEnviron(c.Env), nil
+	end, err := w.here(ctx, q, c, out)
+	end.CPU, end.Memory = 0, 0
+	if err == nil && (end.Stopped || end.TimedOut || end.Exit.Signal != 0) {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
+		defer cancel()
+		if err := w.Scheduler.EndStep(ending, run.Local{}, w.Job, name); err != nil {
+			w.Log("task %d: its step %s may still run: %v", t.Number, name, err)
+		}
+	}
 	return end, err
 }
+
+// stepEnds is how long it is tried to end a step of the job.
+const stepEnds = 15 * time.Second
 
 // program finds a program by PATH, once.
 func (w *worker) program(name string) (string, error) {

@@ -96,6 +96,12 @@ func (Inside) Ranks(r jobs.Resources, _ jobs.SlurmOptions, argv []string) []stri
 	return append([]string{"/proc/self/exe", verbFan, strconv.Itoa(r.Tasks)}, argv...)
 }
 
+// Step implements [jobs.NodeScheduler]. The pool has no steps.
+func (Inside) Step(string, jobs.Resources, jobs.SlurmOptions, []string) []string { return nil }
+
+// EndStep implements [jobs.NodeScheduler].
+func (Inside) EndStep(context.Context, jobs.Starter, string, string) error { return nil }
+
 // RankEnviron implements [jobs.NodeScheduler].
 func (Inside) RankEnviron(environ []string) []string { return environ }
 
