@@ -80,9 +80,9 @@ func checkScratch(ctx context.Context, l *look) []Finding {
 		}
 		return []Finding{{Status: Fail, Configured: true, Why: err.Error(), Do: or(jobs.HintOf(err), `change scratch = "..." in the profile`)}}
 	}
-	m := l.mountFor(dir)
-	name, net := kindName(m.kind)
-	f := with(Finding{Subject: "scratch " + dir, Status: OK, Configured: true}, "dir", dir, "kind", m.kind, "tmpdir", l.Getenv("TMPDIR"))
+	m := disk.MountFor(l.path("/proc/self/mountinfo"), dir)
+	name, net := m.Name()
+	f := with(Finding{Subject: "scratch " + dir, Status: OK, Configured: true}, "dir", dir, "kind", m.Kind, "tmpdir", l.Getenv("TMPDIR"))
 	made, err := os.MkdirTemp(dir, tempPrefix+"*")
 	if err != nil {
 		f.Status, f.Why, f.Do = Fail, "nothing can be made there: "+plainError(err), `export TMPDIR=DIRECTORY, or scratch = "..." in a profile`
@@ -100,9 +100,9 @@ func checkScratch(ctx context.Context, l *look) []Finding {
 		f.Status, f.Do = Warn, `writable layers are slow and partly wrong there: name a local disk, scratch = "..." in a profile`
 	case !overlay.TakesDirectories(made):
 		f.Status, f.Do = Warn, `berth does not know it as a local disk, and trusts no directory as a layer there: overlay = "ext3" in a profile`
-	case m.kind == "tmpfs":
+	case m.Kind == "tmpfs":
 		f.Status, f.Do = Warn, `it is memory, which counts against a job: name a disk, scratch = "..." in a profile`
-	case m.has("noexec"):
+	case m.Has("noexec"):
 		f.Why += ", noexec (containers do not mind)"
 	}
 	r.judge(&f, dir)
@@ -141,9 +141,9 @@ func checkState(ctx context.Context, l *look) (found []Finding) {
 			return fail(err.Error(), jobs.HintOf(err))
 		}
 	}
-	m := l.mountFor(dir)
-	name, net := kindName(m.kind)
-	f = with(f, "dir", l.State, "kind", m.kind, "network", yes(net))
+	m := disk.MountFor(l.path("/proc/self/mountinfo"), dir)
+	name, net := m.Name()
+	f = with(f, "dir", l.State, "kind", m.Kind, "network", yes(net))
 	made, err := os.MkdirTemp(dir, "."+tempPrefix+"*")
 	if err != nil {
 		return fail("nothing can be made in "+dir+": "+plainError(err),
@@ -252,19 +252,19 @@ func checkHome(ctx context.Context, l *look) []Finding {
 	if _, err := os.Stat(home); err != nil {
 		return one(Warn, "the home directory cannot be looked at: "+plainError(err), "set BERTH_HOME to a directory of your own elsewhere")
 	}
-	m := l.mountFor(home)
-	name, _ := kindName(m.kind)
+	m := disk.MountFor(l.path("/proc/self/mountinfo"), home)
+	name, _ := m.Name()
 	r, err := roomOf(home)
 	if err != nil {
 		return one(Warn, plainError(err), "")
 	}
-	f := with(Finding{Subject: "home " + home, Status: OK, Why: name + ", " + r.String()}, "kind", m.kind, "noexec", yes(m.has("noexec")))
-	if m.has("noexec") {
+	f := with(Finding{Subject: "home " + home, Status: OK, Why: name + ", " + r.String()}, "kind", m.Kind, "noexec", yes(m.Has("noexec")))
+	if m.Has("noexec") {
 		f.Why += ", noexec"
 	}
 	argv := []string{"quota", "-w"}
-	if m.kind == "lustre" {
-		argv = []string{"lfs", "quota", "-q", "-u", l.user(), m.point}
+	if m.Kind == "lustre" {
+		argv = []string{"lfs", "quota", "-q", "-u", l.user(), m.Point}
 	}
 	if p := l.look(argv[0]); p != "" {
 		out, err := l.ask(ctx, nil, append([]string{p}, argv[1:]...)...)

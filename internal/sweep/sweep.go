@@ -166,7 +166,7 @@ func Create(root string, spec Spec, workers int, text []byte, tasks func(add fun
 			return nil, err
 		}
 	}
-	if err := disk.SyncDir(tmp); err != nil {
+	if err := errors.Join(store.CheckLinks(filepath.Join(tmp, fileSpec)), disk.SyncDir(tmp)); err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(parent, spec.ID)
@@ -368,8 +368,13 @@ func (s *Sweep) Resume() error {
 	return nil
 }
 
-// Cancelled tells whether it was cancelled.
+// Cancelled tells whether it was cancelled. The file is opened, as sshfs says for 20 s of a file
+// that another machine has removed what it was, unless it is opened: a worker that begins after
+// a resume would end at once.
 func (s *Sweep) Cancelled() bool {
-	_, err := os.Lstat(filepath.Join(s.Dir, fileCancel))
-	return err == nil
+	f, err := disk.OpenRegular(filepath.Join(s.Dir, fileCancel))
+	if err == nil {
+		_ = f.Close()
+	}
+	return err == nil || errors.Is(err, disk.ErrNoRecord)
 }

@@ -131,6 +131,13 @@ func (s *Store) Create(n New) (*jobs.Record, error) {
 	}
 	failpoint.Hit("create.synced")
 	if err == nil {
+		err = CheckLinks(filepath.Join(tmp, fileJob))
+		if jobs.KindOf(err) == jobs.KindConfig {
+			_ = disk.RemoveTree(tmp)
+			return nil, err
+		}
+	}
+	if err == nil {
 		err = moveDir(tmp, dir)
 	}
 	failpoint.Hit("create.renamed")

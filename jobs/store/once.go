@@ -54,13 +54,43 @@ func CreateOnce(path string, data []byte) (won bool, err error) {
 		case errors.Is(lerr, fs.ErrExist) && errors.Is(rerr, fs.ErrNotExist) && time.Now().Before(deadline):
 			// Removed in between, or not seen yet: the next link tells.
 			time.Sleep(50 * time.Millisecond)
-		case errors.Is(lerr, errors.ErrUnsupported) || errors.Is(lerr, syscall.EPERM):
-			return false, &jobs.Error{Kind: jobs.KindConfig, Msg: "create " + path, Err: lerr,
-				Hint: "the file system cannot make hard links, which the ledger needs: set BERTH_HOME to another one"}
+		case noLinks(lerr):
+			return false, &jobs.Error{Kind: jobs.KindConfig, Msg: "create " + path, Err: lerr, Hint: hintLinks}
 		default:
 			return false, fmt.Errorf("create %s: %w", path, lerr)
 		}
 	}
+}
+
+const hintLinks = "set BERTH_HOME to a directory of another file system; or, for sshfs, mount it without disable_hardlink, " +
+	"from a server that has the extension hardlink@openssh.com"
+
+// noLinks tells whether a failed link(2) may say that the file system has none: Linux turns the
+// ENOSYS of a FUSE file system into EPERM, which is also what sshfs says of a name that exists.
+func noLinks(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EPERM)
+}
+
+// CheckLinks makes a second name of a file in the same directory and removes it. Its error is that
+// the file system has no hard links, by which [CreateOnce] decides: it is for what is refused
+// before anything is begun.
+func CheckLinks(file string) error {
+	second := file + ".second"
+	err := os.Link(file, second)
+	if err == nil {
+		return os.Remove(second)
+	}
+	if !noLinks(err) {
+		return err
+	}
+	dir := filepath.Dir(file)
+	m := disk.MountFor("/proc/self/mountinfo", dir)
+	name, _ := m.Name()
+	if m.Point != "" {
+		name += " at " + m.Point
+	}
+	return &jobs.Error{Kind: jobs.KindConfig, Msg: "the state directory is on a file system without hard links (" + jobs.Printable(name) +
+		"), by which berth decides who is first", Hint: hintLinks}
 }
 
 // makeDir makes a directory and its parents, all durable.

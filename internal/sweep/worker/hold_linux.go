@@ -106,7 +106,7 @@ func (w *worker) first(ctx context.Context) error {
 	w.firsts = claims.New(w.Sweep.FirstClaims(), w.me, w.gone)
 	numbers := sweep.Round{Runs: w.Sweep.First()}
 	waited := false
-	for pause := fastest; w.hungry(ctx); pause = min(2*pause, slowest) {
+	for pause := fastest; w.hungry(ctx); pause = w.slower(pause) {
 		h, open, err := w.firsts.Next(0)
 		if err != nil {
 			return err

@@ -22,14 +22,21 @@ import (
 // proofVar names the sweep whose worker this process is to be, and not a test.
 const proofVar = "BERTH_TEST_SWEEP"
 
+// beatVar is how often that one gives a sign of life, where it is not 30 ms.
+const beatVar = "BERTH_TEST_BEAT"
+
 func TestMain(m *testing.M) {
 	dir := os.Getenv(proofVar)
 	if dir == "" {
 		os.Exit(m.Run())
 	}
 	s, err := sweep.Open(dir)
+	beat := 30 * time.Millisecond
+	if text := os.Getenv(beatVar); err == nil && text != "" {
+		beat, err = time.ParseDuration(text)
+	}
 	if err == nil {
-		err = Run(context.Background(), Config{Sweep: s, Env: []string{"PATH=" + os.Getenv("PATH")}, Beat: 30 * time.Millisecond})
+		err = Run(context.Background(), Config{Sweep: s, Env: []string{"PATH=" + os.Getenv("PATH")}, Beat: beat})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,15 +59,16 @@ func proofAnswer(n int) int {
 	return n
 }
 
-// Workers that are killed at any moment, 20 times, by a signal that they do not see: in the
-// end each task has one accepted result, and they come to the known sum.
-func TestProof(t *testing.T) {
-	const tasks, kills = 500, 20
+const proofTasks = 500
+
+// proofSweep is a sweep of these tasks below root.
+func proofSweep(t *testing.T, root string, workers int) *sweep.Sweep {
+	t.Helper()
 	id, err := ids.New()
 	must(t, err)
-	s, err := sweep.Create(t.TempDir(), sweep.Spec{ID: id, Name: "proof", Words: []string{proofTask}, Script: true, Slots: 2, Workdir: t.TempDir()}, 2, nil,
+	s, err := sweep.Create(root, sweep.Spec{ID: id, Name: "proof", Words: []string{proofTask}, Script: true, Slots: 2, Workdir: t.TempDir()}, workers, nil,
 		func(add func(command.Task) error) error {
-			for n := 1; n <= tasks; n++ {
+			for n := 1; n <= proofTasks; n++ {
 				err := add(command.Task{Number: n, ID: command.ID{byte(n), byte(n >> 8)}, Params: []command.Param{
 					{Name: "n", Text: strconv.Itoa(n)}, {Name: "path", Text: fmt.Sprintf("dir/../%d/ ; $(x)", n)},
 				}})
@@ -71,6 +79,14 @@ func TestProof(t *testing.T) {
 			return nil
 		})
 	must(t, err)
+	return s
+}
+
+// Workers that are killed at any moment, 20 times, by a signal that they do not see: in the
+// end each task has one accepted result, and they come to the known sum.
+func TestProof(t *testing.T) {
+	const kills = 20
+	s := proofSweep(t, t.TempDir(), 2)
 	r := rand.New(rand.NewPCG(1, uint64(os.Getpid())))
 	begin := func() *exec.Cmd {
 		c := exec.Command(os.Args[0])
@@ -102,7 +118,7 @@ func TestProof(t *testing.T) {
 	must(t, err)
 	// A task that ran at three of these moments is taken for what killed its workers.
 	var again sweep.Numbers
-	for n := 1; n <= tasks; n++ {
+	for n := 1; n <= proofTasks; n++ {
 		if f.State(uint32(n)) == journal.SetAside {
 			again.Add(n)
 		}
@@ -111,14 +127,21 @@ func TestProof(t *testing.T) {
 		_, err := s.AddRound(sweep.Round{Kind: sweep.RoundRetry, Runs: again}, 1, nil)
 		must(t, err)
 		must(t, Run(t.Context(), config(t, s)))
-		f, err = s.Fold()
-		must(t, err)
 	}
-	if f.Count(journal.OK) != tasks {
-		t.Fatalf("%d of %d", f.Count(journal.OK), tasks)
+	proved(t, s)
+	oneResult(t, s)
+}
+
+// proved checks that every task of a [proofSweep] has succeeded, and their sum.
+func proved(t *testing.T, s *sweep.Sweep) {
+	t.Helper()
+	f, err := s.Fold()
+	must(t, err)
+	if f.Count(journal.OK) != proofTasks {
+		t.Fatalf("%d of %d", f.Count(journal.OK), proofTasks)
 	}
 	sum, want := 0, 0
-	for n := 1; n <= tasks; n++ {
+	for n := 1; n <= proofTasks; n++ {
 		text, _ := output(t, s, f, uint32(n))
 		x, err := strconv.Atoi(text[strings.LastIndexByte(text, '=')+1:])
 		if err != nil || x != proofAnswer(n) {
@@ -130,7 +153,6 @@ func TestProof(t *testing.T) {
 	if sum != want {
 		t.Errorf("the sum is %d, not %d", sum, want)
 	}
-	oneResult(t, s)
 }
 
 // oneResult checks that a generation of a task has one result, and that nothing is left to claim.

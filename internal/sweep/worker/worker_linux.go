@@ -46,11 +46,16 @@ type Config struct {
 // Times.
 const (
 	syncEvery = time.Second
-	grace     = 5 * time.Second // between TERM and KILL
-	ahead     = time.Second     // for which a worker has tasks waiting
-	slowest   = 2 * time.Second // between two looks for a batch, when others have all
-	fastest   = 20 * time.Millisecond
+	grace     = 5 * time.Second       // between TERM and KILL
+	ahead     = time.Second           // for which a worker has tasks waiting
+	fastest   = 20 * time.Millisecond // between two looks for a batch, when others have all
 )
+
+// slower is the next pause between two such looks: of five in a beat, as the silence of another
+// worker is counted by them.
+func (w *worker) slower(pause time.Duration) time.Duration {
+	return min(2*pause, max(lease.BeatOf(w.Beat)/5, fastest))
+}
 
 // ErrFenced is that the worker could not say for so long that it lives that others may
 // take what it has.
@@ -334,7 +339,7 @@ func (w *worker) claim(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause):
-				pause = min(2*pause, slowest)
+				pause = w.slower(pause)
 			}
 			continue
 		}

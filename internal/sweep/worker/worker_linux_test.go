@@ -37,7 +37,14 @@ func made(t testing.TB, tasks, workers int, words ...string) *sweep.Sweep {
 	t.Helper()
 	id, err := ids.New()
 	must(t, err)
-	s, err := sweep.Create(t.TempDir(), sweep.Spec{ID: id, Name: "s", Words: words, Script: len(words) == 1, Slots: 2, Workdir: t.TempDir()}, workers, nil, func(add func(command.Task) error) error {
+	s, err := sweep.Create(t.TempDir(), sweep.Spec{ID: id, Name: "s", Words: words, Script: len(words) == 1, Slots: 2, Workdir: t.TempDir()}, workers, nil, numbered(tasks))
+	must(t, err)
+	return s
+}
+
+// numbered are so many tasks with a parameter n.
+func numbered(tasks int) func(add func(command.Task) error) error {
+	return func(add func(command.Task) error) error {
 		for n := range tasks {
 			task := command.Task{Number: n + 1, Params: []command.Param{{Name: "n", Text: fmt.Sprint(n + 1)}}}
 			task.ID[15], task.ID[14] = byte(n), byte(n>>8)
@@ -46,9 +53,7 @@ func made(t testing.TB, tasks, workers int, words ...string) *sweep.Sweep {
 			}
 		}
 		return nil
-	})
-	must(t, err)
-	return s
+	}
 }
 
 func config(t testing.TB, s *sweep.Sweep) Config {

@@ -1,4 +1,4 @@
-package doctor
+package disk
 
 import "testing"
 
@@ -18,15 +18,15 @@ func TestMountOf(t *testing.T) {
 		"/": "xfs", "/home": "nfs4", "/home/ada": "nfs4", "/homework": "xfs", "/scratch/ada": "lustre", "/scratch2": "xfs", "/tmp/x": "tmpfs",
 		"/home/two words/x": "fuse.sshfs", "/mnt/x/y": "beegfs", // the last one covers the first
 	} {
-		if got := mountOf(all, path).kind; got != want {
+		if got := mountOf(all, path).Kind; got != want {
 			t.Errorf("%s is on %q, want %q", path, got, want)
 		}
 	}
-	if m := mountOf(all, "/home/ada"); !m.has("noexec") || !m.has("hard") || m.has("exec") {
+	if m := mountOf(all, "/home/ada"); !m.Has("noexec") || !m.Has("hard") || m.Has("exec") {
 		t.Errorf("%+v", m)
 	}
 	for kind, net := range map[string]bool{"nfs4": true, "lustre": true, "fuse.sshfs": true, "fuse.unknown": true, "xfs": false, "ext4": false, "tmpfs": false, "": false} {
-		if name, got := kindName(kind); got != net || name == "" {
+		if name, got := (Mount{Kind: kind}).Name(); got != net || name == "" {
 			t.Errorf("%s is %s, network %v", kind, name, got)
 		}
 	}

@@ -1,35 +1,36 @@
-package doctor
+package disk
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// mount is a line of /proc/self/mountinfo (proc(5)).
-type mount struct {
-	point   string
-	kind    string
-	source  string
-	options []string // of the mount and of the file system
+// Mount is a line of /proc/self/mountinfo (proc(5)).
+type Mount struct {
+	Point   string
+	Kind    string   // of the file system, such as nfs4
+	Source  string   // what is mounted
+	Options []string // of the mount and of the file system
 }
 
-// has tells whether an option is set.
-func (m mount) has(option string) bool { return slices.Contains(m.options, option) }
+// Has tells whether an option is set.
+func (m Mount) Has(option string) bool { return slices.Contains(m.Options, option) }
 
 // parseMounts reads a mountinfo, the last mount last.
-func parseMounts(text string) []mount {
-	var all []mount
+func parseMounts(text string) []Mount {
+	var all []Mount
 	for line := range strings.Lines(text) {
 		before, after, ok := strings.Cut(strings.TrimSpace(line), " - ")
 		f, g := strings.Fields(before), strings.Fields(after)
 		if !ok || len(f) < 6 || len(g) < 2 {
 			continue
 		}
-		m := mount{point: unescape(f[4]), kind: g[0], source: unescape(g[1]), options: strings.Split(f[5], ",")}
+		m := Mount{Point: unescape(f[4]), Kind: g[0], Source: unescape(g[1]), Options: strings.Split(f[5], ",")}
 		if len(g) > 2 {
-			m.options = append(m.options, strings.Split(g[2], ",")...)
+			m.Options = append(m.Options, strings.Split(g[2], ",")...)
 		}
 		all = append(all, m)
 	}
@@ -43,10 +44,10 @@ func unescape(s string) string {
 
 // mountOf returns the mount that a clean absolute path is on: of the longest
 // mount points the last one, which covers the others.
-func mountOf(all []mount, path string) mount {
-	var best mount
+func mountOf(all []Mount, path string) Mount {
+	var best Mount
 	for _, m := range all {
-		if under(path, m.point) && len(m.point) >= len(best.point) {
+		if under(path, m.Point) && len(m.Point) >= len(best.Point) {
 			best = m
 		}
 	}
@@ -58,11 +59,12 @@ func under(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// mountFor looks up the mount of a path, links followed where they can be.
-func (l *look) mountFor(path string) mount {
-	b, err := os.ReadFile(l.path("/proc/self/mountinfo"))
+// MountFor looks up the mount of a path, links followed where they can be, in a file such as
+// /proc/self/mountinfo. The zero value is that it is not known, as where there is no such file.
+func MountFor(mountinfo, path string) Mount {
+	b, err := os.ReadFile(mountinfo)
 	if err != nil {
-		return mount{}
+		return Mount{}
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -79,13 +81,13 @@ var network = map[string]string{
 	"fuse.juicefs": "JuiceFS", "fuse.cvmfs2": "CernVM-FS", "9p": "9P", "virtiofs": "virtiofs", "fhgfs": "BeeGFS", "vast": "VAST", "mmfs": "GPFS",
 }
 
-// kindName is a file system's name for people, and whether it is a network's.
-func kindName(kind string) (name string, net bool) {
-	if n, ok := network[kind]; ok {
+// Name is the file system's name for people, and whether it is a network's.
+func (m Mount) Name() (name string, net bool) {
+	if n, ok := network[m.Kind]; ok {
 		return n, true
 	}
-	if strings.HasPrefix(kind, "fuse") {
-		return kind + " (FUSE)", true // what stands behind it is not known
+	if strings.HasPrefix(m.Kind, "fuse") {
+		return m.Kind + " (FUSE)", true // what stands behind it is not known
 	}
-	return or(kind, "an unknown file system"), false
+	return cmp.Or(m.Kind, "an unknown file system"), false
 }
