@@ -188,7 +188,7 @@ func TestSSHFS(t *testing.T) {
 	}
 	proved(t, s)
 	oneResult(t, s)
-	last := map[uint32]record{} // the end or start of each task that was seen last
+	last := map[uint32]record{} // the start of each task that was seen last
 	taken := 0
 	for _, host := range []string{"node1", "node0", "node2"} {
 		for _, r := range records() {
@@ -304,7 +304,8 @@ func TestSSHFSNoLinks(t *testing.T) {
 			root := t.TempDir()
 			dir := overSSHFS(t, root, c.refused, c.option)
 			_, err := sweep.Create(filepath.Join(dir, "sweeps"), specOf(t, "echo {n}"), 1, nil, numbered(1))
-			if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "hard links (sshfs at "+dir+")") || !strings.Contains(jobs.HintOf(err), "BERTH_HOME") {
+			if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(jobs.HintOf(err), "BERTH_HOME") ||
+				!strings.Contains(err.Error(), "hard links (sshfs at "+dir+")") {
 				t.Errorf("%v", err)
 			}
 			must(t, filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
