@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -80,17 +81,20 @@ func page(c *cobra.Command, dir string, header *doc.GenManHeader) error {
 	}
 	h := *header
 	h.Title = strings.ToUpper(strings.ReplaceAll(c.CommandPath(), " ", "-"))
-	f, err := os.Create(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"))
-	if err != nil {
-		return err
-	}
 	if exit := c.Annotations["exit"]; exit != "" {
 		c.Long += "\n\nExit status: " + exit
 	}
 	c.DisableAutoGenTag = true
-	if err := doc.GenMan(c, &h, f); err != nil {
-		_ = f.Close()
+	var text bytes.Buffer
+	if err := doc.GenMan(c, &h, &text); err != nil {
 		return err
 	}
-	return f.Close()
+	// Each option is a paragraph with a tag, whose text is no request of roff's (\&). cobra writes a line that begins
+	// with a tab, and a date without a day.
+	roff := option.ReplaceAll(text.Bytes(), []byte(".TP\n$1\n\\&$2\n"))
+	roff = bytes.Replace(roff, []byte(h.Date.Format(`"Jan 2006"`)), []byte(h.Date.Format(`"2006-01-02"`)), 1)
+	return os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), roff, 0o644)
 }
+
+// option is one of a page as cobra writes it: its names, and a line that says what it is for.
+var option = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t(.*)\n`)
