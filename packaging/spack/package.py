@@ -1,4 +1,4 @@
-# A recipe of Spack for a release of berth. Only its syntax was checked: Spack has not run it.
+# A recipe of Spack for a release of berth. Only its form was checked: Spack has not run it.
 from spack.package import *
 
 # The address of the directory that has the release's files, file:///... for local ones.
