@@ -18,7 +18,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-var update = flag.Bool("update", false, "write the golden screens")
+// updating is the flag -update: the golden screens are written. teatest brings it.
+func updating() bool { return flag.Lookup("update").Value.String() == "true" }
 
 // fake is a source of lists.
 type fake struct {
@@ -27,6 +28,7 @@ type fake struct {
 	fail  error
 	cost  time.Duration
 	out   string // of the job that runs
+	kept  string // what it has written before, whenever that is looked at
 	gone  string // the key of a row that is left out
 }
 
@@ -50,10 +52,10 @@ func (f *fake) read(_ context.Context, want Want) Snapshot {
 		if tone == Running {
 			r.OutputOf = "1"
 			r.Output = func(l *Lines) func() error {
-				w := l.Stream()
+				w, kept := l.Stream(), f.kept
 				return func() error {
-					_, err := w.Write([]byte(f.out))
-					f.out = ""
+					_, err := w.Write([]byte(kept + f.out))
+					kept, f.out = "", ""
 					return err
 				}
 			}
@@ -156,7 +158,7 @@ func (s *screen) golden(name string) {
 	s.t.Helper()
 	path := filepath.Join("testdata", name)
 	got := s.text()
-	if *update {
+	if updating() {
 		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
