@@ -3,6 +3,7 @@ package cli_test
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +16,9 @@ import (
 
 // guides are pages that a person follows from top to bottom, and so does a script for each.
 var guides = filepath.Join("..", "..", "docs", "guides")
+
+// alsoFollowed are pages of reference whose commands are run from their text as well, seen from there.
+var alsoFollowed = []string{"../backend-protocol.md", "../laptop.md", "../mpi-gpu.md"}
 
 // guideStep is what a page has its reader do: write a file, or enter a command.
 type guideStep struct {
@@ -159,12 +163,15 @@ func TestGuides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	names := slices.Clone(alsoFollowed)
 	for _, path := range pages {
-		text, err := os.ReadFile(path)
+		names = append(names, filepath.Base(path))
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(guides, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := filepath.Base(path)
 		steps, marked, err := readGuide(string(text))
 		if err != nil {
 			t.Errorf("%s:%v", name, err)
@@ -173,15 +180,15 @@ func TestGuides(t *testing.T) {
 		for _, m := range marked {
 			t.Logf("%s:%d is not run: %s", name, m.line, m.reason)
 		}
-		script := filepath.Join("testdata", "script", "guide_"+strings.ReplaceAll(strings.TrimSuffix(name, ".md"), "-", "_")+".txtar")
+		script := filepath.Join("testdata", "script", "guide_"+strings.ReplaceAll(strings.TrimSuffix(filepath.Base(name), ".md"), "-", "_")+".txtar")
 		if b, err := os.ReadFile(script); len(steps) > 0 && (err != nil || !strings.Contains("\n"+string(b), "\nguide "+name+"\n")) {
 			t.Errorf("%s: no script %s follows it (%v)", name, script, err)
 		}
-		if !strings.Contains(string(front), "(docs/guides/"+name+")") {
-			t.Errorf("README.md does not lead to docs/guides/%s", name)
+		if to := path.Join("docs/guides", name); !strings.Contains(string(front), "("+to+")") {
+			t.Errorf("README.md does not lead to %s", to)
 		}
 		for _, link := range guideLink.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(guides, link[1])); err != nil {
+			if _, err := os.Stat(filepath.Join(guides, filepath.Dir(name), link[1])); err != nil {
 				t.Errorf("%s: a link that leads nowhere: %v", name, err)
 			}
 		}

@@ -4,6 +4,9 @@ package cluster
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -115,52 +118,70 @@ func TestRanksOutput(t *testing.T) {
 	s.quiet(t)
 }
 
-// PMIx clients in the containers of two nodes find each other: they exchange
-// values and wait for each other. The library is the nodes' own.
-func TestPMIx(t *testing.T) {
+// mpiPage is a part of docs/mpi-gpu.md between two texts: the page and the tests of it
+// cannot differ.
+func mpiPage(t *testing.T, from, to string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root(t), "docs", "mpi-gpu.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), from)
+	part, _, ends := strings.Cut(rest, to)
+	if !found || !ends {
+		t.Fatalf("docs/mpi-gpu.md has no %q, or no %q behind it", from, to)
+	}
+	return part
+}
+
+// distributed is a directory on the login node with examples/distributed below it.
+func (s site) distributed(t *testing.T) string {
+	t.Helper()
+	d := s.dir(t)
+	for _, name := range []string{"ranks", "sum.py", "pmix.py"} {
+		text, err := os.ReadFile(filepath.Join(root(t), "examples", "distributed", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ok(t, "mkdir -p "+d+"/distributed; cat >"+d+"/distributed/"+name+" <<'E'\n"+string(text)+"E\nchmod 755 "+d+"/distributed/"+name)
+	}
+	return d
+}
+
+// The command of the page: four ranks find the first of them, over two nodes.
+func TestDistributed(t *testing.T) {
 	s := standard
 	s.need(t)
-	d := s.dir(t)
-	s.ok(t, "cat >"+d+"/pmix.py <<'E'\n"+pmixClient+"\nE")
-	s.ok(t, "cat >"+d+"/t.md <<'E'\n+++\nname = 'pmix'\n[agent]\ncommand = 'LD_LIBRARY_PATH=/host/pmix2/lib:/host exec python3 /d/pmix.py'\n[resources]\nntasks = 2\nnodes = 2\n[slurm]\nmpi = 'pmix'\n[terminal]\nbind = ['"+d+":/d', '/usr/lib/x86_64-linux-gnu:/host']\n+++\nE")
-	id := s.ok(t, "berth submit --image "+s.image+" "+d+"/t.md")
-	s.wait(t, id, 0)
-	a := s.sh(t, "berth logs "+id)
-	if got := strings.Join(sortedLines(a.out), "\n"); got != "0: 1000 1001\n1: 1000 1001" || a.err != "" {
-		t.Errorf("stdout %q, stderr %q", got, a.err)
+	command := "berth run --image py.sif" + mpiPage(t, "\nberth run --image py.sif", "\n")
+	out := s.ok(t, "cd "+s.distributed(t)+" && ln -s "+s.image+" py.sif && "+command)
+	if !regexp.MustCompile(`(?m)^sum 10 of 4 ranks on c[12]$`).MatchString(out) {
+		t.Errorf("%s\nwrote %q", command, out)
 	}
 	s.quiet(t)
 }
 
-// pmixClient puts a value, waits for the others and gets theirs, by the C
-// functions of PMIx (pmix.h): init, put, commit, fence, get, finalize.
-const pmixClient = `import ctypes, os
-lib = ctypes.CDLL("libpmix.so.2")
-class Proc(ctypes.Structure):
-    _fields_ = [("nspace", ctypes.c_char * 256), ("rank", ctypes.c_uint32)]
-class Value(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_uint16), ("data", ctypes.c_uint64 * 8)]
-class Info(ctypes.Structure):
-    _fields_ = [("key", ctypes.c_char * 512), ("flags", ctypes.c_uint32), ("value", Value)]
-UINT32, GLOBAL, BOOL = 14, 3, 1
-def must(rc):
-    assert rc == 0, rc
-me = Proc()
-must(lib.PMIx_Init(ctypes.byref(me), None, 0))
-v = Value(type=UINT32)
-v.data[0] = 1000 + me.rank
-must(lib.PMIx_Put(ctypes.c_uint8(GLOBAL), b"berth.key", ctypes.byref(v)))
-must(lib.PMIx_Commit())
-collect = Info(key=b"pmix.collect", value=Value(type=BOOL))
-collect.value.data[0] = 1
-must(lib.PMIx_Fence(None, 0, ctypes.byref(collect), 1))
-got = []
-for r in range(int(os.environ["SLURM_NTASKS"])):
-    p, out = Proc(nspace=me.nspace, rank=r), ctypes.POINTER(Value)()
-    must(lib.PMIx_Get(ctypes.byref(p), b"berth.key", None, 0, ctypes.byref(out)))
-    got.append(str(out.contents.data[0] & 0xffffffff))
-must(lib.PMIx_Finalize(None, 0))
-print("%d: %s" % (me.rank, " ".join(got)))`
+// The task of the page: PMIx clients in the containers of two nodes find each other; they
+// exchange values and wait for each other. The library is the nodes' own.
+func TestPMIx(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.distributed(t)
+	page := "+++\n" + mpiPage(t, "toml title=mpi.md\n+++\n", "```")
+	task := strings.NewReplacer(`"exec python3`, `"LD_LIBRARY_PATH=/host/pmix2/lib:/host exec python3`,
+		`"distributed:/d"`, `"distributed:/d", "/usr/lib/x86_64-linux-gnu:/host"`).Replace(page)
+	s.ok(t, "cat >"+d+"/mpi.md <<'E'\n"+task+"E")
+	id := s.ok(t, "cd "+d+" && berth submit --image "+s.image+" mpi.md")
+	s.wait(t, id, 0)
+	a := s.sh(t, "berth logs "+id)
+	var want []string
+	for rank := range 4 {
+		want = append(want, fmt.Sprintf("%d: 1000 1001 1002 1003", rank))
+	}
+	if got := sortedLines(a.out); !slices.Equal(got, want) || a.err != "" {
+		t.Errorf("stdout %q, stderr %q", got, a.err)
+	}
+	s.quiet(t)
+}
 
 // Slurm 22.05, which has no container program here: its srun and ours
 // understand each other.
