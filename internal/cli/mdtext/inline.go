@@ -6,11 +6,12 @@ import (
 	"unicode"
 )
 
-// inline replaces the marks within a line of text: code, links, bold and italic.
+// inline replaces the marks within a line of text: code, links, bold and italic. Of a picture
+// the words are shown that stand for it.
 func (p *page) inline(text string) string {
 	var b strings.Builder
 	for {
-		plain := strings.IndexAny(text, "`[*\\")
+		plain := strings.IndexAny(text, "`[*\\!")
 		if plain < 0 {
 			b.WriteString(text)
 			return b.String()
@@ -43,6 +44,13 @@ func (p *page) span(b *strings.Builder, text string) int {
 			b.WriteString(mark + inside + mark)
 		}
 		return len(inside) + 2*len(mark)
+	case strings.HasPrefix(text, "!["):
+		inside, _, n := link(text[1:])
+		if n == 0 {
+			return 0
+		}
+		b.WriteString("(picture: " + p.inline(inside) + ")")
+		return len("!") + n
 	case strings.HasPrefix(text, "["):
 		inside, target, n := link(text)
 		if n > 0 {

@@ -40,6 +40,7 @@ func TestRender(t *testing.T) {
 			in: "[all](network.md#rules), [`x` [y]](top.md), [Modal](https://modal.com), [https://a.b](https://a.b), [no link], a [1] b", width: 200,
 			want: "all, `x` [y], Modal (https://modal.com), https://a.b, [no link], a [1] b\n",
 		},
+		"pictures":            {in: "![the `x` of y](x.svg) and! [a](b.md)!", width: 80, want: "(picture: the `x` of y) and! a!\n"},
 		"marks that are none": {in: "2 * 3 * 4, `*.py` and `**/x`, \\*, 5*, snake_case_word, ``a`b``", width: 200, want: "2 * 3 * 4, `*.py` and `**/x`, *, 5*, snake_case_word, ``a`b``\n"},
 		"comments":            {in: "a\n<!-- one -->\n<!-- two\nlines -->\nb\n", width: 80, want: "a\nb\n"},
 		"ink": {

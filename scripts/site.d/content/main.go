@@ -1,7 +1,7 @@
 // Content writes what hugo builds the site from, into a directory: content/, the pages of
 // docs/ with their titles and files in front of them, and data/, the tables of
-// docs/README.md as navigation, and which page a file of the repository is. The README is
-// the first page.
+// docs/README.md as navigation, and which page a file of the repository is; static/, the
+// pictures. The README is the first page.
 package main
 
 import (
@@ -70,6 +70,9 @@ func stage(dir string) error {
 			return err
 		}
 	}
+	if err := pictures(dir); err != nil {
+		return err
+	}
 	search := "+++\ntitle = \"Search\"\nlayout = \"search\"\n+++\n"
 	if err := os.WriteFile(filepath.Join(dir, "content", "search.md"), []byte(search), 0o600); err != nil {
 		return err
@@ -100,6 +103,24 @@ func page(file, to string) (title string, err error) {
 		return "", err
 	}
 	return title, os.WriteFile(to, []byte(string(front)+"\n\n"+body), 0o600)
+}
+
+// pictures copies those of docs/, which stand beside its pages.
+func pictures(dir string) error {
+	files, err := filepath.Glob("docs/*.svg")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "static", filepath.Base(file)), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func data(dir, name string, value any) error {
