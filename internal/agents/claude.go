@@ -20,29 +20,29 @@ type claude struct {
 const maxSaid = 64
 
 type claudeLine struct {
-	Type    string
-	Subtype string
-	Session string `json:"session_id"`
-	Model   string
+	Type    string  `json:"type"`
+	Subtype string  `json:"subtype"`
+	Session string  `json:"session_id"`
+	Model   string  `json:"model"`
 	Version string  `json:"claude_code_version"`
 	Parent  *string `json:"parent_tool_use_id"`
-	Error   words   // of an answer: "authentication_failed"
+	Error   words   `json:"error"` // of an answer: "authentication_failed"
 	Message struct {
-		ID      string
-		Content []claudeBlock // text alone is a prompt's
-		Usage   *claudeUsage
-	}
+		ID      string        `json:"id"`
+		Content []claudeBlock `json:"content"` // text alone is a prompt's
+		Usage   *claudeUsage  `json:"usage"`
+	} `json:"message"`
 	// Of a result.
-	Result  words
+	Result  words        `json:"result"`
 	IsError bool         `json:"is_error"`
 	Turns   int          `json:"num_turns"`
-	Attempt int          // of a retry
+	Attempt int          `json:"attempt"` // of a retry
 	Most    int          `json:"max_retries"`
 	Refused int          `json:"error_status"`
 	USD     float64      `json:"total_cost_usd"`
 	Usage   *claudeUsage `json:"usage"`
 	Status  int          `json:"api_error_status"`
-	Errors  []string
+	Errors  []string     `json:"errors"`
 	Denials []struct {
 		Tool string `json:"tool_name"`
 	} `json:"permission_denials"`
@@ -60,15 +60,15 @@ func (u *claudeUsage) usage() jobs.Usage {
 }
 
 type claudeBlock struct {
-	Type     string
-	Text     string
-	Thinking string
-	ID       string
-	Name     string
-	Input    input
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Thinking string `json:"thinking"`
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Input    input  `json:"input"`
 	For      string `json:"tool_use_id"`
-	Content  words
-	IsError  bool `json:"is_error"`
+	Content  words  `json:"content"`
+	IsError  bool   `json:"is_error"`
 }
 
 func (c *claude) line(d *Decoder, b []byte) bool {

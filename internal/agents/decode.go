@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"berth/jobs"
@@ -190,11 +192,7 @@ func (w *words) UnmarshalJSON(b []byte) error {
 	var parts []struct{ Text string }
 	switch {
 	case len(b) > 1 && b[0] == '"':
-		if bytes.IndexByte(b, '\\') < 0 {
-			*w = words(b[1:min(len(b)-1, maxWords)])
-			return nil
-		}
-		return json.Unmarshal(begin(b), (*string)(w))
+		*w = words(unquote(b[1 : len(b)-1]))
 	case len(b) > 0 && b[0] == '[' && json.Unmarshal(b, &parts) == nil:
 		var s strings.Builder
 		for _, p := range parts {
@@ -214,19 +212,52 @@ func (w *words) UnmarshalJSON(b []byte) error {
 // maxWords is how much of a text is taken out of its line, in bytes: an event has less.
 const maxWords = 64 << 10
 
-// begin is the beginning of a string of JSON, which does not end within an escape.
-func begin(b []byte) []byte {
-	if len(b) <= maxWords {
-		return b
+// unquote is the text of a string of JSON between its quotes, as far as it is taken. The
+// line was checked as a whole: json.Unmarshal would do that a second time.
+func unquote(b []byte) string {
+	out := make([]byte, 0, min(len(b), maxWords))
+	for len(b) > 0 && len(out) < maxWords {
+		if b[0] != '\\' {
+			n := bytes.IndexByte(b, '\\')
+			if n < 0 {
+				n = len(b)
+			}
+			out = append(out, b[:min(n, maxWords-len(out))]...)
+			b = b[n:]
+			continue
+		}
+		r, n := escaped(b)
+		if len(out)+utf8.RuneLen(r) > maxWords {
+			break
+		}
+		out = utf8.AppendRune(out, r)
+		b = b[n:]
 	}
-	b = b[:maxWords:maxWords]
-	if i := bytes.LastIndexByte(b[len(b)-6:], '\\'); i >= 0 { // the longest has six bytes
-		b = b[:len(b)-6+i]
+	return string(out)
+}
+
+// escaped is the character of the escape with which b begins, and its length.
+func escaped(b []byte) (rune, int) {
+	if i := strings.IndexByte("bfnrt", b[1]); i >= 0 {
+		return rune("\b\f\n\r\t"[i]), 2
 	}
-	if (len(b)-len(bytes.TrimRight(b, `\`)))%2 == 1 { // the last one begins an escape
-		b = b[:len(b)-1]
+	if b[1] != 'u' {
+		return rune(b[1]), 2
 	}
-	return append(b, '"')
+	unit := func(b []byte) rune {
+		n, _ := strconv.ParseUint(string(b[2:6]), 16, 16)
+		return rune(n)
+	}
+	r := unit(b)
+	if utf16.IsSurrogate(r) {
+		if len(b) >= 12 && b[6] == '\\' && b[7] == 'u' {
+			if r = utf16.DecodeRune(r, unit(b[6:])); r != utf8.RuneError {
+				return r, 12
+			}
+		}
+		r = utf8.RuneError
+	}
+	return r, 6
 }
 
 // input is what a tool is called with.

@@ -8,9 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 	"unicode/utf8"
 )
 
@@ -153,6 +151,20 @@ func TestBegin(t *testing.T) {
 	}
 }
 
+// TestUnquote: the text is the one that encoding/json makes of the same string.
+func TestUnquote(t *testing.T) {
+	for _, text := range []string{``, `a`, `\n`, `\b\f\n\r\t\/\\\"x`, `a\u00e9b`, `\ud83d\ude00`, `\ud83d`, `\ud83dx`, `\ud83d\n`, `\ud83d\u0041`, `\ude00\ud83d`,
+		`\ud83d\ud83d\ude00`, `\u0000`, `é\u2028€`, `\\u0041`} {
+		var want string
+		if err := json.Unmarshal([]byte(`"`+text+`"`), &want); err != nil {
+			t.Fatal(text, err)
+		}
+		if got := unquote([]byte(text)); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestReasonOf: a status is a number of its own, and no part of a port; what the broker
 // refuses says nothing of the key.
 func TestReasonOf(t *testing.T) {
@@ -236,35 +248,4 @@ func FuzzDecoder(f *testing.F) {
 			t.Fatal(seen)
 		}
 	})
-}
-
-// BenchmarkDecoder: 100 MB of events a minute are to cost less than 5 % of a core. What
-// counts is the time of the CPU, so that a busy machine changes nothing.
-func BenchmarkDecoder(b *testing.B) {
-	result, _ := json.Marshal(strings.Repeat("ok  \tberth/jobs\t0.3s\n", 200))
-	for format, file := range map[string]string{"claude": "claude.jsonl", "codex": "codex.jsonl", "gemini": "gemini.jsonl", "opencode": "opencode.jsonl"} {
-		data, err := os.ReadFile("testdata/" + file)
-		if err != nil {
-			b.Fatal(err)
-		}
-		data = bytes.ReplaceAll(data, []byte(`"package parse"`), result)
-		data = bytes.ReplaceAll(data, []byte(`"FAIL\texample/parse\t0.004s\n"`), result)
-		data = bytes.ReplaceAll(data, []byte(`"ok  \texample/parse\t0.004s\n"`), result)
-		b.Run(format, func(b *testing.B) {
-			d, _ := NewDecoder(format, func(Event) {})
-			b.SetBytes(int64(len(data)))
-			b.ReportAllocs()
-			before := cpu()
-			for b.Loop() {
-				_, _ = d.Write(data)
-			}
-			b.ReportMetric((cpu()-before).Seconds()/float64(b.N*len(data))*100e6/60*100, "%core@100MB/min")
-		})
-	}
-}
-
-func cpu() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

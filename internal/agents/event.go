@@ -102,6 +102,9 @@ func text(s string, most int) string {
 
 // hidden are the characters that do not show what they are.
 func hidden(r rune) bool {
+	if r >= 0x20 && r < 0x7f { // nearly all
+		return false
+	}
 	return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
@@ -130,11 +133,13 @@ func strip(s string) string {
 	}, s)
 }
 
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
+
 // line makes one line of at most so many bytes.
 func line(s string, most int) string {
 	s = text(s, most)
 	if strings.ContainsAny(s, "\n\t") {
-		s = strings.NewReplacer("\n", " ", "\t", " ").Replace(s)
+		s = oneLine.Replace(s)
 	}
 	return strings.TrimSpace(s)
 }
