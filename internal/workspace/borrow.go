@@ -119,9 +119,7 @@ func (b *Borrowed) give(ctx context.Context, to Source, revs ...string) (err err
 		return err
 	}
 	defer pack.Close()
-	err = b.g.run(ctx, call{gitDir: b.Dir, stdin: strings.NewReader(strings.Join(revs, "\n") + "\n"), stdout: pack,
-		args: []string{"pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q"}})
-	if err != nil {
+	if err := b.g.packed(ctx, b.Dir, pack, revs...); err != nil {
 		return err
 	}
 	var head [12]byte // "PACK", version, number of objects
@@ -144,6 +142,12 @@ func (b *Borrowed) give(ctx context.Context, to Source, revs ...string) (err err
 		return err
 	}
 	return in.migrate()
+}
+
+// packed writes what the revisions reach, and those with a "^" do not, as a thin pack.
+func (g *Git) packed(ctx context.Context, gitDir string, to *os.File, revs ...string) error {
+	return g.run(ctx, call{gitDir: gitDir, stdin: strings.NewReader(strings.Join(revs, "\n") + "\n"), stdout: to,
+		args: []string{"pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q"}})
 }
 
 // Changes lists what to has different from the commit or tree from, in git's order of

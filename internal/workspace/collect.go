@@ -181,22 +181,20 @@ type collector struct {
 	base    tree
 	seen    *survey
 	sizes   map[string]int64 // of what was put into the commit
+	tree    string           // of the base; "" until a commit was made
 }
 
 // build makes the commit and its bundle, leaving out what git's own check
 // refuses, and writes the files.
 func (c *collector) build(ctx context.Context, d delta) (Result, error) {
-	baseTree, err := c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", "--verify", c.src.Base + "^{tree}"}})
-	if err != nil {
-		return Result{}, err
-	}
-	res := Result{SchemaVersion: ManifestVersion, Base: c.src.Base, Tree: baseTree, Branch: c.opts.Branch,
+	res := Result{SchemaVersion: ManifestVersion, Base: c.src.Base, Branch: c.opts.Branch,
 		Files: []Change{}, OutOfScope: []Path{}, Apart: c.seen.apart}
+	var err error
 	for try := 0; !d.empty(); try++ {
 		if res.Commit, res.Tree, d, err = c.commit(ctx, d); err != nil {
 			return Result{}, err
 		}
-		if res.Tree == baseTree {
+		if res.Tree == c.tree {
 			break
 		}
 		if c.opts.Bundle == "" { // else no one is told of them
@@ -213,6 +211,13 @@ func (c *collector) build(ctx context.Context, d delta) (Result, error) {
 			break
 		}
 		d = c.leaveOut(d, Refused, refused)
+	}
+	if !res.Changed {
+		if res.Tree = c.tree; res.Tree == "" {
+			if res.Tree, err = c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", "--verify", c.src.Base + "^{tree}"}}); err != nil {
+				return Result{}, err
+			}
+		}
 	}
 	return c.finish(ctx, res)
 }

@@ -34,8 +34,10 @@ func (c *collector) commit(ctx context.Context, d delta) (id, tree string, used 
 			return "", "", d, err
 		}
 		ref := "refs/heads/" + c.opts.Branch
-		both, err := c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", ref + "^{commit}", ref + "^{tree}"}})
-		id, tree, _ = strings.Cut(both, "\n")
+		said, err := c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", ref + "^{commit}", ref + "^{tree}", c.src.Base + "^{tree}"}})
+		if ids := strings.Split(said, "\n"); len(ids) == 3 {
+			id, tree, c.tree = ids[0], ids[1], ids[2]
+		}
 		return id, tree, d, err
 	}
 }

@@ -3,9 +3,9 @@ package workspace
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"berth/internal/sys/disk"
 	"berth/jobs"
@@ -17,25 +17,44 @@ import (
 // where nothing has changed, and what was left out of it. The options are those of a
 // checkpoint; a task that writes meanwhile is [ErrChanging].
 func (g *Git) Lend(ctx context.Context, attemptDir, dir string, src Source, opts CollectOptions) (commit string, omitted []jobs.Omission, err error) {
-	res, err := g.Collect(ctx, attemptDir, src, opts)
-	if err != nil {
-		return "", nil, err
-	}
-	bundle := filepath.Join(attemptDir, opts.Bundle)
-	defer func() { _ = os.Remove(bundle) }()
 	if err := g.lender(ctx, dir, src); err != nil {
 		return "", nil, err
 	}
-	if !res.Changed {
+	opts.lend = dir
+	res, err := g.Collect(ctx, attemptDir, src, opts)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case !res.Changed:
 		return src.Base, res.Omitted, nil
 	}
-	if err := g.thin(ctx, filepath.Join(attemptDir, GitDir), dir, src.Base, opts.Branch, bundle); err != nil {
-		return "", nil, err
-	}
-	if err := g.run(ctx, call{gitDir: dir, args: []string{"bundle", "unbundle", bundle}, stdout: &strings.Builder{}}); err != nil {
-		return "", nil, err
-	}
 	return res.Commit, res.Omitted, g.run(ctx, call{gitDir: dir, args: []string{"update-ref", "--no-deref", basePrefix + res.Commit, res.Commit}})
+}
+
+// lend copies the commit of a result, which git checks as it takes it: it takes all of it
+// or nothing. A quarantine before that would cost half as much again, and what is kept here
+// goes nowhere but into work trees of tasks.
+func (c *collector) lend(ctx context.Context, res Result) (err error) {
+	pack, err := os.Create(c.bundleFile())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pack.Close(), os.Remove(pack.Name())) }()
+	revs := []string{res.Commit, "^" + c.src.Base}
+	if c.opts.After != "" && c.opts.After != c.src.Base {
+		revs = append(revs, "^"+c.opts.After+"^{tree}") // of a commit that is no ancestor git leaves nothing out
+	}
+	if err := c.g.packed(ctx, c.gitDir, pack, revs...); err != nil {
+		return err
+	}
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	strict, err := strictBut(c.base, c.gitDir)
+	if err != nil {
+		return err
+	}
+	return c.g.run(ctx, call{gitDir: c.opts.lend, dir: c.gitDir, stdin: pack, args: []string{"index-pack", strict, "--fix-thin", "--stdin"}})
 }
 
 // lender makes the bare git directory dir when it is missing, in one step: without its
@@ -64,21 +83,4 @@ func (g *Git) lender(ctx context.Context, dir string, src Source) (err error) {
 		err = disk.RemoveTree(made)
 	}
 	return err
-}
-
-// thin takes out of a bundle, which was judged whole, what is in the newest commit that
-// dir was given, where the git directory of this attempt has that, too: what has changed
-// since the base is lent once, and not with each commit after it.
-func (g *Git) thin(ctx context.Context, gitDir, dir, base, branch, bundle string) error {
-	tips, err := g.Tips(ctx, dir)
-	if err != nil || len(tips) == 0 {
-		return err
-	}
-	have := tips[0] + "^{tree}" // of a commit that is no ancestor git leaves nothing out
-	if g.run(ctx, call{gitDir: gitDir, args: []string{"cat-file", "-e", have}}) != nil {
-		return nil // it is another attempt's
-	}
-	return writeWhole(bundle, func(f *os.File) error {
-		return g.run(ctx, call{gitDir: gitDir, stdout: f, args: []string{"bundle", "create", "-", "refs/heads/" + branch, "^" + base, "^" + have}})
-	})
 }

@@ -112,14 +112,16 @@ func TestLendOnce(t *testing.T) {
 	big := make([]byte, 1<<20)
 	_, _ = rand.Read(big)
 	f.write(f.work(), map[string]string{"big": string(big)})
+	after := ""
 	for n := range 4 {
 		f.write(f.work(), map[string]string{"a.txt": strconv.Itoa(n+2) + "\n"})
 		name := strconv.Itoa(n)
 		got, _, err := f.g.Lend(testContext(t), f.attempt, lent, f.src,
-			CollectOptions{Branch: "berth-child/" + name, Bundle: name, Message: name, Time: time.Unix(int64(1e9+n), 0)})
+			CollectOptions{Branch: "berth-child/" + name, Bundle: name, Message: name, Time: time.Unix(int64(1e9+n), 0), After: after})
 		if err != nil {
 			t.Fatal(err)
 		}
+		after = got
 		if s := f.git(lent, "show", got+":a.txt"); s != strconv.Itoa(n+2) {
 			t.Errorf("%d: a.txt has %q", n, s)
 		}

@@ -42,18 +42,21 @@ func (g *Git) openQuarantine(ctx context.Context, attemptDir string, src Source,
 	if err != nil {
 		return nil, lacksObjects(src, err)
 	}
+	q.strict, err = strictBut(base, dir)
+	return q, err
+}
+
+// strictBut is the flag by which git checks what it unpacks, and not what the base has
+// already, when it runs in dir.
+func strictBut(base tree, dir string) (flag string, err error) {
 	var known strings.Builder
 	for name, e := range base.entries {
 		if e.mode != modeGitlink && readByGit(path.Base(name)) {
 			known.WriteString(e.id + "\n")
 		}
 	}
-	if err := writeFiles(dir, map[string]string{"known": known.String()}); err != nil {
-		return nil, err
-	}
-	// Relative, because the flag is cut at commas and spaces; git runs in dir.
-	q.strict = "--strict=skiplist=known"
-	return q, nil
+	// Relative, because the flag is cut at commas and spaces.
+	return "--strict=skiplist=known", writeFiles(dir, map[string]string{"known": known.String()})
 }
 
 // load unpacks a bundle. The pack goes straight to index-pack: git fetch does
@@ -118,23 +121,15 @@ func (c *collector) bundleFile() string {
 }
 
 // bundle writes the bundle and tries it in a quarantine, so that a result that
-// is there can also be taken in. When git refuses files of it, they are given
-// with the reason.
+// is there can also be taken in; or lends the commit, which is judged as well. When git
+// refuses files of it, they are given with the reason.
 func (c *collector) bundle(ctx context.Context, res Result) (refused map[string]string, err error) {
-	ref := "refs/heads/" + c.opts.Branch
-	name := c.bundleFile()
-	err = writeWhole(name, func(f *os.File) error {
-		return c.g.run(ctx, call{gitDir: c.gitDir, stdout: f, args: []string{"bundle", "create", "-", ref, "^" + c.src.Base}})
-	})
-	if err != nil {
-		return nil, err
+	if c.opts.lend != "" {
+		err = c.lend(ctx, res)
+	} else {
+		err = c.quarantined(ctx)
 	}
-	q, err := c.g.openQuarantine(ctx, c.attempt, c.src, c.gitDir, filepath.Join(c.gitDir, baseDir))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, q.Close()) }()
-	if err = q.load(ctx, name); err == nil {
+	if err == nil {
 		return nil, nil
 	}
 	why := refusals(err)
@@ -152,4 +147,21 @@ func (c *collector) bundle(ctx context.Context, res Result) (refused map[string]
 		}
 	}
 	return refused, err
+}
+
+// quarantined writes the bundle and tries it.
+func (c *collector) quarantined(ctx context.Context) error {
+	ref := "refs/heads/" + c.opts.Branch
+	name := c.bundleFile()
+	err := writeWhole(name, func(f *os.File) error {
+		return c.g.run(ctx, call{gitDir: c.gitDir, stdout: f, args: []string{"bundle", "create", "-", ref, "^" + c.src.Base}})
+	})
+	if err != nil {
+		return err
+	}
+	q, err := c.g.openQuarantine(ctx, c.attempt, c.src, c.gitDir, filepath.Join(c.gitDir, baseDir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(q.load(ctx, name), q.Close())
 }
