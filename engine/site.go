@@ -191,6 +191,27 @@ func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 	return nil
 }
 
+// ImageThere is where the image of a task stands behind its login host, as for a job: a path is one of
+// that host's, and a file of this machine is sent there once. notes are for people.
+func (e *Engine) ImageThere(ctx context.Context, t jobs.Task) (path string, notes []string, err error) {
+	s := &jobs.Spec{Place: t.Place}
+	site, err := e.site(s)
+	if err != nil || site == nil {
+		return imageOf(t), nil, err
+	}
+	g, err := e.survey(ctx, s, t)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := e.settleFarImage(ctx, s, t, g, imageOf(t), false); err != nil {
+		return "", nil, err
+	}
+	if s.ImageFrom != "" {
+		err = site.PutImage(ctx, s.ImageFrom, s.LoginHome, s.Image)
+	}
+	return s.Image, s.Notes, err
+}
+
 // submitAt records a job on its cluster, before the scheduler hears of it. Whatever
 // goes wrong, nothing was submitted; what may have arrived is taken away again.
 func (e *Engine) submitAt(ctx context.Context, site site, rec *jobs.Record, n store.New, script string) error {

@@ -40,6 +40,8 @@ type app struct {
 	unasked        sync.Once      // see [app.configured]
 	read           *config.Config
 	passing        atomic.Bool // [app.overwrite] has left a line
+	columns        int         // of the terminal, where it is another machine's; 0 is to be looked up
+	given          *farRequest // what another machine has this one run; nil is the usual
 	raw            atomic.Bool // the terminal does not go back to the left by itself
 }
 
@@ -64,10 +66,14 @@ func (a *app) open(readOnly bool) (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engine.Open(a.context(), engine.Options{
+	e, err := engine.Open(a.context(), engine.Options{
 		ReadOnly: readOnly, Profile: p, Variables: a.keys, Settings: a.options, Credentials: a.credentials, Progress: a.progress, Meter: a.meter,
 		Terminal: a.errTTY && isTerminal(a.stdin), Now: a.now,
 	})
+	if err == nil && a.given != nil {
+		e.Getenv = a.given.getenv
+	}
+	return e, err
 }
 
 // context is the verb's.

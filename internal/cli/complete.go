@@ -11,6 +11,7 @@ import (
 	"berth/internal/config"
 	"berth/internal/config/profile"
 	"berth/internal/queue/schedule"
+	"berth/internal/sweep"
 	"berth/jobs"
 	"berth/jobs/store"
 	"berth/templates"
@@ -59,6 +60,9 @@ var completedArgs = []struct {
 	{[]string{"schedule pause", "schedule resume", "schedule rm"}, schedules, true},
 	{[]string{"agent show", "agent check"}, agentNames, false},
 	{[]string{"template show", "template build", "template rm"}, templateNames, false},
+	{[]string{"sweep status", "sweep ls", "sweep logs", "sweep tail", "sweep failures", "sweep collect", "sweep report", "sweep replay", "sweep resume",
+		"sweep retry", "sweep add", "sweep tell", "sweep ask", "sweep pause", "sweep throttle", "sweep cancel", "sweep forget"}, sweeps, false},
+	{[]string{"sweep compare"}, sweeps, true},
 	{[]string{"image show"}, cachedImages, false},
 	{[]string{"image verify", "image rm"}, cachedImages, true},
 }
@@ -196,6 +200,31 @@ func environments(context.Context, *app, *cobra.Command, string) []candidate {
 	out := make([]candidate, len(specs))
 	for i, s := range specs {
 		out[i] = candidate{s.Name, s.Backend + " " + s.Image}
+	}
+	return out
+}
+
+// sweeps are those of this machine and of login hosts, by their names.
+func sweeps(context.Context, *app, *cobra.Command, string) []candidate {
+	root, err := sweepRoot()
+	if err != nil {
+		return nil
+	}
+	var out []candidate
+	known := map[string]bool{}
+	add := func(name, about string) {
+		if !known[name] {
+			known[name] = true
+			out = append(out, candidate{name, about})
+		}
+	}
+	far, _, _ := sweep.ListFar(root)
+	for _, f := range far {
+		add(f.Name, "sweep on "+f.Login.Host)
+	}
+	here, _ := sweep.List(root)
+	for _, s := range here {
+		add(s.Spec.Name, plural(s.Spec.Tasks, "task"))
 	}
 	return out
 }

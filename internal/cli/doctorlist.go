@@ -85,6 +85,9 @@ func wrap(b *strings.Builder, text, indent string, width int) {
 
 // width is that of the terminal, within bounds.
 func (a *app) width() int {
+	if a.columns > 0 {
+		return max(leastWidth, min(a.columns, mostWidth))
+	}
 	f, ok := a.stdout.(*os.File)
 	if !ok {
 		return usualWidth

@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case strings.HasPrefix(name, "berth-"), name == filepath.Base(guestPath): // a copy of it, too
 		leave(engine.NodeMain(os.Args[1:]))
+	case strings.HasPrefix(name, "berth."): // a copy that was put on a host
+		leave(berth(os.Args[1:]))
 	case name == containerInit:
 		leave(containerMain(os.Args[1:]))
 	}

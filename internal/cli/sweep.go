@@ -26,6 +26,14 @@ import (
 const sweepExit = exitHelp + `0 ok, 2 usage, 3 no such sweep or task, 5 a record could not be read.`
 
 func (a *app) sweepCmd() *cobra.Command {
+	all := []*cobra.Command{a.sweepStatusCmd(), a.sweepLsCmd()}
+	for _, c := range []*cobra.Command{a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(), a.sweepReportCmd(), a.sweepCompareCmd(),
+		a.sweepReplayCmd(), a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepTellCmd(), a.sweepAskCmd(), a.sweepPauseCmd(),
+		a.sweepThrottleCmd(), a.sweepCancelCmd()} {
+		a.reach(c)
+		all = append(all, c)
+	}
+	all = append(all, a.sweepForgetCmd(), a.sweepThereCmd(), a.sweepRunCmd(), a.sweepSubmitCmd())
 	return group("sweep",
 		`A sweep is one command with parameters, and the rows that give them values
 (berth help sweeps). Its tasks run inside few jobs, several at once, on this machine or in
@@ -35,10 +43,7 @@ killed when.`,
   berth sweep run --backend local --scheduler slurm --workers 8 --cpus 16 --time 2h sweep.toml
   berth sweep run --backend local --rows rows.csv -- python3 train.py --lr {lr} --seed {seed}
   ls *.pdb | berth sweep run --backend local --rows - -- ./dock {line}
-  berth sweep status`, a.sweepRunCmd(), a.sweepSubmitCmd(), a.sweepStatusCmd(), a.sweepLsCmd(),
-		a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(), a.sweepReportCmd(), a.sweepCompareCmd(), a.sweepReplayCmd(),
-		a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepTellCmd(), a.sweepAskCmd(),
-		a.sweepPauseCmd(), a.sweepThrottleCmd(), a.sweepCancelCmd())
+  berth sweep status`, all...)
 }
 
 // sweepOptions are those of run and submit.
@@ -51,6 +56,7 @@ type sweepOptions struct {
 	plan, canary      bool
 	pilot             int
 	each              string
+	where             taskFlags
 }
 
 func (o *sweepOptions) add(a *app, c *cobra.Command) {
@@ -65,7 +71,9 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f.StringVar(&o.own, "own", "", "give each task its own `WHAT`: room (below the worker's container), container, nothing, or auto "+
 		"(default: a room, else a container)")
 	addKeyFlags(c, keyFlags(), sweepKeys)
-	(&taskFlags{}).addWhere(c)
+	o.where.keys = sweepKeys
+	o.where.addWhere(c)
+	o.where.addLogin(c)
 	f.IntVar(&o.most, "max-tasks", define.MostTasks, "refuse a sweep of more than `N` tasks")
 	f.BoolVar(&o.canary, "canary", false, "begin with the first task alone; if it does not succeed, pause the sweep")
 	f.IntVar(&o.pilot, "pilot", 0, "run `N` tasks first, spread over the table, and plan the others by their times and memory")
@@ -205,6 +213,9 @@ func (o *sweepOptions) definition(a *app, cmd *cobra.Command, args []string) (*d
 // beginSweep makes a sweep and submits its worker; nil is that only the plan was
 // asked for.
 func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*engine.Engine, *sweep.Sweep, error) {
+	if a.given != nil {
+		defer a.given.begun()
+	}
 	d, text, err := o.definition(a, cmd, args)
 	if err != nil {
 		return nil, nil, err
@@ -239,11 +250,18 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	if o.atOnce < 0 || o.most < 1 || o.workers < 0 {
 		return nil, nil, usage("--at-once, --workers and --max-tasks are numbers above 0")
 	}
+	t, err := a.sweepTask(cmd, o, spec.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.Login != nil {
+		return nil, nil, a.sendSweep(cmd, o, d, t, spec.Name, args)
+	}
 	e, err := a.engine()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.placeSweep(cmd, e, o, &spec); err != nil {
+	if err := a.placeSweep(cmd, e, o, t, &spec); err != nil {
 		return nil, nil, err
 	}
 	if spec.Worker.Level == jobs.LevelNone && spec.Worker.External == nil && (spec.Own == sweepcommand.OwnRoom || spec.Own == sweepcommand.OwnContainer) {
@@ -278,6 +296,9 @@ func (a *app) beginSweep(cmd *cobra.Command, o *sweepOptions, args []string) (*e
 	}
 	if spec.ID, err = ids.New(); err != nil {
 		return nil, nil, err
+	}
+	if a.given != nil {
+		spec.ID = a.given.ID
 	}
 	s, err := sweep.Create(root, spec, spec.Workers, text, func(add func(define.Task) error) error { return d.Tasks(nil, add) })
 	if err != nil {

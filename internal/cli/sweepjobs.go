@@ -27,24 +27,41 @@ const (
 	usualSandboxes = 8
 )
 
+// sweepTask is what the command line and the configuration say of where the workers run. Where another machine has
+// asked, what is said there counts more than the configuration here. The command is none of the tasks': only the
+// place of it counts.
+func (a *app) sweepTask(cmd *cobra.Command, o *sweepOptions, name string) (t jobs.Task, err error) {
+	cfg, err := a.config(cmd)
+	if err != nil {
+		return t, err
+	}
+	t = jobs.Task{Name: name, Command: jobs.Words([]string{"true"})}
+	asked := a.given != nil && a.given.Place != nil
+	if asked {
+		t.Place, t.Reference = a.given.Place.Place, a.given.Place.Reference
+	}
+	if err := task.Override(&t, keysGiven(cmd, keyFlags(), sweepKeys)); err != nil {
+		return t, err
+	}
+	profile := t.Profile
+	if _, err := cfg.Task(&t); err != nil {
+		return t, err
+	}
+	if profile.Name != "" {
+		t.Profile = profile
+	}
+	if asked && t.Login != nil {
+		return t, &jobs.Error{Kind: jobs.KindConfig, Msg: "the configuration of this login host names another one, " + t.Login.Host,
+			Hint: "name that one with --login, or take the target out of the configuration there"}
+	}
+	return t, o.where.loginHost(cmd, &t)
+}
+
 // placeSweep settles where the workers run, as for a job, and how many tasks at once.
-func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, spec *sweep.Spec) error {
+func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, t jobs.Task, spec *sweep.Spec) error {
 	cfg, err := a.config(cmd)
 	if err != nil {
 		return err
-	}
-	// The command is none of the tasks': only the place of it counts.
-	t := jobs.Task{Name: spec.Name, Command: jobs.Words([]string{"true"})}
-	if err := task.Override(&t, keysGiven(cmd, keyFlags(), sweepKeys)); err != nil {
-		return err
-	}
-	if _, err := cfg.Task(&t); err != nil {
-		return err
-	}
-	if t.Login != nil {
-		return &jobs.Error{Kind: jobs.KindConfig,
-			Msg:  "sweeps are not submitted over ssh by this version of berth, and the login host is " + t.Login.Host,
-			Hint: "run berth sweep there, or on this machine: --scheduler local --target ''"}
 	}
 	if said := cmd.Flags().Lookup("retry"); t.Retry != nil && said.Changed {
 		if said.Value.String() != "on" || spec.Retry == nil || spec.Retry.Attempts == 0 { // else how often stands in the file

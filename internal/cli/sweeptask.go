@@ -61,7 +61,7 @@ func (a *app) beginTaskSweep(cmd *cobra.Command, o *sweepOptions, d *define.Swee
 	if err := jobs.CheckText("the name of the sweep", spec.Name); err != nil {
 		return nil, nil, err
 	}
-	place := placeOfRows(cmd, nil)
+	place := placeOfRows(cmd, &taskFlags{}, nil)
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if place.Flags().Lookup(f.Name) == nil {
 			return
@@ -72,7 +72,11 @@ func (a *app) beginTaskSweep(cmd *cobra.Command, o *sweepOptions, d *define.Swee
 			}
 			return
 		}
-		spec.Given = append(spec.Given, "--"+f.Name+"="+f.Value.String())
+		v := f.Value.String()
+		if path, err := filepath.Abs(v); err == nil && f.Name == "ssh-key" {
+			v = path // it is read again by resume, wherever that is
+		}
+		spec.Given = append(spec.Given, "--"+f.Name+"="+v)
 	})
 	if spec.Workdir, err = os.Getwd(); err != nil {
 		return nil, nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the working directory is not known", Err: err}
@@ -119,11 +123,13 @@ func (a *app) beginTaskSweep(cmd *cobra.Command, o *sweepOptions, d *define.Swee
 
 // placeOfRows is a command with the flags that say where the jobs of rows run, and with
 // those that were given.
-func placeOfRows(cmd *cobra.Command, given []string) *cobra.Command {
+func placeOfRows(cmd *cobra.Command, f *taskFlags, given []string) *cobra.Command {
 	c := &cobra.Command{Use: cmd.Use}
 	c.SetContext(cmd.Context())
 	addKeyFlags(c, keyFlags(), sweepKeys)
-	(&taskFlags{}).addWhere(c)
+	f.keys = sweepKeys
+	f.addWhere(c)
+	f.addLogin(c)
 	_ = c.ParseFlags(given) // they were read once
 	return c
 }
@@ -148,12 +154,12 @@ func (a *app) submitRows(cmd *cobra.Command, e *engine.Engine, s *sweep.Sweep) e
 	if err != nil {
 		return err
 	}
-	place := placeOfRows(cmd, s.Spec.Given)
+	flags := &taskFlags{}
+	place := placeOfRows(cmd, flags, s.Spec.Given)
 	cfg, err := a.config(place)
 	if err != nil {
 		return err
 	}
-	flags := &taskFlags{keys: sweepKeys}
 	said := map[string]bool{}
 	made := 0
 	err = s.Tasks(1, s.Spec.Tasks, func(row define.Task) error {

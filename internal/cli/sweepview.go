@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,6 +203,7 @@ sweep's own records, and asks no scheduler.
 		},
 	}
 	a.jsonFlag(c)
+	a.reach(c)
 	a.watchFlag(c)
 	return c
 }
@@ -234,6 +236,7 @@ code is 5.
 	c.Flags().StringVar(&where, "where", "", "list the tasks for which `EXPR` is true; without SWEEP those of the newest one")
 	c.Flags().IntVar(&most, "most", 10_000, "list `N` tasks at most")
 	a.jsonFlag(c)
+	a.reach(c)
 	a.watchFlag(c)
 	return c
 }
@@ -244,8 +247,24 @@ func (a *app) lsSweeps(root string) error {
 	if err != nil {
 		return err
 	}
+	far, more, err := sweep.ListFar(root)
+	if err != nil {
+		return err
+	}
+	unread = append(unread, more...)
+	slices.SortFunc(far, func(a, b *sweep.Far) int { return b.Created.Compare(a.Created) })
 	list, rows := []any{}, [][]string{}
+	elsewhere := func(after time.Time) { // those that are newer
+		for ; len(far) > 0 && far[0].Created.After(after); far = far[1:] {
+			f := far[0]
+			short := jobs.Short(f.ID)
+			list = append(list, map[string]any{"id": f.ID, "short": short, "name": f.Name, "state": "there", "login": f.Login.Host,
+				"tasks": f.Tasks, "created": f.Created})
+			rows = append(rows, []string{short, f.Name, "there", fmt.Sprintf("-/%d", f.Tasks), "on " + f.Login.Host + ": berth sweep status " + short, a.when(f.Created)})
+		}
+	}
 	for _, s := range all {
+		elsewhere(s.Spec.Created)
 		var one any
 		var row []string
 		var err error
@@ -267,6 +286,7 @@ func (a *app) lsSweeps(root string) error {
 		}
 		list, rows = append(list, one), append(rows, row)
 	}
+	elsewhere(time.Time{})
 	if a.json {
 		bad := []any{}
 		for _, u := range unread {

@@ -34,6 +34,12 @@ func (f *taskFlags) add(c *cobra.Command) {
 	f.addWhere(c)
 	fs := c.Flags()
 	fs.Bool("offline", false, offlineHelp)
+	f.addLogin(c)
+}
+
+// addLogin adds those of a cluster that is reached by ssh.
+func (f *taskFlags) addLogin(c *cobra.Command) {
+	fs := c.Flags()
 	fs.StringVar(&f.login, "login", "", "submit on a cluster over ssh: its login node, `[USER@]HOST[:PORT]`")
 	fs.StringVar(&f.sshKey, "ssh-key", "", "private key `FILE` for backend ssh and --login ($TERMINAL_SSH_KEY)")
 	fs.StringArrayVar(&f.sshOptions, "ssh-option", nil, "option of ssh_config, `Name=value`, for backend ssh and --login; repeatable")

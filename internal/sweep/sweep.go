@@ -129,14 +129,11 @@ func Create(root string, spec Spec, workers int, text []byte, tasks func(add fun
 	if len(spec.ID) < 8 {
 		return nil, fmt.Errorf("a sweep without an id")
 	}
-	parent := filepath.Join(root, spec.ID[len(spec.ID)-2:])
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return nil, err
-	}
-	tmp, err := os.MkdirTemp(parent, prefixNew+spec.ID+"-*")
+	tmp, err := Scratch(root, spec.ID)
 	if err != nil {
 		return nil, err
 	}
+	parent := filepath.Dir(tmp)
 	defer func() {
 		if err != nil {
 			_ = disk.RemoveTree(tmp)
@@ -240,31 +237,13 @@ func gone(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Find is the sweep that a word names: its id, a beginning or end of that, or its
-// name, of which the newest counts. No word is the newest of all.
+// Find is [Locate] for a sweep of this machine.
 func Find(root, word string) (*Sweep, error) {
-	all, err := List(root)
-	if err != nil {
-		return nil, err
+	s, far, err := Locate(root, word)
+	if far != nil {
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the records of sweep %s are on %s", far.Name, far.Login.Host), Hint: "run this there"}
 	}
-	var found []*Sweep
-	for _, s := range all {
-		if word == "" || s.Spec.Name == word {
-			return s, nil
-		}
-		if len(word) >= 4 && (strings.HasPrefix(s.Spec.ID, word) || strings.HasSuffix(s.Spec.ID, word)) {
-			found = append(found, s)
-		}
-	}
-	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%q names %d sweeps", word, len(found)), Hint: "berth sweep ls lists them"}
-	case word == "":
-		return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: "there is no sweep yet", Hint: "berth sweep run sweep.toml"}
-	}
-	return nil, &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("there is no sweep %q", word), Hint: "berth sweep ls lists them"}
+	return s, err
 }
 
 // Command is what its tasks run.

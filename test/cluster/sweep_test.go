@@ -5,7 +5,11 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -242,6 +246,99 @@ func TestSweepContainer(t *testing.T) {
 	}
 	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/own.json"); strings.Count(out, `"own":"room"`) != 3 {
 		t.Error(out)
+	}
+	s.quiet(t)
+}
+
+// A sweep from a machine without Slurm, through the login node: its records and its tasks are there, a table comes
+// here, and it is held and goes on from here, also after the link was down. Each task has one result.
+func TestSweepFar(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.dir(t)
+	ip := s.on(t, "login", "root", "hostname", "-i")
+	k := newLink(t, net.JoinHostPort(strings.Fields(ip.out)[0], "22"))
+	c := newClient(t, s, k)
+	rows := filepath.Join(c.dir, "rows.csv")
+	var text strings.Builder
+	text.WriteString("n\n")
+	for n := range 20 {
+		fmt.Fprintln(&text, n+1)
+	}
+	if err := os.WriteFile(rows, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append(append([]string{"sweep", "submit"}, c.login...), "--image", s.image, "--bind", d+":/d:rw", "--env", "TOKEN", "--workers", "2", "--cpus", "2",
+		"--memory", "1GiB", "--time", "10m", "--name", "far", "--rows", rows, "--",
+		`while [ {n} -gt 8 ] && [ ! -e /d/go ]; do sleep 0.2; done; echo {n} >>/d/ran.{n}; echo "{\"square\": $(({n} * {n})), \"token\": ${#TOKEN}}"`)
+	id := c.ok(args...)
+	t.Cleanup(func() {
+		k.mend()
+		c.run("sweep", "cancel", id)
+		s.sh(t, "rm -rf ~/.local/state/berth/sweeps")
+	})
+	look := func() (state string, ok int) {
+		t.Helper()
+		var a struct {
+			Sweep struct {
+				State  string
+				Counts map[string]int
+			}
+		}
+		if err := json.Unmarshal([]byte(c.ok("sweep", "status", "--json", id)), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a.Sweep.State, a.Sweep.Counts["ok"]
+	}
+	await := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(2 * patience); !is(); time.Sleep(time.Second) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: never; %+v", what, c.run("sweep", "status", id))
+			}
+		}
+	}
+	await("the first eight end", func() bool { _, ok := look(); return ok == 8 })
+	if a := c.run("sweep", "ls"); !strings.Contains(a.out, "\tfar\tthere\t-/20\ton 127.0.0.1: ") {
+		t.Errorf("%+v", a)
+	}
+	// Without a link it says so, and nothing of it ends.
+	k.cut()
+	if a := c.run("sweep", "status", id); a.code != 5 || !strings.Contains(a.err, "berth: hint: ") {
+		t.Errorf("without a link: %+v", a)
+	}
+	k.mend()
+	c.ok("sweep", "cancel", id)
+	await("it is cancelled", func() bool {
+		state, _ := look()
+		return state == "cancelled" && s.ok(t, "squeue --me -h | wc -l") == "0"
+	})
+	s.ok(t, "touch "+d+"/go")
+	c.ok("sweep", "resume", id)
+	await("it finishes", func() bool { state, ok := look(); return state == "finished" && ok == 20 })
+	table := filepath.Join(c.dir, "far.jsonl")
+	c.ok("sweep", "collect", id, "--jsonl", table)
+	b, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 20; n++ {
+		if want := fmt.Sprintf(`"square":%d,"token":13}`, n*n); strings.Count(string(b), want) != 1 {
+			t.Errorf("%s stands there %d times: %s", want, strings.Count(string(b), want), b)
+		}
+	}
+	if out := s.ok(t, "cat "+d+"/ran.* | sort -n | uniq -c | awk '$1 != 1'; ls "+d+"/ran.* | wc -l"); out != "20" {
+		t.Errorf("tasks that ran more than once: %s", out)
+	}
+	if a := s.sh(t, "grep -rl s3cr3t-canary ~/.local/state/berth/sweeps"); a.out != "" {
+		t.Errorf("the secret is left in %s", a.out)
+	}
+	if a := s.sh(t, "berth sweep status far"); a.code != 0 || !strings.Contains(a.out, "state\tfinished") {
+		t.Errorf("there: %+v", a)
+	}
+	c.ok("sweep", "forget", id)
+	if a := c.run("sweep", "status", id); a.code != 3 {
+		t.Errorf("%+v", a)
 	}
 	s.quiet(t)
 }

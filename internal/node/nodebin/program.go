@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 )
 
@@ -41,6 +42,16 @@ func For(goos, goarch string) (p Program, ok bool) {
 	p, err := self()
 	return p, err == nil
 }
+
+// This is this program itself, whatever it carries for the nodes.
+func This() (Program, error) {
+	p, err := self()
+	p.Name = wholePrefix + strings.TrimPrefix(p.Name, Prefix)
+	return p, err
+}
+
+// wholePrefix begins its name where it is put on another machine.
+const wholePrefix = "berth."
 
 // self is looked at once: it does not change while it runs.
 var self = sync.OnceValues(func() (Program, error) {

@@ -83,7 +83,8 @@ func Read(file string, data []byte) (*Sweep, error) {
 		if s, ok := v.Raw(); ok && s == "-" {
 			r.s.rows = &source{path: "-"}
 		} else if path := v.Path(); path != "" {
-			r.s.rows = &source{path: path}
+			s, _ := v.Raw()
+			r.s.rows = &source{path: path, said: s}
 		}
 		if r.s.rows != nil {
 			if err := r.s.rows.check(); err != nil {

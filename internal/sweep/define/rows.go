@@ -26,7 +26,17 @@ const LineName = "line"
 // source is a file of rows, or the standard input.
 type source struct {
 	path  string
+	said  string // as it stands in the definition; "" is that it does not
 	stdin io.Reader
+}
+
+// RowsFile is the file that the rows stand in: its path, and what the definition says of it ("" is that
+// the command line names it). "-" is the standard input, and "" that there is none.
+func (s *Sweep) RowsFile() (path, said string) {
+	if s.rows == nil {
+		return "", ""
+	}
+	return s.rows.path, s.rows.said
 }
 
 func (s *source) name() string {

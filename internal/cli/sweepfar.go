@@ -1,0 +1,602 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/backends/ssh"
+	"berth/internal/sweep"
+	"berth/internal/sweep/define"
+	"berth/internal/sweep/look"
+	"berth/internal/sys/ids"
+	"berth/internal/sys/termsafe"
+	"berth/jobs"
+	"berth/slurm"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// farCall is a verb that a berth on a login host runs.
+type farCall struct {
+	farRequest
+	login   jobs.SSHSpec
+	sources []*os.File // of the files
+	outputs []string   // where they are written here
+	raw     bool       // what comes may drive the terminal: the user has said so
+}
+
+func (c *farCall) close() {
+	for _, f := range c.sources {
+		_ = f.Close()
+	}
+}
+
+// send adds a file of this machine, which has that name there, and returns its number.
+func (c *farCall) send(path, name string) (int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		kind := jobs.KindUsage
+		if errors.Is(err, os.ErrNotExist) {
+			kind = jobs.KindNotFound
+		}
+		return 0, &jobs.Error{Kind: kind, Msg: "read what is sent to " + c.login.Host, Err: err}
+	}
+	return c.sendFile(f, name)
+}
+
+func (c *farCall) sendFile(f *os.File, name string) (int, error) {
+	c.sources = append(c.sources, f)
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	if err != nil {
+		return 0, &jobs.Error{Kind: jobs.KindUsage, Msg: "read " + f.Name(), Err: err}
+	}
+	c.Files = append(c.Files, farFile{Name: name, Size: fi.Size()})
+	return len(c.Files), nil
+}
+
+// sendStdin keeps the standard input in a file without a name, and sends that.
+func (c *farCall) sendStdin(in io.Reader) (*os.File, error) {
+	f, err := os.CreateTemp("", "berth-rows-*")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(f.Name())
+	_, err = io.Copy(f, in)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	n, serr := c.sendFile(f, "stdin")
+	if err = errors.Join(err, serr); err != nil {
+		return nil, &jobs.Error{Kind: jobs.KindInfra, Msg: "keep the standard input", Err: err}
+	}
+	c.Stdin = n
+	return f, nil
+}
+
+// notFar are flags that say how a sweep is reached from here, and where its workers run: they go there as a place.
+var notFar = append([]string{"watch", "login", "ssh-key", "ssh-option", "scheduler", "target", "profile"}, sweepKeys...)
+
+// flags adds the flags of the command line.
+func (c *farCall) flags(cmd *cobra.Command) (err error) {
+	submits := cmd.Flags().Lookup("login") != nil
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		text := "--" + f.Name + "="
+		v := f.Value.String()
+		list, many := f.Value.(pflag.SliceValue)
+		switch {
+		case err != nil, f.Name == "watch", submits && f.Name != "retry" && slices.Contains(notFar, f.Name):
+		case many:
+			for _, v := range list.GetSlice() {
+				c.Words = append(c.Words, farWord{Text: text + v})
+			}
+		case v != "-" && v != "" && (f.Name == "csv" || f.Name == "jsonl" || f.Name == "output"):
+			c.outputs = append(c.outputs, v)
+			c.Words = append(c.Words, farWord{Text: text, Output: len(c.outputs)})
+		case f.Name == "rows" && v != "-" && v != "":
+			var n int
+			n, err = c.send(v, "rows/"+filepath.Base(v))
+			c.Words = append(c.Words, farWord{Text: text, File: n})
+		default:
+			c.raw = c.raw || f.Name == "raw"
+			c.Words = append(c.Words, farWord{Text: text + v})
+		}
+	})
+	c.Outputs = len(c.outputs)
+	return err
+}
+
+// definition adds a sweep.toml, and the file of rows that it names, which stands beside it there as here.
+func (c *farCall) definition(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "read the sweep", Err: err}
+	}
+	d, err := define.Read(file, text)
+	if err != nil {
+		return err
+	}
+	n, err := c.send(file, filepath.Base(file))
+	if err != nil {
+		return err
+	}
+	c.Words = append(c.Words, farWord{File: n})
+	path, said := d.RowsFile()
+	if path == "" || path == "-" {
+		return nil
+	}
+	if !filepath.IsLocal(said) || strings.HasPrefix(said, "~") || filepath.Clean(said) == filepath.Base(file) {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("rows = %q in %s: what is sent to %s stands beside the file, or below its directory",
+			jobs.Printable(said), file, c.login.Host), Hint: "put it there, and write rows = \"" + filepath.Base(path) + "\""}
+	}
+	_, err = c.send(path, filepath.Clean(said))
+	return err
+}
+
+// reach has a verb run where the records of its sweep are.
+func (a *app) reach(c *cobra.Command) {
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		far, err := a.farOf(cmd, args)
+		switch {
+		case err != nil:
+			return err
+		case far == nil:
+			return run(cmd, args)
+		}
+		return a.callVerb(cmd, far, args)
+	}
+}
+
+// fileOf tells which argument of a verb is a sweep.toml; -1 is none.
+func fileOf(verb string, args []string) int {
+	switch {
+	case verb == "add" && len(args) == 2, verb == "resume" && len(args) == 2:
+		return 1
+	case verb == "resume" && len(args) == 1 && filepath.Ext(args[0]) == ".toml":
+		return 0
+	}
+	return -1
+}
+
+// farOf is the sweep of a login host that a verb is about; nil is one of this machine, or none that is known.
+func (a *app) farOf(cmd *cobra.Command, args []string) (*sweep.Far, error) {
+	words := args[:min(len(args), 1)]
+	switch verb := cmd.Name(); {
+	case verb == "ls" && len(args) == 0 && !cmd.Flags().Changed("where"):
+		return nil, nil
+	case verb == "compare":
+		words = args
+	case fileOf(verb, args) == 0:
+		d, _, err := (&sweepOptions{}).definition(a, cmd, args)
+		if err != nil {
+			return nil, err
+		}
+		words = []string{d.Name}
+	case len(args) == 0:
+		words = []string{""}
+	case strings.TrimSpace(args[0]) == "":
+		return nil, nil
+	}
+	root, err := sweepRoot()
+	if err != nil {
+		return nil, err
+	}
+	var all []*sweep.Far
+	for _, w := range words {
+		if _, far, err := sweep.Locate(root, w); err == nil {
+			all = append(all, far)
+		}
+	}
+	if len(all) == 2 && all[0] != all[1] && (all[0] == nil || all[1] == nil || fmt.Sprint(all[0].Login) != fmt.Sprint(all[1].Login)) {
+		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the records of these two sweeps are on different machines, and are compared on one",
+			Hint: "berth sweep collect --jsonl FILE brings the results of each here"}
+	}
+	if len(all) == len(words) && len(all) > 0 {
+		return all[0], nil
+	}
+	return nil, nil
+}
+
+// callVerb runs a verb about a sweep where its records are.
+func (a *app) callVerb(cmd *cobra.Command, far *sweep.Far, args []string) error {
+	id, err := ids.New()
+	if err != nil {
+		return err
+	}
+	c := &farCall{login: far.Login, farRequest: farRequest{ID: id}}
+	defer c.close()
+	verb := cmd.Name()
+	c.Words = append(c.Words, farWord{Text: verb})
+	if err := c.flags(cmd); err != nil {
+		return err
+	}
+	file := fileOf(verb, args)
+	if rows, _ := cmd.Flags().GetString("rows"); rows == "-" || verb == "tell" {
+		if _, err := c.sendStdin(a.stdin); err != nil {
+			return err
+		}
+	}
+	if file < 0 { // else what is before it counts
+		c.Words = append(c.Words, farWord{Text: "--"})
+	}
+	if len(args) == 0 || file == 0 {
+		c.Words = append(c.Words, farWord{Text: jobs.Short(far.ID)})
+	}
+	for i, w := range args {
+		switch {
+		case i == file:
+			if err := c.definition(w); err != nil {
+				return err
+			}
+			continue
+		case i == 0:
+			w = jobs.Short(far.ID)
+		case verb == "compare":
+			root, err := sweepRoot()
+			if err != nil {
+				return err
+			}
+			_, other, err := sweep.Locate(root, w)
+			if err != nil {
+				return err
+			}
+			w = jobs.Short(other.ID)
+		}
+		c.Words = append(c.Words, farWord{Text: w})
+	}
+	if slices.Contains([]string{"resume", "retry", "add", "tell"}, verb) { // these may begin workers
+		for _, name := range far.EnvNames {
+			if v, ok := os.LookupEnv(name); ok {
+				c.Values = append(c.Values, name+"="+v)
+			}
+		}
+	}
+	code, err := a.call(cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	if code == jobs.CodeNotFound {
+		if there, err := a.isThere(cmd.Context(), far); err == nil && !there {
+			a.say("sweep %s is recorded here, and %s has no such sweep: it was removed there, or never arrived", far.Name, far.Login.Host)
+			a.say("hint: berth sweep forget %s takes it off the list here", jobs.Short(far.ID))
+		}
+	}
+	return exitCode(code)
+}
+
+// farText shows what a login host has said, on a terminal without what could drive it. A line that is written again
+// is cleared first.
+func (a *app) farText(w io.Writer, tty, raw bool) io.Writer {
+	if !tty || raw {
+		return w
+	}
+	return termsafe.New(overPassing{cleared{w}, a})
+}
+
+type cleared struct{ io.Writer }
+
+func (c cleared) Write(p []byte) (int, error) {
+	_, err := c.Writer.Write(bytes.ReplaceAll(bytes.ReplaceAll(p, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\r\x1b[K")))
+	return len(p), err
+}
+
+// call runs it, shows what it says, and returns its exit code.
+func (a *app) call(ctx context.Context, c *farCall) (int, error) {
+	stderr := a.farText(a.stderr, a.errTTY, c.raw)
+	defer unpaint(stderr)
+	stdout := a.farText(a.stdout, a.tty, c.raw)
+	defer unpaint(stdout)
+	c.OutTTY, c.ErrTTY, c.Width = a.tty, a.errTTY, a.width()
+	if c.Outputs == 0 {
+		return a.callInto(ctx, c, stdout, stderr)
+	}
+	r, w := io.Pipe()
+	taken := make(chan error, 1)
+	go func() {
+		err := c.take(r, stdout)
+		_, _ = io.Copy(io.Discard, r)
+		taken <- err
+	}()
+	code, err := a.callInto(ctx, c, w, stderr)
+	_ = w.Close()
+	if terr := <-taken; err == nil {
+		err = terr
+	}
+	return code, err
+}
+
+// take reads a [farAnswer], and writes the files here, each of them whole or not at all.
+func (c *farCall) take(from io.Reader, stdout io.Writer) error {
+	in := bufio.NewReader(from)
+	line, err := in.ReadSlice('\n')
+	if errors.Is(err, io.EOF) && len(line) == 0 {
+		return nil // it has failed before
+	}
+	var answer farAnswer
+	if err == nil {
+		err = json.Unmarshal(line, &answer)
+	}
+	if err != nil || len(answer.Sizes) != len(c.outputs)+1 {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: c.login.Host + " gave an answer that makes no sense", Err: err}
+	}
+	for i, size := range answer.Sizes {
+		fill := func(w io.Writer) error {
+			_, err := io.CopyN(w, in, size)
+			return err
+		}
+		switch {
+		case size < 0:
+		case i == 0:
+			err = fill(stdout)
+		default:
+			if err = look.WriteFile(c.outputs[i-1], fill); err != nil {
+				err = &jobs.Error{Kind: jobs.KindUsage, Msg: "write " + c.outputs[i-1], Err: err}
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wholeVersion is what `berth version` says before the system. A program that was built without a version may be
+// any: then it is "".
+func wholeVersion() string {
+	if v := buildVersion(); v.version != "devel" {
+		return "berth " + v.version
+	}
+	return ""
+}
+
+// leaveTime is how long a verb there may take to end after ctrl-C.
+const leaveTime = 10 * time.Second
+
+// callInto runs it with these streams.
+func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer) (int, error) {
+	h, err := ssh.Backend{}.Host(c.login)
+	if err != nil {
+		return 0, err
+	}
+	if a.errTTY && isTerminal(a.stdin) {
+		if err := h.Connect(ctx, true); err != nil {
+			return 0, err
+		}
+	}
+	berth, err := h.Whole(ctx, wholeVersion(), a.progress)
+	if err != nil {
+		return 0, err
+	}
+	c.Version = farVersion
+	head, err := json.Marshal(c.farRequest)
+	if err != nil {
+		return 0, err
+	}
+	in := []io.Reader{bytes.NewReader(append(head, '\n'))}
+	for i, f := range c.sources {
+		in = append(in, io.NewSectionReader(f, 0, c.Files[i].Size))
+	}
+	more, wish := io.Pipe()
+	defer func() { _ = more.Close() }()
+	own, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	p, err := h.Start(own, jobs.Cmd{Argv: berth.Words(slurm.FindOnLogin, "sweep", "there"), Stdin: io.MultiReader(append(in, more)...),
+		Stdout: stdout, Stderr: stderr})
+	if err != nil {
+		return 0, err
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		go func() { _, _ = wish.Write([]byte{farInterrupt}) }()
+		select {
+		case <-ended:
+		case <-time.After(leaveTime):
+			kill()
+		}
+	}()
+	exit, err := p.Wait()
+	switch {
+	case ctx.Err() != nil && (err != nil || exit.Signal != 0):
+		return 0, &jobs.Error{Kind: jobs.KindInfra, Msg: c.login.Host + " did not answer ctrl-C", Err: err}
+	case err != nil:
+		return 0, err
+	}
+	return exit.Code, nil
+}
+
+// isThere asks the login host whether it has a sweep.
+func (a *app) isThere(ctx context.Context, far *sweep.Far) (bool, error) {
+	c := &farCall{login: far.Login, farRequest: farRequest{ID: far.ID, Words: []farWord{{Text: "status"}, {Text: "--json"}, {Text: far.ID}}}}
+	code, err := a.callInto(ctx, c, io.Discard, io.Discard)
+	if err == nil && code != jobs.CodeOK && code != jobs.CodeNotFound {
+		err = fmt.Errorf("%s has answered with exit code %d", far.Login.Host, code)
+	}
+	return code == jobs.CodeOK, err
+}
+
+// sendSweep has a sweep made on the login host that its task names, and run or submitted there.
+func (a *app) sendSweep(cmd *cobra.Command, o *sweepOptions, d *define.Sweep, t jobs.Task, name string, args []string) error {
+	if err := a.refuseFar(&t); err != nil {
+		return err
+	}
+	id, err := ids.New()
+	if err != nil {
+		return err
+	}
+	login := *t.Login
+	c := &farCall{login: login, farRequest: farRequest{ID: id, Words: []farWord{{Text: cmd.Name()}}}}
+	defer c.close()
+	if err := c.flags(cmd); err != nil {
+		return err
+	}
+	if path, _ := d.RowsFile(); path == "-" {
+		f, err := c.sendStdin(a.stdin)
+		if err != nil {
+			return err
+		}
+		d.Rows(f)
+	}
+	if o.rows == "" {
+		if err := c.definition(args[0]); err != nil {
+			return err
+		}
+	} else {
+		c.Words = append(c.Words, farWord{Text: "--"})
+		for _, w := range args {
+			c.Words = append(c.Words, farWord{Text: w})
+		}
+	}
+	// Every row is looked at before anything is sent.
+	tasks := 0
+	d.Most = o.most
+	if err := d.Tasks(nil, func(define.Task) error { tasks++; return nil }); err != nil {
+		return err
+	}
+	e, err := a.engine()
+	if err != nil {
+		return err
+	}
+	far := sweep.Far{ID: id, Name: name, Login: login, Tasks: tasks, Created: a.now().UTC()}
+	for _, kv := range t.Env {
+		if !strings.Contains(kv, "=") {
+			far.EnvNames = append(far.EnvNames, kv)
+		}
+	}
+	if !o.plan {
+		if c.Values, err = e.SweepValues(cmd.Context(), far.EnvNames, nil); err != nil {
+			return err
+		}
+	}
+	if t.Can().Layers && !strings.Contains(t.Image, "://") && (t.Image != "" || t.Profile.Image != "") {
+		image, notes, err := e.ImageThere(cmd.Context(), t)
+		a.notes(notes)
+		if err != nil {
+			return err
+		}
+		t.Image, t.Reference = image, ""
+	}
+	t.Login, t.Target = nil, ""
+	c.Place = &farPlace{Place: t.Place, Reference: t.Reference}
+	if o.plan {
+		code, err := a.call(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		return exitCode(code)
+	}
+	return a.submitFar(cmd, c, far)
+}
+
+// refuseFar refuses what stands on this machine and is not sent.
+func (a *app) refuseFar(t *jobs.Task) error {
+	refuse := func(what, hint string) error {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: what + ", and the sweep would run behind " + t.Login.Host, Hint: hint}
+	}
+	switch {
+	case t.Scheduler != "" && t.Scheduler != "auto" && !jobs.IsCluster(t.Scheduler):
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the scheduler " + t.Scheduler + " has no login host",
+			Hint: "leave --scheduler out, or leave --login out"}
+	case t.Can().Service():
+		return refuse("sandboxes of the backend "+t.Backend+" are looked after from this machine", "leave --login out, or name another --backend")
+	case len(t.Credentials) > 0:
+		return refuse("the key of the credential "+t.Credentials[0].Name+" is in the configuration here",
+			"configure it there, and run berth sweep there; or each task as a job: berth submit")
+	case t.Template != "":
+		return refuse("the template "+t.Template+" is in the configuration here", "name an --image")
+	}
+	return nil
+}
+
+// submitFar records the sweep here, and has it made there.
+func (a *app) submitFar(cmd *cobra.Command, c *farCall, far sweep.Far) error {
+	ctx := cmd.Context()
+	root, err := sweepRoot()
+	if err != nil {
+		return err
+	}
+	if err := sweep.RecordFar(root, far); err != nil {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the sweep", Err: err}
+	}
+	code, err := a.call(ctx, c)
+	if err == nil && code == jobs.CodeOK {
+		return nil
+	}
+	// It may be there, or not.
+	late, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer stop()
+	there, asked := a.isThere(late, &far)
+	for n := 0; n < 3 && err != nil && ctx.Err() == nil && (asked != nil || !there); n++ { // what was sent may be read still
+		time.Sleep(2 * time.Second)
+		there, asked = a.isThere(late, &far)
+	}
+	short := jobs.Short(far.ID)
+	switch {
+	case err == nil && asked == nil && !there:
+		_ = far.Forget(root)
+		return exitCode(code)
+	case err == nil:
+		return exitCode(code)
+	case asked == nil && there && ctx.Err() != nil:
+		a.say("left sweep %s running on %s", far.Name, c.login.Host)
+		a.say("to look at it: berth sweep status %s    to end it: berth sweep cancel %s", short, short)
+		return exitCode(jobs.CodeInterrupted)
+	case asked == nil && there:
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("%v; sweep %s (%s) is on %s, and goes on", err, far.Name, short, c.login.Host),
+			Hint: "look at it with berth sweep status " + short + "; berth sweep resume " + short + " submits workers that are missing"}
+	}
+	return &jobs.Error{Kind: jobs.KindUnclear, Msg: fmt.Sprintf("sweep %s (%s) may or may not be on %s", far.Name, short, c.login.Host), Err: err,
+		Hint: "berth sweep status " + short + " asks again; if it is not there, berth sweep forget " + short + ", and submit it again"}
+}
+
+func (a *app) sweepForgetCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "forget SWEEP", Short: "take a sweep of a login host off the list here",
+		Long: `Remove what is recorded here of a sweep that was submitted with --login. The sweep itself, its
+jobs and its results stay where they are. The host is not asked: it may be gone.
+` + sweepExit,
+		Example: "  berth sweep forget lr",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			root, err := sweepRoot()
+			if err != nil {
+				return err
+			}
+			if strings.TrimSpace(args[0]) == "" {
+				return usage("the name of a sweep is empty")
+			}
+			here, far, err := sweep.Locate(root, args[0])
+			if err != nil {
+				return err
+			}
+			if far == nil {
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("sweep %s is of this machine, and its records are in %s", here.Spec.Name, here.Dir),
+					Hint: "forget is for sweeps that were submitted with --login"}
+			}
+			if err := far.Forget(root); err != nil {
+				return &jobs.Error{Kind: jobs.KindInfra, Msg: "remove the record", Err: err}
+			}
+			a.say("sweep %s is not on the list here any more; what %s has of it stays there, as sweep %s", far.Name, far.Login.Host, far.ID)
+			return nil
+		},
+	}
+}
