@@ -96,6 +96,8 @@ work a container, and what it writes elsewhere than to a bind is gone afterwards
 --own nothing all tasks of a worker share it, and what is in it.
 --backend local runs them with your own rights, where you are; --backend modal or daytona
 gives each a sandbox of that service, of the size that the task asks for.
+With --login the sweep is one of that cluster's login node, with its records there, and goes on
+when this machine is off; every verb of sweeps finds it from here (berth help sweeps).
 Workers run on this machine, or in jobs of a cluster (--scheduler slurm, which is usual
 where there is one): --cpus, --memory and --time are of each worker, which runs as many
 tasks at once as it has room for.`

@@ -366,25 +366,35 @@ func wholeVersion() string {
 // leaveTime is how long a verb there may take to end after ctrl-C.
 const leaveTime = 10 * time.Second
 
-// callInto runs it with these streams.
-func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer) (int, error) {
-	h, err := ssh.Backend{}.Host(c.login)
-	if err != nil {
-		return 0, err
+// notBegun is an error before the host had anything of a request.
+type notBegun struct{ err error }
+
+func (n *notBegun) Error() string { return n.err.Error() }
+func (n *notBegun) Unwrap() error { return n.err }
+
+// prepare makes sure that a berth is there, and makes the request's first line.
+func (a *app) prepare(ctx context.Context, c *farCall) (h *ssh.Host, berth ssh.Whole, head []byte, err error) {
+	if h, err = (ssh.Backend{}).Host(c.login); err != nil {
+		return nil, berth, nil, err
 	}
 	if a.errTTY && isTerminal(a.stdin) {
 		if err := h.Connect(ctx, true); err != nil {
-			return 0, err
+			return nil, berth, nil, err
 		}
 	}
-	berth, err := h.Whole(ctx, wholeVersion(), a.progress)
-	if err != nil {
-		return 0, err
+	if berth, err = h.Whole(ctx, wholeVersion(), a.progress); err != nil {
+		return nil, berth, nil, err
 	}
 	c.Version = farVersion
-	head, err := json.Marshal(c.farRequest)
+	head, err = json.Marshal(c.farRequest)
+	return h, berth, head, err
+}
+
+// callInto runs it with these streams.
+func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer) (int, error) {
+	h, berth, head, err := a.prepare(ctx, c)
 	if err != nil {
-		return 0, err
+		return 0, &notBegun{err}
 	}
 	in := []io.Reader{bytes.NewReader(append(head, '\n'))}
 	for i, f := range c.sources {
@@ -397,7 +407,7 @@ func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer
 	p, err := h.Start(own, jobs.Cmd{Argv: berth.Words(slurm.FindOnLogin, "sweep", "there"), Stdin: io.MultiReader(append(in, more)...),
 		Stdout: stdout, Stderr: stderr})
 	if err != nil {
-		return 0, err
+		return 0, &notBegun{err}
 	}
 	ended := make(chan struct{})
 	defer close(ended)
@@ -540,6 +550,10 @@ func (a *app) submitFar(cmd *cobra.Command, c *farCall, far sweep.Far) error {
 	code, err := a.call(ctx, c)
 	if err == nil && code == jobs.CodeOK {
 		return nil
+	}
+	var never *notBegun
+	if errors.As(err, &never) {
+		return errors.Join(err, far.Forget(root))
 	}
 	// It may be there, or not.
 	late, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
