@@ -65,6 +65,6 @@ func (h *Host) Whole(ctx context.Context, version string, progress func(string))
 				this, h, has, jobs.Printable(lines[0]), runtime.GOOS, runtime.GOARCH),
 			Hint: "install " + this + " there, so that a login finds it: " + byHand(h.spec) + " 'berth version'"}
 	}
-	progress(fmt.Sprintf("copying berth to %s (%v)", h, jobs.Bytes(p.Size)))
+	progress(fmt.Sprintf("copying berth to %s (%v)", h, jobs.Bytes(p.Size&^(1<<20-1))))
 	return w, h.upload(ctx, p)
 }

@@ -497,7 +497,7 @@ func (a *app) sendSweep(cmd *cobra.Command, o *sweepOptions, d *define.Sweep, t 
 			return err
 		}
 	}
-	if t.Can().Layers && !strings.Contains(t.Image, "://") && (t.Image != "" || t.Profile.Image != "") {
+	if farBackend(&t).Layers && !strings.Contains(t.Image, "://") && (t.Image != "" || t.Profile.Image != "") {
 		image, notes, err := e.ImageThere(cmd.Context(), t)
 		a.notes(notes)
 		if err != nil {
@@ -517,6 +517,15 @@ func (a *app) sendSweep(cmd *cobra.Command, o *sweepOptions, d *define.Sweep, t 
 	return a.submitFar(cmd, c, far)
 }
 
+// farBackend is what the backend there can do. Where none is said it is chosen there, and is that of clusters for what
+// counts here.
+func farBackend(t *jobs.Task) jobs.Capabilities {
+	if t.Backend == "" || t.Backend == jobs.BackendAuto {
+		return jobs.CapabilitiesOf(jobs.BackendOfClusters)
+	}
+	return t.Can()
+}
+
 // refuseFar refuses what stands on this machine and is not sent.
 func (a *app) refuseFar(t *jobs.Task) error {
 	refuse := func(what, hint string) error {
@@ -526,7 +535,7 @@ func (a *app) refuseFar(t *jobs.Task) error {
 	case t.Scheduler != "" && t.Scheduler != "auto" && !jobs.IsCluster(t.Scheduler):
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the scheduler " + t.Scheduler + " has no login host",
 			Hint: "leave --scheduler out, or leave --login out"}
-	case t.Can().Service():
+	case farBackend(t).Service():
 		return refuse("sandboxes of the backend "+t.Backend+" are looked after from this machine", "leave --login out, or name another --backend")
 	case len(t.Credentials) > 0:
 		return refuse("the key of the credential "+t.Credentials[0].Name+" is in the configuration here",
