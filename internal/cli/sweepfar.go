@@ -612,7 +612,8 @@ jobs and its results stay where they are. The host is not asked: it may be gone.
 				return err
 			}
 			if far == nil {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("sweep %s is of this machine, and its records are in %s", here.Spec.Name, here.Dir),
+				return &jobs.Error{Kind: jobs.KindUsage,
+					Msg:  fmt.Sprintf("sweep %s is of this machine, and its records are in %s", here.Spec.Name, here.Dir),
 					Hint: "forget is for sweeps that were submitted with --login"}
 			}
 			if err := far.Forget(root); err != nil {

@@ -159,7 +159,8 @@ func (a *app) runFar(ctx context.Context, args []string, in *bufio.Reader) int {
 
 func readFarRequest(in *bufio.Reader) (*farRequest, error) {
 	wrong := func(err error) error {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the standard input has no request of another berth", Err: err, Hint: "berth itself starts this: berth help laptop"}
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the standard input has no request of another berth", Err: err,
+			Hint: "berth itself starts this: berth help laptop"}
 	}
 	var line []byte
 	for {

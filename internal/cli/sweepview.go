@@ -260,7 +260,8 @@ func (a *app) lsSweeps(root string) error {
 			short := jobs.Short(f.ID)
 			list = append(list, map[string]any{"id": f.ID, "short": short, "name": f.Name, "state": "there", "login": f.Login.Host,
 				"tasks": f.Tasks, "created": f.Created})
-			rows = append(rows, []string{short, f.Name, "there", fmt.Sprintf("-/%d", f.Tasks), "on " + f.Login.Host + ": berth sweep status " + short, a.when(f.Created)})
+			rows = append(rows, []string{short, f.Name, "there", fmt.Sprintf("-/%d", f.Tasks),
+				"on " + f.Login.Host + ": berth sweep status " + short, a.when(f.Created)})
 		}
 	}
 	for _, s := range all {

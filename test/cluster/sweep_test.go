@@ -267,8 +267,8 @@ func TestSweepFar(t *testing.T) {
 	if err := os.WriteFile(rows, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := append(append([]string{"sweep", "submit"}, c.login...), "--image", s.image, "--bind", d+":/d:rw", "--env", "TOKEN", "--workers", "2", "--cpus", "2",
-		"--memory", "1GiB", "--time", "10m", "--name", "far", "--rows", rows, "--",
+	args := append(append([]string{"sweep", "submit"}, c.login...), "--image", s.image, "--bind", d+":/d:rw", "--env", "TOKEN",
+		"--workers", "2", "--cpus", "2", "--memory", "1GiB", "--time", "10m", "--name", "far", "--rows", rows, "--",
 		`while [ {n} -gt 8 ] && [ ! -e /d/go ]; do sleep 0.2; done; echo {n} >>/d/ran.{n}; echo "{\"square\": $(({n} * {n})), \"token\": ${#TOKEN}}"`)
 	id := c.ok(args...)
 	t.Cleanup(func() {
