@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth/internal/node/nodebin"
+	"berth/test/browser"
 	"berth/test/fakes/models"
 	"berth/test/fakes/siftest"
 
@@ -33,7 +34,7 @@ func TestScripts(t *testing.T) {
 		Dir: filepath.Join("testdata", "script"), Setup: setup, UpdateScripts: *update, RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": codeCmd, "id": idCmd, "await": awaitCmd, "plain": plainCmd, "transcript": transcriptCmd, "spawn": spawnCmd, "sig": sigCmd, "reap": reapCmd, "norecords": noRecordsCmd,
-			"guide": guideCmd,
+			"guide": guideCmd, "browse": browseCmd,
 			// models FILE...: the address of a model's API replaces MODELS in configurations, and ca.pem is its authority.
 			"models": func(ts *testscript.TestScript, _ bool, files []string) {
 				s := vendor()
@@ -45,12 +46,33 @@ func TestScripts(t *testing.T) {
 			},
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "container" {
+			switch cond {
+			case "container":
 				return containers() == nil, nil
+			case "browser":
+				return browser.Installed(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 	})
+}
+
+// browseCmd is "browse PAGE [FILE]": the page is fit to be seen in a browser, and has the lines of the file as text.
+func browseCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: browse PAGE [FILE]")
+	}
+	page := browser.Page{Name: args[0], HTML: ts.ReadFile(args[0])}
+	if len(args) > 1 {
+		page.Text = strings.Split(strings.TrimSpace(ts.ReadFile(args[1])), "\n")
+	}
+	dir, err := os.MkdirTemp(ts.Getenv("WORK"), "browser")
+	ts.Check(err)
+	faults, err := browser.Faults(dir, page)
+	ts.Check(err)
+	if len(faults) > 0 {
+		ts.Fatalf("%s", strings.Join(faults, "\n"))
+	}
 }
 
 // containers tells why the fake apptainer cannot work here, or nil.

@@ -69,6 +69,9 @@ func ran(t testing.TB, all ...did) *Look {
 			r.Output, err = w.Output(r.Task, 1, o.stream, r.Output, []byte(o.text))
 			must(t, err)
 		}
+		begin := r
+		begin.Kind, begin.State, begin.Took, begin.Output = journal.Start, journal.Running, 0, journal.Place{}
+		must(t, w.Add(begin))
 		must(t, w.Add(r))
 		now = now.Add(d.took)
 	}

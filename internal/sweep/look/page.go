@@ -41,7 +41,8 @@ func (r *Report) Write(w io.Writer) error {
 	p := printer{bufio.NewWriter(w)}
 	p.put("<!doctype html>\n<html lang=\"en\">\n<head>\n<title>Sweep %s</title>\n", r.Name)
 	_, _ = p.w.WriteString(pageHead)
-	p.put("</head>\n<body>\n<h1>Sweep %s</h1>\n<p><code>%s</code> · made %s<br><code>%s</code></p>\n<dl>", r.Name, r.Short, r.Made, r.Command)
+	p.put("</head>\n<body>\n<h1>Sweep %s</h1>\n<p><code>%s</code> · made %s</p>\n<p class=\"command\" tabindex=\"0\"><code>%s</code></p>\n<dl>",
+		r.Name, r.Short, r.Made, r.Command)
 	for _, f := range r.Facts {
 		p.put("<div><dt>%s</dt><dd>%s</dd></div>", f[0], f[1])
 	}
@@ -50,17 +51,21 @@ func (r *Report) Write(w io.Writer) error {
 		p.put("<p>%s</p>\n", n)
 	}
 	if len(r.Plots) > 0 {
-		p.put("<h2>Progress, time and memory</h2>\n<p><span class=\"key ok\"></span> ok <span class=\"key bad\"></span> not ok</p>\n")
+		p.put("<h2>Progress, time and memory</h2>\n" + legend)
 		p.figures(r.Plots)
 	}
 	if len(r.Parameters) > 0 {
-		p.put("<h2>%s against each parameter</h2>\n", r.Metric)
+		p.put("<h2>%s against each parameter</h2>\n"+legend, r.Metric)
 		p.figures(r.Parameters)
 	}
 	if r.Parallel != nil {
-		p.put("<h2>All parameters together</h2>\n<figure>")
+		p.put("<h2>All parameters together</h2>\n<p class=\"keys\">A line is a task. Its %s ranks low ", r.Metric)
+		for i := range 5 {
+			p.put("<span class=\"key q%v\"></span>", i)
+		}
+		p.put(" high.</p>\n<figure class=\"wide\" tabindex=\"0\">")
 		p.plot(r.Parallel)
-		p.put("<figcaption>A line is a task, the stronger the higher its %s ranks.</figcaption></figure>\n", r.Metric)
+		p.put("</figure>\n")
 	}
 	p.put("<h2>Failures</h2>\n")
 	p.failures(r.Groups)
@@ -68,18 +73,25 @@ func (r *Report) Write(w io.Writer) error {
 	return p.w.Flush()
 }
 
+const legend = "<p class=\"keys\"><span class=\"key ok\"></span> ok <span class=\"key bad\"></span> not ok</p>\n"
+
 func (p printer) figures(all []*Plot) {
 	p.put("<div class=\"plots\">")
 	for _, f := range all {
 		p.put("<figure><h3>%s</h3>", f.Title)
 		p.plot(f)
-		p.put("<figcaption>across: %s; up: %s</figcaption></figure>", f.X, f.Y)
+		p.put("</figure>")
 	}
 	p.put("</div>\n")
 }
 
+// plot draws a picture between its own width, which a phone has, and half as much again.
 func (p printer) plot(f *Plot) {
-	p.put("<svg viewBox=\"0 0 %v %v\" role=\"img\" aria-label=\"%s\">\n", f.Width, f.Height, f.Title)
+	size := ""
+	if f.Width != plotW {
+		size = fmt.Sprintf("min-width:%dpx;max-width:%dpx", f.Width, f.Width*3/2)
+	}
+	p.put("<svg viewBox=\"0 0 %v %v\" style=\"%s\" role=\"img\" aria-label=\"%s\">\n", f.Width, f.Height, size, f.Title)
 	for _, g := range f.Grid {
 		p.put("<path class=\"grid\" d=\"%s\"/>", g.Path)
 	}
@@ -93,7 +105,11 @@ func (p printer) plot(f *Plot) {
 		p.put("<circle class=\"%s\" cx=\"%s\" cy=\"%s\" r=\"3\"><title>%s</title></circle>", d.Class, d.X, d.Y, d.Tip)
 	}
 	for _, l := range f.Labels {
-		p.put("<text x=\"%s\" y=\"%s\" text-anchor=\"%s\">%s</text>", l.X, l.Y, l.Anchor, l.Text)
+		p.put("<text x=\"%s\" y=\"%s\" text-anchor=\"%s\">%s", l.X, l.Y, l.Anchor, l.Text)
+		if l.Tip != "" {
+			p.put("<title>%s</title>", l.Tip)
+		}
+		p.put("</text>")
 	}
 	p.put("\n</svg>")
 }
@@ -103,7 +119,7 @@ func (p printer) failures(groups []Group) {
 		p.put("<p>No task has failed.</p>\n")
 		return
 	}
-	p.put("<div class=\"wide\"><table><thead><tr><th>Tasks</th><th>Class</th><th>State</th><th>Exit</th>" +
+	p.put("<div class=\"wide\" tabindex=\"0\"><table><thead><tr><th>Tasks</th><th>Class</th><th>State</th><th>Exit</th>" +
 		"<th>Last line</th><th>Such as</th></tr></thead><tbody>\n")
 	for _, g := range groups {
 		p.put("<tr><td>%v</td><td>%s</td><td>%s</td><td>%v</td><td><code>%s</code></td><td>", g.Count, g.Class, g.State, g.Exit, g.LastLine)

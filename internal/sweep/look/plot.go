@@ -5,11 +5,14 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
-// Plot is a picture of a report, in its own coordinates; a page has it as SVG.
+// Plot is a picture of a report, in its own coordinates; a page has it as SVG. A unit is about
+// a pixel at each width of the page, so that texts stay legible: what is wider than a phone
+// scrolls in its box.
 type Plot struct {
-	Title, X, Y   string // of the axes
+	Title         string
 	Width, Height int
 	Grid          []Stroke
 	Strokes       []Stroke
@@ -26,40 +29,39 @@ type (
 	Bar struct{ X, Y, W, H, Class, Tip string }
 	// Dot is a point.
 	Dot struct{ X, Y, Class, Tip string }
-	// Label is a text.
-	Label struct{ X, Y, Anchor, Text string }
+	// Label is a text; Tip is all of one that is cut.
+	Label struct{ X, Y, Anchor, Text, Tip string }
 )
 
-// The room of a plot, with what stands around its data.
+// The room of a plot, with what stands around its data: above it the name of the vertical axis,
+// below it values and the name of the horizontal one, to the left values, which take what they need.
 const (
-	plotW, plotH                        = 460, 260
-	padLeft, padRight, padTop, padBelow = 58, 14, 12, 40
+	plotW, plotH               = 320, 230
+	padRight, padTop, padBelow = 12, 26, 46
+	rowHeight                  = 18  // of the names of an axis
+	mostLeft                   = 120 // of what values may take to the left of the data
 )
 
 func at(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
 // short is a number for people.
-func short(v float64) string {
-	switch a := math.Abs(v); {
-	case v == 0:
-		return "0"
-	case a >= 1e6 || a < 1e-3:
-		return strconv.FormatFloat(v, 'e', -1, 32)
-	}
-	return strconv.FormatFloat(v, 'g', 6, 64)
-}
+func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+
+// drawn tells whether a number has a place in a picture: differences of others overflow.
+func drawn(v float64) bool { return math.Abs(v) <= 1e300 }
 
 // axis maps values, or names, to places.
 type axis struct {
 	lo, hi   float64
 	log      bool
+	whole    bool     // it counts: no value lies between 0 and 1
 	names    []string // of one that has names
 	from, to float64
 }
 
 // numeric is the axis of numbers; over more than two powers of ten it is logarithmic.
-func numeric(values []float64, from, to float64) axis {
-	a := axis{from: from, to: to, lo: math.Inf(1), hi: math.Inf(-1)}
+func numeric(values []float64) axis {
+	a := axis{lo: math.Inf(1), hi: math.Inf(-1)}
 	for _, v := range values {
 		a.lo, a.hi = min(a.lo, v), max(a.hi, v)
 	}
@@ -103,37 +105,118 @@ func (a axis) ticks() (out []float64) {
 			break
 		}
 	}
+	if a.whole {
+		step = max(step, 1)
+	}
 	for n := math.Ceil(a.lo / step); n <= a.hi/step+1e-9 && len(out) < 20; n++ {
 		out = append(out, n*step)
 	}
 	return out
 }
 
-func newPlot(title, x, y string) *Plot {
-	return &Plot{Title: title, X: x, Y: y, Width: plotW, Height: plotH}
+// count is the axis of numbers of tasks.
+func count(most int) axis { return axis{hi: float64(max(most, 1)), whole: true} }
+
+// newPlot draws the axes of a plot: their names and values. It gives them their places.
+func newPlot(title, xName string, x axis, yName string, y axis) (*Plot, axis, axis) {
+	p := &Plot{Title: title, Width: plotW, Height: plotH}
+	if y.names != nil {
+		p.Height = padTop + padBelow + len(y.names)*rowHeight
+	}
+	y.from, y.to = float64(p.Height-padBelow), padTop
+	if y.names != nil { // they are read from above
+		y.from, y.to = y.to, y.from
+	}
+	marks := y.marks()
+	left := 0.0
+	for _, m := range marks {
+		left = max(left, textWidth(m.text))
+	}
+	left = min(left, mostLeft) + 8
+	x.from, x.to = left, plotW-padRight
+	for _, m := range marks {
+		p.Grid = append(p.Grid, Stroke{fmt.Sprintf("M%s %sH%d", at(left), at(m.at), plotW-padRight), ""})
+		p.label(left-6, m.at+4, "end", m.text, mostLeft)
+	}
+	end := 0.0 // of the last label
+	for _, m := range x.marks() {
+		w := textWidth(m.text)
+		if middle := min(m.at, plotW-w/2); middle-w/2 >= end {
+			p.label(middle, float64(p.Height-padBelow+18), "middle", m.text, w)
+			end = middle + w/2 + 6
+		}
+	}
+	p.label(0, 11, "start", yName, plotW)
+	p.label((x.from+x.to)/2, float64(p.Height-7), "middle", xName, x.to-x.from)
+	return p, x, y
 }
 
-// sides draws the axes' ticks.
-func (p *Plot) sides(x, y axis) {
-	for _, v := range y.ticks() {
-		h := at(y.place(v))
-		p.Grid = append(p.Grid, Stroke{fmt.Sprintf("M%d %sH%d", padLeft, h, plotW-padRight), ""})
-		p.Labels = append(p.Labels, Label{at(padLeft - 6), at(y.place(v) + 4), "end", short(v)})
+// mark is a text beside an axis.
+type mark struct {
+	at   float64
+	text string
+}
+
+func (a axis) marks() (all []mark) {
+	for _, n := range a.names {
+		all = append(all, mark{a.name(n), n})
 	}
-	below := at(plotH - padBelow + 16)
-	if x.names != nil {
-		for i, n := range x.names {
-			if len(x.names) > 8 && i%((len(x.names)+7)/8) != 0 {
-				continue
-			}
-			w := x.name(n)
-			p.Labels = append(p.Labels, Label{at(w), below, "middle", cutText(n, 12)})
+	if a.names != nil {
+		return all
+	}
+	for digits := 6; digits <= 12; digits++ { // until no two are the same
+		all = all[:0]
+		for _, v := range a.ticks() {
+			all = append(all, mark{a.place(v), strconv.FormatFloat(v, 'g', digits, 64)})
 		}
-		return
+		if len(slices.CompactFunc(slices.Clone(all), func(x, y mark) bool { return x.text == y.text })) == len(all) {
+			break
+		}
 	}
-	for _, v := range x.ticks() {
-		p.Labels = append(p.Labels, Label{at(x.place(v)), below, "middle", short(v)})
+	return all
+}
+
+// label puts a text into the picture, as much of it as has room.
+func (p *Plot) label(x, y float64, anchor, text string, room float64) {
+	l := Label{X: at(x), Y: at(y), Anchor: anchor, Text: fit(text, room)}
+	if l.Text != text {
+		l.Tip = text
 	}
+	p.Labels = append(p.Labels, l)
+}
+
+// textWidth is how wide a label is at most, in the widest of the usual fonts.
+func textWidth(s string) float64 {
+	w := 0.0
+	for _, r := range s {
+		switch {
+		case strings.ContainsRune("ijl.,:;'|! ", r):
+			w += 0.42
+		case strings.ContainsRune("mwMW@%", r) || r > 0x2000 && r < 0x2e80:
+			w += 1.05
+		case r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r == '-' || r == '_':
+			w += 0.65
+		case r < 0x2e80:
+			w += 0.85
+		default: // ideographs, and pictures
+			w += 1.4
+		}
+	}
+	return w * 11
+}
+
+// fit cuts a text to a room.
+func fit(s string, room float64) string {
+	if textWidth(s) <= room {
+		return s
+	}
+	w := textWidth("…")
+	for i, r := range s {
+		if w += textWidth(string(r)); w > room {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
 func cutText(s string, n int) string {
@@ -175,15 +258,12 @@ func (h *histogram) add(v float64, ok bool) {
 }
 
 func (h *histogram) plot(title, unit string) *Plot {
-	p := newPlot(title, unit, "tasks")
 	most := 0
 	bins := len(h.n[0])
 	for i := range bins {
 		most = max(most, h.n[0][i]+h.n[1][i])
 	}
-	x := axis{lo: h.lo, hi: h.hi, log: h.log, from: padLeft, to: plotW - padRight}
-	y := numeric([]float64{0, float64(most)}, plotH-padBelow, padTop)
-	p.sides(x, y)
+	p, x, y := newPlot(title, unit, axis{lo: h.lo, hi: h.hi, log: h.log}, "tasks", count(most))
 	w := (x.to - x.from) / float64(bins)
 	for i := range bins {
 		base := 0

@@ -189,17 +189,15 @@ func progressPlot(done [2][progressBins]int, span time.Duration) *Plot {
 	case span > 10*time.Minute:
 		unit, name = time.Minute, "minutes"
 	}
-	p := newPlot("Progress", name+" since the first start", "tasks with a result")
 	all := 0
 	for i := range progressBins {
 		all += done[0][i] + done[1][i]
 	}
-	x := numeric([]float64{0, max(float64(span)/float64(unit), 1e-3)}, padLeft, plotW-padRight)
-	y := numeric([]float64{0, float64(all)}, plotH-padBelow, padTop)
-	p.sides(x, y)
+	p, x, y := newPlot("Progress", name+" since the first start", numeric([]float64{0, max(float64(span)/float64(unit), 1e-3)}),
+		"tasks with a result", count(all))
 	for k, class := range []string{"ok", "bad"} {
 		sum, any := 0, false
-		path := fmt.Sprintf("M%d %s", padLeft, at(y.place(0)))
+		path := fmt.Sprintf("M%s %s", at(x.from), at(y.place(0)))
 		for i := range progressBins {
 			sum += done[k][i]
 			any = any || done[k][i] > 0
@@ -252,7 +250,7 @@ func (l *Look) points(sample sweep.Numbers, metric *string) (points []point, err
 			v, ok = strconv.FormatFloat(p.row.Record.Took.Seconds(), 'f', -1, 64), true
 		}
 		n, err := strconv.ParseFloat(v, 64)
-		if ok && err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
+		if ok && err == nil && drawn(n) {
 			p.value = n
 			kept = append(kept, p)
 		}
@@ -290,25 +288,27 @@ func (r *Report) parameters(points []point) {
 		a, ok := parameterAxis(texts[name])
 		if !ok {
 			r.Notes = append(r.Notes,
-				fmt.Sprintf("The parameter %s has %d values that are no numbers, and is not drawn.", cutText(name, 40), len(texts[name])))
+				fmt.Sprintf("The parameter %s has %d values, not all of them numbers that have a place in a picture, and is not drawn.",
+					cutText(name, 40), len(texts[name])))
 			continue
 		}
 		axes[name] = a
-		p := newPlot(name, name, r.Metric)
-		x, y := a, numeric(values, plotH-padBelow, padTop)
-		x.from, x.to = padLeft, plotW-padRight
-		p.sides(x, y)
+		xName, x, yName, y := name, a, r.Metric, numeric(values)
+		if a.names != nil { // they are read in rows
+			xName, x, yName, y = yName, y, xName, x
+		}
+		p, x, y := newPlot(name, xName, x, yName, y)
 		for i, pt := range points {
 			text, ok := paramOf(pt, name)
 			if !ok {
 				continue
 			}
-			w := x.of(text)
-			if x.names != nil {
-				w += (float64(i*37%17)/16 - 0.5) * (x.to - x.from) / float64(len(x.names)) * 0.5 // beside each other
+			tip := fmt.Sprintf("task %d: %s=%s, %s=%s", pt.row.Number, name, text, r.Metric, short(pt.value))
+			w, h := x.of(text), y.place(pt.value)
+			if y.names != nil {
+				w, h = x.place(pt.value), y.of(text)+(float64(i*37%17)/16-0.5)*rowHeight*0.5 // beside each other
 			}
-			p.Dots = append(p.Dots, Dot{at(w), at(y.place(pt.value)), class(pt), fmt.Sprintf("task %d: %s=%s, %s=%s", pt.row.Number, name,
-				text, r.Metric, short(pt.value))})
+			p.Dots = append(p.Dots, Dot{at(w), at(h), class(pt), tip})
 		}
 		r.Parameters = append(r.Parameters, p)
 	}
@@ -336,7 +336,7 @@ func parameterAxis(texts map[string]int) (axis, bool) {
 	var numbers []float64
 	for t := range texts {
 		n, err := strconv.ParseFloat(t, 64)
-		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		if err != nil || !drawn(n) {
 			if len(texts) > mostNames {
 				return axis{}, false
 			}
@@ -344,7 +344,7 @@ func parameterAxis(texts map[string]int) (axis, bool) {
 		}
 		numbers = append(numbers, n)
 	}
-	return numeric(numbers, 0, 1), true
+	return numeric(numbers), true
 }
 
 // of is the place of a parameter's text.
@@ -367,27 +367,33 @@ func (r *Report) parallel(points []point, names []string, axes map[string]axis, 
 	if step > 1 {
 		r.Notes = append(r.Notes, fmt.Sprintf("The lines through all parameters are of every %dth of the tasks that are drawn.", step))
 	}
-	const width, top, bottom = 940, 30, 300
-	p := &Plot{Title: "All parameters", Width: width, Height: 330}
-	place := func(i int) float64 { return 60 + float64(i)*(width-120)/float64(len(names)) }
-	last := numeric(values, bottom, top)
-	for i, n := range append(slices.Clone(names), r.Metric) {
-		w := at(place(i))
-		p.Grid = append(p.Grid, Stroke{fmt.Sprintf("M%s %dV%d", w, top, bottom), ""})
-		p.Labels = append(p.Labels, Label{w, "16", "middle", cutText(n, 16)})
-		if i < len(names) && axes[n].names != nil {
-			for _, t := range axes[n].names[:min(len(axes[n].names), 10)] {
-				a := axes[n]
-				a.from, a.to = bottom, top
-				p.Labels = append(p.Labels, Label{at(place(i) + 4), at(a.name(t)), "start", cutText(t, 10)})
-			}
-			continue
+	const left, apart, right, top, bottom = 46, 100, 62, 40, 300
+	p := &Plot{Title: "All parameters", Width: left + apart*len(names) + right, Height: 324}
+	place := func(i int) float64 { return float64(left + apart*i) }
+	last := numeric(values)
+	last.from, last.to = bottom, top
+	for _, n := range names {
+		a := axes[n]
+		if a.from, a.to = bottom, top; a.names != nil {
+			a.from, a.to = top, bottom
 		}
+		axes[n] = a
+	}
+	for i, n := range append(slices.Clone(names), r.Metric) {
 		a := last
 		if i < len(names) {
 			a = axes[n]
 		}
-		p.Labels = append(p.Labels, Label{w, "316", "middle", short(a.lo)}, Label{at(place(i) + 4), at(top + 2), "start", short(a.hi)})
+		p.Grid = append(p.Grid, Stroke{fmt.Sprintf("M%s %dV%d", at(place(i)), top, bottom), ""})
+		p.label(place(i), 14, "middle", n, apart-12)
+		if a.names == nil {
+			p.label(place(i), top-8, "middle", short(a.hi), apart-12)
+			p.label(place(i), bottom+16, "middle", short(a.lo), apart-12)
+			continue
+		}
+		for _, m := range a.marks() { // mostNames of them have room above each other
+			p.label(place(i)+5, m.at+4, "start", m.text, right-6)
+		}
 	}
 	sorted := slices.Clone(values)
 	slices.SortFunc(sorted, cmp.Compare)
@@ -400,9 +406,7 @@ func (r *Report) parallel(points []point, names []string, axes map[string]axis, 
 				path = ""
 				break
 			}
-			a := axes[n]
-			a.from, a.to = bottom, top
-			path += fmt.Sprintf("%s%s %s", sep, at(place(i)), at(a.of(text)))
+			path += fmt.Sprintf("%s%s %s", sep, at(place(i)), at(axes[n].of(text)))
 			sep = "L"
 		}
 		if path == "" {
