@@ -127,10 +127,11 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	}
 	plan, _ := s.Plan()
 	workers, _ := s.CoreHours(now)
+	models, _ := s.Models()
 	return map[string]any{"pilot": plan, "paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
 		"name": s.Spec.Name, "state": sweepState(s, f, alive),
 		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
-		"counts": counts, "classes": classes, "tried_again": f.Tried(), "core_hours": f.CoreHours(), "worker_core_hours": workers,
+		"counts": counts, "classes": classes, "tried_again": f.Tried(), "core_hours": f.CoreHours(), "worker_core_hours": workers, "models": models,
 		"workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }
 
@@ -341,6 +342,12 @@ func sweepRows(s *sweep.Sweep, f *journal.Fold, live []runningTask, now time.Tim
 	}
 	if all, err := s.CoreHours(now); err == nil && all > 0 {
 		rows = append(rows, [2]string{"core-hours", fmt.Sprintf("%.2f of workers, %.2f of tasks", all, f.CoreHours())})
+	}
+	switch u, err := s.Models(); {
+	case err != nil:
+		rows = append(rows, [2]string{"models", "not known: " + err.Error()})
+	case u != nil:
+		rows = append(rows, [2]string{"models", u.String()})
 	}
 	if plan, err := s.Plan(); err == nil && plan != nil {
 		rows = append(rows, [2]string{"pilot", strings.TrimPrefix(pilotText(plan.Measured), "pilot: ")})

@@ -97,7 +97,7 @@ func usageSums(views []engine.View, by string, since time.Time) usageOf {
 }
 
 // addSweeps adds the workers of all sweeps whose tasks are no jobs, and that ended at since or
-// later, or have not. A sweep that cannot be read is said and not counted.
+// later, or have not. What cannot be read is said and not counted.
 func (u *usageOf) addSweeps(since, now time.Time, say func(string, ...any)) error {
 	root, err := sweepRoot()
 	if err != nil {
@@ -113,8 +113,7 @@ func (u *usageOf) addSweeps(since, now time.Time, say func(string, ...any)) erro
 		}
 		spent, ends, err := s.Spent(since, now)
 		if err != nil {
-			say("warning: the sweep %s (%s) is not counted: %v", s.Spec.Name, jobs.Short(s.Spec.ID), err)
-			continue
+			say("warning: sweep %s (%s): not all that it has used is counted: %v", s.Spec.Name, jobs.Short(s.Spec.ID), err)
 		}
 		for i, one := range spent {
 			name := map[string]string{byTask: s.Spec.Name, byJob: jobs.Short(s.Spec.ID), byDay: ends[i].UTC().Format(time.DateOnly)}[u.by]

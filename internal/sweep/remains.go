@@ -92,6 +92,9 @@ func (s *Sweep) boxes(now time.Time) (found []string) {
 // Clean removes what [Remains] names.
 func Clean(paths []string) {
 	for _, p := range paths {
+		if strings.HasPrefix(filepath.Base(p), BoxDir+".") && KeepUsage(p) != nil {
+			continue // another time, as it would be in no sum
+		}
 		_ = disk.RemoveTree(p)
 	}
 }

@@ -1,17 +1,22 @@
 package sweep
 
 import (
+	"errors"
+	"path/filepath"
 	"time"
 
 	"berth/internal/sweep/claims"
 	"berth/internal/sys/lease"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // WorkerTime is when a worker was there.
 type WorkerTime struct {
 	Began, Ended time.Time // until now, of one that seems to live
 	Alive        bool
+
+	dir string
 }
 
 // Hours is how long that was.
@@ -32,7 +37,7 @@ func (s *Sweep) WorkerTimes(now time.Time) ([]WorkerTime, error) {
 		if !ok {
 			continue
 		}
-		t := WorkerTime{began, ended, claims.SeemsAlive(dir, me, 0, now)}
+		t := WorkerTime{Began: began, Ended: ended, Alive: claims.SeemsAlive(dir, me, 0, now), dir: dir}
 		if t.Alive {
 			t.Ended = now
 		}
@@ -53,7 +58,8 @@ func (s *Spec) Cores() int {
 }
 
 // Spent is what a sweep has cost: the time of its workers, as of runners of jobs, times the
-// cores that they have asked for. Those that ended before since are left out.
+// cores that they have asked for, and what their tasks have asked models for. Workers that ended
+// before since are left out. With an error some of it is not known, and the rest is there.
 func (s *Sweep) Spent(since, now time.Time) (all []jobs.Spent, ends []time.Time, err error) {
 	times, err := s.WorkerTimes(now)
 	for _, t := range times {
@@ -64,6 +70,10 @@ func (s *Sweep) Spent(since, now time.Time) (all []jobs.Spent, ends []time.Time,
 		if t.Alive {
 			one.Running = 1
 		}
+		u, unread := s.models(t.dir)
+		if err = errors.Join(err, unread); u != nil {
+			one.Usage = *u
+		}
 		all, ends = append(all, one), append(ends, t.Ended)
 	}
 	return all, ends, err
@@ -71,9 +81,63 @@ func (s *Sweep) Spent(since, now time.Time) (all []jobs.Spent, ends []time.Time,
 
 // CoreHours are those of all workers until now.
 func (s *Sweep) CoreHours(now time.Time) (sum float64, err error) {
-	all, _, err := s.Spent(time.Time{}, now)
-	for _, one := range all {
-		sum += one.CoreHours
+	times, err := s.WorkerTimes(now)
+	for _, t := range times {
+		sum += t.Hours() * float64(s.Spec.Cores())
 	}
 	return sum, err
+}
+
+// Models is what all tasks have asked models for until now, as the supervisors of their containers
+// have counted it; nil is nothing. With an error some of it is not known.
+func (s *Sweep) Models() (sum *jobs.Usage, err error) {
+	workers, err := s.Workers()
+	for _, w := range workers {
+		u, unread := s.models(s.WorkerDir(w))
+		err, sum = errors.Join(err, unread), add(sum, u)
+	}
+	return sum, err
+}
+
+func add(sum, u *jobs.Usage) *jobs.Usage {
+	if u == nil {
+		return sum
+	}
+	if sum == nil {
+		sum = &jobs.Usage{}
+	}
+	sum.Add(u)
+	return sum
+}
+
+// models is what the tasks of a worker with this directory have asked for: in the container that
+// they share, in those of single tasks that are there, and in those that were removed.
+func (s *Sweep) models(dir string) (sum *jobs.Usage, err error) {
+	if s.Spec.Worker == nil || len(s.Spec.Worker.Credentials) == 0 {
+		return nil, nil
+	}
+	boxes, _ := filepath.Glob(filepath.Join(dir, BoxDir+"*"))
+	for _, d := range append(boxes, dir) {
+		u, unread := store.LoadUsage(d)
+		err, sum = errors.Join(err, unread), add(sum, u)
+	}
+	return sum, err
+}
+
+// KeepUsage adds what a task has asked models for in a container of its own, which is to be
+// removed, to the count of its worker. One caller at a time may do so for a worker.
+func KeepUsage(box string) error {
+	u, err := store.LoadUsage(box)
+	if u == nil || err != nil {
+		return err
+	}
+	worker := filepath.Dir(box)
+	sum, err := store.LoadUsage(worker)
+	if err != nil {
+		return err
+	}
+	if err := store.SetUsage(worker, *add(sum, u)); err != nil {
+		return err
+	}
+	return store.ForgetUsage(box)
 }

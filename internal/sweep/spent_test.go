@@ -56,3 +56,52 @@ func TestSpent(t *testing.T) {
 		t.Errorf("%+v %v: %v", all, ends, err)
 	}
 }
+
+// What tasks have asked models for is counted once, whether their containers are there or were
+// removed, and one whose count cannot be read hides no other.
+func TestModels(t *testing.T) {
+	s := &Sweep{Dir: t.TempDir(), Spec: Spec{Worker: &jobs.Place{Credentials: []jobs.Credential{{Name: "lab"}}}}}
+	box := func(worker uint32, name string, requests int) string {
+		dir := filepath.Join(s.WorkerDir(worker), name)
+		err := os.MkdirAll(dir, 0o700)
+		if err == nil {
+			err = store.SetUsage(dir, jobs.Usage{Requests: requests})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	if err := os.MkdirAll(s.WorkerDir(1), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := s.Models(); u != nil || err != nil {
+		t.Errorf("%v %v", u, err)
+	}
+	box(1, BoxDir, 1)
+	one, two := box(2, BoxDir+".1", 2), box(2, BoxDir+".2", 4)
+	sum := func(when string) {
+		t.Helper()
+		if u, err := s.Models(); err != nil || u.Requests != 7 {
+			t.Errorf("%s: %+v %v", when, u, err)
+		}
+	}
+	sum("all are there")
+	if err := KeepUsage(one); err != nil {
+		t.Fatal(err)
+	}
+	sum("one is kept")
+	Clean([]string{one, two})
+	sum("they were removed")
+	if _, err := os.Stat(two); err == nil {
+		t.Error("it is there still")
+	}
+	torn := box(2, BoxDir+".3", 8)
+	if err := os.WriteFile(filepath.Join(torn, store.FileUsage), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	Clean([]string{torn})
+	if u, err := s.Models(); err == nil || u.Requests != 7 {
+		t.Errorf("%+v %v", u, err)
+	}
+}

@@ -158,6 +158,13 @@ func (l *Look) totals(r *Report, now time.Time) error {
 		[2]string{"Cost: time of all tasks, retried ones too", hours(f.Hours())}, [2]string{"Cost: CPU time of the results", hours(cpu)},
 		[2]string{"Cost: core-hours of tasks", fmt.Sprintf("%.2f", f.CoreHours())},
 		[2]string{"Cost: core-hours of workers", fmt.Sprintf("%.2f", workers)})
+	models, err := l.Sweep.Models()
+	if err != nil {
+		r.Notes = append(r.Notes, "Not all that models were asked for is counted: "+err.Error())
+	}
+	if models != nil {
+		r.Facts = append(r.Facts, [2]string{"Cost: models", models.String()})
+	}
 	if n := f.Tried(); n > 0 {
 		r.Facts = append(r.Facts, [2]string{"Tried again after a failure", strconv.Itoa(n)})
 	}

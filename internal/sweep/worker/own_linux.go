@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,7 @@ type place struct {
 	own   sweep.Own
 	box   *box         // in which all of them run, or their rooms are; nil is that each has its own
 	boxes atomic.Int64 // that were opened for one task
+	count sync.Mutex   // of what these have asked models for
 }
 
 // openPlace opens the place of a worker whose records are in dir. Its tasks each have for
@@ -129,7 +131,7 @@ func (p *place) run(ctx context.Context, c run.QuickCmd, has taken, log func(str
 				log("a sandbox of %s was not seen to end, and costs until it does; berth env gc ends it: see %s", p.spec.Backend, dir)
 				return
 			}
-			if err := disk.RemoveTree(dir); err != nil {
+			if err := p.remove(dir); err != nil {
 				log("%v", err)
 			}
 		}()
@@ -152,6 +154,16 @@ func (p *place) run(ctx context.Context, c run.QuickCmd, has taken, log func(str
 		return end, err
 	}
 	return p.box.run(ctx, c, nil, has.share.Memory)
+}
+
+// remove removes the records of the container of one task, but for what it has asked models for.
+func (p *place) remove(box string) error {
+	p.count.Lock()
+	defer p.count.Unlock()
+	if err := sweep.KeepUsage(box); err != nil {
+		return fmt.Errorf("count what a task has asked models for: %w", err)
+	}
+	return disk.RemoveTree(box)
 }
 
 // sized is the place of a task that asks for so much: a sandbox of a service is as large as that.
