@@ -71,6 +71,9 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f.StringVar(&o.own, "own", "", "give each task its own `WHAT`: room (below the worker's container), container, nothing, or auto "+
 		"(default: a room, else a container)")
 	addKeyFlags(c, keyFlags(), sweepKeys)
+	for name, text := range sweepCapHelp {
+		f.Lookup(name).Usage = text
+	}
 	o.where.keys = sweepKeys
 	o.where.addWhere(c)
 	o.where.addLogin(c)

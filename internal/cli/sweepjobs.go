@@ -18,7 +18,18 @@ import (
 )
 
 // sweepKeys are the keys of a task file that a sweep's workers have as flags.
-var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny", "credential", "retry"}, placeKeys...)
+var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny", "credential", "retry",
+	"max-requests", "max-tokens", "max-usd"}, placeKeys...)
+
+// capsOfSweep says what these caps are of.
+const capsOfSweep = ", of all tasks of a worker together, or of each task with --own container"
+
+// sweepCapHelp are the helps of flags that mean something else for a sweep than for a job.
+var sweepCapHelp = map[string]string{
+	"max-requests": "refuse requests to models after this `NUMBER` of them" + capsOfSweep,
+	"max-tokens":   "refuse requests to models after this `NUMBER` of tokens, in and out" + capsOfSweep,
+	"max-usd":      "refuse requests to models after this `AMOUNT` of US dollars" + capsOfSweep,
+}
 
 // Where these are not said: how many workers a cluster gets, and how many sandboxes of a service
 // there are at once.
