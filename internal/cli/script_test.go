@@ -66,8 +66,8 @@ func browseCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) > 1 {
 		page.Text = strings.Split(strings.TrimSpace(ts.ReadFile(args[1])), "\n")
 	}
-	dir, err := os.MkdirTemp(ts.Getenv("WORK"), "browser")
-	ts.Check(err)
+	dir := filepath.Join(ts.Getenv("WORK"), "browser-"+args[0])
+	ts.Check(os.Mkdir(dir, 0o700))
 	faults, err := browser.Faults(dir, page)
 	ts.Check(err)
 	if len(faults) > 0 {

@@ -106,7 +106,7 @@ func measure(browser, dir, sheet, scheme string) ([]string, error) {
 	_, text, found := strings.Cut(out.String(), "MEASURED ")
 	text, _, whole := strings.Cut(text, " END")
 	if err != nil || !found || !whole {
-		return nil, fmt.Errorf("%s measured nothing: %v\n%.2000s\n%.2000s", browser, err, out.String(), log.String())
+		return nil, fmt.Errorf("%s: %w\n%.2000s\n%.2000s", browser, errors.Join(errors.New("nothing was measured"), err), out.String(), log.String())
 	}
 	if text, err = url.PathUnescape(text); err != nil {
 		return nil, err
