@@ -7,12 +7,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"berth/internal/config/sitefile"
+	"berth/internal/images"
 	"berth/internal/network"
 	"berth/internal/node/batch"
 	"berth/jobs"
@@ -23,9 +26,9 @@ import (
 // task itself has a time.
 const childTime = time.Hour
 
-// settleSubmit settles the bounds of what a task submits, and refuses [jobs.Submit] where
-// nothing would pass on what is asked.
-func settleSubmit(s *jobs.Spec) error {
+// settleSubmit settles the bounds of what a task submits, and its images as the task's own
+// with dry and offline, and refuses [jobs.Submit] where nothing would pass on what is asked.
+func (e *Engine) settleSubmit(ctx context.Context, s *jobs.Spec, dry, offline bool) error {
 	if s.Submit == nil {
 		return nil
 	}
@@ -59,8 +62,77 @@ func settleSubmit(s *jobs.Spec) error {
 			return err
 		}
 	}
+	if can := s.Can(); len(b.Images) > 0 && !can.Layers && !can.ImageNames {
+		return absent("[submit] images", &s.Place)
+	}
+	b.Images = slices.Clone(b.Images)
+	for i := range b.Images {
+		if err := e.settleChildImage(ctx, s, &b.Images[i], dry, offline); err != nil {
+			return &jobs.Error{Kind: jobs.KindOf(err), Msg: fmt.Sprintf("[submit] images: %.200q", b.Images[i].Name), Err: err, Hint: jobs.HintOf(err)}
+		}
+	}
 	s.Submit = &b
 	return nil
+}
+
+// settleChildImage settles an image that a task of the job may name for a job of its own: it
+// is here from then on, and what it is does not depend on what the task does.
+func (e *Engine) settleChildImage(ctx context.Context, s *jobs.Spec, i *jobs.ChildImage, dry, offline bool) error {
+	if err := jobs.CheckText("it", i.Name); err != nil {
+		return err
+	}
+	switch {
+	case s.Can().ImageNames:
+		return e.settleNamedImage(ctx, s, i, dry)
+	case images.IsTagged(i.Name) || images.IsReference(i.Name):
+	case !filepath.IsAbs(i.Name):
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: "it is neither an absolute path nor a reference",
+			Hint: "name the path of a SIF from / on, or a reference such as docker://debian:12"}
+	}
+	settled, err := images.Settle(i.Name)
+	if err != nil {
+		return err
+	}
+	of, at := jobs.Spec{}, settled
+	if images.IsReference(settled) {
+		at, err = e.settleReference(ctx, &of, settled, dry, offline)
+	}
+	if err == nil {
+		err = e.settleFile(ctx, &of, at, dry)
+	}
+	if err != nil {
+		return err
+	}
+	if of.ImageRef == "" {
+		i.Name = settled // a path is compared by its components
+	}
+	i.Image, i.ImageRef, i.ImageDigest, i.ImageSum, i.ImageDir = of.Image, of.ImageRef, of.ImageDigest, of.ImageSum, of.ImageDir
+	s.Notes = append(s.Notes, of.Notes...)
+	return nil
+}
+
+// settleNamedImage is [Engine.settleChildImage] with a backend that takes names.
+func (e *Engine) settleNamedImage(ctx context.Context, s *jobs.Spec, i *jobs.ChildImage, dry bool) error {
+	b, err := e.backend(s.Backend)
+	if err != nil {
+		return err
+	}
+	fetch, ok := b.(jobs.Fetcher)
+	if !ok || s.Clustered() {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " has images on each node, and berth settles none of them at submit",
+			Hint: "leave images out, or use --backend " + jobs.BackendOfClusters}
+	}
+	i.ImageRef = strings.TrimPrefix(i.Name, "docker://")
+	if images.IsReference(i.ImageRef) {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " cannot take it", Hint: "name one such as debian:12"}
+	}
+	// What cannot be an image of its own is the backend's to say.
+	if _, err := b.Argv(jobs.Invocation{Name: "berth", Guest: "/", Place: jobs.Place{Image: i.ImageRef}}, nil); err != nil || dry {
+		i.Image = i.ImageRef
+		return err
+	}
+	i.Image, err = fetch.Fetch(ctx, i.ImageRef)
+	return err
 }
 
 // SubmitChild submits what the task of a job has asked for, see [jobs.Child], from a
@@ -80,7 +152,7 @@ func (e *Engine) SubmitChild(ctx context.Context, parent *jobs.Record, number in
 	if store.Cancelled(parent.Dir) || jobs.StateOf(parent).Final() {
 		return nil, &jobs.Error{Kind: jobs.KindRejected, Msg: "its parent is ending"}
 	}
-	s, err := childOf(&parent.Spec, &c)
+	s, err := e.childOf(&parent.Spec, &c)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +176,7 @@ func (e *Engine) SubmitChild(ctx context.Context, parent *jobs.Record, number in
 }
 
 // childOf is what a child has of its parent, and of what was asked for within bounds.
-func childOf(of *jobs.Spec, c *jobs.Child) (*jobs.Spec, error) {
+func (e *Engine) childOf(of *jobs.Spec, c *jobs.Child) (*jobs.Spec, error) {
 	place := of.Place
 	narrow, err := network.Narrow(&place, c.Network, c.Allow, jobs.NetworkOfJob(of.ID))
 	if err != nil {
@@ -130,6 +202,9 @@ func childOf(of *jobs.Spec, c *jobs.Child) (*jobs.Spec, error) {
 		Prompt: c.Script != "", PromptBytes: len(c.Script), ImageFrom: of.ImageFrom, ImageRef: of.ImageRef,
 		ImageDigest: of.ImageDigest, ImageSum: of.ImageSum, ImageDir: of.ImageDir,
 		Labels: of.Labels, Artifacts: of.Artifacts, Results: of.Results, After: c.After, Parent: of.ID, Number: c.Number}
+	if err := e.otherImage(s, of, c.Image); err != nil {
+		return nil, err
+	}
 	behindOthers(s)
 	if of.Workspace != nil {
 		w := *of.Workspace
@@ -140,6 +215,26 @@ func childOf(of *jobs.Spec, c *jobs.Child) (*jobs.Spec, error) {
 		s.Workspace = &w
 	}
 	return s, nil
+}
+
+// otherImage gives a child the image of its parent's list that it has asked for, as it was
+// when the parent was submitted. The layer over the parent's does not fit it: it gets an empty
+// one, which is thrown away.
+func (e *Engine) otherImage(s, of *jobs.Spec, name string) error {
+	if name == "" {
+		return nil
+	}
+	i := slices.IndexFunc(of.Submit.Images, func(i jobs.ChildImage) bool { return i.Name == name })
+	if i < 0 {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("the image %.200q is none of those that are allowed", name)}
+	}
+	c := of.Submit.Images[i]
+	s.Image, s.ImageFrom, s.ImageRef, s.ImageDigest, s.ImageSum, s.ImageDir = c.Image, "", c.ImageRef, c.ImageDigest, c.ImageSum, c.ImageDir
+	if !s.Can().Layers {
+		return nil
+	}
+	s.Overlay = jobs.OverlaySpec{}
+	return e.settleOverlay(s, true, nil)
 }
 
 // CancelChildren requests the end of the jobs that a job's task has submitted, of those

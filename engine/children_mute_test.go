@@ -24,7 +24,7 @@ func TestSubmitMute(t *testing.T) {
 	} {
 		s := &jobs.Spec{Submit: &jobs.Submit{MaxJobs: c.most}, Place: jobs.Place{Scheduler: c.scheduler, Backend: jobs.BackendSingularity,
 			Profile: jobs.Profile{Name: "site", NodesMute: c.mute}}}
-		err := settleSubmit(s)
+		err := new(Engine).settleSubmit(t.Context(), s, false, false)
 		if (err != nil) != c.refused {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -18,7 +18,7 @@ func TestChildOptions(t *testing.T) {
 	of.Slurm.Account = "lab"
 	of.Slurm.Extra = []string{"--exclusive", "--gres=gpu:8", "--mem-per-cpu=64G", "--mincpus=64", "--gpus-per-node=8", "--reservation=r", "--exclude=n1"}
 	c := &jobs.Child{Job: "00000000-0000-7000-8000-000000000002", Name: "x", Command: jobs.Command{Argv: []string{"true"}}}
-	s, err := childOf(of, c)
+	s, err := new(Engine).childOf(of, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestChildNarrower(t *testing.T) {
 	of := &jobs.Spec{ID: "00000000-0000-7000-8000-000000000001", Workspace: &jobs.WorkspaceSpec{Scope: []string{"src"}}}
 	of.Scheduler, of.Backend, of.Level = jobs.SchedulerLocal, jobs.BackendSingularity, jobs.LevelFS
 	c := &jobs.Child{Job: "00000000-0000-7000-8000-000000000002", Name: "x", Network: jobs.NetworkNone, Scope: []string{"src/a"}}
-	s, err := childOf(of, c)
+	s, err := new(Engine).childOf(of, c)
 	if err != nil || s.Network.Mode != jobs.NetworkNone || s.Level != jobs.LevelEgress || !slices.Equal(s.Workspace.Scope, c.Scope) {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -45,11 +45,11 @@ func TestChildNarrower(t *testing.T) {
 	}
 	of.Network = jobs.Network{Mode: jobs.NetworkAllow, Allow: []string{"a.test"}}
 	c.Network, c.Allow = "", []string{"b.test"}
-	if s, err := childOf(of, c); jobs.KindOf(err) != jobs.KindUsage {
+	if s, err := new(Engine).childOf(of, c); jobs.KindOf(err) != jobs.KindUsage {
 		t.Errorf("%+v, %v", s, err)
 	}
 	c.Allow, c.Scope = nil, nil
-	if s, err = childOf(of, c); err != nil || !slices.Equal(s.Network.Allow, of.Network.Allow) || !slices.Equal(s.Workspace.Scope, of.Workspace.Scope) {
+	if s, err = new(Engine).childOf(of, c); err != nil || !slices.Equal(s.Network.Allow, of.Network.Allow) || !slices.Equal(s.Workspace.Scope, of.Workspace.Scope) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

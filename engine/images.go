@@ -107,6 +107,11 @@ func (e *Engine) ImagesInUse() (map[string]string, error) {
 		who := "job " + jobs.Short(r.Spec.ID)
 		path(r.Spec.Image, who)
 		path(r.Spec.ImageFrom, who)
+		if s := r.Spec.Submit; s != nil {
+			for _, i := range s.Images {
+				path(i.Image, who)
+			}
+		}
 	}
 	envs, err := e.Store.ListEnvs()
 	if err != nil {

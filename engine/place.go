@@ -71,12 +71,12 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sel
 		l.Comment = append(l.Comment, "may submit jobs in its own place: "+s.Submit.Bounds())
 	}
 	if s.Image != "" {
-		l.Comment = append(l.Comment, "image "+s.Image)
+		l.Comment = append(l.Comment, imageComment("image ", s.Image, s.ImageRef, s.ImageDigest)...)
 	}
-	if s.ImageDigest != "" {
-		l.Comment = append(l.Comment, "which is "+s.ImageRef+", "+s.ImageDigest)
-	} else if s.ImageRef != "" {
-		l.Comment = append(l.Comment, "which is "+s.ImageRef)
+	if s.Submit.Jobs() {
+		for _, i := range s.Submit.Images {
+			l.Comment = append(l.Comment, imageComment("of these jobs, where they ask for it: image ", i.Image, i.ImageRef, i.ImageDigest)...)
+		}
 	}
 	if v := s.Profile.Versions; s.Profile.Name != "" {
 		l.Comment = append(l.Comment, "profile "+s.Profile.Name+": slurm "+known(v.Slurm)+", apptainer "+known(v.Apptainer))
@@ -84,6 +84,18 @@ func (e *Engine) launch(s *jobs.Spec, info jobs.AttemptInfo, adir string, at sel
 		l.Comment = append(l.Comment, "no profile: only flags that every supported version of Slurm and Apptainer knows")
 	}
 	return l, nil
+}
+
+// imageComment says which image is run, and what was asked for.
+func imageComment(what, image, ref, digest string) []string {
+	out := []string{what + image}
+	switch {
+	case digest != "":
+		out = append(out, "which is "+ref+", "+digest)
+	case ref != "":
+		out = append(out, "which is "+ref)
+	}
+	return out
 }
 
 // ranks puts the line that opens one container behind the one that starts all tasks

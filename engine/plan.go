@@ -155,7 +155,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := settleAgent(s); err != nil {
 		return nil, err
 	}
-	if err := settleSubmit(s); err != nil {
+	if err := e.settleSubmit(ctx, s, dry, c.Offline); err != nil {
 		return nil, err
 	}
 	if err := settleCredentials(s); err != nil {
@@ -239,16 +239,8 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		}
 		return e.settleOverlay(s, survey.Directories, survey.Mark)
 	}
-	s.Image = abs
-	if !dry && s.ImageRef == "" {
-		if s.ImageDir, err = imageFile(abs); err != nil {
-			return err
-		}
-		if s.ImageDir == "" {
-			if s.ImageSum, err = e.content(ctx, abs); err != nil {
-				return err
-			}
-		}
+	if err := e.settleFile(ctx, s, abs, dry); err != nil {
+		return err
 	}
 	if t.Overlay.Name == "" {
 		return e.settleOverlay(s, true, nil)
@@ -270,6 +262,19 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		}
 	}
 	return e.settleOverlay(s, overlay.TakesDirectories(e.Store.Overlays()), m)
+}
+
+// settleFile settles an image that is a file or a directory of this machine: what it is now,
+// unless that is known of a reference.
+func (e *Engine) settleFile(ctx context.Context, s *jobs.Spec, path string, dry bool) (err error) {
+	s.Image = path
+	if dry || s.ImageRef != "" {
+		return nil
+	}
+	if s.ImageDir, err = imageFile(path); err == nil && s.ImageDir == "" {
+		s.ImageSum, err = e.content(ctx, path)
+	}
+	return err
 }
 
 // imageFile looks at an image that is a file or a directory of this machine, and

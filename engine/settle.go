@@ -232,6 +232,11 @@ func checkSpec(s *jobs.Spec) error {
 			[2]string{fmt.Sprintf("the bind source %q", m.Source), m.Source},
 			[2]string{fmt.Sprintf("the bind destination %q", m.Destination), m.Destination})
 	}
+	if s.Submit != nil {
+		for _, i := range s.Submit.Images {
+			values = append(values, [2]string{"an image of [submit]", i.Image}, [2]string{"an image of [submit]", i.Name})
+		}
+	}
 	for _, v := range values {
 		if err := jobs.CheckText(v[0], v[1]); err != nil {
 			return err

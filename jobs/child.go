@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,9 +23,26 @@ type Submit struct {
 	GPUs   int           `json:"gpus,omitempty"`
 	// Partitions are those that one may name, beside its parent's.
 	Partitions []string `json:"partitions,omitempty"`
+	// Images are those that one may name, beside its parent's.
+	Images []ChildImage `json:"images,omitempty"`
 	// EndWithParent has those that have not ended cancelled when their parent has.
 	EndWithParent bool `json:"end_with_parent,omitempty"`
 }
+
+// ChildImage is an image that a task's job may have beside its parent's. It is settled when
+// the parent is submitted, but for its name: of a task that is not, that is all.
+type ChildImage struct {
+	Name string `json:"name"` // as the task file has it, by which a task asks for it
+	// Image is what is run; the others are those of [Spec].
+	Image       string `json:"image,omitempty"`
+	ImageRef    string `json:"image_ref,omitempty"`
+	ImageDigest string `json:"image_digest,omitempty"`
+	ImageSum    string `json:"image_sum,omitempty"`
+	ImageDir    string `json:"image_dir,omitempty"`
+}
+
+// MaxChildImages bounds [Submit.Images]: each is fetched when the parent is submitted.
+const MaxChildImages = 50
 
 // Jobs reports whether the task may have jobs submitted.
 func (s *Submit) Jobs() bool { return s != nil && s.MaxJobs > 0 }
@@ -53,6 +71,8 @@ type Child struct {
 	Network string   `json:"network,omitempty"`
 	Allow   []string `json:"allow,omitempty"`
 	Scope   []string `json:"scope,omitempty"`
+	// Image is the name of one of [Submit.Images]; "" is its parent's image.
+	Image string `json:"image,omitempty"`
 	// Output and Error are files inside, below Dir.
 	Output string    `json:"output,omitempty"`
 	Error  string    `json:"error,omitempty"`
@@ -117,6 +137,7 @@ type Wish struct {
 	// Network, Allow and Scope are to be narrower than those of the task that asks.
 	Network      string
 	Allow, Scope []string
+	Image        string // that is named; "" is the task's own
 	// Output and Error are patterns of files below the directory in which it was asked, for
 	// what the job prints; with Output alone it is that of both.
 	Output, Error string
@@ -156,6 +177,10 @@ func (s *Spec) Child(w Wish) (Child, error) {
 		c.Name = s.Name + " job"
 	}
 	r := &c.Resources
+	var own bool
+	if w.Image != "" && b.Jobs() {
+		c.Image, own = s.childImage(w.Image)
+	}
 	switch {
 	case !b.Jobs():
 		return refuse("max_jobs", "this task may submit no jobs")
@@ -177,6 +202,9 @@ func (s *Spec) Child(w Wish) (Child, error) {
 		return refuse("memory", "%s of memory are more than %s", r.Memory, b.Memory)
 	case gpuCount(r.GPUs) > b.GPUs:
 		return refuse("gpus", "%s GPUs are more than %d", r.GPUs, b.GPUs)
+	case w.Image != "" && c.Image == "" && !own:
+		return Child{}, &Error{Kind: KindUsage, Msg: fmt.Sprintf("the image %.200q is none of those that are allowed", w.Image),
+			Hint: "[submit] images of the task that submits names them: " + strings.Join(s.childImages(), ", ")}
 	case c.Partition != "" && c.Partition != s.Slurm.Partition && !slices.Contains(b.Partitions, c.Partition):
 		return refuse("partitions", "the partition %q is none of those that are allowed", c.Partition)
 	}
@@ -194,6 +222,39 @@ func (s *Spec) Child(w Wish) (Child, error) {
 		return refuse("max_cpu_hours", "%d CPUs for %s are more than %s of CPU time", max(r.CPUs, 1), r.Time, b.MaxCPUTime)
 	}
 	return c, nil
+}
+
+// childImage finds the image of [Submit.Images] that a task names, or its own. A reference is
+// compared as a whole, a path by its components; one with ".." in it is none of them, as only
+// the file system knows where that leads.
+func (s *Spec) childImage(asked string) (name string, own bool) {
+	same := func(is string) bool {
+		return is != "" && (asked == is || path.IsAbs(asked) && path.IsAbs(is) && !slices.Contains(strings.Split(asked, "/"), "..") &&
+			path.Clean(asked) == path.Clean(is))
+	}
+	for _, i := range s.Submit.Images {
+		if same(i.Name) {
+			return i.Name, false
+		}
+	}
+	return "", same(s.Image) || same(s.ImageRef)
+}
+
+// childImages are the names of all images that a task's job may have.
+func (s *Spec) childImages() (names []string) {
+	for _, own := range []string{s.ImageRef, s.Image} {
+		if own != "" {
+			names = append(names, own)
+			break
+		}
+	}
+	for _, i := range s.Submit.Images {
+		names = append(names, i.Name)
+	}
+	if len(names) == 0 {
+		names = []string{"none"}
+	}
+	return names
 }
 
 // maxNarrower bounds the lists with which a child asks for less than its parent has.
@@ -257,6 +318,12 @@ func (s *Submit) Bounds() string {
 	}
 	if len(s.Partitions) > 0 {
 		text += ", partitions " + strings.Join(s.Partitions, " ")
+	}
+	if len(s.Images) > 0 {
+		text += ", images"
+		for _, i := range s.Images {
+			text += " " + i.Name
+		}
 	}
 	if s.EndWithParent {
 		text += "; they end with it"

@@ -57,3 +57,41 @@ func TestChild(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The images that a task's job may have are those of the list, whole, and its parent's.
+func TestChildImage(t *testing.T) {
+	s := &Spec{Name: "parent", ImageRef: "docker://debian:12", Submit: &Submit{MaxJobs: 1, MaxCPUTime: time.Hour, Time: time.Hour,
+		Images: []ChildImage{{Name: "/proj/images/py.sif", Image: "/proj/images/py.sif"}, {Name: "docker://alpine:3", Image: "/cache/1.sif"}}}}
+	s.Image = "/cache/0.sif"
+	ask := func(image string) (Child, error) {
+		return s.Child(Wish{Command: Command{Argv: []string{"true"}}, Image: image})
+	}
+	for asked, want := range map[string]string{
+		"": "", "docker://debian:12": "", "/cache/0.sif": "", "docker://alpine:3": "docker://alpine:3",
+		"/proj/images/py.sif": "/proj/images/py.sif", "/proj//images/./py.sif": "/proj/images/py.sif", "//proj/images/py.sif/": "/proj/images/py.sif",
+	} {
+		if c, err := ask(asked); err != nil || c.Image != want {
+			t.Errorf("%q: %q, %v", asked, c.Image, err)
+		}
+	}
+	for _, asked := range []string{
+		"alpine:3", "docker://alpine", "docker://alpine:3 ", "docker://alpine:3@sha256:0", "docker://Alpine:3", "docker:///alpine:3", "/cache/1.sif", "/proj/images", "/proj/images/py.sif.x",
+		"/proj/images/../images/py.sif", "/proj/images/x/../py.sif", "proj/images/py.sif", "../proj/images/py.sif", "/proj/images/*.sif", "/", ".", "-", "\x00", "/proj/images/py.sif\x00",
+		strings.Repeat("/a", 1<<20), "build:x", "local:/proj/images/py.sif",
+	} {
+		c, err := ask(asked)
+		if KindOf(err) != KindUsage || len(err.Error()) > 1000 || CheckText("", err.Error()) != nil || c.Image != "" {
+			t.Errorf("%.60q: %q, %.300v", asked, c.Image, err)
+		}
+		if h := HintOf(err); !strings.HasSuffix(h, ": docker://debian:12, /proj/images/py.sif, docker://alpine:3") {
+			t.Errorf("%.60q: %s", asked, h)
+		}
+	}
+	if text := s.Submit.Bounds(); !strings.HasSuffix(text, ", images /proj/images/py.sif docker://alpine:3") {
+		t.Error(text)
+	}
+	s = &Spec{Submit: &Submit{MaxJobs: 1, MaxCPUTime: time.Hour, Time: time.Hour}} // without an image of its own
+	if _, err := ask("/"); KindOf(err) != KindUsage || !strings.HasSuffix(HintOf(err), ": none") {
+		t.Error(err)
+	}
+}

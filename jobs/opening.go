@@ -179,6 +179,14 @@ type Opener interface {
 	Reap(ctx context.Context, on Starter, f Found) error
 }
 
+// Fetcher is a backend with [Capabilities.ImageNames] that can settle an image of this machine
+// before a place is opened.
+type Fetcher interface {
+	// Fetch has an image here, pulled where it is not, and returns the name by which a place
+	// gets this one and no other, whatever the image's name means later.
+	Fetch(ctx context.Context, image string) (pinned string, err error)
+}
+
 // Piper is a backend whose guest and clients can share named pipes: they are on
 // one kernel, and a directory of the client's is seen inside. Open makes it.
 type Piper interface {

@@ -16,7 +16,10 @@ type Backend struct {
 	On jobs.Starter
 }
 
-var _ jobs.Opener = (*Backend)(nil)
+var (
+	_ jobs.Opener  = (*Backend)(nil)
+	_ jobs.Fetcher = (*Backend)(nil)
+)
 
 // Name returns "docker".
 func (*Backend) Name() string { return jobs.BackendDocker }

@@ -49,7 +49,7 @@ func podmanFlags(c can, user string) []string {
 // qualified gives a short name the registry that Docker takes it from; Podman
 // asks, or refuses where no user can answer.
 func qualified(image string, podman bool) string {
-	if !podman {
+	if !podman || strings.HasPrefix(image, pinned) {
 		return image
 	}
 	first, _, deep := strings.Cut(image, "/")

@@ -10,12 +10,46 @@ import (
 	"berth/jobs"
 )
 
+// pinned begins the id of an image, which no registry knows.
+const pinned = "sha256:"
+
+// Fetch implements [jobs.Fetcher]: the name is the image's id.
+func (b *Backend) Fetch(ctx context.Context, image string) (string, error) {
+	p, err := find(b.On, "")
+	if err != nil {
+		return "", err
+	}
+	c, err := p.probe(ctx)
+	if err != nil {
+		return "", err
+	}
+	image = qualified(image, c.podman)
+	if err := p.ensureImage(ctx, image, func(string) {}); err != nil {
+		return "", err
+	}
+	id, err := p.imageID(ctx, image)
+	if err != nil {
+		return "", err
+	}
+	return pinned + strings.TrimPrefix(id, pinned), nil // podman prints the number alone
+}
+
+// imageID is the id of an image that is here.
+func (p *program) imageID(ctx context.Context, image string) (string, error) {
+	out, err := p.ask(ctx, askLimit, "image", "inspect", "--format", "{{.Id}}", image)
+	return strings.TrimSpace(out), err
+}
+
 // ensureImage pulls an image that is not there. A pull may take as long as it
 // takes; ctx ends it.
 func (p *program) ensureImage(ctx context.Context, image string, progress func(string)) error {
-	_, err := p.ask(ctx, askLimit, "image", "inspect", "--format", "{{.Id}}", image)
+	_, err := p.imageID(ctx, image)
 	if err == nil || !absent(err) {
 		return err
+	}
+	if strings.HasPrefix(image, pinned) {
+		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "the image " + image + " is not here any more, and its id names none of a registry",
+			Hint: "submit the task again that named it: its image is pulled again then"}
 	}
 	progress("pulling the image " + image)
 	// The program's own output is a line for each step of each layer.

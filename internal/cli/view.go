@@ -71,6 +71,7 @@ type jobJSON struct {
 	RetryOf     string            `json:"retry_of,omitempty"` // the id of another job of the same task
 	Parent      string            `json:"parent,omitempty"`   // the id of the job whose task has submitted it
 	Number      int               `json:"number,omitempty"`   // by which that task names it
+	Image       string            `json:"image,omitempty"`    // of a job with a parent: as it was asked for
 	Ports       []int             `json:"ports,omitempty"`    // while it runs
 	Artifacts   []string          `json:"artifacts,omitempty"`
 	// ArtifactBytes is the size of the artifacts together, LeftOut what was not
@@ -133,6 +134,9 @@ func viewJSON(v engine.View) jobJSON {
 	}
 	if n := v.Spec.Reaches(); !n.Open() {
 		j.Network = &n
+	}
+	if j.Parent != "" {
+		j.Image = cmp.Or(v.Spec.ImageRef, v.Spec.Image)
 	}
 	if !j.Final {
 		j.Hint = v.Status.Hint
@@ -366,6 +370,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 	add("labels", strings.Join(j.Labels, ", "))
 	if j.Parent != "" {
 		add("submitted by", fmt.Sprintf("the task of job %s, as its number %d", jobs.Short(j.Parent), j.Number))
+		add("image", j.Image)
 	}
 	if j.RetryOf != "" {
 		add("retry of", jobs.Short(j.RetryOf))

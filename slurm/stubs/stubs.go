@@ -60,6 +60,7 @@ var table = []option{
 	{long: "network", own: true, of: submits, set: func(w *jobs.Wish, v string) error { w.Network = v; return nil }},
 	{long: "allow", own: true, of: submits, set: func(w *jobs.Wish, v string) error { w.Allow = append(w.Allow, v); return nil }},
 	{long: "scope", own: true, of: submits, set: func(w *jobs.Wish, v string) error { w.Scope = append(w.Scope, v); return nil }},
+	{long: "image", own: true, of: submits, set: func(w *jobs.Wish, v string) error { w.Image = v; return nil }},
 	{long: "wait", short: "W", flag: true, of: []string{sbatch}, set: func(w *jobs.Wish, _ string) error { w.Waits = true; return nil }},
 	{long: "parsable", flag: true, of: []string{sbatch}, set: func(w *jobs.Wish, _ string) error { w.Bare = true; return nil }},
 	{long: "wrap", of: []string{sbatch}, set: func(w *jobs.Wish, v string) error { w.Command.Shell = v; return nil }},

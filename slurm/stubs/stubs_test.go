@@ -36,6 +36,10 @@ func TestWish(t *testing.T) {
 		"narrower": {sbatch, "#!/bin/sh\n#SBATCH --network=allow --allow=a.test:80,443 --scope src/\n", []string{"--allow", "b.test", "--scope=*.md", "job.sh"},
 			jobs.Wish{Name: "job.sh", Script: "#!/bin/sh\n#SBATCH --network=allow --allow=a.test:80,443 --scope src/\n", Command: run(), Network: "allow",
 				Allow: []string{"a.test:80,443", "b.test"}, Scope: []string{"src/", "*.md"}}},
+		"an image": {sbatch, "#!/bin/sh\n#SBATCH --image /a.sif\n", []string{"job.sh"},
+			jobs.Wish{Name: "job.sh", Script: "#!/bin/sh\n#SBATCH --image /a.sif\n", Command: run(), Image: "/a.sif"}},
+		"srun in an image": {srun, "", []string{"--image=docker://debian:12", "true"},
+			jobs.Wish{Command: jobs.Command{Argv: []string{"true"}}, Image: "docker://debian:12", Waits: true, Shows: true}},
 		"after": {srun, "", []string{"--dependency=afterok:1:2,afterany:3", "true"}, jobs.Wish{Command: jobs.Command{Argv: []string{"true"}}, Waits: true, Shows: true,
 			After: []jobs.ChildAfter{{Child: "1", Need: jobs.NeedOK}, {Child: "2", Need: jobs.NeedOK}, {Child: "3", Need: jobs.NeedAny}}}},
 		"squeue":  {squeue, "", []string{"-hj", "1,2", "--me"}, jobs.Wish{Verb: jobs.WishList, Jobs: []string{"1", "2"}, Bare: true}},
@@ -54,7 +58,7 @@ func TestRefused(t *testing.T) {
 		"--get-user-env", "--container=/x", "--signal=9", "--comment=x", "--test-only", "--clusters=all", "-M", "--J=x", "--=x", "--nodelist=c1", "--reservation=r", "--exclusive",
 		"--begin=now", "--hold", "--bogus", "-?", "--prolog=/x", "--x11", "--ntasks=2", "-N2", "--time=99999:00:00", "--time=0", "--time=UNLIMITED", "--mem=0", "--mem=9999999T",
 		"--cpus-per-task=-1", "--output=/home/alice/.bashrc", "--output=../x", "-e/etc/x", "--dependency=singleton", "--dependency=after:1+5", "--dependency=afterok", "--name", "--wait=1",
-		"--job-name=", "--job-name=a\nb", "--gpus", "--mem=1\x1b[2J", "\x00",
+		"--job-name=", "--job-name=a\nb", "--gpus", "--image", "--image=", "--image=/a\x00", "--container-image=x", "--mem=1\x1b[2J", "\x00",
 	} {
 		for where, err := range map[string]error{
 			"a word":   second((Slurm{}).Wish(sbatch, []string{word}, "#!/bin/sh\n")),

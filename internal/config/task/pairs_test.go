@@ -55,6 +55,11 @@ func TestPairs(t *testing.T) {
 			headYAML + "---\t\n    code\n\n---\n+++",
 			with(func(t *jobs.Task) { t.Prompt = "    code\n\n---\n+++\n" })},
 		{"after", headTOML + "after = [\"ok:1a2b\", \"any:3,notok:4\"]\n+++", "---\nname: x\nafter: [ok:1a2b, 'any:3,notok:4']\nagent: {command: \"true\"}\n---", with(func(t *jobs.Task) { t.After = []string{"ok:1a2b", "any:3,notok:4"} })},
+		{"images of its jobs", headTOML + "[submit]\nmax_jobs = 2\nmax_cpu_hours = 1\nimages = [\"/a.sif\", \"docker://debian:12\"]\n+++",
+			headYAML + "submit: {max_jobs: 2, max_cpu_hours: 1, images: [/a.sif, 'docker://debian:12']}\n---",
+			with(func(t *jobs.Task) {
+				t.Submit = &jobs.Submit{MaxJobs: 2, MaxCPUTime: time.Hour, Images: []jobs.ChildImage{{Name: "/a.sif"}, {Name: "docker://debian:12"}}}
+			})},
 		{"labels", headTOML + "labels = [\"sweep1\", \"lr=0.1\"]\n+++", headYAML + "labels: [sweep1, lr=0.1]\n---", with(func(t *jobs.Task) { t.Labels = []string{"sweep1", "lr=0.1"} })},
 		{"argv", "+++\nname = \"x\"\n[agent]\ncommand = [\n  \"bash\", # first\n  \"-c\",\n  \"\"\"\na\n\tb\"\"\",\n  \"\"]\n+++",
 			"---\nname: x\nagent:\n  command:\n    - bash # first\n    - -c\n    - \"a\\n\\tb\"\n    - ''\n---",

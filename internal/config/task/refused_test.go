@@ -80,7 +80,10 @@ hint: name a job, or ok:JOB, any:JOB or notok:JOB; several stand behind commas`}
 	{`fallback = ["a"]`, `fix.md:4: key "fallback" is not supported by this version of berth: falling back to another place is not built yet`},
 	{"[schedule]\ncron = \"x\"", `fix.md:4: key "schedule" is not supported by this version of berth: schedules are not built yet`},
 	{`template = "x"`, `fix.md:4: key "template" stands in [terminal]`},
-	{"[review]\nby = \"x\"", `fix.md:4: key "review" is not supported by this version of berth: reviews are not built yet`},
+	{"[submit]\nimages = [\"/a.sif\"]", `fix.md:5: submit.images bounds jobs that the task submits, and it may submit none
+hint: add max_jobs, such as max_jobs = 4`},
+	{"[submit]\nmax_jobs = 1\nmax_cpu_hours = 1\nimages = \"/a.sif\"", `fix.md:7: submit.images must be a list of images, found the string "/a.sif": write ["/a.sif"]`},
+	{"[review]\nby = \"x\"", `fix.md:4: key "review" stands in your own configuration, as [review]`},
 	{`profile = "x"`, `fix.md:4: key "profile" is chosen where the task is submitted: use the flag --profile`},
 	{`prompt = "x"`, `fix.md:4: key "prompt" is not needed: the prompt is the text below the front matter`},
 	{`name = "y"`, `fix.md:4: duplicate key "name"`},

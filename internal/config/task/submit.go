@@ -16,7 +16,7 @@ const (
 
 // submit reads what a task may ask of berth while it runs.
 func submit(t *strict.Reader) *jobs.Submit {
-	t.Later("it is not built yet", "running", "images", "credentials")
+	t.Later("it is not built yet", "running", "credentials")
 	t.Synonyms("max_jobs", "jobs", "max_children")
 	t.Synonyms("max_cpu_hours", "cpu_hours")
 	t.Synonyms("end_with_parent", "children")
@@ -24,7 +24,7 @@ func submit(t *strict.Reader) *jobs.Submit {
 	s := &jobs.Submit{MaxJobs: most.Count(jobs.MaxChildren)}
 	hours := t.Take("max_cpu_hours")
 	s.MaxCPUTime = time.Duration(hours.Count(maxCPUHours)) * time.Hour
-	for _, key := range []string{"time", "memory", "gpus", "partitions", "end_with_parent"} {
+	for _, key := range []string{"time", "memory", "gpus", "partitions", "images", "end_with_parent"} {
 		v := t.Take(key)
 		switch key {
 		case "time":
@@ -35,6 +35,13 @@ func submit(t *strict.Reader) *jobs.Submit {
 			s.GPUs = v.Count(maxGPUs)
 		case "partitions":
 			s.Partitions = v.Texts("partitions")
+		case "images":
+			for _, name := range v.Texts("images") {
+				s.Images = append(s.Images, jobs.ChildImage{Name: name})
+			}
+			if len(s.Images) > jobs.MaxChildImages {
+				v.Failf("leave some out", "names %d images, and may name %d", len(s.Images), jobs.MaxChildImages)
+			}
 		case "end_with_parent":
 			s.EndWithParent = v.Bool()
 		}

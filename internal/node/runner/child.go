@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -156,6 +157,9 @@ func (k *children) submit(ctx context.Context, stubs jobs.Stubs, w jobs.Wish, di
 	if c, err = r.spec.Child(w); err == nil {
 		err = narrower(&r.spec, &c)
 	}
+	if err == nil {
+		err = imageThere(&r.spec, c.Image)
+	}
 	if err != nil {
 		return c, nil, err
 	}
@@ -256,6 +260,21 @@ func narrower(of *jobs.Spec, c *jobs.Child) error {
 		case !within:
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("scope %.100q is not within that of this task", text),
 				Hint: "a path within, or one of its patterns: " + strings.Join(of.Workspace.Scope, " ")}
+		}
+	}
+	return nil
+}
+
+// imageThere refuses an image that was removed after the parent was submitted. Whether it is
+// the same still, the child's own runner finds.
+func imageThere(of *jobs.Spec, name string) error {
+	for _, i := range of.Submit.Images {
+		if i.Name != name || !filepath.IsAbs(i.Image) {
+			continue
+		}
+		if _, err := os.Stat(i.Image); errors.Is(err, fs.ErrNotExist) {
+			return &jobs.Error{Kind: jobs.KindNotFound, Msg: "the image " + name + " is gone: " + i.Image,
+				Hint: "it was there when this task was submitted; leave --image out to have this task's own"}
 		}
 	}
 	return nil

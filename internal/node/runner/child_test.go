@@ -172,3 +172,26 @@ func TestChildrenKnown(t *testing.T) {
 		t.Errorf("%+v, %v", have, err)
 	}
 }
+
+// An image that is gone is refused before anything is counted, as is one that is not allowed.
+func TestChildImageGone(t *testing.T) {
+	k := parent(t).children
+	there := filepath.Join(t.TempDir(), "there.sif")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gone := there + ".gone"
+	k.r.spec.Submit.Images = []jobs.ChildImage{{Name: there, Image: there}, {Name: "docker://debian:12", Image: gone}}
+	for image, kind := range map[string]jobs.Kind{"docker://debian:12": jobs.KindNotFound, gone: jobs.KindUsage} {
+		_, _, err := k.submit(t.Context(), nil, jobs.Wish{Command: jobs.Words([]string{"true"}), Image: image}, "/")
+		if jobs.KindOf(err) != kind || !strings.Contains(err.Error(), image) || jobs.HintOf(err) == "" {
+			t.Errorf("%s: %v", image, err)
+		}
+	}
+	if err := imageThere(&k.r.spec, there); err != nil {
+		t.Error(err)
+	}
+	if have, err := store.LoadChildren(k.r.jobDir, nil); err != nil || len(have) != 0 {
+		t.Errorf("%+v, %v", have, err)
+	}
+}

@@ -25,6 +25,7 @@ const childHelp = `  berth submit [--name N] [--time 10m] [--cpus 2] [--memory 4
                                have a job submitted, in this image, from this work tree; prints its number
       [--network none] [--network allow --allow NAME]... [--scope PATTERN]...
                                with less of the network, or to change less, than this task
+      [--image IMAGE]          in another image, of those that "images" below names
   berth run ... -- COMMAND...  the same; waits for its end, and prints its output. The exit code is as of
       [--exit-code]            berth wait, but 0 where nothing was changed; or the command's own
   berth wait N...              wait until they have ended; the exit code says how: 0 well, 1 it failed,
@@ -198,9 +199,10 @@ func wish(fs *flag.FlagSet, parse func(int) error) (w jobs.Wish, err error) {
 	name, long, memory := fs.String("name", "", ""), fs.String("time", "", ""), fs.String("memory", "", "")
 	cpus, gpus := fs.Int("cpus", 0, ""), fs.String("gpus", "", "")
 	partition, after := fs.String("partition", "", ""), fs.String("after", "", "")
-	var network string
+	var network, image string
 	var allow, scope []string
 	fs.StringVar(&network, "network", "", "")
+	fs.StringVar(&image, "image", "", "")
 	for to, name := range map[*[]string]string{&allow: "allow", &scope: "scope"} {
 		fs.Func(name, "", func(v string) error { *to = append(*to, v); return nil })
 	}
@@ -211,7 +213,7 @@ func wish(fs *flag.FlagSet, parse func(int) error) (w jobs.Wish, err error) {
 		return w, &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "berth help"}
 	}
 	w = jobs.Wish{Name: *name, Command: jobs.Words(fs.Args()), Partition: *partition, Resources: jobs.Resources{CPUs: *cpus, GPUs: *gpus},
-		Network: network, Allow: allow, Scope: scope}
+		Network: network, Allow: allow, Scope: scope, Image: image}
 	if *long != "" {
 		if w.Resources.Time, err = jobs.ParseDuration(*long); err != nil {
 			return bad(err)
@@ -225,7 +227,7 @@ func wish(fs *flag.FlagSet, parse func(int) error) (w jobs.Wish, err error) {
 	if *cpus < 0 || *cpus > 1<<20 {
 		return bad(fmt.Errorf("%d CPUs are no number from 1", *cpus))
 	}
-	for _, text := range slices.Concat([]string{*gpus, *partition, network}, allow, scope, fs.Args()) {
+	for _, text := range slices.Concat([]string{*gpus, *partition, network, image}, allow, scope, fs.Args()) {
 		if err := jobs.CheckText("an argument", strings.NewReplacer("\n", "", "\t", "").Replace(text)); err != nil {
 			return bad(err)
 		}
