@@ -301,7 +301,11 @@ func asks(s *jobs.Submit) string {
 	if !s.Jobs() {
 		return "no jobs"
 	}
-	return s.Bounds()
+	text := s.Bounds()
+	for _, i := range s.Images {
+		text += "; image " + named("", i.Name, "is", i.Image, "from", i.ImageRef, "digest", i.ImageDigest, "SHA-256", i.ImageSum, "directory", i.ImageDir)
+	}
+	return text
 }
 
 func results(r jobs.ResultLimits) string {

@@ -125,3 +125,43 @@ sbatch --wrap true; berth wait 2 2>/dev/null; echo >new.txt
 		t.Errorf("its jobs: %q", got)
 	}
 }
+
+// TestChildrenImage has a task submit jobs in another image than its own: the one that was
+// settled with it, and no other, whatever stands under its name later.
+func TestChildrenImage(t *testing.T) {
+	s := standard
+	s.need(t)
+	t.Cleanup(func() { s.quiet(t) })
+	d := s.dir(t)
+	built := s.ok(t, "cd "+d+"\n"+tiny+"berth image build tiny.def")
+	t.Cleanup(func() { s.sh(t, "berth image rm "+built) })
+	s.ok(t, fmt.Sprintf("cd %s; cp %s 1.sif; cp %s 2.sif; ln -s 1.sif py.sif; ln -s 1.sif gone.sif", d, built, s.image))
+	id := s.asking(t, "--retry off", fmt.Sprintf("images = ['%[1]s/py.sif', '%[1]s/gone.sif']", d), fmt.Sprintf(`
+exec 2>&1
+cat /made
+berth run --image %[1]s/py.sif -- cat /made; echo "code $?"
+sbatch --image %[1]s/2.sif --wrap true
+berth submit --image %[1]s/x/../py.sif -- true 2>&1 | head -1
+until [ -e go ]; do sleep 1; done; rm go
+sbatch --image %[1]s/gone.sif --wrap true 2>&1 | head -1
+berth run --image %[1]s/py.sif -- cat /made; echo "code $?"
+`, d))
+	waitFor(t, patience, func() bool { return strings.Contains(s.sh(t, "berth logs "+id).out, "code 0") })
+	s.ok(t, fmt.Sprintf("cd %s; ln -sfn 2.sif py.sif; rm gone.sif; berth exec --job %s -- touch /work/go", d, id))
+	s.wait(t, id, 7)
+	want := fmt.Sprintf(`cat: /made: No such file or directory
+built in a job
+code 0
+sbatch: error: the image "%[1]s/2.sif" is none of those that are allowed
+sbatch: error: [submit] images of the task that submits names them: %[2]s, %[1]s/py.sif, %[1]s/gone.sif
+berth: error: the image "%[1]s/x/../py.sif" is none of those that are allowed
+sbatch: error: the image %[1]s/gone.sif is gone: %[1]s/gone.sif
+`, d, s.image)
+	out := s.ok(t, "berth logs "+id)
+	if !strings.HasPrefix(out, want) || !strings.HasSuffix(out, "code 78") {
+		t.Errorf("the task saw:\n%s\nwant\n%s", out, want)
+	}
+	if all := s.childrenOf(t, id); len(all) != 2 || all[0][1] != "completed" || all[1][1] != "error" {
+		t.Errorf("its jobs: %q", all)
+	}
+}
