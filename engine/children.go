@@ -41,8 +41,8 @@ func (e *Engine) settleSubmit(ctx context.Context, s *jobs.Spec, dry, offline bo
 		return nil
 	case s.Profile.NodesMute && s.Clustered():
 		return &jobs.Error{Kind: jobs.KindConfig,
-			Msg:  "[submit] max_jobs: nodes of this site may not submit jobs (nodes_submit of the profile is false)",
-			Hint: "leave max_jobs out, or submit the jobs yourself: berth submit --after"}
+			Msg:  "[submit] max_jobs: nodes of this site may not submit jobs (nodes_submit = false in the profile " + s.Profile.Name + ")",
+			Hint: "leave max_jobs out, and submit the jobs yourself: berth submit --after ID"}
 	}
 	b := *s.Submit
 	if b.Time == 0 {

@@ -28,7 +28,7 @@ func TestSubmitMute(t *testing.T) {
 		if (err != nil) != c.refused {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if c.refused && (jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "[submit] max_jobs: nodes of this site may not submit jobs")) {
+		if c.refused && (jobs.CodeOf(err) != jobs.CodeConfig || !strings.Contains(err.Error(), "[submit] max_jobs: nodes of this site may not submit jobs (nodes_submit = false in the profile site)")) {
 			t.Errorf("%s: %v, code %d", c.name, err, jobs.CodeOf(err))
 		}
 	}
