@@ -68,7 +68,8 @@ func (e *Engine) settleSubmit(ctx context.Context, s *jobs.Spec, dry, offline bo
 	b.Images = slices.Clone(b.Images)
 	for i := range b.Images {
 		if err := e.settleChildImage(ctx, s, &b.Images[i], dry, offline); err != nil {
-			return &jobs.Error{Kind: jobs.KindOf(err), Msg: fmt.Sprintf("[submit] images: %.200q", b.Images[i].Name), Err: err, Hint: jobs.HintOf(err)}
+			what := fmt.Sprintf("[submit] images: %.200q", b.Images[i].Name)
+			return &jobs.Error{Kind: jobs.KindOf(err), Msg: what, Err: err, Hint: jobs.HintOf(err)}
 		}
 	}
 	s.Submit = &b
@@ -119,7 +120,8 @@ func (e *Engine) settleNamedImage(ctx context.Context, s *jobs.Spec, i *jobs.Chi
 	}
 	fetch, ok := b.(jobs.Fetcher)
 	if !ok || s.Clustered() {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the backend " + s.Backend + " has images on each node, and berth settles none of them at submit",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "the backend " + s.Backend + " has images on each node, and berth settles none of them at submit",
 			Hint: "leave images out, or use --backend " + jobs.BackendOfClusters}
 	}
 	i.ImageRef = strings.TrimPrefix(i.Name, "docker://")

@@ -303,7 +303,8 @@ func asks(s *jobs.Submit) string {
 	}
 	text := s.Bounds()
 	for _, i := range s.Images {
-		text += "; image " + named("", i.Name, "is", i.Image, "from", i.ImageRef, "digest", i.ImageDigest, "SHA-256", i.ImageSum, "directory", i.ImageDir)
+		text += "; image " +
+			named("", i.Name, "is", i.Image, "from", i.ImageRef, "digest", i.ImageDigest, "SHA-256", i.ImageSum, "directory", i.ImageDir)
 	}
 	return text
 }
