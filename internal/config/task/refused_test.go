@@ -78,12 +78,14 @@ hint: name a job, or ok:JOB, any:JOB or notok:JOB; several stand behind commas`}
 	{"[resume]\nevery = \"1ms\"", `fix.md:5: every in resume must be 1s or more: a checkpoint reads all of the workspace`},
 	{"[resume]\nhook = true", `fix.md:5: hook in resume must be a string (for the shell) or a list of strings, found true: put it in quotes: "true"`},
 	{`fallback = ["a"]`, `fix.md:4: key "fallback" is not supported by this version of berth: falling back to another place is not built yet`},
-	{"[schedule]\ncron = \"x\"", `fix.md:4: key "schedule" is not supported by this version of berth: schedules are not built yet`},
+	{"[schedule]\ncron = \"x\"", `fix.md:4: key "schedule" is not said in a task: berth schedule add submits a task at set times`},
 	{`template = "x"`, `fix.md:4: key "template" stands in [terminal]`},
 	{"[submit]\nimages = [\"/a.sif\"]", `fix.md:5: submit.images bounds jobs that the task submits, and it may submit none
 hint: add max_jobs, such as max_jobs = 4`},
 	{"[submit]\nmax_jobs = 1\nmax_cpu_hours = 1\nimages = \"/a.sif\"", `fix.md:7: submit.images must be a list of images, found the string "/a.sif": write ["/a.sif"]`},
-	{"[review]\nby = \"x\"", `fix.md:4: key "review" stands in your own configuration, as [review]`},
+	{"[review]\nby = \"x\"", "fix.md:4: key \"review\" is not said in a task: a result is reviewed after the job, by berth review; " +
+		"its keys stand in [review] of your configuration"},
+	{`sweep = "x"`, `fix.md:4: key "sweep" is not said in a task: a sweep is a file of its own, which names the task: berth sweep submit`},
 	{`profile = "x"`, `fix.md:4: key "profile" is chosen where the task is submitted: use the flag --profile`},
 	{`prompt = "x"`, `fix.md:4: key "prompt" is not needed: the prompt is the text below the front matter`},
 	{`name = "y"`, `fix.md:4: duplicate key "name"`},

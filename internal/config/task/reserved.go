@@ -4,17 +4,17 @@ import "berth/internal/config/strict"
 
 const inNetwork = `stands in [network], as mode = "none" or allow = ["NAME"]`
 
-// reserve names the words that will come, so that a file which counts on one is
-// refused with the reason and not for its spelling.
+// reserve names the words that will come, and those that stand elsewhere, so that a file
+// which counts on one is refused with the reason and not for its spelling.
 func reserve(root *strict.Reader) {
 	root.Synonyms("retry", "attempts", "retries")
 	root.Synonyms("resume", "checkpoint", "checkpoints")
 	root.Later("falling back to another place is not built yet", "fallback")
-	root.Later("schedules are not built yet", "schedule")
+	root.Refuse("is not said in a task: berth schedule add submits a task at set times", "schedule")
 	root.Refuse("stands in [terminal]", "template")
-	root.Refuse("stands in your own configuration, as [review]", "review")
-	root.Refuse("is no key: a result is reviewed when its job has ended, with berth review", "approve", "merge")
-	root.Later("sweeps are not built yet", "sweep", "matrix")
+	root.Refuse("is not said in a task: a result is reviewed after the job, by berth review; its keys stand in [review] of your configuration",
+		"review", "approve", "merge")
+	root.Refuse("is not said in a task: a sweep is a file of its own, which names the task: berth sweep submit", "sweep", "matrix")
 	root.Synonyms("credentials", "credential", "keys")
 	root.Synonyms("caps", "cap", "budget")
 	root.Synonyms("after", "depends", "dependency", "dependencies", "needs")
