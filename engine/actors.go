@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // Who acts on a job.
@@ -26,6 +27,25 @@ type Actor struct {
 	When time.Time `json:"when,omitzero"` // not before; zero is now, or when it comes to that
 }
 
+// whenOver says what is left to do about a job that is over: a success that changed nothing,
+// or what it was not to change, is looked at.
+func whenOver(r *jobs.Record) []Actor {
+	short := jobs.Short(r.Spec.ID)
+	switch code := jobs.CodeOfRecord(r); {
+	case code == jobs.CodeNoChanges:
+		return []Actor{{Who: ActorYou, Does: "look why: berth logs " + short}}
+	case code == jobs.CodeOutOfScope && reviewable(r) == nil && noVerdict(r):
+		return []Actor{{Who: ActorYou, Does: "look at what it changed outside its scope: berth review show " + short}}
+	}
+	return []Actor{{Who: ActorNone, Does: "nothing: it is over"}}
+}
+
+// noVerdict reports whether nothing was decided of the result.
+func noVerdict(r *jobs.Record) bool {
+	rs, err := store.LoadReviews(r.Dir)
+	return err == nil && rs.Verdict() == nil
+}
+
 // actors returns who acts on a job next, the likeliest first. word is the
 // scheduler's status of its current attempt.
 func (e *Engine) actors(v *View, word jobs.Status) []Actor {
@@ -35,7 +55,7 @@ func (e *Engine) actors(v *View, word jobs.Status) []Actor {
 	}
 	step := jobs.Next(v.Record, nil, e.Now())
 	if step.Do == jobs.DoNothing && v.State.Final() {
-		return []Actor{{Who: ActorNone, Does: "nothing: it is over"}}
+		return whenOver(v.Record)
 	}
 	var out []Actor
 	add := func(who string, when time.Time, format string, args ...any) {

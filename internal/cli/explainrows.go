@@ -209,6 +209,8 @@ func (x *explainJSON) summary(node string) string {
 		if node != "" {
 			said += " on " + node
 		}
+	case x.State == jobs.StateCompleted && successText[x.ExitCode] != "" && x.Reason != "":
+		said = x.Reason + after
 	case x.State == jobs.StateCompleted:
 		said = "it succeeded" + after
 	case x.State == jobs.StateCancelled:

@@ -113,14 +113,17 @@ func (a *app) colours() bool {
 const inkOff = "\x1b[0m"
 
 // stateInk is the colour of a cell below a header: green is done, red failed, yellow
-// waits, blue goes on. "" is none.
+// waits or is to be looked at, blue goes on. "" is none.
 func stateInk(header, cell string) string {
 	switch header {
 	case "STATE", "RESULT", "REVIEW":
 	default:
 		return ""
 	}
-	word, _, _ := strings.Cut(cell, " ")
+	word, rest, _ := strings.Cut(cell, " ")
+	if word == string(jobs.StateCompleted) && rest != "" { // out of scope, and such
+		return "\x1b[33m"
+	}
 	switch strings.TrimRight(word, ",:;") {
 	case "completed", "finished", "approved", "merged", "ok", "passed":
 		return "\x1b[32m"

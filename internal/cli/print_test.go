@@ -226,13 +226,15 @@ func TestTableInColour(t *testing.T) {
 	a, out, _ := onTerminal(true)
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
-	rows := [][]string{{"ä1", "failed (exit code 3)", "failed"}, {"b22", "running", "x"}}
+	rows := [][]string{{"ä1", "failed (exit code 3)", "failed"}, {"b22", "running", "x"}, {"c", "completed (out of scope)", "x"}, {"d", "completed", "x"}}
 	if err := a.table([]string{"ID", "STATE", "NAME"}, rows); err != nil {
 		t.Fatal(err)
 	}
-	want := "ID   STATE                 NAME\n" +
-		"ä1   \x1b[31mfailed (exit code 3)\x1b[0m  failed\n" +
-		"b22  \x1b[36mrunning\x1b[0m               x\n"
+	want := "ID   STATE                     NAME\n" +
+		"ä1   \x1b[31mfailed (exit code 3)\x1b[0m      failed\n" +
+		"b22  \x1b[36mrunning\x1b[0m                   x\n" +
+		"c    \x1b[33mcompleted (out of scope)\x1b[0m  x\n" +
+		"d    \x1b[32mcompleted\x1b[0m                 x\n"
 	if got := out.String(); got != want {
 		t.Errorf("%q", got)
 	}

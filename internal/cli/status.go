@@ -176,7 +176,7 @@ func (a *app) jobRow(j jobJSON) []string {
 	if j.Parent != "" {
 		j.Name = "+ " + j.Name // of the job above
 	}
-	return []string{j.Short, stateText(j), j.Name, dash(joinWords(j.Scheduler, j.NativeID)), dash(j.Node), a.when(j.Created)}
+	return []string{j.Short, shownState(j), j.Name, dash(joinWords(j.Scheduler, j.NativeID)), dash(j.Node), a.when(j.Created)}
 }
 
 // families puts jobs that a task has submitted below its own, where that is listed.

@@ -238,6 +238,14 @@ var toneOf = map[jobs.State]top.Tone{jobs.StateRunning: top.Running, jobs.StateP
 	jobs.StateCompleted: top.Good, jobs.StateFailed: top.Bad, jobs.StateTimeout: top.Bad, jobs.StateOutOfMemory: top.Bad,
 	jobs.StateError: top.Bad, jobs.StateLost: top.Bad}
 
+// toneOfJob is the tone of its row: a success that is to be looked at is none that ended well.
+func toneOfJob(j jobJSON) top.Tone {
+	if j.State == jobs.StateCompleted && successText[j.ExitCode] != "" {
+		return top.Waiting
+	}
+	return toneOf[j.State]
+}
+
 func (l *lists) jobTable(views []engine.View) top.Table {
 	head := append(slices.Clone(jobHead), "USD", "CORE-H")
 	t := top.Table{Empty: "no jobs are queued or running; berth run TASK makes one, and a shows those that have ended",
@@ -247,7 +255,7 @@ func (l *lists) jobTable(views []engine.View) top.Table {
 	for _, v := range views {
 		j := viewJSON(v)
 		spent := spentOf(v)
-		r := top.Row{Key: j.Short, Tone: toneOf[j.State], Actions: l.jobActions(v, j),
+		r := top.Row{Key: j.Short, Tone: toneOfJob(j), Actions: l.jobActions(v, j),
 			Cells: append(l.jobRow(j), fmt.Sprintf("%.2f", float64(spent.USD)), fmt.Sprintf("%.2f", spent.CoreHours)),
 			By:    map[int]float64{5: float64(j.Created.UnixNano()), 6: float64(spent.USD), 7: spent.CoreHours}}
 		r.Detail = func(context.Context) ([][2]string, error) {

@@ -320,6 +320,17 @@ func stateText(j jobJSON) string {
 	return s
 }
 
+// successText are the codes of a success that is to be looked at, in few words.
+var successText = map[int]string{jobs.CodeNoChanges: "no changes", jobs.CodeOutOfScope: "out of scope", jobs.CodePartial: "incomplete"}
+
+// shownState is stateText, and of a success what is special about it.
+func shownState(j jobJSON) string {
+	if what := successText[j.ExitCode]; what != "" && j.State == jobs.StateCompleted {
+		return stateText(j) + " (" + what + ")"
+	}
+	return stateText(j)
+}
+
 // exitText tells a death by a signal from an exit code, in few words; "" is that
 // the command succeeded.
 func exitText(e jobs.Exit) string {
@@ -361,7 +372,7 @@ const shownArtifacts = 10
 
 // detail lists what is worth saying about one job, as label and value.
 func (a *app) detail(j jobJSON) [][2]string {
-	out := append([][2]string{{"job", j.ID}, {"name", j.Name}, {"state", stateText(j)}}, j.refusedRows()...)
+	out := append([][2]string{{"job", j.ID}, {"name", j.Name}, {"state", shownState(j)}}, j.refusedRows()...)
 	add := func(label, value string) {
 		if value != "" {
 			out = append(out, [2]string{label, value})
