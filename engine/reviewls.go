@@ -32,8 +32,12 @@ type ReviewItem struct {
 	// Conflicts are the short ids of other results that wait for the same target, with
 	// which it conflicts.
 	Conflicts []string
+	// TargetConflicts are the targets that moved since the task started, and with which the
+	// result conflicts now.
+	TargetConflicts []string
 
 	ref   string
+	onto  string // the commit that the target has; "" is not known
 	files []string
 	part  *jobs.Record // of one workspace, while they are looked for
 }
@@ -117,6 +121,7 @@ func joined(parts []ReviewItem, whole map[string]*jobs.Record) (out []ReviewItem
 		if it.State == ReviewStale {
 			to.State = it.State
 		}
+		to.TargetConflicts = append(to.TargetConflicts, it.TargetConflicts...)
 		to.Conflicts = append(to.Conflicts, it.Conflicts...)
 		slices.Sort(to.Conflicts)
 		to.Conflicts = slices.Compact(to.Conflicts)
@@ -176,6 +181,7 @@ func itemOf(r *jobs.Record, refs map[string]string) (*ReviewItem, error) {
 	it := &ReviewItem{Record: r, part: r, State: stateOfReview(r, rs, refs), Verdict: rs.Verdict(),
 		Commit: r.Current().Result().Commit, ref: targetOf(r, rs)}
 	it.Target = strings.TrimPrefix(it.ref, headRefs)
+	it.onto = refs[it.ref]
 	return it, nil
 }
 
@@ -212,10 +218,18 @@ func (e *Engine) fewWait(site *sitefile.File, c Choice) error {
 // waits reports whether it may still be merged.
 func (it *ReviewItem) waits() bool { return it.State != ReviewMerged && it.State != ReviewRejected }
 
-// forecaster finds results that conflict: those that change the same file are merged by
-// git, without a work tree. The answer holds for ever for a pair of commits.
+// moved reports whether its target has moved since the task started. What another user's
+// target is now is not known here.
+func (it *ReviewItem) moved() bool {
+	return it.part.Sent == nil && it.onto != "" && it.onto != it.part.Spec.Workspace.Base
+}
+
+// forecaster finds results that conflict with each other or with a target that has moved:
+// those that change the same path, or one below it, are merged by git, without a work tree.
+// The answer holds for ever for a pair of commits.
 type forecaster struct {
 	e       *Engine
+	git     *workspace.Borrowed // of the repository that is looked at; nil is not needed yet
 	file    string
 	known   map[string]bool
 	added   bool
@@ -249,63 +263,29 @@ func (f *forecaster) save() {
 // forecast marks the items of one repository.
 func (f *forecaster) forecast(ctx context.Context, items []*ReviewItem) error {
 	f.load()
-	byFile := map[string][]*ReviewItem{} // of those with the same target
-	for _, it := range items {
-		if !it.waits() || it.ref == "" {
-			continue
-		}
-		it.files = changedFiles(it.Record.Current().Dir)
-		for _, file := range it.files {
-			key := it.ref + "\x00" + file
-			byFile[key] = append(byFile[key], it)
-		}
-	}
-	type pair struct{ a, b *ReviewItem }
-	var pairs []pair
-	seen := map[pair]bool{}
-	for _, list := range byFile {
-		for i, a := range list {
-			for _, b := range list[i+1:] {
-				if p := (pair{a, b}); !seen[p] && a.Commit != b.Commit {
-					seen[p] = true
-					pairs = append(pairs, p)
-				}
-			}
-		}
-	}
-	slices.SortFunc(pairs, func(x, y pair) int { // the newest are of most interest
-		return cmp.Or(strings.Compare(y.a.Record.Spec.ID, x.a.Record.Spec.ID), strings.Compare(y.b.Record.Spec.ID, x.b.Record.Spec.ID))
-	})
-	var b *workspace.Borrowed
 	defer func() {
-		if b != nil {
-			_ = b.Close()
+		if f.git != nil {
+			_ = f.git.Close()
+			f.git = nil
 		}
 	}()
-	for _, p := range pairs {
-		key := p.a.Commit + " " + p.b.Commit
-		if p.b.Commit < p.a.Commit {
-			key = p.b.Commit + " " + p.a.Commit
+	for i := len(items) - 1; i >= 0; i-- { // the newest are of most interest
+		it := items[i]
+		if !it.waits() || !it.moved() {
+			continue
 		}
-		hit, known := f.known[key]
-		if !known {
-			if f.left == 0 {
-				f.skipped++
-				continue
-			}
-			f.left--
-			if b == nil {
-				var err error
-				if b, err = f.e.git.Borrow(ctx, p.a.Record.Current().Dir, sourceOf(p.a.Record.Spec.Workspace)); err != nil {
-					return err
-				}
-			}
-			o, err := review.Merge(ctx, b, p.a.Commit, p.b.Commit)
-			if err != nil {
-				return err
-			}
-			hit = o.Tree == ""
-			f.known[key], f.added = hit, true
+		hit, err := f.conflict(ctx, it, it.onto)
+		if err != nil {
+			return err
+		}
+		if hit {
+			it.TargetConflicts = []string{it.Target}
+		}
+	}
+	for _, p := range pairsOf(items) {
+		hit, err := f.conflict(ctx, p.a, p.b.Commit)
+		if err != nil {
+			return err
 		}
 		if hit {
 			p.a.Conflicts = append(p.a.Conflicts, jobs.Short(p.b.Record.Spec.ID))
@@ -316,6 +296,80 @@ func (f *forecaster) forecast(ctx context.Context, items []*ReviewItem) error {
 		slices.Sort(it.Conflicts)
 	}
 	return nil
+}
+
+// conflict reports whether a result conflicts with another commit, as far as that may still
+// be found out.
+func (f *forecaster) conflict(ctx context.Context, it *ReviewItem, with string) (bool, error) {
+	key := min(it.Commit, with) + " " + max(it.Commit, with)
+	if hit, known := f.known[key]; known {
+		return hit, nil
+	}
+	if f.left == 0 {
+		f.skipped++
+		return false, nil
+	}
+	f.left--
+	if f.git == nil {
+		var err error
+		if f.git, err = f.e.git.Borrow(ctx, it.Record.Current().Dir, sourceOf(it.Record.Spec.Workspace)); err != nil {
+			return false, err
+		}
+	}
+	o, err := review.Merge(ctx, f.git, with, it.Commit)
+	if err != nil {
+		return false, err
+	}
+	f.known[key], f.added = o.Tree == "", true
+	return o.Tree == "", nil
+}
+
+// pairOf are two results for the same target.
+type pairOf struct{ a, b *ReviewItem }
+
+// pairsOf are those that may conflict: they change the same path, or one has a file where the
+// other has a directory.
+func pairsOf(items []*ReviewItem) (pairs []pairOf) {
+	at := map[*ReviewItem]int{}
+	byPath := map[string][]*ReviewItem{} // of those with the same target
+	for i, it := range items {
+		if at[it] = i; !it.waits() || it.ref == "" {
+			continue
+		}
+		it.files = changedFiles(it.Record.Current().Dir)
+		for _, file := range it.files {
+			key := it.ref + "\x00" + file
+			byPath[key] = append(byPath[key], it)
+		}
+	}
+	seen := map[pairOf]bool{}
+	add := func(a, b *ReviewItem) {
+		if at[b] < at[a] {
+			a, b = b, a
+		}
+		if p := (pairOf{a, b}); !seen[p] && a.Commit != b.Commit {
+			seen[p] = true
+			pairs = append(pairs, p)
+		}
+	}
+	for key, list := range byPath {
+		for i, a := range list {
+			for _, b := range list[i+1:] {
+				add(a, b)
+			}
+		}
+		for at := strings.LastIndexByte(key, '/'); at > strings.IndexByte(key, 0); at = strings.LastIndexByte(key[:at], '/') {
+			for _, a := range byPath[key[:at]] {
+				for _, b := range list {
+					add(a, b)
+				}
+			}
+		}
+	}
+	slices.SortFunc(pairs, func(x, y pairOf) int { // the newest are of most interest
+		return cmp.Or(strings.Compare(y.a.Record.Spec.ID, x.a.Record.Spec.ID), strings.Compare(y.b.Record.Spec.ID, x.b.Record.Spec.ID))
+	})
+	return pairs
 }
 
 // changedFiles are the paths of an attempt's result, of renames both; none where the
