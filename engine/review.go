@@ -17,6 +17,8 @@ import (
 	"berth/internal/workspace/review"
 	"berth/jobs"
 	"berth/jobs/store"
+
+	"al.essio.dev/pkg/shellescape"
 )
 
 // ReviewState is how far the review of a result is.
@@ -462,7 +464,11 @@ func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto
 	}
 	another()
 	if r.Tree == "" {
-		problem("merge it by hand, or have it made again from there: berth submit", "the result of job %s conflicts with %s: %s", short, r.Target(),
+		again := "berth retry " + short
+		if r.Workspace == "" {
+			again += " --base " + shellescape.Quote(r.Target())
+		}
+		problem("merge it by hand, or have it made again from there: "+again, "the result of job %s conflicts with %s: %s", short, r.Target(),
 			strings.Join(firstOf(r.Conflicts, 10), ", "))
 	}
 	return nil
@@ -505,12 +511,54 @@ func stateOfReview(rec *jobs.Record, rs *jobs.Reviews, refs map[string]string) R
 	return ReviewApproved
 }
 
+// ApproveCommand is the command that approves the result of a job, with what has to be said
+// for it.
+func ApproveCommand(rec *jobs.Record) string {
+	s := "berth review approve "
+	if len(rec.Spec.Done) == 0 || rec.Sent != nil {
+		s += "--unchecked "
+	}
+	if len(rec.Current().Result().Outside()) > 0 {
+		s += "--out-of-scope "
+	}
+	return s + jobs.Short(rec.Spec.ID)
+}
+
+// OutsideText names in one line what a result has changed outside of its scope; "" is nothing.
+func OutsideText(rec *jobs.Record) string {
+	list := rec.Current().Result().Outside()
+	if len(list) == 0 {
+		return ""
+	}
+	for i := range list {
+		list[i] = jobs.Printable(list[i])
+	}
+	paths := "1 path"
+	if len(list) > 1 {
+		paths = fmt.Sprintf("%d paths", len(list))
+	}
+	return paths + " out of scope: " + strings.Join(firstOf(list, 3), ", ")
+}
+
+// withinScope refuses what is outside of the scope and was not approved knowingly.
+func withinScope(rec *jobs.Record, knowingly bool) error {
+	outside := OutsideText(rec)
+	if outside == "" || knowingly {
+		return nil
+	}
+	short := jobs.Short(rec.Spec.ID)
+	return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + ": " + outside,
+		Hint: "berth review diff " + short + ", and if that is meant: " + ApproveCommand(rec)}
+}
+
 // ApproveOptions are how a person approves.
 type ApproveOptions struct {
 	Onto string // the target branch, as for [Engine.Review]
 	Note string
 	// Unchecked approves a tree on which no review run has succeeded.
 	Unchecked bool
+	// OutOfScope approves a result that has changed what the task's scope does not cover.
+	OutOfScope bool
 	// Confirm is asked before the verdict is written; an error is a no. Nil is yes.
 	Confirm func(*Review) error
 }
@@ -533,9 +581,13 @@ func (e *Engine) Approve(ctx context.Context, rec *jobs.Record, o ApproveOptions
 		run := r.Run()
 		checked := run != nil && run.OK
 		if !checked && !o.Unchecked {
-			what := "no review run was made on this tree"
-			if run != nil {
+			what, instead := "no review run was made on this tree", "berth review run "+short+", or approve it without: --unchecked"
+			switch {
+			case run != nil:
 				what = "the review run on this tree failed"
+			case len(rec.Spec.Done) == 0:
+				what = "it has no done commands, so nothing was run on this tree"
+				instead = "berth review diff " + short + "; " + ApproveCommand(rec)
 			}
 			if rec.Sent != nil {
 				w := rec.Spec.Workspace
@@ -545,7 +597,10 @@ func (e *Engine) Approve(ctx context.Context, rec *jobs.Record, o ApproveOptions
 						" --base " + w.Branch + " -- COMMAND; then approve it with --unchecked"}
 			}
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: %s (%.12s)", short, what, r.Tree),
-				Hint: "berth review run " + short + ", or approve it without: --unchecked"}
+				Hint: instead}
+		}
+		if err := withinScope(rec, o.OutOfScope); err != nil {
+			return err
 		}
 		if o.Confirm != nil {
 			if err := o.Confirm(r); err != nil {
@@ -553,7 +608,7 @@ func (e *Engine) Approve(ctx context.Context, rec *jobs.Record, o ApproveOptions
 			}
 		}
 		v := e.verdict(ctx, r, u, jobs.VerdictApprove, o.Note)
-		v.Unchecked = !checked
+		v.Unchecked, v.OutOfScope = !checked, OutsideText(rec) != ""
 		return r.decide(v)
 	})
 	return out, err

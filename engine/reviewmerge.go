@@ -54,10 +54,13 @@ func (e *Engine) MergeReview(ctx context.Context, rec *jobs.Record, o MergeOptio
 	switch {
 	case v == nil:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " is not approved",
-			Hint: "berth review show " + short + "; berth review approve " + short}
+			Hint: "berth review show " + short + "; " + ApproveCommand(rec)}
 	case v.Verdict == jobs.VerdictReject:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By + note(v.Note),
-			Hint: "berth review approve " + short + ", if it is wanted after all"}
+			Hint: ApproveCommand(rec) + ", if it is wanted after all"}
+	}
+	if err := withinScope(rec, v.OutOfScope); err != nil {
+		return nil, err
 	}
 	err = e.reviewed(ctx, rec, "", func(r *Review, _ *under) error { // the target is the verdict's
 		if err := e.another(ctx, r, v, o.Other); err != nil {

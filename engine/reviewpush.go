@@ -79,15 +79,13 @@ func (e *Engine) PushBranches(ctx context.Context, rec *jobs.Record, remote stri
 	if err != nil {
 		return nil, err
 	}
-	v, outside := rs.Verdict(), rec.Current().Result().Outside()
+	v := rs.Verdict()
 	switch {
 	case v != nil && v.Verdict == jobs.VerdictReject:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By, Hint: "berth review show " + short}
-	case v == nil && len(outside) > 0:
-		return nil, &jobs.Error{Kind: jobs.KindUsage,
-			Msg: fmt.Sprintf("job %s has changed what its scope does not cover, which a server may run (%d, such as %s)",
-				short, len(outside), jobs.Printable(outside[0])),
-			Hint: "berth review diff " + short + ", and berth review approve " + short + " if it is meant"}
+	}
+	if err := withinScope(rec, v != nil && v.OutOfScope); err != nil {
+		return nil, err
 	}
 	type one struct {
 		repo *review.Repo

@@ -31,7 +31,7 @@ func (e *Engine) RunReview(ctx context.Context, rec *jobs.Record, onto string) (
 		if len(rec.Spec.Done) == 0 {
 			short := jobs.Short(rec.Spec.ID)
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " has no done commands: there is nothing to run again",
-				Hint: "done = [\"make test\"] in a task file has some; berth review approve --unchecked " + short + " does without"}
+				Hint: "done = [\"make test\"] in a task file has some; " + ApproveCommand(rec) + " does without"}
 		}
 		from, lent := map[string]string{}, map[string]string{}
 		for _, p := range r.All() {

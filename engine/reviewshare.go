@@ -52,7 +52,7 @@ func (e *Engine) ExportReview(ctx context.Context, rec *jobs.Record, file string
 			if r.Reviews.Verdict() == nil {
 				short := jobs.Short(rec.Spec.ID)
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "the review of job " + short + " has no verdict yet",
-					Hint: "berth review approve " + short + ", or reject it"}
+					Hint: ApproveCommand(rec) + ", or reject it"}
 			}
 			out.Verdict = r.Reviews.Verdict().Verdict
 		} else {

@@ -32,8 +32,11 @@ type ReviewVerdict struct {
 	Time      time.Time    `json:"time"`
 	Note      string       `json:"note,omitempty"`
 	// Unchecked is that no review run had succeeded on the tree.
-	Unchecked bool  `json:"unchecked,omitempty"`
-	Level     Level `json:"level,omitempty"` // at which the task ran
+	Unchecked bool `json:"unchecked,omitempty"`
+	// OutOfScope is that it was approved knowing that the result has changed what the task's
+	// scope does not cover.
+	OutOfScope bool  `json:"out_of_scope,omitempty"`
+	Level      Level `json:"level,omitempty"` // at which the task ran
 	// Git is how By's git knows them, "Name <address>"; "" is not said.
 	Git string `json:"git,omitempty"`
 	// Imported says that it was made elsewhere and came in a file; nil is that it was made

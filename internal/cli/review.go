@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,31 +31,33 @@ have with it, and a merge moves your branch to exactly that tree (berth help age
 
 // reviewJSON is a review in every --json output. Fields are only ever added.
 type reviewJSON struct {
-	ID        string               `json:"id"`
-	Short     string               `json:"short"`
-	Name      string               `json:"name"`
-	Review    engine.ReviewState   `json:"review"`
-	State     jobs.State           `json:"state"` // of the job
-	Level     jobs.Level           `json:"level"`
-	Branch    string               `json:"branch"`
-	Target    string               `json:"target,omitempty"`
-	Base      string               `json:"base"`
-	Commit    string               `json:"commit"`
-	Onto      string               `json:"onto,omitempty"`
-	Tree      string               `json:"tree,omitempty"`
-	Conflicts []string             `json:"conflicts,omitempty"` // paths
-	With      []string             `json:"conflicts_with,omitempty"`
-	Problem   string               `json:"problem,omitempty"`
-	Result    *jobs.Result         `json:"result,omitempty"`
-	Checklist []engine.CheckItem   `json:"checklist,omitempty"` // "Done when" of the task
-	Done      []jobs.DoneResult    `json:"done,omitempty"`      // of the job itself
-	Run       *jobs.ReviewRun      `json:"run,omitempty"`       // of the tree
-	Advice    *jobs.ReviewAdvice   `json:"advice,omitempty"`    // of an agent, on the tree
-	Verdicts  []jobs.ReviewVerdict `json:"verdicts,omitempty"`
-	Usage     *jobs.Usage          `json:"usage,omitempty"`
-	Agent     *jobs.AgentUse       `json:"agent,omitempty"`
-	Ended     *time.Time           `json:"ended,omitempty"`
-	Files     []engine.ReviewFile  `json:"files,omitempty"`
+	ID        string             `json:"id"`
+	Short     string             `json:"short"`
+	Name      string             `json:"name"`
+	Review    engine.ReviewState `json:"review"`
+	State     jobs.State         `json:"state"` // of the job
+	Level     jobs.Level         `json:"level"`
+	Branch    string             `json:"branch"`
+	Target    string             `json:"target,omitempty"`
+	Base      string             `json:"base"`
+	Commit    string             `json:"commit"`
+	Onto      string             `json:"onto,omitempty"`
+	Tree      string             `json:"tree,omitempty"`
+	Conflicts []string           `json:"conflicts,omitempty"` // paths
+	With      []string           `json:"conflicts_with,omitempty"`
+	// WithTarget are the branches that moved, and with which it conflicts now; of a list.
+	WithTarget []string             `json:"conflicts_with_target,omitempty"`
+	Problem    string               `json:"problem,omitempty"`
+	Result     *jobs.Result         `json:"result,omitempty"`
+	Checklist  []engine.CheckItem   `json:"checklist,omitempty"` // "Done when" of the task
+	Done       []jobs.DoneResult    `json:"done,omitempty"`      // of the job itself
+	Run        *jobs.ReviewRun      `json:"run,omitempty"`       // of the tree
+	Advice     *jobs.ReviewAdvice   `json:"advice,omitempty"`    // of an agent, on the tree
+	Verdicts   []jobs.ReviewVerdict `json:"verdicts,omitempty"`
+	Usage      *jobs.Usage          `json:"usage,omitempty"`
+	Agent      *jobs.AgentUse       `json:"agent,omitempty"`
+	Ended      *time.Time           `json:"ended,omitempty"`
+	Files      []engine.ReviewFile  `json:"files,omitempty"`
 	// Workspace is the name of the first workspace that has changed, where it is a further
 	// one, and Workspaces are the others that have.
 	Workspace  string       `json:"workspace,omitempty"`
@@ -157,7 +160,8 @@ func (a *app) reviewLsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ls", Short: "list the results that wait for a review or a merge",
 		Long: `List the results that wait, oldest first. Columns: job, review, target branch, age,
-changes, cost, other results for the same branch that it conflicts with, name.
+changes, cost, what it conflicts with (the target branch, where that has moved, and other
+results for it), name.
 The review is waiting (no verdict), approved, stale (approved, and the branch or its
 target moved since), unfinished (a merge was killed: merge it again), rejected, merged.
 ` + exitHelp + `0 ok, 2 usage, 5 a record or a repository could not be read.`,
@@ -207,12 +211,12 @@ func (a *app) reviewRow(j *reviewJSON, sent *jobs.ReviewSent) []string {
 	if sent != nil {
 		name += " (of " + sent.By + " on " + sent.Host + ")"
 	}
-	return []string{j.Short, string(j.Review), dash(j.Target), a.age(j.Ended), changes, dash(j.cost()), dash(strings.Join(j.With, ",")), name}
+	return []string{j.Short, string(j.Review), dash(j.Target), a.age(j.Ended), changes, dash(j.cost()), dash(strings.Join(slices.Concat(j.WithTarget, j.With), ",")), name}
 }
 
 func listedReview(it engine.ReviewItem) reviewJSON {
 	j := recordJSON(it.Record, it.State)
-	j.Target, j.With = it.Target, it.Conflicts
+	j.Target, j.With, j.WithTarget = it.Target, it.Conflicts, it.TargetConflicts
 	if it.Verdict != nil {
 		j.Verdicts = []jobs.ReviewVerdict{*it.Verdict}
 	}
@@ -413,6 +417,9 @@ func (a *app) verdictText(v *jobs.ReviewVerdict) string {
 	if v.Unchecked {
 		s += ", unchecked"
 	}
+	if v.OutOfScope {
+		s += ", out of scope"
+	}
 	if v.Git != "" {
 		s += ", " + v.Git
 	}
@@ -433,13 +440,15 @@ func nextOf(rv *engine.Review, j *reviewJSON) string {
 	case sent && rv.Reviews.Verdict() != nil:
 		return "berth review export " + j.Short + " FILE, for the author"
 	case sent && rv.Whole() == nil:
-		return "berth review diff " + j.Short + "; berth review approve --unchecked " + j.Short
+		return "berth review diff " + j.Short + "; " + engine.ApproveCommand(rv.Record)
 	case j.Review == engine.ReviewUnfinished, j.Review == engine.ReviewApproved:
 		return "berth review merge " + j.Short
 	case rv.Whole() != nil:
 		return jobs.HintOf(rv.Whole())
 	case j.Run == nil && len(rv.Record.Spec.Done) > 0:
 		return "berth review diff " + j.Short + "; berth review run " + j.Short
+	case j.Run != nil && !j.Run.OK:
+		return "berth review diff " + j.Short + "; berth review reject " + j.Short
 	}
-	return "berth review diff " + j.Short + "; berth review approve " + j.Short
+	return "berth review diff " + j.Short + "; " + engine.ApproveCommand(rv.Record)
 }

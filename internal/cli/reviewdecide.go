@@ -21,8 +21,8 @@ func (a *app) reviewApproveCmd() *cobra.Command {
 		Use: "approve JOB", Short: "approve a result: this tree, onto this commit",
 		Long: `Approve a result. What is approved is the tree that the target branch would have, made of
 the job's commit and of what the target is now; berth review merge makes that tree and no
-other. Without a review run that succeeded on it, --unchecked has to be said, and is
-recorded. On a terminal the first characters of the tree are asked for, unless
+other. Without a review run that succeeded on it, --unchecked has to be said, and where it
+has changed what its scope does not cover, --out-of-scope; both are recorded. On a terminal the first characters of the tree are asked for, unless
 berth review diff has shown it. The last verdict on a job counts.
 ` + exitHelp + `0 approved, 2 it cannot be approved as it stands, 3 no such job or branch, 4 refused
 below a process of a job, 5 its branch is not in the repository yet.`,
@@ -40,6 +40,7 @@ below a process of a job, 5 its branch is not in the repository yet.`,
 			if err != nil {
 				return err
 			}
+			a.sayOutside(rec)
 			return a.decided(rv)
 		},
 	}
@@ -47,8 +48,16 @@ below a process of a job, 5 its branch is not in the repository yet.`,
 	f.StringVar(&o.Onto, "onto", "", ontoHelp)
 	f.StringVar(&o.Note, "note", "", "record `TEXT` with the verdict")
 	f.BoolVar(&o.Unchecked, "unchecked", false, "approve without a review run that succeeded")
+	f.BoolVar(&o.OutOfScope, "out-of-scope", false, "approve what its scope does not cover, too")
 	a.jsonFlag(c)
 	return c
+}
+
+// sayOutside says what of a result its scope does not cover.
+func (a *app) sayOutside(rec *jobs.Record) {
+	if outside := engine.OutsideText(rec); outside != "" {
+		a.say("%s; berth review diff %s", outside, jobs.Short(rec.Spec.ID))
+	}
 }
 
 // treeChars is how much of the tree a person types.
@@ -100,6 +109,9 @@ func (a *app) decided(rv *engine.Review) error {
 		if v.Unchecked {
 			rows = append(rows, [2]string{"checked", "no"})
 		}
+		if v.OutOfScope {
+			rows = append(rows, [2]string{"out of scope", "approved, too"})
+		}
 		if j.Level == jobs.LevelNone && rv.Record.Sent == nil {
 			rows = append(rows, [2]string{"containment", "none: the task had your own rights"})
 		}
@@ -144,7 +156,8 @@ func (a *app) reviewMergeCmd() *cobra.Command {
 		Use: "merge JOB", Short: "move the target branch to what was approved",
 		Long: `Merge an approved result: its target branch moves to a commit with exactly the approved
 tree. Where the branch is still what the task started from, it becomes the result itself;
-else a merge commit is made. When it moved so that the tree would be another one, that is
+else a merge commit is made. What its scope does not cover is not merged unless it was
+approved with --out-of-scope. When it moved so that the tree would be another one, that is
 refused. Where the branch is checked out, index and files move with it: they must be
 clean, with no merge, rebase or bisect in between, and nothing of yours in the way.
 A merge that was killed goes on when it is said again. No hook is run. With several
@@ -180,6 +193,7 @@ another berth merges it just now, 78 another account than the author's has to ap
 			if err != nil {
 				return err
 			}
+			a.sayOutside(rec)
 			var pushed []engine.Pushed
 			if remote != "" {
 				pushed, err = e.PushMerged(cmd.Context(), rec, m, remote)
