@@ -157,6 +157,7 @@ func (r *reporter) left(a *jobs.Attempt) {
 	}
 	for _, name := range a.Exit.Left.Names {
 		r.add("left_running", &r.LeftRunning, name)
+		r.suspect(jobs.SuspectLeft, name)
 	}
 	if n := a.Exit.Left.Count - len(a.Exit.Left.Names); n > 0 {
 		r.More["left_running"] += n

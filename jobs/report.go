@@ -11,6 +11,7 @@ const (
 	SuspectBase64     = "base64"         // an added line with more than 1 KiB of it
 	SuspectRefused    = "refused-name"   // the network's policy does not allow it
 	SuspectSetuid     = "setuid"         // a file of the container that runs as its owner or group
+	SuspectLeft       = "left-running"   // a process that was still there when the command had ended
 )
 
 // Suspicions are all of them, each with the reason why it is one.
@@ -22,6 +23,7 @@ var Suspicions = []struct{ Kind, Reason string }{
 	{SuspectBase64, "code or data that a reader does not see: more than 1 KiB of base64 on one line"},
 	{SuspectRefused, "the task asked for a name that it may not reach"},
 	{SuspectSetuid, "it runs with the rights of its owner or group, whoever starts it"},
+	{SuspectLeft, "it would have gone on after the command had ended; it was ended with its container"},
 }
 
 // ReasonOf is why a kind of suspicion is one.
