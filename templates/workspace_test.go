@@ -25,7 +25,7 @@ func write(t *testing.T, dir, name, text string) string {
 // into a definition.
 func TestBuiltIn(t *testing.T) {
 	list, err := templates.Workspaces("")
-	if err != nil || len(list) != 2 {
+	if err != nil || len(list) != 8 {
 		t.Fatalf("%v, %v", list, err)
 	}
 	for _, w := range list {
@@ -96,7 +96,7 @@ func TestOwn(t *testing.T) {
 	}
 	write(t, dir, "bad.toml", "image = 3\n")
 	list, err := templates.Workspaces(dir)
-	if len(list) != 3 || err == nil || !strings.Contains(err.Error(), "bad.toml:1") {
+	if len(list) != 9 || err == nil || !strings.Contains(err.Error(), "bad.toml:1") {
 		t.Errorf("%d, %v", len(list), err)
 	}
 	for _, name := range []string{"mine", "minimal"} {

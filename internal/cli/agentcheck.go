@@ -223,6 +223,14 @@ func (g *agentCheck) shown() [][2]string {
 	return out
 }
 
+// template names the template that is built in for the agent, else where there are some.
+func (g *agentCheck) template() string {
+	if _, err := templates.FindWorkspace(config.TemplatesDir(), g.Agent); err != nil {
+		return "berth template ls"
+	}
+	return "berth agent check " + g.Agent + " --template " + g.Agent
+}
+
 // trouble is the error of what an agent cannot do without.
 func (g *agentCheck) trouble() error {
 	where := "in the image " + g.Image
@@ -232,7 +240,7 @@ func (g *agentCheck) trouble() error {
 	switch {
 	case len(g.Missing) > 0:
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "agent " + g.Agent + " cannot work " + where + ": missing " + strings.Join(g.Missing, ", "),
-			Hint: "templates for images that have agents: examples/agents, berth template add"}
+			Hint: "a template for an image that has it: " + g.template()}
 	case g.VersionCode != 0:
 		return &jobs.Error{Kind: jobs.KindConfig,
 			Msg: fmt.Sprintf("agent %s does not begin %s: asked for its version it ended with %d: %s", g.Agent, where,

@@ -229,11 +229,10 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestTemplates: each adapter has a template that can be read, that installs the version
-// with which it was tried and what it needs, and that the list of them names.
+// TestTemplates: each adapter has a template that is built in, that installs the version
+// with which it was tried and what it needs, and that the page about templates names.
 func TestTemplates(t *testing.T) {
-	const dir = "../../../examples/agents/"
-	list, err := os.ReadFile(dir + "README.md")
+	list, err := os.ReadFile("../../../docs/templates.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,20 +241,20 @@ func TestTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range all {
-		w, err := templates.ReadWorkspace(dir+a.Name+strict.Ext, a.Name)
+		w, err := templates.FindWorkspace("", a.Name)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
 		for _, v := range a.Versions {
 			if !strings.Contains(w.Bootstrap, "@"+v+"\n") {
-				t.Errorf("%s does not install %s", w.File, v)
+				t.Errorf("%s does not install %s", w.Name, v)
 			}
 		}
 		if slices.Contains(a.Needs, "git") && !strings.Contains(w.Bootstrap, " git ") || slices.Contains(a.Needs, "rg") && !strings.Contains(w.Bootstrap, " ripgrep ") {
-			t.Errorf("%s lacks one of %q", w.File, a.Needs)
+			t.Errorf("%s lacks one of %q", w.Name, a.Needs)
 		}
-		if !strings.Contains(string(list), "["+a.Name+strict.Ext+"]("+a.Name+strict.Ext+")") {
+		if !strings.Contains(string(list), "| `"+a.Name+"` |") {
 			t.Errorf("the list lacks %s", a.Name)
 		}
 	}
