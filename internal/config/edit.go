@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/agents/adapters"
 	"berth/internal/config/strict"
 	"berth/internal/sys/disk"
 	"berth/jobs"
@@ -108,6 +109,11 @@ func Set(src Sources, project bool, name, text string) (file string, err error) 
 	lit, err := p.literalOf(name, text)
 	if err != nil {
 		return "", err
+	}
+	if name == "review.agent" && text != NoReviewer {
+		if _, err := adapters.Find(AgentsDir(), text); err != nil {
+			return "", &jobs.Error{Kind: jobs.KindUsage, Msg: name, Err: err, Hint: jobs.HintOf(err)}
+		}
 	}
 	return edit(src, project, func(file string, data []byte) ([]byte, error) {
 		return strict.SetTOML(file, data, p.path, lit)
