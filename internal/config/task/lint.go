@@ -79,6 +79,9 @@ func lintAgent(doc *strict.Doc, t *jobs.Task) {
 		doc.Warnf(use.Line(), "write below the front matter what it is to do", "agent %s has no prompt", t.Agent.Name)
 	}
 	c := t.Caps
+	if doc.Err() != nil {
+		return // what ends it may be what could not be read
+	}
 	if c.Requests == 0 && c.Tokens == 0 && c.USD == 0 && c.Turns == 0 && c.Wall == 0 && t.Resources.Time == 0 {
 		doc.Warnf(use.Line(), `add for example [caps] max_wall = "2h", or time in [resources]`,
 			"nothing ends agent %s: no cap, and no time", t.Agent.Name)

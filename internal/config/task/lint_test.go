@@ -24,7 +24,9 @@ func TestLint(t *testing.T) {
 		"secrets": {"+++\nname = \"x\"\ndone = [\"true\"]\n[agent]\nuse = \"claude\"\n[resources]\ntime = \"1h\"\n[terminal]\nenv = [\"API_KEY\", \"TOKEN=abcdefgh\"]\n+++\nDo.\n", []string{
 			"warning 9 the line holds what looks like a secret, a value of TOKEN", "warning 9 env hands API_KEY to the agent"}},
 		"errors beside": {"---\nname: x\nagent:\n  use: claude\nmemmory: 1\n---\nDo.\n", []string{
-			"warning 3 no done", "warning 4 nothing ends", "error 5 unknown key \"memmory\": did you mean \"memory\" in resources?"}},
+			"warning 3 no done", "error 5 unknown key \"memmory\": did you mean \"memory\" in resources?"}},
+		"caps with a mistake": {"+++\nname = \"x\"\ndone = [\"true\"]\n[agent]\nuse = \"claude\"\n[caps]\nmax_wal = \"1h\"\n+++\nDo.\n", []string{
+			"error 7 unknown key \"max_wal\" in [caps]"}},
 		"no front matter": {"# x\n", []string{"error 1 no front matter"}},
 		"no TOML":         {headTOML + "x =\n+++\n", []string{"error 4 not valid TOML"}},
 	} {
