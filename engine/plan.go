@@ -219,7 +219,7 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		}
 	}
 	if image == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image",
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: NoImage,
 			Hint: `give a SIF or a reference such as docker://debian:12 with --image, [terminal] image in the task, or image in the profile`}
 	}
 	abs, err := filepath.Abs(image)

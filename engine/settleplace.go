@@ -14,6 +14,10 @@ import (
 	"berth/jobs"
 )
 
+// NoImage is what an error says, or begins with, where a task needs an image and neither it nor
+// the configuration names one.
+const NoImage = "the task names no image"
+
 // wanted is what settling a place has to know beside the place, of a job or of an
 // environment.
 type wanted struct {
@@ -122,7 +126,7 @@ func unfit(backend string, p *jobs.Place, w wanted) string {
 	case ref == "" && w.template != "":
 		return "the template " + w.template + " is a SIF"
 	case ref == "" && !w.env:
-		return "the task names no image for it"
+		return NoImage + " for it"
 	case isFile(ref):
 		return "the image " + ref + " is a file, and docker takes names such as debian:12"
 	}
@@ -181,7 +185,7 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 	case p.Image == "" && can.ImageNames && w.env:
 		return nil, noEnvImage(w.name, "debian:12", "terminal.docker_image debian:12")
 	case p.Image == "" && can.ImageNames:
-		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "the task names no image",
+		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: NoImage,
 			Hint: "give one for " + p.Backend + " with --image debian:12, or [terminal] image in the task"}
 	case images.IsReference(p.Image) || !can.ImageNames && isFile(p.Image):
 		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the " + on + " cannot take the image " + p.Image, Hint: "name one such as debian:12"}

@@ -95,8 +95,10 @@ func (a *app) newTask(cmd *cobra.Command, n *newTask) error {
 	if err != nil {
 		return err
 	}
+	var person *bufio.Reader // who answers questions; nil is no person
 	if isTerminal(a.stdin) && a.errTTY && !a.json {
-		err = a.askTask(n)
+		person = bufio.NewReader(a.stdin)
+		err = a.askTask(n, person)
 	} else {
 		err = n.read(a.stdin)
 	}
@@ -124,10 +126,17 @@ func (a *app) newTask(cmd *cobra.Command, n *newTask) error {
 	}
 	data := n.text()
 	l := a.lint(cmd, &taskFlags{}, cfg, n.file, data)
-	for _, f := range l.Found {
-		if !f.Warning {
+	for asked := 0; ; asked++ {
+		at := slices.IndexFunc(l.Found, func(f strict.Finding) bool { return !f.Warning })
+		if at < 0 {
+			break
+		}
+		f := l.Found[at]
+		if person == nil || asked == maxAsked || !strings.Contains(f.Message, engine.NoImage) || !a.askImage(n, person) {
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: "nothing is written, because the task would be refused: " + f.Message, Hint: f.Hint}
 		}
+		data = n.text()
+		l = a.lint(cmd, &taskFlags{}, cfg, n.file, data)
 	}
 	if err := disk.Create(n.file, data, 0o600); errors.Is(err, fs.ErrExist) {
 		return taskThere(n.file)
@@ -207,8 +216,7 @@ func titleOf(text string) string {
 }
 
 // askTask asks a person for what no flag says.
-func (a *app) askTask(n *newTask) error {
-	in := bufio.NewReader(a.stdin)
+func (a *app) askTask(n *newTask, in *bufio.Reader) error {
 	ended := false
 	ask := func(text, usual string) string {
 		if usual != "" {
@@ -269,12 +277,28 @@ func (a *app) askTask(n *newTask) error {
 	return nil
 }
 
+// askImage asks for an image where there has to be one, and reports whether one was named.
+func (a *app) askImage(n *newTask, in *bufio.Reader) bool {
+	_, _ = fmt.Fprint(a.stderr, "The configuration has no image, and the task needs one, such as docker://debian:12: ")
+	line, _ := in.ReadString('\n')
+	name := strings.TrimSpace(line)
+	if line == "" {
+		return false // the answers have ended
+	}
+	if name != "" {
+		k := keyFlags()[slices.IndexFunc(keyFlags(), func(k keyFlag) bool { return k.name == "image" })]
+		n.keys = append(n.keys, strict.Flag{Name: k.name, Table: k.table, Key: k.key, Kind: k.kind, Values: []string{name}})
+		n.absolute()
+	}
+	return true
+}
+
 // maxAsked bounds how often a question is asked again.
 const maxAsked = 50
 
-// settle adds what a task of this agent needs here, where nothing is said of it.
-func (n *newTask) settle(cfg *config.Config) error {
-	for i, f := range n.keys { // a path of the command line is not one of the file's
+// absolute makes the path of an image that of the file: one of the command line is another.
+func (n *newTask) absolute() {
+	for i, f := range n.keys {
 		if f.Name == "image" && !filepath.IsAbs(f.Values[0]) {
 			abs, err := filepath.Abs(f.Values[0])
 			if _, serr := os.Stat(abs); err == nil && serr == nil {
@@ -282,6 +306,11 @@ func (n *newTask) settle(cfg *config.Config) error {
 			}
 		}
 	}
+}
+
+// settle adds what a task of this agent needs here, where nothing is said of it.
+func (n *newTask) settle(cfg *config.Config) error {
+	n.absolute()
 	if n.agent == "" {
 		return nil
 	}
