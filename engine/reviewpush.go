@@ -79,13 +79,15 @@ func (e *Engine) PushBranches(ctx context.Context, rec *jobs.Record, remote stri
 	if err != nil {
 		return nil, err
 	}
-	v := rs.Verdict()
+	v, outside := rs.Verdict(), rec.Current().Result().Outside()
 	switch {
 	case v != nil && v.Verdict == jobs.VerdictReject:
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By, Hint: "berth review show " + short}
-	}
-	if err := withinScope(rec, v != nil && v.OutOfScope); err != nil {
-		return nil, err
+	case len(outside) > 0 && (v == nil || !v.OutOfScope):
+		return nil, &jobs.Error{Kind: jobs.KindUsage,
+			Msg: fmt.Sprintf("job %s has changed what its scope does not cover, which a server may run (%d, such as %s)",
+				short, len(outside), jobs.Printable(outside[0])),
+			Hint: "berth review diff " + short + ", and if that is meant: " + ApproveCommand(rec)}
 	}
 	type one struct {
 		repo *review.Repo
