@@ -211,7 +211,8 @@ func (a *app) reviewRow(j *reviewJSON, sent *jobs.ReviewSent) []string {
 	if sent != nil {
 		name += " (of " + sent.By + " on " + sent.Host + ")"
 	}
-	return []string{j.Short, string(j.Review), dash(j.Target), a.age(j.Ended), changes, dash(j.cost()), dash(strings.Join(slices.Concat(j.WithTarget, j.With), ",")), name}
+	with := strings.Join(slices.Concat(j.WithTarget, j.With), ",")
+	return []string{j.Short, string(j.Review), dash(j.Target), a.age(j.Ended), changes, dash(j.cost()), dash(with), name}
 }
 
 func listedReview(it engine.ReviewItem) reviewJSON {

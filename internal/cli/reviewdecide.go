@@ -22,8 +22,9 @@ func (a *app) reviewApproveCmd() *cobra.Command {
 		Long: `Approve a result. What is approved is the tree that the target branch would have, made of
 the job's commit and of what the target is now; berth review merge makes that tree and no
 other. Without a review run that succeeded on it, --unchecked has to be said, and where it
-has changed what its scope does not cover, --out-of-scope; both are recorded. On a terminal the first characters of the tree are asked for, unless
-berth review diff has shown it. The last verdict on a job counts.
+has changed what its scope does not cover, --out-of-scope; both are recorded. On a terminal
+the first characters of the tree are asked for, unless berth review diff has shown it. The
+last verdict on a job counts.
 ` + exitHelp + `0 approved, 2 it cannot be approved as it stands, 3 no such job or branch, 4 refused
 below a process of a job, 5 its branch is not in the repository yet.`,
 		Example: "  berth review approve 0a1b2c3d\n  berth review approve 0a1b2c3d --unchecked --note 'docs only'",
