@@ -52,7 +52,8 @@ type NodeScheduler interface {
 	Ranks(r Resources, o SlurmOptions, argv []string) []string
 	// Step returns the command line that, in a job, runs argv once in each of r.Tasks
 	// tasks of a step with this name, beside other steps; nil is that the scheduler has no
-	// such command. Each task has r.CPUs, and all of them have r.Memory. Their output comes
+	// such command. Each task has r.CPUs, and all of them have r.Memory; r.GPUs are those
+	// of the job, of which they take none. Their output comes
 	// as they write it. The first failure ends the others, and gives the exit code. It is pure.
 	Step(name string, r Resources, o SlurmOptions, argv []string) []string
 	// EndStep ends the steps of a job that have this name, if some still run. One may

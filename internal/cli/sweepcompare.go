@@ -204,6 +204,9 @@ func notTheSame(l *look.Look, r look.Row) []string {
 	if p := l.Sweep.Spec.Worker; p != nil && (p.Level != jobs.LevelNone || p.External != nil) {
 		out = append(out, "it ran in a container ("+p.Backend+": "+p.Containment()+"), and has none here: another image, other files")
 	}
+	if l.Sweep.Spec.Request.Ranks != "" {
+		out = append(out, "it had ranks in a step of its own, and runs once here")
+	}
 	if l.Sweep.Spec.Limit > 0 {
 		out = append(out, fmt.Sprintf("it is not ended after %s", l.Sweep.Spec.Limit))
 	}

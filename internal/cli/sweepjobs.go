@@ -145,8 +145,10 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 		spec.Workers, spec.Fewer = usualWorkers, true
 	}
 	spec.Slots = p.Resources.CPUs
-	if each, err := strconv.Atoi(spec.Request.CPUs); err == nil && each > 0 {
-		spec.Slots = max(spec.Slots/each, 1)
+	for _, said := range []string{spec.Request.CPUs, spec.Request.Ranks} {
+		if each, err := strconv.Atoi(said); err == nil && each > 0 {
+			spec.Slots = max(spec.Slots/each, 1)
+		}
 	}
 	if o.atOnce > 0 {
 		spec.Slots = min(spec.Slots, o.atOnce)

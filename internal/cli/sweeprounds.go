@@ -238,6 +238,7 @@ func (a *app) definitionFor(s *sweep.Sweep, cmd *cobra.Command, file string) (*d
 	has := s.Spec
 	for _, k := range [][3]string{
 		{"cpus", d.Request.CPUs, has.Request.CPUs}, {"mem", d.Request.Memory, has.Request.Memory}, {"gpus", d.Request.GPUs, has.Request.GPUs},
+		{"ntasks", d.Request.Ranks, has.Request.Ranks}, {"mpi", d.Request.MPI, has.Request.MPI},
 		{"own", cmp.Or(d.Own, has.Own), has.Own}, {"collect", cmp.Or(d.Collect, has.Collect), has.Collect}, // may be of the command line
 	} {
 		if k[1] != k[2] {

@@ -16,6 +16,9 @@ func TestStep(t *testing.T) {
 	if got != want {
 		t.Errorf("%s", got)
 	}
+	if got := strings.Join(Slurm{}.Step("a", jobs.Resources{Tasks: 1, Memory: jobs.GiB, GPUs: "2"}, jobs.SlurmOptions{}, nil), " "); !strings.Contains(got, " --cpus-per-task=1 ") || !strings.Contains(got, " --gres=none ") {
+		t.Errorf("%s", got)
+	}
 }
 
 // Only steps with the name are ended, and by their numbers.

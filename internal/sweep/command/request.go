@@ -21,7 +21,7 @@ type Request struct {
 type Share struct {
 	CPUs, GPUs int // CPUs are those of all ranks
 	Memory     jobs.Bytes
-	Ranks      int
+	Ranks      int // in a step of their own; 0 is a task without one
 }
 
 // mostCPUs is an upper bound that only a slip of the finger passes.
@@ -38,7 +38,7 @@ func (r Request) Of(t Task) (s Share, err error) {
 	if s.Ranks, err = count("ntasks", r.Ranks, t); err != nil {
 		return s, err
 	}
-	if s.Ranks > 1 {
+	if s.Ranks > 0 {
 		s.CPUs = s.Ranks * max(s.CPUs, 1)
 	}
 	if r.Memory != "" {

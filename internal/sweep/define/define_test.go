@@ -138,7 +138,7 @@ func TestRequests(t *testing.T) {
 		"no such row": {"cpus = '{b}'", `task 1: cpus "{b}" names a parameter that there is not`},
 		"another key": {"memory = '1GiB'", `sweep.toml:2: unknown key "memory": did you mean "mem"?`},
 		"ranks":       {"ntasks = 2\ncpus = 3\nmem = '1GiB'\nmpi = 'pmix'", "task 1: the task asks for 6 CPUs, and a worker has 4"},
-		"no memory":   {"ntasks = '{a}'", "task 2: the task has ranks, and does not say how much memory they have"},
+		"no memory":   {"ntasks = '{a}'", "task 1: the task has ranks, and does not say how much memory they have"},
 		"GPUs":        {"ntasks = 2\nmem = '1GiB'\ngpus = 1", "task 1: the task has ranks and asks for GPUs"},
 		"no ranks":    {"mpi = 'pmix'", "sweep.toml:2: mpi is of tasks with ntasks"},
 		"own":         {"own = 'room'", ""},

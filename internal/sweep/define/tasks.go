@@ -239,13 +239,13 @@ func (s *Sweep) fits(t Task) error {
 	switch most := s.Worker; {
 	case err != nil:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "berth help sweeps has it under Packing"}
-	case share.Ranks > 1 && !s.Steps:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the task has %d ranks, for which a worker begins a step of its own: only in jobs of Slurm, without a container", share.Ranks),
+	case share.Ranks > 0 && !s.Steps:
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the task has ranks, for which a worker begins a step of its own: only in jobs of Slurm, without a container",
 			Hint: "--scheduler slurm --backend local; with containers or several nodes each row is a job of its own: a task file with ntasks"}
-	case share.Ranks > 1 && memory == 0:
+	case share.Ranks > 0 && memory == 0:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task has ranks, and does not say how much memory they have",
 			Hint: "mem says it, of all of them, such as mem = \"4GiB\": their step would take all of the worker's"}
-	case share.Ranks > 1 && share.GPUs > 0:
+	case share.Ranks > 0 && share.GPUs > 0:
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the task has ranks and asks for GPUs: not available in a worker",
 			Hint: "each row as a job of its own: a task file with ntasks and gpus"}
 	case most.CPUs > 0 && cpus > most.CPUs:

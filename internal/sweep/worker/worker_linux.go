@@ -768,7 +768,7 @@ func (w *worker) start(ctx context.Context, q *run.Quick, t *task, out *keeper) 
 	}
 	c.Env = append(c.Env, w.room.visible(t.has)...)
 	c.CPUs = t.has.on
-	if t.has.share.Ranks > 1 {
+	if t.has.share.Ranks > 0 {
 		return w.step(ctx, q, t, c, out)
 	}
 	if most := t.has.share.Memory; most > 0 {
@@ -803,7 +803,7 @@ func (w *worker) here(ctx context.Context, q *run.Quick, c run.QuickCmd, out *ke
 func (w *worker) step(ctx context.Context, q *run.Quick, t *task, c run.QuickCmd, out *keeper) (run.QuickEnd, error) {
 	share := t.has.share
 	name := fmt.Sprintf("berth-%s-%d", jobs.Short(w.Sweep.Spec.ID), t.Number)
-	r := jobs.Resources{Tasks: share.Ranks, CPUs: share.CPUs / share.Ranks, Memory: share.Memory}
+	r := jobs.Resources{Tasks: share.Ranks, CPUs: share.CPUs / share.Ranks, Memory: share.Memory, GPUs: w.Sweep.Spec.Worker.Resources.GPUs}
 	c.Argv = w.Scheduler.Step(name, r, jobs.SlurmOptions{MPI: w.Sweep.Spec.Request.MPI}, c.Argv)
 	if c.Argv == nil {
 		return run.QuickEnd{}, errors.New("no scheduler here begins a step for the ranks of a task")
@@ -811,6 +811,9 @@ func (w *worker) step(ctx context.Context, q *run.Quick, t *task, c run.QuickCmd
 	c.Env, c.CPUs = w.Scheduler.RankEnviron(c.Env), nil
 	end, err := w.here(ctx, q, c, out)
 	end.CPU, end.Memory = 0, 0
+	if err == nil && !end.TimedOut && (end.Exit.Signal != 0 || end.Exit.Code > 128) && told(ctx) {
+		end.Stopped = true // the scheduler ends the step with its job, and may do so first
+	}
 	if err == nil && (end.Stopped || end.TimedOut || end.Exit.Signal != 0) {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
 		defer cancel()
