@@ -120,7 +120,10 @@ type named struct {
 func (*named) Name() string { return jobs.BackendDocker }
 
 // Fetch implements [jobs.Fetcher].
-func (n *named) Fetch(_ context.Context, image string) (string, error) {
+func (n *named) Fetch(_ context.Context, image string, offline bool) (string, error) {
+	if offline {
+		return "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "not here"}
+	}
 	n.asked = append(n.asked, image)
 	return "sha256:0a", nil
 }
@@ -137,6 +140,11 @@ func TestChildImagesNamed(t *testing.T) {
 	s, err := f.Plan(t.Context(), work, Choice{}, true)
 	if err != nil || s.Submit.Images[0].Image != "alpine:3" || len(n.asked) != 0 {
 		t.Errorf("to be rendered: %+v, %v, asked %q", s, err, n.asked)
+	}
+	for _, c := range []Choice{{Offline: true}, {NoChildImages: true}} {
+		if _, err := f.Plan(t.Context(), work, c, false); jobs.KindOf(err) != jobs.KindNotFound || len(n.asked) != 0 {
+			t.Errorf("%+v: %v, asked %q", c, err, n.asked)
+		}
 	}
 	s = f.plan(work, Choice{})
 	if want := (jobs.ChildImage{Name: "docker://alpine:3", Image: "sha256:0a", ImageRef: "alpine:3"}); s.Submit.Images[0] != want || len(n.asked) != 1 {

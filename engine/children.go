@@ -84,7 +84,7 @@ func (e *Engine) settleChildImage(ctx context.Context, s *jobs.Spec, i *jobs.Chi
 	}
 	switch {
 	case s.Can().ImageNames:
-		return e.settleNamedImage(ctx, s, i, dry)
+		return e.settleNamedImage(ctx, s, i, dry, offline)
 	case images.IsTagged(i.Name) || images.IsReference(i.Name):
 	case !filepath.IsAbs(i.Name):
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "it is neither an absolute path nor a reference",
@@ -113,7 +113,7 @@ func (e *Engine) settleChildImage(ctx context.Context, s *jobs.Spec, i *jobs.Chi
 }
 
 // settleNamedImage is [Engine.settleChildImage] with a backend that takes names.
-func (e *Engine) settleNamedImage(ctx context.Context, s *jobs.Spec, i *jobs.ChildImage, dry bool) error {
+func (e *Engine) settleNamedImage(ctx context.Context, s *jobs.Spec, i *jobs.ChildImage, dry, offline bool) error {
 	b, err := e.backend(s.Backend)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (e *Engine) settleNamedImage(ctx context.Context, s *jobs.Spec, i *jobs.Chi
 		i.Image = i.ImageRef
 		return err
 	}
-	i.Image, err = fetch.Fetch(ctx, i.ImageRef)
+	i.Image, err = fetch.Fetch(ctx, i.ImageRef, offline)
 	return err
 }
 

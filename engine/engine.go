@@ -60,6 +60,8 @@ type Engine struct {
 type Choice struct {
 	Offline bool   // no registry is asked: a reference is what the cache has of it
 	ID      string // of the job to be planned; "" is a fresh one
+	// NoChildImages keeps images of [submit] from being fetched: they must be here.
+	NoChildImages bool
 	// Notify is how the user is told that the job has ended; nil is not at all.
 	Notify *jobs.Notify
 	// Auto are the backends that "auto" tries; none is all that contain and have images.

@@ -155,9 +155,6 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := settleAgent(s); err != nil {
 		return nil, err
 	}
-	if err := e.settleSubmit(ctx, s, dry, c.Offline); err != nil {
-		return nil, err
-	}
 	if err := settleCredentials(s); err != nil {
 		return nil, err
 	}
@@ -165,6 +162,10 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 		return nil, err
 	}
 	if err := e.checkBinds(&s.Place, w); err != nil {
+		return nil, err
+	}
+	// Last, as it may fetch images.
+	if err := e.settleSubmit(ctx, s, dry, c.Offline || c.NoChildImages); err != nil {
 		return nil, err
 	}
 	s.Version = s.Needs()

@@ -232,12 +232,15 @@ func (s *Spec) childImage(asked string) (name string, own bool) {
 		return is != "" && (asked == is || path.IsAbs(asked) && path.IsAbs(is) && !slices.Contains(strings.Split(asked, "/"), "..") &&
 			path.Clean(asked) == path.Clean(is))
 	}
+	if same(s.Image) || same(s.ImageRef) {
+		return "", true
+	}
 	for _, i := range s.Submit.Images {
 		if same(i.Name) {
 			return i.Name, false
 		}
 	}
-	return "", same(s.Image) || same(s.ImageRef)
+	return "", false
 }
 
 // childImages are the names of all images that a task's job may have.

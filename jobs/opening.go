@@ -183,8 +183,9 @@ type Opener interface {
 // before a place is opened.
 type Fetcher interface {
 	// Fetch has an image here, pulled where it is not, and returns the name by which a place
-	// gets this one and no other, whatever the image's name means later.
-	Fetch(ctx context.Context, image string) (pinned string, err error)
+	// gets this one and no other, whatever the image's name means later. With offline nothing
+	// is pulled: an image that is not here is a [KindNotFound].
+	Fetch(ctx context.Context, image string, offline bool) (pinned string, err error)
 }
 
 // Piper is a backend whose guest and clients can share named pipes: they are on

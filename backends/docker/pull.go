@@ -14,7 +14,7 @@ import (
 const pinned = "sha256:"
 
 // Fetch implements [jobs.Fetcher]: the name is the image's id.
-func (b *Backend) Fetch(ctx context.Context, image string) (string, error) {
+func (b *Backend) Fetch(ctx context.Context, image string, offline bool) (string, error) {
 	p, err := find(b.On, "")
 	if err != nil {
 		return "", err
@@ -24,10 +24,15 @@ func (b *Backend) Fetch(ctx context.Context, image string) (string, error) {
 		return "", err
 	}
 	image = qualified(image, c.podman)
-	if err := p.ensureImage(ctx, image, func(string) {}); err != nil {
-		return "", err
+	if !offline {
+		if err := p.ensureImage(ctx, image, func(string) {}); err != nil {
+			return "", err
+		}
 	}
 	id, err := p.imageID(ctx, image)
+	if err != nil && absent(err) {
+		return "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "the image " + image + " is not here, and none is to be pulled", Hint: p.path + " pull " + image}
+	}
 	if err != nil {
 		return "", err
 	}

@@ -64,6 +64,7 @@ func (s *Submitter) Propose(ctx context.Context, r *Request) (*Proposal, error) 
 		return nil, err
 	}
 	t.Labels = append(t.Labels, Label)
+	c.NoChildImages = true // what a model names is not asked for before a person has seen it
 	spec, err := s.Engine.Plan(ctx, t, c, false)
 	if err != nil {
 		return nil, err
