@@ -51,6 +51,8 @@ type Review struct {
 	// that have changed. What is decided is decided of all together.
 	Workspace string
 	Further   []*Review
+	// Outside names what an approved result has changed outside of its scope; "" is nothing.
+	Outside string
 
 	part  *jobs.Record // the record as that of this workspace alone
 	under *under
@@ -518,37 +520,77 @@ func ApproveCommand(rec *jobs.Record) string {
 	if len(rec.Spec.Done) == 0 || rec.Sent != nil {
 		s += "--unchecked "
 	}
-	if len(rec.Current().Result().Outside()) > 0 {
-		s += "--out-of-scope "
+	if OutsideText(rec) != "" {
+		s += outOfScope
 	}
 	return s + jobs.Short(rec.Spec.ID)
 }
 
-// OutsideText names in one line what a result has changed outside of its scope; "" is nothing.
-func OutsideText(rec *jobs.Record) string {
-	list := rec.Current().Result().Outside()
-	if len(list) == 0 {
+// outOfScope is the word that a command needs which approves what is out of scope.
+const outOfScope = "--out-of-scope "
+
+// OutsideText names in one line what a result has changed outside of its scope, by its
+// record; "" is nothing.
+func OutsideText(rec *jobs.Record) string { return outsideText(rec.Current().Result().Outside()) }
+
+func outsideText(list []string) string {
+	var shown []string
+	for _, p := range list {
+		shown = append(shown, jobs.Printable(p))
+	}
+	switch {
+	case len(list) == 0:
 		return ""
+	case len(list) == 1:
+		return "1 path out of scope: " + shown[0]
+	case len(list) > workspace.MostRecorded: // the last says how many more there are
+		return fmt.Sprintf("more than %d paths out of scope: %s", workspace.MostRecorded, strings.Join(shown[:3], ", "))
 	}
-	for i := range list {
-		list[i] = jobs.Printable(list[i])
-	}
-	paths := "1 path"
-	if len(list) > 1 {
-		paths = fmt.Sprintf("%d paths", len(list))
-	}
-	return paths + " out of scope: " + strings.Join(firstOf(list, 3), ", ")
+	return fmt.Sprintf("%d paths out of scope: %s", len(list), strings.Join(firstOf(shown, 3), ", "))
+}
+
+// Unapproved reports whether the result has changed what is outside of its scope, and the
+// verdict does not say that this is approved.
+func Unapproved(rec *jobs.Record, v *jobs.ReviewVerdict) bool {
+	return v != nil && !v.OutOfScope && OutsideText(rec) != ""
 }
 
 // withinScope refuses what is outside of the scope and was not approved knowingly.
-func withinScope(rec *jobs.Record, knowingly bool) error {
-	outside := OutsideText(rec)
+func withinScope(rec *jobs.Record, outside string, knowingly bool) error {
 	if outside == "" || knowingly {
 		return nil
 	}
 	short := jobs.Short(rec.Spec.ID)
+	approve := ApproveCommand(rec)
+	if !strings.Contains(approve, outOfScope) {
+		approve = strings.TrimSuffix(approve, short) + outOfScope + short
+	}
 	return &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + ": " + outside,
-		Hint: "berth review diff " + short + ", and if that is meant: " + ApproveCommand(rec)}
+		Hint: "berth review diff " + short + ", and if that is meant: " + approve}
+}
+
+// outsideOf is what a result has changed outside of its scope. What came from another user
+// is looked at, as its record is that one's words.
+func outsideOf(ctx context.Context, r *Review) (string, error) {
+	if r.Record.Sent == nil {
+		return OutsideText(r.Record), nil
+	}
+	var list []string
+	for _, p := range r.All() {
+		files, _, err := changesOf(ctx, p, p.under)
+		if err != nil {
+			return "", err
+		}
+		for _, f := range files {
+			if f.OutOfScope && p.Workspace != "" {
+				f.Path = p.Workspace + ": " + f.Path
+			}
+			if f.OutOfScope {
+				list = append(list, f.Path)
+			}
+		}
+	}
+	return outsideText(list), nil
 }
 
 // ApproveOptions are how a person approves.
@@ -599,16 +641,21 @@ func (e *Engine) Approve(ctx context.Context, rec *jobs.Record, o ApproveOptions
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("job %s: %s (%.12s)", short, what, r.Tree),
 				Hint: instead}
 		}
-		if err := withinScope(rec, o.OutOfScope); err != nil {
+		outside, err := outsideOf(ctx, r)
+		if err == nil {
+			err = withinScope(rec, outside, o.OutOfScope)
+		}
+		if err != nil {
 			return err
 		}
+		r.Outside = outside
 		if o.Confirm != nil {
 			if err := o.Confirm(r); err != nil {
 				return err
 			}
 		}
 		v := e.verdict(ctx, r, u, jobs.VerdictApprove, o.Note)
-		v.Unchecked, v.OutOfScope = !checked, OutsideText(rec) != ""
+		v.Unchecked, v.OutOfScope = !checked, outside != ""
 		return r.decide(v)
 	})
 	return out, err

@@ -59,7 +59,7 @@ func (e *Engine) MergeReview(ctx context.Context, rec *jobs.Record, o MergeOptio
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "job " + short + " was rejected by " + v.By + note(v.Note),
 			Hint: ApproveCommand(rec) + ", if it is wanted after all"}
 	}
-	if err := withinScope(rec, v.OutOfScope); err != nil {
+	if err := withinScope(rec, OutsideText(rec), v.OutOfScope); err != nil {
 		return nil, err
 	}
 	err = e.reviewed(ctx, rec, "", func(r *Review, _ *under) error { // the target is the verdict's

@@ -169,3 +169,24 @@ func TestAnotherApproves(t *testing.T) {
 		})
 	}
 }
+
+// What an imported result has changed outside of its scope is looked at: its record is the
+// words of who sent it.
+func TestSentScope(t *testing.T) {
+	f, r, _, _ := reviewing(t)
+	res := r.Current().Result()
+	r.Sent = &jobs.ReviewSent{SentWorkspace: jobs.SentWorkspace{Ref: "refs/heads/main", Base: res.Base, Onto: res.Base, Tree: res.Tree}}
+	r.Spec.Workspace.Scope = []string{"nothing/**"}
+	if text := OutsideText(r); text != "" {
+		t.Fatalf("by its record: %s", text)
+	}
+	_, err := f.Approve(t.Context(), r, ApproveOptions{Unchecked: true})
+	if jobs.CodeOf(err) != jobs.CodeUsage || !strings.Contains(err.Error(), " out of scope: ") || !strings.Contains(jobs.HintOf(err), "--out-of-scope ") {
+		t.Fatalf("%v; %s", err, jobs.HintOf(err))
+	}
+	rv, err := f.Approve(t.Context(), r, ApproveOptions{Unchecked: true, OutOfScope: true})
+	must(t, err)
+	if v := rv.Reviews.Verdict(); !v.OutOfScope || rv.Outside == "" {
+		t.Errorf("%+v, %q", v, rv.Outside)
+	}
+}

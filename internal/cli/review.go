@@ -442,6 +442,8 @@ func nextOf(rv *engine.Review, j *reviewJSON) string {
 		return "berth review export " + j.Short + " FILE, for the author"
 	case sent && rv.Whole() == nil:
 		return "berth review diff " + j.Short + "; " + engine.ApproveCommand(rv.Record)
+	case j.Review == engine.ReviewApproved && engine.Unapproved(rv.Record, rv.Reviews.Verdict()):
+		return "berth review diff " + j.Short + "; " + engine.ApproveCommand(rv.Record)
 	case j.Review == engine.ReviewUnfinished, j.Review == engine.ReviewApproved:
 		return "berth review merge " + j.Short
 	case rv.Whole() != nil:

@@ -41,7 +41,7 @@ below a process of a job, 5 its branch is not in the repository yet.`,
 			if err != nil {
 				return err
 			}
-			a.sayOutside(rec)
+			a.sayOutside(rec, rv.Outside)
 			return a.decided(rv)
 		},
 	}
@@ -55,8 +55,8 @@ below a process of a job, 5 its branch is not in the repository yet.`,
 }
 
 // sayOutside says what of a result its scope does not cover.
-func (a *app) sayOutside(rec *jobs.Record) {
-	if outside := engine.OutsideText(rec); outside != "" {
+func (a *app) sayOutside(rec *jobs.Record, outside string) {
+	if outside != "" {
 		a.say("%s; berth review diff %s", outside, jobs.Short(rec.Spec.ID))
 	}
 }
@@ -194,7 +194,7 @@ another berth merges it just now, 78 another account than the author's has to ap
 			if err != nil {
 				return err
 			}
-			a.sayOutside(rec)
+			a.sayOutside(rec, engine.OutsideText(rec))
 			var pushed []engine.Pushed
 			if remote != "" {
 				pushed, err = e.PushMerged(cmd.Context(), rec, m, remote)

@@ -37,14 +37,17 @@ func (g *Git) CollectKept(ctx context.Context, attemptDir string, src Source, op
 	return g.Collect(ctx, attemptDir, src, opts)
 }
 
+// MostRecorded is how many paths out of scope a job's record names; behind them is how many
+// more there are.
+const MostRecorded = 20
+
 // Record is what of a result a job's record holds; the manifest has every path.
 func (r Result) Record() jobs.Result {
 	out := jobs.Result{Branch: r.Branch, Base: r.Base, Commit: r.Commit, Tree: r.Tree, Files: len(r.Files),
 		Insertions: r.Insertions, Deletions: r.Deletions, Skipped: len(r.Skipped) + r.SkippedMore, LookAt: r.LookAt, Apart: r.Apart}
-	const enough = 20
 	for i, p := range r.OutOfScope {
-		if i == enough {
-			out.OutOfScope = append(out.OutOfScope, fmt.Sprintf("and %d more", len(r.OutOfScope)-enough))
+		if i == MostRecorded {
+			out.OutOfScope = append(out.OutOfScope, fmt.Sprintf("and %d more", len(r.OutOfScope)-MostRecorded))
 			break
 		}
 		out.OutOfScope = append(out.OutOfScope, fmt.Sprint(p))

@@ -32,7 +32,7 @@ func (g *Git) Lend(ctx context.Context, attemptDir, dir string, src Source, opts
 }
 
 // lend copies the commit of a result, which git checks as it takes it: it takes all of it
-// or nothing. A quarantine before that would cost half as much again, and what is kept here
+// or nothing. One is lent at a time. A quarantine before that would cost half as much again, and what is kept here
 // goes nowhere but into work trees of tasks.
 func (c *collector) lend(ctx context.Context, res Result) (err error) {
 	pack, err := os.Create(c.bundleFile())
@@ -54,7 +54,14 @@ func (c *collector) lend(ctx context.Context, res Result) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.g.run(ctx, call{gitDir: c.opts.lend, dir: c.gitDir, stdin: pack, args: []string{"index-pack", strict, "--fix-thin", "--stdin"}})
+	err = c.g.run(ctx, call{gitDir: c.opts.lend, dir: c.gitDir, stdin: pack, args: []string{"index-pack", strict, "--fix-thin", "--stdin"}})
+	if err != nil { // git leaves what it had of a pack that it refuses
+		left, _ := filepath.Glob(filepath.Join(c.opts.lend, "objects", "pack", "tmp_*"))
+		for _, file := range left {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}
+	return err
 }
 
 // lender makes the bare git directory dir when it is missing, in one step: without its

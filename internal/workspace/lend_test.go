@@ -154,4 +154,7 @@ func TestLendRefused(t *testing.T) {
 	if len(omitted) != 1 || !strings.Contains(omitted[0].String(), "1 path that git cannot hold: .gitmodules") {
 		t.Errorf("left out: %v", omitted)
 	}
+	if left, err := filepath.Glob(filepath.Join(lent, "objects", "pack", "tmp_*")); len(left) > 0 || err != nil {
+		t.Errorf("left of what git refused: %q, %v", left, err)
+	}
 }
