@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/test/fakes/daytonatest"
 	"berth/test/fakes/modaltest"
@@ -86,7 +87,11 @@ func onServices(t *testing.T, script string) {
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"code": codeCmd, "id": idCmd, "await": awaitCmd, "plain": plainCmd, "transcript": transcriptCmd,
 					// left FILE: the sandboxes that there are at the service.
+					// left: a file with a line for each sandbox that does not end within a moment.
 					"left": func(ts *testscript.TestScript, _ bool, args []string) {
+						for until := time.Now().Add(10 * time.Second); len(s.boxes()) > 0 && time.Now().Before(until); {
+							time.Sleep(50 * time.Millisecond)
+						}
 						ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Repeat("sandbox\n", len(s.boxes()))), 0o600))
 					},
 					// shut: the one sandbox that there is has no network.

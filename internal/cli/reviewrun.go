@@ -20,7 +20,8 @@ a fresh container, from the tree that the target branch would have and nothing e
 the task's. How that went is recorded with the tree. Without a container (--backend
 local) the checks run with your own rights on a host that the task could change, which
 is said. With --agent, or review.agent of the configuration, an agent looks at the tree
-instead, read-only, and its advice is recorded; --agent none runs the checks. Ctrl-C leaves the run's job running, and records nothing.
+instead, read-only, and its advice is recorded; --agent none runs the checks. Ctrl-C
+leaves the run's job running, and records nothing.
 ` + exitHelp + `0 all passed, or there is advice; 1 one failed, or there is none of the form
 that was asked for; 2 there is nothing to run, 3 no such job or branch, 5 berth
 or the site failed, 78 its containment was not available, 130 ctrl-C.`,

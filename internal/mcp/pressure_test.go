@@ -28,7 +28,7 @@ func TestPressure(t *testing.T) {
 			}
 			_ = client.Close()
 		}()
-		taken, turn := 0, make(chan struct{}, 1) // a lock would not count as waiting here
+		taken, turn, begun := 0, make(chan struct{}, 1), make(chan struct{}) // a lock would not count as waiting here
 		go func() {
 			lines := bufio.NewReaderSize(in, 1<<20)
 			for {
@@ -43,9 +43,15 @@ func TestPressure(t *testing.T) {
 				taken++
 				go func() { // as the library, which answers each by itself and writes one at a time
 					turn <- struct{}{}
+					if n == 0 {
+						close(begun)
+					}
 					_, _ = fmt.Fprintln(out, n)
 					<-turn
 				}()
+				if n == 0 {
+					<-begun // what is read before an answer is on its way does not count
+				}
 			}
 		}()
 		synctest.Wait()
