@@ -3,11 +3,13 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -479,6 +481,7 @@ func (a *app) sendSweep(cmd *cobra.Command, o *sweepOptions, d *define.Sweep, t 
 	// Every row is looked at before anything is sent.
 	tasks := 0
 	d.Most = o.most
+	d.Worker, d.GPUs, d.Steps = boundsThere(&t)
 	if err := d.Tasks(nil, func(define.Task) error { tasks++; return nil }); err != nil {
 		return err
 	}
@@ -515,6 +518,15 @@ func (a *app) sendSweep(cmd *cobra.Command, o *sweepOptions, d *define.Sweep, t 
 		return exitCode(code)
 	}
 	return a.submitFar(cmd, c, far)
+}
+
+// boundsThere are what no task may ask of a worker for more than, as far as it is said here, and whether tasks may have
+// ranks, see [sweep.Spec.Bounds]. What is not said here may be in the configuration there, where it is checked again.
+func boundsThere(t *jobs.Task) (worker jobs.Resources, gpus int, steps bool) {
+	worker = t.Resources
+	worker.Memory = cmp.Or(worker.Memory, math.MaxInt64)
+	unsaid := t.Backend == "" || t.Backend == jobs.BackendAuto
+	return worker, cmp.Or(sweep.GPUs(&t.Place), math.MaxInt), unsaid || t.Can().Bare
 }
 
 // farBackend is what the backend there can do. Where none is said it is chosen there, and is that of clusters for what

@@ -18,7 +18,7 @@ import (
 )
 
 // sweepKeys are the keys of a task file that a sweep's workers have as flags.
-var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny", "credential", "retry",
+var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny", "credential", "retry", "gpus",
 	"max-requests", "max-tokens", "max-usd"}, placeKeys...)
 
 // capsOfSweep says what these caps are of.
