@@ -368,7 +368,7 @@ func wholeVersion() string {
 // leaveTime is how long a verb there may take to end after ctrl-C.
 const leaveTime = 10 * time.Second
 
-// notBegun is an error before the host had anything of a request.
+// notBegun is an error before the host had the whole of a request.
 type notBegun struct{ err error }
 
 func (n *notBegun) Error() string { return n.err.Error() }
@@ -392,25 +392,51 @@ func (a *app) prepare(ctx context.Context, c *farCall) (h *ssh.Host, berth ssh.W
 	return h, berth, head, err
 }
 
-// callInto runs it with these streams.
+// write sends the request: its first line, and the files.
+func (c *farCall) write(w io.Writer, head []byte) error {
+	if _, err := w.Write(append(head, '\n')); err != nil {
+		return err
+	}
+	for i, f := range c.sources {
+		n, err := io.Copy(w, io.NewSectionReader(f, 0, c.Files[i].Size))
+		if err == nil && n < c.Files[i].Size {
+			err = &jobs.Error{Kind: jobs.KindUsage, Msg: f.Name() + " has changed while it was sent", Hint: "say it again when the file is whole"}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// callInto runs it with these streams. The request is sent when the program runs there: an error before is that it
+// has nothing of it, and would read none later.
 func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer) (int, error) {
 	h, berth, head, err := a.prepare(ctx, c)
 	if err != nil {
 		return 0, &notBegun{err}
 	}
-	in := []io.Reader{bytes.NewReader(append(head, '\n'))}
-	for i, f := range c.sources {
-		in = append(in, io.NewSectionReader(f, 0, c.Files[i].Size))
-	}
 	more, wish := io.Pipe()
 	defer func() { _ = more.Close() }()
 	own, kill := context.WithCancel(context.WithoutCancel(ctx))
-	defer kill()
-	p, err := h.Start(own, jobs.Cmd{Argv: berth.Words(slurm.FindOnLogin, "sweep", "there"), Stdin: io.MultiReader(append(in, more)...),
-		Stdout: stdout, Stderr: stderr})
+	waits := context.AfterFunc(ctx, kill)
+	p, err := h.Start(own, jobs.Cmd{Argv: berth.Words(slurm.FindOnLogin, "sweep", "there"), Stdin: more, Stdout: stdout, Stderr: stderr})
+	if !waits() && err == nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return 0, &notBegun{err}
 	}
+	sent := make(chan error, 1)
+	whole := make(chan struct{})
+	go func() {
+		err := c.write(wish, head)
+		if sent <- err; err == nil {
+			close(whole)
+			return
+		}
+		_ = wish.CloseWithError(err) // what is there ends without the rest
+	}()
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
@@ -419,7 +445,12 @@ func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer
 			return
 		case <-ctx.Done():
 		}
-		go func() { _, _ = wish.Write([]byte{farInterrupt}) }()
+		select {
+		case <-whole:
+			go func() { _, _ = wish.Write([]byte{farInterrupt}) }()
+		default:
+			_ = wish.CloseWithError(context.Cause(ctx))
+		}
 		select {
 		case <-ended:
 		case <-time.After(leaveTime):
@@ -427,7 +458,15 @@ func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer
 		}
 	}()
 	exit, err := p.Wait()
-	switch {
+	_ = more.Close()
+	var changed *jobs.Error
+	switch unsent := <-sent; {
+	case errors.As(unsent, &changed):
+		return 0, &notBegun{unsent}
+	case unsent != nil && ctx.Err() != nil:
+		return 0, &notBegun{context.Cause(ctx)}
+	case unsent != nil && err != nil:
+		return 0, &notBegun{err}
 	case ctx.Err() != nil && (err != nil || exit.Signal != 0):
 		return 0, &jobs.Error{Kind: jobs.KindInfra, Msg: c.login.Host + " did not answer ctrl-C", Err: err}
 	case err != nil:

@@ -102,7 +102,10 @@ func (a *app) serveFar(ctx context.Context) error {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "keep what was sent", Err: err}
 	}
 	defer func() { _ = disk.RemoveTree(dir) }()
-	if err := req.keep(dir, in); err != nil {
+	switch err := req.keep(dir, in); {
+	case errors.Is(err, io.EOF):
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "the request ended before it was whole"}
+	case err != nil:
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "keep what was sent", Err: err, Hint: "is there room? df -h " + dir}
 	}
 	b := newApp(bytes.NewReader(nil), a.stdout, a.stderr)
