@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -135,8 +136,21 @@ func (a *app) serveFar(ctx context.Context) error {
 	return exitCode(code)
 }
 
-// runFar runs the words. The end of the input is that the other side is gone: a sweep that is being submitted is
-// submitted all the same, and what only looks ends.
+// looks tells whether a verb changes nothing: it ends with who has asked.
+func looks(verb string) bool {
+	return slices.Contains([]string{"status", "ls", "logs", "tail", "failures", "collect", "report", "compare", "ask", "replay"}, verb)
+}
+
+// heedless drops what cannot be written: who reads it is gone, and the verb is not done.
+type heedless struct{ io.Writer }
+
+func (h heedless) Write(p []byte) (int, error) {
+	_, _ = h.Writer.Write(p)
+	return len(p), nil
+}
+
+// runFar runs the words. The end of the input is that the other side is gone: what changes a sweep goes on to its end, a
+// sweep that is being submitted is submitted all the same, and what looks or watches ends.
 func (a *app) runFar(ctx context.Context, args []string, in *bufio.Reader) int {
 	// Else the first note to who is gone would end this process in the middle of a submission.
 	broken := make(chan os.Signal, 1)
@@ -146,10 +160,18 @@ func (a *app) runFar(ctx context.Context, args []string, in *bufio.Reader) int {
 	defer cancel()
 	begun := make(chan struct{})
 	a.given.begun = sync.OnceFunc(func() { close(begun) })
-	submits := args[1] == "run" || args[1] == "submit"
+	verb := args[1]
+	if !looks(verb) {
+		a.stdout = heedless{a.stdout}
+	}
 	go func() {
-		if b, err := in.ReadByte(); submits && (err != nil || b != farInterrupt) {
+		b, err := in.ReadByte()
+		switch {
+		case err == nil && b == farInterrupt, looks(verb):
+		case verb == "run" || verb == "submit":
 			<-begun
+		default:
+			return
 		}
 		cancel()
 	}()
