@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"berth/backends/ssh"
@@ -36,6 +37,7 @@ type farCall struct {
 	sources []*os.File // of the files
 	outputs []string   // where they are written here
 	raw     bool       // what comes may drive the terminal: the user has said so
+	known   bool       // what was said there names the sweep: it was made
 }
 
 func (c *farCall) close() {
@@ -365,8 +367,53 @@ func wholeVersion() string {
 	return ""
 }
 
-// leaveTime is how long a verb there may take to end after ctrl-C.
-const leaveTime = 10 * time.Second
+// leaveTime is how long a verb there may take to end after ctrl-C, and lookTime where it only looks, or watches.
+const (
+	leaveTime = 10 * time.Second
+	lookTime  = 3 * time.Second
+)
+
+// farStream is what a program there says. It passes that on until it is shut.
+type farStream struct {
+	id string // the short one of the sweep
+
+	mu   sync.Mutex
+	w    io.Writer
+	end  bool
+	seen bool
+	last []byte // that may be the beginning of a name
+}
+
+func (s *farStream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end {
+		return len(p), nil
+	}
+	if !s.seen {
+		// "sweep NAME (ID)", "ID" and a line end, or JSON: so the sweep is named when it is made. A file's name has
+		// something else behind it.
+		s.last = append(s.last, p...)
+		for _, behind := range []string{")", "\n", `"`} {
+			s.seen = s.seen || bytes.Contains(s.last, []byte(s.id+behind))
+		}
+		s.last = bytes.Clone(s.last[max(len(s.last)-len(s.id), 0):])
+	}
+	return s.w.Write(p)
+}
+
+// saw tells whether the sweep is there, by what was said.
+func (s *farStream) saw() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen
+}
+
+func (s *farStream) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = true
+}
 
 // notBegun is an error before the host had the whole of a request.
 type notBegun struct{ err error }
@@ -416,11 +463,13 @@ func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer
 	if err != nil {
 		return 0, &notBegun{err}
 	}
+	out, errs := &farStream{w: stdout, id: jobs.Short(c.ID)}, &farStream{w: stderr, id: jobs.Short(c.ID)}
+	defer func() { c.known = out.saw() || errs.saw() }()
 	more, wish := io.Pipe()
 	defer func() { _ = more.Close() }()
 	own, kill := context.WithCancel(context.WithoutCancel(ctx))
 	waits := context.AfterFunc(ctx, kill)
-	p, err := h.Start(own, jobs.Cmd{Argv: berth.Words(slurm.FindOnLogin, "sweep", "there"), Stdin: more, Stdout: stdout, Stderr: stderr})
+	p, err := h.Start(own, jobs.Cmd{Argv: berth.Words(slurm.FindOnLogin, "sweep", "there"), Stdin: more, Stdout: out, Stderr: errs})
 	if !waits() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -437,27 +486,39 @@ func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer
 		}
 		_ = wish.CloseWithError(err) // what is there ends without the rest
 	}()
-	ended := make(chan struct{})
-	defer close(ended)
+	type outcome struct {
+		exit jobs.Exit
+		err  error
+	}
+	waited := make(chan outcome, 1)
 	go func() {
-		select {
-		case <-ended:
-			return
-		case <-ctx.Done():
-		}
+		exit, err := p.Wait()
+		waited <- outcome{exit, err}
+	}()
+	var got outcome
+	select {
+	case got = <-waited:
+	case <-ctx.Done():
 		select {
 		case <-whole:
 			go func() { _, _ = wish.Write([]byte{farInterrupt}) }()
 		default:
 			_ = wish.CloseWithError(context.Cause(ctx))
 		}
-		select {
-		case <-ended:
-		case <-time.After(leaveTime):
-			kill()
+		most := leaveTime
+		if out.saw() || errs.saw() || looks(c.Words[0].Text) {
+			most = lookTime
 		}
-	}()
-	exit, err := p.Wait()
+		select {
+		case got = <-waited:
+		case <-time.After(most):
+			// Nothing is killed there: what writes goes on to its end, and the end of the input ends what looks.
+			got.err = errors.New("the connection is dead, or the host very slow")
+			out.shut()
+			errs.shut()
+		}
+	}
+	exit, err := got.exit, got.err
 	_ = more.Close()
 	var changed *jobs.Error
 	switch unsent := <-sent; {
@@ -608,15 +669,21 @@ func (a *app) submitFar(cmd *cobra.Command, c *farCall, far sweep.Far) error {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the sweep", Err: err}
 	}
 	code, err := a.call(ctx, c)
-	if err == nil && code == jobs.CodeOK {
-		return nil
-	}
 	var never *notBegun
-	if errors.As(err, &never) {
+	switch {
+	case err == nil && (code == jobs.CodeOK || c.known):
+		return exitCode(code)
+	case errors.As(err, &never):
 		return errors.Join(err, far.Forget(root))
+	case c.known:
+		return a.leftFar(ctx, &far, err)
 	}
 	// It may be there, or not.
-	late, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	most := time.Minute
+	if ctx.Err() != nil {
+		most = leaveTime
+	}
+	late, stop := context.WithTimeout(context.WithoutCancel(ctx), most)
 	defer stop()
 	there, asked := a.isThere(late, &far)
 	for n := 0; n < 3 && err != nil && ctx.Err() == nil && (asked != nil || !there); n++ { // what was sent may be read still
@@ -630,16 +697,27 @@ func (a *app) submitFar(cmd *cobra.Command, c *farCall, far sweep.Far) error {
 		return exitCode(code)
 	case err == nil:
 		return exitCode(code)
-	case asked == nil && there && ctx.Err() != nil:
-		a.say("left sweep %s running on %s", far.Name, c.login.Host)
+	case asked == nil && there:
+		return a.leftFar(ctx, &far, err)
+	case asked == nil:
+		return &jobs.Error{Kind: jobs.KindUnclear, Msg: fmt.Sprintf("%s has no sweep %s (%s) yet", far.Login.Host, far.Name, short), Err: err,
+			Hint: "a command there that was sent whole may make it still: berth sweep status " + short +
+				" asks again; if it is not there then, berth sweep forget " + short + ", and submit it again"}
+	}
+	return &jobs.Error{Kind: jobs.KindUnclear, Msg: fmt.Sprintf("sweep %s (%s) may or may not be on %s", far.Name, short, far.Login.Host), Err: err,
+		Hint: "berth sweep status " + short + " asks again; if it is not there, berth sweep forget " + short + ", and submit it again"}
+}
+
+// leftFar says that a sweep goes on there, after ctrl-C or an error of the connection.
+func (a *app) leftFar(ctx context.Context, far *sweep.Far, err error) error {
+	short := jobs.Short(far.ID)
+	if ctx.Err() != nil {
+		a.say("left sweep %s running on %s", far.Name, far.Login.Host)
 		a.say("to look at it: berth sweep status %s    to end it: berth sweep cancel %s", short, short)
 		return exitCode(jobs.CodeInterrupted)
-	case asked == nil && there:
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("%v; sweep %s (%s) is on %s, and goes on", err, far.Name, short, c.login.Host),
-			Hint: "look at it with berth sweep status " + short + "; berth sweep resume " + short + " submits workers that are missing"}
 	}
-	return &jobs.Error{Kind: jobs.KindUnclear, Msg: fmt.Sprintf("sweep %s (%s) may or may not be on %s", far.Name, short, c.login.Host), Err: err,
-		Hint: "berth sweep status " + short + " asks again; if it is not there, berth sweep forget " + short + ", and submit it again"}
+	return &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("%v; sweep %s (%s) is on %s, and goes on", err, far.Name, short, far.Login.Host),
+		Hint: "look at it with berth sweep status " + short + "; berth sweep resume " + short + " submits workers that are missing"}
 }
 
 func (a *app) sweepForgetCmd() *cobra.Command {
