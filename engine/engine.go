@@ -70,6 +70,8 @@ type Choice struct {
 	// would make one more; 0 is any number. WaitingBy says where that is set, for people.
 	MaxWaiting int
 	WaitingBy  string
+	// ImageLater is that the image's file need not stand at its path yet.
+	ImageLater bool
 }
 
 // Sleep is the real clock's wait, for [Engine.Sleep].

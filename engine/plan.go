@@ -112,7 +112,7 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if program, ok := b.(Program); ok {
 		err = settleProgram(ctx, s, program, dry)
 	} else if s.Can().Layers {
-		err = e.settleImage(ctx, s, t, c, survey, dry)
+		err = e.settleImage(ctx, s, t, c, survey, dry || c.ImageLater)
 	}
 	if err != nil {
 		return nil, err

@@ -192,8 +192,9 @@ func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 }
 
 // ImageThere is where the image of a task stands behind its login host, as for a job: a path is one of
-// that host's, and a file of this machine is sent there once. notes are for people.
-func (e *Engine) ImageThere(ctx context.Context, t jobs.Task) (path string, notes []string, err error) {
+// that host's, and a file of this machine is sent there once. With dry it is not sent, and path is "" for it. notes
+// are for people.
+func (e *Engine) ImageThere(ctx context.Context, t jobs.Task, dry bool) (path string, notes []string, err error) {
 	s := &jobs.Spec{Place: t.Place}
 	site, err := e.site(s)
 	if err != nil || site == nil {
@@ -203,10 +204,13 @@ func (e *Engine) ImageThere(ctx context.Context, t jobs.Task) (path string, note
 	if err != nil {
 		return "", nil, err
 	}
-	if err := e.settleFarImage(ctx, s, t, g, imageOf(t), false); err != nil {
+	if err := e.settleFarImage(ctx, s, t, g, imageOf(t), dry); err != nil {
 		return "", nil, err
 	}
-	if s.ImageFrom != "" {
+	switch {
+	case s.ImageFrom != "" && dry:
+		return "", s.Notes, nil
+	case s.ImageFrom != "":
 		err = site.PutImage(ctx, s.ImageFrom, s.LoginHome, s.Image)
 	}
 	return s.Image, s.Notes, err

@@ -600,16 +600,18 @@ func (a *app) sendSweep(cmd *cobra.Command, o *sweepOptions, d *define.Sweep, t 
 			return err
 		}
 	}
+	later := false
 	if farBackend(&t).Layers && !strings.Contains(t.Image, "://") && (t.Image != "" || t.Profile.Image != "") {
-		image, notes, err := e.ImageThere(cmd.Context(), t)
+		image, notes, err := e.ImageThere(cmd.Context(), t, o.plan)
 		a.notes(notes)
 		if err != nil {
 			return err
 		}
-		t.Image, t.Reference = image, ""
+		later = image == ""
+		t.Image, t.Reference = cmp.Or(image, t.Image, t.Profile.Image), ""
 	}
 	t.Login, t.Target = nil, ""
-	c.Place = &farPlace{Place: t.Place, Reference: t.Reference}
+	c.Place = &farPlace{Place: t.Place, Reference: t.Reference, ImageLater: later}
 	if o.plan {
 		code, err := a.call(cmd.Context(), c)
 		if err != nil {

@@ -82,7 +82,8 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 	if spec.Retry == nil {
 		spec.Retry = jobs.DefaultRetry()
 	}
-	planned, err := e.Plan(cmd.Context(), t, engine.Choice{Offline: cfg.Offline(), Auto: cfg.Auto()}, false)
+	planned, err := e.Plan(cmd.Context(), t, engine.Choice{Offline: cfg.Offline(), Auto: cfg.Auto(),
+		ImageLater: a.given != nil && a.given.Place != nil && a.given.Place.ImageLater}, false)
 	if err != nil {
 		return err
 	}

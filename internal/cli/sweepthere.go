@@ -57,6 +57,8 @@ type farWord struct {
 type farPlace struct {
 	Place     jobs.Place `json:"place"`
 	Reference string     `json:"reference,omitempty"`
+	// ImageLater is that the image is not sent, as only a plan is asked for.
+	ImageLater bool `json:"image_later,omitempty"`
 }
 
 // farFile has a name below the request's directory.
