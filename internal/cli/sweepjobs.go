@@ -225,7 +225,7 @@ func (a *app) passValues(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 	if !s.Spec.Passes() {
 		return nil
 	}
-	values, err := e.SweepValues(ctx, s.Spec.EnvNames, s.Spec.Worker.Credentials)
+	values, err := a.valuesNow(ctx, e, s)
 	if err == nil {
 		return s.SetPassed(values)
 	}
@@ -233,6 +233,24 @@ func (a *app) passValues(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 		return nil
 	}
 	return err
+}
+
+// valuesNow are those values. Where another machine has asked, variables are those that it has sent: what this one has
+// by the same names is something else.
+func (a *app) valuesNow(ctx context.Context, e *engine.Engine, s *sweep.Sweep) ([]string, error) {
+	names, keys := s.Spec.EnvNames, s.Spec.Worker.Credentials
+	if a.given == nil {
+		return e.SweepValues(ctx, names, keys)
+	}
+	both := e.Getenv
+	e.Getenv = a.given.value
+	values, err := e.SweepValues(ctx, names, nil)
+	e.Getenv = both
+	if err != nil {
+		return nil, err
+	}
+	more, err := e.SweepValues(ctx, nil, keys)
+	return append(values, more...), err
 }
 
 // stillThere is how many workers of a sweep run, or wait in the queue, on a cluster or for

@@ -263,12 +263,20 @@ func (r *farRequest) args(dir string) []string {
 
 // getenv is the environment of who has asked, over that of this machine.
 func (r *farRequest) getenv(name string) (string, bool) {
+	if v, ok := r.value(name); ok {
+		return v, true
+	}
+	return os.LookupEnv(name)
+}
+
+// value is a variable that was sent.
+func (r *farRequest) value(name string) (string, bool) {
 	for _, kv := range r.Values {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
 			return v, true
 		}
 	}
-	return os.LookupEnv(name)
+	return "", false
 }
 
 // outputName is the file of an output below the request's directory; 0 is stdout. No file of a request has it.
