@@ -123,8 +123,9 @@ func (c *farCall) flags(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// definition adds a sweep.toml, and the file of rows that it names, which stands beside it there as here.
-func (c *farCall) definition(file string) error {
+// definition adds a sweep.toml, and the file of rows that it names, which stands beside it there as here; "-" is in,
+// unless that is kept.
+func (c *farCall) definition(file string, in io.Reader) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "read the sweep", Err: err}
@@ -139,7 +140,11 @@ func (c *farCall) definition(file string) error {
 	}
 	c.Words = append(c.Words, farWord{File: n})
 	path, said := d.RowsFile()
-	if path == "" || path == "-" {
+	switch {
+	case path == "-" && c.Stdin == 0:
+		_, err := c.sendStdin(in)
+		return err
+	case path == "" || path == "-":
 		return nil
 	}
 	if !filepath.IsLocal(said) || strings.HasPrefix(said, "~") || filepath.Clean(said) == filepath.Base(file) {
@@ -243,7 +248,7 @@ func (a *app) callVerb(cmd *cobra.Command, far *sweep.Far, args []string) error 
 	for i, w := range args {
 		switch {
 		case i == file:
-			if err := c.definition(w); err != nil {
+			if err := c.definition(w, a.stdin); err != nil {
 				return err
 			}
 			continue
@@ -569,7 +574,7 @@ func (a *app) sendSweep(cmd *cobra.Command, o *sweepOptions, d *define.Sweep, t 
 		d.Rows(f)
 	}
 	if o.rows == "" {
-		if err := c.definition(args[0]); err != nil {
+		if err := c.definition(args[0], a.stdin); err != nil {
 			return err
 		}
 	} else {
