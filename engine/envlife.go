@@ -406,13 +406,14 @@ type sweepBox struct {
 	spec *jobs.EnvSpec
 }
 
-// forget removes what a keeper that was killed has left of it here.
+// forget removes what a keeper that was killed has left of it here, but for what its tasks have
+// asked models for.
 func (b sweepBox) forget(ctx context.Context) {
 	if last, err := keeper.Peek(b.dir); err == nil && last != nil && last.Scratch != "" {
 		sweepKilled(ctx, last)
 	}
 	keeper.RemoveSocket(b.dir)
-	_ = disk.RemoveTree(b.dir) // what is left of it here goes with the sweep's remains
+	_ = sweeps.EndBox(b.dir) // what is left of it here goes with the sweep's remains
 }
 
 // sweepBoxes are those that are recorded, by their ids.

@@ -92,16 +92,12 @@ func (e *Engine) sweepRemains(remains []string, dry bool) (found []Left) {
 
 // sweepSweeps removes what killed commands have left of sweeps.
 func (e *Engine) sweepSweeps(dry bool) (found []Left) {
-	all := sweeps.Remains(filepath.Join(e.Store.Home(), "sweeps"), time.Now())
-	if !dry {
-		sweeps.Clean(all)
-	}
-	for _, path := range all {
+	for _, path := range sweeps.Remains(filepath.Join(e.Store.Home(), "sweeps"), time.Now()) {
 		l := Left{What: LeftRemains, Name: path, Why: "of a sweep, or of tasks that were being added to one, whose command was killed",
 			Result: DoneFound}
-		if _, err := os.Lstat(path); !dry {
-			if l.Result = DoneRemoved; err == nil {
-				l.Result, l.Err = DoneFailed, errors.New("it is still there")
+		if !dry {
+			if l.Result, l.Err = DoneRemoved, sweeps.Clean(path); l.Err != nil {
+				l.Result = DoneFailed
 			}
 		}
 		found = append(found, l)

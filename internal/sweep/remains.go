@@ -78,23 +78,25 @@ func Boxes(root string) []string {
 	return all
 }
 
-// boxes are those of single tasks, a day after the last sign of life of their worker.
+// boxes are those of single tasks, a day after the last sign of life of their worker, until
+// nothing but a count is left of them.
 func (s *Sweep) boxes(now time.Time) (found []string) {
 	all, _ := filepath.Glob(filepath.Join(s.Dir, dirWorkers, "*", "*", BoxDir+".*"))
 	for _, b := range all {
 		if older(filepath.Join(filepath.Dir(b), claims.BeatFile), now) && older(b, now) {
+			if files, err := os.ReadDir(b); err == nil && len(files) == 1 && isUsage(files[0]) {
+				continue
+			}
 			found = append(found, b)
 		}
 	}
 	return found
 }
 
-// Clean removes what [Remains] names.
-func Clean(paths []string) {
-	for _, p := range paths {
-		if strings.HasPrefix(filepath.Base(p), BoxDir+".") && KeepUsage(p) != nil {
-			continue // another time, as it would be in no sum
-		}
-		_ = disk.RemoveTree(p)
+// Clean removes one of those that [Remains] names, but for the count in it, see [EndBox].
+func Clean(path string) error {
+	if strings.HasPrefix(filepath.Base(path), BoxDir+".") {
+		return EndBox(path)
 	}
+	return disk.RemoveTree(path)
 }

@@ -10,6 +10,7 @@ import (
 	"berth/internal/sweep/claims"
 	"berth/internal/sweep/command"
 	"berth/internal/sys/ids"
+	"berth/jobs/store"
 )
 
 // What killed commands have left is found, and what may still be used, or is no remainder, is not.
@@ -50,7 +51,15 @@ func TestRemains(t *testing.T) {
 	if files, _ := filepath.Glob(filepath.Join(s.Dir, "tasks.*")); len(files) != 4 {
 		t.Errorf("%q", files)
 	}
-	Clean(Remains(root, now.Add(25*time.Hour)))
+	must(t, os.Chtimes(beat, now, now))
+	must(t, os.WriteFile(filepath.Join(box, store.FileUsage), []byte("x"), 0o600))
+	must(t, os.WriteFile(filepath.Join(box, "env.json"), nil, 0o600))
+	for _, path := range Remains(root, now.Add(25*time.Hour)) {
+		must(t, Clean(path))
+	}
+	if files, err := os.ReadDir(box); err != nil || len(files) != 1 || len(Remains(root, now.Add(25*time.Hour))) != 0 {
+		t.Errorf("what tasks have asked models for is to stay, and no more: %v %v", files, err)
+	}
 	if again, err := Open(s.Dir); err != nil || again.Total() != 4 {
 		t.Errorf("%v", err)
 	}

@@ -241,7 +241,9 @@ func (s *Sweep) AddRound(r Round, workers int, tasks func(r *Round, add func(com
 		return r, err
 	}
 	s.later = append(s.later[:len(s.later):len(s.later)], r)
-	Clean(s.remains(time.Now())) // of commands that were killed
+	for _, path := range s.remains(time.Now()) { // of commands that were killed
+		_ = Clean(path) // gc removes it another time
+	}
 	return r, nil
 }
 

@@ -2,10 +2,14 @@ package sweep
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"berth/internal/sweep/claims"
+	"berth/internal/sys/disk"
 	"berth/internal/sys/lease"
 	"berth/jobs"
 	"berth/jobs/store"
@@ -117,27 +121,69 @@ func (s *Sweep) models(dir string) (sum *jobs.Usage, err error) {
 		return nil, nil
 	}
 	boxes, _ := filepath.Glob(filepath.Join(dir, BoxDir+"*"))
-	for _, d := range append(boxes, dir) {
-		u, unread := store.LoadUsage(d)
-		err, sum = errors.Join(err, unread), add(sum, u)
+	each, errs := make([]*jobs.Usage, len(boxes)), make([]error, len(boxes))
+	for i, d := range boxes {
+		each[i], errs[i] = store.LoadUsage(d)
+	}
+	sum, summed, err := store.LoadSum(dir) // last: of a container that is removed meanwhile it says so
+	for i, d := range boxes {
+		if !slices.Contains(summed, filepath.Base(d)) {
+			err, sum = errors.Join(err, errs[i]), add(sum, each[i])
+		}
 	}
 	return sum, err
 }
 
+// mostSummed bounds the names of removed containers that a worker's count has: whoever reads
+// it has looked at these a moment before.
+const mostSummed = 256
+
 // KeepUsage adds what a task has asked models for in a container of its own, which is to be
-// removed, to the count of its worker. One caller at a time may do so for a worker.
+// removed, to the count of its worker, once. The worker alone may do so, for one at a time.
 func KeepUsage(box string) error {
 	u, err := store.LoadUsage(box)
 	if u == nil || err != nil {
 		return err
 	}
-	worker := filepath.Dir(box)
-	sum, err := store.LoadUsage(worker)
+	worker, name := filepath.Dir(box), filepath.Base(box)
+	sum, summed, err := store.LoadSum(worker)
+	if err != nil || slices.Contains(summed, name) {
+		return err
+	}
+	more := max(len(summed)+1-mostSummed, 0)
+	summed = slices.DeleteFunc(append(summed, name), func(name string) bool {
+		if more == 0 {
+			return false
+		}
+		_, err := os.Lstat(filepath.Join(worker, name))
+		gone := errors.Is(err, fs.ErrNotExist)
+		if gone {
+			more--
+		}
+		return gone
+	})
+	return store.SetSum(worker, *add(sum, u), summed)
+}
+
+// EndBox removes what a worker that was killed has left of a container, but for what its tasks
+// have asked models for: that counts where it stands, as no other than the worker writes its sum.
+func EndBox(box string) error {
+	files, err := os.ReadDir(box)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	if err := store.SetUsage(worker, *add(sum, u)); err != nil {
-		return err
+	if !slices.ContainsFunc(files, isUsage) {
+		return disk.RemoveTree(box)
 	}
-	return store.ForgetUsage(box)
+	for _, f := range files {
+		if !isUsage(f) {
+			err = errors.Join(err, disk.RemoveTree(filepath.Join(box, f.Name())))
+		}
+	}
+	return err
 }
+
+func isUsage(f os.DirEntry) bool { return f.Name() == store.FileUsage }

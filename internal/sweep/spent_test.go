@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -87,21 +88,65 @@ func TestModels(t *testing.T) {
 		}
 	}
 	sum("all are there")
-	if err := KeepUsage(one); err != nil {
+	for range 2 { // its worker was killed before it had removed it, or could not
+		if err := KeepUsage(one); err != nil {
+			t.Fatal(err)
+		}
+		sum("one is kept")
+	}
+	if err := os.RemoveAll(one); err != nil {
 		t.Fatal(err)
 	}
-	sum("one is kept")
-	Clean([]string{one, two})
-	sum("they were removed")
-	if _, err := os.Stat(two); err == nil {
-		t.Error("it is there still")
+	sum("one was removed")
+	if err := os.WriteFile(filepath.Join(two, "env.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, box := range []string{two, filepath.Join(s.WorkerDir(1), BoxDir), filepath.Join(s.WorkerDir(1), BoxDir+".9")} {
+		if err := EndBox(box); err != nil {
+			t.Error(err)
+		}
+		sum("after " + box)
+	}
+	if files, err := os.ReadDir(two); err != nil || len(files) != 1 {
+		t.Errorf("%v %v", files, err)
 	}
 	torn := box(2, BoxDir+".3", 8)
 	if err := os.WriteFile(filepath.Join(torn, store.FileUsage), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	Clean([]string{torn})
+	if err := Clean(torn); err != nil {
+		t.Error(err)
+	}
 	if u, err := s.Models(); err == nil || u.Requests != 7 {
 		t.Errorf("%+v %v", u, err)
+	}
+}
+
+// The names that a worker's count has stay few, and those of containers that are there stay.
+func TestSummed(t *testing.T) {
+	worker := t.TempDir()
+	box := func(n int) string {
+		dir := filepath.Join(worker, BoxDir+"."+strconv.Itoa(n))
+		err := os.Mkdir(dir, 0o700)
+		if err == nil {
+			err = store.SetUsage(dir, jobs.Usage{Requests: 1})
+		}
+		if err == nil {
+			err = KeepUsage(dir)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	box(0) // which could not be removed
+	for n := 1; n < mostSummed+10; n++ {
+		if err := os.RemoveAll(box(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, names, err := store.LoadSum(worker)
+	if err != nil || u.Requests != mostSummed+10 || len(names) != mostSummed || names[0] != BoxDir+".0" || names[1] != BoxDir+".11" {
+		t.Errorf("%+v %d %q %v", u, len(names), names[:2], err)
 	}
 }

@@ -22,15 +22,23 @@ type usageRecord struct {
 	Version int        `json:"version"`
 	Time    time.Time  `json:"time"` // UTC
 	Usage   jobs.Usage `json:"usage"`
+	Boxes   []string   `json:"boxes,omitempty"` // see [LoadSum]
 }
 
 // LoadUsage reads what stands in the directory of an attempt or environment; nil is
 // nothing. One that cannot be read is an error, because caps hold by it.
 func LoadUsage(dir string) (*jobs.Usage, error) {
+	u, _, err := LoadSum(dir)
+	return u, err
+}
+
+// LoadSum reads what stands in the directory of a sweep's worker, and the names of the
+// directories below it whose count is in that already, the last ones at the end.
+func LoadSum(dir string) (u *jobs.Usage, boxes []string, err error) {
 	path := filepath.Join(dir, FileUsage)
 	b, err := disk.ReadRegular(path, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var r usageRecord
 	if err == nil {
@@ -43,14 +51,17 @@ func LoadUsage(dir string) (*jobs.Usage, error) {
 		err = errors.New("a count is negative")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return &r.Usage, nil
+	return &r.Usage, r.Boxes, nil
 }
 
 // SetUsage replaces it, and returns when it is durable.
-func SetUsage(dir string, u jobs.Usage) error {
-	b, err := json.MarshalIndent(usageRecord{Version: 1, Time: time.Now().UTC(), Usage: u}, "", "  ")
+func SetUsage(dir string, u jobs.Usage) error { return SetSum(dir, u, nil) }
+
+// SetSum replaces it with the names of [LoadSum], and returns when it is durable.
+func SetSum(dir string, u jobs.Usage, boxes []string) error {
+	b, err := json.MarshalIndent(usageRecord{Version: 1, Time: time.Now().UTC(), Usage: u, Boxes: boxes}, "", "  ")
 	if err != nil {
 		return err
 	}
