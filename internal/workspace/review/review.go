@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -83,7 +84,8 @@ type Outcome struct {
 	Conflicts []workspace.Path // no tree then
 }
 
-// Merge makes the tree of onto with the commit merged into it, without a work tree.
+// Merge makes the tree of onto with the commit merged into it, without a work tree. That one of
+// them is not there is an error that wraps [fs.ErrNotExist].
 func Merge(ctx context.Context, b *workspace.Borrowed, onto, commit string) (Outcome, error) {
 	out, err := b.Output(ctx, nil, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", onto, commit)
 	if err != nil && workspace.ExitCode(err) != 1 {
@@ -94,6 +96,10 @@ func Merge(ctx context.Context, b *workspace.Borrowed, onto, commit string) (Out
 		return Outcome{}, fmt.Errorf("merge %s into %s: %w", commit, onto, err)
 	}
 	parts := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	if parts[0] == "" { // of a conflict there is a tree, too
+		return Outcome{}, &workspace.Error{Kind: fs.ErrNotExist, Err: err,
+			Msg: fmt.Sprintf("%.12s cannot be merged into %.12s: the repository does not have both", commit, onto)}
+	}
 	if workspace.ExitCode(err) != 1 {
 		return Outcome{Tree: parts[0]}, nil
 	}

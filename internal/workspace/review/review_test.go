@@ -123,6 +123,9 @@ func TestMerge(t *testing.T) {
 	if o, err = Merge(t.Context(), b, onto, f.New); err != nil || !slices.Equal(o.Conflicts, []workspace.Path{"a"}) {
 		t.Errorf("%+v, %v", o, err)
 	}
+	if o, err = Merge(t.Context(), b, strings.Repeat("1", len(onto)), f.New); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%+v, %v", o, err)
+	}
 	// A driver that the result names is not run.
 	if in, err := f.Contains(t.Context(), f.Old, f.New); !in || err != nil {
 		t.Errorf("%t, %v", in, err)
