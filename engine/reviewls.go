@@ -84,7 +84,7 @@ func (e *Engine) ListReviews(ctx context.Context, all bool) (*ReviewList, error)
 			out.Problems = append(out.Problems, err)
 		}
 	}
-	f := &forecaster{e: e, file: filepath.Join(e.Store.Home(), "conflicts.json"), left: mostForecasts}
+	f := &forecaster{e: e, file: filepath.Join(e.Store.Home(), "conflicts.json"), left: mostForecasts, targets: mostForecasts / 2}
 	for _, dir := range repos {
 		items, err := e.listRepo(ctx, byRepo[dir], all)
 		if err != nil {
@@ -234,7 +234,9 @@ type forecaster struct {
 	known   map[string]bool
 	added   bool
 	left    int // so many pairs may still be merged
+	targets int // and so many of these with targets that moved: pairs have their share
 	skipped int
+	broken  bool // the repository that is looked at cannot be borrowed from
 }
 
 // mostKnown bounds the remembered answers: more are forgotten all together.
@@ -260,34 +262,31 @@ func (f *forecaster) save() {
 	}
 }
 
-// forecast marks the items of one repository.
+// forecast marks the items of one repository. With an error, the first of what git could not
+// merge, the marks of the others stand.
 func (f *forecaster) forecast(ctx context.Context, items []*ReviewItem) error {
 	f.load()
+	f.broken = false
 	defer func() {
 		if f.git != nil {
 			_ = f.git.Close()
 			f.git = nil
 		}
 	}()
+	var first error
+	conflict := func(it *ReviewItem, with string, target bool) bool {
+		hit, err := f.conflict(ctx, it, with, target)
+		first = cmp.Or(first, err)
+		return hit
+	}
 	for i := len(items) - 1; i >= 0; i-- { // the newest are of most interest
 		it := items[i]
-		if !it.waits() || !it.moved() {
-			continue
-		}
-		hit, err := f.conflict(ctx, it, it.onto)
-		if err != nil {
-			return err
-		}
-		if hit {
+		if it.waits() && it.moved() && conflict(it, it.onto, true) {
 			it.TargetConflicts = []string{it.Target}
 		}
 	}
 	for _, p := range pairsOf(items) {
-		hit, err := f.conflict(ctx, p.a, p.b.Commit)
-		if err != nil {
-			return err
-		}
-		if hit {
+		if conflict(p.a, p.b.Commit, false) {
 			p.a.Conflicts = append(p.a.Conflicts, jobs.Short(p.b.Record.Spec.ID))
 			p.b.Conflicts = append(p.b.Conflicts, jobs.Short(p.a.Record.Spec.ID))
 		}
@@ -295,28 +294,36 @@ func (f *forecaster) forecast(ctx context.Context, items []*ReviewItem) error {
 	for _, it := range items {
 		slices.Sort(it.Conflicts)
 	}
-	return nil
+	return first
 }
 
 // conflict reports whether a result conflicts with another commit, as far as that may still
 // be found out.
-func (f *forecaster) conflict(ctx context.Context, it *ReviewItem, with string) (bool, error) {
+func (f *forecaster) conflict(ctx context.Context, it *ReviewItem, with string, target bool) (bool, error) {
 	key := min(it.Commit, with) + " " + max(it.Commit, with)
 	if hit, known := f.known[key]; known {
 		return hit, nil
 	}
-	if f.left == 0 {
+	if f.broken || f.left == 0 || target && f.targets == 0 {
 		f.skipped++
 		return false, nil
 	}
 	f.left--
+	if target {
+		f.targets--
+	}
 	if f.git == nil {
 		var err error
 		if f.git, err = f.e.git.Borrow(ctx, it.Record.Current().Dir, sourceOf(it.Record.Spec.Workspace)); err != nil {
+			f.broken = true
 			return false, err
 		}
 	}
 	o, err := review.Merge(ctx, f.git, with, it.Commit)
+	if errors.Is(err, fs.ErrNotExist) { // a commit is not there, or not yet: whether they conflict is not known
+		f.skipped++
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -326,6 +333,9 @@ func (f *forecaster) conflict(ctx context.Context, it *ReviewItem, with string) 
 
 // pairOf are two results for the same target.
 type pairOf struct{ a, b *ReviewItem }
+
+// mostAbove bounds the directories above a path that are looked at, the next ones first.
+const mostAbove = 64
 
 // pairsOf are those that may conflict: they change the same path, or one has a file where the
 // other has a directory.
@@ -358,7 +368,8 @@ func pairsOf(items []*ReviewItem) (pairs []pairOf) {
 				add(a, b)
 			}
 		}
-		for at := strings.LastIndexByte(key, '/'); at > strings.IndexByte(key, 0); at = strings.LastIndexByte(key[:at], '/') {
+		at := strings.LastIndexByte(key, '/')
+		for n := 0; n < mostAbove && at > strings.IndexByte(key, 0); n, at = n+1, strings.LastIndexByte(key[:at], '/') {
 			for _, a := range byPath[key[:at]] {
 				for _, b := range list {
 					add(a, b)

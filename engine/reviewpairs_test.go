@@ -3,6 +3,7 @@ package engine
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"berth/internal/workspace"
@@ -35,6 +36,8 @@ func TestPairsOfResults(t *testing.T) {
 		{"a directory and a file", item("1", main, "x/y/z"), item("2", main, "x/y"), 1},
 		{"the same beginning", item("1", main, "x"), item("2", main, "xy/z"), 0},
 		{"the same directory", item("1", main, "d/x"), item("2", main, "d/y"), 0},
+		{"far above", item("1", main, "x"), item("2", main, "x"+strings.Repeat("/d", mostAbove)), 1},
+		{"too far above", item("1", main, "x"), item("2", main, "x"+strings.Repeat("/d", mostAbove+1)), 0},
 		{"another target", item("1", main, "x"), item("2", "refs/heads/main/x", "x/y"), 0},
 	} {
 		pairs := pairsOf([]*ReviewItem{c.a, c.b})
