@@ -122,11 +122,8 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 	if _, err := e.survey(ctx, &s, t); err != nil {
 		return fail(err)
 	}
-	if s.Login == nil && filepath.IsAbs(s.Image) {
-		if _, err := os.Stat(s.Image); errors.Is(err, fs.ErrNotExist) {
-			return fail(&jobs.Error{Kind: jobs.KindNotFound, Msg: "the image of job " + short + " is gone: " + s.Image,
-				Hint: "submit the task itself again: berth submit TASK.md"})
-		}
+	if err := imagesThere(&s, short); err != nil {
+		return fail(err)
 	}
 	for _, name := range s.EnvNames {
 		if _, ok := e.Getenv(name); !ok {
@@ -144,6 +141,31 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 		t.Credentials = append(t.Credentials, o.Credentials[i])
 	}
 	return &s, t, checkSpec(&s)
+}
+
+// imagesThere refuses to try a job again whose images are gone, those that jobs of its task
+// may have, too.
+func imagesThere(s *jobs.Spec, short string) error {
+	files := []string{s.Image}
+	if s.Submit != nil {
+		for _, i := range s.Submit.Images {
+			files = append(files, i.Image)
+		}
+	}
+	for n, file := range files {
+		if s.Login != nil || !filepath.IsAbs(file) {
+			continue
+		}
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			what := "the image"
+			if n > 0 {
+				what = "an image of [submit]"
+			}
+			return &jobs.Error{Kind: jobs.KindNotFound, Msg: what + " of job " + short + " is gone: " + file,
+				Hint: "submit the task itself again: berth submit TASK.md"}
+		}
+	}
+	return nil
 }
 
 // sessionAgain is the agent of another try of a job: with its session of the job before,

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,26 @@ func TestRetryOfReview(t *testing.T) {
 	}
 	if w := rec.Spec.Workspace; !w.ReadOnly || w.Repo != repo || w.Base != child.Spec.Workspace.Base {
 		t.Errorf("%+v", w)
+	}
+}
+
+// What jobs of a task may have as images has to be there for another try of it, as its own has.
+func TestRetryImages(t *testing.T) {
+	gone := filepath.Join(t.TempDir(), "gone.sif")
+	for _, c := range []struct {
+		image string
+		sub   []jobs.ChildImage
+		want  string
+	}{
+		{"alpine:3", []jobs.ChildImage{{Image: "alpine:3"}, {Image: t.TempDir()}}, ""},
+		{gone, nil, "the image of job 0a is gone: " + gone},
+		{"alpine:3", []jobs.ChildImage{{Image: "alpine:3"}, {Image: gone}}, "an image of [submit] of job 0a is gone: " + gone},
+	} {
+		s := &jobs.Spec{Place: jobs.Place{Image: c.image}, Submit: &jobs.Submit{Images: c.sub}}
+		err := imagesThere(s, "0a")
+		if c.want == "" && err != nil || c.want != "" && (jobs.KindOf(err) != jobs.KindNotFound || !strings.HasSuffix(err.Error(), c.want)) {
+			t.Errorf("%q: %v", c.want, err)
+		}
 	}
 }
 
