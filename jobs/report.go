@@ -23,7 +23,7 @@ var Suspicions = []struct{ Kind, Reason string }{
 	{SuspectBase64, "code or data that a reader does not see: more than 1 KiB of base64 on one line"},
 	{SuspectRefused, "the task asked for a name that it may not reach"},
 	{SuspectSetuid, "it runs with the rights of its owner or group, whoever starts it"},
-	{SuspectLeft, "it would have gone on after the command had ended; it was ended with its container"},
+	{SuspectLeft, "it would have gone on after the command had ended; it was ended with the job"},
 }
 
 // ReasonOf is why a kind of suspicion is one.
@@ -63,7 +63,7 @@ type Report struct {
 	// writable layer was kept.
 	Container []string `json:"container"`
 	// LeftRunning are the names of processes that the command had left running when it
-	// ended: they were ended with its container.
+	// ended: they were ended with the job.
 	LeftRunning []string       `json:"left_running"`
 	Reached     []NetworkName  `json:"reached"`
 	Refused     []NetworkName  `json:"refused"`
