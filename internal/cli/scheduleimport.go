@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -164,8 +165,18 @@ func (a *app) importSchedule(d schedule.Dir, o *scheduleFlags, i *importedSchedu
 		s.Words = append(append(s.Words, "--name="+i.name, "--"), i.words...)
 	}
 	there, err := d.Find(s.Name)
+	var kept []byte
+	if err == nil {
+		if kept, err = there.Task(); err != nil {
+			return "", err
+		}
+	}
+	same := func() bool { // the text of a prompt, and else the words
+		return there.Cron == s.Cron && there.Every == s.Every && there.Dir == s.Dir &&
+			bytes.Equal(kept, text) && (text != nil || endsWith(there.Words, s.Words[len(flags):]))
+	}
 	switch {
-	case err == nil && there.Cron == s.Cron && there.Every == s.Every && there.Dir == s.Dir && endsWith(there.Words, s.Words[len(flags):]):
+	case err == nil && same():
 		return "there already", nil
 	case err == nil:
 		return "", fmt.Errorf("there is another schedule of that name: berth schedule show %[1]s; berth schedule rm %[1]s", s.Name)

@@ -186,6 +186,18 @@ func (d Dir) Find(name string) (*Entry, error) {
 	return e, nil
 }
 
+// Task is the text of the task file that berth keeps with it; nil is that there is none.
+func (e *Entry) Task() ([]byte, error) {
+	b, err := disk.ReadRegular(filepath.Join(e.Path, fileTask), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, infra("read the task file of the schedule "+e.Name, err)
+	}
+	return b, nil
+}
+
 func (d Dir) load(name string) *Entry {
 	e := &Entry{Path: filepath.Join(d.path, name)}
 	e.Bad = e.read()
