@@ -4,6 +4,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,10 +30,15 @@ func newTerminal(t *testing.T, width, height int, environ ...string) *terminal {
 	s := &terminal{t: t, f: f, shown: vt.NewEmulator(width, height)}
 	s.TestModel = teatest.NewTestModel(t, newPaced(m), teatest.WithInitialTermSize(width, height),
 		teatest.WithProgramOptions(tea.WithEnvironment(append(environ, "TERM=xterm-256color", "TTY_FORCE=1"))))
-	go func() { _, _ = io.Copy(io.Discard, s.shown) }() // what it answers to questions
+	var reads sync.WaitGroup
+	reads.Go(func() { _, _ = io.Copy(io.Discard, s.shown) }) // what it answers to questions
 	// The program writes to no terminal, so a line feed stands for itself and a carriage return.
 	_, _ = s.shown.WriteString(ansi.SetModeLineFeedNewLine)
-	t.Cleanup(func() { _ = s.shown.Close() })
+	t.Cleanup(func() {
+		_ = s.shown.InputPipe().(io.Closer).Close() // [vt.Emulator.Close] is not for a terminal that is still read
+		reads.Wait()
+		_ = s.shown.Close()
+	})
 	return s
 }
 
