@@ -466,11 +466,11 @@ func (r *Review) aim(ctx context.Context, u *under, refs map[string]string, onto
 	}
 	another()
 	if r.Tree == "" {
-		again := "berth retry " + short
-		if r.Workspace == "" {
-			again += " --base " + shellescape.Quote(r.Target())
+		hint := "merge it by hand, or have it made again from there: berth retry " + short + " --base " + shellescape.Quote(r.Target())
+		if r.Workspace != "" { // another try starts that from where this one did
+			hint = "merge it by hand, or submit the task again"
 		}
-		problem("merge it by hand, or have it made again from there: "+again, "the result of job %s conflicts with %s: %s", short, r.Target(),
+		problem(hint, "the result of job %s conflicts with %s: %s", short, r.Target(),
 			strings.Join(firstOf(r.Conflicts, 10), ", "))
 	}
 	return nil

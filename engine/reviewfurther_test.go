@@ -222,6 +222,27 @@ func TestMergeOfTwoIsWhole(t *testing.T) {
 	}
 }
 
+// Another try of a job starts a further workspace from where the job did, and is no way out of a
+// conflict there.
+func TestConflictOfFurther(t *testing.T) {
+	f, r, app, lib := twoRepos(t)
+	for _, git := range []func(...string) string{app, lib} {
+		git("rm", "-q", "a")
+		git("commit", "-q", "-m", "gone")
+	}
+	rv, err := f.Review(t.Context(), r, "")
+	must(t, err)
+	for _, p := range rv.All() {
+		want := "merge it by hand, or have it made again from there: berth retry " + jobs.Short(r.Spec.ID) + " --base main"
+		if p.Workspace != "" {
+			want = "merge it by hand, or submit the task again"
+		}
+		if p.Problem == nil || jobs.HintOf(p.Problem) != want {
+			t.Errorf("%q: %+v", p.Workspace, p.Problem)
+		}
+	}
+}
+
 // Where several workspaces are not built they are refused, and not dropped.
 func TestFurtherRefused(t *testing.T) {
 	with := &jobs.Spec{Further: []jobs.WorkspaceSpec{{Name: "lib"}}}
