@@ -10,6 +10,43 @@ import (
 	"berth/jobs"
 )
 
+// A commit that is not there is no conflict, nor remembered as one; targets that moved leave
+// merges for the pairs; and a repository that cannot be borrowed from is an error once.
+func TestForecast(t *testing.T) {
+	f, r, repo, git := reviewing(t)
+	must(t, os.WriteFile(filepath.Join(repo, "a"), []byte("other\n"), 0o600))
+	git("commit", "-qam", "other")
+	moved := func() *ReviewItem {
+		return &ReviewItem{Record: r, part: r, State: ReviewWaiting, Commit: r.Current().Result().Commit, Target: "main", onto: git("rev-parse", "main")}
+	}
+	lost := moved()
+	lost.onto = strings.Repeat("1", len(lost.onto))
+	for _, c := range []struct {
+		name                                 string
+		items                                []*ReviewItem
+		targets, left, skipped, known, marks int
+	}{
+		{"a lost commit", []*ReviewItem{moved(), lost}, 2, 2, 1, 1, 1},
+		{"no share is left", []*ReviewItem{moved()}, 0, 3, 1, 0, 0},
+		{"nothing is left", []*ReviewItem{moved()}, 3, 0, 1, 0, 0},
+	} {
+		x := &forecaster{e: f.Engine, file: filepath.Join(t.TempDir(), "known"), left: c.left, targets: c.targets}
+		err := x.forecast(t.Context(), c.items)
+		marks := 0
+		for _, it := range c.items {
+			marks += len(it.TargetConflicts)
+		}
+		if err != nil || x.skipped != c.skipped || len(x.known) != c.known || marks != c.marks {
+			t.Errorf("%s: %v, %d skipped, %v known, %d marks", c.name, err, x.skipped, x.known, marks)
+		}
+	}
+	must(t, os.RemoveAll(r.Spec.Workspace.GitDir))
+	x := &forecaster{e: f.Engine, file: filepath.Join(t.TempDir(), "known"), left: 8, targets: 8}
+	if err := x.forecast(t.Context(), []*ReviewItem{lost, lost}); err == nil || x.skipped != 1 || x.left != 7 {
+		t.Errorf("%v, %d skipped, %d left", err, x.skipped, x.left)
+	}
+}
+
 // TestPairsOfResults: what has a file where another one has a directory may conflict, and
 // what only begins with the same letters does not.
 func TestPairsOfResults(t *testing.T) {
