@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"berth/internal/node/keeper"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // keeperWait is how long a step waits in a fresh allocation for the keeper to
@@ -76,8 +79,13 @@ func (p *Place) Dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWriteClo
 		case oerr != nil:
 			return nil, nil, errors.Join(err, oerr)
 		case !over:
-			return nil, nil, &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("reach the keeper in %s", at), Err: err,
+			e := &jobs.Error{Kind: jobs.KindInfra, Msg: fmt.Sprintf("reach the keeper in %s", at), Err: err,
 				Hint: "berth env show " + p.Spec.Name + "; berth env stop " + p.Spec.Name + " gives the allocation back"}
+			// The allocation ends for the same reason, in a moment.
+			if g, gerr := p.Ground(ctx); gerr == nil && deniedTo(g.Node, err) {
+				e.Kind, e.Hint = jobs.KindConfig, store.HintNoExec
+			}
+			return nil, nil, e
 		}
 		if o.NoStart {
 			return nil, nil, keeper.ErrNotRunning
@@ -89,6 +97,11 @@ func (p *Place) Dial(ctx context.Context, o keeper.OpenOptions) (io.ReadWriteClo
 			return nil, nil, p.over(ctx, at)
 		}
 	}
+}
+
+// deniedTo tells whether a step could not begin because its node may not run the program.
+func deniedTo(program string, err error) bool {
+	return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(program)+": "+syscall.EACCES.Error())
 }
 
 // stepSlow is when a way to the keeper takes long.

@@ -54,3 +54,10 @@ func TestAskOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestDeniedTo(t *testing.T) {
+	said := errors.New("srun, exit code 13: slurmstepd-c2: error: execve(): /home/Ada/state/bin/berth-node-1: Permission denied slurmstepd-c2: error: *** STEP 136.0 ON c2 FAILED")
+	if !deniedTo("/home/Ada/state/bin/berth-node-1", said) || deniedTo("/home/Ada/state/bin/berth-node-2", said) {
+		t.Error(said)
+	}
+}
