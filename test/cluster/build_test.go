@@ -230,7 +230,7 @@ cat out1 out2; grep -l "INFO: *Build complete" state/jobs/*/*/attempts/0001/stde
 	// A script that fails says why, and is not kept.
 	s.want(t, env+"sed 's/echo ready.*/no-such-program\"/' mine.toml >bad.toml; berth template add bad.toml; berth run --template bad -- true", 2, "no-such-program: not found", "that builds template:bad@")
 	s.want(t, env+"printf 'image = \"/x.sif\"\\nbootstrap = \"export A_TOKEN=b\"\\n' >sec.toml; berth template add sec.toml", 2, "sec.toml:2 holds what looks like a secret")
-	if got := s.ok(t, env+"berth template ls | cut -f1,2"); got != "bad\tno\ndefault\tno\nmine\tyes\nminimal\tno" {
+	if got := s.ok(t, env+"berth template ls | cut -f1,2"); got != "bad\tno\nclaude\tno\ncodex\tno\ncopilot\tno\ndefault\tno\ngemini\tno\nmine\tyes\nmini-swe-agent\tno\nminimal\tno\nopencode\tno" {
 		t.Errorf("%q", got)
 	}
 }
