@@ -31,7 +31,8 @@ func (b *Backend) Fetch(ctx context.Context, image string, offline bool) (string
 	}
 	id, err := p.imageID(ctx, image)
 	if err != nil && absent(err) {
-		return "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "the image " + image + " is not here, and none is to be pulled", Hint: p.path + " pull " + image}
+		return "", &jobs.Error{Kind: jobs.KindNotFound, Msg: "the image " + image + " is not here, and none is to be pulled",
+			Hint: p.path + " pull " + image}
 	}
 	if err != nil {
 		return "", err

@@ -241,7 +241,8 @@ func gone(dir string) bool {
 func Find(root, word string) (*Sweep, error) {
 	s, far, err := Locate(root, word)
 	if far != nil {
-		err = &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the records of sweep %s are on %s", far.Name, far.Login.Host), Hint: "run this there"}
+		err = &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the records of sweep %s are on %s", far.Name, far.Login.Host),
+			Hint: "run this there"}
 	}
 	return s, err
 }

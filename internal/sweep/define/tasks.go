@@ -240,7 +240,8 @@ func (s *Sweep) fits(t Task) error {
 	case err != nil:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: err.Error(), Hint: "berth help sweeps has it under Packing"}
 	case share.Ranks > 0 && !s.Steps:
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: "the task has ranks, for which a worker begins a step of its own: only in jobs of Slurm, without a container",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "the task has ranks, for which a worker begins a step of its own: only in jobs of Slurm, without a container",
 			Hint: "--scheduler slurm --backend local; with containers or several nodes each row is a job of its own: a task file with ntasks"}
 	case share.Ranks > 0 && memory == 0:
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "the task has ranks, and does not say how much memory they have",
