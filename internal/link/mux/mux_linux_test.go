@@ -159,7 +159,10 @@ func TestKilled(t *testing.T) {
 	m := e.mux(e.far())
 	c := e.dial(m, session.Options{})
 	p := c.start("exec sleep 4321", nil)
-	eventually(t, "the command runs", func() bool { return len(e.processes("4321")) == 1 })
+	// The end of an argument: the directory of the guest's program has a name of
+	// random digits, in which the number may stand, too.
+	const word = "4321\x00"
+	eventually(t, "the command runs", func() bool { return len(e.processes(word)) == 1 })
 	if err := syscall.Kill(e.one("--mux"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +174,7 @@ func TestKilled(t *testing.T) {
 		t.Error(err)
 	}
 	// Its client's command is ended, the environment goes on.
-	eventually(t, "the command ends", func() bool { return len(e.processes("4321")) == 0 })
+	eventually(t, "the command ends", func() bool { return len(e.processes(word)) == 0 })
 	if out := e.dial(e.mux(e.far()), session.Options{}).sh("echo x"); out != "x\n" {
 		t.Errorf("%q", out)
 	}
