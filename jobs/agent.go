@@ -103,7 +103,7 @@ func (u *AgentUse) String() string {
 	for _, t := range u.Tools {
 		calls += t.Calls
 	}
-	s := plural(int64(u.Turns), "turn") + ", " + plural(int64(calls), "tool call")
+	s := Plural(int64(u.Turns), "turn") + ", " + Plural(int64(calls), "tool call")
 	if u.Usage != nil {
 		_, spent, _ := strings.Cut(u.Usage.String(), ", ")
 		s += ", " + spent

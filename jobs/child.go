@@ -219,7 +219,7 @@ func (s *Spec) Child(w Wish) (Child, error) {
 	}
 	r.Disk = s.Resources.Disk
 	if float64(max(r.CPUs, 1))*float64(r.Time) > math.MaxInt64/2 || c.CPUTime() > b.MaxCPUTime {
-		return refuse("max_cpu_hours", "%d CPUs for %s are more than %s of CPU time", max(r.CPUs, 1), r.Time, b.MaxCPUTime)
+		return refuse("max_cpu_hours", "%s for %s are more than %s of CPU time", Plural(max(r.CPUs, 1), "CPU"), r.Time, b.MaxCPUTime)
 	}
 	return c, nil
 }

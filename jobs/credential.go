@@ -209,7 +209,7 @@ func (u Usage) Tokens() int64 { return u.Input + u.CacheRead + u.CacheWrite + u.
 
 // String says it in one line: "41 requests, 120k tokens, 5.02 USD".
 func (u Usage) String() string {
-	s := plural(int64(u.Requests), "request") + ", " + roughly(u.Tokens()) + " tokens"
+	s := Plural(u.Requests, "request") + ", " + roughly(u.Tokens()) + " tokens"
 	if u.USD > 0 {
 		s += ", " + u.USD.String() + " USD"
 	}
@@ -219,11 +219,12 @@ func (u Usage) String() string {
 	return s
 }
 
-func plural(n int64, what string) string {
+// Plural is a number of things in words: 1 job, 2 jobs.
+func Plural[N int | int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return strconv.FormatInt(n, 10) + " " + what + "s"
+	return strconv.FormatInt(int64(n), 10) + " " + what + "s"
 }
 
 // roughly writes a number of tokens: 950, 120k, 3.4M.
@@ -262,10 +263,10 @@ func (c *Caps) Met(u Usage, over bool) (which, figures string) {
 		rest = fmt.Sprintf("%d of %d requests, %s tokens", u.Requests, c.Requests, roughly(u.Tokens()))
 	case reached(float64(u.Tokens()), float64(c.Tokens)):
 		which = CapTokens
-		rest = fmt.Sprintf("%d of %d tokens, %s", u.Tokens(), c.Tokens, plural(int64(u.Requests), "request"))
+		rest = fmt.Sprintf("%d of %d tokens, %s", u.Tokens(), c.Tokens, Plural(u.Requests, "request"))
 	case reached(float64(u.USD), float64(c.USD)):
 		which = CapUSD
-		rest = fmt.Sprintf("%s of %s USD, %s, %s tokens", u.USD, c.USD, plural(int64(u.Requests), "request"), roughly(u.Tokens()))
+		rest = fmt.Sprintf("%s of %s USD, %s, %s tokens", u.USD, c.USD, Plural(u.Requests, "request"), roughly(u.Tokens()))
 	default:
 		return "", ""
 	}

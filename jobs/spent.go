@@ -47,10 +47,10 @@ func (s *Spent) Worth() bool {
 func (s *Spent) String() string {
 	var out []string
 	if s.Attempts > 1 {
-		out = append(out, plural(int64(s.Attempts), "attempt"))
+		out = append(out, Plural(int64(s.Attempts), "attempt"))
 	}
 	if s.Turns > 0 || s.Calls > 0 {
-		out = append(out, plural(int64(s.Turns), "turn"), "tools "+s.ToolTime().String())
+		out = append(out, Plural(int64(s.Turns), "turn"), "tools "+s.ToolTime().String())
 	}
 	if s.Tokens() > 0 || s.USD > 0 {
 		_, spent, _ := strings.Cut(s.Usage.String(), ", ")

@@ -94,7 +94,7 @@ func (a *app) printBrought(v engine.View, b *engine.Brought) error {
 		add("branch", b.Branch)
 	}
 	if n := len(b.Files); n > 0 {
-		add("copied", plural(n, "file")+" to "+b.Dir)
+		add("copied", jobs.Plural(n, "file")+" to "+b.Dir)
 	}
 	for _, m := range b.Missing {
 		add("not here", m)

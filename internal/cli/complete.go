@@ -225,7 +225,7 @@ func sweeps(context.Context, *app, *cobra.Command, string) []candidate {
 	}
 	here, _ := sweep.List(root)
 	for _, s := range here {
-		add(s.Spec.Name, plural(s.Spec.Tasks, "task"))
+		add(s.Spec.Name, jobs.Plural(s.Spec.Tasks, "task"))
 	}
 	return out
 }

@@ -307,7 +307,7 @@ func (a *app) printPlaces(places []*doctor.Place, nodeErr error) error {
 		line := fmt.Sprintf("%s: %d ok, %d warn, %d fail", p.Host, n[doctor.OK], n[doctor.Warn], n[doctor.Fail])
 		switch {
 		case broken > 0:
-			line += "; " + plural(broken, "failure") + " in what berth is to use"
+			line += "; " + jobs.Plural(broken, "failure") + " in what berth is to use"
 		case n[doctor.Fail] > 0:
 			line += ", of which berth uses none"
 		}

@@ -152,7 +152,7 @@ func (a *app) showNetwork(t *networkOf, f *record.File, refused bool) error {
 		return err
 	}
 	if u != nil && u.Unrecorded > 0 {
-		a.say("%s more have no line", plural(u.Unrecorded, "decision"))
+		a.say("%s more have no line", jobs.Plural(u.Unrecorded, "decision"))
 	}
 	return nil
 }

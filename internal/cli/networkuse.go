@@ -34,7 +34,7 @@ func networkText(u *jobs.NetworkUse, allow allowWith, more string) string {
 			unreached[n.Host()] = true
 		}
 	}
-	out := plural(len(reached), "name") + " reached"
+	out := jobs.Plural(len(reached), "name") + " reached"
 	if u.MoreAllowed > 0 {
 		out += " and more"
 	}
@@ -45,7 +45,7 @@ func networkText(u *jobs.NetworkUse, allow allowWith, more string) string {
 		out += fmt.Sprintf(", %d allowed and not reached", n)
 	}
 	if n := len(u.Limits); n > 0 {
-		out += ", " + plural(n, "limit") + " met"
+		out += ", " + jobs.Plural(n, "limit") + " met"
 	}
 	names := refusedNames(u)
 	switch {
@@ -171,23 +171,23 @@ func networkUseRows(u *jobs.NetworkUse) (out [][2]string) {
 			add("reached", fmt.Sprintf("%d more", len(u.Allowed)-i))
 			break
 		}
-		text := fmt.Sprintf("%s, %s, %s up, %s down", n.Host(), plural(n.Count, "connection"), n.Up.Rough(), n.Down.Rough())
+		text := fmt.Sprintf("%s, %s, %s up, %s down", n.Host(), jobs.Plural(n.Count, "connection"), n.Up.Rough(), n.Down.Rough())
 		if n.Failed > 0 {
 			text += fmt.Sprintf(", %d failed: %s", n.Failed, n.Reason)
 		}
 		add("reached", text)
 	}
 	if u.Opaque > 0 {
-		add("opaque", plural(u.Opaque, "connection")+": nothing in the bytes says that it was the name's server")
+		add("opaque", jobs.Plural(u.Opaque, "connection")+": nothing in the bytes says that it was the name's server")
 	}
 	for _, l := range u.Limits {
-		add("limit met", fmt.Sprintf("%s, %s", l.What, plural(l.Count, "time")))
+		add("limit met", fmt.Sprintf("%s, %s", l.What, jobs.Plural(l.Count, "time")))
 	}
 	if len(u.Added) > 0 {
 		add("added", strings.Join(u.Added, " ")+", while it ran")
 	}
 	if u.Unrecorded > 0 {
-		add("no line", plural(u.Unrecorded, "decision")+" of the sums")
+		add("no line", jobs.Plural(u.Unrecorded, "decision")+" of the sums")
 	}
 	for _, n := range u.Notes {
 		add("note", n)

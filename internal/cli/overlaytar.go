@@ -141,7 +141,7 @@ func (a *app) exportTar(ctx context.Context, set *overlay.Set, name string, w io
 	left, err := set.Export(ctx, name, b, progress)
 	end()
 	if left > 0 {
-		a.say("left out: %s", plural(left, "socket or device"))
+		a.say("left out: %s", jobs.Plural(left, "socket or device"))
 	}
 	if err == nil {
 		err = b.Flush()

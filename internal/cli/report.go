@@ -41,10 +41,10 @@ func (a *app) printReport(ctx context.Context, v engine.View) error {
 	}
 	for _, n := range r.Reached {
 		rows = append(rows,
-			[2]string{"reached", fmt.Sprintf("%s, %s, %s up, %s down", n.Host(), plural(n.Count, "connection"), n.Up.Rough(), n.Down.Rough())})
+			[2]string{"reached", fmt.Sprintf("%s, %s, %s up, %s down", n.Host(), jobs.Plural(n.Count, "connection"), n.Up.Rough(), n.Down.Rough())})
 	}
 	for _, n := range r.Refused {
-		rows = append(rows, [2]string{"refused", fmt.Sprintf("%s, %s", n.Host(), plural(n.Count, "time"))})
+		rows = append(rows, [2]string{"refused", fmt.Sprintf("%s, %s", n.Host(), jobs.Plural(n.Count, "time"))})
 	}
 	for _, what := range slices.Sorted(maps.Keys(r.More)) {
 		rows = append(rows, [2]string{"more", fmt.Sprintf("%s: %d", what, r.More[what])})

@@ -246,7 +246,7 @@ func (j *reviewJSON) cost() string {
 	case j.Agent != nil && j.Agent.Usage != nil && j.Agent.Usage.USD > 0:
 		return fmt.Sprintf("%.2f USD", float64(j.Agent.Usage.USD))
 	case j.Agent != nil && j.Agent.Turns > 0:
-		return plural(j.Agent.Turns, "turn")
+		return jobs.Plural(j.Agent.Turns, "turn")
 	}
 	return ""
 }

@@ -346,7 +346,7 @@ func runRow(r *jobs.ScheduleRun) []string {
 		notes = append(notes, "by hand")
 	}
 	if r.Missed > 0 {
-		notes = append(notes, fmt.Sprintf("for %s before it, too", plural(r.Missed, "missed time")))
+		notes = append(notes, fmt.Sprintf("for %s before it, too", jobs.Plural(r.Missed, "missed time")))
 	}
 	if r.Replace != "" {
 		notes = append(notes, "replaces job "+jobs.Short(r.Replace))

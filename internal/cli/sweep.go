@@ -127,7 +127,7 @@ it was cancelled.`,
 			if s.Spec.TaskFile != "" {
 				return a.watchRows(cmd.Context(), e, s)
 			}
-			a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, jobs.Short(s.Spec.ID), plural(s.Spec.Tasks, "task"), atOnce(&s.Spec, s.Spec.Tasks))
+			a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, jobs.Short(s.Spec.ID), jobs.Plural(s.Spec.Tasks, "task"), atOnce(&s.Spec, s.Spec.Tasks))
 			if err := a.watchPilot(cmd.Context(), e, s); err != nil {
 				return err
 			}

@@ -74,7 +74,7 @@ whole; - is the standard output.
 				return a.printJSON(map[string]any{"sweep": s.Spec.Name, "rows": col.Rows, "files": col.Files, "left_out": col.LeftOut,
 					"left_out_first": emptyNot(col.Examples)})
 			}
-			a.say("%s", plural(col.Rows, "row"))
+			a.say("%s", jobs.Plural(col.Rows, "row"))
 			return nil
 		},
 	}

@@ -56,7 +56,7 @@ time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
 				return &jobs.Error{Kind: jobs.KindNotFound, Msg: fmt.Sprintf("no task of %s has the parameters of one of %s", args[0],
 					args[1]), Hint: "berth sweep ls SWEEP shows parameters"}
 			}
-			a.say("%s; %d only in %s, %d only in %s", plural(res.Pairs, "pair"), res.OnlyA, args[0], res.OnlyB, args[1])
+			a.say("%s; %d only in %s, %d only in %s", jobs.Plural(res.Pairs, "pair"), res.OnlyA, args[0], res.OnlyB, args[1])
 			var rows [][]string
 			for _, m := range res.Metrics {
 				rows = append(rows, []string{m.Name, fmt.Sprint(m.Pairs), figure(m.MeanA), figure(m.MeanB), figure(m.Diff),
@@ -78,7 +78,7 @@ time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
 				for _, f := range x.list[:min(len(x.list), 5)] {
 					some = append(some, fmt.Sprintf("%d (%s) and %d (%s)", f.A, f.StateA, f.B, f.StateB))
 				}
-				a.say("%s: %s: tasks %s", x.told, plural(x.n, "pair"), strings.Join(some, ", "))
+				a.say("%s: %s: tasks %s", x.told, jobs.Plural(x.n, "pair"), strings.Join(some, ", "))
 			}
 			return nil
 		},

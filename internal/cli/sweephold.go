@@ -61,7 +61,7 @@ within some seconds.
 				a.say("sweep %s is throttled no more", s.Spec.Name)
 				return nil
 			}
-			a.say("sweep %s runs %s at once", s.Spec.Name, plural(n, "task"))
+			a.say("sweep %s runs %s at once", s.Spec.Name, jobs.Plural(n, "task"))
 			return nil
 		},
 	}

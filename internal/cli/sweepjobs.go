@@ -213,7 +213,7 @@ func (a *app) beginWorkers(ctx context.Context, e *engine.Engine, s *sweep.Sweep
 	}
 	taken, why, err := e.SubmitSweep(ctx, j)
 	if err == nil && taken < j.Workers && j.Place.Clustered() {
-		a.say("warning: %d of %s were submitted: %s", taken, plural(j.Workers, "worker"), why)
+		a.say("warning: %d of %s were submitted: %s", taken, jobs.Plural(j.Workers, "worker"), why)
 		a.say("hint: berth sweep resume %s submits the others when there is room", jobs.Short(s.Spec.ID))
 	}
 	return err
@@ -334,8 +334,8 @@ func planJobs(ctx context.Context, e *engine.Engine, spec sweep.Spec, tasks int,
 	for _, n := range sizes {
 		words = append(words, strconv.Itoa(n))
 	}
-	p.text = fmt.Sprintf("%s, of %s: %s of %s", plural(len(sizes), "array"), j.Place.Scheduler,
-		strings.Join(words, ", "), plural(j.Place.Resources.CPUs, "CPU"))
+	p.text = fmt.Sprintf("%s, of %s: %s of %s", jobs.Plural(len(sizes), "array"), j.Place.Scheduler,
+		strings.Join(words, ", "), jobs.Plural(j.Place.Resources.CPUs, "CPU"))
 	if why != "" {
 		p.text += "; no more, as " + why
 	}

@@ -56,7 +56,7 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 	}
 	rows := [][2]string{
 		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(p.atOnce)},
-		{"jobs", p.text}, {"batches", fmt.Sprintf("%d of %s", batches, plural(batch, "task"))},
+		{"jobs", p.text}, {"batches", fmt.Sprintf("%d of %s", batches, jobs.Plural(batch, "task"))},
 		{"files", fmt.Sprintf("%d at most, and one for each 256MiB of output", files)},
 		{"disk", fmt.Sprintf("%d MiB, and what tasks write", jobs.Bytes(size).MiB())},
 	}
@@ -72,7 +72,7 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 			[2]string{"takes", fmt.Sprintf("%s, %.1f core-hours", roundly(took), m.Mean.Hours()*cores)},
 			[2]string{"finish", a.when(a.now().Add(took)) + ", if all of it begins now"})
 	case spec.Pilot > 0:
-		rows = append(rows, [2]string{"pilot", plural(min(spec.Pilot, tasks), "task") + " first: their times plan the others"})
+		rows = append(rows, [2]string{"pilot", jobs.Plural(min(spec.Pilot, tasks), "task") + " first: their times plan the others"})
 	default:
 		rows = append(rows, [2]string{"each", "not known: --each TIME says it, --pilot N measures it"})
 	}
@@ -110,7 +110,7 @@ func knownTimes(d *define.Sweep, each string) (m sweep.Measured, by string, err 
 			continue // of another sweep, which is not needed here
 		}
 		if m, err = s.Measure(f, sweep.Spread(s.Total(), mostMeasured)); err == nil && m.OK > 0 {
-			return m, fmt.Sprintf("by %s of sweep %s (%s)", plural(m.OK, "task"), s.Spec.Name, jobs.Short(s.Spec.ID)), nil
+			return m, fmt.Sprintf("by %s of sweep %s (%s)", jobs.Plural(m.OK, "task"), s.Spec.Name, jobs.Short(s.Spec.ID)), nil
 		}
 	}
 	return sweep.Measured{}, "", nil
@@ -151,7 +151,7 @@ func (a *app) watchPilot(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 		return nil
 	}
 	ctx = jobs.WithPatience(ctx)
-	a.say("pilot of sweep %s: %s first", s.Spec.Name, plural(s.First().Len(), "task"))
+	a.say("pilot of sweep %s: %s first", s.Spec.Name, jobs.Plural(s.First().Len(), "task"))
 	for unseen := (absence{}); ; {
 		f, err := s.Fold()
 		if err != nil {
@@ -225,10 +225,10 @@ func (a *app) planByPilot(ctx context.Context, e *engine.Engine, s *sweep.Sweep,
 		if made.Time > 0 {
 			walltime = ", walltime " + made.Time.String()
 		}
-		a.say("plan: %s of %s at once%s, some %s each", plural(made.Workers, "worker"), plural(slots, "task"), walltime,
-			plural((f.Left()+made.Workers-1)/made.Workers, "task"))
+		a.say("plan: %s of %s at once%s, some %s each", jobs.Plural(made.Workers, "worker"), jobs.Plural(slots, "task"), walltime,
+			jobs.Plural((f.Left()+made.Workers-1)/made.Workers, "task"))
 	}
-	a.say("the other %s take about %s with %d at once, until %s", plural(f.Left(), "task"), roundly(took), n, a.when(a.now().Add(took)))
+	a.say("the other %s take about %s with %d at once, until %s", jobs.Plural(f.Left(), "task"), roundly(took), n, a.when(a.now().Add(took)))
 	if made.Time > 0 && made.Time < m.Most*2 {
 		a.say("warning: a task took %s, and the longest that a job may run is %s", roundly(m.Most), made.Time)
 	}
@@ -237,6 +237,6 @@ func (a *app) planByPilot(ctx context.Context, e *engine.Engine, s *sweep.Sweep,
 
 // pilotText is what the tasks of a pilot took.
 func pilotText(m sweep.Measured) string {
-	return fmt.Sprintf("pilot: %d of %s ok, %s each, %s at most, %d MiB of memory at most", m.OK, plural(m.Tasks, "task"),
+	return fmt.Sprintf("pilot: %d of %s ok, %s each, %s at most, %d MiB of memory at most", m.OK, jobs.Plural(m.Tasks, "task"),
 		roundly(m.Mean), roundly(m.Most), m.Memory.MiB())
 }

@@ -144,7 +144,7 @@ func (a *app) beginRound(ctx context.Context, s *sweep.Sweep, r sweep.Round, tas
 			return err
 		}
 	}
-	told := plural(r.Runs.Len(), "task")
+	told := jobs.Plural(r.Runs.Len(), "task")
 	if added > 0 {
 		told += fmt.Sprintf(", %d of them new", added)
 	}
@@ -292,7 +292,7 @@ func (a *app) mergeRound(ctx context.Context, s *sweep.Sweep, f *journal.Fold, d
 			}
 		}
 		if had > 0 {
-			a.say("%s of them sweep %s has already", plural(had, "row"), s.Spec.Name)
+			a.say("%s of them sweep %s has already", jobs.Plural(had, "row"), s.Spec.Name)
 		}
 		return nil
 	})

@@ -203,7 +203,7 @@ func (a *app) submitRows(cmd *cobra.Command, e *engine.Engine, s *sweep.Sweep) e
 		a.say("sweep %s (%s) is recorded; its other rows are submitted with: berth sweep resume %s", s.Spec.Name, short, short)
 		return err
 	}
-	a.say("sweep %s (%s): %s; they are listed by: berth ps --all --label %s", s.Spec.Name, short, plural(made, "job"), s.Label())
+	a.say("sweep %s (%s): %s; they are listed by: berth ps --all --label %s", s.Spec.Name, short, jobs.Plural(made, "job"), s.Label())
 	return nil
 }
 
@@ -227,7 +227,7 @@ func (a *app) watchRows(ctx context.Context, e *engine.Engine, s *sweep.Sweep) e
 			good++
 		}
 	}
-	a.say("sweep %s: %d of %s succeeded", s.Spec.Name, good, plural(len(views), "job"))
+	a.say("sweep %s: %d of %s succeeded", s.Spec.Name, good, jobs.Plural(len(views), "job"))
 	if good < len(views) {
 		return exitCode(jobs.CodeTaskFailed)
 	}
@@ -279,7 +279,7 @@ func (a *app) rowsStatus(ctx context.Context, s *sweep.Sweep) error {
 			"tasks": s.Spec.Tasks, "label": s.Label(), "dir": s.Dir, "jobs": list}})
 	}
 	rows := [][2]string{{"sweep", s.Spec.Name + " (" + jobs.Short(s.Spec.ID) + ")"}, {"task", s.Spec.TaskFile},
-		{"jobs", fmt.Sprintf("%d of %s submitted", len(all), plural(s.Spec.Tasks, "row"))}}
+		{"jobs", fmt.Sprintf("%d of %s submitted", len(all), jobs.Plural(s.Spec.Tasks, "row"))}}
 	for _, st := range slices.Sorted(maps.Keys(counts)) {
 		rows = append(rows, [2]string{strings.ToLower(string(st)), fmt.Sprint(counts[st])})
 	}

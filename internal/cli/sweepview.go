@@ -380,7 +380,7 @@ func (a *app) sweepRow(s *sweep.Sweep) ([]string, error) {
 			return nil, err
 		}
 		return []string{short, s.Spec.Name, "jobs", fmt.Sprintf("-/%d", s.Spec.Tasks),
-			plural(len(ids), "job") + " submitted: berth sweep status " + short, a.when(s.Spec.Created)}, nil
+			jobs.Plural(len(ids), "job") + " submitted: berth sweep status " + short, a.when(s.Spec.Created)}, nil
 	}
 	f, err := s.Fold()
 	if err != nil {
@@ -500,7 +500,7 @@ func (a *app) tryOf(l *look.Look, row look.Row, n int) (*journal.Record, error) 
 		if len(tries) == 0 {
 			e.Msg, e.Hint = e.Msg+"not run", "berth sweep status "+jobs.Short(l.Sweep.Spec.ID)
 		} else {
-			e.Msg, e.Hint = e.Msg+"run "+plural(len(tries), "time"), fmt.Sprintf("--try is a number from 1 to %d", len(tries))
+			e.Msg, e.Hint = e.Msg+"run "+jobs.Plural(len(tries), "time"), fmt.Sprintf("--try is a number from 1 to %d", len(tries))
 		}
 		return nil, e
 	}

@@ -364,7 +364,7 @@ func (l *lists) envActions(s engine.Shown) []top.Action {
 	name := s.Spec.Name
 	what := "stop environment " + name + "? Its files stay"
 	if st := s.State; st != nil && st.Running+st.BG > 0 {
-		what = fmt.Sprintf("stop environment %s, in which %s? Its files stay", name, plural(st.Running+st.BG, "command")+" run")
+		what = fmt.Sprintf("stop environment %s, in which %s? Its files stay", name, jobs.Plural(st.Running+st.BG, "command")+" run")
 	}
 	return []top.Action{{Key: "x", Name: "stop", Ask: what, Do: func(ctx context.Context) (string, error) {
 		v, err := l.e.FindEnvironment(name)

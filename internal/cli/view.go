@@ -227,7 +227,7 @@ func changesText(r *jobs.Result) string {
 	for _, w := range r.All() {
 		files, more, less = files+w.Files, more+w.Insertions, less+w.Deletions
 	}
-	return plural(files, "file") + ", " + sign(more, less)
+	return jobs.Plural(files, "file") + ", " + sign(more, less)
 }
 
 // said returns who cancelled an attempt in the scheduler, as the scheduler reports it.
@@ -447,7 +447,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 					b += " (not in the repository yet; kept in " + filepath.Join(dir, "result.bundle") + ")"
 				}
 				add("branch", b)
-				add("changes", plural(w.Files, "file")+", "+sign(w.Insertions, w.Deletions))
+				add("changes", jobs.Plural(w.Files, "file")+", "+sign(w.Insertions, w.Deletions))
 				add("diff", filepath.Join(dir, "diff.patch"))
 			} else if len(r.Further) > 0 {
 				add("changes", "none")
@@ -457,7 +457,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 			}
 			add("look at", strings.Join(w.LookAt, ", "))
 			if w.Skipped > 0 {
-				add("left out", plural(w.Skipped, "path")+"; the reasons are in "+filepath.Join(dir, "manifest.json"))
+				add("left out", jobs.Plural(w.Skipped, "path")+"; the reasons are in "+filepath.Join(dir, "manifest.json"))
 			}
 		}
 	}
@@ -469,7 +469,7 @@ func (a *app) detail(j jobJSON) [][2]string {
 	}
 	for i, p := range j.Artifacts {
 		if i == shownArtifacts && len(j.Artifacts) > shownArtifacts+1 {
-			all := plural(max(len(j.Artifacts), j.ArtifactFiles), "file")
+			all := jobs.Plural(max(len(j.Artifacts), j.ArtifactFiles), "file")
 			if j.ArtifactBytes > 0 {
 				all += ", " + j.ArtifactBytes.Rough()
 			}
@@ -513,3 +513,6 @@ func (a *app) detail(j jobJSON) [][2]string {
 	add("files there", j.LoginDir)
 	return out
 }
+
+// sign is how many lines a branch adds and removes.
+func sign(ins, del int) string { return fmt.Sprintf("+%d -%d lines", ins, del) }

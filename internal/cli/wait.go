@@ -121,7 +121,7 @@ func (a *app) conclude(v engine.View) {
 		for _, w := range j.Result.All() {
 			if w.Commit != "" {
 				branch := strings.TrimSuffix(w.Branch+" of workspace "+w.Workspace, " of workspace ")
-				a.say("branch %s: %s, %s", branch, plural(w.Files, "file"), sign(w.Insertions, w.Deletions))
+				a.say("branch %s: %s, %s", branch, jobs.Plural(w.Files, "file"), sign(w.Insertions, w.Deletions))
 			}
 		}
 	} else if j.Branch != "" && v.Note == "" { // the note says more

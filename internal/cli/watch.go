@@ -100,7 +100,7 @@ func screen(out, notes *bytes.Buffer, foot string, height int) string {
 		below = below[max(0, len(below)-max(height/2, 1)):]
 		if room := height - len(below); len(lines) > room {
 			left := len(lines) - max(room-1, 0)
-			lines = append(lines[:max(room-1, 0):max(room-1, 0)], "and "+plural(left, "more line"))
+			lines = append(lines[:max(room-1, 0):max(room-1, 0)], "and "+jobs.Plural(left, "more line"))
 		}
 	}
 	return home + cutLines + strings.Join(append(lines, below...), toEnd+"\n") + toEnd + rest + wrapLines

@@ -63,7 +63,7 @@ func (q *Queue) Check(context.Context) jobs.Checked {
 	if _, err := place(); err != nil {
 		return jobs.Checked{Health: jobs.Undetected, Reason: err.Error(), Hint: "the local queue needs Linux and /proc"}
 	}
-	return jobs.Checked{Health: jobs.Healthy, Reason: fmt.Sprintf("this machine: %d CPUs, %d MiB of memory", q.cfg.CPUs, q.memory().MiB())}
+	return jobs.Checked{Health: jobs.Healthy, Reason: fmt.Sprintf("this machine: %s, %d MiB of memory", jobs.Plural(q.cfg.CPUs, "CPU"), q.memory().MiB())}
 }
 
 // Render returns the job script.
@@ -87,7 +87,8 @@ func (q *Queue) fits(r jobs.Resources) error {
 	case r.CPUs < 0 || r.Memory < 0:
 		return rejected("", "a resource is negative")
 	case cpus > q.cfg.CPUs:
-		return rejected("ask for fewer, or use a cluster: --scheduler slurm", "the job asks for %d CPUs and this machine has %d", cpus, q.cfg.CPUs)
+		return rejected("ask for fewer, or use a cluster: --scheduler slurm", "the job asks for %s and this machine has %d",
+			jobs.Plural(cpus, "CPU"), q.cfg.CPUs)
 	case memory > q.memory():
 		return rejected("ask for less, or use a cluster: --scheduler slurm",
 			"the job asks for %d MiB of memory and this machine has %d", memory.MiB(), q.memory().MiB())

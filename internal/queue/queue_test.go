@@ -133,7 +133,7 @@ func TestAfter(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 	second := submit(t, q, "second", forever, jobs.Resources{CPUs: 1})
-	if st, err = q.Status(t.Context(), []jobs.Handle{second}); err != nil || !strings.Contains(st["second"].Reason, "behind 1 jobs") {
+	if st, err = q.Status(t.Context(), []jobs.Handle{second}); err != nil || !strings.Contains(st["second"].Reason, "waits for 1 CPU and 0 MiB behind 1 job;") {
 		t.Errorf("%+v, %v", st, err)
 	}
 	// What never begins takes no turn to say so.

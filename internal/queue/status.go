@@ -65,8 +65,8 @@ func (q *Queue) status(e entry, alive []entry, host string) jobs.Status {
 		}
 	}
 	return jobs.Status{State: jobs.StatePending, NativeState: "WAITING", Node: host,
-		Reason: fmt.Sprintf("waits for %d CPUs and %d MiB behind %d jobs; the machine has %d CPUs and %d MiB",
-			e.CPUs, e.Memory.MiB(), ahead, q.cfg.CPUs, q.memory().MiB())}
+		Reason: fmt.Sprintf("waits for %s and %d MiB behind %s; the machine has %s and %d MiB",
+			jobs.Plural(e.CPUs, "CPU"), e.Memory.MiB(), jobs.Plural(ahead, "job"), jobs.Plural(q.cfg.CPUs, "CPU"), q.memory().MiB())}
 }
 
 // Cancel sends TERM to the jobs' processes: one that waits ends, one that runs

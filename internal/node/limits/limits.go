@@ -50,7 +50,7 @@ func Hold(ctx context.Context, s *jobs.EnvSpec, op *jobs.Opening, try func(ctx c
 		if s.Strict || !slices.Contains(s.Defaulted, "cpus") {
 			return unheld("cpus", nothing)
 		}
-		op.Notes = append(op.Notes, fmt.Sprintf("the limit of %d CPUs is dropped: %s", res.CPUs, nothing))
+		op.Notes = append(op.Notes, fmt.Sprintf("the limit of %s is dropped: %s", jobs.Plural(res.CPUs, "CPU"), nothing))
 	}
 	return nil
 }
