@@ -1,21 +1,25 @@
-// Command session measures commands in a warm environment through the Go API,
-// for scripts/bench: each sample is a line "KEY VALUE" on stdout, times in
-// milliseconds.
+// Command session measures commands in a warm environment through the Go API, and
+// in turns with it through run_command of a berth mcp, for scripts/bench: each sample
+// is a line "KEY VALUE" on stdout, times in milliseconds.
 //
 //	session N NAME BACKEND [SCHEDULER]
 //
-// The environment is called bench-NAME.
+// The environment is called bench-NAME. The berth of PATH is the one whose mcp is measured.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"time"
 
 	"berth/engine"
 	"berth/jobs"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 func main() {
@@ -54,34 +58,67 @@ func measure(args []string) error {
 	if err != nil {
 		return err
 	}
-	exec := func(key, text string) error {
-		begun := time.Now()
+	direct := func(text string) error {
 		res, err := s.Exec(ctx, engine.ExecRequest{Command: jobs.Command{Shell: text}})
-		if err != nil {
-			return err
+		if err == nil && res.Code != 0 {
+			err = fmt.Errorf("%s: exit %d: %s", text, res.Code, res.Stderr.Text)
 		}
-		took := time.Since(begun)
-		if res.Code != 0 {
-			return fmt.Errorf("%s: exit %d: %s", text, res.Code, res.Stderr.Text)
-		}
-		if key != "" {
+		return err
+	}
+	served, leave, err := client(ctx, o.Name)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	sample := func(key string, do func(string) error, text string) error {
+		begun := time.Now()
+		err := do(text)
+		if took := time.Since(begun); err == nil && key != "" {
 			fmt.Printf("%s_%s %.4f\n", prefix, key, float64(took.Microseconds())/1000)
 		}
-		return nil
+		return err
 	}
-	// Once before: what is made at the first use is not what is measured.
-	for range 5 {
-		if err := exec("", "/bin/true"); err != nil {
+	for i := range n + 5 {
+		keys := []string{"true", "builtin", "mcp"}
+		if i < 5 { // what is made at the first use is not what is measured
+			keys = []string{"", "", ""}
+		}
+		if err := sample(keys[0], direct, "/bin/true"); err != nil {
 			return err
 		}
-	}
-	for range n {
-		if err := exec("true", "/bin/true"); err != nil {
+		if err := sample(keys[1], direct, "true"); err != nil {
 			return err
 		}
-		if err := exec("builtin", "true"); err != nil {
+		if err := sample(keys[2], served, "/bin/true"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// client is one of a berth mcp that works in an environment: a function that has it run a command, and one that leaves.
+func client(ctx context.Context, env string) (served func(text string) error, leave func(), err error) {
+	cmd := exec.CommandContext(ctx, "berth", "mcp", "--enable", "run", "--env", env, "--session", "bench-mcp")
+	cmd.Stderr = os.Stderr
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "bench", Version: "1"}, nil).Connect(ctx, &sdk.CommandTransport{Command: cmd}, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("berth mcp: %w", err)
+	}
+	return func(text string) error {
+		r, err := c.CallTool(ctx, &sdk.CallToolParams{Name: "run_command", Arguments: map[string]any{"command": text}})
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(r.StructuredContent)
+		if err != nil {
+			return err
+		}
+		var out struct {
+			Code *int `json:"exit_code"`
+		}
+		if err := json.Unmarshal(b, &out); err != nil || r.IsError || out.Code == nil || *out.Code != 0 {
+			return fmt.Errorf("run_command %s: %s", text, b)
+		}
+		return nil
+	}, func() { _ = c.Close() }, nil
 }
