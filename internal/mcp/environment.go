@@ -272,7 +272,7 @@ func (s *Server) executor(ctx context.Context, name string) (executor, error) {
 		}
 		return once, nil
 	}
-	session, err := s.session(ctx, name)
+	session, err := s.sessionOf(v, name)
 	return session, err
 }
 

@@ -154,6 +154,10 @@ func (s *Server) session(ctx context.Context, name string) (*engine.Session, err
 	if err != nil {
 		return nil, err
 	}
+	return s.sessionOf(v, name)
+}
+
+func (s *Server) sessionOf(v *engine.Environment, name string) (*engine.Session, error) {
 	if name == "" {
 		name = s.Session
 	}
