@@ -66,11 +66,12 @@ func newSecretPlace(t testing.TB) *secretPlace {
 	}
 	at := func(name string) string { return filepath.Join(p.dir, name) }
 	reached := func(name string) string {
-		return fmt.Sprintf("upstream = \"https://%[1]s.invalid/api\"\nmethods = [\"GET\"]\npaths = [\"/**\"]\nbase_url_env = \"%[2]s_URL\"\nkey_env = \"%[2]s_KEY\"\n",
-			name, strings.ToUpper(name))
+		return fmt.Sprintf("upstream = \"https://%[1]s.invalid/api\"\nmethods = [\"GET\"]\npaths = [\"/**\"]\n"+
+			"base_url_env = \"%[2]s_URL\"\nkey_env = \"%[2]s_KEY\"\n", name, strings.ToUpper(name))
 	}
 	for path, text := range map[string]string{
-		"keys/file": p.secrets["file"] + "\n", "keys/command": p.secrets["command"] + "\n", "keys/webhook": "https://127.0.0.1:1/" + p.secrets["webhook"] + "\n",
+		"keys/file": p.secrets["file"] + "\n", "keys/command": p.secrets["command"] + "\n",
+		"keys/webhook":  "https://127.0.0.1:1/" + p.secrets["webhook"] + "\n",
 		"keys/twolines": p.secrets["twolines"] + "\n" + p.secrets["twolines"] + "\n",
 		"config/berth/config.toml": fmt.Sprintf(secretConfig, p.secrets["api"], at("keys/webhook"), at("keys/file"), at("keys/command"),
 			reached("file"), reached("variable"), reached("command"), reached("failing"), at("keys/twolines"), reached("twolines")),
@@ -265,10 +266,12 @@ func TestMCPSecrets(t *testing.T) {
 	first.end()
 
 	c := p.client(append(flags, "--enable", "submit")...)
-	job := c.call("task_submit", mcpArgs{"task": fmt.Sprintf(secretTask, `"file", "variable", "command"`), "idempotency_key": "1"}, "job", "id")
+	submitted := mcpArgs{"task": fmt.Sprintf(secretTask, `"file", "variable", "command"`), "idempotency_key": "1"}
+	job := c.call("task_submit", submitted, "job", "id")
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "task_wait", Arguments: mcpArgs{"id": job, "timeout_s": 300}, Meta: sdk.Meta{"progressToken": "w"}})
+		r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "task_wait",
+			Arguments: mcpArgs{"id": job, "timeout_s": 300}, Meta: sdk.Meta{"progressToken": "w"}})
 		if err != nil || r.IsError {
 			t.Errorf("task_wait: %+v, %v", r, err)
 		}
@@ -278,7 +281,8 @@ func TestMCPSecrets(t *testing.T) {
 		tool string
 		args mcpArgs
 	}{
-		{"run_command", mcpArgs{"command": `cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\0' '\n' | grep -v ^PASSED=; set | grep -v PASSED; false`}},
+		{"run_command", mcpArgs{"command": `cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\0' '\n' | grep -v ^PASSED=; false`}},
+		{"run_command", mcpArgs{"command": `set | grep -v PASSED`}},
 		{"run_command", mcpArgs{"command": "env >/dev/null; exec sleep 60", "timeout_s": 0.2}},
 		{"run_command", mcpArgs{"command": "x", "env": mcpArgs{"A=B": "c"}}},
 		{"run_command", mcpArgs{"command": "x", "workdir": "/nope"}},
@@ -348,10 +352,13 @@ func TestMCPSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		resources++
-		if _, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: strings.ReplaceAll(template.URITemplate, "{id}", job)}); err != nil {
+		of := func(id string) *sdk.ReadResourceParams {
+			return &sdk.ReadResourceParams{URI: strings.ReplaceAll(template.URITemplate, "{id}", id)}
+		}
+		if _, err := c.ReadResource(t.Context(), of(job)); err != nil {
 			t.Errorf("%s: %v", template.URITemplate, err)
 		}
-		if _, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: strings.ReplaceAll(template.URITemplate, "{id}", "zzz")}); err == nil {
+		if _, err := c.ReadResource(t.Context(), of("zzz")); err == nil {
 			t.Errorf("%s of no job was read", template.URITemplate)
 		}
 	}
@@ -359,7 +366,8 @@ func TestMCPSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: prompt.Name, Arguments: map[string]string{"goal": "x", "agent": "claude"}}); err != nil {
+		said := map[string]string{"goal": "x", "agent": "claude"}
+		if _, err := c.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: prompt.Name, Arguments: said}); err != nil {
 			t.Error(err)
 		}
 	}
