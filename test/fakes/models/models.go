@@ -1,9 +1,11 @@
 // Package models plays the APIs of three vendors of models for tests: Anthropic's
 // messages, OpenAI's chat completions and responses, and Gemini's generateContent, as
-// JSON and as streams. It has no model: a test says what is answered.
+// JSON and as streams. It has no model: a test says what is answered, in Go or, for agents
+// that are really run, in their prompt (see [Play]).
 package models
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -34,7 +36,7 @@ type Reply struct {
 	// What the answer says of tokens: In has Cached in it, as OpenAI and Gemini count.
 	In, Cached, Out int
 	NoUsage         bool // it says nothing of them
-	// Call is a tool that the model wants called, in place of Text; of OpenAI's responses alone.
+	// Call is a tool that the model wants called, in place of Text; not of chat completions.
 	Call *Call
 	// Status, Header and Raw are an answer of another kind.
 	Status int
@@ -46,13 +48,14 @@ type Reply struct {
 
 // Call is one of a tool that the client has offered.
 type Call struct {
-	Namespace, Name string
-	Arguments       any // as JSON
+	ID              string // "": made of the name
+	Namespace, Name string // a namespace is of OpenAI's responses alone
+	Arguments       any    // as JSON
 }
 
 // Server is the three vendors at once.
 type Server struct {
-	Key   string // that requests have to have
+	Key   string // that requests have to have; of a server without a function [Play] answers
 	Roots *x509.CertPool
 
 	mu       sync.Mutex
@@ -112,11 +115,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := Request{Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Header: r.Header.Clone(), Body: body}
 	s.mu.Lock()
 	s.requests = append(s.requests, req)
+	count := len(s.requests)
 	s.mu.Unlock()
-	reply := Reply{Text: "one two three", In: 10, Out: 3}
+	reply := Play
 	if s.reply != nil {
-		reply = s.reply(req)
+		reply = s.reply
 	}
+	s.answer(w, r, req, reply(req), count)
+}
+
+// answer writes a reply as the vendor would whose path was asked.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, req Request, reply Reply, count int) {
 	if reply.Status != 0 || reply.Raw != "" {
 		for name, values := range reply.Header {
 			w.Header()[name] = values
@@ -136,8 +145,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Usage bool `json:"include_usage"`
 		} `json:"stream_options"`
 	}
-	_ = json.Unmarshal(body, &asked)
-	a := &answer{w: w, Reply: reply, model: asked.Model, words: strings.SplitAfter(reply.Text, " ")}
+	_ = json.Unmarshal(req.Body, &asked)
+	a := &answer{w: w, Reply: reply, model: asked.Model, id: fmt.Sprint(count), words: strings.SplitAfter(reply.Text, " ")}
+	if reply.Call != nil {
+		a.words = []string{""}
+	}
 	switch {
 	case strings.HasSuffix(req.Path, "/messages"):
 		a.anthropic(asked.Stream)
@@ -158,6 +170,7 @@ type answer struct {
 	Reply
 	w     http.ResponseWriter
 	model string
+	id    string
 	words []string
 }
 
@@ -187,20 +200,40 @@ func (a *answer) usage(v object) any {
 	return v
 }
 
+// id of the call, and its arguments as JSON.
+func (c *Call) id() string { return cmp.Or(c.ID, "call_"+c.Name) }
+
+func (c *Call) args() string {
+	b, _ := json.Marshal(c.Arguments)
+	return string(b)
+}
+
 func (a *answer) anthropic(stream bool) {
-	all := a.usage(object{"input_tokens": a.In - a.Cached, "cache_read_input_tokens": a.Cached, "output_tokens": a.Out})
+	all := object{"input_tokens": a.In - a.Cached, "cache_read_input_tokens": a.Cached, "output_tokens": a.Out}
+	message := object{"id": "msg_" + a.id, "type": "message", "role": "assistant", "model": a.model, "stop_reason": nil, "stop_sequence": nil}
+	block, piece, pieces, stop := object{"type": "text", "text": ""}, "text", a.words, "end_turn"
+	whole := object{"type": "text", "text": a.Text}
+	if c := a.Call; c != nil {
+		block = object{"type": "tool_use", "id": c.id(), "name": c.Name, "input": object{}}
+		whole = object{"type": "tool_use", "id": c.id(), "name": c.Name, "input": c.Arguments}
+		piece, pieces, stop = "partial_json", []string{c.args()}, "tool_use"
+	}
 	if !stream {
-		a.json(object{"type": "message", "role": "assistant", "model": a.model, "content": []any{object{"type": "text", "text": a.Text}}, "usage": all})
+		message["content"], message["stop_reason"], message["usage"] = []any{whole}, stop, a.usage(all)
+		a.json(message)
 		return
 	}
-	a.event("message_start", object{"type": "message_start", "message": object{"type": "message", "model": a.model,
-		"usage": a.usage(object{"input_tokens": a.In - a.Cached, "cache_read_input_tokens": a.Cached, "output_tokens": 1})}})
-	a.event("content_block_start", object{"type": "content_block_start", "index": 0, "content_block": object{"type": "text", "text": ""}})
-	for _, word := range a.words {
-		a.event("content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": object{"type": "text_delta", "text": word}})
+	message["content"] = []any{}
+	message["usage"] = a.usage(object{"input_tokens": a.In - a.Cached, "cache_read_input_tokens": a.Cached, "output_tokens": 1})
+	a.event("message_start", object{"type": "message_start", "message": message})
+	a.event("content_block_start", object{"type": "content_block_start", "index": 0, "content_block": block})
+	kind := map[string]string{"text": "text_delta", "partial_json": "input_json_delta"}[piece]
+	for _, p := range pieces {
+		a.event("content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": object{"type": kind, piece: p}})
 	}
 	a.event("content_block_stop", object{"type": "content_block_stop", "index": 0})
-	a.event("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": "end_turn"}, "usage": a.usage(object{"output_tokens": a.Out})})
+	a.event("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": stop, "stop_sequence": nil},
+		"usage": a.usage(object{"output_tokens": a.Out})})
 	a.event("message_stop", object{"type": "message_stop"})
 }
 
@@ -222,8 +255,7 @@ func (a *answer) chat(stream, usage bool) {
 func (a *answer) responses(stream bool) {
 	item := object{"type": "message", "role": "assistant", "content": []any{object{"type": "output_text", "text": a.Text}}}
 	if c := a.Call; c != nil {
-		args, _ := json.Marshal(c.Arguments)
-		item = object{"type": "function_call", "call_id": "call_" + c.Name, "name": c.Name, "arguments": string(args)}
+		item = object{"type": "function_call", "call_id": c.id(), "name": c.Name, "arguments": c.args()}
 		if c.Namespace != "" {
 			item["namespace"] = c.Namespace
 		}
@@ -247,7 +279,11 @@ func (a *answer) responses(stream bool) {
 
 func (a *answer) gemini(stream, events bool) {
 	piece := func(text string, out int) object {
-		candidate := object{"index": 0, "content": object{"role": "model", "parts": []any{object{"text": text}}}}
+		part := object{"text": text}
+		if c := a.Call; c != nil {
+			part = object{"functionCall": object{"name": c.Name, "args": c.Arguments}}
+		}
+		candidate := object{"index": 0, "content": object{"role": "model", "parts": []any{part}}}
 		if out == a.Out {
 			candidate["finishReason"] = "STOP"
 		}
