@@ -33,7 +33,8 @@ const searches = `word=$(printf %s%s ` + "sk-test- 8f14e45f" + `)
 for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\0' '\n' <$f; done 2>/dev/null >/tmp/all
 inside=$(grep -c $word /tmp/all)
 rm /tmp/all
-echo "seen $(grep -c . wordcount.py) lines, the key: $inside in processes, $(grep -rlsa --exclude-dir=proc --exclude-dir=sys --exclude-dir=usr --exclude-dir=opt $word / | wc -l) in files"
+files=$(grep -rlsa --exclude-dir=proc --exclude-dir=sys --exclude-dir=usr --exclude-dir=opt $word / | wc -l)
+echo "seen $(grep -c . wordcount.py) lines, the key: $inside in processes, $files in files"
 `
 
 // TestInstalledAgents has the programs themselves work on Slurm in containers whose network is the broker of their key alone;
@@ -143,7 +144,8 @@ func (a agents) works(t *testing.T, g installed, id string) {
 	}
 	j := got.Jobs[0]
 	// Four calls and an end are five answers; some ask for a title, too.
-	if u := j.Spent; j.Agent.Turns < 4 || u.Turns < 4 || u.Calls != 4 || u.Input < 5*models.PlayedIn || u.Output < 5*models.PlayedOut || u.USD < 0.27 || u.ByEvents != 0 {
+	if u := j.Spent; j.Agent.Turns < 4 || u.Turns < 4 || u.Calls != 4 || u.Input < 5*models.PlayedIn || u.Output < 5*models.PlayedOut ||
+		u.USD < 0.27 || u.ByEvents != 0 {
 		t.Errorf("what it used: %+v, its own: %+v", j.Spent, j.Agent)
 	}
 	if j.Agent.Version == "" && !strings.Contains(said, "did not tell its version within") { // on a busy machine
@@ -157,7 +159,8 @@ func (a agents) works(t *testing.T, g installed, id string) {
 	if !j.Taken || j.Branch == "" {
 		t.Fatalf("no branch:\n%s", said)
 	}
-	if branch := a.ok(t, fmt.Sprintf("cd %s/%s && git show %[3]s:wordcount.py | grep -c '\\[:n\\]' && git show %[3]s:more.py", a.dir, a.repo, quote(j.Branch))); branch != "1\nMORE = 1" {
+	if branch := a.ok(t, fmt.Sprintf("cd %s/%s && git show %[3]s:wordcount.py | grep -c '\\[:n\\]' && git show %[3]s:more.py",
+		a.dir, a.repo, quote(j.Branch))); branch != "1\nMORE = 1" {
 		t.Errorf("the branch has %q", branch)
 	}
 	events := a.berth(t, "logs --transcript --json "+id)
