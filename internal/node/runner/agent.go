@@ -155,7 +155,7 @@ func (w *watched) end(x jobs.Exit) *jobs.AgentUse {
 	use.Version = cmp.Or(w.r.agentTold, use.Version)
 	use.Continued, use.NewSession = w.session, w.fresh
 	if use.Reason = w.r.agentReason(use.Reason, x); use.Reason != "" && !x.OK() {
-		w.r.agentEnded(use.Reason)
+		w.r.agentEnded(&use)
 	}
 	return &use
 }
@@ -172,14 +172,22 @@ func (r *attempt) agentReason(said string, x jobs.Exit) string {
 }
 
 // agentEnded is the attempt's end where the agent says why it has failed.
-func (r *attempt) agentEnded(reason string) {
+func (r *attempt) agentEnded(use *jobs.AgentUse) {
 	name := r.spec.Agent.Name
+	// atCap has the figures, as for a cap that berth has met.
+	atCap := func(what, key, most string, set bool) string {
+		if set {
+			what += " (" + key + " " + most + ")"
+		}
+		return name + " ended at its own cap of " + what + ": " + use.String()
+	}
 	w := why{state: jobs.StateFailed, class: jobs.ClassTask, hint: "berth logs " + jobs.Short(r.spec.ID)}
-	switch reason {
+	caps := r.spec.Caps
+	switch use.Reason {
 	case agents.ReasonTurns: // of the job's caps, which another attempt would meet at once
-		w.class, w.code, w.reason = jobs.ClassPolicy, jobs.CodeCap, name+" ended at its own cap of turns"
+		w.class, w.code, w.reason = jobs.ClassPolicy, jobs.CodeCap, atCap("turns", jobs.CapTurns, strconv.Itoa(caps.Turns), caps.Turns > 0)
 	case agents.ReasonUSD:
-		w.class, w.code, w.reason = jobs.ClassPolicy, jobs.CodeCap, name+" ended at its own cap of cost"
+		w.class, w.code, w.reason = jobs.ClassPolicy, jobs.CodeCap, atCap("cost", jobs.CapUSD, caps.USD.String(), caps.USD > 0)
 	case agents.ReasonAuth:
 		w.code, w.reason = jobs.CodeAuth, name+" says that its key was refused"
 		if len(r.spec.Credentials) == 0 {
