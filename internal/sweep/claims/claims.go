@@ -33,7 +33,7 @@ type claim struct {
 	Kind    kind   `json:"kind"`
 	Worker  uint32 `json:"worker"`
 	At      uint32 `json:"at,omitempty"`
-	Nonce   string `json:"nonce"` // by which its maker knows it where a reply was lost
+	Nonce   string `json:"nonce"` // of its maker's board, which knows its own by it where a reply was lost
 }
 
 // Batch is a range of the tasks of a round, by their place in it, from 1.
@@ -44,9 +44,17 @@ func (b Batch) name() string { return fmt.Sprintf("%d-%d", b.Lo, b.Hi) }
 // Size is how many tasks it has.
 func (b Batch) Size() int { return int(b.Hi - b.Lo + 1) }
 
-// shardSize is how many batches have a directory together. With two files for each,
-// and those of batches that were split or taken over, it has less than 1,000.
+// shardSize is how many batches have a directory together. With three names for each
+// (two where it was split, and three of its parts), and those of batches that were
+// taken over, it has less than 1,000.
 const shardSize = 200
+
+// closedEnd is the end of a second name that a closed claim gets where its batch is
+// whole: LO-HI.N.closed. By it the list of a shard tells which batches are over, and no
+// claim of theirs is read: there may be thousands, each a file of its own on a server.
+// It decides nothing. It is made behind the claim, so it says what is so, and nothing
+// ever comes after a closed claim; where it is missing, the claims are read.
+const closedEnd = ".closed"
 
 // Round is the batches of a round, the same for every process.
 type Round struct {
@@ -69,16 +77,23 @@ type Board struct {
 	round Round
 	me    uint32
 	gone  func(worker uint32) bool
-	over  map[int]bool // batches with nothing left
+	over  map[int]bool // batches with nothing left: that never changes
+	nonce string
+	file  func(path string, most int64) ([]byte, error) // reads a claim
 
 	mu    sync.Mutex
 	known map[string]claim // what stands in files: it never changes
 	mine  map[Batch]int    // the last generation of each that this worker knows to be its own
+	made  map[alike]string // a claim of this worker's, of which another one may be a second name
 }
+
+// alike are claims of one directory with the same content.
+type alike struct{ dir, text string }
 
 // New is the board of a worker, which is told whether another one is gone.
 func New(r Round, me uint32, gone func(worker uint32) bool) *Board {
-	return &Board{round: r, me: me, gone: gone, known: map[string]claim{}, over: map[int]bool{}, mine: map[Batch]int{}}
+	return &Board{round: r, me: me, gone: gone, nonce: rand.Text(), file: disk.ReadRegular,
+		known: map[string]claim{}, over: map[int]bool{}, mine: map[Batch]int{}, made: map[alike]string{}}
 }
 
 // Held is a batch that this worker has.
@@ -108,7 +123,7 @@ func (b *Board) Next(from int) (h *Held, open int, err error) {
 	if n == 0 {
 		return nil, 0, nil
 	}
-	var names map[string]int
+	var names listing
 	listed := -1
 	for k := range n {
 		i := (from%n + k) % n
@@ -120,6 +135,10 @@ func (b *Board) Next(from int) (h *Held, open int, err error) {
 				return nil, 0, err
 			}
 			listed = s
+		}
+		if names.over(b.round.batch(i)) {
+			b.over[i] = true
+			continue
 		}
 		left, err := b.leaves(names, b.round.shard(listed), leaf{batch: b.round.batch(i)})
 		if err != nil {
@@ -151,7 +170,7 @@ func (b *Board) Holders() ([]uint32, error) {
 		return nil, err
 	}
 	var all []uint32
-	for name, last := range names {
+	for name, last := range names.last {
 		for n := 1; n <= last; n++ {
 			c, err := b.read(filepath.Join(b.round.shard(0), fmt.Sprintf("%s.%d", name, n)))
 			if err != nil {
@@ -165,32 +184,50 @@ func (b *Board) Holders() ([]uint32, error) {
 	return all, nil
 }
 
-// list reads the highest number of each batch in a shard.
-func (b *Board) list(shard int) (map[string]int, error) {
+// listing is what the names in a shard tell.
+type listing struct {
+	last   map[string]int // the highest number of each batch
+	closed map[string]int // which one is closed; 0 is not known
+}
+
+// over tells whether a batch is known to be closed. A second name that outlives its
+// claim, as where that was removed by hand, does not count.
+func (l listing) over(b Batch) bool {
+	n := l.closed[b.name()]
+	return n > 0 && n == l.last[b.name()]
+}
+
+// list reads the names in a shard.
+func (b *Board) list(shard int) (listing, error) {
+	names := listing{map[string]int{}, map[string]int{}}
 	dir := b.round.shard(shard)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
+			return names, err
 		}
-		return map[string]int{}, disk.SyncDir(b.round.Dir)
+		return names, disk.SyncDir(b.round.Dir)
 	}
 	if err != nil {
-		return nil, err
+		return names, err
 	}
-	names := map[string]int{}
 	for _, e := range entries {
-		name, number, ok := strings.Cut(e.Name(), ".")
+		claim, second := strings.CutSuffix(e.Name(), closedEnd)
+		name, number, ok := strings.Cut(claim, ".")
 		if n, err := strconv.Atoi(number); ok && err == nil && name != "" && n > 0 {
-			names[name] = max(names[name], n)
+			of := names.last
+			if second {
+				of = names.closed
+			}
+			of[name] = max(of[name], n)
 		}
 	}
 	return names, nil
 }
 
 // leaves are the batches that a batch was split into, or itself.
-func (b *Board) leaves(names map[string]int, dir string, l leaf) ([]leaf, error) {
-	last := max(names[l.batch.name()], l.number)
+func (b *Board) leaves(names listing, dir string, l leaf) ([]leaf, error) {
+	last := max(names.last[l.batch.name()], l.number)
 	for n := l.number + 1; n <= last; n++ {
 		c, err := b.read(filepath.Join(dir, fmt.Sprintf("%s.%d", l.batch.name(), n)))
 		if err != nil {
@@ -234,7 +271,7 @@ func (b *Board) read(path string) (claim, error) {
 	if ok {
 		return known, nil
 	}
-	text, err := disk.ReadRegular(path, mostClaim)
+	text, err := b.file(path, mostClaim)
 	if err != nil {
 		return claim{}, fmt.Errorf("read the claim %s: %w", path, err)
 	}
@@ -268,7 +305,9 @@ func (b *Board) take(l leaf, dir string) (*Held, error) {
 	if err != nil || !won {
 		return nil, err
 	}
-	b.hold(l.batch, h.Generation)
+	if !b.hold(l.batch, h.Generation) {
+		return nil, nil // it has had it: the list was older than that
+	}
 	return h, nil
 }
 
@@ -283,19 +322,40 @@ func (b *Board) hold(x Batch, generation int) bool {
 	return true
 }
 
+func (h *Held) path(n int) string { return filepath.Join(h.shard, fmt.Sprintf("%s.%d", h.name(), n)) }
+
 // make makes number n of the batch's chain, and tells whether this worker did.
 func (h *Held) make(c claim, n int) (won bool, err error) {
-	c.Version, c.Worker, c.Nonce = 1, h.board.me, rand.Text()
-	text, err := json.Marshal(c)
+	b := h.board
+	c.Version, c.Worker, c.Nonce = 1, b.me, b.nonce
+	data, err := json.Marshal(c)
 	if err != nil {
 		return false, err
 	}
-	path := filepath.Join(h.shard, fmt.Sprintf("%s.%d", h.name(), n))
-	won, err = store.CreateOnce(path, append(text, '\n'))
+	data = append(data, '\n')
+	path := h.path(n)
+	same := alike{h.shard, string(data)}
+	b.mu.Lock()
+	before := b.made[same]
+	b.mu.Unlock()
+	// What says the same, of the same worker, is a second name of what it has synced
+	// before. Which of two makes a number link(2) decides as ever, and after any error
+	// the content, which no other worker's claim has.
+	if before != "" && os.Link(before, path) == nil {
+		won = true
+		// A closed claim that a crash takes back leaves one that is held by a worker
+		// that is no more: whoever takes that over finds the results, which were synced.
+		if c.Kind != closed {
+			err = disk.SyncDir(h.shard)
+		}
+	} else {
+		won, err = store.CreateOnce(path, data)
+	}
 	if won {
-		h.board.mu.Lock()
-		h.board.known[path] = c
-		h.board.mu.Unlock()
+		b.mu.Lock()
+		b.known[path] = c
+		b.made[same] = path
+		b.mu.Unlock()
 	}
 	return won, err
 }
@@ -309,7 +369,14 @@ func (h *Held) after(c claim) (lost bool, err error) {
 
 // Close says that every task of the batch has a result, and these are durable. When
 // lost, the batch is another worker's, and that one's results count.
-func (h *Held) Close() (lost bool, err error) { return h.after(claim{Kind: closed}) }
+func (h *Held) Close() (lost bool, err error) {
+	lost, err = h.after(claim{Kind: closed})
+	if r := h.board.round; !lost && err == nil && r.batch(int(h.Lo-1)/r.Batch) == h.Batch {
+		n := h.Generation + 1
+		_ = os.Link(h.path(n), h.path(n)+closedEnd) // others read the claims where it fails
+	}
+	return lost, err
+}
 
 // Release gives the batch back.
 func (h *Held) Release() (lost bool, err error) { return h.after(claim{Kind: free}) }

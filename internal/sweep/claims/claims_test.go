@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/sys/disk"
 	"berth/internal/sys/lease"
 
 	"pgregory.net/rapid"
@@ -292,7 +293,8 @@ func TestWatcher(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1000, 0)
 	me := lease.Self()
-	w := &Watcher{Dir: func(uint32) string { return dir }, Me: me, Patience: lease.PatienceFor(10 * time.Second), Now: func() time.Time { return now }}
+	looks := 0
+	w := &Watcher{Dir: func(uint32) string { looks++; return dir }, Me: me, Patience: lease.PatienceFor(10 * time.Second), Now: func() time.Time { return now }}
 	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
 	// after asks so often, with so long between two looks.
 	after := func(looks int, pause time.Duration) bool {
@@ -311,8 +313,13 @@ func TestWatcher(t *testing.T) {
 		t.Error("not gone after 180 s")
 	}
 	write(BeatFile, "2")
+	looks = 0
 	if w.Gone(1) {
 		t.Error("a beat that moves is gone")
+	}
+	// However often it is asked for one that is there, it looks once in half a beat.
+	if after(50, 0) || after(4, time.Second) || looks != 1 {
+		t.Errorf("%d looks in 4 s", looks)
 	}
 	if after(3, time.Hour) { // this process stood still
 		t.Error("hours between looks are a silence")
@@ -321,12 +328,132 @@ func TestWatcher(t *testing.T) {
 	b, err := json.Marshal(lease.Process{Host: me.Host, BootID: me.BootID, PID: 1 << 22, Start: "1"})
 	must(t, err)
 	write(WorkerFile, string(b))
-	if w.Gone(1) || after(2, 10*time.Second) || !after(1, 10*time.Second) {
+	if after(1, 10*time.Second) || after(2, 10*time.Second) || !after(1, 10*time.Second) {
 		t.Error("a process that is no more is gone after 30 s")
 	}
 	write(BeatFile, "4")
 	write(EndFile, "{}")
-	if !w.Gone(1) {
-		t.Error("one that has ended is not gone")
+	looks = 0
+	if !after(3, 5*time.Second) || looks != 1 {
+		t.Errorf("one that has ended is not gone, or it was looked at %d times", looks)
+	}
+}
+
+// counted is a board that counts which claims it reads.
+func counted(b *Board) (_ *Board, reads *int) {
+	reads = new(int)
+	b.file = func(path string, most int64) ([]byte, error) {
+		*reads++
+		return disk.ReadRegular(path, most)
+	}
+	return b, reads
+}
+
+// A worker that finds nothing free reads what is held, and that once: neither how many
+// batches were closed counts, nor how often it looks.
+func TestReads(t *testing.T) {
+	const batches = shardSize + 20
+	r := Round{t.TempDir(), batches, 1}
+	one, read1 := counted(New(r, 1, never))
+	two, read2 := counted(New(r, 2, never))
+	last := next(t, New(r, 3, never), batches-1)
+	for i := range (batches - 1) / 2 {
+		for _, h := range []*Held{next(t, one, i), next(t, two, batches/2+i)} {
+			if lost, err := h.Close(); lost || err != nil {
+				t.Fatal(lost, err)
+			}
+		}
+	}
+	rest := next(t, one, 0) // one is left between them
+	for range 50 {
+		none(t, one, 2)
+		none(t, two, 2)
+	}
+	if *read1 > 2 || *read2 > 2 {
+		t.Errorf("%d and %d claims were read, and 2 are held", *read1, *read2)
+	}
+	for _, h := range []*Held{last, rest} {
+		if lost, err := h.Close(); lost || err != nil {
+			t.Error(lost, err)
+		}
+	}
+	for range 50 {
+		none(t, one, 0)
+	}
+	late, reads := counted(New(r, 9, never))
+	none(t, late, 0)
+	if *reads != 0 || *read1 > 2 {
+		t.Errorf("%d and %d claims were read, and all are closed", *reads, *read1)
+	}
+	for i, size := range []int{shardSize, 20} {
+		entries, err := os.ReadDir(r.shard(i))
+		must(t, err)
+		if len(entries) != 3*size {
+			t.Errorf("%d: %d names", i, len(entries))
+		}
+	}
+}
+
+// The second name of a closed claim only says what is so: without it the claims are
+// read, and without the claim it says nothing.
+func TestClosedNames(t *testing.T) {
+	r := Round{t.TempDir(), 2, 1}
+	for i := range 2 {
+		h := next(t, New(r, 1, never), i)
+		_, err := h.Close()
+		must(t, err)
+	}
+	must(t, os.Remove(filepath.Join(r.shard(0), "1-1.2.closed"))) // its worker was killed before
+	b, reads := counted(New(r, 2, never))
+	none(t, b, 0)
+	if *reads != 2 {
+		t.Errorf("%d claims were read", *reads)
+	}
+	must(t, os.Remove(filepath.Join(r.shard(0), "2-2.2")))
+	must(t, os.Remove(filepath.Join(r.shard(0), "2-2.1")))
+	if h := next(t, New(r, 3, never), 0); h.Batch != (Batch{2, 2}) || h.Generation != 1 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// Claims that say the same are names of one file; those of two workers never are. A
+// worker that sees a list from before its own claim does not take that for a new one.
+func TestNames(t *testing.T) {
+	r := Round{t.TempDir(), 6, 1}
+	one, two := New(r, 1, never), New(r, 2, never)
+	var all []*Held
+	for i := range 3 {
+		all = append(all, next(t, one, i), next(t, two, 3+i))
+	}
+	inode := func(name string) os.FileInfo {
+		fi, err := os.Stat(filepath.Join(r.shard(0), name))
+		must(t, err)
+		return fi
+	}
+	if !os.SameFile(inode("1-1.1"), inode("3-3.1")) || !os.SameFile(inode("4-4.1"), inode("6-6.1")) || os.SameFile(inode("1-1.1"), inode("4-4.1")) {
+		t.Error("names of other files than expected")
+	}
+	first := leaf{batch: all[0].Batch}
+	for _, ended := range []bool{false, true} {
+		if ended {
+			_, err := all[0].Release()
+			must(t, err)
+		}
+		for _, b := range []*Board{one, two} {
+			if h, err := b.take(first, r.shard(0)); h != nil || err != nil {
+				t.Errorf("%+v, %v", h, err)
+			}
+		}
+	}
+	if lost, err := all[0].Close(); !lost || err != nil {
+		t.Error("what was given back was closed:", err)
+	}
+	// What is named again was removed by hand: there is another file then.
+	must(t, os.Remove(filepath.Join(r.shard(0), "3-3.1")))
+	must(t, os.Remove(filepath.Join(r.shard(0), "2-2.1")))
+	must(t, os.Remove(filepath.Join(r.shard(0), "1-1.1")))
+	must(t, os.Remove(filepath.Join(r.shard(0), "1-1.2")))
+	if h := next(t, New(r, 3, never), 0); h.Generation != 1 {
+		t.Errorf("%+v", h)
 	}
 }

@@ -34,21 +34,16 @@ type silence struct {
 	beat   string
 	looked time.Time
 	silent time.Duration // of this process's own time
+	ended  bool          // it has recorded its end, which it does once
+	gone   bool          // as of the last look
 }
 
 // Gone tells whether a worker has recorded its end, or its process of this boot is no
 // more and 3 of its beats have passed, or its beat has not moved for 18 of them, by
 // the clock of this process. A long time between two looks is no silence: this
-// process was stopped, and perhaps the worker with it.
+// process was stopped, and perhaps the worker with it. One that was there is looked at
+// again after half a beat: it may be asked for each batch that it has, at each look for one.
 func (w *Watcher) Gone(worker uint32) bool {
-	dir := w.Dir(worker)
-	if _, err := os.Lstat(filepath.Join(dir, EndFile)); err == nil {
-		return true
-	}
-	b, err := os.ReadFile(filepath.Join(dir, BeatFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
 	now := time.Now()
 	if w.Now != nil {
 		now = w.Now()
@@ -57,6 +52,18 @@ func (w *Watcher) Gone(worker uint32) bool {
 		w.seen = map[uint32]*silence{}
 	}
 	s := w.seen[worker]
+	if s != nil && (s.ended || !s.gone && now.Sub(s.looked) < w.Patience.Silent/36) {
+		return s.ended
+	}
+	dir := w.Dir(worker)
+	if _, err := os.Lstat(filepath.Join(dir, EndFile)); err == nil {
+		w.seen[worker] = &silence{ended: true}
+		return true
+	}
+	b, err := os.ReadFile(filepath.Join(dir, BeatFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
 	if s == nil || s.beat != string(b) {
 		w.seen[worker] = &silence{beat: string(b), looked: now}
 		return false
@@ -67,7 +74,8 @@ func (w *Watcher) Gone(worker uint32) bool {
 	if w.dead(dir) {
 		wait = w.Patience.Dead
 	}
-	return s.silent >= wait
+	s.gone = s.silent >= wait
+	return s.gone
 }
 
 // SeemsAlive tells how a worker looks to a person who asks once: it has not recorded its

@@ -125,10 +125,7 @@ func (w *worker) first(ctx context.Context) error {
 			}
 			continue
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		rest(ctx, pause)
 	}
 	return nil
 }

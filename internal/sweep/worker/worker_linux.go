@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +51,15 @@ const (
 	ahead     = time.Second           // for which a worker has tasks waiting
 	fastest   = 20 * time.Millisecond // between two looks for a batch, when others have all
 )
+
+// rest pauses for so long, or up to a quarter more or less: workers that found nothing at
+// one moment do not look at one moment again.
+func rest(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause*3/4 + rand.N(pause/2)):
+	}
+}
 
 // slower is the next pause between two such looks: of five in a beat, as the silence of another
 // worker is counted by them.
@@ -336,11 +346,8 @@ func (w *worker) claim(ctx context.Context) error {
 		}
 		w.idle(h == nil)
 		if h == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-				pause = w.slower(pause)
-			}
+			rest(ctx, pause)
+			pause = w.slower(pause)
 			continue
 		}
 		pause = fastest
