@@ -11,7 +11,7 @@
 // real worker makes claims while its tasks run: here they come after each other.
 // It prints lines "KEY VALUE": the part of claims in the time of all workers in percent, the
 // longest of one claim and the real time of all of them in ms, how long the simulated sweep
-// takes and would take without claims in s, and how many files it made.
+// takes and would take without claims in s, and how many names of claims there are.
 package main
 
 import (
@@ -137,10 +137,10 @@ func measure(args []string) error {
 	if left != 0 {
 		return fmt.Errorf("%d tasks of %d were not run", left, tasks)
 	}
-	files := 0
+	names := 0
 	if err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
-			files++
+			names++
 		}
 		return err
 	}); err != nil {
@@ -150,6 +150,6 @@ func measure(args []string) error {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	fmt.Printf("%s_percent %.4f\n%s_longest %.3f\n%s_all %.1f\n", key, 100*float64(claimed)/float64(life), key, ms(longest), key, ms(claimed))
 	fmt.Printf("%s_takes %.3f\n%s_ideal %.3f\n", key, last.Seconds(), key, float64(tasks)/float64(workers*slots)*each.Seconds())
-	fmt.Printf("%s_files %d\n", key, files)
+	fmt.Printf("%s_files %d\n", key, names)
 	return nil
 }
