@@ -119,10 +119,26 @@ type leaf struct {
 // places seldom meet. Without one that can be had it returns nil, and how many are
 // still held by others.
 func (b *Board) Next(from int) (h *Held, open int, err error) {
-	n := b.round.batches()
-	if n == 0 {
+	if b.round.batches() == 0 {
 		return nil, 0, nil
 	}
+	h, open, unread, err := b.look(from, fewReads)
+	if h == nil && unread > 0 && err == nil {
+		h, open, _, err = b.look(from, b.round.batches())
+	}
+	return h, open, err
+}
+
+// fewReads is how many first claims of others a look for a batch reads, while it may yet
+// find one that is free. What has a first claim alone is held, whoever has made it: that
+// is read to learn whether its worker is gone. Where many workers come to the same
+// batches in the end, each would else read what all others have, again and again.
+const fewReads = 4
+
+// look is one for a batch that reads so many first claims at most; unread is how many it
+// has left, which count as open.
+func (b *Board) look(from, reads int) (h *Held, open, unread int, err error) {
+	n := b.round.batches()
 	var names listing
 	listed := -1
 	for k := range n {
@@ -132,7 +148,7 @@ func (b *Board) Next(from int) (h *Held, open int, err error) {
 		}
 		if s := i / shardSize; s != listed {
 			if names, err = b.list(s); err != nil {
-				return nil, 0, err
+				return nil, 0, 0, err
 			}
 			listed = s
 		}
@@ -140,9 +156,17 @@ func (b *Board) Next(from int) (h *Held, open int, err error) {
 			b.over[i] = true
 			continue
 		}
+		if names.last[b.round.batch(i).name()] == 1 && !b.knows(b.round.batch(i), listed) {
+			if reads == 0 {
+				open++
+				unread++
+				continue
+			}
+			reads--
+		}
 		left, err := b.leaves(names, b.round.shard(listed), leaf{batch: b.round.batch(i)})
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
 		busy := 0
 		for _, l := range left {
@@ -152,7 +176,7 @@ func (b *Board) Next(from int) (h *Held, open int, err error) {
 			busy++
 			h, err := b.take(l, b.round.shard(listed))
 			if h != nil || err != nil {
-				return h, 0, err
+				return h, 0, 0, err
 			}
 		}
 		if busy == 0 {
@@ -160,7 +184,15 @@ func (b *Board) Next(from int) (h *Held, open int, err error) {
 		}
 		open += busy
 	}
-	return nil, open, nil
+	return nil, open, unread, nil
+}
+
+// knows tells whether the first claim of a batch was read.
+func (b *Board) knows(x Batch, shard int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.known[filepath.Join(b.round.shard(shard), x.name()+".1")]
+	return ok
 }
 
 // Holders are the workers that have, or had, batches of the first shard.

@@ -394,6 +394,33 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// While something is free, a look reads few of the claims that others hold; when nothing
+// is, it reads each once, and takes over what a worker that is gone has.
+func TestFewReads(t *testing.T) {
+	const batches = 60
+	r := Round{t.TempDir(), batches, 1}
+	other, dead := New(r, 1, never), false
+	for i := range batches - 3 {
+		next(t, other, i)
+	}
+	b, reads := counted(New(r, 2, func(uint32) bool { return dead }))
+	for i := range 3 {
+		if h := next(t, b, 0); h.Lo != uint32(batches-2+i) || *reads > (i+1)*fewReads {
+			t.Errorf("%+v, %d claims were read in %d looks", h, *reads, i+1)
+		}
+	}
+	for range 5 {
+		none(t, b, batches)
+	}
+	if *reads != batches-3 {
+		t.Errorf("%d claims were read, of %d", *reads, batches-3)
+	}
+	dead = true
+	if h := next(t, b, 0); h.Batch != (Batch{1, 1}) || h.Generation != 2 {
+		t.Errorf("%+v", h)
+	}
+}
+
 // The second name of a closed claim only says what is so: without it the claims are
 // read, and without the claim it says nothing.
 func TestClosedNames(t *testing.T) {
