@@ -9,11 +9,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"sync"
 	"syscall"
 
 	"berth/internal/link/ttystream"
 	"berth/internal/node/room"
+	"berth/internal/sys/run"
 
 	"golang.org/x/sys/unix"
 )
@@ -95,7 +95,7 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	// processors.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
-	makeThreads()
+	run.MakeThreads()
 
 	// A task has the guest's user, and could otherwise read the key of the
 	// conversation in the guest's memory, or take the streams from its
@@ -234,27 +234,4 @@ func closeOnExec() {
 			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
 		}
 	}
-}
-
-// spareThreads are more than the guest was seen to need.
-const spareThreads = 8
-
-// makeThreads makes threads that Go's runtime then keeps. One that it cannot
-// make when it wants it ends the process, and a command that has taken all the
-// processes of an environment would so end the environment.
-func makeThreads() {
-	var made, done sync.WaitGroup
-	all := make(chan struct{})
-	for range spareThreads {
-		made.Add(1)
-		done.Go(func() {
-			runtime.LockOSThread() // two such are never on one thread
-			defer runtime.UnlockOSThread()
-			made.Done()
-			<-all
-		})
-	}
-	made.Wait()
-	close(all)
-	done.Wait()
 }

@@ -63,6 +63,7 @@ func start(args []string, openers []jobs.Opener, stdout *os.File, stderr io.Writ
 	// find that the first has done so.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
+	run.MakeThreads()
 	supervise.Shield()
 	k := &keeper{
 		dir: filepath.Clean(*dir), times: periods, told: make(chan struct{}), gone: make(chan struct{}),

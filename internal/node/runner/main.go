@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,10 @@ import (
 	"berth/overlay"
 )
 
+// mostAtOnce bounds how many threads of the runner run at once, whatever the node has: its work
+// is to wait.
+const mostAtOnce = 8
+
 // Main is `berth-node runner --attempt DIR`, the last line of every job script. What
 // stands there behind it shows people what it starts. It returns the exit code of
 // the batch job. openers are the backends whose places it can open.
@@ -38,6 +43,9 @@ func Main(args []string, openers []jobs.Opener, stderr io.Writer) int {
 
 func start(args []string, openers []jobs.Opener, stderr io.Writer, periods times) int {
 	signals := supervise.Signals()
+	// A task that takes all the processes of its user must not end the runner.
+	runtime.GOMAXPROCS(min(mostAtOnce, runtime.GOMAXPROCS(0)))
+	run.MakeThreads()
 	fs := flag.NewFlagSet("runner", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	dir := fs.String("attempt", "", "the attempt's directory")
