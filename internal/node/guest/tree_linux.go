@@ -126,6 +126,14 @@ const leastLooks = 100
 // ended under its eyes that may have started what the look has missed.
 const emptyLooks = 5
 
+// mostBursts is how often killTree finds processes that were not there before until it takes
+// them for a fork bomb: who dies there makes room for the next, and who stands still does not.
+// So it stops them all before it kills any.
+const mostBursts = 5
+
+// mostStops is how many looks may go by so, because they can have each other go on.
+const mostStops = 20
+
 // killTree kills what pick chooses until nothing of it lives, because a tree
 // may grow while it is read; wait bounds it, but for leastLooks: this process may
 // have stood still until that was over. With everything, the PID
@@ -133,14 +141,15 @@ const emptyLooks = 5
 // that no fork escapes. It returns how many still live.
 func killTree(everything bool, pick func(all []proc) []proc, wait time.Duration) (left int) {
 	deadline := time.Now().Add(wait)
-	killed, dead, others := map[proc]bool{}, map[proc]bool{}, map[int]bool{}
-	for looks, empty := 1, 0; ; looks++ {
+	killed, dead, stopped, others := map[proc]bool{}, map[proc]bool{}, map[proc]bool{}, map[int]bool{}
+	for looks, empty, bursts, stops := 1, 0, 0, 0; ; looks++ {
 		if everything {
 			_ = unix.Kill(-1, unix.SIGKILL)
 		}
 		all, gone := survey()
 		left = 0
-		fresh := false
+		fresh, moving, stopping := false, false, bursts >= mostBursts && stops < mostStops
+		var living []proc
 		picked := map[int]bool{}
 		for _, p := range pick(all) {
 			picked[p.pid] = true
@@ -150,9 +159,26 @@ func killTree(everything bool, pick func(all []proc) []proc, wait time.Duration)
 				continue
 			}
 			left++
-			fresh = fresh || !killed[p.id()]
+			if stopping && !stopped[p.id()] {
+				moving = true
+				stopped[p.id()] = true
+				signalProc(p, unix.SIGSTOP)
+			}
+			living = append(living, p)
+		}
+		if moving { // they may have forked since
+			fresh, living = true, nil
+			stops++
+		}
+		born := false
+		for _, p := range living {
+			born = born || !killed[p.id()]
 			killed[p.id()] = true
 			signalProc(p, unix.SIGKILL)
+		}
+		if born {
+			fresh = true
+			bursts++
 		}
 		// Who lived at the last look and was none of these, may end.
 		for _, pid := range gone {

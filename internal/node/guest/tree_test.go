@@ -3,9 +3,11 @@
 package guest
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -94,4 +96,44 @@ func TestKillLate(t *testing.T) {
 		t.Errorf("%d are left", left)
 	}
 	_ = cmd.Wait()
+}
+
+// TestKillBomb: of a fork bomb one process is always born while the others are being killed, as
+// long as there is room for it. It ends because those that stand still leave no room.
+func TestKillBomb(t *testing.T) {
+	const room = 8
+	members := map[int]bool{}
+	fork := func() {
+		cmd := exec.Command("sleep", "300")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		members[cmd.Process.Pid] = true
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+	fork()
+	left := killTree(false, func(all []proc) (out []proc) {
+		living, running := 0, false
+		for _, p := range all {
+			if !members[p.pid] {
+				continue
+			}
+			out = append(out, p)
+			if !p.zombie {
+				living++
+				stat, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat")
+				running = running || !bytes.Contains(stat, []byte(") T "))
+			}
+		}
+		if running && living < room {
+			fork() // after this look at the processes, before its signals
+		}
+		return out
+	}, 10*time.Second)
+	if left != 0 {
+		t.Errorf("%d are left, of %d", left, len(members))
+	}
 }
