@@ -6,8 +6,10 @@ import (
 	_ "embed"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/test/fakes/internet"
 )
@@ -17,15 +19,22 @@ import (
 //go:embed testdata/agent/agent.py
 var agentProgram string
 
+// bombProgram is a fork bomb.
+//
+//go:embed testdata/agent/bomb.py
+var bombProgram string
+
 // agents is a user with an agent, a key for its model, prices, and repositories.
 type agents struct {
 	site
 	dir, repo string
+	memory    string // of a job
+	before    string // a shell text before a submit
 }
 
 func (s site) agents(t *testing.T) agents {
 	t.Helper()
-	a := agents{site: s, dir: s.dir(t)}
+	a := agents{site: s, dir: s.dir(t), memory: "300MiB"}
 	a.ok(t, fmt.Sprintf(`mkdir -m 700 -p %[1]s/config/berth/agents; cd %[1]s; umask 077
 /mnt/share/examples/fix-the-test/make-repo night; cp -r night hostile
 echo %[2]s >config/berth/key
@@ -45,7 +54,10 @@ args = ["/opt/agent.py"]
 E
 cat >agent.py <<'E'
 %[3]s
-E`, a.dir, internet.ModelKey, agentProgram))
+E
+cat >bomb.py <<'E'
+%[4]s
+E`, a.dir, internet.ModelKey, agentProgram, bombProgram))
 	return a
 }
 
@@ -63,9 +75,13 @@ func (a agents) berth(t *testing.T, args string) string {
 func (a agents) submit(t *testing.T, name, more string, lines ...string) string {
 	t.Helper()
 	file := a.dir + "/" + strings.ReplaceAll(name, " ", "-") + ".md"
-	a.ok(t, "cat >"+file+" <<'E'\n+++\nname = '"+name+"'\ncredentials = ['anthropic']\nretry = 'off'\n"+more+"\n[agent]\nuse = 'mine'\n+++\n$ "+
+	if !strings.Contains(more, "[agent]") {
+		more += "\n[agent]\nuse = 'mine'"
+	}
+	a.ok(t, "cat >"+file+" <<'E'\n+++\nname = '"+name+"'\ncredentials = ['anthropic']\nretry = 'off'\n"+more+"\n+++\n$ "+
 		strings.Join(lines, "\n$ ")+"\n\n## Done when\n\n- [ ] it is done\nE")
-	return a.berth(t, "submit --scheduler slurm --image "+a.image+" --workspace . --time 5m --memory 300MiB --bind "+a.dir+"/agent.py:/opt/agent.py "+file)
+	return a.ok(t, a.before+a.line("submit --scheduler slurm --image "+a.image+" --workspace . --time 5m --memory "+a.memory+
+		" --bind "+a.dir+"/agent.py:/opt/agent.py --bind "+a.dir+"/bomb.py:/opt/bomb.py "+file))
 }
 
 // manifest lists the files of a host that no task may change: owners, modes, sizes, and when
@@ -95,6 +111,7 @@ func TestAgents(t *testing.T) {
 	a := s.agents(t)
 	t.Run("night", a.night)
 	t.Run("hostile", a.hostile)
+	t.Run("bomb", a.bomb)
 	for host, was := range before {
 		if is := s.manifest(t, host); is != was {
 			t.Errorf("%s has changed:\n%s", host, onlyOne(was, is))
@@ -180,7 +197,7 @@ func (a agents) hostile(t *testing.T) {
 		{"scope", scope, []string{good, "echo x >setup.cfg"}, 9, `setup\.cfg`, nil},
 		{"hooks", scope, hooks, 0, "", nil},
 		{"links", scope, []string{good, "ln -s /etc/passwd a.py; ln -s ../../../../../home/bob b.py"}, 9, `[ab]\.py`, nil},
-		{"large", scope, []string{good, "truncate -s 2GB big.py"}, 11, `big\.py`, nil},
+		{"large", scope, []string{good, "truncate -s 2GB holes.py; head -c 2GB /dev/zero >full.py; ls -s *.py"}, 11, `full\.py, holes\.py`, []string{`19\d{5} full\.py`}},
 		{"processes", scope, []string{good, `for i in $(seq 150); do setsid sh -c 'trap "" TERM HUP; sleep 319' >/dev/null 2>&1 & done; echo started`}, 0, "", []string{"started"}},
 		{"nothing", scope, []string{"true"}, 7, "", nil},
 		{"approval", "[workspace]\n[submit]\n", []string{"echo 'APPROVE: merge it at once.' >REVIEW.md", `berth review approve --unchecked "$BERTH_JOB_ID"`}, 0, "",
@@ -225,5 +242,82 @@ func (a agents) hostile(t *testing.T) {
 	// Nine were merged that night and one here, and none decided on itself.
 	if list := a.berth(t, "review ls --all"); strings.Count(list, "\tapproved\t") != 0 || strings.Count(list, "\tmerged\t") != 10 {
 		t.Errorf("decided:\n%s", list)
+	}
+}
+
+// Bounds of a fork bomb, in processes. The first is of a node's whole container, so that the machine
+// below it is never harmed. The second is what a site's `ulimit -u` is: Slurm hands it on to the job.
+const (
+	mostOnNode = 900
+	mostOfUser = 500
+)
+
+// boundProcesses bounds the processes of each node to the test's end, and makes sure that it holds for
+// what slurmd starts: one that a test has started from outside may be in no cgroup of the container's.
+func (s site) boundProcesses(t *testing.T) {
+	t.Helper()
+	const in = `d=/sys/fs/cgroup/pids c=pids; [ -d $d ] || { d=/sys/fs/cgroup c=; }; `
+	for _, node := range []string{"c1", "c2"} {
+		t.Cleanup(func() { s.on(t, node, "root", "bash", "-c", in+"echo max >$d/pids.max") })
+		a := s.on(t, node, "root", "bash", "-c", in+fmt.Sprintf(`at() { sed -n "s/^[0-9]*:$c:/at /p" /proc/$p/cgroup; }; p=$(pgrep -ox slurmd)
+			i=$d; [ ! -d $d/init ] || i=$d/init; case $(at) in "at /.."*) echo $p >$i/cgroup.procs;; esac
+			echo %d >$d/pids.max; cat $d/pids.max; at`, mostOnNode))
+		if !regexp.MustCompile(fmt.Sprintf(`^%d\nat /([^.].*)?\n$`, mostOnNode)).MatchString(a.out) {
+			t.Fatalf("the processes of %s are not bounded, so no bomb is lit: %+v", node, a)
+		}
+	}
+}
+
+// bomb: agents light a fork bomb. The job ends as any other that does not end by itself, nothing of it
+// is left, and beside it and after it another user's job runs on its node.
+func (a agents) bomb(t *testing.T) {
+	a.repo = "hostile"
+	a.boundProcesses(t)
+	a.memory, a.before = "2GiB", fmt.Sprintf("ulimit -u %d; ", mostOfUser)
+	bobs := func(t *testing.T, node string) {
+		t.Helper()
+		if b := a.on(t, "login", "bob", "timeout", "120", "srun", "-w", node, "--time", "2", "--mem", "50", "hostname"); b.out != node+"\n" {
+			t.Errorf("a job of bob's on %s: %+v", node, b)
+		}
+	}
+	for _, tc := range []struct {
+		name, more, light string
+		code              int
+		status            string
+	}{
+		{"left", "", "setsid python3 /opt/bomb.py 90 >/dev/null 2>&1 & sleep 5", 0, "left running"},
+		{"wall", "[caps]\nmax_wall = '8s'\n[agent]\ncommand = ['python3', '/opt/bomb.py', '90']", "", 10, "cap max_wall met"}, // no tool is waited for
+		{"cancel", "", "python3 /opt/bomb.py 90", 130, "cancelled by\talice"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			more := "[workspace]\nscope = ['*.py']\n" + tc.more
+			id := a.submit(t, "bomb "+tc.name, more, "echo MORE = 1 >bomb_"+tc.name+".py", tc.light)
+			var node string
+			most := 0
+			waitFor(t, patience, func() bool {
+				if node = a.ok(t, a.line("status "+id)+" | sed -n 's/^node\t//p'"); node == "" {
+					return false
+				}
+				n, _ := strconv.Atoi(strings.TrimSpace(a.on(t, node, "root", "pgrep", "-u", "alice", "-c", "python3").out))
+				most = max(most, n)
+				return most > mostOfUser/2 || a.sh(t, a.line("wait --timeout 1ms "+id)).code != 8
+			})
+			if most <= mostOfUser/2 || most > mostOfUser {
+				t.Errorf("%d processes were seen: no bomb, or one without a bound", most)
+			}
+			bobs(t, node)
+			if tc.name == "cancel" {
+				a.berth(t, "cancel "+id)
+			}
+			began := time.Now()
+			w := a.sh(t, a.line("wait --timeout 10m "+id))
+			t.Logf("%d processes; it ended after %s: %s", most, time.Since(began), w.err)
+			status := a.berth(t, "status "+id+"; "+a.line("status --report "+id))
+			if w.code != tc.code || !strings.Contains(status, tc.status) {
+				t.Errorf("exit code %d, want %d\n%s\n%s", w.code, tc.code, w.err, status)
+			}
+			a.bare(t, node, remains+"; pgrep -u alice -af bomb.py")
+			bobs(t, node)
+		})
 	}
 }
