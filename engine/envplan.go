@@ -115,7 +115,10 @@ func (e *Engine) planEnv(ctx context.Context, name string, o jobs.EnvOptions) (*
 		return nil, err
 	}
 	if program != nil {
-		return s, program.Settle(ctx, s)
+		if err = program.Settle(ctx, s); err == nil && o.Keep && !s.Persistent {
+			err = absent("--keep", &s.Place)
+		}
+		return s, err
 	}
 	return s, e.fetchFor(ctx, s, o.Offline)
 }

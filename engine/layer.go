@@ -14,16 +14,23 @@ import (
 // settleLayer takes over what a task says of its writable layer beside its
 // name and size, and refuses what does not go together.
 func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
-	if !s.Can().Layers {
-		return nil
-	}
-	switch keep := t.Overlay.Keep; {
-	case keep != "" && s.Overlay.Name != "":
+	switch keep := s.Overlay.Keep; {
+	case keep == "":
+	case s.Overlay.Name != "":
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] keep: the overlay " + s.Overlay.Name + " stays in any case", Hint: "leave keep out"}
-	case keep != "" && s.Resources.Tasks > 1:
+	case s.Resources.Tasks > 1:
 		return &jobs.Error{Kind: jobs.KindConfig,
 			Msg:  "[terminal] keep: every task of [resources] ntasks has a layer of its own, and none of them can be kept",
 			Hint: "leave keep or ntasks out"}
+	case !s.Can().Here():
+		return cannotKeep(&s.Place)
+	case !s.Can().Layers && s.Clustered():
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  "[terminal] keep: the backend " + s.Backend + " keeps places on this machine alone, and the job is the scheduler " + s.Scheduler + "'s",
+			Hint: "name in [results] artifacts what is to stay; or --scheduler local, or a backend with layers: --backend singularity"}
+	}
+	if !s.Can().Layers {
+		return nil
 	}
 	if t.Overlay.Wait != 0 && s.Overlay.Name == "" {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: "[terminal] overlay_wait: the task names no overlay, and so waits for none",
@@ -55,4 +62,11 @@ func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 		s.Notes = append(s.Notes, note)
 	}
 	return nil
+}
+
+// cannotKeep is the error for a job whose place ends where it stands.
+func cannotKeep(p *jobs.Place) error {
+	err := absent("[terminal] keep", p)
+	err.Hint = "name in [results] artifacts what is to stay, or name another --backend"
+	return err
 }

@@ -23,7 +23,7 @@ type RetryOptions struct {
 	Base string // the commit to start from; "" is that of the job before
 	// NewSession has an agent begin a session, also where it could go on with its own.
 	NewSession bool
-	// Keep has the layer kept, as [jobs.KeepAlways] of a task.
+	// Keep has the layer, or the place, kept, as [jobs.KeepAlways] of a task.
 	Keep bool
 	// Credentials are those of the configuration: of those that the job has, it says
 	// where their keys are.
@@ -63,9 +63,6 @@ func (e *Engine) PlanRetry(ctx context.Context, rec *jobs.Record, o RetryOptions
 		s.Notes = append(s.Notes, "this looks at the result of another job again; only berth review run JOB records that with the review")
 	}
 	if o.Keep {
-		if !s.Can().Layers {
-			return fail(absent("--keep", &s.Place))
-		}
 		s.Overlay.Keep = jobs.KeepAlways
 	}
 	t := jobs.Task{Name: s.Name, Command: s.Command, Place: s.Place, File: s.TaskFile}

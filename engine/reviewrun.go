@@ -106,6 +106,7 @@ func (e *Engine) checking(of *jobs.Spec, from map[string]string) (*jobs.Spec, er
 	name := "review of " + of.Name
 	place := of.Place
 	place.Credentials, place.Caps, place.Prices = nil, jobs.Caps{}, jobs.Prices{} // checks ask no models
+	place.Overlay.Keep = ""
 	if p := &place.Network.Phases; p.Verify.Silent() {
 		p.Verify = p.Done // the same commands
 	}

@@ -211,7 +211,12 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 func refuse(p *jobs.Place, w wanted) error {
 	can := p.Can()
 	if w.template != "" && !can.Layers && !(can.ImageNames && w.image != "") {
-		return absent("the template "+w.template+", a SIF", p)
+		err := absent("the template "+w.template+", a SIF", p)
+		err.Hint = "leave the template out, or name another --backend; where it is said: berth config show --origin"
+		if can.ImageNames {
+			err.Hint = "name an image that " + p.Backend + " has: --image debian:12; or make one with what the template installs, by a Dockerfile"
+		}
+		return err
 	}
 	for i := range keys.Fields {
 		f := &keys.Fields[i]

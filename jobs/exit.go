@@ -77,7 +77,32 @@ type ExitRecord struct {
 	// Destroyed is what was found after the place had been destroyed; nil is that berth did
 	// not look, see [Fate.Looks].
 	Destroyed *Destroyed `json:"destroyed,omitempty"`
+	// KeptPlace is as what the place was kept, as [OverlaySpec.Keep] asks; nil is that it was not.
+	KeptPlace *KeptPlace `json:"kept_place,omitempty"`
 	Notes     []string   `json:"notes,omitempty"` // limits dropped, programs chosen
+}
+
+// KeptPlace names what a place is kept as: one of the two.
+type KeptPlace struct {
+	Overlay     string `json:"overlay,omitempty"`     // its layer, among the overlays
+	Environment string `json:"environment,omitempty"` // its files, as those of this environment
+}
+
+// Named is what it is kept as, in a few words.
+func (k *KeptPlace) Named() string {
+	if k.Overlay != "" {
+		return "the overlay " + k.Overlay
+	}
+	return "the environment " + k.Environment
+}
+
+// String says what it is and which command opens it.
+func (k *KeptPlace) String() string {
+	if k.Overlay != "" {
+		return fmt.Sprintf("the layer is kept as overlay %s: berth overlay fork %s NAME makes one with a name of it", k.Overlay, k.Overlay)
+	}
+	return fmt.Sprintf("the place is kept as environment %s, without a network: berth shell --env %s opens it, berth env rm %s removes it",
+		k.Environment, k.Environment, k.Environment)
 }
 
 // LeftRunning are processes that a command has left running.

@@ -90,8 +90,12 @@ type Opening struct {
 	End func(ctx context.Context) error
 	// EndTime is what End may take; 0 is a minute.
 	EndTime time.Duration
-	// Files are what of an environment stays in its directory when it stops, by name.
+	// Files are what of an environment stays in its directory when it stops, by name. Of an
+	// attempt: what of its scratch directory stands there, when it is kept as an environment.
 	Files []string
+	// Keep completes the record of the environment as which an attempt's place is kept, when
+	// nothing of the attempt runs any more; nil is that Files are all of it.
+	Keep func(ctx context.Context, s *EnvSpec) error
 	// Remains looks, when all was ended and given back, for what of the place is there
 	// beside its directories, and adds that, or that it is not; nil is nothing to look for.
 	Remains func(ctx context.Context, d *Destroyed)

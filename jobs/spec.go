@@ -166,6 +166,24 @@ func (s *Spec) Environment(a AttemptInfo, home string) *EnvSpec {
 	return e
 }
 
+// KeptEnvironment is the environment as which the place of an attempt is kept, to be looked
+// into: it has the attempt's id, its files and no more. What is in it is not trusted, so that
+// it has no network, none of the binds and no credential. It is there for at most after.
+func (s *Spec) KeptEnvironment(a AttemptInfo, home string, now time.Time, after time.Duration) *EnvSpec {
+	e := s.Environment(a, home)
+	if s.DestroyAfter > 0 {
+		after = min(after, s.DestroyAfter)
+	}
+	e.Place = Place{Backend: s.Backend, Image: s.Image, Env: s.Env, Hostname: s.Hostname, Scratch: e.Scratch, Profile: s.Profile,
+		Network: Network{Mode: NetworkNone}, Fate: Fate{DestroyAfter: after},
+		Resources: Resources{CPUs: s.Resources.CPUs, Memory: s.Resources.Memory}}
+	e.Level = e.Network.Level(LevelFS)
+	e.Persistent, e.Lifetime, e.Created = true, DefaultLifetime, now
+	e.Strict, e.Defaulted = false, []string{"cpus", "memory"} // a limit that does not hold here is no reason not to look
+	e.Notes = []string{"what job " + Short(s.ID) + " has left: without a network, and without its binds"}
+	return e
+}
+
 // WorkspaceSpec is the repository and commit that a job starts from.
 type WorkspaceSpec struct {
 	Name    string   `json:"name,omitempty"` // of a further one
@@ -216,7 +234,7 @@ type OverlaySpec struct {
 	// Inodes is how many files the layer can hold; 0 is one for 16 KiB in an ext3
 	// image, and no limit in a directory.
 	Inodes int64 `json:"inodes,omitempty"`
-	// Keep says after which ends a throw-away layer is kept; "" is none.
+	// Keep says after which ends a throw-away layer, or place, is kept; "" is none.
 	Keep string `json:"keep,omitempty"`
 	// Wait is how long an attempt waits while another user of the overlay holds it.
 	Wait time.Duration `json:"wait_ns,omitempty"`

@@ -87,7 +87,7 @@ func render(bwrap string, in jobs.Invocation, o own, covers []jobs.Mount, guestA
 		argv = append(argv, "--ro-bind", "/dev/null", "/proc/keys", "--ro-bind", "/dev/null", "/proc/key-users")
 	}
 	argv = append(argv, "--ro-bind", o.etc+"/passwd", "/etc/passwd", "--ro-bind", o.etc+"/group", "/etc/group",
-		"--bind", o.tmp+"/tmp", "/tmp", "--bind", o.tmp+"/var_tmp", "/var/tmp", "--bind", o.home, o.inside)
+		"--bind", o.tmp+"/"+dirTmp, "/tmp", "--bind", o.tmp+"/"+dirVarTmp, "/var/tmp", "--bind", o.home, o.inside)
 	for _, m := range slices.Concat([]jobs.Mount{{Source: in.Guest, Destination: guestPath}}, o.mounts, in.Mounts, covers) {
 		if _, err := m.Word(); err != nil { // its paths
 			return nil, err

@@ -77,13 +77,16 @@ func version(ctx context.Context, on jobs.Starter, path string) string {
 	return strings.TrimPrefix(strings.TrimSpace(string(b)), "bubblewrap ")
 }
 
-// Remove removes the files that stay; all else is in the scratch directory.
+// Remove removes the files that stay, or were kept; all else is in the scratch directory.
 func (*Backend) Remove(ctx context.Context, s *jobs.EnvSpec, on jobs.Starter) error {
 	dir, err := store.OwnEnvDir(s)
 	if err != nil || dir == "" {
 		return err
 	}
-	return run.RemoveFiles(ctx, on, filepath.Join(dir, dirHome))
+	for _, name := range []string{dirHome, dirTmp, dirVarTmp} {
+		err = errors.Join(err, run.RemoveFiles(ctx, on, filepath.Join(dir, name)))
+	}
+	return err
 }
 
 // List finds nothing: there is nothing but the environment's directory.

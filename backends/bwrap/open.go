@@ -30,8 +30,9 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 		Trouble: trouble,
 	}
 	if a := at.Attempt; a != nil {
+		op.Files = []string{dirHome, dirTmp, dirVarTmp}
 		op.Line = func(l jobs.LineAt) (argv, notes []string, err error) {
-			return line(p, s, a.Spec.InvocationAt(l), l.Scratch, own{home: filepath.Join(l.Scratch, "home"), inside: op.Home})
+			return line(p, s, a.Spec.InvocationAt(l), l.Scratch, own{home: filepath.Join(l.Scratch, dirHome), tmp: l.Scratch, inside: op.Home})
 		}
 		return op, nil
 	}
@@ -41,9 +42,12 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	}
 	in := jobs.Invocation{Place: s.Place, Guest: at.Guest}
 	in.GPU = s.GPUKind()
-	o := own{home: filepath.Join(at.Scratch, "home"), inside: op.Home, mounts: []jobs.Mount{{Source: here, Destination: inside}}}
+	o := own{home: filepath.Join(at.Scratch, dirHome), tmp: at.Scratch, inside: op.Home, mounts: []jobs.Mount{{Source: here, Destination: inside}}}
 	if s.Persistent {
 		o.home, op.Files = filepath.Join(at.Dir, dirHome), []string{dirHome}
+		if _, err := os.Lstat(filepath.Join(at.Dir, dirTmp)); err == nil { // what an attempt has left
+			o.tmp, op.Files = at.Dir, append(op.Files, dirTmp, dirVarTmp)
+		}
 	}
 	if op.Argv, op.Notes, err = line(p, s, in, at.Scratch, o); err != nil {
 		return nil, err
@@ -51,8 +55,13 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	return op, limits.Hold(ctx, s, op, func(ctx context.Context, argv []string) error { return limits.Try(ctx, at.On, argv, nil) })
 }
 
-// dirHome is the HOME of an environment whose files stay, in its directory.
-const dirHome = "home"
+// The directories of a place on the host. That of an environment whose files stay has HOME,
+// and what was kept of an attempt has all.
+const (
+	dirHome   = "home"
+	dirTmp    = "tmp"
+	dirVarTmp = "var_tmp"
+)
 
 // Pipes is a directory of the environment's, bound read-only: named pipes in it can
 // be written all the same.
@@ -79,8 +88,8 @@ func line(p string, s *jobs.EnvSpec, in jobs.Invocation, scratch string, o own) 
 	if err != nil {
 		return nil, nil, err
 	}
-	o.tmp, o.etc = scratch, scratch
-	for _, dir := range []string{o.home, empty, filepath.Join(scratch, "tmp"), filepath.Join(scratch, "var_tmp")} {
+	o.etc = scratch
+	for _, dir := range []string{o.home, empty, filepath.Join(o.tmp, dirTmp), filepath.Join(o.tmp, dirVarTmp)} {
 		if err == nil {
 			err = os.MkdirAll(dir, 0o700)
 		}

@@ -104,7 +104,7 @@ func placeFlags(p *jobs.Place) (argv []string, err error) {
 }
 
 // Argv returns the command line of an attempt: a container that is removed
-// when it ends. The image has been pulled by then. Its place has no files that
+// when it ends, unless it may be kept. The image has been pulled by then. Its place has no files that
 // persist but the mounts, and runs as p.User, whose clone is mounted.
 func (*Backend) Argv(p jobs.Invocation, guestArgs []string) ([]string, error) {
 	return runArgv(names[0], nil, p, guestArgs)
@@ -119,7 +119,10 @@ func runArgv(program string, flags []string, p jobs.Invocation, guestArgs []stri
 		return nil, &jobs.Error{Kind: jobs.KindUsage, Msg: "a container needs a name"}
 	}
 	argv := append([]string{program, "run"}, flags...)
-	argv = append(argv, "--rm", "-i", "--name", p.Name, "--label", labelVersion+"=1", "--label", labelAttempt+"="+p.Name)
+	if p.Overlay.Keep == "" {
+		argv = append(argv, "--rm")
+	}
+	argv = append(argv, "-i", "--name", p.Name, "--label", labelVersion+"=1", "--label", labelAttempt+"="+p.Name)
 	taken := map[string]bool{}
 	for _, m := range p.Mounts {
 		if err := checkMount(m); err != nil {

@@ -79,13 +79,11 @@ func (m *maker) settleHome() error {
 		}
 		return nil
 	}
-	dir := filepath.Join(m.at.Dir, "home")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return &jobs.Error{Kind: jobs.KindInfra, Msg: "make a HOME for the user inside", Err: err}
+	if m.home = homeOf(m.s, m.at.Dir); m.home == nil {
+		return nil
 	}
-	m.home = &jobs.Mount{Source: dir, Destination: "/home/" + jobs.Slug(m.s.User), Writable: true}
 	m.open.Home = m.home.Destination
-	return nil
+	return makeHome(m.home)
 }
 
 // covers hide private places of this machine that stand below binds and
@@ -118,12 +116,11 @@ func (m *maker) covers() ([]jobs.Mount, error) {
 func (m *maker) argv(c can, limits []string, image string) ([]string, error) {
 	s := m.s
 	argv := []string{"create", "--interactive", "--name", containerName(s)}
-	for _, l := range [][2]string{{labelVersion, "1"}, {labelEnv, s.ID}, {labelName, s.Name}, {labelHome, s.Home}, {labelUser, uid()}} {
-		if err := jobs.CheckText("the label "+l[0], l[1]); err != nil {
-			return nil, err
-		}
-		argv = append(argv, "--label", l[0]+"="+l[1])
+	labels, err := labelFlags([][2]string{{labelVersion, "1"}, {labelEnv, s.ID}, {labelName, s.Name}, {labelHome, s.Home}, {labelUser, uid()}})
+	if err != nil {
+		return nil, err
 	}
+	argv = append(argv, labels...)
 	if !s.Persistent {
 		argv = append(argv, "--rm")
 	}

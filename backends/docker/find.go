@@ -21,6 +21,8 @@ const (
 	labelHome    = "berth.home"
 	labelUser    = "berth.user"
 	labelAttempt = "berth.attempt"
+	labelJob     = "berth.job"  // of an attempt's container that is to be kept
+	labelKept    = "berth.kept" // of an image: the environment that begins with it
 )
 
 // container is a container as "inspect" shows it.
@@ -185,7 +187,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Remove removes the environment's container.
+// Remove removes the environment's container, and the image that was kept for it.
 func (*Backend) Remove(ctx context.Context, s *jobs.EnvSpec, on jobs.Starter) error {
 	p, err := find(on, dockerSpec(s).Program)
 	if err != nil {
@@ -201,11 +203,18 @@ func (*Backend) Remove(ctx context.Context, s *jobs.EnvSpec, on jobs.Starter) er
 			errs = append(errs, p.remove(ctx, c.ID))
 		}
 	}
+	images, err := p.keptImages(ctx, labelKept+"="+s.ID)
+	errs = append(errs, err)
+	for _, i := range images {
+		if i.of(s.ID, s.Home) {
+			errs = append(errs, p.removeImage(ctx, i.ID))
+		}
+	}
 	return errors.Join(errs...)
 }
 
 // List finds the containers of this user's environments, of every state
-// directory. Where no program is, there are none.
+// directory, and the images that were kept for them. Where no program is, there are none.
 func (*Backend) List(ctx context.Context, on jobs.Starter) ([]jobs.Found, error) {
 	var out []jobs.Found
 	var errs []error
@@ -216,8 +225,13 @@ func (*Backend) List(ctx context.Context, on jobs.Starter) ([]jobs.Found, error)
 			errs = append(errs, err)
 		}
 		for _, c := range list {
-			if l := c.Config.Labels; !seen[c.ID] { // docker may be another name of podman
+			// Docker may be another name of podman, and any user makes containers of a kept image.
+			if l := c.Config.Labels; !seen[c.ID] && l[labelEnv] != "" {
 				seen[c.ID] = true
+				job := ""
+				if l[labelAttempt] != "" {
+					job = l[labelJob]
+				}
 				out = append(out, jobs.Found{
 					Backend: jobs.BackendDocker,
 					ID:      l[labelEnv],
@@ -227,17 +241,44 @@ func (*Backend) List(ctx context.Context, on jobs.Starter) ([]jobs.Found, error)
 					Running: c.up(),
 					Created: c.Created,
 					Home:    l[labelHome],
+					Job:     job,
 				})
+			}
+		}
+		images, err := p.keptImages(ctx, labelKept)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, i := range images {
+			if l := i.Config.Labels; !seen[i.ID] {
+				seen[i.ID] = true
+				out = append(out, jobs.Found{Backend: jobs.BackendDocker, ID: l[labelKept], Name: l[labelName], What: whatImage, Ref: i.ID,
+					Created: i.Created, Home: l[labelHome], Job: l[labelJob]})
 			}
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-// Reap removes one container that List has found, if it is still that one. A
-// container that is gone already is no error.
+// whatImage is what List says of an image.
+const whatImage = "image"
+
+// Reap removes one container or image that List has found, if it is still that one. What
+// is gone already is no error.
 func (*Backend) Reap(ctx context.Context, on jobs.Starter, f jobs.Found) error {
 	for _, p := range all(on) {
+		if f.What == whatImage {
+			i, err := p.keptImage(ctx, f.Ref)
+			switch {
+			case absent(err):
+				continue
+			case err != nil:
+				return err
+			case !i.of(f.ID, f.Home):
+				return &jobs.Error{Kind: jobs.KindConfig, Msg: "the image " + f.Ref + " was not kept for the environment " + f.ID + "; it is left alone"}
+			}
+			return p.removeImage(ctx, i.ID)
+		}
 		list, err := p.inspect(ctx, f.Ref)
 		if absent(err) {
 			continue

@@ -12,7 +12,8 @@ import (
 )
 
 // attempt opens the place of an attempt: the program is found, the limits are
-// looked at and the image is pulled. Its container is removed when it ends.
+// looked at and the image is pulled. Its container is removed when it ends, or, where it
+// may be kept, when that is decided.
 func attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Opening, error) {
 	p, err := find(at.On, "")
 	if err != nil {
@@ -55,12 +56,38 @@ func attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Ope
 	if err := checkRoot(user, s.Mounts, c); err != nil {
 		return nil, err
 	}
+	inside := user
+	if c.rootless && !c.podman { // which maps only root inside to the user
+		inside = "0:0"
+	}
+	keeps := at.Attempt.Spec.Overlay.Keep != ""
+	var labels []string
+	if keeps {
+		if labels, err = keptLabels(s, at.Attempt.Spec.ID); err != nil {
+			return nil, err
+		}
+		op.Keep = func(ctx context.Context, s *jobs.EnvSpec) error { return p.keep(ctx, s, name, inside, op.Home) }
+		op.Close = func() error { return p.dropAside(context.Background(), name) }
+		if id, _, _ := strings.Cut(inside, ":"); id != "0" && homeOf(s, at.Scratch) != nil {
+			op.Home, op.Files = homeOf(s, at.Scratch).Destination, []string{dirHome}
+		}
+	}
 	image := qualified(s.Image, c.podman)
 	op.Line = func(l jobs.LineAt) (argv, notes []string, err error) {
 		in := at.Attempt.Spec.InvocationAt(l)
-		in.Name, in.User, in.Image = name, user, image
-		if c.rootless && !c.podman { // which maps only root inside to the user
-			in.User = "0:0"
+		in.Name, in.User, in.Image = name, inside, image
+		flags := podmanFlags(c, user)
+		if l.Scratch == at.Scratch { // the task's own, and not that of its checks
+			flags = append(flags, labels...)
+		} else {
+			in.Overlay.Keep = ""
+		}
+		if len(op.Files) > 0 {
+			home := homeOf(s, l.Scratch)
+			if err := makeHome(home); err != nil {
+				return nil, nil, err
+			}
+			in.Mounts = append(in.Mounts, *home)
 		}
 		places := private.Places{State: s.Home, Base: private.BaseOf(at.Scratch), Allow: s.HostSockets}
 		covers, notes, err := places.Covers(s.Mounts, filepath.Join(at.Scratch, "empty"))
@@ -68,7 +95,7 @@ func attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Ope
 			return nil, nil, err
 		}
 		in.Mounts = slices.Concat(in.Mounts, covers)
-		argv, err = runArgv(p.path, podmanFlags(c, user), in, []string{"guest"})
+		argv, err = runArgv(p.path, flags, in, []string{"guest"})
 		return argv, notes, err
 	}
 	return op, p.ensureImage(ctx, image, func(line string) {
@@ -109,8 +136,8 @@ func ExecArgv(ctx context.Context, on jobs.Starter, name string, args ...string)
 	return append([]string{p.path, "exec", "--interactive", list[0].ID, guestPath}, args...), p.env, nil
 }
 
-// gone makes sure that the attempt's container is there no more. One of its
-// name without its label is left alone.
+// gone makes sure that the attempt's container is there no more, or that nothing of it runs
+// where it may be kept. One of its name without its label is left alone.
 func (p *program) gone(ctx context.Context, name string) error {
 	list, err := p.inspect(ctx, name)
 	if absent(err) {
@@ -121,6 +148,9 @@ func (p *program) gone(ctx context.Context, name string) error {
 	}
 	if list[0].Config.Labels[labelAttempt] != name {
 		return p.foreign(name)
+	}
+	if list[0].Config.Labels[labelEnv] != "" {
+		return p.setAside(ctx, &list[0], name)
 	}
 	return p.remove(ctx, list[0].ID)
 }

@@ -104,6 +104,8 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 			Hint: "leave collect out, and print results as JSON lines: berth help sweeps"}
 	case len(p.Credentials) > 0 && p.Caps.OfCommand() != "":
 		return refuse("a credential where "+p.Caps.OfCommand()+" is set, which holds one command", "each task as a job: berth submit")
+	case p.Overlay.Keep != "":
+		return refuse("[terminal] keep", "leave it out, or run each task as a job: berth submit")
 	case p.Overlay.Name != "":
 		return refuse("the overlay "+p.Overlay.Name+", which takes one writer", "leave it out: what tasks change in the image is thrown away")
 	}

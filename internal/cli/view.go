@@ -82,6 +82,7 @@ type jobJSON struct {
 	Kept          *jobs.KeptTree   `json:"kept,omitempty"`
 	NotHere       []string         `json:"not_here,omitempty"` // what stays on the login host, and how to fetch it
 	Overlay       *jobs.OverlayUse `json:"overlay,omitempty"`
+	KeptPlace     *jobs.KeptPlace  `json:"kept_place,omitempty"` // as what its place is kept; nil is that it is not
 	// Destroyed is what was found after its place had been destroyed.
 	Destroyed *jobs.Destroyed `json:"destroyed,omitempty"`
 	OOMKills  int             `json:"oom_kills,omitempty"`
@@ -198,7 +199,7 @@ func viewJSON(v engine.View) jobJSON {
 		if !x.Started.IsZero() {
 			j.Started = &x.Started
 		}
-		j.Overlay, j.Usage, j.Agent, j.Destroyed = x.Overlay, x.Usage, x.Agent, x.Destroyed
+		j.Overlay, j.Usage, j.Agent, j.Destroyed, j.KeptPlace = x.Overlay, x.Usage, x.Agent, x.Destroyed, x.KeptPlace
 		j.Done, j.Artifacts, j.OOMKills, j.MaxRSS = x.Done, x.Artifacts, x.OOMKills, x.MaxRSS
 		j.Peak, j.ArtifactFiles, j.ArtifactBytes, j.LeftOut, j.Kept = x.Peak, x.ArtifactFiles, x.ArtifactBytes, x.LeftOut, x.Kept
 		j.Notes = append(j.Notes, x.Notes...)
@@ -482,8 +483,9 @@ func (a *app) detail(j jobJSON) [][2]string {
 		add("overlay", overlayText(o))
 	}
 	a.destroyedRows(j.Destroyed, add)
-	if j.Destroyed != nil && jobs.CapabilitiesOf(j.Backend).Layers && (j.Overlay == nil || j.Overlay.Name == "") {
-		add("inspect", "it was not to be kept: berth retry "+j.Short+" --keep runs it again, and keeps its layer")
+	if can := jobs.CapabilitiesOf(j.Backend); j.Destroyed != nil && j.KeptPlace == nil &&
+		(can.Layers || can.Here() && !jobs.IsCluster(j.Scheduler)) && (j.Overlay == nil || j.Overlay.Name == "") {
+		add("inspect", "it was not to be kept: berth retry "+j.Short+" --keep runs it again, and keeps what it leaves")
 	}
 	if j.MaxRSS > 0 {
 		add("peak memory", jobs.Bytes(j.MaxRSS.MiB()*int64(jobs.MiB)).String())

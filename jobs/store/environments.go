@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -58,6 +59,43 @@ func CreateEnv(dir string, spec jobs.EnvSpec) (got *jobs.EnvSpec, made bool, err
 	}
 	got, err = LoadEnv(dir)
 	return got, false, err
+}
+
+// KeepEnv records an environment whose files are there from the beginning: fill puts them in
+// its directory, and may complete the record. It has the first of the names that is free, and
+// is there as a whole or not at all.
+func (s *Store) KeepEnv(spec *jobs.EnvSpec, names []string, fill func(dir string) error) error {
+	fail := func(err error) error {
+		return &jobs.Error{Kind: jobs.KindInfra, Msg: "record the environment " + names[0], Err: err, Hint: "is there space left? df -h " + s.home}
+	}
+	if err := makeDir(s.Envs()); err != nil {
+		return fail(err)
+	}
+	tmp, err := os.MkdirTemp(s.Envs(), prefixNew+spec.ID+"-*")
+	if err != nil {
+		return fail(err)
+	}
+	if err = fill(tmp); err == nil {
+		err = disk.SyncTree(tmp)
+	}
+	for i := 0; err == nil && i < len(names); i++ {
+		var data []byte
+		spec.Name = names[i]
+		if data, err = encode(*spec); err == nil {
+			err = disk.Replace(filepath.Join(tmp, FileEnv), data, 0o600)
+		}
+		if err != nil {
+			break
+		}
+		err = os.Rename(tmp, s.EnvDir(spec.Name))
+		if err == nil {
+			return disk.SyncDir(s.Envs())
+		}
+		if i+1 < len(names) && errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	return errors.Join(fail(err), disk.RemoveTree(tmp))
 }
 
 // LoadEnv reads the record of the environment in dir; without one the error is

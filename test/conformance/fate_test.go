@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"berth/engine"
+	"berth/internal/sys/run"
 	"berth/jobs"
+	"berth/overlay"
 )
 
 // refusedHere tells whether a backend has refused, by its name, what it does not have: a place that
@@ -140,4 +142,80 @@ var fateCases = []testCase{
 		}
 		r.want("[ -e ~/left ] || echo none", 0, "none\n")
 	}},
+	{"fate", "what a job leaves is kept on demand", func(p *place) {
+		o := options("")
+		t := jobs.Task{Name: "keeps", Command: jobs.Command{Shell: "mkdir -p ~/deep && echo evidence >~/deep/left && exit 3"}, Place: o.Place}
+		if t.Scheduler == "" {
+			t.Scheduler = jobs.SchedulerLocal
+		}
+		if t.Can().ImageNames {
+			t.Image, t.Reference = "", o.Image
+		}
+		t.Overlay.Keep = jobs.KeepFailed
+		spec, err := p.e.Plan(p.ctx(), t, engine.Choice{}, false)
+		if can := jobs.CapabilitiesOf(backend()); !can.Here() {
+			p.absent = true
+			if jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(err.Error(), "keep: not available on the backend "+backend()) ||
+				!strings.Contains(jobs.HintOf(err), "[results] artifacts") {
+				p.t.Errorf("got %s", explain(err))
+			}
+			return
+		}
+		if err != nil {
+			p.t.Fatal(explain(err))
+		}
+		rec, err := p.e.Submit(p.ctx(), spec, t)
+		if err != nil {
+			p.t.Fatal(explain(err))
+		}
+		v, err := p.e.Wait(p.ctx(), rec.Spec.ID, nil)
+		if err != nil {
+			p.t.Fatal(explain(err))
+		}
+		x := v.Current().Exit
+		if x == nil || x.Exit.Code != 3 || x.KeptPlace == nil {
+			p.t.Fatalf("got %+v", x)
+		}
+		if !slices.ContainsFunc(x.Notes, func(n string) bool { return n == x.KeptPlace.String() }) {
+			p.t.Errorf("no note says so: %q", x.Notes)
+		}
+		p.kept(x.KeptPlace)
+	}},
+}
+
+// kept looks into what was kept of a job, and removes it: it is gone then.
+func (p *place) kept(k *jobs.KeptPlace) {
+	p.t.Helper()
+	if login() != nil {
+		return // it is kept there
+	}
+	if k.Overlay != "" {
+		set := overlay.Set{Dir: p.e.Store.Overlays(), Templates: p.e.Store.Templates(), On: run.Local{}, Say: func(string, ...any) {}}
+		changes, err := set.Diff(p.ctx(), k.Overlay, "")
+		if err != nil || !slices.ContainsFunc(changes, func(c overlay.Change) bool { return strings.HasSuffix(c.Path, "/deep/left") }) {
+			p.t.Errorf("got %+v, %s", changes, explain(err))
+		}
+		if err := set.Remove(p.ctx(), k.Overlay, false); err != nil {
+			p.t.Error(explain(err))
+		}
+		return
+	}
+	v, err := p.e.FindEnvironment(k.Environment)
+	if err != nil {
+		p.t.Fatal(explain(err))
+	}
+	s, err := v.Session("")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	q := &place{t: p.t, e: p.e, v: v, s: s}
+	q.want("cat ~/deep/left", 0, "evidence\n")
+	q.want("grep -c : /proc/net/dev", 0, "1\n") // its loopback is all its network
+	d, err := v.Destroy(p.ctx())
+	if err != nil || d == nil || len(d.Left) > 0 {
+		p.t.Errorf("got %+v, %s", d, explain(err))
+	}
+	if _, err := p.e.FindEnvironment(k.Environment); jobs.KindOf(err) != jobs.KindNotFound {
+		p.t.Errorf("it is recorded still: %v", err)
+	}
 }

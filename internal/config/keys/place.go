@@ -56,7 +56,7 @@ var placeFields = []Field{
 	{Name: "terminal.overlay_snapshot", In: func(p *jobs.Place) any { return &p.Overlay.Snapshot }, Task: true, Flag: "overlay-snapshot", Jobs: layered,
 		Words: []string{jobs.SnapshotAuto, jobs.SnapshotAlways, jobs.SnapshotNever},
 		Help:  "`WHEN` to work on a snapshot of the overlay and keep it only on success: auto, always or never (default auto)"},
-	{Name: "terminal.keep", In: func(p *jobs.Place) any { return &p.Overlay.Keep }, Task: true, Jobs: layered,
+	{Name: "terminal.keep", In: func(p *jobs.Place) any { return &p.Overlay.Keep }, Task: true, // the engine refuses it where it cannot be
 		Words: []string{jobs.KeepFailed, jobs.KeepAlways}},
 	{Name: "terminal.stage", In: func(p *jobs.Place) any { return &p.Stage }, Task: true, Flag: "stage",
 		Words: []string{jobs.StageAuto, jobs.StageAlways, jobs.StageNever},

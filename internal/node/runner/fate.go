@@ -12,8 +12,8 @@ import (
 const lookTime = time.Minute
 
 // lookAfter looks whether the attempt's place is gone, where that is promised; nil is that
-// it is not, or that there was no place.
-func (r *attempt) lookAfter(ctx context.Context, out *outcome) *jobs.Destroyed {
+// it is not, or that there was no place. kept is as what it is kept.
+func (r *attempt) lookAfter(ctx context.Context, out *outcome, kept *jobs.KeptPlace) *jobs.Destroyed {
 	if !r.spec.Looks() || r.scratch == nil {
 		return nil
 	}
@@ -26,6 +26,9 @@ func (r *attempt) lookAfter(ctx context.Context, out *outcome) *jobs.Destroyed {
 	}
 	if name := r.spec.Overlay.Name; name != "" {
 		d.Left = append(d.Left, "the overlay "+name+", which the task names")
+	}
+	if kept != nil {
+		d.Left = append(d.Left, kept.Named()+", which the task asks for")
 	}
 	if r.far != nil && r.far.keep {
 		d.Left = append(d.Left, "the task's files on "+r.far.What+r.far.Until)

@@ -218,12 +218,12 @@ func (r *attempt) run(signals <-chan os.Signal) int {
 	failpoint.Hit("runner.promoted")
 	r.deliver(ctx, out)
 	failpoint.Hit("runner.delivered")
-	r.keepThrowAway(ctx, out, rec.State)
+	rec.KeptPlace = r.keepThrowAway(ctx, out, rec.State)
 	r.forget(ctx)
 	// Before the record: who waits for the end may at once want the overlay.
 	r.cleanup(out)
 	failpoint.Hit("runner.cleaned")
-	rec.Destroyed = r.lookAfter(ctx, out)
+	rec.Destroyed = r.lookAfter(ctx, out, rec.KeptPlace)
 	if err := r.writeReceipt(nil, nil, nil); err != nil { // of one that has not opened its container
 		r.log.Warn("how the attempt was contained could not be recorded", "err", err)
 	}
