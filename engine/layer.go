@@ -26,7 +26,8 @@ func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 		return cannotKeep(&s.Place)
 	case !s.Can().Layers && s.Clustered():
 		return &jobs.Error{Kind: jobs.KindConfig,
-			Msg:  "[terminal] keep: the backend " + s.Backend + " keeps places on this machine alone, and the job is the scheduler " + s.Scheduler + "'s",
+			Msg: "[terminal] keep: the backend " + s.Backend + " keeps places on this machine alone, and the job is the scheduler " +
+				s.Scheduler + "'s",
 			Hint: "name in [results] artifacts what is to stay; or --scheduler local, or a backend with layers: --backend singularity"}
 	}
 	if !s.Can().Layers {

@@ -275,7 +275,8 @@ func (*Backend) Reap(ctx context.Context, on jobs.Starter, f jobs.Found) error {
 			case err != nil:
 				return err
 			case !i.of(f.ID, f.Home):
-				return &jobs.Error{Kind: jobs.KindConfig, Msg: "the image " + f.Ref + " was not kept for the environment " + f.ID + "; it is left alone"}
+				return &jobs.Error{Kind: jobs.KindConfig,
+					Msg: "the image " + f.Ref + " was not kept for the environment " + f.ID + "; it is left alone"}
 			}
 			return p.removeImage(ctx, i.ID)
 		}

@@ -60,7 +60,8 @@ its image or repository is gone, and else as for berth submit.`,
 	c.Flags().StringVar(&o.Note, "note", "", "append `TEXT` to the prompt, under \"Notes from review\"")
 	c.Flags().StringVar(&o.Base, "base", "", "start from this `COMMIT` of the repository (default: that of the job before)")
 	c.Flags().BoolVar(&o.NewSession, "new-session", false, "have an agent begin a new session")
-	c.Flags().BoolVar(&o.Keep, "keep", false, "keep what it leaves, to look into it, as overlay kept/ID or environment kept-ID: that of the job before is gone")
+	c.Flags().BoolVar(&o.Keep, "keep", false,
+		"keep what it leaves, to look into it, as overlay kept/ID or environment kept-ID: that of the job before is gone")
 	a.jsonFlag(c)
 	return c
 }
