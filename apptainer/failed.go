@@ -14,6 +14,10 @@ func failedFor(said string) *jobs.Error {
 	switch {
 	case has("currently in use by another process"):
 		return &jobs.Error{Kind: jobs.KindAgain, Hint: "another job has the overlay open; wait for it"}
+	case has("pthread_create failed") || has("failed to create new OS thread") || has("fork/exec") && has("resource temporarily unavailable"):
+		return &jobs.Error{Kind: jobs.KindInfra,
+			Hint: "this user may have no more processes on the node (ulimit -u), or the node has no more: " +
+				"a task of yours may have taken them, see ps -u $USER there"}
 	case has("trying to read the squashfs image"):
 		return &jobs.Error{Kind: jobs.KindConfig, Hint: "the image is damaged or cut off: copy or make it again"}
 	case has("setgroups") || has("user namespace") || has("unprivileged"):

@@ -155,9 +155,20 @@ func (r *reporter) left(a *jobs.Attempt) {
 		r.unknown("processes that it left running: they are told when its command has ended by itself")
 		return
 	}
+	// Many of one name, as of a fork bomb, are one thing to look at.
+	times := map[string]int{}
 	for _, name := range a.Exit.Left.Names {
 		r.add("left_running", &r.LeftRunning, name)
-		r.suspect(jobs.SuspectLeft, name)
+		times[name]++
+	}
+	for _, name := range a.Exit.Left.Names {
+		switch n := times[name]; {
+		case n == 1:
+			r.suspect(jobs.SuspectLeft, name)
+		case n > 1:
+			r.suspect(jobs.SuspectLeft, fmt.Sprintf("%s (%d processes)", name, n))
+		}
+		delete(times, name)
 	}
 	if n := a.Exit.Left.Count - len(a.Exit.Left.Names); n > 0 {
 		r.More["left_running"] += n

@@ -91,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Container, error) {
 	}
 	roomy(outR, 1<<20)
 	roomy(inR, 256<<10) // frames of flows are as long as a usual pipe
-	c := &Container{o: o, stderr: newTail(o.Stderr, 4096), ended: make(chan struct{})}
+	c := &Container{o: o, stderr: newTail(o.Stderr, 16<<10), ended: make(chan struct{})}
 	// The process lives until it is ended through the guest or by its PID
 	// namespace, never by the end of a context: killing the container
 	// program itself would leave its FUSE helpers behind.

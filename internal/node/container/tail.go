@@ -3,9 +3,11 @@ package container
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
+	"berth/internal/sys/pattern"
 	"berth/internal/sys/run"
 )
 
@@ -90,7 +92,19 @@ func (t *tail) String() string {
 	return string(t.buf)
 }
 
+// crash begins what a Go program, as most container programs are, says when it ends itself: the reason,
+// and then what each of its threads did, in many lines.
+var crash = pattern.Lazy(`^(runtime(/cgo)?|fatal error|panic): .`)
+
+// lastLines are the last words of a program, or the first ones of its crash.
 func lastLines(s string, n int) string {
 	lines := strings.Split(run.LastWords(s), "\n")
+	if i := slices.IndexFunc(lines, crash().MatchString); i >= 0 {
+		end := i + 1
+		for end < len(lines) && end < i+n && crash().MatchString(lines[end]) {
+			end++
+		}
+		return strings.Join(lines[i:end], "; ")
+	}
 	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }

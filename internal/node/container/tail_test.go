@@ -35,7 +35,11 @@ func TestTail(t *testing.T) {
 	if n := all.Len(); n < maxInside || n > maxInside+64<<10*len(insideMark)+100 || !strings.HasSuffix(all.String(), "berth: no more is kept of what came from inside\n") {
 		t.Errorf("%d bytes are kept", n)
 	}
-	for in, want := range map[string]string{"": "", "a\n": "a", "a\nb\nc\nd\n\n": "b; c; d"} {
+	for in, want := range map[string]string{"": "", "a\n": "a", "a\nb\nc\nd\n\n": "b; c; d",
+		"INFO x\nruntime/cgo: pthread_create failed: x\nSIGABRT: abort\nPC=0x7f\n\ngoroutine 1:\ngs 0x0\n": "runtime/cgo: pthread_create failed: x",
+		"runtime: failed to create new OS thread (errno=11)\nruntime: may need to increase max user processes (ulimit -u)\nfatal error: newosproc\n\n" +
+			"goroutine 1:\nx.go:1\n": "runtime: failed to create new OS thread (errno=11); " +
+			"runtime: may need to increase max user processes (ulimit -u); fatal error: newosproc"} {
 		if got := lastLines(in, 3); got != want {
 			t.Errorf("lastLines(%q) = %q, want %q", in, got, want)
 		}
