@@ -37,7 +37,7 @@ func TestCaps(t *testing.T) {
 		{"output", "yes | head -c 100000; sleep 60", nil, jobs.Caps{Output: 1 << 10}, jobs.CodeCap, "cap max_output met: "},
 		{"errors are output", "yes | head -c 100000 >&2; sleep 60", nil, jobs.Caps{Output: 1 << 10}, jobs.CodeCap, "cap max_output met: "},
 		{"its own cap", turn(1) + "exit 53", claude, jobs.Caps{}, jobs.CodeCap, "claude ended at its own cap of turns: 1 turn"},
-		{"its own cap, which the job has set", turn(1) + "exit 53", claude, jobs.Caps{Turns: 9}, jobs.CodeCap, "claude ended at its own cap of turns (max_turns 9): 1 turn"},
+		{"its own cap by the job", turn(1) + "exit 53", claude, jobs.Caps{Turns: 9}, jobs.CodeCap, "claude ended at its own cap of turns (max_turns 9): 1 turn"},
 		{"its key", "exit 41", claude, jobs.Caps{}, jobs.CodeAuth, "claude says that its key was refused"},
 		{"another end", "exit 3", claude, jobs.Caps{}, 1, "exit code 3"},
 		{"words of an end and it ended well", `echo '{"type":"result","subtype":"error_max_turns","is_error":true}'`, claude, jobs.Caps{}, 0, ""},
