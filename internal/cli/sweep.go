@@ -27,8 +27,8 @@ const sweepExit = exitHelp + `0 ok, 2 usage, 3 no such sweep or task, 5 a record
 
 func (a *app) sweepCmd() *cobra.Command {
 	all := []*cobra.Command{a.sweepStatusCmd(), a.sweepLsCmd()}
-	for _, c := range []*cobra.Command{a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(), a.sweepReportCmd(),
-		a.sweepCompareCmd(),
+	for _, c := range []*cobra.Command{a.sweepLogsCmd(), a.sweepTailCmd(), a.sweepFailuresCmd(), a.sweepCollectCmd(),
+		a.sweepReportCmd(), a.sweepCompareCmd(),
 		a.sweepReplayCmd(), a.sweepResumeCmd(), a.sweepRetryCmd(), a.sweepAddCmd(), a.sweepTellCmd(), a.sweepAskCmd(), a.sweepPauseCmd(),
 		a.sweepThrottleCmd(), a.sweepCancelCmd()} {
 		a.reach(c)
@@ -127,7 +127,8 @@ it was cancelled.`,
 			if s.Spec.TaskFile != "" {
 				return a.watchRows(cmd.Context(), e, s)
 			}
-			a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, jobs.Short(s.Spec.ID), jobs.Plural(s.Spec.Tasks, "task"), atOnce(&s.Spec, s.Spec.Tasks))
+			a.say("sweep %s (%s): %s, %d at once", s.Spec.Name, jobs.Short(s.Spec.ID), jobs.Plural(s.Spec.Tasks, "task"),
+				atOnce(&s.Spec, s.Spec.Tasks))
 			if err := a.watchPilot(cmd.Context(), e, s); err != nil {
 				return err
 			}
