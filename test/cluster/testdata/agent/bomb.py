@@ -30,4 +30,6 @@ while time.monotonic() < end:
         if os.getpid() == first and not refused:
             refused = True
             print("refused:", e, flush=True)
+            with open("/proc/self/comm", "w") as name:  # what a node's ps and pgrep show
+                name.write("refused")
         time.sleep(0.1)
