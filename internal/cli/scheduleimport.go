@@ -171,9 +171,18 @@ func (a *app) importSchedule(d schedule.Dir, o *scheduleFlags, i *importedSchedu
 			return "", err
 		}
 	}
-	same := func() bool { // the text of a prompt, and else the words
-		return there.Cron == s.Cron && there.Every == s.Every && there.Dir == s.Dir &&
-			bytes.Equal(kept, text) && (text != nil || endsWith(there.Words, s.Words[len(flags):]))
+	same := func() bool {
+		then := s // as it would have been made when the other one was
+		then.Created = there.Created
+		if cmp.Or(i.zone, o.zone) == "" {
+			then.Zone = there.Zone // it is that of wherever the user was
+		}
+		if schedule.Set(&then, i.when) != nil {
+			return false
+		}
+		return there.Cron == then.Cron && there.Every == then.Every && there.At.Equal(then.At) && there.Zone == then.Zone &&
+			there.Overlap == then.Overlap && there.Repeat == then.Repeat && there.Dir == then.Dir &&
+			bytes.Equal(kept, text) && (text != nil || endsWith(there.Words, s.Words[len(flags):])) // the text of a prompt, and else the words
 	}
 	switch {
 	case err == nil && same():
