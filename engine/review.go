@@ -102,6 +102,33 @@ func (r *Review) runs() (out []jobs.ReviewRun) {
 	return out
 }
 
+// treeless reports whether the tree of one of them cannot be made.
+func (r *Review) treeless() bool {
+	return slices.ContainsFunc(r.All(), func(p *Review) bool { return p.Tree == "" })
+}
+
+// further are the trees of the further ones, as a run and an agent's advice record them.
+func (r *Review) further() (out []jobs.ReviewTree) {
+	for _, p := range r.Further {
+		out = append(out, jobs.ReviewTree{Workspace: p.Workspace, Commit: p.Commit, Tree: p.Tree, Onto: p.Onto})
+	}
+	return out
+}
+
+// Advice is the last that an agent has said of these trees; nil is none.
+func (r *Review) Advice() *jobs.ReviewAdvice {
+	if r.treeless() {
+		return nil
+	}
+	for i := len(r.Reviews.Advice) - 1; i >= 0; i-- {
+		a := &r.Reviews.Advice[i]
+		if !slices.ContainsFunc(r.All(), func(p *Review) bool { return a.TreeOf(p.Workspace) != p.Tree }) {
+			return a
+		}
+	}
+	return nil
+}
+
 // Run is the last run of the done commands on these trees; nil is none.
 func (r *Review) Run() *jobs.ReviewRun {
 	for i := len(r.Reviews.Runs) - 1; i >= 0; i-- {
@@ -363,15 +390,6 @@ func ofReview(r *Review, err error) error {
 		return err
 	}
 	return &jobs.Error{Kind: jobs.KindOf(err), Msg: "workspace " + r.Repository(), Err: err, Hint: jobs.HintOf(err)}
-}
-
-// alone refuses what is not built for several workspaces.
-func alone(rec *jobs.Record, what string) error {
-	if len(rec.Spec.Further) == 0 {
-		return nil
-	}
-	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " is not available for a job with several workspaces, such as " + jobs.Short(rec.Spec.ID),
-		Hint: "berth review diff " + jobs.Short(rec.Spec.ID) + " shows all of them"}
 }
 
 // asSent are the branches by which an imported review is decided: its target is the

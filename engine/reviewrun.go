@@ -25,7 +25,7 @@ func (e *Engine) RunReview(ctx context.Context, rec *jobs.Record, onto string) (
 	}
 	err = e.reviewed(ctx, rec, onto, func(r *Review, _ *under) error {
 		rv = r
-		if slices.ContainsFunc(r.All(), func(p *Review) bool { return p.Tree == "" }) {
+		if r.treeless() {
 			return r.Whole()
 		}
 		if len(rec.Spec.Done) == 0 {
@@ -134,11 +134,8 @@ func (e *Engine) ReviewRan(rv *Review, child *jobs.Record) (*jobs.ReviewRun, err
 			Hint: "berth wait " + jobs.Short(child.Spec.ID)}
 	}
 	r := jobs.ReviewRun{Version: 1, Workspace: rv.Workspace, Commit: rv.Commit, Tree: rv.Tree, Onto: rv.Onto,
-		Job: child.Spec.ID, State: state, Level: child.Spec.Level,
+		Further: rv.further(), Job: child.Spec.ID, State: state, Level: child.Spec.Level,
 		Over: runOver(&child.Spec), By: identity().User, Time: e.Now().UTC()}
-	for _, p := range rv.Further {
-		r.Further = append(r.Further, jobs.ReviewTree{Workspace: p.Workspace, Commit: p.Commit, Tree: p.Tree, Onto: p.Onto})
-	}
 	if a := child.Current(); a != nil && a.Exit != nil {
 		r.Done, r.Reason = a.Exit.Done, a.Exit.Reason
 	} else if a != nil && a.Verdict != nil {

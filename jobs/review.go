@@ -45,7 +45,7 @@ type ReviewVerdict struct {
 	N        int             `json:"-"` // the number of its file
 }
 
-// ReviewTree is what of a verdict, or of a run, is about one workspace.
+// ReviewTree is what of a verdict, a run, or an agent's advice is about one workspace.
 type ReviewTree struct {
 	Workspace string `json:"workspace"`
 	Commit    string `json:"commit"`
@@ -199,12 +199,15 @@ const VerdictUnsure = "unsure"
 // ReviewAdvice is review/advice-NNNN.json: what an agent says of a result. It decides
 // nothing, and nothing asks for it but whoever shows it.
 type ReviewAdvice struct {
-	Version int    `json:"version"`
-	Commit  string `json:"commit"`
-	Tree    string `json:"tree"`
-	Onto    string `json:"onto"`
-	Job     string `json:"job"` // in which the agent ran
-	Agent   string `json:"agent"`
+	Version int `json:"version"`
+	// Workspace and Further are as those of a [ReviewVerdict].
+	Workspace string       `json:"workspace,omitempty"`
+	Commit    string       `json:"commit"`
+	Tree      string       `json:"tree"`
+	Onto      string       `json:"onto"`
+	Further   []ReviewTree `json:"further,omitempty"`
+	Job       string       `json:"job"` // in which the agent ran
+	Agent     string       `json:"agent"`
 	ReviewOpinion
 	// Problem is why there is no opinion, such as an answer of another form; "" is nothing.
 	Problem string    `json:"problem,omitempty"`
@@ -212,6 +215,11 @@ type ReviewAdvice struct {
 	By      string    `json:"by"` // who asked for it
 	Time    time.Time `json:"time"`
 	N       int       `json:"-"`
+}
+
+// TreeOf is the tree of the workspace of this name on which it was given; "" is none.
+func (v *ReviewAdvice) TreeOf(name string) string {
+	return treeOf(name, ReviewTree{Workspace: v.Workspace, Tree: v.Tree}, v.Further).Tree
 }
 
 // ReviewOpinion is the answer that a reviewing agent is asked for.
@@ -337,16 +345,6 @@ func (r *Reviews) IsMerged(commit string) *ReviewMerged {
 	for _, v := range r.Verdicts {
 		if m, ok := r.Merged[v.N]; ok && v.Commit == commit {
 			return &m
-		}
-	}
-	return nil
-}
-
-// AdviceOn is the last advice on a tree; nil is none.
-func (r *Reviews) AdviceOn(tree string) *ReviewAdvice {
-	for i := len(r.Advice) - 1; i >= 0; i-- {
-		if r.Advice[i].Tree == tree {
-			return &r.Advice[i]
 		}
 	}
 	return nil

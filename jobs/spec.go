@@ -200,7 +200,8 @@ type WorkspaceSpec struct {
 	// Ignore is what git ignores for the submitter in all repositories, as in a
 	// .gitignore: the nodes need not see the file.
 	Ignore string `json:"ignore,omitempty"`
-	// ReadOnly says that the task may only look at its work tree; it needs a container.
+	// ReadOnly, of the first one, says that the task may only look at its work tree and so at
+	// the further ones, which stand in it; it needs a container.
 	ReadOnly bool `json:"read_only,omitempty"`
 }
 

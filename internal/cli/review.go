@@ -117,9 +117,7 @@ func reviewOf(r *engine.Review) reviewJSON {
 		}
 		j.Workspaces = append(j.Workspaces, one)
 	}
-	if r.Tree != "" {
-		j.Run, j.Advice = r.Run(), r.Reviews.AdviceOn(r.Tree)
-	}
+	j.Run, j.Advice = r.Run(), r.Advice()
 	if s := r.Record.Spec; s.Prompt {
 		if b, err := store.Prompt(r.Record.Dir, s.PromptBytes); err == nil {
 			j.Checklist = engine.Checklist(string(b))

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"berth/engine"
 	"berth/internal/config"
@@ -85,7 +86,11 @@ func (a *app) adviseReview(cmd *cobra.Command, e *engine.Engine, rec *jobs.Recor
 	if a.json {
 		err = a.printJSON(map[string]any{"advice": v, "review": reviewOf(rv)})
 	} else {
-		err = a.rows(append([][2]string{{"tree", v.Tree}}, a.adviceRows(v)...))
+		var rows [][2]string
+		for _, p := range rv.All() {
+			rows = append(rows, [2]string{"tree", strings.TrimPrefix(p.Workspace+": "+p.Tree, ": ")})
+		}
+		err = a.rows(append(rows, a.adviceRows(v)...))
 	}
 	if err != nil || v.Problem == "" {
 		return err
