@@ -31,8 +31,10 @@ func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts C
 		opts.Time = time.Now()
 	}
 	gitDir := filepath.Join(attemptDir, GitDir)
-	if err := g.settleBase(ctx, gitDir, src); err != nil {
-		return Result{}, fmt.Errorf("collect the result: %w", err)
+	if opts.lend == "" { // else the base's own objects are enough
+		if err := g.settleBase(ctx, gitDir, src); err != nil {
+			return Result{}, fmt.Errorf("collect the result: %w", err)
+		}
 	}
 	if err := g.checkBranch(ctx, gitDir, opts.Branch); err != nil {
 		return Result{}, err
@@ -42,7 +44,13 @@ func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts C
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}
 	defer work.Close()
-	base, err := g.readTree(ctx, gitDir, src.Base, "-l")
+	var base tree
+	live := opts.Bundle != ""
+	if live {
+		base, err = g.baseTree(ctx, gitDir, src.Base)
+	} else {
+		base, err = g.readTree(ctx, gitDir, src.Base, "-l")
+	}
 	if err != nil {
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}
@@ -54,7 +62,7 @@ func (g *Git) Collect(ctx context.Context, attemptDir string, src Source, opts C
 	if err != nil {
 		return Result{}, fmt.Errorf("collect the result: %w", err)
 	}
-	live, before := opts.Bundle != "", seen.kinds[Unreadable]
+	before := seen.kinds[Unreadable]
 	if live {
 		seen.live()
 	}
@@ -182,6 +190,7 @@ type collector struct {
 	seen    *survey
 	sizes   map[string]int64 // of what was put into the commit
 	tree    string           // of the base; "" until a commit was made
+	env     []string         // where git finds objects, and puts those of a commit; nil is in gitDir
 }
 
 // build makes the commit and its bundle, leaving out what git's own check
@@ -237,6 +246,8 @@ func (c *collector) finish(ctx context.Context, res Result) (Result, error) {
 	bundle := c.bundleFile()
 	if !res.Changed {
 		res.Commit, res.Files = "", []Change{}
+	}
+	if !res.Changed && c.opts.lend == "" {
 		if err := os.Remove(bundle); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return Result{}, err
 		}

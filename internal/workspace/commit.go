@@ -22,7 +22,12 @@ var errTorn = errors.New("file could not be read to its end")
 func (c *collector) commit(ctx context.Context, d delta) (id, tree string, used delta, err error) {
 	for try := 0; ; try++ {
 		s := &stream{collector: c, delta: d, failed: map[string]string{}}
-		err := s.run(ctx)
+		if c.opts.lend != "" {
+			if err := c.setApart(); err != nil {
+				return "", "", d, err
+			}
+		}
+		said, err := s.run(ctx)
 		if c.opts.Bundle != "" && len(s.failed) > 0 {
 			return "", "", d, ErrChanging
 		}
@@ -33,12 +38,13 @@ func (c *collector) commit(ctx context.Context, d delta) (id, tree string, used 
 		if err != nil {
 			return "", "", d, err
 		}
-		ref := "refs/heads/" + c.opts.Branch
-		said, err := c.g.line(ctx, call{gitDir: c.gitDir, args: []string{"rev-parse", ref + "^{commit}", ref + "^{tree}", c.src.Base + "^{tree}"}})
-		if ids := strings.Split(said, "\n"); len(ids) == 3 {
-			id, tree, c.tree = ids[0], ids[1], ids[2]
+		// The commit alone, then the line of its tree and that of the base: "mode tree ID<TAB>".
+		f := strings.Fields(said)
+		if len(f) != 7 || !isObjectID(f[0]) || !isObjectID(f[3]) || !isObjectID(f[6]) {
+			return "", "", d, fmt.Errorf("git fast-import: unexpected answer %q", said)
 		}
-		return id, tree, d, err
+		c.tree = f[6]
+		return f[0], f[3], d, nil
 	}
 }
 
@@ -50,7 +56,8 @@ type stream struct {
 	failed map[string]string
 }
 
-func (s *stream) run(ctx context.Context) error {
+// run gives what git has answered.
+func (s *stream) run(ctx context.Context) (said string, err error) {
 	pr, pw := io.Pipe()
 	wrote := make(chan error, 1)
 	go func() {
@@ -62,13 +69,17 @@ func (s *stream) run(ctx context.Context) error {
 		pw.CloseWithError(err)
 		wrote <- err
 	}()
-	err := s.g.run(ctx, call{gitDir: s.gitDir, stdin: pr, args: []string{
-		"fast-import", "--quiet", "--force", "--done", "--date-format=raw", "--depth=0"}})
+	args := []string{"fast-import", "--quiet", "--force", "--done", "--date-format=raw", "--depth=0"}
+	if s.opts.lend != "" {
+		// One pack, however few objects; nothing of it is kept.
+		args = append([]string{"-c", "fastimport.unpackLimit=0", "-c", "core.fsync=none"}, args...)
+	}
+	said, err = s.g.line(ctx, call{gitDir: s.gitDir, env: s.env, stdin: pr, args: args})
 	pr.CloseWithError(io.ErrClosedPipe) // git may have ended without reading all
 	if werr := <-wrote; errors.Is(werr, errTorn) || err == nil {
-		return werr
+		return said, werr
 	}
-	return err
+	return said, err
 }
 
 // write writes the stream. It ends in "done", without which git makes nothing
@@ -76,7 +87,7 @@ func (s *stream) run(ctx context.Context) error {
 func (s *stream) write(ctx context.Context, w *bufio.Writer) error {
 	who := fmt.Sprintf("%s <%s> %d +0000", identPart(s.opts.Author.Name), identPart(s.opts.Author.Email), s.opts.Time.Unix())
 	message := messageOf(s.opts.Message)
-	_, err := fmt.Fprintf(w, "commit refs/heads/%s\nauthor %s\ncommitter %s\ndata %d\n%s\nfrom %s\n",
+	_, err := fmt.Fprintf(w, "commit refs/heads/%s\nmark :1\nauthor %s\ncommitter %s\ndata %d\n%s\nfrom %s\n",
 		s.opts.Branch, who, who, len(message), message, s.src.Base)
 	if err != nil {
 		return err
@@ -96,7 +107,15 @@ func (s *stream) write(ctx context.Context, w *bufio.Writer) error {
 			return err
 		}
 	}
-	_, err = io.WriteString(w, "\ndone\n")
+	if _, err := fmt.Fprintf(w, "\nget-mark :1\nls :1 \"\"\nls %s \"\"\n", s.src.Base); err != nil {
+		return err
+	}
+	if s.opts.lend != "" { // its objects do not stay here, and so no branch does
+		if _, err := fmt.Fprintf(w, "reset refs/heads/%s\nfrom %s\n\n", s.opts.Branch, strings.Repeat("0", len(s.src.Base))); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(w, "done\n")
 	return err
 }
 

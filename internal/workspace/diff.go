@@ -16,7 +16,7 @@ var diffFlags = []string{"diff-tree", "-r", "-M", "--no-ext-diff", "--no-textcon
 
 // changes lists what a commit changes against the base.
 func (c *collector) changes(ctx context.Context, commit string) ([]Change, error) {
-	out, err := c.g.output(ctx, call{gitDir: c.gitDir,
+	out, err := c.g.output(ctx, call{gitDir: c.gitDir, env: c.env,
 		args: append(append([]string{}, diffFlags...), "-z", "--raw", "--numstat", c.src.Base, commit)})
 	if err != nil {
 		return nil, err

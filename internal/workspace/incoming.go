@@ -37,12 +37,16 @@ func openIncoming(src Source) (*incoming, error) {
 func (in *incoming) close() error { return disk.RemoveTree(in.dir) }
 
 // env has git write there and read the repository's own objects.
-func (in *incoming) env() []string {
-	also := in.objects
-	if strings.ContainsAny(also, ":\"\n\\") {
-		also = quote(also)
+func (in *incoming) env() []string { return objectsIn(in.dir, in.objects) }
+
+// objectsIn has git write objects into dir and read those of others, too.
+func objectsIn(dir string, others ...string) []string {
+	for i, other := range others {
+		if strings.ContainsAny(other, ":\"\n\\") {
+			others[i] = quote(other)
+		}
 	}
-	return []string{"GIT_OBJECT_DIRECTORY=" + in.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + also}
+	return []string{"GIT_OBJECT_DIRECTORY=" + dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + strings.Join(others, ":")}
 }
 
 // migrate moves the objects to where git finds them. One that is there is the

@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -11,52 +10,68 @@ import (
 	"berth/jobs"
 )
 
+// lendDir, in the attempt's directory, has the objects of a commit that is being lent.
+const lendDir = ChildPrefix + "objects"
+
 // Lend makes a commit of the task's work tree as it is, while the task works on it, in
 // the bare git directory dir, from which other jobs start; dir is made when it is
 // missing, and borrows the objects of src. It returns the commit, which is the base
 // where nothing has changed, and what was left out of it. The options are those of a
-// checkpoint; a task that writes meanwhile is [ErrChanging].
+// checkpoint, without the file; a task that writes meanwhile is [ErrChanging].
 func (g *Git) Lend(ctx context.Context, attemptDir, dir string, src Source, opts CollectOptions) (commit string, omitted []jobs.Omission, err error) {
 	if err := g.lender(ctx, dir, src); err != nil {
 		return "", nil, err
 	}
-	opts.lend = dir
+	opts.lend, opts.Bundle = dir, lendDir
 	res, err := g.Collect(ctx, attemptDir, src, opts)
-	switch {
-	case err != nil:
+	if err = errors.Join(err, disk.RemoveTree(filepath.Join(attemptDir, lendDir))); err != nil {
+		if away := g.checkSource(ctx, src); away != nil && ctx.Err() == nil && !errors.Is(err, ErrChanging) {
+			err = away
+		}
 		return "", nil, err
-	case !res.Changed:
-		return src.Base, res.Omitted, nil
 	}
-	return res.Commit, res.Omitted, g.run(ctx, call{gitDir: dir, args: []string{"update-ref", "--no-deref", basePrefix + res.Commit, res.Commit}})
+	if !res.Changed {
+		res.Commit = src.Base
+	}
+	return res.Commit, res.Omitted, nil
 }
 
-// lend copies the commit of a result, which git checks as it takes it: it takes all of it
-// or nothing. One is lent at a time. A quarantine before that would cost half as much again, and what is kept here
-// goes nowhere but into work trees of tasks.
-func (c *collector) lend(ctx context.Context, res Result) (err error) {
-	pack, err := os.Create(c.bundleFile())
+// setApart has git put the objects of a commit that is lent into a directory of their own, and
+// leave out those that the base has and those that were lent before. It does not find what else
+// the user's repository holds: that was never checked, and a commit that needs it is.
+func (c *collector) setApart() error {
+	dir := filepath.Join(c.attempt, lendDir)
+	before := filepath.Join(dir, "before")
+	if err := disk.FreshDir(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(before, 0o700); err != nil {
+		return err
+	}
+	c.env = objectsIn(dir, filepath.Join(c.gitDir, baseDir), before)
+	return os.Symlink(filepath.Join(c.opts.lend, "objects", "pack"), filepath.Join(before, "pack"))
+}
+
+// lend gives the objects of a commit to the directory that lends it, where git checks them as it takes them: it takes
+// all of them or nothing, and keeps them. One is lent at a time. A quarantine before that would cost half as much
+// again, and what is kept there goes nowhere but into work trees of tasks.
+func (c *collector) lend(ctx context.Context) error {
+	packs, err := filepath.Glob(filepath.Join(globLiteral(filepath.Join(c.attempt, lendDir)), "pack", "*.pack"))
+	if err != nil || len(packs) == 0 { // all was lent before
+		return err
+	}
+	pack, err := os.Open(packs[0])
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pack.Close(), os.Remove(pack.Name())) }()
-	revs := []string{res.Commit, "^" + c.src.Base}
-	if c.opts.After != "" && c.opts.After != c.src.Base {
-		revs = append(revs, "^"+c.opts.After+"^{tree}") // of a commit that is no ancestor git leaves nothing out
-	}
-	if err := c.g.packed(ctx, c.gitDir, pack, revs...); err != nil {
-		return err
-	}
-	if _, err := pack.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
+	defer pack.Close()
 	strict, err := strictBut(c.base, c.gitDir)
 	if err != nil {
 		return err
 	}
-	err = c.g.run(ctx, call{gitDir: c.opts.lend, dir: c.gitDir, stdin: pack, args: []string{"index-pack", strict, "--fix-thin", "--stdin"}})
+	err = c.g.run(ctx, call{gitDir: c.opts.lend, dir: c.gitDir, stdin: pack, args: []string{"index-pack", strict, "--keep", "--stdin"}})
 	if err != nil { // git leaves what it had of a pack that it refuses
-		left, _ := filepath.Glob(filepath.Join(c.opts.lend, "objects", "pack", "tmp_*"))
+		left, _ := filepath.Glob(filepath.Join(globLiteral(c.opts.lend), "objects", "pack", "tmp_*"))
 		for _, file := range left {
 			err = errors.Join(err, os.Remove(file))
 		}

@@ -20,8 +20,8 @@ func TestLend(t *testing.T) {
 	f.commit(map[string]string{"a.txt": "1\n", "dir/b": "1\n"})
 	f.prepare()
 	lent := filepath.Join(filepath.Dir(f.attempt), "children.git")
-	lend := func(bundle string) (string, error) {
-		commit, _, err := f.g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/" + bundle, Bundle: bundle, Message: "x"})
+	lend := func(name string) (string, error) {
+		commit, _, err := f.g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/" + name, Message: "x"})
 		return commit, err
 	}
 	if got, err := lend("none"); err != nil || got != f.src.Base {
@@ -44,7 +44,7 @@ func TestLend(t *testing.T) {
 	if s := f.git(lent, "show", got+":link"); s != secret {
 		t.Errorf("the link has %q", s)
 	}
-	if left, err := filepath.Glob(filepath.Join(f.attempt, "*all*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(f.attempt, ChildPrefix+"*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	child := filepath.Join(filepath.Dir(f.attempt), "child")
@@ -86,8 +86,8 @@ func TestLendKilled(t *testing.T) {
 		}
 		return err
 	}}
-	lend := func(g *Git, bundle string) (string, error) {
-		commit, _, err := g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/" + bundle, Bundle: bundle, Message: "x"})
+	lend := func(g *Git, name string) (string, error) {
+		commit, _, err := g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/" + name, Message: "x"})
 		return commit, err
 	}
 	if _, err := lend(g, "one"); !errors.Is(err, killed) {
@@ -112,16 +112,14 @@ func TestLendOnce(t *testing.T) {
 	big := make([]byte, 1<<20)
 	_, _ = rand.Read(big)
 	f.write(f.work(), map[string]string{"big": string(big)})
-	after := ""
 	for n := range 4 {
 		f.write(f.work(), map[string]string{"a.txt": strconv.Itoa(n+2) + "\n"})
 		name := strconv.Itoa(n)
 		got, _, err := f.g.Lend(testContext(t), f.attempt, lent, f.src,
-			CollectOptions{Branch: "berth-child/" + name, Bundle: name, Message: name, Time: time.Unix(int64(1e9+n), 0), After: after})
+			CollectOptions{Branch: "berth-child/" + name, Message: name, Time: time.Unix(int64(1e9+n), 0)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		after = got
 		if s := f.git(lent, "show", got+":a.txt"); s != strconv.Itoa(n+2) {
 			t.Errorf("%d: a.txt has %q", n, s)
 		}
@@ -146,7 +144,7 @@ func TestLendRefused(t *testing.T) {
 	f.prepare()
 	f.write(f.work(), map[string]string{"b": "2\n", ".gitmodules": "[submodule \"../x\"]\n\tpath = x\n\turl = -x\n"})
 	lent := filepath.Join(filepath.Dir(f.attempt), "children.git")
-	got, omitted, err := f.g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/1-1-1", Bundle: "one", Message: "x"})
+	got, omitted, err := f.g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/1-1-1", Message: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,5 +154,89 @@ func TestLendRefused(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(lent, "objects", "pack", "tmp_*")); len(left) > 0 || err != nil {
 		t.Errorf("left of what git refused: %q, %v", left, err)
+	}
+}
+
+// What the user's repository has beside the base was never checked: a commit that needs it is
+// checked with it, and holds all of it itself.
+func TestLendHad(t *testing.T) {
+	f := newFixture(t)
+	bad := "[submodule \"../x\"]\n\tpath = x\n\turl = -x\n"
+	f.commit(map[string]string{"a": "1\n", "b": "2\n", "sub/.gitmodules": "", ".gitmodules": bad})
+	f.git(f.repo, "rm", "-q", ".gitmodules", "b")
+	f.git(f.repo, "commit", "-q", "-m", "without")
+	f.git(f.repo, "checkout", "-q", "--orphan", "base")
+	f.git(f.repo, "commit", "-q", "-m", "base")
+	f.git(f.repo, "repack", "-adq")
+	f.prepare()
+	f.write(f.work(), map[string]string{"b": "2\n", ".gitmodules": bad})
+	lent := filepath.Join(filepath.Dir(f.attempt), "children.git")
+	got, omitted, err := f.g.Lend(testContext(t), f.attempt, lent, f.src, CollectOptions{Branch: "berth-child/1-1-1", Message: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "tree", f.tree(lent, got), []string{"100644 a", "100644 b", "100644 sub/.gitmodules"})
+	if len(omitted) != 1 || !strings.Contains(omitted[0].String(), ".gitmodules") {
+		t.Errorf("left out: %v", omitted)
+	}
+	for _, ref := range []string{"topic", "base"} {
+		f.git(f.repo, "update-ref", "-d", "refs/heads/"+ref)
+	}
+	f.git(f.repo, "update-ref", "refs/heads/base", f.src.Base)
+	f.git(f.repo, "symbolic-ref", "HEAD", "refs/heads/base")
+	f.git(f.repo, "reflog", "expire", "--expire=now", "--all")
+	f.git(f.repo, "gc", "-q", "--prune=now")
+	f.git(lent, "rev-list", "--objects", got)
+	if s := f.git(lent, "show", got+":b"); s != "2" {
+		t.Errorf("b has %q", s)
+	}
+}
+
+// A further snapshot takes three runs of git, and leaves nothing in berth's own git directory.
+func TestLendRuns(t *testing.T) {
+	f := newFixture(t)
+	f.commit(map[string]string{"a.txt": "1\n"})
+	f.prepare()
+	lent := filepath.Join(filepath.Dir(f.attempt), "children.git")
+	var runs []string
+	g := &Git{Run: func(ctx context.Context, c Cmd) error {
+		for _, w := range []string{"check-ignore", "fast-import", "index-pack"} {
+			if slices.Contains(c.Args, w) {
+				runs = append(runs, w)
+				return execRun(ctx, c)
+			}
+		}
+		runs = append(runs, strings.Join(c.Args, " "))
+		return execRun(ctx, c)
+	}}
+	lend := func(n int) string {
+		f.write(f.work(), map[string]string{"new.txt": strconv.Itoa(n) + "\n"})
+		runs = nil
+		got, _, err := g.Lend(testContext(t), f.attempt, lent, f.src,
+			CollectOptions{Branch: "berth-child/1-1-" + strconv.Itoa(n), Message: "x", Time: time.Unix(1e9, 0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	first := lend(1)
+	before := f.git(filepath.Join(f.attempt, GitDir), "count-objects", "-v")
+	other := lend(2)
+	same(t, "runs of git", runs, []string{"check-ignore", "fast-import", "index-pack"})
+	if again := lend(1); again != first || other == first {
+		t.Errorf("%s and %s, then %s", first, other, again)
+	}
+	same(t, "runs of git where all was lent before", runs, []string{"check-ignore", "fast-import"})
+	if after := f.git(filepath.Join(f.attempt, GitDir), "count-objects", "-v"); after != before {
+		t.Errorf("berth's git directory has %s, then %s", before, after)
+	}
+	if refs := f.git(filepath.Join(f.attempt, GitDir), "for-each-ref"); refs != "" {
+		t.Errorf("berth's git directory has the refs %s", refs)
+	}
+	f.git(lent, "gc", "-q", "--prune=now")
+	for _, commit := range []string{first, other} {
+		if s := f.git(lent, "show", commit+":a.txt"); s != "1" {
+			t.Errorf("%s: a.txt has %q", commit, s)
+		}
 	}
 }

@@ -125,7 +125,7 @@ func (c *collector) bundleFile() string {
 // refuses files of it, they are given with the reason.
 func (c *collector) bundle(ctx context.Context, res Result) (refused map[string]string, err error) {
 	if c.opts.lend != "" {
-		err = c.lend(ctx, res)
+		err = c.lend(ctx)
 	} else {
 		err = c.quarantined(ctx)
 	}

@@ -65,11 +65,7 @@ type CollectOptions struct {
 	// without a diff and a manifest. A file that grows counts as large as it was
 	// when it was seen; what else changes while it is read is [ErrChanging].
 	Bundle string
-	// After is the commit that [Git.Lend] has made before in this attempt, for the same
-	// directory: what it has is not copied again. "" is none.
-	After string
-
-	lend string // the directory, of [Git.Lend]
+	lend   string // the directory, of [Git.Lend]
 }
 
 // Status says what happened to a path.

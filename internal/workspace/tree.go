@@ -3,8 +3,12 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -32,11 +36,45 @@ type tree struct {
 
 // readTree lists the tree of a commit. With the flag -l it finds out sizes.
 func (g *Git) readTree(ctx context.Context, gitDir, commit string, flags ...string) (tree, error) {
+	out, err := g.listTree(ctx, gitDir, commit, flags...)
+	if err != nil {
+		return tree{}, err
+	}
+	return parseTree(out, commit, len(flags))
+}
+
+// baseList, in berth's own git directory, begins the name of a list of the base's files.
+const baseList = "files-"
+
+// baseTree is readTree of the base with sizes for a work tree that is looked at again and again: git is asked once.
+func (g *Git) baseTree(ctx context.Context, gitDir, base string) (tree, error) {
+	name := filepath.Join(gitDir, baseList+base)
+	out, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if out, err = g.listTree(ctx, gitDir, base, "-l"); err == nil {
+			err = writeWhole(name, func(f *os.File) error {
+				_, err := f.Write(out)
+				return err
+			})
+		}
+	}
+	if err != nil {
+		return tree{}, err
+	}
+	return parseTree(out, base, 1)
+}
+
+func (g *Git) listTree(ctx context.Context, gitDir, commit string, flags ...string) ([]byte, error) {
 	args := append([]string{"ls-tree", "-r", "-z", "--full-tree"}, flags...)
 	out, err := g.output(ctx, call{gitDir: gitDir, args: append(args, commit)})
 	if err != nil {
-		return tree{}, fmt.Errorf("list the files of %s: %w", commit, err)
+		err = fmt.Errorf("list the files of %s: %w", commit, err)
 	}
+	return out, err
+}
+
+// parseTree reads what listTree gives with so many flags.
+func parseTree(out []byte, commit string, flags int) (tree, error) {
 	t := tree{entries: map[string]treeEntry{}, dirs: map[string]bool{}}
 	for rec := range bytes.SplitSeq(out, []byte{0}) {
 		if len(rec) == 0 {
@@ -44,11 +82,11 @@ func (g *Git) readTree(ctx context.Context, gitDir, commit string, flags ...stri
 		}
 		meta, name, ok := strings.Cut(string(rec), "\t")
 		f := strings.Fields(meta)
-		if !ok || len(f) != 3+len(flags) {
+		if !ok || len(f) != 3+flags {
 			return tree{}, fmt.Errorf("list the files of %s: unexpected line %q", commit, rec)
 		}
 		size := int64(-1)
-		if len(flags) > 0 {
+		if flags > 0 {
 			// A submodule has "-", a missing object "BAD".
 			if n, err := strconv.ParseInt(f[3], 10, 64); err == nil {
 				size = n

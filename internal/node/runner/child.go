@@ -48,7 +48,6 @@ type children struct {
 	held atomic.Int32 // requests that wait for one
 
 	making chan struct{} // has one while one is submitted: one at a time
-	lent   string        // the last commit that one was given; of who holds making
 
 	mu      sync.Mutex
 	inside  *session.Session // nil is that there is no container, and nothing is submitted any more
@@ -311,13 +310,9 @@ func (k *children) snapshot(n int) (from string, notes []string, err error) {
 	for try := 1; ; try++ {
 		from, omitted, err := r.git().Lend(ctx, r.dir, store.ChildrenGit(r.jobDir), sourceOf(w), workspace.CollectOptions{
 			Branch: fmt.Sprintf("berth-child/%d-%d-%d", r.info.Number, n, try),
-			Bundle: fmt.Sprintf(workspace.ChildPrefix+"%04d.bundle", n), Ignore: w.Ignore,
-			Artifacts: r.spec.Artifacts, Limits: workspace.ResultLimits(r.spec.Results), After: k.lent,
+			Ignore: w.Ignore, Artifacts: r.spec.Artifacts, Limits: workspace.ResultLimits(r.spec.Results),
 			Message: fmt.Sprintf("%s: for job %d of it\n\nBerth-Job: %s\nBerth-Attempt: %s\n", r.spec.Name, n, r.spec.ID, r.info.ID)})
 		if err == nil {
-			if from != w.Base {
-				k.lent = from
-			}
 			for _, o := range omitted {
 				notes = append(notes, "left out of what the job starts from: "+o.String())
 			}
