@@ -40,9 +40,8 @@ type copilotResult string
 
 // UnmarshalJSON never fails.
 func (r *copilotResult) UnmarshalJSON(b []byte) error {
-	var of struct{ Content words }
-	if len(b) > 0 && b[0] == '{' && read(b, &of) {
-		*r = copilotResult(of.Content)
+	if len(b) > 0 && b[0] == '{' {
+		members(b, "content", func(value []byte) { _ = (*words)(r).UnmarshalJSON(value) })
 		return nil
 	}
 	return (*words)(r).UnmarshalJSON(b)

@@ -260,6 +260,70 @@ func escaped(b []byte) (rune, int) {
 	return r, 6
 }
 
+// members hands over the values of an object that have this name, as json.Unmarshal would: the
+// line was checked as a whole, and is not checked again.
+func members(b []byte, name string, take func(value []byte)) {
+	for b = bytes.TrimSpace(b[1:]); len(b) > 0 && b[0] == '"'; {
+		n := extent(b)
+		key := unquote(b[1 : n-1])
+		b = bytes.TrimSpace(bytes.TrimSpace(b[n:])[1:]) // behind the colon
+		n = extent(b)
+		if strings.EqualFold(key, name) {
+			take(b[:n])
+		}
+		if b = bytes.TrimSpace(b[n:]); b[0] == ',' {
+			b = bytes.TrimSpace(b[1:])
+		}
+	}
+}
+
+// extent is the length of the value with which b begins.
+func extent(b []byte) int {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i += quoted(b[i:]) - 1
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			if depth--; depth < 0 {
+				return i
+			}
+		case ',', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return i
+			}
+			continue
+		default:
+			continue
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// quoted is the length of the string with which b begins, with its quotes.
+func quoted(b []byte) int {
+	for end := 1; ; end++ {
+		n := bytes.IndexByte(b[end:], '"')
+		if n < 0 {
+			return len(b)
+		}
+		end += n
+		escapes := 0
+		for b[end-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return end + 1
+		}
+	}
+}
+
 // input is what a tool is called with.
 type input json.RawMessage
 

@@ -249,3 +249,33 @@ func FuzzDecoder(f *testing.F) {
 		}
 	})
 }
+
+// The result of a tool of copilot's is what encoding/json would read, however it is written.
+func TestCopilotResult(t *testing.T) {
+	for _, s := range []string{
+		`"a\nb"`, `{}`, `{ }`, `[]`, `null`, `7`, `{"content":"x"}`, `{"Content" : "x"}`, `{"con\u0074ent":"x"}`, `{"content":null}`,
+		`{"content":"x","content":"y"}`, `{"content":"x","content":null}`, `{"content":[{"text":"x"},{"text":"y"}]}`, `{"content":7,"b":"z"}`,
+		`{"a":{"content":"in"},"b":[1,"]}",{"c":"\\"}],"content":"\\\"out\\"}`, "{\n\t\"a\" : -1.5e3 ,\r \"content\":\t\"x\\ud83d\\ude00\" }",
+		`{"a":true,"b":false,"c":null,"d":"","content":"x"}`, `{"detailed":"\"content\":\"no\"","content":""}`, `{"":"","content":{"content":"x"}}`, `{"content":"x\\"}`,
+	} {
+		var got struct{ Result copilotResult }
+		if err := json.Unmarshal([]byte(`{"result":`+s+`}`), &got); err != nil {
+			t.Fatal(err)
+		}
+		var of struct{ Content words }
+		want := ""
+		if strings.HasPrefix(s, "{") {
+			if err := json.Unmarshal([]byte(s), &of); err != nil {
+				t.Fatal(err)
+			}
+			want = string(of.Content)
+		} else if strings.HasPrefix(s, `"`) {
+			if err := json.Unmarshal([]byte(s), &want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if string(got.Result) != want {
+			t.Errorf("%s: %q, not %q", s, got.Result, want)
+		}
+	}
+}
