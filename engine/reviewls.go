@@ -38,7 +38,7 @@ type ReviewItem struct {
 
 	ref   string
 	onto  string // the commit that the target has; "" is not known
-	files []string
+	files []string // that it has changed, of one that may conflict with others
 	part  *jobs.Record // of one workspace, while they are looked for
 }
 
@@ -143,38 +143,49 @@ func (e *Engine) listRepo(ctx context.Context, recs []*jobs.Record, all bool) ([
 		}
 		return nil, out
 	}
+	reviews, items, errs := make([]*jobs.Reviews, len(recs)), make([]*ReviewItem, len(recs)), make([]error, len(recs))
+	read := make(chan struct{})
+	go func() { // while git lists the branches
+		defer close(read)
+		someAtOnce(len(recs), func(i int) { reviews[i], errs[i] = store.LoadReviews(recs[i].Dir) })
+	}()
 	refs, err := repo.Branches(ctx)
+	<-read
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*ReviewItem, len(recs))
-	errs := make([]error, len(recs))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range min(8, len(recs)) {
-		wg.Go(func() {
-			for i := range next {
-				items[i], errs[i] = itemOf(recs[i], refs)
-			}
-		})
-	}
-	for i := range recs {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	someAtOnce(len(recs), func(i int) {
+		if errs[i] == nil {
+			items[i], errs[i] = itemOf(recs[i], reviews[i], refs)
+		}
+	})
 	items = slices.DeleteFunc(items, func(it *ReviewItem) bool {
 		return it == nil || !all && (it.State == ReviewMerged || it.State == ReviewRejected || it.Record.Sent != nil && it.Verdict != nil)
 	})
 	return items, errors.Join(errs...)
 }
 
-func itemOf(r *jobs.Record, refs map[string]string) (*ReviewItem, error) {
-	rs, err := store.LoadReviews(r.Dir)
-	if err != nil {
-		return nil, err
+// someAtOnce does n things that wait for files, a few at a time.
+func someAtOnce(n int, do func(i int)) {
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(8, n) {
+		wg.Go(func() {
+			for i := range next {
+				do(i)
+			}
+		})
 	}
-	if refs, err = asSent(r, refs, ""); err != nil {
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+func itemOf(r *jobs.Record, rs *jobs.Reviews, refs map[string]string) (*ReviewItem, error) {
+	refs, err := asSent(r, refs, "")
+	if err != nil {
 		return nil, err
 	}
 	rs = rs.Of(r.Spec.Workspace.Name)
@@ -182,6 +193,9 @@ func itemOf(r *jobs.Record, refs map[string]string) (*ReviewItem, error) {
 		Commit: r.Current().Result().Commit, ref: targetOf(r, rs)}
 	it.Target = strings.TrimPrefix(it.ref, headRefs)
 	it.onto = refs[it.ref]
+	if it.waits() && it.ref != "" {
+		it.files = changedFiles(r.Current().Dir)
+	}
 	return it, nil
 }
 
@@ -343,10 +357,7 @@ func pairsOf(items []*ReviewItem) (pairs []pairOf) {
 	at := map[*ReviewItem]int{}
 	byPath := map[string][]*ReviewItem{} // of those with the same target
 	for i, it := range items {
-		if at[it] = i; !it.waits() || it.ref == "" {
-			continue
-		}
-		it.files = changedFiles(it.Record.Current().Dir)
+		at[it] = i
 		for _, file := range it.files {
 			key := it.ref + "\x00" + file
 			byPath[key] = append(byPath[key], it)
@@ -386,18 +397,17 @@ func pairsOf(items []*ReviewItem) (pairs []pairOf) {
 // changedFiles are the paths of an attempt's result, of renames both; none where the
 // manifest cannot be read.
 func changedFiles(attemptDir string) []string {
-	f, err := os.Open(filepath.Join(attemptDir, workspace.ManifestFile))
+	b, err := os.ReadFile(filepath.Join(attemptDir, workspace.ManifestFile))
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
 	var m struct {
 		Files []struct {
 			Path    string `json:"path"`
 			OldPath string `json:"old_path"`
 		} `json:"files"`
 	}
-	if json.NewDecoder(f).Decode(&m) != nil {
+	if json.Unmarshal(b, &m) != nil {
 		return nil
 	}
 	out := make([]string, 0, len(m.Files))

@@ -60,7 +60,7 @@ func TestPairsOfResults(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := &jobs.Record{Spec: jobs.Spec{ID: id}, Attempts: []jobs.Attempt{{N: 1, Dir: dir}}}
-		return &ReviewItem{Record: r, State: ReviewWaiting, Commit: id, ref: ref}
+		return &ReviewItem{Record: r, State: ReviewWaiting, Commit: id, ref: ref, files: changedFiles(dir)}
 	}
 	const main = "refs/heads/main"
 	for _, c := range []struct {

@@ -94,17 +94,23 @@ func recordJSON(r *jobs.Record, state engine.ReviewState) reviewJSON {
 			j.Author += ", " + r.Sent.Git
 		}
 	}
-	if path := filepath.Join(a.Dir, store.FileTranscript); isFile(path) {
-		j.Transcript = path
-	}
 	if x := a.Exit; x != nil {
 		j.Done, j.Usage, j.Agent, j.Ended = x.Done, x.Usage, x.Agent, &x.Ended
 	}
 	return j
 }
 
+// transcriptOf is the file of an agent's events; "" is that there is none.
+func transcriptOf(r *jobs.Record) string {
+	if path := filepath.Join(r.Current().Dir, store.FileTranscript); isFile(path) {
+		return path
+	}
+	return ""
+}
+
 func reviewOf(r *engine.Review) reviewJSON {
 	j := recordJSON(r.Record, r.State)
+	j.Transcript = transcriptOf(r.Record)
 	j.Target, j.Onto, j.Tree, j.Conflicts, j.Verdicts = r.Target(), r.Onto, r.Tree, r.Conflicts, r.Verdicts()
 	if err := r.Whole(); err != nil {
 		j.Problem = err.Error()
@@ -191,6 +197,9 @@ func (a *app) printReviews(list *engine.ReviewList) error {
 	rows := make([][]string, len(list.Items))
 	for i, it := range list.Items {
 		j := listedReview(it)
+		if a.json {
+			j.Transcript = transcriptOf(it.Record)
+		}
 		out[i] = j
 		rows[i] = a.reviewRow(&j, it.Record.Sent)
 	}
