@@ -256,7 +256,8 @@ func TestCopilotResult(t *testing.T) {
 		`"a\nb"`, `{}`, `{ }`, `[]`, `null`, `7`, `{"content":"x"}`, `{"Content" : "x"}`, `{"con\u0074ent":"x"}`, `{"content":null}`,
 		`{"content":"x","content":"y"}`, `{"content":"x","content":null}`, `{"content":[{"text":"x"},{"text":"y"}]}`, `{"content":7,"b":"z"}`,
 		`{"a":{"content":"in"},"b":[1,"]}",{"c":"\\"}],"content":"\\\"out\\"}`, "{\n\t\"a\" : -1.5e3 ,\r \"content\":\t\"x\\ud83d\\ude00\" }",
-		`{"a":true,"b":false,"c":null,"d":"","content":"x"}`, `{"detailed":"\"content\":\"no\"","content":""}`, `{"":"","content":{"content":"x"}}`, `{"content":"x\\"}`,
+		`{"a":true,"b":false,"c":null,"d":"","content":"x"}`,
+		`{"detailed":"\"content\":\"no\"","content":""}`, `{"":"","content":{"content":"x"}}`, `{"content":"x\\"}`,
 	} {
 		var got struct{ Result copilotResult }
 		if err := json.Unmarshal([]byte(`{"result":`+s+`}`), &got); err != nil {
