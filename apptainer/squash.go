@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"berth/internal/images"
@@ -25,10 +26,6 @@ func Squash(ctx context.Context, set *overlay.Set, c *images.Cache, name, to str
 	if err := overlay.MayWrite(to, force); err != nil {
 		return err
 	}
-	program, err := c.Program()
-	if err != nil {
-		return err
-	}
 	r, err := set.Read(ctx, name, "export")
 	if err != nil {
 		return err
@@ -38,21 +35,50 @@ func Squash(ctx context.Context, set *overlay.Set, c *images.Cache, name, to str
 		return &jobs.Error{Kind: jobs.KindConfig, Msg: "overlay " + name + " belongs to no image yet, and an image is to be made of both",
 			Hint: "export a tar: berth overlay export " + name + " " + name + ".tar"}
 	}
-	unpacked, err := r.ImageSize(ctx)
-	if err != nil {
-		return err
-	}
 	temp, err := os.MkdirTemp(filepath.Dir(to), overlay.PrefixExport+"*")
 	if err != nil {
 		return overlay.WriteError(to, err)
 	}
 	defer func() { err = errors.Join(err, disk.RemoveTree(temp)) }()
-	work, env, err := c.Workplace("export-"+filepath.Base(temp)[len(overlay.PrefixExport):], temp)
+	made := filepath.Join(temp, "image.sif")
+	if err := squashed(ctx, r, c, name, made); err != nil {
+		return err
+	}
+	return place(made, to, force)
+}
+
+// Merged is the image that [Squash] makes, of the overlay that r reads and the image that it is used
+// over, in the cache c. It is made once of what both are, and digest tells the overlay's files from others.
+func Merged(ctx context.Context, r *overlay.Reading, c *images.Cache, name string, over overlay.Image) (img images.Image, digest string, err error) {
+	if err := r.Over(over); err != nil {
+		return img, "", err
+	}
+	if digest, err = r.Digest(ctx); err != nil {
+		return img, "", err
+	}
+	img, err = c.Made(ctx, images.OverlayRef(name, over.ID, over.Sum, digest), func(ctx context.Context, path string) error {
+		return squashed(ctx, r, c, name, path)
+	})
+	return img, digest, err
+}
+
+// squashed makes the image, in a directory that is there for that alone.
+func squashed(ctx context.Context, r *overlay.Reading, c *images.Cache, name, made string) (err error) {
+	program, err := c.Program()
+	if err != nil {
+		return err
+	}
+	unpacked, err := r.ImageSize(ctx)
+	if err != nil {
+		return err
+	}
+	temp := filepath.Dir(made)
+	work, env, err := c.Workplace("export-"+temp[strings.LastIndexByte(temp, '-')+1:], temp)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, run.RemoveFiles(context.WithoutCancel(ctx), c.On, work)) }()
-	q := &squash{on: c.On, program: program, env: env, c: c, root: filepath.Join(work, "w", "root"), made: filepath.Join(temp, "image.sif")}
+	q := &squash{on: c.On, program: program, env: env, c: c, root: filepath.Join(work, "w", "root"), made: made}
 	q.can, q.all, _ = run.OwnFiles(ctx)
 	if err := q.room(work, temp, r, unpacked); err != nil {
 		return err
@@ -70,10 +96,7 @@ func Squash(ctx context.Context, set *overlay.Set, c *images.Cache, name, to str
 	if err := unplant(q.root); err != nil {
 		return err
 	}
-	if err := q.pack(ctx); err != nil {
-		return err
-	}
-	return q.place(to, force)
+	return q.pack(ctx)
 }
 
 type squash struct {
@@ -176,12 +199,12 @@ func (q *squash) run(ctx context.Context, argv []string, own bool) error {
 }
 
 // place gives the new image its name, in one step.
-func (q *squash) place(to string, force bool) error {
-	if _, err := images.Whole(q.made); err != nil {
+func place(made, to string, force bool) error {
+	if _, err := images.Whole(made); err != nil {
 		return &jobs.Error{Kind: jobs.KindInfra, Msg: "make an image of it", Err: err}
 	}
-	if err := disk.SyncFile(q.made); err != nil {
+	if err := disk.SyncFile(made); err != nil {
 		return overlay.WriteError(to, err)
 	}
-	return overlay.Place(q.made, to, force)
+	return overlay.Place(made, to, force)
 }

@@ -163,6 +163,11 @@ func (s *Set) writeAll(ctx context.Context, src *source, t tree, w io.Writer, pr
 	if err := writeHead(w, src.mark); err != nil {
 		return err
 	}
+	return s.writeFiles(ctx, src, t, w, progress)
+}
+
+// writeFiles is [Set.writeAll] without what is told of the overlay in front of its files.
+func (s *Set) writeFiles(ctx context.Context, src *source, t tree, w io.Writer, progress func(done, all int64)) error {
 	all, done := t.content(), int64(0)
 	told := func(n int64) {
 		if done += n; progress != nil {

@@ -2,6 +2,8 @@ package overlay
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 
 	"berth/jobs"
@@ -40,6 +42,25 @@ func (r *Reading) Close() { r.src.release() }
 func (r *Reading) Apply(ctx context.Context, root string, progress func(done, all int64)) error {
 	_, err := r.set.through(ctx, r.src, r.tree, root, unpackApply, progress)
 	return err
+}
+
+// Over has it read over an image that it may stand over, wherever that is now.
+func (r *Reading) Over(img Image) error {
+	if err := r.Mark.CheckImage(r.src.name, img); err != nil {
+		return err
+	}
+	r.Mark.Image, r.Mark.ImageID, r.Mark.ImageSum = img.Path, img.ID, img.Sum
+	return nil
+}
+
+// Digest tells the files of an overlay from others: it is the SHA-256, in hexadecimal digits, of
+// the tar of them, without what is told of the overlay in front.
+func (r *Reading) Digest(ctx context.Context) (string, error) {
+	h := sha256.New()
+	if err := r.set.writeFiles(ctx, r.src, r.tree, h, nil); err != nil {
+		return "", unreadable(r.src.name, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // ImageSize is how many bytes the files of an overlay's image have when it is

@@ -9,6 +9,80 @@ import (
 	"berth/jobs"
 )
 
+// A digest tells the files of an overlay from others, and nothing else of it.
+func TestDigest(t *testing.T) {
+	s := newSet(t)
+	digest := func(name string) string {
+		t.Helper()
+		r, err := s.Read(t.Context(), name, "read")
+		must(t, err)
+		defer r.Close()
+		d, err := r.Digest(t.Context())
+		must(t, err)
+		return d
+	}
+	upper := filepath.Join(s.create(t, "deps", jobs.DriverFuse).Layer(), "upper")
+	must(t, os.WriteFile(filepath.Join(upper, "tool"), []byte("one"), 0o644))
+	layerOf(t, upper, "etc/gone-", "opt!")
+	was := digest("deps")
+	if len(was) != 64 || digest("deps") != was {
+		t.Errorf("%q, and %q", was, digest("deps"))
+	}
+	_, err := s.Fork(t.Context(), "deps", "copy")
+	must(t, err)
+	if d := digest("copy"); d != was {
+		t.Errorf("of the same files of another name %q, want %q", d, was)
+	}
+	seen := map[string]string{was: "at first"}
+	for _, change := range []struct {
+		what string
+		do   func() error
+	}{
+		{"content", func() error { return os.WriteFile(filepath.Join(upper, "tool"), []byte("two"), 0o644) }},
+		{"mode", func() error { return os.Chmod(filepath.Join(upper, "tool"), 0o755) }},
+		{"deleted", func() error { return os.Remove(filepath.Join(upper, "tool")) }},
+		{"whiteout", func() error { return os.RemoveAll(filepath.Join(upper, "etc")) }},
+	} {
+		must(t, change.do())
+		d := digest("deps")
+		if other, ok := seen[d]; ok {
+			t.Errorf("%s: the digest is that of %s", change.what, other)
+		}
+		seen[d] = change.what
+	}
+}
+
+// What is read over an image may stand over that alone, wherever it is.
+func TestOver(t *testing.T) {
+	s := newSet(t)
+	i := s.create(t, "deps", jobs.DriverFuse)
+	base := func() Image {
+		img := Image{Path: t.TempDir()}
+		must(t, os.WriteFile(filepath.Join(img.Path, "file"), nil, 0o644))
+		var err error
+		img.ID, err = DirID(img.Path)
+		must(t, err)
+		return img
+	}
+	one, other := base(), base()
+	m := *i.Mark
+	m.Image, m.ImageID, m.ImageSum = "/moved/since", one.ID, ""
+	must(t, writeMark(i.Dir, &m))
+	r, err := s.Read(t.Context(), "deps", "read")
+	must(t, err)
+	defer r.Close()
+	if err := r.Over(other); jobs.KindOf(err) != jobs.KindConfig {
+		t.Errorf("over another image: %v", err)
+	}
+	must(t, r.Over(one))
+	if _, err := r.ImageSize(t.Context()); err != nil {
+		t.Errorf("over its own, at another path: %v", err)
+	}
+	if m, err := ReadMark(i.Dir); err != nil || m.Image != "/moved/since" {
+		t.Errorf("reading has changed the mark: %+v, %v", m, err)
+	}
+}
+
 // The files of an overlay over those of its image are what a container shows.
 func TestApply(t *testing.T) {
 	s := newSet(t)

@@ -21,15 +21,19 @@ import (
 )
 
 // Images that were built here have names of their own: "build:NAME", and
-// "template:NAME@KEY", where KEY stands for all that went into it.
+// "template:NAME@KEY" and "overlay:NAME@KEY", where KEY stands for all that went into it.
 const (
 	fromBuild    = "build:"
 	fromTemplate = "template:"
+	fromOverlay  = "overlay:"
 )
 
+// keyed are those with a key: what is under such a name is the same for ever.
+var keyed = []string{fromTemplate, fromOverlay}
+
 var (
-	builtForm    = pattern.Lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-	templateForm = pattern.Lazy(`^[a-z0-9][a-z0-9._-]{0,63}@[0-9a-f]{32}$`)
+	builtForm = pattern.Lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+	keyedForm = pattern.Lazy(`^[a-z0-9][a-z0-9._-]{0,63}@[0-9a-f]{32}$`)
 )
 
 // BuildRef is the reference of an image that was built under a name.
@@ -47,9 +51,15 @@ func TemplateRef(name string, parts ...string) string {
 	return fromTemplate + name + "@" + key(parts...)
 }
 
+// OverlayRef is the reference of the image of an overlay and of what it is over; all that
+// goes into the image makes its key.
+func OverlayRef(name string, parts ...string) string {
+	return fromOverlay + name + "@" + key(parts...)
+}
+
 // IsBuilt tells whether a reference names what was built here, and is in no
 // registry.
-func IsBuilt(ref string) bool { return begins([]string{fromBuild, fromTemplate}, ref) }
+func IsBuilt(ref string) bool { return strings.HasPrefix(ref, fromBuild) || begins(keyed, ref) }
 
 // Forget takes the name of an image that was built away from it; the image
 // stays.
@@ -68,9 +78,10 @@ func checkBuilt(ref string) error {
 		_, err := BuildRef(name)
 		return err
 	}
-	if name := strings.TrimPrefix(ref, fromTemplate); !templateForm().MatchString(name) {
+	kind, name, _ := strings.Cut(ref, ":")
+	if !keyedForm().MatchString(name) {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q names no image", ref),
-			Hint: "the image of a template is used by: --template " + name}
+			Hint: "that of the " + kind + " is used by: --" + kind + " " + name}
 	}
 	return nil
 }
@@ -81,6 +92,10 @@ func notBuilt(ref string) error {
 	if name, ok := strings.CutPrefix(ref, fromTemplate); ok {
 		name, _, _ = strings.Cut(name, "@")
 		e.Hint = "it was removed since; it is built again by: berth template build " + name
+	}
+	if name, ok := strings.CutPrefix(ref, fromOverlay); ok {
+		name, _, _ = strings.Cut(name, "@")
+		e.Hint = "it was removed since; a sweep with --overlay " + name + " makes one of the overlay as it is then"
 	}
 	return e
 }
@@ -126,16 +141,28 @@ func (d *Definition) sum() string {
 var ErrScript = errors.New("a script of the definition failed")
 
 // Build builds an image on this machine and records it under a reference. What
-// is under "template:" is built once; under another name it is built again each
+// has a key in its name is built once; under another name it is built again each
 // time, but once for those who wait for each other.
 func (c *Cache) Build(ctx context.Context, ref string, d *Definition) (Image, error) {
+	return c.built(ctx, want{ref: ref, def: d})
+}
+
+// Made has an image recorded under a reference with a key, which by makes at a path unless
+// there is one.
+func (c *Cache) Made(ctx context.Context, ref string, by func(ctx context.Context, path string) error) (Image, error) {
+	return c.built(ctx, want{ref: ref, by: by})
+}
+
+// built is an image that is in no registry, and has what the reference says when it is made.
+func (c *Cache) built(ctx context.Context, w want) (Image, error) {
+	ref := w.ref
 	if !IsBuilt(ref) {
 		return Image{}, &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("%.200q cannot name an image that is built", ref)}
 	}
 	if err := checkBuilt(ref); err != nil {
 		return Image{}, err
 	}
-	w := want{ref: ref, lookup: ref, content: strings.HasPrefix(ref, fromTemplate), def: d}
+	w.lookup, w.content = ref, begins(keyed, ref)
 	if w.content {
 		if img, ok := c.found(ref); ok {
 			return c.use(img), nil

@@ -119,6 +119,54 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// What is made here of an overlay is made once, and again when it is gone; what is no image is not kept.
+func TestMade(t *testing.T) {
+	c := cache(t)
+	made := 0
+	by := func(text string) func(context.Context, string) error {
+		return func(_ context.Context, path string) error {
+			made++
+			return os.WriteFile(path, []byte(text), 0o600)
+		}
+	}
+	ref := OverlayRef("deps", "image", "digest")
+	if !IsBuilt(ref) || !IsReference(ref) || ref == OverlayRef("deps", "image", "other") {
+		t.Errorf("%q", ref)
+	}
+	if got, err := Settle(ref); err != nil || got != ref {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := Settle("overlay:deps"); jobs.CodeOf(err) != jobs.CodeUsage || !strings.HasSuffix(jobs.HintOf(err), "--overlay deps") {
+		t.Errorf("%v, %s", err, jobs.HintOf(err))
+	}
+	if _, err := c.Made(t.Context(), ref, by("no image")); err == nil {
+		t.Error("what is no image was kept")
+	}
+	img, err := c.Made(t.Context(), ref, by(string(sif([]byte("files")))))
+	must(t, err)
+	if img.Reference != ref || img.Path != c.Path(img.Sum) || made != 2 {
+		t.Errorf("%+v, made %d times", img, made)
+	}
+	again, err := c.Made(t.Context(), ref, by("not made"))
+	must(t, err)
+	if again.Sum != img.Sum || made != 2 {
+		t.Errorf("%+v, made %d times", again, made)
+	}
+	if got, err := c.Known(ref); err != nil || got.Sum != img.Sum {
+		t.Errorf("%+v, %v", got, err)
+	}
+	must(t, c.Remove(again))
+	if _, err := c.Known(ref); jobs.CodeOf(err) != jobs.CodeNotFound || !strings.Contains(jobs.HintOf(err), "--overlay deps") {
+		t.Errorf("%v, %s", err, jobs.HintOf(err))
+	}
+	if _, err := c.Made(t.Context(), ref, by(string(sif([]byte("files"))))); err != nil || made != 3 {
+		t.Errorf("%v, made %d times", err, made)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.Dir, prefixNew+"*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
 // Scripts of a definition run outside of the container, too: they see a login only
 // where the definition fetches something by it.
 func TestBuildLogins(t *testing.T) {

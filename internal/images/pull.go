@@ -186,7 +186,9 @@ type want struct {
 	lookup string // under which its record is found
 	// content says that what is recorded under lookup is the same for ever.
 	content bool
-	def     *Definition // it is built from, and not fetched
+	// It is built from def, or made by by, where it is not fetched.
+	def *Definition
+	by  func(ctx context.Context, path string) error
 }
 
 // once fetches, unless another process does: then it waits for that one, or
@@ -284,7 +286,7 @@ func (c *Cache) held(ctx context.Context, l *lease.Lease, mine string, w want, b
 			return img, c.note(w.lookup, w.digest, img.Sum)
 		case ctx.Err() != nil:
 			return Image{}, context.Cause(ctx)
-		case try == len(backoff) || w.def != nil || !passing(err):
+		case try == len(backoff) || w.ask == "" || !passing(err):
 			return Image{}, err
 		}
 		c.Progress(fmt.Sprintf("%v; again in %s", err, backoff[try]))
@@ -328,6 +330,13 @@ func (c *Cache) make(ctx context.Context, w want) (Image, error) {
 		return infra(err)
 	}
 	defer func() { _ = disk.RemoveTree(temp) }()
+	made := filepath.Join(temp, "image.sif")
+	if w.by != nil {
+		if err := w.by(ctx, made); err != nil {
+			return Image{}, err
+		}
+		return c.keep(ctx, made, w)
+	}
 	base, err := c.buildBase()
 	if err != nil {
 		return Image{}, err
@@ -337,7 +346,6 @@ func (c *Cache) make(ctx context.Context, w want) (Image, error) {
 		return Image{}, err
 	}
 	defer func() { _ = disk.RemoveTree(scratch) }()
-	made := filepath.Join(temp, "image.sif")
 	if w.def != nil {
 		if err := c.build(ctx, program, scratch, made, w); err != nil {
 			return Image{}, err

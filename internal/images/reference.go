@@ -12,7 +12,7 @@ import (
 
 // sources are how a reference may begin.
 var sources = []string{"docker://", "oras://", "library://", "shub://", "https://", "http://",
-	"docker-archive:", "oci-archive:", "oci:", "docker-daemon:", fromBuild, fromTemplate}
+	"docker-archive:", "oci-archive:", "oci:", "docker-daemon:", fromBuild, fromTemplate, fromOverlay}
 
 // pulled are the sources that "build" does not know or that hold SIFs anyway.
 var pulled = []string{"oras://", "library://", "shub://", "https://", "http://"}
