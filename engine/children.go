@@ -235,8 +235,7 @@ func (e *Engine) otherImage(s, of *jobs.Spec, name string) error {
 	if !s.Can().Layers {
 		return nil
 	}
-	s.Overlay = jobs.OverlaySpec{}
-	return e.settleOverlay(s, true, nil)
+	return e.ThrowAway(s)
 }
 
 // CancelChildren requests the end of the jobs that a job's task has submitted, of those

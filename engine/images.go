@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/internal/images"
+	sweeps "berth/internal/sweep"
 	"berth/jobs"
 	"berth/overlay"
 )
@@ -75,7 +76,7 @@ func (e *Engine) fetchFor(ctx context.Context, s *jobs.EnvSpec, offline bool) er
 
 // ImagesInUse tells which images something needs, by the SHA-256 of those in the
 // cache and by the paths of all, and what: a job that has not ended, an
-// environment, a named overlay.
+// environment, a sweep with tasks that have no result, a named overlay.
 func (e *Engine) ImagesInUse() (map[string]string, error) {
 	use := map[string]string{}
 	path := func(p, who string) {
@@ -122,6 +123,19 @@ func (e *Engine) ImagesInUse() (map[string]string, error) {
 		path(s.Image, who)
 		if err := place(dir, filepath.Join(dir, "overlay"), who); err != nil {
 			return nil, err
+		}
+	}
+	// A sweep goes on with the image that it began with, whenever that is, unless it was cancelled.
+	all, err := sweeps.List(filepath.Join(e.Store.Home(), "sweeps"))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if s.Spec.Worker == nil || s.Spec.Worker.Image == "" || s.Cancelled() {
+			continue
+		}
+		if f, err := s.Fold(); err != nil || f.Left() > 0 {
+			path(s.Spec.Worker.Image, "sweep "+s.Spec.Name)
 		}
 	}
 	// Environments of other machines, and overlays of jobs.

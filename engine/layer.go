@@ -65,6 +65,12 @@ func (e *Engine) settleLayer(s *jobs.Spec, t jobs.Task) error {
 	return nil
 }
 
+// ThrowAway settles that commands have a layer that is thrown away, whatever was planned.
+func (e *Engine) ThrowAway(s *jobs.Spec) error {
+	s.Overlay = jobs.OverlaySpec{}
+	return e.settleOverlay(s, true, nil)
+}
+
 // cannotKeep is the error for a job whose place ends where it stands.
 func cannotKeep(p *jobs.Place) error {
 	err := absent("[terminal] keep", p)

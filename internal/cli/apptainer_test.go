@@ -43,11 +43,17 @@ func apptainer(args []string) int {
 	if len(args) == 3 && args[0] == "build" && !filepath.IsAbs(args[2]) {
 		return fetchImage(args)
 	}
+	c := theCluster()
 	if len(args) == 4 && args[0] == "build" && args[1] == "--sandbox" {
+		if _, ok := c.order("unpacks"); ok {
+			return unpackImage(args[2])
+		}
 		fmt.Fprintln(os.Stderr, "FATAL:   this stand-in unpacks no image")
 		return 255
 	}
-	c := theCluster()
+	if len(args) == 3 && args[0] == "build" {
+		return packImage(args[1], args[2])
+	}
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		if (strings.HasPrefix(name, "APPTAINER") && name != "APPTAINER_CONFIGDIR" && name != "APPTAINER_CACHEDIR") ||
@@ -116,6 +122,40 @@ func apptainer(args []string) int {
 		}
 		return exit.ExitCode()
 	case err != nil:
+		fmt.Fprintln(os.Stderr, "FATAL:  ", err)
+		return 255
+	}
+	return 0
+}
+
+// unpackImage makes the files of any image.
+func unpackImage(root string) int {
+	err := os.MkdirAll(filepath.Join(root, "etc"), 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(root, "etc", "of-image"), nil, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FATAL:  ", err)
+		return 255
+	}
+	return 0
+}
+
+// packImage makes an image that has the names of the files in a directory, and what is in them, as text.
+func packImage(made, root string) int {
+	var text []byte
+	err := filepath.WalkDir(root, func(p string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		text = fmt.Appendf(text, "\n%s: %s", strings.TrimPrefix(p, root), b)
+		return err
+	})
+	if err == nil {
+		err = os.WriteFile(made, sif(text...), 0o755)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "FATAL:  ", err)
 		return 255
 	}

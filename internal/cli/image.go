@@ -378,9 +378,9 @@ func (a *app) imageRmCmd() *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
 		Use: "rm IMAGE...", Short: "remove images from the cache",
-		Long: `Remove images from the cache. One that a job, an environment or an overlay needs is
-refused, and so is one that berth has no record of. A damaged image is named by its
-SHA-256.
+		Long: `Remove images from the cache. One that a job, a sweep, an environment or an overlay
+needs is refused, and so is one that berth has no record of. A damaged image is named by
+its SHA-256.
 ` + imageExit,
 		Example: `  berth image rm docker://debian:12`,
 		Args:    someImages,
@@ -428,8 +428,8 @@ func (a *app) imageGcCmd() *cobra.Command {
 	older, unused := "", 30*24*time.Hour
 	c := &cobra.Command{
 		Use: "gc", Short: "remove images that were not used for long",
-		Long: `Remove images of the cache that no job, environment or overlay needs and that were not
-used for a while, and what killed processes have left half fetched. What berth has no
+		Long: `Remove images of the cache that no job, sweep, environment or overlay needs and that were
+not used for a while, and what killed processes have left half fetched. What berth has no
 record of stays.
 ` + imageExit,
 		Example: `  berth image gc --dry-run

@@ -72,7 +72,7 @@ func (o *sweepOptions) add(a *app, c *cobra.Command) {
 	f.StringVar(&o.own, "own", "", "give each task its own `WHAT`: room (below the worker's container), container, nothing, or auto "+
 		"(default: a room, else a container)")
 	addKeyFlags(c, keyFlags(), sweepKeys)
-	for name, text := range sweepCapHelp {
+	for name, text := range sweepHelps {
 		f.Lookup(name).Usage = text
 	}
 	o.where.keys = sweepKeys

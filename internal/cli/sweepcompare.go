@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"berth/internal/sweep"
 	"berth/internal/sweep/claims"
 	"berth/internal/sweep/look"
 	"berth/internal/sweep/metric"
@@ -46,9 +47,10 @@ time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
 			if err != nil {
 				return err
 			}
+			overlays := []*sweep.Overlay{looks[0].Sweep.Spec.Overlay, looks[1].Sweep.Spec.Overlay}
 			if a.json {
 				return a.printJSON(map[string]any{"a": looks[0].Sweep.Spec.ID, "b": looks[1].Sweep.Spec.ID,
-					"pairs": res.Pairs, "only_a": res.OnlyA, "only_b": res.OnlyB,
+					"overlays": overlays, "pairs": res.Pairs, "only_a": res.OnlyA, "only_b": res.OnlyB,
 					"looked_at": res.Looked, "metrics": emptyNot(res.Metrics), "broke": res.BrokeN, "broke_first": emptyNot(res.Broke),
 					"fixed": res.FixedN, "fixed_first": emptyNot(res.Fixed)})
 			}
@@ -57,6 +59,9 @@ time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
 					args[1]), Hint: "berth sweep ls SWEEP shows parameters"}
 			}
 			a.say("%s; %d only in %s, %d only in %s", jobs.Plural(res.Pairs, "pair"), res.OnlyA, args[0], res.OnlyB, args[1])
+			if of, with := overlays[0].String(), overlays[1].String(); of != with {
+				a.say("not the same: tasks of A began with the overlay %s, those of B with %s", of, with)
+			}
 			var rows [][]string
 			for _, m := range res.Metrics {
 				rows = append(rows, []string{m.Name, fmt.Sprint(m.Pairs), figure(m.MeanA), figure(m.MeanB), figure(m.Diff),
@@ -203,6 +208,9 @@ func notTheSame(l *look.Look, r look.Row) []string {
 	out := []string{"variables of the environment are those of this shell", "files that it reads may have been changed since, by other tasks too"}
 	if p := l.Sweep.Spec.Worker; p != nil && (p.Level != jobs.LevelNone || p.External != nil) {
 		out = append(out, "it ran in a container ("+p.Backend+": "+p.Containment()+"), and has none here: another image, other files")
+	}
+	if o := l.Sweep.Spec.Overlay; o != nil {
+		out = append(out, "it began with the files of overlay "+o.String())
 	}
 	if l.Sweep.Spec.Request.Ranks != "" {
 		out = append(out, "it had ranks in a step of its own, and runs once here")

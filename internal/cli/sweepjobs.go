@@ -18,14 +18,16 @@ import (
 )
 
 // sweepKeys are the keys of a task file that a sweep's workers have as flags.
-var sweepKeys = append([]string{"backend", "image", "bind", "env", "stage", "network", "allow", "deny", "credential", "retry", "gpus",
+var sweepKeys = append([]string{"backend", "image", "template", "overlay", "overlay-wait", "bind", "env", "stage", "network", "allow", "deny", "credential", "retry", "gpus",
 	"max-requests", "max-tokens", "max-usd"}, placeKeys...)
 
 // capsOfSweep says what these caps are of.
 const capsOfSweep = ", of all tasks of a worker together, or of each task with --own container"
 
-// sweepCapHelp are the helps of flags that mean something else for a sweep than for a job.
-var sweepCapHelp = map[string]string{
+// sweepHelps are the helps of flags that mean something else for a sweep than for a job.
+var sweepHelps = map[string]string{
+	"overlay":      "have each task begin with the files of the overlay `NAME`, as it is now; what tasks change is not kept in it",
+	"overlay-wait": "wait while the overlay is in use, at most `TIME`, such as 30m (default: its last snapshot, or 75)",
 	"max-requests": "refuse requests to models after this `NUMBER` of them" + capsOfSweep,
 	"max-tokens":   "refuse requests to models after this `NUMBER` of tokens, in and out" + capsOfSweep,
 	"max-usd":      "refuse requests to models after this `AMOUNT` of US dollars" + capsOfSweep,
@@ -55,7 +57,7 @@ func (a *app) sweepTask(cmd *cobra.Command, o *sweepOptions, name string) (t job
 		return t, err
 	}
 	profile := t.Profile
-	if _, err := cfg.Task(&t); err != nil {
+	if _, err := configure(&t, cfg); err != nil {
 		return t, err
 	}
 	if profile.Name != "" {
@@ -83,7 +85,7 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 		spec.Retry = jobs.DefaultRetry()
 	}
 	planned, err := e.Plan(cmd.Context(), t, engine.Choice{Offline: cfg.Offline(), Auto: cfg.Auto(),
-		ImageLater: a.given != nil && a.given.Place != nil && a.given.Place.ImageLater}, false)
+		ImageLater: o.plan && t.Template != "" || a.given != nil && a.given.Place != nil && a.given.Place.ImageLater}, false)
 	if err != nil {
 		return err
 	}
@@ -106,11 +108,14 @@ func (a *app) placeSweep(cmd *cobra.Command, e *engine.Engine, o *sweepOptions, 
 		return refuse("a credential where "+p.Caps.OfCommand()+" is set, which holds one command", "each task as a job: berth submit")
 	case p.Overlay.Keep != "":
 		return refuse("[terminal] keep", "leave it out, or run each task as a job: berth submit")
-	case p.Overlay.Name != "":
-		return refuse("the overlay "+p.Overlay.Name+", which takes one writer", "leave it out: what tasks change in the image is thrown away")
 	}
 	if p.Resources.Nodes > 1 || p.Resources.Tasks > 1 {
 		return usage("a worker of a sweep has one node: leave nodes and ntasks out, --workers submits more")
+	}
+	if p.Overlay.Name != "" {
+		if err := a.overlayBelow(cmd.Context(), e, spec, planned, o.plan); err != nil {
+			return err
+		}
 	}
 	spec.Worker, spec.EnvNames = p, planned.EnvNames
 	spec.Slots, spec.Workers = o.atOnce, 1
@@ -390,6 +395,9 @@ func placeRows(s *sweep.Sweep) (rows [][2]string) {
 	}
 	if p.Level != jobs.LevelNone || p.External != nil {
 		rows = append(rows, [2]string{"backend", p.Backend + " (containment: " + p.Containment() + "), " + ownOf(s)})
+	}
+	if o := s.Spec.Overlay; o != nil {
+		rows = append(rows, [2]string{"overlay", o.String() + ", below the files of each task"})
 	}
 	if why := s.LastTrouble(); why != "" {
 		rows = append(rows, [2]string{"last worker", jobs.Printable(why)})

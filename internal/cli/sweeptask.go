@@ -22,7 +22,7 @@ import (
 )
 
 // commandOnly are the flags of a sweep whose tasks run in workers.
-var commandOnly = []string{"at-once", "workers", "canary", "pilot", "each", "stop-on-error-rate", "collect", "task-time", "own"}
+var commandOnly = []string{"at-once", "workers", "canary", "pilot", "each", "stop-on-error-rate", "collect", "task-time", "own", "overlay", "overlay-wait"}
 
 // mostJobs is how many rows a sweep of a task file may have: each is a job.
 const mostJobs = 10_000
@@ -90,10 +90,21 @@ func (a *app) beginTaskSweep(cmd *cobra.Command, o *sweepOptions, d *define.Swee
 	n := 0
 	each := func(add func(define.Task) error) error {
 		n = 0
+		writes := map[string]int{} // the rows whose jobs do, by the overlay
 		return d.Tasks(text, func(t define.Task) error {
 			n++
-			if _, err := rowTask(spec.TaskFile, text, t); err != nil {
+			row, err := rowTask(spec.TaskFile, text, t)
+			if err != nil {
 				return err
+			}
+			if o := row.Overlay; o.Name != "" && o.Wait == 0 {
+				if other, ok := writes[o.Name]; ok {
+					return &jobs.Error{Kind: jobs.KindConfig,
+						Msg: fmt.Sprintf("the jobs of rows %d and %d would both write the overlay %s, which takes one writer", other, t.Number, o.Name),
+						Hint: `overlay_wait = "2h" in ` + d.TaskFile + " has them take turns; each task of a sweep of a command only reads it: " +
+							"berth sweep run --overlay " + o.Name + " --rows FILE -- COMMAND"}
+				}
+				writes[o.Name] = t.Number
 			}
 			return add(t)
 		})

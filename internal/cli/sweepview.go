@@ -130,7 +130,7 @@ func sweepJSON(s *sweep.Sweep, f *journal.Fold, now time.Time) map[string]any {
 	models, _ := s.Models()
 	return map[string]any{"pilot": plan, "paused_why": why, "throttle": s.Throttled(), "id": s.Spec.ID, "short": jobs.Short(s.Spec.ID),
 		"name": s.Spec.Name, "state": sweepState(s, f, alive),
-		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(),
+		"tasks": f.Tasks(), "rounds": s.Rounds(), "done": f.Done(), "overlay": s.Spec.Overlay,
 		"counts": counts, "classes": classes, "tried_again": f.Tried(), "core_hours": f.CoreHours(), "worker_core_hours": workers, "models": models,
 		"workers": alive, "per_second": rate, "left_ns": left, "dir": s.Dir, "damaged": f.Damaged(), "created": s.Spec.Created}
 }

@@ -76,6 +76,23 @@ func (f *taskFlags) task(cmd *cobra.Command, args []string, cfg *config.Config) 
 	return f.settle(cmd, t, cfg)
 }
 
+// configure puts the configuration below a task, and the limits and variables of its template. A
+// template that is named here wins over the configuration; one that the configuration names
+// stands below it.
+func configure(t *jobs.Task, cfg *config.Config) (notes []string, err error) {
+	named := t.Template != ""
+	if named {
+		err = engine.TaskTemplate(config.TemplatesDir(), t)
+	}
+	if err == nil {
+		notes, err = cfg.Task(t)
+	}
+	if err == nil && !named {
+		err = engine.TaskTemplate(config.TemplatesDir(), t)
+	}
+	return notes, err
+}
+
 // settle puts the flags over a task, and the configuration below it.
 func (f *taskFlags) settle(cmd *cobra.Command, t jobs.Task, cfg *config.Config) (_ jobs.Task, c engine.Choice, notes []string, err error) {
 	if err = task.Override(&t, keysGiven(cmd, keyFlags(), f.keys)); err != nil {
@@ -84,19 +101,7 @@ func (f *taskFlags) settle(cmd *cobra.Command, t jobs.Task, cfg *config.Config) 
 	if t.Network.Learn = f.learn; f.learn && cmd.Flags().Changed("network") {
 		return t, c, nil, usage("--learn allows every name: leave --network out")
 	}
-	// A template that is named here wins over the configuration; one that the
-	// configuration names stands below it.
-	named := t.Template != ""
-	if named {
-		err = engine.TaskTemplate(config.TemplatesDir(), &t)
-	}
-	if err == nil {
-		notes, err = cfg.Task(&t)
-	}
-	if err == nil && !named {
-		err = engine.TaskTemplate(config.TemplatesDir(), &t)
-	}
-	if err != nil {
+	if notes, err = configure(&t, cfg); err != nil {
 		return t, c, nil, err
 	}
 	if t.SSH != nil {

@@ -59,11 +59,28 @@ type Spec struct {
 	// Own is what each task has for itself where tasks are contained: [command.OwnAuto] and so on;
 	// "" is nothing, as it was before there was a choice.
 	Own string `json:"own,omitempty"`
+	// Overlay is what each task begins with beside the image; nil is the image alone.
+	Overlay *Overlay `json:"overlay,omitempty"`
 	// Retry is how often a task is tried again, and for what, as for jobs. Nil is as it was
 	// before there was a choice: only where its worker has ended.
 	Retry *jobs.Retry `json:"retry,omitempty"`
 	// Request is what each task takes of its worker.
 	Request command.Request `json:"request,omitzero"`
+}
+
+// Overlay is a named overlay as it was when the sweep was submitted. The image of [Spec.Worker]
+// has its files.
+type Overlay struct {
+	Name   string `json:"name"`
+	Digest string `json:"sha256"`          // of its files
+	Image  string `json:"image,omitempty"` // path of the one that it was over
+}
+
+func (o *Overlay) String() string {
+	if o == nil {
+		return "none"
+	}
+	return o.Name + " (sha256 " + o.Digest[:min(12, len(o.Digest))] + ")"
 }
 
 // Sandboxes reports whether each task has a sandbox of a service for itself. Then what is said of

@@ -249,6 +249,41 @@ func TestSweepContainer(t *testing.T) {
 	s.quiet(t)
 }
 
+// The tasks of a sweep begin with the files of an overlay as it was when they were submitted, of any
+// driver, in rooms and in containers of their own, on both nodes; none sees what another one writes.
+func TestSweepOverlay(t *testing.T) {
+	s := standard
+	s.need(t)
+	d := s.dir(t)
+	home := "export BERTH_HOME=" + d + "/state TMPDIR=/tmp; cd " + d + "; "
+	write := func(program string) {
+		t.Helper()
+		s.want(t, home+"berth run --image "+s.image+" --time 10m --memory 1GiB --overlay deps -- "+quote(program), 0)
+	}
+	task := func(name, overlay, flags, tool string) string {
+		return home + fmt.Sprintf("seq 8 | berth sweep run --scheduler slurm --image %s --overlay %s --workers 2 --cpus 2 --memory 1GiB --time 10m --name %s %s --bind %s:/d --rows - -- %s",
+			s.image, overlay, name, flags, d, quote(`test "$(cat /opt/tool)" = `+tool+` && test ! -e /usr/share/doc && test ! -e /opt/mine && `+
+				`echo {line} >/opt/tool && touch /opt/mine && mkdir /usr/share/doc && test -z "$(ls /usr/share/doc)" && test ! -e /d/fail`))
+	}
+	write("echo one >/opt/tool; rm -r /usr/share/doc")
+	s.want(t, task("rooms", "deps", "--own room", "one"), 0, "making the image", "begins with the files of overlay deps", "sweep rooms: 8 ok")
+	s.ok(t, "touch "+d+"/fail")
+	if a := s.sh(t, task("boxes", "deps", "--own container", "one")); a.code != 1 || strings.Contains(a.err, "making the image") || !strings.Contains(a.err, "sweep boxes: 0 ok, 8 failed") {
+		t.Errorf("%+v", a)
+	}
+	s.ok(t, "rm "+d+"/fail")
+	// The overlay goes on; the sweep has what it began with.
+	write("test $(cat /opt/tool) = one && echo two >/opt/tool")
+	s.ok(t, home+"berth sweep retry boxes --failed && until berth sweep status boxes | grep -q 'state.finished'; do sleep 1; done")
+	s.want(t, home+"berth sweep status boxes | grep -x 'ok.8'", 0)
+	s.ok(t, home+"berth overlay fork deps packed && berth overlay convert packed --driver ext3 --size 64MiB")
+	s.want(t, task("packed", "packed", "", "two"), 0, "sweep packed: 8 ok")
+	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/own.json | grep -o '\"own\":\"[a-z]*\"' | sort | uniq -c | awk '{print $2}'"); out != "\"own\":\"container\"\n\"own\":\"room\"" {
+		t.Errorf("%q", out)
+	}
+	s.quiet(t)
+}
+
 // A sweep from a machine without Slurm, through the login node: its records and its tasks are there, a table comes
 // here, and it is held and goes on from here, also after the link was down. Each task has one result.
 func TestSweepFar(t *testing.T) {
