@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"berth/jobs"
@@ -95,6 +98,12 @@ func (e *Engine) FindEnvironment(name string) (*Environment, error) {
 		return nil, err
 	}
 	return &Environment{e: e, Spec: *spec, dir: dir}, nil
+}
+
+// Record is the file of what is recorded of the environment. It is written once: where it is still the
+// same, so is the environment.
+func (v *Environment) Record() (fs.FileInfo, error) {
+	return os.Lstat(filepath.Join(v.dir, store.FileEnv))
 }
 
 // Environments returns all that are recorded, by name; what could not be read

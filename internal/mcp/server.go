@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"reflect"
 	"strings"
 	"sync"
@@ -53,12 +55,18 @@ type Server struct {
 	calls    chan struct{} // those under way
 	outputs  outputs
 
+	// slack is never touched, and so takes no memory, but counts as heap: the library makes 200 KiB of
+	// garbage a call, for which a small heap would be collected every few calls. A share of the heap
+	// (GOGC) would also multiply what a client makes the server hold.
+	slack []byte
+
 	// base ends with the server: so do the calls under way.
 	base context.Context
 	end  context.CancelFunc
 
-	mu  sync.Mutex
-	env *engine.Environment
+	mu     sync.Mutex
+	env    *engine.Environment
+	record fs.FileInfo // of env, as it was when it was last read; nil is that it was not
 
 	shown sync.Map // request id: the digest of what its client was asked to show; "" is that it has answered
 }
@@ -66,9 +74,11 @@ type Server struct {
 // mostCalls is how many calls are served at a time; of more the client is told to wait.
 const mostCalls = 64
 
+const slack = 8 << 20
+
 // New makes a server.
 func New(o Options) *Server {
-	s := &Server{Options: o, requests: RequestsIn(o.Engine.Store.Home(), o.Now), calls: make(chan struct{}, mostCalls)}
+	s := &Server{Options: o, requests: RequestsIn(o.Engine.Store.Home(), o.Now), calls: make(chan struct{}, mostCalls), slack: make([]byte, slack)}
 	s.base, s.end = context.WithCancel(context.Background())
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "berth", Title: "berth", Version: o.Version}, &sdk.ServerOptions{
 		Instructions: s.instructions(), Capabilities: &sdk.ServerCapabilities{}, Logger: slog.New(slog.DiscardHandler),
@@ -120,12 +130,7 @@ func (s *Server) environment(ctx context.Context) (*engine.Environment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.env != nil {
-		now, err := s.Engine.FindEnvironment(s.env.Spec.Name)
-		switch {
-		case jobs.KindOf(err) == jobs.KindNotFound || err == nil && (now.Spec.ID != s.env.Spec.ID || now.Spec.Expired(time.Now())):
-			s.env.Close() // it was removed, or is to be
-			s.env = nil
-		case err != nil:
+		if err := s.still(); err != nil {
 			return nil, err
 		}
 	}
@@ -146,6 +151,26 @@ func (s *Server) environment(ctx context.Context) (*engine.Environment, error) {
 		return nil, err
 	}
 	return s.env, nil
+}
+
+// still forgets the environment where it was removed, or is to be. The caller holds s.mu.
+func (s *Server) still() error {
+	same := true
+	// A number of a file that was removed may be another one's.
+	at, err := s.env.Record()
+	if err != nil || s.record == nil || !os.SameFile(at, s.record) || !at.ModTime().Equal(s.record.ModTime()) {
+		now, err := s.Engine.FindEnvironment(s.env.Spec.Name)
+		if err != nil && jobs.KindOf(err) != jobs.KindNotFound {
+			return err
+		}
+		same = err == nil && now.Spec.ID == s.env.Spec.ID
+	}
+	s.record = at
+	if !same || s.env.Spec.Expired(time.Now()) {
+		s.env.Close()
+		s.env, s.record = nil, nil
+	}
+	return nil
 }
 
 // session is a session of the environment.
