@@ -17,6 +17,7 @@ import (
 	"berth/internal/workspace"
 	"berth/jobs"
 	"berth/jobs/store"
+	"berth/overlay"
 )
 
 // take brings a result's branch into the user's repository where the runner
@@ -199,6 +200,46 @@ func KeptBeside(s jobs.Spec, a *jobs.Attempt) string {
 			" when the next job or environment of yours begins there, or by berth gc there"
 	}
 	return ""
+}
+
+// KeptOfKilled says what has become of a place that was to be kept, of a task whose runner was
+// killed: one that has ended itself has said so.
+func KeptOfKilled(r *jobs.Record, a *jobs.Attempt) (k *jobs.KeptPlace, note string) {
+	if o := r.Spec.Overlay; o.Keep == "" || o.Name != "" || r.Spec.Login != nil || a.Claim == nil || a.Verdict == nil || a.Exit != nil {
+		return nil, ""
+	}
+	k, err := keptOf(r, a)
+	switch {
+	case err != nil:
+		return nil, "whether the place was kept is not known: " + err.Error()
+	case k != nil:
+		return k, k.String()
+	}
+	return nil, "the place was to be kept, and was not: its runner was killed before that; berth gc removes what is left of it"
+}
+
+// keptOf finds what was kept of an attempt; nil is nothing.
+func keptOf(r *jobs.Record, a *jobs.Attempt) (*jobs.KeptPlace, error) {
+	st, err := store.At(store.HomeOf(r.Dir))
+	if err != nil {
+		return nil, err
+	}
+	if r.Spec.Can().Layers {
+		list, err := (&overlay.Set{Dir: st.Overlays()}).ListKept()
+		for _, i := range list {
+			if i.Mark != nil && i.Mark.Kept != nil && i.Mark.Kept.Attempt == a.Info.ID {
+				return &jobs.KeptPlace{Overlay: i.Name}, nil
+			}
+		}
+		return nil, err
+	}
+	list, err := st.ListEnvs()
+	for _, s := range list {
+		if s.ID == a.Info.ID {
+			return &jobs.KeptPlace{Environment: s.Name}, nil
+		}
+	}
+	return nil, err
 }
 
 // notKept says what of the work tree of an attempt could not be kept, or "".

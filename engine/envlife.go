@@ -375,7 +375,13 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 				}
 				o.Why = "the worker of its sweep is gone"
 			}
-			if s := known[f.ID]; s != nil && f.What != jobs.WhatSnapshot {
+			switch s := known[f.ID]; {
+			case s == nil || f.What == jobs.WhatSnapshot:
+			case f.What == jobs.WhatImage:
+				continue // it begins with it
+			case f.Job != "":
+				o.Why = "it was kept as environment " + s.Name
+			default:
 				release := e.abandoned(s, f)
 				if release == nil {
 					continue

@@ -155,10 +155,15 @@ func (e *Engine) jobOver(job, attempt string) (string, error) {
 	case err != nil:
 		return "", err
 	}
+	over := "its job " + jobs.Short(rec.Spec.ID) + " has ended"
 	for _, a := range rec.Attempts {
-		if a.Info.ID == attempt && a.Exit == nil && !jobs.StateOf(rec).Final() {
+		switch {
+		case a.Info.ID != attempt || a.Exit != nil:
+		case !jobs.StateOf(rec).Final():
 			return "", nil
+		case rec.Spec.Overlay.Keep != "":
+			return over + ", and its runner was killed before this was kept", nil
 		}
 	}
-	return "its job " + jobs.Short(rec.Spec.ID) + " has ended", nil
+	return over, nil
 }

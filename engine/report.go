@@ -94,7 +94,7 @@ func (e *Engine) Report(ctx context.Context, v View) (*jobs.Report, error) {
 	for _, w := range v.Spec.Further {
 		r.patch(w.Name+": ", filepath.Join(jobs.ResultDir(a.Dir, w.Name), workspace.DiffFile))
 	}
-	r.container(ctx, e.Store, a)
+	r.container(ctx, e.Store, &v.Spec, a)
 	r.network(v.Record)
 	r.left(a)
 	return &r.Report, nil
@@ -239,8 +239,12 @@ func (r *reporter) changes(a *jobs.Attempt, name string) {
 	}
 }
 
-// container lists what a writable layer that was kept has over its image.
-func (r *reporter) container(ctx context.Context, st *store.Store, a *jobs.Attempt) {
+// container lists what a place that was to be kept has over its image.
+func (r *reporter) container(ctx context.Context, st *store.Store, s *jobs.Spec, a *jobs.Attempt) {
+	if !s.Can().Layers {
+		r.changesInside(s, a)
+		return
+	}
 	if a.Exit == nil || a.Exit.Overlay == nil {
 		return
 	}
@@ -267,6 +271,27 @@ func (r *reporter) container(ctx context.Context, st *store.Store, a *jobs.Attem
 		if c.Setuid {
 			r.suspect(jobs.SuspectSetuid, c.Path)
 		}
+	}
+}
+
+// changesInside lists what the backend has recorded.
+func (r *reporter) changesInside(s *jobs.Spec, a *jobs.Attempt) {
+	c, err := store.LoadChanges(a.Dir)
+	switch {
+	case err != nil:
+		r.unknown("what changed in the container: %v", err)
+	case c != nil:
+		for _, text := range c.Changes {
+			r.add("container", &r.Container, text)
+		}
+		if c.More > 0 {
+			r.More["container"] += c.More
+		}
+		r.unknown("which files of the container are setuid: the backend %s tells no modes", s.Backend)
+	case a.Exit != nil && a.Exit.KeptPlace != nil:
+		r.unknown("what changed in the container: it is in %s", a.Exit.KeptPlace.Named())
+	case s.Can().Here() && !s.Clustered():
+		r.unknown("what changed in the container: it was not kept, as --keep does")
 	}
 }
 

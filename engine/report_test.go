@@ -76,6 +76,28 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestReportContainer: what a backend has recorded of a container is told, else why not.
+func TestReportContainer(t *testing.T) {
+	f := newFixture(t)
+	rec := f.submit(task(), Choice{})
+	a := rec.Current()
+	rec.Spec.Backend, rec.Spec.Scheduler = jobs.BackendDocker, jobs.SchedulerLocal
+	want := func(container, unknown string, more int) {
+		t.Helper()
+		r, err := f.Report(t.Context(), View{Record: rec})
+		must(t, err)
+		if got := strings.Join(r.Container, "|"); got != container || !strings.Contains(strings.Join(r.Unknown, "\n"), unknown) || r.More["container"] != more {
+			t.Errorf("%q, %q, %v", got, r.Unknown, r.More)
+		}
+	}
+	want("", "what changed in the container: it was not kept, as --keep does", 0)
+	a.Exit = &jobs.ExitRecord{KeptPlace: &jobs.KeptPlace{Environment: "kept-x"}}
+	want("", "what changed in the container: it is in the environment kept-x", 0)
+	_, err := store.SetChanges(a.Dir, jobs.ContainerChanges{Version: 1, Changes: []string{"added /x", "deleted /y"}, More: 3})
+	must(t, err)
+	want("added /x|deleted /y", "which files of the container are setuid", 3)
+}
+
 // TestSuspicions: the page lists each of them.
 func TestSuspicions(t *testing.T) {
 	page, err := os.ReadFile("../docs/containment.md")

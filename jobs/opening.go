@@ -205,7 +205,7 @@ type Found struct {
 	Backend string    `json:"backend"`
 	ID      string    `json:"id"`   // of the environment, as it is marked
 	Name    string    `json:"name"` // of the environment
-	What    string    `json:"what"` // "container", "directory", "sandbox"
+	What    string    `json:"what"` // "container", "directory", "sandbox", [WhatImage], [WhatSnapshot]
 	Ref     string    `json:"ref"`  // its name or path there
 	Running bool      `json:"running"`
 	Created time.Time `json:"created,omitzero"`

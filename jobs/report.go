@@ -43,6 +43,14 @@ type Suspicion struct {
 	Why   string `json:"why"`
 }
 
+// ContainerChanges are the paths of an attempt's container that differ from its image, each
+// after what has become of it, as the backend that keeps the container's place has told.
+type ContainerChanges struct {
+	Version int      `json:"version"`
+	Changes []string `json:"changes"`
+	More    int      `json:"more,omitempty"` // are not among them
+}
+
 // Report is what an attempt of a job created, changed, ran and contacted, by what was
 // recorded of it outside of its container. All text is printable, all lists are bounded:
 // More counts what is not in them.
@@ -59,8 +67,8 @@ type Report struct {
 	Deleted []string `json:"deleted"`
 	// Artifacts are files that came back beside the branch.
 	Artifacts []string `json:"artifacts"`
-	// Container are the paths of the container that differ from its image, where the
-	// writable layer was kept.
+	// Container are the paths of the container that differ from its image, where that
+	// was to be kept.
 	Container []string `json:"container"`
 	// LeftRunning are the names of processes that the command had left running when it
 	// ended: they were ended with the job.

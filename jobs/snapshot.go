@@ -23,6 +23,9 @@ type Snapshot struct {
 // WhatSnapshot is [Found].What of a snapshot.
 const WhatSnapshot = "snapshot"
 
+// WhatImage is [Found].What of an image from which an environment begins.
+const WhatImage = "image"
+
 // SnapshotPlace is where a [Snapshotter] finds an environment, and what it may
 // ask for.
 type SnapshotPlace struct {

@@ -43,8 +43,9 @@ type container struct {
 		User   string
 	}
 	Mounts []struct {
-		Type, Name, Source string
-		RW                 bool
+		Type, Name, Source, Destination string
+
+		RW bool
 	}
 }
 
@@ -57,11 +58,13 @@ func (c *container) up() bool {
 	return true
 }
 
-// of tells whether the container is that of an environment.
+// of tells whether the container is that of an environment, which begins with nothing of the
+// container of an attempt: that has the attempt's network, binds and variables.
 func (c *container) of(s *jobs.EnvSpec) bool {
-	return c.has(s.ID, s.Home)
+	return c.has(s.ID, s.Home) && c.Config.Labels[labelAttempt] == ""
 }
 
+// has tells whether it is that, or the one of the attempt that the environment keeps.
 func (c *container) has(env, home string) bool {
 	l := c.Config.Labels
 	return env != "" && l[labelVersion] == "1" && l[labelEnv] == env && l[labelHome] == home && l[labelUser] == uid()
@@ -199,7 +202,7 @@ func (*Backend) Remove(ctx context.Context, s *jobs.EnvSpec, on jobs.Starter) er
 	}
 	var errs []error
 	for _, c := range list {
-		if c.of(s) {
+		if c.has(s.ID, s.Home) {
 			errs = append(errs, p.remove(ctx, c.ID))
 		}
 	}
@@ -252,7 +255,7 @@ func (*Backend) List(ctx context.Context, on jobs.Starter) ([]jobs.Found, error)
 		for _, i := range images {
 			if l := i.Config.Labels; !seen[i.ID] {
 				seen[i.ID] = true
-				out = append(out, jobs.Found{Backend: jobs.BackendDocker, ID: l[labelKept], Name: l[labelName], What: whatImage, Ref: i.ID,
+				out = append(out, jobs.Found{Backend: jobs.BackendDocker, ID: l[labelKept], Name: l[labelName], What: jobs.WhatImage, Ref: i.ID,
 					Created: i.Created, Home: l[labelHome], Job: l[labelJob]})
 			}
 		}
@@ -260,14 +263,11 @@ func (*Backend) List(ctx context.Context, on jobs.Starter) ([]jobs.Found, error)
 	return out, errors.Join(errs...)
 }
 
-// whatImage is what List says of an image.
-const whatImage = "image"
-
 // Reap removes one container or image that List has found, if it is still that one. What
 // is gone already is no error.
 func (*Backend) Reap(ctx context.Context, on jobs.Starter, f jobs.Found) error {
 	for _, p := range all(on) {
-		if f.What == whatImage {
+		if f.What == jobs.WhatImage {
 			i, err := p.keptImage(ctx, f.Ref)
 			switch {
 			case absent(err):

@@ -66,7 +66,7 @@ func attempt(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) (*jobs.Ope
 		if labels, err = keptLabels(s, at.Attempt.Spec.ID); err != nil {
 			return nil, err
 		}
-		op.Keep = func(ctx context.Context, s *jobs.EnvSpec) error { return p.keep(ctx, s, name, inside, op.Home) }
+		op.Keep = func(ctx context.Context, s *jobs.EnvSpec) error { return p.keep(ctx, s, at, inside, op.Home) }
 		op.Close = func() error { return p.dropAside(context.Background(), name) }
 		if id, _, _ := strings.Cut(inside, ":"); id != "0" && homeOf(s, at.Scratch) != nil {
 			op.Home, op.Files = homeOf(s, at.Scratch).Destination, []string{dirHome}

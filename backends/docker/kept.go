@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/sys/pattern"
 	"berth/jobs"
+	"berth/jobs/store"
 )
 
 // What a task has left of its container is kept as an image, from which an environment
@@ -96,13 +97,16 @@ func (p *program) aside(ctx context.Context, name string) ([]container, error) {
 
 // keep makes an image of what is left of an attempt's container, for the environment s.
 // user and home are who ran inside, and where.
-func (p *program) keep(ctx context.Context, s *jobs.EnvSpec, name, user, home string) error {
-	list, err := p.aside(ctx, name)
+func (p *program) keep(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace, user, home string) error {
+	list, err := p.aside(ctx, at.Attempt.Name)
 	if err != nil {
 		return err
 	}
-	if len(list) != 1 || !list[0].of(s) {
+	if len(list) != 1 || !list[0].has(s.ID, s.Home) {
 		return fmt.Errorf("the container of the attempt is not there any more (%s ps --all)", p.path)
+	}
+	if err := p.recordChanges(ctx, &list[0], at.Dir); err != nil {
+		at.Attempt.Note("what the task has changed in the container is not known: " + err.Error())
 	}
 	changes := []string{
 		// A container of this image is not one of berth's by its labels.
@@ -125,6 +129,56 @@ func (p *program) keep(ctx context.Context, s *jobs.EnvSpec, name, user, home st
 	}
 	s.Image, s.Docker = pinned+id, &jobs.DockerSpec{User: user, Pids: DefaultPids}
 	return nil
+}
+
+// mostChanges bounds the changes that are recorded, in bytes.
+const mostChanges = 1 << 20
+
+// recordChanges records in an attempt's directory what the task has changed in the image.
+func (p *program) recordChanges(ctx context.Context, c *container, dir string) error {
+	out, err := p.ask(ctx, changeLimit, "diff", c.ID)
+	if err != nil {
+		return err
+	}
+	list := c.changes(out)
+	n, room := 0, mostChanges
+	for ; n < len(list) && len(list[n]) <= room; n++ {
+		room -= len(list[n])
+	}
+	_, err = store.SetChanges(dir, jobs.ContainerChanges{Version: 1, Changes: list[:n], More: len(list) - n})
+	return err
+}
+
+// changes reads what "diff" says of a container: what was made for its mounts is not the
+// task's, and directories that only lead to what has changed are left out. A name with a line
+// break is as many lines, of which each that looks like a change is taken for one.
+func (c *container) changes(diff string) []string {
+	skip := map[string]bool{}
+	for _, m := range c.Mounts {
+		mark(skip, path.Clean(m.Destination))
+	}
+	leads := map[string]bool{}
+	lines := slices.DeleteFunc(strings.Split(diff, "\n"), func(l string) bool {
+		return len(l) < 3 || l[1:3] != " /" || !strings.ContainsRune("ACD", rune(l[0])) || l[0] != 'D' && skip[l[2:]]
+	})
+	for _, l := range lines {
+		mark(leads, path.Dir(l[2:]))
+	}
+	list := []string{}
+	for _, l := range lines {
+		word := map[byte]string{'A': "added", 'C': "changed", 'D': "deleted"}[l[0]]
+		if l[0] != 'C' || !leads[l[2:]] {
+			list = append(list, word+" "+l[2:])
+		}
+	}
+	return list
+}
+
+// mark sets a path and what it is in; of one that is set already that is set, too.
+func mark(set map[string]bool, p string) {
+	for ; len(p) > 1 && !set[p]; p = path.Dir(p) {
+		set[p] = true
+	}
 }
 
 // dropAside removes the containers of an attempt that were to be kept.

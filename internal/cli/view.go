@@ -83,6 +83,7 @@ type jobJSON struct {
 	NotHere       []string         `json:"not_here,omitempty"` // what stays on the login host, and how to fetch it
 	Overlay       *jobs.OverlayUse `json:"overlay,omitempty"`
 	KeptPlace     *jobs.KeptPlace  `json:"kept_place,omitempty"` // as what its place is kept; nil is that it is not
+	Keep          string           `json:"keep,omitempty"`       // whether it is to be
 	// Destroyed is what was found after its place had been destroyed.
 	Destroyed *jobs.Destroyed `json:"destroyed,omitempty"`
 	OOMKills  int             `json:"oom_kills,omitempty"`
@@ -115,6 +116,7 @@ func viewJSON(v engine.View) jobJSON {
 		ExitCode:  jobs.CodeOfRecord(v.Record),
 		Scheduler: v.Spec.Scheduler,
 		Backend:   v.Spec.Backend,
+		Keep:      v.Spec.Overlay.Keep,
 		Level:     v.Spec.Level,
 		Created:   v.Spec.Created,
 		Labels:    v.Spec.Labels,
@@ -186,6 +188,9 @@ func viewJSON(v engine.View) jobJSON {
 	}
 	if text := engine.KeptBeside(v.Spec, a); text != "" {
 		j.Notes = append(j.Notes, text)
+	}
+	if k, text := engine.KeptOfKilled(v.Record, a); text != "" {
+		j.KeptPlace, j.Notes = k, append(j.Notes, text)
 	}
 	// What the scheduler said beside our own record, when it was asked.
 	if d := a.Decision; d != nil && d.Word != "" {
@@ -485,7 +490,11 @@ func (a *app) detail(j jobJSON) [][2]string {
 	a.destroyedRows(j.Destroyed, add)
 	if can := jobs.CapabilitiesOf(j.Backend); j.Destroyed != nil && j.KeptPlace == nil &&
 		(can.Layers || can.Here() && !jobs.IsCluster(j.Scheduler)) && (j.Overlay == nil || j.Overlay.Name == "") {
-		add("inspect", "it was not to be kept: berth retry "+j.Short+" --keep runs it again, and keeps what it leaves")
+		what := "it was not to be kept"
+		if j.Keep == jobs.KeepAlways || j.Keep == jobs.KeepFailed && j.State != jobs.StateCompleted && j.State != jobs.StateCancelled {
+			what = "it was to be kept, and was not"
+		}
+		add("inspect", what+": berth retry "+j.Short+" --keep runs it again, and keeps what it leaves")
 	}
 	if j.MaxRSS > 0 {
 		add("peak memory", jobs.Bytes(j.MaxRSS.MiB()*int64(jobs.MiB)).String())

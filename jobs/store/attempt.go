@@ -123,6 +123,22 @@ func SetInside(attemptDir string, v jobs.Inside) (bool, error) {
 	return createJSON(attemptDir, fileInside, v)
 }
 
+// SetChanges records what differs in the container from its image.
+func SetChanges(attemptDir string, c jobs.ContainerChanges) (bool, error) {
+	return createJSON(attemptDir, fileChanges, c)
+}
+
+// LoadChanges reads it; nil is that it is not recorded.
+func LoadChanges(attemptDir string) (*jobs.ContainerChanges, error) {
+	path := filepath.Join(attemptDir, fileChanges)
+	b, err := readOptional(path)
+	if b == nil || err != nil {
+		return nil, err
+	}
+	c := &jobs.ContainerChanges{}
+	return c, decode(path, b, c, &c.Version)
+}
+
 // LoadInside reads it; nil is that the command has not begun yet.
 func LoadInside(attemptDir string) (*jobs.Inside, error) {
 	path := filepath.Join(attemptDir, fileInside)

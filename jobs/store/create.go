@@ -25,6 +25,7 @@ const (
 	fileSubmitted  = "submitted.json"
 	fileClaim      = "claim.json"
 	fileArgv       = "argv.json"
+	fileChanges    = "changes.json"
 	fileInside     = "inside.json"
 	fileReceipt    = "receipt.json"
 	fileExit       = "exit.json"

@@ -99,6 +99,10 @@ const dirSchedules = "schedules"
 func (s *Store) SweepAll() error {
 	ids, err := s.ids("")
 	dirs := []string{s.Bin()}
+	names, _ := readNames(s.Envs())
+	for _, name := range names {
+		sweep(s.Envs(), name)
+	}
 	for _, id := range ids {
 		dir := s.JobDir(id)
 		dirs = append(dirs, dir, filepath.Join(dir, dirAttempts), filepath.Join(dir, dirReview))
@@ -122,7 +126,7 @@ func (s *Store) SweepAll() error {
 // lists the jobs, which removes a part of it.
 func (s *Store) Remains() (found []string) {
 	for _, pattern := range []string{"jobs/*/", "jobs/*/*/", "jobs/*/*/attempts/", "jobs/*/*/attempts/*/", "jobs/*/*/review/", "bin/", "keys/*/*/",
-		"schedules/"} {
+		"schedules/", "envs/"} {
 		for _, prefix := range []string{prefixNew, prefixGone} {
 			paths, _ := filepath.Glob(filepath.Join(s.home, pattern+prefix+"*"))
 			for _, path := range paths {

@@ -28,7 +28,8 @@ func TestSweepAll(t *testing.T) {
 			*list = append(*list, path)
 		}
 	}
-	for _, path := range []string{filepath.Join(attempts, ".new-attempt"), filepath.Join(attempts, ".gone-attempt"), filepath.Join(s.Home(), dirSchedules, ".new-1")} {
+	for _, path := range []string{filepath.Join(attempts, ".new-attempt"), filepath.Join(attempts, ".gone-attempt"), filepath.Join(s.Home(), dirSchedules, ".new-1"),
+		filepath.Join(s.Envs(), prefixNew+r.Spec.ID+"-1"), filepath.Join(s.Envs(), prefixGone+r.Spec.ID)} {
 		must(t, os.MkdirAll(filepath.Join(path, "x"), 0o700))
 		must(t, os.Chtimes(path, old, old))
 		gone = append(gone, path)
