@@ -3,6 +3,7 @@
 package docker_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -69,7 +70,7 @@ func TestKeptKilled(t *testing.T) {
 	t.Cleanup(func() { ask(t, "rm", foreign); ask(t, "image", "rm", theirs) })
 	t.Run("at", func(t *testing.T) {
 		for _, tc := range keptPoints {
-			t.Run(strings.ReplaceAll(tc.at, " ", "-"), func(t *testing.T) {
+			t.Run(strings.ReplaceAll(cmp.Or(tc.at, "while it runs"), " ", "-"), func(t *testing.T) {
 				t.Parallel()
 				k := &keptSite{t: t, berth: berth, dir: filepath.Join(dir, "at "+tc.at)}
 				k.dir = strings.ReplaceAll(k.dir, " ", "-")
@@ -134,7 +135,8 @@ func (k *keptSite) nothingLeft() {
 // submit submits a job that is to be kept.
 func (k *keptSite) submit(script string) (id string) {
 	k.t.Helper()
-	return strings.TrimSpace(k.run(0, "submit", "--profile", "quick", "--scheduler", "local", "--backend", "docker", "--image", image, "--retry", "off", "--keep", "--", script))
+	return strings.TrimSpace(k.run(0, "submit", "--profile", "quick", "--scheduler", "local", "--backend", "docker", "--image", image,
+		"--retry", "off", "--keep", "--", script))
 }
 
 // reach submits a job, and waits until its runner is where it is to be killed.
@@ -199,7 +201,8 @@ func (k *keptSite) play(at, left string, kept bool) {
 		}
 		k.run(0, "env", "stop", "kept-"+short)
 		// What it has changed, without what its mounts and its files are below.
-		if out := k.run(0, "status", "--report", id); !strings.Contains(out, "container\tadded /deep/er/f\n") || !strings.Contains(out, "container\tdeleted /etc/issue\n") ||
+		if out := k.run(0, "status", "--report", id); !strings.Contains(out, "container\tadded /deep/er/f\n") ||
+			!strings.Contains(out, "container\tdeleted /etc/issue\n") ||
 			!strings.Contains(out, "container\tchanged /etc/passwd\n") || strings.Contains(out, "changed /etc\n") || strings.Contains(out, " /.berth") {
 			t.Errorf("report: %s", out)
 		}
