@@ -199,6 +199,9 @@ func (a *app) when(t time.Time) string {
 	if !a.tty {
 		return t.UTC().Format(time.RFC3339)
 	}
+	if t.Sub(a.now()) >= time.Second { // less is what clocks differ
+		return a.until(t)
+	}
 	return ago(a.now().Sub(t)) + " ago"
 }
 

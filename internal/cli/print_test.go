@@ -78,6 +78,11 @@ func TestAgo(t *testing.T) {
 	if got := a.when(time.Time{}); got != "-" {
 		t.Errorf("no time is %q", got)
 	}
+	for d, want := range map[time.Duration]string{-time.Hour: "1h ago", 900 * time.Millisecond: "0s ago", 14 * 24 * time.Hour: "in 14d"} {
+		if got := a.when(a.now().Add(d)); got != want {
+			t.Errorf("%v from now is %q, want %q", d, got, want)
+		}
+	}
 }
 
 func TestReport(t *testing.T) {
