@@ -37,8 +37,8 @@ type ReviewItem struct {
 	TargetConflicts []string
 
 	ref   string
-	onto  string // the commit that the target has; "" is not known
-	files []string // that it has changed, of one that may conflict with others
+	onto  string       // the commit that the target has; "" is not known
+	files []string     // that it has changed, of one that may conflict with others
 	part  *jobs.Record // of one workspace, while they are looked for
 }
 
