@@ -15,14 +15,17 @@ import (
 	"berth/internal/link/wire"
 	"berth/jobs"
 	"berth/templates"
+
+	"golang.org/x/time/rate"
 )
 
 // Bounds of what programs inside ask of berth.
 const (
-	maxAsk    = 2 << 20                // bytes of a request, and of an answer
-	mostAsks  = 16                     // at once; others wait
-	askPause  = 100 * time.Millisecond // between two that are taken
-	askedIn   = 10 * time.Second       // until a request is there
+	maxAsk    = 2 << 20          // bytes of a request, and of an answer
+	mostAsks  = 16               // at once; others wait
+	askRate   = 10               // a second are taken
+	askBurst  = 10               // that are taken without a pause, where there were none for a while
+	askedIn   = 10 * time.Second // until a request is there
 	askSocket = "ask"
 	askTable  = "stubs.json"
 	askBerth  = "berth"
@@ -108,7 +111,7 @@ func (a *asks) complete(p *place) {
 
 // serveAsks takes connections until the guest ends.
 func (s *server) serveAsks(l *net.UnixListener) {
-	slots := make(chan struct{}, mostAsks)
+	slots, turns := make(chan struct{}, mostAsks), rate.NewLimiter(askRate, askBurst)
 	for {
 		slots <- struct{}{}
 		c, err := l.AcceptUnix()
@@ -128,7 +131,7 @@ func (s *server) serveAsks(l *net.UnixListener) {
 		} else {
 			<-slots // no descriptor is left, for example
 		}
-		time.Sleep(askPause)
+		time.Sleep(turns.Reserve().Delay())
 	}
 }
 

@@ -5,6 +5,7 @@ package guest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -79,7 +80,7 @@ func TestAskFlood(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	time.Sleep(3 * mostAsks * askPause / 2)
+	time.Sleep(3 * mostAsks * time.Second / askRate / 2)
 	taken := 0
 	for _, e := range must(os.ReadDir("/proc/self/fd")) {
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
@@ -88,6 +89,36 @@ func TestAskFlood(t *testing.T) {
 	}
 	if ends := taken - most - 1; ends > mostAsks+1 {
 		t.Errorf("%d are taken at once, of %d at most", ends, mostAsks)
+	}
+}
+
+// However fast one asks after the other, no more are taken than the rate and the burst allow.
+func TestAskRate(t *testing.T) {
+	s := &server{}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), askSocket), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.serveAsks(l)
+	t.Cleanup(func() { _ = l.Close() })
+	const asked = 30
+	began := time.Now()
+	for range asked {
+		c, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.SetDeadline(began.Add(time.Minute)), c.CloseWrite()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(c); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+	// The one after the burst waits, and each one after that.
+	if took, least := time.Since(began), (asked-askBurst-1)*time.Second/askRate; took < least {
+		t.Errorf("%d were taken in %s, which are to take %s at least", asked, took, least)
 	}
 }
 
