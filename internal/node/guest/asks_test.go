@@ -63,8 +63,9 @@ func TestAskSocketHostile(t *testing.T) {
 	wg.Wait()
 }
 
-// However many ask, so many are taken at once, and the others wait.
-func TestAskFlood(t *testing.T) {
+// served is a socket whose questions a guest takes.
+func served(t *testing.T) *net.UnixListener {
+	t.Helper()
 	s := &server{}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), askSocket), Net: "unix"})
 	if err != nil {
@@ -72,6 +73,12 @@ func TestAskFlood(t *testing.T) {
 	}
 	go s.serveAsks(l)
 	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// However many ask, so many are taken at once, and the others wait.
+func TestAskFlood(t *testing.T) {
+	l := served(t)
 	const most = 40
 	for range most { // with a listen queue behind them, of which the kernel holds a bound
 		c, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
@@ -94,13 +101,7 @@ func TestAskFlood(t *testing.T) {
 
 // However fast one asks after the other, no more are taken than the rate and the burst allow.
 func TestAskRate(t *testing.T) {
-	s := &server{}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), askSocket), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.serveAsks(l)
-	t.Cleanup(func() { _ = l.Close() })
+	l := served(t)
 	const asked = 30
 	began := time.Now()
 	for range asked {
