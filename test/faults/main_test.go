@@ -21,6 +21,11 @@ func mark(name string) string { return name + "-" + tag }
 // begin prepares the cluster for the lane, once.
 func begin(t *testing.T) {
 	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("slurmctld said of nodes and requeued jobs:\n%s", on("ctl", "root", "grep -aiE 'requeu|respond|down|killing' /var/log/slurm/slurmctld.log | tail -n 25").out)
+		}
+	})
 	if begun {
 		return
 	}
