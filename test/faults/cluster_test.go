@@ -140,8 +140,14 @@ func heal(t *testing.T) {
 // which it finds a job that it had forgotten, and holds the job; and it takes
 // minutes to miss that a node is back.
 func operate(states string) {
-	on("ctl", "root", `for n in c1 c2; do timeout 10 scontrol -o show node $n | grep -Eq 'State=[A-Z+]*(`+states+`)' && scontrol update NodeName=$n State=RESUME; done
-timeout 10 squeue -h -t PD -o '%i %r' | awk '/held/ {print $1}' | xargs -r -n 1 timeout 10 scontrol release; true`)
+	on("ctl", "root", `for n in c1 c2; do timeout 10 scontrol -o show node $n | grep -Eq 'State=[A-Z+]*(`+states+`)' && scontrol update NodeName=$n State=RESUME; done`)
+	release()
+}
+
+// release lets jobs begin that slurmctld holds, as it does with one that a node
+// refused. Nothing of berth holds a job.
+func release() {
+	on("ctl", "root", `timeout 10 squeue -h -t PD -o '%i %r' | awk '/held/ {print $1}' | xargs -r -n 1 timeout 10 scontrol release; true`)
 }
 
 // daemonsOf are the daemons of a host besides munged.

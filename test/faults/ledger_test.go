@@ -84,6 +84,7 @@ func running(t *testing.T, id string) status {
 		if st := look(t, id); st.Final {
 			t.Fatalf("job %s has ended: %+v", id, st)
 		}
+		release()
 		return strings.Contains(sh("berth logs "+id).out, "ready")
 	})
 	return look(t, id)

@@ -141,6 +141,7 @@ func TestPreempted(t *testing.T) {
 			t.Cleanup(func() {
 				ok(t, "ctl", "root", "sed -i 's/ PreemptMode="+mode+"$//' /etc/slurm/slurm.conf; scontrol reconfigure")
 			})
+			heal(t) // both nodes have their new configuration
 			flag := "/once/" + mode
 			id := submit(t, "--retry on --slurm --nodelist=c1 --slurm --exclusive "+onlyOnce(t), "echo ready; if [ -e "+flag+" ]; then echo second; else touch "+flag+"; sleep 323; fi")
 			running(t, id)
