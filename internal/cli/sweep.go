@@ -34,7 +34,7 @@ func (a *app) sweepCmd() *cobra.Command {
 		a.reach(c)
 		all = append(all, c)
 	}
-	all = append(all, a.sweepForgetCmd(), a.sweepThereCmd(), a.sweepRunCmd(), a.sweepSubmitCmd())
+	all = append(all, a.sweepForgetCmd(), a.sweepThereCmd(), a.sweepSideCmd(), a.sweepRunCmd(), a.sweepSubmitCmd())
 	return group("sweep",
 		`A sweep is one command with parameters, and the rows that give them values
 (berth help sweeps). Its tasks run inside few jobs, several at once, on this machine or in

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"berth/internal/sweep/look"
 	"berth/internal/sweep/metric"
 	"berth/internal/sys/disk"
+	"berth/internal/sys/ids"
 	"berth/internal/sys/lease"
 	"berth/internal/sys/run"
 	"berth/jobs"
@@ -30,26 +32,29 @@ for each metric that both have (and for seconds) the means, the mean difference 
 confidence interval, and in how many pairs B is higher or lower; and which tasks were ok in
 one of them alone. The interval is by bootstrap of pairs, with the same random numbers each
 time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
+
+Sweeps of different machines are compared here: of one behind a login host its parameters,
+states and metrics are read there, and kept in a temporary file without a name.
 ` + sweepExit,
 		Example: "  berth sweep compare lr lr2\n  berth sweep compare 4f1c 99ab --metric loss --json",
 		Args:    cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			var looks [2]*look.Look
-			for i := range looks {
-				s, f, err := foldSweep(args[i : i+1])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var sides [2]comparedSide
+			for i := range sides {
+				side, err := a.compared(cmd.Context(), args[i])
 				if err != nil {
 					return err
 				}
-				looks[i] = look.New(s, f)
-				defer looks[i].Close()
+				defer side.close()
+				sides[i] = side
 			}
-			res, err := look.Compare(looks[0], looks[1], metrics)
+			res, err := look.Compare(sides[0].Side, sides[1].Side, metrics)
 			if err != nil {
 				return err
 			}
-			overlays := []*sweep.Overlay{looks[0].Sweep.Spec.Overlay, looks[1].Sweep.Spec.Overlay}
+			overlays := []*sweep.Overlay{sides[0].Overlay, sides[1].Overlay}
 			if a.json {
-				return a.printJSON(map[string]any{"a": looks[0].Sweep.Spec.ID, "b": looks[1].Sweep.Spec.ID,
+				return a.printJSON(map[string]any{"a": sides[0].ID, "b": sides[1].ID,
 					"overlays": overlays, "pairs": res.Pairs, "only_a": res.OnlyA, "only_b": res.OnlyB,
 					"looked_at": res.Looked, "metrics": emptyNot(res.Metrics), "broke": res.BrokeN, "broke_first": emptyNot(res.Broke),
 					"fixed": res.FixedN, "fixed_first": emptyNot(res.Fixed)})
@@ -91,6 +96,88 @@ time. Of more than 100,000 pairs a part is compared by metrics, spread over all.
 	c.Flags().StringArrayVar(&metrics, "metric", nil, "compare this `NAME` alone (repeatable)")
 	a.jsonFlag(c)
 	return c
+}
+
+// comparedSide is one of two sweeps, on this machine or another one.
+type comparedSide struct {
+	look.Side
+	look.Head
+	close func()
+}
+
+func (a *app) compared(ctx context.Context, word string) (comparedSide, error) {
+	root, err := sweepRoot()
+	if err != nil {
+		return comparedSide{}, err
+	}
+	_, far, err := sweep.Locate(root, word)
+	if err != nil {
+		return comparedSide{}, err
+	}
+	if far != nil {
+		return a.comparedThere(ctx, far)
+	}
+	s, f, err := foldSweep([]string{word})
+	if err != nil {
+		return comparedSide{}, err
+	}
+	l := look.New(s, f)
+	return comparedSide{l, l.Head(), l.Close}, nil
+}
+
+// comparedThere reads a sweep behind its login host into a file without a name.
+func (a *app) comparedThere(ctx context.Context, far *sweep.Far) (side comparedSide, err error) {
+	id, err := ids.New()
+	if err != nil {
+		return side, err
+	}
+	keep, err := os.CreateTemp("", "berth-compare-*")
+	if err != nil {
+		return side, &jobs.Error{Kind: jobs.KindInfra, Msg: "keep what is compared", Err: err}
+	}
+	_ = os.Remove(keep.Name())
+	defer func() {
+		if err != nil {
+			_ = keep.Close()
+		}
+	}()
+	stderr := a.farText(a.stderr, a.errTTY, false)
+	defer unpaint(stderr)
+	code, err := a.callInto(ctx, &farCall{login: far.Login, farRequest: farRequest{ID: id, Words: []farWord{{Text: sideVerb}, {Text: far.ID}},
+		ErrTTY: a.errTTY, Width: a.width()}}, keep, stderr)
+	if err != nil {
+		return side, err
+	}
+	if code != jobs.CodeOK {
+		return side, a.endedThere(ctx, far, code)
+	}
+	there, err := look.ReadSide(keep, far.Login.Host, far.ID)
+	if err != nil {
+		return side, err
+	}
+	return comparedSide{there, there.Head, func() { _ = keep.Close() }}, nil
+}
+
+// sideVerb is what a berth on another machine is asked for.
+const sideVerb = "side"
+
+func (a *app) sweepSideCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: sideVerb + " SWEEP", Short: "write what a sweep is compared by on another machine", Hidden: true, Args: cobra.ExactArgs(1),
+		Long: `Write the parameters, states and metrics of a sweep for a berth that compares it with one of
+another machine, and reaches this one with --login. berth itself starts it.
+` + sweepExit,
+		Example: "  berth sweep compare lr lr2",
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, f, err := foldSweep(args)
+			if err != nil {
+				return err
+			}
+			l := look.New(s, f)
+			defer l.Close()
+			return l.WriteSide(a.stdout)
+		},
+	}
 }
 
 func figure(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }

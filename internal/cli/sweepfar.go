@@ -211,8 +211,7 @@ func (a *app) farOf(cmd *cobra.Command, args []string) (*sweep.Far, error) {
 		}
 	}
 	if len(all) == 2 && all[0] != all[1] && (all[0] == nil || all[1] == nil || fmt.Sprint(all[0].Login) != fmt.Sprint(all[1].Login)) {
-		return nil, &jobs.Error{Kind: jobs.KindConfig, Msg: "the records of these two sweeps are on different machines, and are compared on one",
-			Hint: "berth sweep collect --jsonl FILE brings the results of each here"}
+		return nil, nil // on different machines, and compared on this one
 	}
 	if len(all) == len(words) && len(all) > 0 {
 		return all[0], nil
@@ -278,8 +277,13 @@ func (a *app) callVerb(cmd *cobra.Command, far *sweep.Far, args []string) error 
 	if err != nil {
 		return err
 	}
+	return a.endedThere(cmd.Context(), far, code)
+}
+
+// endedThere is the exit code of a verb about a sweep there. One that the host does not have is to be forgotten here.
+func (a *app) endedThere(ctx context.Context, far *sweep.Far, code int) error {
 	if code == jobs.CodeNotFound {
-		if there, err := a.isThere(cmd.Context(), far); err == nil && !there {
+		if there, err := a.isThere(ctx, far); err == nil && !there {
 			a.say("sweep %s is recorded here, and %s has no such sweep: it was removed there, or never arrived", far.Name, far.Login.Host)
 			a.say("hint: berth sweep forget %s takes it off the list here", jobs.Short(far.ID))
 		}

@@ -140,7 +140,7 @@ func (a *app) serveFar(ctx context.Context) error {
 
 // looks tells whether a verb changes nothing: it ends with who has asked.
 func looks(verb string) bool {
-	return slices.Contains([]string{"status", "ls", "logs", "tail", "failures", "collect", "report", "compare", "ask", "replay"}, verb)
+	return slices.Contains([]string{"status", "ls", "logs", "tail", "failures", "collect", "report", "compare", sideVerb, "ask", "replay"}, verb)
 }
 
 // heedless drops what cannot be written: who reads it is gone, and the verb is not done.

@@ -52,40 +52,61 @@ type Metric struct {
 }
 
 // key is what pairs have in common: parameters and ordinal.
-func key(r Row) (k [16]byte) {
+func key(t command.Task) (k [16]byte) {
 	h := sha256.New()
-	for _, p := range r.Params { // sorted by name
+	for _, p := range t.Params { // sorted by name
 		h.Write(strconv.AppendInt(nil, int64(len(p.Name)), 10))
 		h.Write([]byte(":" + p.Name))
 		h.Write(strconv.AppendInt(nil, int64(len(p.Text)), 10))
 		h.Write([]byte(":" + p.Text))
 	}
-	h.Write([]byte("#" + strconv.Itoa(r.Repeat)))
+	h.Write([]byte("#" + strconv.Itoa(t.Repeat)))
 	copy(k[:], h.Sum(nil))
 	return k
 }
 
+// Side is one of the sweeps that are compared: a [Look], or what was [Read] of one on another machine.
+type Side interface {
+	// wanted gives its tasks but those that are withdrawn, by their numbers.
+	wanted(each func(command.Task, journal.State) error) error
+	finder() (finder, error)
+}
+
+// finder reads the metrics of tasks with a result that are numbers, and how long each took.
+type finder interface {
+	each(numbers sweep.Numbers, each func(task int, metrics map[string]float64) error) error
+	one(task int) (map[string]float64, error)
+	close()
+}
+
 // Compare pairs the tasks of two sweeps by their parameters. names are the metrics, all by
-// default. It is the same whenever it is asked.
-func Compare(a, b *Look, names []string) (*Comparison, error) {
-	ofA := make(map[[16]byte]int32, a.Fold.Tasks())
-	if err := a.Sweep.Pick(a.wanted(), func(t command.Task) error { ofA[key(Row{Task: t})] = int32(t.Number); return nil }); err != nil {
+// default. It is the same whenever it is asked, and wherever the sweeps are.
+func Compare(a, b Side, names []string) (*Comparison, error) {
+	type ofTask struct {
+		number int32
+		state  journal.State
+	}
+	ofA := map[[16]byte]ofTask{}
+	if err := a.wanted(func(t command.Task, s journal.State) error {
+		ofA[key(t)] = ofTask{int32(t.Number), s}
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	c := &Comparison{}
 	pair := map[int]int{} // B's number to A's
 	var pairs, both sweep.Numbers
-	if err := b.Sweep.Pick(b.wanted(), func(t command.Task) error {
-		k := key(Row{Task: t})
-		n, ok := ofA[k]
+	if err := b.wanted(func(t command.Task, sb journal.State) error {
+		k := key(t)
+		of, ok := ofA[k]
 		if !ok {
 			c.OnlyB++
 			return nil
 		}
 		delete(ofA, k)
-		pair[t.Number] = int(n)
+		n, sa := int(of.number), of.state
+		pair[t.Number] = n
 		pairs.Add(t.Number)
-		sa, sb := a.Fold.State(uint32(n)), b.Fold.State(uint32(t.Number))
 		if !sa.Result() || !sb.Result() {
 			return nil
 		}
@@ -98,7 +119,7 @@ func Compare(a, b *Look, names []string) (*Comparison, error) {
 			list, count = &c.Fixed, &c.FixedN
 		}
 		if *count++; len(*list) < mostFlips {
-			f := Flip{int(n), t.Number, map[string]string{}, Word(sa), Word(sb)}
+			f := Flip{n, t.Number, map[string]string{}, Word(sa), Word(sb)}
 			for _, p := range t.Params {
 				f.Params[p.Name] = p.Text
 			}
@@ -112,7 +133,7 @@ func Compare(a, b *Look, names []string) (*Comparison, error) {
 	return c, c.metrics(a, b, spread(both, mostPairs), pair, names)
 }
 
-func (l *Look) wanted() (n sweep.Numbers) {
+func (l *Look) notWithdrawn() (n sweep.Numbers) {
 	for t := 1; t <= l.Fold.Tasks(); t++ {
 		if l.Fold.State(uint32(t)) != journal.Withdrawn {
 			n.Add(t)
@@ -121,31 +142,57 @@ func (l *Look) wanted() (n sweep.Numbers) {
 	return n
 }
 
+func (l *Look) wanted(each func(command.Task, journal.State) error) error {
+	return l.Sweep.Pick(l.notWithdrawn(), func(t command.Task) error { return each(t, l.Fold.State(uint32(t.Number))) })
+}
+
+func (l *Look) finder() (finder, error) {
+	c, err := NewCollector(l, l.Sweep.Spec.Collect)
+	return lookFinder{l, c}, err
+}
+
+// lookFinder reads journals, and files of tasks.
+type lookFinder struct {
+	l *Look
+	c *Collector
+}
+
+func (f lookFinder) each(numbers sweep.Numbers, each func(int, map[string]float64) error) error {
+	return f.l.Rows(numbers, func(r Row) error {
+		values, err := numbersOf(f.c, r)
+		if err != nil {
+			return err
+		}
+		return each(r.Number, values)
+	})
+}
+
+func (f lookFinder) one(task int) (map[string]float64, error) {
+	r, err := f.l.One(task)
+	if err != nil {
+		return nil, err
+	}
+	return numbersOf(f.c, r)
+}
+
+func (f lookFinder) close() { f.c.Close() }
+
 // metrics reads what both of each pair have found.
-func (c *Comparison) metrics(a, b *Look, numbers sweep.Numbers, pair map[int]int, names []string) error {
-	from := func(l *Look) (*Collector, error) { return NewCollector(l, l.Sweep.Spec.Collect) }
-	ca, err := from(a)
+func (c *Comparison) metrics(a, b Side, numbers sweep.Numbers, pair map[int]int, names []string) error {
+	ofA, err := a.finder()
 	if err != nil {
 		return err
 	}
-	defer ca.Close()
-	cb, err := from(b)
+	defer ofA.close()
+	ofB, err := b.finder()
 	if err != nil {
 		return err
 	}
-	defer cb.Close()
+	defer ofB.close()
 	all := map[string][][2]float64{}
-	if err := b.Rows(numbers, func(rb Row) error {
+	if err := ofB.each(numbers, func(task int, vb map[string]float64) error {
 		c.Looked++
-		r, err := a.One(pair[rb.Number])
-		if err != nil {
-			return err
-		}
-		va, err := numbersOf(ca, r)
-		if err != nil {
-			return err
-		}
-		vb, err := numbersOf(cb, rb)
+		va, err := ofA.one(pair[task])
 		if err != nil {
 			return err
 		}

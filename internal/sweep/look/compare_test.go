@@ -1,13 +1,16 @@
 package look
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"berth/internal/sweep/journal"
+	"berth/jobs"
 )
 
 // Pairs are found by parameters; the interval holds the true difference, and is the same
@@ -51,5 +54,73 @@ func TestCompare(t *testing.T) {
 	must(t, err)
 	if len(again.Metrics) != 1 || !reflect.DeepEqual(again.Metrics[0], m) {
 		t.Errorf("%+v", again.Metrics)
+	}
+	// Read on another machine, each side or both, it is the same.
+	for _, sides := range [][2]Side{{there(t, la), lb}, {la, there(t, lb)}, {there(t, la), there(t, lb)}} {
+		far, err := Compare(sides[0], sides[1], nil)
+		must(t, err)
+		if !reflect.DeepEqual(far, c) {
+			t.Errorf("%+v\nis not\n%+v", far, c)
+		}
+	}
+}
+
+func written(t *testing.T, l *Look) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	must(t, l.WriteSide(&b))
+	return b.Bytes()
+}
+
+func there(t *testing.T, l *Look) *There {
+	t.Helper()
+	side, err := ReadSide(bytes.NewReader(written(t, l)), "hpc", l.Sweep.Spec.ID)
+	must(t, err)
+	return side
+}
+
+// An answer that is cut short, or says what cannot be, is an error that names the machine, never
+// a comparison of a part.
+func TestWrongSide(t *testing.T) {
+	l := ran(t, did{params: map[string]string{"x": "1"}, state: journal.OK}, did{params: map[string]string{"x": "<\n\""}, state: journal.Waiting},
+		did{params: map[string]string{"x": "3"}, state: journal.Failed})
+	whole := written(t, l)
+	id := l.Sweep.Spec.ID
+	compare := func(b []byte, id string) error {
+		side, err := ReadSide(bytes.NewReader(b), "hpc", id)
+		if err != nil {
+			return err
+		}
+		c, err := Compare(l, side, nil)
+		if err == nil && (c.Pairs != 3 || c.OnlyA+c.OnlyB != 0 || c.Looked != 2) {
+			t.Errorf("%+v", c)
+		}
+		return err
+	}
+	must(t, compare(whole, id))
+	change := func(old, now string) []byte {
+		b := bytes.Replace(whole, []byte(old), []byte(now), 1)
+		if bytes.Equal(b, whole) {
+			t.Fatalf("%s is not in %s", old, whole)
+		}
+		return b
+	}
+	for n := range len(whole) {
+		if err := compare(whole[:n], id); err == nil {
+			t.Errorf("%d bytes of %d are taken", n, len(whole))
+		}
+	}
+	for name, err := range map[string]error{
+		"another sweep":  compare(whole, "0"),
+		"a number twice": compare(change(`{"task":2`, `{"task":1`), id),
+		"no number":      compare(change(`{"task":1`, `{"task":0`), id),
+		"a large number": compare(change(`{"task":3`, `{"task":4294967297`), id),
+		"no state":       compare(change(`"state":3`, `"state":77`), id),
+		"withdrawn":      compare(change(`"state":3`, `"state":8`), id),
+		"a long line":    compare(change(`"3"`, `"`+strings.Repeat("3", mostSideLine)+`"`), id),
+	} {
+		if jobs.KindOf(err) != jobs.KindInfra || !strings.Contains(err.Error(), "hpc gave an answer") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
