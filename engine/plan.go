@@ -212,27 +212,9 @@ func (e *Engine) pickScheduler(ctx context.Context, s *jobs.Spec, dry bool) erro
 }
 
 func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, survey *replica.Survey, dry bool) error {
-	image := imageOf(t)
-	if t.Template != "" {
-		var err error
-		if image, err = e.settleTemplate(ctx, s, t, c, dry); err != nil {
-			return err
-		}
-	}
-	if image == "" {
-		return &jobs.Error{Kind: jobs.KindUsage, Msg: NoImage,
-			Hint: `give a SIF or a reference such as docker://debian:12 with --image, [terminal] image in the task, or image in the profile`}
-	}
-	abs, err := filepath.Abs(image)
-	if images.IsReference(image) {
-		abs, err = e.settleReference(ctx, s, image, dry, c.Offline)
-	}
+	abs, err := e.imageHere(ctx, s, t, c, dry)
 	if err != nil {
 		return err
-	}
-	if survey != nil && s.ImageRef != "" {
-		s.Image, s.ImageFrom = replica.ImagePath(s.LoginHome, s.ImageSum), abs
-		return e.settleOverlay(s, survey.Directories, survey.Mark)
 	}
 	if survey != nil {
 		if err := e.settleFarImage(ctx, s, t, survey, abs, dry); err != nil {
@@ -263,6 +245,25 @@ func (e *Engine) settleImage(ctx context.Context, s *jobs.Spec, t jobs.Task, c C
 		}
 	}
 	return e.settleOverlay(s, overlay.TakesDirectories(e.Store.Overlays()), m)
+}
+
+// imageHere is the path of the image that a task asks for. One of a template or a reference is in the cache of this machine.
+func (e *Engine) imageHere(ctx context.Context, s *jobs.Spec, t jobs.Task, c Choice, dry bool) (string, error) {
+	image := imageOf(t)
+	if t.Template != "" {
+		var err error
+		if image, err = e.settleTemplate(ctx, s, t, c, dry); err != nil {
+			return "", err
+		}
+	}
+	if image == "" {
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: NoImage,
+			Hint: `give a SIF or a reference such as docker://debian:12 with --image, [terminal] image in the task, or image in the profile`}
+	}
+	if images.IsReference(image) {
+		return e.settleReference(ctx, s, image, dry, c.Offline)
+	}
+	return filepath.Abs(image)
 }
 
 // settleFile settles an image that is a file or a directory of this machine: what it is now,

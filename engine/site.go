@@ -149,9 +149,13 @@ const localImage = "local:"
 
 // settleFarImage settles an image on a cluster. A path is one of the cluster's;
 // when nothing stands there, or when "local:" says so, it is a file of this
-// machine, which is sent by its content.
+// machine, which is sent by its content. So is what a template or a reference has here.
 func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, g *replica.Survey, image string, dry bool) error {
-	named := strings.HasPrefix(t.Reference, localImage)
+	if s.ImageRef != "" {
+		s.Image, s.ImageFrom = replica.ImagePath(s.LoginHome, s.ImageSum), image
+		return nil
+	}
+	named := t.Template != "" || strings.HasPrefix(t.Reference, localImage)
 	if !named {
 		switch {
 		case g.Image == nil:
@@ -192,28 +196,26 @@ func (e *Engine) settleFarImage(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 }
 
 // ImageThere is where the image of a task stands behind its login host, as for a job: a path is one of
-// that host's, and a file of this machine is sent there once. With dry it is not sent, and path is "" for it. notes
-// are for people.
-func (e *Engine) ImageThere(ctx context.Context, t jobs.Task, dry bool) (path string, notes []string, err error) {
+// that host's, and a file of this machine, or the image of a template, is sent there once. With dry nothing
+// is built or sent, and later is that path has nothing yet. notes are for people.
+func (e *Engine) ImageThere(ctx context.Context, t jobs.Task, c Choice, dry bool) (path string, later bool, notes []string, err error) {
 	s := &jobs.Spec{Place: t.Place}
 	site, err := e.site(s)
 	if err != nil || site == nil {
-		return imageOf(t), nil, err
+		return imageOf(t), false, nil, err
 	}
 	g, err := e.survey(ctx, s, t)
 	if err != nil {
-		return "", nil, err
+		return "", false, nil, err
 	}
-	if err := e.settleFarImage(ctx, s, t, g, imageOf(t), dry); err != nil {
-		return "", nil, err
+	image, err := e.imageHere(ctx, s, t, c, dry)
+	if err == nil {
+		err = e.settleFarImage(ctx, s, t, g, image, dry)
 	}
-	switch {
-	case s.ImageFrom != "" && dry:
-		return "", s.Notes, nil
-	case s.ImageFrom != "":
+	if err == nil && s.ImageFrom != "" && !dry {
 		err = site.PutImage(ctx, s.ImageFrom, s.LoginHome, s.Image)
 	}
-	return s.Image, s.Notes, err
+	return s.Image, s.ImageFrom != "" && dry, s.Notes, err
 }
 
 // submitAt records a job on its cluster, before the scheduler hears of it. Whatever

@@ -124,7 +124,8 @@ func (e *Engine) settleTemplate(ctx context.Context, s *jobs.Spec, t jobs.Task, 
 	if dry && jobs.KindOf(err) == jobs.KindNotFound {
 		s.Notes = append(s.Notes, "the image of the template "+w.Name+" is not built yet: "+
 			"a submission builds it, and its path has its SHA-256 in place of the zeros")
-		return e.images.Path(strings.Repeat("0", 64)), nil
+		s.ImageRef, s.ImageSum = ref, strings.Repeat("0", 64)
+		return e.images.Path(s.ImageSum), nil
 	}
 	return ref, err
 }

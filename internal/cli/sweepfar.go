@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"berth/backends/ssh"
+	"berth/engine"
 	"berth/internal/sweep"
 	"berth/internal/sweep/define"
 	"berth/internal/sweep/look"
@@ -610,14 +611,17 @@ func (a *app) sendSweep(cmd *cobra.Command, o *sweepOptions, d *define.Sweep, t 
 		}
 	}
 	later := false
-	if farBackend(&t).Layers && !strings.Contains(t.Image, "://") && (t.Image != "" || t.Profile.Image != "") {
-		image, notes, err := e.ImageThere(cmd.Context(), t, o.plan)
-		a.notes(notes)
+	if farBackend(&t).Layers && (t.Template != "" || !strings.Contains(t.Image, "://") && (t.Image != "" || t.Profile.Image != "")) {
+		cfg, err := a.config(cmd)
 		if err != nil {
 			return err
 		}
-		later = image == ""
-		t.Image, t.Reference = cmp.Or(image, t.Image, t.Profile.Image), ""
+		var notes []string
+		if t.Image, later, notes, err = e.ImageThere(cmd.Context(), t, engine.Choice{Offline: cfg.Offline(), Auto: cfg.Auto()}, o.plan); err != nil {
+			return err
+		}
+		a.notes(notes)
+		t.Reference, t.Template = "", ""
 	}
 	t.Login, t.Target = nil, ""
 	c.Place = &farPlace{Place: t.Place, Reference: t.Reference, ImageLater: later}
@@ -663,8 +667,8 @@ func (a *app) refuseFar(t *jobs.Task) error {
 	case len(t.Credentials) > 0:
 		return refuse("the key of the credential "+t.Credentials[0].Name+" is in the configuration here",
 			"configure it there, and run berth sweep there; or each task as a job: berth submit")
-	case t.Template != "":
-		return refuse("the template "+t.Template+" is in the configuration here", "name an --image")
+	case t.Template != "" && !farBackend(t).Layers:
+		return refuse("the template "+t.Template+" is a SIF, which the backend "+t.Backend+" does not take", "leave --template out, or name another --backend")
 	}
 	return nil
 }
