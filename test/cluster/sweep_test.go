@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -361,6 +362,30 @@ func TestSweepFar(t *testing.T) {
 			t.Errorf("%s stands there %d times: %s", want, strings.Count(string(b), want), b)
 		}
 	}
+	// It is paired with one of this machine: each is read where it is, and a link that is down is no comparison.
+	c.ok("sweep", "run", "--backend", "local", "--scheduler", "local", "--name", "here", "--rows", rows, "--", `echo "{\"square\": $(({n} * {n} + 1))}"`)
+	var compared struct {
+		Pairs   int
+		OnlyA   int `json:"only_a"`
+		OnlyB   int `json:"only_b"`
+		Metrics []struct {
+			Name       string
+			Pairs      int
+			Difference float64
+		}
+	}
+	if err := json.Unmarshal([]byte(c.ok("sweep", "compare", id, "here", "--json")), &compared); err != nil {
+		t.Fatal(err)
+	}
+	if m := compared.Metrics; compared.Pairs != 20 || compared.OnlyA+compared.OnlyB != 0 || len(m) != 2 || m[1].Name != "square" || m[1].Pairs != 20 || m[1].Difference != 1 {
+		t.Errorf("%+v", compared)
+	}
+	k.cut()
+	if a := c.run("sweep", "compare", "here", id); a.code != 5 && a.code != 75 || a.out != "" {
+		t.Errorf("without a link: %+v", a)
+	}
+	k.mend()
+	farTemplate(t, s, c, rows)
 	if out := s.ok(t, "cat "+d+"/ran.* | sort -n | uniq -c | awk '$1 != 1'; ls "+d+"/ran.* | wc -l"); out != "20" {
 		t.Errorf("tasks that ran more than once: %s", out)
 	}
@@ -375,4 +400,33 @@ func TestSweepFar(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	s.quiet(t)
+}
+
+// farTemplate has tasks begin with the image of a template of the client's machine, which is sent once.
+func farTemplate(t *testing.T, s site, c *client, rows string) {
+	t.Helper()
+	image, sif := filepath.Join(c.dir, "mine.sif"), []byte(s.on(t, "login", "alice", "cat", s.image).out)
+	if err := os.WriteFile(image, sif, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	templates := filepath.Join(c.dir, ".config", "berth", "templates")
+	if err := os.MkdirAll(templates, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("image = %q\nenv = [\"TOKEN\"]\n[resources]\ncpus = 2\nmemory = \"1GiB\"\ntime = \"10m\"\n", image)
+	if err := os.WriteFile(filepath.Join(templates, "mine.toml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(sif))
+	t.Cleanup(func() { s.sh(t, "find ~/.local/state/berth -name "+sum+".sif -delete") })
+	for _, name := range []string{"first", "second"} {
+		c.ok(append(append([]string{"sweep", "run"}, c.login...), "--template", "mine", "--workers", "1", "--name", name, "--rows", rows, "--",
+			`echo "{\"n\": {n}, \"token\": ${#TOKEN}}"`)...)
+		if out := c.ok("sweep", "collect", name, "--jsonl", "-"); strings.Count(out, `"token":13`) != 20 {
+			t.Errorf("%s", out)
+		}
+	}
+	if out := s.ok(t, "cd ~/.local/state/berth && find . -name "+sum+".sif | wc -l; grep -l "+sum+" sweeps/*/*/sweep.json | wc -l"); out != "1\n2" {
+		t.Errorf("%s", out)
+	}
 }
