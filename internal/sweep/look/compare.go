@@ -65,7 +65,7 @@ func key(t command.Task) (k [16]byte) {
 	return k
 }
 
-// Side is one of the sweeps that are compared: a [Look], or what was [Read] of one on another machine.
+// Side is one of the sweeps that are compared: a [Look], or what [ReadSide] has of one on another machine.
 type Side interface {
 	// wanted gives its tasks but those that are withdrawn, by their numbers.
 	wanted(each func(command.Task, journal.State) error) error

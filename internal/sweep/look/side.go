@@ -41,11 +41,11 @@ func (l *Look) Head() Head {
 
 // WriteSide writes what a berth on another machine compares the sweep by.
 func (l *Look) WriteSide(to io.Writer) error {
-	f, err := l.finder()
+	c, err := NewCollector(l, l.Sweep.Spec.Collect)
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer c.Close()
 	w := bufio.NewWriterSize(to, 1<<16)
 	out := json.NewEncoder(w)
 	if err := out.Encode(l.Head()); err != nil {
@@ -54,7 +54,11 @@ func (l *Look) WriteSide(to io.Writer) error {
 	if err := l.wanted(func(t command.Task, s journal.State) error {
 		line := sideTask{Number: t.Number, Params: t.Params, Repeat: t.Repeat, State: s}
 		if s.Result() {
-			if line.Found, err = f.one(t.Number); err != nil {
+			r, err := l.Row(t)
+			if err != nil {
+				return err
+			}
+			if line.Found, err = numbersOf(c, r); err != nil {
 				return err
 			}
 		}
