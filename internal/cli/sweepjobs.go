@@ -278,7 +278,13 @@ func (a *app) stillThere(ctx context.Context, e *engine.Engine, s *sweep.Sweep) 
 	}
 	// A worker that has ended is in the queue for a moment still. One that has just begun and has no
 	// record yet is not counted: one too many claims nothing.
-	return min(left, sweepAlive(s, a.now())), nil
+	stay := 0
+	for _, w := range aliveWorkers(s, a.now()) {
+		if !s.Ending(w) { // as of a cancellation that was taken back
+			stay++
+		}
+	}
+	return min(left, stay), nil
 }
 
 // cancelWorkers ends the jobs of a sweep that a cluster has.

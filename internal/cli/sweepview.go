@@ -75,20 +75,18 @@ func sweepLine(f *journal.Fold, now time.Time) string {
 	return line
 }
 
-// sweepAlive counts the workers that seem to live.
-func sweepAlive(s *sweep.Sweep, now time.Time) int {
+// aliveWorkers are the workers that seem to live.
+func aliveWorkers(s *sweep.Sweep, now time.Time) []uint32 {
 	all, err := s.Workers()
 	if err != nil {
-		return 0
+		return nil
 	}
-	n, me := 0, lease.Self()
-	for _, w := range all {
-		if claims.SeemsAlive(s.WorkerDir(w), me, 0, now) {
-			n++
-		}
-	}
-	return n
+	me := lease.Self()
+	return slices.DeleteFunc(all, func(w uint32) bool { return !claims.SeemsAlive(s.WorkerDir(w), me, 0, now) })
 }
+
+// sweepAlive counts them.
+func sweepAlive(s *sweep.Sweep, now time.Time) int { return len(aliveWorkers(s, now)) }
 
 func sweepState(s *sweep.Sweep, f *journal.Fold, alive int) string {
 	switch {

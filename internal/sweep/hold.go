@@ -39,8 +39,18 @@ func (s *Sweep) Pause(p Pause) error {
 }
 
 // Paused tells whether and why it is paused; nil is that it is not.
-func (s *Sweep) Paused() *Pause {
-	b, err := disk.ReadRegular(filepath.Join(s.Dir, filePause), 1<<16)
+func (s *Sweep) Paused() *Pause { return pausedIn(s.Dir) }
+
+// PausedFor tells that of one worker: a pause that was taken back holds for those that were there.
+func (s *Sweep) PausedFor(worker uint32) *Pause {
+	if p := s.Paused(); p != nil {
+		return p
+	}
+	return pausedIn(s.WorkerDir(worker))
+}
+
+func pausedIn(dir string) *Pause {
+	b, err := disk.ReadRegular(filepath.Join(dir, filePause), 1<<16)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

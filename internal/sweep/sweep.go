@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/sweep/claims"
 	"berth/internal/sweep/command"
 	"berth/internal/sweep/journal"
 	"berth/internal/sys/disk"
@@ -355,9 +356,31 @@ func (s *Sweep) Cancel() error {
 	return err
 }
 
-// Resume takes a cancellation and a pause back.
+// Resume takes a cancellation and a pause back. Workers look for these once a second, so those that
+// have not recorded their end have it said first in their own directories: they end, however soon
+// others begin beside them.
 func (s *Sweep) Resume() error {
 	for _, name := range []string{fileCancel, filePause} {
+		b, err := disk.ReadRegular(filepath.Join(s.Dir, name), 1<<16)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			b = []byte("{}\n") // what cannot be read holds all the same
+		}
+		all, err := s.Workers()
+		if err != nil {
+			return err
+		}
+		for _, w := range all {
+			dir := s.WorkerDir(w)
+			if _, err := os.Lstat(filepath.Join(dir, claims.EndFile)); err == nil {
+				continue
+			}
+			if _, err := store.CreateOnce(filepath.Join(dir, name), b); err != nil {
+				return err
+			}
+		}
 		if err := os.Remove(filepath.Join(s.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -365,11 +388,23 @@ func (s *Sweep) Resume() error {
 	return nil
 }
 
-// Cancelled tells whether it was cancelled. The file is opened, as sshfs says for 20 s of a file
-// that another machine has removed what it was, unless it is opened: a worker that begins after
-// a resume would end at once.
-func (s *Sweep) Cancelled() bool {
-	f, err := disk.OpenRegular(filepath.Join(s.Dir, fileCancel))
+// Cancelled tells whether it was cancelled.
+func (s *Sweep) Cancelled() bool { return cancelledIn(s.Dir) }
+
+// CancelledFor tells that of one worker: a cancellation that was taken back holds for those that were there.
+func (s *Sweep) CancelledFor(worker uint32) bool {
+	return s.Cancelled() || cancelledIn(s.WorkerDir(worker))
+}
+
+// Ending tells whether a worker is about to end, or has, by a cancellation or a pause.
+func (s *Sweep) Ending(worker uint32) bool {
+	return s.CancelledFor(worker) || s.PausedFor(worker) != nil
+}
+
+// cancelledIn opens the file, as sshfs says for 20 s of a file that another machine has removed what
+// it was, unless it is opened: a worker that begins after a resume would end at once.
+func cancelledIn(dir string) bool {
+	f, err := disk.OpenRegular(filepath.Join(dir, fileCancel))
 	if err == nil {
 		_ = f.Close()
 	}

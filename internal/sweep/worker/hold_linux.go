@@ -21,7 +21,7 @@ const shareEvery = 5 * time.Second
 // held sees, once a second, what a person has said: that it is paused, and how many may run at once.
 func (w *worker) held(now time.Time) {
 	if !w.paused.Load() {
-		if p := w.Sweep.Paused(); p != nil {
+		if p := w.Sweep.PausedFor(w.me); p != nil {
 			w.Log("the sweep is paused: %s", p.Why)
 			w.paused.Store(true)
 		}

@@ -28,16 +28,6 @@ import (
 // sftpServer is that of Debian's openssh-sftp-server.
 const sftpServer = "/usr/lib/openssh/sftp-server"
 
-// within waits for what is to be so.
-func within(t *testing.T, limit time.Duration, what string, so func() bool) {
-	t.Helper()
-	for until := time.Now().Add(limit); !so(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-	}
-}
-
 // overSSHFS is a directory as one more machine sees it: a mount of sshfs, with its own caches and a
 // server of its own, whose bytes go through this process. So both end when it ends in any way, and
 // sshfs takes its mount away. refused are requests that the server does not have.

@@ -321,7 +321,7 @@ func (w *worker) sync(ctx, run context.Context) {
 			}
 		}
 		w.held(time.Now())
-		if run.Err() == nil && w.Sweep.Cancelled() {
+		if run.Err() == nil && w.Sweep.CancelledFor(w.me) {
 			w.Log("the sweep was cancelled")
 			w.stop(context.Canceled)
 		}

@@ -32,6 +32,16 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// within waits for what is to be so.
+func within(t *testing.T, limit time.Duration, what string, so func() bool) {
+	t.Helper()
+	for until := time.Now().Add(limit); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
 // made is a sweep of so many tasks, with a parameter n.
 func made(t testing.TB, tasks, workers int, words ...string) *sweep.Sweep {
 	t.Helper()
@@ -457,6 +467,66 @@ func TestCancel(t *testing.T) {
 	must(t, err)
 	if f.Done() != 0 {
 		t.Errorf("%d done", f.Done())
+	}
+}
+
+// A cancellation or a pause that is taken back before a worker has looked ends that worker all the
+// same, and none that begins afterwards.
+func TestTakenBackUnseen(t *testing.T) {
+	for name, end := range map[string]func(*sweep.Sweep) error{
+		"cancel": (*sweep.Sweep).Cancel,
+		"pause":  func(s *sweep.Sweep) error { return s.Pause(sweep.Pause{Why: "a person"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Whoever makes the pipe's other end lets the task go on: a cancellation ends it without.
+			s := made(t, 2, 1, `test -p gate || exit 0; : >began; cat gate`)
+			s.Spec.Slots = 1
+			gate := filepath.Join(s.Spec.Workdir, "gate")
+			must(t, unix.Mkfifo(gate, 0o600))
+			done, saw := make(chan error, 1), make(chan struct{})
+			var once sync.Once
+			c := config(t, s)
+			c.Log = func(format string, args ...any) {
+				t.Logf(format, args...)
+				once.Do(func() { close(saw) })
+			}
+			go func() { done <- Run(t.Context(), c) }()
+			within(t, 10*time.Second, "a task runs", func() bool {
+				_, err := os.Stat(filepath.Join(s.Spec.Workdir, "began"))
+				return err == nil
+			})
+			must(t, end(s))
+			must(t, s.Resume())
+			if s.Cancelled() || s.Paused() != nil || !s.Ending(1) {
+				t.Fatal("the worker is not told, or all are")
+			}
+			select {
+			case <-saw:
+			case <-time.After(10 * time.Second):
+				t.Error("the worker has not seen it")
+			}
+			if name == "pause" {
+				f, err := os.OpenFile(gate, os.O_WRONLY, 0)
+				must(t, err)
+				must(t, f.Close())
+			}
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			must(t, os.Remove(gate))
+			f, err := s.Fold()
+			must(t, err)
+			if f.Left() == 0 {
+				t.Fatal("the worker went on")
+			}
+			must(t, Run(t.Context(), config(t, s)))
+			f, err = s.Fold()
+			must(t, err)
+			if f.Count(journal.OK) != 2 || s.Ending(2) {
+				t.Errorf("%d ok", f.Count(journal.OK))
+			}
+			oneResult(t, s)
+		})
 	}
 }
 
