@@ -250,7 +250,8 @@ type forecaster struct {
 	left    int // so many pairs may still be merged
 	targets int // and so many of these with targets that moved: pairs have their share
 	skipped int
-	broken  bool // the repository that is looked at cannot be borrowed from
+	broken  bool            // the repository that is looked at cannot be read, or borrowed from
+	there   map[string]bool // the commits that it has; nil is not known yet
 }
 
 // mostKnown bounds the remembered answers: more are forgotten all together.
@@ -280,7 +281,7 @@ func (f *forecaster) save() {
 // merge, the marks of the others stand.
 func (f *forecaster) forecast(ctx context.Context, items []*ReviewItem) error {
 	f.load()
-	f.broken = false
+	f.broken, f.there = false, nil
 	defer func() {
 		if f.git != nil {
 			_ = f.git.Close()
@@ -289,7 +290,7 @@ func (f *forecaster) forecast(ctx context.Context, items []*ReviewItem) error {
 	}()
 	var first error
 	conflict := func(it *ReviewItem, with string, target bool) bool {
-		hit, err := f.conflict(ctx, it, with, target)
+		hit, err := f.conflict(ctx, items, it, with, target)
 		first = cmp.Or(first, err)
 		return hit
 	}
@@ -311,14 +312,38 @@ func (f *forecaster) forecast(ctx context.Context, items []*ReviewItem) error {
 	return first
 }
 
-// conflict reports whether a result conflicts with another commit, as far as that may still
-// be found out.
-func (f *forecaster) conflict(ctx context.Context, it *ReviewItem, with string, target bool) (bool, error) {
+// look asks git once which commits of the items of a repository it has.
+func (f *forecaster) look(ctx context.Context, items []*ReviewItem) error {
+	var ids []string
+	for _, it := range items {
+		ids = append(ids, it.Commit, it.onto)
+	}
+	known, err := f.e.git.Known(ctx, sourceOf(items[0].Record.Spec.Workspace), ids)
+	f.there = map[string]bool{}
+	for _, id := range known {
+		f.there[id] = true
+	}
+	return err
+}
+
+// conflict reports whether a result, one of items, conflicts with another commit, as far as
+// that may still be found out.
+func (f *forecaster) conflict(ctx context.Context, items []*ReviewItem, it *ReviewItem, with string, target bool) (bool, error) {
 	key := min(it.Commit, with) + " " + max(it.Commit, with)
 	if hit, known := f.known[key]; known {
 		return hit, nil
 	}
 	if f.broken || f.left == 0 || target && f.targets == 0 {
+		f.skipped++
+		return false, nil
+	}
+	if f.there == nil {
+		if err := f.look(ctx, items); err != nil {
+			f.broken = true
+			return false, err
+		}
+	}
+	if !f.there[it.Commit] || !f.there[with] { // or not yet: whether they conflict is not known, at each look
 		f.skipped++
 		return false, nil
 	}
@@ -334,7 +359,7 @@ func (f *forecaster) conflict(ctx context.Context, it *ReviewItem, with string, 
 		}
 	}
 	o, err := review.Merge(ctx, f.git, with, it.Commit)
-	if errors.Is(err, fs.ErrNotExist) { // a commit is not there, or not yet: whether they conflict is not known
+	if errors.Is(err, fs.ErrNotExist) { // a commit has gone since
 		f.skipped++
 		return false, nil
 	}

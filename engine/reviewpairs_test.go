@@ -10,8 +10,8 @@ import (
 	"berth/jobs"
 )
 
-// A commit that is not there is no conflict, nor remembered as one; targets that moved leave
-// merges for the pairs; and a repository that cannot be borrowed from is an error once.
+// A commit that is not there is no conflict, nor remembered as one, and takes no merge; targets
+// that moved leave merges for the pairs; and a repository that cannot be borrowed from is an error once.
 func TestForecast(t *testing.T) {
 	f, r, repo, git := reviewing(t)
 	must(t, os.WriteFile(filepath.Join(repo, "a"), []byte("other\n"), 0o600))
@@ -25,10 +25,11 @@ func TestForecast(t *testing.T) {
 		name                                 string
 		items                                []*ReviewItem
 		targets, left, skipped, known, marks int
+		merged                               int
 	}{
-		{"a lost commit", []*ReviewItem{moved(), lost}, 2, 2, 1, 1, 1},
-		{"no share is left", []*ReviewItem{moved()}, 0, 3, 1, 0, 0},
-		{"nothing is left", []*ReviewItem{moved()}, 3, 0, 1, 0, 0},
+		{"lost commits", []*ReviewItem{moved(), lost, lost}, 1, 1, 2, 1, 1, 1},
+		{"no share is left", []*ReviewItem{moved()}, 0, 3, 1, 0, 0, 0},
+		{"nothing is left", []*ReviewItem{moved()}, 3, 0, 1, 0, 0, 0},
 	} {
 		x := &forecaster{e: f.Engine, file: filepath.Join(t.TempDir(), "known"), left: c.left, targets: c.targets}
 		err := x.forecast(t.Context(), c.items)
@@ -36,13 +37,13 @@ func TestForecast(t *testing.T) {
 		for _, it := range c.items {
 			marks += len(it.TargetConflicts)
 		}
-		if err != nil || x.skipped != c.skipped || len(x.known) != c.known || marks != c.marks {
+		if err != nil || x.left != c.left-c.merged || x.skipped != c.skipped || len(x.known) != c.known || marks != c.marks {
 			t.Errorf("%s: %v, %d skipped, %v known, %d marks", c.name, err, x.skipped, x.known, marks)
 		}
 	}
 	must(t, os.RemoveAll(r.Spec.Workspace.GitDir))
 	x := &forecaster{e: f.Engine, file: filepath.Join(t.TempDir(), "known"), left: 8, targets: 8}
-	if err := x.forecast(t.Context(), []*ReviewItem{lost, lost}); err == nil || x.skipped != 1 || x.left != 7 {
+	if err := x.forecast(t.Context(), []*ReviewItem{lost, lost}); err == nil || x.skipped != 1 || x.left != 8 {
 		t.Errorf("%v, %d skipped, %d left", err, x.skipped, x.left)
 	}
 }

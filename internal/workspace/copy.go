@@ -70,7 +70,7 @@ func (g *Git) Pack(ctx context.Context, src Source, tips []string, w io.Writer) 
 		return nil
 	}
 	revs := src.Base + "\n"
-	known, err := g.known(ctx, src, tips)
+	known, err := g.Known(ctx, src, tips)
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func (g *Git) Pack(ctx context.Context, src Source, tips []string, w io.Writer) 
 	return nil
 }
 
-// known are the commits among ids that the repository holds.
-func (g *Git) known(ctx context.Context, src Source, ids []string) (out []string, err error) {
+// Known are the commits among ids that the repository holds.
+func (g *Git) Known(ctx context.Context, src Source, ids []string) (out []string, err error) {
 	var ask strings.Builder
 	for _, id := range ids {
 		if isObjectID(id) && len(id) == len(src.Base) {
