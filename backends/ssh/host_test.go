@@ -3,6 +3,7 @@ package ssh
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -231,6 +232,31 @@ func TestSignal(t *testing.T) {
 			t.Error(c)
 		}
 	}
+}
+
+// A command that is left is told nothing over the link, which may be dead: its ssh ends at once.
+func TestLeave(t *testing.T) {
+	h, dir := fake(t)
+	in, w := io.Pipe()
+	defer w.Close()
+	p, err := h.Start(t.Context(), jobs.Cmd{Argv: []string{"cat"}, Stdin: in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(calls(t, dir))
+	Leave(p)
+	select {
+	case <-p.(*process).done:
+	default:
+		t.Error("its ssh has not ended")
+	}
+	if _, err := p.Wait(); jobs.KindOf(err) != jobs.KindInfra {
+		t.Errorf("its end is not known: %v", err)
+	}
+	if c := calls(t, dir); len(c) != before {
+		t.Errorf("%q", c)
+	}
+	Leave(p)
 }
 
 func TestConnect(t *testing.T) {

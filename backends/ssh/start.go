@@ -95,7 +95,8 @@ func (h *Host) start(ctx context.Context, c jobs.Cmd, batch bool) (jobs.Process,
 	if err != nil {
 		return nil, err
 	}
-	p := &process{h: h, began: make(chan struct{}), done: make(chan struct{})}
+	own, kill := context.WithCancel(context.WithoutCancel(ctx))
+	p := &process{h: h, began: make(chan struct{}), done: make(chan struct{}), kill: kill}
 	if c.Stdout != nil && same(c.Stdout, c.Stderr) {
 		both := &serial{w: c.Stdout}
 		c.Stdout, c.Stderr = both, both
@@ -109,13 +110,12 @@ func (h *Host) start(ctx context.Context, c jobs.Cmd, batch bool) (jobs.Process,
 			stdin = io.MultiReader(stdin, c.Stdin)
 		}
 	}
-	own, kill := context.WithCancel(context.WithoutCancel(ctx))
 	p.local, err = h.b.On.Start(own, jobs.Cmd{Argv: h.call(batch, words), Env: h.b.Env, Stdin: stdin, Stdout: p.stdout, Stderr: p.stderr})
 	if err != nil {
 		kill()
 		return nil, h.startFailed(err)
 	}
-	go p.watch(kill)
+	go p.watch()
 	select {
 	case <-p.began:
 	case <-p.done:
@@ -181,6 +181,7 @@ type process struct {
 	local          jobs.Process
 	stdout, stderr *begin
 	began          chan struct{} // closed when the command runs
+	kill           func()        // ends the ssh program
 
 	mu     sync.Mutex
 	pid    int // of its process group there
@@ -219,10 +220,10 @@ func (p *process) neverBegan(ctx context.Context) error {
 }
 
 // watch waits for the end.
-func (p *process) watch(kill func()) {
+func (p *process) watch() {
 	defer close(p.done)
 	p.exit, p.err = p.local.Wait()
-	kill()
+	p.kill()
 	if p.err != nil || !p.started() {
 		return
 	}
@@ -274,6 +275,16 @@ func (p *process) Signal(sig syscall.Signal) error {
 func (p *process) Wait() (jobs.Exit, error) {
 	<-p.done
 	return p.exit, p.err
+}
+
+// Leave ends the ssh program of a command that [Host.Start] has begun, and says nothing over a
+// link that may be dead: there the command's input and output end. The shared connection stays,
+// as others may ride on it; ssh ends it when its host has not answered for 45 s.
+func Leave(p jobs.Process) {
+	if p, ok := p.(*process); ok {
+		p.kill()
+		<-p.done
+	}
 }
 
 // direct starts what stands in Argv[0], a line for the login shell, as it is.

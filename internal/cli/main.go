@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 
+	"berth/internal/sys/run"
 	"berth/jobs"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,9 @@ func Main(args []string) int {
 	a.args = args
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if ctx.Err() != nil {
+		run.AwaitLeft() // over a dead link they would outlive this process
+	}
 	if err == nil {
 		err = a.noHelp
 	}

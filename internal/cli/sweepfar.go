@@ -523,9 +523,11 @@ func (a *app) callInto(ctx context.Context, c *farCall, stdout, stderr io.Writer
 		case got = <-waited:
 		case <-time.After(most):
 			// Nothing is killed there: what writes goes on to its end, and the end of the input ends what looks.
+			// Here ssh would wait for a dead link, and outlive this process.
 			got.err = errors.New("the connection is dead, or the host very slow")
 			out.shut()
 			errs.shut()
+			ssh.Leave(p)
 		}
 	}
 	exit, err := got.exit, got.err

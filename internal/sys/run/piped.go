@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"os"
+	"sync"
 	"time"
 
 	"berth/jobs"
@@ -61,9 +62,10 @@ func StartPiped(ctx context.Context, on jobs.Starter, c jobs.Cmd, copies bool) (
 }
 
 // Leave ends the command by the end of its input, and kills it where that takes longer than
-// patience. It waits for neither.
+// patience. It waits for neither; [AwaitLeft] does.
 func (p *Piped) Leave(patience time.Duration) {
 	_ = p.In.Close()
+	left.Store(p, true)
 	go func() {
 		t := time.NewTimer(patience)
 		defer t.Stop()
@@ -73,6 +75,19 @@ func (p *Piped) Leave(patience time.Duration) {
 			p.Kill()
 			<-p.Ended
 		}
+		left.Delete(p)
 		_ = p.Out.Close()
 	}()
+}
+
+// left are the commands that are left and have not ended.
+var left sync.Map
+
+// AwaitLeft waits for those that [Piped.Leave] still gives time: for a process that ends and is not
+// to leave them behind, such as an ssh whose link is dead.
+func AwaitLeft() {
+	left.Range(func(p, _ any) bool {
+		<-p.(*Piped).Ended
+		return true
+	})
 }

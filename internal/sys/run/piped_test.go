@@ -32,8 +32,14 @@ func TestPiped(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Leave(50 * time.Millisecond)
-		if <-p.Ended; p.Exit.Signal != int(syscall.SIGKILL) {
-			t.Errorf("%+v", p.Exit)
+		run.AwaitLeft()
+		select {
+		case <-p.Ended:
+			if p.Exit.Signal != int(syscall.SIGKILL) {
+				t.Errorf("%+v", p.Exit)
+			}
+		default:
+			t.Error("what was left has not ended")
 		}
 	}
 	if _, err := run.StartPiped(bounded(t), run.Local{}, jobs.Cmd{}, false); err == nil {
