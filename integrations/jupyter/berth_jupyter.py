@@ -49,11 +49,13 @@ mktemp -d "$at/berth-kernel-XXXXXXXX"
 _WRITE = "umask 077; cat >\"$1\""
 
 # Runs a kernel, whose directory is $0. Standard input ends with the kernel, and with the Jupyter that has started
-# it, however that has ended: then the directory, which has the key, is removed, and the kernel is ended.
+# it, however that has ended: then the directory, which has the key, is removed, and the kernel is ended, as long as what
+# does this is a child of it: a kernel that has ended may have left its number to another process.
 _RUN = """echo $$ >"$0/pid"
 . "$0/variables"
 exec 3<&0 </dev/null
-(trap : TERM; cat <&3; rm -rf "$0"; kill -TERM $$ && sleep 5 && kill -KILL $$) >/dev/null 2>&1 &
+lives() { read -r _ _ _ parent _ </proc/self/stat && [ "$parent" = $$ ]; }
+(trap : TERM; cat <&3; rm -rf "$0"; lives && kill -TERM $$ && sleep 5 && lives && kill -KILL $$) >/dev/null 2>&1 &
 exec 3<&-
 exec "$@"
 """

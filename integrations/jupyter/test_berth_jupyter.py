@@ -181,6 +181,41 @@ class OrphanTest(unittest.TestCase):
             shutil.rmtree(os.path.dirname(inside))  # which Jupyter would have removed; it has no key
 
 
+class RunTest(unittest.TestCase):
+    def run_kernel(self, top, *words):
+        """Start a kernel by the script, which writes down what it would kill; the pipe ends with all of it."""
+        pathlib.Path(top, "k").mkdir()
+        pathlib.Path(top, "k", "variables").write_text(":\n")
+        ends, held = os.pipe()
+        self.addCleanup(os.close, ends)
+        kernel = subprocess.Popen(["sh", "-c", 'kill() { echo "$*" >>"$0.log"; }; sleep() { :; }\n' + berth_jupyter._RUN, top + "/k", *words],
+                                  stdin=subprocess.PIPE, pass_fds=(held,))
+        self.addCleanup(kernel.kill)
+        os.close(held)
+        return kernel, ends
+
+    def test_lives(self):
+        with tempfile.TemporaryDirectory() as d:
+            kernel, _ = self.run_kernel(d, "tail", "-f", "/dev/null")
+            kernel.stdin.close()
+            log, want, until = pathlib.Path(d, "k.log"), f"-TERM {kernel.pid}\n-KILL {kernel.pid}\n", time.monotonic() + 60
+            while not (log.exists() and log.read_text() == want) and time.monotonic() < until:
+                time.sleep(0.02)
+            self.assertEqual(want, log.read_text())
+            self.assertFalse(os.path.exists(d + "/k"), "the key is left")
+            kernel.kill()
+            kernel.wait()
+
+    def test_number_of_another(self):
+        """A kernel that has ended is not killed: its number may be that of another process."""
+        with tempfile.TemporaryDirectory() as d:
+            kernel, ends = self.run_kernel(d, "true")
+            self.assertEqual(0, kernel.wait(60))
+            kernel.stdin.close()
+            self.assertEqual(b"", os.read(ends, 1))
+            self.assertEqual([], os.listdir(d))
+
+
 class InstallTest(unittest.TestCase):
     def install(self, *words):
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
