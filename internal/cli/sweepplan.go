@@ -44,7 +44,8 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 	}
 	batch := sweep.BatchOf(tasks, spec.Workers)
 	batches := (tasks + batch - 1) / batch
-	files := sweep.Files + 3*len(p.sizes) + 6*p.workers + 2*batches
+	spec.Tasks, spec.Batch = tasks, batch
+	files := spec.MostFiles(len(p.sizes), p.workers)
 	size += int64(tasks) * (2*journal.Size + 8)
 	took := p.takes(m, tasks)
 	if a.json {

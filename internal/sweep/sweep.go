@@ -133,6 +133,21 @@ const (
 // Files is how many files a sweep has when it is made.
 const Files = 4
 
+// MostFiles is how many files one has at most that is through, with so many submissions of workers, beside
+// what is in containers and more than 256 MiB of output of a worker: its index; what is submitted; of each
+// worker its log, record, heartbeat, end, results, output and [OwnFile]; that it is idle, where others are
+// not; and its claims.
+func (s *Spec) MostFiles(submissions, workers int) int {
+	each := 6
+	if w := s.Worker; w != nil && (w.External != nil || w.Level != jobs.LevelNone) {
+		each++
+	}
+	if workers > 1 {
+		each++
+	}
+	return Files + 1 + 3*submissions + each*workers + claims.Round{Tasks: s.Tasks, Batch: s.Batch}.MostFiles(workers)
+}
+
 // BatchOf is how many tasks are claimed at once: so few that each worker has some 50
 // batches, and so many that there are 4,000 at most.
 func BatchOf(tasks, workers int) int {

@@ -65,6 +65,13 @@ type Round struct {
 
 func (r Round) batches() int { return (r.Tasks + r.Batch - 1) / r.Batch }
 
+// MostFiles is how many files the claims of so many workers are at most, of batches that are not
+// split nor taken over: what a worker claims and closes in a shard has two, of many names.
+func (r Round) MostFiles(workers int) int {
+	shards := (r.batches() + shardSize - 1) / shardSize
+	return 2 * min(r.batches(), workers*shards)
+}
+
 func (r Round) batch(i int) Batch {
 	return Batch{uint32(i*r.Batch + 1), uint32(min((i+1)*r.Batch, r.Tasks))}
 }

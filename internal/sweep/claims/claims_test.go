@@ -484,3 +484,14 @@ func TestNames(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 }
+
+// Of many batches the claims are few files, which the plan of a sweep counts.
+func TestMostFiles(t *testing.T) {
+	for _, c := range []struct{ tasks, batch, workers, want int }{
+		{6, 1, 1, 2}, {1, 1, 8, 2}, {4000, 1, 1, 40}, {4000, 1, 16, 640}, {401, 1, 1, 6}, {300, 1, 1000, 600},
+	} {
+		if got := (Round{Tasks: c.tasks, Batch: c.batch}).MostFiles(c.workers); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
