@@ -4,6 +4,7 @@
 package stubs
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -445,7 +446,7 @@ func (Slurm) Queue(rows []jobs.ChildRow, bare bool) string {
 			st = "NF"
 		}
 		t := r.Ran.Truncate(time.Second)
-		fmt.Fprintf(&b, "%18d %9.9s %8.8s %8.8s %2s %7d:%02d %6d %s\n", r.Number, r.Partition,
+		fmt.Fprintf(&b, "%18d %9.9s %8.8s %8.8s %2s %7d:%02d %6d %s\n", r.Number, cmp.Or(r.Partition, "n/a"),
 			r.Name, r.User, st, int(t.Minutes()), int(t.Seconds())%60, 1, r.Node)
 	}
 	return b.String()

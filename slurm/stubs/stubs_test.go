@@ -119,7 +119,11 @@ func TestSays(t *testing.T) {
 		}
 	}
 	rows := []jobs.ChildRow{{Number: 1, Name: "x", State: jobs.StateRunning, Ran: 61 * time.Second}}
-	if got := (Slurm{}).Queue(rows, true); !strings.Contains(got, " R       1:01 ") || strings.Count(got, "\n") != 1 {
+	if got := (Slurm{}).Queue(rows, true); !strings.Contains(got, " R       1:01 ") || !strings.Contains(got, " n/a ") || strings.Count(got, "\n") != 1 {
+		t.Errorf("%q", got)
+	}
+	rows[0].Partition = "gpu"
+	if got := (Slurm{}).Queue(rows, true); strings.Fields(got)[1] != "gpu" {
 		t.Errorf("%q", got)
 	}
 }

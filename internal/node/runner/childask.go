@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -257,7 +258,8 @@ func (k *children) rows(words []string, all bool) ([]jobs.ChildRow, error) {
 		if state.Final() && !all {
 			continue
 		}
-		row := jobs.ChildRow{Number: c.Number, Name: c.Name, User: k.r.spec.User, State: state, Partition: c.Partition}
+		row := jobs.ChildRow{Number: c.Number, Name: c.Name, User: k.r.spec.User, State: state,
+			Partition: cmp.Or(c.Partition, k.r.spec.Slurm.Partition)} // its parent's, as long as it names none
 		if rec != nil && rec.Current() != nil && rec.Current().Claim != nil {
 			a := rec.Current()
 			row.Node = a.Claim.Node
