@@ -238,7 +238,7 @@ func TestSignal(t *testing.T) {
 func TestLeave(t *testing.T) {
 	h, dir := fake(t)
 	in, w := io.Pipe()
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	p, err := h.Start(t.Context(), jobs.Cmd{Argv: []string{"cat"}, Stdin: in})
 	if err != nil {
 		t.Fatal(err)
