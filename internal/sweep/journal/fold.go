@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"time"
@@ -254,7 +253,7 @@ func (f *Fold) Save(path string) error {
 		b = le.AppendUint32(b, e.worker)
 		b = le.AppendUint32(b, e.record)
 	}
-	b = le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	b = le.AppendUint32(b, checksum(b))
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".index-*")
 	if err != nil {
 		return err
@@ -290,7 +289,7 @@ func load(b []byte, tasks int) (*Fold, bool) {
 	}
 	had := int(le.Uint64(b[8:])) // before rounds that brought more
 	workers := int(le.Uint32(b[indexHead-4:]))
-	if len(b) != indexHead+workers*12+had*entrySize+4 || le.Uint32(b[len(b)-4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
+	if len(b) != indexHead+workers*12+had*entrySize+4 || le.Uint32(b[len(b)-4:]) != checksum(b[:len(b)-4]) {
 		return nil, false
 	}
 	f := NewFold(had)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
@@ -300,7 +299,7 @@ func TestCoreHours(t *testing.T) {
 		copy(b, "berthix3")
 		binary.LittleEndian.PutUint64(b[32:], uint64(took))
 		binary.LittleEndian.PutUint64(b[40:], uint64(core))
-		binary.LittleEndian.PutUint32(b[len(b)-4:], crc32.Checksum(b[:len(b)-4], castagnoli))
+		binary.LittleEndian.PutUint32(b[len(b)-4:], checksum(b[:len(b)-4]))
 		return b, 6
 	}
 	if f, ok := load(old(int64(2*time.Hour), int64(7*time.Hour))); !ok || f.Hours() != 2 || f.CoreHours() != 7 || f.Done() != 5 {

@@ -3,7 +3,6 @@ package journal
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 )
@@ -209,7 +208,7 @@ func (r *Reader) frame(rec *Record, at Place) (Frame, error) {
 		return Frame{}, err
 	}
 	b := make([]byte, frameHead+h.length)
-	if _, err := f.ReadAt(b, int64(at.Offset)); err != nil || binary.LittleEndian.Uint32(b[4:]) != crc32.Checksum(b[8:], castagnoli) {
+	if _, err := f.ReadAt(b, int64(at.Offset)); err != nil || binary.LittleEndian.Uint32(b[4:]) != checksum(b[8:]) {
 		return Frame{}, fmt.Errorf("%s: %w at byte %d", f.Name(), ErrDamaged, at.Offset)
 	}
 	return Frame{h.stream, b[frameHead:]}, nil

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -102,7 +103,11 @@ func (t Tries) Sum() int { return int(t.Task) + int(t.Memory) + int(t.Time) }
 // Size is how many bytes a record takes.
 const Size = 64
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// checksum is that of what a journal holds. Its table takes a fifth of a millisecond, and many that
+// link this package start often and never need it.
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli()) }
+
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // append adds the record's bytes.
 func (r Record) append(b []byte) []byte {
@@ -120,13 +125,13 @@ func (r Record) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, r.Output.File)
 	b = binary.LittleEndian.AppendUint64(b, r.Output.Offset)
 	b = binary.LittleEndian.AppendUint32(b, r.MilliCPUs)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+	return binary.LittleEndian.AppendUint32(b, checksum(b[at:]))
 }
 
 // parse reads a record; false is that it is none.
 func parse(b []byte) (Record, bool) {
 	le := binary.LittleEndian
-	if len(b) < Size || le.Uint32(b[60:]) != crc32.Checksum(b[:60], castagnoli) {
+	if len(b) < Size || le.Uint32(b[60:]) != checksum(b[:60]) {
 		return Record{}, false
 	}
 	r := Record{

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -121,7 +120,7 @@ func (w *Writer) Output(task uint32, generation uint16, s Stream, before Place, 
 		b = binary.LittleEndian.AppendUint64(b, before.Offset)
 		b = binary.LittleEndian.AppendUint32(b, 0)
 		b = append(b, part...)
-		binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
+		binary.LittleEndian.PutUint32(b[4:], checksum(b[8:]))
 		w.buf = b
 		at := Place{w.file, uint64(w.output.size)}
 		if err := w.output.add(b); err != nil {
