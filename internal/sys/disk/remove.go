@@ -121,6 +121,10 @@ func (r *remover) empty(root *os.Root, at string, depth int) {
 	r.failed(err)
 	r.failed(f.Close())
 	for _, name := range names {
+		// Files and directories that are empty, which are most of them, need no look.
+		if root.Remove(name) == nil {
+			continue
+		}
 		fi, err := root.Lstat(name)
 		if err != nil {
 			r.failed(err)
