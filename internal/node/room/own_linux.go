@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"berth/jobs"
@@ -101,8 +102,9 @@ func (o *Own) furnish(ownNetwork bool) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep the room's mounts in it: %w", err)
 	}
-	shared := o.shared() // the container's mounts, before the room's are among them
-	root, err := o.root()
+	mounts := mountPoints() // the container's, before the room's are among them
+	shared := o.shared(mounts)
+	root, err := o.root(mounts)
 	if err != nil {
 		return err
 	}
@@ -139,8 +141,8 @@ func (o *Own) furnish(ownNetwork bool) error {
 	return unix.Chdir("/")
 }
 
-// root mounts what the files begin with.
-func (o *Own) root() (string, error) {
+// root mounts what the files begin with; mounts are the container's.
+func (o *Own) root(mounts []string) (string, error) {
 	root := filepath.Join(o.Scratch, "root")
 	for _, d := range []string{"root", "tmp", "var", "home"} {
 		if err := os.Mkdir(filepath.Join(o.Scratch, d), 0o700); err != nil {
@@ -165,7 +167,7 @@ func (o *Own) root() (string, error) {
 			return "", err
 		}
 	}
-	if err := accounts(upper); err != nil {
+	if err := accounts(upper, mounts); err != nil {
 		return "", err
 	}
 	data := "userxattr,lowerdir=" + o.Image + ",upperdir=" + upper + ",workdir=" + work
@@ -177,8 +179,8 @@ func (o *Own) root() (string, error) {
 
 // accounts copies what the container program has put in the place of the image's files: the
 // names of users, and where names are looked up. They are copied because a task may write to them.
-func accounts(upper string) error {
-	for _, m := range mountPoints() {
+func accounts(upper string, mounts []string) error {
+	for _, m := range mounts {
 		if !strings.HasPrefix(m, "/etc/") {
 			continue
 		}
@@ -297,10 +299,10 @@ func (o *Own) bind(in int, shared []string) error {
 	return nil
 }
 
-// shared are the places that are bound into the room, sorted.
-func (o *Own) shared() (all []string) {
+// shared are the places among the container's mounts that are bound into the room, sorted.
+func (o *Own) shared(mounts []string) (all []string) {
 	special := []string{"/proc", "/sys", "/dev", berthDir}
-	for _, m := range mountPoints() {
+	for _, m := range mounts {
 		bound := slices.ContainsFunc(o.Binds, func(b string) bool { return under(m, b) })
 		switch {
 		case m == "/" || !there(m) || slices.ContainsFunc(special, func(s string) bool { return under(m, s) }):
@@ -454,13 +456,17 @@ type News struct {
 
 // Next waits for the next one. Without one the first process has been killed.
 func (s *Stay) Next() (n News, err error) {
-	b := make([]byte, maxLetter)
-	size, err := s.stream.Read(b)
+	b := letters.Get().(*[maxLetter]byte)
+	defer letters.Put(b)
+	size, err := s.stream.Read(b[:])
 	if err != nil {
 		return n, err
 	}
 	return n, json.Unmarshal(b[:size], &n)
 }
+
+// letters are buffers of [Stay.Next]. They are large, and many rooms come one after the other.
+var letters = sync.Pool{New: func() any { return new([maxLetter]byte) }}
 
 // Arrive makes such a room, in its first process. Without a room that is to end with code.
 func Arrive() (r *Room, code int) {
