@@ -65,7 +65,7 @@ func (c *command) inOwn() (*program, *jobs.Exit) {
 		dir = s.place.startDir()
 	}
 	p.env = setEnv(env, "PWD", dir)
-	scratch, err := os.MkdirTemp(ownScratch, ".berth-room-")
+	scratch, err := s.rooms.scratch()
 	if err != nil {
 		return nil, c.noRoom(err)
 	}
@@ -78,6 +78,53 @@ func (c *command) inOwn() (*program, *jobs.Exit) {
 
 // ownScratch is where rooms have what is written in them.
 const ownScratch = "/tmp"
+
+// rooms is the directory of rooms there, made when one is needed.
+type rooms struct {
+	mu  sync.Mutex
+	dir string
+}
+
+// scratch makes a directory for what is written in one room.
+func (r *rooms) scratch() (dir string, err error) {
+	const each = "room-"
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dir != "" {
+		dir, err = os.MkdirTemp(r.dir, each)
+	}
+	if r.dir == "" || errors.Is(err, os.ErrNotExist) { // a command that has no room has the same rights there
+		if r.dir, err = os.MkdirTemp(ownScratch, ".berth-rooms-"); err == nil {
+			scatter(r.dir)
+			dir, err = os.MkdirTemp(r.dir, each)
+		}
+	}
+	return dir, err
+}
+
+// remove removes it when there are no rooms.
+func (r *rooms) remove() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dir != "" {
+		_ = os.Remove(r.dir)
+	}
+}
+
+// scatter asks the file system to put what is made in the directories below dir far from each other.
+// ext4 does not give the inode of a removed file to a new one for some seconds: each that a
+// room makes would be searched for behind all that the rooms before have left. Others refuse.
+func scatter(dir string) {
+	const topdir = 0x20000 // FS_TOPDIR_FL
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS); err == nil {
+		_ = unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, int(flags|topdir))
+	}
+}
 
 // noOwn begins the words of who could not have a room.
 const noOwn = "make a room for the command"

@@ -35,6 +35,7 @@ type server struct {
 	reaper *reaper
 	conf   *confiner // nil where commands have what the guest has
 	files  privateDir
+	rooms  rooms
 	watch  *watch
 	memory run.Memory   // of commands
 	grace  atomic.Int64 // when it leaves by itself
@@ -132,6 +133,7 @@ func (s *server) serve() int {
 		within(flushWait, s.running.Wait)
 	}
 	s.files.remove()
+	s.rooms.remove()
 	return d.code
 }
 
