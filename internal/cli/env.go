@@ -25,6 +25,7 @@ used for a while. Its files stay until berth env rm. The first command in it mak
 		`  berth env ls
   berth env show train
   berth env stop train          # its files stay
+  berth env stop --all
   berth env rm train            # its files are removed
   berth env snapshot train good
   berth env restore train good  # its files are again as they were`, a.envLsCmd(),
@@ -331,17 +332,71 @@ func (a *app) each(ctx context.Context, names []string, do func(*engine.Environm
 }
 
 func (a *app) envStopCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "stop NAME...", Short: "stop environments; their files stay",
+	var all bool
+	c := &cobra.Command{
+		Use: "stop NAME... | --all", Short: "stop environments; their files stay",
 		Long: `Stop everything that runs in environments, background processes too. Their files stay,
-and the next command starts them again.
+and the next command starts them again. --all stops every environment that runs, waits
+for an allocation or may cost, on other machines too, and names each that was stopped;
+one that cannot be stopped does not keep the others.
 ` + envExit,
-		Example: `  berth env stop train`,
-		Args:    someEnvs,
+		Example: `  berth env stop train
+  berth env stop --all`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case all && len(args) > 0:
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "--all stops every environment, and takes no names beside it", Hint: "leave one of them out"}
+			case all:
+				return nil
+			}
+			return someEnvs(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if all {
+				return a.stopAll(cmd.Context())
+			}
 			return a.each(cmd.Context(), names, func(v *engine.Environment) error { return v.Stop(cmd.Context()) })
 		},
 	}
+	c.Flags().BoolVar(&all, "all", false, "stop all environments that are up")
+	return c
+}
+
+// stopAll stops the environments that are up. One that could not be asked may be, so it
+// is stopped as if it were named, unless its machine is silent.
+func (a *app) stopAll(ctx context.Context) error {
+	e, err := a.engine()
+	if err != nil {
+		return err
+	}
+	list, err := e.Environments()
+	errs := []error{err}
+	up := map[string]func() error{}
+	var names []string
+	for i, s := range e.ShowAll(ctx, list, true) {
+		v := list[i]
+		defer v.Close()
+		v.Progress = a.progress
+		switch a.envState(s, true) {
+		case "new", "stopped":
+			continue
+		case "no answer":
+			up[s.Spec.Name] = func() error { return s.Err }
+		default:
+			up[s.Spec.Name] = func() error { return v.Stop(ctx) }
+		}
+		names = append(names, s.Spec.Name)
+	}
+	if len(names) == 0 && a.errTTY && err == nil {
+		a.say("no environment is up")
+	}
+	return errors.Join(append(errs, eachOf(ctx, names, func(n string) error {
+		if err := up[n](); err != nil {
+			return fmt.Errorf("stop the environment %s: %w", n, err)
+		}
+		_, err := fmt.Fprintf(a.stdout, "stopped %s\n", n)
+		return err
+	}))...)
 }
 
 func (a *app) envRmCmd() *cobra.Command {
