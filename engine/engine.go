@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/user"
@@ -127,7 +128,7 @@ func Identity() jobs.Identity { return identity() }
 // identity is who submits, as far as it can be told without a name service
 // that this static program cannot ask.
 func identity() jobs.Identity {
-	id := jobs.Identity{User: os.Getenv("USER"), Home: os.Getenv("HOME"), Shell: os.Getenv("SHELL")}
+	id := jobs.Identity{User: cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME")), Home: os.Getenv("HOME"), Shell: os.Getenv("SHELL")}
 	if u, err := user.Current(); err == nil {
 		id.User, id.Home = u.Username, u.HomeDir
 		if h := os.Getenv("HOME"); h != "" {

@@ -172,7 +172,7 @@ func settlePlace(p *jobs.Place, b jobs.Backend, w wanted) (notes []string, err e
 		p.SSH = &host
 		return []string{on + ": no containment; commands have all the rights of the user on " + host.Host}, nil
 	case can.Bare:
-		notes = []string{on + ": no containment; commands have all the rights of " + w.user}
+		notes = []string{on + ": no containment; commands have all the rights of " + cmp.Or(w.user, "this user")}
 		if image != "" {
 			notes = append(notes, on+": the image "+image+" is not used; commands see this machine's programs")
 		}

@@ -111,6 +111,25 @@ func WithRemark(l jobs.Launch, remark string) (string, error) {
 	return Script(l, Head{Lines: []string{remark}})
 }
 
+// checkIdentity refuses a user of whom no name or home is known: one without an entry
+// in the user database, as where its service does not answer.
+func checkIdentity(who jobs.Identity) error {
+	unknown := func(what, variable, example string) error {
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " of this user is not known: the user database has no entry for it, and " + variable + " is not set",
+			Hint: "getent passwd $(id -u) asks the database, which LDAP or sssd may fill; meanwhile: export " + variable + "=" + example}
+	}
+	switch {
+	case who.User == "":
+		return unknown("the name", "USER", "NAME")
+	case who.Home == "":
+		return unknown("the home directory", "HOME", "DIRECTORY")
+	case !path.IsAbs(who.Home):
+		return &jobs.Error{Kind: jobs.KindConfig, Msg: fmt.Sprintf("the home directory of this user is no absolute path: %q", who.Home),
+			Hint: "export HOME=DIRECTORY"}
+	}
+	return nil
+}
+
 func check(l jobs.Launch, h Head) error {
 	usage := func(format string, args ...any) error {
 		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf(format, args...)}
@@ -118,8 +137,8 @@ func check(l jobs.Launch, h Head) error {
 	if len(l.Argv) == 0 || !path.IsAbs(l.Argv[0]) {
 		return usage("the launch's command does not begin with an absolute path")
 	}
-	if l.Identity.User == "" || !path.IsAbs(l.Identity.Home) {
-		return usage("the launch does not say whom the job runs as")
+	if err := checkIdentity(l.Identity); err != nil {
+		return err
 	}
 	texts := []struct {
 		what   string

@@ -165,6 +165,22 @@ func TestModules(t *testing.T) {
 	}
 }
 
+// A user without an entry in the user database is told what is missing, and what helps.
+func TestIdentity(t *testing.T) {
+	for want, who := range map[string]jobs.Identity{
+		"the name of this user is not known: the user database has no entry for it, and USER is not set":           {Home: "/home/alice"},
+		"the home directory of this user is not known: the user database has no entry for it, and HOME is not set": {User: "alice"},
+		`the home directory of this user is no absolute path: "alice"`:                                             {User: "alice", Home: "alice"},
+	} {
+		l := launch()
+		l.Identity = who
+		_, err := templates.Script(l, templates.Head{})
+		if err == nil || err.Error() != want || jobs.KindOf(err) != jobs.KindConfig || !strings.Contains(jobs.HintOf(err), "export ") {
+			t.Errorf("%+v: %v, hint %q", who, err, jobs.HintOf(err))
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*jobs.Launch, *templates.Head){
 		"line break in a word":      func(l *jobs.Launch, _ *templates.Head) { l.Argv = append(l.Argv, "a\nb") },

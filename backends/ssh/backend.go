@@ -35,7 +35,11 @@ func (b Backend) Check(ctx context.Context) jobs.Checked {
 			return jobs.Checked{Health: jobs.Undetected, Reason: "there is no program " + program,
 				Hint: "install OpenSSH's client (Debian: apt-get install openssh-client)"}
 		}
-		return jobs.Checked{Health: jobs.Unhealthy, Reason: err.Error(), Hint: "does " + program + " -V work?"}
+		hint := "does " + program + " -V work?"
+		if strings.Contains(err.Error(), "No user exists for uid") { // ssh takes no name from USER
+			hint = program + " runs only for users of the user database: getent passwd $(id -u) asks it; LDAP or sssd may be down"
+		}
+		return jobs.Checked{Health: jobs.Unhealthy, Reason: err.Error(), Hint: hint}
 	}
 	version, _, _ := strings.Cut(jobs.Printable(strings.TrimSpace(said.String())), ",")
 	return jobs.Checked{Health: jobs.Healthy, Reason: "no containment: a command has all the rights of the user on the host", Version: version}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -184,7 +185,7 @@ func look(ctx context.Context, home, path string) *ImageFound {
 const readTime = time.Minute
 
 func (f *far) identity() jobs.Identity {
-	id := jobs.Identity{User: f.getenv("USER"), Home: f.getenv("HOME"), Shell: f.getenv("SHELL")}
+	id := jobs.Identity{User: cmp.Or(f.getenv("USER"), f.getenv("LOGNAME")), Home: f.getenv("HOME"), Shell: f.getenv("SHELL")}
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		id.User = u.Username
 		if id.Home == "" {
