@@ -37,6 +37,9 @@ func (o *opener) attempt(ctx context.Context, op *jobs.Opening) error {
 	if _, err := a.Layer(ctx, over); err != nil {
 		return errors.Join(err, used.Close())
 	}
+	if note := noCard("/", s.GPUKind()); note != "" {
+		op.Notes = append(op.Notes, note)
+	}
 	op.Close, op.Work, op.OwnMounts = used.Close, jobs.WorkDir, driver == jobs.DriverKernel
 	op.Line = func(l jobs.LineAt) (argv, notes []string, err error) {
 		in := s.InvocationAt(l)

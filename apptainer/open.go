@@ -154,6 +154,9 @@ func (b *Backend) Open(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace) 
 	if op.Scripts, note = Scripts(ctx, at.On, c.lower, at.Scratch, s.GPUKind()); note != "" {
 		op.Notes = append(op.Notes, note)
 	}
+	if note := noCard("/", s.GPUKind()); note != "" {
+		op.Notes = append(op.Notes, note)
+	}
 	in := jobs.Invocation{Place: s.Place, Guest: at.Guest}
 	in.Overlay, in.Mounts, in.GPU = jobs.OverlaySpec{Driver: c.driver}, mounts, s.GPUKind()
 	op.OwnMounts = c.driver == jobs.DriverKernel
@@ -294,6 +297,28 @@ func mountPoints(in jobs.Invocation) (dirs, files []string) {
 		}
 	}
 	return dirs, files
+}
+
+// noCard says that the machine whose root is below root shows no GPU of this kind, of
+// which the container program is silent for AMD's: the libraries that it binds are on
+// many machines without a card. "" is that it shows one, or that none is asked for.
+func noCard(root, kind string) string {
+	of := map[string]struct {
+		maker string
+		files []string
+	}{
+		"nvidia": {"NVIDIA", []string{"/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/dxg"}}, // a card, Jetson's, that of WSL
+		"amd":    {"AMD", []string{"/dev/kfd", "/dev/dxg"}},
+	}[kind]
+	for _, pattern := range of.files {
+		if found, _ := filepath.Glob(filepath.Join(root, pattern)); len(found) > 0 {
+			return ""
+		}
+	}
+	if of.maker == "" {
+		return ""
+	}
+	return "this machine shows no GPU of " + of.maker + " (there is no " + of.files[0] + "): commands will find none"
 }
 
 // fill puts the values of this machine in place of the holes.

@@ -364,3 +364,30 @@ func TestRemove(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A machine without a card of the kind that is asked for is said, of both makers alike.
+func TestNoCard(t *testing.T) {
+	for _, c := range []struct{ kind, has, want string }{
+		{"", "", ""},
+		{"amd", "", "no GPU of AMD (there is no /dev/kfd)"},
+		{"amd", "nvidia0", "no GPU of AMD (there is no /dev/kfd)"},
+		{"amd", "kfd", ""},
+		{"amd", "dxg", ""},
+		{"nvidia", "", "no GPU of NVIDIA (there is no /dev/nvidia[0-9]*)"},
+		{"nvidia", "nvidiactl", "no GPU of NVIDIA"},
+		{"nvidia", "nvidia3", ""},
+	} {
+		root := t.TempDir()
+		if err := os.Mkdir(filepath.Join(root, "dev"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if c.has != "" {
+			if err := os.WriteFile(filepath.Join(root, "dev", c.has), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := noCard(root, c.kind); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

@@ -169,6 +169,8 @@ func startTrouble(text string) (jobs.Kind, string) {
 	switch {
 	case strings.Contains(text, "could not select device driver"), strings.Contains(text, "unknown or invalid runtime name"):
 		return jobs.KindConfig, "the daemon knows no GPUs: install the NVIDIA container toolkit on this machine, or leave gpu out"
+	case strings.Contains(text, "/dev/kfd") && strings.Contains(text, "no such file or directory"):
+		return jobs.KindConfig, "this machine shows no GPU of AMD: leave gpu out"
 	case strings.Contains(text, "is already in use by container"):
 		return jobs.KindConfig, "a container of that name is not this attempt's; see docker ps -a"
 	case strings.Contains(text, "bind source path does not exist"):
