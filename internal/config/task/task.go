@@ -98,7 +98,10 @@ func results(t *strict.Reader) jobs.ResultLimits {
 }
 
 func agent(t *strict.Reader) (jobs.Command, *jobs.Agent) {
-	t.Later("it is not built yet", "base_url", "effort", "tools", "mcp", "permissions", "session")
+	t.Later("it is not built yet", "effort", "tools", "mcp")
+	t.Refuse("stands in your configuration, as upstream of a table in [credentials]", "base_url")
+	t.Refuse("is said by own_sandbox", "permissions")
+	t.Refuse("is not needed: an agent goes on with its session by itself; berth retry --new-session begins one", "session")
 	t.Refuse("stands in [caps]: max_turns, max_tokens, max_usd", "max_turns", "max_cost", "max_tokens", "max_usd", "max_budget_usd", "caps")
 	t.Synonyms("command", "cmd", "run", "argv", "exec")
 	t.Synonyms("use", "adapter", "agent", "name")

@@ -16,7 +16,8 @@ import (
 func workspaceOf(t *strict.Reader) *jobs.Workspace {
 	t.Refuse("stands in [terminal]", "template")
 	t.Refuse("is not needed: berth chooses the name of the branch", "branch")
-	t.Later("it is not built yet", "submodules", "lfs", "depth", "bootstrap")
+	t.Later("it is not built yet", "submodules", "lfs", "depth")
+	t.Refuse("stands in a template, which [terminal] names", "bootstrap")
 	t.Synonyms("repo", "repository", "path", "dir")
 	t.Synonyms("base", "ref", "commit", "rev")
 	t.Synonyms("scope", "paths", "allow")
