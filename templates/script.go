@@ -115,7 +115,8 @@ func WithRemark(l jobs.Launch, remark string) (string, error) {
 // in the user database, as where its service does not answer.
 func checkIdentity(who jobs.Identity) error {
 	unknown := func(what, variable, example string) error {
-		return &jobs.Error{Kind: jobs.KindConfig, Msg: what + " of this user is not known: the user database has no entry for it, and " + variable + " is not set",
+		return &jobs.Error{Kind: jobs.KindConfig,
+			Msg:  what + " of this user is not known: the user database has no entry for it, and " + variable + " is not set",
 			Hint: "getent passwd $(id -u) asks the database, which LDAP or sssd may fill; meanwhile: export " + variable + "=" + example}
 	}
 	switch {

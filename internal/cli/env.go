@@ -345,7 +345,8 @@ one that cannot be stopped does not keep the others.
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case all && len(args) > 0:
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "--all stops every environment, and takes no names beside it", Hint: "leave one of them out"}
+				return &jobs.Error{Kind: jobs.KindUsage, Msg: "--all stops every environment, and takes no names beside it",
+					Hint: "leave one of them out"}
 			case all:
 				return nil
 			}

@@ -18,8 +18,8 @@ import (
 )
 
 // sweepKeys are the keys of a task file that a sweep's workers have as flags.
-var sweepKeys = append([]string{"backend", "image", "template", "overlay", "overlay-wait", "bind", "env", "stage", "network", "allow", "deny", "credential", "retry", "gpus",
-	"max-requests", "max-tokens", "max-usd"}, placeKeys...)
+var sweepKeys = append([]string{"backend", "image", "template", "overlay", "overlay-wait", "bind", "env", "stage",
+	"network", "allow", "deny", "credential", "retry", "gpus", "max-requests", "max-tokens", "max-usd"}, placeKeys...)
 
 // capsOfSweep says what these caps are of.
 const capsOfSweep = ", of all tasks of a worker together, or of each task with --own container"

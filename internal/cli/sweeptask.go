@@ -100,8 +100,10 @@ func (a *app) beginTaskSweep(cmd *cobra.Command, o *sweepOptions, d *define.Swee
 			if o := row.Overlay; o.Name != "" && o.Wait == 0 {
 				if other, ok := writes[o.Name]; ok {
 					return &jobs.Error{Kind: jobs.KindConfig,
-						Msg: fmt.Sprintf("the jobs of rows %d and %d would both write the overlay %s, which takes one writer", other, t.Number, o.Name),
-						Hint: `overlay_wait = "2h" in ` + d.TaskFile + " has them take turns; each task of a sweep of a command only reads it: " +
+						Msg: fmt.Sprintf("the jobs of rows %d and %d would both write the overlay %s, which takes one writer",
+							other, t.Number, o.Name),
+						Hint: `overlay_wait = "2h" in ` + d.TaskFile + " has them take turns; " +
+							"each task of a sweep of a command only reads it: " +
 							"berth sweep run --overlay " + o.Name + " --rows FILE -- COMMAND"}
 				}
 				writes[o.Name] = t.Number

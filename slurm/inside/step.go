@@ -17,7 +17,8 @@ import (
 func (Slurm) Step(name string, r jobs.Resources, o jobs.SlurmOptions, argv []string) []string {
 	srun := []string{"srun", "--job-name=" + name, "--nodes=1", "--ntasks=" + strconv.Itoa(r.Tasks),
 		"--cpus-per-task=" + strconv.Itoa(max(r.CPUs, 1)), "--exact",
-		"--mem=" + strconv.FormatInt(max(int64(r.Memory/jobs.MiB), 1), 10) + "M", "--kill-on-bad-exit=1", "--wait=0", "--export=ALL", "--unbuffered", "--quiet"}
+		"--mem=" + strconv.FormatInt(max(int64(r.Memory/jobs.MiB), 1), 10) + "M",
+		"--kill-on-bad-exit=1", "--wait=0", "--export=ALL", "--unbuffered", "--quiet"}
 	if r.GPUs != "" { // which it would take all of, so that the next one waits
 		srun = append(srun, "--gres=none")
 	}

@@ -130,7 +130,8 @@ func today(over string, frames bool) link {
 	pipes := session.LocalPipes(io1, io1)
 	if over == "relay" && !frames { // as in an allocation
 		st := must(store.Open(filepath.Join(shared, "state")))
-		e := &engine.Engine{Store: st, Backends: all.Backends(run.Local{}), Node: func() (string, error) { return self, nil }, Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep}
+		e := &engine.Engine{Store: st, Backends: all.Backends(run.Local{}), Node: func() (string, error) { return self, nil },
+			Getenv: os.LookupEnv, Now: time.Now, Sleep: engine.Sleep}
 		v := must(e.Environment(ctx, jobs.EnvOptions{Name: "bench", Place: jobs.Place{Backend: jobs.BackendLocal}}))
 		must(v.Open(ctx))
 		dir := st.EnvDir("bench")
@@ -178,7 +179,8 @@ func (h half) CloseWrite() error { return h.Stream.Close() }
 
 // What is the fastest of both.
 var (
-	config  = &yamux.Config{AcceptBacklog: 256, KeepAliveInterval: time.Hour, ConnectionWriteTimeout: time.Minute, MaxStreamWindowSize: 8 << 20, StreamCloseTimeout: time.Minute, StreamOpenTimeout: time.Minute, LogOutput: io.Discard}
+	config = &yamux.Config{AcceptBacklog: 256, KeepAliveInterval: time.Hour, ConnectionWriteTimeout: time.Minute, MaxStreamWindowSize: 8 << 20,
+		StreamCloseTimeout: time.Minute, StreamOpenTimeout: time.Minute, LogOutput: io.Discard}
 	ciphers = ssh.Config{Ciphers: []string{ssh.CipherAES128GCM}}
 )
 
@@ -320,7 +322,8 @@ func measure() {
 					if base == 0 {
 						base = all[len(all)/2]
 					}
-					fmt.Printf("%-6s %-5s %-6s %8.3f s (%.3f to %.3f), x %.2f as fast\n", over, what, name, all[len(all)/2], all[0], all[len(all)-1], base/all[len(all)/2])
+					fmt.Printf("%-6s %-5s %-6s %8.3f s (%.3f to %.3f), x %.2f as fast\n", over, what, name,
+						all[len(all)/2], all[0], all[len(all)-1], base/all[len(all)/2])
 				}
 			}
 		}

@@ -117,7 +117,8 @@ func (m *machine) account(st *store.Store, filled map[string]bool, acknowledged 
 			unknown++
 		}
 	}
-	fmt.Printf("\n%d jobs in the ledger: %d from the beginning, %d submitted by the clients. Lost: %d, in a wrong state: %d, unknown to all: %d, verbs that failed: %d\n",
+	fmt.Printf("\n%d jobs in the ledger: %d from the beginning, %d submitted by the clients. "+
+		"Lost: %d, in a wrong state: %d, unknown to all: %d, verbs that failed: %d\n",
 		len(recs), len(filled), len(acknowledged), lost, wrong, unknown, len(m.errs))
 	if lost+wrong+unknown+len(m.errs) > 0 {
 		return errors.Join(append(m.errs, errors.New("that does not add up"))...)
@@ -140,7 +141,8 @@ type machine struct {
 // a job that was cancelled.
 func (m *machine) verb(what string, args ...string) (string, error) {
 	cmd := exec.Command(m.berth, args...)
-	cmd.Env = append(os.Environ(), "BERTH_HOME="+filepath.Join(m.dir, "home"), "XDG_CACHE_HOME="+filepath.Join(m.dir, "cache"), "XDG_CONFIG_HOME="+filepath.Join(m.dir, "config"))
+	cmd.Env = append(os.Environ(), "BERTH_HOME="+filepath.Join(m.dir, "home"), "XDG_CACHE_HOME="+filepath.Join(m.dir, "cache"),
+		"XDG_CONFIG_HOME="+filepath.Join(m.dir, "config"))
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	began := time.Now()
@@ -172,7 +174,8 @@ func (m *machine) print() {
 	}
 	for _, what := range m.order {
 		all := m.took[what]
-		fmt.Printf("| %s | %d | %s | %s | %s | %s | %d MiB |\n", what, len(all), at(all, 0.5), at(all, 0.95), at(all, 1), at(m.cpu[what], 0.5), m.memory[what]>>20)
+		fmt.Printf("| %s | %d | %s | %s | %s | %s | %d MiB |\n", what, len(all),
+			at(all, 0.5), at(all, 0.95), at(all, 1), at(m.cpu[what], 0.5), m.memory[what]>>20)
 	}
 }
 
@@ -212,22 +215,29 @@ func record(st *store.Store, i int) (string, error) {
 	host, _ := os.Hostname()
 	now := time.Now().UTC()
 	spec := jobs.Spec{
-		ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Retry: jobs.DefaultRetry(), Created: now, User: "alice", Host: host, Notes: []string{"backend local: no containment"},
+		ID: id, Name: fmt.Sprintf("Fix the parser %d", i), Slug: "fix-the-parser",
+		Command: jobs.Command{Shell: "make test"}, Retry: jobs.DefaultRetry(), Created: now, User: "alice", Host: host,
+		Notes: []string{"backend local: no containment"},
 		Place: jobs.Place{
-			Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB, Time: time.Hour}, Scheduler: jobs.SchedulerLocal, Backend: jobs.BackendLocal, Level: jobs.LevelNone, Env: []string{"A=1"},
+			Resources: jobs.Resources{CPUs: 4, Memory: 8 * jobs.GiB, Time: time.Hour},
+			Scheduler: jobs.SchedulerLocal, Backend: jobs.BackendLocal, Level: jobs.LevelNone, Env: []string{"A=1"},
 		},
 	}
 	info := jobs.AttemptInfo{Version: 1, ID: aid, Number: 1, Name: jobs.JobName(spec.Slug, aid), Created: now}
-	rec, err := st.Create(store.New{Spec: spec, Attempt: info, Script: func(dir string) (string, error) { return "#!/bin/bash\nexec true " + dir + "\n", nil }})
+	script := func(dir string) (string, error) { return "#!/bin/bash\nexec true " + dir + "\n", nil }
+	rec, err := st.Create(store.New{Spec: spec, Attempt: info, Script: script})
 	if err != nil {
 		return id, err
 	}
 	dir := rec.Current().Dir
-	_, e1 := store.SetSubmitted(dir, jobs.Submitted{Version: 1, Handle: jobs.Handle{Version: 1, Scheduler: jobs.SchedulerLocal, NativeID: "1", Name: info.Name}, Time: now})
+	handle := jobs.Handle{Version: 1, Scheduler: jobs.SchedulerLocal, NativeID: "1", Name: info.Name}
+	_, e1 := store.SetSubmitted(dir, jobs.Submitted{Version: 1, Handle: handle, Time: now})
 	_, e2 := store.SetClaim(dir, jobs.Claim{Version: 1, Attempt: aid, Host: host, PID: 1, Time: now})
 	e3 := store.Beat(dir, 1, now)
-	_, e4 := store.SetDecision(dir, jobs.Decision{Version: 1, Attempt: aid, Verb: jobs.VerbAccept, State: jobs.StateCompleted, Reason: "it succeeded", Time: now})
-	_, e5 := store.SetExit(dir, jobs.ExitRecord{Version: 1, Attempt: aid, State: jobs.StateCompleted, Exit: jobs.Exit{Started: true}, Started: now, Ended: now, Node: host})
+	_, e4 := store.SetDecision(dir, jobs.Decision{Version: 1, Attempt: aid, Verb: jobs.VerbAccept,
+		State: jobs.StateCompleted, Reason: "it succeeded", Time: now})
+	_, e5 := store.SetExit(dir, jobs.ExitRecord{Version: 1, Attempt: aid, State: jobs.StateCompleted,
+		Exit: jobs.Exit{Started: true}, Started: now, Ended: now, Node: host})
 	return id, errors.Join(e1, e2, e3, e4, e5)
 }
 
