@@ -87,8 +87,8 @@ func appendText(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// reader reads lines of the tables, best in their order.
-type reader struct {
+// TaskReader reads the tasks of a sweep, best in the order of their numbers: it stays where it was.
+type TaskReader struct {
 	s     *Sweep
 	table Table
 	f     *os.File
@@ -96,20 +96,24 @@ type reader struct {
 	next  int // the task whose line comes next; 0 is none
 }
 
-func (r *reader) close() {
+// TaskReader begins to read tasks. Whoever asks for it closes it.
+func (s *Sweep) TaskReader() *TaskReader { return &TaskReader{s: s} }
+
+// Close ends it.
+func (r *TaskReader) Close() {
 	if r.f != nil {
 		_ = r.f.Close()
 	}
 }
 
 // line is that of a task, valid until the next one is read.
-func (r *reader) line(task int) ([]byte, error) {
+func (r *TaskReader) line(task int) ([]byte, error) {
 	t, err := r.s.tableOf(task)
 	if err != nil {
 		return nil, err
 	}
 	if r.f == nil || t.Name != r.table.Name {
-		r.close()
+		r.Close()
 		if r.f, err = os.Open(filepath.Join(r.s.Dir, t.Name+tableEnd)); err != nil {
 			r.f = nil
 			return nil, err
@@ -139,7 +143,7 @@ func (r *reader) line(task int) ([]byte, error) {
 	}
 }
 
-func (r *reader) seek(task int) error {
+func (r *TaskReader) seek(task int) error {
 	offsets, err := os.Open(filepath.Join(r.s.Dir, r.table.Name+offsetsEnd))
 	if err != nil {
 		return err
@@ -158,7 +162,8 @@ func (r *reader) seek(task int) error {
 	return nil
 }
 
-func (r *reader) task(n int) (command.Task, error) {
+// Task is the one with this number.
+func (r *TaskReader) Task(n int) (command.Task, error) {
 	line, err := r.line(n)
 	if err != nil {
 		return command.Task{}, err
@@ -193,11 +198,11 @@ func (s *Sweep) Tasks(lo, hi int, each func(command.Task) error) error {
 
 // Pick gives the tasks with these numbers.
 func (s *Sweep) Pick(numbers Numbers, each func(command.Task) error) error {
-	r := &reader{s: s}
-	defer r.close()
+	r := s.TaskReader()
+	defer r.Close()
 	for _, part := range numbers {
 		for n := part[0]; n <= part[1]; n++ {
-			t, err := r.task(n)
+			t, err := r.Task(n)
 			if err != nil {
 				return err
 			}
@@ -326,8 +331,8 @@ func (s *Sweep) Task(word string) (command.Task, error) {
 }
 
 func (s *Sweep) lines(each func(n int, line []byte) error) error {
-	r := &reader{s: s}
-	defer r.close()
+	r := s.TaskReader()
+	defer r.Close()
 	for n := 1; n <= s.Total(); n++ {
 		line, err := r.line(n)
 		if err != nil {

@@ -148,13 +148,14 @@ func (l *Look) wanted(each func(command.Task, journal.State) error) error {
 
 func (l *Look) finder() (finder, error) {
 	c, err := NewCollector(l, l.Sweep.Spec.Collect)
-	return lookFinder{l, c}, err
+	return lookFinder{l, c, l.Sweep.TaskReader()}, err
 }
 
 // lookFinder reads journals, and files of tasks.
 type lookFinder struct {
-	l *Look
-	c *Collector
+	l     *Look
+	c     *Collector
+	tasks *sweep.TaskReader
 }
 
 func (f lookFinder) each(numbers sweep.Numbers, each func(int, map[string]float64) error) error {
@@ -168,14 +169,21 @@ func (f lookFinder) each(numbers sweep.Numbers, each func(int, map[string]float6
 }
 
 func (f lookFinder) one(task int) (map[string]float64, error) {
-	r, err := f.l.One(task)
+	t, err := f.tasks.Task(task)
+	if err != nil {
+		return nil, err
+	}
+	r, err := f.l.Row(t)
 	if err != nil {
 		return nil, err
 	}
 	return numbersOf(f.c, r)
 }
 
-func (f lookFinder) close() { f.c.Close() }
+func (f lookFinder) close() {
+	f.c.Close()
+	f.tasks.Close()
+}
 
 // metrics reads what both of each pair have found.
 func (c *Comparison) metrics(a, b Side, numbers sweep.Numbers, pair map[int]int, names []string) error {
