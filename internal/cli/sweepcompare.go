@@ -117,11 +117,10 @@ func (a *app) compared(ctx context.Context, word string) (comparedSide, error) {
 	if far != nil {
 		return a.comparedThere(ctx, far)
 	}
-	s, f, err := foldSweep([]string{word})
+	l, err := lookAt([]string{word})
 	if err != nil {
 		return comparedSide{}, err
 	}
-	l := look.New(s, f)
 	return comparedSide{l, l.Head(), l.Close}, nil
 }
 
@@ -169,11 +168,10 @@ another machine, and reaches this one with --login. berth itself starts it.
 ` + sweepExit,
 		Example: "  berth sweep compare lr lr2",
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, f, err := foldSweep(args)
+			l, err := lookAt(args)
 			if err != nil {
 				return err
 			}
-			l := look.New(s, f)
 			defer l.Close()
 			return l.WriteSide(a.stdout)
 		},

@@ -670,7 +670,8 @@ func (a *app) refuseFar(t *jobs.Task) error {
 		return refuse("the key of the credential "+t.Credentials[0].Name+" is in the configuration here",
 			"configure it there, and run berth sweep there; or each task as a job: berth submit")
 	case t.Template != "" && !farBackend(t).Layers:
-		return refuse("the template "+t.Template+" is a SIF, which the backend "+t.Backend+" does not take", "leave --template out, or name another --backend")
+		return refuse("the template "+t.Template+" is a SIF, which the backend "+t.Backend+" does not take",
+			"leave --template out, or name another --backend")
 	}
 	return nil
 }

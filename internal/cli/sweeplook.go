@@ -37,23 +37,22 @@ Of more than 100,000 failed tasks a part is looked at, spread over all, and that
 		Example: "  berth sweep failures lr\n  berth sweep failures --json | jq '.groups[0].tasks'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, f, err := foldSweep(args)
+			l, err := lookAt(args)
 			if err != nil {
 				return err
 			}
-			l := look.New(s, f)
 			defer l.Close()
 			all, err := l.Failures()
 			if err != nil {
 				return err
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"sweep": s.Spec.Name, "failed": all.Failed,
+				return a.printJSON(map[string]any{"sweep": l.Sweep.Spec.Name, "failed": all.Failed,
 					"looked_at": all.Looked, "groups": emptyNot(all.Groups)})
 			}
-			short := jobs.Short(s.Spec.ID)
+			short := jobs.Short(l.Sweep.Spec.ID)
 			if all.Failed == 0 {
-				a.say("no task of sweep %s has failed", s.Spec.Name)
+				a.say("no task of sweep %s has failed", l.Sweep.Spec.Name)
 				return nil
 			}
 			if all.Looked < all.Failed {

@@ -22,11 +22,10 @@ spread over all tasks, and the page says so.
 			if out == "" {
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "report needs -o FILE", Hint: "berth sweep report -o report.html"}
 			}
-			s, f, err := foldSweep(args)
+			l, err := lookAt(args)
 			if err != nil {
 				return err
 			}
-			l := look.New(s, f)
 			defer l.Close()
 			r, err := l.Report(metric, a.now())
 			if err != nil {

@@ -49,12 +49,12 @@ berth sweep resume.
 				return &jobs.Error{Kind: jobs.KindUsage, Msg: "retry needs one of --failed, --where and the numbers of tasks",
 					Hint: "berth sweep retry --help"}
 			}
-			s, f, err := foldSweep(args)
+			l, err := lookAt(args)
 			if err != nil {
 				return err
 			}
-			l := look.New(s, f)
 			defer l.Close()
+			s, f := l.Sweep, l.Fold
 			r := sweep.Round{Kind: sweep.RoundRetry, Created: a.now().UTC()}
 			switch {
 			case failed:

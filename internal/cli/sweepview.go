@@ -170,6 +170,15 @@ func foldSweep(args []string) (*sweep.Sweep, *journal.Fold, error) {
 	return s, f, err
 }
 
+// lookAt looks at the sweep that args name.
+func lookAt(args []string) (*look.Look, error) {
+	s, f, err := foldSweep(args)
+	if err != nil {
+		return nil, err
+	}
+	return look.New(s, f), nil
+}
+
 func (a *app) sweepStatusCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status [SWEEP]", Short: "show how far a sweep is",
