@@ -118,6 +118,34 @@ func TestEndKeepsTheSession(t *testing.T) {
 	}
 }
 
+// TestInputEnds closes the way to a guest, as the end of a job does: how the commands
+// ended is told on the way back, of every one of them.
+func TestInputEnds(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 2*hang)
+	defer stop()
+	p, r := launch(ctx, t, []string{os.Args[0]}, env(roleGuest))
+	s, err := session.Open(ctx, r, p.in, session.Options{PingTimeout: -1, LeaveGrace: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.s = s
+	var all []*session.Process
+	for range 20 {
+		var said buffer
+		all = append(all, p.start(shell("echo ready; exec sleep 304"), &said, nil))
+		eventually(t, "ready", func() bool { return said.String() != "" })
+	}
+	if err := p.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, proc := range all {
+		if res, err := wait(t, proc); err != nil || res.Exit.Signal != int(unix.SIGTERM) {
+			t.Errorf("%d: %+v %v", i, res.Exit, err)
+		}
+	}
+	_, _ = p.proc.Wait()
+}
+
 // TestTerminateAtOnce ends commands that may not have begun yet, one by one and
 // all together.
 func TestTerminateAtOnce(t *testing.T) {

@@ -127,11 +127,9 @@ func (s *server) serve() int {
 		left = s.killAll()
 	}
 	s.explain(d, left)
-	// A client that stood still reads later what it finds in the stream: the ends
-	// of commands, and whether they are their own.
-	if d.code == codeQuit || d.code == codeSilent {
-		within(flushWait, s.running.Wait)
-	}
+	// A client that stood still, or whose words alone no longer come through, reads
+	// what it finds in the stream: the ends of commands, and whether they are their own.
+	within(flushWait, s.running.Wait)
 	s.files.remove()
 	s.rooms.remove()
 	return d.code
