@@ -133,6 +133,12 @@ class BerthProvisioner(KernelProvisionerBase):  # type: ignore[misc]
                 await _aside(lambda: kernel.wait(_GRACE))
             except subprocess.TimeoutExpired:
                 kernel.kill()
+        try:
+            # What would do it inside may have been ended with the kernel, before it had done so.
+            await _aside(lambda: self._run('rm -rf "$1"', self._inside))
+        except berth.BerthError as e:
+            self.log.warning("the directory %s with the key of the kernel may be left in the environment %s: %s",
+                             self._inside, self.environment or "default", e)
 
     async def shutdown_requested(self, restart: bool = False) -> None:
         self._ending = True

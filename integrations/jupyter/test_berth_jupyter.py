@@ -136,6 +136,16 @@ class KernelTest(unittest.TestCase):
         self.assertEqual("", self.environment.run(["ls", "-d", *inside]).stdout)
         self.assertFalse(os.path.exists(shared))
 
+    def test_killed(self):
+        """Its directory is removed also where all that could do so inside was killed with it."""
+        inside = self.inside()
+        self.environment.run(["sh", "-c", 'for p in $(grep -alF "$1" /proc/[0-9]*/cmdline); do p=${p#/proc/}; [ "${p%/*}" = $$ ] || kill -KILL "${p%/*}"; done', "sh", inside])
+        self.wait(lambda: inside.encode() not in arguments(), "its processes end")
+        self.assertEqual(inside + "\n", self.environment.run(["ls", "-d", inside]).stdout)
+        self.km.shutdown_kernel(now=True)
+        self.assertFalse(self.km.has_kernel)
+        self.assertEqual("", self.environment.run(["ls", "-d", inside]).stdout)
+
     def test_death(self):
         with self.assertLogs(self.km.provisioner.log, logging.WARNING) as said:
             self.client.execute("import os; os.kill(os.getpid(), 9)")
