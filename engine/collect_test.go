@@ -18,6 +18,7 @@ type keeps struct {
 	local.Backend
 	found  []jobs.Found
 	onList func()
+	onReap func()
 	reaped []string
 	remove func()
 }
@@ -33,6 +34,9 @@ func (k *keeps) List(context.Context, jobs.Starter) ([]jobs.Found, error) {
 
 func (k *keeps) Reap(_ context.Context, _ jobs.Starter, f jobs.Found) error {
 	k.reaped = append(k.reaped, f.Ref)
+	if k.onReap != nil {
+		k.onReap()
+	}
 	return nil
 }
 
@@ -83,6 +87,30 @@ func TestCollect(t *testing.T) {
 		if keeper.Alive(f.Store.EnvDir(name)) {
 			t.Errorf("%s is held", name)
 		}
+	}
+}
+
+// A job that keeps its place and ends while something else is removed has it: what it has
+// made for that was found when there was no environment yet.
+func TestCollectKept(t *testing.T) {
+	f := newFixture(t)
+	b := &keeps{}
+	f.Backends = append(f.Backends, b)
+	home := f.Store.Home()
+	r := f.submit(task(), Choice{})
+	kept := r.Current().Info.ID
+	b.onReap = func() {
+		recorded(t, f.Engine, "kept-place", kept, true)
+		f.end(r, jobs.ExitRecord{State: jobs.StateCompleted})
+	}
+	b.found = []jobs.Found{
+		{ID: "id-gone", What: "container", Ref: "id-gone", Home: home},
+		{ID: kept, What: jobs.WhatImage, Ref: "image", Home: home, Job: r.Spec.ID},
+	}
+	_, err := f.Collect(t.Context(), false)
+	must(t, err)
+	if got := strings.Join(b.reaped, " "); got != "id-gone" {
+		t.Errorf("removed: %s", got)
 	}
 }
 

@@ -334,6 +334,15 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 	}
 	for _, b := range e.openers(byJobs...) {
 		list, err := b.List(ctx, run.Local{})
+		// Read before the environments: what a job keeps is recorded as one before the job has ended.
+		over := make([]string, len(list))
+		for i, f := range list {
+			if f.Job != "" && (f.Home == "" || f.Home == e.Store.Home()) {
+				var oerr error
+				over[i], oerr = e.jobOver(f.Job, f.ID)
+				errs = append(errs, oerr)
+			}
+		}
 		// Read after that: what is found of an environment that was made in
 		// between is no orphan.
 		specs, lerr := e.Store.ListEnvs()
@@ -354,7 +363,7 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 		if err != nil && (used[b.Name()] || b.Check(ctx).Health == jobs.Healthy) {
 			errs = append(errs, fmt.Errorf("what the backend %s has left behind is not known: %w", b.Name(), err))
 		}
-		for _, f := range list {
+		for i, f := range list {
 			if f.Home != "" && f.Home != e.Store.Home() {
 				continue
 			}
@@ -363,8 +372,7 @@ func (e *Engine) Collect(ctx context.Context, dry bool) (found []Orphan, err err
 				o.Why = "there is no whole record of it"
 			}
 			if f.Job != "" {
-				if o.Why, lerr = e.jobOver(f.Job, f.ID); lerr != nil || o.Why == "" {
-					errs = append(errs, lerr)
+				if o.Why = over[i]; o.Why == "" {
 					continue
 				}
 			}
