@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"berth/internal/images"
+	sweeps "berth/internal/sweep"
+	"berth/internal/sweep/command"
 	"berth/jobs"
 	"berth/test/fakes/siftest"
 
@@ -108,6 +110,24 @@ func TestChildImagesInUse(t *testing.T) {
 	use, err := f.ImagesInUse()
 	if err != nil || use[other] != "job "+jobs.Short(rec.Spec.ID) {
 		t.Errorf("%v, %v", use, err)
+	}
+}
+
+// Nothing is said to be unused while a sweep cannot be read, which may need it.
+func TestImagesOfSweepUnread(t *testing.T) {
+	f := newFixture(t)
+	f.images = &images.Cache{Dir: filepath.Join(f.Store.Home(), "images")}
+	s, err := sweeps.Create(filepath.Join(f.Store.Home(), "sweeps"), sweeps.Spec{ID: "01890000-0000-7000-8000-0123456789ab", Name: "lr",
+		Worker: &jobs.Place{Image: f.sif}}, 1, nil, func(add func(command.Task) error) error { return add(command.Task{Number: 1}) })
+	must(t, err)
+	use, err := f.ImagesInUse()
+	must(t, err)
+	if use[f.sif] != "sweep lr" {
+		t.Errorf("%v", use)
+	}
+	must(t, os.WriteFile(sweeps.SpecFile(s.Dir), []byte("{"), 0o600))
+	if use, err := f.ImagesInUse(); err == nil || !strings.Contains(err.Error(), "456789ab") || !strings.Contains(jobs.HintOf(err), s.Dir) {
+		t.Errorf("%v, %v, %q", use, err, jobs.HintOf(err))
 	}
 }
 
