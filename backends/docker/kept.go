@@ -105,9 +105,6 @@ func (p *program) keep(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace, 
 	if len(list) != 1 || !list[0].has(s.ID, s.Home) {
 		return fmt.Errorf("the container of the attempt is not there any more (%s ps --all)", p.path)
 	}
-	if err := p.recordChanges(ctx, &list[0], at.Dir); err != nil {
-		at.Attempt.Note("what the task has changed in the container is not known: " + err.Error())
-	}
 	changes := []string{
 		// A container of this image is not one of berth's by its labels.
 		"LABEL " + labelKept + "=" + s.ID, "LABEL " + labelEnv + `=""`, "LABEL " + labelAttempt + `=""`, "ENTRYPOINT []", `CMD ["/bin/sh"]`,
@@ -128,6 +125,10 @@ func (p *program) keep(ctx context.Context, s *jobs.EnvSpec, at jobs.OpenPlace, 
 		return fmt.Errorf("%s commit named no image", p.path)
 	}
 	s.Image, s.Docker = pinned+id, &jobs.DockerSpec{User: user, Pids: DefaultPids}
+	// Behind that, as it may take what time there is: some storage drivers compare all files.
+	if err := p.recordChanges(ctx, &list[0], at.Dir); err != nil {
+		at.Attempt.Note("what the task has changed in the container is not known: " + err.Error())
+	}
 	return nil
 }
 

@@ -33,10 +33,10 @@ var keptPoints = []struct {
 	{at: "before wait", left: "container"}, // the task has ended
 	{at: "after wait", left: "container"},
 	{at: "after rename", left: "container"},
-	{at: "after diff", left: "container"},
 	{at: "before commit", left: "container"},
 	{at: "during commit", left: "container image"},
 	{at: "after commit", left: "container image"},
+	{at: "after diff", left: "container image"},
 	{at: "before rm", left: "container", kept: true},
 	{at: "after rm", kept: true},
 }
