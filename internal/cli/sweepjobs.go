@@ -22,7 +22,7 @@ var sweepKeys = append([]string{"backend", "image", "template", "overlay", "over
 	"network", "allow", "deny", "credential", "retry", "gpus", "max-requests", "max-tokens", "max-usd"}, placeKeys...)
 
 // capsOfSweep says what these caps are of.
-const capsOfSweep = ", of all tasks of a worker together, or of each task with --own container"
+const capsOfSweep = ", of each task; of all tasks of a worker together with --own nothing, and in rooms with an open network"
 
 // sweepHelps are the helps of flags that mean something else for a sweep than for a job.
 var sweepHelps = map[string]string{

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/test/fakes/internet"
 )
 
 // 500 tasks of a simulation whose answer is known, each in a room of a container, on two
@@ -245,6 +247,42 @@ func TestSweepContainer(t *testing.T) {
 		t.Error(out)
 	}
 	if out := s.ok(t, home+"cat state/sweeps/*/*/workers/000/*/own.json"); strings.Count(out, `"own":"room"`) != 3 {
+		t.Error(out)
+	}
+	s.quiet(t)
+}
+
+// A cap of what models are asked is counted for each task that has a room, by each of its tries, and is refused to that
+// task alone, over new connections, too. With an open network, whose loopback all rooms share, the worker is counted.
+func TestSweepCaps(t *testing.T) {
+	s := standard
+	s.need(t)
+	s.disturb(t) // it changes the nodes' name server
+	s.internet(t)
+	d := s.dir(t)
+	s.ok(t, "mkdir -m 700 -p "+d+"/config/berth "+d+"/ask; cd "+d+"; umask 077; echo "+internet.ModelKey+" >config/berth/key; cat >config/berth/config.toml <<E\n"+
+		"[credentials.anthropic]\nfrom = \"file:"+d+"/config/berth/key\"\nupstream = \"https://model.test\"\nca = \"/mnt/share/internet/ca.pem\"\nE\n"+
+		"cat >ask/ask.py <<'E'\n"+`import os, sys, urllib.request as u, urllib.error
+body = b'{"model":"m-1","max_tokens":9,"messages":[{"role":"user","content":"hello"}]}'
+for _ in range(int(sys.argv[1])):
+    try:
+        with u.urlopen(u.Request(os.environ['ANTHROPIC_BASE_URL'] + '/v1/messages', data=body, headers={'x-api-key': os.environ['ANTHROPIC_API_KEY']}), timeout=60) as r:
+            print(r.status, end=' ')
+    except urllib.error.HTTPError as e:
+        print(e.code, end=' ')
+`+"\nE")
+	sweep := func(name, flags, program string) string {
+		return "export BERTH_HOME=" + d + "/state XDG_CONFIG_HOME=" + d + "/config; cd " + d + "; cat >sweep.toml <<'E'\n" +
+			"command = '''" + program + "'''\ngrid = {n = [1, 2, 3, 4]}\nretry = {task = 1, codes = [75]}\nE\n" +
+			"berth sweep run --scheduler slurm --image " + s.image + " --workers 1 --cpus 2 --memory 1GiB --time 10m --own room --credential anthropic --bind " +
+			d + "/ask:/ask:rw --name " + name + " " + flags + " sweep.toml"
+	}
+	s.want(t, sweep("rooms", "--max-requests 2", `test "$(python3 /ask/ask.py 4)" = "200 200 429 429 " && test "$(python3 /ask/ask.py 1)" = "429 " || exit 1
+test -e /ask/{n} || { touch /ask/{n}; exit 75; }`), 0, "sweep rooms: 4 ok")
+	// The last of it is on disk a moment after the answer.
+	s.want(t, "export BERTH_HOME="+d+"/state; for n in $(seq 100); do berth sweep status rooms | grep -x 'models.16 requests, 208 tokens' && exit; sleep 0.2; done; berth sweep status rooms; exit 1", 0)
+	s.want(t, sweep("open", "--max-requests 1 --network open --at-once 1", `test "$(python3 /ask/ask.py 1)" = "200 " && echo {n}`), 1, "sweep open: 1 ok, 3 failed")
+	if out := s.ok(t, "cat "+d+"/state/sweeps/*/*/workers/000/*/own.json"); strings.Count(out, `"own":"room"`) != 2 {
 		t.Error(out)
 	}
 	s.quiet(t)

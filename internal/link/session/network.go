@@ -91,16 +91,47 @@ func (s *Session) begun(f wire.Frame) error {
 	if err := n.flows.Next(stream); err != nil {
 		return err
 	}
-	c := &Flow{s: s, stream: stream, in: wire.NewInbox(wire.FlowUp), out: wire.NewSender(s.out, wire.FlowDown, stream)}
+	of, ended := s.roomOf(m.Room) // here: the end of its command is read after it
+	c := &Flow{s: s, stream: stream, room: of, in: wire.NewInbox(wire.FlowUp), out: wire.NewSender(s.out, wire.FlowDown, stream)}
 	n.flows.Put(stream, c)
 	go func() {
 		defer func() { _ = c.Close() }()
+		if ended {
+			return
+		}
 		if m.Descriptor > 0 && !c.take(m.Descriptor) {
 			_ = s.out.Message(wire.FlowRefused, stream, nil)
 		}
 		n.by.Flow(n.ctx, m, c)
 	}()
 	return nil
+}
+
+// Room is that of one command. It keeps what is to be known of all connections from there.
+type Room struct {
+	once sync.Once
+	kept any
+}
+
+// Keep returns what the first call of it has made.
+func (r *Room) Keep(first func() any) any {
+	r.once.Do(func() { r.kept = first() })
+	return r.kept
+}
+
+// roomOf is the room of the command with a stream; nil is of 0, which is none. ended is that there
+// is no such command any more, whose room has lost what it kept.
+func (s *Session) roomOf(stream uint32) (of *Room, ended bool) {
+	if stream == 0 {
+		return nil, false
+	}
+	switch r, _ := s.streams.Of(stream); r := r.(type) {
+	case *Relay:
+		return &r.room, false
+	case *Process:
+		return &r.room, false
+	}
+	return nil, true
 }
 
 // AddLiterals has addresses reached in the guest's room that were not there at the
@@ -113,6 +144,7 @@ func (s *Session) AddLiterals(all []wire.Literal) error {
 type Flow struct {
 	s       *Session
 	stream  uint32
+	room    *Room // nil is none
 	in      *wire.Inbox
 	out     *wire.Sender
 	ending  sync.Once // of what goes to the command
@@ -122,6 +154,10 @@ type Flow struct {
 	taken *connection // nil where the bytes come in frames; set before the first of them
 	lost  bool
 }
+
+// Room is that of the command which has made the connection, where the guest has said it; nil is
+// that it is not known.
+func (c *Flow) Room() *Room { return c.room }
 
 // take gets the connection itself from the guest: its bytes are then copied once less on
 // each side, and neither sealed nor passed on by the guest.

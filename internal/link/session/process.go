@@ -17,6 +17,7 @@ import (
 type Process struct {
 	s      *Session
 	stream uint32
+	room   Room
 	input  *wire.Sender // of its prompt or standard input, or nil
 	out    *pipe        // for much output, or nil; once that comes, of a command
 	in     *pipe        // for much input, or nil

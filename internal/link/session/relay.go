@@ -12,6 +12,7 @@ import (
 type Relay struct {
 	s       *Session
 	stream  uint32
+	room    Room
 	deliver func(t wire.Type, payload []byte)
 	mu      sync.Mutex // held during deliver
 	closed  atomic.Bool

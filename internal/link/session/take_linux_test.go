@@ -21,7 +21,7 @@ type offering struct {
 	last uint32
 }
 
-func offers(t *testing.T) *offering {
+func offers(t *testing.T, by session.Network) *offering {
 	t.Helper()
 	clientR, guestW := io.Pipe()
 	guestR, clientW := io.Pipe()
@@ -35,7 +35,7 @@ func offers(t *testing.T) *offering {
 			return wire.GuestHello{Version: wire.Version, Network: &wire.NetworkHad{Room: true}}, err
 		})
 	}()
-	s, err := session.Open(t.Context(), clientR, clientW, session.Options{Network: &echo{}, NetworkWish: wire.NetworkWish{Take: true}})
+	s, err := session.Open(t.Context(), clientR, clientW, session.Options{Network: by, NetworkWish: wire.NetworkWish{Take: true}})
 	if err = errors.Join(err, <-greeted); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func descriptorOf(t *testing.T, c syscall.Conn) (fd int) {
 // A connection that a guest offers is taken from it: its bytes come in no frame, each
 // direction ends alone, and it is open as long as the flow is.
 func TestTake(t *testing.T) {
-	g := offers(t)
+	g := offers(t, &echo{})
 	g.s.TakeFrom(os.Getpid())
 	command, _, fd := connected(t) // the guest's own stays open
 	g.offer(fd)
@@ -133,7 +133,7 @@ func TestNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = syscall.Close(pair[0]), syscall.Close(pair[1]) }()
-	g := offers(t)
+	g := offers(t, &echo{})
 	_, _, fd := connected(t)
 	for i, descriptor := range []int{fd, descriptorOf(t, r), descriptorOf(t, datagrams), pair[0], 1 << 20} {
 		g.offer(descriptor)
@@ -158,7 +158,7 @@ func TestNotTaken(t *testing.T) {
 
 // What was taken ends when the guest says so, and with the session.
 func TestTakenEnds(t *testing.T) {
-	g := offers(t)
+	g := offers(t, &echo{})
 	g.s.TakeFrom(os.Getpid())
 	for _, end := range []func(){
 		func() { _ = g.out.Message(wire.FlowEnd, g.last, nil) },

@@ -330,6 +330,9 @@ type FlowMessage struct {
 	Port uint16 `json:"port,omitempty"`
 	// Credential, in place of both, is the one to whose port it was made.
 	Credential string `json:"credential,omitempty"`
+	// Room is the stream of the command in whose room, see [OwnRoom], it was made to that port;
+	// 0 is in none. The guest says so: nothing in a room has a say in it.
+	Room uint32 `json:"room,omitempty"`
 	// Proxy says that the program inside takes what answers for an HTTP proxy.
 	Proxy bool `json:"proxy,omitempty"`
 	// Tell asks for a [FlowAnswer] before the first byte.

@@ -105,13 +105,19 @@ func (t *Streams[S]) Close(why error) []S {
 // Route has its stream take a frame, outside of the lock. That of a stream that has
 // just ended, or that only a newer side knows, is skipped.
 func (t *Streams[S]) Route(f Frame, take func(s S, f Frame) error) error {
-	t.mu.Lock()
-	s, ok := t.all[f.Stream]
-	t.mu.Unlock()
+	s, ok := t.Of(f.Stream)
 	if !ok {
 		return nil
 	}
 	return take(s, f)
+}
+
+// Of is the stream with a number, if it is under way.
+func (t *Streams[S]) Of(n uint32) (s S, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, ok = t.all[n]
+	return s, ok
 }
 
 func (t *Streams[S]) full() bool { return t.Most > 0 && len(t.all) >= t.Most }

@@ -40,8 +40,8 @@ type Options struct {
 	Dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
 	// Roots are the certificates that are trusted; nil is this machine's.
 	Roots *x509.CertPool
-	// Record is told of each request, and Stop once of a cap that is met. Both may be
-	// called by any goroutine.
+	// Record is told of each request, and Stop once of a cap that is met, but for those of an
+	// [Account]. Both may be called by any goroutine.
 	Record func(credentials.Use)
 	Stop   func(Met)
 }
@@ -81,7 +81,7 @@ func New(o Options) (*Broker, error) {
 	over := make(chan struct{})
 	b := &Broker{o: o, list: map[string]*credential{}, flights: make(chan struct{}, maxFlights),
 		large: make(chan struct{}, 2), over: over, end: sync.OnceFunc(func() { close(over) }),
-		meter: &meter{caps: o.Caps, prices: o.Prices, used: o.Used, before: o.Before, stop: o.Stop}}
+		meter: &meter{caps: o.Caps, prices: o.Prices, all: tally{used: o.Used, before: o.Before, stop: o.Stop}}}
 	if o.Keep != nil {
 		b.meter.kept = newKeeping(o.Keep, b.meter.usage, o.Unkept)
 	}
@@ -193,9 +193,10 @@ func (b *Broker) Close() {
 }
 
 // Serve answers the requests of one connection from inside, which is for a credential,
-// and closes it. It ends with ctx, too. The connection's SetReadDeadline has to end a
+// and closes it. They are counted for the caps in its account; nil is that all requests of the
+// broker count for them. It ends with ctx, too. The connection's SetReadDeadline has to end a
 // Read that waits.
-func (b *Broker) Serve(ctx context.Context, name string, conn net.Conn) {
+func (b *Broker) Serve(ctx context.Context, name string, of *Account, conn net.Conn) {
 	c := b.list[name]
 	if c == nil {
 		_ = conn.Close()
@@ -203,7 +204,7 @@ func (b *Broker) Serve(ctx context.Context, name string, conn net.Conn) {
 	}
 	l := &once{conn: conn, ended: make(chan struct{})}
 	s := &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.handle(c, w, r) }),
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.handle(c, of, w, r) }),
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog:    log.New(io.Discard, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -248,9 +249,12 @@ func (l *once) Close() error { return nil }
 func (l *once) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "unix"} }
 
 // handle answers one request, and records it.
-func (b *Broker) handle(c *credential, w http.ResponseWriter, r *http.Request) {
+func (b *Broker) handle(c *credential, of *Account, w http.ResponseWriter, r *http.Request) {
 	u := &credentials.Use{Time: time.Now().UTC(), Credential: c.Name, Method: r.Method}
-	f := &forward{b: b, c: c, key: c.held.Load(), r: r, use: u}
+	f := &forward{b: b, c: c, of: &b.meter.all, key: c.held.Load(), r: r, use: u}
+	if of != nil {
+		f.of = &of.tally
+	}
 	defer func() {
 		u.Seconds = time.Since(u.Time).Seconds()
 		if u.Status != http.StatusUnauthorized { // who has no placeholder, perhaps another user, writes no records

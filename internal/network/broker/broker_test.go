@@ -139,7 +139,7 @@ func TestSmuggling(t *testing.T) {
 	} {
 		in, out := net.Pipe()
 		ended := make(chan struct{})
-		go func() { w.b.Serve(context.Background(), "anthropic", out); close(ended) }()
+		go func() { w.b.Serve(context.Background(), "anthropic", nil, out); close(ended) }()
 		go func() { _, _ = io.WriteString(in, raw) }()
 		r, err := http.ReadResponse(bufio.NewReader(in), nil)
 		if err == nil && r.StatusCode < 400 {
@@ -281,7 +281,7 @@ func TestLeft(t *testing.T) {
 	go func() { <-came; leave() }()
 	r, _ := http.NewRequestWithContext(ctx, "POST", "http://127.0.0.1:4001/v1/messages", strings.NewReader(`{"model":"m","messages":[{"content":"`+strings.Repeat("x", 4000)+`"}]}`))
 	r.Header.Set("X-Api-Key", placeholder)
-	if res, err := w.client("anthropic").Do(r); err == nil {
+	if res, err := w.client("anthropic", nil).Do(r); err == nil {
 		_ = res.Body.Close()
 		t.Fatal("there was an answer")
 	}
@@ -308,7 +308,7 @@ func TestStream(t *testing.T) {
 	}}).start(t, "anthropic")
 	r, _ := http.NewRequest("POST", "http://127.0.0.1/v1/messages", strings.NewReader(`{"model":"m","stream":true}`))
 	r.Header.Set("x-api-key", placeholder)
-	res, err := w.client("anthropic").Do(r)
+	res, err := w.client("anthropic", nil).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -597,6 +597,67 @@ func TestCapInStream(t *testing.T) {
 	}
 }
 
+// Each account is held to the caps by itself, whatever connections it has, and all are counted together.
+func TestAccounts(t *testing.T) {
+	prices := jobs.Prices{Models: []jobs.Price{{Model: "*", Input: 1e5, Output: 1e5}}} // 0.10 USD a token
+	for _, v := range []struct {
+		caps jobs.Caps
+		says string
+	}{
+		{jobs.Caps{Requests: 2}, "cap max_requests met: 2 of 2 requests, 26 tokens, 2.60 USD"},
+		{jobs.Caps{Tokens: 20}, "cap max_tokens met: 26 of 20 tokens, 2 requests, 2.60 USD"},
+		{jobs.Caps{USD: 1.31}, "cap max_usd met: 2.60 of 1.31 USD, 2 requests, 26 tokens"},
+	} {
+		var kept atomic.Int64
+		w := (&world{caps: v.caps, prices: prices, keep: func(u jobs.Usage) error { kept.Store(int64(u.Requests)); return nil }}).start(t, "anthropic", "openai")
+		one, two := &Account{}, &Account{}
+		n := 0
+		for _, ask := range []struct {
+			of   *Account
+			name string
+			path string
+			want int
+		}{
+			{one, "anthropic", "/v1/messages", 200}, {two, "anthropic", "/v1/messages", 200}, {one, "openai", "/v1/responses", 200},
+			{one, "anthropic", "/v1/messages", 429}, {one, "openai", "/v1/responses", 429}, {two, "openai", "/v1/responses", 200},
+			{two, "anthropic", "/v1/messages", 429}, {&Account{}, "anthropic", "/v1/messages", 200},
+		} {
+			status, body, _, err := w.askOf(ask.of, ask.name, "POST", ask.path, hello)
+			if status != ask.want || err != nil || status == 429 && !strings.Contains(body, v.says) {
+				t.Errorf("%+v: request %d: %d %s %v", v.caps, n, status, body, err)
+			}
+			n++
+			w.used(n)
+		}
+		if u := w.b.Usage(); u.Requests != 5 || u.Refused != 3 || u.Input != 50 || u.Output != 15 || len(w.stop) > 0 {
+			t.Errorf("%+v: %+v, stopped %d times", v.caps, u, len(w.stop))
+		}
+		if status, body, _, _ := w.ask("anthropic", "POST", "/v1/messages", hello); status != 429 {
+			t.Errorf("%+v: without an account, where all of them have reached the cap: %d %s", v.caps, status, body)
+		}
+		if w.b.Close(); kept.Load() != 5 {
+			t.Errorf("%+v: %d requests are kept", v.caps, kept.Load())
+		}
+	}
+}
+
+// A stream ends at the cap of its account, and others of the same broker go on.
+func TestAccountInStream(t *testing.T) {
+	w := (&world{caps: jobs.Caps{Tokens: 15}, reply: func(models.Request) models.Reply {
+		return models.Reply{Text: strings.Repeat("word ", 1000), In: 10, Out: 1000}
+	}}).start(t, "anthropic")
+	for range 2 {
+		_, body, _, err := w.askOf(&Account{}, "anthropic", "POST", "/v1/messages", `{"model":"m","stream":true}`)
+		if pieces := strings.Count(body, "text_delta"); err == nil || pieces == 0 || pieces > 100 {
+			t.Errorf("%v, %d pieces", err, pieces)
+		}
+	}
+	w.used(2)
+	if u := w.b.Usage(); u.Requests != 2 || len(w.stop) > 0 {
+		t.Errorf("%+v, stopped %d times", u, len(w.stop))
+	}
+}
+
 func TestUnpriced(t *testing.T) {
 	w := (&world{caps: jobs.Caps{USD: 5}, prices: jobs.Prices{Models: []jobs.Price{{Model: "gpt-9", Input: 1, Output: 1}}}}).start(t, "anthropic", "openai")
 	if status, body, _, _ := w.ask("anthropic", "POST", "/v1/messages", hello); status != 403 || !strings.Contains(body, "has no price") {
@@ -658,7 +719,7 @@ func TestLeftIsCounted(t *testing.T) {
 		}
 		r.Header.Set("Authorization", "Bearer "+placeholder)
 		go func() { <-asked; cancel() }()
-		if res, err := w.client("anthropic").Do(r); err == nil {
+		if res, err := w.client("anthropic", nil).Do(r); err == nil {
 			_ = res.Body.Close()
 			t.Fatal("it has not left")
 		}
@@ -684,14 +745,14 @@ func TestUnreached(t *testing.T) {
 func TestServe(t *testing.T) {
 	w := (&world{}).start(t, "openai")
 	in, out := net.Pipe()
-	w.b.Serve(context.Background(), "other", out)
+	w.b.Serve(context.Background(), "other", nil, out)
 	if _, err := in.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("of another name: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	in, out = net.Pipe()
 	ended := make(chan struct{})
-	go func() { w.b.Serve(ctx, "openai", out); close(ended) }()
+	go func() { w.b.Serve(ctx, "openai", nil, out); close(ended) }()
 	cancel()
 	<-ended
 	if _, err := in.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {

@@ -21,7 +21,8 @@ import (
 type forward struct {
 	b   *Broker
 	c   *credential
-	key *held // nil is that it is not here yet
+	of  *tally // that is held to the caps
+	key *held  // nil is that it is not here yet
 	r   *http.Request
 	use *credentials.Use
 
@@ -60,7 +61,7 @@ func (f *forward) run(w http.ResponseWriter) error {
 		&httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }}))
 	count := &counter{api: f.c.API}
 	if f.ask != nil {
-		if f.fly, err = f.b.meter.begin(f.r.Context(), f.ask); err != nil {
+		if f.fly, err = f.b.meter.begin(f.r.Context(), f.ask, f.of); err != nil {
 			return err
 		}
 		defer func() {
@@ -391,7 +392,7 @@ func (f *forward) pass(w http.ResponseWriter, answer *http.Response, count *coun
 			}
 			if f.fly != nil {
 				f.fly.count(count.now(f.fly.input), count.told())
-				if err == nil && count.events && f.fly.m.exceeds() {
+				if err == nil && count.events && f.fly.exceeds() {
 					return errors.New("a cap is exceeded")
 				}
 			}

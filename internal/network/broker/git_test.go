@@ -138,7 +138,7 @@ func listen(t *testing.T, b *Broker, name string) (port int) {
 			if err != nil {
 				return
 			}
-			all.Go(func() { b.Serve(ctx, name, conn) })
+			all.Go(func() { b.Serve(ctx, name, nil, conn) })
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); cancel(); all.Wait() })

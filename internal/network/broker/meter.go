@@ -20,19 +20,30 @@ type Met struct {
 type meter struct {
 	caps   jobs.Caps
 	prices jobs.Prices
-	before jobs.Usage // of earlier brokers, for the caps alone
-	stop   func(Met)
 	kept   *keeping // nil is nowhere
 
-	mu    sync.Mutex
+	mu  sync.Mutex
+	all tally // of all that is asked
+}
+
+// tally is what is held to the caps. The lock is the meter's.
+type tally struct {
+	before jobs.Usage // of earlier brokers, for the caps alone
+	stop   func(Met)  // nil is that the answers alone say that a cap is met
+
 	used  jobs.Usage
 	guess jobs.Usage // the part of used that answers have still to say: that they came, and what went in
 	met   *Met
 }
 
+// Account is a part of what a broker is asked, for which the caps count by themselves: of one
+// room of many. The zero value has counted nothing. It belongs to one broker.
+type Account struct{ tally tally }
+
 // flight is a request to a model that is under way.
 type flight struct {
 	m       *meter
+	of      *tally
 	price   *jobs.Price
 	counted jobs.Usage
 	guess   jobs.Usage // the part of counted that the answer has still to say
@@ -40,10 +51,18 @@ type flight struct {
 	ended   bool
 }
 
+// each changes what counts a flight: what is held to the caps, and all together. The lock is held.
+func (f *flight) each(change func(*tally)) {
+	change(&f.m.all)
+	if f.of != &f.m.all {
+		change(f.of)
+	}
+}
+
 // begin counts a request, unless a cap is met, or it may not be asked. While there are
 // caps, the count is durable when it returns.
-func (m *meter) begin(ctx context.Context, a *asked) (*flight, error) {
-	f := &flight{m: m, input: a.text / 4}
+func (m *meter) begin(ctx context.Context, a *asked, of *tally) (*flight, error) {
+	f := &flight{m: m, of: of, input: a.text / 4}
 	for i, model := range a.models {
 		p := m.prices.Of(model)
 		switch {
@@ -64,21 +83,23 @@ func (m *meter) begin(ctx context.Context, a *asked) (*flight, error) {
 		return nil, err
 	}
 	m.mu.Lock()
-	m.check(false)
-	if m.met != nil {
+	m.check(of, false)
+	if of.met != nil {
 		defer m.mu.Unlock()
-		return nil, &refusal{status: 429, why: m.met.Reason, hint: "no request is carried any more"}
+		return nil, &refusal{status: 429, why: of.met.Reason, hint: "no request is carried any more"}
 	}
-	if which, _ := m.reached(m.used, false); which != "" {
+	if which, _ := m.reached(of, of.used, false); which != "" {
 		defer m.mu.Unlock()
 		return nil, &refusal{status: 503, why: "the requests that are under way may take all that " + which + " leaves",
 			hint: "ask again when one of them has its answer"}
 	}
-	m.used.Requests++
-	m.guess.Requests++
-	if f.price == nil {
-		m.used.Unpriced++
-	}
+	f.each(func(t *tally) {
+		t.used.Requests++
+		t.guess.Requests++
+		if f.price == nil {
+			t.used.Unpriced++
+		}
+	})
 	m.mu.Unlock()
 	f.count(jobs.Usage{Input: f.input}, false)
 	if err := m.keep(ctx); err != nil {
@@ -126,12 +147,6 @@ func (f *flight) count(u jobs.Usage, told bool) {
 	if f.price != nil {
 		u.USD = f.price.Cost(u)
 	}
-	m.used.Input += u.Input - f.counted.Input
-	m.used.CacheRead += u.CacheRead - f.counted.CacheRead
-	m.used.CacheWrite += u.CacheWrite - f.counted.CacheWrite
-	m.used.Output += u.Output - f.counted.Output
-	m.used.USD = max(0, m.used.USD+u.USD-f.counted.USD)
-	f.counted = u
 	var guess jobs.Usage
 	if !told {
 		guess.Input = u.Input
@@ -139,34 +154,41 @@ func (f *flight) count(u jobs.Usage, told bool) {
 			guess.USD = f.price.Cost(guess)
 		}
 	}
-	m.guess.Input += guess.Input - f.guess.Input
-	m.guess.USD = max(0, m.guess.USD+guess.USD-f.guess.USD)
-	f.guess = guess
+	f.each(func(t *tally) {
+		t.used.Input += u.Input - f.counted.Input
+		t.used.CacheRead += u.CacheRead - f.counted.CacheRead
+		t.used.CacheWrite += u.CacheWrite - f.counted.CacheWrite
+		t.used.Output += u.Output - f.counted.Output
+		t.used.USD = max(0, t.used.USD+u.USD-f.counted.USD)
+		t.guess.Input += guess.Input - f.guess.Input
+		t.guess.USD = max(0, t.guess.USD+guess.USD-f.guess.USD)
+	})
+	f.counted, f.guess = u, guess
 }
 
 // exceeds ends the task where what is used is above a cap.
-func (m *meter) exceeds() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.check(true)
-	return m.met != nil
+func (f *flight) exceeds() bool {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	f.m.check(f.of, true)
+	return f.of.met != nil
 }
 
 // sure is what is used without guesses of tokens and dollars: the answer to a long prompt
 // may say that nearly all of it came from the vendor's cache. The lock is held.
-func (m *meter) sure() jobs.Usage {
-	u := m.used
-	u.Input -= m.guess.Input
-	u.USD = max(0, u.USD-m.guess.USD)
+func (t *tally) sure() jobs.Usage {
+	u := t.used
+	u.Input -= t.guess.Input
+	u.USD = max(0, u.USD-t.guess.USD)
 	return u
 }
 
 // reached says which cap a usage reaches together with that of earlier brokers, and the
 // figures. The lock is held.
-func (m *meter) reached(u jobs.Usage, over bool) (which, figures string) {
-	u.Add(&m.before)
+func (m *meter) reached(t *tally, u jobs.Usage, over bool) (which, figures string) {
+	u.Add(&t.before)
 	which, figures = m.caps.Met(u, over)
-	if which != "" && m.before != (jobs.Usage{}) {
+	if which != "" && t.before != (jobs.Usage{}) {
 		figures += jobs.WithEarlier
 	}
 	return which, figures
@@ -175,16 +197,20 @@ func (m *meter) reached(u jobs.Usage, over bool) (which, figures string) {
 // check looks for a cap that is met, and says so once. A cap that ends a task is held to
 // what is used without any guess: a request that has no answer yet may end without one, and
 // the last one that is allowed has its answer before the end. The lock is held.
-func (m *meter) check(over bool) {
-	if m.met != nil {
+func (m *meter) check(t *tally, over bool) {
+	if t.met != nil {
 		return
 	}
-	u := m.sure()
-	u.Requests -= m.guess.Requests
-	if which, figures := m.reached(u, over); which != "" {
-		u.Add(&m.before)
-		m.met = &Met{Cap: which, Reason: figures, Usage: u}
-		go m.stop(*m.met) // it may ask this meter
+	u := t.sure()
+	u.Requests -= t.guess.Requests
+	which, figures := m.reached(t, u, over)
+	if which == "" {
+		return
+	}
+	u.Add(&t.before)
+	t.met = &Met{Cap: which, Reason: figures, Usage: u}
+	if t.stop != nil {
+		go t.stop(*t.met) // it may ask this meter
 	}
 }
 
@@ -201,21 +227,23 @@ func (f *flight) end(u jobs.Usage, answered bool) {
 		return
 	}
 	f.ended = true
-	m.guess.Requests--
-	if !answered {
-		m.used.Requests--
-		if f.price == nil {
-			m.used.Unpriced--
+	f.each(func(t *tally) {
+		t.guess.Requests--
+		if !answered {
+			t.used.Requests--
+			if f.price == nil {
+				t.used.Unpriced--
+			}
 		}
-	}
-	m.used.Estimated = m.used.Estimated || u.Estimated
-	m.check(true)
+		t.used.Estimated = t.used.Estimated || u.Estimated
+	})
+	m.check(f.of, true)
 	m.kept.begin(false)
 }
 
 func (m *meter) refused() {
 	m.mu.Lock()
-	m.used.Refused++
+	m.all.used.Refused++
 	m.mu.Unlock()
 }
 
@@ -223,14 +251,14 @@ func (m *meter) refused() {
 func (m *meter) told() jobs.Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.sure()
+	return m.all.sure()
 }
 
 // usage is what is used so far, as far as it can be guessed.
 func (m *meter) usage() jobs.Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	u := m.used
+	u := m.all.used
 	if u.USD > 0 {
 		u.PricesOf = m.prices.Date
 	}

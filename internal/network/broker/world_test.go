@@ -72,11 +72,11 @@ func (w *world) start(t *testing.T, names ...string) *world {
 }
 
 // client is a program inside that uses a credential.
-func (w *world) client(name string) *http.Client {
+func (w *world) client(name string, of *Account) *http.Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		in, out := net.Pipe()
-		go w.b.Serve(ctx, name, out)
+		go w.b.Serve(ctx, name, of, out)
 		return in, nil
 	}}
 	w.t.Cleanup(func() { tr.CloseIdleConnections(); cancel() })
@@ -85,6 +85,12 @@ func (w *world) client(name string) *http.Client {
 
 // ask sends a request with the placeholder. The body is what came, an error what ended it.
 func (w *world) ask(name, method, path, body string, header ...string) (status int, answer string, h http.Header, err error) {
+	w.t.Helper()
+	return w.askOf(nil, name, method, path, body, header...)
+}
+
+// askOf is ask over a connection that has an account.
+func (w *world) askOf(of *Account, name, method, path, body string, header ...string) (status int, answer string, h http.Header, err error) {
 	w.t.Helper()
 	r, err := http.NewRequest(method, "http://127.0.0.1:4001"+path, strings.NewReader(body))
 	if body == "" {
@@ -97,7 +103,7 @@ func (w *world) ask(name, method, path, body string, header ...string) (status i
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	res, err := w.client(name).Do(r)
+	res, err := w.client(name, of).Do(r)
 	if err != nil {
 		return 0, "", nil, err
 	}

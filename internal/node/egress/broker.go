@@ -158,6 +158,15 @@ func (e *Egress) dialUpstream(ctx context.Context, host string, port uint16) (ne
 	return e.judge.Dial(ctx, jobs.PhaseCredentials, host, port)
 }
 
+// accountOf is the account of the room from which a connection is; nil is that of none.
+func accountOf(f *session.Flow) *broker.Account {
+	r := f.Room()
+	if r == nil {
+		return nil
+	}
+	return r.Keep(func() any { return &broker.Account{} }).(*broker.Account)
+}
+
 // serve has the broker answer what comes over a connection from inside. The pipe has
 // deadlines, which a flow has not.
 func (e *Egress) serve(ctx context.Context, credential string, f *session.Flow) {
@@ -172,6 +181,6 @@ func (e *Egress) serve(ctx context.Context, credential string, f *session.Flow) 
 		_, _ = io.Copy(f, near)
 		_ = f.CloseWrite()
 	}()
-	e.broker.Serve(ctx, credential, far)
+	e.broker.Serve(ctx, credential, accountOf(f), far)
 	<-done
 }

@@ -118,15 +118,18 @@ func doorsOf(w *wire.NetworkWish, ports []uint16) (*room.Doors, error) {
 	return d, nil
 }
 
-// judge is what decides for rooms.
-func (n *network) judge() room.Judge { return room.Judge{Ask: n.ask, Flow: n.flow} }
+// judge is what decides for a room: that of a command's own, by its stream, or, with 0, that of
+// all others.
+func (n *network) judge(of uint32) room.Judge {
+	return room.Judge{Ask: n.ask, Flow: func(c *room.Conn) { n.flow(c, of) }}
+}
 
 // flow carries a connection to a name, an address or the port of a credential.
-func (n *network) flow(c *room.Conn) {
+func (n *network) flow(c *room.Conn, of uint32) {
 	m := wire.FlowMessage{Host: c.Name, Port: c.Port}
 	switch {
 	case c.Door != "":
-		m = wire.FlowMessage{Credential: c.Door}
+		m = wire.FlowMessage{Credential: c.Door, Room: of}
 	case m.Host == "":
 		m.Host = c.Addr.String()
 	}
@@ -170,7 +173,7 @@ func (n *network) pass(r door.Request, c door.Conn) {
 
 // answerNames begins to answer for names, and to take connections.
 func (n *network) answerNames(literals []wire.Literal) (err error) {
-	if n.names, err = n.room.Names(n.judge()); err != nil {
+	if n.names, err = n.room.Names(n.judge(0)); err != nil {
 		return err
 	}
 	for _, l := range literals {

@@ -27,6 +27,7 @@ const inOwn = "--own"
 // ownRoom is a room for one command.
 type ownRoom struct {
 	options room.Options
+	stream  uint32     // of the command
 	stay    *room.Stay // nil before it was begun
 }
 
@@ -69,7 +70,7 @@ func (c *command) inOwn() (*program, *jobs.Exit) {
 	if err != nil {
 		return nil, c.noRoom(err)
 	}
-	p.own = &ownRoom{options: room.Options{
+	p.own = &ownRoom{stream: c.stream, options: room.Options{
 		SameNetwork: s.net.doors == nil && !s.net.bare(), Doors: s.net.doors,
 		Own: &room.Own{Scratch: scratch, Image: image, Home: s.place.get("HOME"), Binds: wire.Strings(m.Own.Binds), CPUs: m.Own.CPUs},
 	}}
@@ -156,7 +157,7 @@ func (s *server) forkProgram(p *program, attr *syscall.ProcAttr) (pid int, end <
 	pid, p.own.stay, err = room.Begin(p.own.options, slices.Concat(s.words, []string{inOwn}, p.argv), attr, fork)
 	switch {
 	case err == nil:
-		s.guard(func() { p.own.stay.Judge(s.net.judge()) })
+		s.guard(func() { p.own.stay.Judge(s.net.judge(p.own.stream)) })
 	case end != nil:
 		<-end
 	}
