@@ -204,7 +204,8 @@ func (c *Comparison) metrics(a, b Side, numbers sweep.Numbers, pair map[int]int,
 		if err != nil {
 			return err
 		}
-		for name, x := range va {
+		for _, name := range sortedKeys(va) { // so that it is the same ones where there are too many
+			x := va[name]
 			if y, ok := vb[name]; ok && (len(names) == 0 || slices.Contains(names, name)) && (all[name] != nil || len(all) < mostValues) {
 				all[name] = append(all[name], [2]float64{x, y})
 			}
@@ -219,13 +220,16 @@ func (c *Comparison) metrics(a, b Side, numbers sweep.Numbers, pair map[int]int,
 	return nil
 }
 
+// mostNumber bounds what is compared: sums and differences of many are numbers, too.
+const mostNumber = 1e300
+
 // numbersOf are the metrics of a task that are numbers, and how long it took.
 func numbersOf(c *Collector, r Row) (map[string]float64, error) {
 	rows, err := c.Values(r)
 	out := map[string]float64{"seconds": r.Record.Took.Seconds()}
 	if len(rows) > 0 {
 		for _, v := range rows[len(rows)-1] {
-			if n, ok := v.Number(); ok && !math.IsNaN(n) && !math.IsInf(n, 0) {
+			if n, ok := v.Number(); ok && math.Abs(n) <= mostNumber { // NaN is not
 				out[v.Name] = n
 			}
 		}

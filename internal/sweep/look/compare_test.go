@@ -2,6 +2,7 @@ package look
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -61,6 +62,35 @@ func TestCompare(t *testing.T) {
 		must(t, err)
 		if !reflect.DeepEqual(far, c) {
 			t.Errorf("%+v\nis not\n%+v", far, c)
+		}
+	}
+}
+
+// What a task prints is no reason for a comparison not to be told: of numbers that are too large
+// the differences would be none.
+func TestCompareHuge(t *testing.T) {
+	of := func(metrics string) *Look {
+		return ran(t, did{params: map[string]string{"x": "1"}, state: journal.OK, took: time.Second, metrics: metrics})
+	}
+	c, err := Compare(of("loss=1.7e308\nacc=1e300\nnone=NaN\n"), of("loss=-1.7e308\nacc=-1e300\nnone=1\n"), nil)
+	must(t, err)
+	if _, err := json.Marshal(c); err != nil || len(c.Metrics) != 2 || c.Metrics[0].Name != "acc" || c.Metrics[0].Diff != -2e300 {
+		t.Errorf("%v: %+v", err, c)
+	}
+}
+
+// Of more metrics than are compared it is the same ones each time.
+func TestCompareMany(t *testing.T) {
+	metrics := ""
+	for n := range mostValues {
+		metrics += fmt.Sprintf("m%03d=1\n", n)
+	}
+	l := ran(t, did{params: map[string]string{"x": "1"}, state: journal.OK, took: time.Second, metrics: metrics})
+	for range 20 {
+		c, err := Compare(l, l, nil)
+		must(t, err)
+		if n := len(c.Metrics); n != mostValues || c.Metrics[0].Name != "m000" || c.Metrics[n-1].Name != "m199" {
+			t.Fatalf("%d: %+v", n, c.Metrics[n-1])
 		}
 	}
 }
