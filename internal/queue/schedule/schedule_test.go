@@ -57,7 +57,7 @@ func fire(t *testing.T, d Dir, now string) string {
 	if !ok {
 		return ""
 	}
-	r, err := e.Decide(jobs.ScheduleRun{Due: due, Missed: missed, Number: e.Submitted() + 1, Decided: at(t, now)})
+	r, err := e.Decide(jobs.ScheduleRun{Due: due.Truncate(time.Second), Missed: missed, Number: e.Submitted() + 1, Decided: at(t, now)})
 	if err == nil {
 		err = e.Conclude(&r, jobs.ScheduleOutcome{Job: "j" + r.Name})
 	}
@@ -167,6 +167,26 @@ func TestPause(t *testing.T) {
 	}
 	if e = load(t, d); !e.Over() || !e.Next(at(t, "2026-05-06T03:00")).IsZero() {
 		t.Error("it goes on")
+	}
+}
+
+// TestFraction: a schedule that was added within a second has due times of whole seconds, as its runs have: one
+// that was decided on is neither due again nor missed.
+func TestFraction(t *testing.T) {
+	d := At(t.TempDir())
+	made(t, d, "2026-05-01T10:00", "every 10m", func(s *jobs.Schedule) { s.Created = s.Created.Add(987654321 * time.Nanosecond) })
+	for _, c := range [][2]string{
+		{"2026-05-01T10:00", ""}, {"2026-05-01T10:11", "2026-05-01T10:10+02:00"}, {"2026-05-01T10:12", ""},
+		{"2026-05-01T10:21", "2026-05-01T10:20+02:00"}, {"2026-05-01T10:41", "2026-05-01T10:40+02:00+1"},
+	} {
+		if got := fire(t, d, c[0]); got != c[1] {
+			t.Errorf("%s: %q, not %q", c[0], got, c[1])
+		}
+	}
+	for _, text := range []string{"2026-05-01T10:00:05.25+02:00", "2026-05-01 10:00:05.250000"} {
+		if got, want := at(t, text), at(t, "2026-05-01T10:00:05"); !got.Equal(want) {
+			t.Errorf("%s: %s", text, got)
+		}
 	}
 }
 

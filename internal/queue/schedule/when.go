@@ -56,13 +56,14 @@ type interval struct {
 	every time.Duration
 }
 
+// Next is in whole seconds, as runs are: one that was decided on would be due again for the rest of its second.
 func (i interval) Next(t time.Time) time.Time {
 	n := max(t.Sub(i.from)/i.every, 0)
 	next := i.from.Add(n * i.every)
-	for !next.After(t) || next.Equal(i.from) {
+	for !next.Truncate(time.Second).After(t) || next.Equal(i.from) {
 		next = next.Add(i.every)
 	}
-	return next
+	return next.Truncate(time.Second)
 }
 
 // cronTimes are those of a cron expression in a time zone.
@@ -169,7 +170,7 @@ var forms = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04Z07:00", "200
 // ParseTime reads an ISO time such as 2026-12-01T03:00, "2026-12-01 03:00" or
 // 2026-12-01T03:00:00+01:00.
 func ParseTime(text string, loc *time.Location) (time.Time, error) {
-	s := strings.TrimSpace(text)
+	s := fraction().ReplaceAllString(strings.TrimSpace(text), "$1") // of a second, as Python writes times: a due time has none
 	if len(s) > 10 && s[10] == ' ' {
 		s = s[:10] + "T" + s[11:]
 	}
@@ -190,6 +191,7 @@ func ParseTime(text string, loc *time.Location) (time.Time, error) {
 }
 
 var (
+	fraction  = pattern.Lazy(`(:[0-9]{2}:[0-9]{2})[.,][0-9]+`)
 	dayLength = pattern.Lazy(`^([0-9]{1,4})d$`)
 	clockForm = pattern.Lazy(`^([0-9]{1,2})(?::([0-9]{2}))?\s*(am|pm)?$`)
 	daysForm  = pattern.Lazy(`^(.*?)(?:\s+at)?\s+([0-9:]+\s*(?:am|pm)?)$`)
