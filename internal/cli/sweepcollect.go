@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"berth/internal/sweep"
 	"berth/internal/sweep/look"
@@ -88,9 +86,15 @@ whole; - is the standard output.
 
 // writeTables writes the lines, and makes the other table of them.
 func (a *app) writeTables(col *look.Collector, all sweep.Numbers, holds func(look.Row) (bool, error), csvFile, linesFile string) error {
-	dir := os.TempDir()
-	if csvFile != "" && csvFile != "-" {
-		dir = filepath.Dir(csvFile)
+	dir := ""
+	for _, name := range []string{linesFile, csvFile} {
+		if name == "" || name == "-" {
+			continue
+		}
+		var err error
+		if dir, err = look.Beside(name); err != nil {
+			return err
+		}
 	}
 	tmp, err := os.CreateTemp(dir, ".berth-collect-*")
 	if err != nil {
@@ -114,10 +118,7 @@ func (a *app) writeTables(col *look.Collector, all sweep.Numbers, holds func(loo
 		case "-":
 			return fill(a.stdout)
 		}
-		if err := look.WriteFile(name, fill); err != nil {
-			return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("write %s", name), Err: err}
-		}
-		return nil
+		return look.WriteFile(name, fill)
 	}
 	if err := write(linesFile, func(w io.Writer) error { _, err := io.Copy(w, tmp); return err }); err != nil {
 		return err

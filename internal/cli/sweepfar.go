@@ -357,9 +357,7 @@ func (c *farCall) take(from io.Reader, stdout io.Writer) error {
 		case i == 0:
 			err = fill(stdout)
 		default:
-			if err = look.WriteFile(c.outputs[i-1], fill); err != nil {
-				err = &jobs.Error{Kind: jobs.KindUsage, Msg: "write " + c.outputs[i-1], Err: err}
-			}
+			err = look.WriteFile(c.outputs[i-1], fill)
 		}
 		if err != nil {
 			return err

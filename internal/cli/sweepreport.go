@@ -35,7 +35,7 @@ spread over all tasks, and the page says so.
 				return r.Write(a.stdout)
 			}
 			if err := look.WriteFile(out, r.Write); err != nil {
-				return &jobs.Error{Kind: jobs.KindUsage, Msg: "write " + out, Err: err}
+				return err
 			}
 			for _, n := range r.Notes {
 				a.say("%s", n)

@@ -369,20 +369,82 @@ func CSV(lines io.Reader, to io.Writer, params, values []string) error {
 	return w.Error()
 }
 
-// WriteFile has write fill a file, which is there as a whole or not at all.
+// WriteFile writes a whole file or nothing, through a link to the file that it leads to. What is no regular
+// file, such as /dev/stdout, is written as it is.
 func WriteFile(name string, write func(io.Writer) error) error {
-	tmp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	dir, err := Beside(name)
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriterSize(tmp, 1<<20)
-	err = write(w)
-	err = errors.Join(err, w.Flush(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), name)
+	fail := func(err error) error { return &jobs.Error{Kind: jobs.KindUsage, Msg: "write " + name, Err: err} }
+	if dir == "" {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return fail(bare(err))
+		}
+		return fill(f, write, fail)
+	}
+	to, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		to = name // there is none yet
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
+	if err != nil {
+		return fail(bare(err))
+	}
+	if err = fill(tmp, write, fail); err == nil {
+		if err = os.Rename(tmp.Name(), to); err != nil {
+			err = fail(bare(err))
+		}
 	}
 	if err != nil {
 		_ = os.Remove(tmp.Name())
+	}
+	return err
+}
+
+// Beside is the directory of what is written before the file of this name has it: its own, or "" where the name
+// is of something else than a regular file.
+func Beside(name string) (string, error) {
+	fi, err := os.Stat(name)
+	switch {
+	case err == nil && fi.IsDir():
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "write " + name + ": it is a directory", Hint: "name a file in it"}
+	case err == nil && !fi.Mode().IsRegular():
+		return "", nil
+	}
+	dir := filepath.Dir(name)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("write %s: its directory does not exist", name), Hint: "make it, or name another file"}
+	}
+	return dir, nil
+}
+
+// fill writes and closes a file.
+func fill(f *os.File, write func(io.Writer) error, fail func(error) error) error {
+	w := bufio.NewWriterSize(f, 1<<20)
+	err := write(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if e := new(fs.PathError); errors.As(err, &e) && e.Path == f.Name() {
+		err = e.Err
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// bare is an error without the name of a file, which may be a temporary one.
+func bare(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
 	}
 	return err
 }

@@ -71,9 +71,13 @@ func (l *Look) Report(metric string, now time.Time) (*Report, error) {
 	if n := sample.Len(); n < done.Len() {
 		r.Notes = append(r.Notes, fmt.Sprintf("Metrics and parameters are drawn for %d of %d tasks, spread over all.", n, done.Len()))
 	}
+	asked := metric != ""
 	points, err := l.points(sample, &metric)
 	if err != nil {
 		return nil, err
+	}
+	if asked && len(points) == 0 && done.Len() > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("No task that has ended has a number %q: nothing is drawn against parameters.", metric))
 	}
 	r.Metric = metric
 	r.parameters(points)
