@@ -415,6 +415,9 @@ func (a *app) concludeSweep(s *sweep.Sweep, f *journal.Fold) error {
 		}
 		return exitCode(jobs.CodeInterrupted)
 	case left > 0:
+		if why := s.LastTrouble(); why != "" {
+			a.say("its last worker: %s", jobs.Printable(why))
+		}
 		a.say("its workers have ended, and %s no result; these run with: berth sweep resume %s", have(left), short)
 		return exitCode(jobs.CodeInfra)
 	case f.Count(journal.OK) < f.Wanted():

@@ -209,6 +209,9 @@ func (g *generator) complain(line int, err error) error {
 	if g.hint == "" {
 		g.hint = jobs.HintOf(err)
 	}
+	if t := g.s.Command; g.hint == "" && t != nil && slices.Equal(g.names, []string{LineName}) && !slices.Contains(t.Names(), LineName) {
+		g.hint = "lines that are no JSON objects are {" + LineName + "}; rows of CSV are those of a file: --rows FILE.csv"
+	}
 	g.complaints = append(g.complaints, where+err.Error())
 	if len(g.complaints) >= maxComplaints {
 		return errEnough
