@@ -314,6 +314,8 @@ func stateText(j jobJSON) string {
 		s += " (waiting for " + what + ")"
 	case j.Cancel && !j.Final:
 		s += " (cancelling)"
+	case j.State == jobs.StateFailed && j.ExitCode == jobs.CodeCap:
+		s += " (cap met)" // its signal was berth's own
 	case j.State == jobs.StateFailed && j.Exit != nil:
 		// Of a task that failed in a done command, the command itself did not.
 		if how := exitText(*j.Exit); how != "" {
