@@ -113,6 +113,8 @@ func (s *Scheduler) refusalHint(ctx context.Context, l jobs.Launch, text string)
 			return "the partitions here are: " + strings.Join(names, ", ")
 		}
 		return "see the partitions with: sinfo"
+	case strings.Contains(text, "getcwd failed"):
+		return "the current directory was removed: cd to another one, and repeat"
 	case containsAny(text, []string{"nvalid account", "Unspecified account"}):
 		return s.accountHint(ctx, l)
 	case containsAny(text, []string{"nvalid qos", "Invalid QOS"}):

@@ -69,6 +69,7 @@ func TestSubmitRefusals(t *testing.T) {
 		"feature": {step{stderr: failed + "Invalid feature specification\n", code: 94}, nil, jobs.KindRejected, "no node offers"},
 		"plugin": {step{stdout: "*** Welcome. ***\n*** Questions? ***\n", stderr: "*** 12 % used ***\nsbatch: error: Do not use --mem on this cluster: memory is given out with CPUs.\n" + failed + "Unspecified error\n*** sbatch: done ***\n", code: 1},
 			nil, jobs.KindRejected, `put forbid = ["mem"] into its profile`},
+		"directory":  {step{stderr: "sbatch: error: getcwd failed: No such file or directory\n", code: 1}, nil, jobs.KindRejected, "the current directory was removed"},
 		"requeue":    {step{stderr: "sbatch: error: --requeue is not allowed here\n" + failed + "Unspecified error\n", code: 94}, nil, jobs.KindRejected, `forbid = ["requeue"]`},
 		"dependency": {step{stderr: "sbatch: error: do not use --dependency\n", code: 94}, nil, jobs.KindRejected, `forbid = ["dependency"]`},
 		"no option":  {step{stderr: "sbatch: error: dependencies are switched off here\n", code: 94}, nil, jobs.KindRejected, "berth doctor --on-node --write-profile"},

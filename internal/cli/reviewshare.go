@@ -31,7 +31,7 @@ takes it in with berth review import, on another machine too, approves or reject
 exports it again: then the file has the verdict alone, which you import.
 The file has mode 0600, and no path, variable or credential of the record. What the task
 read may stand in its transcript: --no-transcript leaves that out.
-` + exitHelp + `0 written, 2 there is no result or verdict, or the file is there, 3 no such job or branch,
+` + exitHelp + `0 written, 2 there is no result or verdict, or the file is there, 3 no such job, branch or directory,
 5 its branch is not in the repository yet.`,
 		Example: "  berth review export 0a1b2c3d\n  berth review export 0a1b2c3d /shared/for-bob.tar --no-transcript",
 		Args:    cobra.RangeArgs(1, 2),
@@ -45,7 +45,9 @@ read may stand in its transcript: --no-transcript leaves that out.
 				file = "verdict-" + jobs.Short(rec.Spec.ID) + ".tar"
 			}
 			if len(args) > 1 {
-				file = args[1]
+				if file = args[1]; file == "-" {
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: "a review is not written to the standard output", Hint: "name a file: berth review export JOB FILE"}
+				}
 			}
 			x, err := e.ExportReview(cmd.Context(), rec, file, o)
 			if err != nil {
