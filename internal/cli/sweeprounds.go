@@ -360,6 +360,9 @@ finished. Without SWEEP it is the newest one that has the file's name.
 			}
 			left := f.Left()
 			if left == 0 {
+				if err := s.Resume(); err != nil { // rounds that come begin by themselves again
+					return err
+				}
 				a.say("every task of sweep %s has a result", s.Spec.Name)
 				return s.DropPassed() // rounds may have taken the last tasks away
 			}
