@@ -91,6 +91,10 @@ func (a *app) newTask(cmd *cobra.Command, n *newTask) error {
 	if n.agent != "" && n.command != "" {
 		return usage("--agent and --command: give one of them")
 	}
+	if i := slices.IndexFunc(n.keys, func(f strict.Flag) bool { return f.Table == "workspace" }); i >= 0 && !n.inRepository() {
+		return &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("--%s is of a repository, and the task file would be in none", n.keys[i].Name),
+			Hint: "write it there: cd, or --file REPOSITORY/NAME.md"}
+	}
 	cfg, err := a.config(cmd)
 	if err != nil {
 		return err
@@ -141,7 +145,10 @@ func (a *app) newTask(cmd *cobra.Command, n *newTask) error {
 	if err := disk.Create(n.file, data, 0o600); errors.Is(err, fs.ErrExist) {
 		return taskThere(n.file)
 	} else if err != nil {
-		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "write the task file", Err: err}
+		if p := new(fs.PathError); errors.As(err, &p) {
+			err = p.Err // its name is that of a temporary file
+		}
+		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "write the task file " + n.file, Err: err}
 	}
 	for _, f := range l.Found {
 		a.say("%s:%d: warning: %s", n.file, f.Line, f.Message)
@@ -265,7 +272,7 @@ func (a *app) askTask(n *newTask, in *bufio.Reader) error {
 	for _, k := range keyFlags() {
 		switch {
 		case has(k.name):
-		case k.name == "scope":
+		case k.name == "scope" && n.inRepository():
 			add(k, strings.Fields(ask("Paths that may change, such as: src/** go.mod (empty: all)", ""))...)
 		case k.name == "image" && !has("template"):
 			add(k, ask("Image (empty: that of the configuration)", ""))
@@ -357,6 +364,15 @@ func (n *newTask) settle(cfg *config.Config) error {
 	return nil
 }
 
+// inRepository reports whether the file is, or will be, in a repository, which its task works on then.
+func (n *newTask) inRepository() bool {
+	dir := newTaskDir()
+	if n.file != "" {
+		dir = filepath.Dir(n.file)
+	}
+	return repositoryTop(dir) != ""
+}
+
 // text is the file.
 func (n *newTask) text() []byte {
 	var b strings.Builder
@@ -372,7 +388,7 @@ func (n *newTask) text() []byte {
 		b.WriteString("command = " + strict.StringLiteral(n.command) + "\n")
 	}
 	n.table(&b, "agent")
-	if repositoryTop(filepath.Dir(n.file)) != "" {
+	if n.inRepository() {
 		b.WriteString("\n[workspace]\n")
 		n.table(&b, "workspace")
 	}
