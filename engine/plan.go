@@ -164,6 +164,9 @@ func (e *Engine) Plan(ctx context.Context, t jobs.Task, c Choice, dry bool) (*jo
 	if err := e.checkBinds(&s.Place, w); err != nil {
 		return nil, err
 	}
+	if s.Login == nil && !dry {
+		s.Notes = append(s.Notes, missingBinds(s.Mounts)...)
+	}
 	// Last, as it may fetch images.
 	if err := e.settleSubmit(ctx, s, dry, c.Offline || c.NoChildImages); err != nil {
 		return nil, err

@@ -184,7 +184,7 @@ func TestPlan(t *testing.T) {
 	f := newFixture(t)
 	site := jobs.Profile{Name: "site", Slurm: jobs.SlurmOptions{Partition: "batch", Account: "proj", Extra: []string{"--exclusive"}}, Forbid: []string{"mem", "time"}, Image: f.sif}
 	s, err := f.Plan(t.Context(), task(func(w *jobs.Task) {
-		w.Place = jobs.Place{Profile: site, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1=2", "TOKEN", "EMPTY="}}
+		w.Place = jobs.Place{Profile: site, Mounts: []jobs.Mount{{Source: "/data/of/nodes", Destination: "/data"}}, Env: []string{"A=1=2", "TOKEN", "EMPTY="}}
 		w.Slurm = jobs.SlurmOptions{Partition: "long", QOS: "low", Extra: []string{"--nice"}}
 		w.Resources = jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}
 		w.Prompt = "canary"
@@ -195,9 +195,10 @@ func TestPlan(t *testing.T) {
 		Version: 1, ID: s.ID, Name: "Fix the parser", Slug: "fix-the-parser", Command: jobs.Command{Shell: "make test"}, Prompt: true, PromptBytes: 6, ImageSum: sumOf(t, f.sif), EnvNames: []string{"TOKEN"}, Done: []jobs.Command{{Shell: "make check"}}, Created: f.now(), User: s.User, Host: s.Host, Notes: []string{
 			"--mem is not sent to the scheduler: the profile site forbids it; the runner watches [resources] memory",
 			"--time is not sent to the scheduler: the profile site forbids it; the runner watches [resources] time",
+			"the bind source /data/of/nodes does not exist on this machine: the job needs it where it runs",
 		},
 		Place: jobs.Place{
-			Resources: jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}, Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Image: f.sif, Overlay: jobs.OverlaySpec{Driver: jobs.DriverFuse, Why: "no profile says what was found right"}, Mounts: []jobs.Mount{{Source: "/data", Destination: "/data"}}, Env: []string{"A=1=2", "EMPTY="}, Slurm: jobs.SlurmOptions{Partition: "long", Account: "proj", QOS: "low", Extra: []string{"--exclusive", "--nice"}}, Profile: site,
+			Resources: jobs.Resources{CPUs: 4, Memory: jobs.GiB, Time: 90}, Scheduler: "slurm", Backend: "singularity", Level: jobs.LevelFS, Image: f.sif, Overlay: jobs.OverlaySpec{Driver: jobs.DriverFuse, Why: "no profile says what was found right"}, Mounts: []jobs.Mount{{Source: "/data/of/nodes", Destination: "/data"}}, Env: []string{"A=1=2", "EMPTY="}, Slurm: jobs.SlurmOptions{Partition: "long", Account: "proj", QOS: "low", Extra: []string{"--exclusive", "--nice"}}, Profile: site,
 		},
 	}
 	if d := cmp.Diff(want, s); d != "" {
@@ -218,6 +219,13 @@ func TestPlanNotes(t *testing.T) {
 	}
 	s := f.plan(task(), Choice{})
 	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "no containment") {
+		t.Errorf("%q", s.Notes)
+	}
+	there := t.TempDir()
+	s = f.plan(task(func(w *jobs.Task) {
+		w.Place = jobs.Place{Backend: "singularity", Image: f.sif, Mounts: []jobs.Mount{{Source: there, Destination: "/a"}, {Source: there + "/none", Destination: "/b"}}}
+	}), Choice{})
+	if want := "the bind source " + there + "/none does not exist on this machine: the job needs it where it runs"; strings.Join(s.Notes, "\n") != want {
 		t.Errorf("%q", s.Notes)
 	}
 	s = f.plan(task(func(w *jobs.Task) { w.Image = "/x.sif" }), Choice{})

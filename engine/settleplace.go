@@ -3,7 +3,9 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -248,6 +250,17 @@ func absent(what string, p *jobs.Place) *jobs.Error {
 		on += ", which runs on the bare host"
 	}
 	return &jobs.Error{Kind: jobs.KindConfig, Msg: what + ": not available on the backend " + on, Hint: "leave it out, or name another --backend"}
+}
+
+// missingBinds are notes about sources that are not here: more often a path that is misspelled, which each attempt
+// would meet on another node, than one that nodes alone have.
+func missingBinds(mounts []jobs.Mount) (notes []string) {
+	for _, m := range mounts {
+		if _, err := os.Stat(m.Source); errors.Is(err, fs.ErrNotExist) {
+			notes = append(notes, "the bind source "+m.Source+" does not exist on this machine: the job needs it where it runs")
+		}
+	}
+	return notes
 }
 
 // checkBinds refuses, before anything waits for them, binds that let a command choose
