@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"berth/engine"
 	"berth/internal/sweep"
+	sweepcommand "berth/internal/sweep/command"
 	"berth/internal/sweep/define"
 	"berth/internal/sweep/journal"
 	"berth/jobs"
@@ -48,12 +50,13 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 	files := spec.MostFiles(len(p.sizes), p.workers)
 	size += int64(tasks) * (2*journal.Size + 8)
 	took := p.takes(m, tasks)
+	models := modelsMost(&spec, tasks, p.workers)
 	if a.json {
 		return a.printJSON(map[string]any{"each_ns": m.Mean, "each_by": by, "takes_ns": took,
 			"expected_core_hours": m.Mean.Hours() * cores, "name": spec.Name,
 			"tasks": tasks, "at_once": p.atOnce, "batch": batch,
 			"jobs": len(p.sizes), "workers": p.workers, "calls": p.calls, "core_hours": p.coreHours, "tries": p.tries,
-			"files": files, "bytes": size, "first": argv})
+			"files": files, "bytes": size, "first": argv, "models": models})
 	}
 	rows := [][2]string{
 		{"name", spec.Name}, {"tasks", fmt.Sprint(tasks)}, {"the first", commandText(jobs.Command{Argv: argv})}, {"at once", fmt.Sprint(p.atOnce)},
@@ -67,6 +70,9 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 	if p.coreHours > 0 {
 		rows = append(rows, [2]string{"core-hours", p.most()})
 	}
+	if models != nil {
+		rows = append(rows, [2]string{"models", models.String()})
+	}
 	switch {
 	case m.Mean > 0:
 		rows = append(rows, [2]string{"each", m.Mean.Round(time.Millisecond).String() + ", " + by},
@@ -78,6 +84,50 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 		rows = append(rows, [2]string{"each", "not known: --each TIME says it, --pilot N measures it"})
 	}
 	return a.rows(rows)
+}
+
+// mostOfModels is what a sweep may ask models for at most.
+type mostOfModels struct {
+	// Of says what the caps count for: a try of a task, or a worker.
+	Of    string    `json:"of"`
+	Count int       `json:"count"`
+	Each  jobs.Caps `json:"each"`
+	All   jobs.Caps `json:"all"` // of so many
+}
+
+func (m *mostOfModels) String() string {
+	text := func(c jobs.Caps) string {
+		var parts []string
+		if c.Requests > 0 {
+			parts = append(parts, jobs.Plural(c.Requests, "request"))
+		}
+		if c.Tokens > 0 {
+			parts = append(parts, jobs.Plural(c.Tokens, "token"))
+		}
+		if c.USD > 0 {
+			parts = append(parts, c.USD.String()+" USD")
+		}
+		return strings.Join(parts, ", ")
+	}
+	if !m.Each.Any() {
+		return "no cap: --max-usd sets one for each " + m.Of
+	}
+	return fmt.Sprintf("%s at most for each %s; %s for all %d", text(m.Each), m.Of, text(m.All), m.Count)
+}
+
+// modelsMost is what all may ask models for, by what the caps count for in workers (docs/sweeps.md,
+// "Keys and passed values"); nil is a sweep without a credential.
+func modelsMost(spec *sweep.Spec, tasks, workers int) *mostOfModels {
+	p := spec.Worker
+	if p == nil || len(p.Credentials) == 0 {
+		return nil
+	}
+	m := &mostOfModels{Of: "worker", Count: max(workers, 1), Each: jobs.Caps{Requests: p.Caps.Requests, Tokens: p.Caps.Tokens, USD: p.Caps.USD}}
+	if apart := spec.Own != "" && spec.Own != sweepcommand.OwnNothing; spec.Own == sweepcommand.OwnContainer || apart && !p.Network.Open() {
+		m.Of, m.Count = "try of a task", tasks
+	}
+	m.All = jobs.Caps{Requests: m.Each.Requests * m.Count, Tokens: m.Each.Tokens * m.Count, USD: m.Each.USD * jobs.USD(m.Count)}
+	return m
 }
 
 // mostMeasured is how many tasks of an earlier sweep are looked at for their times.
