@@ -129,8 +129,9 @@ func (e *Engine) ImagesInUse() (map[string]string, error) {
 	// A sweep goes on with the image that it began with, whenever that is, unless it was cancelled.
 	all, unread, err := sweeps.Scan(filepath.Join(e.Store.Home(), "sweeps"))
 	for _, u := range unread {
-		err = errors.Join(err, &jobs.Error{Kind: jobs.KindOf(u.Err), Msg: "which image sweep " + jobs.Short(filepath.Base(u.Dir)) + " needs is not known",
-			Err: u.Err, Hint: "berth sweep ls lists the sweeps; where it is not wanted any more, remove " + u.Dir})
+		err = errors.Join(err, &jobs.Error{Kind: jobs.KindOf(u.Err), Err: u.Err,
+			Msg:  "which image sweep " + jobs.Short(filepath.Base(u.Dir)) + " needs is not known",
+			Hint: "berth sweep ls lists the sweeps; where it is not wanted any more, remove " + u.Dir})
 	}
 	if err != nil {
 		return nil, err

@@ -72,7 +72,8 @@ func (e *Engine) ExportReview(ctx context.Context, rec *jobs.Record, file string
 			return &jobs.Error{Kind: jobs.KindUsage, Msg: file + " is there already", Hint: "name another file"}
 		}
 		if p := new(fs.PathError); errors.As(err, &p) && p.Path == file && errors.Is(p.Err, fs.ErrNotExist) {
-			return &jobs.Error{Kind: jobs.KindNotFound, Msg: "write " + file + ": its directory does not exist", Hint: "make it, or name another file"}
+			return &jobs.Error{Kind: jobs.KindNotFound, Msg: "write " + file + ": its directory does not exist",
+				Hint: "make it, or name another file"}
 		}
 		out.Transcript = files[len(files)-1].Name == review.TranscriptName
 		return err

@@ -46,7 +46,8 @@ read may stand in its transcript: --no-transcript leaves that out.
 			}
 			if len(args) > 1 {
 				if file = args[1]; file == "-" {
-					return &jobs.Error{Kind: jobs.KindUsage, Msg: "a review is not written to the standard output", Hint: "name a file: berth review export JOB FILE"}
+					return &jobs.Error{Kind: jobs.KindUsage, Msg: "a review is not written to the standard output",
+						Hint: "name a file: berth review export JOB FILE"}
 				}
 			}
 			x, err := e.ExportReview(cmd.Context(), rec, file, o)

@@ -415,7 +415,8 @@ func Beside(name string) (string, error) {
 	}
 	dir := filepath.Dir(name)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("write %s: its directory does not exist", name), Hint: "make it, or name another file"}
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("write %s: its directory does not exist", name),
+			Hint: "make it, or name another file"}
 	}
 	return dir, nil
 }
