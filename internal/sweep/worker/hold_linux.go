@@ -112,7 +112,7 @@ func (w *worker) first(ctx context.Context) error {
 			return err
 		}
 		if h == nil && open == 0 { // a pause was recorded before the claim was closed
-			if w.Sweep.Paused() != nil {
+			if w.Sweep.PausedFor(w.me) != nil {
 				w.paused.Store(true)
 			}
 			return w.piloted(waited)
