@@ -384,11 +384,8 @@ func WriteFile(name string, write func(io.Writer) error) error {
 		}
 		return fill(f, write, fail)
 	}
-	to, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		to = name // there is none yet
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
+	to := resolved(name)
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(to)+".*")
 	if err != nil {
 		return fail(bare(err))
 	}
@@ -412,13 +409,23 @@ func Beside(name string) (string, error) {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "write " + name + ": it is a directory", Hint: "name a file in it"}
 	case err == nil && !fi.Mode().IsRegular():
 		return "", nil
+	case err == nil && strings.HasPrefix(name, "/dev/"): // what stands in that file already would be lost
+		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: "write " + name + ": it leads to a file", Hint: "name the file; - is the standard output"}
 	}
-	dir := filepath.Dir(name)
+	dir := filepath.Dir(resolved(name))
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return "", &jobs.Error{Kind: jobs.KindUsage, Msg: fmt.Sprintf("write %s: its directory does not exist", name),
 			Hint: "make it, or name another file"}
 	}
 	return dir, nil
+}
+
+// resolved is the file that a link leads to, or the name where there is none yet.
+func resolved(name string) string {
+	if to, err := filepath.EvalSymlinks(name); err == nil {
+		return to
+	}
+	return name
 }
 
 // fill writes and closes a file.
