@@ -88,7 +88,8 @@ func (a *app) planSweep(ctx context.Context, e *engine.Engine, d *define.Sweep, 
 
 // mostOfModels is what a sweep may ask models for at most.
 type mostOfModels struct {
-	// Of says what the caps count for: a try of a task, or a worker.
+	// Of says what the caps count for: a try of a task, or a worker. Where a worker decides that, All is
+	// the most that it may be.
 	Of    string    `json:"of"`
 	Count int       `json:"count"`
 	Each  jobs.Caps `json:"each"`
@@ -123,8 +124,11 @@ func modelsMost(spec *sweep.Spec, tasks, workers int) *mostOfModels {
 		return nil
 	}
 	m := &mostOfModels{Of: "worker", Count: max(workers, 1), Each: jobs.Caps{Requests: p.Caps.Requests, Tokens: p.Caps.Tokens, USD: p.Caps.USD}}
-	if apart := spec.Own != "" && spec.Own != sweepcommand.OwnNothing; spec.Own == sweepcommand.OwnContainer || apart && !p.Network.Open() {
+	switch apart := spec.Own != "" && spec.Own != sweepcommand.OwnNothing; {
+	case spec.Own == sweepcommand.OwnContainer || apart && !p.Network.Open():
 		m.Of, m.Count = "try of a task", tasks
+	case spec.Own == sweepcommand.OwnAuto: // a container each, where its worker can make no room
+		m.Of, m.Count = "worker, or try of a task where no room can be made", max(m.Count, tasks)
 	}
 	m.All = jobs.Caps{Requests: m.Each.Requests * m.Count, Tokens: m.Each.Tokens * m.Count, USD: m.Each.USD * jobs.USD(m.Count)}
 	return m

@@ -19,7 +19,8 @@ func TestModelsMost(t *testing.T) {
 		want    string
 	}{
 		{sweepcommand.OwnAuto, allow, jobs.Caps{USD: 2}, "2.00 USD at most for each try of a task; 2000.00 USD for all 1000"},
-		{sweepcommand.OwnAuto, jobs.Network{}, jobs.Caps{USD: 2}, "2.00 USD at most for each worker; 8.00 USD for all 4"},
+		{sweepcommand.OwnAuto, jobs.Network{}, jobs.Caps{USD: 2}, "2.00 USD at most for each worker, or try of a task where no room can be made; 2000.00 USD for all 1000"},
+		{sweepcommand.OwnRoom, jobs.Network{}, jobs.Caps{USD: 2}, "2.00 USD at most for each worker; 8.00 USD for all 4"},
 		{sweepcommand.OwnContainer, jobs.Network{}, jobs.Caps{Requests: 1}, "1 request at most for each try of a task; 1000 requests for all 1000"},
 		{sweepcommand.OwnNothing, allow, jobs.Caps{Tokens: 5, Requests: 2}, "2 requests, 5 tokens at most for each worker; 8 requests, 20 tokens for all 4"},
 		{sweepcommand.OwnRoom, allow, jobs.Caps{}, "no cap: --max-usd sets one for each try of a task"},
