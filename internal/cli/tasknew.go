@@ -145,10 +145,7 @@ func (a *app) newTask(cmd *cobra.Command, n *newTask) error {
 	if err := disk.Create(n.file, data, 0o600); errors.Is(err, fs.ErrExist) {
 		return taskThere(n.file)
 	} else if err != nil {
-		if p := new(fs.PathError); errors.As(err, &p) {
-			err = p.Err // its name is that of a temporary file
-		}
-		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "write the task file " + n.file, Err: err}
+		return &jobs.Error{Kind: jobs.KindNotFound, Msg: "write the task file " + n.file, Err: disk.Bare(err)}
 	}
 	for _, f := range l.Found {
 		a.say("%s:%d: warning: %s", n.file, f.Line, f.Message)

@@ -195,7 +195,7 @@ func linkWorks(dir string) error {
 		return err
 	}
 	if err := os.Link(a, b); err != nil {
-		return fmt.Errorf("a second name of a file cannot be made (%w)", unwrapPath(err))
+		return fmt.Errorf("a second name of a file cannot be made (%w)", disk.Bare(err))
 	}
 	if err := os.Link(a, b); !errors.Is(err, os.ErrExist) {
 		return errors.New("a name can be given to a file twice")
@@ -291,19 +291,7 @@ func overQuota(out string) string {
 }
 
 // plainError is an error of a file without the name of what berth had made.
-func plainError(err error) string { return unwrapPath(err).Error() }
-
-func unwrapPath(err error) error {
-	var p *os.PathError
-	var k *os.LinkError
-	switch {
-	case errors.As(err, &p):
-		return p.Err
-	case errors.As(err, &k):
-		return k.Err
-	}
-	return err
-}
+func plainError(err error) string { return disk.Bare(err).Error() }
 
 func or2(err, otherwise error) error {
 	if err != nil {

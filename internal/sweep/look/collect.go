@@ -19,6 +19,7 @@ import (
 
 	"berth/internal/sweep"
 	"berth/internal/sweep/command"
+	"berth/internal/sys/disk"
 	"berth/internal/sys/pattern"
 	"berth/jobs"
 )
@@ -380,18 +381,18 @@ func WriteFile(name string, write func(io.Writer) error) error {
 	if dir == "" {
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err != nil {
-			return fail(bare(err))
+			return fail(disk.Bare(err))
 		}
 		return fill(f, write, fail)
 	}
 	to := resolved(name)
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(to)+".*")
 	if err != nil {
-		return fail(bare(err))
+		return fail(disk.Bare(err))
 	}
 	if err = fill(tmp, write, fail); err == nil {
 		if err = os.Rename(tmp.Name(), to); err != nil {
-			err = fail(bare(err))
+			err = fail(disk.Bare(err))
 		}
 	}
 	if err != nil {
@@ -442,17 +443,4 @@ func fill(f *os.File, write func(io.Writer) error, fail func(error) error) error
 		return fail(err)
 	}
 	return nil
-}
-
-// bare is an error without the name of a file, which may be a temporary one.
-func bare(err error) error {
-	var path *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &path):
-		return path.Err
-	case errors.As(err, &link):
-		return link.Err
-	}
-	return err
 }

@@ -92,3 +92,16 @@ func SyncDir(dir string) error {
 	}
 	return nil
 }
+
+// Bare is an error of a file without its name, which may be that of a temporary one.
+func Bare(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
